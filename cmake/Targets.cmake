@@ -1,0 +1,46 @@
+# Helpers of the build: one function for warnings, one for the flags of in-target code.
+
+option(UPROBE_WERROR "Warnings are errors" ON)
+
+function(uprobe_warnings target)
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Wold-style-cast>
+    $<$<BOOL:${UPROBE_WERROR}>:-Werror>)
+endfunction()
+
+# The tool-side library of this folder: every .cpp in it. uprobe_library(name LINKS ... PRIVATE_LINKS ...)
+function(uprobe_library name)
+  cmake_parse_arguments(A "" "" "LINKS;PRIVATE_LINKS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  if(sources)
+    add_library(${name} STATIC ${sources})
+    target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
+    target_link_libraries(${name} PUBLIC ${A_LINKS} PRIVATE ${A_PRIVATE_LINKS})
+    uprobe_warnings(${name})
+  else()
+    add_library(${name} INTERFACE)
+    target_include_directories(${name} INTERFACE ${PROJECT_SOURCE_DIR})
+    target_link_libraries(${name} INTERFACE ${A_LINKS})
+  endif()
+endfunction()
+
+# A GoogleTest program of one file: uprobe_test(file.cpp LINKS ...) makes the ctest entry named after the file.
+function(uprobe_test file)
+  cmake_parse_arguments(A "" "" "LINKS" ${ARGN})
+  get_filename_component(name ${file} NAME_WE)
+  add_executable(${name} ${file})
+  target_link_libraries(${name} PRIVATE ${A_LINKS} GTest::gtest_main)
+  uprobe_warnings(${name})
+  add_test(NAME ${name} COMMAND ${name})
+endfunction()
+
+# Code that runs in the target: freestanding, general registers only, no sanitizer, always optimised.
+function(uprobe_in_target target)
+  uprobe_warnings(${target})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden)
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:-ffreestanding -fno-exceptions -fno-rtti -fno-stack-protector -fno-threadsafe-statics
+      -mgeneral-regs-only -fno-jump-tables -O2 -fno-sanitize=all -fcf-protection=none -fno-asynchronous-unwind-tables
+      -fno-builtin -mno-red-zone>)
+endfunction()

@@ -1,0 +1,38 @@
+// The layout of an event's payload (ftrace's raw record): one description for text, format files and every later output.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/shared/event_program.h"
+#include "engine/spec/probe_spec.h"
+
+namespace uprobe::program {
+
+using spec::Kind;
+
+struct Field {
+  std::string name;
+  Kind kind = Kind::hex;
+  std::uint8_t size = 8;     // bytes of one element in the record; a string's locator is 4
+  std::uint32_t offset = 0;  // from the start of the payload
+  std::uint32_t count = 0;   // 0: a scalar; N: an array of N elements
+};
+
+struct EventLayout {
+  std::string group;
+  std::string event;
+  bool is_return = false;  // __probe_func @8 and __probe_ret_ip @16 instead of __probe_ip @8
+  std::uint32_t fixed_bytes = 16;
+  std::vector<Field> fields;  // in argument order
+};
+
+// A compiled definition: what the agent runs and what the reader needs to print it.
+struct EventProgram {
+  EventLayout layout;
+  std::vector<shared::Insn> insns;  // ends with Op::end; store_text immediates are offsets into `text`
+  std::string text;                 // constant strings, each with its NUL
+};
+
+}  // namespace uprobe::program

@@ -1,0 +1,112 @@
+// The facade: everything that the CLI (and later the helper and the tests) may use of the engine.
+//
+//   prepare   every definition is parsed, resolved and planned against the files; no process exists yet
+//   launch    the program starts under ptrace, the agent gets in at the exec stop, points are armed, the tracer lets go
+//   run       records are read and printed until the program ends (or the session is stopped)
+//   summary   what was hit, missed and lost
+//
+// Nothing here exits, prints to the terminal on its own or throws; every failure is an Error.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/result.h"
+
+namespace uprobe {
+
+// A definition as the user gave it, with the object that -x named for it (empty: none).
+struct Definition {
+  std::string text;
+  std::string default_object;
+};
+
+struct SessionOptions {
+  std::vector<Definition> definitions;
+  std::uint64_t ring_bytes = 4u << 20;  // one ring; rounded up to a power of two
+  bool force = false;                   // probe at an offset inside an instruction all the same
+  std::string agent_path;               // libuprobe.so; empty: found beside the running program
+};
+
+// What --dry-run says of one definition: where it goes and why not to a better tier.
+struct PlanReport {
+  std::string definition;   // canonical listing: "p:uprobes/e /bin/zsh:0x000000000006ae40 arg1=%di"
+  std::string path;
+  std::uint64_t offset = 0;
+  std::uint64_t address = 0;           // link-time
+  std::string symbol;                  // nearest "name+0x4", empty if none
+  std::vector<std::uint8_t> bytes;     // of the displaced instruction
+  std::string tier;                    // "int3", "refused"
+  std::string why;                     // why not a better tier, or why refused
+};
+
+struct ProbeSummary {
+  std::string name;            // "uprobes/zfree_entry"
+  std::string place;           // "/bin/zsh:0x6ae40"
+  std::uint64_t hits = 0;      // recorded + lost
+  std::uint64_t recorded = 0;
+  std::uint64_t lost_full = 0, lost_too_big = 0, lost_busy = 0;
+  std::string hint;            // for a probe never hit: the likely reason
+};
+
+struct Summary {
+  std::vector<ProbeSummary> probes;
+  std::uint64_t mail_timeouts = 0;  // libraries that went unprobed because the tool did not answer in time
+  std::vector<std::string> notes;   // anything else worth a line: points refused in a library, ...
+};
+
+// How the traced program ended.
+struct Ending {
+  bool signalled = false;
+  int code = 0;  // exit code or signal number
+};
+
+// A line sink: gets whole lines of trace text (the bytes may hold several lines); returns 0 or an errno that ends output.
+using Output = std::function<int(std::string_view)>;
+
+struct RunOptions {
+  std::uint64_t max_events = 0;              // 0: no limit; after it the program goes on untraced
+  std::chrono::nanoseconds duration{0};      // 0: no limit
+  bool escape_control = false;               // control bytes of strings as \x1b (a terminal)
+  std::function<bool()> detach_requested;    // polled; true: let the program go on untraced
+};
+
+class Session {
+ public:
+  static Result<Session> prepare(const SessionOptions& options);
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+  ~Session();
+
+  std::vector<PlanReport> report() const;
+
+  // Starts argv[0] (found through PATH), traced, with the environment as it is. The program runs when this returns.
+  Status launch(const std::vector<std::string>& argv);
+  int child_pid() const;
+
+  // Reads and prints until the program has ended and everything recorded is printed. Output errors end printing, never the
+  // program.
+  Result<Ending> run(const RunOptions& options, const Output& output);
+  Summary summary() const;
+
+ private:
+  struct State;
+  explicit Session(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// Where libuprobe.so is: beside the program (build tree), in ../lib/uprobe (installed). Empty if nowhere.
+std::string find_agent();
+
+// A line per function that can be probed in `object` whose name matches the glob (empty: all): "p:zfree /bin/zsh:zfree".
+Result<std::vector<std::string>> list_functions(const std::string& object, const std::string& glob);
+
+// The file that running `program` would execute, as execvp finds it. Code::not_found or Code::not_executable.
+Result<std::string> find_program(const std::string& program);
+
+}  // namespace uprobe

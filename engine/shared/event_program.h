@@ -1,0 +1,55 @@
+// What the two worlds have in common, part 2: an event's program.
+//
+// The tool compiles the fetch arguments of a definition into a straight list of instructions (engine/program); the agent
+// runs it at each hit and builds the event's payload (preload/interpret). There is one working value and one fault mark:
+//
+//   begin              value = 0, fault = no                                 (starts each argument)
+//   load_register r    value = register r
+//   load_constant      value = immediate
+//   load_file_offset   value = (address of the point - its file offset) + immediate          (@+OFF)
+//   dereference        value = *(u64*)(value + immediate); not wholly readable: value = 0, fault = yes
+//   store_value        the low `size` bytes of value go to payload[offset]  (0 when fault)
+//   store_memory       `count` bytes at value + immediate go to payload[offset]; from the first unreadable byte on: 0
+//   store_string       the NUL-terminated string at value + immediate becomes dynamic data, its locator goes to
+//                      payload[offset]; unreadable or longer than kMaxStringBytes: locator length 0
+//   store_string_array the same for each of `count` pointers found one after the other at value + immediate
+//   store_text         `count` bytes (NUL included) at text[immediate] of the session become dynamic data (`\"abc"`)
+//   store_comm         the task's name becomes dynamic data
+//   shift              `count` elements of `size` bytes at payload[offset]: each <<= (immediate & 0xff), then
+//                      >>= (immediate >> 8 & 0xff), unsigned                                      (bitfields)
+//   end                the payload is complete
+//
+// A locator is ftrace's __data_loc: u32 = length (NUL included) << 16 | offset from the start of the payload; a fault is
+// length 0. Dynamic data follows the fixed part in argument order.
+#pragma once
+
+#include "engine/shared/layout.h"
+
+namespace uprobe::shared {
+
+enum class Op : u8 {
+  end, begin, load_register, load_constant, load_file_offset, dereference,
+  store_value, store_memory, store_string, store_string_array, store_text, store_comm, shift,
+};
+inline constexpr u8 kOpCount = 13;
+
+struct Insn {
+  Op op;
+  u8 size;        // store_value, shift: bytes of an element (1, 2, 4, 8); load_register: the Reg
+  u16 count;      // store_memory: bytes; store_string_array, shift: elements; store_text: bytes
+  u32 offset;     // place in the payload
+  u64 immediate;  // two's complement where it is an offset
+};
+static_assert(sizeof(Insn) == 16);
+
+// ftrace's raw record, common part (the fields `common_*` of every format file) and the first field of an entry event.
+struct PayloadHead {
+  u16 type;  // the event's id: its index in the session's event table
+  u8 flags;
+  u8 preempt_count;
+  i32 pid;  // thread id
+  u64 ip;   // __probe_ip
+};
+static_assert(sizeof(PayloadHead) == 16);
+
+}  // namespace uprobe::shared

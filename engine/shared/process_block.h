@@ -1,0 +1,110 @@
+// What the two worlds have in common, part 4: the process block.
+//
+// Private memory of one traced process (copied by fork): which addresses are patched, with what, for whom. Written by the
+// tool (through the Target interface), read by the agent at each hit.
+//
+//   [ ProcessBlock | Point[] | Consumer[] | hash u32[] | Undo[] ]
+//
+// A point is published by writing Point, its consumers and its undo entry, then the hash entry, then the text. A point is
+// never taken away: a disarmed one stays, so that a thread that has already trapped still finds its copy.
+#pragma once
+
+#include "engine/shared/layout.h"
+
+namespace uprobe::shared {
+
+inline constexpr u64 kBlockMagic = 0x316b6c6270727075;  // "uprpblk1"
+inline constexpr u32 kMaxSessions = 8;
+
+enum class PointState : u32 { armed = 1, disarmed = 2, unmapped = 3 };
+// What a point does besides feeding its consumers.
+enum class PointRole : u32 { probe = 0, library_hook = 1 };
+
+struct Point {
+  u64 address;      // of the probed instruction in this process
+  u64 copy;         // where the displaced instruction runs; it ends with a jump back
+  u64 file_bias;    // address - file offset, for @+OFF
+  u32 state;        // PointState
+  u32 role;         // PointRole
+  u32 consumer;     // index + 1 of the first consumer (the newest), 0: none
+  u32 copy_bytes;
+  u8 insn_bytes;    // length of the displaced instruction
+  u8 reserved[23];
+};
+static_assert(sizeof(Point) == 64);
+
+struct Consumer {
+  u16 session;  // index into ProcessBlock::sessions
+  u16 event;    // index into that session's event table
+  u32 next;     // index + 1 of the next older consumer, 0: last
+};
+static_assert(sizeof(Consumer) == 8);
+
+// Frozen for ever: any later tool restores from these what an earlier one left behind.
+struct Undo {
+  u64 address;
+  u32 length;  // bytes patched, <= 16
+  u32 state;   // 0 restored, 1 patched
+  u8 original[16];
+};
+static_assert(sizeof(Undo) == 32);
+
+// Executable pages of ours in the process: displaced copies live here. [base, base + bytes), `used` bytes from the start.
+struct Island {
+  u64 base;
+  u32 bytes;
+  u32 used;
+};
+inline constexpr u32 kMaxIslands = 64;
+
+struct SessionLink {
+  u64 area;  // address of the session area in this process, 0: none
+};
+
+// What the application believes its disposition of a signal to be (struct kernel_sigaction of the x86-64 ABI).
+struct AppAction {
+  u64 handler;  // 0 SIG_DFL, 1 SIG_IGN
+  u64 flags;
+  u64 restorer;
+  u64 mask;
+};
+
+enum class AppSignal : u32 { trap, segv, bus };
+inline constexpr u32 kAppSignals = 3;
+
+inline constexpr u32 kBlockFiltered = 1;  // a seccomp filter is or may come into force: no system call, not even for $comm
+
+struct ProcessBlock {
+  u64 magic;
+  u32 abi_version;
+  u32 block_bytes;
+  u32 undo_offset;  // frozen: magic .. undo_count stay at these places
+  u32 undo_count;
+
+  u32 pid;
+  u32 flags;
+  u32 point_count;
+  u32 point_capacity;
+  u32 point_offset;
+  u32 consumer_count;
+  u32 consumer_capacity;
+  u32 consumer_offset;
+  u32 hash_bits;    // the hash has 1 << hash_bits entries: index of a point + 1, 0: empty
+  u32 hash_offset;
+  u32 undo_capacity;
+  u32 session_count;
+  i32 tid_offset;   // of the thread id in the thread control block, from fs:0; 0: not known yet
+  u32 island_count;
+  u64 agent_base;
+  AppAction actions[kAppSignals];
+  SessionLink sessions[kMaxSessions];
+  Island islands[kMaxIslands];
+  u64 reserved1[16];
+};
+static_assert(sizeof(ProcessBlock) == 1400);
+static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
+
+// Slot of an address in the hash; linear probing from there (Fibonacci hashing).
+constexpr u32 hash_slot(u64 address, u32 bits) { return static_cast<u32>((address * 0x9e3779b97f4a7c15ull) >> (64 - bits)); }
+
+}  // namespace uprobe::shared

@@ -1,0 +1,116 @@
+// What the two worlds have in common, part 3: the session area.
+//
+// One memfd per session, shared by the tool and by every traced process:
+//
+//   file   [ AreaHeader | Event[] | Insn[] | text | MailSlot[] | Ring[] ][ data of ring 0 ][ data of ring 1 ] ...
+//   memory [ the same, `data_offset` bytes                             ][ data 0 ][ data 0 again ][ data 1 ][ data 1 again ] ...
+//
+// Each ring's data is mapped twice in a row, so a record never wraps. All places are offsets from the start of the mapping.
+//
+// Rings. A writer claims a ring (cmpxchg of `owner` from 0 to its thread id), stamps, builds the record in place behind
+// the head, and publishes it by ONE 8-byte store of `commit`; then it gives the ring back (owner = 0). A writer that is
+// killed in between leaves an owner and nothing else: the record was never committed. Every ring is sorted by time,
+// because the stamp is taken between claim and commit.
+//
+//   free --cmpxchg--> claimed --stamp--> writing --commit--> committed --owner = 0--> free
+//
+// The reader may pass everything that is older than min over all rings of (claimed ? stamp : now).
+#pragma once
+
+#include "engine/shared/event_program.h"
+#include "engine/shared/layout.h"
+
+namespace uprobe::shared {
+
+inline constexpr u64 kAreaMagic = 0x3161657261707572;  // "uprarea1"
+inline constexpr u32 kMaxRings = 256;
+inline constexpr u32 kMailSlots = 64;
+inline constexpr u64 kMinRingBytes = 8192;
+inline constexpr u64 kMaxRingBytes = 1ull << 30;
+
+enum class SessionState : u32 { off = 0, recording = 1 };
+
+struct AreaHeader {
+  u64 magic;
+  u32 abi_version;
+  u32 header_bytes;
+  u64 data_offset;  // where ring data starts, in the file and in memory; a multiple of the page size
+  u64 ring_bytes;   // data of one ring; a power of two, kMinRingBytes..kMaxRingBytes
+  u32 ring_count;
+  u32 ring_offset;
+  u32 event_count;
+  u32 event_offset;
+  u32 insn_count;
+  u32 insn_offset;
+  u32 text_bytes;
+  u32 text_offset;
+  u32 mail_count;
+  u32 mail_offset;
+  u32 state;          // SessionState; the tool sets it, a hit looks at it first
+  u32 mail_requests;  // futex: bumped by the agent with each request
+  u32 tool_gone;      // a request ran into its deadline: nobody asks again
+  u32 mail_timeouts;
+  u64 reserved[19];
+};
+static_assert(sizeof(AreaHeader) == 240);
+
+// One event (one definition). Hits = records + the sum of the counters. Counters are written by the agent with lock add.
+struct alignas(128) Event {
+  u32 first_insn;
+  u32 insn_count;
+  u32 fixed_bytes;  // payload without dynamic data, PayloadHead included
+  u16 type;         // its own index
+  u16 flags;
+  u64 lost_full;     // no room in the ring
+  u64 lost_too_big;  // payload over kMaxPayload (the kernel drops these silently)
+  u64 lost_busy;     // every ring was claimed
+  u64 reserved[11];
+};
+static_assert(sizeof(Event) == 128);
+
+struct alignas(128) Ring {
+  // writer's line
+  u64 commit;  // end of the last record, in units of 8 bytes modulo 2^32, << 32 | number of records modulo 2^32
+  u64 stamp;   // time stamp of the record under way
+  u32 owner;   // thread id of the writer that has claimed the ring, 0: free
+  u32 reserved0[27];
+  // reader's line
+  u32 tail;  // how far the reader has come, in units of 8 bytes modulo 2^32
+  u32 reserved1[31];
+};
+static_assert(sizeof(Ring) == 256);
+
+inline constexpr u16 kRecordNoClock = 1;  // rdtsc faulted (PR_SET_TSC): `tsc` is 0
+inline constexpr u16 kRecordCommLater = 2;  // $comm was not fetched: the reader fills the 16 bytes in
+
+// A record: this head, then the payload (PayloadHead, arguments, dynamic data), padded to 8 bytes.
+struct RecordHead {
+  u32 length;  // bytes, this head and the padding included; a multiple of 8
+  u32 number;  // low 32 bits of the ring's record count, from 0
+  u64 tsc;
+  u32 payload_bytes;  // without the padding
+  u16 cpu;
+  u16 flags;
+};
+static_assert(sizeof(RecordHead) == 24);
+inline constexpr u32 kMaxRecord = (sizeof(RecordHead) + kMaxPayload + 7) / 8 * 8;
+
+// A mail slot: how the agent asks the tool for work while one of the target's threads waits.
+//   free -> claimed -> request -> working -> (command -> result)* -> done -> free
+// `state` is a futex word. The agent makes `request` and `result`, the tool the others but `free` and `claimed`.
+enum class MailState : u32 { free, claimed, request, working, command, result, done };
+enum class MailKind : u32 { none, libraries_changed };
+
+struct alignas(128) MailSlot {
+  u32 state;
+  u32 kind;
+  u32 tid;        // the waiting thread, as its thread control block says
+  u32 heartbeat;  // bumped by the tool while it works: the agent waits on as long as it moves
+  u64 block;      // address of the process block in the asking process
+  u64 command[7];  // a system call for the agent to execute: number, six arguments
+  u64 result;
+  u64 reserved[5];
+};
+static_assert(sizeof(MailSlot) == 128);
+
+}  // namespace uprobe::shared

@@ -1,0 +1,70 @@
+// A definition, parsed: "p:G/E PATH:PLACE [NAME=]FETCH[:TYPE] ..." as data. What the words mean is decided here and in
+// parse.h; whether the file and the symbol exist is not (engine/elf, engine/session).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/shared/layout.h"
+
+namespace uprobe::spec {
+
+// How a value prints: u decimal, s signed decimal, x 0x hex, character 'c', string "...".
+enum class Kind : std::uint8_t { unsigned_decimal, signed_decimal, hex, character, string };
+
+// One step of a fetch: what the working value becomes. The first step of an argument is a source, the rest dereference.
+enum class StepKind : std::uint8_t {
+  reg,           // %reg, $stack, $retval
+  constant,      // \IMM, @ADDR (followed by the store's own dereference)
+  file_offset,   // @+OFF
+  dereference,   // value = *(u64*)(value + offset)
+};
+
+struct Step {
+  StepKind kind = StepKind::constant;
+  shared::Reg reg = shared::Reg::ax;
+  std::uint64_t value = 0;  // constant; @+OFF's OFF; dereference's offset (two's complement)
+};
+
+// How the argument ends: the value itself, or what it points to at `memory_offset`.
+enum class Sink : std::uint8_t { value, memory, comm, text };
+
+struct Argument {
+  std::string name;
+  std::string body;         // the fetch as written, with its type: what a listing prints after NAME=
+  std::vector<Step> steps;
+  Sink sink = Sink::value;
+  std::uint64_t memory_offset = 0;
+  std::string text;         // Sink::text: the characters
+  Kind kind = Kind::hex;
+  std::uint8_t size = 8;    // bytes of an element; strings: 4 (the locator)
+  std::uint32_t count = 0;  // 0: scalar
+  bool is_bitfield = false;
+  std::uint8_t bit_width = 0;
+  std::uint8_t bit_offset = 0;
+  bool is_user_string = false;  // ustring: only the type's identity differs
+  int column = 0;           // of the argument's word in the definition
+};
+
+// PATH:OFFSET or PATH:SYMBOL[+-OFFS]
+struct Place {
+  std::string path;
+  std::string symbol;         // empty: `offset` is a file offset
+  std::uint64_t offset = 0;   // file offset, or with a symbol the signed distance from it
+  std::optional<std::uint64_t> reference_counter;
+  int path_column = 0;
+  int place_column = 0;       // of the character after the last ':'
+};
+
+struct ProbeSpec {
+  std::string definition;  // the line as given, without its comment
+  bool is_return = false;
+  std::string group = "uprobes";
+  std::string event;       // never empty: an automatic name is made while parsing
+  Place place;
+  std::vector<Argument> arguments;
+};
+
+}  // namespace uprobe::spec

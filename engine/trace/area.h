@@ -1,0 +1,57 @@
+// The session area from the tool's side: laid out, filled and mapped. See engine/shared/session_area.h for the picture.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/base/fd.h"
+#include "engine/base/result.h"
+#include "engine/program/layout.h"
+#include "engine/shared/session_area.h"
+
+namespace uprobe::trace {
+
+struct AreaSpec {
+  std::vector<const program::EventProgram*> events;
+  std::uint64_t ring_bytes = 4u << 20;  // a power of two, kMinRingBytes..kMaxRingBytes
+  std::uint32_t ring_count = 4;         // 1..kMaxRings
+};
+
+// One mmap that a process makes to have the area: `length` bytes of the file at `file_offset` go to base + `offset`.
+struct MapStep {
+  std::uint64_t offset = 0, length = 0, file_offset = 0;
+};
+
+// The area, mapped in this process (ring data twice in a row). Owns the mapping and the descriptor.
+class Area {
+ public:
+  // Sizes the (empty) memfd, maps it and writes header, events, programs and empty rings. state is `off`.
+  static Result<Area> create(Fd memfd, const AreaSpec& spec);
+  Area(Area&&) noexcept;
+  Area& operator=(Area&&) noexcept;
+  ~Area();
+
+  int fd() const;
+  std::uint64_t file_bytes() const;
+  std::uint64_t span_bytes() const;            // address space a process needs for it
+  std::vector<MapStep> map_steps() const;      // what a target has to mmap, MAP_SHARED, inside a reservation of span_bytes
+
+  shared::AreaHeader& header();
+  shared::Event& event(std::uint32_t index);
+  shared::Ring& ring(std::uint32_t index);
+  shared::MailSlot& mail(std::uint32_t index);
+  std::uint8_t* data(std::uint32_t ring);      // 2 * ring_bytes readable
+  void* base();
+  std::uint32_t event_count() const;           // the tool's own copies: never read back from the shared header
+  std::uint32_t ring_count() const;
+  std::uint64_t ring_bytes() const;
+
+ private:
+  struct Data;
+  explicit Area(std::unique_ptr<Data> data);
+  std::unique_ptr<Data> data_;
+};
+
+}  // namespace uprobe::trace
