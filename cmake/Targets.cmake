@@ -4,7 +4,9 @@ option(UPROBE_WERROR "Warnings are errors" ON)
 
 function(uprobe_warnings target)
   target_compile_options(${target} PRIVATE
-    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Wold-style-cast>
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Wold-style-cast
+      -Wno-missing-field-initializers>  # designated initializers name what matters
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>  # false positives in std::string (GCC bug 105651)
     $<$<BOOL:${UPROBE_WERROR}>:-Werror>)
 endfunction()
 

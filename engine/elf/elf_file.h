@@ -1,5 +1,9 @@
 // An ELF file as the planner sees it: symbols, function ranges, file offset <-> link-time address, identity.
-// The only folder with libelf. Damaged and hostile files give errors, never a crash.
+//
+// The file is read once, into memory: a file that changes afterwards changes nothing here, and one that is cut off
+// while it is open cannot kill the reader. Every access is checked, so damaged and hostile files give errors or empty
+// results. Symbols and ranges are gathered when they are first asked for; all const functions may be called from
+// several threads.
 #pragma once
 
 #include <sys/types.h>
@@ -31,60 +35,78 @@ struct Segment {
 enum class Binding : std::uint8_t { local, global, weak };
 
 struct Symbol {
-  std::string name;       // without version
-  std::string version;    // "GLIBC_2.2.5", empty if none
+  std::string name;     // without version
+  std::string version;  // "GLIBC_2.2.5", empty if none
   bool default_version = true;
   std::uint64_t address = 0;  // link time
   std::uint64_t size = 0;
   Binding binding = Binding::global;
-  bool is_function = false;   // STT_FUNC or STT_GNU_IFUNC (or STT_NOTYPE in executable memory)
-  bool is_ifunc = false;
-  bool dynamic = false;       // from .dynsym
+  bool is_function = false;  // STT_FUNC, STT_GNU_IFUNC or STT_NOTYPE, in executable bytes of the file
+  bool is_label = false;     // STT_NOTYPE: hand-written code, perhaps data
+  bool is_ifunc = false;     // the resolver: it runs once, at binding; the function itself is what it returns
+  bool dynamic = false;      // in .dynsym (perhaps in .symtab too)
 };
 
 // [begin, end) in link-time addresses.
 struct Range {
   std::uint64_t begin = 0, end = 0;
+  bool operator==(const Range&) const = default;
 };
 
 class ElfFile {
  public:
   // Opens and checks: ELF64, x86-64, ET_EXEC or ET_DYN, program headers inside the file. Works without section headers
-  // (.dynsym through PT_DYNAMIC, function ranges through PT_GNU_EH_FRAME).
+  // (.dynsym through PT_DYNAMIC, function ranges through PT_GNU_EH_FRAME). Never waits (fifos, devices are refused).
+  // Error::where is the path, the text reads on from it: not_found "No such file or directory"; refused "is a
+  // directory", "is a 32-bit program"; damaged "is not an ELF file"; limit; system "cannot be opened: Permission
+  // denied".
   static Result<ElfFile> open(const std::string& path);
+  // The same from bytes in memory; the identity is zero.
+  static Result<ElfFile> parse(std::string path, std::vector<std::uint8_t> bytes);
   ElfFile(ElfFile&&) noexcept;
   ElfFile& operator=(ElfFile&&) noexcept;
   ~ElfFile();
 
   const std::string& path() const;
   Identity identity() const;
-  std::span<const std::uint8_t> build_id() const;       // empty if none
-  std::span<const Segment> segments() const;            // PT_LOAD, by address
-  std::uint64_t entry() const;                          // e_entry, link time
-  bool is_position_independent() const;                 // ET_DYN
-  const std::string& interpreter() const;               // empty: static (or a library)
-  std::span<const std::uint8_t> bytes() const;          // the file's contents
+  std::span<const std::uint8_t> build_id() const;  // empty if none
+  std::span<const Segment> segments() const;       // PT_LOAD, by address
+  std::uint64_t entry() const;                     // e_entry, link time
+  bool is_position_independent() const;            // ET_DYN
+  const std::string& interpreter() const;          // empty: static (or a library)
+  std::span<const std::uint8_t> bytes() const;     // the file's contents
 
   std::optional<std::uint64_t> address_of_offset(std::uint64_t offset) const;  // through PT_LOAD
   std::optional<std::uint64_t> offset_of_address(std::uint64_t address) const;
   bool is_executable_offset(std::uint64_t offset) const;
 
-  // Every function symbol of .symtab and .dynsym (also the .gnu_debugdata-less common case), sorted by address; the same
-  // (name, version, address) once.
+  // False: "stripped" (only .dynsym is left, or nothing).
+  bool has_symtab() const;
+  // Every function symbol of .symtab and .dynsym that lies in executable bytes of the file, sorted by address, then
+  // name; the same (name, version, address) once, and a name without version not beside the same with one.
   std::span<const Symbol> functions() const;
-  // Every symbol, data included: for @SYMBOL and agent lookups.
+  // Any symbol, data included: for @SYMBOL and agent lookups. NAME, NAME@VERSION or NAME@@VERSION. Of several a global
+  // one, with the default version, at the lowest address.
   std::optional<Symbol> find_any(std::string_view name) const;
 
-  // Functions called `name`: exact symbol name, NAME@VERSION or NAME@@VERSION, or a demangled C++ name (with or without
-  // its parameter list). Several symbols at one address count once. Without a version a default version wins over others.
+  // Functions called `name`: exact symbol name, NAME@VERSION or NAME@@VERSION (which must be the default), else a
+  // demangled C++ name: with or without its parameter list, and without a template's return type and arguments; spaces
+  // do not matter. Several symbols at one address count once. Without a version a default version wins over other
+  // versions of the name. More than one result: the name is ambiguous (local functions of one name, overloads). By
+  // address.
   std::vector<Symbol> find_functions(std::string_view name) const;
-  // Names most like `name`, best first, at most `most`.
+  // Names most like `name`, best first, at most `most`; C++ names without parameter list.
   std::vector<std::string> close_names(std::string_view name, std::size_t most = 3) const;
 
-  // Function bodies: symbols with a size, else the FDEs of .eh_frame; sorted, not overlapping in begin.
+  // Function bodies: symbols with a size, and the FDEs of .eh_frame that no symbol starts at; sorted, no two with one
+  // begin, clipped to their segment's file bytes. A range may lie inside another; the procedure linkage table is one.
   std::span<const Range> function_ranges() const;
-  // The body that contains the address, if any.
+  // The body that contains the address; of nested ones the one that begins last.
   std::optional<Range> range_at(std::uint64_t address) const;
+  // Link-time addresses where an instruction certainly starts: typed function symbols, FDEs, the entry point,
+  // initialisers and finalisers. Sorted, each once. Labels (symbols without type) are not among them: they may name
+  // data.
+  std::vector<std::uint64_t> known_starts() const;
 
  private:
   struct Data;
@@ -92,6 +114,7 @@ class ElfFile {
   std::unique_ptr<Data> data_;
 };
 
-std::string demangle(const std::string& name);  // the name itself when it is not a mangled one
+// The name itself when it is not a mangled one, or when it would expand beyond all reason.
+std::string demangle(const std::string& name);
 
 }  // namespace uprobe::elf

@@ -81,8 +81,8 @@ struct ProcessBlock {
   u32 undo_offset;  // frozen: magic .. undo_count stay at these places
   u32 undo_count;
 
-  u32 pid;
-  u32 flags;
+  u32 pid;  // of the process that was loaded; a forked child has its parent's
+  u32 reserved0;
   u32 point_count;
   u32 point_capacity;
   u32 point_offset;
@@ -93,15 +93,20 @@ struct ProcessBlock {
   u32 hash_offset;
   u32 undo_capacity;
   u32 session_count;
-  i32 tid_offset;   // of the thread id in the thread control block, from fs:0; 0: not known yet
   u32 island_count;
+  u32 reserved2;
   u64 agent_base;
-  AppAction actions[kAppSignals];
   SessionLink sessions[kMaxSessions];
   Island islands[kMaxIslands];
   u64 reserved1[16];
+
+  // From here on the agent's own: the tool writes it once, before the agent runs.
+  u32 flags;       // kBlockFiltered
+  i32 tid_offset;  // of the thread id in the thread control block, from fs:0; 0: not known yet
+  AppAction actions[kAppSignals];
 };
-static_assert(sizeof(ProcessBlock) == 1400);
+static_assert(sizeof(ProcessBlock) == 1408);
+inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
 
 // Slot of an address in the hash; linear probing from there (Fibonacci hashing).

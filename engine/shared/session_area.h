@@ -95,10 +95,14 @@ struct RecordHead {
 static_assert(sizeof(RecordHead) == 24);
 inline constexpr u32 kMaxRecord = (sizeof(RecordHead) + kMaxPayload + 7) / 8 * 8;
 
+// A command number that is no system call: call the function whose address is command[1] (no arguments), result = rax.
+inline constexpr u64 kCallFunction = ~u64{0};
+
 // A mail slot: how the agent asks the tool for work while one of the target's threads waits.
 //   free -> claimed -> request -> working -> (command -> result)* -> done -> free
-// `state` is a futex word. The agent makes `request` and `result`, the tool the others but `free` and `claimed`.
-enum class MailState : u32 { free, claimed, request, working, command, result, done };
+// `state` is a futex word. The agent makes `request`, `result` and, past its deadline, `abandoned` (the tool then frees the
+// slot); the tool the others but `free` and `claimed`.
+enum class MailState : u32 { free, claimed, request, working, command, result, done, abandoned };
 enum class MailKind : u32 { none, libraries_changed };
 
 struct alignas(128) MailSlot {
@@ -107,7 +111,7 @@ struct alignas(128) MailSlot {
   u32 tid;        // the waiting thread, as its thread control block says
   u32 heartbeat;  // bumped by the tool while it works: the agent waits on as long as it moves
   u64 block;      // address of the process block in the asking process
-  u64 command[7];  // a system call for the agent to execute: number, six arguments
+  u64 command[7];  // a system call for the agent to execute: number, six arguments; or kCallFunction
   u64 result;
   u64 reserved[5];
 };

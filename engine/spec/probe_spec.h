@@ -55,11 +55,12 @@ struct Place {
   std::uint64_t offset = 0;   // file offset, or with a symbol the signed distance from it
   std::optional<std::uint64_t> reference_counter;
   int path_column = 0;
-  int place_column = 0;       // of the character after the last ':'
+  int place_column = 0;       // of the character after the ':' (of the word, if it names no object)
+  std::uint64_t device = 0, inode = 0;  // of the file when it was defined; 0: not looked at
 };
 
 struct ProbeSpec {
-  std::string definition;  // the line as given, without its comment
+  std::string definition;  // the words as given, joined by single blanks, no comment: what columns count in
   bool is_return = false;
   std::string group = "uprobes";
   std::string event;       // never empty: an automatic name is made while parsing

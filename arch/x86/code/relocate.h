@@ -1,6 +1,14 @@
 // Displaced instructions: the bytes that do at `to` what the instruction does at `from`. Bytes in, bytes out; no OS.
+//
+// Three limits of every displaced copy that no rewriting can lift:
+//   - an x87 instruction leaves its own address in the x87 environment (FIP), so fnstenv, fxsave and the like show the
+//     address of the copy after a displaced one;
+//   - a displaced call pushes its return address with `push`, which a hardware shadow stack does not see: displace no
+//     call in a process that has one;
+//   - a popf that sets the trap flag traps after the jump back, one instruction of the program early.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -21,11 +29,12 @@ inline constexpr unsigned kMaxCopyBytes = 64;
 struct Insn {
   std::uint8_t length = 0;
   bool reads_rip_memory = false;  // has a rip-relative operand
-  bool is_branch = false;         // any control flow: jmp, jcc, call, ret, loop, xbegin, ...
+  bool is_branch = false;         // any control flow: jmp, jcc, call, ret, loop, xbegin, int, syscall, ...
   bool is_call = false;
   bool is_return = false;
-  bool is_direct = false;         // is_branch with an immediate target
-  Addr target;                    // of a direct branch
+  bool is_direct = false;     // is_branch with an immediate target
+  bool falls_through = true;  // control can reach the next instruction from here; of a call: after it returns
+  Addr target;                // of a direct branch
 };
 
 // Decodes the instruction at the start of `bytes` as if it stood at `at`. Fails (Code::damaged) when the bytes are no
@@ -42,5 +51,30 @@ Result<std::vector<std::uint8_t>> displace(Bytes insn, Addr from, Addr to);
 
 // Whether the instruction can be displaced at all, leaving reach aside: the reason if not.
 Status can_displace(Bytes insn, Addr from);
+
+// What a thread inside a copy is doing, in terms of the original program: from `offset` up to the next mark its
+// address stands for `original`, and its rsp is `pushed` bytes lower than it would be there.
+struct CopyMark {
+  std::uint8_t offset = 0;
+  std::uint8_t pushed = 0;
+  Addr original;
+
+  bool operator==(const CopyMark&) const = default;
+};
+
+// A copy and its marks, sorted by offset, the first at 0. A fault in the copy happened at `original` with rsp + pushed:
+// no copy has changed any other state before its last instruction that can fault. (Of an indirect call the eight bytes
+// below rsp already hold the return address by then; the call was about to write it there.)
+struct Copy {
+  std::vector<std::uint8_t> bytes;
+  std::vector<CopyMark> marks;
+};
+
+// displace() with the marks. The copy goes on at `next` in place of from + length when `next` is given, so that the
+// copies of consecutive instructions can be chained; a call's return address stays the original one.
+Result<Copy> make_copy(Bytes insn, Addr from, Addr to, Addr next = {});
+
+// The size of the copy, the same for every `to` and `next`: for planning before `to` is known. Fails like can_displace.
+Result<std::size_t> copy_bytes(Bytes insn, Addr from);
 
 }  // namespace uprobe::x86

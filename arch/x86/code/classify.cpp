@@ -1,0 +1,333 @@
+// The allow-list. An instruction is displaced when its instruction set, its set and category, or its own name stands
+// here, and nothing else about it is known to depend on where it runs. Everything else is refused, also whatever a
+// later decoder learns to name. Every row has its test in tests/arch/run_compare_test.cpp.
+#include "arch/x86/code/classify.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace uprobe::x86 {
+namespace {
+
+using Name = std::string_view;
+
+// Instruction sets that compute and move data only: no control flow, nothing that reads rip but as a base register.
+constexpr Name kPlainSets[] = {"ADOX_ADCX",
+                               "AES",
+                               "AMD3DNOW",
+                               "AVX",
+                               "AVX2",
+                               "AVX2GATHER",
+                               "AVX512BW_128",
+                               "AVX512BW_128N",
+                               "AVX512BW_256",
+                               "AVX512BW_512",
+                               "AVX512BW_KOP",
+                               "AVX512CD_128",
+                               "AVX512CD_256",
+                               "AVX512CD_512",
+                               "AVX512DQ_128",
+                               "AVX512DQ_128N",
+                               "AVX512DQ_256",
+                               "AVX512DQ_512",
+                               "AVX512DQ_KOP",
+                               "AVX512DQ_SCALAR",
+                               "AVX512ER_512",
+                               "AVX512ER_SCALAR",
+                               "AVX512F_128",
+                               "AVX512F_128N",
+                               "AVX512F_256",
+                               "AVX512F_512",
+                               "AVX512F_KOP",
+                               "AVX512F_SCALAR",
+                               "AVX512PF_512",
+                               "AVX512_4FMAPS_512",
+                               "AVX512_4FMAPS_SCALAR",
+                               "AVX512_4VNNIW_512",
+                               "AVX512_BF16_128",
+                               "AVX512_BF16_256",
+                               "AVX512_BF16_512",
+                               "AVX512_BITALG_128",
+                               "AVX512_BITALG_256",
+                               "AVX512_BITALG_512",
+                               "AVX512_FP16_128",
+                               "AVX512_FP16_128N",
+                               "AVX512_FP16_256",
+                               "AVX512_FP16_512",
+                               "AVX512_FP16_SCALAR",
+                               "AVX512_GFNI_128",
+                               "AVX512_GFNI_256",
+                               "AVX512_GFNI_512",
+                               "AVX512_IFMA_128",
+                               "AVX512_IFMA_256",
+                               "AVX512_IFMA_512",
+                               "AVX512_VAES_128",
+                               "AVX512_VAES_256",
+                               "AVX512_VAES_512",
+                               "AVX512_VBMI2_128",
+                               "AVX512_VBMI2_256",
+                               "AVX512_VBMI2_512",
+                               "AVX512_VBMI_128",
+                               "AVX512_VBMI_256",
+                               "AVX512_VBMI_512",
+                               "AVX512_VNNI_128",
+                               "AVX512_VNNI_256",
+                               "AVX512_VNNI_512",
+                               "AVX512_VP2INTERSECT_128",
+                               "AVX512_VP2INTERSECT_256",
+                               "AVX512_VP2INTERSECT_512",
+                               "AVX512_VPCLMULQDQ_128",
+                               "AVX512_VPCLMULQDQ_256",
+                               "AVX512_VPCLMULQDQ_512",
+                               "AVX512_VPOPCNTDQ_128",
+                               "AVX512_VPOPCNTDQ_256",
+                               "AVX512_VPOPCNTDQ_512",
+                               "AVXAES",
+                               "AVX_GFNI",
+                               "AVX_VNNI",
+                               "BMI1",
+                               "BMI2",
+                               "CLDEMOTE",
+                               "CLFLUSHOPT",
+                               "CLFSH",
+                               "CLWB",
+                               "CLZERO",
+                               "CMOV",
+                               "CMPXCHG16B",
+                               "F16C",
+                               "FAT_NOP",
+                               "FCMOV",
+                               "FMA",
+                               "FMA4",
+                               "FXSAVE",
+                               "FXSAVE64",
+                               "GFNI",
+                               "LAHF",
+                               "LZCNT",
+                               "MONITORX",
+                               "MOVBE",
+                               "MOVDIR",
+                               "PAUSE",
+                               "PCLMULQDQ",
+                               "PENTIUMMMX",
+                               "PKU",
+                               "POPCNT",
+                               "PREFETCHWT1",
+                               "PREFETCH_NOP",
+                               "RDPID",
+                               "RDPMC",
+                               "RDPRU",
+                               "RDRAND",
+                               "RDSEED",
+                               "RDTSCP",
+                               "RDWRFSGS",
+                               "SERIALIZE",
+                               "SHA",
+                               "SSE",
+                               "SSE2",
+                               "SSE2MMX",
+                               "SSE3",
+                               "SSE3X87",
+                               "SSE4",
+                               "SSE42",
+                               "SSE4A",
+                               "SSEMXCSR",
+                               "SSE_PREFETCH",
+                               "SSSE3",
+                               "SSSE3MMX",
+                               "TBM",
+                               "TSX_LDTRK",
+                               "VAES",
+                               "VPCLMULQDQ",
+                               "WAITPKG",
+                               "X87",
+                               "XOP",
+                               "XSAVE",
+                               "XSAVEC",
+                               "XSAVEOPT"};
+
+// The old sets are a mixture; the category tells. (Their cli, sti and moves to control registers are refused by name
+// or as privileged before.)
+struct SetAndCategory {
+  Name isa_set;
+  Name category;
+
+  constexpr auto operator<=>(const SetAndCategory&) const = default;
+};
+constexpr SetAndCategory kPlainPairs[] = {
+    {"I186", "BINARY"},       {"I186", "MISC"},
+    {"I186", "PUSH"},         {"I186", "ROTATE"},
+    {"I186", "SHIFT"},        {"I386", "BITBYTE"},
+    {"I386", "CONVERT"},      {"I386", "DATAXFER"},
+    {"I386", "SEGOP"},        {"I386", "SETCC"},
+    {"I386", "SHIFT"},        {"I386", "STRINGOP"},
+    {"I486REAL", "DATAXFER"}, {"I486REAL", "SEMAPHORE"},
+    {"I86", "BINARY"},        {"I86", "CONVERT"},
+    {"I86", "DATAXFER"},      {"I86", "FLAGOP"},
+    {"I86", "LOGICAL"},       {"I86", "MISC"},
+    {"I86", "NOP"},           {"I86", "POP"},
+    {"I86", "PUSH"},          {"I86", "ROTATE"},
+    {"I86", "SHIFT"},         {"I86", "STRINGOP"},
+    {"LONGMODE", "CONVERT"},  {"LONGMODE", "DATAXFER"},
+    {"LONGMODE", "POP"},      {"LONGMODE", "PUSH"},
+    {"LONGMODE", "STRINGOP"}, {"PENTIUMREAL", "SEMAPHORE"},
+    {"PPRO", "WIDENOP"},      {"PPRO", "X87_ALU"},
+};
+
+// Where the category is a mixture as well.
+constexpr Name kPlainNames[] = {"cpuid", "endbr32", "endbr64", "lar", "lsl",  "rdsspd", "rdsspq", "rdtsc", "sgdt",
+                                "sidt",  "sldt",    "smsw",    "str", "verr", "verw",   "xabort", "xend",  "xtest"};
+
+// The sets whose branches are known: near jumps, calls, returns, loops and xbegin.
+constexpr Name kBranchSets[] = {"I386", "I86", "LONGMODE", "RTM"};
+
+static_assert(std::is_sorted(std::begin(kPlainSets), std::end(kPlainSets)));
+static_assert(std::is_sorted(std::begin(kPlainPairs), std::end(kPlainPairs)));
+static_assert(std::is_sorted(std::begin(kPlainNames), std::end(kPlainNames)));
+
+// Reasons for names and for sets; the first hit counts, the general reason is "not on the allow-list".
+struct Reason {
+  Name name;
+  const char* text;
+};
+constexpr Reason kRefusedNames[] = {
+    {"int3", "a breakpoint instruction"},
+    {"int1", "a debug trap instruction"},
+    {"int", "a software interrupt"},
+    {"into", "a software interrupt"},
+    {"iret", "an interrupt return"},
+    {"iretd", "an interrupt return"},
+    {"iretq", "an interrupt return"},
+    {"uiret", "an interrupt return"},
+    {"syscall", "system calls are not displaced yet"},
+    {"sysenter", "system calls are not displaced yet"},
+    {"ud0", "an undefined instruction, meant to fault where it stands"},
+    {"ud1", "an undefined instruction, meant to fault where it stands"},
+    {"ud2", "an undefined instruction, meant to fault where it stands"},
+    {"cli", "needs I/O privilege"},
+    {"sti", "needs I/O privilege"},
+    {"in", "needs I/O privilege"},
+    {"out", "needs I/O privilege"},
+    {"insb", "needs I/O privilege"},
+    {"insw", "needs I/O privilege"},
+    {"insd", "needs I/O privilege"},
+    {"outsb", "needs I/O privilege"},
+    {"outsw", "needs I/O privilege"},
+    {"outsd", "needs I/O privilege"},
+    {"lgdt", "a privileged instruction"},
+    {"rsm", "a privileged instruction"},
+    {"sysret", "a privileged instruction"},
+    {"sysexit", "a privileged instruction"},
+    {"getsec", "a privileged instruction"},
+    {"vmcall", "a hypervisor call"},
+    {"vmmcall", "a hypervisor call"},
+    {"vmfunc", "a hypervisor call"},
+    {"ptwrite", "hands its own address to the processor trace"},
+};
+constexpr Reason kRefusedSets[] = {
+    {"AMX_BF16", "AMX is not displaced yet"},
+    {"AMX_INT8", "AMX is not displaced yet"},
+    {"AMX_TILE", "AMX is not displaced yet"},
+    {"CET", "changes the shadow stack"},
+    {"LWP", "lightweight profiling records its own address"},
+    {"MPX", "MPX bounds depend on every branch"},
+    {"SGX", "an enclave instruction"},
+    {"SGX_ENCLV", "an enclave instruction"},
+    {"SVM", "a privileged instruction"},
+    {"UINTR", "user interrupts are not displaced"},
+};
+
+bool listed(std::span<const Name> list, Name name) { return std::binary_search(list.begin(), list.end(), name); }
+
+// The row that admits the instruction, empty when none does.
+std::string plain_row(const Decoded& insn) {
+  const SetAndCategory pair{insn.isa_set, insn.category};
+  if (listed(kPlainSets, insn.isa_set)) return std::string(insn.isa_set);
+  if (listed(kPlainNames, insn.mnemonic)) return std::string(insn.mnemonic);
+  if (!std::binary_search(std::begin(kPlainPairs), std::end(kPlainPairs), pair)) return {};
+  return std::string(pair.isa_set) + ' ' + std::string(pair.category);
+}
+
+const char* find_reason(std::span<const Reason> reasons, Name name) {
+  const auto found = std::find_if(reasons.begin(), reasons.end(), [name](const Reason& r) { return r.name == name; });
+  return found == reasons.end() ? nullptr : found->text;
+}
+
+// What is wrong with it by itself, or null.
+const char* named_reason(const Decoded& insn) {
+  if (insn.is_far) return "a far branch";
+  if (insn.is_privileged) return "a privileged instruction";
+  if (const char* reason = find_reason(kRefusedNames, insn.mnemonic)) return reason;
+  if (insn.writes_ss) return "loads ss, which holds off traps for one more instruction";
+  // The address would be cut to 32 bits, where no displacement can make up for the distance.
+  if (insn.base == Base::eip) return "an eip-relative operand";
+  if (insn.base == Base::rip && insn.disp_bytes != 4) return "a rip-relative operand of unknown form";
+  return nullptr;
+}
+
+const char* unlisted_reason(const Decoded& insn) {
+  const char* reason = find_reason(kRefusedSets, insn.isa_set);
+  return reason != nullptr ? reason : "not on the allow-list";
+}
+
+// A call pushes before it reads its operand in the copy, so the operand must not follow rsp unseen, nor be what the
+// push overwrites.
+const char* indirect_call_reason(const Decoded& insn) {
+  if (insn.branches_to_rsp) return "a call to the stack pointer";
+  if (insn.base == Base::esp) return "a call through an esp-relative operand";
+  if (insn.base == Base::rsp && insn.disp < 0) return "a call through memory below the stack pointer";
+  return nullptr;
+}
+
+Error refused(const char* reason) { return Error{Code::refused, reason}; }
+
+Result<Form> classify_branch(const Decoded& insn) {
+  if (!listed(kBranchSets, insn.isa_set)) return refused(unlisted_reason(insn));
+  // Intel ignores the prefix, AMD cuts rip to 16 bits.
+  if (insn.has_operand_size_prefix)
+    return refused("a branch with an operand-size prefix, which processors read differently");
+  switch (insn.flow) {
+    case Flow::jump:
+      return insn.is_direct ? Form::jump : Form::last;
+    case Flow::jump_if:
+      return Form::jump_if;
+    case Flow::loop:
+      return Form::loop;
+    case Flow::ret:
+      return Form::last;
+    case Flow::transaction:
+      return Form::transaction;
+    case Flow::call:
+      if (insn.is_direct) return Form::call;
+      if (const char* reason = indirect_call_reason(insn)) return refused(reason);
+      return Form::call_indirect;
+    case Flow::straight:
+    case Flow::trap:
+      break;
+  }
+  return refused("not on the allow-list");
+}
+
+}  // namespace
+
+Result<Form> classify(const Decoded& insn) {
+  if (const char* reason = named_reason(insn)) return refused(reason);
+  if (insn.flow != Flow::straight) return classify_branch(insn);
+  if (plain_row(insn).empty()) return refused(unlisted_reason(insn));
+  return Form::plain;
+}
+
+std::string allow_list_row(const Decoded& insn) {
+  if (!classify(insn)) return {};
+  return insn.flow == Flow::straight ? plain_row(insn) : std::string(insn.isa_set) + " branch";
+}
+
+std::vector<std::string> allow_list_rows() {
+  std::vector<std::string> rows(std::begin(kPlainSets), std::end(kPlainSets));
+  rows.insert(rows.end(), std::begin(kPlainNames), std::end(kPlainNames));
+  for (const auto& pair : kPlainPairs) rows.push_back(std::string(pair.isa_set) + ' ' + std::string(pair.category));
+  for (const auto set : kBranchSets) rows.push_back(std::string(set) + " branch");
+  return rows;
+}
+
+}  // namespace uprobe::x86

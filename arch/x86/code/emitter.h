@@ -1,0 +1,50 @@
+// Appends machine code to a copy, knowing where each byte will stand. Internal to this folder.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "arch/x86/code/relocate.h"
+
+namespace uprobe::x86 {
+
+class Emitter {
+ public:
+  // The first byte will stand at `start`.
+  explicit Emitter(Addr start) : start_(start) {}
+
+  // `value` little endian, in `size` bytes.
+  void number(std::uint64_t value, unsigned size) {
+    for (unsigned i = 0; i < size; ++i) bytes_.push_back(static_cast<std::uint8_t>(value >> (8 * i)));
+  }
+  void byte(unsigned value) { number(value, 1); }
+  void raw(Bytes bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
+
+  // A 32-bit distance to `target`, counted from the end of the instruction, which comes `after` bytes behind the field.
+  void distance(Addr target, unsigned after = 0) {
+    const auto value = static_cast<std::int64_t>(target - (here() + 4 + after));
+    if (value != static_cast<std::int32_t>(value)) in_reach_ = false;
+    number(static_cast<std::uint64_t>(value), 4);
+  }
+  void jmp(Addr target) {
+    byte(0xe9);
+    distance(target);
+  }
+  // push qword ptr [rip + literal], the literal standing `skip` bytes behind the push.
+  void push_literal(unsigned skip) {
+    number(0x35ff, 2);
+    number(skip, 4);
+  }
+
+  Addr here() const { return start_ + bytes_.size(); }
+  unsigned size() const { return static_cast<unsigned>(bytes_.size()); }
+  bool in_reach() const { return in_reach_; }  // every distance so far fits
+  std::vector<std::uint8_t> take() { return std::move(bytes_); }
+
+ private:
+  Addr start_;
+  std::vector<std::uint8_t> bytes_;
+  bool in_reach_ = true;
+};
+
+}  // namespace uprobe::x86

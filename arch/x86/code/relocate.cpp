@@ -1,0 +1,205 @@
+// The bytes of a copy, by form. Every form has one size whatever the addresses are.
+#include "arch/x86/code/relocate.h"
+
+#include <algorithm>
+
+#include "arch/x86/code/classify.h"
+#include "arch/x86/code/emitter.h"
+
+namespace uprobe::x86 {
+namespace {
+
+constexpr unsigned kJumpBytes = 5;
+constexpr const char* kOutOfReach = "a target or operand is out of reach of the copy";
+
+struct Job {
+  const Decoded& insn;
+  Addr from;
+  Addr next;  // where control goes when it falls through
+  Emitter& out;
+  std::vector<CopyMark>& marks;
+
+  void mark(Addr original, unsigned pushed = 0) const {
+    marks.push_back({static_cast<std::uint8_t>(out.size()), static_cast<std::uint8_t>(pushed), original});
+  }
+  Addr end() const { return from + insn.length; }
+};
+
+// The instruction's bytes; the displacement of a rip-relative operand changes by what the distance to it changes.
+// Trailing immediates count: the displacement is relative to the end of the instruction.
+void emit_adjusted(const Job& job, Bytes bytes, unsigned disp_offset) {
+  if (job.insn.base != Base::rip) return job.out.raw(bytes);
+  const Addr operand = job.end() + static_cast<std::uint64_t>(job.insn.disp);
+  const auto behind = bytes.subspan(disp_offset + 4);
+  job.out.raw(bytes.first(disp_offset));
+  job.out.distance(operand, static_cast<unsigned>(behind.size()));
+  job.out.raw(behind);
+}
+
+Bytes own_bytes(const Decoded& insn) { return Bytes(insn.bytes).first(insn.length); }
+
+// The jump that ends a copy. The instruction is done there, so the thread stands behind it.
+void emit_jump_back(const Job& job) {
+  job.mark(job.end());
+  job.out.jmp(job.next);
+}
+
+void emit_plain(const Job& job) {
+  emit_adjusted(job, own_bytes(job.insn), job.insn.disp_offset);
+  emit_jump_back(job);
+}
+
+// jcc rel8 and jcc rel32 both carry the condition in the low bits of the opcode. Branch hints are dropped.
+void emit_jump_if(const Job& job) {
+  job.out.number(0x800fU | (job.insn.opcode & 0x0fU) << 8U, 2);
+  job.out.distance(job.insn.target);
+  emit_jump_back(job);
+}
+
+// The own bytes up to the 8-bit distance, prefixes included: 67 makes ecx of rcx.
+void emit_loop(const Job& job) {
+  job.out.raw(own_bytes(job.insn).first(job.insn.target_offset));
+  job.out.byte(kJumpBytes);
+  emit_jump_back(job);
+  job.mark(job.insn.target);
+  job.out.jmp(job.insn.target);
+}
+
+// An abort restores every register and goes straight to the original fallback.
+void emit_transaction(const Job& job) {
+  job.out.number(0xf8c7, 2);
+  job.out.distance(job.insn.target);
+  emit_jump_back(job);
+}
+
+// One push of a literal, so that nobody can ever see half a return address. Behind it the thread is where the callee
+// would find it.
+void emit_call(const Job& job) {
+  job.out.push_literal(kJumpBytes);
+  job.mark(job.insn.target);
+  job.out.jmp(job.insn.target);
+  job.out.number(job.end().value, 8);
+}
+
+struct IndirectJump {
+  std::array<std::uint8_t, kMaxInsnBytes + 4> bytes = {};
+  unsigned size = 0;
+  unsigned disp_offset = 0;
+};
+
+// Replaces the displacement of an rsp-based operand by one that is 8 higher, in 32 bits where 8 do not hold it.
+void raise_displacement(const Decoded& insn, IndirectJump& jump) {
+  const std::int64_t raised = insn.disp + 8;
+  const bool is_short = raised <= INT8_MAX && insn.disp_bytes < 4;
+  std::uint8_t& modrm = jump.bytes[insn.modrm_offset];
+  modrm = static_cast<std::uint8_t>((modrm & 0x3f) | (is_short ? 0x40 : 0x80));
+  // ModRM and SIB are all that precedes the displacement of a call.
+  const unsigned at = insn.modrm_offset + 2U;
+  const unsigned bytes = is_short ? 1 : 4;
+  for (unsigned i = 0; i < bytes; ++i) jump.bytes[at + i] = static_cast<std::uint8_t>(raised >> (8 * i));
+  jump.size = at + bytes;
+}
+
+// call /2 becomes jmp /4 of the same opcode, prefixes and operand. rsp is 8 lower when the jmp reads the operand.
+IndirectJump jump_of_call(const Decoded& insn) {
+  IndirectJump jump;
+  std::copy_n(insn.bytes.begin(), insn.length, jump.bytes.begin());
+  jump.size = insn.length;
+  jump.disp_offset = insn.disp_offset;
+  jump.bytes[insn.modrm_offset] = static_cast<std::uint8_t>((insn.bytes[insn.modrm_offset] & ~0x38) | 0x20);
+  if (insn.base == Base::rsp) raise_displacement(insn, jump);
+  return jump;
+}
+
+// A fault of the jmp (an unreadable operand, a target that is no address) is a fault of the call, which would not have
+// pushed yet: hence the mark.
+void emit_call_indirect(const Job& job) {
+  const IndirectJump jump = jump_of_call(job.insn);
+  job.out.push_literal(jump.size);
+  job.mark(job.from, 8);
+  emit_adjusted(job, Bytes(jump.bytes).first(jump.size), jump.disp_offset);
+  job.out.number(job.end().value, 8);
+}
+
+void emit(Form form, const Job& job) {
+  job.mark(job.from);
+  switch (form) {
+    case Form::plain:
+      return emit_plain(job);
+    case Form::last:
+      return emit_adjusted(job, own_bytes(job.insn), job.insn.disp_offset);
+    case Form::jump:
+      return job.out.jmp(job.insn.target);
+    case Form::jump_if:
+      return emit_jump_if(job);
+    case Form::loop:
+      return emit_loop(job);
+    case Form::call:
+      return emit_call(job);
+    case Form::call_indirect:
+      return emit_call_indirect(job);
+    case Form::transaction:
+      return emit_transaction(job);
+  }
+}
+
+// Limits of the encoding that only the form knows.
+const char* encoding_reason(Form form, const Decoded& insn) {
+  if (form != Form::call_indirect || insn.base != Base::rsp) return nullptr;
+  if (insn.disp + 8 > INT32_MAX) return "a call operand too far from the stack pointer";
+  return jump_of_call(insn).size > kMaxInsnBytes ? "a call with too many prefixes" : nullptr;
+}
+
+struct Judged {
+  Decoded insn;
+  Form form;
+};
+
+Result<Judged> judge(Bytes bytes, Addr from) {
+  const auto decoded = decode_fully(bytes, from);
+  if (!decoded) return Error{Code::refused, "the bytes are not an instruction"};
+  const auto form = classify(*decoded);
+  if (!form) return form.error();
+  if (const char* reason = encoding_reason(*form, *decoded)) return Error{Code::refused, reason};
+  return Judged{*decoded, *form};
+}
+
+// The copy, and whether all its distances fit.
+bool build(const Judged& judged, Addr from, Addr to, Addr next, Copy& copy) {
+  Emitter out(to);
+  emit(judged.form, Job{judged.insn, from, next, out, copy.marks});
+  copy.bytes = out.take();
+  return out.in_reach();
+}
+
+}  // namespace
+
+Result<Copy> make_copy(Bytes insn, Addr from, Addr to, Addr next) {
+  const auto judged = judge(insn, from);
+  if (!judged) return judged.error();
+  Copy copy;
+  if (!build(*judged, from, to, next ? next : from + judged->insn.length, copy))
+    return Error{Code::refused, kOutOfReach};
+  return copy;
+}
+
+Result<std::vector<std::uint8_t>> displace(Bytes insn, Addr from, Addr to) {
+  auto copy = make_copy(insn, from, to);
+  if (!copy) return copy.error();
+  return std::move(copy->bytes);
+}
+
+Status can_displace(Bytes insn, Addr from) {
+  const auto judged = judge(insn, from);
+  return judged ? ok() : Status(judged.error());
+}
+
+Result<std::size_t> copy_bytes(Bytes insn, Addr from) {
+  const auto judged = judge(insn, from);
+  if (!judged) return judged.error();
+  Copy copy;
+  build(*judged, from, from, from, copy);
+  return copy.bytes.size();
+}
+
+}  // namespace uprobe::x86

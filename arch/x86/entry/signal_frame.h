@@ -1,0 +1,63 @@
+// The frame that the kernel builds for a signal handler (x86-64: arch/x86/include/uapi/asm/sigcontext.h, ucontext.h,
+// asm-generic/siginfo.h), as far as the agent reads it. Offsets are ABI; entry.S uses the same ones as numbers.
+#pragma once
+
+#include "engine/shared/layout.h"
+
+namespace uprobe::agent {
+
+using shared::i32;
+using shared::i64;
+using shared::u16;
+using shared::u32;
+using shared::u64;
+using shared::u8;
+
+struct SignalInfo {
+  i32 signal;
+  i32 error;
+  i32 code;
+  i32 pad;
+  u64 address;  // si_addr for faults
+  u8 rest[104];
+};
+static_assert(sizeof(SignalInfo) == 128);
+
+// si_code of an int3 (asm/traps: force_sig), as opposed to a breakpoint reported by a debug register.
+inline constexpr i32 kSiKernel = 0x80;
+
+struct SignalFrame {
+  u64 uc_flags;
+  u64 uc_link;
+  u64 stack_base;
+  i32 stack_flags;
+  i32 stack_pad;
+  u64 stack_size;
+  u64 r8, r9, r10, r11, r12, r13, r14, r15;
+  u64 di, si, bp, bx, dx, ax, cx, sp, ip, flags;
+  u16 cs, gs, fs, ss;
+  u64 error, trap_number, old_mask, fault_address;
+  u64 fpstate;
+  u64 reserved[8];
+  u64 mask;  // uc_sigmask: what was blocked when the signal came
+};
+static_assert(offsetof(SignalFrame, r8) == 40 && offsetof(SignalFrame, sp) == 160 && offsetof(SignalFrame, ip) == 168);
+static_assert(offsetof(SignalFrame, flags) == 176 && offsetof(SignalFrame, fpstate) == 224);
+static_assert(offsetof(SignalFrame, mask) == 296);
+
+inline constexpr i32 kStackAutodisarm = static_cast<i32>(1u << 31);  // SS_AUTODISARM
+
+// The registers of the interrupted code, `ip` as given.
+inline shared::Registers registers_of(const SignalFrame& f, u64 ip) {
+  using shared::Reg;
+  shared::Registers r;
+  r[Reg::ax] = f.ax, r[Reg::bx] = f.bx, r[Reg::cx] = f.cx, r[Reg::dx] = f.dx;
+  r[Reg::si] = f.si, r[Reg::di] = f.di, r[Reg::bp] = f.bp, r[Reg::sp] = f.sp;
+  r[Reg::r8] = f.r8, r[Reg::r9] = f.r9, r[Reg::r10] = f.r10, r[Reg::r11] = f.r11;
+  r[Reg::r12] = f.r12, r[Reg::r13] = f.r13, r[Reg::r14] = f.r14, r[Reg::r15] = f.r15;
+  r[Reg::ip] = ip, r[Reg::flags] = f.flags, r[Reg::cs] = f.cs, r[Reg::ss] = f.ss;
+  r[Reg::orig_ax] = ~u64{0};  // as the kernel has it outside of system calls
+  return r;
+}
+
+}  // namespace uprobe::agent

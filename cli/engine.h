@@ -1,0 +1,29 @@
+// What the CLI needs of the engine, as an interface: the program binds it to uprobe::Session, the tests to a fake.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/session.h"
+
+namespace uprobe::cli {
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  // Whether these definitions could be prepared; keeps nothing.
+  virtual Status check(const SessionOptions& options) = 0;
+  // Comes before the calls below it.
+  virtual Status prepare(const SessionOptions& options) = 0;
+  virtual std::vector<PlanReport> report() = 0;
+  virtual Status launch(const std::vector<std::string>& argv) = 0;
+  virtual int child_pid() = 0;
+  virtual Result<Ending> run(const RunOptions& options, const Output& output) = 0;
+  virtual Summary summary() = 0;
+
+  virtual Result<std::vector<std::string>> list_functions(const std::string& object, const std::string& glob) = 0;
+  virtual Result<std::string> find_program(const std::string& program) = 0;
+};
+
+}  // namespace uprobe::cli

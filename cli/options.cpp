@@ -1,0 +1,301 @@
+// Option parsing. See options.h.
+#include "cli/options.h"
+
+#include <capstone/capstone.h>
+#include <getopt.h>
+
+#include <algorithm>
+#include <array>
+
+#include "cli/text.h"
+#include "cli/values.h"
+
+namespace uprobe::cli {
+
+namespace {
+
+// What getopt returns for row i of the table, letter or not.
+constexpr int kRowBase = 1000;
+
+struct Row {
+  char letter;  // 0: long form only
+  const char* name;
+  int takes;             // no_argument, required_argument, optional_argument
+  const char* argument;  // how -h calls it
+  const char* help;      // lines divided by \n; null: not shown
+  Status (*apply)(Options&, const std::string& value);
+};
+
+Error usage(std::string text, std::string help = {}) {
+  return Error{.code = Code::usage, .text = std::move(text), .help = std::move(help)};
+}
+
+template <class T>
+Status store(T& into, Result<T> value) {
+  if (!value) return value.error();
+  into = value.take();
+  return ok();
+}
+
+bool is_pid_list(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789,") == std::string::npos;
+}
+
+Status add_probe(Options& options, const std::string& value) {
+  if (is_pid_list(value)) return usage("-p takes a probe definition; use -P " + value + " to attach");
+  if (value.find_first_not_of(" \t") == std::string::npos)
+    return usage("the definition is empty", "e.g. -p 'p:free_hit /bin/zsh:zfree %di'");
+  options.sources.push_back({ProbeSource::Kind::definition, value, options.object});
+  return ok();
+}
+
+Status add_file(Options& options, const std::string& value) {
+  if (value.empty()) return usage("the file's name is empty");
+  options.sources.push_back({ProbeSource::Kind::file, value, options.object});
+  return ok();
+}
+
+Status set_name(std::string& into, const std::string& value) {
+  if (value.empty()) return usage("the file's name is empty");
+  into = value;
+  return ok();
+}
+
+Status set_mode(Options& options, Mode mode) {
+  if (options.mode != Mode::trace && options.mode != mode) return usage("-l and --dry-run exclude each other");
+  options.mode = mode;
+  return ok();
+}
+
+Status set_color(Options& options, const std::string& value) {
+  if (value == "auto")
+    options.color = ColorMode::automatic;
+  else if (value == "always")
+    options.color = ColorMode::always;
+  else if (value == "never")
+    options.color = ColorMode::never;
+  else
+    return usage("'" + value + "' is none of auto, always, never");
+  return ok();
+}
+
+Status refuse_attach(Options&, const std::string&) {
+  return usage("attaching to a running process is not available in this version");
+}
+
+// In the order of -h.
+constexpr std::array kRows = {
+    Row{'p', "probe", required_argument, "DEF",
+        "define a probe, as in uprobe_events; PATH:SYMBOL works too (repeatable)", add_probe},
+    Row{'i', "probes-from", required_argument, "FILE", "definitions from FILE, one a line (- = standard input)",
+        add_file},
+    Row{'x', "exec", required_argument, "FILE", "the object of the definitions after it that name none",
+        [](Options& o, const std::string& v) { return set_name(o.object, v); }},
+    Row{'f', "follow-forks", no_argument, "", "trace child processes too (the default)",
+        [](Options&, const std::string&) { return ok(); }},
+    Row{0, "force", no_argument, "", "probe at an offset inside an instruction all the same",
+        [](Options& o, const std::string&) { return o.force = true, ok(); }},
+    Row{'o', "output", required_argument, "FILE",
+        "the trace goes to FILE (- = standard output, %p = PID);\nwithout it to standard error",
+        [](Options& o, const std::string& v) { return set_name(o.output, v); }},
+    Row{'n', "max-events", required_argument, "N", "stop after N hits; the program goes on untraced",
+        [](Options& o, const std::string& v) { return store(o.max_events, parse_count(v)); }},
+    Row{'d', "duration", required_argument, "TIME", "stop after TIME (5, 500ms, 2m, 1h); the program goes on untraced",
+        [](Options& o, const std::string& v) { return store(o.duration, parse_duration(v)); }},
+    Row{'b', "buffer-size", required_argument, "SIZE", "size of each ring buffer, with K, M or G (default 4M)",
+        [](Options& o, const std::string& v) { return store(o.ring_bytes, parse_ring_size(v)); }},
+    Row{'l', "list", optional_argument, "GLOB",
+        "list the functions that can be probed, of -x FILE or of PROGRAM;\nevery line can be given to -p",
+        [](Options& o, const std::string& v) { return o.list_glob = v, set_mode(o, Mode::list); }},
+    Row{0, "dry-run", no_argument, "", "show where each probe would go, and how; run nothing",
+        [](Options& o, const std::string&) { return set_mode(o, Mode::dry_run); }},
+    Row{'q', "quiet", no_argument, "", "no summary",
+        [](Options& o, const std::string&) { return o.quiet = true, ok(); }},
+    Row{'v', "verbose", no_argument, "", "say how each probe is placed; twice: with its instruction",
+        [](Options& o, const std::string&) { return ++o.verbosity, ok(); }},
+    Row{0, "color", required_argument, "WHEN", "auto (default), always or never", set_color},
+    Row{'V', "version", no_argument, "", "version and features",
+        [](Options& o, const std::string&) { return o.mode = Mode::version, ok(); }},
+    Row{'h', "help", no_argument, "", "this text",
+        [](Options& o, const std::string&) { return o.mode = Mode::help, ok(); }},
+    Row{'P', "pid", optional_argument, "", nullptr, refuse_attach},
+    Row{0, "attach", optional_argument, "", nullptr, refuse_attach},
+};
+
+// "+": the first word that is no option is the program. ":": a missing argument is told apart from an unknown option.
+std::string letters() {
+  std::string text = "+:";
+  for (const Row& row : kRows) {
+    if (row.letter == 0) continue;
+    text += row.letter;
+    if (row.takes != no_argument) text += row.takes == required_argument ? ":" : "::";
+  }
+  return text;
+}
+
+std::vector<option> long_options() {
+  std::vector<option> table;
+  for (std::size_t i = 0; i < kRows.size(); ++i)
+    table.push_back({kRows[i].name, kRows[i].takes, nullptr, kRowBase + static_cast<int>(i)});
+  table.push_back({});
+  return table;
+}
+
+const Row* row_of(int returned) {
+  if (returned >= kRowBase) return &kRows[static_cast<std::size_t>(returned - kRowBase)];
+  const auto* row = std::find_if(kRows.begin(), kRows.end(), [&](const Row& r) { return r.letter == returned; });
+  return row == kRows.end() ? nullptr : row;
+}
+
+std::string spelling(const Row& row, int returned) {
+  std::string text(returned >= kRowBase ? "--" : "-");
+  if (returned >= kRowBase) return text.append(row.name);
+  text += row.letter;
+  return text;
+}
+
+std::vector<std::string> long_names(std::string_view beginning) {
+  std::vector<std::string> names;
+  for (const Row& row : kRows)
+    if (row.help != nullptr && std::string_view(row.name).starts_with(beginning)) names.push_back(row.name);
+  return names;
+}
+
+Error unknown_long(const std::string& word) {
+  const std::string name = word.substr(2, word.find('=') == std::string::npos ? word.npos : word.find('=') - 2);
+  const std::vector<std::string> longer = long_names(name);
+  if (longer.size() > 1) {
+    std::string list;
+    for (const std::string& one : longer) list += (list.empty() ? "--" : ", --") + one;
+    return usage("option '--" + name + "' is ambiguous", "it could be " + list);
+  }
+  const std::string close = nearest(name, long_names(""));
+  return usage("unknown option '--" + name + "'",
+               close.empty() ? "see uprobe-run --help" : "did you mean '--" + close + "'?");
+}
+
+// getopt's ':' and '?', with what it left in optopt.
+Error refused_word(int returned, const std::string& word) {
+  const Row* row = optopt == 0 ? nullptr : row_of(optopt);
+  if (row != nullptr && returned == ':')
+    return usage("option '" + spelling(*row, optopt) + "' needs an argument: " + row->argument,
+                 "see uprobe-run --help");
+  if (row != nullptr)
+    return usage("option '" + spelling(*row, optopt) + "' takes no argument", "see uprobe-run --help");
+  if (word.starts_with("--")) return unknown_long(word);
+  return usage("unknown option '-" + std::string(1, static_cast<char>(optopt)) + "'", "see uprobe-run --help");
+}
+
+bool is_final(const Options& options) { return options.mode == Mode::help || options.mode == Mode::version; }
+
+// -l takes its GLOB attached (-l'z*'), or as the next word where that cannot be the program: after -x, or when it has
+// glob characters and the program follows.
+Status settle_list(Options& options) {
+  std::vector<std::string>& words = options.program;
+  const bool is_glob = words.size() > 1 && words[0].find_first_of("*?[") != std::string::npos;
+  if (options.list_glob.empty() && !words.empty() && (is_glob || !options.object.empty())) {
+    options.list_glob = words[0];
+    words.erase(words.begin());
+  }
+  if (!options.object.empty() && !words.empty())
+    return usage("-l lists either -x " + options.object + " or the program '" + words[0] + "'",
+                 "leave one of them away");
+  if (options.object.empty() && words.empty())
+    return usage("-l needs a program, or a file with -x", "e.g. uprobe-run -l'z*' /bin/zsh");
+  return ok();
+}
+
+Status settle(Options& options) {
+  if (is_final(options)) return ok();
+  if (options.mode == Mode::list) return settle_list(options);
+  if (options.sources.empty())
+    return usage("no probe is defined: -p or -i is missing",
+                 "e.g. uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo'");
+  if (options.mode == Mode::trace && options.program.empty())
+    return usage("no program to run", "e.g. uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo'");
+  return ok();
+}
+
+std::string option_column(const Row& row) {
+  std::string text = row.letter == 0 ? "      " : std::string("  -") + row.letter + ", ";
+  text += std::string("--") + row.name;
+  if (row.takes == required_argument) text += std::string("=") + row.argument;
+  if (row.takes == optional_argument) text += std::string("[=") + row.argument + "]";
+  return text;
+}
+
+}  // namespace
+
+Result<Options> parse_options(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = arguments;
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  const int argc = static_cast<int>(words.size());
+  const std::string short_table = letters();
+  const std::vector<option> long_table = long_options();
+
+  Options options;
+  optind = 0;  // glibc: start afresh
+  opterr = 0;
+  for (;;) {
+    const int returned = ::getopt_long(argc, argv.data(), short_table.c_str(), long_table.data(), nullptr);
+    if (returned == -1) break;
+    if (returned == ':' || returned == '?') return refused_word(returned, words[static_cast<std::size_t>(optind - 1)]);
+    const Row* row = row_of(returned);
+    const Status applied = row->apply(options, optarg == nullptr ? std::string() : std::string(optarg));
+    if (!applied) {
+      Error error = applied.error();
+      error.where = spelling(*row, returned);
+      return error;
+    }
+    if (is_final(options)) return options;
+  }
+  for (int i = optind; i < argc; ++i) options.program.push_back(words[static_cast<std::size_t>(i)]);
+  const Status settled = settle(options);
+  if (!settled) return settled.error();
+  return options;
+}
+
+ColorMode early_color(const std::vector<std::string>& arguments) {
+  Options options;
+  static constexpr std::string_view kName = "--color=";
+  for (const std::string& word : arguments) {
+    if (word == "--") break;
+    if (word.starts_with(kName)) static_cast<void>(set_color(options, word.substr(kName.size())));
+  }
+  return options.color;
+}
+
+std::string help_text() {
+  static constexpr std::size_t kTextColumn = 28;
+  std::string text =
+      "Usage: uprobe-run [OPTION]... -p DEF [-p DEF]... PROGRAM [ARGUMENT]...\n"
+      "       uprobe-run --dry-run -p DEF [-p DEF]...\n"
+      "       uprobe-run -l[GLOB] PROGRAM | -x FILE\n"
+      "Runs PROGRAM and prints a line each time one of its probed instructions is reached. No root needed.\n\n";
+  for (const Row& row : kRows) {
+    if (row.help == nullptr) continue;
+    std::string line = option_column(row);
+    line.resize(std::max(kTextColumn, line.size() + 2), ' ');
+    for (const char* at = row.help; *at != '\0'; ++at)
+      line += *at == '\n' ? "\n" + std::string(kTextColumn, ' ') : std::string(1, *at);
+    text += line + "\n";
+  }
+  return text +
+         "\nA definition: p[:[GROUP/]EVENT] PATH:OFFSET|SYMBOL[+OFFSET] [[NAME=]FETCH[:TYPE]]...\n"
+         "  uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo hello'\n"
+         "Exit status: the program's own (or its fatal signal); 125 when uprobe-run itself fails, 126 when the "
+         "program\n"
+         "cannot be executed, 127 when it is not found.\n";
+}
+
+std::string version_text() {
+  int major = 0, minor = 0;
+  cs_version(&major, &minor);
+  return "uprobe-run " UPROBE_VERSION
+         "\nmachine: x86-64; tiers: int3; modes: launch, list, dry-run\ndisassembler: Capstone " +
+         std::to_string(major) + "." + std::to_string(minor) + "\n";
+}
+
+}  // namespace uprobe::cli

@@ -1,0 +1,49 @@
+// The words of the command line as data. One table describes every option: getopt's tables and -h are made from it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/diagnostics.h"
+#include "engine/base/result.h"
+
+namespace uprobe::cli {
+
+enum class Mode { trace, list, dry_run, help, version };
+
+// One -p or -i, in the order given.
+struct ProbeSource {
+  enum class Kind { definition, file };
+  Kind kind = Kind::definition;
+  std::string text;            // the definition, or the file's path ("-": standard input)
+  std::string default_object;  // the -x before it; empty: none
+};
+
+struct Options {
+  Mode mode = Mode::trace;
+  std::vector<ProbeSource> sources;
+  std::string object;                    // the last -x
+  std::string list_glob;                 // -l; empty: all
+  std::string output;                    // -o; empty: standard error
+  std::uint64_t max_events = 0;          // 0: no limit
+  std::chrono::nanoseconds duration{0};  // 0: no limit
+  std::uint64_t ring_bytes = 4u << 20;
+  bool force = false;
+  bool quiet = false;
+  int verbosity = 0;
+  ColorMode color = ColorMode::automatic;
+  std::vector<std::string> program;  // argv of the program; may be empty with -l and --dry-run
+};
+
+// `arguments` as main() gets them, the tool's own name first. Errors name the option as the user spelt it.
+Result<Options> parse_options(const std::vector<std::string>& arguments);
+
+// The colour of messages about the command line itself: the last --color that can be read, before anything is checked.
+ColorMode early_color(const std::vector<std::string>& arguments);
+
+std::string help_text();
+std::string version_text();
+
+}  // namespace uprobe::cli

@@ -1,0 +1,158 @@
+// The trace's way out. See output.h.
+#include "cli/output.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace uprobe::cli {
+
+namespace {
+
+constexpr std::size_t kCollectedBytes = 64 * 1024;
+
+bool has_pid_mark(std::string_view pattern) {
+  for (std::size_t i = 0; i + 1 < pattern.size(); ++i) {
+    if (pattern[i] != '%') continue;
+    if (pattern[i + 1] == 'p') return true;
+    if (pattern[i + 1] == '%') ++i;
+  }
+  return false;
+}
+
+std::string expand(std::string_view pattern, std::string_view pid) {
+  std::string name;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    const std::string_view mark = pattern.substr(i, 2);
+    if (mark != "%p" && mark != "%%") {
+      name += pattern[i];
+      continue;
+    }
+    name += mark == "%p" ? pid : "%";
+    ++i;
+  }
+  return name;
+}
+
+std::string folder_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+Error cannot_create(const std::string& path, int err) {
+  Error error = system_error("cannot write to it", err);
+  error.where = path;
+  struct stat facts;
+  if (err == ENOENT && ::stat(folder_of(path).c_str(), &facts) != 0)
+    error.text = "cannot write to it: there is no folder '" + folder_of(path) + "'";
+  if (err == EISDIR) {
+    error.text = "cannot write to it: it is a directory";
+    error.help = "-o takes the name of a file, or - for standard output";
+  }
+  return error;
+}
+
+// A number below 3 is free only when the user closed that stream; our messages must not find their way into the trace.
+Fd above_standard(Fd fd) {
+  if (!fd || fd.get() > 2) return fd;
+  return Fd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 3));
+}
+
+}  // namespace
+
+int write_patiently(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(fd, text.data(), text.size());
+    if (n >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(n));
+      continue;
+    }
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN && errno != EWOULDBLOCK) return errno;
+    pollfd ready{.fd = fd, .events = POLLOUT, .revents = 0};
+    if (::poll(&ready, 1, -1) < 0 && errno != EINTR) return errno;
+  }
+  return 0;
+}
+
+TraceSink::TraceSink(int fd, std::string name) : fd_(fd), name_(std::move(name)), terminal_(::isatty(fd) == 1) {}
+
+TraceSink::~TraceSink() {
+  if (owned_ && !preliminary_.empty()) ::unlink(preliminary_.c_str());
+}
+
+Result<TraceSink> TraceSink::open(const std::string& path, const Streams& streams) {
+  if (path.empty()) return TraceSink(streams.err, "standard error");
+  if (path == "-") return TraceSink(streams.out, "standard output");
+  const bool preliminary = has_pid_mark(path);
+  const std::string name = expand(path, "starting-" + std::to_string(::getpid()));
+  // A preliminary file is one of ours alone: never write through what somebody else has put at that name.
+  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | (preliminary ? O_EXCL : O_TRUNC);
+  Fd file = above_standard(Fd(::open(name.c_str(), flags, 0666)));
+  if (!file) return cannot_create(preliminary ? path : name, errno);
+  TraceSink sink(file.get(), name);
+  sink.owned_ = std::move(file);
+  if (preliminary) sink.pattern_ = path, sink.preliminary_ = name;
+  return sink;
+}
+
+Status TraceSink::child_started(int pid) {
+  if (preliminary_.empty()) return ok();
+  const std::string name = expand(pattern_, std::to_string(pid));
+  if (::rename(preliminary_.c_str(), name.c_str()) != 0) {
+    Error error = system_error("cannot rename it to " + name, errno);
+    error.where = preliminary_;
+    preliminary_.clear();  // the trace is in it: it stays
+    return error;
+  }
+  name_ = name;
+  preliminary_.clear();
+  return ok();
+}
+
+void TraceSink::fail(int err) {
+  ended_ = err;
+  untold_ = err != EPIPE;
+  collected_.clear();
+}
+
+int TraceSink::write(std::string_view lines) {
+  if (ended_ != 0) return ended_;
+  collected_ += lines;
+  if (terminal_ || collected_.size() >= kCollectedBytes) return flush();
+  return 0;
+}
+
+int TraceSink::flush() {
+  if (ended_ != 0 || collected_.empty()) return ended_;
+  if (const int err = write_patiently(fd_, collected_)) fail(err);
+  collected_.clear();
+  return ended_;
+}
+
+void TraceSink::finish() {
+  flush();
+  if (!owned_ || !preliminary_.empty()) return;
+  // Some file systems report a full disk or quota only when a descriptor is closed; any one of the file's will do, and
+  // Fd closes in silence.
+  const Fd file = std::move(owned_);
+  const int copy = ::fcntl(file.get(), F_DUPFD_CLOEXEC, 3);
+  if (copy >= 0 && ::close(copy) != 0 && errno != EINTR && ended_ == 0) fail(errno);
+}
+
+std::optional<Error> TraceSink::take_failure() {
+  if (!untold_) return std::nullopt;
+  untold_ = false;
+  return Error{
+      .code = Code::system,
+      .text = std::string("writing failed: ") + std::strerror(ended_) + "; the trace ends here, the program goes on",
+      .where = name_,
+      .err = ended_};
+}
+
+}  // namespace uprobe::cli

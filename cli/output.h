@@ -1,0 +1,65 @@
+// Where the trace text goes: a file, standard output or standard error.
+//
+// Lines are collected and written whole: at once on a terminal, else when flush() is called or the buffer is full. When
+// the output fails the sink goes quiet and the traced program goes on.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "engine/base/fd.h"
+#include "engine/base/result.h"
+
+namespace uprobe::cli {
+
+// The standard streams; tests put pipes and files here.
+struct Streams {
+  int in = 0;
+  int out = 1;
+  int err = 2;
+};
+
+// Writes everything, waiting where the descriptor is non-blocking (the traced program may have made a shared one so).
+// Returns 0 or an errno.
+int write_patiently(int fd, std::string_view text);
+
+class TraceSink {
+ public:
+  // `path` empty: standard error; "-": standard output; else a file, created or truncated now. A "%p" in its name is
+  // the traced program's PID, known only later: the file gets a preliminary name, and its own by child_started ("%%" is
+  // "%").
+  static Result<TraceSink> open(const std::string& path, const Streams& streams);
+  TraceSink(TraceSink&&) noexcept = default;
+  TraceSink& operator=(TraceSink&&) = delete;
+  // A file that never got its own name is taken away again.
+  ~TraceSink();
+
+  bool is_terminal() const { return terminal_; }
+  Status child_started(int pid);
+
+  // Take whole lines / write what was collected. Return 0, or the errno that ended the output.
+  int write(std::string_view lines);
+  int flush();
+  // Flushes and closes a file.
+  void finish();
+
+  // What is worth a line to the user, once. A reader that went away (EPIPE) is not.
+  std::optional<Error> take_failure();
+
+ private:
+  TraceSink(int fd, std::string name);
+  void fail(int err);
+
+  Fd owned_;
+  int fd_ = -1;
+  std::string name_;         // as shown in messages
+  std::string pattern_;      // with %p; empty when the name is final
+  std::string preliminary_;  // the file's name until then; empty: none
+  std::string collected_;
+  bool terminal_ = false;
+  int ended_ = 0;  // the errno that ended the output
+  bool untold_ = false;
+};
+
+}  // namespace uprobe::cli

@@ -1,0 +1,83 @@
+// Reading definitions. See probes_file.h.
+#include "cli/probes_file.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <string_view>
+
+#include "engine/base/fd.h"
+
+namespace uprobe::cli {
+
+namespace {
+
+constexpr std::size_t kLargestFile = 64u << 20;
+
+Result<std::string> read_descriptor(int fd) {
+  std::string text;
+  char buffer[65536];
+  for (;;) {
+    const ssize_t n = ::read(fd, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return system_error("reading failed", errno);
+    if (n == 0) return text;
+    text.append(buffer, static_cast<std::size_t>(n));
+    if (text.size() > kLargestFile) return Error{.code = Code::limit, .text = "larger than 64 MiB"};
+  }
+}
+
+// Tracefs files end lines with \n; those that went through a mail or an editor may have \r\n.
+std::string_view without_return(std::string_view line) {
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
+bool is_blank_or_comment(std::string_view line) {
+  const std::size_t first = line.find_first_not_of(" \t\f\v");
+  return first == std::string_view::npos || line[first] == '#';
+}
+
+void add_lines(Definitions& into, std::string_view text, const std::string& name, const std::string& object) {
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    const std::size_t end = text.find('\n');
+    const std::string_view line = without_return(text.substr(0, end));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    if (is_blank_or_comment(line)) continue;
+    into.list.push_back({std::string(line), object});
+    into.places.push_back(name + ":" + std::to_string(number));
+  }
+}
+
+Status add_file(Definitions& into, const ProbeSource& source, int standard_input) {
+  const bool is_input = source.text == "-";
+  const std::string name = is_input ? "standard input" : source.text;
+  const Result<std::string> text = is_input ? read_descriptor(standard_input) : read_file(source.text, kLargestFile);
+  if (!text) {
+    Error error = text.error();
+    error.where = name;
+    return error;
+  }
+  add_lines(into, *text, name, source.default_object);
+  return ok();
+}
+
+}  // namespace
+
+Result<Definitions> gather_definitions(const std::vector<ProbeSource>& sources, int standard_input) {
+  Definitions result;
+  for (const ProbeSource& source : sources) {
+    if (source.kind == ProbeSource::Kind::definition) {
+      result.list.push_back({source.text, source.default_object});
+      result.places.push_back("-p");
+      continue;
+    }
+    const Status added = add_file(result, source, standard_input);
+    if (!added) return added.error();
+  }
+  if (!result.list.empty()) return result;
+  return Error{
+      .code = Code::usage, .text = "holds no definition", .where = sources.empty() ? "-i" : sources.front().text};
+}
+
+}  // namespace uprobe::cli

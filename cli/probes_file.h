@@ -1,0 +1,20 @@
+// The definitions of a run, gathered from -p and -i in the order given.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/options.h"
+#include "engine/session.h"
+
+namespace uprobe::cli {
+
+struct Definitions {
+  std::vector<Definition> list;
+  std::vector<std::string> places;  // for messages, one for each: "-p", "probes.txt:3"
+};
+
+// `standard_input` is what "-i -" reads. Blank lines and lines of comment are left away.
+Result<Definitions> gather_definitions(const std::vector<ProbeSource>& sources, int standard_input);
+
+}  // namespace uprobe::cli

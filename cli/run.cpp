@@ -1,0 +1,239 @@
+// One call from start to end. See run.h.
+#include "cli/run.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "cli/diagnostics.h"
+#include "cli/dry_run.h"
+#include "cli/options.h"
+#include "cli/probes_file.h"
+#include "cli/summary.h"
+#include "cli/text.h"
+
+namespace uprobe::cli {
+
+namespace {
+
+// Looking for further bad definitions prepares each one alone: cheap for what people type, not for a whole symbol
+// table.
+constexpr std::size_t kCheckedAlone = 64;
+constexpr std::size_t kShownProblems = 10;
+
+constexpr Outcome kFailed{kExitFailure, 0};
+
+struct Problem {
+  Error error;
+  Context context;
+};
+
+// The engine may have cut a comment off the definition that it gives back.
+bool is_about(const Error& error, const Definition& definition) {
+  return !error.where.empty() && definition.text.starts_with(error.where);
+}
+
+Context context_of(const Error& error, const Definitions& definitions) {
+  for (std::size_t i = 0; i < definitions.list.size(); ++i)
+    if (is_about(error, definitions.list[i])) return {definitions.places[i], definitions.list[i].text};
+  if (definitions.list.size() == 1) return {definitions.places[0], definitions.list[0].text};
+  return {};
+}
+
+bool same(const Error& a, const Error& b) { return a.text == b.text && a.where == b.where && a.column == b.column; }
+
+// All that is wrong, as far as it can be told cheaply. `first` is there even when each definition alone is fine (two
+// events of one name).
+std::vector<Problem> problems(Engine& engine, const SessionOptions& options, const Definitions& definitions,
+                              const Error& first) {
+  std::vector<Problem> found;
+  const bool many = definitions.list.size() > 1 && definitions.list.size() <= kCheckedAlone;
+  for (std::size_t i = 0; many && i < definitions.list.size(); ++i) {
+    SessionOptions alone = options;
+    alone.definitions = {definitions.list[i]};
+    const Status checked = engine.check(alone);
+    if (!checked) found.push_back({checked.error(), {definitions.places[i], definitions.list[i].text}});
+  }
+  const auto again = [&](const Problem& problem) { return same(problem.error, first); };
+  if (std::none_of(found.begin(), found.end(), again))
+    found.insert(found.begin(), {first, context_of(first, definitions)});
+  return found;
+}
+
+void show(const std::vector<Problem>& found, const Diagnostics& diagnostics) {
+  const std::size_t shown = std::min(found.size(), kShownProblems);
+  for (std::size_t i = 0; i < shown; ++i) diagnostics.error(found[i].error, found[i].context);
+  if (shown == found.size()) return;
+  diagnostics.line("and " + counted(found.size() - shown, "more bad definition", "more bad definitions"));
+}
+
+// What the functions below share.
+struct Call {
+  Options options;
+  Engine& engine;
+  const Streams& streams;
+  const Diagnostics& diagnostics;
+};
+
+Outcome fail(const Call& call, const Error& error, int code = kExitFailure) {
+  call.diagnostics.error(error);
+  return {code, 0};
+}
+
+// Text that was asked for; a reader that has gone away wanted no more of it.
+Outcome print(const Call& call, const std::string& text) {
+  const int err = write_patiently(call.streams.out, text);
+  if (err == 0 || err == EPIPE) return {};
+  return fail(call, system_error("cannot write to standard output", err));
+}
+
+Outcome list(const Call& call) {
+  std::string object = call.options.object;
+  if (object.empty()) {
+    Result<std::string> program = call.engine.find_program(call.options.program[0]);
+    if (!program) {
+      Error error = program.error();
+      if (error.help.empty() && call.options.program.size() > 1)
+        error.help = "to list only some functions, attach the pattern: -l'" + call.options.program[0] + "'";
+      return fail(call, error, exit_code_of_launch(error));
+    }
+    object = program.take();
+  }
+  const auto lines = call.engine.list_functions(object, call.options.list_glob);
+  if (!lines) return fail(call, lines.error());
+  std::string text;
+  for (const std::string& line : *lines) text += escape(line) + "\n";
+  if (lines->empty()) {
+    const std::string& glob = call.options.list_glob;
+    call.diagnostics.line(object + ": no function" +
+                          (glob.empty() ? " can be probed by name" : " matches '" + glob + "'"));
+  }
+  return print(call, text);
+}
+
+bool prepare(const Call& call) {
+  const Result<Definitions> definitions = gather_definitions(call.options.sources, call.streams.in);
+  if (!definitions) {
+    call.diagnostics.error(definitions.error());
+    return false;
+  }
+  SessionOptions options;
+  options.definitions = definitions->list;
+  options.ring_bytes = call.options.ring_bytes;
+  options.force = call.options.force;
+  const Status prepared = call.engine.prepare(options);
+  if (prepared) return true;
+  show(problems(call.engine, options, *definitions, prepared.error()), call.diagnostics);
+  return false;
+}
+
+Outcome dry_run(const Call& call) {
+  if (!prepare(call)) return kFailed;
+  const std::vector<PlanReport> reports = call.engine.report();
+  const Outcome printed = print(call, render_plan(reports));
+  return any_refused(reports) ? kFailed : printed;
+}
+
+void explain(const Call& call) {
+  if (call.options.verbosity == 0) return;
+  const std::vector<PlanReport> reports = call.engine.report();
+  if (call.options.verbosity > 1) return call.diagnostics.print(render_plan(reports));
+  for (const PlanReport& report : reports) call.diagnostics.line(plan_line(report));
+}
+
+void report_failure(const Call& call, TraceSink& sink) {
+  if (const std::optional<Error> failure = sink.take_failure()) call.diagnostics.error(*failure);
+}
+
+// Reads until the program has ended. The engine asks for `detach_requested` once a round: the moment to write what was
+// collected.
+Result<Ending> follow(const Call& call, TraceSink& sink, const Signals& signals) {
+  RunOptions options;
+  options.max_events = call.options.max_events;
+  options.duration = call.options.duration;
+  options.escape_control = sink.is_terminal();
+  options.detach_requested = [&] {
+    sink.flush();
+    report_failure(call, sink);
+    return signals.detach_requested();
+  };
+  return call.engine.run(options, [&](std::string_view lines) {
+    const int err = sink.write(lines);
+    report_failure(call, sink);
+    return err;
+  });
+}
+
+Outcome outcome_of(const Ending& ending) {
+  return ending.signalled ? Outcome{0, ending.code} : Outcome{ending.code, 0};
+}
+
+void tell_ending(const Call& call, const Ending& ending) {
+  if (call.options.verbosity == 0) return;
+  const std::string how = ending.signalled ? "was killed by signal " : "exited with code ";
+  call.diagnostics.line("the program " + how + std::to_string(ending.code));
+}
+
+// From the launch on the program's fate decides how we end, whatever happens to the trace.
+Outcome launch_and_follow(const Call& call, TraceSink& sink) {
+  Signals signals;
+  const Status launched = call.engine.launch(call.options.program);
+  if (!launched) return fail(call, launched.error(), exit_code_of_launch(launched.error()));
+  const int pid = call.engine.child_pid();
+  signals.child_started(pid);
+  if (call.options.verbosity > 0)
+    call.diagnostics.line("tracing " + call.options.program[0] + ", PID " + std::to_string(pid));
+  const Status named = sink.child_started(pid);
+  if (!named) call.diagnostics.error(named.error());
+
+  const Result<Ending> ending = follow(call, sink, signals);
+  sink.finish();
+  report_failure(call, sink);
+  if (!call.options.quiet) call.diagnostics.print(render_summary(call.engine.summary(), call.diagnostics.color()));
+  if (!ending) return fail(call, ending.error());
+  tell_ending(call, *ending);
+  return outcome_of(*ending);
+}
+
+Outcome trace(const Call& call) {
+  const Result<std::string> program = call.engine.find_program(call.options.program[0]);
+  if (!program) return fail(call, program.error(), exit_code_of_launch(program.error()));
+  if (!prepare(call)) return kFailed;
+  Result<TraceSink> sink = TraceSink::open(call.options.output, call.streams);
+  if (!sink) return fail(call, sink.error());
+  explain(call);
+  return launch_and_follow(call, *sink);
+}
+
+}  // namespace
+
+int exit_code_of_launch(const Error& error) {
+  if (error.code == Code::not_found) return kExitNotFound;
+  if (error.code == Code::not_executable) return kExitNotExecutable;
+  return kExitFailure;
+}
+
+Outcome run_cli(const std::vector<std::string>& arguments, Engine& engine, const Streams& streams) {
+  Result<Options> options = parse_options(arguments);
+  const ColorMode color = options ? options->color : early_color(arguments);
+  const Diagnostics diagnostics(streams.err, use_color(color, streams.err));
+  if (!options) {
+    diagnostics.error(options.error());
+    return kFailed;
+  }
+  const Call call{options.take(), engine, streams, diagnostics};
+  switch (call.options.mode) {
+    case Mode::help:
+      return print(call, help_text());
+    case Mode::version:
+      return print(call, version_text());
+    case Mode::list:
+      return list(call);
+    case Mode::dry_run:
+      return dry_run(call);
+    case Mode::trace:
+      return trace(call);
+  }
+  return kFailed;
+}
+
+}  // namespace uprobe::cli

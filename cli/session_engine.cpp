@@ -1,0 +1,37 @@
+// Calls through to uprobe::Session; nothing is decided here.
+#include "cli/session_engine.h"
+
+namespace uprobe::cli {
+
+Status SessionEngine::check(const SessionOptions& options) {
+  const Result<Session> session = Session::prepare(options);
+  if (!session) return session.error();
+  return ok();
+}
+
+Status SessionEngine::prepare(const SessionOptions& options) {
+  Result<Session> session = Session::prepare(options);
+  if (!session) return session.error();
+  session_.emplace(session.take());
+  return ok();
+}
+
+std::vector<PlanReport> SessionEngine::report() { return session_->report(); }
+
+Status SessionEngine::launch(const std::vector<std::string>& argv) { return session_->launch(argv); }
+
+int SessionEngine::child_pid() { return session_->child_pid(); }
+
+Result<Ending> SessionEngine::run(const RunOptions& options, const Output& output) {
+  return session_->run(options, output);
+}
+
+Summary SessionEngine::summary() { return session_->summary(); }
+
+Result<std::vector<std::string>> SessionEngine::list_functions(const std::string& object, const std::string& glob) {
+  return uprobe::list_functions(object, glob);
+}
+
+Result<std::string> SessionEngine::find_program(const std::string& program) { return uprobe::find_program(program); }
+
+}  // namespace uprobe::cli

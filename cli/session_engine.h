@@ -1,0 +1,26 @@
+// The real engine: uprobe::Session behind the CLI's interface.
+#pragma once
+
+#include <optional>
+
+#include "cli/engine.h"
+
+namespace uprobe::cli {
+
+class SessionEngine final : public Engine {
+ public:
+  Status check(const SessionOptions& options) override;
+  Status prepare(const SessionOptions& options) override;
+  std::vector<PlanReport> report() override;
+  Status launch(const std::vector<std::string>& argv) override;
+  int child_pid() override;
+  Result<Ending> run(const RunOptions& options, const Output& output) override;
+  Summary summary() override;
+  Result<std::vector<std::string>> list_functions(const std::string& object, const std::string& glob) override;
+  Result<std::string> find_program(const std::string& program) override;
+
+ private:
+  std::optional<Session> session_;
+};
+
+}  // namespace uprobe::cli

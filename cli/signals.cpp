@@ -1,0 +1,134 @@
+// Handlers and the last act. See signals.h.
+#include "cli/signals.h"
+
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <ctime>
+
+namespace uprobe::cli {
+
+namespace {
+
+constexpr std::array kCaught = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGPIPE};
+constexpr std::array kSetLater = {SIGCHLD, SIGTTOU};
+constexpr std::int64_t kSecondPress = 2'000'000'000;
+
+// Shared with the handlers; plain words, since one thread handles signals and nothing is taken apart.
+volatile sig_atomic_t g_tool = 0;
+volatile sig_atomic_t g_child = 0;  // 0: not started
+volatile sig_atomic_t g_child_handle = -1;
+volatile sig_atomic_t g_detach = 0;
+volatile sig_atomic_t g_waiting[NSIG];  // came before the program had started
+volatile std::int64_t g_last_interrupt = 0;
+
+struct sigaction g_before_caught[kCaught.size()];
+struct sigaction g_before_later[kSetLater.size()];
+
+std::int64_t now() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+// Through a pidfd where there is one: a number could belong to somebody else by now.
+void pass_on(int signal) {
+  if (g_child_handle >= 0)
+    ::syscall(SYS_pidfd_send_signal, int{g_child_handle}, signal, nullptr, 0);
+  else
+    ::kill(g_child, signal);
+}
+
+void note_interrupt() {
+  const std::int64_t time = now();
+  if (g_last_interrupt != 0 && time - g_last_interrupt <= kSecondPress) g_detach = 1;
+  g_last_interrupt = time;
+}
+
+// The forked child, not yet exec'd, still has our handlers: there the signal has to do what it would do without them.
+void act_as_default(int signal) {
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+void handle(int signal, siginfo_t* info, void*) {
+  const int saved = errno;
+  if (::getpid() != g_tool) {
+    act_as_default(signal);
+  } else if (signal != SIGPIPE) {
+    if (signal == SIGINT) note_interrupt();
+    if (g_child == 0)
+      g_waiting[signal] = came_from_terminal(info->si_code) ? 0 : 1;
+    else if (!came_from_terminal(info->si_code))
+      pass_on(signal);
+  }
+  errno = saved;
+}
+
+void forget_everything() {
+  g_tool = ::getpid();
+  g_child = 0;
+  g_detach = 0;
+  g_last_interrupt = 0;
+  for (volatile sig_atomic_t& waiting : g_waiting) waiting = 0;
+}
+
+}  // namespace
+
+Signals::Signals() {
+  forget_everything();
+  struct sigaction ours {};
+  ours.sa_sigaction = handle;
+  ours.sa_flags = SA_SIGINFO | SA_RESTART;
+  ::sigemptyset(&ours.sa_mask);
+  for (std::size_t i = 0; i < kCaught.size(); ++i) {
+    ::sigaction(kCaught[i], nullptr, &g_before_caught[i]);
+    if (g_before_caught[i].sa_handler != SIG_IGN) ::sigaction(kCaught[i], &ours, nullptr);
+  }
+  for (std::size_t i = 0; i < kSetLater.size(); ++i) ::sigaction(kSetLater[i], nullptr, &g_before_later[i]);
+}
+
+Signals::~Signals() {
+  for (std::size_t i = 0; i < kCaught.size(); ++i) ::sigaction(kCaught[i], &g_before_caught[i], nullptr);
+  for (std::size_t i = 0; i < kSetLater.size(); ++i) ::sigaction(kSetLater[i], &g_before_later[i], nullptr);
+  if (g_child_handle >= 0) ::close(g_child_handle);
+  g_child_handle = -1;
+}
+
+void Signals::child_started(int pid) {
+  g_child_handle = static_cast<sig_atomic_t>(::syscall(SYS_pidfd_open, pid, 0));
+  g_child = pid;
+  ::signal(SIGCHLD, SIG_DFL);
+  ::signal(SIGTTOU, SIG_IGN);
+  for (const int signal : kCaught) {
+    if (g_waiting[signal] == 0) continue;
+    g_waiting[signal] = 0;
+    pass_on(signal);
+  }
+}
+
+bool Signals::detach_requested() const { return g_detach != 0; }
+
+bool came_from_terminal(int signal_code) { return signal_code == SI_KERNEL; }
+
+void end_as(const Outcome& outcome) {
+  if (outcome.signal == 0) ::_exit(outcome.code);
+  // The program has left its core file, if it was to leave one. A core handler behind a pipe heeds only the second.
+  const rlimit no_core{.rlim_cur = 0, .rlim_max = 0};
+  ::setrlimit(RLIMIT_CORE, &no_core);
+  ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+  ::signal(outcome.signal, SIG_DFL);
+  sigset_t one;
+  ::sigemptyset(&one);
+  ::sigaddset(&one, outcome.signal);
+  ::sigprocmask(SIG_UNBLOCK, &one, nullptr);
+  ::raise(outcome.signal);
+  ::_exit(128 + outcome.signal);
+}
+
+}  // namespace uprobe::cli

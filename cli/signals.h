@@ -1,0 +1,47 @@
+// Signals while a program is traced, and ending as the program ended.
+//
+// The handlers are installed before the program starts. The kernel gives every caught signal its default action at
+// exec, an ignored one stays ignored, and the mask is never touched: so the program gets exactly what it would have
+// without us, and there is no moment in which one of these could kill the tool while it works on the program's memory. What
+// was ignored at the start (nohup, background jobs of a script) stays ignored.
+//
+//   SIGINT, SIGQUIT   from the terminal: the program gets it as well, so nothing is to be done; a second SIGINT within
+//   2 s
+//                     asks to detach
+//   SIGTERM, SIGHUP   (and the two above) sent to the tool by a process: passed on to the program
+//   SIGPIPE           becomes EPIPE
+//   SIGCHLD, SIGTTOU  default and ignored once the program runs: its end must be seen even if we were started with
+//   SIGCHLD
+//                     ignored; a program that takes the terminal for itself (a shell) must not stop our output
+#pragma once
+
+#include <csignal>
+
+namespace uprobe::cli {
+
+// How the tool ends: an exit code, or the signal that killed the program.
+struct Outcome {
+  int code = 0;
+  int signal = 0;  // 0: none
+};
+
+// One at a time. Puts everything back when it goes.
+class Signals {
+ public:
+  Signals();
+  ~Signals();
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+
+  // Signals are passed on from now on; those that came earlier are passed on now.
+  void child_started(int pid);
+  bool detach_requested() const;
+};
+
+// Whether a signal reached the traced program too: the kernel sends the terminal's to the whole foreground group.
+bool came_from_terminal(int signal_code);
+
+// Dies of outcome.signal, without a core file of our own, or exits with outcome.code.
+[[noreturn]] void end_as(const Outcome& outcome);
+
+}  // namespace uprobe::cli

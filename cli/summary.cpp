@@ -1,0 +1,78 @@
+// The summary's lines. See summary.h.
+#include "cli/summary.h"
+
+#include <vector>
+
+#include "cli/diagnostics.h"
+#include "cli/text.h"
+#include "engine/shared/layout.h"
+
+namespace uprobe::cli {
+
+namespace {
+
+struct Cause {
+  std::uint64_t count;
+  std::string name;
+  std::string advice;  // ": use ..." or empty
+};
+
+std::vector<Cause> causes(const ProbeSummary& lost) {
+  std::vector<Cause> all = {
+      {lost.lost_full, "ring full", ": use -b to enlarge"},
+      {lost.lost_too_big, "larger than " + grouped(shared::kMaxPayload) + " bytes", ""},
+      {lost.lost_busy, "every ring busy", ""},
+  };
+  std::erase_if(all, [](const Cause& cause) { return cause.count == 0; });
+  return all;
+}
+
+std::uint64_t lost_count(const ProbeSummary& probe) { return probe.lost_full + probe.lost_too_big + probe.lost_busy; }
+
+// "12 (ring full)", "15 (12 ring full; 3 every ring busy)"
+std::string lost_text(const ProbeSummary& lost, bool with_advice) {
+  const std::vector<Cause> all = causes(lost);
+  std::string text;
+  for (const Cause& cause : all) {
+    text += text.empty() ? "" : "; ";
+    if (all.size() > 1) text += grouped(cause.count) + " ";
+    text += cause.name + (with_advice ? cause.advice : "");
+  }
+  return grouped(lost_count(lost)) + " (" + text + ")";
+}
+
+std::string probe_line(const ProbeSummary& probe) {
+  std::string text = probe.name + " " + probe.place + ": " + counted(probe.hits, "hit", "hits");
+  if (probe.hits == 0) text += " (" + (probe.hint.empty() ? "never reached" : probe.hint) + ")";
+  if (lost_count(probe) != 0) text += ", lost " + lost_text(probe, false);
+  return text;
+}
+
+ProbeSummary total_of(const std::vector<ProbeSummary>& probes) {
+  ProbeSummary total;
+  for (const ProbeSummary& probe : probes) {
+    total.hits += probe.hits;
+    total.lost_full += probe.lost_full;
+    total.lost_too_big += probe.lost_too_big;
+    total.lost_busy += probe.lost_busy;
+  }
+  return total;
+}
+
+}  // namespace
+
+std::string render_summary(const Summary& summary, bool color) {
+  std::string text;
+  for (const ProbeSummary& probe : summary.probes) text += render_line(probe_line(probe), color);
+  const ProbeSummary total = total_of(summary.probes);
+  if (summary.probes.size() > 1) text += render_line("total: " + counted(total.hits, "hit", "hits"), color);
+  if (lost_count(total) != 0) text += render_line("lost: " + lost_text(total, true), color);
+  if (summary.mail_timeouts != 0)
+    text += render_line("unprobed: " + counted(summary.mail_timeouts, "library was", "libraries were") +
+                            " mapped while uprobe-run was too busy to answer in time",
+                        color);
+  for (const std::string& note : summary.notes) text += render_line(note, color);
+  return text;
+}
+
+}  // namespace uprobe::cli

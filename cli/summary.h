@@ -1,0 +1,13 @@
+// The end of a run, in words: a line per probe, the total, what was lost and why.
+#pragma once
+
+#include <string>
+
+#include "engine/session.h"
+
+namespace uprobe::cli {
+
+// All lines, each ended; empty when there is nothing to say.
+std::string render_summary(const Summary& summary, bool color);
+
+}  // namespace uprobe::cli

@@ -1,0 +1,110 @@
+// Counts, times and sizes from option arguments.
+#include "cli/values.h"
+
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "engine/shared/session_area.h"
+
+namespace uprobe::cli {
+
+namespace {
+
+constexpr double kLongestSeconds = 100.0 * 365.25 * 86400;
+
+// from_chars alone would also take a sign, "inf" and "nan".
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+Error unusable(std::string_view text, const std::string& what, std::string help) {
+  std::string said("'");
+  said.append(text).append("' ").append(what);
+  return Error{.code = Code::usage, .text = said, .help = std::move(help)};
+}
+
+std::optional<std::uint64_t> whole_number(std::string_view text) {
+  if (text.empty() || !is_digit(text[0])) return std::nullopt;
+  std::uint64_t value = 0;
+  const auto [end, err] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (err != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// Digits with at most one point between them.
+std::optional<double> decimal(std::string_view text) {
+  if (text.empty() || !is_digit(text.front()) || !is_digit(text.back())) return std::nullopt;
+  double value = 0;
+  const auto [end, err] = std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+  if (err != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<double> seconds_in(std::string_view unit) {
+  if (unit.empty() || unit == "s") return 1;
+  if (unit == "us") return 1e-6;
+  if (unit == "ms") return 1e-3;
+  if (unit == "m") return 60;
+  if (unit == "h") return 3600;
+  return std::nullopt;
+}
+
+std::optional<unsigned> size_shift(char unit) {
+  switch (unit) {
+    case 'k':
+    case 'K':
+      return 10;
+    case 'm':
+    case 'M':
+      return 20;
+    case 'g':
+    case 'G':
+      return 30;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::string size_text(std::uint64_t bytes) {
+  for (const auto& [shift, unit] : {std::pair{30, "G"}, {20, "M"}, {10, "K"}})
+    if (bytes >> shift << shift == bytes) return std::to_string(bytes >> shift) + unit;
+  return std::to_string(bytes);
+}
+
+}  // namespace
+
+Result<std::uint64_t> parse_count(std::string_view text) {
+  const std::optional<std::uint64_t> value = whole_number(text);
+  if (!value || *value == 0) return unusable(text, "is not a number of events", "a whole number from 1 on");
+  return *value;
+}
+
+Result<std::chrono::nanoseconds> parse_duration(std::string_view text) {
+  static const std::string help = "a number with ms, s, m or h behind it: 5, 500ms, 1.5s, 2m, 1h";
+  std::size_t digits = 0;
+  while (digits < text.size() && (is_digit(text[digits]) || text[digits] == '.')) ++digits;
+  const std::optional<double> value = decimal(text.substr(0, digits));
+  const std::optional<double> unit = seconds_in(text.substr(digits));
+  if (!value || !unit) return unusable(text, "is not a time", help);
+  const double seconds = *value * *unit;
+  if (seconds > kLongestSeconds) return unusable(text, "is too long a time", "at most 100 years");
+  const auto result = std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9 + 0.5));
+  if (result.count() == 0) return unusable(text, "is no time at all", help);
+  return result;
+}
+
+Result<std::uint64_t> parse_ring_size(std::string_view text) {
+  using shared::kMaxRingBytes;
+  using shared::kMinRingBytes;
+  const std::string limits = "from " + size_text(kMinRingBytes) + " to " + size_text(kMaxRingBytes) + " for each ring";
+  const std::optional<unsigned> shift = text.empty() ? std::nullopt : size_shift(text.back());
+  const std::optional<std::uint64_t> number = whole_number(shift ? text.substr(0, text.size() - 1) : text);
+  if (!number) return unusable(text, "is not a size", "bytes, or a number with K, M or G behind it, " + limits);
+  const unsigned by = shift.value_or(0);
+  const bool overflows = *number > std::numeric_limits<std::uint64_t>::max() >> by;
+  if (overflows || *number << by > kMaxRingBytes) return unusable(text, "is too large a buffer", limits);
+  if (*number << by < kMinRingBytes) return unusable(text, "is too small a buffer", limits);
+  return *number << by;
+}
+
+}  // namespace uprobe::cli

@@ -1,0 +1,21 @@
+// The values that options take: counts, times, sizes. Everything that is not wholly understood is refused.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string_view>
+
+#include "engine/base/result.h"
+
+namespace uprobe::cli {
+
+// 1 .. 2^64-1, decimal.
+Result<std::uint64_t> parse_count(std::string_view text);
+
+// "5" (seconds), "500ms", "1.5s", "2m", "1h", "250us"; more than nothing, at most 100 years.
+Result<std::chrono::nanoseconds> parse_duration(std::string_view text);
+
+// "65536", "64K", "4M", "1G": a ring's size in bytes, kMinRingBytes..kMaxRingBytes.
+Result<std::uint64_t> parse_ring_size(std::string_view text);
+
+}  // namespace uprobe::cli

@@ -1,0 +1,32 @@
+# After each link: the agent needs nothing and touches nothing that belongs to the application.
+
+function(run out)
+  execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE text RESULT_VARIABLE failed ERROR_VARIABLE error)
+  if(failed)
+    message(FATAL_ERROR "agent check: ${ARGN}: ${error}")
+  endif()
+  set(${out} "${text}" PARENT_SCOPE)
+endfunction()
+
+function(forbid text pattern what)
+  string(REGEX MATCH "[^\n]*${pattern}[^\n]*" found "${text}")
+  if(found)
+    file(REMOVE ${LIBRARY})
+    message(FATAL_ERROR "agent check: ${what}: ${found}")
+  endif()
+endfunction()
+
+run(dynamic ${READELF} -dW ${LIBRARY})
+run(segments ${READELF} -lW ${LIBRARY})
+run(relocations ${READELF} -rW ${LIBRARY})
+run(undefined ${NM} -D --undefined-only ${LIBRARY})
+run(code ${OBJDUMP} -d --no-show-raw-insn ${LIBRARY})
+
+forbid("${dynamic}" "\\((NEEDED|TEXTREL|INIT_ARRAY|FINI_ARRAY|RELA|REL|JMPREL)\\)" "a dynamic entry that is not allowed")
+forbid("${relocations}" "R_X86_64" "a relocation")
+forbid("${segments}" "  TLS " "thread-local storage")
+forbid("${segments}" "GNU_STACK[^\n]*E " "an executable stack")
+forbid("${undefined}" "[^ \n]" "an undefined symbol")
+forbid("${code}" "%[xyz]mm[0-9]" "a vector register")
+forbid("${code}" "%st" "an x87 register")
+forbid("${code}" "\t(rep|repz|repnz|movs[bwlq]|stos[bwlq]|lods[bwlq]|cmps[bwlq]|scas[bwlq]) " "a string instruction (depends on DF)")

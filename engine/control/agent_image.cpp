@@ -1,0 +1,105 @@
+#include "engine/control/agent_image.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "engine/base/fd.h"
+#include "engine/elf/elf_file.h"
+
+namespace uprobe::control {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+std::uint64_t page_down(std::uint64_t n) { return n / kPage * kPage; }
+std::uint64_t page_up(std::uint64_t n) { return page_down(n + kPage - 1); }
+
+Error not_an_agent(const std::string& path) {
+  return Error{.code = Code::damaged, .text = "not an agent of this version", .where = path};
+}
+
+}  // namespace
+
+Result<AgentImage> AgentImage::open(const std::string& path) {
+  auto file = elf::ElfFile::open(path);
+  if (!file) return file.error();
+  AgentImage image;
+  image.path_ = path;
+  image.bytes_.assign(file->bytes().begin(), file->bytes().end());
+  for (const elf::Segment& s : file->segments()) {
+    // Every segment of the agent is readable.
+    const int protection = PROT_READ | (s.writable ? PROT_WRITE : 0) | (s.executable ? PROT_EXEC : 0);
+    image.segments_.push_back({s.address, s.offset, s.file_bytes, s.memory_bytes, protection});
+    image.span_ = std::max(image.span_, page_up(s.address + s.memory_bytes));
+  }
+  const auto symbol = file->find_any("uprobe_agent");
+  const auto offset = symbol ? file->offset_of_address(symbol->address) : std::nullopt;
+  if (!offset || *offset + sizeof image.header_ > image.bytes_.size()) return not_an_agent(path);
+  std::memcpy(&image.header_, image.bytes_.data() + *offset, sizeof image.header_);
+  image.header_address_ = symbol->address;
+  const bool ours = image.header_.magic == shared::kAgentMagic && image.header_.abi_version == shared::kAbiVersion &&
+                    image.header_.header_bytes == sizeof image.header_;
+  if (!ours) return not_an_agent(path);
+  return image;
+}
+
+Result<int> AgentImage::open_in(target::Target& target, Addr scratch, std::size_t scratch_bytes, bool anonymous) const {
+  const std::string name = anonymous ? "libuprobe.so" : path_;
+  if (name.size() + 1 > scratch_bytes) return Error{.code = Code::limit, .text = "path too long", .where = path_};
+  if (Status s = target.write(scratch, name.c_str(), name.size() + 1); !s) return s.error();
+  constexpr auto kHere = static_cast<std::uint64_t>(static_cast<std::int64_t>(AT_FDCWD));
+  auto fd = anonymous ? target.system_call(SYS_memfd_create, {scratch.value, MFD_CLOEXEC, 0, 0, 0, 0})
+                      : target.system_call(SYS_openat, {kHere, scratch.value, O_RDONLY | O_CLOEXEC, 0, 0, 0});
+  if (!fd) return fd.error();
+  if (*fd < 0) return system_error("opening the agent in the target", static_cast<int>(-*fd));
+  if (!anonymous) return static_cast<int>(*fd);
+  const std::string link = "/proc/" + std::to_string(target.pid()) + "/fd/" + std::to_string(*fd);
+  Fd file(::open(link.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file) return system_error("open " + link, errno);
+  if (const int error = write_all(file.get(), bytes_.data(), bytes_.size()); error != 0)
+    return system_error("writing the agent to an anonymous file", error);
+  return static_cast<int>(*fd);
+}
+
+Status AgentImage::map_segment(target::Target& target, Addr base, const Segment& s, int fd) const {
+  const std::uint64_t begin = page_down(s.address), skew = s.address - begin;
+  const std::uint64_t file_end = page_up(s.address + s.file_bytes), memory_end = page_up(s.address + s.memory_bytes);
+  auto made = target::map_memory(target, base + begin, file_end - begin, s.protection, MAP_PRIVATE | MAP_FIXED, fd,
+                                 s.offset - skew, "the agent");
+  if (!made) return made.error();
+  if (s.memory_bytes > s.file_bytes && (s.protection & PROT_WRITE) != 0) {
+    const std::string zeros(file_end - (s.address + s.file_bytes), '\0');
+    if (Status cleared = target.write(base + s.address + s.file_bytes, zeros.data(), zeros.size()); !cleared) return cleared;
+  }
+  if (memory_end == file_end) return ok();
+  auto bss = target::map_memory(target, base + file_end, memory_end - file_end, s.protection,
+                                MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, -1, 0, "the agent's data");
+  if (!bss) return bss.error();
+  return ok();
+}
+
+Result<Addr> AgentImage::map_into(target::Target& target, Addr scratch, std::size_t scratch_bytes) const {
+  auto base = target::map_memory(target, Addr{0}, span_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, "the agent's place");
+  if (!base) return base.error();
+  Status done = ok();
+  for (const bool anonymous : {false, true}) {
+    auto fd = open_in(target, scratch, scratch_bytes, anonymous);
+    if (!fd) {
+      done = fd.error();
+      continue;
+    }
+    done = ok();
+    for (const Segment& segment : segments_)
+      if (done) done = map_segment(target, *base, segment, *fd);
+    auto closed = target.system_call(SYS_close, {static_cast<std::uint64_t>(*fd), 0, 0, 0, 0, 0});
+    if (!closed) return closed.error();
+    if (done) return *base;
+  }
+  return done.error();
+}
+
+}  // namespace uprobe::control

@@ -1,0 +1,44 @@
+// libuprobe.so as the tool needs it: its segments and its header.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/shared/agent_header.h"
+#include "engine/target/target.h"
+
+namespace uprobe::control {
+
+class AgentImage {
+ public:
+  // Code::not_found, or Code::damaged when the file is no agent of this version.
+  static Result<AgentImage> open(const std::string& path);
+
+  // Maps the segments into the target: from the path, or from an anonymous file where the target cannot open it (chroot,
+  // a file system without exec). Returns the base address.
+  Result<Addr> map_into(target::Target& target, Addr scratch, std::size_t scratch_bytes) const;
+
+  const shared::AgentHeader& header() const { return header_; }
+  // Address of what the header's field means, for an agent mapped at `base`.
+  Addr place(Addr base, std::int32_t distance) const {
+    return base + header_address_ + static_cast<std::uint64_t>(static_cast<std::int64_t>(distance));
+  }
+
+ private:
+  struct Segment {
+    std::uint64_t address, offset, file_bytes, memory_bytes;
+    int protection;
+  };
+  Result<int> open_in(target::Target& target, Addr scratch, std::size_t scratch_bytes, bool anonymous) const;
+  Status map_segment(target::Target& target, Addr base, const Segment& segment, int fd) const;
+
+  std::string path_;
+  std::string bytes_;
+  std::vector<Segment> segments_;
+  std::uint64_t span_ = 0;
+  shared::AgentHeader header_{};
+  std::uint64_t header_address_ = 0;
+};
+
+}  // namespace uprobe::control

@@ -1,0 +1,185 @@
+#include "engine/control/armer.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <utility>
+
+#include "arch/x86/code/relocate.h"
+#include "engine/control/ifunc.h"
+#include "engine/control/islands.h"
+
+namespace uprobe::control {
+namespace {
+
+constexpr std::uint8_t kBreakpoint = 0xcc;
+
+std::string hex(std::uint64_t value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "0x%" PRIx64, value);
+  return text;
+}
+
+// The file behind a mapping, as stat sees it from here: the numbers in maps are not stat's on every file system.
+bool identity_of(pid_t pid, const target::Mapping& m, elf::Identity& identity) {
+  struct stat status{};
+  char range[64];
+  std::snprintf(range, sizeof range, "%" PRIx64 "-%" PRIx64, m.begin.value, m.end.value);
+  const std::string proc = "/proc/" + std::to_string(pid);
+  if (::stat((proc + "/map_files/" + range).c_str(), &status) != 0 && ::stat((proc + "/root" + m.path).c_str(), &status) != 0)
+    return false;
+  identity = {status.st_dev, status.st_ino};
+  return true;
+}
+
+}  // namespace
+
+namespace {
+
+// A planned copy: what will be written where.
+struct Pending {
+  NewPoint point;
+  std::vector<std::uint8_t> copy;
+  const PlannedPoint* planned;
+  std::optional<std::uint32_t> known;  // an entry of the block to be armed again
+};
+
+std::uint32_t room_for_copy(const NewPoint& point) {
+  const auto bytes = x86::copy_bytes(point.insn, point.address);
+  const auto needed = static_cast<std::uint32_t>(bytes ? *bytes : x86::kMaxCopyBytes);
+  return (needed + kCopyAlignment - 1) / kCopyAlignment * kCopyAlignment;
+}
+
+}  // namespace
+
+struct Armer::Work {
+  target::Target& target;
+  Block& block;
+  std::vector<Pending> pending;
+};
+
+bool Armer::is_same_file(const target::Target& target, const target::Mapping& m, const elf::ElfFile& file) {
+  const std::string key = std::to_string(target.pid()) + ":" + std::to_string(m.device) + ":" + std::to_string(m.inode) + ":" + m.path;
+  auto known = identities_.find(key);
+  if (known == identities_.end()) {
+    elf::Identity identity;
+    identity_of(target.pid(), m, identity);
+    known = identities_.emplace(key, identity).first;
+  }
+  return known->second == file.identity();
+}
+
+void Armer::refuse(const PlannedPoint& point, const std::string& why) {
+  for (const std::uint16_t event : point.events) report_.refusals[event] = why;
+  report_.notes.insert(point.site.file->path() + ":" + hex(point.site.offset) + " not probed: " + why);
+}
+
+// Decides what has to be done for one point in one mapping; nothing is written yet.
+Status Armer::consider(Work& work, const PlannedPoint& point, const target::Mapping& m) {
+  const Addr address = m.begin + (point.site.offset - m.offset);
+  const auto known = work.block.find(address);
+  std::vector<std::uint8_t> now(point.site.insn.size());
+  if (Status s = work.target.read(address, now.data(), now.size()); !s) {
+    refuse(point, s.error().text);
+    return ok();
+  }
+  if (known && now[0] == kBreakpoint) return ok();
+  if (now != point.site.insn) {
+    refuse(point, "the bytes in memory are not the file's (another tracer, or code that changes itself)");
+    return ok();
+  }
+  Pending pending{.point = {}, .copy = {}, .planned = &point, .known = known};
+  pending.point.address = address;
+  pending.point.file_bias = address.value - point.site.offset;
+  pending.point.role = point.role;
+  pending.point.insn = point.site.insn;
+  for (const std::uint16_t event : point.events) pending.point.consumers.push_back({.session = 0, .event = event, .next = 0});
+  work.pending.push_back(std::move(pending));
+  return ok();
+}
+
+Status Armer::arm_file(Work& work, const FilePoints& file, const target::Mapping& m) {
+  work.pending.clear();
+  const auto first = std::lower_bound(file.points.begin(), file.points.end(), m.offset,
+                                      [](const PlannedPoint& p, std::uint64_t offset) { return p.site.offset < offset; });
+  for (auto point = first; point != file.points.end() && point->site.offset - m.offset < m.end - m.begin; ++point)
+    if (Status s = consider(work, *point, m); !s) return s;
+  if (Status s = arm_ifuncs(work, file, m); !s) return s;
+  if (work.pending.empty()) return ok();
+
+  std::uint32_t bytes = 0;
+  for (Pending& p : work.pending) bytes += p.point.copy_bytes = room_for_copy(p.point);
+  auto room = island_room(work.target, work.block, m.begin, m.end, bytes);
+  if (!room) {
+    for (const Pending& p : work.pending) refuse(*p.planned, room.error().text);
+    return ok();
+  }
+  Addr at = *room;
+  std::vector<Pending> ready;
+  for (Pending& p : work.pending) {
+    auto copy = x86::displace(p.point.insn, p.point.address, at);
+    if (!copy) {
+      refuse(*p.planned, copy.error().text);
+      continue;
+    }
+    p.point.copy = at;
+    at = at + std::exchange(p.point.copy_bytes, static_cast<std::uint32_t>(copy->size()));
+    p.copy = copy.take();
+    ready.push_back(std::move(p));
+  }
+  work.pending = std::move(ready);
+  return publish(work);
+}
+
+// The choice of an IFUNC is known once the object is relocated; until then its points wait for the next call.
+Status Armer::arm_ifuncs(Work& work, const FilePoints& file, const target::Mapping& m) {
+  for (const PlannedPoint& point : file.ifuncs) {
+    if (point.site.offset < m.offset || point.site.offset - m.offset >= m.end - m.begin) continue;
+    auto chosen = chosen_implementation(work.target, file.file, m, point.site);
+    if (!chosen) {
+      refuse(point, chosen.error().text);
+      continue;
+    }
+    if (!*chosen) continue;
+    auto planned = std::make_unique<PlannedPoint>(PlannedPoint{**chosen, point.events, point.role});
+    if (Status s = consider(work, *planned, m); !s) return s;
+    choices_.push_back(std::move(planned));  // what was considered points to it
+  }
+  return ok();
+}
+
+Status Armer::publish(Work& work) {
+  std::vector<NewPoint> fresh;
+  for (const Pending& p : work.pending) {
+    if (Status s = work.target.write(p.point.copy, p.copy.data(), p.copy.size()); !s) return s;
+    if (!p.known) fresh.push_back(p.point);
+  }
+  if (!work.block.has_room(fresh.size(), 2 * fresh.size()))
+    return Error{.code = Code::limit, .text = "too many probe points in one process"};
+  if (Status s = work.block.add(work.target, std::move(fresh)); !s) return s;
+  for (const Pending& p : work.pending) {
+    if (p.known)
+      if (Status s = work.block.set_copy(work.target, *p.known, p.point.copy, p.point.copy_bytes, p.point.insn); !s) return s;
+    if (Status s = work.target.write(p.point.address, &kBreakpoint, 1); !s) return s;
+    report_.armed_events.insert(p.planned->events.begin(), p.planned->events.end());
+  }
+  return ok();
+}
+
+Status Armer::arm(target::Target& target, Block& block) {
+  auto maps = target.maps();
+  if (!maps) return maps.error();
+  Work work{target, block, {}};
+  for (const target::Mapping& m : *maps) {
+    // Shared mappings would change the file on disk; only code is patched.
+    if (!m.executable || m.shared || m.writable || !m.is_file()) continue;
+    for (const FilePoints& file : probes_.files())
+      if (is_same_file(target, m, *file.file))
+        if (Status s = arm_file(work, file, m); !s) return s;
+  }
+  return ok();
+}
+
+}  // namespace uprobe::control

@@ -1,0 +1,49 @@
+// Brings a process to what the session wants: every planned point armed wherever its file is mapped. Called at the exec
+// stop and whenever the process says that its libraries changed; what is armed already is left alone.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/control/block.h"
+#include "engine/control/probe_set.h"
+#include "engine/target/target.h"
+
+namespace uprobe::control {
+
+// What arming found out, for the summary. Shared by all processes of the session.
+struct ArmReport {
+  std::set<std::uint16_t> armed_events;  // armed in some process at least once
+  std::set<std::string> notes;           // "libx.so: 0x1234 not probed: ..."
+  std::map<std::uint16_t, std::string> refusals;  // event -> why it could not be armed somewhere
+};
+
+class Armer {
+ public:
+  explicit Armer(const ProbeSet& probes) : probes_(probes) {}
+
+  // `block` must be the process's. The target is stopped, or one of its threads waits for us.
+  Status arm(target::Target& target, Block& block);
+  const ArmReport& report() const { return report_; }
+
+ private:
+  struct Work;  // one arm() under way
+
+  Status arm_file(Work& work, const FilePoints& file, const target::Mapping& mapping);
+  Status arm_ifuncs(Work& work, const FilePoints& file, const target::Mapping& mapping);
+  Status consider(Work& work, const PlannedPoint& point, const target::Mapping& mapping);
+  Status publish(Work& work);
+  void refuse(const PlannedPoint& point, const std::string& why);
+  bool is_same_file(const target::Target& target, const target::Mapping& mapping, const elf::ElfFile& file);
+
+  const ProbeSet& probes_;
+  ArmReport report_;
+  std::vector<std::unique_ptr<PlannedPoint>> choices_;  // implementations that IFUNCs chose
+  // What a mapping's (device, inode, path) was found to be; per process id, since names depend on the mount namespace.
+  std::map<std::string, elf::Identity> identities_;
+};
+
+}  // namespace uprobe::control

@@ -1,0 +1,181 @@
+#include "engine/control/block.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+namespace uprobe::control {
+namespace {
+
+using shared::Consumer;
+using shared::Point;
+using shared::ProcessBlock;
+using shared::Undo;
+
+std::size_t capacity_for(std::size_t points) { return std::bit_ceil(std::max<std::size_t>(512, 2 * points + 256)); }
+
+// Where the tables stand for a capacity; consumers get twice as many places as points.
+ProcessBlock lay_out(std::size_t capacity) {
+  ProcessBlock head{};
+  head.magic = shared::kBlockMagic;
+  head.abi_version = shared::kAbiVersion;
+  head.point_capacity = head.undo_capacity = static_cast<std::uint32_t>(capacity);
+  head.consumer_capacity = static_cast<std::uint32_t>(2 * capacity);
+  head.hash_bits = static_cast<std::uint32_t>(std::countr_zero(2 * capacity));
+  std::uint32_t at = (sizeof(ProcessBlock) + 63) / 64 * 64;
+  const auto table = [&at](std::size_t bytes) { return std::exchange(at, at + static_cast<std::uint32_t>(bytes)); };
+  head.point_offset = table(capacity * sizeof(Point));
+  head.undo_offset = table(capacity * sizeof(Undo));
+  head.consumer_offset = table(2 * capacity * sizeof(Consumer));
+  head.hash_offset = table(2 * capacity * sizeof(std::uint32_t));
+  head.block_bytes = (at + 4095) / 4096 * 4096;
+  return head;
+}
+
+bool fits(const ProcessBlock& h, std::uint64_t offset, std::uint64_t count, std::uint64_t size) {
+  return offset >= sizeof(ProcessBlock) && offset + count * size <= h.block_bytes;
+}
+
+bool makes_sense(const ProcessBlock& h) {
+  return h.magic == shared::kBlockMagic && h.abi_version == shared::kAbiVersion && h.block_bytes <= (1u << 30) &&
+         h.point_count <= h.point_capacity && h.undo_count == h.point_count && h.consumer_count <= h.consumer_capacity &&
+         h.hash_bits >= 4 && h.hash_bits < 28 && h.island_count <= shared::kMaxIslands &&
+         h.session_count <= shared::kMaxSessions && h.undo_count <= h.undo_capacity &&
+         fits(h, h.point_offset, h.point_capacity, sizeof(Point)) && fits(h, h.undo_offset, h.undo_capacity, sizeof(Undo)) &&
+         fits(h, h.consumer_offset, h.consumer_capacity, sizeof(Consumer)) &&
+         fits(h, h.hash_offset, std::uint64_t{1} << h.hash_bits, sizeof(std::uint32_t));
+}
+
+template <class T>
+Status read_table(target::Target& target, Addr at, std::vector<T>& table, std::size_t count) {
+  table.resize(count);
+  return count == 0 ? ok() : target.read(at, table.data(), count * sizeof(T));
+}
+
+template <class T>
+Status write_table(target::Target& target, Addr at, const std::vector<T>& table, std::size_t first) {
+  if (first == table.size()) return ok();
+  return target.write(at + first * sizeof(T), table.data() + first, (table.size() - first) * sizeof(T));
+}
+
+Undo undo_of(std::uint64_t address, const std::vector<std::uint8_t>& insn) {
+  Undo undo{};
+  undo.address = address;
+  undo.length = 1;  // the breakpoint
+  undo.state = 1;
+  std::memcpy(undo.original, insn.data(), std::min(insn.size(), sizeof undo.original));
+  return undo;
+}
+
+}  // namespace
+
+std::uint64_t Block::bytes_for(std::size_t points) { return lay_out(capacity_for(points)).block_bytes; }
+
+Result<Block> Block::create(target::Target& target, Addr at, std::size_t points) {
+  Block block(at);
+  block.head_ = lay_out(capacity_for(points));
+  block.head_.pid = static_cast<std::uint32_t>(target.pid());
+  block.hash_.assign(std::size_t{1} << block.head_.hash_bits, 0);
+  if (Status s = block.write_head(target); !s) return s.error();
+  return block;
+}
+
+Result<Block> Block::read(target::Target& target, Addr at) {
+  Block block(at);
+  if (Status s = target.read(at, &block.head_, sizeof block.head_); !s) return s.error();
+  const ProcessBlock& h = block.head_;
+  if (!makes_sense(h)) return Error{.code = Code::damaged, .text = "the process block in the target makes no sense"};
+  if (Status s = read_table(target, at + h.point_offset, block.points_, h.point_count); !s) return s.error();
+  if (Status s = read_table(target, at + h.undo_offset, block.undo_, h.undo_count); !s) return s.error();
+  if (Status s = read_table(target, at + h.consumer_offset, block.consumers_, h.consumer_count); !s) return s.error();
+  if (Status s = read_table(target, at + h.hash_offset, block.hash_, std::size_t{1} << h.hash_bits); !s) return s.error();
+  for (std::uint32_t i = 0; i < block.points_.size(); ++i) block.by_address_[block.points_[i].address] = i;
+  return block;
+}
+
+bool Block::has_room(std::size_t points, std::size_t consumers) const {
+  return points_.size() + points <= head_.point_capacity && consumers_.size() + consumers <= head_.consumer_capacity;
+}
+
+std::optional<std::uint32_t> Block::find(Addr address) const {
+  const auto found = by_address_.find(address.value);
+  if (found == by_address_.end()) return std::nullopt;
+  return found->second;
+}
+
+Status Block::add(target::Target& target, std::vector<NewPoint> points) {
+  const std::size_t first_point = points_.size(), first_consumer = consumers_.size();
+  for (NewPoint& added : points) {
+    Point point{};
+    point.address = added.address.value;
+    point.copy = added.copy.value;
+    point.file_bias = added.file_bias;
+    point.state = static_cast<std::uint32_t>(shared::PointState::armed);
+    point.role = static_cast<std::uint32_t>(added.role);
+    point.copy_bytes = added.copy_bytes;
+    point.insn_bytes = static_cast<std::uint8_t>(added.insn.size());
+    if (!added.consumers.empty()) point.consumer = static_cast<std::uint32_t>(consumers_.size() + 1);
+    for (std::size_t i = 0; i < added.consumers.size(); ++i) {
+      added.consumers[i].next = i + 1 < added.consumers.size() ? static_cast<std::uint32_t>(consumers_.size() + 2) : 0;
+      consumers_.push_back(added.consumers[i]);
+    }
+    by_address_[point.address] = static_cast<std::uint32_t>(points_.size());
+    points_.push_back(point);
+    undo_.push_back(undo_of(point.address, added.insn));
+  }
+  if (Status s = write_new(target, first_point, first_consumer); !s) return s;
+  return write_hash(target, first_point);
+}
+
+Status Block::write_new(target::Target& target, std::size_t first_point, std::size_t first_consumer) {
+  if (Status s = write_table(target, at_ + head_.consumer_offset, consumers_, first_consumer); !s) return s;
+  if (Status s = write_table(target, at_ + head_.undo_offset, undo_, first_point); !s) return s;
+  if (Status s = write_table(target, at_ + head_.point_offset, points_, first_point); !s) return s;
+  head_.point_count = head_.undo_count = static_cast<std::uint32_t>(points_.size());
+  head_.consumer_count = static_cast<std::uint32_t>(consumers_.size());
+  return write_head(target);
+}
+
+// Entries only ever appear: rewriting the whole table with the same words in the old places disturbs nobody.
+Status Block::write_hash(target::Target& target, std::size_t first_point) {
+  const std::uint32_t mask = (1u << head_.hash_bits) - 1;
+  std::vector<std::uint32_t> changed;
+  for (std::size_t i = first_point; i < points_.size(); ++i) {
+    std::uint32_t slot = shared::hash_slot(points_[i].address, head_.hash_bits);
+    while (hash_[slot] != 0) slot = (slot + 1) & mask;
+    hash_[slot] = static_cast<std::uint32_t>(i + 1);
+    changed.push_back(slot);
+  }
+  const Addr table = at_ + head_.hash_offset;
+  if (changed.size() > 64) return target.write(table, hash_.data(), hash_.size() * sizeof(std::uint32_t));
+  for (const std::uint32_t slot : changed)
+    if (Status s = target.write(table + slot * sizeof(std::uint32_t), &hash_[slot], sizeof hash_[slot]); !s) return s;
+  return ok();
+}
+
+Status Block::set_state(target::Target& target, std::uint32_t point, shared::PointState state) {
+  points_[point].state = static_cast<std::uint32_t>(state);
+  undo_[point].state = state == shared::PointState::armed ? 1 : 0;
+  const Addr place = at_ + head_.point_offset + point * sizeof(Point);
+  if (Status s = target.write(place, &points_[point], sizeof(Point)); !s) return s;
+  return target.write(at_ + head_.undo_offset + point * sizeof(Undo), &undo_[point], sizeof(Undo));
+}
+
+Status Block::set_copy(target::Target& target, std::uint32_t point, Addr copy, std::uint32_t copy_bytes,
+                       const std::vector<std::uint8_t>& insn) {
+  points_[point].copy = copy.value;
+  points_[point].copy_bytes = copy_bytes;
+  points_[point].insn_bytes = static_cast<std::uint8_t>(insn.size());
+  undo_[point] = undo_of(points_[point].address, insn);
+  return set_state(target, point, shared::PointState::armed);
+}
+
+Status Block::write_head(target::Target& target) { return target.write(at_, &head_, shared::kToolOwnedBytes); }
+
+Status Block::write_agent_part(target::Target& target) {
+  constexpr std::size_t kFirst = shared::kToolOwnedBytes;
+  return target.write(at_ + kFirst, reinterpret_cast<const char*>(&head_) + kFirst, sizeof head_ - kFirst);
+}
+
+}  // namespace uprobe::control

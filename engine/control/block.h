@@ -1,0 +1,68 @@
+// The process block of one target, edited from outside: a local copy of its tables and the writes that keep the target's
+// in step. What is read from a target is checked before it is used.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/shared/process_block.h"
+#include "engine/target/target.h"
+
+namespace uprobe::control {
+
+// A point to be added.
+struct NewPoint {
+  Addr address;
+  Addr copy;
+  std::uint32_t copy_bytes = 0;
+  std::uint64_t file_bias = 0;
+  shared::PointRole role = shared::PointRole::probe;
+  std::vector<std::uint8_t> insn;        // what stands at the address now, and after a disarm again
+  std::vector<shared::Consumer> consumers;  // newest first; `next` is set here
+};
+
+class Block {
+ public:
+  // Bytes of address space that a block for about `points` points takes.
+  static std::uint64_t bytes_for(std::size_t points);
+  // Lays an empty block out in zeroed memory of the target.
+  static Result<Block> create(target::Target& target, Addr at, std::size_t points);
+  // Reads the block of a process (a forked child has its parent's). Code::damaged when it makes no sense.
+  static Result<Block> read(target::Target& target, Addr at);
+
+  Addr address() const { return at_; }
+  shared::ProcessBlock& head() { return head_; }
+  const std::vector<shared::Point>& points() const { return points_; }
+  const std::vector<shared::Undo>& undo() const { return undo_; }
+
+  bool has_room(std::size_t points, std::size_t consumers) const;
+  std::optional<std::uint32_t> find(Addr address) const;
+
+  // Publishes points: tables first, the hash last. The text is not touched.
+  Status add(target::Target& target, std::vector<NewPoint> points);
+  // Changes a published point and its undo entry.
+  Status set_state(target::Target& target, std::uint32_t point, shared::PointState state);
+  Status set_copy(target::Target& target, std::uint32_t point, Addr copy, std::uint32_t copy_bytes,
+                  const std::vector<std::uint8_t>& insn);
+  // Writes the tool's part of the head (sessions, islands, counts) to the target.
+  Status write_head(target::Target& target);
+  // Writes what the agent owns (flags, dispositions): only before the agent runs.
+  Status write_agent_part(target::Target& target);
+
+ private:
+  Block(Addr at) : at_(at) {}
+  Status write_new(target::Target& target, std::size_t first_point, std::size_t first_consumer);
+  Status write_hash(target::Target& target, std::size_t first_point);
+
+  Addr at_;
+  shared::ProcessBlock head_{};
+  std::vector<shared::Point> points_;
+  std::vector<shared::Consumer> consumers_;
+  std::vector<shared::Undo> undo_;
+  std::vector<std::uint32_t> hash_;
+  std::unordered_map<std::uint64_t, std::uint32_t> by_address_;
+};
+
+}  // namespace uprobe::control

@@ -1,0 +1,121 @@
+#include "engine/control/load.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+
+namespace uprobe::control {
+namespace {
+
+using target::PtraceTarget;
+
+constexpr std::uint64_t kScratchBytes = 8192;
+
+// One system call whose negative result is an error called `what`.
+Result<std::uint64_t> checked_call(PtraceTarget& target, const std::string& what, long number,
+                                   const std::array<std::uint64_t, 6>& arguments) {
+  auto result = target.system_call(number, arguments);
+  if (!result) return result.error();
+  if (*result < 0 && *result > -4096) return system_error(what + " in the target", static_cast<int>(-*result));
+  return static_cast<std::uint64_t>(*result);
+}
+
+// The memfd is the target's, so that it counts in the target's name; we take it from /proc and close it there.
+Result<trace::Area> make_area(PtraceTarget& target, Addr scratch, const trace::AreaSpec& spec, Addr& base) {
+  constexpr char kName[] = "uprobe-session";
+  if (Status s = target.write(scratch, kName, sizeof kName); !s) return s.error();
+  auto fd = checked_call(target, "memfd_create", SYS_memfd_create, {scratch.value, MFD_CLOEXEC | MFD_ALLOW_SEALING, 0, 0, 0, 0});
+  if (!fd) return fd.error();
+  const std::string link = "/proc/" + std::to_string(target.pid()) + "/fd/" + std::to_string(*fd);
+  Fd memfd(::open(link.c_str(), O_RDWR | O_CLOEXEC));
+  if (!memfd) return system_error("open " + link, errno);
+  auto area = trace::Area::create(std::move(memfd), spec);
+  if (!area) return area;
+  auto place = target::map_memory(target, Addr{0}, area->span_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                                  -1, 0, "the session area");
+  if (!place) return place.error();
+  for (const trace::MapStep& step : area->map_steps()) {
+    auto made = target::map_memory(target, *place + step.offset, step.length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                                   static_cast<int>(*fd), step.file_offset, "the session area");
+    if (!made) return made.error();
+  }
+  if (auto closed = checked_call(target, "close", SYS_close, {*fd, 0, 0, 0, 0, 0}); !closed) return closed.error();
+  base = *place;
+  return area;
+}
+
+Status install_handler(PtraceTarget& target, Addr scratch, int signal, Addr entry, Addr restorer, shared::AppAction& before) {
+  const shared::KernelSigaction action{entry.value, shared::kAgentSaFlags, restorer.value, 0};
+  const Addr old = scratch + sizeof action;
+  if (Status s = target.write(scratch, &action, sizeof action); !s) return s;
+  auto done = checked_call(target, "rt_sigaction", SYS_rt_sigaction,
+                           {static_cast<std::uint64_t>(signal), scratch.value, old.value, 8, 0, 0});
+  if (!done) return done.error();
+  shared::KernelSigaction found{};
+  if (Status s = target.read(old, &found, sizeof found); !s) return s;
+  before = {found.handler, found.flags, found.restorer, found.mask};
+  return ok();
+}
+
+Status install_handlers(PtraceTarget& target, const AgentImage& agent, Addr base, Addr scratch, Block& block) {
+  const Addr restorer = agent.place(base, agent.header().restorer);
+  const Addr trap = agent.place(base, agent.header().trap_entry), fault = agent.place(base, agent.header().fault_entry);
+  struct {
+    int signal;
+    Addr entry;
+  } const handlers[shared::kAppSignals] = {{SIGTRAP, trap}, {SIGSEGV, fault}, {SIGBUS, fault}};
+  for (std::uint32_t i = 0; i < shared::kAppSignals; ++i)
+    if (Status s = install_handler(target, scratch, handlers[i].signal, handlers[i].entry, restorer, block.head().actions[i]); !s)
+      return s;
+  return ok();
+}
+
+// A parent may have blocked them; a breakpoint under a blocked SIGTRAP kills.
+void keep_deliverable(PtraceTarget& target) {
+  const std::uint64_t ours = 1ull << (SIGTRAP - 1) | 1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1);
+  target.set_signal_mask(target.signal_mask() & ~ours);
+}
+
+bool is_filtered(pid_t pid) {
+  const auto status = read_file("/proc/" + std::to_string(pid) + "/status");
+  return !status || status->find("\nSeccomp:\t0") == std::string::npos;
+}
+
+}  // namespace
+
+Result<Loaded> load_agent(PtraceTarget& target, const AgentImage& agent, const trace::AreaSpec& spec, std::size_t points) {
+  constexpr int kReadWrite = PROT_READ | PROT_WRITE, kAnonymous = MAP_PRIVATE | MAP_ANONYMOUS;
+  auto scratch = target::map_memory(target, Addr{0}, kScratchBytes, kReadWrite, kAnonymous, -1, 0, "scratch memory");
+  if (!scratch) return scratch.error();
+  auto base = agent.map_into(target, *scratch, kScratchBytes);
+  if (!base) return base.error();
+
+  auto place = target::map_memory(target, Addr{0}, Block::bytes_for(points), kReadWrite, kAnonymous | MAP_NORESERVE, -1, 0,
+                                  "the process block");
+  if (!place) return place.error();
+  auto block = Block::create(target, *place, points);
+  if (!block) return block.error();
+  block->head().agent_base = base->value;
+  const Addr slot = agent.place(*base, agent.header().block_slot);
+  if (Status s = target.write(slot, &place->value, sizeof place->value); !s) return s.error();
+
+  Addr area_base;
+  auto area = make_area(target, *scratch, spec, area_base);
+  if (!area) return area.error();
+  block->head().sessions[0].area = area_base.value;
+  block->head().session_count = 1;
+  if (is_filtered(target.pid())) block->head().flags |= shared::kBlockFiltered;
+
+  if (Status s = install_handlers(target, agent, *base, *scratch, *block); !s) return s.error();
+  if (Status s = block->write_head(target); !s) return s.error();
+  if (Status s = block->write_agent_part(target); !s) return s.error();
+  auto gone = checked_call(target, "munmap", SYS_munmap, {scratch->value, kScratchBytes, 0, 0, 0, 0});
+  if (!gone) return gone.error();
+  keep_deliverable(target);
+  return Loaded{block.take(), area.take()};
+}
+
+}  // namespace uprobe::control

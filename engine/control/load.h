@@ -1,0 +1,20 @@
+// Gets the agent into a program that is stopped at the end of its execve.
+#pragma once
+
+#include "engine/control/agent_image.h"
+#include "engine/control/block.h"
+#include "engine/target/ptrace_target.h"
+#include "engine/trace/area.h"
+
+namespace uprobe::control {
+
+struct Loaded {
+  Block block;
+  trace::Area area;
+};
+
+// Maps the agent, a process block for about `points` points and a new session area; installs the signal handlers. Every
+// descriptor that this opens in the target is closed again. On an error the target may be half loaded: it is not fit to run.
+Result<Loaded> load_agent(target::PtraceTarget& target, const AgentImage& agent, const trace::AreaSpec& area, std::size_t points);
+
+}  // namespace uprobe::control

@@ -1,0 +1,63 @@
+#include "engine/control/mail_target.h"
+
+#include <chrono>
+
+#include "engine/control/futex.h"
+
+namespace uprobe::control {
+namespace {
+
+using shared::MailState;
+using namespace std::chrono_literals;
+
+constexpr auto kPatience = 2s;  // a target that is stopped or killed meanwhile does not hold us longer
+
+}  // namespace
+
+// The waiting thread gives up when the heartbeat stands still.
+void MailTarget::sign_of_life() { __atomic_fetch_add(&slot_.heartbeat, 1, __ATOMIC_RELAXED); }
+
+Status MailTarget::read(Addr from, void* to, std::size_t bytes) {
+  sign_of_life();
+  return files_.read(from, to, bytes);
+}
+
+Status MailTarget::write(Addr to, const void* from, std::size_t bytes) {
+  sign_of_life();
+  return files_.write(to, from, bytes);
+}
+
+Result<std::uint64_t> MailTarget::command(const std::array<std::uint64_t, 7>& words) {
+  sign_of_life();
+  for (std::size_t i = 0; i < words.size(); ++i) slot_.command[i] = words[i];
+  auto expected = static_cast<std::uint32_t>(MailState::working);
+  const auto posted = static_cast<std::uint32_t>(MailState::command);
+  if (!__atomic_compare_exchange_n(&slot_.state, &expected, posted, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    return Error{.code = Code::system, .text = "the waiting thread gave up"};
+  futex_wake(slot_.state);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const auto finished = static_cast<std::uint32_t>(MailState::result);
+  for (;;) {
+    std::uint32_t state = __atomic_load_n(&slot_.state, __ATOMIC_ACQUIRE);
+    if (state == finished) break;
+    if (state != posted || std::chrono::steady_clock::now() > deadline)
+      return Error{.code = Code::system, .text = "the waiting thread does not answer"};
+    futex_wait(slot_.state, state, 50ms);
+  }
+  const std::uint64_t result = slot_.result;
+  auto seen = finished;
+  const auto working = static_cast<std::uint32_t>(MailState::working);
+  if (!__atomic_compare_exchange_n(&slot_.state, &seen, working, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    return Error{.code = Code::system, .text = "the waiting thread gave up"};
+  return result;
+}
+
+Result<std::int64_t> MailTarget::system_call(long number, const std::array<std::uint64_t, 6>& a) {
+  auto result = command({static_cast<std::uint64_t>(number), a[0], a[1], a[2], a[3], a[4], a[5]});
+  if (!result) return result.error();
+  return static_cast<std::int64_t>(*result);
+}
+
+Result<std::uint64_t> MailTarget::call(Addr function) { return command({shared::kCallFunction, function.value, 0, 0, 0, 0, 0}); }
+
+}  // namespace uprobe::control

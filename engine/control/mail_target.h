@@ -1,0 +1,29 @@
+// A process one of whose threads waits in the agent, at a hook in its dynamic loader: it executes our system calls.
+#pragma once
+
+#include "engine/shared/session_area.h"
+#include "engine/target/target.h"
+
+namespace uprobe::control {
+
+class MailTarget : public target::Target {
+ public:
+  // `slot` is in shared memory and belongs to us while its state is `working`.
+  MailTarget(target::ProcessFiles files, shared::MailSlot& slot) : files_(std::move(files)), slot_(slot) {}
+
+  pid_t pid() const override { return files_.pid(); }
+  Result<std::vector<target::Mapping>> maps() override { return files_.maps(); }
+  Status read(Addr from, void* to, std::size_t bytes) override;
+  Status write(Addr to, const void* from, std::size_t bytes) override;
+  Result<std::int64_t> system_call(long number, const std::array<std::uint64_t, 6>& arguments) override;
+  Result<std::uint64_t> call(Addr function) override;
+
+ private:
+  Result<std::uint64_t> command(const std::array<std::uint64_t, 7>& words);
+  void sign_of_life();
+
+  target::ProcessFiles files_;
+  shared::MailSlot& slot_;
+};
+
+}  // namespace uprobe::control

@@ -1,0 +1,38 @@
+// What a session wants armed, by file: the product of resolving all definitions.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/plan/resolve.h"
+#include "engine/shared/process_block.h"
+
+namespace uprobe::control {
+
+// One place in a file and who wants it.
+struct PlannedPoint {
+  plan::Site site;
+  std::vector<std::uint16_t> events;  // newest definition first
+  shared::PointRole role = shared::PointRole::probe;
+};
+
+struct FilePoints {
+  std::shared_ptr<const elf::ElfFile> file;
+  std::vector<PlannedPoint> points;  // by offset, each offset once; choices of IFUNCs apart
+  std::vector<PlannedPoint> ifuncs;  // by offset of the resolver
+};
+
+class ProbeSet {
+ public:
+  // Events are numbered in the order of the definitions.
+  void add(plan::Site site, std::uint16_t event);
+  const std::vector<FilePoints>& files() const { return files_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  std::vector<FilePoints> files_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace uprobe::control

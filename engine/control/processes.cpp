@@ -1,0 +1,56 @@
+#include "engine/control/processes.h"
+
+#include <dirent.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "engine/control/block.h"
+#include "engine/target/target.h"
+
+namespace uprobe::control {
+
+std::vector<pid_t> processes_mapping(ino_t memfd) {
+  std::vector<pid_t> found;
+  const std::unique_ptr<DIR, int (*)(DIR*)> proc(::opendir("/proc"), ::closedir);
+  if (!proc) return found;
+  while (const dirent* entry = ::readdir(proc.get())) {
+    pid_t pid = 0;
+    const char* end = entry->d_name + std::strlen(entry->d_name);
+    if (std::from_chars(entry->d_name, end, pid).ptr != end) continue;
+    const auto text = read_file("/proc/" + std::string(entry->d_name) + "/maps");
+    if (!text || text->find("memfd:uprobe-session") == std::string::npos) continue;
+    for (const target::Mapping& m : target::parse_maps(*text)) {
+      if (m.inode != memfd || m.path.find("memfd:uprobe-session") == std::string::npos) continue;
+      found.push_back(pid);
+      break;
+    }
+  }
+  return found;
+}
+
+pid_t process_of_thread(pid_t tid) {
+  const auto status = read_file("/proc/" + std::to_string(tid) + "/status");
+  const std::size_t at = status ? status->find("\nTgid:\t") : std::string::npos;
+  return at == std::string::npos ? 0 : static_cast<pid_t>(std::strtol(status->c_str() + at + 7, nullptr, 10));
+}
+
+Status disarm(pid_t pid, Addr block_address) {
+  auto files = target::ProcessFiles::open(pid);
+  if (!files) return files.error();
+  target::RunningTarget target(files.take());
+  auto block = Block::read(target, block_address);
+  if (!block) return block.error();
+  for (std::uint32_t i = 0; i < block->points().size(); ++i) {
+    const shared::Undo undo = block->undo()[i];
+    std::uint8_t now = 0;
+    if (undo.state != 1 || !target.read(Addr{undo.address}, &now, 1) || now != 0xcc) continue;
+    if (Status s = target.write(Addr{undo.address}, undo.original, 1); !s) return s;
+    if (Status s = block->set_state(target, i, shared::PointState::disarmed); !s) return s;
+  }
+  return ok();
+}
+
+}  // namespace uprobe::control

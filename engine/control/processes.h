@@ -1,0 +1,24 @@
+// Which processes belong to a session, and taking probes out of them.
+#pragma once
+
+#include <sys/types.h>
+
+#include <vector>
+
+#include "engine/base/address.h"
+#include "engine/base/result.h"
+
+namespace uprobe::control {
+
+// Every process that maps the file with this inode (the session's memfd): found in /proc/*/maps of the processes that we
+// may look at.
+std::vector<pid_t> processes_mapping(ino_t memfd);
+
+// The process that a thread belongs to; 0 if it is gone.
+pid_t process_of_thread(pid_t tid);
+
+// Writes the original bytes back over every armed point of a running process. A thread that has trapped already still
+// finds its copy: the tables stay. Errors of a process that ends meanwhile are no errors.
+Status disarm(pid_t pid, Addr block);
+
+}  // namespace uprobe::control

@@ -1,0 +1,195 @@
+// Walks .eh_frame:
+//
+//   CIE  length, 0, version, augmentation, alignments, return column, augmentation data (pointer encodings)
+//   FDE  length, distance back to its CIE, first address and size of the code (encoded as the CIE says), ...
+#include "engine/elf/eh_frame.h"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+
+namespace uprobe::elf {
+namespace {
+
+// Pointer encodings (DW_EH_PE_*): the low half is the format, the high half what the value is relative to.
+constexpr std::uint8_t kFormatMask = 0x0f;
+constexpr std::uint8_t kBaseMask = 0x70;
+constexpr std::uint8_t kIndirect = 0x80;
+constexpr std::uint8_t kOmitted = 0xff;
+constexpr std::uint8_t kAbsolute = 0x00;
+constexpr std::uint8_t kPcRelative = 0x10;
+constexpr std::uint64_t kMaxAugmentation = 16;
+constexpr std::uint32_t kExtendedLength = 0xffffffff;
+
+// The table's bytes and where they are loaded.
+struct Table {
+  BytesView bytes;
+  std::uint64_t address = 0;
+  bool ends_at_terminator = false;  // its size is not known otherwise
+};
+
+// A value without what it is relative to; an unknown format leaves the cursor in a failed state.
+std::uint64_t take_format(Cursor& cursor, std::uint8_t format) {
+  const auto widen = [](auto value) { return static_cast<std::uint64_t>(static_cast<std::int64_t>(value)); };
+  switch (format) {
+    case 0x00:
+    case 0x04:
+    case 0x0c:
+      return cursor.take<std::uint64_t>();
+    case 0x01:
+      return cursor.uleb();
+    case 0x02:
+      return cursor.take<std::uint16_t>();
+    case 0x03:
+      return cursor.take<std::uint32_t>();
+    case 0x09:
+      return widen(cursor.sleb());
+    case 0x0a:
+      return widen(cursor.take<std::int16_t>());
+    case 0x0b:
+      return widen(cursor.take<std::int32_t>());
+    default:
+      cursor.skip(UINT64_MAX);
+      return 0;
+  }
+}
+
+// An address that is in the file as it will be in memory: indirect and text- or function-relative ones are not.
+std::optional<std::uint64_t> take_address(Cursor& cursor, std::uint8_t encoding, std::uint64_t field_address) {
+  if (encoding == kOmitted || (encoding & kIndirect) != 0) return std::nullopt;
+  const std::uint64_t value = take_format(cursor, encoding & kFormatMask);
+  if (!cursor.good()) return std::nullopt;
+  if ((encoding & kBaseMask) == kAbsolute) return value;
+  if ((encoding & kBaseMask) == kPcRelative) return value + field_address;
+  return std::nullopt;
+}
+
+// The encoding of the addresses in a CIE's FDEs, from its augmentation data. A letter that is not known hides what
+// comes after it, so that only 'R' before it counts.
+std::optional<std::uint8_t> take_encoding(Cursor& cursor, std::string_view letters) {
+  for (const char letter : letters) {
+    if (letter == 'R') {
+      const auto encoding = cursor.take<std::uint8_t>();
+      return cursor.good() ? std::optional(encoding) : std::nullopt;
+    }
+    if (letter == 'P') {
+      const auto encoding = cursor.take<std::uint8_t>();
+      if (encoding != kOmitted) take_format(cursor, encoding & kFormatMask);
+    } else if (letter == 'L') {
+      cursor.take<std::uint8_t>();
+    } else if (letter != 'B') {
+      return std::nullopt;
+    }
+    if (!cursor.good()) return std::nullopt;
+  }
+  return kAbsolute;
+}
+
+// Nothing if the CIE is not one or cannot be understood. `at` is the place of its id.
+std::optional<std::uint8_t> parse_cie(BytesView record, std::uint64_t at) {
+  Cursor cursor(record, at);
+  if (cursor.take<std::uint32_t>() != 0) return std::nullopt;
+  const auto version = cursor.take<std::uint8_t>();
+  if (version != 1 && version != 3) return std::nullopt;
+  const std::string_view augmentation = cursor.text(kMaxAugmentation);
+  cursor.uleb();  // code alignment
+  cursor.sleb();  // data alignment
+  if (version == 1)
+    cursor.skip(1);
+  else
+    cursor.uleb();
+  if (!cursor.good()) return std::nullopt;
+  if (augmentation.empty()) return kAbsolute;
+  if (augmentation.front() != 'z') return std::nullopt;
+  // A signal frame's FDE starts one byte early (glibc's __restore_rt): before the function, perhaps inside a nop.
+  if (augmentation.find('S') != std::string_view::npos) return std::nullopt;
+  cursor.uleb();
+  return take_encoding(cursor, augmentation.substr(1));
+}
+
+class Walk {
+ public:
+  Walk(const Image& image, const Table& table) : image_(image), table_(table) {}
+
+  std::vector<Range> run() {
+    for (std::uint64_t at = 0; table_.bytes.holds(at, 4);) {
+      Cursor cursor(table_.bytes, at);
+      std::uint64_t length = cursor.take<std::uint32_t>();
+      if (length == kExtendedLength) length = cursor.take<std::uint64_t>();
+      if (!cursor.good() || !table_.bytes.holds(cursor.at(), length)) break;
+      if (length == 0 && table_.ends_at_terminator) break;
+      read_record(cursor.at(), cursor.at() + length);
+      at = cursor.at() + length;
+    }
+    return std::move(ranges_);
+  }
+
+ private:
+  void read_record(std::uint64_t at, std::uint64_t end) {
+    const BytesView record = table_.bytes.slice(0, end);
+    Cursor cursor(record, at);
+    const std::uint64_t distance = cursor.take<std::uint32_t>();
+    if (!cursor.good() || distance == 0 || distance > at) return;
+    const auto encoding = encoding_of(at - distance);
+    if (!encoding) return;
+    const auto begin = take_address(cursor, *encoding, table_.address + cursor.at());
+    if (!begin) return;
+    const std::uint64_t size = take_format(cursor, *encoding & kFormatMask);
+    if (cursor.good()) add(*begin, size);
+  }
+
+  // `cie` is where the CIE's length is.
+  std::optional<std::uint8_t> encoding_of(std::uint64_t cie) {
+    const auto [known, is_new] = encodings_.try_emplace(cie);
+    if (!is_new) return known->second;
+    Cursor cursor(table_.bytes, cie);
+    std::uint64_t length = cursor.take<std::uint32_t>();
+    if (length == kExtendedLength) length = cursor.take<std::uint64_t>();
+    if (!cursor.good() || !table_.bytes.holds(cursor.at(), length)) return std::nullopt;
+    known->second = parse_cie(table_.bytes.slice(0, cursor.at() + length), cursor.at());
+    return known->second;
+  }
+
+  // The linker leaves the FDEs of discarded functions in place, at address 0.
+  void add(std::uint64_t begin, std::uint64_t size) {
+    const Segment* segment = image_.executable_at(begin);
+    if (segment == nullptr || size == 0) return;
+    const std::uint64_t room = segment->address + segment->file_bytes - begin;
+    ranges_.push_back(Range{begin, begin + std::min(size, room)});
+  }
+
+  const Image& image_;
+  Table table_;
+  std::unordered_map<std::uint64_t, std::optional<std::uint8_t>> encodings_;
+  std::vector<Range> ranges_;
+};
+
+// Static programs may lack the header, files without section headers have nothing else.
+std::optional<Table> find_table(const Image& image) {
+  for (const std::uint32_t type : {std::uint32_t{SHT_PROGBITS}, std::uint32_t{SHT_X86_64_UNWIND}}) {
+    const auto section = image.find_section(type, ".eh_frame");
+    if (!section) continue;
+    const BytesView bytes = image.bytes().slice(section->sh_offset, section->sh_size);
+    if (!bytes.empty()) return Table{bytes, section->sh_addr};
+  }
+  const auto header_address = image.eh_frame_header();
+  if (!header_address) return std::nullopt;
+  // version, encoding of the pointer, encoding of the count, encoding of the search table, pointer to .eh_frame
+  Cursor header(image.bytes_at(*header_address));
+  if (header.take<std::uint8_t>() != 1) return std::nullopt;
+  const auto encoding = header.take<std::uint8_t>();
+  header.skip(2);
+  const auto address = take_address(header, encoding, *header_address + header.at());
+  if (!address) return std::nullopt;
+  return Table{image.bytes_at(*address), *address, true};
+}
+
+}  // namespace
+
+std::vector<Range> frame_ranges(const Image& image) {
+  const std::optional<Table> table = find_table(image);
+  if (!table) return {};
+  return Walk(image, *table).run();
+}
+
+}  // namespace uprobe::elf

@@ -1,0 +1,71 @@
+// The frame of an ELF file: its headers, checked, and the map between file offsets and link-time addresses.
+// Nothing here depends on section headers, which a program may lack or lie about.
+#pragma once
+
+#include <elf.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/elf/bytes_view.h"
+#include "engine/elf/elf_file.h"
+
+namespace uprobe::elf {
+
+// Views the file's bytes, which must outlive it.
+class Image {
+ public:
+  // Code::damaged or Code::refused; `text` reads on from the file's name ("is a 32-bit program").
+  static Result<Image> parse(BytesView bytes);
+
+  BytesView bytes() const { return bytes_; }
+  const std::vector<Segment>& segments() const { return segments_; }  // by address, disjoint, inside the file
+  std::uint64_t entry() const { return header_.e_entry; }
+  bool is_position_independent() const { return header_.e_type == ET_DYN; }
+  const std::string& interpreter() const { return interpreter_; }
+  std::span<const std::uint8_t> build_id() const { return build_id_; }
+
+  std::optional<std::uint64_t> address_of_offset(std::uint64_t offset) const;
+  std::optional<std::uint64_t> offset_of_address(std::uint64_t address) const;
+  bool is_executable_offset(std::uint64_t offset) const;
+  // The executable segment whose file bytes hold the address; nullptr if none does.
+  const Segment* executable_at(std::uint64_t address) const;
+
+  // The file's bytes from a link-time address to the end of its segment.
+  BytesView bytes_at(std::uint64_t address) const;
+  // The value of the first entry of PT_DYNAMIC with this tag.
+  std::optional<std::uint64_t> dynamic(std::int64_t tag) const;
+  // Link-time address of .eh_frame_hdr (PT_GNU_EH_FRAME).
+  std::optional<std::uint64_t> eh_frame_header() const { return eh_frame_header_; }
+
+  // The first section of this type, and of this name unless that is empty. Nothing when the table is damaged.
+  std::optional<Elf64_Shdr> find_section(std::uint32_t type, std::string_view name = {}) const;
+  std::optional<Elf64_Shdr> section(std::uint64_t index) const;
+
+ private:
+  Status read_program_headers();
+  Status add_segment(const Elf64_Phdr& program_header);
+  Status read_interpreter();
+  void read_notes(const Elf64_Phdr& program_header);
+  void read_section_table();
+  Status check_segments();
+  const Segment* segment_at(std::uint64_t address) const;
+
+  BytesView bytes_;
+  Elf64_Ehdr header_{};
+  std::vector<Segment> segments_;
+  std::optional<Elf64_Phdr> interpreter_header_;
+  std::string interpreter_;
+  std::span<const std::uint8_t> build_id_;
+  std::optional<std::uint64_t> dynamic_;  // link-time address of PT_DYNAMIC
+  std::optional<std::uint64_t> eh_frame_header_;
+  BytesView section_table_;  // whole Elf64_Shdr entries
+  BytesView section_names_;
+};
+
+}  // namespace uprobe::elf

@@ -1,0 +1,24 @@
+// The two kinds of relocation that tell whether an object has been relocated and what its IFUNCs chose.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/elf/elf_file.h"
+
+namespace uprobe::elf {
+
+inline constexpr std::uint32_t kRelative = 8;    // R_X86_64_RELATIVE: *place = base + addend
+inline constexpr std::uint32_t kIrelative = 37;  // R_X86_64_IRELATIVE: *place = (base + addend)()
+
+struct Relocation {
+  std::uint64_t place = 0;  // link-time address
+  std::uint32_t type = 0;
+  std::uint64_t addend = 0;
+};
+
+// RELATIVE and IRELATIVE entries of the section headers' RELA tables, or of PT_DYNAMIC's where there are none. Bounds are
+// checked; a table that makes no sense is left out.
+std::vector<Relocation> relocations_of(const ElfFile& file);
+
+}  // namespace uprobe::elf

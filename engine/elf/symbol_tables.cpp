@@ -1,0 +1,164 @@
+// Reads symbol tables and versions, trusting no count, offset or name in them.
+#include "engine/elf/symbol_tables.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace uprobe::elf {
+namespace {
+
+constexpr std::uint64_t kMaxNameBytes = 65536;
+constexpr std::uint16_t kVersionHidden = 0x8000;
+constexpr std::uint16_t kVersionIndex = 0x7fff;
+constexpr std::uint16_t kFirstVersion = 2;  // 0 is local, 1 is the file's base version
+
+// Symbols may share the bytes of their names, so a file can name much more than it holds. Real tables stay below twice.
+std::uint64_t name_budget(std::uint64_t string_bytes) { return 8 * string_bytes + (std::uint64_t{16} << 20); }
+
+// A GNU hash table does not say how many symbols there are: the last chain's end does.
+std::uint64_t count_by_gnu_hash(BytesView table) {
+  const auto buckets = table.read<std::uint32_t>(0);
+  const auto first_hashed = table.read<std::uint32_t>(4);
+  const auto bloom_words = table.read<std::uint32_t>(8);
+  if (!buckets || !first_hashed || !bloom_words) return 0;
+  const std::uint64_t buckets_at = 16 + std::uint64_t{*bloom_words} * 8;
+  const std::uint64_t chains_at = buckets_at + std::uint64_t{*buckets} * 4;
+  if (!table.holds(0, chains_at)) return 0;
+  std::uint32_t last = 0;
+  for (std::uint64_t at = buckets_at; at < chains_at; at += 4) last = std::max(last, *table.read<std::uint32_t>(at));
+  if (last < *first_hashed) return *first_hashed;
+  for (std::uint64_t index = last;; ++index) {
+    const auto hash = table.read<std::uint32_t>(chains_at + (index - *first_hashed) * 4);
+    if (!hash) return index;
+    if ((*hash & 1) != 0) return index + 1;
+  }
+}
+
+std::uint64_t dynamic_symbol_count(const Image& image) {
+  if (const auto hash = image.dynamic(DT_HASH)) return image.bytes_at(*hash).read<std::uint32_t>(4).value_or(0);
+  if (const auto hash = image.dynamic(DT_GNU_HASH)) return count_by_gnu_hash(image.bytes_at(*hash));
+  return 0;
+}
+
+Binding binding_of(const Elf64_Sym& entry) {
+  switch (ELF64_ST_BIND(entry.st_info)) {
+    case STB_LOCAL:
+      return Binding::local;
+    case STB_WEAK:
+      return Binding::weak;
+    default:
+      return Binding::global;
+  }
+}
+
+// Undefined, absolute and common symbols have no place in the image; sections, files and thread-local ones no address.
+bool has_address(const Elf64_Sym& entry) {
+  if (entry.st_shndx == SHN_UNDEF || entry.st_shndx == SHN_ABS || entry.st_shndx == SHN_COMMON) return false;
+  const int type = ELF64_ST_TYPE(entry.st_info);
+  return type != STT_SECTION && type != STT_FILE && type != STT_TLS;
+}
+
+// The linker writes versions into the names of .symtab: "foo@V1", "foo@@V2" (the default).
+void split_version(RawSymbol& symbol) {
+  const std::size_t at = symbol.name.find('@');
+  if (at == std::string_view::npos || at == 0) return;
+  const bool is_default = symbol.name.substr(at).starts_with("@@");
+  const std::string_view version = symbol.name.substr(at + (is_default ? 2 : 1));
+  if (version.empty()) return;
+  symbol.version = version;
+  symbol.default_version = is_default;
+  symbol.name = symbol.name.substr(0, at);
+}
+
+BytesView whole_entries(BytesView bytes, std::uint64_t most) {
+  return bytes.slice(0, std::min(bytes.size() / sizeof(Elf64_Sym), most) * sizeof(Elf64_Sym));
+}
+
+}  // namespace
+
+SymbolTables::SymbolTables(const Image& image) {
+  find_symtab(image);
+  find_dynsym(image);
+}
+
+void SymbolTables::find_symtab(const Image& image) {
+  const auto section = image.find_section(SHT_SYMTAB);
+  if (!section) return;
+  const auto names = image.section(section->sh_link);
+  if (!names || names->sh_type != SHT_STRTAB) return;
+  symtab_.entries = whole_entries(image.bytes().slice(section->sh_offset, section->sh_size), UINT64_MAX);
+  symtab_.names = image.bytes().slice(names->sh_offset, names->sh_size);
+}
+
+void SymbolTables::find_dynsym(const Image& image) {
+  const auto entries = image.dynamic(DT_SYMTAB);
+  const auto names = image.dynamic(DT_STRTAB);
+  const auto name_bytes = image.dynamic(DT_STRSZ);
+  if (!entries || !names || !name_bytes) return;
+  dynsym_.entries = whole_entries(image.bytes_at(*entries), dynamic_symbol_count(image));
+  dynsym_.names = image.bytes_at(*names).slice(0, *name_bytes);
+  if (const auto versions = image.dynamic(DT_VERSYM)) dynsym_.versions = image.bytes_at(*versions);
+  read_version_names(image, dynsym_.names);
+}
+
+// Only definitions count: a version that is needed from elsewhere belongs to symbols that are not here.
+void SymbolTables::read_version_names(const Image& image, BytesView names) {
+  const auto table = image.dynamic(DT_VERDEF);
+  const auto count = image.dynamic(DT_VERDEFNUM);
+  if (!table || !count) return;
+  const BytesView bytes = image.bytes_at(*table);
+  std::uint64_t at = 0;
+  for (std::uint64_t left = std::min<std::uint64_t>(*count, kVersionIndex); left != 0; --left) {
+    const auto definition = bytes.read<Elf64_Verdef>(at);
+    if (!definition) return;
+    const auto name = bytes.read<Elf64_Verdaux>(at + definition->vd_aux);
+    const std::uint16_t index = definition->vd_ndx & kVersionIndex;
+    if (name && index >= kFirstVersion) {
+      if (index >= version_names_.size()) version_names_.resize(index + std::size_t{1});
+      version_names_[index] = names.text(name->vda_name, kMaxNameBytes).value_or(std::string_view());
+    }
+    if (definition->vd_next == 0) return;
+    at += definition->vd_next;
+  }
+}
+
+void SymbolTables::set_version(RawSymbol& symbol, const Table& table, std::uint64_t index) const {
+  const auto version = table.versions.read<std::uint16_t>(index * sizeof(std::uint16_t));
+  if (!version) return split_version(symbol);
+  const std::size_t number = *version & kVersionIndex;
+  if (number >= version_names_.size() || version_names_[number].empty()) return;
+  symbol.version = version_names_[number];
+  symbol.default_version = (*version & kVersionHidden) == 0;
+}
+
+void SymbolTables::visit_table(const Table& table, bool dynamic,
+                               const std::function<void(const RawSymbol&)>& visit) const {
+  std::uint64_t budget = name_budget(table.names.size());
+  const std::uint64_t count = table.entries.size() / sizeof(Elf64_Sym);
+  for (std::uint64_t index = 0; index < count; ++index) {
+    const auto entry = *table.entries.read<Elf64_Sym>(index * sizeof(Elf64_Sym));
+    if (!has_address(entry)) continue;
+    const auto name = table.names.text(entry.st_name, kMaxNameBytes);
+    // A name that does not end was searched all the same.
+    const std::uint64_t cost = name ? name->size() : kMaxNameBytes;
+    if (cost > budget) return;
+    budget -= cost;
+    if (!name || name->empty()) continue;
+    RawSymbol symbol{.name = *name,
+                     .version = {},
+                     .dynamic = dynamic,
+                     .type = static_cast<std::uint8_t>(ELF64_ST_TYPE(entry.st_info)),
+                     .binding = binding_of(entry),
+                     .address = entry.st_value,
+                     .size = entry.st_size};
+    set_version(symbol, table, index);
+    visit(symbol);
+  }
+}
+
+void SymbolTables::for_each(const std::function<void(const RawSymbol&)>& visit) const {
+  visit_table(symtab_, false, visit);
+  visit_table(dynsym_, true, visit);
+}
+
+}  // namespace uprobe::elf

@@ -1,0 +1,56 @@
+// The symbols of a file as they lie in it: .symtab through the section headers, .dynsym through PT_DYNAMIC (where the
+// dynamic linker finds it too), symbol versions.
+#pragma once
+
+#include <elf.h>
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "engine/elf/bytes_view.h"
+#include "engine/elf/elf_file.h"
+#include "engine/elf/image.h"
+
+namespace uprobe::elf {
+
+// A defined, named symbol. The texts are views of the file.
+struct RawSymbol {
+  std::string_view name;     // without version
+  std::string_view version;  // empty if none
+  bool default_version = true;
+  bool dynamic = false;
+  std::uint8_t type = STT_NOTYPE;
+  Binding binding = Binding::global;
+  std::uint64_t address = 0;
+  std::uint64_t size = 0;
+};
+
+class SymbolTables {
+ public:
+  explicit SymbolTables(const Image& image);
+
+  bool has_symtab() const { return !symtab_.entries.empty(); }
+  // Every defined symbol with an address, .symtab first. The total length of names that are handed out is bounded by a
+  // multiple of the file's size, however the file is made.
+  void for_each(const std::function<void(const RawSymbol&)>& visit) const;
+
+ private:
+  struct Table {
+    BytesView entries;  // whole Elf64_Sym
+    BytesView names;
+    BytesView versions;  // u16 per symbol, may be shorter
+  };
+  void find_symtab(const Image& image);
+  void find_dynsym(const Image& image);
+  void read_version_names(const Image& image, BytesView names);
+  void visit_table(const Table& table, bool dynamic, const std::function<void(const RawSymbol&)>& visit) const;
+  void set_version(RawSymbol& symbol, const Table& table, std::uint64_t index) const;
+
+  Table symtab_;
+  Table dynsym_;
+  std::vector<std::string_view> version_names_;  // by version index
+};
+
+}  // namespace uprobe::elf

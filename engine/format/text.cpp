@@ -1,0 +1,211 @@
+// Prints records as ftrace does; see text.h.
+#include "engine/format/text.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/format/digits.h"
+#include "engine/format/escape.h"
+
+namespace uprobe::format {
+
+namespace {
+
+using program::Kind;
+
+constexpr std::string_view kHeader =
+    "# tracer: nop\n"
+    "#\n"
+    "#                                _-----=> irqs-off/BH-disabled\n"
+    "#                               / _----=> need-resched\n"
+    "#                              | / _---=> hardirq/softirq\n"
+    "#                              || / _--=> preempt-depth\n"
+    "#                              ||| / _-=> migrate-disable\n"
+    "#                              |||| /     delay\n"
+    "#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION\n"
+    "#              | |         |   |||||     |         |\n";
+
+constexpr std::size_t kTaskWidth = 16, kTidWidth = 7;
+constexpr std::uint32_t kFuncOffset = 8, kReturnIpOffset = 16;
+// Around the fields: cpu, flags, time, two addresses, the punctuation between them.
+constexpr std::size_t kLineOverhead = 160;
+// A value of N bytes prints as at most so many times N characters: a string's locator as "(fault)," or two quotes and a
+// comma, a character as '\x00',.
+constexpr std::size_t kExpansion = 8;
+
+template <class T>
+T load_from(const std::uint8_t* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+char* put(char* at, std::string_view text) {
+  std::memcpy(at, text.data(), text.size());
+  return at + text.size();
+}
+
+std::uint64_t load_unsigned(const std::uint8_t* at, std::uint8_t size) {
+  if (size == 8) return load_from<std::uint64_t>(at);
+  if (size == 4) return load_from<std::uint32_t>(at);
+  if (size == 2) return load_from<std::uint16_t>(at);
+  return *at;
+}
+
+std::int64_t load_signed(const std::uint8_t* at, std::uint8_t size) {
+  if (size == 8) return load_from<std::int64_t>(at);
+  if (size == 4) return load_from<std::int32_t>(at);
+  if (size == 2) return load_from<std::int16_t>(at);
+  return load_from<std::int8_t>(at);
+}
+
+// "[CPU] ..... SECONDS.MICROSECONDS", %03d and %5lu.%06lu; rounded to the nearest microsecond, as the kernel does.
+char* put_cpu_and_time(char* at, std::uint16_t cpu, std::uint64_t ns) {
+  for (std::uint16_t bound = 100; bound > 1 && cpu < bound; bound = static_cast<std::uint16_t>(bound / 10)) *at++ = '0';
+  at = put(put_decimal(at, cpu), "] ..... ");
+  const std::uint64_t microseconds = ns / 1000 + (ns % 1000 >= 500 ? 1 : 0);
+  const std::uint64_t seconds = microseconds / 1'000'000;
+  for (std::uint64_t bound = 10'000; bound > 1 && seconds < bound; bound /= 10) *at++ = ' ';
+  at = put_decimal(at, seconds);
+  *at++ = '.';
+  return put_six(at, static_cast<std::uint32_t>(microseconds % 1'000'000));
+}
+
+// "(0xIP)" or "(0xRET <- 0xFUNC)", of which the prefix has already printed "(0x".
+char* put_place(char* at, bool is_return, const std::uint8_t* payload) {
+  if (is_return) {
+    at = put_hex(at, load_from<std::uint64_t>(payload + kReturnIpOffset));
+    at = put(at, " <- 0x");
+  }
+  at = put_hex(at, load_from<std::uint64_t>(payload + kFuncOffset));
+  *at++ = ')';
+  return at;
+}
+
+}  // namespace
+
+TextFormatter::TextFormatter(std::span<const program::EventLayout> layouts, TextOptions options) : options_(options) {
+  events_.reserve(layouts.size());
+  for (const program::EventLayout& layout : layouts) events_.push_back(plan_event(layout));
+}
+
+TextFormatter::EventPlan TextFormatter::plan_event(const program::EventLayout& layout) const {
+  EventPlan plan;
+  plan.prefix = ": " + layout.event + ": (0x";
+  plan.is_return = layout.is_return;
+  plan.needed = std::max<std::uint32_t>(layout.fixed_bytes, layout.is_return ? kReturnIpOffset + 8 : kFuncOffset + 8);
+  plan.line_bytes = plan.prefix.size() + kLineOverhead;
+  for (const program::Field& field : layout.fields) {
+    const std::uint32_t elements = std::max<std::uint32_t>(field.count, 1);
+    plan.fields.push_back({.prefix = " " + field.name + "=",
+                           .kind = field.kind,
+                           .size = field.size,
+                           .offset = field.offset,
+                           .elements = elements,
+                           .is_array = field.count != 0});
+    plan.needed = std::max(plan.needed, field.offset + field.size * elements);
+    plan.line_bytes += plan.fields.back().prefix.size() + kExpansion * field.size * elements + sizeof "{}";
+  }
+  return plan;
+}
+
+void TextFormatter::header(std::string& out) { out += kHeader; }
+
+// The line's buffer, `bytes` long at least; its contents are lost when it grows.
+char* TextFormatter::reserve(std::size_t bytes) {
+  if (bytes > line_bytes_) {
+    line_ = std::make_unique_for_overwrite<char[]>(2 * bytes);
+    line_bytes_ = 2 * bytes;
+  }
+  return line_.get();
+}
+
+char* TextFormatter::put_text(char* at, std::string_view text) const {
+  return options_.escape_control ? put_escaped(at, text) : put(at, text);
+}
+
+// %16s-%-7d and the blank and bracket before the CPU.
+const std::string& TextFormatter::task_text(std::uint32_t tid, std::string_view comm) {
+  TaskPlan& task = tasks_[tid % tasks_.size()];
+  if (task.tid == tid && task.comm == comm && !task.text.empty()) return task.text;
+  std::string shown(kMostEscaped * comm.size(), '\0');
+  shown.resize(static_cast<std::size_t>(put_text(shown.data(), comm) - shown.data()));
+  std::string number = std::to_string(static_cast<std::int32_t>(tid));
+  number.resize(std::max(number.size(), kTidWidth), ' ');
+  task.text.assign(kTaskWidth - std::min(shown.size(), kTaskWidth), ' ');
+  task.text += shown + "-" + number + " [";
+  task.tid = tid;
+  task.comm = comm;
+  return task.text;
+}
+
+void TextFormatter::append(const trace::EventRecord& record, std::string_view comm, std::string& out) {
+  if (record.type >= events_.size()) return;
+  const EventPlan& event = events_[record.type];
+  std::span<const std::uint8_t> bytes = record.payload;
+  if (bytes.size() < event.needed) {
+    padded_.assign(event.needed, 0);
+    std::copy(bytes.begin(), bytes.end(), padded_.begin());
+    bytes = padded_;
+  }
+  const std::string& task = task_text(record.tid, comm);
+  char* const line = reserve(task.size() + event.line_bytes + kMostEscaped * bytes.size());
+  char* at = put(line, task);
+  at = put_cpu_and_time(at, record.cpu, record.ns);
+  at = put_place(put(at, event.prefix), event.is_return, bytes.data());
+  const auto size = static_cast<std::uint32_t>(bytes.size());
+  Payload payload{.bytes = bytes.data(), .size = size, .fixed = event.needed, .string_budget = size};
+  for (const FieldPlan& field : event.fields) at = put_field(at, field, payload);
+  *at++ = '\n';
+  out.append(line, static_cast<std::size_t>(at - line));
+}
+
+char* TextFormatter::put_field(char* at, const FieldPlan& field, Payload& payload) const {
+  at = put(at, field.prefix);
+  const std::uint8_t* value = payload.bytes + field.offset;
+  if (!field.is_array) return put_value(at, field, value, payload);
+  *at++ = '{';
+  for (std::uint32_t i = 0; i < field.elements; ++i, value += field.size) {
+    if (i != 0) *at++ = ',';
+    at = put_value(at, field, value, payload);
+  }
+  *at++ = '}';
+  return at;
+}
+
+char* TextFormatter::put_value(char* at, const FieldPlan& field, const std::uint8_t* value, Payload& payload) const {
+  switch (field.kind) {
+    case Kind::unsigned_decimal:
+      return put_decimal(at, load_unsigned(value, field.size));
+    case Kind::signed_decimal:
+      return put_signed(at, load_signed(value, field.size));
+    case Kind::hex:
+      return put_hex(put(at, "0x"), load_unsigned(value, field.size));
+    case Kind::character:
+      *at++ = '\'';
+      at = put_text(at, {reinterpret_cast<const char*>(value), 1});
+      *at++ = '\'';
+      return at;
+    case Kind::string:
+      return put_string(at, value, payload);
+  }
+  return at;
+}
+
+// The locator's length counts the NUL. A locator that does not lead to dynamic data of this payload is a fault.
+char* TextFormatter::put_string(char* at, const std::uint8_t* locator, Payload& payload) const {
+  const auto value = load_from<std::uint32_t>(locator);
+  const std::uint32_t offset = value & 0xffff, length = value >> 16;
+  if (length == 0 || offset < payload.fixed || offset + length > payload.size || length > payload.string_budget)
+    return put(at, "(fault)");
+  payload.string_budget -= length;
+  const auto* text = reinterpret_cast<const char*>(payload.bytes + offset);
+  const void* end = std::memchr(text, 0, length);
+  const std::size_t shown = end == nullptr ? length : static_cast<std::size_t>(static_cast<const char*>(end) - text);
+  *at++ = '"';
+  at = put_text(at, {text, shown});
+  *at++ = '"';
+  return at;
+}
+
+}  // namespace uprobe::format

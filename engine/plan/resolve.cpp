@@ -1,0 +1,150 @@
+#include "engine/plan/resolve.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "engine/plan/boundary.h"
+
+namespace uprobe::plan {
+namespace {
+
+std::string hex(std::uint64_t value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+// Gives an error its place in the definition.
+Error at_column(const spec::ProbeSpec& spec, int column, Error error) {
+  error.where = spec.definition;
+  error.column = column;
+  return error;
+}
+
+std::string join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+Error no_such_function(const spec::ProbeSpec& spec, const elf::ElfFile& file) {
+  Error error{.code = Code::not_found, .text = "no function '" + spec.place.symbol + "' in " + spec.place.path};
+  const auto close = file.close_names(spec.place.symbol);
+  if (!close.empty())
+    error.help = "close: " + join(close);
+  else if (!file.has_symtab())
+    error.help = "the file is stripped: only its dynamic symbols are known, PATH:OFFSET works for every instruction";
+  return error;
+}
+
+Error ambiguous(const spec::ProbeSpec& spec, const std::vector<elf::Symbol>& found, const elf::ElfFile& file) {
+  std::vector<std::string> candidates;
+  for (const elf::Symbol& s : found) {
+    const auto offset = file.offset_of_address(s.address);
+    candidates.push_back(s.name + (s.version.empty() ? "" : "@" + s.version) + " at " + hex(offset.value_or(s.address)));
+  }
+  return Error{.code = Code::usage, .text = "'" + spec.place.symbol + "' is ambiguous in " + spec.place.path,
+               .help = "candidates: " + join(candidates) + " (use PATH:OFFSET)"};
+}
+
+// The link-time address that the place means; the symbol found, if it names one.
+struct Meant {
+  std::uint64_t address = 0;
+  bool is_ifunc = false;
+};
+
+Result<Meant> meaning_of(const spec::ProbeSpec& spec, const elf::ElfFile& file) {
+  const spec::Place& place = spec.place;
+  if (place.symbol.empty()) {
+    const auto address = file.address_of_offset(place.offset);
+    if (!address)
+      return Error{.code = Code::usage, .text = "offset " + hex(place.offset) + " is in no mapped part of " + place.path,
+                   .help = "offsets are counted in the file, as in /proc/PID/maps"};
+    return Meant{*address};
+  }
+  const auto found = file.find_functions(place.symbol);
+  if (found.empty()) return no_such_function(spec, file);
+  if (found.size() > 1) return ambiguous(spec, found, file);
+  if (found[0].is_ifunc && place.offset != 0)
+    return Error{.code = Code::refused, .text = "'" + place.symbol + "' is chosen at run time (IFUNC): no offset from it has a meaning",
+                 .help = "probe the implementation by its own name"};
+  return Meant{found[0].address + place.offset, found[0].is_ifunc};
+}
+
+Status check_boundary(const elf::ElfFile& file, std::uint64_t address) {
+  const Boundary boundary = find_boundary(file, address);
+  const auto offset = [&](std::uint64_t a) { return hex(file.offset_of_address(a).value_or(a)); };
+  if (!boundary.known)
+    return Error{.code = Code::refused, .text = "cannot show that an instruction starts at " + offset(address),
+                 .help = "no function is known there; --force insists"};
+  if (boundary.is_start) return ok();
+  return Error{.code = Code::refused,
+               .text = offset(address) + " is byte " + std::to_string(address - boundary.before + 1) + " of the instruction at " +
+                       offset(boundary.before) + " (nearest: " + offset(boundary.before) + ", " + offset(boundary.after) + ")",
+               .help = "--force insists"};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const elf::ElfFile>> FileCache::open(const std::string& path) {
+  if (const auto known = by_path_.find(path); known != by_path_.end()) return known->second;
+  auto file = elf::ElfFile::open(path);
+  if (!file) return file.error();
+  const elf::Identity identity = file->identity();
+  auto& shared = by_identity_[identity];
+  if (!shared) shared = std::make_shared<const elf::ElfFile>(file.take());
+  by_path_[path] = shared;
+  return shared;
+}
+
+std::string symbol_near(const elf::ElfFile& file, std::uint64_t address) {
+  const auto functions = file.functions();
+  auto next = std::upper_bound(functions.begin(), functions.end(), address,
+                               [](std::uint64_t a, const elf::Symbol& s) { return a < s.address; });
+  if (next == functions.begin()) return {};
+  const elf::Symbol& symbol = *(next - 1);
+  const std::uint64_t distance = address - symbol.address;
+  if (distance != 0 && distance >= symbol.size) return {};
+  return distance == 0 ? symbol.name : symbol.name + "+" + hex(distance);
+}
+
+Result<Site> site_at(std::shared_ptr<const elf::ElfFile> file, std::uint64_t offset) {
+  const auto address = file->address_of_offset(offset);
+  if (!address || !file->is_executable_offset(offset))
+    return Error{.code = Code::refused, .text = "offset " + hex(offset) + " is not in an executable part of " + file->path()};
+  const auto code = file->bytes().subspan(offset);
+  const auto insn = x86::decode(code, Addr{*address});
+  if (!insn)
+    return Error{.code = Code::refused, .text = "the bytes at " + hex(offset) + " are no instruction: " + insn.error().text};
+  if (Status can = x86::can_displace(code, Addr{*address}); !can)
+    return Error{.code = Code::refused, .text = "the instruction at " + hex(offset) + " (" +
+                                                x86::disassemble(code, Addr{*address}) + ") cannot be probed: " + can.error().text};
+  Site site;
+  site.offset = offset;
+  site.address = *address;
+  site.insn.assign(code.begin(), code.begin() + insn->length);
+  site.symbol = symbol_near(*file, *address);
+  site.file = std::move(file);
+  return site;
+}
+
+Result<Site> resolve(const spec::ProbeSpec& spec, FileCache& files, const ResolveOptions& options) {
+  auto file = files.open(spec.place.path);
+  if (!file) return at_column(spec, spec.place.path_column, file.error());
+  auto meant = meaning_of(spec, **file);
+  if (!meant) return at_column(spec, spec.place.place_column, meant.error());
+  const auto offset = (*file)->offset_of_address(meant->address);
+  if (!offset)
+    return at_column(spec, spec.place.place_column,
+                     Error{.code = Code::usage, .text = "the place is outside of " + spec.place.path});
+  // First where the instruction starts: an offset inside one would be called an odd instruction otherwise.
+  if (!options.force && (*file)->is_executable_offset(*offset))
+    if (Status boundary = check_boundary(**file, meant->address); !boundary)
+      return at_column(spec, spec.place.place_column, boundary.error());
+  auto site = site_at(*file, *offset);
+  if (!site) return at_column(spec, spec.place.place_column, site.error());
+  site->is_ifunc = meant->is_ifunc;
+  return site;
+}
+
+}  // namespace uprobe::plan

@@ -1,0 +1,51 @@
+// From a parsed definition to a site in a file: which file, which offset, what instruction, and whether it can be probed.
+// Pure: reads files, touches no process.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "arch/x86/code/relocate.h"
+#include "engine/base/result.h"
+#include "engine/elf/elf_file.h"
+#include "engine/spec/probe_spec.h"
+
+namespace uprobe::plan {
+
+// Opens each file once, under whatever path it is named.
+class FileCache {
+ public:
+  Result<std::shared_ptr<const elf::ElfFile>> open(const std::string& path);
+
+ private:
+  std::map<std::string, std::shared_ptr<const elf::ElfFile>> by_path_;
+  std::map<elf::Identity, std::shared_ptr<const elf::ElfFile>> by_identity_;
+};
+
+// Where a definition goes.
+struct Site {
+  std::shared_ptr<const elf::ElfFile> file;
+  std::uint64_t offset = 0;              // in the file
+  std::uint64_t address = 0;             // link time
+  std::vector<std::uint8_t> insn;        // the displaced instruction's bytes
+  std::string symbol;                    // nearest "name+0x4", empty if none
+  bool is_ifunc = false;                 // `offset` is the resolver's: the place is the function that it chooses
+};
+
+struct ResolveOptions {
+  bool force = false;  // accept an offset inside an instruction
+};
+
+// Fails with Code::not_found (file, symbol; help: near misses), Code::usage (ambiguous symbol, offset outside),
+// Code::refused (inside an instruction, not displaceable). `where` and `column` point into the definition.
+Result<Site> resolve(const spec::ProbeSpec& spec, FileCache& files, const ResolveOptions& options);
+
+// The site at a file offset that is known to be the start of an instruction (an IFUNC's choice, a hook of our own).
+Result<Site> site_at(std::shared_ptr<const elf::ElfFile> file, std::uint64_t offset);
+
+// "name+0x4" for a link-time address, empty if no symbol is near.
+std::string symbol_near(const elf::ElfFile& file, std::uint64_t address);
+
+}  // namespace uprobe::plan

@@ -1,0 +1,148 @@
+// Compiling arguments one after the other: source, dereferences, then one store (and a shift for bitfields).
+#include "engine/program/compile.h"
+
+#include <cerrno>
+
+namespace uprobe::program {
+namespace {
+
+using shared::Insn;
+using shared::Op;
+using spec::Argument;
+using spec::Sink;
+using spec::Step;
+using spec::StepKind;
+
+constexpr std::uint32_t kMaxElements = 64;
+
+std::uint32_t elements(const Argument& argument) { return argument.count == 0 ? 1 : argument.count; }
+
+Error limit_error(std::string text) { return Error{.code = Code::limit, .text = std::move(text), .err = E2BIG}; }
+
+// The instructions of one event; `text` collects its constant strings.
+class Compiler {
+ public:
+  explicit Compiler(EventProgram& program) : program_(program) {}
+
+  Status add(const Argument& argument, const Field& field);
+  void end() { emit({.op = Op::end}); }
+
+ private:
+  void emit(Insn insn) { program_.insns.push_back(insn); }
+  void emit_step(const Step& step);
+  void emit_memory(const Argument& argument, const Field& field);
+  void emit_text(const Argument& argument, const Field& field);
+  Status emit_shift(const Argument& argument, const Field& field);
+
+  EventProgram& program_;
+};
+
+void Compiler::emit_step(const Step& step) {
+  switch (step.kind) {
+    case StepKind::reg:
+      return emit({.op = Op::load_register, .size = static_cast<std::uint8_t>(step.reg)});
+    case StepKind::constant:
+      return emit({.op = Op::load_constant, .immediate = step.value});
+    case StepKind::file_offset:
+      return emit({.op = Op::load_file_offset, .immediate = step.value});
+    case StepKind::dereference:
+      return emit({.op = Op::dereference, .immediate = step.value});
+  }
+}
+
+void Compiler::emit_memory(const Argument& argument, const Field& field) {
+  Insn insn{.op = Op::store_memory, .offset = field.offset, .immediate = argument.memory_offset};
+  if (argument.kind != Kind::string) {
+    insn.count = static_cast<std::uint16_t>(field.size * elements(argument));
+  } else if (argument.count == 0) {
+    insn.op = Op::store_string;
+  } else {
+    insn.op = Op::store_string_array;
+    insn.count = static_cast<std::uint16_t>(argument.count);
+  }
+  emit(insn);
+}
+
+void Compiler::emit_text(const Argument& argument, const Field& field) {
+  const std::size_t at = program_.text.size();
+  program_.text.append(argument.text).push_back('\0');
+  emit({.op = Op::store_text,
+        .count = static_cast<std::uint16_t>(argument.text.size() + 1),
+        .offset = field.offset,
+        .immediate = at});
+}
+
+// Up to the container's top, then down to bit 0: what remains is the field, unsigned.
+Status Compiler::emit_shift(const Argument& argument, const Field& field) {
+  const unsigned bits = field.size * 8u;
+  const unsigned width = argument.bit_width, offset = argument.bit_offset;
+  if (width == 0 || width + offset > bits)
+    return Error{.code = Code::refused, .text = "the bitfield of '" + argument.name + "' is wider than its container"};
+  const std::uint64_t left = bits - width - offset, right = bits - width;
+  emit({.op = Op::shift,
+        .size = field.size,
+        .count = static_cast<std::uint16_t>(elements(argument)),
+        .offset = field.offset,
+        .immediate = left | right << 8});
+  return ok();
+}
+
+Status Compiler::add(const Argument& argument, const Field& field) {
+  emit({.op = Op::begin});
+  for (const Step& step : argument.steps) emit_step(step);
+  switch (argument.sink) {
+    case Sink::value:
+      emit({.op = Op::store_value, .size = field.size, .offset = field.offset});
+      break;
+    case Sink::memory:
+      emit_memory(argument, field);
+      break;
+    case Sink::comm:
+      emit({.op = Op::store_comm, .offset = field.offset});
+      break;
+    case Sink::text:
+      emit_text(argument, field);
+      break;
+  }
+  return argument.is_bitfield ? emit_shift(argument, field) : ok();
+}
+
+Status check_argument(const Argument& argument) {
+  if (argument.count > kMaxElements) return limit_error("the array '" + argument.name + "' is too long");
+  if (argument.text.size() >= shared::kMaxStringBytes) return limit_error("the text of '" + argument.name + "' is too long");
+  return ok();
+}
+
+}  // namespace
+
+Result<EventLayout> make_layout(const spec::ProbeSpec& spec) {
+  const std::uint32_t head = spec.is_return ? kReturnHead : kEntryHead;
+  EventLayout layout;
+  layout.group = spec.group;
+  layout.event = spec.event;
+  layout.is_return = spec.is_return;
+  layout.fixed_bytes = head;
+  if (spec.arguments.size() > shared::kMaxArguments) return limit_error("too many arguments");
+  for (const Argument& argument : spec.arguments) {
+    if (auto status = check_argument(argument); !status) return status.error();
+    layout.fields.push_back(Field{argument.name, argument.kind, argument.size, layout.fixed_bytes, argument.count});
+    layout.fixed_bytes += argument.size * elements(argument);
+    if (layout.fixed_bytes - head > shared::kMaxFixedArguments) return limit_error("the arguments are too large for a record");
+  }
+  return layout;
+}
+
+Result<EventProgram> compile(const spec::ProbeSpec& spec) {
+  auto layout = make_layout(spec);
+  if (!layout) return layout.error();
+  EventProgram program;
+  program.layout = layout.take();
+  Compiler compiler(program);
+  for (std::size_t i = 0; i < spec.arguments.size(); ++i) {
+    if (auto status = compiler.add(spec.arguments[i], program.layout.fields[i]); !status) return status.error();
+  }
+  compiler.end();
+  return program;
+}
+
+}  // namespace uprobe::program

@@ -1,0 +1,100 @@
+// Printing format files.
+#include "engine/program/format_file.h"
+
+namespace uprobe::program {
+namespace {
+
+std::string number(std::uint64_t value) { return std::to_string(value); }
+
+// Signed only as far as the type says so; hex, characters and bitfields are unsigned containers.
+std::string c_type(const Field& field) {
+  if (field.kind == Kind::string) return field.count == 0 ? "__data_loc char[]" : "__data_loc char[][" + number(field.count) + "]";
+  return (field.kind == Kind::signed_decimal ? "s" : "u") + number(field.size * 8u);
+}
+
+FormatField argument_field(const Field& field) {
+  const bool is_string = field.kind == Kind::string;
+  const std::string suffix = field.count != 0 && !is_string ? "[]" : "";
+  return {c_type(field) + " " + field.name + suffix, field.offset, field.size * (field.count == 0 ? 1 : field.count),
+          is_string || field.kind == Kind::signed_decimal};
+}
+
+// How one element prints. 64-bit numbers are "long long" in the kernel's printf.
+std::string element_format(const Field& field) {
+  const std::string length = field.size == 8 ? "L" : "";
+  switch (field.kind) {
+    case Kind::unsigned_decimal:
+      return "%" + length + "u";
+    case Kind::signed_decimal:
+      return "%" + length + "d";
+    case Kind::hex:
+      return "0x%" + length + "x";
+    case Kind::character:
+      return "'%c'";
+    case Kind::string:
+      return "\\\"%s\\\"";
+  }
+  return {};
+}
+
+std::string value_format(const Field& field) {
+  const std::string element = element_format(field);
+  if (field.count == 0) return element;
+  std::string text = "{" + element;
+  for (std::uint32_t i = 1; i < field.count; ++i) text += "," + element;
+  return text + "}";
+}
+
+std::string element_expression(const Field& field, const std::string& index) {
+  return field.kind == Kind::string ? "__get_str(" + field.name + index + ")" : "REC->" + field.name + index;
+}
+
+std::string value_expressions(const Field& field) {
+  if (field.count == 0) return ", " + element_expression(field, "");
+  std::string text;
+  for (std::uint32_t i = 0; i < field.count; ++i) text += ", " + element_expression(field, "[" + number(i) + "]");
+  return text;
+}
+
+std::string field_line(const FormatField& field) {
+  return "\tfield:" + field.declaration + ";\toffset:" + number(field.offset) + ";\tsize:" + number(field.size) +
+         ";\tsigned:" + (field.is_signed ? "1" : "0") + ";\n";
+}
+
+}  // namespace
+
+std::vector<FormatField> format_fields(const EventLayout& layout) {
+  std::vector<FormatField> fields;
+  if (layout.is_return) {
+    fields.push_back({"unsigned long __probe_func", 8, 8, false});
+    fields.push_back({"unsigned long __probe_ret_ip", 16, 8, false});
+  } else {
+    fields.push_back({"unsigned long __probe_ip", 8, 8, false});
+  }
+  for (const Field& field : layout.fields) fields.push_back(argument_field(field));
+  return fields;
+}
+
+std::string print_format(const EventLayout& layout) {
+  std::string format = layout.is_return ? "\"(%lx <- %lx)" : "\"(%lx)";
+  std::string values = layout.is_return ? ", REC->__probe_func, REC->__probe_ret_ip" : ", REC->__probe_ip";
+  for (const Field& field : layout.fields) {
+    format += " " + field.name + "=" + value_format(field);
+    values += value_expressions(field);
+  }
+  return format + "\"" + values;
+}
+
+std::string format_file(const EventLayout& layout, unsigned id) {
+  static const FormatField kCommon[] = {{"unsigned short common_type", 0, 2, false},
+                                        {"unsigned char common_flags", 2, 1, false},
+                                        {"unsigned char common_preempt_count", 3, 1, false},
+                                        {"int common_pid", 4, 4, true}};
+  std::string text = "name: " + layout.event + "\nID: " + number(id) + "\nformat:\n";
+  for (const FormatField& field : kCommon) text += field_line(field);
+  text += "\n";
+  for (const FormatField& field : format_fields(layout)) text += field_line(field);
+  return text + "\nprint fmt: " + print_format(layout) + "\n";
+}
+
+}  // namespace uprobe::program

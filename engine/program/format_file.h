@@ -1,0 +1,28 @@
+// ftrace's `format` file of an event: the fields of its records and how they print. Readers of raw records (trace-cmd,
+// perf, libtraceevent) take it as it is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/program/layout.h"
+
+namespace uprobe::program {
+
+struct FormatField {
+  std::string declaration;  // "u8 arg1[]"
+  std::uint32_t offset = 0, size = 0;
+  bool is_signed = false;
+};
+
+// Without the four common fields: __probe_ip (or __probe_func, __probe_ret_ip), then the arguments.
+std::vector<FormatField> format_fields(const EventLayout& layout);
+
+// What follows "print fmt: ".
+std::string print_format(const EventLayout& layout);
+
+// The whole file; `id` is the common_type of the event's records.
+std::string format_file(const EventLayout& layout, unsigned id);
+
+}  // namespace uprobe::program

@@ -1,0 +1,176 @@
+// One pass over the instructions with a small state: where in an argument we are, and which bytes are taken.
+#include "engine/program/verify.h"
+
+#include <string_view>
+#include <vector>
+
+#include "engine/program/compile.h"
+
+namespace uprobe::program {
+namespace {
+
+using shared::Insn;
+using shared::Op;
+
+constexpr std::uint32_t kLocator = 4;
+constexpr std::uint32_t kMaxElements = 64;
+// A nested definition has at most 15 steps; a program that is longer than this was not made from one.
+constexpr std::size_t kMaxInsns = std::size_t{shared::kMaxArguments} * 20 + 1;
+
+enum class Stage { outside, begun, loaded, stored };
+
+bool is_element_size(unsigned size) { return size == 1 || size == 2 || size == 4 || size == 8; }
+
+class Verifier {
+ public:
+  explicit Verifier(const EventProgram& program)
+      : program_(program), taken_(program.layout.fixed_bytes <= kMaxFixed ? program.layout.fixed_bytes : 0) {}
+
+  Status check();
+
+ private:
+  static constexpr std::uint32_t kMaxFixed = kReturnHead + shared::kMaxFixedArguments;
+
+  Status check_layout();
+  Status check_insn(const Insn& insn);
+  Status check_load(const Insn& insn);
+  Status check_store(const Insn& insn);
+  Status check_text(const Insn& insn);
+  Status check_shift(const Insn& insn);
+  Status take(const Insn& insn, std::uint64_t bytes);
+  Status begin();
+  Error fail(std::string_view what) const {
+    return Error{.code = Code::damaged, .text = "instruction " + std::to_string(at_) + ": " + std::string(what)};
+  }
+  std::uint32_t head() const { return program_.layout.is_return ? kReturnHead : kEntryHead; }
+
+  const EventProgram& program_;
+  std::vector<bool> taken_;  // bytes of the fixed part
+  Stage stage_ = Stage::outside;
+  std::size_t at_ = 0;
+  std::uint32_t stored_offset_ = 0, stored_bytes_ = 0;  // of the last store
+};
+
+Status Verifier::check() {
+  if (auto status = check_layout(); !status) return status;
+  const auto& insns = program_.insns;
+  if (insns.empty() || insns.back().op != Op::end) return Error{.code = Code::damaged, .text = "the program has no end"};
+  if (insns.size() > kMaxInsns) return Error{.code = Code::damaged, .text = "the program is too long"};
+  for (at_ = 0; at_ < insns.size(); ++at_) {
+    if (auto status = check_insn(insns[at_]); !status) return status;
+  }
+  for (std::size_t i = head(); i < taken_.size(); ++i) {
+    if (!taken_[i]) return Error{.code = Code::damaged, .text = "byte " + std::to_string(i) + " is never stored"};
+  }
+  return ok();
+}
+
+Status Verifier::check_layout() {
+  const EventLayout& layout = program_.layout;
+  const auto damaged = [](const char* text) { return Error{.code = Code::damaged, .text = text}; };
+  if (layout.fixed_bytes < head() || layout.fixed_bytes - head() > shared::kMaxFixedArguments)
+    return damaged("the record's size is impossible");
+  if (layout.fields.size() > shared::kMaxArguments) return damaged("the record has too many fields");
+  std::uint64_t end = head();
+  for (const Field& field : layout.fields) {
+    if (!is_element_size(field.size) || field.count > kMaxElements) return damaged("a field's size is impossible");
+    if (field.kind == Kind::string && field.size != kLocator) return damaged("a string's field is no locator");
+    if (field.offset != end) return damaged("the fields are not packed");
+    end += std::uint64_t{field.size} * (field.count == 0 ? 1 : field.count);
+  }
+  return end == layout.fixed_bytes ? ok() : damaged("the fields do not fill the record");
+}
+
+Status Verifier::check_insn(const Insn& insn) {
+  switch (insn.op) {
+    case Op::end:
+      if (stage_ != Stage::outside && stage_ != Stage::stored) return fail("the last argument stores nothing");
+      return at_ + 1 == program_.insns.size() ? ok() : fail("an end in the middle");
+    case Op::begin:
+      return begin();
+    case Op::load_register:
+    case Op::load_constant:
+    case Op::load_file_offset:
+    case Op::dereference:
+      return check_load(insn);
+    case Op::store_value:
+    case Op::store_memory:
+    case Op::store_string:
+    case Op::store_string_array:
+      return stage_ == Stage::loaded ? check_store(insn) : fail("a store without a value");
+    case Op::store_text:
+    case Op::store_comm:
+      return stage_ == Stage::begun ? check_text(insn) : fail("a constant store after a value");
+    case Op::shift:
+      return check_shift(insn);
+  }
+  return fail("an unknown operation");
+}
+
+Status Verifier::begin() {
+  if (stage_ != Stage::outside && stage_ != Stage::stored) return fail("the argument before stores nothing");
+  stage_ = Stage::begun;
+  return ok();
+}
+
+Status Verifier::check_load(const Insn& insn) {
+  const bool is_source = insn.op != Op::dereference;
+  if (stage_ != (is_source ? Stage::begun : Stage::loaded)) return fail("a load out of order");
+  if (insn.op == Op::load_register && insn.size >= shared::kRegCount) return fail("an unknown register");
+  stage_ = Stage::loaded;
+  return ok();
+}
+
+Status Verifier::check_store(const Insn& insn) {
+  if (insn.op == Op::store_value && !is_element_size(insn.size)) return fail("a value of an impossible size");
+  const bool is_array = insn.op == Op::store_string_array;
+  if (is_array && (insn.count == 0 || insn.count > kMaxElements)) return fail("an array of an impossible length");
+  switch (insn.op) {
+    case Op::store_value:
+      return take(insn, insn.size);
+    case Op::store_memory:
+      return take(insn, insn.count);
+    default:
+      return take(insn, is_array ? std::uint64_t{insn.count} * kLocator : kLocator);
+  }
+}
+
+Status Verifier::check_text(const Insn& insn) {
+  if (insn.op == Op::store_text) {
+    const std::string& pool = program_.text;
+    if (insn.count == 0 || insn.count > shared::kMaxStringBytes) return fail("a text of an impossible length");
+    if (insn.immediate >= pool.size() || insn.count > pool.size() - insn.immediate) return fail("a text outside of its pool");
+    if (pool[insn.immediate + insn.count - 1] != '\0') return fail("a text without its NUL");
+  }
+  return take(insn, kLocator);
+}
+
+Status Verifier::check_shift(const Insn& insn) {
+  if (stage_ != Stage::stored) return fail("a shift before its store");
+  if (!is_element_size(insn.size) || insn.count == 0) return fail("a shift of an impossible size");
+  if (insn.offset != stored_offset_ || std::uint32_t{insn.size} * insn.count != stored_bytes_)
+    return fail("a shift of what was not stored");
+  const std::uint64_t left = insn.immediate & 0xff, right = insn.immediate >> 8;
+  if (left >= insn.size * 8u || right >= insn.size * 8u) return fail("a shift past the element");
+  return ok();
+}
+
+// A store of an argument: inside the fixed part, off the head, to bytes that nobody has stored to.
+Status Verifier::take(const Insn& insn, std::uint64_t bytes) {
+  const std::uint64_t end = insn.offset + bytes;
+  if (bytes == 0 || insn.offset < head() || end > taken_.size()) return fail("a store outside of the record");
+  for (std::uint64_t i = insn.offset; i < end; ++i) {
+    if (taken_[i]) return fail("a second store to the same bytes");
+    taken_[i] = true;
+  }
+  stage_ = Stage::stored;
+  stored_offset_ = insn.offset;
+  stored_bytes_ = static_cast<std::uint32_t>(bytes);
+  return ok();
+}
+
+}  // namespace
+
+Status verify(const EventProgram& program) { return Verifier(program).check(); }
+
+}  // namespace uprobe::program

@@ -1,0 +1,334 @@
+#include "engine/session.h"
+
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <thread>
+
+#include "engine/control/load.h"
+#include "engine/control/mail_service.h"
+#include "engine/control/processes.h"
+#include "engine/format/text.h"
+#include "engine/plan/resolve.h"
+#include "engine/program/compile.h"
+#include "engine/program/verify.h"
+#include "engine/spec/definition_set.h"
+#include "engine/spec/listing.h"
+#include "engine/trace/reader.h"
+
+namespace uprobe {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::size_t kFlushBytes = 256 * 1024;
+
+std::string hex(std::uint64_t value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+// One definition, all the way to a place and a program.
+struct Probe {
+  spec::ProbeSpec spec;
+  plan::Site site;
+  program::EventProgram program;
+};
+
+Result<Probe> make_probe(const spec::ProbeSpec& definition, plan::FileCache& files, const SessionOptions& options) {
+  Probe probe{.spec = definition, .site = {}, .program = {}};
+  const auto refuse = [&](int column, std::string text) {
+    return Error{.code = Code::refused, .text = std::move(text), .where = definition.definition, .column = column};
+  };
+  if (definition.is_return) return refuse(0, "return probes are not available in this version");
+  if (definition.place.reference_counter)
+    return refuse(definition.place.place_column, "reference counters are not available in this version");
+  if (probe.spec.place.path.find('/') == std::string::npos) {
+    auto program = find_program(probe.spec.place.path);
+    if (!program)
+      return Error{.code = Code::not_found, .text = program.error().text, .where = definition.definition,
+                   .column = definition.place.path_column};
+    probe.spec.place.path = program.take();
+  }
+  auto site = plan::resolve(probe.spec, files, {.force = options.force});
+  if (!site) return site.error();
+  probe.site = site.take();
+  auto program = program::compile(probe.spec);
+  if (!program) return program.error();
+  if (Status verified = program::verify(*program); !verified) return verified.error();
+  probe.program = program.take();
+  return probe;
+}
+
+std::uint64_t power_of_two(std::uint64_t n) {
+  std::uint64_t power = shared::kMinRingBytes;
+  while (power < n && power < shared::kMaxRingBytes) power *= 2;
+  return power;
+}
+
+// More rings than CPUs: a thread that is preempted in the middle of a record keeps its ring meanwhile.
+std::uint32_t ring_count() {
+  const auto cpus = static_cast<std::uint32_t>(std::max(1u, std::thread::hardware_concurrency()));
+  return std::min(shared::kMaxRings, cpus + std::max(4u, cpus / 2));
+}
+
+Ending ending_of(const siginfo_t& info) {
+  return info.si_code == CLD_EXITED ? Ending{.signalled = false, .code = info.si_status}
+                                    : Ending{.signalled = true, .code = info.si_status};
+}
+
+bool is_set_id(const std::string& path) {
+  struct stat status{};
+  return ::stat(path.c_str(), &status) == 0 && (status.st_mode & (S_ISUID | S_ISGID)) != 0 && ::geteuid() != 0;
+}
+
+}  // namespace
+
+struct Session::State {
+  std::vector<Probe> probes;
+  control::ProbeSet planned;
+  SessionOptions options;
+  std::optional<control::AgentImage> agent;
+  std::optional<trace::Area> area;
+  std::optional<control::Armer> armer;
+  std::optional<control::MailService> mail;
+  std::optional<trace::Clock> clock;
+  trace::TaskNames names;
+  std::optional<trace::Reader> reader;
+  Addr block;
+  pid_t child = 0;
+  bool recording = false;
+  bool reaped = false;
+
+  ~State();
+  void stop_tracing();
+  Status arm(target::PtraceTarget& target);
+};
+
+Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+Session::~Session() = default;
+
+Session::State::~State() {
+  if (area) stop_tracing();
+}
+
+// Recording off, original bytes back in every process that has the session: whoever lives on runs untraced.
+void Session::State::stop_tracing() {
+  if (mail) mail->stop();
+  if (!recording) return;
+  recording = false;
+  area->set_state(shared::SessionState::off);
+  struct stat status{};
+  if (::fstat(area->fd(), &status) != 0) return;
+  for (const pid_t pid : control::processes_mapping(status.st_ino))
+    if (pid != ::getpid()) static_cast<void>(control::disarm(pid, block));
+}
+
+Result<Session> Session::prepare(const SessionOptions& options) {
+  auto state = std::make_unique<State>();
+  state->options = options;
+  if (options.ring_bytes < shared::kMinRingBytes || options.ring_bytes > shared::kMaxRingBytes)
+    return Error{.code = Code::limit, .text = "ring size out of range: 8K to 1G"};
+  state->options.ring_bytes = power_of_two(options.ring_bytes);
+  spec::DefinitionSet definitions;
+  for (const Definition& definition : options.definitions)
+    if (Status added = definitions.add(definition.text, definition.default_object); !added) return added.error();
+  if (definitions.probes().empty()) return Error{.code = Code::usage, .text = "no probe is defined"};
+  plan::FileCache files;
+  for (const spec::ProbeSpec& definition : definitions.probes()) {
+    auto probe = make_probe(definition, files, options);
+    if (!probe) return probe.error();
+    state->planned.add(probe->site, static_cast<std::uint16_t>(state->probes.size()));
+    state->probes.push_back(probe.take());
+  }
+  return Session(std::move(state));
+}
+
+std::vector<PlanReport> Session::report() const {
+  std::vector<PlanReport> reports;
+  for (const Probe& probe : state_->probes) {
+    PlanReport report;
+    report.definition = spec::listing(probe.spec, probe.site.offset);
+    report.path = probe.spec.place.path;
+    report.offset = probe.site.offset;
+    report.address = probe.site.address;
+    report.symbol = probe.site.symbol;
+    report.bytes = probe.site.insn;
+    report.tier = "int3";
+    report.why = probe.site.is_ifunc ? "an IFUNC: the implementation that the program chooses is probed"
+                                     : "jumps are not available in this version";
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+Status Session::State::arm(target::PtraceTarget& target) {
+  trace::AreaSpec spec{.events = {}, .ring_bytes = options.ring_bytes, .ring_count = ring_count()};
+  for (const Probe& probe : probes) spec.events.push_back(&probe.program);
+  auto loaded = control::load_agent(target, *agent, spec, planned.size());
+  if (!loaded) return loaded.error();
+  area.emplace(std::move(loaded->area));
+  block = loaded->block.address();
+  armer.emplace(planned);
+  clock.emplace(trace::Clock::start());
+  reader.emplace(*area, *clock, names);
+  if (Status armed = armer->arm(target, loaded->block); !armed) return armed;
+  area->set_state(shared::SessionState::recording);
+  recording = true;
+  mail.emplace(*area, *armer, block);
+  return ok();
+}
+
+Status Session::launch(const std::vector<std::string>& argv) {
+  auto program = find_program(argv[0]);
+  if (!program) return program.error();
+  if (is_set_id(*program))
+    return Error{.code = Code::refused, .text = "is a set-id program: traced, it would run without its privileges",
+                 .where = *program};
+  const std::string path = state_->options.agent_path.empty() ? find_agent() : state_->options.agent_path;
+  if (path.empty())
+    return Error{.code = Code::not_found, .text = "libuprobe.so is neither beside uprobe-run nor where it was installed"};
+  auto agent = control::AgentImage::open(path);
+  if (!agent) return agent.error();
+  state_->agent.emplace(agent.take());
+  auto target = target::PtraceTarget::launch(*program, argv, {});
+  if (!target) return target.error();
+  state_->child = (*target)->pid();
+  if (Status armed = state_->arm(**target); !armed) return armed;
+  return (*target)->release();
+}
+
+int Session::child_pid() const { return state_->child; }
+
+namespace {
+
+// The part of a run that turns records into text.
+class Printer {
+ public:
+  Printer(const std::vector<Probe>& probes, const RunOptions& options, const Output& output)
+      : options_(options), output_(output), formatter_(layouts_of(probes), {.escape_control = options.escape_control}) {
+    formatter_.header(text_);
+  }
+
+  void print(const trace::EventRecord& record, trace::TaskNames& names) {
+    if (full()) return;
+    ++printed_;
+    formatter_.append(record, names.name(record.tid), text_);
+    if (text_.size() >= kFlushBytes) flush();
+  }
+  void flush() {
+    if (!text_.empty() && !broken_) broken_ = output_(text_) != 0;
+    text_.clear();
+  }
+  bool full() const { return options_.max_events != 0 && printed_ >= options_.max_events; }
+
+ private:
+  static std::vector<program::EventLayout> layouts_of(const std::vector<Probe>& probes) {
+    std::vector<program::EventLayout> layouts;
+    for (const Probe& probe : probes) layouts.push_back(probe.program.layout);
+    return layouts;
+  }
+
+  const RunOptions& options_;
+  const Output& output_;
+  format::TextFormatter formatter_;
+  std::string text_;
+  std::uint64_t printed_ = 0;
+  bool broken_ = false;
+};
+
+// Waits for the end of the child, at most so long; leaves it a zombie, so that its name can still be read.
+bool child_ended(pid_t child, int pidfd, std::chrono::microseconds limit, siginfo_t& info) {
+  pollfd poll_for{.fd = pidfd, .events = POLLIN, .revents = 0};
+  const timespec timeout{.tv_sec = limit.count() / 1'000'000, .tv_nsec = limit.count() % 1'000'000 * 1000};
+  ::ppoll(&poll_for, 1, &timeout, nullptr);
+  info = {};
+  return ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child;
+}
+
+}  // namespace
+
+Result<Ending> Session::run(const RunOptions& options, const Output& output) {
+  State& s = *state_;
+  Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, s.child, 0)));
+  if (!pidfd) return system_error("pidfd_open", errno);
+  Printer printer(s.probes, options, output);
+  const trace::Sink sink = [&](const trace::EventRecord& record) { printer.print(record, s.names); };
+  const auto started = steady_clock::now();
+  const auto let_go = [&] {
+    return printer.full() || (options.duration.count() != 0 && steady_clock::now() - started >= options.duration) ||
+           (options.detach_requested && options.detach_requested());
+  };
+  siginfo_t info{};
+  for (bool ended = false; !ended;) {
+    if (s.recording) s.reader->poll(sink);
+    printer.flush();
+    if (s.recording && let_go()) {
+      s.stop_tracing();
+      s.reader->finish(sink);
+      printer.flush();
+    }
+    const auto wait = s.recording ? s.reader->next_poll() : std::chrono::microseconds(100'000);
+    ended = child_ended(s.child, pidfd.get(), wait, info);
+  }
+  s.names.refresh_all();
+  if (s.recording) {
+    s.stop_tracing();
+    s.reader->finish(sink);
+  }
+  printer.flush();
+  ::waitid(P_PID, static_cast<id_t>(s.child), &info, WEXITED);
+  return ending_of(info);
+}
+
+namespace {
+
+std::string hint_for(const Probe& probe, std::size_t event, const control::ArmReport& report) {
+  const auto refused = report.refusals.find(static_cast<std::uint16_t>(event));
+  if (refused != report.refusals.end()) return refused->second;
+  if (report.armed_events.count(static_cast<std::uint16_t>(event)) != 0) return "never reached";
+  if (probe.site.is_ifunc) return "the program never chose an implementation, or " + probe.site.file->path() + " was not mapped";
+  return probe.site.file->path() + " was not mapped by this program";
+}
+
+}  // namespace
+
+Summary Session::summary() const {
+  const State& s = *state_;
+  Summary summary;
+  if (!s.area || !s.reader) return summary;
+  auto& area = const_cast<trace::Area&>(*s.area);
+  const trace::ReaderCounts& counts = s.reader->counts();
+  for (std::size_t i = 0; i < s.probes.size(); ++i) {
+    const Probe& probe = s.probes[i];
+    const shared::Event& event = area.event(static_cast<std::uint32_t>(i));
+    ProbeSummary line;
+    line.name = probe.spec.group + "/" + probe.spec.event;
+    line.place = probe.spec.place.path + ":" + hex(probe.site.offset);
+    line.recorded = i < counts.recorded.size() ? counts.recorded[i] : 0;
+    line.lost_full = event.lost_full, line.lost_too_big = event.lost_too_big, line.lost_busy = event.lost_busy;
+    line.hits = line.recorded + line.lost_full + line.lost_too_big + line.lost_busy;
+    if (line.hits == 0) line.hint = hint_for(probe, i, s.armer->report());
+    summary.probes.push_back(std::move(line));
+  }
+  summary.mail_timeouts = area.header().mail_timeouts;
+  summary.notes.assign(s.armer->report().notes.begin(), s.armer->report().notes.end());
+  const auto note = [&](std::uint64_t n, const char* what) {
+    if (n != 0) summary.notes.push_back(std::to_string(n) + " " + what);
+  };
+  note(counts.damaged, "records were damaged and left out");
+  note(counts.missing, "records are missing");
+  note(counts.order_breaks, "records came out of order");
+  return summary;
+}
+
+}  // namespace uprobe

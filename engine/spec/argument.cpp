@@ -1,0 +1,190 @@
+// Reading arguments: the name, then the type's words, then the fetch, then whether type and fetch go together. This is the
+// kernel's order, and it decides which of several mistakes is reported.
+#include "engine/spec/argument.h"
+
+#include <array>
+
+#include "engine/shared/layout.h"
+#include "engine/spec/messages.h"
+#include "engine/spec/suggest.h"
+#include "engine/spec/type.h"
+
+namespace uprobe::spec {
+namespace {
+
+constexpr std::array<std::string_view, 8> kReserved = {
+    "common_type", "common_flags", "common_preempt_count", "common_pid",
+    "common_tgid", "__probe_ip",   "__probe_ret_ip",       "__probe_func"};
+
+struct NamedBody {
+  std::string name;
+  std::size_t offset = 0;  // of the body in the word
+};
+
+bool is_used(std::string_view name, const std::vector<Argument>& earlier) {
+  for (const std::string_view reserved : kReserved) {
+    if (name == reserved) return true;
+  }
+  for (const Argument& argument : earlier) {
+    if (name == argument.name) return true;
+  }
+  return false;
+}
+
+Result<NamedBody> parse_name(const Command& command, std::size_t word, const std::vector<Argument>& earlier) {
+  const std::string_view text = command.word(word);
+  const std::size_t equals = text.find('=');
+  NamedBody result{.name = "arg" + std::to_string(earlier.size() + 1)};
+  if (equals != std::string_view::npos) {
+    if (equals > kMaxArgumentName) return command.blame(word, 0, message::kArgumentNameTooLong);
+    if (equals == 0) return command.blame(word, 0, message::kNoArgumentName);
+    result = {.name = std::string(text.substr(0, equals)), .offset = equals + 1};
+  }
+  if (!is_identifier(result.name)) return command.blame(word, 0, message::kBadArgumentName);
+  if (is_used(result.name, earlier)) return command.blame(word, 0, message::kUsedArgumentName);
+  return result;
+}
+
+bool is_comm_or_text(std::string_view fetch) {
+  return fetch == "$comm" || fetch == "$COMM" || fetch.starts_with("\\\"");
+}
+
+// One argument on its way from text to Argument.
+class ArgumentParser {
+ public:
+  ArgumentParser(const Command& command, std::size_t word, NamedBody named, const FetchContext& context)
+      : command_(command), context_(context), word_(word), body_offset_(named.offset) {
+    argument_.name = std::move(named.name);
+    argument_.body = std::string(command.word(word).substr(named.offset));
+    argument_.column = static_cast<int>(command.start(word));
+  }
+
+  Result<Argument> parse(std::uint32_t& fixed_bytes);
+
+ private:
+  Status choose_type(const TypedBody& parts);
+  Status join(const TypedBody& parts, Fetch& fetch);
+  Status join_string(const TypedBody& parts, Fetch& fetch);
+  Status join_bitfield(const TypedBody& parts, Fetch& fetch);
+  Status join_array(const TypedBody& parts, Fetch& fetch);
+
+  Error blame(std::size_t offset, std::string_view message, int err = EINVAL) const {
+    return command_.blame(word_, body_offset_ + offset, message, err);
+  }
+
+  const Command& command_;
+  const FetchContext& context_;
+  std::size_t word_, body_offset_;
+  Argument argument_;
+};
+
+Result<Argument> ArgumentParser::parse(std::uint32_t& fixed_bytes) {
+  if (argument_.body.size() > kMaxArgumentBody) return blame(0, message::kArgumentTooLong, E2BIG);
+  if (argument_.body.empty()) return blame(0, message::kNoArgumentBody);
+  const std::string_view body = command_.word(word_).substr(body_offset_);
+  auto parts = split_type(command_, word_, body_offset_, body);
+  if (!parts) return parts.error();
+  if (auto status = choose_type(*parts); !status) return status.error();
+  auto fetch = parse_fetch(command_, word_, body_offset_, parts->fetch, context_);
+  if (!fetch) return fetch.error();
+  fixed_bytes += fixed_size(argument_);
+  if (fixed_bytes > shared::kMaxFixedArguments) return blame(fetch->blame_offset, message::kEventTooBig, E2BIG);
+  if (auto status = join(*parts, *fetch); !status) return status.error();
+  argument_.steps = std::move(fetch->steps);
+  argument_.memory_offset = fetch->memory_offset;
+  argument_.text = std::move(fetch->text);
+  return std::move(argument_);
+}
+
+Status ArgumentParser::choose_type(const TypedBody& parts) {
+  std::optional<std::string_view> name = parts.type;
+  if (is_comm_or_text(parts.fetch)) {
+    if (parts.count != 0 || (name && *name != "string")) return blame(parts.type_offset, message::kNeedStringType);
+    name = "string";
+  }
+  const auto type = find_type(name);
+  if (!type) {
+    Error error = blame(parts.type_offset, message::kBadType);
+    error.help = type_help(name.value_or(""));
+    return error;
+  }
+  argument_.kind = type->kind;
+  argument_.size = type->size;
+  argument_.is_user_string = type->is_user_string;
+  argument_.count = parts.count;
+  return ok();
+}
+
+// Decides how the value ends up in the record. `fetch.slot` goes on counting the kernel's instructions.
+Status ArgumentParser::join(const TypedBody& parts, Fetch& fetch) {
+  const bool is_memory = fetch.yield == Yield::memory || fetch.yield == Yield::user_memory;
+  argument_.sink = is_memory ? Sink::memory : Sink::value;
+  if (argument_.kind == Kind::string) {
+    if (auto status = join_string(parts, fetch); !status) return status;
+  } else if (!is_memory) {
+    ++fetch.slot;
+  }
+  if (parts.type && parts.type->starts_with('b')) {
+    if (auto status = join_bitfield(parts, fetch); !status) return status;
+  }
+  return parts.count != 0 ? join_array(parts, fetch) : ok();
+}
+
+// An immediate is the address of a string; the kernel keeps its instruction and stores by another one.
+Status ArgumentParser::join_string(const TypedBody& parts, Fetch& fetch) {
+  switch (fetch.yield) {
+    case Yield::value:
+      return blame(fetch.blame_offset + parts.type_offset, message::kNeedMemory);
+    case Yield::comm:
+      argument_.sink = Sink::comm;
+      break;
+    case Yield::text:
+      argument_.sink = Sink::text;
+      break;
+    case Yield::immediate:
+    case Yield::memory:
+    case Yield::user_memory:
+      argument_.sink = Sink::memory;
+      break;
+  }
+  const bool is_address = fetch.yield == Yield::memory || fetch.yield == Yield::user_memory;
+  if (is_address && argument_.count == 0) return ok();
+  if (++fetch.slot == kKernelEndSlot) return blame(fetch.blame_offset, message::kTooDeep, E2BIG);
+  return ok();
+}
+
+Status ArgumentParser::join_bitfield(const TypedBody& parts, Fetch& fetch) {
+  const Widths widths = context_.strict ? Widths::wrapping : Widths::exact;
+  if (!read_bitfield(*parts.type, widths, argument_) || ++fetch.slot == kKernelEndSlot)
+    return blame(fetch.blame_offset + parts.type_offset, message::kBadBitfield);
+  return ok();
+}
+
+Status ArgumentParser::join_array(const TypedBody& parts, Fetch& fetch) {
+  const bool is_string = argument_.kind == Kind::string;
+  if (!is_string && fetch.yield != Yield::memory)
+    return blame(fetch.blame_offset + parts.type_offset, message::kNeedMemory);
+  if (++fetch.slot == kKernelEndSlot) return blame(fetch.blame_offset, message::kTooDeep, E2BIG);
+  return ok();
+}
+
+}  // namespace
+
+std::uint32_t fixed_size(const Argument& argument) {
+  return argument.size * (argument.count == 0 ? 1 : argument.count);
+}
+
+Result<std::vector<Argument>> parse_arguments(const Command& command, const FetchContext& context) {
+  std::vector<Argument> arguments;
+  std::uint32_t fixed_bytes = 0;
+  for (std::size_t word = 2; word < command.size(); ++word) {
+    auto named = parse_name(command, word, arguments);
+    if (!named) return named.error();
+    auto argument = ArgumentParser(command, word, named.take(), context).parse(fixed_bytes);
+    if (!argument) return argument.error();
+    arguments.push_back(argument.take());
+  }
+  return arguments;
+}
+
+}  // namespace uprobe::spec

@@ -1,0 +1,233 @@
+// Reading fetches. Two things are the kernel's and look odd: where carets point inside braces (strict mode mirrors it, see
+// `blame`), and 32-bit truncation of $stackN and of dereference offsets (strict mode mirrors it, else it is refused).
+//
+// Dereferences nest, so this recurses; a body has at most 63 characters and a level takes 3, which bounds the depth.
+#include "engine/spec/fetch.h"
+
+#include <limits>
+
+#include "engine/spec/messages.h"
+#include "engine/spec/number.h"
+#include "engine/spec/registers.h"
+
+namespace uprobe::spec {
+namespace {
+
+constexpr std::uint64_t kMaxArgumentNumber = 2048;
+
+class FetchParser {
+ public:
+  FetchParser(const Command& command, std::size_t word, std::size_t offset, std::string_view body,
+              const FetchContext& context)
+      : command_(command), context_(context), word_(word), offset_(offset), body_(body) {}
+
+  Result<Fetch> parse(std::string_view text);
+  std::size_t blame_offset() const { return context_.strict ? kernel_offset_ : 0; }
+
+ private:
+  Result<Fetch> parse_variable(std::string_view text);
+  Result<Fetch> parse_retval(std::string_view text);
+  Result<Fetch> parse_stack(std::string_view text);
+  Result<Fetch> parse_argument_variable(std::string_view text);
+  Result<Fetch> parse_register(std::string_view text);
+  Result<Fetch> parse_memory(std::string_view text);
+  Result<Fetch> parse_immediate(std::string_view text);
+  Result<Fetch> parse_text(std::string_view text);
+  Result<Fetch> parse_dereference(std::string_view text);
+  Result<Fetch> wrap(Fetch inner, bool user, std::int64_t distance, std::string_view at);
+
+  // The column of a mistake `extra` characters into `at`, a part of the body. In strict mode the kernel's own count.
+  Error blame(std::string_view at, std::string_view message, int err = EINVAL, std::size_t extra = 0) const {
+    const std::size_t true_offset = static_cast<std::size_t>(at.data() - body_.data());
+    return command_.blame(word_, offset_ + (context_.strict ? kernel_offset_ : true_offset) + extra, message, err);
+  }
+  Error with_help(Error error, std::string help) const {
+    error.help = std::move(help);
+    return error;
+  }
+  // For what the kernel lets pass by accident: the true column.
+  Error blame_junk(std::string_view at, std::string_view message) const {
+    return command_.blame(word_, offset_ + static_cast<std::size_t>(at.data() - body_.data()), message);
+  }
+
+  const Command& command_;
+  const FetchContext& context_;
+  std::size_t word_, offset_;
+  std::string_view body_;
+  std::size_t kernel_offset_ = 0;
+};
+
+Fetch register_fetch(shared::Reg reg) { return Fetch{.steps = {Step{.kind = StepKind::reg, .reg = reg}}}; }
+
+Result<Fetch> FetchParser::parse(std::string_view text) {
+  if (text.empty()) return blame(text, message::kBadFetch);
+  switch (text[0]) {
+    case '$':
+      return parse_variable(text);
+    case '%':
+      return parse_register(text);
+    case '@':
+      return parse_memory(text);
+    case '+':
+    case '-':
+      return parse_dereference(text);
+    case '\\':
+      return parse_immediate(text);
+    case '(':
+      return blame(text, message::kNoBtf, EOPNOTSUPP);
+    default:
+      break;
+  }
+  if (!is_letter(text[0]) && text[0] != '_') return blame(text, message::kBadFetch);
+  const bool is_register = find_register(text, RegisterNames::extended).has_value();
+  return with_help(blame(text, message::kNoBtf),
+                   is_register ? "did you mean '%" + std::string(text) + "'?"
+                               : "names of variables are not known; use $arg1..$arg6, %di, +8(%di) and the like");
+}
+
+Result<Fetch> FetchParser::parse_variable(std::string_view text) {
+  const std::string_view name = text.substr(1);
+  if (name.starts_with("retval")) return parse_retval(text);
+  if (name.starts_with("stack")) return parse_stack(text);
+  if (name == "comm" || name == "COMM") return Fetch{.yield = Yield::comm};
+  if (name.starts_with("arg")) return parse_argument_variable(text);
+  return with_help(blame(text, message::kBadVariable), "variables are $stack $stackN $retval $comm $arg1..$arg6");
+}
+
+Result<Fetch> FetchParser::parse_retval(std::string_view text) {
+  constexpr std::size_t kLength = 7;
+  if (!context_.is_return)
+    return with_help(blame(text, message::kRetvalOnProbe), "only a return probe (r:...) has a return value");
+  if (!context_.strict && text.size() > kLength) return blame_junk(text.substr(kLength), message::kAfterVariable);
+  return register_fetch(shared::Reg::ax);
+}
+
+Result<Fetch> FetchParser::parse_stack(std::string_view text) {
+  const std::string_view number = text.substr(6);
+  if (number.empty()) return register_fetch(shared::Reg::sp);
+  std::uint64_t index = 0;
+  if (!is_digit(number[0]) || read_unsigned(number, 10, index) != 0) return blame(text, message::kBadVariable);
+  if (index > std::numeric_limits<std::uint32_t>::max()) {
+    if (!context_.strict) return blame_junk(number, message::kStackIndexTooBig);
+    index = static_cast<std::uint32_t>(index);
+  }
+  Fetch fetch = register_fetch(shared::Reg::sp);
+  fetch.steps.push_back({.kind = StepKind::dereference, .value = index * 8});
+  return fetch;
+}
+
+Result<Fetch> FetchParser::parse_argument_variable(std::string_view text) {
+  std::uint64_t number = 0;
+  if (read_unsigned(text.substr(4), 10, number) != 0) return blame(text, message::kBadVariable);
+  if (number == 0 || number > kMaxArgumentNumber) return blame(text, message::kBadArgumentNumber);
+  if (context_.strict) return blame(text, message::kNotEntry);
+  if (context_.is_return || !context_.is_function_entry)
+    return with_help(blame(text, message::kNotEntry), "past its first instruction a function's arguments may be gone");
+  const auto reg = argument_register(number);
+  if (!reg)
+    return with_help(blame(text, message::kBadArgumentNumber),
+                     "only the first six integer arguments are in registers; the 7th is $stack1");
+  return register_fetch(*reg);
+}
+
+Result<Fetch> FetchParser::parse_register(std::string_view text) {
+  const auto reg =
+      find_register(text.substr(1), context_.strict ? RegisterNames::kernel : RegisterNames::extended);
+  if (!reg) return with_help(blame(text, message::kBadRegister), register_help(text.substr(1)));
+  return register_fetch(*reg);
+}
+
+// @ADDR and @+OFF. In the kernel a source and a dereference: two instructions.
+Result<Fetch> FetchParser::parse_memory(std::string_view text) {
+  const std::string_view rest = text.substr(1);
+  Step source{.kind = StepKind::constant};
+  if (!rest.empty() && is_digit(rest[0])) {
+    if (const int err = read_unsigned(rest, 0, source.value)) return blame(text, message::kBadMemory, err);
+  } else if (rest.starts_with('+')) {
+    std::int64_t distance = 0;
+    if (const int err = read_signed(rest.substr(1), 0, distance)) return blame(text, message::kBadFileOffset, err);
+    source = {.kind = StepKind::file_offset, .value = static_cast<std::uint64_t>(distance)};
+  } else {
+    return with_help(blame(text, message::kSymbolFetch), "write @ADDRESS or @+FILE_OFFSET");
+  }
+  return Fetch{.yield = Yield::memory, .steps = {source}, .slot = 1};
+}
+
+Result<Fetch> FetchParser::parse_immediate(std::string_view text) {
+  std::string_view number = text.substr(1);
+  if (number.starts_with('"')) return parse_text(text);
+  std::uint64_t value = 0;
+  int err = EINVAL;
+  if (!number.empty() && is_digit(number[0])) {
+    err = read_unsigned(number, 0, value);
+  } else if (number.starts_with('-') || number.starts_with('+')) {
+    if (number[0] == '+') number.remove_prefix(1);
+    std::int64_t with_sign = 0;
+    err = read_signed(number, 0, with_sign);
+    value = static_cast<std::uint64_t>(with_sign);
+  }
+  if (err != 0) return blame(text, message::kBadImmediate, err, 1);
+  return Fetch{.yield = Yield::immediate, .steps = {Step{.kind = StepKind::constant, .value = value}}};
+}
+
+Result<Fetch> FetchParser::parse_text(std::string_view text) {
+  const std::string_view quoted = text.substr(2);
+  if (!quoted.ends_with('"'))
+    return with_help(blame(text, message::kStringOpen, EINVAL, 2 + quoted.size()),
+                     "a string ends at a blank, ':' or '#'; it cannot contain them");
+  return Fetch{.yield = Yield::text, .text = std::string(quoted.substr(0, quoted.size() - 1))};
+}
+
+// +OFF(f) and -OFF(f). The closing brace is the last one of the text.
+Result<Fetch> FetchParser::parse_dereference(std::string_view text) {
+  const bool user = text.size() > 1 && text[1] == 'u';
+  const bool minus = text[0] == '-';
+  const std::size_t open = text.find('(');
+  if (open == std::string_view::npos) return blame(text, message::kNeedBrace);
+  // What the kernel calls the offset: without one leading '+', and with the '-' in front of a 'u' moved behind it.
+  std::string number(text.substr(user ? 2 : 1, open - (user ? 2 : 1)));
+  if (minus) number.insert(0, 1, '-');
+  std::int64_t distance = 0;
+  if (const int err = read_signed(number, 0, distance)) return blame(text, message::kBadDereference, err);
+  const std::string_view inside = text.substr(open + 1);
+  // The kernel counts the brace and, unless its text of the number starts with '-', the '+' that it skipped; never the 'u'.
+  kernel_offset_ += number.size() + 1 + (number.starts_with('-') ? 0 : 1);
+  const std::size_t close = inside.rfind(')');
+  if (close == std::string_view::npos) return blame(inside, message::kBraceOpen, EINVAL, inside.size());
+  if (!context_.strict && close + 1 != inside.size()) {
+    const std::string_view junk = inside.substr(close + 1);
+    return with_help(blame_junk(junk, message::kAfterBrace),
+                     junk[0] == '[' ? "an array needs a type: ':u8" + std::string(junk) + "'" : "");
+  }
+  if (!context_.strict && distance != static_cast<std::int32_t>(distance))
+    return blame_junk(text, message::kDereferenceTooBig);
+
+  const std::size_t here = kernel_offset_;
+  auto inner = parse(inside.substr(0, close));
+  if (!inner) return inner;
+  kernel_offset_ = here;
+  return wrap(inner.take(), user, static_cast<std::int32_t>(distance), inside);
+}
+
+Result<Fetch> FetchParser::wrap(Fetch inner, bool user, std::int64_t distance, std::string_view at) {
+  if (inner.yield == Yield::comm || inner.yield == Yield::text) return blame(at, message::kCommDereference);
+  if (inner.slot + 1 == kKernelEndSlot) return blame(at, message::kTooDeep);
+  if (inner.yield == Yield::memory || inner.yield == Yield::user_memory)
+    inner.steps.push_back({.kind = StepKind::dereference, .value = inner.memory_offset});
+  inner.slot += 1;
+  inner.yield = user ? Yield::user_memory : Yield::memory;
+  inner.memory_offset = static_cast<std::uint64_t>(distance);
+  return inner;
+}
+
+}  // namespace
+
+Result<Fetch> parse_fetch(const Command& command, std::size_t word, std::size_t offset, std::string_view fetch,
+                          const FetchContext& context) {
+  FetchParser parser(command, word, offset, fetch, context);
+  auto result = parser.parse(fetch);
+  if (result) result->blame_offset = parser.blame_offset();
+  return result;
+}
+
+}  // namespace uprobe::spec

@@ -1,0 +1,50 @@
+// The fetch of an argument: "%di", "+8(%si)", "$stack2", "@+0x10", "\5", "\"text"".
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/spec/probe_spec.h"
+#include "engine/spec/words.h"
+
+namespace uprobe::spec {
+
+// The kernel compiles an argument to at most 16 instructions, the last of which is the end mark. Its limit on nesting
+// follows from that, so this parser counts the same instructions.
+inline constexpr int kKernelEndSlot = 15;
+
+// What an argument may use, from its definition.
+struct FetchContext {
+  bool strict = false;
+  bool is_return = false;
+  bool is_function_entry = true;  // false: the place is certainly not the first instruction of a function
+};
+
+// What the outermost step of a fetch yields.
+enum class Yield {
+  value,
+  immediate,
+  memory,       // +OFF(f), @ADDR, @+OFF
+  user_memory,  // +uOFF(f): the same for us; the kernel allows fewer types
+  comm,
+  text,
+};
+
+struct Fetch {
+  Yield yield = Yield::value;
+  std::vector<Step> steps = {};     // of memory: up to the address that memory_offset is added to
+  std::uint64_t memory_offset = 0;
+  std::string text = {};            // Yield::text
+  int slot = 0;                     // the kernel's instruction that the outermost step is
+  std::size_t blame_offset = 0;     // from the start of the body: where the kernel's later carets count from
+};
+
+// `offset` is where `body`'s fetch starts in the word.
+Result<Fetch> parse_fetch(const Command& command, std::size_t word, std::size_t offset, std::string_view fetch,
+                          const FetchContext& context);
+
+}  // namespace uprobe::spec

@@ -1,0 +1,43 @@
+// Printing definitions.
+#include "engine/spec/listing.h"
+
+#include <cinttypes>
+#include <cstdio>
+
+namespace uprobe::spec {
+namespace {
+
+std::string hex(const char* format, std::uint64_t value) {
+  char buffer[40];
+  std::snprintf(buffer, sizeof buffer, format, value);
+  return buffer;
+}
+
+std::string symbol_text(const Place& place) {
+  const auto distance = static_cast<std::int64_t>(place.offset);
+  if (distance == 0) return place.symbol;
+  if (distance < 0) return place.symbol + hex("-0x%" PRIx64, 0 - place.offset);
+  return place.symbol + hex("+0x%" PRIx64, place.offset);
+}
+
+}  // namespace
+
+std::string place_listing(const Place& place, std::optional<std::uint64_t> resolved) {
+  std::string text = place.path + ":";
+  if (place.symbol.empty() || resolved) {
+    text += hex("0x%016" PRIx64, resolved.value_or(place.offset));
+  } else {
+    text += symbol_text(place);
+  }
+  if (place.reference_counter) text += hex("(0x%" PRIx64 ")", *place.reference_counter);
+  return text;
+}
+
+std::string listing(const ProbeSpec& spec, std::optional<std::uint64_t> resolved) {
+  std::string text = spec.is_return ? "r:" : "p:";
+  text += spec.group + "/" + spec.event + " " + place_listing(spec.place, resolved);
+  for (const Argument& argument : spec.arguments) text += " " + argument.name + "=" + argument.body;
+  return text;
+}
+
+}  // namespace uprobe::spec

@@ -1,0 +1,19 @@
+// A definition in its canonical form, as tracefs lists it; it can be fed back.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "engine/spec/probe_spec.h"
+
+namespace uprobe::spec {
+
+// "PATH:0x%016x[(0x%x)]"; "PATH:SYMBOL[+0x%x][(0x%x)]" if the place is a symbol and `resolved`, its file offset, is not
+// known.
+std::string place_listing(const Place& place, std::optional<std::uint64_t> resolved = {});
+
+// "p:GROUP/EVENT PLACE[ NAME=BODY]..."
+std::string listing(const ProbeSpec& spec, std::optional<std::uint64_t> resolved = {});
+
+}  // namespace uprobe::spec

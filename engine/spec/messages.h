@@ -1,0 +1,85 @@
+// The texts of definition errors. The first group is the kernel's own wording (6.18, trace_probe): whoever knows an error
+// from tracefs' error_log meets it again here. The second group is ours, for what the kernel refuses without a word and for
+// what it accepts by accident.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace uprobe::spec::message {
+
+inline constexpr std::string_view kFileNotFound = "Failed to find the given file";
+inline constexpr std::string_view kNotRegularFile = "Not a regular file";
+inline constexpr std::string_view kBadCounter = "Invalid reference counter offset";
+inline constexpr std::string_view kCounterOpen = "Reference counter brace is not closed";
+inline constexpr std::string_view kCounterSuffix = "Reference counter has wrong suffix";
+inline constexpr std::string_view kBadOffset = "Invalid uprobe offset";
+inline constexpr std::string_view kAddressSuffix = "Invalid probed address suffix";
+inline constexpr std::string_view kNoGroup = "Group name is not specified";
+inline constexpr std::string_view kGroupTooLong = "Group name is too long";
+inline constexpr std::string_view kBadGroup = "Group name must follow the same rules as C identifiers";
+inline constexpr std::string_view kNoEvent = "Event name is not specified";
+inline constexpr std::string_view kEventTooLong = "Event name is too long";
+inline constexpr std::string_view kBadEvent = "Event name must follow the same rules as C identifiers";
+inline constexpr std::string_view kRetvalOnProbe = "$retval is not available on probe";
+inline constexpr std::string_view kBadVariable = "Invalid $-variable specified";
+inline constexpr std::string_view kBadRegister = "Invalid register name";
+inline constexpr std::string_view kBadMemory = "Invalid memory address";
+inline constexpr std::string_view kBadImmediate = "Invalid immediate value";
+inline constexpr std::string_view kStringOpen = "String is not closed with '\"'";
+inline constexpr std::string_view kSymbolFetch = "Symbol is not available with uprobe";
+inline constexpr std::string_view kBadFileOffset = "Invalid file offset value";
+inline constexpr std::string_view kTooDeep = "Dereference is too much nested";
+inline constexpr std::string_view kNeedBrace = "Dereference needs a brace";
+inline constexpr std::string_view kBadDereference = "Invalid dereference offset";
+inline constexpr std::string_view kBraceOpen = "Dereference brace is not closed";
+inline constexpr std::string_view kCommDereference = "$comm can not be dereferenced";
+inline constexpr std::string_view kBadFetch = "Invalid fetch argument";
+inline constexpr std::string_view kArrayOpen = "Array is not closed";
+inline constexpr std::string_view kArraySuffix = "Array has wrong suffix";
+inline constexpr std::string_view kBadArray = "Invalid array size";
+inline constexpr std::string_view kArrayTooBig = "Array number is too big";
+inline constexpr std::string_view kBadType = "Unknown type is specified";
+inline constexpr std::string_view kNeedMemory = "String accepts only memory argument";
+inline constexpr std::string_view kBadBitfield = "Invalid bitfield";
+inline constexpr std::string_view kNeedStringType = "$comm and immediate-string only accepts string type";
+inline constexpr std::string_view kArgumentNameTooLong = "Argument name is too long";
+inline constexpr std::string_view kNoArgumentName = "Argument name is not specified";
+inline constexpr std::string_view kBadArgumentName = "Argument name must follow the same rules as C identifiers";
+inline constexpr std::string_view kUsedArgumentName = "This argument name is already used";
+inline constexpr std::string_view kArgumentTooLong = "Argument expression is too long";
+inline constexpr std::string_view kNoArgumentBody = "No argument expression";
+inline constexpr std::string_view kTooManyArguments = "Too many arguments are specified";
+inline constexpr std::string_view kEventTooBig = "Event too big (too many fields?)";
+inline constexpr std::string_view kNoBtf = "BTF is not available or not supported";
+inline constexpr std::string_view kNotEntry = "$arg* can be used only on function entry or exit";
+inline constexpr std::string_view kBadArgumentNumber = "Invalid argument number";
+inline constexpr std::string_view kDifferentKind = "Probe type is different from existing probe";
+inline constexpr std::string_view kDifferentArguments = "Argument type or name is different from existing probe";
+inline constexpr std::string_view kSameProbe = "There is already the exact same probe event";
+
+// Ours.
+inline constexpr std::string_view kEmpty = "The definition is empty";
+inline constexpr std::string_view kLineTooLong = "The line is too long";
+inline constexpr std::string_view kHasNul = "The line has a NUL byte";
+inline constexpr std::string_view kNotADefinition = "A definition starts with 'p' or 'r'";
+inline constexpr std::string_view kDeletionHere = "A deletion is not a definition";
+inline constexpr std::string_view kAfterKind = "Only ':' and a name may follow the 'p' or 'r'";
+inline constexpr std::string_view kNoPlace = "The place to probe is missing";
+inline constexpr std::string_view kNoSlash = "The path needs a '/'";
+inline constexpr std::string_view kNoOffset = "The place needs an offset: PATH:OFFSET";
+inline constexpr std::string_view kNoSymbol = "The place needs an offset or a symbol: PATH:OFFSET or PATH:SYMBOL";
+inline constexpr std::string_view kNoPath = "The path is missing";
+inline constexpr std::string_view kBadSymbolOffset = "Invalid offset from the symbol";
+inline constexpr std::string_view kAfterVariable = "Nothing may follow the variable";
+inline constexpr std::string_view kAfterBrace = "Nothing may follow the closing brace";
+inline constexpr std::string_view kStackIndexTooBig = "The stack index does not fit into 32 bits";
+inline constexpr std::string_view kDereferenceTooBig = "The dereference offset does not fit into 32 bits";
+inline constexpr std::string_view kCounterConflict = "Another probe of this place has a different reference counter";
+inline constexpr std::string_view kBadDeletion = "A deletion is -:GROUP/EVENT, -:EVENT or -:GROUP/";
+inline constexpr std::string_view kNothingToDelete = "No event matches";
+
+// The first group.
+std::span<const std::string_view> kernel_messages();
+
+}  // namespace uprobe::spec::message

@@ -1,0 +1,88 @@
+// Names of events and groups.
+#include "engine/spec/name.h"
+
+#include <string_view>
+
+#include "engine/spec/messages.h"
+
+namespace uprobe::spec {
+namespace {
+
+// As an identifier, but hyphens are letters.
+bool is_group_name(std::string_view text) {
+  if (text.empty() || is_digit(text[0])) return false;
+  for (const char c : text) {
+    if (!is_letter(c) && !is_digit(c) && c != '_' && c != '-') return false;
+  }
+  return true;
+}
+
+std::string hex(std::uint64_t value) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string result;
+  do {
+    result.insert(result.begin(), kDigits[value & 15]);
+    value >>= 4;
+  } while (value != 0);
+  return "0x" + result;
+}
+
+// The file's name up to the first '.', '-' or '_'.
+std::string_view base_of(std::string_view path) {
+  path.remove_prefix(path.rfind('/') + 1);
+  return path.substr(0, path.find_first_of(".-_"));
+}
+
+// Symbols hold anything; the name of an event holds [A-Za-z0-9_].
+std::string sanitised(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c);
+    if (!plain) c = '_';
+  }
+  return result;
+}
+
+std::string symbol_name(const Place& place) {
+  std::string name = "p_" + std::string(base_of(place.path)) + "_" + place.symbol;
+  if (place.offset == 0) return sanitised(name);
+  const bool before = static_cast<std::int64_t>(place.offset) < 0;
+  return sanitised(name + (before ? "_minus_" + hex(0 - place.offset) : "_" + hex(place.offset)));
+}
+
+}  // namespace
+
+Result<EventName> parse_event_name(const Command& command) {
+  const std::string_view word = command.word(0);
+  EventName result;
+  if (word.size() < 2 || word[1] != ':') return result;
+
+  std::size_t at = 2;
+  std::size_t slash = word.find('/', at);
+  if (slash == std::string_view::npos) slash = word.find('.', at);
+  const bool has_group = slash != std::string_view::npos;
+  if (has_group) {
+    const std::string_view group = word.substr(at, slash - at);
+    if (group.empty()) return command.blame(0, at, message::kNoGroup);
+    if (group.size() > kMaxEventName) return command.blame(0, at, message::kGroupTooLong);
+    if (!is_group_name(group)) return command.blame(0, at, message::kBadGroup);
+    result.group = std::string(group);
+    at = slash + 1;
+  }
+  const std::string_view event = word.substr(at);
+  if (event.empty() && has_group) return result;
+  if (event.empty()) return command.blame(0, at, message::kNoEvent);
+  if (event.size() > kMaxEventName) return command.blame(0, at, message::kEventTooLong);
+  if (!is_identifier(event)) return command.blame(0, at, message::kBadEvent);
+  result.event = std::string(event);
+  return result;
+}
+
+std::string automatic_name(const Place& place) {
+  std::string name = place.symbol.empty() ? "p_" + std::string(base_of(place.path)) + "_" + hex(place.offset)
+                                          : symbol_name(place);
+  if (name.size() > kMaxEventName) name.resize(kMaxEventName);
+  return name;
+}
+
+}  // namespace uprobe::spec

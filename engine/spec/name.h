@@ -1,0 +1,28 @@
+// The event's name: "p:GROUP/EVENT", "p:EVENT", "p:GROUP/", or none.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "engine/base/result.h"
+#include "engine/spec/probe_spec.h"
+#include "engine/spec/words.h"
+
+namespace uprobe::spec {
+
+inline constexpr std::size_t kMaxEventName = 63;  // of groups too
+inline constexpr const char* kDefaultGroup = "uprobes";
+
+struct EventName {
+  std::string group = kDefaultGroup;
+  std::string event;  // empty: automatic
+};
+
+// Reads the name in the command's first word.
+Result<EventName> parse_event_name(const Command& command);
+
+// The name of an event that was given none: "p_<base>_0x<offset>" as the kernel makes it (it is not checked against the
+// rules for names), "p_<base>_<symbol>[_0x<distance>]" for a symbol, cut to kMaxEventName.
+std::string automatic_name(const Place& place);
+
+}  // namespace uprobe::spec

@@ -1,0 +1,95 @@
+// A definition's skeleton: kind, place, name, arguments, in the order in which the kernel looks at them.
+#include "engine/spec/parse.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include "engine/shared/layout.h"
+#include "engine/spec/argument.h"
+#include "engine/spec/messages.h"
+#include "engine/spec/name.h"
+#include "engine/spec/place.h"
+#include "engine/spec/suggest.h"
+#include "engine/spec/words.h"
+
+namespace uprobe::spec {
+namespace {
+
+Error with_help(Error error, std::string help) {
+  error.help = std::move(help);
+  return error;
+}
+
+// The first word's letter, and whether there is a second word.
+Status check_head(const Command& command, const ParseOptions& options) {
+  if (command.size() == 0) return Error{.text = std::string(message::kEmpty), .err = EINVAL};
+  const std::string_view head = command.word(0);
+  if (head[0] == '-') return command.blame(0, 0, message::kDeletionHere);
+  if (head[0] != 'p' && head[0] != 'r')
+    return with_help(command.blame(0, 0, message::kNotADefinition), definition_help(head));
+  if (!options.strict && head.size() > 1 && head[1] != ':')
+    return with_help(command.blame(0, 1, message::kAfterKind), "there is no maximum of active return probes to set");
+  if (command.size() < 2) return command.blame(0, head.size(), message::kNoPlace);
+  if (command.size() - 2 > shared::kMaxArguments) return command.blame(2, 0, message::kTooManyArguments, E2BIG);
+  return ok();
+}
+
+}  // namespace
+
+FileState look_up_file(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return {.err = errno, .is_regular = false};
+  return {.is_regular = S_ISREG(status.st_mode), .device = status.st_dev, .inode = status.st_ino};
+}
+
+Status check_line(std::string_view line, std::size_t limit) {
+  if (line.size() > limit) {
+    return Error{.code = Code::limit,
+                 .text = std::string(message::kLineTooLong),
+                 .help = std::to_string(line.size()) + " bytes; the limit is " + std::to_string(limit),
+                 .err = EINVAL};
+  }
+  if (line.find('\0') != std::string_view::npos) return Error{.text = std::string(message::kHasNul), .err = EINVAL};
+  return ok();
+}
+
+Result<ProbeSpec> parse_definition(std::string_view line, const ParseOptions& options) {
+  if (line.ends_with('\n')) line.remove_suffix(1);
+  if (auto status = check_line(line); !status) return status.error();
+  const Command command(line, options.strict ? Blanks::kernel : Blanks::ascii);
+  if (auto status = check_head(command, options); !status) return status.error();
+  auto parsed = parse_place(command, options);
+  if (!parsed) return parsed.error();
+  auto name = parse_event_name(command);
+  if (!name) return name.error();
+
+  ProbeSpec spec;
+  spec.definition = command.text();
+  spec.place = std::move(parsed->place);
+  spec.is_return = command.word(0)[0] == 'r' || parsed->is_return;
+  spec.group = std::move(name->group);
+  spec.event = name->event.empty() ? automatic_name(spec.place) : std::move(name->event);
+  const bool inside = !spec.place.symbol.empty() && spec.place.offset != 0;
+  auto arguments = parse_arguments(
+      command, {.strict = options.strict, .is_return = spec.is_return, .is_function_entry = !inside});
+  if (!arguments) return arguments.error();
+  spec.arguments = arguments.take();
+  return spec;
+}
+
+std::vector<NumberedLine> split_definitions(std::string_view text) {
+  std::vector<NumberedLine> lines;
+  for (int number = 1; !text.empty(); ++number) {
+    const std::size_t newline = text.find('\n');
+    std::string_view line = text.substr(0, newline);
+    text.remove_prefix(newline == std::string_view::npos ? text.size() : newline + 1);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    const std::size_t first = line.find_first_not_of(" \t\r\v\f");
+    if (first == std::string_view::npos || line[first] == '#') continue;
+    lines.push_back({number, std::string(line)});
+  }
+  return lines;
+}
+
+}  // namespace uprobe::spec

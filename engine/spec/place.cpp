@@ -1,0 +1,191 @@
+// Reading places. The kernel looks the file up before it reads the offset, and reads the reference counter before the
+// %return before the offset; so does this.
+//
+// A symbol is a demangled name as well as a plain one: it may have "::", braces, '<', '@', '%' (operator%) and '+', so its
+// suffixes are taken off from the end, and only where they cannot be part of a name.
+#include "engine/spec/place.h"
+
+#include <algorithm>
+
+#include "engine/spec/messages.h"
+#include "engine/spec/number.h"
+
+namespace uprobe::spec {
+namespace {
+
+constexpr std::string_view kReturn = "%return";
+constexpr std::string_view kOperator = "operator";
+
+bool is_word_character(char c) { return is_digit(c) || is_letter(c) || c == '_'; }
+
+class PlaceParser {
+ public:
+  PlaceParser(const Command& command, const ParseOptions& options)
+      : command_(command), options_(options), word_(command.word(1)) {}
+
+  Result<ParsedPlace> parse();
+
+ private:
+  Status split();
+  Status split_strict();
+  Status check_file();
+  Status take_counter();
+  Status take_return();
+  Status read_offset();
+  Status read_symbol();
+  bool at_offset() const { return !rest_.empty() && is_digit(rest_[0]); }
+  std::size_t counter_start() const;
+  std::size_t separator() const;
+  void set_rest(std::size_t offset);
+
+  Error blame(std::size_t offset, std::string_view message, int err = EINVAL) const {
+    return command_.blame(1, offset, message, err);
+  }
+  std::size_t rest_end() const { return rest_offset_ + rest_.size(); }
+
+  const Command& command_;
+  const ParseOptions& options_;
+  std::string_view word_;
+  std::string_view rest_;  // what is left of the part after the path
+  std::size_t rest_offset_ = 0;
+  ParsedPlace result_;
+};
+
+Result<ParsedPlace> PlaceParser::parse() {
+  if (auto status = options_.strict ? split_strict() : split(); !status) return status.error();
+  if (auto status = check_file(); !status) return status.error();
+  if (auto status = take_counter(); !status) return status.error();
+  if (auto status = take_return(); !status) return status.error();
+  if (auto status = at_offset() ? read_offset() : read_symbol(); !status) return status.error();
+  return std::move(result_);
+}
+
+void PlaceParser::set_rest(std::size_t offset) {
+  rest_offset_ = offset;
+  rest_ = word_.substr(offset);
+  result_.place.path_column = static_cast<int>(command_.start(1));
+  result_.place.place_column = static_cast<int>(command_.start(1) + offset);
+}
+
+// The kernel gives no message for these three.
+Status PlaceParser::split_strict() {
+  if (word_.find('/') == std::string_view::npos) return blame(0, message::kNoSlash);
+  const std::size_t colon = word_.rfind(':');
+  if (colon == std::string_view::npos) return blame(word_.size(), message::kNoOffset);
+  set_rest(colon + 1);
+  if (!at_offset()) return blame(rest_offset_, message::kNoOffset);
+  result_.place.path = std::string(word_.substr(0, colon));
+  return ok();
+}
+
+// The ':' between path and symbol: the last one that is no part of a "::". None: npos.
+std::size_t PlaceParser::separator() const {
+  std::size_t at = word_.rfind(':');
+  if (at != std::string_view::npos && at + 1 < word_.size() && is_digit(word_[at + 1])) return at;
+  while (at != std::string_view::npos) {
+    std::size_t first = at;
+    while (first > 0 && word_[first - 1] == ':') --first;
+    if ((at - first) % 2 == 0) return first;
+    at = first == 0 ? std::string_view::npos : word_.rfind(':', first - 1);
+  }
+  return at;
+}
+
+Status PlaceParser::split() {
+  const std::size_t colon = separator();
+  if (colon == 0) return blame(0, message::kNoPath);
+  if (colon != std::string_view::npos) {
+    set_rest(colon + 1);
+    result_.place.path = std::string(word_.substr(0, colon));
+    return ok();
+  }
+  if (options_.default_object.empty()) {
+    Error error = blame(word_.size(), message::kNoSymbol);
+    if (word_.find('/') == std::string_view::npos) error.help = "or name the object for all definitions with -x FILE";
+    return error;
+  }
+  set_rest(0);
+  result_.place.path = options_.default_object;
+  return ok();
+}
+
+// A name without a slash is a program to be found through PATH, which is the caller's business.
+Status PlaceParser::check_file() {
+  Place& place = result_.place;
+  if (!options_.file_check || place.path.find('/') == std::string::npos) return ok();
+  const FileState state = options_.file_check(place.path);
+  if (state.err != 0) return blame(0, message::kFileNotFound, state.err);
+  if (!state.is_regular) return blame(0, message::kNotRegularFile);
+  place.device = state.device;
+  place.inode = state.inode;
+  return ok();
+}
+
+// Where "(REFCTR)" starts; npos: there is none. After a symbol only braces around a number count.
+std::size_t PlaceParser::counter_start() const {
+  if (at_offset()) return rest_.find('(');
+  const std::size_t open = rest_.rfind('(');
+  if (open == std::string_view::npos || open + 1 >= rest_.size() || !is_digit(rest_[open + 1])) return std::string_view::npos;
+  return open;
+}
+
+Status PlaceParser::take_counter() {
+  const std::size_t open = counter_start();
+  if (open == std::string_view::npos) return ok();
+  const std::size_t close = rest_.find(')', open);
+  if (close == std::string_view::npos) return blame(rest_end(), message::kCounterOpen);
+  if (close + 1 != rest_.size()) return blame(rest_offset_ + close + 1, message::kCounterSuffix);
+  std::uint64_t counter = 0;
+  if (const int err = read_unsigned(rest_.substr(open + 1, close - open - 1), 0, counter))
+    return blame(rest_offset_ + open + 1, message::kBadCounter, err);
+  if (counter != 0) result_.place.reference_counter = counter;  // (0) is as good as none
+  rest_ = rest_.substr(0, open);
+  return ok();
+}
+
+Status PlaceParser::take_return() {
+  const std::size_t percent = at_offset() ? rest_.find('%') : rest_.rfind('%');
+  if (percent == std::string_view::npos) return ok();
+  if (rest_.substr(percent) == kReturn) {
+    rest_ = rest_.substr(0, percent);
+    result_.is_return = true;
+    return ok();
+  }
+  if (!at_offset() && rest_.substr(0, percent).ends_with(kOperator)) return ok();
+  return blame(rest_offset_ + percent, message::kAddressSuffix);
+}
+
+Status PlaceParser::read_offset() {
+  if (const int err = read_unsigned(rest_, 0, result_.place.offset))
+    return blame(rest_offset_, message::kBadOffset, err);
+  return ok();
+}
+
+// SYMBOL, SYMBOL+OFFS, SYMBOL-OFFS. The distance is the last sign with a number to the end of the word: the sign of
+// "operator-" or of "array<-1>" has none.
+Status PlaceParser::read_symbol() {
+  Place& place = result_.place;
+  std::string_view symbol = rest_;
+  const std::size_t sign = rest_.find_last_of("+-");
+  if (sign != std::string_view::npos && sign + 1 < rest_.size() && is_digit(rest_[sign + 1])) {
+    const std::string_view number = rest_.substr(sign + 1);
+    if (std::all_of(number.begin(), number.end(), is_word_character)) {
+      std::int64_t distance = 0;
+      if (const int err = read_signed(number, 0, distance))
+        return blame(rest_offset_ + sign + 1, message::kBadSymbolOffset, err);
+      place.offset = static_cast<std::uint64_t>(rest_[sign] == '-' ? -distance : distance);
+      symbol = rest_.substr(0, sign);
+    }
+  }
+  if (symbol.empty()) return blame(rest_offset_, message::kNoSymbol);
+  place.symbol = std::string(symbol);
+  return ok();
+}
+
+}  // namespace
+
+Result<ParsedPlace> parse_place(const Command& command, const ParseOptions& options) {
+  return PlaceParser(command, options).parse();
+}
+
+}  // namespace uprobe::spec

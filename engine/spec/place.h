@@ -1,0 +1,19 @@
+// The place of a probe: "PATH:OFFSET", "PATH:SYMBOL+OFFS", each with "%return" and "(REFCTR)" behind it.
+#pragma once
+
+#include "engine/base/result.h"
+#include "engine/spec/parse.h"
+#include "engine/spec/probe_spec.h"
+#include "engine/spec/words.h"
+
+namespace uprobe::spec {
+
+struct ParsedPlace {
+  Place place;
+  bool is_return = false;  // has %return
+};
+
+// Reads the command's second word.
+Result<ParsedPlace> parse_place(const Command& command, const ParseOptions& options);
+
+}  // namespace uprobe::spec

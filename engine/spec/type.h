@@ -1,0 +1,45 @@
+// The type of a fetch argument: "u8", "x64[4]", "string", "b3@7/32".
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "engine/base/result.h"
+#include "engine/spec/probe_spec.h"
+#include "engine/spec/words.h"
+
+namespace uprobe::spec {
+
+inline constexpr std::uint32_t kMaxArray = 64;
+
+// An argument's body in its two parts.
+struct TypedBody {
+  std::string_view fetch;
+  std::optional<std::string_view> type;  // without the array suffix; none: the default
+  std::size_t type_offset = 0;           // of the type in the body, 0 without one
+  std::uint32_t count = 0;               // elements of an array, 0: scalar
+};
+
+// Cuts at the first ':' and takes the array suffix off. `word` and `offset` say where the body is in the command.
+Result<TypedBody> split_type(const Command& command, std::size_t word, std::size_t offset, std::string_view body);
+
+struct Type {
+  Kind kind = Kind::hex;
+  std::uint8_t size = 8;
+  bool is_user_string = false;
+};
+
+// The type of that name; no name is x64; a bitfield gives its container. None for a name that is not known.
+std::optional<Type> find_type(std::optional<std::string_view> name);
+
+// How a bitfield's widths are checked.
+enum class Widths {
+  exact,    // 1 <= width, width + offset <= container
+  wrapping  // the same in 64-bit arithmetic that wraps, as in the kernel
+};
+
+// "bW@O/C" -> width and offset in `argument`, whose size is the container's. False if they are malformed or do not fit.
+bool read_bitfield(std::string_view type, Widths widths, Argument& argument);
+
+}  // namespace uprobe::spec

@@ -1,0 +1,80 @@
+// Cutting a line into words. Linear in the line; nothing here can fail.
+#include "engine/spec/words.h"
+
+namespace uprobe::spec {
+namespace {
+
+bool separates(char c, Blanks blanks) { return is_blank(c) || (blanks == Blanks::kernel && c == '\xa0'); }
+
+// The kind of failure follows from the errno that the kernel gives for it.
+Code code_of(int err) {
+  switch (err) {
+    case E2BIG:
+      return Code::limit;
+    case ENOENT:
+    case ENOTDIR:
+      return Code::not_found;
+    case EACCES:
+    case ELOOP:
+    case EIO:
+      return Code::system;
+    default:
+      return Code::usage;
+  }
+}
+
+}  // namespace
+
+bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+bool is_letter(char c) {
+  if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) return true;
+  const auto byte = static_cast<unsigned char>(c);
+  return byte >= 0xc0 && byte != 0xd7 && byte != 0xf7;
+}
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+bool is_identifier(std::string_view text) {
+  if (text.empty() || is_digit(text[0])) return false;
+  for (const char c : text) {
+    if (!is_letter(c) && !is_digit(c) && c != '_') return false;
+  }
+  return true;
+}
+
+Command::Command(std::string_view line, Blanks blanks) {
+  line = line.substr(0, line.find('#'));
+  std::size_t at = 0;
+  while (at < line.size()) {
+    if (separates(line[at], blanks)) {
+      ++at;
+      continue;
+    }
+    std::size_t end = at;
+    while (end < line.size() && !separates(line[end], blanks)) ++end;
+    if (!words_.empty()) text_ += ' ';
+    words_.push_back({text_.size(), end - at});
+    text_.append(line.substr(at, end - at));
+    at = end;
+  }
+}
+
+std::string_view Command::word(std::size_t index) const {
+  const Word& word = words_[index];
+  return std::string_view(text_).substr(word.start, word.length);
+}
+
+std::size_t Command::start(std::size_t index) const {
+  return index < words_.size() ? words_[index].start : text_.size() + 1;
+}
+
+Error Command::blame(std::size_t index, std::size_t offset, std::string_view message, int err) const {
+  return Error{.code = code_of(err),
+               .text = std::string(message),
+               .where = text_,
+               .column = static_cast<int>(start(index) + offset),
+               .err = err};
+}
+
+}  // namespace uprobe::spec

@@ -1,0 +1,170 @@
+// Launch by ptrace. Traps that this file knows about:
+//   - registers set at PTRACE_EVENT_EXEC are overwritten (rax = 0): go on to the exit of the system call first;
+//   - single-step and int3 as the end of a remote call reset an ignored SIGTRAP: PTRACE_SYSCALL stops only;
+//   - signals that arrive meanwhile must neither be lost nor run a handler: everything is masked.
+#include "engine/target/ptrace_target.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace uprobe::target {
+namespace {
+
+constexpr int kSyscallStop = SIGTRAP | 0x80;  // with PTRACE_O_TRACESYSGOOD
+constexpr int kExecStop = SIGTRAP | PTRACE_EVENT_EXEC << 8;
+
+template <class T>
+void* as_data(T value) {
+  return reinterpret_cast<void*>(static_cast<std::uintptr_t>(value));
+}
+
+Error gone() { return Error{.code = Code::system, .text = "the program ended before it started to run"}; }
+
+// In the child, after fork: wait until we are traced, then become the program. Reports a failed execve through the pipe.
+[[noreturn]] void become(const char* path, char* const* argv, int go, int failure, const LaunchHooks& hooks) {
+  char byte = 0;
+  while (::read(go, &byte, 1) < 0 && errno == EINTR) {
+  }
+  if (byte != 'x') ::_exit(125);
+  if (hooks.in_child != nullptr) hooks.in_child();
+  ::execv(path, argv);
+  const int error = errno;
+  (void)!::write(failure, &error, sizeof error);
+  ::_exit(127);
+}
+
+Error exec_error(const std::string& path, int error) {
+  const Code code = error == ENOENT || error == ENOTDIR ? Code::not_found : Code::not_executable;
+  return Error{.code = code, .text = std::strerror(error), .where = path, .err = error};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PtraceTarget>> PtraceTarget::launch(const std::string& path, const std::vector<std::string>& argv,
+                                                           const LaunchHooks& hooks) {
+  std::vector<char*> words;
+  for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  int go[2], failure[2];
+  if (::pipe2(go, O_CLOEXEC) != 0) return system_error("pipe", errno);
+  Fd go_read(go[0]), go_write(go[1]);
+  if (::pipe2(failure, O_CLOEXEC) != 0) return system_error("pipe", errno);
+  Fd failure_read(failure[0]), failure_write(failure[1]);
+
+  const pid_t pid = ::fork();
+  if (pid < 0) return system_error("fork", errno);
+  if (pid == 0) {
+    go_write.reset();
+    become(path.c_str(), words.data(), go_read.get(), failure_write.get(), hooks);
+  }
+  failure_write.reset();
+  const auto options = PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL;
+  const bool seized = ::ptrace(PTRACE_SEIZE, pid, nullptr, as_data(options)) == 0;
+  const int seize_error = errno;
+  if (seized) (void)!::write(go_write.get(), "x", 1);
+  go_write.reset();
+  int status = 0;
+  for (;;) {
+    if (::waitpid(pid, &status, __WALL) < 0 && errno == EINTR) continue;
+    if (!WIFSTOPPED(status) || status >> 8 == kExecStop) break;
+    const int signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
+    ::ptrace(PTRACE_CONT, pid, nullptr, as_data(signal));
+  }
+  if (!seized)
+    return Error{.code = Code::system, .text = std::string("ptrace of the program to start: ") + std::strerror(seize_error),
+                 .help = "a container or security module may forbid ptrace"};
+  if (!WIFSTOPPED(status)) {
+    int error = 0;
+    if (::read(failure_read.get(), &error, sizeof error) == sizeof error) return exec_error(path, error);
+    return gone();
+  }
+  auto files = ProcessFiles::open(pid);
+  if (!files) {
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, &status, __WALL);
+    return files.error();
+  }
+  std::unique_ptr<PtraceTarget> target(new PtraceTarget(files.take()));
+  if (Status ready = target->prepare(); !ready) return ready.error();
+  return target;
+}
+
+PtraceTarget::~PtraceTarget() {
+  if (!attached_) return;
+  ::kill(pid(), SIGKILL);
+  int status = 0;
+  ::waitpid(pid(), &status, __WALL);
+}
+
+// Waits for the next system-call stop; keeps signals for later.
+Result<int> PtraceTarget::next_stop() {
+  for (;;) {
+    if (::ptrace(PTRACE_SYSCALL, pid(), nullptr, nullptr) != 0) return system_error("ptrace", errno);
+    int status = 0;
+    while (::waitpid(pid(), &status, __WALL) < 0 && errno == EINTR) {
+    }
+    if (!WIFSTOPPED(status)) {
+      attached_ = false;
+      return gone();
+    }
+    if (WSTOPSIG(status) == kSyscallStop) return status;
+    if (status >> 16 == 0) held_signals_.push_back(WSTOPSIG(status));
+  }
+}
+
+Status PtraceTarget::prepare() {
+  if (auto stop = next_stop(); !stop) return stop.error();
+  if (::ptrace(PTRACE_GETREGS, pid(), nullptr, &registers_) != 0) return system_error("PTRACE_GETREGS", errno);
+  if (::ptrace(PTRACE_GETSIGMASK, pid(), as_data(sizeof mask_), &mask_) != 0)
+    return system_error("PTRACE_GETSIGMASK", errno);
+  std::uint64_t all = ~std::uint64_t{0};
+  if (::ptrace(PTRACE_SETSIGMASK, pid(), as_data(sizeof all), &all) != 0) return system_error("PTRACE_SETSIGMASK", errno);
+  return find_syscall_instruction();
+}
+
+Status PtraceTarget::find_syscall_instruction() {
+  auto all = maps();
+  if (!all) return all.error();
+  for (const Mapping& m : *all) {
+    if (m.path != "[vdso]") continue;
+    std::string code(m.end - m.begin, '\0');
+    if (Status got = read(m.begin, code.data(), code.size()); !got) return got;
+    const std::size_t at = code.find("\x0f\x05");
+    if (at == std::string::npos) break;
+    syscall_insn_ = m.begin + at;
+    return ok();
+  }
+  return Error{.code = Code::refused, .text = "the program has no vDSO to make system calls with (vdso=0?)"};
+}
+
+Result<std::int64_t> PtraceTarget::system_call(long number, const std::array<std::uint64_t, 6>& a) {
+  user_regs_struct r = registers_;
+  r.rip = syscall_insn_.value;
+  r.rax = static_cast<unsigned long long>(number);
+  r.orig_rax = ~0ull;  // no restart logic of the execve that we stopped in
+  r.rdi = a[0], r.rsi = a[1], r.rdx = a[2], r.r10 = a[3], r.r8 = a[4], r.r9 = a[5];
+  if (::ptrace(PTRACE_SETREGS, pid(), nullptr, &r) != 0) return system_error("PTRACE_SETREGS", errno);
+  if (auto entry = next_stop(); !entry) return entry.error();
+  if (auto exit = next_stop(); !exit) return exit.error();
+  if (::ptrace(PTRACE_GETREGS, pid(), nullptr, &r) != 0) return system_error("PTRACE_GETREGS", errno);
+  return static_cast<std::int64_t>(r.rax);
+}
+
+Status PtraceTarget::release() {
+  if (::ptrace(PTRACE_SETREGS, pid(), nullptr, &registers_) != 0) return system_error("PTRACE_SETREGS", errno);
+  if (::ptrace(PTRACE_SETSIGMASK, pid(), as_data(sizeof mask_), &mask_) != 0)
+    return system_error("PTRACE_SETSIGMASK", errno);
+  if (::ptrace(PTRACE_DETACH, pid(), nullptr, nullptr) != 0) return system_error("PTRACE_DETACH", errno);
+  attached_ = false;
+  for (const int signal : held_signals_) ::kill(pid(), signal);
+  return ok();
+}
+
+}  // namespace uprobe::target

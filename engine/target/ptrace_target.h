@@ -1,0 +1,54 @@
+// A program started under ptrace, stopped at the end of its execve: nothing of it has run yet.
+#pragma once
+
+#include <sys/user.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/target/target.h"
+
+namespace uprobe::target {
+
+// What the child does between fork and execve, besides waiting for us (dispositions, mask): runs in the child.
+struct LaunchHooks {
+  void (*in_child)() = nullptr;
+};
+
+class PtraceTarget : public Target {
+ public:
+  // Starts `path` with `argv` and the environment of the caller; returns with it stopped. When execve fails there:
+  // Code::not_found or Code::not_executable, as the errno says.
+  static Result<std::unique_ptr<PtraceTarget>> launch(const std::string& path, const std::vector<std::string>& argv,
+                                                      const LaunchHooks& hooks);
+  ~PtraceTarget() override;  // a target that was never released is killed
+
+  pid_t pid() const override { return files_.pid(); }
+  Result<std::vector<Mapping>> maps() override { return files_.maps(); }
+  Status read(Addr from, void* to, std::size_t bytes) override { return files_.read(from, to, bytes); }
+  Status write(Addr to, const void* from, std::size_t bytes) override { return files_.write(to, from, bytes); }
+  Result<std::int64_t> system_call(long number, const std::array<std::uint64_t, 6>& arguments) override;
+
+  // What the thread's signal mask will be when it runs. All signals are held back while it is stopped.
+  std::uint64_t signal_mask() const { return mask_; }
+  void set_signal_mask(std::uint64_t mask) { mask_ = mask; }
+
+  // Registers and mask as they were, then detach: the target runs free.
+  Status release();
+
+ private:
+  PtraceTarget(ProcessFiles files) : files_(std::move(files)) {}
+  Status prepare();
+  Status find_syscall_instruction();
+  Result<int> next_stop();
+
+  ProcessFiles files_;
+  user_regs_struct registers_{};
+  std::uint64_t mask_ = 0;
+  Addr syscall_insn_;
+  std::vector<int> held_signals_;  // arrived while we worked; sent again at release
+  bool attached_ = true;
+};
+
+}  // namespace uprobe::target

@@ -1,0 +1,64 @@
+#include "engine/target/target.h"
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace uprobe::target {
+
+Result<std::uint64_t> Target::call(Addr) {
+  return Error{.code = Code::refused, .text = "no thread of the process can run a function for us"};
+}
+
+Result<Addr> map_memory(Target& target, Addr at, std::uint64_t bytes, int protection, int flags, int fd,
+                        std::uint64_t offset, const std::string& what) {
+  auto made = target.system_call(SYS_mmap, {at.value, bytes, static_cast<std::uint64_t>(protection),
+                                            static_cast<std::uint64_t>(flags),
+                                            static_cast<std::uint64_t>(static_cast<std::int64_t>(fd)), offset});
+  if (!made) return made.error();
+  if (*made < 0 && *made > -4096) return system_error("mmap of " + what + " in the target", static_cast<int>(-*made));
+  return Addr{static_cast<std::uint64_t>(*made)};
+}
+
+Result<ProcessFiles> ProcessFiles::open(pid_t pid) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/mem";
+  Fd memory(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!memory) return system_error("open " + path, errno);
+  return ProcessFiles(pid, std::move(memory));
+}
+
+Result<std::vector<Mapping>> ProcessFiles::maps() const {
+  auto text = read_file("/proc/" + std::to_string(pid_) + "/maps");
+  if (!text) return text.error();
+  return parse_maps(*text);
+}
+
+Status ProcessFiles::read(Addr from, void* to, std::size_t bytes) const {
+  auto* at = static_cast<char*>(to);
+  while (bytes != 0) {
+    const ssize_t n = ::pread(memory_.get(), at, bytes, static_cast<off_t>(from.value));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return system_error("read of the target's memory", n == 0 ? EIO : errno);
+    at += n, from = from + static_cast<std::uint64_t>(n), bytes -= static_cast<std::size_t>(n);
+  }
+  return ok();
+}
+
+Status ProcessFiles::write(Addr to, const void* from, std::size_t bytes) const {
+  const auto* at = static_cast<const char*>(from);
+  while (bytes != 0) {
+    const ssize_t n = ::pwrite(memory_.get(), at, bytes, static_cast<off_t>(to.value));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return system_error("write to the target's memory", n == 0 ? EIO : errno);
+    at += n, to = to + static_cast<std::uint64_t>(n), bytes -= static_cast<std::size_t>(n);
+  }
+  return ok();
+}
+
+Result<std::int64_t> RunningTarget::system_call(long, const std::array<std::uint64_t, 6>&) {
+  return Error{.code = Code::refused, .text = "no thread of the process can make a system call for us"};
+}
+
+}  // namespace uprobe::target

@@ -1,0 +1,73 @@
+// A process that is being traced, as control sees it: its mappings, its memory, and system calls made by one of its own
+// threads. Who makes them differs: a thread stopped by ptrace, or a thread that asked through the mailbox.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/base/address.h"
+#include "engine/base/fd.h"
+#include "engine/base/result.h"
+#include "engine/target/maps.h"
+
+namespace uprobe::target {
+
+class Target {
+ public:
+  virtual ~Target() = default;
+
+  virtual pid_t pid() const = 0;
+  virtual Result<std::vector<Mapping>> maps() = 0;
+
+  // Whole or error. Writes reach read-only private mappings (text) too.
+  virtual Status read(Addr from, void* to, std::size_t bytes) = 0;
+  virtual Status write(Addr to, const void* from, std::size_t bytes) = 0;
+
+  // One system call in the target. The value as the kernel returns it (-errno on failure); an Error when it could not be
+  // made at all.
+  virtual Result<std::int64_t> system_call(long number, const std::array<std::uint64_t, 6>& arguments) = 0;
+
+  // Runs a function without arguments in the target and returns its rax. Only targets whose thread waits in the agent can.
+  virtual Result<std::uint64_t> call(Addr function);
+};
+
+// mmap in the target; an Error names what it was for.
+Result<Addr> map_memory(Target& target, Addr at, std::uint64_t bytes, int protection, int flags, int fd, std::uint64_t offset,
+                        const std::string& what);
+
+// The part that every target shares: /proc/PID. Works for a stopped tracee and, as the same user, for a running process.
+class ProcessFiles {
+ public:
+  static Result<ProcessFiles> open(pid_t pid);
+
+  pid_t pid() const { return pid_; }
+  Result<std::vector<Mapping>> maps() const;
+  Status read(Addr from, void* to, std::size_t bytes) const;
+  Status write(Addr to, const void* from, std::size_t bytes) const;
+
+ private:
+  ProcessFiles(pid_t pid, Fd memory) : pid_(pid), memory_(std::move(memory)) {}
+  pid_t pid_;
+  Fd memory_;
+};
+
+// A process that is only read and written, e.g. to restore its text: it cannot make system calls for us.
+class RunningTarget : public Target {
+ public:
+  explicit RunningTarget(ProcessFiles files) : files_(std::move(files)) {}
+
+  pid_t pid() const override { return files_.pid(); }
+  Result<std::vector<Mapping>> maps() override { return files_.maps(); }
+  Status read(Addr from, void* to, std::size_t bytes) override { return files_.read(from, to, bytes); }
+  Status write(Addr to, const void* from, std::size_t bytes) override { return files_.write(to, from, bytes); }
+  Result<std::int64_t> system_call(long number, const std::array<std::uint64_t, 6>& arguments) override;
+
+ private:
+  ProcessFiles files_;
+};
+
+}  // namespace uprobe::target

@@ -1,0 +1,248 @@
+// Lays a session area out, fills it and maps it. What is needed later (sizes, counts, places) is kept in private memory:
+// from here on the shared header belongs to the target as much as to us.
+#include "engine/trace/area.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+
+namespace uprobe::trace {
+
+namespace {
+
+using shared::Insn;
+
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint32_t kMaxEvents = std::numeric_limits<std::uint16_t>::max();  // an event's id is a u16
+
+constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+// Where each table of the fixed part starts; ring data starts at `data`.
+struct Plan {
+  std::uint64_t events = 0, insns = 0, text = 0, mail = 0, rings = 0, data = 0;
+  std::uint64_t insn_count = 0, text_bytes = 0;
+};
+
+Plan lay_out(const AreaSpec& spec) {
+  Plan plan;
+  for (const program::EventProgram* event : spec.events) {
+    plan.insn_count += event->insns.size();
+    plan.text_bytes += event->text.size();
+  }
+  plan.events = round_up(sizeof(shared::AreaHeader), alignof(shared::Event));
+  plan.insns = plan.events + spec.events.size() * sizeof(shared::Event);
+  plan.text = plan.insns + plan.insn_count * sizeof(Insn);
+  plan.mail = round_up(plan.text + plan.text_bytes, alignof(shared::MailSlot));
+  plan.rings = plan.mail + shared::kMailSlots * sizeof(shared::MailSlot);
+  plan.data = round_up(plan.rings + spec.ring_count * sizeof(shared::Ring), kPage);
+  return plan;
+}
+
+Error limit_error(std::string text) { return Error{.code = Code::limit, .text = std::move(text)}; }
+
+Status check(const AreaSpec& spec) {
+  if (!std::has_single_bit(spec.ring_bytes) || spec.ring_bytes < shared::kMinRingBytes ||
+      spec.ring_bytes > shared::kMaxRingBytes)
+    return limit_error("a ring of " + std::to_string(spec.ring_bytes) + " bytes is not a power of two from " +
+                       std::to_string(shared::kMinRingBytes) + " to " + std::to_string(shared::kMaxRingBytes));
+  if (spec.ring_count == 0 || spec.ring_count > shared::kMaxRings)
+    return limit_error(std::to_string(spec.ring_count) + " rings: 1 to " + std::to_string(shared::kMaxRings) +
+                       " are possible");
+  if (spec.events.size() > kMaxEvents) return limit_error("more than " + std::to_string(kMaxEvents) + " events");
+  for (const program::EventProgram* event : spec.events)
+    if (event->layout.fixed_bytes < sizeof(shared::PayloadHead) || event->layout.fixed_bytes > shared::kMaxPayload)
+      return limit_error("event " + event->layout.event + " is too big");
+  if (lay_out(spec).data > std::numeric_limits<std::uint32_t>::max())
+    return limit_error("the programs of all events together are too big");
+  return ok();
+}
+
+// Sizes the file and takes all its pages at once.
+Status size_file(int fd, std::uint64_t bytes) {
+  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) return system_error("size the session area", errno);
+  int failed = 0;
+  do {
+    failed = ::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) != 0 ? errno : 0;
+  } while (failed == EINTR);
+  if (failed != 0 && failed != EOPNOTSUPP) return system_error("allocate the session area", failed);
+  // A descriptor that cannot be sealed is used as it is: only a target that attacks its own tracer could shrink it.
+  static_cast<void>(::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW));
+  return ok();
+}
+
+// Address space with nothing in it yet; unmaps itself.
+class Reservation {
+ public:
+  Reservation() = default;
+  Reservation(const Reservation&) = delete;
+  Reservation& operator=(const Reservation&) = delete;
+  ~Reservation() {
+    if (base_ != nullptr) ::munmap(base_, bytes_);
+  }
+
+  Status reserve(std::uint64_t bytes) {
+    void* base = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) return system_error("reserve address space for the session area", errno);
+    base_ = static_cast<std::uint8_t*>(base);
+    bytes_ = bytes;
+    return ok();
+  }
+  Status map(int fd, const MapStep& step) {
+    void* at = ::mmap(base_ + step.offset, step.length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+                      static_cast<off_t>(step.file_offset));
+    if (at == MAP_FAILED) return system_error("map the session area", errno);
+    return ok();
+  }
+  std::uint8_t* base() const { return base_; }
+
+ private:
+  std::uint8_t* base_ = nullptr;
+  std::uint64_t bytes_ = 0;
+};
+
+// What the tool remembers of an event without looking into the shared tables.
+struct EventNote {
+  std::uint32_t fixed_bytes = 0;
+  std::vector<std::uint32_t> comm_locators;
+};
+
+EventNote note_of(const program::EventProgram& event) {
+  EventNote note{.fixed_bytes = event.layout.fixed_bytes, .comm_locators = {}};
+  for (const Insn& insn : event.insns)
+    if (insn.op == shared::Op::store_comm) note.comm_locators.push_back(insn.offset);
+  return note;
+}
+
+}  // namespace
+
+struct Area::Data {
+  Fd fd;
+  Reservation memory;
+  Plan plan;
+  std::uint64_t ring_bytes = 0;
+  std::uint32_t ring_count = 0;
+  std::vector<EventNote> events;
+
+  template <class T>
+  T* table(std::uint64_t offset) const {
+    return reinterpret_cast<T*>(memory.base() + offset);
+  }
+
+  void write_header() const;
+  void write_events(const AreaSpec& spec) const;
+};
+
+void Area::Data::write_header() const {
+  auto* header = table<shared::AreaHeader>(0);
+  *header = {};
+  header->abi_version = shared::kAbiVersion;
+  header->header_bytes = sizeof(shared::AreaHeader);
+  header->data_offset = plan.data;
+  header->ring_bytes = ring_bytes;
+  header->ring_count = ring_count;
+  header->ring_offset = static_cast<std::uint32_t>(plan.rings);
+  header->event_count = static_cast<std::uint32_t>(events.size());
+  header->event_offset = static_cast<std::uint32_t>(plan.events);
+  header->insn_count = static_cast<std::uint32_t>(plan.insn_count);
+  header->insn_offset = static_cast<std::uint32_t>(plan.insns);
+  header->text_bytes = static_cast<std::uint32_t>(plan.text_bytes);
+  header->text_offset = static_cast<std::uint32_t>(plan.text);
+  header->mail_count = shared::kMailSlots;
+  header->mail_offset = static_cast<std::uint32_t>(plan.mail);
+  header->magic = shared::kAreaMagic;
+}
+
+// Each program's constant strings move into the session's one pool, so its store_text immediates move along.
+void Area::Data::write_events(const AreaSpec& spec) const {
+  auto* event = table<shared::Event>(plan.events);
+  auto* insn = table<Insn>(plan.insns);
+  std::uint32_t insn_index = 0;
+  std::uint64_t text_used = 0;
+  for (std::size_t i = 0; i < spec.events.size(); ++i) {
+    const program::EventProgram& source = *spec.events[i];
+    event[i] = {};
+    event[i].first_insn = insn_index;
+    event[i].insn_count = static_cast<std::uint32_t>(source.insns.size());
+    event[i].fixed_bytes = source.layout.fixed_bytes;
+    event[i].type = static_cast<std::uint16_t>(i);
+    for (Insn copy : source.insns) {
+      if (copy.op == shared::Op::store_text) copy.immediate += text_used;
+      insn[insn_index++] = copy;
+    }
+    std::memcpy(table<char>(plan.text) + text_used, source.text.data(), source.text.size());
+    text_used += source.text.size();
+  }
+}
+
+Area::Area(std::unique_ptr<Data> data) : data_(std::move(data)) {}
+Area::Area(Area&&) noexcept = default;
+Area& Area::operator=(Area&&) noexcept = default;
+Area::~Area() = default;
+
+// The file is fresh, so rings and mail slots are zero, which is their empty state.
+Result<Area> Area::create(Fd memfd, const AreaSpec& spec) {
+  if (Status checked = check(spec); !checked) return checked.error();
+  auto data = std::make_unique<Data>();
+  data->fd = std::move(memfd);
+  data->plan = lay_out(spec);
+  data->ring_bytes = spec.ring_bytes;
+  data->ring_count = spec.ring_count;
+  for (const program::EventProgram* event : spec.events) data->events.push_back(note_of(*event));
+
+  Area area(std::move(data));
+  if (Status sized = size_file(area.fd(), area.file_bytes()); !sized) return sized.error();
+  if (Status reserved = area.data_->memory.reserve(area.span_bytes()); !reserved) return reserved.error();
+  for (const MapStep& step : area.map_steps())
+    if (Status mapped = area.data_->memory.map(area.fd(), step); !mapped) return mapped.error();
+  area.data_->write_events(spec);
+  area.data_->write_header();
+  return area;
+}
+
+Result<Area> Area::create_private(const AreaSpec& spec) {
+  Fd memfd(::memfd_create("uprobe-session", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memfd) return system_error("memfd_create", errno);
+  return create(std::move(memfd), spec);
+}
+
+void Area::set_state(shared::SessionState state) {
+  std::atomic_ref(header().state).store(static_cast<std::uint32_t>(state), std::memory_order_release);
+}
+
+int Area::fd() const { return data_->fd.get(); }
+std::uint64_t Area::file_bytes() const { return data_->plan.data + data_->ring_bytes * data_->ring_count; }
+std::uint64_t Area::span_bytes() const { return data_->plan.data + 2 * data_->ring_bytes * data_->ring_count; }
+
+std::vector<MapStep> Area::map_steps() const {
+  const std::uint64_t start = data_->plan.data, bytes = data_->ring_bytes;
+  std::vector<MapStep> steps{{.offset = 0, .length = start, .file_offset = 0}};
+  for (std::uint64_t ring = 0; ring < data_->ring_count; ++ring)
+    for (std::uint64_t copy = 0; copy < 2; ++copy)
+      steps.push_back({start + (2 * ring + copy) * bytes, bytes, start + ring * bytes});
+  return steps;
+}
+
+shared::AreaHeader& Area::header() { return *data_->table<shared::AreaHeader>(0); }
+shared::Event& Area::event(std::uint32_t index) { return data_->table<shared::Event>(data_->plan.events)[index]; }
+shared::Ring& Area::ring(std::uint32_t index) { return data_->table<shared::Ring>(data_->plan.rings)[index]; }
+shared::MailSlot& Area::mail(std::uint32_t index) { return data_->table<shared::MailSlot>(data_->plan.mail)[index]; }
+std::uint8_t* Area::data(std::uint32_t ring) {
+  return data_->memory.base() + data_->plan.data + 2 * data_->ring_bytes * ring;
+}
+void* Area::base() { return data_->memory.base(); }
+
+std::uint32_t Area::event_count() const { return static_cast<std::uint32_t>(data_->events.size()); }
+std::uint32_t Area::ring_count() const { return data_->ring_count; }
+std::uint64_t Area::ring_bytes() const { return data_->ring_bytes; }
+std::uint32_t Area::fixed_bytes(std::uint32_t event) const { return data_->events[event].fixed_bytes; }
+std::span<const std::uint32_t> Area::comm_locators(std::uint32_t event) const {
+  return data_->events[event].comm_locators;
+}
+
+}  // namespace uprobe::trace

@@ -1,0 +1,220 @@
+// Watermark, merge and poll interval; see reader.h.
+#include "engine/trace/reader.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace uprobe::trace {
+
+namespace {
+
+using std::chrono::microseconds;
+
+// So many records are handed on between two looks at the rings, and by one poll.
+constexpr std::size_t kSlice = 4096;
+constexpr std::size_t kMostPerPoll = 65536;
+
+constexpr microseconds kShortest{1000}, kLongest{50000};
+// The fill that the poll interval aims at: three bursts as strong still fit.
+constexpr double kWantedFill = 0.25;
+
+std::uint64_t in_ticks(const Clock& clock, std::chrono::nanoseconds time) {
+  return clock.ticks(static_cast<std::uint64_t>(time.count()));
+}
+
+std::uint64_t steady_ns() {
+  const auto time = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(std::chrono::nanoseconds(time).count());
+}
+
+bool same_claim(const RingView& a, const RingView& b) {
+  return a.owner == b.owner && a.stamp == b.stamp && a.commit == b.commit;
+}
+
+}  // namespace
+
+Reader::Reader(Area& area, Clock& clock, TaskNames& names, ReaderOptions options)
+    : area_(area), clock_(clock), names_(names), options_(std::move(options)) {
+  slack_ = in_ticks(clock_, options_.slack);
+  reclaim_after_ = in_ticks(clock_, options_.reclaim_after);
+  stall_after_ = in_ticks(clock_, options_.stall_after);
+  for (std::uint32_t i = 0; i < area_.event_count(); ++i) fixed_bytes_.push_back(area_.fixed_bytes(i));
+  counts_.recorded.resize(area_.event_count());
+  queue_limit_ = std::max<std::size_t>(options_.pending_bytes / area_.ring_count(), 2 * shared::kMaxRecord);
+  sources_.reserve(area_.ring_count());
+  const std::uint64_t now = options_.now();
+  for (std::uint32_t i = 0; i < area_.ring_count(); ++i)
+    sources_.push_back({.copy = RingCopy(area_.ring(i), area_.data(i), area_.ring_bytes()), .floor = now});
+}
+
+// The time is taken before any ring is looked at: a writer that claims a ring after we saw it free stamps after `now`.
+void Reader::collect() {
+  const std::uint64_t now = options_.now();
+  for (Source& source : sources_) collect_from(source, now);
+}
+
+void Reader::collect_from(Source& source, std::uint64_t now) {
+  const RingView view = source.copy.look();
+  const RingCopy::Rules rules{
+      .fixed_bytes = fixed_bytes_,
+      .floor = source.floor,
+      .latest = options_.now() + slack_,
+      .slack = slack_,
+      .queue_limit = queue_limit_,
+  };
+  follow_claim(source, view, now);
+  source.emptied = source.copy.take(view.commit, rules, names_, counts_);
+}
+
+// A free ring: later records are stamped after `now`. A claimed one: after its stamp, which may still be that of the
+// record before, so it can only raise the floor. A claim that stays is that of a thread which was stopped or killed between
+// two instructions; a dead one's ring is free from now on, and the floor waits for the next look, because the thread may
+// have committed after ours.
+void Reader::follow_claim(Source& source, const RingView& view, std::uint64_t now) {
+  if (view.owner == 0) {
+    source.claim = {};
+    source.floor = std::max(source.floor, now);
+    return;
+  }
+  source.floor = std::max(source.floor, std::min(view.stamp, now));
+  if (!same_claim(view, source.claim)) {
+    source.claim = view;
+    source.claimed_at = now;
+    source.next_check = now + reclaim_after_;
+    return;
+  }
+  if (now - source.claimed_at >= stall_after_) source.floor = std::max(source.floor, now);
+  if (now < source.next_check) return;
+  source.next_check = now + reclaim_after_;
+  if (!options_.thread_is_alive(view.owner) && source.copy.reclaim(view.owner)) ++counts_.reclaimed_rings;
+}
+
+// Everything is older that can still come: what writers have not committed yet.
+std::uint64_t Reader::watermark() const {
+  std::uint64_t limit = kNoLimit;
+  for (const Source& source : sources_) limit = std::min(limit, source.floor - std::min(source.floor, slack_));
+  return limit;
+}
+
+// What is left in a ring for want of memory is not older than the last record taken from it.
+std::uint64_t Reader::taken_limit() const {
+  std::uint64_t limit = kNoLimit;
+  for (const Source& source : sources_)
+    if (!source.emptied) limit = std::min(limit, source.copy.last_time());
+  return limit;
+}
+
+bool Reader::all_emptied() const { return std::ranges::all_of(sources_, &Source::emptied); }
+
+std::size_t Reader::merge(std::uint64_t limit, std::size_t most, const Sink& sink) {
+  heap_.clear();
+  for (std::uint32_t i = 0; i < sources_.size(); ++i)
+    if (!sources_[i].copy.empty()) heap_.push_back({sources_[i].copy.front_time(), i});
+  std::make_heap(heap_.begin(), heap_.end());
+
+  std::size_t done = 0;
+  while (done < most && !heap_.empty() && heap_.front().time <= limit) {
+    std::pop_heap(heap_.begin(), heap_.end());
+    const std::uint32_t index = heap_.back().source;
+    heap_.pop_back();
+    RingCopy& ring = sources_[index].copy;
+    // A ring goes on until another one is older: mostly many records, for each CPU works on its own.
+    const std::uint64_t until = heap_.empty() ? limit : std::min(limit, heap_.front().time);
+    do {
+      hand_on(ring, sink);
+      ++done;
+    } while (done < most && !ring.empty() && ring.front_time() <= until);
+    if (ring.empty()) continue;
+    heap_.push_back({ring.front_time(), index});
+    std::push_heap(heap_.begin(), heap_.end());
+  }
+  return done;
+}
+
+void Reader::hand_on(RingCopy& ring, const Sink& sink) {
+  const shared::RecordHead head = ring.front();
+  const std::span<std::uint8_t> bytes = ring.front_payload();
+  shared::PayloadHead payload;
+  std::memcpy(&payload, bytes.data(), sizeof payload);
+  const auto tid = static_cast<std::uint32_t>(payload.pid);
+  if ((head.flags & shared::kRecordCommLater) != 0) fill_in_comm(bytes, payload.type, tid);
+  if (head.tsc < handed_on_) ++counts_.order_breaks;
+  handed_on_ = std::max(handed_on_, head.tsc);
+  ++counts_.recorded[payload.type];
+  sink({.ns = clock_.to_ns(head.tsc),
+        .tid = tid,
+        .cpu = head.cpu,
+        .type = payload.type,
+        .flags = head.flags,
+        .payload = bytes});
+  ring.pop();
+}
+
+// The agent left room for the name, with a NUL at its end; a locator that leads elsewhere is left alone.
+void Reader::fill_in_comm(std::span<std::uint8_t> payload, std::uint16_t type, std::uint32_t tid) {
+  const std::string_view name = names_.name(tid);
+  for (const std::uint32_t place : area_.comm_locators(type)) {
+    std::uint32_t locator = 0;
+    if (place + sizeof locator > payload.size()) continue;
+    std::memcpy(&locator, payload.data() + place, sizeof locator);
+    const std::uint32_t offset = locator & 0xffff, length = locator >> 16;
+    if (length == 0 || offset < fixed_bytes_[type] || offset + length > payload.size()) continue;
+    const std::size_t shown = std::min<std::size_t>(name.size(), length - 1);
+    std::memcpy(payload.data() + offset, name.data(), shown);
+    std::memset(payload.data() + offset + shown, 0, length - shown);
+  }
+}
+
+void Reader::poll(const Sink& sink) {
+  clock_.keep(options_.now());
+  names_.begin_batch(steady_ns());
+  double fill = 0;
+  std::size_t done = 0;
+  bool more = true;
+  while (more && done < kMostPerPoll) {
+    collect();
+    fill = std::max(fill, fullest());
+    std::size_t slice = merge(std::min(watermark(), taken_limit()), kSlice, sink);
+    // Memory is full and a writer holds everything up: room comes before order.
+    if (slice == 0 && !all_emptied()) slice = merge(taken_limit(), kSlice, sink);
+    done += slice;
+    more = slice == kSlice || (slice != 0 && !all_emptied());
+  }
+  advise(fill, more);
+}
+
+double Reader::fullest() const {
+  double fill = 0;
+  for (const Source& source : sources_) fill = std::max(fill, source.copy.fill());
+  return fill;
+}
+
+// Aims at the wanted fill, at most doubling: rings that were nearly empty by chance say little about the next interval.
+void Reader::advise(double fill, bool more) {
+  if (more) {
+    wait_ = microseconds{0};
+    return;
+  }
+  const microseconds last = std::max(wait_, kShortest);
+  const double factor = fill == 0 ? 2.0 : std::min(2.0, kWantedFill / fill);
+  wait_ = std::clamp(microseconds(static_cast<std::int64_t>(static_cast<double>(last.count()) * factor)), kShortest,
+                     kLongest);
+}
+
+// Each round empties at least the queue that held the others up. A ring can hold no more than its size, so the number of
+// rounds is limited whatever the target does meanwhile.
+void Reader::finish(const Sink& sink) {
+  clock_.keep(options_.now());
+  names_.begin_batch(steady_ns());
+  names_.refresh_all();
+  const std::uint64_t rounds = sources_.size() * (area_.ring_bytes() / shared::kMaxRecord + 1);
+  bool left = true;
+  for (std::uint64_t round = 0; left && round < rounds; ++round) {
+    collect();
+    left = !all_emptied();
+    merge(taken_limit(), kNoLimit, sink);
+  }
+  merge(kNoLimit, kNoLimit, sink);
+}
+
+}  // namespace uprobe::trace

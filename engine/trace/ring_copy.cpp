@@ -1,0 +1,167 @@
+// Taking records out of one ring; see ring_copy.h.
+#include "engine/trace/ring_copy.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+namespace uprobe::trace {
+
+namespace {
+
+using shared::PayloadHead;
+using shared::RecordHead;
+
+constexpr std::uint64_t kUnit = 8;
+constexpr std::uint64_t kMinRecord = sizeof(RecordHead) + sizeof(PayloadHead);
+
+std::uint32_t position_of(std::uint64_t commit) { return static_cast<std::uint32_t>(commit >> 32); }
+std::uint32_t count_of(std::uint64_t commit) { return static_cast<std::uint32_t>(commit); }
+
+template <class T>
+T load_from(const std::uint8_t* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+// Could this be the head of a record? Says nothing about its event.
+bool is_frame(const RecordHead& head) {
+  return head.length % kUnit == 0 && head.length >= kMinRecord && head.length <= shared::kMaxRecord &&
+         head.payload_bytes >= sizeof(PayloadHead) && head.payload_bytes <= head.length - sizeof(RecordHead);
+}
+
+}  // namespace
+
+RingCopy::RingCopy(shared::Ring& ring, const std::uint8_t* data, std::uint64_t ring_bytes)
+    : ring_(&ring), data_(data), ring_bytes_(ring_bytes) {
+  const std::uint64_t commit = look().commit;
+  tail_ = std::atomic_ref(ring_->tail).load(std::memory_order_relaxed);
+  next_number_ = count_of(commit);
+  if (tail_ == position_of(commit)) return;
+  const std::uint64_t offset = tail_ * kUnit & (ring_bytes_ - 1);
+  next_number_ = load_from<RecordHead>(data_ + offset).number;
+}
+
+RingView RingCopy::look() const {
+  RingView view;
+  view.owner = std::atomic_ref(ring_->owner).load(std::memory_order_acquire);
+  view.stamp = std::atomic_ref(ring_->stamp).load(std::memory_order_acquire);
+  view.commit = std::atomic_ref(ring_->commit).load(std::memory_order_acquire);
+  return view;
+}
+
+bool RingCopy::reclaim(std::uint32_t owner) {
+  return std::atomic_ref(ring_->owner).compare_exchange_strong(owner, 0, std::memory_order_acq_rel);
+}
+
+RecordHead RingCopy::front() const { return load_from<RecordHead>(queue_.front()); }
+
+std::span<std::uint8_t> RingCopy::front_payload() {
+  return {queue_.front() + sizeof(RecordHead), front().payload_bytes};
+}
+
+// A writer may overwrite the bytes as soon as it sees the new tail: everything has been copied by then.
+void RingCopy::publish_tail() { std::atomic_ref(ring_->tail).store(tail_, std::memory_order_release); }
+
+bool RingCopy::take(std::uint64_t commit, const Rules& rules, TaskNames& names, ReaderCounts& counts) {
+  const std::uint64_t available = std::uint64_t{position_of(commit) - tail_} * kUnit;
+  fill_ = std::min(1.0, static_cast<double>(available) / static_cast<double>(ring_bytes_));
+  if (available == 0 && count_of(commit) == next_number_) return true;
+  if (available == 0 || available > ring_bytes_) {
+    resynchronise(commit, counts);
+    return true;
+  }
+  const std::uint64_t room = rules.queue_limit - std::min(rules.queue_limit, queue_.size());
+  const bool whole = available <= room;
+  if (!whole && room < shared::kMaxRecord) return false;
+
+  const std::uint64_t size = whole ? available : room / kUnit * kUnit;
+  std::uint8_t* copy = queue_.room(size);
+  std::memcpy(copy, data_ + (tail_ * kUnit & (ring_bytes_ - 1)), size);
+  const Sifted sifted = sift(copy, size, whole, rules, names, counts);
+  queue_.append(sifted.kept);
+  tail_ += static_cast<std::uint32_t>(sifted.taken / kUnit);
+  const bool inconsistent = whole && next_number_ != count_of(commit);
+  if (sifted.broken || inconsistent) {
+    resynchronise(commit, counts);
+    return true;
+  }
+  publish_tail();
+  return whole;
+}
+
+// The head is the one boundary that is certain. How many records are given up follows from the numbers, as far as so many
+// can have been in the bytes that are skipped.
+void RingCopy::resynchronise(std::uint64_t commit, ReaderCounts& counts) {
+  const std::uint64_t skipped = std::min(std::uint64_t{position_of(commit) - tail_} * kUnit, ring_bytes_);
+  const std::uint64_t lost = count_of(commit) - next_number_;
+  counts.damaged += std::clamp<std::uint64_t>(lost, 1, std::max<std::uint64_t>(skipped / kMinRecord, 1));
+  tail_ = position_of(commit);
+  next_number_ = count_of(commit);
+  publish_tail();
+}
+
+// Walks the copied records and closes the gaps of those that are refused. A copy that is not the whole of what is
+// committed may end inside a record, which is then left for the next time.
+RingCopy::Sifted RingCopy::sift(std::uint8_t* bytes, std::uint64_t size, bool whole, const Rules& rules,
+                                TaskNames& names, ReaderCounts& counts) {
+  Sifted done;
+  while (done.taken < size) {
+    const std::uint64_t left = size - done.taken;
+    if (!whole && left < shared::kMaxRecord) return done;
+    std::uint8_t* record = bytes + done.taken;
+    RecordHead head{};
+    if (left >= kMinRecord) head = load_from<RecordHead>(record);
+    if (!is_frame(head) || head.length > left) {
+      done.broken = true;
+      return done;
+    }
+    done.taken += head.length;
+    check_number(head.number, counts);
+    head.tsc = possible_time(head, rules, counts);
+
+    const auto payload = load_from<PayloadHead>(record + sizeof head);
+    if (payload.type >= rules.fixed_bytes.size() || head.payload_bytes < rules.fixed_bytes[payload.type]) {
+      ++counts.damaged;
+      continue;
+    }
+    names.see(static_cast<std::uint32_t>(payload.pid));
+    std::uint8_t* place = bytes + done.kept;
+    if (place != record) std::memmove(place, record, head.length);
+    std::memcpy(place, &head, sizeof head);
+    done.kept += head.length;
+  }
+  return done;
+}
+
+// A number from the past means that the ring makes no sense, one from the future that records are missing.
+void RingCopy::check_number(std::uint32_t number, ReaderCounts& counts) {
+  const std::uint32_t ahead = number - next_number_;
+  next_number_ = number + 1;
+  if (ahead == 0) return;
+  if (ahead <= ring_bytes_ / kMinRecord)
+    counts.missing += ahead;
+  else
+    ++counts.damaged;
+}
+
+// A ring is sorted, but for the few ticks that the counters of two CPUs may be apart; a record without a clock is as old as
+// the one before it, or as the last time that the ring was seen free.
+std::uint64_t RingCopy::possible_time(const RecordHead& head, const Rules& rules, ReaderCounts& counts) {
+  const std::uint64_t earliest = last_time_;
+  std::uint64_t time = head.tsc;
+  if ((head.flags & shared::kRecordNoClock) != 0) {
+    time = std::max(earliest, rules.floor);
+  } else if (time > rules.latest) {
+    ++counts.bad_stamps;
+    time = std::max(earliest, rules.floor);
+  } else if (time < earliest) {
+    if (earliest - time > rules.slack) ++counts.bad_stamps;
+    time = earliest;
+  }
+  last_time_ = time;
+  return time;
+}
+
+}  // namespace uprobe::trace

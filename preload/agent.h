@@ -1,0 +1,92 @@
+// The agent's inner interface. In-target code: see README.md for its rules.
+#pragma once
+
+#include "arch/x86/entry/signal_frame.h"
+#include "engine/shared/event_program.h"
+#include "engine/shared/process_block.h"
+#include "engine/shared/session_area.h"
+
+namespace uprobe::agent {
+
+using shared::AreaHeader;
+using shared::Event;
+using shared::Insn;
+using shared::Point;
+using shared::ProcessBlock;
+using shared::Registers;
+using shared::Ring;
+
+// arch/x86/entry/entry.S
+extern "C" {
+extern ProcessBlock* uprobe_block __attribute__((visibility("hidden")));
+struct FaultEntry {
+  i32 insn, fixup;  // distances from the table
+};
+extern const FaultEntry uprobe_fault_table[] __attribute__((visibility("hidden")));
+__attribute__((visibility("hidden"))) bool uprobe_peek8(u64 address, u64* out);
+__attribute__((visibility("hidden"))) bool uprobe_peek1(u64 address, u64* out);
+__attribute__((visibility("hidden"))) bool uprobe_peek_fs4(i64 offset, u64* out);
+__attribute__((visibility("hidden"))) bool uprobe_clock(u64* out);
+}
+
+
+// A hit in progress: everything that recording needs. Lives on the stack of the hit.
+struct Hit {
+  const ProcessBlock* block;
+  const Point* point;
+  const Registers* registers;
+  u32 tid;
+  bool may_fault;  // false: SIGSEGV or SIGBUS is blocked, a faulting load would kill the process: read nothing
+};
+
+// hit.cpp. The one function that every way into the agent arrives at: one record per consumer of the point, newest first.
+// No system call, no lock, reentrant at every instruction.
+void handle_hit(const Hit& hit);
+
+// record.cpp. Claims a ring of the session, builds the record in place, publishes it, counts what is lost.
+void record_event(const Hit& hit, AreaHeader* area, u32 event_index);
+
+// interpret.cpp. The payload of one event at `at`; at most `limit` bytes are written.
+enum class Built { ok, no_room, too_big };
+struct Payload {
+  u8* at;
+  u32 limit;
+  u32 used;
+  u16 record_flags;
+};
+Built build_payload(const Hit& hit, const AreaHeader* area, const Event& event, Payload& payload);
+
+// read.cpp. Reads of the application's memory. A load that faults costs its value, nothing else.
+struct Reader {
+  bool may_fault;
+  bool load8(u64 address, u64& value) const { return may_fault && uprobe_peek8(address, &value); }
+  u32 copy(u8* to, u64 from, u32 bytes) const;          // how many were readable; the rest is zeroed
+  u32 string_bytes(u64 from, u32 limit) const;          // length with the NUL; 0: unreadable or no NUL within limit
+};
+
+// thread.cpp. The caller's thread id, from its thread control block.
+u32 thread_id(ProcessBlock& block);
+
+// points.cpp
+const Point* find_point(const ProcessBlock& block, u64 address);
+
+// mail.cpp. Asks the tool for work and executes the system calls that it wants made here, until it is done. Bounded.
+void ask_tool(ProcessBlock& block, AreaHeader* area, shared::MailKind kind);
+
+template <class T>
+T* at_offset(void* base, u64 offset) {
+  return reinterpret_cast<T*>(static_cast<u8*>(base) + offset);
+}
+template <class T>
+const T* at_offset(const void* base, u64 offset) {
+  return reinterpret_cast<const T*>(static_cast<const u8*>(base) + offset);
+}
+
+inline AreaHeader* session_area(const ProcessBlock& block, u32 session) {
+  if (session >= shared::kMaxSessions) return nullptr;
+  return reinterpret_cast<AreaHeader*>(block.sessions[session].area);
+}
+
+inline void count(u64& counter) { __atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED); }
+
+}  // namespace uprobe::agent

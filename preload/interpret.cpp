@@ -1,0 +1,170 @@
+// Runs an event's program (engine/shared/event_program.h) and lays out the payload. The tool verified the program, but it
+// lies in memory that the application can write: every store is checked against the limit all the same.
+#include "preload/agent.h"
+#include "preload/system_call.h"
+
+namespace uprobe::agent {
+namespace {
+
+using shared::Op;
+
+class Builder {
+ public:
+  Builder(const Hit& hit, const AreaHeader* area, u32 fixed_bytes, Payload& payload)
+      : hit_(hit), area_(area), reader_{hit.may_fault}, payload_(payload), fixed_(fixed_bytes) {
+    payload_.used = fixed_bytes;
+  }
+
+  void step(const Insn& insn);
+  Built result() const {
+    if (total_ > shared::kMaxPayload) return Built::too_big;
+    return total_ > payload_.limit ? Built::no_room : Built::ok;
+  }
+  void start() { total_ = payload_.used; }
+
+ private:
+  bool inside(u32 offset, u64 bytes) const { return offset + bytes <= fixed_; }
+  void store_value(const Insn& insn);
+  void store_memory(const Insn& insn);
+  void store_string(u32 offset, u64 address, bool readable);
+  void store_string_array(const Insn& insn);
+  void store_text(const Insn& insn);
+  void store_comm(const Insn& insn);
+  void shift(const Insn& insn);
+  u8* dynamic(u32 offset, u32 bytes);
+
+  const Hit& hit_;
+  const AreaHeader* area_;
+  Reader reader_;
+  Payload& payload_;
+  u32 fixed_;
+  u32 total_ = 0;  // what the payload needs, also beyond the room that it has
+  u64 value_ = 0;
+  bool fault_ = false;
+};
+
+// Room for `bytes` of dynamic data whose locator stands at `offset`. Null when it does not fit: the hit is then dropped.
+u8* Builder::dynamic(u32 offset, u32 bytes) {
+  const u32 place = total_;
+  total_ += bytes;
+  if (total_ > payload_.limit || total_ > shared::kMaxPayload) return nullptr;
+  payload_.used = total_;
+  const u32 locator = bytes << 16 | place;
+  __builtin_memcpy(payload_.at + offset, &locator, 4);
+  return payload_.at + place;
+}
+
+void Builder::store_value(const Insn& insn) {
+  if (insn.size > 8 || !inside(insn.offset, insn.size)) return;
+  const u64 value = fault_ ? 0 : value_;
+  for (u32 i = 0; i < insn.size; ++i) payload_.at[insn.offset + i] = static_cast<u8>(value >> (8 * i));
+}
+
+void Builder::store_memory(const Insn& insn) {
+  if (!inside(insn.offset, insn.count)) return;
+  const Reader reader{reader_.may_fault && !fault_};
+  reader.copy(payload_.at + insn.offset, value_ + insn.immediate, insn.count);
+}
+
+void Builder::store_string(u32 offset, u64 address, bool readable) {
+  if (!inside(offset, 4)) return;
+  const u32 none = total_ & 0xffff;
+  __builtin_memcpy(payload_.at + offset, &none, 4);  // length 0: (fault)
+  const u32 bytes = readable ? reader_.string_bytes(address, shared::kMaxStringBytes) : 0;
+  if (bytes == 0) return;
+  u8* to = dynamic(offset, bytes);
+  if (to == nullptr) return;
+  reader_.copy(to, address, bytes);
+  to[bytes - 1] = 0;  // the string may have changed since it was measured
+}
+
+void Builder::store_string_array(const Insn& insn) {
+  for (u32 i = 0; i < insn.count; ++i) {
+    u64 pointer = 0;
+    const bool readable = !fault_ && reader_.load8(value_ + insn.immediate + 8 * i, pointer);
+    store_string(insn.offset + 4 * i, pointer, readable);
+  }
+}
+
+void Builder::store_text(const Insn& insn) {
+  if (!inside(insn.offset, 4) || insn.immediate + insn.count > area_->text_bytes) return;
+  u8* to = dynamic(insn.offset, insn.count);
+  if (to == nullptr) return;
+  const u8* text = at_offset<u8>(area_, area_->text_offset + insn.immediate);
+  for (u32 i = 0; i < insn.count; ++i) to[i] = text[i];
+}
+
+void Builder::store_comm(const Insn& insn) {
+  constexpr u32 kCommBytes = 16;  // TASK_COMM_LEN
+  if (!inside(insn.offset, 4)) return;
+  u8 name[kCommBytes] = {};
+  // prctl(PR_GET_NAME) touches nothing but the 16 bytes. It is not made where a seccomp filter is or may be in force:
+  // such a record is marked, and the reader fills the name in.
+  const bool known = (hit_.block->flags & shared::kBlockFiltered) == 0 && get_task_name(name);
+  u32 bytes = kCommBytes;
+  if (known) {
+    bytes = 1;
+    while (bytes < kCommBytes && name[bytes - 1] != 0) ++bytes;
+  } else {
+    payload_.record_flags |= shared::kRecordCommLater;
+  }
+  u8* to = dynamic(insn.offset, bytes);
+  if (to == nullptr) return;
+  for (u32 i = 0; i < bytes; ++i) to[i] = name[i];
+}
+
+// Bitfields: each element <<= left, >>= right, in its own width.
+void Builder::shift(const Insn& insn) {
+  const u32 left = insn.immediate & 63, right = insn.immediate >> 8 & 63, size = insn.size;
+  if (size == 0 || size > 8 || !inside(insn.offset, u64{size} * insn.count)) return;
+  for (u32 i = 0; i < insn.count; ++i) {
+    u8* at = payload_.at + insn.offset + i * size;
+    u64 value = 0;
+    for (u32 b = 0; b < size; ++b) value |= u64{at[b]} << (8 * b);
+    value <<= left;
+    if (size < 8) value &= (u64{1} << (8 * size)) - 1;
+    value >>= right;
+    for (u32 b = 0; b < size; ++b) at[b] = static_cast<u8>(value >> (8 * b));
+  }
+}
+
+void Builder::step(const Insn& insn) {
+  switch (insn.op) {
+    case Op::end: break;
+    case Op::begin: value_ = 0, fault_ = false; break;
+    case Op::load_register: value_ = insn.size < shared::kRegCount ? hit_.registers->value[insn.size] : 0; break;
+    case Op::load_constant: value_ = insn.immediate; break;
+    case Op::load_file_offset: value_ = hit_.point->file_bias + insn.immediate; break;
+    case Op::dereference:
+      if (!fault_ && !reader_.load8(value_ + insn.immediate, value_)) value_ = 0, fault_ = true;
+      break;
+    case Op::store_value: store_value(insn); break;
+    case Op::store_memory: store_memory(insn); break;
+    case Op::store_string: store_string(insn.offset, value_ + insn.immediate, !fault_); break;
+    case Op::store_string_array: store_string_array(insn); break;
+    case Op::store_text: store_text(insn); break;
+    case Op::store_comm: store_comm(insn); break;
+    case Op::shift: shift(insn); break;
+  }
+}
+
+}  // namespace
+
+Built build_payload(const Hit& hit, const AreaHeader* area, const Event& event, Payload& payload) {
+  const u32 fixed = event.fixed_bytes;
+  if (fixed < sizeof(shared::PayloadHead) || fixed > shared::kMaxPayload) return Built::too_big;
+  if (fixed > payload.limit) return Built::no_room;
+  shared::PayloadHead head{};
+  head.type = event.type;
+  head.pid = static_cast<i32>(hit.tid);
+  head.ip = (*hit.registers)[shared::Reg::ip];
+  __builtin_memcpy(payload.at, &head, sizeof head);
+
+  Builder builder(hit, area, fixed, payload);
+  builder.start();
+  const Insn* insn = at_offset<Insn>(area, area->insn_offset) + event.first_insn;
+  for (u32 i = 0; i < event.insn_count && insn[i].op != Op::end; ++i) builder.step(insn[i]);
+  return builder.result();
+}
+
+}  // namespace uprobe::agent

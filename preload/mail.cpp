@@ -1,0 +1,107 @@
+// Asking the tool: a slot in the session area, a futex word, and system calls made here on its behalf.
+//
+// Only reached from hooks in the dynamic loader (a library was mapped or unmapped), never from a probe's hit. The system
+// calls are futex on our own shared memory and what the tool commands (mmap for displaced copies): a process that may not
+// make these cannot load libraries either. Every wait is bounded, and after one deadline passed nobody asks again.
+#include "arch/x86/entry/cpu.h"
+#include "preload/agent.h"
+#include "preload/system_call.h"
+
+namespace uprobe::agent {
+namespace {
+
+using shared::MailSlot;
+using shared::MailState;
+
+constexpr u64 kFutexWait = 0, kFutexWake = 1;
+constexpr i64 kSliceNanoseconds = 200'000'000;
+constexpr u32 kMaxSlices = 50;
+
+struct Timespec {
+  i64 seconds, nanoseconds;
+};
+
+void wake(u32* word) { system_call(kSysFutex, as_word(word), kFutexWake, 1); }
+
+MailState state_of(const MailSlot& slot) { return static_cast<MailState>(__atomic_load_n(&slot.state, __ATOMIC_ACQUIRE)); }
+
+void set_state(MailSlot& slot, MailState state) { __atomic_store_n(&slot.state, static_cast<u32>(state), __ATOMIC_RELEASE); }
+
+MailSlot* claim_slot(AreaHeader* area) {
+  auto* slots = at_offset<MailSlot>(area, area->mail_offset);
+  for (u32 i = 0; i < area->mail_count && i < shared::kMailSlots; ++i) {
+    u32 expected = static_cast<u32>(MailState::free);
+    if (__atomic_compare_exchange_n(&slots[i].state, &expected, static_cast<u32>(MailState::claimed), false,
+                                    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+      return &slots[i];
+  }
+  return nullptr;
+}
+
+// Sleeps while the slot is in `state`; false when a whole slice went by.
+bool wait_slice(MailSlot& slot, MailState state) {
+  const Timespec slice{0, kSliceNanoseconds};
+  constexpr long kTimedOut = -110;
+  return system_call(kSysFutex, as_word(&slot.state), kFutexWait, static_cast<u64>(state), as_word(&slice)) != kTimedOut;
+}
+
+void execute(MailSlot& slot) {
+  const u64* c = slot.command;
+  // A function: the resolver of an IFUNC in a relocated object, which the loader may call at any time as well.
+  slot.result = c[0] == shared::kCallFunction
+                    ? reinterpret_cast<u64 (*)()>(c[1])()
+                    : static_cast<u64>(system_call(static_cast<long>(c[0]), c[1], c[2], c[3], c[4], c[5], c[6]));
+  set_state(slot, MailState::result);
+  wake(&slot.state);
+}
+
+// True when the tool finished. False: it did not answer for a slice without a sign of life, or for all slices.
+bool converse(MailSlot& slot) {
+  u32 slices = 0, heartbeat = __atomic_load_n(&slot.heartbeat, __ATOMIC_RELAXED);
+  for (;;) {
+    const MailState state = state_of(slot);
+    if (state == MailState::done) return true;
+    if (state == MailState::command) {
+      execute(slot);
+      continue;
+    }
+    if (wait_slice(slot, state)) continue;
+    const u32 now = __atomic_load_n(&slot.heartbeat, __ATOMIC_RELAXED);
+    if (now == heartbeat || ++slices >= kMaxSlices) return false;
+    heartbeat = now;
+  }
+}
+
+// Leaves the slot to the tool, unless that finishes at this very moment.
+void abandon(MailSlot& slot) {
+  u32 seen = __atomic_load_n(&slot.state, __ATOMIC_RELAXED);
+  while (seen != static_cast<u32>(MailState::done) &&
+         !__atomic_compare_exchange_n(&slot.state, &seen, static_cast<u32>(MailState::abandoned), false, __ATOMIC_ACQ_REL,
+                                      __ATOMIC_RELAXED)) {
+  }
+  if (seen == static_cast<u32>(MailState::done)) set_state(slot, MailState::free);
+}
+
+}  // namespace
+
+void ask_tool(ProcessBlock& block, AreaHeader* area, shared::MailKind kind) {
+  if (area == nullptr || area->tool_gone != 0) return;
+  if (area->state != static_cast<u32>(shared::SessionState::recording)) return;
+  MailSlot* slot = claim_slot(area);
+  if (slot == nullptr) {
+    __atomic_fetch_add(&area->mail_timeouts, 1, __ATOMIC_RELAXED);
+    return;
+  }
+  slot->kind = static_cast<u32>(kind);
+  slot->tid = thread_id(block);
+  slot->block = as_word(&block);
+  set_state(*slot, MailState::request);
+  __atomic_fetch_add(&area->mail_requests, 1, __ATOMIC_RELEASE);
+  wake(&area->mail_requests);
+  if (converse(*slot)) return set_state(*slot, MailState::free);
+  __atomic_fetch_add(&area->mail_timeouts, 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&area->tool_gone, 1, __ATOMIC_RELAXED);
+  abandon(*slot);
+}
+
+}  // namespace uprobe::agent

@@ -1,0 +1,29 @@
+// Raw system calls. Whoever calls one says in a comment why it is safe at that place.
+#pragma once
+
+#include "engine/shared/layout.h"
+
+namespace uprobe::agent {
+
+inline constexpr long kSysRtSigaction = 13, kSysGetpid = 39, kSysPrctl = 157, kSysGettid = 186, kSysFutex = 202,
+                      kSysRtTgsigqueueinfo = 297;
+
+inline long system_call(long number, shared::u64 a = 0, shared::u64 b = 0, shared::u64 c = 0, shared::u64 d = 0,
+                        shared::u64 e = 0, shared::u64 f = 0) {
+  register shared::u64 r10 asm("r10") = d;
+  register shared::u64 r8 asm("r8") = e;
+  register shared::u64 r9 asm("r9") = f;
+  long result = number;
+  asm volatile("syscall" : "+a"(result) : "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
+  return result;
+}
+
+inline shared::u64 as_word(const void* pointer) { return reinterpret_cast<shared::u64>(pointer); }
+
+// The caller's task name, 16 bytes.
+inline bool get_task_name(shared::u8* name) {
+  constexpr shared::u64 kPrGetName = 16;
+  return system_call(kSysPrctl, kPrGetName, as_word(name)) == 0;
+}
+
+}  // namespace uprobe::agent

@@ -1,0 +1,103 @@
+// Signals: which are ours, and how the others reach the application as if we were not there.
+#include "arch/x86/entry/cpu.h"
+#include "engine/shared/agent_header.h"
+#include "preload/agent.h"
+#include "preload/system_call.h"
+
+namespace uprobe::agent {
+namespace {
+
+// What entry.S does after us; a value above is the address of the application's handler.
+constexpr u64 kResume = 0, kSigreturn = 1;
+
+constexpr i32 kSigBus = 7, kSigSegv = 11;
+constexpr u64 kSigDfl = 0, kSigIgn = 1;
+constexpr u64 kFaultSignals = 1ull << (kSigBus - 1) | 1ull << (kSigSegv - 1);
+
+u64 way_out(const SignalFrame& frame, bool mask_is_clean) {
+  const bool plain = mask_is_clean && (frame.stack_flags & kStackAutodisarm) == 0 && frame.fpstate != 0 && shadow_stack() == 0;
+  return plain ? kResume : kSigreturn;
+}
+
+const shared::AppAction& action_of(const ProcessBlock& block, i32 signal) {
+  const auto index = signal == kSigSegv  ? shared::AppSignal::segv
+                     : signal == kSigBus ? shared::AppSignal::bus
+                                         : shared::AppSignal::trap;
+  return block.actions[static_cast<u32>(index)];
+}
+
+// The application has no handler. A synchronous signal (code > 0) kills whatever the disposition was; one that somebody
+// sent kills unless it is ignored. System calls are right here: the process is about to die as it would have.
+u64 default_action(const SignalInfo& info, u64 handler) {
+  if (handler == kSigIgn && info.code <= 0) return kSigreturn;
+  const shared::KernelSigaction fallback{kSigDfl, 0, 0, 0};
+  system_call(kSysRtSigaction, static_cast<u64>(info.signal), as_word(&fallback), 0, 8);
+  if (info.code <= 0) {
+    const u64 pid = static_cast<u64>(system_call(kSysGetpid)), tid = static_cast<u64>(system_call(kSysGettid));
+    system_call(kSysRtTgsigqueueinfo, pid, tid, static_cast<u64>(info.signal), as_word(&info));
+  }
+  return kSigreturn;
+}
+
+// Not ours: the application's handler, or its default.
+u64 pass_on(const ProcessBlock& block, const SignalInfo& info) {
+  const u64 handler = action_of(block, info.signal).handler;
+  return handler > kSigIgn ? handler : default_action(info, handler);
+}
+
+// A fault inside a displaced copy happened, for the application, at the original instruction.
+void show_original_address(const ProcessBlock& block, SignalFrame& frame) {
+  const Point* points = at_offset<Point>(&block, block.point_offset);
+  for (u32 i = 0; i < block.point_count; ++i)
+    if (points[i].copy == frame.ip) {
+      frame.ip = points[i].address;
+      return;
+    }
+}
+
+bool fix_up(SignalFrame& frame) {
+  const u64 table = as_word(uprobe_fault_table);
+  for (const FaultEntry* entry = uprobe_fault_table; entry->insn != 0 || entry->fixup != 0; ++entry) {
+    if (table + static_cast<u64>(i64{entry->insn}) != frame.ip) continue;
+    frame.ip = table + static_cast<u64>(i64{entry->fixup});
+    return true;
+  }
+  return false;
+}
+
+void hit_point(ProcessBlock& block, const Point& point, const SignalFrame& frame) {
+  const Registers registers = registers_of(frame, point.address);
+  const Hit hit{&block, &point, &registers, thread_id(block), (frame.mask & kFaultSignals) == 0};
+  if (point.consumer != 0) handle_hit(hit);
+  if (point.role == static_cast<u32>(shared::PointRole::library_hook))
+    ask_tool(block, session_area(block, 0), shared::MailKind::libraries_changed);
+}
+
+}  // namespace
+
+extern "C" {
+
+__attribute__((visibility("hidden"), used)) u64 uprobe_on_trap(i32, const SignalInfo* info, SignalFrame* frame) {
+  ProcessBlock& block = *uprobe_block;
+  if (info->code == kSiKernel) {
+    if (const Point* point = find_point(block, frame->ip - 1)) {
+      hit_point(block, *point, *frame);
+      frame->ip = point->copy;
+      return way_out(*frame, true);
+    }
+    if (action_of(block, info->signal).handler <= kSigIgn) frame->ip -= 1;  // executed again, it kills
+  }
+  return pass_on(block, *info);
+}
+
+__attribute__((visibility("hidden"), used)) u64 uprobe_on_fault(i32, const SignalInfo* info, SignalFrame* frame) {
+  ProcessBlock& block = *uprobe_block;
+  // The kernel has our flags and no mask for these signals, so the mask is what it was.
+  if (info->code > 0 && fix_up(*frame)) return way_out(*frame, true);
+  if (info->code > 0) show_original_address(block, *frame);
+  return pass_on(block, *info);
+}
+
+}  // extern "C"
+
+}  // namespace uprobe::agent

@@ -1,0 +1,63 @@
+// The plan in words.
+#include <gtest/gtest.h>
+
+#include "cli/dry_run.h"
+
+namespace uprobe::cli {
+namespace {
+
+PlanReport report() {
+  PlanReport result;
+  result.definition = "p:uprobes/e /bin/zsh:0x000000000006ae40 arg1=%di";
+  result.path = "/bin/zsh";
+  result.offset = 0x6ae40;
+  result.address = 0x6be40;
+  result.symbol = "zfree";
+  result.bytes = {0x48, 0x89, 0xe5};
+  result.tier = "int3";
+  result.why = "jumps are off";
+  return result;
+}
+
+TEST(CliDryRun, EverythingOfAProbe) {
+  EXPECT_EQ(render_plan({report()}),
+            "p:uprobes/e /bin/zsh:0x000000000006ae40 arg1=%di\n"
+            "  at    /bin/zsh:0x6ae40, zfree, address 0x6be40\n"
+            "  insn  48 89 e5   movq %rsp, %rbp\n"
+            "  tier  int3: jumps are off\n");
+}
+
+TEST(CliDryRun, MissingFactsLeaveNoTrace) {
+  PlanReport bare = report();
+  bare.symbol.clear();
+  bare.bytes.clear();
+  bare.why.clear();
+  bare.path = "/tmp/\x1b";
+  EXPECT_EQ(render_plan({bare}),
+            "p:uprobes/e /bin/zsh:0x000000000006ae40 arg1=%di\n"
+            "  at    /tmp/\\x1b:0x6ae40, address 0x6be40\n"
+            "  tier  int3\n");
+}
+
+TEST(CliDryRun, OneLineForVerbose) { EXPECT_EQ(plan_line(report()), "/bin/zsh:0x6ae40 (zfree): int3: jumps are off"); }
+
+TEST(CliDryRun, BranchTargetsAreAbsolute) {
+  EXPECT_EQ(disassembly({0xe9, 0xfb, 0x0f, 0x00, 0x00}, 0x401000), "jmp 0x402000");
+}
+
+TEST(CliDryRun, WhatCapstoneDoesNotKnowIsSaid) {
+  EXPECT_EQ(disassembly({0x06}, 0x1000), "(not decoded)");
+  EXPECT_EQ(disassembly({}, 0x1000), "(not decoded)");
+  EXPECT_EQ(disassembly({0x90, 0x90}, 0x1000), "nop (Capstone reads 1 bytes)");
+}
+
+TEST(CliDryRun, RefusedIsNoticed) {
+  PlanReport refused = report();
+  refused.tier = "refused";
+  EXPECT_FALSE(any_refused({report()}));
+  EXPECT_TRUE(any_refused({report(), refused}));
+  EXPECT_FALSE(any_refused({}));
+}
+
+}  // namespace
+}  // namespace uprobe::cli

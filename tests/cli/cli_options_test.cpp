@@ -1,0 +1,200 @@
+// The command line as data, and its mistakes in words.
+#include <gtest/gtest.h>
+
+#include "cli/options.h"
+
+namespace uprobe::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Result<Options> parse(Words words) {
+  words.insert(words.begin(), "uprobe-run");
+  return parse_options(words);
+}
+
+// "where: text | help", as far as there is any.
+std::string mistake(const Words& words) {
+  const auto options = parse(words);
+  if (options) return "accepted";
+  const Error& error = options.error();
+  EXPECT_EQ(error.code, Code::usage);
+  return (error.where.empty() ? "" : error.where + ": ") + error.text + (error.help.empty() ? "" : " | " + error.help);
+}
+
+TEST(CliOptions, ASimpleCall) {
+  const auto options = parse({"-p", "p:a /bin/zsh:zfree %di", "zsh", "-c", "echo"});
+  ASSERT_TRUE(options);
+  EXPECT_EQ(options->mode, Mode::trace);
+  ASSERT_EQ(options->sources.size(), 1u);
+  EXPECT_EQ(options->sources[0].text, "p:a /bin/zsh:zfree %di");
+  EXPECT_EQ(options->program, (Words{"zsh", "-c", "echo"}));
+}
+
+TEST(CliOptions, TheFirstWordThatIsNoOptionIsTheProgram) {
+  const auto options = parse({"-p", "p:a x:y", "ls", "-p", "--help", "--", "-x"});
+  ASSERT_TRUE(options);
+  EXPECT_EQ(options->program, (Words{"ls", "-p", "--help", "--", "-x"}));
+  EXPECT_EQ(options->sources.size(), 1u);
+}
+
+TEST(CliOptions, TwoDashesEndTheOptions) {
+  const auto options = parse({"-p", "p:a x:y", "--", "-weird", "--", "b"});
+  ASSERT_TRUE(options);
+  EXPECT_EQ(options->program, (Words{"-weird", "--", "b"}));
+}
+
+TEST(CliOptions, EveryOptionInBothForms) {
+  for (const Words& words :
+       {Words{"-p", "p:a x:y", "-o", "f", "-n", "3", "-d", "2s", "-b", "64K", "-q", "-v", "-f", "--force",
+              "--color=never", "ls"},
+        Words{"--probe=p:a x:y", "--output=f", "--max-events=3", "--duration", "2", "--buffer-size=65536", "--quiet",
+              "--verbose", "--follow-forks", "--force", "--color", "never", "ls"}}) {
+    const auto options = parse(words);
+    ASSERT_TRUE(options) << options.error().text;
+    EXPECT_EQ(options->output, "f");
+    EXPECT_EQ(options->max_events, 3u);
+    EXPECT_EQ(options->duration, std::chrono::seconds(2));
+    EXPECT_EQ(options->ring_bytes, 65536u);
+    EXPECT_TRUE(options->quiet && options->force);
+    EXPECT_EQ(options->verbosity, 1);
+    EXPECT_EQ(options->color, ColorMode::never);
+  }
+}
+
+TEST(CliOptions, Defaults) {
+  const auto options = parse({"-p", "p:a x:y", "ls"});
+  ASSERT_TRUE(options);
+  EXPECT_EQ(options->ring_bytes, 4u << 20);
+  EXPECT_EQ(options->max_events, 0u);
+  EXPECT_EQ(options->duration.count(), 0);
+  EXPECT_FALSE(options->quiet || options->force);
+  EXPECT_EQ(options->verbosity, 0);
+  EXPECT_EQ(options->color, ColorMode::automatic);
+}
+
+TEST(CliOptions, ExecAppliesToTheDefinitionsAfterIt) {
+  const auto options = parse({"-p", "one", "-x", "A", "-p", "two", "-i", "file", "-x", "B", "-p", "three", "ls"});
+  ASSERT_TRUE(options);
+  ASSERT_EQ(options->sources.size(), 4u);
+  const std::pair<const char*, const char*> expected[] = {{"one", ""}, {"two", "A"}, {"file", "A"}, {"three", "B"}};
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(options->sources[i].text, expected[i].first);
+    EXPECT_EQ(options->sources[i].default_object, expected[i].second);
+  }
+  EXPECT_EQ(options->sources[2].kind, ProbeSource::Kind::file);
+}
+
+TEST(CliOptions, ADefinitionIsNeverSplit) {
+  const auto options = parse({"-p", "p:a x:y %di,%si ; p:b", "ls"});
+  ASSERT_TRUE(options);
+  EXPECT_EQ(options->sources[0].text, "p:a x:y %di,%si ; p:b");
+}
+
+TEST(CliOptions, MistakesInWords) {
+  const std::pair<Words, const char*> table[] = {
+      {{"-p", "1234", "ls"}, "-p: -p takes a probe definition; use -P 1234 to attach"},
+      {{"--probe=12,34", "ls"}, "--probe: -p takes a probe definition; use -P 12,34 to attach"},
+      {{"-p", " ", "ls"}, "-p: the definition is empty | e.g. -p 'p:free_hit /bin/zsh:zfree %di'"},
+      {{"-P", "12"}, "-P: attaching to a running process is not available in this version"},
+      {{"-P12"}, "-P: attaching to a running process is not available in this version"},
+      {{"--pid=12"}, "--pid: attaching to a running process is not available in this version"},
+      {{"--attach", "12"}, "--attach: attaching to a running process is not available in this version"},
+      {{"--exce", "f"}, "unknown option '--exce' | did you mean '--exec'?"},
+      {{"--exce=f"}, "unknown option '--exce' | did you mean '--exec'?"},
+      {{"--nonsense"}, "unknown option '--nonsense' | see uprobe-run --help"},
+      {{"-Z"}, "unknown option '-Z' | see uprobe-run --help"},
+      {{"-qZ"}, "unknown option '-Z' | see uprobe-run --help"},
+      {{"--pro=x"}, "option '--pro' is ambiguous | it could be --probe, --probes-from"},
+      {{"-p"}, "option '-p' needs an argument: DEF | see uprobe-run --help"},
+      {{"--output"}, "option '--output' needs an argument: FILE | see uprobe-run --help"},
+      {{"--force=yes"}, "option '--force' takes no argument | see uprobe-run --help"},
+      {{"-o", "", "ls"}, "-o: the file's name is empty"},
+      {{"-i", ""}, "-i: the file's name is empty"},
+      {{"-d", "soon", "ls"},
+       "-d: 'soon' is not a time | a number with ms, s, m or h behind it: 5, 500ms, 1.5s, 2m, 1h"},
+      {{"--buffer-size", "1", "ls"}, "--buffer-size: '1' is too small a buffer | from 8K to 1G for each ring"},
+      {{"-n", "0", "ls"}, "-n: '0' is not a number of events | a whole number from 1 on"},
+      {{"--color=maybe"}, "--color: 'maybe' is none of auto, always, never"},
+      {{"-l", "--dry-run", "ls"}, "--dry-run: -l and --dry-run exclude each other"},
+      {{"ls"},
+       "no probe is defined: -p or -i is missing | e.g. uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo'"},
+      {{},
+       "no probe is defined: -p or -i is missing | e.g. uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo'"},
+      {{"-p", "p:a x:y"}, "no program to run | e.g. uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo'"},
+      {{"--dry-run"},
+       "no probe is defined: -p or -i is missing | e.g. uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo'"},
+      {{"-l"}, "-l needs a program, or a file with -x | e.g. uprobe-run -l'z*' /bin/zsh"},
+      {{"-x", "A", "-lz", "ls"}, "-l lists either -x A or the program 'ls' | leave one of them away"},
+  };
+  for (const auto& [words, expected] : table) EXPECT_EQ(mistake(words), expected);
+}
+
+TEST(CliOptions, DryRunNeedsNoProgram) {
+  const auto options = parse({"--dry-run", "-p", "p:a x:y"});
+  ASSERT_TRUE(options);
+  EXPECT_EQ(options->mode, Mode::dry_run);
+}
+
+TEST(CliOptions, ListTakesItsGlobWhereItCannotBeTheProgram) {
+  struct Case {
+    Words words;
+    const char* glob;
+    Words program;
+  };
+  const Case table[] = {
+      {{"-l", "zsh"}, "", {"zsh"}},
+      {{"-lz*", "zsh"}, "z*", {"zsh"}},
+      {{"--list=zfree", "zsh"}, "zfree", {"zsh"}},
+      {{"-l", "z*", "zsh"}, "z*", {"zsh"}},
+      {{"-l", "zsh", "-c", "echo"}, "", {"zsh", "-c", "echo"}},
+      {{"-x", "A", "-l"}, "", {}},
+      {{"-x", "A", "-l", "zfree"}, "zfree", {}},
+      {{"-l", "-x", "A"}, "", {}},
+  };
+  for (const Case& one : table) {
+    const auto options = parse(one.words);
+    ASSERT_TRUE(options) << options.error().text;
+    EXPECT_EQ(options->mode, Mode::list);
+    EXPECT_EQ(options->list_glob, one.glob);
+    EXPECT_EQ(options->program, one.program);
+  }
+}
+
+TEST(CliOptions, HelpAndVersionEndTheReading) {
+  EXPECT_EQ(parse({"-h", "--nonsense"})->mode, Mode::help);
+  EXPECT_EQ(parse({"-l", "--help"})->mode, Mode::help);
+  EXPECT_EQ(parse({"-V"})->mode, Mode::version);
+  EXPECT_EQ(parse({"-vv", "--version"})->mode, Mode::version);
+}
+
+TEST(CliOptions, HelpNamesEveryOptionAndFitsTheTerminal) {
+  const std::string text = help_text();
+  for (const char* name :
+       {"-p, --probe=DEF", "-i, --probes-from=FILE", "-x, --exec=FILE", "-f, --follow-forks", "--force",
+        "-o, --output=FILE", "-n, --max-events=N", "-d, --duration=TIME", "-b, --buffer-size=SIZE", "-l, --list[=GLOB]",
+        "--dry-run", "-q, --quiet", "-v, --verbose", "--color=WHEN", "-V, --version", "-h, --help"})
+    EXPECT_NE(text.find(name), std::string::npos) << name;
+  EXPECT_EQ(text.find("--attach"), std::string::npos);
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at);
+    ASSERT_NE(end, std::string::npos);
+    EXPECT_LE(end - at, 110u) << text.substr(at, end - at);
+    at = end + 1;
+  }
+}
+
+TEST(CliOptions, VersionNamesProjectAndDisassembler) {
+  const std::string text = version_text();
+  EXPECT_TRUE(text.starts_with("uprobe-run 0.")) << text;
+  EXPECT_NE(text.find("Capstone "), std::string::npos);
+}
+
+TEST(CliOptions, ColourIsKnownEvenWhenTheRestIsWrong) {
+  EXPECT_EQ(early_color({"uprobe-run", "--color=always", "--nonsense"}), ColorMode::always);
+  EXPECT_EQ(early_color({"uprobe-run", "--", "--color=always"}), ColorMode::automatic);
+  EXPECT_EQ(early_color({"uprobe-run", "--color=maybe"}), ColorMode::automatic);
+}
+
+}  // namespace
+}  // namespace uprobe::cli

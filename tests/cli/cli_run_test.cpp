@@ -1,0 +1,352 @@
+// Whole calls against a fake engine: exit codes, what is printed where, and what is never started.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <map>
+#include <optional>
+
+#include "cli/run.h"
+
+namespace uprobe::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+ProbeSummary probe_summary(std::uint64_t hits) {
+  ProbeSummary result;
+  result.name = "uprobes/a";
+  result.place = "/bin/zsh:0x1";
+  result.hits = hits;
+  return result;
+}
+
+PlanReport plan_report() {
+  PlanReport result;
+  result.definition = "p:uprobes/a /x:0x1";
+  result.path = "/x";
+  result.offset = 1;
+  result.tier = "int3";
+  result.why = "because";
+  return result;
+}
+
+class FakeEngine : public Engine {
+ public:
+  // A definition that holds a key of `bad` fails with the error.
+  std::map<std::string, Error> bad;
+  std::optional<Error> together;  // fails only as a whole
+  std::optional<Error> missing_program, launch_error, run_error;
+  std::vector<PlanReport> plan;
+  Summary totals;
+  Ending ending;
+  std::vector<std::string> lines, functions;
+
+  SessionOptions prepared;
+  RunOptions run_options;
+  Words launched, listed;
+  int checks = 0;
+  std::vector<int> answers;  // what the output returned
+
+  Status check(const SessionOptions& options) override {
+    ++checks;
+    return verdict(options);
+  }
+  Status prepare(const SessionOptions& options) override {
+    prepared = options;
+    if (together) return *together;
+    return verdict(options);
+  }
+  std::vector<PlanReport> report() override { return plan; }
+  Status launch(const Words& argv) override {
+    if (launch_error) return *launch_error;
+    launched = argv;
+    return ok();
+  }
+  int child_pid() override { return ::getpid(); }
+  Result<Ending> run(const RunOptions& options, const Output& output) override {
+    run_options = options;
+    for (const std::string& line : lines) {
+      answers.push_back(output(line));
+      options.detach_requested();
+    }
+    if (run_error) return *run_error;
+    return ending;
+  }
+  Summary summary() override { return totals; }
+  Result<Words> list_functions(const std::string& object, const std::string& glob) override {
+    listed = {object, glob};
+    return functions;
+  }
+  Result<std::string> find_program(const std::string& program) override {
+    if (missing_program) return *missing_program;
+    return "/bin/" + program;
+  }
+
+ private:
+  Status verdict(const SessionOptions& options) const {
+    for (const Definition& definition : options.definitions)
+      for (const auto& [word, error] : bad)
+        if (definition.text.find(word) != std::string::npos) return about(error, definition);
+    return ok();
+  }
+  static Error about(Error error, const Definition& definition) {
+    error.where = definition.text;
+    return error;
+  }
+};
+
+class CliRun : public testing::Test {
+ protected:
+  void SetUp() override {
+    in_ = memory();
+    out_ = memory();
+    err_ = memory();
+  }
+
+  static Fd memory() { return Fd(::memfd_create("stream", MFD_CLOEXEC)); }
+
+  Outcome run(Words words) {
+    words.insert(words.begin(), "uprobe-run");
+    return run_cli(words, engine_, Streams{in_.get(), out_.get(), err_.get()});
+  }
+  int code(const Words& words) {
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.signal, 0);
+    return outcome.code;
+  }
+
+  static std::string text(const Fd& fd) { return *read_file("/proc/self/fd/" + std::to_string(fd.get())); }
+  std::string out() const { return text(out_); }
+  std::string err() const { return text(err_); }
+  void input(const std::string& lines) {
+    ASSERT_EQ(write_patiently(in_.get(), lines), 0);
+    ASSERT_EQ(::lseek(in_.get(), 0, SEEK_SET), 0);
+  }
+
+  FakeEngine engine_;
+  Fd in_, out_, err_;
+};
+
+TEST_F(CliRun, TheTraceGoesToStandardErrorAndTheSummaryBehindIt) {
+  engine_.lines = {"zsh-1 hit\n", "zsh-1 again\n"};
+  engine_.totals.probes = {probe_summary(2)};
+  EXPECT_EQ(code({"-p", "p:a /bin/zsh:x", "zsh", "-c", "y"}), 0);
+  EXPECT_EQ(out(), "");
+  EXPECT_EQ(err(), "zsh-1 hit\nzsh-1 again\nuprobe-run: uprobes/a /bin/zsh:0x1: 2 hits\n");
+  EXPECT_EQ(engine_.launched, (Words{"zsh", "-c", "y"}));
+}
+
+TEST_F(CliRun, QuietLeavesTheSummaryAway) {
+  engine_.lines = {"hit\n"};
+  engine_.totals.probes = {probe_summary(1)};
+  EXPECT_EQ(code({"-q", "-o", "-", "-p", "p:a x:y", "zsh"}), 0);
+  EXPECT_EQ(out(), "hit\n");
+  EXPECT_EQ(err(), "");
+}
+
+TEST_F(CliRun, OptionsReachTheEngine) {
+  EXPECT_EQ(
+      code({"-p", "p:a x:y", "-x", "/bin/zsh", "-p", "p:b zfree", "-b", "64K", "-n", "9", "-d", "2m", "--force", "ls"}),
+      0);
+  ASSERT_EQ(engine_.prepared.definitions.size(), 2u);
+  EXPECT_EQ(engine_.prepared.definitions[0].default_object, "");
+  EXPECT_EQ(engine_.prepared.definitions[1].default_object, "/bin/zsh");
+  EXPECT_EQ(engine_.prepared.ring_bytes, 65536u);
+  EXPECT_TRUE(engine_.prepared.force);
+  EXPECT_EQ(engine_.run_options.max_events, 9u);
+  EXPECT_EQ(engine_.run_options.duration, std::chrono::minutes(2));
+  EXPECT_FALSE(engine_.run_options.escape_control) << "not a terminal";
+}
+
+TEST_F(CliRun, TheProgramsEndIsOurs) {
+  engine_.ending = {false, 7};
+  EXPECT_EQ(code({"-p", "p:a x:y", "ls"}), 7);
+  engine_.ending = {true, SIGSEGV};
+  const Outcome outcome = run({"-p", "p:a x:y", "ls"});
+  EXPECT_EQ(outcome.signal, SIGSEGV);
+}
+
+TEST_F(CliRun, FailuresHaveTheirCodes) {
+  const Words words = {"-p", "p:a x:y", "nope"};
+  engine_.missing_program = Error{.code = Code::not_found, .text = "No such file or directory", .where = "nope"};
+  EXPECT_EQ(code(words), 127);
+  EXPECT_EQ(err(), "uprobe-run: nope: No such file or directory\n");
+  engine_.missing_program = Error{.code = Code::not_executable, .text = "Permission denied", .where = "nope"};
+  EXPECT_EQ(code(words), 126);
+  engine_.missing_program.reset();
+  engine_.launch_error = Error{.code = Code::not_executable, .text = "Exec format error", .where = "nope"};
+  EXPECT_EQ(code(words), 126);
+  engine_.launch_error = Error{.code = Code::system, .text = "ptrace: Operation not permitted"};
+  EXPECT_EQ(code(words), 125);
+  engine_.launch_error.reset();
+  engine_.run_error = Error{.code = Code::damaged, .text = "the ring makes no sense"};
+  EXPECT_EQ(code(words), 125);
+  EXPECT_EQ(code({"--nonsense"}), 125);
+}
+
+TEST_F(CliRun, AMissingObjectIsOurFailureNot127) {
+  engine_.bad["gone"] = Error{.code = Code::not_found, .text = "no such file: /gone"};
+  EXPECT_EQ(code({"-p", "p:a /gone:0", "ls"}), 125);
+  EXPECT_TRUE(engine_.launched.empty());
+  EXPECT_EQ(err(), "uprobe-run: -p: no such file: /gone\n  p:a /gone:0\n");
+}
+
+TEST_F(CliRun, AllBadDefinitionsAreShownAndNothingStarts) {
+  engine_.bad["strng"] = Error{.text = "Unknown type is specified", .column = 10, .help = "did you mean 'string'?"};
+  engine_.bad["%zz"] = Error{.text = "Invalid register name", .column = 8};
+  EXPECT_EQ(code({"-p", "p:a x:y %di:strng", "-p", "p:ok x:y", "-p", "p:b x:y %zz", "ls"}), 125);
+  EXPECT_EQ(err(),
+            "uprobe-run: -p: Unknown type is specified\n"
+            "  p:a x:y %di:strng\n"
+            "            ^\n"
+            "  did you mean 'string'?\n"
+            "uprobe-run: -p: Invalid register name\n"
+            "  p:b x:y %zz\n"
+            "          ^\n");
+  EXPECT_TRUE(engine_.launched.empty());
+}
+
+TEST_F(CliRun, WhatIsWrongOnlyTogetherIsShownToo) {
+  engine_.together = Error{.text = "Event already exists", .where = "p:a x:z", .column = 2};
+  EXPECT_EQ(code({"-p", "p:a x:y", "-p", "p:a x:z # twice", "ls"}), 125);
+  EXPECT_EQ(err(), "uprobe-run: -p: Event already exists\n  p:a x:z\n    ^\n");
+}
+
+TEST_F(CliRun, ManyProblemsAreCounted) {
+  engine_.bad["x"] = Error{.text = "bad"};
+  Words words;
+  for (int i = 0; i < 14; ++i) words.insert(words.end(), {"-p", std::string(1, 'x').append(std::to_string(i))});
+  words.push_back("ls");
+  EXPECT_EQ(code(words), 125);
+  EXPECT_TRUE(err().ends_with("uprobe-run: and 4 more bad definitions\n")) << err();
+}
+
+TEST_F(CliRun, AHugeListIsNotCheckedOneByOne) {
+  std::string lines;
+  for (int i = 0; i < 1000; ++i) lines += "good\n";
+  input(lines + "bad\n");
+  engine_.bad["bad"] = Error{.text = "bad"};
+  EXPECT_EQ(code({"-i", "-", "ls"}), 125);
+  EXPECT_EQ(engine_.checks, 0);
+  EXPECT_EQ(err(), "uprobe-run: standard input:1001: bad\n  bad\n");
+}
+
+TEST_F(CliRun, DefinitionsFromStandardInput) {
+  input("# comment\n\n  \t\np:a x:y\r\n  # more\np:b x:z");
+  engine_.bad["p:b"] = Error{.text = "bad"};
+  EXPECT_EQ(code({"-p", "p:c x:c", "-i", "-", "-p", "p:d x:d", "ls"}), 125);
+  ASSERT_EQ(engine_.prepared.definitions.size(), 4u);
+  EXPECT_EQ(engine_.prepared.definitions[1].text, "p:a x:y");
+  EXPECT_EQ(engine_.prepared.definitions[2].text, "p:b x:z");
+  EXPECT_EQ(engine_.prepared.definitions[3].text, "p:d x:d");
+  EXPECT_EQ(err(), "uprobe-run: standard input:6: bad\n  p:b x:z\n");
+}
+
+TEST_F(CliRun, FilesOfDefinitionsThatAreNone) {
+  EXPECT_EQ(code({"-i", "/nowhere/probes", "ls"}), 125);
+  EXPECT_EQ(err(), "uprobe-run: open /nowhere/probes: No such file or directory\n");
+  EXPECT_EQ(code({"-i", "/dev/null", "ls"}), 125);
+  EXPECT_TRUE(err().ends_with("uprobe-run: /dev/null: holds no definition\n")) << err();
+  EXPECT_EQ(code({"-i", "/tmp", "ls"}), 125);
+  EXPECT_TRUE(err().ends_with("Is a directory\n")) << err();
+  EXPECT_TRUE(engine_.launched.empty());
+}
+
+TEST_F(CliRun, AnOutputThatCannotBeOpenedStartsNothing) {
+  EXPECT_EQ(code({"-o", "/tmp", "-p", "p:a x:y", "ls"}), 125);
+  EXPECT_TRUE(engine_.launched.empty());
+  EXPECT_EQ(err(),
+            "uprobe-run: /tmp: cannot write to it: it is a directory\n"
+            "  -o takes the name of a file, or - for standard output\n");
+}
+
+TEST_F(CliRun, AFullDiskIsToldOnceAndTheProgramsCodeStays) {
+  engine_.lines = {"one\n", "two\n", "three\n"};
+  engine_.ending = {false, 3};
+  EXPECT_EQ(code({"-q", "-o", "/dev/full", "-p", "p:a x:y", "ls"}), 3);
+  EXPECT_EQ(
+      err(),
+      "uprobe-run: /dev/full: writing failed: No space left on device; the trace ends here, the program goes on\n");
+  EXPECT_EQ(engine_.answers, (std::vector<int>{0, ENOSPC, ENOSPC}));
+}
+
+TEST_F(CliRun, AReaderThatWentAwayIsNoNews) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  ::close(ends[0]);
+  out_ = Fd(ends[1]);
+  engine_.lines = {"one\n", "two\n"};
+  engine_.ending = {false, 4};
+  EXPECT_EQ(code({"-q", "-o", "-", "-p", "p:a x:y", "ls"}), 4);
+  EXPECT_EQ(err(), "");
+  EXPECT_EQ(engine_.answers, (std::vector<int>{0, EPIPE}));
+}
+
+TEST_F(CliRun, DryRunPrintsThePlanAndStartsNothing) {
+  engine_.plan = {plan_report()};
+  EXPECT_EQ(code({"--dry-run", "-p", "p:a /x:1"}), 0);
+  EXPECT_EQ(out(), "p:uprobes/a /x:0x1\n  at    /x:0x1, address 0x0\n  tier  int3: because\n");
+  EXPECT_TRUE(engine_.launched.empty());
+  engine_.plan[0].tier = "refused";
+  EXPECT_EQ(code({"--dry-run", "-p", "p:a /x:1", "ls"}), 125);
+}
+
+TEST_F(CliRun, ListingTheProgramOrAFile) {
+  engine_.functions = {"p:zfree /bin/zsh:zfree", "p:zalloc /bin/zsh:zalloc"};
+  EXPECT_EQ(code({"-lz*", "zsh"}), 0);
+  EXPECT_EQ(out(), "p:zfree /bin/zsh:zfree\np:zalloc /bin/zsh:zalloc\n");
+  EXPECT_EQ(engine_.listed, (Words{"/bin/zsh", "z*"}));
+  EXPECT_EQ(code({"-x", "./demo", "-l"}), 0);
+  EXPECT_EQ(engine_.listed, (Words{"./demo", ""}));
+  EXPECT_EQ(err(), "");
+}
+
+TEST_F(CliRun, AnEmptyListSaysSo) {
+  EXPECT_EQ(code({"-lz*", "zsh"}), 0);
+  EXPECT_EQ(err(), "uprobe-run: /bin/zsh: no function matches 'z*'\n");
+}
+
+TEST_F(CliRun, AListOfAMissingProgramHelpsWithTheGlob) {
+  engine_.missing_program = Error{.code = Code::not_found, .text = "No such file or directory", .where = "zfree"};
+  EXPECT_EQ(code({"-l", "zfree", "zsh"}), 127);
+  EXPECT_EQ(err(),
+            "uprobe-run: zfree: No such file or directory\n"
+            "  to list only some functions, attach the pattern: -l'zfree'\n");
+}
+
+TEST_F(CliRun, HelpAndVersionGoToStandardOutput) {
+  EXPECT_EQ(code({"--help"}), 0);
+  EXPECT_TRUE(out().starts_with("Usage: uprobe-run "));
+  EXPECT_EQ(err(), "");
+  out_ = Fd(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  EXPECT_EQ(code({"--version"}), 125);
+  EXPECT_EQ(err(), "uprobe-run: cannot write to standard output: No space left on device\n");
+}
+
+TEST_F(CliRun, VerboseTellsThePlanAndTheEnd) {
+  engine_.plan = {plan_report()};
+  engine_.ending = {true, SIGTERM};
+  EXPECT_EQ(run({"-v", "-p", "p:a x:y", "ls"}).signal, SIGTERM);
+  EXPECT_EQ(err(), "uprobe-run: /x:0x1: int3: because\nuprobe-run: tracing ls, PID " + std::to_string(::getpid()) +
+                       "\nuprobe-run: the program was killed by signal 15\n");
+}
+
+TEST_F(CliRun, ColourWhenItIsAskedFor) {
+  EXPECT_EQ(code({"--color=always", "--nonsense"}), 125);
+  EXPECT_TRUE(err().starts_with("\x1b[1muprobe-run:\x1b[0m unknown option")) << err();
+}
+
+TEST_F(CliRun, AFailedLaunchLeavesNoPreliminaryFile) {
+  char folder[] = "/tmp/cli_run_XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  engine_.launch_error = Error{.code = Code::system, .text = "ptrace: Operation not permitted"};
+  EXPECT_EQ(code({"-o", std::string(folder) + "/t-%p", "-p", "p:a x:y", "ls"}), 125);
+  EXPECT_EQ(::rmdir(folder), 0) << "must be empty";
+}
+
+}  // namespace
+}  // namespace uprobe::cli

@@ -1,0 +1,76 @@
+// The summary's exact text.
+#include <gtest/gtest.h>
+
+#include "cli/summary.h"
+
+namespace uprobe::cli {
+namespace {
+
+ProbeSummary probe(std::string name, std::uint64_t hits) {
+  ProbeSummary result;
+  result.name = std::move(name);
+  result.place = "/bin/zsh:0x6ae40";
+  result.hits = result.recorded = hits;
+  return result;
+}
+
+std::string summary_of(std::vector<ProbeSummary> probes) {
+  Summary summary;
+  summary.probes = std::move(probes);
+  return render_summary(summary, false);
+}
+
+TEST(CliSummary, OneProbe) {
+  EXPECT_EQ(summary_of({probe("uprobes/zfree_entry", 1234)}),
+            "uprobe-run: uprobes/zfree_entry /bin/zsh:0x6ae40: 1,234 hits\n");
+  EXPECT_EQ(summary_of({probe("uprobes/a", 1)}), "uprobe-run: uprobes/a /bin/zsh:0x6ae40: 1 hit\n");
+}
+
+TEST(CliSummary, NeverHitSaysWhy) {
+  ProbeSummary silent = probe("uprobes/x", 0);
+  EXPECT_EQ(summary_of({silent}), "uprobe-run: uprobes/x /bin/zsh:0x6ae40: 0 hits (never reached)\n");
+  silent.hint = "the file was never mapped";
+  EXPECT_EQ(summary_of({silent}), "uprobe-run: uprobes/x /bin/zsh:0x6ae40: 0 hits (the file was never mapped)\n");
+}
+
+TEST(CliSummary, SeveralProbesHaveATotal) {
+  EXPECT_EQ(summary_of({probe("g/a", 1000), probe("g/b", 234)}),
+            "uprobe-run: g/a /bin/zsh:0x6ae40: 1,000 hits\n"
+            "uprobe-run: g/b /bin/zsh:0x6ae40: 234 hits\n"
+            "uprobe-run: total: 1,234 hits\n");
+}
+
+TEST(CliSummary, LossNamesItsCause) {
+  ProbeSummary lossy = probe("g/a", 100);
+  lossy.lost_full = 12;
+  EXPECT_EQ(summary_of({lossy}),
+            "uprobe-run: g/a /bin/zsh:0x6ae40: 100 hits, lost 12 (ring full)\n"
+            "uprobe-run: lost: 12 (ring full: use -b to enlarge)\n");
+}
+
+TEST(CliSummary, LossOfSeveralCausesIsSummedOverProbes) {
+  ProbeSummary a = probe("g/a", 5000), b = probe("g/b", 7);
+  a.lost_full = 1200;
+  a.lost_busy = 3;
+  b.lost_full = 1;
+  b.lost_too_big = 2;
+  EXPECT_EQ(
+      summary_of({a, b}),
+      "uprobe-run: g/a /bin/zsh:0x6ae40: 5,000 hits, lost 1,203 (1,200 ring full; 3 every ring busy)\n"
+      "uprobe-run: g/b /bin/zsh:0x6ae40: 7 hits, lost 3 (1 ring full; 2 larger than 4,072 bytes)\n"
+      "uprobe-run: total: 5,007 hits\n"
+      "uprobe-run: lost: 1,206 (1,201 ring full: use -b to enlarge; 2 larger than 4,072 bytes; 3 every ring busy)\n");
+}
+
+TEST(CliSummary, TimeoutsAndNotes) {
+  Summary summary;
+  summary.mail_timeouts = 1;
+  summary.notes = {"refused in /lib/x\x1b.so"};
+  EXPECT_EQ(render_summary(summary, false),
+            "uprobe-run: unprobed: 1 library was mapped while uprobe-run was too busy to answer in time\n"
+            "uprobe-run: refused in /lib/x\\x1b.so\n");
+  EXPECT_EQ(render_summary({}, false), "");
+}
+
+}  // namespace
+}  // namespace uprobe::cli

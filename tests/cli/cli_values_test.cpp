@@ -1,0 +1,71 @@
+// Counts, times and sizes: what is understood, and that everything else is refused with a reason.
+#include <gtest/gtest.h>
+
+#include "cli/values.h"
+#include "engine/shared/session_area.h"
+
+namespace uprobe::cli {
+namespace {
+
+using std::chrono::nanoseconds;
+using namespace std::chrono_literals;
+
+TEST(CliValues, DurationsAreUnderstood) {
+  const std::pair<const char*, nanoseconds> table[] = {
+      {"5", 5s},        {"5s", 5s},      {"500ms", 500ms}, {"2m", 120s},    {"1h", 3600s},
+      {"1.5s", 1500ms}, {"0.25", 250ms}, {"250us", 250us}, {"1.5h", 5400s}, {"0.5m", 30s},
+  };
+  for (const auto& [text, expected] : table) {
+    const auto result = parse_duration(text);
+    ASSERT_TRUE(result) << text;
+    EXPECT_EQ(*result, expected) << text;
+  }
+}
+
+TEST(CliValues, GarbageIsNoDuration) {
+  for (const char* text : {"",   " ",  "s",   "ms",  "-5",   "+5",  "5x",  "5 s", " 5",    "5s ",    "1.2.3",
+                           ".5", "5.", "nan", "inf", "0x10", "1e3", "5ss", "5d",  "1m30s", "\x1b[2J"}) {
+    const auto result = parse_duration(text);
+    ASSERT_FALSE(result) << text;
+    EXPECT_EQ(result.error().code, Code::usage);
+    EXPECT_FALSE(result.error().help.empty()) << text;
+  }
+}
+
+TEST(CliValues, DurationsHaveLimits) {
+  EXPECT_EQ(parse_duration("0").error().text, "'0' is no time at all");
+  EXPECT_EQ(parse_duration("0.0ms").error().text, "'0.0ms' is no time at all");
+  EXPECT_EQ(parse_duration("99999999999h").error().text, "'99999999999h' is too long a time");
+  const std::string digits(400, '9');
+  EXPECT_FALSE(parse_duration(digits));
+  EXPECT_TRUE(parse_duration("876000h"));
+}
+
+TEST(CliValues, CountsAreWholeAndPositive) {
+  EXPECT_EQ(*parse_count("1"), 1u);
+  EXPECT_EQ(*parse_count("18446744073709551615"), ~0ull);
+  for (const char* text : {"", "0", "-1", "+1", "1.5", "1K", "ten", "18446744073709551616", " 1", "1 "})
+    EXPECT_FALSE(parse_count(text)) << text;
+}
+
+TEST(CliValues, RingSizes) {
+  EXPECT_EQ(*parse_ring_size("8192"), 8192u);
+  EXPECT_EQ(*parse_ring_size("64K"), 65536u);
+  EXPECT_EQ(*parse_ring_size("64k"), 65536u);
+  EXPECT_EQ(*parse_ring_size("4M"), 4u << 20);
+  EXPECT_EQ(*parse_ring_size("1G"), shared::kMaxRingBytes);
+}
+
+TEST(CliValues, RingSizesOutsideNameTheLimits) {
+  EXPECT_EQ(parse_ring_size("1K").error().text, "'1K' is too small a buffer");
+  EXPECT_EQ(parse_ring_size("1K").error().help, "from 8K to 1G for each ring");
+  EXPECT_EQ(parse_ring_size("0").error().text, "'0' is too small a buffer");
+  EXPECT_EQ(parse_ring_size("2G").error().text, "'2G' is too large a buffer");
+  // 2^34 G would be 0 after the shift.
+  EXPECT_EQ(parse_ring_size("17179869184G").error().text, "'17179869184G' is too large a buffer");
+  for (const char* text : {"", "K", "4MB", "4 M", "-4M", "4T", "1.5M", "0x2000", "99999999999999999999"})
+    EXPECT_EQ(parse_ring_size(text).error().text, std::string("'").append(text).append("' is not a size"));
+}
+
+}  // namespace
+}  // namespace uprobe::cli

@@ -1,0 +1,235 @@
+"""What every end-to-end test shares: running a command under the tool, reading trace text, the main function.
+
+A test file ends with `harness.main()`. ctest passes the places of what was built; by hand:
+    python3 tests/e2e/behaviour_test.py --tool build/uprobe-run --fixtures build/tests/e2e/fixtures [-k NAME]
+"""
+import argparse
+import ctypes
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from dataclasses import dataclass, field
+
+from elf_reader import Elf
+
+SKIPPED = 77  # what ctest takes for "not run here"
+TIMEOUT = 60  # seconds until a command counts as hanging
+ADDR_NO_RANDOMIZE = 0x0040000
+
+# "   task name-123   [001] DBZff  1370.652542: event: (0x55d0) a=1"; the task name may hold anything
+RECORD = re.compile(r" *(?P<task>.{1,16})-(?P<tid>\d+) +\[(?P<cpu>\d+)\] (?P<flags>.{5}) +(?P<time>\d+\.\d{6}): "
+                    r"(?P<event>[^:\s]+): (?P<rest>\(0x[0-9a-f]+(?: <- 0x[0-9a-f]+)?\).*)")
+
+
+@dataclass
+class Hit:
+    task: str
+    tid: int
+    cpu: int
+    flags: str
+    time: float
+    event: str
+    rest: str  # "(0xIP) name=value ...", may hold newlines
+
+    @property
+    def address(self):
+        return int(re.match(r"\(0x([0-9a-f]+)", self.rest)[1], 16)
+
+    @property
+    def arguments(self):
+        return self.rest[self.rest.index(")") + 1:].lstrip(" ")
+
+
+@dataclass
+class Observation:
+    """What a command did: streams as bytes, hits in the order of the trace."""
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+    text: str = ""
+    hits: list = field(default_factory=list)
+    profile: dict = field(default_factory=dict)  # event -> hits, where the source counts them
+
+    def counts(self):
+        result = {}
+        for hit in self.hits:
+            result[hit.event] = result.get(hit.event, 0) + 1
+        return result
+
+
+def parse_trace(text):
+    """The hits of a trace text. A line that does not open a record belongs to the record before it."""
+    hits = []
+    for line in text.split("\n"):
+        match = RECORD.fullmatch(line)
+        if match:
+            hits.append(Hit(match["task"].strip(), int(match["tid"]), int(match["cpu"]), match["flags"],
+                            float(match["time"]), match["event"], match["rest"]))
+        elif hits and line != "":
+            hits[-1].rest += "\n" + line
+    return hits
+
+
+class Options:
+    """Where the built things are; filled by main()."""
+    tool = fixtures = source = None
+
+
+def fixture(name):
+    path = os.path.join(Options.fixtures or "", name)
+    if not Options.fixtures or not os.path.exists(path):
+        raise unittest.SkipTest(f"fixture {name} was not built here")
+    return path
+
+
+def tool():
+    if not Options.tool or not os.path.exists(Options.tool):
+        raise unittest.SkipTest("uprobe-run is not built")
+    return Options.tool
+
+
+def need(program):
+    path = shutil.which(program)
+    if not path:
+        raise unittest.SkipTest(f"{program} is not installed")
+    return os.path.realpath(path)
+
+
+def fixed_layout():
+    """In the child before exec: no address randomisation, so that two runs can be compared address by address."""
+    ctypes.CDLL(None).personality(ADDR_NO_RANDOMIZE)
+
+
+def run(command, stdin=b"", env=None, timeout=TIMEOUT, before_exec=None, cwd=None):
+    """Runs a command to its end in a process group of its own; a command that hangs is killed and fails the test."""
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env,
+                               cwd=cwd, start_new_session=True, preexec_fn=before_exec)
+    try:
+        out, err = process.communicate(stdin, timeout)
+    except subprocess.TimeoutExpired:
+        stop_group(process)
+        raise AssertionError(f"no end after {timeout} s: {command}") from None
+    return Observation(process.returncode, out, err)
+
+
+def stop_group(process):
+    """Kills what a test has started, children included."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream:
+            stream.close()
+
+
+def run_tool(definitions, command, options=(), stdin=b"", env=None, randomise=True, timeout=TIMEOUT):
+    """Runs a command under uprobe-run with the trace in a file, and reads it back."""
+    with tempfile.TemporaryDirectory(prefix="uprobe-e2e.") as folder:
+        output = os.path.join(folder, "trace")
+        words = [tool(), "-o", output, *options]
+        for definition in definitions:
+            words += ["-p", definition]
+        seen = run([*words, "--", *command], stdin, env, timeout, None if randomise else fixed_layout)
+        if os.path.exists(output):
+            with open(output, encoding="latin-1", newline="") as file:
+                seen.text = file.read()
+    seen.hits = parse_trace(seen.text)
+    return seen
+
+
+def kernel_definition(definition, cache={}):
+    """PATH:SYMBOL[+OFF] as PATH:OFFSET, the only form that the kernel takes."""
+    head, place, *arguments = definition.split(" ")
+    path, _, where = place.rpartition(":")
+    match = re.fullmatch(r"([A-Za-z_.][\w.@]*)(?:\+(\w+))?", where)
+    if match:
+        if path not in cache:
+            cache[path] = Elf(path)
+        place = f"{path}:{cache[path].offset_of(match[1]) + int(match[2] or '0', 0):#x}"
+    return " ".join([head, place, *arguments])
+
+
+def wait_until(condition, what, seconds=20):
+    """Polls for something that another process does; only its absence fails, never how long it took."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {seconds} s in vain for {what}")
+        time.sleep(0.01)
+
+
+def descendants(pid):
+    result = []
+    for task in _listing(f"/proc/{pid}/task"):
+        try:
+            with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
+                children = [int(word) for word in file.read().split()]
+        except OSError:
+            continue
+        for child in children:
+            result += [child, *descendants(child)]
+    return result
+
+
+def _listing(folder):
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+class TestCase(unittest.TestCase):
+    """Adds a folder of its own to each test and messages of full length."""
+    maxDiff = 4000
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="uprobe-e2e.")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, text, mode=0o644):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(self.path(name), mode)
+        return self.path(name)
+
+    def copy_of(self, program):
+        """A copy with an inode of its own: whatever probes the original at the same time stays out of the test."""
+        return shutil.copy(program, self.folder)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tool")
+    parser.add_argument("--fixtures")
+    here = os.path.dirname(os.path.abspath(__file__))
+    parser.add_argument("--source", default=os.path.join(here, "../.."))
+    known, rest = parser.parse_known_args()
+    Options.tool = known.tool and os.path.abspath(known.tool)
+    Options.fixtures = known.fixtures and os.path.abspath(known.fixtures)
+    Options.source = os.path.abspath(known.source)
+    # the only exception that unittest lets through at once: `with` blocks clean up, the rest is done below
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        result = unittest.main(argv=[sys.argv[0], "-v", *rest], exit=False, module="__main__").result
+    except KeyboardInterrupt:
+        for pid in descendants(os.getpid()):
+            os.kill(pid, signal.SIGKILL)
+        sys.exit(128 + signal.SIGTERM)
+    if not result.wasSuccessful():
+        sys.exit(1)
+    for test, reason in result.skipped:
+        print(f"skipped: {test}: {reason}", file=sys.stderr)
+    # a class that is skipped as a whole is in `skipped` without having been counted as run
+    sys.exit(SKIPPED if result.testsRun <= len(result.skipped) else 0)

@@ -1,0 +1,136 @@
+"""The folders are layers: this reads every #include line and holds them to the order. Also: the length of files, and
+who may use which foreign library.
+"""
+import os
+import re
+
+import harness
+
+# A folder may include itself and every layer with a smaller number. Folders of one number do not see each other.
+LAYERS = {
+    "engine/shared": 0,
+    "engine/base": 1,
+    "engine/elf": 2, "engine/spec": 2, "arch/x86/code": 2,
+    "engine/target": 3, "engine/program": 3,
+    "engine/plan": 4, "engine/trace": 4,
+    "engine/control": 5, "engine/format": 5,
+    "engine": 6,  # session.h, session*.cpp: the facade
+    "cli": 7,
+}
+# What runs inside the traced program sees the shared structs and itself.
+IN_TARGET = {"preload", "arch/x86/entry"}
+# Header-only parts of the language; kernel headers are constants and structs of the ABI.
+IN_TARGET_SYSTEM = re.compile(r"(?:cstddef|cstdint|type_traits|bit|utility|(?:linux|asm|asm-generic)/[\w/]+\.h)")
+# Foreign library -> the only places that include it
+FOREIGN = {
+    r"[Zz]y(?:dis|core)/.*": ["arch/x86/code/decode.cpp"],
+    r"(?:libelf|gelf|elfutils/.*)\.h": ["engine/elf/"],
+    r"capstone/.*": ["cli/"],  # shows instructions to people; decides nothing
+}
+ROOTS = ("engine", "arch", "preload", "cli")
+LONGEST_FILE = 600
+
+
+def source_files(roots, endings):
+    for root in roots:
+        for folder, _, names in os.walk(os.path.join(harness.Options.source, root)):
+            for name in sorted(names):
+                if name.endswith(endings):
+                    yield os.path.relpath(os.path.join(folder, name), harness.Options.source)
+
+
+def read(path):
+    with open(os.path.join(harness.Options.source, path), encoding="utf-8") as file:
+        return file.read()
+
+
+def includes(path):
+    """(project header, None) or (None, system header) of each #include."""
+    for quote, name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', read(path), re.M):
+        if quote == "<":
+            yield None, name
+            continue
+        beside = os.path.join(os.path.dirname(path), name)
+        exists = os.path.exists(os.path.join(harness.Options.source, beside))
+        yield (os.path.normpath(beside) if exists and "/" not in name else name), None
+
+
+def folder_of(path):
+    return os.path.dirname(path)
+
+
+class IncludeRules(harness.TestCase):
+    def sources(self):
+        files = list(source_files(ROOTS, (".h", ".cpp", ".c", ".S")))
+        self.assertGreater(len(files), 20, "no sources found: wrong --source?")
+        return files
+
+    def test_every_folder_is_in_the_table(self):
+        unknown = {folder_of(path) for path in self.sources()} - set(LAYERS) - IN_TARGET
+        self.assertEqual(unknown, set())
+
+    def test_layers_include_only_what_is_below(self):
+        broken = []
+        for path in self.sources():
+            own = folder_of(path)
+            if own not in LAYERS:
+                continue
+            for header, _ in includes(path):
+                there = header and folder_of(header)
+                if there and there != own and not LAYERS.get(there, 99) < LAYERS[own]:
+                    broken.append(f"{path}: {header}")
+        self.assertEqual(broken, [])
+
+    def test_project_headers_exist(self):
+        missing = [f"{path}: {header}" for path in self.sources() for header, _ in includes(path)
+                   if header and not os.path.exists(os.path.join(harness.Options.source, header))]
+        self.assertEqual(missing, [])
+
+    def test_shared_includes_only_itself_and_integers(self):
+        broken = [f"{path}: {header or system}" for path in source_files(["engine/shared"], (".h",))
+                  for header, system in includes(path)
+                  if (header and folder_of(header) != "engine/shared")
+                  or (system and system not in ("cstddef", "cstdint"))]
+        self.assertEqual(broken, [])
+
+    def test_code_in_the_target_includes_no_tool_code(self):
+        broken = []
+        for path in self.sources():
+            if folder_of(path) not in IN_TARGET:
+                continue
+            for header, system in includes(path):
+                if header and folder_of(header) not in IN_TARGET | {"engine/shared"}:
+                    broken.append(f"{path}: {header}")
+                if system and not IN_TARGET_SYSTEM.fullmatch(system):
+                    broken.append(f"{path}: <{system}>")
+        self.assertEqual(broken, [])
+
+    def test_the_tool_includes_no_code_of_the_target(self):
+        broken = [f"{path}: {header}" for path in self.sources() if folder_of(path) not in IN_TARGET
+                  for header, _ in includes(path) if header and folder_of(header) in IN_TARGET]
+        self.assertEqual(broken, [])
+
+    def test_foreign_libraries_have_one_place(self):
+        broken = []
+        for path in self.sources():
+            for _, system in includes(path):
+                for pattern, places in FOREIGN.items():
+                    if system and re.fullmatch(pattern, system) and not path.startswith(tuple(places)):
+                        broken.append(f"{path}: <{system}>")
+        self.assertEqual(broken, [])
+
+    def test_files_are_short(self):
+        endings = (".h", ".cpp", ".c", ".S", ".py", ".sh")
+        lines = {path: read(path).count("\n") for path in source_files([*ROOTS, "tests", "bench", "scripts"], endings)}
+        long = [f"{path}: {count}" for path, count in lines.items() if count > LONGEST_FILE]
+        self.assertEqual(long, [])
+
+    def test_headers_say_what_they_are_for(self):
+        """The first line is a comment, and a header is included once."""
+        broken = [path for path in source_files(ROOTS, (".h",))
+                  if not read(path).startswith("//") or "#pragma once" not in read(path)]
+        self.assertEqual(broken, [])
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,174 @@
+"""The kernel's own uprobe events as an oracle: the same definitions, the same command, what the kernel prints.
+
+Everything happens in a tracing instance and an event group named after this process, is limited to the command's
+process tree (set_event_pid with event-fork), and is taken away again on every way out. Nothing is mounted; where
+tracefs cannot be written the caller skips. By hand:
+    python3 oracle.py DEFINITION... -- COMMAND...        (PATH:SYMBOL is resolved here)
+"""
+import os
+import re
+import signal
+import sys
+import unittest
+
+import harness
+
+TRACEFS = os.environ.get("TRACEFS", "/sys/kernel/tracing")
+PREFIX = "uprobe_e2e_"
+BUFFER_KB = 8192  # of each CPU: a test's records all fit, which read_trace checks
+
+
+def available():
+    """None, or the reason why the kernel cannot be asked here."""
+    events = os.path.join(TRACEFS, "uprobe_events")
+    if not os.path.exists(events):
+        return f"{events} does not exist (tracefs not mounted, or a kernel without uprobe events)"
+    if not os.access(events, os.W_OK) or not os.access(os.path.join(TRACEFS, "instances"), os.W_OK):
+        return f"{TRACEFS} is not writable"
+    return None
+
+
+def require():
+    reason = available()
+    if reason:
+        raise unittest.SkipTest(reason)
+
+
+def put(path, text, flags=os.O_WRONLY):
+    descriptor = os.open(path, flags)
+    try:
+        os.write(descriptor, text.encode("latin-1"))
+    finally:
+        os.close(descriptor)
+
+
+def events_of(group):
+    """The events of a group, in the order of their definition."""
+    found = []
+    with open(os.path.join(TRACEFS, "uprobe_events"), encoding="latin-1") as file:
+        for line in file:
+            match = re.match(r"[pr]:(\S+)/(\S+) ", line)
+            if match and match[1] == group and match[2] not in found:
+                found.append(match[2])
+    return found
+
+
+def remove_group(group):
+    """Takes away all that belongs to a group; a signal that would cut it short waits."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+    try:
+        _remove_group(group)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _remove_group(group):
+    instance = os.path.join(TRACEFS, "instances", group)
+    for event in reversed(events_of(group)):
+        for where in (instance, TRACEFS):
+            if os.path.isdir(f"{where}/events/{group}/{event}"):
+                put(f"{where}/events/{group}/{event}/enable", "0")
+        put(f"{TRACEFS}/uprobe_events", f"-:{group}/{event}\n", os.O_WRONLY | os.O_APPEND)
+    if os.path.isdir(instance):
+        os.rmdir(instance)
+
+
+def remove_leftovers():
+    """What a test that was killed by SIGKILL has left behind: groups whose process is gone."""
+    with open(os.path.join(TRACEFS, "uprobe_events"), encoding="latin-1") as file:
+        groups = set(re.findall(rf":({PREFIX}\d+)/", file.read()))
+    groups |= {name for name in os.listdir(f"{TRACEFS}/instances") if name.startswith(PREFIX)}
+    for group in groups:
+        if not os.path.exists(f"/proc/{group[len(PREFIX):]}"):
+            remove_group(group)
+
+
+class Oracle:
+    """with Oracle(definitions) as kernel: ... Definitions name no group of their own: "p:name PATH:PLACE args"."""
+
+    def __init__(self, definitions):
+        self.group = f"{PREFIX}{os.getpid()}"
+        self.instance = f"{TRACEFS}/instances/{self.group}"
+        self.definitions = [harness.kernel_definition(one) for one in definitions]
+
+    def __enter__(self):
+        remove_leftovers()
+        try:
+            self._set_up()
+        except BaseException:
+            remove_group(self.group)
+            raise
+        return self
+
+    def __exit__(self, *_):
+        remove_group(self.group)
+
+    def _set_up(self):
+        os.mkdir(self.instance)
+        put(f"{self.instance}/buffer_size_kb", str(BUFFER_KB))
+        put(f"{self.instance}/options/event-fork", "1")
+        for definition in self.definitions:
+            kind, _, rest = definition.partition(":")
+            put(f"{TRACEFS}/uprobe_events", f"{kind}:{self.group}/{rest}\n", os.O_WRONLY | os.O_APPEND)
+        # oldest first, as the tool arms its definitions: the newest consumer of a place is called first
+        for event in events_of(self.group):
+            put(f"{self.instance}/events/{self.group}/{event}/enable", "1")
+
+    def follow_this_process(self):
+        """In the child before exec: from here on this process and its children are recorded."""
+        put(f"{self.instance}/set_event_pid", str(os.getpid()))
+
+    def read_trace(self):
+        with open(f"{self.instance}/trace", encoding="latin-1", newline="") as file:
+            text = file.read()
+        kept, written = re.search(r"entries-in-buffer/entries-written: (\d+)/(\d+)", text).groups()
+        if kept != written:
+            raise AssertionError(f"the kernel's ring was too small: {kept} of {written} records kept")
+        return text
+
+    def read_profile(self):
+        """event -> hits; of every process that ran the file, whoever started it."""
+        counts = {}
+        names = set(events_of(self.group))
+        paths = {definition.split(" ")[1].rpartition(":")[0] for definition in self.definitions}
+        with open(f"{TRACEFS}/uprobe_profile", encoding="latin-1") as file:
+            for line in file:
+                match = re.match(r"  (.*?) +(\S+) +(\d+)$", line)
+                if match and match[1] in paths and match[2] in names:
+                    counts[match[2]] = counts.get(match[2], 0) + int(match[3])
+        return counts
+
+
+def run_kernel(definitions, command, stdin=b"", env=None, randomise=True):
+    """Runs a command under the kernel's uprobe events; as harness.run_tool, profile filled in."""
+    require()
+    with Oracle(definitions) as kernel:
+        def before_exec():
+            if not randomise:
+                harness.fixed_layout()
+            kernel.follow_this_process()
+        seen = harness.run(command, stdin, env, before_exec=before_exec)
+        seen.text = kernel.read_trace()
+        seen.profile = kernel.read_profile()
+    seen.hits = harness.parse_trace(seen.text)
+    return seen
+
+
+def by_hand(words):
+    if "--" not in words:
+        sys.exit("usage: oracle.py DEFINITION... -- COMMAND...")
+    cut = words.index("--")
+    reason = available()
+    if reason:
+        print(reason, file=sys.stderr)
+        sys.exit(harness.SKIPPED)
+    seen = run_kernel(words[:cut], words[cut + 1:])
+    sys.stdout.buffer.write(seen.stdout)
+    sys.stderr.buffer.write(seen.stderr)
+    print(seen.text, end="")
+    print("profile:", seen.profile)
+    sys.exit(seen.returncode if seen.returncode >= 0 else 128 - seen.returncode)
+
+
+if __name__ == "__main__":
+    by_hand(sys.argv[1:])

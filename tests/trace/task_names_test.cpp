@@ -1,0 +1,144 @@
+// Task names, from a /proc of the test's own and from the real one.
+#include "engine/trace/task_names.h"
+
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "engine/trace/thread_alive.h"
+
+namespace uprobe::trace {
+namespace {
+
+constexpr std::uint64_t kMillisecond = 1'000'000;
+
+class TaskNamesTest : public testing::Test {
+ protected:
+  TaskNamesTest() {
+    char name[] = "/tmp/uprobe-names-XXXXXX";
+    root_ = ::mkdtemp(name);
+  }
+  ~TaskNamesTest() override { std::filesystem::remove_all(root_); }
+
+  void set_comm(std::uint32_t tid, const std::string& text) {
+    const std::string folder = root_ + "/" + std::to_string(tid);
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder + "/comm") << text;
+  }
+  void end_task(std::uint32_t tid) { std::filesystem::remove_all(root_ + "/" + std::to_string(tid)); }
+
+  std::string root_;
+};
+
+TEST_F(TaskNamesTest, ReadsANameAndKeepsItWhenTheTaskIsGone) {
+  set_comm(7, "zsh\n");
+  TaskNames names(root_);
+  names.begin_batch(0);
+  names.see(7);
+  end_task(7);
+  EXPECT_EQ(names.name(7), "zsh");
+  names.begin_batch(1000 * kMillisecond);
+  EXPECT_EQ(names.name(7), "zsh");
+}
+
+TEST_F(TaskNamesTest, NobodySawItAlive) {
+  TaskNames names(root_);
+  EXPECT_EQ(names.name(8), "<...>");
+  EXPECT_EQ(names.name(0), "<...>");
+  EXPECT_EQ(names.name(0xffffffff), "<...>");
+}
+
+TEST_F(TaskNamesTest, RefreshesInALaterBatchAfterAWhile) {
+  set_comm(7, "sh\n");
+  TaskNames names(root_);
+  names.begin_batch(0);
+  EXPECT_EQ(names.name(7), "sh");
+  set_comm(7, "make\n");
+  EXPECT_EQ(names.name(7), "sh");
+  names.begin_batch(99 * kMillisecond);
+  EXPECT_EQ(names.name(7), "sh");
+  names.begin_batch(101 * kMillisecond);
+  EXPECT_EQ(names.name(7), "make");
+}
+
+TEST_F(TaskNamesTest, ReadsAllOnceMoreAtTheEnd) {
+  set_comm(7, "sh\n");
+  TaskNames names(root_);
+  names.begin_batch(0);
+  names.see(7);
+  set_comm(7, "late\n");
+  names.refresh_all();
+  EXPECT_EQ(names.name(7), "late");
+}
+
+TEST_F(TaskNamesTest, APresetNameHoldsUntilTheTaskSaysOtherwise) {
+  TaskNames names(root_);
+  names.begin_batch(0);
+  names.preset(9, "told");
+  EXPECT_EQ(names.name(9), "told");
+  names.begin_batch(500 * kMillisecond);
+  EXPECT_EQ(names.name(9), "told");
+  set_comm(9, "real\n");
+  names.begin_batch(1000 * kMillisecond);
+  EXPECT_EQ(names.name(9), "real");
+}
+
+TEST_F(TaskNamesTest, TakesNamesAsTheyAre) {
+  set_comm(1, "\n");
+  set_comm(2, "two\nlines\n");
+  set_comm(3, "0123456789abcdefghij\n");
+  set_comm(4, "");
+  TaskNames names(root_);
+  EXPECT_EQ(names.name(1), "");
+  EXPECT_EQ(names.name(2), "two\nlines");
+  EXPECT_EQ(names.name(3), "0123456789abcde");
+  EXPECT_EQ(names.name(4), "<...>");
+}
+
+TEST_F(TaskNamesTest, ForgetsRatherThanGrowsWithoutEnd) {
+  TaskNames names("/nonexistent");
+  names.preset(1, "one");
+  EXPECT_EQ(names.name(1), "one");
+  for (std::uint32_t tid = 2; tid < 70'000; ++tid) names.see(tid);
+  EXPECT_EQ(names.name(1), "<...>");
+  names.preset(1, "again");
+  EXPECT_EQ(names.name(1), "again");
+}
+
+TEST(TaskNames, TasksWithTheSameCacheSlotAreKeptApart) {
+  TaskNames names("/nonexistent");
+  for (std::uint32_t i = 0; i < 5; ++i) names.preset(i * 64, std::string(1, static_cast<char>('a' + i)));
+  for (std::uint32_t i = 0; i < 5; ++i) EXPECT_EQ(names.name(i * 64), std::string(1, static_cast<char>('a' + i)));
+}
+
+TEST(TaskNames, TheRealProcKnowsAZombie) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::prctl(PR_SET_NAME, "short-lived");
+    ::_exit(0);
+  }
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  TaskNames names;
+  EXPECT_EQ(names.name(static_cast<std::uint32_t>(child)), "short-lived");
+  EXPECT_FALSE(thread_is_alive(static_cast<std::uint32_t>(child)));
+  ::waitpid(child, nullptr, 0);
+  EXPECT_FALSE(thread_is_alive(static_cast<std::uint32_t>(child)));
+}
+
+TEST(ThreadIsAlive, KnowsTheLivingAndTheImpossible) {
+  EXPECT_TRUE(thread_is_alive(static_cast<std::uint32_t>(::gettid())));
+  EXPECT_TRUE(thread_is_alive(1));
+  EXPECT_FALSE(thread_is_alive(0));
+  EXPECT_FALSE(thread_is_alive(0xffffffff));
+  EXPECT_FALSE(thread_is_alive(0x7ffffffe));
+}
+
+}  // namespace
+}  // namespace uprobe::trace
