@@ -2,17 +2,15 @@
 //
 // The handlers are installed before the program starts. The kernel gives every caught signal its default action at
 // exec, an ignored one stays ignored, and the mask is never touched: so the program gets exactly what it would have
-// without us, and there is no moment in which one of these could kill the tool while it works on the program's memory. What
-// was ignored at the start (nohup, background jobs of a script) stays ignored.
+// without us, and there is no moment in which one of these could kill the tool while it works on the program's memory.
+// What was ignored at the start (nohup, background jobs of a script) stays ignored.
 //
-//   SIGINT, SIGQUIT   from the terminal: the program gets it as well, so nothing is to be done; a second SIGINT within
-//   2 s
-//                     asks to detach
+//   SIGINT, SIGQUIT   from the terminal: the program gets it as well, so nothing is to be done; a second SIGINT
+//                     within 2 s asks to detach
 //   SIGTERM, SIGHUP   (and the two above) sent to the tool by a process: passed on to the program
 //   SIGPIPE           becomes EPIPE
 //   SIGCHLD, SIGTTOU  default and ignored once the program runs: its end must be seen even if we were started with
-//   SIGCHLD
-//                     ignored; a program that takes the terminal for itself (a shell) must not stop our output
+//                     SIGCHLD ignored; a program that takes the terminal for itself (a shell) must not stop our output
 #pragma once
 
 #include <csignal>

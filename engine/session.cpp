@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "engine/control/hooks.h"
 #include "engine/control/load.h"
 #include "engine/control/mail_service.h"
 #include "engine/control/processes.h"
@@ -102,6 +103,7 @@ struct Session::State {
   std::optional<trace::Clock> clock;
   trace::TaskNames names;
   std::optional<trace::Reader> reader;
+  std::vector<std::string> notes;
   Addr block;
   pid_t child = 0;
   bool recording = false;
@@ -172,6 +174,11 @@ std::vector<PlanReport> Session::report() const {
 }
 
 Status Session::State::arm(target::PtraceTarget& target) {
+  plan::FileCache files;
+  for (const Probe& probe : probes) files.know(probe.site.file);
+  auto hook_note = control::add_library_hook(target.pid(), files, planned);
+  if (!hook_note) return hook_note.error();
+  if (!hook_note->empty()) notes.push_back(hook_note.take());
   trace::AreaSpec spec{.events = {}, .ring_bytes = options.ring_bytes, .ring_count = ring_count()};
   for (const Probe& probe : probes) spec.events.push_back(&probe.program);
   auto loaded = control::load_agent(target, *agent, spec, planned.size());
@@ -321,7 +328,8 @@ Summary Session::summary() const {
     summary.probes.push_back(std::move(line));
   }
   summary.mail_timeouts = area.header().mail_timeouts;
-  summary.notes.assign(s.armer->report().notes.begin(), s.armer->report().notes.end());
+  summary.notes = s.notes;
+  summary.notes.insert(summary.notes.end(), s.armer->report().notes.begin(), s.armer->report().notes.end());
   const auto note = [&](std::uint64_t n, const char* what) {
     if (n != 0) summary.notes.push_back(std::to_string(n) + " " + what);
   };

@@ -64,14 +64,14 @@ struct Reader {
   u32 string_bytes(u64 from, u32 limit) const;          // length with the NUL; 0: unreadable or no NUL within limit
 };
 
-// thread.cpp. The caller's thread id, from its thread control block.
-u32 thread_id(ProcessBlock& block);
+// thread.cpp. The caller's thread id, from its thread control block; the process id where that cannot be read.
+u32 thread_id(ProcessBlock& block, bool may_fault);
 
 // points.cpp
 const Point* find_point(const ProcessBlock& block, u64 address);
 
 // mail.cpp. Asks the tool for work and executes the system calls that it wants made here, until it is done. Bounded.
-void ask_tool(ProcessBlock& block, AreaHeader* area, shared::MailKind kind);
+void ask_tool(ProcessBlock& block, AreaHeader* area, u32 tid, shared::MailKind kind);
 
 template <class T>
 T* at_offset(void* base, u64 offset) {

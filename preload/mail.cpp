@@ -84,7 +84,7 @@ void abandon(MailSlot& slot) {
 
 }  // namespace
 
-void ask_tool(ProcessBlock& block, AreaHeader* area, shared::MailKind kind) {
+void ask_tool(ProcessBlock& block, AreaHeader* area, u32 tid, shared::MailKind kind) {
   if (area == nullptr || area->tool_gone != 0) return;
   if (area->state != static_cast<u32>(shared::SessionState::recording)) return;
   MailSlot* slot = claim_slot(area);
@@ -93,7 +93,7 @@ void ask_tool(ProcessBlock& block, AreaHeader* area, shared::MailKind kind) {
     return;
   }
   slot->kind = static_cast<u32>(kind);
-  slot->tid = thread_id(block);
+  slot->tid = tid;
   slot->block = as_word(&block);
   set_state(*slot, MailState::request);
   __atomic_fetch_add(&area->mail_requests, 1, __ATOMIC_RELEASE);

@@ -67,10 +67,11 @@ bool fix_up(SignalFrame& frame) {
 
 void hit_point(ProcessBlock& block, const Point& point, const SignalFrame& frame) {
   const Registers registers = registers_of(frame, point.address);
-  const Hit hit{&block, &point, &registers, thread_id(block), (frame.mask & kFaultSignals) == 0};
+  const bool may_fault = (frame.mask & kFaultSignals) == 0;
+  const Hit hit{&block, &point, &registers, thread_id(block, may_fault), may_fault};
   if (point.consumer != 0) handle_hit(hit);
   if (point.role == static_cast<u32>(shared::PointRole::library_hook))
-    ask_tool(block, session_area(block, 0), shared::MailKind::libraries_changed);
+    ask_tool(block, session_area(block, 0), hit.tid, shared::MailKind::libraries_changed);
 }
 
 }  // namespace

@@ -4,18 +4,22 @@
 
 namespace uprobe::control {
 
-void ProbeSet::add(plan::Site site, std::uint16_t event) {
+PlannedPoint& ProbeSet::point_for(plan::Site site) {
   auto file = std::find_if(files_.begin(), files_.end(), [&](const FilePoints& f) { return f.file == site.file; });
   if (file == files_.end()) file = files_.insert(files_.end(), FilePoints{.file = site.file, .points = {}, .ifuncs = {}});
   auto& points = site.is_ifunc ? file->ifuncs : file->points;
   const auto place = std::lower_bound(points.begin(), points.end(), site.offset,
                                       [](const PlannedPoint& p, std::uint64_t offset) { return p.site.offset < offset; });
+  if (place != points.end() && place->site.offset == site.offset) return *place;
   ++size_;
-  if (place != points.end() && place->site.offset == site.offset) {
-    place->events.insert(place->events.begin(), event);
-    return;
-  }
-  points.insert(place, PlannedPoint{.site = std::move(site), .events = {event}});
+  return *points.insert(place, PlannedPoint{.site = std::move(site), .events = {}});
 }
+
+void ProbeSet::add(plan::Site site, std::uint16_t event) {
+  auto& events = point_for(std::move(site)).events;
+  events.insert(events.begin(), event);
+}
+
+void ProbeSet::add_hook(plan::Site site) { point_for(std::move(site)).role = shared::PointRole::library_hook; }
 
 }  // namespace uprobe::control

@@ -27,10 +27,14 @@ class ProbeSet {
  public:
   // Events are numbered in the order of the definitions.
   void add(plan::Site site, std::uint16_t event);
+  // A place where the agent asks the tool about libraries; a probe may be there as well.
+  void add_hook(plan::Site site);
   const std::vector<FilePoints>& files() const { return files_; }
   std::size_t size() const { return size_; }
 
  private:
+  PlannedPoint& point_for(plan::Site site);
+
   std::vector<FilePoints> files_;
   std::size_t size_ = 0;
 };

@@ -14,7 +14,8 @@ bool read_at(std::span<const std::uint8_t> bytes, std::uint64_t offset, T& out) 
   return true;
 }
 
-void append_table(std::span<const std::uint8_t> bytes, std::uint64_t offset, std::uint64_t size, std::vector<Relocation>& to) {
+void append_table(std::span<const std::uint8_t> bytes, std::uint64_t offset, std::uint64_t size,
+                  std::vector<Relocation>& to) {
   for (std::uint64_t at = 0; size - at >= sizeof(Elf64_Rela) && at < size; at += sizeof(Elf64_Rela)) {
     Elf64_Rela rela;
     if (offset > bytes.size() || !read_at(bytes, offset + at, rela)) return;

@@ -10,10 +10,12 @@ namespace {
 
 std::uint8_t byte_at(std::string_view text, std::size_t i) { return static_cast<std::uint8_t>(text[i]); }
 
-bool is_continuation(std::string_view text, std::size_t i) { return i < text.size() && (byte_at(text, i) & 0xc0) == 0x80; }
+bool is_continuation(std::string_view text, std::size_t i) {
+  return i < text.size() && (byte_at(text, i) & 0xc0) == 0x80;
+}
 
-// The length of the UTF-8 character of two bytes or more that `text` starts with; 0 if there is none, if it is longer than
-// need be, a surrogate, beyond U+10FFFF, or a control character.
+// The length of the UTF-8 character of two bytes or more that `text` starts with; 0 if there is none, if it is longer
+// than need be, a surrogate, beyond U+10FFFF, or a control character.
 std::size_t wide_character(std::string_view text) {
   const std::uint8_t lead = byte_at(text, 0);
   if (lead < 0xc2 || lead > 0xf4 || !is_continuation(text, 1)) return 0;

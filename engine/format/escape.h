@@ -7,8 +7,9 @@ namespace uprobe::format {
 
 inline constexpr std::size_t kMostEscaped = 4;  // bytes that one byte can become
 
-// Copies `text` to `at` with control bytes as \n, \t, \r or \x1b, and likewise everything that is not well-formed UTF-8 or
-// is a control character there (U+0080 to U+009F). Quotes and backslashes stay. Needs kMostEscaped * text.size() bytes.
+// Copies `text` to `at` with control bytes as \n, \t, \r or \x1b, and likewise everything that is not well-formed UTF-8
+// or is a control character there (U+0080 to U+009F). Quotes and backslashes stay. Needs kMostEscaped * text.size()
+// bytes.
 char* put_escaped(char* at, std::string_view text);
 
 }  // namespace uprobe::format

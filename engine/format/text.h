@@ -45,8 +45,8 @@ class TextFormatter final : public Formatter {
   struct EventPlan {
     std::string prefix;  // ": event: (0x"
     bool is_return = false;
-    std::uint32_t needed = 0;      // bytes of payload that the fields take up
-    std::size_t line_bytes = 0;    // the longest line without strings and task
+    std::uint32_t needed = 0;    // bytes of payload that the fields take up
+    std::size_t line_bytes = 0;  // the longest line without strings and task
     std::vector<FieldPlan> fields;
   };
   // "            task-tid     [": the same for thousands of lines.
@@ -55,8 +55,8 @@ class TextFormatter final : public Formatter {
     std::string comm;
     std::string text;
   };
-  // A payload under way: the strings of one line can be no longer than the payload that they come from, although hostile
-  // locators could name the same bytes again and again.
+  // A payload under way: the strings of one line can be no longer than the payload that they come from, although
+  // hostile locators could name the same bytes again and again.
   struct Payload {
     const std::uint8_t* bytes;
     std::uint32_t size;

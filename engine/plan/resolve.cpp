@@ -97,6 +97,11 @@ Result<std::shared_ptr<const elf::ElfFile>> FileCache::open(const std::string& p
   return shared;
 }
 
+void FileCache::know(std::shared_ptr<const elf::ElfFile> file) {
+  const elf::Identity identity = file->identity();
+  by_identity_[identity] = std::move(file);
+}
+
 std::string symbol_near(const elf::ElfFile& file, std::uint64_t address) {
   const auto functions = file.functions();
   auto next = std::upper_bound(functions.begin(), functions.end(), address,

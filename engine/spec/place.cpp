@@ -140,19 +140,20 @@ Status PlaceParser::take_counter() {
     return blame(rest_offset_ + open + 1, message::kBadCounter, err);
   if (counter != 0) result_.place.reference_counter = counter;  // (0) is as good as none
   rest_ = rest_.substr(0, open);
+  if (counter_start() != std::string_view::npos) return blame(rest_offset_ + open, message::kCounterSuffix);
   return ok();
 }
 
+// A '%' is the suffix or, after a symbol's "operator", a part of the name.
 Status PlaceParser::take_return() {
-  const std::size_t percent = at_offset() ? rest_.find('%') : rest_.rfind('%');
+  std::size_t percent = rest_.find('%');
+  while (percent != std::string_view::npos && !at_offset() && rest_.substr(0, percent).ends_with(kOperator))
+    percent = rest_.find('%', percent + 1);
   if (percent == std::string_view::npos) return ok();
-  if (rest_.substr(percent) == kReturn) {
-    rest_ = rest_.substr(0, percent);
-    result_.is_return = true;
-    return ok();
-  }
-  if (!at_offset() && rest_.substr(0, percent).ends_with(kOperator)) return ok();
-  return blame(rest_offset_ + percent, message::kAddressSuffix);
+  if (rest_.substr(percent) != kReturn) return blame(rest_offset_ + percent, message::kAddressSuffix);
+  rest_ = rest_.substr(0, percent);
+  result_.is_return = true;
+  return ok();
 }
 
 Status PlaceParser::read_offset() {
@@ -161,21 +162,26 @@ Status PlaceParser::read_offset() {
   return ok();
 }
 
-// SYMBOL, SYMBOL+OFFS, SYMBOL-OFFS. The distance is the last sign with a number to the end of the word: the sign of
+// Where "+OFFS" or "-OFFS" starts at the end of a symbol: the last sign with a number from it to the end. The sign of
 // "operator-" or of "array<-1>" has none.
+std::size_t distance_start(std::string_view symbol) {
+  const std::size_t sign = symbol.find_last_of("+-");
+  if (sign == std::string_view::npos || sign + 1 == symbol.size() || !is_digit(symbol[sign + 1])) return symbol.size();
+  const std::string_view number = symbol.substr(sign + 1);
+  return std::all_of(number.begin(), number.end(), is_word_character) ? sign : symbol.size();
+}
+
+// SYMBOL, SYMBOL+OFFS, SYMBOL-OFFS
 Status PlaceParser::read_symbol() {
   Place& place = result_.place;
-  std::string_view symbol = rest_;
-  const std::size_t sign = rest_.find_last_of("+-");
-  if (sign != std::string_view::npos && sign + 1 < rest_.size() && is_digit(rest_[sign + 1])) {
-    const std::string_view number = rest_.substr(sign + 1);
-    if (std::all_of(number.begin(), number.end(), is_word_character)) {
-      std::int64_t distance = 0;
-      if (const int err = read_signed(number, 0, distance))
-        return blame(rest_offset_ + sign + 1, message::kBadSymbolOffset, err);
-      place.offset = static_cast<std::uint64_t>(rest_[sign] == '-' ? -distance : distance);
-      symbol = rest_.substr(0, sign);
-    }
+  const std::size_t sign = distance_start(rest_);
+  const std::string_view symbol = rest_.substr(0, sign);
+  if (sign != rest_.size()) {
+    std::int64_t distance = 0;
+    const int err = read_signed(rest_.substr(sign + 1), 0, distance);
+    if (err != 0 || distance_start(symbol) != symbol.size())
+      return blame(rest_offset_ + sign + 1, message::kBadSymbolOffset, err != 0 ? err : EINVAL);
+    place.offset = static_cast<std::uint64_t>(rest_[sign] == '-' ? -distance : distance);
   }
   if (symbol.empty()) return blame(rest_offset_, message::kNoSymbol);
   place.symbol = std::string(symbol);

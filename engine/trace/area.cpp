@@ -1,5 +1,5 @@
-// Lays a session area out, fills it and maps it. What is needed later (sizes, counts, places) is kept in private memory:
-// from here on the shared header belongs to the target as much as to us.
+// Lays a session area out, fills it and maps it. What is needed later (sizes, counts, places) is kept in private
+// memory: from here on the shared header belongs to the target as much as to us.
 #include "engine/trace/area.h"
 
 #include <fcntl.h>

@@ -28,9 +28,9 @@ struct MapStep {
 class Area {
  public:
   // Sizes the (empty) memfd, maps it and writes header, events, programs and empty rings. state is `off`. All pages are
-  // allocated here and now: a page that cannot be had later would be a SIGBUS in the target. The size is sealed where the
-  // memfd allows it (MFD_ALLOW_SEALING), so that a target cannot pull the pages from under the tool.
-  // Fails with Code::limit (too many or too large events, rings out of range) or Code::system.
+  // allocated here and now: a page that cannot be had later would be a SIGBUS in the target. The size is sealed where
+  // the memfd allows it (MFD_ALLOW_SEALING), so that a target cannot pull the pages from under the tool. Fails with
+  // Code::limit (too many or too large events, rings out of range) or Code::system.
   static Result<Area> create(Fd memfd, const AreaSpec& spec);
   // The same over a memfd of its own.
   static Result<Area> create_private(const AreaSpec& spec);
@@ -40,8 +40,8 @@ class Area {
 
   int fd() const;
   std::uint64_t file_bytes() const;
-  std::uint64_t span_bytes() const;            // address space a process needs for it
-  std::vector<MapStep> map_steps() const;      // what a target has to mmap, MAP_SHARED, inside a reservation of span_bytes
+  std::uint64_t span_bytes() const;        // address space a process needs for it
+  std::vector<MapStep> map_steps() const;  // what a target has to mmap, MAP_SHARED, inside a reservation of span_bytes
 
   void set_state(shared::SessionState state);
 
@@ -49,13 +49,13 @@ class Area {
   shared::Event& event(std::uint32_t index);
   shared::Ring& ring(std::uint32_t index);
   shared::MailSlot& mail(std::uint32_t index);
-  std::uint8_t* data(std::uint32_t ring);      // 2 * ring_bytes readable
+  std::uint8_t* data(std::uint32_t ring);  // 2 * ring_bytes readable
   void* base();
-  std::uint32_t event_count() const;           // the tool's own copies: never read back from the shared header
+  std::uint32_t event_count() const;  // the tool's own copies: never read back from the shared header
   std::uint32_t ring_count() const;
   std::uint64_t ring_bytes() const;
-  std::uint32_t fixed_bytes(std::uint32_t event) const;                       // of its payload
-  std::span<const std::uint32_t> comm_locators(std::uint32_t event) const;    // payload offsets of its $comm locators
+  std::uint32_t fixed_bytes(std::uint32_t event) const;                     // of its payload
+  std::span<const std::uint32_t> comm_locators(std::uint32_t event) const;  // payload offsets of its $comm locators
 
  private:
   struct Data;

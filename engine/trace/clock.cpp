@@ -48,7 +48,8 @@ ClockSample Clock::sample() {
     const std::uint64_t took = now() - before;
     if (took >= shortest) continue;
     shortest = took;
-    best = {before + took / 2, static_cast<std::uint64_t>(time.tv_sec) * kSecond + static_cast<std::uint64_t>(time.tv_nsec)};
+    best = {before + took / 2,
+            static_cast<std::uint64_t>(time.tv_sec) * kSecond + static_cast<std::uint64_t>(time.tv_nsec)};
   }
   return best;
 }
@@ -98,8 +99,8 @@ void Clock::keep(std::uint64_t now_tsc) {
   due_ = now_tsc + ticks(interval_);
 }
 
-// A rate off by more than a hundredth is no clock drift but a machine that slept in between: the step is taken, the rate
-// is not. A sample that is older than what has been converted can say nothing any more.
+// A rate off by more than a hundredth is no clock drift but a machine that slept in between: the step is taken, the
+// rate is not. A sample that is older than what has been converted can say nothing any more.
 void Clock::add_sample(ClockSample sample) {
   const std::uint64_t fixed = std::max(converted_, pieces_.back().tsc);
   if (sample.tsc <= fixed || sample.tsc <= last_.tsc || sample.ns < last_.ns) return;

@@ -24,8 +24,8 @@ class Clock {
   // From two samples, `late` after `early`; calibrates itself no further unless a sampler is given.
   Clock(ClockSample early, ClockSample late, std::function<ClockSample()> sampler = nullptr);
 
-  // CLOCK_MONOTONIC in nanoseconds. to_ns(a) <= to_ns(b) for a <= b, over all calls and calibrations; a stamp from before
-  // the pieces that are remembered (a minute at least) is extrapolated.
+  // CLOCK_MONOTONIC in nanoseconds. to_ns(a) <= to_ns(b) for a <= b, over all calls and calibrations; a stamp from
+  // before the pieces that are remembered (a minute at least) is extrapolated.
   std::uint64_t to_ns(std::uint64_t tsc);
   // Re-calibrates when it is time to: soon after the start, later each second.
   void keep(std::uint64_t now_tsc);

@@ -67,9 +67,9 @@ void Reader::collect_from(Source& source, std::uint64_t now) {
 }
 
 // A free ring: later records are stamped after `now`. A claimed one: after its stamp, which may still be that of the
-// record before, so it can only raise the floor. A claim that stays is that of a thread which was stopped or killed between
-// two instructions; a dead one's ring is free from now on, and the floor waits for the next look, because the thread may
-// have committed after ours.
+// record before, so it can only raise the floor. A claim that stays is that of a thread which was stopped or killed
+// between two instructions; a dead one's ring is free from now on, and the floor waits for the next look, because the
+// thread may have committed after ours.
 void Reader::follow_claim(Source& source, const RingView& view, std::uint64_t now) {
   if (view.owner == 0) {
     source.claim = {};
@@ -201,8 +201,8 @@ void Reader::advise(double fill, bool more) {
                      kLongest);
 }
 
-// Each round empties at least the queue that held the others up. A ring can hold no more than its size, so the number of
-// rounds is limited whatever the target does meanwhile.
+// Each round empties at least the queue that held the others up. A ring can hold no more than its size, so the number
+// of rounds is limited whatever the target does meanwhile.
 void Reader::finish(const Sink& sink) {
   clock_.keep(options_.now());
   names_.begin_batch(steady_ns());

@@ -1,10 +1,11 @@
 // Reads the records of a session out of its rings and hands them on, one by one, in the order of time.
 //
-// poll() copies everything that is committed into own memory at once (the target loses events while a ring is full), then
-// hands on what nobody can overtake any more: all records older than the least time that a writer may still publish with
-// (session_area.h). Handing on may be slow; the rings are emptied again every few thousand records meanwhile. Records that
-// have to wait are kept up to a limit; beyond it, or when a thread sits on a ring for very long (stopped in the middle of a
-// hit), they are handed on all the same, and one that then comes too late is counted in order_breaks.
+// poll() copies everything that is committed into own memory at once (the target loses events while a ring is full),
+// then hands on what nobody can overtake any more: all records older than the least time that a writer may still
+// publish with (session_area.h). Handing on may be slow; the rings are emptied again every few thousand records
+// meanwhile. Records that have to wait are kept up to a limit; beyond it, or when a thread sits on a ring for very long
+// (stopped in the middle of a hit), they are handed on all the same, and one that then comes too late is counted in
+// order_breaks.
 //
 // Nothing in the shared memory is trusted; see ring_copy.h. Not thread-safe.
 #pragma once
@@ -27,9 +28,9 @@ namespace uprobe::trace {
 using Sink = std::function<void(const EventRecord&)>;
 
 struct ReaderOptions {
-  std::size_t pending_bytes = std::size_t{64} << 20;  // what may wait in memory, all rings together
-  std::chrono::nanoseconds slack{2'000};              // by how much stamps of different CPUs may be apart
-  std::chrono::nanoseconds reclaim_after{20'000'000};  // a claim this old is looked into: does its thread live?
+  std::size_t pending_bytes = std::size_t{64} << 20;    // what may wait in memory, all rings together
+  std::chrono::nanoseconds slack{2'000};                // by how much stamps of different CPUs may be apart
+  std::chrono::nanoseconds reclaim_after{20'000'000};   // a claim this old is looked into: does its thread live?
   std::chrono::nanoseconds stall_after{1'000'000'000};  // a claim this old is not waited for any more
   std::function<bool(std::uint32_t tid)> thread_is_alive = trace::thread_is_alive;
   std::function<std::uint64_t()> now = Clock::now;  // time stamp counter
@@ -57,19 +58,17 @@ class Reader {
     RingCopy copy;
     // Everything that is published later is stamped later than this (but for the slack).
     std::uint64_t floor = 0;
-    RingView claim = {};            // as last seen; owner 0: free
-    std::uint64_t claimed_at = 0;   // when that claim was first seen
-    std::uint64_t next_check = 0;   // when to look at the owner again
-    bool emptied = true;            // nothing committed was left in the ring
+    RingView claim = {};           // as last seen; owner 0: free
+    std::uint64_t claimed_at = 0;  // when that claim was first seen
+    std::uint64_t next_check = 0;  // when to look at the owner again
+    bool emptied = true;           // nothing committed was left in the ring
   };
   // A ring in the merge, by the time of its first waiting record.
   struct Next {
     std::uint64_t time;
     std::uint32_t source;
     // Turned round: the heap functions keep the greatest on top.
-    bool operator<(const Next& other) const {
-      return time != other.time ? time > other.time : source > other.source;
-    }
+    bool operator<(const Next& other) const { return time != other.time ? time > other.time : source > other.source; }
   };
 
   void collect();

@@ -91,8 +91,8 @@ bool RingCopy::take(std::uint64_t commit, const Rules& rules, TaskNames& names, 
   return whole;
 }
 
-// The head is the one boundary that is certain. How many records are given up follows from the numbers, as far as so many
-// can have been in the bytes that are skipped.
+// The head is the one boundary that is certain. How many records are given up follows from the numbers, as far as so
+// many can have been in the bytes that are skipped.
 void RingCopy::resynchronise(std::uint64_t commit, ReaderCounts& counts) {
   const std::uint64_t skipped = std::min(std::uint64_t{position_of(commit) - tail_} * kUnit, ring_bytes_);
   const std::uint64_t lost = count_of(commit) - next_number_;
@@ -146,8 +146,8 @@ void RingCopy::check_number(std::uint32_t number, ReaderCounts& counts) {
     ++counts.damaged;
 }
 
-// A ring is sorted, but for the few ticks that the counters of two CPUs may be apart; a record without a clock is as old as
-// the one before it, or as the last time that the ring was seen free.
+// A ring is sorted, but for the few ticks that the counters of two CPUs may be apart; a record without a clock is as
+// old as the one before it, or as the last time that the ring was seen free.
 std::uint64_t RingCopy::possible_time(const RecordHead& head, const Rules& rules, ReaderCounts& counts) {
   const std::uint64_t earliest = last_time_;
   std::uint64_t time = head.tsc;

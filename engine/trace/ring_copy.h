@@ -18,12 +18,12 @@
 namespace uprobe::trace {
 
 struct ReaderCounts {
-  std::vector<std::uint64_t> recorded;   // handed to the sink, per event id
-  std::uint64_t damaged = 0;             // records given up because they, or their ring, made no sense
-  std::uint64_t missing = 0;             // records that never came although the numbers of later ones say they were made
-  std::uint64_t bad_stamps = 0;          // time stamps that cannot be; replaced by the nearest possible ones
-  std::uint64_t order_breaks = 0;        // records handed on later than a younger one
-  std::uint64_t reclaimed_rings = 0;     // rings taken from threads that died holding them
+  std::vector<std::uint64_t> recorded;  // handed to the sink, per event id
+  std::uint64_t damaged = 0;            // records given up because they, or their ring, made no sense
+  std::uint64_t missing = 0;            // records that never came although the numbers of later ones say they were made
+  std::uint64_t bad_stamps = 0;         // time stamps that cannot be; replaced by the nearest possible ones
+  std::uint64_t order_breaks = 0;       // records handed on later than a younger one
+  std::uint64_t reclaimed_rings = 0;    // rings taken from threads that died holding them
 };
 
 // The words of a ring as a writer left them, each loaded once and in this order: `commit` holds everything published by

@@ -1,5 +1,5 @@
-// Thread id -> the task's name, as the trace's first column and a late $comm need it. Read from /proc while the task lives
-// and remembered after that; a task that nobody ever saw alive is "<...>", as in ftrace. Not thread-safe.
+// Thread id -> the task's name, as the trace's first column and a late $comm need it. Read from /proc while the task
+// lives and remembered after that; a task that nobody ever saw alive is "<...>", as in ftrace. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -15,7 +15,8 @@ class TaskNames {
   // `proc` is where /proc is mounted.
   explicit TaskNames(std::string proc = "/proc");
 
-  // A new batch of records: names seen in it are read again if they are older than 100 ms. `now_ns` is any steady clock.
+  // A new batch of records: names seen in it are read again if they are older than 100 ms. `now_ns` is any steady
+  // clock.
   void begin_batch(std::uint64_t now_ns);
   // A record of that task has come in: reads its name if this batch has not asked yet.
   void see(std::uint32_t tid) { static_cast<void>(entry(tid)); }

@@ -17,7 +17,7 @@
 #include <set>
 #include <sstream>
 
-#include "tests/arch/hex.h"
+#include "engine/base/fd.h"
 
 extern "C" {
 void machine_enter(uprobe::x86::test::MachineContext* context);
@@ -33,11 +33,13 @@ constexpr std::uint64_t kCode = 0x2000'0000;  // the original, and near copies
 constexpr std::uint64_t kFar = 0x6000'0000;   // copies a gigabyte away
 constexpr std::uint64_t kData = 0x2800'0000;
 constexpr std::uint64_t kStack = 0x2c00'0000;
+constexpr std::uint64_t kArrived = 0x2e00'0000;  // where a landing place writes its number
 constexpr std::size_t kCodeBytes = 0x10000;
 constexpr std::size_t kAreaBytes = 0x4000;  // data, and stack
 // The landing place of direct branches stands this far behind the instruction's start: an 8-bit distance reaches it.
 constexpr std::uint64_t kTargetDistance = 100;
-constexpr std::uint64_t kArrived = kCode;  // where a landing place writes its number
+// That of indirect ones stands far from all else: what points to it also serves as the address of operands.
+constexpr std::uint64_t kIndirectTarget = kCode + 0x2000;
 
 // The states that xsave64 stores and xrstor64 loads here: x87, SSE, AVX, the three of AVX-512.
 constexpr std::uint64_t kWantedStates = 0xe7;
@@ -48,9 +50,20 @@ std::uint8_t* at(std::uint64_t address) {
   return reinterpret_cast<std::uint8_t*>(address);  // NOLINT(performance-no-int-to-ptr): the addresses are chosen
 }
 
-void map_fixed(std::uint64_t address, std::size_t size, int protection) {
-  void* got = mmap(at(address), size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-  if (got != at(address)) std::abort();
+void map_fixed(std::uint64_t address, std::size_t size) {
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+  if (mmap(at(address), size, PROT_READ | PROT_WRITE, kFlags, -1, 0) != at(address)) std::abort();
+}
+
+// Code that stray stores cannot change: executable at `address`, writable at the returned place.
+std::uint8_t* map_code(std::uint64_t address) {
+  const Fd file(memfd_create("code", 0));
+  if (ftruncate(file.get(), kCodeBytes) != 0) std::abort();
+  void* code = mmap(at(address), kCodeBytes, PROT_READ | PROT_EXEC, MAP_SHARED | MAP_FIXED_NOREPLACE, file.get(), 0);
+  void* writable = mmap(nullptr, kCodeBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (code != at(address) || writable == MAP_FAILED) std::abort();
+  std::memset(writable, 0xcc, kCodeBytes);
+  return static_cast<std::uint8_t*>(writable);
 }
 
 // --- signals -------------------------------------------------------------------------------------------------------
@@ -113,8 +126,7 @@ Component component(unsigned index) {
 }
 
 // movl $number, kArrived; jmp *(machine_exit): 24 bytes that change nothing but the number.
-void put_landing(std::uint64_t place, Landing number) {
-  std::uint8_t* out = at(place);
+void put_landing(std::uint8_t* out, std::uint64_t place, Landing number) {
   const auto distance = static_cast<std::uint32_t>(kArrived - (place + 10));
   const auto exit = reinterpret_cast<std::uint64_t>(machine_exit);
   const std::uint32_t value = number;
@@ -127,20 +139,13 @@ void put_landing(std::uint64_t place, Landing number) {
 
 std::uint64_t pointer(Random& random) { return kData + 0x1000 + random() % 0x80 * 64; }
 
-// Numbers that instructions treat specially are as likely as any others.
+// Numbers that instructions treat specially are as likely as any others: small ones of both signs, 32-bit ones,
+// infinities and not-a-numbers.
 std::uint64_t value(Random& random) {
-  switch (random() % 6) {
-    case 0:
-      return random() % 16;
-    case 1:
-      return -(random() % 16);
-    case 2:
-      return random() & 0xffff'ffff;
-    case 3:
-      return 1ULL << random() % 64;
-    default:
-      return random();
-  }
+  static constexpr std::uint64_t kKeep[] = {~0ULL, ~0ULL, ~0ULL, ~0ULL, 0xf, 0xf, 0xffff'ffff, 0x8000'0000'8000'0000};
+  static constexpr std::uint64_t kFlip[] = {0, 0, 0, 0, 0, ~0ULL, 0, 0x7ff0'0000'7f80'0000};
+  const std::uint64_t number = random();
+  return (number & kKeep[number >> 40 & 7]) ^ kFlip[number >> 40 & 7];
 }
 
 void fill(std::uint8_t* out, std::size_t size, Random& random) {
@@ -152,16 +157,23 @@ void fill(std::uint8_t* out, std::size_t size, Random& random) {
 
 // --- comparing -----------------------------------------------------------------------------------------------------
 
-// Where a thread that the signal found in the copy would be in the original.
-void translate(Outcome& outcome, const Copy& copy, std::uint64_t to) {
+// Where a thread that the signal found in the copy would be in the original. Returns how much the copy had pushed.
+unsigned translate(Outcome& outcome, const Copy& copy, std::uint64_t to) {
   const std::uint64_t offset = outcome.signal.rip - to;
-  if (outcome.signal.number == 0 || offset >= copy.bytes.size()) return;
+  if (outcome.signal.number == 0 || offset >= copy.bytes.size()) return 0;
   const auto behind = std::find_if(copy.marks.begin(), copy.marks.end(),
                                    [offset](const CopyMark& mark) { return mark.offset > offset; });
   const CopyMark& mark = *std::prev(behind);
   if (outcome.signal.address == outcome.signal.rip) outcome.signal.address = mark.original.value;
   outcome.signal.rip = mark.original.value;
   outcome.registers.gpr[4] += mark.pushed;
+  return mark.pushed;
+}
+
+void take_below_stack(Outcome& outcome, const Outcome& other, unsigned bytes) {
+  const std::size_t offset = kAreaBytes + (other.registers.gpr[4] - bytes - kStack);
+  std::copy_n(other.memory.begin() + static_cast<std::ptrdiff_t>(offset), bytes,
+              outcome.memory.begin() + static_cast<std::ptrdiff_t>(offset));
 }
 
 // An x87 instruction stores its own address (bytes 8-15 of the area): the copy's in place of the original's.
@@ -215,10 +227,12 @@ std::string compare_outcomes(const Outcome& a, const Outcome& b) {
 }  // namespace
 
 Machine::Machine() {
-  map_fixed(kCode, kCodeBytes, PROT_READ | PROT_WRITE | PROT_EXEC);
-  map_fixed(kFar, kCodeBytes, PROT_READ | PROT_WRITE | PROT_EXEC);
-  map_fixed(kData, kAreaBytes, PROT_READ | PROT_WRITE);
-  map_fixed(kStack, kAreaBytes, PROT_READ | PROT_WRITE);
+  near_ = map_code(kCode);
+  far_ = map_code(kFar);
+  map_fixed(kData, kAreaBytes);
+  map_fixed(kStack, kAreaBytes);
+  map_fixed(kArrived, 4096);
+  put_landing(writable(kIndirectTarget), kIndirectTarget, kTarget);
   memory_.resize(2 * kAreaBytes);
   context_.xsave_mask = enabled_states();
   xsave_bytes_ = 0x1000;
@@ -236,6 +250,9 @@ Machine::~Machine() {
   munmap(at(kFar), kCodeBytes);
   munmap(at(kData), kAreaBytes);
   munmap(at(kStack), kAreaBytes);
+  munmap(at(kArrived), 4096);
+  munmap(near_, kCodeBytes);
+  munmap(far_, kCodeBytes);
   std::free(xsave_);
 }
 
@@ -249,7 +266,7 @@ void Machine::fill_registers(Scene scene, Random& random) {
   gpr[1] = random() % 4 == 0 ? random() % 2 : random() % 32;
   gpr[9] = random() % 32;
   if (scene != Scene::branch) return;
-  for (const unsigned reg : {0, 2, 10, 11, 15}) gpr[reg] = from_ + kTargetDistance;
+  for (const unsigned reg : {0, 2, 10, 11, 15}) gpr[reg] = kIndirectTarget;
 }
 
 void Machine::fill_vectors(Random& random) {
@@ -290,10 +307,10 @@ void Machine::fill_vectors(Random& random) {
 
 void Machine::fill_memory(Scene scene, Random& random) {
   fill(memory_.data(), memory_.size(), random);
-  const std::uint64_t target = from_ + kTargetDistance;
+  if (scene != Scene::branch && scene != Scene::flags) return;
   for (std::size_t i = 0; i < memory_.size(); i += 8) {
     const std::uint64_t flags = 0x202 | (random() & kArithmeticFlags);
-    if (scene == Scene::branch) std::memcpy(&memory_[i], &target, 8);
+    if (scene == Scene::branch) std::memcpy(&memory_[i], &kIndirectTarget, 8);
     if (scene == Scene::flags) std::memcpy(&memory_[i], &flags, 8);
   }
 }
@@ -340,16 +357,19 @@ Outcome Machine::run(std::uint64_t entry) {
   return outcome;
 }
 
-Comparison Machine::compare(Bytes insn, Scene scene, Random& random) {
-  std::memset(at(kCode) + 64, 0xcc, kCodeBytes - 64);
-  std::memset(at(kFar), 0xcc, kCodeBytes);
+std::uint8_t* Machine::writable(std::uint64_t address) {
+  return address - kCode < kCodeBytes ? near_ + (address - kCode) : far_ + (address - kFar);
+}
+
+Comparison Machine::compare(Bytes insn, Scene scene, Random& random, unsigned loose) {
   from_ = kCode + 0x4000 + random() % 64;
   aim(insn, random);
   fill_state(scene, random);
   const std::uint64_t to = (random() % 2 == 0 ? kFar : kCode) + 0x8000 + random() % 0x1000;
-  std::memcpy(at(from_), aimed_.data(), aimed_.size());
-  put_landing(from_ + aimed_.size(), kBehind);
-  put_landing(from_ + kTargetDistance, kTarget);
+  std::memset(writable(from_), 0xcc, kTargetDistance);
+  std::memcpy(writable(from_), aimed_.data(), aimed_.size());
+  put_landing(writable(from_ + aimed_.size()), from_ + aimed_.size(), kBehind);
+  put_landing(writable(from_ + kTargetDistance), from_ + kTargetDistance, kTarget);
 
   Comparison result{{}, run(from_), from_, to};
   const auto copy = make_copy(aimed_, Addr{from_}, Addr{to});
@@ -357,11 +377,16 @@ Comparison Machine::compare(Bytes insn, Scene scene, Random& random) {
     result.difference = copy.error().text;
     return result;
   }
-  std::memset(at(from_), 0xcc, aimed_.size());  // a copy must never come back here
-  std::memcpy(at(to), copy->bytes.data(), copy->bytes.size());
+  std::memset(writable(from_), 0xcc, aimed_.size());  // a copy must never come back here
+  std::memcpy(writable(to), copy->bytes.data(), copy->bytes.size());
   Outcome displaced = run(to);
-  translate(displaced, *copy, to);
+  std::memset(writable(to), 0xcc, copy->bytes.size());
+  // The one thing that a fault does not undo: the bytes below rsp that the call was about to write.
+  if (const unsigned pushed = translate(displaced, *copy, to); pushed != 0)
+    take_below_stack(displaced, result.native, pushed);
   translate_x87_address(displaced, from_, to);
+  for (unsigned i = 0; i < 16; ++i)
+    if ((loose >> i & 1) != 0) displaced.registers.gpr[i] = result.native.registers.gpr[i];
   result.difference = compare_outcomes(result.native, displaced);
   return result;
 }

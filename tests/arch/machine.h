@@ -81,7 +81,8 @@ class Machine {
 
   // A direct branch is aimed at a landing place and a rip-relative operand at the data first. The caller has made sure
   // that the instruction is displaceable.
-  Comparison compare(Bytes insn, Scene scene, Random& random);
+  // Registers of `loose` (bit n: gpr[n]) may differ: what rdtsc and rdrand give is never the same twice.
+  Comparison compare(Bytes insn, Scene scene, Random& random, unsigned loose = 0);
 
   // The instruction as the last compare() ran it.
   Bytes aimed() const { return aimed_; }
@@ -93,12 +94,15 @@ class Machine {
   void fill_memory(Scene scene, Random& random);
   void aim(Bytes insn, Random& random);
   Outcome run(std::uint64_t entry);
+  std::uint8_t* writable(std::uint64_t address);
 
   MachineContext context_;
   std::vector<std::uint8_t> aimed_;
   std::vector<std::uint8_t> memory_;  // data and stack as they are before each run
   std::uint8_t* xsave_ = nullptr;     // two areas, 64-byte aligned
   std::size_t xsave_bytes_ = 0;
+  std::uint8_t* near_ = nullptr;  // where the code can be written
+  std::uint8_t* far_ = nullptr;
   std::uint64_t from_ = 0;
 };
 

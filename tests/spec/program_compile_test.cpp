@@ -1,1 +1,148 @@
+// Compiled programs: instructions, layout and text pool of each form of argument, and the format file.
+#include <gtest/gtest.h>
 
+#include "engine/program/compile.h"
+#include "engine/program/format_file.h"
+#include "engine/program/verify.h"
+#include "engine/spec/parse.h"
+
+namespace uprobe::program {
+namespace {
+
+using shared::Insn;
+using shared::Op;
+
+spec::ProbeSpec parsed(const std::string& arguments, const char* kind = "r") {
+  auto spec = spec::parse_definition(std::string(kind) + ":g/e /b/x:f " + arguments, {.file_check = nullptr});
+  EXPECT_TRUE(spec) << arguments << ": " << (spec ? "" : spec.error().text);
+  return spec ? spec.take() : spec::ProbeSpec{};
+}
+
+EventProgram compiled(const std::string& arguments, const char* kind = "p") {
+  auto program = compile(parsed(arguments, kind));
+  EXPECT_TRUE(program) << arguments;
+  if (!program) return {};
+  const auto verified = verify(*program);
+  EXPECT_TRUE(verified) << arguments << ": " << verified.error().text;
+  return program.take();
+}
+
+std::string name_of(Op op) {
+  constexpr const char* kNames[] = {"end",         "begin",        "register",     "constant",     "file_offset",
+                                    "dereference", "store_value",  "store_memory", "store_string", "store_strings",
+                                    "store_text",  "store_comm",   "shift"};
+  static_assert(std::size(kNames) == shared::kOpCount);
+  return kNames[static_cast<std::size_t>(op)];
+}
+
+// "op size count @offset immediate; ..." with zeros left out.
+std::string text_of(const EventProgram& program) {
+  std::string text;
+  for (const Insn& insn : program.insns) {
+    text += text.empty() ? "" : "; ";
+    text += name_of(insn.op);
+    if (insn.size != 0) text += " s" + std::to_string(insn.size);
+    if (insn.count != 0) text += " n" + std::to_string(insn.count);
+    if (insn.offset != 0) text += " @" + std::to_string(insn.offset);
+    if (insn.immediate != 0) text += " " + std::to_string(static_cast<std::int64_t>(insn.immediate));
+  }
+  return text;
+}
+
+struct Case {
+  const char* argument;
+  const char* program;
+};
+
+TEST(Compile, EachFormOfArgument) {
+  const Case cases[] = {
+      {"%di", "begin; register s5; store_value s8 @16; end"},
+      {"%di:s16", "begin; register s5; store_value s2 @16; end"},
+      {"$stack", "begin; register s7; store_value s8 @16; end"},
+      {"$stack3:x8", "begin; register s7; dereference 24; store_value s1 @16; end"},
+      {"\\-7:s32", "begin; constant -7; store_value s4 @16; end"},
+      {"+8(%si):u16", "begin; register s4; store_memory n2 @16 8; end"},
+      {"-8(%si):u16[3]", "begin; register s4; store_memory n6 @16 -8; end"},
+      {"+1(+2(+3(%ax)))", "begin; register; dereference 3; dereference 2; store_memory n8 @16 1; end"},
+      {"@0x1000:char", "begin; constant 4096; store_memory n1 @16; end"},
+      {"@+-4", "begin; file_offset -4; store_memory n8 @16; end"},
+      {"+4(@0x1000)", "begin; constant 4096; dereference; store_memory n8 @16 4; end"},
+      {"+0(%di):string", "begin; register s5; store_string @16; end"},
+      {"+u4(%di):ustring", "begin; register s5; store_string @16 4; end"},
+      {"+16(%di):string[3]", "begin; register s5; store_strings n3 @16 16; end"},
+      {"\\4096:string", "begin; constant 4096; store_string @16; end"},
+      {"\\4096:string[2]", "begin; constant 4096; store_strings n2 @16; end"},
+      {"\\\"abc\"", "begin; store_text n4 @16; end"},
+      {"$comm", "begin; store_comm @16; end"},
+      {"%di:b3@7/32", "begin; register s5; store_value s4 @16; shift s4 n1 @16 7446; end"},
+      {"+0(%di):b4@0/8[2]", "begin; register s5; store_memory n2 @16; shift s1 n2 @16 1028; end"},
+  };
+  for (const Case& c : cases) EXPECT_EQ(text_of(compiled(c.argument)), c.program) << c.argument;
+  static_assert((7446 & 0xff) == 32 - 3 - 7 && 7446 >> 8 == 32 - 3, "bits 7..9 of 32");
+  static_assert((1028 & 0xff) == 8 - 4 - 0 && 1028 >> 8 == 8 - 4, "the low half of a byte");
+}
+
+TEST(Compile, FieldsArePackedInOrder) {
+  const EventProgram program = compiled("%di:u8 b=+0(%si):string c=%dx +0(%cx):x16[3] $comm d=%r8:b1@0/8");
+  const std::uint32_t offsets[] = {16, 17, 21, 29, 35, 39};
+  ASSERT_EQ(program.layout.fields.size(), std::size(offsets));
+  for (std::size_t i = 0; i < std::size(offsets); ++i) EXPECT_EQ(program.layout.fields[i].offset, offsets[i]) << i;
+  EXPECT_EQ(program.layout.fixed_bytes, 40u);
+  EXPECT_EQ(program.layout.group, "g");
+  EXPECT_EQ(program.layout.fields[0].name, "arg1");
+}
+
+TEST(Compile, ReturnRecordsHaveALargerHead) {
+  const EventProgram program = compiled("$retval:u8", "r");
+  EXPECT_TRUE(program.layout.is_return);
+  EXPECT_EQ(program.layout.fields.at(0).offset, 24u);
+  EXPECT_EQ(program.layout.fixed_bytes, 25u);
+  EXPECT_EQ(text_of(program), "begin; register; store_value s1 @24; end");
+}
+
+TEST(Compile, TextsShareOnePool) {
+  const EventProgram program = compiled("\\\"ab\" x=\\\"\" y=\\\"c\"");
+  EXPECT_EQ(program.text, std::string("ab\0\0c\0", 6));
+  EXPECT_EQ(text_of(program), "begin; store_text n3 @16; begin; store_text n1 @20 3; begin; store_text n2 @24 4; end");
+}
+
+TEST(Compile, AnEventWithoutArguments) {
+  EXPECT_EQ(text_of(compiled("")), "end");
+  EXPECT_EQ(compiled("").layout.fixed_bytes, 16u);
+}
+
+TEST(Compile, SpecsMadeByHandHaveTheLimitsToo) {
+  spec::ProbeSpec spec = parsed("");
+  spec.arguments.resize(129);
+  EXPECT_EQ(compile(spec).error().code, Code::limit);
+  spec.arguments.assign(128, spec::Argument{.name = "a", .size = 8, .count = 64});
+  EXPECT_EQ(compile(spec).error().code, Code::limit);
+  spec.arguments.assign(1, spec::Argument{.name = "a", .size = 8, .count = 65});
+  EXPECT_EQ(compile(spec).error().code, Code::limit);
+  spec.arguments.assign(1, spec::Argument{.name = "a", .sink = spec::Sink::text, .text = std::string(4096, 'x'), .size = 4});
+  EXPECT_EQ(compile(spec).error().code, Code::limit);
+  spec.arguments.assign(1, spec::Argument{.name = "a", .size = 1, .is_bitfield = true, .bit_width = 7, .bit_offset = 2});
+  EXPECT_EQ(compile(spec).error().code, Code::refused);
+}
+
+TEST(FormatFile, IsTheKernelsToTheByte) {
+  EXPECT_EQ(format_file(compiled("a=%di:s32 +0(%si):string b=+0(%dx):char[2]").layout, 1234),
+            "name: e\n"
+            "ID: 1234\n"
+            "format:\n"
+            "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
+            "\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"
+            "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"
+            "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n"
+            "\n"
+            "\tfield:unsigned long __probe_ip;\toffset:8;\tsize:8;\tsigned:0;\n"
+            "\tfield:s32 a;\toffset:16;\tsize:4;\tsigned:1;\n"
+            "\tfield:__data_loc char[] arg2;\toffset:20;\tsize:4;\tsigned:1;\n"
+            "\tfield:u8 b[];\toffset:24;\tsize:2;\tsigned:0;\n"
+            "\n"
+            "print fmt: \"(%lx) a=%d arg2=\\\"%s\\\" b={'%c','%c'}\", REC->__probe_ip, REC->a, __get_str(arg2), REC->b[0], "
+            "REC->b[1]\n");
+}
+
+}  // namespace
+}  // namespace uprobe::program

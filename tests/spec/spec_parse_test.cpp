@@ -96,6 +96,10 @@ TEST(Place, SuffixesFollowSymbolsToo) {
   EXPECT_FALSE(parsed("p:e /b/x:f(0)").place.reference_counter);
 
   EXPECT_EQ(error("p:e /b/x:f%ret"), "10: Invalid probed address suffix");
+  EXPECT_EQ(error("p:e /b/x:f%+4%return"), "10: Invalid probed address suffix");
+  EXPECT_EQ(error("p:e /b/x:f%return%return"), "10: Invalid probed address suffix");
+  EXPECT_EQ(error("p:e /b/x:f+4+0"), "13: Invalid offset from the symbol");
+  EXPECT_EQ(error("p:e /b/x:f(1)(0)"), "13: Reference counter has wrong suffix");
   EXPECT_EQ(error("p:e /b/x:f(0x)"), "11: Invalid reference counter offset");
   EXPECT_EQ(error("p:e /b/x:f(1)x"), "13: Reference counter has wrong suffix");
   EXPECT_EQ(error("p:e /b/x:f(1"), "12: Reference counter brace is not closed");
@@ -256,7 +260,7 @@ TEST(Refusals, CaretsInsideBracesAreExact) {
   EXPECT_EQ(error("p /b/x:f +-8(%zz)"), "13: Invalid register name");
   EXPECT_EQ(error("p /b/x:f n=+8(+u8(%zz)):u8"), "18: Invalid register name");
   EXPECT_EQ(error("p /b/x:f +u0(%di):u8[2]"), "18: String accepts only memory argument");
-  EXPECT_EQ(error("p   /b/x:f \t +u0(+0(\\x))"), "18: Invalid immediate value");
+  EXPECT_EQ(error("p   /b/x:f \t +u0(+0(\\x))"), "17: Invalid immediate value");
 }
 
 TEST(Help, GuessesAtTypes) {

@@ -156,8 +156,9 @@ TEST(Area, RefusesWhatIsOutOfRange) {
   EXPECT_EQ(code({.events = {&fine}, .ring_bytes = 8192, .ring_count = 257}), Code::limit);
   EXPECT_EQ(code({.events = {&small}, .ring_bytes = 8192, .ring_count = 1}), Code::limit);
   EXPECT_EQ(code({.events = {&big}, .ring_bytes = 8192, .ring_count = 1}), Code::limit);
-  EXPECT_EQ(code({.events = std::vector<const program::EventProgram*>(65536, &fine), .ring_bytes = 8192, .ring_count = 1}),
-            Code::limit);
+  EXPECT_EQ(
+      code({.events = std::vector<const program::EventProgram*>(65536, &fine), .ring_bytes = 8192, .ring_count = 1}),
+      Code::limit);
 }
 
 TEST(Area, ReportsAFileThatCannotBeSized) {

@@ -23,7 +23,7 @@ constexpr std::uint32_t kRecordBytes = 48;  // of the records that are written h
 struct Case {
   std::string name;
   std::function<void(shared::Ring&, std::uint8_t* data)> harm;
-  std::size_t handed_on;      // of the three
+  std::size_t handed_on;  // of the three
   std::uint64_t damaged = 0;
   std::uint64_t missing = 0;
   std::uint64_t bad_stamps = 0;
@@ -51,14 +51,16 @@ Case with_head_moved(std::uint32_t units, std::size_t handed_on, std::uint64_t d
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const std::uint32_t length : {0u, 1u, 8u, 24u, 32u, 47u, 49u, 4097u, 4104u, 8192u, 0x80000000u, 0xfffffff8u, ~0u})
+  for (const std::uint32_t length :
+       {0u, 1u, 8u, 24u, 32u, 47u, 49u, 4097u, 4104u, 8192u, 0x80000000u, 0xfffffff8u, ~0u})
     all.push_back(with_length(length));
-  for (const std::uint32_t bytes : {0u, 8u, 15u, 25u, 4072u, 0xfffffff0u, ~0u}) all.push_back(with_payload_bytes(bytes));
-  all.push_back(with_head_moved(0u - 19, 0, 3));              // before the tail
-  all.push_back(with_head_moved(0x40000000, 0, 3));           // far beyond the ring
-  all.push_back(with_head_moved(0u - 1, 2, 1));               // inside the last record
-  all.push_back(with_head_moved(1, 3, 1));                    // behind it: no record follows
-  all.push_back(with_head_moved(0u - 18, 0, 1));              // nothing there, though three were counted
+  for (const std::uint32_t bytes : {0u, 8u, 15u, 25u, 4072u, 0xfffffff0u, ~0u})
+    all.push_back(with_payload_bytes(bytes));
+  all.push_back(with_head_moved(0u - 19, 0, 3));     // before the tail
+  all.push_back(with_head_moved(0x40000000, 0, 3));  // far beyond the ring
+  all.push_back(with_head_moved(0u - 1, 2, 1));      // inside the last record
+  all.push_back(with_head_moved(1, 3, 1));           // behind it: no record follows
+  all.push_back(with_head_moved(0u - 18, 0, 1));     // nothing there, though three were counted
   all.push_back({"count too high", [](auto& ring, auto*) { ring.commit += 5; }, 3, 1});
   all.push_back({"count too low", [](auto& ring, auto*) { ring.commit -= 1; }, 3, 1});
   all.push_back({"payload below the event's", [](auto&, auto* data) { head_of(data, 1)->payload_bytes = 23; }, 2, 1});

@@ -343,7 +343,8 @@ TEST_F(CommTest, IsLeftAloneWithoutTheFlagOrWithABadLocator) {
   names_.preset(55, "worker");
   const std::string zeros(16, '\0');
   EXPECT_EQ(text_at(send(16u << 16 | 24, 0), 24, 16), zeros);
-  for (const std::uint32_t locator : {0u, 24u, 16u << 16, 16u << 16 | 23, 17u << 16 | 24, 16u << 16 | 25, 0xffffffffu}) {
+  for (const std::uint32_t locator :
+       {0u, 24u, 16u << 16, 16u << 16 | 23, 17u << 16 | 24, 16u << 16 | 25, 0xffffffffu}) {
     const std::vector<std::uint8_t> payload = send(locator);
     EXPECT_EQ(text_at(payload, 24, 16), zeros) << std::hex << locator;
     EXPECT_EQ(std::memcmp(payload.data() + 16, &locator, 4), 0);

@@ -1,5 +1,5 @@
-// The agent's side of a ring, written once more for the tests after the protocol in session_area.h: claim, stamp, build in
-// place, commit, give back. Also the fixtures that most tests here need.
+// The agent's side of a ring, written once more for the tests after the protocol in session_area.h: claim, stamp, build
+// in place, commit, give back. Also the fixtures that most tests here need.
 #pragma once
 
 #include <unistd.h>
@@ -21,9 +21,11 @@ using shared::RecordHead;
 using trace::Area;
 
 // A payload of an entry event: the head, then `rest`.
-inline std::vector<std::uint8_t> make_payload(std::uint16_t type, std::uint32_t tid, std::span<const std::uint8_t> rest = {}) {
+inline std::vector<std::uint8_t> make_payload(std::uint16_t type, std::uint32_t tid,
+                                              std::span<const std::uint8_t> rest = {}) {
   std::vector<std::uint8_t> payload(sizeof(PayloadHead) + rest.size());
-  const PayloadHead head{.type = type, .flags = 0, .preempt_count = 0, .pid = static_cast<std::int32_t>(tid), .ip = 0x1234};
+  const PayloadHead head{
+      .type = type, .flags = 0, .preempt_count = 0, .pid = static_cast<std::int32_t>(tid), .ip = 0x1234};
   std::memcpy(payload.data(), &head, sizeof head);
   std::copy(rest.begin(), rest.end(), payload.begin() + sizeof head);
   return payload;
@@ -133,7 +135,11 @@ struct Collected {
 
   trace::Sink sink() {
     return [this](const trace::EventRecord& record) {
-      items.push_back({record.ns, record.tid, record.type, record.cpu, record.flags,
+      items.push_back({record.ns,
+                       record.tid,
+                       record.type,
+                       record.cpu,
+                       record.flags,
                        {record.payload.begin(), record.payload.end()}});
     };
   }

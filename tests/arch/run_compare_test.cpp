@@ -1,0 +1,135 @@
+// Every row of the allow-list, run where it stands and displaced from the same random states, and compared.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "arch/x86/code/classify.h"
+#include "tests/arch/hex.h"
+#include "tests/arch/insn_table.h"
+
+namespace uprobe::x86::test {
+namespace {
+
+constexpr int kStates = 10;
+constexpr int kBranchStates = 40;  // enough for every condition to be seen both ways
+
+class Compare : public testing::TestWithParam<InsnGroup> {};
+
+// What happened over all the states of one row.
+struct Seen {
+  bool behind = false;
+  bool target = false;
+  unsigned signals = 0;
+};
+
+void run_row(Machine& machine, const InsnRow& row, Random& random, Seen& seen) {
+  const auto insn = from_hex(row.bytes);
+  ASSERT_TRUE(can_displace(insn, {})) << row.text << ": " << can_displace(insn, {}).error().text;
+  const int states = row.scene == Scene::branch ? kBranchStates : kStates;
+  for (int i = 0; i < states; ++i) {
+    const Comparison result = machine.compare(insn, row.scene, random, row.loose);
+    ASSERT_EQ(result.difference, "") << row.text << " (" << to_hex(machine.aimed()) << ") from " << std::hex
+                                     << result.from << " to " << result.to;
+    const int signal = result.native.signal.number;
+    ASSERT_NE(signal, SIGILL) << row.text << ": the processor lacks it though it has " << row.feature;
+    if (signal != 0) {
+      ++seen.signals;
+      continue;
+    }
+    seen.behind |= result.native.arrived == kBehind;
+    seen.target |= result.native.arrived == kTarget;
+  }
+}
+
+// A condition that was not seen both ways has not been tested, nor a branch that never arrived.
+void check_arrivals(const InsnRow& row, const Seen& seen) {
+  if (row.scene != Scene::branch) return;
+  const auto decoded = decode_fully(from_hex(row.bytes), {});
+  const bool conditional = decoded->flow == Flow::jump_if || decoded->flow == Flow::loop;
+  EXPECT_EQ(seen.behind, conditional) << row.text;
+  EXPECT_TRUE(seen.target || seen.signals > 0) << row.text;
+}
+
+TEST_P(Compare, NativeAndDisplacedAgree) {
+  Machine machine;
+  Random random(2024);
+  std::map<std::string, unsigned> lacking;
+  unsigned ran = 0;
+  for (const InsnRow& row : GetParam().rows) {
+    if (!has_feature(row.feature)) {
+      ++lacking[row.feature];
+      continue;
+    }
+    Seen seen;
+    run_row(machine, row, random, seen);
+    if (HasFatalFailure()) continue;
+    check_arrivals(row, seen);
+    ++ran;
+  }
+  std::cout << GetParam().name << ": " << ran << " instructions compared";
+  for (const auto& [feature, count] : lacking) std::cout << ", " << count << " without " << feature;
+  std::cout << '\n';
+  EXPECT_GT(ran, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Groups, Compare, testing::ValuesIn(kInsnGroups),
+                         [](const auto& group) { return std::string(group.param.name); });
+
+// int f(): 1 when the transaction committed, 2 when it aborted. Written once and run often: a transaction that fetches
+// code written just before it aborts.
+struct TransactionCode {
+  static constexpr std::size_t kCopy = 0x800;
+  std::uint8_t* page = static_cast<std::uint8_t*>(
+      mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+
+  ~TransactionCode() { munmap(page, 4096); }
+
+  // Writes it and its copy; poisons the original xbegin unless it is what shall run.
+  void write(bool displaced) const {
+    // xbegin +11; xend; mov $1,%eax; ret; nops; mov $2,%eax; ret
+    const auto original = from_hex("c7f80b000000 0f01d5 b801000000c3 9090 b802000000c3");
+    std::memcpy(page, original.data(), original.size());
+    const auto from = reinterpret_cast<std::uint64_t>(page);
+    const auto copy = displace(original, Addr{from}, Addr{from + kCopy});
+    std::memcpy(page + kCopy, copy->data(), copy->size());
+    if (displaced) std::memset(page, 0xcc, 6);
+  }
+  unsigned count_commits(bool displaced) const {
+    const auto function = reinterpret_cast<int (*)()>(page + (displaced ? kCopy : 0));
+    unsigned committed = 0;
+    for (int i = 0; i < 1000; ++i) committed += function() == 1;
+    return committed;
+  }
+};
+
+TEST(Transaction, CommitsDisplaced) {
+  if (!has_feature("rtm")) GTEST_SKIP() << "no transactions here";
+  const TransactionCode native;
+  const TransactionCode copied;
+  ASSERT_TRUE(native.page != MAP_FAILED && copied.page != MAP_FAILED);
+  native.write(false);
+  copied.write(true);
+  const unsigned as_it_stands = native.count_commits(false);
+  const unsigned displaced = copied.count_commits(true);
+  std::cout << as_it_stands << " of 1000 committed where they stood, " << displaced << " displaced\n";
+  // A processor may be told to abort every transaction.
+  EXPECT_EQ(as_it_stands > 0, displaced > 0);
+}
+
+TEST(AllowList, EveryRowHasAnInstruction) {
+  std::set<std::string> tried;
+  for (const auto& group : kInsnGroups)
+    for (const auto& row : group.rows) {
+      const auto decoded = decode_fully(from_hex(row.bytes), {});
+      ASSERT_TRUE(decoded) << row.text;
+      ASSERT_EQ(decoded->length, from_hex(row.bytes).size()) << row.text;
+      tried.insert(allow_list_row(*decoded));
+    }
+  for (const auto& row : allow_list_rows()) EXPECT_TRUE(tried.count(row)) << row;
+}
+
+}  // namespace
+}  // namespace uprobe::x86::test

@@ -1,0 +1,79 @@
+// Fuzzes definitions in both dialects: whatever is accepted compiles to a program that verifies, lists as something that is
+// accepted again with the same listing, and has a format file. The first byte chooses what is done with the rest.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/program/compile.h"
+#include "engine/program/format_file.h"
+#include "engine/program/verify.h"
+#include "engine/spec/definition_set.h"
+#include "engine/spec/listing.h"
+#include "engine/spec/words.h"
+
+using namespace uprobe;
+
+namespace {
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+spec::ParseOptions options(std::uint8_t choice) {
+  return {.strict = (choice & 1) != 0,
+          .default_object = (choice & 2) != 0 ? "/bin/object" : "",
+          .file_check = [](const std::string& path) { return spec::FileState{.device = 1, .inode = path.size() + 1}; }};
+}
+
+void check(const spec::ProbeSpec& probe, const spec::ParseOptions& with) {
+  const std::string once = spec::listing(probe);
+  const auto again = spec::parse_definition(once, with);
+  // Default names and offsets in their long form can push a line over the limit; automatic event names are not checked.
+  require(again || once.size() > spec::kMaxLine || !spec::is_identifier(probe.event));
+  if (again) require(spec::listing(*again) == once);
+  const auto program = program::compile(probe);
+  if (!program) return;
+  require(bool(program::verify(*program)));
+  require(program::format_file(program->layout, 1).ends_with('\n'));
+}
+
+}  // namespace
+
+std::vector<std::string> fuzz_seeds();
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const spec::ParseOptions with = options(data[0]);
+  const std::string text(reinterpret_cast<const char*>(data + 1), size - 1);
+  if (const auto probe = spec::parse_definition(text, with)) {
+    check(*probe, with);
+  } else {
+    require(!probe.error().text.empty());
+    require(probe.error().column <= static_cast<int>(probe.error().where.size()) + 1);
+  }
+  spec::DefinitionSet set(with);
+  if (!set.write(text)) require(set.probes().size() <= size);
+  for (const auto& line : spec::split_definitions(text)) {
+    if (!set.add(line.text)) break;
+  }
+  for (const auto& probe : set.probes()) check(probe, with);
+  return 0;
+}
+
+std::vector<std::string> fuzz_seeds() {
+  const char* lines[] = {
+      "p:g/e /b/x:0x10 a=%di +8(+-4(%si)):u32[4] $stack2:x8 @+0x10:string \\\"text\" \\-5:b3@1/8 $comm",
+      "r:g/e /b/x:ns::f(int)+0x4%return(0x20) $retval:s64 +u0($stack):ustring +0(%si):string[3]",
+      "p zfree $arg1 %rdi n=+0($arg2):char[8] @0x1000 \\0x20:string",
+      "p:g/a /b/x:1\np:g/a /b/x:2\n-:g/a /b/x:0x0000000000000001\n# comment\n-:g/\n",
+      "-:e",
+      "p:g.e /b/x:operator%(T)%return",
+  };
+  std::vector<std::string> seeds;
+  for (const char* line : lines) {
+    for (char choice = 0; choice < 4; ++choice) seeds.push_back(std::string(1, choice) + line);
+  }
+  return seeds;
+}

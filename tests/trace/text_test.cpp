@@ -1,0 +1,356 @@
+// Trace text: each kind of value from a hand-made payload against the exact line.
+#include "engine/format/text.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/shared/event_program.h"
+
+namespace uprobe::format {
+namespace {
+
+using program::EventLayout;
+using program::Field;
+using program::Kind;
+using std::string_literals::operator""s;
+
+constexpr auto kUnsigned = Kind::unsigned_decimal;
+constexpr auto kSigned = Kind::signed_decimal;
+
+// A payload and its layout, built side by side.
+class Sample {
+ public:
+  explicit Sample(bool is_return = false) {
+    layout.event = "e";
+    layout.is_return = is_return;
+    put(shared::PayloadHead{.type = 0, .flags = 0, .preempt_count = 0, .pid = 10064, .ip = 0x564be9bf4d41});
+    if (is_return) put(std::uint64_t{0x7f00deadbeef});
+  }
+
+  template <class T>
+  void put(const T& value) {
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(&value);
+    payload.insert(payload.end(), bytes, bytes + sizeof value);
+    layout.fixed_bytes = static_cast<std::uint32_t>(payload.size());
+  }
+  template <class T>
+  Sample& field(const std::string& name, Kind kind, T value) {
+    layout.fields.push_back(
+        {.name = name, .kind = kind, .size = sizeof value, .offset = layout.fixed_bytes, .count = 0});
+    put(value);
+    return *this;
+  }
+  template <class T>
+  Sample& array(const std::string& name, Kind kind, const std::vector<T>& values) {
+    layout.fields.push_back({.name = name,
+                             .kind = kind,
+                             .size = sizeof(T),
+                             .offset = layout.fixed_bytes,
+                             .count = static_cast<std::uint32_t>(values.size())});
+    for (const T& value : values) put(value);
+    return *this;
+  }
+  // Dynamic data; the locator says where. To be called after all fields.
+  Sample& text(std::size_t locator_offset, const std::string& value) {
+    const auto length = static_cast<std::uint32_t>(value.size() + 1);
+    const std::uint32_t locator = length << 16 | static_cast<std::uint32_t>(payload.size());
+    std::memcpy(payload.data() + locator_offset, &locator, sizeof locator);
+    payload.insert(payload.end(), value.begin(), value.end());
+    payload.push_back(0);
+    return *this;
+  }
+
+  std::string line(TextOptions options = {}) const {
+    TextFormatter formatter(std::span(&layout, 1), options);
+    std::string out;
+    formatter.append({.ns = 1370'652'542'000, .tid = 10064, .cpu = 1, .type = 0, .flags = 0, .payload = payload},
+                     "corpus-target", out);
+    return out;
+  }
+  // What follows the place.
+  std::string values(TextOptions options = {}) const {
+    const std::string all = line(options);
+    const std::size_t place = all.find("41)");
+    return place == std::string::npos || all.back() != '\n' ? all : all.substr(place + 3, all.size() - place - 4);
+  }
+
+  EventLayout layout;
+  std::vector<std::uint8_t> payload;
+};
+
+std::string line_of(std::uint32_t tid, std::string_view comm, std::uint16_t cpu, std::uint64_t ns,
+                    TextOptions options = {}) {
+  const Sample sample;
+  TextFormatter formatter(std::span(&sample.layout, 1), options);
+  std::string out;
+  formatter.append({.ns = ns, .tid = tid, .cpu = cpu, .type = 0, .flags = 0, .payload = sample.payload}, comm, out);
+  return out;
+}
+
+TEST(Text, HeaderIsTheKernels) {
+  std::string out;
+  TextFormatter({}).header(out);
+  EXPECT_EQ(out,
+            "# tracer: nop\n"
+            "#\n"
+            "#                                _-----=> irqs-off/BH-disabled\n"
+            "#                               / _----=> need-resched\n"
+            "#                              | / _---=> hardirq/softirq\n"
+            "#                              || / _--=> preempt-depth\n"
+            "#                              ||| / _-=> migrate-disable\n"
+            "#                              |||| /     delay\n"
+            "#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION\n"
+            "#              | |         |   |||||     |         |\n");
+}
+
+TEST(Text, ALineOfAnEntryEvent) {
+  EXPECT_EQ(Sample().field("u", kUnsigned, std::uint32_t{1}).field("s", kSigned, std::int32_t{2}).line(),
+            "   corpus-target-10064   [001] .....  1370.652542: e: (0x564be9bf4d41) u=1 s=2\n");
+}
+
+TEST(Text, ALineOfAReturnEvent) {
+  EXPECT_EQ(Sample(true).field("arg1", Kind::hex, std::uint64_t{255}).line(),
+            "   corpus-target-10064   [001] .....  1370.652542: e: (0x7f00deadbeef <- 0x564be9bf4d41) arg1=0xff\n");
+}
+
+TEST(Text, TaskColumn) {
+  EXPECT_EQ(line_of(5, "sh", 0, 0), "              sh-5       [000] .....     0.000000: e: (0x564be9bf4d41)\n");
+  EXPECT_EQ(line_of(4194304, "fifteen-letters", 0, 0),
+            " fifteen-letters-4194304 [000] .....     0.000000: e: (0x564be9bf4d41)\n");
+  EXPECT_EQ(line_of(2147483647, "<...>", 0, 0),
+            "           <...>-2147483647 [000] .....     0.000000: e: (0x564be9bf4d41)\n");
+  EXPECT_EQ(line_of(0xffffffff, "", 0, 0), "                --1      [000] .....     0.000000: e: (0x564be9bf4d41)\n");
+  EXPECT_EQ(line_of(5, "a-name-that-is-longer", 0, 0),
+            "a-name-that-is-longer-5       [000] .....     0.000000: e: (0x564be9bf4d41)\n");
+}
+
+TEST(Text, CpuAndTimeColumns) {
+  EXPECT_EQ(line_of(5, "sh", 12, 12'345'678'901'499),
+            "              sh-5       [012] ..... 12345.678901: e: (0x564be9bf4d41)\n");
+  EXPECT_EQ(line_of(5, "sh", 128, 1'234'567'000'000'500),
+            "              sh-5       [128] ..... 1234567.000001: e: (0x564be9bf4d41)\n");
+  EXPECT_EQ(line_of(5, "sh", 65535, 999'999'999),
+            "              sh-5       [65535] .....     1.000000: e: (0x564be9bf4d41)\n");
+  EXPECT_EQ(line_of(5, "sh", 9, ~0ull),
+            "              sh-5       [009] ..... 18446744073.709552: e: (0x564be9bf4d41)\n");
+}
+
+TEST(Text, UnsignedAndSigned) {
+  EXPECT_EQ(Sample()
+                .field("a", kUnsigned, std::uint8_t{255})
+                .field("b", kUnsigned, std::uint16_t{65535})
+                .field("c", kUnsigned, std::uint32_t{4294967295})
+                .field("d", kUnsigned, ~std::uint64_t{0})
+                .field("e", kUnsigned, std::uint64_t{0})
+                .values(),
+            " a=255 b=65535 c=4294967295 d=18446744073709551615 e=0");
+  EXPECT_EQ(Sample()
+                .field("a", kSigned, std::int8_t{-128})
+                .field("b", kSigned, std::int16_t{-32768})
+                .field("c", kSigned, std::int32_t{-2147483647 - 1})
+                .field("d", kSigned, std::int64_t{-9223372036854775807 - 1})
+                .field("e", kSigned, std::int8_t{127})
+                .values(),
+            " a=-128 b=-32768 c=-2147483648 d=-9223372036854775808 e=127");
+}
+
+TEST(Text, Hexadecimal) {
+  EXPECT_EQ(Sample()
+                .field("a", Kind::hex, std::uint8_t{0})
+                .field("b", Kind::hex, std::uint8_t{0x0f})
+                .field("c", Kind::hex, std::uint16_t{0xfedc})
+                .field("d", Kind::hex, std::uint32_t{0x10})
+                .field("e", Kind::hex, ~std::uint64_t{0})
+                .values(),
+            " a=0x0 b=0xf c=0xfedc d=0x10 e=0xffffffffffffffff");
+}
+
+TEST(Text, CharactersAreRawBytes) {
+  const std::string expected = " a='A' b=''' c='\n' d='\0' e='\xff'"s;
+  Sample sample;
+  sample.field("a", Kind::character, 'A').field("b", Kind::character, '\'').field("c", Kind::character, '\n');
+  sample.field("d", Kind::character, '\0').field("e", Kind::character, '\xff');
+  EXPECT_EQ(sample.values(), expected);
+  EXPECT_EQ(sample.values({.escape_control = true}), " a='A' b=''' c='\\n' d='\\x00' e='\\xff'");
+}
+
+TEST(Text, Strings) {
+  Sample sample;
+  sample.field("a", Kind::string, 0u).field("b", Kind::string, 0u).field("c", Kind::string, 0u);
+  sample.text(16, "two words").text(24, "q\"uo\\te\t");
+  EXPECT_EQ(sample.values(), " a=\"two words\" b=(fault) c=\"q\"uo\\te\t\"");
+  Sample empty;
+  EXPECT_EQ(empty.field("a", Kind::string, 0u).text(16, "").values(), " a=\"\"");
+}
+
+TEST(Text, AStringEndsAtItsNul) {
+  Sample sample;
+  EXPECT_EQ(sample.field("a", Kind::string, 0u).text(16, "ab\0cd"s).values(), " a=\"ab\"");
+}
+
+TEST(Text, AStringWithoutANulIsPrintedToItsLength) {
+  Sample sample;
+  sample.field("a", Kind::string, 0u).text(16, "abc");
+  sample.payload.back() = 'd';
+  EXPECT_EQ(sample.values(), " a=\"abcd\"");
+}
+
+TEST(Text, LongString) {
+  const std::string text(4000, 'x');
+  Sample sample;
+  EXPECT_EQ(sample.field("a", Kind::string, 0u).text(16, text).values(), " a=\"" + text + "\"");
+  Sample control;
+  const std::string bells(4000, '\a');
+  std::string shown;
+  for (int i = 0; i < 4000; ++i) shown += "\\x07";
+  EXPECT_EQ(control.field("a", Kind::string, 0u).text(16, bells).values({.escape_control = true}),
+            " a=\"" + shown + "\"");
+}
+
+TEST(Text, Arrays) {
+  EXPECT_EQ(Sample()
+                .array<std::uint16_t>("a", Kind::hex, {0x1111, 0, 0x2222})
+                .array<std::int8_t>("b", kSigned, {-4, 0, 3})
+                .array<std::uint64_t>("c", kUnsigned, {1, 1ull << 48})
+                .array<char>("d", Kind::character, {'x', 'y'})
+                .array<std::uint32_t>("e", kUnsigned, {7})
+                .values(),
+            " a={0x1111,0x0,0x2222} b={-4,0,3} c={1,281474976710656} d={'x','y'} e={7}");
+}
+
+TEST(Text, StringArrayWithAFaultInside) {
+  Sample sample;
+  sample.array<std::uint32_t>("a", Kind::string, {0, 0, 0}).field("t", Kind::string, 0u);
+  sample.text(16, "hello").text(24, "").text(28, "inline");
+  EXPECT_EQ(sample.values(), " a={\"hello\",(fault),\"\"} t=\"inline\"");
+}
+
+TEST(Text, LongNamesAndManyFields) {
+  Sample sample;
+  sample.layout.event = std::string(63, 'n');
+  std::string expected =
+      "   corpus-target-10064   [001] .....  1370.652542: " + std::string(63, 'n') + ": (0x564be9bf4d41)";
+  for (int i = 0; i < 128; ++i) {
+    const std::string name = std::string(29, 'a') + std::to_string(100 + i);
+    sample.array<std::uint8_t>(name, Kind::character, std::vector<std::uint8_t>(24, 1));
+    expected += " " + name + "={";
+    for (int k = 0; k < 24; ++k) expected += k == 0 ? "'\\x01'" : ",'\\x01'";
+    expected += "}";
+  }
+  EXPECT_EQ(sample.line({.escape_control = true}), expected + "\n");
+}
+
+TEST(Text, EscapingLeavesTextAlone) {
+  const auto shown = [](const std::string& text) {
+    Sample sample;
+    return sample.field("a", Kind::string, 0u).text(16, text).values({.escape_control = true});
+  };
+  EXPECT_EQ(shown("plain \"quoted\" back\\slash"), " a=\"plain \"quoted\" back\\slash\"");
+  EXPECT_EQ(shown("\n\t\r\x1b[31m\x7f"), " a=\"\\n\\t\\r\\x1b[31m\\x7f\"");
+  EXPECT_EQ(shown("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80"),
+            " a=\"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80\"");
+  EXPECT_EQ(shown("\xc2\x9b"
+                  "31m"),
+            " a=\"\\xc2\\x9b31m\"")
+      << "CSI as one character";
+  EXPECT_EQ(shown("\x9b \xff \xc3"), " a=\"\\x9b \\xff \\xc3\"");
+  EXPECT_EQ(shown("\xe0\x80\xaf \xed\xa0\x80 \xf4\x90\x80\x80"),
+            " a=\"\\xe0\\x80\\xaf \\xed\\xa0\\x80 \\xf4\\x90\\x80\\x80\"");
+  EXPECT_EQ(line_of(5, "e\x1b]0;\a", 0, 0, {.escape_control = true}),
+            "    e\\x1b]0;\\x07-5       [000] .....     0.000000: e: (0x564be9bf4d41)\n");
+}
+
+TEST(Text, SeveralEventsMayShareAName) {
+  Sample first, second(true);
+  first.field("a", kUnsigned, std::uint8_t{1});
+  second.field("b", kUnsigned, std::uint8_t{2});
+  const EventLayout layouts[] = {first.layout, second.layout};
+  TextFormatter formatter(layouts);
+  std::string out;
+  formatter.append({.ns = 0, .tid = 1, .cpu = 0, .type = 1, .flags = 0, .payload = second.payload}, "x", out);
+  formatter.append({.ns = 0, .tid = 1, .cpu = 0, .type = 0, .flags = 0, .payload = first.payload}, "y", out);
+  EXPECT_EQ(out,
+            "               x-1       [000] .....     0.000000: e: (0x7f00deadbeef <- 0x564be9bf4d41) b=2\n"
+            "               y-1       [000] .....     0.000000: e: (0x564be9bf4d41) a=1\n");
+}
+
+// The prepared task column is not mixed up between tasks, nor kept when a task changes its name.
+TEST(Text, TasksOfOneCacheSlot) {
+  const Sample sample;
+  TextFormatter formatter(std::span(&sample.layout, 1));
+  for (int round = 0; round < 2; ++round)
+    for (const std::uint32_t tid : {1u, 65u, 129u})
+      for (const std::string comm : {"a", "b"}) {
+        std::string out;
+        formatter.append({.ns = 0, .tid = tid, .cpu = 0, .type = 0, .flags = 0, .payload = sample.payload}, comm, out);
+        const std::string start = std::string(15, ' ') + comm + "-" + std::to_string(tid) + " ";
+        EXPECT_EQ(out.substr(0, start.size()), start);
+      }
+}
+
+TEST(TextHostile, LocatorsThatLeadElsewhereAreFaults) {
+  // head 16, locator 16..20, text 20..24
+  for (const std::uint32_t locator : {4u << 16 | 0, 4u << 16 | 16, 4u << 16 | 19, 5u << 16 | 20, 4u << 16 | 21,
+                                      1u << 16 | 24, 0xffffu << 16 | 20, 4u << 16 | 0xffff, ~0u, 0u << 16 | 20}) {
+    Sample sample;
+    sample.field("a", Kind::string, locator);
+    for (const char c : {'a', 'b', 'c', '\0'}) sample.payload.push_back(static_cast<std::uint8_t>(c));
+    EXPECT_EQ(sample.values(), " a=(fault)") << std::hex << locator;
+  }
+}
+
+// Thousands of locators on the same bytes must not make a line of megabytes.
+TEST(TextHostile, ALineIsNoLongerThanItsPayloadAllows) {
+  Sample sample;
+  sample.array<std::uint32_t>("a", Kind::string, std::vector<std::uint32_t>(64, 1001u << 16 | (16 + 4 * 64)));
+  sample.payload.resize(sample.payload.size() + 1000, '\a');
+  sample.payload.push_back(0);
+  const std::string line = sample.line({.escape_control = true});
+  EXPECT_LT(line.size(), 7000u);
+  EXPECT_NE(line.find("\\x07\",(fault)"), std::string::npos);
+}
+
+TEST(TextHostile, APayloadThatEndsEarlyReadsAsZeros) {
+  Sample sample;
+  sample.field("a", Kind::hex, 0x1111u).field("b", Kind::hex, 0x2222u).field("c", Kind::string, 0u).text(24, "x");
+  sample.payload.resize(20);
+  EXPECT_EQ(sample.values(), " a=0x1111 b=0x0 c=(fault)");
+  sample.payload.clear();
+  EXPECT_EQ(sample.line(), "   corpus-target-10064   [001] .....  1370.652542: e: (0x0) a=0x0 b=0x0 c=(fault)\n");
+}
+
+TEST(TextHostile, AnUnknownEventPrintsNothing) {
+  TextFormatter formatter({});
+  std::string out;
+  formatter.append({.ns = 0, .tid = 1, .cpu = 0, .type = 7, .flags = 0, .payload = {}}, "x", out);
+  EXPECT_EQ(out, "");
+}
+
+TEST(TextHostile, RandomPayloadsStayInside) {
+  std::mt19937 random(3);
+  Sample sample(true);
+  sample.array<std::uint32_t>("a", Kind::string, {0, 0})
+      .array<std::uint16_t>("b", kSigned, {0, 0})
+      .field("c", Kind::string, 0u);
+  for (const bool escape : {false, true}) {
+    TextFormatter formatter(std::span(&sample.layout, 1), {.escape_control = escape});
+    for (int i = 0; i < 20'000; ++i) {
+      const std::size_t size = random() % 80;
+      const std::unique_ptr<std::uint8_t[]> payload(
+          new std::uint8_t[size]);  // exactly so large: a sanitizer watches it
+      for (std::size_t k = 0; k < size; ++k)
+        payload[k] = static_cast<std::uint8_t>(random() % 4 == 0 ? random() : random() % 64);
+      std::string out;
+      formatter.append({.ns = random(), .tid = 1, .cpu = 0, .type = 0, .flags = 0, .payload = {payload.get(), size}},
+                       "x", out);
+      ASSERT_EQ(out.back(), '\n');
+    }
+  }
+}
+
+}  // namespace
+}  // namespace uprobe::format
