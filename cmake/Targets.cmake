@@ -44,5 +44,8 @@ function(uprobe_in_target target)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:-ffreestanding -fno-exceptions -fno-rtti -fno-stack-protector -fno-threadsafe-statics
       -mgeneral-regs-only -fno-jump-tables -O2 -fno-sanitize=all -fcf-protection=none -fno-asynchronous-unwind-tables
-      -fno-builtin -mno-red-zone>)
+      -fno-builtin -mno-red-zone>
+    # No string instruction and no loop of memcpy turned into a call of memcpy.
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-fno-tree-loop-distribute-patterns
+      -mmemcpy-strategy=libcall:-1:noalign -mmemset-strategy=libcall:-1:noalign>)
 endfunction()

@@ -104,7 +104,6 @@ struct Session::State {
   trace::TaskNames names;
   std::optional<trace::Reader> reader;
   std::vector<std::string> notes;
-  Addr block;
   pid_t child = 0;
   bool recording = false;
   bool reaped = false;
@@ -132,7 +131,8 @@ void Session::State::stop_tracing() {
   struct stat status{};
   if (::fstat(area->fd(), &status) != 0) return;
   for (const pid_t pid : control::processes_mapping(status.st_ino))
-    if (pid != ::getpid()) static_cast<void>(control::disarm(pid, block));
+    for (const Addr block : mail->blocks())
+      if (pid != ::getpid()) static_cast<void>(control::disarm(pid, block));
 }
 
 Result<Session> Session::prepare(const SessionOptions& options) {
@@ -181,17 +181,18 @@ Status Session::State::arm(target::PtraceTarget& target) {
   if (!hook_note->empty()) notes.push_back(hook_note.take());
   trace::AreaSpec spec{.events = {}, .ring_bytes = options.ring_bytes, .ring_count = ring_count()};
   for (const Probe& probe : probes) spec.events.push_back(&probe.program);
-  auto loaded = control::load_agent(target, *agent, spec, planned.size());
-  if (!loaded) return loaded.error();
-  area.emplace(std::move(loaded->area));
-  block = loaded->block.address();
+  auto made = trace::Area::create_private(spec);
+  if (!made) return made.error();
+  area.emplace(made.take());
+  auto block = control::load_agent(target, *agent, *area, planned.size());
+  if (!block) return block.error();
   armer.emplace(planned);
   clock.emplace(trace::Clock::start());
   reader.emplace(*area, *clock, names);
-  if (Status armed = armer->arm(target, loaded->block); !armed) return armed;
+  if (Status armed = armer->arm(target, *block); !armed) return armed;
   area->set_state(shared::SessionState::recording);
   recording = true;
-  mail.emplace(*area, *armer, block);
+  mail.emplace(*area, *armer, planned, *agent, block->address());
   return ok();
 }
 
@@ -312,7 +313,7 @@ std::string hint_for(const Probe& probe, std::size_t event, const control::ArmRe
 Summary Session::summary() const {
   const State& s = *state_;
   Summary summary;
-  if (!s.area || !s.reader) return summary;
+  if (!s.mail) return summary;
   auto& area = const_cast<trace::Area&>(*s.area);
   const trace::ReaderCounts& counts = s.reader->counts();
   for (std::size_t i = 0; i < s.probes.size(); ++i) {
@@ -329,6 +330,7 @@ Summary Session::summary() const {
   }
   summary.mail_timeouts = area.header().mail_timeouts;
   summary.notes = s.notes;
+  for (const std::string& text : s.mail->notes()) summary.notes.push_back(text);
   summary.notes.insert(summary.notes.end(), s.armer->report().notes.begin(), s.armer->report().notes.end());
   const auto note = [&](std::uint64_t n, const char* what) {
     if (n != 0) summary.notes.push_back(std::to_string(n) + " " + what);

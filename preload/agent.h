@@ -27,6 +27,10 @@ __attribute__((visibility("hidden"))) bool uprobe_peek8(u64 address, u64* out);
 __attribute__((visibility("hidden"))) bool uprobe_peek1(u64 address, u64* out);
 __attribute__((visibility("hidden"))) bool uprobe_peek_fs4(i64 offset, u64* out);
 __attribute__((visibility("hidden"))) bool uprobe_clock(u64* out);
+__attribute__((visibility("hidden"))) void uprobe_trap_entry();
+__attribute__((visibility("hidden"))) void uprobe_fault_entry();
+__attribute__((visibility("hidden"))) void uprobe_app_fault_entry();
+__attribute__((visibility("hidden"))) void uprobe_restorer();
 }
 
 
@@ -66,12 +70,19 @@ struct Reader {
 
 // thread.cpp. The caller's thread id, from its thread control block; the process id where that cannot be read.
 u32 thread_id(ProcessBlock& block, bool may_fault);
+// Its thread pointer; 0 before it has one.
+u64 thread_pointer();
 
 // points.cpp
 const Point* find_point(const ProcessBlock& block, u64 address);
 
 // mail.cpp. Asks the tool for work and executes the system calls that it wants made here, until it is done. Bounded.
-void ask_tool(ProcessBlock& block, AreaHeader* area, u32 tid, shared::MailKind kind);
+struct Request {
+  shared::MailKind kind;
+  u32 tid;
+  u64 path, folder;  // exec_begins: address of the path, descriptor that it is relative to
+};
+void ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request);
 
 template <class T>
 T* at_offset(void* base, u64 offset) {

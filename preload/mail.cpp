@@ -1,8 +1,8 @@
 // Asking the tool: a slot in the session area, a futex word, and system calls made here on its behalf.
 //
-// Only reached from hooks in the dynamic loader (a library was mapped or unmapped), never from a probe's hit. The system
-// calls are futex on our own shared memory and what the tool commands (mmap for displaced copies): a process that may not
-// make these cannot load libraries either. Every wait is bounded, and after one deadline passed nobody asks again.
+// Only reached from hooks in the dynamic loader (a library was mapped or unmapped) and around execve, never from a probe's
+// hit. The system calls are futex on our own shared memory and what the tool commands (mmap for displaced copies): a process
+// that may not make these cannot load libraries either. Every wait is bounded, and after one deadline passed nobody asks again.
 #include "arch/x86/entry/cpu.h"
 #include "preload/agent.h"
 #include "preload/system_call.h"
@@ -84,7 +84,7 @@ void abandon(MailSlot& slot) {
 
 }  // namespace
 
-void ask_tool(ProcessBlock& block, AreaHeader* area, u32 tid, shared::MailKind kind) {
+void ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request) {
   if (area == nullptr || area->tool_gone != 0) return;
   if (area->state != static_cast<u32>(shared::SessionState::recording)) return;
   MailSlot* slot = claim_slot(area);
@@ -92,8 +92,10 @@ void ask_tool(ProcessBlock& block, AreaHeader* area, u32 tid, shared::MailKind k
     __atomic_fetch_add(&area->mail_timeouts, 1, __ATOMIC_RELAXED);
     return;
   }
-  slot->kind = static_cast<u32>(kind);
-  slot->tid = tid;
+  slot->kind = static_cast<u32>(request.kind);
+  slot->tid = request.tid;
+  slot->path = request.path;
+  slot->folder = request.folder;
   slot->block = as_word(&block);
   set_state(*slot, MailState::request);
   __atomic_fetch_add(&area->mail_requests, 1, __ATOMIC_RELEASE);

@@ -5,7 +5,7 @@
 
 namespace uprobe::agent {
 
-inline constexpr long kSysRtSigaction = 13, kSysGetpid = 39, kSysPrctl = 157, kSysGettid = 186, kSysFutex = 202,
+inline constexpr long kSysRtSigaction = 13, kSysRtSigprocmask = 14, kSysGetpid = 39, kSysPrctl = 157, kSysGettid = 186, kSysFutex = 202,
                       kSysRtTgsigqueueinfo = 297;
 
 inline long system_call(long number, shared::u64 a = 0, shared::u64 b = 0, shared::u64 c = 0, shared::u64 d = 0,
@@ -19,6 +19,7 @@ inline long system_call(long number, shared::u64 a = 0, shared::u64 b = 0, share
 }
 
 inline shared::u64 as_word(const void* pointer) { return reinterpret_cast<shared::u64>(pointer); }
+inline shared::u64 as_word(void (*function)()) { return reinterpret_cast<shared::u64>(function); }
 
 // The caller's task name, 16 bytes.
 inline bool get_task_name(shared::u8* name) {

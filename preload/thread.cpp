@@ -14,15 +14,8 @@ struct Layout {
 };
 constexpr Layout kLayouts[] = {{0x2d0, 0x2e0}, {0x30, 0x88}};
 
-// The control block begins with its own address (fs:0).
-u64 control_block() {
-  u64 low = 0, high = 0;
-  if (!uprobe_peek_fs4(0, &low) || !uprobe_peek_fs4(4, &high)) return 0;
-  return high << 32 | low;
-}
-
 void learn_layout(ProcessBlock& block) {
-  const u64 self = control_block();
+  const u64 self = thread_pointer();
   if (self == 0) return;
   for (const Layout& layout : kLayouts) {
     u64 list = 0;
@@ -35,6 +28,13 @@ void learn_layout(ProcessBlock& block) {
 }
 
 }  // namespace
+
+// The control block begins with its own address (fs:0; System V ABI, TLS variant II).
+u64 thread_pointer() {
+  u64 low = 0, high = 0;
+  if (!uprobe_peek_fs4(0, &low) || !uprobe_peek_fs4(4, &high)) return 0;
+  return high << 32 | low;
+}
 
 u32 thread_id(ProcessBlock& block, bool may_fault) {
   if (!may_fault) return block.pid;

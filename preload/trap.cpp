@@ -2,6 +2,8 @@
 #include "arch/x86/entry/cpu.h"
 #include "engine/shared/agent_header.h"
 #include "preload/agent.h"
+#include "preload/calls.h"
+#include "preload/masks.h"
 #include "preload/system_call.h"
 
 namespace uprobe::agent {
@@ -19,13 +21,6 @@ u64 way_out(const SignalFrame& frame, bool mask_is_clean) {
   return plain ? kResume : kSigreturn;
 }
 
-const shared::AppAction& action_of(const ProcessBlock& block, i32 signal) {
-  const auto index = signal == kSigSegv  ? shared::AppSignal::segv
-                     : signal == kSigBus ? shared::AppSignal::bus
-                                         : shared::AppSignal::trap;
-  return block.actions[static_cast<u32>(index)];
-}
-
 // The application has no handler. A synchronous signal (code > 0) kills whatever the disposition was; one that somebody
 // sent kills unless it is ignored. System calls are right here: the process is about to die as it would have.
 u64 default_action(const SignalInfo& info, u64 handler) {
@@ -40,8 +35,8 @@ u64 default_action(const SignalInfo& info, u64 handler) {
 }
 
 // Not ours: the application's handler, or its default.
-u64 pass_on(const ProcessBlock& block, const SignalInfo& info) {
-  const u64 handler = action_of(block, info.signal).handler;
+u64 pass_on(ProcessBlock& block, const SignalInfo& info) {
+  const u64 handler = handler_to_call(block, info.signal);
   return handler > kSigIgn ? handler : default_action(info, handler);
 }
 
@@ -65,13 +60,23 @@ bool fix_up(SignalFrame& frame) {
   return false;
 }
 
-void hit_point(ProcessBlock& block, const Point& point, const SignalFrame& frame) {
+// Records, does what the point is for besides, and moves the thread on: to the copy, or behind a call already made.
+void hit_point(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   const Registers registers = registers_of(frame, point.address);
   const bool may_fault = (frame.mask & kFaultSignals) == 0;
   const Hit hit{&block, &point, &registers, thread_id(block, may_fault), may_fault};
   if (point.consumer != 0) handle_hit(hit);
   if (point.role == static_cast<u32>(shared::PointRole::library_hook))
-    ask_tool(block, session_area(block, 0), hit.tid, shared::MailKind::libraries_changed);
+    ask_tool(block, session_area(block, 0), {shared::MailKind::libraries_changed, hit.tid, 0, 0});
+  if (point.role == static_cast<u32>(shared::PointRole::system_call) && make_call(block, point, frame)) return;
+  frame.ip = point.copy;
+}
+
+u64 on_fault(const SignalInfo& info, SignalFrame& frame, bool mask_is_clean) {
+  ProcessBlock& block = *uprobe_block;
+  if (info.code > 0 && fix_up(frame)) return way_out(frame, mask_is_clean);
+  if (info.code > 0) show_original_address(block, frame);
+  return pass_on(block, info);
 }
 
 }  // namespace
@@ -83,20 +88,22 @@ __attribute__((visibility("hidden"), used)) u64 uprobe_on_trap(i32, const Signal
   if (info->code == kSiKernel) {
     if (const Point* point = find_point(block, frame->ip - 1)) {
       hit_point(block, *point, *frame);
-      frame->ip = point->copy;
       return way_out(*frame, true);
     }
-    if (action_of(block, info->signal).handler <= kSigIgn) frame->ip -= 1;  // executed again, it kills
+    const u32 trap = static_cast<u32>(shared::AppSignal::trap);
+    if (block.actions[trap].handler <= kSigIgn) frame->ip -= 1;  // executed again, it kills
   }
   return pass_on(block, *info);
 }
 
+// Installed while the application has no handler for the fault.
 __attribute__((visibility("hidden"), used)) u64 uprobe_on_fault(i32, const SignalInfo* info, SignalFrame* frame) {
-  ProcessBlock& block = *uprobe_block;
-  // The kernel has our flags and no mask for these signals, so the mask is what it was.
-  if (info->code > 0 && fix_up(*frame)) return way_out(*frame, true);
-  if (info->code > 0) show_original_address(block, *frame);
-  return pass_on(block, *info);
+  return on_fault(*info, *frame, true);
+}
+
+// Installed with the application's flags and mask, in place of its handler.
+__attribute__((visibility("hidden"), used)) u64 uprobe_on_app_fault(i32, const SignalInfo* info, SignalFrame* frame) {
+  return on_fault(*info, *frame, false);
 }
 
 }  // extern "C"

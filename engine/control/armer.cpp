@@ -5,16 +5,19 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include "arch/x86/code/relocate.h"
 #include "engine/control/ifunc.h"
 #include "engine/control/islands.h"
+#include "engine/plan/system_calls.h"
 
 namespace uprobe::control {
 namespace {
 
 constexpr std::uint8_t kBreakpoint = 0xcc;
+constexpr std::uint8_t kSyscall[] = {0x0f, 0x05};
 
 std::string hex(std::uint64_t value) {
   char text[32];
@@ -23,7 +26,7 @@ std::string hex(std::uint64_t value) {
 }
 
 // The file behind a mapping, as stat sees it from here: the numbers in maps are not stat's on every file system.
-bool identity_of(pid_t pid, const target::Mapping& m, elf::Identity& identity) {
+bool look_up(pid_t pid, const target::Mapping& m, elf::Identity& identity) {
   struct stat status{};
   char range[64];
   std::snprintf(range, sizeof range, "%" PRIx64 "-%" PRIx64, m.begin.value, m.end.value);
@@ -46,7 +49,18 @@ struct Pending {
   std::optional<std::uint32_t> known;  // an entry of the block to be armed again
 };
 
+constexpr std::uint32_t kSyscallCopyBytes = 7;
+
+// `syscall; jmp back`. Only for calls that the agent does not make itself, and only in libc, where rcx is known to be lost.
+Result<std::vector<std::uint8_t>> displaced_syscall(Addr from, Addr to) {
+  std::vector<std::uint8_t> copy{0x0f, 0x05, 0xe9, 0, 0, 0, 0};
+  const auto distance = static_cast<std::int32_t>((from + 2) - (to + kSyscallCopyBytes));
+  std::memcpy(&copy[3], &distance, sizeof distance);
+  return copy;
+}
+
 std::uint32_t room_for_copy(const NewPoint& point) {
+  if (point.role == shared::PointRole::system_call) return kCopyAlignment;
   const auto bytes = x86::copy_bytes(point.insn, point.address);
   const auto needed = static_cast<std::uint32_t>(bytes ? *bytes : x86::kMaxCopyBytes);
   return (needed + kCopyAlignment - 1) / kCopyAlignment * kCopyAlignment;
@@ -60,15 +74,33 @@ struct Armer::Work {
   std::vector<Pending> pending;
 };
 
-bool Armer::is_same_file(const target::Target& target, const target::Mapping& m, const elf::ElfFile& file) {
+const elf::Identity& Armer::identity_of(const target::Target& target, const target::Mapping& m) {
   const std::string key = std::to_string(target.pid()) + ":" + std::to_string(m.device) + ":" + std::to_string(m.inode) + ":" + m.path;
   auto known = identities_.find(key);
   if (known == identities_.end()) {
     elf::Identity identity;
-    identity_of(target.pid(), m, identity);
+    look_up(target.pid(), m, identity);
     known = identities_.emplace(key, identity).first;
   }
-  return known->second == file.identity();
+  return known->second;
+}
+
+// The sites where a libc changes signals and starts programs, found once per file.
+const FilePoints& Armer::system_calls_of(const target::Target& target, const target::Mapping& m, const elf::Identity& identity) {
+  const auto [entry, is_new] = system_calls_.try_emplace(identity);
+  FilePoints& points = entry->second;
+  if (!is_new) return points;
+  auto file = elf::ElfFile::open("/proc/" + std::to_string(target.pid()) + "/root" + m.path);
+  if (!file || file->identity() != identity || !plan::has_system_calls(*file)) return points;
+  points.file = std::make_shared<const elf::ElfFile>(file.take());
+  for (const std::uint64_t offset : plan::system_call_sites(*points.file)) {
+    plan::Site site{.file = points.file, .offset = offset, .address = points.file->address_of_offset(offset).value_or(0)};
+    site.insn.assign(std::begin(kSyscall), std::end(kSyscall));
+    points.points.push_back({.site = std::move(site), .events = {}, .role = shared::PointRole::system_call});
+  }
+  std::sort(points.points.begin(), points.points.end(),
+            [](const PlannedPoint& a, const PlannedPoint& b) { return a.site.offset < b.site.offset; });
+  return points;
 }
 
 void Armer::refuse(const PlannedPoint& point, const std::string& why) {
@@ -119,7 +151,8 @@ Status Armer::arm_file(Work& work, const FilePoints& file, const target::Mapping
   Addr at = *room;
   std::vector<Pending> ready;
   for (Pending& p : work.pending) {
-    auto copy = x86::displace(p.point.insn, p.point.address, at);
+    auto copy = p.point.role == shared::PointRole::system_call ? displaced_syscall(p.point.address, at)
+                                                               : x86::displace(p.point.insn, p.point.address, at);
     if (!copy) {
       refuse(*p.planned, copy.error().text);
       continue;
@@ -168,6 +201,19 @@ Status Armer::publish(Work& work) {
   return ok();
 }
 
+// The points of ours first: a probe's breakpoint must find the signals in order.
+Status Armer::arm_mapping(Work& work, const target::Mapping& m) {
+  const elf::Identity identity = identity_of(work.target, m);
+  if (identity == elf::Identity{}) return ok();
+  const FilePoints& own = system_calls_of(work.target, m, identity);
+  if (!own.points.empty())
+    if (Status s = arm_file(work, own, m); !s) return s;
+  for (const FilePoints& file : probes_.files())
+    if (file.file->identity() == identity)
+      if (Status s = arm_file(work, file, m); !s) return s;
+  return ok();
+}
+
 Status Armer::arm(target::Target& target, Block& block) {
   auto maps = target.maps();
   if (!maps) return maps.error();
@@ -175,9 +221,7 @@ Status Armer::arm(target::Target& target, Block& block) {
   for (const target::Mapping& m : *maps) {
     // Shared mappings would change the file on disk; only code is patched.
     if (!m.executable || m.shared || m.writable || !m.is_file()) continue;
-    for (const FilePoints& file : probes_.files())
-      if (is_same_file(target, m, *file.file))
-        if (Status s = arm_file(work, file, m); !s) return s;
+    if (Status s = arm_mapping(work, m); !s) return s;
   }
   return ok();
 }

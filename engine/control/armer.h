@@ -32,18 +32,22 @@ class Armer {
  private:
   struct Work;  // one arm() under way
 
+  Status arm_mapping(Work& work, const target::Mapping& mapping);
   Status arm_file(Work& work, const FilePoints& file, const target::Mapping& mapping);
   Status arm_ifuncs(Work& work, const FilePoints& file, const target::Mapping& mapping);
   Status consider(Work& work, const PlannedPoint& point, const target::Mapping& mapping);
   Status publish(Work& work);
   void refuse(const PlannedPoint& point, const std::string& why);
-  bool is_same_file(const target::Target& target, const target::Mapping& mapping, const elf::ElfFile& file);
+  const elf::Identity& identity_of(const target::Target& target, const target::Mapping& mapping);
+  const FilePoints& system_calls_of(const target::Target& target, const target::Mapping& mapping, const elf::Identity& identity);
 
   const ProbeSet& probes_;
   ArmReport report_;
   std::vector<std::unique_ptr<PlannedPoint>> choices_;  // implementations that IFUNCs chose
   // What a mapping's (device, inode, path) was found to be; per process id, since names depend on the mount namespace.
   std::map<std::string, elf::Identity> identities_;
+  // The points that the agent itself needs in a file, empty for most files.
+  std::map<elf::Identity, FilePoints> system_calls_;
 };
 
 }  // namespace uprobe::control

@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include <unistd.h>
+
 #include <cerrno>
 
 namespace uprobe::control {
@@ -23,28 +25,23 @@ Result<std::uint64_t> checked_call(PtraceTarget& target, const std::string& what
   return static_cast<std::uint64_t>(*result);
 }
 
-// The memfd is the target's, so that it counts in the target's name; we take it from /proc and close it there.
-Result<trace::Area> make_area(PtraceTarget& target, Addr scratch, const trace::AreaSpec& spec, Addr& base) {
-  constexpr char kName[] = "uprobe-session";
-  if (Status s = target.write(scratch, kName, sizeof kName); !s) return s.error();
-  auto fd = checked_call(target, "memfd_create", SYS_memfd_create, {scratch.value, MFD_CLOEXEC | MFD_ALLOW_SEALING, 0, 0, 0, 0});
+// Maps the session's memfd, which the target opens through our /proc entry.
+Result<Addr> map_area(PtraceTarget& target, Addr scratch, const trace::Area& area) {
+  const std::string link = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(area.fd());
+  if (Status s = target.write(scratch, link.c_str(), link.size() + 1); !s) return s.error();
+  constexpr auto kHere = static_cast<std::uint64_t>(static_cast<std::int64_t>(AT_FDCWD));
+  auto fd = checked_call(target, "open of the session area", SYS_openat, {kHere, scratch.value, O_RDWR | O_CLOEXEC, 0, 0, 0});
   if (!fd) return fd.error();
-  const std::string link = "/proc/" + std::to_string(target.pid()) + "/fd/" + std::to_string(*fd);
-  Fd memfd(::open(link.c_str(), O_RDWR | O_CLOEXEC));
-  if (!memfd) return system_error("open " + link, errno);
-  auto area = trace::Area::create(std::move(memfd), spec);
-  if (!area) return area;
-  auto place = target::map_memory(target, Addr{0}, area->span_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+  auto place = target::map_memory(target, Addr{0}, area.span_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                                   -1, 0, "the session area");
   if (!place) return place.error();
-  for (const trace::MapStep& step : area->map_steps()) {
+  for (const trace::MapStep& step : area.map_steps()) {
     auto made = target::map_memory(target, *place + step.offset, step.length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
                                    static_cast<int>(*fd), step.file_offset, "the session area");
     if (!made) return made.error();
   }
   if (auto closed = checked_call(target, "close", SYS_close, {*fd, 0, 0, 0, 0, 0}); !closed) return closed.error();
-  base = *place;
-  return area;
+  return *place;
 }
 
 Status install_handler(PtraceTarget& target, Addr scratch, int signal, Addr entry, Addr restorer, shared::AppAction& before) {
@@ -73,10 +70,10 @@ Status install_handlers(PtraceTarget& target, const AgentImage& agent, Addr base
   return ok();
 }
 
-// A parent may have blocked them; a breakpoint under a blocked SIGTRAP kills.
-void keep_deliverable(PtraceTarget& target) {
-  const std::uint64_t ours = 1ull << (SIGTRAP - 1) | 1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1);
-  target.set_signal_mask(target.signal_mask() & ~ours);
+// A parent may have blocked them; a breakpoint under a blocked SIGTRAP kills. The program goes on to believe them blocked.
+void keep_deliverable(PtraceTarget& target, Block& block) {
+  block.head().start_blocked = target.signal_mask() & shared::kOurSignals;
+  target.set_signal_mask(target.signal_mask() & ~shared::kOurSignals);
 }
 
 bool is_filtered(pid_t pid) {
@@ -86,12 +83,14 @@ bool is_filtered(pid_t pid) {
 
 }  // namespace
 
-Result<Loaded> load_agent(PtraceTarget& target, const AgentImage& agent, const trace::AreaSpec& spec, std::size_t points) {
+Result<Block> load_agent(PtraceTarget& target, const AgentImage& agent, const trace::Area& area, std::size_t points) {
   constexpr int kReadWrite = PROT_READ | PROT_WRITE, kAnonymous = MAP_PRIVATE | MAP_ANONYMOUS;
   auto scratch = target::map_memory(target, Addr{0}, kScratchBytes, kReadWrite, kAnonymous, -1, 0, "scratch memory");
   if (!scratch) return scratch.error();
   auto base = agent.map_into(target, *scratch, kScratchBytes);
   if (!base) return base.error();
+  auto area_base = map_area(target, *scratch, area);
+  if (!area_base) return area_base.error();
 
   auto place = target::map_memory(target, Addr{0}, Block::bytes_for(points), kReadWrite, kAnonymous | MAP_NORESERVE, -1, 0,
                                   "the process block");
@@ -99,23 +98,19 @@ Result<Loaded> load_agent(PtraceTarget& target, const AgentImage& agent, const t
   auto block = Block::create(target, *place, points);
   if (!block) return block.error();
   block->head().agent_base = base->value;
-  const Addr slot = agent.place(*base, agent.header().block_slot);
-  if (Status s = target.write(slot, &place->value, sizeof place->value); !s) return s.error();
-
-  Addr area_base;
-  auto area = make_area(target, *scratch, spec, area_base);
-  if (!area) return area.error();
-  block->head().sessions[0].area = area_base.value;
+  block->head().sessions[0].area = area_base->value;
   block->head().session_count = 1;
   if (is_filtered(target.pid())) block->head().flags |= shared::kBlockFiltered;
+  keep_deliverable(target, *block);
+  const Addr slot = agent.place(*base, agent.header().block_slot);
+  if (Status s = target.write(slot, &place->value, sizeof place->value); !s) return s.error();
+  if (Status s = block->write_head(target); !s) return s.error();
 
   if (Status s = install_handlers(target, agent, *base, *scratch, *block); !s) return s.error();
-  if (Status s = block->write_head(target); !s) return s.error();
   if (Status s = block->write_agent_part(target); !s) return s.error();
   auto gone = checked_call(target, "munmap", SYS_munmap, {scratch->value, kScratchBytes, 0, 0, 0, 0});
   if (!gone) return gone.error();
-  keep_deliverable(target);
-  return Loaded{block.take(), area.take()};
+  return block;
 }
 
 }  // namespace uprobe::control

@@ -8,13 +8,9 @@
 
 namespace uprobe::control {
 
-struct Loaded {
-  Block block;
-  trace::Area area;
-};
-
-// Maps the agent, a process block for about `points` points and a new session area; installs the signal handlers. Every
-// descriptor that this opens in the target is closed again. On an error the target may be half loaded: it is not fit to run.
-Result<Loaded> load_agent(target::PtraceTarget& target, const AgentImage& agent, const trace::AreaSpec& area, std::size_t points);
+// Maps the agent, a process block for about `points` points and the session area; installs the signal handlers. Every
+// descriptor that this opens in the target is closed again. On an error the handlers are not installed: the program can
+// run, untraced, with some memory of ours mapped.
+Result<Block> load_agent(target::PtraceTarget& target, const AgentImage& agent, const trace::Area& area, std::size_t points);
 
 }  // namespace uprobe::control

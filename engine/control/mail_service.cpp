@@ -1,8 +1,13 @@
 #include "engine/control/mail_service.h"
 
+#include <limits.h>
 #include <signal.h>
 
+#include <algorithm>
+
 #include "engine/control/futex.h"
+#include "engine/control/hooks.h"
+#include "engine/control/load.h"
 #include "engine/control/mail_target.h"
 #include "engine/control/processes.h"
 
@@ -13,6 +18,8 @@ using shared::MailSlot;
 using shared::MailState;
 using namespace std::chrono_literals;
 
+constexpr std::chrono::microseconds kIdlePace = 50ms, kExecPace = 200us;
+
 bool change(MailSlot& slot, MailState from, MailState to) {
   auto expected = static_cast<std::uint32_t>(from);
   return __atomic_compare_exchange_n(&slot.state, &expected, static_cast<std::uint32_t>(to), false, __ATOMIC_ACQ_REL,
@@ -21,7 +28,8 @@ bool change(MailSlot& slot, MailState from, MailState to) {
 
 }  // namespace
 
-MailService::MailService(trace::Area& area, Armer& armer, Addr block) : area_(area), armer_(armer), block_(block) {
+MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage& agent, Addr first)
+    : area_(area), armer_(armer), probes_(probes), agent_(agent), blocks_{first}, exec_([this](auto& target) { return load(target); }) {
   // The program's signals are the main thread's business.
   sigset_t all, before;
   sigfillset(&all);
@@ -48,8 +56,18 @@ void MailService::loop() {
       if (change(slot, MailState::request, MailState::working)) answer(slot);
       change(slot, MailState::abandoned, MailState::free);
     }
-    if (!stop_) futex_wait(requests, seen, 50ms);
+    exec_.step();
+    if (!stop_) futex_wait(requests, seen, exec_.waiting() ? kExecPace : kIdlePace);
   }
+}
+
+// The agent gets into a program that execve has just started.
+Status MailService::load(target::PtraceTarget& target) {
+  if (auto hook = add_library_hook(target.pid(), files_, probes_); !hook) return hook.error();
+  auto block = load_agent(target, agent_, area_, probes_.size());
+  if (!block) return block.error();
+  blocks_.insert(block->address());
+  return armer_.arm(target, *block);
 }
 
 void MailService::answer(MailSlot& slot) {
@@ -63,12 +81,35 @@ Status MailService::serve(MailSlot& slot) {
   // The request comes from memory that the program can write: the process must really have our area and block.
   const pid_t pid = process_of_thread(static_cast<pid_t>(slot.tid));
   if (pid == 0) return Error{.code = Code::damaged, .text = "a request from a thread that does not exist"};
+  if (slot.kind != static_cast<std::uint32_t>(shared::MailKind::libraries_changed)) return serve_exec(slot, pid);
   auto files = target::ProcessFiles::open(pid);
   if (!files) return files.error();
   MailTarget target(files.take(), slot);
-  auto block = Block::read(target, block_);
+  auto block = Block::read(target, Addr{slot.block});
   if (!block) return block.error();
   return armer_.arm(target, *block);
+}
+
+Status MailService::serve_exec(MailSlot& slot, pid_t pid) {
+  const auto tid = static_cast<pid_t>(slot.tid);
+  if (slot.kind == static_cast<std::uint32_t>(shared::MailKind::exec_failed)) {
+    exec_.failed(tid);
+    return ok();
+  }
+  auto files = target::ProcessFiles::open(pid);
+  if (!files) return files.error();
+  std::string path(PATH_MAX, '\0');
+  std::size_t bytes = 0;  // up to the end of a page at a time: the path may end right before unmapped memory
+  while (bytes < path.size()) {
+    const std::uint64_t at = slot.path + bytes;
+    const std::size_t step = std::min<std::size_t>(4096 - at % 4096, path.size() - bytes);
+    if (!files->read(Addr{at}, path.data() + bytes, step)) break;
+    bytes += step;
+    if (path.find('\0') < bytes) break;
+  }
+  path.resize(std::min(path.find('\0'), bytes));
+  exec_.begins(pid, tid, path, static_cast<int>(slot.folder));
+  return ok();
 }
 
 }  // namespace uprobe::control

@@ -5,7 +5,8 @@
 namespace uprobe::control {
 
 PlannedPoint& ProbeSet::point_for(plan::Site site) {
-  auto file = std::find_if(files_.begin(), files_.end(), [&](const FilePoints& f) { return f.file == site.file; });
+  auto file = std::find_if(files_.begin(), files_.end(),
+                           [&](const FilePoints& f) { return f.file->identity() == site.file->identity(); });
   if (file == files_.end()) file = files_.insert(files_.end(), FilePoints{.file = site.file, .points = {}, .ifuncs = {}});
   auto& points = site.is_ifunc ? file->ifuncs : file->points;
   const auto place = std::lower_bound(points.begin(), points.end(), site.offset,

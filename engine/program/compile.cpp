@@ -109,7 +109,8 @@ Status Compiler::add(const Argument& argument, const Field& field) {
 
 Status check_argument(const Argument& argument) {
   if (argument.count > kMaxElements) return limit_error("the array '" + argument.name + "' is too long");
-  if (argument.text.size() >= shared::kMaxStringBytes) return limit_error("the text of '" + argument.name + "' is too long");
+  if (argument.text.size() >= shared::kMaxStringBytes)
+    return limit_error("the text of '" + argument.name + "' is too long");
   return ok();
 }
 
@@ -127,7 +128,8 @@ Result<EventLayout> make_layout(const spec::ProbeSpec& spec) {
     if (auto status = check_argument(argument); !status) return status.error();
     layout.fields.push_back(Field{argument.name, argument.kind, argument.size, layout.fixed_bytes, argument.count});
     layout.fixed_bytes += argument.size * elements(argument);
-    if (layout.fixed_bytes - head > shared::kMaxFixedArguments) return limit_error("the arguments are too large for a record");
+    if (layout.fixed_bytes - head > shared::kMaxFixedArguments)
+      return limit_error("the arguments are too large for a record");
   }
   return layout;
 }

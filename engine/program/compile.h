@@ -11,8 +11,8 @@ namespace uprobe::program {
 inline constexpr std::uint32_t kEntryHead = 16;
 inline constexpr std::uint32_t kReturnHead = 24;  // __probe_func and __probe_ret_ip
 
-// The record's fields: packed in argument order without alignment. Code::limit for more arguments or bytes than a record
-// takes (the parser has refused them already; a spec made by hand may have them).
+// The record's fields: packed in argument order without alignment. Code::limit for more arguments or bytes than a
+// record takes (the parser has refused them already; a spec made by hand may have them).
 Result<EventLayout> make_layout(const spec::ProbeSpec& spec);
 
 // The program. Code::refused for a bitfield that is wider than its container (strict parsing lets the kernel's wrapped

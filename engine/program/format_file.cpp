@@ -8,7 +8,8 @@ std::string number(std::uint64_t value) { return std::to_string(value); }
 
 // Signed only as far as the type says so; hex, characters and bitfields are unsigned containers.
 std::string c_type(const Field& field) {
-  if (field.kind == Kind::string) return field.count == 0 ? "__data_loc char[]" : "__data_loc char[][" + number(field.count) + "]";
+  if (field.kind == Kind::string)
+    return field.count == 0 ? "__data_loc char[]" : "__data_loc char[][" + number(field.count) + "]";
   return (field.kind == Kind::signed_decimal ? "s" : "u") + number(field.size * 8u);
 }
 

@@ -54,7 +54,8 @@ class Verifier {
 Status Verifier::check() {
   if (auto status = check_layout(); !status) return status;
   const auto& insns = program_.insns;
-  if (insns.empty() || insns.back().op != Op::end) return Error{.code = Code::damaged, .text = "the program has no end"};
+  if (insns.empty() || insns.back().op != Op::end)
+    return Error{.code = Code::damaged, .text = "the program has no end"};
   if (insns.size() > kMaxInsns) return Error{.code = Code::damaged, .text = "the program is too long"};
   for (at_ = 0; at_ < insns.size(); ++at_) {
     if (auto status = check_insn(insns[at_]); !status) return status;
@@ -139,7 +140,8 @@ Status Verifier::check_text(const Insn& insn) {
   if (insn.op == Op::store_text) {
     const std::string& pool = program_.text;
     if (insn.count == 0 || insn.count > shared::kMaxStringBytes) return fail("a text of an impossible length");
-    if (insn.immediate >= pool.size() || insn.count > pool.size() - insn.immediate) return fail("a text outside of its pool");
+    if (insn.immediate >= pool.size() || insn.count > pool.size() - insn.immediate)
+      return fail("a text outside of its pool");
     if (pool[insn.immediate + insn.count - 1] != '\0') return fail("a text without its NUL");
   }
   return take(insn, kLocator);

@@ -1,5 +1,5 @@
-// The verifier: what a program must fulfil before an agent may run it. It knows nothing of how programs are made, so that
-// a mistake of the compiler, or a program from elsewhere, is caught here and not in a traced process.
+// The verifier: what a program must fulfil before an agent may run it. It knows nothing of how programs are made, so
+// that a mistake of the compiler, or a program from elsewhere, is caught here and not in a traced process.
 //
 //   - every operation is known; every program ends with `end`, and only there
 //   - an argument's instructions stand between one `begin` and the next: source, dereferences, one store, shifts

@@ -18,7 +18,7 @@ inline constexpr u32 kMaxSessions = 8;
 
 enum class PointState : u32 { armed = 1, disarmed = 2, unmapped = 3 };
 // What a point does besides feeding its consumers.
-enum class PointRole : u32 { probe = 0, library_hook = 1 };
+enum class PointRole : u32 { probe = 0, library_hook = 1, system_call = 2 };
 
 struct Point {
   u64 address;      // of the probed instruction in this process
@@ -72,6 +72,14 @@ struct AppAction {
 enum class AppSignal : u32 { trap, segv, bus };
 inline constexpr u32 kAppSignals = 3;
 
+// What a thread believes to have blocked of SIGTRAP, SIGSEGV, SIGBUS, which are never blocked in fact (AppMask bits).
+struct ThreadMask {
+  u64 thread;  // its thread pointer (fs base), 0: free
+  u64 blocked;  // bits as in a sigset
+};
+inline constexpr u32 kThreadMasks = 1024;
+inline constexpr u64 kOurSignals = 1ull << (5 - 1) | 1ull << (7 - 1) | 1ull << (11 - 1);  // TRAP, BUS, SEGV
+
 inline constexpr u32 kBlockFiltered = 1;  // a seccomp filter is or may come into force: no system call, not even for $comm
 
 struct ProcessBlock {
@@ -104,8 +112,11 @@ struct ProcessBlock {
   u32 flags;       // kBlockFiltered
   i32 tid_offset;  // of the thread id in the thread control block, from fs:0; 0: not known yet
   AppAction actions[kAppSignals];
+  u64 start_blocked;       // of kOurSignals, blocked when the program started: what a thread without an entry believes
+  u8 masked_in[72];        // per signal: which of kOurSignals its sa_mask names (bit 0 TRAP, 1 SEGV, 2 BUS)
+  ThreadMask threads[kThreadMasks];
 };
-static_assert(sizeof(ProcessBlock) == 1408);
+static_assert(sizeof(ProcessBlock) == 1408 + 80 + 16 * kThreadMasks);
 inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
 

@@ -103,7 +103,8 @@ inline constexpr u64 kCallFunction = ~u64{0};
 // `state` is a futex word. The agent makes `request`, `result` and, past its deadline, `abandoned` (the tool then frees the
 // slot); the tool the others but `free` and `claimed`.
 enum class MailState : u32 { free, claimed, request, working, command, result, done, abandoned };
-enum class MailKind : u32 { none, libraries_changed };
+// exec_begins: the thread is about to call execve; the tool seizes it. exec_failed: the call came back.
+enum class MailKind : u32 { none, libraries_changed, exec_begins, exec_failed };
 
 struct alignas(128) MailSlot {
   u32 state;
@@ -113,7 +114,9 @@ struct alignas(128) MailSlot {
   u64 block;      // address of the process block in the asking process
   u64 command[7];  // a system call for the agent to execute: number, six arguments; or kCallFunction
   u64 result;
-  u64 reserved[5];
+  u64 path;    // exec_begins: address of the path in the asking process
+  u64 folder;  // exec_begins: descriptor that the path is relative to (AT_FDCWD: the working directory)
+  u64 reserved[3];
 };
 static_assert(sizeof(MailSlot) == 128);
 

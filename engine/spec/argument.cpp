@@ -1,5 +1,5 @@
-// Reading arguments: the name, then the type's words, then the fetch, then whether type and fetch go together. This is the
-// kernel's order, and it decides which of several mistakes is reported.
+// Reading arguments: the name, then the type's words, then the fetch, then whether type and fetch go together. This is
+// the kernel's order, and it decides which of several mistakes is reported.
 #include "engine/spec/argument.h"
 
 #include <array>
@@ -12,9 +12,9 @@
 namespace uprobe::spec {
 namespace {
 
-constexpr std::array<std::string_view, 8> kReserved = {
-    "common_type", "common_flags", "common_preempt_count", "common_pid",
-    "common_tgid", "__probe_ip",   "__probe_ret_ip",       "__probe_func"};
+constexpr std::array<std::string_view, 8> kReserved = {"common_type",    "common_flags", "common_preempt_count",
+                                                       "common_pid",     "common_tgid",  "__probe_ip",
+                                                       "__probe_ret_ip", "__probe_func"};
 
 struct NamedBody {
   std::string name;

@@ -15,8 +15,8 @@
 
 namespace uprobe::spec {
 
-// An event and its probes, indices into DefinitionSet::probes(), oldest first. They have the same names, types and array
-// sizes of arguments and therefore the same record layout.
+// An event and its probes, indices into DefinitionSet::probes(), oldest first. They have the same names, types and
+// array sizes of arguments and therefore the same record layout.
 struct EventProbes {
   std::string group, event;
   std::vector<std::size_t> probes;
@@ -36,8 +36,8 @@ class DefinitionSet {
   Status write(std::string_view text);
 
   const std::vector<ProbeSpec>& probes() const { return probes_; }  // in the order of their definitions
-  std::vector<EventProbes> events() const;                         // in the order of their first probe
-  std::string listing() const;                                     // a line per probe
+  std::vector<EventProbes> events() const;                          // in the order of their first probe
+  std::string listing() const;                                      // a line per probe
 
  private:
   Status define(std::string_view line);

@@ -1,5 +1,6 @@
-// Reading fetches. Two things are the kernel's and look odd: where carets point inside braces (strict mode mirrors it, see
-// `blame`), and 32-bit truncation of $stackN and of dereference offsets (strict mode mirrors it, else it is refused).
+// Reading fetches. Two things are the kernel's and look odd: where carets point inside braces (strict mode mirrors it,
+// see `blame`), and 32-bit truncation of $stackN and of dereference offsets (strict mode mirrors it, else it is
+// refused).
 //
 // Dereferences nest, so this recurses; a body has at most 63 characters and a level takes 3, which bounds the depth.
 #include "engine/spec/fetch.h"
@@ -131,8 +132,7 @@ Result<Fetch> FetchParser::parse_argument_variable(std::string_view text) {
 }
 
 Result<Fetch> FetchParser::parse_register(std::string_view text) {
-  const auto reg =
-      find_register(text.substr(1), context_.strict ? RegisterNames::kernel : RegisterNames::extended);
+  const auto reg = find_register(text.substr(1), context_.strict ? RegisterNames::kernel : RegisterNames::extended);
   if (!reg) return with_help(blame(text, message::kBadRegister), register_help(text.substr(1)));
   return register_fetch(*reg);
 }
@@ -190,7 +190,8 @@ Result<Fetch> FetchParser::parse_dereference(std::string_view text) {
   std::int64_t distance = 0;
   if (const int err = read_signed(number, 0, distance)) return blame(text, message::kBadDereference, err);
   const std::string_view inside = text.substr(open + 1);
-  // The kernel counts the brace and, unless its text of the number starts with '-', the '+' that it skipped; never the 'u'.
+  // The kernel counts the brace and, unless its text of the number starts with '-', the '+' that it skipped; never the
+  // 'u'.
   kernel_offset_ += number.size() + 1 + (number.starts_with('-') ? 0 : 1);
   const std::size_t close = inside.rfind(')');
   if (close == std::string_view::npos) return blame(inside, message::kBraceOpen, EINVAL, inside.size());

@@ -36,11 +36,11 @@ enum class Yield {
 
 struct Fetch {
   Yield yield = Yield::value;
-  std::vector<Step> steps = {};     // of memory: up to the address that memory_offset is added to
+  std::vector<Step> steps = {};  // of memory: up to the address that memory_offset is added to
   std::uint64_t memory_offset = 0;
-  std::string text = {};            // Yield::text
-  int slot = 0;                     // the kernel's instruction that the outermost step is
-  std::size_t blame_offset = 0;     // from the start of the body: where the kernel's later carets count from
+  std::string text = {};         // Yield::text
+  int slot = 0;                  // the kernel's instruction that the outermost step is
+  std::size_t blame_offset = 0;  // from the start of the body: where the kernel's later carets count from
 };
 
 // `offset` is where `body`'s fetch starts in the word.

@@ -5,16 +5,15 @@ namespace uprobe::spec::message {
 namespace {
 
 constexpr std::string_view kAll[] = {
-    kFileNotFound,       kNotRegularFile,   kBadCounter,         kCounterOpen,      kCounterSuffix,
-    kBadOffset,          kAddressSuffix,    kNoGroup,            kGroupTooLong,     kBadGroup,
-    kNoEvent,            kEventTooLong,     kBadEvent,           kRetvalOnProbe,    kBadVariable,
-    kBadRegister,        kBadMemory,        kBadImmediate,       kStringOpen,       kSymbolFetch,
-    kBadFileOffset,      kTooDeep,          kNeedBrace,          kBadDereference,   kBraceOpen,
-    kCommDereference,    kBadFetch,         kArrayOpen,          kArraySuffix,      kBadArray,
-    kArrayTooBig,        kBadType,          kNeedMemory,         kBadBitfield,      kNeedStringType,
-    kArgumentNameTooLong, kNoArgumentName,  kBadArgumentName,    kUsedArgumentName, kArgumentTooLong,
-    kNoArgumentBody,     kTooManyArguments, kEventTooBig,        kNoBtf,            kNotEntry,
-    kBadArgumentNumber,  kDifferentKind,    kDifferentArguments, kSameProbe,
+    kFileNotFound,   kNotRegularFile,  kBadCounter,       kCounterOpen,       kCounterSuffix,  kBadOffset,
+    kAddressSuffix,  kNoGroup,         kGroupTooLong,     kBadGroup,          kNoEvent,        kEventTooLong,
+    kBadEvent,       kRetvalOnProbe,   kBadVariable,      kBadRegister,       kBadMemory,      kBadImmediate,
+    kStringOpen,     kSymbolFetch,     kBadFileOffset,    kTooDeep,           kNeedBrace,      kBadDereference,
+    kBraceOpen,      kCommDereference, kBadFetch,         kArrayOpen,         kArraySuffix,    kBadArray,
+    kArrayTooBig,    kBadType,         kNeedMemory,       kBadBitfield,       kNeedStringType, kArgumentNameTooLong,
+    kNoArgumentName, kBadArgumentName, kUsedArgumentName, kArgumentTooLong,   kNoArgumentBody, kTooManyArguments,
+    kEventTooBig,    kNoBtf,           kNotEntry,         kBadArgumentNumber, kDifferentKind,  kDifferentArguments,
+    kSameProbe,
 };
 
 }  // namespace

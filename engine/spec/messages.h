@@ -1,6 +1,6 @@
-// The texts of definition errors. The first group is the kernel's own wording (6.18, trace_probe): whoever knows an error
-// from tracefs' error_log meets it again here. The second group is ours, for what the kernel refuses without a word and for
-// what it accepts by accident.
+// The texts of definition errors. The first group is the kernel's own wording (6.18, trace_probe): whoever knows an
+// error from tracefs' error_log meets it again here. The second group is ours, for what the kernel refuses without a
+// word and for what it accepts by accident.
 #pragma once
 
 #include <span>
@@ -62,6 +62,7 @@ inline constexpr std::string_view kSameProbe = "There is already the exact same 
 inline constexpr std::string_view kEmpty = "The definition is empty";
 inline constexpr std::string_view kLineTooLong = "The line is too long";
 inline constexpr std::string_view kHasNul = "The line has a NUL byte";
+inline constexpr std::string_view kSeveralLines = "A definition is one line";
 inline constexpr std::string_view kNotADefinition = "A definition starts with 'p' or 'r'";
 inline constexpr std::string_view kDeletionHere = "A deletion is not a definition";
 inline constexpr std::string_view kAfterKind = "Only ':' and a name may follow the 'p' or 'r'";

@@ -79,8 +79,8 @@ Result<EventName> parse_event_name(const Command& command) {
 }
 
 std::string automatic_name(const Place& place) {
-  std::string name = place.symbol.empty() ? "p_" + std::string(base_of(place.path)) + "_" + hex(place.offset)
-                                          : symbol_name(place);
+  std::string name =
+      place.symbol.empty() ? "p_" + std::string(base_of(place.path)) + "_" + hex(place.offset) : symbol_name(place);
   if (name.size() > kMaxEventName) name.resize(kMaxEventName);
   return name;
 }

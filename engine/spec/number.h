@@ -7,7 +7,8 @@
 
 namespace uprobe::spec {
 
-// The whole of `text` is one number, with at most one '+' before it. Returns 0, EINVAL (malformed) or ERANGE (over 64 bits).
+// The whole of `text` is one number, with at most one '+' before it. Returns 0, EINVAL (malformed) or ERANGE (over 64
+// bits).
 int read_unsigned(std::string_view text, unsigned base, std::uint64_t& value);
 
 // The same with at most one sign; ERANGE outside of the signed 64-bit numbers.

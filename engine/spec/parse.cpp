@@ -51,6 +51,8 @@ Status check_line(std::string_view line, std::size_t limit) {
                  .err = EINVAL};
   }
   if (line.find('\0') != std::string_view::npos) return Error{.text = std::string(message::kHasNul), .err = EINVAL};
+  if (line.find('\n') != std::string_view::npos)
+    return Error{.text = std::string(message::kSeveralLines), .err = EINVAL};
   return ok();
 }
 
@@ -71,8 +73,8 @@ Result<ProbeSpec> parse_definition(std::string_view line, const ParseOptions& op
   spec.group = std::move(name->group);
   spec.event = name->event.empty() ? automatic_name(spec.place) : std::move(name->event);
   const bool inside = !spec.place.symbol.empty() && spec.place.offset != 0;
-  auto arguments = parse_arguments(
-      command, {.strict = options.strict, .is_return = spec.is_return, .is_function_entry = !inside});
+  auto arguments =
+      parse_arguments(command, {.strict = options.strict, .is_return = spec.is_return, .is_function_entry = !inside});
   if (!arguments) return arguments.error();
   spec.arguments = arguments.take();
   return spec;

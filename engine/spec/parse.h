@@ -2,11 +2,12 @@
 //
 //   p|r[:[GROUP/][EVENT]] PLACE [[NAME=]FETCH[:TYPE]] ...
 //
-// Two dialects. Strict is the kernel's uprobe_events (6.18): the same definitions pass, the same message, caret and errno
-// come for the others. The default adds symbols (PATH:SYMBOL[+-OFFS], with -x also SYMBOL alone), programs without a path
-// (PROGRAM:SYMBOL), $arg1..$arg6 and %rdi-like names; and it refuses what the kernel passes over in silence: text after
-// `$retval`, after a closing brace, between `r` and `:`, numbers that do not fit. A mistake that the kernel refuses without
-// a message gets one of ours.
+// Two dialects. Strict is the kernel's uprobe_events (6.18): the same definitions pass, the same message, caret and
+// errno come for the others. The default adds symbols (PATH:SYMBOL[+-OFFS], with -x also SYMBOL alone), programs
+// without a path (PROGRAM:SYMBOL), $arg1..$arg6 and %rdi-like names; and it refuses what the kernel passes over in
+// silence: text after
+// `$retval`, after a closing brace, between `r` and `:`, numbers that do not fit. A mistake that the kernel refuses
+// without a message gets one of ours.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,7 @@ FileState look_up_file(const std::string& path);
 struct ParseOptions {
   bool strict = false;
   std::string default_object = {};  // of places that name none; not in strict mode
-  // Called for a path that contains a slash; empty: files are not looked at.
+  // Called for a path that contains a slash, in strict mode for every path; empty: files are not looked at.
   std::function<FileState(const std::string& path)> file_check = look_up_file;
 };
 
@@ -43,7 +44,7 @@ struct ParseOptions {
 // definition with its words joined by single blanks, Error.column counts in it.
 Result<ProbeSpec> parse_definition(std::string_view line, const ParseOptions& options = {});
 
-// An error if a line is too long or has a NUL byte: no part of it is looked at then.
+// An error if a line is too long, has a NUL byte or is several lines: no part of it is looked at then.
 Status check_line(std::string_view line, std::size_t limit = kMaxLine);
 
 struct NumberedLine {

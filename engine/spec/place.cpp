@@ -1,8 +1,8 @@
 // Reading places. The kernel looks the file up before it reads the offset, and reads the reference counter before the
 // %return before the offset; so does this.
 //
-// A symbol is a demangled name as well as a plain one: it may have "::", braces, '<', '@', '%' (operator%) and '+', so its
-// suffixes are taken off from the end, and only where they cannot be part of a name.
+// A symbol is a demangled name as well as a plain one: it may have "::", braces, '<', '@', '%' (operator%) and '+', so
+// its suffixes are taken off from the end, and only where they cannot be part of a name.
 #include "engine/spec/place.h"
 
 #include <algorithm>
@@ -109,11 +109,13 @@ Status PlaceParser::split() {
   return ok();
 }
 
-// A name without a slash is a program to be found through PATH, which is the caller's business.
+// A name without a slash is a program to be found through PATH, which is the caller's business. (To the kernel it is a
+// file in the current directory, and no path at all is that directory.)
 Status PlaceParser::check_file() {
   Place& place = result_.place;
-  if (!options_.file_check || place.path.find('/') == std::string::npos) return ok();
-  const FileState state = options_.file_check(place.path);
+  if (!options_.file_check) return ok();
+  if (!options_.strict && place.path.find('/') == std::string::npos) return ok();
+  const FileState state = options_.file_check(place.path.empty() ? "." : place.path);
   if (state.err != 0) return blame(0, message::kFileNotFound, state.err);
   if (!state.is_regular) return blame(0, message::kNotRegularFile);
   place.device = state.device;
@@ -125,7 +127,8 @@ Status PlaceParser::check_file() {
 std::size_t PlaceParser::counter_start() const {
   if (at_offset()) return rest_.find('(');
   const std::size_t open = rest_.rfind('(');
-  if (open == std::string_view::npos || open + 1 >= rest_.size() || !is_digit(rest_[open + 1])) return std::string_view::npos;
+  if (open == std::string_view::npos || open + 1 >= rest_.size() || !is_digit(rest_[open + 1]))
+    return std::string_view::npos;
   return open;
 }
 

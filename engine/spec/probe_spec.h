@@ -16,10 +16,10 @@ enum class Kind : std::uint8_t { unsigned_decimal, signed_decimal, hex, characte
 
 // One step of a fetch: what the working value becomes. The first step of an argument is a source, the rest dereference.
 enum class StepKind : std::uint8_t {
-  reg,           // %reg, $stack, $retval
-  constant,      // \IMM, @ADDR (followed by the store's own dereference)
-  file_offset,   // @+OFF
-  dereference,   // value = *(u64*)(value + offset)
+  reg,          // %reg, $stack, $retval
+  constant,     // \IMM, @ADDR (followed by the store's own dereference)
+  file_offset,  // @+OFF
+  dereference,  // value = *(u64*)(value + offset)
 };
 
 struct Step {
@@ -33,11 +33,11 @@ enum class Sink : std::uint8_t { value, memory, comm, text };
 
 struct Argument {
   std::string name;
-  std::string body;         // the fetch as written, with its type: what a listing prints after NAME=
+  std::string body;  // the fetch as written, with its type: what a listing prints after NAME=
   std::vector<Step> steps;
   Sink sink = Sink::value;
   std::uint64_t memory_offset = 0;
-  std::string text;         // Sink::text: the characters
+  std::string text;  // Sink::text: the characters
   Kind kind = Kind::hex;
   std::uint8_t size = 8;    // bytes of an element; strings: 4 (the locator)
   std::uint32_t count = 0;  // 0: scalar
@@ -45,17 +45,17 @@ struct Argument {
   std::uint8_t bit_width = 0;
   std::uint8_t bit_offset = 0;
   bool is_user_string = false;  // ustring: only the type's identity differs
-  int column = 0;           // of the argument's word in the definition
+  int column = 0;               // of the argument's word in the definition
 };
 
 // PATH:OFFSET or PATH:SYMBOL[+-OFFS]
 struct Place {
   std::string path;
-  std::string symbol;         // empty: `offset` is a file offset
-  std::uint64_t offset = 0;   // file offset, or with a symbol the signed distance from it
+  std::string symbol;        // empty: `offset` is a file offset
+  std::uint64_t offset = 0;  // file offset, or with a symbol the signed distance from it
   std::optional<std::uint64_t> reference_counter;
   int path_column = 0;
-  int place_column = 0;       // of the character after the ':' (of the word, if it names no object)
+  int place_column = 0;                 // of the character after the ':' (of the word, if it names no object)
   std::uint64_t device = 0, inode = 0;  // of the file when it was defined; 0: not looked at
 };
 
@@ -63,7 +63,7 @@ struct ProbeSpec {
   std::string definition;  // the words as given, joined by single blanks, no comment: what columns count in
   bool is_return = false;
   std::string group = "uprobes";
-  std::string event;       // never empty: an automatic name is made while parsing
+  std::string event;  // never empty: an automatic name is made while parsing
   Place place;
   std::vector<Argument> arguments;
 };

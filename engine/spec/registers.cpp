@@ -12,7 +12,7 @@ using shared::Reg;
 
 // In the order of shared::Reg.
 constexpr std::array<std::string_view, shared::kRegCount> kNames = {
-    "ax", "bx",  "cx",  "dx",  "si",  "di",  "bp",  "sp", "r8",    "r9", "r10",
+    "ax",  "bx",  "cx",  "dx",  "si",  "di", "bp",    "sp", "r8", "r9",     "r10",
     "r11", "r12", "r13", "r14", "r15", "ip", "flags", "cs", "ss", "orig_ax"};
 
 constexpr Reg kArguments[] = {Reg::di, Reg::si, Reg::dx, Reg::cx, Reg::r8, Reg::r9};
@@ -38,7 +38,8 @@ std::string lower(std::string_view text) {
 // "edi" is the low half of di, "al" the low byte of ax.
 std::string narrow_help(const std::string& name) {
   if (name.size() == 3 && name[0] == 'e' && by_name(name.substr(1))) return "%" + name.substr(1) + ":u32";
-  if (name.size() == 2 && name[1] == 'l' && by_name(std::string{name[0], 'x'})) return "%" + std::string{name[0], 'x'} + ":u8";
+  if (name.size() == 2 && name[1] == 'l' && by_name(std::string{name[0], 'x'}))
+    return "%" + std::string{name[0], 'x'} + ":u8";
   if (name.size() == 3 && name[2] == 'l' && by_name(name.substr(0, 2))) return "%" + name.substr(0, 2) + ":u8";
   if (name.size() >= 3 && name[0] == 'r' && name.back() == 'd' && by_name(name.substr(0, name.size() - 1)))
     return "%" + name.substr(0, name.size() - 1) + ":u32";

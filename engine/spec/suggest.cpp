@@ -10,17 +10,17 @@
 namespace uprobe::spec {
 namespace {
 
-constexpr std::string_view kTypes[] = {"u8",  "u16", "u32", "u64",  "s8",     "s16",    "s32",    "s64", "x8",
-                                       "x16", "x32", "x64", "char", "string", "ustring"};
+constexpr std::string_view kTypes[] = {"u8", "u16", "u32", "u64", "s8",   "s16",    "s32",    "s64",
+                                       "x8", "x16", "x32", "x64", "char", "string", "ustring"};
 
 constexpr std::pair<std::string_view, std::string_view> kForeignTypes[] = {
-    {"str", "string"},    {"char*", "string"},  {"int", "s32"},      {"int32_t", "s32"},   {"uint", "u32"},
-    {"unsigned", "u32"},  {"uint32_t", "u32"},  {"long", "s64"},     {"int64_t", "s64"},   {"ssize_t", "s64"},
-    {"ulong", "u64"},     {"uint64_t", "u64"},  {"size_t", "u64"},   {"short", "s16"},     {"int16_t", "s16"},
-    {"ushort", "u16"},    {"uint16_t", "u16"},  {"uint8_t", "u8"},   {"int8_t", "s8"},     {"bool", "u8"},
-    {"byte", "u8"},       {"pointer", "x64"},   {"ptr", "x64"},      {"void*", "x64"},     {"hex", "x64"},
-    {"x", "x64"},         {"u", "u64"},         {"s", "s64"},        {"d", "s64"},         {"i8", "s8"},
-    {"i16", "s16"},       {"i32", "s32"},       {"i64", "s64"},
+    {"str", "string"},   {"char*", "string"}, {"int", "s32"},    {"int32_t", "s32"}, {"uint", "u32"},
+    {"unsigned", "u32"}, {"uint32_t", "u32"}, {"long", "s64"},   {"int64_t", "s64"}, {"ssize_t", "s64"},
+    {"ulong", "u64"},    {"uint64_t", "u64"}, {"size_t", "u64"}, {"short", "s16"},   {"int16_t", "s16"},
+    {"ushort", "u16"},   {"uint16_t", "u16"}, {"uint8_t", "u8"}, {"int8_t", "s8"},   {"bool", "u8"},
+    {"byte", "u8"},      {"pointer", "x64"},  {"ptr", "x64"},    {"void*", "x64"},   {"hex", "x64"},
+    {"x", "x64"},        {"u", "u64"},        {"s", "s64"},      {"d", "s64"},       {"i8", "s8"},
+    {"i16", "s16"},      {"i32", "s32"},      {"i64", "s64"},
 };
 
 // Words beyond this length are not names that anyone mistyped.

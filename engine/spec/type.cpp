@@ -13,11 +13,21 @@ struct NamedType {
 };
 
 constexpr NamedType kTypes[] = {
-    {"u8", {Kind::unsigned_decimal, 1}},  {"u16", {Kind::unsigned_decimal, 2}}, {"u32", {Kind::unsigned_decimal, 4}},
-    {"u64", {Kind::unsigned_decimal, 8}}, {"s8", {Kind::signed_decimal, 1}},    {"s16", {Kind::signed_decimal, 2}},
-    {"s32", {Kind::signed_decimal, 4}},   {"s64", {Kind::signed_decimal, 8}},   {"x8", {Kind::hex, 1}},
-    {"x16", {Kind::hex, 2}},              {"x32", {Kind::hex, 4}},              {"x64", {Kind::hex, 8}},
-    {"char", {Kind::character, 1}},       {"string", {Kind::string, 4}},        {"ustring", {Kind::string, 4, true}},
+    {"u8", {Kind::unsigned_decimal, 1}},
+    {"u16", {Kind::unsigned_decimal, 2}},
+    {"u32", {Kind::unsigned_decimal, 4}},
+    {"u64", {Kind::unsigned_decimal, 8}},
+    {"s8", {Kind::signed_decimal, 1}},
+    {"s16", {Kind::signed_decimal, 2}},
+    {"s32", {Kind::signed_decimal, 4}},
+    {"s64", {Kind::signed_decimal, 8}},
+    {"x8", {Kind::hex, 1}},
+    {"x16", {Kind::hex, 2}},
+    {"x32", {Kind::hex, 4}},
+    {"x64", {Kind::hex, 8}},
+    {"char", {Kind::character, 1}},
+    {"string", {Kind::string, 4}},
+    {"ustring", {Kind::string, 4, true}},
 };
 
 // The container is what follows the first '/', in any base.

@@ -96,8 +96,24 @@ Result<std::unique_ptr<PtraceTarget>> PtraceTarget::launch(const std::string& pa
   return target;
 }
 
+Result<std::unique_ptr<PtraceTarget>> PtraceTarget::adopt(pid_t pid) {
+  auto files = ProcessFiles::open(pid);
+  if (!files) {
+    ::ptrace(PTRACE_DETACH, pid, nullptr, nullptr);
+    return files.error();
+  }
+  std::unique_ptr<PtraceTarget> target(new PtraceTarget(files.take()));
+  target->ours_ = false;
+  if (Status ready = target->prepare(); !ready) return ready.error();
+  return target;
+}
+
 PtraceTarget::~PtraceTarget() {
   if (!attached_) return;
+  if (!ours_) {
+    static_cast<void>(release());
+    return;
+  }
   ::kill(pid(), SIGKILL);
   int status = 0;
   ::waitpid(pid(), &status, __WALL);

@@ -22,7 +22,11 @@ class PtraceTarget : public Target {
   // Code::not_found or Code::not_executable, as the errno says.
   static Result<std::unique_ptr<PtraceTarget>> launch(const std::string& path, const std::vector<std::string>& argv,
                                                       const LaunchHooks& hooks);
-  ~PtraceTarget() override;  // a target that was never released is killed
+  // Takes over a tracee of the calling thread that stands at PTRACE_EVENT_EXEC (options: TRACESYSGOOD). When this fails the
+  // tracee has been let go.
+  static Result<std::unique_ptr<PtraceTarget>> adopt(pid_t pid);
+  // A launched target that was never released is killed, an adopted one let go.
+  ~PtraceTarget() override;
 
   pid_t pid() const override { return files_.pid(); }
   Result<std::vector<Mapping>> maps() override { return files_.maps(); }
@@ -49,6 +53,7 @@ class PtraceTarget : public Target {
   Addr syscall_insn_;
   std::vector<int> held_signals_;  // arrived while we worked; sent again at release
   bool attached_ = true;
+  bool ours_ = true;  // launched by us, not adopted
 };
 
 }  // namespace uprobe::target

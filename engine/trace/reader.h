@@ -38,7 +38,7 @@ struct ReaderOptions {
 
 class Reader {
  public:
-  // All three must outlive the reader. Made before the target records, else the first records may look damaged.
+  // All three must outlive the reader. Goes on where the last reader of the area stopped.
   Reader(Area& area, Clock& clock, TaskNames& names, ReaderOptions options = {});
 
   // Hands on what is certain, some ten thousand records at most.

@@ -13,7 +13,7 @@
 namespace uprobe::x86::test {
 namespace {
 
-constexpr int kStates = 10;
+constexpr int kStates = 6;
 constexpr int kBranchStates = 40;  // enough for every condition to be seen both ways
 
 class Compare : public testing::TestWithParam<InsnGroup> {};

@@ -1,5 +1,6 @@
-// Fuzzes definitions in both dialects: whatever is accepted compiles to a program that verifies, lists as something that is
-// accepted again with the same listing, and has a format file. The first byte chooses what is done with the rest.
+// Fuzzes definitions in both dialects: whatever is accepted compiles to a program that verifies, lists as something
+// that is accepted again with the same listing, and has a format file. The first byte chooses what is done with the
+// rest.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -12,6 +13,7 @@
 #include "engine/spec/definition_set.h"
 #include "engine/spec/listing.h"
 #include "engine/spec/words.h"
+#include "tests/fuzz/driver.h"
 
 using namespace uprobe;
 
@@ -40,8 +42,6 @@ void check(const spec::ProbeSpec& probe, const spec::ParseOptions& with) {
 }
 
 }  // namespace
-
-std::vector<std::string> fuzz_seeds();
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;

@@ -185,7 +185,7 @@ std::vector<std::string> fuzz_seeds() {
     const char head[] = {static_cast<char>(0x80 + ring), static_cast<char>(rest.size()), '\x10', '\3', '\2'};
     return std::string(head, sizeof head) + payload;
   };
-  const std::string poll = "\xe0\x01", entry = record(0, 0, std::string(60, '\4')),
+  const std::string poll = "\xe0\x08", entry = record(0, 0, std::string(60, '\4')),
                     exit = record(1, 1, std::string(80, '\5'));
   const std::string claim = std::string("\x02", 1) + std::string(16, '\0') + std::string("\x05\0\0\0\0\0\0\0", 8);
   const std::string far_head = std::string("\0\x01\0\0\0\xff\xff\xff\x7f", 9) + std::string(15, '\0');

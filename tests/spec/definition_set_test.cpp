@@ -1,9 +1,10 @@
 // Sets of definitions: several probes of one event, deletions, files with two names, and what an error leaves behind.
+#include "engine/spec/definition_set.h"
+
 #include <gtest/gtest.h>
 
 #include <cerrno>
 
-#include "engine/spec/definition_set.h"
 #include "engine/spec/messages.h"
 
 namespace uprobe::spec {
@@ -53,7 +54,8 @@ TEST(DefinitionSet, ProbesOfAnEventAgree) {
   EXPECT_EQ(answer(set.add("p:g/e /file:g a=%di b=%si c=%dx")), failure(EEXIST, 20, message::kDifferentArguments));
   EXPECT_EQ(answer(set.add("p:g/e /file:g a=%di")), failure(EEXIST, 20, message::kDifferentArguments))
       << "one past the text, as the kernel places it";
-  EXPECT_EQ(answer(set.add("p:g/e /file:g a=%di b=%si:u8 c=%dx d=%cx")), failure(EEXIST, 35, message::kDifferentArguments));
+  EXPECT_EQ(answer(set.add("p:g/e /file:g a=%di b=%si:u8 c=%dx d=%cx")),
+            failure(EEXIST, 35, message::kDifferentArguments));
   EXPECT_EQ(answer(set.add("p:g/e /file:g a=$arg2 b=%si:b4@4/8 c=%cx:x64")), "ok");
 }
 

@@ -28,9 +28,9 @@ EventProgram compiled(const std::string& arguments, const char* kind = "p") {
 }
 
 std::string name_of(Op op) {
-  constexpr const char* kNames[] = {"end",         "begin",        "register",     "constant",     "file_offset",
-                                    "dereference", "store_value",  "store_memory", "store_string", "store_strings",
-                                    "store_text",  "store_comm",   "shift"};
+  constexpr const char* kNames[] = {"end",         "begin",       "register",     "constant",     "file_offset",
+                                    "dereference", "store_value", "store_memory", "store_string", "store_strings",
+                                    "store_text",  "store_comm",  "shift"};
   static_assert(std::size(kNames) == shared::kOpCount);
   return kNames[static_cast<std::size_t>(op)];
 }
@@ -119,29 +119,32 @@ TEST(Compile, SpecsMadeByHandHaveTheLimitsToo) {
   EXPECT_EQ(compile(spec).error().code, Code::limit);
   spec.arguments.assign(1, spec::Argument{.name = "a", .size = 8, .count = 65});
   EXPECT_EQ(compile(spec).error().code, Code::limit);
-  spec.arguments.assign(1, spec::Argument{.name = "a", .sink = spec::Sink::text, .text = std::string(4096, 'x'), .size = 4});
+  spec.arguments.assign(
+      1, spec::Argument{.name = "a", .sink = spec::Sink::text, .text = std::string(4096, 'x'), .size = 4});
   EXPECT_EQ(compile(spec).error().code, Code::limit);
-  spec.arguments.assign(1, spec::Argument{.name = "a", .size = 1, .is_bitfield = true, .bit_width = 7, .bit_offset = 2});
+  spec.arguments.assign(1,
+                        spec::Argument{.name = "a", .size = 1, .is_bitfield = true, .bit_width = 7, .bit_offset = 2});
   EXPECT_EQ(compile(spec).error().code, Code::refused);
 }
 
 TEST(FormatFile, IsTheKernelsToTheByte) {
-  EXPECT_EQ(format_file(compiled("a=%di:s32 +0(%si):string b=+0(%dx):char[2]").layout, 1234),
-            "name: e\n"
-            "ID: 1234\n"
-            "format:\n"
-            "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
-            "\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"
-            "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"
-            "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n"
-            "\n"
-            "\tfield:unsigned long __probe_ip;\toffset:8;\tsize:8;\tsigned:0;\n"
-            "\tfield:s32 a;\toffset:16;\tsize:4;\tsigned:1;\n"
-            "\tfield:__data_loc char[] arg2;\toffset:20;\tsize:4;\tsigned:1;\n"
-            "\tfield:u8 b[];\toffset:24;\tsize:2;\tsigned:0;\n"
-            "\n"
-            "print fmt: \"(%lx) a=%d arg2=\\\"%s\\\" b={'%c','%c'}\", REC->__probe_ip, REC->a, __get_str(arg2), REC->b[0], "
-            "REC->b[1]\n");
+  EXPECT_EQ(
+      format_file(compiled("a=%di:s32 +0(%si):string b=+0(%dx):char[2]").layout, 1234),
+      "name: e\n"
+      "ID: 1234\n"
+      "format:\n"
+      "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
+      "\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"
+      "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"
+      "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n"
+      "\n"
+      "\tfield:unsigned long __probe_ip;\toffset:8;\tsize:8;\tsigned:0;\n"
+      "\tfield:s32 a;\toffset:16;\tsize:4;\tsigned:1;\n"
+      "\tfield:__data_loc char[] arg2;\toffset:20;\tsize:4;\tsigned:1;\n"
+      "\tfield:u8 b[];\toffset:24;\tsize:2;\tsigned:0;\n"
+      "\n"
+      "print fmt: \"(%lx) a=%d arg2=\\\"%s\\\" b={'%c','%c'}\", REC->__probe_ip, REC->a, __get_str(arg2), REC->b[0], "
+      "REC->b[1]\n");
 }
 
 }  // namespace

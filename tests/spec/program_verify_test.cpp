@@ -15,7 +15,8 @@ using shared::Op;
 
 // begin, register, dereference, store_value | begin, register, store_memory, shift | begin, store_text | end
 EventProgram good() {
-  const auto spec = spec::parse_definition("p:g/e /b/x:f $stack1:u16 +0(%si):b4@0/8[2] \\\"text\"", {.file_check = nullptr});
+  const auto spec =
+      spec::parse_definition("p:g/e /b/x:f $stack1:u16 +0(%si):b4@0/8[2] \\\"text\"", {.file_check = nullptr});
   return compile(*spec).take();
 }
 
@@ -43,12 +44,14 @@ TEST(Verify, TheEndIsAtTheEnd) {
 TEST(Verify, OperationsAndTheirOrder) {
   EXPECT_EQ(answer([](EventProgram& p) { p.insns[1].op = static_cast<Op>(shared::kOpCount); }),
             "instruction 1: an unknown operation");
-  EXPECT_EQ(answer([](EventProgram& p) { p.insns[1].op = static_cast<Op>(255); }), "instruction 1: an unknown operation");
+  EXPECT_EQ(answer([](EventProgram& p) { p.insns[1].op = static_cast<Op>(255); }),
+            "instruction 1: an unknown operation");
   EXPECT_EQ(answer([](EventProgram& p) { p.insns.erase(p.insns.begin()); }), "instruction 0: a load out of order");
   EXPECT_EQ(answer([](EventProgram& p) { p.insns.erase(p.insns.begin() + 1); }), "instruction 1: a load out of order");
   EXPECT_EQ(answer([](EventProgram& p) { p.insns.erase(p.insns.begin() + 3); }),
             "instruction 3: the argument before stores nothing");
-  EXPECT_EQ(answer([](EventProgram& p) { p.insns.erase(p.insns.begin() + 5); }), "instruction 5: a store without a value");
+  EXPECT_EQ(answer([](EventProgram& p) { p.insns.erase(p.insns.begin() + 5); }),
+            "instruction 5: a store without a value");
   EXPECT_EQ(answer([](EventProgram& p) { p.insns.erase(p.insns.begin() + 9); }),
             "instruction 9: the last argument stores nothing");
   EXPECT_EQ(answer([](EventProgram& p) { p.insns[1].size = shared::kRegCount; }), "instruction 1: an unknown register");
@@ -60,7 +63,8 @@ TEST(Verify, StoresStayInTheirBytes) {
   EXPECT_EQ(answer([](EventProgram& p) { p.insns[3].offset = 0; }), outside);
   EXPECT_EQ(answer([](EventProgram& p) { p.insns[3].offset = 23; }), outside);
   EXPECT_EQ(answer([](EventProgram& p) { p.insns[3].offset = UINT32_MAX; }), outside);
-  EXPECT_EQ(answer([](EventProgram& p) { p.insns[6].count = UINT16_MAX; }), "instruction 6: a store outside of the record");
+  EXPECT_EQ(answer([](EventProgram& p) { p.insns[6].count = UINT16_MAX; }),
+            "instruction 6: a store outside of the record");
   EXPECT_EQ(answer([](EventProgram& p) { p.insns[6].count = 0; }), "instruction 6: a store outside of the record");
   EXPECT_EQ(answer([](EventProgram& p) { p.insns[3].offset = 18; }), "instruction 6: a second store to the same bytes");
   EXPECT_EQ(answer([](EventProgram& p) { p.insns[3].size = 3; }), "instruction 3: a value of an impossible size");
@@ -85,7 +89,8 @@ TEST(Verify, ShiftsFitTheirElements) {
 
 TEST(Verify, TextsLieInTheirPool) {
   EXPECT_EQ(answer([](EventProgram& p) { p.insns[9].immediate = 5; }), "instruction 9: a text outside of its pool");
-  EXPECT_EQ(answer([](EventProgram& p) { p.insns[9].immediate = UINT64_MAX; }), "instruction 9: a text outside of its pool");
+  EXPECT_EQ(answer([](EventProgram& p) { p.insns[9].immediate = UINT64_MAX; }),
+            "instruction 9: a text outside of its pool");
   EXPECT_EQ(answer([](EventProgram& p) { p.insns[9].count = 6; }), "instruction 9: a text outside of its pool");
   EXPECT_EQ(answer([](EventProgram& p) { p.insns[9].count = 4; }), "instruction 9: a text without its NUL");
   EXPECT_EQ(answer([](EventProgram& p) { p.insns[9].count = 0; }), "instruction 9: a text of an impossible length");
@@ -113,20 +118,31 @@ TEST(Verify, RandomProgramsThatPassAreHarmless) {
     for (auto changes = 1 + random() % 3; changes-- > 0;) {
       auto& insn = program.insns[random() % program.insns.size()];
       switch (random() % 5) {
-        case 0: insn.op = static_cast<Op>(random() % 14); break;
-        case 1: insn.size = static_cast<std::uint8_t>(random() % 10); break;
-        case 2: insn.count = static_cast<std::uint16_t>(random() % 8); break;
-        case 3: insn.offset = static_cast<std::uint32_t>(14 + random() % 12); break;
-        default: insn.immediate = random() % 8; break;
+        case 0:
+          insn.op = static_cast<Op>(random() % 14);
+          break;
+        case 1:
+          insn.size = static_cast<std::uint8_t>(random() % 10);
+          break;
+        case 2:
+          insn.count = static_cast<std::uint16_t>(random() % 8);
+          break;
+        case 3:
+          insn.offset = static_cast<std::uint32_t>(14 + random() % 12);
+          break;
+        default:
+          insn.immediate = random() % 8;
+          break;
       }
     }
     if (!verify(program)) continue;
     ++passed;
     ASSERT_EQ(program.insns.back().op, Op::end);
     for (const auto& insn : program.insns) {
-      const std::uint64_t bytes = insn.op == Op::store_value    ? insn.size
-                                  : insn.op == Op::store_memory ? insn.count
-                                  : insn.op == Op::store_string_array ? insn.count * 4u : 4u;
+      const std::uint64_t bytes = insn.op == Op::store_value          ? insn.size
+                                  : insn.op == Op::store_memory       ? insn.count
+                                  : insn.op == Op::store_string_array ? insn.count * 4u
+                                                                      : 4u;
       if (insn.op < Op::store_value || insn.op == Op::shift) continue;
       ASSERT_GE(insn.offset, 16u);
       ASSERT_LE(insn.offset + bytes, program.layout.fixed_bytes);

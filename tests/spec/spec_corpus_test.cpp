@@ -1,5 +1,5 @@
-// What a real kernel (6.18) answered to 807 writes to uprobe_events, compared with strict parsing, row by row: accepted or
-// not, errno, message, place of the caret, what is listed afterwards, and each event's format file.
+// What a real kernel (6.18) answered to 807 writes to uprobe_events, compared with strict parsing, row by row: accepted
+// or not, errno, message, place of the caret, what is listed afterwards, and each event's format file.
 //
 // The rows are tests/data/kernel-corpus.tsv, recorded by make-corpus.sh; a token such as @OFF:t_args@ stands for what
 // depends on the recording. The offsets are made up here, the files are real ones in a temporary directory.
@@ -83,8 +83,9 @@ class CorpusFiles {
     char name[] = "/tmp/corpus.XXXXXX";
     EXPECT_NE(mkdtemp(name), nullptr);
     directory_ = name;
-    for (const char* file : {"corpus-target", "libx-1.2.so", ".hidden", "_lead", "9digit", "no+good", "with:colon", "UPPER",
-                             "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghij", "emptyfile", "script"})
+    for (const char* file :
+         {"corpus-target", "libx-1.2.so", ".hidden", "_lead", "9digit", "no+good", "with:colon", "UPPER",
+          "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghij", "emptyfile", "script"})
       std::ofstream(directory_ + "/" + file) << "";
     EXPECT_EQ(mkdir((directory_ + "/dir").c_str(), 0755), 0);
     EXPECT_EQ(mkfifo((directory_ + "/fifo").c_str(), 0644), 0);
@@ -171,9 +172,12 @@ class Expander {
 };
 
 std::string errno_name(int err) {
-  static const std::map<int, std::string> kNames = {{EINVAL, "EINVAL"},       {E2BIG, "E2BIG"},
-                                                    {ENOENT, "ENOENT"},       {ERANGE, "ERANGE"},
-                                                    {EEXIST, "EEXIST"},       {EOPNOTSUPP, "EOPNOTSUPP"},
+  static const std::map<int, std::string> kNames = {{EINVAL, "EINVAL"},
+                                                    {E2BIG, "E2BIG"},
+                                                    {ENOENT, "ENOENT"},
+                                                    {ERANGE, "ERANGE"},
+                                                    {EEXIST, "EEXIST"},
+                                                    {EOPNOTSUPP, "EOPNOTSUPP"},
                                                     {ENAMETOOLONG, "ENAMETOOLONG"}};
   const auto found = kNames.find(err);
   return found == kNames.end() ? std::to_string(err) : found->second;
@@ -251,7 +255,8 @@ void check_programs(const Row& row, const spec::DefinitionSet& set) {
   }
 }
 
-// Rows whose format the kernel did not record, because it shows freed memory once the first of several probes is deleted.
+// Rows whose format the kernel did not record, because it shows freed memory once the first of several probes is
+// deleted.
 constexpr char kFormatNotRecorded[] = "delete-multi";
 
 TEST(Corpus, StrictParsingAnswersAsTheKernelDid) {
@@ -284,7 +289,8 @@ TEST(Corpus, StrictParsingAnswersAsTheKernelDid) {
   EXPECT_GE(formats_compared, 350u);
 }
 
-// What the default dialect adds never changes the meaning of what the kernel accepts: it gives the same listing, or refuses.
+// What the default dialect adds never changes the meaning of what the kernel accepts: it gives the same listing, or
+// refuses.
 TEST(Corpus, TheDefaultDialectAgreesOrRefuses) {
   const CorpusFiles files;
   Expander expand(files.directory());

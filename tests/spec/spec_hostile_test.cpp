@@ -1,5 +1,5 @@
-// Definitions from people who mean harm, and from files that are no definitions at all: no crash, no endless work, an error
-// that says what is wrong, in both dialects.
+// Definitions from people who mean harm, and from files that are no definitions at all: no crash, no endless work, an
+// error that says what is wrong, in both dialects.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -51,9 +51,9 @@ TEST_P(Hostile, LineLength) {
 
 TEST_P(Hostile, NoLengthOfLineIsTooMuch) {
   const std::string start = "p:g/e /b/x:0x10 ";
-  for (const std::string& tail : {repeated("+0(", 1000000), repeated("(", 1000000), repeated(")", 1000000),
-                                  std::string(1 << 20, 'a'), repeated("%di ", 1 << 18), repeated(":", 1 << 20),
-                                  repeated("\\\"", 1 << 19), std::string(1 << 20, '9')})
+  for (const std::string& tail :
+       {repeated("+0(", 1000000), repeated("(", 1000000), repeated(")", 1000000), std::string(1 << 20, 'a'),
+        repeated("%di ", 1 << 18), repeated(":", 1 << 20), repeated("\\\"", 1 << 19), std::string(1 << 20, '9')})
     EXPECT_EQ(error(start + tail, GetParam()), message::kLineTooLong);
   for (const std::string& word : {std::string(1 << 20, '/'), repeated("::", 1 << 19), std::string(1 << 20, 'p')})
     EXPECT_EQ(error(word, GetParam()), message::kLineTooLong);
@@ -70,7 +70,8 @@ TEST_P(Hostile, DeepAndLongWordsWithinTheLine) {
   EXPECT_EQ(error("p:" + std::string(4000, 'g') + " /b/x:0x10", GetParam()), message::kEventTooLong);
   EXPECT_EQ(error("p:g/e /b/x:" + std::string(4000, '9'), GetParam()), message::kBadOffset);
   EXPECT_EQ(error("p:g/e /b/x:0" + repeated("(", 4000), GetParam()), message::kCounterOpen);
-  EXPECT_EQ(error("p:g/e " + repeated(":", 4001) + "/1", GetParam()), GetParam() ? message::kNoOffset : message::kNoPath);
+  EXPECT_EQ(error("p:g/e " + repeated(":", 4001) + "/1", GetParam()),
+            GetParam() ? message::kNoOffset : message::kNoPath);
 }
 
 TEST_P(Hostile, NulBytes) {
@@ -82,6 +83,15 @@ TEST_P(Hostile, NulBytes) {
   EXPECT_FALSE(set.write("p:g/e /b/x:0x10\np:g/f /b/x:\0000x10\n"s));
   EXPECT_EQ(set.probes().size(), 1u);
   EXPECT_FALSE(set.write("# comment \0\n"s));
+}
+
+// A comment would swallow what follows it on the next line.
+TEST_P(Hostile, SeveralLinesAreNoDefinition) {
+  EXPECT_EQ(error("p:g/e /b/x:0x10 # c\np:g/f /b/x:0x20", GetParam()), message::kSeveralLines);
+  DefinitionSet set(options(GetParam()));
+  EXPECT_FALSE(set.add("p:g/e /b/x:0x10\np:g/f /b/x:0x20"));
+  EXPECT_TRUE(set.write("p:g/e /b/x:0x10 # c\np:g/f /b/x:0x20"));
+  EXPECT_EQ(set.probes().size(), 2u);
 }
 
 TEST_P(Hostile, NumbersAtTheirLimits) {
@@ -111,8 +121,8 @@ TEST_P(Hostile, ABigRecordComesBeforeABadType) {
   EXPECT_EQ(error(start + "%zz", GetParam()), message::kBadRegister);
 }
 
-// Random changes of good definitions: whatever is accepted compiles to a program that verifies, and lists as something that
-// is accepted again.
+// Random changes of good definitions: whatever is accepted compiles to a program that verifies, and lists as something
+// that is accepted again.
 TEST_P(Hostile, MutatedDefinitions) {
   const std::string seeds[] = {
       "p:g/e /b/x:4096 +0(%di):u8 c=$stack1",
@@ -126,9 +136,12 @@ TEST_P(Hostile, MutatedDefinitions) {
     std::string line = seeds[random() % std::size(seeds)];
     for (auto changes = random() % 4; changes-- > 0 && !line.empty();) {
       const std::size_t at = random() % line.size();
-      if (random() % 3 == 0) line.erase(at, 1 + random() % 4);
-      else if (random() % 2 == 0) line.insert(at, 1, alphabet[random() % alphabet.size()]);
-      else line[at] = alphabet[random() % alphabet.size()];
+      if (random() % 3 == 0)
+        line.erase(at, 1 + random() % 4);
+      else if (random() % 2 == 0)
+        line.insert(at, 1, alphabet[random() % alphabet.size()]);
+      else
+        line[at] = alphabet[random() % alphabet.size()];
     }
     const auto spec = parse_definition(line, options(GetParam()));
     if (!spec) {

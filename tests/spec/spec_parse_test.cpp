@@ -315,10 +315,21 @@ TEST(Strict, DefaultGroupAndIgnoredText) {
               "r:uprobes/p_x_0x10 /b/x:0x0000000000000010 arg1=$retval");
 }
 
+// The slash that a place needs may be behind its ':'. No path is the current directory (measured).
+TEST(Strict, PathsWithoutASlash) {
+  const auto none = parse_definition("p:g/e :1/0", {.strict = true});
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().text, message::kNotRegularFile);
+  const auto relative = parse_definition("p:g/e no-such-file:1/0", {.strict = true});
+  ASSERT_FALSE(relative);
+  EXPECT_EQ(relative.error().text, message::kFileNotFound);
+}
+
 // Limits of $argN, measured: the number is checked up to the stack's words, then the probe's kind.
 TEST(Strict, ArgumentNumbers) {
   const auto text = [](const char* variable) {
-    const auto spec = parse_definition("p:g/e /b/x:0x10 " + std::string(variable), {.strict = true, .file_check = any_file});
+    const auto spec =
+        parse_definition("p:g/e /b/x:0x10 " + std::string(variable), {.strict = true, .file_check = any_file});
     return spec ? "accepted" : spec.error().text;
   };
   EXPECT_EQ(text("$arg2048"), message::kNotEntry);

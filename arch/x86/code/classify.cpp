@@ -283,8 +283,9 @@ Error refused(const char* reason) { return Error{Code::refused, reason}; }
 
 Result<Form> classify_branch(const Decoded& insn) {
   if (!listed(kBranchSets, insn.isa_set)) return refused(unlisted_reason(insn));
-  // Intel ignores the prefix, AMD cuts rip to 16 bits.
-  if (insn.has_operand_size_prefix)
+  // Intel ignores the prefix, AMD cuts rip to 16 bits. With REX.W it means nothing to either: the padded call of
+  // __tls_get_addr (66 66 48 e8) relies on that.
+  if (insn.has_narrow_operand)
     return refused("a branch with an operand-size prefix, which processors read differently");
   switch (insn.flow) {
     case Flow::jump:

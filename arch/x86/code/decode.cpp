@@ -131,7 +131,8 @@ Decoded convert(const ZydisDecodedInstruction& insn, const Operands& operands, B
   out.flow = flow_of(insn);
   out.falls_through = falls_through(insn, out.flow);
   out.is_privileged = (insn.attributes & ZYDIS_ATTRIB_IS_PRIVILEGED) != 0;
-  out.has_operand_size_prefix = has_prefix(insn, 0x66);
+  const bool is_wide = insn.encoding == ZYDIS_INSTRUCTION_ENCODING_LEGACY && insn.raw.rex.W != 0;
+  out.has_narrow_operand = has_prefix(insn, 0x66) && !is_wide;
   for (unsigned i = 0; i < insn.operand_count; ++i) take_operand(operands[i], out);
   take_branch(insn, at, out);
   return out;

@@ -50,7 +50,7 @@ struct Decoded {
   bool is_direct = false;
   bool is_far = false;
   bool is_privileged = false;
-  bool has_operand_size_prefix = false;
+  bool has_narrow_operand = false;  // prefix 66 that no REX.W overrides
   bool writes_ss = false;
   bool falls_through = true;
   bool branches_to_rsp = false;  // call *%rsp

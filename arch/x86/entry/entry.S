@@ -46,6 +46,7 @@
 
         HANDLER uprobe_trap_entry, uprobe_on_trap
         HANDLER uprobe_fault_entry, uprobe_on_fault
+        HANDLER uprobe_app_fault_entry, uprobe_on_app_fault
 
 // Leave the handler for the state in the ucontext at rdx. iretq loads rip, cs, flags, rsp and ss at once, so the
 // interrupted stack is not touched. Extended state: signal delivery reset it, the frame has the application's.

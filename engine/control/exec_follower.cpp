@@ -1,0 +1,108 @@
+#include "engine/control/exec_follower.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace uprobe::control {
+namespace {
+
+constexpr int kExecEvent = SIGTRAP | PTRACE_EVENT_EXEC << 8;
+
+void* as_data(long value) { return reinterpret_cast<void*>(value); }
+
+// The file that the process means, as a path of ours.
+std::string path_from_here(pid_t pid, const std::string& path, int folder) {
+  const std::string proc = "/proc/" + std::to_string(pid);
+  if (path.empty()) return proc + "/fd/" + std::to_string(folder);  // execveat with AT_EMPTY_PATH
+  if (path[0] == '/') return proc + "/root" + path;
+  return folder == AT_FDCWD ? proc + "/cwd/" + path : proc + "/fd/" + std::to_string(folder) + "/" + path;
+}
+
+bool gains_privileges(const std::string& path) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0) return false;  // execve will fail, or the interpreter of a script decides
+  return (status.st_mode & (S_ISUID | S_ISGID)) != 0 || ::getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
+}
+
+// The next stop of a tracee, without waiting and without taking an exit status that belongs to somebody else.
+bool next_stop(pid_t tid, int& status) {
+  siginfo_t info{};
+  if (::waitid(P_PID, static_cast<id_t>(tid), &info, WSTOPPED | WNOHANG | __WALL) != 0 || info.si_pid != tid) return false;
+  if (info.si_code != CLD_TRAPPED && info.si_code != CLD_STOPPED) return false;
+  status = info.si_status;  // signal | event << 8
+  return true;
+}
+
+}  // namespace
+
+ExecFollower::~ExecFollower() {
+  while (!pending_.empty()) failed(pending_.back().tid);
+}
+
+void ExecFollower::begins(pid_t pid, pid_t tid, const std::string& path, int folder) {
+  if (::geteuid() != 0 && gains_privileges(path_from_here(pid, path, folder))) {
+    notes_.push_back(path + " is set-id: it runs untraced");
+    return;
+  }
+  if (::ptrace(PTRACE_SEIZE, tid, nullptr, as_data(PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD)) != 0) {
+    notes_.push_back(path + " runs untraced: ptrace: " + std::strerror(errno));
+    return;
+  }
+  pending_.push_back({pid, tid});
+}
+
+void ExecFollower::failed(pid_t tid) {
+  const auto found = std::find_if(pending_.begin(), pending_.end(), [&](const Pending& p) { return p.tid == tid; });
+  if (found == pending_.end()) return;
+  pending_.erase(found);
+  if (::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) != 0) return;
+  int status = 0;
+  for (int i = 0; i < 2000 && !next_stop(tid, status); ++i) ::usleep(100);
+  const int signal = status >> 8 == 0 ? status & 0x7f : 0;
+  ::ptrace(PTRACE_DETACH, tid, nullptr, as_data(signal));
+}
+
+void ExecFollower::step() {
+  for (std::size_t i = 0; i < pending_.size();) {
+    if (look_at(pending_[i]))
+      pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+    else
+      ++i;
+  }
+}
+
+// True when there is nothing more to wait for.
+bool ExecFollower::look_at(const Pending& p) {
+  int status = 0;
+  for (const pid_t who : {p.tid, p.pid})
+    if (next_stop(who, status)) return handle_stop(p, who, status);
+  return ::kill(p.pid, 0) != 0 && errno == ESRCH;
+}
+
+bool ExecFollower::handle_stop(const Pending& p, pid_t who, int status) {
+  if (status != kExecEvent) {
+    const bool group_stop = status >> 8 == PTRACE_EVENT_STOP;
+    const int signal = status >> 8 == 0 ? status & 0x7f : 0;
+    ::ptrace(group_stop ? PTRACE_LISTEN : PTRACE_CONT, who, nullptr, as_data(signal));
+    return false;
+  }
+  auto target = target::PtraceTarget::adopt(p.pid);
+  if (!target) {
+    notes_.push_back("a program runs untraced after execve: " + target.error().text);
+    return true;
+  }
+  if (Status loaded = load_(**target); !loaded) notes_.push_back("a program runs untraced after execve: " + loaded.error().text);
+  static_cast<void>((*target)->release());
+  return true;
+}
+
+}  // namespace uprobe::control

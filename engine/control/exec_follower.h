@@ -1,0 +1,45 @@
+// Follows programs through execve: a thread that is about to call it says so, is seized, stops at the end of the call with
+// the new program, gets the agent, and runs on without a tracer.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/target/ptrace_target.h"
+
+namespace uprobe::control {
+
+class ExecFollower {
+ public:
+  // `load` gets the agent into the stopped program; on an error the program runs on untraced and the text is noted.
+  using Load = std::function<Status(target::PtraceTarget&)>;
+  explicit ExecFollower(Load load) : load_(std::move(load)) {}
+  ~ExecFollower();  // lets go of every thread still waited for
+
+  // The thread `tid` of process `pid` announces execve of `path` (as it sees it, relative to descriptor `folder`).
+  // Set-id programs and files that cannot be looked at are not followed: traced, they would lose their privileges.
+  void begins(pid_t pid, pid_t tid, const std::string& path, int folder);
+  // The call came back.
+  void failed(pid_t tid);
+
+  // Looks after the threads that are waited for; call often while waiting() is true.
+  void step();
+  bool waiting() const { return !pending_.empty(); }
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  struct Pending {
+    pid_t pid;  // after execve the thread has the process's id
+    pid_t tid;
+  };
+  bool look_at(const Pending& pending);
+  bool handle_stop(const Pending& pending, pid_t who, int status);
+
+  Load load_;
+  std::vector<Pending> pending_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace uprobe::control

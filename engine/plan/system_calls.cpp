@@ -1,0 +1,70 @@
+#include "engine/plan/system_calls.h"
+
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "arch/x86/code/relocate.h"
+
+namespace uprobe::plan {
+namespace {
+
+using Bytes = std::span<const std::uint8_t>;
+
+constexpr std::uint8_t kSyscall[] = {0x0f, 0x05};
+constexpr std::uint8_t kMoveToEax = 0xb8;  // mov $imm32, %eax
+constexpr std::uint32_t kNumbers[] = {SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_execve, SYS_execveat, SYS_prctl, SYS_seccomp};
+
+bool is_interesting(std::uint32_t number) { return std::find(std::begin(kNumbers), std::end(kNumbers), number) != std::end(kNumbers); }
+
+// Walks one function; adds its interesting sites.
+void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool any, std::vector<std::uint64_t>& sites) {
+  std::uint32_t number = ~0u;
+  for (std::size_t at = 0; at < code.size();) {
+    const Bytes rest = code.subspan(at);
+    const auto insn = x86::decode(rest, Addr{begin + at});
+    if (!insn) return;
+    if (rest[0] == kMoveToEax && insn->length == 5) std::memcpy(&number, &rest[1], sizeof number);
+    if (insn->is_call) number = ~0u;
+    const bool is_syscall = insn->length == 2 && std::equal(std::begin(kSyscall), std::end(kSyscall), rest.begin());
+    if (is_syscall && (any || is_interesting(number))) sites.push_back(offset + at);
+    at += insn->length;
+  }
+}
+
+// Link-time addresses of the functions that contain the bytes of a syscall instruction.
+std::vector<elf::Range> functions_with_syscalls(const elf::ElfFile& file) {
+  std::vector<elf::Range> found;
+  for (const elf::Segment& s : file.segments()) {
+    if (!s.executable || s.offset > file.bytes().size()) continue;
+    const Bytes code = file.bytes().subspan(s.offset, std::min<std::uint64_t>(s.file_bytes, file.bytes().size() - s.offset));
+    for (auto at = code.begin();; ++at) {
+      at = std::search(at, code.end(), std::begin(kSyscall), std::end(kSyscall));
+      if (at == code.end()) break;
+      const auto range = file.range_at(s.address + static_cast<std::uint64_t>(at - code.begin()));
+      if (range && (found.empty() || found.back().begin != range->begin)) found.push_back(*range);
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+bool has_system_calls(const elf::ElfFile& file) {
+  return file.find_any("sigaction").has_value() || file.find_any("_dl_debug_state").has_value();
+}
+
+std::vector<std::uint64_t> system_call_sites(const elf::ElfFile& file) {
+  const auto generic = file.find_any("syscall");
+  std::vector<std::uint64_t> sites;
+  for (const elf::Range& range : functions_with_syscalls(file)) {
+    const auto offset = file.offset_of_address(range.begin);
+    if (!offset || *offset >= file.bytes().size()) continue;
+    const Bytes code = file.bytes().subspan(*offset, std::min(range.end - range.begin, file.bytes().size() - *offset));
+    scan_function(code, range.begin, *offset, generic && generic->address == range.begin, sites);
+  }
+  return sites;
+}
+
+}  // namespace uprobe::plan

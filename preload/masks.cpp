@@ -1,0 +1,169 @@
+// Signal dispositions and masks as the application believes them to be. SIGTRAP, SIGSEGV and SIGBUS stay with us and stay
+// deliverable, or a breakpoint would kill; what the application sets is remembered, shown when it asks, and used when one
+// of its signals is passed on.
+//
+// The calls made here are the application's own rt_sigaction and rt_sigprocmask, with changed arguments: a filter that
+// lets them pass lets these pass.
+#include "engine/shared/agent_header.h"
+#include "preload/agent.h"
+#include "preload/masks.h"
+#include "preload/system_call.h"
+
+namespace uprobe::agent {
+namespace {
+
+using shared::AppAction;
+using shared::KernelSigaction;
+using shared::kOurSignals;
+using shared::ThreadMask;
+
+constexpr u64 kSetBytes = 8;  // the kernel's sigset_t
+constexpr u64 kSigBlock = 0, kSigUnblock = 1, kSigSetmask = 2;
+constexpr u64 kSaResethand = 0x80000000;
+constexpr u64 kSigTrap = 5, kSigBus = 7, kSigSegv = 11, kSignals = 64;
+constexpr u64 kOurs[] = {kSigTrap, kSigSegv, kSigBus};
+
+// The entry of the calling thread; made if `make`. Null: none, or the table is full (the belief is then lost, no harm).
+ThreadMask* entry_of(ProcessBlock& block, u64 thread, bool make) {
+  const u32 mask = shared::kThreadMasks - 1;
+  u32 slot = shared::hash_slot(thread, 10);
+  for (u32 i = 0; i <= mask; ++i, slot = (slot + 1) & mask) {
+    u64 found = __atomic_load_n(&block.threads[slot].thread, __ATOMIC_RELAXED);
+    if (found == thread) return &block.threads[slot];
+    if (found != 0) continue;
+    if (!make) return nullptr;
+    if (__atomic_compare_exchange_n(&block.threads[slot].thread, &found, thread, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) ||
+        found == thread)
+      return &block.threads[slot];
+  }
+  return nullptr;
+}
+
+u64 believed_blocked(ProcessBlock& block) {
+  const ThreadMask* entry = entry_of(block, thread_pointer(), false);
+  return entry != nullptr ? entry->blocked : block.start_blocked;
+}
+
+void believe_blocked(ProcessBlock& block, u64 blocked) {
+  if (blocked == believed_blocked(block)) return;
+  ThreadMask* entry = entry_of(block, thread_pointer(), true);
+  if (entry != nullptr) entry->blocked = blocked;
+}
+
+u8 pack(u64 set) {
+  return static_cast<u8>((set >> (kSigTrap - 1) & 1) | (set >> (kSigSegv - 1) & 1) << 1 | (set >> (kSigBus - 1) & 1) << 2);
+}
+u64 unpack(u8 bits) {
+  return u64{bits & 1u} << (kSigTrap - 1) | u64{bits >> 1 & 1u} << (kSigSegv - 1) | u64{bits >> 2 & 1u} << (kSigBus - 1);
+}
+
+AppAction* our_action(ProcessBlock& block, u64 signal) {
+  if (signal == kSigTrap) return &block.actions[static_cast<u32>(shared::AppSignal::trap)];
+  if (signal == kSigSegv) return &block.actions[static_cast<u32>(shared::AppSignal::segv)];
+  if (signal == kSigBus) return &block.actions[static_cast<u32>(shared::AppSignal::bus)];
+  return nullptr;
+}
+
+// What the kernel is told for one of our signals. SIGTRAP: always our own way. A fault: the application's flags, mask and
+// restorer with our entry, so that its handler can be entered as the kernel entered us.
+KernelSigaction installed_for(u64 signal, const AppAction& app) {
+  const u64 entry = as_word(signal == kSigTrap ? uprobe_trap_entry : uprobe_fault_entry);
+  if (signal == kSigTrap || app.handler <= 1) return {entry, shared::kAgentSaFlags, as_word(uprobe_restorer), 0};
+  return {as_word(uprobe_app_fault_entry), (app.flags & ~kSaResethand) | shared::kSaSiginfo, app.restorer,
+          app.mask & ~kOurSignals};
+}
+
+// A child of vfork, posix_spawn or clone(CLONE_VM) has its own dispositions but its parent's memory, and in it this block:
+// what it sets is not for the block. It shows by its thread id, which its parent's control block does not have. gettid:
+// only where no filter can object; a filtered process is taken for no such child.
+bool borrows_memory(ProcessBlock& block) {
+  if ((block.flags & shared::kBlockFiltered) != 0 || thread_pointer() == 0) return false;
+  const u32 believed = thread_id(block, true);
+  return block.tid_offset != 0 && static_cast<u32>(system_call(kSysGettid)) != believed;
+}
+
+// rt_sigaction(signal, wanted, null) for one of our signals.
+long our_sigaction(ProcessBlock& block, u64 signal, const KernelSigaction& wanted) {
+  if (borrows_memory(block)) return 0;
+  const AppAction app{wanted.handler, wanted.flags, wanted.restorer, wanted.mask};
+  const KernelSigaction kernel = installed_for(signal, app);
+  const long result = system_call(kSysRtSigaction, signal, as_word(&kernel), 0, kSetBytes);
+  if (result == 0) *our_action(block, signal) = app;
+  return result;
+}
+
+}  // namespace
+
+u64 handler_to_call(ProcessBlock& block, i32 signal) {
+  AppAction* action = our_action(block, static_cast<u64>(signal));
+  const u64 handler = action->handler;
+  if (handler > 1 && (action->flags & kSaResethand) != 0) action->handler = 0;
+  return handler;
+}
+
+// rt_sigaction(signal, new, old, bytes)
+long app_sigaction(ProcessBlock& block, u64 signal, u64 wanted, u64 old, u64 bytes) {
+  const Reader reader{true};
+  KernelSigaction action;
+  const bool readable = wanted != 0 && reader.copy(reinterpret_cast<u8*>(&action), wanted, sizeof action) == sizeof action;
+  // Bad arguments: the kernel says what is wrong with them.
+  if (bytes != kSetBytes || signal == 0 || signal > kSignals || (wanted != 0 && !readable))
+    return system_call(kSysRtSigaction, signal, wanted, old, bytes);
+  long result = 0;
+  if (const AppAction* ours = our_action(block, signal)) {
+    const AppAction before = *ours;
+    // Whether `old` can be written is for the kernel to find out: it writes what it has, we put the truth over it.
+    if (old != 0) result = system_call(kSysRtSigaction, signal, 0, old, bytes);
+    if (result == 0 && wanted != 0) result = our_sigaction(block, signal, action);
+    if (result == 0 && old != 0) __builtin_memcpy(reinterpret_cast<void*>(old), &before, sizeof before);
+    return result;
+  }
+  const u8 remembered = block.masked_in[signal];
+  const u8 named = pack(action.mask);
+  action.mask &= ~kOurSignals;
+  result = system_call(kSysRtSigaction, signal, wanted != 0 ? as_word(&action) : 0, old, bytes);
+  if (result != 0) return result;
+  if (old != 0) reinterpret_cast<KernelSigaction*>(old)->mask |= unpack(remembered);
+  if (wanted != 0 && !borrows_memory(block)) block.masked_in[signal] = named;
+  return 0;
+}
+
+// rt_sigprocmask(how, set, old, bytes)
+long app_sigprocmask(ProcessBlock& block, u64 how, u64 set, u64 old, u64 bytes) {
+  const Reader reader{true};
+  u64 wanted = 0;
+  const bool readable = set != 0 && reader.load8(set, wanted);
+  if (bytes != kSetBytes || (set != 0 && (!readable || how > kSigSetmask)))
+    return system_call(kSysRtSigprocmask, how, set, old, bytes);
+  const u64 before = believed_blocked(block), ours = wanted & kOurSignals;
+  const u64 real = wanted & ~kOurSignals;
+  const long result = system_call(kSysRtSigprocmask, how, set != 0 ? as_word(&real) : 0, old, bytes);
+  if (result != 0) return result;
+  if (old != 0) *reinterpret_cast<u64*>(old) |= before;
+  if (set == 0) return 0;
+  believe_blocked(block, how == kSigBlock ? before | ours : how == kSigUnblock ? before & ~ours : ours);
+  return 0;
+}
+
+void show_mask_to_successor(ProcessBlock& block) {
+  for (const u64 signal : kOurs) {
+    if (our_action(block, signal)->handler != 1) continue;
+    const KernelSigaction ignore{1, 0, 0, 0};
+    system_call(kSysRtSigaction, signal, as_word(&ignore), 0, kSetBytes);
+  }
+  const u64 blocked = believed_blocked(block);
+  if (blocked != 0) system_call(kSysRtSigprocmask, kSigBlock, as_word(&blocked), 0, kSetBytes);
+}
+
+void take_mask_back(ProcessBlock& block) {
+  for (const u64 signal : kOurs) {
+    const AppAction& action = *our_action(block, signal);
+    if (action.handler != 1) continue;
+    const KernelSigaction wanted{action.handler, action.flags, action.restorer, action.mask};
+    our_sigaction(block, signal, wanted);
+  }
+  const u64 ours = kOurSignals;
+  system_call(kSysRtSigprocmask, kSigUnblock, as_word(&ours), 0, kSetBytes);
+}
+
+}  // namespace uprobe::agent
