@@ -15,7 +15,7 @@ using shared::MailState;
 
 constexpr u64 kFutexWait = 0, kFutexWake = 1;
 constexpr i64 kSliceNanoseconds = 200'000'000;
-constexpr u32 kMaxSlices = 50;
+constexpr u32 kSilentSlices = 5, kMaxSlices = 50;
 
 struct Timespec {
   i64 seconds, nanoseconds;
@@ -55,10 +55,10 @@ void execute(MailSlot& slot) {
   wake(&slot.state);
 }
 
-// True when the tool finished. False: it did not answer for a slice without a sign of life, or for all slices.
-bool converse(MailSlot& slot) {
-  u32 slices = 0, heartbeat = __atomic_load_n(&slot.heartbeat, __ATOMIC_RELAXED);
-  for (;;) {
+// True when the tool finished. False: it gave no sign of life for a second, or was not done after ten.
+bool converse(const AreaHeader* area, MailSlot& slot) {
+  u32 silent = 0, pulse = __atomic_load_n(&area->tool_pulse, __ATOMIC_RELAXED);
+  for (u32 slices = 0; slices < kMaxSlices && silent < kSilentSlices;) {
     const MailState state = state_of(slot);
     if (state == MailState::done) return true;
     if (state == MailState::command) {
@@ -66,10 +66,12 @@ bool converse(MailSlot& slot) {
       continue;
     }
     if (wait_slice(slot, state)) continue;
-    const u32 now = __atomic_load_n(&slot.heartbeat, __ATOMIC_RELAXED);
-    if (now == heartbeat || ++slices >= kMaxSlices) return false;
-    heartbeat = now;
+    const u32 now = __atomic_load_n(&area->tool_pulse, __ATOMIC_RELAXED);
+    ++slices;
+    silent = now == pulse ? silent + 1 : 0;
+    pulse = now;
   }
+  return false;
 }
 
 // Leaves the slot to the tool, unless that finishes at this very moment.
@@ -100,7 +102,7 @@ void ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request) {
   set_state(*slot, MailState::request);
   __atomic_fetch_add(&area->mail_requests, 1, __ATOMIC_RELEASE);
   wake(&area->mail_requests);
-  if (converse(*slot)) return set_state(*slot, MailState::free);
+  if (converse(area, *slot)) return set_state(*slot, MailState::free);
   __atomic_fetch_add(&area->mail_timeouts, 1, __ATOMIC_RELAXED);
   __atomic_store_n(&area->tool_gone, 1, __ATOMIC_RELAXED);
   abandon(*slot);

@@ -35,6 +35,7 @@ MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, cons
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   thread_ = std::thread([this] { loop(); });
+  pulse_ = std::thread([this] { pulse(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
@@ -45,6 +46,15 @@ void MailService::stop() {
   stop_ = true;
   futex_wake(area_.header().mail_requests);
   thread_.join();
+  pulse_.join();
+}
+
+// A thread of its own: planning a large library may keep the other one busy for long.
+void MailService::pulse() {
+  while (!stop_) {
+    __atomic_fetch_add(&area_.header().tool_pulse, 1, __ATOMIC_RELAXED);
+    std::this_thread::sleep_for(kIdlePace);
+  }
 }
 
 void MailService::loop() {

@@ -31,6 +31,7 @@ class MailService {
 
  private:
   void loop();
+  void pulse();
   void answer(shared::MailSlot& slot);
   Status serve(shared::MailSlot& slot);
   Status serve_exec(shared::MailSlot& slot, pid_t pid);
@@ -44,7 +45,7 @@ class MailService {
   std::set<Addr> blocks_;
   ExecFollower exec_;
   std::atomic<bool> stop_{false};
-  std::thread thread_;
+  std::thread thread_, pulse_;
 };
 
 }  // namespace uprobe::control

@@ -14,21 +14,7 @@ constexpr auto kPatience = 2s;  // a target that is stopped or killed meanwhile 
 
 }  // namespace
 
-// The waiting thread gives up when the heartbeat stands still.
-void MailTarget::sign_of_life() { __atomic_fetch_add(&slot_.heartbeat, 1, __ATOMIC_RELAXED); }
-
-Status MailTarget::read(Addr from, void* to, std::size_t bytes) {
-  sign_of_life();
-  return files_.read(from, to, bytes);
-}
-
-Status MailTarget::write(Addr to, const void* from, std::size_t bytes) {
-  sign_of_life();
-  return files_.write(to, from, bytes);
-}
-
 Result<std::uint64_t> MailTarget::command(const std::array<std::uint64_t, 7>& words) {
-  sign_of_life();
   for (std::size_t i = 0; i < words.size(); ++i) slot_.command[i] = words[i];
   auto expected = static_cast<std::uint32_t>(MailState::working);
   const auto posted = static_cast<std::uint32_t>(MailState::command);

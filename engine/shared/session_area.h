@@ -50,7 +50,9 @@ struct AreaHeader {
   u32 mail_requests;  // futex: bumped by the agent with each request
   u32 tool_gone;      // a request ran into its deadline: nobody asks again
   u32 mail_timeouts;
-  u64 reserved[19];
+  u32 tool_pulse;     // moves while the tool lives
+  u32 reserved0;
+  u64 reserved[18];
 };
 static_assert(sizeof(AreaHeader) == 240);
 
@@ -110,7 +112,7 @@ struct alignas(128) MailSlot {
   u32 state;
   u32 kind;
   u32 tid;        // the waiting thread, as its thread control block says
-  u32 heartbeat;  // bumped by the tool while it works: the agent waits on as long as it moves
+  u32 reserved0;
   u64 block;      // address of the process block in the asking process
   u64 command[7];  // a system call for the agent to execute: number, six arguments; or kCallFunction
   u64 result;

@@ -483,7 +483,7 @@ class Listings(Behaviour):
         self.assertEqual(seen.returncode, 125)
 
     def test_listed_lines_can_be_pasted_back(self):
-        seen = harness.run([harness.tool(), "-x", self.subject, "-l", "take_*"])
+        seen = harness.run([harness.tool(), "-x", self.subject, "-ltake_*"])
         self.assertEqual(seen.returncode, 0, seen.stderr)
         lines = seen.stdout.decode().splitlines()
         self.assertEqual(len(lines), 3, lines)
