@@ -13,7 +13,7 @@ using spec::Sink;
 using spec::Step;
 using spec::StepKind;
 
-constexpr std::uint32_t kMaxElements = 64;
+constexpr std::uint32_t kMaxElements = 64;  // as the parser; it keeps every count inside Insn's 16 bits
 
 std::uint32_t elements(const Argument& argument) { return argument.count == 0 ? 1 : argument.count; }
 
@@ -50,6 +50,8 @@ void Compiler::emit_step(const Step& step) {
   }
 }
 
+// The last dereference is the store itself: it alone knows how many bytes to read, and what a fault part of the way
+// means.
 void Compiler::emit_memory(const Argument& argument, const Field& field) {
   Insn insn{.op = Op::store_memory, .offset = field.offset, .immediate = argument.memory_offset};
   if (argument.kind != Kind::string) {
@@ -63,6 +65,7 @@ void Compiler::emit_memory(const Argument& argument, const Field& field) {
   emit(insn);
 }
 
+// Constant strings go to a pool of the event; the session moves it to its own and adds the pool's place.
 void Compiler::emit_text(const Argument& argument, const Field& field) {
   const std::size_t at = program_.text.size();
   program_.text.append(argument.text).push_back('\0');
@@ -87,6 +90,7 @@ Status Compiler::emit_shift(const Argument& argument, const Field& field) {
   return ok();
 }
 
+// `begin` clears value and fault, so that an argument never sees what one before it left.
 Status Compiler::add(const Argument& argument, const Field& field) {
   emit({.op = Op::begin});
   for (const Step& step : argument.steps) emit_step(step);
@@ -107,6 +111,7 @@ Status Compiler::add(const Argument& argument, const Field& field) {
   return argument.is_bitfield ? emit_shift(argument, field) : ok();
 }
 
+// 64 elements and 4095 characters are what the agent's counts and the reader's locators are made for.
 Status check_argument(const Argument& argument) {
   if (argument.count > kMaxElements) return limit_error("the array '" + argument.name + "' is too long");
   if (argument.text.size() >= shared::kMaxStringBytes)
@@ -116,6 +121,7 @@ Status check_argument(const Argument& argument) {
 
 }  // namespace
 
+// No alignment: ftrace's records have none, and the agent stores bytewise.
 Result<EventLayout> make_layout(const spec::ProbeSpec& spec) {
   const std::uint32_t head = spec.is_return ? kReturnHead : kEntryHead;
   EventLayout layout;

@@ -13,6 +13,7 @@ std::string c_type(const Field& field) {
   return (field.kind == Kind::signed_decimal ? "s" : "u") + number(field.size * 8u);
 }
 
+// The number of an array's elements does not show, except for strings; readers divide the sizes.
 FormatField argument_field(const Field& field) {
   const bool is_string = field.kind == Kind::string;
   const std::string suffix = field.count != 0 && !is_string ? "[]" : "";
@@ -38,6 +39,7 @@ std::string element_format(const Field& field) {
   return {};
 }
 
+// Elements stand in braces without blanks.
 std::string value_format(const Field& field) {
   const std::string element = element_format(field);
   if (field.count == 0) return element;
@@ -50,6 +52,7 @@ std::string element_expression(const Field& field, const std::string& index) {
   return field.kind == Kind::string ? "__get_str(" + field.name + index + ")" : "REC->" + field.name + index;
 }
 
+// Every element is an argument of its own of the kernel's printf.
 std::string value_expressions(const Field& field) {
   if (field.count == 0) return ", " + element_expression(field, "");
   std::string text;
@@ -76,6 +79,7 @@ std::vector<FormatField> format_fields(const EventLayout& layout) {
   return fields;
 }
 
+// __probe_func comes first in the list although text output prints the return address first.
 std::string print_format(const EventLayout& layout) {
   std::string format = layout.is_return ? "\"(%lx <- %lx)" : "\"(%lx)";
   std::string values = layout.is_return ? ", REC->__probe_func, REC->__probe_ret_ip" : ", REC->__probe_ip";

@@ -17,6 +17,7 @@ constexpr std::uint32_t kMaxElements = 64;
 // A nested definition has at most 15 steps; a program that is longer than this was not made from one.
 constexpr std::size_t kMaxInsns = std::size_t{shared::kMaxArguments} * 20 + 1;
 
+// Where in an argument the next instruction is. Only `stored` may be followed by another argument, a shift or the end.
 enum class Stage { outside, begun, loaded, stored };
 
 bool is_element_size(unsigned size) { return size == 1 || size == 2 || size == 4 || size == 8; }
@@ -60,12 +61,14 @@ Status Verifier::check() {
   for (at_ = 0; at_ < insns.size(); ++at_) {
     if (auto status = check_insn(insns[at_]); !status) return status;
   }
+  // The ring's memory is used again and again: a byte that nobody stores would be another record's.
   for (std::size_t i = head(); i < taken_.size(); ++i) {
     if (!taken_[i]) return Error{.code = Code::damaged, .text = "byte " + std::to_string(i) + " is never stored"};
   }
   return ok();
 }
 
+// The reader prints by these fields alone, so a hole or an overlap would show an earlier record's bytes.
 Status Verifier::check_layout() {
   const EventLayout& layout = program_.layout;
   const auto damaged = [](const char* text) { return Error{.code = Code::damaged, .text = text}; };
@@ -114,6 +117,7 @@ Status Verifier::begin() {
   return ok();
 }
 
+// One source, then dereferences; a register number indexes the agent's register file.
 Status Verifier::check_load(const Insn& insn) {
   const bool is_source = insn.op != Op::dereference;
   if (stage_ != (is_source ? Stage::begun : Stage::loaded)) return fail("a load out of order");
@@ -122,6 +126,7 @@ Status Verifier::check_load(const Insn& insn) {
   return ok();
 }
 
+// A locator takes 4 bytes; what it points to is bounded by the agent at the hit.
 Status Verifier::check_store(const Insn& insn) {
   if (insn.op == Op::store_value && !is_element_size(insn.size)) return fail("a value of an impossible size");
   const bool is_array = insn.op == Op::store_string_array;
@@ -136,6 +141,7 @@ Status Verifier::check_store(const Insn& insn) {
   }
 }
 
+// The agent copies these bytes without looking for the NUL, the reader prints up to it.
 Status Verifier::check_text(const Insn& insn) {
   if (insn.op == Op::store_text) {
     const std::string& pool = program_.text;
@@ -147,6 +153,7 @@ Status Verifier::check_text(const Insn& insn) {
   return take(insn, kLocator);
 }
 
+// A count of the element's width or more is undefined in C++ and taken modulo by the machine.
 Status Verifier::check_shift(const Insn& insn) {
   if (stage_ != Stage::stored) return fail("a shift before its store");
   if (!is_element_size(insn.size) || insn.count == 0) return fail("a shift of an impossible size");

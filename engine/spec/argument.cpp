@@ -12,6 +12,8 @@
 namespace uprobe::spec {
 namespace {
 
+// The fields that every record has; a filter or a reader of records could not tell an argument of that name from them.
+// (The kernel does not reserve common_cpu and the like.)
 constexpr std::array<std::string_view, 8> kReserved = {"common_type",    "common_flags", "common_preempt_count",
                                                        "common_pid",     "common_tgid",  "__probe_ip",
                                                        "__probe_ret_ip", "__probe_func"};
@@ -21,6 +23,7 @@ struct NamedBody {
   std::size_t offset = 0;  // of the body in the word
 };
 
+// Arguments without a name are argN, N their position, and clash with written names like any other.
 bool is_used(std::string_view name, const std::vector<Argument>& earlier) {
   for (const std::string_view reserved : kReserved) {
     if (name == reserved) return true;
@@ -45,6 +48,7 @@ Result<NamedBody> parse_name(const Command& command, std::size_t word, const std
   return result;
 }
 
+// Only these two are strings by themselves; everything else with a string type is the string's address.
 bool is_comm_or_text(std::string_view fetch) {
   return fetch == "$comm" || fetch == "$COMM" || fetch.starts_with("\\\"");
 }
@@ -87,6 +91,7 @@ Result<Argument> ArgumentParser::parse(std::uint32_t& fixed_bytes) {
   if (auto status = choose_type(*parts); !status) return status.error();
   auto fetch = parse_fetch(command_, word_, body_offset_, parts->fetch, context_);
   if (!fetch) return fetch.error();
+  // Weighed before type and fetch are joined: the kernel reports a too big event rather than a string in a register.
   fixed_bytes += fixed_size(argument_);
   if (fixed_bytes > shared::kMaxFixedArguments) return blame(fetch->blame_offset, message::kEventTooBig, E2BIG);
   if (auto status = join(*parts, *fetch); !status) return status.error();
@@ -96,6 +101,7 @@ Result<Argument> ArgumentParser::parse(std::uint32_t& fixed_bytes) {
   return std::move(argument_);
 }
 
+// The type alone; whether it suits the fetch is `join`'s question, after the fetch has been read.
 Status ArgumentParser::choose_type(const TypedBody& parts) {
   std::optional<std::string_view> name = parts.type;
   if (is_comm_or_text(parts.fetch)) {
@@ -122,6 +128,7 @@ Status ArgumentParser::join(const TypedBody& parts, Fetch& fetch) {
   if (argument_.kind == Kind::string) {
     if (auto status = join_string(parts, fetch); !status) return status;
   } else if (!is_memory) {
+    // A value is stored by an instruction of its own; a last dereference turns into the store.
     ++fetch.slot;
   }
   if (parts.type && parts.type->starts_with('b')) {
@@ -153,6 +160,7 @@ Status ArgumentParser::join_string(const TypedBody& parts, Fetch& fetch) {
   return ok();
 }
 
+// The kernel blames the type even when it is the instruction for the shift that does not fit any more.
 Status ArgumentParser::join_bitfield(const TypedBody& parts, Fetch& fetch) {
   const Widths widths = context_.strict ? Widths::wrapping : Widths::exact;
   if (!read_bitfield(*parts.type, widths, argument_) || ++fetch.slot == kKernelEndSlot)
@@ -160,6 +168,7 @@ Status ArgumentParser::join_bitfield(const TypedBody& parts, Fetch& fetch) {
   return ok();
 }
 
+// An array is read from memory in one go. The kernel's loop knows no user-space variant (+uOFF), except for strings.
 Status ArgumentParser::join_array(const TypedBody& parts, Fetch& fetch) {
   const bool is_string = argument_.kind == Kind::string;
   if (!is_string && fetch.yield != Yield::memory)
@@ -170,6 +179,7 @@ Status ArgumentParser::join_array(const TypedBody& parts, Fetch& fetch) {
 
 }  // namespace
 
+// A string counts with its locator: what it points to is not in the fixed part.
 std::uint32_t fixed_size(const Argument& argument) {
   return argument.size * (argument.count == 0 ? 1 : argument.count);
 }

@@ -14,6 +14,7 @@
 namespace uprobe::spec {
 namespace {
 
+// The words of a kernel stack of 16 KiB (measured): beyond it a number is bad, up to it the kind of probe is.
 constexpr std::uint64_t kMaxArgumentNumber = 2048;
 
 class FetchParser {
@@ -86,6 +87,7 @@ Result<Fetch> FetchParser::parse(std::string_view text) {
                                : "names of variables are not known; use $arg1..$arg6, %di, +8(%di) and the like");
 }
 
+// $retval and $stack are prefixes, the others whole words.
 Result<Fetch> FetchParser::parse_variable(std::string_view text) {
   const std::string_view name = text.substr(1);
   if (name.starts_with("retval")) return parse_retval(text);
@@ -95,6 +97,7 @@ Result<Fetch> FetchParser::parse_variable(std::string_view text) {
   return with_help(blame(text, message::kBadVariable), "variables are $stack $stackN $retval $comm $arg1..$arg6");
 }
 
+// The kernel takes anything that starts with $retval for it.
 Result<Fetch> FetchParser::parse_retval(std::string_view text) {
   constexpr std::size_t kLength = 7;
   if (!context_.is_return)
@@ -103,6 +106,7 @@ Result<Fetch> FetchParser::parse_retval(std::string_view text) {
   return register_fetch(shared::Reg::ax);
 }
 
+// A stack word is a value, not memory: its 8 bytes are read whatever the type, and it can be no string.
 Result<Fetch> FetchParser::parse_stack(std::string_view text) {
   const std::string_view number = text.substr(6);
   if (number.empty()) return register_fetch(shared::Reg::sp);
@@ -117,6 +121,7 @@ Result<Fetch> FetchParser::parse_stack(std::string_view text) {
   return fetch;
 }
 
+// The kernel knows $argN for its own functions only. Here it is another name of the register, checked in its order.
 Result<Fetch> FetchParser::parse_argument_variable(std::string_view text) {
   std::uint64_t number = 0;
   if (read_unsigned(text.substr(4), 10, number) != 0) return blame(text, message::kBadVariable);
@@ -153,6 +158,7 @@ Result<Fetch> FetchParser::parse_memory(std::string_view text) {
   return Fetch{.yield = Yield::memory, .steps = {source}, .slot = 1};
 }
 
+// Without a sign the whole unsigned range, with one the signed range.
 Result<Fetch> FetchParser::parse_immediate(std::string_view text) {
   std::string_view number = text.substr(1);
   if (number.starts_with('"')) return parse_text(text);
@@ -170,6 +176,7 @@ Result<Fetch> FetchParser::parse_immediate(std::string_view text) {
   return Fetch{.yield = Yield::immediate, .steps = {Step{.kind = StepKind::constant, .value = value}}};
 }
 
+// What is between the first and the last quote: quotes inside need no escape.
 Result<Fetch> FetchParser::parse_text(std::string_view text) {
   const std::string_view quoted = text.substr(2);
   if (!quoted.ends_with('"'))
@@ -210,6 +217,7 @@ Result<Fetch> FetchParser::parse_dereference(std::string_view text) {
   return wrap(inner.take(), user, static_cast<std::int32_t>(distance), inside);
 }
 
+// What was the address of a value becomes an address to load the next address from.
 Result<Fetch> FetchParser::wrap(Fetch inner, bool user, std::int64_t distance, std::string_view at) {
   if (inner.yield == Yield::comm || inner.yield == Yield::text) return blame(at, message::kCommDereference);
   if (inner.slot + 1 == kKernelEndSlot) return blame(at, message::kTooDeep);

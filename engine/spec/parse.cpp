@@ -21,7 +21,8 @@ Error with_help(Error error, std::string help) {
   return error;
 }
 
-// The first word's letter, and whether there is a second word.
+// The kernel hands a line on to its other parsers when one of these does not hold, and ends in an EINVAL without a
+// message. The first word's letter, and whether there is a second word.
 Status check_head(const Command& command, const ParseOptions& options) {
   if (command.size() == 0) return Error{.text = std::string(message::kEmpty), .err = EINVAL};
   const std::string_view head = command.word(0);
@@ -37,6 +38,7 @@ Status check_head(const Command& command, const ParseOptions& options) {
 
 }  // namespace
 
+// stat does not open the file: a fifo or a device is only looked at.
 FileState look_up_file(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return {.err = errno, .is_regular = false};
@@ -72,6 +74,8 @@ Result<ProbeSpec> parse_definition(std::string_view line, const ParseOptions& op
   spec.is_return = command.word(0)[0] == 'r' || parsed->is_return;
   spec.group = std::move(name->group);
   spec.event = name->event.empty() ? automatic_name(spec.place) : std::move(name->event);
+  // $argN means the calling convention's registers, which hold it at the function's first instruction. An offset in the
+  // file may be one: the user knows.
   const bool inside = !spec.place.symbol.empty() && spec.place.offset != 0;
   auto arguments =
       parse_arguments(command, {.strict = options.strict, .is_return = spec.is_return, .is_function_entry = !inside});

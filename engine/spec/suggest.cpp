@@ -26,6 +26,7 @@ constexpr std::pair<std::string_view, std::string_view> kForeignTypes[] = {
 // Words beyond this length are not names that anyone mistyped.
 constexpr std::size_t kMaxGuess = 24;
 
+// Levenshtein's distance with one row. Both words are short.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;

@@ -49,6 +49,7 @@ Result<TypedBody> split_type(const Command& command, std::size_t word, std::size
   parts.type_offset = colon + 1;
   parts.type = body.substr(colon + 1);
 
+  // A '[' before the ':' is no array but text behind the fetch.
   const std::size_t open = body.find('[', colon);
   if (open == std::string_view::npos) return parts;
   parts.type = body.substr(colon + 1, open - colon - 1);
@@ -65,6 +66,7 @@ Result<TypedBody> split_type(const Command& command, std::size_t word, std::size
 
 std::optional<Type> find_type(std::optional<std::string_view> name) {
   if (!name) return Type{};
+  // No other type starts with a b, so "bool" is a bitfield without a container.
   if (name->starts_with('b')) return find_container(*name);
   for (const NamedType& candidate : kTypes) {
     if (candidate.name == *name) return candidate.type;
@@ -72,6 +74,7 @@ std::optional<Type> find_type(std::optional<std::string_view> name) {
   return {};
 }
 
+// find_type has seen the container already; what is between '@' and '/' is read here for the first time.
 bool read_bitfield(std::string_view type, Widths widths, Argument& argument) {
   std::size_t used = 0;
   type.remove_prefix(1);
@@ -81,6 +84,7 @@ bool read_bitfield(std::string_view type, Widths widths, Argument& argument) {
   const std::uint64_t offset = read_wrapping(type, used);
   if (used == 0 || !type.substr(used).starts_with('/')) return false;
   const std::uint64_t container = std::uint64_t{argument.size} * 8;
+  // This sum is the kernel's whole check, and it may wrap: b18446744073709551615@1/8 passes.
   if (width + offset > container) return false;
   if (widths == Widths::exact && (width > container || offset > container)) return false;
   argument.is_bitfield = true;

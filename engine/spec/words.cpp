@@ -27,6 +27,7 @@ Code code_of(int err) {
 
 bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
+// The bytes of a UTF-8 sequence after the first are below 0xC0, so names in UTF-8 fail at their second byte.
 bool is_letter(char c) {
   if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) return true;
   const auto byte = static_cast<unsigned char>(c);
@@ -65,6 +66,7 @@ std::string_view Command::word(std::size_t index) const {
   return std::string_view(text_).substr(word.start, word.length);
 }
 
+// Past the last word the kernel counts a blank behind it, and one more.
 std::size_t Command::start(std::size_t index) const {
   return index < words_.size() ? words_[index].start : text_.size() + 1;
 }

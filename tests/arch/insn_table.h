@@ -19,6 +19,9 @@ struct InsnRow {
 inline constexpr InsnRow kIntegerRows[] = {
 #include "tests/arch/insns_integer.inc"
 };
+inline constexpr InsnRow kSystemRows[] = {
+#include "tests/arch/insns_system.inc"
+};
 inline constexpr InsnRow kBranchRows[] = {
 #include "tests/arch/insns_branch.inc"
 };
@@ -34,6 +37,9 @@ inline constexpr InsnRow kAvxRows[] = {
 inline constexpr InsnRow kAvx512Rows[] = {
 #include "tests/arch/insns_avx512.inc"
 };
+inline constexpr InsnRow kAvx512LaterRows[] = {
+#include "tests/arch/insns_avx512_later.inc"
+};
 inline constexpr InsnRow kOtherVendorRows[] = {
 #include "tests/arch/insns_amd.inc"
 };
@@ -44,8 +50,9 @@ struct InsnGroup {
 };
 
 inline constexpr InsnGroup kInsnGroups[] = {
-    {"integer", kIntegerRows}, {"branch", kBranchRows}, {"x87", kX87Rows},         {"sse", kSseRows},
-    {"avx", kAvxRows},         {"avx512", kAvx512Rows}, {"amd", kOtherVendorRows},
+    {"integer", kIntegerRows}, {"system", kSystemRows}, {"branch", kBranchRows}, {"x87", kX87Rows},
+    {"sse", kSseRows},         {"avx", kAvxRows},       {"avx512", kAvx512Rows}, {"avx512_later", kAvx512LaterRows},
+    {"amd", kOtherVendorRows},
 };
 
 }  // namespace uprobe::x86::test

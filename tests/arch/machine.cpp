@@ -40,6 +40,9 @@ constexpr std::size_t kAreaBytes = 0x4000;  // data, and stack
 constexpr std::uint64_t kTargetDistance = 100;
 // That of indirect ones stands far from all else: what points to it also serves as the address of operands.
 constexpr std::uint64_t kIndirectTarget = kCode + 0x2000;
+// There are many of these, each with its own number, and neighbouring words of memory hold different ones.
+constexpr unsigned kIndirectTargets = 64;
+constexpr std::uint64_t kLandingBytes = 32;
 
 // The states that xsave64 stores and xrstor64 loads here: x87, SSE, AVX, the three of AVX-512.
 constexpr std::uint64_t kWantedStates = 0xe7;
@@ -126,13 +129,12 @@ Component component(unsigned index) {
 }
 
 // movl $number, kArrived; jmp *(machine_exit): 24 bytes that change nothing but the number.
-void put_landing(std::uint8_t* out, std::uint64_t place, Landing number) {
+void put_landing(std::uint8_t* out, std::uint64_t place, std::uint32_t number) {
   const auto distance = static_cast<std::uint32_t>(kArrived - (place + 10));
   const auto exit = reinterpret_cast<std::uint64_t>(machine_exit);
-  const std::uint32_t value = number;
   std::memcpy(out, "\xc7\x05", 2);
   std::memcpy(out + 2, &distance, 4);
-  std::memcpy(out + 6, &value, 4);
+  std::memcpy(out + 6, &number, 4);
   std::memcpy(out + 10, "\xff\x25\0\0\0\0", 6);
   std::memcpy(out + 16, &exit, 8);
 }
@@ -232,7 +234,10 @@ Machine::Machine() {
   map_fixed(kData, kAreaBytes);
   map_fixed(kStack, kAreaBytes);
   map_fixed(kArrived, 4096);
-  put_landing(writable(kIndirectTarget), kIndirectTarget, kTarget);
+  for (unsigned i = 0; i < kIndirectTargets; ++i) {
+    const std::uint64_t place = kIndirectTarget + i * kLandingBytes;
+    put_landing(writable(place), place, kTarget + i);
+  }
   memory_.resize(2 * kAreaBytes);
   context_.xsave_mask = enabled_states();
   xsave_bytes_ = 0x1000;
@@ -310,7 +315,8 @@ void Machine::fill_memory(Scene scene, Random& random) {
   if (scene != Scene::branch && scene != Scene::flags) return;
   for (std::size_t i = 0; i < memory_.size(); i += 8) {
     const std::uint64_t flags = 0x202 | (random() & kArithmeticFlags);
-    if (scene == Scene::branch) std::memcpy(&memory_[i], &kIndirectTarget, 8);
+    const std::uint64_t target = kIndirectTarget + i / 8 % kIndirectTargets * kLandingBytes;
+    if (scene == Scene::branch) std::memcpy(&memory_[i], &target, 8);
     if (scene == Scene::flags) std::memcpy(&memory_[i], &flags, 8);
   }
 }

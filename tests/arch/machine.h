@@ -59,7 +59,7 @@ struct Outcome {
   std::uint64_t gsbase = 0;
   std::vector<std::uint8_t> xsave;
   std::vector<std::uint8_t> memory;  // data and stack
-  unsigned arrived = 0;              // a Landing; meaningless after a signal
+  unsigned arrived = 0;              // a Landing, beyond kTarget another target; meaningless after a signal
   Signal signal;
 };
 

@@ -28,6 +28,7 @@ IMPROVED = {
 
 # What this version refuses, exit code 125 before anything starts: tag -> reason
 REFUSED = {
+    "offset-truncation": "the kernel cuts offsets to 32 bits in silence and reads another place than the one asked for",
     "ref-counter": "the kernel raises the semaphore while the probe is on; this version never writes a target's data",
 }
 
