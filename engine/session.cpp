@@ -110,6 +110,7 @@ struct Session::State {
 
   ~State();
   void stop_tracing();
+  void await_writers();
   Status arm(target::PtraceTarget& target);
 };
 
@@ -122,12 +123,25 @@ Session::State::~State() {
   if (area) stop_tracing();
 }
 
+// Hits that were under way when recording went off still commit: they are a matter of microseconds, unless their thread is
+// stopped or dead.
+void Session::State::await_writers() {
+  for (int tries = 0; tries < 20; ++tries) {
+    bool busy = false;
+    for (std::uint32_t i = 0; i < area->ring_count(); ++i)
+      busy = busy || __atomic_load_n(&area->ring(i).owner, __ATOMIC_ACQUIRE) != 0;
+    if (!busy) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 // Recording off, original bytes back in every process that has the session: whoever lives on runs untraced.
 void Session::State::stop_tracing() {
   if (mail) mail->stop();
   if (!recording) return;
   recording = false;
   area->set_state(shared::SessionState::off);
+  await_writers();
   struct stat status{};
   if (::fstat(area->fd(), &status) != 0) return;
   for (const pid_t pid : control::processes_mapping(status.st_ino))
@@ -337,6 +351,7 @@ Summary Session::summary() const {
   };
   note(counts.damaged, "records were damaged and left out");
   note(counts.missing, "records are missing");
+  note(counts.bad_stamps, "records had impossible time stamps");
   note(counts.order_breaks, "records came out of order");
   return summary;
 }

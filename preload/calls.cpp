@@ -7,8 +7,20 @@
 namespace uprobe::agent {
 namespace {
 
-constexpr u64 kSysRtSigactionNumber = 13, kSysRtSigprocmaskNumber = 14, kSysExecve = 59, kSysPrctlNumber = 157,
-              kSysSeccomp = 317, kSysExecveat = 322;
+// Numbers: arch/x86/entry/syscalls/syscall_64.tbl.
+enum Number : u64 {
+  kRtSigaction = 13,
+  kRtSigprocmask = 14,
+  kExecve = 59,
+  kRtSigsuspend = 130,
+  kPrctl = 157,
+  kPselect6 = 270,
+  kPpoll = 271,
+  kEpollPwait = 281,
+  kSeccomp = 317,
+  kExecveat = 322,
+  kEpollPwait2 = 441,
+};
 constexpr u64 kPrSetSeccomp = 22;
 constexpr u64 kAtCwd = static_cast<u64>(-100);  // AT_FDCWD
 
@@ -19,7 +31,7 @@ long execute(ProcessBlock& block, const SignalFrame& frame) {
   const bool follow = (block.flags & shared::kBlockFiltered) == 0;
   AreaHeader* area = session_area(block, 0);
   const u32 tid = follow ? static_cast<u32>(system_call(kSysGettid)) : 0;
-  const bool at = frame.ax == kSysExecveat;
+  const bool at = frame.ax == kExecveat;
   const Request request{shared::MailKind::exec_begins, tid, at ? frame.si : frame.di, at ? frame.di : kAtCwd};
   if (follow) ask_tool(block, area, request);
   show_mask_to_successor(block);
@@ -33,23 +45,64 @@ long pass(const SignalFrame& frame) {
   return system_call(static_cast<long>(frame.ax), frame.di, frame.si, frame.dx, frame.r10, frame.r8, frame.r9);
 }
 
+// A wait with a mask of its own, at `mask`, a register of the frame. The displaced copy makes it where the mask does not
+// name our signals; else it is made here, with a mask that does not.
+bool wait_with(SignalFrame& frame, u64& mask, long& result) {
+  u64 clean = 0;
+  const u64 changed = without_our_signals(mask, clean);
+  if (changed == mask) return false;
+  const u64 original = mask;
+  mask = changed;
+  result = pass(frame);
+  mask = original;
+  return true;
+}
+
+// pselect6: the sixth argument points to the mask's address and its size.
+bool pselect(SignalFrame& frame, long& result) {
+  u64 pair[2] = {}, clean = 0;
+  const Reader reader{true};
+  if (frame.r9 == 0 || !reader.load8(frame.r9, pair[0]) || !reader.load8(frame.r9 + 8, pair[1])) return false;
+  const u64 changed = without_our_signals(pair[0], clean);
+  if (changed == pair[0]) return false;
+  pair[0] = changed;
+  const u64 original = frame.r9;
+  frame.r9 = as_word(pair);
+  result = pass(frame);
+  frame.r9 = original;
+  return true;
+}
+
 }  // namespace
 
 bool make_call(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   long result = 0;
   switch (frame.ax) {
-    case kSysRtSigactionNumber: result = app_sigaction(block, frame.di, frame.si, frame.dx, frame.r10); break;
-    case kSysRtSigprocmaskNumber:
+    case kRtSigaction: result = app_sigaction(block, frame.di, frame.si, frame.dx, frame.r10); break;
+    case kRtSigprocmask:
       result = app_sigprocmask(block, frame.di, frame.si, frame.dx, frame.r10);
       // Where the way out is rt_sigreturn, the mask in the frame is the one that will be in force.
       system_call(kSysRtSigprocmask, 0, 0, as_word(&frame.mask), 8);
       break;
-    case kSysExecve:
-    case kSysExecveat: result = execute(block, frame); break;
-    case kSysPrctlNumber:
+    case kExecve:
+    case kExecveat: result = execute(block, frame); break;
+    case kRtSigsuspend:
+      if (!wait_with(frame, frame.di, result)) return false;
+      break;
+    case kPpoll:
+      if (!wait_with(frame, frame.r10, result)) return false;
+      break;
+    case kEpollPwait:
+    case kEpollPwait2:
+      if (!wait_with(frame, frame.r8, result)) return false;
+      break;
+    case kPselect6:
+      if (!pselect(frame, result)) return false;
+      break;
+    case kPrctl:
       if (frame.di != kPrSetSeccomp) return false;
       [[fallthrough]];
-    case kSysSeccomp:
+    case kSeccomp:
       // From now on no system call of ours; the mark comes first, another thread may be in a hit.
       __atomic_fetch_or(&block.flags, shared::kBlockFiltered, __ATOMIC_RELAXED);
       result = pass(frame);

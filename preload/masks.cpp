@@ -1,5 +1,5 @@
-// Signal dispositions and masks as the application believes them to be. SIGTRAP, SIGSEGV and SIGBUS stay with us and stay
-// deliverable, or a breakpoint would kill; what the application sets is remembered, shown when it asks, and used when one
+// Signal dispositions and masks as the application believes them to be. The faults stay with us, and SIGTRAP, SIGSEGV and
+// SIGBUS stay deliverable, or a breakpoint would kill; what the application sets is remembered, shown when it asks, and used when one
 // of its signals is passed on.
 //
 // The calls made here are the application's own rt_sigaction and rt_sigprocmask, with changed arguments: a filter that
@@ -20,8 +20,8 @@ using shared::ThreadMask;
 constexpr u64 kSetBytes = 8;  // the kernel's sigset_t
 constexpr u64 kSigBlock = 0, kSigUnblock = 1, kSigSetmask = 2;
 constexpr u64 kSaResethand = 0x80000000;
-constexpr u64 kSigTrap = 5, kSigBus = 7, kSigSegv = 11, kSignals = 64;
-constexpr u64 kOurs[] = {kSigTrap, kSigSegv, kSigBus};
+constexpr u64 kSigIll = 4, kSigTrap = 5, kSigBus = 7, kSigFpe = 8, kSigSegv = 11, kSignals = 64;
+constexpr u64 kOurs[] = {kSigTrap, kSigSegv, kSigBus, kSigFpe, kSigIll};  // in the order of AppSignal
 
 // The entry of the calling thread; made if `make`. Null: none, or the table is full (the belief is then lost, no harm).
 ThreadMask* entry_of(ProcessBlock& block, u64 thread, bool make) {
@@ -58,9 +58,8 @@ u64 unpack(u8 bits) {
 }
 
 AppAction* our_action(ProcessBlock& block, u64 signal) {
-  if (signal == kSigTrap) return &block.actions[static_cast<u32>(shared::AppSignal::trap)];
-  if (signal == kSigSegv) return &block.actions[static_cast<u32>(shared::AppSignal::segv)];
-  if (signal == kSigBus) return &block.actions[static_cast<u32>(shared::AppSignal::bus)];
+  for (u32 i = 0; i < shared::kAppSignals; ++i)
+    if (kOurs[i] == signal) return &block.actions[i];
   return nullptr;
 }
 
@@ -68,6 +67,7 @@ AppAction* our_action(ProcessBlock& block, u64 signal) {
 // restorer with our entry, so that its handler can be entered as the kernel entered us.
 KernelSigaction installed_for(u64 signal, const AppAction& app) {
   const u64 entry = as_word(signal == kSigTrap ? uprobe_trap_entry : uprobe_fault_entry);
+  // A fault that nobody handles keeps our way as well, and dies when it is passed on.
   if (signal == kSigTrap || app.handler <= 1) return {entry, shared::kAgentSaFlags, as_word(uprobe_restorer), 0};
   return {as_word(uprobe_app_fault_entry), (app.flags & ~kSaResethand) | shared::kSaSiginfo, app.restorer,
           app.mask & ~kOurSignals};
@@ -143,6 +143,15 @@ long app_sigprocmask(ProcessBlock& block, u64 how, u64 set, u64 old, u64 bytes) 
   if (set == 0) return 0;
   believe_blocked(block, how == kSigBlock ? before | ours : how == kSigUnblock ? before & ~ours : ours);
   return 0;
+}
+
+// A wait that puts another mask in force while it lasts: `mask` is the address of that mask. Handlers that run meanwhile may
+// hit probes, so our signals stay out of it.
+u64 without_our_signals(u64 mask, u64& clean) {
+  const Reader reader{true};
+  if (mask == 0 || !reader.load8(mask, clean) || (clean & kOurSignals) == 0) return mask;
+  clean &= ~kOurSignals;
+  return as_word(&clean);
 }
 
 void show_mask_to_successor(ProcessBlock& block) {

@@ -34,20 +34,19 @@ u64 default_action(const SignalInfo& info, u64 handler) {
   return kSigreturn;
 }
 
-// Not ours: the application's handler, or its default.
-u64 pass_on(ProcessBlock& block, const SignalInfo& info) {
-  const u64 handler = handler_to_call(block, info.signal);
-  return handler > kSigIgn ? handler : default_action(info, handler);
-}
-
-// A fault inside a displaced copy happened, for the application, at the original instruction.
-void show_original_address(const ProcessBlock& block, SignalFrame& frame) {
+// A fault inside a displaced copy happened, for the application, at the original instruction. si_addr is the instruction's
+// address for SIGFPE and SIGILL.
+void show_original_address(const ProcessBlock& block, SignalInfo& info, SignalFrame& frame) {
   const Point* points = at_offset<Point>(&block, block.point_offset);
-  for (u32 i = 0; i < block.point_count; ++i)
-    if (points[i].copy == frame.ip) {
-      frame.ip = points[i].address;
-      return;
-    }
+  for (u32 i = 0; i < block.point_count; ++i) {
+    const Point& point = points[i];
+    const u64 distance = frame.ip - point.copy;
+    if (distance >= point.copy_bytes || (distance != 0 && distance != point.late_offset)) continue;
+    if (distance != 0) frame.sp += point.late_pushed;
+    if (info.address == frame.ip) info.address = point.address;
+    frame.ip = point.address;
+    return;
+  }
 }
 
 bool fix_up(SignalFrame& frame) {
@@ -72,18 +71,25 @@ void hit_point(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   frame.ip = point.copy;
 }
 
-u64 on_fault(const SignalInfo& info, SignalFrame& frame, bool mask_is_clean) {
-  ProcessBlock& block = *uprobe_block;
+// Not ours: the application's handler, or its default. Where nobody handles it the thread stays in the copy and dies there:
+// at the original address it would hit the probe a second time.
+u64 pass_on(ProcessBlock& block, SignalInfo& info, SignalFrame& frame) {
+  const u64 handler = handler_to_call(block, info.signal);
+  if (handler <= kSigIgn) return default_action(info, handler);
+  if (info.code > 0) show_original_address(block, info, frame);
+  return handler;
+}
+
+u64 on_fault(SignalInfo& info, SignalFrame& frame, bool mask_is_clean) {
   if (info.code > 0 && fix_up(frame)) return way_out(frame, mask_is_clean);
-  if (info.code > 0) show_original_address(block, frame);
-  return pass_on(block, info);
+  return pass_on(*uprobe_block, info, frame);
 }
 
 }  // namespace
 
 extern "C" {
 
-__attribute__((visibility("hidden"), used)) u64 uprobe_on_trap(i32, const SignalInfo* info, SignalFrame* frame) {
+__attribute__((visibility("hidden"), used)) u64 uprobe_on_trap(i32, SignalInfo* info, SignalFrame* frame) {
   ProcessBlock& block = *uprobe_block;
   if (info->code == kSiKernel) {
     if (const Point* point = find_point(block, frame->ip - 1)) {
@@ -93,16 +99,16 @@ __attribute__((visibility("hidden"), used)) u64 uprobe_on_trap(i32, const Signal
     const u32 trap = static_cast<u32>(shared::AppSignal::trap);
     if (block.actions[trap].handler <= kSigIgn) frame->ip -= 1;  // executed again, it kills
   }
-  return pass_on(block, *info);
+  return pass_on(block, *info, *frame);
 }
 
 // Installed while the application has no handler for the fault.
-__attribute__((visibility("hidden"), used)) u64 uprobe_on_fault(i32, const SignalInfo* info, SignalFrame* frame) {
+__attribute__((visibility("hidden"), used)) u64 uprobe_on_fault(i32, SignalInfo* info, SignalFrame* frame) {
   return on_fault(*info, *frame, true);
 }
 
 // Installed with the application's flags and mask, in place of its handler.
-__attribute__((visibility("hidden"), used)) u64 uprobe_on_app_fault(i32, const SignalInfo* info, SignalFrame* frame) {
+__attribute__((visibility("hidden"), used)) u64 uprobe_on_app_fault(i32, SignalInfo* info, SignalFrame* frame) {
   return on_fault(*info, *frame, false);
 }
 

@@ -52,11 +52,20 @@ struct Pending {
 constexpr std::uint32_t kSyscallCopyBytes = 7;
 
 // `syscall; jmp back`. Only for calls that the agent does not make itself, and only in libc, where rcx is known to be lost.
-Result<std::vector<std::uint8_t>> displaced_syscall(Addr from, Addr to) {
+Result<x86::Copy> displaced_syscall(Addr from, Addr to) {
   std::vector<std::uint8_t> copy{0x0f, 0x05, 0xe9, 0, 0, 0, 0};
   const auto distance = static_cast<std::int32_t>((from + 2) - (to + kSyscallCopyBytes));
   std::memcpy(&copy[3], &distance, sizeof distance);
-  return copy;
+  return x86::Copy{.bytes = std::move(copy), .marks = {}};
+}
+
+// Where else than at its start a copy can fault in the name of the original instruction.
+void note_late_fault(const x86::Copy& copy, NewPoint& point) {
+  for (const x86::CopyMark& mark : copy.marks) {
+    if (mark.offset == 0 || mark.original != point.address) continue;
+    point.late_offset = mark.offset;
+    point.late_pushed = mark.pushed;
+  }
 }
 
 std::uint32_t room_for_copy(const NewPoint& point) {
@@ -152,14 +161,15 @@ Status Armer::arm_file(Work& work, const FilePoints& file, const target::Mapping
   std::vector<Pending> ready;
   for (Pending& p : work.pending) {
     auto copy = p.point.role == shared::PointRole::system_call ? displaced_syscall(p.point.address, at)
-                                                               : x86::displace(p.point.insn, p.point.address, at);
+                                                               : x86::make_copy(p.point.insn, p.point.address, at);
     if (!copy) {
       refuse(*p.planned, copy.error().text);
       continue;
     }
     p.point.copy = at;
-    at = at + std::exchange(p.point.copy_bytes, static_cast<std::uint32_t>(copy->size()));
-    p.copy = copy.take();
+    at = at + std::exchange(p.point.copy_bytes, static_cast<std::uint32_t>(copy->bytes.size()));
+    note_late_fault(*copy, p.point);
+    p.copy = std::move(copy->bytes);
     ready.push_back(std::move(p));
   }
   work.pending = std::move(ready);
@@ -194,7 +204,7 @@ Status Armer::publish(Work& work) {
   if (Status s = work.block.add(work.target, std::move(fresh)); !s) return s;
   for (const Pending& p : work.pending) {
     if (p.known)
-      if (Status s = work.block.set_copy(work.target, *p.known, p.point.copy, p.point.copy_bytes, p.point.insn); !s) return s;
+      if (Status s = work.block.set_copy(work.target, *p.known, p.point); !s) return s;
     if (Status s = work.target.write(p.point.address, &kBreakpoint, 1); !s) return s;
     report_.armed_events.insert(p.planned->events.begin(), p.planned->events.end());
   }

@@ -68,6 +68,14 @@ Undo undo_of(std::uint64_t address, const std::vector<std::uint8_t>& insn) {
   return undo;
 }
 
+void take_copy(Point& point, const NewPoint& from) {
+  point.copy = from.copy.value;
+  point.copy_bytes = from.copy_bytes;
+  point.insn_bytes = static_cast<std::uint8_t>(from.insn.size());
+  point.late_offset = from.late_offset;
+  point.late_pushed = from.late_pushed;
+}
+
 }  // namespace
 
 std::uint64_t Block::bytes_for(std::size_t points) { return lay_out(capacity_for(points)).block_bytes; }
@@ -109,12 +117,10 @@ Status Block::add(target::Target& target, std::vector<NewPoint> points) {
   for (NewPoint& added : points) {
     Point point{};
     point.address = added.address.value;
-    point.copy = added.copy.value;
     point.file_bias = added.file_bias;
     point.state = static_cast<std::uint32_t>(shared::PointState::armed);
     point.role = static_cast<std::uint32_t>(added.role);
-    point.copy_bytes = added.copy_bytes;
-    point.insn_bytes = static_cast<std::uint8_t>(added.insn.size());
+    take_copy(point, added);
     if (!added.consumers.empty()) point.consumer = static_cast<std::uint32_t>(consumers_.size() + 1);
     for (std::size_t i = 0; i < added.consumers.size(); ++i) {
       added.consumers[i].next = i + 1 < added.consumers.size() ? static_cast<std::uint32_t>(consumers_.size() + 2) : 0;
@@ -162,12 +168,9 @@ Status Block::set_state(target::Target& target, std::uint32_t point, shared::Poi
   return target.write(at_ + head_.undo_offset + point * sizeof(Undo), &undo_[point], sizeof(Undo));
 }
 
-Status Block::set_copy(target::Target& target, std::uint32_t point, Addr copy, std::uint32_t copy_bytes,
-                       const std::vector<std::uint8_t>& insn) {
-  points_[point].copy = copy.value;
-  points_[point].copy_bytes = copy_bytes;
-  points_[point].insn_bytes = static_cast<std::uint8_t>(insn.size());
-  undo_[point] = undo_of(points_[point].address, insn);
+Status Block::set_copy(target::Target& target, std::uint32_t point, const NewPoint& with) {
+  take_copy(points_[point], with);
+  undo_[point] = undo_of(points_[point].address, with.insn);
   return set_state(target, point, shared::PointState::armed);
 }
 

@@ -17,6 +17,7 @@ struct NewPoint {
   Addr address;
   Addr copy;
   std::uint32_t copy_bytes = 0;
+  std::uint8_t late_offset = 0, late_pushed = 0;  // as in shared::Point
   std::uint64_t file_bias = 0;
   shared::PointRole role = shared::PointRole::probe;
   std::vector<std::uint8_t> insn;        // what stands at the address now, and after a disarm again
@@ -44,8 +45,7 @@ class Block {
   Status add(target::Target& target, std::vector<NewPoint> points);
   // Changes a published point and its undo entry.
   Status set_state(target::Target& target, std::uint32_t point, shared::PointState state);
-  Status set_copy(target::Target& target, std::uint32_t point, Addr copy, std::uint32_t copy_bytes,
-                  const std::vector<std::uint8_t>& insn);
+  Status set_copy(target::Target& target, std::uint32_t point, const NewPoint& with);
   // Writes the tool's part of the head (sessions, islands, counts) to the target.
   Status write_head(target::Target& target);
   // Writes what the agent owns (flags, dispositions): only before the agent runs.

@@ -63,7 +63,7 @@ Status install_handlers(PtraceTarget& target, const AgentImage& agent, Addr base
   struct {
     int signal;
     Addr entry;
-  } const handlers[shared::kAppSignals] = {{SIGTRAP, trap}, {SIGSEGV, fault}, {SIGBUS, fault}};
+  } const handlers[shared::kAppSignals] = {{SIGTRAP, trap}, {SIGSEGV, fault}, {SIGBUS, fault}, {SIGFPE, fault}, {SIGILL, fault}};
   for (std::uint32_t i = 0; i < shared::kAppSignals; ++i)
     if (Status s = install_handler(target, scratch, handlers[i].signal, handlers[i].entry, restorer, block.head().actions[i]); !s)
       return s;

@@ -43,7 +43,12 @@ MailService::~MailService() { stop(); }
 
 void MailService::stop() {
   if (!thread_.joinable()) return;
-  stop_ = true;
+  {
+    const std::lock_guard lock(pulse_lock_);
+    stop_ = true;
+  }
+  pulse_ends_.notify_all();
+  __atomic_fetch_add(&area_.header().mail_requests, 1, __ATOMIC_RELEASE);
   futex_wake(area_.header().mail_requests);
   thread_.join();
   pulse_.join();
@@ -51,10 +56,10 @@ void MailService::stop() {
 
 // A thread of its own: planning a large library may keep the other one busy for long.
 void MailService::pulse() {
-  while (!stop_) {
+  std::unique_lock lock(pulse_lock_);
+  do {
     __atomic_fetch_add(&area_.header().tool_pulse, 1, __ATOMIC_RELAXED);
-    std::this_thread::sleep_for(kIdlePace);
-  }
+  } while (!pulse_ends_.wait_for(lock, kIdlePace, [this] { return stop_.load(); }));
 }
 
 void MailService::loop() {

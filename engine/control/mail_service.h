@@ -3,6 +3,8 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
+#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
@@ -45,6 +47,8 @@ class MailService {
   std::set<Addr> blocks_;
   ExecFollower exec_;
   std::atomic<bool> stop_{false};
+  std::mutex pulse_lock_;
+  std::condition_variable pulse_ends_;
   std::thread thread_, pulse_;
 };
 

@@ -13,8 +13,10 @@ namespace {
 using Bytes = std::span<const std::uint8_t>;
 
 constexpr std::uint8_t kSyscall[] = {0x0f, 0x05};
+constexpr std::uint32_t kEpollPwait2 = 441;
 constexpr std::uint8_t kMoveToEax = 0xb8;  // mov $imm32, %eax
-constexpr std::uint32_t kNumbers[] = {SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_execve, SYS_execveat, SYS_prctl, SYS_seccomp};
+constexpr std::uint32_t kNumbers[] = {SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_execve,      SYS_execveat,    SYS_prctl,  SYS_seccomp,
+                                      SYS_rt_sigsuspend, SYS_ppoll,         SYS_pselect6,    SYS_epoll_pwait, kEpollPwait2};
 
 bool is_interesting(std::uint32_t number) { return std::find(std::begin(kNumbers), std::end(kNumbers), number) != std::end(kNumbers); }
 

@@ -11,8 +11,8 @@ namespace uprobe::plan {
 // Files whose system calls matter: those that bring sigaction (libc, also inside a static program) and the dynamic loader.
 bool has_system_calls(const elf::ElfFile& file);
 
-// File offsets of the `syscall` instructions for rt_sigaction, rt_sigprocmask, execve, execveat, prctl and seccomp, and of
-// the one in the function syscall(), which makes any call. The number is the constant last moved to eax before, in the same
+// File offsets of the `syscall` instructions for rt_sigaction, rt_sigprocmask, execve, execveat, prctl and seccomp, for
+// the waits that take a signal mask, and of the one in the function syscall(), which makes any call. The number is the constant last moved to eax before, in the same
 // function; a wrong guess costs time only, since the agent looks at the real number.
 std::vector<std::uint64_t> system_call_sites(const elf::ElfFile& file);
 

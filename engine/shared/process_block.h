@@ -29,7 +29,9 @@ struct Point {
   u32 consumer;     // index + 1 of the first consumer (the newest), 0: none
   u32 copy_bytes;
   u8 insn_bytes;    // length of the displaced instruction
-  u8 reserved[23];
+  u8 late_offset;   // of the copy's instruction that can fault besides the first one, 0: none
+  u8 late_pushed;   // bytes that the copy has pushed by then
+  u8 reserved[21];
 };
 static_assert(sizeof(Point) == 64);
 
@@ -69,10 +71,10 @@ struct AppAction {
   u64 mask;
 };
 
-enum class AppSignal : u32 { trap, segv, bus };
-inline constexpr u32 kAppSignals = 3;
+enum class AppSignal : u32 { trap, segv, bus, fpe, ill };
+inline constexpr u32 kAppSignals = 5;
 
-// What a thread believes to have blocked of SIGTRAP, SIGSEGV, SIGBUS, which are never blocked in fact (AppMask bits).
+// What a thread believes to have blocked of SIGTRAP, SIGSEGV, SIGBUS, which are never blocked in fact.
 struct ThreadMask {
   u64 thread;  // its thread pointer (fs base), 0: free
   u64 blocked;  // bits as in a sigset
@@ -116,7 +118,7 @@ struct ProcessBlock {
   u8 masked_in[72];        // per signal: which of kOurSignals its sa_mask names (bit 0 TRAP, 1 SEGV, 2 BUS)
   ThreadMask threads[kThreadMasks];
 };
-static_assert(sizeof(ProcessBlock) == 1408 + 80 + 16 * kThreadMasks);
+static_assert(sizeof(ProcessBlock) == 1472 + 80 + 16 * kThreadMasks);
 inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
 
