@@ -1,0 +1,25 @@
+// The agent's hit function, called by hand: a library of its own, so that the agent's copies of memcpy and its kin stay
+// inside, as they do in libuprobe.so.
+#pragma once
+
+#include "engine/shared/process_block.h"
+#include "engine/shared/session_area.h"
+
+namespace uprobe::bench {
+
+// A hit as the signal handler would describe it.
+struct HandHit {
+  const shared::ProcessBlock* block;
+  const shared::Point* point;
+  const shared::Registers* registers;
+  shared::u32 tid;
+};
+
+extern "C" {
+// `count` hits, one after the other. Every few hundred the rings of `area` are declared read: nobody else reads them.
+void uprobe_bench_hits(const HandHit* hit, shared::AreaHeader* area, shared::u64 count);
+// `count` hits, one each `ticks` of the time stamp counter; late ones follow at once. The rings are somebody else's to read.
+void uprobe_bench_paced_hits(const HandHit* hit, shared::u64 count, shared::u64 ticks);
+}
+
+}  // namespace uprobe::bench
