@@ -87,7 +87,7 @@ void Builder::store_string_array(const Insn& insn) {
 }
 
 void Builder::store_text(const Insn& insn) {
-  if (!inside(insn.offset, 4) || insn.immediate + insn.count > area_->text_bytes) return;
+  if (!inside(insn.offset, 4) || insn.immediate > area_->text_bytes || insn.count > area_->text_bytes - insn.immediate) return;
   u8* to = dynamic(insn.offset, insn.count);
   if (to == nullptr) return;
   const u8* text = at_offset<u8>(area_, area_->text_offset + insn.immediate);
@@ -153,6 +153,7 @@ void Builder::step(const Insn& insn) {
 Built build_payload(const Hit& hit, const AreaHeader* area, const Event& event, Payload& payload) {
   const u32 fixed = event.fixed_bytes;
   if (fixed < sizeof(shared::PayloadHead) || fixed > shared::kMaxPayload) return Built::too_big;
+  if (u64{event.first_insn} + event.insn_count > area->insn_count) return Built::too_big;
   if (fixed > payload.limit) return Built::no_room;
   shared::PayloadHead head{};
   head.type = event.type;

@@ -8,6 +8,7 @@
 #include "preload/agent.h"
 #include "preload/masks.h"
 #include "preload/system_call.h"
+#include "preload/thread.h"
 
 namespace uprobe::agent {
 namespace {
@@ -15,7 +16,6 @@ namespace {
 using shared::AppAction;
 using shared::KernelSigaction;
 using shared::kOurSignals;
-using shared::ThreadMask;
 
 constexpr u64 kSetBytes = 8;  // the kernel's sigset_t
 constexpr u64 kSigBlock = 0, kSigUnblock = 1, kSigSetmask = 2;
@@ -23,30 +23,14 @@ constexpr u64 kSaResethand = 0x80000000;
 constexpr u64 kSigIll = 4, kSigTrap = 5, kSigBus = 7, kSigFpe = 8, kSigSegv = 11, kSignals = 64;
 constexpr u64 kOurs[] = {kSigTrap, kSigSegv, kSigBus, kSigFpe, kSigIll};  // in the order of AppSignal
 
-// The entry of the calling thread; made if `make`. Null: none, or the table is full (the belief is then lost, no harm).
-ThreadMask* entry_of(ProcessBlock& block, u64 thread, bool make) {
-  const u32 mask = shared::kThreadMasks - 1;
-  u32 slot = shared::hash_slot(thread, 10);
-  for (u32 i = 0; i <= mask; ++i, slot = (slot + 1) & mask) {
-    u64 found = __atomic_load_n(&block.threads[slot].thread, __ATOMIC_RELAXED);
-    if (found == thread) return &block.threads[slot];
-    if (found != 0) continue;
-    if (!make) return nullptr;
-    if (__atomic_compare_exchange_n(&block.threads[slot].thread, &found, thread, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) ||
-        found == thread)
-      return &block.threads[slot];
-  }
-  return nullptr;
-}
-
 u64 believed_blocked(ProcessBlock& block) {
-  const ThreadMask* entry = entry_of(block, thread_pointer(), false);
+  const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
   return entry != nullptr ? entry->blocked : block.start_blocked;
 }
 
 void believe_blocked(ProcessBlock& block, u64 blocked) {
   if (blocked == believed_blocked(block)) return;
-  ThreadMask* entry = entry_of(block, thread_pointer(), true);
+  shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
   if (entry != nullptr) entry->blocked = blocked;
 }
 
@@ -71,15 +55,6 @@ KernelSigaction installed_for(u64 signal, const AppAction& app) {
   if (signal == kSigTrap || app.handler <= 1) return {entry, shared::kAgentSaFlags, as_word(uprobe_restorer), 0};
   return {as_word(uprobe_app_fault_entry), (app.flags & ~kSaResethand) | shared::kSaSiginfo, app.restorer,
           app.mask & ~kOurSignals};
-}
-
-// A child of vfork, posix_spawn or clone(CLONE_VM) has its own dispositions but its parent's memory, and in it this block:
-// what it sets is not for the block. It shows by its thread id, which its parent's control block does not have. gettid:
-// only where no filter can object; a filtered process is taken for no such child.
-bool borrows_memory(ProcessBlock& block) {
-  if ((block.flags & shared::kBlockFiltered) != 0 || thread_pointer() == 0) return false;
-  const u32 believed = thread_id(block, true);
-  return block.tid_offset != 0 && static_cast<u32>(system_call(kSysGettid)) != believed;
 }
 
 // rt_sigaction(signal, wanted, null) for one of our signals.

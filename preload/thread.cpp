@@ -5,6 +5,8 @@
 // holds its own address is there in no other layout. Before the control block exists, and in programs without such a libc,
 // the process id stands in.
 #include "preload/agent.h"
+#include "preload/system_call.h"
+#include "preload/thread.h"
 
 namespace uprobe::agent {
 namespace {
@@ -27,6 +29,13 @@ void learn_layout(ProcessBlock& block) {
   }
 }
 
+// 0: there is no control block, or none of a libc that we know.
+u32 id_in_control_block(ProcessBlock& block) {
+  if (block.tid_offset == 0) learn_layout(block);
+  u64 value = 0;
+  return block.tid_offset != 0 && uprobe_peek_fs4(block.tid_offset, &value) ? static_cast<u32>(value) : 0;
+}
+
 }  // namespace
 
 // The control block begins with its own address (fs:0; System V ABI, TLS variant II).
@@ -36,12 +45,46 @@ u64 thread_pointer() {
   return high << 32 | low;
 }
 
+shared::ThreadEntry* thread_entry(ProcessBlock& block, u64 thread, bool make) {
+  const u32 mask = shared::kThreadEntries - 1;
+  u32 slot = shared::hash_slot(thread, 10);
+  for (u32 i = 0; i <= mask; ++i, slot = (slot + 1) & mask) {
+    u64 found = __atomic_load_n(&block.threads[slot].thread, __ATOMIC_RELAXED);
+    if (found == thread) return &block.threads[slot];
+    if (found != 0) continue;
+    if (!make) return nullptr;
+    if (__atomic_compare_exchange_n(&block.threads[slot].thread, &found, thread, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) ||
+        found == thread)
+      return &block.threads[slot];
+  }
+  return nullptr;
+}
+
+// A child of vfork, posix_spawn or clone(CLONE_VM) shows by its thread id, which its parent's control block does not have.
+// gettid: only where no filter can object; a filtered process is taken for no such child.
+bool borrows_memory(ProcessBlock& block) {
+  if ((block.flags & shared::kBlockFiltered) != 0 || thread_pointer() == 0) return false;
+  const u32 believed = id_in_control_block(block);
+  return believed != 0 && static_cast<u32>(system_call(kSysGettid)) != believed;
+}
+
+// The parent comes here as well, when its child has gone on to another program or ended.
+void after_clone(ProcessBlock& block, u64 result) {
+  const bool borrows = result == 0 && borrows_memory(block);
+  shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), borrows);
+  if (entry == nullptr) return;
+  entry->borrower = borrows ? static_cast<u64>(system_call(kSysGettid)) : 0;
+  if (borrows) __atomic_store_n(&block.borrowed, 1, __ATOMIC_RELAXED);
+}
+
 u32 thread_id(ProcessBlock& block, bool may_fault) {
   if (!may_fault) return block.pid;
-  if (block.tid_offset == 0) learn_layout(block);
-  u64 value = 0;
-  if (block.tid_offset != 0 && uprobe_peek_fs4(block.tid_offset, &value) && value != 0) return static_cast<u32>(value);
-  return block.pid;
+  if (__atomic_load_n(&block.borrowed, __ATOMIC_RELAXED) != 0) {
+    const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
+    if (entry != nullptr && entry->borrower != 0) return static_cast<u32>(entry->borrower);
+  }
+  const u32 id = id_in_control_block(block);
+  return id != 0 ? id : block.pid;
 }
 
 }  // namespace uprobe::agent

@@ -5,6 +5,7 @@
 #include "preload/calls.h"
 #include "preload/masks.h"
 #include "preload/system_call.h"
+#include "preload/thread.h"
 
 namespace uprobe::agent {
 namespace {
@@ -68,6 +69,7 @@ void hit_point(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   if (point.role == static_cast<u32>(shared::PointRole::library_hook))
     ask_tool(block, session_area(block, 0), {shared::MailKind::libraries_changed, hit.tid, 0, 0});
   if (point.role == static_cast<u32>(shared::PointRole::system_call) && make_call(block, point, frame)) return;
+  if (point.role == static_cast<u32>(shared::PointRole::clone_return)) after_clone(block, frame.ax);
   frame.ip = point.copy;
 }
 

@@ -59,6 +59,12 @@ Result<x86::Copy> displaced_syscall(Addr from, Addr to) {
   return x86::Copy{.bytes = std::move(copy), .marks = {}};
 }
 
+std::vector<shared::Consumer> consumers_of(const PlannedPoint& point) {
+  std::vector<shared::Consumer> consumers;
+  for (const std::uint16_t event : point.events) consumers.push_back({.session = 0, .event = event, .next = 0});
+  return consumers;
+}
+
 // Where else than at its start a copy can fault in the name of the original instruction.
 void note_late_fault(const x86::Copy& copy, NewPoint& point) {
   for (const x86::CopyMark& mark : copy.marks) {
@@ -94,6 +100,12 @@ const elf::Identity& Armer::identity_of(const target::Target& target, const targ
   return known->second;
 }
 
+Result<plan::Site> syscall_site(std::shared_ptr<const elf::ElfFile> file, std::uint64_t offset) {
+  plan::Site site{.file = file, .offset = offset, .address = file->address_of_offset(offset).value_or(0)};
+  site.insn.assign(std::begin(kSyscall), std::end(kSyscall));
+  return site;
+}
+
 // The sites where a libc changes signals and starts programs, found once per file.
 const FilePoints& Armer::system_calls_of(const target::Target& target, const target::Mapping& m, const elf::Identity& identity) {
   const auto [entry, is_new] = system_calls_.try_emplace(identity);
@@ -102,10 +114,10 @@ const FilePoints& Armer::system_calls_of(const target::Target& target, const tar
   auto file = elf::ElfFile::open("/proc/" + std::to_string(target.pid()) + "/root" + m.path);
   if (!file || file->identity() != identity || !plan::has_system_calls(*file)) return points;
   points.file = std::make_shared<const elf::ElfFile>(file.take());
-  for (const std::uint64_t offset : plan::system_call_sites(*points.file)) {
-    plan::Site site{.file = points.file, .offset = offset, .address = points.file->address_of_offset(offset).value_or(0)};
-    site.insn.assign(std::begin(kSyscall), std::end(kSyscall));
-    points.points.push_back({.site = std::move(site), .events = {}, .role = shared::PointRole::system_call});
+  for (const plan::SystemCallSite& found : plan::system_call_sites(*points.file)) {
+    auto site = found.role == shared::PointRole::system_call ? syscall_site(points.file, found.offset)
+                                                             : plan::site_at(points.file, found.offset);
+    if (site) points.points.push_back({.site = site.take(), .events = {}, .role = found.role});
   }
   std::sort(points.points.begin(), points.points.end(),
             [](const PlannedPoint& a, const PlannedPoint& b) { return a.site.offset < b.site.offset; });
@@ -126,7 +138,10 @@ Status Armer::consider(Work& work, const PlannedPoint& point, const target::Mapp
     refuse(point, s.error().text);
     return ok();
   }
-  if (known && now[0] == kBreakpoint) return ok();
+  if (known && now[0] == kBreakpoint) {
+    report_.armed_events.insert(point.events.begin(), point.events.end());
+    return work.block.want(work.target, *known, consumers_of(point));
+  }
   if (now != point.site.insn) {
     refuse(point, "the bytes in memory are not the file's (another tracer, or code that changes itself)");
     return ok();
@@ -136,7 +151,7 @@ Status Armer::consider(Work& work, const PlannedPoint& point, const target::Mapp
   pending.point.file_bias = address.value - point.site.offset;
   pending.point.role = point.role;
   pending.point.insn = point.site.insn;
-  for (const std::uint16_t event : point.events) pending.point.consumers.push_back({.session = 0, .event = event, .next = 0});
+  pending.point.consumers = consumers_of(point);
   work.pending.push_back(std::move(pending));
   return ok();
 }

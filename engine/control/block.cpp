@@ -114,24 +114,40 @@ std::optional<std::uint32_t> Block::find(Addr address) const {
 
 Status Block::add(target::Target& target, std::vector<NewPoint> points) {
   const std::size_t first_point = points_.size(), first_consumer = consumers_.size();
-  for (NewPoint& added : points) {
+  for (const NewPoint& added : points) {
     Point point{};
     point.address = added.address.value;
     point.file_bias = added.file_bias;
     point.state = static_cast<std::uint32_t>(shared::PointState::armed);
     point.role = static_cast<std::uint32_t>(added.role);
     take_copy(point, added);
-    if (!added.consumers.empty()) point.consumer = static_cast<std::uint32_t>(consumers_.size() + 1);
-    for (std::size_t i = 0; i < added.consumers.size(); ++i) {
-      added.consumers[i].next = i + 1 < added.consumers.size() ? static_cast<std::uint32_t>(consumers_.size() + 2) : 0;
-      consumers_.push_back(added.consumers[i]);
-    }
+    point.consumer = chain(added.consumers);
     by_address_[point.address] = static_cast<std::uint32_t>(points_.size());
     points_.push_back(point);
     undo_.push_back(undo_of(point.address, added.insn));
   }
   if (Status s = write_new(target, first_point, first_consumer); !s) return s;
   return write_hash(target, first_point);
+}
+
+// Appends a list of consumers; returns the index + 1 of its first.
+std::uint32_t Block::chain(const std::vector<Consumer>& consumers) {
+  const std::size_t first = consumers_.size();
+  for (Consumer consumer : consumers) {
+    const bool last = consumers_.size() + 1 == first + consumers.size();
+    consumer.next = last ? 0 : static_cast<std::uint32_t>(consumers_.size() + 2);
+    consumers_.push_back(consumer);
+  }
+  return consumers.empty() ? 0 : static_cast<std::uint32_t>(first + 1);
+}
+
+Status Block::want(target::Target& target, std::uint32_t point, const std::vector<Consumer>& consumers) {
+  if (consumers.empty() || points_[point].consumer != 0) return ok();
+  const std::size_t first = consumers_.size();
+  const std::uint32_t head = chain(consumers);
+  if (Status s = write_new(target, points_.size(), first); !s) return s;
+  points_[point].consumer = head;
+  return set_state(target, point, static_cast<shared::PointState>(points_[point].state));
 }
 
 Status Block::write_new(target::Target& target, std::size_t first_point, std::size_t first_consumer) {

@@ -43,6 +43,8 @@ class Block {
 
   // Publishes points: tables first, the hash last. The text is not touched.
   Status add(target::Target& target, std::vector<NewPoint> points);
+  // Gives a published point that has no consumers yet these ones (a point of our own that a probe wants as well).
+  Status want(target::Target& target, std::uint32_t point, const std::vector<shared::Consumer>& consumers);
   // Changes a published point and its undo entry.
   Status set_state(target::Target& target, std::uint32_t point, shared::PointState state);
   Status set_copy(target::Target& target, std::uint32_t point, const NewPoint& with);
@@ -54,6 +56,7 @@ class Block {
  private:
   Block(Addr at) : at_(at) {}
   Status write_new(target::Target& target, std::size_t first_point, std::size_t first_consumer);
+  std::uint32_t chain(const std::vector<shared::Consumer>& consumers);
   Status write_hash(target::Target& target, std::size_t first_point);
 
   Addr at_;

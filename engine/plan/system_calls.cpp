@@ -18,10 +18,16 @@ constexpr std::uint8_t kMoveToEax = 0xb8;  // mov $imm32, %eax
 constexpr std::uint32_t kNumbers[] = {SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_execve,      SYS_execveat,    SYS_prctl,  SYS_seccomp,
                                       SYS_rt_sigsuspend, SYS_ppoll,         SYS_pselect6,    SYS_epoll_pwait, kEpollPwait2};
 
-bool is_interesting(std::uint32_t number) { return std::find(std::begin(kNumbers), std::end(kNumbers), number) != std::end(kNumbers); }
+constexpr std::uint32_t kCloneNumbers[] = {SYS_clone, SYS_vfork, SYS_clone3};
+
+template <std::size_t N>
+bool is_one_of(const std::uint32_t (&numbers)[N], std::uint32_t number) {
+  return std::find(std::begin(numbers), std::end(numbers), number) != std::end(numbers);
+}
 
 // Walks one function; adds its interesting sites.
-void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool any, std::vector<std::uint64_t>& sites) {
+void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool any,
+                   std::vector<SystemCallSite>& sites) {
   std::uint32_t number = ~0u;
   for (std::size_t at = 0; at < code.size();) {
     const Bytes rest = code.subspan(at);
@@ -30,7 +36,8 @@ void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool a
     if (rest[0] == kMoveToEax && insn->length == 5) std::memcpy(&number, &rest[1], sizeof number);
     if (insn->is_call) number = ~0u;
     const bool is_syscall = insn->length == 2 && std::equal(std::begin(kSyscall), std::end(kSyscall), rest.begin());
-    if (is_syscall && (any || is_interesting(number))) sites.push_back(offset + at);
+    if (is_syscall && (any || is_one_of(kNumbers, number))) sites.push_back({offset + at, shared::PointRole::system_call});
+    if (is_syscall && is_one_of(kCloneNumbers, number)) sites.push_back({offset + at + 2, shared::PointRole::clone_return});
     at += insn->length;
   }
 }
@@ -57,9 +64,9 @@ bool has_system_calls(const elf::ElfFile& file) {
   return file.find_any("sigaction").has_value() || file.find_any("_dl_debug_state").has_value();
 }
 
-std::vector<std::uint64_t> system_call_sites(const elf::ElfFile& file) {
+std::vector<SystemCallSite> system_call_sites(const elf::ElfFile& file) {
   const auto generic = file.find_any("syscall");
-  std::vector<std::uint64_t> sites;
+  std::vector<SystemCallSite> sites;
   for (const elf::Range& range : functions_with_syscalls(file)) {
     const auto offset = file.offset_of_address(range.begin);
     if (!offset || *offset >= file.bytes().size()) continue;

@@ -18,7 +18,9 @@ inline constexpr u32 kMaxSessions = 8;
 
 enum class PointState : u32 { armed = 1, disarmed = 2, unmapped = 3 };
 // What a point does besides feeding its consumers.
-enum class PointRole : u32 { probe = 0, library_hook = 1, system_call = 2 };
+// probe: nothing. library_hook: asks the tool about libraries. system_call: the agent may make the call itself.
+// clone_return: right behind clone or vfork, where a child may run on its parent's thread control block.
+enum class PointRole : u32 { probe = 0, library_hook = 1, system_call = 2, clone_return = 3 };
 
 struct Point {
   u64 address;      // of the probed instruction in this process
@@ -74,12 +76,14 @@ struct AppAction {
 enum class AppSignal : u32 { trap, segv, bus, fpe, ill };
 inline constexpr u32 kAppSignals = 5;
 
-// What a thread believes to have blocked of SIGTRAP, SIGSEGV, SIGBUS, which are never blocked in fact.
-struct ThreadMask {
+// What is known of a thread: what it believes to have blocked of SIGTRAP, SIGSEGV, SIGBUS, which are never blocked in
+// fact, and who uses its control block.
+struct ThreadEntry {
   u64 thread;  // its thread pointer (fs base), 0: free
   u64 blocked;  // bits as in a sigset
+  u64 borrower;  // id of a vfork or CLONE_VM child that runs on this control block, 0: none
 };
-inline constexpr u32 kThreadMasks = 1024;
+inline constexpr u32 kThreadEntries = 1024;
 inline constexpr u64 kOurSignals = 1ull << (5 - 1) | 1ull << (7 - 1) | 1ull << (11 - 1);  // TRAP, BUS, SEGV
 
 inline constexpr u32 kBlockFiltered = 1;  // a seccomp filter is or may come into force: no system call, not even for $comm
@@ -113,12 +117,13 @@ struct ProcessBlock {
   // From here on the agent's own: the tool writes it once, before the agent runs.
   u32 flags;       // kBlockFiltered
   i32 tid_offset;  // of the thread id in the thread control block, from fs:0; 0: not known yet
+  u64 borrowed;    // some control block has, or had, a borrower
   AppAction actions[kAppSignals];
   u64 start_blocked;       // of kOurSignals, blocked when the program started: what a thread without an entry believes
   u8 masked_in[72];        // per signal: which of kOurSignals its sa_mask names (bit 0 TRAP, 1 SEGV, 2 BUS)
-  ThreadMask threads[kThreadMasks];
+  ThreadEntry threads[kThreadEntries];
 };
-static_assert(sizeof(ProcessBlock) == 1472 + 80 + 16 * kThreadMasks);
+static_assert(sizeof(ProcessBlock) == 1472 + 88 + 24 * kThreadEntries);
 inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
 

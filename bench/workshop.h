@@ -1,0 +1,33 @@
+// The folder of a run: a copy of the target for each way to trace it (the kernel's uprobes belong to a file, whoever runs
+// it), traces, summaries. Taken away at the end.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "engine/base/result.h"
+
+namespace uprobe::bench {
+
+class Workshop {
+ public:
+  // `owner`: the process that stands for this run. Its folder may exist already.
+  static Result<Workshop> open(pid_t owner);
+  static void remove(pid_t owner);
+
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  // The path of a fresh copy of the target.
+  Result<std::string> copy_target(const std::string& name) const;
+  Status write(const std::string& name, const std::string& text) const;
+
+ private:
+  explicit Workshop(std::string folder) : folder_(std::move(folder)) {}
+  std::string folder_;
+};
+
+// "uprobe-run ... -- target": what the tool is called with, the trace going to the file `trace`.
+std::vector<std::string> tool_command(const std::string& probes_file, const std::string& trace, const std::string& target);
+
+}  // namespace uprobe::bench

@@ -1,0 +1,19 @@
+// What the agent knows of the thread that it runs in. See thread.cpp.
+#pragma once
+
+#include "preload/agent.h"
+
+namespace uprobe::agent {
+
+// The entry of the thread with this thread pointer; made if `make`. Null: none, or the table is full (what it would say is
+// then lost, no harm).
+shared::ThreadEntry* thread_entry(ProcessBlock& block, u64 thread, bool make);
+
+// Whether this is a child that runs in its parent's memory: it has its own signal dispositions, and what it sets is not for
+// the block.
+bool borrows_memory(ProcessBlock& block);
+
+// A thread comes out of clone or vfork with this result.
+void after_clone(ProcessBlock& block, u64 result);
+
+}  // namespace uprobe::agent

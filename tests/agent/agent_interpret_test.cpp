@@ -1,0 +1,384 @@
+// Event programs as the agent runs them: each operation, every way in which memory can be unreadable, the limits, and
+// programs that no verifier would let pass. Nothing outside of the payload is ever written.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <random>
+#include <string>
+
+#include "tests/agent/host.h"
+
+namespace uprobe::test {
+namespace {
+
+using agent::Built;
+using shared::Insn;
+using shared::Op;
+using shared::Reg;
+
+constexpr u8 kCanary = 0xa5;
+constexpr u32 kHead = sizeof(shared::PayloadHead);
+constexpr u64 kKernel = 0xffffffff81000000, kNonCanonical = 0x8000000000000000 - 0x1000;
+
+Insn insn(Op op, u8 size = 0, u16 count = 0, u32 offset = 0, u64 immediate = 0) { return {op, size, count, offset, immediate}; }
+Insn begin() { return insn(Op::begin); }
+Insn constant(u64 value) { return insn(Op::load_constant, 0, 0, 0, value); }
+Insn dereference(u64 offset = 0) { return insn(Op::dereference, 0, 0, 0, offset); }
+Insn store(u32 offset, u8 size) { return insn(Op::store_value, size, 0, offset); }
+Insn string(u32 offset, u64 skip = 0) { return insn(Op::store_string, 0, 0, offset, skip); }
+
+// An area of which build_payload looks at the header, the programs and the texts.
+struct MiniArea {
+  shared::AreaHeader header{};
+  Insn insns[512]{};
+  char text[256]{};
+};
+
+struct Outcome {
+  Built built = Built::ok;
+  std::vector<u8> payload;  // what was used
+  u16 flags = 0;
+
+  template <class T>
+  T at(u32 offset) const {
+    T value{};
+    if (offset + sizeof value <= payload.size()) std::memcpy(&value, payload.data() + offset, sizeof value);
+    return value;
+  }
+  // The dynamic data that the locator at `offset` names; its length field has to agree.
+  std::string dynamic(u32 offset) const {
+    const u32 locator = at<u32>(offset), place = locator & 0xffff, length = locator >> 16;
+    if (length == 0) return "(fault)";
+    EXPECT_LE(place + length, payload.size());
+    return std::string(reinterpret_cast<const char*>(payload.data()) + place, std::min<std::size_t>(length, payload.size() - place));
+  }
+};
+
+class Interpret : public testing::Test {
+ protected:
+  void SetUp() override {
+    install_agent_handlers();
+    block_ = &empty_block();
+    area_.header.insn_offset = offsetof(MiniArea, insns);
+    area_.header.insn_count = 512;
+    area_.header.text_offset = offsetof(MiniArea, text);
+    area_.header.text_bytes = sizeof area_.text;
+    for (u32 i = 0; i < shared::kRegCount; ++i) registers_.value[i] = 0x1111111111111111ull * i + 0x80;
+    point_.file_bias = 0x7000000;
+  }
+
+  Outcome run(const std::vector<Insn>& program, u32 fixed, u32 limit = shared::kMaxPayload, bool may_fault = true) {
+    std::copy(program.begin(), program.end(), area_.insns);
+    shared::Event event{};
+    event.insn_count = static_cast<u32>(program.size());
+    event.fixed_bytes = fixed;
+    event.type = 7;
+    return run_event(event, limit, may_fault);
+  }
+
+  Outcome run_event(const shared::Event& event, u32 limit, bool may_fault = true) {
+    std::vector<u8> memory(3 * kPage + 2 * shared::kMaxPayload, kCanary);
+    agent::Payload payload{memory.data() + kPage, limit, 0, 0};
+    const agent::Hit hit{block_, &point_, &registers_, 4711, may_fault};
+    Outcome outcome;
+    outcome.built = agent::build_payload(hit, &area_.header, event, payload);
+    outcome.flags = payload.record_flags;
+    const auto is_canary = [](u8 byte) { return byte == kCanary; };
+    EXPECT_TRUE(std::all_of(memory.begin(), memory.begin() + kPage, is_canary)) << "written before the payload";
+    EXPECT_TRUE(std::all_of(memory.begin() + kPage + limit, memory.end(), is_canary)) << "written behind the payload";
+    EXPECT_LE(payload.used, std::max(limit, event.fixed_bytes));
+    if (outcome.built == Built::ok) outcome.payload.assign(payload.at, payload.at + payload.used);
+    return outcome;
+  }
+
+  MiniArea area_;
+  shared::ProcessBlock* block_ = nullptr;
+  shared::Registers registers_{};
+  shared::Point point_{};
+};
+
+TEST_F(Interpret, HeadHasTypeThreadAndAddress) {
+  const Outcome outcome = run({insn(Op::end)}, kHead);
+  ASSERT_EQ(outcome.built, Built::ok);
+  ASSERT_EQ(outcome.payload.size(), kHead);
+  const auto head = outcome.at<shared::PayloadHead>(0);
+  EXPECT_EQ(head.type, 7);
+  EXPECT_EQ(head.pid, 4711);
+  EXPECT_EQ(head.ip, registers_[Reg::ip]);
+  EXPECT_EQ(head.flags, 0);
+}
+
+TEST_F(Interpret, EveryRegisterInEverySize) {
+  for (u32 r = 0; r < shared::kRegCount; ++r)
+    for (const u8 size : {u8{1}, u8{2}, u8{4}, u8{8}}) {
+      const Outcome outcome = run({begin(), insn(Op::load_register, static_cast<u8>(r)), store(kHead, size), insn(Op::end)}, kHead + size);
+      const u64 mask = size == 8 ? ~u64{0} : (u64{1} << 8 * size) - 1;
+      u64 value = 0;
+      std::memcpy(&value, outcome.payload.data() + kHead, size);
+      EXPECT_EQ(value, registers_.value[r] & mask) << r << " " << int{size};
+    }
+}
+
+TEST_F(Interpret, ARegisterThatDoesNotExistIsZero) {
+  const Outcome outcome = run({begin(), insn(Op::load_register, shared::kRegCount), store(kHead, 8), insn(Op::end)}, kHead + 8);
+  EXPECT_EQ(outcome.at<u64>(kHead), 0U);
+}
+
+TEST_F(Interpret, ConstantAndFileOffset) {
+  const Outcome outcome = run({begin(), constant(~u64{0}), store(16, 8), begin(), insn(Op::load_file_offset, 0, 0, 0, 0x123), store(24, 8),
+                               insn(Op::end)},
+                              32);
+  EXPECT_EQ(outcome.at<u64>(16), ~u64{0});
+  EXPECT_EQ(outcome.at<u64>(24), 0x7000123U);
+}
+
+TEST_F(Interpret, DereferencesFollowEachOtherAndNegativeOffsetsWork) {
+  const u64 values[3] = {1, 0x1122334455667788, 3};
+  const u64 pointer = word_of(&values[2]);
+  const Outcome outcome = run({begin(), constant(word_of(&pointer)), dereference(), dereference(static_cast<u64>(-8)), store(16, 8), insn(Op::end)}, 24);
+  EXPECT_EQ(outcome.at<u64>(16), values[1]);
+}
+
+TEST_F(Interpret, WhatCannotBeReadIsZeroAtEveryStage) {
+  const HoleyMemory memory(1);
+  const u64 nowhere = word_of(memory.end());
+  for (const u64 bad : {u64{0}, nowhere, nowhere - 7, word_of(memory.begin()) - 1, kKernel, kNonCanonical, ~u64{0}, ~u64{0} - 7}) {
+    const u64 link = bad;
+    const Outcome first = run({begin(), constant(bad), dereference(), store(16, 8), insn(Op::end)}, 24);
+    const Outcome second = run({begin(), constant(word_of(&link)), dereference(), dereference(), dereference(), store(16, 8), insn(Op::end)}, 24);
+    EXPECT_EQ(first.at<u64>(16), 0U) << std::hex << bad;
+    EXPECT_EQ(second.at<u64>(16), 0U) << std::hex << bad;
+  }
+}
+
+TEST_F(Interpret, AFaultEndsWithItsArgument) {
+  const u64 value = 99;
+  const Outcome outcome = run({begin(), constant(0), dereference(), store(16, 8), begin(), constant(word_of(&value)), dereference(), store(24, 8),
+                               insn(Op::end)},
+                              32);
+  EXPECT_EQ(outcome.at<u64>(16), 0U);
+  EXPECT_EQ(outcome.at<u64>(24), 99U);
+}
+
+TEST_F(Interpret, NothingIsReadWhereAFaultWouldKill) {
+  const u64 value = 99;
+  const auto program = {begin(), constant(word_of(&value)), dereference(), store(16, 8), begin(), constant(word_of("abc")), string(24),
+                        begin(), constant(word_of(&value)), insn(Op::store_memory, 0, 8, 28), insn(Op::end)};
+  const Outcome outcome = run(program, 36, shared::kMaxPayload, false);
+  EXPECT_EQ(outcome.at<u64>(16), 0U);
+  EXPECT_EQ(outcome.dynamic(24), "(fault)");
+  EXPECT_EQ(outcome.at<u64>(28), 0U);
+}
+
+TEST_F(Interpret, MemoryIsReadUpToTheFirstUnreadableByte) {
+  const HoleyMemory memory(2);
+  std::memset(memory.begin(), 0x77, 2 * kPage);
+  for (u32 readable = 0; readable <= 24; ++readable) {
+    const Outcome outcome = run({begin(), constant(word_of(memory.end()) - readable), insn(Op::store_memory, 0, 24, 16), insn(Op::end)}, 40);
+    for (u32 i = 0; i < 24; ++i) EXPECT_EQ(outcome.at<u8>(16 + i), i < readable ? 0x77 : 0) << readable << " " << i;
+  }
+  const Outcome before = run({begin(), constant(word_of(memory.begin()) - 3), insn(Op::store_memory, 0, 24, 16), insn(Op::end)}, 40);
+  EXPECT_EQ(before.at<u64>(16), 0U);
+}
+
+TEST_F(Interpret, MemoryBehindAFaultIsZero) {
+  const Outcome outcome = run({begin(), constant(8), dereference(), insn(Op::store_memory, 0, 16, 16), insn(Op::end)}, 32);
+  EXPECT_EQ(outcome.at<u64>(16), 0U);
+  EXPECT_EQ(outcome.at<u64>(24), 0U);
+}
+
+TEST_F(Interpret, StringsOfEveryLengthAndAlignment) {
+  std::vector<char> text(64, 0);
+  for (std::size_t skip = 0; skip < 9; ++skip)
+    for (std::size_t length = 0; length < 20; ++length) {
+      std::fill(text.begin(), text.end(), '\0');
+      for (std::size_t i = 0; i < length; ++i) text[skip + i] = static_cast<char>('\x80' + static_cast<char>(i));
+      const Outcome outcome = run({begin(), constant(word_of(text.data())), string(16, skip), insn(Op::end)}, 20);
+      EXPECT_EQ(outcome.dynamic(16), std::string(text.data() + skip, length + 1)) << skip << " " << length;
+      EXPECT_EQ(outcome.at<u32>(16) & 0xffff, 20U);
+    }
+}
+
+TEST_F(Interpret, AStringMayEndRightBeforeAHole) {
+  const HoleyMemory memory(2);
+  for (std::size_t length = 0; length < 20; ++length) {
+    const std::string text(length, 'x');
+    const u64 at = memory.put_at_end(text.c_str(), length + 1);
+    EXPECT_EQ(run({begin(), constant(at), string(16), insn(Op::end)}, 20).dynamic(16), std::string(text.c_str(), length + 1));
+  }
+}
+
+TEST_F(Interpret, AStringWithoutItsEndIsAFault) {
+  const HoleyMemory memory(2);
+  std::memset(memory.begin(), 'x', 2 * kPage);
+  for (const u32 readable : {0u, 1u, 7u, 8u, 9u, 100u}) {
+    const Outcome outcome = run({begin(), constant(word_of(memory.end()) - readable), string(16), insn(Op::end)}, 20);
+    EXPECT_EQ(outcome.built, Built::ok);
+    EXPECT_EQ(outcome.dynamic(16), "(fault)");
+    EXPECT_EQ(outcome.at<u32>(16), 20U) << "the locator of a fault has length 0 and the place of the next data";
+    EXPECT_EQ(outcome.payload.size(), 20U);
+  }
+}
+
+// The longest string that fits beside the head and its own locator, one more, and the limits of the string itself.
+TEST_F(Interpret, LongStrings) {
+  const HoleyMemory memory(4);
+  const auto with_length = [&](std::size_t length) {
+    std::memset(memory.begin(), 'y', 4 * kPage);
+    memory.begin()[length] = 0;
+    return run({begin(), constant(word_of(memory.begin())), string(16), insn(Op::end)}, 20);
+  };
+  const std::size_t most = shared::kMaxPayload - 20;
+  EXPECT_EQ(with_length(most - 1).dynamic(16).size(), most);
+  EXPECT_EQ(with_length(most).built, Built::too_big);
+  EXPECT_EQ(with_length(shared::kMaxStringBytes - 1).built, Built::too_big);
+  const Outcome beyond = with_length(shared::kMaxStringBytes);
+  EXPECT_EQ(beyond.built, Built::ok);
+  EXPECT_EQ(beyond.dynamic(16), "(fault)");
+}
+
+TEST_F(Interpret, AHitThatOnlyNeedsMoreRoomIsToldFromOneThatIsTooBig) {
+  const std::string text(100, 'z');
+  const auto program = {begin(), constant(word_of(text.c_str())), string(16), insn(Op::end)};
+  EXPECT_EQ(run(program, 20, 20 + 101).built, Built::ok);
+  EXPECT_EQ(run(program, 20, 20 + 100).built, Built::no_room);
+  EXPECT_EQ(run(program, 20, 19).built, Built::no_room);
+  EXPECT_EQ(run(program, 20, 0).built, Built::no_room);
+  std::vector<Insn> many;
+  const std::string long_text(2000, 'z');
+  for (u32 i = 0; i < 3; ++i) many.insert(many.end(), {begin(), constant(word_of(long_text.c_str())), string(16 + 4 * i)});
+  EXPECT_EQ(run(many, 28, 2500).built, Built::too_big) << "too big for any ring, however little room there is";
+}
+
+TEST_F(Interpret, StringArraysFaultElementByElement) {
+  const HoleyMemory memory(1);
+  const u64 pointers[5] = {word_of("one"), 0, word_of(""), kNonCanonical, word_of("five")};
+  const Outcome outcome = run({begin(), constant(word_of(pointers)), insn(Op::store_string_array, 0, 5, 16), insn(Op::end)}, 36);
+  EXPECT_EQ(outcome.dynamic(16), std::string("one", 4));
+  EXPECT_EQ(outcome.dynamic(20), "(fault)");
+  EXPECT_EQ(outcome.dynamic(24), std::string("", 1));
+  EXPECT_EQ(outcome.dynamic(28), "(fault)");
+  EXPECT_EQ(outcome.dynamic(32), std::string("five", 5));
+  EXPECT_EQ(outcome.payload.size(), 36U + 4 + 1 + 5);
+}
+
+TEST_F(Interpret, APointerTableMayEndInAHole) {
+  const HoleyMemory memory(1);
+  const u64 pointers[2] = {word_of("a"), word_of("b")};
+  const u64 at = memory.put_at_end(pointers, sizeof pointers);
+  const Outcome outcome = run({begin(), constant(at), insn(Op::store_string_array, 0, 4, 16), insn(Op::end)}, 32);
+  EXPECT_EQ(outcome.dynamic(16), std::string("a", 2));
+  EXPECT_EQ(outcome.dynamic(20), std::string("b", 2));
+  EXPECT_EQ(outcome.dynamic(24), "(fault)");
+  EXPECT_EQ(outcome.dynamic(28), "(fault)");
+  const Outcome skewed = run({begin(), constant(at + 4), insn(Op::store_string_array, 0, 2, 16), insn(Op::end)}, 24);
+  EXPECT_EQ(skewed.dynamic(20), "(fault)");
+}
+
+TEST_F(Interpret, TextIsTakenFromTheSession) {
+  std::memcpy(area_.text + 10, "constant", 9);
+  const Outcome outcome = run({begin(), insn(Op::store_text, 0, 9, 16, 10), insn(Op::end)}, 20);
+  EXPECT_EQ(outcome.dynamic(16), std::string("constant", 9));
+}
+
+TEST_F(Interpret, TaskNameIsFetchedUnlessTheProcessIsFiltered) {
+  ASSERT_EQ(::syscall(SYS_prctl, 15 /* PR_SET_NAME */, "interpreter", 0, 0, 0), 0);
+  const auto program = {begin(), insn(Op::store_comm, 0, 0, 16), insn(Op::end)};
+  const Outcome known = run(program, 20);
+  EXPECT_EQ(known.dynamic(16), std::string("interpreter", 12));
+  EXPECT_EQ(known.flags, 0);
+  block_->flags = shared::kBlockFiltered;
+  const Outcome later = run(program, 20);
+  EXPECT_EQ(later.dynamic(16).size(), 16U);
+  EXPECT_EQ(later.flags, shared::kRecordCommLater);
+}
+
+TEST_F(Interpret, BitfieldsShiftInTheirOwnWidth) {
+  struct {
+    u8 size, left, right;
+    u64 value, expected;
+  } const cases[] = {{1, 2, 5, 0xb6, (0xb6 << 2 & 0xff) >> 5},
+                     {2, 0, 15, 0x8001, 1},
+                     {4, 31, 31, 0xffffffff, 1},
+                     {8, 60, 60, 0xabcdef0123456789, 9},
+                     {8, 0, 0, 0xabcdef0123456789, 0xabcdef0123456789},
+                     {8, 63, 63, 1, 1}};
+  for (const auto& c : cases) {
+    const u64 shifts = c.left | u64{c.right} << 8;
+    const Outcome outcome = run({begin(), constant(c.value), store(16, c.size), insn(Op::shift, c.size, 1, 16, shifts), insn(Op::end)}, 16u + c.size);
+    u64 value = 0;
+    std::memcpy(&value, outcome.payload.data() + 16, c.size);
+    EXPECT_EQ(value, c.expected) << int{c.size};
+  }
+}
+
+TEST_F(Interpret, ShiftsOfArraysTouchEachElementAlone) {
+  const u16 values[3] = {0xffff, 0x0ff0, 0x1234};
+  const Outcome outcome = run({begin(), constant(word_of(values)), insn(Op::store_memory, 0, 6, 16), insn(Op::shift, 2, 3, 16, 4 | 8 << 8), insn(Op::end)}, 22);
+  EXPECT_EQ(outcome.at<u16>(16), 0xff);
+  EXPECT_EQ(outcome.at<u16>(18), 0xff);
+  EXPECT_EQ(outcome.at<u16>(20), 0x23);
+}
+
+// Programs that the verifier refuses, as an application that scribbles over the session area may leave them.
+TEST_F(Interpret, StoresOutsideOfTheFixedPartAreLeftOut) {
+  for (const u32 offset : {24u, 23u, 4000u, 0x7fffffffu, 0xfffffff0u, 0xffffffffu}) {
+    const std::vector<Insn> stores = {store(offset, 8), insn(Op::store_memory, 0, 64, offset), string(offset),
+                                      insn(Op::store_string_array, 0, 8, offset), insn(Op::store_text, 0, 8, offset),
+                                      insn(Op::store_comm, 0, 0, offset), insn(Op::shift, 8, 4, offset, 1)};
+    for (const Insn& bad : stores) {
+      const Outcome outcome = run({begin(), constant(word_of("hostile")), bad, insn(Op::end)}, 24);
+      EXPECT_EQ(outcome.built, Built::ok);
+    }
+  }
+}
+
+TEST_F(Interpret, TextOutsideOfThePoolIsLeftOut) {
+  for (const u64 at : {u64{257}, u64{250}, ~u64{0}, ~u64{0} - 9, u64{1} << 63, u64{1} << 32}) {
+    const Outcome outcome = run({begin(), insn(Op::store_text, 0, 10, 16, at), insn(Op::end)}, 20);
+    EXPECT_EQ(outcome.payload.size(), 20U) << std::hex << at;
+  }
+}
+
+TEST_F(Interpret, AProgramOutsideOfTheAreaIsNotRun) {
+  for (const u32 first : {513u, 500u, 0x10000000u, 0xffffffffu}) {
+    shared::Event event{};
+    event.first_insn = first, event.insn_count = 100, event.fixed_bytes = 24;
+    EXPECT_EQ(run_event(event, shared::kMaxPayload).built, Built::too_big) << first;
+  }
+  shared::Event endless{};
+  endless.insn_count = 0xffffffff, endless.fixed_bytes = 24;
+  EXPECT_EQ(run_event(endless, shared::kMaxPayload).built, Built::too_big);
+}
+
+TEST_F(Interpret, FixedPartsThatCannotBeAreRefused) {
+  for (const u32 fixed : {0u, kHead - 1, shared::kMaxPayload + 1, ~0u}) {
+    shared::Event event{};
+    event.fixed_bytes = fixed;
+    EXPECT_NE(run_event(event, shared::kMaxPayload).built, Built::ok) << fixed;
+  }
+}
+
+// Whatever the words are, it ends and stays inside its payload; run_event() looks at the canaries.
+TEST_F(Interpret, RandomPrograms) {
+  std::mt19937_64 random(20);
+  const char* const text = "random";
+  const HoleyMemory memory(1);
+  const u64 edge[] = {0, ~u64{0}, word_of(text), word_of(memory.end()) - 5, kKernel, kNonCanonical, 24, 0x7fffffff};
+  for (int round = 0; round < 20'000; ++round) {
+    std::vector<Insn> program;
+    for (u64 n = random() % 24; n != 0; --n) {
+      Insn any{static_cast<Op>(random() % (shared::kOpCount + 2)), static_cast<u8>(random() % 12), static_cast<u16>(random() % 80),
+               static_cast<u32>(random() % 96), edge[random() % std::size(edge)]};
+      if (random() % 8 == 0) any.offset = static_cast<u32>(random());
+      if (random() % 8 == 0) any.count = static_cast<u16>(random());
+      if (random() % 8 == 0) any.size = static_cast<u8>(random());
+      program.push_back(any);
+    }
+    run(program, static_cast<u32>(kHead + random() % 80), static_cast<u32>(random() % (shared::kMaxPayload + 1)));
+  }
+}
+
+}  // namespace
+}  // namespace uprobe::test

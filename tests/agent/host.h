@@ -1,0 +1,74 @@
+// What the tests of the agent share: a process block of this very process, the agent's real handlers, memory with holes.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <vector>
+
+#include "engine/shared/agent_header.h"
+#include "preload/agent.h"
+
+namespace uprobe::test {
+
+using shared::u16;
+using shared::u32;
+using shared::u64;
+using shared::u8;
+
+inline constexpr std::size_t kPage = 4096;
+
+inline u64 word_of(const void* pointer) { return reinterpret_cast<u64>(pointer); }
+inline u64 word_of(void (*function)()) { return reinterpret_cast<u64>(function); }
+
+// The one block of the process, empty but for what a test puts in.
+inline shared::ProcessBlock& empty_block() {
+  static shared::ProcessBlock block;
+  std::memset(&block, 0, sizeof block);
+  block.magic = shared::kBlockMagic;
+  block.pid = static_cast<u32>(::getpid());
+  agent::uprobe_block = &block;
+  return block;
+}
+
+inline void install(int signal, void (*entry)()) {
+  const shared::KernelSigaction action{word_of(entry), shared::kAgentSaFlags, word_of(agent::uprobe_restorer), 0};
+  ASSERT_EQ(::syscall(SYS_rt_sigaction, signal, &action, nullptr, 8), 0);
+}
+
+// As load.cpp installs them in a target.
+inline void install_agent_handlers() {
+  install(SIGTRAP, agent::uprobe_trap_entry);
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) install(signal, agent::uprobe_fault_entry);
+}
+
+// Pages between two that cannot be read.
+class HoleyMemory {
+ public:
+  explicit HoleyMemory(std::size_t pages) : bytes_(pages * kPage) {
+    void* at = ::mmap(nullptr, bytes_ + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    begin_ = static_cast<u8*>(at) + kPage;
+    EXPECT_EQ(::mprotect(begin_, bytes_, PROT_READ | PROT_WRITE), 0);
+  }
+  HoleyMemory(const HoleyMemory&) = delete;
+  HoleyMemory& operator=(const HoleyMemory&) = delete;
+  ~HoleyMemory() { ::munmap(begin_ - kPage, bytes_ + 2 * kPage); }
+
+  u8* begin() const { return begin_; }
+  u8* end() const { return begin_ + bytes_; }
+  // `bytes` put so that they end where the readable memory ends.
+  u64 put_at_end(const void* bytes, std::size_t size) const {
+    std::memcpy(end() - size, bytes, size);
+    return word_of(end() - size);
+  }
+
+ private:
+  std::size_t bytes_;
+  u8* begin_;
+};
+
+}  // namespace uprobe::test
