@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "arch/x86/code/relocate.h"
 
@@ -42,6 +43,18 @@ void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool a
   }
 }
 
+// The function that contains an address. Hand-written ones (vfork in musl) have a symbol without a size: they are taken to go
+// on a little behind the address.
+std::optional<elf::Range> function_at(const elf::ElfFile& file, std::uint64_t address) {
+  constexpr std::uint64_t kLongest = 128, kBehind = 16;
+  if (const auto range = file.range_at(address)) return range;
+  const auto functions = file.functions();
+  const auto next = std::upper_bound(functions.begin(), functions.end(), address,
+                                     [](std::uint64_t a, const elf::Symbol& s) { return a < s.address; });
+  if (next == functions.begin() || address - (next - 1)->address > kLongest) return std::nullopt;
+  return elf::Range{(next - 1)->address, address + kBehind};
+}
+
 // Link-time addresses of the functions that contain the bytes of a syscall instruction.
 std::vector<elf::Range> functions_with_syscalls(const elf::ElfFile& file) {
   std::vector<elf::Range> found;
@@ -51,7 +64,7 @@ std::vector<elf::Range> functions_with_syscalls(const elf::ElfFile& file) {
     for (auto at = code.begin();; ++at) {
       at = std::search(at, code.end(), std::begin(kSyscall), std::end(kSyscall));
       if (at == code.end()) break;
-      const auto range = file.range_at(s.address + static_cast<std::uint64_t>(at - code.begin()));
+      const auto range = function_at(file, s.address + static_cast<std::uint64_t>(at - code.begin()));
       if (range && (found.empty() || found.back().begin != range->begin)) found.push_back(*range);
     }
   }
