@@ -43,6 +43,9 @@ void take_last_cpu() {
   ::sched_setaffinity(0, sizeof set, &set);
 }
 
+// Of a run: the reader is there before the first hit and goes after the last.
+enum class Phase { starting, reading, done };
+
 // As many as a session makes.
 std::uint32_t ring_count() {
   const std::uint32_t cpus = std::max(1u, std::thread::hardware_concurrency());
@@ -86,7 +89,7 @@ struct HitFunction::Data {
   Data(program::EventProgram event, trace::Area made) : program(std::move(event)), area(std::move(made)) {}
   void connect();
   HandHit hit() const { return {&block.head, &block.point, &registers, static_cast<shared::u32>(::gettid())}; }
-  void print_until(const std::atomic<bool>& done, cli::TraceSink& sink, Throughput& result);
+  void print_until_done(std::atomic<Phase>& phase, cli::TraceSink& sink, Throughput& result);
 };
 
 void HitFunction::Data::connect() {
@@ -126,14 +129,16 @@ double HitFunction::nanoseconds(std::uint64_t count) {
 }
 
 // The reader's thread: polls as Session::run does, until everything is printed.
-void HitFunction::Data::print_until(const std::atomic<bool>& done, cli::TraceSink& sink, Throughput& result) {
+void HitFunction::Data::print_until_done(std::atomic<Phase>& phase, cli::TraceSink& sink, Throughput& result) {
   const double before = cpu_seconds();
   trace::Clock clock = trace::Clock::start();
   trace::TaskNames names;
   trace::Reader reader(area, clock, names);
   Printer printer(program.layout, sink, names);
   const trace::Sink print = [&](const trace::EventRecord& record) { printer.print(record, result); };
-  while (!done.load(std::memory_order_acquire)) {
+  phase = Phase::reading;
+  phase.notify_one();
+  while (phase != Phase::done) {
     reader.poll(print);
     printer.flush(result);
     std::this_thread::sleep_for(reader.next_poll());
@@ -152,15 +157,16 @@ Result<Throughput> HitFunction::run(std::uint64_t hits_per_second, std::chrono::
   Throughput result;
   result.hits = hits_per_second * static_cast<std::uint64_t>(time.count());
   const std::uint64_t ticks = trace::Clock::start().ticks(1'000'000'000) / hits_per_second;
-  std::atomic<bool> done = false;
-  std::thread reader([&] { data_->print_until(done, *sink, result); });
+  std::atomic<Phase> phase = Phase::starting;
+  std::thread reader([&] { data_->print_until_done(phase, *sink, result); });
   std::thread hitter([&] {
     take_last_cpu();
+    phase.wait(Phase::starting);
     const HandHit hit = data_->hit();
     const auto started = std::chrono::steady_clock::now();
     uprobe_bench_paced_hits(&hit, result.hits, ticks);
     result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-    done.store(true, std::memory_order_release);
+    phase = Phase::done;
   });
   hitter.join();
   reader.join();

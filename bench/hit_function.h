@@ -13,9 +13,9 @@ namespace uprobe::bench {
 
 struct Throughput {
   std::uint64_t hits = 0, recorded = 0, lost = 0, damaged = 0;
-  std::uint64_t lines = 0, bytes = 0;      // printed to the file
-  double seconds = 0;                      // from the first hit to the last
-  double reader_cpu_seconds = 0;           // of the thread that reads, formats and writes
+  std::uint64_t lines = 0, bytes = 0;  // printed to the file
+  double seconds = 0;                  // from the first hit to the last
+  double reader_cpu_seconds = 0;       // of the thread that reads, formats and writes
 };
 
 // One point with one event in a process block and a session area of this process.

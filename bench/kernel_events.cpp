@@ -65,7 +65,8 @@ void KernelEvents::remove_leftovers() {
   for (const auto& entry : std::filesystem::directory_iterator(kTracefs + "/instances", failed)) {
     const std::string name = entry.path().filename();
     int owner = 0;
-    if (std::sscanf(name.c_str(), "uprobe_bench_%d", &owner) == 1 && ::kill(owner, 0) != 0) remove_group(name);
+    if (std::sscanf(name.c_str(), "uprobe_bench_%d", &owner) == 1 && ::kill(owner, 0) != 0 && errno == ESRCH)
+      remove_group(name);
   }
 }
 

@@ -57,6 +57,13 @@ std::optional<std::uint64_t> hits_in_summary(const std::string& summary, const s
   return hits;
 }
 
+bool is_armed_crowd(const std::string& summary, int count) {
+  const std::string mark = ": 0 hits (never reached)\n";
+  int armed = 0;
+  for (std::size_t at = summary.find(mark); at != std::string::npos; at = summary.find(mark, at + 1)) ++armed;
+  return armed == count;
+}
+
 Result<Subject> Subject::start(const Workshop& workshop, KernelEvents& kernel, const std::string& name, Tracer tracer,
                                const std::string& arguments) {
   auto target = workshop.copy_target(name);
@@ -75,7 +82,8 @@ Result<Subject> Subject::start(const Workshop& workshop, KernelEvents& kernel, c
   auto child = Child::start(argv, workshop.path(name + ".summary"));
   if (!child) return child.error();
   if (auto ready = child->receive(); !ready)
-    return Error{.code = Code::system, .text = name + ": " + ready.error().text,
+    return Error{.code = Code::system,
+                 .text = name + ": " + ready.error().text,
                  .help = read_file(workshop.path(name + ".summary"))->substr(0, 1000)};
   return Subject(child.take(), kernel, name, tracer, workshop.path(name + ".summary"));
 }
@@ -102,7 +110,12 @@ Result<std::optional<std::uint64_t>> Subject::hits_of(const std::string& site) c
 
 Status Subject::finish() {
   if (Status s = child_.finish(); !s) return s;
-  if (tracer_ != Tracer::tool && tracer_ != Tracer::kernel) return ok();
+  if (tracer_ == Tracer::none) return ok();
+  if (tracer_ == Tracer::tool_crowd) {
+    const auto summary = read_file(summary_);
+    if (summary && is_armed_crowd(*summary, kCrowd)) return ok();
+    return Error{.code = Code::damaged, .text = name_ + ": not every function of the crowd was probed"};
+  }
   for (const auto& [site, calls] : calls_) {
     const auto hits = hits_of(site);
     if (!hits) return hits.error();

@@ -13,10 +13,10 @@
 namespace uprobe::bench {
 
 enum class Tracer {
-  none,         // with a SIGTRAP handler of its own
-  tool,         // uprobe-run, probes at every site
-  tool_crowd,   // uprobe-run, probes at the 10,000 functions of the crowd and none at the sites
-  kernel,       // uprobe events, at every site
+  none,        // with a SIGTRAP handler of its own
+  tool,        // uprobe-run, probes at every site
+  tool_crowd,  // uprobe-run, probes at the 10,000 functions of the crowd and none at the sites
+  kernel,      // uprobe events, at every site
 };
 
 // How many functions the crowd has, and the definitions that probe the first `count` of them in `target`.
@@ -27,6 +27,8 @@ std::string site_definition(const std::string& target, const std::string& site, 
 
 // Hits as uprobe-run's summary gives them for an event; nothing when it is not there or some were lost.
 std::optional<std::uint64_t> hits_in_summary(const std::string& summary, const std::string& event);
+// Whether a summary says of the first `count` functions of the crowd that they were probed, and never reached.
+bool is_armed_crowd(const std::string& summary, int count);
 
 class Subject {
  public:
@@ -41,7 +43,11 @@ class Subject {
 
  private:
   Subject(Child child, KernelEvents& kernel, std::string name, Tracer tracer, std::string summary)
-      : child_(std::move(child)), kernel_(&kernel), name_(std::move(name)), tracer_(tracer), summary_(std::move(summary)) {}
+      : child_(std::move(child)),
+        kernel_(&kernel),
+        name_(std::move(name)),
+        tracer_(tracer),
+        summary_(std::move(summary)) {}
   Result<std::optional<std::uint64_t>> hits_of(const std::string& site) const;
 
   Child child_;

@@ -1,8 +1,9 @@
-// The traced program. It measures itself, in the CPU time of its thread, and does nothing else: what a hit costs is what a
-// call of a probed function takes longer than one of a function without a probe.
+// The traced program. It measures itself, in the CPU time of its thread, and does nothing else: what a hit costs is
+// what a call of a probed function takes longer than one of a function without a probe.
 //
 //   started      it writes "ready NANOSECONDS" (CLOCK_MONOTONIC as main begins)
-//   each line    "SITE WARM-UP CALLS" on standard input: it calls the site so often, and writes the nanoseconds that the
+//   each line    "SITE WARM-UP CALLS" on standard input: it calls the site so often, and writes the nanoseconds that
+//   the
 //                calls after the warm-up took
 //   end of input it ends
 //

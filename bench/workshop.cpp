@@ -1,19 +1,23 @@
 #include "bench/workshop.h"
 
+#include <signal.h>
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 
 namespace uprobe::bench {
 namespace {
 
-std::string folder_of(pid_t owner) {
+std::string base_folder() {
   std::error_code failed;
   const auto base = std::filesystem::temp_directory_path(failed);
-  return (failed ? "/tmp" : base.string()) + "/uprobe-bench-" + std::to_string(owner);
+  return failed ? "/tmp" : base.string();
 }
+
+std::string folder_of(pid_t owner) { return base_folder() + "/uprobe-bench-" + std::to_string(owner); }
 
 }  // namespace
 
@@ -26,6 +30,15 @@ Result<Workshop> Workshop::open(pid_t owner) {
 void Workshop::remove(pid_t owner) {
   std::error_code ignored;
   std::filesystem::remove_all(folder_of(owner), ignored);
+}
+
+void Workshop::remove_leftovers() {
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator(base_folder(), failed)) {
+    int owner = 0;
+    if (std::sscanf(entry.path().filename().c_str(), "uprobe-bench-%d", &owner) != 1) continue;
+    if (::kill(owner, 0) != 0 && errno == ESRCH) remove(owner);
+  }
 }
 
 Result<std::string> Workshop::copy_target(const std::string& name) const {
@@ -42,7 +55,8 @@ Status Workshop::write(const std::string& name, const std::string& text) const {
   return file ? ok() : Status(Error{.code = Code::system, .text = "cannot write " + path(name)});
 }
 
-std::vector<std::string> tool_command(const std::string& probes_file, const std::string& trace, const std::string& target) {
+std::vector<std::string> tool_command(const std::string& probes_file, const std::string& trace,
+                                      const std::string& target) {
   return {UPROBE_BENCH_TOOL, "--color=never", "-i", probes_file, "-o", trace, "--", target};
 }
 

@@ -1,5 +1,5 @@
-// The folder of a run: a copy of the target for each way to trace it (the kernel's uprobes belong to a file, whoever runs
-// it), traces, summaries. Taken away at the end.
+// The folder of a run: a copy of the target for each way to trace it (the kernel's uprobes belong to a file, whoever
+// runs it), traces, summaries. Taken away at the end.
 #pragma once
 
 #include <sys/types.h>
@@ -16,6 +16,7 @@ class Workshop {
   // `owner`: the process that stands for this run. Its folder may exist already.
   static Result<Workshop> open(pid_t owner);
   static void remove(pid_t owner);
+  static void remove_leftovers();  // of runs whose owner was killed
 
   std::string path(const std::string& name) const { return folder_ + "/" + name; }
   // The path of a fresh copy of the target.
@@ -28,6 +29,7 @@ class Workshop {
 };
 
 // "uprobe-run ... -- target": what the tool is called with, the trace going to the file `trace`.
-std::vector<std::string> tool_command(const std::string& probes_file, const std::string& trace, const std::string& target);
+std::vector<std::string> tool_command(const std::string& probes_file, const std::string& trace,
+                                      const std::string& target);
 
 }  // namespace uprobe::bench

@@ -84,6 +84,19 @@ struct Request {
 };
 void ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request);
 
+// The same for a slot that the tool knows already. True when the tool finished; false: it gave no sign of life (`pulse` did
+// not move, the lifeline was cut) or was not done after all slices; the slot is then the tool's.
+struct Patience {
+  i64 slice_nanoseconds;
+  u32 silent_slices, slices;
+  i32 lifeline;  // a pipe whose other end the tool holds, -1: none
+};
+bool is_cut(i32 lifeline);  // nobody holds the other end any more
+bool converse(const u32& tool_pulse, shared::MailSlot& slot, const Patience& patience);
+
+// In a session of a preloaded agent: returns when everything recorded so far is in the output. Bounded.
+void flush_output(ProcessBlock& block);
+
 template <class T>
 T* at_offset(void* base, u64 offset) {
   return reinterpret_cast<T*>(static_cast<u8*>(base) + offset);

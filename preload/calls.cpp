@@ -15,6 +15,7 @@ enum Number : u64 {
   kRtSigsuspend = 130,
   kPrctl = 157,
   kPselect6 = 270,
+  kExitGroup = 231,
   kPpoll = 271,
   kEpollPwait = 281,
   kSeccomp = 317,
@@ -28,8 +29,10 @@ constexpr u64 kAtCwd = static_cast<u64>(-100);  // AT_FDCWD
 // futex: a process whose filter forbids these and still allows execve is possible; it is marked as filtered and then goes
 // on untraced.
 long execute(ProcessBlock& block, const SignalFrame& frame) {
-  const bool follow = (block.flags & shared::kBlockFiltered) == 0;
   AreaHeader* area = session_area(block, 0);
+  const bool preloaded = area != nullptr && (area->mode & shared::kModePreloaded) != 0;
+  const bool follow = (block.flags & shared::kBlockFiltered) == 0 && !preloaded;
+  if (preloaded) flush_output(block);
   const u32 tid = follow ? static_cast<u32>(system_call(kSysGettid)) : 0;
   const bool at = frame.ax == kExecveat;
   const Request request{shared::MailKind::exec_begins, tid, at ? frame.si : frame.di, at ? frame.di : kAtCwd};
@@ -84,6 +87,7 @@ bool make_call(ProcessBlock& block, const Point& point, SignalFrame& frame) {
       // Where the way out is rt_sigreturn, the mask in the frame is the one that will be in force.
       system_call(kSysRtSigprocmask, 0, 0, as_word(&frame.mask), 8);
       break;
+    case kExitGroup: flush_output(block); return false;
     case kExecve:
     case kExecveat: result = execute(block, frame); break;
     case kRtSigsuspend:
@@ -104,7 +108,7 @@ bool make_call(ProcessBlock& block, const Point& point, SignalFrame& frame) {
       [[fallthrough]];
     case kSeccomp:
       // From now on no system call of ours; the mark comes first, another thread may be in a hit.
-      __atomic_fetch_or(&block.flags, shared::kBlockFiltered, __ATOMIC_RELAXED);
+      __atomic_fetch_or(&block.flags, shared::kBlockFiltered | shared::kBlockFilteredLater, __ATOMIC_RELAXED);
       result = pass(frame);
       break;
     default: return false;

@@ -1,11 +1,12 @@
 // Asking the tool: a slot in the session area, a futex word, and system calls made here on its behalf.
 //
-// Only reached from hooks in the dynamic loader (a library was mapped or unmapped) and around execve, never from a probe's
-// hit. The system calls are futex on our own shared memory and what the tool commands (mmap for displaced copies): a process
+// Only reached from hooks in the dynamic loader (a library was mapped or unmapped), around execve and at the end of the
+// program, never from a probe's hit. The system calls are futex on our own shared memory and what the tool commands (mmap for displaced copies): a process
 // that may not make these cannot load libraries either. Every wait is bounded, and after one deadline passed nobody asks again.
 #include "arch/x86/entry/cpu.h"
 #include "preload/agent.h"
 #include "preload/system_call.h"
+#include "preload/thread.h"
 
 namespace uprobe::agent {
 namespace {
@@ -14,8 +15,7 @@ using shared::MailSlot;
 using shared::MailState;
 
 constexpr u64 kFutexWait = 0, kFutexWake = 1;
-constexpr i64 kSliceNanoseconds = 200'000'000;
-constexpr u32 kSilentSlices = 5, kMaxSlices = 50;
+constexpr Patience kPatience{.slice_nanoseconds = 200'000'000, .silent_slices = 5, .slices = 50, .lifeline = -1};
 
 struct Timespec {
   i64 seconds, nanoseconds;
@@ -39,8 +39,8 @@ MailSlot* claim_slot(AreaHeader* area) {
 }
 
 // Sleeps while the slot is in `state`; false when a whole slice went by.
-bool wait_slice(MailSlot& slot, MailState state) {
-  const Timespec slice{0, kSliceNanoseconds};
+bool wait_slice(MailSlot& slot, MailState state, i64 nanoseconds) {
+  const Timespec slice{0, nanoseconds};
   constexpr long kTimedOut = -110;
   return system_call(kSysFutex, as_word(&slot.state), kFutexWait, static_cast<u64>(state), as_word(&slice)) != kTimedOut;
 }
@@ -55,36 +55,45 @@ void execute(MailSlot& slot) {
   wake(&slot.state);
 }
 
-// True when the tool finished. False: it gave no sign of life for a second, or was not done after ten.
-bool converse(const AreaHeader* area, MailSlot& slot) {
-  u32 silent = 0, pulse = __atomic_load_n(&area->tool_pulse, __ATOMIC_RELAXED);
-  for (u32 slices = 0; slices < kMaxSlices && silent < kSilentSlices;) {
+// Leaves the slot to the tool, unless that finishes at this very moment: true then.
+bool abandon(MailSlot& slot) {
+  u32 seen = __atomic_load_n(&slot.state, __ATOMIC_RELAXED);
+  while (seen != static_cast<u32>(MailState::done) &&
+         !__atomic_compare_exchange_n(&slot.state, &seen, static_cast<u32>(MailState::abandoned), false, __ATOMIC_ACQ_REL,
+                                      __ATOMIC_RELAXED)) {
+  }
+  return seen == static_cast<u32>(MailState::done);
+}
+
+}  // namespace
+
+bool is_cut(i32 lifeline) {
+  struct {
+    i32 fd;
+    u16 events, returned;
+  } poll{lifeline, 0, 0};
+  constexpr long kSysPoll = 7;
+  return lifeline >= 0 && system_call(kSysPoll, as_word(&poll), 1, 0) == 1;
+}
+
+bool converse(const u32& tool_pulse, MailSlot& slot, const Patience& patience) {
+  u32 silent = 0, pulse = __atomic_load_n(&tool_pulse, __ATOMIC_RELAXED);
+  for (u32 slices = 0; slices < patience.slices && silent < patience.silent_slices;) {
     const MailState state = state_of(slot);
     if (state == MailState::done) return true;
     if (state == MailState::command) {
       execute(slot);
       continue;
     }
-    if (wait_slice(slot, state)) continue;
-    const u32 now = __atomic_load_n(&area->tool_pulse, __ATOMIC_RELAXED);
+    if (wait_slice(slot, state, patience.slice_nanoseconds)) continue;
+    if (is_cut(patience.lifeline)) break;
+    const u32 now = __atomic_load_n(&tool_pulse, __ATOMIC_RELAXED);
     ++slices;
     silent = now == pulse ? silent + 1 : 0;
     pulse = now;
   }
-  return false;
+  return abandon(slot);
 }
-
-// Leaves the slot to the tool, unless that finishes at this very moment.
-void abandon(MailSlot& slot) {
-  u32 seen = __atomic_load_n(&slot.state, __ATOMIC_RELAXED);
-  while (seen != static_cast<u32>(MailState::done) &&
-         !__atomic_compare_exchange_n(&slot.state, &seen, static_cast<u32>(MailState::abandoned), false, __ATOMIC_ACQ_REL,
-                                      __ATOMIC_RELAXED)) {
-  }
-  if (seen == static_cast<u32>(MailState::done)) set_state(slot, MailState::free);
-}
-
-}  // namespace
 
 void ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request) {
   if (area == nullptr || area->tool_gone != 0) return;
@@ -102,10 +111,17 @@ void ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request) {
   set_state(*slot, MailState::request);
   __atomic_fetch_add(&area->mail_requests, 1, __ATOMIC_RELEASE);
   wake(&area->mail_requests);
-  if (converse(area, *slot)) return set_state(*slot, MailState::free);
+  if (converse(area->tool_pulse, *slot, kPatience)) return set_state(*slot, MailState::free);
   __atomic_fetch_add(&area->mail_timeouts, 1, __ATOMIC_RELAXED);
   __atomic_store_n(&area->tool_gone, 1, __ATOMIC_RELAXED);
-  abandon(*slot);
+}
+
+// A filter that was there before us has seen these calls already. A child in its parent's memory leaves it to the parent.
+void flush_output(ProcessBlock& block) {
+  AreaHeader* area = session_area(block, 0);
+  if (area == nullptr || (area->mode & shared::kModePreloaded) == 0) return;
+  if ((block.flags & shared::kBlockFilteredLater) != 0 || borrows_memory(block)) return;
+  ask_tool(block, area, {shared::MailKind::flush, 0, 0, 0});
 }
 
 }  // namespace uprobe::agent

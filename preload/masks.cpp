@@ -20,6 +20,9 @@ using shared::kOurSignals;
 constexpr u64 kSetBytes = 8;  // the kernel's sigset_t
 constexpr u64 kSigBlock = 0, kSigUnblock = 1, kSigSetmask = 2;
 constexpr u64 kSaResethand = 0x80000000;
+constexpr u64 kKnownFlags = 0xdc000807;  // what the kernel keeps of sa_flags (UAPI_SA_FLAGS, SA_RESTORER)
+constexpr u64 kNeverBlocked = 1ull << (9 - 1) | 1ull << (19 - 1);  // SIGKILL, SIGSTOP
+constexpr long kFault = -14;                                       // EFAULT
 constexpr u64 kSigIll = 4, kSigTrap = 5, kSigBus = 7, kSigFpe = 8, kSigSegv = 11, kSignals = 64;
 constexpr u64 kOurs[] = {kSigTrap, kSigSegv, kSigBus, kSigFpe, kSigIll};  // in the order of AppSignal
 
@@ -60,7 +63,7 @@ KernelSigaction installed_for(u64 signal, const AppAction& app) {
 // rt_sigaction(signal, wanted, null) for one of our signals.
 long our_sigaction(ProcessBlock& block, u64 signal, const KernelSigaction& wanted) {
   if (borrows_memory(block)) return 0;
-  const AppAction app{wanted.handler, wanted.flags, wanted.restorer, wanted.mask};
+  const AppAction app{wanted.handler, wanted.flags & kKnownFlags, wanted.restorer, wanted.mask & ~kNeverBlocked};
   const KernelSigaction kernel = installed_for(signal, app);
   const long result = system_call(kSysRtSigaction, signal, as_word(&kernel), 0, kSetBytes);
   if (result == 0) *our_action(block, signal) = app;
@@ -79,6 +82,7 @@ u64 handler_to_call(ProcessBlock& block, i32 signal) {
 // rt_sigaction(signal, new, old, bytes)
 long app_sigaction(ProcessBlock& block, u64 signal, u64 wanted, u64 old, u64 bytes) {
   const Reader reader{true};
+  signal = static_cast<u32>(signal);  // an int: the upper half may be anything
   KernelSigaction action;
   const bool readable = wanted != 0 && reader.copy(reinterpret_cast<u8*>(&action), wanted, sizeof action) == sizeof action;
   // Bad arguments: the kernel says what is wrong with them.
@@ -89,7 +93,9 @@ long app_sigaction(ProcessBlock& block, u64 signal, u64 wanted, u64 old, u64 byt
     const AppAction before = *ours;
     // Whether `old` can be written is for the kernel to find out: it writes what it has, we put the truth over it.
     if (old != 0) result = system_call(kSysRtSigaction, signal, 0, old, bytes);
-    if (result == 0 && wanted != 0) result = our_sigaction(block, signal, action);
+    // A bad `old` shows after the action has been set, as in the kernel.
+    if (wanted != 0)
+      if (const long set = our_sigaction(block, signal, action); set != 0) return set;
     if (result == 0 && old != 0) __builtin_memcpy(reinterpret_cast<void*>(old), &before, sizeof before);
     return result;
   }
@@ -97,27 +103,29 @@ long app_sigaction(ProcessBlock& block, u64 signal, u64 wanted, u64 old, u64 byt
   const u8 named = pack(action.mask);
   action.mask &= ~kOurSignals;
   result = system_call(kSysRtSigaction, signal, wanted != 0 ? as_word(&action) : 0, old, bytes);
-  if (result != 0) return result;
-  if (old != 0) reinterpret_cast<KernelSigaction*>(old)->mask |= unpack(remembered);
+  if (result != 0 && result != kFault) return result;
+  if (result == 0 && old != 0) reinterpret_cast<KernelSigaction*>(old)->mask |= unpack(remembered);
   if (wanted != 0 && !borrows_memory(block)) block.masked_in[signal] = named;
-  return 0;
+  return result;
 }
 
 // rt_sigprocmask(how, set, old, bytes)
 long app_sigprocmask(ProcessBlock& block, u64 how, u64 set, u64 old, u64 bytes) {
   const Reader reader{true};
+  how = static_cast<u32>(how);  // an int
   u64 wanted = 0;
   const bool readable = set != 0 && reader.load8(set, wanted);
   if (bytes != kSetBytes || (set != 0 && (!readable || how > kSigSetmask)))
     return system_call(kSysRtSigprocmask, how, set, old, bytes);
   const u64 before = believed_blocked(block), ours = wanted & kOurSignals;
-  const u64 real = wanted & ~kOurSignals;
+  // In a handler of one of our signals it is blocked in fact: unblocked it may be.
+  const u64 real = how == kSigUnblock ? wanted : wanted & ~kOurSignals;
   const long result = system_call(kSysRtSigprocmask, how, set != 0 ? as_word(&real) : 0, old, bytes);
-  if (result != 0) return result;
-  if (old != 0) *reinterpret_cast<u64*>(old) |= before;
-  if (set == 0) return 0;
+  if (result != 0 && result != kFault) return result;  // a bad `old` shows after the mask has been set
+  if (result == 0 && old != 0) *reinterpret_cast<u64*>(old) |= before;
+  if (set == 0) return result;
   believe_blocked(block, how == kSigBlock ? before | ours : how == kSigUnblock ? before & ~ours : ours);
-  return 0;
+  return result;
 }
 
 // A wait that puts another mask in force while it lasts: `mask` is the address of that mask. Handlers that run meanwhile may

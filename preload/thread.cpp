@@ -53,9 +53,11 @@ shared::ThreadEntry* thread_entry(ProcessBlock& block, u64 thread, bool make) {
     if (found == thread) return &block.threads[slot];
     if (found != 0) continue;
     if (!make) return nullptr;
-    if (__atomic_compare_exchange_n(&block.threads[slot].thread, &found, thread, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) ||
-        found == thread)
+    if (__atomic_compare_exchange_n(&block.threads[slot].thread, &found, thread, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+      block.threads[slot].blocked = block.start_blocked;  // what it believed without an entry
       return &block.threads[slot];
+    }
+    if (found == thread) return &block.threads[slot];
   }
   return nullptr;
 }

@@ -24,6 +24,11 @@ Error not_an_agent(const std::string& path) {
 
 }  // namespace
 
+bool is_our_agent(const shared::AgentHeader& header) {
+  return header.magic == shared::kAgentMagic && header.abi_version == shared::kAbiVersion &&
+         header.header_bytes == sizeof header;
+}
+
 Result<AgentImage> AgentImage::open(const std::string& path) {
   auto file = elf::ElfFile::open(path);
   if (!file) return file.error();
@@ -41,9 +46,7 @@ Result<AgentImage> AgentImage::open(const std::string& path) {
   if (!offset || *offset + sizeof image.header_ > image.bytes_.size()) return not_an_agent(path);
   std::memcpy(&image.header_, image.bytes_.data() + *offset, sizeof image.header_);
   image.header_address_ = symbol->address;
-  const bool ours = image.header_.magic == shared::kAgentMagic && image.header_.abi_version == shared::kAbiVersion &&
-                    image.header_.header_bytes == sizeof image.header_;
-  if (!ours) return not_an_agent(path);
+  if (!is_our_agent(image.header_)) return not_an_agent(path);
   return image;
 }
 

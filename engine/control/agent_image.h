@@ -10,6 +10,18 @@
 
 namespace uprobe::control {
 
+// An agent in a process: what its header says and where things are.
+struct MappedAgent {
+  shared::AgentHeader header;
+  Addr at;    // of the header
+  Addr base;  // where the first segment is
+
+  Addr place(std::int32_t distance) const { return at + static_cast<std::uint64_t>(static_cast<std::int64_t>(distance)); }
+};
+
+// Whether a header is that of an agent of this version.
+bool is_our_agent(const shared::AgentHeader& header);
+
 class AgentImage {
  public:
   // Code::not_found, or Code::damaged when the file is no agent of this version.
@@ -19,11 +31,7 @@ class AgentImage {
   // a file system without exec). Returns the base address.
   Result<Addr> map_into(target::Target& target, Addr scratch, std::size_t scratch_bytes) const;
 
-  const shared::AgentHeader& header() const { return header_; }
-  // Address of what the header's field means, for an agent mapped at `base`.
-  Addr place(Addr base, std::int32_t distance) const {
-    return base + header_address_ + static_cast<std::uint64_t>(static_cast<std::int64_t>(distance));
-  }
+  MappedAgent mapped_at(Addr base) const { return {header_, base + header_address_, base}; }
 
  private:
   struct Segment {

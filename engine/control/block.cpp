@@ -37,10 +37,15 @@ bool fits(const ProcessBlock& h, std::uint64_t offset, std::uint64_t count, std:
   return offset >= sizeof(ProcessBlock) && offset + count * size <= h.block_bytes;
 }
 
+bool islands_make_sense(const ProcessBlock& h) {
+  return h.island_count <= shared::kMaxIslands &&
+         std::all_of(h.islands, h.islands + h.island_count, [](const shared::Island& i) { return i.used <= i.bytes; });
+}
+
 bool makes_sense(const ProcessBlock& h) {
   return h.magic == shared::kBlockMagic && h.abi_version == shared::kAbiVersion && h.block_bytes <= (1u << 30) &&
          h.point_count <= h.point_capacity && h.undo_count == h.point_count && h.consumer_count <= h.consumer_capacity &&
-         h.hash_bits >= 4 && h.hash_bits < 28 && h.island_count <= shared::kMaxIslands &&
+         h.hash_bits >= 4 && h.hash_bits < 28 && (1u << h.hash_bits) / 2 >= h.point_capacity && islands_make_sense(h) &&
          h.session_count <= shared::kMaxSessions && h.undo_count <= h.undo_capacity &&
          fits(h, h.point_offset, h.point_capacity, sizeof(Point)) && fits(h, h.undo_offset, h.undo_capacity, sizeof(Undo)) &&
          fits(h, h.consumer_offset, h.consumer_capacity, sizeof(Consumer)) &&
@@ -165,7 +170,9 @@ Status Block::write_hash(target::Target& target, std::size_t first_point) {
   std::vector<std::uint32_t> changed;
   for (std::size_t i = first_point; i < points_.size(); ++i) {
     std::uint32_t slot = shared::hash_slot(points_[i].address, head_.hash_bits);
-    while (hash_[slot] != 0) slot = (slot + 1) & mask;
+    std::uint32_t steps = 0;
+    for (; hash_[slot] != 0 && steps <= mask; ++steps) slot = (slot + 1) & mask;
+    if (hash_[slot] != 0) return Error{.code = Code::damaged, .text = "the process block in the target makes no sense"};
     hash_[slot] = static_cast<std::uint32_t>(i + 1);
     changed.push_back(slot);
   }

@@ -13,11 +13,12 @@ namespace uprobe::control {
 namespace {
 
 using target::PtraceTarget;
+using target::Target;
 
 constexpr std::uint64_t kScratchBytes = 8192;
 
 // One system call whose negative result is an error called `what`.
-Result<std::uint64_t> checked_call(PtraceTarget& target, const std::string& what, long number,
+Result<std::uint64_t> checked_call(Target& target, const std::string& what, long number,
                                    const std::array<std::uint64_t, 6>& arguments) {
   auto result = target.system_call(number, arguments);
   if (!result) return result.error();
@@ -26,7 +27,7 @@ Result<std::uint64_t> checked_call(PtraceTarget& target, const std::string& what
 }
 
 // Maps the session's memfd, which the target opens through our /proc entry.
-Result<Addr> map_area(PtraceTarget& target, Addr scratch, const trace::Area& area) {
+Result<Addr> map_area(Target& target, Addr scratch, const trace::Area& area) {
   const std::string link = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(area.fd());
   if (Status s = target.write(scratch, link.c_str(), link.size() + 1); !s) return s.error();
   constexpr auto kHere = static_cast<std::uint64_t>(static_cast<std::int64_t>(AT_FDCWD));
@@ -44,7 +45,7 @@ Result<Addr> map_area(PtraceTarget& target, Addr scratch, const trace::Area& are
   return *place;
 }
 
-Status install_handler(PtraceTarget& target, Addr scratch, int signal, Addr entry, Addr restorer, shared::AppAction& before) {
+Status install_handler(Target& target, Addr scratch, int signal, Addr entry, Addr restorer, shared::AppAction& before) {
   const shared::KernelSigaction action{entry.value, shared::kAgentSaFlags, restorer.value, 0};
   const Addr old = scratch + sizeof action;
   if (Status s = target.write(scratch, &action, sizeof action); !s) return s;
@@ -57,9 +58,9 @@ Status install_handler(PtraceTarget& target, Addr scratch, int signal, Addr entr
   return ok();
 }
 
-Status install_handlers(PtraceTarget& target, const AgentImage& agent, Addr base, Addr scratch, Block& block) {
-  const Addr restorer = agent.place(base, agent.header().restorer);
-  const Addr trap = agent.place(base, agent.header().trap_entry), fault = agent.place(base, agent.header().fault_entry);
+Status install_handlers(Target& target, const MappedAgent& agent, Addr scratch, Block& block) {
+  const Addr restorer = agent.place(agent.header.restorer);
+  const Addr trap = agent.place(agent.header.trap_entry), fault = agent.place(agent.header.fault_entry);
   struct {
     int signal;
     Addr entry;
@@ -70,12 +71,6 @@ Status install_handlers(PtraceTarget& target, const AgentImage& agent, Addr base
   return ok();
 }
 
-// A parent may have blocked them; a breakpoint under a blocked SIGTRAP kills. The program goes on to believe them blocked.
-void keep_deliverable(PtraceTarget& target, Block& block) {
-  block.head().start_blocked = target.signal_mask() & shared::kOurSignals;
-  target.set_signal_mask(target.signal_mask() & ~shared::kOurSignals);
-}
-
 bool is_filtered(pid_t pid) {
   const auto status = read_file("/proc/" + std::to_string(pid) + "/status");
   return !status || status->find("\nSeccomp:\t0") == std::string::npos;
@@ -83,12 +78,11 @@ bool is_filtered(pid_t pid) {
 
 }  // namespace
 
-Result<Block> load_agent(PtraceTarget& target, const AgentImage& agent, const trace::Area& area, std::size_t points) {
+Result<Block> install_agent(Target& target, const MappedAgent& agent, const trace::Area& area, std::size_t points,
+                            std::uint64_t blocked) {
   constexpr int kReadWrite = PROT_READ | PROT_WRITE, kAnonymous = MAP_PRIVATE | MAP_ANONYMOUS;
   auto scratch = target::map_memory(target, Addr{0}, kScratchBytes, kReadWrite, kAnonymous, -1, 0, "scratch memory");
   if (!scratch) return scratch.error();
-  auto base = agent.map_into(target, *scratch, kScratchBytes);
-  if (!base) return base.error();
   auto area_base = map_area(target, *scratch, area);
   if (!area_base) return area_base.error();
 
@@ -97,19 +91,34 @@ Result<Block> load_agent(PtraceTarget& target, const AgentImage& agent, const tr
   if (!place) return place.error();
   auto block = Block::create(target, *place, points);
   if (!block) return block.error();
-  block->head().agent_base = base->value;
+  block->head().agent_base = agent.base.value;
   block->head().sessions[0].area = area_base->value;
   block->head().session_count = 1;
   if (is_filtered(target.pid())) block->head().flags |= shared::kBlockFiltered;
-  keep_deliverable(target, *block);
-  const Addr slot = agent.place(*base, agent.header().block_slot);
+  block->head().start_blocked = blocked & shared::kOurSignals;
+  const Addr slot = agent.place(agent.header.block_slot);
   if (Status s = target.write(slot, &place->value, sizeof place->value); !s) return s.error();
   if (Status s = block->write_head(target); !s) return s.error();
 
-  if (Status s = install_handlers(target, agent, *base, *scratch, *block); !s) return s.error();
+  if (Status s = install_handlers(target, agent, *scratch, *block); !s) return s.error();
   if (Status s = block->write_agent_part(target); !s) return s.error();
   auto gone = checked_call(target, "munmap", SYS_munmap, {scratch->value, kScratchBytes, 0, 0, 0, 0});
   if (!gone) return gone.error();
+  return block;
+}
+
+Result<Block> load_agent(PtraceTarget& target, const AgentImage& agent, const trace::Area& area, std::size_t points) {
+  constexpr int kReadWrite = PROT_READ | PROT_WRITE, kAnonymous = MAP_PRIVATE | MAP_ANONYMOUS;
+  auto scratch = target::map_memory(target, Addr{0}, kScratchBytes, kReadWrite, kAnonymous, -1, 0, "scratch memory");
+  if (!scratch) return scratch.error();
+  auto base = agent.map_into(target, *scratch, kScratchBytes);
+  if (!base) return base.error();
+  auto gone = checked_call(target, "munmap", SYS_munmap, {scratch->value, kScratchBytes, 0, 0, 0, 0});
+  if (!gone) return gone.error();
+  const std::uint64_t blocked = target.signal_mask();
+  auto block = install_agent(target, agent.mapped_at(*base), area, points, blocked);
+  // A breakpoint under a blocked SIGTRAP kills. The program goes on to believe blocked what its parent had blocked.
+  if (block) target.set_signal_mask(blocked & ~shared::kOurSignals);
   return block;
 }
 

@@ -6,6 +6,9 @@
 
 namespace uprobe::control {
 
+// Has the thread that waits at `slot` (in state `working`) execute a command: its result.
+Result<std::uint64_t> command_by_mail(shared::MailSlot& slot, const std::array<std::uint64_t, 7>& words);
+
 class MailTarget : public target::Target {
  public:
   // `slot` is in shared memory and belongs to us while its state is `working`.
@@ -19,8 +22,6 @@ class MailTarget : public target::Target {
   Result<std::uint64_t> call(Addr function) override;
 
  private:
-  Result<std::uint64_t> command(const std::array<std::uint64_t, 7>& words);
-
   target::ProcessFiles files_;
   shared::MailSlot& slot_;
 };

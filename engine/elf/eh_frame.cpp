@@ -167,10 +167,10 @@ class Walk {
 // Static programs may lack the header, files without section headers have nothing else.
 std::optional<Table> find_table(const Image& image) {
   for (const std::uint32_t type : {std::uint32_t{SHT_PROGBITS}, std::uint32_t{SHT_X86_64_UNWIND}}) {
-    const auto section = image.find_section(type, ".eh_frame");
-    if (!section) continue;
-    const BytesView bytes = image.bytes().slice(section->sh_offset, section->sh_size);
-    if (!bytes.empty()) return Table{bytes, section->sh_addr};
+    const Section* section = image.find_section(type, ".eh_frame");
+    if (section == nullptr) continue;
+    const BytesView bytes = image.bytes().slice(section->header.sh_offset, section->header.sh_size);
+    if (!bytes.empty()) return Table{bytes, section->header.sh_addr};
   }
   const auto header_address = image.eh_frame_header();
   if (!header_address) return std::nullopt;

@@ -9,6 +9,12 @@ namespace {
 // User addresses on x86-64 with five-level paging end here; anything above cannot be loaded.
 constexpr std::uint64_t kAddressLimit = std::uint64_t{1} << 56;
 constexpr std::uint64_t kMaxInterpreter = 4096;  // PATH_MAX, as in the kernel's loader
+constexpr std::uint64_t kMaxSectionName = 64;    // longer than any that is looked for
+constexpr std::uint64_t kMaxDynamic = 65536;     // entries of PT_DYNAMIC; real ones have a few dozen
+// A program has up to three tables of notes, of a few hundred bytes. Both limits keep a file of overlapping tables from
+// costing the square of its size: libelf also looks through all earlier tables when it is asked for one.
+constexpr std::uint64_t kMaxNoteBytes = std::uint64_t{1} << 20;
+constexpr unsigned kMaxNoteTables = 64;
 
 Error damaged(std::string text) { return Error{.code = Code::damaged, .text = std::move(text)}; }
 Error refused(std::string text) { return Error{.code = Code::refused, .text = std::move(text)}; }
@@ -55,6 +61,7 @@ Status check_header(const Elf64_Ehdr& header) {
   if (file_class != ELFCLASS64) return damaged("has an unknown ELF class (" + std::to_string(file_class) + ")");
   if (header.e_ident[EI_DATA] == ELFDATA2MSB) return refused("is a program for a big-endian machine");
   if (header.e_ident[EI_DATA] != ELFDATA2LSB) return damaged("has an unknown byte order");
+  if (header.e_ident[EI_VERSION] != EV_CURRENT) return damaged("has an unknown ELF version");
   if (header.e_machine != EM_X86_64) return refused("is for another machine: " + machine_name(header.e_machine));
   return check_type(header.e_type);
 }
@@ -72,32 +79,42 @@ Result<Image> Image::parse(BytesView bytes) {
   if (present < sizeof(Elf64_Ehdr) && image.header_.e_ident[EI_CLASS] != ELFCLASS32)
     return damaged("is cut off in its ELF header");
   if (const Status status = check_header(image.header_); !status) return status.error();
+  Result<Handle> handle = Handle::open(bytes);
+  if (!handle) return handle.error();
+  image.handle_ = handle.take();
   if (const Status status = image.read_program_headers(); !status) return status.error();
   if (const Status status = image.check_segments(); !status) return status.error();
   if (const Status status = image.read_interpreter(); !status) return status.error();
-  image.read_section_table();
+  image.read_dynamic();
+  image.read_sections();
   return image;
 }
 
 Status Image::read_program_headers() {
   if (header_.e_phnum == 0) return damaged("has no program headers");
   if (header_.e_phentsize != sizeof(Elf64_Phdr)) return damaged("has program headers of a wrong size");
-  const BytesView table = bytes_.slice(header_.e_phoff, std::uint64_t{header_.e_phnum} * sizeof(Elf64_Phdr));
-  if (table.empty()) return damaged("has program headers outside of the file");
-  for (std::uint64_t at = 0; at < table.size(); at += sizeof(Elf64_Phdr)) {
-    const auto entry = *table.read<Elf64_Phdr>(at);
+  // The value says that the true count is in the section headers: the kernel loads no such program.
+  if (header_.e_phnum == PN_XNUM) return damaged("has more program headers than a program can have");
+  std::size_t count = 0;
+  // libelf counts what is inside the file.
+  if (elf_getphdrnum(handle_.get(), &count) != 0 || count != header_.e_phnum)
+    return damaged("has program headers outside of the file");
+  for (int index = 0; index < header_.e_phnum; ++index) {
+    GElf_Phdr entry;
+    if (gelf_getphdr(handle_.get(), index, &entry) == nullptr)
+      return damaged("has program headers outside of the file");
     Status status = ok();
     if (entry.p_type == PT_LOAD) status = add_segment(entry);
     if (!status) return status;
     if (entry.p_type == PT_INTERP) interpreter_header_ = entry;
     if (entry.p_type == PT_NOTE) read_notes(entry);
-    if (entry.p_type == PT_DYNAMIC) dynamic_ = entry.p_vaddr;
+    if (entry.p_type == PT_DYNAMIC) dynamic_address_ = entry.p_vaddr;
     if (entry.p_type == PT_GNU_EH_FRAME) eh_frame_header_ = entry.p_vaddr;
   }
   return ok();
 }
 
-Status Image::add_segment(const Elf64_Phdr& entry) {
+Status Image::add_segment(const GElf_Phdr& entry) {
   if (entry.p_memsz == 0) return ok();
   if (entry.p_filesz > entry.p_memsz) return damaged("has a segment with more bytes in the file than in memory");
   if (!bytes_.holds(entry.p_offset, entry.p_filesz)) return damaged("is cut off: a segment lies outside of the file");
@@ -114,25 +131,28 @@ Status Image::add_segment(const Elf64_Phdr& entry) {
 
 Status Image::read_interpreter() {
   if (!interpreter_header_) return ok();
-  const Elf64_Phdr& entry = *interpreter_header_;
+  const GElf_Phdr& entry = *interpreter_header_;
   const auto name = bytes_.slice(entry.p_offset, entry.p_filesz).text(0, kMaxInterpreter);
   if (!name || name->empty()) return damaged("has a damaged interpreter name");
   interpreter_ = *name;
   return ok();
 }
 
-void Image::read_notes(const Elf64_Phdr& entry) {
-  const std::uint64_t alignment = entry.p_align == 8 ? 8 : 4;
-  const auto padded = [alignment](std::uint64_t size) { return (size + alignment - 1) / alignment * alignment; };
-  const BytesView notes = bytes_.slice(entry.p_offset, entry.p_filesz);
-  for (std::uint64_t at = 0; build_id_.empty();) {
-    const auto note = notes.read<Elf64_Nhdr>(at);
-    if (!note) return;
-    const std::uint64_t name_at = at + sizeof(Elf64_Nhdr);
-    const std::uint64_t value_at = at + padded(sizeof(Elf64_Nhdr) + note->n_namesz);
-    if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && notes.text(name_at, 3) == "GNU")
-      build_id_ = notes.slice(value_at, note->n_descsz).span();
-    at = value_at + padded(note->n_descsz);
+// Offsets are aligned to 8 only where the segment is (GNU properties).
+Elf_Data* Image::notes_of(const GElf_Phdr& entry) {
+  if (!build_id_.empty() || entry.p_filesz > kMaxNoteBytes || note_tables_ == kMaxNoteTables) return nullptr;
+  ++note_tables_;
+  return handle_.chunk(entry.p_offset, entry.p_filesz, entry.p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
+}
+
+void Image::read_notes(const GElf_Phdr& entry) {
+  Elf_Data* notes = notes_of(entry);
+  const BytesView bytes = bytes_of(notes);
+  GElf_Nhdr note;
+  std::size_t at = 0, name_at = 0, value_at = 0;
+  while (build_id_.empty() && (at = gelf_getnote(notes, at, &note, &name_at, &value_at)) != 0) {
+    if (note.n_type != NT_GNU_BUILD_ID || note.n_namesz != 4 || bytes.text(name_at, 3) != "GNU") continue;
+    build_id_ = bytes_.slice(entry.p_offset + value_at, note.n_descsz).span();
   }
 }
 
@@ -152,31 +172,39 @@ Status Image::check_segments() {
   return ok();
 }
 
-// A program runs without section headers, so whatever is wrong with them only means that there are none.
-void Image::read_section_table() {
-  if (header_.e_shoff == 0 || header_.e_shentsize != sizeof(Elf64_Shdr)) return;
-  const auto first = bytes_.read<Elf64_Shdr>(header_.e_shoff);
-  if (!first) return;
-  // Counts that do not fit into 16 bits are in the first entry.
-  const std::uint64_t count = header_.e_shnum != 0 ? header_.e_shnum : first->sh_size;
-  if (count > bytes_.size() / sizeof(Elf64_Shdr)) return;
-  section_table_ = bytes_.slice(header_.e_shoff, count * sizeof(Elf64_Shdr));
-  const std::uint64_t names = header_.e_shstrndx == SHN_XINDEX ? first->sh_link : header_.e_shstrndx;
-  if (const auto strings = section(names)) section_names_ = bytes_.slice(strings->sh_offset, strings->sh_size);
-}
-
-std::optional<Elf64_Shdr> Image::section(std::uint64_t index) const {
-  if (index >= section_table_.size() / sizeof(Elf64_Shdr)) return std::nullopt;
-  return section_table_.read<Elf64_Shdr>(index * sizeof(Elf64_Shdr));
-}
-
-std::optional<Elf64_Shdr> Image::find_section(std::uint32_t type, std::string_view name) const {
-  for (std::uint64_t at = 0; at < section_table_.size(); at += sizeof(Elf64_Shdr)) {
-    const auto entry = section_table_.read<Elf64_Shdr>(at);
-    if (!entry || entry->sh_type != type) continue;
-    if (name.empty() || section_names_.text(entry->sh_name, name.size()) == name) return entry;
+// The dynamic linker reads as far as DT_NULL, whatever size the program header gives.
+void Image::read_dynamic() {
+  if (!dynamic_address_) return;
+  Elf_Data* table = table_at(*dynamic_address_, kMaxDynamic * sizeof(Elf64_Dyn), ELF_T_DYN);
+  for (std::uint64_t i = 0;; ++i) {
+    const auto entry = entry_of(gelf_getdyn, table, i);
+    if (!entry || entry->d_tag == DT_NULL) return;
+    dynamic_.push_back(*entry);
   }
-  return std::nullopt;
+}
+
+// A program runs without section headers, so whatever is wrong with them only means that there are none. libelf does not
+// look at the size of an entry, and takes the file's first bytes for a table at offset 0.
+void Image::read_sections() {
+  if (header_.e_shoff == 0 || header_.e_shentsize != sizeof(Elf64_Shdr)) return;
+  std::size_t names_index = 0;
+  BytesView names;
+  if (elf_getshdrstrndx(handle_.get(), &names_index) == 0) names = bytes_of(section_data(names_index));
+  for (Elf_Scn* section = nullptr; (section = elf_nextscn(handle_.get(), section)) != nullptr;) {
+    Section one{.index = elf_ndxscn(section)};
+    if (gelf_getshdr(section, &one.header) == nullptr) continue;
+    // Not elf_strptr, which looks for the end of the last name of the table each time: in a table without one that is
+    // the whole table.
+    one.name = names.text(one.header.sh_name, kMaxSectionName).value_or(std::string_view());
+    sections_.push_back(one);
+  }
+}
+
+const Section* Image::find_section(std::uint32_t type, std::string_view name) const {
+  const auto found = std::find_if(sections_.begin(), sections_.end(), [&](const Section& section) {
+    return section.header.sh_type == type && (name.empty() || section.name == name);
+  });
+  return found == sections_.end() ? nullptr : &*found;
 }
 
 // An offset may be loaded twice where segments share a page of the file; code is what a probe is about.
@@ -222,14 +250,15 @@ BytesView Image::bytes_at(std::uint64_t address) const {
   return bytes_.slice(segment->offset, segment->file_bytes).from(address - segment->address);
 }
 
+Elf_Data* Image::table_at(std::uint64_t address, std::uint64_t most, Elf_Type type) const {
+  const auto offset = offset_of_address(address);
+  return offset ? handle_.chunk(*offset, std::min(most, bytes_at(address).size()), type) : nullptr;
+}
+
 std::optional<std::uint64_t> Image::dynamic(std::int64_t tag) const {
-  if (!dynamic_) return std::nullopt;
-  const BytesView table = bytes_at(*dynamic_);
-  for (std::uint64_t at = 0;; at += sizeof(Elf64_Dyn)) {
-    const auto entry = table.read<Elf64_Dyn>(at);
-    if (!entry || entry->d_tag == DT_NULL) return std::nullopt;
-    if (entry->d_tag == tag) return entry->d_un.d_val;
-  }
+  const auto found =
+      std::find_if(dynamic_.begin(), dynamic_.end(), [tag](const GElf_Dyn& entry) { return entry.d_tag == tag; });
+  return found == dynamic_.end() ? std::nullopt : std::optional<std::uint64_t>(found->d_un.d_val);
 }
 
 }  // namespace uprobe::elf

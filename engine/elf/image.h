@@ -1,8 +1,8 @@
 // The frame of an ELF file: its headers, checked, and the map between file offsets and link-time addresses.
-// Nothing here depends on section headers, which a program may lack or lie about.
+// Only what asks for a section depends on section headers, which a program may lack or lie about.
 #pragma once
 
-#include <elf.h>
+#include <gelf.h>
 
 #include <cstdint>
 #include <optional>
@@ -14,10 +14,18 @@
 #include "engine/base/result.h"
 #include "engine/elf/bytes_view.h"
 #include "engine/elf/elf_file.h"
+#include "engine/elf/handle.h"
 
 namespace uprobe::elf {
 
-// Views the file's bytes, which must outlive it.
+struct Section {
+  std::uint64_t index = 0;
+  std::string_view name;  // empty if it is longer than any that matters
+  GElf_Shdr header{};
+};
+
+// Views the file's bytes, which must outlive it. Const functions may be called from several threads, but for those that
+// hand out libelf's data.
 class Image {
  public:
   // Code::damaged or Code::refused; `text` reads on from the file's name ("is a 32-bit program").
@@ -43,29 +51,38 @@ class Image {
   // Link-time address of .eh_frame_hdr (PT_GNU_EH_FRAME).
   std::optional<std::uint64_t> eh_frame_header() const { return eh_frame_header_; }
 
-  // The first section of this type, and of this name unless that is empty. Nothing when the table is damaged.
-  std::optional<Elf64_Shdr> find_section(std::uint32_t type, std::string_view name = {}) const;
-  std::optional<Elf64_Shdr> section(std::uint64_t index) const;
+  std::span<const Section> sections() const { return sections_; }
+  // The first section of this type, and of this name unless that is empty; nullptr if there is none.
+  const Section* find_section(std::uint32_t type, std::string_view name = {}) const;
+
+  // libelf's data, for one thread at a time: a section's, and the table at a link-time address, which ends after `most`
+  // bytes or with its segment. nullptr if it is not in the file.
+  Elf_Data* section_data(std::uint64_t index) const { return handle_.section_data(index); }
+  Elf_Data* table_at(std::uint64_t address, std::uint64_t most, Elf_Type type) const;
 
  private:
   Status read_program_headers();
-  Status add_segment(const Elf64_Phdr& program_header);
+  Status add_segment(const GElf_Phdr& program_header);
   Status read_interpreter();
-  void read_notes(const Elf64_Phdr& program_header);
-  void read_section_table();
+  Elf_Data* notes_of(const GElf_Phdr& program_header);
+  void read_notes(const GElf_Phdr& program_header);
+  void read_dynamic();
+  void read_sections();
   Status check_segments();
   const Segment* segment_at(std::uint64_t address) const;
 
   BytesView bytes_;
+  Handle handle_;
   Elf64_Ehdr header_{};
   std::vector<Segment> segments_;
-  std::optional<Elf64_Phdr> interpreter_header_;
+  std::optional<GElf_Phdr> interpreter_header_;
   std::string interpreter_;
   std::span<const std::uint8_t> build_id_;
-  std::optional<std::uint64_t> dynamic_;  // link-time address of PT_DYNAMIC
+  unsigned note_tables_ = 0;
+  std::optional<std::uint64_t> dynamic_address_;  // link-time address of PT_DYNAMIC
+  std::vector<GElf_Dyn> dynamic_;                 // up to DT_NULL
   std::optional<std::uint64_t> eh_frame_header_;
-  BytesView section_table_;  // whole Elf64_Shdr entries
-  BytesView section_names_;
+  std::vector<Section> sections_;
 };
 
 }  // namespace uprobe::elf

@@ -8,6 +8,7 @@ namespace uprobe::elf {
 namespace {
 
 constexpr std::uint64_t kMaxNameBytes = 65536;
+constexpr std::uint64_t kMaxVersionBytes = std::uint64_t{16} << 20;  // of definitions; libc has 1.5 KiB of them
 constexpr std::uint16_t kVersionHidden = 0x8000;
 constexpr std::uint16_t kVersionIndex = 0x7fff;
 constexpr std::uint16_t kFirstVersion = 2;  // 0 is local, 1 is the file's base version
@@ -40,7 +41,7 @@ std::uint64_t dynamic_symbol_count(const Image& image) {
   return 0;
 }
 
-Binding binding_of(const Elf64_Sym& entry) {
+Binding binding_of(const GElf_Sym& entry) {
   switch (ELF64_ST_BIND(entry.st_info)) {
     case STB_LOCAL:
       return Binding::local;
@@ -52,7 +53,7 @@ Binding binding_of(const Elf64_Sym& entry) {
 }
 
 // Undefined, absolute and common symbols have no place in the image; sections, files and thread-local ones no address.
-bool has_address(const Elf64_Sym& entry) {
+bool has_address(const GElf_Sym& entry) {
   if (entry.st_shndx == SHN_UNDEF || entry.st_shndx == SHN_ABS || entry.st_shndx == SHN_COMMON) return false;
   const int type = ELF64_ST_TYPE(entry.st_info);
   return type != STT_SECTION && type != STT_FILE && type != STT_TLS;
@@ -70,8 +71,9 @@ void split_version(RawSymbol& symbol) {
   symbol.name = symbol.name.substr(0, at);
 }
 
-BytesView whole_entries(BytesView bytes, std::uint64_t most) {
-  return bytes.slice(0, std::min(bytes.size() / sizeof(Elf64_Sym), most) * sizeof(Elf64_Sym));
+// libelf gives data of another type where a section says that it is compressed.
+std::uint64_t count_of(const Elf_Data* entries) {
+  return entries != nullptr && entries->d_type == ELF_T_SYM ? entries->d_size / sizeof(Elf64_Sym) : 0;
 }
 
 }  // namespace
@@ -81,13 +83,18 @@ SymbolTables::SymbolTables(const Image& image) {
   find_dynsym(image);
 }
 
+// Names are taken from the bytes of the string table and not by elf_strptr: a .dynsym without section headers has no
+// section of names, and elf_strptr looks for the table's last NUL at each call, which in a table without one costs
+// (symbols * bytes), and gives names of any length.
 void SymbolTables::find_symtab(const Image& image) {
-  const auto section = image.find_section(SHT_SYMTAB);
-  if (!section) return;
-  const auto names = image.section(section->sh_link);
-  if (!names || names->sh_type != SHT_STRTAB) return;
-  symtab_.entries = whole_entries(image.bytes().slice(section->sh_offset, section->sh_size), UINT64_MAX);
-  symtab_.names = image.bytes().slice(names->sh_offset, names->sh_size);
+  const Section* section = image.find_section(SHT_SYMTAB);
+  if (section == nullptr) return;
+  const auto names = std::find_if(image.sections().begin(), image.sections().end(),
+                                  [&](const Section& one) { return one.index == section->header.sh_link; });
+  if (names == image.sections().end() || names->header.sh_type != SHT_STRTAB) return;
+  symtab_.entries = image.section_data(section->index);
+  symtab_.count = count_of(symtab_.entries);
+  symtab_.names = bytes_of(image.section_data(names->index));
 }
 
 void SymbolTables::find_dynsym(const Image& image) {
@@ -95,9 +102,11 @@ void SymbolTables::find_dynsym(const Image& image) {
   const auto names = image.dynamic(DT_STRTAB);
   const auto name_bytes = image.dynamic(DT_STRSZ);
   if (!entries || !names || !name_bytes) return;
-  dynsym_.entries = whole_entries(image.bytes_at(*entries), dynamic_symbol_count(image));
+  dynsym_.entries = image.table_at(*entries, dynamic_symbol_count(image) * sizeof(Elf64_Sym), ELF_T_SYM);
+  dynsym_.count = count_of(dynsym_.entries);
   dynsym_.names = image.bytes_at(*names).slice(0, *name_bytes);
-  if (const auto versions = image.dynamic(DT_VERSYM)) dynsym_.versions = image.bytes_at(*versions);
+  if (const auto versions = image.dynamic(DT_VERSYM))
+    dynsym_.versions = image.table_at(*versions, dynsym_.count * sizeof(Elf64_Versym), ELF_T_HALF);
   read_version_names(image, dynsym_.names);
 }
 
@@ -106,12 +115,12 @@ void SymbolTables::read_version_names(const Image& image, BytesView names) {
   const auto table = image.dynamic(DT_VERDEF);
   const auto count = image.dynamic(DT_VERDEFNUM);
   if (!table || !count) return;
-  const BytesView bytes = image.bytes_at(*table);
+  Elf_Data* definitions = image.table_at(*table, kMaxVersionBytes, ELF_T_VDEF);
   std::uint64_t at = 0;
   for (std::uint64_t left = std::min<std::uint64_t>(*count, kVersionIndex); left != 0; --left) {
-    const auto definition = bytes.read<Elf64_Verdef>(at);
+    const auto definition = entry_of(gelf_getverdef, definitions, at);
     if (!definition) return;
-    const auto name = bytes.read<Elf64_Verdaux>(at + definition->vd_aux);
+    const auto name = entry_of(gelf_getverdaux, definitions, at + definition->vd_aux);
     const std::uint16_t index = definition->vd_ndx & kVersionIndex;
     if (name && index >= kFirstVersion) {
       if (index >= version_names_.size()) version_names_.resize(index + std::size_t{1});
@@ -123,7 +132,7 @@ void SymbolTables::read_version_names(const Image& image, BytesView names) {
 }
 
 void SymbolTables::set_version(RawSymbol& symbol, const Table& table, std::uint64_t index) const {
-  const auto version = table.versions.read<std::uint16_t>(index * sizeof(std::uint16_t));
+  const auto version = entry_of(gelf_getversym, table.versions, index);
   if (!version) return split_version(symbol);
   const std::size_t number = *version & kVersionIndex;
   if (number >= version_names_.size() || version_names_[number].empty()) return;
@@ -134,11 +143,10 @@ void SymbolTables::set_version(RawSymbol& symbol, const Table& table, std::uint6
 void SymbolTables::visit_table(const Table& table, bool dynamic,
                                const std::function<void(const RawSymbol&)>& visit) const {
   std::uint64_t budget = name_budget(table.names.size());
-  const std::uint64_t count = table.entries.size() / sizeof(Elf64_Sym);
-  for (std::uint64_t index = 0; index < count; ++index) {
-    const auto entry = *table.entries.read<Elf64_Sym>(index * sizeof(Elf64_Sym));
-    if (!has_address(entry)) continue;
-    const auto name = table.names.text(entry.st_name, kMaxNameBytes);
+  for (std::uint64_t index = 0; index < table.count; ++index) {
+    const auto entry = entry_of(gelf_getsym, table.entries, index);
+    if (!entry || !has_address(*entry)) continue;
+    const auto name = table.names.text(entry->st_name, kMaxNameBytes);
     // A name that does not end was searched all the same.
     const std::uint64_t cost = name ? name->size() : kMaxNameBytes;
     if (cost > budget) return;
@@ -147,16 +155,17 @@ void SymbolTables::visit_table(const Table& table, bool dynamic,
     RawSymbol symbol{.name = *name,
                      .version = {},
                      .dynamic = dynamic,
-                     .type = static_cast<std::uint8_t>(ELF64_ST_TYPE(entry.st_info)),
-                     .binding = binding_of(entry),
-                     .address = entry.st_value,
-                     .size = entry.st_size};
+                     .type = static_cast<std::uint8_t>(ELF64_ST_TYPE(entry->st_info)),
+                     .binding = binding_of(*entry),
+                     .address = entry->st_value,
+                     .size = entry->st_size};
     set_version(symbol, table, index);
     visit(symbol);
   }
 }
 
 void SymbolTables::for_each(const std::function<void(const RawSymbol&)>& visit) const {
+  const std::lock_guard lock(reading_);
   visit_table(symtab_, false, visit);
   visit_table(dynsym_, true, visit);
 }

@@ -1,11 +1,12 @@
-// The symbols of a file as they lie in it: .symtab through the section headers, .dynsym through PT_DYNAMIC (where the
-// dynamic linker finds it too), symbol versions.
+// The symbols of a file as they lie in it, entry by entry through libelf: .symtab as the section headers say, .dynsym
+// and its versions as PT_DYNAMIC says, where the dynamic linker finds them too and which no program can lack.
 #pragma once
 
-#include <elf.h>
+#include <gelf.h>
 
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <string_view>
 #include <vector>
 
@@ -27,20 +28,22 @@ struct RawSymbol {
   std::uint64_t size = 0;
 };
 
+// The image must outlive it.
 class SymbolTables {
  public:
   explicit SymbolTables(const Image& image);
 
-  bool has_symtab() const { return !symtab_.entries.empty(); }
+  bool has_symtab() const { return symtab_.count != 0; }
   // Every defined symbol with an address, .symtab first. The total length of names that are handed out is bounded by a
-  // multiple of the file's size, however the file is made.
+  // multiple of the file's size, however the file is made. For several threads: one after the other.
   void for_each(const std::function<void(const RawSymbol&)>& visit) const;
 
  private:
   struct Table {
-    BytesView entries;  // whole Elf64_Sym
+    Elf_Data* entries = nullptr;
+    std::uint64_t count = 0;  // of whole entries
     BytesView names;
-    BytesView versions;  // u16 per symbol, may be shorter
+    Elf_Data* versions = nullptr;  // may be shorter
   };
   void find_symtab(const Image& image);
   void find_dynsym(const Image& image);
@@ -48,6 +51,7 @@ class SymbolTables {
   void visit_table(const Table& table, bool dynamic, const std::function<void(const RawSymbol&)>& visit) const;
   void set_version(RawSymbol& symbol, const Table& table, std::uint64_t index) const;
 
+  mutable std::mutex reading_;  // libelf's data
   Table symtab_;
   Table dynsym_;
   std::vector<std::string_view> version_names_;  // by version index

@@ -87,6 +87,7 @@ inline constexpr u32 kThreadEntries = 1024;
 inline constexpr u64 kOurSignals = 1ull << (5 - 1) | 1ull << (7 - 1) | 1ull << (11 - 1);  // TRAP, BUS, SEGV
 
 inline constexpr u32 kBlockFiltered = 1;  // a seccomp filter is or may come into force: no system call, not even for $comm
+inline constexpr u32 kBlockFilteredLater = 2;  // it came after the agent: it may forbid what the agent has done before
 
 struct ProcessBlock {
   u64 magic;

@@ -30,6 +30,10 @@ inline constexpr u64 kMaxRingBytes = 1ull << 30;
 
 enum class SessionState : u32 { off = 0, recording = 1 };
 
+// AreaHeader::mode. The session belongs to a preloaded agent: it asks for a flush before the program ends, and a program
+// that execve starts makes a session of its own.
+inline constexpr u32 kModePreloaded = 1;
+
 struct AreaHeader {
   u64 magic;
   u32 abi_version;
@@ -51,7 +55,7 @@ struct AreaHeader {
   u32 tool_gone;      // a request ran into its deadline: nobody asks again
   u32 mail_timeouts;
   u32 tool_pulse;     // moves while the tool lives
-  u32 reserved0;
+  u32 mode;           // kModePreloaded
   u64 reserved[18];
 };
 static_assert(sizeof(AreaHeader) == 240);
@@ -105,8 +109,9 @@ inline constexpr u64 kCallFunction = ~u64{0};
 // `state` is a futex word. The agent makes `request`, `result` and, past its deadline, `abandoned` (the tool then frees the
 // slot); the tool the others but `free` and `claimed`.
 enum class MailState : u32 { free, claimed, request, working, command, result, done, abandoned };
-// exec_begins: the thread is about to call execve; the tool seizes it. exec_failed: the call came back.
-enum class MailKind : u32 { none, libraries_changed, exec_begins, exec_failed };
+// exec_begins: the thread is about to call execve; the tool seizes it. exec_failed: the call came back. flush: done once
+// everything that was recorded before is in the output.
+enum class MailKind : u32 { none, libraries_changed, exec_begins, exec_failed, flush };
 
 struct alignas(128) MailSlot {
   u32 state;

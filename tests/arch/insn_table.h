@@ -25,6 +25,9 @@ inline constexpr InsnRow kSystemRows[] = {
 inline constexpr InsnRow kBranchRows[] = {
 #include "tests/arch/insns_branch.inc"
 };
+inline constexpr InsnRow kFaultRows[] = {
+#include "tests/arch/insns_fault.inc"
+};
 inline constexpr InsnRow kX87Rows[] = {
 #include "tests/arch/insns_x87.inc"
 };
@@ -52,7 +55,7 @@ struct InsnGroup {
 inline constexpr InsnGroup kInsnGroups[] = {
     {"integer", kIntegerRows}, {"system", kSystemRows}, {"branch", kBranchRows}, {"x87", kX87Rows},
     {"sse", kSseRows},         {"avx", kAvxRows},       {"avx512", kAvx512Rows}, {"avx512_later", kAvx512LaterRows},
-    {"amd", kOtherVendorRows},
+    {"amd", kOtherVendorRows}, {"fault", kFaultRows},
 };
 
 }  // namespace uprobe::x86::test

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -79,7 +80,7 @@ void on_signal(int number, siginfo_t* info, void* raw) {
   const auto where = static_cast<std::uint64_t>(rip);
   const auto exit = reinterpret_cast<std::uint64_t>(machine_exit);
   if (where >= exit && where < reinterpret_cast<std::uint64_t>(machine_end)) _exit(99);
-  caught = {number, reinterpret_cast<std::uint64_t>(info->si_addr), where};
+  caught = {number, info->si_code, reinterpret_cast<std::uint64_t>(info->si_addr), where};
   rip = static_cast<greg_t>(exit);
 }
 
@@ -150,6 +151,13 @@ std::uint64_t value(Random& random) {
   return (number & kKeep[number >> 40 & 7]) ^ kFlip[number >> 40 & 7];
 }
 
+// Some that always succeed, some that fail because rdi is no descriptor, some that do not exist.
+std::uint64_t harmless_call(Random& random) {
+  static constexpr std::uint64_t kCalls[] = {SYS_getpid, SYS_gettid, SYS_getuid, SYS_sched_yield, SYS_close,
+                                             SYS_read,   SYS_fsync,  ~0ULL,      1'000'000};
+  return kCalls[random() % std::size(kCalls)];
+}
+
 void fill(std::uint8_t* out, std::size_t size, Random& random) {
   for (std::size_t i = 0; i < size; i += 8) {
     const std::uint64_t word = value(random);
@@ -212,6 +220,7 @@ std::string compare_signals(const Signal& a, const Signal& b) {
   std::string text;
   if (a.number != b.number)
     text += describe("signal", static_cast<unsigned>(a.number), static_cast<unsigned>(b.number));
+  if (a.code != b.code) text += describe("signal's code", static_cast<unsigned>(a.code), static_cast<unsigned>(b.code));
   if (a.address != b.address) text += describe("signal's address", a.address, b.address);
   if (a.rip != b.rip) text += describe("rip at the signal", a.rip, b.rip);
   return text;
@@ -270,6 +279,7 @@ void Machine::fill_registers(Scene scene, Random& random) {
   for (const unsigned reg : {3, 5, 6, 7, 8, 12, 13, 14}) gpr[reg] = pointer(random);
   gpr[1] = random() % 4 == 0 ? random() % 2 : random() % 32;
   gpr[9] = random() % 32;
+  if (scene == Scene::system_call) gpr[0] = harmless_call(random);
   if (scene != Scene::branch) return;
   for (const unsigned reg : {0, 2, 10, 11, 15}) gpr[reg] = kIndirectTarget;
 }

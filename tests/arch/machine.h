@@ -40,14 +40,18 @@ static_assert(offsetof(MachineContext, out) == 136 && offsetof(MachineContext, h
 
 // What the state before the instruction is made of besides chance.
 enum class Scene : std::uint8_t {
-  data,     // rbx rbp rsi rdi r8 r12 r13 r14 point into memory, r9 and rcx are small, the rest is anything
-  branch,   // rax rdx r10 r11 r15 and every word of memory and stack are a landing place
-  flags,    // every word of the stack is a harmless flags image
-  nothing,  // every register is anything; some point into memory
+  data,         // rbx rbp rsi rdi r8 r12 r13 r14 point into memory, r9 and rcx are small, the rest is anything
+  branch,       // rax rdx r10 r11 r15 and every word of memory and stack are a landing place
+  flags,        // every word of the stack is a harmless flags image
+  nothing,      // every register is anything; some point into memory
+  fault,        // as data; a test of the table expects a signal of every run
+  may_fault,    // as data; whether there is a signal depends on the machine
+  system_call,  // as data, with the number of a call that changes nothing, or of none, in rax
 };
 
 struct Signal {
   int number = 0;  // 0: none
+  int code = 0;
   std::uint64_t address = 0;
   std::uint64_t rip = 0;
 };

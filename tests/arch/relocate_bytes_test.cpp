@@ -94,6 +94,41 @@ constexpr Row kPlain[] = {
 };
 
 // A rip-relative operand: 0x10 - 0x80000 is 00 f8 ff of the new displacement, whatever comes behind it.
+// Undefined, privileged and I/O instructions: as they are. What control never leaves behind has no jump back.
+constexpr Row kFaulting[] = {
+    {"0f 0b", "0f 0b"},                                                  // ud2
+    {"66 0f 0b", "66 0f 0b"},                                            // ud2 with a prefix
+    {"0f b9 c0", "0f b9 c0"},                                            // ud1 %eax,%eax
+    {"67 0f b9 40 02", "67 0f b9 40 02"},                                // ud1 2(%eax),%eax: clang's traps
+    {"0f b9 05 10 00 00 00", "0f b9 05 10 00 f8 ff"},                    // ud1 0x10(%rip),%eax
+    {"0f ff c0", "0f ff c0"},                                            // ud0 %eax,%eax
+    {"f4", "f4"},                                                        // hlt
+    {"0f 35", "0f 35"},                                                  // sysexit
+    {"48 0f 07", "48 0f 07"},                                            // sysretq
+    {"0f aa", "0f aa"},                                                  // rsm
+    {"fa", "fa", true},                                                  // cli
+    {"fb", "fb", true},                                                  // sti
+    {"e4 10", "e4 10", true},                                            // in $0x10,%al
+    {"ee", "ee", true},                                                  // out %al,%dx
+    {"f3 6c", "f3 6c", true},                                            // rep insb
+    {"f3 6f", "f3 6f", true},                                            // rep outsl
+    {"0f 22 d8", "0f 22 d8", true},                                      // mov %rax,%cr3
+    {"0f 21 c0", "0f 21 c0", true},                                      // mov %db0,%rax
+    {"0f 30", "0f 30", true},                                            // wrmsr
+    {"0f 08", "0f 08", true},                                            // invd
+    {"0f 06", "0f 06", true},                                            // clts
+    {"0f 01 11", "0f 01 11", true},                                      // lgdt (%rcx)
+    {"0f 01 15 10 00 00 00", "0f 01 15 10 00 f8 ff", true},              // lgdt 0x10(%rip)
+    {"0f 01 f8", "0f 01 f8", true},                                      // swapgs
+    {"0f 01 d1", "0f 01 d1", true},                                      // xsetbv
+    {"0f 01 ca", "0f 01 ca", true},                                      // clac
+    {"66 0f 38 82 05 10 00 00 00", "66 0f 38 82 05 10 00 f8 ff", true},  // invpcid 0x10(%rip),%rax
+    {"0f 37", "0f 37", true},                                            // getsec
+    {"0f 01 c1", "0f 01 c1", true},                                      // vmcall
+    {"0f 01 d9", "0f 01 d9", true},                                      // vmmcall
+    {"0f 01 d8", "0f 01 d8", true},                                      // vmrun
+};
+
 constexpr Row kRipRelative[] = {
     {"48 8b 05 10 00 00 00", "48 8b 05 10 00 f8 ff", true},
     {"48 8d 3d 10 00 00 00", "48 8d 3d 10 00 f8 ff", true},                          // lea
@@ -142,6 +177,7 @@ constexpr Row kBranches[] = {
     {"e3 10", "e3 05  e9 fb ff f7 ff  e9 06 00 f8 ff"},
     {"67 e3 10", "67 e3 05  e9 fb ff f7 ff  e9 06 00 f8 ff"},  // jecxz
     {"c7 f8 10 00 00 00", "c7 f8 10 00 f8 ff  e9 fb ff f7 ff"},
+    {"0f 05", "0f 05  48 8d 0d f9 ff f7 ff  e9 f4 ff f7 ff"},  // syscall; lea 0x100002,%rcx; jmp 0x100002
 };
 
 // push 0x100000 + length from a literal, then the jump; the literal last.
@@ -168,6 +204,7 @@ constexpr Row kCalls[] = {
 };
 
 INSTANTIATE_TEST_SUITE_P(Plain, Forms, testing::ValuesIn(kPlain));
+INSTANTIATE_TEST_SUITE_P(Faulting, Forms, testing::ValuesIn(kFaulting));
 INSTANTIATE_TEST_SUITE_P(RipRelative, Forms, testing::ValuesIn(kRipRelative));
 INSTANTIATE_TEST_SUITE_P(Branches, Forms, testing::ValuesIn(kBranches));
 INSTANTIATE_TEST_SUITE_P(Calls, Forms, testing::ValuesIn(kCalls));
@@ -178,9 +215,7 @@ struct Refusal {
 };
 
 constexpr const char* kPrivileged = "a privileged instruction";
-constexpr const char* kIo = "needs I/O privilege";
-constexpr const char* kSyscall = "system calls are not displaced yet";
-constexpr const char* kUndefined = "an undefined instruction, meant to fault where it stands";
+constexpr const char* kPrefixedCall = "a system call with a prefix";
 constexpr const char* kNoInsn = "the bytes are not an instruction";
 constexpr const char* kWide = "a branch with an operand-size prefix, which processors read differently";
 constexpr const char* kEip = "an eip-relative operand";
@@ -202,32 +237,20 @@ constexpr Refusal kRefusals[] = {
     {"ff 28", "a far branch"},
     {"48 ff 2d 00 00 00 00", "a far branch"},
     {"9a 00 00 00 00 00 00", kNoInsn},
-    {"f4", kPrivileged},
-    {"0f 22 d8", kPrivileged},
-    {"0f 21 c0", kPrivileged},
-    {"0f 30", kPrivileged},
-    {"0f 01 11", kPrivileged},  // lgdt
-    {"0f 01 d1", kPrivileged},  // xsetbv
-    {"0f 01 ca", kPrivileged},  // clac
-    {"0f 01 d8", kPrivileged},  // vmrun
-    {"0f aa", kPrivileged},     // rsm
-    {"0f 35", kPrivileged},     // sysexit
-    {"48 0f 07", kPrivileged},  // sysret
-    {"0f 37", kPrivileged},     // getsec
-    {"fa", kIo},
-    {"fb", kIo},
-    {"e4 10", kIo},
-    {"ee", kIo},
-    {"6c", kIo},
-    {"f3 6f", kIo},
-    {"0f 05", kSyscall},
-    {"0f 34", kSyscall},
-    {"0f 0b", kUndefined},
-    {"0f b9 c0", kUndefined},
-    {"0f ff c0", kUndefined},
-    {"0f 01 c1", "a hypervisor call"},
-    {"0f 01 d9", "a hypervisor call"},
-    {"0f 01 d4", "a hypervisor call"},
+    {"66 0f 05", kPrefixedCall},
+    {"48 0f 05", kPrefixedCall},
+    {"f3 0f 05", kPrefixedCall},
+    {"f0 0f 05", kNoInsn},
+    {"0f 34", "a system call that returns elsewhere"},
+    {"66 0f 01 cc", kPrivileged},                                  // tdcall
+    {"f2 0f 01 ff", kPrivileged},                                  // pvalidate
+    {"0f 01 c5", kPrivileged},                                     // pconfig
+    {"66 0f 38 f5 00", kShadow},                                   // wrussd
+    {"f3 0f ae 30", kShadow},                                      // clrssbsy
+    {"0f 01 cf", "an enclave instruction"},                        // encls
+    {"0f 01 d4", "changes the memory that code is fetched from"},  // vmfunc
+    {"67 0f b9 05 10 00 00 00", kEip},                             // ud1 0x10(%eip),%eax
+    {"67 0f 01 15 10 00 00 00", kEip},                             // lgdt 0x10(%eip)
     {"66 e9 10 00 00 00", kWide},
     {"66 e8 10 00 00 00", kWide},
     {"66 c3", kWide},
@@ -296,7 +319,7 @@ TEST(Reach, JumpBack) {
 TEST(Reach, OperandAndTarget) {
   constexpr Addr kHigh{0x7000'0000'0000};
   for (const char* insn : {"48 8b 05 00 00 00 70", "e9 00 00 00 70", "74 70", "e8 00 00 00 70", "ff 15 00 00 00 70",
-                           "ff 25 00 00 00 70", "c7 f8 00 00 00 70"}) {
+                           "ff 25 00 00 00 70", "c7 f8 00 00 00 70", "0f 01 15 00 00 00 70"}) {
     const auto bytes = from_hex(insn);
     EXPECT_TRUE(displace(bytes, kHigh, kHigh + 0x1000)) << insn;
     const auto far = displace(bytes, kHigh, kHigh - 0x7fff'ff00);
@@ -343,6 +366,20 @@ TEST(Marks, LoopAndPlain) {
   EXPECT_EQ(plain->marks, (std::vector<CopyMark>{{0, 0, kFrom}, {3, 0, kFrom + 3}}));
 }
 
+TEST(Marks, SystemCall) {
+  const auto copy = make_copy(from_hex("0f 05"), kFrom, kTo);
+  ASSERT_TRUE(copy);
+  EXPECT_EQ(copy->marks, (std::vector<CopyMark>{{0, 0, kFrom}, {2, 0, kFrom + 2}}));
+}
+
+TEST(Marks, WhatNeverEndsHasOne) {
+  for (const char* insn : {"0f 0b", "f4", "0f 35"}) {
+    const auto copy = make_copy(from_hex(insn), kFrom, kTo);
+    ASSERT_TRUE(copy);
+    EXPECT_EQ(copy->marks, (std::vector<CopyMark>{{0, 0, kFrom}}));
+  }
+}
+
 TEST(Chains, GoOnAtNextButReturnToTheOriginal) {
   const Addr next{0x181000};
   const auto plain = make_copy(from_hex("90"), kFrom, kTo, next);
@@ -352,6 +389,10 @@ TEST(Chains, GoOnAtNextButReturnToTheOriginal) {
   const auto call = make_copy(from_hex("e8 10 00 00 00"), kFrom, kTo, next);
   ASSERT_TRUE(call);
   EXPECT_EQ(call->bytes, *displace(from_hex("e8 10 00 00 00"), kFrom, kTo));
+  // rcx is what the original leaves, wherever control goes.
+  const auto system_call = make_copy(from_hex("0f 05"), kFrom, kTo, next);
+  ASSERT_TRUE(system_call);
+  EXPECT_EQ(to_hex(system_call->bytes), "0f05488d0df9fff7ffe9f20f0000");
 }
 
 // --- decode --------------------------------------------------------------------------------------------------------
@@ -377,7 +418,7 @@ TEST(Decode, Insn) {
 }
 
 TEST(Decode, FallsThrough) {
-  for (const char* insn : {"eb 10", "ff e0", "c3", "0f 0b", "cc", "f4", "cf"})
+  for (const char* insn : {"eb 10", "ff e0", "c3", "0f 0b", "0f b9 c0", "cc", "f4", "cf", "48 0f 07", "0f 35"})
     EXPECT_FALSE(decode(from_hex(insn), kFrom)->falls_through) << insn;
   for (const char* insn :
        {"74 10", "e8 00 00 00 00", "ff d0", "0f 05", "cd 80", "e2 10", "c7 f8 00 00 00 00", "c6 f8 01"})

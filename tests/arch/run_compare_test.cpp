@@ -1,5 +1,7 @@
 // Every row of the allow-list, run where it stands and displaced from the same random states, and compared.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/io.h>
 #include <sys/mman.h>
 
 #include <cstring>
@@ -14,7 +16,7 @@ namespace uprobe::x86::test {
 namespace {
 
 constexpr int kStates = 6;
-constexpr int kBranchStates = 40;  // enough for every condition to be seen both ways
+constexpr int kManyStates = 40;  // enough for every condition to be seen both ways, and every system call
 
 class Compare : public testing::TestWithParam<InsnGroup> {};
 
@@ -28,13 +30,16 @@ struct Seen {
 void run_row(Machine& machine, const InsnRow& row, Random& random, Seen& seen) {
   const auto insn = from_hex(row.bytes);
   ASSERT_TRUE(can_displace(insn, {})) << row.text << ": " << can_displace(insn, {}).error().text;
-  const int states = row.scene == Scene::branch ? kBranchStates : kStates;
+  const bool has_many = row.scene == Scene::branch || row.scene == Scene::system_call;
+  const int states = has_many ? kManyStates : kStates;
   for (int i = 0; i < states; ++i) {
     const Comparison result = machine.compare(insn, row.scene, random, row.loose);
     ASSERT_EQ(result.difference, "") << row.text << " (" << to_hex(machine.aimed()) << ") from " << std::hex
                                      << result.from << " to " << result.to;
     const int signal = result.native.signal.number;
-    ASSERT_NE(signal, SIGILL) << row.text << ": the processor lacks it though it has " << row.feature;
+    const bool may_be_illegal = row.scene == Scene::fault || row.scene == Scene::may_fault;
+    ASSERT_TRUE(signal != SIGILL || may_be_illegal) << row.text << ": the processor lacks it, but has " << row.feature;
+    ASSERT_TRUE(signal != 0 || row.scene != Scene::fault) << row.text << " is there to fault";
     if (signal != 0) {
       ++seen.signals;
       continue;
@@ -117,6 +122,59 @@ TEST(Transaction, CommitsDisplaced) {
   std::cout << as_it_stands << " of 1000 committed where they stood, " << displaced << " displaced\n";
   // A processor may be told to abort every transaction.
   EXPECT_EQ(as_it_stands > 0, displaced > 0);
+}
+
+// With the permission the instructions work, displaced as well. 0x80 is the port that nobody listens to.
+TEST(InputOutput, WorksDisplacedWherePermitted) {
+  if (ioperm(0x80, 1, 1) != 0) GTEST_SKIP() << "no permission for a port";
+  Machine machine;
+  Random random(7);
+  constexpr unsigned kRax = 1;
+  for (const char* insn : {"e6 80", "e4 80"}) {
+    const Comparison result = machine.compare(from_hex(insn), Scene::data, random, kRax);
+    EXPECT_EQ(result.difference, "") << insn;
+    EXPECT_EQ(result.native.signal.number, 0) << insn;
+    EXPECT_EQ(result.native.arrived, kBehind) << insn;
+  }
+  ioperm(0x80, 1, 0);
+  const Comparison forbidden = machine.compare(from_hex("e6 80"), Scene::data, random);
+  EXPECT_EQ(forbidden.difference, "");
+  EXPECT_EQ(forbidden.native.signal.number, SIGSEGV);
+}
+
+// The kernel takes cli and sti for nops after iopl(3); it looks at the byte where the fault happened.
+TEST(InputOutput, InterruptFlagInstructionsWorkDisplacedWherePermitted) {
+  if (iopl(3) != 0) GTEST_SKIP() << "no permission to raise the I/O privilege";
+  Machine machine;
+  Random random(7);
+  for (const char* insn : {"fa", "fb"}) {
+    const Comparison result = machine.compare(from_hex(insn), Scene::data, random);
+    EXPECT_EQ(result.difference, "") << insn;
+    // Kernels before 5.5 ran them, others pretend to: neither faults.
+    EXPECT_EQ(result.native.signal.number, 0) << insn;
+  }
+  iopl(0);
+}
+
+// What a handler is told of an instruction that exists to fault; the harness compares it with the displaced one.
+TEST(Faults, AreOfTheRightKind) {
+  struct Row {
+    const char* insn;
+    int signal;
+    int code;
+    bool has_address;  // si_addr is the instruction's, else 0
+  };
+  Machine machine;
+  Random random(7);
+  for (const Row& row : {Row{"0f 0b", SIGILL, ILL_ILLOPN, true}, Row{"0f b9 03", SIGILL, ILL_ILLOPN, true},
+                         Row{"f4", SIGSEGV, SI_KERNEL, false}, Row{"0f 22 d8", SIGSEGV, SI_KERNEL, false},
+                         Row{"ec", SIGSEGV, SI_KERNEL, false}}) {
+    const Comparison result = machine.compare(from_hex(row.insn), Scene::data, random);
+    EXPECT_EQ(result.difference, "") << row.insn;
+    EXPECT_EQ(result.native.signal.number, row.signal) << row.insn;
+    EXPECT_EQ(result.native.signal.code, row.code) << row.insn;
+    EXPECT_EQ(result.native.signal.address, row.has_address ? result.from : 0) << row.insn;
+  }
 }
 
 TEST(AllowList, EveryRowHasAnInstruction) {

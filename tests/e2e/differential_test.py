@@ -261,8 +261,8 @@ class Processes(Differential):
     def test_vfork(self):
         for name, program, definitions in self.each_shape():
             with self.subTest(shape=name):
-                # thread ids are left out: a vfork child shares the memory that ours are read from, the parent's
-                self.check(definitions, [program, "vfork", "5"])
+                kernel, ours = self.check(definitions, [program, "vfork", "5"])
+                self.assertEqual(len({hit.tid for hit in ours.hits}), len({hit.tid for hit in kernel.hits}))
 
     def test_constructor_of_a_loaded_library(self):
         library = self.copy_of(harness.fixture("libplugin.so"))

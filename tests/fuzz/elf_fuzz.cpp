@@ -4,6 +4,7 @@
 
 #include "engine/base/fd.h"
 #include "engine/elf/elf_file.h"
+#include "engine/elf/relocations.h"
 #include "tests/elf/made_elf.h"
 #include "tests/fuzz/driver.h"
 
@@ -44,8 +45,38 @@ void check_ranges(const ElfFile& file) {
   for (const std::uint64_t start : file.known_starts()) require(file.offset_of_address(start).has_value());
 }
 
+Elf64_Shdr section(std::uint32_t name, std::uint32_t type, std::uint64_t flags, std::uint64_t offset,
+                   std::uint64_t size, std::uint32_t link) {
+  return Elf64_Shdr{.sh_name = name,
+                    .sh_type = type,
+                    .sh_flags = flags,
+                    .sh_addr = flags == 0 ? 0 : MadeElf::kBase + offset,
+                    .sh_offset = offset,
+                    .sh_size = size,
+                    .sh_link = link,
+                    .sh_info = 0,
+                    .sh_addralign = 8,
+                    .sh_entsize = 24};
+}
+
+// The tables of made_seed() once more, by section headers at 0x600.
+void add_sections(MadeElf& made) {
+  const Elf64_Shdr sections[] = {section(0, SHT_NULL, 0, 0, 0, 0),
+                                 section(0, SHT_STRTAB, 0, 0x400, 0x20, 0),
+                                 section(0, SHT_SYMTAB, 0, 0x380, 48, 1),
+                                 section(0, SHT_RELA, SHF_ALLOC, 0x5a0, 48, 0),
+                                 section(1, SHT_PROGBITS, SHF_ALLOC, 0x510, 0x30, 0),
+                                 section(0, SHT_STRTAB, 0, 0x7c0, 0x10, 0)};
+  made.header().e_shoff = 0x600;
+  made.header().e_shnum = std::size(sections);
+  made.header().e_shstrndx = std::size(sections) - 1;
+  made.header().e_shentsize = sizeof(Elf64_Shdr);
+  made.put(0x600, sections);
+  made.put_bytes(0x7c0, {0, '.', 'e', 'h', '_', 'f', 'r', 'a', 'm', 'e', 0});
+}
+
 // A dense one: what a mutation may hit is close together.
-std::string made_seed() {
+std::string made_seed(bool with_sections) {
   const auto entry = [](std::int64_t tag, std::uint64_t value) {
     return Elf64_Dyn{.d_tag = tag, .d_un = {.d_val = value}};
   };
@@ -53,7 +84,10 @@ std::string made_seed() {
   const Elf64_Dyn entries[] = {
       entry(DT_SYMTAB, base + 0x380),   entry(DT_STRTAB, base + 0x400),     entry(DT_STRSZ, 0x20),
       entry(DT_GNU_HASH, base + 0x440), entry(DT_VERSYM, base + 0x480),     entry(DT_VERDEF, base + 0x490),
-      entry(DT_VERDEFNUM, 2),           entry(DT_INIT_ARRAY, base + 0x4d0), entry(DT_INIT_ARRAYSZ, 8)};
+      entry(DT_VERDEFNUM, 2),           entry(DT_INIT_ARRAY, base + 0x4d0), entry(DT_INIT_ARRAYSZ, 8),
+      entry(DT_RELA, base + 0x5a0),     entry(DT_RELASZ, 48)};
+  const Elf64_Rela relocations[] = {{.r_offset = base, .r_info = 8, .r_addend = 0x40},
+                                    {.r_offset = base + 8, .r_info = 37, .r_addend = 0x1000}};
   const Elf64_Sym symbol{.st_name = 1,
                          .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
                          .st_other = 0,
@@ -79,6 +113,8 @@ std::string made_seed() {
   made.put_bytes(0x510, {16, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x03, 0, 0, 0});  // CIE: udata4
   made.put_bytes(0x524, {16, 0, 0, 0, 24, 0, 0, 0, 0, 0x10, 0x40, 0, 32, 0, 0, 0, 0, 0, 0, 0});     // FDE at 0x401000
   made.put_bytes(0x1c0, {4, 0, 0, 0, 4, 0, 0, 0, 3, 0, 0, 0, 'G', 'N', 'U', 0, 1, 2, 3, 4});
+  made.put(0x5a0, relocations);
+  if (with_sections) add_sections(made);
   const std::vector<std::uint8_t> bytes = made.bytes();
   return {bytes.begin(), bytes.end()};
 }
@@ -97,13 +133,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     (void)file->find_functions(name);
     (void)file->find_any(name);
   }
+  require(relocations_of(*file).size() <= size / sizeof(Elf64_Rela));
   require(file->close_names("alhpa").size() <= 3);
   for (const Segment& segment : file->segments()) (void)file->address_of_offset(segment.offset - 1);
+  require(std::equal(data, data + size, file->bytes().begin(), file->bytes().end()));
   return 0;
 }
 
 std::vector<std::string> fuzz_seeds() {
-  std::vector<std::string> seeds{made_seed()};
+  std::vector<std::string> seeds{made_seed(false), made_seed(true)};
 #ifdef UPROBE_ELF_FIXTURES
   for (const char* name : {"elf_tiny", "elf_pie", "elf_stripped", "elf_versions", "elf_overloads", "elf_ifunc"}) {
     auto text = uprobe::read_file(std::string(UPROBE_ELF_FIXTURES) + "/" + name);

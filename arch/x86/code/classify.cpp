@@ -146,8 +146,8 @@ constexpr Name kPlainSets[] = {"ADOX_ADCX",
                                "XSAVEC",
                                "XSAVEOPT"};
 
-// The old sets are a mixture; the category tells. (Their cli, sti and moves to control registers are refused by name
-// or as privileged before.)
+// The old sets are a mixture; the category tells. (Their privileged
+// members are admitted by name only.)
 struct SetAndCategory {
   Name isa_set;
   Name category;
@@ -178,12 +178,33 @@ constexpr SetAndCategory kPlainPairs[] = {
 constexpr Name kPlainNames[] = {"cpuid", "endbr32", "endbr64", "lar", "lsl",  "rdsspd", "rdsspq", "rdtsc", "sgdt",
                                 "sidt",  "sldt",    "smsw",    "str", "verr", "verw",   "xabort", "xend",  "xtest"};
 
+// What user mode may not do. It faults, and the fault is reported at the original address like any other. Where it does
+// work (ioperm, iopl, a hypervisor that answers) it does the same at any address.
+constexpr Name kControlMove = "mov of a control or debug register";
+constexpr Name kSupervisorNames[] = {
+    "clac",   "clgi",    "cli",        "clts",    "getsec",    "hlt",      "in",       "insb",   "insd",    "insw",
+    "invd",   "invept",  "invlpg",     "invlpga", "invpcid",   "invvpid",  "lgdt",     "lidt",   "lldt",    "lmsw",
+    "ltr",    "monitor", kControlMove, "mwait",   "out",       "outsb",    "outsd",    "outsw",  "rdmsr",   "rsm",
+    "skinit", "stac",    "stgi",       "sti",     "swapgs",    "sysexit",  "sysret",   "vmcall", "vmclear", "vmlaunch",
+    "vmload", "vmmcall", "vmptrld",    "vmptrst", "vmread",    "vmresume", "vmrun",    "vmsave", "vmwrite", "vmxoff",
+    "vmxon",  "wbinvd",  "wrmsr",      "xrstors", "xrstors64", "xsaves",   "xsaves64", "xsetbv"};
+
+// Undefined for ever: they are there to fault.
+constexpr Name kUndefinedNames[] = {"ud0", "ud1", "ud2"};
+
 // The sets whose branches are known: near jumps, calls, returns, loops and xbegin.
 constexpr Name kBranchSets[] = {"I386", "I86", "LONGMODE", "RTM"};
+
+constexpr std::span<const Name> kNameLists[] = {kPlainNames, kSupervisorNames, kUndefinedNames};
+
+constexpr Name kSystemCall = "syscall";
+constexpr unsigned kSystemCallBytes = 2;
 
 static_assert(std::is_sorted(std::begin(kPlainSets), std::end(kPlainSets)));
 static_assert(std::is_sorted(std::begin(kPlainPairs), std::end(kPlainPairs)));
 static_assert(std::is_sorted(std::begin(kPlainNames), std::end(kPlainNames)));
+static_assert(std::is_sorted(std::begin(kSupervisorNames), std::end(kSupervisorNames)));
+static_assert(std::is_sorted(std::begin(kUndefinedNames), std::end(kUndefinedNames)));
 
 // Reasons for names and for sets; the first hit counts, the general reason is "not on the allow-list".
 struct Reason {
@@ -199,29 +220,10 @@ constexpr Reason kRefusedNames[] = {
     {"iretd", "an interrupt return"},
     {"iretq", "an interrupt return"},
     {"uiret", "an interrupt return"},
-    {"syscall", "system calls are not displaced yet"},
-    {"sysenter", "system calls are not displaced yet"},
-    {"ud0", "an undefined instruction, meant to fault where it stands"},
-    {"ud1", "an undefined instruction, meant to fault where it stands"},
-    {"ud2", "an undefined instruction, meant to fault where it stands"},
-    {"cli", "needs I/O privilege"},
-    {"sti", "needs I/O privilege"},
-    {"in", "needs I/O privilege"},
-    {"out", "needs I/O privilege"},
-    {"insb", "needs I/O privilege"},
-    {"insw", "needs I/O privilege"},
-    {"insd", "needs I/O privilege"},
-    {"outsb", "needs I/O privilege"},
-    {"outsw", "needs I/O privilege"},
-    {"outsd", "needs I/O privilege"},
-    {"lgdt", "a privileged instruction"},
-    {"rsm", "a privileged instruction"},
-    {"sysret", "a privileged instruction"},
-    {"sysexit", "a privileged instruction"},
-    {"getsec", "a privileged instruction"},
-    {"vmcall", "a hypervisor call"},
-    {"vmmcall", "a hypervisor call"},
-    {"vmfunc", "a hypervisor call"},
+    // The kernel brings the thread back to an address in the vDSO, with the 32-bit meaning of the call.
+    {"sysenter", "a system call that returns elsewhere"},
+    // The copy need not exist in the other view of memory.
+    {"vmfunc", "changes the memory that code is fetched from"},
     {"ptwrite", "hands its own address to the processor trace"},
 };
 constexpr Reason kRefusedSets[] = {
@@ -233,17 +235,19 @@ constexpr Reason kRefusedSets[] = {
     {"MPX", "MPX bounds depend on every branch"},
     {"SGX", "an enclave instruction"},
     {"SGX_ENCLV", "an enclave instruction"},
-    {"SVM", "a privileged instruction"},
     {"UINTR", "user interrupts are not displaced"},
 };
 
 bool listed(std::span<const Name> list, Name name) { return std::binary_search(list.begin(), list.end(), name); }
 
-// The row that admits the instruction, empty when none does.
+// The row that admits an instruction that is copied as it is, empty when none does.
 std::string plain_row(const Decoded& insn) {
-  const SetAndCategory pair{insn.isa_set, insn.category};
+  const Name name = insn.is_privileged && insn.mnemonic == "mov" ? kControlMove : insn.mnemonic;
+  for (const auto& list : kNameLists)
+    if (listed(list, name)) return std::string(name);
+  if (insn.is_privileged || insn.flow == Flow::trap) return {};
   if (listed(kPlainSets, insn.isa_set)) return std::string(insn.isa_set);
-  if (listed(kPlainNames, insn.mnemonic)) return std::string(insn.mnemonic);
+  const SetAndCategory pair{insn.isa_set, insn.category};
   if (!std::binary_search(std::begin(kPlainPairs), std::end(kPlainPairs), pair)) return {};
   return std::string(pair.isa_set) + ' ' + std::string(pair.category);
 }
@@ -256,9 +260,10 @@ const char* find_reason(std::span<const Reason> reasons, Name name) {
 // What is wrong with it by itself, or null.
 const char* named_reason(const Decoded& insn) {
   if (insn.is_far) return "a far branch";
-  if (insn.is_privileged) return "a privileged instruction";
   if (const char* reason = find_reason(kRefusedNames, insn.mnemonic)) return reason;
-  if (insn.writes_ss) return "loads ss, which holds off traps for one more instruction";
+  // Debug traps wait for the end of the next instruction, which in a copy is the jump back. The 64-bit programs that
+  // load ss are those that look at just that: mov %ss; pushf shows them a debugger's trap flag.
+  if (insn.writes_ss && insn.flow == Flow::straight) return "loads ss, which holds off traps for one more instruction";
   // The address would be cut to 32 bits, where no displacement can make up for the distance.
   if (insn.base == Base::eip) return "an eip-relative operand";
   if (insn.base == Base::rip && insn.disp_bytes != 4) return "a rip-relative operand of unknown form";
@@ -266,8 +271,8 @@ const char* named_reason(const Decoded& insn) {
 }
 
 const char* unlisted_reason(const Decoded& insn) {
-  const char* reason = find_reason(kRefusedSets, insn.isa_set);
-  return reason != nullptr ? reason : "not on the allow-list";
+  if (const char* reason = find_reason(kRefusedSets, insn.isa_set)) return reason;
+  return insn.is_privileged ? "a privileged instruction" : "not on the allow-list";
 }
 
 // A call pushes before it reads its operand in the copy, so the operand must not follow rsp unseen, nor be what the
@@ -303,31 +308,44 @@ Result<Form> classify_branch(const Decoded& insn) {
       if (const char* reason = indirect_call_reason(insn)) return refused(reason);
       return Form::call_indirect;
     case Flow::straight:
+    case Flow::system_call:
     case Flow::trap:
       break;
   }
   return refused("not on the allow-list");
 }
 
+// The kernel restarts an interrupted call two bytes before the return address: behind a prefix, if there were one.
+Result<Form> classify_system_call(const Decoded& insn) {
+  if (insn.mnemonic != kSystemCall) return refused(unlisted_reason(insn));
+  if (insn.length != kSystemCallBytes) return refused("a system call with a prefix");
+  return Form::system_call;
+}
+
 }  // namespace
 
 Result<Form> classify(const Decoded& insn) {
   if (const char* reason = named_reason(insn)) return refused(reason);
-  if (insn.flow != Flow::straight) return classify_branch(insn);
+  if (insn.flow == Flow::system_call) return classify_system_call(insn);
+  if (insn.flow != Flow::straight && insn.flow != Flow::trap) return classify_branch(insn);
   if (plain_row(insn).empty()) return refused(unlisted_reason(insn));
-  return Form::plain;
+  return insn.falls_through ? Form::plain : Form::last;
 }
 
 std::string allow_list_row(const Decoded& insn) {
-  if (!classify(insn)) return {};
-  return insn.flow == Flow::straight ? plain_row(insn) : std::string(insn.isa_set) + " branch";
+  const auto form = classify(insn);
+  if (!form) return {};
+  if (*form == Form::system_call) return std::string(kSystemCall);
+  const bool is_branch = insn.flow != Flow::straight && insn.flow != Flow::trap;
+  return is_branch ? std::string(insn.isa_set) + " branch" : plain_row(insn);
 }
 
 std::vector<std::string> allow_list_rows() {
   std::vector<std::string> rows(std::begin(kPlainSets), std::end(kPlainSets));
-  rows.insert(rows.end(), std::begin(kPlainNames), std::end(kPlainNames));
+  for (const auto& list : kNameLists) rows.insert(rows.end(), list.begin(), list.end());
   for (const auto& pair : kPlainPairs) rows.push_back(std::string(pair.isa_set) + ' ' + std::string(pair.category));
   for (const auto set : kBranchSets) rows.push_back(std::string(set) + " branch");
+  rows.emplace_back(kSystemCall);
   return rows;
 }
 

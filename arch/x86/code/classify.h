@@ -8,13 +8,14 @@ namespace uprobe::x86 {
 // How a copy is made.
 enum class Form : std::uint8_t {
   plain,          // the same bytes, rip-relative displacement adjusted, then the jump back
-  last,           // the same, but control never falls through: ret, indirect jmp
+  last,           // the same, but control never falls through: ret, indirect jmp, what only faults
   jump,           // jmp rel32
   jump_if,        // jcc rel32, jump back
   loop,           // a short branch over the jump back to a jmp rel32
   call,           // push the return address, jmp rel32
   call_indirect,  // push the return address, jmp through the same operand
   transaction,    // xbegin rel32, jump back
+  system_call,    // syscall, rcx as the original would leave it, jump back
 };
 
 // The form of the copy, or Code::refused with the reason.

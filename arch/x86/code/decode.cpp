@@ -47,8 +47,9 @@ Flow flow_of(const ZydisDecodedInstruction& insn) {
       return insn.mnemonic == ZYDIS_MNEMONIC_XABORT ? Flow::straight : Flow::jump;
     case ZYDIS_CATEGORY_RET:
       return insn.mnemonic == ZYDIS_MNEMONIC_RET ? Flow::ret : Flow::trap;
-    case ZYDIS_CATEGORY_INTERRUPT:
     case ZYDIS_CATEGORY_SYSCALL:
+      return insn.mnemonic == ZYDIS_MNEMONIC_SYSCALL ? Flow::system_call : Flow::trap;
+    case ZYDIS_CATEGORY_INTERRUPT:
     case ZYDIS_CATEGORY_SYSRET:
       return Flow::trap;
     default:
@@ -65,8 +66,7 @@ bool falls_through(const ZydisDecodedInstruction& insn, Flow flow) {
   if (insn.mnemonic == ZYDIS_MNEMONIC_HLT) return false;
   if (flow == Flow::jump || flow == Flow::ret) return false;
   if (flow != Flow::trap) return true;
-  return insn.mnemonic == ZYDIS_MNEMONIC_SYSCALL || insn.mnemonic == ZYDIS_MNEMONIC_SYSENTER ||
-         insn.mnemonic == ZYDIS_MNEMONIC_INT;
+  return insn.mnemonic == ZYDIS_MNEMONIC_SYSENTER || insn.mnemonic == ZYDIS_MNEMONIC_INT;
 }
 
 Base base_of(ZydisRegister base) {

@@ -20,7 +20,8 @@ enum class Flow : std::uint8_t {
   call,
   ret,
   transaction,  // xbegin
-  trap,         // into the kernel, or a fault by design
+  system_call,  // syscall
+  trap,         // other ways into the kernel, or a fault by design
 };
 
 // The base register of the explicit memory operand.

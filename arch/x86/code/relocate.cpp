@@ -81,6 +81,17 @@ void emit_call(const Job& job) {
   job.out.number(job.end().value, 8);
 }
 
+// The processor leaves its return address in rcx: the lea makes the original's of it, without touching a flag or the
+// stack. Whoever comes out of the call does so, a child on a stack of its own or on its parent's included. An
+// interrupted call is restarted inside the copy: the kernel goes two bytes back.
+void emit_system_call(const Job& job) {
+  job.out.raw(own_bytes(job.insn));
+  job.mark(job.end());
+  job.out.number(0x0d8d48, 3);  // lea rcx, [rip + distance]
+  job.out.distance(job.end());
+  job.out.jmp(job.next);
+}
+
 struct IndirectJump {
   std::array<std::uint8_t, kMaxInsnBytes + 4> bytes = {};
   unsigned size = 0;
@@ -140,6 +151,8 @@ void emit(Form form, const Job& job) {
       return emit_call_indirect(job);
     case Form::transaction:
       return emit_transaction(job);
+    case Form::system_call:
+      return emit_system_call(job);
   }
 }
 

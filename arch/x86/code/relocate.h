@@ -1,13 +1,17 @@
 // Displaced instructions: the bytes that do at `to` what the instruction does at `from`. Bytes in, bytes out; no OS.
 //
-// Four limits of every displaced copy that no rewriting can lift:
+// Five limits of every displaced copy that no rewriting can lift:
 //   - an x87 instruction leaves its own address in the x87 environment (FIP), so fnstenv, fxsave and the like show the
 //     address of the copy after a displaced one;
 //   - a displaced call pushes its return address with `push`, which a hardware shadow stack does not see: displace no
 //     call in a process that has one;
 //   - a displaced indirect call pushes before it reads its target: a target in the very eight bytes below rsp, reached
 //     through another register than rsp, would be overwritten (no compiler keeps one there across a call);
-//   - a popf that sets the trap flag traps after the jump back, one instruction of the program early.
+//   - a popf that sets the trap flag traps after the jump back, one instruction of the program early;
+//   - a displaced system call is made from the copy. Seccomp filters and syscall user dispatch that look at the
+//     instruction pointer see that address, and so does a handler that runs while the call waits (in rcx as well).
+//     Where such a handler decides by it, displace nothing: between musl's __cp_begin and __cp_end (glibc 2.41 and
+//     later: __syscall_cancel_arch_start and _end), or a cancelled thread goes on waiting.
 #pragma once
 
 #include <cstddef>

@@ -1,0 +1,112 @@
+#include "engine/control/preloaded.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "engine/control/futex.h"
+
+namespace uprobe::control {
+namespace {
+
+using shared::Bootstrap;
+using shared::MailState;
+
+Error senseless(std::string what) { return Error{.code = Code::damaged, .text = std::move(what)}; }
+
+bool change(shared::MailSlot& slot, MailState from, MailState to) {
+  auto expected = static_cast<std::uint32_t>(from);
+  return __atomic_compare_exchange_n(&slot.state, &expected, static_cast<std::uint32_t>(to), false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_RELAXED);
+}
+
+// The process number is the agent's word: the process must really have the page where it says.
+Status check_owner(const target::ProcessFiles& files, int page, std::uint64_t address) {
+  struct stat status{};
+  if (::fstat(page, &status) != 0) return system_error("fstat", errno);
+  const auto maps = files.maps();
+  if (!maps) return maps.error();
+  const bool there = std::any_of(maps->begin(), maps->end(), [&](const target::Mapping& m) {
+    return m.begin.value == address && m.shared && m.inode == status.st_ino;
+  });
+  return there ? ok() : senseless("process " + std::to_string(files.pid()) + " does not have the page of its agent");
+}
+
+// Where the object begins that is mapped at `inside`.
+Result<Addr> object_at(const target::ProcessFiles& files, Addr inside) {
+  const auto maps = files.maps();
+  if (!maps) return maps.error();
+  const auto here = std::find_if(maps->begin(), maps->end(),
+                                 [&](const target::Mapping& m) { return m.begin <= inside && inside < m.end && m.is_file(); });
+  if (here == maps->end()) return senseless("the agent's header is in no file");
+  const auto first = std::find_if(maps->begin(), here, [&](const target::Mapping& m) { return m.path == here->path; });
+  return first->begin;
+}
+
+}  // namespace
+
+Preloaded::Preloaded(Fd page, Bootstrap* shared) : page_(std::move(page)), shared_(shared), blocked_(shared->blocked) {
+  pulse_.emplace(shared->pulse);
+}
+
+Preloaded::~Preloaded() { finish(false); }
+
+Result<std::unique_ptr<Preloaded>> Preloaded::open(Fd page) {
+  struct stat status{};
+  if (::fstat(page.get(), &status) != 0 || status.st_size != shared::kBootstrapBytes)
+    return senseless("not the page of a preloaded agent");
+  void* at = ::mmap(nullptr, shared::kBootstrapBytes, PROT_READ | PROT_WRITE, MAP_SHARED, page.get(), 0);
+  if (at == MAP_FAILED) return system_error("mmap of the agent's page", errno);
+  auto* shared = static_cast<Bootstrap*>(at);
+  const bool ours = shared->magic == shared::kBootstrapMagic && shared->abi_version == shared::kAbiVersion;
+  if (!ours || !change(shared->slot, MailState::request, MailState::working)) {
+    ::munmap(at, shared::kBootstrapBytes);
+    return senseless("libuprobe.so and uprobe-run are of different versions");
+  }
+  std::unique_ptr<Preloaded> program(new Preloaded(std::move(page), shared));
+  if (Status found = program->find_process(); !found) return found.error();
+  return program;
+}
+
+Status Preloaded::find_process() {
+  // Yama lets only a descendant's memory be written, unless it says so itself. Where there is no Yama the call fails.
+  const auto us = static_cast<std::uint64_t>(::getpid());
+  if (auto asked = command_by_mail(shared_->slot, {SYS_prctl, PR_SET_PTRACER, us, 0, 0, 0, 0}); !asked) return asked.error();
+  auto files = target::ProcessFiles::open(static_cast<pid_t>(shared_->pid));
+  if (!files) return files.error();
+  if (Status owner = check_owner(*files, page_.get(), shared_->address); !owner) return owner;
+  agent_.at = Addr{shared_->agent};
+  if (Status s = files->read(agent_.at, &agent_.header, sizeof agent_.header); !s) return s;
+  if (!is_our_agent(agent_.header)) return senseless("libuprobe.so is of another version than uprobe-run");
+  auto base = object_at(*files, agent_.at);
+  if (!base) return base.error();
+  agent_.base = *base;
+  target_.emplace(files.take(), shared_->slot);
+  return ok();
+}
+
+Result<Block> Preloaded::load(const trace::Area& area, std::size_t points) {
+  return install_agent(*target_, agent_, area, points, blocked_);
+}
+
+bool Preloaded::finish(bool armed) {
+  if (shared_ == nullptr) return false;
+  shared::MailSlot& slot = shared_->slot;
+  slot.result = armed ? 0 : 1;
+  const bool waited = change(slot, MailState::working, MailState::done);
+  futex_wake(slot.state);
+  pulse_.reset();
+  ::munmap(shared_, shared::kBootstrapBytes);
+  shared_ = nullptr;
+  return waited;
+}
+
+bool Preloaded::is_deserted() const { return ::fcntl(page_.get(), F_ADD_SEALS, F_SEAL_WRITE) == 0; }
+
+}  // namespace uprobe::control

@@ -1,0 +1,46 @@
+// A program that ld.so has put the agent into, and that waits for its session: the other way in besides launch. All goes
+// through the page that the agent shares with us (engine/shared/bootstrap.h) and /proc/PID: no ptrace, no process_vm_*.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "engine/base/fd.h"
+#include "engine/control/block.h"
+#include "engine/control/load.h"
+#include "engine/control/mail_target.h"
+#include "engine/control/pulse.h"
+#include "engine/shared/bootstrap.h"
+#include "engine/trace/area.h"
+
+namespace uprobe::control {
+
+class Preloaded {
+ public:
+  // Takes up the request in the page. Code::damaged when it makes no sense or the process does not have the page.
+  static Result<std::unique_ptr<Preloaded>> open(Fd page);
+  ~Preloaded();
+
+  target::Target& target() { return *target_; }
+
+  // Block, area and handlers for the agent that is there already. On an error the handlers are not installed.
+  Result<Block> load(const trace::Area& area, std::size_t points);
+
+  // The program begins, with probes or without. False: it had given up waiting. Once; later calls do nothing.
+  bool finish(bool armed);
+  // After finish: whether no process has the session any more. True for ever from then on.
+  bool is_deserted() const;
+
+ private:
+  Preloaded(Fd page, shared::Bootstrap* shared);
+  Status find_process();
+
+  Fd page_;
+  shared::Bootstrap* shared_;  // null after finish
+  std::uint64_t blocked_;
+  MappedAgent agent_{};
+  std::optional<Pulse> pulse_;
+  std::optional<MailTarget> target_;
+};
+
+}  // namespace uprobe::control

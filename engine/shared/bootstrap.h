@@ -1,0 +1,33 @@
+// What the two worlds have in common, part 6: how a preloaded agent gets its session.
+//
+// Loaded by ld.so, the agent starts the tool as a helper and shares one page with it, a memfd:
+//
+//   agent   fills the page, slot.state = request, starts the helper, works for it
+//   helper  working -> (command -> result)* -> done, slot.result = 0 (armed) or 1 (refused, the helper has said why)
+//
+// The page stays mapped in the process and in every fork of it, and in nothing else: the helper is done when nobody maps it
+// (F_SEAL_WRITE can then be set on it).
+#pragma once
+
+#include "engine/shared/session_area.h"
+
+namespace uprobe::shared {
+
+inline constexpr u64 kBootstrapMagic = 0x31746f6f62727075;  // "uprboot1"
+inline constexpr u64 kBootstrapBytes = 4096;
+
+struct Bootstrap {
+  u64 magic;
+  u32 abi_version;
+  u32 pid;          // of the process, as its /proc names it
+  u64 address;      // of this page in the process
+  u64 agent;        // of the AgentHeader in the process
+  u64 blocked;      // signal mask of the waiting thread, as the program will have it
+  u32 pulse;        // moves while the helper lives
+  u32 start_error;  // errno of starting the helper
+  u8 reserved[80];
+  MailSlot slot;
+};
+static_assert(sizeof(Bootstrap) == 256 && offsetof(Bootstrap, slot) == 128);
+
+}  // namespace uprobe::shared

@@ -1,0 +1,125 @@
+// See environment.h. Runs once, on the program's first thread, before any of its code; system calls only where the variables
+// say that there is something to do, or under musl to see these.
+#include "preload/environment.h"
+
+#include "preload/system_call.h"
+
+namespace uprobe::agent {
+namespace {
+
+constexpr long kSysRead = 0, kSysClose = 3, kSysOpenat = 257;
+constexpr u64 kHere = static_cast<u64>(-100), kCloseOnExec = 02000000;  // AT_FDCWD, O_CLOEXEC
+
+// A file of /proc, character by character.
+class Characters {
+ public:
+  explicit Characters(const char* path) : fd_(system_call(kSysOpenat, kHere, as_word(path), kCloseOnExec)) {}
+  Characters(const Characters&) = delete;
+  Characters& operator=(const Characters&) = delete;
+  ~Characters() {
+    if (fd_ >= 0) system_call(kSysClose, static_cast<u64>(fd_));
+  }
+
+  // -1: the end.
+  int next() {
+    if (at_ == end_) {
+      end_ = fd_ < 0 ? 0 : system_call(kSysRead, static_cast<u64>(fd_), as_word(buffer_), sizeof buffer_);
+      at_ = 0;
+    }
+    if (end_ > 0) return static_cast<u8>(buffer_[at_++]);
+    end_ = 0;
+    return -1;
+  }
+
+ private:
+  long fd_;
+  long at_ = 0, end_ = 0;
+  char buffer_[1024];
+};
+
+// Field 28 of /proc/self/stat: where the kernel put argc. Fields are counted behind the name, which may hold anything but
+// ends with the last ')' of the line.
+u64 start_of_stack() {
+  Characters text("/proc/self/stat");
+  u64 value = 0;
+  u32 field = 0;
+  for (int c = text.next(); c != -1; c = text.next()) {
+    if (c == ')') {
+      field = 2;
+      value = 0;
+    } else if (c == ' ') {
+      if (field == 28) return value;
+      field += field != 0 ? 1 : 0;
+      value = 0;
+    } else {
+      value = value * 10 + static_cast<u64>(c - '0');
+    }
+  }
+  return 0;
+}
+
+// A hexadecimal number and the character behind it.
+u64 hexadecimal(Characters& text, int& behind) {
+  u64 value = 0;
+  for (behind = text.next();; behind = text.next()) {
+    const bool digit = behind >= '0' && behind <= '9', letter = behind >= 'a' && behind <= 'f';
+    if (!digit && !letter) return value;
+    value = value << 4 | static_cast<u64>(digit ? behind - '0' : behind - 'a' + 10);
+  }
+}
+
+// The rest of a line of maps: permissions, offset, device, inode, then the path from its first '/'. False: no path, or too long.
+bool path_in_line(Characters& text, char* path, u32 bytes) {
+  u32 used = 0;
+  for (int c = text.next(); c != '\n' && c != -1; c = text.next()) {
+    if (used == 0 && c != '/') continue;
+    if (used + 1 == bytes) return false;
+    path[used++] = static_cast<char>(c);
+  }
+  path[used] = 0;
+  return used != 0;
+}
+
+}  // namespace
+
+char** find_environment(i64 argc, char** argv, char** envp) {
+  const u64 here = as_word(__builtin_frame_address(0)), arguments = as_word(argv);
+  constexpr i64 kMostArguments = 1 << 24;
+  if (arguments > here && arguments % 8 == 0 && argc >= 0 && argc < kMostArguments && envp == argv + argc + 1) return envp;
+  const u64 start = start_of_stack();
+  if (start <= here || start % 8 != 0) return nullptr;
+  const u64 count = *reinterpret_cast<const u64*>(start);
+  return reinterpret_cast<char**>(start) + 1 + count + 1;
+}
+
+bool starts_with(const char* text, const char* start) {
+  for (; *start != 0; ++text, ++start)
+    if (*text != *start) return false;
+  return true;
+}
+
+u32 length_of(const char* text) {
+  u32 length = 0;
+  while (text[length] != 0) ++length;
+  return length;
+}
+
+const char* variable(char** environment, const char* name) {
+  for (char** entry = environment; *entry != nullptr; ++entry)
+    if (starts_with(*entry, name)) return *entry + length_of(name);
+  return nullptr;
+}
+
+bool own_path(char* path, u32 bytes) {
+  Characters text("/proc/self/maps");
+  const u64 here = as_word(uprobe_trap_entry);
+  for (int behind = 0; behind != -1;) {
+    const u64 begin = hexadecimal(text, behind);
+    const u64 end = hexadecimal(text, behind);
+    if (here >= begin && here < end) return path_in_line(text, path, bytes);
+    while (behind != '\n' && behind != -1) behind = text.next();
+  }
+  return false;
+}
+
+}  // namespace uprobe::agent

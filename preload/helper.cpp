@@ -1,0 +1,316 @@
+// The helper is the tool, found beside the library. The application must not see it: not in wait(), not by SIGCHLD, not in
+// its descriptors.
+//
+//   agent --clone, exit signal 0--> between --clone--> the helper-to-be --execve--> the tool
+//
+// execve gives a process the exit signal SIGCHLD, so the tool must not be our child: the process between ends at once (we
+// reap it with __WCLONE, which no wait() of the application does) and the kernel finds the tool another parent. A subreaper
+// would be that parent itself: it is none for the moment. Process 1 always is: there the process between stays, as the
+// tool's parent; with its exit signal 0 only __WALL sees it. Both are plain forks, with memory of their own: a child in our
+// memory would keep it alive after execve and make us look like a process with threads.
+//
+// System calls: the program has not begun; signals are blocked, so none of its handlers runs in a child.
+#include "preload/helper.h"
+
+#include "engine/shared/agent_header.h"
+#include "preload/environment.h"
+#include "preload/system_call.h"
+
+extern "C" const uprobe::shared::AgentHeader uprobe_agent;
+
+namespace uprobe::agent {
+namespace {
+
+using shared::Bootstrap;
+
+enum Call : long {
+  kWrite = 1,
+  kOpen = 2,
+  kClose = 3,
+  kMmap = 9,
+  kMunmap = 11,
+  kRtSigprocmask = 14,
+  kDup2 = 33,
+  kClone = 56,
+  kExecve = 59,
+  kWait4 = 61,
+  kFcntl = 72,
+  kFtruncate = 77,
+  kReadlink = 89,
+  kSetsid = 112,
+  kRtSigtimedwait = 128,
+  kExitGroup = 231,
+  kPipe2 = 293,
+  kPrlimit = 302,
+  kMemfdCreate = 319,
+  kCloseRange = 436,
+};
+constexpr u64 kCloneUntraced = 0x800000, kWaitClone = 0x80000000, kWaitAll = 0x40000000;
+constexpr u64 kSetReaper = 36, kGetReaper = 37;  // PR_*_CHILD_SUBREAPER
+constexpr u64 kGetFd = 1, kSetFd = 2, kDupAbove = 1030;  // F_GETFD, F_SETFD, F_DUPFD_CLOEXEC
+constexpr u64 kFileSize = 1;                             // RLIMIT_FSIZE
+constexpr u64 kCloseOnExec = 02000000, kReadWrite = 2;
+constexpr u64 kSetMask = 2;
+constexpr u32 kPathBytes = 4096, kMostVariables = 16;
+constexpr u32 kNoSuchFile = 2;
+
+template <class... Arguments>
+long call(Call number, Arguments... arguments) {
+  return system_call(number, static_cast<u64>(arguments)...);
+}
+
+u32 error_of(long result) { return result < 0 ? static_cast<u32>(-result) : 0; }
+
+// What the children need to know, prepared before they exist.
+struct Start {
+  Bootstrap* page;
+  i32 memory, lifeline;  // descriptors that the helper gets
+  bool stays;            // the process between
+  char* variables[kMostVariables];
+  char words[2][12];
+  char path[kPathBytes];
+  u32 folder_bytes;  // of the path: up to its last '/', included
+};
+
+void append(char* to, u32& used, u32 room, const char* text) {
+  while (*text != 0 && used + 1 < room) to[used++] = *text++;
+  to[used] = 0;
+}
+
+void append_number(char* to, u32& used, u32 room, u64 number) {
+  char digits[21];
+  u32 at = sizeof digits - 1;
+  digits[at] = 0;
+  do digits[--at] = static_cast<char>('0' + number % 10);
+  while ((number /= 10) != 0);
+  append(to, used, room, digits + at);
+}
+
+// The tool is beside the library (build tree), or in bin when that is in lib/uprobe or lib/TRIPLET/uprobe.
+long become_tool(Start& start) {
+  char* words[] = {const_cast<char*>("uprobe-run"), const_cast<char*>("--preload-helper"), start.words[0], start.words[1], nullptr};
+  long result = -static_cast<long>(kNoSuchFile);
+  for (u32 depth = 0; depth < 3 && error_of(result) == kNoSuchFile; ++depth) {
+    u32 used = start.folder_bytes;
+    for (u32 i = 0; i < depth + (depth != 0 ? 1 : 0); ++i) append(start.path, used, kPathBytes, "../");
+    append(start.path, used, kPathBytes, depth == 0 ? "uprobe-run" : "bin/uprobe-run");
+    result = call(kExecve, as_word(start.path), as_word(words), as_word(start.variables));
+  }
+  return result;
+}
+
+// Standard input and output would keep a reader of ours waiting: $(program). What cannot be opened becomes a pipe without a
+// reader: numbers below 3 that are free would be the helper's next files.
+void turn_streams_away() {
+  long null = call(kOpen, as_word("/dev/null"), kReadWrite);
+  i32 pipe[2];
+  if (null < 0 && call(kPipe2, as_word(pipe), 0) == 0) null = pipe[1];
+  if (null < 0) return;
+  for (u64 stream = 0; stream < 2; ++stream) call(kDup2, null, stream);
+  if (call(kFcntl, 2, kGetFd) < 0) call(kDup2, null, 2);
+}
+
+void close_others(u32 a, u32 b) {
+  const u32 low = a < b ? a : b, high = a < b ? b : a;
+  const u32 ranges[][2] = {{3, low - 1}, {low + 1, high - 1}, {high + 1, ~0u}};
+  for (const auto& range : ranges) {
+    if (range[0] > range[1]) continue;
+    if (call(kCloseRange, range[0], range[1], 0) >= 0) continue;
+    for (u32 fd = range[0]; fd <= range[1] && fd < 65536; ++fd) call(kClose, fd);  // a kernel before 5.9
+  }
+}
+
+[[noreturn]] void run_helper(Start& start) {
+  const u64 none = 0;
+  call(kSetsid);
+  turn_streams_away();
+  close_others(static_cast<u32>(start.memory), static_cast<u32>(start.lifeline));
+  call(kFcntl, start.memory, kSetFd, 0);
+  call(kFcntl, start.lifeline, kSetFd, 0);
+  call(kRtSigprocmask, kSetMask, as_word(&none), 0, 8);
+  start.page->start_error = error_of(become_tool(start));
+  for (;;) call(kExitGroup, 127);
+}
+
+[[noreturn]] void run_between(Start& start) {
+  const long helper = call(kClone, kCloneUntraced, 0, 0, 0, 0);
+  if (helper == 0) run_helper(start);
+  if (helper < 0) start.page->start_error = error_of(helper);
+  if (start.stays && helper > 0) {
+    // Nothing of the program's may be held, and the page would look like a traced process.
+    call(kSetsid);
+    call(kCloseRange, 0, ~0u, 0);
+    call(kMunmap, as_word(start.page), shared::kBootstrapBytes);
+    while (call(kWait4, helper, 0, kWaitAll, 0) == -4) {
+    }
+  }
+  for (;;) call(kExitGroup, 0);
+}
+
+// 0 or an errno.
+u32 start_children(Start& start) {
+  i32 reaper = 0;
+  system_call(kSysPrctl, kGetReaper, as_word(&reaper));
+  if (reaper != 0) system_call(kSysPrctl, kSetReaper, 0);
+  start.stays = system_call(kSysGetpid) == 1;
+  const long between = call(kClone, kCloneUntraced, 0, 0, 0, 0);
+  if (between == 0) run_between(start);
+  if (between > 0 && !start.stays)
+    while (call(kWait4, between, 0, kWaitClone, 0) == -4) {
+    }
+  if (reaper != 0) system_call(kSysPrctl, kSetReaper, 1);
+  return error_of(between);
+}
+
+// Descriptors below 3 are free only if the program was started without a stream: the helper puts others there.
+long above_streams(long fd) {
+  if (fd < 0 || fd > 2) return fd;
+  const long moved = call(kFcntl, fd, kDupAbove, 3);
+  call(kClose, fd);
+  return moved;
+}
+
+// A page's worth, however small the limit of file sizes is: to run into it is a SIGXFSZ.
+long size_page(long memory) {
+  constexpr long kTooBig = -27;
+  u64 limit[2];
+  if (call(kPrlimit, 0, kFileSize, 0, as_word(limit)) != 0) return kTooBig;
+  if (limit[0] >= shared::kBootstrapBytes) return call(kFtruncate, memory, shared::kBootstrapBytes);
+  if (limit[1] < shared::kBootstrapBytes) return kTooBig;
+  const u64 raised[2] = {limit[1], limit[1]};
+  if (call(kPrlimit, 0, kFileSize, as_word(raised), 0) != 0) return kTooBig;
+  const long result = call(kFtruncate, memory, shared::kBootstrapBytes);
+  call(kPrlimit, 0, kFileSize, as_word(limit), 0);
+  return result;
+}
+
+// The page, with its descriptor in `memory`. A result in the last page of the address space is an error.
+long make_page(i32& memory) {
+  constexpr u64 kSealable = 3;  // MFD_CLOEXEC | MFD_ALLOW_SEALING
+  long fd = call(kMemfdCreate, as_word("uprobe-start"), kSealable);
+  fd = above_streams(fd);
+  if (fd < 0) return fd;
+  memory = static_cast<i32>(fd);
+  if (const long sized = size_page(fd); sized < 0) return sized;
+  constexpr u64 kShared = 1, kReadable = 3;  // MAP_SHARED, PROT_READ | PROT_WRITE
+  return call(kMmap, 0, shared::kBootstrapBytes, kReadable, kShared, fd, 0);
+}
+
+bool same_link(const char* a, const char* b) {
+  char left[64], right[64];
+  const long n = call(kReadlink, as_word(a), as_word(left), sizeof left);
+  return n > 0 && n == call(kReadlink, as_word(b), as_word(right), sizeof right) &&
+         __builtin_memcmp(left, right, static_cast<u64>(n)) == 0;
+}
+
+// /proc must be ours, or the helper would take another process for us; and our children must be born into our own PID
+// namespace: the first one of a new namespace (unshare -p) is its process 1, and its end the end of the namespace.
+bool can_be_found() {
+  char number[24], link[24];
+  u32 digits = 0;
+  append_number(number, digits, sizeof number, static_cast<u64>(system_call(kSysGetpid)));
+  const long n = call(kReadlink, as_word("/proc/self"), as_word(link), sizeof link);
+  return n == static_cast<long>(digits) && __builtin_memcmp(number, link, digits) == 0 &&
+         same_link("/proc/self/ns/pid", "/proc/self/ns/pid_for_children");
+}
+
+// The helper gets what concerns it, and neither LD_PRELOAD nor anything else that its loader would obey.
+void choose_variables(char** environment, Start& start) {
+  u32 count = 0;
+  for (char** entry = environment; *entry != nullptr && count + 1 < kMostVariables; ++entry)
+    if (starts_with(*entry, "UPROBE_") || starts_with(*entry, "PATH=") || starts_with(*entry, "TERM=") ||
+        starts_with(*entry, "NO_COLOR="))
+      start.variables[count++] = *entry;
+  start.variables[count] = nullptr;
+}
+
+bool find_tool(Start& start) {
+  constexpr u32 kLongestTail = 32;
+  if (!own_path(start.path, kPathBytes - kLongestTail)) return false;
+  start.folder_bytes = length_of(start.path);
+  while (start.folder_bytes != 0 && start.path[start.folder_bytes - 1] != '/') --start.folder_bytes;
+  return true;
+}
+
+void fill_page(Bootstrap& page, u64 blocked) {
+  page.magic = shared::kBootstrapMagic;
+  page.abi_version = shared::kAbiVersion;
+  page.pid = static_cast<u32>(system_call(kSysGetpid));
+  page.address = as_word(&page);
+  page.agent = as_word(&uprobe_agent);
+  page.blocked = blocked;
+  page.slot.state = static_cast<u32>(shared::MailState::request);
+}
+
+void write_words(Start& start) {
+  const i32 numbers[] = {start.memory, start.lifeline};
+  for (u32 i = 0; i < 2; ++i) {
+    u32 used = 0;
+    append_number(start.words[i], used, sizeof start.words[i], static_cast<u64>(numbers[i]));
+  }
+}
+
+// Page, lifeline, helper: 0 or an errno.
+u32 start_with(Start& start, Helper& helper, u64 blocked) {
+  const long page = make_page(start.memory);
+  if (error_of(page) != 0) return error_of(page);
+  helper.page = start.page = reinterpret_cast<Bootstrap*>(page);
+  i32 ends[2];
+  if (const long made = call(kPipe2, as_word(ends), kCloseOnExec); made != 0) return error_of(made);
+  helper.lifeline = ends[0];
+  start.lifeline = static_cast<i32>(above_streams(ends[1]));
+  if (start.lifeline < 0) return error_of(start.lifeline);
+  fill_page(*start.page, blocked);
+  write_words(start);
+  return start_children(start);
+}
+
+}  // namespace
+
+bool start_helper(Helper& helper, char** environment, u64 blocked) {
+  Start start;
+  helper = {nullptr, -1};
+  start.memory = start.lifeline = -1;
+  if (!can_be_found()) {
+    complain("/proc is not that of this process's PID namespace", "", 0);
+    return false;
+  }
+  if (!find_tool(start)) {
+    complain("the library's own file cannot be found", "", 0);
+    return false;
+  }
+  choose_variables(environment, start);
+  const u32 error = start_with(start, helper, blocked);
+  if (start.memory >= 0) call(kClose, start.memory);
+  if (start.lifeline >= 0) call(kClose, start.lifeline);
+  if (error == 0) return true;
+  let_go(helper, false);
+  complain("cannot start uprobe-run", "", error);
+  return false;
+}
+
+void let_go(Helper& helper, bool keep) {
+  if (helper.lifeline >= 0) call(kClose, helper.lifeline);
+  if (!keep && helper.page != nullptr) call(kMunmap, as_word(helper.page), shared::kBootstrapBytes);
+}
+
+void complain(const char* what, const char* detail, u32 error) {
+  char line[512];
+  u32 used = 0;
+  append(line, used, sizeof line, "uprobe: ");
+  append(line, used, sizeof line, what);
+  append(line, used, sizeof line, detail);
+  if (error != 0) {
+    append(line, used, sizeof line, " (errno ");
+    append_number(line, used, sizeof line, error);
+    append(line, used, sizeof line, ")");
+  }
+  append(line, used, sizeof line, "; the program runs unprobed\n");
+  // Signals are blocked: a SIGPIPE of ours is taken back before the program could get it.
+  constexpr long kBrokenPipe = -32;
+  const u64 pipe_signal = 1ull << (13 - 1), no_time[2] = {0, 0};
+  if (call(kWrite, 2, as_word(line), used) == kBrokenPipe)
+    call(kRtSigtimedwait, as_word(&pipe_signal), 0, as_word(no_time), 8);
+}
+
+}  // namespace uprobe::agent

@@ -1,0 +1,24 @@
+// Starting the tool as a helper that the application cannot see. See helper.cpp.
+#pragma once
+
+#include "engine/shared/bootstrap.h"
+#include "preload/agent.h"
+
+namespace uprobe::agent {
+
+struct Helper {
+  shared::Bootstrap* page;
+  i32 lifeline;  // cut when the helper ends
+};
+
+// Starts it, with the page filled. `blocked`: the program's signal mask. The caller has all signals blocked but ours.
+// False: the helper could not be started, and a line on stderr has said why; nothing is left behind.
+bool start_helper(Helper& helper, char** environment, u64 blocked);
+
+// Closes the lifeline. The page stays if `keep`: the sign for the helper that its session has a process.
+void let_go(Helper& helper, bool keep);
+
+// One line on stderr: "uprobe: what: why (errno); the program runs unprobed". No errno: 0.
+void complain(const char* what, const char* detail, u32 error);
+
+}  // namespace uprobe::agent

@@ -1,0 +1,79 @@
+// LD_PRELOAD: ld.so calls us before the program and its libraries. We start the tool, wait until it has armed the probes,
+// and let the program begin. Whatever goes wrong is one line on stderr and an unprobed program.
+#include "preload/start.h"
+
+#include "engine/shared/agent_header.h"
+#include "preload/environment.h"
+#include "preload/helper.h"
+#include "preload/system_call.h"
+
+namespace uprobe::agent {
+namespace {
+
+constexpr u64 kSetMask = 2;
+constexpr u64 kSigTrap = 5;
+// 2 seconds without a sign of life, 10 in all; a helper that dies is noticed within a slice.
+constexpr i64 kSlice = 10'000'000;
+constexpr u32 kSilentSlices = 200, kSlices = 1000;
+
+bool is_set(const char* value) { return value != nullptr && *value != 0; }
+
+bool is_wanted(char** environment) {
+  const char* disable = variable(environment, "UPROBE_DISABLE=");
+  if (is_set(disable) && !(disable[0] == '0' && disable[1] == 0)) return false;
+  return is_set(variable(environment, "UPROBE_PROBES=")) || is_set(variable(environment, "UPROBE_PROBES_FILE="));
+}
+
+// Somebody was here before the program's first instruction: a session that the tool brought in at its execve.
+bool is_traced() {
+  shared::KernelSigaction action{};
+  return system_call(kSysRtSigaction, kSigTrap, 0, as_word(&action), 8) != 0 || action.handler > 1;
+}
+
+u64 set_mask(u64 mask) {
+  u64 before = 0;
+  system_call(kSysRtSigprocmask, kSetMask, as_word(&mask), as_word(&before), 8);
+  return before;
+}
+
+void explain_silence(const Helper& helper, bool alive) {
+  const u32 error = __atomic_load_n(&helper.page->start_error, __ATOMIC_RELAXED);
+  if (error != 0) return complain("cannot start uprobe-run, looked for beside the library", "", error);
+  complain("uprobe-run ", alive ? "did not answer in time" : "ended before the probes were in place", 0);
+}
+
+// Returns the signal mask that the program begins with.
+u64 begin_session(char** environment, u64 blocked) {
+  Helper helper;
+  if (!start_helper(helper, environment, blocked)) return blocked;
+  shared::MailSlot& slot = helper.page->slot;
+  const Patience patience{kSlice, kSilentSlices, kSlices, helper.lifeline};
+  const bool answered = converse(helper.page->pulse, slot, patience);
+  const bool armed = answered && slot.result == 0;
+  if (!answered) explain_silence(helper, !is_cut(helper.lifeline));
+  let_go(helper, armed);
+  // Left alone in the middle, breakpoints may stand already: they must find their signal deliverable.
+  const bool may_trap = armed || (!answered && uprobe_block != nullptr);
+  return may_trap ? blocked & ~shared::kOurSignals : blocked;
+}
+
+}  // namespace
+}  // namespace uprobe::agent
+
+extern "C" {
+
+void uprobe_init(uprobe::agent::i64 argc, char** argv, char** envp) {
+  using namespace uprobe::agent;
+  char** environment = find_environment(argc, argv, envp);
+  if (environment == nullptr || !is_wanted(environment) || is_traced()) return;
+  // Resolvers that we run for the tool may hit probes: our signals stay open.
+  const u64 blocked = set_mask(~uprobe::shared::kOurSignals);
+  set_mask(begin_session(environment, blocked));
+}
+
+void uprobe_fini() {
+  using namespace uprobe::agent;
+  if (uprobe_block != nullptr) flush_output(*uprobe_block);
+}
+
+}  // extern "C"

@@ -1,0 +1,224 @@
+// The process block from the tool's side: what is written comes back, in an order that a running agent can bear, and what
+// a target has put in its place is not believed.
+#include "engine/control/block.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/control/fake_target.h"
+
+namespace uprobe::test {
+namespace {
+
+using control::Block;
+using control::NewPoint;
+using shared::ProcessBlock;
+
+constexpr Addr kAt{0x10000000};
+
+NewPoint make_point(std::uint64_t address, std::size_t events = 1) {
+  NewPoint point;
+  point.address = Addr{address};
+  point.copy = Addr{address + 0x1000};
+  point.copy_bytes = 9;
+  point.file_bias = 0x5000;
+  point.insn = {0x48, 0x89, 0xe5};
+  for (std::size_t i = 0; i < events; ++i) point.consumers.push_back({.session = 0, .event = static_cast<std::uint16_t>(i), .next = 0});
+  return point;
+}
+
+class BlockTest : public testing::Test {
+ protected:
+  void SetUp() override { target_.map_anonymous(kAt, Block::bytes_for(10)); }
+  Block make() { return Block::create(target_, kAt, 10).take(); }
+  // What the agent would find for an address, or null.
+  std::optional<shared::Point> agent_finds(std::uint64_t address) {
+    const auto head = target_.get<ProcessBlock>(kAt);
+    std::uint32_t slot = shared::hash_slot(address, head.hash_bits);
+    for (;; slot = (slot + 1) & ((1u << head.hash_bits) - 1)) {
+      const auto entry = target_.get<std::uint32_t>(kAt + head.hash_offset + 4ull * slot);
+      if (entry == 0) return std::nullopt;
+      const auto point = target_.get<shared::Point>(kAt + head.point_offset + sizeof(shared::Point) * (entry - 1ull));
+      if (point.address == address) return point;
+    }
+  }
+  std::vector<std::uint16_t> events_of(const shared::Point& point) {
+    const auto head = target_.get<ProcessBlock>(kAt);
+    std::vector<std::uint16_t> events;
+    for (std::uint32_t next = point.consumer; next != 0 && events.size() < 100;) {
+      const auto consumer = target_.get<shared::Consumer>(kAt + head.consumer_offset + sizeof(shared::Consumer) * (next - 1ull));
+      events.push_back(consumer.event);
+      next = consumer.next;
+    }
+    return events;
+  }
+
+  FakeTarget target_;
+};
+
+TEST_F(BlockTest, WhatIsAddedIsThereForTheAgentAndForALaterTool) {
+  Block block = make();
+  ASSERT_TRUE(block.add(target_, {make_point(0x400000, 3), make_point(0x400010, 0)}));
+  ASSERT_TRUE(block.add(target_, {make_point(0x400020)}));
+  const auto first = agent_finds(0x400000);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->copy, 0x401000U);
+  EXPECT_EQ(first->insn_bytes, 3);
+  EXPECT_EQ(events_of(*first), (std::vector<std::uint16_t>{0, 1, 2}));
+  ASSERT_TRUE(agent_finds(0x400010));
+  EXPECT_EQ(agent_finds(0x400010)->consumer, 0U);
+  EXPECT_FALSE(agent_finds(0x400001));
+
+  auto again = Block::read(target_, kAt);
+  ASSERT_TRUE(again) << again.error().text;
+  EXPECT_EQ(again->points().size(), 3U);
+  EXPECT_EQ(again->find(Addr{0x400020}), 2U);
+  EXPECT_EQ(again->find(Addr{0x400021}), std::nullopt);
+  EXPECT_EQ(again->undo()[0].address, 0x400000U);
+  EXPECT_EQ(again->undo()[0].length, 1U);
+  EXPECT_EQ(again->undo()[0].state, 1U);
+  EXPECT_EQ(again->undo()[0].original[0], 0x48);
+  ASSERT_TRUE(again->add(target_, {make_point(0x400030)}));
+  EXPECT_TRUE(agent_finds(0x400030));
+  EXPECT_TRUE(agent_finds(0x400000));
+}
+
+// An agent that looks at any moment finds a whole point or none.
+TEST_F(BlockTest, TheHashIsWrittenLast) {
+  Block block = make();
+  bool hash_seen = false;
+  const ProcessBlock head = block.head();
+  target_.on_write = [&](const FakeTarget::Write& write) {
+    const std::uint64_t place = write.at - kAt;
+    const bool is_hash = place >= head.hash_offset && place < head.block_bytes;
+    EXPECT_FALSE(hash_seen && !is_hash) << "written after the hash: " << std::hex << place;
+    hash_seen = hash_seen || is_hash;
+    EXPECT_EQ(agent_finds(0x400000).has_value(), false);
+  };
+  ASSERT_TRUE(block.add(target_, {make_point(0x400000, 2)}));
+  EXPECT_TRUE(hash_seen);
+}
+
+TEST_F(BlockTest, ManyPointsAtOnce) {
+  Block block = make();
+  std::vector<NewPoint> points;
+  for (std::uint64_t i = 0; block.has_room(points.size() + 1, points.size() + 1); ++i) points.push_back(make_point(0x400000 + i));
+  ASSERT_GE(points.size(), 10U);
+  const std::size_t count = points.size();
+  ASSERT_TRUE(block.add(target_, std::move(points)));
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const auto point = agent_finds(0x400000 + i);
+    ASSERT_TRUE(point) << i;
+    EXPECT_EQ(point->address, 0x400000 + i);
+  }
+  EXPECT_FALSE(block.has_room(1, 0));
+  for (const auto& write : target_.writes) EXPECT_LE(write.at - kAt + write.bytes.size(), Block::bytes_for(10));
+}
+
+TEST_F(BlockTest, StatesAndCopiesChangeInPlace) {
+  Block block = make();
+  ASSERT_TRUE(block.add(target_, {make_point(0x400000)}));
+  ASSERT_TRUE(block.set_state(target_, 0, shared::PointState::disarmed));
+  EXPECT_EQ(Block::read(target_, kAt)->undo()[0].state, 0U);
+  ASSERT_TRUE(agent_finds(0x400000)) << "a thread that has trapped already still finds its copy";
+  NewPoint other = make_point(0x400000);
+  other.copy = Addr{0x777000};
+  other.insn = {0x90};
+  ASSERT_TRUE(block.set_copy(target_, 0, other));
+  EXPECT_EQ(agent_finds(0x400000)->copy, 0x777000U);
+  EXPECT_EQ(Block::read(target_, kAt)->undo()[0].state, 1U);
+  EXPECT_EQ(Block::read(target_, kAt)->undo()[0].original[0], 0x90);
+}
+
+TEST_F(BlockTest, APointOfOursGetsConsumersOnce) {
+  Block block = make();
+  ASSERT_TRUE(block.add(target_, {make_point(0x400000, 0)}));
+  const std::vector<shared::Consumer> two = {{.session = 0, .event = 8, .next = 0}, {.session = 0, .event = 4, .next = 0}};
+  ASSERT_TRUE(block.want(target_, 0, two));
+  ASSERT_TRUE(block.want(target_, 0, two));
+  EXPECT_EQ(events_of(*agent_finds(0x400000)), (std::vector<std::uint16_t>{8, 4}));
+}
+
+// Each field of the head with values that cannot be.
+TEST_F(BlockTest, HeadsThatMakeNoSenseAreRefused) {
+  Block block = make();
+  ASSERT_TRUE(block.add(target_, {make_point(0x400000)}));
+  block.head().islands[0] = {0x20000000, 65536, 64};
+  block.head().island_count = 1;
+  ASSERT_TRUE(block.write_head(target_));
+  const auto good = target_.get<ProcessBlock>(kAt);
+  const auto refused = [&](const char* what, auto change) {
+    ProcessBlock bad = good;
+    change(bad);
+    ASSERT_TRUE(target_.write(kAt, &bad, sizeof bad));
+    const auto block_read = Block::read(target_, kAt);
+    EXPECT_FALSE(block_read) << what;
+  };
+  refused("magic", [](ProcessBlock& b) { b.magic ^= 1; });
+  refused("version", [](ProcessBlock& b) { b.abi_version += 1; });
+  refused("bytes", [](ProcessBlock& b) { b.block_bytes = 4096; });
+  refused("huge", [](ProcessBlock& b) { b.block_bytes = ~0u; });
+  refused("points", [](ProcessBlock& b) { b.point_count = b.undo_count = b.point_capacity + 1; });
+  refused("undo", [](ProcessBlock& b) { b.undo_count = 0; });
+  refused("consumers", [](ProcessBlock& b) { b.consumer_count = b.consumer_capacity + 1; });
+  refused("capacity", [](ProcessBlock& b) { b.point_capacity = 1u << 30; });
+  refused("point offset", [](ProcessBlock& b) { b.point_offset = 0; });
+  refused("consumer offset", [](ProcessBlock& b) { b.consumer_offset = b.block_bytes - 8; });
+  refused("undo offset", [](ProcessBlock& b) { b.undo_offset = ~0u; });
+  refused("hash offset", [](ProcessBlock& b) { b.hash_offset = b.block_bytes; });
+  refused("no hash", [](ProcessBlock& b) { b.hash_bits = 0; });
+  refused("hash bits", [](ProcessBlock& b) { b.hash_bits = 40; });
+  refused("a hash smaller than the points", [](ProcessBlock& b) { b.hash_bits = 4; });
+  refused("islands", [](ProcessBlock& b) { b.island_count = shared::kMaxIslands + 1; });
+  refused("sessions", [](ProcessBlock& b) { b.session_count = shared::kMaxSessions + 1; });
+  refused("an island that is more than full", [](ProcessBlock& b) { b.islands[0].used = b.islands[0].bytes + 16; });
+  ASSERT_TRUE(target_.write(kAt, &good, sizeof good));
+  EXPECT_TRUE(Block::read(target_, kAt));
+}
+
+// The target fills the hash: adding must come to an end all the same.
+TEST_F(BlockTest, AFullHashIsRefused) {
+  Block block = make();
+  const ProcessBlock head = block.head();
+  const std::vector<std::uint32_t> full(std::size_t{1} << head.hash_bits, 1);
+  ASSERT_TRUE(target_.write(kAt + head.hash_offset, full.data(), full.size() * 4));
+  auto read = Block::read(target_, kAt);
+  EXPECT_FALSE(read && read->add(target_, {make_point(0x400000)}));
+}
+
+// Random words in the head: refused, or used without an access outside of the block.
+TEST_F(BlockTest, RandomHeads) {
+  Block block = make();
+  ASSERT_TRUE(block.add(target_, {make_point(0x400000)}));
+  const auto good = target_.get<ProcessBlock>(kAt);
+  std::mt19937_64 random(3);
+  int accepted = 0;
+  for (int round = 0; round < 3000; ++round) {
+    ProcessBlock bad = good;
+    for (int n = 0; n < 2; ++n) {
+      const std::uint32_t value = random() % 2 == 0 ? static_cast<std::uint32_t>(random() % 4096) : static_cast<std::uint32_t>(random());
+      std::memcpy(reinterpret_cast<char*>(&bad) + random() % 24 * 4, &value, sizeof value);
+    }
+    ASSERT_TRUE(target_.write(kAt, &bad, sizeof bad));
+    target_.writes.clear();
+    if (auto read = Block::read(target_, kAt); read && read->has_room(1, 1)) {
+      ++accepted;
+      static_cast<void>(read->add(target_, {make_point(0x400000 + 16 * static_cast<std::uint64_t>(round))}));
+      for (const auto& write : target_.writes) EXPECT_LE(write.at - kAt + write.bytes.size(), Block::bytes_for(10));
+    }
+  }
+  EXPECT_GT(accepted, 0);
+}
+
+TEST_F(BlockTest, ATargetThatGoesAwayIsAnError) {
+  Block block = make();
+  target_.unmap(kAt);
+  EXPECT_FALSE(block.add(target_, {make_point(0x400000)}));
+  EXPECT_FALSE(block.write_head(target_));
+  EXPECT_FALSE(Block::read(target_, kAt));
+  EXPECT_FALSE(Block::create(target_, kAt, 10));
+}
+
+}  // namespace
+}  // namespace uprobe::test

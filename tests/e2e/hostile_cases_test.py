@@ -1,0 +1,83 @@
+"""Small programs that each broke the engine once (hostile_cases/*.c): compiled here, run alone and probed, compared.
+
+cases.tsv names them: source, how it is built and run, definitions (@BIN@ the program, @LIBC@ its C library), hits
+expected, and whether the case holds. One that is `open` fails by a known defect; when it passes it is to be marked as
+holding.
+"""
+import os
+import re
+import subprocess
+import unittest
+
+import harness
+
+CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hostile_cases")
+SECONDS = 10  # each takes less than two
+SUMMARY = re.compile(rb"^uprobe-run: (?:\S+/)?(\S+) \S+: ([\d,]+) hits?(?:, lost ([\d,]+))?", re.M)
+# The sandbox's first processes are sleepers that nobody may touch.
+SANDBOX = ["unshare", "-p", "-f", "--mount-proc", "sh", "-c", 'sleep 30 & sleep 30 & sleep 30 & "$@"; exit $?', "sh"]
+
+
+def libc_path():
+    listing = subprocess.check_output(["ldd", harness.need("sh")], text=True)
+    return os.path.realpath(re.search(r"(/\S*/libc\.so\.6)", listing)[1])
+
+
+class HostileCases(harness.TestCase):
+    def compile(self, source, how):
+        """The program's path."""
+        compiler = harness.need("musl-gcc" if how.startswith("musl") else "gcc")
+        program = self.path(source)
+        words = [compiler, "-O1", "-g", os.path.join(CASES, source + ".c"), "-o", program, "-pthread", "-ldl"]
+        subprocess.run(words + ["-static"] * ("static" in how), check=True, capture_output=True)
+        if how == "plugin":
+            library = ["-DPLUGIN", "-shared", "-fPIC", "-o", program + ".so"]
+            subprocess.run(words[:4] + library, check=True, capture_output=True)
+        return program
+
+    def definitions(self, program, how, text):
+        texts = [one.replace("@BIN@", program) for one in text.split("|")]
+        if "@LIBC@" in text:
+            texts = [one.replace("@LIBC@", libc_path()) for one in texts]
+        if "stripped" in how:
+            texts = [harness.kernel_definition(one) for one in texts]
+            subprocess.run(["strip", program], check=True)
+        copies = int(how[1:]) if re.fullmatch(r"x\d+", how) else 1
+        return [one.replace("@N@", str(n)) for one in texts for n in range(copies)]
+
+    def run_both(self, program, how, definitions):
+        listed = self.write("list", "\n".join(definitions) + "\n")
+        command = [program, program]  # its own path, for whoever looks for a file beside it
+        traced = [harness.tool(), "-b", "1M", "-o", self.path("trace"), "-i", listed, "--", *command]
+        if how == "sandbox":
+            harness.need("unshare")
+            command, traced = SANDBOX + command, SANDBOX + traced
+        plain = harness.run(command, timeout=SECONDS)
+        if how == "sandbox" and plain.returncode != 0:
+            self.skipTest("no PID namespaces here")
+        return plain, harness.run(traced, timeout=SECONDS)
+
+    def check(self, source, how, text, expected):
+        program = self.compile(source, how)
+        plain, seen = self.run_both(program, how, self.definitions(program, how, text))
+        self.assertEqual((seen.returncode, seen.stdout), (plain.returncode, plain.stdout), seen.stderr[:2000])
+        if expected:
+            event, number = expected.split("=")
+            found = {name.decode(): (hits, lost) for name, hits, lost in SUMMARY.findall(seen.stderr)}
+            self.assertEqual(found.get(event or "x"), (number.encode(), b""), seen.stderr[:2000])
+
+
+def add_cases():
+    with open(os.path.join(CASES, "cases.tsv"), encoding="ascii") as file:
+        rows = [line.rstrip("\n").split("\t") for line in file if not line.startswith("#")]
+    for source, how, text, expected, state in rows:
+        def test(self, source=source, how=how, text=text, expected=expected):
+            self.check(source, how, text, expected)
+        name = "test_" + source + ("_" + how.replace("-", "_") if how else "")
+        setattr(HostileCases, name, test if state == "holds" else unittest.expectedFailure(test))
+
+
+add_cases()
+
+if __name__ == "__main__":
+    harness.main()
