@@ -248,7 +248,8 @@ Status Benchmark::measure_throughput() {
                    .value = grouped(static_cast<double>(run->lines)),
                    .aim = "all",
                    .met = all});
-  rows_.push_back({.what = "  lost", .value = std::to_string(run->lost), .aim = "0", .met = run->lost == 0});
+  rows_.push_back(
+      {.what = "  lost", .value = grouped(static_cast<double>(run->lost)), .aim = "0", .met = run->lost == 0});
   rows_.push_back({.what = "  lines printed per second of the reader's CPU time",
                    .value = grouped(lines) + "/s",
                    .aim = ">= 1 M/s",
@@ -269,11 +270,13 @@ std::string cpu_model() {
   return text->substr(at + 13, text->find('\n', at) - at - 13);
 }
 
-std::string title(const Options& options) {
+// Other programs' load falsifies what depends on the reader being scheduled in time: the table says how much there was.
+std::string title(const Options& options, double load) {
   utsname system{};
   ::uname(&system);
   return cpu_model() + ", " + std::to_string(::sysconf(_SC_NPROCESSORS_ONLN)) + " CPUs, Linux " + system.release +
-         "; thread CPU time, medians of " + std::to_string(options.repetitions) + " interleaved repetitions";
+         ", load " + fixed(load, 1) + " at the start\nthread CPU time, medians of " +
+         std::to_string(options.repetitions) + " interleaved repetitions";
 }
 
 int tell(const Error& error) {
@@ -285,6 +288,8 @@ int tell(const Error& error) {
 // The measuring process. `owner` waits for it and cleans up.
 int measure(const Options& options, pid_t owner) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  double load = 0;
+  ::getloadavg(&load, 1);
   ::signal(SIGPIPE, SIG_IGN);  // a target that died is an error like others
   Workshop::remove_leftovers();
   auto workshop = Workshop::open(owner);
@@ -294,7 +299,7 @@ int measure(const Options& options, pid_t owner) {
   Benchmark benchmark(options, workshop.take(), KernelEvents(owner), no_kernel);
   if (Status s = benchmark.prepare(); !s) return tell(s.error());
   if (Status s = benchmark.run(); !s) return tell(s.error());
-  std::fputs(render(title(options), benchmark.rows()).c_str(), stdout);
+  std::fputs(render(title(options, load), benchmark.rows()).c_str(), stdout);
   return 0;
 }
 

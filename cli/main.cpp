@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "cli/helper.h"
 #include "cli/run.h"
 #include "cli/session_engine.h"
 
@@ -22,6 +23,7 @@ void fill_closed_streams() {
 int main(int argc, char** argv) {
   using namespace uprobe::cli;
   fill_closed_streams();
+  if (is_helper_call(argc, argv)) return run_helper(argv);
   SessionEngine engine;
   end_as(run_cli(std::vector<std::string>(argv, argv + argc), engine, Streams{}));
 }

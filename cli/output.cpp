@@ -24,20 +24,6 @@ bool has_pid_mark(std::string_view pattern) {
   return false;
 }
 
-std::string expand(std::string_view pattern, std::string_view pid) {
-  std::string name;
-  for (std::size_t i = 0; i < pattern.size(); ++i) {
-    const std::string_view mark = pattern.substr(i, 2);
-    if (mark != "%p" && mark != "%%") {
-      name += pattern[i];
-      continue;
-    }
-    name += mark == "%p" ? pid : "%";
-    ++i;
-  }
-  return name;
-}
-
 std::string folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   if (slash == std::string::npos) return ".";
@@ -65,6 +51,20 @@ Fd above_standard(Fd fd) {
 
 }  // namespace
 
+std::string expand_pid(std::string_view pattern, std::string_view pid) {
+  std::string name;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    const std::string_view mark = pattern.substr(i, 2);
+    if (mark != "%p" && mark != "%%") {
+      name += pattern[i];
+      continue;
+    }
+    name += mark == "%p" ? pid : "%";
+    ++i;
+  }
+  return name;
+}
+
 int write_patiently(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = ::write(fd, text.data(), text.size());
@@ -90,7 +90,7 @@ Result<TraceSink> TraceSink::open(const std::string& path, const Streams& stream
   if (path.empty()) return TraceSink(streams.err, "standard error");
   if (path == "-") return TraceSink(streams.out, "standard output");
   const bool preliminary = has_pid_mark(path);
-  const std::string name = expand(path, "starting-" + std::to_string(::getpid()));
+  const std::string name = expand_pid(path, "starting-" + std::to_string(::getpid()));
   // A preliminary file is one of ours alone: never write through what somebody else has put at that name.
   const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | (preliminary ? O_EXCL : O_TRUNC);
   Fd file = above_standard(Fd(::open(name.c_str(), flags, 0666)));
@@ -103,7 +103,7 @@ Result<TraceSink> TraceSink::open(const std::string& path, const Streams& stream
 
 Status TraceSink::child_started(int pid) {
   if (preliminary_.empty()) return ok();
-  const std::string name = expand(pattern_, std::to_string(pid));
+  const std::string name = expand_pid(pattern_, std::to_string(pid));
   if (::rename(preliminary_.c_str(), name.c_str()) != 0) {
     Error error = system_error("cannot rename it to " + name, errno);
     error.where = preliminary_;

@@ -24,6 +24,9 @@ struct Streams {
 // Returns 0 or an errno.
 int write_patiently(int fd, std::string_view text);
 
+// A name with "%p" as the process's id and "%%" as "%".
+std::string expand_pid(std::string_view pattern, std::string_view pid);
+
 class TraceSink {
  public:
   // `path` empty: standard error; "-": standard output; else a file, created or truncated now. A "%p" in its name is

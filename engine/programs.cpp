@@ -92,7 +92,9 @@ Result<std::vector<std::string>> list_functions(const std::string& object, const
     char number[32];
     std::snprintf(number, sizeof number, "0x%llx", static_cast<unsigned long long>(*offset));
     const std::string event = event_name(symbol.name);
-    lines.push_back((event.empty() ? "p " : "p:" + event + " ") + *path + ":" + (unique ? symbol.name : number));
+    std::string line = (event.empty() ? "p " : "p:" + event + " ") + *path + ":" + (unique ? symbol.name : number);
+    // Versions of one function have one name and one place.
+    if (lines.empty() || lines.back() != line) lines.push_back(std::move(line));
   }
   return lines;
 }

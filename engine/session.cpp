@@ -14,6 +14,7 @@
 #include "engine/control/hooks.h"
 #include "engine/control/load.h"
 #include "engine/control/mail_service.h"
+#include "engine/control/preloaded.h"
 #include "engine/control/processes.h"
 #include "engine/format/text.h"
 #include "engine/plan/resolve.h"
@@ -111,7 +112,9 @@ struct Session::State {
   ~State();
   void stop_tracing();
   void await_writers();
-  Status arm(target::PtraceTarget& target);
+  void print_settled(const trace::Sink& sink);
+  // `load` brings the agent to work in the target; what a failure leaves armed is taken out again.
+  Status arm(target::Target& target, const std::function<Result<control::Block>()>& load);
 };
 
 Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -187,7 +190,7 @@ std::vector<PlanReport> Session::report() const {
   return reports;
 }
 
-Status Session::State::arm(target::PtraceTarget& target) {
+Status Session::State::arm(target::Target& target, const std::function<Result<control::Block>()>& load) {
   plan::FileCache files;
   for (const Probe& probe : probes) files.know(probe.site.file);
   auto hook_note = control::add_library_hook(target.pid(), files, planned);
@@ -198,15 +201,19 @@ Status Session::State::arm(target::PtraceTarget& target) {
   auto made = trace::Area::create_private(spec);
   if (!made) return made.error();
   area.emplace(made.take());
-  auto block = control::load_agent(target, *agent, *area, planned.size());
+  area->header().mode = agent ? 0 : shared::kModePreloaded;
+  auto block = load();
   if (!block) return block.error();
-  armer.emplace(planned);
+  armer.emplace(planned, !agent);
   clock.emplace(trace::Clock::start());
   reader.emplace(*area, *clock, names);
-  if (Status armed = armer->arm(target, *block); !armed) return armed;
+  if (Status armed = armer->arm(target, *block); !armed) {
+    static_cast<void>(control::disarm(target.pid(), block->address()));
+    return armed;
+  }
   area->set_state(shared::SessionState::recording);
   recording = true;
-  mail.emplace(*area, *armer, planned, *agent, block->address());
+  mail.emplace(*area, *armer, planned, agent ? &*agent : nullptr, block->address());
   return ok();
 }
 
@@ -225,8 +232,15 @@ Status Session::launch(const std::vector<std::string>& argv) {
   auto target = target::PtraceTarget::launch(*program, argv, {});
   if (!target) return target.error();
   state_->child = (*target)->pid();
-  if (Status armed = state_->arm(**target); !armed) return armed;
+  State& s = *state_;
+  const auto load = [&] { return control::load_agent(**target, *s.agent, *s.area, s.planned.size()); };
+  if (Status armed = s.arm(**target, load); !armed) return armed;
   return (*target)->release();
+}
+
+Status Session::adopt(control::Preloaded& program) {
+  State& s = *state_;
+  return s.arm(program.target(), [&] { return program.load(*s.area, s.planned.size()); });
 }
 
 int Session::child_pid() const { return state_->child; }
@@ -238,7 +252,7 @@ class Printer {
  public:
   Printer(const std::vector<Probe>& probes, const RunOptions& options, const Output& output)
       : options_(options), output_(output), formatter_(layouts_of(probes), {.escape_control = options.escape_control}) {
-    formatter_.header(text_);
+    if (options.header) formatter_.header(text_);
   }
 
   void print(const trace::EventRecord& record, trace::TaskNames& names) {
@@ -251,6 +265,7 @@ class Printer {
     if (!text_.empty() && !broken_) broken_ = output_(text_) != 0;
     text_.clear();
   }
+  bool broken() const { return broken_; }
   bool full() const { return options_.max_events != 0 && printed_ >= options_.max_events; }
 
  private:
@@ -267,6 +282,12 @@ class Printer {
   std::uint64_t printed_ = 0;
   bool broken_ = false;
 };
+
+void wait_for_flush(int event, std::chrono::microseconds limit) {
+  pollfd poll_for{.fd = event, .events = POLLIN, .revents = 0};
+  const timespec timeout{.tv_sec = limit.count() / 1'000'000, .tv_nsec = limit.count() % 1'000'000 * 1000};
+  ::ppoll(&poll_for, 1, &timeout, nullptr);
+}
 
 // Waits for the end of the child, at most so long; leaves it a zombie, so that its name can still be read.
 bool child_ended(pid_t child, int pidfd, std::chrono::microseconds limit, siginfo_t& info) {
@@ -310,6 +331,52 @@ Result<Ending> Session::run(const RunOptions& options, const Output& output) {
   printer.flush();
   ::waitid(P_PID, static_cast<id_t>(s.child), &info, WEXITED);
   return ending_of(info);
+}
+
+// Prints at least all that is committed now. Records wait for those that threads in the middle of a hit may still publish
+// with an older time: a matter of microseconds, unless such a thread is stopped.
+void Session::State::print_settled(const trace::Sink& sink) {
+  const std::uint64_t now = trace::Clock::now();
+  const auto may_be_older = [&](const shared::Ring& ring) {
+    return __atomic_load_n(&ring.owner, __ATOMIC_ACQUIRE) != 0 && __atomic_load_n(&ring.stamp, __ATOMIC_RELAXED) < now;
+  };
+  for (int tries = 0; tries < 20; ++tries) {
+    bool waiting = false;
+    for (std::uint32_t i = 0; i < area->ring_count(); ++i) waiting = waiting || may_be_older(area->ring(i));
+    std::this_thread::sleep_for(std::chrono::microseconds(10));  // also the clocks' difference
+    if (waiting) continue;
+    do reader->poll(sink);
+    while (reader->next_poll().count() == 0);
+    return;
+  }
+  reader->finish(sink);
+}
+
+Status Session::follow(const control::Preloaded& program, const RunOptions& options, const Output& output) {
+  State& s = *state_;
+  Printer printer(s.probes, options, output);
+  const trace::Sink sink = [&](const trace::EventRecord& record) { printer.print(record, s.names); };
+  const auto step = [&] {
+    const auto flushes = s.mail->take_flushes();
+    if (flushes.empty())
+      s.reader->poll(sink);
+    else
+      s.print_settled(sink);
+    printer.flush();
+    for (shared::MailSlot* slot : flushes) s.mail->flushed(*slot);
+  };
+  bool deserted = false;
+  while (!deserted && !printer.broken() && !(options.detach_requested && options.detach_requested())) {
+    deserted = program.is_deserted();
+    step();
+    if (!deserted) wait_for_flush(s.mail->flush_wanted(), s.reader->next_poll());
+  }
+  if (deserted) s.recording = false;  // nobody is left to take the probes out of
+  s.stop_tracing();
+  step();
+  s.reader->finish(sink);
+  printer.flush();
+  return ok();
 }
 
 namespace {

@@ -20,6 +20,10 @@
 
 namespace uprobe {
 
+namespace control {
+class Preloaded;  // engine/control/preloaded.h
+}
+
 // A definition as the user gave it, with the object that -x named for it (empty: none).
 struct Definition {
   std::string text;
@@ -72,6 +76,7 @@ using Output = std::function<int(std::string_view)>;
 struct RunOptions {
   std::uint64_t max_events = 0;              // 0: no limit; after it the program goes on untraced
   std::chrono::nanoseconds duration{0};      // 0: no limit
+  bool header = true;                        // the columns' names first
   bool escape_control = false;               // control bytes of strings as \x1b (a terminal)
   std::function<bool()> detach_requested;    // polled; true: let the program go on untraced
 };
@@ -88,6 +93,12 @@ class Session {
   // Starts argv[0] (found through PATH), traced, with the environment as it is. The program runs when this returns.
   Status launch(const std::vector<std::string>& argv);
   int child_pid() const;
+
+  // The other door: the program that has the agent by LD_PRELOAD and waits for us. When this returns the points are armed;
+  // the program begins with program.finish(true).
+  Status adopt(control::Preloaded& program);
+  // Reads and prints until no process has the session any more, or `options` or the output end it.
+  Status follow(const control::Preloaded& program, const RunOptions& options, const Output& output);
 
   // Reads and prints until the program has ended and everything recorded is printed. Output errors end printing, never the
   // program.

@@ -13,7 +13,7 @@ namespace {
 // What entry.S does after us; a value above is the address of the application's handler.
 constexpr u64 kResume = 0, kSigreturn = 1;
 
-constexpr i32 kSigBus = 7, kSigSegv = 11;
+constexpr i32 kSigTrap = 5, kSigBus = 7, kSigSegv = 11;
 constexpr u64 kSigDfl = 0, kSigIgn = 1;
 constexpr u64 kFaultSignals = 1ull << (kSigBus - 1) | 1ull << (kSigSegv - 1);
 
@@ -23,12 +23,14 @@ u64 way_out(const SignalFrame& frame, bool mask_is_clean) {
 }
 
 // The application has no handler. A synchronous signal (code > 0) kills whatever the disposition was; one that somebody
-// sent kills unless it is ignored. System calls are right here: the process is about to die as it would have.
+// sent kills unless it is ignored. Faults and int3 happen again when the instruction is executed again; the other traps do
+// not. System calls are right here: the process is about to die as it would have.
 u64 default_action(const SignalInfo& info, u64 handler) {
   if (handler == kSigIgn && info.code <= 0) return kSigreturn;
   const shared::KernelSigaction fallback{kSigDfl, 0, 0, 0};
   system_call(kSysRtSigaction, static_cast<u64>(info.signal), as_word(&fallback), 0, 8);
-  if (info.code <= 0) {
+  const bool recurs = info.code > 0 && (info.signal != kSigTrap || info.code == kSiKernel);
+  if (!recurs) {
     const u64 pid = static_cast<u64>(system_call(kSysGetpid)), tid = static_cast<u64>(system_call(kSysGettid));
     system_call(kSysRtTgsigqueueinfo, pid, tid, static_cast<u64>(info.signal), as_word(&info));
   }
@@ -94,7 +96,9 @@ extern "C" {
 __attribute__((visibility("hidden"), used)) u64 uprobe_on_trap(i32, SignalInfo* info, SignalFrame* frame) {
   ProcessBlock& block = *uprobe_block;
   if (info->code == kSiKernel) {
-    if (const Point* point = find_point(block, frame->ip - 1)) {
+    const Point* point = find_point(block, frame->ip - 1);
+    // A disarmed point may still have been hit; one that was unmapped is somebody else's code by now.
+    if (point != nullptr && point->state != static_cast<u32>(shared::PointState::unmapped)) {
       hit_point(block, *point, *frame);
       return way_out(*frame, true);
     }

@@ -11,6 +11,7 @@
 #include "arch/x86/code/relocate.h"
 #include "engine/control/ifunc.h"
 #include "engine/control/islands.h"
+#include "engine/plan/call_patterns.h"
 #include "engine/plan/system_calls.h"
 
 namespace uprobe::control {
@@ -81,6 +82,15 @@ std::uint32_t room_for_copy(const NewPoint& point) {
   return (needed + kCopyAlignment - 1) / kCopyAlignment * kCopyAlignment;
 }
 
+// A point that is armed again (its library was unmapped meanwhile) takes the room that it has had, if it is enough: libraries
+// that come and go must not use the islands up.
+Addr known_room(const Block& block, const Pending& pending) {
+  if (!pending.known) return {};
+  const shared::Point& before = block.points()[*pending.known];
+  const std::uint32_t room = (before.copy_bytes + kCopyAlignment - 1) / kCopyAlignment * kCopyAlignment;
+  return pending.point.copy_bytes <= room ? Addr{before.copy} : Addr{};
+}
+
 }  // namespace
 
 struct Armer::Work {
@@ -111,10 +121,12 @@ const FilePoints& Armer::system_calls_of(const target::Target& target, const tar
   const auto [entry, is_new] = system_calls_.try_emplace(identity);
   FilePoints& points = entry->second;
   if (!is_new) return points;
-  auto file = elf::ElfFile::open("/proc/" + std::to_string(target.pid()) + "/root" + m.path);
-  if (!file || file->identity() != identity || !plan::has_system_calls(*file)) return points;
+  const std::string path = "/proc/" + std::to_string(target.pid()) + "/root" + m.path;
+  if (!plan::may_have_followed_calls(path)) return points;
+  auto file = elf::ElfFile::open(path);
+  if (!file || file->identity() != identity) return points;
   points.file = std::make_shared<const elf::ElfFile>(file.take());
-  for (const plan::SystemCallSite& found : plan::system_call_sites(*points.file)) {
+  for (const plan::SystemCallSite& found : plan::system_call_sites(*points.file, ends_too_)) {
     auto site = found.role == shared::PointRole::system_call ? syscall_site(points.file, found.offset)
                                                              : plan::site_at(points.file, found.offset);
     if (site) points.points.push_back({.site = site.take(), .events = {}, .role = found.role});
@@ -166,23 +178,27 @@ Status Armer::arm_file(Work& work, const FilePoints& file, const target::Mapping
   if (work.pending.empty()) return ok();
 
   std::uint32_t bytes = 0;
-  for (Pending& p : work.pending) bytes += p.point.copy_bytes = room_for_copy(p.point);
-  auto room = island_room(work.target, work.block, m.begin, m.end, bytes);
+  for (Pending& p : work.pending) {
+    p.point.copy_bytes = room_for_copy(p.point);
+    p.point.copy = known_room(work.block, p);
+    if (!p.point.copy) bytes += p.point.copy_bytes;
+  }
+  auto room = bytes != 0 ? island_room(work.target, work.block, m.begin, m.end, bytes) : Result<Addr>(Addr{});
   if (!room) {
     for (const Pending& p : work.pending) refuse(*p.planned, room.error().text);
     return ok();
   }
-  Addr at = *room;
   std::vector<Pending> ready;
   for (Pending& p : work.pending) {
-    auto copy = p.point.role == shared::PointRole::system_call ? displaced_syscall(p.point.address, at)
-                                                               : x86::make_copy(p.point.insn, p.point.address, at);
+    if (!p.point.copy) p.point.copy = std::exchange(*room, *room + p.point.copy_bytes);
+    auto copy = p.point.role == shared::PointRole::system_call
+                    ? displaced_syscall(p.point.address, p.point.copy)
+                    : x86::make_copy(p.point.insn, p.point.address, p.point.copy);
     if (!copy) {
       refuse(*p.planned, copy.error().text);
       continue;
     }
-    p.point.copy = at;
-    at = at + std::exchange(p.point.copy_bytes, static_cast<std::uint32_t>(copy->bytes.size()));
+    p.point.copy_bytes = static_cast<std::uint32_t>(copy->bytes.size());
     note_late_fault(*copy, p.point);
     p.copy = std::move(copy->bytes);
     ready.push_back(std::move(p));
@@ -212,10 +228,9 @@ Status Armer::publish(Work& work) {
   std::vector<NewPoint> fresh;
   for (const Pending& p : work.pending) {
     if (Status s = work.target.write(p.point.copy, p.copy.data(), p.copy.size()); !s) return s;
-    if (!p.known) fresh.push_back(p.point);
+    if (p.known) continue;
+    fresh.push_back(p.point);
   }
-  if (!work.block.has_room(fresh.size(), 2 * fresh.size()))
-    return Error{.code = Code::limit, .text = "too many probe points in one process"};
   if (Status s = work.block.add(work.target, std::move(fresh)); !s) return s;
   for (const Pending& p : work.pending) {
     if (p.known)
@@ -239,14 +254,41 @@ Status Armer::arm_mapping(Work& work, const target::Mapping& m) {
   return ok();
 }
 
+namespace {
+
+std::string path_at(const std::vector<target::Mapping>& maps, Addr address) {
+  for (const target::Mapping& m : maps)
+    if (m.begin <= address && address < m.end) return m.path;
+  return {};
+}
+
+}  // namespace
+
 Status Armer::arm(target::Target& target, Block& block) {
   auto maps = target.maps();
   if (!maps) return maps.error();
   Work work{target, block, {}};
+  const std::string agent = path_at(*maps, Addr{block.head().agent_base});
   for (const target::Mapping& m : *maps) {
-    // Shared mappings would change the file on disk; only code is patched.
-    if (!m.executable || m.shared || m.writable || !m.is_file()) continue;
+    // Shared mappings would change the file on disk; only code is patched, and never the agent's.
+    if (!m.executable || m.shared || m.writable || !m.is_file() || m.path == agent) continue;
     if (Status s = arm_mapping(work, m); !s) return s;
+  }
+  return retire(work, *maps);
+}
+
+// Points whose code is gone (dlclose): what comes to stand there later is not theirs.
+Status Armer::retire(Work& work, const std::vector<target::Mapping>& maps) {
+  const auto& points = work.block.points();
+  for (std::uint32_t i = 0; i < points.size(); ++i) {
+    if (points[i].state != static_cast<std::uint32_t>(shared::PointState::armed)) continue;
+    const Addr address{points[i].address};
+    std::uint8_t now = 0;
+    const bool mapped = std::any_of(maps.begin(), maps.end(), [&](const target::Mapping& m) {
+      return m.begin <= address && address < m.end && m.executable && m.is_file();
+    });
+    if (mapped && work.target.read(address, &now, 1) && now == kBreakpoint) continue;
+    if (Status s = work.block.set_state(work.target, i, shared::PointState::unmapped); !s) return s;
   }
   return ok();
 }

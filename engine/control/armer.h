@@ -23,7 +23,8 @@ struct ArmReport {
 
 class Armer {
  public:
-  explicit Armer(const ProbeSet& probes) : probes_(probes) {}
+  // `ends_too`: the agent also has to see the program end.
+  explicit Armer(const ProbeSet& probes, bool ends_too = false) : probes_(probes), ends_too_(ends_too) {}
 
   // `block` must be the process's. The target is stopped, or one of its threads waits for us.
   Status arm(target::Target& target, Block& block);
@@ -37,11 +38,13 @@ class Armer {
   Status arm_ifuncs(Work& work, const FilePoints& file, const target::Mapping& mapping);
   Status consider(Work& work, const PlannedPoint& point, const target::Mapping& mapping);
   Status publish(Work& work);
+  Status retire(Work& work, const std::vector<target::Mapping>& maps);
   void refuse(const PlannedPoint& point, const std::string& why);
   const elf::Identity& identity_of(const target::Target& target, const target::Mapping& mapping);
   const FilePoints& system_calls_of(const target::Target& target, const target::Mapping& mapping, const elf::Identity& identity);
 
   const ProbeSet& probes_;
+  const bool ends_too_;
   ArmReport report_;
   std::vector<std::unique_ptr<PlannedPoint>> choices_;  // implementations that IFUNCs chose
   // What a mapping's (device, inode, path) was found to be; per process id, since names depend on the mount namespace.

@@ -73,6 +73,8 @@ Undo undo_of(std::uint64_t address, const std::vector<std::uint8_t>& insn) {
   return undo;
 }
 
+Error full() { return Error{.code = Code::limit, .text = "too many probe points in one process"}; }
+
 void take_copy(Point& point, const NewPoint& from) {
   point.copy = from.copy.value;
   point.copy_bytes = from.copy_bytes;
@@ -118,6 +120,9 @@ std::optional<std::uint32_t> Block::find(Addr address) const {
 }
 
 Status Block::add(target::Target& target, std::vector<NewPoint> points) {
+  std::size_t consumers = 0;
+  for (const NewPoint& added : points) consumers += added.consumers.size();
+  if (!has_room(points.size(), consumers)) return full();
   const std::size_t first_point = points_.size(), first_consumer = consumers_.size();
   for (const NewPoint& added : points) {
     Point point{};
@@ -148,11 +153,31 @@ std::uint32_t Block::chain(const std::vector<Consumer>& consumers) {
 
 Status Block::want(target::Target& target, std::uint32_t point, const std::vector<Consumer>& consumers) {
   if (consumers.empty() || points_[point].consumer != 0) return ok();
+  if (!has_room(0, consumers.size())) return full();
+  if (Status s = feed(target, point, consumers); !s) return s;
+  return set_state(target, point, static_cast<shared::PointState>(points_[point].state));
+}
+
+// Writes a new list for a point; the point itself is still to be written.
+Status Block::feed(target::Target& target, std::uint32_t point, const std::vector<Consumer>& consumers) {
+  if (!has_room(0, consumers.size())) return Error{.code = Code::limit, .text = "too many probes in one process"};
   const std::size_t first = consumers_.size();
   const std::uint32_t head = chain(consumers);
   if (Status s = write_new(target, points_.size(), first); !s) return s;
   points_[point].consumer = head;
-  return set_state(target, point, static_cast<shared::PointState>(points_[point].state));
+  return ok();
+}
+
+// Whether the point's list is this one already.
+bool Block::feeds(std::uint32_t point, const std::vector<Consumer>& consumers) const {
+  std::uint32_t next = points_[point].consumer;
+  for (const Consumer& wanted : consumers) {
+    if (next == 0 || next > consumers_.size()) return false;
+    const Consumer& has = consumers_[next - 1];
+    if (has.session != wanted.session || has.event != wanted.event) return false;
+    next = has.next;
+  }
+  return next == 0;
 }
 
 Status Block::write_new(target::Target& target, std::size_t first_point, std::size_t first_consumer) {
@@ -192,6 +217,11 @@ Status Block::set_state(target::Target& target, std::uint32_t point, shared::Poi
 }
 
 Status Block::set_copy(target::Target& target, std::uint32_t point, const NewPoint& with) {
+  // Another file may be mapped there now: nothing of the point is what it was for sure.
+  if (!feeds(point, with.consumers))
+    if (Status s = feed(target, point, with.consumers); !s) return s;
+  points_[point].file_bias = with.file_bias;
+  points_[point].role = static_cast<std::uint32_t>(with.role);
   take_copy(points_[point], with);
   undo_[point] = undo_of(points_[point].address, with.insn);
   return set_state(target, point, shared::PointState::armed);

@@ -26,7 +26,7 @@ struct NewPoint {
 
 class Block {
  public:
-  // Bytes of address space that a block for about `points` points takes.
+  // Bytes of address space that a block takes for about `points` points and as many consumers.
   static std::uint64_t bytes_for(std::size_t points);
   // Lays an empty block out in zeroed memory of the target.
   static Result<Block> create(target::Target& target, Addr at, std::size_t points);
@@ -38,10 +38,10 @@ class Block {
   const std::vector<shared::Point>& points() const { return points_; }
   const std::vector<shared::Undo>& undo() const { return undo_; }
 
-  bool has_room(std::size_t points, std::size_t consumers) const;
   std::optional<std::uint32_t> find(Addr address) const;
 
-  // Publishes points: tables first, the hash last. The text is not touched.
+  // Publishes points: tables first, the hash last. The text is not touched. Code::limit when the block is full; nothing
+  // has changed then.
   Status add(target::Target& target, std::vector<NewPoint> points);
   // Gives a published point that has no consumers yet these ones (a point of our own that a probe wants as well).
   Status want(target::Target& target, std::uint32_t point, const std::vector<shared::Consumer>& consumers);
@@ -55,7 +55,10 @@ class Block {
 
  private:
   Block(Addr at) : at_(at) {}
+  bool has_room(std::size_t points, std::size_t consumers) const;
   Status write_new(target::Target& target, std::size_t first_point, std::size_t first_consumer);
+  Status feed(target::Target& target, std::uint32_t point, const std::vector<shared::Consumer>& consumers);
+  bool feeds(std::uint32_t point, const std::vector<shared::Consumer>& consumers) const;
   std::uint32_t chain(const std::vector<shared::Consumer>& consumers);
   Status write_hash(target::Target& target, std::size_t first_point);
 

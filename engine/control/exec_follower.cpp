@@ -10,7 +10,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+
+#include "engine/base/fd.h"
 
 namespace uprobe::control {
 namespace {
@@ -33,13 +36,34 @@ bool gains_privileges(const std::string& path) {
   return (status.st_mode & (S_ISUID | S_ISGID)) != 0 || ::getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
 }
 
-// The next stop of a tracee, without waiting and without taking an exit status that belongs to somebody else.
-bool next_stop(pid_t tid, int& status) {
+pid_t parent_of(pid_t tid) {
+  const auto status = read_file("/proc/" + std::to_string(tid) + "/status");
+  const std::size_t at = status ? status->find("\nPPid:\t") : std::string::npos;
+  return at == std::string::npos ? 0 : static_cast<pid_t>(std::strtol(status->c_str() + at + 7, nullptr, 10));
+}
+
+enum class Seen { nothing, stop, end };
+
+// What became of a tracee, without waiting. The end of one that is not our child has to be taken by us before its parent is
+// told; our own child's is left to the thread that waits for it.
+Seen look(pid_t tid, int& status) {
   siginfo_t info{};
-  if (::waitid(P_PID, static_cast<id_t>(tid), &info, WSTOPPED | WNOHANG | __WALL) != 0 || info.si_pid != tid) return false;
-  if (info.si_code != CLD_TRAPPED && info.si_code != CLD_STOPPED) return false;
+  constexpr int kHow = WSTOPPED | WEXITED | WNOHANG | WNOWAIT | __WALL;
+  if (::waitid(P_PID, static_cast<id_t>(tid), &info, kHow) != 0) return errno == ECHILD ? Seen::end : Seen::nothing;
+  if (info.si_pid != tid) return Seen::nothing;
+  if (info.si_code != CLD_TRAPPED && info.si_code != CLD_STOPPED) {
+    if (parent_of(tid) != ::getpid()) ::waitid(P_PID, static_cast<id_t>(tid), &info, WEXITED | WNOHANG | __WALL);
+    return Seen::end;
+  }
+  ::waitid(P_PID, static_cast<id_t>(tid), &info, WSTOPPED | WNOHANG | __WALL);
   status = info.si_status;  // signal | event << 8
-  return true;
+  return Seen::stop;
+}
+
+// A group stop keeps the thread stopped until SIGCONT; after that one, and at our own interruption, it goes on.
+bool is_group_stop(int status) {
+  const int signal = status & 0x7f;
+  return status >> 8 == PTRACE_EVENT_STOP && (signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU);
 }
 
 }  // namespace
@@ -66,7 +90,10 @@ void ExecFollower::failed(pid_t tid) {
   pending_.erase(found);
   if (::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) != 0) return;
   int status = 0;
-  for (int i = 0; i < 2000 && !next_stop(tid, status); ++i) ::usleep(100);
+  Seen seen = Seen::nothing;
+  for (int i = 0; i < 2000 && (seen = look(tid, status)) == Seen::nothing; ++i) ::usleep(100);
+  if (seen != Seen::stop) return;
+  // Detaching from a group stop leaves the thread stopped, as it was without us.
   const int signal = status >> 8 == 0 ? status & 0x7f : 0;
   ::ptrace(PTRACE_DETACH, tid, nullptr, as_data(signal));
 }
@@ -83,16 +110,19 @@ void ExecFollower::step() {
 // True when there is nothing more to wait for.
 bool ExecFollower::look_at(const Pending& p) {
   int status = 0;
-  for (const pid_t who : {p.tid, p.pid})
-    if (next_stop(who, status)) return handle_stop(p, who, status);
-  return ::kill(p.pid, 0) != 0 && errno == ESRCH;
+  const Seen thread = look(p.tid, status);
+  if (thread == Seen::stop) return handle_stop(p, p.tid, status);
+  if (p.pid == p.tid) return thread == Seen::end;
+  // Another thread than the first one takes over the first one's id when execve succeeds.
+  const Seen leader = look(p.pid, status);
+  if (leader == Seen::stop) return handle_stop(p, p.pid, status);
+  return thread == Seen::end && leader == Seen::end;
 }
 
 bool ExecFollower::handle_stop(const Pending& p, pid_t who, int status) {
   if (status != kExecEvent) {
-    const bool group_stop = status >> 8 == PTRACE_EVENT_STOP;
     const int signal = status >> 8 == 0 ? status & 0x7f : 0;
-    ::ptrace(group_stop ? PTRACE_LISTEN : PTRACE_CONT, who, nullptr, as_data(signal));
+    ::ptrace(is_group_stop(status) ? PTRACE_LISTEN : PTRACE_CONT, who, nullptr, as_data(signal));
     return false;
   }
   auto target = target::PtraceTarget::adopt(p.pid);

@@ -2,8 +2,10 @@
 
 #include <limits.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/control/futex.h"
 #include "engine/control/hooks.h"
@@ -28,14 +30,16 @@ bool change(MailSlot& slot, MailState from, MailState to) {
 
 }  // namespace
 
-MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage& agent, Addr first)
+MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent, Addr first)
     : area_(area), armer_(armer), probes_(probes), agent_(agent), blocks_{first}, exec_([this](auto& target) { return load(target); }) {
+  flush_event_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  // A thread of its own: planning a large library may keep the other one busy for long.
+  pulse_.emplace(area.header().tool_pulse);
   // The program's signals are the main thread's business.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   thread_ = std::thread([this] { loop(); });
-  pulse_ = std::thread([this] { pulse(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
@@ -43,23 +47,11 @@ MailService::~MailService() { stop(); }
 
 void MailService::stop() {
   if (!thread_.joinable()) return;
-  {
-    const std::lock_guard lock(pulse_lock_);
-    stop_ = true;
-  }
-  pulse_ends_.notify_all();
+  stop_ = true;
   __atomic_fetch_add(&area_.header().mail_requests, 1, __ATOMIC_RELEASE);
   futex_wake(area_.header().mail_requests);
   thread_.join();
-  pulse_.join();
-}
-
-// A thread of its own: planning a large library may keep the other one busy for long.
-void MailService::pulse() {
-  std::unique_lock lock(pulse_lock_);
-  do {
-    __atomic_fetch_add(&area_.header().tool_pulse, 1, __ATOMIC_RELAXED);
-  } while (!pulse_ends_.wait_for(lock, kIdlePace, [this] { return stop_.load(); }));
+  pulse_.reset();
 }
 
 void MailService::loop() {
@@ -69,7 +61,7 @@ void MailService::loop() {
     for (std::uint32_t i = 0; i < shared::kMailSlots; ++i) {
       MailSlot& slot = area_.mail(i);
       if (change(slot, MailState::request, MailState::working)) answer(slot);
-      change(slot, MailState::abandoned, MailState::free);
+      forget_abandoned(slot);
     }
     exec_.step();
     if (!stop_) futex_wait(requests, seen, exec_.waiting() ? kExecPace : kIdlePace);
@@ -79,25 +71,49 @@ void MailService::loop() {
 // The agent gets into a program that execve has just started.
 Status MailService::load(target::PtraceTarget& target) {
   if (auto hook = add_library_hook(target.pid(), files_, probes_); !hook) return hook.error();
-  auto block = load_agent(target, agent_, area_, probes_.size());
+  auto block = load_agent(target, *agent_, area_, probes_.size());
   if (!block) return block.error();
   blocks_.insert(block->address());
   return armer_.arm(target, *block);
 }
 
 void MailService::answer(MailSlot& slot) {
+  if (slot.kind == static_cast<std::uint32_t>(shared::MailKind::flush)) {
+    const std::lock_guard lock(flush_lock_);
+    if (flushing_.insert(&slot).second) flush_requests_.push_back(&slot);
+    ::eventfd_write(flush_event_.get(), 1);
+    return;
+  }
   if (Status served = serve(slot); !served) __atomic_fetch_add(&area_.header().mail_timeouts, 1, __ATOMIC_RELAXED);
   // An asker that gave up meanwhile has left the slot to us.
   if (!change(slot, MailState::working, MailState::done)) __atomic_store_n(&slot.state, 0, __ATOMIC_RELEASE);
   futex_wake(slot.state);
 }
 
+// Whoever gave up waiting for a flush keeps the slot until the flush is through.
+void MailService::forget_abandoned(MailSlot& slot) {
+  const std::lock_guard lock(flush_lock_);
+  if (flushing_.count(&slot) == 0) change(slot, MailState::abandoned, MailState::free);
+}
+
+std::vector<MailSlot*> MailService::take_flushes() {
+  const std::lock_guard lock(flush_lock_);
+  eventfd_t count = 0;
+  ::eventfd_read(flush_event_.get(), &count);
+  return std::exchange(flush_requests_, {});
+}
+
+void MailService::flushed(MailSlot& slot) {
+  const std::lock_guard lock(flush_lock_);
+  flushing_.erase(&slot);
+  if (change(slot, MailState::working, MailState::done)) futex_wake(slot.state);
+}
+
 Status MailService::serve(MailSlot& slot) {
-  // The request comes from memory that the program can write: the process must really have our area and block.
-  const pid_t pid = process_of_thread(static_cast<pid_t>(slot.tid));
-  if (pid == 0) return Error{.code = Code::damaged, .text = "a request from a thread that does not exist"};
-  if (slot.kind != static_cast<std::uint32_t>(shared::MailKind::libraries_changed)) return serve_exec(slot, pid);
-  auto files = target::ProcessFiles::open(pid);
+  auto asker = find_asker(area_, slot, static_cast<std::uint32_t>(&slot - &area_.mail(0)));
+  if (!asker) return asker.error();
+  if (slot.kind != static_cast<std::uint32_t>(shared::MailKind::libraries_changed)) return serve_exec(slot, *asker);
+  auto files = target::ProcessFiles::open(asker->pid);
   if (!files) return files.error();
   MailTarget target(files.take(), slot);
   auto block = Block::read(target, Addr{slot.block});
@@ -105,13 +121,13 @@ Status MailService::serve(MailSlot& slot) {
   return armer_.arm(target, *block);
 }
 
-Status MailService::serve_exec(MailSlot& slot, pid_t pid) {
-  const auto tid = static_cast<pid_t>(slot.tid);
+Status MailService::serve_exec(MailSlot& slot, const Asker& asker) {
+  if (agent_ == nullptr) return ok();
   if (slot.kind == static_cast<std::uint32_t>(shared::MailKind::exec_failed)) {
-    exec_.failed(tid);
+    exec_.failed(asker.tid);
     return ok();
   }
-  auto files = target::ProcessFiles::open(pid);
+  auto files = target::ProcessFiles::open(asker.pid);
   if (!files) return files.error();
   std::string path(PATH_MAX, '\0');
   std::size_t bytes = 0;  // up to the end of a page at a time: the path may end right before unmapped memory
@@ -123,7 +139,7 @@ Status MailService::serve_exec(MailSlot& slot, pid_t pid) {
     if (path.find('\0') < bytes) break;
   }
   path.resize(std::min(path.find('\0'), bytes));
-  exec_.begins(pid, tid, path, static_cast<int>(slot.folder));
+  exec_.begins(asker.pid, asker.tid, path, static_cast<int>(slot.folder));
   return ok();
 }
 

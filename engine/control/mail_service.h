@@ -1,10 +1,11 @@
 // The thread of the tool that answers the agents: a library was mapped, so there may be something to arm; a program is about
-// to be replaced by execve, so that the new one has to be loaded.
+// to be replaced by execve, so that the new one has to be loaded. Requests to flush the output are handed on to the
+// thread that reads the rings.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -12,7 +13,9 @@
 
 #include "engine/control/agent_image.h"
 #include "engine/control/armer.h"
+#include "engine/control/asker.h"
 #include "engine/control/exec_follower.h"
+#include "engine/control/pulse.h"
 #include "engine/trace/area.h"
 
 namespace uprobe::control {
@@ -20,12 +23,18 @@ namespace uprobe::control {
 class MailService {
  public:
   // All outlive the service; `armer` and `probes` are its thread's alone while it runs.
-  // `first` is the process block of the program that was launched.
-  MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage& agent, Addr first);
+  // `first` is the process block of the first program. No `agent`: programs are not followed through execve.
+  MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent, Addr first);
   ~MailService();
 
   // No further answers: requests that come now run into their deadline. Joins the thread.
   void stop();
+
+  // The askers that wait until everything recorded before is in the output; each is to be answered by flushed(). The
+  // descriptor is readable while there are some.
+  std::vector<shared::MailSlot*> take_flushes();
+  void flushed(shared::MailSlot& slot);
+  int flush_wanted() const { return flush_event_.get(); }
 
   // After stop(): where the process blocks of this session are, for taking the probes out; what is worth a line.
   const std::set<Addr>& blocks() const { return blocks_; }
@@ -33,23 +42,26 @@ class MailService {
 
  private:
   void loop();
-  void pulse();
   void answer(shared::MailSlot& slot);
+  void forget_abandoned(shared::MailSlot& slot);
   Status serve(shared::MailSlot& slot);
-  Status serve_exec(shared::MailSlot& slot, pid_t pid);
+  Status serve_exec(shared::MailSlot& slot, const Asker& asker);
   Status load(target::PtraceTarget& target);
 
   trace::Area& area_;
   Armer& armer_;
   ProbeSet& probes_;
-  const AgentImage& agent_;
+  const AgentImage* agent_;
   plan::FileCache files_;
   std::set<Addr> blocks_;
   ExecFollower exec_;
   std::atomic<bool> stop_{false};
-  std::mutex pulse_lock_;
-  std::condition_variable pulse_ends_;
-  std::thread thread_, pulse_;
+  std::mutex flush_lock_;
+  std::set<shared::MailSlot*> flushing_;           // not answered yet
+  std::vector<shared::MailSlot*> flush_requests_;  // of these, not taken yet
+  Fd flush_event_;
+  std::optional<Pulse> pulse_;
+  std::thread thread_;
 };
 
 }  // namespace uprobe::control

@@ -12,15 +12,18 @@ PlannedPoint& ProbeSet::point_for(plan::Site site) {
   const auto place = std::lower_bound(points.begin(), points.end(), site.offset,
                                       [](const PlannedPoint& p, std::uint64_t offset) { return p.site.offset < offset; });
   if (place != points.end() && place->site.offset == site.offset) return *place;
-  ++size_;
   return *points.insert(place, PlannedPoint{.site = std::move(site), .events = {}});
 }
 
 void ProbeSet::add(plan::Site site, std::uint16_t event) {
   auto& events = point_for(std::move(site)).events;
   events.insert(events.begin(), event);
+  ++size_;
 }
 
-void ProbeSet::add_hook(plan::Site site) { point_for(std::move(site)).role = shared::PointRole::library_hook; }
+void ProbeSet::add_hook(plan::Site site) {
+  point_for(std::move(site)).role = shared::PointRole::library_hook;
+  ++size_;
+}
 
 }  // namespace uprobe::control

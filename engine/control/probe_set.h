@@ -30,6 +30,7 @@ class ProbeSet {
   // A place where the agent asks the tool about libraries; a probe may be there as well.
   void add_hook(plan::Site site);
   const std::vector<FilePoints>& files() const { return files_; }
+  // Points, or definitions where there are more of them: what a block has to have room for.
   std::size_t size() const { return size_; }
 
  private:

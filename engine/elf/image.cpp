@@ -183,8 +183,8 @@ void Image::read_dynamic() {
   }
 }
 
-// A program runs without section headers, so whatever is wrong with them only means that there are none. libelf does not
-// look at the size of an entry, and takes the file's first bytes for a table at offset 0.
+// A program runs without section headers, so whatever is wrong with them only means that there are none. libelf does
+// not look at the size of an entry, and takes the file's first bytes for a table at offset 0.
 void Image::read_sections() {
   if (header_.e_shoff == 0 || header_.e_shentsize != sizeof(Elf64_Shdr)) return;
   std::size_t names_index = 0;

@@ -3,7 +3,7 @@
 
 #include <gelf.h>
 
-#include <algorithm>
+#include <utility>
 
 #include "engine/elf/image.h"
 
@@ -12,16 +12,18 @@ namespace {
 
 class Gather {
  public:
-  // Tables do not overlap, so all together hold no more entries than fit into the file. A file whose many sections are
-  // all the same bytes ends here.
-  explicit Gather(const Image& image) : image_(image), entries_left_(image.bytes().size() / sizeof(Elf64_Rela)) {}
+  explicit Gather(const Image& image) : image_(image) {}
 
+  // Tables do not overlap, so all together hold no more entries than fit into the file. A file with many sections of
+  // the same bytes ends there; asking libelf for a table may cost a copy of it, so each counts whether it is one or
+  // not.
   void add_sections() {
+    std::uint64_t entries_left = image_.bytes().size() / sizeof(Elf64_Rela);
     for (const Section& section : image_.sections()) {
       const bool loaded = (section.header.sh_flags & SHF_ALLOC) != 0;
-      if (section.header.sh_type != SHT_RELA || !loaded) continue;
-      // Asking for a table may cost a copy of it.
-      if (section.header.sh_size / sizeof(Elf64_Rela) > entries_left_) continue;
+      const std::uint64_t count = section.header.sh_size / sizeof(Elf64_Rela);
+      if (section.header.sh_type != SHT_RELA || !loaded || count == 0 || count > entries_left) continue;
+      entries_left -= count;
       add(image_.section_data(section.index));
     }
   }
@@ -35,7 +37,7 @@ class Gather {
 
  private:
   void add(Elf_Data* table) {
-    for (std::uint64_t i = 0; entries_left_ != 0; ++i, --entries_left_) {
+    for (std::uint64_t i = 0;; ++i) {
       const auto entry = entry_of(gelf_getrela, table, i);
       if (!entry) return;
       const auto type = static_cast<std::uint32_t>(ELF64_R_TYPE(entry->r_info));
@@ -45,7 +47,6 @@ class Gather {
   }
 
   const Image& image_;
-  std::uint64_t entries_left_;
   std::vector<Relocation> found_;
 };
 

@@ -17,8 +17,8 @@ struct Relocation {
   std::uint64_t addend = 0;
 };
 
-// RELATIVE and IRELATIVE entries of the section headers' RELA tables, or of PT_DYNAMIC's where there are none. Bounds are
-// checked; a table that makes no sense is left out.
+// RELATIVE and IRELATIVE entries of the section headers' RELA tables, or of PT_DYNAMIC's where there are none. Bounds
+// are checked; a table that makes no sense is left out.
 std::vector<Relocation> relocations_of(const ElfFile& file);
 
 }  // namespace uprobe::elf

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "arch/x86/code/relocate.h"
+#include "engine/plan/call_patterns.h"
 
 namespace uprobe::plan {
 namespace {
@@ -14,16 +15,12 @@ namespace {
 using Bytes = std::span<const std::uint8_t>;
 
 constexpr std::uint8_t kSyscall[] = {0x0f, 0x05};
-constexpr std::uint32_t kEpollPwait2 = 441;
-constexpr std::uint8_t kMoveToEax = 0xb8;  // mov $imm32, %eax
-constexpr std::uint32_t kNumbers[] = {SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_execve,      SYS_execveat,    SYS_prctl,  SYS_seccomp,
-                                      SYS_rt_sigsuspend, SYS_ppoll,         SYS_pselect6,    SYS_epoll_pwait, kEpollPwait2};
 
-constexpr std::uint32_t kCloneNumbers[] = {SYS_clone, SYS_vfork, SYS_clone3};
-
-template <std::size_t N>
-bool is_one_of(const std::uint32_t (&numbers)[N], std::uint32_t number) {
-  return std::find(std::begin(numbers), std::end(numbers), number) != std::end(numbers);
+// Whether a function names exit_group. glibc's _exit keeps the number in another register and goes round a loop, so that
+// the last constant moved to eax says nothing.
+bool names_exit_group(Bytes code) {
+  constexpr std::uint8_t kNumber[] = {SYS_exit_group, 0, 0, 0};
+  return std::search(code.begin(), code.end(), std::begin(kNumber), std::end(kNumber)) != code.end();
 }
 
 // Walks one function; adds its interesting sites.
@@ -34,11 +31,12 @@ void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool a
     const Bytes rest = code.subspan(at);
     const auto insn = x86::decode(rest, Addr{begin + at});
     if (!insn) return;
-    if (rest[0] == kMoveToEax && insn->length == 5) std::memcpy(&number, &rest[1], sizeof number);
+    const std::size_t end = at + insn->length;
+    if (const auto load = number_before(code, end); load && load->position + load->length == end) number = load->number;
     if (insn->is_call) number = ~0u;
     const bool is_syscall = insn->length == 2 && std::equal(std::begin(kSyscall), std::end(kSyscall), rest.begin());
-    if (is_syscall && (any || is_one_of(kNumbers, number))) sites.push_back({offset + at, shared::PointRole::system_call});
-    if (is_syscall && is_one_of(kCloneNumbers, number)) sites.push_back({offset + at + 2, shared::PointRole::clone_return});
+    if (is_syscall && (any || is_followed_call(number))) sites.push_back({offset + at, shared::PointRole::system_call});
+    if (is_syscall && is_clone_call(number)) sites.push_back({offset + at + 2, shared::PointRole::clone_return});
     at += insn->length;
   }
 }
@@ -55,8 +53,26 @@ std::optional<elf::Range> function_at(const elf::ElfFile& file, std::uint64_t ad
   return elf::Range{(next - 1)->address, address + kBehind};
 }
 
-// Link-time addresses of the functions that contain the bytes of a syscall instruction.
-std::vector<elf::Range> functions_with_syscalls(const elf::ElfFile& file) {
+// A call in code of unknown extent: the number is loaded right before, and decoding leads from there to the call.
+void add_by_pattern(Bytes code, std::size_t at, std::uint64_t address, std::uint64_t offset, std::vector<SystemCallSite>& sites) {
+  const auto load = number_before(code, at);
+  if (!load || (!is_followed_call(load->number) && !is_clone_call(load->number))) return;
+  std::size_t place = load->position;
+  while (place < at) {
+    const auto insn = x86::decode(code.subspan(place), Addr{address + place});
+    if (!insn || insn->is_call || insn->is_return) return;
+    place += insn->length;
+  }
+  if (place != at) return;
+  if (is_clone_call(load->number))
+    sites.push_back({offset + at + 2, shared::PointRole::clone_return});
+  else
+    sites.push_back({offset + at, shared::PointRole::system_call});
+}
+
+// What of a segment is to be looked at: functions that contain the bytes of a call; calls outside of any known function are
+// added at once.
+std::vector<elf::Range> functions_with_syscalls(const elf::ElfFile& file, std::vector<SystemCallSite>& sites) {
   std::vector<elf::Range> found;
   for (const elf::Segment& s : file.segments()) {
     if (!s.executable || s.offset > file.bytes().size()) continue;
@@ -64,8 +80,12 @@ std::vector<elf::Range> functions_with_syscalls(const elf::ElfFile& file) {
     for (auto at = code.begin();; ++at) {
       at = std::search(at, code.end(), std::begin(kSyscall), std::end(kSyscall));
       if (at == code.end()) break;
-      const auto range = function_at(file, s.address + static_cast<std::uint64_t>(at - code.begin()));
-      if (range && (found.empty() || found.back().begin != range->begin)) found.push_back(*range);
+      const auto place = static_cast<std::size_t>(at - code.begin());
+      const auto range = function_at(file, s.address + place);
+      if (!range)
+        add_by_pattern(code, place, s.address, s.offset, sites);
+      else if (found.empty() || found.back().begin != range->begin)
+        found.push_back(*range);
     }
   }
   return found;
@@ -73,18 +93,15 @@ std::vector<elf::Range> functions_with_syscalls(const elf::ElfFile& file) {
 
 }  // namespace
 
-bool has_system_calls(const elf::ElfFile& file) {
-  return file.find_any("sigaction").has_value() || file.find_any("_dl_debug_state").has_value();
-}
-
-std::vector<SystemCallSite> system_call_sites(const elf::ElfFile& file) {
+std::vector<SystemCallSite> system_call_sites(const elf::ElfFile& file, bool ends) {
   const auto generic = file.find_any("syscall");
   std::vector<SystemCallSite> sites;
-  for (const elf::Range& range : functions_with_syscalls(file)) {
+  for (const elf::Range& range : functions_with_syscalls(file, sites)) {
     const auto offset = file.offset_of_address(range.begin);
     if (!offset || *offset >= file.bytes().size()) continue;
     const Bytes code = file.bytes().subspan(*offset, std::min(range.end - range.begin, file.bytes().size() - *offset));
-    scan_function(code, range.begin, *offset, generic && generic->address == range.begin, sites);
+    const bool any = generic && generic->address == range.begin;
+    scan_function(code, range.begin, *offset, any || (ends && names_exit_group(code)), sites);
   }
   return sites;
 }

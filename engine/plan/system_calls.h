@@ -9,9 +9,6 @@
 
 namespace uprobe::plan {
 
-// Files whose system calls matter: those that bring sigaction (libc, also inside a static program) and the dynamic loader.
-bool has_system_calls(const elf::ElfFile& file);
-
 struct SystemCallSite {
   std::uint64_t offset = 0;  // in the file: of the `syscall` instruction, or of the one behind it
   shared::PointRole role = shared::PointRole::system_call;
@@ -21,6 +18,7 @@ struct SystemCallSite {
 // signal mask, and the one in the function syscall(), which makes any call; and the instructions behind clone, clone3 and
 // vfork. The number is the constant last moved to eax before, in the same function; a wrong guess costs time only, since the
 // agent looks at the real number.
-std::vector<SystemCallSite> system_call_sites(const elf::ElfFile& file);
+// `ends`: also those of exit_group.
+std::vector<SystemCallSite> system_call_sites(const elf::ElfFile& file, bool ends);
 
 }  // namespace uprobe::plan

@@ -122,9 +122,10 @@ struct ProcessBlock {
   AppAction actions[kAppSignals];
   u64 start_blocked;       // of kOurSignals, blocked when the program started: what a thread without an entry believes
   u8 masked_in[72];        // per signal: which of kOurSignals its sa_mask names (bit 0 TRAP, 1 SEGV, 2 BUS)
+  u64 mail_tokens[64];     // of the requests under way, by mail slot
   ThreadEntry threads[kThreadEntries];
 };
-static_assert(sizeof(ProcessBlock) == 1472 + 88 + 24 * kThreadEntries);
+static_assert(sizeof(ProcessBlock) == 1472 + 88 + 512 + 24 * kThreadEntries);
 inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
 

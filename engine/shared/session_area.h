@@ -123,7 +123,8 @@ struct alignas(128) MailSlot {
   u64 result;
   u64 path;    // exec_begins: address of the path in the asking process
   u64 folder;  // exec_begins: descriptor that the path is relative to (AT_FDCWD: the working directory)
-  u64 reserved[3];
+  u64 token;   // also in the asking process's block: shows who asks
+  u64 reserved[2];
 };
 static_assert(sizeof(MailSlot) == 128);
 

@@ -120,7 +120,7 @@ TEST_F(ArmerTest, SeveralProbesAtOneAddressNewestFirst) {
 
 // More probes at one address than a block has places for consumers: refused, and not a byte beyond the table.
 TEST_F(ArmerTest, TooManyProbesAtOneAddress) {
-  for (std::uint16_t event = 0; event < 5000; ++event) probe("subject_add", event);
+  for (std::uint16_t event = 0; event < 1500; ++event) probe("subject_add", event);
   const Mapping code = target_.map_code(*subject_, kBase);
   target_.writes.clear();
   static_cast<void>(armer_.arm(target_, *block_));

@@ -103,8 +103,10 @@ TEST(Parse, DamagedHeadersAreErrors) {
   };
   is_damaged([](MadeElf& m) { m.header().e_ident[EI_CLASS] = 9; });
   is_damaged([](MadeElf& m) { m.header().e_ident[EI_DATA] = 9; });
+  is_damaged([](MadeElf& m) { m.header().e_ident[EI_VERSION] = 9; });
   is_damaged([](MadeElf& m) { m.header().e_phoff = UINT64_MAX; });
   is_damaged([](MadeElf& m) { m.header().e_phoff = MadeElf::kSize - 8; });
+  is_damaged([](MadeElf& m) { m.header().e_phoff = 0; });
   is_damaged([](MadeElf& m) { m.header().e_phentsize = 0; });
   is_damaged([](MadeElf& m) { m.segment().p_type = PT_NULL; });
   is_damaged([](MadeElf& m) { m.segment().p_offset = UINT64_MAX; });
@@ -137,20 +139,65 @@ TEST(Parse, WrongSectionHeadersCountAsNone) {
     made.header().e_shentsize = sizeof(Elf64_Shdr);
     EXPECT_FALSE(must_parse(made.bytes()).has_symtab());
   }
-  MadeElf made;  // the count is in the first section, and it is impossible
-  made.header().e_shoff = 0x1800;
-  made.header().e_shentsize = sizeof(Elf64_Shdr);
-  made.put(0x1800, Elf64_Shdr{.sh_name = 0,
-                              .sh_type = SHT_SYMTAB,
-                              .sh_flags = 0,
-                              .sh_addr = 0,
-                              .sh_offset = 0,
-                              .sh_size = UINT64_MAX,
-                              .sh_link = 0,
-                              .sh_info = 0,
-                              .sh_addralign = 0,
-                              .sh_entsize = 0});
-  EXPECT_TRUE(must_parse(made.bytes()).functions().empty());
+}
+
+// A count that does not fit into the ELF header is in the first section; whatever it is, the rest of the file is good.
+TEST(Parse, ImpossibleSectionCountsAreNone) {
+  for (const std::uint64_t count : {std::uint64_t{0}, std::uint64_t{33}, std::uint64_t{0x10000}, UINT64_MAX / 64 + 1,
+                                    std::uint64_t{UINT32_MAX}, UINT64_MAX}) {
+    MadeElf made;
+    made.header().e_shoff = 0x1800;
+    made.header().e_shentsize = sizeof(Elf64_Shdr);
+    made.put(0x1800, Elf64_Shdr{.sh_name = 0,
+                                .sh_type = SHT_SYMTAB,
+                                .sh_flags = 0,
+                                .sh_addr = 0,
+                                .sh_offset = 0,
+                                .sh_size = count,
+                                .sh_link = 0,
+                                .sh_info = 0,
+                                .sh_addralign = 0,
+                                .sh_entsize = 0});
+    const Bytes bytes = made.bytes();
+    const ElfFile file = must_parse(bytes);
+    EXPECT_FALSE(file.has_symtab()) << count;
+    EXPECT_TRUE(file.functions().empty()) << count;
+    EXPECT_EQ(Bytes(file.bytes().begin(), file.bytes().end()), bytes) << count;
+  }
+}
+
+TEST(Parse, ExtendedProgramHeaderCountIsRefused) {
+  Bytes bytes = MadeElf().bytes();
+  auto header = get<Elf64_Ehdr>(bytes, 0);
+  header.e_phnum = PN_XNUM;
+  put(bytes, 0, header);
+  EXPECT_EQ(parse_error(bytes).text, "has more program headers than a program can have");
+}
+
+// libelf is given the bytes themselves, not a copy.
+TEST(Parse, BytesStayAsTheyAre) {
+  for (const char* name : {"elf_pie", "elf_versions", "elf_static", "elf_tiny"}) {
+    const Bytes before = bytes_of(fixture(name));
+    const ElfFile file = must_parse(before);
+    EXPECT_FALSE(file.known_starts().empty());
+    EXPECT_TRUE(file.close_names("alhpa").size() <= 3);
+    EXPECT_EQ(Bytes(file.bytes().begin(), file.bytes().end()), before) << name;
+  }
+}
+
+// Each table is small, but a file can name it 10,000 times: only the first few are looked at.
+TEST(Parse, ManyTablesOfNotes) {
+  MadeElf made;
+  made.add_part(PT_NOTE, 0x1000, 0x1000);
+  Bytes bytes = made.bytes();
+  auto header = get<Elf64_Ehdr>(bytes, 0);
+  const auto load = get<Elf64_Phdr>(bytes, header.e_phoff), note = get<Elf64_Phdr>(bytes, header.e_phoff + sizeof load);
+  header.e_phoff = bytes.size();
+  header.e_phnum = 60000;
+  put(bytes, 0, header);
+  put(bytes, bytes.size(), load);
+  for (int i = 1; i < header.e_phnum; ++i) put(bytes, bytes.size(), note);
+  EXPECT_TRUE(must_parse(bytes).build_id().empty());
 }
 
 TEST(Parse, BuildIdNeedsNoSections) {

@@ -1,15 +1,15 @@
-// Symbols: every kind of file, versions, ambiguity, agreement with libelf, hostile tables.
-#include <fcntl.h>
-#include <gelf.h>
+// Symbols: every kind of file, versions, ambiguity, agreement with readelf, hostile tables.
 #include <unistd.h>
 
 #include <algorithm>
-#include <memory>
 #include <set>
+#include <thread>
 #include <tuple>
 
+#include "engine/elf/relocations.h"
 #include "tests/elf/fixture.h"
 #include "tests/elf/made_elf.h"
+#include "tests/elf/readelf.h"
 
 namespace uprobe::elf {
 namespace {
@@ -19,61 +19,14 @@ constexpr const char* kLibc = "/lib/x86_64-linux-gnu/libc.so.6";
 // (name, version, is the default, address, size) of the functions that .dynsym defines.
 using Row = std::tuple<std::string, std::string, bool, std::uint64_t, std::uint64_t>;
 
-// The same by libelf and section headers, which share nothing with the code under test.
-class LibelfTable {
- public:
-  explicit LibelfTable(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    elf_version(EV_CURRENT);
-    elf_.reset(elf_begin(fd_.get(), ELF_C_READ, nullptr));
-    for (Elf_Scn* one = nullptr; (one = elf_nextscn(elf_.get(), one)) != nullptr;) {
-      GElf_Shdr header;
-      if (gelf_getshdr(one, &header) == nullptr) continue;
-      if (header.sh_type == SHT_DYNSYM) symbols_ = one;
-      if (header.sh_type == SHT_GNU_versym) versions_ = elf_getdata(one, nullptr);
-      if (header.sh_type == SHT_GNU_verdef) read_names(elf_getdata(one, nullptr), header);
-    }
-  }
+bool is_function(const ReadelfSymbol& s) { return s.defined && (s.type == "FUNC" || s.type == "IFUNC"); }
 
-  std::set<Row> rows() {
-    std::set<Row> found;
-    GElf_Shdr header;
-    if (symbols_ == nullptr || gelf_getshdr(symbols_, &header) == nullptr) return found;
-    Elf_Data* data = elf_getdata(symbols_, nullptr);
-    for (int i = 0; i < static_cast<int>(header.sh_size / header.sh_entsize); ++i) {
-      GElf_Sym symbol;
-      if (gelf_getsym(data, i, &symbol) == nullptr || symbol.st_shndx == SHN_UNDEF) continue;
-      const int type = GELF_ST_TYPE(symbol.st_info);
-      if (type != STT_FUNC && type != STT_GNU_IFUNC) continue;
-      GElf_Versym version = 1;
-      if (versions_ != nullptr) gelf_getversym(versions_, i, &version);
-      const std::string text = names_[version & 0x7fff];
-      found.emplace(elf_strptr(elf_.get(), header.sh_link, symbol.st_name), text,
-                    text.empty() || (version & 0x8000) == 0, symbol.st_value, symbol.st_size);
-    }
-    return found;
-  }
-
- private:
-  void read_names(Elf_Data* data, const GElf_Shdr& header) {
-    int at = 0;
-    for (GElf_Word left = header.sh_info; left != 0; --left) {
-      GElf_Verdef definition;
-      GElf_Verdaux name;
-      if (gelf_getverdef(data, at, &definition) == nullptr) return;
-      gelf_getverdaux(data, at + static_cast<int>(definition.vd_aux), &name);
-      if (definition.vd_ndx > 1) names_[definition.vd_ndx] = elf_strptr(elf_.get(), header.sh_link, name.vda_name);
-      at += static_cast<int>(definition.vd_next);
-    }
-  }
-  struct End {
-    void operator()(Elf* elf) const { elf_end(elf); }
-  };
-  Fd fd_;
-  std::unique_ptr<Elf, End> elf_;
-  Elf_Scn* symbols_ = nullptr;
-  Elf_Data* versions_ = nullptr;
-  std::vector<std::string> names_ = std::vector<std::string>(0x8000);
-};
+std::set<Row> readelf_rows(const std::string& path) {
+  std::set<Row> found;
+  for (const ReadelfSymbol& s : readelf_symbols("--dyn-syms", path))
+    if (is_function(s)) found.emplace(s.name, s.version, s.default_version, s.address, s.size);
+  return found;
+}
 
 std::set<Row> our_rows(const ElfFile& file) {
   std::set<Row> found;
@@ -82,21 +35,59 @@ std::set<Row> our_rows(const ElfFile& file) {
   return found;
 }
 
-TEST(Functions, AgreeWithLibelf) {
+TEST(Functions, AgreeWithReadelf) {
+  if (!has_readelf()) GTEST_SKIP() << "no readelf";
   for (const std::string& path :
        {std::string(kLibc), std::string("/lib/x86_64-linux-gnu/libm.so.6"), std::string("/bin/bash"),
         fixture("elf_versions"), fixture("elf_overloads"), fixture("elf_ifunc"), fixture("elf_stripped")}) {
     if (::access(path.c_str(), R_OK) != 0) continue;
-    EXPECT_EQ(our_rows(must_open(path)), LibelfTable(path).rows()) << path;
+    EXPECT_EQ(our_rows(must_open(path)), readelf_rows(path)) << path;
   }
 }
 
 TEST(Functions, DynamicOnesNeedNoSectionHeaders) {
+  if (!has_readelf()) GTEST_SKIP() << "no readelf";
   for (const std::string& path : {std::string(kLibc), fixture("elf_versions"), fixture("elf_ifunc")}) {
     const ElfFile bare = must_parse(without_sections(bytes_of(path)));
     EXPECT_FALSE(bare.has_symtab());
-    EXPECT_EQ(our_rows(bare), LibelfTable(path).rows()) << path;
+    EXPECT_EQ(our_rows(bare), readelf_rows(path)) << path;
   }
+}
+
+// Programs without .dynsym, so that all come from .symtab.
+TEST(Functions, OfSymtabAgreeWithReadelf) {
+  if (!has_readelf()) GTEST_SKIP() << "no readelf";
+  for (const std::string& path : {fixture("elf_static"), fixture("elf_tiny")}) {
+    std::set<std::tuple<std::string, std::uint64_t, std::uint64_t, bool>> ours, theirs;
+    for (const ReadelfSymbol& s : readelf_symbols("-s", path))
+      if (is_function(s)) theirs.emplace(s.name, s.address, s.size, s.type == "IFUNC");
+    const ElfFile file = must_open(path);
+    for (const Symbol& s : file.functions())
+      if (!s.is_label) ours.emplace(s.name, s.address, s.size, s.is_ifunc);
+    EXPECT_FALSE(theirs.empty()) << path;
+    EXPECT_EQ(ours, theirs) << path;
+  }
+}
+
+// What is asked first differs from thread to thread; the answers do not.
+TEST(Functions, FromSeveralThreads) {
+  const ElfFile file = must_open(kLibc);
+  const ElfFile other = must_open(kLibc);
+  const std::size_t functions = other.functions().size(), relocations = relocations_of(other).size();
+  const std::uint64_t address = other.find_any("malloc")->address;
+  std::vector<int> good(4, 0);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const auto by_symbol = i % 2 == 0 ? file.find_any("malloc") : std::nullopt;
+      const auto found = file.find_functions("malloc");
+      const auto any = by_symbol ? by_symbol : file.find_any("malloc");
+      good[i] = any && any->address == address && found.size() == 1 && file.functions().size() == functions &&
+                relocations_of(file).size() == relocations;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(good, std::vector<int>(4, 1));
 }
 
 TEST(Functions, AreSortedAndEachOnce) {

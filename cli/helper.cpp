@@ -1,0 +1,240 @@
+// See helper.h. Bad variables and definitions are told on the program's stderr, once; the program then runs unprobed.
+#include "cli/helper.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "cli/diagnostics.h"
+#include "cli/dry_run.h"
+#include "cli/output.h"
+#include "cli/probes_file.h"
+#include "cli/run.h"
+#include "cli/summary.h"
+#include "cli/values.h"
+#include "engine/control/preloaded.h"
+
+namespace uprobe::cli {
+namespace {
+
+constexpr const char* kProbes = "UPROBE_PROBES";
+constexpr const char* kProbesFile = "UPROBE_PROBES_FILE";
+constexpr const char* kOutput = "UPROBE_OUTPUT";
+constexpr const char* kBufferSize = "UPROBE_BUFFER_SIZE";
+constexpr const char* kVerbose = "UPROBE_VERBOSE";
+
+volatile sig_atomic_t ask_to_end = 0;
+void on_end_signal(int) { ask_to_end = 1; }
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+void raise_limit(decltype(RLIMIT_FSIZE) resource) {
+  rlimit limit{};
+  if (::getrlimit(resource, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(resource, &limit);
+}
+
+// The program's own settings are not for us: what it ignores, its CPUs and its real-time class, its limits.
+void shed_inheritance() {
+  for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
+  for (const int number : {SIGPIPE, SIGXFSZ, SIGINT, SIGQUIT, SIGTTOU}) ::signal(number, SIG_IGN);
+  for (const int number : {SIGTERM, SIGHUP}) ::signal(number, on_end_signal);
+  const sched_param normal{};
+  ::sched_setscheduler(0, SCHED_OTHER, &normal);
+  cpu_set_t all;
+  std::memset(&all, 0xff, sizeof all);
+  ::sched_setaffinity(0, sizeof all, &all);
+  for (const auto resource : {RLIMIT_FSIZE, RLIMIT_CPU, RLIMIT_NOFILE}) raise_limit(resource);
+  const rlimit no_core{};
+  ::setrlimit(RLIMIT_CORE, &no_core);
+}
+
+struct Settings {
+  SessionOptions session;
+  std::vector<std::string> places;  // of the definitions, for messages
+  std::string output;
+  int verbosity = 0;
+};
+
+Error bad_variable(const char* name, std::string text) {
+  return Error{.code = Code::usage, .text = std::move(text), .where = name};
+}
+
+// Definitions are separated by newlines or semicolons, as in the kernel's boot parameter.
+std::vector<ProbeSource> sources() {
+  std::vector<ProbeSource> found;
+  const std::string text = variable(kProbes);
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find_first_of(";\n", at), text.size());
+    const std::string one = text.substr(at, end - at);
+    const std::size_t first = one.find_first_not_of(" \t\r");
+    if (first != std::string::npos && one[first] != '#')
+      found.push_back({ProbeSource::Kind::definition, one.substr(first), ""});
+    at = end + 1;
+  }
+  if (const std::string file = variable(kProbesFile); !file.empty()) found.push_back({ProbeSource::Kind::file, file, ""});
+  return found;
+}
+
+Result<Settings> settings() {
+  Settings result;
+  auto definitions = gather_definitions(sources(), STDIN_FILENO);
+  if (!definitions) return definitions.error();
+  result.session.definitions = std::move(definitions->list);
+  for (const std::string& place : definitions->places) result.places.push_back(place == "-p" ? kProbes : place);
+  if (const std::string size = variable(kBufferSize); !size.empty()) {
+    const auto bytes = parse_ring_size(size);
+    if (!bytes) return bad_variable(kBufferSize, bytes.error().text);
+    result.session.ring_bytes = *bytes;
+  }
+  const std::string verbose = variable(kVerbose);
+  if (verbose.size() > 1 || (!verbose.empty() && (verbose[0] < '0' || verbose[0] > '2')))
+    return bad_variable(kVerbose, "must be 0, 1 or 2");
+  result.verbosity = verbose.empty() ? 0 : verbose[0] - '0';
+  result.output = variable(kOutput);
+  if (result.output == "-") return bad_variable(kOutput, "must be a file: standard output is the program's");
+  return result;
+}
+
+Context context_of(const Error& error, const Settings& from) {
+  const auto& list = from.session.definitions;
+  for (std::size_t i = 0; i < list.size(); ++i)
+    if (!error.where.empty() && list[i].text.starts_with(error.where)) return {from.places[i], list[i].text};
+  return {};
+}
+
+// Where the trace goes: appended to a file that other processes may be appending to, or standard error.
+class Appender {
+ public:
+  static Result<Appender> open(const std::string& pattern, pid_t pid) {
+    Appender to;
+    if (pattern.empty()) return to;
+    const std::string name = expand_pid(pattern, std::to_string(pid));
+    to.file_ = Fd(::open(name.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666));
+    if (to.file_) return to;
+    Error error = system_error("cannot write to it", errno);
+    error.where = name;
+    return error;
+  }
+
+  bool is_stderr() const { return !file_; }
+  bool is_terminal() const { return ::isatty(descriptor()) == 1; }
+  // Whether the file is still without the header. Until the next write nobody else can put it there.
+  bool wants_header() {
+    struct stat status{};
+    if (is_stderr()) return true;
+    ::flock(file_.get(), LOCK_EX);
+    const bool empty = ::fstat(file_.get(), &status) == 0 && status.st_size == 0;
+    if (!empty) ::flock(file_.get(), LOCK_UN);
+    return empty;
+  }
+  // Returns 0 or an errno.
+  int write(std::string_view text) {
+    const int error = write_patiently(descriptor(), text);
+    if (file_) ::flock(file_.get(), LOCK_UN);
+    return error;
+  }
+
+ private:
+  int descriptor() const { return file_ ? file_.get() : STDERR_FILENO; }
+  Fd file_;
+};
+
+// From here on a reader of the program's stderr waits for the program alone; and its folder can be unmounted.
+void let_go_of_streams() {
+  const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (null) ::dup2(null.get(), STDERR_FILENO);
+}
+
+bool has_losses(const Summary& summary) {
+  if (summary.mail_timeouts != 0) return true;
+  for (const ProbeSummary& probe : summary.probes)
+    if (probe.lost_full + probe.lost_too_big + probe.lost_busy != 0) return true;
+  return false;
+}
+
+// In a file each line is a comment.
+void write_summary(const Summary& summary, int verbosity, Appender& output) {
+  if (verbosity == 0 && !has_losses(summary)) return;
+  std::string text;
+  std::string_view rest;
+  const std::string rendered = render_summary(summary, false);
+  for (rest = rendered; !rest.empty();) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size() - 1);
+    if (!output.is_stderr()) text += "# ";
+    text += rest.substr(0, end + 1);
+    rest.remove_prefix(end + 1);
+  }
+  static_cast<void>(output.write(text));
+}
+
+struct Helper {
+  const Diagnostics& diagnostics;
+  control::Preloaded& program;
+  Settings settings;
+};
+
+int serve(Helper& helper) {
+  const auto fail = [&](const Error& error) {
+    helper.diagnostics.error(error, context_of(error, helper.settings));
+    return kExitFailure;
+  };
+  auto session = Session::prepare(helper.settings.session);
+  if (!session) return fail(session.error());
+  auto output = Appender::open(helper.settings.output, helper.program.target().pid());
+  if (!output) return fail(output.error());
+  if (Status adopted = session->adopt(helper.program); !adopted) return fail(adopted.error());
+  if (helper.settings.verbosity > 0)
+    for (const PlanReport& report : session->report()) helper.diagnostics.line(plan_line(report));
+  if (!helper.program.finish(true)) return kExitFailure;  // it runs on without us; the session's end takes the probes out
+
+  if (!output->is_stderr()) let_go_of_streams();
+  (void)!::chdir("/");
+  RunOptions options;
+  options.header = output->wants_header();
+  options.escape_control = output->is_terminal();
+  options.detach_requested = [] { return ask_to_end != 0; };
+  const Status followed = session->follow(helper.program, options, [&](std::string_view lines) { return output->write(lines); });
+  write_summary(session->summary(), helper.settings.verbosity, *output);
+  return followed ? 0 : kExitFailure;
+}
+
+}  // namespace
+
+bool is_helper_call(int argc, char** argv) { return argc == 4 && std::string_view(argv[1]) == "--preload-helper"; }
+
+int run_helper(char** argv) {
+  shed_inheritance();
+  const Diagnostics diagnostics(STDERR_FILENO, use_color(ColorMode::automatic, STDERR_FILENO));
+  // The lifeline is never used: it is held open.
+  Fd page(std::atoi(argv[2]));
+  ::fcntl(page.get(), F_SETFD, FD_CLOEXEC);
+  auto program = control::Preloaded::open(std::move(page));
+  if (!program) {
+    diagnostics.error(program.error());
+    return kExitFailure;
+  }
+  auto chosen = settings();
+  if (!chosen) {
+    diagnostics.error(chosen.error());
+    return kExitFailure;
+  }
+  Helper helper{diagnostics, **program, chosen.take()};
+  return serve(helper);
+}
+
+}  // namespace uprobe::cli

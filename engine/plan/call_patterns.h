@@ -1,0 +1,27 @@
+// Byte patterns of system calls, for code of which neither symbols nor unwind information tell where functions begin.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace uprobe::plan {
+
+// The instruction that loads the number before a `syscall` at code[at]: `mov $n,%eax`, `mov $n,%rax` or `push $n; pop %rax`,
+// at most 64 bytes before; the nearest one.
+struct NumberLoad {
+  std::size_t position = 0, length = 0;
+  std::uint32_t number = 0;
+};
+std::optional<NumberLoad> number_before(std::span<const std::uint8_t> code, std::size_t at);
+
+// Whether the calls with this number are the agent's business.
+bool is_followed_call(std::uint32_t number);
+bool is_clone_call(std::uint32_t number);
+
+// A quick look at a whole file: bytes of a followed call are somewhere in it. Most files have none and need not be read
+// any further.
+bool may_have_followed_calls(const std::string& path);
+
+}  // namespace uprobe::plan

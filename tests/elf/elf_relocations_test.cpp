@@ -1,0 +1,107 @@
+// Relocations: agreement with readelf, with and without section headers, tables that lie.
+#include <algorithm>
+#include <tuple>
+
+#include "engine/elf/relocations.h"
+#include "tests/elf/fixture.h"
+#include "tests/elf/made_elf.h"
+#include "tests/elf/readelf.h"
+
+namespace uprobe::elf {
+namespace {
+
+using Row = std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>;
+
+std::vector<Row> our_rows(const ElfFile& file) {
+  std::vector<Row> rows;
+  for (const Relocation& one : relocations_of(file)) rows.emplace_back(one.place, one.type, one.addend);
+  std::sort(rows.begin(), rows.end());
+  return rows;
+}
+
+// Lines of the form "0000000000003df8  0000000000000008 R_X86_64_RELATIVE  1130".
+std::vector<Row> readelf_rows(const std::string& path) {
+  std::vector<Row> rows;
+  for (const Words& words : readelf("-r", path)) {
+    if (words.size() != 4 || (words[2] != "R_X86_64_RELATIVE" && words[2] != "R_X86_64_IRELATIVE")) continue;
+    const std::uint32_t type = words[2] == "R_X86_64_RELATIVE" ? kRelative : kIrelative;
+    rows.emplace_back(std::stoull(words[0], nullptr, 16), type, std::stoull(words[3], nullptr, 16));
+  }
+  std::sort(rows.begin(), rows.end());
+  return rows;
+}
+
+TEST(Relocations, AgreeWithReadelf) {
+  if (!has_readelf()) GTEST_SKIP() << "no readelf";
+  for (const std::string& path : {std::string("/lib/x86_64-linux-gnu/libc.so.6"), fixture("elf_pie"),
+                                  fixture("elf_static"), fixture("elf_static_pie"), fixture("elf_overloads")}) {
+    const std::vector<Row> theirs = readelf_rows(path);
+    EXPECT_FALSE(theirs.empty()) << path;
+    EXPECT_EQ(our_rows(must_open(path)), theirs) << path;
+  }
+}
+
+TEST(Relocations, NeedNoSectionHeaders) {
+  for (const char* name : {"elf_pie", "elf_static_pie", "elf_ifunc"}) {
+    const ElfFile bare = must_parse(without_sections(bytes_of(fixture(name))));
+    EXPECT_EQ(our_rows(bare), our_rows(must_open(fixture(name)))) << name;
+    EXPECT_FALSE(our_rows(bare).empty()) << name;
+  }
+}
+
+Bytes with_dynamic(std::uint64_t address, std::uint64_t size) {
+  MadeElf made;
+  made.add_part(PT_DYNAMIC, 0x800, 3 * sizeof(Elf64_Dyn));
+  made.put(0x800, Elf64_Dyn{.d_tag = DT_RELA, .d_un = {.d_val = address}});
+  made.put(0x810, Elf64_Dyn{.d_tag = DT_RELASZ, .d_un = {.d_val = size}});
+  made.put(0x900, Elf64_Rela{.r_offset = 0x400100, .r_info = kRelative, .r_addend = 0x400200});
+  made.put(0x918, Elf64_Rela{.r_offset = 0x400108, .r_info = R_X86_64_64, .r_addend = 1});
+  made.put(0x930, Elf64_Rela{.r_offset = 0x400110, .r_info = kIrelative, .r_addend = 0x401000});
+  return made.bytes();
+}
+
+TEST(Relocations, OnlyTheTwoKinds) {
+  const std::vector<Row> wanted{{0x400100, kRelative, 0x400200}, {0x400110, kIrelative, 0x401000}};
+  EXPECT_EQ(our_rows(must_parse(with_dynamic(MadeElf::kBase + 0x900, 72))), wanted);
+  EXPECT_EQ(our_rows(must_parse(with_dynamic(MadeElf::kBase + 0x900, 71))).size(), 1U) << "the last one is cut off";
+}
+
+TEST(Hostile, SizesAndPlaces) {
+  for (const std::uint64_t address :
+       {std::uint64_t{0}, MadeElf::kBase - 1, MadeElf::kBase + MadeElf::kSize, UINT64_MAX})
+    EXPECT_TRUE(our_rows(must_parse(with_dynamic(address, 72))).empty()) << address;
+  EXPECT_TRUE(our_rows(must_parse(with_dynamic(MadeElf::kBase + 0x900, 0))).empty());
+  // No further than the segment goes.
+  EXPECT_EQ(our_rows(must_parse(with_dynamic(MadeElf::kBase + 0x900, UINT64_MAX))).size(), 2U);
+  EXPECT_LE(our_rows(must_parse(with_dynamic(MadeElf::kBase + MadeElf::kSize - 1, UINT64_MAX))).size(), 0U);
+}
+
+// Many sections that are all the same bytes: all of them together give no more than the file can hold.
+TEST(Hostile, OverlappingTablesAreBounded) {
+  constexpr std::uint16_t kSections = 20000;
+  MadeElf made;
+  made.header().e_shoff = MadeElf::kSize;
+  made.header().e_shnum = kSections;
+  made.header().e_shentsize = sizeof(Elf64_Shdr);
+  for (std::uint64_t at = MadeElf::kCode; at + sizeof(Elf64_Rela) <= MadeElf::kSize; at += sizeof(Elf64_Rela))
+    made.put(at, Elf64_Rela{.r_offset = 0, .r_info = kRelative, .r_addend = 0});
+  Bytes bytes = made.bytes();
+  for (int i = 0; i < kSections; ++i)
+    put(bytes, bytes.size(),
+        Elf64_Shdr{.sh_name = 0,
+                   .sh_type = i == 0 ? std::uint32_t{SHT_NULL} : std::uint32_t{SHT_RELA},
+                   .sh_flags = SHF_ALLOC,
+                   .sh_addr = 0,
+                   .sh_offset = MadeElf::kCode,
+                   .sh_size = 4080,
+                   .sh_link = 0,
+                   .sh_info = 0,
+                   .sh_addralign = 8,
+                   .sh_entsize = sizeof(Elf64_Rela)});
+  const std::size_t found = our_rows(must_parse(bytes)).size();
+  EXPECT_GE(found, 170U);
+  EXPECT_LE(found, bytes.size() / sizeof(Elf64_Rela));
+}
+
+}  // namespace
+}  // namespace uprobe::elf

@@ -1,0 +1,220 @@
+// Programs started under ptrace: what they see of it (nothing), and what happens when they cannot be started or end early.
+#include "engine/target/ptrace_target.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+namespace uprobe::target {
+namespace {
+
+Result<std::unique_ptr<PtraceTarget>> start(const std::vector<std::string>& words, const LaunchHooks& hooks = {}) {
+  std::vector<std::string> argv = {SUBJECT};
+  argv.insert(argv.end(), words.begin(), words.end());
+  return PtraceTarget::launch(SUBJECT, argv, hooks);
+}
+
+int exit_status(pid_t pid) {
+  int status = 0;
+  EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+int run(const std::vector<std::string>& words, const LaunchHooks& hooks = {}) {
+  auto target = start(words, hooks);
+  if (!target) return -1000;
+  const pid_t pid = (*target)->pid();
+  EXPECT_TRUE((*target)->system_call(SYS_getpid, {}));
+  EXPECT_TRUE((*target)->release());
+  return exit_status(pid);
+}
+
+TEST(Launch, ArgumentsAndEnvironmentAreTheCallers) {
+  EXPECT_EQ(run({"arguments", "", "three"}), 4);
+  ::setenv("TARGET_TEST", "kept", 1);
+  EXPECT_EQ(run({"environment"}), 42);
+}
+
+TEST(Launch, TheMaskIsTheChilds) {
+  const LaunchHooks hooks{.in_child = [] {
+    sigset_t mask;
+    sigemptyset(&mask);
+    sigaddset(&mask, SIGUSR1);
+    sigaddset(&mask, SIGTRAP);
+    sigprocmask(SIG_SETMASK, &mask, nullptr);
+  }};
+  EXPECT_EQ(run({"mask"}, hooks), 1 + 4);
+  EXPECT_EQ(run({"mask"}), 0);
+}
+
+TEST(Launch, TheMaskCanBeChanged) {
+  auto target = start({"mask"});
+  ASSERT_TRUE(target);
+  const pid_t pid = (*target)->pid();
+  EXPECT_EQ((*target)->signal_mask(), 0U);
+  (*target)->set_signal_mask(1ull << (SIGTERM - 1));
+  ASSERT_TRUE((*target)->release());
+  EXPECT_EQ(exit_status(pid), 2);
+}
+
+TEST(Launch, SystemCallsHaveTheKernelsResults) {
+  auto target = start({"wait"});
+  ASSERT_TRUE(target);
+  EXPECT_EQ(*(*target)->system_call(SYS_getpid, {}), (*target)->pid());
+  EXPECT_EQ(*(*target)->system_call(SYS_close, {12345, 0, 0, 0, 0, 0}), -EBADF);
+  EXPECT_EQ(*(*target)->system_call(100'000, {}), -ENOSYS);
+  const auto page = map_memory(**target, Addr{0}, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, "a page");
+  ASSERT_TRUE(page);
+  const char text[] = "through /proc";
+  char back[sizeof text] = {};
+  ASSERT_TRUE((*target)->write(*page, text, sizeof text));
+  ASSERT_TRUE((*target)->read(*page, back, sizeof back));
+  EXPECT_STREQ(back, text);
+  EXPECT_FALSE((*target)->read(*page + 4090, back, sizeof back)) << "whole or error";
+  EXPECT_FALSE((*target)->read(Addr{0}, back, 1));
+  EXPECT_FALSE(map_memory(**target, Addr{0}, 0, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, "nothing"));
+}
+
+TEST(Launch, NothingOfTheProgramHasRunAndRegistersAreAsTheyWere) {
+  auto target = start({"arguments"});
+  ASSERT_TRUE(target);
+  user_regs_struct before{}, after{};
+  const pid_t pid = (*target)->pid();
+  ASSERT_EQ(::ptrace(PTRACE_GETREGS, pid, nullptr, &before), 0);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE((*target)->system_call(SYS_getppid, {}));
+  ASSERT_EQ(::ptrace(PTRACE_GETREGS, pid, nullptr, &after), 0);
+  EXPECT_NE(before.rip, after.rip) << "the last call's place";
+  EXPECT_EQ(before.rsp, after.rsp);
+  ASSERT_TRUE((*target)->release());
+  EXPECT_EQ(exit_status(pid), 2);
+}
+
+TEST(Launch, ASignalThatComesMeanwhileIsDeliveredOnce) {
+  const LaunchHooks hooks{.in_child = [] {
+    sigset_t mask;
+    sigemptyset(&mask);
+    sigaddset(&mask, SIGUSR1);
+    sigprocmask(SIG_SETMASK, &mask, nullptr);
+  }};
+  auto target = start({"signal"}, hooks);
+  ASSERT_TRUE(target);
+  const pid_t pid = (*target)->pid();
+  ASSERT_EQ(::kill(pid, SIGUSR1), 0);
+  ASSERT_TRUE((*target)->system_call(SYS_getpid, {}));
+  ASSERT_TRUE((*target)->release());
+  EXPECT_EQ(exit_status(pid), 42);
+}
+
+TEST(Launch, ATerminatingSignalWaitsForTheRelease) {
+  auto target = start({"wait"});
+  ASSERT_TRUE(target);
+  const pid_t pid = (*target)->pid();
+  ASSERT_EQ(::kill(pid, SIGTERM), 0);
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE((*target)->system_call(SYS_getpid, {}));
+  ASSERT_TRUE((*target)->release());
+  EXPECT_EQ(exit_status(pid), -SIGTERM);
+}
+
+TEST(Launch, ProgramsThatCannotBeStarted) {
+  const auto code_of = [](const std::string& path) {
+    auto target = PtraceTarget::launch(path, {path}, {});
+    EXPECT_FALSE(target) << path;
+    return target ? Code::usage : target.error().code;
+  };
+  EXPECT_EQ(code_of("/nowhere/at/all"), Code::not_found);
+  EXPECT_EQ(code_of("/etc/passwd/x"), Code::not_found);
+  EXPECT_EQ(code_of("/etc"), Code::not_executable);
+  const std::string text = testing::TempDir() + "target-no-program";
+  std::ofstream(text) << "no program\n";
+  ::chmod(text.c_str(), 0755);
+  EXPECT_EQ(code_of(text), Code::not_executable);
+  ::unlink(text.c_str());
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "no child is left behind";
+}
+
+TEST(Launch, AProgramThatIsKilledMeanwhile) {
+  auto target = start({"wait"});
+  ASSERT_TRUE(target);
+  ASSERT_EQ(::kill((*target)->pid(), SIGKILL), 0);
+  EXPECT_FALSE((*target)->system_call(SYS_getpid, {}));
+  EXPECT_FALSE((*target)->system_call(SYS_getpid, {}));
+  EXPECT_FALSE((*target)->release());
+  char byte = 0;
+  EXPECT_FALSE((*target)->read(Addr{0x400000}, &byte, 1));
+}
+
+TEST(Launch, AProgramThatDiesBeforeItsExec) {
+  const auto target = start({"wait"}, {.in_child = [] { ::raise(SIGKILL); }});
+  ASSERT_FALSE(target);
+  EXPECT_EQ(target.error().code, Code::system);
+}
+
+TEST(Launch, ATargetThatIsNotReleasedIsKilled) {
+  pid_t pid = 0;
+  {
+    auto target = start({"wait"});
+    ASSERT_TRUE(target);
+    pid = (*target)->pid();
+  }
+  EXPECT_EQ(::kill(pid, 0), -1);
+}
+
+// Takes over a child that stands at PTRACE_EVENT_EXEC.
+pid_t stopped_at_exec(const char* what) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::raise(SIGSTOP);
+    ::execl(SUBJECT, SUBJECT, what, "more", nullptr);
+    ::_exit(99);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(pid, &status, WUNTRACED), pid);
+  EXPECT_EQ(::ptrace(PTRACE_SEIZE, pid, nullptr, PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD), 0);
+  ::kill(pid, SIGCONT);
+  for (;;) {
+    EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+    if (!WIFSTOPPED(status) || status >> 8 == (SIGTRAP | PTRACE_EVENT_EXEC << 8)) return pid;
+    ::ptrace(PTRACE_CONT, pid, nullptr, status >> 16 == 0 ? WSTOPSIG(status) : 0);
+  }
+}
+
+TEST(Adopt, TheProgramGoesOnAfterTheRelease) {
+  const pid_t pid = stopped_at_exec("arguments");
+  auto target = PtraceTarget::adopt(pid);
+  ASSERT_TRUE(target) << target.error().text;
+  EXPECT_EQ(*(*target)->system_call(SYS_getpid, {}), pid);
+  ASSERT_TRUE((*target)->release());
+  EXPECT_EQ(exit_status(pid), 3);
+}
+
+TEST(Adopt, ATargetThatIsNotReleasedIsLetGo) {
+  const pid_t pid = stopped_at_exec("arguments");
+  { ASSERT_TRUE(PtraceTarget::adopt(pid)); }
+  EXPECT_EQ(exit_status(pid), 3);
+}
+
+TEST(Adopt, AProcessThatIsNoTraceeIsAnError) { EXPECT_FALSE(PtraceTarget::adopt(::getppid())); }
+
+TEST(RunningTarget, CanBeReadButMakesNoCalls) {
+  auto files = ProcessFiles::open(::getpid());
+  ASSERT_TRUE(files);
+  RunningTarget target(files.take());
+  const int value = 77;
+  int back = 0;
+  EXPECT_TRUE(target.read(Addr{reinterpret_cast<std::uintptr_t>(&value)}, &back, sizeof back));
+  EXPECT_EQ(back, 77);
+  EXPECT_FALSE(target.system_call(SYS_getpid, {}));
+  EXPECT_FALSE(target.call(Addr{0}));
+  EXPECT_FALSE(ProcessFiles::open(0x7ffffff0));
+}
+
+}  // namespace
+}  // namespace uprobe::target
