@@ -6,9 +6,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 
-#include "arch/x86/code/relocate.h"
 #include "engine/elf/elf_file.h"
+#include "engine/plan/resolve.h"
 #include "engine/session.h"
 
 namespace uprobe {
@@ -79,13 +80,14 @@ std::string find_agent() {
 Result<std::vector<std::string>> list_functions(const std::string& object, const std::string& glob) {
   auto path = object.find('/') == std::string::npos ? find_program(object) : Result<std::string>(object);
   if (!path) return path.error();
-  auto file = elf::ElfFile::open(*path);
-  if (!file) return file.error();
+  auto opened = elf::ElfFile::open(*path);
+  if (!opened) return opened.error();
+  const auto file = std::make_shared<const elf::ElfFile>(opened.take());
   std::vector<std::string> lines;
   for (const elf::Symbol& symbol : file->functions()) {
     if (!glob.empty() && ::fnmatch(glob.c_str(), symbol.name.c_str(), 0) != 0) continue;
     const auto offset = file->offset_of_address(symbol.address);
-    if (!offset || !x86::can_displace(file->bytes().subspan(*offset), Addr{symbol.address})) continue;
+    if (!offset || !plan::site_at(file, *offset)) continue;
     const auto found = file->find_functions(symbol.name);
     // A name that does not lead back to this one place is listed by its offset.
     const bool unique = found.size() == 1 && found[0].address == symbol.address;

@@ -1,6 +1,7 @@
 #include "engine/session.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -79,11 +80,6 @@ std::uint64_t power_of_two(std::uint64_t n) {
 std::uint32_t ring_count() {
   const auto cpus = static_cast<std::uint32_t>(std::max(1u, std::thread::hardware_concurrency()));
   return std::min(shared::kMaxRings, cpus + std::max(4u, cpus / 2));
-}
-
-Ending ending_of(const siginfo_t& info) {
-  return info.si_code == CLD_EXITED ? Ending{.signalled = false, .code = info.si_status}
-                                    : Ending{.signalled = true, .code = info.si_status};
 }
 
 bool is_set_id(const std::string& path) {
@@ -289,13 +285,19 @@ void wait_for_flush(int event, std::chrono::microseconds limit) {
   ::ppoll(&poll_for, 1, &timeout, nullptr);
 }
 
-// Waits for the end of the child, at most so long; leaves it a zombie, so that its name can still be read.
-bool child_ended(pid_t child, int pidfd, std::chrono::microseconds limit, siginfo_t& info) {
+// Waits for the end of the child, at most so long. It stays a zombie, so that its name can still be read. The descriptor and
+// not waitid tells: while the mail service leads the child through execve, waitid would report its stops as well.
+bool child_ended(int pidfd, std::chrono::microseconds limit) {
   pollfd poll_for{.fd = pidfd, .events = POLLIN, .revents = 0};
   const timespec timeout{.tv_sec = limit.count() / 1'000'000, .tv_nsec = limit.count() % 1'000'000 * 1000};
-  ::ppoll(&poll_for, 1, &timeout, nullptr);
-  info = {};
-  return ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child;
+  return ::ppoll(&poll_for, 1, &timeout, nullptr) == 1;
+}
+
+// Takes the zombie. One that was killed in the middle of execve may have been taken by the mail service.
+Ending ending_of(pid_t child) {
+  siginfo_t info{};
+  if (::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED) != 0) return {.signalled = true, .code = SIGKILL};
+  return {.signalled = info.si_code != CLD_EXITED, .code = info.si_status};
 }
 
 }  // namespace
@@ -311,7 +313,6 @@ Result<Ending> Session::run(const RunOptions& options, const Output& output) {
     return printer.full() || (options.duration.count() != 0 && steady_clock::now() - started >= options.duration) ||
            (options.detach_requested && options.detach_requested());
   };
-  siginfo_t info{};
   for (bool ended = false; !ended;) {
     if (s.recording) s.reader->poll(sink);
     printer.flush();
@@ -321,7 +322,7 @@ Result<Ending> Session::run(const RunOptions& options, const Output& output) {
       printer.flush();
     }
     const auto wait = s.recording ? s.reader->next_poll() : std::chrono::microseconds(100'000);
-    ended = child_ended(s.child, pidfd.get(), wait, info);
+    ended = child_ended(pidfd.get(), wait);
   }
   s.names.refresh_all();
   if (s.recording) {
@@ -329,8 +330,7 @@ Result<Ending> Session::run(const RunOptions& options, const Output& output) {
     s.reader->finish(sink);
   }
   printer.flush();
-  ::waitid(P_PID, static_cast<id_t>(s.child), &info, WEXITED);
-  return ending_of(info);
+  return ending_of(s.child);
 }
 
 // Prints at least all that is committed now. Records wait for those that threads in the middle of a hit may still publish

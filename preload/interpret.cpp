@@ -57,6 +57,10 @@ u8* Builder::dynamic(u32 offset, u32 bytes) {
 void Builder::store_value(const Insn& insn) {
   if (insn.size > 8 || !inside(insn.offset, insn.size)) return;
   const u64 value = fault_ ? 0 : value_;
+  if (insn.size == 8) {
+    __builtin_memcpy(payload_.at + insn.offset, &value, 8);
+    return;
+  }
   for (u32 i = 0; i < insn.size; ++i) payload_.at[insn.offset + i] = static_cast<u8>(value >> (8 * i));
 }
 
@@ -155,11 +159,11 @@ Built build_payload(const Hit& hit, const AreaHeader* area, const Event& event, 
   if (fixed < sizeof(shared::PayloadHead) || fixed > shared::kMaxPayload) return Built::too_big;
   if (u64{event.first_insn} + event.insn_count > area->insn_count) return Built::too_big;
   if (fixed > payload.limit) return Built::no_room;
-  shared::PayloadHead head{};
+  auto& head = *reinterpret_cast<shared::PayloadHead*>(payload.at);
   head.type = event.type;
+  head.flags = head.preempt_count = 0;
   head.pid = static_cast<i32>(hit.tid);
   head.ip = (*hit.registers)[shared::Reg::ip];
-  __builtin_memcpy(payload.at, &head, sizeof head);
 
   Builder builder(hit, area, fixed, payload);
   builder.start();

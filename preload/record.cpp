@@ -14,7 +14,7 @@ Ring* claim(AreaHeader* area, u32 tid, u32 first) {
   Ring* rings = at_offset<Ring>(area, area->ring_offset);
   const u32 n = area->ring_count;
   if (n == 0 || n > shared::kMaxRings) return nullptr;
-  u32 index = first % n;
+  u32 index = first < n ? first : first % n;
   for (u32 i = 0; i < n; ++i, index = index + 1 == n ? 0 : index + 1) {
     u32 expected = 0;
     Ring& ring = rings[index];
@@ -45,23 +45,26 @@ Room room_of(AreaHeader* area, const Ring& ring, u32 index) {
 
 // Stamp, build, commit. The caller owns the ring.
 Built write_record(const Hit& hit, AreaHeader* area, Ring& ring, u32 index, const Event& event, u32 cpu) {
-  shared::RecordHead head{};
-  head.cpu = static_cast<u16>(cpu);
-  if (!uprobe_clock(&head.tsc)) head.tsc = 0, head.flags |= shared::kRecordNoClock;
-  if (head.tsc != 0) __atomic_store_n(&ring.stamp, head.tsc, __ATOMIC_RELEASE);
+  constexpr u32 kHead = sizeof(shared::RecordHead);
+  u64 tsc = 0;
+  if (!uprobe_clock(&tsc)) tsc = 0;
+  if (tsc != 0) __atomic_store_n(&ring.stamp, tsc, __ATOMIC_RELEASE);
 
   const Room room = room_of(area, ring, index);
-  if (room.bytes < sizeof head + sizeof(shared::PayloadHead)) return Built::no_room;
-  const u64 limit = room.bytes - sizeof head;
-  Payload payload{room.at + sizeof head, static_cast<u32>(limit > shared::kMaxPayload ? shared::kMaxPayload : limit), 0, 0};
+  if (room.bytes < kHead + sizeof(shared::PayloadHead)) return Built::no_room;
+  const u64 limit = room.bytes - kHead;
+  Payload payload{room.at + kHead, static_cast<u32>(limit > shared::kMaxPayload ? shared::kMaxPayload : limit), 0, 0};
   const Built built = build_payload(hit, area, event, payload);
   if (built != Built::ok) return built;
 
+  // Field by field: reloading a head that was put together on the stack would wait for its stores.
+  auto& head = *reinterpret_cast<shared::RecordHead*>(room.at);
   head.length = static_cast<u32>((sizeof head + payload.used + 7) & ~u64{7});
   head.number = room.number;
+  head.tsc = tsc;
   head.payload_bytes = payload.used;
-  head.flags |= payload.record_flags;
-  __builtin_memcpy(room.at, &head, sizeof head);
+  head.cpu = static_cast<u16>(cpu);
+  head.flags = static_cast<u16>(payload.record_flags | (tsc == 0 ? shared::kRecordNoClock : 0));
   const u64 commit = u64{room.position + head.length / 8} << 32 | (room.number + 1);
   __atomic_store_n(&ring.commit, commit, __ATOMIC_RELEASE);
   return Built::ok;

@@ -62,20 +62,22 @@ shared::ThreadEntry* thread_entry(ProcessBlock& block, u64 thread, bool make) {
   return nullptr;
 }
 
-// A child of vfork, posix_spawn or clone(CLONE_VM) shows by its thread id, which its parent's control block does not have.
-// gettid: only where no filter can object; a filtered process is taken for no such child.
 bool borrows_memory(ProcessBlock& block) {
-  if ((block.flags & shared::kBlockFiltered) != 0 || thread_pointer() == 0) return false;
-  const u32 believed = id_in_control_block(block);
-  return believed != 0 && static_cast<u32>(system_call(kSysGettid)) != believed;
+  if (__atomic_load_n(&block.borrowed, __ATOMIC_RELAXED) == 0) return false;
+  const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
+  return entry != nullptr && entry->borrower != 0;
 }
 
-// The parent comes here as well, when its child has gone on to another program or ended.
+// A child of vfork, posix_spawn or clone(CLONE_VM) shows by its thread id, which its parent's control block does not have.
+// gettid: only where no filter is known of; whoever may clone is hardly forbidden to ask who it is. The parent comes here as
+// well, when its child has gone on to another program or ended.
 void after_clone(ProcessBlock& block, u64 result) {
-  const bool borrows = result == 0 && borrows_memory(block);
+  const u32 believed = result == 0 && (block.flags & shared::kBlockFiltered) == 0 ? id_in_control_block(block) : 0;
+  const u64 real = believed != 0 ? static_cast<u64>(system_call(kSysGettid)) : 0;
+  const bool borrows = believed != 0 && real != believed;
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), borrows);
   if (entry == nullptr) return;
-  entry->borrower = borrows ? static_cast<u64>(system_call(kSysGettid)) : 0;
+  entry->borrower = borrows ? real : 0;
   if (borrows) __atomic_store_n(&block.borrowed, 1, __ATOMIC_RELAXED);
 }
 

@@ -18,7 +18,6 @@ namespace uprobe::control {
 namespace {
 
 constexpr std::uint8_t kBreakpoint = 0xcc;
-constexpr std::uint8_t kSyscall[] = {0x0f, 0x05};
 
 std::string hex(std::uint64_t value) {
   char text[32];
@@ -50,16 +49,6 @@ struct Pending {
   std::optional<std::uint32_t> known;  // an entry of the block to be armed again
 };
 
-constexpr std::uint32_t kSyscallCopyBytes = 7;
-
-// `syscall; jmp back`. Only for calls that the agent does not make itself, and only in libc, where rcx is known to be lost.
-Result<x86::Copy> displaced_syscall(Addr from, Addr to) {
-  std::vector<std::uint8_t> copy{0x0f, 0x05, 0xe9, 0, 0, 0, 0};
-  const auto distance = static_cast<std::int32_t>((from + 2) - (to + kSyscallCopyBytes));
-  std::memcpy(&copy[3], &distance, sizeof distance);
-  return x86::Copy{.bytes = std::move(copy), .marks = {}};
-}
-
 std::vector<shared::Consumer> consumers_of(const PlannedPoint& point) {
   std::vector<shared::Consumer> consumers;
   for (const std::uint16_t event : point.events) consumers.push_back({.session = 0, .event = event, .next = 0});
@@ -76,7 +65,6 @@ void note_late_fault(const x86::Copy& copy, NewPoint& point) {
 }
 
 std::uint32_t room_for_copy(const NewPoint& point) {
-  if (point.role == shared::PointRole::system_call) return kCopyAlignment;
   const auto bytes = x86::copy_bytes(point.insn, point.address);
   const auto needed = static_cast<std::uint32_t>(bytes ? *bytes : x86::kMaxCopyBytes);
   return (needed + kCopyAlignment - 1) / kCopyAlignment * kCopyAlignment;
@@ -110,12 +98,6 @@ const elf::Identity& Armer::identity_of(const target::Target& target, const targ
   return known->second;
 }
 
-Result<plan::Site> syscall_site(std::shared_ptr<const elf::ElfFile> file, std::uint64_t offset) {
-  plan::Site site{.file = file, .offset = offset, .address = file->address_of_offset(offset).value_or(0)};
-  site.insn.assign(std::begin(kSyscall), std::end(kSyscall));
-  return site;
-}
-
 // The sites where a libc changes signals and starts programs, found once per file.
 const FilePoints& Armer::system_calls_of(const target::Target& target, const target::Mapping& m, const elf::Identity& identity) {
   const auto [entry, is_new] = system_calls_.try_emplace(identity);
@@ -127,8 +109,7 @@ const FilePoints& Armer::system_calls_of(const target::Target& target, const tar
   if (!file || file->identity() != identity) return points;
   points.file = std::make_shared<const elf::ElfFile>(file.take());
   for (const plan::SystemCallSite& found : plan::system_call_sites(*points.file, ends_too_)) {
-    auto site = found.role == shared::PointRole::system_call ? syscall_site(points.file, found.offset)
-                                                             : plan::site_at(points.file, found.offset);
+    auto site = plan::site_at(points.file, found.offset);
     if (site) points.points.push_back({.site = site.take(), .events = {}, .role = found.role});
   }
   std::sort(points.points.begin(), points.points.end(),
@@ -191,9 +172,7 @@ Status Armer::arm_file(Work& work, const FilePoints& file, const target::Mapping
   std::vector<Pending> ready;
   for (Pending& p : work.pending) {
     if (!p.point.copy) p.point.copy = std::exchange(*room, *room + p.point.copy_bytes);
-    auto copy = p.point.role == shared::PointRole::system_call
-                    ? displaced_syscall(p.point.address, p.point.copy)
-                    : x86::make_copy(p.point.insn, p.point.address, p.point.copy);
+    auto copy = x86::make_copy(p.point.insn, p.point.address, p.point.copy);
     if (!copy) {
       refuse(*p.planned, copy.error().text);
       continue;

@@ -38,6 +38,7 @@ class Block {
   const std::vector<shared::Point>& points() const { return points_; }
   const std::vector<shared::Undo>& undo() const { return undo_; }
 
+  bool has_room(std::size_t points, std::size_t consumers) const;
   std::optional<std::uint32_t> find(Addr address) const;
 
   // Publishes points: tables first, the hash last. The text is not touched. Code::limit when the block is full; nothing
@@ -55,7 +56,6 @@ class Block {
 
  private:
   Block(Addr at) : at_(at) {}
-  bool has_room(std::size_t points, std::size_t consumers) const;
   Status write_new(target::Target& target, std::size_t first_point, std::size_t first_consumer);
   Status feed(target::Target& target, std::uint32_t point, const std::vector<shared::Consumer>& consumers);
   bool feeds(std::uint32_t point, const std::vector<shared::Consumer>& consumers) const;

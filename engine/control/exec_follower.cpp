@@ -10,10 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-
-#include "engine/base/fd.h"
 
 namespace uprobe::control {
 namespace {
@@ -36,12 +33,6 @@ bool gains_privileges(const std::string& path) {
   return (status.st_mode & (S_ISUID | S_ISGID)) != 0 || ::getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
 }
 
-pid_t parent_of(pid_t tid) {
-  const auto status = read_file("/proc/" + std::to_string(tid) + "/status");
-  const std::size_t at = status ? status->find("\nPPid:\t") : std::string::npos;
-  return at == std::string::npos ? 0 : static_cast<pid_t>(std::strtol(status->c_str() + at + 7, nullptr, 10));
-}
-
 enum class Seen { nothing, stop, end };
 
 // What became of a tracee, without waiting. The end of one that is not our child has to be taken by us before its parent is
@@ -52,7 +43,7 @@ Seen look(pid_t tid, int& status) {
   if (::waitid(P_PID, static_cast<id_t>(tid), &info, kHow) != 0) return errno == ECHILD ? Seen::end : Seen::nothing;
   if (info.si_pid != tid) return Seen::nothing;
   if (info.si_code != CLD_TRAPPED && info.si_code != CLD_STOPPED) {
-    if (parent_of(tid) != ::getpid()) ::waitid(P_PID, static_cast<id_t>(tid), &info, WEXITED | WNOHANG | __WALL);
+    if (target::parent_of(tid) != ::getpid()) ::waitid(P_PID, static_cast<id_t>(tid), &info, WEXITED | WNOHANG | __WALL);
     return Seen::end;
   }
   ::waitid(P_PID, static_cast<id_t>(tid), &info, WSTOPPED | WNOHANG | __WALL);

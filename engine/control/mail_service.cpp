@@ -84,7 +84,7 @@ void MailService::answer(MailSlot& slot) {
     ::eventfd_write(flush_event_.get(), 1);
     return;
   }
-  if (Status served = serve(slot); !served) __atomic_fetch_add(&area_.header().mail_timeouts, 1, __ATOMIC_RELAXED);
+  if (Status served = serve(slot); !served) failures_.insert(served.error().text);
   // An asker that gave up meanwhile has left the slot to us.
   if (!change(slot, MailState::working, MailState::done)) __atomic_store_n(&slot.state, 0, __ATOMIC_RELEASE);
   futex_wake(slot.state);
@@ -94,6 +94,12 @@ void MailService::answer(MailSlot& slot) {
 void MailService::forget_abandoned(MailSlot& slot) {
   const std::lock_guard lock(flush_lock_);
   if (flushing_.count(&slot) == 0) change(slot, MailState::abandoned, MailState::free);
+}
+
+std::vector<std::string> MailService::notes() const {
+  std::vector<std::string> notes = exec_.notes();
+  for (const std::string& failure : failures_) notes.push_back("a library or program goes unprobed: " + failure);
+  return notes;
 }
 
 std::vector<MailSlot*> MailService::take_flushes() {

@@ -38,7 +38,7 @@ class MailService {
 
   // After stop(): where the process blocks of this session are, for taking the probes out; what is worth a line.
   const std::set<Addr>& blocks() const { return blocks_; }
-  std::vector<std::string> notes() const { return exec_.notes(); }
+  std::vector<std::string> notes() const;
 
  private:
   void loop();
@@ -55,6 +55,7 @@ class MailService {
   plan::FileCache files_;
   std::set<Addr> blocks_;
   ExecFollower exec_;
+  std::set<std::string> failures_;  // why requests could not be served
   std::atomic<bool> stop_{false};
   std::mutex flush_lock_;
   std::set<shared::MailSlot*> flushing_;           // not answered yet

@@ -53,6 +53,9 @@ void Compiler::emit_step(const Step& step) {
 // The last dereference is the store itself: it alone knows how many bytes to read, and what a fault part of the way
 // means.
 void Compiler::emit_memory(const Argument& argument, const Field& field) {
+  // `\IMM:string[N]` reads no pointers in the kernel: every element is a fault.
+  const bool immediate = !argument.body.empty() && argument.body[0] == '\\';
+  if (immediate && argument.kind == Kind::string && argument.count != 0) emit({.op = Op::load_constant});
   Insn insn{.op = Op::store_memory, .offset = field.offset, .immediate = argument.memory_offset};
   if (argument.kind != Kind::string) {
     insn.count = static_cast<std::uint16_t>(field.size * elements(argument));

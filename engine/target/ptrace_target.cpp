@@ -25,6 +25,12 @@ void* as_data(T value) {
   return reinterpret_cast<void*>(static_cast<std::uintptr_t>(value));
 }
 
+// A tracee that was killed has to be taken by its tracer before its own parent is told; it may still be on its way out.
+void bury(pid_t pid) {
+  int status = 0;
+  for (int i = 0; i < 1000 && ::waitpid(pid, &status, __WALL | WNOHANG) == 0; ++i) ::usleep(1000);
+}
+
 Error gone() { return Error{.code = Code::system, .text = "the program ended before it started to run"}; }
 
 // In the child, after fork: wait until we are traced, then become the program. Reports a failed execve through the pipe.
@@ -111,7 +117,7 @@ Result<std::unique_ptr<PtraceTarget>> PtraceTarget::adopt(pid_t pid) {
 PtraceTarget::~PtraceTarget() {
   if (!attached_) return;
   if (!ours_) {
-    static_cast<void>(release());
+    if (!release() && parent_of(pid()) != ::getpid()) bury(pid());
     return;
   }
   ::kill(pid(), SIGKILL);

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 namespace uprobe::target {
@@ -20,6 +21,12 @@ Result<Addr> map_memory(Target& target, Addr at, std::uint64_t bytes, int protec
   if (!made) return made.error();
   if (*made < 0 && *made > -4096) return system_error("mmap of " + what + " in the target", static_cast<int>(-*made));
   return Addr{static_cast<std::uint64_t>(*made)};
+}
+
+pid_t parent_of(pid_t pid) {
+  const auto status = read_file("/proc/" + std::to_string(pid) + "/status");
+  const std::size_t at = status ? status->find("\nPPid:\t") : std::string::npos;
+  return at == std::string::npos ? 0 : static_cast<pid_t>(std::strtol(status->c_str() + at + 7, nullptr, 10));
 }
 
 Result<ProcessFiles> ProcessFiles::open(pid_t pid) {

@@ -39,6 +39,9 @@ class Target {
 Result<Addr> map_memory(Target& target, Addr at, std::uint64_t bytes, int protection, int flags, int fd, std::uint64_t offset,
                         const std::string& what);
 
+// The process that started this one; 0 if that cannot be found out.
+pid_t parent_of(pid_t pid);
+
 // The part that every target shares: /proc/PID. Works for a stopped tracee and, as the same user, for a running process.
 class ProcessFiles {
  public:

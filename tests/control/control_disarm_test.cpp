@@ -1,1 +1,123 @@
+// Taking breakpoints out of a process that runs.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "engine/control/block.h"
+#include "engine/control/processes.h"
+
+namespace uprobe::test {
+namespace {
+
+using control::Block;
+
+constexpr std::size_t kPage = 4096;
+
+// A child with a page of code and room for a block, at the same addresses as here.
+class Child {
+ public:
+  Child() {
+    code_ = static_cast<std::uint8_t*>(::mmap(nullptr, kPage, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    block_bytes_ = Block::bytes_for(4);
+    block_ = ::mmap(nullptr, block_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const std::uint8_t returns[] = {0x55, 0x31, 0xc0, 0x5d, 0xc3};  // push %rbp; xor %eax,%eax; pop %rbp; ret
+    std::memcpy(code_, returns, sizeof returns);
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    ::alarm(30);
+    for (;;) ::pause();
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    ::munmap(code_, kPage);
+    ::munmap(block_, block_bytes_);
+  }
+
+  pid_t pid() const { return pid_; }
+  Addr code() const { return Addr{reinterpret_cast<std::uint64_t>(code_)}; }
+  Addr block() const { return Addr{reinterpret_cast<std::uint64_t>(block_)}; }
+
+ private:
+  pid_t pid_ = 0;
+  std::uint8_t* code_ = nullptr;
+  void* block_ = nullptr;
+  std::size_t block_bytes_ = 0;
+};
+
+class Disarm : public testing::Test {
+ protected:
+  void SetUp() override {
+    block_.emplace(Block::create(target_, child_.block(), 4).take());
+    for (const std::uint64_t offset : {0, 1, 3}) {
+      control::NewPoint point;
+      point.address = child_.code() + offset, point.copy = child_.code() + 64;
+      point.insn = {byte_at(offset)};
+      ASSERT_TRUE(block_->add(target_, {point}));
+      put(offset, 0xcc);
+    }
+  }
+  std::uint8_t byte_at(std::uint64_t offset) {
+    std::uint8_t byte = 0;
+    EXPECT_TRUE(target_.read(child_.code() + offset, &byte, 1));
+    return byte;
+  }
+  void put(std::uint64_t offset, std::uint8_t byte) { ASSERT_TRUE(target_.write(child_.code() + offset, &byte, 1)); }
+
+  Child child_;
+  target::RunningTarget target_{target::ProcessFiles::open(child_.pid()).take()};
+  std::optional<Block> block_;
+};
+
+TEST_F(Disarm, TheOriginalBytesComeBackAndTheTablesStay) {
+  ASSERT_TRUE(control::disarm(child_.pid(), child_.block()));
+  EXPECT_EQ(byte_at(0), 0x55);
+  EXPECT_EQ(byte_at(1), 0x31);
+  EXPECT_EQ(byte_at(3), 0x5d);
+  const auto block = Block::read(target_, child_.block());
+  ASSERT_TRUE(block);
+  ASSERT_EQ(block->points().size(), 3U);
+  for (const shared::Point& point : block->points()) EXPECT_EQ(point.state, static_cast<std::uint32_t>(shared::PointState::disarmed));
+  for (const shared::Undo& undo : block->undo()) EXPECT_EQ(undo.state, 0U);
+  EXPECT_TRUE(control::disarm(child_.pid(), child_.block())) << "a second time there is nothing to do";
+}
+
+TEST_F(Disarm, WhatIsNoBreakpointOfOursIsLeftAlone) {
+  put(1, 0x90);  // the program has changed its code
+  ASSERT_TRUE(control::disarm(child_.pid(), child_.block()));
+  EXPECT_EQ(byte_at(0), 0x55);
+  EXPECT_EQ(byte_at(1), 0x90);
+}
+
+TEST_F(Disarm, APointWhoseMemoryIsGoneDoesNotKeepTheOthers) {
+  control::NewPoint nowhere;
+  nowhere.address = Addr{0x1000}, nowhere.insn = {0x90};
+  ASSERT_TRUE(block_->add(target_, {nowhere}));
+  control::NewPoint last;
+  last.address = child_.code() + 4, last.insn = {0xc3};
+  ASSERT_TRUE(block_->add(target_, {last}));
+  put(4, 0xcc);
+  ASSERT_TRUE(control::disarm(child_.pid(), child_.block()));
+  EXPECT_EQ(byte_at(4), 0xc3);
+}
+
+TEST_F(Disarm, WithoutABlockNothingIsTouched) {
+  EXPECT_FALSE(control::disarm(child_.pid(), child_.code()));
+  EXPECT_FALSE(control::disarm(child_.pid(), Addr{0}));
+  EXPECT_EQ(byte_at(0), 0xcc);
+  EXPECT_FALSE(control::disarm(0x7ffffff0, child_.block()));
+}
+
+TEST(Processes, ThreadsBelongToTheirProcess) {
+  EXPECT_EQ(control::process_of_thread(::gettid()), ::getpid());
+  EXPECT_EQ(control::process_of_thread(0x7ffffff0), 0);
+}
+
+}  // namespace
+}  // namespace uprobe::test

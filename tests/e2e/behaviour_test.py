@@ -290,9 +290,8 @@ class Endings(Behaviour):
         seen = harness.run_tool([f"p:text {self.subject}:take_text +0(%di):string"], [self.subject, "calls", "100000"],
                                 ["-b", "8K"])
         self.assertEqual((seen.returncode, seen.stdout), (0, b"end calls\n"))
-        lost = re.search(rb"([\d,]+) lost|lost ([\d,]+)|([\d,]+) (?:events?|hits?|records?) (?:were )?lost", seen.stderr)
         if len(seen.hits) < 100000:
-            self.assertTrue(lost, seen.stderr)
+            self.assertRegex(seen.stderr, rb"\d lost|lost \d|\d \w+ (?:were )?lost")
         texts = [hit.arguments for hit in seen.hits]
         self.assertEqual([text for text in texts if not re.fullmatch(r'arg1="round \d+ of the test"', text)], [])
 
@@ -454,7 +453,8 @@ class BadInput(Behaviour):
     def test_options(self):
         ring = ["-p", self.numbers]
         for options in (["--no-such-option"], ["-b", "1", *ring], ["-b", "99999G", *ring], ["-b", "x", *ring],
-                        ["-b", "", *ring], ["-b", "-4K", *ring], ["-n", "0", *ring], ["-n", "-1", *ring], ["-n", "abc", *ring],
+                        ["-b", "", *ring], ["-b", "-4K", *ring], ["-n", "0", *ring], ["-n", "-1", *ring],
+                        ["-n", "abc", *ring],
                         ["-n", "99999999999999999999999", *ring], ["-d", "soon", *ring], ["-d", "-1", *ring],
                         ["-d", "", *ring], ["-i", "/no/such/list"], ["--color=sometimes", *ring]):
             self.refused(options)

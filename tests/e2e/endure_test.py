@@ -40,7 +40,8 @@ class Endure(harness.TestCase):
             listed = self.write("list", "\n".join(definitions[begin:begin + BATCH]) + "\n")
             seen = harness.run_tool([], command, ["-b", "16M", "-i", listed], stdin, self.environment, timeout=120)
             where = f"definitions {begin}..: {definitions[begin]}"
-            self.assertEqual((seen.returncode, seen.stdout), (plain.returncode, plain.stdout), (where, seen.stderr[:4000]))
+            self.assertEqual((seen.returncode, seen.stdout), (plain.returncode, plain.stdout),
+                             (where, seen.stderr[:4000]))
             hits += len(seen.hits)
         self.assertGreater(hits, 0)
 
@@ -74,7 +75,8 @@ class Endure(harness.TestCase):
         path = re.search(r"(/\S*libsqlite3\S*)", listing)
         library = shutil.copy(path[1], self.path("lib")) if path else sqlite
         job = b"create table t(a,b);\n" + b"".join(b"insert into t values(%d,'x%d');\n" % (n, n) for n in range(50))
-        self.check(self.functions_of(library), [sqlite, ":memory:"], job + b"select sum(a),max(b) from t group by a%7;\n")
+        job += b"select sum(a),max(b) from t group by a%7;\n"
+        self.check(self.functions_of(library), [sqlite, ":memory:"], job)
 
 
 if __name__ == "__main__":

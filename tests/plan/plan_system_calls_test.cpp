@@ -1,0 +1,116 @@
+// The places where the C library makes the system calls that matter, compared with what another decoder says.
+#include "engine/plan/system_calls.h"
+
+#include <capstone/capstone.h>
+#include <dlfcn.h>
+#include <gnu/libc-version.h>
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace uprobe::plan {
+namespace {
+
+constexpr std::uint64_t kFollowed[] = {SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_execve,  SYS_execveat, SYS_prctl,
+                                       SYS_seccomp,      SYS_rt_sigsuspend,  SYS_pselect6, SYS_ppoll,    SYS_epoll_pwait,
+                                       441 /* epoll_pwait2 */};
+constexpr std::uint64_t kClones[] = {SYS_clone, SYS_clone3, SYS_vfork};
+
+template <std::size_t N>
+bool is_one_of(const std::uint64_t (&numbers)[N], std::uint64_t number) {
+  return std::find(std::begin(numbers), std::end(numbers), number) != std::end(numbers);
+}
+
+// The C library of this very process.
+std::string libc_path() {
+  Dl_info info{};
+  EXPECT_NE(::dladdr(reinterpret_cast<void*>(&::gnu_get_libc_version), &info), 0);
+  return info.dli_fname;
+}
+
+// `mov $number, %eax` right before `syscall`, as file offset of the latter -> number.
+std::map<std::uint64_t, std::uint64_t> loaded_right_before(const elf::ElfFile& file) {
+  csh handle = 0;
+  EXPECT_EQ(::cs_open(CS_ARCH_X86, CS_MODE_64, &handle), CS_ERR_OK);
+  ::cs_option(handle, CS_OPT_DETAIL, CS_OPT_ON);
+  cs_insn* insn = ::cs_malloc(handle);
+  std::map<std::uint64_t, std::uint64_t> found;
+  for (const elf::Range& range : file.function_ranges()) {
+    const auto offset = file.offset_of_address(range.begin);
+    if (!offset || *offset + (range.end - range.begin) > file.bytes().size()) continue;
+    const std::uint8_t* code = file.bytes().data() + *offset;
+    std::size_t left = range.end - range.begin;
+    std::uint64_t address = *offset;
+    std::optional<std::uint64_t> number;
+    while (::cs_disasm_iter(handle, &code, &left, &address, insn)) {
+      if (insn->id == X86_INS_SYSCALL && number) found[insn->address] = *number;
+      const cs_x86& x86 = insn->detail->x86;
+      const bool loads = insn->id == X86_INS_MOV && x86.operands[0].type == X86_OP_REG && x86.operands[0].reg == X86_REG_EAX && x86.operands[1].type == X86_OP_IMM;
+      number = loads ? std::optional<std::uint64_t>(static_cast<std::uint64_t>(x86.operands[1].imm)) : std::nullopt;
+    }
+  }
+  ::cs_free(insn, 1);
+  ::cs_close(&handle);
+  return found;
+}
+
+class CLibrary : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto file = elf::ElfFile::open(libc_path());
+    ASSERT_TRUE(file) << file.error().text;
+    file_.emplace(file.take());
+    for (const SystemCallSite& site : system_call_sites(*file_, false)) {
+      (site.role == shared::PointRole::system_call ? calls_ : clones_).insert(site.offset);
+      ++sites_;
+    }
+    expected_ = loaded_right_before(*file_);
+  }
+
+  // In the function syscall().
+  bool is_generic(std::uint64_t offset) const {
+    const auto generic = file_->find_any("syscall");
+    const std::uint64_t address = file_->address_of_offset(offset).value_or(0);
+    return generic && address >= generic->address && address < generic->address + generic->size;
+  }
+
+  std::optional<elf::ElfFile> file_;
+  std::set<std::uint64_t> calls_, clones_;
+  std::size_t sites_ = 0;
+  std::map<std::uint64_t, std::uint64_t> expected_;
+};
+
+TEST_F(CLibrary, TheOnesOfTheseNumbersAndNoOthers) {
+  std::set<std::uint64_t> numbers;
+  for (const auto& [offset, number] : expected_) {
+    EXPECT_EQ(calls_.count(offset), is_one_of(kFollowed, number) || is_generic(offset) ? 1U : 0U) << number << " at " << std::hex << offset;
+    EXPECT_EQ(clones_.count(offset + 2), is_one_of(kClones, number) ? 1U : 0U) << number << " at " << std::hex << offset;
+    if (is_one_of(kFollowed, number)) numbers.insert(number);
+  }
+  EXPECT_GE(numbers.size(), 7U) << "the other decoder found next to nothing";
+}
+
+TEST_F(CLibrary, EachPlaceIsASyscallInstructionAndThereOnce) {
+  EXPECT_EQ(sites_, calls_.size() + clones_.size());
+  const auto bytes = file_->bytes();
+  const auto is_syscall = [&](std::uint64_t offset) { return offset + 2 <= bytes.size() && bytes[offset] == 0x0f && bytes[offset + 1] == 0x05; };
+  for (const std::uint64_t offset : calls_) EXPECT_TRUE(is_syscall(offset)) << std::hex << offset;
+  for (const std::uint64_t offset : clones_) EXPECT_TRUE(is_syscall(offset - 2)) << std::hex << offset;
+  EXPECT_FALSE(clones_.empty());
+}
+
+TEST_F(CLibrary, TheFunctionThatMakesAnyCallIsThere) {
+  EXPECT_TRUE(std::any_of(calls_.begin(), calls_.end(), [&](std::uint64_t offset) { return is_generic(offset); }));
+}
+
+TEST(SystemCalls, TheEndOfAProcessIsFollowedOnDemand) {
+  const auto file = elf::ElfFile::open(libc_path());
+  ASSERT_TRUE(file);
+  EXPECT_GT(system_call_sites(*file, true).size(), system_call_sites(*file, false).size());
+}
+
+}  // namespace
+}  // namespace uprobe::plan
