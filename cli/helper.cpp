@@ -86,7 +86,8 @@ std::vector<ProbeSource> sources() {
       found.push_back({ProbeSource::Kind::definition, one.substr(first), ""});
     at = end + 1;
   }
-  if (const std::string file = variable(kProbesFile); !file.empty()) found.push_back({ProbeSource::Kind::file, file, ""});
+  if (const std::string file = variable(kProbesFile); !file.empty())
+    found.push_back({ProbeSource::Kind::file, file, ""});
   return found;
 }
 
@@ -135,7 +136,7 @@ class Appender {
   bool is_terminal() const { return ::isatty(descriptor()) == 1; }
   // Whether the file is still without the header. Until the next write nobody else can put it there.
   bool wants_header() {
-    struct stat status{};
+    struct stat status {};
     if (is_stderr()) return true;
     ::flock(file_.get(), LOCK_EX);
     const bool empty = ::fstat(file_.get(), &status) == 0 && status.st_size == 0;
@@ -200,7 +201,8 @@ int serve(Helper& helper) {
   if (Status adopted = session->adopt(helper.program); !adopted) return fail(adopted.error());
   if (helper.settings.verbosity > 0)
     for (const PlanReport& report : session->report()) helper.diagnostics.line(plan_line(report));
-  if (!helper.program.finish(true)) return kExitFailure;  // it runs on without us; the session's end takes the probes out
+  if (!helper.program.finish(true))
+    return kExitFailure;  // it runs on without us; the session's end takes the probes out
 
   if (!output->is_stderr()) let_go_of_streams();
   (void)!::chdir("/");
@@ -208,7 +210,8 @@ int serve(Helper& helper) {
   options.header = output->wants_header();
   options.escape_control = output->is_terminal();
   options.detach_requested = [] { return ask_to_end != 0; };
-  const Status followed = session->follow(helper.program, options, [&](std::string_view lines) { return output->write(lines); });
+  const Status followed =
+      session->follow(helper.program, options, [&](std::string_view lines) { return output->write(lines); });
   write_summary(session->summary(), helper.settings.verbosity, *output);
   return followed ? 0 : kExitFailure;
 }

@@ -107,6 +107,7 @@ struct Session::State {
 
   ~State();
   void stop_tracing();
+  void learn_names();
   void await_writers();
   void print_settled(const trace::Sink& sink);
   // `load` brings the agent to work in the target; what a failure leaves armed is taken out again.
@@ -120,6 +121,12 @@ Session::~Session() = default;
 
 Session::State::~State() {
   if (area) stop_tracing();
+}
+
+// From the mail service, which sees processes while they live.
+void Session::State::learn_names() {
+  if (!mail) return;
+  for (const auto& [pid, name] : mail->take_names()) names.preset(static_cast<std::uint32_t>(pid), name);
 }
 
 // Hits that were under way when recording went off still commit: they are a matter of microseconds, unless their thread is
@@ -314,6 +321,7 @@ Result<Ending> Session::run(const RunOptions& options, const Output& output) {
            (options.detach_requested && options.detach_requested());
   };
   for (bool ended = false; !ended;) {
+    s.learn_names();
     if (s.recording) s.reader->poll(sink);
     printer.flush();
     if (s.recording && let_go()) {
@@ -324,6 +332,7 @@ Result<Ending> Session::run(const RunOptions& options, const Output& output) {
     const auto wait = s.recording ? s.reader->next_poll() : std::chrono::microseconds(100'000);
     ended = child_ended(pidfd.get(), wait);
   }
+  s.learn_names();
   s.names.refresh_all();
   if (s.recording) {
     s.stop_tracing();

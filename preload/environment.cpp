@@ -1,5 +1,5 @@
-// See environment.h. Runs once, on the program's first thread, before any of its code; system calls only where the variables
-// say that there is something to do, or under musl to see these.
+// See environment.h. Runs once, on the program's first thread, before any of its code; system calls only where the
+// variables say that there is something to do, or under musl to see these.
 #include "preload/environment.h"
 
 #include "preload/system_call.h"
@@ -37,8 +37,8 @@ class Characters {
   char buffer_[1024];
 };
 
-// Field 28 of /proc/self/stat: where the kernel put argc. Fields are counted behind the name, which may hold anything but
-// ends with the last ')' of the line.
+// Field 28 of /proc/self/stat: where the kernel put argc. Fields are counted behind the name, which may hold anything
+// but ends with the last ')' of the line.
 u64 start_of_stack() {
   Characters text("/proc/self/stat");
   u64 value = 0;
@@ -68,7 +68,8 @@ u64 hexadecimal(Characters& text, int& behind) {
   }
 }
 
-// The rest of a line of maps: permissions, offset, device, inode, then the path from its first '/'. False: no path, or too long.
+// The rest of a line of maps: permissions, offset, device, inode, then the path from its first '/'. False: no path, or
+// too long.
 bool path_in_line(Characters& text, char* path, u32 bytes) {
   u32 used = 0;
   for (int c = text.next(); c != '\n' && c != -1; c = text.next()) {
@@ -85,7 +86,8 @@ bool path_in_line(Characters& text, char* path, u32 bytes) {
 char** find_environment(i64 argc, char** argv, char** envp) {
   const u64 here = as_word(__builtin_frame_address(0)), arguments = as_word(argv);
   constexpr i64 kMostArguments = 1 << 24;
-  if (arguments > here && arguments % 8 == 0 && argc >= 0 && argc < kMostArguments && envp == argv + argc + 1) return envp;
+  if (arguments > here && arguments % 8 == 0 && argc >= 0 && argc < kMostArguments && envp == argv + argc + 1)
+    return envp;
   const u64 start = start_of_stack();
   if (start <= here || start % 8 != 0) return nullptr;
   const u64 count = *reinterpret_cast<const u64*>(start);
@@ -108,6 +110,26 @@ const char* variable(char** environment, const char* name) {
   for (char** entry = environment; *entry != nullptr; ++entry)
     if (starts_with(*entry, name)) return *entry + length_of(name);
   return nullptr;
+}
+
+// The auxiliary vector follows the environment.
+bool is_secure(char** environment) {
+  constexpr u64 kAtNull = 0, kAtSecure = 23;
+  while (*environment != nullptr) ++environment;
+  for (const u64* entry = reinterpret_cast<const u64*>(environment + 1); entry[0] != kAtNull; entry += 2)
+    if (entry[0] == kAtSecure) return entry[1] != 0;
+  return true;
+}
+
+bool is_filtered() {
+  const char line[] = "\nSeccomp:\t";
+  Characters text("/proc/self/status");
+  u32 matched = 0;
+  for (int c = text.next(); c != -1; c = text.next()) {
+    if (line[matched] == 0) return c != '0';
+    matched = c == line[matched] ? matched + 1 : (c == line[0] ? 1 : 0);
+  }
+  return true;
 }
 
 bool own_path(char* path, u32 bytes) {

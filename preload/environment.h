@@ -12,8 +12,14 @@ char** find_environment(i64 argc, char** argv, char** envp);
 // "NAME=" among them: the value, or null. `name` ends with the '='.
 const char* variable(char** environment, const char* name);
 
+// Whether the program runs with more rights than whoever wrote these variables (AT_SECURE).
+bool is_secure(char** environment);
+
 // The path of the library that this code is in, as ld.so opened it. False when it is unknown or longer than `bytes`.
 bool own_path(char* path, u32 bytes);
+
+// Whether a seccomp filter is in force; true when that cannot be told.
+bool is_filtered();
 
 // Compares as many characters as `start` has.
 bool starts_with(const char* text, const char* start);

@@ -1,13 +1,13 @@
-// The helper is the tool, found beside the library. The application must not see it: not in wait(), not by SIGCHLD, not in
-// its descriptors.
+// The helper is the tool, found beside the library. The application must not see it: not in wait(), not by SIGCHLD, not
+// in its descriptors.
 //
 //   agent --clone, exit signal 0--> between --clone--> the helper-to-be --execve--> the tool
 //
-// execve gives a process the exit signal SIGCHLD, so the tool must not be our child: the process between ends at once (we
-// reap it with __WCLONE, which no wait() of the application does) and the kernel finds the tool another parent. A subreaper
-// would be that parent itself: it is none for the moment. Process 1 always is: there the process between stays, as the
-// tool's parent; with its exit signal 0 only __WALL sees it. Both are plain forks, with memory of their own: a child in our
-// memory would keep it alive after execve and make us look like a process with threads.
+// execve gives a process the exit signal SIGCHLD, so the tool must not be our child: the process between ends at once
+// (we reap it with __WCLONE, which no wait() of the application does) and the kernel finds the tool another parent. A
+// subreaper would be that parent itself: it is none for the moment. Process 1 always is: there the process between
+// stays, as the tool's parent; with its exit signal 0 only __WALL sees it. Both are plain forks, with memory of their
+// own: a child in our memory would keep it alive after execve and make us look like a process with threads.
 //
 // System calls: the program has not begun; signals are blocked, so none of its handlers runs in a child.
 #include "preload/helper.h"
@@ -27,6 +27,7 @@ enum Call : long {
   kWrite = 1,
   kOpen = 2,
   kClose = 3,
+  kPoll = 7,
   kMmap = 9,
   kMunmap = 11,
   kRtSigprocmask = 14,
@@ -40,13 +41,14 @@ enum Call : long {
   kSetsid = 112,
   kRtSigtimedwait = 128,
   kExitGroup = 231,
+  kOpenat = 257,
   kPipe2 = 293,
   kPrlimit = 302,
   kMemfdCreate = 319,
   kCloseRange = 436,
 };
 constexpr u64 kCloneUntraced = 0x800000, kWaitClone = 0x80000000, kWaitAll = 0x40000000;
-constexpr u64 kSetReaper = 36, kGetReaper = 37;  // PR_*_CHILD_SUBREAPER
+constexpr u64 kSetReaper = 36, kGetReaper = 37;          // PR_*_CHILD_SUBREAPER
 constexpr u64 kGetFd = 1, kSetFd = 2, kDupAbove = 1030;  // F_GETFD, F_SETFD, F_DUPFD_CLOEXEC
 constexpr u64 kFileSize = 1;                             // RLIMIT_FSIZE
 constexpr u64 kCloseOnExec = 02000000, kReadWrite = 2;
@@ -88,7 +90,8 @@ void append_number(char* to, u32& used, u32 room, u64 number) {
 
 // The tool is beside the library (build tree), or in bin when that is in lib/uprobe or lib/TRIPLET/uprobe.
 long become_tool(Start& start) {
-  char* words[] = {const_cast<char*>("uprobe-run"), const_cast<char*>("--preload-helper"), start.words[0], start.words[1], nullptr};
+  char* words[] = {const_cast<char*>("uprobe-run"), const_cast<char*>("--preload-helper"), start.words[0],
+                   start.words[1], nullptr};
   long result = -static_cast<long>(kNoSuchFile);
   for (u32 depth = 0; depth < 3 && error_of(result) == kNoSuchFile; ++depth) {
     u32 used = start.folder_bytes;
@@ -99,8 +102,8 @@ long become_tool(Start& start) {
   return result;
 }
 
-// Standard input and output would keep a reader of ours waiting: $(program). What cannot be opened becomes a pipe without a
-// reader: numbers below 3 that are free would be the helper's next files.
+// Standard input and output would keep a reader of ours waiting: $(program). What cannot be opened becomes a pipe
+// without a reader: numbers below 3 that are free would be the helper's next files.
 void turn_streams_away() {
   long null = call(kOpen, as_word("/dev/null"), kReadWrite);
   i32 pipe[2];
@@ -214,6 +217,33 @@ bool can_be_found() {
          same_link("/proc/self/ns/pid", "/proc/self/ns/pid_for_children");
 }
 
+// Makes the calls that the program itself would have to make for us, in a child: a filter may kill for any of them.
+bool survives_our_calls() {
+  const long child = call(kClone, kCloneUntraced, 0, 0, 0, 0);
+  if (child == 0) {
+    constexpr u64 kPrivate = 0x22, kExecutable = 5, kQuery = 0;  // MAP_PRIVATE | MAP_ANONYMOUS, PROT_READ | PROT_EXEC
+    const long fd = call(kMemfdCreate, as_word("uprobe-start"), 1);
+    i32 pipe[2];
+    u64 action[4], limit[2];
+    call(kFtruncate, fd, 0);
+    call(kFcntl, fd, kGetFd);
+    call(kPipe2, as_word(pipe), 0);
+    call(kPrlimit, 0, kFileSize, kQuery, as_word(limit));
+    call(kOpenat, -100, as_word("/proc/self/maps"), kReadWrite);
+    call(kPoll, 0, 0, 0);
+    call(kMunmap, call(kMmap, 0, 4096, kExecutable, kPrivate, -1, 0), 4096);
+    system_call(kSysPrctl, kGetReaper, 0);
+    system_call(kSysRtSigaction, 5, 0, as_word(action), 8);
+    system_call(kSysFutex, as_word(limit), 1, 1);
+    call(kClose, fd);
+    for (;;) call(kExitGroup, 0);
+  }
+  i32 status = 0;
+  while (child > 0 && call(kWait4, child, as_word(&status), kWaitClone, 0) == -4) {
+  }
+  return child > 0 && status == 0;
+}
+
 // The helper gets what concerns it, and neither LD_PRELOAD nor anything else that its loader would obey.
 void choose_variables(char** environment, Start& start) {
   u32 count = 0;
@@ -272,11 +302,15 @@ bool start_helper(Helper& helper, char** environment, u64 blocked) {
   helper = {nullptr, -1};
   start.memory = start.lifeline = -1;
   if (!can_be_found()) {
-    complain("/proc is not that of this process's PID namespace", "", 0);
+    complain("/proc is not that of this process's PID namespace", 0);
+    return false;
+  }
+  if (is_filtered() && !survives_our_calls()) {
+    complain("a seccomp filter kills for what would have to be done", 0);
     return false;
   }
   if (!find_tool(start)) {
-    complain("the library's own file cannot be found", "", 0);
+    complain("the library's own file cannot be found", 0);
     return false;
   }
   choose_variables(environment, start);
@@ -285,7 +319,7 @@ bool start_helper(Helper& helper, char** environment, u64 blocked) {
   if (start.lifeline >= 0) call(kClose, start.lifeline);
   if (error == 0) return true;
   let_go(helper, false);
-  complain("cannot start uprobe-run", "", error);
+  complain("cannot start uprobe-run", error);
   return false;
 }
 
@@ -294,12 +328,11 @@ void let_go(Helper& helper, bool keep) {
   if (!keep && helper.page != nullptr) call(kMunmap, as_word(helper.page), shared::kBootstrapBytes);
 }
 
-void complain(const char* what, const char* detail, u32 error) {
+void complain(const char* what, u32 error) {
   char line[512];
   u32 used = 0;
   append(line, used, sizeof line, "uprobe: ");
   append(line, used, sizeof line, what);
-  append(line, used, sizeof line, detail);
   if (error != 0) {
     append(line, used, sizeof line, " (errno ");
     append_number(line, used, sizeof line, error);

@@ -18,7 +18,7 @@ bool start_helper(Helper& helper, char** environment, u64 blocked);
 // Closes the lifeline. The page stays if `keep`: the sign for the helper that its session has a process.
 void let_go(Helper& helper, bool keep);
 
-// One line on stderr: "uprobe: what: why (errno); the program runs unprobed". No errno: 0.
-void complain(const char* what, const char* detail, u32 error);
+// One line on stderr: "uprobe: WHAT (errno ERROR); the program runs unprobed". No errno: 0.
+void complain(const char* what, u32 error);
 
 }  // namespace uprobe::agent

@@ -1,5 +1,5 @@
-// LD_PRELOAD: ld.so calls us before the program and its libraries. We start the tool, wait until it has armed the probes,
-// and let the program begin. Whatever goes wrong is one line on stderr and an unprobed program.
+// LD_PRELOAD: ld.so calls us before the program and its libraries. We start the tool, wait until it has armed the
+// probes, and let the program begin. Whatever goes wrong is one line on stderr and an unprobed program.
 #include "preload/start.h"
 
 #include "engine/shared/agent_header.h"
@@ -18,10 +18,13 @@ constexpr u32 kSilentSlices = 200, kSlices = 1000;
 
 bool is_set(const char* value) { return value != nullptr && *value != 0; }
 
+// A set-id program gets here only by /etc/ld.so.preload; its variables are not to be obeyed.
 bool is_wanted(char** environment) {
   const char* disable = variable(environment, "UPROBE_DISABLE=");
   if (is_set(disable) && !(disable[0] == '0' && disable[1] == 0)) return false;
-  return is_set(variable(environment, "UPROBE_PROBES=")) || is_set(variable(environment, "UPROBE_PROBES_FILE="));
+  const bool asked =
+      is_set(variable(environment, "UPROBE_PROBES=")) || is_set(variable(environment, "UPROBE_PROBES_FILE="));
+  return asked && !is_secure(environment);
 }
 
 // Somebody was here before the program's first instruction: a session that the tool brought in at its execve.
@@ -38,8 +41,8 @@ u64 set_mask(u64 mask) {
 
 void explain_silence(const Helper& helper, bool alive) {
   const u32 error = __atomic_load_n(&helper.page->start_error, __ATOMIC_RELAXED);
-  if (error != 0) return complain("cannot start uprobe-run, looked for beside the library", "", error);
-  complain("uprobe-run ", alive ? "did not answer in time" : "ended before the probes were in place", 0);
+  if (error != 0) return complain("cannot start uprobe-run, looked for beside the library", error);
+  complain(alive ? "uprobe-run did not answer in time" : "uprobe-run ended before the probes were in place", 0);
 }
 
 // Returns the signal mask that the program begins with.

@@ -68,8 +68,22 @@ void MailService::loop() {
   }
 }
 
+void MailService::note_name(pid_t pid) {
+  auto name = read_file("/proc/" + std::to_string(pid) + "/comm");
+  if (!name || name->empty()) return;
+  name->pop_back();  // the newline
+  const std::lock_guard lock(names_lock_);
+  names_.emplace_back(pid, name.take());
+}
+
+std::vector<std::pair<pid_t, std::string>> MailService::take_names() {
+  const std::lock_guard lock(names_lock_);
+  return std::exchange(names_, {});
+}
+
 // The agent gets into a program that execve has just started.
 Status MailService::load(target::PtraceTarget& target) {
+  note_name(target.pid());
   if (auto hook = add_library_hook(target.pid(), files_, probes_); !hook) return hook.error();
   auto block = load_agent(target, *agent_, area_, probes_.size());
   if (!block) return block.error();
@@ -121,6 +135,7 @@ Status MailService::serve(MailSlot& slot) {
   if (slot.kind != static_cast<std::uint32_t>(shared::MailKind::libraries_changed)) return serve_exec(slot, *asker);
   auto files = target::ProcessFiles::open(asker->pid);
   if (!files) return files.error();
+  note_name(asker->pid);
   MailTarget target(files.take(), slot);
   auto block = Block::read(target, Addr{slot.block});
   if (!block) return block.error();

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/control/agent_image.h"
@@ -36,6 +37,10 @@ class MailService {
   void flushed(shared::MailSlot& slot);
   int flush_wanted() const { return flush_event_.get(); }
 
+  // Processes that asked or were loaded since the last call, and their names: a short-lived one may be gone when its records
+  // are read.
+  std::vector<std::pair<pid_t, std::string>> take_names();
+
   // After stop(): where the process blocks of this session are, for taking the probes out; what is worth a line.
   const std::set<Addr>& blocks() const { return blocks_; }
   std::vector<std::string> notes() const;
@@ -47,6 +52,7 @@ class MailService {
   Status serve(shared::MailSlot& slot);
   Status serve_exec(shared::MailSlot& slot, const Asker& asker);
   Status load(target::PtraceTarget& target);
+  void note_name(pid_t pid);
 
   trace::Area& area_;
   Armer& armer_;
@@ -57,6 +63,8 @@ class MailService {
   ExecFollower exec_;
   std::set<std::string> failures_;  // why requests could not be served
   std::atomic<bool> stop_{false};
+  std::mutex names_lock_;
+  std::vector<std::pair<pid_t, std::string>> names_;
   std::mutex flush_lock_;
   std::set<shared::MailSlot*> flushing_;           // not answered yet
   std::vector<shared::MailSlot*> flush_requests_;  // of these, not taken yet

@@ -28,7 +28,7 @@ bool change(shared::MailSlot& slot, MailState from, MailState to) {
 
 // The process number is the agent's word: the process must really have the page where it says.
 Status check_owner(const target::ProcessFiles& files, int page, std::uint64_t address) {
-  struct stat status{};
+  struct stat status {};
   if (::fstat(page, &status) != 0) return system_error("fstat", errno);
   const auto maps = files.maps();
   if (!maps) return maps.error();
@@ -42,8 +42,9 @@ Status check_owner(const target::ProcessFiles& files, int page, std::uint64_t ad
 Result<Addr> object_at(const target::ProcessFiles& files, Addr inside) {
   const auto maps = files.maps();
   if (!maps) return maps.error();
-  const auto here = std::find_if(maps->begin(), maps->end(),
-                                 [&](const target::Mapping& m) { return m.begin <= inside && inside < m.end && m.is_file(); });
+  const auto here = std::find_if(maps->begin(), maps->end(), [&](const target::Mapping& m) {
+    return m.begin <= inside && inside < m.end && m.is_file();
+  });
   if (here == maps->end()) return senseless("the agent's header is in no file");
   const auto first = std::find_if(maps->begin(), here, [&](const target::Mapping& m) { return m.path == here->path; });
   return first->begin;
@@ -58,7 +59,7 @@ Preloaded::Preloaded(Fd page, Bootstrap* shared) : page_(std::move(page)), share
 Preloaded::~Preloaded() { finish(false); }
 
 Result<std::unique_ptr<Preloaded>> Preloaded::open(Fd page) {
-  struct stat status{};
+  struct stat status {};
   if (::fstat(page.get(), &status) != 0 || status.st_size != shared::kBootstrapBytes)
     return senseless("not the page of a preloaded agent");
   void* at = ::mmap(nullptr, shared::kBootstrapBytes, PROT_READ | PROT_WRITE, MAP_SHARED, page.get(), 0);
@@ -77,7 +78,8 @@ Result<std::unique_ptr<Preloaded>> Preloaded::open(Fd page) {
 Status Preloaded::find_process() {
   // Yama lets only a descendant's memory be written, unless it says so itself. Where there is no Yama the call fails.
   const auto us = static_cast<std::uint64_t>(::getpid());
-  if (auto asked = command_by_mail(shared_->slot, {SYS_prctl, PR_SET_PTRACER, us, 0, 0, 0, 0}); !asked) return asked.error();
+  if (auto asked = command_by_mail(shared_->slot, {SYS_prctl, PR_SET_PTRACER, us, 0, 0, 0, 0}); !asked)
+    return asked.error();
   auto files = target::ProcessFiles::open(static_cast<pid_t>(shared_->pid));
   if (!files) return files.error();
   if (Status owner = check_owner(*files, page_.get(), shared_->address); !owner) return owner;

@@ -37,6 +37,12 @@ class Compiler {
   EventProgram& program_;
 };
 
+// `\IMM:string[N]` reads no pointers in the kernel: every element is a fault, as at address 0.
+bool is_array_of_immediate(const Argument& argument) {
+  const bool immediate = !argument.body.empty() && argument.body[0] == '\\';
+  return immediate && argument.kind == Kind::string && argument.count != 0 && argument.sink == Sink::memory;
+}
+
 void Compiler::emit_step(const Step& step) {
   switch (step.kind) {
     case StepKind::reg:
@@ -53,9 +59,6 @@ void Compiler::emit_step(const Step& step) {
 // The last dereference is the store itself: it alone knows how many bytes to read, and what a fault part of the way
 // means.
 void Compiler::emit_memory(const Argument& argument, const Field& field) {
-  // `\IMM:string[N]` reads no pointers in the kernel: every element is a fault.
-  const bool immediate = !argument.body.empty() && argument.body[0] == '\\';
-  if (immediate && argument.kind == Kind::string && argument.count != 0) emit({.op = Op::load_constant});
   Insn insn{.op = Op::store_memory, .offset = field.offset, .immediate = argument.memory_offset};
   if (argument.kind != Kind::string) {
     insn.count = static_cast<std::uint16_t>(field.size * elements(argument));
@@ -96,7 +99,10 @@ Status Compiler::emit_shift(const Argument& argument, const Field& field) {
 // `begin` clears value and fault, so that an argument never sees what one before it left.
 Status Compiler::add(const Argument& argument, const Field& field) {
   emit({.op = Op::begin});
-  for (const Step& step : argument.steps) emit_step(step);
+  if (is_array_of_immediate(argument))
+    emit({.op = Op::load_constant});
+  else
+    for (const Step& step : argument.steps) emit_step(step);
   switch (argument.sink) {
     case Sink::value:
       emit({.op = Op::store_value, .size = field.size, .offset = field.offset});

@@ -5,8 +5,8 @@
 //   agent   fills the page, slot.state = request, starts the helper, works for it
 //   helper  working -> (command -> result)* -> done, slot.result = 0 (armed) or 1 (refused, the helper has said why)
 //
-// The page stays mapped in the process and in every fork of it, and in nothing else: the helper is done when nobody maps it
-// (F_SEAL_WRITE can then be set on it).
+// The page stays mapped in the process and in every fork of it, and in nothing else: the helper is done when nobody
+// maps it (F_SEAL_WRITE can then be set on it).
 #pragma once
 
 #include "engine/shared/session_area.h"

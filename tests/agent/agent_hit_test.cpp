@@ -61,10 +61,10 @@ class SelfSession {
     using shared::Op;
     program_.layout.fixed_bytes = 40;
     const auto reg = [](shared::Reg r) { return Insn{Op::load_register, static_cast<u8>(r), 0, 0, 0}; };
-    program_.insns = {Insn{Op::begin, 0, 0, 0, 0}, reg(shared::Reg::bx), Insn{Op::store_value, 8, 0, 16, 0},
-                      Insn{Op::begin, 0, 0, 0, 0}, reg(shared::Reg::di), Insn{Op::store_value, 8, 0, 24, 0},
-                      Insn{Op::begin, 0, 0, 0, 0}, reg(shared::Reg::si), Insn{Op::dereference, 0, 0, 0, 0}, Insn{Op::store_value, 8, 0, 32, 0},
-                      Insn{Op::end, 0, 0, 0, 0}};
+    program_.insns = {Insn{Op::begin, 0, 0, 0, 0},        reg(shared::Reg::bx),     Insn{Op::store_value, 8, 0, 16, 0},
+                      Insn{Op::begin, 0, 0, 0, 0},        reg(shared::Reg::di),     Insn{Op::store_value, 8, 0, 24, 0},
+                      Insn{Op::begin, 0, 0, 0, 0},        reg(shared::Reg::si),     Insn{Op::dereference, 0, 0, 0, 0},
+                      Insn{Op::store_value, 8, 0, 32, 0}, Insn{Op::end, 0, 0, 0, 0}};
     trace::AreaSpec spec{.events = {&program_}, .ring_bytes = ring_bytes, .ring_count = 6};
     area_.emplace(trace::Area::create_private(spec).take());
     area_->set_state(shared::SessionState::recording);
@@ -177,7 +177,8 @@ class AltStack {
   stack_t before_{};
 };
 
-constexpr u64 kFlagSets[] = {0, kArithmetic, kDirection, kNested, kAlignment, kId, kArithmetic | kDirection | kNested | kAlignment | kId};
+constexpr u64 kFlagSets[] = {
+    0, kArithmetic, kDirection, kNested, kAlignment, kId, kArithmetic | kDirection | kNested | kAlignment | kId};
 
 TEST(Hit, TheStateWithoutABreakpointIsKept) {
   if (!has_avx()) GTEST_SKIP();
@@ -279,7 +280,7 @@ TEST(Hit, ThreadsWithTimersWhoseHandlersHitToo) {
   SelfSession session;
   session.arm(hit_site);
   session.arm(hit_simple_site);
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = timer_handler;
   action.sa_flags = SA_RESTART | SA_ONSTACK;
   ASSERT_EQ(::sigaction(SIGPROF, &action, nullptr), 0);
@@ -318,7 +319,8 @@ __attribute__((noinline)) void load_and_come_back(u64 address) {
 }
 
 void set_handler(shared::ProcessBlock& block, int signal, void (*handler)(int, siginfo_t*, void*), u64 flags = 0) {
-  const shared::KernelSigaction action{reinterpret_cast<u64>(handler), SA_SIGINFO | shared::kSaRestorer | flags, word_of(agent::uprobe_restorer), 0};
+  const shared::KernelSigaction action{reinterpret_cast<u64>(handler), SA_SIGINFO | shared::kSaRestorer | flags,
+                                       word_of(agent::uprobe_restorer), 0};
   ASSERT_EQ(agent::app_sigaction(block, static_cast<u64>(signal), word_of(&action), 0, 8), 0);
 }
 
@@ -361,7 +363,8 @@ TEST(Fault, AnIgnoredSignalThatSomebodySendsIsIgnored) {
   SelfSession session;
   const shared::KernelSigaction ignore{1, 0, 0, 0};
   EXPECT_EQ(wait_status([&] {
-              for (const u64 signal : {u64{SIGSEGV}, u64{SIGTRAP}}) agent::app_sigaction(session.block(), signal, word_of(&ignore), 0, 8);
+              for (const u64 signal : {u64{SIGSEGV}, u64{SIGTRAP}})
+                agent::app_sigaction(session.block(), signal, word_of(&ignore), 0, 8);
               ::raise(SIGSEGV);
               ::raise(SIGTRAP);
             }),

@@ -21,7 +21,9 @@ constexpr u8 kCanary = 0xa5;
 constexpr u32 kHead = sizeof(shared::PayloadHead);
 constexpr u64 kKernel = 0xffffffff81000000, kNonCanonical = 0x8000000000000000 - 0x1000;
 
-Insn insn(Op op, u8 size = 0, u16 count = 0, u32 offset = 0, u64 immediate = 0) { return {op, size, count, offset, immediate}; }
+Insn insn(Op op, u8 size = 0, u16 count = 0, u32 offset = 0, u64 immediate = 0) {
+  return {op, size, count, offset, immediate};
+}
 Insn begin() { return insn(Op::begin); }
 Insn constant(u64 value) { return insn(Op::load_constant, 0, 0, 0, value); }
 Insn dereference(u64 offset = 0) { return insn(Op::dereference, 0, 0, 0, offset); }
@@ -51,7 +53,8 @@ struct Outcome {
     const u32 locator = at<u32>(offset), place = locator & 0xffff, length = locator >> 16;
     if (length == 0) return "(fault)";
     EXPECT_LE(place + length, payload.size());
-    return std::string(reinterpret_cast<const char*>(payload.data()) + place, std::min<std::size_t>(length, payload.size() - place));
+    return std::string(reinterpret_cast<const char*>(payload.data()) + place,
+                       std::min<std::size_t>(length, payload.size() - place));
   }
 };
 
@@ -112,7 +115,8 @@ TEST_F(Interpret, HeadHasTypeThreadAndAddress) {
 TEST_F(Interpret, EveryRegisterInEverySize) {
   for (u32 r = 0; r < shared::kRegCount; ++r)
     for (const u8 size : {u8{1}, u8{2}, u8{4}, u8{8}}) {
-      const Outcome outcome = run({begin(), insn(Op::load_register, static_cast<u8>(r)), store(kHead, size), insn(Op::end)}, kHead + size);
+      const Outcome outcome =
+          run({begin(), insn(Op::load_register, static_cast<u8>(r)), store(kHead, size), insn(Op::end)}, kHead + size);
       const u64 mask = size == 8 ? ~u64{0} : (u64{1} << 8 * size) - 1;
       u64 value = 0;
       std::memcpy(&value, outcome.payload.data() + kHead, size);
@@ -121,13 +125,14 @@ TEST_F(Interpret, EveryRegisterInEverySize) {
 }
 
 TEST_F(Interpret, ARegisterThatDoesNotExistIsZero) {
-  const Outcome outcome = run({begin(), insn(Op::load_register, shared::kRegCount), store(kHead, 8), insn(Op::end)}, kHead + 8);
+  const Outcome outcome =
+      run({begin(), insn(Op::load_register, shared::kRegCount), store(kHead, 8), insn(Op::end)}, kHead + 8);
   EXPECT_EQ(outcome.at<u64>(kHead), 0U);
 }
 
 TEST_F(Interpret, ConstantAndFileOffset) {
-  const Outcome outcome = run({begin(), constant(~u64{0}), store(16, 8), begin(), insn(Op::load_file_offset, 0, 0, 0, 0x123), store(24, 8),
-                               insn(Op::end)},
+  const Outcome outcome = run({begin(), constant(~u64{0}), store(16, 8), begin(),
+                               insn(Op::load_file_offset, 0, 0, 0, 0x123), store(24, 8), insn(Op::end)},
                               32);
   EXPECT_EQ(outcome.at<u64>(16), ~u64{0});
   EXPECT_EQ(outcome.at<u64>(24), 0x7000123U);
@@ -136,17 +141,22 @@ TEST_F(Interpret, ConstantAndFileOffset) {
 TEST_F(Interpret, DereferencesFollowEachOtherAndNegativeOffsetsWork) {
   const u64 values[3] = {1, 0x1122334455667788, 3};
   const u64 pointer = word_of(&values[2]);
-  const Outcome outcome = run({begin(), constant(word_of(&pointer)), dereference(), dereference(static_cast<u64>(-8)), store(16, 8), insn(Op::end)}, 24);
+  const Outcome outcome = run({begin(), constant(word_of(&pointer)), dereference(), dereference(static_cast<u64>(-8)),
+                               store(16, 8), insn(Op::end)},
+                              24);
   EXPECT_EQ(outcome.at<u64>(16), values[1]);
 }
 
 TEST_F(Interpret, WhatCannotBeReadIsZeroAtEveryStage) {
   const HoleyMemory memory(1);
   const u64 nowhere = word_of(memory.end());
-  for (const u64 bad : {u64{0}, nowhere, nowhere - 7, word_of(memory.begin()) - 1, kKernel, kNonCanonical, ~u64{0}, ~u64{0} - 7}) {
+  for (const u64 bad :
+       {u64{0}, nowhere, nowhere - 7, word_of(memory.begin()) - 1, kKernel, kNonCanonical, ~u64{0}, ~u64{0} - 7}) {
     const u64 link = bad;
     const Outcome first = run({begin(), constant(bad), dereference(), store(16, 8), insn(Op::end)}, 24);
-    const Outcome second = run({begin(), constant(word_of(&link)), dereference(), dereference(), dereference(), store(16, 8), insn(Op::end)}, 24);
+    const Outcome second = run(
+        {begin(), constant(word_of(&link)), dereference(), dereference(), dereference(), store(16, 8), insn(Op::end)},
+        24);
     EXPECT_EQ(first.at<u64>(16), 0U) << std::hex << bad;
     EXPECT_EQ(second.at<u64>(16), 0U) << std::hex << bad;
   }
@@ -154,8 +164,8 @@ TEST_F(Interpret, WhatCannotBeReadIsZeroAtEveryStage) {
 
 TEST_F(Interpret, AFaultEndsWithItsArgument) {
   const u64 value = 99;
-  const Outcome outcome = run({begin(), constant(0), dereference(), store(16, 8), begin(), constant(word_of(&value)), dereference(), store(24, 8),
-                               insn(Op::end)},
+  const Outcome outcome = run({begin(), constant(0), dereference(), store(16, 8), begin(), constant(word_of(&value)),
+                               dereference(), store(24, 8), insn(Op::end)},
                               32);
   EXPECT_EQ(outcome.at<u64>(16), 0U);
   EXPECT_EQ(outcome.at<u64>(24), 99U);
@@ -163,8 +173,17 @@ TEST_F(Interpret, AFaultEndsWithItsArgument) {
 
 TEST_F(Interpret, NothingIsReadWhereAFaultWouldKill) {
   const u64 value = 99;
-  const auto program = {begin(), constant(word_of(&value)), dereference(), store(16, 8), begin(), constant(word_of("abc")), string(24),
-                        begin(), constant(word_of(&value)), insn(Op::store_memory, 0, 8, 28), insn(Op::end)};
+  const auto program = {begin(),
+                        constant(word_of(&value)),
+                        dereference(),
+                        store(16, 8),
+                        begin(),
+                        constant(word_of("abc")),
+                        string(24),
+                        begin(),
+                        constant(word_of(&value)),
+                        insn(Op::store_memory, 0, 8, 28),
+                        insn(Op::end)};
   const Outcome outcome = run(program, 36, shared::kMaxPayload, false);
   EXPECT_EQ(outcome.at<u64>(16), 0U);
   EXPECT_EQ(outcome.dynamic(24), "(fault)");
@@ -175,15 +194,18 @@ TEST_F(Interpret, MemoryIsReadUpToTheFirstUnreadableByte) {
   const HoleyMemory memory(2);
   std::memset(memory.begin(), 0x77, 2 * kPage);
   for (u32 readable = 0; readable <= 24; ++readable) {
-    const Outcome outcome = run({begin(), constant(word_of(memory.end()) - readable), insn(Op::store_memory, 0, 24, 16), insn(Op::end)}, 40);
+    const Outcome outcome = run(
+        {begin(), constant(word_of(memory.end()) - readable), insn(Op::store_memory, 0, 24, 16), insn(Op::end)}, 40);
     for (u32 i = 0; i < 24; ++i) EXPECT_EQ(outcome.at<u8>(16 + i), i < readable ? 0x77 : 0) << readable << " " << i;
   }
-  const Outcome before = run({begin(), constant(word_of(memory.begin()) - 3), insn(Op::store_memory, 0, 24, 16), insn(Op::end)}, 40);
+  const Outcome before =
+      run({begin(), constant(word_of(memory.begin()) - 3), insn(Op::store_memory, 0, 24, 16), insn(Op::end)}, 40);
   EXPECT_EQ(before.at<u64>(16), 0U);
 }
 
 TEST_F(Interpret, MemoryBehindAFaultIsZero) {
-  const Outcome outcome = run({begin(), constant(8), dereference(), insn(Op::store_memory, 0, 16, 16), insn(Op::end)}, 32);
+  const Outcome outcome =
+      run({begin(), constant(8), dereference(), insn(Op::store_memory, 0, 16, 16), insn(Op::end)}, 32);
   EXPECT_EQ(outcome.at<u64>(16), 0U);
   EXPECT_EQ(outcome.at<u64>(24), 0U);
 }
@@ -205,7 +227,8 @@ TEST_F(Interpret, AStringMayEndRightBeforeAHole) {
   for (std::size_t length = 0; length < 20; ++length) {
     const std::string text(length, 'x');
     const u64 at = memory.put_at_end(text.c_str(), length + 1);
-    EXPECT_EQ(run({begin(), constant(at), string(16), insn(Op::end)}, 20).dynamic(16), std::string(text.c_str(), length + 1));
+    EXPECT_EQ(run({begin(), constant(at), string(16), insn(Op::end)}, 20).dynamic(16),
+              std::string(text.c_str(), length + 1));
   }
 }
 
@@ -247,14 +270,16 @@ TEST_F(Interpret, AHitThatOnlyNeedsMoreRoomIsToldFromOneThatIsTooBig) {
   EXPECT_EQ(run(program, 20, 0).built, Built::no_room);
   std::vector<Insn> many;
   const std::string long_text(2000, 'z');
-  for (u32 i = 0; i < 3; ++i) many.insert(many.end(), {begin(), constant(word_of(long_text.c_str())), string(16 + 4 * i)});
+  for (u32 i = 0; i < 3; ++i)
+    many.insert(many.end(), {begin(), constant(word_of(long_text.c_str())), string(16 + 4 * i)});
   EXPECT_EQ(run(many, 28, 2500).built, Built::too_big) << "too big for any ring, however little room there is";
 }
 
 TEST_F(Interpret, StringArraysFaultElementByElement) {
   const HoleyMemory memory(1);
   const u64 pointers[5] = {word_of("one"), 0, word_of(""), kNonCanonical, word_of("five")};
-  const Outcome outcome = run({begin(), constant(word_of(pointers)), insn(Op::store_string_array, 0, 5, 16), insn(Op::end)}, 36);
+  const Outcome outcome =
+      run({begin(), constant(word_of(pointers)), insn(Op::store_string_array, 0, 5, 16), insn(Op::end)}, 36);
   EXPECT_EQ(outcome.dynamic(16), std::string("one", 4));
   EXPECT_EQ(outcome.dynamic(20), "(fault)");
   EXPECT_EQ(outcome.dynamic(24), std::string("", 1));
@@ -306,7 +331,9 @@ TEST_F(Interpret, BitfieldsShiftInTheirOwnWidth) {
                      {8, 63, 63, 1, 1}};
   for (const auto& c : cases) {
     const u64 shifts = c.left | u64{c.right} << 8;
-    const Outcome outcome = run({begin(), constant(c.value), store(16, c.size), insn(Op::shift, c.size, 1, 16, shifts), insn(Op::end)}, 16u + c.size);
+    const Outcome outcome =
+        run({begin(), constant(c.value), store(16, c.size), insn(Op::shift, c.size, 1, 16, shifts), insn(Op::end)},
+            16u + c.size);
     u64 value = 0;
     std::memcpy(&value, outcome.payload.data() + 16, c.size);
     EXPECT_EQ(value, c.expected) << int{c.size};
@@ -315,7 +342,9 @@ TEST_F(Interpret, BitfieldsShiftInTheirOwnWidth) {
 
 TEST_F(Interpret, ShiftsOfArraysTouchEachElementAlone) {
   const u16 values[3] = {0xffff, 0x0ff0, 0x1234};
-  const Outcome outcome = run({begin(), constant(word_of(values)), insn(Op::store_memory, 0, 6, 16), insn(Op::shift, 2, 3, 16, 4 | 8 << 8), insn(Op::end)}, 22);
+  const Outcome outcome = run({begin(), constant(word_of(values)), insn(Op::store_memory, 0, 6, 16),
+                               insn(Op::shift, 2, 3, 16, 4 | 8 << 8), insn(Op::end)},
+                              22);
   EXPECT_EQ(outcome.at<u16>(16), 0xff);
   EXPECT_EQ(outcome.at<u16>(18), 0xff);
   EXPECT_EQ(outcome.at<u16>(20), 0x23);
@@ -324,9 +353,13 @@ TEST_F(Interpret, ShiftsOfArraysTouchEachElementAlone) {
 // Programs that the verifier refuses, as an application that scribbles over the session area may leave them.
 TEST_F(Interpret, StoresOutsideOfTheFixedPartAreLeftOut) {
   for (const u32 offset : {24u, 23u, 4000u, 0x7fffffffu, 0xfffffff0u, 0xffffffffu}) {
-    const std::vector<Insn> stores = {store(offset, 8), insn(Op::store_memory, 0, 64, offset), string(offset),
-                                      insn(Op::store_string_array, 0, 8, offset), insn(Op::store_text, 0, 8, offset),
-                                      insn(Op::store_comm, 0, 0, offset), insn(Op::shift, 8, 4, offset, 1)};
+    const std::vector<Insn> stores = {store(offset, 8),
+                                      insn(Op::store_memory, 0, 64, offset),
+                                      string(offset),
+                                      insn(Op::store_string_array, 0, 8, offset),
+                                      insn(Op::store_text, 0, 8, offset),
+                                      insn(Op::store_comm, 0, 0, offset),
+                                      insn(Op::shift, 8, 4, offset, 1)};
     for (const Insn& bad : stores) {
       const Outcome outcome = run({begin(), constant(word_of("hostile")), bad, insn(Op::end)}, 24);
       EXPECT_EQ(outcome.built, Built::ok);
@@ -369,8 +402,8 @@ TEST_F(Interpret, RandomPrograms) {
   for (int round = 0; round < 2000; ++round) {
     std::vector<Insn> program;
     for (u64 n = random() % 24; n != 0; --n) {
-      Insn any{static_cast<Op>(random() % (shared::kOpCount + 2)), static_cast<u8>(random() % 12), static_cast<u16>(random() % 80),
-               static_cast<u32>(random() % 96), edge[random() % std::size(edge)]};
+      Insn any{static_cast<Op>(random() % (shared::kOpCount + 2)), static_cast<u8>(random() % 12),
+               static_cast<u16>(random() % 80), static_cast<u32>(random() % 96), edge[random() % std::size(edge)]};
       if (random() % 8 == 0) any.offset = static_cast<u32>(random());
       if (random() % 64 == 0) any.count = static_cast<u16>(random());
       if (random() % 8 == 0) any.size = static_cast<u8>(random());

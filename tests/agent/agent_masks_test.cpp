@@ -78,12 +78,15 @@ void expect_same(const char* what, const Script& script) {
   EXPECT_EQ(got, expected) << what;
 }
 
-void note(std::string& text, const char* what, long value) { text += std::string(what) + "=" + std::to_string(value) + "\n"; }
+void note(std::string& text, const char* what, long value) {
+  text += std::string(what) + "=" + std::to_string(value) + "\n";
+}
 
 void note(std::string& text, const KernelSigaction& action) {
   char line[160];
-  std::snprintf(line, sizeof line, "%llx %llx %llx %llx\n", static_cast<unsigned long long>(action.handler), static_cast<unsigned long long>(action.flags),
-                static_cast<unsigned long long>(action.restorer), static_cast<unsigned long long>(action.mask));
+  std::snprintf(line, sizeof line, "%llx %llx %llx %llx\n", static_cast<unsigned long long>(action.handler),
+                static_cast<unsigned long long>(action.flags), static_cast<unsigned long long>(action.restorer),
+                static_cast<unsigned long long>(action.mask));
   text += line;
 }
 
@@ -106,7 +109,8 @@ TEST(Sigaction, EverySignalWithManyActions) {
       {0, 0, 0, 0},
       {word_of(reinterpret_cast<void (*)()>(handler)), SA_SIGINFO | shared::kSaRestorer, restorer, 0},
       {word_of(reinterpret_cast<void (*)()>(handler)), shared::kSaRestorer, restorer, kOurs | bit(SIGUSR1)},
-      {word_of(reinterpret_cast<void (*)()>(handler)), static_cast<u32>(SA_RESETHAND) | SA_NODEFER | SA_ONSTACK | shared::kSaRestorer, restorer, ~u64{0}},
+      {word_of(reinterpret_cast<void (*)()>(handler)),
+       static_cast<u32>(SA_RESETHAND) | SA_NODEFER | SA_ONSTACK | shared::kSaRestorer, restorer, ~u64{0}},
       {word_of(reinterpret_cast<void (*)()>(handler)), ~u64{0} & ~u64{SA_ONSTACK}, restorer, bit(SIGTRAP)},
   };
   for (u64 signal = 0; signal <= 66; ++signal)
@@ -118,7 +122,8 @@ TEST(Sigaction, EverySignalWithManyActions) {
 TEST(Sigaction, BadArguments) {
   const HoleyMemory memory(1);
   const u64 hole = word_of(memory.end()), edge = word_of(memory.end()) - 16;
-  for (const u64 signal : {u64{SIGUSR1}, u64{SIGTRAP}, u64{SIGSEGV}, u64{SIGBUS}, u64{SIGFPE}, u64{SIGKILL}, u64{0}, u64{65}, ~u64{0}})
+  for (const u64 signal :
+       {u64{SIGUSR1}, u64{SIGTRAP}, u64{SIGSEGV}, u64{SIGBUS}, u64{SIGFPE}, u64{SIGKILL}, u64{0}, u64{65}, ~u64{0}})
     expect_same(std::to_string(signal).c_str(), [&](const Calls& calls, std::string& text) {
       const KernelSigaction action{1, 0, 0, 0};
       KernelSigaction old{};
@@ -150,7 +155,8 @@ TEST(Sigaction, UpperHalvesOfIntsDoNotMatter) {
 }
 
 TEST(Sigprocmask, SequencesOfCalls) {
-  const u64 sets[] = {0, kOurs, bit(SIGTRAP), bit(SIGSEGV) | bit(SIGUSR1), ~u64{0}, bit(SIGBUS) | bit(SIGKILL), bit(SIGUSR2)};
+  const u64 sets[] = {
+      0, kOurs, bit(SIGTRAP), bit(SIGSEGV) | bit(SIGUSR1), ~u64{0}, bit(SIGBUS) | bit(SIGKILL), bit(SIGUSR2)};
   for (u64 seed = 0; seed < 20; ++seed)
     expect_same(std::to_string(seed).c_str(), [&](const Calls& calls, std::string& text) {
       u64 state = seed * 0x9e3779b97f4a7c15ull + 1;
@@ -250,16 +256,19 @@ TEST(Vfork, TheChildDoesNotDisturbItsParentsTable) {
     install_agent_handlers();
     shared::ProcessBlock& block = empty_block();
     agent::thread_id(block, true);
-    const KernelSigaction parents{word_of(reinterpret_cast<void (*)()>(handler)), shared::kSaRestorer, word_of(agent::uprobe_restorer), bit(SIGTRAP)};
+    const KernelSigaction parents{word_of(reinterpret_cast<void (*)()>(handler)), shared::kSaRestorer,
+                                  word_of(agent::uprobe_restorer), bit(SIGTRAP)};
     for (const u64 signal : {u64{SIGSEGV}, u64{SIGUSR1}}) agent::app_sigaction(block, signal, word_of(&parents), 0, 8);
     const KernelSigaction childs{0, 0, 0, 0};
     const u64 all = ~u64{0};
     const pid_t child = ::vfork();
     if (child == 0) {
+      agent::after_clone(block, 0);
       for (const u64 signal : {u64{SIGSEGV}, u64{SIGUSR1}}) agent::app_sigaction(block, signal, word_of(&childs), 0, 8);
       agent::app_sigprocmask(block, SIG_SETMASK, word_of(&all), 0, 8);
       ::_exit(0);
     }
+    agent::after_clone(block, static_cast<u64>(child));
     int status = 0;
     ::waitpid(child, &status, 0);
     for (const u64 signal : {u64{SIGSEGV}, u64{SIGUSR1}}) {

@@ -27,12 +27,16 @@ class Recording {
  public:
   Recording(u32 rings, u64 ring_bytes) {
     programs_[0].layout.fixed_bytes = kFixed;
-    programs_[0].insns = {Insn{Op::begin, 0, 0, 0, 0}, Insn{Op::load_register, static_cast<u8>(Reg::ax), 0, 0, 0}, Insn{Op::store_value, 8, 0, 16, 0},
-                          Insn{Op::begin, 0, 0, 0, 0}, Insn{Op::load_register, static_cast<u8>(Reg::bx), 0, 0, 0}, Insn{Op::store_value, 8, 0, 24, 0},
+    programs_[0].insns = {Insn{Op::begin, 0, 0, 0, 0},
+                          Insn{Op::load_register, static_cast<u8>(Reg::ax), 0, 0, 0},
+                          Insn{Op::store_value, 8, 0, 16, 0},
+                          Insn{Op::begin, 0, 0, 0, 0},
+                          Insn{Op::load_register, static_cast<u8>(Reg::bx), 0, 0, 0},
+                          Insn{Op::store_value, 8, 0, 24, 0},
                           Insn{Op::end, 0, 0, 0, 0}};
     programs_[1].layout.fixed_bytes = 20;
-    programs_[1].insns = {Insn{Op::begin, 0, 0, 0, 0}, Insn{Op::load_register, static_cast<u8>(Reg::di), 0, 0, 0}, Insn{Op::store_string, 4, 0, 16, 0},
-                          Insn{Op::end, 0, 0, 0, 0}};
+    programs_[1].insns = {Insn{Op::begin, 0, 0, 0, 0}, Insn{Op::load_register, static_cast<u8>(Reg::di), 0, 0, 0},
+                          Insn{Op::store_string, 4, 0, 16, 0}, Insn{Op::end, 0, 0, 0, 0}};
     trace::AreaSpec spec{.events = {&programs_[0], &programs_[1]}, .ring_bytes = ring_bytes, .ring_count = rings};
     area_.emplace(Area::create_private(spec).take());
     area_->set_state(shared::SessionState::recording);
@@ -234,8 +238,9 @@ TEST_F(Record, ThreadsAndAReader) {
   std::atomic<u64> done{0};
   std::vector<std::thread> threads;
   for (u64 t = 0; t < kThreads; ++t)
-    threads.emplace_back([&, t] {
-      for (u64 i = 0; i < kHits; ++i) session.hit(static_cast<u32>(1000 + t), 1000 + t, i);
+    threads.emplace_back([&] {
+      const auto tid = static_cast<u32>(::gettid());  // a real one: the reader looks after rings whose thread is gone
+      for (u64 i = 0; i < kHits; ++i) session.hit(tid, tid, i);
       ++done;
     });
   Tally tally;
@@ -248,10 +253,11 @@ TEST_F(Record, ThreadsAndAReader) {
 // A handler may hit at any instruction of a hit: its thread holds a ring then, so it takes another one.
 Recording* g_session = nullptr;
 std::atomic<u64> g_handler_hits{0};
+constexpr u64 kInHandler = u64{1} << 32;  // the handler's hits count on their own
 
 void hit_in_handler(int) {
   const int error = errno;
-  g_session->hit(2, 2, g_handler_hits++);
+  g_session->hit(static_cast<u32>(::gettid()), kInHandler | static_cast<u32>(::gettid()), g_handler_hits++);
   errno = error;
 }
 
@@ -259,23 +265,24 @@ TEST_F(Record, HitsInSignalHandlersOfAHit) {
   Recording session(4, 1 << 20);
   g_session = &session;
   g_handler_hits = 0;
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = hit_in_handler;
-  action.sa_flags = SA_NODEFER | SA_RESTART;
+  action.sa_flags = SA_RESTART;
   ASSERT_EQ(::sigaction(SIGPROF, &action, nullptr), 0);
   timer_t timer{};
   sigevent event{};
   event.sigev_notify = SIGEV_SIGNAL, event.sigev_signo = SIGPROF;
   ASSERT_EQ(::timer_create(CLOCK_MONOTONIC, &event, &timer), 0);
-  const itimerspec pace{.it_interval = {0, 50'000}, .it_value = {0, 50'000}};
+  const itimerspec pace{.it_interval = {0, 200'000}, .it_value = {0, 200'000}};
   ASSERT_EQ(::timer_settime(timer, 0, &pace, nullptr), 0);
   auto clock = trace::Clock::start();
   trace::TaskNames names;
   trace::Reader reader(session.area(), clock, names);
   Tally tally;
+  const auto tid = static_cast<u32>(::gettid());
   u64 hits = 0;
   while (g_handler_hits < 2000) {
-    for (u64 i = 0; i < 500; ++i) session.hit(1, 1, hits++);
+    for (u64 i = 0; i < 500; ++i) session.hit(tid, tid, hits++);
     reader.poll(tally.sink());
   }
   ::timer_delete(timer);

@@ -1,4 +1,5 @@
-// What the tests of the agent share: a process block of this very process, the agent's real handlers, memory with holes.
+// What the tests of the agent share: a process block of this very process, the agent's real handlers, memory with
+// holes.
 #pragma once
 
 #include <gtest/gtest.h>

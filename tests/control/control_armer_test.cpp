@@ -1,8 +1,7 @@
 // What arming does to a process, byte by byte, against one that exists in memory only.
-#include "engine/control/armer.h"
-
 #include <gtest/gtest.h>
 
+#include "engine/control/armer.h"
 #include "tests/control/fake_target.h"
 
 namespace uprobe::test {
@@ -29,7 +28,9 @@ class ArmerTest : public testing::Test {
     EXPECT_EQ(found.size(), 1U) << function;
     return plan::site_at(file, *file->offset_of_address(found.at(0).address)).take();
   }
-  void probe(const std::string& function, std::uint16_t event) { probes_.add(site_of(function[0] == 's' ? subject_ : other_, function), event); }
+  void probe(const std::string& function, std::uint16_t event) {
+    probes_.add(site_of(function[0] == 's' ? subject_ : other_, function), event);
+  }
   Addr address_of(const Mapping& m, const std::string& function) {
     return m.begin + (site_of(function[0] == 's' ? subject_ : other_, function).offset - m.offset);
   }
@@ -47,7 +48,8 @@ class ArmerTest : public testing::Test {
     std::vector<std::uint16_t> events;
     const auto head = target_.get<shared::ProcessBlock>(kBlock);
     for (std::uint32_t next = point_at(address).consumer; next != 0 && events.size() < 10'000;) {
-      const auto consumer = target_.get<shared::Consumer>(kBlock + head.consumer_offset + sizeof(shared::Consumer) * (next - 1ull));
+      const auto consumer =
+          target_.get<shared::Consumer>(kBlock + head.consumer_offset + sizeof(shared::Consumer) * (next - 1ull));
       events.push_back(consumer.event);
       next = consumer.next;
     }
@@ -73,7 +75,10 @@ TEST_F(ArmerTest, CopyThenTablesThenHashThenBreakpoint) {
     if (write.at == address) return 'b';
     if (place >= head.block_bytes) return 'c';
     if (place == 0) return 'H';
-    return place >= head.hash_offset ? 'h' : place >= head.consumer_offset ? 'o' : place >= head.undo_offset ? 'u' : 'p';
+    return place >= head.hash_offset       ? 'h'
+           : place >= head.consumer_offset ? 'o'
+           : place >= head.undo_offset     ? 'u'
+                                           : 'p';
   };
   std::string order;
   for (const auto& write : target_.writes) order += kind(write);
@@ -261,7 +266,9 @@ TEST_F(ArmerTest, NoRoomWithinReachIsARefusal) {
   const Mapping code = target_.map_code(*subject_, kBase);
   class Crowded : public FakeTarget {
    public:
-    Result<std::int64_t> system_call(long, const std::array<std::uint64_t, 6>&) override { return std::int64_t{-EEXIST}; }
+    Result<std::int64_t> system_call(long, const std::array<std::uint64_t, 6>&) override {
+      return std::int64_t{-EEXIST};
+    }
   } crowded;
   crowded.map_anonymous(kBlock, Block::bytes_for(64));
   Block block = Block::create(crowded, kBlock, 64).take();

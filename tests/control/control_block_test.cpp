@@ -1,11 +1,10 @@
-// The process block from the tool's side: what is written comes back, in an order that a running agent can bear, and what
-// a target has put in its place is not believed.
-#include "engine/control/block.h"
-
+// The process block from the tool's side: what is written comes back, in an order that a running agent can bear, and
+// what a target has put in its place is not believed.
 #include <gtest/gtest.h>
 
 #include <random>
 
+#include "engine/control/block.h"
 #include "tests/control/fake_target.h"
 
 namespace uprobe::test {
@@ -24,7 +23,8 @@ NewPoint make_point(std::uint64_t address, std::size_t events = 1) {
   point.copy_bytes = 9;
   point.file_bias = 0x5000;
   point.insn = {0x48, 0x89, 0xe5};
-  for (std::size_t i = 0; i < events; ++i) point.consumers.push_back({.session = 0, .event = static_cast<std::uint16_t>(i), .next = 0});
+  for (std::size_t i = 0; i < events; ++i)
+    point.consumers.push_back({.session = 0, .event = static_cast<std::uint16_t>(i), .next = 0});
   return point;
 }
 
@@ -47,7 +47,8 @@ class BlockTest : public testing::Test {
     const auto head = target_.get<ProcessBlock>(kAt);
     std::vector<std::uint16_t> events;
     for (std::uint32_t next = point.consumer; next != 0 && events.size() < 100;) {
-      const auto consumer = target_.get<shared::Consumer>(kAt + head.consumer_offset + sizeof(shared::Consumer) * (next - 1ull));
+      const auto consumer =
+          target_.get<shared::Consumer>(kAt + head.consumer_offset + sizeof(shared::Consumer) * (next - 1ull));
       events.push_back(consumer.event);
       next = consumer.next;
     }
@@ -103,7 +104,8 @@ TEST_F(BlockTest, TheHashIsWrittenLast) {
 TEST_F(BlockTest, ManyPointsAtOnce) {
   Block block = make();
   std::vector<NewPoint> points;
-  for (std::uint64_t i = 0; block.has_room(points.size() + 1, points.size() + 1); ++i) points.push_back(make_point(0x400000 + i));
+  for (std::uint64_t i = 0; block.has_room(points.size() + 1, points.size() + 1); ++i)
+    points.push_back(make_point(0x400000 + i));
   ASSERT_GE(points.size(), 10U);
   const std::size_t count = points.size();
   ASSERT_TRUE(block.add(target_, std::move(points)));
@@ -134,7 +136,8 @@ TEST_F(BlockTest, StatesAndCopiesChangeInPlace) {
 TEST_F(BlockTest, APointOfOursGetsConsumersOnce) {
   Block block = make();
   ASSERT_TRUE(block.add(target_, {make_point(0x400000, 0)}));
-  const std::vector<shared::Consumer> two = {{.session = 0, .event = 8, .next = 0}, {.session = 0, .event = 4, .next = 0}};
+  const std::vector<shared::Consumer> two = {{.session = 0, .event = 8, .next = 0},
+                                             {.session = 0, .event = 4, .next = 0}};
   ASSERT_TRUE(block.want(target_, 0, two));
   ASSERT_TRUE(block.want(target_, 0, two));
   EXPECT_EQ(events_of(*agent_finds(0x400000)), (std::vector<std::uint16_t>{8, 4}));
@@ -197,7 +200,8 @@ TEST_F(BlockTest, RandomHeads) {
   for (int round = 0; round < 3000; ++round) {
     ProcessBlock bad = good;
     for (int n = 0; n < 2; ++n) {
-      const std::uint32_t value = random() % 2 == 0 ? static_cast<std::uint32_t>(random() % 4096) : static_cast<std::uint32_t>(random());
+      const std::uint32_t value =
+          random() % 2 == 0 ? static_cast<std::uint32_t>(random() % 4096) : static_cast<std::uint32_t>(random());
       std::memcpy(reinterpret_cast<char*>(&bad) + random() % 24 * 4, &value, sizeof value);
     }
     ASSERT_TRUE(target_.write(kAt, &bad, sizeof bad));

@@ -21,7 +21,8 @@ constexpr std::size_t kPage = 4096;
 class Child {
  public:
   Child() {
-    code_ = static_cast<std::uint8_t*>(::mmap(nullptr, kPage, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    code_ = static_cast<std::uint8_t*>(
+        ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     block_bytes_ = Block::bytes_for(4);
     block_ = ::mmap(nullptr, block_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     const std::uint8_t returns[] = {0x55, 0x31, 0xc0, 0x5d, 0xc3};  // push %rbp; xor %eax,%eax; pop %rbp; ret
@@ -83,7 +84,8 @@ TEST_F(Disarm, TheOriginalBytesComeBackAndTheTablesStay) {
   const auto block = Block::read(target_, child_.block());
   ASSERT_TRUE(block);
   ASSERT_EQ(block->points().size(), 3U);
-  for (const shared::Point& point : block->points()) EXPECT_EQ(point.state, static_cast<std::uint32_t>(shared::PointState::disarmed));
+  for (const shared::Point& point : block->points())
+    EXPECT_EQ(point.state, static_cast<std::uint32_t>(shared::PointState::disarmed));
   for (const shared::Undo& undo : block->undo()) EXPECT_EQ(undo.state, 0U);
   EXPECT_TRUE(control::disarm(child_.pid(), child_.block())) << "a second time there is nothing to do";
 }

@@ -38,7 +38,8 @@ class FakeTarget : public target::Target {
     std::vector<std::uint8_t>& bytes = memory_[mapping.begin.value];
     bytes = contents;
     bytes.resize(mapping.end - mapping.begin);
-    maps_.insert(std::upper_bound(maps_.begin(), maps_.end(), mapping, [](const Mapping& a, const Mapping& b) { return a.begin < b.begin; }),
+    maps_.insert(std::upper_bound(maps_.begin(), maps_.end(), mapping,
+                                  [](const Mapping& a, const Mapping& b) { return a.begin < b.begin; }),
                  std::move(mapping));
   }
   void unmap(Addr begin) {
@@ -62,7 +63,8 @@ class FakeTarget : public target::Target {
       m.offset = s.offset - skew;
       m.inode = file.identity().inode;
       m.path = file.path();
-      const auto bytes = file.bytes().subspan(m.offset, std::min<std::uint64_t>(m.end - m.begin, file.bytes().size() - m.offset));
+      const auto bytes =
+          file.bytes().subspan(m.offset, std::min<std::uint64_t>(m.end - m.begin, file.bytes().size() - m.offset));
       map(m, {bytes.begin(), bytes.end()});
       return m;
     }

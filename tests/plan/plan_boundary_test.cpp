@@ -1,9 +1,9 @@
-// Instruction boundaries over all functions of real programs: each that decoding finds is accepted, nothing between two is.
-#include "engine/plan/boundary.h"
-
+// Instruction boundaries over all functions of real programs: each that decoding finds is accepted, nothing between two
+// is.
 #include <gtest/gtest.h>
 
 #include "arch/x86/code/relocate.h"
+#include "engine/plan/boundary.h"
 
 namespace uprobe::plan {
 namespace {
@@ -42,7 +42,8 @@ Counts check_file(const std::string& path, std::size_t step) {
   Counts counts;
   const auto ranges = file->function_ranges();
   for (std::size_t i = 0; i < ranges.size(); i += step) {
-    const bool alone = (i == 0 || ranges[i - 1].end <= ranges[i].begin) && (i + 1 == ranges.size() || ranges[i].end <= ranges[i + 1].begin);
+    const bool alone = (i == 0 || ranges[i - 1].end <= ranges[i].begin) &&
+                       (i + 1 == ranges.size() || ranges[i].end <= ranges[i + 1].begin);
     if (alone && ranges[i].end - ranges[i].begin < 4096) check_function(*file, ranges[i], counts);
   }
   return counts;

@@ -1,11 +1,10 @@
 // From a definition to a place in a file, or to the reason why not.
-#include "engine/plan/resolve.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <fstream>
 
+#include "engine/plan/resolve.h"
 #include "engine/spec/parse.h"
 
 namespace uprobe::plan {
@@ -61,10 +60,11 @@ TEST(Resolve, InsideAnInstructionTheNearestOnesAreNamed) {
   const Site start = must("hand_written");
   const Error inside = refused("hand_written+2");
   EXPECT_EQ(inside.code, Code::refused);
-  EXPECT_EQ(inside.text, hex(start.offset + 2) + " is byte 3 of the instruction at " + hex(start.offset) + " (nearest: " + hex(start.offset) +
-                             ", " + hex(start.offset + 5) + ")");
-  EXPECT_EQ(refused(hex(start.offset + 7)).text, hex(start.offset + 7) + " is byte 3 of the instruction at " + hex(start.offset + 5) +
-                                                     " (nearest: " + hex(start.offset + 5) + ", " + hex(start.offset + 8) + ")");
+  EXPECT_EQ(inside.text, hex(start.offset + 2) + " is byte 3 of the instruction at " + hex(start.offset) +
+                             " (nearest: " + hex(start.offset) + ", " + hex(start.offset + 5) + ")");
+  EXPECT_EQ(refused(hex(start.offset + 7)).text, hex(start.offset + 7) + " is byte 3 of the instruction at " +
+                                                     hex(start.offset + 5) + " (nearest: " + hex(start.offset + 5) +
+                                                     ", " + hex(start.offset + 8) + ")");
 }
 
 TEST(Resolve, ForceInsistsOnAnyDisplaceableBytes) {

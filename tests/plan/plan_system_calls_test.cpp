@@ -1,6 +1,4 @@
 // The places where the C library makes the system calls that matter, compared with what another decoder says.
-#include "engine/plan/system_calls.h"
-
 #include <capstone/capstone.h>
 #include <dlfcn.h>
 #include <gnu/libc-version.h>
@@ -11,12 +9,14 @@
 #include <map>
 #include <set>
 
+#include "engine/plan/system_calls.h"
+
 namespace uprobe::plan {
 namespace {
 
-constexpr std::uint64_t kFollowed[] = {SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_execve,  SYS_execveat, SYS_prctl,
-                                       SYS_seccomp,      SYS_rt_sigsuspend,  SYS_pselect6, SYS_ppoll,    SYS_epoll_pwait,
-                                       441 /* epoll_pwait2 */};
+constexpr std::uint64_t kFollowed[] = {
+    SYS_rt_sigaction,  SYS_rt_sigprocmask, SYS_execve, SYS_execveat,    SYS_prctl, SYS_seccomp,
+    SYS_rt_sigsuspend, SYS_pselect6,       SYS_ppoll,  SYS_epoll_pwait, 441 /* epoll_pwait2 */};
 constexpr std::uint64_t kClones[] = {SYS_clone, SYS_clone3, SYS_vfork};
 
 template <std::size_t N>
@@ -48,7 +48,8 @@ std::map<std::uint64_t, std::uint64_t> loaded_right_before(const elf::ElfFile& f
     while (::cs_disasm_iter(handle, &code, &left, &address, insn)) {
       if (insn->id == X86_INS_SYSCALL && number) found[insn->address] = *number;
       const cs_x86& x86 = insn->detail->x86;
-      const bool loads = insn->id == X86_INS_MOV && x86.operands[0].type == X86_OP_REG && x86.operands[0].reg == X86_REG_EAX && x86.operands[1].type == X86_OP_IMM;
+      const bool loads = insn->id == X86_INS_MOV && x86.operands[0].type == X86_OP_REG &&
+                         x86.operands[0].reg == X86_REG_EAX && x86.operands[1].type == X86_OP_IMM;
       number = loads ? std::optional<std::uint64_t>(static_cast<std::uint64_t>(x86.operands[1].imm)) : std::nullopt;
     }
   }
@@ -86,8 +87,10 @@ class CLibrary : public testing::Test {
 TEST_F(CLibrary, TheOnesOfTheseNumbersAndNoOthers) {
   std::set<std::uint64_t> numbers;
   for (const auto& [offset, number] : expected_) {
-    EXPECT_EQ(calls_.count(offset), is_one_of(kFollowed, number) || is_generic(offset) ? 1U : 0U) << number << " at " << std::hex << offset;
-    EXPECT_EQ(clones_.count(offset + 2), is_one_of(kClones, number) ? 1U : 0U) << number << " at " << std::hex << offset;
+    EXPECT_EQ(calls_.count(offset), is_one_of(kFollowed, number) || is_generic(offset) ? 1U : 0U)
+        << number << " at " << std::hex << offset;
+    EXPECT_EQ(clones_.count(offset + 2), is_one_of(kClones, number) ? 1U : 0U)
+        << number << " at " << std::hex << offset;
     if (is_one_of(kFollowed, number)) numbers.insert(number);
   }
   EXPECT_GE(numbers.size(), 7U) << "the other decoder found next to nothing";
@@ -96,7 +99,9 @@ TEST_F(CLibrary, TheOnesOfTheseNumbersAndNoOthers) {
 TEST_F(CLibrary, EachPlaceIsASyscallInstructionAndThereOnce) {
   EXPECT_EQ(sites_, calls_.size() + clones_.size());
   const auto bytes = file_->bytes();
-  const auto is_syscall = [&](std::uint64_t offset) { return offset + 2 <= bytes.size() && bytes[offset] == 0x0f && bytes[offset + 1] == 0x05; };
+  const auto is_syscall = [&](std::uint64_t offset) {
+    return offset + 2 <= bytes.size() && bytes[offset] == 0x0f && bytes[offset + 1] == 0x05;
+  };
   for (const std::uint64_t offset : calls_) EXPECT_TRUE(is_syscall(offset)) << std::hex << offset;
   for (const std::uint64_t offset : clones_) EXPECT_TRUE(is_syscall(offset - 2)) << std::hex << offset;
   EXPECT_FALSE(clones_.empty());

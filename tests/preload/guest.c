@@ -40,8 +40,11 @@ static void family(void) {
   sigset_t pending;
   signal(SIGCHLD, on_child);
   tell_wait("wait", 0);
-  tell_wait("clone", __WCLONE);
-  if (getpid() != 1) tell_wait("all", __WALL);
+  // process 1 is the parent of orphans: there the helper's parent shows to those who ask for clones
+  if (getpid() != 1) {
+    tell_wait("clone", __WCLONE);
+    tell_wait("all", __WALL);
+  }
   sigpending(&pending);
   printf("signals %d pending %d\n", (int)children_seen, sigismember(&pending, SIGCHLD));
 }
@@ -91,14 +94,14 @@ static void leave_daemon(void) {
   printf("%d\n", (int)pid);
 }
 
-// Forbids what an attacher would need.
-static void forbid_tracing(void) {
+// Forbids what an attacher would need; what the agent needs as well, if it is to be `deadly`.
+static void install_filter(int deadly) {
   struct sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ptrace, 2, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, deadly ? SYS_memfd_create : SYS_ptrace, 2, 0),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, deadly ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_ERRNO | EPERM),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   struct sock_fprog program = {sizeof code / sizeof code[0], code};
@@ -106,7 +109,8 @@ static void forbid_tracing(void) {
 }
 
 static void prepare(const char *mode) {
-  if (strcmp(mode, "under-filter") == 0) forbid_tracing();
+  if (strcmp(mode, "under-filter") == 0) install_filter(0);
+  if (strcmp(mode, "under-deadly-filter") == 0) install_filter(1);
   if (strcmp(mode, "as-reaper") == 0) prctl(PR_SET_CHILD_SUBREAPER, 1);
   if (strcmp(mode, "without-streams") == 0)
     for (int fd = 0; fd < 3; ++fd) close(fd);

@@ -1,9 +1,9 @@
 // /proc/PID/maps as data, and the search for address space near code.
-#include "engine/target/maps.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
+
+#include "engine/target/maps.h"
 
 namespace uprobe::target {
 namespace {
@@ -34,9 +34,10 @@ TEST(ParseMaps, EveryKindOfLine) {
 }
 
 TEST(ParseMaps, LinesThatAreNotUnderstoodAreLeftOut) {
-  for (const char* text : {"", "\n\n", "x", "400000-", "400000-500000", "400000-500000 ", "400000-500000 r", "400000-500000 r-xp", "400000-500000 r-xp ",
-                           "400000-500000 r-xp 0", "400000-500000 r-xp 0 08", "400000-500000 r-xp 0 08:01", "400000-500000 r-xp 0 08:01 ",
-                           "11111111111111111-500000 r-xp 0 08:01 5 /x", "-500000 r-xp 0 08:01 5 /x"})
+  for (const char* text :
+       {"", "\n\n", "x", "400000-", "400000-500000", "400000-500000 ", "400000-500000 r", "400000-500000 r-xp",
+        "400000-500000 r-xp ", "400000-500000 r-xp 0", "400000-500000 r-xp 0 08", "400000-500000 r-xp 0 08:01",
+        "400000-500000 r-xp 0 08:01 ", "11111111111111111-500000 r-xp 0 08:01 5 /x", "-500000 r-xp 0 08:01 5 /x"})
     EXPECT_TRUE(parse_maps(text).empty()) << text;
   EXPECT_EQ(parse_maps("bad\n400000-500000 r-xp 0 08:01 5 /x\nbad\n").size(), 1U);
 }
@@ -80,7 +81,8 @@ Space random_space(std::mt19937_64& random) {
 
 void check_place(const Space& space, Addr place, std::uint64_t size) {
   const Mapping& code = space.maps[space.code];
-  const std::uint64_t low = std::min(place.value, code.begin.value), high = std::max(place.value + size, code.end.value);
+  const std::uint64_t low = std::min(place.value, code.begin.value),
+                      high = std::max(place.value + size, code.end.value);
   EXPECT_LT(high - low, kReach);
   EXPECT_EQ(place.value % kPage, 0U);
   EXPECT_GE(place.value, 0x10000U);
@@ -110,7 +112,8 @@ TEST(FreePlaces, AreFreeAndWithinReachAndInNobodysWay) {
 }
 
 TEST(FreePlaces, NearestBelowComesFirst) {
-  const std::vector<Mapping> maps = {mapping(0x100000, 0x101000, "/a"), mapping(0x40000000, 0x40001000, "/b"), mapping(0x50000000, 0x50010000, "/code"),
+  const std::vector<Mapping> maps = {mapping(0x100000, 0x101000, "/a"), mapping(0x40000000, 0x40001000, "/b"),
+                                     mapping(0x50000000, 0x50010000, "/code"),
                                      mapping(0x7ff000000000, 0x7ff000001000, "/c")};
   const auto places = free_places_near(maps, Addr{0x50000000}, Addr{0x50010000}, 0x10000);
   ASSERT_GE(places.size(), 2U);
@@ -119,7 +122,8 @@ TEST(FreePlaces, NearestBelowComesFirst) {
 }
 
 TEST(FreePlaces, NoneInACrowd) {
-  const std::vector<Mapping> maps = {mapping(0x10000, 0x700000000000, "/all"), mapping(0x700000000000, 0x7fffffffe000, "/rest")};
+  const std::vector<Mapping> maps = {mapping(0x10000, 0x700000000000, "/all"),
+                                     mapping(0x700000000000, 0x7fffffffe000, "/rest")};
   EXPECT_TRUE(free_places_near(maps, Addr{0x400000000000}, Addr{0x400000001000}, 0x1000).empty());
   EXPECT_TRUE(free_places_near({}, Addr{0x1000}, Addr{0x2000}, 0x1000).empty());
 }

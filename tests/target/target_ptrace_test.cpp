@@ -1,6 +1,5 @@
-// Programs started under ptrace: what they see of it (nothing), and what happens when they cannot be started or end early.
-#include "engine/target/ptrace_target.h"
-
+// Programs started under ptrace: what they see of it (nothing), and what happens when they cannot be started or end
+// early.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -12,6 +11,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+
+#include "engine/target/ptrace_target.h"
 
 namespace uprobe::target {
 namespace {
@@ -71,7 +72,8 @@ TEST(Launch, SystemCallsHaveTheKernelsResults) {
   EXPECT_EQ(*(*target)->system_call(SYS_getpid, {}), (*target)->pid());
   EXPECT_EQ(*(*target)->system_call(SYS_close, {12345, 0, 0, 0, 0, 0}), -EBADF);
   EXPECT_EQ(*(*target)->system_call(100'000, {}), -ENOSYS);
-  const auto page = map_memory(**target, Addr{0}, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, "a page");
+  const auto page =
+      map_memory(**target, Addr{0}, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, "a page");
   ASSERT_TRUE(page);
   const char text[] = "through /proc";
   char back[sizeof text] = {};
