@@ -65,19 +65,23 @@ shared::ThreadEntry* thread_entry(ProcessBlock& block, u64 thread, bool make) {
 bool borrows_memory(ProcessBlock& block) {
   if (__atomic_load_n(&block.borrowed, __ATOMIC_RELAXED) == 0) return false;
   const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
-  return entry != nullptr && entry->borrower != 0;
+  return entry != nullptr && entry->borrower != 0 && entry->shares != 0;
 }
 
-// A child of vfork, posix_spawn or clone(CLONE_VM) shows by its thread id, which its parent's control block does not have.
-// gettid: only where no filter is known of; whoever may clone is hardly forbidden to ask who it is. The parent comes here as
-// well, when its child has gone on to another program or ended.
-void after_clone(ProcessBlock& block, u64 result) {
+// A child that has its parent's control block shows by its thread id, which the block does not have: children of vfork and
+// posix_spawn, and of clone without CLONE_SETTLS. gettid: only where no filter is known of; whoever may clone is hardly
+// forbidden to ask who it is. The parent comes here as well: of a child in its memory that has gone on or ended, nothing may
+// be left.
+void after_clone(ProcessBlock& block, u64 result, bool shares) {
   const u32 believed = result == 0 && (block.flags & shared::kBlockFiltered) == 0 ? id_in_control_block(block) : 0;
-  const u64 real = believed != 0 ? static_cast<u64>(system_call(kSysGettid)) : 0;
+  const u32 real = believed != 0 ? static_cast<u32>(system_call(kSysGettid)) : 0;
   const bool borrows = believed != 0 && real != believed;
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), borrows);
   if (entry == nullptr) return;
+  if (entry->borrower != 0 && entry->shares != 0 && !borrows) entry->blocked = entry->parents_blocked;
+  entry->parents_blocked = entry->blocked;
   entry->borrower = borrows ? real : 0;
+  entry->shares = borrows && shares ? 1 : 0;
   if (borrows) __atomic_store_n(&block.borrowed, 1, __ATOMIC_RELAXED);
 }
 
@@ -85,7 +89,7 @@ u32 thread_id(ProcessBlock& block, bool may_fault) {
   if (!may_fault) return block.pid;
   if (__atomic_load_n(&block.borrowed, __ATOMIC_RELAXED) != 0) {
     const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
-    if (entry != nullptr && entry->borrower != 0) return static_cast<u32>(entry->borrower);
+    if (entry != nullptr && entry->borrower != 0) return entry->borrower;
   }
   const u32 id = id_in_control_block(block);
   return id != 0 ? id : block.pid;

@@ -13,7 +13,7 @@ shared::ThreadEntry* thread_entry(ProcessBlock& block, u64 thread, bool make);
 // the block.
 bool borrows_memory(ProcessBlock& block);
 
-// A thread comes out of clone or vfork with this result.
-void after_clone(ProcessBlock& block, u64 result);
+// A thread comes out of clone or vfork with this result; `shares`: a child would run in its parent's memory.
+void after_clone(ProcessBlock& block, u64 result, bool shares);
 
 }  // namespace uprobe::agent

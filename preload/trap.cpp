@@ -62,6 +62,17 @@ bool fix_up(SignalFrame& frame) {
   return false;
 }
 
+// The call's first argument is still where it was (SYSCALL keeps rdi): the flags, or for clone3 the address of a struct that
+// begins with them (uapi/linux/sched.h).
+bool child_shares_memory(const Point& point, const SignalFrame& frame, bool may_fault) {
+  constexpr u64 kCloneVm = 0x100;
+  u64 flags = frame.di;
+  const Reader reader{may_fault};
+  if (point.role == static_cast<u32>(shared::PointRole::vfork_return)) return true;
+  if (point.role == static_cast<u32>(shared::PointRole::clone3_return) && !reader.load8(frame.di, flags)) return false;
+  return (flags & kCloneVm) != 0;
+}
+
 // Records, does what the point is for besides, and moves the thread on: to the copy, or behind a call already made.
 void hit_point(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   const Registers registers = registers_of(frame, point.address);
@@ -71,7 +82,8 @@ void hit_point(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   if (point.role == static_cast<u32>(shared::PointRole::library_hook))
     ask_tool(block, session_area(block, 0), {shared::MailKind::libraries_changed, hit.tid, 0, 0});
   if (point.role == static_cast<u32>(shared::PointRole::system_call) && make_call(block, point, frame)) return;
-  if (point.role == static_cast<u32>(shared::PointRole::clone_return)) after_clone(block, frame.ax);
+  if (point.role >= static_cast<u32>(shared::PointRole::clone_return))
+    after_clone(block, frame.ax, child_shares_memory(point, frame, may_fault));
   frame.ip = point.copy;
 }
 

@@ -16,6 +16,11 @@ using Bytes = std::span<const std::uint8_t>;
 
 constexpr std::uint8_t kSyscall[] = {0x0f, 0x05};
 
+shared::PointRole clone_role(std::uint32_t number) {
+  if (number == SYS_vfork) return shared::PointRole::vfork_return;
+  return number == SYS_clone3 ? shared::PointRole::clone3_return : shared::PointRole::clone_return;
+}
+
 // Whether a function names exit_group. glibc's _exit keeps the number in another register and goes round a loop, so that
 // the last constant moved to eax says nothing.
 bool names_exit_group(Bytes code) {
@@ -36,7 +41,7 @@ void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool a
     if (insn->is_call) number = ~0u;
     const bool is_syscall = insn->length == 2 && std::equal(std::begin(kSyscall), std::end(kSyscall), rest.begin());
     if (is_syscall && (any || is_followed_call(number))) sites.push_back({offset + at, shared::PointRole::system_call});
-    if (is_syscall && is_clone_call(number)) sites.push_back({offset + at + 2, shared::PointRole::clone_return});
+    if (is_syscall && is_clone_call(number)) sites.push_back({offset + at + 2, clone_role(number)});
     at += insn->length;
   }
 }
@@ -65,7 +70,7 @@ void add_by_pattern(Bytes code, std::size_t at, std::uint64_t address, std::uint
   }
   if (place != at) return;
   if (is_clone_call(load->number))
-    sites.push_back({offset + at + 2, shared::PointRole::clone_return});
+    sites.push_back({offset + at + 2, clone_role(load->number)});
   else
     sites.push_back({offset + at, shared::PointRole::system_call});
 }

@@ -19,8 +19,15 @@ inline constexpr u32 kMaxSessions = 8;
 enum class PointState : u32 { armed = 1, disarmed = 2, unmapped = 3 };
 // What a point does besides feeding its consumers.
 // probe: nothing. library_hook: asks the tool about libraries. system_call: the agent may make the call itself.
-// clone_return: right behind clone or vfork, where a child may run on its parent's thread control block.
-enum class PointRole : u32 { probe = 0, library_hook = 1, system_call = 2, clone_return = 3 };
+// ..._return: right behind clone, clone3 or vfork, where a child may run on its parent's thread control block.
+enum class PointRole : u32 {
+  probe = 0,
+  library_hook = 1,
+  system_call = 2,
+  clone_return = 3,
+  clone3_return = 4,
+  vfork_return = 5,
+};
 
 struct Point {
   u64 address;      // of the probed instruction in this process
@@ -81,7 +88,9 @@ inline constexpr u32 kAppSignals = 5;
 struct ThreadEntry {
   u64 thread;  // its thread pointer (fs base), 0: free
   u64 blocked;  // bits as in a sigset
-  u64 borrower;  // id of a vfork or CLONE_VM child that runs on this control block, 0: none
+  u32 borrower;  // id of a child that runs with this control block though it is not its own, 0: none
+  u32 shares;    // 1: the borrower runs in its parent's memory
+  u64 parents_blocked;  // what the parent believed when the borrower came
 };
 inline constexpr u32 kThreadEntries = 1024;
 inline constexpr u64 kOurSignals = 1ull << (5 - 1) | 1ull << (7 - 1) | 1ull << (11 - 1);  // TRAP, BUS, SEGV
@@ -125,7 +134,7 @@ struct ProcessBlock {
   u64 mail_tokens[64];     // of the requests under way, by mail slot
   ThreadEntry threads[kThreadEntries];
 };
-static_assert(sizeof(ProcessBlock) == 1472 + 88 + 512 + 24 * kThreadEntries);
+static_assert(sizeof(ProcessBlock) == 1472 + 88 + 512 + 32 * kThreadEntries);
 inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
 
