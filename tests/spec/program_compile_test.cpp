@@ -71,7 +71,7 @@ TEST(Compile, EachFormOfArgument) {
       {"+u4(%di):ustring", "begin; register s5; store_string @16 4; end"},
       {"+16(%di):string[3]", "begin; register s5; store_strings n3 @16 16; end"},
       {"\\4096:string", "begin; constant 4096; store_string @16; end"},
-      {"\\4096:string[2]", "begin; constant 4096; store_strings n2 @16; end"},
+      {"\\4096:string[2]", "begin; constant; store_strings n2 @16; end"},
       {"\\\"abc\"", "begin; store_text n4 @16; end"},
       {"$comm", "begin; store_comm @16; end"},
       {"%di:b3@7/32", "begin; register s5; store_value s4 @16; shift s4 n1 @16 7446; end"},
