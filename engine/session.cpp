@@ -102,6 +102,7 @@ struct Session::State {
   std::optional<trace::Reader> reader;
   std::vector<std::string> notes;
   pid_t child = 0;
+  Fd pidfd;  // of the child
   bool recording = false;
   bool reaped = false;
 
@@ -234,8 +235,13 @@ Status Session::launch(const std::vector<std::string>& argv) {
   state_->agent.emplace(agent.take());
   auto target = target::PtraceTarget::launch(*program, argv, {});
   if (!target) return target.error();
-  state_->child = (*target)->pid();
   State& s = *state_;
+  s.child = (*target)->pid();
+  // Where SIGCHLD is ignored (inherited; the child has inherited it by now) a child that ends leaves no status to take. The
+  // program is stopped: it cannot end before this.
+  ::signal(SIGCHLD, SIG_DFL);
+  s.pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, s.child, 0)));
+  if (!s.pidfd) return system_error("pidfd_open", errno);
   const auto load = [&] { return control::load_agent(**target, *s.agent, *s.area, s.planned.size()); };
   if (Status armed = s.arm(**target, load); !armed) return armed;
   return (*target)->release();
@@ -311,8 +317,6 @@ Ending ending_of(pid_t child) {
 
 Result<Ending> Session::run(const RunOptions& options, const Output& output) {
   State& s = *state_;
-  Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, s.child, 0)));
-  if (!pidfd) return system_error("pidfd_open", errno);
   Printer printer(s.probes, options, output);
   const trace::Sink sink = [&](const trace::EventRecord& record) { printer.print(record, s.names); };
   const auto started = steady_clock::now();
@@ -330,7 +334,7 @@ Result<Ending> Session::run(const RunOptions& options, const Output& output) {
       printer.flush();
     }
     const auto wait = s.recording ? s.reader->next_poll() : std::chrono::microseconds(100'000);
-    ended = child_ended(pidfd.get(), wait);
+    ended = child_ended(s.pidfd.get(), wait);
   }
   s.learn_names();
   s.names.refresh_all();
