@@ -294,7 +294,7 @@ std::string version_text() {
   int major = 0, minor = 0;
   cs_version(&major, &minor);
   return "uprobe-run " UPROBE_VERSION
-         "\nmachine: x86-64; tiers: int3; modes: launch, list, dry-run\ndisassembler: Capstone " +
+         "\nmachine: x86-64; tiers: int3; modes: launch, list, dry-run, LD_PRELOAD\ndisassembler: Capstone " +
          std::to_string(major) + "." + std::to_string(minor) + "\n";
 }
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 #include "engine/control/hooks.h"
@@ -80,6 +81,12 @@ std::uint64_t power_of_two(std::uint64_t n) {
 std::uint32_t ring_count() {
   const auto cpus = static_cast<std::uint32_t>(std::max(1u, std::thread::hardware_concurrency()));
   return std::min(shared::kMaxRings, cpus + std::max(4u, cpus / 2));
+}
+
+// The /proc of another PID namespace shows strangers under our children's numbers: nothing may be read or written there.
+bool proc_is_ours() {
+  char link[32] = {};
+  return ::readlink("/proc/self", link, sizeof link - 1) > 0 && std::strtol(link, nullptr, 10) == ::getpid();
 }
 
 bool is_set_id(const std::string& path) {
@@ -224,6 +231,9 @@ Status Session::State::arm(target::Target& target, const std::function<Result<co
 Status Session::launch(const std::vector<std::string>& argv) {
   auto program = find_program(argv[0]);
   if (!program) return program.error();
+  if (!proc_is_ours())
+    return Error{.code = Code::refused, .text = "/proc is missing or belongs to another PID namespace",
+                 .help = "mount one for this namespace (unshare --mount-proc)"};
   if (is_set_id(*program))
     return Error{.code = Code::refused, .text = "is a set-id program: traced, it would run without its privileges",
                  .where = *program};
