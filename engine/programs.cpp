@@ -16,7 +16,7 @@ namespace uprobe {
 namespace {
 
 bool is_regular(const std::string& path) {
-  struct stat status{};
+  struct stat status {};
   return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
 }
 

@@ -57,7 +57,9 @@ Result<Probe> make_probe(const spec::ProbeSpec& definition, plan::FileCache& fil
   if (probe.spec.place.path.find('/') == std::string::npos) {
     auto program = find_program(probe.spec.place.path);
     if (!program)
-      return Error{.code = Code::not_found, .text = program.error().text, .where = definition.definition,
+      return Error{.code = Code::not_found,
+                   .text = program.error().text,
+                   .where = definition.definition,
                    .column = definition.place.path_column};
     probe.spec.place.path = program.take();
   }
@@ -90,7 +92,7 @@ bool proc_is_ours() {
 }
 
 bool is_set_id(const std::string& path) {
-  struct stat status{};
+  struct stat status {};
   return ::stat(path.c_str(), &status) == 0 && (status.st_mode & (S_ISUID | S_ISGID)) != 0 && ::geteuid() != 0;
 }
 
@@ -156,7 +158,7 @@ void Session::State::stop_tracing() {
   recording = false;
   area->set_state(shared::SessionState::off);
   await_writers();
-  struct stat status{};
+  struct stat status {};
   if (::fstat(area->fd(), &status) != 0) return;
   for (const pid_t pid : control::processes_mapping(status.st_ino))
     for (const Addr block : mail->blocks())
@@ -232,14 +234,17 @@ Status Session::launch(const std::vector<std::string>& argv) {
   auto program = find_program(argv[0]);
   if (!program) return program.error();
   if (!proc_is_ours())
-    return Error{.code = Code::refused, .text = "/proc is missing or belongs to another PID namespace",
+    return Error{.code = Code::refused,
+                 .text = "/proc is missing or belongs to another PID namespace",
                  .help = "mount one for this namespace (unshare --mount-proc)"};
   if (is_set_id(*program))
-    return Error{.code = Code::refused, .text = "is a set-id program: traced, it would run without its privileges",
+    return Error{.code = Code::refused,
+                 .text = "is a set-id program: traced, it would run without its privileges",
                  .where = *program};
   const std::string path = state_->options.agent_path.empty() ? find_agent() : state_->options.agent_path;
   if (path.empty())
-    return Error{.code = Code::not_found, .text = "libuprobe.so is neither beside uprobe-run nor where it was installed"};
+    return Error{.code = Code::not_found,
+                 .text = "libuprobe.so is neither beside uprobe-run nor where it was installed"};
   auto agent = control::AgentImage::open(path);
   if (!agent) return agent.error();
   state_->agent.emplace(agent.take());
@@ -408,7 +413,8 @@ std::string hint_for(const Probe& probe, std::size_t event, const control::ArmRe
   const auto refused = report.refusals.find(static_cast<std::uint16_t>(event));
   if (refused != report.refusals.end()) return refused->second;
   if (report.armed_events.count(static_cast<std::uint16_t>(event)) != 0) return "never reached";
-  if (probe.site.is_ifunc) return "the program never chose an implementation, or " + probe.site.file->path() + " was not mapped";
+  if (probe.site.is_ifunc)
+    return "the program never chose an implementation, or " + probe.site.file->path() + " was not mapped";
   return probe.site.file->path() + " was not mapped by this program";
 }
 

@@ -39,23 +39,23 @@ struct SessionOptions {
 
 // What --dry-run says of one definition: where it goes and why not to a better tier.
 struct PlanReport {
-  std::string definition;   // canonical listing: "p:uprobes/e /bin/zsh:0x000000000006ae40 arg1=%di"
+  std::string definition;  // canonical listing: "p:uprobes/e /bin/zsh:0x000000000006ae40 arg1=%di"
   std::string path;
   std::uint64_t offset = 0;
-  std::uint64_t address = 0;           // link-time
-  std::string symbol;                  // nearest "name+0x4", empty if none
-  std::vector<std::uint8_t> bytes;     // of the displaced instruction
-  std::string tier;                    // "int3", "refused"
-  std::string why;                     // why not a better tier, or why refused
+  std::uint64_t address = 0;        // link-time
+  std::string symbol;               // nearest "name+0x4", empty if none
+  std::vector<std::uint8_t> bytes;  // of the displaced instruction
+  std::string tier;                 // "int3", "refused"
+  std::string why;                  // why not a better tier, or why refused
 };
 
 struct ProbeSummary {
-  std::string name;            // "uprobes/zfree_entry"
-  std::string place;           // "/bin/zsh:0x6ae40"
-  std::uint64_t hits = 0;      // recorded + lost
+  std::string name;        // "uprobes/zfree_entry"
+  std::string place;       // "/bin/zsh:0x6ae40"
+  std::uint64_t hits = 0;  // recorded + lost
   std::uint64_t recorded = 0;
   std::uint64_t lost_full = 0, lost_too_big = 0, lost_busy = 0;
-  std::string hint;            // for a probe never hit: the likely reason
+  std::string hint;  // for a probe never hit: the likely reason
 };
 
 struct Summary {
@@ -74,11 +74,11 @@ struct Ending {
 using Output = std::function<int(std::string_view)>;
 
 struct RunOptions {
-  std::uint64_t max_events = 0;              // 0: no limit; after it the program goes on untraced
-  std::chrono::nanoseconds duration{0};      // 0: no limit
-  bool header = true;                        // the columns' names first
-  bool escape_control = false;               // control bytes of strings as \x1b (a terminal)
-  std::function<bool()> detach_requested;    // polled; true: let the program go on untraced
+  std::uint64_t max_events = 0;            // 0: no limit; after it the program goes on untraced
+  std::chrono::nanoseconds duration{0};    // 0: no limit
+  bool header = true;                      // the columns' names first
+  bool escape_control = false;             // control bytes of strings as \x1b (a terminal)
+  std::function<bool()> detach_requested;  // polled; true: let the program go on untraced
 };
 
 class Session {

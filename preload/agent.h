@@ -33,7 +33,6 @@ __attribute__((visibility("hidden"))) void uprobe_app_fault_entry();
 __attribute__((visibility("hidden"))) void uprobe_restorer();
 }
 
-
 // A hit in progress: everything that recording needs. Lives on the stack of the hit.
 struct Hit {
   const ProcessBlock* block;
@@ -64,8 +63,8 @@ Built build_payload(const Hit& hit, const AreaHeader* area, const Event& event, 
 struct Reader {
   bool may_fault;
   bool load8(u64 address, u64& value) const { return may_fault && uprobe_peek8(address, &value); }
-  u32 copy(u8* to, u64 from, u32 bytes) const;          // how many were readable; the rest is zeroed
-  u32 string_bytes(u64 from, u32 limit) const;          // length with the NUL; 0: unreadable or no NUL within limit
+  u32 copy(u8* to, u64 from, u32 bytes) const;  // how many were readable; the rest is zeroed
+  u32 string_bytes(u64 from, u32 limit) const;  // length with the NUL; 0: unreadable or no NUL within limit
 };
 
 // thread.cpp. The caller's thread id, from its thread control block; the process id where that cannot be read.

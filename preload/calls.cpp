@@ -1,6 +1,7 @@
 // System calls at points of our own (in libc and ld.so): the few that the agent has to make in the application's stead.
-#include "arch/x86/entry/signal_frame.h"
 #include "preload/calls.h"
+
+#include "arch/x86/entry/signal_frame.h"
 #include "preload/masks.h"
 #include "preload/system_call.h"
 
@@ -38,7 +39,8 @@ long execute(ProcessBlock& block, const SignalFrame& frame) {
   const Request request{shared::MailKind::exec_begins, tid, at ? frame.si : frame.di, at ? frame.di : kAtCwd};
   if (follow) ask_tool(block, area, request);
   show_mask_to_successor(block);
-  const long result = system_call(static_cast<long>(frame.ax), frame.di, frame.si, frame.dx, frame.r10, frame.r8, frame.r9);
+  const long result =
+      system_call(static_cast<long>(frame.ax), frame.di, frame.si, frame.dx, frame.r10, frame.r8, frame.r9);
   take_mask_back(block);
   if (follow) ask_tool(block, area, {shared::MailKind::exec_failed, tid, 0, 0});
   return result;
@@ -81,15 +83,21 @@ bool pselect(SignalFrame& frame, long& result) {
 bool make_call(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   long result = 0;
   switch (frame.ax) {
-    case kRtSigaction: result = app_sigaction(block, frame.di, frame.si, frame.dx, frame.r10); break;
+    case kRtSigaction:
+      result = app_sigaction(block, frame.di, frame.si, frame.dx, frame.r10);
+      break;
     case kRtSigprocmask:
       result = app_sigprocmask(block, frame.di, frame.si, frame.dx, frame.r10);
       // Where the way out is rt_sigreturn, the mask in the frame is the one that will be in force.
       system_call(kSysRtSigprocmask, 0, 0, as_word(&frame.mask), 8);
       break;
-    case kExitGroup: flush_output(block); return false;
+    case kExitGroup:
+      flush_output(block);
+      return false;
     case kExecve:
-    case kExecveat: result = execute(block, frame); break;
+    case kExecveat:
+      result = execute(block, frame);
+      break;
     case kRtSigsuspend:
       if (!wait_with(frame, frame.di, result)) return false;
       break;
@@ -111,7 +119,8 @@ bool make_call(ProcessBlock& block, const Point& point, SignalFrame& frame) {
       __atomic_fetch_or(&block.flags, shared::kBlockFiltered | shared::kBlockFilteredLater, __ATOMIC_RELAXED);
       result = pass(frame);
       break;
-    default: return false;
+    default:
+      return false;
   }
   // What `syscall` leaves behind (SDM vol. 2, SYSCALL): rcx = return address, r11 = flags.
   frame.ax = static_cast<u64>(result);

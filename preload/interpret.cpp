@@ -91,7 +91,8 @@ void Builder::store_string_array(const Insn& insn) {
 }
 
 void Builder::store_text(const Insn& insn) {
-  if (!inside(insn.offset, 4) || insn.immediate > area_->text_bytes || insn.count > area_->text_bytes - insn.immediate) return;
+  if (!inside(insn.offset, 4) || insn.immediate > area_->text_bytes || insn.count > area_->text_bytes - insn.immediate)
+    return;
   u8* to = dynamic(insn.offset, insn.count);
   if (to == nullptr) return;
   const u8* text = at_offset<u8>(area_, area_->text_offset + insn.immediate);
@@ -134,21 +135,44 @@ void Builder::shift(const Insn& insn) {
 
 void Builder::step(const Insn& insn) {
   switch (insn.op) {
-    case Op::end: break;
-    case Op::begin: value_ = 0, fault_ = false; break;
-    case Op::load_register: value_ = insn.size < shared::kRegCount ? hit_.registers->value[insn.size] : 0; break;
-    case Op::load_constant: value_ = insn.immediate; break;
-    case Op::load_file_offset: value_ = hit_.point->file_bias + insn.immediate; break;
+    case Op::end:
+      break;
+    case Op::begin:
+      value_ = 0, fault_ = false;
+      break;
+    case Op::load_register:
+      value_ = insn.size < shared::kRegCount ? hit_.registers->value[insn.size] : 0;
+      break;
+    case Op::load_constant:
+      value_ = insn.immediate;
+      break;
+    case Op::load_file_offset:
+      value_ = hit_.point->file_bias + insn.immediate;
+      break;
     case Op::dereference:
       if (!fault_ && !reader_.load8(value_ + insn.immediate, value_)) value_ = 0, fault_ = true;
       break;
-    case Op::store_value: store_value(insn); break;
-    case Op::store_memory: store_memory(insn); break;
-    case Op::store_string: store_string(insn.offset, value_ + insn.immediate, !fault_); break;
-    case Op::store_string_array: store_string_array(insn); break;
-    case Op::store_text: store_text(insn); break;
-    case Op::store_comm: store_comm(insn); break;
-    case Op::shift: shift(insn); break;
+    case Op::store_value:
+      store_value(insn);
+      break;
+    case Op::store_memory:
+      store_memory(insn);
+      break;
+    case Op::store_string:
+      store_string(insn.offset, value_ + insn.immediate, !fault_);
+      break;
+    case Op::store_string_array:
+      store_string_array(insn);
+      break;
+    case Op::store_text:
+      store_text(insn);
+      break;
+    case Op::store_comm:
+      store_comm(insn);
+      break;
+    case Op::shift:
+      shift(insn);
+      break;
   }
 }
 

@@ -23,9 +23,13 @@ struct Timespec {
 
 void wake(u32* word) { system_call(kSysFutex, as_word(word), kFutexWake, 1); }
 
-MailState state_of(const MailSlot& slot) { return static_cast<MailState>(__atomic_load_n(&slot.state, __ATOMIC_ACQUIRE)); }
+MailState state_of(const MailSlot& slot) {
+  return static_cast<MailState>(__atomic_load_n(&slot.state, __ATOMIC_ACQUIRE));
+}
 
-void set_state(MailSlot& slot, MailState state) { __atomic_store_n(&slot.state, static_cast<u32>(state), __ATOMIC_RELEASE); }
+void set_state(MailSlot& slot, MailState state) {
+  __atomic_store_n(&slot.state, static_cast<u32>(state), __ATOMIC_RELEASE);
+}
 
 MailSlot* claim_slot(AreaHeader* area) {
   auto* slots = at_offset<MailSlot>(area, area->mail_offset);
@@ -42,7 +46,8 @@ MailSlot* claim_slot(AreaHeader* area) {
 bool wait_slice(MailSlot& slot, MailState state, i64 nanoseconds) {
   const Timespec slice{0, nanoseconds};
   constexpr long kTimedOut = -110;
-  return system_call(kSysFutex, as_word(&slot.state), kFutexWait, static_cast<u64>(state), as_word(&slice)) != kTimedOut;
+  return system_call(kSysFutex, as_word(&slot.state), kFutexWait, static_cast<u64>(state), as_word(&slice)) !=
+         kTimedOut;
 }
 
 void execute(MailSlot& slot) {
@@ -59,8 +64,8 @@ void execute(MailSlot& slot) {
 bool abandon(MailSlot& slot) {
   u32 seen = __atomic_load_n(&slot.state, __ATOMIC_RELAXED);
   while (seen != static_cast<u32>(MailState::done) &&
-         !__atomic_compare_exchange_n(&slot.state, &seen, static_cast<u32>(MailState::abandoned), false, __ATOMIC_ACQ_REL,
-                                      __ATOMIC_RELAXED)) {
+         !__atomic_compare_exchange_n(&slot.state, &seen, static_cast<u32>(MailState::abandoned), false,
+                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
   }
   return seen == static_cast<u32>(MailState::done);
 }

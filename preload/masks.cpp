@@ -4,9 +4,10 @@
 //
 // The calls made here are the application's own rt_sigaction and rt_sigprocmask, with changed arguments: a filter that
 // lets them pass lets these pass.
+#include "preload/masks.h"
+
 #include "engine/shared/agent_header.h"
 #include "preload/agent.h"
-#include "preload/masks.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
 
@@ -38,10 +39,12 @@ void believe_blocked(ProcessBlock& block, u64 blocked) {
 }
 
 u8 pack(u64 set) {
-  return static_cast<u8>((set >> (kSigTrap - 1) & 1) | (set >> (kSigSegv - 1) & 1) << 1 | (set >> (kSigBus - 1) & 1) << 2);
+  return static_cast<u8>((set >> (kSigTrap - 1) & 1) | (set >> (kSigSegv - 1) & 1) << 1 |
+                         (set >> (kSigBus - 1) & 1) << 2);
 }
 u64 unpack(u8 bits) {
-  return u64{bits & 1u} << (kSigTrap - 1) | u64{bits >> 1 & 1u} << (kSigSegv - 1) | u64{bits >> 2 & 1u} << (kSigBus - 1);
+  return u64{bits & 1u} << (kSigTrap - 1) | u64{bits >> 1 & 1u} << (kSigSegv - 1) |
+         u64{bits >> 2 & 1u} << (kSigBus - 1);
 }
 
 AppAction* our_action(ProcessBlock& block, u64 signal) {
@@ -84,7 +87,8 @@ long app_sigaction(ProcessBlock& block, u64 signal, u64 wanted, u64 old, u64 byt
   const Reader reader{true};
   signal = static_cast<u32>(signal);  // an int: the upper half may be anything
   KernelSigaction action;
-  const bool readable = wanted != 0 && reader.copy(reinterpret_cast<u8*>(&action), wanted, sizeof action) == sizeof action;
+  const bool readable =
+      wanted != 0 && reader.copy(reinterpret_cast<u8*>(&action), wanted, sizeof action) == sizeof action;
   // Bad arguments: the kernel says what is wrong with them.
   if (bytes != kSetBytes || signal == 0 || signal > kSignals || (wanted != 0 && !readable))
     return system_call(kSysRtSigaction, signal, wanted, old, bytes);

@@ -19,7 +19,8 @@ Ring* claim(AreaHeader* area, u32 tid, u32 first) {
     u32 expected = 0;
     Ring& ring = rings[index];
     if (__atomic_load_n(&ring.owner, __ATOMIC_RELAXED) != 0) continue;
-    if (__atomic_compare_exchange_n(&ring.owner, &expected, tid, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return &ring;
+    if (__atomic_compare_exchange_n(&ring.owner, &expected, tid, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+      return &ring;
   }
   return nullptr;
 }

@@ -4,9 +4,10 @@
 // robust_list.head 0x88. A layout is believed when its robust list, empty nearly always, points to itself: a word that
 // holds its own address is there in no other layout. Before the control block exists, and in programs without such a libc,
 // the process id stands in.
+#include "preload/thread.h"
+
 #include "preload/agent.h"
 #include "preload/system_call.h"
-#include "preload/thread.h"
 
 namespace uprobe::agent {
 namespace {
@@ -53,7 +54,8 @@ shared::ThreadEntry* thread_entry(ProcessBlock& block, u64 thread, bool make) {
     if (found == thread) return &block.threads[slot];
     if (found != 0) continue;
     if (!make) return nullptr;
-    if (__atomic_compare_exchange_n(&block.threads[slot].thread, &found, thread, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    if (__atomic_compare_exchange_n(&block.threads[slot].thread, &found, thread, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED)) {
       block.threads[slot].blocked = block.start_blocked;  // what it believed without an entry
       return &block.threads[slot];
     }

@@ -18,7 +18,8 @@ constexpr u64 kSigDfl = 0, kSigIgn = 1;
 constexpr u64 kFaultSignals = 1ull << (kSigBus - 1) | 1ull << (kSigSegv - 1);
 
 u64 way_out(const SignalFrame& frame, bool mask_is_clean) {
-  const bool plain = mask_is_clean && (frame.stack_flags & kStackAutodisarm) == 0 && frame.fpstate != 0 && shadow_stack() == 0;
+  const bool plain =
+      mask_is_clean && (frame.stack_flags & kStackAutodisarm) == 0 && frame.fpstate != 0 && shadow_stack() == 0;
   return plain ? kResume : kSigreturn;
 }
 

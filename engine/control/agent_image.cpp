@@ -76,7 +76,8 @@ Status AgentImage::map_segment(target::Target& target, Addr base, const Segment&
   if (!made) return made.error();
   if (s.memory_bytes > s.file_bytes && (s.protection & PROT_WRITE) != 0) {
     const std::string zeros(file_end - (s.address + s.file_bytes), '\0');
-    if (Status cleared = target.write(base + s.address + s.file_bytes, zeros.data(), zeros.size()); !cleared) return cleared;
+    if (Status cleared = target.write(base + s.address + s.file_bytes, zeros.data(), zeros.size()); !cleared)
+      return cleared;
   }
   if (memory_end == file_end) return ok();
   auto bss = target::map_memory(target, base + file_end, memory_end - file_end, s.protection,
@@ -86,7 +87,8 @@ Status AgentImage::map_segment(target::Target& target, Addr base, const Segment&
 }
 
 Result<Addr> AgentImage::map_into(target::Target& target, Addr scratch, std::size_t scratch_bytes) const {
-  auto base = target::map_memory(target, Addr{0}, span_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, "the agent's place");
+  auto base =
+      target::map_memory(target, Addr{0}, span_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, "the agent's place");
   if (!base) return base.error();
   Status done = ok();
   for (const bool anonymous : {false, true}) {

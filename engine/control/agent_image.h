@@ -16,7 +16,9 @@ struct MappedAgent {
   Addr at;    // of the header
   Addr base;  // where the first segment is
 
-  Addr place(std::int32_t distance) const { return at + static_cast<std::uint64_t>(static_cast<std::int64_t>(distance)); }
+  Addr place(std::int32_t distance) const {
+    return at + static_cast<std::uint64_t>(static_cast<std::int64_t>(distance));
+  }
 };
 
 // Whether a header is that of an agent of this version.

@@ -27,11 +27,12 @@ std::string hex(std::uint64_t value) {
 
 // The file behind a mapping, as stat sees it from here: the numbers in maps are not stat's on every file system.
 bool look_up(pid_t pid, const target::Mapping& m, elf::Identity& identity) {
-  struct stat status{};
+  struct stat status {};
   char range[64];
   std::snprintf(range, sizeof range, "%" PRIx64 "-%" PRIx64, m.begin.value, m.end.value);
   const std::string proc = "/proc/" + std::to_string(pid);
-  if (::stat((proc + "/map_files/" + range).c_str(), &status) != 0 && ::stat((proc + "/root" + m.path).c_str(), &status) != 0)
+  if (::stat((proc + "/map_files/" + range).c_str(), &status) != 0 &&
+      ::stat((proc + "/root" + m.path).c_str(), &status) != 0)
     return false;
   identity = {status.st_dev, status.st_ino};
   return true;
@@ -88,7 +89,8 @@ struct Armer::Work {
 };
 
 const elf::Identity& Armer::identity_of(const target::Target& target, const target::Mapping& m) {
-  const std::string key = std::to_string(target.pid()) + ":" + std::to_string(m.device) + ":" + std::to_string(m.inode) + ":" + m.path;
+  const std::string key =
+      std::to_string(target.pid()) + ":" + std::to_string(m.device) + ":" + std::to_string(m.inode) + ":" + m.path;
   auto known = identities_.find(key);
   if (known == identities_.end()) {
     elf::Identity identity;
@@ -99,7 +101,8 @@ const elf::Identity& Armer::identity_of(const target::Target& target, const targ
 }
 
 // The sites where a libc changes signals and starts programs, found once per file.
-const FilePoints& Armer::system_calls_of(const target::Target& target, const target::Mapping& m, const elf::Identity& identity) {
+const FilePoints& Armer::system_calls_of(const target::Target& target, const target::Mapping& m,
+                                         const elf::Identity& identity) {
   const auto [entry, is_new] = system_calls_.try_emplace(identity);
   FilePoints& points = entry->second;
   if (!is_new) return points;
@@ -151,8 +154,9 @@ Status Armer::consider(Work& work, const PlannedPoint& point, const target::Mapp
 
 Status Armer::arm_file(Work& work, const FilePoints& file, const target::Mapping& m) {
   work.pending.clear();
-  const auto first = std::lower_bound(file.points.begin(), file.points.end(), m.offset,
-                                      [](const PlannedPoint& p, std::uint64_t offset) { return p.site.offset < offset; });
+  const auto first =
+      std::lower_bound(file.points.begin(), file.points.end(), m.offset,
+                       [](const PlannedPoint& p, std::uint64_t offset) { return p.site.offset < offset; });
   for (auto point = first; point != file.points.end() && point->site.offset - m.offset < m.end - m.begin; ++point)
     if (Status s = consider(work, *point, m); !s) return s;
   if (Status s = arm_ifuncs(work, file, m); !s) return s;

@@ -16,8 +16,8 @@ namespace uprobe::control {
 
 // What arming found out, for the summary. Shared by all processes of the session.
 struct ArmReport {
-  std::set<std::uint16_t> armed_events;  // armed in some process at least once
-  std::set<std::string> notes;           // "libx.so: 0x1234 not probed: ..."
+  std::set<std::uint16_t> armed_events;           // armed in some process at least once
+  std::set<std::string> notes;                    // "libx.so: 0x1234 not probed: ..."
   std::map<std::uint16_t, std::string> refusals;  // event -> why it could not be armed somewhere
 };
 
@@ -41,7 +41,8 @@ class Armer {
   Status retire(Work& work, const std::vector<target::Mapping>& maps);
   void refuse(const PlannedPoint& point, const std::string& why);
   const elf::Identity& identity_of(const target::Target& target, const target::Mapping& mapping);
-  const FilePoints& system_calls_of(const target::Target& target, const target::Mapping& mapping, const elf::Identity& identity);
+  const FilePoints& system_calls_of(const target::Target& target, const target::Mapping& mapping,
+                                    const elf::Identity& identity);
 
   const ProbeSet& probes_;
   const bool ends_too_;

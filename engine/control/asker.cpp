@@ -18,8 +18,8 @@ bool has_token(pid_t pid, Addr block, std::uint32_t index, std::uint64_t token) 
   if (!files) return false;
   std::uint64_t magic = 0, found = 0;
   const Addr place = block + offsetof(shared::ProcessBlock, mail_tokens) + index * sizeof token;
-  return files->read(block, &magic, sizeof magic) && magic == shared::kBlockMagic && files->read(place, &found, sizeof found) &&
-         found == token && token != 0;
+  return files->read(block, &magic, sizeof magic) && magic == shared::kBlockMagic &&
+         files->read(place, &found, sizeof found) && found == token && token != 0;
 }
 
 // The last number of the line "NSpid:\tOUTER\t...\tINNER".
@@ -60,7 +60,7 @@ Result<Asker> find_asker(const trace::Area& area, const shared::MailSlot& slot, 
   };
   Asker asker{process_of_thread(named), 0};
   if (asks(asker.pid, asker.tid)) return asker;
-  struct stat status{};
+  struct stat status {};
   if (::fstat(area.fd(), &status) != 0) return system_error("fstat", errno);
   for (const pid_t pid : processes_mapping(status.st_ino))
     if (asks(pid, asker.tid)) return Asker{pid, asker.tid};

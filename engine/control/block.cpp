@@ -44,10 +44,12 @@ bool islands_make_sense(const ProcessBlock& h) {
 
 bool makes_sense(const ProcessBlock& h) {
   return h.magic == shared::kBlockMagic && h.abi_version == shared::kAbiVersion && h.block_bytes <= (1u << 30) &&
-         h.point_count <= h.point_capacity && h.undo_count == h.point_count && h.consumer_count <= h.consumer_capacity &&
-         h.hash_bits >= 4 && h.hash_bits < 28 && (1u << h.hash_bits) / 2 >= h.point_capacity && islands_make_sense(h) &&
+         h.point_count <= h.point_capacity && h.undo_count == h.point_count &&
+         h.consumer_count <= h.consumer_capacity && h.hash_bits >= 4 && h.hash_bits < 28 &&
+         (1u << h.hash_bits) / 2 >= h.point_capacity && islands_make_sense(h) &&
          h.session_count <= shared::kMaxSessions && h.undo_count <= h.undo_capacity &&
-         fits(h, h.point_offset, h.point_capacity, sizeof(Point)) && fits(h, h.undo_offset, h.undo_capacity, sizeof(Undo)) &&
+         fits(h, h.point_offset, h.point_capacity, sizeof(Point)) &&
+         fits(h, h.undo_offset, h.undo_capacity, sizeof(Undo)) &&
          fits(h, h.consumer_offset, h.consumer_capacity, sizeof(Consumer)) &&
          fits(h, h.hash_offset, std::uint64_t{1} << h.hash_bits, sizeof(std::uint32_t));
 }
@@ -104,7 +106,8 @@ Result<Block> Block::read(target::Target& target, Addr at) {
   if (Status s = read_table(target, at + h.point_offset, block.points_, h.point_count); !s) return s.error();
   if (Status s = read_table(target, at + h.undo_offset, block.undo_, h.undo_count); !s) return s.error();
   if (Status s = read_table(target, at + h.consumer_offset, block.consumers_, h.consumer_count); !s) return s.error();
-  if (Status s = read_table(target, at + h.hash_offset, block.hash_, std::size_t{1} << h.hash_bits); !s) return s.error();
+  if (Status s = read_table(target, at + h.hash_offset, block.hash_, std::size_t{1} << h.hash_bits); !s)
+    return s.error();
   for (std::uint32_t i = 0; i < block.points_.size(); ++i) block.by_address_[block.points_[i].address] = i;
   return block;
 }

@@ -20,7 +20,7 @@ struct NewPoint {
   std::uint8_t late_offset = 0, late_pushed = 0;  // as in shared::Point
   std::uint64_t file_bias = 0;
   shared::PointRole role = shared::PointRole::probe;
-  std::vector<std::uint8_t> insn;        // what stands at the address now, and after a disarm again
+  std::vector<std::uint8_t> insn;           // what stands at the address now, and after a disarm again
   std::vector<shared::Consumer> consumers;  // newest first; `next` is set here
 };
 

@@ -28,7 +28,7 @@ std::string path_from_here(pid_t pid, const std::string& path, int folder) {
 }
 
 bool gains_privileges(const std::string& path) {
-  struct stat status{};
+  struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return false;  // execve will fail, or the interpreter of a script decides
   return (status.st_mode & (S_ISUID | S_ISGID)) != 0 || ::getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
 }
@@ -43,7 +43,8 @@ Seen look(pid_t tid, int& status) {
   if (::waitid(P_PID, static_cast<id_t>(tid), &info, kHow) != 0) return errno == ECHILD ? Seen::end : Seen::nothing;
   if (info.si_pid != tid) return Seen::nothing;
   if (info.si_code != CLD_TRAPPED && info.si_code != CLD_STOPPED) {
-    if (target::parent_of(tid) != ::getpid()) ::waitid(P_PID, static_cast<id_t>(tid), &info, WEXITED | WNOHANG | __WALL);
+    if (target::parent_of(tid) != ::getpid())
+      ::waitid(P_PID, static_cast<id_t>(tid), &info, WEXITED | WNOHANG | __WALL);
     return Seen::end;
   }
   ::waitid(P_PID, static_cast<id_t>(tid), &info, WSTOPPED | WNOHANG | __WALL);
@@ -54,7 +55,8 @@ Seen look(pid_t tid, int& status) {
 // A group stop keeps the thread stopped until SIGCONT; after that one, and at our own interruption, it goes on.
 bool is_group_stop(int status) {
   const int signal = status & 0x7f;
-  return status >> 8 == PTRACE_EVENT_STOP && (signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU);
+  return status >> 8 == PTRACE_EVENT_STOP &&
+         (signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU);
 }
 
 }  // namespace
@@ -121,7 +123,8 @@ bool ExecFollower::handle_stop(const Pending& p, pid_t who, int status) {
     notes_.push_back("a program runs untraced after execve: " + target.error().text);
     return true;
   }
-  if (Status loaded = load_(**target); !loaded) notes_.push_back("a program runs untraced after execve: " + loaded.error().text);
+  if (Status loaded = load_(**target); !loaded)
+    notes_.push_back("a program runs untraced after execve: " + loaded.error().text);
   static_cast<void>((*target)->release());
   return true;
 }

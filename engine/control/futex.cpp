@@ -10,7 +10,8 @@
 namespace uprobe::control {
 
 void futex_wait(std::uint32_t& word, std::uint32_t value, std::chrono::nanoseconds limit) {
-  const timespec timeout{.tv_sec = static_cast<time_t>(limit.count() / 1'000'000'000), .tv_nsec = limit.count() % 1'000'000'000};
+  const timespec timeout{.tv_sec = static_cast<time_t>(limit.count() / 1'000'000'000),
+                         .tv_nsec = limit.count() % 1'000'000'000};
   ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &timeout, nullptr, 0);
 }
 

@@ -6,7 +6,8 @@ namespace uprobe::control {
 namespace {
 
 bool wants_ifunc(const ProbeSet& probes) {
-  return std::any_of(probes.files().begin(), probes.files().end(), [](const FilePoints& f) { return !f.ifuncs.empty(); });
+  return std::any_of(probes.files().begin(), probes.files().end(),
+                     [](const FilePoints& f) { return !f.ifuncs.empty(); });
 }
 
 Status add_hook(std::shared_ptr<const elf::ElfFile> file, const std::string& symbol, ProbeSet& probes) {

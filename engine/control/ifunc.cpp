@@ -30,7 +30,8 @@ bool is_relocated(target::Target& target, const std::vector<elf::Relocation>& re
 
 }  // namespace
 
-Result<std::optional<plan::Site>> chosen_implementation(target::Target& target, std::shared_ptr<const elf::ElfFile> file,
+Result<std::optional<plan::Site>> chosen_implementation(target::Target& target,
+                                                        std::shared_ptr<const elf::ElfFile> file,
                                                         const target::Mapping& m, const plan::Site& site) {
   const std::uint64_t base = m.begin.value + (site.offset - m.offset) - site.address;
   const auto relocations = elf::relocations_of(*file);
@@ -38,7 +39,9 @@ Result<std::optional<plan::Site>> chosen_implementation(target::Target& target, 
   for (const elf::Relocation& r : relocations) {
     if (r.type != elf::kIrelative || r.addend != site.address) continue;
     const auto word = word_in_memory(target, base + r.place);
-    if (!word || *word == 0 || *word == word_in_file(*file, r.place) || *word == base + word_in_file(*file, r.place).value_or(0)) continue;
+    if (!word || *word == 0 || *word == word_in_file(*file, r.place) ||
+        *word == base + word_in_file(*file, r.place).value_or(0))
+      continue;
     choice = *word;
   }
   if (!choice && is_relocated(target, relocations, base)) {

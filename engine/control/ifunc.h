@@ -14,7 +14,8 @@ namespace uprobe::control {
 //
 // First source: the slot of an IRELATIVE relocation for this resolver, once it differs from what the file says. Second: the
 // resolver is called in the target, which is allowed as soon as the object is relocated (resolvers run at any time after).
-Result<std::optional<plan::Site>> chosen_implementation(target::Target& target, std::shared_ptr<const elf::ElfFile> file,
+Result<std::optional<plan::Site>> chosen_implementation(target::Target& target,
+                                                        std::shared_ptr<const elf::ElfFile> file,
                                                         const target::Mapping& mapping, const plan::Site& site);
 
 }  // namespace uprobe::control

@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-
 #include <unistd.h>
 
 #include <cerrno>
@@ -31,14 +30,15 @@ Result<Addr> map_area(Target& target, Addr scratch, const trace::Area& area) {
   const std::string link = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(area.fd());
   if (Status s = target.write(scratch, link.c_str(), link.size() + 1); !s) return s.error();
   constexpr auto kHere = static_cast<std::uint64_t>(static_cast<std::int64_t>(AT_FDCWD));
-  auto fd = checked_call(target, "open of the session area", SYS_openat, {kHere, scratch.value, O_RDWR | O_CLOEXEC, 0, 0, 0});
+  auto fd =
+      checked_call(target, "open of the session area", SYS_openat, {kHere, scratch.value, O_RDWR | O_CLOEXEC, 0, 0, 0});
   if (!fd) return fd.error();
-  auto place = target::map_memory(target, Addr{0}, area.span_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                                  -1, 0, "the session area");
+  auto place = target::map_memory(target, Addr{0}, area.span_bytes(), PROT_NONE,
+                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0, "the session area");
   if (!place) return place.error();
   for (const trace::MapStep& step : area.map_steps()) {
-    auto made = target::map_memory(target, *place + step.offset, step.length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-                                   static_cast<int>(*fd), step.file_offset, "the session area");
+    auto made = target::map_memory(target, *place + step.offset, step.length, PROT_READ | PROT_WRITE,
+                                   MAP_SHARED | MAP_FIXED, static_cast<int>(*fd), step.file_offset, "the session area");
     if (!made) return made.error();
   }
   if (auto closed = checked_call(target, "close", SYS_close, {*fd, 0, 0, 0, 0, 0}); !closed) return closed.error();
@@ -64,9 +64,12 @@ Status install_handlers(Target& target, const MappedAgent& agent, Addr scratch, 
   struct {
     int signal;
     Addr entry;
-  } const handlers[shared::kAppSignals] = {{SIGTRAP, trap}, {SIGSEGV, fault}, {SIGBUS, fault}, {SIGFPE, fault}, {SIGILL, fault}};
+  } const handlers[shared::kAppSignals] = {
+      {SIGTRAP, trap}, {SIGSEGV, fault}, {SIGBUS, fault}, {SIGFPE, fault}, {SIGILL, fault}};
   for (std::uint32_t i = 0; i < shared::kAppSignals; ++i)
-    if (Status s = install_handler(target, scratch, handlers[i].signal, handlers[i].entry, restorer, block.head().actions[i]); !s)
+    if (Status s =
+            install_handler(target, scratch, handlers[i].signal, handlers[i].entry, restorer, block.head().actions[i]);
+        !s)
       return s;
   return ok();
 }
@@ -86,8 +89,8 @@ Result<Block> install_agent(Target& target, const MappedAgent& agent, const trac
   auto area_base = map_area(target, *scratch, area);
   if (!area_base) return area_base.error();
 
-  auto place = target::map_memory(target, Addr{0}, Block::bytes_for(points), kReadWrite, kAnonymous | MAP_NORESERVE, -1, 0,
-                                  "the process block");
+  auto place = target::map_memory(target, Addr{0}, Block::bytes_for(points), kReadWrite, kAnonymous | MAP_NORESERVE, -1,
+                                  0, "the process block");
   if (!place) return place.error();
   auto block = Block::create(target, *place, points);
   if (!block) return block.error();

@@ -11,11 +11,12 @@ namespace uprobe::control {
 // Maps the agent, a process block for about `points` points and the session area; installs the signal handlers. Every
 // descriptor that this opens in the target is closed again. On an error the handlers are not installed: the program can
 // run, untraced, with some memory of ours mapped.
-Result<Block> load_agent(target::PtraceTarget& target, const AgentImage& agent, const trace::Area& area, std::size_t points);
+Result<Block> load_agent(target::PtraceTarget& target, const AgentImage& agent, const trace::Area& area,
+                         std::size_t points);
 
 // The second part of it, for an agent that is mapped already and a target whose signals are held back or deliverable.
 // `blocked`: the signal mask that the program believes to begin with; that kOurSignals are open in fact is the caller's part.
-Result<Block> install_agent(target::Target& target, const MappedAgent& agent, const trace::Area& area, std::size_t points,
-                            std::uint64_t blocked);
+Result<Block> install_agent(target::Target& target, const MappedAgent& agent, const trace::Area& area,
+                            std::size_t points, std::uint64_t blocked);
 
 }  // namespace uprobe::control

@@ -31,7 +31,9 @@ bool change(MailSlot& slot, MailState from, MailState to) {
 }  // namespace
 
 MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent, Addr first)
-    : area_(area), armer_(armer), probes_(probes), agent_(agent), blocks_{first}, exec_([this](auto& target) { return load(target); }) {
+    : area_(area), armer_(armer), probes_(probes), agent_(agent), blocks_{first}, exec_([this](auto& target) {
+        return load(target);
+      }) {
   flush_event_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   // A thread of its own: planning a large library may keep the other one busy for long.
   pulse_.emplace(area.header().tool_pulse);

@@ -44,6 +44,8 @@ Result<std::int64_t> MailTarget::system_call(long number, const std::array<std::
   return static_cast<std::int64_t>(*result);
 }
 
-Result<std::uint64_t> MailTarget::call(Addr function) { return command_by_mail(slot_, {shared::kCallFunction, function.value, 0, 0, 0, 0, 0}); }
+Result<std::uint64_t> MailTarget::call(Addr function) {
+  return command_by_mail(slot_, {shared::kCallFunction, function.value, 0, 0, 0, 0, 0});
+}
 
 }  // namespace uprobe::control

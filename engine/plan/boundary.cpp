@@ -47,7 +47,8 @@ Boundary find_boundary(const elf::ElfFile& file, std::uint64_t address) {
   while (at < address) {
     const auto insn = x86::decode(code, Addr{at});
     if (!insn) return {};
-    if (at + insn->length > address) return {.known = true, .is_start = false, .before = at, .after = at + insn->length};
+    if (at + insn->length > address)
+      return {.known = true, .is_start = false, .before = at, .after = at + insn->length};
     at += insn->length;
     code = code.subspan(insn->length);
   }

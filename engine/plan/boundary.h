@@ -9,10 +9,10 @@
 namespace uprobe::plan {
 
 struct Boundary {
-  bool known = false;         // the code before it could be decoded up to here
-  bool is_start = false;      // an instruction starts at the address
-  std::uint64_t before = 0;   // start of the instruction that contains it
-  std::uint64_t after = 0;    // start of the one behind that
+  bool known = false;        // the code before it could be decoded up to here
+  bool is_start = false;     // an instruction starts at the address
+  std::uint64_t before = 0;  // start of the instruction that contains it
+  std::uint64_t after = 0;   // start of the one behind that
 };
 
 // Decodes from the start of the function (symbol or FDE) that contains the link-time address; where no function is known

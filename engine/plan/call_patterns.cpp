@@ -15,8 +15,9 @@ namespace {
 using Bytes = std::span<const std::uint8_t>;
 
 constexpr std::uint32_t kEpollPwait2 = 441;
-constexpr std::uint32_t kFollowed[] = {SYS_rt_sigaction,  SYS_rt_sigprocmask, SYS_execve,   SYS_execveat,    SYS_prctl,   SYS_seccomp,
-                                       SYS_rt_sigsuspend, SYS_ppoll,          SYS_pselect6, SYS_epoll_pwait, kEpollPwait2};
+constexpr std::uint32_t kFollowed[] = {SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_execve,        SYS_execveat,
+                                       SYS_prctl,        SYS_seccomp,        SYS_rt_sigsuspend, SYS_ppoll,
+                                       SYS_pselect6,     SYS_epoll_pwait,    kEpollPwait2};
 constexpr std::uint32_t kClones[] = {SYS_clone, SYS_vfork, SYS_clone3};
 constexpr std::uint32_t kNoNumber = 1024;
 constexpr std::size_t kWindow = 64;
@@ -32,15 +33,18 @@ std::uint32_t word_at(Bytes code, std::size_t at) {
 std::optional<NumberLoad> load_at(Bytes code, std::size_t at, std::size_t limit) {
   const std::size_t left = limit - at;
   if (left >= 5 && code[at] == 0xb8) return NumberLoad{at, 5, word_at(code, at + 1)};
-  if (left >= 7 && code[at] == 0x48 && code[at + 1] == 0xc7 && code[at + 2] == 0xc0) return NumberLoad{at, 7, word_at(code, at + 3)};
-  if (left >= 3 && code[at] == 0x6a && code[at + 2] == 0x58 && code[at + 1] < 0x80) return NumberLoad{at, 3, code[at + 1]};
+  if (left >= 7 && code[at] == 0x48 && code[at + 1] == 0xc7 && code[at + 2] == 0xc0)
+    return NumberLoad{at, 7, word_at(code, at + 3)};
+  if (left >= 3 && code[at] == 0x6a && code[at + 2] == 0x58 && code[at + 1] < 0x80)
+    return NumberLoad{at, 3, code[at + 1]};
   return std::nullopt;
 }
 
 bool has_followed_call(Bytes chunk) {
   const std::uint8_t* at = chunk.data();
   const std::uint8_t* end = at + chunk.size();
-  while ((at = static_cast<const std::uint8_t*>(::memmem(at, static_cast<std::size_t>(end - at), "\x0f\x05", 2))) != nullptr) {
+  while ((at = static_cast<const std::uint8_t*>(::memmem(at, static_cast<std::size_t>(end - at), "\x0f\x05", 2))) !=
+         nullptr) {
     const auto load = number_before(chunk, static_cast<std::size_t>(at - chunk.data()));
     if (load && (is_followed_call(load->number) || is_clone_call(load->number))) return true;
     ++at;
@@ -50,8 +54,12 @@ bool has_followed_call(Bytes chunk) {
 
 }  // namespace
 
-bool is_followed_call(std::uint32_t number) { return std::find(std::begin(kFollowed), std::end(kFollowed), number) != std::end(kFollowed); }
-bool is_clone_call(std::uint32_t number) { return std::find(std::begin(kClones), std::end(kClones), number) != std::end(kClones); }
+bool is_followed_call(std::uint32_t number) {
+  return std::find(std::begin(kFollowed), std::end(kFollowed), number) != std::end(kFollowed);
+}
+bool is_clone_call(std::uint32_t number) {
+  return std::find(std::begin(kClones), std::end(kClones), number) != std::end(kClones);
+}
 
 std::optional<NumberLoad> number_before(Bytes code, std::size_t at) {
   const std::size_t first = at > kWindow ? at - kWindow : 0;

@@ -41,9 +41,11 @@ Error ambiguous(const spec::ProbeSpec& spec, const std::vector<elf::Symbol>& fou
   std::vector<std::string> candidates;
   for (const elf::Symbol& s : found) {
     const auto offset = file.offset_of_address(s.address);
-    candidates.push_back(s.name + (s.version.empty() ? "" : "@" + s.version) + " at " + hex(offset.value_or(s.address)));
+    candidates.push_back(s.name + (s.version.empty() ? "" : "@" + s.version) + " at " +
+                         hex(offset.value_or(s.address)));
   }
-  return Error{.code = Code::usage, .text = "'" + spec.place.symbol + "' is ambiguous in " + spec.place.path,
+  return Error{.code = Code::usage,
+               .text = "'" + spec.place.symbol + "' is ambiguous in " + spec.place.path,
                .help = "candidates: " + join(candidates) + " (use PATH:OFFSET)"};
 }
 
@@ -58,7 +60,8 @@ Result<Meant> meaning_of(const spec::ProbeSpec& spec, const elf::ElfFile& file) 
   if (place.symbol.empty()) {
     const auto address = file.address_of_offset(place.offset);
     if (!address)
-      return Error{.code = Code::usage, .text = "offset " + hex(place.offset) + " is in no mapped part of " + place.path,
+      return Error{.code = Code::usage,
+                   .text = "offset " + hex(place.offset) + " is in no mapped part of " + place.path,
                    .help = "offsets are counted in the file, as in /proc/PID/maps"};
     return Meant{*address};
   }
@@ -66,7 +69,8 @@ Result<Meant> meaning_of(const spec::ProbeSpec& spec, const elf::ElfFile& file) 
   if (found.empty()) return no_such_function(spec, file);
   if (found.size() > 1) return ambiguous(spec, found, file);
   if (found[0].is_ifunc && place.offset != 0)
-    return Error{.code = Code::refused, .text = "'" + place.symbol + "' is chosen at run time (IFUNC): no offset from it has a meaning",
+    return Error{.code = Code::refused,
+                 .text = "'" + place.symbol + "' is chosen at run time (IFUNC): no offset from it has a meaning",
                  .help = "probe the implementation by its own name"};
   return Meant{found[0].address + place.offset, found[0].is_ifunc};
 }
@@ -75,9 +79,9 @@ Result<Meant> meaning_of(const spec::ProbeSpec& spec, const elf::ElfFile& file) 
 // __cp_end, so a thread that waits in a displaced copy could not be cancelled. The symbols are not in stripped files; the
 // bytes (musl 1.1 and 1.2, src/thread/x86_64/syscall_cp.s) are.
 bool is_cancellation_window(std::span<const std::uint8_t> bytes, std::uint64_t offset) {
-  constexpr std::uint8_t kCode[] = {0x49, 0x89, 0xfb, 0x48, 0x89, 0xf0, 0x48, 0x89, 0xd7, 0x48, 0x89, 0xce, 0x4c,
-                                    0x89, 0xc2, 0x4d, 0x89, 0xca, 0x4c, 0x8b, 0x44, 0x24, 0x08, 0x4c, 0x8b, 0x4c,
-                                    0x24, 0x10, 0x4c, 0x89, 0x5c, 0x24, 0x08, 0x0f, 0x05};
+  constexpr std::uint8_t kCode[] = {0x49, 0x89, 0xfb, 0x48, 0x89, 0xf0, 0x48, 0x89, 0xd7, 0x48, 0x89, 0xce,
+                                    0x4c, 0x89, 0xc2, 0x4d, 0x89, 0xca, 0x4c, 0x8b, 0x44, 0x24, 0x08, 0x4c,
+                                    0x8b, 0x4c, 0x24, 0x10, 0x4c, 0x89, 0x5c, 0x24, 0x08, 0x0f, 0x05};
   constexpr std::uint64_t kBefore = 8, kBehind = 2;  // the test of the flag and the jump; the ret
   const std::uint64_t first = offset > sizeof kCode + kBehind ? offset - sizeof kCode - kBehind : 0;
   const std::uint64_t last = std::min<std::uint64_t>(bytes.size(), offset + kBefore + sizeof kCode);
@@ -89,12 +93,14 @@ Status check_boundary(const elf::ElfFile& file, std::uint64_t address) {
   const Boundary boundary = find_boundary(file, address);
   const auto offset = [&](std::uint64_t a) { return hex(file.offset_of_address(a).value_or(a)); };
   if (!boundary.known)
-    return Error{.code = Code::refused, .text = "cannot show that an instruction starts at " + offset(address),
+    return Error{.code = Code::refused,
+                 .text = "cannot show that an instruction starts at " + offset(address),
                  .help = "no function is known there; --force insists"};
   if (boundary.is_start) return ok();
   return Error{.code = Code::refused,
-               .text = offset(address) + " is byte " + std::to_string(address - boundary.before + 1) + " of the instruction at " +
-                       offset(boundary.before) + " (nearest: " + offset(boundary.before) + ", " + offset(boundary.after) + ")",
+               .text = offset(address) + " is byte " + std::to_string(address - boundary.before + 1) +
+                       " of the instruction at " + offset(boundary.before) + " (nearest: " + offset(boundary.before) +
+                       ", " + offset(boundary.after) + ")",
                .help = "--force insists"};
 }
 
@@ -130,16 +136,20 @@ std::string symbol_near(const elf::ElfFile& file, std::uint64_t address) {
 Result<Site> site_at(std::shared_ptr<const elf::ElfFile> file, std::uint64_t offset) {
   const auto address = file->address_of_offset(offset);
   if (!address || !file->is_executable_offset(offset))
-    return Error{.code = Code::refused, .text = "offset " + hex(offset) + " is not in an executable part of " + file->path()};
+    return Error{.code = Code::refused,
+                 .text = "offset " + hex(offset) + " is not in an executable part of " + file->path()};
   const auto code = file->bytes().subspan(offset);
   const auto insn = x86::decode(code, Addr{*address});
   if (!insn)
-    return Error{.code = Code::refused, .text = "the bytes at " + hex(offset) + " are no instruction: " + insn.error().text};
+    return Error{.code = Code::refused,
+                 .text = "the bytes at " + hex(offset) + " are no instruction: " + insn.error().text};
   if (Status can = x86::can_displace(code, Addr{*address}); !can)
-    return Error{.code = Code::refused, .text = "the instruction at " + hex(offset) + " (" +
-                                                x86::disassemble(code, Addr{*address}) + ") cannot be probed: " + can.error().text};
+    return Error{.code = Code::refused,
+                 .text = "the instruction at " + hex(offset) + " (" + x86::disassemble(code, Addr{*address}) +
+                         ") cannot be probed: " + can.error().text};
   if (is_cancellation_window(file->bytes(), offset))
-    return Error{.code = Code::refused, .text = "musl finds out by the address in this code whether a thread can be cancelled",
+    return Error{.code = Code::refused,
+                 .text = "musl finds out by the address in this code whether a thread can be cancelled",
                  .help = "probe the function that makes the call"};
   Site site;
   site.offset = offset;

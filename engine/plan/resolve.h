@@ -29,11 +29,11 @@ class FileCache {
 // Where a definition goes.
 struct Site {
   std::shared_ptr<const elf::ElfFile> file;
-  std::uint64_t offset = 0;              // in the file
-  std::uint64_t address = 0;             // link time
-  std::vector<std::uint8_t> insn;        // the displaced instruction's bytes
-  std::string symbol;                    // nearest "name+0x4", empty if none
-  bool is_ifunc = false;                 // `offset` is the resolver's: the place is the function that it chooses
+  std::uint64_t offset = 0;        // in the file
+  std::uint64_t address = 0;       // link time
+  std::vector<std::uint8_t> insn;  // the displaced instruction's bytes
+  std::string symbol;              // nearest "name+0x4", empty if none
+  bool is_ifunc = false;           // `offset` is the resolver's: the place is the function that it chooses
 };
 
 struct ResolveOptions {

@@ -59,7 +59,8 @@ std::optional<elf::Range> function_at(const elf::ElfFile& file, std::uint64_t ad
 }
 
 // A call in code of unknown extent: the number is loaded right before, and decoding leads from there to the call.
-void add_by_pattern(Bytes code, std::size_t at, std::uint64_t address, std::uint64_t offset, std::vector<SystemCallSite>& sites) {
+void add_by_pattern(Bytes code, std::size_t at, std::uint64_t address, std::uint64_t offset,
+                    std::vector<SystemCallSite>& sites) {
   const auto load = number_before(code, at);
   if (!load || (!is_followed_call(load->number) && !is_clone_call(load->number))) return;
   std::size_t place = load->position;
@@ -81,7 +82,8 @@ std::vector<elf::Range> functions_with_syscalls(const elf::ElfFile& file, std::v
   std::vector<elf::Range> found;
   for (const elf::Segment& s : file.segments()) {
     if (!s.executable || s.offset > file.bytes().size()) continue;
-    const Bytes code = file.bytes().subspan(s.offset, std::min<std::uint64_t>(s.file_bytes, file.bytes().size() - s.offset));
+    const Bytes code =
+        file.bytes().subspan(s.offset, std::min<std::uint64_t>(s.file_bytes, file.bytes().size() - s.offset));
     for (auto at = code.begin();; ++at) {
       at = std::search(at, code.end(), std::begin(kSyscall), std::end(kSyscall));
       if (at == code.end()) break;

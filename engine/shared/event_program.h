@@ -28,8 +28,19 @@
 namespace uprobe::shared {
 
 enum class Op : u8 {
-  end, begin, load_register, load_constant, load_file_offset, dereference,
-  store_value, store_memory, store_string, store_string_array, store_text, store_comm, shift,
+  end,
+  begin,
+  load_register,
+  load_constant,
+  load_file_offset,
+  dereference,
+  store_value,
+  store_memory,
+  store_string,
+  store_string_array,
+  store_text,
+  store_comm,
+  shift,
 };
 inline constexpr u8 kOpCount = 13;
 

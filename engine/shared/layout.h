@@ -28,7 +28,27 @@ inline constexpr u32 kMaxFixedArguments = 3072;
 
 // The registers that a fetch argument can name, in the order of struct Registers.
 enum class Reg : u8 {
-  ax, bx, cx, dx, si, di, bp, sp, r8, r9, r10, r11, r12, r13, r14, r15, ip, flags, cs, ss, orig_ax,
+  ax,
+  bx,
+  cx,
+  dx,
+  si,
+  di,
+  bp,
+  sp,
+  r8,
+  r9,
+  r10,
+  r11,
+  r12,
+  r13,
+  r14,
+  r15,
+  ip,
+  flags,
+  cs,
+  ss,
+  orig_ax,
 };
 inline constexpr u32 kRegCount = 21;
 

@@ -30,16 +30,16 @@ enum class PointRole : u32 {
 };
 
 struct Point {
-  u64 address;      // of the probed instruction in this process
-  u64 copy;         // where the displaced instruction runs; it ends with a jump back
-  u64 file_bias;    // address - file offset, for @+OFF
-  u32 state;        // PointState
-  u32 role;         // PointRole
-  u32 consumer;     // index + 1 of the first consumer (the newest), 0: none
+  u64 address;    // of the probed instruction in this process
+  u64 copy;       // where the displaced instruction runs; it ends with a jump back
+  u64 file_bias;  // address - file offset, for @+OFF
+  u32 state;      // PointState
+  u32 role;       // PointRole
+  u32 consumer;   // index + 1 of the first consumer (the newest), 0: none
   u32 copy_bytes;
-  u8 insn_bytes;    // length of the displaced instruction
-  u8 late_offset;   // of the copy's instruction that can fault besides the first one, 0: none
-  u8 late_pushed;   // bytes that the copy has pushed by then
+  u8 insn_bytes;   // length of the displaced instruction
+  u8 late_offset;  // of the copy's instruction that can fault besides the first one, 0: none
+  u8 late_pushed;  // bytes that the copy has pushed by then
   u8 reserved[21];
 };
 static_assert(sizeof(Point) == 64);
@@ -86,16 +86,17 @@ inline constexpr u32 kAppSignals = 5;
 // What is known of a thread: what it believes to have blocked of SIGTRAP, SIGSEGV, SIGBUS, which are never blocked in
 // fact, and who uses its control block.
 struct ThreadEntry {
-  u64 thread;  // its thread pointer (fs base), 0: free
-  u64 blocked;  // bits as in a sigset
-  u32 borrower;  // id of a child that runs with this control block though it is not its own, 0: none
-  u32 shares;    // 1: the borrower runs in its parent's memory
+  u64 thread;           // its thread pointer (fs base), 0: free
+  u64 blocked;          // bits as in a sigset
+  u32 borrower;         // id of a child that runs with this control block though it is not its own, 0: none
+  u32 shares;           // 1: the borrower runs in its parent's memory
   u64 parents_blocked;  // what the parent believed when the borrower came
 };
 inline constexpr u32 kThreadEntries = 1024;
 inline constexpr u64 kOurSignals = 1ull << (5 - 1) | 1ull << (7 - 1) | 1ull << (11 - 1);  // TRAP, BUS, SEGV
 
-inline constexpr u32 kBlockFiltered = 1;  // a seccomp filter is or may come into force: no system call, not even for $comm
+inline constexpr u32 kBlockFiltered =
+    1;  // a seccomp filter is or may come into force: no system call, not even for $comm
 inline constexpr u32 kBlockFilteredLater = 2;  // it came after the agent: it may forbid what the agent has done before
 
 struct ProcessBlock {
@@ -113,7 +114,7 @@ struct ProcessBlock {
   u32 consumer_count;
   u32 consumer_capacity;
   u32 consumer_offset;
-  u32 hash_bits;    // the hash has 1 << hash_bits entries: index of a point + 1, 0: empty
+  u32 hash_bits;  // the hash has 1 << hash_bits entries: index of a point + 1, 0: empty
   u32 hash_offset;
   u32 undo_capacity;
   u32 session_count;
@@ -129,9 +130,9 @@ struct ProcessBlock {
   i32 tid_offset;  // of the thread id in the thread control block, from fs:0; 0: not known yet
   u64 borrowed;    // some control block has, or had, a borrower
   AppAction actions[kAppSignals];
-  u64 start_blocked;       // of kOurSignals, blocked when the program started: what a thread without an entry believes
-  u8 masked_in[72];        // per signal: which of kOurSignals its sa_mask names (bit 0 TRAP, 1 SEGV, 2 BUS)
-  u64 mail_tokens[64];     // of the requests under way, by mail slot
+  u64 start_blocked;    // of kOurSignals, blocked when the program started: what a thread without an entry believes
+  u8 masked_in[72];     // per signal: which of kOurSignals its sa_mask names (bit 0 TRAP, 1 SEGV, 2 BUS)
+  u64 mail_tokens[64];  // of the requests under way, by mail slot
   ThreadEntry threads[kThreadEntries];
 };
 static_assert(sizeof(ProcessBlock) == 1472 + 88 + 512 + 32 * kThreadEntries);
@@ -139,6 +140,8 @@ inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
 
 // Slot of an address in the hash; linear probing from there (Fibonacci hashing).
-constexpr u32 hash_slot(u64 address, u32 bits) { return static_cast<u32>((address * 0x9e3779b97f4a7c15ull) >> (64 - bits)); }
+constexpr u32 hash_slot(u64 address, u32 bits) {
+  return static_cast<u32>((address * 0x9e3779b97f4a7c15ull) >> (64 - bits));
+}
 
 }  // namespace uprobe::shared

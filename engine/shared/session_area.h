@@ -54,8 +54,8 @@ struct AreaHeader {
   u32 mail_requests;  // futex: bumped by the agent with each request
   u32 tool_gone;      // a request ran into its deadline: nobody asks again
   u32 mail_timeouts;
-  u32 tool_pulse;     // moves while the tool lives
-  u32 mode;           // kModePreloaded
+  u32 tool_pulse;  // moves while the tool lives
+  u32 mode;        // kModePreloaded
   u64 reserved[18];
 };
 static_assert(sizeof(AreaHeader) == 240);
@@ -86,7 +86,7 @@ struct alignas(128) Ring {
 };
 static_assert(sizeof(Ring) == 256);
 
-inline constexpr u16 kRecordNoClock = 1;  // rdtsc faulted (PR_SET_TSC): `tsc` is 0
+inline constexpr u16 kRecordNoClock = 1;    // rdtsc faulted (PR_SET_TSC): `tsc` is 0
 inline constexpr u16 kRecordCommLater = 2;  // $comm was not fetched: the reader fills the 16 bytes in
 
 // A record: this head, then the payload (PayloadHead, arguments, dynamic data), padded to 8 bytes.
@@ -116,9 +116,9 @@ enum class MailKind : u32 { none, libraries_changed, exec_begins, exec_failed, f
 struct alignas(128) MailSlot {
   u32 state;
   u32 kind;
-  u32 tid;        // the waiting thread, as its thread control block says
+  u32 tid;  // the waiting thread, as its thread control block says
   u32 reserved0;
-  u64 block;      // address of the process block in the asking process
+  u64 block;       // address of the process block in the asking process
   u64 command[7];  // a system call for the agent to execute: number, six arguments; or kCallFunction
   u64 result;
   u64 path;    // exec_begins: address of the path in the asking process

@@ -32,10 +32,10 @@ bool parse_line(std::string_view line, Mapping& m) {
 }
 
 constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kLowest = 0x10000;            // vm.mmap_min_addr
-constexpr std::uint64_t kHighest = 0x7ffffffff000;    // TASK_SIZE of 47-bit address spaces
+constexpr std::uint64_t kLowest = 0x10000;          // vm.mmap_min_addr
+constexpr std::uint64_t kHighest = 0x7ffffffff000;  // TASK_SIZE of 47-bit address spaces
 constexpr std::uint64_t kReach = (1ull << 31) - (1ull << 24);
-constexpr std::uint64_t kBreakRoom = 1ull << 30;      // left free above data that a break may grow from
+constexpr std::uint64_t kBreakRoom = 1ull << 30;  // left free above data that a break may grow from
 
 struct Gap {
   std::uint64_t begin, end;
@@ -81,7 +81,8 @@ std::vector<Addr> free_places_near(const std::vector<Mapping>& maps, Addr begin,
     if (gap.begin < end.value) continue;
     // Above: first with room for a break that may not have been mapped yet, then right behind.
     const std::uint64_t far = (end.value + kBreakRoom) / kPage * kPage;
-    if (far > gap.begin && far + size + kPage < gap.end && far + size - begin.value < kReach) above.push_back(Addr{far});
+    if (far > gap.begin && far + size + kPage < gap.end && far + size - begin.value < kReach)
+      above.push_back(Addr{far});
     if (gap.begin + kPage + size - begin.value < kReach) above.push_back(Addr{gap.begin + kPage});
   }
   std::reverse(below.begin(), below.end());

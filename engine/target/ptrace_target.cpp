@@ -53,7 +53,8 @@ Error exec_error(const std::string& path, int error) {
 
 }  // namespace
 
-Result<std::unique_ptr<PtraceTarget>> PtraceTarget::launch(const std::string& path, const std::vector<std::string>& argv,
+Result<std::unique_ptr<PtraceTarget>> PtraceTarget::launch(const std::string& path,
+                                                           const std::vector<std::string>& argv,
                                                            const LaunchHooks& hooks) {
   std::vector<char*> words;
   for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
@@ -84,7 +85,8 @@ Result<std::unique_ptr<PtraceTarget>> PtraceTarget::launch(const std::string& pa
     ::ptrace(PTRACE_CONT, pid, nullptr, as_data(signal));
   }
   if (!seized)
-    return Error{.code = Code::system, .text = std::string("ptrace of the program to start: ") + std::strerror(seize_error),
+    return Error{.code = Code::system,
+                 .text = std::string("ptrace of the program to start: ") + std::strerror(seize_error),
                  .help = "a container or security module may forbid ptrace"};
   if (!WIFSTOPPED(status)) {
     int error = 0;
@@ -147,7 +149,8 @@ Status PtraceTarget::prepare() {
   if (::ptrace(PTRACE_GETSIGMASK, pid(), as_data(sizeof mask_), &mask_) != 0)
     return system_error("PTRACE_GETSIGMASK", errno);
   std::uint64_t all = ~std::uint64_t{0};
-  if (::ptrace(PTRACE_SETSIGMASK, pid(), as_data(sizeof all), &all) != 0) return system_error("PTRACE_SETSIGMASK", errno);
+  if (::ptrace(PTRACE_SETSIGMASK, pid(), as_data(sizeof all), &all) != 0)
+    return system_error("PTRACE_SETSIGMASK", errno);
   return find_syscall_instruction();
 }
 

@@ -15,9 +15,9 @@ Result<std::uint64_t> Target::call(Addr) {
 
 Result<Addr> map_memory(Target& target, Addr at, std::uint64_t bytes, int protection, int flags, int fd,
                         std::uint64_t offset, const std::string& what) {
-  auto made = target.system_call(SYS_mmap, {at.value, bytes, static_cast<std::uint64_t>(protection),
-                                            static_cast<std::uint64_t>(flags),
-                                            static_cast<std::uint64_t>(static_cast<std::int64_t>(fd)), offset});
+  auto made = target.system_call(
+      SYS_mmap, {at.value, bytes, static_cast<std::uint64_t>(protection), static_cast<std::uint64_t>(flags),
+                 static_cast<std::uint64_t>(static_cast<std::int64_t>(fd)), offset});
   if (!made) return made.error();
   if (*made < 0 && *made > -4096) return system_error("mmap of " + what + " in the target", static_cast<int>(-*made));
   return Addr{static_cast<std::uint64_t>(*made)};

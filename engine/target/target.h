@@ -36,8 +36,8 @@ class Target {
 };
 
 // mmap in the target; an Error names what it was for.
-Result<Addr> map_memory(Target& target, Addr at, std::uint64_t bytes, int protection, int flags, int fd, std::uint64_t offset,
-                        const std::string& what);
+Result<Addr> map_memory(Target& target, Addr at, std::uint64_t bytes, int protection, int flags, int fd,
+                        std::uint64_t offset, const std::string& what);
 
 // The process that started this one; 0 if that cannot be found out.
 pid_t parent_of(pid_t pid);
