@@ -4,21 +4,15 @@
 #include <capstone/capstone.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "cli/text.h"
+#include "engine/base/text.h"
 
 namespace uprobe::cli {
 
 namespace {
 
 constexpr std::string_view kRefused = "refused";
-
-std::string hex(std::uint64_t value) {
-  char digits[17];
-  const auto result = std::to_chars(digits, digits + sizeof digits, value, 16);
-  return "0x" + std::string(digits, result.ptr);
-}
 
 std::string hex_bytes(const std::vector<std::uint8_t>& bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";

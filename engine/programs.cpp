@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 
+#include "engine/base/text.h"
 #include "engine/elf/elf_file.h"
 #include "engine/plan/resolve.h"
 #include "engine/session.h"
@@ -91,10 +92,9 @@ Result<std::vector<std::string>> list_functions(const std::string& object, const
     const auto found = file->find_functions(symbol.name);
     // A name that does not lead back to this one place is listed by its offset.
     const bool unique = found.size() == 1 && found[0].address == symbol.address;
-    char number[32];
-    std::snprintf(number, sizeof number, "0x%llx", static_cast<unsigned long long>(*offset));
     const std::string event = event_name(symbol.name);
-    std::string line = (event.empty() ? "p " : "p:" + event + " ") + *path + ":" + (unique ? symbol.name : number);
+    std::string line =
+        (event.empty() ? "p " : "p:" + event + " ") + *path + ":" + (unique ? symbol.name : hex(*offset));
     // Versions of one function have one name and one place.
     if (lines.empty() || lines.back() != line) lines.push_back(std::move(line));
   }

@@ -9,10 +9,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <thread>
 
+#include "engine/base/text.h"
 #include "engine/control/hooks.h"
 #include "engine/control/load.h"
 #include "engine/control/mail_service.h"
@@ -32,12 +32,6 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::size_t kFlushBytes = 256 * 1024;
-
-std::string hex(std::uint64_t value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
-  return text;
-}
 
 // One definition, all the way to a place and a program.
 struct Probe {

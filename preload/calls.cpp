@@ -26,6 +26,11 @@ enum Number : u64 {
 constexpr u64 kPrSetSeccomp = 22;
 constexpr u64 kAtCwd = static_cast<u64>(-100);  // AT_FDCWD
 
+// The call as the application made it.
+long pass(const SignalFrame& frame) {
+  return system_call(static_cast<long>(frame.ax), frame.di, frame.si, frame.dx, frame.r10, frame.r8, frame.r9);
+}
+
 // The tool seizes this thread, so that it stops once more at the end of execve and the agent gets in again. gettid and
 // futex: a process whose filter forbids these and still allows execve is possible; it is marked as filtered and then goes
 // on untraced.
@@ -39,15 +44,10 @@ long execute(ProcessBlock& block, const SignalFrame& frame) {
   const Request request{shared::MailKind::exec_begins, tid, at ? frame.si : frame.di, at ? frame.di : kAtCwd};
   if (follow) ask_tool(block, area, request);
   show_mask_to_successor(block);
-  const long result =
-      system_call(static_cast<long>(frame.ax), frame.di, frame.si, frame.dx, frame.r10, frame.r8, frame.r9);
+  const long result = pass(frame);
   take_mask_back(block);
   if (follow) ask_tool(block, area, {shared::MailKind::exec_failed, tid, 0, 0});
   return result;
-}
-
-long pass(const SignalFrame& frame) {
-  return system_call(static_cast<long>(frame.ax), frame.di, frame.si, frame.dx, frame.r10, frame.r8, frame.r9);
 }
 
 // A wait with a mask of its own, at `mask`, a register of the frame. The displaced copy makes it where the mask does not

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "arch/x86/code/relocate.h"
+#include "engine/base/text.h"
 #include "engine/control/ifunc.h"
 #include "engine/control/islands.h"
 #include "engine/plan/call_patterns.h"
@@ -18,12 +19,6 @@ namespace uprobe::control {
 namespace {
 
 constexpr std::uint8_t kBreakpoint = 0xcc;
-
-std::string hex(std::uint64_t value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "0x%" PRIx64, value);
-  return text;
-}
 
 // The file behind a mapping, as stat sees it from here: the numbers in maps are not stat's on every file system.
 bool look_up(pid_t pid, const target::Mapping& m, elf::Identity& identity) {

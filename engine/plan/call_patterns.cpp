@@ -68,6 +68,15 @@ std::optional<NumberLoad> number_before(Bytes code, std::size_t at) {
   return std::nullopt;
 }
 
+std::optional<NumberLoad> number_load_ending(Bytes code, std::size_t end) {
+  for (const std::size_t length : {std::size_t{3}, std::size_t{5}, std::size_t{7}}) {
+    if (end < length) continue;
+    const auto load = load_at(code, end - length, end);
+    if (load && load->length == length && load->number < kNoNumber) return load;
+  }
+  return std::nullopt;
+}
+
 bool may_have_followed_calls(const std::string& path) {
   Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return false;

@@ -16,6 +16,9 @@ struct NumberLoad {
 };
 std::optional<NumberLoad> number_before(std::span<const std::uint8_t> code, std::size_t at);
 
+// The load that ends right before code[end].
+std::optional<NumberLoad> number_load_ending(std::span<const std::uint8_t> code, std::size_t end);
+
 // Whether the calls with this number are the agent's business.
 bool is_followed_call(std::uint32_t number);
 bool is_clone_call(std::uint32_t number);

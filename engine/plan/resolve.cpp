@@ -1,18 +1,12 @@
 #include "engine/plan/resolve.h"
 
 #include <algorithm>
-#include <cstdio>
 
+#include "engine/base/text.h"
 #include "engine/plan/boundary.h"
 
 namespace uprobe::plan {
 namespace {
-
-std::string hex(std::uint64_t value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
-  return text;
-}
 
 // Gives an error its place in the definition.
 Error at_column(const spec::ProbeSpec& spec, int column, Error error) {

@@ -36,8 +36,7 @@ void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool a
     const Bytes rest = code.subspan(at);
     const auto insn = x86::decode(rest, Addr{begin + at});
     if (!insn) return;
-    const std::size_t end = at + insn->length;
-    if (const auto load = number_before(code, end); load && load->position + load->length == end) number = load->number;
+    if (const auto load = number_load_ending(code, at + insn->length)) number = load->number;
     if (insn->is_call) number = ~0u;
     const bool is_syscall = insn->length == 2 && std::equal(std::begin(kSyscall), std::end(kSyscall), rest.begin());
     if (is_syscall && (any || is_followed_call(number))) sites.push_back({offset + at, shared::PointRole::system_call});

@@ -18,8 +18,7 @@ struct AgentHeader {
   i32 trap_entry;    // SIGTRAP handler
   i32 fault_entry;   // SIGSEGV and SIGBUS handler
   i32 restorer;      // sa_restorer: rt_sigreturn
-  i32 syscall_insn;  // a bare `syscall` instruction, for remote calls
-  i32 reserved[7];
+  i32 reserved[8];
 };
 static_assert(sizeof(AgentHeader) == 64);
 

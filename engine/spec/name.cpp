@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "engine/base/text.h"
 #include "engine/spec/messages.h"
 
 namespace uprobe::spec {
@@ -15,16 +16,6 @@ bool is_group_name(std::string_view text) {
     if (!is_letter(c) && !is_digit(c) && c != '_' && c != '-') return false;
   }
   return true;
-}
-
-std::string hex(std::uint64_t value) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string result;
-  do {
-    result.insert(result.begin(), kDigits[value & 15]);
-    value >>= 4;
-  } while (value != 0);
-  return "0x" + result;
 }
 
 // The file's name up to the first '.', '-' or '_'.

@@ -170,8 +170,7 @@ uprobe_agent:
         .long   uprobe_trap_entry - uprobe_agent
         .long   uprobe_fault_entry - uprobe_agent
         .long   uprobe_restorer - uprobe_agent
-        .long   uprobe_restorer + 5 - uprobe_agent
-        .long   0, 0, 0, 0, 0, 0, 0
+        .long   0, 0, 0, 0, 0, 0, 0, 0
         .size uprobe_agent, 64
 
         .section .note.GNU-stack, "", @progbits
