@@ -156,7 +156,11 @@ Result<Site> site_at(std::shared_ptr<const elf::ElfFile> file, std::uint64_t off
 
 Result<Site> resolve(const spec::ProbeSpec& spec, FileCache& files, const ResolveOptions& options) {
   auto file = files.open(spec.place.path);
-  if (!file) return at_column(spec, spec.place.path_column, file.error());
+  if (!file) {
+    Error error = file.error();
+    error.text = spec.place.path + ": " + error.text;  // its `where` becomes the definition
+    return at_column(spec, spec.place.path_column, std::move(error));
+  }
   auto meant = meaning_of(spec, **file);
   if (!meant) return at_column(spec, spec.place.place_column, meant.error());
   const auto offset = (*file)->offset_of_address(meant->address);
