@@ -30,6 +30,9 @@ __attribute__((visibility("hidden"))) bool uprobe_clock(u64* out);
 __attribute__((visibility("hidden"))) void uprobe_trap_entry();
 __attribute__((visibility("hidden"))) void uprobe_fault_entry();
 __attribute__((visibility("hidden"))) void uprobe_app_fault_entry();
+__attribute__((visibility("hidden"))) void uprobe_signal_entry();
+__attribute__((visibility("hidden"))) long uprobe_interruptible_call(const u32* attention, long number, u64 a, u64 b,
+                                                                     u64 c, u64 d, u64 e, u64 f);
 __attribute__((visibility("hidden"))) void uprobe_restorer();
 }
 

@@ -2,8 +2,12 @@
 #include "preload/calls.h"
 
 #include "arch/x86/entry/signal_frame.h"
+#include "preload/copies.h"
+#include "preload/delivery.h"
+#include "preload/held.h"
 #include "preload/masks.h"
 #include "preload/system_call.h"
+#include "preload/thread.h"
 
 namespace uprobe::agent {
 namespace {
@@ -12,7 +16,10 @@ namespace {
 enum Number : u64 {
   kRtSigaction = 13,
   kRtSigprocmask = 14,
+  kRtSigreturn = 15,
   kExecve = 59,
+  kRtSigpending = 127,
+  kRtSigtimedwait = 128,
   kRtSigsuspend = 130,
   kPrctl = 157,
   kPselect6 = 270,
@@ -21,14 +28,28 @@ enum Number : u64 {
   kEpollPwait = 281,
   kSeccomp = 317,
   kExecveat = 322,
+  kClone3 = 435,
   kEpollPwait2 = 441,
 };
 constexpr u64 kPrSetSeccomp = 22;
 constexpr u64 kAtCwd = static_cast<u64>(-100);  // AT_FDCWD
+constexpr u64 kCloneVm = 0x100, kCloneClearSighand = u64{1} << 32;
+constexpr long kInterrupted = -4;  // EINTR
 
-// The call as the application made it.
-long pass(const SignalFrame& frame) {
-  return system_call(static_cast<long>(frame.ax), frame.di, frame.si, frame.dx, frame.r10, frame.r8, frame.r9);
+// The call as the application made it; kNotMade when a signal has come since begin_call.
+long pass(ProcessBlock& block, const SignalFrame& frame) {
+  const u32 no_attention = 0;
+  const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
+  return uprobe_interruptible_call(entry != nullptr ? &entry->attention : &no_attention, static_cast<long>(frame.ax),
+                                   frame.di, frame.si, frame.dx, frame.r10, frame.r8, frame.r9);
+}
+
+// What comes from here on keeps `pass` from making the call. False: something has come before.
+bool begin_call(ProcessBlock& block) {
+  shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
+  if (entry == nullptr) return true;
+  __atomic_store_n(&entry->attention, 0, __ATOMIC_RELEASE);
+  return __atomic_load_n(&entry->pending, __ATOMIC_ACQUIRE) == 0;
 }
 
 // The tool seizes this thread, so that it stops once more at the end of execve and the agent gets in again. gettid and
@@ -44,83 +65,191 @@ long execute(ProcessBlock& block, const SignalFrame& frame) {
   const Request request{shared::MailKind::exec_begins, tid, at ? frame.si : frame.di, at ? frame.di : kAtCwd};
   if (follow) ask_tool(block, area, request);
   show_mask_to_successor(block);
-  const long result = pass(frame);
+  const long result = pass(block, frame);
   take_mask_back(block);
   if (follow) ask_tool(block, area, {shared::MailKind::exec_failed, tid, 0, 0});
   return result;
 }
 
-// A wait with a mask of its own, at `mask`, a register of the frame. The displaced copy makes it where the mask does not
-// name our signals; else it is made here, with a mask that does not.
-bool wait_with(SignalFrame& frame, u64& mask, long& result) {
-  u64 clean = 0;
+// A wait with a mask of its own, whose address is `mask`, a register of the frame. The displaced copy makes it where our
+// signals play no part; else it is made here, with a mask that does not name them. One that is held and that the mask lets
+// through ends the wait at once.
+bool wait_with(ProcessBlock& block, SignalFrame& frame, u64& mask, long& result) {
+  const Reader reader{true};
+  u64 clean = 0, wanted = 0;
+  if (mask != 0 && reader.load8(mask, wanted) && release_held(block, wanted, frame.mask)) {
+    result = kInterrupted;
+    return true;
+  }
   const u64 changed = without_our_signals(mask, clean);
   if (changed == mask) return false;
   const u64 original = mask;
   mask = changed;
-  result = pass(frame);
+  result = pass(block, frame);
   mask = original;
   return true;
 }
 
 // pselect6: the sixth argument points to the mask's address and its size.
-bool pselect(SignalFrame& frame, long& result) {
-  u64 pair[2] = {}, clean = 0;
+bool pselect(ProcessBlock& block, SignalFrame& frame, long& result) {
+  u64 pair[2] = {};
   const Reader reader{true};
   if (frame.r9 == 0 || !reader.load8(frame.r9, pair[0]) || !reader.load8(frame.r9 + 8, pair[1])) return false;
+  const u64 original = frame.r9;
+  u64 clean = 0;
+  u64 wanted = 0;
+  if (pair[0] != 0 && reader.load8(pair[0], wanted) && release_held(block, wanted, frame.mask)) {
+    result = kInterrupted;
+    return true;
+  }
   const u64 changed = without_our_signals(pair[0], clean);
   if (changed == pair[0]) return false;
   pair[0] = changed;
-  const u64 original = frame.r9;
   frame.r9 = as_word(pair);
-  result = pass(frame);
+  result = pass(block, frame);
   frame.r9 = original;
   return true;
 }
 
-}  // namespace
+// The call, and what to believe of the mask afterwards: what it lets through arrives.
+long change_mask(ProcessBlock& block, SignalFrame& frame) {
+  const long result = app_sigprocmask(block, frame.di, frame.si, frame.dx, frame.r10);
+  if (result == kNotMade) return result;
+  // The mask in the frame is the one that will be in force behind the call.
+  system_call(kSysRtSigprocmask, 0, 0, as_word(&frame.mask), 8);
+  release_held(block, believed_blocked(block), frame.mask);
+  return result;
+}
 
-bool make_call(ProcessBlock& block, const Point& point, SignalFrame& frame) {
-  long result = 0;
+// rt_sigpending(set, bytes): what is held is pending as well.
+bool pending(ProcessBlock& block, SignalFrame& frame, long& result) {
+  const u64 held = held_signals(block);
+  if (held == 0) return false;
+  result = pass(block, frame);
+  if (result == 0) *reinterpret_cast<u64*>(frame.di) |= held & believed_blocked(block);
+  return true;
+}
+
+// rt_sigtimedwait(set, info, timeout, bytes) for one of our signals: what is held ends it, and what comes to another thread
+// is handed to one that waits (`waits`).
+bool wait_for_signal(ProcessBlock& block, SignalFrame& frame, long& result) {
+  const Reader reader{true};
+  u64 set = 0, unused = 0;
+  if (frame.r10 != 8 || !reader.load8(frame.di, set) || (set & shared::kOurSignals) == 0) return false;
+  if (frame.si != 0 && !reader.load8(frame.si + sizeof(SignalInfo) - 8, unused)) return false;
+  shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
+  if (entry == nullptr) return false;
+  SignalInfo info{};
+  SignalFrame call = frame;
+  call.si = as_word(&info);
+  entry->waits = set & shared::kOurSignals;
+  do {
+    if (take_held(block, set & shared::kOurSignals, info))
+      result = info.signal;
+    else
+      result = pass(block, call);
+    if (result > 0 && is_nudge(block, info))
+      result = take_held(block, signal_bit(info.signal), info) ? info.signal : kNotMade;
+  } while (result == kNotMade && begin_call(block));
+  entry->waits = 0;
+  if (result > 0 && frame.si != 0) __builtin_memcpy(reinterpret_cast<void*>(frame.si), &info, sizeof info);
+  return true;
+}
+
+// A child without handlers would die at its next breakpoint: it gets them, and clears the others itself (leave_clone).
+// clone3(struct clone_args*, bytes): flags first.
+bool keep_handlers(ProcessBlock& block, const SignalFrame& frame) {
+  const Reader reader{true};
+  u64 flags = 0;
+  if (!reader.load8(frame.di, flags) || (flags & kCloneClearSighand) == 0) return false;
+  shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
+  if (entry == nullptr) return false;
+  entry->cleared = 1;
+  *reinterpret_cast<u64*>(frame.di) = flags & ~kCloneClearSighand;
+  return true;
+}
+
+// The call's first argument is still where it was (SYSCALL keeps rdi): the flags, or for clone3 the address of a struct that
+// begins with them (uapi/linux/sched.h).
+bool child_shares_memory(const Point& point, const SignalFrame& frame, bool may_fault) {
+  u64 flags = frame.di;
+  const Reader reader{may_fault};
+  if (point.role == static_cast<u32>(shared::PointRole::vfork_return)) return true;
+  if (point.role == static_cast<u32>(shared::PointRole::clone3_return) && !reader.load8(frame.di, flags)) return false;
+  return (flags & kCloneVm) != 0;
+}
+
+// In the parent the flags are again what they were. System calls in the child: not under a filter, which may not know them.
+void finish_keeping_handlers(ProcessBlock& block, const Point& point, const SignalFrame& frame, bool shares) {
+  if (point.role != static_cast<u32>(shared::PointRole::clone3_return)) return;
+  shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
+  if (entry == nullptr || entry->cleared == 0) return;
+  if (frame.ax == 0) {
+    if ((block.flags & shared::kBlockFiltered) == 0) clear_handlers(block, shares);
+    return;
+  }
+  *reinterpret_cast<u64*>(frame.di) |= kCloneClearSighand;
+  entry->cleared = 0;
+}
+
+// The call made here: its result, or false: the copy shall make it.
+bool make(ProcessBlock& block, SignalFrame& frame, long& result) {
   switch (frame.ax) {
     case kRtSigaction:
       result = app_sigaction(block, frame.di, frame.si, frame.dx, frame.r10);
-      break;
+      return true;
     case kRtSigprocmask:
-      result = app_sigprocmask(block, frame.di, frame.si, frame.dx, frame.r10);
-      // Where the way out is rt_sigreturn, the mask in the frame is the one that will be in force.
-      system_call(kSysRtSigprocmask, 0, 0, as_word(&frame.mask), 8);
-      break;
+      result = change_mask(block, frame);
+      return true;
+    case kRtSigreturn:
+      app_sigreturn(block, frame.sp);
+      result = kNotMade;
+      return release_held(block, believed_blocked(block), frame.mask);
+    case kRtSigpending:
+      return pending(block, frame, result);
+    case kRtSigtimedwait:
+      return wait_for_signal(block, frame, result);
+    case kClone3:
+      keep_handlers(block, frame);
+      return false;
     case kExitGroup:
       flush_output(block);
       return false;
     case kExecve:
     case kExecveat:
       result = execute(block, frame);
-      break;
+      return true;
     case kRtSigsuspend:
-      if (!wait_with(frame, frame.di, result)) return false;
-      break;
+      return wait_with(block, frame, frame.di, result);
     case kPpoll:
-      if (!wait_with(frame, frame.r10, result)) return false;
-      break;
+      return wait_with(block, frame, frame.r10, result);
     case kEpollPwait:
     case kEpollPwait2:
-      if (!wait_with(frame, frame.r8, result)) return false;
-      break;
+      return wait_with(block, frame, frame.r8, result);
     case kPselect6:
-      if (!pselect(frame, result)) return false;
-      break;
+      return pselect(block, frame, result);
     case kPrctl:
       if (frame.di != kPrSetSeccomp) return false;
       [[fallthrough]];
     case kSeccomp:
       // From now on no system call of ours; the mark comes first, another thread may be in a hit.
       __atomic_fetch_or(&block.flags, shared::kBlockFiltered | shared::kBlockFilteredLater, __ATOMIC_RELAXED);
-      result = pass(frame);
-      break;
+      result = pass(block, frame);
+      return true;
     default:
       return false;
+  }
+}
+
+}  // namespace
+
+bool make_call(ProcessBlock& block, const Point& point, SignalFrame& frame) {
+  long result = kNotMade;
+  if (begin_call(block) && !make(block, frame, result)) return false;
+  if (result == kNotMade) {
+    frame.ip = point.address;
+    expect_repeat(block, frame);
+    return true;
   }
   // What `syscall` leaves behind (SDM vol. 2, SYSCALL): rcx = return address, r11 = flags.
   frame.ax = static_cast<u64>(result);
@@ -128,6 +257,13 @@ bool make_call(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   frame.r11 = frame.flags;
   frame.ip = point.address + 2;
   return true;
+}
+
+void leave_clone(ProcessBlock& block, const Point& point, const SignalFrame& frame, bool may_fault) {
+  const bool shares = child_shares_memory(point, frame, may_fault);
+  after_clone(block, frame.ax, shares);
+  finish_keeping_handlers(block, point, frame, shares);
+  if (frame.ax == 0 && !shares) forget_other_threads(block);
 }
 
 }  // namespace uprobe::agent

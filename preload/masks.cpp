@@ -19,18 +19,12 @@ using shared::KernelSigaction;
 using shared::kOurSignals;
 
 constexpr u64 kSetBytes = 8;  // the kernel's sigset_t
-constexpr u64 kSigBlock = 0, kSigUnblock = 1, kSigSetmask = 2;
 constexpr u64 kSaResethand = 0x80000000;
 constexpr u64 kKnownFlags = 0xdc000807;  // what the kernel keeps of sa_flags (UAPI_SA_FLAGS, SA_RESTORER)
 constexpr u64 kNeverBlocked = 1ull << (9 - 1) | 1ull << (19 - 1);  // SIGKILL, SIGSTOP
 constexpr long kFault = -14;                                       // EFAULT
 constexpr u64 kSigIll = 4, kSigTrap = 5, kSigBus = 7, kSigFpe = 8, kSigSegv = 11, kSignals = 64;
 constexpr u64 kOurs[] = {kSigTrap, kSigSegv, kSigBus, kSigFpe, kSigIll};  // in the order of AppSignal
-
-u64 believed_blocked(ProcessBlock& block) {
-  const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
-  return entry != nullptr ? entry->blocked : block.start_blocked;
-}
 
 void believe_blocked(ProcessBlock& block, u64 blocked) {
   if (blocked == believed_blocked(block)) return;
@@ -63,6 +57,13 @@ KernelSigaction installed_for(u64 signal, const AppAction& app) {
           app.mask & ~kOurSignals};
 }
 
+// Whether handlers with this restorer come back through a point of ours: `mov $15, %rax; syscall` with the point at the second.
+bool returns_through_us(const ProcessBlock& block, u64 restorer) {
+  constexpr u64 kNumberBytes = 7;
+  const Point* point = find_point(block, restorer + kNumberBytes);
+  return point != nullptr && point->state == static_cast<u32>(shared::PointState::armed);
+}
+
 // rt_sigaction(signal, wanted, null) for one of our signals.
 long our_sigaction(ProcessBlock& block, u64 signal, const KernelSigaction& wanted) {
   if (borrows_memory(block)) return 0;
@@ -73,13 +74,117 @@ long our_sigaction(ProcessBlock& block, u64 signal, const KernelSigaction& wante
   return result;
 }
 
+// What the kernel says of a signal that has our entry, as the application has set it.
+void show_own_handler(const shared::OtherAction& known, u64 old) {
+  auto& shown = *reinterpret_cast<KernelSigaction*>(old);
+  const bool ours = shown.handler == as_word(uprobe_signal_entry);
+  const bool was_ours = shown.handler == kSigDfl && (shown.flags & known.flags & kSaResethand) != 0;
+  if (ours) shown.handler = known.handler;
+  if (ours || was_ours) shown.flags = (shown.flags & ~shared::kSaSiginfo) | (known.flags & shared::kSaSiginfo);
+}
+
+// rt_sigaction for a signal that is not ours. The kernel keeps all but the handler, which is entered through us. SA_SIGINFO:
+// without it the kernel writes no siginfo. A handler once known stays: a signal may be on its way to it.
+long other_sigaction(ProcessBlock& block, u64 signal, KernelSigaction* wanted, u64 old) {
+  shared::OtherAction& known = block.others[signal];
+  const shared::OtherAction before = known;
+  const bool borrowed = borrows_memory(block);
+  const u8 remembered = block.masked_in[signal];
+  u8 named = 0;
+  if (wanted != nullptr) {
+    named = pack(wanted->mask);
+    wanted->mask &= ~kOurSignals;
+    if (wanted->handler > kSigIgn && !borrowed) {
+      known = {wanted->handler, wanted->flags};
+      wanted->handler = as_word(uprobe_signal_entry);
+      wanted->flags |= shared::kSaSiginfo;
+    }
+  }
+  const long result = system_call(kSysRtSigaction, signal, as_word(wanted), old, kSetBytes);
+  if (result != 0 && result != kFault) known = before;
+  if (result != 0 && result != kFault) return result;
+  if (result == 0 && old != 0) {
+    reinterpret_cast<KernelSigaction*>(old)->mask |= unpack(remembered);
+    show_own_handler(before, old);
+  }
+  if (wanted != nullptr && !borrowed) block.masked_in[signal] = named;
+  return result;
+}
+
+// A child in its parent's memory that began without handlers has none of ours either.
+bool began_without_handlers(ProcessBlock& block) {
+  if (!borrows_memory(block)) return false;
+  const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
+  return entry != nullptr && entry->cleared != 0;
+}
+
 }  // namespace
 
-u64 handler_to_call(ProcessBlock& block, i32 signal) {
+u64 believed_blocked(ProcessBlock& block) {
+  const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
+  return entry != nullptr ? entry->blocked : block.start_blocked;
+}
+
+AppHandler handler_to_call(ProcessBlock& block, i32 signal) {
   AppAction* action = our_action(block, static_cast<u64>(signal));
-  const u64 handler = action->handler;
-  if (handler > 1 && (action->flags & kSaResethand) != 0) action->handler = 0;
+  if (began_without_handlers(block)) return {kSigDfl, 0};
+  const AppHandler handler{action->handler, action->flags};
+  if (handler.address > kSigIgn && (action->flags & kSaResethand) != 0) action->handler = kSigDfl;
   return handler;
+}
+
+u64 restorer_of(ProcessBlock& block, i32 signal) { return our_action(block, static_cast<u64>(signal))->restorer; }
+
+// rt_sigprocmask: as the kernel does for a handler, and not under a filter, which may not know the call.
+void block_mask_of(ProcessBlock& block, i32 signal) {
+  const u64 mask = our_action(block, static_cast<u64>(signal))->mask & ~kOurSignals;
+  if (mask == 0 || (block.flags & shared::kBlockFiltered) != 0) return;
+  system_call(kSysRtSigprocmask, kSigBlock, as_word(&mask), 0, kSetBytes);
+}
+
+// Faults and int3 happen again when the instruction is executed again; the other traps do not. System calls are right here:
+// the process is about to die as it would have.
+void default_action(const SignalInfo& info, u64 handler) {
+  if (handler == kSigIgn && info.code <= 0) return;
+  const KernelSigaction fallback{kSigDfl, 0, 0, 0};
+  system_call(kSysRtSigaction, static_cast<u64>(info.signal), as_word(&fallback), 0, kSetBytes);
+  const bool recurs = info.code > 0 && (static_cast<u64>(info.signal) != kSigTrap || info.code == kSiKernel);
+  if (recurs) return;
+  const u64 pid = static_cast<u64>(system_call(kSysGetpid)), tid = static_cast<u64>(system_call(kSysGettid));
+  system_call(kSysRtTgsigqueueinfo, pid, tid, static_cast<u64>(info.signal), as_word(&info));
+}
+
+void show_belief(ProcessBlock& block, i32 signal, SignalFrame& frame, u64 restorer) {
+  if (!returns_through_us(block, restorer)) return;
+  constexpr u64 kSaNodefer = shared::kSaNodefer;
+  const AppAction* ours = our_action(block, static_cast<u64>(signal));
+  u64 named = ours != nullptr ? ours->mask & kOurSignals : unpack(block.masked_in[signal]);
+  if (ours != nullptr && (ours->flags & kSaNodefer) == 0) named |= signal_bit(signal) & kOurSignals;
+  const u64 before = believed_blocked(block);
+  frame.mask |= before;
+  believe_blocked(block, before | named);
+}
+
+void app_sigreturn(ProcessBlock& block, u64 context) {
+  const u64 at = context + offsetof(SignalFrame, mask);
+  const Reader reader{true};
+  u64 mask = 0;
+  if (!reader.load8(at, mask)) return;  // the kernel will say so
+  if ((mask & kOurSignals) != 0) *reinterpret_cast<u64*>(at) = mask & ~kOurSignals;
+  believe_blocked(block, mask & kOurSignals);
+}
+
+void clear_handlers(ProcessBlock& block, bool shares_memory) {
+  const KernelSigaction fallback{kSigDfl, 0, 0, 0};
+  for (u64 signal = 1; signal <= kSignals; ++signal) {
+    if (AppAction* ours = our_action(block, signal)) {
+      if (!shares_memory && ours->handler > kSigIgn) *ours = {};
+      continue;
+    }
+    KernelSigaction now{};
+    system_call(kSysRtSigaction, signal, 0, as_word(&now), kSetBytes);
+    if (now.handler > kSigIgn) system_call(kSysRtSigaction, signal, as_word(&fallback), 0, kSetBytes);
+  }
 }
 
 // rt_sigaction(signal, new, old, bytes)
@@ -103,14 +208,7 @@ long app_sigaction(ProcessBlock& block, u64 signal, u64 wanted, u64 old, u64 byt
     if (result == 0 && old != 0) __builtin_memcpy(reinterpret_cast<void*>(old), &before, sizeof before);
     return result;
   }
-  const u8 remembered = block.masked_in[signal];
-  const u8 named = pack(action.mask);
-  action.mask &= ~kOurSignals;
-  result = system_call(kSysRtSigaction, signal, wanted != 0 ? as_word(&action) : 0, old, bytes);
-  if (result != 0 && result != kFault) return result;
-  if (result == 0 && old != 0) reinterpret_cast<KernelSigaction*>(old)->mask |= unpack(remembered);
-  if (wanted != 0 && !borrows_memory(block)) block.masked_in[signal] = named;
-  return result;
+  return other_sigaction(block, signal, wanted != 0 ? &action : nullptr, old);
 }
 
 // rt_sigprocmask(how, set, old, bytes)
@@ -119,12 +217,15 @@ long app_sigprocmask(ProcessBlock& block, u64 how, u64 set, u64 old, u64 bytes) 
   how = static_cast<u32>(how);  // an int
   u64 wanted = 0;
   const bool readable = set != 0 && reader.load8(set, wanted);
-  if (bytes != kSetBytes || (set != 0 && (!readable || how > kSigSetmask)))
+  if (bytes != kSetBytes || (set != 0 && (!readable || how > kSetMask)))
     return system_call(kSysRtSigprocmask, how, set, old, bytes);
   const u64 before = believed_blocked(block), ours = wanted & kOurSignals;
   // In a handler of one of our signals it is blocked in fact: unblocked it may be.
   const u64 real = how == kSigUnblock ? wanted : wanted & ~kOurSignals;
-  const long result = system_call(kSysRtSigprocmask, how, set != 0 ? as_word(&real) : 0, old, bytes);
+  const u32 no_attention = 0;
+  const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
+  const long result = uprobe_interruptible_call(entry != nullptr ? &entry->attention : &no_attention, kSysRtSigprocmask,
+                                                how, set != 0 ? as_word(&real) : 0, old, bytes, 0, 0);
   if (result != 0 && result != kFault) return result;  // a bad `old` shows after the mask has been set
   if (result == 0 && old != 0) *reinterpret_cast<u64*>(old) |= before;
   if (set == 0) return result;

@@ -3,14 +3,15 @@
 #include "preload/start.h"
 
 #include "engine/shared/agent_header.h"
+#include "preload/delivery.h"
 #include "preload/environment.h"
 #include "preload/helper.h"
+#include "preload/masks.h"
 #include "preload/system_call.h"
 
 namespace uprobe::agent {
 namespace {
 
-constexpr u64 kSetMask = 2;
 constexpr u64 kSigTrap = 5;
 // 2 seconds without a sign of life, 10 in all; a helper that dies is noticed within a slice.
 constexpr i64 kSlice = 10'000'000;
@@ -76,7 +77,9 @@ void uprobe_init(uprobe::agent::i64 argc, char** argv, char** envp) {
 
 void uprobe_fini() {
   using namespace uprobe::agent;
-  if (uprobe_block != nullptr) flush_output(*uprobe_block);
+  if (uprobe_block == nullptr) return;
+  flush_output(*uprobe_block);
+  send_pending_again(*uprobe_block);  // no hit follows that would deliver them
 }
 
 }  // extern "C"

@@ -6,6 +6,7 @@
 // the process id stands in.
 #include "preload/thread.h"
 
+#include "arch/x86/entry/cpu.h"
 #include "preload/agent.h"
 #include "preload/system_call.h"
 
@@ -39,16 +40,20 @@ u32 id_in_control_block(ProcessBlock& block) {
 
 }  // namespace
 
-// The control block begins with its own address (fs:0; System V ABI, TLS variant II).
+// The fs base: by its instruction where user code may use that, else from fs:0, where the control block has its own address
+// (System V ABI, TLS variant II; not in Go).
 u64 thread_pointer() {
+  if ((uprobe_block->flags & shared::kBlockFsgsbase) != 0) return read_fs_base();
   u64 low = 0, high = 0;
   if (!uprobe_peek_fs4(0, &low) || !uprobe_peek_fs4(4, &high)) return 0;
   return high << 32 | low;
 }
 
 shared::ThreadEntry* thread_entry(ProcessBlock& block, u64 thread, bool make) {
+  static_assert(shared::kThreadEntries == 1 << 12);
   const u32 mask = shared::kThreadEntries - 1;
-  u32 slot = shared::hash_slot(thread, 10);
+  if (thread == 0) thread = 1;  // there is no control block yet
+  u32 slot = shared::hash_slot(thread, 12);
   for (u32 i = 0; i <= mask; ++i, slot = (slot + 1) & mask) {
     u64 found = __atomic_load_n(&block.threads[slot].thread, __ATOMIC_RELAXED);
     if (found == thread) return &block.threads[slot];

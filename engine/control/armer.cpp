@@ -51,15 +51,6 @@ std::vector<shared::Consumer> consumers_of(const PlannedPoint& point) {
   return consumers;
 }
 
-// Where else than at its start a copy can fault in the name of the original instruction.
-void note_late_fault(const x86::Copy& copy, NewPoint& point) {
-  for (const x86::CopyMark& mark : copy.marks) {
-    if (mark.offset == 0 || mark.original != point.address) continue;
-    point.late_offset = mark.offset;
-    point.late_pushed = mark.pushed;
-  }
-}
-
 std::uint32_t room_for_copy(const NewPoint& point) {
   const auto bytes = x86::copy_bytes(point.insn, point.address);
   const auto needed = static_cast<std::uint32_t>(bytes ? *bytes : x86::kMaxCopyBytes);
@@ -177,7 +168,7 @@ Status Armer::arm_file(Work& work, const FilePoints& file, const target::Mapping
       continue;
     }
     p.point.copy_bytes = static_cast<std::uint32_t>(copy->bytes.size());
-    note_late_fault(*copy, p.point);
+    p.point.marks = std::move(copy->marks);
     p.copy = std::move(copy->bytes);
     ready.push_back(std::move(p));
   }

@@ -81,8 +81,13 @@ void take_copy(Point& point, const NewPoint& from) {
   point.copy = from.copy.value;
   point.copy_bytes = from.copy_bytes;
   point.insn_bytes = static_cast<std::uint8_t>(from.insn.size());
-  point.late_offset = from.late_offset;
-  point.late_pushed = from.late_pushed;
+  point.is_syscall = from.insn.size() == 2 && from.insn[0] == 0x0f && from.insn[1] == 0x05;
+  point.mark_count = static_cast<std::uint8_t>(std::min<std::size_t>(from.marks.size(), shared::kMaxMarks));
+  for (std::uint8_t i = 0; i < point.mark_count; ++i) {
+    point.mark_offset[i] = from.marks[i].offset;
+    point.mark_pushed[i] = from.marks[i].pushed;
+    point.mark_distance[i] = static_cast<std::int32_t>(from.marks[i].original.value - from.address.value);
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "arch/x86/code/relocate.h"
 #include "engine/shared/process_block.h"
 #include "engine/target/target.h"
 
@@ -17,7 +18,7 @@ struct NewPoint {
   Addr address;
   Addr copy;
   std::uint32_t copy_bytes = 0;
-  std::uint8_t late_offset = 0, late_pushed = 0;  // as in shared::Point
+  std::vector<x86::CopyMark> marks;  // of the copy; at most shared::kMaxMarks
   std::uint64_t file_bias = 0;
   shared::PointRole role = shared::PointRole::probe;
   std::vector<std::uint8_t> insn;           // what stands at the address now, and after a disarm again

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -95,8 +96,12 @@ Result<Block> install_agent(Target& target, const MappedAgent& agent, const trac
   auto block = Block::create(target, *place, points);
   if (!block) return block.error();
   block->head().agent_base = agent.base.value;
+  block->head().agent_text = agent.place(agent.header.text).value;
+  block->head().agent_text_end = agent.place(agent.header.text_end).value;
   block->head().sessions[0].area = area_base->value;
   block->head().session_count = 1;
+  constexpr unsigned long kFsgsbase = 2;  // HWCAP2_FSGSBASE (uapi/asm/hwcap2.h)
+  if ((::getauxval(AT_HWCAP2) & kFsgsbase) != 0) block->head().flags |= shared::kBlockFsgsbase;
   if (is_filtered(target.pid())) block->head().flags |= shared::kBlockFiltered;
   block->head().start_blocked = blocked & shared::kOurSignals;
   const Addr slot = agent.place(agent.header.block_slot);

@@ -28,8 +28,9 @@ bool names_exit_group(Bytes code) {
   return std::search(code.begin(), code.end(), std::begin(kNumber), std::end(kNumber)) != code.end();
 }
 
-// Walks one function; adds its interesting sites.
-void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool any,
+// Walks one function; adds its interesting sites. rt_sigreturn only where the function is described (`described`): of code
+// without unwind information, as in musl, unwinders recognise the bytes.
+void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool any, bool described,
                    std::vector<SystemCallSite>& sites) {
   std::uint32_t number = ~0u;
   for (std::size_t at = 0; at < code.size();) {
@@ -39,7 +40,8 @@ void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool a
     if (const auto load = number_load_ending(code, at + insn->length)) number = load->number;
     if (insn->is_call) number = ~0u;
     const bool is_syscall = insn->length == 2 && std::equal(std::begin(kSyscall), std::end(kSyscall), rest.begin());
-    if (is_syscall && (any || is_followed_call(number))) sites.push_back({offset + at, shared::PointRole::system_call});
+    const bool wanted = any || is_followed_call(number) || (described && number == SYS_rt_sigreturn);
+    if (is_syscall && wanted) sites.push_back({offset + at, shared::PointRole::system_call});
     if (is_syscall && is_clone_call(number)) sites.push_back({offset + at + 2, clone_role(number)});
     at += insn->length;
   }
@@ -107,7 +109,8 @@ std::vector<SystemCallSite> system_call_sites(const elf::ElfFile& file, bool end
     if (!offset || *offset >= file.bytes().size()) continue;
     const Bytes code = file.bytes().subspan(*offset, std::min(range.end - range.begin, file.bytes().size() - *offset));
     const bool any = generic && generic->address == range.begin;
-    scan_function(code, range.begin, *offset, any || (ends && names_exit_group(code)), sites);
+    const bool described = file.range_at(range.begin).has_value();
+    scan_function(code, range.begin, *offset, any || (ends && names_exit_group(code)), described, sites);
   }
   return sites;
 }

@@ -14,11 +14,12 @@ struct AgentHeader {
   u64 magic;
   u32 abi_version;
   u32 header_bytes;
-  i32 block_slot;    // u64: the tool stores the address of the process block here before any signal can arrive
-  i32 trap_entry;    // SIGTRAP handler
-  i32 fault_entry;   // SIGSEGV and SIGBUS handler
-  i32 restorer;      // sa_restorer: rt_sigreturn
-  i32 reserved[8];
+  i32 block_slot;      // u64: the tool stores the address of the process block here before any signal can arrive
+  i32 trap_entry;      // SIGTRAP handler
+  i32 fault_entry;     // SIGSEGV and SIGBUS handler
+  i32 restorer;        // sa_restorer: rt_sigreturn
+  i32 text, text_end;  // all of its code is in between
+  i32 reserved[6];
 };
 static_assert(sizeof(AgentHeader) == 64);
 

@@ -29,6 +29,9 @@ enum class PointRole : u32 {
   vfork_return = 5,
 };
 
+// Places in a copy that stand for another place of the program than what comes before them.
+inline constexpr u32 kMaxMarks = 3;
+
 struct Point {
   u64 address;    // of the probed instruction in this process
   u64 copy;       // where the displaced instruction runs; it ends with a jump back
@@ -37,10 +40,14 @@ struct Point {
   u32 role;       // PointRole
   u32 consumer;   // index + 1 of the first consumer (the newest), 0: none
   u32 copy_bytes;
-  u8 insn_bytes;   // length of the displaced instruction
-  u8 late_offset;  // of the copy's instruction that can fault besides the first one, 0: none
-  u8 late_pushed;  // bytes that the copy has pushed by then
-  u8 reserved[21];
+  u8 insn_bytes;  // length of the displaced instruction
+  u8 is_syscall;  // 1: the instruction is `syscall`
+  u8 mark_count;
+  u8 mark_offset[kMaxMarks];  // in the copy, rising; the first is 0
+  u8 mark_pushed[kMaxMarks];  // bytes that the copy has pushed by then and the original would not have
+  u8 reserved[3];
+  i32 mark_distance
+      [kMaxMarks];  // of the original place from `address`; from here to the next mark a thread stands there
 };
 static_assert(sizeof(Point) == 64);
 
@@ -83,21 +90,67 @@ struct AppAction {
 enum class AppSignal : u32 { trap, segv, bus, fpe, ill };
 inline constexpr u32 kAppSignals = 5;
 
+// Of the other signals the kernel knows all but the handler, in whose place it has ours.
+struct OtherAction {
+  u64 handler;  // 0 SIG_DFL, 1 SIG_IGN
+  u64 flags;
+};
+inline constexpr u32 kSignals = 64;
+
 // What is known of a thread: what it believes to have blocked of SIGTRAP, SIGSEGV, SIGBUS, which are never blocked in
-// fact, and who uses its control block.
+// fact, who uses its control block, and which signals wait for it to leave the agent.
 struct ThreadEntry {
   u64 thread;           // its thread pointer (fs base), 0: free
   u64 blocked;          // bits as in a sigset
   u32 borrower;         // id of a child that runs with this control block though it is not its own, 0: none
   u32 shares;           // 1: the borrower runs in its parent's memory
   u64 parents_blocked;  // what the parent believed when the borrower came
+  u64 waits;            // bits of kOurSignals that a sigtimedwait under way waits for
+  u32 pending;          // index + 1 of the newest PendingSignal of this thread, 0: none
+  u32 attention;        // something has come that a system call about to be made must not sleep over
+  u64 cleared;          // a clone3 under way has CLONE_CLEAR_SIGHAND: the child has no handlers
+  u64 reserved;
 };
-inline constexpr u32 kThreadEntries = 1024;
+static_assert(sizeof(ThreadEntry) == 64);
+
+// A signal that has come while its thread was in the agent: its handler runs when the thread leaves.
+struct PendingSignal {
+  u32 taken;
+  u32 next;      // index + 1 of the one before it, 0: none
+  u64 handler;   // of the application
+  u64 flags;     // its sa_flags
+  u64 restorer;  // where it returns to
+  u64 mask;      // what was blocked when the signal came, in force again after the handler
+  u8 info[128];  // siginfo
+};
+inline constexpr u32 kPendingSignals = 64;
+
+// One of kOurSignals, sent while the receiver believes it blocked: kept until it may arrive.
+struct HeldSignal {
+  u32 state;  // 0 free, 1 being written, 2 there
+  u32 signal;
+  u64 thread;  // thread pointer of the receiver, 0: any thread of the process
+  u8 info[128];
+};
+inline constexpr u32 kHeldSignals = 16;
+
+// A thread will execute the instruction at `address` once more though its hit has been recorded: a signal came when the
+// thread was in front of it, in the copy, and the handler was shown the original address.
+struct Repeat {
+  u64 thread;  // thread pointer, 0: free
+  u64 address;
+  u64 frame;  // where the handler's signal frame is
+  u64 state;  // digest of the registers
+};
+inline constexpr u32 kRepeats = 64;
+
+inline constexpr u32 kThreadEntries = 4096;
 inline constexpr u64 kOurSignals = 1ull << (5 - 1) | 1ull << (7 - 1) | 1ull << (11 - 1);  // TRAP, BUS, SEGV
 
 inline constexpr u32 kBlockFiltered =
     1;  // a seccomp filter is or may come into force: no system call, not even for $comm
 inline constexpr u32 kBlockFilteredLater = 2;  // it came after the agent: it may forbid what the agent has done before
+inline constexpr u32 kBlockFsgsbase = 4;       // user code may use rdfsbase (AT_HWCAP2)
 
 struct ProcessBlock {
   u64 magic;
@@ -123,19 +176,27 @@ struct ProcessBlock {
   u64 agent_base;
   SessionLink sessions[kMaxSessions];
   Island islands[kMaxIslands];
-  u64 reserved1[16];
+  u64 agent_text, agent_text_end;  // in this process; 0: not known, nothing is taken for the agent's code then
+  u64 reserved1[14];
 
   // From here on the agent's own: the tool writes it once, before the agent runs.
   u32 flags;       // kBlockFiltered
   i32 tid_offset;  // of the thread id in the thread control block, from fs:0; 0: not known yet
   u64 borrowed;    // some control block has, or had, a borrower
   AppAction actions[kAppSignals];
-  u64 start_blocked;    // of kOurSignals, blocked when the program started: what a thread without an entry believes
+  u64 start_blocked;  // of kOurSignals, blocked when the program started: what a thread without an entry believes
+  OtherAction others[kSignals + 1];
   u8 masked_in[72];     // per signal: which of kOurSignals its sa_mask names (bit 0 TRAP, 1 SEGV, 2 BUS)
   u64 mail_tokens[64];  // of the requests under way, by mail slot
+  u32 repeat_count;
+  u32 held_count;
+  PendingSignal pending[kPendingSignals];
+  HeldSignal held[kHeldSignals];
+  Repeat repeats[kRepeats];
   ThreadEntry threads[kThreadEntries];
 };
-static_assert(sizeof(ProcessBlock) == 1472 + 88 + 512 + 32 * kThreadEntries);
+static_assert(offsetof(ProcessBlock, flags) == 1304);
+static_assert(sizeof(ProcessBlock) == 18224 + 64 * kThreadEntries);
 inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
 

@@ -14,9 +14,21 @@
 namespace uprobe::plan {
 namespace {
 
-constexpr std::uint64_t kFollowed[] = {
-    SYS_rt_sigaction,  SYS_rt_sigprocmask, SYS_execve, SYS_execveat,    SYS_prctl, SYS_seccomp,
-    SYS_rt_sigsuspend, SYS_pselect6,       SYS_ppoll,  SYS_epoll_pwait, 441 /* epoll_pwait2 */};
+constexpr std::uint64_t kFollowed[] = {SYS_rt_sigaction,
+                                       SYS_rt_sigprocmask,
+                                       SYS_execve,
+                                       SYS_execveat,
+                                       SYS_prctl,
+                                       SYS_seccomp,
+                                       SYS_rt_sigsuspend,
+                                       SYS_pselect6,
+                                       SYS_ppoll,
+                                       SYS_epoll_pwait,
+                                       441 /* epoll_pwait2 */,
+                                       SYS_rt_sigreturn,
+                                       SYS_rt_sigpending,
+                                       SYS_rt_sigtimedwait,
+                                       SYS_clone3};
 constexpr std::uint64_t kClones[] = {SYS_clone, SYS_clone3, SYS_vfork};
 
 template <std::size_t N>

@@ -21,6 +21,13 @@ inline shared::u64 shadow_stack() {
   return pointer;
 }
 
+// Only where CR4.FSGSBASE is set: AT_HWCAP2, bit 1 (Documentation/arch/x86/x86_64/fsgs.rst).
+inline shared::u64 read_fs_base() {
+  shared::u64 base = 0;
+  asm volatile(".byte 0xf3, 0x48, 0x0f, 0xae, 0xc0" : "=a"(base));  // rdfsbase %rax
+  return base;
+}
+
 inline void spin() { asm volatile("pause"); }
 
 }  // namespace uprobe::agent

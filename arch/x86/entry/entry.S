@@ -5,12 +5,18 @@
 //   application  --int3-->  kernel  --signal frame-->  uprobe_trap_entry
 //                                                        | call uprobe_on_trap   (C++: finds the point, records)
 //                                                        v
-//        0: resume      xrstor the frame's extended state, all registers, iretq to the displaced copy: no system call
-//        1: sigreturn   the kernel's way, where iretq would be wrong (shadow stack, SS_AUTODISARM, a mask to restore)
-//        else           the application's own handler: tail jump with the kernel's arguments untouched
+//     resume         xrstor the frame's extended state, all registers, iretq to the displaced copy: no system call
+//     sigreturn      the kernel's way, where iretq would be wrong (shadow stack, SS_AUTODISARM, a mask to restore)
+//     enter          the application's handler, with its frame and registers as the kernel would have made them
 //
-// A handler is entered with rdi = signal, rsi = siginfo, rdx = ucontext, rsp = 8 mod 16, [rsp] = restorer.
-// Offsets into the ucontext: see signal_frame.h.
+// Signals of the application that come while a thread is in here are put aside by uprobe_on_signal (a list of the thread,
+// `pending`) and the thread goes on (resume_nested); on its way out it delivers them, oldest first. The last look at the
+// list and the instruction that leaves form a window: a thread interrupted in it is sent back to the look. So no signal
+// waits for the next hit, and no handler ever runs above a half-done hit.
+//
+// A handler is entered with rdi = signal, rsi = siginfo, rdx = ucontext, rsp = 8 mod 16, [rsp] = restorer; the frame is
+// restorer, ucontext (304 bytes), siginfo. Offsets into the ucontext: see signal_frame.h. Its uc_link (offset 8, always 0
+// from the kernel and not read by it) carries the address of the thread's pending word while the agent has the frame.
 
         .text
 
@@ -22,6 +28,12 @@
 \name:
         .endm
 
+// The C++ functions return rax = one of these, or the address of a handler of the application, and rdx = its frame.
+        .set    RESUME, 0
+        .set    SIGRETURN, 1
+        .set    RESUME_NESTED, 2
+        .set    SIGRETURN_NESTED, 3
+
         .macro HANDLER name, function
         ENTRY \name
         pushfq                          # the application's AC would make unaligned stores fault, its NT would break iretq
@@ -31,61 +43,156 @@
         pushq   %rsi
         pushq   %rdx
         call    \function
-        popq    %rdx
-        popq    %rsi
-        popq    %rdi
-        cmpq    $1, %rax
+        popq    %r8                     # the ucontext
+        addq    $16, %rsp
+        cmpq    $SIGRETURN, %rax
         jb      resume
-        je      1f
-        movq    %rax, %r11              # the application's handler: as if the kernel had called it
-        xorl    %eax, %eax
-        jmp     *%r11
-1:      ret                             # to the restorer
+        je      sigreturn
+        cmpq    $SIGRETURN_NESTED, %rax
+        jb      resume_nested
+        je      sigreturn_nested
+        jmp     enter
         .size \name, . - \name
         .endm
 
         HANDLER uprobe_trap_entry, uprobe_on_trap
         HANDLER uprobe_fault_entry, uprobe_on_fault
         HANDLER uprobe_app_fault_entry, uprobe_on_app_fault
+        HANDLER uprobe_signal_entry, uprobe_on_signal
 
-// Leave the handler for the state in the ucontext at rdx. iretq loads rip, cs, flags, rsp and ss at once, so the
-// interrupted stack is not touched. Extended state: signal delivery reset it, the frame has the application's.
-        ENTRY resume
-        movq    224(%rdx), %rcx         # fpstate
+// Leave the handler for the state in the ucontext at r8. iretq loads rip, cs, flags, rsp and ss at once, so the
+// interrupted stack is not touched. Extended state: signal delivery reset it, the frame has the application's. The
+// ucontext's address lies above what iretq takes, for who interrupts right there.
+        .macro RESTORE
+        movq    224(%r8), %rcx          # fpstate
         cmpl    $0x46505853, 464(%rcx)  # sw_reserved.magic1: an xsave frame
         jne     1f
         movq    472(%rcx), %rax         # sw_reserved.xfeatures
-        movq    %rdx, %r8
         movq    %rax, %rdx
         shrq    $32, %rdx
         xrstor64 (%rcx)
-        movq    %r8, %rdx
         jmp     2f
 1:      fxrstor64 (%rcx)
-2:      movq    40(%rdx), %r8
-        movq    48(%rdx), %r9
-        movq    56(%rdx), %r10
-        movq    64(%rdx), %r11
-        movq    72(%rdx), %r12
-        movq    80(%rdx), %r13
-        movq    88(%rdx), %r14
-        movq    96(%rdx), %r15
-        movq    104(%rdx), %rdi
-        movq    112(%rdx), %rsi
-        movq    120(%rdx), %rbp
-        movq    128(%rdx), %rbx
-        movq    152(%rdx), %rcx
+2:      movq    48(%r8), %r9
+        movq    56(%r8), %r10
+        movq    64(%r8), %r11
+        movq    72(%r8), %r12
+        movq    80(%r8), %r13
+        movq    88(%r8), %r14
+        movq    96(%r8), %r15
+        movq    104(%r8), %rdi
+        movq    112(%r8), %rsi
+        movq    120(%r8), %rbp
+        movq    128(%r8), %rbx
+        movq    136(%r8), %rdx
+        movq    152(%r8), %rcx
+        pushq   %r8
         movl    %ss, %eax
         pushq   %rax
-        pushq   160(%rdx)               # rsp
-        pushq   176(%rdx)               # flags
+        pushq   160(%r8)                # rsp
+        pushq   176(%r8)                # flags
         movl    %cs, %eax
         pushq   %rax
-        pushq   168(%rdx)               # rip
-        movq    144(%rdx), %rax
-        movq    136(%rdx), %rdx
+        pushq   168(%r8)                # rip
+        movq    144(%r8), %rax
+        movq    40(%r8), %r8
+        .endm
+
+        .macro LABEL name
+        .globl  \name
+        .hidden \name
+\name:
+        .endm
+
+        ENTRY resume
+        LABEL uprobe_resume_look
+        movq    8(%r8), %rcx
+        cmpl    $0, (%rcx)
+        jne     deliver
+        RESTORE
+        LABEL uprobe_resume_iretq
         iretq
         .size resume, . - resume
+
+        ENTRY resume_nested
+        RESTORE
+        iretq
+        .size resume_nested, . - resume_nested
+
+        ENTRY sigreturn
+        LABEL uprobe_sigreturn_look
+        movq    8(%r8), %rcx
+        cmpl    $0, (%rcx)
+        jne     deliver
+        movq    %r8, %rsp
+        movl    $15, %eax
+        LABEL uprobe_sigreturn_call
+        syscall
+        .size sigreturn, . - sigreturn
+
+        ENTRY sigreturn_nested
+        movq    %r8, %rsp
+        movl    $15, %eax
+        syscall
+        .size sigreturn_nested, . - sigreturn_nested
+
+// The oldest pending signal, in the name of the state in the ucontext at r8; rsp is at its frame.
+        ENTRY deliver
+        pushq   %r8
+        movq    %r8, %rdi
+        call    uprobe_deliver
+        popq    %r8
+        .size deliver, . - deliver      # falls into enter
+
+// rax = handler, rdx = frame. More pending signals are put on top: their handlers interrupt this one at its first instruction.
+        ENTRY enter
+        movq    %rax, %r11
+        movq    %rdx, %rsp
+        movq    16(%rsp), %r10          # uc_link
+        movq    $0, 16(%rsp)
+        leaq    312(%rsp), %rsi
+        movl    (%rsi), %edi
+        leaq    8(%rsp), %rdx
+        xorl    %eax, %eax
+        LABEL uprobe_enter_look
+        cmpl    $0, (%r10)
+        jne     1f
+        LABEL uprobe_enter_jump
+        jmp     *%r11
+1:      movq    %rsp, %rsi
+        leaq    -(128 + 440)(%rsp), %rdi
+        andq    $-16, %rdi
+        subq    $8, %rdi
+        movq    %rdi, %rsp
+        movq    %r11, %rdx
+        movq    %r10, %rcx
+        pushq   %rax
+        call    uprobe_stack_signal     # (new frame, frame, handler, pending word)
+        popq    %rcx
+        jmp     enter
+        .size enter, . - enter
+
+// long uprobe_interruptible_call(const u32* attention, long number, a, b, c, d, e, f): a system call that is not made when
+// *attention is set, however late; kNotMade then. A thread interrupted between the look and the call is sent to the end.
+        ENTRY uprobe_interruptible_call
+        movq    %rdi, %r11
+        movq    %rsi, %rax
+        movq    %rdx, %rdi
+        movq    %rcx, %rsi
+        movq    %r8, %rdx
+        movq    %r9, %r10
+        movq    8(%rsp), %r8
+        movq    16(%rsp), %r9
+        LABEL uprobe_call_look
+        cmpl    $0, (%r11)
+        jne     1f
+        LABEL uprobe_call_syscall
+        syscall
+        ret
+        LABEL uprobe_call_not_made
+1:      movq    $-4096, %rax            # kNotMade
+        ret
+        .size uprobe_interruptible_call, . - uprobe_interruptible_call
 
 // Loads that may fault: each faulting instruction has an entry in the table, uprobe_on_fault moves the thread to the
 // fix-up. bool uprobe_peekN(u64 address, u64* out), bool uprobe_peek_fs4(i64 offset, u64* out), bool uprobe_clock(u64* out).
@@ -170,7 +277,10 @@ uprobe_agent:
         .long   uprobe_trap_entry - uprobe_agent
         .long   uprobe_fault_entry - uprobe_agent
         .long   uprobe_restorer - uprobe_agent
-        .long   0, 0, 0, 0, 0, 0, 0, 0
+        .hidden __ehdr_start, etext     # the linker's
+        .long   __ehdr_start - uprobe_agent
+        .long   etext - uprobe_agent
+        .long   0, 0, 0, 0, 0, 0
         .size uprobe_agent, 64
 
         .section .note.GNU-stack, "", @progbits

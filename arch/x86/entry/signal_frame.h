@@ -45,6 +45,21 @@ static_assert(offsetof(SignalFrame, r8) == 40 && offsetof(SignalFrame, sp) == 16
 static_assert(offsetof(SignalFrame, flags) == 176 && offsetof(SignalFrame, fpstate) == 224);
 static_assert(offsetof(SignalFrame, mask) == 296);
 
+static_assert(sizeof(SignalFrame) == 304);
+
+// What the kernel puts on the stack (arch/x86/include/asm/sigframe.h): rsp at the entry of a handler.
+struct HandlerFrame {
+  u64 restorer;
+  SignalFrame context;
+  SignalInfo info;
+};
+static_assert(offsetof(HandlerFrame, context) == 8 && offsetof(HandlerFrame, info) == 312);
+static_assert(sizeof(HandlerFrame) == 440);
+
+inline HandlerFrame& frame_around(SignalFrame& context) {
+  return *reinterpret_cast<HandlerFrame*>(reinterpret_cast<u8*>(&context) - offsetof(HandlerFrame, context));
+}
+
 inline constexpr i32 kStackAutodisarm = static_cast<i32>(1u << 31);  // SS_AUTODISARM
 
 // The registers of the interrupted code, `ip` as given.

@@ -2,9 +2,7 @@
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
-#include <sys/signalfd.h>
 #include <time.h>
-#include <unistd.h>
 
 __attribute__((noinline)) void probed(int n) { __asm__ volatile("" ::"r"(n)); }
 
@@ -24,11 +22,6 @@ static void check(int number) {
   sigpending(&pending);
   printf("%d: ran %d pending %d", number, ran, sigismember(&pending, number));
   printf(" waited %d", sigtimedwait(&mask, NULL, &limit));
-  const int fd = signalfd(-1, &mask, SFD_NONBLOCK);
-  struct signalfd_siginfo info = {0};
-  raise(number);
-  printf(" read %d", read(fd, &info, sizeof info) > 0 ? (int)info.ssi_signo : -1);
-  close(fd);
   raise(number);
   sigprocmask(SIG_UNBLOCK, &mask, NULL);
   printf(" ran %d\n", ran);

@@ -1,0 +1,105 @@
+// Threads that are inside a displaced copy: where they are in the original program, and hits that must not count twice.
+#include "preload/copies.h"
+
+#include "preload/system_call.h"
+#include "preload/thread.h"
+
+namespace uprobe::agent {
+namespace {
+
+using shared::Repeat;
+
+// The farthest that a stack pointer moves up when frames are left by longjmp; another stack is farther away or below.
+constexpr u64 kSameStack = u64{8} << 20;
+
+bool in_islands(const ProcessBlock& block, u64 address) {
+  for (u32 i = 0; i < block.island_count && i < shared::kMaxIslands; ++i)
+    if (address - block.islands[i].base < block.islands[i].bytes) return true;
+  return false;
+}
+
+const Point* point_with_copy_at(const ProcessBlock& block, u64 address) {
+  if (!in_islands(block, address)) return nullptr;
+  const Point* points = at_offset<Point>(&block, block.point_offset);
+  for (u32 i = 0; i < block.point_count; ++i)
+    if (address - points[i].copy < points[i].copy_bytes) return &points[i];
+  return nullptr;
+}
+
+u32 mark_covering(const Point& point, u64 offset) {
+  u32 mark = 0;
+  for (u32 i = 1; i < point.mark_count && i < shared::kMaxMarks; ++i)
+    if (offset >= point.mark_offset[i]) mark = i;
+  return mark;
+}
+
+// All that the instruction could see of the thread.
+u64 digest(const SignalFrame& f) {
+  constexpr u64 kVisibleFlags = 0x40cd5;  // CF PF AF ZF SF DF OF, AC
+  u64 state = f.flags & kVisibleFlags;
+  for (const u64* word = &f.r8; word <= &f.sp; ++word) {
+    state = (state ^ *word) * 0x9e3779b97f4a7c15ull;
+    state ^= state >> 29;
+  }
+  return state;
+}
+
+u64 thread_key() { return thread_pointer() | 1; }
+
+void release(ProcessBlock& block, Repeat& repeat) {
+  __atomic_store_n(&repeat.thread, 0, __ATOMIC_RELEASE);
+  __atomic_fetch_sub(&block.repeat_count, 1, __ATOMIC_RELAXED);
+}
+
+}  // namespace
+
+bool in_agent(const ProcessBlock& block, u64 address) {
+  return address - block.agent_text < block.agent_text_end - block.agent_text;
+}
+
+// No place left: the hit counts twice.
+void expect_repeat(ProcessBlock& block, const SignalFrame& frame) {
+  for (Repeat& repeat : block.repeats) {
+    u64 expected = 0;
+    if (!__atomic_compare_exchange_n(&repeat.thread, &expected, thread_key(), false, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_RELAXED))
+      continue;
+    repeat.address = frame.ip;
+    repeat.frame = as_word(&frame);
+    repeat.state = digest(frame);
+    __atomic_fetch_add(&block.repeat_count, 1, __ATOMIC_RELAXED);
+    return;
+  }
+}
+
+Moved move_to_original(ProcessBlock& block, SignalFrame& frame, Arrival arrival) {
+  const Point* point = point_with_copy_at(block, frame.ip);
+  if (point == nullptr) return Moved::no;
+  const u64 offset = frame.ip - point->copy;
+  const u32 mark = mark_covering(*point, offset);
+  const i32 distance = point->mark_distance[mark];
+  if (arrival == Arrival::step && distance == 0 && offset != 0) return Moved::within;
+  frame.ip = point->address + static_cast<u64>(i64{distance});
+  frame.sp += point->mark_pushed[mark];
+  // The processor left the copy's address in rcx (SDM vol. 2, SYSCALL).
+  if (point->is_syscall != 0 && mark != 0) frame.cx = frame.ip;
+  if (arrival == Arrival::signal && distance == 0) expect_repeat(block, frame);
+  return Moved::to_original;
+}
+
+// A handler that was left by longjmp will not come back to its instruction: a thread seen above its frame says so.
+bool is_repeat(ProcessBlock& block, const Point& point, const SignalFrame& frame) {
+  if (__atomic_load_n(&block.repeat_count, __ATOMIC_RELAXED) == 0) return false;
+  const u64 thread = thread_key(), state = digest(frame);
+  for (Repeat& repeat : block.repeats) {
+    if (__atomic_load_n(&repeat.thread, __ATOMIC_ACQUIRE) != thread) continue;
+    if (repeat.address == point.address && repeat.state == state) {
+      release(block, repeat);
+      return true;
+    }
+    if (frame.sp > repeat.frame && frame.sp - repeat.frame < kSameStack) release(block, repeat);
+  }
+  return false;
+}
+
+}  // namespace uprobe::agent

@@ -1,0 +1,30 @@
+// Threads that are inside a displaced copy, in terms of the original program.
+#pragma once
+
+#include "preload/agent.h"
+
+namespace uprobe::agent {
+
+// Whether an address is in the agent's own code.
+bool in_agent(const ProcessBlock& block, u64 address);
+
+// How an interrupted thread came to stop in a copy.
+enum class Arrival {
+  fault,   // the copy's instruction faulted: the original one did
+  step,    // the trap flag
+  signal,  // from outside, between two instructions
+};
+
+// Moves an interrupted thread from a copy to the place of the original program that it stands for.
+// no: it is in no copy. within (step only): between two instructions of the copy that are one in the original; untouched.
+// A thread that a signal finds in front of its instruction will hit the point again: that is remembered for is_repeat.
+enum class Moved { no, within, to_original };
+Moved move_to_original(ProcessBlock& block, SignalFrame& frame, Arrival arrival);
+
+// The thread will arrive at the point at frame.ip, where it is in front of its instruction, once more with these registers.
+void expect_repeat(ProcessBlock& block, const SignalFrame& frame);
+
+// Whether this hit is one that has been recorded already.
+bool is_repeat(ProcessBlock& block, const Point& point, const SignalFrame& frame);
+
+}  // namespace uprobe::agent

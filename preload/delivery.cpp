@@ -1,0 +1,241 @@
+// Handing signals to the application's handlers: at once, with the kernel's frame, or when the thread leaves the agent.
+//
+// A signal that comes while its thread is in the agent would show its handler a place that the program does not have, and
+// a handler that leaves by siglongjmp would leave a half-done hit behind. So it waits: its siginfo is put aside, the thread
+// goes on with the mask that the kernel has set for the handler, and at the end of the hit the frame of the breakpoint
+// itself becomes the frame of the handler. No system call; no lock: a list belongs to one thread, and what interrupts the
+// thread is done before it goes on.
+#include "preload/delivery.h"
+
+#include "arch/x86/entry/cpu.h"
+#include "engine/shared/agent_header.h"
+#include "preload/copies.h"
+#include "preload/masks.h"
+#include "preload/system_call.h"
+#include "preload/thread.h"
+
+namespace uprobe::agent {
+namespace {
+
+using shared::PendingSignal;
+
+constexpr u32 kNothingPending = 0;
+constexpr u64 kRedZone = 128;
+constexpr u64 kFpAlignment = 64;
+// In the legacy area of an xsave image (uapi/asm/sigcontext.h, struct _fpx_sw_bytes).
+constexpr u64 kFpMagicAt = 464, kFpBytesAt = 468, kFpPlainBytes = 512;
+constexpr u32 kFpMagic = 0x46505853;
+constexpr u64 kHandlerClears = 0x10500;  // TF, DF, RF: what the kernel clears at the entry of a handler
+
+extern "C" {
+// entry.S: where the windows are that `look_again` knows.
+extern const u8 uprobe_resume_look[] __attribute__((visibility("hidden")));
+extern const u8 uprobe_resume_iretq[] __attribute__((visibility("hidden")));
+extern const u8 uprobe_sigreturn_look[] __attribute__((visibility("hidden")));
+extern const u8 uprobe_sigreturn_call[] __attribute__((visibility("hidden")));
+extern const u8 uprobe_enter_look[] __attribute__((visibility("hidden")));
+extern const u8 uprobe_enter_jump[] __attribute__((visibility("hidden")));
+extern const u8 uprobe_call_look[] __attribute__((visibility("hidden")));
+extern const u8 uprobe_call_syscall[] __attribute__((visibility("hidden")));
+extern const u8 uprobe_call_not_made[] __attribute__((visibility("hidden")));
+}
+
+bool is_between(u64 ip, const u8* first, const u8* last) { return ip >= as_word(first) && ip <= as_word(last); }
+
+PendingSignal* claim(ProcessBlock& block) {
+  for (PendingSignal& signal : block.pending) {
+    u32 expected = 0;
+    if (__atomic_compare_exchange_n(&signal.taken, &expected, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+      return &signal;
+  }
+  return nullptr;
+}
+
+void push(ProcessBlock& block, shared::ThreadEntry& entry, PendingSignal& signal) {
+  const u32 index = static_cast<u32>(&signal - block.pending) + 1;
+  u32 newest = __atomic_load_n(&entry.pending, __ATOMIC_RELAXED);
+  do signal.next = newest;
+  while (!__atomic_compare_exchange_n(&entry.pending, &newest, index, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
+  __atomic_store_n(&entry.attention, 1, __ATOMIC_RELEASE);
+}
+
+// The oldest: the one that found the fewest signals blocked, since each that came has blocked more for the next. It is not
+// always the first in the list: of two that the kernel delivers at once the later one runs first, and is here first.
+u32 oldest_of(const ProcessBlock& block, u32 newest) {
+  u32 oldest = newest;
+  for (u32 index = newest; index != 0; index = block.pending[index - 1].next)
+    if ((block.pending[index - 1].mask & ~block.pending[oldest - 1].mask) == 0) oldest = index;
+  return oldest;
+}
+
+// Takes the oldest off the list; null: it is empty. New ones may come at any moment, at the head only.
+PendingSignal* take_oldest(ProcessBlock& block, shared::ThreadEntry& entry) {
+  for (;;) {
+    u32 newest = __atomic_load_n(&entry.pending, __ATOMIC_ACQUIRE);
+    if (newest == 0) return nullptr;
+    PendingSignal* oldest = &block.pending[oldest_of(block, newest) - 1];
+    if (oldest != &block.pending[newest - 1]) {
+      PendingSignal* newer = &block.pending[newest - 1];
+      while (&block.pending[newer->next - 1] != oldest) newer = &block.pending[newer->next - 1];
+      newer->next = oldest->next;
+      return oldest;
+    }
+    if (__atomic_compare_exchange_n(&entry.pending, &newest, oldest->next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+      return oldest;
+  }
+}
+
+void free_place(PendingSignal& signal) { __atomic_store_n(&signal.taken, 0, __ATOMIC_RELEASE); }
+
+u64 align_down(u64 address, u64 to) { return address & ~(to - 1); }
+
+bool is_on(const SignalFrame& context, u64 address) {
+  return context.stack_base != 0 && address - context.stack_base < context.stack_size;
+}
+
+u64 fp_bytes(u64 fpstate) {
+  const auto* at = reinterpret_cast<const u8*>(fpstate);
+  u32 magic = 0, bytes = 0;
+  __builtin_memcpy(&magic, at + kFpMagicAt, 4);
+  __builtin_memcpy(&bytes, at + kFpBytesAt, 4);
+  return magic == kFpMagic ? bytes : kFpPlainBytes;
+}
+
+// Our handlers run on the alternate stack; one of the application that did not ask for it runs where the program was.
+SignalFrame& on_its_stack(SignalFrame& context, u64 flags) {
+  const bool moved = (flags & shared::kSaOnstack) == 0 && is_on(context, as_word(&context)) &&
+                     !is_on(context, context.sp) && context.fpstate != 0;
+  if (!moved) return context;
+  const u64 bytes = fp_bytes(context.fpstate);
+  const u64 fpstate = align_down(context.sp - kRedZone - bytes, kFpAlignment);
+  auto& frame = *reinterpret_cast<HandlerFrame*>(align_down(fpstate - sizeof(HandlerFrame), 16) - 8);
+  __builtin_memcpy(reinterpret_cast<void*>(fpstate), reinterpret_cast<const void*>(context.fpstate), bytes);
+  __builtin_memcpy(&frame, &frame_around(context), sizeof frame);
+  frame.context.fpstate = fpstate;
+  return frame.context;
+}
+
+}  // namespace
+
+u64 pending_word(ProcessBlock& block) {
+  const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
+  return as_word(entry != nullptr ? &entry->pending : &kNothingPending);
+}
+
+bool has_pending(ProcessBlock& block) {
+  const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
+  return entry != nullptr && __atomic_load_n(&entry->pending, __ATOMIC_RELAXED) != 0;
+}
+
+void look_again(SignalFrame& frame) {
+  const u64 ip = frame.ip;
+  if (ip == as_word(uprobe_resume_iretq)) frame.r8 = *reinterpret_cast<const u64*>(frame.sp + 40);
+  if (is_between(ip, uprobe_resume_look, uprobe_resume_iretq)) {
+    frame.sp = frame.r8 - offsetof(HandlerFrame, context);
+    frame.ip = as_word(uprobe_resume_look);
+  }
+  if (is_between(ip, uprobe_sigreturn_look, uprobe_sigreturn_call)) {
+    frame.sp = frame.r8 - offsetof(HandlerFrame, context);
+    frame.ip = as_word(uprobe_sigreturn_look);
+  }
+  if (is_between(ip, uprobe_enter_look, uprobe_enter_jump)) frame.ip = as_word(uprobe_enter_look);
+  if (is_between(ip, uprobe_call_look, uprobe_call_syscall)) frame.ip = as_word(uprobe_call_not_made);
+}
+
+bool defer(ProcessBlock& block, const AppHandler& handler, u64 restorer, u64 mask, const SignalInfo& info) {
+  shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
+  PendingSignal* place = entry != nullptr ? claim(block) : nullptr;
+  if (place == nullptr) return false;
+  place->handler = handler.address;
+  place->flags = handler.flags;
+  place->restorer = restorer;
+  place->mask = mask;
+  __builtin_memcpy(place->info, &info, sizeof place->info);
+  push(block, *entry, *place);
+  return true;
+}
+
+// Under a shadow stack only rt_sigreturn may go back, and that would put the old mask in force.
+bool defer(ProcessBlock& block, const AppHandler& handler, const SignalInfo& info, SignalFrame& frame) {
+  if (frame.fpstate == 0 || shadow_stack() != 0) return false;
+  if (!defer(block, handler, frame_around(frame).restorer, frame.mask, info)) return false;
+  look_again(frame);
+  return true;
+}
+
+Exit enter(ProcessBlock& block, const AppHandler& handler, SignalFrame& frame) {
+  frame.uc_link = pending_word(block);
+  SignalFrame& placed = on_its_stack(frame, handler.flags);
+  show_belief(block, frame_around(placed).info.signal, placed, frame_around(placed).restorer);
+  return {handler.address, as_word(&frame_around(placed))};
+}
+
+void send_pending_again(ProcessBlock& block) {
+  shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
+  PendingSignal* signal = nullptr;
+  const u64 pid = static_cast<u64>(system_call(kSysGetpid)), tid = static_cast<u64>(system_call(kSysGettid));
+  while (entry != nullptr && (signal = take_oldest(block, *entry)) != nullptr) {
+    i32 number = 0;
+    __builtin_memcpy(&number, signal->info, sizeof number);
+    system_call(kSysRtTgsigqueueinfo, pid, tid, static_cast<u64>(number), as_word(signal->info));
+    const u64 mask = signal->mask;
+    free_place(*signal);
+    system_call(kSysRtSigprocmask, kSetMask, as_word(&mask), 0, 8);
+  }
+}
+
+void forget_other_threads(ProcessBlock& block) {
+  const shared::ThreadEntry* own = thread_entry(block, thread_pointer(), false);
+  if (own != nullptr && own->pending != 0) return;  // its own are in the pool
+  for (shared::ThreadEntry& entry : block.threads) entry.pending = 0;
+  for (PendingSignal& signal : block.pending) free_place(signal);
+}
+
+extern "C" {
+
+// The oldest pending signal of a thread that is about to leave the agent for the state in `frame`. That frame, built by the
+// kernel for our own signal, becomes its handler's.
+__attribute__((visibility("hidden"), used)) Exit uprobe_deliver(SignalFrame* frame) {
+  ProcessBlock& block = *uprobe_block;
+  shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
+  PendingSignal& signal = *take_oldest(block, *entry);
+  HandlerFrame& whole = frame_around(*frame);
+  __builtin_memcpy(&whole.info, signal.info, sizeof whole.info);
+  whole.restorer = signal.restorer;
+  frame->mask = signal.mask;
+  move_to_original(block, *frame, Arrival::signal);
+  const AppHandler handler{signal.handler, signal.flags};
+  free_place(signal);
+  return enter(block, handler, *frame);
+}
+
+// The oldest pending signal interrupts a handler at its first instruction, as when the kernel delivers two at once: a frame
+// below, without extended state, which is initial there. `fresh` is room for it.
+__attribute__((visibility("hidden"), used)) Exit uprobe_stack_signal(HandlerFrame* fresh, const HandlerFrame* below,
+                                                                     u64 interrupted, const u32* pending) {
+  ProcessBlock& block = *uprobe_block;
+  shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
+  PendingSignal& signal = *take_oldest(block, *entry);
+  SignalFrame& context = fresh->context;
+  context = below->context;
+  context.uc_link = as_word(pending);
+  context.ip = interrupted;
+  context.sp = as_word(below);
+  context.di = static_cast<u64>(static_cast<u32>(below->info.signal));
+  context.si = as_word(&below->info);
+  context.dx = as_word(&below->context);
+  context.ax = 0;
+  context.flags &= ~kHandlerClears;
+  context.fpstate = 0;
+  context.mask = signal.mask;
+  fresh->restorer = signal.restorer;
+  __builtin_memcpy(&fresh->info, signal.info, sizeof fresh->info);
+  const u64 handler = signal.handler;
+  free_place(signal);
+  show_belief(block, fresh->info.signal, context, fresh->restorer);
+  return {handler, as_word(fresh)};
+}
+
+}  // extern "C"
+
+}  // namespace uprobe::agent

@@ -1,0 +1,44 @@
+// Handing signals to the application's handlers. See delivery.cpp.
+#pragma once
+
+#include "preload/agent.h"
+
+namespace uprobe::agent {
+
+// What entry.S does after the C++ part of a handler: one of kResume..., or the address of the application's handler,
+// which is then entered with `frame`. Returned in rax and rdx.
+struct Exit {
+  u64 action;
+  u64 frame;  // address of a HandlerFrame
+};
+inline constexpr u64 kResume = 0, kSigreturn = 1, kResumeNested = 2, kSigreturnNested = 3;
+
+// A handler of the application, with what it asked for.
+struct AppHandler {
+  u64 address;
+  u64 flags;
+};
+
+// The word whose value is not 0 while signals wait for this thread to leave the agent. Never null: a thread that cannot
+// be told apart gets one that is always 0.
+u64 pending_word(ProcessBlock& block);
+
+// The interrupted thread is in the agent: the signal waits until it leaves, the thread goes on where it was (or at the
+// look at the list that it had just done). False: it cannot wait here, no place is left.
+bool defer(ProcessBlock& block, const AppHandler& handler, const SignalInfo& info, SignalFrame& frame);
+// Lets a signal wait that is to be delivered when the thread leaves; `mask` is in force after its handler.
+bool defer(ProcessBlock& block, const AppHandler& handler, u64 restorer, u64 mask, const SignalInfo& info);
+// An interrupted thread is about to make a system call that it must not sleep in, or has just looked at its list: it is sent
+// back.
+void look_again(SignalFrame& frame);
+bool has_pending(ProcessBlock& block);
+
+// Enters the handler with the frame that the kernel has built, moved to where the kernel would have put it for this handler.
+Exit enter(ProcessBlock& block, const AppHandler& handler, SignalFrame& frame);
+
+// Outside of any hit: signals that wait for this thread are sent to it again. System calls: only at the end of the program.
+void send_pending_again(ProcessBlock& block);
+// A forked child has no thread but its own.
+void forget_other_threads(ProcessBlock& block);
+
+}  // namespace uprobe::agent
