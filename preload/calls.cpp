@@ -6,6 +6,7 @@
 #include "preload/delivery.h"
 #include "preload/held.h"
 #include "preload/masks.h"
+#include "preload/stacks.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
 
@@ -21,6 +22,7 @@ enum Number : u64 {
   kRtSigpending = 127,
   kRtSigtimedwait = 128,
   kRtSigsuspend = 130,
+  kSigaltstack = 131,
   kPrctl = 157,
   kPselect6 = 270,
   kExitGroup = 231,
@@ -209,6 +211,8 @@ bool make(ProcessBlock& block, SignalFrame& frame, long& result) {
       return pending(block, frame, result);
     case kRtSigtimedwait:
       return wait_for_signal(block, frame, result);
+    case kSigaltstack:
+      return app_sigaltstack(block, frame.di, frame.si, frame.sp, result);
     case kClone3:
       keep_handlers(block, frame);
       return false;
@@ -245,6 +249,7 @@ bool make(ProcessBlock& block, SignalFrame& frame, long& result) {
 
 bool make_call(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   long result = kNotMade;
+  give_stack(block);
   if (begin_call(block) && !make(block, frame, result)) return false;
   if (result == kNotMade) {
     frame.ip = point.address;
@@ -264,6 +269,9 @@ void leave_clone(ProcessBlock& block, const Point& point, const SignalFrame& fra
   after_clone(block, frame.ax, shares);
   finish_keeping_handlers(block, point, frame, shares);
   if (frame.ax == 0 && !shares) forget_other_threads(block);
+  const bool thread = frame.ax == 0 && shares && !borrows_memory(block);
+  give_stack(block);
+  if (thread) begin_thread(block);
 }
 
 }  // namespace uprobe::agent

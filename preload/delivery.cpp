@@ -11,6 +11,7 @@
 #include "engine/shared/agent_header.h"
 #include "preload/copies.h"
 #include "preload/masks.h"
+#include "preload/stacks.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
 
@@ -20,11 +21,6 @@ namespace {
 using shared::PendingSignal;
 
 constexpr u32 kNothingPending = 0;
-constexpr u64 kRedZone = 128;
-constexpr u64 kFpAlignment = 64;
-// In the legacy area of an xsave image (uapi/asm/sigcontext.h, struct _fpx_sw_bytes).
-constexpr u64 kFpMagicAt = 464, kFpBytesAt = 468, kFpPlainBytes = 512;
-constexpr u32 kFpMagic = 0x46505853;
 constexpr u64 kHandlerClears = 0x10500;  // TF, DF, RF: what the kernel clears at the entry of a handler
 
 extern "C" {
@@ -87,32 +83,19 @@ PendingSignal* take_oldest(ProcessBlock& block, shared::ThreadEntry& entry) {
 
 void free_place(PendingSignal& signal) { __atomic_store_n(&signal.taken, 0, __ATOMIC_RELEASE); }
 
-u64 align_down(u64 address, u64 to) { return address & ~(to - 1); }
-
-bool is_on(const SignalFrame& context, u64 address) {
-  return context.stack_base != 0 && address - context.stack_base < context.stack_size;
-}
-
-u64 fp_bytes(u64 fpstate) {
-  const auto* at = reinterpret_cast<const u8*>(fpstate);
-  u32 magic = 0, bytes = 0;
-  __builtin_memcpy(&magic, at + kFpMagicAt, 4);
-  __builtin_memcpy(&bytes, at + kFpBytesAt, 4);
-  return magic == kFpMagic ? bytes : kFpPlainBytes;
-}
-
-// Our handlers run on the alternate stack; one of the application that did not ask for it runs where the program was.
-SignalFrame& on_its_stack(SignalFrame& context, u64 flags) {
-  const bool moved = (flags & shared::kSaOnstack) == 0 && is_on(context, as_word(&context)) &&
-                     !is_on(context, context.sp) && context.fpstate != 0;
-  if (!moved) return context;
-  const u64 bytes = fp_bytes(context.fpstate);
-  const u64 fpstate = align_down(context.sp - kRedZone - bytes, kFpAlignment);
-  auto& frame = *reinterpret_cast<HandlerFrame*>(align_down(fpstate - sizeof(HandlerFrame), 16) - 8);
-  __builtin_memcpy(reinterpret_cast<void*>(fpstate), reinterpret_cast<const void*>(context.fpstate), bytes);
-  __builtin_memcpy(&frame, &frame_around(context), sizeof frame);
-  frame.context.fpstate = fpstate;
-  return frame.context;
+// The frame does not fit on the alternate stack that the application has made: it dies as it would have (setup_rt_frame
+// fails, force_sigsegv). System calls: of a process about to die.
+[[noreturn]] void kill_by_segv() {
+  constexpr u64 kSigSegv = 11;
+  SignalInfo info{};
+  info.signal = kSigSegv;
+  info.code = kSiKernel;
+  const shared::KernelSigaction fallback{kSigDfl, 0, 0, 0};
+  system_call(kSysRtSigaction, kSigSegv, as_word(&fallback), 0, 8);
+  const u64 pid = static_cast<u64>(system_call(kSysGetpid)), tid = static_cast<u64>(system_call(kSysGettid));
+  const u64 none = 0;
+  system_call(kSysRtSigprocmask, kSetMask, as_word(&none), 0, 8);
+  for (;;) system_call(kSysRtTgsigqueueinfo, pid, tid, kSigSegv, as_word(&info));
 }
 
 }  // namespace
@@ -165,9 +148,11 @@ bool defer(ProcessBlock& block, const AppHandler& handler, const SignalInfo& inf
 
 Exit enter(ProcessBlock& block, const AppHandler& handler, SignalFrame& frame) {
   frame.uc_link = pending_word(block);
-  SignalFrame& placed = on_its_stack(frame, handler.flags);
-  show_belief(block, frame_around(placed).info.signal, placed, frame_around(placed).restorer);
-  return {handler.address, as_word(&frame_around(placed))};
+  SignalFrame* placed = on_its_stack(block, frame, handler.flags);
+  if (placed == nullptr) kill_by_segv();
+  HandlerFrame& whole = frame_around(*placed);
+  show_belief(block, whole.info.signal, *placed, whole.restorer);
+  return {handler.address, as_word(&whole)};
 }
 
 void send_pending_again(ProcessBlock& block) {
@@ -216,6 +201,8 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_stack_signal(HandlerFram
   ProcessBlock& block = *uprobe_block;
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
   PendingSignal& signal = *take_oldest(block, *entry);
+  fresh = place_above(block, *below, fresh, signal.flags);
+  if (fresh == nullptr) kill_by_segv();
   SignalFrame& context = fresh->context;
   context = below->context;
   context.uc_link = as_word(pending);

@@ -8,6 +8,7 @@
 
 #include "engine/shared/agent_header.h"
 #include "preload/agent.h"
+#include "preload/stacks.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
 
@@ -20,6 +21,9 @@ using shared::kOurSignals;
 
 constexpr u64 kSetBytes = 8;  // the kernel's sigset_t
 constexpr u64 kSaResethand = 0x80000000;
+// What the application's handlers are installed with besides: without SA_SIGINFO the kernel writes no siginfo, and our code
+// in front of them needs a stack.
+constexpr u64 kForced = shared::kSaSiginfo | shared::kSaOnstack;
 constexpr u64 kKnownFlags = 0xdc000807;  // what the kernel keeps of sa_flags (UAPI_SA_FLAGS, SA_RESTORER)
 constexpr u64 kNeverBlocked = 1ull << (9 - 1) | 1ull << (19 - 1);  // SIGKILL, SIGSTOP
 constexpr long kFault = -14;                                       // EFAULT
@@ -53,7 +57,7 @@ KernelSigaction installed_for(u64 signal, const AppAction& app) {
   const u64 entry = as_word(signal == kSigTrap ? uprobe_trap_entry : uprobe_fault_entry);
   // A fault that nobody handles keeps our way as well, and dies when it is passed on.
   if (signal == kSigTrap || app.handler <= 1) return {entry, shared::kAgentSaFlags, as_word(uprobe_restorer), 0};
-  return {as_word(uprobe_app_fault_entry), (app.flags & ~kSaResethand) | shared::kSaSiginfo, app.restorer,
+  return {as_word(uprobe_app_fault_entry), (app.flags & ~kSaResethand) | kForced, app.restorer,
           app.mask & ~kOurSignals};
 }
 
@@ -80,11 +84,11 @@ void show_own_handler(const shared::OtherAction& known, u64 old) {
   const bool ours = shown.handler == as_word(uprobe_signal_entry);
   const bool was_ours = shown.handler == kSigDfl && (shown.flags & known.flags & kSaResethand) != 0;
   if (ours) shown.handler = known.handler;
-  if (ours || was_ours) shown.flags = (shown.flags & ~shared::kSaSiginfo) | (known.flags & shared::kSaSiginfo);
+  if (ours || was_ours) shown.flags = (shown.flags & ~kForced) | (known.flags & kForced);
 }
 
-// rt_sigaction for a signal that is not ours. The kernel keeps all but the handler, which is entered through us. SA_SIGINFO:
-// without it the kernel writes no siginfo. A handler once known stays: a signal may be on its way to it.
+// rt_sigaction for a signal that is not ours. The kernel keeps all but the handler, which is entered through us. A handler
+// once known stays: a signal may be on its way to it.
 long other_sigaction(ProcessBlock& block, u64 signal, KernelSigaction* wanted, u64 old) {
   shared::OtherAction& known = block.others[signal];
   const shared::OtherAction before = known;
@@ -97,7 +101,7 @@ long other_sigaction(ProcessBlock& block, u64 signal, KernelSigaction* wanted, u
     if (wanted->handler > kSigIgn && !borrowed) {
       known = {wanted->handler, wanted->flags};
       wanted->handler = as_word(uprobe_signal_entry);
-      wanted->flags |= shared::kSaSiginfo;
+      wanted->flags |= kForced;
     }
   }
   const long result = system_call(kSysRtSigaction, signal, as_word(wanted), old, kSetBytes);
@@ -163,6 +167,7 @@ void show_belief(ProcessBlock& block, i32 signal, SignalFrame& frame, u64 restor
   const u64 before = believed_blocked(block);
   frame.mask |= before;
   believe_blocked(block, before | named);
+  show_stack(block, frame);
 }
 
 void app_sigreturn(ProcessBlock& block, u64 context) {
@@ -170,8 +175,10 @@ void app_sigreturn(ProcessBlock& block, u64 context) {
   const Reader reader{true};
   u64 mask = 0;
   if (!reader.load8(at, mask)) return;  // the kernel will say so
-  if ((mask & kOurSignals) != 0) *reinterpret_cast<u64*>(at) = mask & ~kOurSignals;
+  auto& frame = *reinterpret_cast<SignalFrame*>(context);
+  if ((mask & kOurSignals) != 0) frame.mask = mask & ~kOurSignals;
   believe_blocked(block, mask & kOurSignals);
+  take_stack(block, frame);
 }
 
 void clear_handlers(ProcessBlock& block, bool shares_memory) {

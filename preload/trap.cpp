@@ -7,6 +7,7 @@
 #include "preload/delivery.h"
 #include "preload/held.h"
 #include "preload/masks.h"
+#include "preload/stacks.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
 
@@ -44,8 +45,10 @@ void hit_point(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   const bool may_fault = (frame.mask & kFaultSignals) == 0;
   const Hit hit{&block, &point, &registers, thread_id(block, may_fault), may_fault};
   if (point.consumer != 0 && !repeat) handle_hit(hit);
-  if (point.role == static_cast<u32>(shared::PointRole::library_hook))
+  if (point.role == static_cast<u32>(shared::PointRole::library_hook)) {
+    give_stack(block);
     ask_tool(block, session_area(block, 0), {shared::MailKind::libraries_changed, hit.tid, 0, 0});
+  }
   if (point.role == static_cast<u32>(shared::PointRole::system_call) && make_call(block, point, frame)) return;
   if (point.role >= static_cast<u32>(shared::PointRole::clone_return)) leave_clone(block, point, frame, may_fault);
   frame.ip = point.copy;

@@ -28,9 +28,8 @@ bool names_exit_group(Bytes code) {
   return std::search(code.begin(), code.end(), std::begin(kNumber), std::end(kNumber)) != code.end();
 }
 
-// Walks one function; adds its interesting sites. rt_sigreturn only where the function is described (`described`): of code
-// without unwind information, as in musl, unwinders recognise the bytes.
-void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool any, bool described,
+// Walks one function; adds its interesting sites.
+void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool any,
                    std::vector<SystemCallSite>& sites) {
   std::uint32_t number = ~0u;
   for (std::size_t at = 0; at < code.size();) {
@@ -40,8 +39,7 @@ void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool a
     if (const auto load = number_load_ending(code, at + insn->length)) number = load->number;
     if (insn->is_call) number = ~0u;
     const bool is_syscall = insn->length == 2 && std::equal(std::begin(kSyscall), std::end(kSyscall), rest.begin());
-    const bool wanted = any || is_followed_call(number) || (described && number == SYS_rt_sigreturn);
-    if (is_syscall && wanted) sites.push_back({offset + at, shared::PointRole::system_call});
+    if (is_syscall && (any || is_followed_call(number))) sites.push_back({offset + at, shared::PointRole::system_call});
     if (is_syscall && is_clone_call(number)) sites.push_back({offset + at + 2, clone_role(number)});
     at += insn->length;
   }
@@ -77,6 +75,15 @@ void add_by_pattern(Bytes code, std::size_t at, std::uint64_t address, std::uint
     sites.push_back({offset + at, shared::PointRole::system_call});
 }
 
+// Where handlers return to: bytes that debuggers and unwinders know, so they are the same everywhere. Code without a size or
+// unwind information, as in musl, is left alone: there the unwinders have nothing but the bytes.
+bool is_signal_return(const elf::ElfFile& file, Bytes code, std::size_t at, std::uint64_t address) {
+  constexpr std::uint8_t kNumber[] = {0x48, 0xc7, 0xc0, SYS_rt_sigreturn, 0, 0, 0};  // mov $15, %rax
+  if (at < sizeof kNumber || !std::equal(std::begin(kNumber), std::end(kNumber), code.begin() + (at - sizeof kNumber)))
+    return false;
+  return file.range_at(address).has_value();
+}
+
 // What of a segment is to be looked at: functions that contain the bytes of a call; calls outside of any known function are
 // added at once.
 std::vector<elf::Range> functions_with_syscalls(const elf::ElfFile& file, std::vector<SystemCallSite>& sites) {
@@ -90,7 +97,9 @@ std::vector<elf::Range> functions_with_syscalls(const elf::ElfFile& file, std::v
       if (at == code.end()) break;
       const auto place = static_cast<std::size_t>(at - code.begin());
       const auto range = function_at(file, s.address + place);
-      if (!range)
+      if (is_signal_return(file, code, place, s.address + place))
+        sites.push_back({s.offset + place, shared::PointRole::system_call});
+      else if (!range)
         add_by_pattern(code, place, s.address, s.offset, sites);
       else if (found.empty() || found.back().begin != range->begin)
         found.push_back(*range);
@@ -109,8 +118,7 @@ std::vector<SystemCallSite> system_call_sites(const elf::ElfFile& file, bool end
     if (!offset || *offset >= file.bytes().size()) continue;
     const Bytes code = file.bytes().subspan(*offset, std::min(range.end - range.begin, file.bytes().size() - *offset));
     const bool any = generic && generic->address == range.begin;
-    const bool described = file.range_at(range.begin).has_value();
-    scan_function(code, range.begin, *offset, any || (ends && names_exit_group(code)), described, sites);
+    scan_function(code, range.begin, *offset, any || (ends && names_exit_group(code)), sites);
   }
   return sites;
 }

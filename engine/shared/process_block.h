@@ -109,9 +109,12 @@ struct ThreadEntry {
   u32 pending;          // index + 1 of the newest PendingSignal of this thread, 0: none
   u32 attention;        // something has come that a system call about to be made must not sleep over
   u64 cleared;          // a clone3 under way has CLONE_CLEAR_SIGHAND: the child has no handlers
-  u64 reserved;
+  u64 own_stack;        // of ours, the kernel's alternate signal stack of this thread; 0: none
+  u64 app_stack, app_stack_size;  // the application's (stack_t); size 0: disabled
+  u32 app_stack_flags;
+  u32 reserved;
 };
-static_assert(sizeof(ThreadEntry) == 64);
+static_assert(sizeof(ThreadEntry) == 88);
 
 // A signal that has come while its thread was in the agent: its handler runs when the thread leaves.
 struct PendingSignal {
@@ -190,13 +193,15 @@ struct ProcessBlock {
   u64 mail_tokens[64];  // of the requests under way, by mail slot
   u32 repeat_count;
   u32 held_count;
+  u32 stack_cursor;  // of the search for stacks of threads that have ended
+  u32 reserved3;
   PendingSignal pending[kPendingSignals];
   HeldSignal held[kHeldSignals];
   Repeat repeats[kRepeats];
   ThreadEntry threads[kThreadEntries];
 };
 static_assert(offsetof(ProcessBlock, flags) == 1304);
-static_assert(sizeof(ProcessBlock) == 18224 + 64 * kThreadEntries);
+static_assert(sizeof(ProcessBlock) == 18232 + 88 * kThreadEntries);
 inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
 

@@ -27,6 +27,7 @@ constexpr std::uint64_t kFollowed[] = {SYS_rt_sigaction,
                                        441 /* epoll_pwait2 */,
                                        SYS_rt_sigreturn,
                                        SYS_rt_sigpending,
+                                       SYS_sigaltstack,
                                        SYS_rt_sigtimedwait,
                                        SYS_clone3};
 constexpr std::uint64_t kClones[] = {SYS_clone, SYS_clone3, SYS_vfork};

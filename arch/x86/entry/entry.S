@@ -145,7 +145,12 @@
         .size deliver, . - deliver      # falls into enter
 
 // rax = handler, rdx = frame. More pending signals are put on top: their handlers interrupt this one at its first instruction.
+// Our own code stays on the stack that it is on, where the frame has been moved from it: the application's may be full.
         ENTRY enter
+        xorl    %r9d, %r9d              # 0: the frame has not been moved
+        cmpq    %rsp, %rdx
+        cmovneq %rsp, %r9
+enter_frame:
         movq    %rax, %r11
         movq    %rdx, %rsp
         movq    16(%rsp), %r10          # uc_link
@@ -164,12 +169,17 @@
         andq    $-16, %rdi
         subq    $8, %rdi
         movq    %rdi, %rsp
+        testq   %r9, %r9
+        cmovneq %r9, %rsp
+        andq    $-16, %rsp
         movq    %r11, %rdx
         movq    %r10, %rcx
-        pushq   %rax
+        pushq   %r9
+        pushq   %r9
         call    uprobe_stack_signal     # (new frame, frame, handler, pending word)
-        popq    %rcx
-        jmp     enter
+        popq    %r9
+        popq    %r9
+        jmp     enter_frame
         .size enter, . - enter
 
 // long uprobe_interruptible_call(const u32* attention, long number, a, b, c, d, e, f): a system call that is not made when

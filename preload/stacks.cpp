@@ -1,0 +1,208 @@
+// Alternate signal stacks. A hit needs a signal frame (3-4 KiB with AVX-512) and a kilobyte for the agent. On the program's
+// own stack, or on an alternate stack as small as the program could make it, that may be more than there is; and an alternate
+// stack may hold something that lives (coroutines have been made that way). So each thread gets a stack of ours as the
+// kernel's alternate stack, and what the application believes about its own is kept here.
+//
+// The rules of sigaltstack and of where a frame goes are the kernel's: kernel/signal.c (do_sigaltstack, on_sig_stack),
+// arch/x86/kernel/signal.c (get_sigframe).
+#include "preload/stacks.h"
+
+#include "engine/shared/agent_header.h"
+#include "preload/system_call.h"
+#include "preload/thread.h"
+
+namespace uprobe::agent {
+namespace {
+
+using shared::ThreadEntry;
+
+constexpr u64 kStackBytes = 128 * 1024;                             // of which a page or two are ever touched
+constexpr u64 kRedZone = 128, kFpAlignment = 64, kSmallest = 2048;  // MINSIGSTKSZ
+constexpr u32 kDisable = 2, kOnstack = 1, kFlagBits = 1u << 31;     // SS_DISABLE, SS_ONSTACK, SS_AUTODISARM
+constexpr long kPermission = -1, kNoMemory = -12, kFault = -14, kInvalid = -22;
+constexpr long kSysMmap = 9, kSysTgkill = 234, kSysSigaltstack = 131;
+constexpr u32 kLooks = 16;  // entries that are looked at for the stack of a thread that has ended
+// In the legacy area of an xsave image (uapi/asm/sigcontext.h, struct _fpx_sw_bytes).
+constexpr u64 kFpMagicAt = 464, kFpBytesAt = 468, kFpPlainBytes = 512;
+constexpr u32 kFpMagic = 0x46505853;
+
+struct StackT {
+  u64 base;
+  u32 flags;
+  u32 pad;
+  u64 size;
+};
+
+bool is_on(u64 base, u64 size, u64 sp) { return sp > base && sp - base <= size; }
+
+ThreadEntry* own_entry(ProcessBlock& block) { return thread_entry(block, thread_pointer(), false); }
+
+bool is_on_apps(const ThreadEntry& entry, u64 sp) {
+  return (entry.app_stack_flags & kFlagBits) == 0 && is_on(entry.app_stack, entry.app_stack_size, sp);
+}
+
+u64 fp_bytes(u64 fpstate) {
+  const auto* at = reinterpret_cast<const u8*>(fpstate);
+  u32 magic = 0, bytes = 0;
+  __builtin_memcpy(&magic, at + kFpMagicAt, 4);
+  __builtin_memcpy(&bytes, at + kFpBytesAt, 4);
+  return magic == kFpMagic ? bytes : kFpPlainBytes;
+}
+
+void copy_words(u64 to, u64 from, u64 bytes) {
+  for (u64 done = 0; done < bytes; done += 8)
+    *reinterpret_cast<u64*>(to + done) = *reinterpret_cast<const volatile u64*>(from + done);
+}
+
+// The kernel sets the id in a control block to 0 when its thread has ended (CLONE_CHILD_CLEARTID).
+bool has_ended(const ProcessBlock& block, const ThreadEntry& entry, u64 pid) {
+  const Reader reader{true};
+  u64 tid = 0;
+  if (!reader.load8(entry.thread + static_cast<u64>(i64{block.tid_offset}), tid) || static_cast<u32>(tid) == 0)
+    return true;
+  constexpr long kNoSuchThread = -3;
+  return system_call(kSysTgkill, pid, static_cast<u32>(tid), 0) == kNoSuchThread;
+}
+
+// The stack of a thread that is gone; 0: none found in a few looks.
+u64 inherit_stack(ProcessBlock& block) {
+  if (block.tid_offset == 0) return 0;
+  const u64 pid = static_cast<u64>(system_call(kSysGetpid)), own = thread_pointer();
+  for (u32 looks = 0; looks < kLooks; ++looks) {
+    const u32 place = __atomic_fetch_add(&block.stack_cursor, 1, __ATOMIC_RELAXED) % shared::kThreadEntries;
+    ThreadEntry& entry = block.threads[place];
+    u64 stack = __atomic_load_n(&entry.own_stack, __ATOMIC_RELAXED);
+    if (stack == 0 || entry.thread == own || entry.thread <= 1 || !has_ended(block, entry, pid)) continue;
+    if (__atomic_compare_exchange_n(&entry.own_stack, &stack, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+      return stack;
+  }
+  return 0;
+}
+
+u64 new_stack() {
+  constexpr u64 kReadWrite = 3, kPrivateAnonymousNoreserve = 0x4022;
+  const long at = system_call(kSysMmap, 0, kStackBytes, kReadWrite, kPrivateAnonymousNoreserve, ~u64{0}, 0);
+  return at > 0 ? static_cast<u64>(at) : 0;
+}
+
+long set_stack(ThreadEntry& entry, const StackT& wanted, u64 sp) {
+  const u32 mode = wanted.flags & ~kFlagBits;
+  if (is_on_apps(entry, sp)) return kPermission;
+  if (mode != kDisable && mode != kOnstack && mode != 0) return kInvalid;
+  if (mode != kDisable && wanted.size < kSmallest) return kNoMemory;
+  entry.app_stack = mode == kDisable ? 0 : wanted.base;
+  entry.app_stack_size = mode == kDisable ? 0 : wanted.size;
+  entry.app_stack_flags = wanted.flags;
+  return 0;
+}
+
+// As sigaltstack says it.
+StackT shown_stack(const ThreadEntry& entry, u64 sp) {
+  const u32 mode = entry.app_stack_size == 0 ? kDisable : is_on_apps(entry, sp) ? kOnstack : 0;
+  return {entry.app_stack, mode | (entry.app_stack_flags & kFlagBits), 0, entry.app_stack_size};
+}
+
+}  // namespace
+
+void give_stack(ProcessBlock& block) {
+  if ((block.flags & shared::kBlockFiltered) != 0 || borrows_memory(block)) return;
+  ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
+  if (entry == nullptr || entry->thread <= 1 || entry->own_stack != 0) return;
+  StackT before{};
+  if (system_call(kSysSigaltstack, 0, as_word(&before)) != 0 || (before.flags & kOnstack) != 0) return;
+  u64 stack = inherit_stack(block);
+  if (stack == 0) stack = new_stack();
+  const StackT ours{stack, 0, 0, kStackBytes};
+  if (stack == 0 || system_call(kSysSigaltstack, as_word(&ours)) != 0) return;
+  entry->app_stack = before.base;
+  entry->app_stack_size = before.size;
+  entry->app_stack_flags = before.size != 0 ? before.flags : 0;  // of a program that has just begun
+  entry->own_stack = stack;
+}
+
+void begin_thread(ProcessBlock& block) {
+  ThreadEntry* entry = own_entry(block);
+  if (entry == nullptr || entry->own_stack == 0) return;
+  const StackT ours{entry->own_stack, 0, 0, kStackBytes};
+  entry->app_stack = entry->app_stack_size = 0;
+  entry->app_stack_flags = kDisable;
+  if ((block.flags & shared::kBlockFiltered) != 0 || system_call(kSysSigaltstack, as_word(&ours)) != 0)
+    entry->own_stack = 0;
+}
+
+SignalFrame* on_its_stack(ProcessBlock& block, SignalFrame& context, u64 flags) {
+  const ThreadEntry* entry = own_entry(block);
+  const bool ours = entry != nullptr && entry->own_stack != 0;
+  const bool wants = (flags & shared::kSaOnstack) != 0;
+  const u64 from = as_word(&context);
+  if (context.fpstate == 0 || !is_on(context.stack_base, context.stack_size, from)) return &context;
+  if (!ours && (wants || is_on(context.stack_base, context.stack_size, context.sp))) return &context;
+  const bool nested = ours && is_on_apps(*entry, context.sp);
+  const bool entering = ours && wants && entry->app_stack_size != 0 && !nested;
+  const u64 top = entering ? entry->app_stack + entry->app_stack_size : context.sp - kRedZone;
+  const u64 bytes = fp_bytes(context.fpstate);
+  const u64 fpstate = (top - bytes) & ~(kFpAlignment - 1);
+  const u64 place = ((fpstate - sizeof(HandlerFrame)) & ~u64{15}) - 8;
+  if ((entering || nested) && !is_on(entry->app_stack, entry->app_stack_size, place)) return nullptr;
+  copy_words(fpstate, context.fpstate, bytes);
+  copy_words(place, as_word(&frame_around(context)), sizeof(HandlerFrame));
+  SignalFrame& moved = reinterpret_cast<HandlerFrame*>(place)->context;
+  moved.fpstate = fpstate;
+  return &moved;
+}
+
+HandlerFrame* place_above(ProcessBlock& block, const HandlerFrame& below, HandlerFrame* fresh, u64 flags) {
+  const ThreadEntry* entry = own_entry(block);
+  if (entry == nullptr || entry->own_stack == 0 || entry->app_stack_size == 0) return fresh;
+  const bool nested = is_on_apps(*entry, as_word(&below));
+  if ((flags & shared::kSaOnstack) != 0 && !nested)
+    fresh = reinterpret_cast<HandlerFrame*>(
+        ((entry->app_stack + entry->app_stack_size - sizeof(HandlerFrame)) & ~u64{15}) - 8);
+  else if (!nested)
+    return fresh;
+  return is_on(entry->app_stack, entry->app_stack_size, as_word(fresh)) ? fresh : nullptr;
+}
+
+void show_stack(ProcessBlock& block, SignalFrame& frame) {
+  ThreadEntry* entry = own_entry(block);
+  if (entry == nullptr || entry->own_stack == 0) return;
+  const StackT shown = shown_stack(*entry, frame.sp);
+  frame.stack_base = shown.base;
+  frame.stack_flags = static_cast<i32>(entry->app_stack_flags);  // as they were set (__save_altstack)
+  frame.stack_size = shown.size;
+  // SS_AUTODISARM: there is none while a handler runs on it.
+  const bool disarms = (shown.flags & kFlagBits) != 0 && is_on(shown.base, shown.size, as_word(&frame));
+  if (disarms) entry->app_stack = entry->app_stack_size = entry->app_stack_flags = 0;
+}
+
+// As restore_altstack: what is in the frame is set, errors are not reported.
+void take_stack(ProcessBlock& block, SignalFrame& frame) {
+  ThreadEntry* entry = own_entry(block);
+  if (entry == nullptr || entry->own_stack == 0) return;
+  set_stack(*entry, {frame.stack_base, static_cast<u32>(frame.stack_flags), 0, frame.stack_size}, frame.sp);
+  frame.stack_base = entry->own_stack;
+  frame.stack_flags = 0;
+  frame.stack_size = kStackBytes;
+}
+
+bool app_sigaltstack(ProcessBlock& block, u64 wanted, u64 old, u64 sp, long& result) {
+  give_stack(block);
+  ThreadEntry* entry = own_entry(block);
+  if (entry == nullptr || entry->own_stack == 0) return false;
+  const Reader reader{true};
+  StackT asked{};
+  u64 unused = 0;
+  const StackT before = shown_stack(*entry, sp);
+  const bool readable = wanted == 0 || reader.copy(reinterpret_cast<u8*>(&asked), wanted, sizeof asked) == sizeof asked;
+  result = !readable ? kFault : 0;
+  if (result == 0 && wanted != 0 && !borrows_memory(block)) result = set_stack(*entry, asked, sp);
+  if (result != 0 || old == 0) return true;
+  if (!reader.load8(old, unused) || !reader.load8(old + 16, unused)) {
+    result = kFault;
+    return true;
+  }
+  *reinterpret_cast<StackT*>(old) = before;
+  return true;
+}
+
+}  // namespace uprobe::agent
