@@ -64,29 +64,34 @@ std::optional<std::uint64_t> take_address(Cursor& cursor, std::uint8_t encoding,
   return std::nullopt;
 }
 
-// The encoding of the addresses in a CIE's FDEs, from its augmentation data. A letter that is not known hides what
-// comes after it, so that only 'R' before it counts.
-std::optional<std::uint8_t> take_encoding(Cursor& cursor, std::string_view letters) {
+// How the FDEs of a CIE are written.
+struct Encodings {
+  std::uint8_t pointer = kAbsolute;
+  std::uint8_t handlers = kOmitted;
+  bool has_augmentation = false;
+};
+
+// From a CIE's augmentation data. A letter that is not known hides what comes after it.
+std::optional<Encodings> take_encodings(Cursor& cursor, std::string_view letters) {
+  Encodings encodings{.has_augmentation = true};
   for (const char letter : letters) {
     if (letter == 'R') {
-      const auto encoding = cursor.take<std::uint8_t>();
-      return cursor.good() ? std::optional(encoding) : std::nullopt;
-    }
-    if (letter == 'P') {
+      encodings.pointer = cursor.take<std::uint8_t>();
+    } else if (letter == 'P') {
       const auto encoding = cursor.take<std::uint8_t>();
       if (encoding != kOmitted) take_format(cursor, encoding & kFormatMask);
     } else if (letter == 'L') {
-      cursor.take<std::uint8_t>();
+      encodings.handlers = cursor.take<std::uint8_t>();
     } else if (letter != 'B') {
       return std::nullopt;
     }
     if (!cursor.good()) return std::nullopt;
   }
-  return kAbsolute;
+  return encodings;
 }
 
 // Nothing if the CIE is not one or cannot be understood. `at` is the place of its id.
-std::optional<std::uint8_t> parse_cie(BytesView record, std::uint64_t at) {
+std::optional<Encodings> parse_cie(BytesView record, std::uint64_t at) {
   Cursor cursor(record, at);
   if (cursor.take<std::uint32_t>() != 0) return std::nullopt;
   const auto version = cursor.take<std::uint8_t>();
@@ -99,19 +104,19 @@ std::optional<std::uint8_t> parse_cie(BytesView record, std::uint64_t at) {
   else
     cursor.uleb();
   if (!cursor.good()) return std::nullopt;
-  if (augmentation.empty()) return kAbsolute;
+  if (augmentation.empty()) return Encodings{};
   if (augmentation.front() != 'z') return std::nullopt;
   // A signal frame's FDE starts one byte early (glibc's __restore_rt): before the function, perhaps inside a nop.
   if (augmentation.find('S') != std::string_view::npos) return std::nullopt;
   cursor.uleb();
-  return take_encoding(cursor, augmentation.substr(1));
+  return take_encodings(cursor, augmentation.substr(1));
 }
 
 class Walk {
  public:
   Walk(const Image& image, const Table& table) : image_(image), table_(table) {}
 
-  std::vector<Range> run() {
+  std::vector<Frame> run() {
     for (std::uint64_t at = 0; table_.bytes.holds(at, 4);) {
       Cursor cursor(table_.bytes, at);
       std::uint64_t length = cursor.take<std::uint32_t>();
@@ -121,7 +126,7 @@ class Walk {
       read_record(cursor.at(), cursor.at() + length);
       at = cursor.at() + length;
     }
-    return std::move(ranges_);
+    return std::move(frames_);
   }
 
  private:
@@ -130,16 +135,31 @@ class Walk {
     Cursor cursor(record, at);
     const std::uint64_t distance = cursor.take<std::uint32_t>();
     if (!cursor.good() || distance == 0 || distance > at) return;
-    const auto encoding = encoding_of(at - distance);
-    if (!encoding) return;
-    const auto begin = take_address(cursor, *encoding, table_.address + cursor.at());
+    const auto encodings = encodings_of(at - distance);
+    if (!encodings) return;
+    const auto begin = take_address(cursor, encodings->pointer, table_.address + cursor.at());
     if (!begin) return;
-    const std::uint64_t size = take_format(cursor, *encoding & kFormatMask);
-    if (cursor.good()) add(*begin, size);
+    const std::uint64_t size = take_format(cursor, encodings->pointer & kFormatMask);
+    if (!cursor.good()) return;
+    Frame frame;
+    if (encodings->has_augmentation && encodings->handlers != kOmitted) read_handlers(cursor, *encodings, frame);
+    add(*begin, size, frame);
+  }
+
+  // The augmentation data: its length, then the address of the language's table. A zero means that there is none,
+  // whatever it is relative to.
+  void read_handlers(Cursor cursor, const Encodings& encodings, Frame& frame) {
+    cursor.uleb();
+    Cursor raw = cursor;
+    const bool is_none = take_format(raw, encodings.handlers & kFormatMask) == 0 && raw.good();
+    if (is_none) return;
+    const auto handlers = take_address(cursor, encodings.handlers, table_.address + cursor.at());
+    frame.handlers = handlers.value_or(0);
+    frame.handlers_known = handlers.has_value();
   }
 
   // `cie` is where the CIE's length is.
-  std::optional<std::uint8_t> encoding_of(std::uint64_t cie) {
+  std::optional<Encodings> encodings_of(std::uint64_t cie) {
     const auto [known, is_new] = encodings_.try_emplace(cie);
     if (!is_new) return known->second;
     Cursor cursor(table_.bytes, cie);
@@ -151,17 +171,18 @@ class Walk {
   }
 
   // The linker leaves the FDEs of discarded functions in place, at address 0.
-  void add(std::uint64_t begin, std::uint64_t size) {
+  void add(std::uint64_t begin, std::uint64_t size, Frame frame) {
     const Segment* segment = image_.executable_at(begin);
     if (segment == nullptr || size == 0) return;
     const std::uint64_t room = segment->address + segment->file_bytes - begin;
-    ranges_.push_back(Range{begin, begin + std::min(size, room)});
+    frame.code = Range{begin, begin + std::min(size, room)};
+    frames_.push_back(frame);
   }
 
   const Image& image_;
   Table table_;
-  std::unordered_map<std::uint64_t, std::optional<std::uint8_t>> encodings_;
-  std::vector<Range> ranges_;
+  std::unordered_map<std::uint64_t, std::optional<Encodings>> encodings_;
+  std::vector<Frame> frames_;
 };
 
 // Static programs may lack the header, files without section headers have nothing else.
@@ -186,10 +207,44 @@ std::optional<Table> find_table(const Image& image) {
 
 }  // namespace
 
-std::vector<Range> frame_ranges(const Image& image) {
+std::vector<Frame> frames_of(const Image& image) {
   const std::optional<Table> table = find_table(image);
   if (!table) return {};
   return Walk(image, *table).run();
+}
+
+std::vector<Range> frame_ranges(const Image& image) {
+  std::vector<Range> ranges;
+  for (const Frame& frame : frames_of(image)) ranges.push_back(frame.code);
+  return ranges;
+}
+
+// The table (Itanium C++ ABI's exception handling, as gcc and clang write it for every language): the landing pads' base,
+// the types, then the call sites: begin, length, landing pad (0: none), action.
+std::optional<std::vector<std::uint64_t>> landing_pads(const Image& image, const Frame& frame) {
+  std::vector<std::uint64_t> pads;
+  if (!frame.handlers_known) return std::nullopt;
+  if (frame.handlers == 0) return pads;
+  Cursor cursor(image.bytes_at(frame.handlers));
+  std::uint64_t base = frame.code.begin;
+  if (const auto encoding = cursor.take<std::uint8_t>(); encoding != kOmitted) {
+    const auto given = take_address(cursor, encoding, frame.handlers + cursor.at());
+    if (!given) return std::nullopt;
+    base = *given;
+  }
+  if (cursor.take<std::uint8_t>() != kOmitted) cursor.uleb();  // the types, and where their table ends
+  const auto format = static_cast<std::uint8_t>(cursor.take<std::uint8_t>() & kFormatMask);
+  const std::uint64_t length = cursor.uleb();
+  const std::uint64_t begin = cursor.at();
+  while (cursor.good() && cursor.at() - begin < length) {
+    take_format(cursor, format);
+    take_format(cursor, format);
+    const std::uint64_t pad = take_format(cursor, format);
+    cursor.uleb();
+    if (pad != 0) pads.push_back(base + pad);
+  }
+  if (!cursor.good()) return std::nullopt;
+  return pads;
 }
 
 }  // namespace uprobe::elf

@@ -1,14 +1,29 @@
-// Function ranges from the unwind tables (.eh_frame), which stripped programs keep.
+// Function ranges and landing pads from the unwind tables (.eh_frame), which stripped programs keep.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "engine/elf/image.h"
 
 namespace uprobe::elf {
 
+// One FDE.
+struct Frame {
+  Range code;
+  std::uint64_t handlers = 0;  // link-time address of the table of landing pads (LSDA); 0: the function has none
+  bool handlers_known = true;  // false: there is one, at an address that only the running program knows
+};
+
+// Every FDE in the order of the table; of ranges as below.
+std::vector<Frame> frames_of(const Image& image);
+
 // The code that each FDE covers, in the order of the table; only ranges that start in executable file bytes, clipped to
 // their segment. Entries that cannot be read are left out.
 std::vector<Range> frame_ranges(const Image& image);
+
+// Where a throw or a cancellation may enter the code, as its table says; nothing if that cannot be read.
+std::optional<std::vector<std::uint64_t>> landing_pads(const Image& image, const Frame& frame);
 
 }  // namespace uprobe::elf

@@ -14,6 +14,7 @@
 #include "engine/elf/eh_frame.h"
 #include "engine/elf/image.h"
 #include "engine/elf/name_index.h"
+#include "engine/elf/rseq_sections.h"
 #include "engine/elf/symbol_tables.h"
 
 namespace uprobe::elf {
@@ -129,6 +130,8 @@ struct ElfFile::Data {
   std::vector<Range> frames;
   std::vector<Range> ranges;
   std::vector<std::uint64_t> reach;  // by range: the largest end of it and all before it
+  std::once_flag rseq_once;
+  std::vector<RseqSection> rseq;
 
   Data(std::string file_path, Identity file_identity, std::vector<std::uint8_t> file_bytes, Image file_image)
       : path(std::move(file_path)),
@@ -311,6 +314,11 @@ std::vector<std::uint64_t> ElfFile::known_starts() const {
   std::sort(starts.begin(), starts.end());
   starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
   return starts;
+}
+
+std::span<const RseqSection> ElfFile::rseq_sections() const {
+  std::call_once(data_->rseq_once, [this] { data_->rseq = elf::rseq_sections(*this); });
+  return data_->rseq;
 }
 
 }  // namespace uprobe::elf

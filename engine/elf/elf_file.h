@@ -53,6 +53,8 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
+struct RseqSection;
+
 class ElfFile {
  public:
   // Opens and checks: ELF64, x86-64, ET_EXEC or ET_DYN, program headers inside the file. Works without section headers
@@ -107,6 +109,8 @@ class ElfFile {
   // initialisers and finalisers. Sorted, each once. Labels (symbols without type) are not among them: they may name
   // data.
   std::vector<std::uint64_t> known_starts() const;
+  // As in rseq_sections.h.
+  std::span<const RseqSection> rseq_sections() const;
 
  private:
   struct Data;

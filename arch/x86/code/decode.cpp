@@ -1,14 +1,11 @@
-// Bytes to Decoded and Insn. The only file that knows Zydis; nothing is judged here.
+// Bytes to Decoded and Insn. Beside scan.cpp the only file that knows Zydis; nothing is judged here.
 #include "arch/x86/code/decode.h"
-
-#include <Zydis/Zydis.h>
 
 #include <algorithm>
 
-namespace uprobe::x86 {
-namespace {
+#include "arch/x86/code/zydis.h"
 
-using Operands = std::array<ZydisDecodedOperand, ZYDIS_MAX_OPERAND_COUNT>;
+namespace uprobe::x86 {
 
 const ZydisDecoder& decoder() {
   static const ZydisDecoder kDecoder = [] {
@@ -18,6 +15,10 @@ const ZydisDecoder& decoder() {
   }();
   return kDecoder;
 }
+
+namespace {
+
+using Operands = std::array<ZydisDecodedOperand, ZYDIS_MAX_OPERAND_COUNT>;
 
 Flow conditional_flow(const ZydisDecodedInstruction& insn) {
   switch (insn.mnemonic) {
@@ -36,6 +37,8 @@ Flow conditional_flow(const ZydisDecodedInstruction& insn) {
       return Flow::jump_if;
   }
 }
+
+}  // namespace
 
 Flow flow_of(const ZydisDecodedInstruction& insn) {
   switch (insn.meta.category) {
@@ -60,14 +63,14 @@ Flow flow_of(const ZydisDecodedInstruction& insn) {
   return faults_by_design ? Flow::trap : Flow::straight;
 }
 
-// Whether the next instruction can run after this one. A system call and int n come back; the rest of the traps do not
-// (int3 is what compilers put where control never goes).
 bool falls_through(const ZydisDecodedInstruction& insn, Flow flow) {
   if (insn.mnemonic == ZYDIS_MNEMONIC_HLT) return false;
   if (flow == Flow::jump || flow == Flow::ret) return false;
   if (flow != Flow::trap) return true;
   return insn.mnemonic == ZYDIS_MNEMONIC_SYSENTER || insn.mnemonic == ZYDIS_MNEMONIC_INT;
 }
+
+namespace {
 
 Base base_of(ZydisRegister base) {
   switch (base) {

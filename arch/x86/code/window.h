@@ -1,0 +1,21 @@
+// The displaced copy of several instructions in a row: what a jump over all of them leads to.
+#pragma once
+
+#include "arch/x86/code/relocate.h"
+
+namespace uprobe::x86 {
+
+// A window never has more: four bytes that are too short for a jump, and one more instruction.
+inline constexpr unsigned kMaxWindowBytes = 4 + kMaxInsnBytes;
+
+// The copies of all instructions of `window`, whole ones that lie in a row from `from`, in one piece made to run at `to`,
+// within +-2 GiB. It starts with the first one and ends with a jump back behind the last, where control can fall through. The
+// marks are those of all copies: at each moment a thread in the copy stands at one instruction of the window, or behind
+// it. Refused (Code::refused, reason without address) when one of them cannot be displaced, when a call or a system call is
+// not the last (a thread would come back, or wait, inside the window), or when one branches to another than the first.
+Result<Copy> displace_window(Bytes window, Addr from, Addr to);
+
+// The size of the copy, the same for every `to`. Fails like displace_window, reach aside.
+Result<std::size_t> window_copy_bytes(Bytes window, Addr from);
+
+}  // namespace uprobe::x86

@@ -1,0 +1,18 @@
+// What decode.cpp and scan.cpp share of Zydis.
+#pragma once
+
+#include <Zydis/Zydis.h>
+
+#include "arch/x86/code/decode.h"
+
+namespace uprobe::x86 {
+
+const ZydisDecoder& decoder();
+
+Flow flow_of(const ZydisDecodedInstruction& insn);
+
+// Whether the next instruction can run after this one. A system call and int n come back; the rest of the traps do not
+// (int3 is what compilers put where control never goes).
+bool falls_through(const ZydisDecodedInstruction& insn, Flow flow);
+
+}  // namespace uprobe::x86

@@ -1,0 +1,153 @@
+// How many places of real programs a jump reaches, and why not the others: one line per file, each place planned by itself.
+//
+//   uprobe-coverage [--reasons] [--list REASON] [FILE...]
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/elf/elf_file.h"
+#include "engine/plan/flow.h"
+#include "engine/plan/window.h"
+
+namespace uprobe {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Counts {
+  std::size_t by_kind[6] = {};
+  std::map<std::string, std::size_t> reasons;
+
+  std::size_t total() const {
+    std::size_t sum = 0;
+    for (const std::size_t n : by_kind) sum += n;
+    return sum;
+  }
+  std::size_t jumps() const { return total() - by_kind[4] - by_kind[5]; }
+  void add(const plan::Window& window) {
+    ++by_kind[static_cast<std::size_t>(window.kind)];
+    if (!window.is_jump()) ++reasons[(window.kind == plan::WindowKind::refused ? "refused: " : "int3: ") + window.text()];
+  }
+  void add(const Counts& other) {
+    for (std::size_t i = 0; i < 6; ++i) by_kind[i] += other.by_kind[i];
+    for (const auto& [reason, n] : other.reasons) reasons[reason] += n;
+  }
+};
+
+struct Report {
+  Counts entries, all;
+};
+
+double percent(std::size_t part, std::size_t whole) {
+  return whole == 0 ? 0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+}
+double seconds_since(Clock::time_point from) { return std::chrono::duration<double>(Clock::now() - from).count(); }
+
+void print_counts(const char* what, const Counts& counts) {
+  std::printf("  %-8s %9zu ", what, counts.total());
+  for (const std::size_t n : counts.by_kind) std::printf(" %6.2f", percent(n, counts.total()));
+  std::printf("  jump %6.2f\n", percent(counts.jumps(), counts.total()));
+}
+
+void print_reasons(const Counts& counts) {
+  for (const auto& [reason, n] : counts.reasons)
+    std::printf("    %7.3f%% %8zu  %s\n", percent(n, counts.total()), n, reason.c_str());
+}
+
+// The places that a symbol or an FDE calls a function's start, and every instruction of the functions.
+Report measure(const plan::FileFlow& flow, const std::string& listed) {
+  Report report;
+  const plan::WindowClaims none;
+  std::uint64_t last = 0;
+  for (const elf::Range& range : flow.file().function_ranges())
+    report.entries.add(plan::plan_window(flow, range.begin, none));
+  for (const plan::SweptFunction& function : flow.functions())
+    for (std::uint64_t at = std::max(last, function.range.begin); at < function.range.end; last = ++at) {
+      if (!flow.is_start(at)) continue;
+      const plan::Window window = plan::plan_window(flow, at, none);
+      report.all.add(window);
+      if (!listed.empty() && window.text() == listed) std::printf("%#lx\n", static_cast<unsigned long>(at));
+    }
+  return report;
+}
+
+// 20,000 places spread over the whole file, as one session would plan them: each knows of the others.
+void time_places(const plan::FileFlow& flow) {
+  constexpr std::size_t kPlaces = 20000;
+  const auto& functions = flow.functions();
+  plan::WindowClaims claims;
+  std::vector<std::uint64_t> places;
+  for (std::size_t i = 0; i < kPlaces && !functions.empty(); ++i) {
+    const elf::Range& range = functions[i * functions.size() / kPlaces].range;
+    std::uint64_t at = range.begin + (range.end - range.begin) * (i % 7) / 7;
+    while (at < range.end && !flow.is_start(at)) ++at;
+    if (at < range.end) places.push_back(at);
+  }
+  const auto begin = Clock::now();
+  for (const std::uint64_t place : places) claims.add_place(place);
+  std::size_t jumps = 0;
+  for (const std::uint64_t place : places) {
+    const plan::Window window = plan::plan_window(flow, place, claims);
+    claims.take(window);
+    jumps += window.is_jump() ? 1 : 0;
+  }
+  std::printf("  %zu places together: %zu jumps, %.3f s\n", places.size(), jumps, seconds_since(begin));
+}
+
+int measure_file(const std::string& path, bool with_reasons, const std::string& listed, Report& sum) {
+  const auto opened = Clock::now();
+  auto file = elf::ElfFile::open(path);
+  if (!file) return std::fprintf(stderr, "%s %s\n", path.c_str(), file.error().text.c_str()), 1;
+  file->function_ranges();
+  const double open_time = seconds_since(opened);
+  const auto begin = Clock::now();
+  const plan::FileFlow flow(*file);
+  std::printf("%s: opened in %.2f s, read in %.2f s, %.1f MB\n", path.c_str(), open_time, seconds_since(begin),
+              static_cast<double>(flow.memory()) / 1e6);
+  time_places(flow);
+  const Report report = measure(flow, listed);
+  print_counts("entries", report.entries);
+  if (with_reasons) print_reasons(report.entries);
+  print_counts("all", report.all);
+  if (with_reasons) print_reasons(report.all);
+  sum.entries.add(report.entries);
+  sum.all.add(report.all);
+  return 0;
+}
+
+}  // namespace
+}  // namespace uprobe
+
+int main(int argc, char** argv) {
+  std::vector<std::string> files;
+  std::string listed;
+  bool with_reasons = false;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--reasons") == 0)
+      with_reasons = true;
+    else if (std::strcmp(argv[i], "--list") == 0 && i + 1 < argc)
+      listed = argv[++i];
+    else
+      files.emplace_back(argv[i]);
+  }
+  std::printf("  %-8s %9s  %6s %6s %6s %6s %6s %6s  (percent)\n", "places", "number", "W", "N", "M", "J2", "int3",
+              "refuse");
+  uprobe::Report sum;
+  int failed = 0;
+  for (const std::string& file : files) failed |= uprobe::measure_file(file, with_reasons, listed, sum);
+  std::printf("all files\n");
+  uprobe::print_counts("entries", sum.entries);
+  uprobe::print_reasons(sum.entries);
+  uprobe::print_counts("all", sum.all);
+  uprobe::print_reasons(sum.all);
+  struct rusage usage {};
+  getrusage(RUSAGE_SELF, &usage);
+  std::printf("most memory: %ld MB\n", usage.ru_maxrss / 1024);
+  return failed;
+}

@@ -1,0 +1,240 @@
+#include "engine/plan/flow.h"
+
+#include <algorithm>
+
+#include "arch/x86/code/scan.h"
+#include "engine/elf/code_pointers.h"
+#include "engine/elf/eh_frame.h"
+#include "engine/elf/image.h"
+#include "engine/plan/jump_table.h"
+
+namespace uprobe::plan {
+namespace {
+
+using x86::Leads;
+
+// The executable parts of a file: its sections, or whole segments where there are none.
+std::vector<elf::Range> code_parts(const elf::Image& image) {
+  std::vector<elf::Range> parts;
+  for (const elf::Section& section : image.sections()) {
+    const auto& header = section.header;
+    const bool is_code = (header.sh_flags & SHF_EXECINSTR) != 0 && header.sh_type == SHT_PROGBITS;
+    if (is_code && header.sh_addr + header.sh_size > header.sh_addr)
+      parts.push_back({header.sh_addr, header.sh_addr + header.sh_size});
+  }
+  if (!parts.empty()) return parts;
+  for (const elf::Segment& segment : image.segments())
+    if (segment.executable) parts.push_back({segment.address, segment.address + segment.file_bytes});
+  return parts;
+}
+
+bool has_section(const elf::Image& image, std::string_view name) {
+  const auto sections = image.sections();
+  return std::any_of(sections.begin(), sections.end(), [name](const elf::Section& s) { return s.name == name; });
+}
+
+}  // namespace
+
+const char* text_of(FlowTrouble trouble) {
+  switch (trouble) {
+    case FlowTrouble::none:
+      return "";
+    case FlowTrouble::undecodable:
+      return "the function has bytes that are no instructions";
+    case FlowTrouble::overlap:
+      return "the function has instructions that overlap";
+    case FlowTrouble::jump_table:
+      return "an indirect jump of the function is not resolved";
+    case FlowTrouble::landing_pads:
+      return "the function's landing pads cannot be read";
+    case FlowTrouble::unreached:
+      return "the function has code that nothing known leads to";
+    case FlowTrouble::other_part:
+      return "a function that jumps into this one, or this one into it, is not resolved";
+    case FlowTrouble::text_relocations:
+      return "the dynamic linker changes the file's code";
+    case FlowTrouble::no_unwind:
+      return "the function has no unwind information";
+  }
+  return "";
+}
+
+FileFlow::FileFlow(const elf::ElfFile& file) : file_(file), map_(file) {
+  const Result<elf::Image> image = elf::Image::parse(elf::BytesView(file.bytes()));
+  if (!image) return;
+  is_go_ = has_section(*image, ".gopclntab") || has_section(*image, ".note.go.buildid");
+  has_patchable_entries_ = has_section(*image, "__patchable_function_entries");
+  const auto frames = elf::frames_of(*image);
+  functions_ = swept_functions(frames, file.function_ranges());
+  name_all(*image, frames);
+  sweep(*image);
+  resolve_jumps();
+  find_unreached();
+  spread_trouble();
+  if (!image->dynamic(DT_TEXTREL)) return;
+  for (SweptFunction& function : functions_) function.trouble = FlowTrouble::text_relocations;
+}
+
+// Everything but the code itself that names addresses.
+void FileFlow::name_all(const elf::Image& image, const std::vector<elf::Frame>& frames) {
+  for (const elf::Symbol& symbol : file_.functions()) map_.enter(symbol.address);
+  for (const std::uint64_t start : file_.known_starts()) map_.enter(start);
+  for (const std::uint64_t pointer : elf::code_pointers(image)) map_.name(pointer);
+  for (const elf::Frame& frame : frames) {
+    const auto pads = elf::landing_pads(image, frame);
+    if (pads)
+      for (const std::uint64_t pad : *pads) map_.enter(pad);
+    else if (const auto index = function_index(functions_, frame.code.begin))
+      functions_[*index].trouble = FlowTrouble::landing_pads;
+  }
+}
+
+void FileFlow::sweep(const elf::Image& image) {
+  const auto starts = file_.known_starts();
+  Sweep sweep(map_, functions_, starts, file_.is_position_independent());
+  for (const elf::Range& part : code_parts(image)) sweep.run(part.begin, part.end);
+  jumps_ = sweep.take_jumps();
+  std::sort(jumps_.begin(), jumps_.end(), [](const RegisterJump& a, const RegisterJump& b) {
+    return a.function != b.function ? a.function < b.function : a.address < b.address;
+  });
+}
+
+// A resolved table names addresses, which may be on the way to another jump: again until nothing new is named.
+void FileFlow::resolve_jumps() {
+  for (bool is_new = true; is_new;) {
+    is_new = false;
+    for (std::size_t first = 0, last = 0; first < jumps_.size(); first = last) {
+      while (last < jumps_.size() && jumps_[last].function == jumps_[first].function) ++last;
+      is_new |= resolve_function(first, last);
+    }
+  }
+  // Label differences added to a label: the labels need not be named anywhere.
+  for (SweptFunction& function : functions_)
+    if (function.takes_label && function.jumps_by_pointer && function.trouble == FlowTrouble::none)
+      function.trouble = FlowTrouble::jump_table;
+}
+
+// The jumps [first, last) of one function; true if an address is named that was not before.
+bool FileFlow::resolve_function(std::size_t first, std::size_t last) {
+  SweptFunction& function = functions_[jumps_[first].function];
+  if (function.trouble != FlowTrouble::none) return false;
+  const FunctionCode code(map_, function.range);
+  bool is_new = false;
+  for (std::size_t i = first; i < last; ++i) {
+    const JumpTargets found = targets_of_jump(map_, code, jumps_[i].address);
+    if (!found.is_known) function.trouble = FlowTrouble::jump_table;
+    function.jumps_by_pointer |= found.has_pointers;
+    for (const std::uint64_t target : found.targets) {
+      SegmentMap* segment = map_.at(target);
+      is_new |= !segment->entered.test(target);
+      segment->entered.set(target);
+    }
+  }
+  return is_new;
+}
+
+// Code behind a jump or a return that nothing leads to shows that something leads there in a way that is not known.
+void FileFlow::find_unreached() {
+  for (SweptFunction& function : functions_) {
+    const SegmentMap* code = map_.code_at(function.range.begin);
+    if (function.trouble != FlowTrouble::none || code == nullptr) continue;
+    bool is_reached = true;
+    const elf::Range& range = function.range;
+    for (auto at = code->starts.next(range.begin, range.end); at; at = code->starts.next(*at + 1, range.end)) {
+      is_reached |= is_arrival(*at);
+      if (!is_reached && !code->padding.test(*at)) {
+        x86::Scanned insn;
+        if (x86::scan(bytes_at(*at), Addr{*at}, insn) && insn.is_undefined) continue;
+        function.trouble = FlowTrouble::unreached;
+        break;
+      }
+      if (code->stops.test(*at)) is_reached = false;
+    }
+    if (!is_consistent(function, *code)) function.trouble = FlowTrouble::overlap;
+  }
+}
+
+// Whether every branch leads to an instruction: or behind a prefix, as glibc jumps over the lock of a single-threaded
+// program. What values name need not be code.
+bool FileFlow::is_consistent(const SweptFunction& function, const SegmentMap& code) const {
+  constexpr std::uint8_t kLock = 0xf0;
+  const elf::Range& range = function.range;
+  for (const AddressBits* bits : {&code.jumped, &code.entered})
+    for (auto at = bits->next(range.begin, range.end); at; at = bits->next(*at + 1, range.end)) {
+      if (code.starts.test(*at)) continue;
+      if (!code.starts.test(*at - 1) || bytes_at(*at - 1)[0] != kLock) return false;
+    }
+  return true;
+}
+
+// The parts of a function that a compiler set apart (.cold) share its jump tables.
+void FileFlow::spread_trouble() {
+  std::vector<std::size_t> parts;
+  for (const SweptFunction& function : functions_) {
+    const SegmentMap* code = map_.code_at(function.range.begin);
+    if (function.trouble == FlowTrouble::none || function.trouble == FlowTrouble::no_unwind || code == nullptr) continue;
+    const elf::Range& range = function.range;
+    for (auto at = code->starts.next(range.begin, range.end); at; at = code->starts.next(*at + 1, range.end)) {
+      x86::Scanned insn;
+      if (!x86::scan(bytes_at(*at), Addr{*at}, insn)) continue;
+      if (insn.leads != Leads::jump && insn.leads != Leads::jump_if) continue;
+      if (const auto part = function_index(functions_, insn.target)) parts.push_back(*part);
+    }
+  }
+  for (const std::size_t part : parts)
+    if (functions_[part].trouble == FlowTrouble::none) functions_[part].trouble = FlowTrouble::other_part;
+}
+
+std::optional<FunctionFlow> FileFlow::function_at(std::uint64_t address) const {
+  const auto index = function_index(functions_, address);
+  if (!index) return std::nullopt;
+  return FunctionFlow{functions_[*index].range, functions_[*index].trouble};
+}
+
+bool FileFlow::is_arrival(std::uint64_t address) const {
+  const SegmentMap* code = map_.code_at(address);
+  return code != nullptr && (code->named.test(address) || code->jumped.test(address) || code->entered.test(address));
+}
+
+bool FileFlow::has_arrival(std::uint64_t from, std::uint64_t limit) const {
+  const SegmentMap* code = map_.code_at(from);
+  return code != nullptr && (code->named.next(from, limit) || code->jumped.next(from, limit) || code->entered.next(from, limit));
+}
+
+std::vector<std::uint64_t> FileFlow::arrivals(const elf::Range& range) const {
+  std::vector<std::uint64_t> found;
+  const SegmentMap* code = map_.code_at(range.begin);
+  if (code == nullptr) return found;
+  for (const AddressBits* bits : {&code->named, &code->jumped, &code->entered})
+    for (auto at = bits->next(range.begin, range.end); at; at = bits->next(*at + 1, range.end)) found.push_back(*at);
+  std::sort(found.begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
+  return found;
+}
+
+bool FileFlow::is_start(std::uint64_t address) const {
+  const SegmentMap* code = map_.code_at(address);
+  return code != nullptr && code->starts.test(address);
+}
+
+bool FileFlow::is_stop(std::uint64_t address) const {
+  const SegmentMap* code = map_.code_at(address);
+  return code != nullptr && code->stops.test(address);
+}
+
+bool FileFlow::is_padding(std::uint64_t address) const {
+  const SegmentMap* code = map_.code_at(address);
+  return code != nullptr && code->padding.test(address);
+}
+
+std::optional<std::uint64_t> FileFlow::next_stop(std::uint64_t from, std::uint64_t limit) const {
+  const SegmentMap* code = map_.code_at(limit - 1);
+  if (code == nullptr) code = map_.code_at(from);
+  return code == nullptr ? std::nullopt : code->stops.next(from, limit);
+}
+
+std::size_t FileFlow::memory() const {
+  return map_.bytes() + functions_.capacity() * sizeof(SweptFunction) + jumps_.capacity() * sizeof(RegisterJump);
+}
+
+}  // namespace uprobe::plan

@@ -1,0 +1,74 @@
+// A file's bytes with what is known of each: where instructions start and which addresses something names. One bit per byte
+// and question, so that a text of 30 MB costs 23 MB and a question costs nothing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/elf/elf_file.h"
+
+namespace uprobe::plan {
+
+// A set of addresses of one segment. Addresses outside are never in it.
+class AddressBits {
+ public:
+  AddressBits() = default;
+  AddressBits(std::uint64_t begin, std::uint64_t end) : begin_(begin), end_(end), words_((end - begin + 63) / 64) {}
+
+  void set(std::uint64_t address) {
+    if (holds(address)) words_[(address - begin_) / 64] |= std::uint64_t{1} << (address - begin_) % 64;
+  }
+  bool test(std::uint64_t address) const {
+    return holds(address) && (words_[(address - begin_) / 64] >> (address - begin_) % 64 & 1) != 0;
+  }
+  // The first one in [from, limit).
+  std::optional<std::uint64_t> next(std::uint64_t from, std::uint64_t limit) const;
+  // The last one in [from, limit).
+  std::optional<std::uint64_t> last(std::uint64_t from, std::uint64_t limit) const;
+  std::size_t bytes() const { return words_.size() * sizeof(std::uint64_t); }
+
+ private:
+  bool holds(std::uint64_t address) const { return address >= begin_ && address < end_; }
+
+  std::uint64_t begin_ = 0, end_ = 0;
+  std::vector<std::uint64_t> words_;
+};
+
+struct SegmentMap {
+  elf::Segment segment;
+  std::span<const std::uint8_t> bytes;
+  AddressBits named;  // values in code and data that could be addresses here
+  // Of executable segments only.
+  AddressBits jumped;   // to, by a direct jump of the same function
+  AddressBits entered;  // by jumps and calls from elsewhere, jump tables, unwinding; symbols
+  AddressBits starts;   // of instructions, as one after the other they decode from the start of each function
+  AddressBits stops;    // starts of those behind which control does not go on
+  AddressBits padding;  // starts of nops and int3
+
+  bool holds(std::uint64_t address) const {
+    return address >= segment.address && address - segment.address < bytes.size();
+  }
+};
+
+class FlowMap {
+ public:
+  explicit FlowMap(const elf::ElfFile& file);
+
+  SegmentMap* at(std::uint64_t address);
+  const SegmentMap* at(std::uint64_t address) const;
+  const SegmentMap* code_at(std::uint64_t address) const;  // nullptr if it is not executable
+  std::vector<SegmentMap>& segments() { return segments_; }
+
+  void name(std::uint64_t address);
+  void enter(std::uint64_t address);
+  // The file's bytes from a link-time address to the end of its segment.
+  std::span<const std::uint8_t> bytes_at(std::uint64_t address) const;
+  std::size_t bytes() const;  // of memory
+
+ private:
+  std::vector<SegmentMap> segments_;  // by address
+};
+
+}  // namespace uprobe::plan

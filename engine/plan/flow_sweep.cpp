@@ -1,0 +1,147 @@
+#include "engine/plan/flow_sweep.h"
+
+#include <algorithm>
+
+#include "arch/x86/code/scan.h"
+
+namespace uprobe::plan {
+
+using x86::Leads;
+
+struct Step {
+  std::uint64_t address = 0;
+  x86::Scanned insn;
+};
+
+namespace {
+
+bool is_before(const SweptFunction& a, const SweptFunction& b) {
+  return a.range.begin != b.range.begin ? a.range.begin < b.range.begin : a.range.end < b.range.end;
+}
+
+std::vector<SweptFunction> framed_functions(const std::vector<elf::Frame>& frames) {
+  std::vector<SweptFunction> functions;
+  functions.reserve(frames.size());
+  for (const elf::Frame& frame : frames) functions.push_back({.range = frame.code});
+  std::sort(functions.begin(), functions.end(), is_before);
+  for (std::size_t i = 1; i < functions.size(); ++i) {
+    if (functions[i - 1].range.end <= functions[i].range.begin) continue;
+    functions[i].trouble = functions[i - 1].trouble = FlowTrouble::overlap;
+    functions[i].range.end = std::max(functions[i].range.end, functions[i - 1].range.end);
+    functions[i - 1].range.end = functions[i].range.begin;
+  }
+  std::erase_if(functions, [](const SweptFunction& f) { return f.range.begin == f.range.end; });
+  return functions;
+}
+
+}  // namespace
+
+std::vector<SweptFunction> swept_functions(const std::vector<elf::Frame>& frames, std::span<const elf::Range> symbols) {
+  std::vector<SweptFunction> functions = framed_functions(frames);
+  const std::size_t framed = functions.size();
+  std::size_t next = 0;  // of the framed ones
+  std::uint64_t end = 0;
+  for (const elf::Range& symbol : symbols) {
+    while (next < framed && functions[next].range.begin < symbol.begin) end = std::max(end, functions[next++].range.end);
+    const std::uint64_t begin = std::max(symbol.begin, end);
+    const std::uint64_t limit = next < framed ? std::min(symbol.end, functions[next].range.begin) : symbol.end;
+    if (begin >= limit) continue;
+    functions.push_back({.range = {begin, limit}, .trouble = FlowTrouble::no_unwind});
+    end = limit;
+  }
+  std::sort(functions.begin(), functions.end(), is_before);
+  return functions;
+}
+
+std::optional<std::size_t> function_index(const std::vector<SweptFunction>& functions, std::uint64_t address) {
+  const auto after = std::upper_bound(functions.begin(), functions.end(), address,
+                                      [](std::uint64_t a, const SweptFunction& f) { return a < f.range.begin; });
+  if (after == functions.begin() || (after - 1)->range.end <= address) return std::nullopt;
+  return static_cast<std::size_t>(after - functions.begin()) - 1;
+}
+
+void Sweep::run(std::uint64_t begin, std::uint64_t end) {
+  SegmentMap* segment = map_.at(begin);
+  if (segment == nullptr) return;
+  end = std::min(end, segment->segment.address + segment->bytes.size());
+  auto next = std::upper_bound(starts_.begin(), starts_.end(), begin);
+  while (begin < end) {
+    const std::uint64_t limit = next == starts_.end() ? end : std::min(end, *next);
+    run_piece(*segment, begin, limit);
+    begin = limit;
+    if (next != starts_.end()) ++next;
+  }
+}
+
+// An instruction that does not end where the next piece starts hides something from one of the two.
+void Sweep::run_piece(SegmentMap& segment, std::uint64_t begin, std::uint64_t end) {
+  std::uint64_t at = begin;
+  while (at < end) {
+    enter(at);
+    Step step{.address = at, .insn = {}};
+    if (!x86::scan(segment.bytes.subspan(at - segment.segment.address), Addr{at}, step.insn)) {
+      trouble(FlowTrouble::undecodable);
+      ++at;
+      continue;
+    }
+    note(segment, step);
+    at += step.insn.length;
+  }
+  if (at == end) return;
+  trouble(FlowTrouble::overlap);
+  if (const auto index = function_index(functions_, end)) functions_[*index].trouble = FlowTrouble::overlap;
+}
+
+// Keeps function_ the one that contains the address.
+void Sweep::enter(std::uint64_t address) {
+  if (function_ != nullptr && address >= function_->range.begin && address < function_->range.end) return;
+  const auto index = function_index(functions_, address);
+  function_ = index ? &functions_[*index] : nullptr;
+}
+
+void Sweep::trouble(FlowTrouble trouble) {
+  if (function_ != nullptr) function_->trouble = trouble;
+}
+
+void Sweep::note(SegmentMap& segment, const Step& step) {
+  segment.starts.set(step.address);
+  if (step.insn.is_padding) segment.padding.set(step.address);
+  if (!step.insn.falls_through) segment.stops.set(step.address);
+  note_target(segment, step);
+  // A register and a 32-bit displacement make an address only where addresses have 32 bits.
+  if (step.insn.has_operand && (step.insn.is_rip_relative || !is_position_independent_))
+    note_value(step.insn.operand, step.insn.is_address_of);
+  if (step.insn.has_immediate && !is_position_independent_) note_value(step.insn.immediate, true);
+  note_indirect(step);
+}
+
+void Sweep::note_target(SegmentMap& segment, const Step& step) {
+  const Leads leads = step.insn.leads;
+  if (leads == Leads::call) return map_.enter(step.insn.target);
+  if (leads != Leads::jump && leads != Leads::jump_if) return;
+  const std::uint64_t target = step.insn.target;
+  if (function_ != nullptr && target >= function_->range.begin && target < function_->range.end)
+    segment.jumped.set(target);
+  else
+    map_.enter(target);
+}
+
+void Sweep::note_value(std::uint64_t value, bool is_made) {
+  map_.name(value);
+  if (is_made && function_ != nullptr && value > function_->range.begin && value < function_->range.end)
+    function_->takes_label = true;
+}
+
+void Sweep::note_indirect(const Step& step) {
+  if (function_ == nullptr) return;
+  if (step.insn.leads == Leads::jump_by_register)
+    jumps_.push_back({static_cast<std::size_t>(function_ - functions_.data()), step.address});
+  if (step.insn.leads != Leads::jump_by_memory) return;
+  function_->jumps_by_pointer = true;
+  // Pointers in a file's data are looked for at multiples of eight.
+  const bool is_table = step.insn.has_operand && !step.insn.is_rip_relative && map_.at(step.insn.operand) != nullptr;
+  const bool is_known = function_->trouble == FlowTrouble::none;
+  if (is_table && is_known && step.insn.operand % 8 != 0) function_->trouble = FlowTrouble::jump_table;
+}
+
+}  // namespace uprobe::plan

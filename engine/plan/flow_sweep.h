@@ -1,0 +1,73 @@
+// The one pass over all code of a file that fills a FlowMap: every instruction, every address that one names.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/elf/eh_frame.h"
+#include "engine/plan/flow_map.h"
+
+namespace uprobe::plan {
+
+// Why the flow of a function is not known. Closed; the texts are in flow.cpp.
+enum class FlowTrouble : std::uint8_t {
+  none,
+  undecodable,       // bytes that are no instructions
+  overlap,           // with another function or across a symbol, or a jump into an instruction
+  jump_table,        // an indirect jump whose targets are not known
+  landing_pads,      // a table of landing pads that cannot be read
+  unreached,         // code that nothing known leads to
+  other_part,        // one of these in a function that jumps here, or that this one jumps into
+  text_relocations,  // the loader changes the code
+  no_unwind,         // no FDE: not made by a compiler, perhaps
+};
+
+struct SweptFunction {
+  elf::Range range;  // of its FDE, or of its symbol
+  FlowTrouble trouble = FlowTrouble::none;
+  bool takes_label = false;    // makes a pointer to somewhere inside itself
+  bool jumps_by_pointer = false;  // through memory, or through a register that holds a finished pointer
+};
+
+struct RegisterJump {
+  std::size_t function = 0;
+  std::uint64_t address = 0;
+};
+
+// By address, no two overlapping: the functions of the unwind tables (of two that overlap both are in trouble), and what
+// symbols say of the code between those.
+std::vector<SweptFunction> swept_functions(const std::vector<elf::Frame>& frames, std::span<const elf::Range> symbols);
+
+// Index of the function that contains the address.
+std::optional<std::size_t> function_index(const std::vector<SweptFunction>& functions, std::uint64_t address);
+
+// Decodes [begin, end) of an executable segment, from each start anew.
+class Sweep {
+ public:
+  // `starts`: sorted, where an instruction certainly begins.
+  Sweep(FlowMap& map, std::vector<SweptFunction>& functions, const std::vector<std::uint64_t>& starts,
+        bool is_position_independent)
+      : map_(map), functions_(functions), starts_(starts), is_position_independent_(is_position_independent) {}
+
+  void run(std::uint64_t begin, std::uint64_t end);
+  std::vector<RegisterJump> take_jumps() { return std::move(jumps_); }
+
+ private:
+  void run_piece(SegmentMap& segment, std::uint64_t begin, std::uint64_t end);
+  void enter(std::uint64_t address);
+  void note(SegmentMap& segment, const struct Step& step);
+  void note_target(SegmentMap& segment, const struct Step& step);
+  void note_value(std::uint64_t value, bool is_made);
+  void note_indirect(const struct Step& step);
+  void trouble(FlowTrouble trouble);
+
+  FlowMap& map_;
+  std::vector<SweptFunction>& functions_;
+  const std::vector<std::uint64_t>& starts_;
+  bool is_position_independent_;
+  std::size_t next_function_ = 0;
+  SweptFunction* function_ = nullptr;  // the one that is being decoded
+  std::vector<RegisterJump> jumps_;
+};
+
+}  // namespace uprobe::plan

@@ -1,0 +1,197 @@
+#include "engine/plan/jump_table.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+namespace uprobe::plan {
+namespace {
+
+using x86::Leads;
+using x86::RegisterValue;
+using Kind = RegisterValue::Kind;
+using Origin = FunctionCode::Origin;
+using Targets = std::vector<std::uint64_t>;
+
+constexpr std::size_t kMostSteps = 4000;      // of following a register backwards
+constexpr std::size_t kMostEntries = 1 << 16;  // of a table
+
+bool is_constant(const Origin& origin) { return origin.value.kind == Kind::constant; }
+bool is_entry(const Origin& origin) { return origin.value.kind == Kind::table_entry; }
+
+bool all(const std::vector<Origin>& origins, bool (*is)(const Origin&)) {
+  return !origins.empty() && std::all_of(origins.begin(), origins.end(), is);
+}
+
+// The value if all origins are one and the same constant.
+std::optional<std::uint64_t> one_constant(const std::vector<Origin>& origins) {
+  if (!all(origins, is_constant)) return std::nullopt;
+  const std::uint64_t first = origins.front().value.constant;
+  const bool same = std::all_of(origins.begin(), origins.end(),
+                                [first](const Origin& origin) { return origin.value.constant == first; });
+  return same ? std::optional(first) : std::nullopt;
+}
+
+class Resolver {
+ public:
+  Resolver(const FlowMap& map, const FunctionCode& code) : map_(map), code_(code) {}
+
+  JumpTargets run(std::uint64_t jump) {
+    const auto reg = x86::jump_register(code_.bytes_at(jump));
+    result_.is_known = reg && add_all(code_.origins(*reg, jump));
+    return std::move(result_);
+  }
+
+ private:
+  bool add_all(const std::vector<Origin>& origins) {
+    return !origins.empty() &&
+           std::all_of(origins.begin(), origins.end(), [this](const Origin& origin) { return add(origin); });
+  }
+
+  bool add(const Origin& origin) {
+    switch (origin.value.kind) {
+      case Kind::constant:
+      case Kind::pointer:
+        return result_.has_pointers = true;
+      case Kind::sum:
+        return add_sum(origin, origin.value.a, origin.value.b) || add_sum(origin, origin.value.b, origin.value.a);
+      default:
+        return false;
+    }
+  }
+
+  // Whether the sum is that of an entry and its table.
+  bool add_sum(const Origin& sum, unsigned entry, unsigned base) {
+    const auto loads = code_.origins(entry, sum.address);
+    if (!all(loads, is_entry)) return false;
+    Targets found;
+    for (const Origin& load : loads) {
+      const auto tables = tables_of(load, sum, base);
+      if (tables.empty()) return false;
+      for (const std::uint64_t table : tables) {
+        const Targets targets = read_jump_table(map_, table);
+        if (targets.empty()) return false;
+        found.insert(found.end(), targets.begin(), targets.end());
+      }
+    }
+    result_.targets.insert(result_.targets.end(), found.begin(), found.end());
+    return true;
+  }
+
+  // The tables that the load may read, which must be what is added. Where the register comes from elsewhere (a loop keeps
+  // it, the stack did) it is one of those whose address the function makes: nobody hands a switch its table.
+  Targets tables_of(const Origin& load, const Origin& sum, unsigned base) {
+    const auto loaded = code_.origins(load.value.a, load.address);
+    const auto one = one_constant(loaded);
+    if (one && one == one_constant(code_.origins(base, sum.address))) return {*one};
+    if (load.value.a != base || !code_.keeps(base, load.address, sum.address)) return {};
+    if (!all(loaded, is_constant)) return all_tables();
+    Targets tables;
+    for (const Origin& origin : loaded) tables.push_back(origin.value.constant);
+    return tables;
+  }
+
+  Targets all_tables() const {
+    Targets tables;
+    for (const std::uint64_t address : code_.addresses_made()) {
+      const Targets targets = read_jump_table(map_, address);
+      const auto is_inside = [this](std::uint64_t a) { return a >= code_.range().begin && a < code_.range().end; };
+      if (std::any_of(targets.begin(), targets.end(), is_inside)) tables.push_back(address);
+    }
+    return tables;
+  }
+
+  const FlowMap& map_;
+  const FunctionCode& code_;
+  JumpTargets result_;
+};
+
+}  // namespace
+
+FunctionCode::FunctionCode(const FlowMap& map, const elf::Range& range)
+    : map_(map), segment_(*map.code_at(range.begin)), range_(range) {
+  for (auto at = segment_.starts.next(range.begin, range.end); at; at = segment_.starts.next(*at + 1, range.end)) {
+    x86::Scanned insn;
+    if (!x86::scan(bytes_at(*at), Addr{*at}, insn)) continue;
+    if (insn.leads == Leads::jump || insn.leads == Leads::jump_if) jumps_.emplace_back(insn.target, *at);
+    if (insn.is_address_of && insn.is_rip_relative) made_.push_back(insn.operand);
+  }
+  std::sort(jumps_.begin(), jumps_.end());
+  std::sort(made_.begin(), made_.end());
+  made_.erase(std::unique(made_.begin(), made_.end()), made_.end());
+}
+
+FunctionCode::Ways FunctionCode::ways_to(std::uint64_t address) const {
+  Ways ways;
+  ways.is_entry = address == range_.begin;
+  ways.is_known = ways.is_entry || !(segment_.named.test(address) || segment_.entered.test(address));
+  const auto before = segment_.starts.last(range_.begin, address);
+  if (before && !segment_.stops.test(*before)) ways.from.push_back(*before);
+  for (auto jump = std::lower_bound(jumps_.begin(), jumps_.end(), std::pair(address, std::uint64_t{0}));
+       jump != jumps_.end() && jump->first == address; ++jump)
+    ways.from.push_back(jump->second);
+  if (ways.from.empty() && !ways.is_entry) ways.is_known = false;
+  return ways;
+}
+
+std::vector<Origin> FunctionCode::origins(unsigned reg, std::uint64_t address) const {
+  std::vector<Origin> found;
+  std::set<std::pair<unsigned, std::uint64_t>> seen;
+  std::vector<std::pair<unsigned, std::uint64_t>> todo{{reg, address}};
+  const auto want = [&](unsigned r, std::uint64_t a) {
+    if (seen.emplace(r, a).second) todo.emplace_back(r, a);
+  };
+  while (!todo.empty()) {
+    const auto [wanted, at] = todo.back();
+    todo.pop_back();
+    const Ways ways = ways_to(at);
+    if (!ways.is_known || seen.size() > kMostSteps) return {Origin{}};
+    if (ways.is_entry) found.push_back({.value = {.kind = Kind::pointer}, .address = at});
+    for (const std::uint64_t from : ways.from) {
+      const RegisterValue value = x86::value_behind(bytes_at(from), Addr{from}, wanted);
+      const bool maybe = value.kind == Kind::same_or_copy || value.kind == Kind::same_or_pointer;
+      if (value.kind == Kind::same || maybe) want(wanted, from);
+      if (value.kind == Kind::copy || value.kind == Kind::same_or_copy) want(value.a, from);
+      if (value.kind == Kind::same_or_pointer) found.push_back({.value = {.kind = Kind::pointer}, .address = from});
+      const bool is_followed = value.kind == Kind::same || value.kind == Kind::copy || maybe;
+      if (!is_followed) found.push_back({.value = value, .address = from});
+    }
+  }
+  return found;
+}
+
+bool FunctionCode::is_arrival(std::uint64_t address) const {
+  return segment_.named.test(address) || segment_.jumped.test(address) || segment_.entered.test(address);
+}
+
+bool FunctionCode::keeps(unsigned reg, std::uint64_t from, std::uint64_t to) const {
+  if (from >= to) return false;
+  for (auto at = segment_.starts.next(from, to); at; at = segment_.starts.next(*at + 1, to)) {
+    if (x86::value_behind(bytes_at(*at), Addr{*at}, reg).kind != Kind::same || segment_.stops.test(*at)) return false;
+    if (*at != from && is_arrival(*at)) return false;
+  }
+  return !is_arrival(to);
+}
+
+std::vector<std::uint64_t> read_jump_table(const FlowMap& map, std::uint64_t table) {
+  const SegmentMap* segment = map.at(table);
+  if (segment == nullptr || segment->segment.writable || table % 4 != 0) return {};
+  Targets targets;
+  for (std::uint64_t at = table; segment->holds(at) && segment->holds(at + 3); at += 4) {
+    if (at != table && segment->named.next(at, at + 4)) break;
+    std::int32_t distance = 0;
+    std::memcpy(&distance, segment->bytes.data() + (at - segment->segment.address), sizeof distance);
+    const std::uint64_t target = table + static_cast<std::uint64_t>(std::int64_t{distance});
+    const SegmentMap* code = map.code_at(target);
+    if (code == nullptr) break;
+    if (targets.size() == kMostEntries) return {};
+    targets.push_back(target);
+  }
+  return targets;
+}
+
+JumpTargets targets_of_jump(const FlowMap& map, const FunctionCode& code, std::uint64_t jump) {
+  return Resolver(map, code).run(jump);
+}
+
+}  // namespace uprobe::plan

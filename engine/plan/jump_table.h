@@ -1,0 +1,71 @@
+// Where the jumps through a register lead: what compilers make of a switch, and pointers.
+//
+// A pointer that is loaded whole, passed in or returned leads to an address that something names: data, relocations or
+// code that makes it, all of which a FlowMap knows. Only an address that is computed right here can be one that nothing
+// names. Compilers compute one for a switch in position-independent code:
+//
+//   lea table(%rip),%rdx;  movslq (%rdx,%rax,4),%rax;  add %rdx,%rax;  jmp *%rax
+//
+// with the distances of the cases from the table in it. Anything else that is computed is not known.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "arch/x86/code/scan.h"
+#include "engine/plan/flow_map.h"
+
+namespace uprobe::plan {
+
+// One function, decoded, for questions about what its registers hold.
+class FunctionCode {
+ public:
+  FunctionCode(const FlowMap& map, const elf::Range& range);
+
+  // Where the value comes from that a register holds before the instruction at `address`, on every way there that the
+  // code shows.
+  struct Origin {
+    x86::RegisterValue value;   // constant, pointer, table_entry, sum or other
+    std::uint64_t address = 0;  // of the instruction that makes it
+  };
+  std::vector<Origin> origins(unsigned reg, std::uint64_t address) const;
+
+  // Whether control comes from one instruction to the other on one way only, which leaves the register alone.
+  bool keeps(unsigned reg, std::uint64_t from, std::uint64_t to) const;
+  const elf::Range& range() const { return range_; }
+  // The addresses that the function makes with lea, each once.
+  const std::vector<std::uint64_t>& addresses_made() const { return made_; }
+  std::span<const std::uint8_t> bytes_at(std::uint64_t address) const { return map_.bytes_at(address); }
+
+ private:
+  struct Ways {
+    std::vector<std::uint64_t> from;  // instructions that control may come from
+    bool is_entry = false;
+    bool is_known = true;  // there are no others
+  };
+  Ways ways_to(std::uint64_t address) const;
+  bool is_arrival(std::uint64_t address) const;
+
+  const FlowMap& map_;
+  const SegmentMap& segment_;
+  elf::Range range_;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> jumps_;  // target, source; sorted
+  std::vector<std::uint64_t> made_;
+};
+
+struct JumpTargets {
+  bool is_known = false;
+  bool has_pointers = false;           // some of the targets are whatever a pointer holds
+  std::vector<std::uint64_t> targets;  // of the tables, anywhere in executable segments
+};
+
+// A table ends where something else is named, or at the first entry that does not lead to code: what stands behind it may
+// be taken for a part of it, never the other way round.
+JumpTargets targets_of_jump(const FlowMap& map, const FunctionCode& code, std::uint64_t jump);
+
+// The targets in a table of distances; empty if it is none.
+std::vector<std::uint64_t> read_jump_table(const FlowMap& map, std::uint64_t table);
+
+}  // namespace uprobe::plan

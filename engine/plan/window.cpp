@@ -1,0 +1,228 @@
+#include "engine/plan/window.h"
+
+#include <algorithm>
+
+#include "arch/x86/code/scan.h"
+#include "engine/elf/rseq_sections.h"
+#include "engine/plan/window_padding.h"
+
+namespace uprobe::plan {
+namespace {
+
+using x86::Leads;
+
+const char* reason_text(WindowReason reason) {
+  switch (reason) {
+    case WindowReason::not_code:
+      return "not in an executable part of the file";
+    case WindowReason::not_displaceable:
+      return "the instruction cannot be displaced";
+    case WindowReason::critical_section:
+      return "inside an rseq critical section";
+    case WindowReason::covered:
+      return "inside the jump of another probe";
+    case WindowReason::not_a_start:
+      return "not known to be the start of an instruction";
+    case WindowReason::go:
+      return "Go code: its stacks may be too small for a trampoline";
+    case WindowReason::branch_enters:
+      return "a branch enters the window";
+    case WindowReason::function_unknown:
+      return "function range unknown";
+    case WindowReason::too_short:
+      return "shorter than five bytes at the function's end";
+    case WindowReason::call_inside:
+      return "a call returns into the window";
+    case WindowReason::system_call_inside:
+      return "a system call inside the window";
+    case WindowReason::neighbour:
+      return "an instruction behind it cannot be displaced";
+    case WindowReason::critical_section_behind:
+      return "an rseq critical section begins in the window";
+    case WindowReason::probe_inside:
+      return "another probe stands in the window";
+    case WindowReason::none:
+    case WindowReason::flow_unknown:
+      break;
+  }
+  return "";
+}
+
+// Whether what the sweep says of an instruction's boundaries holds.
+bool is_decoded(FlowTrouble trouble) {
+  return trouble != FlowTrouble::undecodable && trouble != FlowTrouble::overlap &&
+         trouble != FlowTrouble::text_relocations;
+}
+
+class Planner {
+ public:
+  Planner(const FileFlow& flow, std::uint64_t address, const WindowClaims& claims)
+      : flow_(flow), claims_(claims), sections_(flow.file().rseq_sections()) {
+    window_.address = address;
+  }
+
+  Window run() {
+    if (!check_place()) return window_;
+    const Window place = window_;
+    if (grow(kJumpBytes)) return window_;
+    const Window refusal = window_;
+    window_ = place;
+    if (grow(kShortJumpBytes) && find_padding()) return window_;
+    return refusal;
+  }
+
+ private:
+  bool refuse(WindowReason reason) { return end(WindowKind::refused, reason); }
+  bool give_up(WindowReason reason) { return end(WindowKind::breakpoint, reason); }
+  bool end(WindowKind kind, WindowReason reason) {
+    const std::uint64_t address = window_.address;
+    window_ = Window{.kind = kind, .reason = reason, .address = address};
+    return false;
+  }
+  bool flow_unknown(FlowTrouble trouble) {
+    give_up(WindowReason::flow_unknown);
+    window_.trouble = trouble;
+    return false;
+  }
+  std::uint64_t behind() const { return window_.address + window_.code_length; }
+
+  bool touches_section(std::uint64_t begin, std::uint64_t end) const {
+    return std::any_of(sections_.begin(), sections_.end(),
+                       [=](const elf::RseqSection& section) { return section.touches(begin, end); });
+  }
+
+  // What holds for a jump of any length.
+  bool check_place() {
+    const std::uint64_t at = window_.address;
+    if (!x86::scan(flow_.bytes_at(at), Addr{at}, insn_)) return refuse(WindowReason::not_code);
+    if (!x86::can_displace(flow_.bytes_at(at), Addr{at})) return refuse(WindowReason::not_displaceable);
+    if (touches_section(at, at + 1)) return refuse(WindowReason::critical_section);
+    if (!claims_.is_free(at, at + 1)) return refuse(WindowReason::covered);
+    if (flow_.is_go()) return give_up(WindowReason::go);
+    const auto function = flow_.function_at(at);
+    if (!function) return give_up(WindowReason::function_unknown);
+    if (!is_decoded(function->trouble)) return flow_unknown(function->trouble);
+    if (!flow_.is_start(at)) return give_up(WindowReason::not_a_start);
+    return take(at);
+  }
+
+  // Adds the instruction insn_, which stands at `at`, to the window.
+  bool take(std::uint64_t at) {
+    const std::uint64_t end = at + insn_.length;
+    if (flow_.has_arrival(at + 1, end)) return give_up(WindowReason::branch_enters);
+    if (touches_section(at, end)) return give_up(WindowReason::critical_section_behind);
+    if (claims_.has_place_in(at + 1, end) || !claims_.is_free(at, end)) return give_up(WindowReason::probe_inside);
+    window_.offsets[window_.instructions++] = static_cast<std::uint8_t>(at - window_.address);
+    window_.code_length = window_.length = static_cast<std::uint8_t>(end - window_.address);
+    return true;
+  }
+
+  bool grow(unsigned bytes) {
+    window_.kind = WindowKind::one;
+    x86::scan(flow_.bytes_at(window_.address), Addr{window_.address}, insn_);
+    while (window_.code_length < bytes) {
+      if (!insn_.falls_through) return grow_into_padding(bytes);
+      if (!may_go_on() || !take_next()) return false;
+      window_.kind = WindowKind::several;
+    }
+    return true;
+  }
+
+  // The last instruction so far, and what it allows behind it.
+  bool may_go_on() {
+    if (insn_.leads == Leads::call || insn_.leads == Leads::call_indirect) return give_up(WindowReason::call_inside);
+    if (insn_.leads == Leads::system_call) return give_up(WindowReason::system_call_inside);
+    return true;
+  }
+
+  bool take_next() {
+    const std::uint64_t at = behind();
+    const auto function = flow_.function_at(window_.address);
+    if (!function->is_known()) return flow_unknown(function->trouble);
+    if (at >= function->range.end) return give_up(WindowReason::too_short);
+    if (flow_.is_arrival(at)) return give_up(WindowReason::branch_enters);
+    if (claims_.has_place_in(at, at + 1)) return give_up(WindowReason::probe_inside);
+    if (!flow_.is_start(at) || !x86::scan(flow_.bytes_at(at), Addr{at}, insn_))
+      return flow_unknown(FlowTrouble::undecodable);
+    if (insn_.leads == Leads::system_call) return give_up(WindowReason::system_call_inside);
+    if (!x86::can_displace(flow_.bytes_at(at), Addr{at})) return give_up(WindowReason::neighbour);
+    return take(at);
+  }
+
+  bool grow_into_padding(unsigned bytes) {
+    const std::uint64_t end = window_.address + bytes;
+    const std::uint64_t last = window_.address + window_.offsets[window_.instructions - 1U];
+    if (padding_end(flow_, last, end) < end)
+      return give_up(flow_.is_arrival(behind()) ? WindowReason::branch_enters : WindowReason::too_short);
+    if (!is_usable(behind(), end)) return give_up(WindowReason::probe_inside);
+    window_.kind = WindowKind::padded;
+    window_.length = static_cast<std::uint8_t>(bytes);
+    return true;
+  }
+
+  bool is_usable(std::uint64_t begin, std::uint64_t end) const {
+    return claims_.is_free(begin, end) && !claims_.has_place_in(begin, end) && !touches_section(begin, end);
+  }
+
+  // Padding for the long jump, the nearest below and above the reach of a short one.
+  bool find_padding() {
+    constexpr std::uint64_t kBack = 128, kAhead = 127, kLongestInsn = x86::kMaxInsnBytes, kLongestRun = 64;
+    const std::uint64_t from = window_.address + kShortJumpBytes;
+    const std::uint64_t low = from - std::min(from, kBack), high = from + kAhead;
+    const std::uint64_t first = low - std::min(low, kLongestInsn + kLongestRun);
+    for (auto stop = flow_.next_stop(first, high); stop; stop = flow_.next_stop(*stop + 1, high)) {
+      x86::Scanned insn;
+      if (!x86::scan(flow_.bytes_at(*stop), Addr{*stop}, insn)) continue;
+      const std::uint64_t begin = *stop + insn.length;
+      const std::uint64_t end = padding_end(flow_, *stop, begin + kLongestRun);
+      if (take_padding(std::max(begin, low), end, high)) return true;
+    }
+    return give_up(WindowReason::too_short);
+  }
+
+  bool take_padding(std::uint64_t at, std::uint64_t end, std::uint64_t high) {
+    const std::uint64_t window_end = window_.address + window_.length;
+    for (; at <= high && at + kJumpBytes <= end; ++at) {
+      if (at < window_end && at + kJumpBytes > window_.address) continue;
+      if (!is_usable(at, at + kJumpBytes)) continue;
+      window_.kind = WindowKind::short_jump;
+      window_.padding = at;
+      return true;
+    }
+    return false;
+  }
+
+  const FileFlow& flow_;
+  const WindowClaims& claims_;
+  std::span<const elf::RseqSection> sections_;
+  x86::Scanned insn_;
+  Window window_;
+};
+
+}  // namespace
+
+std::string Window::text() const {
+  return reason == WindowReason::flow_unknown ? plan::text_of(trouble) : reason_text(reason);
+}
+
+void WindowClaims::take(const Window& window) {
+  if (!window.is_jump()) return;
+  taken_.emplace(window.address + window.length, window.address);
+  if (window.kind == WindowKind::short_jump) taken_.emplace(window.padding + kJumpBytes, window.padding);
+}
+
+bool WindowClaims::has_place_in(std::uint64_t begin, std::uint64_t end) const {
+  const auto place = places_.lower_bound(begin);
+  return place != places_.end() && *place < end;
+}
+
+bool WindowClaims::is_free(std::uint64_t begin, std::uint64_t end) const {
+  const auto next = taken_.upper_bound({begin, ~std::uint64_t{0}});
+  return next == taken_.end() || next->second >= end;
+}
+
+Window plan_window(const FileFlow& flow, std::uint64_t address, const WindowClaims& claims) {
+  return Planner(flow, address, claims).run();
+}
+
+}  // namespace uprobe::plan

@@ -1,0 +1,44 @@
+#include "engine/plan/window_padding.h"
+
+#include "arch/x86/code/scan.h"
+
+namespace uprobe::plan {
+namespace {
+
+// Behind the function's end nothing is the function's, so that its jumps need not be known; that they decode must be.
+bool may_follow(const FileFlow& flow, std::uint64_t stop, std::uint64_t behind) {
+  const auto function = flow.function_at(stop);
+  if (!function || !flow.is_stop(stop)) return false;
+  if (behind < function->range.end) return function->is_known();
+  if (const auto next = flow.function_at(behind)) return next->range.begin != behind && next->is_known();
+  switch (function->trouble) {
+    case FlowTrouble::none:
+    case FlowTrouble::jump_table:
+    case FlowTrouble::landing_pads:
+    case FlowTrouble::other_part:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_usable(const FileFlow& flow, std::uint64_t address) {
+  constexpr std::uint8_t kNop = 0x90;
+  if (!flow.is_padding(address)) return false;
+  return !flow.has_patchable_entries() || flow.bytes_at(address)[0] != kNop;
+}
+
+}  // namespace
+
+std::uint64_t padding_end(const FileFlow& flow, std::uint64_t stop, std::uint64_t limit) {
+  x86::Scanned insn;
+  if (!x86::scan(flow.bytes_at(stop), Addr{stop}, insn)) return stop;
+  std::uint64_t at = stop + insn.length;
+  if (!may_follow(flow, stop, at)) return at;
+  while (at < limit && is_usable(flow, at) && x86::scan(flow.bytes_at(at), Addr{at}, insn) &&
+         !flow.has_arrival(at, at + insn.length))
+    at += insn.length;
+  return at;
+}
+
+}  // namespace uprobe::plan
