@@ -8,9 +8,11 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "arch/x86/code/scan.h"
 #include "engine/elf/elf_file.h"
 #include "engine/plan/flow.h"
 #include "engine/plan/window.h"
@@ -32,7 +34,8 @@ struct Counts {
   std::size_t jumps() const { return total() - by_kind[4] - by_kind[5]; }
   void add(const plan::Window& window) {
     ++by_kind[static_cast<std::size_t>(window.kind)];
-    if (!window.is_jump()) ++reasons[(window.kind == plan::WindowKind::refused ? "refused: " : "int3: ") + window.text()];
+    if (!window.is_jump())
+      ++reasons[(window.kind == plan::WindowKind::refused ? "refused: " : "int3: ") + window.text()];
   }
   void add(const Counts& other) {
     for (std::size_t i = 0; i < 6; ++i) by_kind[i] += other.by_kind[i];
@@ -60,13 +63,48 @@ void print_reasons(const Counts& counts) {
     std::printf("    %7.3f%% %8zu  %s\n", percent(n, counts.total()), n, reason.c_str());
 }
 
-// The places that a symbol or an FDE calls a function's start, and every instruction of the functions.
+// Where jumps of other functions lead, and calls.
+struct Targets {
+  std::set<std::uint64_t> jumps, calls;
+};
+
+Targets targets_of(const plan::FileFlow& flow) {
+  Targets targets;
+  for (const plan::SweptFunction& function : flow.functions())
+    for (std::uint64_t at = function.range.begin; at < function.range.end; ++at) {
+      x86::Scanned insn;
+      if (!flow.is_start(at) || !x86::scan(flow.bytes_at(at), Addr{at}, insn)) continue;
+      if (insn.leads == x86::Leads::call) targets.calls.insert(insn.target);
+      if (insn.leads == x86::Leads::jump || insn.leads == x86::Leads::jump_if) targets.jumps.insert(insn.target);
+    }
+  return targets;
+}
+
+// Starts of functions: what a symbol names or a call reaches. An FDE that only jumps lead to is the part of a function
+// that its compiler moved away (.cold); in a stripped file nothing else tells.
+std::vector<std::uint64_t> entries_of(const plan::FileFlow& flow) {
+  const Targets targets = targets_of(flow);
+  std::set<std::uint64_t> named;
+  for (const elf::Symbol& symbol : flow.file().functions())
+    if (symbol.name.find(".cold") == std::string::npos) named.insert(symbol.address);
+  std::vector<std::uint64_t> entries;
+  for (const elf::Range& range : flow.file().function_ranges()) {
+    const bool is_part = targets.jumps.count(range.begin) != 0 && targets.calls.count(range.begin) == 0;
+    if (named.count(range.begin) != 0 || !is_part) entries.push_back(range.begin);
+  }
+  return entries;
+}
+
+// Every start of a function, and every instruction.
 Report measure(const plan::FileFlow& flow, const std::string& listed) {
   Report report;
   const plan::WindowClaims none;
   std::uint64_t last = 0;
-  for (const elf::Range& range : flow.file().function_ranges())
-    report.entries.add(plan::plan_window(flow, range.begin, none));
+  for (const std::uint64_t entry : entries_of(flow)) {
+    const plan::Window window = plan::plan_window(flow, entry, none);
+    report.entries.add(window);
+    if (!listed.empty() && window.text() == listed) std::printf("entry %#lx\n", static_cast<unsigned long>(entry));
+  }
   for (const plan::SweptFunction& function : flow.functions())
     for (std::uint64_t at = std::max(last, function.range.begin); at < function.range.end; last = ++at) {
       if (!flow.is_start(at)) continue;

@@ -39,7 +39,7 @@ class AddressBits {
 struct SegmentMap {
   elf::Segment segment;
   std::span<const std::uint8_t> bytes;
-  AddressBits named;  // values in code and data that could be addresses here
+  AddressBits named;  // by values in code and data that could be addresses, and by what may be code
   // Of executable segments only.
   AddressBits jumped;   // to, by a direct jump of the same function
   AddressBits entered;  // by jumps and calls from elsewhere, jump tables, unwinding; symbols

@@ -117,10 +117,12 @@ void Sweep::note(SegmentMap& segment, const Step& step) {
 
 void Sweep::note_target(SegmentMap& segment, const Step& step) {
   const Leads leads = step.insn.leads;
-  if (leads == Leads::call) return map_.enter(step.insn.target);
-  if (leads != Leads::jump && leads != Leads::jump_if) return;
+  if (leads != Leads::call && leads != Leads::jump && leads != Leads::jump_if) return;
   const std::uint64_t target = step.insn.target;
-  if (function_ != nullptr && target >= function_->range.begin && target < function_->range.end)
+  // Outside of functions there may be data, which only looks like a branch.
+  if (function_ == nullptr || function_->trouble == FlowTrouble::no_unwind) return map_.name(target);
+  if (leads == Leads::call) return map_.enter(target);
+  if (target >= function_->range.begin && target < function_->range.end)
     segment.jumped.set(target);
   else
     map_.enter(target);

@@ -17,7 +17,9 @@ constexpr std::size_t kMostSteps = 4000;      // of following a register backwar
 constexpr std::size_t kMostEntries = 1 << 16;  // of a table
 
 bool is_constant(const Origin& origin) { return origin.value.kind == Kind::constant; }
-bool is_entry(const Origin& origin) { return origin.value.kind == Kind::table_entry; }
+bool is_entry(const Origin& origin) {
+  return origin.value.kind == Kind::table_entry || origin.value.kind == Kind::fixed_entry;
+}
 
 bool all(const std::vector<Origin>& origins, bool (*is)(const Origin&)) {
   return !origins.empty() && std::all_of(origins.begin(), origins.end(), is);
@@ -60,41 +62,49 @@ class Resolver {
     }
   }
 
-  // Whether the sum is that of an entry and its table.
+  // Whether the sum is that of an entry and what the entries are distances from: the table itself, or a label.
   bool add_sum(const Origin& sum, unsigned entry, unsigned base) {
     const auto loads = code_.origins(entry, sum.address);
     if (!all(loads, is_entry)) return false;
-    Targets found;
-    for (const Origin& load : loads) {
-      const auto tables = tables_of(load, sum, base);
-      if (tables.empty()) return false;
-      for (const std::uint64_t table : tables) {
-        const Targets targets = read_jump_table(map_, table);
-        if (targets.empty()) return false;
-        found.insert(found.end(), targets.begin(), targets.end());
-      }
-    }
-    result_.targets.insert(result_.targets.end(), found.begin(), found.end());
+    const auto from = one_constant(code_.origins(base, sum.address));
+    return std::all_of(loads.begin(), loads.end(), [&](const Origin& load) {
+      if (load.value.kind == Kind::fixed_entry) return from && add_entry(*from, load.value.constant);
+      const auto table = one_constant(code_.origins(load.value.a, load.address));
+      return table && from ? add_table(*table, *from) : add_tables(load, sum, base);
+    });
+  }
+
+  bool add_table(std::uint64_t table, std::uint64_t from) {
+    const Targets targets = read_jump_table(map_, table, from);
+    result_.targets.insert(result_.targets.end(), targets.begin(), targets.end());
+    return !targets.empty();
+  }
+
+  bool add_entry(std::uint64_t from, std::uint64_t entry) {
+    const Targets targets = read_jump_table(map_, entry, from);
+    if (targets.empty()) return false;
+    result_.targets.push_back(targets.front());
     return true;
   }
 
-  // The tables that the load may read, which must be what is added. Where the register comes from elsewhere (a loop keeps
-  // it, the stack did) it is one of those whose address the function makes: nobody hands a switch its table.
-  Targets tables_of(const Origin& load, const Origin& sum, unsigned base) {
-    const auto loaded = code_.origins(load.value.a, load.address);
-    const auto one = one_constant(loaded);
-    if (one && one == one_constant(code_.origins(base, sum.address))) return {*one};
-    if (load.value.a != base || !code_.keeps(base, load.address, sum.address)) return {};
-    if (!all(loaded, is_constant)) return all_tables();
+  // The register that the load and the sum have in common comes from elsewhere (a loop keeps it, the stack did): it is one
+  // of the tables whose address the function makes. Nobody hands a switch its table.
+  bool add_tables(const Origin& load, const Origin& sum, unsigned base) {
+    if (load.value.a != base || !code_.keeps(base, load.address, sum.address)) return false;
+    const auto origins = code_.origins(base, load.address);
     Targets tables;
-    for (const Origin& origin : loaded) tables.push_back(origin.value.constant);
-    return tables;
+    if (all(origins, is_constant))
+      for (const Origin& origin : origins) tables.push_back(origin.value.constant);
+    else
+      tables = all_tables();
+    return !tables.empty() &&
+           std::all_of(tables.begin(), tables.end(), [this](std::uint64_t table) { return add_table(table, table); });
   }
 
   Targets all_tables() const {
     Targets tables;
     for (const std::uint64_t address : code_.addresses_made()) {
-      const Targets targets = read_jump_table(map_, address);
+      const Targets targets = read_jump_table(map_, address, address);
       const auto is_inside = [this](std::uint64_t a) { return a >= code_.range().begin && a < code_.range().end; };
       if (std::any_of(targets.begin(), targets.end(), is_inside)) tables.push_back(address);
     }
@@ -130,7 +140,6 @@ FunctionCode::Ways FunctionCode::ways_to(std::uint64_t address) const {
   for (auto jump = std::lower_bound(jumps_.begin(), jumps_.end(), std::pair(address, std::uint64_t{0}));
        jump != jumps_.end() && jump->first == address; ++jump)
     ways.from.push_back(jump->second);
-  if (ways.from.empty() && !ways.is_entry) ways.is_known = false;
   return ways;
 }
 
@@ -173,7 +182,7 @@ bool FunctionCode::keeps(unsigned reg, std::uint64_t from, std::uint64_t to) con
   return !is_arrival(to);
 }
 
-std::vector<std::uint64_t> read_jump_table(const FlowMap& map, std::uint64_t table) {
+std::vector<std::uint64_t> read_jump_table(const FlowMap& map, std::uint64_t table, std::uint64_t from) {
   const SegmentMap* segment = map.at(table);
   if (segment == nullptr || segment->segment.writable || table % 4 != 0) return {};
   Targets targets;
@@ -181,7 +190,7 @@ std::vector<std::uint64_t> read_jump_table(const FlowMap& map, std::uint64_t tab
     if (at != table && segment->named.next(at, at + 4)) break;
     std::int32_t distance = 0;
     std::memcpy(&distance, segment->bytes.data() + (at - segment->segment.address), sizeof distance);
-    const std::uint64_t target = table + static_cast<std::uint64_t>(std::int64_t{distance});
+    const std::uint64_t target = from + static_cast<std::uint64_t>(std::int64_t{distance});
     const SegmentMap* code = map.code_at(target);
     if (code == nullptr) break;
     if (targets.size() == kMostEntries) return {};

@@ -6,7 +6,8 @@
 //
 //   lea table(%rip),%rdx;  movslq (%rdx,%rax,4),%rax;  add %rdx,%rax;  jmp *%rax
 //
-// with the distances of the cases from the table in it. Anything else that is computed is not known.
+// with the distances of the cases from the table in it; and for a computed goto (&&base + distances[i]) the same with
+// distances from a label. Anything else that is computed is not known.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ class FunctionCode {
   // Where the value comes from that a register holds before the instruction at `address`, on every way there that the
   // code shows.
   struct Origin {
-    x86::RegisterValue value;   // constant, pointer, table_entry, sum or other
+    x86::RegisterValue value;   // none of those that say "same" or "copy"
     std::uint64_t address = 0;  // of the instruction that makes it
   };
   std::vector<Origin> origins(unsigned reg, std::uint64_t address) const;
@@ -65,7 +66,7 @@ struct JumpTargets {
 // be taken for a part of it, never the other way round.
 JumpTargets targets_of_jump(const FlowMap& map, const FunctionCode& code, std::uint64_t jump);
 
-// The targets in a table of distances; empty if it is none.
-std::vector<std::uint64_t> read_jump_table(const FlowMap& map, std::uint64_t table);
+// The targets in a table of distances from an address; empty if it is none.
+std::vector<std::uint64_t> read_jump_table(const FlowMap& map, std::uint64_t table, std::uint64_t from);
 
 }  // namespace uprobe::plan

@@ -101,6 +101,20 @@ RegisterValue address_of(const ZydisDecodedInstruction& insn, const ZydisDecoded
   return has_two_registers(memory, 1) ? of_two(Kind::sum, memory) : RegisterValue{};
 }
 
+RegisterValue entry_of(const ZydisDecodedInstruction& insn, const ZydisDecodedOperand& memory, Addr at) {
+  if (memory.mem.base == ZYDIS_REGISTER_RIP)
+    return {.kind = Kind::fixed_entry,
+            .constant = at.value + insn.length + static_cast<std::uint64_t>(memory.mem.disp.value)};
+  return has_two_registers(memory, 4) ? of_two(Kind::table_entry, memory) : RegisterValue{};
+}
+
+// %fs:0x30, with which glibc encrypts the pointers that it stores (PTR_DEMANGLE in sysdeps/x86_64/nptl/tls.h): return
+// addresses of setjmp, and functions.
+bool is_pointer_guard(const ZydisDecodedOperand& operand) {
+  return is_memory(operand) && operand.mem.segment == ZYDIS_REGISTER_FS && operand.mem.base == ZYDIS_REGISTER_NONE &&
+         operand.mem.index == ZYDIS_REGISTER_NONE && operand.mem.disp.value == 0x30;
+}
+
 RegisterValue moved_if(const ZydisDecodedOperand& from) {
   RegisterValue value = moved(from);
   if (value.kind == Kind::copy)
@@ -122,8 +136,8 @@ RegisterValue written(const ZydisDecodedInstruction& insn, const Operands& opera
   if (insn.mnemonic == ZYDIS_MNEMONIC_MOV) return moved(from);
   if (insn.mnemonic == ZYDIS_MNEMONIC_POP) return {.kind = Kind::pointer};
   if (insn.mnemonic == ZYDIS_MNEMONIC_LEA) return address_of(insn, from, at);
-  if (insn.mnemonic == ZYDIS_MNEMONIC_MOVSXD && is_memory(from) && from.size == 32 && has_two_registers(from, 4))
-    return of_two(Kind::table_entry, from);
+  if (insn.mnemonic == ZYDIS_MNEMONIC_MOVSXD && is_memory(from) && from.size == 32) return entry_of(insn, from, at);
+  if (insn.mnemonic == ZYDIS_MNEMONIC_XOR && is_pointer_guard(from)) return {.kind = Kind::pointer};
   if (insn.mnemonic == ZYDIS_MNEMONIC_ADD && is_wide(from))
     return {.kind = Kind::sum, .a = number_of(operands[0].reg.value), .b = number_of(from.reg.value)};
   return insn.meta.category == ZYDIS_CATEGORY_CMOV ? moved_if(from) : RegisterValue{};

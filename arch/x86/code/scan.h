@@ -46,9 +46,10 @@ struct RegisterValue {
     copy,         // what register `a` held
     same_or_copy, // either: cmov
     constant,     // `constant`: lea of a rip-relative address, mov of an immediate
-    pointer,      // eight bytes from memory or from the stack, or what a call returned
+    pointer,      // eight bytes from memory or from the stack, what a call returned, or what glibc hid from overwriting
     same_or_pointer,
     table_entry,  // four bytes, sign-extended, from a + 4 * b
+    fixed_entry,  // four bytes, sign-extended, from `constant`
     sum,          // a + b
     other,
   };
