@@ -133,6 +133,11 @@ bool FileFlow::resolve_function(std::size_t first, std::size_t last) {
   return is_new;
 }
 
+bool FileFlow::is_undefined(std::uint64_t address) const {
+  x86::Scanned insn;
+  return x86::scan(bytes_at(address), Addr{address}, insn) && insn.is_undefined;
+}
+
 // Code behind a jump or a return that nothing leads to shows that something leads there in a way that is not known.
 void FileFlow::find_unreached() {
   for (SweptFunction& function : functions_) {
@@ -142,13 +147,12 @@ void FileFlow::find_unreached() {
     const elf::Range& range = function.range;
     for (auto at = code->starts.next(range.begin, range.end); at; at = code->starts.next(*at + 1, range.end)) {
       is_reached |= is_arrival(*at);
-      if (!is_reached && !code->padding.test(*at)) {
-        x86::Scanned insn;
-        if (x86::scan(bytes_at(*at), Addr{*at}, insn) && insn.is_undefined) continue;
+      if (!is_reached && !code->padding.test(*at) && !is_undefined(*at)) {
         function.trouble = FlowTrouble::unreached;
         break;
       }
-      if (code->stops.test(*at)) is_reached = false;
+      // abort() goes round a loop behind a hlt in case that it comes back.
+      if (code->stops.test(*at)) is_reached = is_undefined(*at);
     }
     if (!is_consistent(function, *code)) function.trouble = FlowTrouble::overlap;
   }
@@ -194,6 +198,11 @@ std::optional<FunctionFlow> FileFlow::function_at(std::uint64_t address) const {
 bool FileFlow::is_arrival(std::uint64_t address) const {
   const SegmentMap* code = map_.code_at(address);
   return code != nullptr && (code->named.test(address) || code->jumped.test(address) || code->entered.test(address));
+}
+
+bool FileFlow::is_entered(std::uint64_t address) const {
+  const SegmentMap* code = map_.code_at(address);
+  return code != nullptr && code->entered.test(address);
 }
 
 bool FileFlow::has_arrival(std::uint64_t from, std::uint64_t limit) const {

@@ -42,7 +42,9 @@ class FileFlow {
   // Whether control may arrive at the address other than from the instruction before, as far as is known: all there is
   // only where the function is known.
   bool is_arrival(std::uint64_t address) const;
-  // Whether it may in [from, limit).
+  // Whether branches from elsewhere, symbols or unwind tables lead there: it is no value that only looks like an address.
+  bool is_entered(std::uint64_t address) const;
+  // Whether control may arrive in [from, limit).
   bool has_arrival(std::uint64_t from, std::uint64_t limit) const;
   std::vector<std::uint64_t> arrivals(const elf::Range& range) const;
 
@@ -65,6 +67,7 @@ class FileFlow {
   void resolve_jumps();
   bool resolve_function(std::size_t first, std::size_t last);
   void find_unreached();
+  bool is_undefined(std::uint64_t address) const;
   bool is_consistent(const SweptFunction& function, const SegmentMap& code) const;
   void spread_trouble();
 

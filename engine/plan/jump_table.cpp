@@ -53,6 +53,8 @@ class Resolver {
   bool add(const Origin& origin) {
     switch (origin.value.kind) {
       case Kind::constant:
+        result_.targets.push_back(origin.value.constant);
+        return map_.code_at(origin.value.constant) != nullptr;
       case Kind::pointer:
         return result_.has_pointers = true;
       case Kind::sum:
@@ -184,7 +186,7 @@ bool FunctionCode::keeps(unsigned reg, std::uint64_t from, std::uint64_t to) con
 
 std::vector<std::uint64_t> read_jump_table(const FlowMap& map, std::uint64_t table, std::uint64_t from) {
   const SegmentMap* segment = map.at(table);
-  if (segment == nullptr || segment->segment.writable || table % 4 != 0) return {};
+  if (segment == nullptr || segment->segment.writable) return {};
   Targets targets;
   for (std::uint64_t at = table; segment->holds(at) && segment->holds(at + 3); at += 4) {
     if (at != table && segment->named.next(at, at + 4)) break;

@@ -59,7 +59,7 @@ class FunctionCode {
 struct JumpTargets {
   bool is_known = false;
   bool has_pointers = false;           // some of the targets are whatever a pointer holds
-  std::vector<std::uint64_t> targets;  // of the tables, anywhere in executable segments
+  std::vector<std::uint64_t> targets;  // the other ones, anywhere in executable segments
 };
 
 // A table ends where something else is named, or at the first entry that does not lead to code: what stands behind it may

@@ -138,7 +138,7 @@ class Planner {
   bool take_next() {
     const std::uint64_t at = behind();
     const auto function = flow_.function_at(window_.address);
-    if (!function->is_known()) return flow_unknown(function->trouble);
+    if (!function->is_known() && !is_entry_of_unknown(*function)) return flow_unknown(function->trouble);
     if (at >= function->range.end) return give_up(WindowReason::too_short);
     if (flow_.is_arrival(at)) return give_up(WindowReason::branch_enters);
     if (claims_.has_place_in(at, at + 1)) return give_up(WindowReason::probe_inside);
@@ -147,6 +147,13 @@ class Planner {
     if (insn_.leads == Leads::system_call) return give_up(WindowReason::system_call_inside);
     if (!x86::can_displace(flow_.bytes_at(at), Addr{at})) return give_up(WindowReason::neighbour);
     return take(at);
+  }
+
+  // Without unwind information there may be ways into a function that its branches do not show (the exception handlers of
+  // a virtual machine's builtins), but none into its first bytes.
+  bool is_entry_of_unknown(const FunctionFlow& function) const {
+    return function.trouble == FlowTrouble::no_unwind && window_.address == function.range.begin &&
+           flow_.is_entered(window_.address);
   }
 
   bool grow_into_padding(unsigned bytes) {
