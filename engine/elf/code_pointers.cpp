@@ -22,10 +22,15 @@ class Gather {
     if (address && size) add_entries(image_.bytes_at(*address), *size);
   }
   // Static programs have no PT_DYNAMIC; their IRELATIVE entries are in a section.
+  // Tables do not overlap, so that all of them fit into the file.
   void add_sections() {
-    for (const Section& section : image_.sections())
-      if (section.header.sh_type == SHT_RELA && (section.header.sh_flags & SHF_ALLOC) != 0)
-        add_entries(image_.bytes().from(section.header.sh_offset), section.header.sh_size);
+    std::uint64_t left = image_.bytes().size();
+    for (const Section& section : image_.sections()) {
+      const auto& header = section.header;
+      if (header.sh_type != SHT_RELA || (header.sh_flags & SHF_ALLOC) == 0 || header.sh_size > left) continue;
+      left -= header.sh_size;
+      add_entries(image_.bytes().from(header.sh_offset), header.sh_size);
+    }
   }
   void add_relr() {
     const auto address = image_.dynamic(kRelr);

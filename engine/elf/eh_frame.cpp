@@ -221,7 +221,7 @@ std::vector<Range> frame_ranges(const Image& image) {
 
 // The table (Itanium C++ ABI's exception handling, as gcc and clang write it for every language): the landing pads' base,
 // the types, then the call sites: begin, length, landing pad (0: none), action.
-std::optional<std::vector<std::uint64_t>> landing_pads(const Image& image, const Frame& frame) {
+std::optional<std::vector<std::uint64_t>> landing_pads(const Image& image, const Frame& frame, std::size_t most) {
   std::vector<std::uint64_t> pads;
   if (!frame.handlers_known) return std::nullopt;
   if (frame.handlers == 0) return pads;
@@ -236,7 +236,8 @@ std::optional<std::vector<std::uint64_t>> landing_pads(const Image& image, const
   const auto format = static_cast<std::uint8_t>(cursor.take<std::uint8_t>() & kFormatMask);
   const std::uint64_t length = cursor.uleb();
   const std::uint64_t begin = cursor.at();
-  while (cursor.good() && cursor.at() - begin < length) {
+  for (std::size_t entries = 0; cursor.good() && cursor.at() - begin < length; ++entries) {
+    if (entries == most) return std::nullopt;
     take_format(cursor, format);
     take_format(cursor, format);
     const std::uint64_t pad = take_format(cursor, format);

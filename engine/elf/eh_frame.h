@@ -23,7 +23,8 @@ std::vector<Frame> frames_of(const Image& image);
 // their segment. Entries that cannot be read are left out.
 std::vector<Range> frame_ranges(const Image& image);
 
-// Where a throw or a cancellation may enter the code, as its table says; nothing if that cannot be read.
-std::optional<std::vector<std::uint64_t>> landing_pads(const Image& image, const Frame& frame);
+// Where a throw or a cancellation may enter the code, as its table says; nothing if that cannot be read, or has more than
+// `most` entries.
+std::optional<std::vector<std::uint64_t>> landing_pads(const Image& image, const Frame& frame, std::size_t most);
 
 }  // namespace uprobe::elf

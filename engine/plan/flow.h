@@ -57,7 +57,7 @@ class FileFlow {
 
   // Go's stacks are small, its scheduler keeps addresses of any instruction: no jumps.
   bool is_go() const { return is_go_; }
-  // Single-byte nops may be there to be patched (-fpatchable-function-entry).
+  // Nops may be there to be patched (-fpatchable-function-entry, XRay).
   bool has_patchable_entries() const { return has_patchable_entries_; }
   std::size_t memory() const;
 
@@ -65,7 +65,7 @@ class FileFlow {
   void name_all(const elf::Image& image, const std::vector<elf::Frame>& frames);
   void sweep(const elf::Image& image);
   void resolve_jumps();
-  bool resolve_function(std::size_t first, std::size_t last);
+  bool resolve_function(std::size_t first, std::size_t last, std::size_t& steps);
   void find_unreached();
   bool is_undefined(std::uint64_t address) const;
   bool is_consistent(const SweptFunction& function, const SegmentMap& code) const;

@@ -60,10 +60,12 @@ std::optional<std::size_t> function_index(const std::vector<SweptFunction>& func
   return static_cast<std::size_t>(after - functions.begin()) - 1;
 }
 
-void Sweep::run(std::uint64_t begin, std::uint64_t end) {
-  SegmentMap* segment = map_.at(begin);
+void Sweep::run(const elf::Range& part, bool is_code) {
+  SegmentMap* segment = map_.at(part.begin);
   if (segment == nullptr) return;
-  end = std::min(end, segment->segment.address + segment->bytes.size());
+  is_code_ = is_code;
+  std::uint64_t begin = part.begin;
+  const std::uint64_t end = std::min(part.end, segment->segment.address + segment->bytes.size());
   auto next = std::upper_bound(starts_.begin(), starts_.end(), begin);
   while (begin < end) {
     const std::uint64_t limit = next == starts_.end() ? end : std::min(end, *next);
@@ -87,7 +89,7 @@ void Sweep::run_piece(SegmentMap& segment, std::uint64_t begin, std::uint64_t en
     note(segment, step);
     at += step.insn.length;
   }
-  if (at == end) return;
+  if (at == end || !is_code_) return;
   trouble(FlowTrouble::overlap);
   if (const auto index = function_index(functions_, end)) functions_[*index].trouble = FlowTrouble::overlap;
 }
@@ -129,6 +131,7 @@ void Sweep::note_target(SegmentMap& segment, const Step& step) {
 }
 
 void Sweep::note_value(std::uint64_t value, bool is_made) {
+  if (!is_code_) return;
   map_.name(value);
   if (is_made && function_ != nullptr && value > function_->range.begin && value < function_->range.end)
     function_->takes_label = true;

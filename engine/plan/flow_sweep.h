@@ -41,7 +41,7 @@ std::vector<SweptFunction> swept_functions(const std::vector<elf::Frame>& frames
 // Index of the function that contains the address.
 std::optional<std::size_t> function_index(const std::vector<SweptFunction>& functions, std::uint64_t address);
 
-// Decodes [begin, end) of an executable segment, from each start anew.
+// Decodes parts of executable segments, from each start anew.
 class Sweep {
  public:
   // `starts`: sorted, where an instruction certainly begins.
@@ -49,7 +49,8 @@ class Sweep {
         bool is_position_independent)
       : map_(map), functions_(functions), starts_(starts), is_position_independent_(is_position_independent) {}
 
-  void run(std::uint64_t begin, std::uint64_t end);
+  // Not `is_code`: bytes that may be code. Where their branches would lead counts, the values in them do not.
+  void run(const elf::Range& part, bool is_code);
   std::vector<RegisterJump> take_jumps() { return std::move(jumps_); }
 
  private:
@@ -65,6 +66,7 @@ class Sweep {
   std::vector<SweptFunction>& functions_;
   const std::vector<std::uint64_t>& starts_;
   bool is_position_independent_;
+  bool is_code_ = true;
   std::size_t next_function_ = 0;
   SweptFunction* function_ = nullptr;  // the one that is being decoded
   std::vector<RegisterJump> jumps_;

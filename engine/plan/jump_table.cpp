@@ -78,6 +78,7 @@ class Resolver {
 
   bool add_table(std::uint64_t table, std::uint64_t from) {
     const Targets targets = read_jump_table(map_, table, from);
+    if (!code_.spend(targets.size())) return false;
     result_.targets.insert(result_.targets.end(), targets.begin(), targets.end());
     return !targets.empty();
   }
@@ -107,6 +108,7 @@ class Resolver {
     Targets tables;
     for (const std::uint64_t address : code_.addresses_made()) {
       const Targets targets = read_jump_table(map_, address, address);
+      if (!code_.spend(targets.size())) return {};
       const auto is_inside = [this](std::uint64_t a) { return a >= code_.range().begin && a < code_.range().end; };
       if (std::any_of(targets.begin(), targets.end(), is_inside)) tables.push_back(address);
     }
@@ -120,8 +122,8 @@ class Resolver {
 
 }  // namespace
 
-FunctionCode::FunctionCode(const FlowMap& map, const elf::Range& range)
-    : map_(map), segment_(*map.code_at(range.begin)), range_(range) {
+FunctionCode::FunctionCode(const FlowMap& map, const elf::Range& range, std::size_t& steps)
+    : map_(map), segment_(*map.code_at(range.begin)), range_(range), steps_(steps) {
   for (auto at = segment_.starts.next(range.begin, range.end); at; at = segment_.starts.next(*at + 1, range.end)) {
     x86::Scanned insn;
     if (!x86::scan(bytes_at(*at), Addr{*at}, insn)) continue;
@@ -156,7 +158,7 @@ std::vector<Origin> FunctionCode::origins(unsigned reg, std::uint64_t address) c
     const auto [wanted, at] = todo.back();
     todo.pop_back();
     const Ways ways = ways_to(at);
-    if (!ways.is_known || seen.size() > kMostSteps) return {Origin{}};
+    if (!ways.is_known || seen.size() > kMostSteps || !spend(1 + ways.from.size())) return {Origin{}};
     if (ways.is_entry) found.push_back({.value = {.kind = Kind::pointer}, .address = at});
     for (const std::uint64_t from : ways.from) {
       const RegisterValue value = x86::value_behind(bytes_at(from), Addr{from}, wanted);
@@ -173,6 +175,11 @@ std::vector<Origin> FunctionCode::origins(unsigned reg, std::uint64_t address) c
 
 bool FunctionCode::is_arrival(std::uint64_t address) const {
   return segment_.named.test(address) || segment_.jumped.test(address) || segment_.entered.test(address);
+}
+
+bool FunctionCode::spend(std::size_t steps) const {
+  steps_ -= std::min(steps_, steps);
+  return steps_ != 0;
 }
 
 bool FunctionCode::keeps(unsigned reg, std::uint64_t from, std::uint64_t to) const {

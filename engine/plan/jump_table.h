@@ -23,7 +23,8 @@ namespace uprobe::plan {
 // One function, decoded, for questions about what its registers hold.
 class FunctionCode {
  public:
-  FunctionCode(const FlowMap& map, const elf::Range& range);
+  // `steps` is what may be spent on all questions; when it is used up every answer is that nothing is known.
+  FunctionCode(const FlowMap& map, const elf::Range& range, std::size_t& steps);
 
   // Where the value comes from that a register holds before the instruction at `address`, on every way there that the
   // code shows.
@@ -39,6 +40,8 @@ class FunctionCode {
   // The addresses that the function makes with lea, each once.
   const std::vector<std::uint64_t>& addresses_made() const { return made_; }
   std::span<const std::uint8_t> bytes_at(std::uint64_t address) const { return map_.bytes_at(address); }
+  // Whether so many steps are left; they are spent.
+  bool spend(std::size_t steps) const;
 
  private:
   struct Ways {
@@ -52,6 +55,7 @@ class FunctionCode {
   const FlowMap& map_;
   const SegmentMap& segment_;
   elf::Range range_;
+  std::size_t& steps_;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> jumps_;  // target, source; sorted
   std::vector<std::uint64_t> made_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/text.h"
+#include "engine/elf/rseq_sections.h"
 #include "engine/plan/boundary.h"
 
 namespace uprobe::plan {
@@ -145,6 +146,13 @@ Result<Site> site_at(std::shared_ptr<const elf::ElfFile> file, std::uint64_t off
     return Error{.code = Code::refused,
                  .text = "musl finds out by the address in this code whether a thread can be cancelled",
                  .help = "probe the function that makes the call"};
+  const auto sections = file->rseq_sections();
+  if (std::any_of(sections.begin(), sections.end(), [&](const elf::RseqSection& section) {
+        return section.touches(*address, *address + insn->length);
+      }))
+    return Error{.code = Code::refused,
+                 .text = "the instruction at " + hex(offset) + " is inside an rseq critical section",
+                 .help = "probe the function that contains it, or the code behind it"};
   Site site;
   site.offset = offset;
   site.address = *address;

@@ -23,9 +23,9 @@ bool may_follow(const FileFlow& flow, std::uint64_t stop, std::uint64_t behind) 
 }
 
 bool is_usable(const FileFlow& flow, std::uint64_t address) {
-  constexpr std::uint8_t kNop = 0x90;
+  constexpr std::uint8_t kInt3 = 0xcc;
   if (!flow.is_padding(address)) return false;
-  return !flow.has_patchable_entries() || flow.bytes_at(address)[0] != kNop;
+  return !flow.has_patchable_entries() || flow.bytes_at(address)[0] == kInt3;
 }
 
 }  // namespace

@@ -1,0 +1,57 @@
+// Damaged programs: the planner of jumps answers for every place of any file, in bounded time, and what it chooses keeps
+// its own rules.
+#include <cstdlib>
+
+#include "engine/base/fd.h"
+#include "engine/plan/flow.h"
+#include "engine/plan/window.h"
+#include "tests/fuzz/driver.h"
+
+namespace {
+
+using namespace uprobe;
+using plan::WindowKind;
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+void check_window(const plan::FileFlow& flow, const plan::Window& window) {
+  require(window.text().empty() == window.is_jump());
+  if (!window.is_jump()) return;
+  require(window.code_length <= window.length && window.instructions > 0);
+  require(window.length >= (window.kind == WindowKind::short_jump ? plan::kShortJumpBytes : plan::kJumpBytes));
+  require(!flow.has_arrival(window.address + 1, window.address + window.length));
+  const auto code = flow.bytes_at(window.address);
+  require(code.size() >= window.code_length);
+  require(static_cast<bool>(x86::window_copy_bytes(code.first(window.code_length), Addr{window.address})));
+  if (window.kind == WindowKind::short_jump)
+    require(!flow.has_arrival(window.padding, window.padding + plan::kJumpBytes));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const Result<elf::ElfFile> file = elf::ElfFile::parse("input", std::vector<std::uint8_t>(data, data + size));
+  if (!file) return 0;
+  const plan::FileFlow flow(*file);
+  plan::WindowClaims claims;
+  std::size_t places = 0;
+  for (const plan::SweptFunction& function : flow.functions())
+    for (std::uint64_t at = function.range.begin; at < function.range.end && places < 2000; at += 3, ++places) {
+      const plan::Window window = plan::plan_window(flow, at, claims);
+      check_window(flow, window);
+      claims.take(window);
+    }
+  return 0;
+}
+
+std::vector<std::string> fuzz_seeds() {
+  std::vector<std::string> seeds;
+  for (const char* name : {"windows_library", "windows_fixed", "windows_packed", "flow_gcc_O2_pic.so", "flow_gcc_Os_fixed.so",
+                           "flow_clang_O2_pic.so"}) {
+    auto text = read_file(std::string(UPROBE_PLAN_FIXTURES) + "/" + name);
+    if (text) seeds.push_back(text.take());
+  }
+  return seeds;
+}
