@@ -69,13 +69,16 @@ struct Encodings {
   std::uint8_t pointer = kAbsolute;
   std::uint8_t handlers = kOmitted;
   bool has_augmentation = false;
+  bool is_signal = false;
 };
 
 // From a CIE's augmentation data. A letter that is not known hides what comes after it.
 std::optional<Encodings> take_encodings(Cursor& cursor, std::string_view letters) {
   Encodings encodings{.has_augmentation = true};
   for (const char letter : letters) {
-    if (letter == 'R') {
+    if (letter == 'S') {
+      encodings.is_signal = true;
+    } else if (letter == 'R') {
       encodings.pointer = cursor.take<std::uint8_t>();
     } else if (letter == 'P') {
       const auto encoding = cursor.take<std::uint8_t>();
@@ -106,8 +109,6 @@ std::optional<Encodings> parse_cie(BytesView record, std::uint64_t at) {
   if (!cursor.good()) return std::nullopt;
   if (augmentation.empty()) return Encodings{};
   if (augmentation.front() != 'z') return std::nullopt;
-  // A signal frame's FDE starts one byte early (glibc's __restore_rt): before the function, perhaps inside a nop.
-  if (augmentation.find('S') != std::string_view::npos) return std::nullopt;
   cursor.uleb();
   return take_encodings(cursor, augmentation.substr(1));
 }
@@ -116,7 +117,8 @@ class Walk {
  public:
   Walk(const Image& image, const Table& table) : image_(image), table_(table) {}
 
-  std::vector<Frame> run() {
+  // The frames of functions, or those of signal handlers' callers.
+  std::vector<Frame> run(bool signals) {
     for (std::uint64_t at = 0; table_.bytes.holds(at, 4);) {
       Cursor cursor(table_.bytes, at);
       std::uint64_t length = cursor.take<std::uint32_t>();
@@ -126,7 +128,7 @@ class Walk {
       read_record(cursor.at(), cursor.at() + length);
       at = cursor.at() + length;
     }
-    return std::move(frames_);
+    return std::move(signals ? signal_frames_ : frames_);
   }
 
  private:
@@ -142,6 +144,7 @@ class Walk {
     const std::uint64_t size = take_format(cursor, encodings->pointer & kFormatMask);
     if (!cursor.good()) return;
     Frame frame;
+    frame.is_signal = encodings->is_signal;
     if (encodings->has_augmentation && encodings->handlers != kOmitted) read_handlers(cursor, *encodings, frame);
     add(*begin, size, frame);
   }
@@ -176,13 +179,13 @@ class Walk {
     if (segment == nullptr || size == 0) return;
     const std::uint64_t room = segment->address + segment->file_bytes - begin;
     frame.code = Range{begin, begin + std::min(size, room)};
-    frames_.push_back(frame);
+    (frame.is_signal ? signal_frames_ : frames_).push_back(frame);
   }
 
   const Image& image_;
   Table table_;
   std::unordered_map<std::uint64_t, std::optional<Encodings>> encodings_;
-  std::vector<Frame> frames_;
+  std::vector<Frame> frames_, signal_frames_;
 };
 
 // Static programs may lack the header, files without section headers have nothing else.
@@ -210,7 +213,15 @@ std::optional<Table> find_table(const Image& image) {
 std::vector<Frame> frames_of(const Image& image) {
   const std::optional<Table> table = find_table(image);
   if (!table) return {};
-  return Walk(image, *table).run();
+  return Walk(image, *table).run(false);
+}
+
+std::vector<Range> signal_frame_ranges(const Image& image) {
+  const std::optional<Table> table = find_table(image);
+  std::vector<Range> ranges;
+  if (!table) return ranges;
+  for (const Frame& frame : Walk(image, *table).run(true)) ranges.push_back(frame.code);
+  return ranges;
 }
 
 std::vector<Range> frame_ranges(const Image& image) {

@@ -14,14 +14,19 @@ struct Frame {
   Range code;
   std::uint64_t handlers = 0;  // link-time address of the table of landing pads (LSDA); 0: the function has none
   bool handlers_known = true;  // false: there is one, at an address that only the running program knows
+  bool is_signal = false;      // of code that handlers return to
 };
 
-// Every FDE in the order of the table; of ranges as below.
+// Every FDE of a function in the order of the table; of ranges as below.
 std::vector<Frame> frames_of(const Image& image);
 
 // The code that each FDE covers, in the order of the table; only ranges that start in executable file bytes, clipped to
 // their segment. Entries that cannot be read are left out.
 std::vector<Range> frame_ranges(const Image& image);
+
+// The same for code that handlers return to. These start one byte early (glibc's __restore_rt): before the code, perhaps
+// inside a nop.
+std::vector<Range> signal_frame_ranges(const Image& image);
 
 // Where a throw or a cancellation may enter the code, as its table says; nothing if that cannot be read, or has more than
 // `most` entries.

@@ -303,6 +303,12 @@ std::optional<Range> ElfFile::range_at(std::uint64_t address) const {
   return std::nullopt;
 }
 
+bool ElfFile::is_signal_return(std::uint64_t address) const {
+  const auto ranges = signal_frame_ranges(data_->image);
+  return std::any_of(ranges.begin(), ranges.end(),
+                     [&](const Range& range) { return address >= range.begin && address < range.end; });
+}
+
 std::vector<std::uint64_t> ElfFile::known_starts() const {
   function_ranges();
   std::vector<std::uint64_t> starts{entry()};

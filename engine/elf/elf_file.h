@@ -105,6 +105,8 @@ class ElfFile {
   std::span<const Range> function_ranges() const;
   // The body that contains the address; of nested ones the one that begins last.
   std::optional<Range> range_at(std::uint64_t address) const;
+  // Whether unwinders are told that handlers return to this address (and need not recognise its bytes).
+  bool is_signal_return(std::uint64_t address) const;
   // Link-time addresses where an instruction certainly starts: typed function symbols, FDEs, the entry point,
   // initialisers and finalisers. Sorted, each once. Labels (symbols without type) are not among them: they may name
   // data.

@@ -34,8 +34,8 @@ class Descriptors {
   }
 
   void add_section(const Section& section) {
-    for (std::uint64_t at = 0; at + kSize <= section.header.sh_size && image_.bytes().holds(section.header.sh_offset + at, 1);
-         at += kSize)
+    for (std::uint64_t at = 0;
+         at + kSize <= section.header.sh_size && image_.bytes().holds(section.header.sh_offset + at, 1); at += kSize)
       add(section.header.sh_addr + at);
   }
 

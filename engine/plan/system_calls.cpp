@@ -75,13 +75,13 @@ void add_by_pattern(Bytes code, std::size_t at, std::uint64_t address, std::uint
     sites.push_back({offset + at, shared::PointRole::system_call});
 }
 
-// Where handlers return to: bytes that debuggers and unwinders know, so they are the same everywhere. Code without a size or
+// Where handlers return to: bytes that debuggers and unwinders know, so they are the same everywhere. Code without
 // unwind information, as in musl, is left alone: there the unwinders have nothing but the bytes.
 bool is_signal_return(const elf::ElfFile& file, Bytes code, std::size_t at, std::uint64_t address) {
   constexpr std::uint8_t kNumber[] = {0x48, 0xc7, 0xc0, SYS_rt_sigreturn, 0, 0, 0};  // mov $15, %rax
   if (at < sizeof kNumber || !std::equal(std::begin(kNumber), std::end(kNumber), code.begin() + (at - sizeof kNumber)))
     return false;
-  return file.range_at(address).has_value();
+  return file.is_signal_return(address);
 }
 
 // What of a segment is to be looked at: functions that contain the bytes of a call; calls outside of any known function are

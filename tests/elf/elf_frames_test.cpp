@@ -253,5 +253,16 @@ TEST(Ranges, NestedOnesGiveTheInnermost) {
   EXPECT_EQ(file.range_at(kFunction + 0x100), std::nullopt);
 }
 
+// glibc describes the code that handlers return to; it is no function, and only its two instructions are it.
+TEST(SignalReturns, TheOneOfAStaticProgram) {
+  const ElfFile file = must_open(fixture("elf_static"));
+  const auto restorer = file.find_any("__restore_rt");
+  ASSERT_TRUE(restorer);
+  EXPECT_TRUE(file.is_signal_return(restorer->address));
+  EXPECT_TRUE(file.is_signal_return(restorer->address + 7));
+  EXPECT_FALSE(file.is_signal_return(restorer->address + 9));
+  EXPECT_FALSE(file.is_signal_return(only_function(file, "alpha").address));
+}
+
 }  // namespace
 }  // namespace uprobe::elf
