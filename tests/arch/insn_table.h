@@ -47,6 +47,10 @@ inline constexpr InsnRow kOtherVendorRows[] = {
 #include "tests/arch/insns_amd.inc"
 };
 
+inline constexpr InsnRow kLaterRows[] = {
+#include "tests/arch/insns_later.inc"
+};
+
 struct InsnGroup {
   const char* name;
   std::span<const InsnRow> rows;
@@ -55,7 +59,7 @@ struct InsnGroup {
 inline constexpr InsnGroup kInsnGroups[] = {
     {"integer", kIntegerRows}, {"system", kSystemRows}, {"branch", kBranchRows}, {"x87", kX87Rows},
     {"sse", kSseRows},         {"avx", kAvxRows},       {"avx512", kAvx512Rows}, {"avx512_later", kAvx512LaterRows},
-    {"amd", kOtherVendorRows}, {"fault", kFaultRows},
+    {"amd", kOtherVendorRows}, {"fault", kFaultRows},   {"later", kLaterRows},
 };
 
 }  // namespace uprobe::x86::test

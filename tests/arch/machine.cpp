@@ -345,7 +345,7 @@ void Machine::aim(Bytes insn, Random& random) {
     const auto distance = static_cast<std::uint32_t>(kTargetDistance - decoded->length);
     std::memcpy(&aimed_[decoded->target_offset], &distance, decoded->length - decoded->target_offset);
   }
-  if (decoded->base != Base::rip) return;
+  if (decoded->base != Base::rip && decoded->base != Base::eip) return;
   const auto distance = static_cast<std::uint32_t>(pointer(random) - (from_ + decoded->length));
   std::memcpy(&aimed_[decoded->disp_offset], &distance, 4);
 }

@@ -103,6 +103,11 @@ constexpr Row kFaulting[] = {
     {"0f b9 05 10 00 00 00", "0f b9 05 10 00 f8 ff"},                    // ud1 0x10(%rip),%eax
     {"0f ff c0", "0f ff c0"},                                            // ud0 %eax,%eax
     {"f4", "f4"},                                                        // hlt
+    {"cd 21", "cd 21", true},                                            // int $0x21
+    {"66 0f 01 cc", "66 0f 01 cc", true},                                // tdcall
+    {"f3 0f ae 35 10 00 00 00", "f3 0f ae 35 10 00 f8 ff", true},        // clrssbsy 0x10(%rip)
+    {"67 0f b9 05 10 00 00 00", "67 0f b9 05 10 00 f8 ff"},              // ud1 0x10(%eip),%eax
+    {"67 0f 01 15 10 00 00 00", "67 0f 01 15 10 00 f8 ff", true},        // lgdt 0x10(%eip)
     {"0f 35", "0f 35"},                                                  // sysexit
     {"48 0f 07", "48 0f 07"},                                            // sysretq
     {"0f aa", "0f aa"},                                                  // rsm
@@ -130,6 +135,10 @@ constexpr Row kFaulting[] = {
 };
 
 constexpr Row kRipRelative[] = {
+    {"67 8b 05 10 00 00 00", "67 8b 05 10 00 f8 ff", true},                          // mov 0x10(%eip)
+    {"67 c7 05 10 00 00 00 78 56 34 12", "67 c7 05 10 00 f8 ff 78 56 34 12", true},  // movl $0x12345678, 0x10(%eip)
+    {"0f b2 05 10 00 00 00", "0f b2 05 10 00 f8 ff", true},                          // lss
+    {"c4 e2 78 49 05 10 00 00 00", "c4 e2 78 49 05 10 00 f8 ff", true},              // ldtilecfg
     {"48 8b 05 10 00 00 00", "48 8b 05 10 00 f8 ff", true},
     {"48 8d 3d 10 00 00 00", "48 8d 3d 10 00 f8 ff", true},                          // lea
     {"80 3d 10 00 00 00 05", "80 3d 10 00 f8 ff 05", true},                          // cmpb $5,
@@ -154,6 +163,15 @@ constexpr Row kRipRelative[] = {
 };
 
 constexpr Row kBranches[] = {
+    {"cd 80", "cd 80", true},
+    {"cf", "cf"},
+    {"48 cf", "48 cf"},
+    {"48 cb", "48 cb"},
+    {"ca 08 00", "ca 08 00"},
+    {"ff 28", "ff 28"},
+    {"48 ff 2d 10 00 00 00", "48 ff 2d 10 00 f8 ff"},
+    {"67 ff 25 10 00 00 00", "67 ff 25 10 00 f8 ff"},
+    {"f3 0f 01 ec", "f3 0f 01 ec"},  // uiret
     {"eb 10", "e9 0d 00 f8 ff"},
     {"e9 10 00 00 00", "e9 10 00 f8 ff"},
     {"f2 e9 10 00 00 00", "e9 11 00 f8 ff"},  // bnd jmp
@@ -182,6 +200,7 @@ constexpr Row kBranches[] = {
 
 // push 0x100000 + length from a literal, then the jump; the literal last.
 constexpr Row kCalls[] = {
+    {"67 ff 15 10 00 00 00", "ff 35 07 00 00 00  67 ff 25 0a 00 f8 ff  07 00 10 00 00 00 00 00"},
     {"e8 10 00 00 00", "ff 35 05 00 00 00  e9 0a 00 f8 ff  05 00 10 00 00 00 00 00"},
     {"e8 00 00 00 00", "ff 35 05 00 00 00  e9 fa ff f7 ff  05 00 10 00 00 00 00 00"},  // call to the next instruction
     {"67 e8 10 00 00 00", "ff 35 05 00 00 00  e9 0b 00 f8 ff  06 00 10 00 00 00 00 00"},
@@ -214,43 +233,24 @@ struct Refusal {
   const char* reason;
 };
 
-constexpr const char* kPrivileged = "a privileged instruction";
-constexpr const char* kPrefixedCall = "a system call with a prefix";
 constexpr const char* kNoInsn = "the bytes are not an instruction";
 constexpr const char* kWide = "a branch with an operand-size prefix, which processors read differently";
-constexpr const char* kEip = "an eip-relative operand";
+constexpr const char* kFarCall = "a far call, which pushes its own address";
+constexpr const char* kKnightsCorner = "an encoding of Knights Corner, undefined in every other processor";
 constexpr const char* kLoadsSs = "loads ss, which holds off traps for one more instruction";
-constexpr const char* kShadow = "changes the shadow stack";
 
 constexpr Refusal kRefusals[] = {
     {"cc", "a breakpoint instruction"},
     {"f1", "a debug trap instruction"},
-    {"cd 80", "a software interrupt"},
-    {"cd 03", "a software interrupt"},
+    {"cd 03", "a breakpoint instruction"},
+    {"cd 04", "a software interrupt that is reported behind itself"},
     {"ce", kNoInsn},  // into does not exist in 64-bit mode
-    {"cf", "an interrupt return"},
-    {"48 cf", "an interrupt return"},
-    {"ca 08 00", "a far branch"},
-    {"cb", "a far branch"},
-    {"48 cb", "a far branch"},
-    {"ff 18", "a far branch"},
-    {"ff 28", "a far branch"},
-    {"48 ff 2d 00 00 00 00", "a far branch"},
+    {"ff 18", kFarCall},
+    {"48 ff 1d 00 00 00 00", kFarCall},
     {"9a 00 00 00 00 00 00", kNoInsn},
-    {"66 0f 05", kPrefixedCall},
-    {"48 0f 05", kPrefixedCall},
-    {"f3 0f 05", kPrefixedCall},
     {"f0 0f 05", kNoInsn},
-    {"0f 34", "a system call that returns elsewhere"},
-    {"66 0f 01 cc", kPrivileged},                                  // tdcall
-    {"f2 0f 01 ff", kPrivileged},                                  // pvalidate
-    {"0f 01 c5", kPrivileged},                                     // pconfig
-    {"66 0f 38 f5 00", kShadow},                                   // wrussd
-    {"f3 0f ae 30", kShadow},                                      // clrssbsy
-    {"0f 01 cf", "an enclave instruction"},                        // encls
+    {"0f 34", "a system call that no 64-bit program comes back from"},
     {"0f 01 d4", "changes the memory that code is fetched from"},  // vmfunc
-    {"67 0f b9 05 10 00 00 00", kEip},                             // ud1 0x10(%eip),%eax
-    {"67 0f 01 15 10 00 00 00", kEip},                             // lgdt 0x10(%eip)
     {"66 e9 10 00 00 00", kWide},
     {"66 e8 10 00 00 00", kWide},
     {"66 c3", kWide},
@@ -262,29 +262,18 @@ constexpr Refusal kRefusals[] = {
     {"66 c7 f8 10 00", kWide},
     {"66 0f 84 10 00 00 00", kWide},
     {"8e d0", kLoadsSs},
-    {"0f b2 00", kLoadsSs},
     {"17", kNoInsn},  // pop %ss
-    {"67 8b 05 10 00 00 00", kEip},
-    {"67 ff 15 10 00 00 00", kEip},
     {"ff d4", "a call to the stack pointer"},
     {"ff 54 24 f8", "a call through memory below the stack pointer"},
     {"67 ff 54 24 08", "a call through an esp-relative operand"},
     {"ff 94 24 f8 ff ff 7f", "a call operand too far from the stack pointer"},
     {"3e 3e 3e 3e 3e 3e 3e 3e 3e 3e ff 54 24 78", "a call with too many prefixes"},
-    {"c4 e2 78 49 00", "AMX is not displaced yet"},
-    {"c4 e2 7b 4b 04 08", "AMX is not displaced yet"},
-    {"f3 0f 1a 00", "MPX bounds depend on every branch"},
-    {"f3 0f ae e0", "hands its own address to the processor trace"},
-    {"f3 48 0f ae e8", kShadow},
-    {"f3 0f 01 28", kShadow},
-    {"0f 01 d7", "an enclave instruction"},
-    {"f3 0f 01 ee", "user interrupts are not displaced"},
-    {"f3 0f 01 ec", "an interrupt return"},
-    {"8f e9 78 12 c0", "lightweight profiling records its own address"},
-    {"0f a7 c0", "not on the allow-list"},        // xstore
-    {"f3 0f 38 dc 00", "not on the allow-list"},  // aesenc128kl
-    {"d5 19 01 c0", kNoInsn},                     // a two-byte REX prefix
-    {"62 f4 7c 08 01 c0", kNoInsn},               // EVEX map 4
+    {"f3 0f 1a 00", "MPX bounds do not outlive the jump back"},
+    {"0f 01 d7", "an enclave instruction, which leaves its own address in rcx"},
+    {"8f ea 78 12 c0 00 00 00 00", "lightweight profiling records its own address"},  // lwpins
+    {"c5 f8 84 10 00 00 00", kKnightsCorner},                                         // jkzd
+    {"d5 19 01 c0", kNoInsn},                                                         // a two-byte REX prefix
+    {"62 f4 7c 08 01 c0", kNoInsn},                                                   // EVEX map 4
     {"06", kNoInsn},
     {"f0 90", kNoInsn},  // lock nop
     {"", kNoInsn},

@@ -15,6 +15,9 @@ using Name = std::string_view;
 constexpr Name kPlainSets[] = {"ADOX_ADCX",
                                "AES",
                                "AMD3DNOW",
+                               "AMX_BF16",
+                               "AMX_INT8",
+                               "AMX_TILE",
                                "AVX",
                                "AVX2",
                                "AVX2GATHER",
@@ -94,6 +97,7 @@ constexpr Name kPlainSets[] = {"ADOX_ADCX",
                                "CLZERO",
                                "CMOV",
                                "CMPXCHG16B",
+                               "ENQCMD",
                                "F16C",
                                "FAT_NOP",
                                "FCMOV",
@@ -102,11 +106,18 @@ constexpr Name kPlainSets[] = {"ADOX_ADCX",
                                "FXSAVE",
                                "FXSAVE64",
                                "GFNI",
+                               "KEYLOCKER",
+                               "KEYLOCKER_WIDE",
                                "LAHF",
                                "LZCNT",
+                               "MCOMMIT",
                                "MONITORX",
                                "MOVBE",
                                "MOVDIR",
+                               "PADLOCK_ACE",
+                               "PADLOCK_PHE",
+                               "PADLOCK_PMM",
+                               "PADLOCK_RNG",
                                "PAUSE",
                                "PCLMULQDQ",
                                "PENTIUMMMX",
@@ -175,19 +186,27 @@ constexpr SetAndCategory kPlainPairs[] = {
 };
 
 // Where the category is a mixture as well.
-constexpr Name kPlainNames[] = {"cpuid", "endbr32", "endbr64", "lar", "lsl",  "rdsspd", "rdsspq", "rdtsc", "sgdt",
-                                "sidt",  "sldt",    "smsw",    "str", "verr", "verw",   "xabort", "xend",  "xtest"};
+// iret and uiret take rip from the stack. What ptwrite hands to the processor trace stands between addresses of copies
+// anyway.
+constexpr Name kPlainNames[] = {
+    "clui",     "cpuid",  "endbr32", "endbr64", "incsspd", "incsspq", "iret",   "iretd",    "iretq",
+    "lar",      "llwpcb", "lsl",     "ptwrite", "rdsspd",  "rdsspq",  "rdtsc",  "rstorssp", "saveprevssp",
+    "senduipi", "sgdt",   "sidt",    "sldt",    "slwpcb",  "smsw",    "str",    "stui",    
+    "testui",   "uiret",  "verr",    "verw",    "wrssd",   "wrssq",   "xabort", "xend",     "xtest"};
 
 // What user mode may not do. It faults, and the fault is reported at the original address like any other. Where it does
 // work (ioperm, iopl, a hypervisor that answers) it does the same at any address.
 constexpr Name kControlMove = "mov of a control or debug register";
 constexpr Name kSupervisorNames[] = {
-    "clac",   "clgi",    "cli",        "clts",    "getsec",    "hlt",      "in",       "insb",   "insd",    "insw",
-    "invd",   "invept",  "invlpg",     "invlpga", "invpcid",   "invvpid",  "lgdt",     "lidt",   "lldt",    "lmsw",
-    "ltr",    "monitor", kControlMove, "mwait",   "out",       "outsb",    "outsd",    "outsw",  "rdmsr",   "rsm",
-    "skinit", "stac",    "stgi",       "sti",     "swapgs",    "sysexit",  "sysret",   "vmcall", "vmclear", "vmlaunch",
-    "vmload", "vmmcall", "vmptrld",    "vmptrst", "vmread",    "vmresume", "vmrun",    "vmsave", "vmwrite", "vmxoff",
-    "vmxon",  "wbinvd",  "wrmsr",      "xrstors", "xrstors64", "xsaves",   "xsaves64", "xsetbv"};
+    "clac",      "clgi",       "cli",       "clrssbsy",  "clts",    "encls",    "enclv",   "getsec",    "hlt",
+    "hreset",    "in",         "insb",      "insd",      "insw",    "invd",     "invept",  "invlpg",    "invlpga",
+    "invlpgb",   "invpcid",    "invvpid",   "lgdt",      "lidt",    "lldt",     "lmsw",    "loadiwkey", "ltr",
+    "monitor",   kControlMove, "mwait",     "out",       "outsb",   "outsd",    "outsw",   "pconfig",   "psmash",
+    "pvalidate", "rdmsr",      "rmpadjust", "rmpupdate", "rsm",     "seamcall", "seamops", "seamret",   "setssbsy",
+    "skinit",    "stac",       "stgi",      "sti",       "swapgs",  "sysexit",  "sysret",  "tdcall",    "tlbsync",
+    "vmcall",    "vmclear",    "vmlaunch",  "vmload",    "vmmcall", "vmptrld",  "vmptrst", "vmread",    "vmresume",
+    "vmrun",     "vmsave",     "vmwrite",   "vmxoff",    "vmxon",   "wbinvd",   "wrmsr",   "wrussd",    "wrussq",
+    "xrstors",   "xrstors64",  "xsaves",    "xsaves64",  "xsetbv"};
 
 // Undefined for ever: they are there to fault.
 constexpr Name kUndefinedNames[] = {"ud0", "ud1", "ud2"};
@@ -198,7 +217,8 @@ constexpr Name kBranchSets[] = {"I386", "I86", "LONGMODE", "RTM"};
 constexpr std::span<const Name> kNameLists[] = {kPlainNames, kSupervisorNames, kUndefinedNames};
 
 constexpr Name kSystemCall = "syscall";
-constexpr unsigned kSystemCallBytes = 2;
+constexpr Name kInterrupt = "int";
+constexpr const char* kFarBranch = "far branch";
 
 static_assert(std::is_sorted(std::begin(kPlainSets), std::end(kPlainSets)));
 static_assert(std::is_sorted(std::begin(kPlainPairs), std::end(kPlainPairs)));
@@ -212,30 +232,27 @@ struct Reason {
   const char* text;
 };
 constexpr Reason kRefusedNames[] = {
+    // They trap behind themselves, where a copy has other instructions than the program.
     {"int3", "a breakpoint instruction"},
     {"int1", "a debug trap instruction"},
-    {"int", "a software interrupt"},
-    {"into", "a software interrupt"},
-    {"iret", "an interrupt return"},
-    {"iretd", "an interrupt return"},
-    {"iretq", "an interrupt return"},
-    {"uiret", "an interrupt return"},
-    // The kernel brings the thread back to an address in the vDSO, with the 32-bit meaning of the call.
-    {"sysenter", "a system call that returns elsewhere"},
+    {"enclu", "an enclave instruction, which leaves its own address in rcx"},
+    {"lwpins", "lightweight profiling records its own address"},
+    {"lwpval", "lightweight profiling records its own address"},
+    // The kernel brings a 64-bit thread back as 32-bit code, at the cut-off address of something in its vDSO.
+    {"sysenter", "a system call that no 64-bit program comes back from"},
     // The copy need not exist in the other view of memory.
     {"vmfunc", "changes the memory that code is fetched from"},
-    {"ptwrite", "hands its own address to the processor trace"},
 };
+constexpr const char* kCoprocessor = "an encoding of Knights Corner, undefined in every other processor";
 constexpr Reason kRefusedSets[] = {
-    {"AMX_BF16", "AMX is not displaced yet"},
-    {"AMX_INT8", "AMX is not displaced yet"},
-    {"AMX_TILE", "AMX is not displaced yet"},
-    {"CET", "changes the shadow stack"},
-    {"LWP", "lightweight profiling records its own address"},
-    {"MPX", "MPX bounds depend on every branch"},
-    {"SGX", "an enclave instruction"},
-    {"SGX_ENCLV", "an enclave instruction"},
-    {"UINTR", "user interrupts are not displaced"},
+    {"KNCE", kCoprocessor},
+    {"KNCJKBR", kCoprocessor},
+    {"KNCSTREAM", kCoprocessor},
+    {"KNCV", kCoprocessor},
+    {"KNC_MISC", kCoprocessor},
+    {"KNC_PF_HINT", kCoprocessor},
+    // Every branch without the prefix f2, the jump back included, resets the bounds (SDM vol. 1, 16.5.5).
+    {"MPX", "MPX bounds do not outlive the jump back"},
 };
 
 bool listed(std::span<const Name> list, Name name) { return std::binary_search(list.begin(), list.end(), name); }
@@ -259,14 +276,13 @@ const char* find_reason(std::span<const Reason> reasons, Name name) {
 
 // What is wrong with it by itself, or null.
 const char* named_reason(const Decoded& insn) {
-  if (insn.is_far) return "a far branch";
+  if (insn.is_far && insn.flow == Flow::call) return "a far call, which pushes its own address";
   if (const char* reason = find_reason(kRefusedNames, insn.mnemonic)) return reason;
   // Debug traps wait for the end of the next instruction, which in a copy is the jump back. The 64-bit programs that
-  // load ss are those that look at just that: mov %ss; pushf shows them a debugger's trap flag.
-  if (insn.writes_ss && insn.flow == Flow::straight) return "loads ss, which holds off traps for one more instruction";
-  // The address would be cut to 32 bits, where no displacement can make up for the distance.
-  if (insn.base == Base::eip) return "an eip-relative operand";
-  if (insn.base == Base::rip && insn.disp_bytes != 4) return "a rip-relative operand of unknown form";
+  // load ss so are those that look at just that: mov %ss; pushf shows them a debugger's trap flag. lss does not wait.
+  if (insn.writes_ss && insn.mnemonic == "mov") return "loads ss, which holds off traps for one more instruction";
+  if ((insn.base == Base::rip || insn.base == Base::eip) && insn.disp_bytes != 4)
+    return "a rip-relative operand of unknown form";
   return nullptr;
 }
 
@@ -315,18 +331,22 @@ Result<Form> classify_branch(const Decoded& insn) {
   return refused("not on the allow-list");
 }
 
-// The kernel restarts an interrupted call two bytes before the return address: behind a prefix, if there were one.
-Result<Form> classify_system_call(const Decoded& insn) {
-  if (insn.mnemonic != kSystemCall) return refused(unlisted_reason(insn));
-  if (insn.length != kSystemCallBytes) return refused("a system call with a prefix");
-  return Form::system_call;
+// int 0x80 comes back behind itself and is restarted two bytes before, as in the original. Vectors 3 and 4 are traps that
+// user mode may raise, reported behind the instruction. Of all others the kernel allows none: they fault where they are.
+Result<Form> classify_interrupt(const Decoded& insn) {
+  const unsigned vector = insn.bytes[insn.length - 1U];
+  if (vector == 3) return refused("a breakpoint instruction");
+  if (vector == 4) return refused("a software interrupt that is reported behind itself");
+  return Form::plain;
 }
 
 }  // namespace
 
 Result<Form> classify(const Decoded& insn) {
   if (const char* reason = named_reason(insn)) return refused(reason);
-  if (insn.flow == Flow::system_call) return classify_system_call(insn);
+  if (insn.mnemonic == kInterrupt) return classify_interrupt(insn);
+  if (insn.is_far) return Form::last;  // a jump or a return: the target is in memory, and a fault is where they stand
+  if (insn.flow == Flow::system_call) return Form::system_call;
   if (insn.flow != Flow::straight && insn.flow != Flow::trap) return classify_branch(insn);
   if (plain_row(insn).empty()) return refused(unlisted_reason(insn));
   return insn.falls_through ? Form::plain : Form::last;
@@ -336,6 +356,8 @@ std::string allow_list_row(const Decoded& insn) {
   const auto form = classify(insn);
   if (!form) return {};
   if (*form == Form::system_call) return std::string(kSystemCall);
+  if (insn.mnemonic == kInterrupt) return std::string(kInterrupt);
+  if (insn.is_far) return kFarBranch;
   const bool is_branch = insn.flow != Flow::straight && insn.flow != Flow::trap;
   return is_branch ? std::string(insn.isa_set) + " branch" : plain_row(insn);
 }
@@ -345,7 +367,8 @@ std::vector<std::string> allow_list_rows() {
   for (const auto& list : kNameLists) rows.insert(rows.end(), list.begin(), list.end());
   for (const auto& pair : kPlainPairs) rows.push_back(std::string(pair.isa_set) + ' ' + std::string(pair.category));
   for (const auto set : kBranchSets) rows.push_back(std::string(set) + " branch");
-  rows.emplace_back(kSystemCall);
+  for (const auto& name : {std::string(kSystemCall), std::string(kInterrupt), std::string(kFarBranch)})
+    rows.push_back(name);
   return rows;
 }
 

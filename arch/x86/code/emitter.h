@@ -26,6 +26,10 @@ class Emitter {
     if (value != static_cast<std::int32_t>(value)) in_reach_ = false;
     number(static_cast<std::uint64_t>(value), 4);
   }
+  // The same where the processor cuts the sum to 32 bits: everything is in reach.
+  void distance_in_32_bits(Addr target, unsigned after) {
+    number(static_cast<std::uint32_t>(target - (here() + 4 + after)), 4);
+  }
   void jmp(Addr target) {
     byte(0xe9);
     distance(target);

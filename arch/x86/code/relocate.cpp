@@ -10,6 +10,7 @@ namespace uprobe::x86 {
 namespace {
 
 constexpr unsigned kJumpBytes = 5;
+constexpr unsigned kSystemCallBytes = 2;
 constexpr const char* kOutOfReach = "a target or operand is out of reach of the copy";
 
 struct Job {
@@ -28,11 +29,15 @@ struct Job {
 // The instruction's bytes; the displacement of a rip-relative operand changes by what the distance to it changes.
 // Trailing immediates count: the displacement is relative to the end of the instruction.
 void emit_adjusted(const Job& job, Bytes bytes, unsigned disp_offset) {
-  if (job.insn.base != Base::rip) return job.out.raw(bytes);
+  if (job.insn.base != Base::rip && job.insn.base != Base::eip) return job.out.raw(bytes);
   const Addr operand = job.end() + static_cast<std::uint64_t>(job.insn.disp);
   const auto behind = bytes.subspan(disp_offset + 4);
+  const auto after = static_cast<unsigned>(behind.size());
   job.out.raw(bytes.first(disp_offset));
-  job.out.distance(operand, static_cast<unsigned>(behind.size()));
+  if (job.insn.base == Base::rip)
+    job.out.distance(operand, after);
+  else
+    job.out.distance_in_32_bits(operand, after);
   job.out.raw(behind);
 }
 
@@ -83,9 +88,12 @@ void emit_call(const Job& job) {
 
 // The processor leaves its return address in rcx: the lea makes the original's of it, without touching a flag or the
 // stack. Whoever comes out of the call does so, a child on a stack of its own or on its parent's included. An
-// interrupted call is restarted inside the copy: the kernel goes two bytes back.
+// interrupted call is restarted inside the copy: the kernel goes two bytes back, behind a prefix if there is one.
 void emit_system_call(const Job& job) {
-  job.out.raw(own_bytes(job.insn));
+  const auto bytes = own_bytes(job.insn);
+  job.out.raw(bytes.first(bytes.size() - kSystemCallBytes));
+  if (bytes.size() > kSystemCallBytes) job.mark(job.end() - kSystemCallBytes);
+  job.out.raw(bytes.last(kSystemCallBytes));
   job.mark(job.end());
   job.out.number(0x0d8d48, 3);  // lea rcx, [rip + distance]
   job.out.distance(job.end());
