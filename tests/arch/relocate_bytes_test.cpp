@@ -219,7 +219,16 @@ constexpr Row kCalls[] = {
     {"ff 54 24 78", "ff 35 07 00 00 00  ff a4 24 80 00 00 00  04 00 10 00 00 00 00 00"},
     {"ff 94 24 00 01 00 00", "ff 35 07 00 00 00  ff a4 24 08 01 00 00  07 00 10 00 00 00 00 00"},
     {"ff 94 24 01 00 00 00", "ff 35 07 00 00 00  ff a4 24 09 00 00 00  07 00 10 00 00 00 00 00"},
-    {"42 ff 54 c4 08", "ff 35 05 00 00 00  42 ff 64 c4 10  05 00 10 00 00 00 00 00"},  // 8(%rsp,%r8,8)
+    // near rsp: push the operand, and from there
+    {"42 ff 54 c4 08",
+     "42 ff 74 c4 08  48 8d 64 24 88 ff 74 24 78 ff 35 13 00 00 00 8f 84 24 80 00 00 00"
+     "48 8d a4 24 80 00 00 00 ff 64 24 80  05 00 10 00 00 00 00 00"},  // 8(%rsp,%r8,8)
+    {"ff 54 24 f8",
+     "ff 74 24 f8  48 8d 64 24 88 ff 74 24 78 ff 35 13 00 00 00 8f 84 24 80 00 00 00"
+     "48 8d a4 24 80 00 00 00 ff 64 24 80  04 00 10 00 00 00 00 00"},  // -8(%rsp)
+    {"67 ff 54 24 08",
+     "67 ff 74 24 08  48 8d 64 24 88 ff 74 24 78 ff 35 13 00 00 00 8f 84 24 80 00 00 00"
+     "48 8d a4 24 80 00 00 00 ff 64 24 80  05 00 10 00 00 00 00 00"},  // 8(%esp)
 };
 
 INSTANTIATE_TEST_SUITE_P(Plain, Forms, testing::ValuesIn(kPlain));
@@ -264,8 +273,6 @@ constexpr Refusal kRefusals[] = {
     {"8e d0", kLoadsSs},
     {"17", kNoInsn},  // pop %ss
     {"ff d4", "a call to the stack pointer"},
-    {"ff 54 24 f8", "a call through memory below the stack pointer"},
-    {"67 ff 54 24 08", "a call through an esp-relative operand"},
     {"ff 94 24 f8 ff ff 7f", "a call operand too far from the stack pointer"},
     {"3e 3e 3e 3e 3e 3e 3e 3e 3e 3e ff 54 24 78", "a call with too many prefixes"},
     {"f3 0f 1a 00", "MPX bounds do not outlive the jump back"},

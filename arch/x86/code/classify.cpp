@@ -188,11 +188,11 @@ constexpr SetAndCategory kPlainPairs[] = {
 // Where the category is a mixture as well.
 // iret and uiret take rip from the stack. What ptwrite hands to the processor trace stands between addresses of copies
 // anyway.
-constexpr Name kPlainNames[] = {
-    "clui",     "cpuid",  "endbr32", "endbr64", "incsspd", "incsspq", "iret",   "iretd",    "iretq",
-    "lar",      "llwpcb", "lsl",     "ptwrite", "rdsspd",  "rdsspq",  "rdtsc",  "rstorssp", "saveprevssp",
-    "senduipi", "sgdt",   "sidt",    "sldt",    "slwpcb",  "smsw",    "str",    "stui",    
-    "testui",   "uiret",  "verr",    "verw",    "wrssd",   "wrssq",   "xabort", "xend",     "xtest"};
+constexpr Name kPlainNames[] = {"clui",   "cpuid",  "endbr32",  "endbr64",     "incsspd",  "incsspq", "iret",
+                                "iretd",  "iretq",  "lar",      "llwpcb",      "lsl",      "ptwrite", "rdsspd",
+                                "rdsspq", "rdtsc",  "rstorssp", "saveprevssp", "senduipi", "sgdt",    "sidt",
+                                "sldt",   "slwpcb", "smsw",     "str",         "stui",     "testui",  "uiret",
+                                "verr",   "verw",   "wrssd",    "wrssq",       "xabort",   "xend",    "xtest"};
 
 // What user mode may not do. It faults, and the fault is reported at the original address like any other. Where it does
 // work (ioperm, iopl, a hypervisor that answers) it does the same at any address.
@@ -291,13 +291,9 @@ const char* unlisted_reason(const Decoded& insn) {
   return insn.is_privileged ? "a privileged instruction" : "not on the allow-list";
 }
 
-// A call pushes before it reads its operand in the copy, so the operand must not follow rsp unseen, nor be what the
-// push overwrites.
-const char* indirect_call_reason(const Decoded& insn) {
-  if (insn.branches_to_rsp) return "a call to the stack pointer";
-  if (insn.base == Base::esp) return "a call through an esp-relative operand";
-  if (insn.base == Base::rsp && insn.disp < 0) return "a call through memory below the stack pointer";
-  return nullptr;
+// A copy that pushes before it reads the operand must know where the operand lies from rsp.
+bool may_lie_below_stack(const Decoded& insn) {
+  return insn.base == Base::esp || (insn.base == Base::rsp && (insn.disp < 0 || insn.has_index));
 }
 
 Error refused(const char* reason) { return Error{Code::refused, reason}; }
@@ -321,8 +317,8 @@ Result<Form> classify_branch(const Decoded& insn) {
       return Form::transaction;
     case Flow::call:
       if (insn.is_direct) return Form::call;
-      if (const char* reason = indirect_call_reason(insn)) return refused(reason);
-      return Form::call_indirect;
+      if (insn.branches_to_rsp) return refused("a call to the stack pointer");
+      return may_lie_below_stack(insn) ? Form::call_on_stack : Form::call_indirect;
     case Flow::straight:
     case Flow::system_call:
     case Flow::trap:

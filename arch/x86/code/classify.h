@@ -14,6 +14,7 @@ enum class Form : std::uint8_t {
   loop,           // a short branch over the jump back to a jmp rel32
   call,           // push the return address, jmp rel32
   call_indirect,  // push the return address, jmp through the same operand
+  call_on_stack,  // the same, where the operand may lie in what the return address overwrites: read it first
   transaction,    // xbegin rel32, jump back
   system_call,    // syscall, rcx as the original would leave it, jump back
 };

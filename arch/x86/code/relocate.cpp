@@ -119,13 +119,18 @@ void raise_displacement(const Decoded& insn, IndirectJump& jump) {
   jump.size = at + bytes;
 }
 
-// call /2 becomes jmp /4 of the same opcode, prefixes and operand. rsp is 8 lower when the jmp reads the operand.
+// call /2 becomes `group` (push /6, jmp /4) of the same opcode, prefixes and operand.
+std::uint8_t with_group(std::uint8_t modrm, unsigned group) {
+  return static_cast<std::uint8_t>((modrm & ~0x38U) | group << 3U);
+}
+
+// rsp is 8 lower when the jmp reads the operand.
 IndirectJump jump_of_call(const Decoded& insn) {
   IndirectJump jump;
   std::copy_n(insn.bytes.begin(), insn.length, jump.bytes.begin());
   jump.size = insn.length;
   jump.disp_offset = insn.disp_offset;
-  jump.bytes[insn.modrm_offset] = static_cast<std::uint8_t>((insn.bytes[insn.modrm_offset] & ~0x38) | 0x20);
+  jump.bytes[insn.modrm_offset] = with_group(insn.bytes[insn.modrm_offset], 4);
   if (insn.base == Base::rsp) raise_displacement(insn, jump);
   return jump;
 }
@@ -137,6 +142,32 @@ void emit_call_indirect(const Job& job) {
   job.out.push_literal(jump.size);
   job.mark(job.from, 8);
   emit_adjusted(job, Bytes(jump.bytes).first(jump.size), jump.disp_offset);
+  job.out.number(job.end().value, 8);
+}
+
+// The operand may lie anywhere, also in the eight bytes that the return address will overwrite: it is read by the first
+// instruction, into those eight bytes, and from there put out of the way. What the call would leave untouched stays so: the
+// target waits in the eight bytes below the caller's red zone, which are the last ones of the callee's, so that no signal
+// handler reaches them before the jmp.
+//
+//   rsp   -8: target, then return address   -128: end of the red zone   -136: target   -144: return address on its way
+void emit_call_on_stack(const Job& job) {
+  auto bytes = job.insn.bytes;
+  bytes[job.insn.modrm_offset] = with_group(bytes[job.insn.modrm_offset], 6);
+  job.out.raw(Bytes(bytes).first(job.insn.length));  // push operand
+  job.mark(job.from, 8);
+  job.out.number(0x8824648d48, 5);  // lea -120(%rsp), %rsp
+  job.mark(job.from, 128);
+  job.out.number(0x782474ff, 4);  // push 120(%rsp)
+  job.mark(job.from, 136);
+  constexpr unsigned kPopLeaJump = 7 + 8 + 4;
+  job.out.push_literal(kPopLeaJump);
+  job.mark(job.from, 144);
+  job.out.number(0x8024848f, 7);  // pop 128(%rsp), where rsp is 8 higher already
+  job.mark(job.from, 136);
+  job.out.number(0x8024a48d48, 8);  // lea 128(%rsp), %rsp
+  job.mark(job.from, 8);
+  job.out.number(0x802464ff, 4);  // jmp *-128(%rsp)
   job.out.number(job.end().value, 8);
 }
 
@@ -157,6 +188,8 @@ void emit(Form form, const Job& job) {
       return emit_call(job);
     case Form::call_indirect:
       return emit_call_indirect(job);
+    case Form::call_on_stack:
+      return emit_call_on_stack(job);
     case Form::transaction:
       return emit_transaction(job);
     case Form::system_call:
