@@ -352,6 +352,21 @@ TEST(Marks, IndirectCallHasPushed) {
   EXPECT_EQ(copy->marks, expected);
 }
 
+TEST(Marks, CallNearTheStackPointer) {
+  const auto copy = make_copy(from_hex("ff 54 24 f8"), kFrom, kTo);
+  ASSERT_TRUE(copy);
+  const std::vector<CopyMark> expected = {{0, 0, kFrom},    {4, 8, kFrom},    {9, 128, kFrom}, {13, 136, kFrom},
+                                          {19, 144, kFrom}, {26, 136, kFrom}, {34, 8, kFrom}};
+  EXPECT_EQ(copy->marks, expected);
+}
+
+TEST(Marks, SystemCallWithPrefix) {
+  const auto copy = make_copy(from_hex("48 0f 05"), kFrom, kTo);
+  ASSERT_TRUE(copy);
+  const std::vector<CopyMark> expected = {{0, 0, kFrom}, {1, 0, kFrom + 1}, {3, 0, kFrom + 3}};
+  EXPECT_EQ(copy->marks, expected);
+}
+
 TEST(Marks, LoopAndPlain) {
   const auto loop = make_copy(from_hex("e2 10"), kFrom, kTo);
   ASSERT_TRUE(loop);

@@ -1,5 +1,5 @@
-// Linear sweep of the text of system programs: Zydis and Capstone agree on every length, and nothing is refused
-// but what changes the shadow stack.
+// Linear sweep of the text of system programs: of every instruction Zydis and Capstone agree on the length, on whether and
+// how it branches, on where to, and on the address of a rip-relative operand; and all that compilers make is displaced.
 #include <capstone/capstone.h>
 #include <elf.h>
 #include <gtest/gtest.h>
@@ -51,48 +51,102 @@ Text read_text(const std::string& path) {
   return text;
 }
 
+// What two decoders have to say the same of.
+struct Facts {
+  unsigned length = 0;  // 0: no instruction
+  bool is_call = false;
+  bool is_return = false;
+  bool is_jump = false;       // also conditional ones and loops
+  std::uint64_t target = 0;   // of a direct branch
+  std::uint64_t operand = 0;  // address of a rip-relative operand
+
+  bool operator==(const Facts&) const = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const Facts& f) {
+  return out << std::hex << "length " << f.length << (f.is_call ? " call" : "") << (f.is_return ? " return" : "")
+             << (f.is_jump ? " jump" : "") << " target " << f.target << " operand " << f.operand;
+}
+
+Facts facts_of(const Decoded& insn, Addr at) {
+  Facts facts{.length = insn.length};
+  facts.is_call = insn.flow == Flow::call;
+  facts.is_return = insn.flow == Flow::ret;
+  facts.is_jump = insn.flow == Flow::jump || insn.flow == Flow::jump_if || insn.flow == Flow::loop ||
+                  insn.flow == Flow::transaction;
+  if (insn.is_direct) facts.target = insn.target.value;
+  if (insn.base == Base::rip) facts.operand = (at + insn.length + static_cast<std::uint64_t>(insn.disp)).value;
+  return facts;
+}
+
 class Capstone {
  public:
   Capstone() {
     cs_open(CS_ARCH_X86, CS_MODE_64, &handle_);
+    cs_option(handle_, CS_OPT_DETAIL, CS_OPT_ON);
     insn_ = cs_malloc(handle_);
   }
   ~Capstone() {
     cs_free(insn_, 1);
     cs_close(&handle_);
   }
-  // 0 when it knows none.
-  unsigned length(Bytes bytes, Addr at) {
+  Facts facts(Bytes bytes, Addr at) {
     const std::uint8_t* code = bytes.data();
     std::size_t size = bytes.size();
     std::uint64_t address = at.value;
-    return cs_disasm_iter(handle_, &code, &size, &address, insn_) ? insn_->size : 0;
+    if (!cs_disasm_iter(handle_, &code, &size, &address, insn_)) return {};
+    Facts facts{.length = insn_->size};
+    facts.is_call = cs_insn_group(handle_, insn_, CS_GRP_CALL);
+    facts.is_return = cs_insn_group(handle_, insn_, CS_GRP_RET);
+    // its group of jumps lacks the loops
+    facts.is_jump = cs_insn_group(handle_, insn_, CS_GRP_JUMP) || insn_->id == X86_INS_LOOP ||
+                    insn_->id == X86_INS_LOOPE || insn_->id == X86_INS_LOOPNE;
+    const cs_x86& x86 = insn_->detail->x86;
+    for (unsigned i = 0; i < x86.op_count; ++i) take(x86.operands[i], at, facts);
+    return facts;
   }
 
  private:
+  void take(const cs_x86_op& operand, Addr at, Facts& facts) const {
+    if (operand.type == X86_OP_IMM && (facts.is_call || facts.is_jump))
+      facts.target = static_cast<std::uint64_t>(operand.imm);
+    if (operand.type == X86_OP_MEM && operand.mem.base == X86_REG_RIP)
+      facts.operand = (at + insn_->size + static_cast<std::uint64_t>(operand.mem.disp)).value;
+  }
+
   csh handle_ = 0;
   cs_insn* insn_ = nullptr;
 };
 
-// Capstone 4.0.2 does not know many EVEX instructions, the 32- and 64-bit mask instructions, and the protection keys.
-// It has no wrong length among all the others.
+// Where Capstone 4.0.2 is wrong (SDM vol. 2): it does not know many EVEX instructions, the 32- and 64-bit mask
+// instructions, the protection keys, vbroadcasti128, nops with a register operand, and segment registers under a REX prefix
+// that means nothing to them.
 bool is_unknown_to_capstone(const Decoded& insn) {
-  return insn.isa_set.substr(0, 6) == "AVX512" || insn.isa_set == "PKU";
+  const bool moves_segment = insn.mnemonic == "mov" && (insn.opcode == 0x8c || insn.opcode == 0x8e);
+  return insn.isa_set.substr(0, 6) == "AVX512" || insn.isa_set.substr(0, 3) == "KNC" || insn.isa_set == "PKU" ||
+         insn.mnemonic == "vbroadcasti128" || insn.category == "WIDENOP" || moves_segment;
+}
+
+// It takes ud0 and ud1 for two bytes, and cuts the distance of a near branch where Intel ignores the prefix 66.
+bool is_cut_by_capstone(const Decoded& insn) {
+  return insn.mnemonic == "ud0" || insn.mnemonic == "ud1" || (insn.is_direct && insn.has_narrow_operand);
 }
 
 struct Sweep {
   unsigned long instructions = 0;
   unsigned long displaceable = 0;
-  unsigned long unknown_to_capstone = 0;
+  unsigned long errors_of_capstone = 0;
+  unsigned long no_instructions = 0;         // bytes of tables
   std::map<std::string, unsigned> refusals;  // by reason
 };
 
-void take(const Decoded& insn, Bytes bytes, Addr at, unsigned other_length, Sweep& sweep) {
+void take(const Decoded& insn, Bytes bytes, Addr at, const Facts& other, Sweep& sweep) {
   ++sweep.instructions;
-  if (other_length == 0 && is_unknown_to_capstone(insn))
-    ++sweep.unknown_to_capstone;
+  const bool errs = other.length == 0 ? is_unknown_to_capstone(insn) : is_cut_by_capstone(insn);
+  if (errs)
+    ++sweep.errors_of_capstone;
   else
-    EXPECT_EQ(insn.length, other_length) << to_hex(bytes) << " at " << std::hex << at.value;
+    EXPECT_EQ(facts_of(insn, at), other) << to_hex(bytes) << " at " << std::hex << at.value;
   const Status status = can_displace(bytes, at);
   if (status)
     ++sweep.displaceable;
@@ -107,36 +161,41 @@ Sweep sweep_text(const Text& text) {
     const Bytes bytes = text.bytes.subspan(offset, std::min<std::size_t>(kMaxInsnBytes, text.bytes.size() - offset));
     const Addr at = text.start + offset;
     const auto insn = decode_fully(bytes, at);
-    const unsigned other_length = capstone.length(bytes, at);
-    if (!insn) {
-      ADD_FAILURE() << "undecodable " << to_hex(bytes) << ", Capstone says " << other_length;
-      return sweep;
-    }
-    take(*insn, bytes, at, other_length, sweep);
-    offset += insn->length;
+    if (insn) take(*insn, bytes, at, capstone.facts(bytes, at), sweep);
+    sweep.no_instructions += !insn;
+    offset += insn ? insn->length : 1;
   }
   return sweep;
 }
 
-class SystemPrograms : public testing::TestWithParam<const char*> {};
+struct Program {
+  const char* path;
+  bool has_tables_in_text;  // the sweep runs through them as if they were code
+};
+
+class SystemPrograms : public testing::TestWithParam<Program> {};
 
 TEST_P(SystemPrograms, DecodersAgreeAndAllDisplaces) {
-  const Text text = read_text(GetParam());
+  const Program program = GetParam();
+  const Text text = read_text(program.path);
   if (text.bytes.empty()) GTEST_SKIP() << "not here";
   const Sweep sweep = sweep_text(text);
-  std::cout << GetParam() << ": " << sweep.displaceable << " of " << sweep.instructions << " instructions displace ("
+  std::cout << program.path << ": " << sweep.displaceable << " of " << sweep.instructions << " instructions displace ("
             << 100.0 * static_cast<double>(sweep.displaceable) / static_cast<double>(sweep.instructions) << "%), "
-            << sweep.unknown_to_capstone << " unknown to Capstone\n";
-  // incssp, in the longjmp of a libc that is built for shadow stacks.
-  for (const auto& [reason, count] : sweep.refusals)
-    EXPECT_EQ(reason, "changes the shadow stack") << count << " refused";
+            << sweep.errors_of_capstone << " mistaken by Capstone, " << sweep.no_instructions << " bytes of tables\n";
   EXPECT_GT(sweep.instructions, 10'000U);
-  EXPECT_GT(sweep.displaceable * 1000, sweep.instructions * 999);
+  EXPECT_GT(sweep.displaceable * 1000, sweep.instructions * 998);
+  if (program.has_tables_in_text) return;
+  EXPECT_EQ(sweep.no_instructions, 0U);
+  for (const auto& [reason, count] : sweep.refusals) ADD_FAILURE() << count << " refused: " << reason;
 }
 
-INSTANTIATE_TEST_SUITE_P(Debian, SystemPrograms,
-                         testing::Values("/lib/x86_64-linux-gnu/libc.so.6", "/bin/bash", "/bin/zsh",
-                                         "/usr/lib/x86_64-linux-gnu/libstdc++.so.6"));
+constexpr Program kPrograms[] = {{"/lib/x86_64-linux-gnu/libc.so.6", false},
+                                 {"/bin/bash", false},
+                                 {"/bin/zsh", false},
+                                 {"/usr/lib/x86_64-linux-gnu/libstdc++.so.6", false},
+                                 {"/usr/lib/x86_64-linux-gnu/libcrypto.so.3", true}};
+INSTANTIATE_TEST_SUITE_P(Debian, SystemPrograms, testing::ValuesIn(kPrograms));
 
 }  // namespace
 }  // namespace uprobe::x86::test

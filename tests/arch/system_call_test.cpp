@@ -46,8 +46,14 @@ T* map(std::size_t bytes, int protection, int flags) {
   return place == MAP_FAILED ? nullptr : static_cast<T*>(place);
 }
 
+struct Shape {
+  const char* name;
+  bool is_displaced;
+  const char* syscall;
+};
+
 // syscall; jmp *%r15 at the start of a page. Displaced, the original syscall is poisoned: nobody may come back to it.
-class SystemCalls : public testing::TestWithParam<bool> {
+class SystemCalls : public testing::TestWithParam<Shape> {
  protected:
   static constexpr std::size_t kCopy = 0x800;
   static constexpr std::size_t kPage = 0x1000;
@@ -56,21 +62,24 @@ class SystemCalls : public testing::TestWithParam<bool> {
     page_ = map<std::uint8_t>(kPage, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE);
     call_ = map<SystemCall>(kPage, PROT_READ | PROT_WRITE, MAP_SHARED);  // forked children write into it too
     ASSERT_TRUE(page_ != nullptr && call_ != nullptr);
-    const auto original = from_hex("0f 05 41 ff e7");
+    const auto original = from_hex(std::string(GetParam().syscall) + "41 ff e7");
     std::memcpy(page_, original.data(), original.size());
     const auto copy = make_copy(original, Addr{word(page_)}, Addr{word(page_ + kCopy)});
     ASSERT_TRUE(copy);
     std::memcpy(page_ + kCopy, copy->bytes.data(), copy->bytes.size());
-    if (GetParam()) std::memset(page_, 0xcc, 2);
+    length_ = original.size() - 3;
+    if (GetParam().is_displaced) std::memset(page_, 0xcc, length_);
   }
   void TearDown() override {
     munmap(page_, kPage);
     munmap(call_, kPage);
   }
 
-  std::uint64_t entry() const { return word(page_) + (GetParam() ? kCopy : 0); }
+  std::uint64_t entry() const { return word(page_) + (GetParam().is_displaced ? kCopy : 0); }
+  // Where the kernel restarts a call: behind a prefix.
+  std::uint64_t restart() const { return entry() + length_ - 2; }
   // What the original leaves in rcx: the address behind it.
-  std::uint64_t behind() const { return word(page_) + 2; }
+  std::uint64_t behind() const { return word(page_) + length_; }
 
   long run(long number, std::array<std::uint64_t, 6> arguments = {}, bool expects_child = false) {
     *call_ = SystemCall{entry(), static_cast<std::uint64_t>(number), arguments, expects_child, {}, {}};
@@ -95,6 +104,7 @@ class SystemCalls : public testing::TestWithParam<bool> {
   static constexpr std::uint64_t kUnsteadyFlags = 0x10;
 
   std::uint8_t* page_ = nullptr;
+  std::size_t length_ = 0;  // of the syscall
   SystemCall* call_ = nullptr;
 };
 
@@ -163,6 +173,7 @@ struct Interruption {
   std::uint64_t restarts_at = 0;
   std::uint64_t fails_at = 0;
   int writes_to = -1;
+  long number = SYS_read;
   unsigned restarts = 0;
   unsigned failures = 0;
 };
@@ -173,7 +184,7 @@ void on_alarm(int, siginfo_t*, void* raw) {
   const auto& registers = static_cast<ucontext_t*>(raw)->uc_mcontext.gregs;
   const auto rip = static_cast<std::uint64_t>(registers[REG_RIP]);
   interruption.failures += rip == interruption.fails_at && registers[REG_RAX] == -EINTR;
-  if (rip != interruption.restarts_at || registers[REG_RAX] != SYS_read) return;
+  if (rip != interruption.restarts_at || registers[REG_RAX] != interruption.number) return;
   if (++interruption.restarts == 3 && write(interruption.writes_to, "x", 1) != 1) _exit(98);
 }
 
@@ -205,7 +216,7 @@ class Alarms {
 TEST_P(SystemCalls, InterruptedAndRestarted) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
-  interruption = {.restarts_at = entry(), .fails_at = entry() + 2, .writes_to = ends[1]};
+  interruption = {.restarts_at = restart(), .fails_at = restart() + 2, .writes_to = ends[1]};
   char byte = 0;
   long result = 0;
   {
@@ -223,7 +234,7 @@ TEST_P(SystemCalls, InterruptedAndRestarted) {
 TEST_P(SystemCalls, InterruptedAndFailed) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
-  interruption = {.restarts_at = 0, .fails_at = entry() + 2, .writes_to = ends[1]};
+  interruption = {.restarts_at = 0, .fails_at = restart() + 2, .writes_to = ends[1]};
   char byte = 0;
   long result = 0;
   {
@@ -252,8 +263,53 @@ TEST_P(SystemCalls, RestartedByAnotherNumber) {
   EXPECT_EQ(status, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Where, SystemCalls, testing::Bool(),
-                         [](const auto& is_displaced) { return is_displaced.param ? "Displaced" : "Native"; });
+constexpr Shape kShapes[] = {{"Native", false, "0f 05"},
+                             {"Displaced", true, "0f 05"},
+                             {"NativeWithPrefix", false, "48 0f 05"},
+                             {"DisplacedWithPrefix", true, "48 0f 05"}};
+INSTANTIATE_TEST_SUITE_P(Where, SystemCalls, testing::ValuesIn(kShapes),
+                         [](const auto& shape) { return shape.param.name; });
+
+// int $0x80; ret, run where it stands and displaced: the call of the 32-bit table, restarted after signals.
+TEST(OldSystemCalls, InterruptedAndRestartedDisplaced) {
+  constexpr std::size_t kCopy = 0x800;
+  auto* page = map<std::uint8_t>(4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_32BIT);
+  ASSERT_NE(page, nullptr);
+  const auto original = from_hex("cd 80 c3");
+  std::memcpy(page, original.data(), original.size());
+  const auto copy = make_copy(original, Addr{word(page)}, Addr{word(page + kCopy)});
+  ASSERT_TRUE(copy);
+  std::memcpy(page + kCopy, copy->bytes.data(), copy->bytes.size());
+  const auto call = [page](std::uint64_t entry, long number, long first, long second, long third) {
+    long result = number;
+    asm volatile("call *%[entry]"
+                 : "+a"(result)
+                 : [entry] "r"(entry), "b"(first), "c"(second), "d"(third)
+                 : "memory", "cc", "r8", "r9", "r10", "r11");
+    return result;
+  };
+  constexpr long kGetpid = 20, kRead = 3;
+  // Without the kernel's 32-bit calls the instruction faults.
+  const pid_t child = fork();
+  if (child == 0) _exit(call(word(page), kGetpid, 0, 0, 0) == getpid() ? 0 : 1);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  if (status != 0) GTEST_SKIP() << "no 32-bit calls here";
+  EXPECT_EQ(call(word(page + kCopy), kGetpid, 0, 0, 0), getpid());
+  page[0] = 0xcc;
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  interruption = {.restarts_at = word(page + kCopy), .fails_at = 0, .writes_to = ends[1], .number = kRead};
+  {
+    const Alarms alarms(SA_RESTART);
+    EXPECT_EQ(call(word(page + kCopy), kRead, ends[0], static_cast<long>(word(page + 0xc00)), 1), 1);
+  }
+  EXPECT_EQ(page[0xc00], 'x');
+  EXPECT_GE(interruption.restarts, 3U);
+  close(ends[0]);
+  close(ends[1]);
+  munmap(page, 4096);
+}
 
 }  // namespace
 }  // namespace uprobe::x86::test
