@@ -101,6 +101,11 @@ def need(program):
     return os.path.realpath(path)
 
 
+def libc_of(program):
+    listing = subprocess.check_output(["ldd", program], text=True)
+    return os.path.realpath(re.search(r"(/\S*/libc\.so\.6)", listing)[1])
+
+
 def fixed_layout():
     """In the child before exec: no address randomisation, so that two runs can be compared address by address."""
     ctypes.CDLL(None).personality(ADDR_NO_RANDOMIZE)

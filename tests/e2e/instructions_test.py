@@ -122,6 +122,21 @@ class Instructions(harness.TestCase):
         self.assertEqual((seen.returncode, seen.stdout), (0, b""), seen.stderr[-2000:])
         self.assertEqual(seen.counts(), {place.name: 1000 * place.hits for place in places})
 
+    def test_the_return_from_signal_handlers(self):
+        """libc's restorer, whose system call goes to wherever the signal came."""
+        libc = harness.libc_of(self.program)
+        with open(libc, "rb") as file:
+            start = file.read().index(bytes.fromhex("48c7c00f0000000f05"))  # mov $15, %rax; syscall
+        definitions = [f"p:number {libc}:{start:#x} %ax", f"p:call {libc}:{start + 7:#x} %ax:u32"]
+        command = [self.program, "run", *(name for name in results(self.plain.stdout) if name not in STEPS)]
+        plain = harness.run(command)
+        seen = harness.run_tool(definitions, command, ["--force"])
+        self.assertEqual((seen.returncode, seen.stdout), (plain.returncode, plain.stdout), seen.stderr)
+        # handlers of SIGTRAP return through the agent
+        signals = plain.stdout.count(b"signal=") - plain.stdout.count(b"signal=5 ")
+        self.assertEqual(seen.counts(), {"number": signals, "call": signals})
+        self.assertEqual({hit.arguments for hit in seen.hits if hit.event == "call"}, {"arg1=15"})
+
     def test_refused_with_a_reason(self):
         for place in self.places:
             if not place.refused:
