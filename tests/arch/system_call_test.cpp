@@ -280,9 +280,9 @@ TEST(OldSystemCalls, InterruptedAndRestartedDisplaced) {
   const auto copy = make_copy(original, Addr{word(page)}, Addr{word(page + kCopy)});
   ASSERT_TRUE(copy);
   std::memcpy(page + kCopy, copy->bytes.data(), copy->bytes.size());
-  const auto call = [page](std::uint64_t entry, long number, long first, long second, long third) {
+  const auto call = [](std::uint64_t entry, long number, long first, long second, long third) {
     long result = number;
-    asm volatile("call *%[entry]"
+    asm volatile("leaq -128(%%rsp), %%rsp; call *%[entry]; leaq 128(%%rsp), %%rsp"  // over the red zone
                  : "+a"(result)
                  : [entry] "r"(entry), "b"(first), "c"(second), "d"(third)
                  : "memory", "cc", "r8", "r9", "r10", "r11");
