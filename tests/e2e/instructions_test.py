@@ -6,16 +6,20 @@ The first hit's registers are compared with what the program itself saw there th
 """
 import concurrent.futures
 import re
+import subprocess
 import unittest
 
 import harness
 
 FETCHES = "%ip %sp %ax %cx %flags"
 WORKERS = 2
+BASE = 0x400000  # of the fixture, which is not position independent
+BRANCH = re.compile("j|call|ret")
 # What is not right yet.
 OPEN = {
     "popf_trap": "the program sets the trap flag: the copy's jump back is one instruction more than the program has",
     "pushf_trapped": "the step of a displaced instruction is reported in the copy",
+    "x87_own_address": "x87 instructions leave the address of the copy for fxsave",
     "rewrites_its_operand": "the copy has the operand that was there when the probe was set",
 }
 
@@ -140,6 +144,33 @@ class Instructions(harness.TestCase):
         signals = plain.stdout.count(b"signal=") - plain.stdout.count(b"signal=5 ")
         self.assertEqual(seen.counts(), {"number": signals, "call": signals})
         self.assertEqual({hit.arguments for hit in seen.hits if hit.event == "call"}, {"arg1=15"})
+
+    def test_every_instruction_of_functions(self):
+        """All of them at once: the copies run one after the other, in the order of the program."""
+        functions = ["main", "state_sum", "on_signal", "machine_enter", "machine_exit"]
+        lines = [line for name in functions for line in self.disassembly(name)]
+        listed = self.write("list", "".join(f"p:x{address:x} {self.program}:{address - BASE:#x}\n"
+                                            for address, _, _ in lines))
+        command = [self.program, "run", "lea_rip", "push_rax", "cpuid", "ud2"]
+        plain = harness.run(command)
+        seen = harness.run_tool([], command, ["--force", "-b", "64M", "-i", listed])
+        self.assertEqual((seen.returncode, seen.stdout), (plain.returncode, plain.stdout), seen.stderr[-2000:])
+        following = {address: address + length for address, length, is_straight in lines if is_straight}
+        self.assertGreater(len(following), 200)
+        addresses = [hit.address for hit in seen.hits]
+        self.assertGreater(len(addresses), 10000)
+        self.assertEqual([pair for pair in zip(addresses, addresses[1:])
+                          if pair[0] in following and following[pair[0]] != pair[1]], [])
+
+    def disassembly(self, function):
+        """[address, length, whether the next instruction follows]"""
+        text = subprocess.check_output([harness.need("objdump"), "-dw", "--disassemble=" + function, self.program],
+                                       text=True)
+        found = re.findall(r"^ +([0-9a-f]+):\t((?:[0-9a-f]{2} )+) *\t(?:[a-z]+ )?(\w+)", text, re.M)
+        self.assertGreater(len(found), 5, function)
+        last = found[-1][0]
+        return [(int(address, 16), len(code.split()), address != last and not BRANCH.match(word))
+                for address, code, word in found]
 
     def test_refused_with_a_reason(self):
         for place in self.places:
