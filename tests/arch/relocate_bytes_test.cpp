@@ -226,6 +226,9 @@ constexpr Row kCalls[] = {
     {"ff 54 24 f8",
      "ff 74 24 f8  48 8d 64 24 88 ff 74 24 78 ff 35 13 00 00 00 8f 84 24 80 00 00 00"
      "48 8d a4 24 80 00 00 00 ff 64 24 80  04 00 10 00 00 00 00 00"},  // -8(%rsp)
+    {"ff d4",
+     "ff f4  48 8d 64 24 88 ff 74 24 78 ff 35 13 00 00 00 8f 84 24 80 00 00 00"
+     "48 8d a4 24 80 00 00 00 ff 64 24 80  02 00 10 00 00 00 00 00"},  // %rsp: pushed as it was
     {"67 ff 54 24 08",
      "67 ff 74 24 08  48 8d 64 24 88 ff 74 24 78 ff 35 13 00 00 00 8f 84 24 80 00 00 00"
      "48 8d a4 24 80 00 00 00 ff 64 24 80  05 00 10 00 00 00 00 00"},  // 8(%esp)
@@ -272,7 +275,6 @@ constexpr Refusal kRefusals[] = {
     {"66 0f 84 10 00 00 00", kWide},
     {"8e d0", kLoadsSs},
     {"17", kNoInsn},  // pop %ss
-    {"ff d4", "a call to the stack pointer"},
     {"ff 94 24 f8 ff ff 7f", "a call operand too far from the stack pointer"},
     {"3e 3e 3e 3e 3e 3e 3e 3e 3e 3e ff 54 24 78", "a call with too many prefixes"},
     {"f3 0f 1a 00", "MPX bounds do not outlive the jump back"},
@@ -334,6 +336,22 @@ TEST(Reach, WrapsAroundLikeTheProcessor) {
   const auto copy = displace(from_hex("eb 10"), Addr{0xffff'ffff'ffff'f000}, Addr{0x1000});
   ASSERT_TRUE(copy);
   EXPECT_EQ(to_hex(*copy), "e90de0ffff");
+}
+
+// Whatever the decoder knows is displaced, or refused with a reason of its own.
+TEST(AnyBytes, NothingIsMerelyUnlisted) {
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 400'000; ++i) {
+    std::array<std::uint8_t, kMaxInsnBytes> bytes;
+    for (auto& byte : bytes) byte = static_cast<std::uint8_t>(random());
+    constexpr std::uint8_t kStarts[][2] = {{0x0f, 0},    {0x66, 0x0f}, {0xf3, 0x0f},
+                                           {0xf2, 0x0f}, {0xc4, 0xe2}, {0x62, 0xf2}};
+    if (const auto start = random() % 8; start < 6) std::copy_n(kStarts[start], start == 0 ? 1 : 2, bytes.begin());
+    const Status status = can_displace(bytes, kFrom);
+    if (status) continue;
+    EXPECT_NE(status.error().text, "not on the allow-list") << to_hex(bytes) << ' ' << disassemble(bytes, kFrom);
+    EXPECT_NE(status.error().text, "a privileged instruction") << to_hex(bytes) << ' ' << disassemble(bytes, kFrom);
+  }
 }
 
 // --- marks and chains ----------------------------------------------------------------------------------------------

@@ -291,9 +291,10 @@ const char* unlisted_reason(const Decoded& insn) {
   return insn.is_privileged ? "a privileged instruction" : "not on the allow-list";
 }
 
-// A copy that pushes before it reads the operand must know where the operand lies from rsp.
+// A copy that pushes before it reads the operand must know where the operand lies from rsp, or must not push at all.
 bool may_lie_below_stack(const Decoded& insn) {
-  return insn.base == Base::esp || (insn.base == Base::rsp && (insn.disp < 0 || insn.has_index));
+  return insn.branches_to_rsp || insn.base == Base::esp ||
+         (insn.base == Base::rsp && (insn.disp < 0 || insn.has_index));
 }
 
 Error refused(const char* reason) { return Error{Code::refused, reason}; }
@@ -317,7 +318,6 @@ Result<Form> classify_branch(const Decoded& insn) {
       return Form::transaction;
     case Flow::call:
       if (insn.is_direct) return Form::call;
-      if (insn.branches_to_rsp) return refused("a call to the stack pointer");
       return may_lie_below_stack(insn) ? Form::call_on_stack : Form::call_indirect;
     case Flow::straight:
     case Flow::system_call:
