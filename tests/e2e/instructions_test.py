@@ -14,6 +14,8 @@ import harness
 FETCHES = "%ip %sp %ax %cx %flags"
 WORKERS = 2
 BASE = 0x400000  # of the fixture, which is not position independent
+# of these, one like the other, the run of all at once is enough
+VARIANTS = re.compile(r"j\w+_(8|32)_(clear|set)|rep_\d+_|movs_._|stos_._|lods_._|cmps_._|scas_._|repn?e_|jmp_r|lock_|zmm_")
 BRANCH = re.compile("j|call|ret")
 # What is not right yet.
 OPEN = {
@@ -110,9 +112,9 @@ class Instructions(harness.TestCase):
             return place, seen
 
         with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
-            for place, seen in pool.map(run_one, self.probed):
-                if place.name in OPEN:
-                    continue
+            places = [place for place in self.probed if place.name not in OPEN and not VARIANTS.match(place.name)]
+            self.assertGreater(len(places), 400)
+            for place, seen in pool.map(run_one, places):
                 with self.subTest(place=place.name):
                     self.assertEqual(seen.returncode, 0, seen.stderr)
                     self.assertEqual(results(seen.stdout), {place.name: expected[place.name]})
