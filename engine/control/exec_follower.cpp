@@ -35,8 +35,9 @@ bool gains_privileges(const std::string& path) {
 
 enum class Seen { nothing, stop, end };
 
-// What became of a tracee, without waiting. The end of one that is not our child has to be taken by us before its parent is
-// told; our own child's is left to the thread that waits for it.
+// What became of a tracee, without waiting. A stop is only looked at: the kernel delivers the signal of a stop that nobody
+// has taken when the tracer is killed. The end of one that is not our child has to be taken by us before its parent is told;
+// our own child's is left to the thread that waits for it.
 Seen look(pid_t tid, int& status) {
   siginfo_t info{};
   constexpr int kHow = WSTOPPED | WEXITED | WNOHANG | WNOWAIT | __WALL;
@@ -47,7 +48,6 @@ Seen look(pid_t tid, int& status) {
       ::waitid(P_PID, static_cast<id_t>(tid), &info, WEXITED | WNOHANG | __WALL);
     return Seen::end;
   }
-  ::waitid(P_PID, static_cast<id_t>(tid), &info, WSTOPPED | WNOHANG | __WALL);
   status = info.si_status;  // signal | event << 8
   return Seen::stop;
 }

@@ -126,7 +126,8 @@ Result<Block> load_agent(PtraceTarget& target, const AgentImage& agent, const tr
   const std::uint64_t blocked = target.signal_mask();
   auto block = install_agent(target, agent.mapped_at(*base), area, points, blocked);
   // A breakpoint under a blocked SIGTRAP kills. The program goes on to believe blocked what its parent had blocked.
-  if (block) target.set_signal_mask(blocked & ~shared::kOurSignals);
+  if (!block) return block.error();
+  if (Status open = target.set_signal_mask(blocked & ~shared::kOurSignals); !open) return open.error();
   return block;
 }
 

@@ -1,7 +1,8 @@
 // Launch by ptrace. Traps that this file knows about:
 //   - registers set at PTRACE_EVENT_EXEC are overwritten (rax = 0): go on to the exit of the system call first;
 //   - single-step and int3 as the end of a remote call reset an ignored SIGTRAP: PTRACE_SYSCALL stops only;
-//   - signals that arrive meanwhile must neither be lost nor run a handler: everything is masked.
+//   - signals that arrive meanwhile must neither be lost nor run a handler: everything is masked;
+//   - a tracer that is killed leaves the tracee with the registers and the mask of that moment (way_home.h).
 #include "engine/target/ptrace_target.h"
 
 #include <elf.h>
@@ -148,32 +149,27 @@ Status PtraceTarget::prepare() {
   if (::ptrace(PTRACE_GETREGS, pid(), nullptr, &registers_) != 0) return system_error("PTRACE_GETREGS", errno);
   if (::ptrace(PTRACE_GETSIGMASK, pid(), as_data(sizeof mask_), &mask_) != 0)
     return system_error("PTRACE_GETSIGMASK", errno);
+  if (Status built = way_home_.build(files_, registers_, mask_); !built) return built;
+  // The way home restores the mask as well: the registers first.
+  user_regs_struct r = registers_;
+  way_home_.turn_back(r);
+  if (::ptrace(PTRACE_SETREGS, pid(), nullptr, &r) != 0) return system_error("PTRACE_SETREGS", errno);
   std::uint64_t all = ~std::uint64_t{0};
   if (::ptrace(PTRACE_SETSIGMASK, pid(), as_data(sizeof all), &all) != 0)
     return system_error("PTRACE_SETSIGMASK", errno);
-  return find_syscall_instruction();
+  prepared_ = true;
+  return ok();
 }
 
-Status PtraceTarget::find_syscall_instruction() {
-  auto all = maps();
-  if (!all) return all.error();
-  for (const Mapping& m : *all) {
-    if (m.path != "[vdso]") continue;
-    std::string code(m.end - m.begin, '\0');
-    if (Status got = read(m.begin, code.data(), code.size()); !got) return got;
-    const std::size_t at = code.find("\x0f\x05");
-    if (at == std::string::npos) break;
-    syscall_insn_ = m.begin + at;
-    return ok();
-  }
-  return Error{.code = Code::refused, .text = "the program has no vDSO to make system calls with (vdso=0?)"};
+Status PtraceTarget::set_signal_mask(std::uint64_t mask) {
+  mask_ = mask;
+  return way_home_.set_mask(files_, mask);
 }
 
 Result<std::int64_t> PtraceTarget::system_call(long number, const std::array<std::uint64_t, 6>& a) {
   user_regs_struct r = registers_;
-  r.rip = syscall_insn_.value;
+  way_home_.set_out(r);
   r.rax = static_cast<unsigned long long>(number);
-  r.orig_rax = ~0ull;  // no restart logic of the execve that we stopped in
   r.rdi = a[0], r.rsi = a[1], r.rdx = a[2], r.r10 = a[3], r.r8 = a[4], r.r9 = a[5];
   if (::ptrace(PTRACE_SETREGS, pid(), nullptr, &r) != 0) return system_error("PTRACE_SETREGS", errno);
   if (auto entry = next_stop(); !entry) return entry.error();
@@ -182,10 +178,14 @@ Result<std::int64_t> PtraceTarget::system_call(long number, const std::array<std
   return static_cast<std::int64_t>(r.rax);
 }
 
+// The mask while the registers still lead home; then nothing is left that we could leave half done.
 Status PtraceTarget::release() {
-  if (::ptrace(PTRACE_SETREGS, pid(), nullptr, &registers_) != 0) return system_error("PTRACE_SETREGS", errno);
-  if (::ptrace(PTRACE_SETSIGMASK, pid(), as_data(sizeof mask_), &mask_) != 0)
-    return system_error("PTRACE_SETSIGMASK", errno);
+  if (prepared_) {
+    if (::ptrace(PTRACE_SETSIGMASK, pid(), as_data(sizeof mask_), &mask_) != 0)
+      return system_error("PTRACE_SETSIGMASK", errno);
+    if (::ptrace(PTRACE_SETREGS, pid(), nullptr, &registers_) != 0) return system_error("PTRACE_SETREGS", errno);
+    way_home_.erase(files_);
+  }
   if (::ptrace(PTRACE_DETACH, pid(), nullptr, nullptr) != 0) return system_error("PTRACE_DETACH", errno);
   attached_ = false;
   for (const int signal : held_signals_) ::kill(pid(), signal);

@@ -1,4 +1,5 @@
-// A program started under ptrace, stopped at the end of its execve: nothing of it has run yet.
+// A program started under ptrace, stopped at the end of its execve: nothing of it has run yet. An adopted one survives the
+// death of its tracer at any moment; a launched one, nobody's loss before its first instruction, ends with it.
 #pragma once
 
 #include <sys/user.h>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "engine/target/target.h"
+#include "engine/target/way_home.h"
 
 namespace uprobe::target {
 
@@ -36,7 +38,7 @@ class PtraceTarget : public Target {
 
   // What the thread's signal mask will be when it runs. All signals are held back while it is stopped.
   std::uint64_t signal_mask() const { return mask_; }
-  void set_signal_mask(std::uint64_t mask) { mask_ = mask; }
+  Status set_signal_mask(std::uint64_t mask);
 
   // Registers and mask as they were, then detach: the target runs free.
   Status release();
@@ -44,14 +46,14 @@ class PtraceTarget : public Target {
  private:
   PtraceTarget(ProcessFiles files) : files_(std::move(files)) {}
   Status prepare();
-  Status find_syscall_instruction();
   Result<int> next_stop();
 
   ProcessFiles files_;
   user_regs_struct registers_{};
   std::uint64_t mask_ = 0;
-  Addr syscall_insn_;
+  WayHome way_home_;  // at every moment from prepare() on: if we die, the program begins as if we had not been there
   std::vector<int> held_signals_;  // arrived while we worked; sent again at release
+  bool prepared_ = false;          // its registers are ours
   bool attached_ = true;
   bool ours_ = true;  // launched by us, not adopted
 };

@@ -61,7 +61,7 @@ TEST(Launch, TheMaskCanBeChanged) {
   ASSERT_TRUE(target);
   const pid_t pid = (*target)->pid();
   EXPECT_EQ((*target)->signal_mask(), 0U);
-  (*target)->set_signal_mask(1ull << (SIGTERM - 1));
+  ASSERT_TRUE((*target)->set_signal_mask(1ull << (SIGTERM - 1)));
   ASSERT_TRUE((*target)->release());
   EXPECT_EQ(exit_status(pid), 2);
 }
@@ -93,7 +93,7 @@ TEST(Launch, NothingOfTheProgramHasRunAndRegistersAreAsTheyWere) {
   ASSERT_EQ(::ptrace(PTRACE_GETREGS, pid, nullptr, &before), 0);
   for (int i = 0; i < 5; ++i) ASSERT_TRUE((*target)->system_call(SYS_getppid, {}));
   ASSERT_EQ(::ptrace(PTRACE_GETREGS, pid, nullptr, &after), 0);
-  EXPECT_NE(before.rip, after.rip) << "the last call's place";
+  EXPECT_EQ(before.rip, after.rip) << "between two calls it stands at its way home";
   EXPECT_EQ(before.rsp, after.rsp);
   ASSERT_TRUE((*target)->release());
   EXPECT_EQ(exit_status(pid), 2);
@@ -169,23 +169,39 @@ TEST(Launch, ATargetThatIsNotReleasedIsKilled) {
   EXPECT_EQ(::kill(pid, 0), -1);
 }
 
-// Takes over a child that stands at PTRACE_EVENT_EXEC.
-pid_t stopped_at_exec(const char* what) {
+// A child that stops itself and then becomes the subject, with SIGUSR1 blocked.
+pid_t about_to_exec(const char* what) {
   const pid_t pid = ::fork();
   if (pid == 0) {
+    sigset_t mask;
+    sigemptyset(&mask);
+    sigaddset(&mask, SIGUSR1);
+    sigprocmask(SIG_SETMASK, &mask, nullptr);
     ::raise(SIGSTOP);
     ::execl(SUBJECT, SUBJECT, what, "more", nullptr);
     ::_exit(99);
   }
   int status = 0;
   EXPECT_EQ(::waitpid(pid, &status, WUNTRACED), pid);
+  return pid;
+}
+
+// Takes it over at its PTRACE_EVENT_EXEC.
+void lead_to_exec(pid_t pid) {
+  int status = 0;
   EXPECT_EQ(::ptrace(PTRACE_SEIZE, pid, nullptr, PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD), 0);
   ::kill(pid, SIGCONT);
   for (;;) {
     EXPECT_EQ(::waitpid(pid, &status, 0), pid);
-    if (!WIFSTOPPED(status) || status >> 8 == (SIGTRAP | PTRACE_EVENT_EXEC << 8)) return pid;
+    if (!WIFSTOPPED(status) || status >> 8 == (SIGTRAP | PTRACE_EVENT_EXEC << 8)) return;
     ::ptrace(PTRACE_CONT, pid, nullptr, status >> 16 == 0 ? WSTOPSIG(status) : 0);
   }
+}
+
+pid_t stopped_at_exec(const char* what) {
+  const pid_t pid = about_to_exec(what);
+  lead_to_exec(pid);
+  return pid;
 }
 
 TEST(Adopt, TheProgramGoesOnAfterTheRelease) {
@@ -201,6 +217,59 @@ TEST(Adopt, ATargetThatIsNotReleasedIsLetGo) {
   const pid_t pid = stopped_at_exec("arguments");
   { ASSERT_TRUE(PtraceTarget::adopt(pid)); }
   EXPECT_EQ(exit_status(pid), 3);
+}
+
+// Makes system calls in a tracee until it is killed; a byte through the pipe tells that it has begun.
+[[noreturn]] void trace_for_ever(pid_t pid, int ready) {
+  lead_to_exec(pid);
+  const auto target = PtraceTarget::adopt(pid);
+  if (!target || ::write(ready, "x", 1) != 1) ::_exit(1);
+  while ((*target)->system_call(SYS_getpid, {})) {
+  }
+  ::_exit(1);
+}
+
+TEST(Adopt, TheProgramSurvivesTheDeathOfItsTracer) {
+  std::srand(1);
+  for (int round = 0; round < 40; ++round) {
+    const pid_t pid = about_to_exec("mask");
+    int ready[2];
+    ASSERT_EQ(::pipe(ready), 0);
+    const pid_t tracer = ::fork();
+    if (tracer == 0) trace_for_ever(pid, ready[1]);
+    char byte = 0;
+    ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+    ::usleep(static_cast<useconds_t>(std::rand() % 300));
+    ::kill(tracer, SIGKILL);
+    EXPECT_EQ(exit_status(tracer), -SIGKILL);
+    EXPECT_EQ(exit_status(pid), 1) << "registers or mask are not its own, round " << round;
+    for (const int fd : ready) ::close(fd);
+  }
+}
+
+TEST(Adopt, NothingIsLeftInTheProgram) {
+  const pid_t pid = stopped_at_exec("wait");
+  auto files = ProcessFiles::open(pid);
+  ASSERT_TRUE(files);
+  const auto header = [&] {
+    std::string bytes(16, '\0');
+    const auto maps = files->maps();
+    EXPECT_TRUE(maps);
+    for (const Mapping& m : *maps) {
+      if (m.path != "[vdso]") continue;
+      EXPECT_TRUE(files->read(m.begin, bytes.data(), bytes.size()));
+    }
+    return bytes;
+  };
+  const std::string before = header();
+  auto target = PtraceTarget::adopt(pid);
+  ASSERT_TRUE(target);
+  EXPECT_TRUE((*target)->system_call(SYS_getpid, {}));
+  EXPECT_NE(header(), before);
+  ASSERT_TRUE((*target)->release());
+  EXPECT_EQ(header(), before);
+  ::kill(pid, SIGKILL);
+  EXPECT_EQ(exit_status(pid), -SIGKILL);
 }
 
 TEST(Adopt, AProcessThatIsNoTraceeIsAnError) { EXPECT_FALSE(PtraceTarget::adopt(::getppid())); }

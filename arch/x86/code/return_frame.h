@@ -1,0 +1,45 @@
+// A system call made for somebody else, with a way back that needs nobody's help: the bytes of the call and the frame that
+// rt_sigreturn restores everything from (Linux: arch/x86/include/uapi/asm/sigcontext.h and ucontext.h).
+//
+//            0f 05   syscall            the call; its number and arguments are put into the registers from outside
+//            6a 0f   push  $15          rt_sigreturn: all registers and the signal mask come from the frame
+//            58      pop   %rax
+//            0f 05   syscall
+//
+//   rsp ->   uc_flags ...               the push goes to the word below, which rt_sigreturn does not read
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace uprobe::x86 {
+
+inline constexpr std::array<std::uint8_t, 7> kCallAndReturn = {0x0f, 0x05, 0x6a, 0x0f, 0x58, 0x0f, 0x05};
+inline constexpr std::uint64_t kReturnOffset = 2;
+// e_ident[EI_PAD] and what follows: bytes of an ELF header that nobody reads.
+inline constexpr std::uint64_t kElfPadding = 9;
+static_assert(kElfPadding + kCallAndReturn.size() == 16);
+
+struct ReturnFrame {
+  std::uint64_t uc_flags, uc_link;
+  std::uint64_t stack_base;
+  std::int32_t stack_flags, stack_pad;
+  std::uint64_t stack_size;
+  std::uint64_t r8, r9, r10, r11, r12, r13, r14, r15;
+  std::uint64_t di, si, bp, bx, dx, ax, cx, sp, ip, flags;
+  std::uint16_t cs, gs, fs, ss;
+  std::uint64_t error, trap_number, old_mask, fault_address;
+  std::uint64_t fpstate;  // null: the state that a program begins with
+  std::uint64_t reserved[8];
+  std::uint64_t mask;
+};
+static_assert(offsetof(ReturnFrame, r8) == 40 && offsetof(ReturnFrame, ip) == 168);
+static_assert(offsetof(ReturnFrame, fpstate) == 224 && offsetof(ReturnFrame, mask) == 296 &&
+              sizeof(ReturnFrame) == 304);
+
+inline constexpr std::uint64_t kRestoreStackSegment = 0x6;   // UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS
+inline constexpr std::int32_t kNoAlternateStack = 2;         // SS_DISABLE
+inline constexpr std::uint64_t kLongModeCodeSegment = 0x33;  // __USER_CS
+
+}  // namespace uprobe::x86
