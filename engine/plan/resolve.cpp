@@ -103,12 +103,17 @@ Status check_boundary(const elf::ElfFile& file, std::uint64_t address) {
 
 Result<std::shared_ptr<const elf::ElfFile>> FileCache::open(const std::string& path) {
   if (const auto known = by_path_.find(path); known != by_path_.end()) return known->second;
+  auto file = open_now(path);
+  if (file) by_path_[path] = *file;
+  return file;
+}
+
+Result<std::shared_ptr<const elf::ElfFile>> FileCache::open_now(const std::string& path) {
   auto file = elf::ElfFile::open(path);
   if (!file) return file.error();
   const elf::Identity identity = file->identity();
   auto& shared = by_identity_[identity];
   if (!shared) shared = std::make_shared<const elf::ElfFile>(file.take());
-  by_path_[path] = shared;
   return shared;
 }
 

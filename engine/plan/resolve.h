@@ -18,6 +18,8 @@ namespace uprobe::plan {
 class FileCache {
  public:
   Result<std::shared_ptr<const elf::ElfFile>> open(const std::string& path);
+  // A path that leads to different files in the course of time (/proc/PID/exe).
+  Result<std::shared_ptr<const elf::ElfFile>> open_now(const std::string& path);
   // A file that was opened elsewhere: every path to it leads to this object.
   void know(std::shared_ptr<const elf::ElfFile> file);
 
