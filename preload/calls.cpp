@@ -66,9 +66,12 @@ long execute(ProcessBlock& block, const SignalFrame& frame) {
   const bool at = frame.ax == kExecveat;
   const Request request{shared::MailKind::exec_begins, tid, at ? frame.si : frame.di, at ? frame.di : kAtCwd};
   if (follow) ask_tool(block, area, request);
+  u64* untraced = follow || preloaded || area == nullptr ? nullptr : &area->filtered_execs;
+  if (untraced != nullptr) __atomic_fetch_add(untraced, 1, __ATOMIC_RELAXED);
   show_mask_to_successor(block);
   const long result = pass(block, frame);
   take_mask_back(block);
+  if (untraced != nullptr) __atomic_fetch_sub(untraced, 1, __ATOMIC_RELAXED);
   if (follow) ask_tool(block, area, {shared::MailKind::exec_failed, tid, 0, 0});
   return result;
 }

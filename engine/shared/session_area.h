@@ -56,7 +56,8 @@ struct AreaHeader {
   u32 mail_timeouts;
   u32 tool_pulse;  // moves while the tool lives
   u32 mode;        // kModePreloaded
-  u64 reserved[18];
+  u64 filtered_execs;  // programs that execve started under a filter of their parent's own: nobody could be asked
+  u64 reserved[17];
 };
 static_assert(sizeof(AreaHeader) == 240);
 
