@@ -22,6 +22,7 @@
 #include "cli/run.h"
 #include "cli/summary.h"
 #include "cli/values.h"
+#include "engine/base/limits.h"
 #include "engine/control/preloaded.h"
 
 namespace uprobe::cli {
@@ -41,24 +42,17 @@ std::string variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
-void raise_limit(decltype(RLIMIT_FSIZE) resource) {
-  rlimit limit{};
-  if (::getrlimit(resource, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(resource, &limit);
-}
-
 // The program's own settings are not for us: what it ignores, its CPUs and its real-time class, its limits.
 void shed_inheritance() {
   for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
-  for (const int number : {SIGPIPE, SIGXFSZ, SIGINT, SIGQUIT, SIGTTOU}) ::signal(number, SIG_IGN);
+  for (const int number : {SIGPIPE, SIGINT, SIGQUIT, SIGTTOU}) ::signal(number, SIG_IGN);
   for (const int number : {SIGTERM, SIGHUP}) ::signal(number, on_end_signal);
   const sched_param normal{};
   ::sched_setscheduler(0, SCHED_OTHER, &normal);
   cpu_set_t all;
   std::memset(&all, 0xff, sizeof all);
   ::sched_setaffinity(0, sizeof all, &all);
-  for (const auto resource : {RLIMIT_FSIZE, RLIMIT_CPU, RLIMIT_NOFILE}) raise_limit(resource);
+  raise_own_limits();
   const rlimit no_core{};
   ::setrlimit(RLIMIT_CORE, &no_core);
 }
