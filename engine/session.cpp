@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "engine/base/limits.h"
 #include "engine/base/text.h"
 #include "engine/control/hooks.h"
 #include "engine/control/load.h"
@@ -116,6 +117,7 @@ struct Session::State {
   void print_settled(const trace::Sink& sink);
   // `load` brings the agent to work in the target; what a failure leaves armed is taken out again.
   Status arm(target::Target& target, const std::function<Result<control::Block>()>& load);
+  Status find_any_armed() const;
 };
 
 Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -214,14 +216,24 @@ Status Session::State::arm(target::Target& target, const std::function<Result<co
   armer.emplace(planned, !agent);
   clock.emplace(trace::Clock::start());
   reader.emplace(*area, *clock, names);
-  if (Status armed = armer->arm(target, *block); !armed) {
+  Status armed = armer->arm(target, *block);
+  if (armed) armed = find_any_armed();
+  if (!armed) {
     static_cast<void>(control::disarm(target.pid(), block->address()));
+    static_cast<void>(control::uninstall_handlers(target, *block));
     return armed;
   }
   area->set_state(shared::SessionState::recording);
   recording = true;
   mail.emplace(*area, *armer, planned, agent ? &*agent : nullptr, block->address());
   return ok();
+}
+
+// Where nothing can be armed that is there, tracing would be a wait for nothing.
+Status Session::State::find_any_armed() const {
+  const control::ArmReport& report = armer->report();
+  if (!report.armed_events.empty() || report.first_refusal.empty()) return ok();
+  return Error{.code = Code::refused, .text = "nothing in the program can be probed: " + report.first_refusal};
 }
 
 Status Session::launch(const std::vector<std::string>& argv) {
@@ -249,6 +261,7 @@ Status Session::launch(const std::vector<std::string>& argv) {
   // Where SIGCHLD is ignored (inherited; the child has inherited it by now) a child that ends leaves no status to take. The
   // program is stopped: it cannot end before this.
   ::signal(SIGCHLD, SIG_DFL);
+  raise_own_limits();  // it has inherited these too
   s.pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, s.child, 0)));
   if (!s.pidfd) return system_error("pidfd_open", errno);
   const auto load = [&] { return control::load_agent(**target, *s.agent, *s.area, s.planned.size()); };
@@ -439,6 +452,8 @@ Summary Session::summary() const {
   const auto note = [&](std::uint64_t n, const char* what) {
     if (n != 0) summary.notes.push_back(std::to_string(n) + " " + what);
   };
+  note(area.header().filtered_execs,
+       "programs were started under a seccomp filter of the program's own: they ran untraced");
   note(counts.damaged, "records were damaged and left out");
   note(counts.missing, "records are missing");
   note(counts.bad_stamps, "records had impossible time stamps");

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <cstring>
 
 #include "engine/base/fd.h"
+#include "engine/control/passed_file.h"
 #include "engine/elf/elf_file.h"
 
 namespace uprobe::control {
@@ -34,6 +36,7 @@ Result<AgentImage> AgentImage::open(const std::string& path) {
   if (!file) return file.error();
   AgentImage image;
   image.path_ = path;
+  image.identity_ = file->identity();
   image.bytes_.assign(file->bytes().begin(), file->bytes().end());
   for (const elf::Segment& s : file->segments()) {
     // Every segment of the agent is readable.
@@ -50,6 +53,23 @@ Result<AgentImage> AgentImage::open(const std::string& path) {
   return image;
 }
 
+// An anonymous file of the target's.
+Status AgentImage::fill(pid_t pid, int fd) const {
+  const std::string link = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(fd);
+  Fd file(::open(link.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file) return system_error("open " + link, errno);
+  const int error = write_all(file.get(), bytes_.data(), bytes_.size());
+  return error == 0 ? ok() : system_error("writing the agent to an anonymous file", error);
+}
+
+// Under another root the same path may be another file.
+Status AgentImage::compare(pid_t pid, int fd) const {
+  struct stat status {};
+  const std::string link = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(fd);
+  if (::stat(link.c_str(), &status) != 0) return system_error("stat " + link, errno);
+  return elf::Identity{status.st_dev, status.st_ino} == identity_ ? ok() : not_an_agent(path_);
+}
+
 Result<int> AgentImage::open_in(target::Target& target, Addr scratch, std::size_t scratch_bytes, bool anonymous) const {
   const std::string name = anonymous ? "libuprobe.so" : path_;
   if (name.size() + 1 > scratch_bytes) return Error{.code = Code::limit, .text = "path too long", .where = path_};
@@ -59,13 +79,11 @@ Result<int> AgentImage::open_in(target::Target& target, Addr scratch, std::size_
                       : target.system_call(SYS_openat, {kHere, scratch.value, O_RDONLY | O_CLOEXEC, 0, 0, 0});
   if (!fd) return fd.error();
   if (*fd < 0) return system_error("opening the agent in the target", static_cast<int>(-*fd));
-  if (!anonymous) return static_cast<int>(*fd);
-  const std::string link = "/proc/" + std::to_string(target.pid()) + "/fd/" + std::to_string(*fd);
-  Fd file(::open(link.c_str(), O_RDWR | O_CLOEXEC));
-  if (!file) return system_error("open " + link, errno);
-  if (const int error = write_all(file.get(), bytes_.data(), bytes_.size()); error != 0)
-    return system_error("writing the agent to an anonymous file", error);
-  return static_cast<int>(*fd);
+  const Status filled =
+      anonymous ? fill(target.pid(), static_cast<int>(*fd)) : compare(target.pid(), static_cast<int>(*fd));
+  if (filled) return static_cast<int>(*fd);
+  close_in(target, static_cast<int>(*fd));
+  return filled.error();
 }
 
 Status AgentImage::map_segment(target::Target& target, Addr base, const Segment& s, int fd) const {
@@ -100,11 +118,15 @@ Result<Addr> AgentImage::map_into(target::Target& target, Addr scratch, std::siz
     done = ok();
     for (const Segment& segment : segments_)
       if (done) done = map_segment(target, *base, segment, *fd);
-    auto closed = target.system_call(SYS_close, {static_cast<std::uint64_t>(*fd), 0, 0, 0, 0, 0});
-    if (!closed) return closed.error();
+    close_in(target, *fd);
     if (done) return *base;
   }
+  unmap_from(target, *base);
   return done.error();
+}
+
+void AgentImage::unmap_from(target::Target& target, Addr base) const {
+  static_cast<void>(target.system_call(SYS_munmap, {base.value, span_, 0, 0, 0, 0}));
 }
 
 }  // namespace uprobe::control

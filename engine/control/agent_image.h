@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/base/result.h"
+#include "engine/elf/elf_file.h"
 #include "engine/shared/agent_header.h"
 #include "engine/target/target.h"
 
@@ -30,8 +31,10 @@ class AgentImage {
   static Result<AgentImage> open(const std::string& path);
 
   // Maps the segments into the target: from the path, or from an anonymous file where the target cannot open it (chroot,
-  // a file system without exec). Returns the base address.
+  // a file system without exec). Returns the base address; on an error nothing stays mapped.
   Result<Addr> map_into(target::Target& target, Addr scratch, std::size_t scratch_bytes) const;
+  // Only while the agent has no handlers.
+  void unmap_from(target::Target& target, Addr base) const;
 
   MappedAgent mapped_at(Addr base) const { return {header_, base + header_address_, base}; }
 
@@ -40,10 +43,13 @@ class AgentImage {
     std::uint64_t address, offset, file_bytes, memory_bytes;
     int protection;
   };
+  Status fill(pid_t pid, int fd) const;
+  Status compare(pid_t pid, int fd) const;
   Result<int> open_in(target::Target& target, Addr scratch, std::size_t scratch_bytes, bool anonymous) const;
   Status map_segment(target::Target& target, Addr base, const Segment& segment, int fd) const;
 
   std::string path_;
+  elf::Identity identity_;
   std::string bytes_;
   std::vector<Segment> segments_;
   std::uint64_t span_ = 0;

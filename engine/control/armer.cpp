@@ -108,7 +108,10 @@ const FilePoints& Armer::system_calls_of(const target::Target& target, const tar
 
 void Armer::refuse(const PlannedPoint& point, const std::string& why) {
   for (const std::uint16_t event : point.events) report_.refusals[event] = why;
-  report_.notes.insert(point.site.file->path() + ":" + hex(point.site.offset) + " not probed: " + why);
+  if (report_.first_refusal.empty()) report_.first_refusal = why;
+  const std::string& path = point.site.file->path();
+  report_.notes.insert(point.events.empty() ? path + ": what the agent itself needs there is not followed: " + why
+                                            : path + ":" + hex(point.site.offset) + " not probed: " + why);
 }
 
 // Decides what has to be done for one point in one mapping; nothing is written yet.

@@ -19,6 +19,7 @@ struct ArmReport {
   std::set<std::uint16_t> armed_events;           // armed in some process at least once
   std::set<std::string> notes;                    // "libx.so: 0x1234 not probed: ..."
   std::map<std::uint16_t, std::string> refusals;  // event -> why it could not be armed somewhere
+  std::string first_refusal;                      // of any point, also of one that the agent needs
 };
 
 class Armer {

@@ -8,6 +8,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "engine/control/filters.h"
+#include "engine/control/passed_file.h"
 
 namespace uprobe::control {
 namespace {
@@ -16,6 +21,8 @@ using target::PtraceTarget;
 using target::Target;
 
 constexpr std::uint64_t kScratchBytes = 8192;
+constexpr int kReadWrite = PROT_READ | PROT_WRITE;
+constexpr int kHandled[shared::kAppSignals] = {SIGTRAP, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 
 // One system call whose negative result is an error called `what`.
 Result<std::uint64_t> checked_call(Target& target, const std::string& what, long number,
@@ -26,23 +33,47 @@ Result<std::uint64_t> checked_call(Target& target, const std::string& what, long
   return static_cast<std::uint64_t>(*result);
 }
 
-// Maps the session's memfd, which the target opens through our /proc entry.
-Result<Addr> map_area(Target& target, Addr scratch, const trace::Area& area) {
-  const std::string link = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(area.fd());
-  if (Status s = target.write(scratch, link.c_str(), link.size() + 1); !s) return s.error();
-  constexpr auto kHere = static_cast<std::uint64_t>(static_cast<std::int64_t>(AT_FDCWD));
-  auto fd =
-      checked_call(target, "open of the session area", SYS_openat, {kHere, scratch.value, O_RDWR | O_CLOEXEC, 0, 0, 0});
-  if (!fd) return fd.error();
-  auto place = target::map_memory(target, Addr{0}, area.span_bytes(), PROT_NONE,
-                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0, "the session area");
-  if (!place) return place.error();
+// Memory that was mapped in the target: taken back when the rest fails, since address space may be limited there.
+class Mapped {
+ public:
+  explicit Mapped(Target& target) : target_(target) {}
+  Mapped(const Mapped&) = delete;
+  Mapped& operator=(const Mapped&) = delete;
+  ~Mapped() {
+    for (const auto& [at, bytes] : places_)
+      static_cast<void>(target_.system_call(SYS_munmap, {at.value, bytes, 0, 0, 0, 0}));
+  }
+
+  Result<Addr> map(std::uint64_t bytes, int protection, int flags, const std::string& what) {
+    auto place =
+        target::map_memory(target_, Addr{0}, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0, what);
+    if (place) places_.emplace_back(*place, bytes);
+    return place;
+  }
+  void keep() { places_.clear(); }
+
+ private:
+  Target& target_;
+  std::vector<std::pair<Addr, std::uint64_t>> places_;
+};
+
+Status map_steps(Target& target, Addr place, const trace::Area& area, int fd) {
   for (const trace::MapStep& step : area.map_steps()) {
-    auto made = target::map_memory(target, *place + step.offset, step.length, PROT_READ | PROT_WRITE,
-                                   MAP_SHARED | MAP_FIXED, static_cast<int>(*fd), step.file_offset, "the session area");
+    auto made = target::map_memory(target, place + step.offset, step.length, PROT_READ | PROT_WRITE,
+                                   MAP_SHARED | MAP_FIXED, fd, step.file_offset, "the session area");
     if (!made) return made.error();
   }
-  if (auto closed = checked_call(target, "close", SYS_close, {*fd, 0, 0, 0, 0, 0}); !closed) return closed.error();
+  return ok();
+}
+
+Result<Addr> map_area(Target& target, Mapped& mapped, Addr scratch, const trace::Area& area) {
+  auto place = mapped.map(area.span_bytes(), PROT_NONE, MAP_NORESERVE, "the session area");
+  if (!place) return place.error();
+  auto fd = pass_file(target, scratch, area.fd());
+  if (!fd) return fd.error();
+  const Status done = map_steps(target, *place, area, *fd);
+  close_in(target, *fd);
+  if (!done) return done.error();
   return *place;
 }
 
@@ -62,39 +93,29 @@ Status install_handler(Target& target, Addr scratch, int signal, Addr entry, Add
 Status install_handlers(Target& target, const MappedAgent& agent, Addr scratch, Block& block) {
   const Addr restorer = agent.place(agent.header.restorer);
   const Addr trap = agent.place(agent.header.trap_entry), fault = agent.place(agent.header.fault_entry);
-  struct {
-    int signal;
-    Addr entry;
-  } const handlers[shared::kAppSignals] = {
-      {SIGTRAP, trap}, {SIGSEGV, fault}, {SIGBUS, fault}, {SIGFPE, fault}, {SIGILL, fault}};
-  for (std::uint32_t i = 0; i < shared::kAppSignals; ++i)
-    if (Status s =
-            install_handler(target, scratch, handlers[i].signal, handlers[i].entry, restorer, block.head().actions[i]);
-        !s)
+  for (std::uint32_t i = 0; i < shared::kAppSignals; ++i) {
+    const Addr entry = kHandled[i] == SIGTRAP ? trap : fault;
+    if (Status s = install_handler(target, scratch, kHandled[i], entry, restorer, block.head().actions[i]); !s)
       return s;
+  }
   return ok();
-}
-
-bool is_filtered(pid_t pid) {
-  const auto status = read_file("/proc/" + std::to_string(pid) + "/status");
-  return !status || status->find("\nSeccomp:\t0") == std::string::npos;
 }
 
 }  // namespace
 
 Result<Block> install_agent(Target& target, const MappedAgent& agent, const trace::Area& area, std::size_t points,
                             std::uint64_t blocked) {
-  constexpr int kReadWrite = PROT_READ | PROT_WRITE, kAnonymous = MAP_PRIVATE | MAP_ANONYMOUS;
-  auto scratch = target::map_memory(target, Addr{0}, kScratchBytes, kReadWrite, kAnonymous, -1, 0, "scratch memory");
+  Mapped scratch_memory(target), mapped(target);
+  auto scratch = scratch_memory.map(kScratchBytes, kReadWrite, 0, "scratch memory");
   if (!scratch) return scratch.error();
-  auto area_base = map_area(target, *scratch, area);
+  auto area_base = map_area(target, mapped, *scratch, area);
   if (!area_base) return area_base.error();
 
-  auto place = target::map_memory(target, Addr{0}, Block::bytes_for(points), kReadWrite, kAnonymous | MAP_NORESERVE, -1,
-                                  0, "the process block");
+  auto place = mapped.map(Block::bytes_for(points), kReadWrite, MAP_NORESERVE, "the process block");
   if (!place) return place.error();
   auto block = Block::create(target, *place, points);
   if (!block) return block.error();
+  mapped.keep();
   block->head().agent_base = agent.base.value;
   block->head().agent_text = agent.place(agent.header.text).value;
   block->head().agent_text_end = agent.place(agent.header.text_end).value;
@@ -102,7 +123,7 @@ Result<Block> install_agent(Target& target, const MappedAgent& agent, const trac
   block->head().session_count = 1;
   constexpr unsigned long kFsgsbase = 2;  // HWCAP2_FSGSBASE (uapi/asm/hwcap2.h)
   if ((::getauxval(AT_HWCAP2) & kFsgsbase) != 0) block->head().flags |= shared::kBlockFsgsbase;
-  if (is_filtered(target.pid())) block->head().flags |= shared::kBlockFiltered;
+  if (may_be_killed_for_calls(target.pid())) block->head().flags |= shared::kBlockFiltered;
   block->head().start_blocked = blocked & shared::kOurSignals;
   const Addr slot = agent.place(agent.header.block_slot);
   if (Status s = target.write(slot, &place->value, sizeof place->value); !s) return s.error();
@@ -110,23 +131,37 @@ Result<Block> install_agent(Target& target, const MappedAgent& agent, const trac
 
   if (Status s = install_handlers(target, agent, *scratch, *block); !s) return s.error();
   if (Status s = block->write_agent_part(target); !s) return s.error();
-  auto gone = checked_call(target, "munmap", SYS_munmap, {scratch->value, kScratchBytes, 0, 0, 0, 0});
-  if (!gone) return gone.error();
   return block;
 }
 
+Status uninstall_handlers(Target& target, Block& block) {
+  Mapped scratch_memory(target);
+  auto scratch = scratch_memory.map(kScratchBytes, kReadWrite, 0, "scratch memory");
+  if (!scratch) return scratch.error();
+  for (std::uint32_t i = 0; i < shared::kAppSignals; ++i) {
+    const shared::AppAction& before = block.head().actions[i];
+    const shared::KernelSigaction action{before.handler, before.flags, before.restorer, before.mask};
+    if (Status s = target.write(*scratch, &action, sizeof action); !s) return s;
+    auto done = checked_call(target, "rt_sigaction", SYS_rt_sigaction,
+                             {static_cast<std::uint64_t>(kHandled[i]), scratch->value, 0, 8, 0, 0});
+    if (!done) return done.error();
+  }
+  return ok();
+}
+
 Result<Block> load_agent(PtraceTarget& target, const AgentImage& agent, const trace::Area& area, std::size_t points) {
-  constexpr int kReadWrite = PROT_READ | PROT_WRITE, kAnonymous = MAP_PRIVATE | MAP_ANONYMOUS;
-  auto scratch = target::map_memory(target, Addr{0}, kScratchBytes, kReadWrite, kAnonymous, -1, 0, "scratch memory");
+  Mapped scratch_memory(target);
+  auto scratch = scratch_memory.map(kScratchBytes, kReadWrite, 0, "scratch memory");
   if (!scratch) return scratch.error();
   auto base = agent.map_into(target, *scratch, kScratchBytes);
   if (!base) return base.error();
-  auto gone = checked_call(target, "munmap", SYS_munmap, {scratch->value, kScratchBytes, 0, 0, 0, 0});
-  if (!gone) return gone.error();
   const std::uint64_t blocked = target.signal_mask();
   auto block = install_agent(target, agent.mapped_at(*base), area, points, blocked);
+  if (!block) {
+    agent.unmap_from(target, *base);
+    return block.error();
+  }
   // A breakpoint under a blocked SIGTRAP kills. The program goes on to believe blocked what its parent had blocked.
-  if (!block) return block.error();
   if (Status open = target.set_signal_mask(blocked & ~shared::kOurSignals); !open) return open.error();
   return block;
 }

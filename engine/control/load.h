@@ -9,8 +9,8 @@
 namespace uprobe::control {
 
 // Maps the agent, a process block for about `points` points and the session area; installs the signal handlers. Every
-// descriptor that this opens in the target is closed again. On an error the handlers are not installed: the program can
-// run, untraced, with some memory of ours mapped.
+// descriptor that this opens in the target is closed again. On an error the handlers are not installed and what was mapped is
+// unmapped: the program can run, untraced.
 Result<Block> load_agent(target::PtraceTarget& target, const AgentImage& agent, const trace::Area& area,
                          std::size_t points);
 
@@ -18,5 +18,8 @@ Result<Block> load_agent(target::PtraceTarget& target, const AgentImage& agent, 
 // `blocked`: the signal mask that the program believes to begin with; that kOurSignals are open in fact is the caller's part.
 Result<Block> install_agent(target::Target& target, const MappedAgent& agent, const trace::Area& area,
                             std::size_t points, std::uint64_t blocked);
+
+// Dispositions as they were, when the points could not be armed. The text must hold none any more.
+Status uninstall_handlers(target::Target& target, Block& block);
 
 }  // namespace uprobe::control

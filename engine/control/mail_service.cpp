@@ -86,11 +86,19 @@ std::vector<std::pair<pid_t, std::string>> MailService::take_names() {
 // The agent gets into a program that execve has just started.
 Status MailService::load(target::PtraceTarget& target) {
   note_name(target.pid());
-  if (auto hook = add_library_hook(target.pid(), files_, probes_); !hook) return hook.error();
+  const auto hook_note = add_library_hook(target.pid(), files_, probes_);
+  if (!hook_note) return hook_note.error();
+  if (!hook_note->empty()) failures_.insert(*hook_note);
+  const std::uint64_t blocked = target.signal_mask();
   auto block = load_agent(target, *agent_, area_, probes_.size());
   if (!block) return block.error();
   blocks_.insert(block->address());
-  return armer_.arm(target, *block);
+  const Status armed = armer_.arm(target, *block);
+  if (armed) return ok();
+  static_cast<void>(disarm(target.pid(), block->address()));
+  static_cast<void>(uninstall_handlers(target, *block));
+  static_cast<void>(target.set_signal_mask(blocked));
+  return armed;
 }
 
 void MailService::answer(MailSlot& slot) {
