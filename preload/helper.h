@@ -11,6 +11,9 @@ struct Helper {
   i32 lifeline;  // cut when the helper ends
 };
 
+// Whether a seccomp filter lets the calls pass that all this takes: to be asked before any other of them is made.
+bool is_safe_here();
+
 // Starts it, with the page filled. `blocked`: the program's signal mask. The caller has all signals blocked but ours.
 // False: the helper could not be started, and a line on stderr has said why; nothing is left behind.
 bool start_helper(Helper& helper, char** environment, u64 blocked);
