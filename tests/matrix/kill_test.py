@@ -1,0 +1,116 @@
+"""The tool is killed by SIGKILL at any moment, and the program that it traces goes on as if nothing had been. Moments are
+random but seeded; `--rounds N` asks for more of them.
+"""
+import concurrent.futures
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import harness
+
+LINKS = 12  # of the chain of execs
+ROUNDS = 48
+WAIT = 30  # seconds until a program counts as hanging; it waits a second for a dead tool at each kind of request
+
+
+def all_output(process):
+    """Until every process that the call has left behind has ended. None: they hang."""
+    try:
+        return process.communicate(timeout=WAIT)
+    except subprocess.TimeoutExpired:
+        harness.stop_group(process)
+        return None
+
+
+def helpers_of(output):
+    """The preloaded library's helpers that write to this file."""
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/cmdline", "rb") as words, open(f"/proc/{entry}/environ", "rb") as variables:
+                if b"--preload-helper" in words.read() and f"UPROBE_OUTPUT={output}\0".encode() in variables.read():
+                    yield int(entry)
+        except OSError:
+            pass
+
+
+class Killed(harness.TestCase):
+    rounds = ROUNDS
+
+    def setUp(self):
+        super().setUp()
+        self.cell = self.copy_of(harness.fixture("cell"))
+        self.probe = f"p:numbers {self.cell}:take_number %di:u64"
+
+    def start(self, mode, number, door):
+        trace = self.path(f"trace.{mode}.{number}")
+        command, variables = [self.cell, *mode.split()], dict(os.environ)
+        if door == "preload":
+            library = os.path.join(os.path.dirname(harness.tool()), "libuprobe.so")
+            variables.update(LD_PRELOAD=library, UPROBE_PROBES=self.probe, UPROBE_OUTPUT=trace)
+        else:
+            command = [harness.tool(), "-q", "-o", trace, "-p", self.probe, "--", *command]
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                env=variables, start_new_session=True), trace
+
+    def time_of(self, mode, door):
+        begin = time.monotonic()
+        process, _ = self.start(mode, "whole", door)
+        out, err = process.communicate(timeout=WAIT)
+        self.assertEqual((process.returncode, err), (7, b""))
+        return time.monotonic() - begin, out
+
+    def kill_once(self, mode, number, door, moment, expected):
+        """What went wrong, or None."""
+        process, trace = self.start(mode, number, door)
+        time.sleep(moment)
+        try:
+            for pid in ([process.pid] if door == "tool" else helpers_of(trace)):
+                os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        seen = all_output(process)
+        if seen is None:
+            return f"killed after {moment:.6f} s: the program hangs"
+        out, err = seen
+        begun = out != b"" or door == "preload"
+        if begun and out != expected:
+            return f"killed after {moment:.6f} s: the program was lost: {out[-60:]}"
+        if door == "preload" and process.returncode != 7:
+            return f"killed after {moment:.6f} s: exit code {process.returncode}"
+        if err.count(b"\n") > (1 if door == "preload" else 0):
+            return f"killed after {moment:.6f} s: {err!r}"
+        return None
+
+    def check(self, mode, door, rounds):
+        whole, expected = self.time_of(mode, door)
+        moments = random.Random(f"{mode} {door}")
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            tries = [pool.submit(self.kill_once, mode, number, door, moments.uniform(0, whole * 1.1), expected)
+                     for number in range(rounds)]
+        wrong = [done.result() for done in tries if done.result()]
+        self.assertEqual(wrong, [], f"{len(wrong)} of {rounds}")
+
+    def test_chain_of_execs(self):
+        self.check(f"chain {LINKS}", "tool", self.rounds)
+
+    def test_threads_and_forks(self):
+        self.check("busy 10", "tool", self.rounds // 2)
+
+    def test_helper_of_a_preloaded_program(self):
+        self.check("busy 10", "preload", self.rounds // 2)
+
+    def test_helpers_along_a_chain_of_execs(self):
+        self.check("chain 3", "preload", self.rounds // 2)
+
+
+if __name__ == "__main__":
+    if "--rounds" in sys.argv:
+        at = sys.argv.index("--rounds")
+        Killed.rounds = int(sys.argv[at + 1])
+        del sys.argv[at:at + 2]
+    harness.main()
