@@ -12,6 +12,7 @@
 #include "engine/base/text.h"
 #include "engine/control/ifunc.h"
 #include "engine/control/islands.h"
+#include "engine/control/mapped_file.h"
 #include "engine/plan/call_patterns.h"
 #include "engine/plan/system_calls.h"
 
@@ -19,23 +20,6 @@ namespace uprobe::control {
 namespace {
 
 constexpr std::uint8_t kBreakpoint = 0xcc;
-
-// The file behind a mapping, as stat sees it from here: the numbers in maps are not stat's on every file system.
-bool look_up(pid_t pid, const target::Mapping& m, elf::Identity& identity) {
-  struct stat status {};
-  char range[64];
-  std::snprintf(range, sizeof range, "%" PRIx64 "-%" PRIx64, m.begin.value, m.end.value);
-  const std::string proc = "/proc/" + std::to_string(pid);
-  if (::stat((proc + "/map_files/" + range).c_str(), &status) != 0 &&
-      ::stat((proc + "/root" + m.path).c_str(), &status) != 0)
-    return false;
-  identity = {status.st_dev, status.st_ino};
-  return true;
-}
-
-}  // namespace
-
-namespace {
 
 // A planned copy: what will be written where.
 struct Pending {
@@ -79,9 +63,7 @@ const elf::Identity& Armer::identity_of(const target::Target& target, const targ
       std::to_string(target.pid()) + ":" + std::to_string(m.device) + ":" + std::to_string(m.inode) + ":" + m.path;
   auto known = identities_.find(key);
   if (known == identities_.end()) {
-    elf::Identity identity;
-    look_up(target.pid(), m, identity);
-    known = identities_.emplace(key, identity).first;
+    known = identities_.emplace(key, identity_behind(target.pid(), m).value_or(elf::Identity{})).first;
   }
   return known->second;
 }
@@ -92,10 +74,14 @@ const FilePoints& Armer::system_calls_of(const target::Target& target, const tar
   const auto [entry, is_new] = system_calls_.try_emplace(identity);
   FilePoints& points = entry->second;
   if (!is_new) return points;
-  const std::string path = "/proc/" + std::to_string(target.pid()) + "/root" + m.path;
-  if (!plan::may_have_followed_calls(path)) return points;
-  auto file = elf::ElfFile::open(path);
-  if (!file || file->identity() != identity) return points;
+  const auto name = name_behind(target.pid(), m, identity);
+  if (name && !plan::may_have_followed_calls(*name)) return points;
+  auto file = name ? elf::ElfFile::open(*name) : Result<elf::ElfFile>(name.error());
+  if (!file || file->identity() != identity) {
+    const std::string why = file ? "it has changed meanwhile" : file.error().text;
+    report_.notes.insert(m.path + ": its system calls are not followed: " + why);
+    return points;
+  }
   points.file = std::make_shared<const elf::ElfFile>(file.take());
   for (const plan::SystemCallSite& found : plan::system_call_sites(*points.file, ends_too_)) {
     auto site = plan::site_at(points.file, found.offset);

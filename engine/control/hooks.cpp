@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "engine/base/fd.h"
+#include "engine/control/mapped_file.h"
 #include "engine/target/target.h"
 
 namespace uprobe::control {
@@ -37,17 +38,20 @@ Addr interpreter_base(pid_t pid) {
   return {};
 }
 
-// Its path as the kernel resolved it: the one that the program names may lead through links of another root.
-Result<std::string> interpreter_of(pid_t pid) {
-  const Addr base = interpreter_base(pid);
-  if (!base) return std::string();
-  const auto files = target::ProcessFiles::open(pid);
-  if (!files) return files.error();
-  const auto maps = files->maps();
+// The file that is mapped there: the name in the program may lead through links of another root.
+Result<std::shared_ptr<const elf::ElfFile>> open_interpreter(pid_t pid, Addr base, plan::FileCache& files) {
+  const auto process = target::ProcessFiles::open(pid);
+  if (!process) return process.error();
+  const auto maps = process->maps();
   if (!maps) return maps.error();
-  for (const target::Mapping& m : *maps)
-    if (m.begin == base && m.is_file()) return m.path;
-  return std::string();
+  const auto mapped =
+      std::find_if(maps->begin(), maps->end(), [&](const target::Mapping& m) { return m.begin == base; });
+  if (mapped == maps->end()) return Error{.code = Code::not_found, .text = "the dynamic loader is not mapped"};
+  const auto identity = identity_behind(pid, *mapped);
+  if (!identity) return Error{.code = Code::not_found, .text = "cannot be reached from here", .where = mapped->path};
+  const auto name = name_behind(pid, *mapped, *identity);
+  if (!name) return name.error();
+  return files.open_now(*name);
 }
 
 Result<std::string> add_static_hook(const std::string& program, plan::FileCache& files, ProbeSet& probes) {
@@ -61,10 +65,9 @@ Result<std::string> add_static_hook(const std::string& program, plan::FileCache&
 
 Result<std::string> add_library_hook(pid_t pid, plan::FileCache& files, ProbeSet& probes) {
   const std::string proc = "/proc/" + std::to_string(pid);
-  auto interpreter = interpreter_of(pid);
-  if (!interpreter) return interpreter.error();
-  if (interpreter->empty()) return add_static_hook(proc + "/exe", files, probes);
-  auto loader = files.open_now(proc + "/root" + *interpreter);
+  const Addr base = interpreter_base(pid);
+  if (!base) return add_static_hook(proc + "/exe", files, probes);
+  auto loader = open_interpreter(pid, base, files);
   if (!loader) return loader.error();
   const Status added = add_hook(*loader, "_dl_debug_state", probes);
   return added ? std::string() : "libraries cannot be followed: " + added.error().text;
