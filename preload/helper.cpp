@@ -48,9 +48,9 @@ enum Call : long {
   kCloseRange = 436,
 };
 constexpr u64 kCloneUntraced = 0x800000, kWaitClone = 0x80000000, kWaitAll = 0x40000000;
-constexpr u64 kSetReaper = 36, kGetReaper = 37;          // PR_*_CHILD_SUBREAPER
-constexpr u64 kGetFd = 1, kSetFd = 2, kDupAbove = 1030;  // F_GETFD, F_SETFD, F_DUPFD_CLOEXEC
-constexpr u64 kFileSize = 1;                             // RLIMIT_FSIZE
+constexpr u64 kSetReaper = 36, kGetReaper = 37;                         // PR_*_CHILD_SUBREAPER
+constexpr u64 kGetFd = 1, kSetFd = 2, kDupAbove = 1030;                 // F_GETFD, F_SETFD, F_DUPFD_CLOEXEC
+constexpr u64 kFileSize = 1, kData = 2, kStack = 3, kAddressSpace = 9;  // RLIMIT_*
 constexpr u64 kCloseOnExec = 02000000, kReadWrite = 2;
 constexpr u64 kSetMask = 2;
 constexpr u32 kPathBytes = 4096, kMostVariables = 16;
@@ -123,6 +123,17 @@ void close_others(u32 a, u32 b) {
   }
 }
 
+// What the program may use of memory is not the tool's measure: as far up as may be.
+void lift_limits() {
+  const u64 resources[] = {kData, kStack, kAddressSpace};
+  for (const u64 resource : resources) {
+    u64 limit[2];
+    if (call(kPrlimit, 0, resource, 0, as_word(limit)) != 0) continue;
+    limit[0] = limit[1];
+    call(kPrlimit, 0, resource, as_word(limit), 0);
+  }
+}
+
 [[noreturn]] void run_helper(Start& start) {
   const u64 none = 0;
   call(kSetsid);
@@ -131,6 +142,7 @@ void close_others(u32 a, u32 b) {
   call(kFcntl, start.memory, kSetFd, 0);
   call(kFcntl, start.lifeline, kSetFd, 0);
   call(kRtSigprocmask, kSetMask, as_word(&none), 0, 8);
+  lift_limits();
   start.page->start_error = error_of(become_tool(start));
   for (;;) call(kExitGroup, 127);
 }
