@@ -137,6 +137,31 @@ class Output(Preload):
                               UPROBE_PROBES="p:numbers ./guest:take_number %di:u64")
         self.assert_traced(seen)
 
+    def test_pid_twice_in_the_name(self):
+        seen = self.preloaded([self.guest], UPROBE_OUTPUT=self.path("of.%p.%p"))
+        names = [name for name in os.listdir(self.folder) if name.startswith("of.")]
+        self.assertRegex(" ".join(names), r"^of\.(\d+)\.\1$", seen.stderr)
+
+    def test_size_of_a_ring(self):
+        for size in ("8K", "8192", "1M"):
+            self.trace = self.path("trace." + size)
+            self.assert_traced(self.preloaded([self.guest], UPROBE_BUFFER_SIZE=size))
+
+    def test_words_of_the_helper(self):
+        for verbosity, comments in (("0", 0), ("1", 1), ("2", 1)):
+            self.trace = self.path("trace." + verbosity)
+            seen = self.preloaded([self.guest], UPROBE_VERBOSE=verbosity)
+            self.assert_traced(seen)
+            self.assertEqual(seen.stderr.count(b"uprobe-run: "), comments, seen.stderr)
+            harness.wait_until(lambda: self.read_trace(seen).text.count("numbers") == 2 + comments, "the summary")
+
+    def test_many_at_once(self):
+        shell = harness.need("sh")
+        seen = self.preloaded([shell, "-c", 'for i in 1 2 3 4 5 6 7 8; do "$0" plain & done; wait; exit 3', self.guest])
+        self.assertEqual((seen.returncode, sorted(self.numbers_of(seen))), (3, [1] * 8 + [2] * 8), seen.stderr)
+        self.assertEqual(len({hit.tid for hit in seen.hits}), 8)
+        self.assertEqual(seen.text.count("# tracer:"), 1)
+
     def test_read_only_folder(self):
         seen = self.preloaded([self.guest], cwd="/proc")
         self.assert_traced(seen)
@@ -157,6 +182,9 @@ class MuslOutput(Output):
 
     def test_as_under_the_tool(self):
         raise unittest.SkipTest("a test of glibc's programs")
+
+    def test_many_at_once(self):
+        raise unittest.SkipTest("the shell here has another C library")
 
 
 class Invisible(Preload):
@@ -296,11 +324,22 @@ class Failures(Preload):
         self.assertIn(b"^", seen.stderr)
 
     def test_bad_variables(self):
-        for name, value in (("UPROBE_BUFFER_SIZE", "much"), ("UPROBE_VERBOSE", "3"), ("UPROBE_OUTPUT", "-"),
-                            ("UPROBE_OUTPUT", "/no/such/folder/file"), ("UPROBE_PROBES_FILE", "/no/such/file")):
+        for name, value in (("UPROBE_BUFFER_SIZE", "much"), ("UPROBE_BUFFER_SIZE", "1"), ("UPROBE_BUFFER_SIZE", "-4K"),
+                            ("UPROBE_BUFFER_SIZE", "99999G"), ("UPROBE_BUFFER_SIZE", "4 K"),
+                            ("UPROBE_VERBOSE", "3"), ("UPROBE_VERBOSE", "-1"), ("UPROBE_VERBOSE", "yes"),
+                            ("UPROBE_OUTPUT", "-"), ("UPROBE_OUTPUT", "/no/such/folder/file"),
+                            ("UPROBE_OUTPUT", self.folder), ("UPROBE_PROBES_FILE", "/no/such/file"),
+                            ("UPROBE_PROBES_FILE", self.folder), ("UPROBE_PROBES_FILE", "/dev/null")):
             with self.subTest(name=name, value=value):
-                seen = self.preloaded([self.guest], **{name: value})
+                only = {"UPROBE_PROBES": None} if value == "/dev/null" else {}
+                seen = self.preloaded([self.guest], **{**only, name: value})
                 self.assert_unprobed(seen, value if value.startswith("/") else name)
+                self.assertNotRegex(seen.stderr, rb"(^|[ \n])-[a-z]\b", "no option of the command line's")
+
+    def test_bad_line_of_a_file(self):
+        listed = self.write("list", f"# comment\n\np:x {self.guest}:no_such_function\n")
+        seen = self.preloaded([self.guest], UPROBE_PROBES=None, UPROBE_PROBES_FILE=listed)
+        self.assert_unprobed(seen, "list:3")
 
     def test_no_helper(self):
         self.assert_unprobed(self.preloaded([self.guest], LD_PRELOAD=self.copy_library()), "cannot start uprobe-run")

@@ -64,9 +64,11 @@ ENVIRONMENTS = [
     # files
     E("read-only /tmp, no HOME", ["mounts", "read-only=/tmp"]),
     E("library where nothing may be executed", ["mounts", "no-exec={library}"], doors=("tool", "around")),
+    E("bare root", ["root={bare}"], doors=("around",), only=("cell_static", "cell_musl_static")),
     E("deleted folder", ["deleted-folder={out}/gone.{number}"]),
     E("folder of nobody's", ["folder=/root", "user=65534"]),
     # filters
+    E("filter of a container", ["filter=container"], {"around": OWN_FILTER}),
     E("no tracing", ["filter=tracing"], {"tool": "ptrace", "around": OWN_FILTER}),
     E("no memfd", ["filter=memfd"], {"tool": "memfd", "around": OWN_FILTER, "preload": "errno 1"}),
     E("no executable memory", ["filter=executable"], {"tool": "not permitted", "around": OWN_FILTER, "preload": "not permitted"}),
@@ -79,6 +81,9 @@ ENVIRONMENTS = [
     E("legacy layout without randomisation", [f"personality={ADDR_COMPAT_LAYOUT | ADDR_NO_RANDOMIZE}"], root=False),
     E("unlimited stack", [f"limit={STACK}:{UNLIMITED}"]),
     E("small stack", [f"limit={STACK}:{256 << 10}"], root=False),
+    E("tiny stack", [f"limit={STACK}:{32 << 10}"], {"preload": "ended before"}, only=("cell_musl", "cell_musl_static"), doors=("around", "preload"), root=False),
+    E("tiny stack that may grow", [f"limit={STACK}:{32 << 10}:{UNLIMITED}"], only=("cell_musl", "cell_musl_static"), doors=("around", "preload")),
+    E("small address space that may grow", [f"limit={AS}:{60 << 20}:{UNLIMITED}"], only=("cell_musl", "cell_musl_static"), doors=("around", "preload")),
     E("no writable code", ["mdwe"], root=False),
     E("address space of 400 MB", [f"limit={AS}:{400 << 20}"], root=False),
     E("address space of 30 MB", [f"limit={AS}:{30 << 20}"], all_doors(""), root=False, only=("cell_musl", "cell_musl_static")),
@@ -117,3 +122,50 @@ ENVIRONMENTS = [
     E("no time stamps", ["no-tsc"], doors=("around",), only=("cell_static", "cell_musl_static"), root=False),
 ]
 
+
+
+@dataclass
+class Ending:
+    """A way to go on or to end, of the program's own choice: a mode of tests/matrix/cell.c."""
+    mode: str
+    hits: tuple = ()  # at least, at most; empty: as many as the program says
+    words: list = field(default_factory=list)  # a surrounding
+
+
+# A daemon outlives its starter: the tool stops tracing then, a helper goes on.
+ENDINGS = [
+    Ending("work"),
+    Ending("signals"),
+    Ending("strict"),
+    Ending("filter"),
+    Ending("user"),
+    Ending("undumpable"),
+    Ending("undumpable", words=["user=65534"]),
+    Ending("unlinked"),
+    Ending("unlinked", words=["user=65534"]),
+    Ending("descriptors"),
+    Ending("daemon", hits=(4, 6)),
+    Ending("chain 3", hits=(4, 4)),
+    Ending("chain 3", hits=(4, 4), words=["user=65534"]),
+    Ending("chain 3", hits=(4, 4), words=["filter=container"]),
+    Ending("stopped"),
+    *[Ending(f"signal {int(number)}") for number in (signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV, signal.SIGTRAP,
+                                                     signal.SIGTERM, signal.SIGHUP, signal.SIGINT)],
+    Ending("quick"),
+    Ending("at-once"),
+    Ending("without-main"),
+]
+
+# Programs that start the program, with the tool before them or the library in both.
+WRAPPERS = {
+    "timeout": ["timeout", "60"],
+    "nohup": ["nohup"],
+    "setsid": ["setsid", "--wait"],
+    "nice": ["nice", "-n", "5"],
+    "env": ["env", "A=b"],
+    "sh": ["sh", "-c", 'exec "$@"', "sh"],
+    "sh and child": ["sh", "-c", '"$@"; exit $?', "sh"],
+    "substitution": ["sh", "-c", 'out=$("$@"); code=$?; echo "$out"; exit $code', "sh"],
+    "pipe": ["bash", "-c", 'set -o pipefail; "$@" | cat', "bash"],
+    "xargs": ["sh", "-c", 'echo work | xargs "$1"', "sh"],
+}

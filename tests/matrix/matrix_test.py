@@ -12,11 +12,12 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 from dataclasses import dataclass
 
 import harness
-from environments import ENVIRONMENTS, UNSEEN
+from environments import ENDINGS, ENVIRONMENTS, UNSEEN, WRAPPERS, Environment
 
 FOLDER = "/var/tmp"  # outputs: some surroundings have a read-only /tmp
 SHAPES = ("cell", "cell_static", "cell_musl", "cell_musl_static")
@@ -88,9 +89,14 @@ class Matrix(harness.TestCase):
         cls.surround = shutil.copy(surround, os.path.join(cls.work, "programs"))
         cls.programs = [*shapes(os.path.join(cls.work, "programs")), *system_programs()]
         cls.numbers = itertools.count()
+        cls.bare = os.path.join(cls.work, "bare")  # a root with nothing but the static programs, under their own names
+        os.makedirs(cls.bare + os.path.join(cls.work, "programs"))
+        for program in cls.programs:
+            if program.static:
+                os.link(program.path, cls.bare + program.path)
 
     def fill_in(self, word):
-        return word.format(out=f"{self.work}/out", library=self.library, number=next(self.numbers))
+        return word.format(out=f"{self.work}/out", library=self.library, bare=self.bare, number=next(self.numbers))
 
     def variables(self, environment):
         return {"PATH": "/usr/bin:/bin", "LC_ALL": "C", **environment.variables} if not environment.bare else {}
@@ -121,6 +127,45 @@ class Matrix(harness.TestCase):
             return program.hits if plain.returncode == 7 else None
         counted = re.findall(rb"^calls (\d+)$", plain.stdout, re.M)
         return int(counted[-1]) if counted else None
+
+    def await_hits(self, trace, expected):
+        """After a violent death the last records follow a little later."""
+        deadline = time.monotonic() + 5
+        while len(self.hits_in(trace)) < expected and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return len(self.hits_in(trace))
+
+    def check_wrapped(self, door, program, wrapper):
+        wrapped = Program(program.name, shutil.which(wrapper[0]), [], program.probe)
+        words = [*wrapper[1:], program.path, *(["work"] if wrapper[1:2] != ["echo"] else [])]
+        environment = Environment("wrapped")
+        plain = self.plain_run(environment, wrapped, words)
+        trace = os.path.join(self.work, "out", f"trace.{next(self.numbers)}")
+        seen = self.run_through(door, environment, wrapped, words, trace)
+        said, rest = self.complaints(seen.stderr)
+        self.assertEqual((seen.returncode, seen.stdout, rest),
+                         (plain.returncode, plain.stdout, plain.stderr.decode("latin-1").split("\n")))
+        self.assertEqual(([line for line in said if "total: " not in line], len(self.hits_in(trace))), ([], 18))
+
+    def check_ending(self, door, program, ending):
+        words, own = ending.mode.split(), program
+        if ending.mode == "unlinked":
+            path = f"{program.path}.{next(self.numbers)}"
+            own = Program(program.name, shutil.copy(program.path, path), [], program.probe.replace(program.path, path))
+        environment = Environment(ending.mode, ending.words)
+        plain = self.plain_run(environment, program if ending.mode != "unlinked" else
+                               Program("", shutil.copy(program.path, f"{program.path}.{next(self.numbers)}"), [], ""), words)
+        trace = os.path.join(self.work, "out", f"trace.{next(self.numbers)}")
+        seen = self.run_through(door, environment, own, words, trace)
+        said, rest = self.complaints(seen.stderr)
+        said = [line for line in said if not re.search(r"total: ", line)]
+        self.assertEqual((seen.returncode, seen.stdout, rest, said),
+                         (plain.returncode, plain.stdout, plain.stderr.decode("latin-1").split("\n"), []))
+        least, most = ending.hits or (int(re.findall(rb"^calls (\d+)$", plain.stdout, re.M)[-1]),) * 2
+        if door == "preload":
+            least = most
+        hits = self.await_hits(trace, least)
+        self.assertTrue(least <= hits <= most, f"{least} <= {hits} <= {most}: {said}")
 
     def complaints(self, stderr):
         """What the tool or the agent says, without the summary; and what is left."""
@@ -200,8 +245,34 @@ def add_environment(environment):
     setattr(Matrix, test.__name__, test)
 
 
+def add_ending(ending):
+    def test(self):
+        if ending.words and os.geteuid() != 0:
+            self.skipTest("needs root")
+        cells = [(door, program) for program in self.programs if program.hits is None
+                 for door in ("tool", "preload") if door == "tool" or not program.static]
+        self.check_all(cells, lambda door, program: self.check_ending(door, program, ending))
+    test.__name__ = "test_ending_" + re.sub(r"\W+", "_", " ".join([ending.mode, *ending.words]))
+    setattr(Matrix, test.__name__, test)
+
+
+def add_wrapper(name, wrapper):
+    def test(self):
+        if not shutil.which(wrapper[0]):
+            self.skipTest(f"{wrapper[0]} is not installed")
+        cells = [(door, program) for program in self.programs if program.hits is None
+                 for door in ("tool", "preload") if door == "tool" or not program.static]
+        self.check_all(cells, lambda door, program: self.check_wrapped(door, program, wrapper))
+    test.__name__ = "test_under_" + re.sub(r"\W+", "_", name)
+    setattr(Matrix, test.__name__, test)
+
+
 for line in ENVIRONMENTS:
     add_environment(line)
+for line in ENDINGS:
+    add_ending(line)
+for line in WRAPPERS.items():
+    add_wrapper(*line)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,115 @@
+"""Programs that cannot or must not be traced, and others that trace: the program runs as without us, and one line says why
+it goes unprobed.
+"""
+import os
+import shutil
+import struct
+import tempfile
+
+import harness
+
+EXIT_7 = bytes.fromhex("b801000000bb07000000cd80")  # mov $1,%eax; mov $7,%ebx; int $0x80
+
+
+def small_32_bit_program(path):
+    base, headers = 0x8048000, 84
+    header = b"\x7fELF\x01\x01\x01" + bytes(9) + struct.pack("<HHIIIIIHHHHHH", 2, 3, 1, base + headers, 52, 0, 0, 52, 32,
+                                                              1, 0, 0, 0)
+    size = headers + len(EXIT_7)
+    segment = struct.pack("<IIIIIIII", 1, 0, base, base, size, size, 5, 4096)
+    with open(path, "wb") as file:
+        file.write(header + segment + EXIT_7)
+    os.chmod(path, 0o755)
+    return path
+
+
+class Strangers(harness.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="uprobe-strangers.", dir="/var/tmp")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        os.chmod(self.folder, 0o777)
+        self.cell = self.copy_of(harness.fixture("cell"))
+        self.tool = self.copy_of(harness.tool())
+        self.library = self.copy_of(os.path.join(os.path.dirname(harness.tool()), "libuprobe.so"))
+        self.trace = self.path("trace")
+        self.variables = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
+
+    def under_tool(self, *command, surrounding=(), program=None):
+        probe = f"p:hit {program or self.cell}:take_number %di:u64"
+        return self.read(harness.run([*surrounding, self.tool, "-o", self.trace, "-p", probe, "--", *command],
+                                     env=self.variables))
+
+    def preloaded(self, *command, program=None):
+        more = {"LD_PRELOAD": self.library, "UPROBE_OUTPUT": self.trace,
+                "UPROBE_PROBES": f"p:hit {program or self.cell}:take_number %di:u64"}
+        return self.read(harness.run(command, env={**self.variables, **more}))
+
+    def read(self, seen):
+        if os.path.exists(self.trace):
+            with open(self.trace, encoding="latin-1", newline="") as file:
+                seen.hits = harness.parse_trace(file.read())
+        return seen
+
+    def check(self, seen, hits, said="", code=7):
+        self.assertEqual((seen.returncode, len(seen.hits)), (code, hits), seen.stderr)
+        self.assertIn(said, seen.stderr.decode())
+
+    def test_32_bit_program(self):
+        program = small_32_bit_program(self.path("small"))
+        if harness.run(["sh", "-c", program]).returncode != 7:
+            self.skipTest("this kernel runs no 32-bit programs")
+        self.check(self.under_tool(program), 0, "32-bit", code=125)
+        self.check(self.under_tool("sh", "-c", f"{program}; test $? = 7 && {self.cell} work"), 18, "32-bit")
+
+    def test_a_program_that_somebody_else_traces(self):
+        strace = harness.need("strace")
+        self.check(self.under_tool(strace, "-f", "-o", "/dev/null", self.cell, "work"), 0, "runs untraced: ptrace")
+        refused = self.under_tool(self.cell, "work", surrounding=[strace, "-f", "-o", "/dev/null"])
+        self.check(refused, 0, "forbid ptrace", code=125)
+
+    def test_preloaded_into_a_traced_program(self):
+        strace = harness.need("strace")
+        words = [f"-E{name}={value}" for name, value in (
+            ("LD_PRELOAD", self.library), ("UPROBE_OUTPUT", self.trace),
+            ("UPROBE_PROBES", f"p:hit {self.cell}:take_number"))]
+        seen = self.read(harness.run([strace, "-f", "-o", self.path("log"), *words, self.cell, "work"]))
+        self.check(seen, 18)
+        with open(self.path("log"), encoding="latin-1") as file:
+            self.assertNotIn("--preload-helper", file.read(), "the helper is nobody's tracee")
+
+    def test_on_a_terminal(self):
+        script = harness.need("script")
+        command = f"'{self.tool}' -q -o '{self.trace}' -p 'p:hit {self.cell}:take_number' -- '{self.cell}' work"
+        plain = harness.run([script, "-qec", f"{self.cell} work", "/dev/null"], env=self.variables)
+        seen = self.read(harness.run([script, "-qec", command, "/dev/null"], env=self.variables))
+        self.check(seen, 18)
+        self.assertEqual(seen.stdout, plain.stdout)
+        os.remove(self.trace)
+        self.check(self.preloaded(script, "-qec", f"{self.cell} work", "/dev/null"), 18)
+
+    def test_set_id_program(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+        surround = self.copy_of(harness.fixture("surround"))
+        program = shutil.copy(self.cell, self.path("set_id"))
+        os.chmod(program, 0o4755)
+        nobody = [surround, "user=65534", "--"]
+        plain = harness.run([*nobody, program], env=self.variables)
+        if b"user 65534 0 " not in plain.stdout:
+            self.skipTest("set-id bits count for nothing here")
+        refused = self.under_tool(program, surrounding=nobody, program=program)
+        self.check(refused, 0, "set-id", code=125)
+        os.remove(self.trace)
+        for seen, hits, said in (
+                (self.under_tool("/usr/bin/env", program, surrounding=nobody, program=program), 0, "runs untraced"),
+                (self.preloaded(*nobody, program, program=program), 0, ""),
+                (self.under_tool(*nobody, program, program=program), 18, "")):
+            self.check(seen, hits, said)
+            self.assertEqual(seen.stdout, plain.stdout)
+            with open(self.trace, "w", encoding="ascii"):
+                os.chmod(self.trace, 0o666)
+
+
+if __name__ == "__main__":
+    harness.main()
