@@ -73,7 +73,7 @@ Result<std::unique_ptr<PtraceTarget>> PtraceTarget::launch(const std::string& pa
     become(path.c_str(), words.data(), go_read.get(), failure_write.get(), hooks);
   }
   failure_write.reset();
-  const auto options = PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL;
+  const auto options = PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD;
   const bool seized = ::ptrace(PTRACE_SEIZE, pid, nullptr, as_data(options)) == 0;
   const int seize_error = errno;
   if (seized) (void)!::write(go_write.get(), "x", 1);

@@ -1,5 +1,5 @@
-// A program started under ptrace, stopped at the end of its execve: nothing of it has run yet. An adopted one survives the
-// death of its tracer at any moment; a launched one, nobody's loss before its first instruction, ends with it.
+// A program started under ptrace, stopped at the end of its execve: nothing of it has run yet. It survives the death of its
+// tracer at any moment, and then begins untraced.
 #pragma once
 
 #include <sys/user.h>

@@ -13,6 +13,7 @@ import harness
 
 LINKS = 12  # of the chain of execs
 ROUNDS = 48
+SHELL_JOB = 'for i in 1 2 3 4 5 6; do "$0" quick; done; exit 7'
 WAIT = 30  # seconds until a program counts as hanging; it waits a second for a dead tool at each kind of request
 
 
@@ -49,6 +50,8 @@ class Killed(harness.TestCase):
     def start(self, mode, number, door):
         trace = self.path(f"trace.{mode}.{number}")
         command, variables = [self.cell, *mode.split()], dict(os.environ)
+        if mode == "shell":
+            command = [harness.need("sh"), "-c", SHELL_JOB, self.cell]
         if door == "preload":
             library = os.path.join(os.path.dirname(harness.tool()), "libuprobe.so")
             variables.update(LD_PRELOAD=library, UPROBE_PROBES=self.probe, UPROBE_OUTPUT=trace)
@@ -97,6 +100,12 @@ class Killed(harness.TestCase):
 
     def test_chain_of_execs(self):
         self.check(f"chain {LINKS}", "tool", self.rounds)
+
+    def test_commands_of_a_shell(self):
+        self.check("shell", "tool", self.rounds // 2)
+
+    def test_launch(self):
+        self.check("quick", "tool", self.rounds // 2)
 
     def test_threads_and_forks(self):
         self.check("busy 10", "tool", self.rounds // 2)
