@@ -3,6 +3,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <exception>
+
 #include "cli/helper.h"
 #include "cli/run.h"
 #include "cli/session_engine.h"
@@ -18,12 +21,26 @@ void fill_closed_streams() {
   if (fd > STDERR_FILENO) ::close(fd);
 }
 
+// Only memory and threads can run out in a way that nobody has an answer to. What was begun is ended by the destructors on the
+// way here: the program runs on without us, or has not begun.
+template <class Work>
+int without_exceptions(Work work) {
+  try {
+    return work();
+  } catch (const std::exception& e) {
+    dprintf(STDERR_FILENO, "uprobe-run: memory or threads have run out (%s)\n", e.what());
+    return uprobe::cli::kExitFailure;
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   using namespace uprobe::cli;
   fill_closed_streams();
-  if (is_helper_call(argc, argv)) return run_helper(argv);
-  SessionEngine engine;
-  end_as(run_cli(std::vector<std::string>(argv, argv + argc), engine, Streams{}));
+  if (is_helper_call(argc, argv)) return without_exceptions([&] { return run_helper(argv); });
+  return without_exceptions([&]() -> int {
+    SessionEngine engine;
+    end_as(run_cli(std::vector<std::string>(argv, argv + argc), engine, Streams{}));
+  });
 }

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "engine/base/exhaustion.h"
 #include "engine/base/limits.h"
 #include "engine/base/text.h"
 #include "engine/control/hooks.h"
@@ -117,6 +118,7 @@ struct Session::State {
   void print_settled(const trace::Sink& sink);
   // `load` brings the agent to work in the target; what a failure leaves armed is taken out again.
   Status arm(target::Target& target, const std::function<Result<control::Block>()>& load);
+  Status begin(target::Target& target, control::Block& block);
   Status find_any_armed() const;
 };
 
@@ -216,16 +218,19 @@ Status Session::State::arm(target::Target& target, const std::function<Result<co
   armer.emplace(planned, !agent);
   clock.emplace(trace::Clock::start());
   reader.emplace(*area, *clock, names);
-  Status armed = armer->arm(target, *block);
-  if (armed) armed = find_any_armed();
-  if (!armed) {
-    static_cast<void>(control::disarm(target.pid(), block->address()));
-    static_cast<void>(control::uninstall_handlers(target, *block));
-    return armed;
-  }
+  const Status begun = survive_exhaustion([&] { return begin(target, *block); });
+  if (begun) return ok();
+  static_cast<void>(control::disarm(target.pid(), block->address()));
+  static_cast<void>(control::uninstall_handlers(target, *block));
+  return begun;
+}
+
+Status Session::State::begin(target::Target& target, control::Block& block) {
+  if (Status armed = armer->arm(target, block); !armed) return armed;
+  if (Status some = find_any_armed(); !some) return some;
+  mail.emplace(*area, *armer, planned, agent ? &*agent : nullptr, block.address());
   area->set_state(shared::SessionState::recording);
   recording = true;
-  mail.emplace(*area, *armer, planned, agent ? &*agent : nullptr, block->address());
   return ok();
 }
 

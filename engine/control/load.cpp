@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -101,10 +102,24 @@ Status install_handlers(Target& target, const MappedAgent& agent, Addr scratch, 
   return ok();
 }
 
+// A program whose address space is limited must not miss what we take of it.
+Status check_room(pid_t pid, const trace::Area& area) {
+  constexpr std::uint64_t kShare = 8;
+  rlimit limit{};
+  if (::prlimit(pid, RLIMIT_AS, nullptr, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return ok();
+  if (area.span_bytes() <= limit.rlim_cur / kShare) return ok();
+  const auto in_megabytes = [](std::uint64_t bytes) { return std::to_string((bytes >> 20) + 1) + " MB"; };
+  return Error{.code = Code::limit,
+               .text = "the program's address space is limited to " + in_megabytes(limit.rlim_cur) +
+                       ", and the session's buffers would take " + in_megabytes(area.span_bytes()),
+               .help = "choose smaller buffers"};
+}
+
 }  // namespace
 
 Result<Block> install_agent(Target& target, const MappedAgent& agent, const trace::Area& area, std::size_t points,
                             std::uint64_t blocked) {
+  if (Status room = check_room(target.pid(), area); !room) return room.error();
   Mapped scratch_memory(target), mapped(target);
   auto scratch = scratch_memory.map(kScratchBytes, kReadWrite, 0, "scratch memory");
   if (!scratch) return scratch.error();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/base/exhaustion.h"
 #include "engine/control/futex.h"
 #include "engine/control/hooks.h"
 #include "engine/control/load.h"
@@ -93,7 +94,7 @@ Status MailService::load(target::PtraceTarget& target) {
   auto block = load_agent(target, *agent_, area_, probes_.size());
   if (!block) return block.error();
   blocks_.insert(block->address());
-  const Status armed = armer_.arm(target, *block);
+  const Status armed = survive_exhaustion([&] { return armer_.arm(target, *block); });
   if (armed) return ok();
   static_cast<void>(disarm(target.pid(), block->address()));
   static_cast<void>(uninstall_handlers(target, *block));
@@ -108,7 +109,7 @@ void MailService::answer(MailSlot& slot) {
     ::eventfd_write(flush_event_.get(), 1);
     return;
   }
-  if (Status served = serve(slot); !served) failures_.insert(served.error().text);
+  if (Status served = survive_exhaustion([&] { return serve(slot); }); !served) failures_.insert(served.error().text);
   // An asker that gave up meanwhile has left the slot to us.
   if (!change(slot, MailState::working, MailState::done)) __atomic_store_n(&slot.state, 0, __ATOMIC_RELEASE);
   futex_wake(slot.state);

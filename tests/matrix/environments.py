@@ -22,6 +22,7 @@ class Environment:
     only: tuple = ()  # all programs
     root: bool = True
     bare: bool = False  # no variables at all
+    buffer: str = "64K"  # one ring
     hits: int = None  # where the program cannot tell
 
     def refused(self, door, program):
@@ -86,7 +87,9 @@ ENVIRONMENTS = [
     E("small address space that may grow", [f"limit={AS}:{60 << 20}:{UNLIMITED}"], only=("cell_musl", "cell_musl_static"), doors=("around", "preload")),
     E("no writable code", ["mdwe"], root=False),
     E("address space of 400 MB", [f"limit={AS}:{400 << 20}"], root=False),
-    E("address space of 30 MB", [f"limit={AS}:{30 << 20}"], all_doors(""), root=False, only=("cell_musl", "cell_musl_static")),
+    E("address space of 60 MB", [f"limit={AS}:{60 << 20}"], root=False, only=("cell_musl", "cell_musl_static"), doors=("around",)),
+    E("address space of 60 MB, large buffers", [f"limit={AS}:{60 << 20}"], all_doors("address space"), root=False, only=CELLS, buffer="4M"),
+    E("data of 4 MB", [f"limit={DATA}:{4 << 20}"], {"tool": "run out", "preload": "run out"}, only=CELLS, root=False),
     # limits
     E("4 descriptors", [f"limit={NOFILE}:4"], {"tool": "", "preload": ""}, root=False),
     E("8 descriptors, 64 at most", [f"limit={NOFILE}:8:64"], root=False),

@@ -13,6 +13,10 @@ import harness
 
 LINKS = 12  # of the chain of execs
 ROUNDS = 48
+PYTHON = "/usr/bin/python3"
+SPAWN_JOB = ("import os, subprocess, sys\n"
+             "for _ in range(6): assert subprocess.run([sys.argv[1], 'quick']).returncode == 7\n"
+             "os._exit(7)")
 SHELL_JOB = 'for i in 1 2 3 4 5 6; do "$0" quick; done; exit 7'
 WAIT = 30  # seconds until a program counts as hanging; it waits a second for a dead tool at each kind of request
 
@@ -52,6 +56,8 @@ class Killed(harness.TestCase):
         command, variables = [self.cell, *mode.split()], dict(os.environ)
         if mode == "shell":
             command = [harness.need("sh"), "-c", SHELL_JOB, self.cell]
+        if mode == "spawn":
+            command = [PYTHON, "-I", "-c", SPAWN_JOB, self.cell]
         if door == "preload":
             library = os.path.join(os.path.dirname(harness.tool()), "libuprobe.so")
             variables.update(LD_PRELOAD=library, UPROBE_PROBES=self.probe, UPROBE_OUTPUT=trace)
@@ -103,6 +109,11 @@ class Killed(harness.TestCase):
 
     def test_commands_of_a_shell(self):
         self.check("shell", "tool", self.rounds // 2)
+
+    def test_commands_of_a_program_that_uses_vfork(self):
+        if not os.path.exists(PYTHON):
+            self.skipTest(f"no {PYTHON}")
+        self.check("spawn", "tool", self.rounds // 2)
 
     def test_launch(self):
         self.check("quick", "tool", self.rounds // 2)

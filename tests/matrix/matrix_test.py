@@ -107,13 +107,14 @@ class Matrix(harness.TestCase):
 
     def run_through(self, door, environment, program, words, trace):
         make = [self.surround, *map(self.fill_in, environment.words), "--"]
-        traced = [self.tool, "-o", trace, "-p", program.probe, "--"]
+        traced = [self.tool, "-b", environment.buffer, "-o", trace, "-p", program.probe, "--"]
         variables = self.variables(environment)
         if door == "tool":
             return harness.run([*make, *traced, program.path, *words], env=variables)
         if door == "around":
             return harness.run([*traced, *make, program.path, *words], env=variables)
-        variables.update(LD_PRELOAD=self.library, UPROBE_PROBES=program.probe, UPROBE_OUTPUT=trace)
+        variables.update(LD_PRELOAD=self.library, UPROBE_PROBES=program.probe, UPROBE_OUTPUT=trace,
+                         UPROBE_BUFFER_SIZE=environment.buffer)
         return harness.run([*make, program.path, *words], env=variables)
 
     def hits_in(self, trace):
