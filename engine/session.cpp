@@ -458,7 +458,7 @@ Summary Session::summary() const {
     if (n != 0) summary.notes.push_back(std::to_string(n) + " " + what);
   };
   note(area.header().filtered_execs,
-       "programs were started under a seccomp filter of the program's own: they ran untraced");
+       "times execve was called under a seccomp filter of the program's own: what it started ran untraced");
   note(counts.damaged, "records were damaged and left out");
   note(counts.missing, "records are missing");
   note(counts.bad_stamps, "records had impossible time stamps");

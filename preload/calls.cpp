@@ -56,7 +56,7 @@ bool begin_call(ProcessBlock& block) {
 
 // The tool seizes this thread, so that it stops once more at the end of execve and the agent gets in again. gettid and
 // futex: a process whose filter forbids these and still allows execve is possible; it is marked as filtered and then goes
-// on untraced.
+// on untraced, counted.
 long execute(ProcessBlock& block, const SignalFrame& frame) {
   AreaHeader* area = session_area(block, 0);
   const bool preloaded = area != nullptr && (area->mode & shared::kModePreloaded) != 0;
@@ -66,6 +66,7 @@ long execute(ProcessBlock& block, const SignalFrame& frame) {
   const bool at = frame.ax == kExecveat;
   const Request request{shared::MailKind::exec_begins, tid, at ? frame.si : frame.di, at ? frame.di : kAtCwd};
   if (follow) ask_tool(block, area, request);
+  // Counted before, since the call does not come back if it succeeds.
   u64* untraced = follow || preloaded || area == nullptr ? nullptr : &area->filtered_execs;
   if (untraced != nullptr) __atomic_fetch_add(untraced, 1, __ATOMIC_RELAXED);
   show_mask_to_successor(block);

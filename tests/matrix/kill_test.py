@@ -17,6 +17,8 @@ PYTHON = "/usr/bin/python3"
 SPAWN_JOB = ("import os, subprocess, sys\n"
              "for _ in range(6): assert subprocess.run([sys.argv[1], 'quick']).returncode == 7\n"
              "os._exit(7)")
+LIBRARIES_JOB = ("import os, sys, ctypes, decimal, lzma, bz2, hashlib, ssl, sqlite3\n"
+                 "print('done', flush=True); os._exit(7)")
 SHELL_JOB = 'for i in 1 2 3 4 5 6; do "$0" quick; done; exit 7'
 WAIT = 30  # seconds until a program counts as hanging; it waits a second for a dead tool at each kind of request
 
@@ -56,6 +58,8 @@ class Killed(harness.TestCase):
         command, variables = [self.cell, *mode.split()], dict(os.environ)
         if mode == "shell":
             command = [harness.need("sh"), "-c", SHELL_JOB, self.cell]
+        if mode == "libraries":
+            command = [PYTHON, "-I", "-c", LIBRARIES_JOB]
         if mode == "spawn":
             command = [PYTHON, "-I", "-c", SPAWN_JOB, self.cell]
         if door == "preload":
@@ -114,6 +118,13 @@ class Killed(harness.TestCase):
         if not os.path.exists(PYTHON):
             self.skipTest(f"no {PYTHON}")
         self.check("spawn", "tool", self.rounds // 2)
+
+    def test_libraries_opened_meanwhile(self):
+        if not os.path.exists(PYTHON):
+            self.skipTest(f"no {PYTHON}")
+        for door in ("tool", "preload"):
+            with self.subTest(door=door):
+                self.check("libraries", door, self.rounds // 2)
 
     def test_launch(self):
         self.check("quick", "tool", self.rounds // 2)
