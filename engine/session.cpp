@@ -87,11 +87,6 @@ bool proc_is_ours() {
   return ::readlink("/proc/self", link, sizeof link - 1) > 0 && std::strtol(link, nullptr, 10) == ::getpid();
 }
 
-bool is_set_id(const std::string& path) {
-  struct stat status {};
-  return ::stat(path.c_str(), &status) == 0 && (status.st_mode & (S_ISUID | S_ISGID)) != 0 && ::geteuid() != 0;
-}
-
 }  // namespace
 
 struct Session::State {
@@ -248,9 +243,9 @@ Status Session::launch(const std::vector<std::string>& argv) {
     return Error{.code = Code::refused,
                  .text = "/proc is missing or belongs to another PID namespace",
                  .help = "mount one for this namespace (unshare --mount-proc)"};
-  if (is_set_id(*program))
+  if (control::gains_privileges(*program))
     return Error{.code = Code::refused,
-                 .text = "is a set-id program: traced, it would run without its privileges",
+                 .text = "is a set-id program or has capabilities: traced, it would run without them",
                  .where = *program};
   const std::string path = state_->options.agent_path.empty() ? find_agent() : state_->options.agent_path;
   if (path.empty())

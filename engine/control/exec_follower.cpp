@@ -3,14 +3,14 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/ptrace.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+
+#include "engine/control/processes.h"
 
 namespace uprobe::control {
 namespace {
@@ -25,12 +25,6 @@ std::string path_from_here(pid_t pid, const std::string& path, int folder) {
   if (path.empty()) return proc + "/fd/" + std::to_string(folder);  // execveat with AT_EMPTY_PATH
   if (path[0] == '/') return proc + "/root" + path;
   return folder == AT_FDCWD ? proc + "/cwd/" + path : proc + "/fd/" + std::to_string(folder) + "/" + path;
-}
-
-bool gains_privileges(const std::string& path) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) return false;  // execve will fail, or the interpreter of a script decides
-  return (status.st_mode & (S_ISUID | S_ISGID)) != 0 || ::getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
 }
 
 enum class Seen { nothing, stop, end };
@@ -66,7 +60,7 @@ ExecFollower::~ExecFollower() {
 }
 
 void ExecFollower::begins(pid_t pid, pid_t tid, const std::string& path, int folder) {
-  if (::geteuid() != 0 && gains_privileges(path_from_here(pid, path, folder))) {
+  if (gains_privileges(path_from_here(pid, path, folder))) {
     notes_.push_back(path + " is set-id: it runs untraced");
     return;
   }

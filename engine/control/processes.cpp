@@ -1,6 +1,9 @@
 #include "engine/control/processes.h"
 
 #include <dirent.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <cstdlib>
@@ -51,6 +54,13 @@ Status disarm(pid_t pid, Addr block_address) {
     if (Status s = block->set_state(target, i, shared::PointState::disarmed); !s) return s;
   }
   return ok();
+}
+
+bool gains_privileges(const std::string& path) {
+  struct stat status {};
+  if (::geteuid() == 0) return false;
+  if (::stat(path.c_str(), &status) != 0) return false;  // execve will fail, or the interpreter of a script decides
+  return (status.st_mode & (S_ISUID | S_ISGID)) != 0 || ::getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
 }
 
 }  // namespace uprobe::control

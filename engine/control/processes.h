@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <string>
 #include <vector>
 
 #include "engine/base/address.h"
@@ -20,5 +21,9 @@ pid_t process_of_thread(pid_t tid);
 // Writes the original bytes back over every armed point of a running process. A thread that has trapped already still
 // finds its copy: the tables stay. Errors of a process that ends meanwhile are no errors.
 Status disarm(pid_t pid, Addr block);
+
+// Whether execve of the file would give more rights than we have: set-id bits or capabilities. Traced, the program would run
+// without them.
+bool gains_privileges(const std::string& path);
 
 }  // namespace uprobe::control

@@ -88,6 +88,22 @@ class Strangers(harness.TestCase):
         os.remove(self.trace)
         self.check(self.preloaded(script, "-qec", f"{self.cell} work", "/dev/null"), 18)
 
+    def test_program_with_capabilities(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+        nobody = [self.copy_of(harness.fixture("surround")), "user=65534", "--"]
+        program = shutil.copy(self.cell, self.path("capable"))
+        net_raw = 1 << 13
+        try:
+            os.setxattr(program, "security.capability", struct.pack("<IIIII", 0x02000001, net_raw, 0, 0, 0))
+        except OSError as error:
+            self.skipTest(f"no capabilities of files here: {error}")
+        refused = self.under_tool(program, "work", surrounding=nobody, program=program)
+        self.check(refused, 0, "capabilities", code=125)
+        os.remove(self.trace)
+        followed = self.under_tool("/usr/bin/env", program, "work", surrounding=nobody, program=program)
+        self.check(followed, 0, "runs untraced")
+
     def test_set_id_program(self):
         if os.geteuid() != 0:
             self.skipTest("needs root")
