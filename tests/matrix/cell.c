@@ -309,6 +309,36 @@ static int ends_without_main(const char* unused) {
   pthread_exit(NULL);
 }
 
+// Calls of execve that fail, under a rain of signals none of which may be lost.
+static volatile sig_atomic_t drops;
+static void on_drop(int number) {
+  (void)number;
+  ++drops;
+}
+
+static int failing_execs(const char* unused) {
+  (void)unused;
+  enum { kDrops = 200 };
+  signal(SIGRTMIN + 1, on_drop);
+  fflush(stdout);
+  const pid_t me = getpid(), sender = fork();
+  for (int i = 0; sender == 0 && i < kDrops; ++i) {
+    const union sigval value = {i};
+    sigqueue(me, SIGRTMIN + 1, value);
+    usleep(200);
+  }
+  if (sender == 0) _exit(0);
+  int calls_of_exec = 0;
+  while (waitpid(sender, NULL, WNOHANG) == 0) {
+    execl("/no/such/program", "program", NULL);
+    if (errno != ENOENT) printf("errno %d\n", errno);
+    ++calls_of_exec;
+  }
+  call(1);
+  printf("signals %d %s\n", (int)drops, calls_of_exec > 0 ? "among execs" : "alone");
+  return finish();
+}
+
 // For the test that kills the tool: some milliseconds of threads and forks.
 static int busy(const char* rounds) {
   for (long i = rounds != NULL ? atol(rounds) : 10; i > 0; --i) {
@@ -337,6 +367,7 @@ static const struct {
              {"quick", ends_quickly},
              {"at-once", ends_at_once},
              {"without-main", ends_without_main},
+             {"failing-execs", failing_execs},
              {"busy", busy}};
 
 int main(int count, char** words) {

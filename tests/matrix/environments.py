@@ -7,7 +7,7 @@ import signal
 from dataclasses import dataclass, field
 
 ADDR_NO_RANDOMIZE, ADDR_COMPAT_LAYOUT = 0x0040000, 0x0200000
-CORE, CPU, DATA, FSIZE, STACK, NPROC, NOFILE, AS = 4, 0, 2, 1, 3, 6, 7, 9
+CORE, CPU, DATA, FSIZE, STACK, NPROC, NOFILE, AS, SIGPENDING = 4, 0, 2, 1, 3, 6, 7, 9, 11
 UNLIMITED = -1
 
 
@@ -95,6 +95,7 @@ ENVIRONMENTS = [
     E("8 descriptors, 64 at most", [f"limit={NOFILE}:8:64"], root=False),
     E("no file may grow", [f"limit={FSIZE}:0"], {"tool": "too large", "preload": "errno 27"}, root=False),
     E("no further process", ["user=65533", f"limit={NPROC}:1"], {"tool": "fork", "preload": "errno 11"}, only=(*CELLS, "python3")),
+    E("no pending signals", [f"limit={SIGPENDING}:0"], root=False),
     E("no core", [f"limit={CORE}:0"], root=False),
     E("data of 64 MB", [f"limit={DATA}:{64 << 20}"], root=False),
     # descriptors
@@ -152,6 +153,7 @@ ENDINGS = [
     Ending("chain 3", hits=(4, 4), words=["user=65534"]),
     Ending("chain 3", hits=(4, 4), words=["filter=container"]),
     Ending("stopped"),
+    Ending("failing-execs"),
     *[Ending(f"signal {int(number)}") for number in (signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV, signal.SIGTRAP,
                                                      signal.SIGTERM, signal.SIGHUP, signal.SIGINT)],
     Ending("quick"),

@@ -126,6 +126,9 @@ class Killed(harness.TestCase):
             with self.subTest(door=door):
                 self.check("libraries", door, self.rounds // 2)
 
+    def test_signals_around_execve(self):
+        self.check("failing-execs", "tool", self.rounds // 2)
+
     def test_launch(self):
         self.check("quick", "tool", self.rounds // 2)
 
