@@ -54,8 +54,8 @@ struct AreaHeader {
   u32 mail_requests;  // futex: bumped by the agent with each request
   u32 tool_gone;      // a request ran into its deadline: nobody asks again
   u32 mail_timeouts;
-  u32 tool_pulse;  // moves while the tool lives
-  u32 mode;        // kModePreloaded
+  u32 tool_pulse;      // moves while the tool lives
+  u32 mode;            // kModePreloaded
   u64 filtered_execs;  // programs that execve started under a filter of their parent's own: nobody could be asked
   u64 reserved[17];
 };

@@ -1,7 +1,7 @@
 """The table of the matrix: one line for each surrounding, and one for each way in which a program can end.
 
-A surrounding is made by tests/matrix/surround.c from `words`. `outcome` names, for a door (or a door and a program), what our
-one line must say where the program runs unprobed; doors that are not named trace it.
+A surrounding is made by tests/matrix/surround.c from `words`. `outcome` names, for a door (or a door and a program),
+what our one line must say where the program runs unprobed; doors that are not named trace it.
 """
 import signal
 from dataclasses import dataclass, field
@@ -41,6 +41,8 @@ def all_doors(reason):
 
 
 E = Environment
+MUSL = ("cell_musl", "cell_musl_static")
+FROM_OUTSIDE = ("around", "preload")
 CELLS = ("cell", "cell_static", "cell_musl", "cell_musl_static")
 BIG = {f"BIG{n}": "x" * 120_000 for n in range(8)}
 
@@ -72,29 +74,34 @@ ENVIRONMENTS = [
     E("filter of a container", ["filter=container"], {"around": OWN_FILTER}),
     E("no tracing", ["filter=tracing"], {"tool": "ptrace", "around": OWN_FILTER}),
     E("no memfd", ["filter=memfd"], {"tool": "memfd", "around": OWN_FILTER, "preload": "errno 1"}),
-    E("no executable memory", ["filter=executable"], {"tool": "not permitted", "around": OWN_FILTER, "preload": "not permitted"}),
+    E("no executable memory", ["filter=executable"],
+      {"tool": "not permitted", "around": OWN_FILTER, "preload": "not permitted"}),
     E("death for executable memory", ["filter=executable-kill"], {"preload": "seccomp"}, doors=("preload",)),
-    E("allow-list", ["filter=others"], {"around": OWN_FILTER, "preload": ""}, doors=("around", "preload"), only=CELLS),
-    E("allow-list, death for the rest", ["filter=others-kill"], {"around": OWN_FILTER, "preload": "seccomp"}, doors=("around", "preload"), only=CELLS),
+    E("allow-list", ["filter=others"], {"around": OWN_FILTER, "preload": ""}, doors=FROM_OUTSIDE, only=CELLS),
+    E("allow-list, death for the rest", ["filter=others-kill"], {"around": OWN_FILTER, "preload": "seccomp"},
+      doors=FROM_OUTSIDE, only=CELLS),
     # memory
     E("no randomisation", [f"personality={ADDR_NO_RANDOMIZE}"], root=False),
     E("legacy layout", [f"personality={ADDR_COMPAT_LAYOUT}"], root=False),
     E("legacy layout without randomisation", [f"personality={ADDR_COMPAT_LAYOUT | ADDR_NO_RANDOMIZE}"], root=False),
     E("unlimited stack", [f"limit={STACK}:{UNLIMITED}"]),
     E("small stack", [f"limit={STACK}:{256 << 10}"], root=False),
-    E("tiny stack", [f"limit={STACK}:{32 << 10}"], {"preload": "ended before"}, only=("cell_musl", "cell_musl_static"), doors=("around", "preload"), root=False),
-    E("tiny stack that may grow", [f"limit={STACK}:{32 << 10}:{UNLIMITED}"], only=("cell_musl", "cell_musl_static"), doors=("around", "preload")),
-    E("small address space that may grow", [f"limit={AS}:{60 << 20}:{UNLIMITED}"], only=("cell_musl", "cell_musl_static"), doors=("around", "preload")),
+    E("tiny stack", [f"limit={STACK}:{32 << 10}"], {"preload": "ended before"}, only=MUSL, doors=FROM_OUTSIDE,
+      root=False),
+    E("tiny stack that may grow", [f"limit={STACK}:{32 << 10}:{UNLIMITED}"], only=MUSL, doors=FROM_OUTSIDE),
+    E("small address space that may grow", [f"limit={AS}:{60 << 20}:{UNLIMITED}"], only=MUSL, doors=FROM_OUTSIDE),
     E("no writable code", ["mdwe"], root=False),
     E("address space of 400 MB", [f"limit={AS}:{400 << 20}"], root=False),
-    E("address space of 60 MB", [f"limit={AS}:{60 << 20}"], root=False, only=("cell_musl", "cell_musl_static"), doors=("around",)),
-    E("address space of 60 MB, large buffers", [f"limit={AS}:{60 << 20}"], all_doors("address space"), root=False, only=CELLS, buffer="4M"),
+    E("address space of 60 MB", [f"limit={AS}:{60 << 20}"], root=False, only=MUSL, doors=("around",)),
+    E("address space of 60 MB, large buffers", [f"limit={AS}:{60 << 20}"], all_doors("address space"), root=False,
+      only=CELLS, buffer="4M"),
     E("data of 4 MB", [f"limit={DATA}:{4 << 20}"], {"tool": "run out", "preload": "run out"}, only=CELLS, root=False),
     # limits
     E("4 descriptors", [f"limit={NOFILE}:4"], {"tool": "", "preload": ""}, root=False),
     E("8 descriptors, 64 at most", [f"limit={NOFILE}:8:64"], root=False),
     E("no file may grow", [f"limit={FSIZE}:0"], {"tool": "too large", "preload": "errno 27"}, root=False),
-    E("no further process", ["user=65533", f"limit={NPROC}:1"], {"tool": "fork", "preload": "errno 11"}, only=(*CELLS, "python3")),
+    E("no further process", ["user=65533", f"limit={NPROC}:1"], {"tool": "fork", "preload": "errno 11"},
+      only=(*CELLS, "python3")),
     E("no pending signals", [f"limit={SIGPENDING}:0"], root=False),
     E("no core", [f"limit={CORE}:0"], root=False),
     E("data of 64 MB", [f"limit={DATA}:{64 << 20}"], root=False),
@@ -121,7 +128,7 @@ ENVIRONMENTS = [
     E("no variable", bare=True, root=False),
     E("huge environment", variables=BIG, root=False),
     E("huge arguments", arguments=["x" * 120_000] * 8, root=False, only=CELLS),
-    E("no arguments at all", ["no-words"], doors=("around", "preload"), only=CELLS, root=False),
+    E("no arguments at all", ["no-words"], doors=FROM_OUTSIDE, only=CELLS, root=False),
     E("no rseq", variables={"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}, root=False),
     E("no time stamps", ["no-tsc"], doors=("around",), only=("cell_static", "cell_musl_static"), root=False),
 ]

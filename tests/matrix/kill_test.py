@@ -1,5 +1,5 @@
-"""The tool is killed by SIGKILL at any moment, and the program that it traces goes on as if nothing had been. Moments are
-random but seeded; `--rounds N` asks for more of them.
+"""The tool is killed by SIGKILL at any moment, and the program that it traces goes on as if nothing had been. Moments
+are random but seeded; `--rounds N` asks for more of them.
 """
 import concurrent.futures
 import os

@@ -148,14 +148,17 @@ class Matrix(harness.TestCase):
                          (plain.returncode, plain.stdout, plain.stderr.decode("latin-1").split("\n")))
         self.assertEqual(([line for line in said if "total: " not in line], len(self.hits_in(trace))), ([], 18))
 
+    def copy_for(self, program, ending):
+        """One that deletes itself gets a file of its own."""
+        if ending.mode != "unlinked":
+            return program
+        path = shutil.copy(program.path, f"{program.path}.{next(self.numbers)}")
+        return Program(program.name, path, [], program.probe.replace(program.path, path))
+
     def check_ending(self, door, program, ending):
-        words, own = ending.mode.split(), program
-        if ending.mode == "unlinked":
-            path = f"{program.path}.{next(self.numbers)}"
-            own = Program(program.name, shutil.copy(program.path, path), [], program.probe.replace(program.path, path))
-        environment = Environment(ending.mode, ending.words)
-        plain = self.plain_run(environment, program if ending.mode != "unlinked" else
-                               Program("", shutil.copy(program.path, f"{program.path}.{next(self.numbers)}"), [], ""), words)
+        words, environment = ending.mode.split(), Environment(ending.mode, ending.words)
+        plain = self.plain_run(environment, self.copy_for(program, ending), words)
+        own = self.copy_for(program, ending)
         trace = os.path.join(self.work, "out", f"trace.{next(self.numbers)}")
         seen = self.run_through(door, environment, own, words, trace)
         said, rest = self.complaints(seen.stderr)
@@ -198,7 +201,8 @@ class Matrix(harness.TestCase):
             self.assertEqual((seen.returncode, seen.stdout), (125, b""), where)
             return None
         self.assertEqual(rest, plain.stderr.decode("latin-1").split("\n"), where)
-        self.assertEqual((seen.returncode, self.text_of(seen, door)), (plain.returncode, self.text_of(plain, door)), where)
+        self.assertEqual((seen.returncode, self.text_of(seen, door)), (plain.returncode, self.text_of(plain, door)),
+                         where)
         return None
 
     def text_of(self, seen, door):

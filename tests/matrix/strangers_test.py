@@ -1,5 +1,5 @@
-"""Programs that cannot or must not be traced, and others that trace: the program runs as without us, and one line says why
-it goes unprobed.
+"""Programs that cannot or must not be traced, and others that trace: the program runs as without us, and one line says
+why it goes unprobed.
 """
 import os
 import shutil
@@ -13,8 +13,8 @@ EXIT_7 = bytes.fromhex("b801000000bb07000000cd80")  # mov $1,%eax; mov $7,%ebx; 
 
 def small_32_bit_program(path):
     base, headers = 0x8048000, 84
-    header = b"\x7fELF\x01\x01\x01" + bytes(9) + struct.pack("<HHIIIIIHHHHHH", 2, 3, 1, base + headers, 52, 0, 0, 52, 32,
-                                                              1, 0, 0, 0)
+    header = b"\x7fELF\x01\x01\x01" + bytes(9)
+    header += struct.pack("<HHIIIIIHHHHHH", 2, 3, 1, base + headers, 52, 0, 0, 52, 32, 1, 0, 0, 0)
     size = headers + len(EXIT_7)
     segment = struct.pack("<IIIIIIII", 1, 0, base, base, size, size, 5, 4096)
     with open(path, "wb") as file:
