@@ -6,6 +6,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "arch/x86/code/relocate.h"
@@ -28,6 +29,15 @@ struct Pending {
   const PlannedPoint* planned;
   std::optional<std::uint32_t> known;  // an entry of the block to be armed again
 };
+
+// Two definitions can lead to one place: IFUNCs that chose the same implementation, or one that chose what is probed by
+// name. Newest first, as everywhere.
+std::unique_ptr<PlannedPoint> both_of(const PlannedPoint& first, const PlannedPoint& second) {
+  auto both = std::make_unique<PlannedPoint>(first);
+  both->events.insert(both->events.end(), second.events.begin(), second.events.end());
+  std::sort(both->events.begin(), both->events.end(), std::greater<>());
+  return both;
+}
 
 std::vector<shared::Consumer> consumers_of(const PlannedPoint& point) {
   std::vector<shared::Consumer> consumers;
@@ -176,7 +186,16 @@ Status Armer::arm_ifuncs(Work& work, const FilePoints& file, const target::Mappi
     }
     if (!*chosen) continue;
     auto planned = std::make_unique<PlannedPoint>(PlannedPoint{**chosen, point.events, point.role});
-    if (Status s = consider(work, *planned, m); !s) return s;
+    const auto same = std::find_if(work.pending.begin(), work.pending.end(), [&](const Pending& p) {
+      return p.planned->site.offset == planned->site.offset;
+    });
+    if (same != work.pending.end()) {
+      planned = both_of(*same->planned, *planned);
+      same->planned = planned.get();
+      same->point.consumers = consumers_of(*planned);
+    } else if (Status s = consider(work, *planned, m); !s) {
+      return s;
+    }
     choices_.push_back(std::move(planned));  // what was considered points to it
   }
   return ok();

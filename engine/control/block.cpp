@@ -66,6 +66,8 @@ Status write_table(target::Target& target, Addr at, const std::vector<T>& table,
   return target.write(at + first * sizeof(T), table.data() + first, (table.size() - first) * sizeof(T));
 }
 
+bool is_same(const Consumer& a, const Consumer& b) { return a.session == b.session && a.event == b.event; }
+
 Undo undo_of(std::uint64_t address, const std::vector<std::uint8_t>& insn) {
   Undo undo{};
   undo.address = address;
@@ -160,9 +162,15 @@ std::uint32_t Block::chain(const std::vector<Consumer>& consumers) {
 }
 
 Status Block::want(target::Target& target, std::uint32_t point, const std::vector<Consumer>& consumers) {
-  if (consumers.empty() || points_[point].consumer != 0) return ok();
-  if (!has_room(0, consumers.size())) return full();
-  if (Status s = feed(target, point, consumers); !s) return s;
+  std::vector<Consumer> all = consumers_of(point);
+  const std::size_t before = all.size();
+  for (const Consumer& wanted : consumers)
+    if (std::none_of(all.begin(), all.end(), [&](const Consumer& c) { return is_same(c, wanted); }))
+      all.push_back(wanted);
+  if (all.size() == before) return ok();
+  std::stable_sort(all.begin(), all.end(), [](const Consumer& a, const Consumer& b) { return a.event > b.event; });
+  if (!has_room(0, all.size())) return full();
+  if (Status s = feed(target, point, all); !s) return s;
   return set_state(target, point, static_cast<shared::PointState>(points_[point].state));
 }
 
@@ -176,16 +184,21 @@ Status Block::feed(target::Target& target, std::uint32_t point, const std::vecto
   return ok();
 }
 
+// A point's list as it is. No longer than the table, whatever the links in it say.
+std::vector<Consumer> Block::consumers_of(std::uint32_t point) const {
+  std::vector<Consumer> found;
+  for (std::uint32_t next = points_[point].consumer; next != 0 && next <= consumers_.size();) {
+    if (found.size() == consumers_.size()) break;
+    found.push_back(consumers_[next - 1]);
+    next = found.back().next;
+  }
+  return found;
+}
+
 // Whether the point's list is this one already.
 bool Block::feeds(std::uint32_t point, const std::vector<Consumer>& consumers) const {
-  std::uint32_t next = points_[point].consumer;
-  for (const Consumer& wanted : consumers) {
-    if (next == 0 || next > consumers_.size()) return false;
-    const Consumer& has = consumers_[next - 1];
-    if (has.session != wanted.session || has.event != wanted.event) return false;
-    next = has.next;
-  }
-  return next == 0;
+  const std::vector<Consumer> has = consumers_of(point);
+  return std::equal(has.begin(), has.end(), consumers.begin(), consumers.end(), is_same);
 }
 
 Status Block::write_new(target::Target& target, std::size_t first_point, std::size_t first_consumer) {

@@ -45,7 +45,8 @@ class Block {
   // Publishes points: tables first, the hash last. The text is not touched. Code::limit when the block is full; nothing
   // has changed then.
   Status add(target::Target& target, std::vector<NewPoint> points);
-  // Gives a published point that has no consumers yet these ones (a point of our own that a probe wants as well).
+  // Gives a published point these consumers as well, where it has them not yet (a point of our own that a probe wants; an
+  // IFUNC that chose what is probed already).
   Status want(target::Target& target, std::uint32_t point, const std::vector<shared::Consumer>& consumers);
   // Changes a published point and its undo entry.
   Status set_state(target::Target& target, std::uint32_t point, shared::PointState state);
@@ -59,6 +60,7 @@ class Block {
   Block(Addr at) : at_(at) {}
   Status write_new(target::Target& target, std::size_t first_point, std::size_t first_consumer);
   Status feed(target::Target& target, std::uint32_t point, const std::vector<shared::Consumer>& consumers);
+  std::vector<shared::Consumer> consumers_of(std::uint32_t point) const;
   bool feeds(std::uint32_t point, const std::vector<shared::Consumer>& consumers) const;
   std::uint32_t chain(const std::vector<shared::Consumer>& consumers);
   Status write_hash(target::Target& target, std::size_t first_point);

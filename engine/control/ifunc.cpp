@@ -22,10 +22,12 @@ std::optional<std::uint64_t> word_in_memory(target::Target& target, std::uint64_
   return word;
 }
 
-bool is_relocated(target::Target& target, const std::vector<elf::Relocation>& relocations, std::uint64_t base) {
+bool is_relocated(target::Target& target, const elf::ElfFile& file, const std::vector<elf::Relocation>& relocations,
+                  std::uint64_t base) {
   for (const elf::Relocation& r : relocations)
     if (r.type == elf::kRelative) return word_in_memory(target, base + r.place) == base + r.addend;
-  return false;
+  const auto packed = elf::first_packed_relocation(file);
+  return packed && word_in_memory(target, base + packed->place) == base + packed->addend;
 }
 
 }  // namespace
@@ -44,7 +46,7 @@ Result<std::optional<plan::Site>> chosen_implementation(target::Target& target,
       continue;
     choice = *word;
   }
-  if (!choice && is_relocated(target, relocations, base)) {
+  if (!choice && is_relocated(target, *file, relocations, base)) {
     auto called = target.call(Addr{base + site.address});
     if (!called) return called.error();
     choice = *called;

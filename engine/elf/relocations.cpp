@@ -65,4 +65,18 @@ std::vector<Relocation> relocations_of(const ElfFile& file) {
   return gather.take();
 }
 
+std::optional<Relocation> first_packed_relocation(const ElfFile& file) {
+  constexpr std::int64_t kTable = 36, kTableBytes = 35;  // DT_RELR and DT_RELRSZ, which older elf.h do not have
+  const Result<Image> image = Image::parse(BytesView(file.bytes()));
+  if (!image) return std::nullopt;
+  const auto address = image->dynamic(kTable), bytes = image->dynamic(kTableBytes);
+  if (!address || !bytes || *bytes < sizeof(std::uint64_t)) return std::nullopt;
+  // The table begins with an address; bit maps, which are odd, follow (gABI, "Relative Relocation Table").
+  const auto place = image->bytes_at(*address).read<std::uint64_t>(0);
+  if (!place || *place % 2 != 0) return std::nullopt;
+  const auto addend = image->bytes_at(*place).read<std::uint64_t>(0);
+  if (!addend) return std::nullopt;
+  return Relocation{*place, kRelative, *addend};
+}
+
 }  // namespace uprobe::elf

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "engine/elf/elf_file.h"
@@ -20,5 +21,9 @@ struct Relocation {
 // RELATIVE and IRELATIVE entries of the section headers' RELA tables, or of PT_DYNAMIC's where there are none. Bounds
 // are checked; a table that makes no sense is left out.
 std::vector<Relocation> relocations_of(const ElfFile& file);
+
+// The first RELATIVE entry of the packed table (DT_RELR; Debian's libc has no others), whose addend the file has at the
+// place itself.
+std::optional<Relocation> first_packed_relocation(const ElfFile& file);
 
 }  // namespace uprobe::elf

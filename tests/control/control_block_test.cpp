@@ -141,6 +141,8 @@ TEST_F(BlockTest, APointOfOursGetsConsumersOnce) {
   ASSERT_TRUE(block.want(target_, 0, two));
   ASSERT_TRUE(block.want(target_, 0, two));
   EXPECT_EQ(events_of(*agent_finds(0x400000)), (std::vector<std::uint16_t>{8, 4}));
+  ASSERT_TRUE(block.want(target_, 0, {{.session = 0, .event = 6, .next = 0}}));
+  EXPECT_EQ(events_of(*agent_finds(0x400000)), (std::vector<std::uint16_t>{8, 6, 4})) << "an IFUNC that chose it later";
 }
 
 // Each field of the head with values that cannot be.

@@ -110,6 +110,8 @@ class Oracle:
         for definition in self.definitions:
             kind, _, rest = definition.partition(":")
             put(f"{TRACEFS}/uprobe_events", f"{kind}:{self.group}/{rest}\n", os.O_WRONLY | os.O_APPEND)
+        # kthreadd, which runs no program: without any entry the filter lets everybody's hits in until the command is named
+        put(f"{self.instance}/set_event_pid", "2")
         # oldest first, as the tool arms its definitions: the newest consumer of a place is called first
         for event in events_of(self.group):
             put(f"{self.instance}/events/{self.group}/{event}/enable", "1")

@@ -66,6 +66,27 @@ TEST(Relocations, OnlyTheTwoKinds) {
   EXPECT_EQ(our_rows(must_parse(with_dynamic(MadeElf::kBase + 0x900, 71))).size(), 1U) << "the last one is cut off";
 }
 
+Bytes with_packed(std::uint64_t first_entry, std::uint64_t size) {
+  MadeElf made;
+  made.add_part(PT_DYNAMIC, 0x800, 3 * sizeof(Elf64_Dyn));
+  made.put(0x800, Elf64_Dyn{.d_tag = 36, .d_un = {.d_val = MadeElf::kBase + 0x900}});  // DT_RELR
+  made.put(0x810, Elf64_Dyn{.d_tag = 35, .d_un = {.d_val = size}});                    // DT_RELRSZ
+  made.put(0x900, first_entry);
+  made.put(0xa00, std::uint64_t{0x1234});
+  return made.bytes();
+}
+
+TEST(Relocations, FirstOfThePackedTable) {
+  const auto found = first_packed_relocation(must_parse(with_packed(MadeElf::kBase + 0xa00, 8)));
+  ASSERT_TRUE(found);
+  EXPECT_EQ(std::tuple(found->place, found->type, found->addend),
+            std::tuple(MadeElf::kBase + 0xa00, kRelative, std::uint64_t{0x1234}));
+  EXPECT_FALSE(first_packed_relocation(must_parse(with_packed(MadeElf::kBase + 0xa01, 8)))) << "a bit map";
+  EXPECT_FALSE(first_packed_relocation(must_parse(with_packed(MadeElf::kBase + 0xa00, 7))));
+  EXPECT_FALSE(first_packed_relocation(must_parse(with_packed(MadeElf::kBase + MadeElf::kSize, 8))));
+  EXPECT_FALSE(first_packed_relocation(must_parse(with_packed(UINT64_MAX - 1, 8))));
+}
+
 TEST(Hostile, SizesAndPlaces) {
   for (const std::uint64_t address :
        {std::uint64_t{0}, MadeElf::kBase - 1, MadeElf::kBase + MadeElf::kSize, UINT64_MAX})
