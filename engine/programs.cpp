@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -38,6 +39,10 @@ std::string event_name(const std::string& name) {
   for (const char c : name)
     if (!(c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'))) return {};
   return name.empty() || name.size() > 63 || (name[0] >= '0' && name[0] <= '9') ? std::string() : name;
+}
+
+bool is_word(const std::string& name) {
+  return std::none_of(name.begin(), name.end(), [](unsigned char c) { return c <= ' ' || c == 0x7f; });
 }
 
 }  // namespace
@@ -90,8 +95,8 @@ Result<std::vector<std::string>> list_functions(const std::string& object, const
     const auto offset = file->offset_of_address(symbol.address);
     if (!offset || !plan::site_at(file, *offset)) continue;
     const auto found = file->find_functions(symbol.name);
-    // A name that does not lead back to this one place is listed by its offset.
-    const bool unique = found.size() == 1 && found[0].address == symbol.address;
+    // A name that does not lead back to this one place is listed by its offset; so is one that is no word, as Go has them.
+    const bool unique = found.size() == 1 && found[0].address == symbol.address && is_word(symbol.name);
     const std::string event = event_name(symbol.name);
     std::string line =
         (event.empty() ? "p " : "p:" + event + " ") + *path + ":" + (unique ? symbol.name : hex(*offset));
