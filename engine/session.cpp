@@ -102,6 +102,7 @@ struct Session::State {
   std::optional<trace::Reader> reader;
   std::vector<std::string> notes;
   pid_t child = 0;
+  std::optional<Ending> ended_early;
   Fd pidfd;  // of the child
   bool recording = false;
   bool reaped = false;
@@ -110,6 +111,7 @@ struct Session::State {
   void stop_tracing();
   void learn_names();
   void await_writers();
+  Status unless_killed(const Error& error);
   void print_settled(const trace::Sink& sink);
   // `load` brings the agent to work in the target; what a failure leaves armed is taken out again.
   Status arm(target::Target& target, const std::function<Result<control::Block>()>& load);
@@ -234,6 +236,26 @@ Status Session::State::find_any_armed() const {
   const control::ArmReport& report = armer->report();
   if (!report.armed_events.empty() || report.first_refusal.empty()) return ok();
   return Error{.code = Code::refused, .text = "nothing in the program can be probed: " + report.first_refusal};
+namespace {
+
+// Waits for the end of the child, at most so long. It stays a zombie, so that its name can still be read. The descriptor and
+// not waitid tells: while the mail service leads the child through execve, waitid would report its stops as well.
+bool child_ended(int pidfd, std::chrono::microseconds limit) {
+  pollfd poll_for{.fd = pidfd, .events = POLLIN, .revents = 0};
+  const timespec timeout{.tv_sec = limit.count() / 1'000'000, .tv_nsec = limit.count() % 1'000'000 * 1000};
+  return ::ppoll(&poll_for, 1, &timeout, nullptr) == 1;
+}
+
+}  // namespace
+
+// A program that somebody kills while it is being loaded has ended as it would have without us; run() says so. While it is
+// stopped, with all signals masked, SIGKILL alone can have done that.
+Status Session::State::unless_killed(const Error& error) {
+  constexpr auto kOnItsWayOut = std::chrono::milliseconds(20);
+  const bool killed = error.code == Code::killed || error.err == ESRCH || (pidfd && child_ended(pidfd.get(), kOnItsWayOut));
+  if (!killed) return error;
+  ended_early = Ending{.signalled = true, .code = error.code == Code::killed ? error.err : SIGKILL};
+  return ok();
 }
 
 Status Session::launch(const std::vector<std::string>& argv) {
@@ -255,8 +277,8 @@ Status Session::launch(const std::vector<std::string>& argv) {
   if (!agent) return agent.error();
   state_->agent.emplace(agent.take());
   auto target = target::PtraceTarget::launch(*program, argv, {});
-  if (!target) return target.error();
   State& s = *state_;
+  if (!target) return s.unless_killed(target.error());
   s.child = (*target)->pid();
   // Where SIGCHLD is ignored (inherited; the child has inherited it by now) a child that ends leaves no status to take. The
   // program is stopped: it cannot end before this.
@@ -265,8 +287,9 @@ Status Session::launch(const std::vector<std::string>& argv) {
   s.pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, s.child, 0)));
   if (!s.pidfd) return system_error("pidfd_open", errno);
   const auto load = [&] { return control::load_agent(**target, *s.agent, *s.area, s.planned.size()); };
-  if (Status armed = s.arm(**target, load); !armed) return armed;
-  return (*target)->release();
+  if (Status armed = s.arm(**target, load); !armed) return s.unless_killed(armed.error());
+  if (Status released = (*target)->release(); !released) return s.unless_killed(released.error());
+  return ok();
 }
 
 Status Session::adopt(control::Preloaded& program) {
@@ -320,14 +343,6 @@ void wait_for_flush(int event, std::chrono::microseconds limit) {
   ::ppoll(&poll_for, 1, &timeout, nullptr);
 }
 
-// Waits for the end of the child, at most so long. It stays a zombie, so that its name can still be read. The descriptor and
-// not waitid tells: while the mail service leads the child through execve, waitid would report its stops as well.
-bool child_ended(int pidfd, std::chrono::microseconds limit) {
-  pollfd poll_for{.fd = pidfd, .events = POLLIN, .revents = 0};
-  const timespec timeout{.tv_sec = limit.count() / 1'000'000, .tv_nsec = limit.count() % 1'000'000 * 1000};
-  return ::ppoll(&poll_for, 1, &timeout, nullptr) == 1;
-}
-
 // Takes the zombie. One that was killed in the middle of execve may have been taken by the mail service.
 Ending ending_of(pid_t child) {
   siginfo_t info{};
@@ -340,6 +355,10 @@ Ending ending_of(pid_t child) {
 Result<Ending> Session::run(const RunOptions& options, const Output& output) {
   State& s = *state_;
   Printer printer(s.probes, options, output);
+  if (s.ended_early) {
+    printer.flush();
+    return *s.ended_early;
+  }
   const trace::Sink sink = [&](const trace::EventRecord& record) { printer.print(record, s.names); };
   const auto started = steady_clock::now();
   const auto let_go = [&] {

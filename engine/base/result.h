@@ -17,6 +17,7 @@ enum class Code {
   refused,         // possible in principle, not done because it would be unsafe; the text says why
   limit,           // more than a documented limit
   damaged,         // a file or shared memory that does not make sense
+  killed,          // the program was killed by somebody before it ran; `err` is the signal
   system,          // a system call failed; the text names it and its errno
 };
 

@@ -32,7 +32,11 @@ void bury(pid_t pid) {
   for (int i = 0; i < 1000 && ::waitpid(pid, &status, __WALL | WNOHANG) == 0; ++i) ::usleep(1000);
 }
 
-Error gone() { return Error{.code = Code::system, .text = "the program ended before it started to run"}; }
+Error gone(int status) {
+  return Error{.code = WIFSIGNALED(status) ? Code::killed : Code::system,
+               .text = "the program ended before it started to run",
+               .err = WIFSIGNALED(status) ? WTERMSIG(status) : 0};
+}
 
 // In the child, after fork: wait until we are traced, then become the program. Reports a failed execve through the pipe.
 [[noreturn]] void become(const char* path, char* const* argv, int go, int failure, const LaunchHooks& hooks) {
@@ -85,6 +89,7 @@ Result<std::unique_ptr<PtraceTarget>> PtraceTarget::launch(const std::string& pa
     const int signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
     ::ptrace(PTRACE_CONT, pid, nullptr, as_data(signal));
   }
+  if (!seized && WIFSIGNALED(status)) return gone(status);
   if (!seized)
     return Error{.code = Code::system,
                  .text = std::string("ptrace of the program to start: ") + std::strerror(seize_error),
@@ -92,7 +97,7 @@ Result<std::unique_ptr<PtraceTarget>> PtraceTarget::launch(const std::string& pa
   if (!WIFSTOPPED(status)) {
     int error = 0;
     if (::read(failure_read.get(), &error, sizeof error) == sizeof error) return exec_error(path, error);
-    return gone();
+    return gone(status);
   }
   auto files = ProcessFiles::open(pid);
   if (!files) {
@@ -137,7 +142,7 @@ Result<int> PtraceTarget::next_stop() {
     }
     if (!WIFSTOPPED(status)) {
       attached_ = false;
-      return gone();
+      return gone(status);
     }
     if (WSTOPSIG(status) == kSyscallStop) return status;
     if (status >> 16 == 0) held_signals_.push_back(WSTOPSIG(status));

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from elf_reader import Elf
 
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
-ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "PYTHONHASHSEED": "0", "HOME": "/nonexistent",
+ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0", "HOME": "/nonexistent",
                "TERM": "dumb", "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a",
                "GIT_COMMITTER_EMAIL": "a@b", "GIT_AUTHOR_DATE": "1000000000 +0000",
                "GIT_COMMITTER_DATE": "1000000000 +0000", "GIT_CONFIG_NOSYSTEM": "1"}
@@ -25,7 +25,9 @@ class Job:
     of: str = ""  # the program that is looked at for the target's path
     glob: str = ""  # which of the target's functions, where all are too many for a short run
     shell: str = "/bin/sh"
-    slow: bool = False  # runs for more than a few seconds with everything armed
+    slow: bool = False  # runs for more than half a minute with everything armed
+    counts_variables: bool = False  # prints how many environment variables there are: LD_PRELOAD and ours show
+    endures: bool = True  # False: a tracer in the job, whose child's breakpoints go to it
     needs: str = ""  # programs that the script runs
     build: str = ""  # makes the target, in a folder that the job finds in $BUILT
 
@@ -339,7 +341,7 @@ gdb -nx -q -batch -ex 'break f' -ex run -ex 'print x' -ex bt -ex continue -ex 'p
 STRACE = r"""strace -f -e signal=none -e trace=execve,exit_group -o log sh -c '/bin/true; exit 4'; echo $?; sed 's/^[0-9]* *//; s/0x[0-9a-f]*/P/' log"""
 PTY = r"""script -qec 'echo in a pty; tty > /dev/null && echo yes; stty size' typescript < /dev/null | tr -d '\r'; echo $?
 tmux -S sock -f /dev/null new-session -d -x 80 -y 24 'echo from tmux > out; sleep 0.1; echo more >> out'
-for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do [ "$(wc -l < out 2>/dev/null)" = 2 ] && break; sleep 0.1; done; cat out
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do [ "$(cat out 2>/dev/null | wc -l)" = 2 ] && break; sleep 0.1; done; cat out
 tmux -S sock kill-server 2>/dev/null; true
 """
 DAEMON = r"""
@@ -365,44 +367,46 @@ def here(text):
 
 
 JOBS = [
-    Job("bash", "bash", SHELL, "execute_command expand_word", shell="/bin/bash"),
+    Job("bash", "bash", SHELL, "execute_command dispose_words", shell="/bin/bash"),
     Job("dash", "dash", SHELL, "", shell="/bin/dash"),
     Job("zsh", "zsh", SHELL, "zfree execlist", shell="/bin/zsh"),
-    Job("libc under zsh", LIBC, SHELL, "malloc free write read fork waitpid", shell="/bin/zsh"),
+    Job("libc under zsh", LIBC, SHELL, "malloc free write read fork", shell="/bin/zsh"),
     Job("libc under python3", LIBC, "python3 -c " + here(PYTHON_TEXT), "malloc free realloc read memcpy", needs="python3"),
     Job("libc under tasks", LIBC, "python3 -c " + here(PYTHON_TASKS), "malloc pthread_create fork epoll_wait", needs="python3"),
     Job("python3", "python3", "python3 -c " + here(PYTHON_TEXT), "PyObject_Malloc PyUnicode_New PyDict_New"),
     Job("python3 tasks", "python3", "python3 -c " + here(PYTHON_TASKS), "PyObject_Malloc PyEval_AcquireThread PyTuple_New"),
-    Job("python3 timer", "python3", "python3 -c " + here(PYTHON_TIMER), "PyErr_CheckSignals PyUnicode_New"),
+    Job("python3 timer", "python3", "python3 -c " + here(PYTHON_TIMER), "PyUnicode_New PyObject_Str"),
     Job("perl", "perl", PERL, "Perl_newSV Perl_sv_setsv_flags Perl_pp_entersub"),
-    Job("perl timer", "perl", PERL_TIMER, "Perl_sighandler3 Perl_safesysmalloc Perl_pp_concat"),
+    Job("perl timer", "perl", PERL_TIMER, "Perl_despatch_signals Perl_safesysmalloc Perl_pp_length"),
     Job("libsqlite3", "libsqlite3", SQL, "sqlite3_step sqlite3_malloc64 sqlite3_prepare_v2", of="sqlite3"),
     Job("git", "git", GIT, ""),
     Job("libc under git", LIBC, GIT, "malloc open64 write mmap64 unlink", needs="git"),
     Job("libc under make", LIBC, MAKE, "malloc vfork execve fopen64 fwrite", needs="make g++"),
     Job("libbfd under make", "libbfd", MAKE, "bfd_openr bfd_check_format", of="objdump", needs="make g++"),
-    Job("libc under clang", LIBC, CLANG, "malloc free posix_spawn read memcpy", needs="clang"),
+    Job("libc under clang", LIBC, CLANG, "malloc free memcpy", needs="clang"),
     Job("node", "node", NODE, "", glob="*uv_*"),
     Job("libc under node", LIBC, NODE, "malloc pthread_mutex_lock epoll_pwait mprotect", needs="node"),
-    Job("go", "subject", "$BUILT/subject", "main.spin runtime.mallocgc runtime.gopreempt_m", needs="go", build=GO_BUILD),
-    Job("rust", "subject", "$BUILT/subject 2>&1 | sed 's/thread.*panicked/panicked/'; echo $?", "rust_begin_unwind",
+    Job("go", "subject", "$BUILT/subject", "runtime.mallocgc runtime.sigtrampgo runtime.newproc", needs="go", build=GO_BUILD),
+    Job("rust", "subject", "$BUILT/subject 2>&1 | sed 's/thread.*panicked/panicked/'; echo $?",
         needs="rustc", build=RUST_BUILD),
     Job("redis", "redis-server", REDIS, "", needs="redis-cli redis-benchmark"),
     Job("libc under redis", LIBC, REDIS, "malloc epoll_wait fork write", needs="redis-server redis-cli redis-benchmark"),
     Job("nginx", "nginx", NGINX, "ngx_palloc ngx_http_handler", needs="curl"),
     Job("libc under nginx", LIBC, NGINX, "malloc epoll_wait sigsuspend fork writev", needs="nginx curl"),
-    Job("libcrypto", "libcrypto", OPENSSL, "EVP_DigestUpdate CRYPTO_malloc BN_mod_exp_mont", of="openssl", shell="/bin/bash"),
+    Job("libcrypto", "libcrypto", OPENSSL, "EVP_DigestUpdate CRYPTO_malloc BN_mod_exp_mont", of="openssl", shell="/bin/bash",
+        slow=True),
     Job("libc under archives", LIBC, ARCHIVES, "read write malloc fork", needs="tar gzip xz bzip2"),
     Job("liblzma", "liblzma", ARCHIVES, "lzma_code", of="xz", needs="tar gzip bzip2"),
     Job("libcurl", "libcurl", CURL, "curl_easy_perform curl_easy_setopt", of="curl", needs="python3 wget"),
     Job("libc under curl", LIBC, CURL, "malloc poll recv connect", needs="curl python3 wget"),
     Job("vim", "vim", VIM, "", needs="ed awk"),
     Job("libc under vim", LIBC, VIM, "malloc read open64 getenv", needs="vim ed awk"),
-    Job("libjvm", "/usr/lib/jvm/java-17-openjdk-amd64/lib/server/libjvm.so", JAVA, "JVM_FillInStackTrace", needs="java"),
+    Job("libjvm", "/usr/lib/jvm/java-17-openjdk-amd64/lib/server/libjvm.so", JAVA, "JVM_FillInStackTrace", needs="java",
+        slow=True),
     Job("libc under java", LIBC, JAVA, "malloc pthread_create sigaction mmap", needs="java"),
-    Job("libc under gdb", LIBC, GDB, "malloc ptrace waitpid", needs="gdb gcc"),
-    Job("libc under strace", LIBC, STRACE, "ptrace fork", needs="strace"),
+    Job("libc under gdb", LIBC, GDB, "malloc ptrace waitpid", needs="gdb gcc", endures=False),
+    Job("libc under strace", LIBC, STRACE, "ptrace fork", needs="strace", counts_variables=True),
     Job("libc under a pty", LIBC, PTY, "fork setsid ioctl", needs="script tmux"),
     Job("libc under a daemon", LIBC, DAEMON, "fork setsid sigaction"),
-    Job("libc under postgres", LIBC, POSTGRES, "malloc fork pwrite64 recv semctl", needs="psql setpriv"),
+    Job("libc under postgres", LIBC, POSTGRES, "malloc fork", needs="psql setpriv"),
 ]
