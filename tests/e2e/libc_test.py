@@ -47,7 +47,8 @@ COUNTED = {
     "thread_storm": "pthread_create pthread_kill pthread_join",
 }
 # The counts of these cannot be taken from the kernel: the symbol is a resolver there, or has several versions.
-CHOSEN = {"blocks": {"memcpy": 100, "memmove": 100, "strlen": 100, "strcmp": 100, "strnlen": 100, "strstr": 100, "strncat": 100},
+CHOSEN = {"blocks": {"memcpy": 100, "memmove": 100, "strlen": 100, "strcmp": 100, "strnlen": 100, "strstr": 100,
+                     "strncat": 100},
           "threads": {"pthread_cond_broadcast": 800, "pthread_mutex_lock": 800}, "jumps": {"longjmp": 40},
           "spawning": {"posix_spawnp": 4}, "ends_quickly": {"quick_exit": 1}}
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "HOME": "/"}
@@ -224,7 +225,8 @@ class Python(LibcCase):
     def test_a_filter_against_tracing(self):
         """Whoever asks for ptrace or process_vm_readv gets EPERM; the library must do without."""
         filtered = harness.fixture("refuses_tracing")
-        seen = harness.run([filtered, "/usr/bin/python3", "-c", "import ctypes; print(ctypes.CDLL(None).ptrace(0, 0, 0, 0))"])
+        asks = "import ctypes; print(ctypes.CDLL(None).ptrace(0, 0, 0, 0))"
+        seen = harness.run([filtered, "/usr/bin/python3", "-c", asks])
         self.assertEqual(seen.stdout, b"-1\n", "the filter works")
         variables = {"LD_PRELOAD": library(), "UPROBE_PROBES": self.definition, "UPROBE_OUTPUT": self.path("filtered")}
         expected = self.preloaded(self.command, {"UPROBE_PROBES": self.definition})
@@ -250,7 +252,8 @@ def add_modes():
 
             def test(self, mode=mode):
                 self.check(mode)
-            setattr(case, f"test_{mode}", unittest.expectedFailure(test) if case is MuslModes and mode in MUSL_FAILS else test)
+            fails = case is MuslModes and mode in MUSL_FAILS
+            setattr(case, f"test_{mode}", unittest.expectedFailure(test) if fails else test)
 
 
 add_modes()

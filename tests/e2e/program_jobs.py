@@ -25,6 +25,7 @@ class Job:
     of: str = ""  # the program that is looked at for the target's path
     glob: str = ""  # which of the target's functions, where all are too many for a short run
     shell: str = "/bin/sh"
+    brief: bool = True  # False: left out of the short tests, for time or because another job runs the same script
     slow: bool = False  # runs for more than half a minute with everything armed
     counts_variables: bool = False  # prints how many environment variables there are: LD_PRELOAD and ours show
     endures: bool = True  # False: a tracer in the job, whose child's breakpoints go to it
@@ -138,7 +139,7 @@ print(s)
 PERL = r"""perl -e 'my %h; $h{$_ % 17} .= chr(65 + $_ % 26) for 1..500; print "$_ $h{$_}\n" for sort { $a <=> $b } keys %h;
 printf("%.6f\n", sqrt(2)); my $s = "abc" x 100; $s =~ s/b(.)/$1x/g; print length $s, "\n";
 my $p = fork; if (!$p) { exit 3 } waitpid $p, 0; print $? >> 8, "\n"; print `echo back`;
-$SIG{ALRM} = sub { die "alarm\n" }; eval { alarm 1; select(undef, undef, undef, 5); }; print $@;
+$SIG{ALRM} = sub { die "alarm\n" }; use Time::HiRes qw(ualarm); eval { ualarm 50000; select(undef, undef, undef, 5); }; print $@;
 eval { die { code => 7 } }; exit $@->{code}'
 """
 PERL_TIMER = r"""perl -MTime::HiRes=setitimer,ITIMER_REAL -e 'my $n = 0; $SIG{ALRM} = sub { $n += length("x" x $n) > -1 };
@@ -310,7 +311,7 @@ open("port.new", "w").write(str(h.server_port)); import os; os.rename("port.new"
 EOF
 python3 server.py & server=$!; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do [ -f port ] && break; sleep 0.1; done
 u=http://127.0.0.1:$(cat port); for i in 1 2 3 4 5; do curl -s $u/file | cksum; done; curl -s $u/file $u/none | wc -l; curl -sf $u/none; echo $?
-wget -q -O - $u/file | cksum; wget -q $u/none; echo $?; kill $server; wait $server; echo $?
+wget -q -O - $u/file | cksum; wget -q $u/none; echo $?; { kill $server; wait $server; } 2> /dev/null; echo $?
 """
 VIM = r"""
 seq 1 50 > f; vim -u NONE -i NONE -n -es f -c '%s/1/one/g' -c 'g/5/d' -c 'normal Goend' -c 'wq'; echo $?; cat f
@@ -380,33 +381,33 @@ JOBS = [
     Job("perl timer", "perl", PERL_TIMER, "Perl_despatch_signals Perl_safesysmalloc Perl_pp_length"),
     Job("libsqlite3", "libsqlite3", SQL, "sqlite3_step sqlite3_malloc64 sqlite3_prepare_v2", of="sqlite3"),
     Job("git", "git", GIT, ""),
-    Job("libc under git", LIBC, GIT, "malloc open64 write mmap64 unlink", needs="git"),
+    Job("libc under git", LIBC, GIT, "malloc open64 write mmap64 unlink", needs="git", brief=False),
     Job("libc under make", LIBC, MAKE, "malloc vfork execve fopen64 fwrite", needs="make g++"),
-    Job("libbfd under make", "libbfd", MAKE, "bfd_openr bfd_check_format", of="objdump", needs="make g++"),
+    Job("libbfd under make", "libbfd", MAKE, "bfd_openr bfd_check_format", of="objdump", needs="make g++", brief=False),
     Job("libc under clang", LIBC, CLANG, "malloc free memcpy", needs="clang"),
     Job("node", "node", NODE, "", glob="*uv_*"),
-    Job("libc under node", LIBC, NODE, "malloc pthread_mutex_lock epoll_pwait mprotect", needs="node"),
+    Job("libc under node", LIBC, NODE, "malloc pthread_mutex_lock epoll_pwait mprotect", needs="node", brief=False),
     Job("go", "subject", "$BUILT/subject", "runtime.mallocgc runtime.sigtrampgo runtime.newproc", needs="go", build=GO_BUILD),
     Job("rust", "subject", "$BUILT/subject 2>&1 | sed 's/thread.*panicked/panicked/'; echo $?",
-        needs="rustc", build=RUST_BUILD),
+        needs="rustc", build=RUST_BUILD, brief=False),
     Job("redis", "redis-server", REDIS, "", needs="redis-cli redis-benchmark"),
-    Job("libc under redis", LIBC, REDIS, "malloc epoll_wait fork write", needs="redis-server redis-cli redis-benchmark"),
+    Job("libc under redis", LIBC, REDIS, "malloc epoll_wait fork write", needs="redis-server redis-cli redis-benchmark", brief=False),
     Job("nginx", "nginx", NGINX, "ngx_palloc ngx_http_handler", needs="curl"),
-    Job("libc under nginx", LIBC, NGINX, "malloc epoll_wait sigsuspend fork writev", needs="nginx curl"),
+    Job("libc under nginx", LIBC, NGINX, "malloc epoll_wait sigsuspend fork writev", needs="nginx curl", brief=False),
     Job("libcrypto", "libcrypto", OPENSSL, "EVP_DigestUpdate CRYPTO_malloc BN_mod_exp_mont", of="openssl", shell="/bin/bash",
-        slow=True),
+        slow=True, brief=False),
     Job("libc under archives", LIBC, ARCHIVES, "read write malloc fork", needs="tar gzip xz bzip2"),
-    Job("liblzma", "liblzma", ARCHIVES, "lzma_code", of="xz", needs="tar gzip bzip2"),
+    Job("liblzma", "liblzma", ARCHIVES, "lzma_code", of="xz", needs="tar gzip bzip2", brief=False),
     Job("libcurl", "libcurl", CURL, "curl_easy_perform curl_easy_setopt", of="curl", needs="python3 wget"),
-    Job("libc under curl", LIBC, CURL, "malloc poll recv connect", needs="curl python3 wget"),
+    Job("libc under curl", LIBC, CURL, "malloc poll recv connect", needs="curl python3 wget", brief=False),
     Job("vim", "vim", VIM, "", needs="ed awk"),
-    Job("libc under vim", LIBC, VIM, "malloc read open64 getenv", needs="vim ed awk"),
+    Job("libc under vim", LIBC, VIM, "malloc read open64 getenv", needs="vim ed awk", brief=False),
     Job("libjvm", "/usr/lib/jvm/java-17-openjdk-amd64/lib/server/libjvm.so", JAVA, "JVM_FillInStackTrace", needs="java",
-        slow=True),
-    Job("libc under java", LIBC, JAVA, "malloc pthread_create sigaction mmap", needs="java"),
+        slow=True, brief=False),
+    Job("libc under java", LIBC, JAVA, "malloc pthread_create sigaction mmap", needs="java", brief=False),
     Job("libc under gdb", LIBC, GDB, "malloc ptrace waitpid", needs="gdb gcc", endures=False),
     Job("libc under strace", LIBC, STRACE, "ptrace fork", needs="strace", counts_variables=True),
     Job("libc under a pty", LIBC, PTY, "fork setsid ioctl", needs="script tmux"),
     Job("libc under a daemon", LIBC, DAEMON, "fork setsid sigaction"),
-    Job("libc under postgres", LIBC, POSTGRES, "malloc fork", needs="psql setpriv"),
+    Job("libc under postgres", LIBC, POSTGRES, "malloc fork", needs="psql setpriv", brief=False),
 ]
