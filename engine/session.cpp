@@ -252,7 +252,8 @@ bool child_ended(int pidfd, std::chrono::microseconds limit) {
 // stopped, with all signals masked, SIGKILL alone can have done that.
 Status Session::State::unless_killed(const Error& error) {
   constexpr auto kOnItsWayOut = std::chrono::milliseconds(20);
-  const bool killed = error.code == Code::killed || error.err == ESRCH || (pidfd && child_ended(pidfd.get(), kOnItsWayOut));
+  const bool killed =
+      error.code == Code::killed || error.err == ESRCH || (pidfd && child_ended(pidfd.get(), kOnItsWayOut));
   if (!killed) return error;
   ended_early = Ending{.signalled = true, .code = error.code == Code::killed ? error.err : SIGKILL};
   return ok();

@@ -186,9 +186,8 @@ Status Armer::arm_ifuncs(Work& work, const FilePoints& file, const target::Mappi
     }
     if (!*chosen) continue;
     auto planned = std::make_unique<PlannedPoint>(PlannedPoint{**chosen, point.events, point.role});
-    const auto same = std::find_if(work.pending.begin(), work.pending.end(), [&](const Pending& p) {
-      return p.planned->site.offset == planned->site.offset;
-    });
+    const auto same = std::find_if(work.pending.begin(), work.pending.end(),
+                                   [&](const Pending& p) { return p.planned->site.offset == planned->site.offset; });
     if (same != work.pending.end()) {
       planned = both_of(*same->planned, *planned);
       same->planned = planned.get();
