@@ -236,6 +236,8 @@ Status Session::State::find_any_armed() const {
   const control::ArmReport& report = armer->report();
   if (!report.armed_events.empty() || report.first_refusal.empty()) return ok();
   return Error{.code = Code::refused, .text = "nothing in the program can be probed: " + report.first_refusal};
+}
+
 namespace {
 
 // Waits for the end of the child, at most so long. It stays a zombie, so that its name can still be read. The descriptor and
