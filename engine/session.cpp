@@ -97,6 +97,7 @@ struct Session::State {
   std::optional<trace::Area> area;
   std::optional<control::Armer> armer;
   std::optional<control::MailService> mail;
+  trace::ClockSample clock_begin = trace::Clock::sample();
   std::optional<trace::Clock> clock;
   trace::TaskNames names;
   std::optional<trace::Reader> reader;
@@ -213,7 +214,7 @@ Status Session::State::arm(target::Target& target, const std::function<Result<co
   auto block = load();
   if (!block) return block.error();
   armer.emplace(planned, !agent);
-  clock.emplace(trace::Clock::start());
+  clock.emplace(trace::Clock::start(clock_begin));
   reader.emplace(*area, *clock, names);
   const Status begun = survive_exhaustion([&] { return begin(target, *block); });
   if (begun) return ok();

@@ -5,6 +5,7 @@
 #include "preload/copies.h"
 #include "preload/delivery.h"
 #include "preload/held.h"
+#include "preload/mappings.h"
 #include "preload/masks.h"
 #include "preload/stacks.h"
 #include "preload/system_call.h"
@@ -15,6 +16,8 @@ namespace {
 
 // Numbers: arch/x86/entry/syscalls/syscall_64.tbl.
 enum Number : u64 {
+  kMmap = 9,
+  kMprotect = 10,
   kRtSigaction = 13,
   kRtSigprocmask = 14,
   kRtSigreturn = 15,
@@ -30,6 +33,7 @@ enum Number : u64 {
   kEpollPwait = 281,
   kSeccomp = 317,
   kExecveat = 322,
+  kPkeyMprotect = 329,
   kClone3 = 435,
   kEpollPwait2 = 441,
 };
@@ -227,6 +231,11 @@ bool make(ProcessBlock& block, SignalFrame& frame, long& result) {
     case kExecveat:
       result = execute(block, frame);
       return true;
+    case kMmap:
+      return map_pages(block, frame, result);
+    case kMprotect:
+    case kPkeyMprotect:
+      return protect_pages(block, frame, result);
     case kRtSigsuspend:
       return wait_with(block, frame, frame.di, result);
     case kPpoll:

@@ -1,9 +1,17 @@
 // The system calls that the agent makes in the application's stead.
 #pragma once
 
+#include "arch/x86/entry/signal_frame.h"
 #include "preload/agent.h"
+#include "preload/system_call.h"
 
 namespace uprobe::agent {
+
+// The call of a thread that stands at a `syscall` instruction, as the application made it. For calls that do not wait and
+// that no handler can tell the time of.
+inline long pass(const SignalFrame& frame) {
+  return system_call(static_cast<long>(frame.ax), frame.di, frame.si, frame.dx, frame.r10, frame.r8, frame.r9);
+}
 
 // A thread is at a point of role system_call. True: the call has been made, the frame holds its result and goes on behind
 // it; or signals wait that have to be handled first, and the frame goes to the point once more. False: the displaced copy

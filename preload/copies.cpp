@@ -28,9 +28,18 @@ const Point* point_with_copy_at(const ProcessBlock& block, u64 address) {
 
 u32 mark_covering(const Point& point, u64 offset) {
   u32 mark = 0;
-  for (u32 i = 1; i < point.mark_count && i < shared::kMaxMarks; ++i)
-    if (offset >= point.mark_offset[i]) mark = i;
+  for (u32 i = 1; i < shared::kMaxMarks && offset >= point.mark_offset[i]; ++i) mark = i;
   return mark;
+}
+
+shared::MarkKind kind_of(const Point& point, u32 mark) {
+  return static_cast<shared::MarkKind>(point.mark_kinds >> (2 * mark) & 3);
+}
+
+u64 original_place(const Point& point, shared::MarkKind kind) {
+  if (kind == shared::MarkKind::start) return point.address;
+  if (kind == shared::MarkKind::target) return point.address + static_cast<u64>(i64{point.mark_target});
+  return point.address + point.insn_bytes;
 }
 
 // All that the instruction could see of the thread.
@@ -77,13 +86,13 @@ Moved move_to_original(ProcessBlock& block, SignalFrame& frame, Arrival arrival)
   if (point == nullptr) return Moved::no;
   const u64 offset = frame.ip - point->copy;
   const u32 mark = mark_covering(*point, offset);
-  const i32 distance = point->mark_distance[mark];
-  if (arrival == Arrival::step && distance == 0 && offset != 0) return Moved::within;
-  frame.ip = point->address + static_cast<u64>(i64{distance});
+  const shared::MarkKind kind = kind_of(*point, mark);
+  if (arrival == Arrival::step && kind == shared::MarkKind::start && offset != 0) return Moved::within;
+  frame.ip = original_place(*point, kind);
   frame.sp += point->mark_pushed[mark];
   // The processor left the copy's address in rcx (SDM vol. 2, SYSCALL).
-  if (point->is_syscall != 0 && mark != 0) frame.cx = frame.ip;
-  if (arrival == Arrival::signal && distance == 0) expect_repeat(block, frame);
+  if (kind == shared::MarkKind::end_of_call) frame.cx = frame.ip;
+  if (arrival == Arrival::signal && kind == shared::MarkKind::start) expect_repeat(block, frame);
   return Moved::to_original;
 }
 

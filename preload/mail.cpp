@@ -1,7 +1,7 @@
 // Asking the tool: a slot in the session area, a futex word, and system calls made here on its behalf.
 //
-// Only reached from hooks in the dynamic loader (a library was mapped or unmapped), around execve and at the end of the
-// program, never from a probe's hit. The system calls are futex on our own shared memory and what the tool commands (mmap for displaced copies): a process
+// Only reached from hooks in the dynamic loader and at mmap and mprotect (code was mapped or unmapped), around execve and
+// at the end of the program, never from a probe's hit. The system calls are futex on our own shared memory and what the tool commands (mmap for displaced copies): a process
 // that may not make these cannot load libraries either. Every wait is bounded, and after one deadline passed nobody asks again.
 #include "arch/x86/entry/cpu.h"
 #include "preload/agent.h"

@@ -6,6 +6,7 @@
 #include "preload/copies.h"
 #include "preload/delivery.h"
 #include "preload/held.h"
+#include "preload/mappings.h"
 #include "preload/masks.h"
 #include "preload/stacks.h"
 #include "preload/system_call.h"
@@ -81,7 +82,10 @@ Exit pass_on(ProcessBlock& block, SignalInfo& info, SignalFrame& frame, bool mas
     default_action(info, handler.address);
     return leave(block, frame, false);
   }
-  if (info.signal == kSigTrap) block_mask_of(block, info.signal);
+  if (info.signal == kSigTrap) {
+    block_mask_of(block, info.signal);
+    frame_around(frame).restorer = restorer_of(block, info.signal);
+  }
   if (sent && nested && defer(block, handler, info, frame)) return leave(block, frame, true);
   if (!show_original(block, info, frame)) return leave(block, frame, mask_is_clean);
   return enter(block, handler, frame);
@@ -102,7 +106,8 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_on_trap(i32, SignalInfo*
   if (info->code == kSiKernel) {
     const Point* point = find_point(block, frame->ip - 1);
     // A disarmed point may still have been hit; one that was unmapped is somebody else's code by now.
-    if (point != nullptr && point->state != static_cast<u32>(shared::PointState::unmapped)) {
+    if (point != nullptr && point->state != static_cast<u32>(shared::PointState::unmapped) &&
+        has_its_code(block, *point, *frame)) {
       hit_point(block, *point, *frame);
       return leave(block, *frame, true);
     }

@@ -52,7 +52,8 @@ Result<Asker> find_asker(const trace::Area& area, const shared::MailSlot& slot, 
   const std::uint64_t token = slot.token;
   const auto named = static_cast<pid_t>(slot.tid);
   // A thread id is only needed where the thread is to be seized. Several processes may share the block's memory (vfork).
-  const bool any_thread = slot.kind == static_cast<std::uint32_t>(shared::MailKind::libraries_changed);
+  const bool any_thread = slot.kind == static_cast<std::uint32_t>(shared::MailKind::libraries_changed) ||
+                          slot.kind == static_cast<std::uint32_t>(shared::MailKind::code_mapped);
   const auto asks = [&](pid_t pid, pid_t& tid) {
     if (pid == 0 || !has_token(pid, block, index, token)) return false;
     tid = thread_called(pid, named);

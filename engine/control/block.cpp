@@ -1,7 +1,10 @@
 #include "engine/control/block.h"
 
+#include <sys/random.h>
+
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -66,8 +69,6 @@ Status write_table(target::Target& target, Addr at, const std::vector<T>& table,
   return target.write(at + first * sizeof(T), table.data() + first, (table.size() - first) * sizeof(T));
 }
 
-bool is_same(const Consumer& a, const Consumer& b) { return a.session == b.session && a.event == b.event; }
-
 Undo undo_of(std::uint64_t address, const std::vector<std::uint8_t>& insn) {
   Undo undo{};
   undo.address = address;
@@ -79,17 +80,40 @@ Undo undo_of(std::uint64_t address, const std::vector<std::uint8_t>& insn) {
 
 Error full() { return Error{.code = Code::limit, .text = "too many probe points in one process"}; }
 
+bool same(const Consumer& a, const Consumer& b) { return a.session == b.session && a.event == b.event; }
+
+void take_behind(Point& point, Undo& undo, const std::vector<std::uint8_t>& bytes) {
+  point.behind_bytes = static_cast<std::uint8_t>(std::min<std::size_t>(bytes.size(), shared::kMostBehind));
+  std::copy_n(bytes.begin(), point.behind_bytes, undo.original + 1);
+}
+
+shared::MarkKind kind_of(const x86::CopyMark& mark, const NewPoint& point) {
+  const std::size_t size = point.insn.size();
+  const bool is_call = size >= 2 && point.insn[size - 2] == 0x0f && point.insn[size - 1] == 0x05;  // syscall
+  if (mark.original == point.address) return shared::MarkKind::start;
+  if (mark.original != point.address + size) return shared::MarkKind::target;
+  return is_call ? shared::MarkKind::end_of_call : shared::MarkKind::end;
+}
+
+void take_marks(Point& point, const NewPoint& from) {
+  std::fill(std::begin(point.mark_offset), std::end(point.mark_offset), shared::kNoMark);
+  point.mark_kinds = 0;
+  for (std::size_t i = 0; i < from.marks.size() && i < shared::kMaxMarks; ++i) {
+    const x86::CopyMark& mark = from.marks[i];
+    const shared::MarkKind kind = kind_of(mark, from);
+    point.mark_offset[i] = mark.offset;
+    point.mark_pushed[i] = mark.pushed;
+    point.mark_kinds = static_cast<std::uint16_t>(point.mark_kinds | static_cast<unsigned>(kind) << (2 * i));
+    if (kind == shared::MarkKind::target)
+      point.mark_target = static_cast<std::int32_t>(mark.original.value - from.address.value);
+  }
+}
+
 void take_copy(Point& point, const NewPoint& from) {
   point.copy = from.copy.value;
   point.copy_bytes = from.copy_bytes;
   point.insn_bytes = static_cast<std::uint8_t>(from.insn.size());
-  point.is_syscall = from.insn.size() == 2 && from.insn[0] == 0x0f && from.insn[1] == 0x05;
-  point.mark_count = static_cast<std::uint8_t>(std::min<std::size_t>(from.marks.size(), shared::kMaxMarks));
-  for (std::uint8_t i = 0; i < point.mark_count; ++i) {
-    point.mark_offset[i] = from.marks[i].offset;
-    point.mark_pushed[i] = from.marks[i].pushed;
-    point.mark_distance[i] = static_cast<std::int32_t>(from.marks[i].original.value - from.address.value);
-  }
+  take_marks(point, from);
 }
 
 }  // namespace
@@ -119,6 +143,19 @@ Result<Block> Block::read(target::Target& target, Addr at) {
   return block;
 }
 
+Result<std::uint64_t> Block::read_stamp(target::Target& target, Addr at) {
+  std::uint64_t magic = 0, stamp = 0;
+  if (Status s = target.read(at, &magic, sizeof magic); !s) return s.error();
+  if (magic != shared::kBlockMagic) return Error{.code = Code::damaged, .text = "there is no process block"};
+  if (Status s = target.read(at + offsetof(ProcessBlock, stamp), &stamp, sizeof stamp); !s) return s.error();
+  return stamp;
+}
+
+Status Block::renew(target::Target& target) {
+  if (::getrandom(&head_.stamp, sizeof head_.stamp, 0) != sizeof head_.stamp) return system_error("getrandom", errno);
+  return target.write(at_ + offsetof(ProcessBlock, stamp), &head_.stamp, sizeof head_.stamp);
+}
+
 bool Block::has_room(std::size_t points, std::size_t consumers) const {
   return points_.size() + points <= head_.point_capacity && consumers_.size() + consumers <= head_.consumer_capacity;
 }
@@ -127,6 +164,13 @@ std::optional<std::uint32_t> Block::find(Addr address) const {
   const auto found = by_address_.find(address.value);
   if (found == by_address_.end()) return std::nullopt;
   return found->second;
+}
+
+std::vector<std::uint32_t> Block::points_in(Addr begin, Addr end) const {
+  std::vector<std::uint32_t> found;
+  const auto last = by_address_.lower_bound(end.value);
+  for (auto at = by_address_.lower_bound(begin.value); at != last; ++at) found.push_back(at->second);
+  return found;
 }
 
 Status Block::add(target::Target& target, std::vector<NewPoint> points) {
@@ -143,8 +187,9 @@ Status Block::add(target::Target& target, std::vector<NewPoint> points) {
     take_copy(point, added);
     point.consumer = chain(added.consumers);
     by_address_[point.address] = static_cast<std::uint32_t>(points_.size());
-    points_.push_back(point);
     undo_.push_back(undo_of(point.address, added.insn));
+    take_behind(point, undo_.back(), added.behind);
+    points_.push_back(point);
   }
   if (Status s = write_new(target, first_point, first_consumer); !s) return s;
   return write_hash(target, first_point);
@@ -161,44 +206,59 @@ std::uint32_t Block::chain(const std::vector<Consumer>& consumers) {
   return consumers.empty() ? 0 : static_cast<std::uint32_t>(first + 1);
 }
 
+bool Block::has(std::uint32_t point, const std::vector<Consumer>& consumers) const {
+  const std::vector<Consumer> list = list_of(point);
+  return std::all_of(consumers.begin(), consumers.end(), [&](const Consumer& wanted) {
+    return std::any_of(list.begin(), list.end(), [&](const Consumer& has) { return same(wanted, has); });
+  });
+}
+
 Status Block::want(target::Target& target, std::uint32_t point, const std::vector<Consumer>& consumers) {
-  std::vector<Consumer> all = consumers_of(point);
-  const std::size_t before = all.size();
+  std::vector<Consumer> list = list_of(point);
   for (const Consumer& wanted : consumers)
-    if (std::none_of(all.begin(), all.end(), [&](const Consumer& c) { return is_same(c, wanted); }))
-      all.push_back(wanted);
-  if (all.size() == before) return ok();
-  std::stable_sort(all.begin(), all.end(), [](const Consumer& a, const Consumer& b) { return a.event > b.event; });
-  if (!has_room(0, all.size())) return full();
-  if (Status s = feed(target, point, all); !s) return s;
+    if (std::none_of(list.begin(), list.end(), [&](const Consumer& has) { return same(wanted, has); }))
+      list.push_back(wanted);
+  std::stable_sort(list.begin(), list.end(), [](const Consumer& a, const Consumer& b) { return a.event > b.event; });
+  if (Status s = feed(target, point, list); !s) return s;
   return set_state(target, point, static_cast<shared::PointState>(points_[point].state));
 }
 
-// Writes a new list for a point; the point itself is still to be written.
+std::vector<Consumer> Block::list_of(std::uint32_t point) const {
+  std::vector<Consumer> list;
+  for (std::uint32_t next = points_[point].consumer; next != 0 && next <= consumers_.size();) {
+    list.push_back(consumers_[next - 1]);
+    next = list.size() <= consumers_.size() ? list.back().next : 0;
+  }
+  return list;
+}
+
+// Gives a point its list, one that is there already or a new one: libraries that take turns at an address must not use the
+// table up. The point itself is still to be written.
 Status Block::feed(target::Target& target, std::uint32_t point, const std::vector<Consumer>& consumers) {
-  if (!has_room(0, consumers.size())) return Error{.code = Code::limit, .text = "too many probes in one process"};
+  std::uint32_t head = 0;
+  if (is_list(points_[point].consumer, consumers)) return ok();
+  for (std::uint32_t i = 1; head == 0 && i <= consumers_.size(); ++i)
+    if (is_list(i, consumers)) head = i;
   const std::size_t first = consumers_.size();
-  const std::uint32_t head = chain(consumers);
-  if (Status s = write_new(target, points_.size(), first); !s) return s;
+  if (head == 0 && !consumers.empty()) {
+    if (!has_room(0, consumers.size())) return Error{.code = Code::limit, .text = "too many probes in one process"};
+    head = chain(consumers);
+    if (Status s = write_new(target, points_.size(), first); !s) return s;
+  }
   points_[point].consumer = head;
   return ok();
 }
 
-// A point's list as it is. No longer than the table, whatever the links in it say.
-std::vector<Consumer> Block::consumers_of(std::uint32_t point) const {
-  std::vector<Consumer> found;
-  for (std::uint32_t next = points_[point].consumer; next != 0 && next <= consumers_.size();) {
-    if (found.size() == consumers_.size()) break;
-    found.push_back(consumers_[next - 1]);
-    next = found.back().next;
+// Whether the list that begins with consumer `head` - 1 is this one.
+bool Block::is_list(std::uint32_t head, const std::vector<Consumer>& consumers) const {
+  std::uint32_t next = head;
+  for (const Consumer& wanted : consumers) {
+    if (next == 0 || next > consumers_.size()) return false;
+    const Consumer& has = consumers_[next - 1];
+    if (!same(has, wanted)) return false;
+    next = has.next;
   }
-  return found;
-}
-
-// Whether the point's list is this one already.
-bool Block::feeds(std::uint32_t point, const std::vector<Consumer>& consumers) const {
-  const std::vector<Consumer> has = consumers_of(point);
-  return std::equal(has.begin(), has.end(), consumers.begin(), consumers.end(), is_same);
+  return next == 0;
 }
 
 Status Block::write_new(target::Target& target, std::size_t first_point, std::size_t first_consumer) {
@@ -237,14 +297,19 @@ Status Block::set_state(target::Target& target, std::uint32_t point, shared::Poi
   return target.write(at_ + head_.undo_offset + point * sizeof(Undo), &undo_[point], sizeof(Undo));
 }
 
+Status Block::set_behind(target::Target& target, std::uint32_t point, const std::vector<std::uint8_t>& bytes) {
+  take_behind(points_[point], undo_[point], bytes);
+  return set_state(target, point, static_cast<shared::PointState>(points_[point].state));
+}
+
 Status Block::set_copy(target::Target& target, std::uint32_t point, const NewPoint& with) {
   // Another file may be mapped there now: nothing of the point is what it was for sure.
-  if (!feeds(point, with.consumers))
-    if (Status s = feed(target, point, with.consumers); !s) return s;
+  if (Status s = feed(target, point, with.consumers); !s) return s;
   points_[point].file_bias = with.file_bias;
   points_[point].role = static_cast<std::uint32_t>(with.role);
   take_copy(points_[point], with);
   undo_[point] = undo_of(points_[point].address, with.insn);
+  take_behind(points_[point], undo_[point], with.behind);
   return set_state(target, point, shared::PointState::armed);
 }
 

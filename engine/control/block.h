@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "arch/x86/code/relocate.h"
@@ -22,6 +22,7 @@ struct NewPoint {
   std::uint64_t file_bias = 0;
   shared::PointRole role = shared::PointRole::probe;
   std::vector<std::uint8_t> insn;           // what stands at the address now, and after a disarm again
+  std::vector<std::uint8_t> behind;         // what stands behind its first byte, as much of it as is known
   std::vector<shared::Consumer> consumers;  // newest first; `next` is set here
 };
 
@@ -34,22 +35,31 @@ class Block {
   // Reads the block of a process (a forked child has its parent's). Code::damaged when it makes no sense.
   static Result<Block> read(target::Target& target, Addr at);
 
+  // The stamp of the block at `at`: whoever has seen a block with it knows its contents.
+  static Result<std::uint64_t> read_stamp(target::Target& target, Addr at);
+
   Addr address() const { return at_; }
+  std::uint64_t stamp() const { return head_.stamp; }
   shared::ProcessBlock& head() { return head_; }
   const std::vector<shared::Point>& points() const { return points_; }
   const std::vector<shared::Undo>& undo() const { return undo_; }
 
   bool has_room(std::size_t points, std::size_t consumers) const;
   std::optional<std::uint32_t> find(Addr address) const;
+  std::vector<std::uint32_t> points_in(Addr begin, Addr end) const;
 
+  // Comes before a change: the block gets a new stamp.
+  Status renew(target::Target& target);
   // Publishes points: tables first, the hash last. The text is not touched. Code::limit when the block is full; nothing
   // has changed then.
   Status add(target::Target& target, std::vector<NewPoint> points);
-  // Gives a published point these consumers as well, where it has them not yet (a point of our own that a probe wants; an
-  // IFUNC that chose what is probed already).
+  // Whether a published point feeds all of these; makes it feed them too, newest first (a point of our own that a probe
+  // wants as well, a function that an IFUNC chose).
+  bool has(std::uint32_t point, const std::vector<shared::Consumer>& consumers) const;
   Status want(target::Target& target, std::uint32_t point, const std::vector<shared::Consumer>& consumers);
   // Changes a published point and its undo entry.
   Status set_state(target::Target& target, std::uint32_t point, shared::PointState state);
+  Status set_behind(target::Target& target, std::uint32_t point, const std::vector<std::uint8_t>& bytes);
   Status set_copy(target::Target& target, std::uint32_t point, const NewPoint& with);
   // Writes the tool's part of the head (sessions, islands, counts) to the target.
   Status write_head(target::Target& target);
@@ -60,8 +70,8 @@ class Block {
   Block(Addr at) : at_(at) {}
   Status write_new(target::Target& target, std::size_t first_point, std::size_t first_consumer);
   Status feed(target::Target& target, std::uint32_t point, const std::vector<shared::Consumer>& consumers);
-  std::vector<shared::Consumer> consumers_of(std::uint32_t point) const;
-  bool feeds(std::uint32_t point, const std::vector<shared::Consumer>& consumers) const;
+  std::vector<shared::Consumer> list_of(std::uint32_t point) const;
+  bool is_list(std::uint32_t head, const std::vector<shared::Consumer>& consumers) const;
   std::uint32_t chain(const std::vector<shared::Consumer>& consumers);
   Status write_hash(target::Target& target, std::size_t first_point);
 
@@ -71,7 +81,7 @@ class Block {
   std::vector<shared::Consumer> consumers_;
   std::vector<shared::Undo> undo_;
   std::vector<std::uint32_t> hash_;
-  std::unordered_map<std::uint64_t, std::uint32_t> by_address_;
+  std::map<std::uint64_t, std::uint32_t> by_address_;
 };
 
 }  // namespace uprobe::control

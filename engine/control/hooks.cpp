@@ -9,6 +9,7 @@
 #include "engine/control/mapped_file.h"
 #include "engine/target/target.h"
 
+
 namespace uprobe::control {
 namespace {
 
@@ -51,12 +52,12 @@ Result<std::shared_ptr<const elf::ElfFile>> open_interpreter(pid_t pid, Addr bas
   if (!identity) return Error{.code = Code::not_found, .text = "cannot be reached from here", .where = mapped->path};
   const auto name = name_behind(pid, *mapped, *identity);
   if (!name) return name.error();
-  return files.open_now(*name);
+  return files.open(*name);
 }
 
 Result<std::string> add_static_hook(const std::string& program, plan::FileCache& files, ProbeSet& probes) {
   if (!wants_ifunc(probes)) return std::string();
-  auto file = files.open_now(program);
+  auto file = files.open(program);
   const Status added = file ? add_hook(*file, "__libc_setup_tls", probes) : Status(file.error());
   return added ? std::string() : "IFUNC probes in a static program need its symbols: " + added.error().text;
 }

@@ -22,29 +22,41 @@ std::optional<std::uint64_t> word_in_memory(target::Target& target, std::uint64_
   return word;
 }
 
+// The word of an IRELATIVE relocation once its resolver has run: neither 0, nor the file's, nor that moved by the base.
+std::optional<std::uint64_t> choice_at(target::Target& target, const elf::ElfFile& file, std::uint64_t base,
+                                       std::uint64_t place) {
+  const auto word = word_in_memory(target, base + place);
+  const auto before = word_in_file(file, place);
+  if (!word || *word == 0 || word == before || *word == base + before.value_or(0)) return std::nullopt;
+  return word;
+}
+
+// RELATIVE relocations (none where a linker packed them, DT_RELR) come first, IRELATIVE ones last. A program may have
+// changed some of these words since.
 bool is_relocated(target::Target& target, const elf::ElfFile& file, const std::vector<elf::Relocation>& relocations,
                   std::uint64_t base) {
-  for (const elf::Relocation& r : relocations)
-    if (r.type == elf::kRelative) return word_in_memory(target, base + r.place) == base + r.addend;
-  const auto packed = elf::first_packed_relocation(file);
-  return packed && word_in_memory(target, base + packed->place) == base + packed->addend;
+  constexpr int kSome = 32;
+  int looked_at = 0;
+  for (const elf::Relocation& r : relocations) {
+    if (r.type == elf::kRelative ? word_in_memory(target, base + r.place) == base + r.addend
+                                 : choice_at(target, file, base, r.place).has_value())
+      return true;
+    if (++looked_at == kSome) break;
+  }
+  return false;
 }
 
 }  // namespace
 
 Result<std::optional<plan::Site>> chosen_implementation(target::Target& target,
                                                         std::shared_ptr<const elf::ElfFile> file,
+                                                        const std::vector<elf::Relocation>& relocations,
                                                         const target::Mapping& m, const plan::Site& site) {
   const std::uint64_t base = m.begin.value + (site.offset - m.offset) - site.address;
-  const auto relocations = elf::relocations_of(*file);
   std::optional<std::uint64_t> choice;
   for (const elf::Relocation& r : relocations) {
     if (r.type != elf::kIrelative || r.addend != site.address) continue;
-    const auto word = word_in_memory(target, base + r.place);
-    if (!word || *word == 0 || *word == word_in_file(*file, r.place) ||
-        *word == base + word_in_file(*file, r.place).value_or(0))
-      continue;
-    choice = *word;
+    if (const auto word = choice_at(target, *file, base, r.place)) choice = word;
   }
   if (!choice && is_relocated(target, *file, relocations, base)) {
     auto called = target.call(Addr{base + site.address});

@@ -143,14 +143,15 @@ void MailService::flushed(MailSlot& slot) {
 Status MailService::serve(MailSlot& slot) {
   auto asker = find_asker(area_, slot, static_cast<std::uint32_t>(&slot - &area_.mail(0)));
   if (!asker) return asker.error();
-  if (slot.kind != static_cast<std::uint32_t>(shared::MailKind::libraries_changed)) return serve_exec(slot, *asker);
+  const auto kind = static_cast<shared::MailKind>(slot.kind);
+  const bool mapped = kind == shared::MailKind::code_mapped;
+  if (!mapped && kind != shared::MailKind::libraries_changed) return serve_exec(slot, *asker);
   auto files = target::ProcessFiles::open(asker->pid);
   if (!files) return files.error();
   note_name(asker->pid);
   MailTarget target(files.take(), slot);
-  auto block = Block::read(target, Addr{slot.block});
-  if (!block) return block.error();
-  return armer_.arm(target, *block);
+  const Changed changed = mapped ? Changed{Addr{slot.path}, Addr{slot.folder}} : Changed{};
+  return armer_.arm(target, Addr{slot.block}, changed);
 }
 
 Status MailService::serve_exec(MailSlot& slot, const Asker& asker) {

@@ -1,14 +1,27 @@
 #include "engine/control/probe_set.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 
 namespace uprobe::control {
 
+std::optional<FileVersion> version_of(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  return FileVersion{
+      {status.st_dev, status.st_ino}, status.st_size, status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec};
+}
+
 PlannedPoint& ProbeSet::point_for(plan::Site site) {
   auto file = std::find_if(files_.begin(), files_.end(),
                            [&](const FilePoints& f) { return f.file->identity() == site.file->identity(); });
-  if (file == files_.end())
+  if (file == files_.end()) {
     file = files_.insert(files_.end(), FilePoints{.file = site.file, .points = {}, .ifuncs = {}});
+    const auto version = version_of(site.file->path());
+    if (version && version->identity == site.file->identity()) file->version = version;
+  }
   auto& points = site.is_ifunc ? file->ifuncs : file->points;
   const auto place =
       std::lower_bound(points.begin(), points.end(), site.offset,

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/plan/resolve.h"
@@ -17,10 +19,20 @@ struct PlannedPoint {
   shared::PointRole role = shared::PointRole::probe;
 };
 
+// What stat says of a file: shows that it is the one, and as it was, when it was read.
+struct FileVersion {
+  elf::Identity identity;
+  std::int64_t bytes = 0, modified = 0;  // nanoseconds
+  auto operator<=>(const FileVersion&) const = default;
+};
+// Nothing where there is no such file.
+std::optional<FileVersion> version_of(const std::string& path);
+
 struct FilePoints {
   std::shared_ptr<const elf::ElfFile> file;
-  std::vector<PlannedPoint> points;  // by offset, each offset once; choices of IFUNCs apart
-  std::vector<PlannedPoint> ifuncs;  // by offset of the resolver
+  std::optional<FileVersion> version = std::nullopt;  // nothing: not known
+  std::vector<PlannedPoint> points;                   // by offset, each offset once; choices of IFUNCs apart
+  std::vector<PlannedPoint> ifuncs;                   // by offset of the resolver
 };
 
 class ProbeSet {

@@ -5,6 +5,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -40,18 +41,39 @@ pid_t process_of_thread(pid_t tid) {
   return at == std::string::npos ? 0 : static_cast<pid_t>(std::strtol(status->c_str() + at + 7, nullptr, 10));
 }
 
+namespace {
+
+// Whether the code that a point was put into is still there: by what stands behind it, or by the file that is mapped there.
+bool is_there(target::Target& target, const std::vector<target::Mapping>& maps, const shared::Point& point,
+              const shared::Undo& undo) {
+  std::uint8_t behind[shared::kMostBehind] = {};
+  if (!target.read(Addr{point.address + 1}, behind, point.behind_bytes) || shared::is_as_before(point, undo, behind))
+    return true;
+  return std::any_of(maps.begin(), maps.end(), [&](const target::Mapping& m) {
+    return m.is_file() && m.begin.value <= point.address && point.address < m.end.value &&
+           m.begin.value - m.offset == point.file_bias;
+  });
+}
+
+}  // namespace
+
 Status disarm(pid_t pid, Addr block_address) {
   auto files = target::ProcessFiles::open(pid);
   if (!files) return files.error();
   target::RunningTarget target(files.take());
   auto block = Block::read(target, block_address);
   if (!block) return block.error();
+  auto maps = target.maps();
+  if (!maps) return maps.error();
   for (std::uint32_t i = 0; i < block->points().size(); ++i) {
     const shared::Undo undo = block->undo()[i];
     std::uint8_t now = 0;
     if (undo.state != 1 || !target.read(Addr{undo.address}, &now, 1) || now != 0xcc) continue;
-    if (Status s = target.write(Addr{undo.address}, undo.original, 1); !s) return s;
-    if (Status s = block->set_state(target, i, shared::PointState::disarmed); !s) return s;
+    const bool there = is_there(target, *maps, block->points()[i], undo);
+    if (there)
+      if (Status s = target.write(Addr{undo.address}, undo.original, 1); !s) return s;
+    const auto state = there ? shared::PointState::disarmed : shared::PointState::unmapped;
+    if (Status s = block->set_state(target, i, state); !s) return s;
   }
   return ok();
 }

@@ -15,6 +15,7 @@
 #include "engine/elf/image.h"
 #include "engine/elf/name_index.h"
 #include "engine/elf/rseq_sections.h"
+#include "engine/elf/relocations.h"
 #include "engine/elf/symbol_tables.h"
 
 namespace uprobe::elf {
@@ -126,6 +127,8 @@ struct ElfFile::Data {
   std::once_flag functions_once;
   std::vector<Symbol> functions;
   std::unique_ptr<NameIndex> names;
+  std::once_flag relocated_once;
+  std::vector<std::uint64_t> relocated;
   std::once_flag ranges_once;
   std::vector<Range> frames;
   std::vector<Range> ranges;
@@ -307,6 +310,14 @@ bool ElfFile::is_signal_return(std::uint64_t address) const {
   const auto ranges = signal_frame_ranges(data_->image);
   return std::any_of(ranges.begin(), ranges.end(),
                      [&](const Range& range) { return address >= range.begin && address < range.end; });
+}
+
+bool ElfFile::is_relocated_code(std::uint64_t address, std::uint64_t size) const {
+  std::call_once(data_->relocated_once, [this] { data_->relocated = relocated_code_of(*this); });
+  constexpr std::uint64_t kWidest = 8;
+  const auto first =
+      std::lower_bound(data_->relocated.begin(), data_->relocated.end(), address < kWidest ? 0 : address - kWidest + 1);
+  return first != data_->relocated.end() && *first < address + size;
 }
 
 std::vector<std::uint64_t> ElfFile::known_starts() const {

@@ -107,6 +107,8 @@ class ElfFile {
   std::optional<Range> range_at(std::uint64_t address) const;
   // Whether unwinders are told that handlers return to this address (and need not recognise its bytes).
   bool is_signal_return(std::uint64_t address) const;
+  // Whether the loader writes into these bytes of code before they run, so that the file does not show what will be there.
+  bool is_relocated_code(std::uint64_t address, std::uint64_t size) const;
   // Link-time addresses where an instruction certainly starts: typed function symbols, FDEs, the entry point,
   // initialisers and finalisers. Sorted, each once. Labels (symbols without type) are not among them: they may name
   // data.

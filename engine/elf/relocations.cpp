@@ -3,6 +3,7 @@
 
 #include <gelf.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/elf/image.h"
@@ -10,10 +11,22 @@
 namespace uprobe::elf {
 namespace {
 
+enum class Wanted { choices, code };
+
 class Gather {
  public:
-  explicit Gather(const Image& image) : image_(image) {}
+  Gather(const Image& image, Wanted wanted) : image_(image), wanted_(wanted) {}
 
+  // Section headers' tables, or where there are none what PT_DYNAMIC names.
+  void add_all() {
+    add_sections();
+    if (!found_.empty()) return;
+    add_dynamic(DT_RELA, DT_RELASZ);
+    add_dynamic(DT_JMPREL, DT_PLTRELSZ);
+  }
+  std::vector<Relocation> take() { return std::move(found_); }
+
+ private:
   // Tables do not overlap, so all together hold no more entries than fit into the file. A file with many sections of
   // the same bytes ends there; asking libelf for a table may cost a copy of it, so each counts whether it is one or
   // not.
@@ -32,21 +45,19 @@ class Gather {
     const auto size = image_.dynamic(size_tag);
     if (address && size) add(image_.table_at(*address, *size, ELF_T_RELA));
   }
-  std::vector<Relocation> take() { return std::move(found_); }
-  bool empty() const { return found_.empty(); }
-
- private:
   void add(Elf_Data* table) {
     for (std::uint64_t i = 0;; ++i) {
       const auto entry = entry_of(gelf_getrela, table, i);
       if (!entry) return;
       const auto type = static_cast<std::uint32_t>(ELF64_R_TYPE(entry->r_info));
-      if (type == kRelative || type == kIrelative)
-        found_.push_back({entry->r_offset, type, static_cast<std::uint64_t>(entry->r_addend)});
+      const bool wanted = wanted_ == Wanted::code ? image_.executable_at(entry->r_offset) != nullptr
+                                                  : type == kRelative || type == kIrelative;
+      if (wanted) found_.push_back({entry->r_offset, type, static_cast<std::uint64_t>(entry->r_addend)});
     }
   }
 
   const Image& image_;
+  const Wanted wanted_;
   std::vector<Relocation> found_;
 };
 
@@ -56,27 +67,22 @@ std::vector<Relocation> relocations_of(const ElfFile& file) {
   // With a libelf handle of its own, so that it may be called from several threads.
   const Result<Image> image = Image::parse(BytesView(file.bytes()));
   if (!image) return {};
-  Gather gather(*image);
-  gather.add_sections();
-  if (gather.empty()) {
-    gather.add_dynamic(DT_RELA, DT_RELASZ);
-    gather.add_dynamic(DT_JMPREL, DT_PLTRELSZ);
-  }
+  Gather gather(*image, Wanted::choices);
+  gather.add_all();
   return gather.take();
 }
 
-std::optional<Relocation> first_packed_relocation(const ElfFile& file) {
-  constexpr std::int64_t kTable = 36, kTableBytes = 35;  // DT_RELR and DT_RELRSZ, which older elf.h do not have
+std::vector<std::uint64_t> relocated_code_of(const ElfFile& file) {
   const Result<Image> image = Image::parse(BytesView(file.bytes()));
-  if (!image) return std::nullopt;
-  const auto address = image->dynamic(kTable), bytes = image->dynamic(kTableBytes);
-  if (!address || !bytes || *bytes < sizeof(std::uint64_t)) return std::nullopt;
-  // The table begins with an address; bit maps, which are odd, follow (gABI, "Relative Relocation Table").
-  const auto place = image->bytes_at(*address).read<std::uint64_t>(0);
-  if (!place || *place % 2 != 0) return std::nullopt;
-  const auto addend = image->bytes_at(*place).read<std::uint64_t>(0);
-  if (!addend) return std::nullopt;
-  return Relocation{*place, kRelative, *addend};
+  const bool changes =
+      image && (image->dynamic(DT_TEXTREL) || (image->dynamic(DT_FLAGS).value_or(0) & DF_TEXTREL) != 0);
+  if (!changes) return {};
+  Gather gather(*image, Wanted::code);
+  gather.add_all();
+  std::vector<std::uint64_t> places;
+  for (const Relocation& one : gather.take()) places.push_back(one.place);
+  std::sort(places.begin(), places.end());
+  return places;
 }
 
 }  // namespace uprobe::elf

@@ -22,8 +22,8 @@ struct Relocation {
 // are checked; a table that makes no sense is left out.
 std::vector<Relocation> relocations_of(const ElfFile& file);
 
-// The first RELATIVE entry of the packed table (DT_RELR; Debian's libc has no others), whose addend the file has at the
-// place itself.
-std::optional<Relocation> first_packed_relocation(const ElfFile& file);
+// Link-time addresses in executable segments that the loader writes to before the code runs (DT_TEXTREL; each at most 8
+// bytes), sorted. Empty for nearly every file.
+std::vector<std::uint64_t> relocated_code_of(const ElfFile& file);
 
 }  // namespace uprobe::elf

@@ -2,10 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
+#include <memory>
 
 #include "engine/base/fd.h"
 
@@ -15,14 +16,14 @@ namespace {
 using Bytes = std::span<const std::uint8_t>;
 
 constexpr std::uint32_t kEpollPwait2 = 441;
-constexpr std::uint32_t kFollowed[] = {SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_execve,         SYS_execveat,
-                                       SYS_prctl,        SYS_seccomp,        SYS_rt_sigsuspend,  SYS_ppoll,
-                                       SYS_pselect6,     SYS_epoll_pwait,    kEpollPwait2,       SYS_rt_sigpending,
-                                       SYS_sigaltstack,  SYS_clone3,         SYS_rt_sigtimedwait};
+constexpr std::uint32_t kFollowed[] = {
+    SYS_rt_sigaction, SYS_rt_sigprocmask,  SYS_execve,  SYS_execveat,    SYS_prctl,   SYS_seccomp,
+    SYS_ppoll,        SYS_rt_sigsuspend,   SYS_clone3,  SYS_epoll_pwait, kEpollPwait2, SYS_rt_sigpending,
+    SYS_sigaltstack,  SYS_rt_sigtimedwait, SYS_pselect6, SYS_mmap,       SYS_mprotect, SYS_pkey_mprotect};
 constexpr std::uint32_t kClones[] = {SYS_clone, SYS_vfork, SYS_clone3};
 constexpr std::uint32_t kNoNumber = 1024;
 constexpr std::size_t kWindow = 64;
-constexpr std::size_t kChunk = 1 << 20;
+constexpr std::size_t kChunk = 1 << 17;
 
 std::uint32_t word_at(Bytes code, std::size_t at) {
   std::uint32_t word = 0;
@@ -41,13 +42,20 @@ std::optional<NumberLoad> load_at(Bytes code, std::size_t at, std::size_t limit)
   return std::nullopt;
 }
 
+// Looks for the second byte of `syscall`, which is much rarer in code than the first.
+constexpr std::uint8_t kCancellable[] = {0x49, 0x89, 0xfb, 0x48, 0x89, 0xf0, 0x48, 0x89, 0xd7, 0x48, 0x89,
+                                         0xce, 0x4c, 0x89, 0xc2, 0x4d, 0x89, 0xca, 0x4c, 0x8b, 0x44, 0x24,
+                                         0x08, 0x4c, 0x8b, 0x4c, 0x24, 0x10, 0x4c, 0x89, 0x5c, 0x24, 0x08};
+
 bool has_followed_call(Bytes chunk) {
-  const std::uint8_t* at = chunk.data();
-  const std::uint8_t* end = at + chunk.size();
-  while ((at = static_cast<const std::uint8_t*>(::memmem(at, static_cast<std::size_t>(end - at), "\x0f\x05", 2))) !=
-         nullptr) {
-    const auto load = number_before(chunk, static_cast<std::size_t>(at - chunk.data()));
-    if (load && (is_followed_call(load->number) || is_clone_call(load->number))) return true;
+  const std::uint8_t* at = chunk.data() + 1;
+  const std::uint8_t* end = chunk.data() + chunk.size();
+  while (at < end && (at = static_cast<const std::uint8_t*>(
+                          std::memchr(at, 0x05, static_cast<std::size_t>(end - at)))) != nullptr) {
+    if (at[-1] == 0x0f) {
+      const auto load = number_before(chunk, static_cast<std::size_t>(at - 1 - chunk.data()));
+      if (load && (is_followed_call(load->number) || is_clone_call(load->number))) return true;
+    }
     ++at;
   }
   return false;
@@ -60,6 +68,12 @@ bool is_followed_call(std::uint32_t number) {
 }
 bool is_clone_call(std::uint32_t number) {
   return std::find(std::begin(kClones), std::end(kClones), number) != std::end(kClones);
+}
+
+// The number is in a register there (musl 1.1 and 1.2, src/thread/x86_64/syscall_cp.s).
+bool is_cancellable_call(Bytes code, std::size_t at) {
+  return at >= sizeof kCancellable &&
+         std::equal(std::begin(kCancellable), std::end(kCancellable), code.begin() + (at - sizeof kCancellable));
 }
 
 std::optional<NumberLoad> number_before(Bytes code, std::size_t at) {
@@ -78,19 +92,22 @@ std::optional<NumberLoad> number_load_ending(Bytes code, std::size_t end) {
   return std::nullopt;
 }
 
-bool may_have_followed_calls(const std::string& path) {
+bool may_have_followed_calls(const std::string& path, std::uint64_t offset, std::uint64_t bytes) {
   Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return false;
-  std::vector<std::uint8_t> buffer(kChunk);
+  const auto buffer = std::make_unique_for_overwrite<std::uint8_t[]>(kChunk);
   std::size_t kept = 0;  // the end of the chunk before: a call may lie across
-  for (;;) {
-    const ssize_t n = ::read(file.get(), buffer.data() + kept, buffer.size() - kept);
+  for (const std::uint64_t end = offset + bytes; offset < end;) {
+    const std::size_t wanted = std::min<std::uint64_t>(kChunk - kept, end - offset);
+    const ssize_t n = ::pread(file.get(), buffer.get() + kept, wanted, static_cast<off_t>(offset));
     if (n <= 0) return false;
     const std::size_t size = kept + static_cast<std::size_t>(n);
-    if (has_followed_call(Bytes(buffer.data(), size))) return true;
+    if (has_followed_call(Bytes(buffer.get(), size))) return true;
+    offset += static_cast<std::uint64_t>(n);
     kept = std::min<std::size_t>(size, kWindow + 2);
-    std::memmove(buffer.data(), buffer.data() + size - kept, kept);
+    std::memmove(buffer.get(), buffer.get() + size - kept, kept);
   }
+  return false;
 }
 
 }  // namespace uprobe::plan

@@ -23,8 +23,11 @@ std::optional<NumberLoad> number_load_ending(std::span<const std::uint8_t> code,
 bool is_followed_call(std::uint32_t number);
 bool is_clone_call(std::uint32_t number);
 
-// A quick look at a whole file: bytes of a followed call are somewhere in it. Most files have none and need not be read
+// The `syscall` at code[at] that musl makes all calls with that can be cancelled.
+bool is_cancellable_call(std::span<const std::uint8_t> code, std::size_t at);
+
+// A quick look at a part of a file: bytes of a followed call are somewhere in it. Most files have none and need not be read
 // any further.
-bool may_have_followed_calls(const std::string& path);
+bool may_have_followed_calls(const std::string& path, std::uint64_t offset, std::uint64_t bytes);
 
 }  // namespace uprobe::plan

@@ -1,5 +1,7 @@
 #include "engine/plan/resolve.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 
 #include "engine/base/text.h"
@@ -70,20 +72,6 @@ Result<Meant> meaning_of(const spec::ProbeSpec& spec, const elf::ElfFile& file) 
   return Meant{found[0].address + place.offset, found[0].is_ifunc};
 }
 
-// musl's __syscall_cp_asm: its cancellation handler acts only while the interrupted address lies between __cp_begin and
-// __cp_end, so a thread that waits in a displaced copy could not be cancelled. The symbols are not in stripped files; the
-// bytes (musl 1.1 and 1.2, src/thread/x86_64/syscall_cp.s) are.
-bool is_cancellation_window(std::span<const std::uint8_t> bytes, std::uint64_t offset) {
-  constexpr std::uint8_t kCode[] = {0x49, 0x89, 0xfb, 0x48, 0x89, 0xf0, 0x48, 0x89, 0xd7, 0x48, 0x89, 0xce,
-                                    0x4c, 0x89, 0xc2, 0x4d, 0x89, 0xca, 0x4c, 0x8b, 0x44, 0x24, 0x08, 0x4c,
-                                    0x8b, 0x4c, 0x24, 0x10, 0x4c, 0x89, 0x5c, 0x24, 0x08, 0x0f, 0x05};
-  constexpr std::uint64_t kBefore = 8, kBehind = 2;  // the test of the flag and the jump; the ret
-  const std::uint64_t first = offset > sizeof kCode + kBehind ? offset - sizeof kCode - kBehind : 0;
-  const std::uint64_t last = std::min<std::uint64_t>(bytes.size(), offset + kBefore + sizeof kCode);
-  const auto window = bytes.subspan(first, last - first);
-  return std::search(window.begin(), window.end(), std::begin(kCode), std::end(kCode)) != window.end();
-}
-
 Status check_boundary(const elf::ElfFile& file, std::uint64_t address) {
   const Boundary boundary = find_boundary(file, address);
   const auto offset = [&](std::uint64_t a) { return hex(file.offset_of_address(a).value_or(a)); };
@@ -102,13 +90,10 @@ Status check_boundary(const elf::ElfFile& file, std::uint64_t address) {
 }  // namespace
 
 Result<std::shared_ptr<const elf::ElfFile>> FileCache::open(const std::string& path) {
-  if (const auto known = by_path_.find(path); known != by_path_.end()) return known->second;
-  auto file = open_now(path);
-  if (file) by_path_[path] = *file;
-  return file;
-}
-
-Result<std::shared_ptr<const elf::ElfFile>> FileCache::open_now(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0)
+    if (const auto known = by_identity_.find({status.st_dev, status.st_ino}); known != by_identity_.end())
+      return known->second;
   auto file = elf::ElfFile::open(path);
   if (!file) return file.error();
   const elf::Identity identity = file->identity();
@@ -147,10 +132,9 @@ Result<Site> site_at(std::shared_ptr<const elf::ElfFile> file, std::uint64_t off
     return Error{.code = Code::refused,
                  .text = "the instruction at " + hex(offset) + " (" + x86::disassemble(code, Addr{*address}) +
                          ") cannot be probed: " + can.error().text};
-  if (is_cancellation_window(file->bytes(), offset))
+  if (file->is_relocated_code(*address, insn->length))
     return Error{.code = Code::refused,
-                 .text = "musl finds out by the address in this code whether a thread can be cancelled",
-                 .help = "probe the function that makes the call"};
+                 .text = "the dynamic loader changes the instruction at " + hex(offset) + " (a text relocation)"};
   const auto sections = file->rseq_sections();
   if (std::any_of(sections.begin(), sections.end(), [&](const elf::RseqSection& section) {
         return section.touches(*address, *address + insn->length);

@@ -17,14 +17,12 @@ namespace uprobe::plan {
 // Opens each file once, under whatever path it is named.
 class FileCache {
  public:
+  // By what the path leads to now (/proc/PID/exe changes).
   Result<std::shared_ptr<const elf::ElfFile>> open(const std::string& path);
-  // A path that leads to different files in the course of time (/proc/PID/exe).
-  Result<std::shared_ptr<const elf::ElfFile>> open_now(const std::string& path);
   // A file that was opened elsewhere: every path to it leads to this object.
   void know(std::shared_ptr<const elf::ElfFile> file);
 
  private:
-  std::map<std::string, std::shared_ptr<const elf::ElfFile>> by_path_;
   std::map<elf::Identity, std::shared_ptr<const elf::ElfFile>> by_identity_;
 };
 

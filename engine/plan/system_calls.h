@@ -14,9 +14,9 @@ struct SystemCallSite {
   shared::PointRole role = shared::PointRole::system_call;
 };
 
-// The `syscall` instructions for rt_sigaction, rt_sigprocmask, execve, execveat, prctl and seccomp, for the waits that take a
-// signal mask, and the one in the function syscall(), which makes any call; and the instructions behind clone, clone3 and
-// vfork. The number is the constant last moved to eax before, in the same function; a wrong guess costs time only, since the
+// The `syscall` instructions for what changes signals, programs, mappings and filters, for the waits that take a signal mask,
+// and those in the function syscall() and in musl's __syscall_cp_asm, which make any call; where handlers return to; and the
+// instructions behind clone, clone3 and vfork. The number is the constant last moved to eax before, in the same function; a wrong guess costs time only, since the
 // agent looks at the real number.
 // `ends`: also those of exit_group.
 std::vector<SystemCallSite> system_call_sites(const elf::ElfFile& file, bool ends);

@@ -29,8 +29,11 @@ enum class PointRole : u32 {
   vfork_return = 5,
 };
 
-// Places in a copy that stand for another place of the program than what comes before them.
-inline constexpr u32 kMaxMarks = 3;
+// Where in the program a thread stands that is in a copy, from a mark up to the next one: in front of the instruction, behind
+// it, behind a `syscall` whose rcx is still the copy's, or at some other place.
+enum class MarkKind : u16 { start = 0, end = 1, end_of_call = 2, target = 3 };
+inline constexpr u32 kMaxMarks = 8;
+inline constexpr u8 kNoMark = 0xff;
 
 struct Point {
   u64 address;    // of the probed instruction in this process
@@ -40,14 +43,12 @@ struct Point {
   u32 role;       // PointRole
   u32 consumer;   // index + 1 of the first consumer (the newest), 0: none
   u32 copy_bytes;
-  u8 insn_bytes;  // length of the displaced instruction
-  u8 is_syscall;  // 1: the instruction is `syscall`
-  u8 mark_count;
-  u8 mark_offset[kMaxMarks];  // in the copy, rising; the first is 0
+  u8 insn_bytes;    // length of the displaced instruction
+  u8 behind_bytes;  // how much is known of what the file has behind the first byte; see Undo
+  u16 mark_kinds;   // MarkKind of each mark, two bits each
+  i32 mark_target;  // of MarkKind::target: distance from `address`
+  u8 mark_offset[kMaxMarks];  // in the copy, rising from 0; kNoMark: there are no more
   u8 mark_pushed[kMaxMarks];  // bytes that the copy has pushed by then and the original would not have
-  u8 reserved[3];
-  i32 mark_distance
-      [kMaxMarks];  // of the original place from `address`; from here to the next mark a thread stands there
 };
 static_assert(sizeof(Point) == 64);
 
@@ -61,11 +62,23 @@ static_assert(sizeof(Consumer) == 8);
 // Frozen for ever: any later tool restores from these what an earlier one left behind.
 struct Undo {
   u64 address;
-  u32 length;  // bytes patched, <= 16
-  u32 state;   // 0 restored, 1 patched
-  u8 original[16];
+  u32 length;       // bytes patched, <= 16
+  u32 state;        // 0 restored, 1 patched
+  u8 original[16];  // what stood there; Point::behind_bytes more of it show later that the code is still the same
 };
 static_assert(sizeof(Undo) == 32);
+inline constexpr u32 kMostBehind = sizeof(Undo::original) - 1;
+
+// Whether the memory behind a breakpoint is as it was. Any byte may be a breakpoint by now, but not all of them.
+constexpr bool is_as_before(const Point& point, const Undo& undo, const u8* behind) {
+  u32 equal = 0;
+  for (u32 i = 0; i < point.behind_bytes && i < kMostBehind; ++i) {
+    const bool same = behind[i] == undo.original[i + 1];
+    equal += same ? 1 : 0;
+    if (!same && behind[i] != 0xcc) return false;
+  }
+  return equal != 0 || point.behind_bytes == 0;
+}
 
 // Executable pages of ours in the process: displaced copies live here. [base, base + bytes), `used` bytes from the start.
 struct Island {
@@ -150,6 +163,11 @@ inline constexpr u32 kRepeats = 64;
 inline constexpr u32 kThreadEntries = 4096;
 inline constexpr u64 kOurSignals = 1ull << (5 - 1) | 1ull << (7 - 1) | 1ull << (11 - 1);  // TRAP, BUS, SEGV
 
+// Address space where private mappings of files may be that cannot be executed yet: pages, begin | count << 36; 0: free. One
+// word, so that threads change it without a lock.
+inline constexpr u32 kFileRanges = 256;
+inline constexpr u32 kRangeBeginBits = 36;
+
 inline constexpr u32 kBlockFiltered =
     1;  // a seccomp filter is or may come into force: no system call, not even for $comm
 inline constexpr u32 kBlockFilteredLater = 2;  // it came after the agent: it may forbid what the agent has done before
@@ -175,12 +193,13 @@ struct ProcessBlock {
   u32 undo_capacity;
   u32 session_count;
   u32 island_count;
-  u32 reserved2;
+  u32 unbound;  // 1: an IFUNC that is probed has not chosen yet
   u64 agent_base;
   SessionLink sessions[kMaxSessions];
   Island islands[kMaxIslands];
+  u64 stamp;  // a random name of the tables' contents, new before each change: fork copies it with them
   u64 agent_text, agent_text_end;  // in this process; 0: not known, nothing is taken for the agent's code then
-  u64 reserved1[14];
+  u64 reserved1[13];
 
   // From here on the agent's own: the tool writes it once, before the agent runs.
   u32 flags;       // kBlockFiltered
@@ -191,6 +210,7 @@ struct ProcessBlock {
   OtherAction others[kSignals + 1];
   u8 masked_in[72];     // per signal: which of kOurSignals its sa_mask names (bit 0 TRAP, 1 SEGV, 2 BUS)
   u64 mail_tokens[64];  // of the requests under way, by mail slot
+  u64 file_ranges[kFileRanges];
   u32 repeat_count;
   u32 held_count;
   u32 stack_cursor;  // of the search for stacks of threads that have ended
@@ -201,7 +221,7 @@ struct ProcessBlock {
   ThreadEntry threads[kThreadEntries];
 };
 static_assert(offsetof(ProcessBlock, flags) == 1304);
-static_assert(sizeof(ProcessBlock) == 18232 + 88 * kThreadEntries);
+static_assert(sizeof(ProcessBlock) == 18232 + 8 * kFileRanges + 88 * kThreadEntries);
 inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
 

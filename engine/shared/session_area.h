@@ -111,8 +111,9 @@ inline constexpr u64 kCallFunction = ~u64{0};
 // slot); the tool the others but `free` and `claimed`.
 enum class MailState : u32 { free, claimed, request, working, command, result, done, abandoned };
 // exec_begins: the thread is about to call execve; the tool seizes it. exec_failed: the call came back. flush: done once
-// everything that was recorded before is in the output.
-enum class MailKind : u32 { none, libraries_changed, exec_begins, exec_failed, flush };
+// everything that was recorded before is in the output. code_mapped: what was in a range of addresses is gone, and code of a
+// file may be there.
+enum class MailKind : u32 { none, libraries_changed, exec_begins, exec_failed, flush, code_mapped };
 
 struct alignas(128) MailSlot {
   u32 state;
@@ -122,8 +123,8 @@ struct alignas(128) MailSlot {
   u64 block;       // address of the process block in the asking process
   u64 command[7];  // a system call for the agent to execute: number, six arguments; or kCallFunction
   u64 result;
-  u64 path;    // exec_begins: address of the path in the asking process
-  u64 folder;  // exec_begins: descriptor that the path is relative to (AT_FDCWD: the working directory)
+  u64 path;    // exec_begins: address of the path in the asking process; code_mapped: first address
+  u64 folder;  // exec_begins: descriptor that the path is relative to (AT_FDCWD: the working directory); code_mapped: end
   u64 token;   // also in the asking process's block: shows who asks
   u64 reserved[2];
 };

@@ -55,9 +55,10 @@ ClockSample Clock::sample() {
 }
 
 // 5 ms give a rate that is good to a few millionths; the first calibrations follow soon and over longer spans.
-Clock Clock::start() {
-  const ClockSample early = sample();
-  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+Clock Clock::start(ClockSample early) {
+  constexpr std::uint64_t kApart = 5'000'000;
+  const std::uint64_t now = sample().ns;
+  if (now < early.ns + kApart) std::this_thread::sleep_for(std::chrono::nanoseconds(early.ns + kApart - now));
   return Clock(early, sample(), &Clock::sample);
 }
 

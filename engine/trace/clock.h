@@ -19,8 +19,8 @@ struct ClockSample {
 
 class Clock {
  public:
-  // Measures both clocks over a few milliseconds.
-  static Clock start();
+  // Measures both clocks over a few milliseconds, from `early` on: waits for what is left of them.
+  static Clock start(ClockSample early = sample());
   // From two samples, `late` after `early`; calibrates itself no further unless a sampler is given.
   Clock(ClockSample early, ClockSample late, std::function<ClockSample()> sampler = nullptr);
 

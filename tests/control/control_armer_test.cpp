@@ -1,6 +1,9 @@
 // What arming does to a process, byte by byte, against one that exists in memory only.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <filesystem>
+
 #include "engine/control/armer.h"
 #include "tests/control/fake_target.h"
 
@@ -75,6 +78,7 @@ TEST_F(ArmerTest, CopyThenTablesThenHashThenBreakpoint) {
     if (write.at == address) return 'b';
     if (place >= head.block_bytes) return 'c';
     if (place == 0) return 'H';
+    if (place == offsetof(shared::ProcessBlock, stamp)) return 's';
     return place >= head.hash_offset       ? 'h'
            : place >= head.consumer_offset ? 'o'
            : place >= head.undo_offset     ? 'u'
@@ -82,7 +86,7 @@ TEST_F(ArmerTest, CopyThenTablesThenHashThenBreakpoint) {
   };
   std::string order;
   for (const auto& write : target_.writes) order += kind(write);
-  EXPECT_EQ(order, "coupHhb");
+  EXPECT_EQ(order, "scoupHhb");
   EXPECT_EQ(target_.writes.back().bytes, std::vector<std::uint8_t>{0xcc});
   EXPECT_EQ(target_.calls, std::vector<long>{SYS_mmap});
 }
@@ -259,6 +263,121 @@ TEST_F(ArmerTest, AnotherLibraryAtTheSameAddress) {
   ASSERT_EQ(byte_at(address), 0xcc);
   EXPECT_EQ(events_at(address), std::vector<std::uint16_t>{4});
   EXPECT_EQ(point_at(address).file_bias, address.value - site_of(other_, "other_first").offset);
+}
+
+// What a further library costs does not depend on how many points there are already.
+TEST_F(ArmerTest, WhatWasLookedAtIsLeftAlone) {
+  for (const char* function : {"subject_add", "subject_twice", "subject_sum"}) probe(function, 0);
+  target_.map_code(*subject_, kBase);
+  arm();
+  target_.reads.clear();
+  arm();
+  EXPECT_EQ(target_.reads.size(), 1U) << "one breakpoint shows that the code is still the one";
+}
+
+// A block that is read anew, as of a child after fork, is known by its stamp.
+TEST_F(ArmerTest, AForkedProcessIsKnown) {
+  probe("subject_add", 0);
+  const Mapping code = target_.map_code(*subject_, kBase);
+  ASSERT_TRUE(armer_.arm(target_, kBlock, {}));
+  FakeTarget child = target_;
+  child.reads.clear(), child.writes.clear();
+  ASSERT_TRUE(armer_.arm(child, kBlock, {}));
+  EXPECT_LE(child.reads.size(), 3U);
+  EXPECT_TRUE(child.writes.empty());
+  child.unmap(code.begin);
+  ASSERT_TRUE(armer_.arm(child, kBlock, {}));
+  const auto state_in = [&](FakeTarget& target) {
+    const auto block = Block::read(target, kBlock);
+    return block ? block->points().at(0).state : 0;
+  };
+  EXPECT_EQ(state_in(child), static_cast<std::uint32_t>(shared::PointState::unmapped));
+  ASSERT_TRUE(armer_.arm(target_, kBlock, {}));
+  EXPECT_EQ(state_in(target_), static_cast<std::uint32_t>(shared::PointState::armed))
+      << "the parent still has the code";
+}
+
+TEST_F(ArmerTest, TheSameCodeMappedOnceMoreAtTheSamePlace) {
+  probe("subject_add", 0);
+  probe("subject_twice", 1);
+  const Mapping code = target_.map_code(*subject_, kBase);
+  arm();
+  target_.unmap(code.begin);
+  target_.map_code(*subject_, kBase);
+  // All but the last one: an unlucky witness would not show it.
+  const Addr last = std::max(address_of(code, "subject_add"), address_of(code, "subject_twice"));
+  const std::uint8_t breakpoint = 0xcc;
+  ASSERT_TRUE(target_.write(last, &breakpoint, 1));
+  ASSERT_TRUE(armer_.arm(target_, *block_, {code.begin, code.end}));
+  for (const char* function : {"subject_add", "subject_twice"})
+    EXPECT_EQ(byte_at(address_of(code, function)), 0xcc) << function;
+}
+
+// Anonymous memory where the code was: a copy of it keeps its points, anything else does not.
+TEST_F(ArmerTest, CodeThatWasCopiedKeepsItsPoints) {
+  probe("subject_add", 0);
+  const Mapping code = target_.map_code(*subject_, kBase);
+  const Addr address = address_of(code, "subject_add");
+  arm();
+  std::vector<std::uint8_t> bytes(code.end - code.begin);
+  ASSERT_TRUE(target_.read(code.begin, bytes.data(), bytes.size()));
+  const auto replace = [&](const std::vector<std::uint8_t>& with) {
+    target_.unmap(code.begin);
+    Mapping copy = code;
+    copy.path.clear(), copy.inode = 0, copy.offset = 0;
+    target_.map(copy, with);
+    arm();
+    return point_at(address).state;
+  };
+  EXPECT_EQ(replace(bytes), static_cast<std::uint32_t>(shared::PointState::armed));
+  std::vector<std::uint8_t> other(bytes.size(), 0x90);
+  other[address - code.begin] = 0xcc;
+  EXPECT_EQ(replace(other), static_cast<std::uint32_t>(shared::PointState::unmapped));
+}
+
+TEST_F(ArmerTest, AFileThatHasChangedIsRefused) {
+  const std::string path = testing::TempDir() + "armer_changed.so";
+  std::filesystem::copy_file(SUBJECT, path, std::filesystem::copy_options::overwrite_existing);
+  const auto file = std::make_shared<const elf::ElfFile>(elf::ElfFile::open(path).take());
+  const plan::Site site =
+      plan::site_at(file, *file->offset_of_address(file->find_functions("subject_add")[0].address)).take();
+  probes_.add(site, 0);
+  std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) + std::chrono::seconds(1));
+  const Mapping code = target_.map_code(*file, kBase);
+  arm();
+  EXPECT_NE(byte_at(code.begin + (site.offset - code.offset)), 0xcc);
+  EXPECT_EQ(armer_.report().refusals.count(0), 1U);
+  std::filesystem::remove(path);
+}
+
+// What comes to a point later, as a choice of an IFUNC does, is fed beside what it has.
+TEST_F(ArmerTest, AProbeThatComesLater) {
+  probe("subject_add", 1);
+  const Mapping code = target_.map_code(*subject_, kBase);
+  arm();
+  probe("subject_add", 2);
+  ASSERT_TRUE(armer_.arm(target_, *block_, {code.begin, code.end}));
+  EXPECT_EQ(events_at(address_of(code, "subject_add")), (std::vector<std::uint16_t>{2, 1}));
+}
+
+// Libraries that take turns at an address, for ever: the table of consumers must not run out.
+TEST_F(ArmerTest, TwoLibrariesThatTakeTurns) {
+  probe("subject_add", 3);
+  probe("other_first", 4);
+  const Mapping first = target_.map_code(*subject_, kBase);
+  const Addr address = address_of(first, "subject_add");
+  target_.unmap(first.begin);
+  const Mapping at_zero = target_.map_code(*other_, Addr{0});
+  const std::uint64_t within = address_of(at_zero, "other_first").value;
+  target_.unmap(at_zero.begin);
+  for (std::uint16_t round = 0; round < 3000; ++round) {
+    const Mapping m = round % 2 == 0 ? target_.map_code(*subject_, kBase) : target_.map_code(*other_, address - within);
+    ASSERT_TRUE(armer_.arm(target_, *block_, {m.begin, m.end}));
+    ASSERT_EQ(byte_at(address), 0xcc) << "round " << round;
+    ASSERT_EQ(events_at(address), std::vector<std::uint16_t>{static_cast<std::uint16_t>(3 + round % 2)});
+    target_.unmap(m.begin);
+    target_.writes.clear(), target_.reads.clear();
+  }
 }
 
 TEST_F(ArmerTest, NoRoomWithinReachIsARefusal) {

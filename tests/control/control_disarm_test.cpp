@@ -97,6 +97,20 @@ TEST_F(Disarm, WhatIsNoBreakpointOfOursIsLeftAlone) {
   EXPECT_EQ(byte_at(1), 0x90);
 }
 
+// Code with a breakpoint of its own stands where a point was: not a byte of it is changed.
+TEST_F(Disarm, ABreakpointInOtherCodeIsLeftAlone) {
+  control::NewPoint gone;
+  gone.address = child_.code() + 16, gone.insn = {0x55}, gone.behind = {0x48, 0x89, 0xe5};
+  ASSERT_TRUE(block_->add(target_, {gone}));
+  put(16, 0xcc), put(17, 0xb8), put(18, 42);
+  ASSERT_TRUE(control::disarm(child_.pid(), child_.block()));
+  EXPECT_EQ(byte_at(16), 0xcc);
+  EXPECT_EQ(byte_at(0), 0x55);
+  const auto block = Block::read(target_, child_.block());
+  ASSERT_TRUE(block);
+  EXPECT_EQ(block->points().back().state, static_cast<std::uint32_t>(shared::PointState::unmapped));
+}
+
 TEST_F(Disarm, APointWhoseMemoryIsGoneDoesNotKeepTheOthers) {
   control::NewPoint nowhere;
   nowhere.address = Addr{0x1000}, nowhere.insn = {0x90};

@@ -27,6 +27,7 @@ class FakeTarget : public target::Target {
     std::vector<std::uint8_t> bytes;
   };
   std::vector<Write> writes;
+  std::vector<Addr> reads;
   std::vector<long> calls;
   std::function<void(const Write&)> on_write;  // sees the memory as it is before the write
 
@@ -72,6 +73,7 @@ class FakeTarget : public target::Target {
   }
 
   Status read(Addr from, void* to, std::size_t bytes) override {
+    reads.push_back(from);
     std::uint8_t* at = find(from, bytes);
     if (at == nullptr) return system_error("read of the target's memory", EIO);
     std::memcpy(to, at, bytes);

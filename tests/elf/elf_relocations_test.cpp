@@ -1,6 +1,7 @@
 // Relocations: agreement with readelf, with and without section headers, tables that lie.
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "engine/elf/relocations.h"
 #include "tests/elf/fixture.h"
@@ -66,25 +67,27 @@ TEST(Relocations, OnlyTheTwoKinds) {
   EXPECT_EQ(our_rows(must_parse(with_dynamic(MadeElf::kBase + 0x900, 71))).size(), 1U) << "the last one is cut off";
 }
 
-Bytes with_packed(std::uint64_t first_entry, std::uint64_t size) {
-  MadeElf made;
-  made.add_part(PT_DYNAMIC, 0x800, 3 * sizeof(Elf64_Dyn));
-  made.put(0x800, Elf64_Dyn{.d_tag = 36, .d_un = {.d_val = MadeElf::kBase + 0x900}});  // DT_RELR
-  made.put(0x810, Elf64_Dyn{.d_tag = 35, .d_un = {.d_val = size}});                    // DT_RELRSZ
-  made.put(0x900, first_entry);
-  made.put(0xa00, std::uint64_t{0x1234});
-  return made.bytes();
-}
-
-TEST(Relocations, FirstOfThePackedTable) {
-  const auto found = first_packed_relocation(must_parse(with_packed(MadeElf::kBase + 0xa00, 8)));
-  ASSERT_TRUE(found);
-  EXPECT_EQ(std::tuple(found->place, found->type, found->addend),
-            std::tuple(MadeElf::kBase + 0xa00, kRelative, std::uint64_t{0x1234}));
-  EXPECT_FALSE(first_packed_relocation(must_parse(with_packed(MadeElf::kBase + 0xa01, 8)))) << "a bit map";
-  EXPECT_FALSE(first_packed_relocation(must_parse(with_packed(MadeElf::kBase + 0xa00, 7))));
-  EXPECT_FALSE(first_packed_relocation(must_parse(with_packed(MadeElf::kBase + MadeElf::kSize, 8))));
-  EXPECT_FALSE(first_packed_relocation(must_parse(with_packed(UINT64_MAX - 1, 8))));
+// Only where the file says that its code is changed, and only in code.
+TEST(Relocations, CodeThatTheLoaderChanges) {
+  constexpr std::uint64_t kPlace = MadeElf::kBase + MadeElf::kCode + 16;
+  const auto file_with = [&](std::int64_t tag, std::uint64_t value) {
+    MadeElf made;
+    made.add_part(PT_DYNAMIC, 0x800, 4 * sizeof(Elf64_Dyn));
+    made.put(0x800, Elf64_Dyn{.d_tag = DT_RELA, .d_un = {.d_val = MadeElf::kBase + 0x900}});
+    made.put(0x810, Elf64_Dyn{.d_tag = DT_RELASZ, .d_un = {.d_val = sizeof(Elf64_Rela)}});
+    made.put(0x820, Elf64_Dyn{.d_tag = tag, .d_un = {.d_val = value}});
+    made.put(0x900, Elf64_Rela{.r_offset = kPlace, .r_info = R_X86_64_64, .r_addend = 1});
+    return must_parse(made.bytes());
+  };
+  for (const auto& [tag, value] : {std::pair<std::int64_t, std::uint64_t>{DT_TEXTREL, 0}, {DT_FLAGS, DF_TEXTREL}}) {
+    const ElfFile file = file_with(tag, value);
+    EXPECT_TRUE(file.is_relocated_code(kPlace, 1));
+    EXPECT_TRUE(file.is_relocated_code(kPlace - 2, 3));
+    EXPECT_TRUE(file.is_relocated_code(kPlace + 7, 1));
+    EXPECT_FALSE(file.is_relocated_code(kPlace - 2, 2));
+    EXPECT_FALSE(file.is_relocated_code(kPlace + 8, 1));
+  }
+  EXPECT_FALSE(file_with(DT_FLAGS, DF_BIND_NOW).is_relocated_code(kPlace, 1));
 }
 
 TEST(Hostile, SizesAndPlaces) {

@@ -87,11 +87,11 @@
         movq    136(%r8), %rdx
         movq    152(%r8), %rcx
         pushq   %r8
-        movl    %ss, %eax
+        movzwl  190(%r8), %eax          # ss
         pushq   %rax
         pushq   160(%r8)                # rsp
         pushq   176(%r8)                # flags
-        movl    %cs, %eax
+        movzwl  184(%r8), %eax          # cs
         pushq   %rax
         pushq   168(%r8)                # rip
         movq    144(%r8), %rax
@@ -159,11 +159,19 @@ enter_frame:
         movl    (%rsi), %edi
         leaq    8(%rsp), %rdx
         xorl    %eax, %eax
+        testl   $0x44000, 184(%rsp)     # AC and NT stay as they were; all else that is left to a handler is cleared already
+        jnz     3f
         LABEL uprobe_enter_look
         cmpl    $0, (%r10)
         jne     1f
         LABEL uprobe_enter_jump
         jmp     *%r11
+3:      pushfq
+        movl    184 + 8(%rsp), %ecx
+        andl    $0x44000, %ecx
+        orl     %ecx, (%rsp)
+        popfq
+        jmp     uprobe_enter_look
 1:      movq    %rsp, %rsi
         leaq    -(128 + 440)(%rsp), %rdi
         andq    $-16, %rdi
@@ -172,6 +180,9 @@ enter_frame:
         testq   %r9, %r9
         cmovneq %r9, %rsp
         andq    $-16, %rsp
+        pushfq
+        andl    $~0x44000, (%rsp)
+        popfq
         movq    %r11, %rdx
         movq    %r10, %rcx
         pushq   %r9

@@ -1,0 +1,165 @@
+// Code that comes into the process: every mapping of a file that can be executed is shown to the tool before the call that
+// made it returns, so that nothing of it has run. Who made the call does not matter: the dynamic loader, the program itself,
+// a plugin system.
+//
+// There are two ways: mmap with PROT_EXEC, and mprotect with PROT_EXEC of what mmap made without. For the second, private
+// mappings of files are remembered in a table; the anonymous memory of JIT compilers is in none of its ranges, so their
+// calls cost a look at the table and no more. munmap is not seen. A range may therefore be out of date; it goes when
+// something else is mapped there, or with the first, idle, question.
+//
+// System calls: the application's own, and what asking the tool takes. Nobody is asked once a filter has come into force.
+#include "preload/mappings.h"
+
+#include "preload/calls.h"
+
+namespace uprobe::agent {
+namespace {
+
+// uapi/asm-generic/mman-common.h, uapi/linux/mman.h
+constexpr u64 kProtRead = 1, kProtWrite = 2, kProtExec = 4, kMapType = 0xf, kMapPrivate = 2, kMapFixed = 0x10,
+              kMapAnonymous = 0x20;
+constexpr u64 kPageBits = 12;
+
+// [begin, end) in pages.
+struct Pages {
+  u64 begin, end;
+};
+
+Pages pages_of(u64 address, u64 bytes) {
+  constexpr u64 kRest = (1ull << kPageBits) - 1;
+  const u64 begin = address >> kPageBits;
+  return {begin, begin + ((address & kRest) + bytes + kRest) / (kRest + 1)};
+}
+
+Pages unpack(u64 word) {
+  const u64 begin = word & ((1ull << shared::kRangeBeginBits) - 1);
+  return {begin, begin + (word >> shared::kRangeBeginBits)};
+}
+u64 pack(Pages p) { return p.begin < p.end ? p.begin | (p.end - p.begin) << shared::kRangeBeginBits : 0; }
+
+// Addresses from 2^48 on are given out on request only, and a range of a terabyte is no code.
+bool can_be_packed(Pages p) {
+  return p.end < 1ull << shared::kRangeBeginBits && p.end - p.begin < 1ull << (64 - shared::kRangeBeginBits);
+}
+
+bool overlap(Pages a, Pages b) { return a.begin < b.end && b.begin < a.end; }
+bool touch(Pages a, Pages b) { return a.begin <= b.end && b.begin <= a.end; }
+Pages join(Pages a, Pages b) { return {a.begin < b.begin ? a.begin : b.begin, a.end > b.end ? a.end : b.end}; }
+u64 distance(Pages a, Pages b) { return a.end <= b.begin ? b.begin - a.end : b.end <= a.begin ? a.begin - b.end : 0; }
+
+bool replace(u64& word, u64 from, u64 to) {
+  return __atomic_compare_exchange_n(&word, &from, to, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+// Where a range goes: to an entry that it touches, to a free one, or to the nearest: too much is remembered then, never too
+// little.
+u64& entry_for(ProcessBlock& block, Pages pages) {
+  u64 *free = nullptr, *nearest = nullptr, best = ~0ull;
+  for (u64& entry : block.file_ranges) {
+    const u64 word = __atomic_load_n(&entry, __ATOMIC_RELAXED);
+    if (word == 0) {
+      if (free == nullptr) free = &entry;
+      continue;
+    }
+    if (touch(unpack(word), pages)) return entry;
+    const u64 far = distance(unpack(word), pages);
+    if (far < best) nearest = &entry, best = far;
+  }
+  return free != nullptr ? *free : *nearest;
+}
+
+void remember(ProcessBlock& block, Pages pages) {
+  if (!can_be_packed(pages)) return;
+  for (u64 packed = 0; packed == 0;) {
+    u64& entry = entry_for(block, pages);
+    const u64 word = __atomic_load_n(&entry, __ATOMIC_RELAXED);
+    packed = pack(word == 0 ? pages : join(unpack(word), pages));
+    if (!replace(entry, word, packed)) packed = 0;
+  }
+}
+
+void forget(ProcessBlock& block, Pages pages) {
+  for (u64& entry : block.file_ranges) {
+    const u64 word = __atomic_load_n(&entry, __ATOMIC_RELAXED);
+    const Pages known = unpack(word);
+    if (word == 0 || !overlap(known, pages)) continue;
+    const Pages left{known.begin, pages.begin}, right{pages.end, known.end};
+    const bool has_left = left.begin < left.end, has_right = right.begin < right.end;
+    // Another thread has changed it: what stays too much costs an idle question.
+    if (!replace(entry, word, has_left ? pack(left) : has_right ? pack(right) : 0)) continue;
+    if (has_left && has_right) remember(block, right);
+  }
+}
+
+bool is_remembered(const ProcessBlock& block, Pages pages) {
+  for (const u64& entry : block.file_ranges) {
+    const u64 word = __atomic_load_n(&entry, __ATOMIC_RELAXED);
+    if (word != 0 && overlap(unpack(word), pages)) return true;
+  }
+  return false;
+}
+
+void show_to_tool(ProcessBlock& block, const SignalFrame& frame, Pages pages) {
+  if ((__atomic_load_n(&block.flags, __ATOMIC_RELAXED) & shared::kBlockFilteredLater) != 0) return;
+  const bool may_fault = (frame.mask & shared::kOurSignals) == 0;
+  ask_tool(
+      block, session_area(block, 0),
+      {shared::MailKind::code_mapped, thread_id(block, may_fault), pages.begin << kPageBits, pages.end << kPageBits});
+}
+
+// What MAP_FIXED takes away must not be the stack that we stand on: from here to the end of the signal frame.
+bool takes_our_stack(const SignalFrame& frame, Pages pages) {
+  constexpr u64 kBelow = 4096, kExtendedState = 16384;
+  const u64 low = as_word(__builtin_frame_address(0)) - kBelow;
+  const u64 high = (frame.fpstate != 0 ? frame.fpstate : as_word(&frame)) + kExtendedState;
+  return overlap(pages, pages_of(low, high - low));
+}
+
+// Code that can still be written is not probed: its mapping counts as one that is not executable yet.
+bool is_code(u64 protection) { return (protection & (kProtWrite | kProtExec)) == kProtExec; }
+
+bool is_error(long result) { return result < 0 && result > -4096; }
+
+}  // namespace
+
+bool map_pages(ProcessBlock& block, const SignalFrame& frame, long& result) {
+  const u64 bytes = frame.si, flags = frame.r10;
+  if ((flags & kMapFixed) != 0 && takes_our_stack(frame, pages_of(frame.di, bytes))) return false;
+  result = pass(frame);
+  if (is_error(result)) return true;
+  const Pages pages = pages_of(static_cast<u64>(result), bytes);
+  const bool is_file = (flags & kMapAnonymous) == 0 && (flags & kMapType) == kMapPrivate;
+  if (is_file && !is_code(frame.dx)) {
+    remember(block, pages);
+    return true;
+  }
+  forget(block, pages);
+  if (is_file) show_to_tool(block, frame, pages);
+  return true;
+}
+
+// A loader that has relocated a library makes part of its data read-only: its IFUNCs have chosen, its constructors are next.
+bool protect_pages(ProcessBlock& block, const SignalFrame& frame, long& result) {
+  const Pages pages = pages_of(frame.di, frame.si);
+  const bool relocated = frame.dx == kProtRead && __atomic_load_n(&block.unbound, __ATOMIC_RELAXED) != 0;
+  if ((!relocated && !is_code(frame.dx)) || !is_remembered(block, pages)) return false;
+  result = pass(frame);
+  if (is_error(result)) return true;
+  if (!relocated) forget(block, pages);
+  show_to_tool(block, frame, pages);
+  return true;
+}
+
+bool has_its_code(ProcessBlock& block, const Point& point, const SignalFrame& frame) {
+  u8 behind[shared::kMostBehind];
+  const auto index = &point - at_offset<Point>(&block, block.point_offset);
+  const auto& undo = at_offset<shared::Undo>(&block, block.undo_offset)[index];
+  const Reader reader{(frame.mask & shared::kOurSignals) == 0};
+  if (reader.copy(behind, point.address + 1, point.behind_bytes) < point.behind_bytes) return true;
+  if (shared::is_as_before(point, undo, behind)) return true;
+  const u64 page = point.address >> kPageBits;
+  show_to_tool(block, frame, {page, page + 1});
+  return __atomic_load_n(&point.state, __ATOMIC_ACQUIRE) == static_cast<u32>(shared::PointState::armed);
+}
+
+}  // namespace uprobe::agent
