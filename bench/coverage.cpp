@@ -1,7 +1,10 @@
 // How many places of real programs a jump reaches, and why not the others: one line per file, each place planned by itself.
 //
 //   uprobe-coverage [--reasons] [--list REASON] [FILE...]
+//
+// --reasons: why not, for each file; --list: the places with this reason. Without files: the usual ones that are there.
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -19,6 +22,20 @@
 
 namespace uprobe {
 namespace {
+
+constexpr const char* kUsual[] = {"/usr/bin/bash",
+                                  "/usr/bin/zsh",
+                                  "/lib/x86_64-linux-gnu/libc.so.6",
+                                  "/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
+                                  "/usr/lib/x86_64-linux-gnu/libstdc++.so.6",
+                                  "/usr/lib/x86_64-linux-gnu/libcrypto.so.3",
+                                  "/usr/bin/python3.11",
+                                  "/usr/lib/x86_64-linux-gnu/libsqlite3.so.0",
+                                  "/usr/bin/perl",
+                                  "/usr/bin/redis-server",
+                                  "/usr/sbin/nginx",
+                                  "/usr/bin/git",
+                                  "/usr/bin/node"};
 
 using Clock = std::chrono::steady_clock;
 
@@ -174,6 +191,9 @@ int main(int argc, char** argv) {
     else
       files.emplace_back(argv[i]);
   }
+  if (files.empty())
+    for (const char* file : uprobe::kUsual)
+      if (access(file, R_OK) == 0) files.emplace_back(file);
   std::printf("  %-8s %9s  %6s %6s %6s %6s %6s %6s  (percent)\n", "places", "number", "W", "N", "M", "J2", "int3",
               "refuse");
   uprobe::Report sum;

@@ -38,7 +38,10 @@ class Gather {
     if (address && size) add_relr_entries(image_.bytes_at(*address), *size);
   }
   void add_words() {
+    std::uint64_t left = 2 * image_.bytes().size();  // segments may show the same bytes, but not that often
     for (const Segment& segment : image_.segments()) {
+      if (segment.file_bytes > left) return;
+      left -= segment.file_bytes;
       const BytesView bytes = image_.bytes().slice(segment.offset, segment.file_bytes);
       for (std::uint64_t at = -segment.address & 7U; bytes.holds(at, 8); at += 8) add(*bytes.read<std::uint64_t>(at));
     }

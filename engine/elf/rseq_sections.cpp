@@ -51,10 +51,12 @@ class Descriptors {
     }
     if (aborts.empty()) return;
     std::sort(aborts.begin(), aborts.end());
-    for (const Segment& segment : image_.segments())
-      for (std::uint64_t at = segment.address + (-segment.address & (kSize - 1));
-           at + kSize <= segment.address + segment.file_bytes; at += kSize)
-        if (std::binary_search(aborts.begin(), aborts.end(), word(at + kAbort))) add(at);
+    std::uint64_t left = 2 * bytes.size();  // segments may show the same bytes, but not that often
+    for (const Segment& segment : image_.segments()) {
+      if (segment.file_bytes > left) return;
+      left -= segment.file_bytes;
+      add_of_segment(segment, aborts);
+    }
   }
 
   std::vector<RseqSection> take() {
@@ -65,6 +67,12 @@ class Descriptors {
   }
 
  private:
+  void add_of_segment(const Segment& segment, const std::vector<std::uint64_t>& aborts) {
+    const std::uint64_t end = segment.address + segment.file_bytes;
+    for (std::uint64_t at = segment.address + (-segment.address & (kSize - 1)); at + kSize <= end; at += kSize)
+      if (std::binary_search(aborts.begin(), aborts.end(), word(at + kAbort))) add(at);
+  }
+
   // As the running program sees it, at link-time addresses.
   std::uint64_t word(std::uint64_t place) const {
     const auto relocated = relocated_.find(place);

@@ -210,7 +210,8 @@ void FileFlow::spread_trouble() {
   std::vector<std::size_t> parts;
   for (const SweptFunction& function : functions_) {
     const SegmentMap* code = map_.code_at(function.range.begin);
-    if (function.trouble == FlowTrouble::none || function.trouble == FlowTrouble::no_unwind || code == nullptr) continue;
+    if (function.trouble == FlowTrouble::none || function.trouble == FlowTrouble::no_unwind || code == nullptr)
+      continue;
     const elf::Range& range = function.range;
     for (auto at = code->starts.next(range.begin, range.end); at; at = code->starts.next(*at + 1, range.end)) {
       x86::Scanned insn;
@@ -241,7 +242,8 @@ bool FileFlow::is_entered(std::uint64_t address) const {
 
 bool FileFlow::has_arrival(std::uint64_t from, std::uint64_t limit) const {
   const SegmentMap* code = map_.code_at(from);
-  return code != nullptr && (code->named.next(from, limit) || code->jumped.next(from, limit) || code->entered.next(from, limit));
+  return code != nullptr &&
+         (code->named.next(from, limit) || code->jumped.next(from, limit) || code->entered.next(from, limit));
 }
 
 std::vector<std::uint64_t> FileFlow::arrivals(const elf::Range& range) const {

@@ -37,13 +37,19 @@ std::optional<std::uint64_t> AddressBits::last(std::uint64_t from, std::uint64_t
 
 FlowMap::FlowMap(const elf::ElfFile& file) {
   const auto bytes = file.bytes();
+  // Segments may show the same bytes, many times over in a file that is made to cost memory: of such a one nothing is
+  // known.
+  std::uint64_t mapped = 0;
+  for (const elf::Segment& segment : file.segments()) mapped += segment.file_bytes;
+  if (mapped > 2 * bytes.size()) return;
   for (const elf::Segment& segment : file.segments()) {
     const std::uint64_t size = std::min(segment.file_bytes, bytes.size() - std::min(segment.offset, bytes.size()));
     if (size == 0) continue;
     const std::uint64_t begin = segment.address, end = segment.address + size;
     SegmentMap map{.segment = segment, .bytes = bytes.subspan(segment.offset, size), .named = AddressBits(begin, end)};
     if (segment.executable)
-      for (AddressBits* bits : {&map.jumped, &map.entered, &map.starts, &map.stops, &map.padding}) *bits = AddressBits(begin, end);
+      for (AddressBits* bits : {&map.jumped, &map.entered, &map.starts, &map.stops, &map.padding})
+        *bits = AddressBits(begin, end);
     segments_.push_back(std::move(map));
   }
 }

@@ -42,7 +42,8 @@ std::vector<SweptFunction> swept_functions(const std::vector<elf::Frame>& frames
   std::size_t next = 0;  // of the framed ones
   std::uint64_t end = 0;
   for (const elf::Range& symbol : symbols) {
-    while (next < framed && functions[next].range.begin < symbol.begin) end = std::max(end, functions[next++].range.end);
+    while (next < framed && functions[next].range.begin < symbol.begin)
+      end = std::max(end, functions[next++].range.end);
     const std::uint64_t begin = std::max(symbol.begin, end);
     const std::uint64_t limit = next < framed ? std::min(symbol.end, functions[next].range.begin) : symbol.end;
     if (begin >= limit) continue;

@@ -25,7 +25,7 @@ enum class FlowTrouble : std::uint8_t {
 struct SweptFunction {
   elf::Range range;  // of its FDE, or of its symbol
   FlowTrouble trouble = FlowTrouble::none;
-  bool takes_label = false;    // makes a pointer to somewhere inside itself
+  bool takes_label = false;       // makes a pointer to somewhere inside itself
   bool jumps_by_pointer = false;  // through memory, or through a register that holds a finished pointer
 };
 

@@ -13,7 +13,7 @@ using Kind = RegisterValue::Kind;
 using Origin = FunctionCode::Origin;
 using Targets = std::vector<std::uint64_t>;
 
-constexpr std::size_t kMostSteps = 4000;      // of following a register backwards
+constexpr std::size_t kMostSteps = 4000;       // of following a register backwards
 constexpr std::size_t kMostEntries = 1 << 16;  // of a table
 
 bool is_constant(const Origin& origin) { return origin.value.kind == Kind::constant; }

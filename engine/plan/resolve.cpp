@@ -136,9 +136,8 @@ Result<Site> site_at(std::shared_ptr<const elf::ElfFile> file, std::uint64_t off
     return Error{.code = Code::refused,
                  .text = "the dynamic loader changes the instruction at " + hex(offset) + " (a text relocation)"};
   const auto sections = file->rseq_sections();
-  if (std::any_of(sections.begin(), sections.end(), [&](const elf::RseqSection& section) {
-        return section.touches(*address, *address + insn->length);
-      }))
+  if (std::any_of(sections.begin(), sections.end(),
+                  [&](const elf::RseqSection& section) { return section.touches(*address, *address + insn->length); }))
     return Error{.code = Code::refused,
                  .text = "the instruction at " + hex(offset) + " is inside an rseq critical section",
                  .help = "probe the function that contains it, or the code behind it"};

@@ -53,8 +53,8 @@ struct Window {
   WindowReason reason = WindowReason::none;
   FlowTrouble trouble = FlowTrouble::none;  // with WindowReason::flow_unknown
   std::uint64_t address = 0;                // link time
-  std::uint8_t length = 0;                  // bytes that the jump may change: instructions, and padding up to the jump's end
-  std::uint8_t code_length = 0;             // bytes of the instructions, which go into the copy
+  std::uint8_t length = 0;       // bytes that the jump may change: instructions, and padding up to the jump's end
+  std::uint8_t code_length = 0;  // bytes of the instructions, which go into the copy
   std::uint8_t instructions = 0;
   std::array<std::uint8_t, kJumpBytes> offsets = {};  // where they start, from the window's first byte
   std::uint64_t padding = 0;                          // short_jump: link-time address of five bytes for the long one

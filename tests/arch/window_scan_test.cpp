@@ -96,35 +96,35 @@ TEST(Scan, SaysWhatARegisterHolds) {
     Kind kind;
     unsigned a, b;
   } rows[] = {
-      {"48 89 c3", 3, Kind::copy, 0, 0},                      // mov %rax,%rbx
+      {"48 89 c3", 3, Kind::copy, 0, 0},  // mov %rax,%rbx
       {"48 89 c3", 0, Kind::same, 0, 0},
-      {"89 c3", 3, Kind::other, 0, 0},                        // mov %eax,%ebx
-      {"88 c3", 3, Kind::other, 0, 0},                        // mov %al,%bl
-      {"48 8b 47 08", 0, Kind::pointer, 0, 0},                // mov 8(%rdi),%rax
-      {"8b 47 08", 0, Kind::other, 0, 0},                     // mov 8(%rdi),%eax
-      {"4d 63 04 94", 8, Kind::table_entry, 12, 2},           // movslq (%r12,%rdx,4),%r8
-      {"48 63 44 94 04", 0, Kind::other, 0, 0},               // movslq 4(%rsp,%rdx,4),%rax
-      {"48 63 04 d3", 0, Kind::other, 0, 0},                  // movslq (%rbx,%rdx,8),%rax
-      {"48 63 05 00 01 00 00", 0, Kind::fixed_entry, 0, 0},   // movslq 0x100(%rip),%rax
-      {"48 01 d0", 0, Kind::sum, 0, 2},                       // add %rdx,%rax
-      {"01 d0", 0, Kind::other, 0, 0},                        // add %edx,%eax
-      {"48 83 c0 08", 0, Kind::other, 0, 0},                  // add $8,%rax
-      {"48 8d 04 13", 0, Kind::sum, 3, 2},                    // lea (%rbx,%rdx),%rax
-      {"48 8d 44 13 08", 0, Kind::other, 0, 0},               // lea 8(%rbx,%rdx),%rax
+      {"89 c3", 3, Kind::other, 0, 0},                       // mov %eax,%ebx
+      {"88 c3", 3, Kind::other, 0, 0},                       // mov %al,%bl
+      {"48 8b 47 08", 0, Kind::pointer, 0, 0},               // mov 8(%rdi),%rax
+      {"8b 47 08", 0, Kind::other, 0, 0},                    // mov 8(%rdi),%eax
+      {"4d 63 04 94", 8, Kind::table_entry, 12, 2},          // movslq (%r12,%rdx,4),%r8
+      {"48 63 44 94 04", 0, Kind::other, 0, 0},              // movslq 4(%rsp,%rdx,4),%rax
+      {"48 63 04 d3", 0, Kind::other, 0, 0},                 // movslq (%rbx,%rdx,8),%rax
+      {"48 63 05 00 01 00 00", 0, Kind::fixed_entry, 0, 0},  // movslq 0x100(%rip),%rax
+      {"48 01 d0", 0, Kind::sum, 0, 2},                      // add %rdx,%rax
+      {"01 d0", 0, Kind::other, 0, 0},                       // add %edx,%eax
+      {"48 83 c0 08", 0, Kind::other, 0, 0},                 // add $8,%rax
+      {"48 8d 04 13", 0, Kind::sum, 3, 2},                   // lea (%rbx,%rdx),%rax
+      {"48 8d 44 13 08", 0, Kind::other, 0, 0},              // lea 8(%rbx,%rdx),%rax
       {"48 8d 05 00 01 00 00", 0, Kind::constant, 0, 0},
-      {"48 0f 44 c2", 0, Kind::same_or_copy, 2, 0},           // cmove %rdx,%rax
-      {"48 0f 44 07", 0, Kind::same_or_pointer, 0, 0},        // cmove (%rdi),%rax
-      {"58", 0, Kind::pointer, 0, 0},                         // pop %rax
-      {"48 93", 3, Kind::other, 0, 0},                        // xchg %rax,%rbx
-      {"e8 00 00 00 00", 0, Kind::pointer, 0, 0},             // a call returns in rax,
-      {"e8 00 00 00 00", 1, Kind::other, 0, 0},               // changes rcx
-      {"e8 00 00 00 00", 3, Kind::same, 0, 0},                // and keeps rbx
-      {"0f 05", 1, Kind::other, 0, 0},                        // a system call changes rcx
+      {"48 0f 44 c2", 0, Kind::same_or_copy, 2, 0},            // cmove %rdx,%rax
+      {"48 0f 44 07", 0, Kind::same_or_pointer, 0, 0},         // cmove (%rdi),%rax
+      {"58", 0, Kind::pointer, 0, 0},                          // pop %rax
+      {"48 93", 3, Kind::other, 0, 0},                         // xchg %rax,%rbx
+      {"e8 00 00 00 00", 0, Kind::pointer, 0, 0},              // a call returns in rax,
+      {"e8 00 00 00 00", 1, Kind::other, 0, 0},                // changes rcx
+      {"e8 00 00 00 00", 3, Kind::same, 0, 0},                 // and keeps rbx
+      {"0f 05", 1, Kind::other, 0, 0},                         // a system call changes rcx
       {"64 48 33 04 25 30 00 00 00", 0, Kind::pointer, 0, 0},  // xor %fs:0x30,%rax
       {"64 48 33 04 25 28 00 00 00", 0, Kind::other, 0, 0},
-      {"48 f7 e2", 2, Kind::other, 0, 0},                     // mul %rdx
-      {"48 a5", 6, Kind::other, 0, 0},                        // movsq
-      {"e2 00", 1, Kind::other, 0, 0},                        // loop
+      {"48 f7 e2", 2, Kind::other, 0, 0},  // mul %rdx
+      {"48 a5", 6, Kind::other, 0, 0},     // movsq
+      {"e2 00", 1, Kind::other, 0, 0},     // loop
   };
   for (const auto& row : rows) {
     const auto value = value_behind(from_hex(row.bytes), kAt, row.reg);

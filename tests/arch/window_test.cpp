@@ -58,23 +58,22 @@ TEST_P(WindowForms, MarksNameEveryInstruction) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, WindowForms,
-    testing::Values(
-        // push %rbp; mov %rsp,%rbp; push %rbx
-        Row{"55 48 89 e5 53", "55 48 89 e5 53 e9 fb ff f7 ff"},
-        // one instruction is a window too
-        Row{"b8 01 00 00 00", "b8 01 00 00 00 e9 fb ff f7 ff"},
-        // xor %eax,%eax; mov 0x10(%rip),%rdx
-        Row{"31 c0 48 8b 15 10 00 00 00", "31 c0 48 8b 15 10 00 f8 ff e9 fb ff f7 ff"},
-        // test %edi,%edi; je +0x20; ret
-        Row{"85 ff 74 20 c3", "85 ff 0f 84 1c 00 f8 ff c3"},
-        // dec %eax; jmp -2, to the first: another hit
-        Row{"ff c8 eb fc", "ff c8 e9 f9 ff f7 ff"},
-        // push %rax; call +0x100: the return address is the original one
-        Row{"50 e8 00 01 00 00", "50 ff 35 05 00 00 00 e9 fa 00 f8 ff 06 00 10 00 00 00 00 00"},
-        // nop; jrcxz +0x10; nop; nop
-        Row{"90 e3 10 90 90", "90 e3 05 e9 05 00 00 00 e9 06 00 f8 ff 90 90 e9 f1 ff f7 ff"}));
+INSTANTIATE_TEST_SUITE_P(All, WindowForms,
+                         testing::Values(
+                             // push %rbp; mov %rsp,%rbp; push %rbx
+                             Row{"55 48 89 e5 53", "55 48 89 e5 53 e9 fb ff f7 ff"},
+                             // one instruction is a window too
+                             Row{"b8 01 00 00 00", "b8 01 00 00 00 e9 fb ff f7 ff"},
+                             // xor %eax,%eax; mov 0x10(%rip),%rdx
+                             Row{"31 c0 48 8b 15 10 00 00 00", "31 c0 48 8b 15 10 00 f8 ff e9 fb ff f7 ff"},
+                             // test %edi,%edi; je +0x20; ret
+                             Row{"85 ff 74 20 c3", "85 ff 0f 84 1c 00 f8 ff c3"},
+                             // dec %eax; jmp -2, to the first: another hit
+                             Row{"ff c8 eb fc", "ff c8 e9 f9 ff f7 ff"},
+                             // push %rax; call +0x100: the return address is the original one
+                             Row{"50 e8 00 01 00 00", "50 ff 35 05 00 00 00 e9 fa 00 f8 ff 06 00 10 00 00 00 00 00"},
+                             // nop; jrcxz +0x10; nop; nop
+                             Row{"90 e3 10 90 90", "90 e3 05 e9 05 00 00 00 e9 06 00 f8 ff 90 90 e9 f1 ff f7 ff"}));
 
 struct Refusal {
   const char* window;
@@ -116,7 +115,8 @@ class Patched : public testing::Test {
   void SetUp() override {
     ASSERT_EQ(mprotect(window_subject_begin, kPage, PROT_READ | PROT_WRITE | PROT_EXEC), 0);
     const std::uint64_t wanted = address(window_subject_begin).value - (64UL << 20);
-    void* made = mmap(reinterpret_cast<void*>(wanted), kPage, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* made = mmap(reinterpret_cast<void*>(wanted), kPage, PROT_READ | PROT_WRITE | PROT_EXEC,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ASSERT_NE(made, MAP_FAILED);
     copies_ = static_cast<std::uint8_t*>(made);
   }

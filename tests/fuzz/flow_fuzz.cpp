@@ -48,8 +48,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 std::vector<std::string> fuzz_seeds() {
   std::vector<std::string> seeds;
-  for (const char* name : {"windows_library", "windows_fixed", "windows_packed", "flow_gcc_O2_pic.so", "flow_gcc_Os_fixed.so",
-                           "flow_clang_O2_pic.so"}) {
+  for (const char* name : {"windows_library", "windows_fixed", "windows_packed", "flow_gcc_O2_pic.so",
+                           "flow_gcc_Os_fixed.so", "flow_clang_O2_pic.so"}) {
     auto text = read_file(std::string(UPROBE_PLAN_FIXTURES) + "/" + name);
     if (text) seeds.push_back(text.take());
   }

@@ -1,8 +1,7 @@
 // Arrivals against what the compiler knows: it keeps the labels of all branch targets, in programs of every kind, and the
 // same file without its symbols must show each of them to be one.
-#include <gtest/gtest.h>
-
 #include <elf.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cctype>
@@ -71,7 +70,8 @@ TEST_P(Labels, OfSwitchesAreAllKnown) {
   auto file = elf::ElfFile::parse(GetParam(), bytes_of(GetParam()));
   ASSERT_TRUE(file);
   const FileFlow flow(*file);
-  for (const char* name : {"one_switch", "no_default", "in_a_loop", "catches", "cold_cases", "tail", "jumps_back", "loops"}) {
+  for (const char* name :
+       {"one_switch", "no_default", "in_a_loop", "catches", "cold_cases", "tail", "jumps_back", "loops"}) {
     const auto found = file->find_functions(name);
     ASSERT_EQ(found.size(), 1U) << name;
     const auto function = flow.function_at(found[0].address);

@@ -5,7 +5,9 @@
 #include <string>
 
 #include "engine/elf/rseq_sections.h"
+#include "engine/plan/resolve.h"
 #include "engine/plan/window.h"
+#include "engine/spec/parse.h"
 
 namespace uprobe::plan {
 namespace {
@@ -201,6 +203,13 @@ TEST_P(WindowPlan, RespectsRestartableSequences) {
     EXPECT_EQ(window.kind, WindowKind::refused);
     EXPECT_EQ(window.text(), "inside an rseq critical section");
   }
+  const auto spec = spec::parse_definition("p:e " + subject_.file().path() + ":restartable+9");
+  ASSERT_TRUE(spec);
+  FileCache files;
+  const auto site = resolve(*spec, files, {});
+  ASSERT_FALSE(site);
+  EXPECT_EQ(site.error().code, Code::refused);
+  EXPECT_NE(site.error().text.find("inside an rseq critical section"), std::string::npos) << site.error().text;
   EXPECT_LE(subject_.at("restartable").length, 4);
   EXPECT_LE(subject_.at("restartable", 2).length, 2);
 }

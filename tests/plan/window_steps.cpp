@@ -149,7 +149,8 @@ class Watch {
     for (std::string line; std::getline(maps, line);) {
       unsigned long begin = 0, end = 0, offset = 0;
       char access[8] = {}, path[512] = {};
-      if (std::sscanf(line.c_str(), "%lx-%lx %7s %lx %*s %*s %511[^\n]", &begin, &end, access, &offset, path) < 4) continue;
+      if (std::sscanf(line.c_str(), "%lx-%lx %7s %lx %*s %*s %511[^\n]", &begin, &end, access, &offset, path) < 4)
+        continue;
       if (access[2] != 'x') continue;
       Mapping mapping{.begin = begin, .end = end};
       if (path[0] == '/') mapping.module = module_of(path);

@@ -175,7 +175,7 @@ RegisterValue value_behind(Bytes bytes, Addr at, unsigned reg) {
     if (!writes(operands[i], name)) continue;
     // A second register written by the same instruction, a hidden one, an exchange: not followed.
     return i == 0 && operands[i].visibility == ZYDIS_OPERAND_VISIBILITY_EXPLICIT ? written(insn, operands, at)
-                                                                                   : RegisterValue{};
+                                                                                 : RegisterValue{};
   }
   return {.kind = Kind::same};
 }
