@@ -23,7 +23,7 @@ IN_TARGET = {"preload", "arch/x86/entry"}
 IN_TARGET_SYSTEM = re.compile(r"(?:cstddef|cstdint|type_traits|bit|utility|(?:linux|asm|asm-generic)/[\w/]+\.h)")
 # Foreign library -> the only places that include it
 FOREIGN = {
-    r"[Zz]y(?:dis|core)/.*": ["arch/x86/code/decode.cpp"],
+    r"[Zz]y(?:dis|core)/.*": ["arch/x86/code/decode.cpp", "arch/x86/code/scan.cpp", "arch/x86/code/zydis.h"],
     r"(?:libelf|gelf|elfutils/.*)\.h": ["engine/elf/"],
     r"capstone/.*": ["cli/"],  # shows instructions to people; decides nothing
 }

@@ -75,8 +75,6 @@ Result<Copy> displace_window(Bytes window, Addr from, Addr to) {
 }
 
 Result<std::size_t> window_copy_bytes(Bytes window, Addr from) {
-  // Within reach of everything that `from` reaches but for the distance between the two, which no two instructions that
-  // belong together exceed.
   auto copy = displace_window(window, from, from);
   if (!copy) return copy.error();
   return copy->bytes.size();

@@ -15,7 +15,8 @@ inline constexpr unsigned kMaxWindowBytes = 4 + kMaxInsnBytes;
 // not the last (a thread would come back, or wait, inside the window), or when one branches to another than the first.
 Result<Copy> displace_window(Bytes window, Addr from, Addr to);
 
-// The size of the copy, the same for every `to`. Fails like displace_window, reach aside.
+// The size of the copy, the same for every `to`. Fails like displace_window; of reach, only when what an instruction names is
+// so far away that no other place but its own may reach it.
 Result<std::size_t> window_copy_bytes(Bytes window, Addr from);
 
 }  // namespace uprobe::x86
