@@ -67,12 +67,14 @@ TEST_P(Labels, AreAllArrivals) {
 
 // Not that everything is given up: all tables of switches are read, in whatever way the function keeps their addresses.
 TEST_P(Labels, OfSwitchesAreAllKnown) {
-  auto file = elf::ElfFile::parse(GetParam(), bytes_of(GetParam()));
-  ASSERT_TRUE(file);
-  const FileFlow flow(*file);
+  const Bytes bytes = bytes_of(GetParam());
+  auto with = elf::ElfFile::parse(GetParam(), bytes);
+  auto without = elf::ElfFile::parse(GetParam(), without_symbols(bytes));
+  ASSERT_TRUE(with && without);
+  const FileFlow flow(*without);
   for (const char* name :
        {"one_switch", "no_default", "in_a_loop", "catches", "cold_cases", "tail", "jumps_back", "loops"}) {
-    const auto found = file->find_functions(name);
+    const auto found = with->find_functions(name);
     ASSERT_EQ(found.size(), 1U) << name;
     const auto function = flow.function_at(found[0].address);
     ASSERT_TRUE(function);
