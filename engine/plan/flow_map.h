@@ -39,7 +39,9 @@ class AddressBits {
 struct SegmentMap {
   elf::Segment segment;
   std::span<const std::uint8_t> bytes;
-  AddressBits named;  // by values in code and data that could be addresses, and by what may be code
+  // By values in code and data that could be addresses, and by what may be code; of segments without code, by the
+  // rip-relative operands of functions.
+  AddressBits named;
   // Of executable segments only.
   AddressBits jumped;   // to, by a direct jump of the same function
   AddressBits entered;  // by jumps and calls from elsewhere, jump tables, unwinding; symbols

@@ -113,8 +113,8 @@ void Sweep::note(SegmentMap& segment, const Step& step) {
   note_target(segment, step);
   // A register and a 32-bit displacement make an address only where addresses have 32 bits.
   if (step.insn.has_operand && (step.insn.is_rip_relative || !is_position_independent_))
-    note_value(step.insn.operand, step.insn.is_address_of);
-  if (step.insn.has_immediate && !is_position_independent_) note_value(step.insn.immediate, true);
+    note_value(step.insn.operand, step.insn.is_address_of, step.insn.is_rip_relative);
+  if (step.insn.has_immediate && !is_position_independent_) note_value(step.insn.immediate, true, false);
   note_indirect(step);
 }
 
@@ -131,9 +131,12 @@ void Sweep::note_target(SegmentMap& segment, const Step& step) {
     map_.enter(target);
 }
 
-void Sweep::note_value(std::uint64_t value, bool is_made) {
+// What is no code ends a jump table that lies before it, so it counts only when it is certain: a table that goes on for
+// too long is harmless, one that ends too soon is not.
+void Sweep::note_value(std::uint64_t value, bool is_made, bool is_certain) {
   if (!is_code_) return;
-  map_.name(value);
+  const bool is_function = function_ != nullptr && function_->trouble != FlowTrouble::no_unwind;
+  if (map_.code_at(value) != nullptr || (is_certain && is_function)) map_.name(value);
   if (is_made && function_ != nullptr && value > function_->range.begin && value < function_->range.end)
     function_->takes_label = true;
 }

@@ -58,7 +58,7 @@ class Sweep {
   void enter(std::uint64_t address);
   void note(SegmentMap& segment, const struct Step& step);
   void note_target(SegmentMap& segment, const struct Step& step);
-  void note_value(std::uint64_t value, bool is_made);
+  void note_value(std::uint64_t value, bool is_made, bool is_certain);
   void note_indirect(const struct Step& step);
   void trouble(FlowTrouble trouble);
 
