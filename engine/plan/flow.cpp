@@ -102,7 +102,7 @@ FileFlow::FileFlow(const elf::ElfFile& file) : file_(file), map_(file) {
   resolve_jumps();
   find_unreached();
   spread_trouble();
-  if (!image->dynamic(DT_TEXTREL)) return;
+  if (!image->dynamic(DT_TEXTREL) && (image->dynamic(DT_FLAGS).value_or(0) & DF_TEXTREL) == 0) return;
   for (SweptFunction& function : functions_) function.trouble = FlowTrouble::text_relocations;
 }
 

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -18,15 +17,12 @@ namespace uprobe::plan {
 // "an indirect jump whose targets are not known"; empty for none.
 const char* text_of(FlowTrouble trouble);
 
-class FileFlow;
-
 // One function, as its FDE bounds it.
 struct FunctionFlow {
   elf::Range range;
-  FlowTrouble trouble = FlowTrouble::none;  // none: `arrivals` are all
+  FlowTrouble trouble = FlowTrouble::none;  // none: the known arrivals are all
 
   bool is_known() const { return trouble == FlowTrouble::none; }
-  bool operator==(const FunctionFlow&) const = default;
 };
 
 class FileFlow {

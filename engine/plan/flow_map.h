@@ -61,7 +61,6 @@ class FlowMap {
   SegmentMap* at(std::uint64_t address);
   const SegmentMap* at(std::uint64_t address) const;
   const SegmentMap* code_at(std::uint64_t address) const;  // nullptr if it is not executable
-  std::vector<SegmentMap>& segments() { return segments_; }
 
   void name(std::uint64_t address);
   void enter(std::uint64_t address);

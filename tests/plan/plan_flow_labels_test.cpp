@@ -61,6 +61,8 @@ TEST_P(Labels, AreAllArrivals) {
   for (const std::uint64_t label : labels) {
     const auto function = flow.function_at(label);
     ASSERT_TRUE(function) << std::hex << label;
+    const auto arrivals = flow.arrivals(function->range);
+    EXPECT_EQ(flow.is_arrival(label), std::binary_search(arrivals.begin(), arrivals.end(), label));
     EXPECT_TRUE(!function->is_known() || flow.is_arrival(label)) << GetParam() << " " << std::hex << label;
   }
 }

@@ -217,6 +217,13 @@ TEST_P(WindowPlan, RespectsRestartableSequences) {
 INSTANTIATE_TEST_SUITE_P(AllKinds, WindowPlan, testing::Values("library", "fixed", "packed"),
                          [](const auto& kind) { return std::string(kind.param); });
 
+TEST(WindowPlanOfChangedCode, IsNone) {
+  const Subject subject(std::string(WINDOW_SUBJECTS) + "/windows_relocated");
+  const Window window = subject.at("one");
+  EXPECT_EQ(window.kind, WindowKind::breakpoint);
+  EXPECT_EQ(window.trouble, FlowTrouble::text_relocations);
+}
+
 TEST(WindowPlanOfGo, IsNone) {
   const Subject subject(std::string(WINDOW_SUBJECTS) + "/windows_go");
   const Window window = subject.at("one");
