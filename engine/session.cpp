@@ -75,10 +75,13 @@ std::uint64_t power_of_two(std::uint64_t n) {
   return power;
 }
 
-// More rings than CPUs: a thread that is preempted in the middle of a record keeps its ring meanwhile.
-std::uint32_t ring_count() {
-  const auto cpus = static_cast<std::uint32_t>(std::max(1u, std::thread::hardware_concurrency()));
-  return std::min(shared::kMaxRings, cpus + std::max(4u, cpus / 2));
+// A ring for each CPU, and some to claim for threads without rseq: one that is preempted in the middle of a record keeps its
+// ring meanwhile.
+void set_rings(trace::AreaSpec& spec) {
+  const auto cpus = static_cast<std::uint32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_CONF)));
+  const std::uint32_t claimed = std::min(shared::kMaxRings / 2, std::max(4u, cpus / 2));
+  spec.cpu_ring_count = std::min(shared::kMaxRings - claimed, cpus);
+  spec.ring_count = spec.cpu_ring_count + claimed;
 }
 
 // The /proc of another PID namespace shows strangers under our children's numbers: nothing may be read or written there.
@@ -140,8 +143,7 @@ void Session::State::learn_names() {
 void Session::State::await_writers() {
   for (int tries = 0; tries < 20; ++tries) {
     bool busy = false;
-    for (std::uint32_t i = 0; i < area->ring_count(); ++i)
-      busy = busy || __atomic_load_n(&area->ring(i).owner, __ATOMIC_ACQUIRE) != 0;
+    for (std::uint32_t i = 0; i < area->ring_count(); ++i) busy = busy || area->is_being_written(i);
     if (!busy) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -205,7 +207,8 @@ Status Session::State::arm(target::Target& target, const std::function<Result<co
   auto hook_note = control::add_library_hook(target.pid(), files, planned);
   if (!hook_note) return hook_note.error();
   if (!hook_note->empty()) notes.push_back(hook_note.take());
-  trace::AreaSpec spec{.events = {}, .ring_bytes = options.ring_bytes, .ring_count = ring_count()};
+  trace::AreaSpec spec{.events = {}, .ring_bytes = options.ring_bytes};
+  set_rings(spec);
   for (const Probe& probe : probes) spec.events.push_back(&probe.program);
   auto made = trace::Area::create_private(spec);
   if (!made) return made.error();
@@ -395,12 +398,12 @@ Result<Ending> Session::run(const RunOptions& options, const Output& output) {
 // with an older time: a matter of microseconds, unless such a thread is stopped.
 void Session::State::print_settled(const trace::Sink& sink) {
   const std::uint64_t now = trace::Clock::now();
-  const auto may_be_older = [&](const shared::Ring& ring) {
-    return __atomic_load_n(&ring.owner, __ATOMIC_ACQUIRE) != 0 && __atomic_load_n(&ring.stamp, __ATOMIC_RELAXED) < now;
+  const auto may_be_older = [&](std::uint32_t ring) {
+    return area->is_being_written(ring) && __atomic_load_n(&area->ring(ring).stamp, __ATOMIC_RELAXED) < now;
   };
   for (int tries = 0; tries < 20; ++tries) {
     bool waiting = false;
-    for (std::uint32_t i = 0; i < area->ring_count(); ++i) waiting = waiting || may_be_older(area->ring(i));
+    for (std::uint32_t i = 0; i < area->ring_count(); ++i) waiting = waiting || may_be_older(i);
     std::this_thread::sleep_for(std::chrono::microseconds(10));  // also the clocks' difference
     if (waiting) continue;
     do reader->poll(sink);

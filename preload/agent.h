@@ -36,6 +36,10 @@ __attribute__((visibility("hidden"))) long uprobe_interruptible_call(const u32* 
 __attribute__((visibility("hidden"))) void uprobe_restorer();
 }
 
+// What builds records may run inside the rseq section and lies in it (arch/x86/entry/rseq.S): such a function calls nothing
+// outside, so whatever it uses is inlined.
+#define UPROBE_IN_SECTION __attribute__((section("uprobe_rseq"), flatten))
+
 // A hit in progress: everything that recording needs. Lives on the stack of the hit.
 struct Hit {
   const ProcessBlock* block;
@@ -43,22 +47,30 @@ struct Hit {
   const Registers* registers;
   u32 tid;
   bool may_fault;  // false: SIGSEGV or SIGBUS is blocked, a faulting load would kill the process: read nothing
+  bool no_calls;   // no system call may be made, whatever the block says of filters
+  bool no_rseq;    // a load of this hit is known to fault, which an rseq section does not survive
 };
 
 // hit.cpp. The one function that every way into the agent arrives at: one record per consumer of the point, newest first.
 // No system call, no lock, reentrant at every instruction.
 void handle_hit(const Hit& hit);
 
-// record.cpp. Claims a ring of the session, builds the record in place, publishes it, counts what is lost.
+// record.cpp. Builds the record in place in a ring of the session, publishes it, counts what is lost.
 void record_event(const Hit& hit, AreaHeader* area, u32 event_index);
 
 // interpret.cpp. The payload of one event at `at`; at most `limit` bytes are written.
-enum class Built { ok, no_room, too_big };
+enum class Built : u32 {
+  ok,
+  no_room,
+  too_big,
+  wants_call,  // a system call is needed, and this is an rseq section
+};
 struct Payload {
   u8* at;
   u32 limit;
   u32 used;
   u16 record_flags;
+  bool in_section;  // of rseq
 };
 Built build_payload(const Hit& hit, const AreaHeader* area, const Event& event, Payload& payload);
 

@@ -17,6 +17,7 @@ class Builder {
 
   void step(const Insn& insn);
   Built result() const {
+    if (wants_call_) return Built::wants_call;
     if (total_ > shared::kMaxPayload) return Built::too_big;
     return total_ > payload_.limit ? Built::no_room : Built::ok;
   }
@@ -41,6 +42,7 @@ class Builder {
   u32 total_ = 0;  // what the payload needs, also beyond the room that it has
   u64 value_ = 0;
   bool fault_ = false;
+  bool wants_call_ = false;
 };
 
 // Room for `bytes` of dynamic data whose locator stands at `offset`. Null when it does not fit: the hit is then dropped.
@@ -105,7 +107,12 @@ void Builder::store_comm(const Insn& insn) {
   u8 name[kCommBytes] = {};
   // prctl(PR_GET_NAME) touches nothing but the 16 bytes. It is not made where a seccomp filter is or may be in force:
   // such a record is marked, and the reader fills the name in.
-  const bool known = (hit_.block->flags & shared::kBlockFiltered) == 0 && get_task_name(name);
+  const bool may_call = !hit_.no_calls && (hit_.block->flags & shared::kBlockFiltered) == 0;
+  if (may_call && payload_.in_section) {
+    wants_call_ = true;
+    return;
+  }
+  const bool known = may_call && get_task_name(name);
   u32 bytes = kCommBytes;
   if (known) {
     bytes = 1;
@@ -178,7 +185,7 @@ void Builder::step(const Insn& insn) {
 
 }  // namespace
 
-Built build_payload(const Hit& hit, const AreaHeader* area, const Event& event, Payload& payload) {
+UPROBE_IN_SECTION Built build_payload(const Hit& hit, const AreaHeader* area, const Event& event, Payload& payload) {
   const u32 fixed = event.fixed_bytes;
   if (fixed < sizeof(shared::PayloadHead) || fixed > shared::kMaxPayload) return Built::too_big;
   if (u64{event.first_insn} + event.insn_count > area->insn_count) return Built::too_big;

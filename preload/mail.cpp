@@ -5,6 +5,7 @@
 // that may not make these cannot load libraries either. Every wait is bounded, and after one deadline passed nobody asks again.
 #include "arch/x86/entry/cpu.h"
 #include "preload/agent.h"
+#include "preload/ring.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
 
@@ -108,6 +109,7 @@ bool converse(const u32& tool_pulse, MailSlot& slot, const Patience& patience) {
 }
 
 void ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request) {
+  learn_rseq(block);  // the first request comes when libc has set up the thread
   if (area == nullptr || area->tool_gone != 0) return;
   if (area->state != static_cast<u32>(shared::SessionState::recording)) return;
   MailSlot* slot = claim_slot(area);

@@ -3,7 +3,7 @@
 
 namespace uprobe::agent {
 
-u32 Reader::copy(u8* to, u64 from, u32 bytes) const {
+UPROBE_IN_SECTION u32 Reader::copy(u8* to, u64 from, u32 bytes) const {
   u32 done = 0;
   u64 word = 0;
   while (may_fault && bytes - done >= 8 && uprobe_peek8(from + done, &word)) {
@@ -16,7 +16,7 @@ u32 Reader::copy(u8* to, u64 from, u32 bytes) const {
   return done;
 }
 
-u32 Reader::string_bytes(u64 from, u32 limit) const {
+UPROBE_IN_SECTION u32 Reader::string_bytes(u64 from, u32 limit) const {
   if (!may_fault) return 0;
   constexpr u64 kOnes = 0x0101010101010101, kHighs = 0x8080808080808080;
   u32 length = 0;

@@ -8,6 +8,7 @@
 
 #include "arch/x86/entry/cpu.h"
 #include "preload/agent.h"
+#include "preload/ring.h"
 #include "preload/system_call.h"
 
 namespace uprobe::agent {
@@ -84,6 +85,7 @@ void after_clone(ProcessBlock& block, u64 result, bool shares) {
   const u32 real = believed != 0 ? static_cast<u32>(system_call(kSysGettid)) : 0;
   const bool borrows = believed != 0 && real != believed;
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), borrows);
+  if (believed != 0 && shares && !borrows) forget_cpu(block);
   if (entry == nullptr) return;
   if (entry->borrower != 0 && entry->shares != 0 && !borrows) entry->blocked = entry->parents_blocked;
   entry->parents_blocked = entry->blocked;

@@ -11,6 +11,7 @@
 #include "preload/stacks.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
+#include "preload/trampolines.h"
 
 namespace uprobe::agent {
 namespace {
@@ -35,7 +36,10 @@ bool fix_up(SignalFrame& frame) {
     frame.ip = table + static_cast<u64>(i64{entry->fixup});
     return true;
   }
-  return false;
+  const u64 in_trampoline = trampoline_fixup(*uprobe_block, frame.ip);
+  if (in_trampoline == 0) return false;
+  frame.ip = in_trampoline;
+  return true;
 }
 
 // Records, does what the point is for besides, and moves the thread on: to the copy, behind a call already made, or to the

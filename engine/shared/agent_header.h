@@ -19,7 +19,8 @@ struct AgentHeader {
   i32 fault_entry;     // SIGSEGV and SIGBUS handler
   i32 restorer;        // sa_restorer: rt_sigreturn
   i32 text, text_end;  // all of its code is in between
-  i32 reserved[6];
+  i32 jump_entry;      // what trampolines call for hits that they do not record themselves (arch/x86/entry/jump.S)
+  i32 reserved[5];
 };
 static_assert(sizeof(AgentHeader) == 64);
 

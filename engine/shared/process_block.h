@@ -202,9 +202,11 @@ struct ProcessBlock {
   u64 reserved1[13];
 
   // From here on the agent's own: the tool writes it once, before the agent runs.
-  u32 flags;       // kBlockFiltered
-  i32 tid_offset;  // of the thread id in the thread control block, from fs:0; 0: not known yet
-  u64 borrowed;    // some control block has, or had, a borrower
+  u32 flags;        // kBlockFiltered
+  i32 tid_offset;   // of the thread id in the thread control block, from fs:0; 0: not known yet
+  u64 borrowed;     // some control block has, or had, a borrower
+  i32 rseq_offset;  // of libc's struct rseq, from fs:0; 0: none, or not known yet
+  u32 reserved4;
   AppAction actions[kAppSignals];
   u64 start_blocked;  // of kOurSignals, blocked when the program started: what a thread without an entry believes
   OtherAction others[kSignals + 1];
@@ -221,7 +223,7 @@ struct ProcessBlock {
   ThreadEntry threads[kThreadEntries];
 };
 static_assert(offsetof(ProcessBlock, flags) == 1304);
-static_assert(sizeof(ProcessBlock) == 18232 + 8 * kFileRanges + 88 * kThreadEntries);
+static_assert(sizeof(ProcessBlock) == 18240 + 8 * kFileRanges + 88 * kThreadEntries);
 inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
 

@@ -7,14 +7,23 @@
 //
 // Each ring's data is mapped twice in a row, so a record never wraps. All places are offsets from the start of the mapping.
 //
-// Rings. A writer claims a ring (cmpxchg of `owner` from 0 to its thread id), stamps, builds the record in place behind
+// Rings are of two kinds, and no ring ever has writers of both.
+//
+// CPU rings (the first `cpu_ring_count`): ring N is written by threads on CPU N, inside an rseq section (Linux
+// Documentation: rseq(2), `struct rseq_cs`), which the kernel restarts when the thread is preempted, moved or gets a signal.
+// The section announces itself by `begun`, stamps, builds the record in place behind the head, and its last instruction is
+// the 8-byte store of `commit`. What interrupts it leaves nothing but `begun`, and that is the next writer's as well.
+//
+// Claimed rings (the others), for threads without rseq.
+// A writer claims a ring (cmpxchg of `owner` from 0 to its thread id), stamps, builds the record in place behind
 // the head, and publishes it by ONE 8-byte store of `commit`; then it gives the ring back (owner = 0). A writer that is
 // killed in between leaves an owner and nothing else: the record was never committed. Every ring is sorted by time,
 // because the stamp is taken between claim and commit.
 //
 //   free --cmpxchg--> claimed --stamp--> writing --commit--> committed --owner = 0--> free
 //
-// The reader may pass everything that is older than min over all rings of (claimed ? stamp : now).
+// The reader may pass everything that is older than min over all rings of (writing ? stamp : now), where writing means
+// `begun` != number of records for a CPU ring, `owner` != 0 for a claimed one.
 #pragma once
 
 #include "engine/shared/event_program.h"
@@ -57,7 +66,9 @@ struct AreaHeader {
   u32 tool_pulse;      // moves while the tool lives
   u32 mode;            // kModePreloaded
   u64 filtered_execs;  // programs that execve started under a filter of their parent's own: nobody could be asked
-  u64 reserved[17];
+  u32 cpu_ring_count;  // the first so many rings are CPU rings; 0..ring_count
+  u32 reserved2;
+  u64 reserved[16];
 };
 static_assert(sizeof(AreaHeader) == 240);
 
@@ -79,8 +90,9 @@ struct alignas(128) Ring {
   // writer's line
   u64 commit;  // end of the last record, in units of 8 bytes modulo 2^32, << 32 | number of records modulo 2^32
   u64 stamp;   // time stamp of the record under way
-  u32 owner;   // thread id of the writer that has claimed the ring, 0: free
-  u32 reserved0[27];
+  u32 owner;   // claimed ring: thread id of the writer that has it, 0: free
+  u32 begun;   // CPU ring: number of records once the one under way is published
+  u32 reserved0[26];
   // reader's line
   u32 tail;  // how far the reader has come, in units of 8 bytes modulo 2^32
   u32 reserved1[31];

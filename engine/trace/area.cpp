@@ -54,6 +54,7 @@ Status check(const AreaSpec& spec) {
   if (spec.ring_count == 0 || spec.ring_count > shared::kMaxRings)
     return limit_error(std::to_string(spec.ring_count) + " rings: 1 to " + std::to_string(shared::kMaxRings) +
                        " are possible");
+  if (spec.cpu_ring_count > spec.ring_count) return limit_error("more rings of CPUs than rings");
   if (spec.events.size() > kMaxEvents) return limit_error("more than " + std::to_string(kMaxEvents) + " events");
   for (const program::EventProgram* event : spec.events)
     if (event->layout.fixed_bytes < sizeof(shared::PayloadHead) || event->layout.fixed_bytes > shared::kMaxPayload)
@@ -126,7 +127,7 @@ struct Area::Data {
   Reservation memory;
   Plan plan;
   std::uint64_t ring_bytes = 0;
-  std::uint32_t ring_count = 0;
+  std::uint32_t ring_count = 0, cpu_ring_count = 0;
   std::vector<EventNote> events;
 
   template <class T>
@@ -146,6 +147,7 @@ void Area::Data::write_header() const {
   header->data_offset = plan.data;
   header->ring_bytes = ring_bytes;
   header->ring_count = ring_count;
+  header->cpu_ring_count = cpu_ring_count;
   header->ring_offset = static_cast<std::uint32_t>(plan.rings);
   header->event_count = static_cast<std::uint32_t>(events.size());
   header->event_offset = static_cast<std::uint32_t>(plan.events);
@@ -193,6 +195,7 @@ Result<Area> Area::create(Fd memfd, const AreaSpec& spec) {
   data->plan = lay_out(spec);
   data->ring_bytes = spec.ring_bytes;
   data->ring_count = spec.ring_count;
+  data->cpu_ring_count = spec.cpu_ring_count;
   for (const program::EventProgram* event : spec.events) data->events.push_back(note_of(*event));
 
   Area area(std::move(data));
@@ -239,6 +242,14 @@ void* Area::base() { return data_->memory.base(); }
 
 std::uint32_t Area::event_count() const { return static_cast<std::uint32_t>(data_->events.size()); }
 std::uint32_t Area::ring_count() const { return data_->ring_count; }
+bool Area::is_cpu_ring(std::uint32_t index) const { return index < data_->cpu_ring_count; }
+
+bool Area::is_being_written(std::uint32_t index) {
+  shared::Ring& words = ring(index);
+  if (!is_cpu_ring(index)) return std::atomic_ref(words.owner).load(std::memory_order_acquire) != 0;
+  const std::uint32_t begun = std::atomic_ref(words.begun).load(std::memory_order_acquire);
+  return begun != static_cast<std::uint32_t>(std::atomic_ref(words.commit).load(std::memory_order_acquire));
+}
 std::uint64_t Area::ring_bytes() const { return data_->ring_bytes; }
 std::uint32_t Area::fixed_bytes(std::uint32_t event) const { return data_->events[event].fixed_bytes; }
 std::span<const std::uint32_t> Area::comm_locators(std::uint32_t event) const {

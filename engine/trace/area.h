@@ -17,6 +17,7 @@ struct AreaSpec {
   std::vector<const program::EventProgram*> events;
   std::uint64_t ring_bytes = 4u << 20;  // a power of two, kMinRingBytes..kMaxRingBytes
   std::uint32_t ring_count = 4;         // 1..kMaxRings
+  std::uint32_t cpu_ring_count = 0;     // the first so many are CPU rings; at most ring_count
 };
 
 // One mmap that a process makes to have the area: `length` bytes of the file at `file_offset` go to base + `offset`.
@@ -53,6 +54,9 @@ class Area {
   void* base();
   std::uint32_t event_count() const;  // the tool's own copies: never read back from the shared header
   std::uint32_t ring_count() const;
+  bool is_cpu_ring(std::uint32_t index) const;
+  // A writer is in the middle of a record there, or has left it there.
+  bool is_being_written(std::uint32_t index);
   std::uint64_t ring_bytes() const;
   std::uint32_t fixed_bytes(std::uint32_t event) const;                     // of its payload
   std::span<const std::uint32_t> comm_locators(std::uint32_t event) const;  // payload offsets of its $comm locators

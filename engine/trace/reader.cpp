@@ -28,7 +28,7 @@ std::uint64_t steady_ns() {
 }
 
 bool same_claim(const RingView& a, const RingView& b) {
-  return a.owner == b.owner && a.stamp == b.stamp && a.commit == b.commit;
+  return a.writing == b.writing && a.owner == b.owner && a.stamp == b.stamp && a.commit == b.commit;
 }
 
 }  // namespace
@@ -38,13 +38,16 @@ Reader::Reader(Area& area, Clock& clock, TaskNames& names, ReaderOptions options
   slack_ = in_ticks(clock_, options_.slack);
   reclaim_after_ = in_ticks(clock_, options_.reclaim_after);
   stall_after_ = in_ticks(clock_, options_.stall_after);
+  section_stall_after_ = in_ticks(clock_, options_.section_stall_after);
   for (std::uint32_t i = 0; i < area_.event_count(); ++i) fixed_bytes_.push_back(area_.fixed_bytes(i));
   counts_.recorded.resize(area_.event_count());
   queue_limit_ = std::max<std::size_t>(options_.pending_bytes / area_.ring_count(), 2 * shared::kMaxRecord);
   sources_.reserve(area_.ring_count());
   const std::uint64_t now = options_.now();
   for (std::uint32_t i = 0; i < area_.ring_count(); ++i)
-    sources_.push_back({.copy = RingCopy(area_.ring(i), area_.data(i), area_.ring_bytes()), .floor = now});
+    sources_.push_back({.copy = RingCopy(area_.ring(i), area_.data(i), area_.ring_bytes(), area_.is_cpu_ring(i)),
+                        .of_cpu = area_.is_cpu_ring(i),
+                        .floor = now});
 }
 
 // The time is taken before any ring is looked at: a writer that claims a ring after we saw it free stamps after `now`.
@@ -71,7 +74,7 @@ void Reader::collect_from(Source& source, std::uint64_t now) {
 // between two instructions; a dead one's ring is free from now on, and the floor waits for the next look, because the
 // thread may have committed after ours.
 void Reader::follow_claim(Source& source, const RingView& view, std::uint64_t now) {
-  if (view.owner == 0) {
+  if (!view.writing) {
     source.claim = {};
     source.floor = std::max(source.floor, now);
     return;
@@ -83,8 +86,9 @@ void Reader::follow_claim(Source& source, const RingView& view, std::uint64_t no
     source.next_check = now + reclaim_after_;
     return;
   }
-  if (now - source.claimed_at >= stall_after_) source.floor = std::max(source.floor, now);
-  if (now < source.next_check) return;
+  const std::uint64_t stall_after = source.of_cpu ? section_stall_after_ : stall_after_;
+  if (now - source.claimed_at >= stall_after) source.floor = std::max(source.floor, now);
+  if (source.of_cpu || now < source.next_check) return;
   source.next_check = now + reclaim_after_;
   if (!options_.thread_is_alive(view.owner) && source.copy.reclaim(view.owner)) ++counts_.reclaimed_rings;
 }

@@ -32,6 +32,9 @@ struct ReaderOptions {
   std::chrono::nanoseconds slack{2'000};                // by how much stamps of different CPUs may be apart
   std::chrono::nanoseconds reclaim_after{20'000'000};   // a claim this old is looked into: does its thread live?
   std::chrono::nanoseconds stall_after{1'000'000'000};  // a claim this old is not waited for any more
+  // Nor is a section of a CPU ring: one that was interrupted is seen until the next, and one that is not takes microseconds,
+  // unless the CPU itself is taken away.
+  std::chrono::nanoseconds section_stall_after{5'000'000};
   std::function<bool(std::uint32_t tid)> thread_is_alive = trace::thread_is_alive;
   std::function<std::uint64_t()> now = Clock::now;  // time stamp counter
 };
@@ -56,9 +59,10 @@ class Reader {
   // A ring and what is known of its writers.
   struct Source {
     RingCopy copy;
+    bool of_cpu = false;
     // Everything that is published later is stamped later than this (but for the slack).
     std::uint64_t floor = 0;
-    RingView claim = {};           // as last seen; owner 0: free
+    RingView claim = {};           // as last seen, while somebody writes
     std::uint64_t claimed_at = 0;  // when that claim was first seen
     std::uint64_t next_check = 0;  // when to look at the owner again
     bool emptied = true;           // nothing committed was left in the ring
@@ -87,7 +91,7 @@ class Reader {
   Clock& clock_;
   TaskNames& names_;
   ReaderOptions options_;
-  std::uint64_t slack_, reclaim_after_, stall_after_;  // in ticks
+  std::uint64_t slack_, reclaim_after_, stall_after_, section_stall_after_;  // in ticks
   std::size_t queue_limit_ = 0;
   std::vector<std::uint32_t> fixed_bytes_;
   std::vector<Source> sources_;

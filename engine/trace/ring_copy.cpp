@@ -33,8 +33,8 @@ bool is_frame(const RecordHead& head) {
 
 }  // namespace
 
-RingCopy::RingCopy(shared::Ring& ring, const std::uint8_t* data, std::uint64_t ring_bytes)
-    : ring_(&ring), data_(data), ring_bytes_(ring_bytes) {
+RingCopy::RingCopy(shared::Ring& ring, const std::uint8_t* data, std::uint64_t ring_bytes, bool of_cpu)
+    : ring_(&ring), data_(data), of_cpu_(of_cpu), ring_bytes_(ring_bytes) {
   const std::uint64_t commit = look().commit;
   tail_ = std::atomic_ref(ring_->tail).load(std::memory_order_relaxed);
   next_number_ = count_of(commit);
@@ -45,9 +45,12 @@ RingCopy::RingCopy(shared::Ring& ring, const std::uint8_t* data, std::uint64_t r
 
 RingView RingCopy::look() const {
   RingView view;
-  view.owner = std::atomic_ref(ring_->owner).load(std::memory_order_acquire);
+  // `begun` before `commit`: a section that begins in between is seen as none, and stamps later than we look.
+  const std::uint32_t begun = std::atomic_ref(ring_->begun).load(std::memory_order_acquire);
+  if (!of_cpu_) view.owner = std::atomic_ref(ring_->owner).load(std::memory_order_acquire);
   view.stamp = std::atomic_ref(ring_->stamp).load(std::memory_order_acquire);
   view.commit = std::atomic_ref(ring_->commit).load(std::memory_order_acquire);
+  view.writing = of_cpu_ ? begun == count_of(view.commit) + 1 : view.owner != 0;
   return view;
 }
 

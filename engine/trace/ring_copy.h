@@ -29,7 +29,8 @@ struct ReaderCounts {
 // The words of a ring as a writer left them, each loaded once and in this order: `commit` holds everything published by
 // whoever gave the ring back before `owner` was loaded.
 struct RingView {
-  std::uint32_t owner = 0;
+  bool writing = false;     // somebody is, or was, in the middle of a record
+  std::uint32_t owner = 0;  // who; 0 in a CPU ring
   std::uint64_t stamp = 0;
   std::uint64_t commit = 0;
 };
@@ -47,7 +48,7 @@ class RingCopy {
   };
 
   // `data` are 2 * ring_bytes, the second half showing the first again. Starts where the ring's reader line says.
-  RingCopy(shared::Ring& ring, const std::uint8_t* data, std::uint64_t ring_bytes);
+  RingCopy(shared::Ring& ring, const std::uint8_t* data, std::uint64_t ring_bytes, bool of_cpu = false);
 
   RingView look() const;
   // Takes what is committed, as far as the queue has room. True if nothing of it is left in the ring.
@@ -81,6 +82,7 @@ class RingCopy {
 
   shared::Ring* ring_;
   const std::uint8_t* data_;
+  bool of_cpu_;
   std::uint64_t ring_bytes_;
   std::uint32_t tail_ = 0;         // in units of 8 bytes, modulo 2^32
   std::uint32_t next_number_ = 0;  // that the record at `tail_` should have

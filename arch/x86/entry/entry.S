@@ -231,6 +231,7 @@ enter_frame:
 uprobe_fault_table:
         .popsection
 
+        .section uprobe_rseq, "ax", @progbits  # callable from inside the rseq section (rseq.S)
         ENTRY uprobe_peek8
 10:     movq    (%rdi), %rax
         movq    %rax, (%rsi)
@@ -270,9 +271,12 @@ peek_failed:
         ret
 
         .pushsection .rodata.uprobe_faults, "a"
+        .long   uprobe_rseq_abort - uprobe_fault_table
+        .long   uprobe_rseq_faulted - uprobe_fault_table
         .long   0, 0                    # end of the table
         .popsection
 
+        .text
         ENTRY uprobe_restorer
         movl    $15, %eax               # rt_sigreturn
         syscall
@@ -301,7 +305,8 @@ uprobe_agent:
         .hidden __ehdr_start, etext     # the linker's
         .long   __ehdr_start - uprobe_agent
         .long   etext - uprobe_agent
-        .long   0, 0, 0, 0, 0, 0
+        .long   uprobe_jump_entry - uprobe_agent
+        .long   0, 0, 0, 0, 0
         .size uprobe_agent, 64
 
         .section .note.GNU-stack, "", @progbits

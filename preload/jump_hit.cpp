@@ -1,0 +1,14 @@
+// A hit that came by a jump, as far as the trampoline has not recorded it itself.
+#include "preload/agent.h"
+
+namespace uprobe::agent {
+
+extern "C" __attribute__((visibility("hidden"), used)) void uprobe_on_jump(const Point* point, Registers* registers,
+                                                                           u32 faulted) {
+  ProcessBlock& block = *uprobe_block;
+  (*registers)[shared::Reg::ip] = point->address;
+  const Hit hit{&block, point, registers, thread_id(block, true), true, true, faulted != 0};
+  handle_hit(hit);
+}
+
+}  // namespace uprobe::agent

@@ -1,0 +1,39 @@
+// Rings from the writer's side: what record.cpp, ring_rseq.cpp and ring_claim.cpp share. See engine/shared/session_area.h.
+#pragma once
+
+#include "preload/agent.h"
+
+namespace uprobe::agent {
+
+// A record to be built behind the head of a ring that nobody else writes meanwhile.
+struct Draft {
+  const Hit* hit;
+  AreaHeader* area;
+  const Event* event;
+  Ring* ring;
+  u32 index;  // of the ring
+  u32 cpu;
+  bool in_section;
+  u64 commit;  // out, with Built::ok: what publishes the record once it is stored to ring->commit
+};
+// Stamps and builds. Runs inside the rseq section as well.
+Built build_record(Draft& draft);
+
+// ring_rseq.cpp. One record into the ring of the CPU. False: this thread has no rseq now, or the record cannot be built in
+// a section; nothing has been done.
+bool record_on_cpu(const Hit& hit, AreaHeader* area, const Event& event, Built& built);
+// Finds libc's struct rseq. Makes system calls: not in a hit on an application's code. Nothing where a filter may be in force.
+void learn_rseq(ProcessBlock& block);
+// In a new thread with a control block of its own: libc has not registered rseq yet, and the block may be a reused one that
+// says otherwise.
+void forget_cpu(const ProcessBlock& block);
+
+// ring_claim.cpp. One record into a ring that is claimed for it. False: every ring is taken.
+bool record_claimed(const Hit& hit, AreaHeader* area, const Event& event, Built& built);
+
+// Whether the area's words about rings can be used.
+inline bool rings_make_sense(const AreaHeader* area) {
+  return area->ring_count != 0 && area->ring_count <= shared::kMaxRings && area->cpu_ring_count <= area->ring_count;
+}
+
+}  // namespace uprobe::agent

@@ -1,0 +1,42 @@
+// Claimed rings: right in every thread, also before libc registers rseq, in vfork children, under musl, in Go.
+//
+// A thread that finds a ring claimed takes the next one; it never waits. A signal handler that hits while its own thread is
+// building a record sees that ring claimed and takes another. A thread that leaves the building of a record by siglongjmp
+// takes the ring with it: CPU rings have no such loss.
+#include "arch/x86/entry/cpu.h"
+#include "preload/ring.h"
+
+namespace uprobe::agent {
+namespace {
+
+// The index of a ring that is the caller's now; ring_count: none is free. CPUs start at different ones.
+u32 claim(AreaHeader* area, u32 tid, u32 cpu) {
+  Ring* rings = at_offset<Ring>(area, area->ring_offset);
+  const u32 first = area->cpu_ring_count, n = area->ring_count - first;
+  if (n == 0) return area->ring_count;
+  u32 index = cpu < n ? cpu : cpu % n;
+  for (u32 i = 0; i < n; ++i, index = index + 1 == n ? 0 : index + 1) {
+    u32 expected = 0;
+    Ring& ring = rings[first + index];
+    if (__atomic_load_n(&ring.owner, __ATOMIC_RELAXED) != 0) continue;
+    if (__atomic_compare_exchange_n(&ring.owner, &expected, tid, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+      return first + index;
+  }
+  return area->ring_count;
+}
+
+}  // namespace
+
+bool record_claimed(const Hit& hit, AreaHeader* area, const Event& event, Built& built) {
+  const u32 cpu = current_cpu();
+  const u32 index = claim(area, hit.tid, cpu);
+  if (index >= area->ring_count) return false;
+  Ring& ring = at_offset<Ring>(area, area->ring_offset)[index];
+  Draft draft{&hit, area, &event, &ring, index, cpu, false, 0};
+  built = build_record(draft);
+  if (built == Built::ok) __atomic_store_n(&ring.commit, draft.commit, __ATOMIC_RELEASE);
+  __atomic_store_n(&ring.owner, 0, __ATOMIC_RELEASE);
+  return true;
+}
+
+}  // namespace uprobe::agent

@@ -1,0 +1,122 @@
+// Rings of CPUs, written inside rseq sections of the registration that libc has made. The agent never registers one.
+//
+// cpu_id says nothing about whether the kernel watches this thread. It does not in a child that runs on its parent's control
+// block (vfork, clone with CLONE_VM; ProcessBlock::borrowed), nor in a new thread before libc gets to it (forget_cpu).
+#include "preload/ring.h"
+#include "preload/system_call.h"
+#include "preload/thread.h"
+
+namespace uprobe::agent {
+namespace {
+
+// struct rseq of uapi/linux/rseq.h.
+struct Rseq {
+  u32 cpu_id_start;
+  u32 cpu_id;  // negative: not registered
+  u64 rseq_cs;
+  u32 flags;
+};
+
+// rseq.S uses the places.
+struct RseqJob {
+  Rseq* rseq;
+  Ring* ring;
+  u64 commit;
+  i32 tries;
+  Draft draft;
+};
+static_assert(offsetof(RseqJob, ring) == 8 && offsetof(RseqJob, commit) == 16 && offsetof(RseqJob, tries) == 24);
+
+// Besides the values of Built.
+constexpr u32 kRseqFirst = 100, kRseqGaveUp = 100, kRseqFaulted = 101;
+constexpr i32 kMostTries = 100;
+
+constexpr long kSysRseq = 334;
+constexpr u64 kRseqUnregister = 1, kRseqSignature = 0x53053053;
+
+extern "C" __attribute__((visibility("hidden"))) u32 uprobe_rseq_record(RseqJob* job);
+
+// The first part of the section: rseq.S stores the commit. A ring is its CPU's from the comparison on that the kernel makes
+// when it interrupts the section.
+extern "C" __attribute__((visibility("hidden"), used)) UPROBE_IN_SECTION u32 uprobe_draft(RseqJob* job) {
+  Draft& draft = job->draft;
+  const u32 cpu = __atomic_load_n(&job->rseq->cpu_id, __ATOMIC_RELAXED);
+  if (cpu >= draft.area->cpu_ring_count) return kRseqGaveUp;
+  draft.cpu = draft.index = cpu;
+  draft.ring = job->ring = &at_offset<Ring>(draft.area, draft.area->ring_offset)[cpu];
+  const u32 begun = static_cast<u32>(__atomic_load_n(&job->ring->commit, __ATOMIC_RELAXED)) + 1;
+  __atomic_store_n(&job->ring->begun, begun, __ATOMIC_RELEASE);
+  const Built built = build_record(draft);
+  // What is not published has not begun.
+  if (built != Built::ok) __atomic_store_n(&job->ring->begun, begun - 1, __ATOMIC_RELAXED);
+  job->commit = draft.commit;
+  return static_cast<u32>(built);
+}
+
+bool is_borrowed(u64 thread) {
+  const shared::ThreadEntry* entry = thread_entry(*uprobe_block, thread, false);
+  return entry != nullptr && entry->borrower != 0;
+}
+
+// Null: none of this thread's own.
+Rseq* rseq_of(const ProcessBlock& block) {
+  if (block.rseq_offset == 0) return nullptr;
+  const u64 thread = thread_pointer();
+  if (thread == 0) return nullptr;
+  if (__atomic_load_n(&block.borrowed, __ATOMIC_RELAXED) != 0 && is_borrowed(thread)) return nullptr;
+  const u64 at = thread + static_cast<u64>(i64{block.rseq_offset});
+  u64 ids = 0;
+  if (!uprobe_peek8(at, &ids) || static_cast<i64>(ids) < 0) return nullptr;
+  return reinterpret_cast<Rseq*>(at);
+}
+
+// Asks to end a registration with a wrong signature: that changes nothing, and fails with EPERM only where the calling
+// thread has registered just this area (kernel/rseq.c). Asking to make the one that is there already tells by EBUSY that its
+// signature is the usual one.
+bool is_registered(u64 area, u64 bytes) {
+  constexpr long kPermission = -1, kBusy = -16;
+  return system_call(kSysRseq, area, bytes, kRseqUnregister, 0) == kPermission &&
+         system_call(kSysRseq, area, bytes, 0, kRseqSignature) == kBusy;
+}
+
+bool is_registered(u64 area) {
+  constexpr u64 kOriginal = 32, kNext = 64;  // sizes that libc registers
+  return is_registered(area, kOriginal) || is_registered(area, kNext);
+}
+
+}  // namespace
+
+bool record_on_cpu(const Hit& hit, AreaHeader* area, const Event& event, Built& built) {
+  if (hit.no_rseq || area->cpu_ring_count == 0) return false;
+  Rseq* rseq = rseq_of(*hit.block);
+  if (rseq == nullptr) return false;
+  RseqJob job{rseq, nullptr, 0, kMostTries, Draft{&hit, area, &event, nullptr, 0, 0, true, 0}};
+  const u32 result = uprobe_rseq_record(&job);
+  built = static_cast<Built>(result);
+  return result < kRseqFirst && built != Built::wants_call;
+}
+
+// glibc keeps the area in or right before its thread control block, whose place and size differ by version; it is aligned to
+// 32 bytes.
+void learn_rseq(ProcessBlock& block) {
+  if (block.rseq_offset != 0 || (block.flags & shared::kBlockFiltered) != 0) return;
+  const u64 thread = thread_pointer();
+  if (thread == 0) return;
+  constexpr u64 kStep = 32, kFarthest = 16384;
+  const u64 first = thread & ~(kStep - 1);
+  for (u64 distance = 0; distance <= kFarthest; distance += kStep) {
+    const bool above = is_registered(first + distance);
+    if (!above && !is_registered(first - distance)) continue;
+    block.rseq_offset = static_cast<i32>((above ? first + distance : first - distance) - thread);
+    return;
+  }
+}
+
+void forget_cpu(const ProcessBlock& block) {
+  constexpr u32 kUninitialized = ~u32{0};  // RSEQ_CPU_ID_UNINITIALIZED, until the kernel writes the number
+  if (block.rseq_offset == 0) return;
+  auto* rseq = reinterpret_cast<Rseq*>(thread_pointer() + static_cast<u64>(i64{block.rseq_offset}));
+  __atomic_store_n(&rseq->cpu_id, kUninitialized, __ATOMIC_RELAXED);
+}
+
+}  // namespace uprobe::agent

@@ -1,0 +1,45 @@
+// A session over this process that tests hit by hand.
+#pragma once
+
+#include <optional>
+
+#include "engine/trace/area.h"
+#include "tests/agent/host.h"
+
+namespace uprobe::test {
+
+// One event, given by its program.
+class OneEvent {
+ public:
+  OneEvent(std::vector<shared::Insn> insns, u32 fixed_bytes, u32 cpu_rings, u32 claimed_rings, u64 ring_bytes) {
+    program_.layout.fixed_bytes = fixed_bytes;
+    program_.insns = std::move(insns);
+    const trace::AreaSpec spec{.events = {&program_},
+                               .ring_bytes = ring_bytes,
+                               .ring_count = cpu_rings + claimed_rings,
+                               .cpu_ring_count = cpu_rings};
+    area_.emplace(trace::Area::create_private(spec).take());
+    area_->set_state(shared::SessionState::recording);
+  }
+  trace::Area& area() { return *area_; }
+  shared::Event& event() { return area_->event(0); }
+  agent::AreaHeader* header() { return static_cast<agent::AreaHeader*>(area_->base()); }
+  u64 records(u32 ring) { return area_->ring(ring).commit & 0xffffffff; }
+  u64 records_from(u32 first, u32 end) {
+    u64 sum = 0;
+    for (u32 i = first; i < end; ++i) sum += records(i);
+    return sum;
+  }
+
+  void hit(const shared::Registers& registers, bool no_rseq = false) {
+    const shared::Point point{};
+    thread_local const u32 tid = static_cast<u32>(::gettid());
+    agent::record_event({agent::uprobe_block, &point, &registers, tid, true, true, no_rseq}, header(), 0);
+  }
+
+ private:
+  program::EventProgram program_;
+  std::optional<trace::Area> area_;
+};
+
+}  // namespace uprobe::test
