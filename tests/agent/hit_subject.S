@@ -43,8 +43,8 @@ hit_check:
         movq    104(%rdi), %r14
         movq    112(%rdi), %r15
         movq    40(%rdi), %rdi
-hit_site:
-        leaq    1(%rbx), %rbx
+hit_site:                               # long enough for a jump
+        {disp32} leaq 1(%rbx), %rbx
         xchgq   %rdi, (%rsp)            # rdi = out
         movq    %rax, (%rdi)
         movq    %rbx, 8(%rdi)

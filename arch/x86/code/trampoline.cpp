@@ -1,0 +1,150 @@
+// The frame of a trampoline: what comes before and after recording. What records is in trampoline_record.cpp.
+//
+// Frame, from rsp up, as jump.S expects it: flags, r8, rdi, rsi, rdx, rcx, rax; then the red zone, then the application's
+// stack. rbx, rbp, r9..r15 keep the application's values throughout.
+#include "arch/x86/code/trampoline.h"
+
+#include "arch/x86/code/trampoline_record.h"
+#include "engine/shared/trampoline.h"
+
+namespace uprobe::x86 {
+namespace {
+
+constexpr unsigned kNotEqual = 5;
+
+// pushf and popf cost more than all else together, popf most. What the recording changes are the six arithmetic flags: sahf
+// sets five, an addition the sixth (OF: 0x78 + 8 overflows a signed byte, 0x78 + 0 does not).
+void restore_flags(Assembler& a) {
+  a.raw({0x8a, 0x44, 0x24, 0x01});  // mov 1(%rsp), %al: bit 3 is OF
+  a.raw({0x24, 0x08});              // and $8, %al
+  a.raw({0x04, 0x78});              // add $0x78, %al
+  a.raw({0x8a, 0x24, 0x24});        // mov (%rsp), %ah: SF ZF AF PF CF
+  a.raw({0x9e});                    // sahf
+}
+
+class Maker {
+ public:
+  explicit Maker(const TrampolineSpec& spec) : spec_(spec), a_(spec.at) {}
+
+  Result<Trampoline> make();
+
+ private:
+  void mark(unsigned depth) {
+    made_.stack.push_back({static_cast<std::uint16_t>(a_.size()), static_cast<std::uint16_t>(depth)});
+  }
+  void literals();
+  void save();
+  void restore();
+  void leave_to_agent();
+  void finish_head();
+
+  const TrampolineSpec& spec_;
+  Assembler a_;
+  Trampoline made_;
+  TrampolineLabels labels_;
+};
+
+constexpr Gpr kSaved[] = {rax, rcx, rdx, rsi, rdi, r8};
+
+// The head is filled in at the end.
+void Maker::literals() {
+  a_.number(0, sizeof(shared::TrampolineHead));
+  while (a_.size() % 32 != 0) a_.raw({0});
+  a_.bind(labels_.descriptor);  // struct rseq_cs: version and flags, start, length, abort
+  a_.number(0, 32);
+  a_.bind(labels_.ones);
+  a_.number(0x0101010101010101, 8);
+  a_.bind(labels_.highs);
+  a_.number(0x8080808080808080, 8);
+  a_.bind(labels_.jump_entry);
+  a_.number(spec_.jump_entry.value, 8);
+}
+
+void Maker::save() {
+  mark(0);
+  a_.lea(rsp, {rsp, -128});
+  unsigned depth = 128;
+  mark(depth);
+  for (const Gpr reg : kSaved) {
+    a_.push(reg);
+    mark(depth += 8);
+  }
+  a_.raw({0x9c});  // pushfq
+  mark(depth += 8);
+}
+
+void Maker::restore() {
+  a_.bind(labels_.out);
+  restore_flags(a_);
+  a_.lea(rsp, {rsp, 8});
+  unsigned depth = 128 + 8 * std::size(kSaved);
+  mark(depth);
+  for (unsigned i = std::size(kSaved); i-- != 0;) {
+    a_.pop(kSaved[i]);
+    mark(depth -= 8);
+  }
+  a_.lea(rsp, {rsp, 128});
+  mark(0);
+  a_.jump(spec_.copy);
+}
+
+// The label `slow` is where the kernel continues an interrupted section, so the signature stands before it: as the
+// displacement of a ud1, as everywhere.
+void Maker::leave_to_agent() {
+  mark(128 + 8 * std::size(kSaved) + 8);
+  Label call;
+  a_.bind(labels_.faulted);
+  a_.constant(rsi, 1);
+  a_.jump(call);
+  a_.raw({0x0f, 0xb9, 0x3d});
+  a_.number(kRseqSignature, 4);
+  a_.bind(labels_.slow);
+  a_.constant(rsi, 0);
+  a_.bind(call);
+  a_.constant(rdi, spec_.point.value);
+  a_.op(0xff, 4, 2, labels_.jump_entry);  // call *jump_entry(%rip)
+  a_.jump(labels_.out);
+}
+
+void Maker::finish_head() {
+  shared::TrampolineHead head{};
+  head.mark = shared::kTrampolineMagic ^ spec_.at.value;
+  head.point = spec_.point.value;
+  head.bytes = a_.size();
+  head.code = made_.entry;
+  const auto to = static_cast<shared::u16>(labels_.faulted.at);
+  std::size_t used = 0;
+  for (const unsigned insn : labels_.may_fault) head.faults[used++] = {static_cast<shared::u16>(insn), to};
+  made_.bytes = a_.take();
+  std::memcpy(made_.bytes.data(), &head, sizeof head);
+}
+
+Result<Trampoline> Maker::make() {
+  literals();
+  a_.align(16);
+  made_.entry = a_.size();
+  save();
+  a_.op(0xf6, 4, 0, Mem{rsp, 2}), a_.raw({4});  // testb $4, 2(%rsp): AC, unaligned stores would fault
+  a_.jump_if(kNotEqual, labels_.slow);
+  made_.records = spec_.fast && record_in_place(spec_, a_, labels_);
+  if (!made_.records) a_.jump(labels_.slow);
+  restore();
+  leave_to_agent();
+  if (made_.records) fill_descriptor(spec_.at, a_, labels_);
+  if (!a_.in_reach()) return Error{Code::refused, "the displaced copy is too far from its trampoline"};
+  finish_head();
+  return std::move(made_);
+}
+
+}  // namespace
+
+Result<Trampoline> make_trampoline(const TrampolineSpec& spec) { return Maker(spec).make(); }
+
+std::size_t trampoline_bytes(const TrampolineSpec& spec) {
+  TrampolineSpec near = spec;
+  near.copy = near.at;
+  const auto made = make_trampoline(near);
+  return made ? made->bytes.size() : 0;
+}
+
+}  // namespace uprobe::x86

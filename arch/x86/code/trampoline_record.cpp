@@ -1,0 +1,465 @@
+// Recording in the trampoline: an rseq section that claims nothing, builds the record in place behind the head of the CPU's
+// ring and ends with the store of `commit`. The same bytes as preload/record.cpp and preload/interpret.cpp make.
+//
+//   rdi  struct rseq, then the ring      rcx  the CPU, then the record
+//   rsi  the area, then free             rdx  free; with dynamic data: where the next goes
+//   rax, r8  free
+//
+// Nothing in the section may fault for good: the kernel aborts a section before it delivers a signal, so the handler sees the
+// abort address (`slow`), whose fault entry sends the thread to the agent by `faulted`, which then reads with care.
+#include "arch/x86/code/trampoline_record.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "engine/shared/process_block.h"
+#include "engine/shared/session_area.h"
+
+namespace uprobe::x86 {
+namespace {
+
+using shared::AreaHeader;
+using shared::Op;
+using shared::ProcessBlock;
+using shared::Reg;
+using shared::Ring;
+
+constexpr unsigned kNotBelow = 3, kEqual = 4, kNotEqual = 5, kAbove = 7;
+constexpr std::int32_t kFrame = 56 + 128;
+constexpr std::uint32_t kHead = sizeof(shared::RecordHead);
+constexpr std::uint32_t kMostDynamic = 1024;  // longer strings are the agent's
+constexpr std::uint32_t kFs = 0x64;
+constexpr std::int32_t kRseqCpu = 4, kRseqSection = 8;
+
+constexpr bool fits(std::uint64_t value) {
+  return static_cast<std::int64_t>(value) == static_cast<std::int32_t>(value);
+}
+constexpr std::int32_t place(std::uint64_t offset) { return static_cast<std::int32_t>(offset); }
+
+// Where the application's register is: in a machine register, or in the frame.
+struct Where {
+  bool live = false;
+  Gpr reg = rax;
+  std::int32_t slot = -1;
+};
+
+Where where_is(Reg reg) {
+  switch (reg) {
+    case Reg::flags:
+      return {.slot = 0};
+    case Reg::r8:
+      return {.slot = 8};
+    case Reg::di:
+      return {.slot = 16};
+    case Reg::si:
+      return {.slot = 24};
+    case Reg::dx:
+      return {.slot = 32};
+    case Reg::cx:
+      return {.slot = 40};
+    case Reg::ax:
+      return {.slot = 48};
+    case Reg::bx:
+      return {.live = true, .reg = rbx};
+    case Reg::bp:
+      return {.live = true, .reg = rbp};
+    case Reg::r9:
+      return {.live = true, .reg = r9};
+    case Reg::r10:
+      return {.live = true, .reg = r10};
+    case Reg::r11:
+      return {.live = true, .reg = r11};
+    case Reg::r12:
+      return {.live = true, .reg = r12};
+    case Reg::r13:
+      return {.live = true, .reg = r13};
+    case Reg::r14:
+      return {.live = true, .reg = r14};
+    case Reg::r15:
+      return {.live = true, .reg = r15};
+    default:
+      return {};
+  }
+}
+
+bool is_size(std::uint32_t bytes) { return bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8; }
+
+// An argument's instruction that can be generated, as far as it alone can tell.
+bool is_supported(const shared::Insn& insn) {
+  switch (insn.op) {
+    case Op::begin:
+    case Op::load_constant:
+    case Op::load_file_offset:
+    case Op::store_comm:
+      return true;
+    case Op::load_register:
+      return insn.size < shared::kRegCount;
+    case Op::dereference:
+    case Op::store_string:
+      return fits(insn.immediate);
+    case Op::store_value:
+      return is_size(insn.size);
+    case Op::store_memory:
+      return is_size(insn.count) && fits(insn.immediate);
+    default:
+      return false;
+  }
+}
+
+// Each argument begins with the source of its value, as the verifier wants it; $comm has none.
+bool has_sources(std::span<const shared::Insn> program) {
+  for (std::size_t i = 0; i + 1 < program.size(); ++i) {
+    if (program[i].op != Op::begin) continue;
+    const Op next = program[i + 1].op;
+    const bool is_source = next == Op::load_register || next == Op::load_constant || next == Op::load_file_offset;
+    if (!is_source && next != Op::store_comm) return false;
+  }
+  return !program.empty() && (program[0].op == Op::begin || program[0].op == Op::end);
+}
+
+bool has_dynamic(std::span<const shared::Insn> program) {
+  for (const shared::Insn& insn : program)
+    if (insn.op == Op::store_string || insn.op == Op::store_comm) return true;
+  return false;
+}
+
+bool is_supported(const TrampolineSpec& spec) {
+  const FastRecord& f = *spec.fast;
+  const auto end = std::ranges::find(f.program, Op::end, &shared::Insn::op);
+  if (end == f.program.end() || !has_sources(f.program)) return false;
+  if (!std::all_of(f.program.begin(), end, [](const shared::Insn& insn) { return is_supported(insn); })) return false;
+  return f.fixed_bytes >= sizeof(shared::PayloadHead) && f.fixed_bytes + kMostDynamic + 16 <= shared::kMaxPayload &&
+         std::has_single_bit(f.ring_bytes) && f.ring_bytes <= shared::kMaxRingBytes &&
+         f.ring_bytes >= shared::kMinRingBytes && f.cpu_ring_count != 0 && fits(f.data_offset) && fits(f.ring_offset) &&
+         fits(f.event_offset) && fits(spec.point - spec.block + sizeof(shared::Point)) && f.program.size() <= 256;
+}
+
+class Recorder {
+ public:
+  Recorder(const TrampolineSpec& spec, Assembler& a, TrampolineLabels& labels)
+      : spec_(spec), fast_(*spec.fast), a_(a), labels_(labels), dynamic_(has_dynamic(spec.fast->program)) {}
+
+  void all();
+
+ private:
+  std::uint32_t most_bytes() const {
+    return (kHead + fast_.fixed_bytes + (dynamic_ ? kMostDynamic + 8 : 0) + 7) / 8 * 8;
+  }
+  static Mem payload(std::uint32_t offset) { return {rcx, place(kHead + offset)}; }
+
+  void check_and_enter();
+  void unset_section();
+  void abandon();
+  void find_room();
+  void heads();
+  void argument(const shared::Insn& insn);
+  void load_app(Reg reg);
+  void value_to_rax();
+  Mem pointer(std::uint64_t offset);
+  void store_value(const shared::Insn& insn);
+  void store_memory(const shared::Insn& insn);
+  void store_string(const shared::Insn& insn);
+  void copy_string();
+  void leave_if_long();
+  void store_comm(const shared::Insn& insn);
+  void lengths();
+  void commit();
+
+  const TrampolineSpec& spec_;
+  const FastRecord& fast_;
+  Assembler& a_;
+  TrampolineLabels& labels_;
+  bool dynamic_;
+  bool comm_later_ = false;
+  bool in_rax_ = false;  // the working value; else it is in `live_`
+  Gpr live_ = rax;
+  Label leave_, leave_early_, full_;
+};
+
+// Everything that says "not here": recording off, consumers changed, no rseq of this thread's own.
+void Recorder::check_and_enter() {
+  a_.constant(rsi, fast_.area.value);
+  a_.op(0x81, 4, 7, Mem{rsi, offsetof(AreaHeader, state)});
+  a_.number(static_cast<std::uint32_t>(shared::SessionState::recording), 4);
+  a_.jump_if(kNotEqual, labels_.out);
+  a_.constant(rax, spec_.block.value);
+  a_.op(0x81, 4, 7, Mem{rax, place(spec_.point - spec_.block + offsetof(shared::Point, consumer))});
+  a_.number(fast_.consumer, 4);
+  a_.jump_if(kNotEqual, labels_.slow);
+  a_.op(0x83, 8, 7, Mem{rax, offsetof(ProcessBlock, borrowed)}), a_.raw({0});
+  a_.jump_if(kNotEqual, labels_.slow);
+  a_.op(0x83, 4, 7, Mem{rax, offsetof(ProcessBlock, tid_offset)}), a_.raw({0});
+  a_.jump_if(kEqual, labels_.slow);
+  a_.op(0x63, 8, rdi, Mem{rax, offsetof(ProcessBlock, rseq_offset)});  // movslq
+  a_.op(0x85, 8, rdi, rdi);
+  a_.jump_if(kEqual, labels_.slow);
+  labels_.may_fault.push_back(a_.size());
+  a_.raw({kFs, 0x48, 0x03, 0x3c, 0x25}), a_.number(0, 4);  // addq %fs:0, %rdi
+  labels_.may_fault.push_back(a_.size());
+  a_.load4(rcx, {rdi, kRseqCpu});
+  a_.op(0x81, 4, 7, rcx), a_.number(fast_.cpu_ring_count, 4);
+  a_.jump_if(kNotBelow, labels_.slow);  // also of a negative number: not registered
+  a_.op(0x8d, 8, rax, labels_.descriptor);
+  Label begin;
+  a_.store({rdi, kRseqSection}, rax);
+  a_.jump(begin);
+  a_.bind(labels_.section);
+  abandon();
+  a_.bind(begin);
+  a_.op(0x3b, 4, rcx, Mem{rdi, kRseqCpu});
+  a_.jump_if(kNotEqual, leave_early_);
+}
+
+// The kernel kills a thread whose descriptor makes no sense, and this one lasts only as long as the trampoline is what it is.
+void Recorder::unset_section() {
+  a_.constant(rax, spec_.block.value);
+  a_.op(0x63, 8, rax, Mem{rax, offsetof(ProcessBlock, rseq_offset)});
+  a_.op(0xc7, 8, 0, Mem{rax, kRseqSection}, kFs), a_.number(0, 4);
+}
+
+// Leaves the section for the agent; once the record is announced, that is taken back.
+void Recorder::abandon() {
+  a_.bind(leave_);
+  a_.load4(rax, {rdi, offsetof(Ring, commit)});
+  a_.store({rdi, offsetof(Ring, begun)}, rax, 4);
+  a_.bind(leave_early_);
+  unset_section();
+  a_.jump(labels_.slow);
+}
+
+// rdi = ring, rcx = record, its head's CPU written, the record announced and stamped.
+void Recorder::find_room() {
+  const auto stride_bits = static_cast<unsigned>(std::countr_zero(2 * fast_.ring_bytes));
+  a_.move(rax, rcx, 4);
+  a_.raw({0xc1, 0xe0, std::countr_zero(sizeof(Ring)) & 0xffu});       // shl, %eax
+  a_.raw({0x48, 0x8d, 0xbc, 0x06}), a_.number(fast_.ring_offset, 4);  // lea ring_offset(%rsi,%rax), %rdi
+  a_.move(rdx, rcx, 4);
+  a_.raw({0x48, 0xc1, 0xe1, stride_bits});  // shl, %rcx
+  a_.op(0x01, 8, rsi, rcx);                 // add %rsi, %rcx
+  a_.load4(rax, {rdi, offsetof(Ring, commit) + 4});
+  a_.move(r8, rax, 4);
+  a_.op(0x2b, 4, r8, Mem{rdi, offsetof(Ring, tail)});
+  a_.op(0x81, 4, 7, r8), a_.number((fast_.ring_bytes - most_bytes()) / 8, 4);
+  a_.jump_if(kAbove, dynamic_ ? leave_early_ : full_);
+  a_.raw({0x48, 0xc1, 0xe0, 3});                                      // shl $3, %rax
+  a_.raw({0x25}), a_.number(fast_.ring_bytes - 1, 4);                 // and, %eax
+  a_.raw({0x48, 0x8d, 0x8c, 0x01}), a_.number(fast_.data_offset, 4);  // lea data_offset(%rcx,%rax), %rcx
+  a_.load4(rax, {rdi, offsetof(Ring, commit)});
+  a_.store({rcx, offsetof(shared::RecordHead, number)}, rax, 4);
+  a_.lea(rax, {rax, 1}, 4);
+  a_.store({rdi, offsetof(Ring, begun)}, rax, 4);
+  a_.store({rcx, offsetof(shared::RecordHead, cpu)}, rdx, 4);  // and no flags
+  a_.raw({0x0f, 0x31, 0x48, 0xc1, 0xe2, 32});                  // rdtsc; shl $32, %rdx
+  a_.op(0x09, 8, rdx, rax);                                    // or %rdx, %rax
+  a_.store({rdi, offsetof(Ring, stamp)}, rax);
+  a_.store({rcx, offsetof(shared::RecordHead, tsc)}, rax);
+}
+
+void Recorder::heads() {
+  a_.store_number(payload(0), fast_.type);
+  a_.constant(rax, spec_.block.value);
+  a_.op(0x63, 8, rax, Mem{rax, offsetof(ProcessBlock, tid_offset)});
+  a_.op(0x8b, 4, rax, Mem{rax, 0}, kFs);
+  a_.store(payload(offsetof(shared::PayloadHead, pid)), rax, 4);
+  a_.constant(rax, spec_.probe.value);
+  a_.store(payload(offsetof(shared::PayloadHead, ip)), rax);
+  if (dynamic_) a_.lea(rdx, payload(fast_.fixed_bytes));
+}
+
+void Recorder::load_app(Reg reg) {
+  const Where where = where_is(reg);
+  in_rax_ = !where.live;
+  live_ = where.reg;
+  if (where.live) return;
+  if (where.slot >= 0) return a_.load(rax, {rsp, where.slot});
+  switch (reg) {
+    case Reg::sp:
+      return a_.lea(rax, {rsp, kFrame});
+    case Reg::ip:
+      return a_.constant(rax, spec_.probe.value);
+    case Reg::cs:
+      return a_.raw({0x8c, 0xc8});  // mov %cs, %eax
+    case Reg::ss:
+      return a_.raw({0x8c, 0xd0});
+    default:
+      return a_.constant(rax, ~std::uint64_t{0});  // orig_ax, as outside of system calls
+  }
+}
+
+Mem Recorder::pointer(std::uint64_t offset) { return {in_rax_ ? rax : live_, place(offset)}; }
+
+void Recorder::store_value(const shared::Insn& insn) {
+  a_.store(payload(insn.offset), in_rax_ ? rax : live_, insn.size);
+}
+
+void Recorder::store_memory(const shared::Insn& insn) {
+  const Mem from = pointer(insn.immediate);
+  if (insn.count >= 4)
+    a_.op(0x8b, insn.count, rax, from);
+  else
+    a_.op(insn.count == 2 ? 0x0fb7 : 0x0fb6, 4, rax, from);  // movzx
+  a_.store(payload(insn.offset), rax, insn.count);
+}
+
+// The locator first holds the place of the string, which is a locator of length 0; then the length is added.
+void Recorder::store_string(const shared::Insn& insn) {
+  a_.lea(rsi, pointer(insn.immediate));
+  const auto set_place = [&] {
+    a_.lea(rax, {rdx, -place(kHead)}, 4);
+    a_.op(0x29, 4, rcx, rax);  // sub %ecx, %eax
+  };
+  set_place();
+  a_.store(payload(insn.offset), rax, 4);
+  copy_string();
+  set_place();
+  a_.op(0x2b, 4, rax, payload(insn.offset));
+  a_.raw({0xc1, 0xe0, 16});  // shl $16, %eax
+  a_.op(0x01, 4, rax, payload(insn.offset));
+}
+
+// Room for 16 more bytes of dynamic data, or the agent does it.
+void Recorder::leave_if_long() {
+  a_.lea(rax, {rcx, place(kHead + fast_.fixed_bytes + kMostDynamic - 16)});
+  a_.op(0x39, 8, rax, rdx);  // cmp %rax, %rdx
+  a_.jump_if(kAbove, leave_);
+}
+
+// From rsi to rdx, eight bytes at a time; rdx ends behind the NUL. Up to seven bytes more are written: the room allows it.
+void Recorder::copy_string() {
+  Label loop, found;
+  a_.bind(loop);
+  leave_if_long();
+  a_.move(rax, rsi, 4);
+  a_.raw({0x25}), a_.number(0xfff, 4);  // and, %eax
+  a_.raw({0x3d}), a_.number(0xff8, 4);  // cmp, %eax: the word would cross into another page
+  a_.jump_if(kAbove, leave_);
+  a_.load(rax, {rsi, 0});
+  a_.store({rdx, 0}, rax);
+  a_.move(r8, rax);  // (word - ones) & ~word & highs: the first set bit is in the first zero byte
+  a_.op(0x2b, 8, r8, labels_.ones);
+  a_.raw({0x48, 0xf7, 0xd0});  // not %rax
+  a_.op(0x21, 8, rax, r8);     // and %rax, %r8
+  a_.op(0x23, 8, r8, labels_.highs);
+  a_.jump_if(kNotEqual, found);
+  a_.lea(rsi, {rsi, 8});
+  a_.lea(rdx, {rdx, 8});
+  a_.jump(loop);
+  a_.bind(found);
+  a_.raw({0x4d, 0x0f, 0xbc, 0xc0});        // bsf %r8, %r8
+  a_.raw({0x41, 0xc1, 0xe8, 3});           // shr $3, %r8d
+  a_.raw({0x4a, 0x8d, 0x54, 0x02, 0x01});  // lea 1(%rdx,%r8), %rdx
+}
+
+// As the interpreter where no system call may be made: room, and the reader fills the name in.
+void Recorder::store_comm(const shared::Insn& insn) {
+  constexpr std::uint32_t kCommBytes = 16;
+  leave_if_long();
+  a_.lea(rax, {rdx, -place(kHead)}, 4);
+  a_.op(0x29, 4, rcx, rax);
+  a_.raw({0x0d}), a_.number(kCommBytes << 16, 4);  // or, %eax
+  a_.store(payload(insn.offset), rax, 4);
+  a_.raw({0x31, 0xc0});  // xor %eax, %eax
+  a_.store({rdx, 0}, rax);
+  a_.store({rdx, 8}, rax);
+  a_.lea(rdx, {rdx, place(kCommBytes)});
+  comm_later_ = true;
+}
+
+void Recorder::argument(const shared::Insn& insn) {
+  switch (insn.op) {
+    case Op::load_register:
+      return load_app(static_cast<Reg>(insn.size));
+    case Op::load_constant:
+      in_rax_ = true;
+      return a_.constant(rax, insn.immediate);
+    case Op::load_file_offset:
+      in_rax_ = true;
+      return a_.constant(rax, spec_.file_bias + insn.immediate);
+    case Op::dereference:
+      a_.load(rax, pointer(insn.immediate));
+      in_rax_ = true;
+      return;
+    case Op::store_value:
+      return store_value(insn);
+    case Op::store_memory:
+      return store_memory(insn);
+    case Op::store_string:
+      return store_string(insn);
+    default:
+      return store_comm(insn);
+  }
+}
+
+// With dynamic data eax = the record's length.
+void Recorder::lengths() {
+  if (comm_later_) {
+    a_.op(0xc7, 2, 0, Mem{rcx, offsetof(shared::RecordHead, flags)});
+    a_.number(shared::kRecordCommLater, 2);
+  }
+  const Mem length{rcx, offsetof(shared::RecordHead, length)}, bytes{rcx, offsetof(shared::RecordHead, payload_bytes)};
+  if (!dynamic_) {
+    a_.store_number(length, (kHead + fast_.fixed_bytes + 7) / 8 * 8);
+    return a_.store_number(bytes, fast_.fixed_bytes);
+  }
+  a_.lea(rax, {rdx, -place(kHead)}, 4);
+  a_.op(0x29, 4, rcx, rax);
+  a_.store(bytes, rax, 4);
+  a_.lea(rax, {rax, kHead + 7}, 4);
+  a_.raw({0x83, 0xe0, 0xf8});  // and $-8, %eax
+  a_.store(length, rax, 4);
+}
+
+// Position and number count modulo 2^32 each: no carry from one to the other.
+void Recorder::commit() {
+  a_.load(rdx, {rdi, offsetof(Ring, commit)});
+  a_.move(rsi, rdx);
+  a_.raw({0x48, 0xc1, 0xee, 32});  // shr $32, %rsi
+  if (dynamic_) {
+    a_.raw({0xc1, 0xe8, 3});   // shr $3, %eax
+    a_.op(0x01, 4, rax, rsi);  // add %eax, %esi
+  } else {
+    a_.lea(rsi, {rsi, place(most_bytes() / 8)}, 4);
+  }
+  a_.lea(rdx, {rdx, 1}, 4);
+  a_.raw({0x48, 0xc1, 0xe6, 32});  // shl $32, %rsi
+  a_.op(0x09, 8, rsi, rdx);        // or %rsi, %rdx
+  a_.store({rdi, offsetof(Ring, commit)}, rdx);
+  a_.bind(labels_.section_end);
+}
+
+void Recorder::all() {
+  check_and_enter();
+  find_room();
+  heads();
+  for (const shared::Insn& insn : fast_.program) {
+    if (insn.op == Op::end) break;
+    if (insn.op != Op::begin) argument(insn);
+  }
+  lengths();
+  commit();
+  unset_section();
+  a_.jump(labels_.out);
+  a_.bind(full_);
+  unset_section();
+  a_.raw({0xf0});  // lock: counted outside of the section, once
+  a_.op(0x83, 8, 0, Mem{rsi, place(fast_.event_offset + offsetof(shared::Event, lost_full))}), a_.raw({1});
+}
+
+}  // namespace
+
+bool record_in_place(const TrampolineSpec& spec, Assembler& a, TrampolineLabels& labels) {
+  if (!is_supported(spec)) return false;
+  Recorder(spec, a, labels).all();
+  return true;
+}
+
+void fill_descriptor(Addr at, Assembler& a, TrampolineLabels& labels) {
+  const auto descriptor = static_cast<unsigned>(labels.descriptor.at);
+  const auto start = static_cast<unsigned>(labels.section.at), end = static_cast<unsigned>(labels.section_end.at);
+  a.put(descriptor + 8, at.value + start, 8);
+  a.put(descriptor + 16, end - start, 8);
+  a.put(descriptor + 24, at.value + static_cast<unsigned>(labels.slow.at), 8);
+  labels.may_fault.push_back(static_cast<unsigned>(labels.slow.at));
+}
+
+}  // namespace uprobe::x86

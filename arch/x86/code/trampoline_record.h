@@ -1,0 +1,23 @@
+// The part of a trampoline that records by itself. Internal to this folder.
+#pragma once
+
+#include "arch/x86/code/assembler.h"
+#include "arch/x86/code/trampoline.h"
+
+namespace uprobe::x86 {
+
+inline constexpr std::uint32_t kRseqSignature = 0x53053053;  // libc's; the kernel looks for it before an abort address
+
+struct TrampolineLabels {
+  Label descriptor, ones, highs, jump_entry;  // literals
+  Label slow, faulted, out;
+  Label section, section_end;       // of rseq
+  std::vector<unsigned> may_fault;  // offsets; all go on at `faulted`
+};
+
+// Appends the code that records, or nothing if the program or the area is beyond it. Registers: rax rcx rdx rsi rdi r8 and
+// the arithmetic flags are free, the frame is as in trampoline.cpp.
+bool record_in_place(const TrampolineSpec& spec, Assembler& a, TrampolineLabels& labels);
+void fill_descriptor(Addr at, Assembler& a, TrampolineLabels& labels);
+
+}  // namespace uprobe::x86

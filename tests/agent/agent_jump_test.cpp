@@ -1,0 +1,393 @@
+// Trampolines in this very program: the application notices nothing, and what they record by themselves is, byte for byte,
+// what the interpreter records.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "preload/trampolines.h"
+#include "tests/agent/hit_state.h"
+#include "tests/agent/jump_probe.h"
+#include "tests/agent/torture.h"
+
+namespace uprobe::test {
+namespace {
+
+using shared::Insn;
+using shared::Op;
+using shared::RecordHead;
+using shared::Reg;
+
+constexpr u32 kClaimed = 4;
+
+u32 cpus() { return static_cast<u32>(::sysconf(_SC_NPROCESSORS_CONF)); }
+
+Insn insn(Op op, u8 size = 0, u16 count = 0, u32 offset = 0, u64 immediate = 0) {
+  return {op, size, count, offset, immediate};
+}
+Insn load(Reg reg) { return insn(Op::load_register, static_cast<u8>(reg)); }
+
+// Every register, 8 bytes each, and the word that the stack pointer points to.
+std::vector<Insn> all_registers() {
+  std::vector<Insn> program;
+  for (u32 r = 0; r < shared::kRegCount; ++r) {
+    program.push_back(insn(Op::begin));
+    program.push_back(insn(Op::load_register, static_cast<u8>(r)));
+    program.push_back(insn(Op::store_value, 8, 0, 16 + 8 * r));
+  }
+  constexpr u32 kStackWord = 16 + 8 * shared::kRegCount;
+  for (const Insn& more :
+       {insn(Op::begin), load(Reg::sp), insn(Op::dereference), insn(Op::store_value, 8, 0, kStackWord)})
+    program.push_back(more);
+  program.push_back(insn(Op::end));
+  return program;
+}
+constexpr u32 kAllRegisters = 16 + 8 * shared::kRegCount + 8;
+
+struct Recorded {
+  RecordHead head{};
+  std::vector<u8> payload;
+  u32 ring = 0;
+  u64 word(u32 offset) const {
+    u64 value = 0;
+    std::memcpy(&value, payload.data() + offset, 8);
+    return value;
+  }
+};
+
+// Takes what was recorded since the last time.
+std::vector<Recorded> take(OneEvent& session) {
+  std::vector<Recorded> all;
+  for (u32 i = 0; i < session.area().ring_count(); ++i) {
+    shared::Ring& ring = session.area().ring(i);
+    for (const u32 end = static_cast<u32>(ring.commit >> 32); ring.tail != end;) {
+      const u8* at = session.area().data(i) + (u64{ring.tail} * 8 & (session.area().ring_bytes() - 1));
+      Recorded one;
+      one.ring = i;
+      std::memcpy(&one.head, at, sizeof one.head);
+      one.payload.assign(at + sizeof one.head, at + sizeof one.head + one.head.payload_bytes);
+      ring.tail += one.head.length / 8;
+      all.push_back(std::move(one));
+    }
+  }
+  return all;
+}
+
+class Jump : public testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    if (!has_avx()) GTEST_SKIP();
+    install_agent_handlers();
+    if (point_block().head.rseq_offset == 0) GTEST_SKIP() << "no rseq here";
+  }
+  static bool fast() { return GetParam(); }
+};
+INSTANTIATE_TEST_SUITE_P(FastAndNot, Jump, testing::Bool(), [](const auto& p) { return p.param ? "fast" : "agent"; });
+
+TEST_P(Jump, RegistersFlagsVectorsAndRedZoneSurvive) {
+  OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 1 << 20);
+  JumpProbe probe(hit_site);
+  probe.arm(session, fast());
+  ASSERT_EQ(probe.trampoline().records, fast());
+  u64 hits = 0;
+  for (u64 seed = 0; seed < 50; ++seed)
+    for (const u64 flags : kFlagSets) {
+      EXPECT_TRUE(passes_unnoticed(seed, flags)) << seed << " " << std::hex << flags;
+      ++hits;
+    }
+  EXPECT_EQ(take(session).size(), hits);
+}
+
+TEST_P(Jump, EachArithmeticFlagComesBack) {
+  OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 1 << 20);
+  JumpProbe probe(hit_site);
+  probe.arm(session, fast());
+  constexpr u64 kBits[] = {1, 4, 0x10, 0x40, 0x80, 0x800};
+  for (u32 set = 0; set < 64; ++set) {
+    u64 flags = 0;
+    for (u32 i = 0; i < 6; ++i) flags |= (set >> i & 1) != 0 ? kBits[i] : 0;
+    EXPECT_TRUE(passes_unnoticed(set, flags)) << std::hex << flags;
+  }
+}
+
+TEST_P(Jump, WhatIsRecordedIsTheStateBeforeTheInstruction) {
+  OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 1 << 20);
+  JumpProbe probe(hit_site);
+  probe.arm(session, fast());
+  const HitState in = make_state(4, kArithmetic | kDirection);
+  HitState out{};
+  hit_check(&in, &out);
+  const auto records = take(session);
+  ASSERT_EQ(records.size(), 1U);
+  const Recorded& record = records[0];
+  EXPECT_LT(record.ring, cpus());
+  const auto reg = [&](Reg r) { return record.word(16 + 8 * static_cast<u32>(r)); };
+  constexpr Reg kOrder[] = {Reg::ax, Reg::bx,  Reg::cx,  Reg::dx,  Reg::si,  Reg::di,  Reg::bp, Reg::r8,
+                            Reg::r9, Reg::r10, Reg::r11, Reg::r12, Reg::r13, Reg::r14, Reg::r15};
+  for (u32 i = 0; i < 15; ++i) EXPECT_EQ(reg(kOrder[i]), in.registers[i]) << i;
+  EXPECT_EQ(reg(Reg::flags), in.flags);
+  EXPECT_EQ(reg(Reg::ip), probe.site());
+  EXPECT_EQ(reg(Reg::cs), 0x33U);
+  EXPECT_EQ(reg(Reg::ss), 0x2bU);
+  EXPECT_EQ(reg(Reg::orig_ax), ~u64{0});
+  EXPECT_EQ(record.word(kAllRegisters - 8), word_of(&out)) << "hit_check has pushed it";
+  shared::PayloadHead head;
+  std::memcpy(&head, record.payload.data(), sizeof head);
+  EXPECT_EQ(head.pid, ::gettid());
+  EXPECT_EQ(head.ip, probe.site());
+  EXPECT_EQ(head.type, 0);
+}
+
+TEST_P(Jump, NothingIsRecordedWhileTheSessionIsOff) {
+  OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 1 << 20);
+  JumpProbe probe(hit_site);
+  probe.arm(session, fast());
+  session.area().set_state(shared::SessionState::off);
+  EXPECT_TRUE(passes_unnoticed(1, kArithmetic));
+  EXPECT_EQ(take(session).size(), 0U);
+}
+
+TEST_P(Jump, TwoConsumersGetARecordEach) {
+  OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 1 << 20);
+  JumpProbe probe(hit_site);
+  probe.arm(session, fast());
+  probe.block().consumers[1].next = 1;
+  probe.block().head.consumer_count = 2;
+  probe.block().point.consumer = 2;  // the newer one
+  EXPECT_TRUE(passes_unnoticed(1, kArithmetic));
+  EXPECT_EQ(take(session).size(), 2U);
+}
+
+TEST_P(Jump, WithoutRseqARingIsClaimed) {
+  OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 1 << 20);
+  JumpProbe probe(hit_site);
+  probe.arm(session, fast());
+  const auto offset = probe.block().head.rseq_offset;
+  probe.block().head.rseq_offset = 0;
+  EXPECT_TRUE(passes_unnoticed(1, kArithmetic));
+  auto records = take(session);
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_GE(records[0].ring, cpus());
+  probe.block().head.rseq_offset = offset;
+  std::thread([&] {
+    agent::forget_cpu(probe.block().head);
+    EXPECT_TRUE(passes_unnoticed(2, kArithmetic));
+  }).join();
+  records = take(session);
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_GE(records[0].ring, cpus());
+}
+
+TEST_P(Jump, AFullRingCounts) {
+  OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 8192);
+  JumpProbe probe(hit_site);
+  probe.arm(session, fast());
+  const u64 fit = 8192 / (sizeof(RecordHead) + kAllRegisters), hits = cpus() * fit + 10;
+  for (u64 i = 0; i < hits; ++i) EXPECT_TRUE(passes_unnoticed(i, kArithmetic));
+  EXPECT_EQ(take(session).size() + session.event().lost_full, hits);
+  EXPECT_GE(session.event().lost_full, 10U);
+  for (u32 i = 0; i < cpus(); ++i) EXPECT_FALSE(session.area().is_being_written(i));
+}
+
+TEST_P(Jump, ARecordOfExactlyTheRoomFits) {
+  OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 8192);
+  JumpProbe probe(hit_site);
+  probe.arm(session, fast());
+  const u32 units = (sizeof(RecordHead) + kAllRegisters) / 8;
+  for (const u32 missing : {0U, 1U}) {
+    for (u32 i = 0; i < cpus(); ++i) {
+      session.area().ring(i).commit = u64{0xfffffffe} << 32 | 0xffffffff;  // and both halves wrap
+      session.area().ring(i).begun = 0xffffffff;
+      session.area().ring(i).tail = 0xfffffffe + units - 1024 - missing;
+    }
+    EXPECT_TRUE(passes_unnoticed(1, kArithmetic));
+    u64 published = 0;
+    for (u32 i = 0; i < cpus(); ++i) published += session.area().ring(i).commit == (u64{units - 2} << 32);
+    EXPECT_EQ(published, 1 - missing);
+  }
+  EXPECT_EQ(session.event().lost_full, 1U);
+}
+
+// Memory for the programs below: words that point to each other, strings of all lengths, an end behind which nothing is.
+class Playground {
+ public:
+  Playground() {
+    std::mt19937_64 random(3);
+    for (u64& word : words_) word = word_of(memory_.begin()) + random() % (memory_.end() - memory_.begin() - 64);
+    for (u32 i = 0; i < 1500; ++i) text_[i] = static_cast<char>(i % 97 == 0 ? 0 : 'a' + i % 26);
+    for (u8* at = memory_.begin(); at != memory_.end(); at += 8) std::memcpy(at, &words_[random() % 64], 8);
+    std::memcpy(memory_.end() - 8, "endless", 8);
+    std::memset(long_text_, 'l', sizeof long_text_ - 1);
+  }
+  u64 any(u64 random) const {
+    switch (random % 16) {
+      case 0:
+        return word_of(memory_.end()) - 1 - random / 16 % 12;
+      case 1:
+        return random / 16 % 3 == 0 ? 0 : random / 16 % 3 == 1 ? 0x8000000000000000 : word_of(memory_.end()) + 5;
+      case 2:
+        return word_of(long_text_) + random / 16 % 4000;
+      case 3:
+      case 4:
+      case 5:
+        return word_of(text_) + random / 16 % 1400;
+      case 6:
+        return random;
+      default:
+        return word_of(memory_.begin()) + random / 16 % (2 * kPage - 64);
+    }
+  }
+
+ private:
+  HoleyMemory memory_{2};
+  u64 words_[64];
+  char text_[1500]{};
+  char long_text_[5000]{};
+};
+
+struct RandomProgram {
+  std::vector<Insn> insns;
+  u32 fixed = 16;
+};
+
+Insn source(std::mt19937_64& random) {
+  switch (random() % 8) {
+    case 0:
+      return insn(Op::load_constant, 0, 0, 0, random() % 2 == 0 ? random() : random() % 1000);
+    case 1:
+      return insn(Op::load_file_offset, 0, 0, 0, random() % 4096);
+    default:
+      return insn(Op::load_register, static_cast<u8>(random() % shared::kRegCount));
+  }
+}
+
+RandomProgram random_program(std::mt19937_64& random) {
+  constexpr u8 kSizes[] = {1, 2, 4, 8};
+  RandomProgram made;
+  for (u64 arguments = random() % 7; arguments != 0; --arguments) {
+    made.insns.push_back(insn(Op::begin));
+    const u64 kind = random() % 10;
+    const u8 size = kSizes[random() % 4];
+    u32 bytes = size;
+    if (kind != 0) made.insns.push_back(source(random));
+    if (kind != 0)
+      for (u64 steps = random() % 3; steps != 0; --steps)
+        made.insns.push_back(insn(Op::dereference, 0, 0, 0, random() % 64 - 16));
+    if (kind == 0)
+      made.insns.push_back(insn(Op::store_comm, 0, 0, made.fixed)), bytes = 4;
+    else if (kind < 5)
+      made.insns.push_back(insn(Op::store_value, size, 0, made.fixed));
+    else if (kind < 8)
+      made.insns.push_back(insn(Op::store_memory, 0, size, made.fixed, random() % 64 - 16));
+    else
+      made.insns.push_back(insn(Op::store_string, 0, 0, made.fixed, random() % 32)), bytes = 4;
+    made.fixed += bytes;
+  }
+  made.insns.push_back(insn(Op::end));
+  return made;
+}
+
+// Nothing where the record would have been too big, or found no room.
+std::optional<Recorded> one_hit(OneEvent& session, const HitState& in) {
+  HitState out{};
+  hit_check(&in, &out);
+  HitState expected = in;
+  expected.registers[1] += 1;
+  EXPECT_EQ(std::memcmp(&out, &expected, sizeof out), 0);
+  auto records = take(session);
+  EXPECT_EQ(records.size() + std::exchange(session.event().lost_too_big, 0), 1U);
+  return records.empty() ? std::nullopt : std::optional(records[0]);
+}
+
+TEST(JumpPrograms, TheSameBytesAsTheInterpreter) {
+  if (!has_avx()) GTEST_SKIP();
+  install_agent_handlers();
+  if (point_block().head.rseq_offset == 0) GTEST_SKIP() << "no rseq here";
+  const Playground playground;
+  std::mt19937_64 random(7);
+  int in_place = 0, with_text = 0;
+  for (int round = 0; round < 300; ++round) {
+    const RandomProgram program = random_program(random);
+    OneEvent session(program.insns, program.fixed, cpus(), kClaimed, 16384);
+    JumpProbe probe(hit_site);
+    for (int hit = 0; hit < 6; ++hit) {
+      HitState in = make_state(random(), kArithmetic);
+      for (u64& value : in.registers) value = playground.any(random());
+      in.registers[5] = playground.any(random());
+      probe.arm(session, true);
+      ASSERT_TRUE(probe.trampoline().records);
+      const auto one = one_hit(session, in);
+      probe.arm(session, false);
+      const auto other = one_hit(session, in);
+      ASSERT_EQ(one.has_value(), other.has_value());
+      if (!one) continue;
+      const Recorded &ours = *one, &reference = *other;
+      ASSERT_EQ(ours.payload, reference.payload) << round << " " << hit;
+      EXPECT_EQ(ours.head.length, reference.head.length);
+      EXPECT_EQ(ours.head.flags, reference.head.flags);
+      EXPECT_EQ(ours.head.payload_bytes, reference.head.payload_bytes);
+      in_place += ours.ring < cpus();
+      with_text += ours.ring < cpus() && ours.payload.size() > program.fixed;
+    }
+  }
+  EXPECT_GT(in_place, 500);
+  EXPECT_GT(with_text, 50);
+}
+
+TEST(JumpPrograms, WhatIsNotSupportedIsLeftToTheAgent) {
+  install_agent_handlers();
+  for (const Insn& odd :
+       {insn(Op::store_text, 0, 2, 16), insn(Op::shift, 8, 1, 16, 1), insn(Op::store_memory, 0, 3, 16),
+        insn(Op::store_string_array, 0, 2, 16), insn(Op::dereference, 0, 0, 0, u64{1} << 40)}) {
+    OneEvent session({insn(Op::begin), load(Reg::di), odd, insn(Op::end)}, 32, cpus(), kClaimed, 8192);
+    JumpProbe probe(hit_site);
+    probe.arm(session, true);
+    EXPECT_FALSE(probe.trampoline().records) << static_cast<int>(odd.op);
+  }
+}
+
+// How deep a hit goes below the red zone: the stack is painted first.
+TEST_P(Jump, StackUseIsBounded) {
+  std::vector<Insn> program = all_registers();
+  program.pop_back();
+  for (const Insn& more : {insn(Op::begin), load(Reg::di), insn(Op::store_string, 4, 0, kAllRegisters), insn(Op::end)})
+    program.push_back(more);
+  OneEvent session(program, kAllRegisters + 4, cpus(), kClaimed, 1 << 20);
+  JumpProbe probe(hit_site);
+  probe.arm(session, fast());
+  const std::string text(300, 't');
+  HitState in = make_state(1, 0), out{};
+  in.registers[5] = word_of(text.c_str());
+  hit_check(&in, &out);
+  const u64 sp = take(session)[0].word(16 + 8 * static_cast<u32>(Reg::sp));
+  auto* const below = reinterpret_cast<volatile u8*>(sp - 128 - 2048);
+  for (u32 i = 0; i < 2048; ++i) below[i] = 0xb7;
+  hit_check(&in, &out);
+  u32 untouched = 0;
+  while (untouched < 2048 && below[untouched] == 0xb7) ++untouched;
+  RecordProperty("stack", static_cast<int>(2048 - untouched));
+  std::printf("stack below the red zone: %u bytes\n", 2048 - untouched);
+  EXPECT_LE(2048 - untouched, 512U);
+}
+
+TEST(Trampolines, OnlyTheirLoadsAreFixedUp) {
+  OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 8192);
+  JumpProbe probe(hit_site);
+  probe.arm(session, true);
+  const shared::ProcessBlock& block = probe.block().head;
+  shared::TrampolineHead head;
+  std::memcpy(&head, probe.trampoline().bytes.data(), sizeof head);
+  u32 found = 0;
+  for (u32 i = 0; i < probe.trampoline().bytes.size(); ++i) {
+    const u64 to = agent::trampoline_fixup(block, probe.address() + i);
+    if (to == 0) continue;
+    ++found;
+    EXPECT_TRUE(std::any_of(std::begin(head.faults), std::end(head.faults),
+                            [&](const auto& fault) { return fault.insn == i && probe.address() + fault.fixup == to; }));
+  }
+  EXPECT_EQ(found, 3U);
+  EXPECT_EQ(agent::trampoline_fixup(block, probe.address() + 3 * kPage), 0U) << "the copy is not the trampoline";
+  EXPECT_EQ(agent::trampoline_fixup(block, word_of(&block)), 0U);
+}
+
+}  // namespace
+}  // namespace uprobe::test

@@ -1,0 +1,62 @@
+// All that a thread has before and after a probed instruction, for hit_subject.S.
+#pragma once
+
+#include <iterator>
+#include <random>
+
+#include "tests/agent/host.h"
+
+namespace uprobe::test {
+
+struct HitState {
+  u64 registers[15];  // rax rbx rcx rdx rsi rdi rbp r8..r15
+  u64 flags;
+  u64 red_zone[16];
+  u8 vectors[16][32];
+  u64 mxcsr;
+  u64 moved;  // of rsp
+};
+static_assert(sizeof(HitState) == 784);
+
+extern "C" {
+void hit_check(const HitState* in, HitState* out);
+extern const char hit_site[], hit_simple_site[], hit_load_site[];
+long hit_simple(long value);
+long hit_load(const long* from);
+void hit_foreign();
+}
+
+inline constexpr u64 kReservedFlags = 0x202;
+inline constexpr u64 kArithmetic = 0x8d5, kDirection = 0x400, kNested = 0x4000, kAlignment = 0x40000, kId = 0x200000;
+
+inline HitState make_state(u64 seed, u64 flags) {
+  std::mt19937_64 random(seed);
+  HitState state{};
+  for (u64& value : state.registers) value = random();
+  for (u64& value : state.red_zone) value = random();
+  for (auto& vector : state.vectors)
+    for (u8& byte : vector) byte = static_cast<u8>(random());
+  state.flags = kReservedFlags | flags;
+  state.mxcsr = 0x1f80 | (random() % 4) << 13;
+  return state;
+}
+
+// One pass through the probed instruction; everything but rbx is what it was.
+inline bool passes_unnoticed(u64 seed, u64 flags) {
+  const HitState in = make_state(seed, flags);
+  HitState out{};
+  hit_check(&in, &out);
+  HitState expected = in;
+  expected.registers[1] += 1;
+  return std::memcmp(&out, &expected, sizeof out) == 0;
+}
+
+inline bool has_avx() {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx");
+}
+
+inline constexpr u64 kFlagSets[] = {
+    0, kArithmetic, kDirection, kNested, kAlignment, kId, kArithmetic | kDirection | kNested | kAlignment | kId};
+
+}  // namespace uprobe::test

@@ -1,0 +1,127 @@
+// A probe by jump in this very program: block, island, trampoline, copy, and the jump at the site.
+#pragma once
+
+#include "arch/x86/code/trampoline.h"
+#include "engine/shared/trampoline.h"
+#include "preload/ring.h"
+#include "tests/agent/recording.h"
+
+extern "C" __attribute__((visibility("hidden"))) void uprobe_jump_entry();
+
+namespace uprobe::test {
+
+// A process block with one point and up to two consumers.
+struct PointBlock {
+  shared::ProcessBlock head;
+  shared::Point point;
+  shared::Consumer consumers[2];
+};
+
+// The one of this process, agent::uprobe_block from now on.
+inline PointBlock& point_block() {
+  static PointBlock block;
+  std::memset(&block, 0, sizeof block);
+  shared::ProcessBlock& head = block.head;
+  head.magic = shared::kBlockMagic;
+  head.pid = static_cast<u32>(::getpid());
+  head.point_offset = offsetof(PointBlock, point), head.point_count = 1;
+  head.consumer_offset = offsetof(PointBlock, consumers), head.consumer_count = 1;
+  block.point.consumer = 1;
+  agent::uprobe_block = &head;
+  agent::learn_rseq(head);
+  static_cast<void>(agent::thread_id(head, true));
+  return block;
+}
+
+// Executable pages within reach of `near`.
+inline u8* pages_near(u64 near, std::size_t bytes) {
+  for (u64 distance = 1 << 20; distance < u64{1} << 30; distance += 1 << 20) {
+    void* const wanted = reinterpret_cast<void*>((near & ~u64{kPage - 1}) + distance);
+    void* const at = ::mmap(wanted, bytes, PROT_READ | PROT_WRITE | PROT_EXEC,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (at == wanted) return static_cast<u8*>(at);
+    if (at != MAP_FAILED) ::munmap(at, bytes);
+  }
+  ADD_FAILURE() << "no room near the probe point";
+  return nullptr;
+}
+
+// What a trampoline needs to know of a session.
+inline x86::FastRecord fast_record(OneEvent& session) {
+  const shared::AreaHeader& header = *session.header();
+  const shared::Event& event = session.event();
+  x86::FastRecord fast;
+  fast.area = Addr{word_of(&header)};
+  fast.data_offset = header.data_offset, fast.ring_bytes = header.ring_bytes;
+  fast.ring_offset = header.ring_offset, fast.cpu_ring_count = header.cpu_ring_count;
+  fast.event_offset = header.event_offset, fast.fixed_bytes = event.fixed_bytes, fast.type = event.type;
+  fast.program = {agent::at_offset<shared::Insn>(&header, header.insn_offset), event.insn_count};
+  fast.consumer = 1;
+  return fast;
+}
+
+// The island of this process.
+inline constexpr std::size_t kIslandBytes = 4 * kPage;
+inline u8* island_near(u64 site) {
+  static u8* const island = pages_near(site, kIslandBytes);
+  return island;
+}
+
+class JumpProbe {
+ public:
+  explicit JumpProbe(const char* site) : site_(word_of(site)), block_(point_block()), island_(island_near(site_)) {
+    std::memcpy(original_, site, sizeof original_);
+    block_.head.islands[0] = {word_of(island_), kIslandBytes, kIslandBytes};
+    block_.head.island_count = 1;
+    block_.point.address = site_;
+  }
+  JumpProbe(const JumpProbe&) = delete;
+  JumpProbe& operator=(const JumpProbe&) = delete;
+  ~JumpProbe() { patch(original_, sizeof original_); }
+
+  // Over any jump that is there already. `fast`: the trampoline is to record by itself.
+  void arm(OneEvent& session, bool fast) {
+    patch(original_, sizeof original_);
+    block_.head.sessions[0].area = word_of(session.header());
+    const Addr at{word_of(island_)}, copy_at = at + 3 * kPage;
+    const auto copy = x86::make_copy(original_, Addr{site_}, copy_at);
+    x86::TrampolineSpec spec;
+    spec.at = at, spec.probe = Addr{site_}, spec.copy = copy_at;
+    spec.block = Addr{word_of(&block_)}, spec.point = Addr{word_of(&block_.point)};
+    spec.jump_entry = Addr{word_of(uprobe_jump_entry)};
+    spec.file_bias = block_.point.file_bias = 0x7000000;
+    if (fast) spec.fast = fast_record(session);
+    auto made = x86::make_trampoline(spec);
+    ASSERT_TRUE(copy && made);
+    trampoline_ = made.take();
+    std::memcpy(island_, trampoline_.bytes.data(), trampoline_.bytes.size());
+    std::memcpy(island_ + 3 * kPage, copy->bytes.data(), copy->bytes.size());
+    block_.point.copy = copy_at.value;
+    u8 jump[5] = {0xe9};
+    const auto distance = static_cast<u32>(at.value + trampoline_.entry - (site_ + 5));
+    std::memcpy(jump + 1, &distance, 4);
+    patch(jump, sizeof jump);
+  }
+
+  PointBlock& block() { return block_; }
+  const x86::Trampoline& trampoline() const { return trampoline_; }
+  u64 address() const { return word_of(island_); }
+  u64 site() const { return site_; }
+
+ private:
+  void patch(const u8* bytes, std::size_t size) {
+    const u64 page = site_ & ~u64{kPage - 1};
+    void* const pages = reinterpret_cast<void*>(page);
+    ASSERT_EQ(::mprotect(pages, 2 * kPage, PROT_READ | PROT_WRITE | PROT_EXEC), 0);
+    std::memcpy(reinterpret_cast<void*>(site_), bytes, size);
+    ASSERT_EQ(::mprotect(pages, 2 * kPage, PROT_READ | PROT_EXEC), 0);
+  }
+
+  u64 site_;
+  PointBlock& block_;
+  u8* island_;
+  u8 original_[16];
+  x86::Trampoline trampoline_;
+};
+
+}  // namespace uprobe::test
