@@ -102,6 +102,16 @@ hit_simple_site:
         ret
         .size hit_simple, . - hit_simple
 
+// void hit_words(text, sequence, stream)
+        .globl hit_words, hit_words_site
+        .p2align 4
+        .type hit_words, @function
+hit_words:
+hit_words_site:
+        .byte 0x0f, 0x1f, 0x44, 0, 0    # a nop that a jump fits on
+        ret
+        .size hit_words, . - hit_words
+
 // long hit_load(const long* from)
         .p2align 4
         .type hit_load, @function

@@ -1,8 +1,8 @@
 // Recording in the trampoline: an rseq section that claims nothing, builds the record in place behind the head of the CPU's
 // ring and ends with the store of `commit`. The same bytes as preload/record.cpp and preload/interpret.cpp make.
 //
-//   rdi  struct rseq, then the ring      rcx  the CPU, then the record
-//   rsi  the area, then free             rdx  free; with dynamic data: where the next goes
+//   rdi  rseq's place from fs:0, then the ring      rcx  the CPU, then the record
+//   rsi  the area, then free                        rdx  free; with dynamic data: where the next goes
 //   rax, r8  free
 //
 // Nothing in the section may fault for good: the kernel aborts a section before it delivers a signal, so the handler sees the
@@ -193,21 +193,17 @@ void Recorder::check_and_enter() {
   a_.op(0x63, 8, rdi, Mem{rax, offsetof(ProcessBlock, rseq_offset)});  // movslq
   a_.op(0x85, 8, rdi, rdi);
   a_.jump_if(kEqual, labels_.slow);
-  labels_.may_fault.push_back(a_.size());
-  a_.raw({kFs, 0x48, 0x03, 0x3c, 0x25}), a_.number(0, 4);  // addq %fs:0, %rdi
-  labels_.may_fault.push_back(a_.size());
-  a_.load4(rcx, {rdi, kRseqCpu});
-  a_.op(0x81, 4, 7, rcx), a_.number(fast_.cpu_ring_count, 4);
-  a_.jump_if(kNotBelow, labels_.slow);  // also of a negative number: not registered
   a_.op(0x8d, 8, rax, labels_.descriptor);
   Label begin;
-  a_.store({rdi, kRseqSection}, rax);
+  labels_.may_fault.push_back(a_.size());
+  a_.op(0x89, 8, rax, Mem{rdi, kRseqSection}, kFs);
   a_.jump(begin);
   a_.bind(labels_.section);
   abandon();
   a_.bind(begin);
-  a_.op(0x3b, 4, rcx, Mem{rdi, kRseqCpu});
-  a_.jump_if(kNotEqual, leave_early_);
+  a_.op(0x8b, 4, rcx, Mem{rdi, kRseqCpu}, kFs);
+  a_.op(0x81, 4, 7, rcx), a_.number(fast_.cpu_ring_count, 4);
+  a_.jump_if(kNotBelow, leave_early_);  // also of a negative number: not registered
 }
 
 // The kernel kills a thread whose descriptor makes no sense, and this one lasts only as long as the trampoline is what it is.

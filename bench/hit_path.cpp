@@ -1,0 +1,274 @@
+// uprobe-bench-hitpath: what a hit by jump costs beside the least that such a hit can cost, in one process.
+//
+// Each row is a function of its own, patched before any other thread exists; rows are measured in turn, many times, and the
+// table has medians of what a call takes longer than that of the function without a probe.
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "arch/x86/code/trampoline.h"
+#include "engine/program/compile.h"
+#include "engine/spec/parse.h"
+#include "engine/trace/area.h"
+#include "preload/ring.h"
+
+extern "C" {
+__attribute__((visibility("hidden"))) void uprobe_jump_entry();
+long hp_call(long, const char*, long), hp_disabled(long, const char*, long);
+long hp_fast0(long, const char*, long), hp_fast3(long, const char*, long), hp_fast_text(long, const char*, long);
+long hp_agent0(long, const char*, long), hp_agent3(long, const char*, long), hp_agent_text(long, const char*, long);
+long hp_limit0(long, const char*, long), hp_limit3(long, const char*, long), hp_limit_text(long, const char*, long);
+}
+
+namespace uprobe::bench {
+namespace {
+
+using namespace shared;
+using Site = long (*)(long, const char*, long);
+
+constexpr std::size_t kPage = 4096, kIsland = 16 * kPage;
+constexpr std::uint64_t kCalls = 20'000, kHitsBetweenReads = 256;
+constexpr char kText[] __attribute__((aligned(64))) = "fifteen letters";
+constexpr const char* kArguments[] = {"", "%di %si %dx", "%di %si %dx +0(%si):string"};
+
+struct Block {
+  ProcessBlock head;
+  Point points[8];
+  Consumer consumers[8];
+};
+Block g_block;
+trace::Area* g_area = nullptr;
+
+template <class T>
+std::uint64_t word_of(T pointer) {
+  return reinterpret_cast<std::uint64_t>(pointer);
+}
+
+[[noreturn]] void die(const char* what) {
+  std::fprintf(stderr, "uprobe-bench-hitpath: %s\n", what);
+  std::exit(1);
+}
+
+std::uint8_t* island_near(std::uint64_t near) {
+  for (std::uint64_t distance = 1 << 24; distance < 1 << 30; distance += 1 << 20) {
+    void* wanted = reinterpret_cast<void*>((near & ~(kPage - 1)) + distance);
+    void* at = ::mmap(wanted, kIsland, PROT_READ | PROT_WRITE | PROT_EXEC,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (at == wanted) return static_cast<std::uint8_t*>(at);
+  }
+  die("no room for an island");
+}
+
+x86::FastRecord fast_record(trace::Area& area, std::uint32_t event, std::uint32_t consumer) {
+  const AreaHeader& header = area.header();
+  x86::FastRecord fast;
+  fast.area = Addr{word_of(&header)};
+  fast.data_offset = header.data_offset, fast.ring_bytes = header.ring_bytes;
+  fast.ring_offset = header.ring_offset, fast.cpu_ring_count = header.cpu_ring_count;
+  fast.event_offset = static_cast<std::uint32_t>(header.event_offset + event * sizeof(Event));
+  fast.fixed_bytes = area.event(event).fixed_bytes, fast.type = static_cast<std::uint16_t>(event);
+  fast.program = {agent::at_offset<Insn>(&header, header.insn_offset) + area.event(event).first_insn,
+                  area.event(event).insn_count};
+  fast.consumer = consumer;
+  return fast;
+}
+
+void patch(Site site, std::uint64_t to) {
+  auto* const at = reinterpret_cast<std::uint8_t*>(word_of(site));
+  void* const page = reinterpret_cast<void*>(word_of(site) & ~(kPage - 1));
+  if (::mprotect(page, 2 * kPage, PROT_READ | PROT_WRITE | PROT_EXEC) != 0) die("mprotect");
+  const auto distance = static_cast<std::uint32_t>(to - (word_of(site) + 5));
+  *at = 0xe9;
+  std::memcpy(at + 1, &distance, 4);
+  ::mprotect(page, 2 * kPage, PROT_READ | PROT_EXEC);
+}
+
+// A probe of one event on a site; the copy is a jump behind the nop.
+void arm(std::uint32_t index, Site site, trace::Area& area, std::uint16_t session, std::uint32_t event, bool fast) {
+  static std::uint8_t* const island = island_near(word_of(site));
+  std::uint8_t* const at = island + index * kPage;
+  g_block.points[index].address = word_of(site);
+  g_block.points[index].consumer = index + 1;
+  g_block.consumers[index] = {.session = session, .event = static_cast<std::uint16_t>(event), .next = 0};
+  x86::TrampolineSpec spec;
+  spec.at = Addr{word_of(at)}, spec.probe = Addr{word_of(site)}, spec.copy = Addr{word_of(site) + 5};
+  spec.block = Addr{word_of(&g_block)}, spec.point = Addr{word_of(&g_block.points[index])};
+  spec.jump_entry = Addr{word_of(&uprobe_jump_entry)};
+  if (fast) spec.fast = fast_record(area, event, index + 1);
+  const auto made = x86::make_trampoline(spec);
+  if (!made || made->records != fast) die("no trampoline");
+  std::memcpy(at, made->bytes.data(), made->bytes.size());
+  patch(site, word_of(at) + made->entry);
+}
+
+trace::Area make_area(const std::vector<program::EventProgram>& programs) {
+  const auto cpus = static_cast<std::uint32_t>(::sysconf(_SC_NPROCESSORS_CONF));
+  trace::AreaSpec spec{.events = {}, .ring_count = cpus + 4, .cpu_ring_count = cpus};
+  for (const auto& program : programs) spec.events.push_back(&program);
+  auto area = trace::Area::create_private(spec);
+  if (!area) die("no session area");
+  return area.take();
+}
+
+void arm_all(trace::Area& area, trace::Area& off) {
+  ProcessBlock& head = g_block.head;
+  head.pid = static_cast<std::uint32_t>(::getpid());
+  head.point_offset = offsetof(Block, points), head.point_count = 8;
+  head.consumer_offset = offsetof(Block, consumers), head.consumer_count = 8;
+  head.sessions[0].area = word_of(&area.header()), head.sessions[1].area = word_of(&off.header());
+  agent::uprobe_block = &head;
+  agent::learn_rseq(head);
+  static_cast<void>(agent::thread_id(head, true));
+  if (head.rseq_offset == 0) std::fprintf(stderr, "uprobe-bench-hitpath: libc registers no rseq here\n");
+  area.set_state(SessionState::recording);
+  const Site fast[] = {hp_fast0, hp_fast3, hp_fast_text}, slow[] = {hp_agent0, hp_agent3, hp_agent_text};
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    arm(i, fast[i], area, 0, i, true);
+    arm(3 + i, slow[i], area, 0, i, false);
+  }
+  arm(6, hp_disabled, off, 1, 0, true);
+}
+
+void declare_read() {
+  for (std::uint32_t i = 0; i < g_area->ring_count(); ++i) {
+    Ring& ring = g_area->ring(i);
+    const auto end = static_cast<std::uint32_t>(__atomic_load_n(&ring.commit, __ATOMIC_RELAXED) >> 32);
+    if (__atomic_load_n(&ring.tail, __ATOMIC_RELAXED) != end) __atomic_store_n(&ring.tail, end, __ATOMIC_RELEASE);
+  }
+}
+
+double nanoseconds(Site site) {
+  timespec before{}, after{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+  for (std::uint64_t i = 0; i < kCalls; ++i) {
+    site(static_cast<long>(i), kText, 3);
+    if (i % kHitsBetweenReads == kHitsBetweenReads - 1) declare_read();
+  }
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+  return (static_cast<double>(after.tv_sec - before.tv_sec) * 1e9 +
+          static_cast<double>(after.tv_nsec - before.tv_nsec)) /
+         kCalls;
+}
+
+struct Row {
+  const char* what;
+  Site site;
+  const char* compared = nullptr;  // with this row: the ratio
+  double aim = 0;                  // of the ratio; of a row without one, nanoseconds
+  bool crowded = false;            // another thread hits the same site meanwhile
+  std::vector<double> measured = {};
+
+  double median() {
+    std::sort(measured.begin(), measured.end());
+    return measured[measured.size() / 2];
+  }
+};
+
+void stay_on(unsigned cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  ::sched_setaffinity(0, sizeof set, &set);
+}
+
+void measure(Row& row, unsigned last_cpu) {
+  if (!row.crowded) {
+    nanoseconds(row.site);
+    row.measured.push_back(nanoseconds(row.site));
+    return;
+  }
+  std::atomic<bool> stop{false}, started{false};
+  std::thread other([&] {
+    stay_on(0);
+    while (!stop) {
+      for (int i = 0; i < 100; ++i) row.site(i, kText, 3);
+      started = true;
+    }
+  });
+  while (!started) ::sched_yield();
+  stay_on(last_cpu);
+  row.measured.push_back(nanoseconds(row.site));
+  stop = true;
+  other.join();
+}
+
+void print(std::vector<Row>& rows) {
+  const double call = rows[0].median();
+  const auto cost = [&](const char* what) {
+    for (Row& row : rows)
+      if (std::strcmp(row.what, what) == 0) return row.median() - call;
+    return 0.0;
+  };
+  std::printf("%-52s %9s %9s %8s %8s\n", "ns over an unprobed call, medians", "ns", "+- 50%", "x limit", "aim");
+  for (Row& row : rows) {
+    const double own = row.median() - (&row == &rows[0] ? 0 : call);
+    const double spread = row.measured[row.measured.size() * 3 / 4] - row.measured[row.measured.size() / 4];
+    std::printf("%-52s %9.1f %9.1f", row.what, own, spread);
+    if (row.compared != nullptr) {
+      const double ratio = own / cost(row.compared);
+      std::printf(" %8.2f", ratio);
+      if (row.aim != 0) std::printf(" <= %5.2f  %s", row.aim, ratio <= row.aim ? "PASS" : "miss");
+    } else if (row.aim != 0) {
+      std::printf(" %8s <= %2.0f ns  %s", "", row.aim, own <= row.aim ? "PASS" : "miss");
+    }
+    std::printf("\n");
+  }
+}
+
+int run(int repetitions) {
+  std::vector<program::EventProgram> programs;
+  for (const char* arguments : kArguments) {
+    auto spec = spec::parse_definition("p:hit /none:0x1000 " + std::string(arguments), {.file_check = nullptr});
+    if (!spec) die("definition");
+    auto program = program::compile(*spec);
+    if (!program) die("program");
+    programs.push_back(program.take());
+  }
+  trace::Area area = make_area(programs), off = make_area(programs);
+  g_area = &area;
+  arm_all(area, off);
+  std::vector<Row> rows = {
+      {"unprobed call", hp_call},
+      {"least possible: clock", hp_limit0},
+      {"least possible: clock, 3 words", hp_limit3},
+      {"least possible: clock, 3 words, 16 bytes of text", hp_limit_text},
+      {"disabled probe", hp_disabled, nullptr, 6},
+      {"no argument", hp_fast0, "least possible: clock", 1.25},
+      {"3 registers", hp_fast3, "least possible: clock, 3 words", 1.4},
+      {"3 registers, string of 16 bytes", hp_fast_text, "least possible: clock, 3 words, 16 bytes of text", 1.5},
+      {"3 registers, another thread hitting too", hp_fast3, "3 registers", 1.15, true},
+      {"by the agent: no argument", hp_agent0, "least possible: clock"},
+      {"by the agent: 3 registers", hp_agent3, "least possible: clock, 3 words"},
+      {"by the agent: 3 registers, string", hp_agent_text, "least possible: clock, 3 words, 16 bytes of text"},
+  };
+  const auto last_cpu = static_cast<unsigned>(::sysconf(_SC_NPROCESSORS_ONLN) - 1);
+  stay_on(last_cpu);
+  for (int i = 0; i < repetitions; ++i)
+    for (Row& row : rows) measure(row, last_cpu);
+  print(rows);
+  const std::uint64_t lost = area.event(0).lost_full + area.event(1).lost_full + area.event(2).lost_full;
+  std::uint64_t recorded = 0;
+  for (std::uint32_t i = 0; i < area.ring_count(); ++i) recorded += area.ring(i).commit & 0xffffffff;
+  std::printf("%llu records, %llu lost\n", static_cast<unsigned long long>(recorded),
+              static_cast<unsigned long long>(lost));
+  return 0;
+}
+
+}  // namespace
+}  // namespace uprobe::bench
+
+int main(int argc, char** argv) {
+  const bool quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
+  return uprobe::bench::run(quick ? 51 : 301);
+}
