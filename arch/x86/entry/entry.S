@@ -233,36 +233,44 @@ uprobe_fault_table:
 
         .section uprobe_rseq, "ax", @progbits  # callable from inside the rseq section (rseq.S)
         ENTRY uprobe_peek8
+        .cfi_startproc
 10:     movq    (%rdi), %rax
         movq    %rax, (%rsi)
         movl    $1, %eax
         ret
+        .cfi_endproc
         .size uprobe_peek8, . - uprobe_peek8
         FAULTS  10b, peek_failed
 
         ENTRY uprobe_peek1
+        .cfi_startproc
 11:     movzbl  (%rdi), %eax
         movq    %rax, (%rsi)
         movl    $1, %eax
         ret
+        .cfi_endproc
         .size uprobe_peek1, . - uprobe_peek1
         FAULTS  11b, peek_failed
 
         ENTRY uprobe_peek_fs4
+        .cfi_startproc
 12:     movl    %fs:(%rdi), %eax
         movq    %rax, (%rsi)
         movl    $1, %eax
         ret
+        .cfi_endproc
         .size uprobe_peek_fs4, . - uprobe_peek_fs4
         FAULTS  12b, peek_failed
 
         ENTRY uprobe_clock              # rdtsc itself faults under PR_SET_TSC and strict seccomp
+        .cfi_startproc
 13:     rdtsc
         shlq    $32, %rdx
         orq     %rdx, %rax
         movq    %rax, (%rdi)
         movl    $1, %eax
         ret
+        .cfi_endproc
         .size uprobe_clock, . - uprobe_clock
         FAULTS  13b, peek_failed
 

@@ -35,15 +35,21 @@
         .p2align 4
 // u32 uprobe_rseq_record(RseqJob*): what uprobe_draft returned, or kRseqGaveUp, kRseqFaulted.
 uprobe_rseq_record:
+        .cfi_startproc
         pushq   %rbp
-        pushq   %rbx
-        pushq   %r12
-        pushq   %r13
-        pushq   %r14
-        pushq   %r15
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset rbp, 0
+        .irp reg, rbx, r12, r13, r14, r15
+        pushq   %\reg
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset \reg, 0
+        .endr
         pushq   %rdi
+        .cfi_adjust_cfa_offset 8
         pushq   %rdi
+        .cfi_adjust_cfa_offset 8
         leaq    -8(%rsp), %rbp          # the frame that ends the chain
+        .cfi_def_cfa rbp, 80
         pushq   %rbp
         leaq    uprobe_rseq_descriptor(%rip), %rbx
         cmpq    $0, 24(%rbx)
@@ -66,6 +72,10 @@ fill:   movq    $0, (%rbx)
         movq    %rax, 24(%rbx)
         jmp     retry
 
+// Handlers see the section at this address, with the registers it was interrupted with: the CFA is the end of the chain + 80.
+//   breg6 0; again: dup; dup; deref; eq; bra found; deref; skip again; found: plus_uconst 80
+        .cfi_remember_state
+        .cfi_escape 0x0f, 15, 0x76, 0, 0x12, 0x12, 0x06, 0x29, 0x28, 4, 0, 0x06, 0x2f, 0xf5, 0xff, 0x23, 80
         .byte   0x0f, 0xb9, 0x3d        # ud1 with the signature as its displacement
         .long   RSEQ_SIGNATURE
         .globl  uprobe_rseq_abort
@@ -86,6 +96,7 @@ uprobe_rseq_faulted:
         movq    %rbp, %rsp
         movl    $FAULTED, %eax
         jmp     leave
+        .cfi_restore_state
 gave_up:
         movl    $GAVE_UP, %eax
 // A descriptor left behind would make a section of the same code when it builds a record in a claimed ring.
@@ -93,13 +104,13 @@ leave:  movq    8(%rbp), %rdi
         movq    JOB_RSEQ(%rdi), %rdi
         movq    $0, 8(%rdi)
         leaq    24(%rbp), %rsp
-        popq    %r15
-        popq    %r14
-        popq    %r13
-        popq    %r12
-        popq    %rbx
+        .irp reg, r15, r14, r13, r12, rbx
+        popq    %\reg
+        .endr
         popq    %rbp
+        .cfi_def_cfa rsp, 8
         ret
+        .cfi_endproc
         .size uprobe_rseq_record, . - uprobe_rseq_record
 
 // The end of the section: this object is the last one that the agent is linked from.
@@ -109,6 +120,8 @@ leave:  movq    8(%rbp), %rdi
         .hidden uprobe_rseq_begin
         .type   uprobe_rseq_begin, @function
 uprobe_rseq_begin:
+        .cfi_startproc
+        .cfi_def_cfa rbp, 80
         call    uprobe_draft            # rdi = job
         testl   %eax, %eax              # 0: there is something to publish
         jne     leave
@@ -121,6 +134,7 @@ uprobe_rseq_begin:
 uprobe_rseq_end:
         xorl    %eax, %eax
         jmp     leave
+        .cfi_endproc
         .size   uprobe_rseq_begin, . - uprobe_rseq_begin
 
         .bss
