@@ -38,7 +38,7 @@ __attribute__((visibility("hidden"))) void uprobe_restorer();
 
 // What builds records may run inside the rseq section and lies in it (arch/x86/entry/rseq.S): such a function calls nothing
 // outside, so whatever it uses is inlined.
-#define UPROBE_IN_SECTION __attribute__((section("uprobe_rseq"), flatten))
+#define UPROBE_IN_SECTION __attribute__((section(".text.sorted.uprobe_rseq.1"), flatten))
 
 // A hit in progress: everything that recording needs. Lives on the stack of the hit.
 struct Hit {

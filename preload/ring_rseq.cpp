@@ -27,8 +27,7 @@ struct RseqJob {
 };
 static_assert(offsetof(RseqJob, ring) == 8 && offsetof(RseqJob, commit) == 16 && offsetof(RseqJob, tries) == 24);
 
-// Besides the values of Built.
-constexpr u32 kRseqFirst = 100, kRseqGaveUp = 100, kRseqFaulted = 101;
+constexpr u32 kRseqGaveUp = 100;  // from here on not Built: too many interruptions, a load that faulted (rseq.S)
 constexpr i32 kMostTries = 100;
 
 constexpr long kSysRseq = 334;
@@ -93,7 +92,7 @@ bool record_on_cpu(const Hit& hit, AreaHeader* area, const Event& event, Built& 
   RseqJob job{rseq, nullptr, 0, kMostTries, Draft{&hit, area, &event, nullptr, 0, 0, true, 0}};
   const u32 result = uprobe_rseq_record(&job);
   built = static_cast<Built>(result);
-  return result < kRseqFirst && built != Built::wants_call;
+  return result < kRseqGaveUp && built != Built::wants_call;
 }
 
 // glibc keeps the area in or right before its thread control block, whose place and size differ by version; it is aligned to

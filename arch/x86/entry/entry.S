@@ -231,7 +231,7 @@ enter_frame:
 uprobe_fault_table:
         .popsection
 
-        .section uprobe_rseq, "ax", @progbits  # callable from inside the rseq section (rseq.S)
+        .section .text.sorted.uprobe_rseq.1, "ax", @progbits  # callable from inside the rseq section (rseq.S)
         ENTRY uprobe_peek8
         .cfi_startproc
 10:     movq    (%rdi), %rax

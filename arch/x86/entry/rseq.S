@@ -4,8 +4,8 @@
 //         ^                          |  preempted, moved, a signal: the kernel continues at uprobe_rseq_abort
 //         +--------------------------+
 //
-// The section is one range of addresses, the whole output section `uprobe_rseq`: the compiled functions that build records
-// lie in it (preload/agent.h, UPROBE_IN_SECTION), then the code below, so that the commit comes last. Nothing in the range
+// The section is one range of addresses: linkers sort the input sections .text.sorted.* by name, so the compiled functions
+// that build records (preload/agent.h, UPROBE_IN_SECTION) lie between its begin and its end below, and the commit comes last. Nothing in the range
 // may call out of it: the kernel forgets a section whose thread it finds outside (cmake/CheckAgent.cmake looks). The same
 // functions serve claimed rings; without a descriptor in rseq_cs the range means nothing.
 //
@@ -63,7 +63,7 @@ retry:  movq    8(%rbp), %rdi
         jmp     uprobe_rseq_begin
 
 fill:   movq    $0, (%rbx)
-        leaq    __start_uprobe_rseq(%rip), %rax
+        leaq    uprobe_rseq_start(%rip), %rax
         movq    %rax, 8(%rbx)
         leaq    uprobe_rseq_end(%rip), %rcx
         subq    %rax, %rcx
@@ -113,15 +113,25 @@ leave:  movq    8(%rbp), %rdi
         .cfi_endproc
         .size uprobe_rseq_record, . - uprobe_rseq_record
 
-// The end of the section: this object is the last one that the agent is linked from.
-        .hidden __start_uprobe_rseq
-        .section uprobe_rseq, "ax", @progbits
+        .section .text.sorted.uprobe_rseq.0, "ax", @progbits
+        .globl  uprobe_rseq_start
+        .hidden uprobe_rseq_start
+uprobe_rseq_start:
+        .byte   0x0f, 0x0b
+
+        .section .text.sorted.uprobe_rseq.2, "ax", @progbits
         .globl  uprobe_rseq_begin
         .hidden uprobe_rseq_begin
         .type   uprobe_rseq_begin, @function
 uprobe_rseq_begin:
         .cfi_startproc
-        .cfi_def_cfa rbp, 80
+        .cfi_def_cfa rbp, 80            # the frame of uprobe_rseq_record
+        .cfi_offset rbp, -16
+        .cfi_offset rbx, -24
+        .cfi_offset r12, -32
+        .cfi_offset r13, -40
+        .cfi_offset r14, -48
+        .cfi_offset r15, -56
         call    uprobe_draft            # rdi = job
         testl   %eax, %eax              # 0: there is something to publish
         jne     leave
