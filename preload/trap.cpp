@@ -6,6 +6,7 @@
 #include "preload/copies.h"
 #include "preload/delivery.h"
 #include "preload/held.h"
+#include "preload/jump_hit.h"
 #include "preload/mappings.h"
 #include "preload/masks.h"
 #include "preload/stacks.h"
@@ -90,7 +91,8 @@ Exit pass_on(ProcessBlock& block, SignalInfo& info, SignalFrame& frame, bool mas
     block_mask_of(block, info.signal);
     frame_around(frame).restorer = restorer_of(block, info.signal);
   }
-  if (sent && nested && defer(block, handler, info, frame)) return leave(block, frame, true);
+  const bool waits = sent && nested && !is_jump_hit(block, frame);
+  if (waits && defer(block, handler, info, frame)) return leave(block, frame, true);
   if (!show_original(block, info, frame)) return leave(block, frame, mask_is_clean);
   return enter(block, handler, frame);
 }
@@ -137,7 +139,7 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_on_signal(i32 signal, Si
   ProcessBlock& block = *uprobe_block;
   const shared::OtherAction action = block.others[signal];  // 1 to 64: it was installed for one of these
   const AppHandler handler{action.handler, action.flags};
-  if (in_agent(block, frame->ip) && defer(block, handler, *info, *frame)) return leave(block, *frame, true);
+  if (in_agent(block, frame->ip) && !is_jump_hit(block, *frame) && defer(block, handler, *info, *frame)) return leave(block, *frame, true);
   move_to_original(block, *frame, Arrival::signal);
   return enter(block, handler, *frame);
 }

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "arch/x86/code/unwind.h"
+#include "preload/jump_hit.h"
 #include "tests/agent/hit_state.h"
 #include "tests/agent/jump_probe.h"
 #include "tests/agent/torture.h"
@@ -18,12 +19,13 @@ void __deregister_frame(void*);
 void hit_unwound();
 extern const char hit_unwound_site[];
 void uprobe_rseq_abort();
+extern const char __executable_start[], etext[];
 }
 
 namespace uprobe::test {
 namespace {
 
-std::atomic<u64> g_good, g_bad, g_inside, g_in_agent;
+std::atomic<u64> g_good, g_bad, g_inside, g_in_agent, g_misjudged;
 u64 g_island = 0;
 
 // The caller of the probed function: its frame is to be found.
@@ -43,7 +45,7 @@ __attribute__((noinline)) void run_until(u64 alarms) {
 
 bool is_in(u64 address, u64 start, u64 bytes) { return address - start < bytes; }
 
-void look_back(int) {
+void look_back(int, siginfo_t*, void* context) {
   void* frames[64];
   const int count = ::backtrace(frames, 64);
   bool inside = false, at_probe = false, at_caller = false, at_root = false, in_agent = false;
@@ -55,6 +57,8 @@ void look_back(int) {
     at_root = at_root || is_in(address, word_of(reinterpret_cast<void*>(run_until)), 128);
     in_agent = in_agent || address == word_of(uprobe_rseq_abort);
   }
+  const auto& frame = *static_cast<const agent::SignalFrame*>(context);
+  if (!is_in(frame.ip, g_island, 4 * kPage)) g_misjudged += agent::is_jump_hit(*agent::uprobe_block, frame) != inside;
   const bool good = at_root && (!inside || (at_probe && at_caller));
   ++(good ? g_good : g_bad);
   g_inside += inside;
@@ -77,11 +81,14 @@ TEST_P(Unwind, FromRandomAlarms) {
   auto frames = x86::make_unwind(probe.trampoline(), Addr{probe.address()}, Addr{probe.site()}, copy);
   __register_frame(frames.data());
   g_island = probe.address();
-  g_good = g_bad = g_inside = g_in_agent = 0;
+  probe.block().head.agent_text = word_of(__executable_start);
+  probe.block().head.agent_text_end = word_of(etext);
+  g_good = g_bad = g_inside = g_in_agent = g_misjudged = 0;
   void* warm_up[4];
   ::backtrace(warm_up, 4);
   struct sigaction action {};
-  action.sa_handler = look_back;
+  action.sa_sigaction = look_back;
+  action.sa_flags = SA_SIGINFO;
   ASSERT_EQ(::sigaction(SIGALRM, &action, nullptr), 0);
   timer_t timer{};
   ASSERT_EQ(::timer_create(CLOCK_MONOTONIC, nullptr, &timer), 0);
@@ -94,6 +101,7 @@ TEST_P(Unwind, FromRandomAlarms) {
               static_cast<unsigned long long>(g_good), static_cast<unsigned long long>(g_bad),
               static_cast<unsigned long long>(g_inside), static_cast<unsigned long long>(g_in_agent));
   EXPECT_EQ(g_bad, 0U);
+  EXPECT_EQ(g_misjudged, 0U) << "is_jump_hit";
   EXPECT_GT(g_inside, 1000U);
   EXPECT_GE(g_in_agent, GetParam() ? 0U : 100U);
 }

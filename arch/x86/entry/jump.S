@@ -80,5 +80,8 @@ uprobe_jump_entry:
         jmp     2b
         .cfi_endproc
         .size uprobe_jump_entry, . - uprobe_jump_entry
+        .globl  uprobe_jump_end
+        .hidden uprobe_jump_end
+uprobe_jump_end:
 
         .section .note.GNU-stack, "", @progbits

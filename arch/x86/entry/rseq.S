@@ -48,9 +48,11 @@ uprobe_rseq_record:
         .cfi_adjust_cfa_offset 8
         pushq   %rdi
         .cfi_adjust_cfa_offset 8
-        leaq    -8(%rsp), %rbp          # the frame that ends the chain
+        leaq    -8(%rsp), %rax          # the frame that ends the chain
+        pushq   %rax
+        .cfi_adjust_cfa_offset 8
+        movq    %rsp, %rbp
         .cfi_def_cfa rbp, 80
-        pushq   %rbp
         leaq    uprobe_rseq_descriptor(%rip), %rbx
         cmpq    $0, 24(%rbx)
         je      fill
