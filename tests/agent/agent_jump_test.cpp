@@ -177,6 +177,20 @@ TEST_P(Jump, WithoutRseqARingIsClaimed) {
   EXPECT_GE(records[0].ring, cpus());
 }
 
+TEST_P(Jump, WithoutAClockTheRecordSaysSo) {
+  OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 1 << 20);
+  JumpProbe probe(hit_site);
+  probe.arm(session, fast());
+  ASSERT_EQ(::syscall(SYS_prctl, 26 /* PR_SET_TSC */, 2 /* PR_TSC_SIGSEGV */, 0, 0, 0), 0);
+  const bool unnoticed = passes_unnoticed(1, kArithmetic);
+  ASSERT_EQ(::syscall(SYS_prctl, 26, 1 /* PR_TSC_ENABLE */, 0, 0, 0), 0);
+  EXPECT_TRUE(unnoticed);
+  const auto records = take(session);
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].head.tsc, 0U);
+  EXPECT_EQ(records[0].head.flags, shared::kRecordNoClock);
+}
+
 TEST_P(Jump, AFullRingCounts) {
   OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 8192);
   JumpProbe probe(hit_site);

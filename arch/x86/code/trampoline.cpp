@@ -138,12 +138,22 @@ Result<Trampoline> Maker::make() {
 
 }  // namespace
 
-Result<Trampoline> make_trampoline(const TrampolineSpec& spec) { return Maker(spec).make(); }
+Result<Trampoline> make_trampoline(const TrampolineSpec& spec) {
+  auto made = Maker(spec).make();
+  if (!made || made->bytes.size() <= shared::kMaxTrampolineBytes) return made;
+  TrampolineSpec plain = spec;
+  plain.fast.reset();
+  return Maker(plain).make();
+}
 
 std::size_t trampoline_bytes(const TrampolineSpec& spec) {
-  TrampolineSpec near = spec;
-  near.copy = near.at;
-  const auto made = make_trampoline(near);
+  constexpr Addr kFar{0x7fff00000000};  // takes all eight bytes of a constant
+  TrampolineSpec somewhere = spec;
+  somewhere.at = somewhere.copy = somewhere.probe = somewhere.block = kFar;
+  somewhere.point = kFar + (spec.point - spec.block);
+  somewhere.file_bias = kFar.value;
+  if (somewhere.fast) somewhere.fast->area = kFar;
+  const auto made = make_trampoline(somewhere);
   return made ? made->bytes.size() : 0;
 }
 

@@ -58,7 +58,8 @@ struct Trampoline {
   std::vector<StackMark> stack;
 };
 
-// Never fails for want of a fast way: a program that is not supported is left to the agent. Refused (Code::refused) when the
+// At most shared::kMaxTrampolineBytes. Never fails for want of a fast way: a program that is not supported, or too long, is
+// left to the agent. Refused (Code::refused) when the
 // copy is out of reach of `at`.
 Result<Trampoline> make_trampoline(const TrampolineSpec& spec);
 

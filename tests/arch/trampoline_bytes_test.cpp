@@ -1,0 +1,189 @@
+// Trampolines as bytes: what stands in them, what never does, and what the kernel and the agent look for. That they work is
+// shown by running them: tests/agent/agent_jump_test.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "arch/x86/code/trampoline.h"
+#include "arch/x86/code/unwind.h"
+#include "engine/shared/process_block.h"
+#include "engine/shared/session_area.h"
+#include "engine/shared/trampoline.h"
+
+namespace uprobe::x86 {
+namespace {
+
+using shared::Insn;
+using shared::Op;
+using shared::Reg;
+
+const std::vector<Insn>& program() {
+  static const std::vector<Insn> insns = {
+      {Op::begin, 0, 0, 0, 0},         {Op::load_register, static_cast<std::uint8_t>(Reg::di), 0, 0, 0},
+      {Op::dereference, 0, 0, 0, 8},   {Op::store_value, 4, 0, 16, 0},
+      {Op::begin, 0, 0, 0, 0},         {Op::load_register, static_cast<std::uint8_t>(Reg::si), 0, 0, 0},
+      {Op::store_string, 4, 0, 20, 0}, {Op::end, 0, 0, 0, 0},
+  };
+  return insns;
+}
+
+TrampolineSpec make_spec(bool fast, std::uint64_t base = 0x7f0000000000) {
+  TrampolineSpec spec;
+  spec.at = Addr{base}, spec.probe = Addr{base - 0x1000000}, spec.copy = Addr{base + 0x2000};
+  spec.block = Addr{base - 0x500000000}, spec.point = spec.block + 0x20000;
+  spec.jump_entry = Addr{base - 0x600000000};
+  if (!fast) return spec;
+  FastRecord record;
+  record.area = Addr{base - 0x700000000};
+  record.data_offset = 0x3000, record.ring_bytes = 1 << 20, record.ring_offset = 0x2000, record.cpu_ring_count = 4;
+  record.event_offset = 0x100, record.fixed_bytes = 24, record.type = 3, record.program = program(),
+  record.consumer = 1;
+  spec.fast = record;
+  return spec;
+}
+
+template <class T>
+T load(const std::vector<std::uint8_t>& bytes, std::size_t at) {
+  T value{};
+  std::memcpy(&value, bytes.data() + at, sizeof value);
+  return value;
+}
+
+shared::TrampolineHead head_of(const Trampoline& trampoline) {
+  return load<shared::TrampolineHead>(trampoline.bytes, 0);
+}
+
+// Every instruction from the entry on, with its offset. The signature before the abort address is one of them.
+std::vector<std::pair<std::size_t, std::string>> listing(const Trampoline& trampoline, Addr at) {
+  std::vector<std::pair<std::size_t, std::string>> lines;
+  for (std::size_t i = trampoline.entry; i < trampoline.bytes.size();) {
+    const Bytes rest = Bytes(trampoline.bytes).subspan(i);
+    const auto insn = decode(rest, at + i);
+    EXPECT_TRUE(insn) << i;
+    if (!insn) break;
+    lines.emplace_back(i, disassemble(rest, at + i));
+    i += insn->length;
+  }
+  return lines;
+}
+
+struct Section {
+  std::uint64_t flags, start, length, abort;
+};
+constexpr std::size_t kDescriptor = 64;
+
+TEST(TrampolineBytes, HeadNamesItselfAndItsFaults) {
+  const TrampolineSpec spec = make_spec(true);
+  const auto made = make_trampoline(spec);
+  ASSERT_TRUE(made);
+  EXPECT_TRUE(made->records);
+  const shared::TrampolineHead head = head_of(*made);
+  EXPECT_EQ(head.mark, shared::kTrampolineMagic ^ spec.at.value);
+  EXPECT_EQ(head.point, spec.point.value);
+  EXPECT_EQ(head.bytes, made->bytes.size());
+  EXPECT_EQ(head.code, made->entry);
+  EXPECT_EQ(made->entry % 16, 0u);
+  const auto used = std::count_if(std::begin(head.faults), std::end(head.faults), [](auto f) { return f.insn != 0; });
+  EXPECT_EQ(used, 2);
+}
+
+TEST(TrampolineBytes, TheSectionIsWhatTheKernelAsksFor) {
+  const TrampolineSpec spec = make_spec(true);
+  const auto made = make_trampoline(spec);
+  ASSERT_TRUE(made);
+  const auto section = load<Section>(made->bytes, kDescriptor);
+  EXPECT_EQ(section.flags, 0u);
+  EXPECT_GT(section.start, spec.at.value + made->entry);
+  EXPECT_LT(section.start + section.length, spec.at.value + made->bytes.size());
+  EXPECT_GE(section.abort - section.start, section.length) << "the abort address lies outside";
+  EXPECT_EQ(load<std::uint32_t>(made->bytes, section.abort - spec.at.value - 4), 0x53053053u);
+  const std::size_t end = section.start + section.length - spec.at.value;
+  std::string last;
+  for (const auto& [offset, text] : listing(*made, spec.at))
+    if (offset < end) last = text;
+  EXPECT_EQ(last, "mov %rdx, (%rdi)") << "the commit is the last instruction";
+}
+
+TEST(TrampolineBytes, NothingThatTheApplicationWouldNotice) {
+  for (const bool fast : {false, true}) {
+    const TrampolineSpec spec = make_spec(fast);
+    const auto made = make_trampoline(spec);
+    ASSERT_TRUE(made);
+    const auto lines = listing(*made, spec.at);
+    EXPECT_GT(lines.size(), 20u);
+    for (const auto& [offset, text] : lines) {
+      for (const char* bad : {"mm", "rep", "movs", "stos", "lods", "scas", "syscall", "popf", "%st", "cld", "std"})
+        EXPECT_FALSE(text.find(bad) != std::string::npos && !text.starts_with("movsx") && !text.starts_with("movslq"))
+            << text;
+    }
+  }
+}
+
+TEST(TrampolineBytes, ItsSizeIsKnownBeforeItsPlace) {
+  for (const bool fast : {false, true}) {
+    const std::size_t most = trampoline_bytes(make_spec(fast));
+    for (const std::uint64_t base : {0x7f0000000000ull, 0x800000000ull, 0x555555554000ull}) {
+      const auto made = make_trampoline(make_spec(fast, base));
+      ASSERT_TRUE(made);
+      EXPECT_LE(made->bytes.size(), most);
+    }
+  }
+}
+
+TEST(TrampolineBytes, ACopyOutOfReachIsRefused) {
+  TrampolineSpec spec = make_spec(true);
+  spec.copy = spec.at + 0x100000000;
+  const auto made = make_trampoline(spec);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, Code::refused);
+}
+
+TEST(TrampolineBytes, AProgramThatIsTooLongIsTheAgents) {
+  std::vector<Insn> many;
+  for (std::uint32_t i = 0; i < 60; ++i) {
+    many.push_back({Op::begin, 0, 0, 0, 0});
+    many.push_back({Op::load_register, static_cast<std::uint8_t>(Reg::si), 0, 0, 0});
+    many.push_back({Op::store_string, 4, 0, 16 + 4 * i, 0});
+  }
+  many.push_back({Op::end, 0, 0, 0, 0});
+  TrampolineSpec spec = make_spec(true);
+  spec.fast->program = many;
+  spec.fast->fixed_bytes = 256;
+  const auto made = make_trampoline(spec);
+  ASSERT_TRUE(made);
+  EXPECT_FALSE(made->records);
+  EXPECT_LE(made->bytes.size(), shared::kMaxTrampolineBytes);
+}
+
+// An area that the application has written over, or of a later version: the agent, which checks each time, does it.
+TEST(TrampolineBytes, AnAreaThatMakesNoSenseIsTheAgents) {
+  const auto spoil = [](auto change) {
+    TrampolineSpec spec = make_spec(true);
+    change(*spec.fast);
+    const auto made = make_trampoline(spec);
+    return made && made->records;
+  };
+  EXPECT_TRUE(spoil([](FastRecord&) {}));
+  EXPECT_FALSE(spoil([](FastRecord& f) { f.ring_bytes = 3 << 20; }));
+  EXPECT_FALSE(spoil([](FastRecord& f) { f.ring_bytes = 64; }));
+  EXPECT_FALSE(spoil([](FastRecord& f) { f.cpu_ring_count = 0; }));
+  EXPECT_FALSE(spoil([](FastRecord& f) { f.data_offset = std::uint64_t{1} << 32; }));
+  EXPECT_FALSE(spoil([](FastRecord& f) { f.fixed_bytes = 8; }));
+  EXPECT_FALSE(spoil([](FastRecord& f) { f.fixed_bytes = shared::kMaxPayload; }));
+  EXPECT_FALSE(spoil([](FastRecord& f) { f.program = f.program.first(f.program.size() - 1); }));
+}
+
+TEST(TrampolineBytes, StackMarksFollowEachOther) {
+  const auto made = make_trampoline(make_spec(true));
+  ASSERT_TRUE(made);
+  ASSERT_FALSE(made->stack.empty());
+  EXPECT_EQ(made->stack.front().offset, made->entry);
+  EXPECT_EQ(made->stack.front().depth, 0);
+  EXPECT_TRUE(std::is_sorted(made->stack.begin(), made->stack.end(),
+                             [](const StackMark& a, const StackMark& b) { return a.offset < b.offset; }));
+}
+
+}  // namespace
+}  // namespace uprobe::x86
