@@ -308,6 +308,49 @@ TEST_F(ReaderTest, SmallStepsBackWithinARingAreLevelled) {
   EXPECT_EQ(reader.counts().bad_stamps, 0u);
 }
 
+// A section of a CPU ring is announced by its number and nothing else.
+class CpuRingTest : public ReaderTest {
+ protected:
+  CpuRingTest() { area_ = make_area(2, 8192, {make_program(24), make_program(16)}, 1); }
+  void begin_section() { area_.ring(0).begun = static_cast<std::uint32_t>(area_.ring(0).commit) + 1; }
+  std::size_t handed_on_after(Reader& reader, std::uint64_t time) {
+    time_.now += time;
+    reader.poll(got_.sink());
+    return got_.items.size();
+  }
+};
+
+TEST_F(CpuRingTest, ASectionHoldsUpWhatIsYounger) {
+  Reader reader = make_reader();
+  begin_section();
+  write(1, 10);
+  EXPECT_TRUE(area_.is_being_written(0));
+  EXPECT_EQ(handed_on_after(reader, kMillisecond), 0u);
+  RingWriter writer(area_, 0);
+  ASSERT_TRUE(writer.build(kStart + 5, make_payload(0, 55, 1)));
+  writer.commit();
+  EXPECT_FALSE(area_.is_being_written(0));
+  EXPECT_EQ(handed_on_after(reader, kMillisecond), 2u);
+  EXPECT_EQ(offsets(got_), (Times{5, 10}));
+}
+
+TEST_F(CpuRingTest, AnAbandonedSectionIsNotWaitedForLong) {
+  Reader reader = make_reader();
+  begin_section();
+  write(1, 10);
+  EXPECT_EQ(handed_on_after(reader, kMillisecond), 0u);
+  EXPECT_EQ(handed_on_after(reader, 3 * kMillisecond), 0u);
+  EXPECT_EQ(handed_on_after(reader, 3 * kMillisecond), 1u);
+  EXPECT_EQ(reader.counts().reclaimed_rings, 0u);
+}
+
+TEST_F(CpuRingTest, AnOwnerMeansNothingThere) {
+  Reader reader = make_reader();
+  area_.ring(0).owner = 4711;
+  write(1, 10);
+  EXPECT_EQ(handed_on_after(reader, kMillisecond), 1u);
+}
+
 class CommTest : public ReaderTest {
  protected:
   // u32 locator at 16, 4 bytes of something else, then 16 bytes for the name.

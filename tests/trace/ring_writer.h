@@ -53,8 +53,9 @@ inline program::EventProgram make_program(std::uint32_t fixed_bytes) {
   return program;
 }
 
-inline Area make_area(std::uint32_t rings, std::uint64_t ring_bytes, const std::vector<program::EventProgram>& events) {
-  trace::AreaSpec spec{.events = {}, .ring_bytes = ring_bytes, .ring_count = rings};
+inline Area make_area(std::uint32_t rings, std::uint64_t ring_bytes, const std::vector<program::EventProgram>& events,
+                      std::uint32_t cpu_rings = 0) {
+  trace::AreaSpec spec{.events = {}, .ring_bytes = ring_bytes, .ring_count = rings, .cpu_ring_count = cpu_rings};
   for (const program::EventProgram& event : events) spec.events.push_back(&event);
   return Area::create_private(spec).take();
 }
