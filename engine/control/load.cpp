@@ -45,9 +45,9 @@ class Mapped {
       static_cast<void>(target_.system_call(SYS_munmap, {at.value, bytes, 0, 0, 0, 0}));
   }
 
-  Result<Addr> map(std::uint64_t bytes, int protection, int flags, const std::string& what) {
-    auto place =
-        target::map_memory(target_, Addr{0}, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0, what);
+  // `wish`: where, if it is free there.
+  Result<Addr> map(std::uint64_t bytes, int protection, int flags, const std::string& what, Addr wish = {}) {
+    auto place = target::map_memory(target_, wish, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0, what);
     if (place) places_.emplace_back(*place, bytes);
     return place;
   }
@@ -67,8 +67,10 @@ Status map_steps(Target& target, Addr place, const trace::Area& area, int fd) {
   return ok();
 }
 
+// Far from all code: rings may be gigabytes, and within 2 GiB of code displaced copies need the room.
 Result<Addr> map_area(Target& target, Mapped& mapped, Addr scratch, const trace::Area& area) {
-  auto place = mapped.map(area.span_bytes(), PROT_NONE, MAP_NORESERVE, "the session area");
+  constexpr Addr kFarFromCode{0x2000'0000'0000};  // between programs at 0x55... or low down and libraries at 0x7f...
+  auto place = mapped.map(area.span_bytes(), PROT_NONE, MAP_NORESERVE, "the session area", kFarFromCode);
   if (!place) return place.error();
   auto fd = pass_file(target, scratch, area.fd());
   if (!fd) return fd.error();
