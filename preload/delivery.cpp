@@ -172,7 +172,7 @@ void send_pending_again(ProcessBlock& block) {
 void forget_other_threads(ProcessBlock& block) {
   const shared::ThreadEntry* own = thread_entry(block, thread_pointer(), false);
   if (own != nullptr && own->pending != 0) return;  // its own are in the pool
-  for (shared::ThreadEntry& entry : block.threads) entry.pending = 0;
+  for (shared::ThreadEntry& entry : threads_of(block)) entry.pending = 0;
   for (PendingSignal& signal : block.pending) free_place(signal);
 }
 

@@ -41,7 +41,7 @@ void nudge_other_thread(ProcessBlock& block, i32 signal) {
   const u64 pid = static_cast<u64>(system_call(kSysGetpid)), tid = static_cast<u64>(system_call(kSysGettid));
   const SignalInfo nudge = make_nudge(block, signal);
   const Reader reader{true};
-  for (const shared::ThreadEntry& entry : block.threads) {
+  for (const shared::ThreadEntry& entry : threads_of(block)) {
     u64 other = 0;
     if (entry.thread <= 1 || entry.thread == own || ((entry.waits & bit) == 0 && (entry.blocked & bit) != 0)) continue;
     if (!reader.load8(entry.thread + static_cast<u64>(i64{block.tid_offset}), other)) continue;

@@ -18,7 +18,7 @@ namespace {
 // uapi/asm-generic/mman-common.h, uapi/linux/mman.h
 constexpr u64 kProtRead = 1, kProtWrite = 2, kProtExec = 4, kMapType = 0xf, kMapPrivate = 2, kMapFixed = 0x10,
               kMapAnonymous = 0x20;
-constexpr u64 kPageBits = 12;
+constexpr u64 kPageBits = 12, kBreakpoint = 0xcc;
 
 // [begin, end) in pages.
 struct Pages {
@@ -150,16 +150,22 @@ bool protect_pages(ProcessBlock& block, const SignalFrame& frame, long& result) 
   return true;
 }
 
-bool has_its_code(ProcessBlock& block, const Point& point, const SignalFrame& frame) {
+Code code_at(ProcessBlock& block, const Point& point, const SignalFrame& frame) {
   u8 behind[shared::kMostBehind];
   const auto index = &point - at_offset<Point>(&block, block.point_offset);
   const auto& undo = at_offset<shared::Undo>(&block, block.undo_offset)[index];
   const Reader reader{(frame.mask & shared::kOurSignals) == 0};
-  if (reader.copy(behind, point.address + 1, point.behind_bytes) < point.behind_bytes) return true;
-  if (shared::is_as_before(point, undo, behind)) return true;
+  if (point.state == static_cast<u32>(shared::PointState::unmapped)) return Code::foreign;
+  if (reader.copy(behind, point.address + 1, point.behind_bytes) < point.behind_bytes) return Code::ours;
+  if (shared::is_as_before(point, undo, behind)) return Code::ours;
   const u64 page = point.address >> kPageBits;
   show_to_tool(block, frame, {page, page + 1});
-  return __atomic_load_n(&point.state, __ATOMIC_ACQUIRE) == static_cast<u32>(shared::PointState::armed);
+  const u32 now = __atomic_load_n(&point.state, __ATOMIC_ACQUIRE);
+  if (now == static_cast<u32>(shared::PointState::armed)) return Code::ours;
+  u64 first = 0;
+  const bool restored = now == static_cast<u32>(shared::PointState::disarmed) && uprobe_peek1(point.address, &first) &&
+                        first != kBreakpoint;
+  return restored ? Code::changed : Code::foreign;
 }
 
 }  // namespace uprobe::agent

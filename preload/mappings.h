@@ -11,8 +11,9 @@ namespace uprobe::agent {
 bool map_pages(ProcessBlock& block, const SignalFrame& frame, long& result);
 bool protect_pages(ProcessBlock& block, const SignalFrame& frame, long& result);
 
-// A breakpoint was executed at a point: whether the point's code still stands there, or somebody else's does. Where the bytes
-// leave a doubt the tool is asked.
-bool has_its_code(ProcessBlock& block, const Point& point, const SignalFrame& frame);
+// A breakpoint was executed at a point. Whose code stands there: the point's; somebody else's, breakpoint included; or the
+// program's own, changed meanwhile, with its first byte back in place. Where the bytes leave a doubt the tool is asked.
+enum class Code { ours, foreign, changed };
+Code code_at(ProcessBlock& block, const Point& point, const SignalFrame& frame);
 
 }  // namespace uprobe::agent

@@ -70,7 +70,7 @@ u64 inherit_stack(ProcessBlock& block) {
   const u64 pid = static_cast<u64>(system_call(kSysGetpid)), own = thread_pointer();
   for (u32 looks = 0; looks < kLooks; ++looks) {
     const u32 place = __atomic_fetch_add(&block.stack_cursor, 1, __ATOMIC_RELAXED) % shared::kThreadEntries;
-    ThreadEntry& entry = block.threads[place];
+    ThreadEntry& entry = threads_of(block).first[place];
     u64 stack = __atomic_load_n(&entry.own_stack, __ATOMIC_RELAXED);
     if (stack == 0 || entry.thread == own || entry.thread <= 1 || !has_ended(block, entry, pid)) continue;
     if (__atomic_compare_exchange_n(&entry.own_stack, &stack, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))

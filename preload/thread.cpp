@@ -52,20 +52,22 @@ u64 thread_pointer() {
 
 shared::ThreadEntry* thread_entry(ProcessBlock& block, u64 thread, bool make) {
   static_assert(shared::kThreadEntries == 1 << 12);
+  shared::ThreadEntry* threads = threads_of(block).first;
+  if (threads == nullptr) return nullptr;
   const u32 mask = shared::kThreadEntries - 1;
   if (thread == 0) thread = 1;  // there is no control block yet
   u32 slot = shared::hash_slot(thread, 12);
   for (u32 i = 0; i <= mask; ++i, slot = (slot + 1) & mask) {
-    u64 found = __atomic_load_n(&block.threads[slot].thread, __ATOMIC_RELAXED);
-    if (found == thread) return &block.threads[slot];
+    u64 found = __atomic_load_n(&threads[slot].thread, __ATOMIC_RELAXED);
+    if (found == thread) return &threads[slot];
     if (found != 0) continue;
     if (!make) return nullptr;
-    if (__atomic_compare_exchange_n(&block.threads[slot].thread, &found, thread, false, __ATOMIC_RELAXED,
+    if (__atomic_compare_exchange_n(&threads[slot].thread, &found, thread, false, __ATOMIC_RELAXED,
                                     __ATOMIC_RELAXED)) {
-      block.threads[slot].blocked = block.start_blocked;  // what it believed without an entry
-      return &block.threads[slot];
+      threads[slot].blocked = block.start_blocked;  // what it believed without an entry
+      return &threads[slot];
     }
-    if (found == thread) return &block.threads[slot];
+    if (found == thread) return &threads[slot];
   }
   return nullptr;
 }

@@ -5,6 +5,16 @@
 
 namespace uprobe::agent {
 
+// The kThreadEntries entries of the table of threads; none where the block has no table.
+struct Threads {
+  shared::ThreadEntry* first;
+  shared::ThreadEntry* begin() const { return first; }
+  shared::ThreadEntry* end() const { return first != nullptr ? first + shared::kThreadEntries : nullptr; }
+};
+inline Threads threads_of(ProcessBlock& block) {
+  return {block.thread_offset != 0 ? at_offset<shared::ThreadEntry>(&block, block.thread_offset) : nullptr};
+}
+
 // The entry of the thread with this thread pointer; made if `make`. Null: none, or the table is full (what it would say is
 // then lost, no harm).
 shared::ThreadEntry* thread_entry(ProcessBlock& block, u64 thread, bool make);

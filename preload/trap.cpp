@@ -43,21 +43,33 @@ bool fix_up(SignalFrame& frame) {
   return true;
 }
 
+// One record per consumer, unless this very arrival has its records already. Returns the thread's id.
+u32 record_hit(ProcessBlock& block, const Point& point, const SignalFrame& frame, bool may_fault) {
+  const bool repeat = is_repeat(block, point, frame);
+  const Registers registers = registers_of(frame, point.address);
+  const Hit hit{&block, &point, &registers, thread_id(block, may_fault), may_fault};
+  if (point.consumer != 0 && !repeat) handle_hit(hit);
+  return hit.tid;
+}
+
 // Records, does what the point is for besides, and moves the thread on: to the copy, behind a call already made, or to the
 // point again, when a signal has to be handled before its call.
 void hit_point(ProcessBlock& block, const Point& point, SignalFrame& frame) {
-  const bool repeat = is_repeat(block, point, frame);
-  const Registers registers = registers_of(frame, point.address);
   const bool may_fault = (frame.mask & kFaultSignals) == 0;
-  const Hit hit{&block, &point, &registers, thread_id(block, may_fault), may_fault};
-  if (point.consumer != 0 && !repeat) handle_hit(hit);
+  const u32 tid = record_hit(block, point, frame, may_fault);
   if (point.role == static_cast<u32>(shared::PointRole::library_hook)) {
     give_stack(block);
-    ask_tool(block, session_area(block, 0), {shared::MailKind::libraries_changed, hit.tid, 0, 0});
+    ask_tool(block, session_area(block, 0), {shared::MailKind::libraries_changed, tid, 0, 0});
   }
   if (point.role == static_cast<u32>(shared::PointRole::system_call) && make_call(block, point, frame)) return;
   if (point.role >= static_cast<u32>(shared::PointRole::clone_return)) leave_clone(block, point, frame, may_fault);
   frame.ip = point.copy;
+}
+
+// The program has changed the instruction, and has it back: it goes on there.
+void hit_changed(ProcessBlock& block, const Point& point, SignalFrame& frame) {
+  record_hit(block, point, frame, (frame.mask & kFaultSignals) == 0);
+  frame.ip = point.address;
 }
 
 // Where the application's instruction faulted, or would go on after a step, in its own terms. False: the step was one that
@@ -111,10 +123,9 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_on_trap(i32, SignalInfo*
   ProcessBlock& block = *uprobe_block;
   if (info->code == kSiKernel) {
     const Point* point = find_point(block, frame->ip - 1);
-    // A disarmed point may still have been hit; one that was unmapped is somebody else's code by now.
-    if (point != nullptr && point->state != static_cast<u32>(shared::PointState::unmapped) &&
-        has_its_code(block, *point, *frame)) {
-      hit_point(block, *point, *frame);
+    const Code code = point != nullptr ? code_at(block, *point, *frame) : Code::foreign;
+    if (code != Code::foreign) {
+      code == Code::ours ? hit_point(block, *point, *frame) : hit_changed(block, *point, *frame);
       return leave(block, *frame, true);
     }
     const bool blocked = (believed_blocked(block) & signal_bit(kSigTrap)) != 0;

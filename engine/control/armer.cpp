@@ -85,7 +85,8 @@ struct Armer::Work {
   const Changed& range;                        // what the process has reported
   std::vector<Pending> pending;                // in the file under way
   std::unordered_set<std::uint64_t> standing;  // breakpoints in the mappings looked at
-  std::vector<KnownMapping> untouched;         // by address
+  std::vector<KnownMapping> before;            // what was looked at the last time
+  std::vector<KnownMapping> untouched;         // of these, by address
   std::map<Addr, KnownMapping> looked_at;      // anew; one that is no file's never is the same again
   Addr witness;                                // a breakpoint in the mapping under way
   bool waits = false;                          // an IFUNC in it has not chosen yet
@@ -148,7 +149,14 @@ void Armer::refuse(const PlannedPoint& point, const std::string& why) {
                                             : path + ":" + hex(point.site.offset) + " not probed: " + why);
 }
 
-// The process doubts a point that is right: its program has changed the code behind it. That is how it looks from now on.
+bool is_changed(const shared::Point& point, const shared::Undo& undo, const std::uint8_t* behind) {
+  for (unsigned i = 0; i + 1 < point.insn_bytes && i < point.behind_bytes; ++i)
+    if (behind[i] != undo.original[i + 1] && behind[i] != kBreakpoint) return true;
+  return false;
+}
+
+// The process doubts a point that is right: its program has changed the code there. What lies behind the instruction looks
+// like that from now on. The instruction itself, if it is another one now, is the program's own again.
 Status Armer::look_behind(Work& work, std::uint32_t index) {
   const shared::Point& point = work.block.points()[index];
   const shared::Undo& undo = work.block.undo()[index];
@@ -158,7 +166,11 @@ Status Armer::look_behind(Work& work, std::uint32_t index) {
   if (!work.target.read(address + 1, behind, point.behind_bytes) || shared::is_as_before(point, undo, behind))
     return ok();
   if (Status s = work.change(); !s) return s;
-  return work.block.set_behind(work.target, index, {behind, behind + point.behind_bytes});
+  if (!is_changed(point, undo, behind))
+    return work.block.set_behind(work.target, index, {behind, behind + point.behind_bytes});
+  report_.notes.insert("a program changes probed code at " + hex(address.value) + ": not probed there any more");
+  if (Status s = work.target.write(address, undo.original, 1); !s) return s;
+  return work.block.set_state(work.target, index, shared::PointState::disarmed);
 }
 
 // Decides what has to be done for one point in one mapping; nothing is written yet.
@@ -387,15 +399,15 @@ Status Armer::arm(target::Target& target, Block& block, const Changed& changed) 
   if (!maps) return maps.error();
   Work work(target, block, changed);
   const auto* remembered = known_.mappings(block.stamp());
-  const std::vector<KnownMapping> before = remembered != nullptr ? *remembered : std::vector<KnownMapping>();
+  if (remembered != nullptr) work.before = *remembered;
   // Where points may have lost their code.
   std::vector<Changed> doubtful{remembered != nullptr ? changed : Changed{Addr{0}, Addr{~std::uint64_t{0}}}};
   const target::Mapping* agent = mapping_at(*maps, Addr{block.head().agent_base});
   for (const target::Mapping& m : *maps) {
     if (!can_be_armed(m) || (agent != nullptr && m.path == agent->path)) continue;
-    if (Status s = look_at(work, m, known_at(before, m.begin)); !s) return s;
+    if (Status s = look_at(work, m, known_at(work.before, m.begin)); !s) return s;
   }
-  for (const KnownMapping& known : before)
+  for (const KnownMapping& known : work.before)
     if (known_at(work.untouched, known.begin) == nullptr) doubtful.push_back({known.begin, known.end});
   for (const Changed& range : doubtful)
     if (Status s = retire(work, *maps, range); !s) return s;
@@ -417,6 +429,18 @@ bool has_its_code(target::Target& target, const shared::Point& point, const shar
 
 }  // namespace
 
+namespace {
+
+// Whether a mapping is a part of one that was looked at before, of the same file in the same place.
+bool was_there(const std::vector<KnownMapping>& before, const target::Mapping& m) {
+  return std::any_of(before.begin(), before.end(), [&](const KnownMapping& known) {
+    return m.is_file() && !m.shared && known.inode == m.inode && known.device == m.device &&
+           known.begin.value - known.offset == m.begin.value - m.offset;
+  });
+}
+
+}  // namespace
+
 // Points whose code is gone (dlclose): what comes to stand there later is not theirs.
 Status Armer::retire(Work& work, const std::vector<target::Mapping>& maps, const Changed& range) {
   for (const std::uint32_t i : work.block.points_in(range.begin, range.end)) {
@@ -425,6 +449,11 @@ Status Armer::retire(Work& work, const std::vector<target::Mapping>& maps, const
     if (work.standing.count(point.address) != 0) continue;
     const target::Mapping* m = mapping_at(maps, Addr{point.address});
     if (m != nullptr && known_at(work.untouched, m->begin) != nullptr) continue;
+    if (m != nullptr && was_there(work.before, *m) && is_breakpoint(work.target, Addr{point.address})) {
+      if (Status s = look_behind(work, i); !s) return s;
+      work.looked_at[m->begin] = {m->begin, m->end, m->offset, m->device, m->inode, {}, false};
+      continue;
+    }
     if (m != nullptr && has_its_code(work.target, point, work.block.undo()[i], *m)) {
       if (!can_be_armed(*m)) work.looked_at[m->begin] = {.begin = m->begin, .end = m->end};
       continue;

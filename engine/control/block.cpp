@@ -32,6 +32,7 @@ ProcessBlock lay_out(std::size_t capacity) {
   head.undo_offset = table(capacity * sizeof(Undo));
   head.consumer_offset = table(2 * capacity * sizeof(Consumer));
   head.hash_offset = table(2 * capacity * sizeof(std::uint32_t));
+  head.thread_offset = table(shared::kThreadEntries * sizeof(shared::ThreadEntry));
   head.block_bytes = (at + 4095) / 4096 * 4096;
   return head;
 }
@@ -53,6 +54,7 @@ bool makes_sense(const ProcessBlock& h) {
          h.session_count <= shared::kMaxSessions && h.undo_count <= h.undo_capacity &&
          fits(h, h.point_offset, h.point_capacity, sizeof(Point)) &&
          fits(h, h.undo_offset, h.undo_capacity, sizeof(Undo)) &&
+         fits(h, h.thread_offset, shared::kThreadEntries, sizeof(shared::ThreadEntry)) &&
          fits(h, h.consumer_offset, h.consumer_capacity, sizeof(Consumer)) &&
          fits(h, h.hash_offset, std::uint64_t{1} << h.hash_bits, sizeof(std::uint32_t));
 }

@@ -3,7 +3,7 @@
 // Private memory of one traced process (copied by fork): which addresses are patched, with what, for whom. Written by the
 // tool (through the Target interface), read by the agent at each hit.
 //
-//   [ ProcessBlock | Point[] | Consumer[] | hash u32[] | Undo[] ]
+//   [ ProcessBlock | Point[] | Undo[] | Consumer[] | hash u32[] | ThreadEntry[] ]
 //
 // A point is published by writing Point, its consumers and its undo entry, then the hash entry, then the text. A point is
 // never taken away: a disarmed one stays, so that a thread that has already trapped still finds its copy.
@@ -181,7 +181,7 @@ struct ProcessBlock {
   u32 undo_count;
 
   u32 pid;  // of the process that was loaded; a forked child has its parent's
-  u32 reserved0;
+  u32 thread_offset;  // of the table of threads, which is the agent's own; 0: there is none
   u32 point_count;
   u32 point_capacity;
   u32 point_offset;
@@ -220,10 +220,9 @@ struct ProcessBlock {
   PendingSignal pending[kPendingSignals];
   HeldSignal held[kHeldSignals];
   Repeat repeats[kRepeats];
-  ThreadEntry threads[kThreadEntries];
 };
 static_assert(offsetof(ProcessBlock, flags) == 1304);
-static_assert(sizeof(ProcessBlock) == 18240 + 8 * kFileRanges + 88 * kThreadEntries);
+static_assert(sizeof(ProcessBlock) == 18240 + 8 * kFileRanges);
 inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
 

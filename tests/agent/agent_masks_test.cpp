@@ -240,7 +240,7 @@ TEST(Sigprocmask, AFullTableOfThreads) {
   const std::string text = in_child([](std::string& out) {
     install_agent_handlers();
     shared::ProcessBlock& block = empty_block();
-    for (shared::ThreadEntry& thread : block.threads) thread.thread = 1;
+    for (shared::ThreadEntry& thread : agent::threads_of(block)) thread.thread = 1;
     const u64 set = kOurs | bit(SIGUSR1);
     note(out, "set", agent::app_sigprocmask(block, SIG_SETMASK, word_of(&set), 0, 8));
     u64 old = 0;

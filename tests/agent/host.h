@@ -28,8 +28,13 @@ inline u64 word_of(void (*function)()) { return reinterpret_cast<u64>(function);
 
 // The one block of the process, empty but for what a test puts in.
 inline shared::ProcessBlock& empty_block() {
-  static shared::ProcessBlock block;
-  std::memset(&block, 0, sizeof block);
+  static struct {
+    shared::ProcessBlock head;
+    shared::ThreadEntry threads[shared::kThreadEntries];
+  } tables;
+  std::memset(&tables, 0, sizeof tables);
+  shared::ProcessBlock& block = tables.head;
+  block.thread_offset = offsetof(decltype(tables), threads);
   block.magic = shared::kBlockMagic;
   block.pid = static_cast<u32>(::getpid());
   agent::uprobe_block = &block;

@@ -2,18 +2,8 @@
 nobody saves ends the same way. tests/e2e/fixtures/faults.c has the cases.
 """
 import resource
-import unittest
 
 import harness
-
-# What the signal handling in the program gets wrong: case -> what differs
-OPEN = {
-    "alignment": "a handler is entered with the flag AC cleared",
-    "alignment_of_stack": "the same",
-    "before_int3": "a SIGTRAP handler runs without its sa_mask, and with SIGTRAP not blocked",
-    "before_int1": "the same",
-    "blocked_read": "SIGSEGV that comes while it is blocked kills; the handler is called in its place",
-}
 
 
 def with_core_dumps():
@@ -60,7 +50,7 @@ class Faults(harness.TestCase):
     def test_all_at_once(self):
         plain, seen = self.both(without_core_dumps)
         self.assertEqual(list(plain), list(self.hits))
-        for name in self.hits.keys() - OPEN.keys():
+        for name in self.hits:
             with self.subTest(case=name):
                 self.assertEqual(seen[name], plain[name])
         with open(self.path("trace"), encoding="latin-1", newline="") as file:
@@ -70,12 +60,12 @@ class Faults(harness.TestCase):
 
     def test_core_flag(self):
         plain, seen = self.both(with_core_dumps)
-        ends = {name: lines[-1] for name, lines in plain.items() if name not in OPEN}
+        ends = {name: lines[-1] for name, lines in plain.items()}
         self.assertEqual({name: seen[name][-1] for name in ends}, ends)
         self.assertIn("ended with 8b", ends["fatal_read"])
 
     def test_each_alone(self):
-        for name in self.hits.keys() - OPEN.keys():
+        for name in self.hits:
             with self.subTest(case=name):
                 plain = harness.run([self.program, name], before_exec=without_core_dumps)
                 seen = harness.run_tool([self.definition(name)], [self.program, name])
@@ -90,17 +80,6 @@ class Faults(harness.TestCase):
         seen = harness.run_tool([self.definition("undefined")], [self.program, "undefined"], ["-b", "512M"])
         self.assertEqual((seen.returncode, seen.stdout), (plain.returncode, plain.stdout))
 
-
-def add_open_cases():
-    for case in OPEN:
-        def test(self, case=case):
-            plain = harness.run([self.program, case], before_exec=without_core_dumps)
-            seen = harness.run_tool([self.definition(case)], [self.program, case])
-            self.assertEqual(seen.stdout, plain.stdout)
-        setattr(Faults, f"test_open_{case}", unittest.expectedFailure(test))
-
-
-add_open_cases()
 
 if __name__ == "__main__":
     harness.main()

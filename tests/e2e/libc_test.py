@@ -238,9 +238,6 @@ class Python(LibcCase):
         self.assertEqual(len(hits), len(expected.hits))
 
 
-# musl makes its waits in one place that decides by the address whether a thread was cancelled; it cannot be probed, so
-# that the mask of a wait reaches the kernel as it is. A handler that then hits a probe dies of SIGTRAP.
-MUSL_FAILS = {"signals"}
 MUSL_LACKS = {"contexts"}
 
 
@@ -252,8 +249,7 @@ def add_modes():
 
             def test(self, mode=mode):
                 self.check(mode)
-            fails = case is MuslModes and mode in MUSL_FAILS
-            setattr(case, f"test_{mode}", unittest.expectedFailure(test) if fails else test)
+            setattr(case, f"test_{mode}", test)
 
 
 add_modes()

@@ -156,7 +156,7 @@ TEST(Launch, AProgramThatIsKilledMeanwhile) {
 TEST(Launch, AProgramThatDiesBeforeItsExec) {
   const auto target = start({"wait"}, {.in_child = [] { ::raise(SIGKILL); }});
   ASSERT_FALSE(target);
-  EXPECT_EQ(target.error().code, Code::system);
+  EXPECT_EQ(target.error().code, Code::killed);
 }
 
 TEST(Launch, ATargetThatIsNotReleasedIsKilled) {

@@ -145,37 +145,48 @@
         .size deliver, . - deliver      # falls into enter
 
 // rax = handler, rdx = frame. More pending signals are put on top: their handlers interrupt this one at its first instruction.
-// Our own code stays on the stack that it is on, where the frame has been moved from it: the application's may be full.
+// Our own code stays on the stack that it is on, where the frame has been moved from it: the application's may be full. For
+// the same reason what is needed to the last lies in fields of the ucontext that nobody reads (sigcontext.reserved1):
+// 240: the handler, 248: our stack, 256: the pending word, of rsp. All other registers are those of the interrupted code.
         ENTRY enter
         xorl    %r9d, %r9d              # 0: the frame has not been moved
         cmpq    %rsp, %rdx
         cmovneq %rsp, %r9
 enter_frame:
-        movq    %rax, %r11
-        movq    %rdx, %rsp
-        movq    16(%rsp), %r10          # uc_link
-        movq    $0, 16(%rsp)
+        movq    %rax, 240(%rdx)
+        movq    %r9, 248(%rdx)
+        movq    16(%rdx), %r10          # uc_link
+        movq    %r10, 256(%rdx)
+        movq    $0, 16(%rdx)
+        movl    184(%rdx), %ecx         # AC and NT stay as they were; what else a handler does not inherit is cleared already
+        andl    $0x44000, %ecx
+        jz      2f
+        pushfq
+        orl     %ecx, (%rsp)
+        popfq
+2:      movq    %rdx, %rsp
+        LABEL uprobe_enter_look
+        movq    256(%rsp), %r10
+        cmpl    $0, (%r10)
+        jne     1f
+        movq    48(%rsp), %r8
+        movq    56(%rsp), %r9
+        movq    64(%rsp), %r10
+        movq    72(%rsp), %r11
+        movq    160(%rsp), %rcx
         leaq    312(%rsp), %rsi
         movl    (%rsi), %edi
         leaq    8(%rsp), %rdx
-        xorl    %eax, %eax
-        testl   $0x44000, 184(%rsp)     # AC and NT stay as they were; all else that is left to a handler is cleared already
-        jnz     3f
-        LABEL uprobe_enter_look
-        cmpl    $0, (%r10)
-        jne     1f
+        movl    $0, %eax
         LABEL uprobe_enter_jump
-        jmp     *%r11
-3:      pushfq
-        movl    184 + 8(%rsp), %ecx
-        andl    $0x44000, %ecx
-        orl     %ecx, (%rsp)
-        popfq
-        jmp     uprobe_enter_look
+        jmp     *240(%rsp)
 1:      movq    %rsp, %rsi
         leaq    -(128 + 440)(%rsp), %rdi
         andq    $-16, %rdi
         subq    $8, %rdi
+        movq    240(%rsp), %rdx
+        movq    248(%rsp), %r9
+        movq    %r10, %rcx
         movq    %rdi, %rsp
         testq   %r9, %r9
         cmovneq %r9, %rsp
@@ -183,8 +194,6 @@ enter_frame:
         pushfq
         andl    $~0x44000, (%rsp)
         popfq
-        movq    %r11, %rdx
-        movq    %r10, %rcx
         pushq   %r9
         pushq   %r9
         call    uprobe_stack_signal     # (new frame, frame, handler, pending word)
