@@ -157,9 +157,10 @@ Exit enter(ProcessBlock& block, const AppHandler& handler, SignalFrame& frame) {
 
 void send_pending_again(ProcessBlock& block) {
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
+  if (entry == nullptr || entry->pending == 0) return;
   PendingSignal* signal = nullptr;
   const u64 pid = static_cast<u64>(system_call(kSysGetpid)), tid = static_cast<u64>(system_call(kSysGettid));
-  while (entry != nullptr && (signal = take_oldest(block, *entry)) != nullptr) {
+  while ((signal = take_oldest(block, *entry)) != nullptr) {
     i32 number = 0;
     __builtin_memcpy(&number, signal->info, sizeof number);
     system_call(kSysRtTgsigqueueinfo, pid, tid, static_cast<u64>(number), as_word(signal->info));

@@ -167,16 +167,20 @@ TEST_F(Mappings, CodeThatIsGoneIsTold) {
   point.behind_bytes = 7;
   std::memcpy(tables.undo.original, text, sizeof text);
   const agent::SignalFrame frame{};
-  EXPECT_TRUE(agent::has_its_code(block, point, frame));
+  EXPECT_EQ(agent::code_at(block, point, frame), agent::Code::ours);
   text[4] = 0xcc;
-  EXPECT_TRUE(agent::has_its_code(block, point, frame));
+  EXPECT_EQ(agent::code_at(block, point, frame), agent::Code::ours);
   EXPECT_EQ(questions(), 0U);
   text[1] = 0xb8;
-  EXPECT_TRUE(agent::has_its_code(block, point, frame)) << "the tool has not said otherwise";
+  EXPECT_EQ(agent::code_at(block, point, frame), agent::Code::ours) << "the tool has not said otherwise";
   EXPECT_EQ(questions(), 1U);
   std::memset(text, 0xcc, sizeof text);
   point.state = static_cast<u32>(shared::PointState::disarmed);
-  EXPECT_FALSE(agent::has_its_code(block, point, frame));
+  EXPECT_EQ(agent::code_at(block, point, frame), agent::Code::foreign);
+  text[0] = 0x90;
+  EXPECT_EQ(agent::code_at(block, point, frame), agent::Code::changed) << "the tool has put the first byte back";
+  point.state = static_cast<u32>(shared::PointState::unmapped);
+  EXPECT_EQ(agent::code_at(block, point, frame), agent::Code::foreign);
 }
 
 }  // namespace
