@@ -129,7 +129,7 @@ def tick(*_):
     global n
     n += len(str([n] * 3)) > 0
 signal.signal(signal.SIGALRM, tick)
-signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.0001)
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
 s = 0
 while n < 500:
     s += sum(len(str(i)) for i in range(50)) != 90
@@ -143,7 +143,7 @@ $SIG{ALRM} = sub { die "alarm\n" }; use Time::HiRes qw(ualarm); eval { ualarm 50
 eval { die { code => 7 } }; exit $@->{code}'
 """
 PERL_TIMER = r"""perl -MTime::HiRes=setitimer,ITIMER_REAL -e 'my $n = 0; $SIG{ALRM} = sub { $n += length("x" x $n) > -1 };
-setitimer(ITIMER_REAL, 0.0001, 0.0001); my %h; my $i = 0; while ($n < 1000) { $h{$i++ % 100} = "v$i" }
+setitimer(ITIMER_REAL, 0.001, 0.001); my %h; my $i = 0; while ($n < 1000) { $h{$i++ % 100} = "v$i" }
 setitimer(ITIMER_REAL, 0); print scalar(keys %h), "\n"'
 """
 SQL = r"""sqlite3 :memory: "create table t(a integer, b text); with recursive c(n) as (select 1 union all select n+1 from c
