@@ -103,7 +103,7 @@ TEST(TrampolineBytes, TheSectionIsWhatTheKernelAsksFor) {
   std::string last;
   for (const auto& [offset, text] : listing(*made, spec.at))
     if (offset < end) last = text;
-  EXPECT_EQ(last, "mov %rdx, (%rdi)") << "the commit is the last instruction";
+  EXPECT_EQ(last, "mov %r8, (%rdi)") << "the commit is the last instruction";
 }
 
 TEST(TrampolineBytes, NothingThatTheApplicationWouldNotice) {

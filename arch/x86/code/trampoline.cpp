@@ -2,6 +2,9 @@
 //
 // Frame, from rsp up, as jump.S expects it: flags, r8, rdi, rsi, rdx, rcx, rax; then the red zone, then the application's
 // stack. rbx, rbp, r9..r15 keep the application's values throughout.
+//
+// pushf and popf cost more than all else together. What the recording changes are the six arithmetic flags, so they alone
+// are kept: ax as lahf and seto make it, in the place of the flags. Only for jump.S the whole word is put there.
 #include "arch/x86/code/trampoline.h"
 
 #include "arch/x86/code/trampoline_record.h"
@@ -12,14 +15,10 @@ namespace {
 
 constexpr unsigned kNotEqual = 5;
 
-// pushf and popf cost more than all else together, popf most. What the recording changes are the six arithmetic flags: sahf
-// sets five, an addition the sixth (OF: 0x78 + 8 overflows a signed byte, 0x78 + 0 does not).
+// SF ZF AF PF CF, and OF: 1 + 0x7f overflows a signed byte, 0 + 0x7f does not.
 void restore_flags(Assembler& a) {
-  a.raw({0x8a, 0x44, 0x24, 0x01});  // mov 1(%rsp), %al: bit 3 is OF
-  a.raw({0x24, 0x08});              // and $8, %al
-  a.raw({0x04, 0x78});              // add $0x78, %al
-  a.raw({0x8a, 0x24, 0x24});        // mov (%rsp), %ah: SF ZF AF PF CF
-  a.raw({0x9e});                    // sahf
+  a.raw({0x04, 0x7f});  // add $0x7f, %al
+  a.raw({0x9e});        // sahf
 }
 
 class Maker {
@@ -29,11 +28,10 @@ class Maker {
   Result<Trampoline> make();
 
  private:
-  void mark(unsigned depth) {
-    made_.stack.push_back({static_cast<std::uint16_t>(a_.size()), static_cast<std::uint16_t>(depth)});
-  }
+  void mark(unsigned depth) { labels_.mark(a_, depth); }
   void literals();
   void save();
+  void leave_if_checked();
   void restore();
   void leave_to_agent();
   void finish_head();
@@ -45,6 +43,7 @@ class Maker {
 };
 
 constexpr Gpr kSaved[] = {rax, rcx, rdx, rsi, rdi, r8};
+static_assert(kFrame == 128 + 8 * std::size(kSaved) + 8);
 
 // The head is filled in at the end.
 void Maker::literals() {
@@ -69,16 +68,27 @@ void Maker::save() {
     a_.push(reg);
     mark(depth += 8);
   }
-  a_.raw({0x9c});  // pushfq
+  a_.raw({0x9f, 0x0f, 0x90, 0xc0});  // lahf; seto %al
+  a_.push(rax);
   mark(depth += 8);
+}
+
+// With alignment checks on (AC) the agent records, which turns them off meanwhile.
+void Maker::leave_if_checked() {
+  a_.raw({0x9c});  // pushfq
+  mark(kFrame + 8);
+  a_.op(0xf6, 4, 0, Mem{rsp, 2}), a_.raw({4});  // testb $4, 2(%rsp)
+  a_.lea(rsp, {rsp, 8});
+  mark(kFrame);
+  a_.jump_if(kNotEqual, labels_.slow);
 }
 
 void Maker::restore() {
   a_.bind(labels_.out);
-  restore_flags(a_);
-  a_.lea(rsp, {rsp, 8});
-  unsigned depth = 128 + 8 * std::size(kSaved);
+  a_.pop(rax);
+  unsigned depth = kFrame - 8;
   mark(depth);
+  restore_flags(a_);
   for (unsigned i = std::size(kSaved); i-- != 0;) {
     a_.pop(kSaved[i]);
     mark(depth -= 8);
@@ -91,7 +101,7 @@ void Maker::restore() {
 // The label `slow` is where the kernel continues an interrupted section, so the signature stands before it: as the
 // displacement of a ud1, as everywhere.
 void Maker::leave_to_agent() {
-  mark(128 + 8 * std::size(kSaved) + 8);
+  mark(kFrame);
   Label call;
   a_.bind(labels_.faulted);
   a_.constant(rsi, 1);
@@ -101,8 +111,15 @@ void Maker::leave_to_agent() {
   a_.bind(labels_.slow);
   a_.constant(rsi, 0);
   a_.bind(call);
+  load_flags(a_, labels_);
+  a_.store({rsp, 0}, rax);
   a_.constant(rdi, spec_.point.value);
   a_.op(0xff, 4, 2, labels_.jump_entry);  // call *jump_entry(%rip)
+  a_.load(rax, {rsp, 0});
+  a_.raw({0x86, 0xc4});     // xchg %al, %ah
+  a_.raw({0xc0, 0xe8, 3});  // shr $3, %al
+  a_.raw({0x24, 1});        // and $1, %al: OF
+  a_.store({rsp, 0}, rax);
   a_.jump(labels_.out);
 }
 
@@ -115,6 +132,7 @@ void Maker::finish_head() {
   const auto to = static_cast<shared::u16>(labels_.faulted.at);
   std::size_t used = 0;
   for (const unsigned insn : labels_.may_fault) head.faults[used++] = {static_cast<shared::u16>(insn), to};
+  made_.stack = std::move(labels_.stack);
   made_.bytes = a_.take();
   std::memcpy(made_.bytes.data(), &head, sizeof head);
 }
@@ -124,8 +142,7 @@ Result<Trampoline> Maker::make() {
   a_.align(16);
   made_.entry = a_.size();
   save();
-  a_.op(0xf6, 4, 0, Mem{rsp, 2}), a_.raw({4});  // testb $4, 2(%rsp): AC, unaligned stores would fault
-  a_.jump_if(kNotEqual, labels_.slow);
+  if (spec_.fast && faults_with_alignment_checks(*spec_.fast)) leave_if_checked();
   made_.records = spec_.fast && record_in_place(spec_, a_, labels_);
   if (!made_.records) a_.jump(labels_.slow);
   restore();

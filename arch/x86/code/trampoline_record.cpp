@@ -2,8 +2,13 @@
 // ring and ends with the store of `commit`. The same bytes as preload/record.cpp and preload/interpret.cpp make.
 //
 //   rdi  rseq's place from fs:0, then the ring      rcx  the CPU, then the record
-//   rsi  the area, then free                        rdx  free; with dynamic data: where the next goes
-//   rax, r8  free
+//   rsi  the area, then free                        rdx  the block; with dynamic data: where the next goes
+//   r8   `commit`, old, then new; with dynamic data: free
+//   rax  free
+//
+// Order: rdtsc does not start before everything in front of it is executed, and nothing behind it is issued until it is
+// done. So only what must come first does (the announcement needs the CPU and the ring); the room, the place of the record
+// and the new `commit` are worked out behind it, beside the next instructions of the application.
 //
 // Nothing in the section may fault for good: the kernel aborts a section before it delivers a signal, so the handler sees the
 // abort address (`slow`), whose fault entry sends the thread to the agent by `faulted`, which then reads with care.
@@ -25,7 +30,6 @@ using shared::Reg;
 using shared::Ring;
 
 constexpr unsigned kNotBelow = 3, kEqual = 4, kNotEqual = 5, kAbove = 7;
-constexpr std::int32_t kFrame = 56 + 128;
 constexpr std::uint32_t kHead = sizeof(shared::RecordHead);
 constexpr std::uint32_t kMostDynamic = 1024;  // longer strings are the agent's
 constexpr std::uint32_t kFs = 0x64;
@@ -45,8 +49,6 @@ struct Where {
 
 Where where_is(Reg reg) {
   switch (reg) {
-    case Reg::flags:
-      return {.slot = 0};
     case Reg::r8:
       return {.slot = 8};
     case Reg::di:
@@ -117,6 +119,19 @@ bool has_sources(std::span<const shared::Insn> program) {
   return !program.empty() && (program[0].op == Op::begin || program[0].op == Op::end);
 }
 
+// Whether it may load or store a word that does not lie at a multiple of its size.
+bool is_unaligned(const shared::Insn& insn) {
+  switch (insn.op) {
+    case Op::dereference:
+    case Op::store_memory:
+    case Op::store_string:
+    case Op::store_comm:
+      return true;
+    default:
+      return insn.op == Op::store_value && (kHead + insn.offset) % insn.size != 0;
+  }
+}
+
 bool has_dynamic(std::span<const shared::Insn> program) {
   for (const shared::Insn& insn : program)
     if (insn.op == Op::store_string || insn.op == Op::store_comm) return true;
@@ -149,7 +164,9 @@ class Recorder {
 
   void check_and_enter();
   void unset_section();
+  void unset_section_of_rdx();
   void abandon();
+  void announce_and_stamp();
   void find_room();
   void heads();
   void argument(const shared::Insn& insn);
@@ -163,6 +180,7 @@ class Recorder {
   void leave_if_long();
   void store_comm(const shared::Insn& insn);
   void lengths();
+  void next_commit();
   void commit();
 
   const TrampolineSpec& spec_;
@@ -178,19 +196,19 @@ class Recorder {
 
 // Everything that says "not here": recording off, consumers changed, no rseq of this thread's own.
 void Recorder::check_and_enter() {
+  a_.constant(rdx, spec_.block.value);
+  a_.op(0x63, 8, rdi, Mem{rdx, offsetof(ProcessBlock, rseq_offset)});  // movslq
   a_.constant(rsi, fast_.area.value);
   a_.op(0x81, 4, 7, Mem{rsi, offsetof(AreaHeader, state)});
   a_.number(static_cast<std::uint32_t>(shared::SessionState::recording), 4);
   a_.jump_if(kNotEqual, labels_.out);
-  a_.constant(rax, spec_.block.value);
-  a_.op(0x81, 4, 7, Mem{rax, place(spec_.point - spec_.block + offsetof(shared::Point, consumer))});
+  a_.op(0x81, 4, 7, Mem{rdx, place(spec_.point - spec_.block + offsetof(shared::Point, consumer))});
   a_.number(fast_.consumer, 4);
   a_.jump_if(kNotEqual, labels_.slow);
-  a_.op(0x83, 8, 7, Mem{rax, offsetof(ProcessBlock, borrowed)}), a_.raw({0});
+  a_.op(0x83, 8, 7, Mem{rdx, offsetof(ProcessBlock, borrowed)}), a_.raw({0});
   a_.jump_if(kNotEqual, labels_.slow);
-  a_.op(0x83, 4, 7, Mem{rax, offsetof(ProcessBlock, tid_offset)}), a_.raw({0});
+  a_.op(0x83, 4, 7, Mem{rdx, offsetof(ProcessBlock, tid_offset)}), a_.raw({0});
   a_.jump_if(kEqual, labels_.slow);
-  a_.op(0x63, 8, rdi, Mem{rax, offsetof(ProcessBlock, rseq_offset)});  // movslq
   a_.op(0x85, 8, rdi, rdi);
   a_.jump_if(kEqual, labels_.slow);
   a_.op(0x8d, 8, rax, labels_.descriptor);
@@ -208,13 +226,25 @@ void Recorder::check_and_enter() {
 
 // The kernel kills a thread whose descriptor makes no sense, and this one lasts only as long as the trampoline is what it is.
 void Recorder::unset_section() {
-  a_.constant(rax, spec_.block.value);
-  a_.op(0x63, 8, rax, Mem{rax, offsetof(ProcessBlock, rseq_offset)});
+  a_.constant(rdx, spec_.block.value);
+  unset_section_of_rdx();
+}
+
+void Recorder::unset_section_of_rdx() {
+  a_.op(0x63, 8, rax, Mem{rdx, offsetof(ProcessBlock, rseq_offset)});
   a_.op(0xc7, 8, 0, Mem{rax, kRseqSection}, kFs), a_.number(0, 4);
 }
 
-// Leaves the section for the agent; once the record is announced, that is taken back.
+// Ways out without a record. Once it is announced, that is taken back, which must happen in the section; a loss is counted
+// once the section is left.
 void Recorder::abandon() {
+  a_.bind(full_);
+  a_.store({rdi, offsetof(Ring, begun)}, r8, 4);
+  unset_section();
+  a_.constant(rsi, fast_.area.value);
+  a_.raw({0xf0});  // lock
+  a_.op(0x83, 8, 0, Mem{rsi, place(fast_.event_offset + offsetof(shared::Event, lost_full))}), a_.raw({1});
+  a_.jump(labels_.out);
   a_.bind(leave_);
   a_.load4(rax, {rdi, offsetof(Ring, commit)});
   a_.store({rdi, offsetof(Ring, begun)}, rax, 4);
@@ -223,38 +253,43 @@ void Recorder::abandon() {
   a_.jump(labels_.slow);
 }
 
-// rdi = ring, rcx = record, its head's CPU written, the record announced and stamped.
+// rdi = ring, r8 = its `commit`; rax = the time.
+void Recorder::announce_and_stamp() {
+  a_.move(rdi, rcx, 4);
+  a_.raw({0xc1, 0xe7, std::countr_zero(sizeof(Ring)) & 0xffu});       // shl, %edi
+  a_.raw({0x48, 0x8d, 0xbc, 0x3e}), a_.number(fast_.ring_offset, 4);  // lea ring_offset(%rsi,%rdi), %rdi
+  a_.load(r8, {rdi, offsetof(Ring, commit)});
+  a_.lea(rax, {r8, 1}, 4);
+  a_.store({rdi, offsetof(Ring, begun)}, rax, 4);
+  a_.raw({0x0f, 0x31, 0x48, 0xc1, 0xe2, 32});  // rdtsc; shl $32, %rdx
+  a_.op(0x09, 8, rdx, rax);                    // or %rdx, %rax
+  a_.store({rdi, offsetof(Ring, stamp)}, rax);
+}
+
+// rcx = the record, its number, CPU and time written.
 void Recorder::find_room() {
   const auto stride_bits = static_cast<unsigned>(std::countr_zero(2 * fast_.ring_bytes));
-  a_.move(rax, rcx, 4);
-  a_.raw({0xc1, 0xe0, std::countr_zero(sizeof(Ring)) & 0xffu});       // shl, %eax
-  a_.raw({0x48, 0x8d, 0xbc, 0x06}), a_.number(fast_.ring_offset, 4);  // lea ring_offset(%rsi,%rax), %rdi
+  a_.move(rdx, r8);
+  a_.raw({0x48, 0xc1, 0xea, 32});  // shr $32, %rdx
+  a_.op(0x2b, 4, rdx, Mem{rdi, offsetof(Ring, tail)});
+  a_.op(0x81, 4, 7, rdx), a_.number((fast_.ring_bytes - most_bytes()) / 8, 4);
+  a_.jump_if(kAbove, dynamic_ ? leave_ : full_);
   a_.move(rdx, rcx, 4);
   a_.raw({0x48, 0xc1, 0xe1, stride_bits});  // shl, %rcx
   a_.op(0x01, 8, rsi, rcx);                 // add %rsi, %rcx
-  a_.load4(rax, {rdi, offsetof(Ring, commit) + 4});
-  a_.move(r8, rax, 4);
-  a_.op(0x2b, 4, r8, Mem{rdi, offsetof(Ring, tail)});
-  a_.op(0x81, 4, 7, r8), a_.number((fast_.ring_bytes - most_bytes()) / 8, 4);
-  a_.jump_if(kAbove, dynamic_ ? leave_early_ : full_);
-  a_.raw({0x48, 0xc1, 0xe0, 3});                                      // shl $3, %rax
-  a_.raw({0x25}), a_.number(fast_.ring_bytes - 1, 4);                 // and, %eax
-  a_.raw({0x48, 0x8d, 0x8c, 0x01}), a_.number(fast_.data_offset, 4);  // lea data_offset(%rcx,%rax), %rcx
-  a_.load4(rax, {rdi, offsetof(Ring, commit)});
-  a_.store({rcx, offsetof(shared::RecordHead, number)}, rax, 4);
-  a_.lea(rax, {rax, 1}, 4);
-  a_.store({rdi, offsetof(Ring, begun)}, rax, 4);
+  a_.move(rsi, r8);
+  a_.raw({0x48, 0xc1, 0xee, 32 - 3});                        // shr, %rsi: eight times the position, and three bits more
+  a_.raw({0x81, 0xe6}), a_.number(fast_.ring_bytes - 8, 4);  // and, %esi
+  a_.raw({0x48, 0x8d, 0x8c, 0x31}), a_.number(fast_.data_offset, 4);  // lea data_offset(%rcx,%rsi), %rcx
+  a_.store({rcx, offsetof(shared::RecordHead, number)}, r8, 4);
   a_.store({rcx, offsetof(shared::RecordHead, cpu)}, rdx, 4);  // and no flags
-  a_.raw({0x0f, 0x31, 0x48, 0xc1, 0xe2, 32});                  // rdtsc; shl $32, %rdx
-  a_.op(0x09, 8, rdx, rax);                                    // or %rdx, %rax
-  a_.store({rdi, offsetof(Ring, stamp)}, rax);
   a_.store({rcx, offsetof(shared::RecordHead, tsc)}, rax);
 }
 
 void Recorder::heads() {
   a_.store_number(payload(0), fast_.type);
-  a_.constant(rax, spec_.block.value);
-  a_.op(0x63, 8, rax, Mem{rax, offsetof(ProcessBlock, tid_offset)});
+  a_.constant(rdx, spec_.block.value);
+  a_.op(0x63, 8, rax, Mem{rdx, offsetof(ProcessBlock, tid_offset)});
   a_.op(0x8b, 4, rax, Mem{rax, 0}, kFs);
   a_.store(payload(offsetof(shared::PayloadHead, pid)), rax, 4);
   a_.constant(rax, spec_.probe.value);
@@ -269,8 +304,10 @@ void Recorder::load_app(Reg reg) {
   if (where.live) return;
   if (where.slot >= 0) return a_.load(rax, {rsp, where.slot});
   switch (reg) {
+    case Reg::flags:
+      return load_flags(a_, labels_);
     case Reg::sp:
-      return a_.lea(rax, {rsp, kFrame});
+      return a_.lea(rax, {rsp, place(kFrame)});
     case Reg::ip:
       return a_.constant(rax, spec_.probe.value);
     case Reg::cs:
@@ -405,26 +442,30 @@ void Recorder::lengths() {
   a_.store(length, rax, 4);
 }
 
-// Position and number count modulo 2^32 each: no carry from one to the other.
-void Recorder::commit() {
-  a_.load(rdx, {rdi, offsetof(Ring, commit)});
-  a_.move(rsi, rdx);
-  a_.raw({0x48, 0xc1, 0xee, 32});  // shr $32, %rsi
+// Position and number count modulo 2^32 each: no carry from one to the other. r8 = the new `commit`; with dynamic data eax
+// = the record's length.
+void Recorder::next_commit() {
+  if (dynamic_) a_.load(r8, {rdi, offsetof(Ring, commit)});
+  a_.lea(rsi, {r8, 1}, 4);
+  a_.raw({0x49, 0xc1, 0xe8, 32});  // shr $32, %r8
   if (dynamic_) {
-    a_.raw({0xc1, 0xe8, 3});   // shr $3, %eax
-    a_.op(0x01, 4, rax, rsi);  // add %eax, %esi
+    a_.raw({0xc1, 0xe8, 3});  // shr $3, %eax
+    a_.op(0x01, 4, rax, r8);  // add %eax, %r8d
   } else {
-    a_.lea(rsi, {rsi, place(most_bytes() / 8)}, 4);
+    a_.lea(r8, {r8, place(most_bytes() / 8)}, 4);
   }
-  a_.lea(rdx, {rdx, 1}, 4);
-  a_.raw({0x48, 0xc1, 0xe6, 32});  // shl $32, %rsi
-  a_.op(0x09, 8, rsi, rdx);        // or %rsi, %rdx
-  a_.store({rdi, offsetof(Ring, commit)}, rdx);
+  a_.raw({0x49, 0xc1, 0xe0, 32});  // shl $32, %r8
+  a_.op(0x09, 8, rsi, r8);         // or %rsi, %r8
+}
+
+void Recorder::commit() {
+  a_.store({rdi, offsetof(Ring, commit)}, r8);
   a_.bind(labels_.section_end);
 }
 
 void Recorder::all() {
   check_and_enter();
+  announce_and_stamp();
   find_room();
   heads();
   for (const shared::Insn& insn : fast_.program) {
@@ -432,16 +473,33 @@ void Recorder::all() {
     if (insn.op != Op::begin) argument(insn);
   }
   lengths();
+  next_commit();
   commit();
-  unset_section();
-  a_.jump(labels_.out);
-  a_.bind(full_);
-  unset_section();
-  a_.raw({0xf0});  // lock: counted outside of the section, once
-  a_.op(0x83, 8, 0, Mem{rsi, place(fast_.event_offset + offsetof(shared::Event, lost_full))}), a_.raw({1});
+  if (dynamic_)
+    unset_section();
+  else
+    unset_section_of_rdx();
 }
 
 }  // namespace
+
+// The arithmetic ones from the frame (ax of lahf and seto), the others as they are.
+void load_flags(Assembler& a, TrampolineLabels& labels) {
+  constexpr std::uint32_t kArithmetic = 0x8d5, kOverflow = 0x800;
+  a.raw({0x9c});  // pushfq
+  labels.mark(a, kFrame + 8);
+  a.pop(rax);
+  labels.mark(a, kFrame);
+  a.raw({0x25}), a.number(~kArithmetic, 4);   // and, %eax
+  a.op(0x0a, 1, rax, Mem{rsp, 1});            // or 1(%rsp), %al
+  a.op(0xf6, 4, 0, Mem{rsp, 0}), a.raw({1});  // testb $1, (%rsp)
+  Label done;
+  a.jump_if(kEqual, done);
+  a.raw({0x0d}), a.number(kOverflow, 4);  // or, %eax
+  a.bind(done);
+}
+
+bool faults_with_alignment_checks(const FastRecord& fast) { return std::ranges::any_of(fast.program, is_unaligned); }
 
 bool record_in_place(const TrampolineSpec& spec, Assembler& a, TrampolineLabels& labels) {
   if (!is_supported(spec)) return false;

@@ -8,15 +8,26 @@ namespace uprobe::x86 {
 
 inline constexpr std::uint32_t kRseqSignature = 0x53053053;  // libc's; the kernel looks for it before an abort address
 
+inline constexpr unsigned kFrame = 56 + 128;  // bytes below the interrupted rsp while recording
+
 struct TrampolineLabels {
   Label descriptor, ones, highs, jump_entry;  // literals
   Label slow, faulted, out;
   Label section, section_end;       // of rseq
   std::vector<unsigned> may_fault;  // offsets; all go on at `faulted`
+  std::vector<StackMark> stack;
+
+  void mark(const Assembler& a, unsigned depth) {
+    stack.push_back({static_cast<std::uint16_t>(a.size()), static_cast<std::uint16_t>(depth)});
+  }
 };
 
 // Appends the code that records, or nothing if the program or the area is beyond it. Registers: rax rcx rdx rsi rdi r8 and
 // the arithmetic flags are free, the frame is as in trampoline.cpp.
+// rax = all flags as they were at the probe point.
+void load_flags(Assembler& a, TrampolineLabels& labels);
+// Not to be done where AC is set.
+bool faults_with_alignment_checks(const FastRecord& fast);
 bool record_in_place(const TrampolineSpec& spec, Assembler& a, TrampolineLabels& labels);
 void fill_descriptor(Addr at, Assembler& a, TrampolineLabels& labels);
 
