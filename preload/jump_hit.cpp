@@ -46,7 +46,7 @@ bool is_jump_hit(const ProcessBlock& block, const SignalFrame& frame) {
   return false;
 }
 
-extern "C" __attribute__((visibility("hidden"), used)) void uprobe_on_jump(const Point* point, Registers* registers,
+extern "C" __attribute__((visibility("hidden"), used, flatten)) void uprobe_on_jump(const Point* point, Registers* registers,
                                                                            u32 faulted) {
   ProcessBlock& block = *uprobe_block;
   (*registers)[shared::Reg::ip] = point->address;

@@ -27,7 +27,7 @@ u32 claim(AreaHeader* area, u32 tid, u32 cpu) {
 
 }  // namespace
 
-bool record_claimed(const Hit& hit, AreaHeader* area, const Event& event, Built& built) {
+[[gnu::noinline]] bool record_claimed(const Hit& hit, AreaHeader* area, const Event& event, Built& built) {
   const u32 cpu = current_cpu();
   const u32 index = claim(area, hit.tid, cpu);
   if (index >= area->ring_count) return false;
