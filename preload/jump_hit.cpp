@@ -46,8 +46,8 @@ bool is_jump_hit(const ProcessBlock& block, const SignalFrame& frame) {
   return false;
 }
 
-extern "C" __attribute__((visibility("hidden"), used, flatten)) void uprobe_on_jump(const Point* point, Registers* registers,
-                                                                           u32 faulted) {
+extern "C" __attribute__((visibility("hidden"), used, flatten)) void uprobe_on_jump(const Point* point,
+                                                                                    Registers* registers, u32 faulted) {
   ProcessBlock& block = *uprobe_block;
   (*registers)[shared::Reg::ip] = point->address;
   const Hit hit{&block, point, registers, thread_id(block, true), true, true, faulted != 0};

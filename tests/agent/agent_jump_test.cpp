@@ -109,6 +109,23 @@ TEST_P(Jump, EachArithmeticFlagComesBack) {
   }
 }
 
+// The store into the record faults where the application has alignment checks on.
+TEST_P(Jump, WordsThatAreNotAlignedAreRecordedUnderAlignmentChecks) {
+  constexpr u32 kOdd = 17;
+  OneEvent session({insn(Op::begin), load(Reg::di), insn(Op::store_value, 8, 0, kOdd), insn(Op::end)}, kOdd + 8, cpus(),
+                   kClaimed, 1 << 20);
+  JumpProbe probe(hit_site);
+  probe.arm(session, fast());
+  ASSERT_EQ(probe.trampoline().records, fast());
+  for (const u64 flags : {kArithmetic, kArithmetic | kAlignment, kAlignment, u64{0}}) {
+    EXPECT_TRUE(passes_unnoticed(2, flags));
+    const auto records = take(session);
+    ASSERT_EQ(records.size(), 1U);
+    EXPECT_EQ(records[0].word(kOdd), make_state(2, flags).registers[5]);
+    EXPECT_EQ(records[0].ring < cpus(), !fast() || (flags & kAlignment) == 0) << "else by the agent, outside a section";
+  }
+}
+
 TEST_P(Jump, WhatIsRecordedIsTheStateBeforeTheInstruction) {
   OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 1 << 20);
   JumpProbe probe(hit_site);

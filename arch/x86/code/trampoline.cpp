@@ -31,7 +31,6 @@ class Maker {
   void mark(unsigned depth) { labels_.mark(a_, depth); }
   void literals();
   void save();
-  void leave_if_checked();
   void restore();
   void leave_to_agent();
   void finish_head();
@@ -71,16 +70,6 @@ void Maker::save() {
   a_.raw({0x9f, 0x0f, 0x90, 0xc0});  // lahf; seto %al
   a_.push(rax);
   mark(depth += 8);
-}
-
-// With alignment checks on (AC) the agent records, which turns them off meanwhile.
-void Maker::leave_if_checked() {
-  a_.raw({0x9c});  // pushfq
-  mark(kFrame + 8);
-  a_.op(0xf6, 4, 0, Mem{rsp, 2}), a_.raw({4});  // testb $4, 2(%rsp)
-  a_.lea(rsp, {rsp, 8});
-  mark(kFrame);
-  a_.jump_if(kNotEqual, labels_.slow);
 }
 
 void Maker::restore() {
@@ -142,7 +131,6 @@ Result<Trampoline> Maker::make() {
   a_.align(16);
   made_.entry = a_.size();
   save();
-  if (spec_.fast && faults_with_alignment_checks(*spec_.fast)) leave_if_checked();
   made_.records = spec_.fast && record_in_place(spec_, a_, labels_);
   if (!made_.records) a_.jump(labels_.slow);
   restore();

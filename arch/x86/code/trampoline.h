@@ -7,11 +7,12 @@
 //     strings and $comm. The record is built in place in the CPU's ring, inside an rseq section of the trampoline's own;
 //   - by the agent (uprobe_jump_entry, arch/x86/entry/jump.S), which runs the event programs: everything else, and every
 //     hit that the trampoline cannot finish: no rseq in this thread, an interrupted section, a load that faults, a string
-//     that is long or crosses a page, a point whose consumers have changed since, alignment checks on (AC).
+//     that is long or ends near the end of a page, a point whose consumers have changed since, a word that is not aligned
+//     with alignment checks on (AC).
 // What stands in the record is the same in both.
 //
 // Registers, flags and the red zone are as before when the copy is reached; no vector register, no string instruction (DF is
-// the application's). Stack: 56 bytes below the red zone, and what jump.S uses. The thread may be taken out at any
+// the application's). Stack: at most 64 bytes below the red zone, and what jump.S uses. The thread may be taken out at any
 // instruction by siglongjmp.
 //
 // A trampoline is bound to its address, to its point and block, and (if it records) to the layout of its session's area.

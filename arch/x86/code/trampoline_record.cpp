@@ -11,7 +11,8 @@
 // and the new `commit` are worked out behind it, beside the next instructions of the application.
 //
 // Nothing in the section may fault for good: the kernel aborts a section before it delivers a signal, so the handler sees the
-// abort address (`slow`), whose fault entry sends the thread to the agent by `faulted`, which then reads with care.
+// abort address (`slow`), whose fault entry sends the thread to the agent by `faulted`, which then reads with care. That
+// holds for words that are not aligned, too, where alignment checks are on (AC): all of them are touched in the section.
 #include "arch/x86/code/trampoline_record.h"
 
 #include <algorithm>
@@ -119,19 +120,6 @@ bool has_sources(std::span<const shared::Insn> program) {
   return !program.empty() && (program[0].op == Op::begin || program[0].op == Op::end);
 }
 
-// Whether it may load or store a word that does not lie at a multiple of its size.
-bool is_unaligned(const shared::Insn& insn) {
-  switch (insn.op) {
-    case Op::dereference:
-    case Op::store_memory:
-    case Op::store_string:
-    case Op::store_comm:
-      return true;
-    default:
-      return insn.op == Op::store_value && (kHead + insn.offset) % insn.size != 0;
-  }
-}
-
 bool has_dynamic(std::span<const shared::Insn> program) {
   for (const shared::Insn& insn : program)
     if (insn.op == Op::store_string || insn.op == Op::store_comm) return true;
@@ -177,6 +165,7 @@ class Recorder {
   void store_memory(const shared::Insn& insn);
   void store_string(const shared::Insn& insn);
   void copy_string();
+  void copy_word(std::int32_t at, Label& has_end);
   void leave_if_long();
   void store_comm(const shared::Insn& insn);
   void lengths();
@@ -350,37 +339,45 @@ void Recorder::store_string(const shared::Insn& insn) {
   a_.op(0x01, 4, rax, payload(insn.offset));
 }
 
-// Room for 16 more bytes of dynamic data, or the agent does it.
+// Room for 24 more bytes of dynamic data, or the agent does it.
 void Recorder::leave_if_long() {
-  a_.lea(rax, {rcx, place(kHead + fast_.fixed_bytes + kMostDynamic - 16)});
+  a_.lea(rax, {rcx, place(kHead + fast_.fixed_bytes + kMostDynamic - 24)});
   a_.op(0x39, 8, rax, rdx);  // cmp %rax, %rdx
   a_.jump_if(kAbove, leave_);
 }
 
-// From rsi to rdx, eight bytes at a time; rdx ends behind the NUL. Up to seven bytes more are written: the room allows it.
+// From rsi to rdx, two words at a time; rdx ends behind the NUL. Up to seven bytes more are written: the room allows it.
 void Recorder::copy_string() {
-  Label loop, found;
+  Label loop, second, first;
   a_.bind(loop);
   leave_if_long();
   a_.move(rax, rsi, 4);
   a_.raw({0x25}), a_.number(0xfff, 4);  // and, %eax
-  a_.raw({0x3d}), a_.number(0xff8, 4);  // cmp, %eax: the word would cross into another page
+  a_.raw({0x3d}), a_.number(0xff0, 4);  // cmp, %eax: the words would cross into another page
   a_.jump_if(kAbove, leave_);
-  a_.load(rax, {rsi, 0});
-  a_.store({rdx, 0}, rax);
-  a_.move(r8, rax);  // (word - ones) & ~word & highs: the first set bit is in the first zero byte
+  copy_word(0, first);
+  copy_word(8, second);
+  a_.lea(rsi, {rsi, 16});
+  a_.lea(rdx, {rdx, 16});
+  a_.jump(loop);
+  a_.bind(second);
+  a_.lea(rdx, {rdx, 8});
+  a_.bind(first);
+  a_.raw({0x4d, 0x0f, 0xbc, 0xc0});        // bsf %r8, %r8
+  a_.raw({0x41, 0xc1, 0xe8, 3});           // shr $3, %r8d
+  a_.raw({0x4a, 0x8d, 0x54, 0x02, 0x01});  // lea 1(%rdx,%r8), %rdx
+}
+
+// Zero bytes of the word: (word - ones) & ~word & highs; the first set bit is in the first zero byte.
+void Recorder::copy_word(std::int32_t at, Label& has_end) {
+  a_.load(rax, {rsi, at});
+  a_.store({rdx, at}, rax);
+  a_.move(r8, rax);
   a_.op(0x2b, 8, r8, labels_.ones);
   a_.raw({0x48, 0xf7, 0xd0});  // not %rax
   a_.op(0x21, 8, rax, r8);     // and %rax, %r8
   a_.op(0x23, 8, r8, labels_.highs);
-  a_.jump_if(kNotEqual, found);
-  a_.lea(rsi, {rsi, 8});
-  a_.lea(rdx, {rdx, 8});
-  a_.jump(loop);
-  a_.bind(found);
-  a_.raw({0x4d, 0x0f, 0xbc, 0xc0});        // bsf %r8, %r8
-  a_.raw({0x41, 0xc1, 0xe8, 3});           // shr $3, %r8d
-  a_.raw({0x4a, 0x8d, 0x54, 0x02, 0x01});  // lea 1(%rdx,%r8), %rdx
+  a_.jump_if(kNotEqual, has_end);
 }
 
 // As the interpreter where no system call may be made: room, and the reader fills the name in.
@@ -498,8 +495,6 @@ void load_flags(Assembler& a, TrampolineLabels& labels) {
   a.raw({0x0d}), a.number(kOverflow, 4);  // or, %eax
   a.bind(done);
 }
-
-bool faults_with_alignment_checks(const FastRecord& fast) { return std::ranges::any_of(fast.program, is_unaligned); }
 
 bool record_in_place(const TrampolineSpec& spec, Assembler& a, TrampolineLabels& labels) {
   if (!is_supported(spec)) return false;

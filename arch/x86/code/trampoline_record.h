@@ -26,8 +26,6 @@ struct TrampolineLabels {
 // the arithmetic flags are free, the frame is as in trampoline.cpp.
 // rax = all flags as they were at the probe point.
 void load_flags(Assembler& a, TrampolineLabels& labels);
-// Not to be done where AC is set.
-bool faults_with_alignment_checks(const FastRecord& fast);
 bool record_in_place(const TrampolineSpec& spec, Assembler& a, TrampolineLabels& labels);
 void fill_descriptor(Addr at, Assembler& a, TrampolineLabels& labels);
 
