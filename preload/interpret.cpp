@@ -46,7 +46,7 @@ class Builder {
 };
 
 // Room for `bytes` of dynamic data whose locator stands at `offset`. Null when it does not fit: the hit is then dropped.
-u8* Builder::dynamic(u32 offset, u32 bytes) {
+UPROBE_IN_SECTION u8* Builder::dynamic(u32 offset, u32 bytes) {
   const u32 place = total_;
   total_ += bytes;
   if (total_ > payload_.limit || total_ > shared::kMaxPayload) return nullptr;
@@ -56,7 +56,7 @@ u8* Builder::dynamic(u32 offset, u32 bytes) {
   return payload_.at + place;
 }
 
-void Builder::store_value(const Insn& insn) {
+UPROBE_IN_SECTION void Builder::store_value(const Insn& insn) {
   if (insn.size > 8 || !inside(insn.offset, insn.size)) return;
   const u64 value = fault_ ? 0 : value_;
   if (insn.size == 8) {
@@ -66,13 +66,13 @@ void Builder::store_value(const Insn& insn) {
   for (u32 i = 0; i < insn.size; ++i) payload_.at[insn.offset + i] = static_cast<u8>(value >> (8 * i));
 }
 
-void Builder::store_memory(const Insn& insn) {
+UPROBE_IN_SECTION void Builder::store_memory(const Insn& insn) {
   if (!inside(insn.offset, insn.count)) return;
   const Reader reader{reader_.may_fault && !fault_};
   reader.copy(payload_.at + insn.offset, value_ + insn.immediate, insn.count);
 }
 
-void Builder::store_string(u32 offset, u64 address, bool readable) {
+UPROBE_IN_SECTION void Builder::store_string(u32 offset, u64 address, bool readable) {
   if (!inside(offset, 4)) return;
   const u32 none = total_ & 0xffff;
   __builtin_memcpy(payload_.at + offset, &none, 4);  // length 0: (fault)
@@ -84,7 +84,7 @@ void Builder::store_string(u32 offset, u64 address, bool readable) {
   to[bytes - 1] = 0;  // the string may have changed since it was measured
 }
 
-void Builder::store_string_array(const Insn& insn) {
+UPROBE_IN_SECTION void Builder::store_string_array(const Insn& insn) {
   for (u32 i = 0; i < insn.count; ++i) {
     u64 pointer = 0;
     const bool readable = !fault_ && reader_.load8(value_ + insn.immediate + 8 * i, pointer);
@@ -92,7 +92,7 @@ void Builder::store_string_array(const Insn& insn) {
   }
 }
 
-void Builder::store_text(const Insn& insn) {
+UPROBE_IN_SECTION void Builder::store_text(const Insn& insn) {
   if (!inside(insn.offset, 4) || insn.immediate > area_->text_bytes || insn.count > area_->text_bytes - insn.immediate)
     return;
   u8* to = dynamic(insn.offset, insn.count);
@@ -101,7 +101,7 @@ void Builder::store_text(const Insn& insn) {
   for (u32 i = 0; i < insn.count; ++i) to[i] = text[i];
 }
 
-void Builder::store_comm(const Insn& insn) {
+UPROBE_IN_SECTION void Builder::store_comm(const Insn& insn) {
   constexpr u32 kCommBytes = 16;  // TASK_COMM_LEN
   if (!inside(insn.offset, 4)) return;
   u8 name[kCommBytes] = {};
@@ -126,7 +126,7 @@ void Builder::store_comm(const Insn& insn) {
 }
 
 // Bitfields: each element <<= left, >>= right, in its own width.
-void Builder::shift(const Insn& insn) {
+UPROBE_IN_SECTION void Builder::shift(const Insn& insn) {
   const u32 left = insn.immediate & 63, right = insn.immediate >> 8 & 63, size = insn.size;
   if (size == 0 || size > 8 || !inside(insn.offset, u64{size} * insn.count)) return;
   for (u32 i = 0; i < insn.count; ++i) {
@@ -140,7 +140,7 @@ void Builder::shift(const Insn& insn) {
   }
 }
 
-void Builder::step(const Insn& insn) {
+UPROBE_IN_SECTION void Builder::step(const Insn& insn) {
   switch (insn.op) {
     case Op::end:
       break;

@@ -15,7 +15,7 @@ struct Room {
   u64 bytes;
 };
 
-Room room_of(AreaHeader* area, const Ring& ring, u32 index) {
+UPROBE_IN_SECTION Room room_of(AreaHeader* area, const Ring& ring, u32 index) {
   const u64 commit = __atomic_load_n(&ring.commit, __ATOMIC_RELAXED);
   const u32 position = static_cast<u32>(commit >> 32);
   const u32 tail = __atomic_load_n(&ring.tail, __ATOMIC_ACQUIRE);

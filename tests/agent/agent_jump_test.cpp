@@ -397,7 +397,7 @@ TEST_P(Jump, StackUseIsBounded) {
   while (untouched < 2048 && below[untouched] == 0xb7) ++untouched;
   RecordProperty("stack", static_cast<int>(2048 - untouched));
   std::printf("stack below the red zone: %u bytes\n", 2048 - untouched);
-  EXPECT_LE(2048 - untouched, fast() ? 64U : 1152U);
+  EXPECT_LE(2048 - untouched, fast() ? 64U : 896U);
 }
 
 TEST(Trampolines, OnlyTheirLoadsAreFixedUp) {

@@ -13,8 +13,6 @@
 namespace uprobe::x86 {
 namespace {
 
-constexpr unsigned kNotEqual = 5;
-
 // SF ZF AF PF CF, and OF: 1 + 0x7f overflows a signed byte, 0 + 0x7f does not.
 void restore_flags(Assembler& a) {
   a.raw({0x04, 0x7f});  // add $0x7f, %al
