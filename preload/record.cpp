@@ -60,9 +60,9 @@ void record_event(const Hit& hit, AreaHeader* area, u32 event_index) {
   if (__atomic_load_n(&area->state, __ATOMIC_RELAXED) != static_cast<u32>(shared::SessionState::recording)) return;
   if (event_index >= area->event_count || !rings_make_sense(area)) return;
   Event& event = at_offset<Event>(area, area->event_offset)[event_index];
+  Draft draft{&hit, area, &event, nullptr, 0, 0, false, 0};
   Built built = Built::ok;
-  if (!record_on_cpu(hit, area, event, built) && !record_claimed(hit, area, event, built))
-    return count(event.lost_busy);
+  if (!record_on_cpu(draft, built) && !record_claimed(draft, built)) return count(event.lost_busy);
   if (built == Built::no_room) count(event.lost_full);
   if (built == Built::too_big) count(event.lost_too_big);
 }

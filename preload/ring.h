@@ -5,7 +5,8 @@
 
 namespace uprobe::agent {
 
-// A record to be built behind the head of a ring that nobody else writes meanwhile.
+// A record to be built behind the head of a ring that nobody else writes meanwhile. `ring` and what follows is the business
+// of who finds the ring.
 struct Draft {
   const Hit* hit;
   AreaHeader* area;
@@ -21,7 +22,7 @@ Built build_record(Draft& draft);
 
 // ring_rseq.cpp. One record into the ring of the CPU. False: this thread has no rseq now, or the record cannot be built in
 // a section; nothing has been done.
-bool record_on_cpu(const Hit& hit, AreaHeader* area, const Event& event, Built& built);
+bool record_on_cpu(Draft& draft, Built& built);
 // Finds libc's struct rseq. Makes system calls: not in a hit on an application's code. Nothing where a filter may be in force.
 void learn_rseq(ProcessBlock& block);
 // In a new thread with a control block of its own: libc has not registered rseq yet, and the block may be a reused one that
@@ -29,7 +30,7 @@ void learn_rseq(ProcessBlock& block);
 void forget_cpu(const ProcessBlock& block);
 
 // ring_claim.cpp. One record into a ring that is claimed for it. False: every ring is taken.
-bool record_claimed(const Hit& hit, AreaHeader* area, const Event& event, Built& built);
+bool record_claimed(Draft& draft, Built& built);
 
 // Whether the area's words about rings can be used.
 inline bool rings_make_sense(const AreaHeader* area) {

@@ -27,12 +27,14 @@ u32 claim(AreaHeader* area, u32 tid, u32 cpu) {
 
 }  // namespace
 
-[[gnu::noinline]] bool record_claimed(const Hit& hit, AreaHeader* area, const Event& event, Built& built) {
+// Not part of its callers: the other way to record is deep enough.
+[[gnu::noinline]] bool record_claimed(Draft& draft, Built& built) {
+  AreaHeader* const area = draft.area;
   const u32 cpu = current_cpu();
-  const u32 index = claim(area, hit.tid, cpu);
+  const u32 index = claim(area, draft.hit->tid, cpu);
   if (index >= area->ring_count) return false;
   Ring& ring = at_offset<Ring>(area, area->ring_offset)[index];
-  Draft draft{&hit, area, &event, &ring, index, cpu, false, 0};
+  draft.ring = &ring, draft.index = index, draft.cpu = cpu, draft.in_section = false;
   built = build_record(draft);
   if (built == Built::ok) __atomic_store_n(&ring.commit, draft.commit, __ATOMIC_RELEASE);
   __atomic_store_n(&ring.owner, 0, __ATOMIC_RELEASE);

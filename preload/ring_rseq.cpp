@@ -23,7 +23,7 @@ struct RseqJob {
   Ring* ring;
   u64 commit;
   i32 tries;
-  Draft draft;
+  Draft* draft;
 };
 static_assert(offsetof(RseqJob, ring) == 8 && offsetof(RseqJob, commit) == 16 && offsetof(RseqJob, tries) == 24);
 
@@ -38,7 +38,7 @@ extern "C" __attribute__((visibility("hidden"))) u32 uprobe_rseq_record(RseqJob*
 // The first part of the section: rseq.S stores the commit. A ring is its CPU's from the comparison on that the kernel makes
 // when it interrupts the section.
 extern "C" __attribute__((visibility("hidden"), used)) UPROBE_IN_SECTION u32 uprobe_draft(RseqJob* job) {
-  Draft& draft = job->draft;
+  Draft& draft = *job->draft;
   const u32 cpu = __atomic_load_n(&job->rseq->cpu_id, __ATOMIC_RELAXED);
   if (cpu >= draft.area->cpu_ring_count) return kRseqGaveUp;
   draft.cpu = draft.index = cpu;
@@ -85,11 +85,12 @@ bool is_registered(u64 area) {
 
 }  // namespace
 
-bool record_on_cpu(const Hit& hit, AreaHeader* area, const Event& event, Built& built) {
-  if (hit.no_rseq || area->cpu_ring_count == 0) return false;
-  Rseq* rseq = rseq_of(*hit.block);
+bool record_on_cpu(Draft& draft, Built& built) {
+  if (draft.hit->no_rseq || draft.area->cpu_ring_count == 0) return false;
+  Rseq* rseq = rseq_of(*draft.hit->block);
   if (rseq == nullptr) return false;
-  RseqJob job{rseq, nullptr, 0, kMostTries, Draft{&hit, area, &event, nullptr, 0, 0, true, 0}};
+  draft.in_section = true;
+  RseqJob job{rseq, nullptr, 0, kMostTries, &draft};
   const u32 result = uprobe_rseq_record(&job);
   built = static_cast<Built>(result);
   return result < kRseqGaveUp && built != Built::wants_call;
