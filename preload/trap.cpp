@@ -47,9 +47,10 @@ bool fix_up(SignalFrame& frame) {
 u32 record_hit(ProcessBlock& block, const Point& point, const SignalFrame& frame, bool may_fault) {
   const bool repeat = is_repeat(block, point, frame);
   const Registers registers = registers_of(frame, point.address);
-  const Hit hit{&block, &point, &registers, thread_id(block, may_fault), may_fault};
+  const u32 tid = thread_id(block, may_fault);
+  const Hit hit{&block, &point, &registers, tid, may_fault};
   if (point.consumer != 0 && !repeat) handle_hit(hit);
-  return hit.tid;
+  return tid;
 }
 
 // Records, does what the point is for besides, and moves the thread on: to the copy, behind a call already made, or to the
