@@ -281,10 +281,13 @@ void leave_clone(ProcessBlock& block, const Point& point, const SignalFrame& fra
   const bool shares = child_shares_memory(point, frame, may_fault);
   after_clone(block, frame.ax, shares);
   finish_keeping_handlers(block, point, frame, shares);
-  if (frame.ax == 0 && !shares) forget_other_threads(block);
+  if (frame.ax == 0 && !shares) {
+    forget_other_threads(block);
+    forget_held(block);
+  }
   const bool thread = frame.ax == 0 && shares && !borrows_memory(block);
-  give_stack(block);
   if (thread) begin_thread(block);
+  give_stack(block);
 }
 
 }  // namespace uprobe::agent

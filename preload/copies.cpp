@@ -74,7 +74,7 @@ void expect_repeat(ProcessBlock& block, const SignalFrame& frame) {
                                      __ATOMIC_RELAXED))
       continue;
     repeat.address = frame.ip;
-    repeat.frame = as_word(&frame);
+    repeat.frame = 0;
     repeat.state = digest(frame);
     __atomic_fetch_add(&block.repeat_count, 1, __ATOMIC_RELAXED);
     return;
@@ -96,17 +96,59 @@ Moved move_to_original(ProcessBlock& block, SignalFrame& frame, Arrival arrival)
   return Moved::to_original;
 }
 
-// A handler that was left by longjmp will not come back to its instruction: a thread seen above its frame says so.
+// Two frames of handlers that run are never at one place: one that was there before has been left by longjmp.
+void expect_after(ProcessBlock& block, const SignalFrame& frame, bool shown) {
+  if (__atomic_load_n(&block.repeat_count, __ATOMIC_RELAXED) == 0) return;
+  const u64 thread = thread_key(), at = as_word(&frame);
+  for (Repeat& repeat : block.repeats) {
+    if (__atomic_load_n(&repeat.thread, __ATOMIC_ACQUIRE) != thread) continue;
+    if (repeat.frame == 0 && repeat.address == frame.ip)
+      repeat.frame = shown ? at : frame.sp | 1;
+    else if ((repeat.frame & 1) == 0 && repeat.frame + sizeof frame > at && repeat.frame < at + sizeof frame)
+      release(block, repeat);
+  }
+}
+
+void returned_to(ProcessBlock& block, const SignalFrame& frame) {
+  if (__atomic_load_n(&block.repeat_count, __ATOMIC_RELAXED) == 0) return;
+  const u64 thread = thread_key();
+  for (Repeat& repeat : block.repeats)
+    if (__atomic_load_n(&repeat.thread, __ATOMIC_ACQUIRE) == thread && repeat.frame == as_word(&frame)) {
+      repeat.frame = 0;
+      repeat.state = digest(frame);  // the handler may have changed the registers
+      if (repeat.address != frame.ip) release(block, repeat);
+    }
+}
+
+void expect_nothing(ProcessBlock& block) {
+  const u64 thread = thread_key();
+  for (Repeat& repeat : block.repeats)
+    if (__atomic_load_n(&repeat.thread, __ATOMIC_ACQUIRE) == thread) release(block, repeat);
+}
+
+void expect_nothing_of_others(ProcessBlock& block) {
+  const u64 thread = thread_key();
+  for (Repeat& repeat : block.repeats) {
+    const u64 whose = __atomic_load_n(&repeat.thread, __ATOMIC_ACQUIRE);
+    if (whose != 0 && whose != thread) release(block, repeat);
+  }
+}
+
+// Where nobody says that a handler has returned: one that was left by longjmp will not come back to its instruction, and a
+// thread seen above it says so.
 bool is_repeat(ProcessBlock& block, const Point& point, const SignalFrame& frame) {
   if (__atomic_load_n(&block.repeat_count, __ATOMIC_RELAXED) == 0) return false;
   const u64 thread = thread_key(), state = digest(frame);
   for (Repeat& repeat : block.repeats) {
     if (__atomic_load_n(&repeat.thread, __ATOMIC_ACQUIRE) != thread) continue;
+    const bool guessed = (repeat.frame & 1) != 0;
+    if (repeat.frame != 0 && !guessed) continue;
     if (repeat.address == point.address && repeat.state == state) {
       release(block, repeat);
       return true;
     }
-    if (frame.sp > repeat.frame && frame.sp - repeat.frame < kSameStack) release(block, repeat);
+    const u64 sp = repeat.frame & ~u64{1};
+    if (guessed && frame.sp > sp && frame.sp - sp < kSameStack) release(block, repeat);
   }
   return false;
 }

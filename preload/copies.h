@@ -23,6 +23,13 @@ Moved move_to_original(ProcessBlock& block, SignalFrame& frame, Arrival arrival)
 
 // The thread will arrive at the point at frame.ip, where it is in front of its instruction, once more with these registers.
 void expect_repeat(ProcessBlock& block, const SignalFrame& frame);
+// A handler begins with this frame: what is expected at frame.ip comes when it has returned. `shown`: returned_to will say so.
+void expect_after(ProcessBlock& block, const SignalFrame& frame, bool shown);
+// A handler returns with this frame.
+void returned_to(ProcessBlock& block, const SignalFrame& frame);
+// Nothing is expected any more of the calling thread, or of all others.
+void expect_nothing(ProcessBlock& block);
+void expect_nothing_of_others(ProcessBlock& block);
 
 // Whether this hit is one that has been recorded already.
 bool is_repeat(ProcessBlock& block, const Point& point, const SignalFrame& frame);

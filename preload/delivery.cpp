@@ -147,11 +147,13 @@ bool defer(ProcessBlock& block, const AppHandler& handler, const SignalInfo& inf
 }
 
 Exit enter(ProcessBlock& block, const AppHandler& handler, SignalFrame& frame) {
+  undo_sigreturn(block, frame);
   frame.uc_link = pending_word(block);
   SignalFrame* placed = on_its_stack(block, frame, handler.flags);
   if (placed == nullptr) kill_by_segv();
   HandlerFrame& whole = frame_around(*placed);
-  show_belief(block, whole.info.signal, *placed, whole.restorer);
+  const bool shown = show_belief(block, whole.info.signal, *placed, whole.restorer);
+  expect_after(block, *placed, shown);
   return {handler.address, as_word(&whole)};
 }
 
@@ -171,6 +173,7 @@ void send_pending_again(ProcessBlock& block) {
 }
 
 void forget_other_threads(ProcessBlock& block) {
+  expect_nothing_of_others(block);
   const shared::ThreadEntry* own = thread_entry(block, thread_pointer(), false);
   if (own != nullptr && own->pending != 0) return;  // its own are in the pool
   for (shared::ThreadEntry& entry : threads_of(block)) entry.pending = 0;

@@ -96,6 +96,11 @@ u64 held_signals(const ProcessBlock& block) {
   return set;
 }
 
+void forget_held(ProcessBlock& block) {
+  for (HeldSignal& held : block.held) held.state = kFree;
+  block.held_count = 0;
+}
+
 bool take_held(ProcessBlock& block, u64 set, SignalInfo& info) {
   const u64 thread = thread_pointer();
   const u64 ready = held_signals(block) & set;

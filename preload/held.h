@@ -14,6 +14,9 @@ bool is_nudge(const ProcessBlock& block, const SignalInfo& info);
 // What is held for the calling thread, as bits of a sigset.
 u64 held_signals(const ProcessBlock& block);
 
+// A forked child has no pending signals.
+void forget_held(ProcessBlock& block);
+
 // Takes the one with the lowest number out of `set`; false: there is none.
 bool take_held(ProcessBlock& block, u64 set, SignalInfo& info);
 

@@ -8,6 +8,7 @@
 
 #include "engine/shared/agent_header.h"
 #include "preload/agent.h"
+#include "preload/copies.h"
 #include "preload/stacks.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
@@ -115,6 +116,26 @@ long other_sigaction(ProcessBlock& block, u64 signal, KernelSigaction* wanted, u
   return result;
 }
 
+// What app_sigreturn changes, as it was: a signal may come before the call is made, and its handler shall find everything
+// as the kernel still has it. Kept in words of the frame that the kernel neither writes nor reads (sigcontext::reserved1).
+struct Before {
+  u64 mask, stack_base, stack_size;  // in the frame
+  u64 blocked, app_stack, app_stack_size;
+  u32 stack_flags, app_stack_flags;
+};
+static_assert(sizeof(Before) <= sizeof(SignalFrame::reserved));
+
+Before& before_of(SignalFrame& frame) { return *reinterpret_cast<Before*>(frame.reserved); }
+
+void remember(ProcessBlock& block, SignalFrame& frame) {
+  const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
+  if (entry == nullptr) return;
+  before_of(frame) = {frame.mask,      frame.stack_base,      frame.stack_size,
+                      entry->blocked,  entry->app_stack,      entry->app_stack_size,
+                      static_cast<u32>(frame.stack_flags),    entry->app_stack_flags};
+  frame.uc_link = as_word(entry);
+}
+
 // A child in its parent's memory that began without handlers has none of ours either.
 bool began_without_handlers(ProcessBlock& block) {
   if (!borrows_memory(block)) return false;
@@ -138,6 +159,7 @@ AppHandler handler_to_call(ProcessBlock& block, i32 signal) {
 }
 
 u64 restorer_of(ProcessBlock& block, i32 signal) { return our_action(block, static_cast<u64>(signal))->restorer; }
+u64 mask_of(ProcessBlock& block, i32 signal) { return our_action(block, static_cast<u64>(signal))->mask; }
 
 // rt_sigprocmask: as the kernel does for a handler, and not under a filter, which may not know the call.
 void block_mask_of(ProcessBlock& block, i32 signal) {
@@ -158,8 +180,8 @@ void default_action(const SignalInfo& info, u64 handler) {
   system_call(kSysRtTgsigqueueinfo, pid, tid, static_cast<u64>(info.signal), as_word(&info));
 }
 
-void show_belief(ProcessBlock& block, i32 signal, SignalFrame& frame, u64 restorer) {
-  if (!returns_through_us(block, restorer)) return;
+bool show_belief(ProcessBlock& block, i32 signal, SignalFrame& frame, u64 restorer) {
+  if (!returns_through_us(block, restorer)) return false;
   constexpr u64 kSaNodefer = shared::kSaNodefer;
   const AppAction* ours = our_action(block, static_cast<u64>(signal));
   u64 named = ours != nullptr ? ours->mask & kOurSignals : unpack(block.masked_in[signal]);
@@ -168,6 +190,7 @@ void show_belief(ProcessBlock& block, i32 signal, SignalFrame& frame, u64 restor
   frame.mask |= before;
   believe_blocked(block, before | named);
   show_stack(block, frame);
+  return true;
 }
 
 void app_sigreturn(ProcessBlock& block, u64 context) {
@@ -176,9 +199,31 @@ void app_sigreturn(ProcessBlock& block, u64 context) {
   u64 mask = 0;
   if (!reader.load8(at, mask)) return;  // the kernel will say so
   auto& frame = *reinterpret_cast<SignalFrame*>(context);
+  remember(block, frame);
   if ((mask & kOurSignals) != 0) frame.mask = mask & ~kOurSignals;
   believe_blocked(block, mask & kOurSignals);
   take_stack(block, frame);
+  returned_to(block, frame);
+}
+
+void undo_sigreturn(ProcessBlock& block, const SignalFrame& frame) {
+  if (frame.ax != kSysRtSigreturn) return;
+  const Point* point = find_point(block, frame.ip);
+  if (point == nullptr || point->role != static_cast<u32>(shared::PointRole::system_call)) return;
+  auto& returning = *reinterpret_cast<SignalFrame*>(frame.sp);
+  shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
+  if (entry == nullptr || returning.uc_link != as_word(entry)) return;
+  const Before& before = before_of(returning);
+  returning.uc_link = 0;
+  returning.mask = before.mask;
+  returning.stack_base = before.stack_base;
+  returning.stack_flags = static_cast<i32>(before.stack_flags);
+  returning.stack_size = before.stack_size;
+  entry->blocked = before.blocked;
+  entry->app_stack = before.app_stack;
+  entry->app_stack_size = before.app_stack_size;
+  entry->app_stack_flags = before.app_stack_flags;
+  expect_after(block, returning, true);
 }
 
 void clear_handlers(ProcessBlock& block, bool shares_memory) {

@@ -16,20 +16,23 @@ inline u64 signal_bit(i32 signal) { return u64{1} << (signal - 1); }
 // The two system calls, made for the application. Results as the kernel's; app_sigprocmask: or kNotMade.
 long app_sigaction(ProcessBlock& block, u64 signal, u64 wanted, u64 old, u64 bytes);
 long app_sigprocmask(ProcessBlock& block, u64 how, u64 set, u64 old, u64 bytes);
-// rt_sigreturn is about to put the mask at `context` in force.
+// rt_sigreturn is about to put the mask and the stack at `context` in force.
 void app_sigreturn(ProcessBlock& block, u64 context);
+// A handler is about to run with this frame: a thread that stands in front of its rt_sigreturn has not made that after all.
+void undo_sigreturn(ProcessBlock& block, const SignalFrame& frame);
 
 // What the calling thread believes to have blocked of kOurSignals.
 u64 believed_blocked(ProcessBlock& block);
 // A handler of the application is about to run with this frame: shows it what was blocked, and believes blocked what the
-// kernel would block for it. Only where its way back is known to come by app_sigreturn.
-void show_belief(ProcessBlock& block, i32 signal, SignalFrame& frame, u64 restorer);
+// kernel would block for it. Only where its way back is known to come by app_sigreturn, or false.
+bool show_belief(ProcessBlock& block, i32 signal, SignalFrame& frame, u64 restorer);
 
 // The address of a mask that is `mask` without our signals, `clean` or `mask` itself: for waits that take one.
 u64 without_our_signals(u64 mask, u64& clean);
 // The application's handler of one of our signals, as it is called now (SA_RESETHAND acts).
 AppHandler handler_to_call(ProcessBlock& block, i32 signal);
 u64 restorer_of(ProcessBlock& block, i32 signal);
+u64 mask_of(ProcessBlock& block, i32 signal);  // its sa_mask
 // Blocks what the sa_mask of one of our signals names, as the kernel does for a handler. Nothing to do in most programs.
 void block_mask_of(ProcessBlock& block, i32 signal);
 // The application has no handler (`handler` is 0 or 1). A synchronous signal kills whatever the disposition was; one that

@@ -8,6 +8,7 @@
 #include "preload/stacks.h"
 
 #include "engine/shared/agent_header.h"
+#include "preload/copies.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
 
@@ -16,7 +17,9 @@ namespace {
 
 using shared::ThreadEntry;
 
-constexpr u64 kStackBytes = 128 * 1024;                             // of which a page or two are ever touched
+// All signals that there are may come at once, each a frame of its own. A page or two are ever touched in most threads.
+constexpr u64 kStackBytes = 1024 * 1024;
+constexpr u64 kUses = 4095;  // the bits of ThreadEntry::own_stack that count its threads
 constexpr u64 kRedZone = 128, kFpAlignment = 64, kSmallest = 2048;  // MINSIGSTKSZ
 constexpr u32 kDisable = 2, kOnstack = 1, kFlagBits = 1u << 31;     // SS_DISABLE, SS_ONSTACK, SS_AUTODISARM
 constexpr long kPermission = -1, kNoMemory = -12, kFault = -14, kInvalid = -22;
@@ -64,7 +67,10 @@ bool has_ended(const ProcessBlock& block, const ThreadEntry& entry, u64 pid) {
   return system_call(kSysTgkill, pid, static_cast<u32>(tid), 0) == kNoSuchThread;
 }
 
-// The stack of a thread that is gone; 0: none found in a few looks.
+u64 stack_of(const ThreadEntry& entry) { return entry.own_stack & ~kUses; }
+
+// The stack of a thread that is gone; 0: none found in a few looks. A thread that begins with the same control block
+// meanwhile has changed the word (begin_thread).
 u64 inherit_stack(ProcessBlock& block) {
   if (block.tid_offset == 0) return 0;
   const u64 pid = static_cast<u64>(system_call(kSysGetpid)), own = thread_pointer();
@@ -74,7 +80,7 @@ u64 inherit_stack(ProcessBlock& block) {
     u64 stack = __atomic_load_n(&entry.own_stack, __ATOMIC_RELAXED);
     if (stack == 0 || entry.thread == own || entry.thread <= 1 || !has_ended(block, entry, pid)) continue;
     if (__atomic_compare_exchange_n(&entry.own_stack, &stack, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-      return stack;
+      return stack & ~kUses;
   }
   return 0;
 }
@@ -122,10 +128,18 @@ void give_stack(ProcessBlock& block) {
 
 void begin_thread(ProcessBlock& block) {
   ThreadEntry* entry = own_entry(block);
-  if (entry == nullptr || entry->own_stack == 0) return;
-  const StackT ours{entry->own_stack, 0, 0, kStackBytes};
+  if (entry == nullptr) return;
+  expect_nothing(block);
+  entry->blocked = block.start_blocked;
+  entry->waits = entry->cleared = entry->attention = 0;
   entry->app_stack = entry->app_stack_size = 0;
   entry->app_stack_flags = kDisable;
+  u64 stack = __atomic_load_n(&entry->own_stack, __ATOMIC_RELAXED);
+  const u64 used = (stack & ~kUses) | ((stack + 1) & kUses);
+  // Given to another thread meanwhile: this one gets a new one later.
+  if (stack == 0 || !__atomic_compare_exchange_n(&entry->own_stack, &stack, used, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+    return;
+  const StackT ours{stack_of(*entry), 0, 0, kStackBytes};
   if ((block.flags & shared::kBlockFiltered) != 0 || system_call(kSysSigaltstack, as_word(&ours)) != 0)
     entry->own_stack = 0;
 }
@@ -180,7 +194,7 @@ void take_stack(ProcessBlock& block, SignalFrame& frame) {
   ThreadEntry* entry = own_entry(block);
   if (entry == nullptr || entry->own_stack == 0) return;
   set_stack(*entry, {frame.stack_base, static_cast<u32>(frame.stack_flags), 0, frame.stack_size}, frame.sp);
-  frame.stack_base = entry->own_stack;
+  frame.stack_base = stack_of(*entry);
   frame.stack_flags = 0;
   frame.stack_size = kStackBytes;
 }

@@ -105,7 +105,12 @@ Exit pass_on(ProcessBlock& block, SignalInfo& info, SignalFrame& frame, bool mas
     frame_around(frame).restorer = restorer_of(block, info.signal);
   }
   const bool waits = sent && nested && !is_jump_hit(block, frame);
-  if (waits && defer(block, handler, info, frame)) return leave(block, frame, true);
+  if (waits && defer(block, handler, info, frame)) {
+    if (mask_is_clean) return leave(block, frame, true);
+    // The hit that goes on may read what faults.
+    frame.mask |= mask_of(block, info.signal) & ~shared::kOurSignals;
+    return leave(block, frame, false);
+  }
   if (!show_original(block, info, frame)) return leave(block, frame, mask_is_clean);
   return enter(block, handler, frame);
 }

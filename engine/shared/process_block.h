@@ -122,7 +122,8 @@ struct ThreadEntry {
   u32 pending;          // index + 1 of the newest PendingSignal of this thread, 0: none
   u32 attention;        // something has come that a system call about to be made must not sleep over
   u64 cleared;          // a clone3 under way has CLONE_CLEAR_SIGHAND: the child has no handlers
-  u64 own_stack;        // of ours, the kernel's alternate signal stack of this thread; 0: none
+  u64 own_stack;        // of ours, the kernel's alternate signal stack of this thread; 0: none. The bits below a page
+                        // count the threads that have had it with this control block
   u64 app_stack, app_stack_size;  // the application's (stack_t); size 0: disabled
   u32 app_stack_flags;
   u32 reserved;
@@ -139,7 +140,7 @@ struct PendingSignal {
   u64 mask;      // what was blocked when the signal came, in force again after the handler
   u8 info[128];  // siginfo
 };
-inline constexpr u32 kPendingSignals = 64;
+inline constexpr u32 kPendingSignals = 256;  // one thread may get all of the 64 kinds at once
 
 // One of kOurSignals, sent while the receiver believes it blocked: kept until it may arrive.
 struct HeldSignal {
@@ -155,7 +156,9 @@ inline constexpr u32 kHeldSignals = 16;
 struct Repeat {
   u64 thread;  // thread pointer, 0: free
   u64 address;
-  u64 frame;  // where the handler's signal frame is
+  // 0: it is on its way there. Even: the handler's signal frame, which has not been returned from yet. Odd: nobody will say
+  // when that is; the stack pointer of the thread, | 1.
+  u64 frame;
   u64 state;  // digest of the registers
 };
 inline constexpr u32 kRepeats = 64;
@@ -222,7 +225,7 @@ struct ProcessBlock {
   Repeat repeats[kRepeats];
 };
 static_assert(offsetof(ProcessBlock, flags) == 1304);
-static_assert(sizeof(ProcessBlock) == 18240 + 8 * kFileRanges);
+static_assert(sizeof(ProcessBlock) == 7480 + 168 * kPendingSignals + 8 * kFileRanges + 8);
 inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
 
