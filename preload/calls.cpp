@@ -166,27 +166,31 @@ bool wait_for_signal(ProcessBlock& block, SignalFrame& frame, long& result) {
   return true;
 }
 
-// A child without handlers would die at its next breakpoint: it gets them, and clears the others itself (leave_clone).
-// clone3(struct clone_args*, bytes): flags first.
-bool keep_handlers(ProcessBlock& block, const SignalFrame& frame) {
+// clone3(struct clone_args*, bytes): flags first. They are kept for the child: the struct is on its parent's stack, and the
+// parent may have gone on. A child without handlers would die at its next breakpoint: it gets them, and clears the others
+// itself (leave_clone).
+void begin_clone(ProcessBlock& block, const SignalFrame& frame) {
   const Reader reader{true};
   u64 flags = 0;
-  if (!reader.load8(frame.di, flags) || (flags & kCloneClearSighand) == 0) return false;
+  if (!reader.load8(frame.di, flags)) return;
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
-  if (entry == nullptr) return false;
+  if (entry == nullptr) return;
+  entry->clone_flags = flags | shared::kCloneUnderWay;
+  if ((flags & kCloneClearSighand) == 0) return;
   entry->cleared = 1;
   *reinterpret_cast<u64*>(frame.di) = flags & ~kCloneClearSighand;
-  return true;
 }
 
-// The call's first argument is still where it was (SYSCALL keeps rdi): the flags, or for clone3 the address of a struct that
-// begins with them (uapi/linux/sched.h).
-bool child_shares_memory(const Point& point, const SignalFrame& frame, bool may_fault) {
-  u64 flags = frame.di;
-  const Reader reader{may_fault};
+// The call's first argument is still where it was (SYSCALL keeps rdi): for clone the flags. Those of a clone3 are with its
+// caller's control block, and with a forked child's copy of it; a thread has a control block of its own, where there are none.
+bool child_shares_memory(ProcessBlock& block, const Point& point, const SignalFrame& frame) {
   if (point.role == static_cast<u32>(shared::PointRole::vfork_return)) return true;
-  if (point.role == static_cast<u32>(shared::PointRole::clone3_return) && !reader.load8(frame.di, flags)) return false;
-  return (flags & kCloneVm) != 0;
+  if (point.role == static_cast<u32>(shared::PointRole::clone_return)) return (frame.di & kCloneVm) != 0;
+  shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
+  const u64 flags = entry != nullptr && entry->clone_flags != 0 ? entry->clone_flags : kCloneVm;
+  const bool shares = (flags & kCloneVm) != 0;
+  if (entry != nullptr && (frame.ax != 0 || !shares)) entry->clone_flags = 0;
+  return shares;
 }
 
 // In the parent the flags are again what they were. System calls in the child: not under a filter, which may not know them.
@@ -222,7 +226,7 @@ bool make(ProcessBlock& block, SignalFrame& frame, long& result) {
     case kSigaltstack:
       return app_sigaltstack(block, frame.di, frame.si, frame.sp, result);
     case kClone3:
-      keep_handlers(block, frame);
+      begin_clone(block, frame);
       return false;
     case kExitGroup:
       flush_output(block);
@@ -262,7 +266,7 @@ bool make(ProcessBlock& block, SignalFrame& frame, long& result) {
 
 bool make_call(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   long result = kNotMade;
-  give_stack(block);
+  give_stack(block, frame);
   if (begin_call(block) && !make(block, frame, result)) return false;
   if (result == kNotMade) {
     frame.ip = point.address;
@@ -277,8 +281,8 @@ bool make_call(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   return true;
 }
 
-void leave_clone(ProcessBlock& block, const Point& point, const SignalFrame& frame, bool may_fault) {
-  const bool shares = child_shares_memory(point, frame, may_fault);
+void leave_clone(ProcessBlock& block, const Point& point, const SignalFrame& frame) {
+  const bool shares = child_shares_memory(block, point, frame);
   after_clone(block, frame.ax, shares);
   finish_keeping_handlers(block, point, frame, shares);
   if (frame.ax == 0 && !shares) {
@@ -287,7 +291,7 @@ void leave_clone(ProcessBlock& block, const Point& point, const SignalFrame& fra
   }
   const bool thread = frame.ax == 0 && shares && !borrows_memory(block);
   if (thread) begin_thread(block);
-  give_stack(block);
+  give_stack(block, frame);
 }
 
 }  // namespace uprobe::agent

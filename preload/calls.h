@@ -19,6 +19,6 @@ inline long pass(const SignalFrame& frame) {
 bool make_call(ProcessBlock& block, const Point& point, SignalFrame& frame);
 
 // A thread comes out of clone, clone3 or vfork, as parent or child.
-void leave_clone(ProcessBlock& block, const Point& point, const SignalFrame& frame, bool may_fault);
+void leave_clone(ProcessBlock& block, const Point& point, const SignalFrame& frame);
 
 }  // namespace uprobe::agent

@@ -57,14 +57,10 @@ void copy_words(u64 to, u64 from, u64 bytes) {
     *reinterpret_cast<u64*>(to + done) = *reinterpret_cast<const volatile u64*>(from + done);
 }
 
-// The kernel sets the id in a control block to 0 when its thread has ended (CLONE_CHILD_CLEARTID).
-bool has_ended(const ProcessBlock& block, const ThreadEntry& entry, u64 pid) {
-  const Reader reader{true};
-  u64 tid = 0;
-  if (!reader.load8(entry.thread + static_cast<u64>(i64{block.tid_offset}), tid) || static_cast<u32>(tid) == 0)
-    return true;
+// The id in its control block says nothing: musl clears that before a thread has run its last instruction.
+bool has_ended(const ThreadEntry& entry, u64 pid) {
   constexpr long kNoSuchThread = -3;
-  return system_call(kSysTgkill, pid, static_cast<u32>(tid), 0) == kNoSuchThread;
+  return system_call(kSysTgkill, pid, entry.id, 0) == kNoSuchThread;
 }
 
 u64 stack_of(const ThreadEntry& entry) { return entry.own_stack & ~kUses; }
@@ -78,7 +74,7 @@ u64 inherit_stack(ProcessBlock& block) {
     const u32 place = __atomic_fetch_add(&block.stack_cursor, 1, __ATOMIC_RELAXED) % shared::kThreadEntries;
     ThreadEntry& entry = threads_of(block).first[place];
     u64 stack = __atomic_load_n(&entry.own_stack, __ATOMIC_RELAXED);
-    if (stack == 0 || entry.thread == own || entry.thread <= 1 || !has_ended(block, entry, pid)) continue;
+    if (stack == 0 || entry.thread == own || entry.thread <= 1 || !has_ended(entry, pid)) continue;
     if (__atomic_compare_exchange_n(&entry.own_stack, &stack, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
       return stack & ~kUses;
   }
@@ -108,14 +104,32 @@ StackT shown_stack(const ThreadEntry& entry, u64 sp) {
   return {entry.app_stack, mode | (entry.app_stack_flags & kFlagBits), 0, entry.app_stack_size};
 }
 
+// `before` is what the kernel has: none, or what the application has set by a call that we do not see.
+bool set_again(ThreadEntry& entry, const StackT& before) {
+  const StackT ours{stack_of(entry), 0, 0, kStackBytes};
+  if (system_call(kSysSigaltstack, as_word(&ours)) != 0) return false;
+  if (before.size == 0) return true;
+  entry.app_stack = before.base;
+  entry.app_stack_size = before.size;
+  entry.app_stack_flags = before.flags;
+  return true;
+}
+
 }  // namespace
 
-void give_stack(ProcessBlock& block) {
+void give_stack(ProcessBlock& block, const SignalFrame& hit) {
   if ((block.flags & shared::kBlockFiltered) != 0 || borrows_memory(block)) return;
   ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
-  if (entry == nullptr || entry->thread <= 1 || entry->own_stack != 0) return;
+  if (entry == nullptr || entry->thread <= 1) return;
+  const u32 id = thread_id(block, true);
+  const bool has_it = entry->own_stack != 0 && hit.stack_base == stack_of(*entry);
+  if (has_it) entry->id = id;  // or a forked child's
   StackT before{};
-  if (system_call(kSysSigaltstack, 0, as_word(&before)) != 0 || (before.flags & kOnstack) != 0) return;
+  if (has_it || system_call(kSysSigaltstack, 0, as_word(&before)) != 0 || (before.flags & kOnstack) != 0) return;
+  // A new thread with an old control block; or a handler has returned that began when there was no stack of ours yet.
+  if (entry->own_stack != 0 && (entry->id != id || !set_again(*entry, before))) begin_thread(block);
+  entry->id = id;
+  if (entry->own_stack != 0) return;
   u64 stack = inherit_stack(block);
   if (stack == 0) stack = new_stack();
   const StackT ours{stack, 0, 0, kStackBytes};
@@ -149,10 +163,11 @@ SignalFrame* on_its_stack(ProcessBlock& block, SignalFrame& context, u64 flags) 
   const bool ours = entry != nullptr && entry->own_stack != 0;
   const bool wants = (flags & shared::kSaOnstack) != 0;
   const u64 from = as_word(&context);
-  if (context.fpstate == 0 || !is_on(context.stack_base, context.stack_size, from)) return &context;
-  if (!ours && (wants || is_on(context.stack_base, context.stack_size, context.sp))) return &context;
+  const bool elsewhere = !is_on(context.stack_base, context.stack_size, from);
   const bool nested = ours && is_on_apps(*entry, context.sp);
   const bool entering = ours && wants && entry->app_stack_size != 0 && !nested;
+  if (context.fpstate == 0 || (elsewhere && (!entering || entry->id != thread_id(block, true)))) return &context;
+  if (!ours && (wants || is_on(context.stack_base, context.stack_size, context.sp))) return &context;
   const u64 top = entering ? entry->app_stack + entry->app_stack_size : context.sp - kRedZone;
   const u64 bytes = fp_bytes(context.fpstate);
   const u64 fpstate = (top - bytes) & ~(kFpAlignment - 1);
@@ -200,7 +215,6 @@ void take_stack(ProcessBlock& block, SignalFrame& frame) {
 }
 
 bool app_sigaltstack(ProcessBlock& block, u64 wanted, u64 old, u64 sp, long& result) {
-  give_stack(block);
   ThreadEntry* entry = own_entry(block);
   if (entry == nullptr || entry->own_stack == 0) return false;
   const Reader reader{true};

@@ -5,9 +5,10 @@
 
 namespace uprobe::agent {
 
-// Gives the calling thread a stack for our handlers, as its alternate signal stack in the kernel, unless it has one. System
-// calls (mmap, sigaltstack): not under a filter. Only where the thread is not on an alternate stack: at points of our own.
-void give_stack(ProcessBlock& block);
+// Gives the calling thread a stack for our handlers, as its alternate signal stack in the kernel, unless it has one as the
+// frame of its hit says. System calls (mmap, sigaltstack): not under a filter. Only where the thread is not on an alternate
+// stack: at points of our own.
+void give_stack(ProcessBlock& block, const SignalFrame& hit);
 // A thread begins: whoever had its control block before has left no stack, mask or signal to it.
 void begin_thread(ProcessBlock& block);
 

@@ -59,11 +59,11 @@ void hit_point(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   const bool may_fault = (frame.mask & kFaultSignals) == 0;
   const u32 tid = record_hit(block, point, frame, may_fault);
   if (point.role == static_cast<u32>(shared::PointRole::library_hook)) {
-    give_stack(block);
+    give_stack(block, frame);
     ask_tool(block, session_area(block, 0), {shared::MailKind::libraries_changed, tid, 0, 0});
   }
   if (point.role == static_cast<u32>(shared::PointRole::system_call) && make_call(block, point, frame)) return;
-  if (point.role >= static_cast<u32>(shared::PointRole::clone_return)) leave_clone(block, point, frame, may_fault);
+  if (point.role >= static_cast<u32>(shared::PointRole::clone_return)) leave_clone(block, point, frame);
   frame.ip = point.copy;
 }
 

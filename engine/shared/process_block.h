@@ -126,9 +126,11 @@ struct ThreadEntry {
                         // count the threads that have had it with this control block
   u64 app_stack, app_stack_size;  // the application's (stack_t); size 0: disabled
   u32 app_stack_flags;
-  u32 reserved;
+  u32 id;           // of the thread that own_stack was given to
+  u64 clone_flags;  // of a clone3 under way, kCloneUnderWay with them; 0: none
 };
-static_assert(sizeof(ThreadEntry) == 88);
+inline constexpr u64 kCloneUnderWay = u64{1} << 63;
+static_assert(sizeof(ThreadEntry) == 96);
 
 // A signal that has come while its thread was in the agent: its handler runs when the thread leaves.
 struct PendingSignal {
