@@ -62,13 +62,6 @@ KernelSigaction installed_for(u64 signal, const AppAction& app) {
           app.mask & ~kOurSignals};
 }
 
-// Whether handlers with this restorer come back through a point of ours: `mov $15, %rax; syscall` with the point at the second.
-bool returns_through_us(const ProcessBlock& block, u64 restorer) {
-  constexpr u64 kNumberBytes = 7;
-  const Point* point = find_point(block, restorer + kNumberBytes);
-  return point != nullptr && point->state == static_cast<u32>(shared::PointState::armed);
-}
-
 // rt_sigaction(signal, wanted, null) for one of our signals.
 long our_sigaction(ProcessBlock& block, u64 signal, const KernelSigaction& wanted) {
   if (borrows_memory(block)) return 0;
@@ -178,6 +171,13 @@ void default_action(const SignalInfo& info, u64 handler) {
   if (recurs) return;
   const u64 pid = static_cast<u64>(system_call(kSysGetpid)), tid = static_cast<u64>(system_call(kSysGettid));
   system_call(kSysRtTgsigqueueinfo, pid, tid, static_cast<u64>(info.signal), as_word(&info));
+}
+
+// `mov $15, %rax; syscall`: the point is at the second.
+bool returns_through_us(const ProcessBlock& block, u64 restorer) {
+  constexpr u64 kNumberBytes = 7;
+  const Point* point = find_point(block, restorer + kNumberBytes);
+  return point != nullptr && point->state == static_cast<u32>(shared::PointState::armed);
 }
 
 bool show_belief(ProcessBlock& block, i32 signal, SignalFrame& frame, u64 restorer) {

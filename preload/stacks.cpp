@@ -9,6 +9,7 @@
 
 #include "engine/shared/agent_header.h"
 #include "preload/copies.h"
+#include "preload/masks.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
 
@@ -42,6 +43,13 @@ ThreadEntry* own_entry(ProcessBlock& block) { return thread_entry(block, thread_
 
 bool is_on_apps(const ThreadEntry& entry, u64 sp) {
   return (entry.app_stack_flags & kFlagBits) == 0 && is_on(entry.app_stack, entry.app_stack_size, sp);
+}
+
+// A stack with SS_AUTODISARM is none while a handler runs on it; where the end of a handler does not show, nothing can be put
+// back: there it stays one that is in use.
+bool is_in_use(const ProcessBlock& block, const ThreadEntry& entry, u64 sp, u64 restorer) {
+  if (returns_through_us(block, restorer)) return is_on_apps(entry, sp);
+  return is_on(entry.app_stack, entry.app_stack_size, sp);
 }
 
 u64 fp_bytes(u64 fpstate) {
@@ -164,7 +172,7 @@ SignalFrame* on_its_stack(ProcessBlock& block, SignalFrame& context, u64 flags) 
   const bool wants = (flags & shared::kSaOnstack) != 0;
   const u64 from = as_word(&context);
   const bool elsewhere = !is_on(context.stack_base, context.stack_size, from);
-  const bool nested = ours && is_on_apps(*entry, context.sp);
+  const bool nested = ours && is_in_use(block, *entry, context.sp, frame_around(context).restorer);
   const bool entering = ours && wants && entry->app_stack_size != 0 && !nested;
   if (context.fpstate == 0 || (elsewhere && (!entering || entry->id != thread_id(block, true)))) return &context;
   if (!ours && (wants || is_on(context.stack_base, context.stack_size, context.sp))) return &context;
@@ -183,7 +191,7 @@ SignalFrame* on_its_stack(ProcessBlock& block, SignalFrame& context, u64 flags) 
 HandlerFrame* place_above(ProcessBlock& block, const HandlerFrame& below, HandlerFrame* fresh, u64 flags) {
   const ThreadEntry* entry = own_entry(block);
   if (entry == nullptr || entry->own_stack == 0 || entry->app_stack_size == 0) return fresh;
-  const bool nested = is_on_apps(*entry, as_word(&below));
+  const bool nested = is_in_use(block, *entry, as_word(&below), below.restorer);
   if ((flags & shared::kSaOnstack) != 0 && !nested)
     fresh = reinterpret_cast<HandlerFrame*>(
         ((entry->app_stack + entry->app_stack_size - sizeof(HandlerFrame)) & ~u64{15}) - 8);
