@@ -55,9 +55,10 @@ u64 digest(const SignalFrame& f) {
 
 u64 thread_key() { return thread_pointer() | 1; }
 
-void release(ProcessBlock& block, Repeat& repeat) {
-  __atomic_store_n(&repeat.thread, 0, __ATOMIC_RELEASE);
+bool release(ProcessBlock& block, Repeat& repeat, u64 whose) {
+  if (!__atomic_compare_exchange_n(&repeat.thread, &whose, 0, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) return false;
   __atomic_fetch_sub(&block.repeat_count, 1, __ATOMIC_RELAXED);
+  return true;
 }
 
 }  // namespace
@@ -105,7 +106,7 @@ void expect_after(ProcessBlock& block, const SignalFrame& frame, bool shown) {
     if (repeat.frame == 0 && repeat.address == frame.ip)
       repeat.frame = shown ? at : frame.sp | 1;
     else if ((repeat.frame & 1) == 0 && repeat.frame + sizeof frame > at && repeat.frame < at + sizeof frame)
-      release(block, repeat);
+      release(block, repeat, thread);
   }
 }
 
@@ -116,21 +117,21 @@ void returned_to(ProcessBlock& block, const SignalFrame& frame) {
     if (__atomic_load_n(&repeat.thread, __ATOMIC_ACQUIRE) == thread && repeat.frame == as_word(&frame)) {
       repeat.frame = 0;
       repeat.state = digest(frame);  // the handler may have changed the registers
-      if (repeat.address != frame.ip) release(block, repeat);
+      if (repeat.address != frame.ip) release(block, repeat, thread);
     }
 }
 
 void expect_nothing(ProcessBlock& block) {
   const u64 thread = thread_key();
   for (Repeat& repeat : block.repeats)
-    if (__atomic_load_n(&repeat.thread, __ATOMIC_ACQUIRE) == thread) release(block, repeat);
+    if (__atomic_load_n(&repeat.thread, __ATOMIC_ACQUIRE) == thread) release(block, repeat, thread);
 }
 
 void expect_nothing_of_others(ProcessBlock& block) {
   const u64 thread = thread_key();
   for (Repeat& repeat : block.repeats) {
     const u64 whose = __atomic_load_n(&repeat.thread, __ATOMIC_ACQUIRE);
-    if (whose != 0 && whose != thread) release(block, repeat);
+    if (whose != 0 && whose != thread) release(block, repeat, whose);
   }
 }
 
@@ -139,16 +140,16 @@ void expect_nothing_of_others(ProcessBlock& block) {
 bool is_repeat(ProcessBlock& block, const Point& point, const SignalFrame& frame) {
   if (__atomic_load_n(&block.repeat_count, __ATOMIC_RELAXED) == 0) return false;
   const u64 thread = thread_key(), state = digest(frame);
+  // Without a libc that we know (Go) what was interrupted may go on in another thread, and a stack says nothing of a thread.
+  const bool migrates = block.tid_offset == 0;
   for (Repeat& repeat : block.repeats) {
-    if (__atomic_load_n(&repeat.thread, __ATOMIC_ACQUIRE) != thread) continue;
+    const u64 whose = __atomic_load_n(&repeat.thread, __ATOMIC_ACQUIRE);
+    if (whose == 0 || (whose != thread && !migrates)) continue;
     const bool guessed = (repeat.frame & 1) != 0;
     if (repeat.frame != 0 && !guessed) continue;
-    if (repeat.address == point.address && repeat.state == state) {
-      release(block, repeat);
-      return true;
-    }
+    if (repeat.address == point.address && repeat.state == state && release(block, repeat, whose)) return true;
     const u64 sp = repeat.frame & ~u64{1};
-    if (guessed && frame.sp > sp && frame.sp - sp < kSameStack) release(block, repeat);
+    if (guessed && !migrates && frame.sp > sp && frame.sp - sp < kSameStack) release(block, repeat, thread);
   }
   return false;
 }

@@ -123,9 +123,14 @@ Before& before_of(SignalFrame& frame) { return *reinterpret_cast<Before*>(frame.
 void remember(ProcessBlock& block, SignalFrame& frame) {
   const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
   if (entry == nullptr) return;
-  before_of(frame) = {frame.mask,      frame.stack_base,      frame.stack_size,
-                      entry->blocked,  entry->app_stack,      entry->app_stack_size,
-                      static_cast<u32>(frame.stack_flags),    entry->app_stack_flags};
+  before_of(frame) = {frame.mask,
+                      frame.stack_base,
+                      frame.stack_size,
+                      entry->blocked,
+                      entry->app_stack,
+                      entry->app_stack_size,
+                      static_cast<u32>(frame.stack_flags),
+                      entry->app_stack_flags};
   frame.uc_link = as_word(entry);
 }
 

@@ -159,7 +159,8 @@ void begin_thread(ProcessBlock& block) {
   u64 stack = __atomic_load_n(&entry->own_stack, __ATOMIC_RELAXED);
   const u64 used = (stack & ~kUses) | ((stack + 1) & kUses);
   // Given to another thread meanwhile: this one gets a new one later.
-  if (stack == 0 || !__atomic_compare_exchange_n(&entry->own_stack, &stack, used, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+  if (stack == 0 ||
+      !__atomic_compare_exchange_n(&entry->own_stack, &stack, used, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
     return;
   const StackT ours{stack_of(*entry), 0, 0, kStackBytes};
   if ((block.flags & shared::kBlockFiltered) != 0 || system_call(kSysSigaltstack, as_word(&ours)) != 0)

@@ -43,10 +43,10 @@ struct Point {
   u32 role;       // PointRole
   u32 consumer;   // index + 1 of the first consumer (the newest), 0: none
   u32 copy_bytes;
-  u8 insn_bytes;    // length of the displaced instruction
-  u8 behind_bytes;  // how much is known of what the file has behind the first byte; see Undo
-  u16 mark_kinds;   // MarkKind of each mark, two bits each
-  i32 mark_target;  // of MarkKind::target: distance from `address`
+  u8 insn_bytes;              // length of the displaced instruction
+  u8 behind_bytes;            // how much is known of what the file has behind the first byte; see Undo
+  u16 mark_kinds;             // MarkKind of each mark, two bits each
+  i32 mark_target;            // of MarkKind::target: distance from `address`
   u8 mark_offset[kMaxMarks];  // in the copy, rising from 0; kNoMark: there are no more
   u8 mark_pushed[kMaxMarks];  // bytes that the copy has pushed by then and the original would not have
 };
