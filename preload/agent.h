@@ -94,7 +94,7 @@ const Point* find_point(const ProcessBlock& block, u64 address);
 struct Request {
   shared::MailKind kind;
   u32 tid;
-  u64 path, folder;  // exec_begins: address of the path, descriptor that it is relative to; code_mapped: begin, end
+  u64 path, folder;  // see MailSlot
 };
 void ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request);
 

@@ -10,6 +10,7 @@
 #include "preload/stacks.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
+#include "preload/tracers.h"
 
 namespace uprobe::agent {
 namespace {
@@ -22,6 +23,7 @@ enum Number : u64 {
   kRtSigprocmask = 14,
   kRtSigreturn = 15,
   kExecve = 59,
+  kPtrace = 101,
   kRtSigpending = 127,
   kRtSigtimedwait = 128,
   kRtSigsuspend = 130,
@@ -39,7 +41,7 @@ enum Number : u64 {
 };
 constexpr u64 kPrSetSeccomp = 22;
 constexpr u64 kAtCwd = static_cast<u64>(-100);  // AT_FDCWD
-constexpr u64 kCloneVm = 0x100, kCloneClearSighand = u64{1} << 32;
+constexpr u64 kCloneVm = 0x100, kCloneVfork = 0x4000, kCloneClearSighand = u64{1} << 32;
 constexpr long kInterrupted = -4;  // EINTR
 
 // The call as the application made it; kNotMade when a signal has come since begin_call.
@@ -64,17 +66,19 @@ bool begin_call(ProcessBlock& block) {
 long execute(ProcessBlock& block, const SignalFrame& frame) {
   AreaHeader* area = session_area(block, 0);
   const bool preloaded = area != nullptr && (area->mode & shared::kModePreloaded) != 0;
-  const bool follow = (block.flags & shared::kBlockFiltered) == 0 && !preloaded;
+  const bool traced = is_traced_at_exec(block);
+  const bool follow = (block.flags & shared::kBlockFiltered) == 0 && !preloaded && !traced;
   if (preloaded) flush_output(block);
   const u32 tid = follow ? static_cast<u32>(system_call(kSysGettid)) : 0;
   const bool at = frame.ax == kExecveat;
   const Request request{shared::MailKind::exec_begins, tid, at ? frame.si : frame.di, at ? frame.di : kAtCwd};
   if (follow) ask_tool(block, area, request);
   // Counted before, since the call does not come back if it succeeds.
-  u64* untraced = follow || preloaded || area == nullptr ? nullptr : &area->filtered_execs;
+  u64* untraced = nullptr;
+  if (!follow && !preloaded && area != nullptr) untraced = traced ? &area->traced_execs : &area->filtered_execs;
   if (untraced != nullptr) __atomic_fetch_add(untraced, 1, __ATOMIC_RELAXED);
   show_mask_to_successor(block);
-  const long result = pass(block, frame);
+  const long result = traced ? execute_traced(block, frame) : pass(block, frame);
   take_mask_back(block);
   if (untraced != nullptr) __atomic_fetch_sub(untraced, 1, __ATOMIC_RELAXED);
   if (follow) ask_tool(block, area, {shared::MailKind::exec_failed, tid, 0, 0});
@@ -183,14 +187,13 @@ void begin_clone(ProcessBlock& block, const SignalFrame& frame) {
 
 // The call's first argument is still where it was (SYSCALL keeps rdi): for clone the flags. Those of a clone3 are with its
 // caller's control block, and with a forked child's copy of it; a thread has a control block of its own, where there are none.
-bool child_shares_memory(ProcessBlock& block, const Point& point, const SignalFrame& frame) {
-  if (point.role == static_cast<u32>(shared::PointRole::vfork_return)) return true;
-  if (point.role == static_cast<u32>(shared::PointRole::clone_return)) return (frame.di & kCloneVm) != 0;
+u64 flags_of_clone(ProcessBlock& block, const Point& point, const SignalFrame& frame) {
+  if (point.role == static_cast<u32>(shared::PointRole::vfork_return)) return kCloneVm | kCloneVfork;
+  if (point.role == static_cast<u32>(shared::PointRole::clone_return)) return frame.di;
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
   const u64 flags = entry != nullptr && entry->clone_flags != 0 ? entry->clone_flags : kCloneVm;
-  const bool shares = (flags & kCloneVm) != 0;
-  if (entry != nullptr && (frame.ax != 0 || !shares)) entry->clone_flags = 0;
-  return shares;
+  if (entry != nullptr && (frame.ax != 0 || (flags & kCloneVm) == 0)) entry->clone_flags = 0;
+  return flags;
 }
 
 // In the parent the flags are again what they were. System calls in the child: not under a filter, which may not know them.
@@ -235,6 +238,8 @@ bool make(ProcessBlock& block, SignalFrame& frame, long& result) {
     case kExecveat:
       result = execute(block, frame);
       return true;
+    case kPtrace:
+      return call_ptrace(block, frame, result);
     case kMmap:
       return map_pages(block, frame, result);
     case kMprotect:
@@ -282,8 +287,9 @@ bool make_call(ProcessBlock& block, const Point& point, SignalFrame& frame) {
 }
 
 void leave_clone(ProcessBlock& block, const Point& point, const SignalFrame& frame) {
-  const bool shares = child_shares_memory(block, point, frame);
-  after_clone(block, frame.ax, shares);
+  const u64 flags = flags_of_clone(block, point, frame);
+  const bool shares = (flags & kCloneVm) != 0;
+  after_clone(block, frame.ax, !shares ? 0 : (flags & kCloneVfork) != 0 ? shared::kParentWaits : 1);
   finish_keeping_handlers(block, point, frame, shares);
   if (frame.ax == 0 && !shares) {
     forget_other_threads(block);

@@ -81,6 +81,31 @@ bool path_in_line(Characters& text, char* path, u32 bytes) {
   return used != 0;
 }
 
+// The decimal number behind `name`, which begins with the end of the line before; -1: there is none.
+i64 number_in_status(const char* name) {
+  Characters text("/proc/self/status");
+  u32 matched = 0;
+  i64 value = 0;
+  int c = text.next();
+  for (; c != -1 && name[matched] != 0; c = text.next())
+    matched = c == name[matched] ? matched + 1 : c == name[0] ? 1 : 0;
+  if (name[matched] != 0 || c < '0' || c > '9') return -1;
+  for (; c >= '0' && c <= '9'; c = text.next()) value = value * 10 + (c - '0');
+  return value;
+}
+
+// /proc/ID/comm
+void write_comm_path(char* path, u64 id) {
+  char digits[20];
+  u32 count = 0;
+  do digits[count++] = static_cast<char>('0' + id % 10);
+  while ((id /= 10) != 0);
+  for (const char* part = "/proc/"; *part != 0;) *path++ = *part++;
+  while (count != 0) *path++ = digits[--count];
+  for (const char* part = "/comm"; *part != 0;) *path++ = *part++;
+  *path = 0;
+}
+
 }  // namespace
 
 char** find_environment(i64 argc, char** argv, char** envp) {
@@ -121,15 +146,18 @@ bool is_secure(char** environment) {
   return true;
 }
 
-bool is_filtered() {
-  const char line[] = "\nSeccomp:\t";
-  Characters text("/proc/self/status");
-  u32 matched = 0;
-  for (int c = text.next(); c != -1; c = text.next()) {
-    if (line[matched] == 0) return c != '0';
-    matched = c == line[matched] ? matched + 1 : (c == line[0] ? 1 : 0);
-  }
-  return true;
+bool is_filtered() { return number_in_status("\nSeccomp:\t") != 0; }
+
+bool is_debugged() {
+  const i64 tracer = number_in_status("\nTracerPid:\t");
+  if (tracer <= 0) return false;
+  const char name[] = "strace\n";
+  char path[32];
+  write_comm_path(path, static_cast<u64>(tracer));
+  Characters text(path);
+  for (u32 i = 0; i < sizeof name - 1; ++i)
+    if (text.next() != name[i]) return true;
+  return false;
 }
 
 bool own_path(char* path, u32 bytes) {

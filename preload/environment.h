@@ -21,6 +21,10 @@ bool own_path(char* path, u32 bytes);
 // Whether a seccomp filter is in force; true when that cannot be told.
 bool is_filtered();
 
+// Whether somebody traces this process who may keep the SIGTRAP of our breakpoints to himself. strace, known by its name, hands
+// every signal on.
+bool is_debugged();
+
 // Compares as many characters as `start` has.
 bool starts_with(const char* text, const char* start);
 u32 length_of(const char* text);

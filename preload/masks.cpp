@@ -143,7 +143,9 @@ bool began_without_handlers(ProcessBlock& block) {
 
 }  // namespace
 
+// Without breakpoints nothing is followed any more: what the kernel blocks counts.
 u64 believed_blocked(ProcessBlock& block) {
+  if (__atomic_load_n(&block.left, __ATOMIC_RELAXED) != 0) return 0;
   const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
   return entry != nullptr ? entry->blocked : block.start_blocked;
 }

@@ -72,6 +72,7 @@ void uprobe_init(uprobe::agent::i64 argc, char** argv, char** envp) {
   if (environment == nullptr || !is_wanted(environment)) return;
   if (!is_safe_here()) return complain("a seccomp filter kills for what would have to be done", 0);
   if (is_traced()) return;
+  if (is_debugged()) return complain("a debugger traces this program", 0);
   // Resolvers that we run for the tool may hit probes: our signals stay open.
   const u64 blocked = set_mask(~uprobe::shared::kOurSignals);
   set_mask(begin_session(environment, blocked));

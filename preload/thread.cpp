@@ -82,7 +82,7 @@ bool borrows_memory(ProcessBlock& block) {
 // posix_spawn, and of clone without CLONE_SETTLS. gettid: only where no filter is known of; whoever may clone is hardly
 // forbidden to ask who it is. The parent comes here as well: of a child in its memory that has gone on or ended, nothing may
 // be left.
-void after_clone(ProcessBlock& block, u64 result, bool shares) {
+void after_clone(ProcessBlock& block, u64 result, u32 shares) {
   const u32 believed = result == 0 && (block.flags & shared::kBlockFiltered) == 0 ? id_in_control_block(block) : 0;
   const u32 real = believed != 0 ? static_cast<u32>(system_call(kSysGettid)) : 0;
   const bool borrows = believed != 0 && real != believed;
@@ -92,7 +92,8 @@ void after_clone(ProcessBlock& block, u64 result, bool shares) {
   if (entry->borrower != 0 && entry->shares != 0 && !borrows) entry->blocked = entry->parents_blocked;
   entry->parents_blocked = entry->blocked;
   entry->borrower = borrows ? real : 0;
-  entry->shares = borrows && shares ? 1 : 0;
+  entry->shares = borrows ? shares : 0;
+  entry->traced_at_exec = 0;
   if (borrows) __atomic_store_n(&block.borrowed, 1, __ATOMIC_RELAXED);
 }
 

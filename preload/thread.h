@@ -23,7 +23,7 @@ shared::ThreadEntry* thread_entry(ProcessBlock& block, u64 thread, bool make);
 // the block.
 bool borrows_memory(ProcessBlock& block);
 
-// A thread comes out of clone or vfork with this result; `shares`: a child would run in its parent's memory.
-void after_clone(ProcessBlock& block, u64 result, bool shares);
+// A thread comes out of clone or vfork with this result; `shares`: what ThreadEntry::shares is to say of a child.
+void after_clone(ProcessBlock& block, u64 result, u32 shares);
 
 }  // namespace uprobe::agent

@@ -334,6 +334,8 @@ Status Armer::arm_choices(Work& work, const target::Mapping& m) {
 }
 
 Status Armer::arm(target::Target& target, Addr at, const Changed& changed) {
+  std::uint32_t left = 0;
+  if (target.read(at + offsetof(shared::ProcessBlock, left), &left, sizeof left) && left != 0) return ok();
   auto block = known_.take(target, at);
   if (!block) return block.error();
   Status armed = arm(target, *block, changed);

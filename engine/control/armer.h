@@ -37,7 +37,7 @@ class Armer {
 
   // `block` must be the process's. The target is stopped, or one of its threads waits for us.
   Status arm(target::Target& target, Block& block, const Changed& changed = {});
-  // The same for the block at `block`.
+  // The same for the block at `block`; nothing where the breakpoints have been taken out (disarm).
   Status arm(target::Target& target, Addr block, const Changed& changed);
   const ArmReport& report() const { return report_; }
 

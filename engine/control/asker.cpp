@@ -1,11 +1,13 @@
 #include "engine/control/asker.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
-#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "engine/control/processes.h"
 #include "engine/shared/process_block.h"
@@ -22,27 +24,33 @@ bool has_token(pid_t pid, Addr block, std::uint32_t index, std::uint64_t token) 
          files->read(place, &found, sizeof found) && found == token && token != 0;
 }
 
-// The last number of the line "NSpid:\tOUTER\t...\tINNER".
-pid_t innermost_id(const std::string& status) {
-  const std::size_t at = status.find("\nNSpid:");
-  if (at == std::string::npos) return 0;
-  const std::string line = status.substr(at + 1, status.find('\n', at + 1) - at - 1);
-  const std::size_t last = line.find_last_of("\t ");
-  return last == std::string::npos ? 0 : static_cast<pid_t>(std::strtol(line.c_str() + last, nullptr, 10));
+// What a thread is called in each PID namespace that it is in, from ours inwards: "NSpid:\tOUTER\t...\tINNER".
+std::vector<pid_t> ids_of(pid_t pid, pid_t tid) {
+  std::vector<pid_t> ids;
+  const auto status = read_file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/status");
+  const std::size_t at = status ? status->find("\nNSpid:") : std::string::npos;
+  if (at == std::string::npos) return ids;
+  std::istringstream line(status->substr(at + 7, status->find('\n', at + 1) - at - 7));
+  for (pid_t id = 0; line >> id;) ids.push_back(id);
+  return ids;
 }
 
 // The thread of the process that calls itself `inner`.
 pid_t thread_called(pid_t pid, pid_t inner) {
-  const std::string folder = "/proc/" + std::to_string(pid) + "/task";
-  const std::unique_ptr<DIR, int (*)(DIR*)> tasks(::opendir(folder.c_str()), ::closedir);
-  if (!tasks) return 0;
-  while (const dirent* entry = ::readdir(tasks.get())) {
-    const auto tid = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
-    if (tid == 0) continue;
-    const auto status = read_file(folder + "/" + entry->d_name + "/status");
-    if (status && innermost_id(*status) == inner) return tid;
+  for (const pid_t tid : threads_of(pid)) {
+    const std::vector<pid_t> ids = ids_of(pid, tid);
+    if (!ids.empty() && ids.back() == inner) return tid;
   }
   return 0;
+}
+
+// Whether a thread of the process is called `id` in the namespace that is `depth` levels in, ours being the first.
+bool has_thread_called(pid_t pid, pid_t id, std::size_t depth) {
+  for (const pid_t tid : threads_of(pid)) {
+    const std::vector<pid_t> ids = ids_of(pid, tid);
+    if (depth >= 1 && ids.size() >= depth && ids[depth - 1] == id) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -52,8 +60,8 @@ Result<Asker> find_asker(const trace::Area& area, const shared::MailSlot& slot, 
   const std::uint64_t token = slot.token;
   const auto named = static_cast<pid_t>(slot.tid);
   // A thread id is only needed where the thread is to be seized. Several processes may share the block's memory (vfork).
-  const bool any_thread = slot.kind == static_cast<std::uint32_t>(shared::MailKind::libraries_changed) ||
-                          slot.kind == static_cast<std::uint32_t>(shared::MailKind::code_mapped);
+  const auto kind = static_cast<shared::MailKind>(slot.kind);
+  const bool any_thread = kind != shared::MailKind::exec_begins && kind != shared::MailKind::exec_failed;
   const auto asks = [&](pid_t pid, pid_t& tid) {
     if (pid == 0 || !has_token(pid, block, index, token)) return false;
     tid = thread_called(pid, named);
@@ -66,6 +74,17 @@ Result<Asker> find_asker(const trace::Area& area, const shared::MailSlot& slot, 
   for (const pid_t pid : processes_mapping(status.st_ino))
     if (asks(pid, asker.tid)) return Asker{pid, asker.tid};
   return Error{.code = Code::damaged, .text = "a request that no traced process has made"};
+}
+
+pid_t process_called(const trace::Area& area, const Asker& asker, pid_t id) {
+  struct stat status {};
+  const std::size_t depth = ids_of(asker.pid, asker.pid).size();
+  const pid_t same = process_of_thread(id);
+  if (same != 0 && depth == ids_of(::getpid(), ::getpid()).size()) return same;
+  if (::fstat(area.fd(), &status) != 0) return 0;
+  for (const pid_t pid : processes_mapping(status.st_ino))
+    if (has_thread_called(pid, id, depth)) return pid;
+  return 0;
 }
 
 }  // namespace uprobe::control

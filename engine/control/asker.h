@@ -15,4 +15,7 @@ struct Asker {
 // with the slot's id. Code::damaged when there is none.
 Result<Asker> find_asker(const trace::Area& area, const shared::MailSlot& slot, std::uint32_t index);
 
+// The process with the thread that the asker calls `id`, of this session or another; 0 if it cannot be found.
+pid_t process_called(const trace::Area& area, const Asker& asker, pid_t id);
+
 }  // namespace uprobe::control

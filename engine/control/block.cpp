@@ -124,17 +124,17 @@ std::uint64_t Block::bytes_for(std::size_t points) { return lay_out(capacity_for
 
 Result<Block> Block::create(target::Target& target, Addr at, std::size_t points) {
   Block block(at);
-  block.head_ = lay_out(capacity_for(points));
-  block.head_.pid = static_cast<std::uint32_t>(target.pid());
-  block.hash_.assign(std::size_t{1} << block.head_.hash_bits, 0);
+  *block.head_ = lay_out(capacity_for(points));
+  block.head_->pid = static_cast<std::uint32_t>(target.pid());
+  block.hash_.assign(std::size_t{1} << block.head_->hash_bits, 0);
   if (Status s = block.write_head(target); !s) return s.error();
   return block;
 }
 
 Result<Block> Block::read(target::Target& target, Addr at) {
   Block block(at);
-  if (Status s = target.read(at, &block.head_, sizeof block.head_); !s) return s.error();
-  const ProcessBlock& h = block.head_;
+  if (Status s = target.read(at, block.head_.get(), sizeof *block.head_); !s) return s.error();
+  const ProcessBlock& h = *block.head_;
   if (!makes_sense(h)) return Error{.code = Code::damaged, .text = "the process block in the target makes no sense"};
   if (Status s = read_table(target, at + h.point_offset, block.points_, h.point_count); !s) return s.error();
   if (Status s = read_table(target, at + h.undo_offset, block.undo_, h.undo_count); !s) return s.error();
@@ -154,12 +154,13 @@ Result<std::uint64_t> Block::read_stamp(target::Target& target, Addr at) {
 }
 
 Status Block::renew(target::Target& target) {
-  if (::getrandom(&head_.stamp, sizeof head_.stamp, 0) != sizeof head_.stamp) return system_error("getrandom", errno);
-  return target.write(at_ + offsetof(ProcessBlock, stamp), &head_.stamp, sizeof head_.stamp);
+  if (::getrandom(&head_->stamp, sizeof head_->stamp, 0) != sizeof head_->stamp)
+    return system_error("getrandom", errno);
+  return target.write(at_ + offsetof(ProcessBlock, stamp), &head_->stamp, sizeof head_->stamp);
 }
 
 bool Block::has_room(std::size_t points, std::size_t consumers) const {
-  return points_.size() + points <= head_.point_capacity && consumers_.size() + consumers <= head_.consumer_capacity;
+  return points_.size() + points <= head_->point_capacity && consumers_.size() + consumers <= head_->consumer_capacity;
 }
 
 std::optional<std::uint32_t> Block::find(Addr address) const {
@@ -264,27 +265,27 @@ bool Block::is_list(std::uint32_t head, const std::vector<Consumer>& consumers) 
 }
 
 Status Block::write_new(target::Target& target, std::size_t first_point, std::size_t first_consumer) {
-  if (Status s = write_table(target, at_ + head_.consumer_offset, consumers_, first_consumer); !s) return s;
-  if (Status s = write_table(target, at_ + head_.undo_offset, undo_, first_point); !s) return s;
-  if (Status s = write_table(target, at_ + head_.point_offset, points_, first_point); !s) return s;
-  head_.point_count = head_.undo_count = static_cast<std::uint32_t>(points_.size());
-  head_.consumer_count = static_cast<std::uint32_t>(consumers_.size());
+  if (Status s = write_table(target, at_ + head_->consumer_offset, consumers_, first_consumer); !s) return s;
+  if (Status s = write_table(target, at_ + head_->undo_offset, undo_, first_point); !s) return s;
+  if (Status s = write_table(target, at_ + head_->point_offset, points_, first_point); !s) return s;
+  head_->point_count = head_->undo_count = static_cast<std::uint32_t>(points_.size());
+  head_->consumer_count = static_cast<std::uint32_t>(consumers_.size());
   return write_head(target);
 }
 
 // Entries only ever appear: rewriting the whole table with the same words in the old places disturbs nobody.
 Status Block::write_hash(target::Target& target, std::size_t first_point) {
-  const std::uint32_t mask = (1u << head_.hash_bits) - 1;
+  const std::uint32_t mask = (1u << head_->hash_bits) - 1;
   std::vector<std::uint32_t> changed;
   for (std::size_t i = first_point; i < points_.size(); ++i) {
-    std::uint32_t slot = shared::hash_slot(points_[i].address, head_.hash_bits);
+    std::uint32_t slot = shared::hash_slot(points_[i].address, head_->hash_bits);
     std::uint32_t steps = 0;
     for (; hash_[slot] != 0 && steps <= mask; ++steps) slot = (slot + 1) & mask;
     if (hash_[slot] != 0) return Error{.code = Code::damaged, .text = "the process block in the target makes no sense"};
     hash_[slot] = static_cast<std::uint32_t>(i + 1);
     changed.push_back(slot);
   }
-  const Addr table = at_ + head_.hash_offset;
+  const Addr table = at_ + head_->hash_offset;
   if (changed.size() > 64) return target.write(table, hash_.data(), hash_.size() * sizeof(std::uint32_t));
   for (const std::uint32_t slot : changed)
     if (Status s = target.write(table + slot * sizeof(std::uint32_t), &hash_[slot], sizeof hash_[slot]); !s) return s;
@@ -294,9 +295,9 @@ Status Block::write_hash(target::Target& target, std::size_t first_point) {
 Status Block::set_state(target::Target& target, std::uint32_t point, shared::PointState state) {
   points_[point].state = static_cast<std::uint32_t>(state);
   undo_[point].state = state == shared::PointState::armed ? 1 : 0;
-  const Addr place = at_ + head_.point_offset + point * sizeof(Point);
+  const Addr place = at_ + head_->point_offset + point * sizeof(Point);
   if (Status s = target.write(place, &points_[point], sizeof(Point)); !s) return s;
-  return target.write(at_ + head_.undo_offset + point * sizeof(Undo), &undo_[point], sizeof(Undo));
+  return target.write(at_ + head_->undo_offset + point * sizeof(Undo), &undo_[point], sizeof(Undo));
 }
 
 Status Block::set_behind(target::Target& target, std::uint32_t point, const std::vector<std::uint8_t>& bytes) {
@@ -315,11 +316,11 @@ Status Block::set_copy(target::Target& target, std::uint32_t point, const NewPoi
   return set_state(target, point, shared::PointState::armed);
 }
 
-Status Block::write_head(target::Target& target) { return target.write(at_, &head_, shared::kToolOwnedBytes); }
+Status Block::write_head(target::Target& target) { return target.write(at_, head_.get(), shared::kToolOwnedBytes); }
 
 Status Block::write_agent_part(target::Target& target) {
   constexpr std::size_t kFirst = shared::kToolOwnedBytes;
-  return target.write(at_ + kFirst, reinterpret_cast<const char*>(&head_) + kFirst, sizeof head_ - kFirst);
+  return target.write(at_ + kFirst, reinterpret_cast<const char*>(head_.get()) + kFirst, sizeof *head_ - kFirst);
 }
 
 }  // namespace uprobe::control

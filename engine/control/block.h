@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -39,8 +40,8 @@ class Block {
   static Result<std::uint64_t> read_stamp(target::Target& target, Addr at);
 
   Addr address() const { return at_; }
-  std::uint64_t stamp() const { return head_.stamp; }
-  shared::ProcessBlock& head() { return head_; }
+  std::uint64_t stamp() const { return head_->stamp; }
+  shared::ProcessBlock& head() { return *head_; }
   const std::vector<shared::Point>& points() const { return points_; }
   const std::vector<shared::Undo>& undo() const { return undo_; }
 
@@ -76,7 +77,7 @@ class Block {
   Status write_hash(target::Target& target, std::size_t first_point);
 
   Addr at_;
-  shared::ProcessBlock head_{};
+  std::unique_ptr<shared::ProcessBlock> head_ = std::make_unique<shared::ProcessBlock>();  // too large for a stack
   std::vector<shared::Point> points_;
   std::vector<shared::Consumer> consumers_;
   std::vector<shared::Undo> undo_;

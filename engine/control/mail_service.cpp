@@ -123,6 +123,9 @@ void MailService::forget_abandoned(MailSlot& slot) {
 
 std::vector<std::string> MailService::notes() const {
   std::vector<std::string> notes = exec_.notes();
+  for (const std::string& name : left_)
+    notes.push_back("a process named " + name +
+                    " is traced by another of the traced programs: from then on it runs untraced");
   for (const std::string& failure : failures_) notes.push_back("a library or program goes unprobed: " + failure);
   return notes;
 }
@@ -144,6 +147,8 @@ Status MailService::serve(MailSlot& slot) {
   auto asker = find_asker(area_, slot, static_cast<std::uint32_t>(&slot - &area_.mail(0)));
   if (!asker) return asker.error();
   const auto kind = static_cast<shared::MailKind>(slot.kind);
+  if (kind == shared::MailKind::leave_me) return let_go(slot, asker->pid);
+  if (kind == shared::MailKind::leave_one) return let_go_of_other(slot, *asker);
   const bool mapped = kind == shared::MailKind::code_mapped;
   if (!mapped && kind != shared::MailKind::libraries_changed) return serve_exec(slot, *asker);
   auto files = target::ProcessFiles::open(asker->pid);
@@ -152,6 +157,31 @@ Status MailService::serve(MailSlot& slot) {
   MailTarget target(files.take(), slot);
   const Changed changed = mapped ? Changed{Addr{slot.path}, Addr{slot.folder}} : Changed{};
   return armer_.arm(target, Addr{slot.block}, changed);
+}
+
+// The handlers go as well where no other thread can be on its way to them.
+Status MailService::let_go(MailSlot& slot, pid_t pid) {
+  if (Status out = disarm(pid, Addr{slot.block}); !out) return out;
+  note_left(pid);
+  auto files = target::ProcessFiles::open(pid);
+  if (slot.path == 0 || !files || threads_of(pid).size() != 1) return ok();
+  MailTarget target(files.take(), slot);
+  auto block = Block::read(target, Addr{slot.block});
+  if (!block) return block.error();
+  return uninstall_handlers(target, *block);
+}
+
+Status MailService::let_go_of_other(const MailSlot& slot, const Asker& asker) {
+  const pid_t pid = process_called(area_, asker, static_cast<pid_t>(slot.path));
+  if (pid == 0) return ok();  // none of ours
+  const auto block = find_block(pid);
+  if (block && disarm(pid, *block)) note_left(pid);
+  return ok();
+}
+
+void MailService::note_left(pid_t pid) {
+  const auto name = read_file("/proc/" + std::to_string(pid) + "/comm");
+  left_.insert(name && !name->empty() ? name->substr(0, name->size() - 1) : "?");
 }
 
 Status MailService::serve_exec(MailSlot& slot, const Asker& asker) {

@@ -51,6 +51,9 @@ class MailService {
   void forget_abandoned(shared::MailSlot& slot);
   Status serve(shared::MailSlot& slot);
   Status serve_exec(shared::MailSlot& slot, const Asker& asker);
+  Status let_go(shared::MailSlot& slot, pid_t pid);
+  Status let_go_of_other(const shared::MailSlot& slot, const Asker& asker);
+  void note_left(pid_t pid);
   Status load(target::PtraceTarget& target);
   void note_name(pid_t pid);
 
@@ -62,6 +65,7 @@ class MailService {
   std::set<Addr> blocks_;
   ExecFollower exec_;
   std::set<std::string> failures_;  // why requests could not be served
+  std::set<std::string> left_;      // names of processes that another tracer has
   std::atomic<bool> stop_{false};
   std::mutex names_lock_;
   std::vector<std::pair<pid_t, std::string>> names_;

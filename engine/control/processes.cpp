@@ -10,7 +10,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 
+#include "engine/control/agent_image.h"
 #include "engine/control/block.h"
 #include "engine/target/target.h"
 
@@ -41,6 +43,16 @@ pid_t process_of_thread(pid_t tid) {
   return at == std::string::npos ? 0 : static_cast<pid_t>(std::strtol(status->c_str() + at + 7, nullptr, 10));
 }
 
+std::vector<pid_t> threads_of(pid_t pid) {
+  std::vector<pid_t> threads;
+  const std::string folder = "/proc/" + std::to_string(pid) + "/task";
+  const std::unique_ptr<DIR, int (*)(DIR*)> tasks(::opendir(folder.c_str()), ::closedir);
+  if (!tasks) return threads;
+  while (const dirent* entry = ::readdir(tasks.get()))
+    if (const auto tid = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10)); tid != 0) threads.push_back(tid);
+  return threads;
+}
+
 namespace {
 
 // Whether the code that a point was put into is still there: by what stands behind it, or by the file that is mapped there.
@@ -55,7 +67,34 @@ bool is_there(target::Target& target, const std::vector<target::Mapping>& maps, 
   });
 }
 
+// Where in a mapping of the agent its header is.
+std::optional<Addr> agent_header_in(const target::ProcessFiles& files, const target::Mapping& m) {
+  constexpr std::uint64_t kMostBytes = 1 << 20;
+  std::vector<std::uint64_t> words(std::min(m.end - m.begin, kMostBytes) / sizeof(std::uint64_t));
+  if (!files.read(m.begin, words.data(), words.size() * sizeof words[0])) return std::nullopt;
+  const auto found = std::find(words.begin(), words.end(), shared::kAgentMagic);
+  if (found == words.end()) return std::nullopt;
+  return m.begin + static_cast<std::uint64_t>(found - words.begin()) * sizeof words[0];
+}
+
 }  // namespace
+
+Result<Addr> find_block(pid_t pid) {
+  auto files = target::ProcessFiles::open(pid);
+  if (!files) return files.error();
+  const auto maps = files->maps();
+  if (!maps) return maps.error();
+  for (const target::Mapping& m : *maps) {
+    if (!m.readable || m.shared || m.path.find("libuprobe.so") == std::string::npos) continue;
+    const auto at = agent_header_in(*files, m);
+    shared::AgentHeader header{};
+    std::uint64_t block = 0;
+    if (!at || !files->read(*at, &header, sizeof header) || !is_our_agent(header)) continue;
+    const Addr slot = *at + static_cast<std::uint64_t>(std::int64_t{header.block_slot});
+    if (files->read(slot, &block, sizeof block) && block != 0) return Addr{block};
+  }
+  return Error{.code = Code::damaged, .text = "there is no agent in the process"};
+}
 
 Status disarm(pid_t pid, Addr block_address) {
   auto files = target::ProcessFiles::open(pid);
@@ -75,7 +114,8 @@ Status disarm(pid_t pid, Addr block_address) {
     const auto state = there ? shared::PointState::disarmed : shared::PointState::unmapped;
     if (Status s = block->set_state(target, i, state); !s) return s;
   }
-  return ok();
+  const std::uint32_t left = 1;
+  return target.write(block_address + offsetof(shared::ProcessBlock, left), &left, sizeof left);
 }
 
 bool gains_privileges(const std::string& path) {

@@ -18,9 +18,15 @@ std::vector<pid_t> processes_mapping(ino_t memfd);
 // The process that a thread belongs to; 0 if it is gone.
 pid_t process_of_thread(pid_t tid);
 
-// Writes the original bytes back over every armed point of a running process. A thread that has trapped already still
-// finds its copy: the tables stay. Errors of a process that ends meanwhile are no errors.
+// Its threads; empty if it is gone.
+std::vector<pid_t> threads_of(pid_t pid);
+
+// Writes the original bytes back over every armed point of a running process, for good: Armer arms nothing there again. A
+// thread that has trapped already still finds its copy: the tables stay. Errors of a process that ends meanwhile are no errors.
 Status disarm(pid_t pid, Addr block);
+
+// The process block that the agent in a process uses, whoever's session it is. Code::damaged when there is none.
+Result<Addr> find_block(pid_t pid);
 
 // Whether execve of the file would give more rights than we have: set-id bits or capabilities. Traced, the program would run
 // without them.

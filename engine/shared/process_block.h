@@ -116,7 +116,7 @@ struct ThreadEntry {
   u64 thread;           // its thread pointer (fs base), 0: free
   u64 blocked;          // bits as in a sigset
   u32 borrower;         // id of a child that runs with this control block though it is not its own, 0: none
-  u32 shares;           // 1: the borrower runs in its parent's memory
+  u32 shares;           // 1: the borrower runs in its parent's memory; kParentWaits: the same, and the parent waits
   u64 parents_blocked;  // what the parent believed when the borrower came
   u64 waits;            // bits of kOurSignals that a sigtimedwait under way waits for
   u32 pending;          // index + 1 of the newest PendingSignal of this thread, 0: none
@@ -128,9 +128,12 @@ struct ThreadEntry {
   u32 app_stack_flags;
   u32 id;           // of the thread that own_stack was given to
   u64 clone_flags;  // of a clone3 under way, kCloneUnderWay with them; 0: none
+  u32 traced_at_exec;  // 1: has asked to be traced by its parent, from its next program on
+  u32 reserved;
 };
 inline constexpr u64 kCloneUnderWay = u64{1} << 63;
-static_assert(sizeof(ThreadEntry) == 96);
+inline constexpr u32 kParentWaits = 2;
+static_assert(sizeof(ThreadEntry) == 104);
 
 // A signal that has come while its thread was in the agent: its handler runs when the thread leaves.
 struct PendingSignal {
@@ -204,7 +207,9 @@ struct ProcessBlock {
   Island islands[kMaxIslands];
   u64 stamp;  // a random name of the tables' contents, new before each change: fork copies it with them
   u64 agent_text, agent_text_end;  // in this process; 0: not known, nothing is taken for the agent's code then
-  u64 reserved1[13];
+  u32 left;  // 1: the breakpoints were taken out for good
+  u32 reserved0;
+  u64 reserved1[12];
 
   // From here on the agent's own: the tool writes it once, before the agent runs.
   u32 flags;        // kBlockFiltered

@@ -68,7 +68,8 @@ struct AreaHeader {
   u64 filtered_execs;  // programs that execve started under a filter of their parent's own: nobody could be asked
   u32 cpu_ring_count;  // the first so many rings are CPU rings; 0..ring_count
   u32 reserved2;
-  u64 reserved[16];
+  u64 traced_execs;    // programs that execve started for a tracer within the tree
+  u64 reserved[15];
 };
 static_assert(sizeof(AreaHeader) == 240);
 
@@ -124,8 +125,18 @@ inline constexpr u64 kCallFunction = ~u64{0};
 enum class MailState : u32 { free, claimed, request, working, command, result, done, abandoned };
 // exec_begins: the thread is about to call execve; the tool seizes it. exec_failed: the call came back. flush: done once
 // everything that was recorded before is in the output. code_mapped: what was in a range of addresses is gone, and code of a
-// file may be there.
-enum class MailKind : u32 { none, libraries_changed, exec_begins, exec_failed, flush, code_mapped };
+// file may be there. leave_me: the asker is about to be traced by somebody else; its breakpoints come out, for good; path = 1
+// if the handlers are its own. leave_one: the same for the process with the thread that the asker calls `path`.
+enum class MailKind : u32 {
+  none,
+  libraries_changed,
+  exec_begins,
+  exec_failed,
+  flush,
+  code_mapped,
+  leave_me,
+  leave_one
+};
 
 struct alignas(128) MailSlot {
   u32 state;

@@ -87,6 +87,9 @@ TEST_F(Disarm, TheOriginalBytesComeBackAndTheTablesStay) {
   for (const shared::Point& point : block->points())
     EXPECT_EQ(point.state, static_cast<std::uint32_t>(shared::PointState::disarmed));
   for (const shared::Undo& undo : block->undo()) EXPECT_EQ(undo.state, 0U);
+  std::uint32_t left = 0;
+  ASSERT_TRUE(target_.read(child_.block() + offsetof(shared::ProcessBlock, left), &left, sizeof left));
+  EXPECT_EQ(left, 1U) << "nothing is armed there again";
   EXPECT_TRUE(control::disarm(child_.pid(), child_.block())) << "a second time there is nothing to do";
 }
 

@@ -28,7 +28,6 @@ class Job:
     brief: bool = True  # False: left out of the short tests, for time or because another job runs the same script
     slow: bool = False  # runs for more than half a minute with everything armed
     counts_variables: bool = False  # prints how many environment variables there are: LD_PRELOAD and ours show
-    endures: bool = True  # False: a tracer in the job, whose child's breakpoints go to it
     needs: str = ""  # programs that the script runs
     build: str = ""  # makes the target, in a folder that the job finds in $BUILT
 
@@ -405,7 +404,7 @@ JOBS = [
     Job("libjvm", "/usr/lib/jvm/java-17-openjdk-amd64/lib/server/libjvm.so", JAVA, "JVM_FillInStackTrace", needs="java",
         slow=True, brief=False),
     Job("libc under java", LIBC, JAVA, "malloc pthread_create sigaction mmap", needs="java", brief=False),
-    Job("libc under gdb", LIBC, GDB, "malloc ptrace waitpid", needs="gdb gcc", endures=False),
+    Job("libc under gdb", LIBC, GDB, "malloc ptrace waitpid", needs="gdb gcc"),
     Job("libc under strace", LIBC, STRACE, "ptrace fork", needs="strace", counts_variables=True),
     Job("libc under a pty", LIBC, PTY, "fork setsid ioctl", needs="script tmux"),
     Job("libc under a daemon", LIBC, DAEMON, "fork setsid sigaction"),

@@ -2,6 +2,7 @@
 why it goes unprobed.
 """
 import os
+import re
 import shutil
 import struct
 import tempfile
@@ -24,6 +25,8 @@ def small_32_bit_program(path):
 
 
 class Strangers(harness.TestCase):
+    symbol = "take_number"
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="uprobe-strangers.", dir="/var/tmp")
         self.addCleanup(folder.cleanup)
@@ -36,13 +39,13 @@ class Strangers(harness.TestCase):
         self.variables = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
 
     def under_tool(self, *command, surrounding=(), program=None):
-        probe = f"p:hit {program or self.cell}:take_number %di:u64"
+        probe = f"p:hit {program or self.cell}:{self.symbol} %di:u64"
         return self.read(harness.run([*surrounding, self.tool, "-o", self.trace, "-p", probe, "--", *command],
                                      env=self.variables))
 
     def preloaded(self, *command, program=None):
         more = {"LD_PRELOAD": self.library, "UPROBE_OUTPUT": self.trace,
-                "UPROBE_PROBES": f"p:hit {program or self.cell}:take_number %di:u64"}
+                "UPROBE_PROBES": f"p:hit {program or self.cell}:{self.symbol} %di:u64"}
         return self.read(harness.run(command, env={**self.variables, **more}))
 
     def read(self, seen):
@@ -64,7 +67,7 @@ class Strangers(harness.TestCase):
 
     def test_a_program_that_somebody_else_traces(self):
         strace = harness.need("strace")
-        self.check(self.under_tool(strace, "-f", "-o", "/dev/null", self.cell, "work"), 0, "runs untraced: ptrace")
+        self.check(self.under_tool(strace, "-f", "-o", "/dev/null", self.cell, "work"), 0, "from then on it runs untraced")
         refused = self.under_tool(self.cell, "work", surrounding=[strace, "-f", "-o", "/dev/null"])
         self.check(refused, 0, "forbid ptrace", code=125)
 
@@ -77,6 +80,33 @@ class Strangers(harness.TestCase):
         self.check(seen, 18)
         with open(self.path("log"), encoding="latin-1") as file:
             self.assertNotIn("--preload-helper", file.read(), "the helper is nobody's tracee")
+
+    def same_under_both(self, *command, said):
+        def shown(seen):
+            return seen.returncode, re.sub(rb"process \d+|_id=\d+", b"process N", seen.stdout)
+        plain = harness.run(command, env=self.variables)
+        probed, preloaded = self.under_tool(*command, program=self.libc), self.preloaded(*command, program=self.libc)
+        self.assertEqual(shown(probed), shown(plain), probed.stderr)
+        self.assertEqual(shown(preloaded), shown(plain), preloaded.stderr)
+        self.assertIn(said, probed.stderr.decode())
+        self.assertTrue(probed.hits and preloaded.hits, "the debugger itself is probed")
+        return plain, preloaded
+
+    def test_a_debugger_that_is_probed(self):
+        gdb = harness.need("gdb")
+        self.libc, self.symbol = harness.libc_of(gdb), "getpid"
+        batch, script = [gdb, "-nx", "-batch"], self.write("script", "/bin/true; exit 7\n")
+        for shell in "on", "off":
+            words = [*batch, "-ex", f"set startup-with-shell {shell}", "-ex", "run", "--args", "sh", script]
+            plain, preloaded = self.same_under_both(*words, said="started for a debugger")
+            self.assertIn(b"exited with code 07", plain.stdout)
+            self.assertIn(b"a debugger traces this program; the program runs unprobed", preloaded.stderr)
+        attach = """sleep 15 & sleeper=$!
+until grep -q sleep /proc/$sleeper/comm && grep -q '^State:.S' /proc/$sleeper/status; do :; done
+"$@" -p $sleeper -ex 'print 6*7' -ex 'call (int)raise(10)' -ex detach 2>&1 | grep -c -e '= 42' -e SIGUSR1
+wait $sleeper; echo $?"""
+        plain, _ = self.same_under_both("sh", "-c", attach, "sh", *batch, said="process named sleep is traced")
+        self.assertEqual(plain.stdout, b"2\n138\n")
 
     def test_on_a_terminal(self):
         script = harness.need("script")

@@ -1,0 +1,96 @@
+// Debuggers in the traced tree. A tracer sees the SIGTRAP of our breakpoints before we do, takes it for one of its own, and
+// the thread goes on behind the first byte of an instruction. So whoever is about to be traced gets its text back first, for
+// good: the tool takes the breakpoints out, and what the process starts from then on runs untraced as well.
+//
+// The text of a child in its parent's memory (vfork) is the parent's too. All that such a child does is execve, so its
+// request to be traced is put off until then, and no breakpoint lies between the two. A parent that does not stop meanwhile
+// (clone without CLONE_VFORK) may wait for its child before: there both lose their probes.
+#include "preload/tracers.h"
+
+#include "preload/calls.h"
+#include "preload/held.h"
+#include "preload/masks.h"
+#include "preload/thread.h"
+
+namespace uprobe::agent {
+namespace {
+
+constexpr u64 kTraceme = 0, kAttach = 16, kSeize = 0x4206;  // uapi/linux/ptrace.h
+constexpr long kSysNanosleep = 35, kSysPtrace = 101;
+constexpr long kNotPermitted = -1;  // EPERM, as for one that is traced already
+
+bool has_left(const ProcessBlock& block) { return __atomic_load_n(&block.left, __ATOMIC_ACQUIRE) != 0; }
+
+// A session that has ended takes its breakpoints out of one process after the other: our turn comes without asking.
+void await_end_of_session(const ProcessBlock& block) {
+  const AreaHeader* area = session_area(block, 0);
+  const u64 pause[2] = {0, 1'000'000};  // struct timespec
+  for (u32 tries = 0; tries < 1000 && area != nullptr && !has_left(block); ++tries) {
+    if (__atomic_load_n(&area->state, __ATOMIC_RELAXED) == static_cast<u32>(shared::SessionState::recording)) return;
+    system_call(kSysNanosleep, as_word(pause));
+  }
+}
+
+void ask_to_leave(ProcessBlock& block, shared::MailKind kind, u64 argument) {
+  if ((__atomic_load_n(&block.flags, __ATOMIC_RELAXED) & shared::kBlockFilteredLater) != 0) return;
+  ask_tool(block, session_area(block, 0), {kind, thread_id(block, true), argument, 0});
+}
+
+// False: the breakpoints stand, nobody was there to take them out.
+bool leave(ProcessBlock& block) {
+  if (!has_left(block)) ask_to_leave(block, shared::MailKind::leave_me, borrows_memory(block) ? 0 : 1);
+  if (!has_left(block)) await_end_of_session(block);
+  return has_left(block);
+}
+
+// What the application believes blocked is so in fact from here on, and what was held for it waits in the kernel.
+void hand_signals_over(ProcessBlock& block, u64 blocked) {
+  if (blocked == 0) return;
+  SignalInfo info;
+  system_call(kSysRtSigprocmask, kSigBlock, as_word(&blocked), 0, 8);
+  const u64 pid = static_cast<u64>(system_call(kSysGetpid)), tid = static_cast<u64>(system_call(kSysGettid));
+  while (take_held(block, blocked, info))
+    system_call(kSysRtTgsigqueueinfo, pid, tid, static_cast<u64>(info.signal), as_word(&info));
+}
+
+// A process that cannot be left alone is told what one is told that is traced already: its debugger says so, nobody dies.
+long be_traced(ProcessBlock& block, const SignalFrame& frame) {
+  shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
+  if (entry != nullptr && entry->borrower != 0 && entry->shares == shared::kParentWaits) {
+    if (entry->traced_at_exec != 0) return kNotPermitted;
+    entry->traced_at_exec = 1;
+    return 0;
+  }
+  const u64 blocked = believed_blocked(block);
+  if (!leave(block)) return kNotPermitted;
+  hand_signals_over(block, blocked);
+  return pass(frame);
+}
+
+}  // namespace
+
+bool call_ptrace(ProcessBlock& block, const SignalFrame& frame, long& result) {
+  if (frame.di == kAttach || frame.di == kSeize) ask_to_leave(block, shared::MailKind::leave_one, frame.si);
+  if (frame.di != kTraceme) return false;
+  result = be_traced(block, frame);
+  return true;
+}
+
+bool is_traced_at_exec(ProcessBlock& block) {
+  const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
+  return entry != nullptr && entry->traced_at_exec != 0;
+}
+
+// From the request on signals go to the tracer first, so the second call is never put off for one. A program that cannot be
+// executed leaves a traced thread in text with breakpoints: they come out of the parent's text as well then.
+long execute_traced(ProcessBlock& block, const SignalFrame& frame) {
+  shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
+  const long asked = uprobe_interruptible_call(&entry->attention, kSysPtrace, kTraceme, 0, 0, 0, 0, 0);
+  if (asked != 0) return asked;
+  const long result = pass(frame);
+  entry->traced_at_exec = 0;
+  leave(block);
+  return result;
+}
+
+}  // namespace uprobe::agent
