@@ -120,6 +120,13 @@ const T* at_offset(const void* base, u64 offset) {
   return reinterpret_cast<const T*>(static_cast<const u8*>(base) + offset);
 }
 
+// Whole words, the last one too, in a loop that no compiler makes a string instruction of (these depend on DF).
+inline void copy_words(void* to, const void* from, u64 bytes) {
+  auto* out = static_cast<u64*>(to);
+  const auto* in = static_cast<const volatile u64*>(from);
+  for (u64 i = 0; i < (bytes + 7) / sizeof *out; ++i) out[i] = in[i];
+}
+
 inline AreaHeader* session_area(const ProcessBlock& block, u32 session) {
   if (session >= shared::kMaxSessions) return nullptr;
   return reinterpret_cast<AreaHeader*>(block.sessions[session].area);

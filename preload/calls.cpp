@@ -166,7 +166,7 @@ bool wait_for_signal(ProcessBlock& block, SignalFrame& frame, long& result) {
       result = take_held(block, signal_bit(info.signal), info) ? info.signal : kNotMade;
   } while (result == kNotMade && begin_call(block));
   entry->waits = 0;
-  if (result > 0 && frame.si != 0) __builtin_memcpy(reinterpret_cast<void*>(frame.si), &info, sizeof info);
+  if (result > 0 && frame.si != 0) copy_words(reinterpret_cast<void*>(frame.si), &info, sizeof info);
   return true;
 }
 

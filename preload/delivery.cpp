@@ -133,7 +133,7 @@ bool defer(ProcessBlock& block, const AppHandler& handler, u64 restorer, u64 mas
   place->flags = handler.flags;
   place->restorer = restorer;
   place->mask = mask;
-  __builtin_memcpy(place->info, &info, sizeof place->info);
+  copy_words(place->info, &info, sizeof place->info);
   push(block, *entry, *place);
   return true;
 }
@@ -187,9 +187,11 @@ extern "C" {
 __attribute__((visibility("hidden"), used)) Exit uprobe_deliver(SignalFrame* frame) {
   ProcessBlock& block = *uprobe_block;
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
-  PendingSignal& signal = *take_oldest(block, *entry);
+  PendingSignal* taken = entry != nullptr ? take_oldest(block, *entry) : nullptr;
+  if (taken == nullptr) return {0, 0};
+  PendingSignal& signal = *taken;
   HandlerFrame& whole = frame_around(*frame);
-  __builtin_memcpy(&whole.info, signal.info, sizeof whole.info);
+  copy_words(&whole.info, signal.info, sizeof whole.info);
   whole.restorer = signal.restorer;
   frame->mask = signal.mask;
   move_to_original(block, *frame, Arrival::signal);
@@ -200,15 +202,20 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_deliver(SignalFrame* fra
 
 // The oldest pending signal interrupts a handler at its first instruction, as when the kernel delivers two at once: a frame
 // below, without extended state, which is initial there. `fresh` is room for it.
-__attribute__((visibility("hidden"), used)) Exit uprobe_stack_signal(HandlerFrame* fresh, const HandlerFrame* below,
+__attribute__((visibility("hidden"), used)) Exit uprobe_stack_signal(HandlerFrame* fresh, HandlerFrame* below,
                                                                      u64 interrupted, const u32* pending) {
   ProcessBlock& block = *uprobe_block;
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
-  PendingSignal& signal = *take_oldest(block, *entry);
+  PendingSignal* taken = entry != nullptr ? take_oldest(block, *entry) : nullptr;
+  if (taken == nullptr) {
+    below->context.uc_link = as_word(pending);
+    return {interrupted, as_word(below)};
+  }
+  PendingSignal& signal = *taken;
   fresh = place_above(block, *below, fresh, signal.flags);
   if (fresh == nullptr) kill_by_segv();
   SignalFrame& context = fresh->context;
-  context = below->context;
+  copy_words(&context, &below->context, sizeof context);
   context.uc_link = as_word(pending);
   context.ip = interrupted;
   context.sp = as_word(below);
@@ -220,7 +227,7 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_stack_signal(HandlerFram
   context.fpstate = 0;
   context.mask = signal.mask;
   fresh->restorer = signal.restorer;
-  __builtin_memcpy(&fresh->info, signal.info, sizeof fresh->info);
+  copy_words(&fresh->info, signal.info, sizeof fresh->info);
   const u64 handler = signal.handler;
   free_place(signal);
   show_belief(block, fresh->info.signal, context, fresh->restorer);

@@ -72,7 +72,7 @@ bool hold(ProcessBlock& block, const SignalInfo& info) {
       continue;
     held.signal = signal;
     held.thread = thread;
-    __builtin_memcpy(held.info, &info, sizeof held.info);
+    copy_words(held.info, &info, sizeof held.info);
     __atomic_fetch_add(&block.held_count, 1, __ATOMIC_RELAXED);
     __atomic_store_n(&held.state, kThere, __ATOMIC_RELEASE);
     __atomic_store_n(&entry->attention, 1, __ATOMIC_RELEASE);
@@ -111,7 +111,7 @@ bool take_held(ProcessBlock& block, u64 set, SignalInfo& info) {
     if (!is_there(held) || held.signal != lowest || !is_for(held, thread)) continue;
     if (!__atomic_compare_exchange_n(&held.state, &expected, kWriting, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
       continue;
-    __builtin_memcpy(&info, held.info, sizeof info);
+    copy_words(&info, held.info, sizeof info);
     __atomic_fetch_sub(&block.held_count, 1, __ATOMIC_RELAXED);
     __atomic_store_n(&held.state, kFree, __ATOMIC_RELEASE);
     return true;

@@ -60,11 +60,6 @@ u64 fp_bytes(u64 fpstate) {
   return magic == kFpMagic ? bytes : kFpPlainBytes;
 }
 
-void copy_words(u64 to, u64 from, u64 bytes) {
-  for (u64 done = 0; done < bytes; done += 8)
-    *reinterpret_cast<u64*>(to + done) = *reinterpret_cast<const volatile u64*>(from + done);
-}
-
 // The id in its control block says nothing: musl clears that before a thread has run its last instruction.
 bool has_ended(const ThreadEntry& entry, u64 pid) {
   constexpr long kNoSuchThread = -3;
@@ -182,8 +177,8 @@ SignalFrame* on_its_stack(ProcessBlock& block, SignalFrame& context, u64 flags) 
   const u64 fpstate = (top - bytes) & ~(kFpAlignment - 1);
   const u64 place = ((fpstate - sizeof(HandlerFrame)) & ~u64{15}) - 8;
   if ((entering || nested) && !is_on(entry->app_stack, entry->app_stack_size, place)) return nullptr;
-  copy_words(fpstate, context.fpstate, bytes);
-  copy_words(place, as_word(&frame_around(context)), sizeof(HandlerFrame));
+  copy_words(reinterpret_cast<void*>(fpstate), reinterpret_cast<const void*>(context.fpstate), bytes);
+  copy_words(reinterpret_cast<void*>(place), &frame_around(context), sizeof(HandlerFrame));
   SignalFrame& moved = reinterpret_cast<HandlerFrame*>(place)->context;
   moved.fpstate = fpstate;
   return &moved;

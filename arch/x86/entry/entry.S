@@ -142,6 +142,8 @@
         movq    %r8, %rdi
         call    uprobe_deliver
         popq    %r8
+        testq   %rax, %rax              # a handler that ran in between has delivered it
+        jz      uprobe_sigreturn_look
         .size deliver, . - deliver      # falls into enter
 
 // rax = handler, rdx = frame. More pending signals are put on top: their handlers interrupt this one at its first instruction.
@@ -314,7 +316,7 @@ uprobe_block:
         .type uprobe_agent, @object
 uprobe_agent:
         .ascii  "upragnt1"
-        .long   1, 64
+        .long   2, 64                   # kAbiVersion
         .long   uprobe_block - uprobe_agent
         .long   uprobe_trap_entry - uprobe_agent
         .long   uprobe_fault_entry - uprobe_agent
