@@ -62,8 +62,7 @@ shared::ThreadEntry* thread_entry(ProcessBlock& block, u64 thread, bool make) {
     if (found == thread) return &threads[slot];
     if (found != 0) continue;
     if (!make) return nullptr;
-    if (__atomic_compare_exchange_n(&threads[slot].thread, &found, thread, false, __ATOMIC_RELAXED,
-                                    __ATOMIC_RELAXED)) {
+    if (__atomic_compare_exchange_n(&threads[slot].thread, &found, thread, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
       threads[slot].blocked = block.start_blocked;  // what it believed without an entry
       return &threads[slot];
     }

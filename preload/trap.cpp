@@ -156,7 +156,8 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_on_signal(i32 signal, Si
   ProcessBlock& block = *uprobe_block;
   const shared::OtherAction action = block.others[signal];  // 1 to 64: it was installed for one of these
   const AppHandler handler{action.handler, action.flags};
-  if (in_agent(block, frame->ip) && !is_jump_hit(block, *frame) && defer(block, handler, *info, *frame)) return leave(block, *frame, true);
+  if (in_agent(block, frame->ip) && !is_jump_hit(block, *frame) && defer(block, handler, *info, *frame))
+    return leave(block, *frame, true);
   move_to_original(block, *frame, Arrival::signal);
   return enter(block, handler, *frame);
 }

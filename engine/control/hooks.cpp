@@ -9,7 +9,6 @@
 #include "engine/control/mapped_file.h"
 #include "engine/target/target.h"
 
-
 namespace uprobe::control {
 namespace {
 

@@ -14,8 +14,8 @@
 #include "engine/elf/eh_frame.h"
 #include "engine/elf/image.h"
 #include "engine/elf/name_index.h"
-#include "engine/elf/rseq_sections.h"
 #include "engine/elf/relocations.h"
+#include "engine/elf/rseq_sections.h"
 #include "engine/elf/symbol_tables.h"
 
 namespace uprobe::elf {

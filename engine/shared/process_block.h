@@ -126,8 +126,8 @@ struct ThreadEntry {
                         // count the threads that have had it with this control block
   u64 app_stack, app_stack_size;  // the application's (stack_t); size 0: disabled
   u32 app_stack_flags;
-  u32 id;           // of the thread that own_stack was given to
-  u64 clone_flags;  // of a clone3 under way, kCloneUnderWay with them; 0: none
+  u32 id;              // of the thread that own_stack was given to
+  u64 clone_flags;     // of a clone3 under way, kCloneUnderWay with them; 0: none
   u32 traced_at_exec;  // 1: has asked to be traced by its parent, from its next program on
   u32 reserved;
 };
@@ -188,7 +188,7 @@ struct ProcessBlock {
   u32 undo_offset;  // frozen: magic .. undo_count stay at these places
   u32 undo_count;
 
-  u32 pid;  // of the process that was loaded; a forked child has its parent's
+  u32 pid;            // of the process that was loaded; a forked child has its parent's
   u32 thread_offset;  // of the table of threads, which is the agent's own; 0: there is none
   u32 point_count;
   u32 point_capacity;
@@ -207,7 +207,7 @@ struct ProcessBlock {
   Island islands[kMaxIslands];
   u64 stamp;  // a random name of the tables' contents, new before each change: fork copies it with them
   u64 agent_text, agent_text_end;  // in this process; 0: not known, nothing is taken for the agent's code then
-  u32 left;  // 1: the breakpoints were taken out for good
+  u32 left;                        // 1: the breakpoints were taken out for good
   u32 reserved0;
   u64 reserved1[12];
 

@@ -68,7 +68,7 @@ struct AreaHeader {
   u64 filtered_execs;  // programs that execve started under a filter of their parent's own: nobody could be asked
   u32 cpu_ring_count;  // the first so many rings are CPU rings; 0..ring_count
   u32 reserved2;
-  u64 traced_execs;    // programs that execve started for a tracer within the tree
+  u64 traced_execs;  // programs that execve started for a tracer within the tree
   u64 reserved[15];
 };
 static_assert(sizeof(AreaHeader) == 240);
@@ -148,7 +148,7 @@ struct alignas(128) MailSlot {
   u64 result;
   u64 path;    // exec_begins: address of the path in the asking process; code_mapped: first address
   u64 folder;  // exec_begins: descriptor that the path is relative to (AT_FDCWD: the working directory); code_mapped: end
-  u64 token;   // also in the asking process's block: shows who asks
+  u64 token;  // also in the asking process's block: shows who asks
   u64 reserved[2];
 };
 static_assert(sizeof(MailSlot) == 128);

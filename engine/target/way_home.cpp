@@ -1,5 +1,7 @@
 #include "engine/target/way_home.h"
 
+#include <cerrno>
+
 namespace uprobe::target {
 namespace {
 
@@ -22,6 +24,7 @@ ReturnFrame frame_of(const user_regs_struct& r, std::uint64_t mask) {
 Result<Addr> find_vdso(const ProcessFiles& files) {
   const auto maps = files.maps();
   if (!maps) return maps.error();
+  if (maps->empty()) return system_error("the program's mappings", ESRCH);  // it has been killed
   for (const Mapping& m : *maps)
     if (m.path == "[vdso]") return m.begin;
   return Error{.code = Code::refused, .text = "the program has no vDSO to make system calls in (vdso=0?)"};
