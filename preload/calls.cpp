@@ -8,6 +8,7 @@
 #include "preload/mappings.h"
 #include "preload/masks.h"
 #include "preload/stacks.h"
+#include "preload/status.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
 #include "preload/tracers.h"
@@ -17,6 +18,7 @@ namespace {
 
 // Numbers: arch/x86/entry/syscalls/syscall_64.tbl.
 enum Number : u64 {
+  kOpen = 2,
   kMmap = 9,
   kMprotect = 10,
   kRtSigaction = 13,
@@ -29,6 +31,7 @@ enum Number : u64 {
   kRtSigsuspend = 130,
   kSigaltstack = 131,
   kPrctl = 157,
+  kOpenat = 257,
   kPselect6 = 270,
   kExitGroup = 231,
   kPpoll = 271,
@@ -240,6 +243,9 @@ bool make(ProcessBlock& block, SignalFrame& frame, long& result) {
       return true;
     case kPtrace:
       return call_ptrace(block, frame, result);
+    case kOpen:
+    case kOpenat:
+      return open_status(block, frame, result);
     case kMmap:
       return map_pages(block, frame, result);
     case kMprotect:

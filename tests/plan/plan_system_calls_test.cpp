@@ -14,11 +14,11 @@
 namespace uprobe::plan {
 namespace {
 
-constexpr std::uint64_t kFollowed[] = {SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_execve,      SYS_execveat,
-                                       SYS_ptrace,       SYS_prctl,          SYS_seccomp,     SYS_rt_sigsuspend,
-                                       SYS_pselect6,     SYS_ppoll,          SYS_epoll_pwait, 441 /* epoll_pwait2 */,
-                                       SYS_rt_sigreturn, SYS_rt_sigpending,  SYS_sigaltstack, SYS_rt_sigtimedwait,
-                                       SYS_clone3,       SYS_mmap,           SYS_mprotect,    SYS_pkey_mprotect};
+constexpr std::uint64_t kFollowed[] = {
+    SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_execve,      SYS_execveat,     SYS_ptrace,      SYS_prctl,
+    SYS_seccomp,      SYS_rt_sigsuspend,  SYS_pselect6,    SYS_ppoll,        SYS_epoll_pwait, 441 /* epoll_pwait2 */,
+    SYS_rt_sigreturn, SYS_rt_sigpending,  SYS_sigaltstack, SYS_open,         SYS_openat,      SYS_rt_sigtimedwait,
+    SYS_clone3,       SYS_mmap,           SYS_mprotect,    SYS_pkey_mprotect};
 constexpr std::uint64_t kClones[] = {SYS_clone, SYS_clone3, SYS_vfork};
 
 template <std::size_t N>

@@ -1,0 +1,115 @@
+// /proc/self/status as it would be without us: its lines SigBlk, SigIgn and SigCgt name what the kernel has, which is ours.
+// A program that opens it gets the same text in a file in memory, with these three lines corrected.
+//
+// System calls, the first of which is the application's own open: read, memfd_create, write, lseek, dup3 and close. Not once
+// a filter of the program's own has come into force.
+#include "preload/status.h"
+
+#include "preload/calls.h"
+#include "preload/masks.h"
+#include "preload/system_call.h"
+#include "preload/thread.h"
+
+namespace uprobe::agent {
+namespace {
+
+constexpr long kRead = 0, kWrite = 1, kOpen = 2, kClose = 3, kLseek = 8, kDup3 = 292, kMemfdCreate = 319;
+constexpr u64 kCloexec = 02000000, kMemfdCloexec = 1, kMostText = 4000, kDigits = 16;
+constexpr i32 kNumbers[shared::kAppSignals] = {5, 11, 7, 8, 4};  // in the order of AppSignal
+
+constexpr char kSelf[] = "/proc/self/status", kThreadSelf[] = "/proc/thread-self/status";
+
+bool is_path(u64 address, const char* wanted, u64 bytes) {
+  const Reader reader{true};
+  char found[sizeof kThreadSelf];
+  if (reader.copy(reinterpret_cast<u8*>(found), address, static_cast<u32>(bytes)) != bytes) return false;
+  for (u64 i = 0; i < bytes; ++i)
+    if (found[i] != wanted[i]) return false;
+  return true;
+}
+
+// The line of the main thread is shown to everybody who asks for "self": known here for the main thread only.
+bool is_status(u64 path) {
+  if (is_path(path, kThreadSelf, sizeof kThreadSelf)) return true;
+  return is_path(path, kSelf, sizeof kSelf) && system_call(kSysGettid) == system_call(kSysGetpid);
+}
+
+// The digits of a line "\nSigXxx:\t0123456789abcdef", null: there is none.
+u8* digits_of(u8* text, u64 size, const char* name) {
+  constexpr u64 kName = 9;
+  for (u64 at = 0; at + kName + kDigits <= size; ++at) {
+    u64 equal = 0;
+    while (equal < kName && text[at + equal] == static_cast<u8>(name[equal])) ++equal;
+    if (equal == kName) return text + at + kName;
+  }
+  return nullptr;
+}
+
+u64 set_at(const u8* digits) {
+  u64 set = 0;
+  for (u64 i = 0; i < kDigits; ++i)
+    set = set << 4 | (digits[i] <= '9' ? digits[i] - u64{'0'} : digits[i] - u64{'a'} + 10);
+  return set;
+}
+
+void put_set(u8* digits, u64 set) {
+  for (u64 i = kDigits; i-- > 0; set >>= 4) {
+    const u8 digit = set & 15;
+    digits[i] = static_cast<u8>(digit < 10 ? '0' + digit : 'a' + digit - 10);
+  }
+}
+
+void correct(ProcessBlock& block, u8* text, u64 size) {
+  u8* blocked = digits_of(text, size, "\nSigBlk:\t");
+  u8* ignored = digits_of(text, size, "\nSigIgn:\t");
+  u8* caught = digits_of(text, size, "\nSigCgt:\t");
+  if (blocked == nullptr || ignored == nullptr || caught == nullptr) return;
+  put_set(blocked, (set_at(blocked) & ~shared::kOurSignals) | believed_blocked(block));
+  u64 ignores = set_at(ignored), catches = set_at(caught);
+  for (u32 i = 0; i < shared::kAppSignals; ++i) {
+    const u64 bit = signal_bit(kNumbers[i]), handler = block.actions[i].handler;
+    ignores = handler == kSigIgn ? ignores | bit : ignores & ~bit;
+    catches = handler > kSigIgn ? catches | bit : catches & ~bit;
+  }
+  put_set(ignored, ignores);
+  put_set(caught, catches);
+}
+
+// Puts the text in place of what the descriptor is open for. Whatever fails leaves the kernel's own text.
+void replace(long descriptor, const u8* text, u64 size, bool closes) {
+  const u64 fd = static_cast<u64>(descriptor);
+  const char name[] = "status";
+  const long memory = system_call(kMemfdCreate, as_word(name), kMemfdCloexec);
+  const u64 file = static_cast<u64>(memory);
+  if (memory >= 0 && system_call(kWrite, file, as_word(text), size) == static_cast<long>(size) &&
+      system_call(kLseek, file, 0, 0) == 0)
+    system_call(kDup3, file, fd, closes ? kCloexec : 0);
+  else
+    system_call(kLseek, fd, 0, 0);
+  if (memory >= 0) system_call(kClose, file);
+}
+
+// Apart: four kilobytes of stack, for the one open in thousands that needs them.
+__attribute__((noinline)) void show_belief_in(ProcessBlock& block, long descriptor, bool closes) {
+  u8 text[kMostText];
+  const long size = system_call(kRead, static_cast<u64>(descriptor), as_word(text), sizeof text);
+  if (size <= 0 || size == static_cast<long>(sizeof text)) {
+    system_call(kLseek, static_cast<u64>(descriptor), 0, 0);
+    return;
+  }
+  correct(block, text, static_cast<u64>(size));
+  replace(descriptor, text, static_cast<u64>(size), closes);
+}
+
+}  // namespace
+
+bool open_status(ProcessBlock& block, const SignalFrame& frame, long& result) {
+  const bool at = frame.ax != static_cast<u64>(kOpen);
+  const u64 path = at ? frame.si : frame.di, flags = at ? frame.dx : frame.si;
+  if ((block.flags & shared::kBlockFilteredLater) != 0 || borrows_memory(block) || !is_status(path)) return false;
+  result = pass(frame);
+  if (result >= 0) show_belief_in(block, result, (flags & kCloexec) != 0);
+  return true;
+}
+
+}  // namespace uprobe::agent

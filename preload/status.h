@@ -1,0 +1,13 @@
+// What /proc says of the program's own signals. See status.cpp.
+#pragma once
+
+#include "arch/x86/entry/signal_frame.h"
+#include "preload/agent.h"
+
+namespace uprobe::agent {
+
+// A thread is about to call open or openat. True: it was for the process's own status, and `result` is a descriptor of that
+// text with the signals as the application set them. False: the displaced copy shall make the call.
+bool open_status(ProcessBlock& block, const SignalFrame& frame, long& result);
+
+}  // namespace uprobe::agent
