@@ -56,7 +56,9 @@ bool is_group_stop(int status) {
 }  // namespace
 
 ExecFollower::~ExecFollower() {
-  while (!pending_.empty()) failed(pending_.back().tid);
+  const std::vector<Pending> left = pending_;
+  for (const Pending& p : left) failed(p.tid);
+  step();  // those that have been killed
 }
 
 void ExecFollower::begins(pid_t pid, pid_t tid, const std::string& path, int folder) {
@@ -68,18 +70,21 @@ void ExecFollower::begins(pid_t pid, pid_t tid, const std::string& path, int fol
     notes_.push_back(path + " runs untraced: ptrace: " + std::strerror(errno));
     return;
   }
-  pending_.push_back({pid, tid});
+  pending_.push_back({pid, tid, false});
 }
 
 void ExecFollower::failed(pid_t tid) {
   const auto found = std::find_if(pending_.begin(), pending_.end(), [&](const Pending& p) { return p.tid == tid; });
   if (found == pending_.end()) return;
-  pending_.erase(found);
+  // One that has been killed meanwhile has to be taken by us (step) before its parent is told.
+  found->given_up = true;
   if (::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) != 0) return;
   int status = 0;
   Seen seen = Seen::nothing;
   for (int i = 0; i < 2000 && (seen = look(tid, status)) == Seen::nothing; ++i) ::usleep(100);
-  if (seen != Seen::stop) return;
+  if (seen == Seen::nothing) return;
+  pending_.erase(found);
+  if (seen == Seen::end) return;
   // Detaching from a group stop leaves the thread stopped, as it was without us.
   const int signal = status >> 8 == 0 ? status & 0x7f : 0;
   ::ptrace(PTRACE_DETACH, tid, nullptr, as_data(signal));
@@ -95,7 +100,7 @@ void ExecFollower::step() {
 }
 
 // True when there is nothing more to wait for.
-bool ExecFollower::look_at(const Pending& p) {
+bool ExecFollower::look_at(Pending& p) {
   int status = 0;
   const Seen thread = look(p.tid, status);
   if (thread == Seen::stop) return handle_stop(p, p.tid, status);
@@ -106,21 +111,19 @@ bool ExecFollower::look_at(const Pending& p) {
   return thread == Seen::end && leader == Seen::end;
 }
 
-bool ExecFollower::handle_stop(const Pending& p, pid_t who, int status) {
+bool ExecFollower::handle_stop(Pending& p, pid_t who, int status) {
+  if (p.given_up) return ::ptrace(PTRACE_DETACH, who, nullptr, nullptr) == 0;
   if (status != kExecEvent) {
     const int signal = status >> 8 == 0 ? status & 0x7f : 0;
     ::ptrace(is_group_stop(status) ? PTRACE_LISTEN : PTRACE_CONT, who, nullptr, as_data(signal));
     return false;
   }
   auto target = target::PtraceTarget::adopt(p.pid);
-  if (!target) {
-    notes_.push_back("a program runs untraced after execve: " + target.error().text);
-    return true;
-  }
-  if (Status loaded = load_(**target); !loaded)
-    notes_.push_back("a program runs untraced after execve: " + loaded.error().text);
-  static_cast<void>((*target)->release());
-  return true;
+  const Status loaded = target ? load_(**target) : Status(target.error());
+  if (!loaded) notes_.push_back("a program runs untraced after execve: " + loaded.error().text);
+  // Killed in between it is still ours, and its parent waits until we have seen its end.
+  p.given_up = !target || !(*target)->release();
+  return !p.given_up;
 }
 
 }  // namespace uprobe::control

@@ -33,9 +33,10 @@ class ExecFollower {
   struct Pending {
     pid_t pid;  // after execve the thread has the process's id
     pid_t tid;
+    bool given_up = false;  // nothing more is to be done for it but to let it go, or to see its end
   };
-  bool look_at(const Pending& pending);
-  bool handle_stop(const Pending& pending, pid_t who, int status);
+  bool look_at(Pending& pending);
+  bool handle_stop(Pending& pending, pid_t who, int status);
 
   Load load_;
   std::vector<Pending> pending_;
