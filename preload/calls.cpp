@@ -49,10 +49,8 @@ constexpr long kInterrupted = -4;  // EINTR
 
 // The call as the application made it; kNotMade when a signal has come since begin_call.
 long pass(ProcessBlock& block, const SignalFrame& frame) {
-  const u32 no_attention = 0;
-  const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
-  return uprobe_interruptible_call(entry != nullptr ? &entry->attention : &no_attention, static_cast<long>(frame.ax),
-                                   frame.di, frame.si, frame.dx, frame.r10, frame.r8, frame.r9);
+  return interruptible_call(block, static_cast<long>(frame.ax), frame.di, frame.si, frame.dx, frame.r10, frame.r8,
+                            frame.r9);
 }
 
 // What comes from here on keeps `pass` from making the call. False: something has come before.
@@ -88,7 +86,7 @@ long execute(ProcessBlock& block, const SignalFrame& frame) {
   return result;
 }
 
-// A wait with a mask of its own, whose address is `mask`, a register of the frame. The displaced copy makes it where our
+// A wait with a mask of its own, whose address is `mask`, where the call finds it. The displaced copy makes it where our
 // signals play no part; else it is made here, with a mask that does not name them. One that is held and that the mask lets
 // through ends the wait at once.
 bool wait_with(ProcessBlock& block, SignalFrame& frame, u64& mask, long& result) {
@@ -113,19 +111,10 @@ bool pselect(ProcessBlock& block, SignalFrame& frame, long& result) {
   const Reader reader{true};
   if (frame.r9 == 0 || !reader.load8(frame.r9, pair[0]) || !reader.load8(frame.r9 + 8, pair[1])) return false;
   const u64 original = frame.r9;
-  u64 clean = 0;
-  u64 wanted = 0;
-  if (pair[0] != 0 && reader.load8(pair[0], wanted) && release_held(block, wanted, frame.mask)) {
-    result = kInterrupted;
-    return true;
-  }
-  const u64 changed = without_our_signals(pair[0], clean);
-  if (changed == pair[0]) return false;
-  pair[0] = changed;
   frame.r9 = as_word(pair);
-  result = pass(block, frame);
+  const bool made = wait_with(block, frame, pair[0], result);
   frame.r9 = original;
-  return true;
+  return made;
 }
 
 // The call, and what to believe of the mask afterwards: what it lets through arrives.

@@ -92,10 +92,9 @@ void free_place(PendingSignal& signal) { __atomic_store_n(&signal.taken, 0, __AT
   info.code = kSiKernel;
   const shared::KernelSigaction fallback{kSigDfl, 0, 0, 0};
   system_call(kSysRtSigaction, kSigSegv, as_word(&fallback), 0, 8);
-  const u64 pid = static_cast<u64>(system_call(kSysGetpid)), tid = static_cast<u64>(system_call(kSysGettid));
   const u64 none = 0;
   system_call(kSysRtSigprocmask, kSetMask, as_word(&none), 0, 8);
-  for (;;) system_call(kSysRtTgsigqueueinfo, pid, tid, kSigSegv, as_word(&info));
+  for (;;) queue_to_self(kSigSegv, &info);
 }
 
 }  // namespace
@@ -105,9 +104,10 @@ u64 pending_word(ProcessBlock& block) {
   return as_word(entry != nullptr ? &entry->pending : &kNothingPending);
 }
 
-bool has_pending(ProcessBlock& block) {
+long interruptible_call(ProcessBlock& block, long number, u64 a, u64 b, u64 c, u64 d, u64 e, u64 f) {
+  const u32 no_attention = 0;
   const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
-  return entry != nullptr && __atomic_load_n(&entry->pending, __ATOMIC_RELAXED) != 0;
+  return uprobe_interruptible_call(entry != nullptr ? &entry->attention : &no_attention, number, a, b, c, d, e, f);
 }
 
 void look_again(SignalFrame& frame) {
@@ -161,11 +161,10 @@ void send_pending_again(ProcessBlock& block) {
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
   if (entry == nullptr || entry->pending == 0) return;
   PendingSignal* signal = nullptr;
-  const u64 pid = static_cast<u64>(system_call(kSysGetpid)), tid = static_cast<u64>(system_call(kSysGettid));
   while ((signal = take_oldest(block, *entry)) != nullptr) {
     i32 number = 0;
     __builtin_memcpy(&number, signal->info, sizeof number);
-    system_call(kSysRtTgsigqueueinfo, pid, tid, static_cast<u64>(number), as_word(signal->info));
+    queue_to_self(static_cast<u64>(number), signal->info);
     const u64 mask = signal->mask;
     free_place(*signal);
     system_call(kSysRtSigprocmask, kSetMask, as_word(&mask), 0, 8);

@@ -31,7 +31,10 @@ bool defer(ProcessBlock& block, const AppHandler& handler, u64 restorer, u64 mas
 // An interrupted thread is about to make a system call that it must not sleep in, or has just looked at its list: it is sent
 // back.
 void look_again(SignalFrame& frame);
-bool has_pending(ProcessBlock& block);
+
+// A system call of the application that is not made (kNotMade) when a signal has come to this thread since its `attention`
+// was cleared.
+long interruptible_call(ProcessBlock& block, long number, u64 a, u64 b, u64 c, u64 d, u64 e, u64 f);
 
 // Enters the handler with the frame that the kernel has built, moved to where the kernel would have put it for this handler.
 Exit enter(ProcessBlock& block, const AppHandler& handler, SignalFrame& frame);

@@ -28,8 +28,7 @@ constexpr u64 kForced = shared::kSaSiginfo | shared::kSaOnstack;
 constexpr u64 kKnownFlags = 0xdc000807;  // what the kernel keeps of sa_flags (UAPI_SA_FLAGS, SA_RESTORER)
 constexpr u64 kNeverBlocked = 1ull << (9 - 1) | 1ull << (19 - 1);  // SIGKILL, SIGSTOP
 constexpr long kFault = -14;                                       // EFAULT
-constexpr u64 kSigIll = 4, kSigTrap = 5, kSigBus = 7, kSigFpe = 8, kSigSegv = 11, kSignals = 64;
-constexpr u64 kOurs[] = {kSigTrap, kSigSegv, kSigBus, kSigFpe, kSigIll};  // in the order of AppSignal
+constexpr u64 kSigTrap = 5, kSigBus = 7, kSigSegv = 11, kSignals = 64;
 
 void believe_blocked(ProcessBlock& block, u64 blocked) {
   if (blocked == believed_blocked(block)) return;
@@ -48,7 +47,7 @@ u64 unpack(u8 bits) {
 
 AppAction* our_action(ProcessBlock& block, u64 signal) {
   for (u32 i = 0; i < shared::kAppSignals; ++i)
-    if (kOurs[i] == signal) return &block.actions[i];
+    if (shared::kAppSignalNumbers[i] == signal) return &block.actions[i];
   return nullptr;
 }
 
@@ -176,8 +175,7 @@ void default_action(const SignalInfo& info, u64 handler) {
   system_call(kSysRtSigaction, static_cast<u64>(info.signal), as_word(&fallback), 0, kSetBytes);
   const bool recurs = info.code > 0 && (static_cast<u64>(info.signal) != kSigTrap || info.code == kSiKernel);
   if (recurs) return;
-  const u64 pid = static_cast<u64>(system_call(kSysGetpid)), tid = static_cast<u64>(system_call(kSysGettid));
-  system_call(kSysRtTgsigqueueinfo, pid, tid, static_cast<u64>(info.signal), as_word(&info));
+  queue_to_self(static_cast<u64>(info.signal), &info);
 }
 
 // `mov $15, %rax; syscall`: the point is at the second.
@@ -281,10 +279,8 @@ long app_sigprocmask(ProcessBlock& block, u64 how, u64 set, u64 old, u64 bytes) 
   const u64 before = believed_blocked(block), ours = wanted & kOurSignals;
   // In a handler of one of our signals it is blocked in fact: unblocked it may be.
   const u64 real = how == kSigUnblock ? wanted : wanted & ~kOurSignals;
-  const u32 no_attention = 0;
-  const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
-  const long result = uprobe_interruptible_call(entry != nullptr ? &entry->attention : &no_attention, kSysRtSigprocmask,
-                                                how, set != 0 ? as_word(&real) : 0, old, bytes, 0, 0);
+  const long result =
+      interruptible_call(block, kSysRtSigprocmask, how, set != 0 ? as_word(&real) : 0, old, bytes, 0, 0);
   if (result != 0 && result != kFault) return result;  // a bad `old` shows after the mask has been set
   if (result == 0 && old != 0) *reinterpret_cast<u64*>(old) |= before;
   if (set == 0) return result;
@@ -302,7 +298,7 @@ u64 without_our_signals(u64 mask, u64& clean) {
 }
 
 void show_mask_to_successor(ProcessBlock& block) {
-  for (const u64 signal : kOurs) {
+  for (const u32 signal : shared::kAppSignalNumbers) {
     if (our_action(block, signal)->handler != 1) continue;
     const KernelSigaction ignore{1, 0, 0, 0};
     system_call(kSysRtSigaction, signal, as_word(&ignore), 0, kSetBytes);
@@ -312,7 +308,7 @@ void show_mask_to_successor(ProcessBlock& block) {
 }
 
 void take_mask_back(ProcessBlock& block) {
-  for (const u64 signal : kOurs) {
+  for (const u32 signal : shared::kAppSignalNumbers) {
     const AppAction& action = *our_action(block, signal);
     if (action.handler != 1) continue;
     const KernelSigaction wanted{action.handler, action.flags, action.restorer, action.mask};

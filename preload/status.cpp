@@ -15,7 +15,6 @@ namespace {
 
 constexpr long kRead = 0, kWrite = 1, kOpen = 2, kClose = 3, kLseek = 8, kDup3 = 292, kMemfdCreate = 319;
 constexpr u64 kCloexec = 02000000, kMemfdCloexec = 1, kMostText = 4000, kDigits = 16;
-constexpr i32 kNumbers[shared::kAppSignals] = {5, 11, 7, 8, 4};  // in the order of AppSignal
 
 constexpr char kSelf[] = "/proc/self/status", kThreadSelf[] = "/proc/thread-self/status";
 
@@ -67,7 +66,7 @@ void correct(ProcessBlock& block, u8* text, u64 size) {
   put_set(blocked, (set_at(blocked) & ~shared::kOurSignals) | believed_blocked(block));
   u64 ignores = set_at(ignored), catches = set_at(caught);
   for (u32 i = 0; i < shared::kAppSignals; ++i) {
-    const u64 bit = signal_bit(kNumbers[i]), handler = block.actions[i].handler;
+    const u64 bit = signal_bit(static_cast<i32>(shared::kAppSignalNumbers[i])), handler = block.actions[i].handler;
     ignores = handler == kSigIgn ? ignores | bit : ignores & ~bit;
     catches = handler > kSigIgn ? catches | bit : catches & ~bit;
   }

@@ -21,6 +21,13 @@ inline long system_call(long number, shared::u64 a = 0, shared::u64 b = 0, share
 inline shared::u64 as_word(const void* pointer) { return reinterpret_cast<shared::u64>(pointer); }
 inline shared::u64 as_word(void (*function)()) { return reinterpret_cast<shared::u64>(function); }
 
+// Queues a signal, with its siginfo, to the calling thread.
+inline void queue_to_self(shared::u64 signal, const void* info) {
+  const long pid = system_call(kSysGetpid), tid = system_call(kSysGettid);
+  system_call(kSysRtTgsigqueueinfo, static_cast<shared::u64>(pid), static_cast<shared::u64>(tid), signal,
+              as_word(info));
+}
+
 // The caller's task name, 16 bytes.
 inline bool get_task_name(shared::u8* name) {
   constexpr shared::u64 kPrGetName = 16;

@@ -23,7 +23,6 @@ using target::Target;
 
 constexpr std::uint64_t kScratchBytes = 8192;
 constexpr int kReadWrite = PROT_READ | PROT_WRITE;
-constexpr int kHandled[shared::kAppSignals] = {SIGTRAP, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 
 // One system call whose negative result is an error called `what`.
 Result<std::uint64_t> checked_call(Target& target, const std::string& what, long number,
@@ -97,9 +96,9 @@ Status install_handlers(Target& target, const MappedAgent& agent, Addr scratch, 
   const Addr restorer = agent.place(agent.header.restorer);
   const Addr trap = agent.place(agent.header.trap_entry), fault = agent.place(agent.header.fault_entry);
   for (std::uint32_t i = 0; i < shared::kAppSignals; ++i) {
-    const Addr entry = kHandled[i] == SIGTRAP ? trap : fault;
-    if (Status s = install_handler(target, scratch, kHandled[i], entry, restorer, block.head().actions[i]); !s)
-      return s;
+    const int signal = static_cast<int>(shared::kAppSignalNumbers[i]);
+    const Addr entry = signal == SIGTRAP ? trap : fault;
+    if (Status s = install_handler(target, scratch, signal, entry, restorer, block.head().actions[i]); !s) return s;
   }
   return ok();
 }
@@ -160,7 +159,7 @@ Status uninstall_handlers(Target& target, Block& block) {
     const shared::KernelSigaction action{before.handler, before.flags, before.restorer, before.mask};
     if (Status s = target.write(*scratch, &action, sizeof action); !s) return s;
     auto done = checked_call(target, "rt_sigaction", SYS_rt_sigaction,
-                             {static_cast<std::uint64_t>(kHandled[i]), scratch->value, 0, 8, 0, 0});
+                             {std::uint64_t{shared::kAppSignalNumbers[i]}, scratch->value, 0, 8, 0, 0});
     if (!done) return done.error();
   }
   return ok();

@@ -102,6 +102,7 @@ struct AppAction {
 
 enum class AppSignal : u32 { trap, segv, bus, fpe, ill };
 inline constexpr u32 kAppSignals = 5;
+inline constexpr u32 kAppSignalNumbers[kAppSignals] = {5, 11, 7, 8, 4};  // x86-64: uapi/asm/signal.h
 
 // Of the other signals the kernel knows all but the handler, in whose place it has ours.
 struct OtherAction {
