@@ -33,6 +33,7 @@ constexpr const char* kProbesFile = "UPROBE_PROBES_FILE";
 constexpr const char* kOutput = "UPROBE_OUTPUT";
 constexpr const char* kBufferSize = "UPROBE_BUFFER_SIZE";
 constexpr const char* kVerbose = "UPROBE_VERBOSE";
+constexpr const char* kTier = "UPROBE_TIER";
 
 volatile sig_atomic_t ask_to_end = 0;
 void on_end_signal(int) { ask_to_end = 1; }
@@ -95,6 +96,11 @@ Result<Settings> settings() {
     const auto bytes = parse_ring_size(size);
     if (!bytes) return bad_variable(kBufferSize, bytes.error().text);
     result.session.ring_bytes = *bytes;
+  }
+  if (const std::string tier = variable(kTier); !tier.empty()) {
+    const auto chosen = parse_tier(tier);
+    if (!chosen) return bad_variable(kTier, chosen.error().text);
+    result.session.tier = *chosen;
   }
   const std::string verbose = variable(kVerbose);
   if (verbose.size() > 1 || (!verbose.empty() && (verbose[0] < '0' || verbose[0] > '2')))

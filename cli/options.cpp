@@ -95,6 +95,9 @@ constexpr std::array kRows = {
         [](Options&, const std::string&) { return ok(); }},
     Row{0, "force", no_argument, "", "probe at an offset inside an instruction all the same",
         [](Options& o, const std::string&) { return o.force = true, ok(); }},
+    Row{0, "tier", required_argument, "TIER",
+        "int3 (default): breakpoints; auto: a jump where that is safe;\njump: refuse what would need a breakpoint",
+        [](Options& o, const std::string& v) { return store(o.tier, parse_tier(v)); }},
     Row{'o', "output", required_argument, "FILE",
         "the trace goes to FILE (- = standard output, %p = PID);\nwithout it to standard error",
         [](Options& o, const std::string& v) { return set_name(o.output, v); }},
@@ -294,7 +297,7 @@ std::string version_text() {
   int major = 0, minor = 0;
   cs_version(&major, &minor);
   return "uprobe-run " UPROBE_VERSION
-         "\nmachine: x86-64; tiers: int3; modes: launch, list, dry-run, LD_PRELOAD\ndisassembler: Capstone " +
+         "\nmachine: x86-64; tiers: jump, int3; modes: launch, list, dry-run, LD_PRELOAD\ndisassembler: Capstone " +
          std::to_string(major) + "." + std::to_string(minor) + "\n";
 }
 

@@ -8,6 +8,7 @@
 
 #include "cli/diagnostics.h"
 #include "engine/base/result.h"
+#include "engine/plan/tier.h"
 
 namespace uprobe::cli {
 
@@ -31,6 +32,7 @@ struct Options {
   std::chrono::nanoseconds duration{0};  // 0: no limit
   std::uint64_t ring_bytes = 4u << 20;
   bool force = false;
+  plan::Tier tier = plan::Tier::breakpoint;
   bool quiet = false;
   int verbosity = 0;
   ColorMode color = ColorMode::automatic;

@@ -120,6 +120,7 @@ bool prepare(const Call& call) {
   options.definitions = definitions->list;
   options.ring_bytes = call.options.ring_bytes;
   options.force = call.options.force;
+  options.tier = call.options.tier;
   const Status prepared = call.engine.prepare(options);
   if (prepared) return true;
   show(problems(call.engine, options, *definitions, prepared.error()), call.diagnostics);

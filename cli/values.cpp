@@ -107,4 +107,11 @@ Result<std::uint64_t> parse_ring_size(std::string_view text) {
   return *number << by;
 }
 
+Result<plan::Tier> parse_tier(std::string_view text) {
+  if (text == "auto") return plan::Tier::automatic;
+  if (text == "jump") return plan::Tier::jump;
+  if (text == "int3") return plan::Tier::breakpoint;
+  return unusable(text, "is no tier", "auto, jump or int3");
+}
+
 }  // namespace uprobe::cli

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "engine/base/result.h"
+#include "engine/plan/tier.h"
 
 namespace uprobe::cli {
 
@@ -17,5 +18,8 @@ Result<std::chrono::nanoseconds> parse_duration(std::string_view text);
 
 // "65536", "64K", "4M", "1G": a ring's size in bytes, kMinRingBytes..kMaxRingBytes.
 Result<std::uint64_t> parse_ring_size(std::string_view text);
+
+// "auto", "jump" or "int3".
+Result<plan::Tier> parse_tier(std::string_view text);
 
 }  // namespace uprobe::cli

@@ -14,19 +14,16 @@
 
 #include "engine/base/exhaustion.h"
 #include "engine/base/limits.h"
-#include "engine/base/text.h"
 #include "engine/control/hooks.h"
 #include "engine/control/load.h"
-#include "engine/control/mail_service.h"
 #include "engine/control/preloaded.h"
 #include "engine/control/processes.h"
 #include "engine/format/text.h"
 #include "engine/plan/resolve.h"
 #include "engine/program/compile.h"
 #include "engine/program/verify.h"
+#include "engine/session_state.h"
 #include "engine/spec/definition_set.h"
-#include "engine/spec/listing.h"
-#include "engine/trace/reader.h"
 
 namespace uprobe {
 namespace {
@@ -34,13 +31,6 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::size_t kFlushBytes = 256 * 1024;
-
-// One definition, all the way to a place and a program.
-struct Probe {
-  spec::ProbeSpec spec;
-  plan::Site site;
-  program::EventProgram program;
-};
 
 Result<Probe> make_probe(const spec::ProbeSpec& definition, plan::FileCache& files, const SessionOptions& options) {
   Probe probe{.spec = definition, .site = {}, .program = {}};
@@ -91,37 +81,6 @@ bool proc_is_ours() {
 }
 
 }  // namespace
-
-struct Session::State {
-  std::vector<Probe> probes;
-  control::ProbeSet planned;
-  SessionOptions options;
-  std::optional<control::AgentImage> agent;
-  std::optional<trace::Area> area;
-  std::optional<control::Armer> armer;
-  std::optional<control::MailService> mail;
-  trace::ClockSample clock_begin = trace::Clock::sample();
-  std::optional<trace::Clock> clock;
-  trace::TaskNames names;
-  std::optional<trace::Reader> reader;
-  std::vector<std::string> notes;
-  pid_t child = 0;
-  std::optional<Ending> ended_early;
-  Fd pidfd;  // of the child
-  bool recording = false;
-  bool reaped = false;
-
-  ~State();
-  void stop_tracing();
-  void learn_names();
-  void await_writers();
-  Status unless_killed(const Error& error);
-  void print_settled(const trace::Sink& sink);
-  // `load` brings the agent to work in the target; what a failure leaves armed is taken out again.
-  Status arm(target::Target& target, const std::function<Result<control::Block>()>& load);
-  Status begin(target::Target& target, control::Block& block);
-  Status find_any_armed() const;
-};
 
 Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Session::Session(Session&&) noexcept = default;
@@ -180,25 +139,8 @@ Result<Session> Session::prepare(const SessionOptions& options) {
     state->planned.add(probe->site, static_cast<std::uint16_t>(state->probes.size()));
     state->probes.push_back(probe.take());
   }
+  if (Status jumps = state->check_tiers(); !jumps) return jumps.error();
   return Session(std::move(state));
-}
-
-std::vector<PlanReport> Session::report() const {
-  std::vector<PlanReport> reports;
-  for (const Probe& probe : state_->probes) {
-    PlanReport report;
-    report.definition = spec::listing(probe.spec, probe.site.offset);
-    report.path = probe.spec.place.path;
-    report.offset = probe.site.offset;
-    report.address = probe.site.address;
-    report.symbol = probe.site.symbol;
-    report.bytes = probe.site.insn;
-    report.tier = "int3";
-    report.why = probe.site.is_ifunc ? "an IFUNC: the implementation that the program chooses is probed"
-                                     : "jumps are not available in this version";
-    reports.push_back(std::move(report));
-  }
-  return reports;
 }
 
 Status Session::State::arm(target::Target& target, const std::function<Result<control::Block>()>& load) {
@@ -216,7 +158,7 @@ Status Session::State::arm(target::Target& target, const std::function<Result<co
   area->header().mode = agent ? 0 : shared::kModePreloaded;
   auto block = load();
   if (!block) return block.error();
-  armer.emplace(planned, !agent);
+  armer.emplace(planned, control::ArmOptions{!agent, options.tier, &flows, &*area});
   clock.emplace(trace::Clock::start(clock_begin));
   reader.emplace(*area, *clock, names);
   const Status begun = survive_exhaustion([&] { return begin(target, *block); });
@@ -438,54 +380,6 @@ Status Session::follow(const control::Preloaded& program, const RunOptions& opti
   s.reader->finish(sink);
   printer.flush();
   return ok();
-}
-
-namespace {
-
-std::string hint_for(const Probe& probe, std::size_t event, const control::ArmReport& report) {
-  const auto refused = report.refusals.find(static_cast<std::uint16_t>(event));
-  if (refused != report.refusals.end()) return refused->second;
-  if (report.armed_events.count(static_cast<std::uint16_t>(event)) != 0) return "never reached";
-  if (probe.site.is_ifunc)
-    return "the program never chose an implementation, or " + probe.site.file->path() + " was not mapped";
-  return probe.site.file->path() + " was not mapped by this program";
-}
-
-}  // namespace
-
-Summary Session::summary() const {
-  const State& s = *state_;
-  Summary summary;
-  if (!s.mail) return summary;
-  auto& area = const_cast<trace::Area&>(*s.area);
-  const trace::ReaderCounts& counts = s.reader->counts();
-  for (std::size_t i = 0; i < s.probes.size(); ++i) {
-    const Probe& probe = s.probes[i];
-    const shared::Event& event = area.event(static_cast<std::uint32_t>(i));
-    ProbeSummary line;
-    line.name = probe.spec.group + "/" + probe.spec.event;
-    line.place = probe.spec.place.path + ":" + hex(probe.site.offset);
-    line.recorded = i < counts.recorded.size() ? counts.recorded[i] : 0;
-    line.lost_full = event.lost_full, line.lost_too_big = event.lost_too_big, line.lost_busy = event.lost_busy;
-    line.hits = line.recorded + line.lost_full + line.lost_too_big + line.lost_busy;
-    if (line.hits == 0) line.hint = hint_for(probe, i, s.armer->report());
-    summary.probes.push_back(std::move(line));
-  }
-  summary.mail_timeouts = area.header().mail_timeouts;
-  summary.notes = s.notes;
-  for (const std::string& text : s.mail->notes()) summary.notes.push_back(text);
-  summary.notes.insert(summary.notes.end(), s.armer->report().notes.begin(), s.armer->report().notes.end());
-  const auto note = [&](std::uint64_t n, const char* what) {
-    if (n != 0) summary.notes.push_back(std::to_string(n) + " " + what);
-  };
-  note(area.header().filtered_execs,
-       "times execve was called under a seccomp filter of the program's own: what it started ran untraced");
-  note(area.header().traced_execs, "programs were started for a debugger among the traced programs: they ran untraced");
-  note(counts.damaged, "records were damaged and left out");
-  note(counts.missing, "records are missing");
-  note(counts.bad_stamps, "records had impossible time stamps");
-  note(counts.order_breaks, "records came out of order");
-  return summary;
 }
 
 }  // namespace uprobe

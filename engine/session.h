@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engine/base/result.h"
+#include "engine/plan/tier.h"
 
 namespace uprobe {
 
@@ -34,7 +35,8 @@ struct SessionOptions {
   std::vector<Definition> definitions;
   std::uint64_t ring_bytes = 4u << 20;  // one ring; rounded up to a power of two
   bool force = false;                   // probe at an offset inside an instruction all the same
-  std::string agent_path;               // libuprobe.so; empty: found beside the running program
+  plan::Tier tier = plan::Tier::breakpoint;
+  std::string agent_path;  // libuprobe.so; empty: found beside the running program
 };
 
 // What --dry-run says of one definition: where it goes and why not to a better tier.
@@ -45,7 +47,7 @@ struct PlanReport {
   std::uint64_t address = 0;        // link-time
   std::string symbol;               // nearest "name+0x4", empty if none
   std::vector<std::uint8_t> bytes;  // of the displaced instruction
-  std::string tier;                 // "int3", "refused"
+  std::string tier;                 // "jump", "int3", "refused"
   std::string why;                  // why not a better tier, or why refused
 };
 
@@ -60,8 +62,9 @@ struct ProbeSummary {
 
 struct Summary {
   std::vector<ProbeSummary> probes;
-  std::uint64_t mail_timeouts = 0;  // libraries that went unprobed because the tool did not answer in time
-  std::vector<std::string> notes;   // anything else worth a line: points refused in a library, ...
+  std::uint64_t jumps = 0, breakpoints = 0;  // probes armed somewhere, by the tier they have there
+  std::uint64_t mail_timeouts = 0;           // libraries that went unprobed because the tool did not answer in time
+  std::vector<std::string> notes;            // anything else worth a line: points refused in a library, ...
 };
 
 // How the traced program ended.

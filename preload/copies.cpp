@@ -26,20 +26,12 @@ const Point* point_with_copy_at(const ProcessBlock& block, u64 address) {
   return nullptr;
 }
 
-u32 mark_covering(const Point& point, u64 offset) {
+// The first mark is at the copy's beginning.
+const shared::Mark& mark_covering(const Point& point, u64 offset) {
+  const auto* marks = reinterpret_cast<const shared::Mark*>(shared::marks_of(point));
   u32 mark = 0;
-  for (u32 i = 1; i < shared::kMaxMarks && offset >= point.mark_offset[i]; ++i) mark = i;
-  return mark;
-}
-
-shared::MarkKind kind_of(const Point& point, u32 mark) {
-  return static_cast<shared::MarkKind>(point.mark_kinds >> (2 * mark) & 3);
-}
-
-u64 original_place(const Point& point, shared::MarkKind kind) {
-  if (kind == shared::MarkKind::start) return point.address;
-  if (kind == shared::MarkKind::target) return point.address + static_cast<u64>(i64{point.mark_target});
-  return point.address + point.insn_bytes;
+  for (u32 i = 1; i < point.mark_count && offset >= marks[i].offset; ++i) mark = i;
+  return marks[mark];
 }
 
 // All that the instruction could see of the thread.
@@ -86,14 +78,14 @@ Moved move_to_original(ProcessBlock& block, SignalFrame& frame, Arrival arrival)
   const Point* point = point_with_copy_at(block, frame.ip);
   if (point == nullptr) return Moved::no;
   const u64 offset = frame.ip - point->copy;
-  const u32 mark = mark_covering(*point, offset);
-  const shared::MarkKind kind = kind_of(*point, mark);
-  if (arrival == Arrival::step && kind == shared::MarkKind::start && offset != 0) return Moved::within;
-  frame.ip = original_place(*point, kind);
-  frame.sp += point->mark_pushed[mark];
+  const shared::Mark& mark = mark_covering(*point, offset);
+  const bool in_front = mark.place == 0;
+  if (arrival == Arrival::step && in_front && offset != 0) return Moved::within;
+  frame.ip = point->address + static_cast<u64>(i64{mark.place});
+  frame.sp += mark.pushed;
   // The processor left the copy's address in rcx (SDM vol. 2, SYSCALL).
-  if (kind == shared::MarkKind::end_of_call) frame.cx = frame.ip;
-  if (arrival == Arrival::signal && kind == shared::MarkKind::start) expect_repeat(block, frame);
+  if (mark.behind_call != 0) frame.cx = frame.ip;
+  if (arrival == Arrival::signal && in_front) expect_repeat(block, frame);
   return Moved::to_original;
 }
 

@@ -1,27 +1,16 @@
+// Which mappings have to be looked at, and what becomes of points whose code has gone. What is armed in a mapping: arming.cpp.
 #include "engine/control/armer.h"
 
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cinttypes>
-#include <cstdio>
 #include <cstring>
-#include <map>
-#include <unordered_set>
-#include <utility>
 
-#include "arch/x86/code/relocate.h"
-#include "engine/base/text.h"
-#include "engine/control/ifunc.h"
-#include "engine/control/islands.h"
+#include "engine/control/armer_work.h"
 #include "engine/control/mapped_file.h"
-#include "engine/plan/call_patterns.h"
-#include "engine/plan/system_calls.h"
 
 namespace uprobe::control {
 namespace {
-
-constexpr std::uint8_t kBreakpoint = 0xcc;
 
 // The file behind a mapping, as stat sees it from here: the numbers in maps are not stat's on every file system.
 std::optional<FileVersion> file_behind(pid_t pid, const target::Mapping& m) {
@@ -38,278 +27,30 @@ bool can_be_armed(const target::Mapping& m) {
   return m.executable && !m.shared && !m.writable && m.is_file();
 }
 
-// A planned copy: what will be written where.
-struct Pending {
-  NewPoint point;
-  std::vector<std::uint8_t> copy;
-  const PlannedPoint* planned;
-  std::optional<std::uint32_t> known;  // an entry of the block to be armed again
-};
-
-std::vector<shared::Consumer> consumers_of(const PlannedPoint& point) {
-  std::vector<shared::Consumer> consumers;
-  for (const std::uint16_t event : point.events) consumers.push_back({.session = 0, .event = event, .next = 0});
-  return consumers;
-}
-
-// What the file has behind the first byte of an instruction, up to the end of the mapping.
-std::vector<std::uint8_t> bytes_behind(const plan::Site& site, const target::Mapping& m) {
-  const auto file = site.file->bytes();
-  const std::uint64_t first = site.offset + 1, mapped = m.offset + (m.end - m.begin);
-  const std::uint64_t last = std::min({first + shared::kMostBehind, mapped, std::uint64_t{file.size()}});
-  return first < last ? std::vector<std::uint8_t>(file.begin() + static_cast<std::ptrdiff_t>(first),
-                                                  file.begin() + static_cast<std::ptrdiff_t>(last))
-                      : std::vector<std::uint8_t>();
-}
-
-std::uint32_t room_for_copy(const NewPoint& point) {
-  const auto bytes = x86::copy_bytes(point.insn, point.address);
-  const auto needed = static_cast<std::uint32_t>(bytes ? *bytes : x86::kMaxCopyBytes);
-  return (needed + kCopyAlignment - 1) / kCopyAlignment * kCopyAlignment;
-}
-
-// A point that is armed again (its library was unmapped meanwhile) takes the room that it has had, if it is enough: libraries
-// that come and go must not use the islands up.
-Addr known_room(const Block& block, const Pending& pending) {
-  if (!pending.known) return {};
-  const shared::Point& before = block.points()[*pending.known];
-  const std::uint32_t room = (before.copy_bytes + kCopyAlignment - 1) / kCopyAlignment * kCopyAlignment;
-  return pending.point.copy_bytes <= room ? Addr{before.copy} : Addr{};
-}
-
 }  // namespace
 
-struct Armer::Work {
-  target::Target& target;
-  Block& block;
-  const Changed& range;                        // what the process has reported
-  std::vector<Pending> pending;                // in the file under way
-  std::unordered_set<std::uint64_t> standing;  // breakpoints in the mappings looked at
-  std::vector<KnownMapping> before;            // what was looked at the last time
-  std::vector<KnownMapping> untouched;         // of these, by address
-  std::map<Addr, KnownMapping> looked_at;      // anew; one that is no file's never is the same again
-  Addr witness;                                // a breakpoint in the mapping under way
-  bool waits = false;                          // an IFUNC in it has not chosen yet
-  bool unbound = false;                        // in any mapping
-  bool changed = false;
-
-  Work(target::Target& in, Block& its_block, const Changed& reported) : target(in), block(its_block), range(reported) {}
-  void stands(Addr address) {
-    standing.insert(address.value);
-    witness = address;
-  }
-  // Comes before the first change of the block.
-  Status change() { return std::exchange(changed, true) ? ok() : block.renew(target); }
-  std::vector<KnownMapping> all_known() {
-    for (const KnownMapping& known : untouched) looked_at[known.begin] = known;
-    std::vector<KnownMapping> all;
-    for (const auto& [begin, known] : looked_at) all.push_back(known);
-    return all;
-  }
-};
-
-// The file of a mapping, if the agent may need points in it.
-std::shared_ptr<const elf::ElfFile> Armer::file_of(const target::Target& target, const target::Mapping& m,
-                                                   const FileVersion& version) {
-  for (const FilePoints& probed : probes_.files())
-    if (probed.version == version) return probed.file;
-  const auto name = name_behind(target.pid(), m, version.identity);
-  if (name && !plan::may_have_followed_calls(*name, m.offset, m.end - m.begin)) return nullptr;
-  auto file = name ? elf::ElfFile::open(*name) : Result<elf::ElfFile>(name.error());
-  if (!file || file->identity() != version.identity) {
-    const std::string why = file ? "it has changed meanwhile" : file.error().text;
-    report_.notes.insert(m.path + ": its system calls are not followed: " + why);
-    return nullptr;
-  }
-  return std::make_shared<const elf::ElfFile>(file.take());
+// A point that stands shows code that was there before.
+bool Armer::Work::is_just_mapped(const target::Mapping& m) const {
+  const auto points = block.points_in(m.begin, m.end);
+  const auto stands = [&](std::uint32_t i) {
+    const shared::Point& point = block.points()[i];
+    return point.state == static_cast<std::uint32_t>(shared::PointState::armed) && has_armed_text(target, point);
+  };
+  return range.begin <= m.begin && m.end <= range.end && std::none_of(points.begin(), points.end(), stands);
 }
 
-// The sites where a libc changes signals, mappings and programs, found once per file.
-const FilePoints& Armer::system_calls_of(const target::Target& target, const target::Mapping& m,
-                                         const FileVersion& version) {
-  const auto [entry, is_new] = system_calls_.try_emplace({version, m.offset, m.end - m.begin});
-  FilePoints& points = entry->second;
-  if (!is_new) return points;
-  points.file = file_of(target, m, version);
-  if (!points.file) return points;
-  for (const plan::SystemCallSite& found : plan::system_call_sites(*points.file, ends_too_)) {
-    auto site = plan::site_at(points.file, found.offset);
-    if (site) points.points.push_back({.site = site.take(), .events = {}, .role = found.role});
-  }
-  std::sort(points.points.begin(), points.points.end(),
-            [](const PlannedPoint& a, const PlannedPoint& b) { return a.site.offset < b.site.offset; });
-  return points;
-}
-
-void Armer::refuse(const PlannedPoint& point, const std::string& why) {
-  for (const std::uint16_t event : point.events) report_.refusals[event] = why;
-  if (report_.first_refusal.empty()) report_.first_refusal = why;
-  const std::string& path = point.site.file->path();
-  report_.notes.insert(point.events.empty() ? path + ": what the agent itself needs there is not followed: " + why
-                                            : path + ":" + hex(point.site.offset) + " not probed: " + why);
-}
-
-bool is_changed(const shared::Point& point, const shared::Undo& undo, const std::uint8_t* behind) {
-  for (unsigned i = 0; i + 1 < point.insn_bytes && i < point.behind_bytes; ++i)
-    if (behind[i] != undo.original[i + 1] && behind[i] != kBreakpoint) return true;
-  return false;
-}
-
-// The process doubts a point that is right: its program has changed the code there. What lies behind the instruction looks
-// like that from now on. The instruction itself, if it is another one now, is the program's own again.
-Status Armer::look_behind(Work& work, std::uint32_t index) {
-  const shared::Point& point = work.block.points()[index];
-  const shared::Undo& undo = work.block.undo()[index];
-  const Addr address{point.address};
-  std::uint8_t behind[shared::kMostBehind] = {};
-  if (address < work.range.begin || work.range.end <= address) return ok();
-  if (!work.target.read(address + 1, behind, point.behind_bytes) || shared::is_as_before(point, undo, behind))
-    return ok();
-  if (Status s = work.change(); !s) return s;
-  if (!is_changed(point, undo, behind))
-    return work.block.set_behind(work.target, index, {behind, behind + point.behind_bytes});
-  report_.notes.insert("a program changes probed code at " + hex(address.value) + ": not probed there any more");
-  if (Status s = work.target.write(address, undo.original, 1); !s) return s;
-  return work.block.set_state(work.target, index, shared::PointState::disarmed);
-}
-
-// Decides what has to be done for one point in one mapping; nothing is written yet.
-Status Armer::consider(Work& work, const PlannedPoint& point, const target::Mapping& m) {
-  const Addr address = m.begin + (point.site.offset - m.offset);
-  const auto known = work.block.find(address);
-  const bool armed =
-      known && work.block.points()[*known].state == static_cast<std::uint32_t>(shared::PointState::armed);
-  std::vector<std::uint8_t> now(point.site.insn.size());
-  if (Status s = work.target.read(address, now.data(), now.size()); !s) {
-    refuse(point, s.error().text);
-    return ok();
-  }
-  if (armed && now[0] == kBreakpoint) {
-    work.stands(address);
-    if (Status s = look_behind(work, *known); !s) return s;
-    report_.armed_events.insert(point.events.begin(), point.events.end());
-    if (work.block.has(*known, consumers_of(point))) return ok();
-    if (Status s = work.change(); !s) return s;
-    return work.block.want(work.target, *known, consumers_of(point));
-  }
-  if (now != point.site.insn) {
-    refuse(point, "the bytes in memory are not the file's (another tracer, or code that changes itself)");
-    return ok();
-  }
-  Pending pending{.point = {}, .copy = {}, .planned = &point, .known = known};
-  pending.point.address = address;
-  pending.point.file_bias = address.value - point.site.offset;
-  pending.point.role = point.role;
-  pending.point.insn = point.site.insn;
-  pending.point.behind = bytes_behind(point.site, m);
-  pending.point.consumers = consumers_of(point);
-  work.pending.push_back(std::move(pending));
-  return ok();
-}
-
-Status Armer::arm_file(Work& work, const FilePoints& file, const target::Mapping& m) {
-  work.pending.clear();
-  const auto first =
-      std::lower_bound(file.points.begin(), file.points.end(), m.offset,
-                       [](const PlannedPoint& p, std::uint64_t offset) { return p.site.offset < offset; });
-  for (auto point = first; point != file.points.end() && point->site.offset - m.offset < m.end - m.begin; ++point)
-    if (Status s = consider(work, *point, m); !s) return s;
-  return arm_ifuncs(work, file, m);
-}
-
-Status Armer::place_copies(Work& work, const target::Mapping& m) {
-  if (Status s = work.change(); !s) return s;
-  std::uint32_t bytes = 0;
-  for (Pending& p : work.pending) {
-    p.point.copy_bytes = room_for_copy(p.point);
-    p.point.copy = known_room(work.block, p);
-    if (!p.point.copy) bytes += p.point.copy_bytes;
-  }
-  auto room = bytes != 0 ? island_room(work.target, work.block, m.begin, m.end, bytes) : Result<Addr>(Addr{});
-  if (!room) {
-    for (const Pending& p : work.pending) refuse(*p.planned, room.error().text);
-    return ok();
-  }
-  std::vector<Pending> ready;
-  for (Pending& p : work.pending) {
-    if (!p.point.copy) p.point.copy = std::exchange(*room, *room + p.point.copy_bytes);
-    auto copy = x86::make_copy(p.point.insn, p.point.address, p.point.copy);
-    if (!copy) {
-      refuse(*p.planned, copy.error().text);
-      continue;
-    }
-    p.point.copy_bytes = static_cast<std::uint32_t>(copy->bytes.size());
-    p.point.marks = std::move(copy->marks);
-    p.copy = std::move(copy->bytes);
-    ready.push_back(std::move(p));
-  }
-  work.pending = std::move(ready);
-  return publish(work);
-}
-
-// Whether the place is about to be armed for somebody else already; then it is for both.
-bool Armer::join_pending(Work& work, PlannedPoint& point, const target::Mapping& m) {
-  const Addr address = m.begin + (point.site.offset - m.offset);
-  const auto same = std::find_if(work.pending.begin(), work.pending.end(),
-                                 [address](const Pending& p) { return p.point.address == address; });
-  if (same == work.pending.end()) return false;
-  const auto& others = same->planned->events;
-  point.events.insert(point.events.end(), others.begin(), others.end());
-  std::sort(point.events.rbegin(), point.events.rend());
-  point.role = same->planned->role;
-  same->planned = &point;
-  same->point.consumers = consumers_of(point);
-  return true;
-}
-
-// The choice of an IFUNC is known once the object is relocated; until then its points wait for the next call.
-Status Armer::arm_ifuncs(Work& work, const FilePoints& file, const target::Mapping& m) {
-  for (const PlannedPoint& point : file.ifuncs) {
-    if (point.site.offset < m.offset || point.site.offset - m.offset >= m.end - m.begin) continue;
-    auto& relocations = relocations_[file.file.get()];
-    if (!relocations) relocations = elf::relocations_of(*file.file);
-    auto chosen = chosen_implementation(work.target, file.file, *relocations, m, point.site);
-    if (!chosen) {
-      refuse(point, chosen.error().text);
-      continue;
-    }
-    if (!*chosen) {
-      work.waits = true;
-      continue;
-    }
-    auto planned = std::make_unique<PlannedPoint>(PlannedPoint{**chosen, point.events, point.role});
-    if (!join_pending(work, *planned, m))
-      if (Status s = consider(work, *planned, m); !s) return s;
-    choices_.push_back(std::move(planned));  // what was considered points to it
-  }
-  return work.pending.empty() ? ok() : place_copies(work, m);
-}
-
-Status Armer::publish(Work& work) {
-  std::vector<NewPoint> fresh;
-  for (const Pending& p : work.pending) {
-    if (Status s = work.target.write(p.point.copy, p.copy.data(), p.copy.size()); !s) return s;
-    if (p.known) continue;
-    fresh.push_back(p.point);
-  }
-  if (Status s = work.block.add(work.target, std::move(fresh)); !s) return s;
-  for (const Pending& p : work.pending) {
-    if (p.known)
-      if (Status s = work.block.set_copy(work.target, *p.known, p.point); !s) return s;
-    if (Status s = work.target.write(p.point.address, &kBreakpoint, 1); !s) return s;
-    work.stands(p.point.address);
-    report_.armed_events.insert(p.planned->events.begin(), p.planned->events.end());
-  }
-  return ok();
+Armer::Armer(const ProbeSet& probes, const ArmOptions& options)
+    : probes_(probes), options_(options), own_(probes, options.ends_too, report_.notes) {
+  if (options.tier != plan::Tier::breakpoint && options.flows != nullptr) jumps_.emplace(*options.flows, own_);
 }
 
 // The points of ours first: a probe's breakpoint must find the signals in order.
 Status Armer::arm_mapping(Work& work, const target::Mapping& m) {
   const auto version = file_behind(work.target.pid(), m);
   if (!version) return ok();
-  const FilePoints& own = system_calls_of(work.target, m, *version);
+  const FilePoints& own = own_.in(work.target, m, *version);
   if (!own.points.empty())
-    if (Status s = arm_file(work, own, m); !s) return s;
+    if (Status s = arm_file(work, own, m, nullptr); !s) return s;
   for (const FilePoints& file : probes_.files()) {
     if (file.file->identity() != version->identity) continue;
     if (has_changed(file, *version)) {
@@ -317,7 +58,8 @@ Status Armer::arm_mapping(Work& work, const target::Mapping& m) {
         for (const PlannedPoint& point : *points) refuse(point, "the file has changed since it was read");
       continue;
     }
-    if (Status s = arm_file(work, file, m); !s) return s;
+    const plan::FileJumps* jumps = jumps_ ? &jumps_->of(file) : nullptr;
+    if (Status s = arm_file(work, file, m, jumps); !s) return s;
   }
   return ok();
 }
@@ -351,15 +93,13 @@ const target::Mapping* mapping_at(const std::vector<target::Mapping>& maps, Addr
   return next != maps.begin() && address < (next - 1)->end ? &*(next - 1) : nullptr;
 }
 
-bool is_breakpoint(target::Target& target, Addr address) {
-  std::uint8_t now = 0;
-  return target.read(address, &now, 1) && now == kBreakpoint;
-}
-
 // Whether nothing has happened to a mapping since it was looked at. The witness shows what nobody has reported.
-bool is_untouched(target::Target& target, const KnownMapping& known, const target::Mapping& m, const Changed& changed) {
+bool is_untouched(target::Target& target, const Block& block, const KnownMapping& known, const target::Mapping& m,
+                  const Changed& changed) {
   const bool replaced = m.begin < changed.end && changed.begin < m.end;
-  return is_same(known, m) && !replaced && (!known.witness || is_breakpoint(target, known.witness));
+  if (!is_same(known, m) || replaced) return false;
+  const auto witness = known.witness ? block.find(known.witness) : std::nullopt;
+  return !known.witness || (witness && has_armed_text(target, block.points()[*witness]));
 }
 
 const KnownMapping* known_at(const std::vector<KnownMapping>& known, Addr begin) {
@@ -380,9 +120,10 @@ Status Armer::note_unbound(Work& work) {
 
 // One mapping; `known`: what was found there the last time, null: nothing.
 Status Armer::look_at(Work& work, const target::Mapping& m, const KnownMapping* known) {
-  const bool untouched = known != nullptr && is_untouched(work.target, *known, m, work.range);
+  const bool untouched = known != nullptr && is_untouched(work.target, work.block, *known, m, work.range);
   work.witness = untouched ? known->witness : Addr{};
   work.waits = false;
+  work.is_new = !untouched && work.is_just_mapped(m);
   if (!untouched)
     if (Status s = arm_mapping(work, m); !s) return s;
   if (untouched && known->waits)
@@ -425,13 +166,9 @@ namespace {
 bool has_its_code(target::Target& target, const shared::Point& point, const shared::Undo& undo,
                   const target::Mapping& m) {
   std::uint8_t behind[shared::kMostBehind] = {};
-  if (m.shared || !is_breakpoint(target, Addr{point.address})) return false;
+  if (m.shared || !has_armed_text(target, point)) return false;
   return target.read(Addr{point.address + 1}, behind, point.behind_bytes) && shared::is_as_before(point, undo, behind);
 }
-
-}  // namespace
-
-namespace {
 
 // Whether a mapping is a part of one that was looked at before, of the same file in the same place.
 bool was_there(const std::vector<KnownMapping>& before, const target::Mapping& m) {
@@ -451,7 +188,7 @@ Status Armer::retire(Work& work, const std::vector<target::Mapping>& maps, const
     if (work.standing.count(point.address) != 0) continue;
     const target::Mapping* m = mapping_at(maps, Addr{point.address});
     if (m != nullptr && known_at(work.untouched, m->begin) != nullptr) continue;
-    if (m != nullptr && was_there(work.before, *m) && is_breakpoint(work.target, Addr{point.address})) {
+    if (m != nullptr && was_there(work.before, *m) && has_armed_text(work.target, point)) {
       if (Status s = look_behind(work, i); !s) return s;
       work.looked_at[m->begin] = {m->begin, m->end, m->offset, m->device, m->inode, {}, false};
       continue;

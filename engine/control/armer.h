@@ -3,16 +3,19 @@
 #pragma once
 
 #include <map>
-#include <mutex>
+#include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "engine/control/block.h"
+#include "engine/control/file_jumps.h"
 #include "engine/control/known_state.h"
+#include "engine/control/own_points.h"
+#include "engine/control/placing.h"
 #include "engine/control/probe_set.h"
 #include "engine/elf/relocations.h"
+#include "engine/plan/tier.h"
 #include "engine/target/target.h"
 
 namespace uprobe::control {
@@ -23,6 +26,7 @@ struct ArmReport {
   std::set<std::string> notes;                    // "libx.so: 0x1234 not probed: ..."
   std::map<std::uint16_t, std::string> refusals;  // event -> why it could not be armed somewhere
   std::string first_refusal;                      // of any point, also of one that the agent needs
+  std::set<std::uint16_t> jumps, breakpoints;     // events armed so somewhere
 };
 
 // Addresses whose contents are not what they were.
@@ -30,10 +34,16 @@ struct Changed {
   Addr begin, end;
 };
 
+struct ArmOptions {
+  bool ends_too = false;                     // the agent also has to see the program end
+  plan::Tier tier = plan::Tier::breakpoint;  // jumps need what follows
+  plan::FlowCache* flows = nullptr;          // both outlive the armer
+  const trace::Area* area = nullptr;
+};
+
 class Armer {
  public:
-  // `ends_too`: the agent also has to see the program end.
-  explicit Armer(const ProbeSet& probes, bool ends_too = false) : probes_(probes), ends_too_(ends_too) {}
+  explicit Armer(const ProbeSet& probes, const ArmOptions& options = {});
 
   // `block` must be the process's. The target is stopped, or one of its threads waits for us.
   Status arm(target::Target& target, Block& block, const Changed& changed = {});
@@ -44,33 +54,33 @@ class Armer {
  private:
   struct Work;  // one arm() under way
 
-  Status arm_mapping(Work& work, const target::Mapping& mapping);
-  Status arm_file(Work& work, const FilePoints& file, const target::Mapping& mapping);
-  Status arm_ifuncs(Work& work, const FilePoints& file, const target::Mapping& mapping);
-  Status arm_choices(Work& work, const target::Mapping& mapping);
-  bool join_pending(Work& work, PlannedPoint& point, const target::Mapping& mapping);
-  Status place_copies(Work& work, const target::Mapping& mapping);
-  Status consider(Work& work, const PlannedPoint& point, const target::Mapping& mapping);
-  Status look_behind(Work& work, std::uint32_t point);
-  Status note_unbound(Work& work);
   Status look_at(Work& work, const target::Mapping& mapping, const KnownMapping* known);
-  Status publish(Work& work);
+  Status arm_mapping(Work& work, const target::Mapping& mapping);
+  Status arm_choices(Work& work, const target::Mapping& mapping);
+  Status note_unbound(Work& work);
   Status retire(Work& work, const std::vector<target::Mapping>& maps, const Changed& range);
+
+  Status arm_file(Work& work, const FilePoints& file, const target::Mapping& mapping, const plan::FileJumps* jumps);
+  Status arm_ifuncs(Work& work, const FilePoints& file, const target::Mapping& mapping);
+  Status consider(Work& work, const PlannedPoint& point, const target::Mapping& mapping, const plan::FileJumps* jumps);
+  const plan::Window* window_for(Work& work, const Pending& pending, const target::Mapping& mapping,
+                                 const plan::FileJumps* jumps, std::string& why);
+  Status join(Work& work, const PlannedPoint& point, std::uint32_t known);
+  bool join_pending(Work& work, PlannedPoint& point, const target::Mapping& mapping);
+  Status look_behind(Work& work, std::uint32_t point);
+  Status place(Work& work, const target::Mapping& mapping);
+  Status publish(Work& work);
+  Status write_text(Work& work, Addr address);
   void refuse(const PlannedPoint& point, const std::string& why);
-  std::shared_ptr<const elf::ElfFile> file_of(const target::Target& target, const target::Mapping& mapping,
-                                              const FileVersion& version);
-  const FilePoints& system_calls_of(const target::Target& target, const target::Mapping& mapping,
-                                    const FileVersion& version);
 
   const ProbeSet& probes_;
-  const bool ends_too_;
+  const ArmOptions options_;
   ArmReport report_;
+  OwnPoints own_;
+  std::optional<JumpPlanner> jumps_;
   std::vector<std::unique_ptr<PlannedPoint>> choices_;  // implementations that IFUNCs chose
   std::map<const elf::ElfFile*, std::optional<std::vector<elf::Relocation>>> relocations_;
   KnownState known_;
-  // The points that the agent itself needs in a part of a file (offset, bytes), empty for most files.
-  using FilePart = std::tuple<FileVersion, std::uint64_t, std::uint64_t>;
-  std::map<FilePart, FilePoints> system_calls_;
 };
 
 }  // namespace uprobe::control

@@ -71,12 +71,12 @@ Status write_table(target::Target& target, Addr at, const std::vector<T>& table,
   return target.write(at + first * sizeof(T), table.data() + first, (table.size() - first) * sizeof(T));
 }
 
-Undo undo_of(std::uint64_t address, const std::vector<std::uint8_t>& insn) {
+Undo undo_of(const NewPoint& added) {
   Undo undo{};
-  undo.address = address;
-  undo.length = 1;  // the breakpoint
+  undo.address = added.address.value;
+  undo.length = std::max(1U, added.jump_bytes);
   undo.state = 1;
-  std::memcpy(undo.original, insn.data(), std::min(insn.size(), sizeof undo.original));
+  std::memcpy(undo.original, added.insn.data(), std::min(added.insn.size(), sizeof undo.original));
   return undo;
 }
 
@@ -89,33 +89,15 @@ void take_behind(Point& point, Undo& undo, const std::vector<std::uint8_t>& byte
   std::copy_n(bytes.begin(), point.behind_bytes, undo.original + 1);
 }
 
-shared::MarkKind kind_of(const x86::CopyMark& mark, const NewPoint& point) {
-  const std::size_t size = point.insn.size();
-  const bool is_call = size >= 2 && point.insn[size - 2] == 0x0f && point.insn[size - 1] == 0x05;  // syscall
-  if (mark.original == point.address) return shared::MarkKind::start;
-  if (mark.original != point.address + size) return shared::MarkKind::target;
-  return is_call ? shared::MarkKind::end_of_call : shared::MarkKind::end;
-}
-
-void take_marks(Point& point, const NewPoint& from) {
-  std::fill(std::begin(point.mark_offset), std::end(point.mark_offset), shared::kNoMark);
-  point.mark_kinds = 0;
-  for (std::size_t i = 0; i < from.marks.size() && i < shared::kMaxMarks; ++i) {
-    const x86::CopyMark& mark = from.marks[i];
-    const shared::MarkKind kind = kind_of(mark, from);
-    point.mark_offset[i] = mark.offset;
-    point.mark_pushed[i] = mark.pushed;
-    point.mark_kinds = static_cast<std::uint16_t>(point.mark_kinds | static_cast<unsigned>(kind) << (2 * i));
-    if (kind == shared::MarkKind::target)
-      point.mark_target = static_cast<std::int32_t>(mark.original.value - from.address.value);
-  }
-}
-
 void take_copy(Point& point, const NewPoint& from) {
   point.copy = from.copy.value;
   point.copy_bytes = from.copy_bytes;
   point.insn_bytes = static_cast<std::uint8_t>(from.insn.size());
-  take_marks(point, from);
+  point.code_bytes = static_cast<std::uint8_t>(from.code_bytes);
+  point.behind_varies = from.behind_varies;
+  point.mark_count = static_cast<std::uint8_t>(from.mark_count);
+  point.jump_to = from.jump_to.value;
+  point.jump_bytes = static_cast<std::uint8_t>(from.jump_bytes);
 }
 
 }  // namespace
@@ -141,6 +123,7 @@ Result<Block> Block::read(target::Target& target, Addr at) {
   if (Status s = read_table(target, at + h.consumer_offset, block.consumers_, h.consumer_count); !s) return s.error();
   if (Status s = read_table(target, at + h.hash_offset, block.hash_, std::size_t{1} << h.hash_bits); !s)
     return s.error();
+  block.written_consumers_ = block.consumers_.size();
   for (std::uint32_t i = 0; i < block.points_.size(); ++i) block.by_address_[block.points_[i].address] = i;
   return block;
 }
@@ -159,9 +142,7 @@ Status Block::renew(target::Target& target) {
   return target.write(at_ + offsetof(ProcessBlock, stamp), &head_->stamp, sizeof head_->stamp);
 }
 
-bool Block::has_room(std::size_t points, std::size_t consumers) const {
-  return points_.size() + points <= head_->point_capacity && consumers_.size() + consumers <= head_->consumer_capacity;
-}
+bool Block::has_room(std::size_t points) const { return points_.size() + points <= head_->point_capacity; }
 
 std::optional<std::uint32_t> Block::find(Addr address) const {
   const auto found = by_address_.find(address.value);
@@ -176,11 +157,17 @@ std::vector<std::uint32_t> Block::points_in(Addr begin, Addr end) const {
   return found;
 }
 
+Result<std::uint32_t> Block::list_for(const std::vector<Consumer>& consumers, bool is_known) {
+  for (std::uint32_t head = 1; is_known && head <= consumers_.size(); ++head)
+    if (is_list(head, consumers)) return head;
+  if (consumers_.size() + consumers.size() > head_->consumer_capacity)
+    return Error{.code = Code::limit, .text = "too many probes in one process"};
+  return chain(consumers);
+}
+
 Status Block::add(target::Target& target, std::vector<NewPoint> points) {
-  std::size_t consumers = 0;
-  for (const NewPoint& added : points) consumers += added.consumers.size();
-  if (!has_room(points.size(), consumers)) return full();
-  const std::size_t first_point = points_.size(), first_consumer = consumers_.size();
+  if (!has_room(points.size())) return full();
+  const std::size_t first_point = points_.size();
   for (const NewPoint& added : points) {
     Point point{};
     point.address = added.address.value;
@@ -188,17 +175,21 @@ Status Block::add(target::Target& target, std::vector<NewPoint> points) {
     point.state = static_cast<std::uint32_t>(shared::PointState::armed);
     point.role = static_cast<std::uint32_t>(added.role);
     take_copy(point, added);
-    point.consumer = chain(added.consumers);
+    point.consumer = added.consumers;
     by_address_[point.address] = static_cast<std::uint32_t>(points_.size());
-    undo_.push_back(undo_of(point.address, added.insn));
+    undo_.push_back(undo_of(added));
     take_behind(point, undo_.back(), added.behind);
     points_.push_back(point);
   }
-  if (Status s = write_new(target, first_point, first_consumer); !s) return s;
+  if (Status s = write_consumers(target); !s) return s;
+  if (Status s = write_table(target, at_ + head_->undo_offset, undo_, first_point); !s) return s;
+  if (Status s = write_table(target, at_ + head_->point_offset, points_, first_point); !s) return s;
+  head_->point_count = head_->undo_count = static_cast<std::uint32_t>(points_.size());
+  if (Status s = write_head(target); !s) return s;
   return write_hash(target, first_point);
 }
 
-// Appends a list of consumers; returns the index + 1 of its first.
+// Appends a list of consumers; returns the index + 1 of its first, 0 if there is none.
 std::uint32_t Block::chain(const std::vector<Consumer>& consumers) {
   const std::size_t first = consumers_.size();
   for (Consumer consumer : consumers) {
@@ -222,7 +213,11 @@ Status Block::want(target::Target& target, std::uint32_t point, const std::vecto
     if (std::none_of(list.begin(), list.end(), [&](const Consumer& has) { return same(wanted, has); }))
       list.push_back(wanted);
   std::stable_sort(list.begin(), list.end(), [](const Consumer& a, const Consumer& b) { return a.event > b.event; });
-  if (Status s = feed(target, point, list); !s) return s;
+  const auto head = list_for(list, true);
+  if (!head) return head.error();
+  if (Status s = write_consumers(target); !s) return s;
+  if (Status s = write_head(target); !s) return s;
+  points_[point].consumer = *head;
   return set_state(target, point, static_cast<shared::PointState>(points_[point].state));
 }
 
@@ -233,23 +228,6 @@ std::vector<Consumer> Block::list_of(std::uint32_t point) const {
     next = list.size() <= consumers_.size() ? list.back().next : 0;
   }
   return list;
-}
-
-// Gives a point its list, one that is there already or a new one: libraries that take turns at an address must not use the
-// table up. The point itself is still to be written.
-Status Block::feed(target::Target& target, std::uint32_t point, const std::vector<Consumer>& consumers) {
-  std::uint32_t head = 0;
-  if (is_list(points_[point].consumer, consumers)) return ok();
-  for (std::uint32_t i = 1; head == 0 && i <= consumers_.size(); ++i)
-    if (is_list(i, consumers)) head = i;
-  const std::size_t first = consumers_.size();
-  if (head == 0 && !consumers.empty()) {
-    if (!has_room(0, consumers.size())) return Error{.code = Code::limit, .text = "too many probes in one process"};
-    head = chain(consumers);
-    if (Status s = write_new(target, points_.size(), first); !s) return s;
-  }
-  points_[point].consumer = head;
-  return ok();
 }
 
 // Whether the list that begins with consumer `head` - 1 is this one.
@@ -264,13 +242,12 @@ bool Block::is_list(std::uint32_t head, const std::vector<Consumer>& consumers) 
   return next == 0;
 }
 
-Status Block::write_new(target::Target& target, std::size_t first_point, std::size_t first_consumer) {
-  if (Status s = write_table(target, at_ + head_->consumer_offset, consumers_, first_consumer); !s) return s;
-  if (Status s = write_table(target, at_ + head_->undo_offset, undo_, first_point); !s) return s;
-  if (Status s = write_table(target, at_ + head_->point_offset, points_, first_point); !s) return s;
-  head_->point_count = head_->undo_count = static_cast<std::uint32_t>(points_.size());
+// The head says how many there are: it is the caller's to write.
+Status Block::write_consumers(target::Target& target) {
+  if (Status s = write_table(target, at_ + head_->consumer_offset, consumers_, written_consumers_); !s) return s;
+  written_consumers_ = consumers_.size();
   head_->consumer_count = static_cast<std::uint32_t>(consumers_.size());
-  return write_head(target);
+  return ok();
 }
 
 // Entries only ever appear: rewriting the whole table with the same words in the old places disturbs nobody.
@@ -305,13 +282,15 @@ Status Block::set_behind(target::Target& target, std::uint32_t point, const std:
   return set_state(target, point, static_cast<shared::PointState>(points_[point].state));
 }
 
-Status Block::set_copy(target::Target& target, std::uint32_t point, const NewPoint& with) {
+Status Block::set_point(target::Target& target, std::uint32_t point, const NewPoint& with) {
   // Another file may be mapped there now: nothing of the point is what it was for sure.
-  if (Status s = feed(target, point, with.consumers); !s) return s;
+  if (Status s = write_consumers(target); !s) return s;
+  if (Status s = write_head(target); !s) return s;
+  points_[point].consumer = with.consumers;
   points_[point].file_bias = with.file_bias;
   points_[point].role = static_cast<std::uint32_t>(with.role);
   take_copy(points_[point], with);
-  undo_[point] = undo_of(points_[point].address, with.insn);
+  undo_[point] = undo_of(with);
   take_behind(points_[point], undo_[point], with.behind);
   return set_state(target, point, shared::PointState::armed);
 }
@@ -321,6 +300,12 @@ Status Block::write_head(target::Target& target) { return target.write(at_, head
 Status Block::write_agent_part(target::Target& target) {
   constexpr std::size_t kFirst = shared::kToolOwnedBytes;
   return target.write(at_ + kFirst, reinterpret_cast<const char*>(head_.get()) + kFirst, sizeof *head_ - kFirst);
+}
+
+bool has_armed_text(target::Target& target, const shared::Point& point) {
+  const shared::ArmedText armed = shared::armed_text(point);
+  std::uint8_t now[shared::kJumpBytes] = {};
+  return target.read(Addr{point.address}, now, armed.length) && std::equal(now, now + armed.length, armed.bytes);
 }
 
 }  // namespace uprobe::control

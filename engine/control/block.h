@@ -8,7 +8,6 @@
 #include <optional>
 #include <vector>
 
-#include "arch/x86/code/relocate.h"
 #include "engine/shared/process_block.h"
 #include "engine/target/target.h"
 
@@ -19,12 +18,16 @@ struct NewPoint {
   Addr address;
   Addr copy;
   std::uint32_t copy_bytes = 0;
-  std::vector<x86::CopyMark> marks;  // of the copy; at most shared::kMaxMarks
+  std::uint32_t mark_count = 0;  // behind the copy
+  std::uint32_t code_bytes = 0;  // of all displaced instructions
+  Addr jump_to;                  // see Point
+  std::uint32_t jump_bytes = 0;  // 0: a breakpoint
   std::uint64_t file_bias = 0;
   shared::PointRole role = shared::PointRole::probe;
-  std::vector<std::uint8_t> insn;           // what stands at the address now, and after a disarm again
-  std::vector<std::uint8_t> behind;         // what stands behind its first byte, as much of it as is known
-  std::vector<shared::Consumer> consumers;  // newest first; `next` is set here
+  std::vector<std::uint8_t> insn;    // what stands at the address now, and after a disarm again
+  std::vector<std::uint8_t> behind;  // what stands behind its first byte, as much of it as is known
+  std::uint16_t behind_varies = 0;   // see Point
+  std::uint32_t consumers = 0;       // of Block::list_for
 };
 
 class Block {
@@ -45,12 +48,17 @@ class Block {
   const std::vector<shared::Point>& points() const { return points_; }
   const std::vector<shared::Undo>& undo() const { return undo_; }
 
-  bool has_room(std::size_t points, std::size_t consumers) const;
+  bool has_room(std::size_t points) const;
+  Addr point_at(std::size_t index) const { return at_ + head_->point_offset + index * sizeof(shared::Point); }
   std::optional<std::uint32_t> find(Addr address) const;
   std::vector<std::uint32_t> points_in(Addr begin, Addr end) const;
 
   // Comes before a change: the block gets a new stamp.
   Status renew(target::Target& target);
+  // A list of consumers, newest first (`next` is set here), for a point to come, or for one that is there already: then its own or
+  // another point's if it is the same, since libraries that take turns at an address must not use the table up. It gets into
+  // the target with the point. Code::limit when there is no room.
+  Result<std::uint32_t> list_for(const std::vector<shared::Consumer>& consumers, bool is_known);
   // Publishes points: tables first, the hash last. The text is not touched. Code::limit when the block is full; nothing
   // has changed then.
   Status add(target::Target& target, std::vector<NewPoint> points);
@@ -61,7 +69,7 @@ class Block {
   // Changes a published point and its undo entry.
   Status set_state(target::Target& target, std::uint32_t point, shared::PointState state);
   Status set_behind(target::Target& target, std::uint32_t point, const std::vector<std::uint8_t>& bytes);
-  Status set_copy(target::Target& target, std::uint32_t point, const NewPoint& with);
+  Status set_point(target::Target& target, std::uint32_t point, const NewPoint& with);
   // Writes the tool's part of the head (sessions, islands, counts) to the target.
   Status write_head(target::Target& target);
   // Writes what the agent owns (flags, dispositions): only before the agent runs.
@@ -69,8 +77,7 @@ class Block {
 
  private:
   Block(Addr at) : at_(at) {}
-  Status write_new(target::Target& target, std::size_t first_point, std::size_t first_consumer);
-  Status feed(target::Target& target, std::uint32_t point, const std::vector<shared::Consumer>& consumers);
+  Status write_consumers(target::Target& target);
   std::vector<shared::Consumer> list_of(std::uint32_t point) const;
   bool is_list(std::uint32_t head, const std::vector<shared::Consumer>& consumers) const;
   std::uint32_t chain(const std::vector<shared::Consumer>& consumers);
@@ -80,9 +87,13 @@ class Block {
   std::unique_ptr<shared::ProcessBlock> head_ = std::make_unique<shared::ProcessBlock>();  // too large for a stack
   std::vector<shared::Point> points_;
   std::vector<shared::Consumer> consumers_;
+  std::size_t written_consumers_ = 0;
   std::vector<shared::Undo> undo_;
   std::vector<std::uint32_t> hash_;
   std::map<std::uint64_t, std::uint32_t> by_address_;
 };
+
+// Whether the text of a point is what we have written there.
+bool has_armed_text(target::Target& target, const shared::Point& point);
 
 }  // namespace uprobe::control

@@ -15,12 +15,14 @@ bool within_reach(const shared::Island& island, Addr begin, Addr end) {
   return high - low < kReach;
 }
 
-Result<Addr> make_island(target::Target& target, Block& block, Addr begin, Addr end, std::uint32_t bytes) {
+Result<Addr> make_island(target::Target& target, Block& block, Addr begin, Addr end, std::uint64_t bytes) {
   if (block.head().island_count == shared::kMaxIslands)
     return Error{.code = Code::limit, .text = "no further page for displaced instructions in this process"};
   auto maps = target.maps();
   if (!maps) return maps.error();
-  const std::uint32_t size = std::max(kSmallest, (bytes + 4095) / 4096 * 4096);
+  constexpr std::uint64_t kLargest = 1U << 30;
+  if (bytes > kLargest) return Error{.code = Code::limit, .text = "too many probes for one part of memory"};
+  const auto size = static_cast<std::uint32_t>(std::max<std::uint64_t>(kSmallest, (bytes + 4095) / 4096 * 4096));
   Error last{.code = Code::refused, .text = "no free address space within 2 GiB of the code"};
   for (const Addr place : target::free_places_near(*maps, begin, end, size)) {
     auto made = target::map_memory(target, place, size, PROT_READ | PROT_EXEC,
@@ -37,17 +39,17 @@ Result<Addr> make_island(target::Target& target, Block& block, Addr begin, Addr 
 
 }  // namespace
 
-Result<Addr> island_room(target::Target& target, Block& block, Addr begin, Addr end, std::uint32_t bytes) {
+Result<Addr> island_room(target::Target& target, Block& block, Addr begin, Addr end, std::uint64_t bytes) {
   for (std::uint32_t i = 0; i < block.head().island_count; ++i) {
     shared::Island& island = block.head().islands[i];
     if (island.bytes - island.used < bytes || !within_reach(island, begin, end)) continue;
     const Addr room{island.base + island.used};
-    island.used += bytes;
+    island.used += static_cast<std::uint32_t>(bytes);
     return room;
   }
   auto made = make_island(target, block, begin, end, bytes);
   if (!made) return made.error();
-  block.head().islands[block.head().island_count - 1].used = bytes;
+  block.head().islands[block.head().island_count - 1].used = static_cast<std::uint32_t>(bytes);
   return *made;
 }
 

@@ -1,18 +1,19 @@
-// Islands: executable pages of ours near the code that is probed, where displaced copies live.
+// Islands: executable pages of ours near the code that is probed, where trampolines and displaced copies live.
 #pragma once
 
 #include <vector>
 
 #include "engine/control/block.h"
+#include "engine/shared/trampoline.h"
 #include "engine/target/target.h"
 
 namespace uprobe::control {
 
-inline constexpr std::uint32_t kCopyAlignment = 16;
+inline constexpr std::uint32_t kIslandUnit = shared::kTrampolineUnit;
 
-// Where `bytes` (a multiple of kCopyAlignment) of copies for code in [begin, end) go: in an island that the process has
-// already, or in a new one. Pages are private, readable and executable, never writable; they are filled through
+// Where `bytes` (a multiple of kIslandUnit) for code in [begin, end) go: in an island that the process has already, or in a
+// new one. Pages are private, readable and executable, never writable; they are filled through
 // Target::write. The block's head is changed; the caller writes it.
-Result<Addr> island_room(target::Target& target, Block& block, Addr begin, Addr end, std::uint32_t bytes);
+Result<Addr> island_room(target::Target& target, Block& block, Addr begin, Addr end, std::uint64_t bytes);
 
 }  // namespace uprobe::control

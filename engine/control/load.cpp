@@ -135,6 +135,7 @@ Result<Block> install_agent(Target& target, const MappedAgent& agent, const trac
   block->head().agent_base = agent.base.value;
   block->head().agent_text = agent.place(agent.header.text).value;
   block->head().agent_text_end = agent.place(agent.header.text_end).value;
+  block->head().jump_entry = agent.place(agent.header.jump_entry).value;
   block->head().sessions[0].area = area_base->value;
   block->head().session_count = 1;
   constexpr unsigned long kFsgsbase = 2;  // HWCAP2_FSGSBASE (uapi/asm/hwcap2.h)

@@ -67,6 +67,17 @@ bool is_there(target::Target& target, const std::vector<target::Mapping>& maps, 
   });
 }
 
+// The first byte last: whoever comes meanwhile runs into a breakpoint, and goes on in the copy.
+Status restore(target::Target& target, const shared::Undo& undo) {
+  constexpr std::uint8_t kBreakpoint = 0xcc;
+  const Addr at{undo.address};
+  if (undo.length > 1) {
+    if (Status s = target.write(at, &kBreakpoint, 1); !s) return s;
+    if (Status s = target.write(at + 1, undo.original + 1, undo.length - 1); !s) return s;
+  }
+  return target.write(at, undo.original, 1);
+}
+
 // Where in a mapping of the agent its header is.
 std::optional<Addr> agent_header_in(const target::ProcessFiles& files, const target::Mapping& m) {
   constexpr std::uint64_t kMostBytes = 1 << 20;
@@ -106,11 +117,11 @@ Status disarm(pid_t pid, Addr block_address) {
   if (!maps) return maps.error();
   for (std::uint32_t i = 0; i < block->points().size(); ++i) {
     const shared::Undo undo = block->undo()[i];
-    std::uint8_t now = 0;
-    if (undo.state != 1 || !target.read(Addr{undo.address}, &now, 1) || now != 0xcc) continue;
-    const bool there = is_there(target, *maps, block->points()[i], undo);
+    const shared::Point& point = block->points()[i];
+    if (undo.state != 1 || !has_armed_text(target, point)) continue;
+    const bool there = is_there(target, *maps, point, undo);
     if (there)
-      if (Status s = target.write(Addr{undo.address}, undo.original, 1); !s) return s;
+      if (Status s = restore(target, undo); !s) return s;
     const auto state = there ? shared::PointState::disarmed : shared::PointState::unmapped;
     if (Status s = block->set_state(target, i, state); !s) return s;
   }

@@ -29,28 +29,55 @@ enum class PointRole : u32 {
   vfork_return = 5,
 };
 
-// Where in the program a thread stands that is in a copy, from a mark up to the next one: in front of the instruction, behind
-// it, behind a `syscall` whose rcx is still the copy's, or at some other place.
-enum class MarkKind : u16 { start = 0, end = 1, end_of_call = 2, target = 3 };
-inline constexpr u32 kMaxMarks = 8;
-inline constexpr u8 kNoMark = 0xff;
+// Where in the program a thread stands that is in a copy, from `offset` up to the next mark: at Point::address + place (0: in
+// front of the probed instruction), its rsp lower by `pushed` than the program's would be there.
+struct Mark {
+  u8 offset;  // in the copy, rising from 0
+  u8 pushed;
+  u16 behind_call;  // 1: of `syscall`, whose rcx is still the copy's
+  i32 place;
+};
+static_assert(sizeof(Mark) == 8);
+
+inline constexpr u32 kJumpBytes = 5;       // jmp rel32
+inline constexpr u32 kShortJumpBytes = 2;  // jmp rel8
 
 struct Point {
   u64 address;    // of the probed instruction in this process
-  u64 copy;       // where the displaced instruction runs; it ends with a jump back
+  u64 copy;       // where the displaced instructions run; they end with a jump back. The marks stand behind: marks_of()
   u64 file_bias;  // address - file offset, for @+OFF
+  u64 jump_to;    // where the jump leads that stands at `address`; 0: it is a breakpoint
   u32 state;      // PointState
   u32 role;       // PointRole
   u32 consumer;   // index + 1 of the first consumer (the newest), 0: none
   u32 copy_bytes;
-  u8 insn_bytes;              // length of the displaced instruction
-  u8 behind_bytes;            // how much is known of what the file has behind the first byte; see Undo
-  u16 mark_kinds;             // MarkKind of each mark, two bits each
-  i32 mark_target;            // of MarkKind::target: distance from `address`
-  u8 mark_offset[kMaxMarks];  // in the copy, rising from 0; kNoMark: there are no more
-  u8 mark_pushed[kMaxMarks];  // bytes that the copy has pushed by then and the original would not have
+  u8 insn_bytes;  // length of the probed instruction
+  u8 code_bytes;  // of all displaced instructions: more than one where a jump needed their room
+  u8 jump_bytes;  // kJumpBytes or kShortJumpBytes; 0: a breakpoint
+  u8 mark_count;
+  u8 behind_bytes;  // how much is known of what the file has behind the first byte; see Undo
+  u8 reserved;
+  u16 behind_varies;  // bit i: the byte i + 1 behind `address` is or was changed by a jump of a neighbour
 };
-static_assert(sizeof(Point) == 64);
+static_assert(sizeof(Point) == 56);
+
+// The marks of a copy, behind it in the island.
+constexpr u64 marks_of(const Point& point) { return (point.copy + point.copy_bytes + 7) & ~u64{7}; }
+
+// What stands at an armed point.
+struct ArmedText {
+  u8 bytes[kJumpBytes];
+  u32 length;
+};
+constexpr ArmedText armed_text(const Point& point) {
+  ArmedText text{{0xcc}, 1};
+  if (point.jump_bytes == 0) return text;
+  text.length = point.jump_bytes;
+  const u64 distance = point.jump_to - (point.address + text.length);
+  text.bytes[0] = point.jump_bytes == kShortJumpBytes ? 0xeb : 0xe9;
+  for (u32 i = 1; i < text.length; ++i) text.bytes[i] = static_cast<u8>(distance >> (8 * (i - 1)));
+  return text;
+}
 
 struct Consumer {
   u16 session;  // index into ProcessBlock::sessions
@@ -69,15 +96,20 @@ struct Undo {
 static_assert(sizeof(Undo) == 32);
 inline constexpr u32 kMostBehind = sizeof(Undo::original) - 1;
 
-// Whether the memory behind a breakpoint is as it was. Any byte may be a breakpoint by now, but not all of them.
+// Whether the memory behind the first byte of an armed point is as it was. Any byte may be a breakpoint by now, but not all
+// of them; those of the point's own jump may be the original ones for a moment.
 constexpr bool is_as_before(const Point& point, const Undo& undo, const u8* behind) {
-  u32 equal = 0;
+  const ArmedText armed = armed_text(point);
+  u32 equal = 0, known = 0;
   for (u32 i = 0; i < point.behind_bytes && i < kMostBehind; ++i) {
-    const bool same = behind[i] == undo.original[i + 1];
+    if ((point.behind_varies >> i & 1) != 0) continue;
+    const bool ours = i + 1 < armed.length && behind[i] == armed.bytes[i + 1];
+    const bool same = ours || behind[i] == undo.original[i + 1];
+    ++known;
     equal += same ? 1 : 0;
     if (!same && behind[i] != 0xcc) return false;
   }
-  return equal != 0 || point.behind_bytes == 0;
+  return equal != 0 || known == 0;
 }
 
 // Executable pages of ours in the process: displaced copies live here. [base, base + bytes), `used` bytes from the start.
@@ -210,7 +242,8 @@ struct ProcessBlock {
   u64 agent_text, agent_text_end;  // in this process; 0: not known, nothing is taken for the agent's code then
   u32 left;                        // 1: the breakpoints were taken out for good
   u32 reserved0;
-  u64 reserved1[12];
+  u64 jump_entry;  // where trampolines go with hits that they do not record themselves
+  u64 reserved1[11];
 
   // From here on the agent's own: the tool writes it once, before the agent runs.
   u32 flags;        // kBlockFiltered

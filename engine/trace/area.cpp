@@ -111,10 +111,11 @@ class Reservation {
 struct EventNote {
   std::uint32_t fixed_bytes = 0;
   std::vector<std::uint32_t> comm_locators;
+  std::vector<Insn> program;
 };
 
 EventNote note_of(const program::EventProgram& event) {
-  EventNote note{.fixed_bytes = event.layout.fixed_bytes, .comm_locators = {}};
+  EventNote note{.fixed_bytes = event.layout.fixed_bytes, .comm_locators = {}, .program = event.insns};
   for (const Insn& insn : event.insns)
     if (insn.op == shared::Op::store_comm) note.comm_locators.push_back(insn.offset);
   return note;
@@ -252,6 +253,12 @@ bool Area::is_being_written(std::uint32_t index) {
 }
 std::uint64_t Area::ring_bytes() const { return data_->ring_bytes; }
 std::uint32_t Area::fixed_bytes(std::uint32_t event) const { return data_->events[event].fixed_bytes; }
+Area::Places Area::places() const {
+  const Plan& plan = data_->plan;
+  return {plan.data, static_cast<std::uint32_t>(plan.events), static_cast<std::uint32_t>(plan.rings),
+          data_->cpu_ring_count};
+}
+std::span<const shared::Insn> Area::program(std::uint32_t event) const { return data_->events[event].program; }
 std::span<const std::uint32_t> Area::comm_locators(std::uint32_t event) const {
   return data_->events[event].comm_locators;
 }

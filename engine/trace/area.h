@@ -58,6 +58,14 @@ class Area {
   // A writer is in the middle of a record there, or has left it there.
   bool is_being_written(std::uint32_t index);
   std::uint64_t ring_bytes() const;
+  // Distances from the area's beginning, as they were laid out.
+  struct Places {
+    std::uint64_t data;
+    std::uint32_t events, rings, cpu_ring_count;
+  };
+  Places places() const;
+  // Of an event, as it was compiled; place of constant strings apart.
+  std::span<const shared::Insn> program(std::uint32_t event) const;
   std::uint32_t fixed_bytes(std::uint32_t event) const;                     // of its payload
   std::span<const std::uint32_t> comm_locators(std::uint32_t event) const;  // payload offsets of its $comm locators
 

@@ -76,7 +76,7 @@ class SelfSession {
     control::NewPoint point;
     point.address = at, point.copy = *room, point.copy_bytes = static_cast<u32>(copy->size());
     point.insn.assign(code.begin(), code.begin() + insn->length);
-    point.consumers = {{.session = 0, .event = 0, .next = 0}};
+    point.consumers = block_->list_for({{.session = 0, .event = 0, .next = 0}}, false).take();
     ASSERT_TRUE(block_->add(target_, {point}));
     const u8 breakpoint = 0xcc;
     ASSERT_TRUE(target_.write(at, &breakpoint, 1));

@@ -16,15 +16,18 @@ using shared::ProcessBlock;
 
 constexpr Addr kAt{0x10000000};
 
-NewPoint make_point(std::uint64_t address, std::size_t events = 1) {
+NewPoint make_point(Block& block, std::uint64_t address, std::size_t events = 1) {
   NewPoint point;
   point.address = Addr{address};
   point.copy = Addr{address + 0x1000};
   point.copy_bytes = 9;
   point.file_bias = 0x5000;
   point.insn = {0x48, 0x89, 0xe5};
+  std::vector<shared::Consumer> consumers;
   for (std::size_t i = 0; i < events; ++i)
-    point.consumers.push_back({.session = 0, .event = static_cast<std::uint16_t>(i), .next = 0});
+    consumers.push_back({.session = 0, .event = static_cast<std::uint16_t>(i), .next = 0});
+  const auto list = block.list_for(consumers, false);
+  point.consumers = list ? *list : 0;
   return point;
 }
 
@@ -60,8 +63,8 @@ class BlockTest : public testing::Test {
 
 TEST_F(BlockTest, WhatIsAddedIsThereForTheAgentAndForALaterTool) {
   Block block = make();
-  ASSERT_TRUE(block.add(target_, {make_point(0x400000, 3), make_point(0x400010, 0)}));
-  ASSERT_TRUE(block.add(target_, {make_point(0x400020)}));
+  ASSERT_TRUE(block.add(target_, {make_point(block, 0x400000, 3), make_point(block, 0x400010, 0)}));
+  ASSERT_TRUE(block.add(target_, {make_point(block, 0x400020)}));
   const auto first = agent_finds(0x400000);
   ASSERT_TRUE(first);
   EXPECT_EQ(first->copy, 0x401000U);
@@ -80,7 +83,7 @@ TEST_F(BlockTest, WhatIsAddedIsThereForTheAgentAndForALaterTool) {
   EXPECT_EQ(again->undo()[0].length, 1U);
   EXPECT_EQ(again->undo()[0].state, 1U);
   EXPECT_EQ(again->undo()[0].original[0], 0x48);
-  ASSERT_TRUE(again->add(target_, {make_point(0x400030)}));
+  ASSERT_TRUE(again->add(target_, {make_point(*again, 0x400030)}));
   EXPECT_TRUE(agent_finds(0x400030));
   EXPECT_TRUE(agent_finds(0x400000));
 }
@@ -97,15 +100,14 @@ TEST_F(BlockTest, TheHashIsWrittenLast) {
     hash_seen = hash_seen || is_hash;
     EXPECT_EQ(agent_finds(0x400000).has_value(), false);
   };
-  ASSERT_TRUE(block.add(target_, {make_point(0x400000, 2)}));
+  ASSERT_TRUE(block.add(target_, {make_point(block, 0x400000, 2)}));
   EXPECT_TRUE(hash_seen);
 }
 
 TEST_F(BlockTest, ManyPointsAtOnce) {
   Block block = make();
   std::vector<NewPoint> points;
-  for (std::uint64_t i = 0; block.has_room(points.size() + 1, points.size() + 1); ++i)
-    points.push_back(make_point(0x400000 + i));
+  for (std::uint64_t i = 0; block.has_room(points.size() + 1); ++i) points.push_back(make_point(block, 0x400000 + i));
   ASSERT_GE(points.size(), 10U);
   const std::size_t count = points.size();
   ASSERT_TRUE(block.add(target_, std::move(points)));
@@ -114,20 +116,20 @@ TEST_F(BlockTest, ManyPointsAtOnce) {
     ASSERT_TRUE(point) << i;
     EXPECT_EQ(point->address, 0x400000 + i);
   }
-  EXPECT_FALSE(block.has_room(1, 0));
+  EXPECT_FALSE(block.has_room(1));
   for (const auto& write : target_.writes) EXPECT_LE(write.at - kAt + write.bytes.size(), Block::bytes_for(10));
 }
 
 TEST_F(BlockTest, StatesAndCopiesChangeInPlace) {
   Block block = make();
-  ASSERT_TRUE(block.add(target_, {make_point(0x400000)}));
+  ASSERT_TRUE(block.add(target_, {make_point(block, 0x400000)}));
   ASSERT_TRUE(block.set_state(target_, 0, shared::PointState::disarmed));
   EXPECT_EQ(Block::read(target_, kAt)->undo()[0].state, 0U);
   ASSERT_TRUE(agent_finds(0x400000)) << "a thread that has trapped already still finds its copy";
-  NewPoint other = make_point(0x400000);
+  NewPoint other = make_point(block, 0x400000);
   other.copy = Addr{0x777000};
   other.insn = {0x90};
-  ASSERT_TRUE(block.set_copy(target_, 0, other));
+  ASSERT_TRUE(block.set_point(target_, 0, other));
   EXPECT_EQ(agent_finds(0x400000)->copy, 0x777000U);
   EXPECT_EQ(Block::read(target_, kAt)->undo()[0].state, 1U);
   EXPECT_EQ(Block::read(target_, kAt)->undo()[0].original[0], 0x90);
@@ -135,7 +137,7 @@ TEST_F(BlockTest, StatesAndCopiesChangeInPlace) {
 
 TEST_F(BlockTest, APointOfOursGetsConsumersOnce) {
   Block block = make();
-  ASSERT_TRUE(block.add(target_, {make_point(0x400000, 0)}));
+  ASSERT_TRUE(block.add(target_, {make_point(block, 0x400000, 0)}));
   const std::vector<shared::Consumer> two = {{.session = 0, .event = 8, .next = 0},
                                              {.session = 0, .event = 4, .next = 0}};
   ASSERT_TRUE(block.want(target_, 0, two));
@@ -148,7 +150,7 @@ TEST_F(BlockTest, APointOfOursGetsConsumersOnce) {
 // Each field of the head with values that cannot be.
 TEST_F(BlockTest, HeadsThatMakeNoSenseAreRefused) {
   Block block = make();
-  ASSERT_TRUE(block.add(target_, {make_point(0x400000)}));
+  ASSERT_TRUE(block.add(target_, {make_point(block, 0x400000)}));
   block.head().islands[0] = {0x20000000, 65536, 64};
   block.head().island_count = 1;
   ASSERT_TRUE(block.write_head(target_));
@@ -189,13 +191,13 @@ TEST_F(BlockTest, AFullHashIsRefused) {
   const std::vector<std::uint32_t> full(std::size_t{1} << head.hash_bits, 1);
   ASSERT_TRUE(target_.write(kAt + head.hash_offset, full.data(), full.size() * 4));
   auto read = Block::read(target_, kAt);
-  EXPECT_FALSE(read && read->add(target_, {make_point(0x400000)}));
+  EXPECT_FALSE(read && read->add(target_, {make_point(*read, 0x400000)}));
 }
 
 // Random words in the head: refused, or used without an access outside of the block.
 TEST_F(BlockTest, RandomHeads) {
   Block block = make();
-  ASSERT_TRUE(block.add(target_, {make_point(0x400000)}));
+  ASSERT_TRUE(block.add(target_, {make_point(block, 0x400000)}));
   const auto good = target_.get<ProcessBlock>(kAt);
   std::mt19937_64 random(3);
   int accepted = 0;
@@ -208,9 +210,9 @@ TEST_F(BlockTest, RandomHeads) {
     }
     ASSERT_TRUE(target_.write(kAt, &bad, sizeof bad));
     target_.writes.clear();
-    if (auto read = Block::read(target_, kAt); read && read->has_room(1, 1)) {
+    if (auto read = Block::read(target_, kAt); read && read->has_room(1)) {
       ++accepted;
-      static_cast<void>(read->add(target_, {make_point(0x400000 + 16 * static_cast<std::uint64_t>(round))}));
+      static_cast<void>(read->add(target_, {make_point(*read, 0x400000 + 16 * static_cast<std::uint64_t>(round))}));
       for (const auto& write : target_.writes) EXPECT_LE(write.at - kAt + write.bytes.size(), Block::bytes_for(10));
     }
   }
@@ -220,7 +222,7 @@ TEST_F(BlockTest, RandomHeads) {
 TEST_F(BlockTest, ATargetThatGoesAwayIsAnError) {
   Block block = make();
   target_.unmap(kAt);
-  EXPECT_FALSE(block.add(target_, {make_point(0x400000)}));
+  EXPECT_FALSE(block.add(target_, {make_point(block, 0x400000)}));
   EXPECT_FALSE(block.write_head(target_));
   EXPECT_FALSE(Block::read(target_, kAt));
   EXPECT_FALSE(Block::create(target_, kAt, 10));

@@ -1,0 +1,54 @@
+// One Armer::arm() under way. Internal to the armer's two files.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <unordered_set>
+#include <utility>
+
+#include "engine/control/armer.h"
+#include "engine/control/placing.h"
+#include "engine/control/quiet.h"
+
+namespace uprobe::control {
+
+struct Armer::Work {
+  target::Target& target;
+  Block& block;
+  const Changed& range;                        // what the process has reported
+  std::vector<Pending> pending;                // in the file under way
+  std::unordered_set<std::uint64_t> standing;  // armed places in the mappings looked at
+  std::vector<KnownMapping> before;            // what was looked at the last time
+  std::vector<KnownMapping> untouched;         // of these, by address
+  std::map<Addr, KnownMapping> looked_at;      // anew; one that is no file's never is the same again
+  Addr witness;                                // an armed place in the mapping under way
+  bool waits = false;                          // an IFUNC in it has not chosen yet
+  bool is_new = false;                         // it has just been mapped: nothing of it has run
+  bool unbound = false;                        // in any mapping
+  bool changed = false;
+  std::optional<bool> quiet;  // see is_quiet; found out when it matters
+
+  Work(target::Target& in, Block& its_block, const Changed& reported) : target(in), block(its_block), range(reported) {}
+  void stands(const shared::Point& point) {
+    witness = Addr{point.address};
+    standing.insert(point.address);
+    if (point.jump_bytes == shared::kShortJumpBytes) standing.insert(point.jump_to);
+  }
+  // Comes before the first change of the block.
+  Status change() { return std::exchange(changed, true) ? ok() : block.renew(target); }
+  // Comes before anything is armed in the mapping.
+  bool is_just_mapped(const target::Mapping& m) const;
+  // Whether nobody executes the code of the mapping under way.
+  bool nobody_runs() {
+    if (!is_new && !quiet) quiet = is_quiet(target, block.address());
+    return is_new || *quiet;
+  }
+  std::vector<KnownMapping> all_known() {
+    for (const KnownMapping& known : untouched) looked_at[known.begin] = known;
+    std::vector<KnownMapping> all;
+    for (const auto& [begin, known] : looked_at) all.push_back(known);
+    return all;
+  }
+};
+
+}  // namespace uprobe::control

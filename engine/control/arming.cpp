@@ -1,0 +1,247 @@
+// What is armed in one mapping: what has to be done for each point, and doing it.
+#include <algorithm>
+#include <cinttypes>
+#include <cstring>
+
+#include "engine/base/text.h"
+#include "engine/control/armer_work.h"
+#include "engine/control/ifunc.h"
+
+namespace uprobe::control {
+namespace {
+
+constexpr std::uint8_t kBreakpoint = 0xcc;
+
+std::vector<shared::Consumer> consumers_of(const PlannedPoint& point) {
+  std::vector<shared::Consumer> consumers;
+  for (const std::uint16_t event : point.events) consumers.push_back({.session = 0, .event = event, .next = 0});
+  return consumers;
+}
+
+// What the file has behind the first byte of an instruction, up to the end of the mapping.
+std::vector<std::uint8_t> bytes_behind(const plan::Site& site, const target::Mapping& m) {
+  const auto file = site.file->bytes();
+  const std::uint64_t first = site.offset + 1, mapped = m.offset + (m.end - m.begin);
+  const std::uint64_t last = std::min({first + shared::kMostBehind, mapped, std::uint64_t{file.size()}});
+  return first < last ? std::vector<std::uint8_t>(file.begin() + static_cast<std::ptrdiff_t>(first),
+                                                  file.begin() + static_cast<std::ptrdiff_t>(last))
+                      : std::vector<std::uint8_t>();
+}
+
+bool is_changed(const shared::Point& point, const shared::Undo& undo, const std::uint8_t* behind) {
+  const shared::ArmedText armed = shared::armed_text(point);
+  for (unsigned i = 0; i + 1 < point.insn_bytes && i < point.behind_bytes; ++i)
+    if (i + 1 >= armed.length && behind[i] != undo.original[i + 1] && behind[i] != kBreakpoint) return true;
+  return false;
+}
+
+// What the file has in [address, address + bytes), and the process does as well.
+bool has_file_bytes(target::Target& target, Addr address, std::span<const std::uint8_t> file, std::size_t bytes) {
+  std::vector<std::uint8_t> now(bytes);
+  return file.size() >= bytes && target.read(address, now.data(), bytes) &&
+         std::equal(now.begin(), now.end(), file.begin());
+}
+
+// Becomes a jump: the whole window is displaced.
+void take_window(Pending& pending, const plan::FileFlow& flow, const plan::Window& window, const Block& block) {
+  const auto code = flow.bytes_at(window.address);
+  pending.window = &window;
+  pending.code.assign(code.begin(), code.begin() + window.code_length);
+  if (window.kind != plan::WindowKind::short_jump) return;
+  const auto padding = flow.bytes_at(window.padding);
+  const Addr bias{pending.point.address.value - window.address};
+  NewPoint& far = pending.long_jump.emplace();
+  far.address = bias + window.padding;
+  far.file_bias = pending.point.file_bias;
+  far.insn.assign(padding.begin(), padding.begin() + shared::kJumpBytes);
+  far.code_bytes = shared::kJumpBytes;
+  pending.known_long_jump = block.find(far.address);
+}
+
+}  // namespace
+
+void Armer::refuse(const PlannedPoint& point, const std::string& why) {
+  for (const std::uint16_t event : point.events) report_.refusals[event] = why;
+  if (report_.first_refusal.empty()) report_.first_refusal = why;
+  const std::string& path = point.site.file->path();
+  report_.notes.insert(point.events.empty() ? path + ": what the agent itself needs there is not followed: " + why
+                                            : path + ":" + hex(point.site.offset) + " not probed: " + why);
+}
+
+// The process doubts a point that is right: its program has changed the code there. What lies behind the instruction looks
+// like that from now on. The instruction itself, if it is another one now, is the program's own again.
+Status Armer::look_behind(Work& work, std::uint32_t index) {
+  const shared::Point& point = work.block.points()[index];
+  const shared::Undo& undo = work.block.undo()[index];
+  const Addr address{point.address};
+  std::uint8_t behind[shared::kMostBehind] = {};
+  if (address < work.range.begin || work.range.end <= address) return ok();
+  if (!work.target.read(address + 1, behind, point.behind_bytes) || shared::is_as_before(point, undo, behind))
+    return ok();
+  if (Status s = work.change(); !s) return s;
+  if (!is_changed(point, undo, behind))
+    return work.block.set_behind(work.target, index, {behind, behind + point.behind_bytes});
+  report_.notes.insert("a program changes probed code at " + hex(address.value) + ": not probed there any more");
+  if (Status s = work.target.write(address, undo.original, undo.length); !s) return s;
+  return work.block.set_state(work.target, index, shared::PointState::disarmed);
+}
+
+// The window that a point may use in this mapping; null: none, for the reason in `why`.
+const plan::Window* Armer::window_for(Work& work, const Pending& pending, const target::Mapping& m,
+                                      const plan::FileJumps* jumps, std::string& why) {
+  const plan::Window* window = jumps != nullptr ? jumps->window_at(pending.planned->site.address) : nullptr;
+  why = window != nullptr ? window->text() : "the agent itself needs a breakpoint there";
+  if (window == nullptr || !window->is_jump() || pending.point.role != shared::PointRole::probe) return nullptr;
+  why = "the program may be executing it";
+  if (!work.nobody_runs()) return nullptr;
+  why = "the bytes behind it are not the file's";
+  const auto is_original = [&](std::uint64_t address, std::size_t bytes) {
+    const Addr at = pending.point.address + (address - window->address);
+    return m.begin <= at && at + bytes <= m.end &&
+           has_file_bytes(work.target, at, jumps->flow().bytes_at(address), bytes);
+  };
+  const bool is_short = window->kind == plan::WindowKind::short_jump;
+  if (!is_original(window->address, std::max(window->length, window->code_length))) return nullptr;
+  if (is_short && !is_original(window->padding, shared::kJumpBytes)) return nullptr;
+  return window;
+}
+
+Status Armer::join(Work& work, const PlannedPoint& point, std::uint32_t known) {
+  work.stands(work.block.points()[known]);
+  if (Status s = look_behind(work, known); !s) return s;
+  report_.armed_events.insert(point.events.begin(), point.events.end());
+  if (work.block.has(known, consumers_of(point))) return ok();
+  if (Status s = work.change(); !s) return s;
+  return work.block.want(work.target, known, consumers_of(point));
+}
+
+// Decides what has to be done for one point in one mapping; nothing is written yet.
+Status Armer::consider(Work& work, const PlannedPoint& point, const target::Mapping& m, const plan::FileJumps* jumps) {
+  const Addr address = m.begin + (point.site.offset - m.offset);
+  const auto known = work.block.find(address);
+  const bool armed =
+      known && work.block.points()[*known].state == static_cast<std::uint32_t>(shared::PointState::armed);
+  if (armed && has_armed_text(work.target, work.block.points()[*known])) return join(work, point, *known);
+  std::vector<std::uint8_t> now(point.site.insn.size());
+  if (Status s = work.target.read(address, now.data(), now.size()); !s) {
+    refuse(point, s.error().text);
+    return ok();
+  }
+  if (now != point.site.insn) {
+    refuse(point, "the bytes in memory are not the file's (another tracer, or code that changes itself)");
+    return ok();
+  }
+  Pending pending{.point = {}, .code = point.site.insn, .planned = &point, .known = known};
+  pending.point.address = address;
+  pending.point.file_bias = address.value - point.site.offset;
+  pending.point.role = point.role;
+  pending.point.insn = point.site.insn;
+  pending.point.behind = bytes_behind(point.site, m);
+  pending.point.behind_varies = jumps != nullptr ? jumps->changed_behind(point.site.address) : std::uint16_t{0};
+  std::string why;
+  const plan::Window* window = window_for(work, pending, m, jumps, why);
+  if (window == nullptr && options_.tier == plan::Tier::jump && !point.events.empty()) {
+    refuse(point, "it would need a breakpoint: " + why);
+    return ok();
+  }
+  if (window != nullptr) take_window(pending, jumps->flow(), *window, work.block);
+  work.pending.push_back(std::move(pending));
+  return ok();
+}
+
+Status Armer::arm_file(Work& work, const FilePoints& file, const target::Mapping& m, const plan::FileJumps* jumps) {
+  work.pending.clear();
+  const auto first =
+      std::lower_bound(file.points.begin(), file.points.end(), m.offset,
+                       [](const PlannedPoint& p, std::uint64_t offset) { return p.site.offset < offset; });
+  for (auto point = first; point != file.points.end() && point->site.offset - m.offset < m.end - m.begin; ++point)
+    if (Status s = consider(work, *point, m, jumps); !s) return s;
+  return arm_ifuncs(work, file, m);
+}
+
+// Whether the place is about to be armed for somebody else already; then it is for both.
+bool Armer::join_pending(Work& work, PlannedPoint& point, const target::Mapping& m) {
+  const Addr address = m.begin + (point.site.offset - m.offset);
+  const auto same = std::find_if(work.pending.begin(), work.pending.end(),
+                                 [address](const Pending& p) { return p.point.address == address; });
+  if (same == work.pending.end()) return false;
+  const auto& others = same->planned->events;
+  point.events.insert(point.events.end(), others.begin(), others.end());
+  std::sort(point.events.rbegin(), point.events.rend());
+  point.role = same->planned->role;
+  same->planned = &point;
+  return true;
+}
+
+// The choice of an IFUNC is known once the object is relocated; until then its points wait for the next call.
+Status Armer::arm_ifuncs(Work& work, const FilePoints& file, const target::Mapping& m) {
+  for (const PlannedPoint& point : file.ifuncs) {
+    if (point.site.offset < m.offset || point.site.offset - m.offset >= m.end - m.begin) continue;
+    auto& relocations = relocations_[file.file.get()];
+    if (!relocations) relocations = elf::relocations_of(*file.file);
+    auto chosen = chosen_implementation(work.target, file.file, *relocations, m, point.site);
+    if (!chosen) {
+      refuse(point, chosen.error().text);
+      continue;
+    }
+    if (!*chosen) {
+      work.waits = true;
+      continue;
+    }
+    auto planned = std::make_unique<PlannedPoint>(PlannedPoint{**chosen, point.events, point.role});
+    if (!join_pending(work, *planned, m))
+      if (Status s = consider(work, *planned, m, nullptr); !s) return s;
+    choices_.push_back(std::move(planned));  // what was considered points to it
+  }
+  return work.pending.empty() ? ok() : place(work, m);
+}
+
+Status Armer::place(Work& work, const target::Mapping& m) {
+  if (Status s = work.change(); !s) return s;
+  for (Pending& p : work.pending) {
+    auto consumers = work.block.list_for(consumers_of(*p.planned), p.known.has_value());
+    if (!consumers) return consumers.error();
+    p.point.consumers = *consumers;
+  }
+  const PlaceContext context{.target = work.target,
+                             .block = work.block,
+                             .area = options_.area,
+                             .begin = m.begin,
+                             .end = m.end,
+                             .refuse = [this](const Pending& p, const std::string& why) { refuse(*p.planned, why); }};
+  if (Status s = place_all(context, work.pending); !s) return s;
+  return publish(work);
+}
+
+// Tables first, the text last.
+Status Armer::publish(Work& work) {
+  std::vector<NewPoint> fresh;
+  for (const Pending& p : work.pending) {
+    if (!p.known) fresh.push_back(p.point);
+    if (p.long_jump && !p.known_long_jump) fresh.push_back(*p.long_jump);
+  }
+  if (Status s = work.block.add(work.target, std::move(fresh)); !s) return s;
+  for (const Pending& p : work.pending) {
+    if (p.known)
+      if (Status s = work.block.set_point(work.target, *p.known, p.point); !s) return s;
+    if (p.known_long_jump)
+      if (Status s = work.block.set_point(work.target, *p.known_long_jump, *p.long_jump); !s) return s;
+    if (p.long_jump)
+      if (Status s = write_text(work, p.long_jump->address); !s) return s;
+    if (Status s = write_text(work, p.point.address); !s) return s;
+    report_.armed_events.insert(p.planned->events.begin(), p.planned->events.end());
+    (p.window != nullptr ? report_.jumps : report_.breakpoints)
+        .insert(p.planned->events.begin(), p.planned->events.end());
+  }
+  return ok();
+}
+
+Status Armer::write_text(Work& work, Addr address) {
+  const auto index = work.block.find(address);
+  const shared::Point& point = work.block.points()[index.value()];
+  const shared::ArmedText text = shared::armed_text(point);
+  work.stands(point);
+  return work.target.write(address, text.bytes, text.length);
+}
+
+}  // namespace uprobe::control

@@ -1,0 +1,16 @@
+#include "engine/control/file_jumps.h"
+
+namespace uprobe::control {
+
+const plan::FileJumps& JumpPlanner::of(const FilePoints& file) {
+  Planned& planned = planned_[file.file.get()];
+  if (planned.jumps && planned.points == file.points.size()) return *planned.jumps;
+  std::vector<std::uint64_t> wanted, others;
+  for (const PlannedPoint& point : file.points)
+    (point.role == shared::PointRole::probe ? wanted : others).push_back(point.site.address);
+  for (const PlannedPoint& point : own_.in(file.file)) others.push_back(point.site.address);
+  planned = {file.points.size(), std::make_unique<plan::FileJumps>(flows_.of(file.file), std::move(wanted), others)};
+  return *planned.jumps;
+}
+
+}  // namespace uprobe::control

@@ -1,0 +1,47 @@
+#include "engine/control/own_points.h"
+
+#include <algorithm>
+
+#include "engine/control/mapped_file.h"
+#include "engine/plan/call_patterns.h"
+#include "engine/plan/system_calls.h"
+
+namespace uprobe::control {
+
+// The file of a mapping, if the agent may need points in it.
+std::shared_ptr<const elf::ElfFile> OwnPoints::file_of(const target::Target& target, const target::Mapping& m,
+                                                       const FileVersion& version) {
+  for (const FilePoints& probed : probes_.files())
+    if (probed.version == version) return probed.file;
+  const auto name = name_behind(target.pid(), m, version.identity);
+  if (name && !plan::may_have_followed_calls(*name, m.offset, m.end - m.begin)) return nullptr;
+  auto file = name ? elf::ElfFile::open(*name) : Result<elf::ElfFile>(name.error());
+  if (!file || file->identity() != version.identity) {
+    const std::string why = file ? "it has changed meanwhile" : file.error().text;
+    notes_.insert(m.path + ": its system calls are not followed: " + why);
+    return nullptr;
+  }
+  return std::make_shared<const elf::ElfFile>(file.take());
+}
+
+std::vector<PlannedPoint> OwnPoints::in(const std::shared_ptr<const elf::ElfFile>& file) const {
+  std::vector<PlannedPoint> points;
+  for (const plan::SystemCallSite& found : plan::system_call_sites(*file, ends_too_)) {
+    auto site = plan::site_at(file, found.offset);
+    if (site) points.push_back({.site = site.take(), .events = {}, .role = found.role});
+  }
+  std::sort(points.begin(), points.end(),
+            [](const PlannedPoint& a, const PlannedPoint& b) { return a.site.offset < b.site.offset; });
+  return points;
+}
+
+const FilePoints& OwnPoints::in(const target::Target& target, const target::Mapping& m, const FileVersion& version) {
+  const auto [entry, is_new] = known_.try_emplace({version, m.offset, m.end - m.begin});
+  FilePoints& points = entry->second;
+  if (!is_new) return points;
+  points.file = file_of(target, m, version);
+  if (points.file) points.points = in(points.file);
+  return points;
+}
+
+}  // namespace uprobe::control

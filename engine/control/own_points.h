@@ -1,0 +1,37 @@
+// The points that the agent itself needs: where a libc changes signals, mappings and programs. Found once per file.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "engine/control/probe_set.h"
+#include "engine/target/target.h"
+
+namespace uprobe::control {
+
+class OwnPoints {
+ public:
+  // `ends_too`: the agent also has to see the program end. `notes` gets a line for each file that cannot be followed.
+  OwnPoints(const ProbeSet& probes, bool ends_too, std::set<std::string>& notes)
+      : probes_(probes), ends_too_(ends_too), notes_(notes) {}
+
+  // In the file of a mapping; empty for most. Good for ever.
+  const FilePoints& in(const target::Target& target, const target::Mapping& mapping, const FileVersion& version);
+  // In all of a file.
+  std::vector<PlannedPoint> in(const std::shared_ptr<const elf::ElfFile>& file) const;
+
+ private:
+  std::shared_ptr<const elf::ElfFile> file_of(const target::Target& target, const target::Mapping& mapping,
+                                              const FileVersion& version);
+
+  const ProbeSet& probes_;
+  const bool ends_too_;
+  std::set<std::string>& notes_;
+  using FilePart = std::tuple<FileVersion, std::uint64_t, std::uint64_t>;  // offset, bytes
+  std::map<FilePart, FilePoints> known_;
+};
+
+}  // namespace uprobe::control

@@ -1,0 +1,112 @@
+// What a session tells of itself: the plan before it runs, the summary behind it.
+#include <algorithm>
+#include <set>
+
+#include "engine/base/text.h"
+#include "engine/session_state.h"
+#include "engine/spec/listing.h"
+
+namespace uprobe {
+
+std::vector<std::string> Session::State::reasons_against_jumps() {
+  std::set<std::string> unread;
+  const control::OwnPoints own(planned, !agent, unread);
+  control::JumpPlanner jumps(flows, own);
+  std::vector<std::string> reasons;
+  for (const Probe& probe : probes) {
+    const auto file = std::find_if(planned.files().begin(), planned.files().end(),
+                                   [&](const control::FilePoints& f) { return f.file == probe.site.file; });
+    const plan::Window* window =
+        probe.site.is_ifunc || file == planned.files().end() ? nullptr : jumps.of(*file).window_at(probe.site.address);
+    if (probe.site.is_ifunc)
+      reasons.emplace_back("an IFUNC: the implementation that the program chooses is probed");
+    else
+      reasons.push_back(window == nullptr ? "the agent itself needs a breakpoint there" : window->text());
+  }
+  return reasons;
+}
+
+// Before there is a process: every probe by a jump, or none at all.
+Status Session::State::check_tiers() {
+  if (options.tier != plan::Tier::jump) return ok();
+  const std::vector<std::string> reasons = reasons_against_jumps();
+  for (std::size_t i = 0; i < probes.size(); ++i)
+    if (!reasons[i].empty())
+      return Error{.code = Code::refused,
+                   .text = "needs a breakpoint: " + reasons[i],
+                   .where = probes[i].spec.definition,
+                   .help = "--tier=auto takes one there"};
+  return ok();
+}
+
+std::vector<PlanReport> Session::report() const {
+  const bool may_jump = state_->options.tier != plan::Tier::breakpoint;
+  const auto reasons = may_jump ? state_->reasons_against_jumps() : std::vector<std::string>();
+  std::vector<PlanReport> reports;
+  for (const Probe& probe : state_->probes) {
+    PlanReport report;
+    report.definition = spec::listing(probe.spec, probe.site.offset);
+    report.path = probe.spec.place.path;
+    report.offset = probe.site.offset;
+    report.address = probe.site.address;
+    report.symbol = probe.site.symbol;
+    report.bytes = probe.site.insn;
+    report.why = may_jump ? reasons[reports.size()] : "as --tier wants it";
+    report.tier = may_jump && report.why.empty() ? "jump" : "int3";
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+namespace {
+
+std::string hint_for(const Probe& probe, std::size_t event, const control::ArmReport& report) {
+  const auto refused = report.refusals.find(static_cast<std::uint16_t>(event));
+  if (refused != report.refusals.end()) return refused->second;
+  if (report.armed_events.count(static_cast<std::uint16_t>(event)) != 0) return "never reached";
+  if (probe.site.is_ifunc)
+    return "the program never chose an implementation, or " + probe.site.file->path() + " was not mapped";
+  return probe.site.file->path() + " was not mapped by this program";
+}
+
+}  // namespace
+
+Summary Session::summary() const {
+  const State& s = *state_;
+  Summary summary;
+  if (!s.mail) return summary;
+  auto& area = const_cast<trace::Area&>(*s.area);
+  const trace::ReaderCounts& counts = s.reader->counts();
+  for (std::size_t i = 0; i < s.probes.size(); ++i) {
+    const Probe& probe = s.probes[i];
+    const shared::Event& event = area.event(static_cast<std::uint32_t>(i));
+    ProbeSummary line;
+    line.name = probe.spec.group + "/" + probe.spec.event;
+    line.place = probe.spec.place.path + ":" + hex(probe.site.offset);
+    line.recorded = i < counts.recorded.size() ? counts.recorded[i] : 0;
+    line.lost_full = event.lost_full, line.lost_too_big = event.lost_too_big, line.lost_busy = event.lost_busy;
+    line.hits = line.recorded + line.lost_full + line.lost_too_big + line.lost_busy;
+    if (line.hits == 0) line.hint = hint_for(probe, i, s.armer->report());
+    summary.probes.push_back(std::move(line));
+  }
+  summary.breakpoints = s.armer->report().breakpoints.size();
+  for (const std::uint16_t event : s.armer->report().jumps)
+    summary.jumps += s.armer->report().breakpoints.count(event) == 0 ? 1 : 0;
+  summary.mail_timeouts = area.header().mail_timeouts;
+  summary.notes = s.notes;
+  for (const std::string& text : s.mail->notes()) summary.notes.push_back(text);
+  summary.notes.insert(summary.notes.end(), s.armer->report().notes.begin(), s.armer->report().notes.end());
+  const auto note = [&](std::uint64_t n, const char* what) {
+    if (n != 0) summary.notes.push_back(std::to_string(n) + " " + what);
+  };
+  note(area.header().filtered_execs,
+       "times execve was called under a seccomp filter of the program's own: what it started ran untraced");
+  note(area.header().traced_execs, "programs were started for a debugger among the traced programs: they ran untraced");
+  note(counts.damaged, "records were damaged and left out");
+  note(counts.missing, "records are missing");
+  note(counts.bad_stamps, "records had impossible time stamps");
+  note(counts.order_breaks, "records came out of order");
+  return summary;
+}
+
+}  // namespace uprobe
