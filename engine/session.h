@@ -62,6 +62,7 @@ struct ProbeSummary {
 
 struct Summary {
   std::vector<ProbeSummary> probes;
+  plan::Tier tier = plan::Tier::automatic;   // as asked for
   std::uint64_t jumps = 0, breakpoints = 0;  // probes armed somewhere, by the tier they have there
   std::uint64_t mail_timeouts = 0;           // libraries that went unprobed because the tool did not answer in time
   std::vector<std::string> notes;            // anything else worth a line: points refused in a library, ...

@@ -89,6 +89,7 @@ Summary Session::summary() const {
     if (line.hits == 0) line.hint = hint_for(probe, i, s.armer->report());
     summary.probes.push_back(std::move(line));
   }
+  summary.tier = s.options.tier;
   summary.breakpoints = s.armer->report().breakpoints.size();
   for (const std::uint16_t event : s.armer->report().jumps)
     summary.jumps += s.armer->report().breakpoints.count(event) == 0 ? 1 : 0;

@@ -12,6 +12,7 @@
 #include "preload/stacks.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
+#include "preload/windows.h"
 
 namespace uprobe::agent {
 namespace {
@@ -111,7 +112,7 @@ long other_sigaction(ProcessBlock& block, u64 signal, KernelSigaction* wanted, u
 // What app_sigreturn changes, as it was: a signal may come before the call is made, and its handler shall find everything
 // as the kernel still has it. Kept in words of the frame that the kernel neither writes nor reads (sigcontext::reserved1).
 struct Before {
-  u64 mask, stack_base, stack_size;  // in the frame
+  u64 ip, mask, stack_base, stack_size;  // in the frame
   u64 blocked, app_stack, app_stack_size;
   u32 stack_flags, app_stack_flags;
 };
@@ -122,7 +123,8 @@ Before& before_of(SignalFrame& frame) { return *reinterpret_cast<Before*>(frame.
 void remember(ProcessBlock& block, SignalFrame& frame) {
   const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
   if (entry == nullptr) return;
-  before_of(frame) = {frame.mask,
+  before_of(frame) = {frame.ip,
+                      frame.mask,
                       frame.stack_base,
                       frame.stack_size,
                       entry->blocked,
@@ -209,6 +211,7 @@ void app_sigreturn(ProcessBlock& block, u64 context) {
   believe_blocked(block, mask & kOurSignals);
   take_stack(block, frame);
   returned_to(block, frame);
+  frame.ip = place_to_go_on(block, frame.ip);
 }
 
 void undo_sigreturn(ProcessBlock& block, const SignalFrame& frame) {
@@ -220,6 +223,7 @@ void undo_sigreturn(ProcessBlock& block, const SignalFrame& frame) {
   if (entry == nullptr || returning.uc_link != as_word(entry)) return;
   const Before& before = before_of(returning);
   returning.uc_link = 0;
+  returning.ip = before.ip;
   returning.mask = before.mask;
   returning.stack_base = before.stack_base;
   returning.stack_flags = static_cast<i32>(before.stack_flags);

@@ -44,6 +44,17 @@ Armer::Armer(const ProbeSet& probes, const ArmOptions& options)
   if (options.tier != plan::Tier::breakpoint && options.flows != nullptr) jumps_.emplace(*options.flows, own_);
 }
 
+// Whether handlers of the application come back through a point of ours: in a libc that is there, or in glibc, which its
+// loader will bring.
+bool Armer::follows_returns(const target::Target& target, const std::vector<target::Mapping>& maps) {
+  return std::any_of(maps.begin(), maps.end(), [&](const target::Mapping& m) {
+    if (!can_be_armed(m)) return false;
+    if (m.path.find("/ld-linux-x86-64.so") != std::string::npos) return true;
+    const auto version = file_behind(target.pid(), m);
+    return version && own_.in(target, m, *version).has_signal_return;
+  });
+}
+
 // The points of ours first: a probe's breakpoint must find the signals in order.
 Status Armer::arm_mapping(Work& work, const target::Mapping& m) {
   const auto version = file_behind(work.target.pid(), m);
@@ -143,6 +154,7 @@ Status Armer::arm(target::Target& target, Block& block, const Changed& changed) 
   Work work(target, block, changed);
   const auto* remembered = known_.mappings(block.stamp());
   if (remembered != nullptr) work.before = *remembered;
+  work.follows_returns = jumps_ && follows_returns(target, *maps);
   // Where points may have lost their code.
   std::vector<Changed> doubtful{remembered != nullptr ? changed : Changed{Addr{0}, Addr{~std::uint64_t{0}}}};
   const target::Mapping* agent = mapping_at(*maps, Addr{block.head().agent_base});

@@ -26,7 +26,8 @@ struct Armer::Work {
   bool is_new = false;                         // it has just been mapped: nothing of it has run
   bool unbound = false;                        // in any mapping
   bool changed = false;
-  std::optional<bool> quiet;  // see is_quiet; found out when it matters
+  std::optional<bool> quiet;     // see is_quiet; found out when it matters
+  bool follows_returns = false;  // of the application\'s handlers
 
   Work(target::Target& in, Block& its_block, const Changed& reported) : target(in), block(its_block), range(reported) {}
   void stands(const shared::Point& point) {

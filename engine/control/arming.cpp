@@ -94,6 +94,8 @@ const plan::Window* Armer::window_for(Work& work, const Pending& pending, const 
   if (window == nullptr || !window->is_jump() || pending.point.role != shared::PointRole::probe) return nullptr;
   why = "the program may be executing it";
   if (!work.nobody_runs()) return nullptr;
+  why = "handlers of the program return in a way that is not known";
+  if (window->instructions > 1 && !work.follows_returns) return nullptr;
   why = "the bytes behind it are not the file's";
   const auto is_original = [&](std::uint64_t address, std::size_t bytes) {
     const Addr at = pending.point.address + (address - window->address);

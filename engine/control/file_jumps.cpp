@@ -8,7 +8,7 @@ const plan::FileJumps& JumpPlanner::of(const FilePoints& file) {
   std::vector<std::uint64_t> wanted, others;
   for (const PlannedPoint& point : file.points)
     (point.role == shared::PointRole::probe ? wanted : others).push_back(point.site.address);
-  for (const PlannedPoint& point : own_.in(file.file)) others.push_back(point.site.address);
+  for (const PlannedPoint& point : own_.in(file.file).points) others.push_back(point.site.address);
   planned = {file.points.size(), std::make_unique<plan::FileJumps>(flows_.of(file.file), std::move(wanted), others)};
   return *planned.jumps;
 }

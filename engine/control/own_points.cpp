@@ -24,23 +24,24 @@ std::shared_ptr<const elf::ElfFile> OwnPoints::file_of(const target::Target& tar
   return std::make_shared<const elf::ElfFile>(file.take());
 }
 
-std::vector<PlannedPoint> OwnPoints::in(const std::shared_ptr<const elf::ElfFile>& file) const {
-  std::vector<PlannedPoint> points;
+FilePoints OwnPoints::in(const std::shared_ptr<const elf::ElfFile>& file) const {
+  FilePoints own{.file = file, .points = {}, .ifuncs = {}};
   for (const plan::SystemCallSite& found : plan::system_call_sites(*file, ends_too_)) {
     auto site = plan::site_at(file, found.offset);
-    if (site) points.push_back({.site = site.take(), .events = {}, .role = found.role});
+    if (!site) continue;
+    own.has_signal_return = own.has_signal_return || found.is_signal_return;
+    own.points.push_back({.site = site.take(), .events = {}, .role = found.role});
   }
-  std::sort(points.begin(), points.end(),
+  std::sort(own.points.begin(), own.points.end(),
             [](const PlannedPoint& a, const PlannedPoint& b) { return a.site.offset < b.site.offset; });
-  return points;
+  return own;
 }
 
 const FilePoints& OwnPoints::in(const target::Target& target, const target::Mapping& m, const FileVersion& version) {
   const auto [entry, is_new] = known_.try_emplace({version, m.offset, m.end - m.begin});
   FilePoints& points = entry->second;
   if (!is_new) return points;
-  points.file = file_of(target, m, version);
-  if (points.file) points.points = in(points.file);
+  if (const auto file = file_of(target, m, version)) points = in(file);
   return points;
 }
 

@@ -21,7 +21,7 @@ class OwnPoints {
   // In the file of a mapping; empty for most. Good for ever.
   const FilePoints& in(const target::Target& target, const target::Mapping& mapping, const FileVersion& version);
   // In all of a file.
-  std::vector<PlannedPoint> in(const std::shared_ptr<const elf::ElfFile>& file) const;
+  FilePoints in(const std::shared_ptr<const elf::ElfFile>& file) const;
 
  private:
   std::shared_ptr<const elf::ElfFile> file_of(const target::Target& target, const target::Mapping& mapping,

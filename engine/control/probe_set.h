@@ -33,6 +33,7 @@ struct FilePoints {
   std::optional<FileVersion> version = std::nullopt;  // nothing: not known
   std::vector<PlannedPoint> points;                   // by offset, each offset once; choices of IFUNCs apart
   std::vector<PlannedPoint> ifuncs;                   // by offset of the resolver
+  bool has_signal_return = false;                     // where handlers return to; of points that the agent itself needs
 };
 
 class ProbeSet {

@@ -97,8 +97,9 @@ std::vector<elf::Range> functions_with_syscalls(const elf::ElfFile& file, std::v
       if (at == code.end()) break;
       const auto place = static_cast<std::size_t>(at - code.begin());
       const auto range = function_at(file, s.address + place);
-      if (is_signal_return(file, code, place, s.address + place) || is_cancellable_call(code, place))
-        sites.push_back({s.offset + place, shared::PointRole::system_call});
+      const bool returns = is_signal_return(file, code, place, s.address + place);
+      if (returns || is_cancellable_call(code, place))
+        sites.push_back({s.offset + place, shared::PointRole::system_call, returns});
       else if (!range)
         add_by_pattern(code, place, s.address, s.offset, sites);
       else if (found.empty() || found.back().begin != range->begin)

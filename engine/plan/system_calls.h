@@ -12,6 +12,7 @@ namespace uprobe::plan {
 struct SystemCallSite {
   std::uint64_t offset = 0;  // in the file: of the `syscall` instruction, or of the one behind it
   shared::PointRole role = shared::PointRole::system_call;
+  bool is_signal_return = false;  // where handlers return to
 };
 
 // The `syscall` instructions for what changes signals, programs, mappings and filters, for the waits that take a signal mask,
