@@ -60,8 +60,12 @@ Status Armer::arm_mapping(Work& work, const target::Mapping& m) {
   const auto version = file_behind(work.target.pid(), m);
   if (!version) return ok();
   const FilePoints& own = own_.in(work.target, m, *version);
+  const auto probed = std::find_if(probes_.files().begin(), probes_.files().end(), [&](const FilePoints& file) {
+    return file.file->identity() == version->identity && !has_changed(file, *version);
+  });
+  const plan::FileJumps* jumps = jumps_ && probed != probes_.files().end() ? &jumps_->of(*probed) : nullptr;
   if (!own.points.empty())
-    if (Status s = arm_file(work, own, m, nullptr); !s) return s;
+    if (Status s = arm_file(work, own, m, jumps); !s) return s;
   for (const FilePoints& file : probes_.files()) {
     if (file.file->identity() != version->identity) continue;
     if (has_changed(file, *version)) {
@@ -69,7 +73,6 @@ Status Armer::arm_mapping(Work& work, const target::Mapping& m) {
         for (const PlannedPoint& point : *points) refuse(point, "the file has changed since it was read");
       continue;
     }
-    const plan::FileJumps* jumps = jumps_ ? &jumps_->of(file) : nullptr;
     if (Status s = arm_file(work, file, m, jumps); !s) return s;
   }
   return ok();

@@ -177,6 +177,7 @@ bool Armer::join_pending(Work& work, PlannedPoint& point, const target::Mapping&
 
 // The choice of an IFUNC is known once the object is relocated; until then its points wait for the next call.
 Status Armer::arm_ifuncs(Work& work, const FilePoints& file, const target::Mapping& m) {
+  plan::FileJumps* jumps = jumps_ && !file.ifuncs.empty() ? &jumps_->of(file) : nullptr;
   for (const PlannedPoint& point : file.ifuncs) {
     if (point.site.offset < m.offset || point.site.offset - m.offset >= m.end - m.begin) continue;
     auto& relocations = relocations_[file.file.get()];
@@ -191,8 +192,9 @@ Status Armer::arm_ifuncs(Work& work, const FilePoints& file, const target::Mappi
       continue;
     }
     auto planned = std::make_unique<PlannedPoint>(PlannedPoint{**chosen, point.events, point.role});
+    if (jumps != nullptr) jumps->add(planned->site.address);
     if (!join_pending(work, *planned, m))
-      if (Status s = consider(work, *planned, m, nullptr); !s) return s;
+      if (Status s = consider(work, *planned, m, jumps); !s) return s;
     choices_.push_back(std::move(planned));  // what was considered points to it
   }
   return work.pending.empty() ? ok() : place(work, m);

@@ -1,14 +1,18 @@
 #include "engine/control/file_jumps.h"
 
+#include <algorithm>
+
 namespace uprobe::control {
 
-const plan::FileJumps& JumpPlanner::of(const FilePoints& file) {
+plan::FileJumps& JumpPlanner::of(const FilePoints& file) {
   Planned& planned = planned_[file.file.get()];
   if (planned.jumps && planned.points == file.points.size()) return *planned.jumps;
   std::vector<std::uint64_t> wanted, others;
   for (const PlannedPoint& point : file.points)
     (point.role == shared::PointRole::probe ? wanted : others).push_back(point.site.address);
   for (const PlannedPoint& point : own_.in(file.file).points) others.push_back(point.site.address);
+  std::sort(others.begin(), others.end());
+  std::erase_if(wanted, [&](std::uint64_t a) { return std::binary_search(others.begin(), others.end(), a); });
   planned = {file.points.size(), std::make_unique<plan::FileJumps>(flows_.of(file.file), std::move(wanted), others)};
   return *planned.jumps;
 }

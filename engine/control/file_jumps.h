@@ -17,7 +17,7 @@ class JumpPlanner {
   JumpPlanner(plan::FlowCache& flows, const OwnPoints& own) : flows_(flows), own_(own) {}
 
   // Good until the file gets further points.
-  const plan::FileJumps& of(const FilePoints& file);
+  plan::FileJumps& of(const FilePoints& file);
 
  private:
   struct Planned {

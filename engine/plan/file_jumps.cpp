@@ -8,18 +8,31 @@ namespace uprobe::plan {
 
 FileJumps::FileJumps(const FileFlow& flow, std::vector<std::uint64_t> wanted, std::span<const std::uint64_t> others)
     : flow_(flow) {
-  WindowClaims claims;
   std::sort(wanted.begin(), wanted.end());
-  for (const std::uint64_t address : wanted) claims.add_place(address);
-  for (const std::uint64_t address : others) claims.add_place(address);
-  for (const std::uint64_t address : wanted) {
-    const Window window = plan_window(flow, address, claims);
-    claims.take(window);
-    windows_.emplace_hint(windows_.end(), address, window);
-    if (!window.is_jump()) continue;
-    patch(address, window.kind == WindowKind::short_jump ? kShortJumpBytes : kJumpBytes);
-    if (window.kind == WindowKind::short_jump) patch(window.padding, kJumpBytes);
-  }
+  for (const std::uint64_t address : wanted) claims_.add_place(address);
+  for (const std::uint64_t address : others) claims_.add_place(address);
+  for (const std::uint64_t address : wanted) take(plan_window(flow, address, claims_));
+  std::sort(patched_.begin(), patched_.end());
+}
+
+void FileJumps::take(const Window& window) {
+  claims_.take(window);
+  windows_.emplace(window.address, window);
+  if (!window.is_jump()) return;
+  const bool is_short = window.kind == WindowKind::short_jump;
+  patch(window.address, is_short ? kShortJumpBytes : kJumpBytes);
+  if (is_short) patch(window.padding, kJumpBytes);
+}
+
+void FileJumps::add(std::uint64_t address) {
+  constexpr std::uint64_t kNear = 2 * (shared::kMostBehind + 1);
+  const std::uint64_t low = address - std::min(address, kNear), high = address + kNear;
+  if (windows_.count(address) != 0) return;
+  const bool is_alone = !claims_.has_place_in(low, high) && claims_.is_free(low, high);
+  claims_.add_place(address);
+  const Window window = plan_window(flow_, address, claims_);
+  if (!is_alone || window.kind == WindowKind::short_jump) return;
+  take(window);
   std::sort(patched_.begin(), patched_.end());
 }
 

@@ -17,15 +17,21 @@ class FileJumps {
   FileJumps(const FileFlow& flow, std::vector<std::uint64_t> wanted, std::span<const std::uint64_t> others);
 
   const FileFlow& flow() const { return flow_; }
+  // A place that is wanted later (what an IFUNC has chosen). It gets no window where another place is so near that it would
+  // have had to know.
+  void add(std::uint64_t address);
+
   // Null: nobody wanted one there.
   const Window* window_at(std::uint64_t address) const;
   // Bit i: the byte i + 1 behind the address is part of a jump that is or was somewhere else than at the address.
   std::uint16_t changed_behind(std::uint64_t address) const;
 
  private:
+  void take(const Window& window);
   void patch(std::uint64_t begin, unsigned bytes) { patched_.emplace_back(begin, begin + bytes); }
 
   const FileFlow& flow_;
+  WindowClaims claims_;
   std::map<std::uint64_t, Window> windows_;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> patched_;  // [begin, end) of the jumps, by address, disjoint
 };
