@@ -13,6 +13,7 @@ namespace uprobe::control {
 namespace {
 
 constexpr std::uint32_t kCopyAlignment = 16;
+constexpr std::uint8_t kFiller = 0xcc;
 
 constexpr std::uint32_t round_up(std::size_t bytes, std::uint32_t unit) {
   return (static_cast<std::uint32_t>(bytes) + unit - 1) / unit * unit;
@@ -53,16 +54,8 @@ void append_marks(std::vector<std::uint8_t>& bytes, const x86::Copy& copy, const
   }
 }
 
-Result<Made> make_copy(const Pending& p, Addr at, std::vector<std::uint8_t> in_front) {
-  Made made{.bytes = std::move(in_front), .entry = {}, .copy = {}};
-  made.copy = at + made.bytes.size();
-  const auto copy = displace(p, made.copy);
-  if (!copy) return copy.error();
-  made.copy_bytes = copy->bytes.size(), made.marks = copy->marks.size();
-  made.bytes.insert(made.bytes.end(), copy->bytes.begin(), copy->bytes.end());
-  made.bytes.resize(round_up(made.bytes.size(), 8), 0xcc);
-  append_marks(made.bytes, *copy, p);
-  return made;
+bool is_equal(const shared::Insn& a, const shared::Insn& b) {
+  return a.op == b.op && a.size == b.size && a.count == b.count && a.offset == b.offset && a.immediate == b.immediate;
 }
 
 // In their order, each asked once.
@@ -84,15 +77,21 @@ class Placer {
   Status run();
 
  private:
+  // `trampoline` of all the bytes: the copy is behind it.
+  struct Room {
+    std::uint32_t trampoline = 0, bytes = 0;
+  };
+
   bool settle(Pending& p);
   bool settle_jump(Pending& p, const shared::Point& before);
   bool settle_copy(Pending& p, const shared::Point& before);
   bool stands(Addr at, const std::vector<std::uint8_t>& bytes);
   Addr trampoline_before(Addr entry);
-  Result<std::uint32_t> measure(const Pending& p) const;
+  std::uint32_t trampoline_room(const Pending& p);
+  Result<Room> measure(const Pending& p);
   std::uint64_t measure_all();
   Status place_new(Addr begin, std::uint64_t bytes);
-  Result<Made> make(const Pending& p, Addr at) const;
+  Result<Made> make(const Pending& p, Addr at, Addr copy_at) const;
   void take(Pending& p, const Made& made);
   void number(const Pending& p) { fresh_ += (p.known ? 0U : 1U) + (p.long_jump && !p.known_long_jump ? 1U : 0U); }
   std::optional<x86::FastRecord> fast_record(const Pending& p) const;
@@ -100,8 +99,11 @@ class Placer {
 
   const PlaceContext& context_;
   std::vector<Pending>& pending_;
-  std::vector<std::uint32_t> rooms_;  // by point of the list
-  std::size_t fresh_ = 0;             // points so far that will be new in the block
+  std::vector<Room> rooms_;  // by point of the list
+  std::size_t fresh_ = 0;    // points so far that will be new in the block
+  std::span<const shared::Insn> known_program_;
+  std::uint32_t known_room_ = 0;  // of a trampoline for this program
+  bool known_fast_ = false;
 };
 
 std::optional<x86::FastRecord> Placer::fast_record(const Pending& p) const {
@@ -133,18 +135,22 @@ x86::TrampolineSpec Placer::spec_of(const Pending& p, Addr at, Addr copy) const 
           .fast = fast_record(p)};
 }
 
-// The trampoline's size does not depend on where it is and where it leads.
-Result<Made> Placer::make(const Pending& p, Addr at) const {
-  if (p.window == nullptr) return make_copy(p, at, {});
-  auto first = x86::make_trampoline(spec_of(p, at, at));
-  if (!first) return first.error();
-  const std::size_t bytes = round_up(first->bytes.size(), kCopyAlignment);
-  auto trampoline = x86::make_trampoline(spec_of(p, at, at + bytes));
-  if (!trampoline) return trampoline.error();
-  const Addr entry = at + trampoline->entry;
-  trampoline->bytes.resize(bytes, 0xcc);
-  auto made = make_copy(p, at, std::move(trampoline->bytes));
-  if (made) made->entry = entry;
+// A trampoline in front of the copy, if there is to be one.
+Result<Made> Placer::make(const Pending& p, Addr at, Addr copy_at) const {
+  Made made{.bytes = {}, .entry = {}, .copy = copy_at};
+  if (p.window != nullptr) {
+    auto trampoline = x86::make_trampoline(spec_of(p, at, copy_at));
+    if (!trampoline) return trampoline.error();
+    made.entry = at + trampoline->entry;
+    made.bytes = std::move(trampoline->bytes);
+    made.bytes.resize(copy_at - at, kFiller);
+  }
+  const auto copy = displace(p, copy_at);
+  if (!copy) return copy.error();
+  made.copy_bytes = copy->bytes.size(), made.marks = copy->marks.size();
+  made.bytes.insert(made.bytes.end(), copy->bytes.begin(), copy->bytes.end());
+  made.bytes.resize(round_up(made.bytes.size(), 8), kFiller);
+  append_marks(made.bytes, *copy, p);
   return made;
 }
 
@@ -191,7 +197,7 @@ bool Placer::settle_jump(Pending& p, const shared::Point& before) {
   const bool is_same_kind = p.window != nullptr && before.jump_bytes == shared::kJumpBytes && !p.long_jump;
   const Addr at = is_same_kind ? trampoline_before(Addr{before.jump_to}) : Addr{};
   if (!at) return false;
-  const auto made = make(p, at);
+  const auto made = make(p, at, Addr{before.copy});
   if (!made || !stands(at, made->bytes)) return false;
   take(p, *made);
   return true;
@@ -201,7 +207,7 @@ bool Placer::settle_jump(Pending& p, const shared::Point& before) {
 bool Placer::settle_copy(Pending& p, const shared::Point& before) {
   const bool is_gone = before.state == static_cast<std::uint32_t>(shared::PointState::unmapped);
   const Addr at{before.copy};
-  const auto made = before.copy_bytes != 0 ? make(p, at) : Result<Made>(Error{});
+  const auto made = before.copy_bytes != 0 ? make(p, at, at) : Result<Made>(Error{});
   if (!made || copy_room(made->copy_bytes, made->marks) > copy_room(before.copy_bytes, before.mark_count)) return false;
   if (!stands(at, made->bytes) && (!is_gone || !context_.target.write(at, made->bytes.data(), made->bytes.size())))
     return false;
@@ -219,12 +225,25 @@ bool Placer::settle(Pending& p) {
   return settle_copy(p, before);
 }
 
-Result<std::uint32_t> Placer::measure(const Pending& p) const {
+// The most that a trampoline takes for an event; most events of a session have the same program.
+std::uint32_t Placer::trampoline_room(const Pending& p) {
+  const x86::TrampolineSpec spec = spec_of(p, {}, {});
+  const auto program = spec.fast ? spec.fast->program : std::span<const shared::Insn>();
+  const bool is_same =
+      known_room_ != 0 && spec.fast.has_value() == known_fast_ &&
+      std::equal(program.begin(), program.end(), known_program_.begin(), known_program_.end(), is_equal);
+  if (is_same) return known_room_;
+  known_fast_ = spec.fast.has_value();
+  known_program_ = program;
+  known_room_ = round_up(x86::trampoline_bytes(spec), kCopyAlignment);
+  return known_room_;
+}
+
+Result<Placer::Room> Placer::measure(const Pending& p) {
   const auto copy = displace(p, p.point.address);
   if (!copy) return copy.error();
-  const std::size_t trampoline = p.window == nullptr ? 0 : x86::trampoline_bytes(spec_of(p, {}, {}));
-  return round_up(round_up(trampoline, kCopyAlignment) + copy_room(copy->bytes.size(), copy->marks.size()),
-                  kIslandUnit);
+  const std::uint32_t trampoline = p.window == nullptr ? 0 : trampoline_room(p);
+  return Room{trampoline, round_up(trampoline + copy_room(copy->bytes.size(), copy->marks.size()), kIslandUnit)};
 }
 
 // Room for each that has none, 0 for the others; returns all together. What cannot be displaced is refused.
@@ -232,11 +251,11 @@ std::uint64_t Placer::measure_all() {
   std::uint64_t all = 0;
   rooms_.clear();
   const auto fits = [&](Pending& p) {
-    const auto room = p.point.copy ? Result<std::uint32_t>(0U) : measure(p);
+    const auto room = p.point.copy ? Result<Room>(Room{}) : measure(p);
     if (!room) context_.refuse(p, room.error().text);
     if (!room) return false;
     rooms_.push_back(*room);
-    all += *room;
+    all += room->bytes;
     return true;
   };
   keep_if(pending_, fits);
@@ -244,16 +263,17 @@ std::uint64_t Placer::measure_all() {
 }
 
 Status Placer::place_new(Addr begin, std::uint64_t bytes) {
-  std::vector<std::uint8_t> all(bytes, 0xcc);
+  std::vector<std::uint8_t> all(bytes, kFiller);
   Addr at = begin;
   std::size_t next = 0;
   const auto place = [&](Pending& p) {
-    const std::uint32_t room = rooms_[next++];
-    const auto made = room != 0 ? make(p, at) : Result<Made>(Error{});
-    if (room != 0 && !made) context_.refuse(p, made.error().text);
-    if (!made) return room == 0;
+    const Room room = rooms_[next++];
+    if (room.bytes == 0) return true;
+    const auto made = make(p, at, at + room.trampoline);
+    if (!made) context_.refuse(p, made.error().text);
+    if (!made) return false;
     std::copy(made->bytes.begin(), made->bytes.end(), all.begin() + static_cast<std::ptrdiff_t>(at - begin));
-    at = at + room;
+    at = at + room.bytes;
     take(p, *made);
     return true;
   };
