@@ -1,8 +1,9 @@
-// Instructions of whole programs, by Zydis.
+// Instructions of whole programs: by tables where they are usual ones, else by Zydis.
 #include "arch/x86/code/scan.h"
 
 #include <array>
 
+#include "arch/x86/code/fast_scan.h"
 #include "arch/x86/code/zydis.h"
 
 namespace uprobe::x86 {
@@ -145,7 +146,9 @@ RegisterValue written(const ZydisDecodedInstruction& insn, const Operands& opera
 
 }  // namespace
 
-bool scan(Bytes bytes, Addr at, Scanned& out) {
+bool scan(Bytes bytes, Addr at, Scanned& out) { return fast_scan(bytes, at, out) || scan_fully(bytes, at, out); }
+
+bool scan_fully(Bytes bytes, Addr at, Scanned& out) {
   ZydisDecodedInstruction insn;
   if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&decoder(), nullptr, bytes.data(), bytes.size(), &insn)))
     return false;

@@ -34,6 +34,8 @@ struct Scanned {
   std::uint64_t target = 0;      // of a direct branch or call
   std::uint64_t operand = 0;
   std::uint64_t immediate = 0;
+
+  bool operator==(const Scanned&) const = default;
 };
 
 // The instruction at the start of `bytes` as if it stood at `at`; false when the bytes are none.

@@ -1,0 +1,16 @@
+// scan() without a decoder for what compilers mostly write: legacy and REX prefixes, the one-byte opcodes and those behind
+// 0f, by tables. Internal to this folder and its tests; from outside there is scan() alone.
+#pragma once
+
+#include "arch/x86/code/scan.h"
+
+namespace uprobe::x86 {
+
+// False: not in the tables (VEX, EVEX, lock, prefixes in an odd order, ...) or too near to the end of `bytes`, and `out` is
+// as it was; whether the bytes are an instruction remains to be seen. True: `out` is what scan_fully() gives.
+bool fast_scan(Bytes bytes, Addr at, Scanned& out);
+
+// The same as scan(), by Zydis always.
+bool scan_fully(Bytes bytes, Addr at, Scanned& out);
+
+}  // namespace uprobe::x86
