@@ -1,5 +1,7 @@
 #include "engine/elf/code_pointers.h"
 
+#include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace uprobe::elf {
@@ -14,6 +16,11 @@ class Gather {
  public:
   explicit Gather(const Image& image) : image_(image) {
     if (const auto address = image.dynamic(DT_SYMTAB)) symbols_ = image.bytes_at(*address);
+    for (const Segment& segment : image.segments()) {
+      if (!segment.executable) continue;
+      low_ = std::min(low_, segment.address);
+      high_ = std::max(high_, segment.address + segment.file_bytes);
+    }
   }
 
   void add_rela(std::int64_t address_tag, std::int64_t size_tag) {
@@ -43,14 +50,23 @@ class Gather {
       if (segment.file_bytes > left) return;
       left -= segment.file_bytes;
       const BytesView bytes = image_.bytes().slice(segment.offset, segment.file_bytes);
-      for (std::uint64_t at = -segment.address & 7U; bytes.holds(at, 8); at += 8) add(*bytes.read<std::uint64_t>(at));
+      add_words_of(bytes.span(), -segment.address & 7U);
     }
   }
   std::vector<std::uint64_t> take() { return std::move(found_); }
 
  private:
+  // Nearly all words of a program are no such addresses: the first comparison is for them.
   void add(std::uint64_t address) {
-    if (address != 0 && image_.offset_of_address(address)) found_.push_back(address);
+    if (address < low_ || address >= high_ || address == 0) return;
+    if (image_.executable_at(address) != nullptr) found_.push_back(address);
+  }
+  void add_words_of(std::span<const std::uint8_t> bytes, std::uint64_t first) {
+    for (std::uint64_t at = first; at + 8 <= bytes.size(); at += 8) {
+      std::uint64_t word;
+      std::memcpy(&word, bytes.data() + at, sizeof word);
+      add(word);
+    }
   }
   void add_word_at(std::uint64_t place) { add(image_.bytes_at(place).read<std::uint64_t>(0).value_or(0)); }
 
@@ -96,6 +112,7 @@ class Gather {
 
   const Image& image_;
   BytesView symbols_;
+  std::uint64_t low_ = UINT64_MAX, high_ = 0;  // around all code
   std::vector<std::uint64_t> found_;
 };
 

@@ -98,8 +98,7 @@ FileFlow::FileFlow(const elf::ElfFile& file) : file_(file), map_(file) {
   const auto frames = elf::frames_of(*image);
   functions_ = swept_functions(frames, file.function_ranges());
   name_all(*image, frames);
-  sweep(*image);
-  resolve_jumps();
+  resolve_jumps(sweep(*image));
   find_unreached();
   spread_trouble();
   if (!image->dynamic(DT_TEXTREL) && (image->dynamic(DT_FLAGS).value_or(0) & DF_TEXTREL) == 0) return;
@@ -122,26 +121,20 @@ void FileFlow::name_all(const elf::Image& image, const std::vector<elf::Frame>& 
   }
 }
 
-void FileFlow::sweep(const elf::Image& image) {
+std::vector<JumpingFunction> FileFlow::sweep(const elf::Image& image) {
   const auto starts = file_.known_starts();
   Sweep sweep(map_, functions_, starts, file_.is_position_independent());
   for (const Part& part : code_parts(image)) sweep.run(part.range, part.is_code);
-  jumps_ = sweep.take_jumps();
-  std::sort(jumps_.begin(), jumps_.end(), [](const RegisterJump& a, const RegisterJump& b) {
-    return a.function != b.function ? a.function < b.function : a.address < b.address;
-  });
+  return sweep.take_jumping();
 }
 
 // A resolved table names addresses, which may be on the way to another jump: again until nothing new is named.
-void FileFlow::resolve_jumps() {
+void FileFlow::resolve_jumps(const std::vector<JumpingFunction>& jumping) {
   // Perl, of fourteen programs and libraries the one that needs most, takes 95,000.
   std::size_t steps = kLeastSteps + map_.bytes();
   for (bool is_new = true; is_new;) {
     is_new = false;
-    for (std::size_t first = 0, last = 0; first < jumps_.size(); first = last) {
-      while (last < jumps_.size() && jumps_[last].function == jumps_[first].function) ++last;
-      is_new |= resolve_function(first, last, steps);
-    }
+    for (const JumpingFunction& one : jumping) is_new |= resolve_function(one, steps);
   }
   // Label differences added to a label: the labels need not be named anywhere.
   for (SweptFunction& function : functions_)
@@ -149,14 +142,14 @@ void FileFlow::resolve_jumps() {
       function.trouble = FlowTrouble::jump_table;
 }
 
-// The jumps [first, last) of one function; true if an address is named that was not before.
-bool FileFlow::resolve_function(std::size_t first, std::size_t last, std::size_t& steps) {
-  SweptFunction& function = functions_[jumps_[first].function];
+// True if an address is named that was not before.
+bool FileFlow::resolve_function(const JumpingFunction& jumping, std::size_t& steps) {
+  SweptFunction& function = functions_[jumping.function];
   if (function.trouble != FlowTrouble::none) return false;
-  const FunctionCode code(map_, function.range, steps);
+  const FunctionCode code(map_, function.range, jumping, steps);
   bool is_new = false;
-  for (std::size_t i = first; i < last; ++i) {
-    const JumpTargets found = targets_of_jump(map_, code, jumps_[i].address);
+  for (const std::uint64_t jump : jumping.register_jumps) {
+    const JumpTargets found = targets_of_jump(map_, code, jump);
     if (!found.is_known) function.trouble = FlowTrouble::jump_table;
     function.jumps_by_pointer |= found.has_pointers;
     for (const std::uint64_t target : found.targets) {
@@ -173,24 +166,29 @@ bool FileFlow::is_undefined(std::uint64_t address) const {
   return x86::scan(bytes_at(address), Addr{address}, insn) && insn.is_undefined;
 }
 
-// Code behind a jump or a return that nothing leads to shows that something leads there in a way that is not known.
 void FileFlow::find_unreached() {
   for (SweptFunction& function : functions_) {
     const SegmentMap* code = map_.code_at(function.range.begin);
     if (function.trouble != FlowTrouble::none || code == nullptr) continue;
-    bool is_reached = true;
-    const elf::Range& range = function.range;
-    for (auto at = code->starts.next(range.begin, range.end); at; at = code->starts.next(*at + 1, range.end)) {
-      is_reached |= is_arrival(*at);
-      if (!is_reached && !code->padding.test(*at) && !is_undefined(*at)) {
-        function.trouble = FlowTrouble::unreached;
-        break;
-      }
-      // abort() goes round a loop behind a hlt in case that it comes back.
-      if (code->stops.test(*at)) is_reached = is_undefined(*at);
-    }
+    if (has_unreached(function.range, *code)) function.trouble = FlowTrouble::unreached;
     if (!is_consistent(function, *code)) function.trouble = FlowTrouble::overlap;
   }
+}
+
+// Code behind a jump or a return that nothing leads to shows that something leads there in a way that is not known.
+bool FileFlow::has_unreached(const elf::Range& range, const SegmentMap& code) const {
+  std::uint64_t reached = range.begin;
+  while (const auto stop = code.stops.next(reached, range.end)) {
+    // abort() goes round a loop behind a hlt in case that it comes back.
+    reached = *stop + 1;
+    if (is_undefined(*stop)) continue;
+    auto next = code.starts.next(reached, range.end);
+    while (next && code.padding.test(*next) && !code.is_arrival(*next)) next = code.starts.next(*next + 1, range.end);
+    if (!next) return false;
+    if (!code.is_arrival(*next) && !is_undefined(*next)) return true;
+    reached = *next;
+  }
+  return false;
 }
 
 // Whether every branch leads to an instruction: or behind a prefix, as glibc jumps over the lock of a single-threaded
@@ -233,7 +231,7 @@ std::optional<FunctionFlow> FileFlow::function_at(std::uint64_t address) const {
 
 bool FileFlow::is_arrival(std::uint64_t address) const {
   const SegmentMap* code = map_.code_at(address);
-  return code != nullptr && (code->named.test(address) || code->jumped.test(address) || code->entered.test(address));
+  return code != nullptr && code->is_arrival(address);
 }
 
 bool FileFlow::is_entered(std::uint64_t address) const {
@@ -279,8 +277,6 @@ std::optional<std::uint64_t> FileFlow::next_stop(std::uint64_t from, std::uint64
   return code == nullptr ? std::nullopt : code->stops.next(from, limit);
 }
 
-std::size_t FileFlow::memory() const {
-  return map_.bytes() + functions_.capacity() * sizeof(SweptFunction) + jumps_.capacity() * sizeof(RegisterJump);
-}
+std::size_t FileFlow::memory() const { return map_.bytes() + functions_.capacity() * sizeof(SweptFunction); }
 
 }  // namespace uprobe::plan

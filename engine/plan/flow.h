@@ -59,10 +59,11 @@ class FileFlow {
 
  private:
   void name_all(const elf::Image& image, const std::vector<elf::Frame>& frames);
-  void sweep(const elf::Image& image);
-  void resolve_jumps();
-  bool resolve_function(std::size_t first, std::size_t last, std::size_t& steps);
+  std::vector<JumpingFunction> sweep(const elf::Image& image);
+  void resolve_jumps(const std::vector<JumpingFunction>& jumping);
+  bool resolve_function(const JumpingFunction& jumping, std::size_t& steps);
   void find_unreached();
+  bool has_unreached(const elf::Range& range, const SegmentMap& code) const;
   bool is_undefined(std::uint64_t address) const;
   bool is_consistent(const SweptFunction& function, const SegmentMap& code) const;
   void spread_trouble();
@@ -70,7 +71,6 @@ class FileFlow {
   const elf::ElfFile& file_;
   FlowMap map_;
   std::vector<SweptFunction> functions_;
-  std::vector<RegisterJump> jumps_;  // by function
   bool is_go_ = false;
   bool has_patchable_entries_ = false;
 };

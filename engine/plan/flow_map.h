@@ -52,6 +52,10 @@ struct SegmentMap {
   bool holds(std::uint64_t address) const {
     return address >= segment.address && address - segment.address < bytes.size();
   }
+  // Whether control may arrive at an address of an executable one other than from the instruction before.
+  bool is_arrival(std::uint64_t address) const {
+    return named.test(address) || jumped.test(address) || entered.test(address);
+  }
 };
 
 class FlowMap {

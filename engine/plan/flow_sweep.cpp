@@ -50,7 +50,8 @@ std::vector<SweptFunction> swept_functions(const std::vector<elf::Frame>& frames
     functions.push_back({.range = {begin, limit}, .trouble = FlowTrouble::no_unwind});
     end = limit;
   }
-  std::sort(functions.begin(), functions.end(), is_before);
+  std::inplace_merge(functions.begin(), functions.begin() + static_cast<std::ptrdiff_t>(framed), functions.end(),
+                     is_before);
   return functions;
 }
 
@@ -98,8 +99,29 @@ void Sweep::run_piece(SegmentMap& segment, std::uint64_t begin, std::uint64_t en
 // Keeps function_ the one that contains the address.
 void Sweep::enter(std::uint64_t address) {
   if (function_ != nullptr && address >= function_->range.begin && address < function_->range.end) return;
+  leave_function();
   const auto index = function_index(functions_, address);
   function_ = index ? &functions_[*index] : nullptr;
+}
+
+// Of most functions nothing is kept.
+void Sweep::leave_function() {
+  if (!seen_.register_jumps.empty()) {
+    std::sort(seen_.jumps.begin(), seen_.jumps.end());
+    std::sort(seen_.made.begin(), seen_.made.end());
+    seen_.made.erase(std::unique(seen_.made.begin(), seen_.made.end()), seen_.made.end());
+    seen_.function = static_cast<std::size_t>(function_ - functions_.data());
+    jumping_.push_back(seen_);
+  }
+  seen_.register_jumps.clear();
+  seen_.jumps.clear();
+  seen_.made.clear();
+}
+
+std::vector<JumpingFunction> Sweep::take_jumping() {
+  leave_function();
+  function_ = nullptr;
+  return std::move(jumping_);
 }
 
 void Sweep::trouble(FlowTrouble trouble) {
@@ -113,8 +135,10 @@ void Sweep::note(SegmentMap& segment, const Step& step) {
   note_target(segment, step);
   // A register and a 32-bit displacement make an address only where addresses have 32 bits.
   if (step.insn.has_operand && (step.insn.is_rip_relative || !is_position_independent_))
-    note_value(step.insn.operand, step.insn.is_address_of, step.insn.is_rip_relative);
-  if (step.insn.has_immediate && !is_position_independent_) note_value(step.insn.immediate, true, false);
+    note_value(segment, step.insn.operand, step.insn.is_address_of, step.insn.is_rip_relative);
+  if (step.insn.has_immediate && !is_position_independent_) note_value(segment, step.insn.immediate, true, false);
+  if (function_ == nullptr) return;
+  if (step.insn.is_address_of && step.insn.is_rip_relative) seen_.made.push_back(step.insn.operand);
   note_indirect(step);
 }
 
@@ -123,28 +147,29 @@ void Sweep::note_target(SegmentMap& segment, const Step& step) {
   if (leads != Leads::call && leads != Leads::jump && leads != Leads::jump_if) return;
   const std::uint64_t target = step.insn.target;
   // Outside of functions there may be data, which only looks like a branch.
-  if (function_ == nullptr || function_->trouble == FlowTrouble::no_unwind) return map_.name(target);
-  if (leads == Leads::call) return map_.enter(target);
-  if (target >= function_->range.begin && target < function_->range.end)
-    segment.jumped.set(target);
-  else
-    map_.enter(target);
+  SegmentMap* holder = segment.holds(target) ? &segment : map_.at(target);
+  if (holder == nullptr) return;
+  if (function_ == nullptr || function_->trouble == FlowTrouble::no_unwind) return holder->named.set(target);
+  const bool is_inside = target >= function_->range.begin && target < function_->range.end;
+  if (leads == Leads::call || !is_inside) return holder->entered.set(target);
+  segment.jumped.set(target);
+  seen_.jumps.emplace_back(target, step.address);
 }
 
 // What is no code ends a jump table that lies before it, so it counts only when it is certain: a table that goes on for
 // too long is harmless, one that ends too soon is not.
-void Sweep::note_value(std::uint64_t value, bool is_made, bool is_certain) {
+void Sweep::note_value(SegmentMap& segment, std::uint64_t value, bool is_made, bool is_certain) {
   if (!is_code_) return;
+  SegmentMap* holder = segment.holds(value) ? &segment : map_.at(value);
+  if (holder == nullptr) return;
   const bool is_function = function_ != nullptr && function_->trouble != FlowTrouble::no_unwind;
-  if (map_.code_at(value) != nullptr || (is_certain && is_function)) map_.name(value);
+  if (holder->segment.executable || (is_certain && is_function)) holder->named.set(value);
   if (is_made && function_ != nullptr && value > function_->range.begin && value < function_->range.end)
     function_->takes_label = true;
 }
 
 void Sweep::note_indirect(const Step& step) {
-  if (function_ == nullptr) return;
-  if (step.insn.leads == Leads::jump_by_register)
-    jumps_.push_back({static_cast<std::size_t>(function_ - functions_.data()), step.address});
+  if (step.insn.leads == Leads::jump_by_register) seen_.register_jumps.push_back(step.address);
   if (step.insn.leads != Leads::jump_by_memory) return;
   function_->jumps_by_pointer = true;
   // Pointers in a file's data are looked for at multiples of eight.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "engine/elf/eh_frame.h"
@@ -29,9 +30,13 @@ struct SweptFunction {
   bool jumps_by_pointer = false;  // through memory, or through a register that holds a finished pointer
 };
 
-struct RegisterJump {
-  std::size_t function = 0;
-  std::uint64_t address = 0;
+// What the code of a function with jumps through registers shows of the ways through it.
+struct JumpingFunction {
+  std::size_t function = 0;  // index
+  std::vector<std::uint64_t> register_jumps;
+  // Target, source; sorted. The direct ones that stay inside the function.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> jumps;
+  std::vector<std::uint64_t> made;  // addresses that it makes with lea; sorted, each once
 };
 
 // By address, no two overlapping: the functions of the unwind tables (of two that overlap both are in trouble), and what
@@ -51,14 +56,16 @@ class Sweep {
 
   // Not `is_code`: bytes that may be code. Where their branches would lead counts, the values in them do not.
   void run(const elf::Range& part, bool is_code);
-  std::vector<RegisterJump> take_jumps() { return std::move(jumps_); }
+  // By address. Ends the sweep.
+  std::vector<JumpingFunction> take_jumping();
 
  private:
   void run_piece(SegmentMap& segment, std::uint64_t begin, std::uint64_t end);
   void enter(std::uint64_t address);
+  void leave_function();
   void note(SegmentMap& segment, const struct Step& step);
   void note_target(SegmentMap& segment, const struct Step& step);
-  void note_value(std::uint64_t value, bool is_made, bool is_certain);
+  void note_value(SegmentMap& segment, std::uint64_t value, bool is_made, bool is_certain);
   void note_indirect(const struct Step& step);
   void trouble(FlowTrouble trouble);
 
@@ -69,7 +76,8 @@ class Sweep {
   bool is_code_ = true;
   std::size_t next_function_ = 0;
   SweptFunction* function_ = nullptr;  // the one that is being decoded
-  std::vector<RegisterJump> jumps_;
+  JumpingFunction seen_;               // of function_, so far
+  std::vector<JumpingFunction> jumping_;
 };
 
 }  // namespace uprobe::plan

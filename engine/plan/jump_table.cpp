@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
+#include <utility>
 
 namespace uprobe::plan {
 namespace {
@@ -33,6 +33,83 @@ std::optional<std::uint64_t> one_constant(const std::vector<Origin>& origins) {
                                 [first](const Origin& origin) { return origin.value.constant == first; });
   return same ? std::optional(first) : std::nullopt;
 }
+
+// Of numbers that are not 0: a few, or a few thousand.
+class NumberSet {
+ public:
+  // False if it was there.
+  bool add(std::uint64_t number) {
+    if (2 * size_ >= slots_.size()) grow();
+    const bool is_new = place(number);
+    size_ += is_new ? 1 : 0;
+    return is_new;
+  }
+  std::size_t size() const { return size_; }
+
+ private:
+  bool place(std::uint64_t number) {
+    constexpr std::uint64_t kSpread = 0x9e3779b97f4a7c15;  // of the golden ratio: neighbours come to lie apart
+    std::size_t at = number * kSpread >> 32;
+    for (;; ++at) {
+      std::uint64_t& slot = slots_[at & (slots_.size() - 1)];
+      if (slot == number) return false;
+      if (slot != 0) continue;
+      slot = number;
+      return true;
+    }
+  }
+  void grow() {
+    const std::vector<std::uint64_t> old = std::exchange(slots_, std::vector<std::uint64_t>(2 * slots_.size()));
+    for (const std::uint64_t number : old)
+      if (number != 0) place(number);
+  }
+
+  std::vector<std::uint64_t> slots_ = std::vector<std::uint64_t>(64);
+  std::size_t size_ = 0;
+};
+
+// Follows registers backwards.
+class OriginWalk {
+ public:
+  struct Place {
+    unsigned reg = 0;
+    std::uint64_t address = 0;  // of the instruction that the register is looked at before
+  };
+  OriginWalk(unsigned reg, std::uint64_t address) : todo_{{reg, address}} {}
+
+  std::optional<Place> next() {
+    if (todo_.empty()) return std::nullopt;
+    const Place place = todo_.back();
+    todo_.pop_back();
+    return place;
+  }
+  void add(const Origin& origin) { found_.push_back(origin); }
+
+  // To before the instruction at `from`, which may be where the register got its value.
+  void step(unsigned reg, std::uint64_t from, std::span<const std::uint8_t> bytes) {
+    const RegisterValue value = x86::value_behind(bytes, Addr{from}, reg);
+    const bool maybe = value.kind == Kind::same_or_copy || value.kind == Kind::same_or_pointer;
+    if (value.kind == Kind::same || maybe) want(reg, from);
+    if (value.kind == Kind::copy || value.kind == Kind::same_or_copy) want(value.a, from);
+    if (value.kind == Kind::same_or_pointer) add({.value = {.kind = Kind::pointer}, .address = from});
+    const bool is_followed = value.kind == Kind::same || value.kind == Kind::copy || maybe;
+    if (!is_followed) add({.value = value, .address = from});
+  }
+
+  std::size_t places() const { return seen_.size(); }
+  std::vector<Origin> take() { return std::move(found_); }
+
+ private:
+  void want(unsigned reg, std::uint64_t address) {
+    constexpr unsigned kRegisterBits = 4;
+    // Never 0: addresses have fewer bits.
+    if (seen_.add(~(address << kRegisterBits | reg))) todo_.push_back({reg, address});
+  }
+
+  NumberSet seen_;
+  std::vector<Place> todo_;
+  std::vector<Origin> found_;
+};
 
 class Resolver {
  public:
@@ -122,59 +199,30 @@ class Resolver {
 
 }  // namespace
 
-FunctionCode::FunctionCode(const FlowMap& map, const elf::Range& range, std::size_t& steps)
-    : map_(map), segment_(*map.code_at(range.begin)), range_(range), steps_(steps) {
-  for (auto at = segment_.starts.next(range.begin, range.end); at; at = segment_.starts.next(*at + 1, range.end)) {
-    x86::Scanned insn;
-    if (!x86::scan(bytes_at(*at), Addr{*at}, insn)) continue;
-    if (insn.leads == Leads::jump || insn.leads == Leads::jump_if) jumps_.emplace_back(insn.target, *at);
-    if (insn.is_address_of && insn.is_rip_relative) made_.push_back(insn.operand);
-  }
-  std::sort(jumps_.begin(), jumps_.end());
-  std::sort(made_.begin(), made_.end());
-  made_.erase(std::unique(made_.begin(), made_.end()), made_.end());
-}
-
 FunctionCode::Ways FunctionCode::ways_to(std::uint64_t address) const {
   Ways ways;
   ways.is_entry = address == range_.begin;
   ways.is_known = ways.is_entry || !(segment_.named.test(address) || segment_.entered.test(address));
   const auto before = segment_.starts.last(range_.begin, address);
-  if (before && !segment_.stops.test(*before)) ways.from.push_back(*before);
-  for (auto jump = std::lower_bound(jumps_.begin(), jumps_.end(), std::pair(address, std::uint64_t{0}));
-       jump != jumps_.end() && jump->first == address; ++jump)
-    ways.from.push_back(jump->second);
+  if (before && !segment_.stops.test(*before)) ways.before = before;
+  if (!segment_.jumped.test(address)) return ways;
+  const auto first = std::lower_bound(seen_.jumps.begin(), seen_.jumps.end(), std::pair(address, std::uint64_t{0}));
+  auto last = first;
+  while (last != seen_.jumps.end() && last->first == address) ++last;
+  ways.jumps = {first, last};
   return ways;
 }
 
 std::vector<Origin> FunctionCode::origins(unsigned reg, std::uint64_t address) const {
-  std::vector<Origin> found;
-  std::set<std::pair<unsigned, std::uint64_t>> seen;
-  std::vector<std::pair<unsigned, std::uint64_t>> todo{{reg, address}};
-  const auto want = [&](unsigned r, std::uint64_t a) {
-    if (seen.emplace(r, a).second) todo.emplace_back(r, a);
-  };
-  while (!todo.empty()) {
-    const auto [wanted, at] = todo.back();
-    todo.pop_back();
-    const Ways ways = ways_to(at);
-    if (!ways.is_known || seen.size() > kMostSteps || !spend(1 + ways.from.size())) return {Origin{}};
-    if (ways.is_entry) found.push_back({.value = {.kind = Kind::pointer}, .address = at});
-    for (const std::uint64_t from : ways.from) {
-      const RegisterValue value = x86::value_behind(bytes_at(from), Addr{from}, wanted);
-      const bool maybe = value.kind == Kind::same_or_copy || value.kind == Kind::same_or_pointer;
-      if (value.kind == Kind::same || maybe) want(wanted, from);
-      if (value.kind == Kind::copy || value.kind == Kind::same_or_copy) want(value.a, from);
-      if (value.kind == Kind::same_or_pointer) found.push_back({.value = {.kind = Kind::pointer}, .address = from});
-      const bool is_followed = value.kind == Kind::same || value.kind == Kind::copy || maybe;
-      if (!is_followed) found.push_back({.value = value, .address = from});
-    }
+  OriginWalk walk(reg, address);
+  while (const auto place = walk.next()) {
+    const Ways ways = ways_to(place->address);
+    if (!ways.is_known || walk.places() > kMostSteps || !spend(1 + ways.count())) return {Origin{}};
+    if (ways.is_entry) walk.add({.value = {.kind = Kind::pointer}, .address = place->address});
+    if (ways.before) walk.step(place->reg, *ways.before, bytes_at(*ways.before));
+    for (const auto& jump : ways.jumps) walk.step(place->reg, jump.second, bytes_at(jump.second));
   }
-  return found;
-}
-
-bool FunctionCode::is_arrival(std::uint64_t address) const {
-  return segment_.named.test(address) || segment_.jumped.test(address) || segment_.entered.test(address);
+  return walk.take();
 }
 
 bool FunctionCode::spend(std::size_t steps) const {
@@ -186,9 +234,9 @@ bool FunctionCode::keeps(unsigned reg, std::uint64_t from, std::uint64_t to) con
   if (from >= to) return false;
   for (auto at = segment_.starts.next(from, to); at; at = segment_.starts.next(*at + 1, to)) {
     if (x86::value_behind(bytes_at(*at), Addr{*at}, reg).kind != Kind::same || segment_.stops.test(*at)) return false;
-    if (*at != from && is_arrival(*at)) return false;
+    if (*at != from && segment_.is_arrival(*at)) return false;
   }
-  return !is_arrival(to);
+  return !segment_.is_arrival(to);
 }
 
 std::vector<std::uint64_t> read_jump_table(const FlowMap& map, std::uint64_t table, std::uint64_t from) {

@@ -17,14 +17,17 @@
 
 #include "arch/x86/code/scan.h"
 #include "engine/plan/flow_map.h"
+#include "engine/plan/flow_sweep.h"
 
 namespace uprobe::plan {
 
-// One function, decoded, for questions about what its registers hold.
+// One function, for questions about what its registers hold.
 class FunctionCode {
  public:
-  // `steps` is what may be spent on all questions; when it is used up every answer is that nothing is known.
-  FunctionCode(const FlowMap& map, const elf::Range& range, std::size_t& steps);
+  // `seen` is what the sweep saw of it and must outlive this. `steps` is what may be spent on all questions; when it is
+  // used up every answer is that nothing is known.
+  FunctionCode(const FlowMap& map, const elf::Range& range, const JumpingFunction& seen, std::size_t& steps)
+      : map_(map), segment_(*map.code_at(range.begin)), range_(range), seen_(seen), steps_(steps) {}
 
   // Where the value comes from that a register holds before the instruction at `address`, on every way there that the
   // code shows.
@@ -38,26 +41,26 @@ class FunctionCode {
   bool keeps(unsigned reg, std::uint64_t from, std::uint64_t to) const;
   const elf::Range& range() const { return range_; }
   // The addresses that the function makes with lea, each once.
-  const std::vector<std::uint64_t>& addresses_made() const { return made_; }
+  const std::vector<std::uint64_t>& addresses_made() const { return seen_.made; }
   std::span<const std::uint8_t> bytes_at(std::uint64_t address) const { return map_.bytes_at(address); }
   // Whether so many steps are left; they are spent.
   bool spend(std::size_t steps) const;
 
  private:
   struct Ways {
-    std::vector<std::uint64_t> from;  // instructions that control may come from
+    std::optional<std::uint64_t> before;  // the instruction before, if control comes from there
+    std::span<const std::pair<std::uint64_t, std::uint64_t>> jumps;  // target, source
     bool is_entry = false;
     bool is_known = true;  // there are no others
+    std::size_t count() const { return jumps.size() + (before ? 1 : 0); }
   };
   Ways ways_to(std::uint64_t address) const;
-  bool is_arrival(std::uint64_t address) const;
 
   const FlowMap& map_;
   const SegmentMap& segment_;
   elf::Range range_;
+  const JumpingFunction& seen_;
   std::size_t& steps_;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> jumps_;  // target, source; sorted
-  std::vector<std::uint64_t> made_;
 };
 
 struct JumpTargets {

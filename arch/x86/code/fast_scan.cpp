@@ -21,8 +21,8 @@ namespace {
 //   8  group 3 of bytes: test has an immediate                   9  of words
 //   5  group 5: inc, dec, call, jmp, push                        4  group 4: inc, dec
 //   6  group 8: bt and kin            7  group 11: mov of an immediate of 8 bits, 0 of 16 or 32
-//   e  endbr64 and endbr32            P  a prefix                R  REX
-//   -  not here
+//   t  a string operation             e  endbr64 and endbr32
+//   P  a prefix                       R  REX                     -  not here
 using Map = const char[16][17];
 
 constexpr Map kOneByte = {
@@ -36,7 +36,7 @@ constexpr Map kOneByte = {
     "jjjjjjjjjjjjjjjj",  // 7
     "BZ-Bmmmmmmmm-l--",  // 8: immediates, test, xchg, mov, lea
     "o.........-.....",  // 9: xchg, widening, flags
-    "----....bz......",  // a: strings, test
+    "----ttttbztttttt",  // a: strings, test
     "bbbbbbbbvvvvvvvv",  // b: mov
     "BB-x--70-.--i---",  // c: shifts, ret, mov, leave, int3
     "mmmm---.m-n-m-nn",  // d: shifts, x87
@@ -121,13 +121,27 @@ constexpr Map kTwoByte[] = {{
 // Index into kTwoByte.
 enum Mandatory : std::uint8_t { kPlain, k66, kF3, kF2 };
 
-// What else there is to an opcode than its length.
-enum class Kind : std::uint8_t { nowhere, prefix, rex, plain, memory, registers, group, nop, exchange, flow };
+// What else there is to an opcode than its length. The first three are no opcodes of the tables.
+enum class Kind : std::uint8_t {
+  nowhere,
+  prefix,
+  rex,
+  plain,
+  memory,     // ModRM has to name memory
+  registers,  // or a register
+  lea,
+  nop,
+  exchange,
+  wide,    // the immediate has all 64 bits
+  string,  // may be repeated
+  group,   // the rest is for take_group()
+  flow,
+};
 
 struct Shape {
-  char letter = '-';
   Kind kind = Kind::nowhere;
-  bool has_modrm = false;
+  std::uint8_t letter = '-';
+  std::uint8_t modrm = 0;      // bytes of it: 0 or 1
   std::uint8_t immediate = 0;  // bytes of it or of a distance, with operands of 32 bits
 };
 
@@ -138,20 +152,20 @@ constexpr bool is_one_of(char letter, const char* letters) {
 }
 
 constexpr Kind kind_of(char letter) {
-  if (letter == '-') return Kind::nowhere;
-  if (letter == 'P') return Kind::prefix;
-  if (letter == 'R') return Kind::rex;
-  if (letter == 'p') return Kind::nop;
-  if (letter == 'o') return Kind::exchange;
-  if (is_one_of(letter, "nl")) return Kind::memory;
-  if (letter == 'r') return Kind::registers;
-  if (is_one_of(letter, "8954670e")) return Kind::group;
-  return is_one_of(letter, "jJsScxui") ? Kind::flow : Kind::plain;
+  constexpr struct {
+    Kind kind;
+    const char* letters;
+  } kKinds[] = {{Kind::nowhere, "-"},   {Kind::prefix, "P"}, {Kind::rex, "R"},          {Kind::memory, "n"},
+                {Kind::registers, "r"}, {Kind::lea, "l"},    {Kind::nop, "p"},          {Kind::exchange, "o"},
+                {Kind::wide, "v"},      {Kind::string, "t"}, {Kind::group, "8954670e"}, {Kind::flow, "jJsScxui"}};
+  for (const auto& row : kKinds)
+    if (is_one_of(letter, row.letters)) return row.kind;
+  return Kind::plain;
 }
 
 constexpr Shape shape_of(char letter) {
-  Shape shape{.letter = letter, .kind = kind_of(letter)};
-  shape.has_modrm = is_one_of(letter, "mnrBZlp8954670e");
+  Shape shape{.kind = kind_of(letter), .letter = static_cast<std::uint8_t>(letter)};
+  shape.modrm = is_one_of(letter, "mnrBZlp8954670e") ? 1 : 0;
   if (is_one_of(letter, "bBjs67")) shape.immediate = 1;
   if (is_one_of(letter, "zZvJSc0")) shape.immediate = 4;
   return shape;
@@ -170,51 +184,70 @@ constexpr Shapes kTwoByteShapes[] = {shapes_of(kTwoByte[kPlain]), shapes_of(kTwo
 constexpr std::uint8_t kEscape = 0x0f;
 constexpr std::uint8_t kRexW = 8, kRexB = 1;
 constexpr unsigned kRegisterForm = 3;  // ModRM.mod
-// Fifteen that can be prefixes, then an escape, an opcode, ModRM, SIB, a displacement and the longest immediate: as much may
-// be looked at before the length is known.
+constexpr unsigned kSib = 4;           // ModRM.rm: a SIB byte follows
+constexpr unsigned kNoBase = 5;        // ModRM.rm or SIB.base with mod 0: a displacement of 32 bits and no register
+
+// What a ModRM byte brings with it (SDM vol. 2A, table 2-2); of a SIB byte without base, four bytes more.
+struct Operand {
+  std::uint8_t sib = 0;           // bytes of it
+  std::uint8_t displacement = 0;  // bytes of it
+};
+constexpr std::array<Operand, 256> operands() {
+  std::array<Operand, 256> table;
+  for (unsigned modrm = 0; modrm < 256; ++modrm) {
+    const unsigned mod = modrm >> 6, rm = modrm & 7;
+    if (mod != kRegisterForm && rm == kSib) table[modrm].sib = 1;
+    if (mod == 1) table[modrm].displacement = 1;
+    if (mod == 2 || (mod == 0 && rm == kNoBase)) table[modrm].displacement = 4;
+  }
+  return table;
+}
+constexpr std::array<Operand, 256> kOperands = operands();
+
+// Fifteen that can be prefixes, then an escape, an opcode, ModRM, SIB, a displacement and the longest immediate: as much
+// may be looked at before the length is known.
 constexpr std::size_t kBytesLookedAt = kMaxInsnBytes + 4 + 4 + 8;
 
 template <class T>
-std::int64_t read_signed(const std::uint8_t* from) {
+std::uint64_t read_extended(const std::uint8_t* from) {
   T value;
   std::memcpy(&value, from, sizeof value);
-  return value;
+  return static_cast<std::uint64_t>(std::int64_t{value});
 }
 
+// Few branches that depend on the bytes: each that the processor guesses wrong costs as much as all the rest.
 class FastScan {
  public:
   FastScan(const std::uint8_t* bytes, Addr at) : begin_(bytes), at_(bytes), address_(at.value) {}
 
   bool run(Scanned& out) {
-    if (!take_opcode() || shape_.kind == Kind::nowhere) return false;
-    if (shape_.has_modrm) take_modrm();
+    if (!take_opcode()) return false;
+    take_modrm();
     if (shape_.kind != Kind::plain && !take_rest()) return false;
     const std::uint8_t* immediate = at_;
-    at_ += immediate_bytes();
+    at_ += immediate_bytes_;
     if (at_ - begin_ > kMaxInsnBytes) return false;
     fill(immediate, out);
+    if (shape_.kind != Kind::plain) fill_rest(immediate, out);
     return true;
   }
 
  private:
   // Legacy prefixes, REX right before the opcode: in another order they mean something else, or nothing.
   bool take_opcode() {
+    while (kOneByteShapes[*at_].kind == Kind::prefix)
+      if (!take_prefix(*at_) || ++at_ - begin_ == kMaxInsnBytes) return false;
+    const bool has_rex = (*at_ & 0xf0) == 0x40;
+    rex_ = has_rex ? *at_ : 0;
+    at_ += has_rex ? 1 : 0;
     shape_ = kOneByteShapes[*at_];
-    while (shape_.kind == Kind::prefix) {
-      if (!take_prefix(*at_) || at_ - begin_ == kMaxInsnBytes) return false;
-      shape_ = kOneByteShapes[*++at_];
-    }
-    if (shape_.kind == Kind::rex) {
-      rex_ = *at_;
-      shape_ = kOneByteShapes[*++at_];
-      if (shape_.kind == Kind::rex || shape_.kind == Kind::prefix) return false;
-    }
     if (*at_ == kEscape)
       shape_ = kTwoByteShapes[mandatory_][*++at_];
-    else if (mandatory_ >= kF3 && !is_string(*at_))
+    else if (mandatory_ >= kF3 && shape_.kind != Kind::string)
       return false;
     ++at_;
-    return true;
+    immediate_bytes_ = mandatory_ == k66 && (rex_ & kRexW) == 0 ? (shape_.immediate + 1) / 2 : shape_.immediate;
+    return shape_.kind >= Kind::plain;
   }
 
   bool take_prefix(std::uint8_t prefix) {
@@ -225,21 +258,15 @@ class FastScan {
     mandatory_ = mandatory;
     return true;
   }
-  // movs, cmps, stos, lods, scas, which f3 and f2 repeat.
-  static bool is_string(std::uint8_t opcode) { return opcode >= 0xa4 && opcode <= 0xaf && (opcode & ~1U) != 0xa8; }
 
   void take_modrm() {
+    if (shape_.modrm == 0) return;
     modrm_ = *at_++;
-    if (mod() == kRegisterForm) return;
-    const bool has_sib = (modrm_ & 7) == 4;
-    const bool has_no_base = mod() == 0 && ((has_sib ? *at_ : modrm_) & 7) == 5;
-    at_ += has_sib ? 1 : 0;
-    if (mod() == 2 || has_no_base) {
-      displacement_ = at_;
-      at_ += 4;
-    }
-    at_ += mod() == 1 ? 1 : 0;
-    is_rip_relative_ = has_no_base && !has_sib;
+    const Operand operand = kOperands[modrm_];
+    const unsigned extra = operand.sib != 0 && mod() == 0 && (*at_ & 7) == kNoBase ? 4 : 0;
+    displacement_ = at_ += operand.sib;
+    displacement_bytes_ = operand.displacement + extra;
+    at_ += displacement_bytes_;
   }
   unsigned mod() const { return modrm_ >> 6; }
   unsigned reg() const { return modrm_ >> 3 & 7; }
@@ -248,9 +275,13 @@ class FastScan {
   bool take_rest() {
     switch (shape_.kind) {
       case Kind::memory:
+      case Kind::lea:
         return mod() != kRegisterForm;
       case Kind::registers:
         return mod() == kRegisterForm;
+      case Kind::wide:
+        if ((rex_ & kRexW) != 0) immediate_bytes_ = 8;
+        return true;
       case Kind::group:
         return take_group();
       // A branch of 16 bits, with a hint, or with a prefix that means nothing.
@@ -263,10 +294,13 @@ class FastScan {
 
   // What ModRM.reg makes of the opcode.
   bool take_group() {
+    const bool is_narrow = mandatory_ == k66 && (rex_ & kRexW) == 0;
     switch (shape_.letter) {
       case '8':
+        if (reg() < 2) immediate_bytes_ = 1;
+        return true;
       case '9':
-        if (reg() < 2) shape_.immediate = shape_.letter == '8' ? 1 : 4;
+        if (reg() < 2) immediate_bytes_ = is_narrow ? 2 : 4;
         return true;
       case '4':
         return reg() < 2;
@@ -281,37 +315,43 @@ class FastScan {
     }
   }
 
-  unsigned immediate_bytes() const {
-    if (shape_.immediate < 4) return shape_.immediate;
-    if ((rex_ & kRexW) != 0) return shape_.letter == 'v' ? 8 : 4;
-    return mandatory_ == k66 ? 2 : 4;
-  }
-
+  // As if it were a plain one.
   void fill(const std::uint8_t* immediate, Scanned& out) const {
     out = Scanned{};
     out.length = static_cast<std::uint8_t>(at_ - begin_);
-    if (displacement_ != nullptr) fill_operand(out);
-    if (shape_.kind == Kind::flow) return fill_flow(immediate, out);
-    if (at_ - immediate >= 4) fill_immediate(immediate, out);
-    if (shape_.letter == '5') fill_indirect(out);
-    out.is_padding = shape_.kind == Kind::nop || (shape_.kind == Kind::exchange && (rex_ & kRexB) == 0);
+    out.has_operand = displacement_bytes_ == 4;
+    out.is_rip_relative = out.has_operand && (modrm_ & 0xc7) == kNoBase;
+    const std::uint64_t base = out.is_rip_relative ? address_ + out.length : 0;
+    out.operand = out.has_operand ? read_extended<std::int32_t>(displacement_) + base : 0;
+    out.has_immediate = immediate_bytes_ >= 4;
+    out.immediate = out.has_immediate ? read_extended<std::int32_t>(immediate) : 0;
   }
 
-  void fill_operand(Scanned& out) const {
-    out.has_operand = true;
-    out.is_rip_relative = is_rip_relative_;
-    out.operand = static_cast<std::uint64_t>(read_signed<std::int32_t>(displacement_));
-    if (is_rip_relative_) out.operand += address_ + out.length;
-    out.is_address_of = shape_.letter == 'l';
-  }
-
-  void fill_immediate(const std::uint8_t* immediate, Scanned& out) const {
-    out.has_immediate = true;
-    out.immediate = static_cast<std::uint64_t>(at_ - immediate == 8 ? read_signed<std::int64_t>(immediate)
-                                                                    : read_signed<std::int32_t>(immediate));
+  void fill_rest(const std::uint8_t* immediate, Scanned& out) const {
+    switch (shape_.kind) {
+      case Kind::lea:
+        out.is_address_of = out.has_operand;
+        return;
+      case Kind::nop:
+        out.is_padding = true;
+        return;
+      case Kind::exchange:
+        out.is_padding = (rex_ & kRexB) == 0;
+        return;
+      case Kind::wide:
+        if (immediate_bytes_ == 8) out.immediate = read_extended<std::int64_t>(immediate);
+        return;
+      case Kind::group:
+        return fill_indirect(out);
+      case Kind::flow:
+        return fill_flow(immediate, out);
+      default:
+        return;
+    }
   }
 
   void fill_indirect(Scanned& out) const {
+    if (shape_.letter != '5' || reg() == 6) return;
     if (reg() == 2) out.leads = Leads::call_indirect;
     if (reg() != 4) return;
     out.leads = mod() == kRegisterForm ? Leads::jump_by_register : Leads::jump_by_memory;
@@ -319,27 +359,29 @@ class FastScan {
   }
 
   void fill_flow(const std::uint8_t* distance, Scanned& out) const {
-    const char letter = shape_.letter;
+    const std::uint8_t letter = shape_.letter;
+    out.has_immediate = false;
+    out.immediate = 0;
     out.is_padding = letter == 'i';
     out.is_undefined = letter == 'u';
-    out.falls_through = letter == 'j' || letter == 'J' || letter == 'c';
-    if (letter == 'c') out.leads = Leads::call;
-    if (letter == 'j' || letter == 'J') out.leads = Leads::jump_if;
-    if (letter == 's' || letter == 'S') out.leads = Leads::jump;
-    if (at_ == distance) return void(out.leads = Leads::out);
-    const bool is_short = at_ - distance == 1;
-    const std::int64_t far = is_short ? read_signed<std::int8_t>(distance) : read_signed<std::int32_t>(distance);
-    out.target = address_ + out.length + static_cast<std::uint64_t>(far);
+    const bool is_conditional = letter == 'j' || letter == 'J';
+    out.falls_through = is_conditional || letter == 'c';
+    if (immediate_bytes_ == 0) return void(out.leads = Leads::out);
+    out.leads = is_conditional ? Leads::jump_if : letter == 'c' ? Leads::call : Leads::jump;
+    const std::uint64_t far =
+        immediate_bytes_ == 1 ? read_extended<std::int8_t>(distance) : read_extended<std::int32_t>(distance);
+    out.target = address_ + out.length + far;
   }
 
   const std::uint8_t* begin_;
   const std::uint8_t* at_;
   std::uint64_t address_;
-  const std::uint8_t* displacement_ = nullptr;  // of 32 bits
+  const std::uint8_t* displacement_ = nullptr;
+  unsigned displacement_bytes_ = 0;
+  unsigned immediate_bytes_ = 0;
   Shape shape_;
   Mandatory mandatory_ = kPlain;
   bool has_segment_ = false;
-  bool is_rip_relative_ = false;
   std::uint8_t rex_ = 0;
   std::uint8_t modrm_ = 0;
 };

@@ -6,8 +6,8 @@
 
 namespace uprobe::x86 {
 
-// False: not in the tables (VEX, EVEX, lock, prefixes in an odd order, ...) or too near to the end of `bytes`, and `out` is
-// as it was; whether the bytes are an instruction remains to be seen. True: `out` is what scan_fully() gives.
+// False: not in the tables (VEX, EVEX, lock, prefixes in an odd order, ...) or too near to the end of `bytes`; whether
+// these are an instruction remains to be seen. True: `out` is what scan_fully() gives.
 bool fast_scan(Bytes bytes, Addr at, Scanned& out);
 
 // The same as scan(), by Zydis always.
