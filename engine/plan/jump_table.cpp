@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/plan/sparse_set.h"
+
 namespace uprobe::plan {
 namespace {
 
@@ -33,40 +35,6 @@ std::optional<std::uint64_t> one_constant(const std::vector<Origin>& origins) {
                                 [first](const Origin& origin) { return origin.value.constant == first; });
   return same ? std::optional(first) : std::nullopt;
 }
-
-// Of numbers that are not 0: a few, or a few thousand.
-class NumberSet {
- public:
-  // False if it was there.
-  bool add(std::uint64_t number) {
-    if (2 * size_ >= slots_.size()) grow();
-    const bool is_new = place(number);
-    size_ += is_new ? 1 : 0;
-    return is_new;
-  }
-  std::size_t size() const { return size_; }
-
- private:
-  bool place(std::uint64_t number) {
-    constexpr std::uint64_t kSpread = 0x9e3779b97f4a7c15;  // of the golden ratio: neighbours come to lie apart
-    std::size_t at = number * kSpread >> 32;
-    for (;; ++at) {
-      std::uint64_t& slot = slots_[at & (slots_.size() - 1)];
-      if (slot == number) return false;
-      if (slot != 0) continue;
-      slot = number;
-      return true;
-    }
-  }
-  void grow() {
-    const std::vector<std::uint64_t> old = std::exchange(slots_, std::vector<std::uint64_t>(2 * slots_.size()));
-    for (const std::uint64_t number : old)
-      if (number != 0) place(number);
-  }
-
-  std::vector<std::uint64_t> slots_ = std::vector<std::uint64_t>(64);
-  std::size_t size_ = 0;
-};
 
 // Follows registers backwards.
 class OriginWalk {
@@ -102,11 +70,10 @@ class OriginWalk {
  private:
   void want(unsigned reg, std::uint64_t address) {
     constexpr unsigned kRegisterBits = 4;
-    // Never 0: addresses have fewer bits.
-    if (seen_.add(~(address << kRegisterBits | reg))) todo_.push_back({reg, address});
+    if (seen_.add(address << kRegisterBits | reg)) todo_.push_back({reg, address});
   }
 
-  NumberSet seen_;
+  SparseSet seen_;  // places, by one number each
   std::vector<Place> todo_;
   std::vector<Origin> found_;
 };

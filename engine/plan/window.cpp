@@ -99,9 +99,9 @@ class Planner {
     if (touches_section(at, at + 1)) return refuse(WindowReason::critical_section);
     if (!claims_.is_free(at, at + 1)) return refuse(WindowReason::covered);
     if (flow_.is_go()) return give_up(WindowReason::go);
-    const auto function = flow_.function_at(at);
-    if (!function) return give_up(WindowReason::function_unknown);
-    if (!is_decoded(function->trouble)) return flow_unknown(function->trouble);
+    function_ = flow_.function_at(at);
+    if (!function_) return give_up(WindowReason::function_unknown);
+    if (!is_decoded(function_->trouble)) return flow_unknown(function_->trouble);
     if (!flow_.is_start(at)) return give_up(WindowReason::not_a_start);
     return take(at);
   }
@@ -137,9 +137,8 @@ class Planner {
 
   bool take_next() {
     const std::uint64_t at = behind();
-    const auto function = flow_.function_at(window_.address);
-    if (!function->is_known() && !is_entry_of_unknown(*function)) return flow_unknown(function->trouble);
-    if (at >= function->range.end) return give_up(WindowReason::too_short);
+    if (!function_->is_known() && !is_entry_of_unknown()) return flow_unknown(function_->trouble);
+    if (at >= function_->range.end) return give_up(WindowReason::too_short);
     if (flow_.is_arrival(at)) return give_up(WindowReason::branch_enters);
     if (claims_.has_place_in(at, at + 1)) return give_up(WindowReason::probe_inside);
     if (!flow_.is_start(at) || !x86::scan(flow_.bytes_at(at), Addr{at}, insn_))
@@ -151,8 +150,8 @@ class Planner {
 
   // Without unwind information there may be ways into a function that its branches do not show (the exception handlers of
   // a virtual machine's builtins), but none into its first bytes.
-  bool is_entry_of_unknown(const FunctionFlow& function) const {
-    return function.trouble == FlowTrouble::no_unwind && window_.address == function.range.begin &&
+  bool is_entry_of_unknown() const {
+    return function_->trouble == FlowTrouble::no_unwind && window_.address == function_->range.begin &&
            flow_.is_entered(window_.address);
   }
 
@@ -202,6 +201,7 @@ class Planner {
   const FileFlow& flow_;
   const WindowClaims& claims_;
   std::span<const elf::RseqSection> sections_;
+  std::optional<FunctionFlow> function_;  // of the place
   x86::Scanned insn_;
   Window window_;
 };
@@ -214,18 +214,9 @@ std::string Window::text() const {
 
 void WindowClaims::take(const Window& window) {
   if (!window.is_jump()) return;
-  taken_.emplace(window.address + window.length, window.address);
-  if (window.kind == WindowKind::short_jump) taken_.emplace(window.padding + kJumpBytes, window.padding);
-}
-
-bool WindowClaims::has_place_in(std::uint64_t begin, std::uint64_t end) const {
-  const auto place = places_.lower_bound(begin);
-  return place != places_.end() && *place < end;
-}
-
-bool WindowClaims::is_free(std::uint64_t begin, std::uint64_t end) const {
-  const auto next = taken_.upper_bound({begin, ~std::uint64_t{0}});
-  return next == taken_.end() || next->second >= end;
+  for (unsigned i = 0; i < window.length; ++i) taken_.add(window.address + i);
+  if (window.kind != WindowKind::short_jump) return;
+  for (unsigned i = 0; i < kJumpBytes; ++i) taken_.add(window.padding + i);
 }
 
 Window plan_window(const FileFlow& flow, std::uint64_t address, const WindowClaims& claims) {

@@ -8,11 +8,11 @@
 
 #include <array>
 #include <cstdint>
-#include <set>
 #include <string>
 
 #include "arch/x86/code/window.h"
 #include "engine/plan/flow.h"
+#include "engine/plan/sparse_set.h"
 
 namespace uprobe::plan {
 
@@ -68,15 +68,15 @@ struct Window {
 // may not cover the place of another probe.
 class WindowClaims {
  public:
-  void add_place(std::uint64_t address) { places_.insert(address); }
+  void add_place(std::uint64_t address) { places_.add(address); }
   void take(const Window& window);
 
-  bool has_place_in(std::uint64_t begin, std::uint64_t end) const;
-  bool is_free(std::uint64_t begin, std::uint64_t end) const;
+  bool has_place_in(std::uint64_t begin, std::uint64_t end) const { return places_.has_in(begin, end); }
+  bool is_free(std::uint64_t begin, std::uint64_t end) const { return !taken_.has_in(begin, end); }
 
  private:
-  std::set<std::uint64_t> places_;
-  std::set<std::pair<std::uint64_t, std::uint64_t>> taken_;  // end, begin; disjoint
+  SparseSet places_;
+  SparseSet taken_;  // bytes
 };
 
 // The best window for a link-time address: one, padded, several, short_jump, else none.
