@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 #include <tuple>
 
 #include "engine/base/fd.h"
 #include "engine/elf/eh_frame.h"
+#include "engine/elf/file_bytes.h"
 #include "engine/elf/image.h"
 #include "engine/elf/name_index.h"
 #include "engine/elf/relocations.h"
@@ -23,7 +25,6 @@ namespace {
 
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{2} << 30;
 constexpr std::size_t kMaxFunctions = std::size_t{8} << 20;
-constexpr std::size_t kReadStep = std::size_t{64} << 20;
 
 Error error_of(Code code, std::string text, const std::string& path, int err = 0) {
   return Error{.code = code, .text = std::move(text), .where = path, .err = err};
@@ -48,71 +49,63 @@ Status check_file(const struct stat& status, const std::string& path) {
   return ok();
 }
 
-// A file that grew or shrank since it was measured is what read() finds now, up to its measured size.
-Result<std::vector<std::uint8_t>> read_bytes(const Fd& fd, std::uint64_t size, const std::string& path) {
-  std::vector<std::uint8_t> bytes;
-  bytes.reserve(std::min(size, 4 * kReadStep));
-  std::uint64_t done = 0;
-  while (done < size) {
-    // In steps: a sparse file of a wrong size does not take its memory before it has been read.
-    const std::size_t step = std::min<std::uint64_t>(size - done, kReadStep);
-    bytes.resize(done + step);
-    const ssize_t count = ::pread(fd.get(), bytes.data() + done, step, static_cast<off_t>(done));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return error_of(Code::system, std::string("cannot be read: ") + std::strerror(errno), path, errno);
-    if (count == 0) break;
-    done += static_cast<std::uint64_t>(count);
-  }
-  bytes.resize(done);
-  return bytes;
+bool can_be_code(const RawSymbol& raw) {
+  return raw.type == STT_GNU_IFUNC || raw.type == STT_FUNC || raw.type == STT_NOTYPE;
 }
 
 Symbol make_symbol(const RawSymbol& raw, const Image& image) {
-  const bool is_ifunc = raw.type == STT_GNU_IFUNC;
-  const bool can_be_code = is_ifunc || raw.type == STT_FUNC || raw.type == STT_NOTYPE;
   return Symbol{.name = std::string(raw.name),
                 .version = std::string(raw.version),
                 .default_version = raw.default_version,
                 .address = raw.address,
                 .size = raw.size,
                 .binding = raw.binding,
-                .is_function = can_be_code && image.executable_at(raw.address) != nullptr,
+                .is_function = can_be_code(raw) && image.executable_at(raw.address) != nullptr,
                 .is_label = raw.type == STT_NOTYPE,
-                .is_ifunc = is_ifunc,
+                .is_ifunc = raw.type == STT_GNU_IFUNC,
                 .dynamic = raw.dynamic};
 }
 
 // Equal symbols become neighbours; of those the one that knows most comes first.
-bool before(const Symbol& a, const Symbol& b) {
-  const auto key = [](const Symbol& s) {
-    return std::tuple(s.address, std::string_view(s.name), s.version.empty(), std::string_view(s.version), s.is_label,
-                      s.size == 0, s.binding == Binding::local, s.binding, !s.dynamic, s.size);
+bool before(const RawSymbol& a, const RawSymbol& b) {
+  if (a.address != b.address) return a.address < b.address;
+  const auto key = [](const RawSymbol& s) {
+    return std::tuple(s.name, s.version.empty(), s.version, s.type == STT_NOTYPE, s.size == 0,
+                      s.binding == Binding::local, s.binding, !s.dynamic, s.size);
   };
   return key(a) < key(b);
 }
 
 // One symbol is often in both tables, and a versioned one is in .symtab without its version.
-void merge_equal(std::vector<Symbol>& symbols) {
+void merge_equal(std::vector<RawSymbol>& symbols) {
   std::size_t kept = 0;
-  for (std::size_t i = 0; i < symbols.size(); ++i) {
-    Symbol* last = kept == 0 ? nullptr : &symbols[kept - 1];
-    const bool same_name = last != nullptr && last->address == symbols[i].address && last->name == symbols[i].name;
-    if (same_name && (symbols[i].version.empty() || last->version == symbols[i].version)) {
-      last->dynamic |= symbols[i].dynamic;
-      continue;
-    }
-    if (kept != i) symbols[kept] = std::move(symbols[i]);
-    ++kept;
+  for (const RawSymbol& symbol : symbols) {
+    RawSymbol* last = kept == 0 ? nullptr : &symbols[kept - 1];
+    const bool same_name = last != nullptr && last->address == symbol.address && last->name == symbol.name;
+    if (same_name && (symbol.version.empty() || last->version == symbol.version))
+      last->dynamic |= symbol.dynamic;
+    else
+      symbols[kept++] = symbol;
   }
   symbols.resize(kept);
 }
 
-// Of the ranges with one begin the first is kept; the caller puts symbols before FDEs.
-std::vector<Range> distinct_begins(std::vector<Range> ranges) {
-  std::stable_sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
-  const auto same_begin = [](const Range& a, const Range& b) { return a.begin == b.begin; };
-  ranges.erase(std::unique(ranges.begin(), ranges.end(), same_begin), ranges.end());
-  return ranges;
+bool begins_before(const Range& a, const Range& b) { return a.begin < b.begin; }
+
+// What the sizes of symbols say, the largest of several at one address: an alias may cover only a part.
+std::vector<Range> ranges_of(const std::vector<Symbol>& functions, const Image& image) {
+  std::vector<Range> found;
+  for (const Symbol& symbol : functions) {
+    const Segment* segment = image.executable_at(symbol.address);
+    if (symbol.size == 0 || segment == nullptr) continue;
+    const std::uint64_t room = segment->address + segment->file_bytes - symbol.address;
+    const std::uint64_t end = symbol.address + std::min(symbol.size, room);
+    if (!found.empty() && found.back().begin == symbol.address)
+      found.back().end = std::max(found.back().end, end);
+    else
+      found.push_back(Range{symbol.address, end});
+  }
+  return found;
 }
 
 }  // namespace
@@ -120,7 +113,7 @@ std::vector<Range> distinct_begins(std::vector<Range> ranges) {
 struct ElfFile::Data {
   std::string path;
   Identity identity;
-  std::vector<std::uint8_t> bytes;
+  FileBytes bytes;
   Image image;
   SymbolTables tables;
 
@@ -130,60 +123,60 @@ struct ElfFile::Data {
   std::once_flag relocated_once;
   std::vector<std::uint64_t> relocated;
   std::once_flag ranges_once;
-  std::vector<Range> frames;
+  std::vector<Range> frames;  // by begin
   std::vector<Range> ranges;
   std::vector<std::uint64_t> reach;  // by range: the largest end of it and all before it
   std::once_flag rseq_once;
   std::vector<RseqSection> rseq;
 
-  Data(std::string file_path, Identity file_identity, std::vector<std::uint8_t> file_bytes, Image file_image)
+  Data(std::string file_path, Identity file_identity, FileBytes file_bytes, Image file_image)
       : path(std::move(file_path)),
         identity(file_identity),
         bytes(std::move(file_bytes)),
         image(std::move(file_image)),
         tables(image) {}
 
-  static Result<ElfFile> make(std::string path, Identity identity, std::vector<std::uint8_t> bytes);
+  static Result<ElfFile> make(std::string path, Identity identity, Result<FileBytes> bytes);
   void gather_functions();
   void gather_ranges();
   void add_initialisers(std::vector<std::uint64_t>& starts) const;
 };
 
-// Moving a vector leaves its bytes where they are, so the image's views stay good.
-Result<ElfFile> ElfFile::Data::make(std::string path, Identity identity, std::vector<std::uint8_t> bytes) {
-  Result<Image> image = Image::parse(BytesView(bytes));
+// The bytes stay where they are when they change hands, so the image's views stay good.
+Result<ElfFile> ElfFile::Data::make(std::string path, Identity identity, Result<FileBytes> bytes) {
+  if (!bytes) return bytes.error();
+  Result<Image> image = Image::parse(BytesView(bytes->span()));
   if (!image) {
     Error error = image.error();
     error.where = path;
     return error;
   }
-  return ElfFile(std::make_unique<Data>(std::move(path), identity, std::move(bytes), image.take()));
+  return ElfFile(std::make_unique<Data>(std::move(path), identity, bytes.take(), image.take()));
 }
 
+// Sorted as views: names are copied once, into their place.
 void ElfFile::Data::gather_functions() {
-  tables.for_each([this](const RawSymbol& raw) {
-    if (functions.size() >= kMaxFunctions || image.executable_at(raw.address) == nullptr) return;
-    Symbol symbol = make_symbol(raw, image);
-    if (symbol.is_function) functions.push_back(std::move(symbol));
+  std::vector<RawSymbol> found;
+  tables.for_each([&](const RawSymbol& raw) {
+    if (found.size() >= kMaxFunctions || !can_be_code(raw) || image.executable_at(raw.address) == nullptr) return;
+    found.push_back(raw);
   });
-  std::sort(functions.begin(), functions.end(), before);
-  merge_equal(functions);
+  std::sort(found.begin(), found.end(), before);
+  merge_equal(found);
+  functions.reserve(found.size());
+  for (const RawSymbol& raw : found) functions.push_back(make_symbol(raw, image));
   names = std::make_unique<NameIndex>(functions);
 }
 
+// Of those with one begin the symbol's is kept, or the first FDE's.
 void ElfFile::Data::gather_ranges() {
   frames = frame_ranges(image);
-  // The largest of several sizes at one address first: an alias may cover only a part.
-  std::vector<Range> found;
-  for (const Symbol& symbol : functions) {
-    const Segment* segment = image.executable_at(symbol.address);
-    if (symbol.size == 0 || segment == nullptr) continue;
-    const std::uint64_t room = segment->address + segment->file_bytes - symbol.address;
-    found.push_back(Range{symbol.address, symbol.address + std::min(symbol.size, room)});
-  }
-  std::sort(found.begin(), found.end(), [](const Range& a, const Range& b) { return a.end > b.end; });
-  found.insert(found.end(), frames.begin(), frames.end());
-  ranges = distinct_begins(std::move(found));
+  std::stable_sort(frames.begin(), frames.end(), begins_before);
+  const std::vector<Range> named = ranges_of(functions, image);
+  ranges.reserve(named.size() + frames.size());
+  std::merge(named.begin(), named.end(), frames.begin(), frames.end(), std::back_inserter(ranges), begins_before);
+  const auto same_begin = [](const Range& a, const Range& b) { return a.begin == b.begin; };
+  ranges.erase(std::unique(ranges.begin(), ranges.end(), same_begin), ranges.end());
   reach.reserve(ranges.size());
   for (const Range& range : ranges) reach.push_back(std::max(range.end, reach.empty() ? 0 : reach.back()));
 }
@@ -213,13 +206,13 @@ Result<ElfFile> ElfFile::open(const std::string& path) {
   if (!fd) return open_error(path, errno);
   if (::fstat(fd.get(), &status) != 0) return open_error(path, errno);
   if (const Status checked = check_file(status, path); !checked) return checked.error();
-  auto bytes = read_bytes(fd, static_cast<std::uint64_t>(status.st_size), path);
-  if (!bytes) return bytes.error();
-  return Data::make(path, Identity{status.st_dev, status.st_ino}, bytes.take());
+  return Data::make(path, Identity{status.st_dev, status.st_ino},
+                    FileBytes::read(fd, static_cast<std::uint64_t>(status.st_size), path));
 }
 
-Result<ElfFile> ElfFile::parse(std::string path, std::vector<std::uint8_t> bytes) {
-  return Data::make(std::move(path), Identity{}, std::move(bytes));
+Result<ElfFile> ElfFile::parse(std::string path, std::span<const std::uint8_t> bytes) {
+  Result<FileBytes> copy = FileBytes::copy_of(bytes, path);
+  return Data::make(std::move(path), Identity{}, std::move(copy));
 }
 
 ElfFile::ElfFile(std::unique_ptr<Data> data) : data_(std::move(data)) {}
@@ -234,7 +227,7 @@ std::span<const Segment> ElfFile::segments() const { return data_->image.segment
 std::uint64_t ElfFile::entry() const { return data_->image.entry(); }
 bool ElfFile::is_position_independent() const { return data_->image.is_position_independent(); }
 const std::string& ElfFile::interpreter() const { return data_->image.interpreter(); }
-std::span<const std::uint8_t> ElfFile::bytes() const { return data_->bytes; }
+std::span<const std::uint8_t> ElfFile::bytes() const { return data_->bytes.span(); }
 bool ElfFile::has_symtab() const { return data_->tables.has_symtab(); }
 
 std::optional<std::uint64_t> ElfFile::address_of_offset(std::uint64_t offset) const {
@@ -320,17 +313,21 @@ bool ElfFile::is_relocated_code(std::uint64_t address, std::uint64_t size) const
   return first != data_->relocated.end() && *first < address + size;
 }
 
+// Three lists in order, of which only the shortest has to be sorted.
 std::vector<std::uint64_t> ElfFile::known_starts() const {
   function_ranges();
-  std::vector<std::uint64_t> starts{entry()};
+  std::vector<std::uint64_t> starts, others{entry()}, all;
+  data_->add_initialisers(others);
+  std::erase_if(others, [this](std::uint64_t address) { return data_->image.executable_at(address) == nullptr; });
+  std::sort(others.begin(), others.end());
   for (const Symbol& symbol : functions())
     if (!symbol.is_label) starts.push_back(symbol.address);
+  const auto middle = static_cast<std::ptrdiff_t>(starts.size());
   for (const Range& range : data_->frames) starts.push_back(range.begin);
-  data_->add_initialisers(starts);
-  std::erase_if(starts, [this](std::uint64_t address) { return data_->image.executable_at(address) == nullptr; });
-  std::sort(starts.begin(), starts.end());
-  starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
-  return starts;
+  std::inplace_merge(starts.begin(), starts.begin() + middle, starts.end());
+  std::merge(starts.begin(), starts.end(), others.begin(), others.end(), std::back_inserter(all));
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
 }
 
 std::span<const RseqSection> ElfFile::rseq_sections() const {

@@ -63,8 +63,8 @@ class ElfFile {
   // directory", "is a 32-bit program"; damaged "is not an ELF file"; limit; system "cannot be opened: Permission
   // denied".
   static Result<ElfFile> open(const std::string& path);
-  // The same from bytes in memory; the identity is zero.
-  static Result<ElfFile> parse(std::string path, std::vector<std::uint8_t> bytes);
+  // The same from bytes in memory, which are copied; the identity is zero.
+  static Result<ElfFile> parse(std::string path, std::span<const std::uint8_t> bytes);
   ElfFile(ElfFile&&) noexcept;
   ElfFile& operator=(ElfFile&&) noexcept;
   ~ElfFile();

@@ -97,8 +97,9 @@ FileFlow::FileFlow(const elf::ElfFile& file) : file_(file), map_(file) {
   has_patchable_entries_ = has_section(*image, "__patchable_function_entries") || has_section(*image, "xray_instr_map");
   const auto frames = elf::frames_of(*image);
   functions_ = swept_functions(frames, file.function_ranges());
-  name_all(*image, frames);
-  resolve_jumps(sweep(*image));
+  const auto starts = file.known_starts();
+  name_all(*image, frames, starts);
+  resolve_jumps(sweep(*image, starts));
   find_unreached();
   spread_trouble();
   if (!image->dynamic(DT_TEXTREL) && (image->dynamic(DT_FLAGS).value_or(0) & DF_TEXTREL) == 0) return;
@@ -106,9 +107,10 @@ FileFlow::FileFlow(const elf::ElfFile& file) : file_(file), map_(file) {
 }
 
 // Everything but the code itself that names addresses.
-void FileFlow::name_all(const elf::Image& image, const std::vector<elf::Frame>& frames) {
+void FileFlow::name_all(const elf::Image& image, const std::vector<elf::Frame>& frames,
+                        const std::vector<std::uint64_t>& starts) {
   for (const elf::Symbol& symbol : file_.functions()) map_.enter(symbol.address);
-  for (const std::uint64_t start : file_.known_starts()) map_.enter(start);
+  for (const std::uint64_t start : starts) map_.enter(start);
   for (const std::uint64_t pointer : elf::code_pointers(image))
     if (map_.code_at(pointer) != nullptr) map_.name(pointer);
   for (const elf::Frame& frame : frames) {
@@ -121,8 +123,7 @@ void FileFlow::name_all(const elf::Image& image, const std::vector<elf::Frame>& 
   }
 }
 
-std::vector<JumpingFunction> FileFlow::sweep(const elf::Image& image) {
-  const auto starts = file_.known_starts();
+std::vector<JumpingFunction> FileFlow::sweep(const elf::Image& image, const std::vector<std::uint64_t>& starts) {
   Sweep sweep(map_, functions_, starts, file_.is_position_independent());
   for (const Part& part : code_parts(image)) sweep.run(part.range, part.is_code);
   return sweep.take_jumping();

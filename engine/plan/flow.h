@@ -58,8 +58,9 @@ class FileFlow {
   std::size_t memory() const;
 
  private:
-  void name_all(const elf::Image& image, const std::vector<elf::Frame>& frames);
-  std::vector<JumpingFunction> sweep(const elf::Image& image);
+  void name_all(const elf::Image& image, const std::vector<elf::Frame>& frames,
+                const std::vector<std::uint64_t>& starts);
+  std::vector<JumpingFunction> sweep(const elf::Image& image, const std::vector<std::uint64_t>& starts);
   void resolve_jumps(const std::vector<JumpingFunction>& jumping);
   bool resolve_function(const JumpingFunction& jumping, std::size_t& steps);
   void find_unreached();
