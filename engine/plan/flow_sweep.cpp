@@ -80,9 +80,10 @@ void Sweep::run(const elf::Range& part, bool is_code) {
 // An instruction that does not end where the next piece starts hides something from one of the two.
 void Sweep::run_piece(SegmentMap& segment, std::uint64_t begin, std::uint64_t end) {
   std::uint64_t at = begin;
+  Step step;
   while (at < end) {
     enter(at);
-    Step step{.address = at, .insn = {}};
+    step.address = at;
     if (!x86::scan(segment.bytes.subspan(at - segment.segment.address), Addr{at}, step.insn)) {
       trouble(FlowTrouble::undecodable);
       ++at;
@@ -129,29 +130,34 @@ void Sweep::trouble(FlowTrouble trouble) {
 }
 
 void Sweep::note(SegmentMap& segment, const Step& step) {
+  const x86::Scanned& insn = step.insn;
   segment.starts.set(step.address);
-  if (step.insn.is_padding) segment.padding.set(step.address);
-  if (!step.insn.falls_through) segment.stops.set(step.address);
-  note_target(segment, step);
+  if (insn.is_padding) segment.padding.set(step.address);
+  if (insn.leads != Leads::on) note_flow(segment, step);
   // A register and a 32-bit displacement make an address only where addresses have 32 bits.
-  if (step.insn.has_operand && (step.insn.is_rip_relative || !is_position_independent_))
-    note_value(segment, step.insn.operand, step.insn.is_address_of, step.insn.is_rip_relative);
-  if (step.insn.has_immediate && !is_position_independent_) note_value(segment, step.insn.immediate, true, false);
+  if (insn.has_operand && (insn.is_rip_relative || !is_position_independent_))
+    note_value(segment, insn.operand, insn.is_address_of, insn.is_rip_relative);
+  if (insn.has_immediate && !is_position_independent_) note_value(segment, insn.immediate, true, false);
+  if (insn.is_address_of && insn.is_rip_relative && function_ != nullptr) seen_.made.push_back(insn.operand);
+}
+
+void Sweep::note_flow(SegmentMap& segment, const Step& step) {
+  const Leads leads = step.insn.leads;
+  if (!step.insn.falls_through) segment.stops.set(step.address);
+  if (leads == Leads::call || leads == Leads::jump || leads == Leads::jump_if) note_target(segment, step);
   if (function_ == nullptr) return;
-  if (step.insn.is_address_of && step.insn.is_rip_relative) seen_.made.push_back(step.insn.operand);
-  note_indirect(step);
+  if (leads == Leads::jump_by_register) seen_.register_jumps.push_back(step.address);
+  if (leads == Leads::jump_by_memory) note_memory_jump(step);
 }
 
 void Sweep::note_target(SegmentMap& segment, const Step& step) {
-  const Leads leads = step.insn.leads;
-  if (leads != Leads::call && leads != Leads::jump && leads != Leads::jump_if) return;
   const std::uint64_t target = step.insn.target;
-  // Outside of functions there may be data, which only looks like a branch.
   SegmentMap* holder = segment.holds(target) ? &segment : map_.at(target);
   if (holder == nullptr) return;
+  // Outside of functions there may be data, which only looks like a branch.
   if (function_ == nullptr || function_->trouble == FlowTrouble::no_unwind) return holder->named.set(target);
   const bool is_inside = target >= function_->range.begin && target < function_->range.end;
-  if (leads == Leads::call || !is_inside) return holder->entered.set(target);
+  if (step.insn.leads == Leads::call || !is_inside) return holder->entered.set(target);
   segment.jumped.set(target);
   seen_.jumps.emplace_back(target, step.address);
 }
@@ -168,9 +174,7 @@ void Sweep::note_value(SegmentMap& segment, std::uint64_t value, bool is_made, b
     function_->takes_label = true;
 }
 
-void Sweep::note_indirect(const Step& step) {
-  if (step.insn.leads == Leads::jump_by_register) seen_.register_jumps.push_back(step.address);
-  if (step.insn.leads != Leads::jump_by_memory) return;
+void Sweep::note_memory_jump(const Step& step) {
   function_->jumps_by_pointer = true;
   // Pointers in a file's data are looked for at multiples of eight.
   const bool is_table = step.insn.has_operand && !step.insn.is_rip_relative && map_.at(step.insn.operand) != nullptr;

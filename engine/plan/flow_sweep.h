@@ -64,9 +64,10 @@ class Sweep {
   void enter(std::uint64_t address);
   void leave_function();
   void note(SegmentMap& segment, const struct Step& step);
+  void note_flow(SegmentMap& segment, const struct Step& step);
   void note_target(SegmentMap& segment, const struct Step& step);
   void note_value(SegmentMap& segment, std::uint64_t value, bool is_made, bool is_certain);
-  void note_indirect(const struct Step& step);
+  void note_memory_jump(const struct Step& step);
   void trouble(FlowTrouble trouble);
 
   FlowMap& map_;
