@@ -106,6 +106,33 @@ TEST(FastScan, TheAllowListAdmitsWhatIsNotAskedAbout) {
   EXPECT_EQ(admission.different(), 0U);
 }
 
+// What fast_keeps() says of every register.
+class Keeping {
+ public:
+  void at(Bytes bytes) {
+    for (unsigned reg = 0; reg < 16; ++reg) {
+      if (!fast_keeps(bytes, reg)) continue;
+      ++kept_;
+      if (value_behind_fully(bytes, kAt, reg).kind == RegisterValue::Kind::same) continue;
+      if (++different_ < 20) ADD_FAILURE() << to_hex(bytes.first(kMaxInsnBytes)) << ": register " << reg;
+    }
+  }
+  std::size_t kept() const { return kept_; }
+  std::size_t different() const { return different_; }
+
+ private:
+  std::size_t kept_ = 0, different_ = 0;
+};
+
+TEST(FastScan, AgreesOnRegistersThatAreKept) {
+  Keeping keeping;
+  enumerate({}, {0, 1, 2, 3, 4, 5, 6, 7}, keeping);
+  for (const unsigned prefix : {0x66U, 0x64U, 0xf3U, 0x40U, 0x41U, 0x44U, 0x48U, 0x4fU})
+    enumerate({static_cast<std::uint8_t>(prefix)}, {0, 4, 5, 7}, keeping);
+  EXPECT_EQ(keeping.different(), 0U);
+  EXPECT_GT(keeping.kept(), 1'000'000U);
+}
+
 // No instruction is longer than fifteen bytes.
 TEST(FastScan, AgreesOnLongOnes) {
   const char* const codes[] = {"90", "0f 1f 84 00 00 00 00 00", "0f 1f 00", "48 b8", "c7 84 24", "0f 1f", "e9", "48"};

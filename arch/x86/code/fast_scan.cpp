@@ -118,6 +118,48 @@ constexpr Map kTwoByte[] = {{
                                 "n---------------",  // f: lddqu
                             }};
 
+// Which of the general registers but rsp an instruction writes, in the same maps:
+//
+//   N  none                           E  the operand that ModRM.rm names, at most
+//   A  rax                            G  the one that ModRM.reg names
+//   O  the one in the opcode          -  not here: others, hidden ones, or nobody has to know
+constexpr Map kOneByteWrites = {
+    "EEGGAA--EEGGAA--",  // 0
+    "EEGGAA--EEGGAA--",  // 1
+    "EEGGAA--EEGGAA--",  // 2
+    "EEGGAA--NNNNNN--",  // 3: xor, cmp
+    "----------------",  // 4
+    "NNNNNNNNOOOOOOOO",  // 5: push, pop
+    "---G----NGNG----",  // 6: movslq, push, imul
+    "NNNNNNNNNNNNNNNN",  // 7
+    "EE-ENN--EEGG-G--",  // 8: test, mov, lea
+    "----------------",  // 9
+    "--------NN------",  // a: test
+    "OOOOOOOOOOOOOOOO",  // b: mov
+    "EE----EE--------",  // c: shifts, mov
+    "EEEE------------",  // d: shifts
+    "---------N-N----",  // e: jmp
+    "----------------",  // f
+};
+constexpr Map kTwoByteWrites = {
+    "----------------",  // 0f 0
+    "NNNNNNNN-------N",  // 1: moves between xmm and memory, nop
+    "--------NN----NN",  // 2
+    "----------------",  // 3
+    "GGGGGGGGGGGGGGGG",  // 4: cmov
+    "GNNNNNNNNNNNNNNN",  // 5: movmskps, arithmetic of floats
+    "----------------",  // 6
+    "----------------",  // 7
+    "NNNNNNNNNNNNNNNN",  // 8
+    "EEEEEEEEEEEEEEEE",  // 9: setcc
+    "---NEE-----EEE-G",  // a: bt, shld, bts, shrd, imul
+    "---E--GG----GGGG",  // b: btr, movzx, bsf, bsr, movsx
+    "----------------",  // c
+    "----------------",  // d
+    "----------------",  // e
+    "----------------",  // f
+};
+
 // Index into kTwoByte.
 enum Mandatory : std::uint8_t { kPlain, k66, kF3, kF2 };
 
@@ -182,7 +224,8 @@ constexpr Shapes kTwoByteShapes[] = {shapes_of(kTwoByte[kPlain]), shapes_of(kTwo
                                      shapes_of(kTwoByte[kF2])};
 
 constexpr std::uint8_t kEscape = 0x0f;
-constexpr std::uint8_t kRexW = 8, kRexB = 1;
+constexpr std::uint8_t kRexW = 8, kRexR = 4, kRexB = 1;
+constexpr unsigned kStackPointer = 4;
 constexpr unsigned kRegisterForm = 3;  // ModRM.mod
 constexpr unsigned kSib = 4;           // ModRM.rm: a SIB byte follows
 constexpr unsigned kNoBase = 5;        // ModRM.rm or SIB.base with mod 0: a displacement of 32 bits and no register
@@ -232,7 +275,33 @@ class FastScan {
     return true;
   }
 
+  // Behind run(): whether the instruction certainly leaves a register as it is.
+  bool keeps(unsigned wanted) const {
+    const std::uint8_t opcode = *opcode_;
+    const bool is_two_byte = opcode_ != begin_ && opcode_[-1] == kEscape;
+    if (wanted == kStackPointer || (is_two_byte && mandatory_ != kPlain)) return false;
+    switch ((is_two_byte ? kTwoByteWrites : kOneByteWrites)[opcode / 16][opcode % 16]) {
+      case 'N':
+        return true;
+      case 'A':
+        return wanted != 0;
+      case 'O':
+        return is_other(wanted, opcode & 7U, kRexB);
+      case 'G':
+        return is_other(wanted, reg(), kRexR);
+      case 'E':
+        return mod() != kRegisterForm || is_other(wanted, modrm_ & 7U, kRexB);
+      default:
+        return false;
+    }
+  }
+
  private:
+  // Without REX the numbers 4 to 7 may also mean the second bytes of the first four registers.
+  bool is_other(unsigned wanted, unsigned number, unsigned extension) const {
+    if (rex_ == 0) return wanted != number && wanted != (number & 3U);
+    return wanted != number + ((rex_ & extension) != 0 ? 8 : 0);
+  }
   // Legacy prefixes, REX right before the opcode: in another order they mean something else, or nothing.
   bool take_opcode() {
     while (kOneByteShapes[*at_].kind == Kind::prefix)
@@ -245,7 +314,7 @@ class FastScan {
       shape_ = kTwoByteShapes[mandatory_][*++at_];
     else if (mandatory_ >= kF3 && shape_.kind != Kind::string)
       return false;
-    ++at_;
+    opcode_ = at_++;
     immediate_bytes_ = mandatory_ == k66 && (rex_ & kRexW) == 0 ? (shape_.immediate + 1) / 2 : shape_.immediate;
     return shape_.kind >= Kind::plain;
   }
@@ -375,6 +444,7 @@ class FastScan {
 
   const std::uint8_t* begin_;
   const std::uint8_t* at_;
+  const std::uint8_t* opcode_ = nullptr;
   std::uint64_t address_;
   const std::uint8_t* displacement_ = nullptr;
   unsigned displacement_bytes_ = 0;
@@ -390,6 +460,13 @@ class FastScan {
 
 bool fast_scan(Bytes bytes, Addr at, Scanned& out) {
   return bytes.size() >= kBytesLookedAt && FastScan(bytes.data(), at).run(out);
+}
+
+bool fast_keeps(Bytes bytes, unsigned reg) {
+  if (bytes.size() < kBytesLookedAt) return false;
+  FastScan insn(bytes.data(), Addr{0});
+  Scanned scanned;
+  return insn.run(scanned) && insn.keeps(reg);
 }
 
 }  // namespace uprobe::x86

@@ -10,7 +10,11 @@ namespace uprobe::x86 {
 // these are an instruction remains to be seen. True: `out` is what scan_fully() gives.
 bool fast_scan(Bytes bytes, Addr at, Scanned& out);
 
-// The same as scan(), by Zydis always.
+// True: value_behind() is certainly the same value. False: it may be.
+bool fast_keeps(Bytes bytes, unsigned reg);
+
+// The same as scan() and value_behind(), by Zydis always.
 bool scan_fully(Bytes bytes, Addr at, Scanned& out);
+RegisterValue value_behind_fully(Bytes bytes, Addr at, unsigned reg);
 
 }  // namespace uprobe::x86

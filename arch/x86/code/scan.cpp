@@ -168,7 +168,12 @@ bool scan_fully(Bytes bytes, Addr at, Scanned& out) {
   return true;
 }
 
+// Most instructions leave most registers alone.
 RegisterValue value_behind(Bytes bytes, Addr at, unsigned reg) {
+  return fast_keeps(bytes, reg) ? RegisterValue{.kind = Kind::same} : value_behind_fully(bytes, at, reg);
+}
+
+RegisterValue value_behind_fully(Bytes bytes, Addr at, unsigned reg) {
   ZydisDecodedInstruction insn;
   Operands operands;
   if (!decode_raw(bytes, insn, operands)) return {};
