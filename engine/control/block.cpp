@@ -270,11 +270,23 @@ Status Block::write_hash(target::Target& target, std::size_t first_point) {
 }
 
 Status Block::set_state(target::Target& target, std::uint32_t point, shared::PointState state) {
-  points_[point].state = static_cast<std::uint32_t>(state);
-  undo_[point].state = state == shared::PointState::armed ? 1 : 0;
-  const Addr place = at_ + head_->point_offset + point * sizeof(Point);
-  if (Status s = target.write(place, &points_[point], sizeof(Point)); !s) return s;
-  return target.write(at_ + head_->undo_offset + point * sizeof(Undo), &undo_[point], sizeof(Undo));
+  return set_states(target, {&point, 1}, state);
+}
+
+// Runs of neighbours in one write each.
+Status Block::set_states(target::Target& target, std::span<const std::uint32_t> points, shared::PointState state) {
+  for (const std::uint32_t point : points) {
+    points_[point].state = static_cast<std::uint32_t>(state);
+    undo_[point].state = state == shared::PointState::armed ? 1 : 0;
+  }
+  for (std::size_t i = 0, run = 1; i < points.size(); i += run) {
+    const std::uint32_t first = points[i];
+    for (run = 1; i + run < points.size() && points[i + run] == first + run;) ++run;
+    const Addr undo_at = at_ + head_->undo_offset + first * sizeof(Undo);
+    if (Status s = target.write(point_at(first), &points_[first], run * sizeof(Point)); !s) return s;
+    if (Status s = target.write(undo_at, &undo_[first], run * sizeof(Undo)); !s) return s;
+  }
+  return ok();
 }
 
 Status Block::set_behind(target::Target& target, std::uint32_t point, const std::vector<std::uint8_t>& bytes) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/shared/process_block.h"
@@ -66,8 +67,9 @@ class Block {
   // wants as well, a function that an IFUNC chose).
   bool has(std::uint32_t point, const std::vector<shared::Consumer>& consumers) const;
   Status want(target::Target& target, std::uint32_t point, const std::vector<shared::Consumer>& consumers);
-  // Changes a published point and its undo entry.
+  // Changes published points and their undo entries.
   Status set_state(target::Target& target, std::uint32_t point, shared::PointState state);
+  Status set_states(target::Target& target, std::span<const std::uint32_t> points, shared::PointState state);
   Status set_behind(target::Target& target, std::uint32_t point, const std::vector<std::uint8_t>& bytes);
   Status set_point(target::Target& target, std::uint32_t point, const NewPoint& with);
   // Writes the tool's part of the head (sessions, islands, counts) to the target.

@@ -23,7 +23,7 @@ namespace uprobe::control {
 
 inline constexpr std::size_t kMostPatched = 5;
 
-// What stands at `at`, and what is to stand there: `size` bytes of both. The first bytes may be equal only if that is 0xcc.
+// What stands at `at`, and what is to stand there: `size` bytes of both.
 struct Patch {
   Addr at;
   std::uint8_t size = 1;

@@ -55,29 +55,6 @@ std::vector<pid_t> threads_of(pid_t pid) {
 
 namespace {
 
-// Whether the code that a point was put into is still there: by what stands behind it, or by the file that is mapped there.
-bool is_there(target::Target& target, const std::vector<target::Mapping>& maps, const shared::Point& point,
-              const shared::Undo& undo) {
-  std::uint8_t behind[shared::kMostBehind] = {};
-  if (!target.read(Addr{point.address + 1}, behind, point.behind_bytes) || shared::is_as_before(point, undo, behind))
-    return true;
-  return std::any_of(maps.begin(), maps.end(), [&](const target::Mapping& m) {
-    return m.is_file() && m.begin.value <= point.address && point.address < m.end.value &&
-           m.begin.value - m.offset == point.file_bias;
-  });
-}
-
-// The first byte last: whoever comes meanwhile runs into a breakpoint, and goes on in the copy.
-Status restore(target::Target& target, const shared::Undo& undo) {
-  constexpr std::uint8_t kBreakpoint = 0xcc;
-  const Addr at{undo.address};
-  if (undo.length > 1) {
-    if (Status s = target.write(at, &kBreakpoint, 1); !s) return s;
-    if (Status s = target.write(at + 1, undo.original + 1, undo.length - 1); !s) return s;
-  }
-  return target.write(at, undo.original, 1);
-}
-
 // Where in a mapping of the agent its header is.
 std::optional<Addr> agent_header_in(const target::ProcessFiles& files, const target::Mapping& m) {
   constexpr std::uint64_t kMostBytes = 1 << 20;
@@ -105,28 +82,6 @@ Result<Addr> find_block(pid_t pid) {
     if (files->read(slot, &block, sizeof block) && block != 0) return Addr{block};
   }
   return Error{.code = Code::damaged, .text = "there is no agent in the process"};
-}
-
-Status disarm(pid_t pid, Addr block_address) {
-  auto files = target::ProcessFiles::open(pid);
-  if (!files) return files.error();
-  target::RunningTarget target(files.take());
-  auto block = Block::read(target, block_address);
-  if (!block) return block.error();
-  auto maps = target.maps();
-  if (!maps) return maps.error();
-  for (std::uint32_t i = 0; i < block->points().size(); ++i) {
-    const shared::Undo undo = block->undo()[i];
-    const shared::Point& point = block->points()[i];
-    if (undo.state != 1 || !has_armed_text(target, point)) continue;
-    const bool there = is_there(target, *maps, point, undo);
-    if (there)
-      if (Status s = restore(target, undo); !s) return s;
-    const auto state = there ? shared::PointState::disarmed : shared::PointState::unmapped;
-    if (Status s = block->set_state(target, i, state); !s) return s;
-  }
-  const std::uint32_t left = 1;
-  return target.write(block_address + offsetof(shared::ProcessBlock, left), &left, sizeof left);
 }
 
 bool gains_privileges(const std::string& path) {

@@ -23,6 +23,8 @@ std::vector<pid_t> threads_of(pid_t pid);
 
 // Writes the original bytes back over every armed point of a running process, for good: Armer arms nothing there again. A
 // thread that has trapped already still finds its copy: the tables stay. Errors of a process that ends meanwhile are no errors.
+// Long jumps in padding stay, unreachable: a thread may have been about to execute one for as long as it likes. An Error also
+// when breakpoints of ours had to stay; the process goes on needing the agent's handlers then.
 Status disarm(pid_t pid, Addr block);
 
 // The process block that the agent in a process uses, whoever's session it is. Code::damaged when there is none.

@@ -23,7 +23,7 @@ class Child {
   Child() {
     code_ = static_cast<std::uint8_t*>(
         ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    block_bytes_ = Block::bytes_for(4);
+    block_bytes_ = Block::bytes_for(8);
     block_ = ::mmap(nullptr, block_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     const std::uint8_t returns[] = {0x55, 0x31, 0xc0, 0x5d, 0xc3};  // push %rbp; xor %eax,%eax; pop %rbp; ret
     std::memcpy(code_, returns, sizeof returns);
@@ -55,7 +55,7 @@ class Child {
 class Disarm : public testing::Test {
  protected:
   void SetUp() override {
-    block_.emplace(Block::create(target_, child_.block(), 4).take());
+    block_.emplace(Block::create(target_, child_.block(), 8).take());
     for (const std::uint64_t offset : {0, 1, 3}) {
       control::NewPoint point;
       point.address = child_.code() + offset, point.copy = child_.code() + 64;
@@ -124,6 +124,87 @@ TEST_F(Disarm, APointWhoseMemoryIsGoneDoesNotKeepTheOthers) {
   put(4, 0xcc);
   ASSERT_TRUE(control::disarm(child_.pid(), child_.block()));
   EXPECT_EQ(byte_at(4), 0xc3);
+}
+
+// A jump over an instruction of five bytes, and its text as it stands now.
+class DisarmJump : public Disarm {
+ protected:
+  static constexpr std::uint64_t kAt = 32;
+  static constexpr std::uint8_t kOriginal[] = {0xb8, 1, 2, 3, 4, 0xc3};
+
+  void SetUp() override {
+    Disarm::SetUp();
+    control::NewPoint jump;
+    jump.address = child_.code() + kAt, jump.copy = child_.code() + 128, jump.jump_to = child_.code() + 256;
+    jump.jump_bytes = 5, jump.insn = {kOriginal, kOriginal + 5}, jump.behind = {kOriginal + 1, kOriginal + 6};
+    ASSERT_TRUE(block_->add(target_, {jump}));
+    const shared::ArmedText armed = shared::armed_text(block_->points().back());
+    put_text({armed.bytes, armed.bytes + 5});
+    put(kAt + 5, kOriginal[5]);
+  }
+  void put_text(const std::vector<std::uint8_t>& bytes) {
+    ASSERT_TRUE(target_.write(child_.code() + kAt, bytes.data(), bytes.size()));
+  }
+  std::vector<std::uint8_t> text() {
+    std::vector<std::uint8_t> bytes(5);
+    EXPECT_TRUE(target_.read(child_.code() + kAt, bytes.data(), bytes.size()));
+    return bytes;
+  }
+  std::uint32_t state() { return Block::read(target_, child_.block())->points()[3].state; }
+  const std::vector<std::uint8_t> original_{kOriginal, kOriginal + 5};
+};
+
+TEST_F(DisarmJump, TheOriginalComesBackWithTheBreakpoints) {
+  ASSERT_TRUE(control::disarm(child_.pid(), child_.block()));
+  EXPECT_EQ(text(), original_);
+  EXPECT_EQ(byte_at(0), 0x55);
+  EXPECT_EQ(state(), static_cast<std::uint32_t>(shared::PointState::disarmed));
+}
+
+TEST_F(DisarmJump, ABreakpointWhereAJumpWasToBeGoesToo) {
+  put_text({0xcc, 1, 2, 3, 4});
+  ASSERT_TRUE(control::disarm(child_.pid(), child_.block()));
+  EXPECT_EQ(text(), original_);
+}
+
+// A debugger's, which keeps the first byte of the jump and will put it back.
+TEST_F(DisarmJump, ABreakpointOnTopOfTheJumpIsLeftAlone) {
+  put(kAt, 0xcc);
+  const auto before = text();
+  EXPECT_FALSE(control::disarm(child_.pid(), child_.block())) << "the process still needs the agent";
+  EXPECT_EQ(text(), before);
+  EXPECT_EQ(byte_at(0), 0x55);
+  put(kAt, 0xe9), put(kAt + 2, 0xcc);
+  const auto inside = text();
+  EXPECT_FALSE(control::disarm(child_.pid(), child_.block()));
+  EXPECT_EQ(text(), inside);
+}
+
+TEST_F(DisarmJump, WhatTheProgramHasChangedIsLeftAlone) {
+  put_text({0xe9, 9, 9, 9, 9});
+  ASSERT_TRUE(control::disarm(child_.pid(), child_.block()));
+  EXPECT_EQ(text(), (std::vector<std::uint8_t>{0xe9, 9, 9, 9, 9}));
+  EXPECT_EQ(byte_at(0), 0x55);
+}
+
+TEST_F(DisarmJump, OfAShortJumpTheSecondHalfStays) {
+  control::NewPoint near, far;
+  far.address = child_.code() + 80, far.copy = far.jump_to = child_.code() + 256, far.jump_bytes = 5;
+  far.insn = {0x90, 0x90, 0x90, 0x90, 0x90};
+  near.address = child_.code() + 64, near.copy = child_.code() + 192, near.jump_to = far.address, near.jump_bytes = 2;
+  near.insn = {0x31, 0xc0};
+  ASSERT_TRUE(block_->add(target_, {far, near}));
+  const auto put_armed = [&](const shared::Point& point) {
+    const shared::ArmedText armed = shared::armed_text(point);
+    ASSERT_TRUE(target_.write(Addr{point.address}, armed.bytes, armed.length));
+  };
+  put_armed(block_->points()[4]), put_armed(block_->points()[5]);
+  EXPECT_EQ(byte_at(64), 0xeb);
+  EXPECT_EQ(byte_at(65), 14);
+  ASSERT_TRUE(control::disarm(child_.pid(), child_.block()));
+  EXPECT_EQ(byte_at(64), 0x31);
+  EXPECT_EQ(byte_at(65), 0xc0);
+  EXPECT_EQ(byte_at(80), 0xe9) << "a thread may be on its way there";
 }
 
 TEST_F(Disarm, WithoutABlockNothingIsTouched) {

@@ -1,0 +1,120 @@
+// Taking the probes out of a process that runs.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "engine/control/block.h"
+#include "engine/control/patch.h"
+#include "engine/control/processes.h"
+#include "engine/control/text_view.h"
+
+namespace uprobe::control {
+namespace {
+
+constexpr std::uint8_t kBreakpoint = 0xcc;
+
+// Whether the code that a point was put into is still there: by what stands behind it, or by the file that is mapped there.
+bool is_there(TextView& text, const std::vector<target::Mapping>& maps, const shared::Point& point,
+              const shared::Undo& undo) {
+  std::uint8_t behind[shared::kMostBehind] = {};
+  if (!text.read(Addr{point.address + 1}, behind, point.behind_bytes) || shared::is_as_before(point, undo, behind))
+    return true;
+  return std::any_of(maps.begin(), maps.end(), [&](const target::Mapping& m) {
+    return m.is_file() && m.begin.value <= point.address && point.address < m.end.value &&
+           m.begin.value - m.offset == point.file_bias;
+  });
+}
+
+// The second half of a short jump (Point::copy is where it leads). A thread that has executed the first half may stand in
+// front of it, off its processor, however long the change takes: what was padding before must not come back.
+bool is_long_jump(const shared::Point& point) {
+  return point.jump_bytes == shared::kJumpBytes && point.copy == point.jump_to;
+}
+
+// What stands at a point.
+enum class Standing {
+  ours,   // all of the armed text, or a breakpoint where a jump was to be
+  mixed,  // ours, with a breakpoint in it: a debugger's, which will put back one day what it has found there
+  other,
+};
+
+Standing standing_of(const Patch& patch, const shared::ArmedText& armed) {
+  bool all_armed = true, tail_original = true, mixed = true;
+  for (std::uint32_t i = 0; i < armed.length; ++i) {
+    const std::uint8_t now = patch.before[i];
+    all_armed = all_armed && now == armed.bytes[i];
+    tail_original = tail_original && (i == 0 || now == patch.after[i]);
+    mixed = mixed && (now == armed.bytes[i] || now == kBreakpoint);
+  }
+  if (all_armed || (patch.before[0] == kBreakpoint && tail_original)) return Standing::ours;
+  return mixed ? Standing::mixed : Standing::other;
+}
+
+class Disarming {
+ public:
+  Disarming(target::Target& target, Block& block, const std::vector<target::Mapping>& maps)
+      : target_(target), block_(block), maps_(maps) {}
+
+  Status run(Serializer& serializer) {
+    TextView text(target_);
+    for (std::uint32_t i = 0; i < block_.points().size(); ++i) consider(text, i);
+    const std::vector<Patched> outcomes = patch_running(target_, patches_, serializer);
+    std::vector<std::uint32_t> restored;
+    for (std::size_t i = 0; i < outcomes.size(); ++i)
+      if (outcomes[i] == Patched::done) restored.push_back(points_[i]);
+    if (Status s = block_.set_states(target_, gone_, shared::PointState::unmapped); !s) return s;
+    if (Status s = block_.set_states(target_, restored, shared::PointState::disarmed); !s) return s;
+    left_ += static_cast<std::size_t>(std::count_if(outcomes.begin(), outcomes.end(), stays));
+    if (left_ == 0) return ok();
+    return Error{.code = Code::refused, .text = std::to_string(left_) + " probes could not be taken out"};
+  }
+
+ private:
+  static bool stays(Patched outcome) { return outcome == Patched::failed || outcome == Patched::breakpoint; }
+
+  void consider(TextView& text, std::uint32_t index) {
+    const shared::Point& point = block_.points()[index];
+    const shared::Undo& undo = block_.undo()[index];
+    if (undo.state != 1 || is_long_jump(point)) return;
+    const shared::ArmedText armed = shared::armed_text(point);
+    Patch patch{.at = Addr{point.address}, .size = static_cast<std::uint8_t>(armed.length)};
+    if (!text.read(patch.at, patch.before.data(), patch.size)) return;
+    std::copy_n(undo.original, patch.size, patch.after.begin());
+    const Standing standing = standing_of(patch, armed);
+    if (standing == Standing::mixed) ++left_;
+    if (standing != Standing::ours) return;
+    if (!is_there(text, maps_, point, undo)) {
+      gone_.push_back(index);
+      return;
+    }
+    patches_.push_back(patch);
+    points_.push_back(index);
+  }
+
+  target::Target& target_;
+  Block& block_;
+  const std::vector<target::Mapping>& maps_;
+  std::vector<Patch> patches_;
+  std::vector<std::uint32_t> points_;  // of the patches
+  std::vector<std::uint32_t> gone_;    // other code stands there now
+  std::size_t left_ = 0;               // ours that had to stay
+};
+
+}  // namespace
+
+Status disarm(pid_t pid, Addr block_address) {
+  auto files = target::ProcessFiles::open(pid);
+  if (!files) return files.error();
+  target::RunningTarget target(files.take());
+  auto block = Block::read(target, block_address);
+  if (!block) return block.error();
+  auto maps = target.maps();
+  if (!maps) return maps.error();
+  ProcessSerializer serializer(pid);
+  const Status disarmed = Disarming(target, *block, *maps).run(serializer);
+  const std::uint32_t left = 1;
+  const Status noted = target.write(block_address + offsetof(shared::ProcessBlock, left), &left, sizeof left);
+  return disarmed ? noted : disarmed;
+}
+
+}  // namespace uprobe::control
