@@ -6,6 +6,7 @@
 #include "engine/base/text.h"
 #include "engine/control/armer_work.h"
 #include "engine/control/ifunc.h"
+#include "engine/control/patch.h"
 
 namespace uprobe::control {
 namespace {
@@ -58,6 +59,16 @@ void take_window(Pending& pending, const plan::FileFlow& flow, const plan::Windo
   pending.known_long_jump = block.find(far.address);
 }
 
+// While other threads may be executing it. False where the probe has to stay.
+bool take_out(target::Target& target, const shared::Point& point, const shared::Undo& undo) {
+  const shared::ArmedText armed = shared::armed_text(point);
+  Patch patch{.at = Addr{point.address}, .size = static_cast<std::uint8_t>(armed.length)};
+  std::copy_n(armed.bytes, armed.length, patch.before.begin());
+  std::copy_n(undo.original, armed.length, patch.after.begin());
+  ProcessSerializer serializer(target.pid());
+  return patch_running(target, {&patch, 1}, serializer).front() == Patched::done;
+}
+
 }  // namespace
 
 void Armer::refuse(const PlannedPoint& point, const std::string& why) {
@@ -82,8 +93,8 @@ Status Armer::look_behind(Work& work, std::uint32_t index) {
   if (!is_changed(point, undo, behind))
     return work.block.set_behind(work.target, index, {behind, behind + point.behind_bytes});
   report_.notes.insert("a program changes probed code at " + hex(address.value) + ": not probed there any more");
-  if (Status s = work.target.write(address, undo.original, undo.length); !s) return s;
-  return work.block.set_state(work.target, index, shared::PointState::disarmed);
+  return take_out(work.target, point, undo) ? work.block.set_state(work.target, index, shared::PointState::disarmed)
+                                            : ok();
 }
 
 // The window that a point may use in this mapping; null: none, for the reason in `why`.

@@ -289,7 +289,10 @@ Status Block::set_states(target::Target& target, std::span<const std::uint32_t> 
   return ok();
 }
 
-Status Block::set_behind(target::Target& target, std::uint32_t point, const std::vector<std::uint8_t>& bytes) {
+// What stands there now: of the point's own jump it says nothing, whose original is still to come back.
+Status Block::set_behind(target::Target& target, std::uint32_t point, std::vector<std::uint8_t> bytes) {
+  const std::size_t own = std::min<std::size_t>(shared::armed_text(points_[point]).length - 1, bytes.size());
+  std::copy_n(undo_[point].original + 1, own, bytes.begin());
   take_behind(points_[point], undo_[point], bytes);
   return set_state(target, point, static_cast<shared::PointState>(points_[point].state));
 }

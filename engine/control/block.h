@@ -70,7 +70,7 @@ class Block {
   // Changes published points and their undo entries.
   Status set_state(target::Target& target, std::uint32_t point, shared::PointState state);
   Status set_states(target::Target& target, std::span<const std::uint32_t> points, shared::PointState state);
-  Status set_behind(target::Target& target, std::uint32_t point, const std::vector<std::uint8_t>& bytes);
+  Status set_behind(target::Target& target, std::uint32_t point, std::vector<std::uint8_t> bytes);
   Status set_point(target::Target& target, std::uint32_t point, const NewPoint& with);
   // Writes the tool's part of the head (sessions, islands, counts) to the target.
   Status write_head(target::Target& target);

@@ -228,5 +228,21 @@ TEST_F(BlockTest, ATargetThatGoesAwayIsAnError) {
   EXPECT_FALSE(Block::create(target_, kAt, 10));
 }
 
+// The program has changed its code behind a jump. What the jump itself stands on is still to come back one day.
+TEST_F(BlockTest, WhatStandsBehindAJumpChangesNothingOfItsOwnOriginal) {
+  Block block = make();
+  NewPoint point = make_point(block, 0x401000);
+  point.jump_to = Addr{0x500000}, point.jump_bytes = 5;
+  point.behind = {0x89, 0xe5, 0x53, 0x50, 0x90, 0x90};
+  ASSERT_TRUE(block.add(target_, {point}));
+  const shared::ArmedText armed = shared::armed_text(block.points()[0]);
+  std::vector<std::uint8_t> now(armed.bytes + 1, armed.bytes + 5);
+  now.insert(now.end(), {0x11, 0x22});
+  ASSERT_TRUE(block.set_behind(target_, 0, now));
+  const shared::Undo& undo = block.undo()[0];
+  const std::vector<std::uint8_t> kept(undo.original, undo.original + 7);
+  EXPECT_EQ(kept, (std::vector<std::uint8_t>{0x48, 0x89, 0xe5, 0x53, 0x50, 0x11, 0x22}));
+}
+
 }  // namespace
 }  // namespace uprobe::test
