@@ -1,9 +1,9 @@
-// Taking the probes out of a process that runs.
+#include "engine/control/disarm.h"
+
 #include <algorithm>
 #include <string>
 #include <vector>
 
-#include "engine/control/block.h"
 #include "engine/control/patch.h"
 #include "engine/control/processes.h"
 #include "engine/control/text_view.h"
@@ -58,19 +58,35 @@ class Disarming {
   Status run(Serializer& serializer) {
     TextView text(target_);
     for (std::uint32_t i = 0; i < block_.points().size(); ++i) consider(text, i);
-    const std::vector<Patched> outcomes = patch_running(target_, patches_, serializer);
-    std::vector<std::uint32_t> restored;
-    for (std::size_t i = 0; i < outcomes.size(); ++i)
-      if (outcomes[i] == Patched::done) restored.push_back(points_[i]);
     if (Status s = block_.set_states(target_, gone_, shared::PointState::unmapped); !s) return s;
-    if (Status s = block_.set_states(target_, restored, shared::PointState::disarmed); !s) return s;
-    left_ += static_cast<std::size_t>(std::count_if(outcomes.begin(), outcomes.end(), stays));
-    if (left_ == 0) return ok();
-    return Error{.code = Code::refused, .text = std::to_string(left_) + " probes could not be taken out"};
+    if (Status s = restore(probes_, serializer); !s) return s;
+    return restore(own_, serializer);
   }
 
  private:
-  static bool stays(Patched outcome) { return outcome == Patched::failed || outcome == Patched::breakpoint; }
+  struct Batch {
+    std::vector<Patch> patches;
+    std::vector<std::uint32_t> points;
+  };
+
+  Status restore(const Batch& batch, Serializer& serializer) {
+    const std::vector<Patched> outcomes = patch_running(target_, batch.patches, serializer);
+    std::vector<std::uint32_t> restored;
+    for (std::size_t i = 0; i < outcomes.size(); ++i) {
+      if (outcomes[i] == Patched::done) restored.push_back(batch.points[i]);
+      if (stays(outcomes[i], batch.patches[i].at)) ++left_;
+    }
+    if (Status s = block_.set_states(target_, restored, shared::PointState::disarmed); !s) return s;
+    return left_ == 0 ? ok() : some_left();
+  }
+  // Not where its memory is gone.
+  bool stays(Patched outcome, Addr at) {
+    std::uint8_t now = 0;
+    return outcome == Patched::breakpoint || (outcome == Patched::failed && target_.read(at, &now, 1));
+  }
+  Status some_left() const {
+    return Error{.code = Code::refused, .text = std::to_string(left_) + " probes could not be taken out"};
+  }
 
   void consider(TextView& text, std::uint32_t index) {
     const shared::Point& point = block_.points()[index];
@@ -87,20 +103,25 @@ class Disarming {
       gone_.push_back(index);
       return;
     }
-    patches_.push_back(patch);
-    points_.push_back(index);
+    Batch& batch = point.role == static_cast<std::uint32_t>(shared::PointRole::probe) ? probes_ : own_;
+    batch.patches.push_back(patch);
+    batch.points.push_back(index);
   }
 
   target::Target& target_;
   Block& block_;
   const std::vector<target::Mapping>& maps_;
-  std::vector<Patch> patches_;
-  std::vector<std::uint32_t> points_;  // of the patches
-  std::vector<std::uint32_t> gone_;    // other code stands there now
-  std::size_t left_ = 0;               // ours that had to stay
+  Batch probes_, own_;
+  std::vector<std::uint32_t> gone_;  // other code stands there now
+  std::size_t left_ = 0;             // ours that had to stay
 };
 
 }  // namespace
+
+Status take_out(target::Target& target, Block& block, Serializer& serializer) {
+  const auto maps = target.maps();
+  return maps ? Disarming(target, block, *maps).run(serializer) : Status(maps.error());
+}
 
 Status disarm(pid_t pid, Addr block_address) {
   auto files = target::ProcessFiles::open(pid);
@@ -108,10 +129,8 @@ Status disarm(pid_t pid, Addr block_address) {
   target::RunningTarget target(files.take());
   auto block = Block::read(target, block_address);
   if (!block) return block.error();
-  auto maps = target.maps();
-  if (!maps) return maps.error();
   ProcessSerializer serializer(pid);
-  const Status disarmed = Disarming(target, *block, *maps).run(serializer);
+  const Status disarmed = take_out(target, *block, serializer);
   const std::uint32_t left = 1;
   const Status noted = target.write(block_address + offsetof(shared::ProcessBlock, left), &left, sizeof left);
   return disarmed ? noted : disarmed;

@@ -8,7 +8,9 @@
 #include <cstring>
 
 #include "engine/control/block.h"
+#include "engine/control/disarm.h"
 #include "engine/control/processes.h"
+#include "tests/control/fake_target.h"
 
 namespace uprobe::test {
 namespace {
@@ -212,6 +214,41 @@ TEST_F(Disarm, WithoutABlockNothingIsTouched) {
   EXPECT_FALSE(control::disarm(child_.pid(), Addr{0}));
   EXPECT_EQ(byte_at(0), 0xcc);
   EXPECT_FALSE(control::disarm(0x7ffffff0, child_.block()));
+}
+
+// A process that exists in memory only, for what a real one does not show: the order of the writes.
+TEST(TakeOut, TheAgentsOwnPointsGoWhenNoProbeIsLeft) {
+  constexpr Addr kCode{0x400000}, kBlock{0x10000000};
+  class Reachable : public control::Serializer {
+   public:
+    bool reaches = true;
+    Status serialize() override { return reaches ? ok() : Status(Error{}); }
+  } serializer;
+  FakeTarget target;
+  target.map_anonymous(kCode, kPage);
+  target.map_anonymous(kBlock, Block::bytes_for(4));
+  auto block = Block::create(target, kBlock, 4).take();
+  control::NewPoint own, jump;
+  own.address = kCode, own.copy = kCode + 256, own.insn = {0x90}, own.role = shared::PointRole::system_call;
+  jump.address = kCode + 16, jump.copy = kCode + 320, jump.jump_to = kCode + 384, jump.jump_bytes = 5;
+  jump.insn = {0xb8, 1, 2, 3, 4};
+  ASSERT_TRUE(block.add(target, {own, jump}));
+  for (const shared::Point& point : block.points()) {
+    const shared::ArmedText armed = shared::armed_text(point);
+    ASSERT_TRUE(target.write(Addr{point.address}, armed.bytes, armed.length));
+  }
+  serializer.reaches = false;
+  target.on_write = [&](const FakeTarget::Write& w) { EXPECT_NE(w.at, own.address); };
+  EXPECT_FALSE(control::take_out(target, block, serializer)) << "the jump has to stay as a breakpoint";
+  EXPECT_EQ(target.get<std::uint8_t>(own.address), 0xcc);
+  serializer.reaches = true;
+  const shared::ArmedText armed = shared::armed_text(block.points()[1]);
+  ASSERT_TRUE(target.write(jump.address, armed.bytes, armed.length));
+  target.on_write = [&](const FakeTarget::Write& w) {
+    EXPECT_TRUE(w.at != own.address || target.get<std::uint8_t>(jump.address) == 0xb8);
+  };
+  EXPECT_TRUE(control::take_out(target, block, serializer));
+  EXPECT_EQ(target.get<std::uint8_t>(own.address), 0x90);
 }
 
 TEST(Processes, ThreadsBelongToTheirProcess) {
