@@ -86,7 +86,9 @@ def remove_leftovers():
 class Oracle:
     """with Oracle(definitions) as kernel: ... Definitions name no group of their own: "p:name PATH:PLACE args"."""
 
-    def __init__(self, definitions):
+    def __init__(self, definitions, buffer_kb=BUFFER_KB, everybody=False):
+        """everybody: whoever runs the files, instead of a process tree (for files that nobody else has)."""
+        self.buffer_kb, self.everybody = buffer_kb, everybody
         self.group = f"{PREFIX}{os.getpid()}"
         self.instance = f"{TRACEFS}/instances/{self.group}"
         self.definitions = [harness.kernel_definition(one) for one in definitions]
@@ -105,13 +107,14 @@ class Oracle:
 
     def _set_up(self):
         os.mkdir(self.instance)
-        put(f"{self.instance}/buffer_size_kb", str(BUFFER_KB))
+        put(f"{self.instance}/buffer_size_kb", str(self.buffer_kb))
         put(f"{self.instance}/options/event-fork", "1")
         for definition in self.definitions:
             kind, _, rest = definition.partition(":")
             put(f"{TRACEFS}/uprobe_events", f"{kind}:{self.group}/{rest}\n", os.O_WRONLY | os.O_APPEND)
         # kthreadd, which runs no program: without any entry the filter lets everybody's hits in until the command is named
-        put(f"{self.instance}/set_event_pid", "2")
+        if not self.everybody:
+            put(f"{self.instance}/set_event_pid", "2")
         # oldest first, as the tool arms its definitions: the newest consumer of a place is called first
         for event in events_of(self.group):
             put(f"{self.instance}/events/{self.group}/{event}/enable", "1")

@@ -1,0 +1,163 @@
+"""The jobs of bench/real_work.py: what is run, what of it is probed, what it says of its own speed, and how many hits there
+must have been.
+
+A job gets a folder of its own for each way of tracing, with copies of the files that are probed: the kernel's uprobes belong to
+a file, whoever runs it, and so do not meet anybody else's processes.
+"""
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+
+LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "real_input.cpp")
+LOAD = "/usr/share/dbench/client.txt"
+
+
+class Failure(Exception):
+    """Says what went wrong, in one line."""
+
+
+def with_own_libc(folder):
+    """The environment of programs that use the folder's copy of libc."""
+    return {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "LD_LIBRARY_PATH": folder}
+
+
+def definitions(path, functions, arguments):
+    return [f"p:{name} {path}:{name} {arguments}" for name in functions]
+
+
+class Job:
+    """One row of the table for each way of tracing. `start(command, environment)` of run() is the harness's: it puts the tool in
+    front of the command where there is one, and gives back a Run that is waited for with finish()."""
+    name = programs = packages = aim = ""
+    more_is_better = True
+    aim_ratio = 0.98
+    probed_file = LIBC
+
+    def prepare(self, folder):
+        shutil.copy(os.path.realpath(self.probed_file), self.copy_in(folder))
+
+    def copy_in(self, folder):
+        return os.path.join(folder, os.path.basename(self.probed_file))
+
+    def run(self, folder, start, seconds):
+        """(score, Run), the run being over. Its `expected` are the hits that the job itself can tell, by event."""
+        raise NotImplementedError
+
+
+class Redis(Job):
+    """The client is not traced and takes what CPU time is left of the machine's."""
+    name = "redis, SET, 16 in a pipeline"
+    # Debian has stripped redis-server but kept its dynamic symbols: modules link against them.
+    programs, packages = "redis-server redis-benchmark redis-cli", "redis-tools"
+    probed_file = "/usr/bin/redis-check-rdb"  # the same program as redis-server, whose package would start a service
+
+    def copy_in(self, folder):
+        return os.path.join(folder, "redis-server")  # it goes by the name that it is called
+
+    def definitions(self, folder):
+        return definitions(self.copy_in(folder), ["processCommand"], "%di %si %dx")
+
+    def run(self, folder, start, seconds):
+        path = os.path.join(folder, "socket")
+        run = start([self.copy_in(folder), "--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no",
+                     "--daemonize", "no", "--dir", folder], {"PATH": "/usr/bin:/bin"})
+        run.wait_for(lambda: accepts(path), "redis-server to answer")
+        done = subprocess.run(["redis-benchmark", "-s", path, "-t", "set", "-P", "16", "-n", str(300_000 * seconds), "--csv"],
+                              capture_output=True, text=True, check=True)
+        # it counts a command when it is done: this one is not in the number yet, and counts as a hit
+        told = subprocess.run(["redis-cli", "-s", path, "info", "stats"], capture_output=True, text=True, check=True).stdout
+        run.expected = {"processCommand": int(re.search(r"total_commands_processed:(\d+)", told)[1]) + 1}
+        run.terminate()
+        run.finish()
+        return float(re.search(r'"SET","([\d.]+)"', done.stdout)[1]), run
+
+
+def accepts(path):
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(path) == 0
+
+
+class Compile(Job):
+    """The compiler proper and the assembler are children. How often they allocate depends on nothing but the source, as long as
+    nothing is optimised (passes whose tables are ordered by address differ by one or two): the kernel's count is expected."""
+    name = "g++ -O0 -c, malloc and free"
+    programs, packages = "g++", "g++"
+    more_is_better, aim_ratio = False, 1.12
+
+    def definitions(self, folder):
+        return definitions(self.copy_in(folder), ["malloc", "free"], "%di")
+
+    def run(self, folder, start, seconds):
+        run = start([shutil.which("g++"), "-std=c++20", "-O0", "-c", SOURCE, "-o", "output.o"], with_own_libc(folder))
+        run.finish()
+        return run.seconds, run
+
+
+# dbench's own table: "Close          46564     0.002     4.084". Without a warm-up, which it has from 5 seconds on, it counts
+# every operation.
+LONGEST_EXACT = 4
+
+
+def operations(text):
+    found = {name: int(count) for name, count in re.findall(r"^ (\w+) +(\d+) +[\d.]+ +[\d.]+$", text, re.MULTILINE)}
+    if "Close" not in found:
+        raise Failure("dbench printed no table")
+    return found
+
+
+def throughput(text):
+    return float(re.search(r"^Throughput ([\d.]+) MB/sec", text, re.MULTILINE)[1])
+
+
+class Dbench(Job):
+    """One client on a file system in memory. It reads and writes by pread64 and pwrite64."""
+    name = "dbench, 1 client"
+    programs, packages = "dbench", "dbench"
+
+    def definitions(self, folder):
+        return definitions(self.copy_in(folder), ["read", "write", "open64", "close", "lseek64", "unlink", "rename", "pread64",
+                                                  "pwrite64"], "%di %si")
+
+    def run(self, folder, start, seconds):
+        run = start(["/usr/bin/dbench", "-t", str(min(seconds + 1, LONGEST_EXACT)), "-c", LOAD, "-D", folder, "1"],
+                    with_own_libc(folder))
+        text = run.finish()
+        counted = operations(text)
+        run.expected = {"pread64": counted["ReadX"], "pwrite64": counted["WriteX"], "close": counted["Close"],
+                        "rename": counted["Rename"]}
+        return throughput(text), run
+
+
+class Tbench(Job):
+    """The same over TCP, by send and recv; client and server are both probed."""
+    name = "tbench, 1 client"
+    programs, packages = "tbench tbench_srv", "dbench"
+    port = 7003  # cannot be chosen
+
+    def definitions(self, folder):
+        return definitions(self.copy_in(folder), ["read", "write", "open64", "close", "lseek64", "unlink", "rename", "send",
+                                                  "recv"], "%di %si")
+
+    def run(self, folder, start, seconds):
+        self.wait_for_port()
+        script = ("tbench_srv > /dev/null & server=$!; sleep 0.3; "
+                  f"tbench -t {min(seconds + 1, LONGEST_EXACT)} -c {LOAD} 1 127.0.0.1; kill $server")
+        run = start(["/bin/sh", "-c", script], with_own_libc(folder))
+        text = run.finish()
+        run.expected = {"send": 2 * sum(operations(text).values())}
+        return throughput(text), run
+
+    def wait_for_port(self):
+        for _ in range(50):
+            with socket.socket() as client:
+                if client.connect_ex(("127.0.0.1", self.port)) != 0:
+                    return
+            time.sleep(0.1)
+        raise Failure(f"tbench_srv needs port {self.port}, and somebody has it")
+
+
+JOBS = [Redis(), Compile(), Dbench(), Tbench()]
