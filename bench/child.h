@@ -24,6 +24,7 @@ class Child {
   Status send(const std::string& line);
   // One line of its output without the newline. Code::system when there is none.
   Result<std::string> receive();
+  pid_t pid() const { return pid_.value; }
   // Closes its input, waits for its end. Fails unless it exits with 0.
   Status finish();
 

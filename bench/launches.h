@@ -1,4 +1,4 @@
-// What whole programs take under uprobe-run, in seconds on the wall.
+// What whole programs take under uprobe-run, in seconds on the wall, and in memory.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,23 @@
 
 namespace uprobe::bench {
 
-// From starting the command to main() of the target: untraced, with one probe, with 10,000.
 struct LaunchTimes {
-  double untraced = 0, one_probe = 0, crowd = 0;
+  double untraced = 0, one_probe = 0, crowd = 0;  // from starting the command to main() of the target; crowd: 20,000 probes
+  // From just before the target's execve of itself to the new main(): parsed and planned is everything by then.
+  double exec_one_probe = 0, exec_crowd = 0;
+  double resident = 0, mapped = 0;  // bytes of anonymous memory that the crowd's probes take in the target, each
 };
-// The median of `repetitions`, taken in turn.
-Result<LaunchTimes> measure_launches(const Workshop& workshop, int repetitions);
+// The medians of `repetitions`, taken in turn.
+Result<LaunchTimes> measure_launches(const Workshop& workshop, Tier tier, int repetitions);
 
-// A target that is launched, hits one probe with three arguments `hits` times and ends; the trace is written to a file.
-// From start to end of uprobe-run, the median of `repetitions`. Fails unless every hit was recorded.
-Result<double> measure_whole_run(const Workshop& workshop, std::uint64_t hits, int repetitions);
+// From the first original byte that comes back to the last, of 20,000 probes, when the session ends and the program goes on.
+Result<double> measure_disarming(const Workshop& workshop, Tier tier, int repetitions);
+
+// A target that is launched, hits one probe with three arguments `hits` times and ends; the trace is written to a file. From
+// start to end of uprobe-run. Fails unless every hit was recorded or counted as lost.
+struct WholeRun {
+  double seconds = 0, lost = 0;  // medians; lost: share of the hits
+};
+Result<WholeRun> measure_whole_run(const Workshop& workshop, Tier tier, std::uint64_t hits, int repetitions);
 
 }  // namespace uprobe::bench

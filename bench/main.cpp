@@ -3,7 +3,7 @@
 //   uprobe-bench [--quick] [--seconds=N] [--repetitions=N]
 //
 // The rows that are compared with each other are measured in turn, in random order, many times over; the table has the
-// medians. The targets live during all of it, so that each repetition finds them as they were.
+// medians.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/utsname.h>
@@ -14,29 +14,19 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
-#include <map>
 
 #include "bench/hit_function.h"
+#include "bench/hit_rows.h"
 #include "bench/kernel_events.h"
 #include "bench/launches.h"
-#include "bench/subject.h"
 #include "bench/table.h"
 #include "bench/workshop.h"
 
 namespace uprobe::bench {
 namespace {
 
-constexpr char kThreeArguments[] = "%di %si %dx";
 constexpr std::uint64_t kHitsPerSecond = 1'000'000, kWholeRunHits = 1'000'000;
-constexpr double kTrapAim = 1.15, kUnprobedAim = 1.10, kArmAim = 1.0, kWholeRunAim = 5.0, kLinesAim = 1e6;
-
-struct Options {
-  int repetitions = 15, launches = 7, whole_runs = 3;
-  std::uint64_t traps = 20'000;  // calls of a repetition: of what traps, of what does not
-  std::uint64_t calls = 2'000'000, hand_hits = 200'000;
-  int seconds = 10;
-};
+constexpr double kArmAim = 0.075, kMemoryAim = 300, kWholeRunAim = 5.0, kLinesAim = 1e6;
 
 bool parse(int argc, char** argv, Options& options) {
   for (int i = 1; i < argc; ++i) {
@@ -53,187 +43,84 @@ bool parse(int argc, char** argv, Options& options) {
   return true;
 }
 
-// One row that Google Benchmark repeats: nanoseconds of one call of `count`.
-struct Timed {
-  std::string what;
-  std::uint64_t count = 0;
-  std::function<Result<double>(std::uint64_t count)> nanoseconds;  // empty: `absent` says why
-  std::string absent = {};
-  bool has_aim = false;
-};
-
-constexpr char kCall[] = "unprobed call";
-constexpr char kCrowdCall[] = "unprobed call, 10,000 probes elsewhere in the file";
-constexpr char kTrap[] = "int3, a SIGTRAP handler that only returns";
-constexpr struct {
-  const char *name, *kernel, *ours;
-} kSiteTitles[] = {{"push", "push %rbp (emulated)", "push %rbp"},
-                   {"move", "mov (single-stepped)", "mov"},
-                   {"nop", "5-byte nop", "5-byte nop"}};
-
 class Benchmark {
  public:
-  Benchmark(Options options, Workshop workshop, KernelEvents kernel, std::string no_kernel)
+  Benchmark(const Options& options, Workshop workshop, KernelEvents kernel, const std::string& no_kernel)
       : options_(options),
         workshop_(std::move(workshop)),
         kernel_(std::move(kernel)),
-        no_kernel_(std::move(no_kernel)) {}
+        hits_(options_, workshop_, kernel_, no_kernel) {}
+  Benchmark(const Benchmark&) = delete;
+  Benchmark& operator=(const Benchmark&) = delete;
 
-  Status prepare();
   Status run();
   const std::vector<Row>& rows() const { return rows_; }
 
  private:
-  Status add_subject(const std::string& name, Tracer tracer, const std::string& arguments);
-  Status add_hit_function(const std::string& title, const std::string& arguments);
-  void add_site(const std::string& what, const std::string& subject, const std::string& site, std::uint64_t count);
-  void add_sites(const char* who, const std::string& subject, const char* arguments, bool kernel);
-  Status measure_timed();
-  void add_timed_rows(const Collector& collector);
-  Status measure_programs();
+  Status measure_hits();
+  Status measure_launches_of(Tier tier);
+  Status measure_whole_run_of(Tier tier);
   Status measure_throughput();
   void say(const char* what) const { std::fprintf(stderr, "uprobe-bench: %s\n", what); }
 
   Options options_;
   Workshop workshop_;
   KernelEvents kernel_;
-  std::string no_kernel_;
-  std::map<std::string, Subject> subjects_;
-  std::vector<std::unique_ptr<HitFunction>> hit_functions_;
-  std::vector<Timed> timed_;
+  HitRows hits_;
+  std::vector<Tier> tiers_;
   std::vector<Row> rows_;
 };
 
-Status Benchmark::add_subject(const std::string& name, Tracer tracer, const std::string& arguments) {
-  auto subject = Subject::start(workshop_, kernel_, name, tracer, arguments);
-  if (!subject) return subject.error();
-  subjects_.emplace(name, subject.take());
-  return ok();
-}
-
-void Benchmark::add_site(const std::string& what, const std::string& subject, const std::string& site,
-                         std::uint64_t count) {
-  timed_.push_back({.what = what, .count = count, .nanoseconds = [this, subject, site](std::uint64_t calls) {
-                      return subjects_.at(subject).nanoseconds(site, calls);
-                    }});
-}
-
-void Benchmark::add_sites(const char* who, const std::string& subject, const char* arguments, bool kernel) {
-  for (const auto& site : kSiteTitles) {
-    const std::string what = std::string(who) + (kernel ? site.kernel : site.ours) + ", " + arguments;
-    if (kernel && !no_kernel_.empty()) {
-      timed_.push_back({.what = what, .absent = no_kernel_});
-      continue;
-    }
-    add_site(what, subject, site.name, options_.traps);
-    timed_.back().has_aim = !kernel && std::strcmp(arguments, kThreeArguments) == 0;
-  }
-}
-
-Status Benchmark::add_hit_function(const std::string& title, const std::string& arguments) {
-  auto made = HitFunction::make(arguments);
-  if (!made) return made.error();
-  hit_functions_.push_back(std::make_unique<HitFunction>(made.take()));
-  HitFunction* function = hit_functions_.back().get();
-  timed_.push_back(
-      {.what = "hit function by hand, " + title,
-       .count = options_.hand_hits,
-       .nanoseconds = [function](std::uint64_t count) -> Result<double> { return function->nanoseconds(count); }});
-  return ok();
-}
-
-Status Benchmark::prepare() {
+Status Benchmark::measure_hits() {
   say("starting the targets");
-  if (Status s = add_subject("plain", Tracer::none, ""); !s) return s;
-  if (Status s = add_subject("crowd", Tracer::tool_crowd, ""); !s) return s;
-  if (Status s = add_subject("ours0", Tracer::tool, ""); !s) return s;
-  if (Status s = add_subject("ours3", Tracer::tool, kThreeArguments); !s) return s;
-  if (no_kernel_.empty()) {
-    if (Status s = add_subject("kernel0", Tracer::kernel, ""); !s) return s;
-    if (Status s = add_subject("kernel3", Tracer::kernel, kThreeArguments); !s) return s;
-  }
-  add_site(kCall, "plain", "push", options_.calls);
-  add_site(kCrowdCall, "crowd", "push", options_.calls);
-  add_site(kTrap, "plain", "trap", options_.traps);
-  add_sites("int3 probe on ", "ours0", "no argument", false);
-  add_sites("int3 probe on ", "ours3", kThreeArguments, false);
-  add_sites("kernel uprobe on ", "kernel0", "no argument", true);
-  add_sites("kernel uprobe on ", "kernel3", kThreeArguments, true);
-  if (Status s = add_hit_function("no argument", ""); !s) return s;
-  if (Status s = add_hit_function(kThreeArguments, kThreeArguments); !s) return s;
-  return add_hit_function("string of 16 bytes", "+0(%di):string");
-}
-
-Status Benchmark::measure_timed() {
+  if (Status s = hits_.prepare(tiers_); !s) return s;
   say("measuring calls and hits, in turn");
-  for (const Timed& timed : timed_) {
-    if (!timed.nanoseconds) continue;
-    const auto function = [&timed](benchmark::State& state) {
-      while (state.KeepRunningBatch(static_cast<benchmark::IterationCount>(timed.count))) {
-        const auto measured = timed.nanoseconds(timed.count);
-        if (!measured) return state.SkipWithError(measured.error().text.c_str());
-        state.SetIterationTime(*measured * 1e-9 * static_cast<double>(timed.count));
-      }
-    };
-    benchmark::RegisterBenchmark(timed.what.c_str(), function)
-        ->UseManualTime()
-        ->Iterations(static_cast<benchmark::IterationCount>(timed.count));
-  }
-  std::string words[] = {"uprobe-bench", "--benchmark_enable_random_interleaving=true",
-                         "--benchmark_report_aggregates_only=true",
-                         "--benchmark_repetitions=" + std::to_string(options_.repetitions)};
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  auto argc = static_cast<int>(argv.size());
-  benchmark::Initialize(&argc, argv.data());
-  Collector collector;
-  benchmark::RunSpecifiedBenchmarks(&collector);
-  if (!collector.failure().empty()) return Error{.code = Code::system, .text = collector.failure()};
-  add_timed_rows(collector);
-  for (auto& [name, subject] : subjects_)
-    if (Status s = subject.finish(); !s) return s;
+  if (Status s = hits_.measure(); !s) return s;
+  rows_ = hits_.rows();
   return ok();
 }
 
-void Benchmark::add_timed_rows(const Collector& collector) {
-  const double call = collector.find(kCall)->median, trap = collector.find(kTrap)->median;
-  for (const Timed& timed : timed_) {
-    Row row{.what = timed.what, .value = "n/a (" + timed.absent + ")"};
-    if (const Collector::Measured* measured = collector.find(timed.what)) {
-      row.value = fixed(measured->median, 1) + " ns";
-      row.spread = fixed(100 * measured->deviation / measured->median, 0) + "%";
-      row.to_call = measured->median / call;
-      row.to_trap = measured->median / trap;
-    }
-    if (timed.has_aim) row.aim = "<= 1.15 trap", row.met = *row.to_trap <= kTrapAim;
-    if (timed.what == kCrowdCall) row.aim = "<= 1.10 call", row.met = *row.to_call <= kUnprobedAim;
-    rows_.push_back(std::move(row));
-  }
+std::string milliseconds(double seconds) { return fixed(seconds * 1e3, 1) + " ms"; }
+
+Status Benchmark::measure_launches_of(Tier tier) {
+  const auto launches = measure_launches(workshop_, tier, options_.launches);
+  if (!launches) return launches.error();
+  const auto disarming = measure_disarming(workshop_, tier, options_.launches);
+  if (!disarming) return disarming.error();
+  const double arming = launches->exec_crowd - launches->exec_one_probe;
+  const std::string probes = std::string("20,000 ") + name_of(tier) + " probes";
+  if (tier == Tier::int3) rows_.push_back({.what = "start to main(), untraced", .value = milliseconds(launches->untraced)});
+  rows_.push_back(
+      {.what = std::string("start to main(), one ") + name_of(tier) + " probe", .value = milliseconds(launches->one_probe)});
+  rows_.push_back({.what = "start to main(), " + probes + ", less one probe",
+                   .value = milliseconds(launches->crowd - launches->one_probe)});
+  rows_.push_back({.what = "  of it arming them (execve to main())",
+                   .value = milliseconds(arming),
+                   .aim = "<= 75 ms",
+                   .met = arming <= kArmAim});
+  rows_.push_back({.what = "  taking them out again", .value = milliseconds(*disarming)});
+  rows_.push_back({.what = "  memory of the target, each probe",
+                   .value = fixed(launches->resident, 0) + " B",
+                   .aim = "<= 300 B",
+                   .met = launches->resident <= kMemoryAim});
+  rows_.push_back({.what = "  address space of the target, each probe", .value = fixed(launches->mapped, 0) + " B"});
+  return ok();
 }
 
-Status Benchmark::measure_programs() {
-  say("launching programs");
-  const auto launches = measure_launches(workshop_, options_.launches);
-  if (!launches) return launches.error();
-  const double armed = launches->crowd - launches->untraced;
-  rows_.push_back({.what = "start to main(), untraced", .value = fixed(launches->untraced * 1e3, 1) + " ms"});
-  rows_.push_back({.what = "start to main(), one probe", .value = fixed(launches->one_probe * 1e3, 1) + " ms"});
-  rows_.push_back({.what = "start to main(), 10,000 probes, less untraced",
-                   .value = fixed(armed * 1e3, 1) + " ms",
-                   .aim = "< 1 s",
-                   .met = armed < kArmAim});
-  const auto whole = measure_whole_run(workshop_, kWholeRunHits, options_.whole_runs);
+Status Benchmark::measure_whole_run_of(Tier tier) {
+  const auto whole = measure_whole_run(workshop_, tier, kWholeRunHits, options_.whole_runs);
   if (!whole) return whole.error();
-  rows_.push_back({.what = "program with 1,000,000 int3 hits, start to end",
-                   .value = fixed(*whole, 2) + " s",
+  rows_.push_back({.what = std::string("program with 1,000,000 ") + name_of(tier) + " hits, start to end",
+                   .value = fixed(whole->seconds, 2) + " s",
                    .aim = "<= 5 s",
-                   .met = *whole <= kWholeRunAim});
+                   .met = whole->seconds <= kWholeRunAim});
+  rows_.push_back({.what = "  lost", .value = fixed(100 * whole->lost, 1) + "%"});
   return ok();
 }
 
 Status Benchmark::measure_throughput() {
   say("a million hits a second, by hand");
-  auto function = HitFunction::make(kThreeArguments);
+  auto function = HitFunction::make("%di %si %dx");
   if (!function) return function.error();
   const auto run = function->run(kHitsPerSecond, std::chrono::seconds(options_.seconds), workshop_.path("hits.trace"));
   if (!run) return run.error();
@@ -258,8 +145,15 @@ Status Benchmark::measure_throughput() {
 }
 
 Status Benchmark::run() {
-  if (Status s = measure_timed(); !s) return s;
-  if (Status s = measure_programs(); !s) return s;
+  auto tiers = tool_tiers();
+  if (!tiers) return tiers.error();
+  tiers_ = tiers.take();
+  if (Status s = measure_hits(); !s) return s;
+  say("launching programs");
+  for (const Tier tier : tiers_)
+    if (Status s = measure_launches_of(tier); !s) return s;
+  for (const Tier tier : tiers_)
+    if (Status s = measure_whole_run_of(tier); !s) return s;
   return measure_throughput();
 }
 
@@ -297,7 +191,6 @@ int measure(const Options& options, pid_t owner) {
   const std::string no_kernel = KernelEvents::why_not();
   if (no_kernel.empty()) KernelEvents::remove_leftovers();
   Benchmark benchmark(options, workshop.take(), KernelEvents(owner), no_kernel);
-  if (Status s = benchmark.prepare(); !s) return tell(s.error());
   if (Status s = benchmark.run(); !s) return tell(s.error());
   std::fputs(render(title(options, load), benchmark.rows()).c_str(), stdout);
   return 0;

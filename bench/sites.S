@@ -1,5 +1,5 @@
 // The functions that the traced program calls: the three kinds of places that the kernel's uprobes tell apart, a
-// breakpoint of the program's own, and a crowd of 10,000 ordinary functions.
+// breakpoint of the program's own, a crowd of 20,000 ordinary functions, and one that calls each of them.
 
         .text
 
@@ -8,44 +8,97 @@
         .type   \name, @function
         .p2align 4
 \name:
+        .cfi_startproc
+        .endm
+
+        .macro  END name
+        .cfi_endproc
+        .size   \name, . - \name
         .endm
 
         SITE site_push                  # the kernel emulates a push
         pushq   %rbp
         popq    %rbp
         ret
-        .size   site_push, . - site_push
+        END site_push
 
         SITE site_move                  # the kernel single-steps it
         movq    %rdi, %rax
         ret
-        .size   site_move, . - site_move
+        END site_move
 
         SITE site_nop                   # since 6.18 the kernel turns it into a call
         .byte   0x0f, 0x1f, 0x44, 0x00, 0x00
         ret
-        .size   site_nop, . - site_nop
+        END site_nop
 
         SITE site_trap
         int3
         ret
-        .size   site_trap, . - site_trap
+        END site_trap
 
+# Functions begin as compilers make them: with an instruction that a jump fits into, with shorter ones, with a branch.
         .altmacro
         .macro  MEMBER number
         SITE crowd_\number
+        .set    kind, \number % 8
+        .if     kind == 0
+        movl    $\number, %eax
+        .elseif kind == 1
+        leaq    \number(%rsi,%rdx,8), %rax
+        .elseif kind == 2
         pushq   %rbp
         movq    %rsp, %rbp
-        leal    \number(%rdi), %eax
+        leal    \number(%rsi), %eax
         popq    %rbp
+        .elseif kind == 3
+        subq    $0x108, %rsp
+        leal    \number(%rsi), %eax
+        addq    $0x108, %rsp
+        .elseif kind == 4
+        endbr64
+        leal    \number(%rsi), %eax
+        .elseif kind == 5
+        movq    number_of_calls(%rip), %rax
+        .elseif kind == 6
+        testl   %esi, %esi
+        je      1f
+        movl    $\number, %eax
         ret
-        .size   crowd_\number, . - crowd_\number
+1:      xorl    %eax, %eax
+        .else
+        pushq   %r15
+        pushq   %r14
+        movl    %esi, %eax
+        popq    %r14
+        popq    %r15
+        .endif
+        ret
+        END crowd_\number
         .endm
 
         .set    i, 0
-        .rept   10000
+        .rept   20000
         MEMBER  %i
         .set    i, i + 1
         .endr
+
+        .macro  VISIT number
+        call    crowd_\number
+        .endm
+
+        SITE site_crowd                 # each of the crowd once
+        .set    i, 0
+        .rept   20000
+        VISIT   %i
+        .set    i, i + 1
+        .endr
+        ret
+        END site_crowd
+
+        .data
+        .p2align 3
+number_of_calls:
+        .quad   20000
 
         .section .note.GNU-stack, "", @progbits

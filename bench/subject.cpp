@@ -1,7 +1,10 @@
 #include "bench/subject.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
+#include "bench/process_view.h"
 #include "engine/elf/elf_file.h"
 
 namespace uprobe::bench {
@@ -9,6 +12,7 @@ namespace {
 
 constexpr const char* kSites[] = {"push", "move", "nop"};
 constexpr std::uint64_t kWarmUp = 500;
+constexpr std::chrono::milliseconds kReadersLongestSleep{60};
 
 Status add_kernel_events(KernelEvents& kernel, const std::string& target, const std::string& name,
                          const std::string& arguments) {
@@ -44,18 +48,28 @@ std::string site_definition(const std::string& target, const std::string& site, 
   return "p:" + site + " " + target + ":site_" + site + " " + arguments + "\n";
 }
 
-// A line of it: "uprobe-run: uprobes/push /path:0x11a0: 1,234 hits, lost 5 (ring full)".
-std::optional<std::uint64_t> hits_in_summary(const std::string& summary, const std::string& event) {
-  const std::size_t name = summary.find("uprobes/" + event + " ");
+namespace {
+
+// The number behind the first `start` of it: "uprobe-run: uprobes/push /path:0x11a0: 1,234 hits, lost 5 (ring full)".
+std::optional<std::uint64_t> number_behind(const std::string& summary, const std::string& start) {
+  const std::size_t name = summary.find("uprobe-run: " + start);
   if (name == std::string::npos) return std::nullopt;
-  const std::string line = summary.substr(name, summary.find('\n', name) - name);
+  const std::string line = summary.substr(name + 12, summary.find('\n', name) - name - 12);
   const std::size_t number = line.find(": ");
-  if (number == std::string::npos || line.find("lost") != std::string::npos) return std::nullopt;
-  std::uint64_t hits = 0;
+  if (number == std::string::npos) return std::nullopt;
+  std::uint64_t value = 0;
   for (std::size_t i = number + 2; i < line.size() && line[i] != ' '; ++i)
-    if (line[i] >= '0' && line[i] <= '9') hits = hits * 10 + static_cast<std::uint64_t>(line[i] - '0');
-  return hits;
+    if (line[i] >= '0' && line[i] <= '9') value = value * 10 + static_cast<std::uint64_t>(line[i] - '0');
+  return value;
 }
+
+}  // namespace
+
+std::optional<std::uint64_t> hits_in_summary(const std::string& summary, const std::string& event) {
+  return number_behind(summary, event.empty() ? "total: " : "uprobes/" + event + " ");
+}
+
+std::uint64_t lost_in_summary(const std::string& summary) { return number_behind(summary, "lost: ").value_or(0); }
 
 bool is_armed_crowd(const std::string& summary, int count) {
   const std::string mark = ": 0 hits (never reached)\n";
@@ -64,20 +78,20 @@ bool is_armed_crowd(const std::string& summary, int count) {
   return armed == count;
 }
 
-Result<Subject> Subject::start(const Workshop& workshop, KernelEvents& kernel, const std::string& name, Tracer tracer,
-                               const std::string& arguments) {
+Result<Subject> Subject::start(const Workshop& workshop, KernelEvents& kernel, const std::string& name,
+                               const Tracing& tracing) {
   auto target = workshop.copy_target(name);
   if (!target) return target.error();
   std::vector<std::string> argv{*target, "handler"};
-  if (tracer == Tracer::kernel) {
+  if (tracing.tracer == Tracer::kernel) {
     argv = {*target};
-    if (Status s = add_kernel_events(kernel, *target, name, arguments); !s) return s.error();
+    if (Status s = add_kernel_events(kernel, *target, name, tracing.arguments); !s) return s.error();
   }
-  if (tracer == Tracer::tool || tracer == Tracer::tool_crowd) {
-    const std::string definitions =
-        tracer == Tracer::tool ? site_definitions(*target, arguments) : crowd_definitions(*target, kCrowd);
+  if (tracing.tracer != Tracer::none && tracing.tracer != Tracer::kernel) {
+    const std::string definitions = tracing.tracer == Tracer::tool_crowd ? crowd_definitions(*target, kCrowd)
+                                                                         : site_definitions(*target, tracing.arguments);
     if (Status s = workshop.write(name + ".probes", definitions); !s) return s.error();
-    argv = tool_command(workshop.path(name + ".probes"), "/dev/null", *target);
+    argv = tool_command(tracing.tier, workshop.path(name + ".probes"), "/dev/null", *target);
   }
   auto child = Child::start(argv, workshop.path(name + ".summary"));
   if (!child) return child.error();
@@ -85,46 +99,56 @@ Result<Subject> Subject::start(const Workshop& workshop, KernelEvents& kernel, c
     return Error{.code = Code::system,
                  .text = name + ": " + ready.error().text,
                  .help = read_file(workshop.path(name + ".summary"))->substr(0, 1000)};
-  return Subject(child.take(), kernel, name, tracer, workshop.path(name + ".summary"));
+  if (tracing.tracer == Tracer::tool_off)
+    if (Status s = set_recording(child->pid(), false); !s) return s.error();
+  return Subject(child.take(), kernel, name, tracing, workshop.path(name + ".summary"));
 }
 
-Result<double> Subject::nanoseconds(const std::string& site, std::uint64_t count) {
-  const std::string order = site + " " + std::to_string(kWarmUp) + " " + std::to_string(count);
+Result<double> Subject::nanoseconds(const std::string& site, std::uint64_t count, unsigned threads) {
+  const std::uint64_t warm_up = site == "crowd" ? kCrowd : kWarmUp;
+  const std::string order = site + " " + std::to_string(warm_up) + " " + std::to_string(count) + " " + std::to_string(threads);
   if (Status s = child_.send(order); !s) return s.error();
   auto answer = child_.receive();
   if (!answer) return answer.error();
-  calls_[site] += kWarmUp + count;
+  const bool is_hit = tracing_.tracer == Tracer::kernel || (tracing_.tracer == Tracer::tool_crowd) == (site == "crowd");
+  if (is_hit) calls_[site] += tracing_.tracer == Tracer::tool_off ? 0 : threads * (warm_up + count);
+  // By jump a ring fills faster than its reader looks at it: it has read the last burst when the next one comes.
+  if (is_traced_by_tool() && tracing_.tier == Tier::jump) std::this_thread::sleep_for(kReadersLongestSleep);
   return std::stod(*answer) / static_cast<double>(count);
 }
 
-Result<std::optional<std::uint64_t>> Subject::hits_of(const std::string& site) const {
-  if (tracer_ == Tracer::kernel) {
-    auto hits = kernel_->hits();
-    if (!hits) return hits.error();
-    return std::optional<std::uint64_t>((*hits)[name_ + "_" + site]);
-  }
-  auto summary = read_file(summary_);
+Error Subject::mismatch(const std::string& site, std::uint64_t calls, std::uint64_t hits) const {
+  return {.code = Code::damaged,
+          .text = name_ + ": " + std::to_string(calls) + " calls of site_" + site + ", " + std::to_string(hits) +
+                  " hits recorded"};
+}
+
+Status Subject::check_kernel() const {
+  auto hits = kernel_->hits();
+  if (!hits) return hits.error();
+  for (const auto& [site, calls] : calls_)
+    if ((*hits)[name_ + "_" + site] != calls) return mismatch(site, calls, (*hits)[name_ + "_" + site]);
+  return ok();
+}
+
+Status Subject::check_summary() const {
+  const auto summary = read_file(summary_);
   if (!summary) return summary.error();
-  return hits_in_summary(*summary, site);
+  if (const std::uint64_t lost = lost_in_summary(*summary))
+    return Error{.code = Code::damaged, .text = name_ + ": " + std::to_string(lost) + " hits were lost"};
+  for (const auto& [site, calls] : calls_) {
+    const std::uint64_t hits = hits_in_summary(*summary, site == "crowd" ? "" : site).value_or(0);
+    if (hits != calls) return mismatch(site, calls, hits);
+  }
+  if (tracing_.tracer == Tracer::tool_crowd && !is_armed_crowd(*summary, calls_.contains("crowd") ? 0 : kCrowd))
+    return Error{.code = Code::damaged, .text = name_ + ": not every function of the crowd was probed"};
+  return ok();
 }
 
 Status Subject::finish() {
   if (Status s = child_.finish(); !s) return s;
-  if (tracer_ == Tracer::none) return ok();
-  if (tracer_ == Tracer::tool_crowd) {
-    const auto summary = read_file(summary_);
-    if (summary && is_armed_crowd(*summary, kCrowd)) return ok();
-    return Error{.code = Code::damaged, .text = name_ + ": not every function of the crowd was probed"};
-  }
-  for (const auto& [site, calls] : calls_) {
-    const auto hits = hits_of(site);
-    if (!hits) return hits.error();
-    if (*hits == calls) continue;
-    return Error{.code = Code::damaged,
-                 .text = name_ + ": " + std::to_string(calls) + " calls of site_" + site + ", " +
-                         std::to_string(hits->value_or(0)) + " hits recorded"};
-  }
-  return ok();
+  if (tracing_.tracer == Tracer::none) return ok();
+  return tracing_.tracer == Tracer::kernel ? check_kernel() : check_summary();
 }
 
 }  // namespace uprobe::bench

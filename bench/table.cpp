@@ -9,7 +9,7 @@
 namespace uprobe::bench {
 namespace {
 
-constexpr int kValueWidth = 17, kSpreadWidth = 6, kRatioWidth = 9, kAimWidth = 13;
+constexpr int kValueWidth = 17, kSpreadWidth = 6, kOverWidth = 10, kRatioWidth = 9, kAimWidth = 22;
 
 std::string right(const std::string& text, int width) {
   const auto size = static_cast<std::size_t>(width);
@@ -17,14 +17,14 @@ std::string right(const std::string& text, int width) {
 }
 
 std::string ratio(const std::optional<double>& value) {
-  if (!value || *value < 0.005) return "";
-  return *value >= 100 ? grouped(*value) : fixed(*value, 2);
+  if (!value) return "";
+  return *value >= 100 ? grouped(*value) : fixed(*value, *value < 0.1 ? 4 : 2);
 }
 
 std::string line(const Row& row, std::size_t width) {
   std::string text = row.what + std::string(width - row.what.size(), ' ') + right(row.value, kValueWidth) +
-                     right(row.spread, kSpreadWidth) + right(ratio(row.to_call), kRatioWidth) +
-                     right(ratio(row.to_trap), kRatioWidth);
+                     right(row.spread, kSpreadWidth) + right(row.over, kOverWidth) + right(ratio(row.to_trap), kRatioWidth) +
+                     right(ratio(row.to_peer), kRatioWidth);
   if (!row.aim.empty()) text += right(row.aim, kAimWidth) + (row.met ? "  PASS" : "  miss");
   text.erase(text.find_last_not_of(' ') + 1);
   return text + "\n";
@@ -58,7 +58,7 @@ std::string render(const std::string& title, const std::vector<Row>& rows) {
   std::size_t width = 0;
   for (const Row& row : rows) width = std::max(width, row.what.size());
   std::string text = title + "\n" + std::string(width, ' ') + right("", kValueWidth) + right("+-", kSpreadWidth) +
-                     right("x call", kRatioWidth) + right("x trap", kRatioWidth) + right("aim", kAimWidth) + "\n";
+                     right("over", kOverWidth) + right("x trap", kRatioWidth) + right("x peer", kRatioWidth) + right("aim", kAimWidth) + "\n";
   for (const Row& row : rows) text += line(row, width);
   return text;
 }

@@ -33,7 +33,8 @@ struct Row {
   std::string what;
   std::string value;
   std::string spread = {};                           // of the repetitions, "+-1%"
-  std::optional<double> to_call = {}, to_trap = {};  // ratios: to an unprobed call, to the bare SIGTRAP handler
+  std::string over = {};                             // nanoseconds more than the same call without a probe
+  std::optional<double> to_trap = {}, to_peer = {};  // ratios: to the bare SIGTRAP handler, to what the aim names
   std::string aim = {};
   bool met = true;  // looked at where there is an aim
 };

@@ -2,9 +2,9 @@
 // what a call of a probed function takes longer than one of a function without a probe.
 //
 //   started      it writes "ready NANOSECONDS" (CLOCK_MONOTONIC as main begins)
-//   each line    "SITE WARM-UP CALLS" on standard input: it calls the site so often, and writes the nanoseconds that
-//   the
-//                calls after the warm-up took
+//   each line    "SITE WARM-UP CALLS THREADS" on standard input: it calls the site so often, and writes the nanoseconds that
+//                the calls after the warm-up took; a second thread does the same at the same time
+//                "exec": it writes "exec NANOSECONDS" and becomes a fresh one
 //   end of input it ends
 //
 // With the argument "handler" it has a SIGTRAP handler that only returns: the least that a breakpoint can cost.
@@ -12,21 +12,34 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <thread>
 
 extern "C" {
-std::uint64_t site_push(std::uint64_t, std::uint64_t, std::uint64_t);
-std::uint64_t site_move(std::uint64_t, std::uint64_t, std::uint64_t);
-std::uint64_t site_nop(std::uint64_t, std::uint64_t, std::uint64_t);
-std::uint64_t site_trap(std::uint64_t, std::uint64_t, std::uint64_t);
+std::uint64_t site_push(const char*, std::uint64_t, std::uint64_t);
+std::uint64_t site_move(const char*, std::uint64_t, std::uint64_t);
+std::uint64_t site_nop(const char*, std::uint64_t, std::uint64_t);
+std::uint64_t site_trap(const char*, std::uint64_t, std::uint64_t);
+std::uint64_t site_crowd(const char*, std::uint64_t, std::uint64_t);
 }
 
 namespace {
 
-using Site = std::uint64_t (*)(std::uint64_t, std::uint64_t, std::uint64_t);
+constexpr char kText[] __attribute__((aligned(64))) = "fifteen letters";
+
+struct Site {
+  const char* name;
+  std::uint64_t (*function)(const char*, std::uint64_t, std::uint64_t);
+  std::uint64_t calls;  // that one call of it makes
+};
+constexpr Site kSites[] = {
+    {"push", site_push, 1}, {"move", site_move, 1},      {"nop", site_nop, 1},
+    {"trap", site_trap, 1}, {"crowd", site_crowd, 20'000},
+};
 
 std::uint64_t nanoseconds(clockid_t clock) {
   timespec time{};
@@ -34,33 +47,57 @@ std::uint64_t nanoseconds(clockid_t clock) {
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-Site find_site(const char* name) {
-  constexpr struct {
-    const char* name;
-    Site site;
-  } sites[] = {{"push", site_push}, {"move", site_move}, {"nop", site_nop}, {"trap", site_trap}};
-  for (const auto& entry : sites)
-    if (std::strcmp(entry.name, name) == 0) return entry.site;
+const Site* find_site(const char* name) {
+  for (const Site& site : kSites)
+    if (std::strcmp(site.name, name) == 0) return &site;
   return nullptr;
 }
 
-void call(Site site, std::uint64_t count) {
-  for (std::uint64_t i = 0; i < count; ++i) site(i, 2, 3);
+void call(const Site& site, std::uint64_t count) {
+  for (std::uint64_t i = 0; i < count; i += site.calls) site.function(kText, 2, 3);
 }
 
-std::uint64_t measure(Site site, std::uint64_t warm_up, std::uint64_t count) {
-  call(site, warm_up);
-  const std::uint64_t before = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
-  call(site, count);
-  return nanoseconds(CLOCK_THREAD_CPUTIME_ID) - before;
+void stay_on(unsigned cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  sched_setaffinity(0, sizeof set, &set);
 }
 
 // The last CPU is this program's, so that it neither moves nor, where there is another one, meets the reader.
-void take_last_cpu() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(static_cast<unsigned>(sysconf(_SC_NPROCESSORS_ONLN) - 1), &set);
-  sched_setaffinity(0, sizeof set, &set);
+void take_last_cpu() { stay_on(static_cast<unsigned>(sysconf(_SC_NPROCESSORS_ONLN) - 1)); }
+
+struct Order {
+  const Site* site;
+  unsigned long long warm_up, count;
+  unsigned threads;
+};
+
+std::uint64_t measure(const Order& order, std::atomic<unsigned>& missing) {
+  call(*order.site, order.warm_up);
+  --missing;
+  while (missing != 0) sched_yield();
+  const std::uint64_t before = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
+  call(*order.site, order.count);
+  return nanoseconds(CLOCK_THREAD_CPUTIME_ID) - before;
+}
+
+std::uint64_t measure(const Order& order) {
+  std::atomic<unsigned> missing{order.threads};
+  std::thread other;
+  if (order.threads > 1)
+    other = std::thread([&] {
+      stay_on(0);
+      static_cast<void>(measure(order, missing));
+    });
+  const std::uint64_t taken = measure(order, missing);
+  if (other.joinable()) other.join();
+  return taken;
+}
+
+void tell(const char* what, std::uint64_t number) {
+  std::printf("%s%llu\n", what, static_cast<unsigned long long>(number));
+  std::fflush(stdout);
 }
 
 void handle(int, siginfo_t*, void*) {}
@@ -75,19 +112,22 @@ void install_handler() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::printf("ready %llu\n", static_cast<unsigned long long>(nanoseconds(CLOCK_MONOTONIC)));
-  std::fflush(stdout);
+  tell("ready ", nanoseconds(CLOCK_MONOTONIC));
   take_last_cpu();
   if (argc > 1 && std::strcmp(argv[1], "handler") == 0) install_handler();
 
   char line[128], name[16];
-  unsigned long long warm_up = 0, count = 0;
   while (std::fgets(line, sizeof line, stdin) != nullptr) {
-    if (std::sscanf(line, "%15s %llu %llu", name, &warm_up, &count) != 3) return 2;
-    const Site site = find_site(name);
-    if (site == nullptr) return 2;
-    std::printf("%llu\n", static_cast<unsigned long long>(measure(site, warm_up, count)));
-    std::fflush(stdout);
+    if (std::strcmp(line, "exec\n") == 0) {
+      tell("exec ", nanoseconds(CLOCK_MONOTONIC));
+      execv(argv[0], argv);
+      return 2;
+    }
+    Order order{};
+    if (std::sscanf(line, "%15s %llu %llu %u", name, &order.warm_up, &order.count, &order.threads) != 4) return 2;
+    order.site = find_site(name);
+    if (order.site == nullptr || order.threads < 1 || order.threads > 2) return 2;
+    tell("", measure(order));
   }
   return 0;
 }

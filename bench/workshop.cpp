@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "bench/child.h"
+
 namespace uprobe::bench {
 namespace {
 
@@ -16,6 +18,8 @@ std::string base_folder() {
   const auto base = std::filesystem::temp_directory_path(failed);
   return failed ? "/tmp" : base.string();
 }
+
+bool g_can_choose = false;  // the tool has --tier
 
 std::string folder_of(pid_t owner) { return base_folder() + "/uprobe-bench-" + std::to_string(owner); }
 
@@ -55,9 +59,24 @@ Status Workshop::write(const std::string& name, const std::string& text) const {
   return file ? ok() : Status(Error{.code = Code::system, .text = "cannot write " + path(name)});
 }
 
-std::vector<std::string> tool_command(const std::string& probes_file, const std::string& trace,
-                                      const std::string& target) {
-  return {UPROBE_BENCH_TOOL, "--color=never", "-i", probes_file, "-o", trace, "--", target};
+const char* name_of(Tier tier) { return tier == Tier::int3 ? "int3" : "jump"; }
+
+Result<std::vector<Tier>> tool_tiers() {
+  auto tool = Child::start({UPROBE_BENCH_TOOL, "--help"}, "/dev/null");
+  if (!tool) return tool.error();
+  for (auto line = tool->receive(); line; line = tool->receive())
+    g_can_choose = g_can_choose || line->find("--tier") != std::string::npos;
+  if (!g_can_choose) return std::vector{Tier::int3};
+  return std::vector{Tier::int3, Tier::jump};
+}
+
+std::vector<std::string> tool_command(Tier tier, const std::string& probes_file, const std::string& trace,
+                                      const std::string& target, const std::vector<std::string>& more) {
+  std::vector<std::string> words = {UPROBE_BENCH_TOOL, "--color=never", "-i", probes_file, "-o", trace};
+  if (g_can_choose) words.push_back(std::string("--tier=") + name_of(tier));
+  words.insert(words.end(), more.begin(), more.end());
+  words.insert(words.end(), {"--", target});
+  return words;
 }
 
 }  // namespace uprobe::bench
