@@ -123,9 +123,14 @@ void TraceSink::fail(int err) {
 
 int TraceSink::write(std::string_view lines) {
   if (ended_ != 0) return ended_;
-  collected_ += lines;
-  if (terminal_ || collected_.size() >= kCollectedBytes) return flush();
-  return 0;
+  if (!terminal_ && collected_.size() + lines.size() < kCollectedBytes) {
+    collected_ += lines;
+    return 0;
+  }
+  // What is large by itself is not copied once more.
+  if (flush() != 0) return ended_;
+  if (const int err = write_patiently(fd_, lines)) fail(err);
+  return ended_;
 }
 
 int TraceSink::flush() {

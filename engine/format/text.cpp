@@ -27,7 +27,7 @@ constexpr std::string_view kHeader =
 
 constexpr std::size_t kTaskWidth = 16, kTidWidth = 7;
 constexpr std::uint32_t kFuncOffset = 8, kReturnIpOffset = 16;
-// Around the fields: cpu, flags, time, two addresses, the punctuation between them.
+// Around the fields: cpu, flags, time, two addresses, the punctuation between them, and what put_hex writes too much.
 constexpr std::size_t kLineOverhead = 160;
 // A value of N bytes prints as at most so many times N characters: a string's locator as "(fault)," or two quotes and a
 // comma, a character as '\x00',.
@@ -40,9 +40,25 @@ T load_from(const std::uint8_t* at) {
   return value;
 }
 
+// Names and punctuation: most are a few bytes long, where a call of memcpy would cost more than the copying.
 char* put(char* at, std::string_view text) {
-  std::memcpy(at, text.data(), text.size());
-  return at + text.size();
+  const std::size_t size = text.size();
+  if (size >= 8 && size <= 16) {
+    std::uint64_t ends[2];
+    std::memcpy(ends, text.data(), 8);
+    std::memcpy(ends + 1, text.data() + size - 8, 8);
+    std::memcpy(at, ends, 8);
+    std::memcpy(at + size - 8, ends + 1, 8);
+  } else if (size >= 4 && size < 8) {
+    std::uint32_t ends[2];
+    std::memcpy(ends, text.data(), 4);
+    std::memcpy(ends + 1, text.data() + size - 4, 4);
+    std::memcpy(at, ends, 4);
+    std::memcpy(at + size - 4, ends + 1, 4);
+  } else {
+    std::memcpy(at, text.data(), size);
+  }
+  return at + size;
 }
 
 std::uint64_t load_unsigned(const std::uint8_t* at, std::uint8_t size) {
