@@ -8,7 +8,8 @@ namespace {
 constexpr char kThreeArguments[] = "%di %si %dx", kString[] = "+0(%di):string";
 constexpr std::uint64_t kJumpBurst = 20'000;  // a ring of 4 MiB holds three
 constexpr double kWorthARatio = 0.003;
-constexpr double kTrapAim = 1.15, kUnprobedAim = 1.10, kThreadsAim = 1.10, kCrowdAim = 2.5, kOffAim = 6, kKernelAim = 1.0 / 80;
+constexpr double kTrapAim = 1.15, kUnprobedAim = 1.10, kThreadsAim = 1.10, kCrowdAim = 2.5, kOffAim = 6,
+                 kKernelAim = 1.0 / 80;
 
 constexpr char kCall[] = "unprobed call";
 constexpr char kWalk[] = "unprobed call of 20,000 functions in turn";
@@ -75,7 +76,9 @@ void HitRows::add_tier_sites(Tier tier) {
       timed.base = kCall;
       if (tier == Tier::int3 && kind == 1) timed.aim = {.peer = kTrap, .most = kTrapAim, .label = "trap"};
       if (tier == Tier::jump && site == 0)
-        timed.aim = {.peer = std::string(kKernelPeer) + kKinds[kind].title, .most = kKernelAim, .label = "kernel"};
+        timed.aim = {.peer = std::string(kKernelPeer) + kKinds[kind].title,
+                     .most = kind == 0 ? kKernelAim : 0,
+                     .label = "kernel"};
     }
 }
 
@@ -86,8 +89,8 @@ Status HitRows::add_tier(Tier tier) {
     if (Status s = add_subject(who + kind.suffix, {Tracer::tool, tier, kind.arguments}); !s) return s;
   if (Status s = add_subject(who + "-off", {Tracer::tool_off, tier}); !s) return s;
   if (Status s = add_subject(who + "-crowd", {Tracer::tool_crowd, tier}); !s) return s;
-  add_site("unprobed call, 20,000 " + who + " probes elsewhere in the file", who + "-crowd", "push", options_.calls).aim = {
-      .peer = kCall, .most = kUnprobedAim, .label = "call"};
+  add_site("unprobed call, 20,000 " + who + " probes elsewhere in the file", who + "-crowd", "push", options_.calls)
+      .aim = {.peer = kCall, .most = kUnprobedAim, .label = "call"};
   add_tier_sites(tier);
   Timed& threads = add_site(one + ", two threads at once", who + "0", "push", count, 2);
   threads.base = kCall, threads.aim = {.peer = one, .most = kThreadsAim, .label = "one thread"};
@@ -110,11 +113,12 @@ Status HitRows::add_kernel() {
   for (std::size_t kind = 0; kind < std::size(kKinds); ++kind) {
     const std::string subject = std::string("kernel") + kKinds[kind].suffix;
     if (no_kernel_.empty())
-      if (Status s = add_subject(subject, {.tracer = Tracer::kernel, .arguments = kKinds[kind].arguments}); !s) return s;
+      if (Status s = add_subject(subject, {.tracer = Tracer::kernel, .arguments = kKinds[kind].arguments}); !s)
+        return s;
     for (std::size_t site = 0; site < std::size(kSiteTitles); ++site)
       if (is_measured(kind, site))
-        add_kernel_site(std::string("kernel uprobe on ") + kSiteTitles[site].kernel + ", " + kKinds[kind].title, subject,
-                        kSiteTitles[site].name);
+        add_kernel_site(std::string("kernel uprobe on ") + kSiteTitles[site].kernel + ", " + kKinds[kind].title,
+                        subject, kSiteTitles[site].name);
   }
   return ok();
 }
@@ -178,8 +182,8 @@ double HitRows::cost(const Collector& collector, const Timed& timed) const {
 
 void HitRows::judge(const Collector& collector, const Timed& timed, Row& row) const {
   const Timed* peer = find(timed.aim.peer);
-  if (timed.aim.most == 0 || (peer == nullptr && !timed.aim.peer.empty())) return;
   if (peer != nullptr) row.to_peer = cost(collector, timed) / cost(collector, *peer);
+  if (timed.aim.most == 0 || (peer == nullptr && !timed.aim.peer.empty())) return;
   row.met = (peer != nullptr ? *row.to_peer : cost(collector, timed)) <= timed.aim.most;
   row.aim = "<= " + fixed(timed.aim.most, timed.aim.most < 0.1 ? 4 : 2) + " " + timed.aim.label;
 }

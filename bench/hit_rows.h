@@ -32,7 +32,7 @@ class HitRows {
   // What a row's cost is compared with.
   struct Aim {
     std::string peer = {};  // another row; empty: nanoseconds
-    double most = 0;        // of the ratio of the costs; 0: no aim
+    double most = 0;        // of the ratio of the costs; 0: none, the ratio is shown alone
     std::string label = {};
   };
   // One row that Google Benchmark repeats: nanoseconds of one call of `count`.

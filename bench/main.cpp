@@ -89,9 +89,10 @@ Status Benchmark::measure_launches_of(Tier tier) {
   if (!disarming) return disarming.error();
   const double arming = launches->exec_crowd - launches->exec_one_probe;
   const std::string probes = std::string("20,000 ") + name_of(tier) + " probes";
-  if (tier == Tier::int3) rows_.push_back({.what = "start to main(), untraced", .value = milliseconds(launches->untraced)});
-  rows_.push_back(
-      {.what = std::string("start to main(), one ") + name_of(tier) + " probe", .value = milliseconds(launches->one_probe)});
+  if (tier == Tier::int3)
+    rows_.push_back({.what = "start to main(), untraced", .value = milliseconds(launches->untraced)});
+  rows_.push_back({.what = std::string("start to main(), one ") + name_of(tier) + " probe",
+                   .value = milliseconds(launches->one_probe)});
   rows_.push_back({.what = "start to main(), " + probes + ", less one probe",
                    .value = milliseconds(launches->crowd - launches->one_probe)});
   rows_.push_back({.what = "  of it arming them (execve to main())",

@@ -8,8 +8,10 @@ A ratio is that to the untraced run of the same round; the table has the medians
 counted as lost: where a job can tell how many there were (a server its commands, dbench its operations, the kernel the
 allocations of a compiler) another number in uprobe-run's summary, or in the kernel's profile, fails the run.
 
-Nothing stays behind: processes, files and the kernel's events go on every way out; what SIGKILL leaves of events goes with the
-next run.
+CPU x: CPU time of the traced processes for the same work, against untraced. reader: uprobe-run's own, of one CPU. hits: of a run.
+
+Nothing stays behind: processes, files and the kernel's events go on every way out but SIGKILL; what that leaves of events goes
+with the next run.
 """
 import argparse
 import ctypes
@@ -123,14 +125,23 @@ class Way:
 
 
 class Ours(Way):
-    def __init__(self, name, folder, rounds, options, output):
+    def __init__(self, name, folder, rounds, tier, options, output):
         super().__init__(name, folder, rounds)
+        self.tier = tier  # None: this uprobe-run has one only
         self.options, self.output, self.listed = options, output, os.path.join(folder, "definitions")
 
     def begin(self, definitions):
         self.events = [one.split(" ")[0][2:] for one in definitions]
         with open(self.listed, "w", encoding="utf-8") as out:
             out.write("\n".join(definitions) + "\n")
+        if self.tier:
+            self.check_tier()
+
+    def check_tier(self):
+        shown = subprocess.run([TOOL, *self.options, "--dry-run", "-i", self.listed], capture_output=True, text=True, check=True)
+        tiers = re.findall(r"^ *tier +(\w+)", shown.stdout, re.MULTILINE)
+        if tiers != [self.tier] * len(self.events):
+            raise Failure(f"not all probes are by {self.tier}: {tiers}")
 
     def start(self, command, environment):
         front = [TOOL, "--color=never", *self.options, "-i", self.listed, "-o", self.output, "--"]
@@ -243,8 +254,8 @@ def show(job, ways):
 
 
 def work(job, score):
-    """What CPU time is compared by: a unit of throughput, or the job as a whole."""
-    return score if job.more_is_better else 1
+    """What CPU time is divided by: as much as was done in a fixed time, or the job as a whole."""
+    return 1 if job.is_fixed_work else score
 
 
 def has_tiers():
@@ -255,13 +266,19 @@ def make_ways(folder, options):
     """The folders' names are of one length: some programs allocate by the length of paths."""
     peers = 1 if options.quick else options.repetitions
     extra = shlex.split(options.tool_options)
-    path = lambda name: os.path.join(folder, name)  # noqa: E731
+
+    def path(name):
+        return os.path.join(folder, name)
+
+    def ours(tier, short, rounds):
+        return Ours(f"uprobe-run {tier}", path(short), rounds, tier, [f"--tier={tier}", *extra], options.output)
+
     ways = [Way("untraced", path("a"), options.repetitions)]
     if has_tiers():
-        ways.append(Ours("uprobe-run jump", path("b"), options.repetitions, ["--tier=jump", *extra], options.output))
-        ways.append(Ours("uprobe-run int3", path("c"), peers, ["--tier=int3", *extra], options.output))
+        ways.append(ours("jump", "b", options.repetitions))
+        ways.append(ours("int3", "c", peers))
     else:
-        ways.append(Ours("uprobe-run int3", path("c"), options.repetitions, extra, options.output))
+        ways.append(Ours("uprobe-run int3", path("c"), options.repetitions, None, extra, options.output))
     reason = oracle.available()
     if reason:
         print(f"no kernel uprobes: {reason}")

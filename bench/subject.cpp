@@ -33,6 +33,20 @@ std::string site_definitions(const std::string& target, const std::string& argum
   return text;
 }
 
+// The first byte that differs from the file is that of the lowest probe: int3, or a jump of four bytes or one.
+Status check_tier(pid_t tool, const std::string& target, Tier tier) {
+  const auto program = program_of(tool);
+  if (!program) return program.error();
+  const auto text = TextView::open(*program, target);
+  if (!text) return text.error();
+  const auto now = text->now();
+  if (!now) return now.error();
+  const auto patched = std::mismatch(now->begin(), now->end(), text->in_file().begin()).first;
+  const int byte = patched == now->end() ? 0 : static_cast<unsigned char>(*patched);
+  if (tier == Tier::int3 ? byte == 0xcc : byte == 0xe9 || byte == 0xeb) return ok();
+  return Error{.code = Code::damaged, .text = target + " is not probed by " + name_of(tier)};
+}
+
 }  // namespace
 
 std::string crowd_definitions(const std::string& target, int count) {
@@ -99,6 +113,8 @@ Result<Subject> Subject::start(const Workshop& workshop, KernelEvents& kernel, c
     return Error{.code = Code::system,
                  .text = name + ": " + ready.error().text,
                  .help = read_file(workshop.path(name + ".summary"))->substr(0, 1000)};
+  if (tracing.tracer != Tracer::none && tracing.tracer != Tracer::kernel)
+    if (Status s = check_tier(child->pid(), *target, tracing.tier); !s) return s.error();
   if (tracing.tracer == Tracer::tool_off)
     if (Status s = set_recording(child->pid(), false); !s) return s.error();
   return Subject(child.take(), kernel, name, tracing, workshop.path(name + ".summary"));
@@ -106,7 +122,8 @@ Result<Subject> Subject::start(const Workshop& workshop, KernelEvents& kernel, c
 
 Result<double> Subject::nanoseconds(const std::string& site, std::uint64_t count, unsigned threads) {
   const std::uint64_t warm_up = site == "crowd" ? kCrowd : kWarmUp;
-  const std::string order = site + " " + std::to_string(warm_up) + " " + std::to_string(count) + " " + std::to_string(threads);
+  const std::string order =
+      site + " " + std::to_string(warm_up) + " " + std::to_string(count) + " " + std::to_string(threads);
   if (Status s = child_.send(order); !s) return s.error();
   auto answer = child_.receive();
   if (!answer) return answer.error();

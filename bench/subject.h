@@ -53,7 +53,11 @@ class Subject {
 
  private:
   Subject(Child child, KernelEvents& kernel, std::string name, const Tracing& tracing, std::string summary)
-      : child_(std::move(child)), kernel_(&kernel), name_(std::move(name)), tracing_(tracing), summary_(std::move(summary)) {}
+      : child_(std::move(child)),
+        kernel_(&kernel),
+        name_(std::move(name)),
+        tracing_(tracing),
+        summary_(std::move(summary)) {}
   bool is_traced_by_tool() const { return tracing_.tracer != Tracer::none && tracing_.tracer != Tracer::kernel; }
   Status check_kernel() const;
   Status check_summary() const;

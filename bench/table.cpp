@@ -23,8 +23,8 @@ std::string ratio(const std::optional<double>& value) {
 
 std::string line(const Row& row, std::size_t width) {
   std::string text = row.what + std::string(width - row.what.size(), ' ') + right(row.value, kValueWidth) +
-                     right(row.spread, kSpreadWidth) + right(row.over, kOverWidth) + right(ratio(row.to_trap), kRatioWidth) +
-                     right(ratio(row.to_peer), kRatioWidth);
+                     right(row.spread, kSpreadWidth) + right(row.over, kOverWidth) +
+                     right(ratio(row.to_trap), kRatioWidth) + right(ratio(row.to_peer), kRatioWidth);
   if (!row.aim.empty()) text += right(row.aim, kAimWidth) + (row.met ? "  PASS" : "  miss");
   text.erase(text.find_last_not_of(' ') + 1);
   return text + "\n";
@@ -58,7 +58,8 @@ std::string render(const std::string& title, const std::vector<Row>& rows) {
   std::size_t width = 0;
   for (const Row& row : rows) width = std::max(width, row.what.size());
   std::string text = title + "\n" + std::string(width, ' ') + right("", kValueWidth) + right("+-", kSpreadWidth) +
-                     right("over", kOverWidth) + right("x trap", kRatioWidth) + right("x peer", kRatioWidth) + right("aim", kAimWidth) + "\n";
+                     right("over", kOverWidth) + right("x trap", kRatioWidth) + right("x peer", kRatioWidth) +
+                     right("aim", kAimWidth) + "\n";
   for (const Row& row : rows) text += line(row, width);
   return text;
 }

@@ -37,7 +37,7 @@ struct Site {
   std::uint64_t calls;  // that one call of it makes
 };
 constexpr Site kSites[] = {
-    {"push", site_push, 1}, {"move", site_move, 1},      {"nop", site_nop, 1},
+    {"push", site_push, 1}, {"move", site_move, 1},        {"nop", site_nop, 1},
     {"trap", site_trap, 1}, {"crowd", site_crowd, 20'000},
 };
 
