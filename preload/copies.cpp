@@ -59,6 +59,13 @@ bool in_agent(const ProcessBlock& block, u64 address) {
   return address - block.agent_text < block.agent_text_end - block.agent_text;
 }
 
+bool is_under_way(const ProcessBlock& block, u64 ip) {
+  const Point* point = point_with_copy_at(block, ip);
+  if (point == nullptr) return false;
+  const i32 place = mark_covering(*point, ip - point->copy).place;
+  return place >= 0 && place < point->code_bytes;
+}
+
 // No place left: the hit counts twice.
 void expect_repeat(ProcessBlock& block, const SignalFrame& frame) {
   for (Repeat& repeat : block.repeats) {
@@ -132,16 +139,13 @@ void expect_nothing_of_others(ProcessBlock& block) {
 bool is_repeat(ProcessBlock& block, const Point& point, const SignalFrame& frame) {
   if (__atomic_load_n(&block.repeat_count, __ATOMIC_RELAXED) == 0) return false;
   const u64 thread = thread_key(), state = digest(frame);
-  // Without a libc that we know (Go) what was interrupted may go on in another thread, and a stack says nothing of a thread.
-  const bool migrates = block.tid_offset == 0;
   for (Repeat& repeat : block.repeats) {
-    const u64 whose = __atomic_load_n(&repeat.thread, __ATOMIC_ACQUIRE);
-    if (whose == 0 || (whose != thread && !migrates)) continue;
+    if (__atomic_load_n(&repeat.thread, __ATOMIC_ACQUIRE) != thread) continue;
     const bool guessed = (repeat.frame & 1) != 0;
     if (repeat.frame != 0 && !guessed) continue;
-    if (repeat.address == point.address && repeat.state == state && release(block, repeat, whose)) return true;
+    if (repeat.address == point.address && repeat.state == state && release(block, repeat, thread)) return true;
     const u64 sp = repeat.frame & ~u64{1};
-    if (guessed && !migrates && frame.sp > sp && frame.sp - sp < kSameStack) release(block, repeat, thread);
+    if (guessed && frame.sp > sp && frame.sp - sp < kSameStack) release(block, repeat, thread);
   }
   return false;
 }

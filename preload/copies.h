@@ -15,6 +15,10 @@ enum class Arrival {
   signal,  // from outside, between two instructions
 };
 
+// Whether a thread at this address is in a copy whose instructions it has not all executed: the hit has been recorded, and at
+// the original place it would either count again or be inside of a jump.
+bool is_under_way(const ProcessBlock& block, u64 ip);
+
 // Moves an interrupted thread from a copy to the place of the original program that it stands for.
 // no: it is in no copy. within (step only): between two instructions of the copy that are one in the original; untouched.
 // A thread that a signal finds in front of its instruction will hit the point again: that is remembered for is_repeat.

@@ -12,6 +12,7 @@
 #include "preload/copies.h"
 #include "preload/masks.h"
 #include "preload/stacks.h"
+#include "preload/steps.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
 
@@ -81,6 +82,12 @@ PendingSignal* take_oldest(ProcessBlock& block, shared::ThreadEntry& entry) {
   }
 }
 
+// A frame with this mask is left without putting it in force: the handlers that are to run do so in the end.
+void remember_mask(ProcessBlock& block, const shared::ThreadEntry& entry, u64 mask) {
+  const u32 newest = __atomic_load_n(&entry.pending, __ATOMIC_ACQUIRE);
+  if (newest != 0) block.pending[oldest_of(block, newest) - 1].mask &= mask;
+}
+
 void free_place(PendingSignal& signal) { __atomic_store_n(&signal.taken, 0, __ATOMIC_RELEASE); }
 
 // The frame does not fit on the alternate stack that the application has made: it dies as it would have (setup_rt_frame
@@ -138,6 +145,10 @@ bool defer(ProcessBlock& block, const AppHandler& handler, u64 restorer, u64 mas
   return true;
 }
 
+bool can_iretq(const SignalFrame& frame) {
+  return (frame.stack_flags & kStackAutodisarm) == 0 && frame.fpstate != 0 && shadow_stack() == 0;
+}
+
 // Under a shadow stack only rt_sigreturn may go back, and that would put the old mask in force.
 bool defer(ProcessBlock& block, const AppHandler& handler, const SignalInfo& info, SignalFrame& frame) {
   if (frame.fpstate == 0 || shadow_stack() != 0) return false;
@@ -148,6 +159,7 @@ bool defer(ProcessBlock& block, const AppHandler& handler, const SignalInfo& inf
 
 Exit enter(ProcessBlock& block, const AppHandler& handler, SignalFrame& frame) {
   undo_sigreturn(block, frame);
+  forget_step(block, frame);
   frame.uc_link = pending_word(block);
   SignalFrame* placed = on_its_stack(block, frame, handler.flags);
   if (placed == nullptr) kill_by_segv();
@@ -186,6 +198,10 @@ extern "C" {
 __attribute__((visibility("hidden"), used)) Exit uprobe_deliver(SignalFrame* frame) {
   ProcessBlock& block = *uprobe_block;
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
+  if (entry != nullptr && step(block, *frame)) {
+    remember_mask(block, *entry, frame->mask);
+    return {kResumeNested, 0};
+  }
   PendingSignal* taken = entry != nullptr ? take_oldest(block, *entry) : nullptr;
   if (taken == nullptr) return {0, 0};
   PendingSignal& signal = *taken;

@@ -23,8 +23,12 @@ struct AppHandler {
 // be told apart gets one that is always 0.
 u64 pending_word(ProcessBlock& block);
 
-// The interrupted thread is in the agent: the signal waits until it leaves, the thread goes on where it was (or at the
-// look at the list that it had just done). False: it cannot wait here, no place is left.
+// Whether the frame can be left by iretq. Otherwise only rt_sigreturn is right: it puts an alternate stack with SS_AUTODISARM
+// back, and a shadow stack.
+bool can_iretq(const SignalFrame& frame);
+
+// The interrupted thread is in the agent, or in a copy in front of its instruction: the signal waits until it has left, the
+// thread goes on where it was (or at the look at the list that it had just done). False: it cannot wait here, no place is left.
 bool defer(ProcessBlock& block, const AppHandler& handler, const SignalInfo& info, SignalFrame& frame);
 // Lets a signal wait that is to be delivered when the thread leaves; `mask` is in force after its handler.
 bool defer(ProcessBlock& block, const AppHandler& handler, u64 restorer, u64 mask, const SignalInfo& info);

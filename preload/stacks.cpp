@@ -148,7 +148,7 @@ void begin_thread(ProcessBlock& block) {
   if (entry == nullptr) return;
   expect_nothing(block);
   entry->blocked = block.start_blocked;
-  entry->waits = entry->cleared = entry->attention = 0;
+  entry->waits = entry->cleared = entry->attention = entry->steps = 0;
   entry->app_stack = entry->app_stack_size = 0;
   entry->app_stack_flags = kDisable;
   u64 stack = __atomic_load_n(&entry->own_stack, __ATOMIC_RELAXED);

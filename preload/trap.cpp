@@ -1,5 +1,4 @@
 // Signals: which are ours, and how the others reach the application as if we were not there.
-#include "arch/x86/entry/cpu.h"
 #include "engine/shared/agent_header.h"
 #include "preload/agent.h"
 #include "preload/calls.h"
@@ -10,6 +9,7 @@
 #include "preload/mappings.h"
 #include "preload/masks.h"
 #include "preload/stacks.h"
+#include "preload/steps.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
 #include "preload/trampolines.h"
@@ -23,8 +23,7 @@ constexpr u64 kFaultSignals = 1ull << (kSigBus - 1) | 1ull << (kSigSegv - 1);
 
 // Back to where the frame says: to the application, or to the agent that it was in.
 Exit leave(ProcessBlock& block, SignalFrame& frame, bool mask_is_clean) {
-  const bool plain =
-      mask_is_clean && (frame.stack_flags & kStackAutodisarm) == 0 && frame.fpstate != 0 && shadow_stack() == 0;
+  const bool plain = mask_is_clean && can_iretq(frame);
   if (in_agent(block, frame.ip)) return {plain ? kResumeNested : kSigreturnNested, 0};
   frame.uc_link = pending_word(block);
   return {plain ? kResume : kSigreturn, 0};
@@ -84,6 +83,11 @@ bool show_original(ProcessBlock& block, SignalInfo& info, SignalFrame& frame) {
   return moved != Moved::within;
 }
 
+// Whether a signal finds the thread in the middle of a hit.
+bool can_wait(ProcessBlock& block, const SignalFrame& frame) {
+  return in_agent(block, frame.ip) ? !is_jump_hit(block, frame) : can_step(block, frame);
+}
+
 // One of our signals that is not for us: the application's handler, or its default. A fault under a blocked signal kills
 // (kernel/signal.c, force_sig_info_to_task); what somebody sends waits.
 Exit pass_on(ProcessBlock& block, SignalInfo& info, SignalFrame& frame, bool mask_is_clean) {
@@ -104,8 +108,7 @@ Exit pass_on(ProcessBlock& block, SignalInfo& info, SignalFrame& frame, bool mas
     block_mask_of(block, info.signal);
     frame_around(frame).restorer = restorer_of(block, info.signal);
   }
-  const bool waits = sent && nested && !is_jump_hit(block, frame);
-  if (waits && defer(block, handler, info, frame)) {
+  if (sent && can_wait(block, frame) && defer(block, handler, info, frame)) {
     if (mask_is_clean) return leave(block, frame, true);
     // The hit that goes on may read what faults.
     frame.mask |= mask_of(block, info.signal) & ~shared::kOurSignals;
@@ -138,6 +141,7 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_on_trap(i32, SignalInfo*
     if (blocked || block.actions[static_cast<u32>(shared::AppSignal::trap)].handler <= kSigIgn)
       frame->ip -= 1;  // executed again, it kills
   }
+  if (info->code == kTrapTrace && end_step(block, *frame)) return leave(block, *frame, true);
   return pass_on(block, *info, *frame, true);
 }
 
@@ -156,8 +160,7 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_on_signal(i32 signal, Si
   ProcessBlock& block = *uprobe_block;
   const shared::OtherAction action = block.others[signal];  // 1 to 64: it was installed for one of these
   const AppHandler handler{action.handler, action.flags};
-  if (in_agent(block, frame->ip) && !is_jump_hit(block, *frame) && defer(block, handler, *info, *frame))
-    return leave(block, *frame, true);
+  if (can_wait(block, *frame) && defer(block, handler, *info, *frame)) return leave(block, *frame, true);
   move_to_original(block, *frame, Arrival::signal);
   return enter(block, handler, *frame);
 }

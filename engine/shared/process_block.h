@@ -162,7 +162,8 @@ struct ThreadEntry {
   u32 id;              // of the thread that own_stack was given to
   u64 clone_flags;     // of a clone3 under way, kCloneUnderWay with them; 0: none
   u32 traced_at_exec;  // 1: has asked to be traced by its parent, from its next program on
-  u32 reserved;
+  u16 steps;           // of copies, by a trap flag of ours, that have not been reported yet; see preload/steps.cpp
+  u16 step_kind;       // of the newest
 };
 inline constexpr u64 kCloneUnderWay = u64{1} << 63;
 inline constexpr u32 kParentWaits = 2;

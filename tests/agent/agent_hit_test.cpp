@@ -75,6 +75,7 @@ class SelfSession {
     ASSERT_TRUE(target_.write(*room, copy->data(), copy->size()));
     control::NewPoint point;
     point.address = at, point.copy = *room, point.copy_bytes = static_cast<u32>(copy->size());
+    point.code_bytes = insn->length;
     point.insn.assign(code.begin(), code.begin() + insn->length);
     point.consumers = block_->list_for({{.session = 0, .event = 0, .next = 0}}, false).take();
     ASSERT_TRUE(block_->add(target_, {point}));

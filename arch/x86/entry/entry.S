@@ -142,6 +142,8 @@
         movq    %r8, %rdi
         call    uprobe_deliver
         popq    %r8
+        cmpq    $RESUME_NESTED, %rax    # the thread has to get to a place where a handler may see it
+        je      resume_nested
         testq   %rax, %rax              # a handler that ran in between has delivered it
         jz      uprobe_sigreturn_look
         .size deliver, . - deliver      # falls into enter
