@@ -103,6 +103,8 @@ Summary Session::summary() const {
   note(area.header().filtered_execs,
        "times execve was called under a seccomp filter of the program's own: what it started ran untraced");
   note(area.header().traced_execs, "programs were started for a debugger among the traced programs: they ran untraced");
+  note(area.header().unread_signals,
+       "of SIGTRAP, SIGSEGV and SIGBUS were sent to a program that has a signalfd for them: they cannot be read there");
   note(counts.damaged, "records were damaged and left out");
   note(counts.missing, "records are missing");
   note(counts.bad_stamps, "records had impossible time stamps");

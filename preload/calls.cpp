@@ -36,6 +36,8 @@ enum Number : u64 {
   kExitGroup = 231,
   kPpoll = 271,
   kEpollPwait = 281,
+  kSignalfd = 282,
+  kSignalfd4 = 289,
   kSeccomp = 317,
   kExecveat = 322,
   kPkeyMprotect = 329,
@@ -240,6 +242,10 @@ bool make(ProcessBlock& block, SignalFrame& frame, long& result) {
     case kMprotect:
     case kPkeyMprotect:
       return protect_pages(block, frame, result);
+    case kSignalfd:
+    case kSignalfd4:
+      note_signalfd(block, frame.si, frame.dx);
+      return false;
     case kRtSigsuspend:
       return wait_with(block, frame, frame.di, result);
     case kPpoll:

@@ -58,6 +58,14 @@ bool is_held(const ProcessBlock& block, u32 signal, u64 thread) {
   return false;
 }
 
+// A signalfd reads what the kernel has pending, which a held signal is not, and no thread of the program can have it pending
+// there and go on over breakpoints: that is said, not mended.
+void count_unread(const ProcessBlock& block, u32 signal) {
+  AreaHeader* area = session_area(block, 0);
+  const u64 named = __atomic_load_n(&block.by_descriptor, __ATOMIC_RELAXED);
+  if (area != nullptr && (named & signal_bit(static_cast<i32>(signal))) != 0) count(area->unread_signals);
+}
+
 }  // namespace
 
 bool hold(ProcessBlock& block, const SignalInfo& info) {
@@ -73,6 +81,7 @@ bool hold(ProcessBlock& block, const SignalInfo& info) {
     held.signal = signal;
     held.thread = thread;
     copy_words(held.info, &info, sizeof held.info);
+    count_unread(block, signal);
     __atomic_fetch_add(&block.held_count, 1, __ATOMIC_RELAXED);
     __atomic_store_n(&held.state, kThere, __ATOMIC_RELEASE);
     __atomic_store_n(&entry->attention, 1, __ATOMIC_RELEASE);

@@ -301,6 +301,13 @@ u64 without_our_signals(u64 mask, u64& clean) {
   return as_word(&clean);
 }
 
+void note_signalfd(ProcessBlock& block, u64 mask, u64 bytes) {
+  const Reader reader{true};
+  u64 named = 0;
+  if (bytes != kSetBytes || !reader.load8(mask, named)) return;
+  __atomic_fetch_or(&block.by_descriptor, static_cast<u32>(named & kOurSignals), __ATOMIC_RELAXED);
+}
+
 void show_mask_to_successor(ProcessBlock& block) {
   for (const u32 signal : shared::kAppSignalNumbers) {
     if (our_action(block, signal)->handler != 1) continue;

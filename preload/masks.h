@@ -29,6 +29,9 @@ bool returns_through_us(const ProcessBlock& block, u64 restorer);
 // kernel would block for it. Only where its way back is known to come by app_sigreturn, or false.
 bool show_belief(ProcessBlock& block, i32 signal, SignalFrame& frame, u64 restorer);
 
+// signalfd(descriptor, mask, bytes): remembers which of our signals the program means to read.
+void note_signalfd(ProcessBlock& block, u64 mask, u64 bytes);
+
 // The address of a mask that is `mask` without our signals, `clean` or `mask` itself: for waits that take one.
 u64 without_our_signals(u64 mask, u64& clean);
 // The application's handler of one of our signals, as it is called now (SA_RESETHAND acts).

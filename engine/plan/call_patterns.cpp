@@ -20,7 +20,7 @@ constexpr std::uint32_t kFollowed[] = {
     SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_execve, SYS_execveat,        SYS_prctl,    SYS_seccomp,
     SYS_ppoll,        SYS_rt_sigsuspend,  SYS_clone3, SYS_epoll_pwait,     kEpollPwait2, SYS_rt_sigpending,
     SYS_sigaltstack,  SYS_open,           SYS_openat, SYS_rt_sigtimedwait, SYS_pselect6, SYS_mmap,
-    SYS_mprotect,     SYS_pkey_mprotect,  SYS_ptrace};
+    SYS_mprotect,     SYS_pkey_mprotect,  SYS_ptrace, SYS_signalfd,        SYS_signalfd4};
 constexpr std::uint32_t kClones[] = {SYS_clone, SYS_vfork, SYS_clone3};
 constexpr std::uint32_t kNoNumber = 1024;
 constexpr std::size_t kWindow = 64;

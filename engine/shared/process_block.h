@@ -260,8 +260,8 @@ struct ProcessBlock {
   u64 file_ranges[kFileRanges];
   u32 repeat_count;
   u32 held_count;
-  u32 stack_cursor;  // of the search for stacks of threads that have ended
-  u32 reserved3;
+  u32 stack_cursor;   // of the search for stacks of threads that have ended
+  u32 by_descriptor;  // of kOurSignals, named by a signalfd that the program has made
   PendingSignal pending[kPendingSignals];
   HeldSignal held[kHeldSignals];
   Repeat repeats[kRepeats];

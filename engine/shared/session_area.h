@@ -68,8 +68,9 @@ struct AreaHeader {
   u64 filtered_execs;  // programs that execve started under a filter of their parent's own: nobody could be asked
   u32 cpu_ring_count;  // the first so many rings are CPU rings; 0..ring_count
   u32 reserved2;
-  u64 traced_execs;  // programs that execve started for a tracer within the tree
-  u64 reserved[15];
+  u64 traced_execs;    // programs that execve started for a tracer within the tree
+  u64 unread_signals;  // of kOurSignals, held though the program has a signalfd that names them
+  u64 reserved[14];
 };
 static_assert(sizeof(AreaHeader) == 240);
 

@@ -66,6 +66,16 @@ class HostileCases(harness.TestCase):
             event, number = one.split("=")
             self.assertEqual(found.get(event or "x"), (number.encode(), b""), seen.stderr[:2000])
 
+    def test_signals_that_a_descriptor_does_not_show_are_said(self):
+        """Only where one was sent: that a program names them for its descriptor harms nobody."""
+        for source, how, sent in (("signalfd_for_trap", "", b"3 of SIGTRAP"), ("signalfd_for_trap", "musl", b"3 of SIGTRAP"),
+                                  ("signalfd_for_all", "", None)):
+            with self.subTest(source=source, how=how):
+                program = self.compile(source, how)
+                seen = self.run_both(program, how, [f"p:x {program}:probed"])[1]
+                self.assertEqual(b"a signalfd for them" in seen.stderr, sent is not None, seen.stderr)
+                self.assertIn(sent or b"", seen.stderr)
+
 
 def add_cases():
     with open(os.path.join(CASES, "cases.tsv"), encoding="ascii") as file:
