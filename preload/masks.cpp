@@ -57,7 +57,9 @@ AppAction* our_action(ProcessBlock& block, u64 signal) {
 KernelSigaction installed_for(u64 signal, const AppAction& app) {
   const u64 entry = as_word(signal == kSigTrap ? uprobe_trap_entry : uprobe_fault_entry);
   // A fault that nobody handles keeps our way as well, and dies when it is passed on.
-  if (signal == kSigTrap || app.handler <= 1) return {entry, shared::kAgentSaFlags, as_word(uprobe_restorer), 0};
+  const u64 restart = app.handler > kSigIgn ? ~shared::kSaRestart | app.flags : ~u64{0};
+  if (signal == kSigTrap || app.handler <= kSigIgn)
+    return {entry, shared::kAgentSaFlags & restart, as_word(uprobe_restorer), 0};
   return {as_word(uprobe_app_fault_entry), (app.flags & ~kSaResethand) | kForced, app.restorer,
           app.mask & ~kOurSignals};
 }

@@ -33,10 +33,12 @@ struct KernelSigaction {
 };
 inline constexpr u64 kSaSiginfo = 4;
 inline constexpr u64 kSaOnstack = 0x08000000;
+inline constexpr u64 kSaRestart = 0x10000000;
 inline constexpr u64 kSaNodefer = 0x40000000;
 inline constexpr u64 kSaRestorer = 0x04000000;
 
-// Our own handlers: nothing is masked in them, so leaving them needs no system call to restore a mask.
-inline constexpr u64 kAgentSaFlags = kSaSiginfo | kSaOnstack | kSaNodefer | kSaRestorer;
+// Our own handlers: nothing is masked in them, so leaving them needs no system call to restore a mask. A program without a
+// handler of its own does not know of system calls that a signal has interrupted.
+inline constexpr u64 kAgentSaFlags = kSaSiginfo | kSaOnstack | kSaNodefer | kSaRestart | kSaRestorer;
 
 }  // namespace uprobe::shared
