@@ -34,6 +34,7 @@ __attribute__((visibility("hidden"))) void uprobe_signal_entry();
 __attribute__((visibility("hidden"))) long uprobe_interruptible_call(const u32* attention, long number, u64 a, u64 b,
                                                                      u64 c, u64 d, u64 e, u64 f);
 __attribute__((visibility("hidden"))) void uprobe_restorer();
+__attribute__((visibility("hidden"))) void uprobe_return_copy();
 }
 
 // What builds records may run inside the rseq section and lies in it (arch/x86/entry/rseq.S): such a function calls nothing

@@ -1,6 +1,7 @@
 // Threads that are inside a displaced copy: where they are in the original program, and hits that must not count twice.
 #include "preload/copies.h"
 
+#include "preload/returns.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
 
@@ -56,7 +57,7 @@ bool release(ProcessBlock& block, Repeat& repeat, u64 whose) {
 }  // namespace
 
 bool in_agent(const ProcessBlock& block, u64 address) {
-  return address - block.agent_text < block.agent_text_end - block.agent_text;
+  return address - block.agent_text < block.agent_text_end - block.agent_text && address != as_word(uprobe_return_copy);
 }
 
 bool is_under_way(const ProcessBlock& block, u64 ip) {
@@ -82,6 +83,7 @@ void expect_repeat(ProcessBlock& block, const SignalFrame& frame) {
 }
 
 Moved move_to_original(ProcessBlock& block, SignalFrame& frame, Arrival arrival) {
+  if (leave_return_copy(frame)) return Moved::to_original;
   const Point* point = point_with_copy_at(block, frame.ip);
   if (point == nullptr) return Moved::no;
   const u64 offset = frame.ip - point->copy;

@@ -11,6 +11,7 @@
 #include "engine/shared/agent_header.h"
 #include "preload/copies.h"
 #include "preload/masks.h"
+#include "preload/returns.h"
 #include "preload/stacks.h"
 #include "preload/steps.h"
 #include "preload/system_call.h"
@@ -160,6 +161,7 @@ bool defer(ProcessBlock& block, const AppHandler& handler, const SignalInfo& inf
 Exit enter(ProcessBlock& block, const AppHandler& handler, SignalFrame& frame) {
   undo_sigreturn(block, frame);
   forget_step(block, frame);
+  lead_back(block, frame_around(frame));
   frame.uc_link = pending_word(block);
   SignalFrame* placed = on_its_stack(block, frame, handler.flags);
   if (placed == nullptr) kill_by_segv();
@@ -245,6 +247,7 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_stack_signal(HandlerFram
   copy_words(&fresh->info, signal.info, sizeof fresh->info);
   const u64 handler = signal.handler;
   free_place(signal);
+  lead_back(block, *fresh);
   show_belief(block, fresh->info.signal, context, fresh->restorer);
   return {handler, as_word(fresh)};
 }

@@ -9,6 +9,7 @@
 #include "engine/shared/agent_header.h"
 #include "preload/agent.h"
 #include "preload/copies.h"
+#include "preload/returns.h"
 #include "preload/stacks.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
@@ -54,13 +55,15 @@ AppAction* our_action(ProcessBlock& block, u64 signal) {
 
 // What the kernel is told for one of our signals. SIGTRAP: always our own way. A fault: the application's flags, mask and
 // restorer with our entry, so that its handler can be entered as the kernel entered us.
-KernelSigaction installed_for(u64 signal, const AppAction& app) {
+KernelSigaction installed_for(const ProcessBlock& block, u64 signal, const AppAction& app) {
   const u64 entry = as_word(signal == kSigTrap ? uprobe_trap_entry : uprobe_fault_entry);
   // A fault that nobody handles keeps our way as well, and dies when it is passed on.
   const u64 restart = app.handler > kSigIgn ? ~shared::kSaRestart | app.flags : ~u64{0};
   if (signal == kSigTrap || app.handler <= kSigIgn)
     return {entry, shared::kAgentSaFlags & restart, as_word(uprobe_restorer), 0};
-  return {as_word(uprobe_app_fault_entry), (app.flags & ~kSaResethand) | kForced, app.restorer,
+  // Its handler comes back by a fault.
+  const u64 open = signal == kSigSegv && can_lead_back(block, app.restorer) ? shared::kSaNodefer : 0;
+  return {as_word(uprobe_app_fault_entry), (app.flags & ~kSaResethand) | kForced | open, app.restorer,
           app.mask & ~kOurSignals};
 }
 
@@ -68,9 +71,10 @@ KernelSigaction installed_for(u64 signal, const AppAction& app) {
 long our_sigaction(ProcessBlock& block, u64 signal, const KernelSigaction& wanted) {
   if (borrows_memory(block)) return 0;
   const AppAction app{wanted.handler, wanted.flags & kKnownFlags, wanted.restorer, wanted.mask & ~kNeverBlocked};
-  const KernelSigaction kernel = installed_for(signal, app);
+  const KernelSigaction kernel = installed_for(block, signal, app);
   const long result = system_call(kSysRtSigaction, signal, as_word(&kernel), 0, kSetBytes);
   if (result == 0) *our_action(block, signal) = app;
+  if (result == 0 && signal == kSigSegv) block.segv_stays_open = (kernel.flags & shared::kSaNodefer) != 0 ? 1 : 0;
   return result;
 }
 
@@ -182,13 +186,6 @@ void default_action(const SignalInfo& info, u64 handler) {
   queue_to_self(static_cast<u64>(info.signal), &info);
 }
 
-// `mov $15, %rax; syscall`: the point is at the second.
-bool returns_through_us(const ProcessBlock& block, u64 restorer) {
-  constexpr u64 kNumberBytes = 7;
-  const Point* point = find_point(block, restorer + kNumberBytes);
-  return point != nullptr && point->state == static_cast<u32>(shared::PointState::armed);
-}
-
 bool show_belief(ProcessBlock& block, i32 signal, SignalFrame& frame, u64 restorer) {
   if (!returns_through_us(block, restorer)) return false;
   constexpr u64 kSaNodefer = shared::kSaNodefer;
@@ -219,7 +216,8 @@ void app_sigreturn(ProcessBlock& block, u64 context) {
 void undo_sigreturn(ProcessBlock& block, const SignalFrame& frame) {
   if (frame.ax != kSysRtSigreturn) return;
   const Point* point = find_point(block, frame.ip);
-  if (point == nullptr || point->role != static_cast<u32>(shared::PointRole::system_call)) return;
+  const bool at_point = point != nullptr && point->role == static_cast<u32>(shared::PointRole::system_call);
+  if (!at_point && !has_come_back(frame.ip)) return;
   auto& returning = *reinterpret_cast<SignalFrame*>(frame.sp);
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
   if (entry == nullptr || returning.uc_link != as_word(entry)) return;

@@ -23,8 +23,6 @@ void undo_sigreturn(ProcessBlock& block, const SignalFrame& frame);
 
 // What the calling thread believes to have blocked of kOurSignals.
 u64 believed_blocked(ProcessBlock& block);
-// Whether handlers with this restorer come back through a point of ours (app_sigreturn).
-bool returns_through_us(const ProcessBlock& block, u64 restorer);
 // A handler of the application is about to run with this frame: shows it what was blocked, and believes blocked what the
 // kernel would block for it. Only where its way back is known to come by app_sigreturn, or false.
 bool show_belief(ProcessBlock& block, i32 signal, SignalFrame& frame, u64 restorer);

@@ -10,6 +10,7 @@
 #include "engine/shared/agent_header.h"
 #include "preload/copies.h"
 #include "preload/masks.h"
+#include "preload/returns.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
 
@@ -196,9 +197,10 @@ HandlerFrame* place_above(ProcessBlock& block, const HandlerFrame& below, Handle
   return is_on(entry->app_stack, entry->app_stack_size, as_word(fresh)) ? fresh : nullptr;
 }
 
+// Before a new thread has come to a point of ours the entry may still be that of one before it.
 void show_stack(ProcessBlock& block, SignalFrame& frame) {
   ThreadEntry* entry = own_entry(block);
-  if (entry == nullptr || entry->own_stack == 0) return;
+  if (entry == nullptr || entry->own_stack == 0 || entry->id != thread_id(block, true)) return;
   const StackT shown = shown_stack(*entry, frame.sp);
   frame.stack_base = shown.base;
   frame.stack_flags = static_cast<i32>(entry->app_stack_flags);  // as they were set (__save_altstack)
@@ -208,10 +210,10 @@ void show_stack(ProcessBlock& block, SignalFrame& frame) {
   if (disarms) entry->app_stack = entry->app_stack_size = entry->app_stack_flags = 0;
 }
 
-// As restore_altstack: what is in the frame is set, errors are not reported.
+// As restore_altstack: what is in the frame is set, errors are not reported. A frame that has ours has never been shown another.
 void take_stack(ProcessBlock& block, SignalFrame& frame) {
   ThreadEntry* entry = own_entry(block);
-  if (entry == nullptr || entry->own_stack == 0) return;
+  if (entry == nullptr || entry->own_stack == 0 || frame.stack_base == stack_of(*entry)) return;
   set_stack(*entry, {frame.stack_base, static_cast<u32>(frame.stack_flags), 0, frame.stack_size}, frame.sp);
   frame.stack_base = stack_of(*entry);
   frame.stack_flags = 0;

@@ -36,9 +36,11 @@ void ask_to_leave(ProcessBlock& block, shared::MailKind kind, u64 argument) {
   ask_tool(block, session_area(block, 0), {kind, thread_id(block, true), argument, 0});
 }
 
-// False: the breakpoints stand, nobody was there to take them out.
+// False: the breakpoints stand, nobody was there to take them out. Our handlers stay where they are the parent's as well, or
+// where one of the application's may come back by a fault.
 bool leave(ProcessBlock& block) {
-  if (!has_left(block)) ask_to_leave(block, shared::MailKind::leave_me, borrows_memory(block) ? 0 : 1);
+  const bool needed = borrows_memory(block) || (block.flags & shared::kBlockLedBack) != 0;
+  if (!has_left(block)) ask_to_leave(block, shared::MailKind::leave_me, needed ? 0 : 1);
   if (!has_left(block)) await_end_of_session(block);
   return has_left(block);
 }

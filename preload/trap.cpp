@@ -8,6 +8,7 @@
 #include "preload/jump_hit.h"
 #include "preload/mappings.h"
 #include "preload/masks.h"
+#include "preload/returns.h"
 #include "preload/stacks.h"
 #include "preload/steps.h"
 #include "preload/system_call.h"
@@ -121,6 +122,10 @@ Exit pass_on(ProcessBlock& block, SignalInfo& info, SignalFrame& frame, bool mas
 Exit on_fault(SignalInfo& info, SignalFrame& frame, bool mask_is_clean) {
   ProcessBlock& block = *uprobe_block;
   if (info.code > 0 && fix_up(frame)) return leave(block, frame, mask_is_clean);
+  if (info.code > 0 && has_come_back(frame.ip)) {
+    hit_point(block, begin_return(frame), frame);
+    return leave(block, frame, mask_is_clean);
+  }
   return pass_on(block, info, frame, mask_is_clean);
 }
 

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 #include <vector>
@@ -103,6 +104,14 @@ Status install_handlers(Target& target, const MappedAgent& agent, Addr scratch, 
   return ok();
 }
 
+// Where all that is readable is executable (the personality READ_IMPLIES_EXEC) nothing faults there.
+bool is_data(Target& target, Addr at) {
+  const auto maps = target.maps();
+  return maps && std::any_of(maps->begin(), maps->end(), [&](const target::Mapping& m) {
+           return m.begin <= at && at < m.end && m.readable && !m.executable;
+         });
+}
+
 // A program whose address space is limited must not miss what we take of it.
 Status check_room(pid_t pid, const trace::Area& area) {
   constexpr std::uint64_t kShare = 8;
@@ -140,6 +149,7 @@ Result<Block> install_agent(Target& target, const MappedAgent& agent, const trac
   block->head().session_count = 1;
   constexpr unsigned long kFsgsbase = 2;  // HWCAP2_FSGSBASE (uapi/asm/hwcap2.h)
   if ((::getauxval(AT_HWCAP2) & kFsgsbase) != 0) block->head().flags |= shared::kBlockFsgsbase;
+  if (is_data(target, agent.place(agent.header.visible_restorer))) block->head().flags |= shared::kBlockLeadsBack;
   if (may_be_killed_for_calls(target.pid())) block->head().flags |= shared::kBlockFiltered;
   block->head().start_blocked = blocked & shared::kOurSignals;
   const Addr slot = agent.place(agent.header.block_slot);

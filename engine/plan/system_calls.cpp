@@ -76,7 +76,7 @@ void add_by_pattern(Bytes code, std::size_t at, std::uint64_t address, std::uint
 }
 
 // Where handlers return to: bytes that debuggers and unwinders know, so they are the same everywhere. Code without
-// unwind information, as in musl, is left alone: there the unwinders have nothing but the bytes.
+// unwind information, as in musl, is left alone: there the unwinders have nothing but the bytes (see preload/returns.cpp).
 bool is_signal_return(const elf::ElfFile& file, Bytes code, std::size_t at, std::uint64_t address) {
   constexpr std::uint8_t kNumber[] = {0x48, 0xc7, 0xc0, SYS_rt_sigreturn, 0, 0, 0};  // mov $15, %rax
   if (at < sizeof kNumber || !std::equal(std::begin(kNumber), std::end(kNumber), code.begin() + (at - sizeof kNumber)))

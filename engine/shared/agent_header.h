@@ -14,13 +14,14 @@ struct AgentHeader {
   u64 magic;
   u32 abi_version;
   u32 header_bytes;
-  i32 block_slot;      // u64: the tool stores the address of the process block here before any signal can arrive
-  i32 trap_entry;      // SIGTRAP handler
-  i32 fault_entry;     // SIGSEGV and SIGBUS handler
-  i32 restorer;        // sa_restorer: rt_sigreturn
-  i32 text, text_end;  // all of its code is in between
-  i32 jump_entry;      // what trampolines call for hits that they do not record themselves (arch/x86/entry/jump.S)
-  i32 reserved[5];
+  i32 block_slot;        // u64: the tool stores the address of the process block here before any signal can arrive
+  i32 trap_entry;        // SIGTRAP handler
+  i32 fault_entry;       // SIGSEGV and SIGBUS handler
+  i32 restorer;          // sa_restorer: rt_sigreturn
+  i32 text, text_end;    // all of its code is in between
+  i32 jump_entry;        // what trampolines call for hits that they do not record themselves (arch/x86/entry/jump.S)
+  i32 visible_restorer;  // of handlers whose own carries no point; there, nothing is executable (preload/returns.cpp)
+  i32 reserved[4];
 };
 static_assert(sizeof(AgentHeader) == 64);
 

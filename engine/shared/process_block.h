@@ -214,6 +214,8 @@ inline constexpr u32 kBlockFiltered =
     1;  // a seccomp filter is or may come into force: no system call, not even for $comm
 inline constexpr u32 kBlockFilteredLater = 2;  // it came after the agent: it may forbid what the agent has done before
 inline constexpr u32 kBlockFsgsbase = 4;       // user code may use rdfsbase (AT_HWCAP2)
+inline constexpr u32 kBlockLeadsBack = 8;      // the agent's visible restorer faults when it is executed
+inline constexpr u32 kBlockLedBack = 16;       // a handler has been given it to return to
 
 struct ProcessBlock {
   u64 magic;
@@ -247,11 +249,11 @@ struct ProcessBlock {
   u64 reserved1[11];
 
   // From here on the agent's own: the tool writes it once, before the agent runs.
-  u32 flags;        // kBlockFiltered
-  i32 tid_offset;   // of the thread id in the thread control block, from fs:0; 0: not known yet
-  u64 borrowed;     // some control block has, or had, a borrower
-  i32 rseq_offset;  // of libc's struct rseq, from fs:0; 0: none, or not known yet
-  u32 reserved4;
+  u32 flags;            // kBlockFiltered
+  i32 tid_offset;       // of the thread id in the thread control block, from fs:0; 0: not known yet
+  u64 borrowed;         // some control block has, or had, a borrower
+  i32 rseq_offset;      // of libc's struct rseq, from fs:0; 0: none, or not known yet
+  u32 segv_stays_open;  // 1: the program's SIGSEGV handler runs with SIGSEGV deliverable
   AppAction actions[kAppSignals];
   u64 start_blocked;  // of kOurSignals, blocked when the program started: what a thread without an entry believes
   OtherAction others[kSignals + 1];

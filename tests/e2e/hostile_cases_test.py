@@ -28,7 +28,8 @@ class HostileCases(harness.TestCase):
         """The program's path."""
         compiler = harness.need("musl-gcc" if how.startswith("musl") else "gcc")
         program = self.path(source)
-        words = [compiler, "-O1", "-g", os.path.join(CASES, source + ".c"), "-o", program, "-pthread", "-ldl"]
+        words = [compiler, "-O1", "-g", os.path.join(CASES, source + ".c"), "-o", program, "-pthread", "-ldl",
+                 "-Wl,--eh-frame-hdr"]  # musl-gcc leaves it out
         subprocess.run(words + ["-static"] * ("static" in how), check=True, capture_output=True)
         if how == "plugin":
             library = ["-DPLUGIN", "-shared", "-fPIC", "-o", program + ".so"]

@@ -303,6 +303,20 @@ peek_failed:
         syscall
         .size uprobe_restorer, . - uprobe_restorer
 
+// What the `syscall` of the visible restorer stands for when a handler has come back there.
+        ENTRY uprobe_return_copy
+        syscall
+        .size uprobe_return_copy, . - uprobe_return_copy
+
+// Where handlers return to that have a restorer without a point (preload/returns.cpp): the bytes by which unwinders and
+// debuggers know the frame of a signal, in memory that can be read and not executed. Arriving there is a fault.
+        .section .rodata.uprobe_returns, "a"
+        .byte   0x90                    # who looks at the byte before a return address finds nothing of importance
+        LABEL uprobe_visible_restorer
+        .byte   0x48, 0xc7, 0xc0, 15, 0, 0, 0   # mov $15, %rax
+        LABEL uprobe_visible_syscall
+        .byte   0x0f, 0x05
+
         .bss
         .p2align 3
         .globl uprobe_block
@@ -327,7 +341,8 @@ uprobe_agent:
         .long   __ehdr_start - uprobe_agent
         .long   etext - uprobe_agent
         .long   uprobe_jump_entry - uprobe_agent
-        .long   0, 0, 0, 0, 0
+        .long   uprobe_visible_restorer - uprobe_agent
+        .long   0, 0, 0, 0
         .size uprobe_agent, 64
 
         .section .note.GNU-stack, "", @progbits

@@ -1,0 +1,87 @@
+// Where handlers of the application return to: their rt_sigreturn puts a mask and a stack in force that the handler may have
+// changed, so the agent has to see it. glibc's restorer carries a point. musl's cannot: it has no unwind information, and
+// unwinders know it by its bytes, which a point would change.
+//
+// A handler with such a restorer gets ours as its return address: the same bytes, in memory that can be read and not
+// executed. Whoever unwinds finds what it looks for; the thread that returns there faults, and SIGSEGV brings it to us.
+//
+//   handler --ret--> visible restorer --SIGSEGV--> uprobe_on_fault --> as at a point of role system_call --> return copy
+//
+// A fault under a blocked SIGSEGV kills. It is never blocked in fact but in a handler of its own; such a handler is
+// installed with SA_NODEFER where it is to come back this way, and what it believes is kept as for SIGTRAP.
+#include "preload/returns.h"
+
+#include "arch/x86/entry/cpu.h"
+#include "preload/masks.h"
+#include "preload/system_call.h"
+
+namespace uprobe::agent {
+namespace {
+
+extern "C" {
+extern const u8 uprobe_visible_restorer[] __attribute__((visibility("hidden")));
+extern const u8 uprobe_visible_syscall[] __attribute__((visibility("hidden")));
+}
+
+constexpr u64 kNumberBytes = 7;  // of `mov $15, %rax`, the instruction in front of the `syscall`
+constexpr i32 kSigSegv = 11;
+
+bool has_known_bytes(u64 restorer) {
+  constexpr u64 kFirst = 0x0f0000000fc0c748, kFromSecond = 0x050f0000000fc0c7;
+  const Reader reader{true};
+  u64 first = 0, from_second = 0;
+  return reader.load8(restorer, first) && reader.load8(restorer + 1, from_second) && first == kFirst &&
+         from_second == kFromSecond;
+}
+
+// No handler of SIGSEGV can have left it blocked (by longjmp), and the interrupted thread has not.
+bool segv_is_open(const ProcessBlock& block, const SignalFrame& frame) {
+  const bool handled = block.actions[static_cast<u32>(shared::AppSignal::segv)].handler > kSigIgn;
+  return (frame.mask & signal_bit(kSigSegv)) == 0 && (!handled || block.segv_stays_open != 0);
+}
+
+}  // namespace
+
+bool returns_through_us(const ProcessBlock& block, u64 restorer) {
+  if (restorer == as_word(uprobe_visible_restorer)) return true;
+  const Point* point = find_point(block, restorer + kNumberBytes);
+  return point != nullptr && point->state == static_cast<u32>(shared::PointState::armed);
+}
+
+// Not without a libc that we know: Go's restorer has the same bytes, its handlers keep nothing that matters in their frames,
+// and what they interrupt goes on in other threads. Under a shadow stack the kernel's return address is the only one.
+bool can_lead_back(const ProcessBlock& block, u64 restorer) {
+  return (block.flags & shared::kBlockLeadsBack) != 0 && block.tid_offset != 0 && shadow_stack() == 0 &&
+         has_known_bytes(restorer) && !returns_through_us(block, restorer);
+}
+
+// Not for a debugger's eyes: it would be shown the faults.
+void lead_back(ProcessBlock& block, HandlerFrame& whole) {
+  if (__atomic_load_n(&block.left, __ATOMIC_RELAXED) != 0 || !segv_is_open(block, whole.context)) return;
+  if (!can_lead_back(block, whole.restorer)) return;
+  whole.restorer = as_word(uprobe_visible_restorer);
+  if ((block.flags & shared::kBlockLedBack) == 0)
+    __atomic_fetch_or(&block.flags, shared::kBlockLedBack, __ATOMIC_RELAXED);
+}
+
+bool has_come_back(u64 address) {
+  return address == as_word(uprobe_visible_restorer) || address == as_word(uprobe_visible_syscall);
+}
+
+Point begin_return(SignalFrame& frame) {
+  frame.ip = as_word(uprobe_visible_syscall);
+  frame.ax = kSysRtSigreturn;
+  Point point{};
+  point.address = frame.ip;
+  point.copy = as_word(uprobe_return_copy);
+  point.role = static_cast<u32>(shared::PointRole::system_call);
+  return point;
+}
+
+bool leave_return_copy(SignalFrame& frame) {
+  if (frame.ip != as_word(uprobe_return_copy)) return false;
+  frame.ip = as_word(uprobe_visible_syscall);
+  return true;
+}
+
+}  // namespace uprobe::agent
