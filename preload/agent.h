@@ -33,6 +33,8 @@ __attribute__((visibility("hidden"))) void uprobe_app_fault_entry();
 __attribute__((visibility("hidden"))) void uprobe_signal_entry();
 __attribute__((visibility("hidden"))) long uprobe_interruptible_call(const u32* attention, long number, u64 a, u64 b,
                                                                      u64 c, u64 d, u64 e, u64 f);
+__attribute__((visibility("hidden"))) long uprobe_open_call(long number, u64 a, u64 b, u64 c, u64 d);
+__attribute__((visibility("hidden"))) void uprobe_open_call_end();
 __attribute__((visibility("hidden"))) void uprobe_restorer();
 __attribute__((visibility("hidden"))) void uprobe_return_copy();
 }

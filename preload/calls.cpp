@@ -164,6 +164,17 @@ bool wait_for_signal(ProcessBlock& block, SignalFrame& frame, long& result) {
   return true;
 }
 
+// Signals that come from here on come too late, as they would a little later: a timer faster than the flush would keep the
+// program from its end. rt_sigprocmask: not under a filter, which may not know it.
+void end(ProcessBlock& block) {
+  const AreaHeader* area = session_area(block, 0);
+  const u64 others = ~shared::kOurSignals;
+  if (area == nullptr || (area->mode & shared::kModePreloaded) == 0) return;
+  if ((block.flags & shared::kBlockFiltered) == 0)
+    system_call(kSysRtSigprocmask, kSetMask, as_word(&others), 0, sizeof others);
+  flush_output(block);
+}
+
 // clone3(struct clone_args*, bytes): flags first. They are kept for the child: the struct is on its parent's stack, and the
 // parent may have gone on. A child without handlers would die at its next breakpoint: it gets them, and clears the others
 // itself (leave_clone).
@@ -226,7 +237,7 @@ bool make(ProcessBlock& block, SignalFrame& frame, long& result) {
       begin_clone(block, frame);
       return false;
     case kExitGroup:
-      flush_output(block);
+      end(block);
       return false;
     case kExecve:
     case kExecveat:

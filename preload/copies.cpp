@@ -57,7 +57,8 @@ bool release(ProcessBlock& block, Repeat& repeat, u64 whose) {
 }  // namespace
 
 bool in_agent(const ProcessBlock& block, u64 address) {
-  return address - block.agent_text < block.agent_text_end - block.agent_text && address != as_word(uprobe_return_copy);
+  return address - block.agent_text < block.agent_text_end - block.agent_text &&
+         address != as_word(uprobe_return_copy) && address != as_word(uprobe_open_call_end);
 }
 
 bool is_under_way(const ProcessBlock& block, u64 ip) {

@@ -173,15 +173,18 @@ Exit enter(ProcessBlock& block, const AppHandler& handler, SignalFrame& frame) {
 
 void send_pending_again(ProcessBlock& block) {
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
-  if (entry == nullptr || entry->pending == 0) return;
-  PendingSignal* signal = nullptr;
-  while ((signal = take_oldest(block, *entry)) != nullptr) {
-    i32 number = 0;
-    __builtin_memcpy(&number, signal->info, sizeof number);
-    queue_to_self(static_cast<u64>(number), signal->info);
-    const u64 mask = signal->mask;
-    free_place(*signal);
-    system_call(kSysRtSigprocmask, kSetMask, as_word(&mask), 0, 8);
+  while (entry != nullptr && __atomic_load_n(&entry->pending, __ATOMIC_ACQUIRE) != 0) {
+    const u64 others = ~shared::kOurSignals;
+    system_call(kSysRtSigprocmask, kSetMask, as_word(&others), 0, 8);
+    u64 mask = others;
+    while (PendingSignal* signal = take_oldest(block, *entry)) {
+      i32 number = 0;
+      __builtin_memcpy(&number, signal->info, sizeof number);
+      queue_to_self(static_cast<u64>(number), signal->info);
+      mask &= signal->mask;  // the oldest's: what was blocked before all of them
+      free_place(*signal);
+    }
+    uprobe_open_call(kSysRtSigprocmask, kSetMask, as_word(&mask), 0, 8);
   }
 }
 

@@ -43,7 +43,7 @@ long interruptible_call(ProcessBlock& block, long number, u64 a, u64 b, u64 c, u
 // Enters the handler with the frame that the kernel has built, moved to where the kernel would have put it for this handler.
 Exit enter(ProcessBlock& block, const AppHandler& handler, SignalFrame& frame);
 
-// Outside of any hit: signals that wait for this thread are sent to it again. System calls: only at the end of the program.
+// Outside of any hit: the handlers of signals that wait for this thread run. System calls: only at the end of the program.
 void send_pending_again(ProcessBlock& block);
 // A forked child has no thread but its own.
 void forget_other_threads(ProcessBlock& block);

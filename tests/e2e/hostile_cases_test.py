@@ -77,6 +77,16 @@ class HostileCases(harness.TestCase):
                 self.assertEqual(b"a signalfd for them" in seen.stderr, sent is not None, seen.stderr)
                 self.assertIn(sent or b"", seen.stderr)
 
+    def test_signals_at_the_end_under_preload(self):
+        """They come while the library waits for its helper, and wait until it is done."""
+        for how in ("", "musl"):
+            with self.subTest(how=how):
+                program = self.compile("ends_under_alarms", how)
+                seen = harness.run([program], timeout=SECONDS, env={
+                    **os.environ, "LD_PRELOAD": os.path.join(os.path.dirname(harness.tool()), "libuprobe.so"),
+                    "UPROBE_PROBES": f"p:x {program}:probed", "UPROBE_OUTPUT": self.path("trace")})
+                self.assertEqual((seen.returncode, seen.stdout, seen.stderr), (0, b"end\n", b""))
+
 
 def add_cases():
     with open(os.path.join(CASES, "cases.tsv"), encoding="ascii") as file:

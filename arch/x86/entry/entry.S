@@ -228,6 +228,19 @@ enter_frame:
         ret
         .size uprobe_interruptible_call, . - uprobe_interruptible_call
 
+// long uprobe_open_call(long number, a, b, c, d): a system call whose end counts as outside of the agent, so that handlers run
+// at once that it lets in.
+        ENTRY uprobe_open_call
+        movq    %rdi, %rax
+        movq    %rsi, %rdi
+        movq    %rdx, %rsi
+        movq    %rcx, %rdx
+        movq    %r8, %r10
+        syscall
+        LABEL uprobe_open_call_end
+        ret
+        .size uprobe_open_call, . - uprobe_open_call
+
 // Loads that may fault: each faulting instruction has an entry in the table, uprobe_on_fault moves the thread to the
 // fix-up. bool uprobe_peekN(u64 address, u64* out), bool uprobe_peek_fs4(i64 offset, u64* out), bool uprobe_clock(u64* out).
         .macro FAULTS insn, fixup
