@@ -43,6 +43,32 @@ std::optional<NumberLoad> load_at(Bytes code, std::size_t at, std::size_t limit)
   return std::nullopt;
 }
 
+// A REX prefix in front names another register.
+bool follows_rex(Bytes code, std::size_t at) { return at > 0 && (code[at - 1] & 0xf0) == 0x40; }
+
+// The nearest load of a register in front of code[at] whose bytes are in the window.
+std::optional<NumberLoad> load_of(std::uint8_t reg, Bytes code, std::size_t at, std::size_t first) {
+  constexpr std::uint32_t kSavedByCallee = 1 << 3 | 1 << 5 | 0xf000;  // rbx, rbp, r12 to r15
+  for (std::size_t position = at; position-- > first;) {
+    const std::size_t length = reg < 8 ? 5 : 6;
+    if (at - position < length || (reg < 8 && follows_rex(code, position))) continue;
+    const auto load = register_load(code.subspan(position, length));
+    if (load && load->reg == reg && load->number < kNoNumber)
+      return NumberLoad{position, length, load->number, (kSavedByCallee >> reg & 1) != 0};
+  }
+  return std::nullopt;
+}
+
+// The same for the register that an instruction at code[at] copies to rax.
+std::optional<NumberLoad> copied_load_at(Bytes code, std::size_t at, std::size_t limit, std::size_t first) {
+  for (const std::size_t length : {std::size_t{2}, std::size_t{3}}) {
+    if (limit - at < length || (length == 2 && follows_rex(code, at))) continue;
+    const auto reg = copied_to_ax(code.subspan(at, length));
+    if (reg) return load_of(*reg, code, at, first);
+  }
+  return std::nullopt;
+}
+
 // Looks for the second byte of `syscall`, which is much rarer in code than the first.
 constexpr std::uint8_t kCancellable[] = {0x49, 0x89, 0xfb, 0x48, 0x89, 0xf0, 0x48, 0x89, 0xd7, 0x48, 0x89,
                                          0xce, 0x4c, 0x89, 0xc2, 0x4d, 0x89, 0xca, 0x4c, 0x8b, 0x44, 0x24,
@@ -79,9 +105,29 @@ bool is_cancellable_call(Bytes code, std::size_t at) {
 
 std::optional<NumberLoad> number_before(Bytes code, std::size_t at) {
   const std::size_t first = at > kWindow ? at - kWindow : 0;
-  for (std::size_t position = at; position-- > first;)
+  for (std::size_t position = at; position-- > first;) {
     if (const auto load = load_at(code, position, at); load && load->number < kNoNumber) return load;
+    if (const auto load = copied_load_at(code, position, at, first)) return load;
+  }
   return std::nullopt;
+}
+
+std::optional<RegisterLoad> register_load(Bytes insn) {
+  const bool high = !insn.empty() && insn[0] == 0x41;  // REX.B
+  const std::size_t opcode = high ? 1 : 0;
+  if (insn.size() != opcode + 5 || (insn[opcode] & 0xf8) != 0xb8) return std::nullopt;
+  const unsigned reg = (insn[opcode] & 7U) + (high ? 8U : 0U);
+  return RegisterLoad{static_cast<std::uint8_t>(reg), word_at(insn, opcode + 1)};
+}
+
+std::optional<std::uint8_t> copied_to_ax(Bytes insn) {
+  constexpr unsigned kRexBits = 0x0c;  // W and R; B and X would name another register than rax
+  const bool rex = insn.size() == 3 && (insn[0] & ~kRexBits) == 0x40;
+  if (!rex && insn.size() != 2) return std::nullopt;
+  const std::uint8_t opcode = insn[insn.size() - 2], modrm = insn[insn.size() - 1];
+  if (opcode != 0x89 || (modrm & 0xc7) != 0xc0) return std::nullopt;
+  const unsigned reg = (modrm >> 3 & 7U) + (rex && (insn[0] & 4) != 0 ? 8U : 0U);
+  return static_cast<std::uint8_t>(reg);
 }
 
 std::optional<NumberLoad> number_load_ending(Bytes code, std::size_t end) {

@@ -9,15 +9,26 @@
 namespace uprobe::plan {
 
 // The instruction that loads the number before a `syscall` at code[at]: `mov $n,%eax`, `mov $n,%rax` or `push $n; pop %rax`,
-// at most 64 bytes before; the nearest one.
+// or `mov $n` to another register that is copied to rax from there; at most 64 bytes before; the nearest one.
 struct NumberLoad {
   std::size_t position = 0, length = 0;
   std::uint32_t number = 0;
+  bool outlives_calls = false;  // it is loaded to a register that the callee saves (System V ABI)
 };
 std::optional<NumberLoad> number_before(std::span<const std::uint8_t> code, std::size_t at);
 
 // The load that ends right before code[end].
 std::optional<NumberLoad> number_load_ending(std::span<const std::uint8_t> code, std::size_t end);
+
+// What `mov $n,%reg32` loads, and where from `mov %reg,%rax` or `mov %reg,%eax` takes it, of one whole instruction. Registers as
+// they are encoded.
+struct RegisterLoad {
+  std::uint8_t reg = 0;
+  std::uint32_t number = 0;
+};
+std::optional<RegisterLoad> register_load(std::span<const std::uint8_t> insn);
+std::optional<std::uint8_t> copied_to_ax(std::span<const std::uint8_t> insn);
+inline constexpr std::size_t kRegisters = 16;
 
 // Whether the calls with this number are the agent's business.
 bool is_followed_call(std::uint32_t number);

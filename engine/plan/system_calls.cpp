@@ -3,9 +3,11 @@
 #include <sys/syscall.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
 
+#include "arch/x86/code/decode.h"
 #include "arch/x86/code/relocate.h"
 #include "engine/plan/call_patterns.h"
 
@@ -32,10 +34,14 @@ bool names_exit_group(Bytes code) {
 void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool any,
                    std::vector<SystemCallSite>& sites) {
   std::uint32_t number = ~0u;
+  std::array<std::uint32_t, kRegisters> loaded;
+  loaded.fill(~0u);
   for (std::size_t at = 0; at < code.size();) {
     const Bytes rest = code.subspan(at);
     const auto insn = x86::decode(rest, Addr{begin + at});
     if (!insn) return;
+    if (const auto load = register_load(rest.first(insn->length))) loaded[load->reg] = load->number;
+    if (const auto reg = copied_to_ax(rest.first(insn->length))) number = loaded[*reg];
     if (const auto load = number_load_ending(code, at + insn->length)) number = load->number;
     if (insn->is_call) number = ~0u;
     const bool is_syscall = insn->length == 2 && std::equal(std::begin(kSyscall), std::end(kSyscall), rest.begin());
@@ -65,7 +71,7 @@ void add_by_pattern(Bytes code, std::size_t at, std::uint64_t address, std::uint
   std::size_t place = load->position;
   while (place < at) {
     const auto insn = x86::decode(code.subspan(place), Addr{address + place});
-    if (!insn || insn->is_call || insn->is_return) return;
+    if (!insn || (insn->is_call && !load->outlives_calls) || insn->is_return) return;
     place += insn->length;
   }
   if (place != at) return;
@@ -84,6 +90,24 @@ bool is_signal_return(const elf::ElfFile& file, Bytes code, std::size_t at, std:
   return file.is_signal_return(address);
 }
 
+// A function that makes whatever call its first argument names, and returns: nothing but moves between the two. In static musl
+// all calls that can be cancelled are made there by a program that cancels no thread (src/thread/__syscall_cp.c, compiled).
+bool is_any_call(Bytes code, std::size_t at, std::uint64_t address) {
+  constexpr std::uint8_t kNumber[] = {0x48, 0x89, 0xf8}, kReturn = 0xc3;  // mov %rdi, %rax
+  constexpr std::size_t kLongest = 40;
+  if (at < kLongest || at + 2 >= code.size() || code[at + 2] != kReturn) return false;
+  const auto window = code.subspan(at - kLongest, kLongest);
+  const auto number = std::search(window.begin(), window.end(), std::begin(kNumber), std::end(kNumber));
+  if (number == window.end()) return false;
+  std::size_t place = at - static_cast<std::size_t>(window.end() - number);
+  while (place < at) {
+    const auto insn = x86::decode_fully(code.subspan(place), Addr{address - (at - place)});
+    if (!insn || insn->mnemonic != "mov") return false;
+    place += insn->length;
+  }
+  return place == at;
+}
+
 // What of a segment is to be looked at: functions that contain the bytes of a call; calls outside of any known function are
 // added at once.
 std::vector<elf::Range> functions_with_syscalls(const elf::ElfFile& file, std::vector<SystemCallSite>& sites) {
@@ -98,7 +122,7 @@ std::vector<elf::Range> functions_with_syscalls(const elf::ElfFile& file, std::v
       const auto place = static_cast<std::size_t>(at - code.begin());
       const auto range = function_at(file, s.address + place);
       const bool returns = is_signal_return(file, code, place, s.address + place);
-      if (returns || is_cancellable_call(code, place))
+      if (returns || is_cancellable_call(code, place) || is_any_call(code, place, s.address + place))
         sites.push_back({s.offset + place, shared::PointRole::system_call, returns});
       else if (!range)
         add_by_pattern(code, place, s.address, s.offset, sites);

@@ -9,16 +9,17 @@
 #include <map>
 #include <set>
 
+#include "engine/plan/call_patterns.h"
 #include "engine/plan/system_calls.h"
 
 namespace uprobe::plan {
 namespace {
 
 constexpr std::uint64_t kFollowed[] = {
-    SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_execve,      SYS_execveat,     SYS_ptrace,      SYS_prctl,
-    SYS_seccomp,      SYS_rt_sigsuspend,  SYS_pselect6,    SYS_ppoll,        SYS_epoll_pwait, 441 /* epoll_pwait2 */,
-    SYS_rt_sigreturn, SYS_rt_sigpending,  SYS_sigaltstack, SYS_open,         SYS_openat,      SYS_rt_sigtimedwait,
-    SYS_clone3,       SYS_mmap,           SYS_mprotect,    SYS_pkey_mprotect};
+    SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_execve,      SYS_execveat,      SYS_ptrace,      SYS_prctl,
+    SYS_seccomp,      SYS_rt_sigsuspend,  SYS_pselect6,    SYS_ppoll,         SYS_epoll_pwait, 441 /* epoll_pwait2 */,
+    SYS_rt_sigreturn, SYS_rt_sigpending,  SYS_sigaltstack, SYS_open,          SYS_openat,      SYS_rt_sigtimedwait,
+    SYS_clone3,       SYS_mmap,           SYS_mprotect,    SYS_pkey_mprotect, SYS_signalfd,    SYS_signalfd4};
 constexpr std::uint64_t kClones[] = {SYS_clone, SYS_clone3, SYS_vfork};
 
 template <std::size_t N>
@@ -111,6 +112,27 @@ TEST_F(CLibrary, EachPlaceIsASyscallInstructionAndThereOnce) {
 
 TEST_F(CLibrary, TheFunctionThatMakesAnyCallIsThere) {
   EXPECT_TRUE(std::any_of(calls_.begin(), calls_.end(), [&](std::uint64_t offset) { return is_generic(offset); }));
+}
+
+// mov $2,%r12d; call; mov %r12,%rax; syscall: fopen in musl. And by a register that the callee does not save.
+TEST(SystemCalls, ANumberMayComeByAnotherRegister) {
+  const std::vector<std::uint8_t> kept = {0x41, 0xbc, 2, 0, 0, 0, 0xe8, 0, 0, 0, 0, 0x4c, 0x89, 0xe0, 0x0f, 0x05};
+  const auto found = number_before(kept, 14);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->number, 2U);
+  EXPECT_EQ(found->position, 0U);
+  EXPECT_TRUE(found->outlives_calls);
+
+  const std::vector<std::uint8_t> lost = {0xbf, 13, 0, 0, 0, 0x89, 0xf8, 0x0f, 0x05};  // mov $13,%edi; mov %edi,%eax
+  const auto other = number_before(lost, 7);
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->number, 13U);
+  EXPECT_FALSE(other->outlives_calls);
+
+  const std::vector<std::uint8_t> to_r8 = {0x41, 0x89, 0xd8};  // mov %ebx,%r8d
+  EXPECT_FALSE(copied_to_ax(to_r8));
+  const std::vector<std::uint8_t> unrelated = {0xbb, 13, 0, 0, 0, 0x4c, 0x89, 0xe0, 0x0f, 0x05};  // %ebx, %r12
+  EXPECT_FALSE(number_before(unrelated, 8));
 }
 
 TEST(SystemCalls, TheEndOfAProcessIsFollowedOnDemand) {

@@ -32,6 +32,15 @@ int main(void) {
   pthread_t other;
   pthread_create(&other, NULL, thread, NULL);
   pthread_join(other, NULL);
+  sigaddset(&mask, SIGUSR1);
+  sigprocmask(SIG_BLOCK, &mask, NULL);
+  raise(SIGUSR1);
+  sigfillset(&mask);
+  sigdelset(&mask, SIGUSR1);
+  sigsuspend(&mask);
+  sigprocmask(SIG_SETMASK, &mask, NULL);
+  sigemptyset(&mask);
+  sigprocmask(SIG_SETMASK, &mask, NULL);
   sigaction(SIGTRAP, &action, NULL);
   probed(3);
   raise(SIGTRAP);
