@@ -1,6 +1,6 @@
 // Where control can arrive, of all code of a file: the ground on which windows of several instructions stand.
 //
-// Built once per file by one pass over its code: some 5 M instructions a second, and about as much memory as there is code.
+// Built once per file by one pass over its code: some 20 M instructions a second, and about as much memory as there is code.
 // Only code with unwind information (.eh_frame) counts as known: compilers make it for every function, what else
 // lies there (hand-made code, a virtual machine's builtins) may be entered in ways of its own.
 #pragma once
