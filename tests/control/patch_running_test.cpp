@@ -73,6 +73,31 @@ TEST_F(PatchRunning, BetweenOriginalAndJumpNobodyIsHarmed) {
   }
 }
 
+// They go while threads come to them and are in their copies. For their coming the threads are kept out.
+TEST_F(PatchRunning, JumpsOverSeveralInstructionsGoWhileTheyAreExecuted) {
+  Subject subject(true);
+  target::RunningTarget target(target::ProcessFiles::open(subject.pid()).take());
+  control::ProcessSerializer serializer(subject.pid());
+  std::vector<Patch> begin, go, come;
+  for (const Site& s : subject.sites()) {
+    if (s.kind != Kind::several) continue;
+    begin.push_back(s.patch(s.trap, s.jump));
+    go.push_back(s.patch(s.jump, s.original));
+    come.push_back(s.patch(s.original, s.jump));
+  }
+  const auto all = std::ssize(go);
+  ASSERT_EQ(done(control::patch_running(target, begin, serializer)), all);
+  const auto enough = Clock::now() + 20s;
+  for (int i = 0; i < 200 && (i < 20 || Clock::now() < enough); ++i) {
+    ASSERT_EQ(done(control::patch_running(target, go, serializer)), all) << "round " << i;
+    subject.pause();
+    ASSERT_EQ(done(control::patch_running(target, come, serializer)), all) << "round " << i;
+    subject.go_on();
+    ASSERT_TRUE(subject.is_alive()) << "round " << i;
+  }
+  EXPECT_EQ(subject.finish(), 0);
+}
+
 TEST_F(PatchRunning, BetweenOriginalAndBreakpointNobodyIsHarmed) {
   Subject subject(false);
   change(subject, &Site::original, &Site::trap, [](Kind) { return true; });

@@ -97,6 +97,15 @@ class Subject {
     int status = 0;
     return !waited_ && ::waitpid(pid_, &status, WNOHANG) == 0;
   }
+  // Brings all threads to where none of them is in a function; and lets them go on.
+  void pause() {
+    shared_->pause = true;
+    while (shared_->paused < kThreads && is_alive()) ::usleep(50);
+  }
+  void go_on() {
+    shared_->pause = false;
+    while (shared_->paused != 0 && is_alive()) ::usleep(50);
+  }
   // Lets it come to its end: its wait status, 0 when all was well.
   int finish() {
     int status = -1;
@@ -112,7 +121,8 @@ class Subject {
     std::atomic<std::uint64_t> count{0};
   };
   struct Shared {
-    std::atomic<bool> stop{false};
+    std::atomic<bool> stop{false}, pause{false};
+    std::atomic<unsigned> paused{0};
     std::atomic<unsigned> running{0};
     std::atomic<std::uint64_t> wrong{0};
     Counter hits[kSites];
@@ -201,9 +211,16 @@ class Subject {
     ::_exit(shared_->wrong == 0 ? 0 : 2);
   }
 
+  void wait_if_paused() {
+    if (!shared_->pause) return;
+    ++shared_->paused;
+    while (shared_->pause) ::usleep(50);
+    --shared_->paused;
+  }
+
   void call_all(std::size_t thread) {
     ++shared_->running;
-    for (long x = static_cast<long>(thread); !shared_->stop; ++x)
+    for (long x = static_cast<long>(thread); !shared_->stop; ++x, wait_if_paused())
       for (std::size_t i = 0; i < kSites; ++i) {
         const auto function = reinterpret_cast<long (*)(long)>(sites_[i].at.value);
         ++shared_->calls[thread][i];
