@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/fd.h"
 #include "engine/control/patch.h"
 #include "engine/control/processes.h"
 #include "engine/control/text_view.h"
@@ -31,29 +32,42 @@ bool is_long_jump(const shared::Point& point) {
   return point.jump_bytes == shared::kJumpBytes && point.copy == point.jump_to;
 }
 
+// Whether a debugger may have breakpoints in the process.
+bool is_traced(pid_t pid) {
+  const auto status = read_file("/proc/" + std::to_string(pid) + "/status");
+  return !status || status->find("\nTracerPid:\t0\n") == std::string::npos;
+}
+
 // What stands at a point.
 enum class Standing {
-  ours,   // all of the armed text, or a breakpoint where a jump was to be
-  mixed,  // ours, with a breakpoint in it: a debugger's, which will put back one day what it has found there
+  ours,  // all of the armed text, or a breakpoint where a jump was to be
+  // Between the two, behind a breakpoint: a tool was killed, or its parent forked, in the middle of a change. Or the breakpoint
+  // is a debugger's, which will put the jump's first byte back one day.
+  halfway,
+  spoilt,  // the jump, with a breakpoint of somebody else in the middle
   other,
 };
 
 Standing standing_of(const Patch& patch, const shared::ArmedText& armed) {
-  bool all_armed = true, tail_original = true, mixed = true;
+  bool all_armed = true, tail_original = true, tail_ours = true, spoilt = true;
   for (std::uint32_t i = 0; i < armed.length; ++i) {
     const std::uint8_t now = patch.before[i];
-    all_armed = all_armed && now == armed.bytes[i];
-    tail_original = tail_original && (i == 0 || now == patch.after[i]);
-    mixed = mixed && (now == armed.bytes[i] || now == kBreakpoint);
+    const bool is_armed = now == armed.bytes[i], is_original = now == patch.after[i];
+    all_armed = all_armed && is_armed;
+    tail_original = tail_original && (i == 0 || is_original);
+    tail_ours = tail_ours && (i == 0 || is_armed || is_original);
+    spoilt = spoilt && (is_armed || now == kBreakpoint);
   }
-  if (all_armed || (patch.before[0] == kBreakpoint && tail_original)) return Standing::ours;
-  return mixed ? Standing::mixed : Standing::other;
+  const bool breakpoint = patch.before[0] == kBreakpoint;
+  if (all_armed || (breakpoint && tail_original)) return Standing::ours;
+  if (breakpoint && tail_ours) return Standing::halfway;
+  return spoilt ? Standing::spoilt : Standing::other;
 }
 
 class Disarming {
  public:
   Disarming(target::Target& target, Block& block, const std::vector<target::Mapping>& maps)
-      : target_(target), block_(block), maps_(maps) {}
+      : target_(target), block_(block), maps_(maps), traced_(is_traced(target.pid())) {}
 
   Status run(Serializer& serializer) {
     TextView text(target_);
@@ -97,8 +111,11 @@ class Disarming {
     if (!text.read(patch.at, patch.before.data(), patch.size)) return;
     std::copy_n(undo.original, patch.size, patch.after.begin());
     const Standing standing = standing_of(patch, armed);
-    if (standing == Standing::mixed) ++left_;
-    if (standing != Standing::ours) return;
+    if (standing == Standing::other) return;
+    if (standing == Standing::spoilt || (standing == Standing::halfway && traced_)) {
+      ++left_;
+      return;
+    }
     if (!is_there(text, maps_, point, undo)) {
       gone_.push_back(index);
       return;
@@ -111,6 +128,7 @@ class Disarming {
   target::Target& target_;
   Block& block_;
   const std::vector<target::Mapping>& maps_;
+  const bool traced_;
   Batch probes_, own_;
   std::vector<std::uint32_t> gone_;  // other code stands there now
   std::size_t left_ = 0;             // ours that had to stay

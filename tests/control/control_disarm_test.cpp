@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -169,8 +170,23 @@ TEST_F(DisarmJump, ABreakpointWhereAJumpWasToBeGoesToo) {
   EXPECT_EQ(text(), original_);
 }
 
-// A debugger's, which keeps the first byte of the jump and will put it back.
-TEST_F(DisarmJump, ABreakpointOnTopOfTheJumpIsLeftAlone) {
+// Its parent forked, or a tool was killed, while the jump came or went.
+TEST_F(DisarmJump, WhatIsHalfWayIsBroughtBack) {
+  const shared::ArmedText armed = shared::armed_text(block_->points().back());
+  for (const int originals : {0, 2, 4}) {
+    std::vector<std::uint8_t> halfway(armed.bytes, armed.bytes + 5);
+    halfway[0] = 0xcc;
+    std::copy_n(original_.begin() + 1, originals, halfway.begin() + 1);
+    put_text(halfway);
+    ASSERT_TRUE(control::disarm(child_.pid(), child_.block()));
+    EXPECT_EQ(text(), original_);
+    ASSERT_TRUE(block_->set_state(target_, 3, shared::PointState::armed));
+  }
+}
+
+// A debugger keeps the first byte of the jump and will put it back.
+TEST_F(DisarmJump, ABreakpointOfADebuggerIsLeftAlone) {
+  ASSERT_EQ(::ptrace(PTRACE_SEIZE, child_.pid(), 0, 0), 0);
   put(kAt, 0xcc);
   const auto before = text();
   EXPECT_FALSE(control::disarm(child_.pid(), child_.block())) << "the process still needs the agent";
