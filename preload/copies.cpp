@@ -54,6 +54,40 @@ bool release(ProcessBlock& block, Repeat& repeat, u64 whose) {
   return true;
 }
 
+// What is expected of the thread when the handler with this frame returns. False: nothing, or not at the frame's address.
+bool forget_repeat(ProcessBlock& block, const SignalFrame& frame) {
+  if (__atomic_load_n(&block.repeat_count, __ATOMIC_RELAXED) == 0) return false;
+  const u64 thread = thread_key();
+  bool found = false;
+  for (Repeat& repeat : block.repeats)
+    if (__atomic_load_n(&repeat.thread, __ATOMIC_ACQUIRE) == thread && repeat.frame == as_word(&frame)) {
+      found = found || repeat.address == frame.ip;
+      release(block, repeat, thread);
+    }
+  return found;
+}
+
+// The place in a copy that stands for an address inside of a jump; the address itself if it is none.
+u64 place_in_copy(const ProcessBlock& block, u64 ip) {
+  for (u32 inside = 1; inside < shared::kJumpBytes; ++inside) {
+    const Point* point = find_point(block, ip - inside);
+    if (point == nullptr || point->jump_bytes <= inside) continue;
+    if (point->state != static_cast<u32>(shared::PointState::armed)) return ip;
+    const auto* marks = reinterpret_cast<const shared::Mark*>(shared::marks_of(*point));
+    for (u32 i = 0; i < point->mark_count; ++i)
+      if (marks[i].place == static_cast<i32>(inside) && marks[i].pushed == 0) return point->copy + marks[i].offset;
+  }
+  return ip;
+}
+
+// Whether the thread would be lost at the original place, or hit once more, because nobody says that the handler has returned.
+bool is_no_way_back(const ProcessBlock& block, const Point& point, const shared::Mark& mark, SignalFrame& frame,
+                    Arrival arrival) {
+  const bool inside = mark.place > 0 && mark.place < point.jump_bytes;
+  const bool again = mark.place == 0 && point.jump_bytes != 0 && arrival == Arrival::signal;
+  return (inside || again) && !returns_through_us(block, frame_around(frame).restorer);
+}
+
 }  // namespace
 
 bool in_agent(const ProcessBlock& block, u64 address) {
@@ -91,6 +125,7 @@ Moved move_to_original(ProcessBlock& block, SignalFrame& frame, Arrival arrival)
   const shared::Mark& mark = mark_covering(*point, offset);
   const bool in_front = mark.place == 0;
   if (arrival == Arrival::step && in_front && offset != 0) return Moved::within;
+  if (is_no_way_back(block, *point, mark, frame, arrival)) return arrival == Arrival::step ? Moved::within : Moved::no;
   frame.ip = point->address + static_cast<u64>(i64{mark.place});
   frame.sp += mark.pushed;
   // The processor left the copy's address in rcx (SDM vol. 2, SYSCALL).
@@ -112,15 +147,20 @@ void expect_after(ProcessBlock& block, const SignalFrame& frame, bool shown) {
   }
 }
 
-void returned_to(ProcessBlock& block, const SignalFrame& frame) {
-  if (__atomic_load_n(&block.repeat_count, __ATOMIC_RELAXED) == 0) return;
-  const u64 thread = thread_key();
-  for (Repeat& repeat : block.repeats)
-    if (__atomic_load_n(&repeat.thread, __ATOMIC_ACQUIRE) == thread && repeat.frame == as_word(&frame)) {
-      repeat.frame = 0;
-      repeat.state = digest(frame);  // the handler may have changed the registers
-      if (repeat.address != frame.ip) release(block, repeat, thread);
-    }
+// Points of our own at system calls make or refuse the call at each arrival.
+u64 place_to_go_on(ProcessBlock& block, const SignalFrame& frame) {
+  const Point* point = find_point(block, frame.ip);
+  const bool repeated = forget_repeat(block, frame) && point != nullptr;
+  if (repeated && point->role != static_cast<u32>(shared::PointRole::system_call)) return point->copy;
+  if (repeated) expect_repeat(block, frame);  // the handler may have changed the registers
+  return point == nullptr ? place_in_copy(block, frame.ip) : frame.ip;
+}
+
+void not_gone_on(ProcessBlock& block, SignalFrame& frame, u64 ip) {
+  const bool goes_on = frame.ip != ip;
+  frame.ip = ip;
+  if (goes_on && find_point(block, ip) != nullptr) expect_repeat(block, frame);
+  expect_after(block, frame, true);
 }
 
 void expect_nothing(ProcessBlock& block) {

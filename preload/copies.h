@@ -29,8 +29,11 @@ Moved move_to_original(ProcessBlock& block, SignalFrame& frame, Arrival arrival)
 void expect_repeat(ProcessBlock& block, const SignalFrame& frame);
 // A handler begins with this frame: what is expected at frame.ip comes when it has returned. `shown`: returned_to will say so.
 void expect_after(ProcessBlock& block, const SignalFrame& frame, bool shown);
-// A handler returns with this frame.
-void returned_to(ProcessBlock& block, const SignalFrame& frame);
+// A handler returns with this frame: where the thread has to go on. That is in the copy when it has been shown a place in front
+// of an instruction whose hit is recorded, or one that is inside of a jump by now.
+u64 place_to_go_on(ProcessBlock& block, const SignalFrame& frame);
+// It has not returned after all, and the frame shows `ip` again.
+void not_gone_on(ProcessBlock& block, SignalFrame& frame, u64 ip);
 // Nothing is expected any more of the calling thread, or of all others.
 void expect_nothing(ProcessBlock& block);
 void expect_nothing_of_others(ProcessBlock& block);

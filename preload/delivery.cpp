@@ -16,6 +16,7 @@
 #include "preload/steps.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
+#include "preload/trampolines.h"
 
 namespace uprobe::agent {
 namespace {
@@ -203,6 +204,7 @@ extern "C" {
 __attribute__((visibility("hidden"), used)) Exit uprobe_deliver(SignalFrame* frame) {
   ProcessBlock& block = *uprobe_block;
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
+  leave_trampoline(block, *frame);
   if (entry != nullptr && step(block, *frame)) {
     remember_mask(block, *entry, frame->mask);
     return {kResumeNested, 0};

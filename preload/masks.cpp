@@ -13,7 +13,6 @@
 #include "preload/stacks.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
-#include "preload/windows.h"
 
 namespace uprobe::agent {
 namespace {
@@ -118,9 +117,10 @@ long other_sigaction(ProcessBlock& block, u64 signal, KernelSigaction* wanted, u
 // What app_sigreturn changes, as it was: a signal may come before the call is made, and its handler shall find everything
 // as the kernel still has it. Kept in words of the frame that the kernel neither writes nor reads (sigcontext::reserved1).
 struct Before {
-  u64 ip, mask, stack_base, stack_size;  // in the frame
+  u64 mask, stack_base, stack_size;  // in the frame
   u64 blocked, app_stack, app_stack_size;
   u32 stack_flags, app_stack_flags;
+  u64 ip;  // in the frame
 };
 static_assert(sizeof(Before) <= sizeof(SignalFrame::reserved));
 
@@ -129,15 +129,15 @@ Before& before_of(SignalFrame& frame) { return *reinterpret_cast<Before*>(frame.
 void remember(ProcessBlock& block, SignalFrame& frame) {
   const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
   if (entry == nullptr) return;
-  before_of(frame) = {frame.ip,
-                      frame.mask,
+  before_of(frame) = {frame.mask,
                       frame.stack_base,
                       frame.stack_size,
                       entry->blocked,
                       entry->app_stack,
                       entry->app_stack_size,
                       static_cast<u32>(frame.stack_flags),
-                      entry->app_stack_flags};
+                      entry->app_stack_flags,
+                      frame.ip};
   frame.uc_link = as_word(entry);
 }
 
@@ -209,8 +209,7 @@ void app_sigreturn(ProcessBlock& block, u64 context) {
   if ((mask & kOurSignals) != 0) frame.mask = mask & ~kOurSignals;
   believe_blocked(block, mask & kOurSignals);
   take_stack(block, frame);
-  returned_to(block, frame);
-  frame.ip = place_to_go_on(block, frame.ip);
+  frame.ip = place_to_go_on(block, frame);
 }
 
 void undo_sigreturn(ProcessBlock& block, const SignalFrame& frame) {
@@ -223,7 +222,6 @@ void undo_sigreturn(ProcessBlock& block, const SignalFrame& frame) {
   if (entry == nullptr || returning.uc_link != as_word(entry)) return;
   const Before& before = before_of(returning);
   returning.uc_link = 0;
-  returning.ip = before.ip;
   returning.mask = before.mask;
   returning.stack_base = before.stack_base;
   returning.stack_flags = static_cast<i32>(before.stack_flags);
@@ -232,7 +230,7 @@ void undo_sigreturn(ProcessBlock& block, const SignalFrame& frame) {
   entry->app_stack = before.app_stack;
   entry->app_stack_size = before.app_stack_size;
   entry->app_stack_flags = before.app_stack_flags;
-  expect_after(block, returning, true);
+  not_gone_on(block, returning, before.ip);
 }
 
 void clear_handlers(ProcessBlock& block, bool shares_memory) {

@@ -1,12 +1,20 @@
-// Faults inside trampolines, which the tool has written into islands.
+// Threads inside trampolines. See trampolines.cpp.
 #pragma once
 
 #include "preload/agent.h"
 
 namespace uprobe::agent {
 
-// Where a thread goes on whose load at `ip` faulted (SIGSEGV or SIGBUS with a positive si_code); 0: that is none of the loads
-// of a trampoline. Looks at the islands of the block only, async-signal-safe.
+// Where a thread goes on whose load at `ip`, in a trampoline, has faulted; 0: it was none of those that may.
 u64 trampoline_fixup(const ProcessBlock& block, u64 ip);
+
+// Takes an interrupted thread out of a trampoline, or out of what the agent does for one, with the application's registers.
+// no: it was in none; or in the agent's part, which it has to go through first.
+// arriving: nothing is recorded; it is back at the probe point. recorded: it is at the beginning of the copy.
+enum class Jump { no, arriving, recorded };
+Jump leave_trampoline(const ProcessBlock& block, SignalFrame& frame);
+
+// Whether an int3 before `ip` is the agent's own, for a thread with signals that wait: leave_trampoline says `recorded`.
+bool is_end_of_jump(u64 ip);
 
 }  // namespace uprobe::agent

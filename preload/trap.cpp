@@ -5,7 +5,6 @@
 #include "preload/copies.h"
 #include "preload/delivery.h"
 #include "preload/held.h"
-#include "preload/jump_hit.h"
 #include "preload/mappings.h"
 #include "preload/masks.h"
 #include "preload/returns.h"
@@ -84,9 +83,9 @@ bool show_original(ProcessBlock& block, SignalInfo& info, SignalFrame& frame) {
   return moved != Moved::within;
 }
 
-// Whether a signal finds the thread in the middle of a hit.
+// Whether a signal finds the thread in the middle of a hit that it can go through with.
 bool can_wait(ProcessBlock& block, const SignalFrame& frame) {
-  return in_agent(block, frame.ip) ? !is_jump_hit(block, frame) : can_step(block, frame);
+  return in_agent(block, frame.ip) || can_step(block, frame);
 }
 
 // One of our signals that is not for us: the application's handler, or its default. A fault under a blocked signal kills
@@ -109,6 +108,7 @@ Exit pass_on(ProcessBlock& block, SignalInfo& info, SignalFrame& frame, bool mas
     block_mask_of(block, info.signal);
     frame_around(frame).restorer = restorer_of(block, info.signal);
   }
+  if (sent) leave_trampoline(block, frame);
   if (sent && can_wait(block, frame) && defer(block, handler, info, frame)) {
     if (mask_is_clean) return leave(block, frame, true);
     // The hit that goes on may read what faults.
@@ -119,9 +119,21 @@ Exit pass_on(ProcessBlock& block, SignalInfo& info, SignalFrame& frame, bool mas
   return enter(block, handler, frame);
 }
 
+// A hit by jump that is interrupted for good, for want of stack or by the application's own steps (it has one instruction
+// there): it is taken here, as that of a breakpoint. False: the thread was in no trampoline.
+bool finish_jump(ProcessBlock& block, SignalFrame& frame, bool may_fault) {
+  const Jump jump = leave_trampoline(block, frame);
+  if (jump != Jump::arriving) return jump == Jump::recorded;
+  const Point* point = find_point(block, frame.ip);
+  record_hit(block, *point, frame, may_fault && (frame.mask & kFaultSignals) == 0);
+  frame.ip = point->copy;
+  return true;
+}
+
 Exit on_fault(SignalInfo& info, SignalFrame& frame, bool mask_is_clean) {
   ProcessBlock& block = *uprobe_block;
-  if (info.code > 0 && fix_up(frame)) return leave(block, frame, mask_is_clean);
+  if (info.code > 0 && (fix_up(frame) || finish_jump(block, frame, mask_is_clean)))
+    return leave(block, frame, mask_is_clean);
   if (info.code > 0 && has_come_back(frame.ip)) {
     hit_point(block, begin_return(frame), frame);
     return leave(block, frame, mask_is_clean);
@@ -135,6 +147,10 @@ extern "C" {
 
 __attribute__((visibility("hidden"), used)) Exit uprobe_on_trap(i32, SignalInfo* info, SignalFrame* frame) {
   ProcessBlock& block = *uprobe_block;
+  if (info->code == kSiKernel && is_end_of_jump(frame->ip)) {
+    leave_trampoline(block, *frame);
+    return leave(block, *frame, true);
+  }
   if (info->code == kSiKernel) {
     const Point* point = find_point(block, frame->ip - 1);
     const Code code = point != nullptr ? code_at(block, *point, *frame) : Code::foreign;
@@ -146,7 +162,9 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_on_trap(i32, SignalInfo*
     if (blocked || block.actions[static_cast<u32>(shared::AppSignal::trap)].handler <= kSigIgn)
       frame->ip -= 1;  // executed again, it kills
   }
-  if (info->code == kTrapTrace && end_step(block, *frame)) return leave(block, *frame, true);
+  const bool step = info->code == kTrapTrace;
+  if (step && (end_step(block, *frame) || finish_jump(block, *frame, true) || in_agent(block, frame->ip)))
+    return leave(block, *frame, true);
   return pass_on(block, *info, *frame, true);
 }
 
@@ -165,6 +183,7 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_on_signal(i32 signal, Si
   ProcessBlock& block = *uprobe_block;
   const shared::OtherAction action = block.others[signal];  // 1 to 64: it was installed for one of these
   const AppHandler handler{action.handler, action.flags};
+  leave_trampoline(block, *frame);
   if (can_wait(block, *frame) && defer(block, handler, *info, *frame)) return leave(block, *frame, true);
   move_to_original(block, *frame, Arrival::signal);
   return enter(block, handler, *frame);

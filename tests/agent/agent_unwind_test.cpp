@@ -8,7 +8,7 @@
 #include <functional>
 
 #include "arch/x86/code/unwind.h"
-#include "preload/jump_hit.h"
+#include "preload/trampolines.h"
 #include "tests/agent/hit_state.h"
 #include "tests/agent/jump_probe.h"
 #include "tests/agent/torture.h"
@@ -58,7 +58,12 @@ void look_back(int, siginfo_t*, void* context) {
     in_agent = in_agent || address == word_of(uprobe_rseq_abort);
   }
   const auto& frame = *static_cast<const agent::SignalFrame*>(context);
-  if (!is_in(frame.ip, g_island, 4 * kPage)) g_misjudged += agent::is_jump_hit(*agent::uprobe_block, frame) != inside;
+  agent::SignalFrame left = frame;
+  const bool in_trampoline = is_in(frame.ip, g_island, 3 * kPage);
+  if (agent::leave_trampoline(*agent::uprobe_block, left) != agent::Jump::no)
+    g_misjudged += left.ip != word_of(hit_unwound_site) && left.ip != g_island + 3 * kPage;
+  else
+    g_misjudged += in_trampoline;
   const bool good = at_root && (!inside || (at_probe && at_caller));
   ++(good ? g_good : g_bad);
   g_inside += inside;
@@ -101,7 +106,7 @@ TEST_P(Unwind, FromRandomAlarms) {
               static_cast<unsigned long long>(g_good), static_cast<unsigned long long>(g_bad),
               static_cast<unsigned long long>(g_inside), static_cast<unsigned long long>(g_in_agent));
   EXPECT_EQ(g_bad, 0U);
-  EXPECT_EQ(g_misjudged, 0U) << "is_jump_hit";
+  EXPECT_EQ(g_misjudged, 0U) << "leave_trampoline";
   EXPECT_GT(g_inside, 1000U);
   EXPECT_GE(g_in_agent, GetParam() ? 0U : 100U);
 }

@@ -15,6 +15,8 @@ struct PointBlock {
   shared::ProcessBlock head;
   shared::Point point;
   shared::Consumer consumers[2];
+  u32 hash[2];
+  shared::ThreadEntry threads[shared::kThreadEntries];
 };
 
 // The one of this process, agent::uprobe_block from now on.
@@ -26,6 +28,8 @@ inline PointBlock& point_block() {
   head.pid = static_cast<u32>(::getpid());
   head.point_offset = offsetof(PointBlock, point), head.point_count = 1;
   head.consumer_offset = offsetof(PointBlock, consumers), head.consumer_count = 1;
+  head.hash_bits = 1, head.hash_offset = offsetof(PointBlock, hash);
+  head.thread_offset = offsetof(PointBlock, threads);
   block.point.consumer = 1;
   agent::uprobe_block = &head;
   agent::learn_rseq(head);
@@ -74,6 +78,7 @@ class JumpProbe {
     block_.head.islands[0] = {word_of(island_), kIslandBytes, kIslandBytes};
     block_.head.island_count = 1;
     block_.point.address = site_;
+    block_.hash[shared::hash_slot(site_, 1)] = 1;
   }
   JumpProbe(const JumpProbe&) = delete;
   JumpProbe& operator=(const JumpProbe&) = delete;

@@ -27,6 +27,7 @@ class Maker {
 
  private:
   void mark(unsigned depth) { labels_.mark(a_, depth); }
+  shared::u16 here() const { return static_cast<shared::u16>(a_.size()); }
   void literals();
   void save();
   void restore();
@@ -37,10 +38,11 @@ class Maker {
   Assembler a_;
   Trampoline made_;
   TrampolineLabels labels_;
+  shared::TrampolineHead head_{};
 };
 
 constexpr Gpr kSaved[] = {rax, rcx, rdx, rsi, rdi, r8};
-static_assert(kFrame == 128 + 8 * std::size(kSaved) + 8);
+static_assert(kFrame == shared::kFullDepth && kFrame == 128 + 8 * std::size(kSaved) + 8);
 
 // The head is filled in at the end.
 void Maker::literals() {
@@ -88,6 +90,7 @@ void Maker::restore() {
 // The label `slow` is where the kernel continues an interrupted section, so the signature stands before it: as the
 // displacement of a ud1, as everywhere.
 void Maker::leave_to_agent() {
+  head_.slow = here();
   mark(kFrame);
   Label call;
   a_.bind(labels_.faulted);
@@ -100,22 +103,28 @@ void Maker::leave_to_agent() {
   a_.bind(call);
   load_flags(a_, labels_);
   a_.store({rsp, 0}, rax);
+  head_.whole_flags = here();
   a_.constant(rdi, spec_.point.value);
   a_.op(0xff, 4, 2, labels_.jump_entry);  // call *jump_entry(%rip)
+  head_.called = here();
   a_.load(rax, {rsp, 0});
   a_.raw({0x86, 0xc4});     // xchg %al, %ah
   a_.raw({0xc0, 0xe8, 3});  // shr $3, %al
   a_.raw({0x24, 1});        // and $1, %al: OF
   a_.store({rsp, 0}, rax);
+  head_.short_flags = here();
   a_.jump(labels_.out);
 }
 
 void Maker::finish_head() {
-  shared::TrampolineHead head{};
+  shared::TrampolineHead& head = head_;
   head.mark = shared::kTrampolineMagic ^ spec_.at.value;
   head.point = spec_.point.value;
-  head.bytes = a_.size();
-  head.code = made_.entry;
+  head.bytes = here();
+  head.code = static_cast<shared::u16>(made_.entry);
+  head.out = static_cast<shared::u16>(labels_.out.at);
+  head.recorded = made_.records ? static_cast<shared::u16>(labels_.section_end.at) : head.out;
+  head.lost = static_cast<shared::u16>(labels_.lost);
   const auto to = static_cast<shared::u16>(labels_.faulted.at);
   std::size_t used = 0;
   for (const unsigned insn : labels_.may_fault) head.faults[used++] = {static_cast<shared::u16>(insn), to};

@@ -233,6 +233,7 @@ void Recorder::abandon() {
   a_.constant(rsi, fast_.area.value);
   a_.raw({0xf0});  // lock
   a_.op(0x83, 8, 0, Mem{rsi, place(fast_.event_offset + offsetof(shared::Event, lost_full))}), a_.raw({1});
+  labels_.lost = a_.size();
   a_.jump(labels_.out);
   a_.bind(leave_);
   a_.load4(rax, {rdi, offsetof(Ring, commit)});

@@ -14,6 +14,7 @@ struct TrampolineLabels {
   Label descriptor, ones, highs, jump_entry;  // literals
   Label slow, faulted, out;
   Label section, section_end;       // of rseq
+  unsigned lost = 0;                // offset of what follows the count of a lost record
   std::vector<unsigned> may_fault;  // offsets; all go on at `faulted`
   std::vector<StackMark> stack;
 

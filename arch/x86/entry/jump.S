@@ -1,13 +1,24 @@
 // Where trampolines (arch/x86/code/trampoline.h) go with hits that they do not record themselves. Runs on the application's
-// stack, below its red zone; nothing may be left behind when a signal handler leaves from here by siglongjmp.
+// stack, below its red zone.
+//
+// Signals that come while a thread is in here are put aside, as in entry.S. From uprobe_jump_done on the hit is recorded: who
+// comes then is told that the thread stands at the beginning of the copy (preload/trampolines.cpp). For what has come before,
+// an int3 of ours brings the thread there.
 //
 // On entry: rdi = point, esi = 1 if a load of the hit is known to fault, the direction flag as the application has it;
 // rbx, rbp, r9..r15 still hold the application's values. The trampoline's frame:
 //
 //   [rsp]  return address       8 flags   16 r8   24 rdi   32 rsi   40 rdx   48 rcx   56 rax   64 +128: red zone, then its rsp
 //
-// Calls void uprobe_on_jump(const Point*, Registers*, u32) with the register file (engine/shared/layout.h) in our frame.
+// Calls const u32* uprobe_on_jump(const Point*, Registers*, u32) with the register file (engine/shared/layout.h) in our
+// frame; the result is the thread's pending word.
 // Comes back with r9..r11 as they were.
+        .macro LABEL name
+        .globl  \name
+        .hidden \name
+\name:
+        .endm
+
         .text
         .globl  uprobe_jump_entry
         .hidden uprobe_jump_entry
@@ -15,6 +26,7 @@
         .p2align 4
 uprobe_jump_entry:
         .cfi_startproc
+        testb   %al, -1024(%rsp)        # as much stack as a hit can need: if there is none it shows here, before anything is done
         pushq   %rbp
         .cfi_adjust_cfa_offset 8
         .cfi_rel_offset rbp, 0
@@ -58,26 +70,35 @@ uprobe_jump_entry:
         movq    $-1, 160(%rdx)          # orig_ax: as the kernel has it outside of system calls
         xchgq   %rsi, %rdx              # (point, registers, faulted)
         call    uprobe_on_jump
+        LABEL   uprobe_jump_done
         movq    72(%rsp), %r9
         movq    80(%rsp), %r10
         movq    88(%rsp), %r11
+        cmpl    $0, (%rax)
+        jne     5f
         testb   $4, 18(%rbp)
         jnz     4f
 2:      movq    %rbp, %rsp
+        LABEL   uprobe_jump_leaves
         popq    %rbp
         .cfi_remember_state
         .cfi_def_cfa rsp, 8
         .cfi_restore rbp
         ret
         .cfi_restore_state
+        LABEL   uprobe_jump_left
 3:      pushfq
         andl    $~0x40000, (%rsp)
         popfq
         jmp     1b
+        LABEL   uprobe_jump_late
 4:      pushfq
         orl     $0x40000, (%rsp)
         popfq
         jmp     2b
+5:      int3
+        LABEL   uprobe_jump_waits
+        nop
         .cfi_endproc
         .size uprobe_jump_entry, . - uprobe_jump_entry
         .globl  uprobe_jump_end
