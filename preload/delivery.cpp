@@ -169,6 +169,7 @@ Exit enter(ProcessBlock& block, const AppHandler& handler, SignalFrame& frame) {
   HandlerFrame& whole = frame_around(*placed);
   const bool shown = show_belief(block, whole.info.signal, *placed, whole.restorer);
   expect_after(block, *placed, shown);
+  if (shown) show_own_restorer(*placed);
   return {handler.address, as_word(&whole)};
 }
 

@@ -117,12 +117,12 @@ long other_sigaction(ProcessBlock& block, u64 signal, KernelSigaction* wanted, u
 // What app_sigreturn changes, as it was: a signal may come before the call is made, and its handler shall find everything
 // as the kernel still has it. Kept in words of the frame that the kernel neither writes nor reads (sigcontext::reserved1).
 struct Before {
-  u64 mask, stack_base, stack_size;  // in the frame
-  u64 blocked, app_stack, app_stack_size;
-  u32 stack_flags, app_stack_flags;
-  u64 ip;  // in the frame
+  u64 mask, stack_base, stack_size, ip;  // in the frame
+  u64 app_stack, app_stack_size;
+  u32 stack_flags;
+  u32 app_stack_flags;  // and what is blocked of kOurSignals, whose bits are no flags
 };
-static_assert(sizeof(Before) <= sizeof(SignalFrame::reserved));
+static_assert(sizeof(Before) <= sizeof(SignalFrame::reserved) - sizeof(u64));  // the last is of returns.cpp
 
 Before& before_of(SignalFrame& frame) { return *reinterpret_cast<Before*>(frame.reserved); }
 
@@ -132,12 +132,11 @@ void remember(ProcessBlock& block, SignalFrame& frame) {
   before_of(frame) = {frame.mask,
                       frame.stack_base,
                       frame.stack_size,
-                      entry->blocked,
+                      frame.ip,
                       entry->app_stack,
                       entry->app_stack_size,
                       static_cast<u32>(frame.stack_flags),
-                      entry->app_stack_flags,
-                      frame.ip};
+                      entry->app_stack_flags | static_cast<u32>(entry->blocked & kOurSignals)};
   frame.uc_link = as_word(entry);
 }
 
@@ -209,6 +208,7 @@ void app_sigreturn(ProcessBlock& block, u64 context) {
   if ((mask & kOurSignals) != 0) frame.mask = mask & ~kOurSignals;
   believe_blocked(block, mask & kOurSignals);
   take_stack(block, frame);
+  hide_own_restorer(frame);
   frame.ip = place_to_go_on(block, frame);
 }
 
@@ -226,10 +226,10 @@ void undo_sigreturn(ProcessBlock& block, const SignalFrame& frame) {
   returning.stack_base = before.stack_base;
   returning.stack_flags = static_cast<i32>(before.stack_flags);
   returning.stack_size = before.stack_size;
-  entry->blocked = before.blocked;
+  entry->blocked = before.app_stack_flags & kOurSignals;
   entry->app_stack = before.app_stack;
   entry->app_stack_size = before.app_stack_size;
-  entry->app_stack_flags = before.app_stack_flags;
+  entry->app_stack_flags = before.app_stack_flags & ~static_cast<u32>(kOurSignals);
   not_gone_on(block, returning, before.ip);
 }
 

@@ -24,7 +24,11 @@ extern const u8 uprobe_visible_syscall[] __attribute__((visibility("hidden")));
 }
 
 constexpr u64 kNumberBytes = 7;  // of `mov $15, %rax`, the instruction in front of the `syscall`
+constexpr u32 kWordOfRestorer = 7;
 constexpr i32 kSigSegv = 11;
+
+// The one that a frame had. In the last of the words that the kernel neither writes nor reads (sigcontext::reserved1).
+u64& own_restorer(SignalFrame& frame) { return frame.reserved[kWordOfRestorer]; }
 
 bool has_known_bytes(u64 restorer) {
   constexpr u64 kFirst = 0x0f0000000fc0c748, kFromSecond = 0x050f0000000fc0c7;
@@ -59,6 +63,7 @@ bool can_lead_back(const ProcessBlock& block, u64 restorer) {
 void lead_back(ProcessBlock& block, HandlerFrame& whole) {
   if (__atomic_load_n(&block.left, __ATOMIC_RELAXED) != 0 || !segv_is_open(block, whole.context)) return;
   if (!can_lead_back(block, whole.restorer)) return;
+  own_restorer(whole.context) = whole.restorer;
   whole.restorer = as_word(uprobe_visible_restorer);
   if ((block.flags & shared::kBlockLedBack) == 0)
     __atomic_fetch_or(&block.flags, shared::kBlockLedBack, __ATOMIC_RELAXED);
@@ -66,6 +71,20 @@ void lead_back(ProcessBlock& block, HandlerFrame& whole) {
 
 bool has_come_back(u64 address) {
   return address == as_word(uprobe_visible_restorer) || address == as_word(uprobe_visible_syscall);
+}
+
+void show_own_restorer(SignalFrame& frame) {
+  if (!has_come_back(frame.ip)) return;
+  frame.ip += own_restorer(*reinterpret_cast<SignalFrame*>(frame.sp)) - as_word(uprobe_visible_restorer);
+}
+
+// What was returned from is still there: the word that was the return address, and the frame.
+void hide_own_restorer(SignalFrame& frame) {
+  const Reader reader{true};
+  u64 returned_to = 0, own = 0;
+  if (!reader.load8(frame.sp - 8, returned_to) || returned_to != as_word(uprobe_visible_restorer)) return;
+  if (!reader.load8(frame.sp + offsetof(SignalFrame, reserved) + 8 * kWordOfRestorer, own)) return;
+  if (frame.ip == own || frame.ip == own + kNumberBytes) frame.ip += as_word(uprobe_visible_restorer) - own;
 }
 
 Point begin_return(SignalFrame& frame) {
