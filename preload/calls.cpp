@@ -194,6 +194,7 @@ void begin_clone(ProcessBlock& block, const SignalFrame& frame) {
 // caller's control block, and with a forked child's copy of it; a thread has a control block of its own, where there are none.
 u64 flags_of_clone(ProcessBlock& block, const Point& point, const SignalFrame& frame) {
   if (point.role == static_cast<u32>(shared::PointRole::vfork_return)) return kCloneVm | kCloneVfork;
+  if (point.role == static_cast<u32>(shared::PointRole::fork_return)) return 0;
   if (point.role == static_cast<u32>(shared::PointRole::clone_return)) return frame.di;
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
   const u64 flags = entry != nullptr && entry->clone_flags != 0 ? entry->clone_flags : kCloneVm;

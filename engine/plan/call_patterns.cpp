@@ -21,7 +21,7 @@ constexpr std::uint32_t kFollowed[] = {
     SYS_ppoll,        SYS_rt_sigsuspend,  SYS_clone3, SYS_epoll_pwait,     kEpollPwait2, SYS_rt_sigpending,
     SYS_sigaltstack,  SYS_open,           SYS_openat, SYS_rt_sigtimedwait, SYS_pselect6, SYS_mmap,
     SYS_mprotect,     SYS_pkey_mprotect,  SYS_ptrace, SYS_signalfd,        SYS_signalfd4};
-constexpr std::uint32_t kClones[] = {SYS_clone, SYS_vfork, SYS_clone3};
+constexpr std::uint32_t kClones[] = {SYS_clone, SYS_fork, SYS_vfork, SYS_clone3};
 constexpr std::uint32_t kNoNumber = 1024;
 constexpr std::size_t kWindow = 64;
 constexpr std::size_t kChunk = 1 << 17;
@@ -32,12 +32,14 @@ std::uint32_t word_at(Bytes code, std::size_t at) {
   return word;
 }
 
-// The number that an instruction at code[at] loads, if it is one of the three forms and ends at or before `limit`.
+// The number that the instructions at code[at] load, if they are one of the four forms and end at or before `limit`.
 std::optional<NumberLoad> load_at(Bytes code, std::size_t at, std::size_t limit) {
   const std::size_t left = limit - at;
   if (left >= 5 && code[at] == 0xb8) return NumberLoad{at, 5, word_at(code, at + 1)};
   if (left >= 7 && code[at] == 0x48 && code[at + 1] == 0xc7 && code[at + 2] == 0xc0)
     return NumberLoad{at, 7, word_at(code, at + 3)};
+  if (left >= 4 && code[at] == 0x31 && code[at + 1] == 0xc0 && code[at + 2] == 0xb0)
+    return NumberLoad{at, 4, code[at + 3]};
   if (left >= 3 && code[at] == 0x6a && code[at + 2] == 0x58 && code[at + 1] < 0x80)
     return NumberLoad{at, 3, code[at + 1]};
   return std::nullopt;
@@ -131,7 +133,7 @@ std::optional<std::uint8_t> copied_to_ax(Bytes insn) {
 }
 
 std::optional<NumberLoad> number_load_ending(Bytes code, std::size_t end) {
-  for (const std::size_t length : {std::size_t{3}, std::size_t{5}, std::size_t{7}}) {
+  for (const std::size_t length : {std::size_t{3}, std::size_t{4}, std::size_t{5}, std::size_t{7}}) {
     if (end < length) continue;
     const auto load = load_at(code, end - length, end);
     if (load && load->length == length && load->number < kNoNumber) return load;

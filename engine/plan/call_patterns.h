@@ -8,8 +8,8 @@
 
 namespace uprobe::plan {
 
-// The instruction that loads the number before a `syscall` at code[at]: `mov $n,%eax`, `mov $n,%rax` or `push $n; pop %rax`,
-// or `mov $n` to another register that is copied to rax from there; at most 64 bytes before; the nearest one.
+// The instruction that loads the number before a `syscall` at code[at]: `mov $n,%eax`, `mov $n,%rax`, `push $n; pop %rax`
+// or `xor %eax,%eax; mov $n,%al`; or `mov $n` to another register that is copied to rax from there; at most 64 bytes before; the nearest one.
 struct NumberLoad {
   std::size_t position = 0, length = 0;
   std::uint32_t number = 0;

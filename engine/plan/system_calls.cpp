@@ -20,6 +20,7 @@ constexpr std::uint8_t kSyscall[] = {0x0f, 0x05};
 
 shared::PointRole clone_role(std::uint32_t number) {
   if (number == SYS_vfork) return shared::PointRole::vfork_return;
+  if (number == SYS_fork) return shared::PointRole::fork_return;
   return number == SYS_clone3 ? shared::PointRole::clone3_return : shared::PointRole::clone_return;
 }
 

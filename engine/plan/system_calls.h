@@ -17,7 +17,7 @@ struct SystemCallSite {
 
 // The `syscall` instructions for what changes signals, programs, mappings and filters, for the waits that take a signal
 // mask, and those in the function syscall() and in musl's __syscall_cp_asm and __syscall_cp_c, which make any call; where
-// handlers return to; and the instructions behind clone, clone3 and vfork. The number is the constant last moved to eax
+// handlers return to; and the instructions behind clone, clone3, vfork and fork. The number is the constant last moved to eax
 // before, or to a register copied there, in the same function; a wrong guess costs time only, since the agent looks at the
 // real number.
 // `ends`: also those of exit_group.

@@ -19,7 +19,7 @@ inline constexpr u32 kMaxSessions = 8;
 enum class PointState : u32 { armed = 1, disarmed = 2, unmapped = 3 };
 // What a point does besides feeding its consumers.
 // probe: nothing. library_hook: asks the tool about libraries. system_call: the agent may make the call itself.
-// ..._return: right behind clone, clone3 or vfork, where a child may run on its parent's thread control block.
+// ..._return: right behind clone, clone3, vfork or fork, where a child may run on its parent's thread control block.
 enum class PointRole : u32 {
   probe = 0,
   library_hook = 1,
@@ -27,6 +27,7 @@ enum class PointRole : u32 {
   clone_return = 3,
   clone3_return = 4,
   vfork_return = 5,
+  fork_return = 6,
 };
 
 // Where in the program a thread stands that is in a copy, from `offset` up to the next mark: at Point::address + place (0: in

@@ -20,7 +20,7 @@ constexpr std::uint64_t kFollowed[] = {
     SYS_seccomp,      SYS_rt_sigsuspend,  SYS_pselect6,    SYS_ppoll,         SYS_epoll_pwait, 441 /* epoll_pwait2 */,
     SYS_rt_sigreturn, SYS_rt_sigpending,  SYS_sigaltstack, SYS_open,          SYS_openat,      SYS_rt_sigtimedwait,
     SYS_clone3,       SYS_mmap,           SYS_mprotect,    SYS_pkey_mprotect, SYS_signalfd,    SYS_signalfd4};
-constexpr std::uint64_t kClones[] = {SYS_clone, SYS_clone3, SYS_vfork};
+constexpr std::uint64_t kClones[] = {SYS_clone, SYS_clone3, SYS_vfork, SYS_fork};
 
 template <std::size_t N>
 bool is_one_of(const std::uint64_t (&numbers)[N], std::uint64_t number) {
