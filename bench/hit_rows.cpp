@@ -93,7 +93,8 @@ Status HitRows::add_tier(Tier tier) {
       .aim = {.peer = kCall, .most = kUnprobedAim, .label = "call"};
   add_tier_sites(tier);
   Timed& threads = add_site(one + ", two threads at once", who + "0", "push", count, 2);
-  threads.base = kCall, threads.aim = {.peer = one, .most = kThreadsAim, .label = "one thread"};
+  // Two threads of a process wait for each other where the kernel sends each its SIGTRAP: no aim for breakpoints.
+  threads.base = kCall, threads.aim = {.peer = one, .most = tier == Tier::jump ? kThreadsAim : 0, .label = "one thread"};
   Timed& crowd = add_site(who + " probes, 20,000 hit in turn, no argument", who + "-crowd", "crowd", kCrowd);
   crowd.base = kWalk, crowd.aim = {.peer = one, .most = kCrowdAim, .label = "one probe"};
   Timed& off = add_site(one + ", recording off", who + "-off", "push", count);

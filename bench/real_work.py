@@ -10,8 +10,7 @@ allocations of a compiler) another number in uprobe-run's summary, or in the ker
 
 CPU x: CPU time of the traced processes for the same work, against untraced. reader: uprobe-run's own, of one CPU. hits: of a run.
 
-Nothing stays behind: processes, files and the kernel's events go on every way out but SIGKILL; what that leaves of events goes
-with the next run.
+Nothing stays behind: processes, files and the kernel's events go on every way out; what SIGKILL leaves goes with the next run.
 """
 import argparse
 import ctypes
@@ -38,6 +37,7 @@ TOOL = os.path.join(ROOT, "build", "uprobe-run")
 LIMIT = 300  # seconds until a run counts as hanging
 KERNEL_BUFFER_KB = 4096  # of each CPU: the size of our rings
 SUBREAPER, PARENT_DIES = 36, 1  # PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG
+PREFIX = "uprobe-bench-real."
 TICKS = os.sysconf("SC_CLK_TCK")
 COLUMNS = "{:30} {:16} {:>7} {:>6} {:>8} {:5} {:>7} {:>8} {:>12} {:>7}"
 HEADS = ("", "", "ratio", "+-", "aim", "", "CPU x", "reader", "hits", "lost")
@@ -57,7 +57,7 @@ class Run:
         self.begun = time.monotonic()
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.out, stderr=self.err, env=environment,
                                         cwd=folder, start_new_session=True,
-                                        preexec_fn=lambda: control(PARENT_DIES, signal.SIGKILL))
+                                        preexec_fn=lambda: control(PARENT_DIES, signal.SIGTERM))
 
     def wait_for(self, condition, what):
         deadline = time.monotonic() + 20
@@ -323,15 +323,24 @@ def is_zombie(pid):
         return True
 
 
+def remove_leftovers(base):
+    """Folders of runs that were killed."""
+    for name in os.listdir(base):
+        owner = re.fullmatch(rf"{re.escape(PREFIX)}(\d+)\..*", name)
+        if owner and not os.path.exists(f"/proc/{owner[1]}"):
+            shutil.rmtree(os.path.join(base, name), ignore_errors=True)
+
+
 def bench(options):
     jobs = [job for job in JOBS if re.search(options.pattern, job.name)]
     install(jobs)
     # in memory where that is possible: a disk would decide what dbench measures
-    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
+    remove_leftovers(base)
     print(machine())
     print(COLUMNS.format(*HEADS).rstrip())
     for job in jobs:
-        with tempfile.TemporaryDirectory(prefix="uprobe-bench-real.", dir=base) as folder:
+        with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}.", dir=base) as folder:
             try:
                 ways = make_ways(folder, options)
                 measure(job, ways, options)

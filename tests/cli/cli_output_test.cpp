@@ -86,6 +86,18 @@ TEST_F(CliOutput, LargeBatchesDoNotWaitForFlush) {
   EXPECT_GT(contents("t").size(), 50000u);
 }
 
+TEST_F(CliOutput, WhatWasCollectedComesBeforeALargeBatch) {
+  auto sink = TraceSink::open(path("t"), Streams{});
+  ASSERT_TRUE(sink);
+  const std::string large(100'000, 'x');
+  EXPECT_EQ(sink->write("first\n"), 0);
+  EXPECT_EQ(sink->write(large), 0);
+  EXPECT_EQ(contents("t"), "first\n" + large);
+  EXPECT_EQ(sink->write("last\n"), 0);
+  sink->finish();
+  EXPECT_EQ(contents("t"), "first\n" + large + "last\n");
+}
+
 TEST_F(CliOutput, StandardStreams) {
   Pipe out, err;
   const Streams streams{.in = -1, .out = out.write_end.get(), .err = err.write_end.get()};
