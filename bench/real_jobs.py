@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import socket
-import subprocess
 import time
 
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
@@ -68,14 +67,13 @@ class Redis(Job):
         run = start([self.copy_in(folder), "--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no",
                      "--daemonize", "no", "--dir", folder], {"PATH": "/usr/bin:/bin"})
         run.wait_for(lambda: accepts(path), "redis-server to answer")
-        done = subprocess.run(["redis-benchmark", "-s", path, "-t", "set", "-P", "16", "-n", str(300_000 * seconds), "--csv"],
-                              capture_output=True, text=True, check=True)
+        done = run.ask(["redis-benchmark", "-s", path, "-t", "set", "-P", "16", "-n", str(300_000 * seconds), "--csv"])
         # it counts a command when it is done: this one is not in the number yet, and counts as a hit
-        told = subprocess.run(["redis-cli", "-s", path, "info", "stats"], capture_output=True, text=True, check=True).stdout
+        told = run.ask(["redis-cli", "-s", path, "info", "stats"])
         run.expected = {"processCommand": int(re.search(r"total_commands_processed:(\d+)", told)[1]) + 1}
         run.terminate()
         run.finish()
-        return float(re.search(r'"SET","([\d.]+)"', done.stdout)[1]), run
+        return float(re.search(r'"SET","([\d.]+)"', done)[1]), run
 
 
 def accepts(path):

@@ -47,6 +47,10 @@ def control(option, value):
     ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
+def end_with_us():
+    control(PARENT_DIES, signal.SIGTERM)
+
+
 class Run:
     """A command that runs, with uprobe-run in front or without."""
 
@@ -57,7 +61,7 @@ class Run:
         self.begun = time.monotonic()
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.out, stderr=self.err, env=environment,
                                         cwd=folder, start_new_session=True,
-                                        preexec_fn=lambda: control(PARENT_DIES, signal.SIGTERM))
+                                        preexec_fn=end_with_us)
 
     def wait_for(self, condition, what):
         deadline = time.monotonic() + 20
@@ -65,6 +69,11 @@ class Run:
             if time.monotonic() > deadline or self.ended():
                 raise Failure(f"waited in vain for {what}: {self.text(self.err)[-300:]}")
             time.sleep(0.02)
+
+    @staticmethod
+    def ask(command):
+        """A program beside it, to its end; what it wrote."""
+        return subprocess.run(command, capture_output=True, text=True, check=True, preexec_fn=end_with_us).stdout
 
     def ended(self):
         return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
