@@ -32,7 +32,7 @@ struct Options {
   std::chrono::nanoseconds duration{0};  // 0: no limit
   std::uint64_t ring_bytes = 4u << 20;
   bool force = false;
-  plan::Tier tier = plan::Tier::breakpoint;
+  plan::Tier tier = plan::Tier::automatic;
   bool quiet = false;
   int verbosity = 0;
   ColorMode color = ColorMode::automatic;
