@@ -83,7 +83,7 @@ Status Armer::arm_choices(Work& work, const target::Mapping& m) {
   const auto version = file_behind(work.target.pid(), m);
   for (const FilePoints& file : probes_.files()) {
     if (!version || file.file->identity() != version->identity || has_changed(file, *version)) continue;
-    work.pending.clear();
+    work.begin_file();
     if (Status s = arm_ifuncs(work, file, m); !s) return s;
   }
   return ok();

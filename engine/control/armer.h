@@ -51,9 +51,9 @@ class Armer {
   Status arm(target::Target& target, Addr block, const Changed& changed);
   const ArmReport& report() const { return report_; }
 
- private:
-  struct Work;  // one arm() under way
+  struct Work;  // one arm() under way; of the armer's own files
 
+ private:
   Status look_at(Work& work, const target::Mapping& mapping, const KnownMapping* known);
   Status arm_mapping(Work& work, const target::Mapping& mapping);
   Status arm_choices(Work& work, const target::Mapping& mapping);
@@ -71,7 +71,6 @@ class Armer {
   Status look_behind(Work& work, std::uint32_t point);
   Status place(Work& work, const target::Mapping& mapping);
   Status publish(Work& work);
-  Status write_text(Work& work, Addr address);
   void refuse(const PlannedPoint& point, const std::string& why);
 
   const ProbeSet& probes_;

@@ -9,6 +9,7 @@
 #include "engine/control/armer.h"
 #include "engine/control/placing.h"
 #include "engine/control/quiet.h"
+#include "engine/control/text_view.h"
 
 namespace uprobe::control {
 
@@ -29,7 +30,14 @@ struct Armer::Work {
   std::optional<bool> quiet;     // see is_quiet; found out when it matters
   bool follows_returns = false;  // of the application\'s handlers
 
-  Work(target::Target& in, Block& its_block, const Changed& reported) : target(in), block(its_block), range(reported) {}
+  TextView text;  // of the file under way, as it was before anything of it was written
+
+  Work(target::Target& in, Block& its_block, const Changed& reported)
+      : target(in), block(its_block), range(reported), text(in) {}
+  void begin_file() {
+    pending.clear();
+    text = TextView(target);
+  }
   void stands(const shared::Point& point) {
     witness = Addr{point.address};
     standing.insert(point.address);

@@ -37,9 +37,9 @@ bool is_changed(const shared::Point& point, const shared::Undo& undo, const std:
 }
 
 // What the file has in [address, address + bytes), and the process does as well.
-bool has_file_bytes(target::Target& target, Addr address, std::span<const std::uint8_t> file, std::size_t bytes) {
+bool has_file_bytes(TextView& text, Addr address, std::span<const std::uint8_t> file, std::size_t bytes) {
   std::vector<std::uint8_t> now(bytes);
-  return file.size() >= bytes && target.read(address, now.data(), bytes) &&
+  return file.size() >= bytes && text.read(address, now.data(), bytes) &&
          std::equal(now.begin(), now.end(), file.begin());
 }
 
@@ -111,7 +111,7 @@ const plan::Window* Armer::window_for(Work& work, const Pending& pending, const 
   const auto is_original = [&](std::uint64_t address, std::size_t bytes) {
     const Addr at = pending.point.address + (address - window->address);
     return m.begin <= at && at + bytes <= m.end &&
-           has_file_bytes(work.target, at, jumps->flow().bytes_at(address), bytes);
+           has_file_bytes(work.text, at, jumps->flow().bytes_at(address), bytes);
   };
   const bool is_short = window->kind == plan::WindowKind::short_jump;
   if (!is_original(window->address, std::max(window->length, window->code_length))) return nullptr;
@@ -136,7 +136,7 @@ Status Armer::consider(Work& work, const PlannedPoint& point, const target::Mapp
       known && work.block.points()[*known].state == static_cast<std::uint32_t>(shared::PointState::armed);
   if (armed && has_armed_text(work.target, work.block.points()[*known])) return join(work, point, *known);
   std::vector<std::uint8_t> now(point.site.insn.size());
-  if (Status s = work.target.read(address, now.data(), now.size()); !s) {
+  if (Status s = work.text.read(address, now.data(), now.size()); !s) {
     refuse(point, s.error().text);
     return ok();
   }
@@ -163,7 +163,7 @@ Status Armer::consider(Work& work, const PlannedPoint& point, const target::Mapp
 }
 
 Status Armer::arm_file(Work& work, const FilePoints& file, const target::Mapping& m, const plan::FileJumps* jumps) {
-  work.pending.clear();
+  work.begin_file();
   const auto first =
       std::lower_bound(file.points.begin(), file.points.end(), m.offset,
                        [](const PlannedPoint& p, std::uint64_t offset) { return p.site.offset < offset; });
@@ -228,6 +228,46 @@ Status Armer::place(Work& work, const target::Mapping& m) {
   return publish(work);
 }
 
+namespace {
+
+struct Text {
+  Addr at;
+  shared::ArmedText armed;
+};
+
+Text text_of(Armer::Work& work, Addr address) {
+  const shared::Point& point = work.block.points()[work.block.find(address).value()];
+  work.stands(point);
+  return {address, shared::armed_text(point)};
+}
+
+Status write_each(target::Target& target, const std::vector<Text>& texts) {
+  for (const Text& text : texts)
+    if (Status s = target.write(text.at, text.armed.bytes, text.armed.length); !s) return s;
+  return ok();
+}
+
+// What lies near each other in one write, the bytes in between as they are: nobody executes or changes them meanwhile.
+Status write_in_runs(target::Target& target, std::vector<Text> texts) {
+  constexpr std::uint64_t kNear = 256, kLongest = 1 << 16;
+  std::sort(texts.begin(), texts.end(), [](const Text& a, const Text& b) { return a.at < b.at; });
+  std::vector<std::uint8_t> run;
+  for (std::size_t first = 0, next = 0; first < texts.size(); first = next) {
+    const Addr begin = texts[first].at;
+    Addr end = begin;
+    for (next = first; next < texts.size() && texts[next].at - end < kNear && end - begin < kLongest; ++next)
+      end = texts[next].at + texts[next].armed.length;
+    run.resize(end - begin);
+    if (Status s = target.read(begin, run.data(), run.size()); !s) return s;
+    for (std::size_t i = first; i < next; ++i)
+      std::copy_n(texts[i].armed.bytes, texts[i].armed.length, &run[texts[i].at - begin]);
+    if (Status s = target.write(begin, run.data(), run.size()); !s) return s;
+  }
+  return ok();
+}
+
+}  // namespace
+
 // Tables first, the text last.
 Status Armer::publish(Work& work) {
   std::vector<NewPoint> fresh;
@@ -236,27 +276,19 @@ Status Armer::publish(Work& work) {
     if (p.long_jump && !p.known_long_jump) fresh.push_back(*p.long_jump);
   }
   if (Status s = work.block.add(work.target, std::move(fresh)); !s) return s;
+  std::vector<Text> texts;
   for (const Pending& p : work.pending) {
     if (p.known)
       if (Status s = work.block.set_point(work.target, *p.known, p.point); !s) return s;
     if (p.known_long_jump)
       if (Status s = work.block.set_point(work.target, *p.known_long_jump, *p.long_jump); !s) return s;
-    if (p.long_jump)
-      if (Status s = write_text(work, p.long_jump->address); !s) return s;
-    if (Status s = write_text(work, p.point.address); !s) return s;
+    if (p.long_jump) texts.push_back(text_of(work, p.long_jump->address));
+    texts.push_back(text_of(work, p.point.address));
     report_.armed_events.insert(p.planned->events.begin(), p.planned->events.end());
     (p.window != nullptr ? report_.jumps : report_.breakpoints)
         .insert(p.planned->events.begin(), p.planned->events.end());
   }
-  return ok();
-}
-
-Status Armer::write_text(Work& work, Addr address) {
-  const auto index = work.block.find(address);
-  const shared::Point& point = work.block.points()[index.value()];
-  const shared::ArmedText text = shared::armed_text(point);
-  work.stands(point);
-  return work.target.write(address, text.bytes, text.length);
+  return work.nobody_runs() ? write_in_runs(work.target, std::move(texts)) : write_each(work.target, texts);
 }
 
 }  // namespace uprobe::control

@@ -11,13 +11,13 @@ namespace uprobe::control {
 
 class TextView {
  public:
-  explicit TextView(target::Target& target) : target_(target) {}
+  explicit TextView(target::Target& target) : target_(&target) {}
   // Whole or error.
   Status read(Addr from, void* to, std::size_t bytes);
 
  private:
   static constexpr std::uint64_t kPage = 4096;
-  target::Target& target_;
+  target::Target* target_;
   Addr page_;
   bool has_page_ = false;
   std::array<std::uint8_t, kPage> bytes_;
