@@ -7,6 +7,9 @@
 //
 // and the same way back. Between two of these every processor has to have seen the one before (serialize.h). Each point is
 // published before, so that a thread that traps is sent on, and stays published: nobody waits and no hit is lost.
+//
+// Threads are not looked at. Where a jump comes over several instructions, the caller has made sure that nobody stands at, or
+// will come back to, one behind the first. Where it goes nobody can: a thread is in the copy, which stays.
 #pragma once
 
 #include <array>
@@ -37,8 +40,9 @@ enum class Patched : std::uint8_t {
   breakpoint,  // 0xcc is its first byte, and has to stay: what is behind could not be changed safely
 };
 
-// All patches of a process at once; they do not overlap. What became of each, in the order of `patches`. A byte that belongs to
-// no patch is never written: the program may change its own text at any time.
+// All patches of a process at once; they do not overlap. What became of each, in the order of `patches`. A breakpoint that comes
+// or goes, and nothing else, is one write, made first. A byte that belongs to no patch is never written: the program may change
+// its own text at any time.
 std::vector<Patched> patch_running(target::Target& target, std::span<const Patch> patches, Serializer& serializer);
 
 }  // namespace uprobe::control

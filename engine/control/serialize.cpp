@@ -26,6 +26,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <cerrno>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -46,12 +47,12 @@ constexpr auto kPatience = 500ms, kOthersPatience = 20ms;
 // A set of processors, as many as the kernel can have (NR_CPUS is at most 8192).
 class Processors {
  public:
-  // Those that a thread may use and that are running (the kernel leaves out the others); none if the thread is gone. 0: the
-  // calling one.
+  // Those that a thread may use and that are running (the kernel leaves out the others); none if the thread is gone, all if
+  // we are not told. 0: the calling one.
   static Processors of_thread(pid_t tid) {
     Processors found;
-    if (::sched_getaffinity(tid, sizeof found.words_, found.set()) != 0) found.words_ = {};
-    return found;
+    if (::sched_getaffinity(tid, sizeof found.words_, found.set()) == 0) return found;
+    return errno == ESRCH ? Processors() : all();
   }
   static Processors all() {
     Processors every;
@@ -137,13 +138,14 @@ class Visitor {
     visit(Processors::of_thread(0).without(urgent));
     reach(Stage::finished);
   }
-  // The kernel returns from the call on that processor: the thread has been moved by then.
+  // The kernel returns from the call on that processor: the thread has been moved by then. (What only looks like a kernel may
+  // not have done it.)
   void visit(const Processors& processors) {
     for (const unsigned processor : processors.list()) {
       Processors one;
       one.add(processor);
       if (called_off_) return;
-      if (!one.assign_to(0) || called_off_) continue;
+      if (!one.assign_to(0) || ::sched_getcpu() != static_cast<int>(processor) || called_off_) continue;
       const std::lock_guard lock(lock_);
       visited_.add(processor);
     }
