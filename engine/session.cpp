@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <set>
 #include <thread>
 
 #include "engine/base/exhaustion.h"
@@ -117,9 +118,18 @@ void Session::State::stop_tracing() {
   await_writers();
   struct stat status {};
   if (::fstat(area->fd(), &status) != 0) return;
-  for (const pid_t pid : control::processes_mapping(status.st_ino))
-    for (const Addr block : mail->blocks())
-      if (pid != ::getpid()) static_cast<void>(control::disarm(pid, block));
+  // Children that are forked meanwhile come with the next look.
+  std::set<pid_t> seen{::getpid()};
+  constexpr int kMostLooks = 100;
+  bool found_new = true;
+  for (int looks = 0; found_new && looks < kMostLooks; ++looks) {
+    found_new = false;
+    for (const pid_t pid : control::processes_mapping(status.st_ino)) {
+      if (!seen.insert(pid).second) continue;
+      found_new = true;
+      for (const Addr block : mail->blocks()) static_cast<void>(control::disarm(pid, block));
+    }
+  }
 }
 
 Result<Session> Session::prepare(const SessionOptions& options) {
