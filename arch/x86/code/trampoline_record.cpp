@@ -34,6 +34,7 @@ constexpr unsigned kNotBelow = 3, kEqual = 4, kNotEqual = 5, kAbove = 7;
 constexpr std::uint32_t kHead = sizeof(shared::RecordHead);
 constexpr std::uint32_t kMostDynamic = 1024;  // longer strings are the agent's
 constexpr std::uint32_t kFs = 0x64;
+constexpr std::int32_t kWholeFlags = -8;  // from rsp
 constexpr std::int32_t kRseqCpu = 4, kRseqSection = 8;
 
 constexpr bool fits(std::uint64_t value) {
@@ -150,6 +151,7 @@ class Recorder {
   }
   static Mem payload(std::uint32_t offset) { return {rcx, place(kHead + offset)}; }
 
+  void keep_flags();
   void check_and_enter();
   void unset_section();
   void unset_section_of_rdx();
@@ -182,6 +184,17 @@ class Recorder {
   Gpr live_ = rax;
   Label leave_, leave_early_, full_;
 };
+
+// An aborted section goes on with the rsp that it has been left with, so nothing is pushed in it. Below rsp nobody writes: it is
+// a red zone to a signal as well.
+void Recorder::keep_flags() {
+  const auto is_wanted = [](const shared::Insn& insn) {
+    return insn.op == Op::load_register && insn.size == static_cast<std::uint8_t>(Reg::flags);
+  };
+  if (std::none_of(fast_.program.begin(), fast_.program.end(), is_wanted)) return;
+  load_flags(a_, labels_);
+  a_.store({rsp, kWholeFlags}, rax);
+}
 
 // Everything that says "not here": recording off, consumers changed, no rseq of this thread's own.
 void Recorder::check_and_enter() {
@@ -295,7 +308,7 @@ void Recorder::load_app(Reg reg) {
   if (where.slot >= 0) return a_.load(rax, {rsp, where.slot});
   switch (reg) {
     case Reg::flags:
-      return load_flags(a_, labels_);
+      return a_.load(rax, {rsp, kWholeFlags});
     case Reg::sp:
       return a_.lea(rax, {rsp, place(kFrame)});
     case Reg::ip:
@@ -462,6 +475,7 @@ void Recorder::commit() {
 }
 
 void Recorder::all() {
+  keep_flags();
   check_and_enter();
   announce_and_stamp();
   find_room();

@@ -1,0 +1,94 @@
+"""Signals that interrupt hits, by jump and by breakpoint: handlers see the program in front of the probed instruction or
+behind it, with its registers, and every execution is one hit. jump_signals/ has the programs, compiled here.
+"""
+import os
+import re
+import signal
+import subprocess
+import unittest
+
+import harness
+
+SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "jump_signals")
+HITS = re.compile(rb"^uprobe-run: (?:\S+/)?(\w+) \S+: ([\d,]+) hits?", re.M)
+SECONDS = 60
+# What the trampoline records itself, what it leaves to the agent, what needs all flags and a string.
+ARGUMENTS = {"itself": "%ax %bx", "agent": "%ax:b4@0/8 $comm", "flags": "+0(%sp):x64 %flags +0(%sp):string"}
+WITHOUT_RSEQ = {**os.environ, "GLIBC_TUNABLES": "glibc.pthread.rseq=0"}
+ODD_FLAGS = "ed7"  # all arithmetic ones, and the direction flag
+
+
+class JumpSignals(harness.TestCase):
+    def compile(self, source, *options):
+        program = self.path(source + "".join(options).replace("-", "_"))
+        if not os.path.exists(program):
+            words = [harness.need("gcc"), "-O1", "-g", *options, os.path.join(SOURCES, source + ".c"), "-o", program]
+            subprocess.run([*words, "-pthread"], check=True, capture_output=True)
+        return program
+
+    def traced(self, tier, definitions, command):
+        options = [word for one in definitions for word in ("-p", one)]
+        return [harness.tool(), "--tier=" + tier, "-b", "1M", "-o", "/dev/null", *options, "--", *command]
+
+    def hits(self, stderr):
+        return {name.decode(): int(number.replace(b",", b"")) for name, number in HITS.findall(stderr)}
+
+    def interrupt(self, way, arguments, number, env, *options):
+        """A signal at every instruction of a hit by jump. `way`: how the stepper finds them."""
+        subject, stepper = self.compile("subject", *options), self.compile("stepper")
+        definitions = [f"p:x {subject}:visit_site {arguments}", f"p:y {subject}:handled"]
+        command = [stepper, way, str(int(number)), *self.traced("jump", definitions, [subject, ODD_FLAGS])]
+        seen = harness.run(command, env=env, timeout=SECONDS)
+        if seen.returncode == harness.SKIPPED:
+            self.skipTest("no hardware breakpoints here")
+        said = (seen.stdout + seen.stderr)[:3000]
+        self.assertEqual(seen.returncode, 0, said)
+        found = re.search(rb"sent (\d+)\nvisits (\d+) signals (\d+) "
+                          rb"bad: places (\d+) registers (\d+) results (\d+) red zone (\d+)\n", seen.stdout)
+        self.assertTrue(found, said)
+        sent, visits, signals, *bad = map(int, found.groups())
+        self.assertEqual(bad, [0, 0, 0, 0], said)
+        self.assertEqual(signals, sent)
+        self.assertGreater(sent, 20)
+        self.assertEqual(self.hits(seen.stderr), {"x": visits, "y": sent}, said)
+
+    def check_timers(self, tier, arguments, *options):
+        program = self.compile("timers", *options)
+        seen = harness.run(self.traced(tier, [f"p:x {program}:probed_site {arguments}"], [program]), timeout=SECONDS)
+        said = (seen.stdout + seen.stderr)[:3000]
+        self.assertEqual(seen.returncode, 0, said)
+        executed, lost_callers = map(int, re.findall(rb"\d+", seen.stdout))
+        self.assertEqual(self.hits(seen.stderr), {"x": executed}, said)
+        self.assertEqual(lost_callers, 0)
+
+    def check_no_stack(self, tier, arguments):
+        program = self.compile("no_stack")
+        seen = harness.run(self.traced(tier, [f"p:x {program}:visit_site {arguments}"], [program]), timeout=SECONDS)
+        self.assertEqual((seen.returncode, seen.stdout), (0, b"200 executed, 0 faults\n"), seen.stderr)
+        self.assertEqual(self.hits(seen.stderr), {"x": 200})
+
+
+def add_cases():
+    def add(name, check, *words):
+        setattr(JumpSignals, "test_" + name, lambda self: check(self, *words))
+    for kind, arguments in ARGUMENTS.items():
+        for way in ("steps", "breaks"):
+            check, place = JumpSignals.interrupt, f"{way}_{kind}"
+            add(place, check, way, arguments, signal.SIGUSR1, None)
+            add(place + "_several", check, way, arguments, signal.SIGUSR1, None, "-DSEVERAL")
+            add(place + "_without_rseq", check, way, arguments, signal.SIGUSR1, WITHOUT_RSEQ)
+        add(f"timers_{kind}", JumpSignals.check_timers, "jump", arguments)
+        add(f"timers_several_{kind}", JumpSignals.check_timers, "jump", arguments, "-DSEVERAL")
+        add(f"timers_breakpoint_{kind}", JumpSignals.check_timers, "int3", arguments)
+        for tier in ("jump", "int3"):
+            add(f"no_stack_{tier}_{kind}", JumpSignals.check_no_stack, tier, arguments)
+
+
+    for way in ("steps", "breaks"):
+        add(way + "_sent_fault", JumpSignals.interrupt, way, ARGUMENTS["itself"], signal.SIGBUS, None)
+
+
+add_cases()
+
+if __name__ == "__main__":
+    harness.main()
