@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <string>
 
 #include "arch/x86/code/trampoline.h"
@@ -183,6 +184,96 @@ TEST(TrampolineBytes, StackMarksFollowEachOther) {
   EXPECT_EQ(made->stack.front().depth, 0);
   EXPECT_TRUE(std::is_sorted(made->stack.begin(), made->stack.end(),
                              [](const StackMark& a, const StackMark& b) { return a.offset < b.offset; }));
+}
+
+// Programs with and without the flags, by itself and by the agent.
+std::vector<Trampoline> several() {
+  static const std::vector<Insn> all_flags = {{Op::begin, 0, 0, 0, 0},
+                                              {Op::load_register, static_cast<std::uint8_t>(Reg::flags), 0, 0, 0},
+                                              {Op::store_value, 8, 0, 16, 0},
+                                              {Op::end, 0, 0, 0, 0}};
+  TrampolineSpec with_flags = make_spec(true);
+  with_flags.fast->program = all_flags;
+  std::vector<Trampoline> made;
+  for (const TrampolineSpec& spec : {make_spec(true), make_spec(false), with_flags}) {
+    auto one = make_trampoline(spec);
+    EXPECT_TRUE(one && one->records == spec.fast.has_value());
+    if (one) made.push_back(one.take());
+  }
+  return made;
+}
+
+unsigned depth_at(const std::vector<StackMark>& marks, std::size_t offset) {
+  unsigned depth = 0;
+  for (const StackMark& mark : marks)
+    if (mark.offset <= offset) depth = mark.depth;
+  return depth;
+}
+
+template <std::size_t N>
+unsigned depth_at(const shared::TrampolineDepth (&depths)[N], std::size_t distance) {
+  unsigned depth = 0;
+  for (const auto& from : depths)
+    if (from.at <= distance) depth = from.depth;
+  return depth;
+}
+
+// What the agent goes by (preload/trampolines.cpp), at every instruction.
+TEST(TrampolineBytes, TheHeadSaysHowDeepTheStackIs) {
+  for (const Trampoline& made : several()) {
+    const shared::TrampolineHead head = head_of(made);
+    for (const auto& [offset, text] : listing(made, make_spec(true).at)) {
+      unsigned expected = shared::kFullDepth;
+      if (offset < head.code + std::rbegin(shared::kSaveDepths)->at)
+        expected = depth_at(shared::kSaveDepths, offset - head.code);
+      else if (offset >= head.out && offset < head.slow)
+        expected = depth_at(shared::kRestoreDepths, offset - head.out);
+      else if (text == "pop %rax")
+        expected += 8;
+      EXPECT_EQ(depth_at(made.stack, offset), expected) << offset << " " << text;
+    }
+  }
+}
+
+TEST(TrampolineBytes, TheHeadSaysWhereTheHitIsRecorded) {
+  for (const Trampoline& made : several()) {
+    const shared::TrampolineHead head = head_of(made);
+    // by offset: how the instruction there begins, how the one before it
+    const std::map<std::size_t, std::pair<const char*, const char*>> known = {
+        {head.code + shared::kRaxSaved, {"seto", "lahf"}},
+        {head.recorded, {"", made.records ? "mov %r8, (%rdi)" : "jmp"}},
+        {head.out, {"pop %rax", ""}},
+        {head.slow, {"mov", "jmp"}},
+        {head.whole_flags, {"mov", "mov %rax, (%rsp)"}},
+        {head.called, {"mov (%rsp), %rax", "call"}},
+        {head.short_flags, {"jmp", "mov %rax, (%rsp)"}},
+        {made.records ? head.lost : head.slow, {made.records ? "jmp" : "mov", made.records ? "lock" : "jmp"}}};
+    std::string before;
+    std::size_t seen = 0;
+    for (const auto& [offset, text] : listing(made, make_spec(true).at)) {
+      if (const auto found = known.find(offset); found != known.end()) {
+        EXPECT_TRUE(text.starts_with(found->second.first)) << offset << " " << text;
+        EXPECT_TRUE(before.starts_with(found->second.second)) << offset << " " << before;
+        ++seen;
+      }
+      before = text;
+    }
+    EXPECT_EQ(seen, known.size());
+    EXPECT_EQ(head.lost != 0, made.records);
+  }
+}
+
+// The kernel goes on at the abort address with the stack pointer as it is.
+TEST(TrampolineBytes, NothingMovesTheStackInTheSection) {
+  for (const Trampoline& made : several()) {
+    if (!made.records) continue;
+    const Addr at = make_spec(true).at;
+    const auto section = load<Section>(made.bytes, kDescriptor);
+    for (const auto& [offset, text] : listing(made, at))
+      EXPECT_TRUE(at.value + offset - section.start >= section.length ||
+                  depth_at(made.stack, offset) == shared::kFullDepth)
+          << text;
+  }
 }
 
 }  // namespace
