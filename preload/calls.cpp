@@ -309,7 +309,7 @@ void leave_clone(ProcessBlock& block, const Point& point, const SignalFrame& fra
     forget_held(block);
   }
   const bool thread = frame.ax == 0 && shares && !borrows_memory(block);
-  if (thread) begin_thread(block);
+  if (thread) begin_thread(block, frame);
   give_stack(block, frame);
 }
 

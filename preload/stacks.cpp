@@ -69,6 +69,10 @@ bool has_ended(const ThreadEntry& entry, u64 pid) {
 
 u64 stack_of(const ThreadEntry& entry) { return entry.own_stack & ~kUses; }
 
+bool has_own_stack(const ThreadEntry& entry, const SignalFrame& hit) {
+  return entry.own_stack != 0 && hit.stack_base == stack_of(entry);
+}
+
 // The stack of a thread that is gone; 0: none found in a few looks. A thread that begins with the same control block
 // meanwhile has changed the word (begin_thread).
 u64 inherit_stack(ProcessBlock& block) {
@@ -126,12 +130,12 @@ void give_stack(ProcessBlock& block, const SignalFrame& hit) {
   ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
   if (entry == nullptr || entry->thread <= 1) return;
   const u32 id = thread_id(block, true);
-  const bool has_it = entry->own_stack != 0 && hit.stack_base == stack_of(*entry);
+  const bool has_it = has_own_stack(*entry, hit);
   if (has_it) entry->id = id;  // or a forked child's
   StackT before{};
   if (has_it || system_call(kSysSigaltstack, 0, as_word(&before)) != 0 || (before.flags & kOnstack) != 0) return;
   // A new thread with an old control block; or a handler has returned that began when there was no stack of ours yet.
-  if (entry->own_stack != 0 && (entry->id != id || !set_again(*entry, before))) begin_thread(block);
+  if (entry->own_stack != 0 && (entry->id != id || !set_again(*entry, before))) begin_thread(block, hit);
   entry->id = id;
   if (entry->own_stack != 0) return;
   u64 stack = inherit_stack(block);
@@ -144,9 +148,9 @@ void give_stack(ProcessBlock& block, const SignalFrame& hit) {
   entry->own_stack = stack;
 }
 
-void begin_thread(ProcessBlock& block) {
+void begin_thread(ProcessBlock& block, const SignalFrame& hit) {
   ThreadEntry* entry = own_entry(block);
-  if (entry == nullptr) return;
+  if (entry == nullptr || has_own_stack(*entry, hit)) return;
   expect_nothing(block);
   entry->blocked = block.start_blocked;
   entry->waits = entry->cleared = entry->attention = entry->steps = 0;

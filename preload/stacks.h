@@ -9,8 +9,9 @@ namespace uprobe::agent {
 // frame of its hit says. System calls (mmap, sigaltstack): not under a filter. Only where the thread is not on an alternate
 // stack: at points of our own.
 void give_stack(ProcessBlock& block, const SignalFrame& hit);
-// A thread begins: whoever had its control block before has left no stack, mask or signal to it.
-void begin_thread(ProcessBlock& block);
+// A thread begins, as the frame of its hit says, or has begun with a signal: whoever had its control block before has left no
+// stack, mask or signal to it.
+void begin_thread(ProcessBlock& block, const SignalFrame& hit);
 
 // The frame of a handler with these flags (all are entered on the kernel's alternate stack), moved to where the kernel would
 // have put it. Null: it would not fit
