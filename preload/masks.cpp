@@ -208,7 +208,6 @@ void app_sigreturn(ProcessBlock& block, u64 context) {
   if ((mask & kOurSignals) != 0) frame.mask = mask & ~kOurSignals;
   believe_blocked(block, mask & kOurSignals);
   take_stack(block, frame);
-  hide_own_restorer(frame);
   frame.ip = place_to_go_on(block, frame);
 }
 

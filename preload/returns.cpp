@@ -44,6 +44,18 @@ bool segv_is_open(const ProcessBlock& block, const SignalFrame& frame) {
   return (frame.mask & signal_bit(kSigSegv)) == 0 && (!handled || block.segv_stays_open != 0);
 }
 
+// The other way round, for the frame of a handler that has come back. What its signal found returning is still there: the word
+// that was the return address, and the frame. SIGSEGV is open here, so these may be no memory.
+void hide_own_restorer(u64 context) {
+  const Reader reader{true};
+  u64 returned_to = 0, own = 0, unused = 0;
+  if (!reader.load8(context, unused) || !reader.load8(context + offsetof(SignalFrame, mask), unused)) return;
+  auto& frame = *reinterpret_cast<SignalFrame*>(context);
+  if (!reader.load8(frame.sp - 8, returned_to) || returned_to != as_word(uprobe_visible_restorer)) return;
+  if (!reader.load8(frame.sp + offsetof(SignalFrame, reserved) + 8 * kWordOfRestorer, own)) return;
+  if (frame.ip == own || frame.ip == own + kNumberBytes) frame.ip += as_word(uprobe_visible_restorer) - own;
+}
+
 }  // namespace
 
 bool returns_through_us(const ProcessBlock& block, u64 restorer) {
@@ -78,16 +90,8 @@ void show_own_restorer(SignalFrame& frame) {
   frame.ip += own_restorer(*reinterpret_cast<SignalFrame*>(frame.sp)) - as_word(uprobe_visible_restorer);
 }
 
-// What was returned from is still there: the word that was the return address, and the frame.
-void hide_own_restorer(SignalFrame& frame) {
-  const Reader reader{true};
-  u64 returned_to = 0, own = 0;
-  if (!reader.load8(frame.sp - 8, returned_to) || returned_to != as_word(uprobe_visible_restorer)) return;
-  if (!reader.load8(frame.sp + offsetof(SignalFrame, reserved) + 8 * kWordOfRestorer, own)) return;
-  if (frame.ip == own || frame.ip == own + kNumberBytes) frame.ip += as_word(uprobe_visible_restorer) - own;
-}
-
 Point begin_return(SignalFrame& frame) {
+  hide_own_restorer(frame.sp);
   frame.ip = as_word(uprobe_visible_syscall);
   frame.ax = kSysRtSigreturn;
   Point point{};

@@ -12,10 +12,9 @@ bool can_lead_back(const ProcessBlock& block, u64 restorer);
 // A handler is about to run with this frame, which has the mask of the interrupted thread as the kernel has it.
 void lead_back(ProcessBlock& block, HandlerFrame& whole);
 
-// A handler that returns through us begins with this frame, or ends: it sees a thread that its signal has found at the visible
-// restorer at the application's own.
+// A handler that returns through us begins with this frame: it sees a thread that its signal has found at the visible restorer
+// at the application's own.
 void show_own_restorer(SignalFrame& frame);
-void hide_own_restorer(SignalFrame& frame);
 
 // Whether a thread stands at the visible restorer: its handler has come back.
 bool has_come_back(u64 address);
