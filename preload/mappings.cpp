@@ -11,6 +11,7 @@
 #include "preload/mappings.h"
 
 #include "preload/calls.h"
+#include "preload/rewrites.h"
 
 namespace uprobe::agent {
 namespace {
@@ -152,6 +153,13 @@ bool map_pages(ProcessBlock& block, const SignalFrame& frame, long& result) {
 // A loader that has relocated a library makes part of its data read-only: its IFUNCs have chosen, its constructors are next.
 bool protect_pages(ProcessBlock& block, const SignalFrame& frame, long& result) {
   const Pages pages = pages_of(frame.di, frame.si);
+  const u64 begin = pages.begin << kPageBits, end = pages.end << kPageBits;
+  if ((frame.dx & kProtWrite) != 0 && may_have_jumps(block, begin, end)) {
+    result = pass(frame);
+    if (!is_error(result)) give_back_jumps(block, begin, end, (frame.dx & kProtExec) != 0);
+    if (!is_error(result)) remember(block, pages);
+    return true;
+  }
   const bool relocated = frame.dx == kProtRead && __atomic_load_n(&block.unbound, __ATOMIC_RELAXED) != 0;
   if ((!relocated && !is_code(frame.dx)) || !is_remembered(block, pages)) return false;
   result = pass(frame);

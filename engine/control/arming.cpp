@@ -225,6 +225,8 @@ Status Armer::place(Work& work, const target::Mapping& m) {
                              .end = m.end,
                              .refuse = [this](const Pending& p, const std::string& why) { refuse(*p.planned, why); }};
   if (Status s = place_all(context, work.pending); !s) return s;
+  const auto is_jump = [](const Pending& p) { return p.window != nullptr; };
+  if (std::any_of(work.pending.begin(), work.pending.end(), is_jump)) work.block.note_jumps(m.begin, m.end);
   return publish(work);
 }
 

@@ -136,6 +136,17 @@ Result<std::uint64_t> Block::read_stamp(target::Target& target, Addr at) {
   return stamp;
 }
 
+// Where there are too many the last one grows: too much is looked at then.
+void Block::note_jumps(Addr begin, Addr end) {
+  for (shared::JumpRange& range : head_->jump_ranges) {
+    if (range.begin == begin.value && range.end == end.value) return;
+    if (range.end != 0 && &range != std::end(head_->jump_ranges) - 1) continue;
+    range.begin = range.end == 0 ? begin.value : std::min(range.begin, begin.value);
+    range.end = std::max(range.end, end.value);
+    return;
+  }
+}
+
 Status Block::renew(target::Target& target) {
   if (::getrandom(&head_->stamp, sizeof head_->stamp, 0) != sizeof head_->stamp)
     return system_error("getrandom", errno);

@@ -54,6 +54,8 @@ class Block {
   std::optional<std::uint32_t> find(Addr address) const;
   std::vector<std::uint32_t> points_in(Addr begin, Addr end) const;
 
+  // There will be jumps in [begin, end); the caller writes the head.
+  void note_jumps(Addr begin, Addr end);
   // Comes before a change: the block gets a new stamp.
   Status renew(target::Target& target);
   // A list of consumers, newest first (`next` is set here), for a point to come, or for one that is there already: then its own or

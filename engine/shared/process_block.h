@@ -121,6 +121,12 @@ struct Island {
 };
 inline constexpr u32 kMaxIslands = 64;
 
+// Mapped code that may have jumps; 0, 0: none.
+struct JumpRange {
+  u64 begin, end;
+};
+inline constexpr u32 kJumpRanges = 16;
+
 struct SessionLink {
   u64 area;  // address of the session area in this process, 0: none
 };
@@ -248,6 +254,7 @@ struct ProcessBlock {
   u32 reserved0;
   u64 jump_entry;  // where trampolines go with hits that they do not record themselves
   u64 reserved1[11];
+  JumpRange jump_ranges[kJumpRanges];
 
   // From here on the agent's own: the tool writes it once, before the agent runs.
   u32 flags;            // kBlockFiltered
@@ -269,8 +276,8 @@ struct ProcessBlock {
   HeldSignal held[kHeldSignals];
   Repeat repeats[kRepeats];
 };
-static_assert(offsetof(ProcessBlock, flags) == 1304);
-static_assert(sizeof(ProcessBlock) == 7480 + 168 * kPendingSignals + 8 * kFileRanges + 8);
+static_assert(offsetof(ProcessBlock, flags) == 1560);
+static_assert(sizeof(ProcessBlock) == 7736 + 168 * kPendingSignals + 8 * kFileRanges + 8);
 inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
 
