@@ -139,19 +139,23 @@ void FileFlow::resolve_jumps(const std::vector<JumpingFunction>& jumping) {
   }
   // Label differences added to a label: the labels need not be named anywhere.
   for (SweptFunction& function : functions_)
-    if (function.takes_label && function.jumps_by_pointer && function.trouble == FlowTrouble::none)
-      function.trouble = FlowTrouble::jump_table;
+    if (function.takes_label && function.jumps_by_pointer) note_unresolved(function);
+}
+
+void FileFlow::note_unresolved(SweptFunction& function) {
+  if (function.trouble == FlowTrouble::none) function.trouble = FlowTrouble::jump_table;
+  if (function.trouble == FlowTrouble::no_unwind) function.jumps_anywhere = true;
 }
 
 // True if an address is named that was not before.
 bool FileFlow::resolve_function(const JumpingFunction& jumping, std::size_t& steps) {
   SweptFunction& function = functions_[jumping.function];
-  if (function.trouble != FlowTrouble::none) return false;
+  if (function.trouble != FlowTrouble::none && function.trouble != FlowTrouble::no_unwind) return false;
   const FunctionCode code(map_, function.range, jumping, steps);
   bool is_new = false;
   for (const std::uint64_t jump : jumping.register_jumps) {
     const JumpTargets found = targets_of_jump(map_, code, jump);
-    if (!found.is_known) function.trouble = FlowTrouble::jump_table;
+    if (!found.is_known) note_unresolved(function);
     function.jumps_by_pointer |= found.has_pointers;
     for (const std::uint64_t target : found.targets) {
       SegmentMap* segment = map_.at(target);
@@ -227,7 +231,8 @@ void FileFlow::spread_trouble() {
 std::optional<FunctionFlow> FileFlow::function_at(std::uint64_t address) const {
   const auto index = function_index(functions_, address);
   if (!index) return std::nullopt;
-  return FunctionFlow{functions_[*index].range, functions_[*index].trouble};
+  const SweptFunction& function = functions_[*index];
+  return FunctionFlow{function.range, function.trouble, function.jumps_anywhere};
 }
 
 bool FileFlow::is_arrival(std::uint64_t address) const {

@@ -21,6 +21,7 @@ const char* text_of(FlowTrouble trouble);
 struct FunctionFlow {
   elf::Range range;
   FlowTrouble trouble = FlowTrouble::none;  // none: the known arrivals are all
+  bool jumps_anywhere = false;              // with no_unwind: an indirect jump of its own may lead to its first bytes
 
   bool is_known() const { return trouble == FlowTrouble::none; }
 };
@@ -62,6 +63,7 @@ class FileFlow {
                 const std::vector<std::uint64_t>& starts);
   std::vector<JumpingFunction> sweep(const elf::Image& image, const std::vector<std::uint64_t>& starts);
   void resolve_jumps(const std::vector<JumpingFunction>& jumping);
+  static void note_unresolved(SweptFunction& function);
   bool resolve_function(const JumpingFunction& jumping, std::size_t& steps);
   void find_unreached();
   bool has_unreached(const elf::Range& range, const SegmentMap& code) const;

@@ -28,6 +28,7 @@ struct SweptFunction {
   FlowTrouble trouble = FlowTrouble::none;
   bool takes_label = false;       // makes a pointer to somewhere inside itself
   bool jumps_by_pointer = false;  // through memory, or through a register that holds a finished pointer
+  bool jumps_anywhere = false;    // with trouble no_unwind: has an indirect jump whose targets are not known
 };
 
 // What the code of a function with jumps through registers shows of the ways through it.

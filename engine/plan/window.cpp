@@ -149,10 +149,10 @@ class Planner {
   }
 
   // Without unwind information there may be ways into a function that its branches do not show (the exception handlers of
-  // a virtual machine's builtins), but none into its first bytes.
+  // a virtual machine's builtins), but none into its first bytes, unless it computes where it jumps.
   bool is_entry_of_unknown() const {
-    return function_->trouble == FlowTrouble::no_unwind && window_.address == function_->range.begin &&
-           flow_.is_entered(window_.address);
+    return function_->trouble == FlowTrouble::no_unwind && !function_->jumps_anywhere &&
+           window_.address == function_->range.begin && flow_.is_entered(window_.address);
   }
 
   bool grow_into_padding(unsigned bytes) {

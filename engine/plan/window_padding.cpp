@@ -5,11 +5,13 @@
 namespace uprobe::plan {
 namespace {
 
-// Behind the function's end nothing is the function's, so that its jumps need not be known; that they decode must be.
-bool may_follow(const FileFlow& flow, std::uint64_t stop, std::uint64_t behind) {
+// Behind the function's end nothing is the function's, so that its jumps need not be known; that they decode must be. Behind
+// an instruction that faults by design (ud2) a handler of the program may go on.
+bool may_follow(const FileFlow& flow, std::uint64_t stop, const x86::Scanned& insn) {
+  const std::uint64_t behind = stop + insn.length;
   const auto function = flow.function_at(stop);
   if (!function || !flow.is_stop(stop)) return false;
-  if (behind < function->range.end) return function->is_known();
+  if (behind < function->range.end) return function->is_known() && !insn.is_undefined;
   if (const auto next = flow.function_at(behind)) return next->range.begin != behind && next->is_known();
   switch (function->trouble) {
     case FlowTrouble::none:
@@ -34,7 +36,7 @@ std::uint64_t padding_end(const FileFlow& flow, std::uint64_t stop, std::uint64_
   x86::Scanned insn;
   if (!x86::scan(flow.bytes_at(stop), Addr{stop}, insn)) return stop;
   std::uint64_t at = stop + insn.length;
-  if (!may_follow(flow, stop, at)) return at;
+  if (!may_follow(flow, stop, insn)) return at;
   while (at < limit && is_usable(flow, at) && x86::scan(flow.bytes_at(at), Addr{at}, insn) &&
          !flow.has_arrival(at, at + insn.length))
     at += insn.length;

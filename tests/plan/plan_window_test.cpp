@@ -99,6 +99,13 @@ TEST_P(WindowPlan, NotIntoTheNextFunction) {
   expect_none(WindowReason::branch_enters, window);
 }
 
+TEST_P(WindowPlan, NotBehindAnInstructionThatFaultsByDesign) {
+  const std::uint64_t address = subject_.address("faults_by_design");
+  const Window window = subject_.at("faults_by_design");
+  EXPECT_LE(window.length, 2);
+  EXPECT_TRUE(window.padding < address || window.padding >= address + 12) << window.padding - address;
+}
+
 TEST_P(WindowPlan, NotIntoPaddingThatSomethingNames) {
   expect_none(WindowReason::branch_enters, subject_.at("before_named_padding"));
 }
@@ -191,6 +198,12 @@ TEST_P(WindowPlan, NotWhereCodeIsNotUnderstood) {
   expect_trouble(FlowTrouble::no_unwind, subject_.at("without_unwind", 1));
   expect(WindowKind::several, 5, 5, subject_.at("without_unwind"));
   expect_none(WindowReason::not_a_start, subject_.at("one", 1));
+}
+
+TEST_P(WindowPlan, OfAnEntryWithoutUnwindInformationThatTheFunctionJumpsTo) {
+  EXPECT_TRUE(subject_.flow().is_arrival(subject_.address("without_unwind_by_table") + 2));
+  EXPECT_LE(subject_.at("without_unwind_by_table").length, 2);
+  expect_trouble(FlowTrouble::no_unwind, subject_.at("without_unwind_computed"));
 }
 
 TEST_P(WindowPlan, RespectsRestartableSequences) {
