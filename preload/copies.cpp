@@ -35,6 +35,14 @@ const shared::Mark& mark_covering(const Point& point, u64 offset) {
   return marks[mark];
 }
 
+// Whether the probed instruction is still to come. Where a branch leads back to it (loop) it is over all the same.
+bool is_in_front(const Point& point, u64 offset) {
+  const auto* marks = reinterpret_cast<const shared::Mark*>(shared::marks_of(point));
+  for (u32 i = 1; i < point.mark_count && offset >= marks[i].offset; ++i)
+    if (marks[i].place != 0) return false;
+  return true;
+}
+
 // All that the instruction could see of the thread.
 u64 digest(const SignalFrame& f) {
   constexpr u64 kVisibleFlags = 0x40cd5;  // CF PF AF ZF SF DF OF, AC
@@ -123,7 +131,7 @@ Moved move_to_original(ProcessBlock& block, SignalFrame& frame, Arrival arrival)
   if (point == nullptr) return Moved::no;
   const u64 offset = frame.ip - point->copy;
   const shared::Mark& mark = mark_covering(*point, offset);
-  const bool in_front = mark.place == 0;
+  const bool in_front = is_in_front(*point, offset);
   if (arrival == Arrival::step && in_front && offset != 0) return Moved::within;
   if (is_no_way_back(block, *point, mark, frame, arrival)) return arrival == Arrival::step ? Moved::within : Moved::no;
   frame.ip = point->address + static_cast<u64>(i64{mark.place});
