@@ -39,7 +39,7 @@ class Faults(harness.TestCase):
 
     def command_with_all(self):
         listed = self.write("list", "".join(self.definition(name) + "\n" for name in self.hits))
-        return [harness.tool(), "-o", self.path("trace"), "-i", listed, "--", self.program, "all"]
+        return harness.tracer("-o", self.path("trace"), "-i", listed, "--", self.program, "all")
 
     def both(self, before_exec):
         plain = harness.run([self.program, "all"], before_exec=before_exec, cwd=self.folder)

@@ -49,7 +49,7 @@ class HostileCases(harness.TestCase):
     def run_both(self, program, how, definitions):
         listed = self.write("list", "\n".join(definitions) + "\n")
         command = [program, program]  # its own path, for whoever looks for a file beside it
-        traced = [harness.tool(), "-b", "1M", "-o", self.path("trace"), "-i", listed, "--", *command]
+        traced = harness.tracer("-b", "16M", "-o", self.path("trace"), "-i", listed, "--", *command)
         if how == "sandbox":
             harness.need("unshare")
             command, traced = SANDBOX + command, SANDBOX + traced

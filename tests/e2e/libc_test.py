@@ -65,13 +65,6 @@ def own_libc(folder):
     return shutil.copy(os.path.realpath(found[1]), os.path.join(folder, "lib", "libc.so.6"))
 
 
-def library():
-    path = os.path.join(os.path.dirname(harness.tool()), "libuprobe.so")
-    if not os.path.exists(path):
-        raise unittest.SkipTest("libuprobe.so is not built")
-    return path
-
-
 class LibcCase(harness.TestCase):
     program_name = "libc_cases"
 
@@ -95,8 +88,8 @@ class LibcCase(harness.TestCase):
     def preloaded(self, command, variables):
         """Reads the trace as soon as the command has ended; after a death by a signal the rest comes a little later."""
         trace = self.path("preloaded")
-        seen = harness.run(command, env={**self.environment, "LD_PRELOAD": library(), "UPROBE_OUTPUT": trace,
-                                         "UPROBE_BUFFER_SIZE": "16M", **variables})
+        seen = harness.run(command, env={**self.environment,
+                                         **harness.preloaded(UPROBE_OUTPUT=trace, UPROBE_BUFFER_SIZE="16M"), **variables})
         if seen.returncode < 0:
             time.sleep(1)
         with open(trace, encoding="latin-1", newline="") as file:
@@ -200,7 +193,8 @@ class Python(LibcCase):
 
     def as_kernel(self, wrapper=()):
         """The library is loaded in both runs: a variable and an object more cost the program allocations of its own."""
-        variables = {"LD_PRELOAD": library(), "UPROBE_PROBES": self.definition, "UPROBE_OUTPUT": self.path("preloaded")}
+        variables = harness.preloaded(UPROBE_PROBES=self.definition, UPROBE_OUTPUT=self.path("preloaded"),
+                                      UPROBE_BUFFER_SIZE="16M")
         expected = oracle.run_kernel([self.definition], self.command,
                                      env={**self.environment, **variables, "UPROBE_DISABLE": "1"})
         variables["UPROBE_DISABLF"] = "1"
@@ -228,7 +222,7 @@ class Python(LibcCase):
         asks = "import ctypes; print(ctypes.CDLL(None).ptrace(0, 0, 0, 0))"
         seen = harness.run([filtered, "/usr/bin/python3", "-c", asks])
         self.assertEqual(seen.stdout, b"-1\n", "the filter works")
-        variables = {"LD_PRELOAD": library(), "UPROBE_PROBES": self.definition, "UPROBE_OUTPUT": self.path("filtered")}
+        variables = harness.preloaded(UPROBE_PROBES=self.definition, UPROBE_OUTPUT=self.path("filtered"))
         expected = self.preloaded(self.command, {"UPROBE_PROBES": self.definition})
         seen = harness.run([filtered, *(f"{name}={value}" for name, value in variables.items()), *self.command],
                            env=self.environment)

@@ -16,6 +16,7 @@ from elf_reader import Elf
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fixtures", "loader")
 SUMMARY = re.compile(r"^uprobe-run: (?:\S+/)?(\S+) \S+: ([\d,]+) hits?(.*)", re.M)
 FLAGS = ["-O1", "-g", "-fcf-protection=none"]
+CHANGED_JUMP = "a program that makes its code writable changes a part of the jump there"
 EVERYTHING = ("lib_resolver", "lib_begin", "lib_end", "lib_work", "lib_plain_choice", "lib_leaf", "lib_inner")
 
 
@@ -48,7 +49,7 @@ class LoaderCase(harness.TestCase):
         if before:
             before()
         listed = self.write("list", "\n".join(definitions) + "\n")
-        seen = harness.run([harness.tool(), "-o", self.path("trace"), "-b", "1M", "-i", listed, "--", *command], env=env)
+        seen = harness.run(harness.tracer("-o", self.path("trace"), "-b", "1M", "-i", listed, "--", *command), env=env)
         self.assertEqual((seen.stdout, seen.returncode), (alone.stdout, alone.returncode), seen.stderr)
         counts = {}
         for event, hits, rest in SUMMARY.findall(seen.stderr.decode()):
@@ -188,7 +189,7 @@ class Opened(LoaderCase):
         counts = self.probed([f"p:behind {library}:{offset:#x}", f"p:work {library}:lib_work"],
                              [self.program, "now", library])
         self.assertEqual((counts, self.output), ({"behind": 1, "work": 1}, "relocated: 77\n118\n"))
-        refused = harness.run([harness.tool(), "-p", f"p {library}:lib_relocated", "--", self.program, "now", library])
+        refused = harness.run(harness.tracer("-p", f"p {library}:lib_relocated", "--", self.program, "now", library))
         self.assertEqual(refused.returncode, 125)
         self.assertIn(b"text relocation", refused.stderr)
 
@@ -225,8 +226,8 @@ class Opened(LoaderCase):
         command = [*mount, self.program, "now", library]
         if harness.run(command).returncode == 77:
             self.skipTest("no overlay can be mounted here")
-        traced = [*mount, harness.tool(), "-o", self.path("trace"), "-p", f"p:work {library}:lib_work",
-                  "-p", f"p:begin {library}:lib_begin", "--", self.program, "now", library]
+        traced = [*mount, *harness.tracer("-o", self.path("trace"), "-p", f"p:work {library}:lib_work",
+                                          "-p", f"p:begin {library}:lib_begin", "--", self.program, "now", library)]
         seen = harness.run(traced)
         self.assertEqual((seen.stdout, seen.returncode), (harness.run(command).stdout, 4), seen.stderr)
         counts = {event: hits for event, hits, _ in SUMMARY.findall(seen.stderr.decode())}
@@ -286,8 +287,9 @@ class ByHand(LoaderCase):
         self.assertEqual(self.output, "22\n42 traps 1\n42 traps 2\n42 traps 3\n")
 
     def test_code_changed_behind_a_probe(self):
-        self.assertEqual(self.run_mode("changed_behind"), 4)
-        self.assertEqual(self.output, "22\n41\n41\n41\n")
+        with self.fails_with_jumps(CHANGED_JUMP):
+            self.assertEqual(self.run_mode("changed_behind"), 4)
+            self.assertEqual(self.output, "22\n41\n41\n41\n")
 
     def test_text_moved_to_other_memory(self):
         self.run_mode("moved")
@@ -298,16 +300,20 @@ class ByHand(LoaderCase):
         self.assertEqual(self.output, "84000\n")
 
     def test_with_the_library_preloaded(self):
-        agent = os.path.join(os.path.dirname(harness.tool()), "libuprobe.so")
-        env = {**os.environ, "LD_PRELOAD": agent, "UPROBE_PROBES": self.leaf, "UPROBE_OUTPUT": self.path("trace")}
-        for mode, hits in (("by_hand", 5), ("taken_over", 1), ("changed_behind", 4)):
+        env = {**os.environ, **harness.preloaded(UPROBE_PROBES=self.leaf, UPROBE_OUTPUT=self.path("trace"))}
+        def check(mode, hits):
+            command = [self.program, mode, self.one, self.offset]
+            alone, seen = harness.run(command), harness.run(command, env=env)
+            self.assertEqual((seen.stdout, seen.returncode), (alone.stdout, alone.returncode), seen.stderr)
+            with open(self.path("trace"), encoding="latin-1") as file:
+                self.assertEqual(len(harness.parse_trace(file.read())), hits)
+            os.remove(self.path("trace"))
+
+        for mode, hits in (("by_hand", 5), ("taken_over", 1)):
             with self.subTest(mode=mode):
-                command = [self.program, mode, self.one, self.offset]
-                alone, seen = harness.run(command), harness.run(command, env=env)
-                self.assertEqual((seen.stdout, seen.returncode), (alone.stdout, alone.returncode), seen.stderr)
-                with open(self.path("trace"), encoding="latin-1") as file:
-                    self.assertEqual(len(harness.parse_trace(file.read())), hits)
-                os.remove(self.path("trace"))
+                check(mode, hits)
+        with self.fails_with_jumps(CHANGED_JUMP):
+            check("changed_behind", 4)
 
 
 class Private(LoaderCase):

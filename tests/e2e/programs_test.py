@@ -22,10 +22,6 @@ SECONDS = 600 if LONG else 60
 
 
 
-def library():
-    return os.path.join(os.path.dirname(harness.tool()), "libuprobe.so")
-
-
 def without_ours(stderr):
     return b"".join(line for line in stderr.splitlines(keepends=True) if not line.startswith(b"uprobe-run: "))
 
@@ -37,7 +33,7 @@ class Jobs(harness.TestCase):
         os.mkdir(folder)
         command = [job.shell, "-c", job.script]
         if options:
-            command = [harness.tool(), *options, "--", *command]
+            command = harness.tracer(*options, "--", *command)
         seen = harness.run(command, env={**program_jobs.ENVIRONMENT, "BUILT": self.path("built"), **variables},
                            cwd=folder, timeout=SECONDS)
         shutil.rmtree(folder)
@@ -88,7 +84,7 @@ class Jobs(harness.TestCase):
         self.assertNotEqual(self.read_trace(self.path("trace")), {})
         if job.build or job.counts_variables:
             return
-        preloaded = {"LD_PRELOAD": library(), "UPROBE_PROBES_FILE": listed, "UPROBE_OUTPUT": self.path("trace")}
+        preloaded = harness.preloaded(UPROBE_PROBES_FILE=listed, UPROBE_OUTPUT=self.path("trace"))
         self.assert_same(self.run_job(job, **preloaded), plain)
         self.assertNotEqual(self.read_trace(self.path("trace")), {})
 
@@ -186,8 +182,8 @@ class FromOutside(harness.TestCase):
             self.definitions += ["-p", definition]
 
     def start(self, text):
-        process = subprocess.Popen([harness.tool(), "-q", "-o", self.path("trace"), *self.definitions, "--", self.python,
-                                    "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        command = harness.tracer("-q", "-o", self.path("trace"), *self.definitions, "--", self.python, "-c", text)
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    env=program_jobs.ENVIRONMENT, start_new_session=True)
         self.addCleanup(harness.stop_group, process)
         harness.wait_until(lambda: self.program_of(process), "the program")
@@ -243,8 +239,8 @@ class FromOutside(harness.TestCase):
 
     def test_killed_while_it_is_loaded(self):
         for _ in range(200 if LONG else 20):
-            process = subprocess.Popen([harness.tool(), "-q", "-o", self.path("trace"), *self.definitions, "--", "sleep", "9"],
-                                       stderr=subprocess.PIPE, start_new_session=True)
+            command = harness.tracer("-q", "-o", self.path("trace"), *self.definitions, "--", "sleep", "9")
+            process = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
             self.addCleanup(harness.stop_group, process)
             harness.wait_until(lambda process=process: harness.descendants(process.pid), "a child")
             time.sleep(random.random() / 300)
