@@ -144,7 +144,7 @@ class Oracle:
         return counts
 
 
-def run_kernel(definitions, command, stdin=b"", env=None, randomise=True):
+def run_kernel(definitions, command, stdin=b"", env=None, randomise=True, cwd=None):
     """Runs a command under the kernel's uprobe events; as harness.run_tool, profile filled in."""
     require()
     with Oracle(definitions) as kernel:
@@ -152,7 +152,7 @@ def run_kernel(definitions, command, stdin=b"", env=None, randomise=True):
             if not randomise:
                 harness.fixed_layout()
             kernel.follow_this_process()
-        seen = harness.run(command, stdin, env, before_exec=before_exec)
+        seen = harness.run(command, stdin, env, before_exec=before_exec, cwd=cwd)
         seen.text = kernel.read_trace()
         seen.profile = kernel.read_profile()
     seen.hits = harness.parse_trace(seen.text)
