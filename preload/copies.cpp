@@ -88,12 +88,17 @@ u64 place_in_copy(const ProcessBlock& block, u64 ip) {
   return ip;
 }
 
+// Whether the end of a handler with this restorer will show.
+bool is_followed(const ProcessBlock& block, u64 restorer) {
+  return returns_through_us(block, restorer) || can_lead_back(block, restorer);
+}
+
 // Whether the thread would be lost at the original place, or hit once more, because nobody says that the handler has returned.
 bool is_no_way_back(const ProcessBlock& block, const Point& point, const shared::Mark& mark, SignalFrame& frame,
                     Arrival arrival) {
   const bool inside = mark.place > 0 && mark.place < point.jump_bytes;
   const bool again = mark.place == 0 && point.jump_bytes != 0 && arrival == Arrival::signal;
-  return (inside || again) && !returns_through_us(block, frame_around(frame).restorer);
+  return (inside || again) && !is_followed(block, frame_around(frame).restorer);
 }
 
 }  // namespace
