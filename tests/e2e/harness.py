@@ -4,7 +4,6 @@ A test file ends with `harness.main()`. ctest passes the places of what was buil
     python3 tests/e2e/behaviour_test.py --tool build/uprobe-run --fixtures build/tests/e2e/fixtures [--tier TIER] [-k NAME]
 """
 import argparse
-import contextlib
 import ctypes
 import os
 import re
@@ -213,18 +212,6 @@ class TestCase(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="uprobe-e2e.")
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
-
-    @contextlib.contextmanager
-    def fails_with_jumps(self, reason):
-        """A known defect: where probes may be jumps the block has to fail, so that a repair is noticed."""
-        if Options.tier == "int3":
-            yield
-            return
-        try:
-            yield
-        except AssertionError:
-            return
-        self.fail(f"no longer so: {reason}")
 
     def path(self, name):
         return os.path.join(self.folder, name)
