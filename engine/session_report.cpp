@@ -16,12 +16,12 @@ std::vector<std::string> Session::State::reasons_against_jumps() {
   for (const Probe& probe : probes) {
     const auto file = std::find_if(planned.files().begin(), planned.files().end(),
                                    [&](const control::FilePoints& f) { return f.file == probe.site.file; });
-    const plan::Window* window =
-        probe.site.is_ifunc || file == planned.files().end() ? nullptr : jumps.of(*file).window_at(probe.site.address);
-    if (probe.site.is_ifunc)
-      reasons.emplace_back("an IFUNC: the implementation that the program chooses is probed");
-    else
-      reasons.push_back(window == nullptr ? "the agent itself needs a breakpoint there" : window->text());
+    if (probe.site.is_ifunc || file == planned.files().end()) {
+      reasons.emplace_back();  // what the program chooses decides
+      continue;
+    }
+    const plan::Window* window = jumps.of(*file).window_at(probe.site.address);
+    reasons.push_back(window == nullptr ? "the agent itself needs a breakpoint there" : window->text());
   }
   return reasons;
 }
@@ -53,6 +53,7 @@ std::vector<PlanReport> Session::report() const {
     report.bytes = probe.site.insn;
     report.why = may_jump ? reasons[reports.size()] : "as --tier wants it";
     report.tier = may_jump && report.why.empty() ? "jump" : "int3";
+    if (probe.site.is_ifunc) report.why = "an IFUNC: the implementation that the program chooses is probed";
     reports.push_back(std::move(report));
   }
   return reports;
