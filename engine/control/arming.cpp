@@ -101,7 +101,7 @@ Status Armer::look_behind(Work& work, std::uint32_t index) {
 const plan::Window* Armer::window_for(Work& work, const Pending& pending, const target::Mapping& m,
                                       const plan::FileJumps* jumps, std::string& why) {
   const plan::Window* window = jumps != nullptr ? jumps->window_at(pending.planned->site.address) : nullptr;
-  why = window != nullptr ? window->text() : "the agent itself needs a breakpoint there";
+  why = window != nullptr ? window->text() : "the agent itself needs a breakpoint there, or another probe stands near";
   if (window == nullptr || !window->is_jump() || pending.point.role != shared::PointRole::probe) return nullptr;
   why = "the program may be executing it";
   if (!work.nobody_runs()) return nullptr;

@@ -24,14 +24,22 @@ void FileJumps::take(const Window& window) {
   if (is_short) patch(window.padding, kJumpBytes);
 }
 
-void FileJumps::add(std::uint64_t address) {
+// Whether nobody but the place itself would have to know of a change there: no other place looks so far behind itself, and no
+// jump is near.
+bool FileJumps::is_alone(std::uint64_t address, std::uint64_t place) const {
   constexpr std::uint64_t kNear = 2 * (shared::kMostBehind + 1);
   const std::uint64_t low = address - std::min(address, kNear), high = address + kNear;
+  const bool has_other = claims_.has_place_in(low, std::clamp(place, low, high)) ||
+                         claims_.has_place_in(std::clamp(place + 1, low, high), high);
+  return !has_other && claims_.is_free(low, high);
+}
+
+void FileJumps::add(std::uint64_t address) {
   if (windows_.count(address) != 0) return;
-  const bool is_alone = !claims_.has_place_in(low, high) && claims_.is_free(low, high);
   claims_.add_place(address);
   const Window window = plan_window(flow_, address, claims_);
-  if (!is_alone || window.kind == WindowKind::short_jump) return;
+  const bool is_short = window.kind == WindowKind::short_jump;
+  if (!is_alone(address, address) || (is_short && !is_alone(window.padding, address))) return;
   take(window);
   std::sort(patched_.begin(), patched_.end());
 }

@@ -27,6 +27,7 @@ class FileJumps {
   std::uint16_t changed_behind(std::uint64_t address) const;
 
  private:
+  bool is_alone(std::uint64_t address, std::uint64_t place) const;
   void take(const Window& window);
   void patch(std::uint64_t begin, unsigned bytes) { patched_.emplace_back(begin, begin + bytes); }
 
