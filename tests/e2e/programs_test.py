@@ -141,6 +141,51 @@ class Counts(harness.TestCase):
         self.check(["gzip", "-nc"], "malloc write", bytes(range(256)) * 400)
 
 
+    def test_go_preempts(self):
+        """Goroutines that are preempted wherever they are, and go on in other threads. The function has no stack check, so
+        that it is entered once a call."""
+        harness.need("go")
+        program = self.path("preempted")
+        environment = {**os.environ, "GO111MODULE": "off", "GOCACHE": self.path("cache")}
+        subprocess.run(["go", "build", "-o", program, self.write("preempted.go", GO_PREEMPTED)], env=environment, check=True)
+        seen = harness.run_tool([f"p:x {program}:main.probed %ax"], [program], ["-q", "-b", "16M"])
+        self.assertEqual((seen.returncode, seen.stdout), (0, b"end\n"), seen.stderr)
+        self.assertEqual(seen.counts(), {"x": 80000})
+
+
+GO_PREEMPTED = """package main
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+)
+
+//go:noinline
+//go:nosplit
+func probed(a, b int) int { return a*3 + b }
+
+func main() {
+	runtime.GOMAXPROCS(4)
+	var wait sync.WaitGroup
+	sums := make([]int, 8)
+	for g := range sums {
+		wait.Add(1)
+		go func(g int) {
+			defer wait.Done()
+			for i := 0; i < 10000; i++ { sums[g] += probed(i, g) }
+		}(g)
+	}
+	done := make(chan bool)
+	go func() {
+		var m runtime.MemStats
+		for { select { case <-done: return; default: runtime.ReadMemStats(&m) } }
+	}()
+	wait.Wait()
+	close(done)
+	fmt.Println("end")
+}
+"""
 BUSY = """
 import sys
 n = 0
