@@ -50,7 +50,6 @@ struct Hit {
   const Registers* registers;
   u32 tid;
   bool may_fault;  // false: SIGSEGV or SIGBUS is blocked, a faulting load would kill the process: read nothing
-  bool no_calls;   // no system call may be made, whatever the block says of filters
   bool no_rseq;    // a load of this hit is known to fault, which an rseq section does not survive
 };
 

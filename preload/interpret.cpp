@@ -107,7 +107,7 @@ UPROBE_IN_SECTION void Builder::store_comm(const Insn& insn) {
   u8 name[kCommBytes] = {};
   // prctl(PR_GET_NAME) touches nothing but the 16 bytes. It is not made where a seccomp filter is or may be in force:
   // such a record is marked, and the reader fills the name in.
-  const bool may_call = !hit_.no_calls && (hit_.block->flags & shared::kBlockFiltered) == 0;
+  const bool may_call = (hit_.block->flags & shared::kBlockFiltered) == 0;
   if (may_call && payload_.in_section) {
     wants_call_ = true;
     return;

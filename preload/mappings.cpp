@@ -100,12 +100,11 @@ bool is_remembered(const ProcessBlock& block, Pages pages) {
   return false;
 }
 
-void show_to_tool(ProcessBlock& block, const SignalFrame& frame, Pages pages) {
+void show_to_tool(ProcessBlock& block, const SignalFrame& frame, Pages pages, shared::MailKind kind) {
   if ((__atomic_load_n(&block.flags, __ATOMIC_RELAXED) & shared::kBlockFilteredLater) != 0) return;
   const bool may_fault = (frame.mask & shared::kOurSignals) == 0;
-  ask_tool(
-      block, session_area(block, 0),
-      {shared::MailKind::code_mapped, thread_id(block, may_fault), pages.begin << kPageBits, pages.end << kPageBits});
+  ask_tool(block, session_area(block, 0),
+           {kind, thread_id(block, may_fault), pages.begin << kPageBits, pages.end << kPageBits});
 }
 
 // What MAP_FIXED takes away must not be the stack that we stand on: from here to the end of the signal frame.
@@ -146,7 +145,7 @@ bool map_pages(ProcessBlock& block, const SignalFrame& frame, long& result) {
     return true;
   }
   forget(block, pages);
-  if (is_file) show_to_tool(block, frame, pages);
+  if (is_file) show_to_tool(block, frame, pages, shared::MailKind::code_mapped);
   return true;
 }
 
@@ -155,6 +154,7 @@ bool protect_pages(ProcessBlock& block, const SignalFrame& frame, long& result) 
   const Pages pages = pages_of(frame.di, frame.si);
   const u64 begin = pages.begin << kPageBits, end = pages.end << kPageBits;
   if ((frame.dx & kProtWrite) != 0 && may_have_jumps(block, begin, end)) {
+    show_to_tool(block, frame, pages, shared::MailKind::code_writable);
     result = pass(frame);
     if (!is_error(result)) give_back_jumps(block, begin, end, (frame.dx & kProtExec) != 0);
     if (!is_error(result)) remember(block, pages);
@@ -165,7 +165,7 @@ bool protect_pages(ProcessBlock& block, const SignalFrame& frame, long& result) 
   result = pass(frame);
   if (is_error(result)) return true;
   if (!relocated) forget(block, pages);
-  show_to_tool(block, frame, pages);
+  show_to_tool(block, frame, pages, shared::MailKind::code_mapped);
   return true;
 }
 
@@ -179,7 +179,7 @@ Code code_at(ProcessBlock& block, const Point& point, const SignalFrame& frame) 
   if (reader.copy(behind, point.address + 1, point.behind_bytes) < point.behind_bytes) return Code::ours;
   if (shared::is_as_before(point, undo, behind)) return Code::ours;
   const u64 page = point.address >> kPageBits;
-  show_to_tool(block, frame, {page, page + 1});
+  show_to_tool(block, frame, {page, page + 1}, shared::MailKind::code_mapped);
   const u32 now = __atomic_load_n(&point.state, __ATOMIC_ACQUIRE);
   if (now == static_cast<u32>(shared::PointState::armed)) return Code::ours;
   u64 first = 0;

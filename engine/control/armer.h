@@ -49,6 +49,8 @@ class Armer {
   Status arm(target::Target& target, Block& block, const Changed& changed = {});
   // The same for the block at `block`; nothing where the breakpoints have been taken out (disarm).
   Status arm(target::Target& target, Addr block, const Changed& changed);
+  // Jumps in a range that the process is about to write to become breakpoints, which can stay.
+  Status take_jumps(target::Target& target, Addr block, const Changed& range);
   const ArmReport& report() const { return report_; }
 
   struct Work;  // one arm() under way; of the armer's own files

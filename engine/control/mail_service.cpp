@@ -149,14 +149,15 @@ Status MailService::serve(MailSlot& slot) {
   const auto kind = static_cast<shared::MailKind>(slot.kind);
   if (kind == shared::MailKind::leave_me) return let_go(slot, asker->pid);
   if (kind == shared::MailKind::leave_one) return let_go_of_other(slot, *asker);
-  const bool mapped = kind == shared::MailKind::code_mapped;
-  if (!mapped && kind != shared::MailKind::libraries_changed) return serve_exec(slot, *asker);
+  const bool mapped = kind == shared::MailKind::code_mapped, writable = kind == shared::MailKind::code_writable;
+  if (!mapped && !writable && kind != shared::MailKind::libraries_changed) return serve_exec(slot, *asker);
   auto files = target::ProcessFiles::open(asker->pid);
   if (!files) return files.error();
   note_name(asker->pid);
   MailTarget target(files.take(), slot);
-  const Changed changed = mapped ? Changed{Addr{slot.path}, Addr{slot.folder}} : Changed{};
-  return armer_.arm(target, Addr{slot.block}, changed);
+  const Changed range{Addr{slot.path}, Addr{slot.folder}};
+  if (writable) return armer_.take_jumps(target, Addr{slot.block}, range);
+  return armer_.arm(target, Addr{slot.block}, mapped ? range : Changed{});
 }
 
 // The handlers go as well where no other thread can be on its way to them.

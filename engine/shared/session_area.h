@@ -136,7 +136,8 @@ enum class MailKind : u32 {
   flush,
   code_mapped,
   leave_me,
-  leave_one
+  leave_one,
+  code_writable  // is about to be: [path, folder)
 };
 
 struct alignas(128) MailSlot {

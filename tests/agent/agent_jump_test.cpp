@@ -299,13 +299,10 @@ RandomProgram random_program(std::mt19937_64& random) {
     const u64 kind = random() % 10;
     const u8 size = kSizes[random() % 4];
     u32 bytes = size;
-    if (kind != 0) made.insns.push_back(source(random));
-    if (kind != 0)
-      for (u64 steps = random() % 3; steps != 0; --steps)
-        made.insns.push_back(insn(Op::dereference, 0, 0, 0, random() % 64 - 16));
-    if (kind == 0)
-      made.insns.push_back(insn(Op::store_comm, 0, 0, made.fixed)), bytes = 4;
-    else if (kind < 5)
+    made.insns.push_back(source(random));
+    for (u64 steps = random() % 3; steps != 0; --steps)
+      made.insns.push_back(insn(Op::dereference, 0, 0, 0, random() % 64 - 16));
+    if (kind < 5)
       made.insns.push_back(insn(Op::store_value, size, 0, made.fixed));
     else if (kind < 8)
       made.insns.push_back(insn(Op::store_memory, 0, size, made.fixed, random() % 64 - 16));
@@ -367,7 +364,7 @@ TEST(JumpPrograms, TheSameBytesAsTheInterpreter) {
 TEST(JumpPrograms, WhatIsNotSupportedIsLeftToTheAgent) {
   install_agent_handlers();
   for (const Insn& odd :
-       {insn(Op::store_text, 0, 2, 16), insn(Op::shift, 8, 1, 16, 1), insn(Op::store_memory, 0, 3, 16),
+       {insn(Op::store_text, 0, 2, 16), insn(Op::shift, 8, 1, 16, 1), insn(Op::store_memory, 0, 3, 16), insn(Op::store_comm, 0, 0, 16),
         insn(Op::store_string_array, 0, 2, 16), insn(Op::dereference, 0, 0, 0, u64{1} << 40)}) {
     OneEvent session({insn(Op::begin), load(Reg::di), odd, insn(Op::end)}, 32, cpus(), kClaimed, 8192);
     JumpProbe probe(hit_site);

@@ -34,7 +34,7 @@ class OneEvent {
   void hit(const shared::Registers& registers, bool no_rseq = false) {
     const shared::Point point{};
     thread_local const u32 tid = static_cast<u32>(::gettid());
-    agent::record_event({agent::uprobe_block, &point, &registers, tid, true, true, no_rseq}, header(), 0);
+    agent::record_event({agent::uprobe_block, &point, &registers, tid, true, no_rseq}, header(), 0);
   }
 
  private:

@@ -24,7 +24,6 @@ OPEN = {
 }
 # What jumps change, and breakpoints do not.
 DIFFERENT_BY_JUMPS = {
-    "rewrites_itself": "the program writes over a part of the jump",
     "lea_stack": "the hit has written to the stack below the red zone, which then becomes the program's",
 }
 

@@ -26,6 +26,8 @@ IMPROVED = {
         "the kernel prints the bytes of the next string for a string whose inner dereference failed"),
 }
 
+READS_TEXT = "@+@OFF:t_args@"
+
 # What this version refuses, exit code 125 before anything starts: tag -> reason
 REFUSED = {
     "offset-truncation": "the kernel cuts offsets to 32 bits in silence and reads another place than the one asked for",
@@ -135,7 +137,8 @@ class Traces(harness.TestCase):
 
     def by_tool(self, definition, call):
         output = self.path("trace")
-        words = [harness.tool(), "-o", output]
+        # a program that reads its own text finds the first byte of what stands there: the kernel's breakpoint, or ours
+        words = [harness.tool(), "-o", output, *(["--tier=int3"] if READS_TEXT in definition else [])]
         for line in self.target.expand(definition).split("\n"):
             words += ["-p", line]
         process = self.start([*words, "--"])

@@ -4,7 +4,7 @@
 //
 // Recording is done in one of two ways, decided per point:
 //   - in the trampoline: one consumer whose event program is made of registers, constants, dereferences, plain memory,
-//     strings and $comm. The record is built in place in the CPU's ring, inside an rseq section of the trampoline's own;
+//     and strings ($comm needs a system call). The record is built in place in the CPU's ring, inside an rseq section of the trampoline's own;
 //   - by the agent (uprobe_jump_entry, arch/x86/entry/jump.S), which runs the event programs: everything else, and every
 //     hit that the trampoline cannot finish: no rseq in this thread, an interrupted section, a load that faults, a string
 //     that is long or ends near the end of a page, a point whose consumers have changed since, a word that is not aligned

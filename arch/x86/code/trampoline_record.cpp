@@ -94,7 +94,6 @@ bool is_supported(const shared::Insn& insn) {
     case Op::begin:
     case Op::load_constant:
     case Op::load_file_offset:
-    case Op::store_comm:
       return true;
     case Op::load_register:
       return insn.size < shared::kRegCount;
@@ -110,20 +109,20 @@ bool is_supported(const shared::Insn& insn) {
   }
 }
 
-// Each argument begins with the source of its value, as the verifier wants it; $comm has none.
+// Each argument begins with the source of its value, as the verifier wants it.
 bool has_sources(std::span<const shared::Insn> program) {
   for (std::size_t i = 0; i + 1 < program.size(); ++i) {
     if (program[i].op != Op::begin) continue;
     const Op next = program[i + 1].op;
     const bool is_source = next == Op::load_register || next == Op::load_constant || next == Op::load_file_offset;
-    if (!is_source && next != Op::store_comm) return false;
+    if (!is_source) return false;
   }
   return !program.empty() && (program[0].op == Op::begin || program[0].op == Op::end);
 }
 
 bool has_dynamic(std::span<const shared::Insn> program) {
   for (const shared::Insn& insn : program)
-    if (insn.op == Op::store_string || insn.op == Op::store_comm) return true;
+    if (insn.op == Op::store_string) return true;
   return false;
 }
 
@@ -169,7 +168,6 @@ class Recorder {
   void copy_string();
   void copy_word(std::int32_t at, Label& has_end);
   void leave_if_long();
-  void store_comm(const shared::Insn& insn);
   void lengths();
   void next_commit();
   void commit();
@@ -179,7 +177,6 @@ class Recorder {
   Assembler& a_;
   TrampolineLabels& labels_;
   bool dynamic_;
-  bool comm_later_ = false;
   bool in_rax_ = false;  // the working value; else it is in `live_`
   Gpr live_ = rax;
   Label leave_, leave_early_, full_;
@@ -394,21 +391,6 @@ void Recorder::copy_word(std::int32_t at, Label& has_end) {
   a_.jump_if(kNotEqual, has_end);
 }
 
-// As the interpreter where no system call may be made: room, and the reader fills the name in.
-void Recorder::store_comm(const shared::Insn& insn) {
-  constexpr std::uint32_t kCommBytes = 16;
-  leave_if_long();
-  a_.lea(rax, {rdx, -place(kHead)}, 4);
-  a_.op(0x29, 4, rcx, rax);
-  a_.raw({0x0d}), a_.number(kCommBytes << 16, 4);  // or, %eax
-  a_.store(payload(insn.offset), rax, 4);
-  a_.raw({0x31, 0xc0});  // xor %eax, %eax
-  a_.store({rdx, 0}, rax);
-  a_.store({rdx, 8}, rax);
-  a_.lea(rdx, {rdx, place(kCommBytes)});
-  comm_later_ = true;
-}
-
 void Recorder::argument(const shared::Insn& insn) {
   switch (insn.op) {
     case Op::load_register:
@@ -427,19 +409,13 @@ void Recorder::argument(const shared::Insn& insn) {
       return store_value(insn);
     case Op::store_memory:
       return store_memory(insn);
-    case Op::store_string:
-      return store_string(insn);
     default:
-      return store_comm(insn);
+      return store_string(insn);
   }
 }
 
 // With dynamic data eax = the record's length.
 void Recorder::lengths() {
-  if (comm_later_) {
-    a_.op(0xc7, 2, 0, Mem{rcx, offsetof(shared::RecordHead, flags)});
-    a_.number(shared::kRecordCommLater, 2);
-  }
   const Mem length{rcx, offsetof(shared::RecordHead, length)}, bytes{rcx, offsetof(shared::RecordHead, payload_bytes)};
   if (!dynamic_) {
     a_.store_number(length, (kHead + fast_.fixed_bytes + 7) / 8 * 8);

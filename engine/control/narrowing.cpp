@@ -1,0 +1,79 @@
+// Jumps become breakpoints where a program is going to write to its code. A jump stands for several instructions, whose copies
+// would be executed whatever the program makes of the originals; a breakpoint displaces one, and is looked behind at each hit.
+#include <algorithm>
+
+#include "engine/control/armer.h"
+#include "engine/control/patch.h"
+#include "engine/control/placing.h"
+
+namespace uprobe::control {
+namespace {
+
+constexpr std::uint8_t kBreakpoint = 0xcc;
+
+// Not the second half of a short jump: a thread may be about to arrive there.
+bool is_whole_jump(const shared::Point& point) {
+  return point.jump_bytes != 0 && point.copy != point.jump_to &&
+         point.state == static_cast<std::uint32_t>(shared::PointState::armed);
+}
+
+Pending breakpoint_at(const shared::Point& point, const shared::Undo& undo, std::uint32_t index) {
+  Pending pending{.point = {}, .code = {undo.original, undo.original + point.insn_bytes}, .known = index};
+  pending.point.address = Addr{point.address};
+  pending.point.file_bias = point.file_bias;
+  pending.point.role = static_cast<shared::PointRole>(point.role);
+  pending.point.insn = pending.code;
+  pending.point.behind.assign(undo.original + 1, undo.original + 1 + point.behind_bytes);
+  pending.point.behind_varies = point.behind_varies;
+  pending.point.consumers = point.consumer;
+  return pending;
+}
+
+Patch patch_of(const shared::Point& point, const shared::Undo& undo) {
+  const shared::ArmedText armed = shared::armed_text(point);
+  Patch patch{.at = Addr{point.address}, .size = static_cast<std::uint8_t>(armed.length)};
+  std::copy_n(armed.bytes, armed.length, patch.before.begin());
+  std::copy_n(undo.original, armed.length, patch.after.begin());
+  patch.after[0] = kBreakpoint;
+  return patch;
+}
+
+}  // namespace
+
+// The text first: until a point has its new copy, threads that trap there go through the old one, which is still right.
+Status Armer::take_jumps(target::Target& target, Addr at, const Changed& range) {
+  auto block = known_.take(target, at);
+  if (!block) return block.error();
+  std::vector<Pending> pending;
+  std::vector<Patch> patches;
+  for (const std::uint32_t i : block->points_in(range.begin, range.end)) {
+    const shared::Point& point = block->points()[i];
+    if (!is_whole_jump(point) || point.insn_bytes > sizeof(shared::Undo::original)) continue;
+    pending.push_back(breakpoint_at(point, block->undo()[i], i));
+  }
+  if (pending.empty()) return ok();
+  // What is known of the mappings holds on.
+  const auto* mappings = known_.mappings(block->stamp());
+  const std::vector<KnownMapping> kept = mappings != nullptr ? *mappings : std::vector<KnownMapping>();
+  if (Status s = block->renew(target); !s) return s;
+  if (mappings != nullptr) known_.keep_mappings(block->stamp(), kept);
+  const PlaceContext context{.target = target,
+                             .block = *block,
+                             .area = nullptr,
+                             .begin = range.begin,
+                             .end = range.end,
+                             .refuse = [](const Pending&, const std::string&) {}};
+  if (Status s = place_all(context, pending); !s) return s;
+  if (Status s = block->write_head(target); !s) return s;
+  for (const Pending& p : pending) patches.push_back(patch_of(block->points()[*p.known], block->undo()[*p.known]));
+  ProcessSerializer serializer(target.pid());
+  const std::vector<Patched> outcomes = patch_running(target, patches, serializer);
+  for (std::size_t i = 0; i < pending.size(); ++i) {
+    if (outcomes[i] != Patched::done) continue;
+    if (Status s = block->set_point(target, *pending[i].known, pending[i].point); !s) return s;
+  }
+  known_.keep(block.take());
+  return ok();
+}
+
+}  // namespace uprobe::control
