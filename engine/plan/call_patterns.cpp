@@ -48,6 +48,9 @@ std::optional<NumberLoad> load_at(Bytes code, std::size_t at, std::size_t limit)
 // A REX prefix in front names another register.
 bool follows_rex(Bytes code, std::size_t at) { return at > 0 && (code[at - 1] & 0xf0) == 0x40; }
 
+// What may be the prefix of `mov $n,%r8d`, which ends with the bytes of `mov $n,%eax`, or the end of another instruction.
+bool follows_rex_b(Bytes code, std::size_t at) { return at > 0 && code[at - 1] == 0x41; }
+
 // The nearest load of a register in front of code[at] whose bytes are in the window.
 std::optional<NumberLoad> load_of(std::uint8_t reg, Bytes code, std::size_t at, std::size_t first) {
   constexpr std::uint32_t kSavedByCallee = 1 << 3 | 1 << 5 | 0xf000;  // rbx, rbp, r12 to r15
@@ -107,11 +110,15 @@ bool is_cancellable_call(Bytes code, std::size_t at) {
 
 std::optional<NumberLoad> number_before(Bytes code, std::size_t at) {
   const std::size_t first = at > kWindow ? at - kWindow : 0;
+  std::optional<NumberLoad> doubtful;
   for (std::size_t position = at; position-- > first;) {
-    if (const auto load = load_at(code, position, at); load && load->number < kNoNumber) return load;
-    if (const auto load = copied_load_at(code, position, at, first)) return load;
+    const auto load = load_at(code, position, at);
+    const bool is_number = load && load->number < kNoNumber;
+    if (is_number && !follows_rex_b(code, position)) return load;
+    if (is_number && !doubtful) doubtful = load;
+    if (const auto copied = copied_load_at(code, position, at, first)) return copied;
   }
-  return std::nullopt;
+  return doubtful;
 }
 
 std::optional<RegisterLoad> register_load(Bytes insn) {

@@ -31,6 +31,13 @@ bool names_exit_group(Bytes code) {
   return std::search(code.begin(), code.end(), std::begin(kNumber), std::end(kNumber)) != code.end();
 }
 
+// Whether a load ends with the instruction at code[at] and is not only the end of that one: `mov $8,%r8d` ends with the bytes
+// of `mov $8,%eax`. The short forms are two instructions.
+bool is_whole(const NumberLoad& load, std::size_t at) {
+  constexpr std::size_t kLongestOfTwo = 4;
+  return load.length <= kLongestOfTwo || load.position == at;
+}
+
 // Walks one function; adds its interesting sites.
 void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool any,
                    std::vector<SystemCallSite>& sites) {
@@ -43,7 +50,8 @@ void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool a
     if (!insn) return;
     if (const auto load = register_load(rest.first(insn->length))) loaded[load->reg] = load->number;
     if (const auto reg = copied_to_ax(rest.first(insn->length))) number = loaded[*reg];
-    if (const auto load = number_load_ending(code, at + insn->length)) number = load->number;
+    if (const auto load = number_load_ending(code, at + insn->length); load && is_whole(*load, at))
+      number = load->number;
     if (insn->is_call) number = ~0u;
     const bool is_syscall = insn->length == 2 && std::equal(std::begin(kSyscall), std::end(kSyscall), rest.begin());
     if (is_syscall && (any || is_followed_call(number))) sites.push_back({offset + at, shared::PointRole::system_call});

@@ -135,6 +135,19 @@ TEST(SystemCalls, ANumberMayComeByAnotherRegister) {
   EXPECT_FALSE(number_before(unrelated, 8));
 }
 
+// mov $14,%eax; mov $8,%r8d; mov %r8,%r10; syscall: rt_sigprocmask in gcc's sanitizers. In `mov $2,%eax` behind a byte that
+// only looks like the prefix of the former (jmp +0x41) it is the number after all.
+TEST(SystemCalls, AnotherRegistersNumberIsNotTheCalls) {
+  const std::vector<std::uint8_t> size_too = {0xb8, 14, 0, 0, 0, 0x41, 0xb8, 8, 0, 0, 0, 0x4d, 0x89, 0xc2, 0x0f, 0x05};
+  const auto found = number_before(size_too, 14);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->number, 14U);
+  const std::vector<std::uint8_t> alone = {0xeb, 0x41, 0xb8, 2, 0, 0, 0, 0x0f, 0x05};
+  const auto other = number_before(alone, 7);
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->number, 2U);
+}
+
 TEST(SystemCalls, TheEndOfAProcessIsFollowedOnDemand) {
   const auto file = elf::ElfFile::open(libc_path());
   ASSERT_TRUE(file);
