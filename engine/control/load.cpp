@@ -69,7 +69,10 @@ Status map_steps(Target& target, Addr place, const trace::Area& area, int fd) {
 
 // Far from all code: rings may be gigabytes, and within 2 GiB of code displaced copies need the room.
 Result<Addr> map_area(Target& target, Mapped& mapped, Addr scratch, const trace::Area& area) {
-  constexpr Addr kFarFromCode{0x2000'0000'0000};  // between programs at 0x55... or low down and libraries at 0x7f...
+  // Below the libraries, which are at 0x7f...; programs are at 0x55... or low down. gcc's thread sanitizer ends a program that
+  // has anything between 0x568000000000 and 0x7e8000000000, the address sanitizer below 0x10007fff8000 (their mappings of
+  // shadow memory for x86-64).
+  constexpr Addr kFarFromCode{0x7e90'0000'0000};
   auto place = mapped.map(area.span_bytes(), PROT_NONE, MAP_NORESERVE, "the session area", kFarFromCode);
   if (!place) return place.error();
   auto fd = pass_file(target, scratch, area.fd());
