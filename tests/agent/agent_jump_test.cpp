@@ -333,7 +333,7 @@ TEST(JumpPrograms, TheSameBytesAsTheInterpreter) {
   const Playground playground;
   std::mt19937_64 random(7);
   int in_place = 0, with_text = 0;
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 700; ++round) {
     const RandomProgram program = random_program(random);
     OneEvent session(program.insns, program.fixed, cpus(), kClaimed, 16384);
     JumpProbe probe(hit_site);
