@@ -173,7 +173,7 @@ void write_summary(const Summary& summary, int verbosity, Appender& output) {
   if (verbosity == 0 && !has_losses(summary)) return;
   std::string text;
   std::string_view rest;
-  const std::string rendered = render_summary(summary, false);
+  const std::string rendered = render_summary(summary, false, verbosity > 0);
   for (rest = rendered; !rest.empty();) {
     const std::size_t end = std::min(rest.find('\n'), rest.size() - 1);
     if (!output.is_stderr()) text += "# ";

@@ -96,7 +96,8 @@ constexpr std::array kRows = {
     Row{0, "force", no_argument, "", "probe at an offset inside an instruction all the same",
         [](Options& o, const std::string&) { return o.force = true, ok(); }},
     Row{0, "tier", required_argument, "TIER",
-        "auto (default): by a jump where that is safe, else by a breakpoint;\nint3: breakpoints; jump: refuse what needs one",
+        "auto (default): by a jump where that is safe, else by a breakpoint;\nint3: breakpoints; jump: refuse what "
+        "needs one",
         [](Options& o, const std::string& v) { return store(o.tier, parse_tier(v)); }},
     Row{'o', "output", required_argument, "FILE",
         "the trace goes to FILE (- = standard output, %p = PID);\nwithout it to standard error",

@@ -189,7 +189,9 @@ Outcome launch_and_follow(const Call& call, TraceSink& sink) {
   const Result<Ending> ending = follow(call, sink, signals);
   sink.finish();
   report_failure(call, sink);
-  if (!call.options.quiet) call.diagnostics.print(render_summary(call.engine.summary(), call.diagnostics.color()));
+  const bool verbose = call.options.verbosity > 0;
+  if (!call.options.quiet)
+    call.diagnostics.print(render_summary(call.engine.summary(), call.diagnostics.color(), verbose));
   if (!ending) return fail(call, ending.error());
   tell_ending(call, *ending);
   return outcome_of(*ending);

@@ -61,12 +61,12 @@ ProbeSummary total_of(const std::vector<ProbeSummary>& probes) {
 
 }  // namespace
 
-std::string render_summary(const Summary& summary, bool color) {
+std::string render_summary(const Summary& summary, bool color, bool verbose) {
   std::string text;
   for (const ProbeSummary& probe : summary.probes) text += render_line(probe_line(probe), color);
   const ProbeSummary total = total_of(summary.probes);
   if (summary.probes.size() > 1) text += render_line("total: " + counted(total.hits, "hit", "hits"), color);
-  if (summary.tier != plan::Tier::breakpoint && summary.jumps + summary.breakpoints > 1)
+  if (summary.tier != plan::Tier::breakpoint && summary.jumps + summary.breakpoints > (verbose ? 0U : 1U))
     text += render_line("tiers: " + grouped(summary.jumps) + " jump, " + grouped(summary.breakpoints) + " int3", color);
   if (lost_count(total) != 0) text += render_line("lost: " + lost_text(total, true), color);
   if (summary.mail_timeouts != 0)

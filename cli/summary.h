@@ -7,7 +7,7 @@
 
 namespace uprobe::cli {
 
-// All lines, each ended; empty when there is nothing to say.
-std::string render_summary(const Summary& summary, bool color);
+// All lines, each ended; empty when there is nothing to say. The tiers are told where there are several probes, or `verbose`.
+std::string render_summary(const Summary& summary, bool color, bool verbose = false);
 
 }  // namespace uprobe::cli

@@ -26,6 +26,18 @@ TEST(CliSummary, OneProbe) {
   EXPECT_EQ(summary_of({probe("uprobes/a", 1)}), "uprobe-run: uprobes/a /bin/zsh:0x6ae40: 1 hit\n");
 }
 
+TEST(CliSummary, Tiers) {
+  Summary summary;
+  summary.probes = {probe("uprobes/a", 1)};
+  summary.jumps = 1;
+  EXPECT_EQ(render_summary(summary, false).find("tiers"), std::string::npos);
+  EXPECT_NE(render_summary(summary, false, true).find("uprobe-run: tiers: 1 jump, 0 int3\n"), std::string::npos);
+  summary.jumps = 9812, summary.breakpoints = 188;
+  EXPECT_NE(render_summary(summary, false).find("uprobe-run: tiers: 9,812 jump, 188 int3\n"), std::string::npos);
+  summary.tier = plan::Tier::breakpoint;
+  EXPECT_EQ(render_summary(summary, false, true).find("tiers"), std::string::npos);
+}
+
 TEST(CliSummary, NeverHitSaysWhy) {
   ProbeSummary silent = probe("uprobes/x", 0);
   EXPECT_EQ(summary_of({silent}), "uprobe-run: uprobes/x /bin/zsh:0x6ae40: 0 hits (never reached)\n");

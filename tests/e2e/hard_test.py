@@ -53,7 +53,7 @@ class HardCase(harness.TestCase):
 
     def run_probed(self, definitions, tier, mode="run"):
         listed = self.write(f"list{random.random()}", "".join(definition + "\n" for definition in definitions))
-        seen = harness.run_tool([], [self.program, mode], [f"--tier={tier}", "-b", "16M", "-i", listed])
+        seen = harness.run_tool([], [self.program, mode], [f"--tier={tier}", "-v", "-b", "16M", "-i", listed])
         self.assertEqual((seen.returncode, seen.stdout), (0, self.plain if mode == "run" else b""), seen.stderr[-2000:])
         return seen
 
