@@ -64,8 +64,10 @@ Rseq* rseq_of(const ProcessBlock& block) {
   if (thread == 0) return nullptr;
   if (__atomic_load_n(&block.borrowed, __ATOMIC_RELAXED) != 0 && is_borrowed(thread)) return nullptr;
   const u64 at = thread + static_cast<u64>(i64{block.rseq_offset});
-  u64 ids = 0;
+  u64 ids = 0, section = 0;
   if (!uprobe_peek8(at, &ids) || static_cast<i64>(ids) < 0) return nullptr;
+  // What a program with an FS base of its own has there is not ours to change.
+  if (!uprobe_peek8(at + 8, &section) || section != 0) return nullptr;
   return reinterpret_cast<Rseq*>(at);
 }
 

@@ -11,6 +11,8 @@ namespace {
 
 using x86::Leads;
 
+constexpr std::uint64_t kPage = 4096;
+
 const char* reason_text(WindowReason reason) {
   switch (reason) {
     case WindowReason::not_code:
@@ -41,6 +43,8 @@ const char* reason_text(WindowReason reason) {
       return "an rseq critical section begins in the window";
     case WindowReason::probe_inside:
       return "another probe stands in the window";
+    case WindowReason::page_end:
+      return "a page ends inside the jump";
     case WindowReason::none:
     case WindowReason::flow_unknown:
       break;
@@ -117,7 +121,11 @@ class Planner {
     return true;
   }
 
+  // A page may lose what was written to it (madvise): then all of a jump goes, or nothing.
+  static bool is_one_page(std::uint64_t first, std::uint64_t last) { return first / kPage == last / kPage; }
+
   bool grow(unsigned bytes) {
+    if (!is_one_page(window_.address, window_.address + bytes - 1)) return give_up(WindowReason::page_end);
     window_.kind = WindowKind::one;
     x86::scan(flow_.bytes_at(window_.address), Addr{window_.address}, insn_);
     while (window_.code_length < bytes) {
@@ -191,6 +199,7 @@ class Planner {
     for (; at <= high && at + kJumpBytes <= end; ++at) {
       if (at < window_end && at + kJumpBytes > window_.address) continue;
       if (!is_usable(at, at + kJumpBytes)) continue;
+      if (!is_one_page(at, at + kJumpBytes - 1) || !is_one_page(at, window_.address)) continue;
       window_.kind = WindowKind::short_jump;
       window_.padding = at;
       return true;

@@ -43,6 +43,7 @@ enum class WindowReason : std::uint8_t {
   neighbour,
   critical_section_behind,
   probe_inside,
+  page_end,
 };
 
 inline constexpr unsigned kJumpBytes = 5;

@@ -18,7 +18,7 @@ namespace uprobe::shared {
 inline constexpr u64 kTrampolineMagic = 0x3131706d72747075;  // "uptrmp11"
 inline constexpr u32 kTrampolineUnit = 64;
 inline constexpr u32 kMaxTrampolineBytes = 4096;
-inline constexpr u32 kTrampolineFaults = 2;
+inline constexpr u32 kTrampolineFaults = 3;
 
 // A load that may fault, and where the thread goes on; distances from the head. 0, 0: none.
 struct TrampolineFault {
@@ -37,7 +37,6 @@ struct TrampolineHead {
   u16 short_flags;
   u16 reserved;
   TrampolineFault faults[kTrampolineFaults];
-  u32 reserved2;
 };
 static_assert(sizeof(TrampolineHead) == 48);
 

@@ -87,7 +87,7 @@ TEST(TrampolineBytes, HeadNamesItselfAndItsFaults) {
   EXPECT_EQ(head.code, made->entry);
   EXPECT_EQ(made->entry % 16, 0u);
   const auto used = std::count_if(std::begin(head.faults), std::end(head.faults), [](auto f) { return f.insn != 0; });
-  EXPECT_EQ(used, 2);
+  EXPECT_EQ(used, 3);
 }
 
 TEST(TrampolineBytes, TheSectionIsWhatTheKernelAsksFor) {

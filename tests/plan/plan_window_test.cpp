@@ -65,6 +65,12 @@ TEST_P(WindowPlan, OfOneInstruction) {
   EXPECT_EQ(window.instructions, 1);
 }
 
+// What is written to a page may be lost alone.
+TEST_P(WindowPlan, InOnePage) {
+  ASSERT_EQ(subject_.address("at_page_end") % 4096, 4092U);
+  expect_none(WindowReason::page_end, subject_.at("at_page_end"));
+}
+
 TEST_P(WindowPlan, OfSeveral) {
   const Window window = subject_.at("several");
   expect(WindowKind::several, 6, 6, window);

@@ -210,6 +210,11 @@ void Recorder::check_and_enter() {
   a_.jump_if(kEqual, labels_.slow);
   a_.op(0x85, 8, rdi, rdi);
   a_.jump_if(kEqual, labels_.slow);
+  // What a program with an FS base of its own has there is not ours to change. (A section of libc's or the program's that
+  // has ended may still be named there, until the kernel looks.)
+  labels_.may_fault.push_back(a_.size());
+  a_.op(0x83, 8, 7, Mem{rdi, kRseqSection}, kFs), a_.raw({0});
+  a_.jump_if(kNotEqual, labels_.slow);
   a_.op(0x8d, 8, rax, labels_.descriptor);
   Label begin;
   labels_.may_fault.push_back(a_.size());
