@@ -58,6 +58,25 @@ u32 record_hit(ProcessBlock& block, const Point& point, const SignalFrame& frame
   return tid;
 }
 
+// popf that sets the trap flag: its copy's jump back would be the instruction that traps. So the flags are set here, and iretq,
+// after which the next instruction traps (SDM vol. 3, 17.3.1.4), goes on behind it. False: it is another instruction.
+bool pop_trap_flag(ProcessBlock& block, const Point& point, SignalFrame& frame) {
+  constexpr u64 kTrapFlag = 0x100, kUsers = 0x244dd5;  // what popf changes at CPL 3 (SDM vol. 2, POPF)
+  constexpr u8 kPopf = 0x9d, kOperandSize = 0x66;
+  const auto index = &point - at_offset<Point>(&block, block.point_offset);
+  const u8* code = at_offset<shared::Undo>(&block, block.undo_offset)[index].original;
+  const bool is_word = point.insn_bytes == 2 && code[0] == kOperandSize;
+  if (code[point.insn_bytes - 1] != kPopf || (point.insn_bytes != 1 && !is_word)) return false;
+  u64 value = 0;
+  const Reader reader{(frame.mask & kFaultSignals) == 0};
+  if (!reader.load8(frame.sp, value) || (value & ~frame.flags & kTrapFlag) == 0) return false;
+  const u64 changed = is_word ? kUsers & 0xffff : kUsers;
+  frame.flags = (frame.flags & ~changed) | (value & changed);
+  frame.sp += is_word ? 2 : 8;
+  frame.ip = point.address + point.insn_bytes;
+  return true;
+}
+
 // Records, does what the point is for besides, and moves the thread on: to the copy, behind a call already made, or to the
 // point again, when a signal has to be handled before its call.
 void hit_point(ProcessBlock& block, const Point& point, SignalFrame& frame) {
@@ -69,6 +88,7 @@ void hit_point(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   }
   if (point.role == static_cast<u32>(shared::PointRole::system_call) && make_call(block, point, frame)) return;
   if (point.role >= static_cast<u32>(shared::PointRole::clone_return)) leave_clone(block, point, frame);
+  if (point.role == static_cast<u32>(shared::PointRole::probe) && pop_trap_flag(block, point, frame)) return;
   frame.ip = point.copy;
 }
 

@@ -45,6 +45,8 @@ const char* reason_text(WindowReason reason) {
       return "another probe stands in the window";
     case WindowReason::page_end:
       return "a page ends inside the jump";
+    case WindowReason::pops_flags:
+      return "it may set the trap flag";
     case WindowReason::none:
     case WindowReason::flow_unknown:
       break;
@@ -110,10 +112,18 @@ class Planner {
     return take(at);
   }
 
+  // The instruction behind one that sets the trap flag is the first to trap: it has to be the program's.
+  bool pops_flags(std::uint64_t at) const {
+    constexpr std::uint8_t kPopf = 0x9d, kOperandSize = 0x66;
+    const auto code = flow_.bytes_at(at);
+    return code[0] == kPopf || (insn_.length == 2 && code[0] == kOperandSize && code[1] == kPopf);
+  }
+
   // Adds the instruction insn_, which stands at `at`, to the window.
   bool take(std::uint64_t at) {
     const std::uint64_t end = at + insn_.length;
     if (flow_.has_arrival(at + 1, end)) return give_up(WindowReason::branch_enters);
+    if (pops_flags(at)) return give_up(WindowReason::pops_flags);
     if (touches_section(at, end)) return give_up(WindowReason::critical_section_behind);
     if (claims_.has_place_in(at + 1, end) || !claims_.is_free(at, end)) return give_up(WindowReason::probe_inside);
     window_.offsets[window_.instructions++] = static_cast<std::uint8_t>(at - window_.address);

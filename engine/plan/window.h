@@ -44,6 +44,7 @@ enum class WindowReason : std::uint8_t {
   critical_section_behind,
   probe_inside,
   page_end,
+  pops_flags,
 };
 
 inline constexpr unsigned kJumpBytes = 5;

@@ -19,7 +19,6 @@ VARIANTS = re.compile(r"j\w+_(8|32)_(clear|set)|rep_\d+_|movs_._|stos_._|lods_._
 BRANCH = re.compile("j|call|ret")
 # What is not right yet.
 OPEN = {
-    "popf_trap": "the program sets the trap flag: the copy's jump back is one instruction more than the program has",
     "x87_own_address": "x87 instructions leave the address of the copy for fxsave",
 }
 # What jumps change, and breakpoints do not.
