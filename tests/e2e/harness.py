@@ -204,6 +204,12 @@ def _listing(folder):
         return []
 
 
+def copied(program, path):
+    """A copy that can be executed at once: no child that another thread forks meanwhile has it open for writing."""
+    subprocess.run(["cp", "--preserve=mode", program, path], check=True)
+    return path
+
+
 class TestCase(unittest.TestCase):
     """Adds a folder of its own to each test and messages of full length."""
     maxDiff = 4000
@@ -224,7 +230,7 @@ class TestCase(unittest.TestCase):
 
     def copy_of(self, program):
         """A copy with an inode of its own: whatever probes the original at the same time stays out of the test."""
-        return shutil.copy(program, self.folder)
+        return copied(program, os.path.join(self.folder, os.path.basename(program)))
 
 
 def main():

@@ -152,7 +152,7 @@ class Matrix(harness.TestCase):
         """One that deletes itself gets a file of its own."""
         if ending.mode != "unlinked":
             return program
-        path = shutil.copy(program.path, f"{program.path}.{next(self.numbers)}")
+        path = harness.copied(program.path, f"{program.path}.{next(self.numbers)}")
         return Program(program.name, path, [], program.probe.replace(program.path, path))
 
     def check_ending(self, door, program, ending):
