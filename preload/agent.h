@@ -45,7 +45,7 @@ __attribute__((visibility("hidden"))) void uprobe_return_copy();
 
 // A hit in progress: everything that recording needs. Lives on the stack of the hit.
 struct Hit {
-  const ProcessBlock* block;
+  ProcessBlock* block;
   const Point* point;
   const Registers* registers;
   u32 tid;
@@ -91,6 +91,8 @@ u64 thread_pointer();
 
 // points.cpp
 const Point* find_point(const ProcessBlock& block, u64 address);
+// What stood there before. The point is one of the block's.
+const shared::Undo& undo_of(const ProcessBlock& block, const Point& point);
 
 // mail.cpp. Asks the tool for work and executes the system calls that it wants made here, until it is done. Bounded.
 struct Request {

@@ -46,7 +46,7 @@ enum Number : u64 {
 };
 constexpr u64 kPrSetSeccomp = 22;
 constexpr u64 kAtCwd = static_cast<u64>(-100);  // AT_FDCWD
-constexpr u64 kCloneVm = 0x100, kCloneVfork = 0x4000, kCloneClearSighand = u64{1} << 32;
+constexpr u64 kCloneVm = 0x100, kCloneVfork = 0x4000, kCloneSettls = 0x80000, kCloneClearSighand = u64{1} << 32;
 constexpr long kInterrupted = -4;  // EINTR
 
 // The call as the application made it; kNotMade when a signal has come since begin_call.
@@ -197,7 +197,7 @@ u64 flags_of_clone(ProcessBlock& block, const Point& point, const SignalFrame& f
   if (point.role == static_cast<u32>(shared::PointRole::fork_return)) return 0;
   if (point.role == static_cast<u32>(shared::PointRole::clone_return)) return frame.di;
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
-  const u64 flags = entry != nullptr && entry->clone_flags != 0 ? entry->clone_flags : kCloneVm;
+  const u64 flags = entry != nullptr && entry->clone_flags != 0 ? entry->clone_flags : kCloneVm | kCloneSettls;
   if (entry != nullptr && (frame.ax != 0 || (flags & kCloneVm) == 0)) entry->clone_flags = 0;
   return flags;
 }
@@ -302,7 +302,8 @@ bool make_call(ProcessBlock& block, const Point& point, SignalFrame& frame) {
 void leave_clone(ProcessBlock& block, const Point& point, const SignalFrame& frame) {
   const u64 flags = flags_of_clone(block, point, frame);
   const bool shares = (flags & kCloneVm) != 0;
-  after_clone(block, frame.ax, !shares ? 0 : (flags & kCloneVfork) != 0 ? shared::kParentWaits : 1);
+  const bool lends = shares && (flags & kCloneSettls) == 0;
+  after_clone(block, frame.ax, {!shares ? 0 : (flags & kCloneVfork) != 0 ? shared::kParentWaits : 1, lends});
   finish_keeping_handlers(block, point, frame, shares);
   if (frame.ax == 0 && !shares) {
     forget_other_threads(block);

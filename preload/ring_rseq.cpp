@@ -52,17 +52,12 @@ extern "C" __attribute__((visibility("hidden"), used)) UPROBE_IN_SECTION u32 upr
   return static_cast<u32>(built);
 }
 
-bool is_borrowed(u64 thread) {
-  const shared::ThreadEntry* entry = thread_entry(*uprobe_block, thread, false);
-  return entry != nullptr && entry->borrower != 0;
-}
-
 // Null: none of this thread's own.
-Rseq* rseq_of(const ProcessBlock& block) {
+Rseq* rseq_of(ProcessBlock& block) {
   if (block.rseq_offset == 0) return nullptr;
   const u64 thread = thread_pointer();
   if (thread == 0) return nullptr;
-  if (__atomic_load_n(&block.borrowed, __ATOMIC_RELAXED) != 0 && is_borrowed(thread)) return nullptr;
+  if (is_lent(block)) return nullptr;
   const u64 at = thread + static_cast<u64>(i64{block.rseq_offset});
   u64 ids = 0, section = 0;
   if (!uprobe_peek8(at, &ids) || static_cast<i64>(ids) < 0) return nullptr;

@@ -71,37 +71,69 @@ shared::ThreadEntry* thread_entry(ProcessBlock& block, u64 thread, bool make) {
   return nullptr;
 }
 
-bool borrows_memory(ProcessBlock& block) {
-  if (__atomic_load_n(&block.borrowed, __ATOMIC_RELAXED) == 0) return false;
-  const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
-  return entry != nullptr && entry->borrower != 0 && entry->shares != 0;
+namespace {
+
+const shared::ThreadEntry* lent_entry(ProcessBlock& block) {
+  if (__atomic_load_n(&block.borrowed, __ATOMIC_RELAXED) == 0) return nullptr;
+  return thread_entry(block, thread_pointer(), false);
 }
 
+// 0: the calling thread has a control block of its own. gettid only tells: it is safe wherever no filter forbids it.
+u32 borrower(ProcessBlock& block, const shared::ThreadEntry& entry) {
+  if (entry.beside == 0 || (block.flags & shared::kBlockFiltered) != 0) return entry.borrower;
+  const u32 real = static_cast<u32>(system_call(kSysGettid));
+  return real != id_in_control_block(block) ? real : 0;
+}
+
+bool lent(const shared::ThreadEntry* entry) { return entry != nullptr && (entry->borrower != 0 || entry->beside != 0); }
+
+// In a child with memory of its own: the other threads are not in it.
+void forget_borrowers(ProcessBlock& block, const shared::ThreadEntry* own) {
+  if (block.borrowed == 0) return;
+  for (shared::ThreadEntry& entry : threads_of(block))
+    if (&entry != own && lent(&entry)) entry.borrower = entry.beside = 0;
+  block.borrowed = lent(own) ? 1 : 0;
+}
+
+}  // namespace
+
+bool borrows_memory(ProcessBlock& block) {
+  const shared::ThreadEntry* entry = lent_entry(block);
+  return entry != nullptr && (entry->beside != 0 || entry->shares != 0) && borrower(block, *entry) != 0;
+}
+
+bool is_lent(ProcessBlock& block) { return lent(lent_entry(block)); }
+
 // A child that has its parent's control block shows by its thread id, which the block does not have: children of vfork and
-// posix_spawn, and of clone without CLONE_SETTLS. gettid: only where no filter is known of; whoever may clone is hardly
-// forbidden to ask who it is. The parent comes here as well: of a child in its memory that has gone on or ended, nothing may
-// be left.
-void after_clone(ProcessBlock& block, u64 result, u32 shares) {
-  const u32 believed = result == 0 && (block.flags & shared::kBlockFiltered) == 0 ? id_in_control_block(block) : 0;
-  const u32 real = believed != 0 ? static_cast<u32>(system_call(kSysGettid)) : 0;
-  const bool borrows = believed != 0 && real != believed;
-  shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), borrows);
-  if (believed != 0 && shares && !borrows) forget_cpu(block);
+// posix_spawn, and of clone without CLONE_SETTLS. Where a filter forbids gettid the call's flags tell, and the child goes by its
+// parent's id. The parent comes here as well: of a child in its memory that has gone on or ended, nothing may be left. It may
+// itself be somebody's child.
+void after_clone(ProcessBlock& block, u64 result, CloneKind kind) {
+  const bool is_child = result == 0, filtered = (block.flags & shared::kBlockFiltered) != 0;
+  shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
+  const u32 believed = is_child || lent(entry) ? id_in_control_block(block) : 0;
+  const u32 real = believed == 0 || filtered ? believed : static_cast<u32>(system_call(kSysGettid));
+  const bool borrows = filtered ? is_child && believed != 0 && kind.lends : real != believed;
+  if (is_child && believed != 0 && kind.shares != 0 && !borrows) forget_cpu(block);
+  if (is_child && kind.shares == 0) forget_borrowers(block, entry);
+  if (borrows) entry = thread_entry(block, thread_pointer(), true);
   if (entry == nullptr) return;
   if (entry->borrower != 0 && entry->shares != 0 && !borrows) entry->blocked = entry->parents_blocked;
   entry->parents_blocked = entry->blocked;
-  entry->borrower = borrows ? real : 0;
-  entry->shares = borrows ? shares : 0;
   entry->traced_at_exec = 0;
-  if (borrows) __atomic_store_n(&block.borrowed, 1, __ATOMIC_RELAXED);
+  const bool was_lent = lent(entry);
+  entry->borrower = borrows ? real : 0;
+  if (is_child || !borrows) entry->shares = borrows ? kind.shares : 0;
+  // Under a filter the parent of a child of a child could not tell what it is itself.
+  if (is_child && borrows && (kind.shares == 1 || (filtered && was_lent))) entry->beside = 1;
+  if (lent(entry) != was_lent) __atomic_fetch_add(&block.borrowed, was_lent ? ~u64{0} : 1, __ATOMIC_RELAXED);
 }
 
 u32 thread_id(ProcessBlock& block, bool may_fault) {
   if (!may_fault) return block.pid;
-  if (__atomic_load_n(&block.borrowed, __ATOMIC_RELAXED) != 0) {
-    const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
-    if (entry != nullptr && entry->borrower != 0) return entry->borrower;
-  }
+  const shared::ThreadEntry* entry = lent_entry(block);
+  const u32 child = entry != nullptr ? borrower(block, *entry) : 0;
+  if (child != 0) return child;
   const u32 id = id_in_control_block(block);
   return id != 0 ? id : block.pid;
 }

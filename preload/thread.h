@@ -23,7 +23,15 @@ shared::ThreadEntry* thread_entry(ProcessBlock& block, u64 thread, bool make);
 // the block.
 bool borrows_memory(ProcessBlock& block);
 
-// A thread comes out of clone or vfork with this result; `shares`: what ThreadEntry::shares is to say of a child.
-void after_clone(ProcessBlock& block, u64 result, u32 shares);
+// Whether a child runs with this thread's control block, or this is that child: the kernel then watches the rseq area of the
+// block for one of them only.
+bool is_lent(ProcessBlock& block);
+
+struct CloneKind {
+  u32 shares;  // what ThreadEntry::shares is to say of a child
+  bool lends;  // a child in the same memory gets no control block with the call
+};
+// A thread comes out of clone or vfork with this result.
+void after_clone(ProcessBlock& block, u64 result, CloneKind kind);
 
 }  // namespace uprobe::agent

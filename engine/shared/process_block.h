@@ -40,6 +40,7 @@ struct Mark {
 };
 static_assert(sizeof(Mark) == 8);
 
+inline constexpr u8 kBreakpoint = 0xcc;    // int3
 inline constexpr u32 kJumpBytes = 5;       // jmp rel32
 inline constexpr u32 kShortJumpBytes = 2;  // jmp rel8
 
@@ -62,6 +63,16 @@ struct Point {
 };
 static_assert(sizeof(Point) == 56);
 
+// The second half of a short jump, in the padding. A thread that has executed the first half may stand in front of it, off its
+// processor, for as long as it likes: what was padding before must not come back.
+constexpr bool is_long_jump(const Point& point) {
+  return point.jump_bytes == kJumpBytes && point.copy == point.jump_to;
+}
+// A jump at a probe point, armed.
+constexpr bool is_armed_jump(const Point& point) {
+  return point.jump_bytes != 0 && !is_long_jump(point) && point.state == static_cast<u32>(PointState::armed);
+}
+
 // The marks of a copy, behind it in the island.
 constexpr u64 marks_of(const Point& point) { return (point.copy + point.copy_bytes + 7) & ~u64{7}; }
 
@@ -71,7 +82,7 @@ struct ArmedText {
   u32 length;
 };
 constexpr ArmedText armed_text(const Point& point) {
-  ArmedText text{{0xcc}, 1};
+  ArmedText text{{kBreakpoint}, 1};
   if (point.jump_bytes == 0) return text;
   text.length = point.jump_bytes;
   const u64 distance = point.jump_to - (point.address + text.length);
@@ -108,7 +119,7 @@ constexpr bool is_as_before(const Point& point, const Undo& undo, const u8* behi
     const bool same = ours || behind[i] == undo.original[i + 1];
     ++known;
     equal += same ? 1 : 0;
-    if (!same && behind[i] != 0xcc) return false;
+    if (!same && behind[i] != kBreakpoint) return false;
   }
   return equal != 0 || known == 0;
 }
@@ -168,7 +179,8 @@ struct ThreadEntry {
   u32 app_stack_flags;
   u32 id;              // of the thread that own_stack was given to
   u64 clone_flags;     // of a clone3 under way, kCloneUnderWay with them; 0: none
-  u32 traced_at_exec;  // 1: has asked to be traced by its parent, from its next program on
+  u16 traced_at_exec;  // 1: has asked to be traced by its parent, from its next program on
+  u16 beside;          // 1: a borrower runs, or ran, beside its parent: which of them a thread is, it alone knows
   u16 steps;           // of copies, by a trap flag of ours, that have not been reported yet; see preload/steps.cpp
   u16 step_kind;       // of the newest
 };
@@ -259,7 +271,7 @@ struct ProcessBlock {
   // From here on the agent's own: the tool writes it once, before the agent runs.
   u32 flags;            // kBlockFiltered
   i32 tid_offset;       // of the thread id in the thread control block, from fs:0; 0: not known yet
-  u64 borrowed;         // some control block has, or had, a borrower
+  u64 borrowed;         // control blocks that have a borrower, or had one beside their owner
   i32 rseq_offset;      // of libc's struct rseq, from fs:0; 0: none, or not known yet
   u32 segv_stays_open;  // 1: the program's SIGSEGV handler runs with SIGSEGV deliverable
   AppAction actions[kAppSignals];

@@ -263,12 +263,12 @@ TEST(Vfork, TheChildDoesNotDisturbItsParentsTable) {
     const u64 all = ~u64{0};
     const pid_t child = ::vfork();
     if (child == 0) {
-      agent::after_clone(block, 0, true);
+      agent::after_clone(block, 0, {shared::kParentWaits, true});
       for (const u64 signal : {u64{SIGSEGV}, u64{SIGUSR1}}) agent::app_sigaction(block, signal, word_of(&childs), 0, 8);
       agent::app_sigprocmask(block, SIG_SETMASK, word_of(&all), 0, 8);
       ::_exit(0);
     }
-    agent::after_clone(block, static_cast<u64>(child), true);
+    agent::after_clone(block, static_cast<u64>(child), {shared::kParentWaits, true});
     int status = 0;
     ::waitpid(child, &status, 0);
     for (const u64 signal : {u64{SIGSEGV}, u64{SIGUSR1}}) {
@@ -293,11 +293,11 @@ TEST(Vfork, TheChildHasItsOwnId) {
     static volatile bool right = false;
     const pid_t child = ::vfork();
     if (child == 0) {
-      agent::after_clone(block, 0, true);
+      agent::after_clone(block, 0, {shared::kParentWaits, true});
       right = agent::thread_id(block, true) == static_cast<u32>(::syscall(SYS_gettid));
       ::_exit(0);
     }
-    agent::after_clone(block, static_cast<u64>(child), true);
+    agent::after_clone(block, static_cast<u64>(child), {shared::kParentWaits, true});
     int status = 0;
     ::waitpid(child, &status, 0);
     note(out, "child", right);

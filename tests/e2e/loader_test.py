@@ -3,6 +3,7 @@ as the kernel counts it, and the program does what it does alone.
 
 The programs are fixtures/loader/*.c, compiled here; each prints what it finds and is run alone and probed.
 """
+import collections
 import os
 import re
 import shutil
@@ -354,7 +355,8 @@ class Private(LoaderCase):
 class Clones(LoaderCase):
     """Children and threads of every kind, each of which makes a known number of calls."""
     CALLS = {"clone_memory": 20 * 12, "clone_memory_vfork": 20 * 12, "clone_files": 20 * 12, "clone_silent": 20 * 12,
-             "clone_many": 8 * 60, "clone3": 20 * 11, "fork": 200, "vfork": 200, "fork_from_threads": 8 * 20 * 11,
+             "clone_many": 8 * 60, "clone3": 20 * 11, "vfork_beside": 2 * 20000 + 200 * 20,
+             "vfork_filtered": 2 * 20000 + 200 * 20, "fork": 200, "vfork": 200, "fork_from_threads": 8 * 20 * 11,
              "unshare": 2, "spawn": 5 * 11, "storm": 10000}
 
     def check(self, program):
@@ -364,6 +366,14 @@ class Clones(LoaderCase):
 
     def test_dynamic(self):
         self.check(self.build("clones.c", "clones", "-pthread"))
+
+    def test_each_child_beside_its_parent_has_its_own_records(self):
+        program = self.build("clones.c", "clones", "-pthread")
+        for _ in range(20):
+            self.assertEqual(self.probed([f"p:probed {program}:probed"], [program, "clone_many"])["probed"], 480)
+            with open(self.path("trace"), encoding="utf-8") as trace:
+                pids = collections.Counter(re.findall(r"-(\d+) +\[", trace.read()))
+            self.assertEqual(sorted(pids.values()), [10] * 8 + [400])
 
     def test_static(self):
         self.check(self.build("clones.c", "clones", "-pthread", "-static"))
