@@ -5,7 +5,8 @@ It shares nothing with the engine's own reader, so that a mistake there cannot h
 import struct
 
 PT_LOAD = 1
-SHT_SYMTAB, SHT_DYNSYM = 2, 11
+SHT_SYMTAB, SHT_DYNSYM, SHT_GNU_VERSYM = 2, 11, 0x6fffffff
+OLD_VERSION = 0x8000  # of a name that is there for old programs, beside the one that new ones get
 E_SHOFF, E_SHENTSIZE = 40, 58  # places of e_shoff and of e_shentsize, e_shnum in the file header
 
 
@@ -38,21 +39,26 @@ class Elf:
         return [struct.unpack_from("<IIQQQQIIQQ", self.data, table + index * size) for index in range(count)]
 
     def _read_symbols(self):
-        """name -> address; .symtab wins over .dynsym."""
+        """name -> address, the default version's; .symtab wins over .dynsym."""
         symbols = {}
         sections = self._sections()
+        versions = next((section[4] for section in sections if section[1] == SHT_GNU_VERSYM), None)
         for wanted in (SHT_DYNSYM, SHT_SYMTAB):
             for section in sections:
                 if section[1] != wanted:
                     continue
                 strings = sections[section[6]]
-                for at in range(section[4], section[4] + section[5], 24):
+                for number, at in enumerate(range(section[4], section[4] + section[5], 24)):
                     name, _, _, index, address, _ = struct.unpack_from("<IBBHQQ", self.data, at)
                     if index == 0 or name == 0:
                         continue
                     begin = strings[4] + name
                     end = self.data.index(b"\0", begin)
-                    symbols[self.data[begin:end].decode("latin-1")] = address
+                    known = self.data[begin:end].decode("latin-1")
+                    versioned = versions is not None and wanted == SHT_DYNSYM
+                    version, = struct.unpack_from("<H", self.data, versions + 2 * number) if versioned else (0,)
+                    if known not in symbols or not version & OLD_VERSION:
+                        symbols[known] = address
         return symbols
 
     def offset_of_address(self, address):
