@@ -10,7 +10,7 @@ namespace uprobe {
 
 std::vector<std::string> Session::State::reasons_against_jumps() {
   std::set<std::string> unread;
-  const control::OwnPoints own(planned, !agent, unread);
+  control::OwnPoints own(planned, !agent, unread);
   control::JumpPlanner jumps(flows, own);
   std::vector<std::string> reasons;
   for (const Probe& probe : probes) {

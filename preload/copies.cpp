@@ -27,9 +27,13 @@ const Point* point_with_copy_at(const ProcessBlock& block, u64 address) {
   return nullptr;
 }
 
+const shared::Mark* table_of(const Point& point) {
+  return reinterpret_cast<const shared::Mark*>(shared::marks_of(point));
+}
+
 // The first mark is at the copy's beginning.
 const shared::Mark& mark_covering(const Point& point, u64 offset) {
-  const auto* marks = reinterpret_cast<const shared::Mark*>(shared::marks_of(point));
+  const shared::Mark* marks = table_of(point);
   u32 mark = 0;
   for (u32 i = 1; i < point.mark_count && offset >= marks[i].offset; ++i) mark = i;
   return marks[mark];
@@ -37,7 +41,7 @@ const shared::Mark& mark_covering(const Point& point, u64 offset) {
 
 // Whether the probed instruction is still to come. Where a branch leads back to it (loop) it is over all the same.
 bool is_in_front(const Point& point, u64 offset) {
-  const auto* marks = reinterpret_cast<const shared::Mark*>(shared::marks_of(point));
+  const shared::Mark* marks = table_of(point);
   for (u32 i = 1; i < point.mark_count && offset >= marks[i].offset; ++i)
     if (marks[i].place != 0) return false;
   return true;
@@ -81,7 +85,7 @@ u64 place_in_copy(const ProcessBlock& block, u64 ip) {
     const Point* point = find_point(block, ip - inside);
     if (point == nullptr || point->jump_bytes <= inside) continue;
     if (point->state != static_cast<u32>(shared::PointState::armed)) return ip;
-    const auto* marks = reinterpret_cast<const shared::Mark*>(shared::marks_of(*point));
+    const shared::Mark* marks = table_of(*point);
     for (u32 i = 0; i < point->mark_count; ++i)
       if (marks[i].place == static_cast<i32>(inside) && marks[i].pushed == 0) return point->copy + marks[i].offset;
   }

@@ -95,7 +95,6 @@ void free_place(PendingSignal& signal) { __atomic_store_n(&signal.taken, 0, __AT
 // The frame does not fit on the alternate stack that the application has made: it dies as it would have (setup_rt_frame
 // fails, force_sigsegv). System calls: of a process about to die.
 [[noreturn]] void kill_by_segv() {
-  constexpr u64 kSigSegv = 11;
   SignalInfo info{};
   info.signal = kSigSegv;
   info.code = kSiKernel;

@@ -19,7 +19,7 @@ namespace {
 // uapi/asm-generic/mman-common.h, uapi/linux/mman.h
 constexpr u64 kProtRead = 1, kProtWrite = 2, kProtExec = 4, kMapType = 0xf, kMapPrivate = 2, kMapFixed = 0x10,
               kMapAnonymous = 0x20;
-constexpr u64 kPageBits = 12, kBreakpoint = 0xcc;
+constexpr u64 kPageBits = 12;
 
 // [begin, end) in pages.
 struct Pages {
@@ -171,8 +171,7 @@ bool protect_pages(ProcessBlock& block, const SignalFrame& frame, long& result) 
 
 Code code_at(ProcessBlock& block, const Point& point, const SignalFrame& frame) {
   u8 behind[shared::kMostBehind];
-  const auto index = &point - at_offset<Point>(&block, block.point_offset);
-  const auto& undo = at_offset<shared::Undo>(&block, block.undo_offset)[index];
+  const shared::Undo& undo = undo_of(block, point);
   const Reader reader{(frame.mask & shared::kOurSignals) == 0};
   if (point.state == static_cast<u32>(shared::PointState::unmapped)) return Code::foreign;
   if (is_untouched(reader, point, undo)) return Code::ours;
@@ -184,7 +183,7 @@ Code code_at(ProcessBlock& block, const Point& point, const SignalFrame& frame) 
   if (now == static_cast<u32>(shared::PointState::armed)) return Code::ours;
   u64 first = 0;
   const bool restored = now == static_cast<u32>(shared::PointState::disarmed) && uprobe_peek1(point.address, &first) &&
-                        first != kBreakpoint;
+                        first != shared::kBreakpoint;
   return restored ? Code::changed : Code::foreign;
 }
 

@@ -29,7 +29,7 @@ constexpr u64 kForced = shared::kSaSiginfo | shared::kSaOnstack;
 constexpr u64 kKnownFlags = 0xdc000807;  // what the kernel keeps of sa_flags (UAPI_SA_FLAGS, SA_RESTORER)
 constexpr u64 kNeverBlocked = 1ull << (9 - 1) | 1ull << (19 - 1);  // SIGKILL, SIGSTOP
 constexpr long kFault = -14;                                       // EFAULT
-constexpr u64 kSigTrap = 5, kSigBus = 7, kSigSegv = 11, kSignals = 64;
+constexpr u64 kSignals = 64;
 
 void believe_blocked(ProcessBlock& block, u64 blocked) {
   if (blocked == believed_blocked(block)) return;
@@ -180,7 +180,7 @@ void default_action(const SignalInfo& info, u64 handler) {
   if (handler == kSigIgn && info.code <= 0) return;
   const KernelSigaction fallback{kSigDfl, 0, 0, 0};
   system_call(kSysRtSigaction, static_cast<u64>(info.signal), as_word(&fallback), 0, kSetBytes);
-  const bool recurs = info.code > 0 && (static_cast<u64>(info.signal) != kSigTrap || info.code == kSiKernel);
+  const bool recurs = info.code > 0 && (info.signal != kSigTrap || info.code == kSiKernel);
   if (recurs) return;
   queue_to_self(static_cast<u64>(info.signal), &info);
 }

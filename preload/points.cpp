@@ -16,4 +16,9 @@ const Point* find_point(const ProcessBlock& block, u64 address) {
   return nullptr;
 }
 
+const shared::Undo& undo_of(const ProcessBlock& block, const Point& point) {
+  const auto index = &point - at_offset<Point>(&block, block.point_offset);
+  return at_offset<shared::Undo>(&block, block.undo_offset)[index];
+}
+
 }  // namespace uprobe::agent

@@ -25,7 +25,6 @@ extern const u8 uprobe_visible_syscall[] __attribute__((visibility("hidden")));
 
 constexpr u64 kNumberBytes = 7;  // of `mov $15, %rax`, the instruction in front of the `syscall`
 constexpr u32 kWordOfRestorer = 7;
-constexpr i32 kSigSegv = 11;
 
 // The one that a frame had. In the last of the words that the kernel neither writes nor reads (sigcontext::reserved1).
 u64& own_restorer(SignalFrame& frame) { return frame.reserved[kWordOfRestorer]; }

@@ -11,15 +11,9 @@ namespace uprobe::agent {
 namespace {
 
 constexpr u64 kSysMembarrier = 324, kRegisterSyncCore = 1 << 6, kSyncCore = 1 << 5;
-constexpr u8 kBreakpoint = 0xcc;
+using shared::kBreakpoint;
 
 bool serialize() { return system_call(kSysMembarrier, kSyncCore, 0, 0, 0) == 0; }
-
-// The second half of a short jump stays: a thread may be about to arrive there.
-bool is_whole_jump(const Point& point) {
-  return point.jump_bytes != 0 && point.copy != point.jump_to &&
-         point.state == static_cast<u32>(shared::PointState::armed);
-}
 
 volatile u8* text_of(const Point& point) { return reinterpret_cast<volatile u8*>(point.address); }
 
@@ -40,7 +34,7 @@ class Jumps {
     auto* undo = at_offset<shared::Undo>(&block_, block_.undo_offset);
     for (u32 i = 0; i < block_.point_count; ++i) {
       const bool inside = points[i].address >= begin_ && points[i].address + points[i].jump_bytes <= end_;
-      if (inside && is_whole_jump(points[i])) change(points[i], undo[i]);
+      if (inside && shared::is_armed_jump(points[i])) change(points[i], undo[i]);
     }
   }
 

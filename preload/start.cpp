@@ -12,7 +12,6 @@
 namespace uprobe::agent {
 namespace {
 
-constexpr u64 kSigTrap = 5;
 // 2 seconds without a sign of life, 10 in all; a helper that dies is noticed within a slice.
 constexpr i64 kSlice = 10'000'000;
 constexpr u32 kSilentSlices = 200, kSlices = 1000;

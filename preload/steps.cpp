@@ -16,8 +16,6 @@
 namespace uprobe::agent {
 namespace {
 
-constexpr u64 kTrapFlag = 0x100;
-
 // never: a system call may sleep for ever; iret, uiret, software interrupts and whatever sets the fs base, by which the
 // thread is known, are rare. pushes, pops: the flags, with ours among them.
 enum class StepKind : u16 { plain, pushes_flags, pops_flags, never };

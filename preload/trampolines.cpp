@@ -15,7 +15,7 @@ using shared::TrampolineDepth;
 using shared::TrampolineFrame;
 using shared::TrampolineHead;
 
-constexpr u64 kArithmetic = 0x8d5, kOverflow = 0x800, kTrapFlag = 0x100;
+constexpr u64 kArithmetic = 0x8d5, kOverflow = 0x800;
 
 extern "C" {
 // arch/x86/entry/jump.S
@@ -29,17 +29,14 @@ extern const u8 uprobe_jump_waits[] __attribute__((visibility("hidden")));
 
 const TrampolineHead* as_head(u64 at) { return reinterpret_cast<const TrampolineHead*>(at); }
 
-bool is_head(u64 at, u64 island) {
-  if (at < island) return false;
-  return as_head(at)->mark == (shared::kTrampolineMagic ^ at);
-}
+bool is_head(u64 at) { return as_head(at)->mark == (shared::kTrampolineMagic ^ at); }
 
 // Null: the address is in no trampoline of this island.
 const TrampolineHead* head_of(u64 ip, u64 island) {
   u64 at = ip & ~u64{shared::kTrampolineUnit - 1};
   for (u32 steps = 0; steps <= shared::kMaxTrampolineBytes / shared::kTrampolineUnit; ++steps) {
     if (at < island) return nullptr;
-    if (is_head(at, island)) return ip - at < as_head(at)->bytes ? as_head(at) : nullptr;
+    if (is_head(at)) return ip - at < as_head(at)->bytes ? as_head(at) : nullptr;
     at -= shared::kTrampolineUnit;
   }
   return nullptr;
@@ -127,7 +124,7 @@ Jump leave(SignalFrame& frame, const TrampolineHead& head) {
 // The far jump of a short one stands in padding, at an address that the program never has.
 Jump leave_padding(const ProcessBlock& block, SignalFrame& frame) {
   const Point* point = find_point(block, frame.ip);
-  if (point == nullptr || point->jump_bytes == 0 || point->copy != point->jump_to) return Jump::no;
+  if (point == nullptr || !shared::is_long_jump(*point)) return Jump::no;
   const TrampolineHead* head = trampoline_at(block, point->jump_to);
   if (head == nullptr) return Jump::no;
   frame.ip = point_of(*head).address;

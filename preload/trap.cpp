@@ -17,7 +17,6 @@
 namespace uprobe::agent {
 namespace {
 
-constexpr i32 kSigTrap = 5, kSigBus = 7, kSigSegv = 11;
 constexpr i32 kTrapBreakpoint = 1, kTrapTrace = 2;  // si_code
 constexpr u64 kFaultSignals = 1ull << (kSigBus - 1) | 1ull << (kSigSegv - 1);
 
@@ -60,11 +59,10 @@ u32 record_hit(ProcessBlock& block, const Point& point, const SignalFrame& frame
 
 // popf that sets the trap flag: its copy's jump back would be the instruction that traps. So the flags are set here, and iretq,
 // after which the next instruction traps (SDM vol. 3, 17.3.1.4), goes on behind it. False: it is another instruction.
-bool pop_trap_flag(ProcessBlock& block, const Point& point, SignalFrame& frame) {
-  constexpr u64 kTrapFlag = 0x100, kUsers = 0x244dd5;  // what popf changes at CPL 3 (SDM vol. 2, POPF)
+bool pop_trap_flag(const ProcessBlock& block, const Point& point, SignalFrame& frame) {
+  constexpr u64 kUsers = 0x244dd5;  // what popf changes at CPL 3 (SDM vol. 2, POPF)
   constexpr u8 kPopf = 0x9d, kOperandSize = 0x66;
-  const auto index = &point - at_offset<Point>(&block, block.point_offset);
-  const u8* code = at_offset<shared::Undo>(&block, block.undo_offset)[index].original;
+  const u8* code = undo_of(block, point).original;
   const bool is_word = point.insn_bytes == 2 && code[0] == kOperandSize;
   if (code[point.insn_bytes - 1] != kPopf || (point.insn_bytes != 1 && !is_word)) return false;
   u64 value = 0;
@@ -101,8 +99,7 @@ void hit_changed(ProcessBlock& block, const Point& point, SignalFrame& frame) {
 // Where the application's instruction faulted, or would go on after a step, in its own terms. False: the step was one that
 // its program does not have.
 bool show_original(ProcessBlock& block, SignalInfo& info, SignalFrame& frame) {
-  const bool step = info.signal == kSigTrap && info.code == kTrapTrace;
-  const Arrival arrival = info.code <= 0 ? Arrival::signal : step ? Arrival::step : Arrival::fault;
+  const Arrival arrival = info.code <= 0 ? Arrival::signal : is_step(info) ? Arrival::step : Arrival::fault;
   const u64 ip = frame.ip;
   const Moved moved = move_to_original(block, frame, arrival);
   if (moved == Moved::to_original && info.code > 0 && info.address == ip) info.address = frame.ip;

@@ -46,13 +46,15 @@ Armer::Armer(const ProbeSet& probes, const ArmOptions& options)
 
 // Whether handlers of the application come back through a point of ours: in a libc that is there, or in glibc, which its
 // loader will bring.
-bool Armer::follows_returns(const target::Target& target, const std::vector<target::Mapping>& maps) {
-  return std::any_of(maps.begin(), maps.end(), [&](const target::Mapping& m) {
+bool Armer::follows_returns(Work& work) {
+  const auto brings_them = [&](const target::Mapping& m) {
     if (!can_be_armed(m)) return false;
     if (m.path.find("/ld-linux-x86-64.so") != std::string::npos) return true;
-    const auto version = file_behind(target.pid(), m);
-    return version && own_.in(target, m, *version).has_signal_return;
-  });
+    const auto version = file_behind(work.target.pid(), m);
+    return version && own_.in(work.target, m, *version).has_signal_return;
+  };
+  if (!work.follows_returns) work.follows_returns = std::any_of(work.maps.begin(), work.maps.end(), brings_them);
+  return *work.follows_returns;
 }
 
 // The points of ours first: a probe's breakpoint must find the signals in order.
@@ -154,10 +156,9 @@ Status Armer::look_at(Work& work, const target::Mapping& m, const KnownMapping* 
 Status Armer::arm(target::Target& target, Block& block, const Changed& changed) {
   auto maps = target.maps();
   if (!maps) return maps.error();
-  Work work(target, block, changed);
+  Work work(target, block, *maps, changed);
   const auto* remembered = known_.mappings(block.stamp());
   if (remembered != nullptr) work.before = *remembered;
-  work.follows_returns = jumps_ && follows_returns(target, *maps);
   // Where points may have lost their code.
   std::vector<Changed> doubtful{remembered != nullptr ? changed : Changed{Addr{0}, Addr{~std::uint64_t{0}}}};
   const target::Mapping* agent = mapping_at(*maps, Addr{block.head().agent_base});
@@ -168,7 +169,7 @@ Status Armer::arm(target::Target& target, Block& block, const Changed& changed) 
   for (const KnownMapping& known : work.before)
     if (known_at(work.untouched, known.begin) == nullptr) doubtful.push_back({known.begin, known.end});
   for (const Changed& range : doubtful)
-    if (Status s = retire(work, *maps, range); !s) return s;
+    if (Status s = retire(work, range); !s) return s;
   if (Status s = note_unbound(work); !s) return s;
   known_.keep_mappings(block.stamp(), work.all_known());
   return ok();
@@ -196,12 +197,12 @@ bool was_there(const std::vector<KnownMapping>& before, const target::Mapping& m
 }  // namespace
 
 // Points whose code is gone (dlclose): what comes to stand there later is not theirs.
-Status Armer::retire(Work& work, const std::vector<target::Mapping>& maps, const Changed& range) {
+Status Armer::retire(Work& work, const Changed& range) {
   for (const std::uint32_t i : work.block.points_in(range.begin, range.end)) {
     const shared::Point& point = work.block.points()[i];
     if (point.state != static_cast<std::uint32_t>(shared::PointState::armed)) continue;
     if (work.standing.count(point.address) != 0) continue;
-    const target::Mapping* m = mapping_at(maps, Addr{point.address});
+    const target::Mapping* m = mapping_at(work.maps, Addr{point.address});
     if (m != nullptr && known_at(work.untouched, m->begin) != nullptr) continue;
     if (m != nullptr && was_there(work.before, *m) && has_armed_text(work.target, point)) {
       if (Status s = look_behind(work, i); !s) return s;

@@ -60,8 +60,8 @@ class Armer {
   Status arm_mapping(Work& work, const target::Mapping& mapping);
   Status arm_choices(Work& work, const target::Mapping& mapping);
   Status note_unbound(Work& work);
-  bool follows_returns(const target::Target& target, const std::vector<target::Mapping>& maps);
-  Status retire(Work& work, const std::vector<target::Mapping>& maps, const Changed& range);
+  bool follows_returns(Work& work);
+  Status retire(Work& work, const Changed& range);
 
   Status arm_file(Work& work, const FilePoints& file, const target::Mapping& mapping, const plan::FileJumps* jumps);
   Status arm_ifuncs(Work& work, const FilePoints& file, const target::Mapping& mapping);

@@ -16,6 +16,7 @@ namespace uprobe::control {
 struct Armer::Work {
   target::Target& target;
   Block& block;
+  const std::vector<target::Mapping>& maps;
   const Changed& range;                        // what the process has reported
   std::vector<Pending> pending;                // in the file under way
   std::unordered_set<std::uint64_t> standing;  // armed places in the mappings looked at
@@ -27,13 +28,13 @@ struct Armer::Work {
   bool is_new = false;                         // it has just been mapped: nothing of it has run
   bool unbound = false;                        // in any mapping
   bool changed = false;
-  std::optional<bool> quiet;     // see is_quiet; found out when it matters
-  bool follows_returns = false;  // of the application\'s handlers
+  // Found out when it matters: see is_quiet; whether the application's handlers come back through a point of ours.
+  std::optional<bool> quiet, follows_returns;
 
   TextView text;  // of the file under way, as it was before anything of it was written
 
-  Work(target::Target& in, Block& its_block, const Changed& reported)
-      : target(in), block(its_block), range(reported), text(in) {}
+  Work(target::Target& in, Block& its_block, const std::vector<target::Mapping>& its_maps, const Changed& reported)
+      : target(in), block(its_block), maps(its_maps), range(reported), text(in) {}
   void begin_file() {
     pending.clear();
     text = TextView(target);

@@ -11,7 +11,7 @@
 namespace uprobe::control {
 namespace {
 
-constexpr std::uint8_t kBreakpoint = 0xcc;
+using shared::kBreakpoint;
 
 std::vector<shared::Consumer> consumers_of(const PlannedPoint& point) {
   std::vector<shared::Consumer> consumers;
@@ -61,10 +61,7 @@ void take_window(Pending& pending, const plan::FileFlow& flow, const plan::Windo
 
 // While other threads may be executing it. False where the probe has to stay.
 bool take_out(target::Target& target, const shared::Point& point, const shared::Undo& undo) {
-  const shared::ArmedText armed = shared::armed_text(point);
-  Patch patch{.at = Addr{point.address}, .size = static_cast<std::uint8_t>(armed.length)};
-  std::copy_n(armed.bytes, armed.length, patch.before.begin());
-  std::copy_n(undo.original, armed.length, patch.after.begin());
+  const Patch patch = patch_back(point, undo);
   ProcessSerializer serializer(target.pid());
   return patch_running(target, {&patch, 1}, serializer).front() == Patched::done;
 }
@@ -106,7 +103,7 @@ const plan::Window* Armer::window_for(Work& work, const Pending& pending, const 
   why = "the program may be executing it";
   if (!work.nobody_runs()) return nullptr;
   why = "handlers of the program return in a way that is not known";
-  if (window->instructions > 1 && !work.follows_returns) return nullptr;
+  if (window->instructions > 1 && !follows_returns(work)) return nullptr;
   why = "the bytes behind it are not the file's";
   const auto is_original = [&](std::uint64_t address, std::size_t bytes) {
     const Addr at = pending.point.address + (address - window->address);

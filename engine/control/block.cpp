@@ -226,8 +226,7 @@ Status Block::want(target::Target& target, std::uint32_t point, const std::vecto
   std::stable_sort(list.begin(), list.end(), [](const Consumer& a, const Consumer& b) { return a.event > b.event; });
   const auto head = list_for(list, true);
   if (!head) return head.error();
-  if (Status s = write_consumers(target); !s) return s;
-  if (Status s = write_head(target); !s) return s;
+  if (Status s = publish_consumers(target); !s) return s;
   points_[point].consumer = *head;
   return set_state(target, point, static_cast<shared::PointState>(points_[point].state));
 }
@@ -259,6 +258,12 @@ Status Block::write_consumers(target::Target& target) {
   written_consumers_ = consumers_.size();
   head_->consumer_count = static_cast<std::uint32_t>(consumers_.size());
   return ok();
+}
+
+Status Block::publish_consumers(target::Target& target) {
+  if (written_consumers_ == consumers_.size()) return ok();
+  if (Status s = write_consumers(target); !s) return s;
+  return write_head(target);
 }
 
 // Entries only ever appear: rewriting the whole table with the same words in the old places disturbs nobody.
@@ -310,8 +315,7 @@ Status Block::set_behind(target::Target& target, std::uint32_t point, std::vecto
 
 Status Block::set_point(target::Target& target, std::uint32_t point, const NewPoint& with) {
   // Another file may be mapped there now: nothing of the point is what it was for sure.
-  if (Status s = write_consumers(target); !s) return s;
-  if (Status s = write_head(target); !s) return s;
+  if (Status s = publish_consumers(target); !s) return s;
   points_[point].consumer = with.consumers;
   points_[point].file_bias = with.file_bias;
   points_[point].role = static_cast<std::uint32_t>(with.role);

@@ -82,6 +82,7 @@ class Block {
  private:
   Block(Addr at) : at_(at) {}
   Status write_consumers(target::Target& target);
+  Status publish_consumers(target::Target& target);
   std::vector<shared::Consumer> list_of(std::uint32_t point) const;
   bool is_list(std::uint32_t head, const std::vector<shared::Consumer>& consumers) const;
   std::uint32_t chain(const std::vector<shared::Consumer>& consumers);

@@ -12,7 +12,7 @@
 namespace uprobe::control {
 namespace {
 
-constexpr std::uint8_t kBreakpoint = 0xcc;
+using shared::kBreakpoint;
 
 // Whether the code that a point was put into is still there: by what stands behind it, or by the file that is mapped there.
 bool is_there(TextView& text, const std::vector<target::Mapping>& maps, const shared::Point& point,
@@ -24,12 +24,6 @@ bool is_there(TextView& text, const std::vector<target::Mapping>& maps, const sh
     return m.is_file() && m.begin.value <= point.address && point.address < m.end.value &&
            m.begin.value - m.offset == point.file_bias;
   });
-}
-
-// The second half of a short jump (Point::copy is where it leads). A thread that has executed the first half may stand in
-// front of it, off its processor, however long the change takes: what was padding before must not come back.
-bool is_long_jump(const shared::Point& point) {
-  return point.jump_bytes == shared::kJumpBytes && point.copy == point.jump_to;
 }
 
 // Whether a debugger may have breakpoints in the process.
@@ -105,7 +99,7 @@ class Disarming {
   void consider(TextView& text, std::uint32_t index) {
     const shared::Point& point = block_.points()[index];
     const shared::Undo& undo = block_.undo()[index];
-    if (undo.state != 1 || is_long_jump(point)) return;
+    if (undo.state != 1 || shared::is_long_jump(point)) return;
     const shared::ArmedText armed = shared::armed_text(point);
     Patch patch{.at = Addr{point.address}, .size = static_cast<std::uint8_t>(armed.length)};
     if (!text.read(patch.at, patch.before.data(), patch.size)) return;

@@ -9,13 +9,7 @@
 namespace uprobe::control {
 namespace {
 
-constexpr std::uint8_t kBreakpoint = 0xcc;
-
-// Not the second half of a short jump: a thread may be about to arrive there.
-bool is_whole_jump(const shared::Point& point) {
-  return point.jump_bytes != 0 && point.copy != point.jump_to &&
-         point.state == static_cast<std::uint32_t>(shared::PointState::armed);
-}
+using shared::kBreakpoint;
 
 Pending breakpoint_at(const shared::Point& point, const shared::Undo& undo, std::uint32_t index) {
   Pending pending{.point = {}, .code = {undo.original, undo.original + point.insn_bytes}, .known = index};
@@ -29,11 +23,8 @@ Pending breakpoint_at(const shared::Point& point, const shared::Undo& undo, std:
   return pending;
 }
 
-Patch patch_of(const shared::Point& point, const shared::Undo& undo) {
-  const shared::ArmedText armed = shared::armed_text(point);
-  Patch patch{.at = Addr{point.address}, .size = static_cast<std::uint8_t>(armed.length)};
-  std::copy_n(armed.bytes, armed.length, patch.before.begin());
-  std::copy_n(undo.original, armed.length, patch.after.begin());
+Patch to_breakpoint(const shared::Point& point, const shared::Undo& undo) {
+  Patch patch = patch_back(point, undo);
   patch.after[0] = kBreakpoint;
   return patch;
 }
@@ -48,7 +39,7 @@ Status Armer::take_jumps(target::Target& target, Addr at, const Changed& range) 
   std::vector<Patch> patches;
   for (const std::uint32_t i : block->points_in(range.begin, range.end)) {
     const shared::Point& point = block->points()[i];
-    if (!is_whole_jump(point) || point.insn_bytes > sizeof(shared::Undo::original)) continue;
+    if (!shared::is_armed_jump(point) || point.insn_bytes > sizeof(shared::Undo::original)) continue;
     pending.push_back(breakpoint_at(point, block->undo()[i], i));
   }
   if (pending.empty()) return ok();
@@ -65,7 +56,7 @@ Status Armer::take_jumps(target::Target& target, Addr at, const Changed& range) 
                              .refuse = [](const Pending&, const std::string&) {}};
   if (Status s = place_all(context, pending); !s) return s;
   if (Status s = block->write_head(target); !s) return s;
-  for (const Pending& p : pending) patches.push_back(patch_of(block->points()[*p.known], block->undo()[*p.known]));
+  for (const Pending& p : pending) patches.push_back(to_breakpoint(block->points()[*p.known], block->undo()[*p.known]));
   ProcessSerializer serializer(target.pid());
   const std::vector<Patched> outcomes = patch_running(target, patches, serializer);
   for (std::size_t i = 0; i < pending.size(); ++i) {

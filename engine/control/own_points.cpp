@@ -24,8 +24,11 @@ std::shared_ptr<const elf::ElfFile> OwnPoints::file_of(const target::Target& tar
   return std::make_shared<const elf::ElfFile>(file.take());
 }
 
-FilePoints OwnPoints::in(const std::shared_ptr<const elf::ElfFile>& file) const {
-  FilePoints own{.file = file, .points = {}, .ifuncs = {}};
+const FilePoints& OwnPoints::in(const std::shared_ptr<const elf::ElfFile>& file) {
+  const auto [entry, is_new] = by_file_.try_emplace(file.get());
+  FilePoints& own = entry->second;
+  if (!is_new) return own;
+  own.file = file;
   for (const plan::SystemCallSite& found : plan::system_call_sites(*file, ends_too_)) {
     auto site = plan::site_at(file, found.offset);
     if (!site) continue;
@@ -38,11 +41,10 @@ FilePoints OwnPoints::in(const std::shared_ptr<const elf::ElfFile>& file) const 
 }
 
 const FilePoints& OwnPoints::in(const target::Target& target, const target::Mapping& m, const FileVersion& version) {
-  const auto [entry, is_new] = known_.try_emplace({version, m.offset, m.end - m.begin});
-  FilePoints& points = entry->second;
-  if (!is_new) return points;
-  if (const auto file = file_of(target, m, version)) points = in(file);
-  return points;
+  const auto [entry, is_new] = known_.try_emplace({version, m.offset, m.end - m.begin}, &none_);
+  if (!is_new) return *entry->second;
+  if (const auto file = file_of(target, m, version)) entry->second = &in(file);
+  return *entry->second;
 }
 
 }  // namespace uprobe::control

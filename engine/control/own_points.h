@@ -20,8 +20,8 @@ class OwnPoints {
 
   // In the file of a mapping; empty for most. Good for ever.
   const FilePoints& in(const target::Target& target, const target::Mapping& mapping, const FileVersion& version);
-  // In all of a file.
-  FilePoints in(const std::shared_ptr<const elf::ElfFile>& file) const;
+  // In all of a file. Good for ever.
+  const FilePoints& in(const std::shared_ptr<const elf::ElfFile>& file);
 
  private:
   std::shared_ptr<const elf::ElfFile> file_of(const target::Target& target, const target::Mapping& mapping,
@@ -31,7 +31,9 @@ class OwnPoints {
   const bool ends_too_;
   std::set<std::string>& notes_;
   using FilePart = std::tuple<FileVersion, std::uint64_t, std::uint64_t>;  // offset, bytes
-  std::map<FilePart, FilePoints> known_;
+  std::map<FilePart, const FilePoints*> known_;
+  std::map<const elf::ElfFile*, FilePoints> by_file_;
+  const FilePoints none_{};
 };
 
 }  // namespace uprobe::control

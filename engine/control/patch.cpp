@@ -20,7 +20,7 @@
 namespace uprobe::control {
 namespace {
 
-constexpr std::uint8_t kBreakpoint = 0xcc;
+using shared::kBreakpoint;
 using Bytes = std::array<std::uint8_t, kMostPatched>;
 
 Bytes with_first(Bytes bytes, std::uint8_t first) {
@@ -137,6 +137,14 @@ class Work {
 };
 
 }  // namespace
+
+Patch patch_back(const shared::Point& point, const shared::Undo& undo) {
+  const shared::ArmedText armed = shared::armed_text(point);
+  Patch patch{.at = Addr{point.address}, .size = static_cast<std::uint8_t>(armed.length)};
+  std::copy_n(armed.bytes, armed.length, patch.before.begin());
+  std::copy_n(undo.original, armed.length, patch.after.begin());
+  return patch;
+}
 
 std::vector<Patched> patch_running(target::Target& target, std::span<const Patch> patches, Serializer& serializer) {
   return Work(target, patches, serializer).run();

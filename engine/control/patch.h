@@ -20,11 +20,12 @@
 #include "engine/base/address.h"
 #include "engine/base/result.h"
 #include "engine/control/serialize.h"
+#include "engine/shared/process_block.h"
 #include "engine/target/target.h"
 
 namespace uprobe::control {
 
-inline constexpr std::size_t kMostPatched = 5;
+inline constexpr std::size_t kMostPatched = shared::kJumpBytes;
 
 // What stands at `at`, and what is to stand there: `size` bytes of both.
 struct Patch {
@@ -39,6 +40,9 @@ enum class Patched : std::uint8_t {
   failed,      // it could not be read or written; what had been written is undone where that was possible
   breakpoint,  // 0xcc is its first byte, and has to stay: what is behind could not be changed safely
 };
+
+// From the armed text of a point to what stood there before.
+Patch patch_back(const shared::Point& point, const shared::Undo& undo);
 
 // All patches of a process at once; they do not overlap. What became of each, in the order of `patches`. A breakpoint that comes
 // or goes, and nothing else, is one write, made first. A byte that belongs to no patch is never written: the program may change

@@ -13,6 +13,7 @@
 #include "arch/x86/code/window.h"
 #include "engine/plan/flow.h"
 #include "engine/plan/sparse_set.h"
+#include "engine/shared/process_block.h"
 
 namespace uprobe::plan {
 
@@ -47,8 +48,8 @@ enum class WindowReason : std::uint8_t {
   pops_flags,
 };
 
-inline constexpr unsigned kJumpBytes = 5;
-inline constexpr unsigned kShortJumpBytes = 2;
+using shared::kJumpBytes;
+using shared::kShortJumpBytes;
 
 struct Window {
   WindowKind kind = WindowKind::breakpoint;
