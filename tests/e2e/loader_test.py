@@ -355,8 +355,8 @@ class Private(LoaderCase):
 class Clones(LoaderCase):
     """Children and threads of every kind, each of which makes a known number of calls."""
     CALLS = {"clone_memory": 20 * 12, "clone_memory_vfork": 20 * 12, "clone_files": 20 * 12, "clone_silent": 20 * 12,
-             "clone_many": 8 * 60, "clone3": 20 * 11, "vfork_beside": 2 * 20000 + 200 * 20,
-             "vfork_filtered": 2 * 20000 + 200 * 20, "fork": 200, "vfork": 200, "fork_from_threads": 8 * 20 * 11,
+             "clone_many": 8 * 60, "clone3": 20 * 11, "vfork_beside": 2 * 4000 + 200 * 20,
+             "vfork_filtered": 2 * 4000 + 200 * 20, "fork": 200, "vfork": 200, "fork_from_threads": 8 * 20 * 11,
              "unshare": 2, "spawn": 5 * 11, "storm": 10000}
 
     def check(self, program):
