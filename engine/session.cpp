@@ -181,7 +181,8 @@ Status Session::State::arm(target::Target& target, const std::function<Result<co
 Status Session::State::begin(target::Target& target, control::Block& block) {
   if (Status armed = armer->arm(target, block); !armed) return armed;
   if (Status some = find_any_armed(); !some) return some;
-  mail.emplace(*area, *armer, planned, agent ? &*agent : nullptr, block.address());
+  mail.emplace(*area, *armer, planned, agent ? &*agent : nullptr,
+               control::MailService::First{target.pid(), block.address()});
   area->set_state(shared::SessionState::recording);
   recording = true;
   return ok();

@@ -51,6 +51,8 @@ class Armer {
   Status arm(target::Target& target, Addr block, const Changed& changed);
   // Jumps in a range that the process is about to write to become breakpoints, which can stay.
   Status take_jumps(target::Target& target, Addr block, const Changed& range);
+  // What somebody else's breakpoints have left of ours in a running process; see beside.h. An Error: no block is there.
+  Status mend(target::Target& target, Addr block);
   const ArmReport& report() const { return report_; }
 
   struct Work;  // one arm() under way; of the armer's own files
@@ -74,6 +76,7 @@ class Armer {
   Status place(Work& work, const target::Mapping& mapping);
   Status publish(Work& work);
   void refuse(const PlannedPoint& point, const std::string& why);
+  void note_other(const target::Mapping& mapping, Addr at);
 
   const ProbeSet& probes_;
   const ArmOptions options_;

@@ -26,12 +26,6 @@ bool is_there(TextView& text, const std::vector<target::Mapping>& maps, const sh
   });
 }
 
-// Whether a debugger may have breakpoints in the process.
-bool is_traced(pid_t pid) {
-  const auto status = read_file("/proc/" + std::to_string(pid) + "/status");
-  return !status || status->find("\nTracerPid:\t0\n") == std::string::npos;
-}
-
 // What stands at a point.
 enum class Standing {
   ours,  // all of the armed text, or a breakpoint where a jump was to be

@@ -31,10 +31,15 @@ bool change(MailSlot& slot, MailState from, MailState to) {
 
 }  // namespace
 
-MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent, Addr first)
-    : area_(area), armer_(armer), probes_(probes), agent_(agent), blocks_{first}, exec_([this](auto& target) {
-        return load(target);
-      }) {
+MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent, const First& first)
+    : area_(area),
+      armer_(armer),
+      probes_(probes),
+      agent_(agent),
+      blocks_{first.block},
+      exec_([this](auto& target) { return load(target); }),
+      beside_(armer, blocks_) {
+  beside_.add(first.pid);
   flush_event_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   // A thread of its own: planning a large library may keep the other one busy for long.
   pulse_.emplace(area.header().tool_pulse);
@@ -67,11 +72,13 @@ void MailService::loop() {
       forget_abandoned(slot);
     }
     exec_.step();
+    beside_.step();
     if (!stop_) futex_wait(requests, seen, exec_.waiting() ? kExecPace : kIdlePace);
   }
 }
 
 void MailService::note_name(pid_t pid) {
+  beside_.add(pid);
   auto name = read_file("/proc/" + std::to_string(pid) + "/comm");
   if (!name || name->empty()) return;
   name->pop_back();  // the newline

@@ -15,6 +15,7 @@
 #include "engine/control/agent_image.h"
 #include "engine/control/armer.h"
 #include "engine/control/asker.h"
+#include "engine/control/beside.h"
 #include "engine/control/exec_follower.h"
 #include "engine/control/pulse.h"
 #include "engine/trace/area.h"
@@ -24,8 +25,12 @@ namespace uprobe::control {
 class MailService {
  public:
   // All outlive the service; `armer` and `probes` are its thread's alone while it runs.
-  // `first` is the process block of the first program. No `agent`: programs are not followed through execve.
-  MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent, Addr first);
+  // `first` is the first program, and its process block. No `agent`: programs are not followed through execve.
+  struct First {
+    pid_t pid;
+    Addr block;
+  };
+  MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent, const First& first);
   ~MailService();
 
   // No further answers: requests that come now run into their deadline. Joins the thread.
@@ -64,6 +69,7 @@ class MailService {
   plan::FileCache files_;
   std::set<Addr> blocks_;
   ExecFollower exec_;
+  BesideOthers beside_;
   std::set<std::string> failures_;  // why requests could not be served
   std::set<std::string> left_;      // names of processes that another tracer has
   std::atomic<bool> stop_{false};

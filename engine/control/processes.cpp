@@ -53,6 +53,11 @@ std::vector<pid_t> threads_of(pid_t pid) {
   return threads;
 }
 
+bool is_traced(pid_t pid) {
+  const auto status = read_file("/proc/" + std::to_string(pid) + "/status");
+  return !status || status->find("\nTracerPid:\t0\n") == std::string::npos;
+}
+
 namespace {
 
 // Where in a mapping of the agent its header is.

@@ -21,6 +21,10 @@ pid_t process_of_thread(pid_t tid);
 // Its threads; empty if it is gone.
 std::vector<pid_t> threads_of(pid_t pid);
 
+// Whether a debugger has the process, and may have breakpoints in it, which it will replace by what it has found there. True
+// when that cannot be told.
+bool is_traced(pid_t pid);
+
 // Writes the original bytes back over every armed point of a running process, for good: Armer arms nothing there again. A
 // thread that has trapped already still finds its copy: the tables stay. Errors of a process that ends meanwhile are no errors.
 // Long jumps in padding stay, unreachable: a thread may have been about to execute one for as long as it likes. An Error also
