@@ -31,6 +31,11 @@ Patch mended(TextView& text, const shared::Point& point, const shared::Undo& und
   return on_jump || patch.before == original ? patch : Patch{.size = 0};
 }
 
+// By another tool, which has not been killed at it.
+bool is_being_changed(const shared::ProcessBlock& head) {
+  return head.changer != 0 && !threads_of(static_cast<pid_t>(head.changer)).empty();
+}
+
 // Code that the program may be writing to is its own affair.
 const target::Mapping* code_at(const std::vector<target::Mapping>& maps, Addr at) {
   const auto m = std::find_if(maps.begin(), maps.end(),
@@ -67,7 +72,7 @@ Status Armer::mend(target::Target& target, Addr at) {
   if (suspects.empty() || is_traced(target.pid())) return ok();
   const auto maps = target.maps();
   auto now = Block::read(target, at);
-  if (!maps || !now || now->head().left != 0) return ok();
+  if (!maps || !now || now->head().left != 0 || is_being_changed(now->head())) return ok();
   std::vector<Patch> patches;
   TextView again(target);
   for (const std::uint32_t i : suspects) {

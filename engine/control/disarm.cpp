@@ -1,5 +1,7 @@
 #include "engine/control/disarm.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -136,7 +138,11 @@ Status disarm(pid_t pid, Addr block_address) {
   auto block = Block::read(target, block_address);
   if (!block) return block.error();
   ProcessSerializer serializer(pid);
+  const Addr changer = block_address + offsetof(shared::ProcessBlock, changer);
+  const std::uint64_t us = static_cast<std::uint64_t>(::getpid()), nobody = 0;
+  if (Status s = target.write(changer, &us, sizeof us); !s) return s;
   const Status disarmed = take_out(target, *block, serializer);
+  static_cast<void>(target.write(changer, &nobody, sizeof nobody));
   const std::uint32_t left = 1;
   const Status noted = target.write(block_address + offsetof(shared::ProcessBlock, left), &left, sizeof left);
   return disarmed ? noted : disarmed;

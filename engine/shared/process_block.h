@@ -265,7 +265,8 @@ struct ProcessBlock {
   u32 left;                        // 1: the breakpoints were taken out for good
   u32 reserved0;
   u64 jump_entry;  // where trampolines go with hits that they do not record themselves
-  u64 reserved1[11];
+  u64 changer;     // id of a tool's process that is changing armed text, 0: none
+  u64 reserved1[10];
   JumpRange jump_ranges[kJumpRanges];
 
   // From here on the agent's own: the tool writes it once, before the agent runs.

@@ -42,12 +42,13 @@ Result<std::vector<Mapping>> ProcessFiles::maps() const {
   return parse_maps(*text);
 }
 
+// Nothing at all, and no error: the address space is gone, with its process or by execve (fs/proc/base.c, mem_rw).
 Status ProcessFiles::read(Addr from, void* to, std::size_t bytes) const {
   auto* at = static_cast<char*>(to);
   while (bytes != 0) {
     const ssize_t n = ::pread(memory_.get(), at, bytes, static_cast<off_t>(from.value));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return system_error("read of the target's memory", n == 0 ? EIO : errno);
+    if (n <= 0) return system_error("read of the target's memory", n == 0 ? ESRCH : errno);
     at += n, from = from + static_cast<std::uint64_t>(n), bytes -= static_cast<std::size_t>(n);
   }
   return ok();
@@ -58,7 +59,7 @@ Status ProcessFiles::write(Addr to, const void* from, std::size_t bytes) const {
   while (bytes != 0) {
     const ssize_t n = ::pwrite(memory_.get(), at, bytes, static_cast<off_t>(to.value));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return system_error("write to the target's memory", n == 0 ? EIO : errno);
+    if (n <= 0) return system_error("write to the target's memory", n == 0 ? ESRCH : errno);
     at += n, to = to + static_cast<std::uint64_t>(n), bytes -= static_cast<std::size_t>(n);
   }
   return ok();

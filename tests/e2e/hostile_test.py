@@ -25,7 +25,7 @@ class Hostile(harness.TestCase):
     def check(self, mode):
         plain = harness.run([self.program, mode])
         self.assertNotIn(plain.returncode, (2, -11), "the fixture does not work alone")
-        seen = harness.run_tool(self.definitions, [self.program, mode])
+        seen = harness.run_tool(self.definitions, [self.program, mode], ["-b", "16M"])
         self.assertEqual(seen.returncode, plain.returncode, (seen.stdout, seen.stderr))
         if mode != "timer_storm":  # how often the timer fires is nobody's promise
             self.assertEqual(seen.stdout, plain.stdout)
