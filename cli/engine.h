@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/check.h"
 #include "engine/session.h"
 
 namespace uprobe::cli {
@@ -12,6 +13,8 @@ class Engine {
  public:
   virtual ~Engine() = default;
 
+  // As uprobe::check_definitions.
+  virtual CheckReport define(const std::vector<Definition>& writes, bool strict) = 0;
   // Whether these definitions could be prepared; keeps nothing.
   virtual Status check(const SessionOptions& options) = 0;
   // Comes before the calls below it.

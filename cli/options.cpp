@@ -62,7 +62,7 @@ Status set_name(std::string& into, const std::string& value) {
 }
 
 Status set_mode(Options& options, Mode mode) {
-  if (options.mode != Mode::trace && options.mode != mode) return usage("-l and --dry-run exclude each other");
+  if (options.mode != Mode::trace && options.mode != mode) return usage("-l, --dry-run, --check, --list-events and --format-file exclude each other");
   options.mode = mode;
   return ok();
 }
@@ -113,6 +113,20 @@ constexpr std::array kRows = {
         [](Options& o, const std::string& v) { return o.list_glob = v, set_mode(o, Mode::list); }},
     Row{0, "dry-run", no_argument, "", "show where each probe would go, and how; run nothing",
         [](Options& o, const std::string&) { return set_mode(o, Mode::dry_run); }},
+    Row{0, "check", no_argument, "",
+        "say what uprobe_events would take the definitions for, or what is wrong with\nthem; run nothing",
+        [](Options& o, const std::string&) { return set_mode(o, Mode::check); }},
+    Row{0, "strict", no_argument, "", "accept exactly the definitions that the kernel accepts",
+        [](Options& o, const std::string&) { return o.strict = true, ok(); }},
+    Row{0, "json", no_argument, "", "--check's answer as a JSON object",
+        [](Options& o, const std::string&) { return o.json = true, ok(); }},
+    Row{0, "list-events", no_argument, "", "list the events that are defined, as uprobe_events would; run nothing",
+        [](Options& o, const std::string&) { return set_mode(o, Mode::list_events); }},
+    Row{0, "format-file", no_argument, "", "print the events' format files; run nothing",
+        [](Options& o, const std::string&) { return set_mode(o, Mode::format_file); }},
+    Row{0, "profile", no_argument, "",
+        "behind the trace a line per probe, as uprobe_profile has it: path, event, hits,\nmisses",
+        [](Options& o, const std::string&) { return o.profile = true, ok(); }},
     Row{'q', "quiet", no_argument, "", "no summary",
         [](Options& o, const std::string&) { return o.quiet = true, ok(); }},
     Row{'v', "verbose", no_argument, "", "say how each probe is placed; twice: with its instruction",
@@ -212,6 +226,7 @@ Status settle_list(Options& options) {
 Status settle(Options& options) {
   if (is_final(options)) return ok();
   if (options.mode == Mode::list) return settle_list(options);
+  if (options.json && options.mode != Mode::check) return usage("--json is the form of --check's answer");
   if (options.sources.empty())
     return usage("no probe is defined: -p or -i is missing",
                  "e.g. uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo'");

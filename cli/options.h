@@ -12,7 +12,7 @@
 
 namespace uprobe::cli {
 
-enum class Mode { trace, list, dry_run, help, version };
+enum class Mode { trace, list, dry_run, check, list_events, format_file, help, version };
 
 // One -p or -i, in the order given.
 struct ProbeSource {
@@ -31,6 +31,9 @@ struct Options {
   std::uint64_t max_events = 0;          // 0: no limit
   std::chrono::nanoseconds duration{0};  // 0: no limit
   std::uint64_t ring_bytes = 4u << 20;
+  bool strict = false;
+  bool json = false;     // of --check
+  bool profile = false;  // uprobe_profile's lines behind the trace
   bool force = false;
   plan::Tier tier = plan::Tier::automatic;
   bool quiet = false;

@@ -49,20 +49,33 @@ void add_lines(Definitions& into, std::string_view text, const std::string& name
   }
 }
 
-Status add_file(Definitions& into, const ProbeSource& source, int standard_input) {
-  const bool is_input = source.text == "-";
-  const std::string name = is_input ? "standard input" : source.text;
-  const Result<std::string> text = is_input ? read_descriptor(standard_input) : read_file(source.text, kLargestFile);
-  if (!text) {
-    Error error = text.error();
-    error.where = name;
-    return error;
-  }
-  add_lines(into, *text, name, source.default_object);
-  return ok();
+std::string name_of(const ProbeSource& source) {
+  if (source.kind == ProbeSource::Kind::definition) return "-p";
+  return source.text == "-" ? "standard input" : source.text;
+}
+
+Result<std::string> text_of(const ProbeSource& source, int standard_input) {
+  if (source.kind == ProbeSource::Kind::definition) return source.text;
+  Result<std::string> text =
+      source.text == "-" ? read_descriptor(standard_input) : read_file(source.text, kLargestFile);
+  if (text) return text;
+  Error error = text.error();
+  error.where = name_of(source);
+  return error;
 }
 
 }  // namespace
+
+Result<Definitions> gather_writes(const std::vector<ProbeSource>& sources, int standard_input) {
+  Definitions result;
+  for (const ProbeSource& source : sources) {
+    Result<std::string> text = text_of(source, standard_input);
+    if (!text) return text.error();
+    result.list.push_back({text.take(), source.default_object});
+    result.places.push_back(name_of(source));
+  }
+  return result;
+}
 
 Result<Definitions> gather_definitions(const std::vector<ProbeSource>& sources, int standard_input) {
   Definitions result;
@@ -72,8 +85,9 @@ Result<Definitions> gather_definitions(const std::vector<ProbeSource>& sources, 
       result.places.push_back("-p");
       continue;
     }
-    const Status added = add_file(result, source, standard_input);
-    if (!added) return added.error();
+    const Result<std::string> text = text_of(source, standard_input);
+    if (!text) return text.error();
+    add_lines(result, *text, name_of(source), source.default_object);
   }
   if (!result.list.empty()) return result;
   return Error{

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "cli/check.h"
 #include "cli/diagnostics.h"
 #include "cli/dry_run.h"
 #include "cli/options.h"
@@ -119,12 +120,36 @@ bool prepare(const Call& call) {
   SessionOptions options;
   options.definitions = definitions->list;
   options.ring_bytes = call.options.ring_bytes;
+  options.strict = call.options.strict;
   options.force = call.options.force;
   options.tier = call.options.tier;
   const Status prepared = call.engine.prepare(options);
   if (prepared) return true;
   show(problems(call.engine, options, *definitions, prepared.error()), call.diagnostics);
   return false;
+}
+
+// The mistake as everywhere; where the kernel would say nothing, that is said.
+Outcome refuse(const Call& call, const CheckReport& report, const Definitions& writes) {
+  Error error = *report.error;
+  if (call.options.strict && !report.is_kernels) error.help = "the kernel refuses this without a message";
+  const bool is_file = call.options.sources[report.write].kind == ProbeSource::Kind::file;
+  call.diagnostics.error(
+      error, {writes.places[report.write] + (is_file ? ":" + std::to_string(report.line) : ""), error.where});
+  return kFailed;
+}
+
+Outcome check(const Call& call) {
+  const Options& options = call.options;
+  const Result<Definitions> writes = gather_writes(options.sources, call.streams.in);
+  if (!writes) return fail(call, writes.error());
+  const CheckReport report = call.engine.define(writes->list, options.strict);
+  if (options.json) {
+    const Outcome printed = print(call, render_check_json(report, options.strict));
+    return report.error ? kFailed : printed;
+  }
+  if (report.error) return refuse(call, report, *writes);
+  return print(call, options.mode == Mode::format_file ? render_formats(report) : render_listing(report));
 }
 
 Outcome dry_run(const Call& call) {
@@ -233,6 +258,10 @@ Outcome run_cli(const std::vector<std::string>& arguments, Engine& engine, const
       return list(call);
     case Mode::dry_run:
       return dry_run(call);
+    case Mode::check:
+    case Mode::list_events:
+    case Mode::format_file:
+      return check(call);
     case Mode::trace:
       return trace(call);
   }

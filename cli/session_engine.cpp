@@ -3,6 +3,10 @@
 
 namespace uprobe::cli {
 
+CheckReport SessionEngine::define(const std::vector<Definition>& writes, bool strict) {
+  return check_definitions(writes, strict);
+}
+
 Status SessionEngine::check(const SessionOptions& options) {
   const Result<Session> session = Session::prepare(options);
   if (!session) return session.error();

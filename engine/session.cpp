@@ -20,6 +20,7 @@
 #include "engine/control/preloaded.h"
 #include "engine/control/processes.h"
 #include "engine/format/text.h"
+#include "engine/places.h"
 #include "engine/plan/resolve.h"
 #include "engine/program/compile.h"
 #include "engine/program/verify.h"
@@ -41,15 +42,6 @@ Result<Probe> make_probe(const spec::ProbeSpec& definition, plan::FileCache& fil
   if (definition.is_return) return refuse(0, "return probes are not available in this version");
   if (definition.place.reference_counter)
     return refuse(definition.place.place_column, "reference counters are not available in this version");
-  if (probe.spec.place.path.find('/') == std::string::npos) {
-    auto program = find_program(probe.spec.place.path);
-    if (!program)
-      return Error{.code = Code::not_found,
-                   .text = program.error().text,
-                   .where = definition.definition,
-                   .column = definition.place.path_column};
-    probe.spec.place.path = program.take();
-  }
   auto site = plan::resolve(probe.spec, files, {.force = options.force});
   if (!site) return site.error();
   probe.site = site.take();
@@ -138,11 +130,13 @@ Result<Session> Session::prepare(const SessionOptions& options) {
   if (options.ring_bytes < shared::kMinRingBytes || options.ring_bytes > shared::kMaxRingBytes)
     return Error{.code = Code::limit, .text = "ring size out of range: 8K to 1G"};
   state->options.ring_bytes = power_of_two(options.ring_bytes);
-  spec::DefinitionSet definitions;
+  plan::FileCache files;
+  Places places(files);
+  spec::DefinitionSet definitions({.strict = options.strict}, options.strict ? spec::Resolve() : std::ref(places));
   for (const Definition& definition : options.definitions)
     if (Status added = definitions.add(definition.text, definition.default_object); !added) return added.error();
-  if (definitions.probes().empty()) return Error{.code = Code::usage, .text = "no probe is defined"};
-  plan::FileCache files;
+  if (definitions.size() == 0) return Error{.code = Code::usage, .text = "no probe is defined"};
+  state->notes = places.notes();
   for (const spec::ProbeSpec& definition : definitions.probes()) {
     auto probe = make_probe(definition, files, options);
     if (!probe) return probe.error();

@@ -34,6 +34,7 @@ struct Definition {
 struct SessionOptions {
   std::vector<Definition> definitions;
   std::uint64_t ring_bytes = 4u << 20;  // one ring; rounded up to a power of two
+  bool strict = false;                  // the kernel's dialect and nothing else
   bool force = false;                   // probe at an offset inside an instruction all the same
   plan::Tier tier = plan::Tier::automatic;
   std::string agent_path;  // libuprobe.so; empty: found beside the running program

@@ -54,13 +54,14 @@ struct Meant {
 
 Result<Meant> meaning_of(const spec::ProbeSpec& spec, const elf::ElfFile& file) {
   const spec::Place& place = spec.place;
-  if (place.symbol.empty()) {
-    const auto address = file.address_of_offset(place.offset);
+  if (place.symbol.empty() || place.file_offset) {
+    const std::uint64_t offset = place.file_offset.value_or(place.offset);
+    const auto address = file.address_of_offset(offset);
     if (!address)
       return Error{.code = Code::usage,
-                   .text = "offset " + hex(place.offset) + " is in no mapped part of " + place.path,
+                   .text = "offset " + hex(offset) + " is in no mapped part of " + place.path,
                    .help = "offsets are counted in the file, as in /proc/PID/maps"};
-    return Meant{*address};
+    return Meant{*address, place.is_ifunc};
   }
   const auto found = file.find_functions(place.symbol);
   if (found.empty()) return no_such_function(spec, file);
@@ -150,7 +151,7 @@ Result<Site> site_at(std::shared_ptr<const elf::ElfFile> file, std::uint64_t off
   return site;
 }
 
-Result<Site> resolve(const spec::ProbeSpec& spec, FileCache& files, const ResolveOptions& options) {
+Result<Found> look_up(const spec::ProbeSpec& spec, FileCache& files) {
   auto file = files.open(spec.place.path);
   if (!file) {
     Error error = file.error();
@@ -163,13 +164,19 @@ Result<Site> resolve(const spec::ProbeSpec& spec, FileCache& files, const Resolv
   if (!offset)
     return at_column(spec, spec.place.place_column,
                      Error{.code = Code::usage, .text = "the place is outside of " + spec.place.path});
+  return Found{file.take(), *offset, meant->address, meant->is_ifunc};
+}
+
+Result<Site> resolve(const spec::ProbeSpec& spec, FileCache& files, const ResolveOptions& options) {
+  auto found = look_up(spec, files);
+  if (!found) return found.error();
   // First where the instruction starts: an offset inside one would be called an odd instruction otherwise.
-  if (!options.force && (*file)->is_executable_offset(*offset))
-    if (Status boundary = check_boundary(**file, meant->address); !boundary)
+  if (!options.force && found->file->is_executable_offset(found->offset))
+    if (Status boundary = check_boundary(*found->file, found->address); !boundary)
       return at_column(spec, spec.place.place_column, boundary.error());
-  auto site = site_at(*file, *offset);
+  auto site = site_at(found->file, found->offset);
   if (!site) return at_column(spec, spec.place.place_column, site.error());
-  site->is_ifunc = meant->is_ifunc;
+  site->is_ifunc = found->is_ifunc;
   return site;
 }
 

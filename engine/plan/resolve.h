@@ -40,6 +40,18 @@ struct ResolveOptions {
   bool force = false;  // accept an offset inside an instruction
 };
 
+// The place that a definition names, whatever is there.
+struct Found {
+  std::shared_ptr<const elf::ElfFile> file;
+  std::uint64_t offset = 0;   // in the file
+  std::uint64_t address = 0;  // link time
+  bool is_ifunc = false;
+};
+
+// Fails with Code::not_found (file, symbol; help: near misses), Code::usage (ambiguous symbol, offset outside). `where`
+// and `column` point into the definition.
+Result<Found> look_up(const spec::ProbeSpec& spec, FileCache& files);
+
 // Fails with Code::not_found (file, symbol; help: near misses), Code::usage (ambiguous symbol, offset outside),
 // Code::refused (inside an instruction, not displaceable). `where` and `column` point into the definition.
 Result<Site> resolve(const spec::ProbeSpec& spec, FileCache& files, const ResolveOptions& options);

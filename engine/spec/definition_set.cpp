@@ -1,5 +1,5 @@
-// Adding to and deleting from the set. The indices make each definition a look-up, so that a list of all functions of a
-// program (some 100,000 lines) is taken in linear time.
+// Adding to and deleting from the set. Everything is found through an index, so that a list of all functions of a program
+// (some 100,000 lines), and their deletion one by one, are taken in linear time.
 #include "engine/spec/definition_set.h"
 
 #include <algorithm>
@@ -14,10 +14,11 @@ namespace {
 // '/' is in no name.
 std::string event_key(const ProbeSpec& spec) { return spec.group + "/" + spec.event; }
 
-// Two paths to one file are one place. A file that was not looked at is known by its path alone. A symbol and an offset
-// that mean the same are told apart only after symbols are resolved.
+// Two paths to one file are one place. A file that was not looked at is known by its path alone, a symbol that was not
+// looked up by its name.
 std::string place_key(const Place& place) {
   std::string key = place.inode != 0 ? std::to_string(place.device) + ":" + std::to_string(place.inode) : place.path;
+  if (place.file_offset) return key + '\0' + '\0' + std::to_string(*place.file_offset);
   return key + '\0' + place.symbol + '\0' + std::to_string(place.offset);
 }
 
@@ -34,38 +35,58 @@ std::optional<std::size_t> first_difference(const std::vector<Argument>& a, cons
   return {};
 }
 
-bool same_probe(const ProbeSpec& a, const ProbeSpec& b) {
-  const auto same_body = [](const Argument& x, const Argument& y) { return x.body == y.body; };
-  return place_key(a.place) == place_key(b.place) &&
-         std::equal(a.arguments.begin(), a.arguments.end(), b.arguments.begin(), b.arguments.end(), same_body);
+// Two probes of one event with the same of these are the same probe.
+std::string exact_key(const ProbeSpec& spec) {
+  std::string key = place_key(spec.place);
+  for (const Argument& argument : spec.arguments) key += '\0' + argument.body;
+  return key;
 }
 
-// The words of a deletion after "-:", compared with the listing as text.
-struct Pattern {
-  std::optional<std::string_view> group;
-  std::string_view event;  // empty: any
-  const Command& command;
+// The kernel composes NAME=FETCH in a buffer that is made for the fetch alone.
+constexpr std::size_t kKernelMatchedCharacters = 63;
 
+// Whether a probe's first arguments are what the words of a deletion say, compared with its listing as text.
+bool arguments_match(const Command& command, const ProbeSpec& spec, bool strict) {
+  const std::size_t first = 2;
+  if (command.size() > first + spec.arguments.size()) return false;
+  for (std::size_t i = first; i < command.size(); ++i) {
+    const Argument& argument = spec.arguments[i - first];
+    const std::string listed = argument.name + "=" + argument.body;
+    if (command.word(i) != std::string_view(listed).substr(0, strict ? kKernelMatchedCharacters : listed.size()))
+      return false;
+  }
+  return true;
+}
+
+// "-:GROUP/EVENT", "-:EVENT" (in every group), "-:GROUP/" (all of it).
+struct Named {
+  std::optional<std::string> group;
+  std::string event;  // empty: any
+
+  explicit Named(std::string_view name) : event(name) {
+    const std::size_t slash = name.find('/');
+    if (slash == std::string_view::npos) return;
+    group = std::string(name.substr(0, slash));
+    event = std::string(name.substr(slash + 1));
+  }
   bool matches(const ProbeSpec& spec) const {
-    if (!event.empty() && event != spec.event) return false;
-    if (group && *group != spec.group) return false;
-    if (command.size() == 1) return true;
-    if (command.size() - 2 > spec.arguments.size() || command.word(1) != place_listing(spec.place)) return false;
-    for (std::size_t i = 2; i < command.size(); ++i) {
-      const Argument& argument = spec.arguments[i - 2];
-      if (command.word(i) != argument.name + "=" + argument.body) return false;
-    }
-    return true;
+    return (event.empty() || event == spec.event) && (!group || *group == spec.group);
   }
 };
 
 }  // namespace
 
-DefinitionSet::DefinitionSet(ParseOptions options) : options_(std::move(options)) {}
+DefinitionSet::DefinitionSet(ParseOptions options, Resolve resolve)
+    : options_(std::move(options)), resolve_(std::move(resolve)) {}
 
 Status DefinitionSet::add(std::string_view line, const std::string& default_object) {
   options_.default_object = default_object;
   return add(line);
+}
+
+Status DefinitionSet::write(std::string_view text, const std::string& default_object) {
+  options_.default_object = default_object;
+  return write(text);
 }
 
 // The kernel takes a deletion only at the very start of the line.
@@ -79,7 +100,8 @@ Status DefinitionSet::add(std::string_view line) {
 }
 
 Status DefinitionSet::write(std::string_view text) {
-  while (!text.empty()) {
+  for (last_line_ = 0; !text.empty();) {
+    ++last_line_;
     const std::size_t newline = text.find('\n');
     const std::string_view line = text.substr(0, newline);
     // The kernel's buffer holds 4095 bytes of a line, its newline included.
@@ -91,12 +113,28 @@ Status DefinitionSet::write(std::string_view text) {
   return ok();
 }
 
+// Of a pattern's definitions all are taken or none.
 Status DefinitionSet::define(std::string_view line) {
-  auto spec = parse_definition(line, options_);
-  if (!spec) return spec.error();
-  if (auto status = check_counter(*spec); !status) return status;
-  if (auto status = check_event(*spec); !status) return status;
-  insert(spec.take());
+  auto parsed = parse_definition(line, options_);
+  if (!parsed) return parsed.error();
+  std::vector<ProbeSpec> specs;
+  if (resolve_) {
+    auto resolved = resolve_(parsed.take());
+    if (!resolved) return resolved.error();
+    specs = resolved.take();
+  } else {
+    specs.push_back(parsed.take());
+  }
+  const Id first = next_;
+  for (ProbeSpec& spec : specs) {
+    Status fits = check_counter(spec);
+    if (fits) fits = check_event(spec);
+    if (!fits) {
+      while (next_ > first) erase(--next_);
+      return fits;
+    }
+    insert(std::move(spec));
+  }
   return ok();
 }
 
@@ -104,65 +142,119 @@ Status DefinitionSet::define(std::string_view line) {
 Status DefinitionSet::check_counter(const ProbeSpec& spec) const {
   const auto found = by_place_.find(place_key(spec.place));
   if (found == by_place_.end()) return ok();
-  if (probes_[found->second].place.reference_counter == spec.place.reference_counter) return ok();
+  if (probes_.at(*found->second.begin()).place.reference_counter == spec.place.reference_counter) return ok();
   return Command(spec.definition).blame(1, 0, message::kCounterConflict);
 }
 
 Status DefinitionSet::check_event(const ProbeSpec& spec) const {
-  const auto found = by_event_.find(event_key(spec));
-  if (found == by_event_.end()) return ok();
+  const auto found = events_.find(event_key(spec));
+  if (found == events_.end()) return ok();
+  const Event& event = found->second;
   const Command command(spec.definition);
-  const ProbeSpec& first = probes_[found->second.front()];
+  const ProbeSpec& first = probes_.at(event.probes.front());
   if (first.is_return != spec.is_return) return command.blame(0, 0, message::kDifferentKind, EEXIST);
   if (const auto index = first_difference(spec.arguments, first.arguments))
     return command.blame(*index + 2, 0, message::kDifferentArguments, EEXIST);
-  for (const std::size_t probe : found->second) {
-    if (same_probe(probes_[probe], spec)) return command.blame(0, 0, message::kSameProbe, EEXIST);
-  }
+  if (event.exact.contains(exact_key(spec))) return command.blame(0, 0, message::kSameProbe, EEXIST);
   return ok();
 }
 
 void DefinitionSet::insert(ProbeSpec spec) {
-  probes_.push_back(std::move(spec));
-  index(probes_.size() - 1);
+  const std::string key = event_key(spec);
+  Event& event = events_[key];
+  event.probes.push_back(next_);
+  event.exact.insert(exact_key(spec));
+  by_name_[spec.event].insert(key);
+  by_group_[spec.group].insert(key);
+  by_place_[place_key(spec.place)].insert(next_);
+  by_listing_[place_listing(spec.place)].insert(next_);
+  probes_.emplace(next_++, std::move(spec));
 }
 
-void DefinitionSet::index(std::size_t probe) {
-  by_event_[event_key(probes_[probe])].push_back(probe);
-  by_place_.try_emplace(place_key(probes_[probe].place), probe);
+void DefinitionSet::erase(Id id) {
+  const auto probe = probes_.find(id);
+  const ProbeSpec& spec = probe->second;
+  const std::string key = event_key(spec);
+  const auto drop = [](auto& index, const std::string& name, const auto& what) {
+    const auto entry = index.find(name);
+    entry->second.erase(what);
+    if (entry->second.empty()) index.erase(entry);
+  };
+  drop(by_place_, place_key(spec.place), id);
+  drop(by_listing_, place_listing(spec.place), id);
+  Event& event = events_.at(key);
+  event.exact.erase(exact_key(spec));
+  event.probes.erase(std::lower_bound(event.probes.begin(), event.probes.end(), id));
+  if (event.probes.empty()) {
+    drop(by_name_, spec.event, key);
+    drop(by_group_, spec.group, key);
+    events_.erase(key);
+  }
+  probes_.erase(probe);
 }
 
+std::vector<DefinitionSet::Id> DefinitionSet::matching(const Command& command, std::string_view name) const {
+  const Named named(name);
+  std::vector<Id> ids;
+  const auto take = [&](const auto& candidates) {
+    for (const Id id : candidates) {
+      const ProbeSpec& spec = probes_.at(id);
+      if (named.matches(spec) && arguments_match(command, spec, options_.strict)) ids.push_back(id);
+    }
+  };
+  if (command.size() > 1) {
+    const auto at_place = by_listing_.find(std::string(command.word(1)));
+    if (at_place != by_listing_.end()) take(at_place->second);
+  } else if (named.group && !named.event.empty()) {
+    const auto event = events_.find(std::string(name));
+    if (event != events_.end()) take(event->second.probes);
+  } else {
+    const auto& index = named.group ? by_group_ : by_name_;
+    const auto keys = index.find(named.group ? *named.group : named.event);
+    if (keys == index.end()) return ids;
+    for (const std::string& key : keys->second) take(events_.at(key).probes);
+  }
+  return ids;
+}
+
+// Linux 3.10's documentation deletes automatic names without their "p_": -:bash_0x4245c0.
 Status DefinitionSet::remove(std::string_view line) {
   const Command command(line, options_.strict ? Blanks::kernel : Blanks::ascii);
   const std::string_view head = command.word(0);
   if (!head.starts_with("-:") || head.size() == 2) return command.blame(0, 0, message::kBadDeletion);
   const std::string_view name = head.substr(2);
-  const std::size_t slash = name.find('/');
-  Pattern pattern{.group = {}, .event = name, .command = command};
-  if (slash != std::string_view::npos) {
-    pattern.group = name.substr(0, slash);
-    pattern.event = name.substr(slash + 1);
+  std::vector<Id> ids = matching(command, name);
+  if (ids.empty() && !options_.strict) {
+    const std::size_t event = name.find('/') + 1;  // 0 without a group
+    ids = matching(command, std::string(name.substr(0, event)) + "p_" + std::string(name.substr(event)));
   }
-  if (std::erase_if(probes_, [&](const ProbeSpec& spec) { return pattern.matches(spec); }) == 0)
-    return command.blame(0, 2, message::kNothingToDelete, ENOENT);
-  by_event_.clear();
-  by_place_.clear();
-  for (std::size_t i = 0; i < probes_.size(); ++i) index(i);
+  if (ids.empty()) return command.blame(0, 2, message::kNothingToDelete, ENOENT);
+  for (auto id = ids.rbegin(); id != ids.rend(); ++id) erase(*id);
   return ok();
 }
 
+std::vector<ProbeSpec> DefinitionSet::probes() const {
+  std::vector<ProbeSpec> result;
+  result.reserve(probes_.size());
+  for (const auto& [id, spec] : probes_) result.push_back(spec);
+  return result;
+}
+
 std::vector<EventProbes> DefinitionSet::events() const {
+  std::unordered_map<std::string, std::size_t> known;
   std::vector<EventProbes> result;
-  for (std::size_t i = 0; i < probes_.size(); ++i) {
-    const auto& members = by_event_.at(event_key(probes_[i]));
-    if (members.front() == i) result.push_back({probes_[i].group, probes_[i].event, members});
+  std::size_t index = 0;
+  for (const auto& [id, spec] : probes_) {
+    const auto [at, is_new] = known.try_emplace(event_key(spec), result.size());
+    if (is_new) result.push_back({spec.group, spec.event, {}});
+    result[at->second].probes.push_back(index++);
   }
   return result;
 }
 
 std::string DefinitionSet::listing() const {
   std::string text;
-  for (const ProbeSpec& spec : probes_) text += spec::listing(spec) + "\n";
+  for (const auto& [id, spec] : probes_) text += spec::listing(spec) + "\n";
   return text;
 }
 

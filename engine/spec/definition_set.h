@@ -3,9 +3,13 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "engine/base/result.h"
@@ -15,16 +19,20 @@
 
 namespace uprobe::spec {
 
-// An event and its probes, indices into DefinitionSet::probes(), oldest first. They have the same names, types and
-// array sizes of arguments and therefore the same record layout.
+// An event and its probes, indices into what DefinitionSet::probes() gives, oldest first. They have the same names, types
+// and array sizes of arguments and therefore the same record layout.
 struct EventProbes {
   std::string group, event;
   std::vector<std::size_t> probes;
 };
 
+// What becomes of a parsed definition before it joins the set: symbols are looked up, and a pattern becomes a definition
+// for each function that it matches.
+using Resolve = std::function<Result<std::vector<ProbeSpec>>(ProbeSpec spec)>;
+
 class DefinitionSet {
  public:
-  explicit DefinitionSet(ParseOptions options = {});
+  explicit DefinitionSet(ParseOptions options = {}, Resolve resolve = {});
 
   // One line: a definition, a deletion ("-:GROUP/EVENT", "-:EVENT", "-:GROUP/", each with a place and arguments to
   // match), a comment or nothing. On an error the set is as before.
@@ -34,23 +42,41 @@ class DefinitionSet {
 
   // One write(2) to uprobe_events: lines until the first that fails. What earlier lines did stays.
   Status write(std::string_view text);
+  Status write(std::string_view text, const std::string& default_object);
+  // The number, from 1, of the last write's last line that was looked at.
+  int last_line() const { return last_line_; }
 
-  const std::vector<ProbeSpec>& probes() const { return probes_; }  // in the order of their definitions
-  std::vector<EventProbes> events() const;                          // in the order of their first probe
-  std::string listing() const;                                      // a line per probe
+  std::size_t size() const { return probes_.size(); }
+  std::vector<ProbeSpec> probes() const;    // in the order of their definitions
+  std::vector<EventProbes> events() const;  // in the order of their first probe
+  std::string listing() const;              // a line per probe
 
  private:
+  using Id = std::size_t;  // of a probe, counting all that were ever added
+
+  struct Event {
+    std::vector<Id> probes;
+    std::unordered_set<std::string> exact;  // their places and fetches
+  };
+
   Status define(std::string_view line);
   Status remove(std::string_view line);
+  std::vector<Id> matching(const Command& command, std::string_view name) const;
   Status check_counter(const ProbeSpec& spec) const;
   Status check_event(const ProbeSpec& spec) const;
   void insert(ProbeSpec spec);
-  void index(std::size_t probe);
+  void erase(Id id);
 
   ParseOptions options_;
-  std::vector<ProbeSpec> probes_;
-  std::unordered_map<std::string, std::vector<std::size_t>> by_event_;
-  std::unordered_map<std::string, std::size_t> by_place_;  // one of the probes there: they share their counter
+  Resolve resolve_;
+  int last_line_ = 0;
+  Id next_ = 0;
+  std::map<Id, ProbeSpec> probes_;
+  std::unordered_map<std::string, Event> events_;                    // by "GROUP/EVENT"
+  std::unordered_map<std::string, std::set<std::string>> by_name_;   // by EVENT: keys of events_
+  std::unordered_map<std::string, std::set<std::string>> by_group_;  // by GROUP: keys of events_
+  std::unordered_map<std::string, std::set<Id>> by_place_;           // they share their reference counter
+  std::unordered_map<std::string, std::set<Id>> by_listing_;         // by PLACE as it is listed
 };
 
 }  // namespace uprobe::spec

@@ -24,8 +24,9 @@ std::string symbol_text(const Place& place) {
 
 std::string place_listing(const Place& place, std::optional<std::uint64_t> resolved) {
   std::string text = place.path + ":";
-  if (place.symbol.empty() || resolved) {
-    text += hex("0x%016" PRIx64, resolved.value_or(place.offset));
+  if (!resolved) resolved = place.symbol.empty() ? place.offset : place.file_offset;
+  if (resolved) {
+    text += hex("0x%016" PRIx64, *resolved);
   } else {
     text += symbol_text(place);
   }

@@ -3,7 +3,6 @@
 // word and for what it accepts by accident.
 #pragma once
 
-#include <span>
 #include <string_view>
 
 namespace uprobe::spec::message {
@@ -80,7 +79,7 @@ inline constexpr std::string_view kCounterConflict = "Another probe of this plac
 inline constexpr std::string_view kBadDeletion = "A deletion is -:GROUP/EVENT, -:EVENT or -:GROUP/";
 inline constexpr std::string_view kNothingToDelete = "No event matches";
 
-// The first group.
-std::span<const std::string_view> kernel_messages();
+// Whether it is one of the first group.
+bool is_kernels(std::string_view text);
 
 }  // namespace uprobe::spec::message

@@ -54,6 +54,8 @@ struct Place {
   std::string symbol;        // empty: `offset` is a file offset
   std::uint64_t offset = 0;  // file offset, or with a symbol the signed distance from it
   std::optional<std::uint64_t> reference_counter;
+  std::optional<std::uint64_t> file_offset;  // of the symbol and its distance, once it was looked up
+  bool is_ifunc = false;                     // the same: the symbol is chosen when the program runs
   int path_column = 0;
   int place_column = 0;                 // of the character after the ':' (of the word, if it names no object)
   std::uint64_t device = 0, inode = 0;  // of the file when it was defined; 0: not looked at

@@ -45,12 +45,20 @@ class FakeEngine : public Engine {
   Ending ending;
   std::vector<std::string> lines, functions;
 
+  CheckReport checked;
+  std::vector<Definition> defined;
+  bool defined_strictly = false;
   SessionOptions prepared;
   RunOptions run_options;
   Words launched, listed;
   int checks = 0;
   std::vector<int> answers;  // what the output returned
 
+  CheckReport define(const std::vector<Definition>& writes, bool strict) override {
+    defined = writes;
+    defined_strictly = strict;
+    return checked;
+  }
   Status check(const SessionOptions& options) override {
     ++checks;
     return verdict(options);

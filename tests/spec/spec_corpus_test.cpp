@@ -183,11 +183,6 @@ std::string errno_name(int err) {
   return found == kNames.end() ? std::to_string(err) : found->second;
 }
 
-bool is_kernel_message(std::string_view text) {
-  const auto all = spec::message::kernel_messages();
-  return std::find(all.begin(), all.end(), text) != all.end();
-}
-
 std::string json_string(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
@@ -234,11 +229,11 @@ void check_error(const Row& row, const Error& error, Expander& expand) {
   EXPECT_EQ(errno_name(error.err), row.err);
   if (row.error.empty()) {
     EXPECT_FALSE(error.text.empty());
-    EXPECT_FALSE(is_kernel_message(error.text)) << "the kernel logs nothing here: " << error.text;
+    EXPECT_FALSE(spec::message::is_kernels(error.text)) << "the kernel logs nothing here: " << error.text;
     return;
   }
   EXPECT_EQ("trace_uprobe: " + error.text, row.error);
-  EXPECT_TRUE(is_kernel_message(error.text));
+  EXPECT_TRUE(spec::message::is_kernels(error.text));
   EXPECT_EQ(error.column, expected_column(row, error.where, expand)) << error.where;
 }
 

@@ -1,0 +1,31 @@
+// What the names in a definition mean: a program is found through PATH, a symbol gets its file offset, a pattern becomes
+// a definition for each function that it matches, @SYMBOL becomes memory at a fixed distance from the probe.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/plan/resolve.h"
+#include "engine/spec/probe_spec.h"
+
+namespace uprobe {
+
+// A spec::Resolve. Errors have their place in the definition.
+class Places {
+ public:
+  explicit Places(plan::FileCache& files) : files_(files) {}  // which must outlive it
+
+  Result<std::vector<spec::ProbeSpec>> operator()(spec::ProbeSpec spec);
+
+  // What is worth a line: functions that a pattern matched and that cannot be probed.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  using File = std::shared_ptr<const elf::ElfFile>;
+
+  plan::FileCache& files_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace uprobe
