@@ -37,9 +37,14 @@ std::string json_field(const program::FormatField& field) {
          std::to_string(field.size) + ", " + (field.is_signed ? "1" : "0") + "]";
 }
 
+// The recorded formats leave out all that is called common_..., which an argument may be called too (common_cpu).
+bool is_common(const program::FormatField& field) { return field.declaration.find(" common_") != std::string::npos; }
+
 std::string json_format(const EventFormat& format) {
+  std::vector<program::FormatField> fields = format.fields;
+  std::erase_if(fields, is_common);
   return "{\"event\": " + json_string(format.event) + ", \"print_fmt\": " + json_string(format.print_format) +
-         ", \"fields\": " + json_list(format.fields, json_field) + "}";
+         ", \"fields\": " + json_list(fields, json_field) + "}";
 }
 
 // Files and symbols that are not there have no errno from uprobe_events; it would be EINVAL, as of every symbol.

@@ -42,18 +42,13 @@ std::string exact_key(const ProbeSpec& spec) {
   return key;
 }
 
-// The kernel composes NAME=FETCH in a buffer that is made for the fetch alone.
-constexpr std::size_t kKernelMatchedCharacters = 63;
-
 // Whether a probe's first arguments are what the words of a deletion say, compared with its listing as text.
-bool arguments_match(const Command& command, const ProbeSpec& spec, bool strict) {
+bool arguments_match(const Command& command, const ProbeSpec& spec) {
   const std::size_t first = 2;
   if (command.size() > first + spec.arguments.size()) return false;
   for (std::size_t i = first; i < command.size(); ++i) {
     const Argument& argument = spec.arguments[i - first];
-    const std::string listed = argument.name + "=" + argument.body;
-    if (command.word(i) != std::string_view(listed).substr(0, strict ? kKernelMatchedCharacters : listed.size()))
-      return false;
+    if (command.word(i) != argument.name + "=" + argument.body) return false;
   }
   return true;
 }
@@ -199,7 +194,7 @@ std::vector<DefinitionSet::Id> DefinitionSet::matching(const Command& command, s
   const auto take = [&](const auto& candidates) {
     for (const Id id : candidates) {
       const ProbeSpec& spec = probes_.at(id);
-      if (named.matches(spec) && arguments_match(command, spec, options_.strict)) ids.push_back(id);
+      if (named.matches(spec) && arguments_match(command, spec)) ids.push_back(id);
     }
   };
   if (command.size() > 1) {
