@@ -62,7 +62,8 @@ Status set_name(std::string& into, const std::string& value) {
 }
 
 Status set_mode(Options& options, Mode mode) {
-  if (options.mode != Mode::trace && options.mode != mode) return usage("-l, --dry-run, --check, --list-events and --format-file exclude each other");
+  if (options.mode != Mode::trace && options.mode != mode)
+    return usage("-l, --dry-run, --check, --list-events and --format-file exclude each other");
   options.mode = mode;
   return ok();
 }

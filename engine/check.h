@@ -20,10 +20,10 @@ struct EventFormat {
 };
 
 struct CheckReport {
-  std::optional<Error> error;   // of the first line that is refused; the lines after it were not looked at
-  bool is_kernels = false;      // the error's text is what a kernel would log, and its column where
-  std::size_t write = 0;        // which write the error is in,
-  int line = 0;                 // and which of its lines, from 1
+  std::optional<Error> error;        // of the first line that is refused; the lines after it were not looked at
+  bool is_kernels = false;           // the error's text is what a kernel would log, and its column where
+  std::size_t write = 0;             // which write the error is in,
+  int line = 0;                      // and which of its lines, from 1
   std::vector<std::string> listing;  // what is defined afterwards, also after an error
   std::vector<EventFormat> formats;
 };

@@ -1,23 +1,33 @@
+// A plain name goes before a pattern: '*' and '[' are in C++ names too ("operator*", "f(char*)").
 #include "engine/places.h"
 
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "engine/base/text.h"
 #include "engine/session.h"
+#include "engine/spec/name.h"
 #include "engine/spec/parse.h"
 
 namespace uprobe {
 namespace {
 
-Error at_path(const spec::ProbeSpec& spec, Error error) {
+using spec::ProbeSpec;
+
+Error at_column(const ProbeSpec& spec, int column, Error error) {
   error.where = spec.definition;
-  error.column = spec.place.path_column;
+  error.column = column;
   return error;
 }
 
 // A name without a slash is a program, found as the shell finds it.
-Status find_object(spec::ProbeSpec& spec) {
+Status find_object(ProbeSpec& spec) {
   spec::Place& place = spec.place;
   if (place.path.find('/') != std::string::npos) return ok();
   auto program = find_program(place.path);
-  if (!program) return at_path(spec, Error{.code = Code::not_found, .text = program.error().text});
+  if (!program) return at_column(spec, place.path_column, Error{.code = Code::not_found, .text = program.error().text});
   place.path = program.take();
   const spec::FileState state = spec::look_up_file(place.path);
   place.device = state.device;
@@ -25,16 +35,140 @@ Status find_object(spec::ProbeSpec& spec) {
   return ok();
 }
 
+bool is_pattern(const std::string& symbol) { return symbol.find_first_of("*?[") != std::string::npos; }
+
+void set_place(ProbeSpec& spec, const std::string& symbol, std::uint64_t offset, bool is_ifunc) {
+  spec.place.symbol = symbol;
+  spec.place.file_offset = offset;
+  spec.place.is_ifunc = is_ifunc;
+  if (spec.event == spec::kNameOfSymbol) spec.event = spec::symbol_event_name(symbol);
+  if (spec.has_automatic_name) spec.event = spec::automatic_name(spec.place);
+}
+
+// Of several names of one function the one that is likely meant: "free" of "__libc_free", "cfree" and "free".
+bool is_better_name(const elf::Symbol& a, const elf::Symbol& b) {
+  const auto rank = [](const elf::Symbol& s) {
+    return std::tuple(std::min(s.name.find_first_not_of('_'), s.name.size()), s.name.size());
+  };
+  return rank(a) < rank(b);
+}
+
+// The functions that a pattern matches, each once, by address.
+std::vector<elf::Symbol> matching_functions(const elf::ElfFile& file, const std::string& pattern) {
+  std::vector<elf::Symbol> found;
+  for (const elf::Symbol& symbol : file.functions()) {
+    if (symbol.is_label || ::fnmatch(pattern.c_str(), symbol.name.c_str(), 0) != 0) continue;
+    if (found.empty() || found.back().address != symbol.address)
+      found.push_back(symbol);
+    else if (is_better_name(symbol, found.back()))
+      found.back() = symbol;
+  }
+  return found;
+}
+
+// How @+OFF, which the kernel counts from the probe, says a link-time address.
+std::uint64_t distance(std::uint64_t address, const plan::Found& place) {
+  return address - place.address + place.offset;
+}
+
+Error ambiguous(const std::string& symbol, const std::vector<std::uint64_t>& addresses, const plan::Found& place) {
+  std::string candidates;
+  constexpr std::size_t kShown = 4;
+  for (std::size_t i = 0; i < std::min(kShown, addresses.size()); ++i)
+    candidates += (i == 0 ? "@+" : ", @+") + hex(distance(addresses[i], place));
+  return Error{.text = "'" + symbol + "' is ambiguous in " + place.file->path(),
+               .help = "candidates: " + candidates + (addresses.size() > kShown ? ", ..." : "")};
+}
+
+// A library's exported data may live in the program instead (a copy relocation), which its file does not show.
+Result<std::uint64_t> address_of_data(const std::string& symbol, const plan::Found& place) {
+  const elf::ElfFile& file = *place.file;
+  const std::vector<std::uint64_t> addresses = file.addresses_of(symbol);
+  if (addresses.empty())
+    return Error{.code = Code::not_found,
+                 .text = "no symbol '" + symbol + "' in " + file.path(),
+                 .help = file.has_symtab() ? "" : "the file is stripped: only its dynamic symbols are known"};
+  if (addresses.size() > 1) return ambiguous(symbol, addresses, place);
+  const auto found = file.find_any(symbol);
+  if (found && found->dynamic && found->binding != elf::Binding::local && !found->is_function && !file.is_program())
+    return Error{.code = Code::refused,
+                 .text = "'" + symbol + "' is exported by a library: the program may use a copy of its own",
+                 .help = "the library's is @+" + hex(distance(addresses[0], place))};
+  return addresses[0];
+}
+
 }  // namespace
 
-Result<std::vector<spec::ProbeSpec>> Places::operator()(spec::ProbeSpec spec) {
+Result<Places::Specs> Places::operator()(ProbeSpec spec) {
   if (Status found = find_object(spec); !found) return found.error();
-  if (spec.place.symbol.empty()) return std::vector{std::move(spec)};
+  const bool has_data = std::any_of(spec.arguments.begin(), spec.arguments.end(),
+                                    [](const spec::Argument& argument) { return !argument.symbol.empty(); });
+  if (spec.place.symbol.empty() && !has_data) return Specs{std::move(spec)};
   auto found = plan::look_up(spec, files_);
-  if (!found) return found.error();
-  spec.place.file_offset = found->offset;
-  spec.place.is_ifunc = found->is_ifunc;
-  return std::vector{std::move(spec)};
+  if (!found) {
+    const bool is_unknown = !spec.place.symbol.empty() && found.error().column == spec.place.place_column;
+    auto file = files_.open(spec.place.path);
+    if (!is_unknown || !file || found.error().code != Code::not_found || !is_pattern(spec.place.symbol))
+      return found.error();
+    return expand(spec, *file);
+  }
+  if (!spec.place.symbol.empty()) set_place(spec, spec.place.symbol, found->offset, found->is_ifunc);
+  if (Status data = find_data(spec, *found); !data) return data.error();
+  return Specs{std::move(spec)};
+}
+
+Result<Places::Specs> Places::expand(const ProbeSpec& pattern, const File& file) {
+  const spec::Place& place = pattern.place;
+  const std::string what = "'" + place.symbol + "' in " + place.path;
+  if (place.offset != 0)
+    return at_column(pattern, place.place_column, Error{.text = "No offset goes with a pattern of functions"});
+  Specs specs;
+  std::size_t left_out = 0;
+  std::string reason;
+  const std::vector<elf::Symbol> functions = matching_functions(*file, place.symbol);
+  for (const elf::Symbol& symbol : functions) {
+    const auto offset = file->offset_of_address(symbol.address);
+    const auto site = plan::site_at(file, offset.value_or(0));
+    if (!offset || !site) {
+      ++left_out;
+      if (reason.empty()) reason = site ? "outside of the file" : site.error().text;
+      continue;
+    }
+    ProbeSpec spec = pattern;
+    set_place(spec, symbol.name, *offset, symbol.is_ifunc);
+    if (Status data = find_data(spec, {file, *offset, symbol.address, symbol.is_ifunc}); !data) return data.error();
+    specs.push_back(std::move(spec));
+  }
+  if (functions.empty())
+    return at_column(pattern, place.place_column,
+                     Error{.code = Code::not_found, .text = "no function matches " + what});
+  if (specs.empty())
+    return at_column(pattern, place.place_column,
+                     Error{.code = Code::refused, .text = "no function of " + what + " can be probed: " + reason});
+  if (left_out != 0)
+    notes_.push_back(std::to_string(left_out) + " of " + std::to_string(functions.size()) + " functions of " + what +
+                     " cannot be probed: " + reason);
+  return specs;
+}
+
+// Probe and data move together, by the load address.
+Status Places::find_data(ProbeSpec& spec, const plan::Found& place) {
+  for (spec::Argument& argument : spec.arguments) {
+    if (argument.symbol.empty()) continue;
+    const auto refuse = [&](Error error) { return at_column(spec, argument.symbol_column, std::move(error)); };
+    if (place.is_ifunc)
+      return refuse(Error{.code = Code::refused,
+                          .text = "'@" + argument.symbol + "' has no fixed distance from an IFUNC's implementation"});
+    auto known = data_.find({place.file, argument.symbol});
+    if (known == data_.end()) {
+      const auto address = address_of_data(argument.symbol, place);
+      if (!address) return refuse(address.error());
+      known = data_.emplace(std::pair(place.file, argument.symbol), *address).first;
+    }
+    argument.steps.front().value += distance(known->second, place);
+    argument.symbol.clear();
+  }
+  return ok();
 }
 
 }  // namespace uprobe

@@ -2,7 +2,10 @@
 // a definition for each function that it matches, @SYMBOL becomes memory at a fixed distance from the probe.
 #pragma once
 
+#include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/result.h"
@@ -23,9 +26,14 @@ class Places {
 
  private:
   using File = std::shared_ptr<const elf::ElfFile>;
+  using Specs = std::vector<spec::ProbeSpec>;
+
+  Result<Specs> expand(const spec::ProbeSpec& pattern, const File& file);
+  Status find_data(spec::ProbeSpec& spec, const plan::Found& place);
 
   plan::FileCache& files_;
   std::vector<std::string> notes_;
+  std::map<std::pair<File, std::string>, std::uint64_t> data_;  // link-time addresses
 };
 
 }  // namespace uprobe

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <iterator>
 #include <mutex>
+#include <set>
 #include <tuple>
 
 #include "engine/base/fd.h"
@@ -226,6 +227,10 @@ std::span<const std::uint8_t> ElfFile::build_id() const { return data_->image.bu
 std::span<const Segment> ElfFile::segments() const { return data_->image.segments(); }
 std::uint64_t ElfFile::entry() const { return data_->image.entry(); }
 bool ElfFile::is_position_independent() const { return data_->image.is_position_independent(); }
+bool ElfFile::is_program() const {
+  const Image& image = data_->image;
+  return !image.is_position_independent() || (image.dynamic(DT_FLAGS_1).value_or(0) & DF_1_PIE) != 0;
+}
 const std::string& ElfFile::interpreter() const { return data_->image.interpreter(); }
 std::span<const std::uint8_t> ElfFile::bytes() const { return data_->bytes.span(); }
 bool ElfFile::has_symtab() const { return data_->tables.has_symtab(); }
@@ -256,6 +261,18 @@ std::optional<Symbol> ElfFile::find_any(std::string_view name) const {
   });
   if (!best) return std::nullopt;
   return make_symbol(*best, data_->image);
+}
+
+// Of versions the default one counts alone, as for the dynamic linker.
+std::vector<std::uint64_t> ElfFile::addresses_of(std::string_view name) const {
+  const WantedName wanted = WantedName::parse(name);
+  std::set<std::uint64_t> found, not_default;
+  data_->tables.for_each([&](const RawSymbol& symbol) {
+    if (symbol.name != wanted.name || !wanted.allows(symbol.version, symbol.default_version)) return;
+    (symbol.default_version ? found : not_default).insert(symbol.address);
+  });
+  if (found.empty()) found.swap(not_default);
+  return {found.begin(), found.end()};
 }
 
 std::vector<Symbol> ElfFile::find_functions(std::string_view name) const {

@@ -75,6 +75,7 @@ class ElfFile {
   std::span<const Segment> segments() const;       // PT_LOAD, by address
   std::uint64_t entry() const;                     // e_entry, link time
   bool is_position_independent() const;            // ET_DYN
+  bool is_program() const;                         // ET_EXEC or a PIE that says so: its symbols are its own
   const std::string& interpreter() const;          // empty: static (or a library)
   std::span<const std::uint8_t> bytes() const;     // the file's contents
 
@@ -90,6 +91,9 @@ class ElfFile {
   // Any symbol, data included: for @SYMBOL and agent lookups. NAME, NAME@VERSION or NAME@@VERSION. Of several a global
   // one, with the default version, at the lowest address.
   std::optional<Symbol> find_any(std::string_view name) const;
+
+  // The addresses that symbols of this name (as above) have, each once and ascending; default versions before others.
+  std::vector<std::uint64_t> addresses_of(std::string_view name) const;
 
   // Functions called `name`: exact symbol name, NAME@VERSION or NAME@@VERSION (which must be the default), else a
   // demangled C++ name: with or without its parameter list, and without a template's return type and arguments; spaces

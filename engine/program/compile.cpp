@@ -125,6 +125,8 @@ Status check_argument(const Argument& argument) {
   if (argument.count > kMaxElements) return limit_error("the array '" + argument.name + "' is too long");
   if (argument.text.size() >= shared::kMaxStringBytes)
     return limit_error("the text of '" + argument.name + "' is too long");
+  if (!argument.symbol.empty())
+    return Error{.code = Code::refused, .text = "the symbol '" + argument.symbol + "' was not looked up"};
   return ok();
 }
 

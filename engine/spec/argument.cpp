@@ -67,6 +67,7 @@ class ArgumentParser {
 
  private:
   Status choose_type(const TypedBody& parts);
+  Status narrow(const TypedBody& parts, const Fetch& fetch);
   Status join(const TypedBody& parts, Fetch& fetch);
   Status join_string(const TypedBody& parts, Fetch& fetch);
   Status join_bitfield(const TypedBody& parts, Fetch& fetch);
@@ -91,6 +92,7 @@ Result<Argument> ArgumentParser::parse(std::uint32_t& fixed_bytes) {
   if (auto status = choose_type(*parts); !status) return status.error();
   auto fetch = parse_fetch(command_, word_, body_offset_, parts->fetch, context_);
   if (!fetch) return fetch.error();
+  if (auto status = narrow(*parts, *fetch); !status) return status.error();
   // Weighed before type and fetch are joined: the kernel reports a too big event rather than a string in a register.
   fixed_bytes += fixed_size(argument_);
   if (fixed_bytes > shared::kMaxFixedArguments) return blame(fetch->blame_offset, message::kEventTooBig, E2BIG);
@@ -98,6 +100,8 @@ Result<Argument> ArgumentParser::parse(std::uint32_t& fixed_bytes) {
   argument_.steps = std::move(fetch->steps);
   argument_.memory_offset = fetch->memory_offset;
   argument_.text = std::move(fetch->text);
+  argument_.symbol = std::move(fetch->symbol);
+  argument_.symbol_column = argument_.column + static_cast<int>(body_offset_ + fetch->symbol_offset);
   return std::move(argument_);
 }
 
@@ -119,6 +123,16 @@ Status ArgumentParser::choose_type(const TypedBody& parts) {
   argument_.is_user_string = type->is_user_string;
   argument_.count = parts.count;
   return ok();
+}
+
+// A part of a register has its own width unless a type says less: %edi is x32.
+Status ArgumentParser::narrow(const TypedBody& parts, const Fetch& fetch) {
+  if (fetch.register_bytes == 8) return ok();
+  if (!parts.type) argument_.size = fetch.register_bytes;
+  if (argument_.kind == Kind::string || argument_.size <= fetch.register_bytes) return ok();
+  Error error = blame(parts.type_offset, message::kTypeTooWide);
+  error.help = "the whole register has the kernel's name: %di, %ax, %r8";
+  return error;
 }
 
 // Decides how the value ends up in the record. `fetch.slot` goes on counting the kernel's instructions.

@@ -33,6 +33,7 @@ class FetchParser {
   Result<Fetch> parse_argument_variable(std::string_view text);
   Result<Fetch> parse_register(std::string_view text);
   Result<Fetch> parse_memory(std::string_view text);
+  Result<Fetch> parse_symbol(std::string_view text);
   Result<Fetch> parse_immediate(std::string_view text);
   Result<Fetch> parse_text(std::string_view text);
   Result<Fetch> parse_dereference(std::string_view text);
@@ -137,9 +138,12 @@ Result<Fetch> FetchParser::parse_argument_variable(std::string_view text) {
 }
 
 Result<Fetch> FetchParser::parse_register(std::string_view text) {
-  const auto reg = find_register(text.substr(1), context_.strict ? RegisterNames::kernel : RegisterNames::extended);
-  if (!reg) return with_help(blame(text, message::kBadRegister), register_help(text.substr(1)));
-  return register_fetch(*reg);
+  const RegisterNames names = context_.strict ? RegisterNames::kernel : RegisterNames::extended;
+  const auto found = find_register(text.substr(1), names);
+  if (!found) return with_help(blame(text, message::kBadRegister), register_help(text.substr(1), names));
+  Fetch fetch = register_fetch(found->reg);
+  fetch.register_bytes = found->bytes;
+  return fetch;
 }
 
 // @ADDR and @+OFF. In the kernel a source and a dereference: two instructions.
@@ -153,9 +157,25 @@ Result<Fetch> FetchParser::parse_memory(std::string_view text) {
     if (const int err = read_signed(rest.substr(1), 0, distance)) return blame(text, message::kBadFileOffset, err);
     source = {.kind = StepKind::file_offset, .value = static_cast<std::uint64_t>(distance)};
   } else {
-    return with_help(blame(text, message::kSymbolFetch), "write @ADDRESS or @+FILE_OFFSET");
+    return parse_symbol(text);
   }
   return Fetch{.yield = Yield::memory, .steps = {source}, .slot = 1};
+}
+
+// @SYMBOL, @SYMBOL+OFFS, @SYMBOL-OFFS: what the symbol names in the probed file.
+Result<Fetch> FetchParser::parse_symbol(std::string_view text) {
+  const std::string_view rest = text.substr(1);
+  if (context_.strict || rest.empty() || rest[0] == '-') return blame(text, message::kSymbolFetch);
+  const std::size_t sign = distance_start(rest);
+  std::int64_t distance = 0;
+  if (sign != rest.size() && read_signed(rest.substr(sign + 1), 0, distance) != 0)
+    return blame_junk(rest.substr(sign + 1), message::kBadSymbolOffset);
+  if (sign != rest.size() && rest[sign] == '-') distance = -distance;
+  Fetch fetch{.yield = Yield::memory, .slot = 1};
+  fetch.steps = {{.kind = StepKind::file_offset, .value = static_cast<std::uint64_t>(distance)}};
+  fetch.symbol = std::string(rest.substr(0, sign));
+  fetch.symbol_offset = static_cast<std::size_t>(rest.data() - body_.data());
+  return fetch;
 }
 
 // Without a sign the whole unsigned range, with one the signed range.
@@ -220,6 +240,8 @@ Result<Fetch> FetchParser::parse_dereference(std::string_view text) {
 // What was the address of a value becomes an address to load the next address from.
 Result<Fetch> FetchParser::wrap(Fetch inner, bool user, std::int64_t distance, std::string_view at) {
   if (inner.yield == Yield::comm || inner.yield == Yield::text) return blame(at, message::kCommDereference);
+  if (inner.register_bytes != 8)
+    return with_help(blame(at, message::kPartOfAddress), "an address has 64 bits: %di, not %edi");
   if (inner.slot + 1 == kKernelEndSlot) return blame(at, message::kTooDeep);
   if (inner.yield == Yield::memory || inner.yield == Yield::user_memory)
     inner.steps.push_back({.kind = StepKind::dereference, .value = inner.memory_offset});

@@ -38,9 +38,12 @@ struct Fetch {
   Yield yield = Yield::value;
   std::vector<Step> steps = {};  // of memory: up to the address that memory_offset is added to
   std::uint64_t memory_offset = 0;
-  std::string text = {};         // Yield::text
-  int slot = 0;                  // the kernel's instruction that the outermost step is
-  std::size_t blame_offset = 0;  // from the start of the body: where the kernel's later carets count from
+  std::uint8_t register_bytes = 8;  // Yield::value: of a part of a register fewer
+  std::string text = {};            // Yield::text
+  std::string symbol = {};          // @SYMBOL: the source is @+OFF, OFF being the distance from the symbol
+  std::size_t symbol_offset = 0;    // in the body
+  int slot = 0;                     // the kernel's instruction that the outermost step is
+  std::size_t blame_offset = 0;     // from the start of the body: where the kernel's later carets count from
 };
 
 // `offset` is where `body`'s fetch starts in the word.

@@ -76,6 +76,8 @@ inline constexpr std::string_view kAfterBrace = "Nothing may follow the closing 
 inline constexpr std::string_view kStackIndexTooBig = "The stack index does not fit into 32 bits";
 inline constexpr std::string_view kDereferenceTooBig = "The dereference offset does not fit into 32 bits";
 inline constexpr std::string_view kCounterConflict = "Another probe of this place has a different reference counter";
+inline constexpr std::string_view kPartOfAddress = "A part of a register is no address";
+inline constexpr std::string_view kTypeTooWide = "The type is wider than the part of the register";
 inline constexpr std::string_view kBadDeletion = "A deletion is -:GROUP/EVENT, -:EVENT or -:GROUP/";
 inline constexpr std::string_view kNothingToDelete = "No event matches";
 

@@ -43,7 +43,7 @@ std::string symbol_name(const Place& place) {
 
 }  // namespace
 
-Result<EventName> parse_event_name(const Command& command) {
+Result<EventName> parse_event_name(const Command& command, bool strict) {
   const std::string_view word = command.word(0);
   EventName result;
   if (word.size() < 2 || word[1] != ':') return result;
@@ -61,12 +61,19 @@ Result<EventName> parse_event_name(const Command& command) {
     at = slash + 1;
   }
   const std::string_view event = word.substr(at);
-  if (event.empty() && has_group) return result;
+  if (event.empty() && (has_group || !strict)) return result;
   if (event.empty()) return command.blame(0, at, message::kNoEvent);
   if (event.size() > kMaxEventName) return command.blame(0, at, message::kEventTooLong);
-  if (!is_identifier(event)) return command.blame(0, at, message::kBadEvent);
+  if (!is_identifier(event) && (strict || event != kNameOfSymbol)) return command.blame(0, at, message::kBadEvent);
   result.event = std::string(event);
   return result;
+}
+
+std::string symbol_event_name(std::string_view symbol) {
+  std::string name = sanitised(symbol);
+  if (name.empty() || is_digit(name[0])) name.insert(0, 1, '_');
+  if (name.size() > kMaxEventName) name.resize(kMaxEventName);
+  return name;
 }
 
 std::string automatic_name(const Place& place) {

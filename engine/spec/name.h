@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "engine/base/result.h"
 #include "engine/spec/probe_spec.h"
@@ -18,8 +19,14 @@ struct EventName {
   std::string event;  // empty: automatic
 };
 
-// Reads the name in the command's first word.
-Result<EventName> parse_event_name(const Command& command);
+// Reads the name in the command's first word. Not strict: "p:" may be followed by nothing, and an event called "*" has
+// the name of its symbol.
+Result<EventName> parse_event_name(const Command& command, bool strict);
+
+inline constexpr std::string_view kNameOfSymbol = "*";
+
+// The symbol as the name of an event.
+std::string symbol_event_name(std::string_view symbol);
 
 // The name of an event that was given none: "p_<base>_0x<offset>" as the kernel makes it (it is not checked against the
 // rules for names), "p_<base>_<symbol>[_0x<distance>]" for a symbol, cut to kMaxEventName.

@@ -65,7 +65,7 @@ Result<ProbeSpec> parse_definition(std::string_view line, const ParseOptions& op
   if (auto status = check_head(command, options); !status) return status.error();
   auto parsed = parse_place(command, options);
   if (!parsed) return parsed.error();
-  auto name = parse_event_name(command);
+  auto name = parse_event_name(command, options.strict);
   if (!name) return name.error();
 
   ProbeSpec spec;
@@ -73,7 +73,10 @@ Result<ProbeSpec> parse_definition(std::string_view line, const ParseOptions& op
   spec.place = std::move(parsed->place);
   spec.is_return = command.word(0)[0] == 'r' || parsed->is_return;
   spec.group = std::move(name->group);
+  spec.has_automatic_name = name->event.empty();
   spec.event = name->event.empty() ? automatic_name(spec.place) : std::move(name->event);
+  if (spec.event == kNameOfSymbol && spec.place.symbol.empty())
+    return with_help(command.blame(0, command.word(0).size() - 1, message::kBadEvent), "'*' is the name of a symbol");
   // $argN means the calling convention's registers, which hold it at the function's first instruction. An offset in the
   // file may be one: the user knows.
   const bool inside = !spec.place.symbol.empty() && spec.place.offset != 0;

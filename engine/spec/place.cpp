@@ -5,8 +5,6 @@
 // its suffixes are taken off from the end, and only where they cannot be part of a name.
 #include "engine/spec/place.h"
 
-#include <algorithm>
-
 #include "engine/spec/messages.h"
 #include "engine/spec/number.h"
 
@@ -15,8 +13,6 @@ namespace {
 
 constexpr std::string_view kReturn = "%return";
 constexpr std::string_view kOperator = "operator";
-
-bool is_word_character(char c) { return is_digit(c) || is_letter(c) || c == '_'; }
 
 class PlaceParser {
  public:
@@ -163,15 +159,6 @@ Status PlaceParser::read_offset() {
   if (const int err = read_unsigned(rest_, 0, result_.place.offset))
     return blame(rest_offset_, message::kBadOffset, err);
   return ok();
-}
-
-// Where "+OFFS" or "-OFFS" starts at the end of a symbol: the last sign with a number from it to the end. The sign of
-// "operator-" or of "array<-1>" has none.
-std::size_t distance_start(std::string_view symbol) {
-  const std::size_t sign = symbol.find_last_of("+-");
-  if (sign == std::string_view::npos || sign + 1 == symbol.size() || !is_digit(symbol[sign + 1])) return symbol.size();
-  const std::string_view number = symbol.substr(sign + 1);
-  return std::all_of(number.begin(), number.end(), is_word_character) ? sign : symbol.size();
 }
 
 // SYMBOL, SYMBOL+OFFS, SYMBOL-OFFS

@@ -35,6 +35,9 @@ struct Argument {
   std::string name;
   std::string body;  // the fetch as written, with its type: what a listing prints after NAME=
   std::vector<Step> steps;
+  // @SYMBOL: the first step is a file_offset whose value is still the distance from this; empty: none, or looked up.
+  std::string symbol;
+  int symbol_column = 0;
   Sink sink = Sink::value;
   std::uint64_t memory_offset = 0;
   std::string text;  // Sink::text: the characters
@@ -66,6 +69,7 @@ struct ProbeSpec {
   bool is_return = false;
   std::string group = "uprobes";
   std::string event;  // never empty: an automatic name is made while parsing
+  bool has_automatic_name = false;
   Place place;
   std::vector<Argument> arguments;
 };

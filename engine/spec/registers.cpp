@@ -27,6 +27,27 @@ std::optional<Reg> by_name(std::string_view name) {
 // The names that take an r before them in 64-bit code: ax..sp, ip, flags.
 bool has_64_bit_name(Reg reg) { return reg <= Reg::sp || reg == Reg::ip || reg == Reg::flags; }
 
+bool is_numbered(Reg reg) { return reg >= Reg::r8 && reg <= Reg::r15; }
+
+// "edi", "eax", "eflags"; "r8d", "r8w", "r8b" (or "r8l"); "dil", "al". What is called 16 bits elsewhere (di, ax) is the
+// kernel's name of all 64; a second byte (ah) is no lowest part.
+std::optional<NamedRegister> find_part(std::string_view name) {
+  const std::string_view start = name.substr(0, name.size() - 1);
+  if (const auto reg = by_name(start); reg && is_numbered(*reg)) {
+    if (name.back() == 'd') return NamedRegister{*reg, 4};
+    if (name.back() == 'w') return NamedRegister{*reg, 2};
+    if (name.back() == 'b' || name.back() == 'l') return NamedRegister{*reg, 1};
+  }
+  if (name[0] == 'e')
+    if (const auto reg = by_name(name.substr(1)); reg && (*reg <= Reg::sp || *reg == Reg::flags))
+      return NamedRegister{*reg, 4};
+  if (name.back() != 'l') return {};
+  if (name.size() == 2)
+    if (const auto reg = by_name(std::string(start) + "x")) return NamedRegister{*reg, 1};
+  const auto reg = by_name(start);
+  return reg && *reg >= Reg::si && *reg <= Reg::sp ? std::optional(NamedRegister{*reg, 1}) : std::nullopt;
+}
+
 std::string lower(std::string_view text) {
   std::string result(text);
   for (char& c : result) {
@@ -35,24 +56,22 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-// "edi" is the low half of di, "al" the low byte of ax.
-std::string narrow_help(const std::string& name) {
-  if (name.size() == 3 && name[0] == 'e' && by_name(name.substr(1))) return "%" + name.substr(1) + ":u32";
-  if (name.size() == 2 && name[1] == 'l' && by_name(std::string{name[0], 'x'}))
-    return "%" + std::string{name[0], 'x'} + ":u8";
-  if (name.size() == 3 && name[2] == 'l' && by_name(name.substr(0, 2))) return "%" + name.substr(0, 2) + ":u8";
-  if (name.size() >= 3 && name[0] == 'r' && name.back() == 'd' && by_name(name.substr(0, name.size() - 1)))
-    return "%" + name.substr(0, name.size() - 1) + ":u32";
-  return {};
+// What the kernel takes for a name that only others take: "%di:u32" for edi.
+std::string kernel_spelling(NamedRegister found) {
+  const std::string name = "%" + std::string(kNames[static_cast<std::size_t>(found.reg)]);
+  return found.bytes == 8 ? name : name + ":u" + std::to_string(found.bytes * 8);
 }
 
 }  // namespace
 
-std::optional<Reg> find_register(std::string_view name, RegisterNames names) {
-  if (const auto reg = by_name(name)) return reg;
-  if (names == RegisterNames::kernel || !name.starts_with('r')) return {};
+std::optional<NamedRegister> find_register(std::string_view name, RegisterNames names) {
+  if (name.empty()) return {};
+  if (const auto reg = by_name(name)) return NamedRegister{*reg};
+  if (names == RegisterNames::kernel) return {};
+  if (const auto part = find_part(name)) return part;
+  if (!name.starts_with('r')) return {};
   const auto reg = by_name(name.substr(1));
-  return reg && has_64_bit_name(*reg) ? reg : std::nullopt;
+  return reg && has_64_bit_name(*reg) ? std::optional(NamedRegister{*reg}) : std::nullopt;
 }
 
 std::optional<Reg> argument_register(std::uint64_t number) {
@@ -60,10 +79,13 @@ std::optional<Reg> argument_register(std::uint64_t number) {
   return kArguments[number - 1];
 }
 
-std::string register_help(std::string_view name) {
+std::string register_help(std::string_view name, RegisterNames names) {
   const std::string small = lower(name);
-  std::string better = narrow_help(small);
-  if (better.empty() && find_register(small, RegisterNames::extended)) better = "%" + small;
+  std::string better;
+  if (const auto found = find_register(small, RegisterNames::extended))
+    better = names == RegisterNames::kernel ? kernel_spelling(*found) : "%" + small;
+  if (small.size() == 2 && small[1] == 'h' && by_name(std::string{small[0], 'x'}))
+    better = "%" + std::string{small[0], 'x'} + ":b8@8/16";
   if (better.empty()) {
     const std::string near = nearest(small, kNames);
     if (!near.empty()) better = "%" + near;

@@ -10,16 +10,21 @@
 namespace uprobe::spec {
 
 enum class RegisterNames {
-  kernel,   // ax, di, r8, flags, orig_ax ...
-  extended  // also rax, rdi, rip, rflags
+  kernel,   // ax, di, r8, flags, orig_ax ...: 64 bits each
+  extended  // also rax, rdi, rip, rflags, and parts: edi, r8d, r8w, dil, al, r8b
 };
 
-std::optional<shared::Reg> find_register(std::string_view name, RegisterNames names);
+struct NamedRegister {
+  shared::Reg reg = shared::Reg::ax;
+  std::uint8_t bytes = 8;  // its lowest ones
+};
+
+std::optional<NamedRegister> find_register(std::string_view name, RegisterNames names);
 
 // The register that holds the function's integer argument `number` (1..6) at its entry (System V).
 std::optional<shared::Reg> argument_register(std::uint64_t number);
 
 // What to write instead of an unknown name, a line for the user; empty if nothing is near.
-std::string register_help(std::string_view name);
+std::string register_help(std::string_view name, RegisterNames names);
 
 }  // namespace uprobe::spec

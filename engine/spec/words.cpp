@@ -1,8 +1,12 @@
 // Cutting a line into words. Linear in the line; nothing here can fail.
 #include "engine/spec/words.h"
 
+#include <algorithm>
+
 namespace uprobe::spec {
 namespace {
+
+bool is_word_character(char c) { return is_digit(c) || is_letter(c) || c == '_'; }
 
 bool separates(char c, Blanks blanks) { return is_blank(c) || (blanks == Blanks::kernel && c == '\xa0'); }
 
@@ -42,6 +46,13 @@ bool is_identifier(std::string_view text) {
     if (!is_letter(c) && !is_digit(c) && c != '_') return false;
   }
   return true;
+}
+
+std::size_t distance_start(std::string_view symbol) {
+  const std::size_t sign = symbol.find_last_of("+-");
+  if (sign == std::string_view::npos || sign + 1 == symbol.size() || !is_digit(symbol[sign + 1])) return symbol.size();
+  const std::string_view number = symbol.substr(sign + 1);
+  return std::all_of(number.begin(), number.end(), is_word_character) ? sign : symbol.size();
 }
 
 Command::Command(std::string_view line, Blanks blanks) {

@@ -19,6 +19,10 @@ bool is_digit(char c);
 // [A-Za-z_][A-Za-z0-9_]* with the kernel's idea of a letter.
 bool is_identifier(std::string_view text);
 
+// Where "+OFFS" or "-OFFS" starts at the end of a symbol: the last sign with a number from it to the end. The sign of
+// "operator-" or of "array<-1>" has none.
+std::size_t distance_start(std::string_view symbol);
+
 enum class Blanks {
   ascii,
   kernel,  // also byte 0xA0 (a no-break space in Latin-1), which cuts UTF-8 words such as "voilà" in two
