@@ -291,7 +291,7 @@ std::string help_text() {
   static constexpr std::size_t kTextColumn = 28;
   std::string text =
       "Usage: uprobe-run [OPTION]... -p DEF [-p DEF]... PROGRAM [ARGUMENT]...\n"
-      "       uprobe-run --dry-run -p DEF [-p DEF]...\n"
+      "       uprobe-run --dry-run|--check|--list-events|--format-file -p DEF [-p DEF]...\n"
       "       uprobe-run -l[GLOB] PROGRAM | -x FILE\n"
       "Runs PROGRAM and prints a line each time one of its probed instructions is reached. No root needed.\n\n";
   for (const Row& row : kRows) {
@@ -303,7 +303,8 @@ std::string help_text() {
     text += line + "\n";
   }
   return text +
-         "\nA definition: p[:[GROUP/]EVENT] PATH:OFFSET|SYMBOL[+OFFSET] [[NAME=]FETCH[:TYPE]]...\n"
+         "\nA definition: p[:[GROUP/]EVENT] PATH:OFFSET|SYMBOL[+OFFSET]|GLOB [[NAME=]FETCH[:TYPE]]...\n"
+         "              or a deletion of earlier ones: -:[GROUP/]EVENT\n"
          "  uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo hello'\n"
          "Exit status: the program's own (or its fatal signal); 125 when uprobe-run itself fails, 126 when the "
          "program\n"
@@ -314,7 +315,7 @@ std::string version_text() {
   int major = 0, minor = 0;
   cs_version(&major, &minor);
   return "uprobe-run " UPROBE_VERSION
-         "\nmachine: x86-64; tiers: jump, int3; modes: launch, list, dry-run, LD_PRELOAD\ndisassembler: Capstone " +
+         "\nmachine: x86-64; tiers: jump, int3; modes: launch, list, dry-run, check, LD_PRELOAD\ndisassembler: Capstone " +
          std::to_string(major) + "." + std::to_string(minor) + "\n";
 }
 

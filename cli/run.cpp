@@ -42,6 +42,12 @@ Context context_of(const Error& error, const Definitions& definitions) {
 
 bool same(const Error& a, const Error& b) { return a.text == b.text && a.where == b.where && a.column == b.column; }
 
+// Means something only behind others.
+bool is_deletion(const Definition& definition) {
+  const std::size_t first = definition.text.find_first_not_of(" \t");
+  return first != std::string::npos && definition.text[first] == '-';
+}
+
 // All that is wrong, as far as it can be told cheaply. `first` is there even when each definition alone is fine (two
 // events of one name).
 std::vector<Problem> problems(Engine& engine, const SessionOptions& options, const Definitions& definitions,
@@ -49,6 +55,7 @@ std::vector<Problem> problems(Engine& engine, const SessionOptions& options, con
   std::vector<Problem> found;
   const bool many = definitions.list.size() > 1 && definitions.list.size() <= kCheckedAlone;
   for (std::size_t i = 0; many && i < definitions.list.size(); ++i) {
+    if (is_deletion(definitions.list[i])) continue;
     SessionOptions alone = options;
     alone.definitions = {definitions.list[i]};
     const Status checked = engine.check(alone);
@@ -132,7 +139,8 @@ bool prepare(const Call& call) {
 // The mistake as everywhere; where the kernel would say nothing, that is said.
 Outcome refuse(const Call& call, const CheckReport& report, const Definitions& writes) {
   Error error = *report.error;
-  if (call.options.strict && !report.is_kernels) error.help = "the kernel refuses this without a message";
+  if (call.options.strict && !report.is_kernels)
+    error.help += std::string(error.help.empty() ? "" : "; ") + "the kernel refuses this without a message";
   const bool is_file = call.options.sources[report.write].kind == ProbeSource::Kind::file;
   call.diagnostics.error(
       error, {writes.places[report.write] + (is_file ? ":" + std::to_string(report.line) : ""), error.where});
@@ -144,6 +152,7 @@ Outcome check(const Call& call) {
   const Result<Definitions> writes = gather_writes(options.sources, call.streams.in);
   if (!writes) return fail(call, writes.error());
   const CheckReport report = call.engine.define(writes->list, options.strict);
+  for (const std::string& note : report.notes) call.diagnostics.line(note);
   if (options.json) {
     const Outcome printed = print(call, render_check_json(report, options.strict));
     return report.error ? kFailed : printed;
@@ -156,6 +165,7 @@ Outcome dry_run(const Call& call) {
   if (!prepare(call)) return kFailed;
   const std::vector<PlanReport> reports = call.engine.report();
   const Outcome printed = print(call, render_plan(reports));
+  for (const std::string& note : call.engine.summary().notes) call.diagnostics.line(note);
   return any_refused(reports) ? kFailed : printed;
 }
 
@@ -215,6 +225,7 @@ Outcome launch_and_follow(const Call& call, TraceSink& sink) {
   sink.finish();
   report_failure(call, sink);
   const bool verbose = call.options.verbosity > 0;
+  if (call.options.profile) call.diagnostics.print(render_profile(call.engine.summary()));
   if (!call.options.quiet)
     call.diagnostics.print(render_summary(call.engine.summary(), call.diagnostics.color(), verbose));
   if (!ending) return fail(call, ending.error());

@@ -1,6 +1,7 @@
 // The summary's lines. See summary.h.
 #include "cli/summary.h"
 
+#include <cstdio>
 #include <vector>
 
 #include "cli/diagnostics.h"
@@ -10,6 +11,8 @@
 namespace uprobe::cli {
 
 namespace {
+
+constexpr std::size_t kEventWidth = 44;  // of uprobe_profile's column
 
 struct Cause {
   std::uint64_t count;
@@ -74,6 +77,20 @@ std::string render_summary(const Summary& summary, bool color, bool verbose) {
                             " mapped while uprobe-run was too busy to answer in time",
                         color);
   for (const std::string& note : summary.notes) text += render_line(note, color);
+  return text;
+}
+
+// The widths are the kernel's. A path may hold colons, the offset behind it does not.
+std::string render_profile(const Summary& summary) {
+  std::string text;
+  for (const ProbeSummary& probe : summary.probes) {
+    const std::string event = escape(probe.name.substr(probe.name.find('/') + 1));
+    char numbers[48];
+    std::snprintf(numbers, sizeof numbers, " %15llu %15llu\n", static_cast<unsigned long long>(probe.hits),
+                  static_cast<unsigned long long>(lost_count(probe)));
+    text += "  " + escape(probe.place.substr(0, probe.place.rfind(':'))) + " " + event;
+    text.append(event.size() < kEventWidth ? kEventWidth - event.size() : 0, ' ').append(numbers);
+  }
   return text;
 }
 

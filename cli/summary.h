@@ -10,4 +10,7 @@ namespace uprobe::cli {
 // All lines, each ended; empty when there is nothing to say. The tiers are told where there are several probes, or `verbose`.
 std::string render_summary(const Summary& summary, bool color, bool verbose = false);
 
+// uprobe_profile's lines, "  PATH EVENT HITS MISSES": hits are all that arrived, misses those of them that were lost.
+std::string render_profile(const Summary& summary);
+
 }  // namespace uprobe::cli

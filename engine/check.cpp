@@ -45,6 +45,7 @@ CheckReport check_definitions(const std::vector<Definition>& writes, bool strict
     break;
   }
   describe(set, report);
+  report.notes = places.notes();
   return report;
 }
 

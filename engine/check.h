@@ -26,6 +26,7 @@ struct CheckReport {
   int line = 0;                      // and which of its lines, from 1
   std::vector<std::string> listing;  // what is defined afterwards, also after an error
   std::vector<EventFormat> formats;
+  std::vector<std::string> notes;  // functions that a pattern matched and that cannot be probed
 };
 
 // Each text is written as it is, several lines if it has them. Strict: the kernel's dialect and nothing else; no file is

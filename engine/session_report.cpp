@@ -75,6 +75,7 @@ std::string hint_for(const Probe& probe, std::size_t event, const control::ArmRe
 Summary Session::summary() const {
   const State& s = *state_;
   Summary summary;
+  summary.notes = s.notes;
   if (!s.mail) return summary;
   auto& area = const_cast<trace::Area&>(*s.area);
   const trace::ReaderCounts& counts = s.reader->counts();
@@ -95,7 +96,6 @@ Summary Session::summary() const {
   for (const std::uint16_t event : s.armer->report().jumps)
     summary.jumps += s.armer->report().breakpoints.count(event) == 0 ? 1 : 0;
   summary.mail_timeouts = area.header().mail_timeouts;
-  summary.notes = s.notes;
   for (const std::string& text : s.mail->notes()) summary.notes.push_back(text);
   summary.notes.insert(summary.notes.end(), s.armer->report().notes.begin(), s.armer->report().notes.end());
   const auto note = [&](std::uint64_t n, const char* what) {
