@@ -146,7 +146,7 @@ Status DefinitionSet::check_event(const ProbeSpec& spec) const {
   if (found == events_.end()) return ok();
   const Event& event = found->second;
   const Command command(spec.definition);
-  const ProbeSpec& first = probes_.at(event.probes.front());
+  const ProbeSpec& first = probes_.at(*event.probes.begin());
   if (first.is_return != spec.is_return) return command.blame(0, 0, message::kDifferentKind, EEXIST);
   if (const auto index = first_difference(spec.arguments, first.arguments))
     return command.blame(*index + 2, 0, message::kDifferentArguments, EEXIST);
@@ -157,7 +157,7 @@ Status DefinitionSet::check_event(const ProbeSpec& spec) const {
 void DefinitionSet::insert(ProbeSpec spec) {
   const std::string key = event_key(spec);
   Event& event = events_[key];
-  event.probes.push_back(next_);
+  event.probes.insert(next_);
   event.exact.insert(exact_key(spec));
   by_name_[spec.event].insert(key);
   by_group_[spec.group].insert(key);
@@ -179,7 +179,7 @@ void DefinitionSet::erase(Id id) {
   drop(by_listing_, place_listing(spec.place), id);
   Event& event = events_.at(key);
   event.exact.erase(exact_key(spec));
-  event.probes.erase(std::lower_bound(event.probes.begin(), event.probes.end(), id));
+  event.probes.erase(id);
   if (event.probes.empty()) {
     drop(by_name_, spec.event, key);
     drop(by_group_, spec.group, key);

@@ -55,7 +55,7 @@ class DefinitionSet {
   using Id = std::size_t;  // of a probe, counting all that were ever added
 
   struct Event {
-    std::vector<Id> probes;
+    std::set<Id> probes;
     std::unordered_set<std::string> exact;  // their places and fetches
   };
 

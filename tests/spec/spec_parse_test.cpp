@@ -276,9 +276,8 @@ TEST(Help, GuessesAtTypes) {
 }
 
 TEST(Help, GuessesAtRegistersAndDefinitions) {
-  EXPECT_EQ(help("p /b/x:f %edi"), "did you mean '%di:u32'?");
-  EXPECT_EQ(help("p /b/x:f %al"), "did you mean '%ax:u8'?");
-  EXPECT_EQ(help("p /b/x:f %r8d"), "did you mean '%r8:u32'?");
+  EXPECT_EQ(help("p /b/x:f %EDI"), "did you mean '%edi'?");
+  EXPECT_EQ(help("p /b/x:f %ah"), "did you mean '%ax:b8@8/16'?");
   EXPECT_EQ(help("p /b/x:f %RDI"), "did you mean '%rdi'?");
   EXPECT_EQ(help("p /b/x:f %flag"), "did you mean '%flags'?");
   EXPECT_EQ(help("p /b/x:f di"), "did you mean '%di'?");

@@ -1,0 +1,189 @@
+// What the default dialect adds to the kernel's names: parts of registers, data by symbol, names left to the symbol. The
+// strict dialect has none of it.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "engine/program/compile.h"
+#include "engine/spec/definition_set.h"
+#include "engine/spec/messages.h"
+#include "engine/spec/name.h"
+
+namespace uprobe::spec {
+namespace {
+
+FileState any_file(const std::string& path) { return {.device = 1, .inode = std::hash<std::string>{}(path) | 1}; }
+
+Result<ProbeSpec> parse(std::string_view line, bool strict = false) {
+  return parse_definition(line, {.strict = strict, .file_check = any_file});
+}
+
+ProbeSpec parsed(std::string_view line) {
+  auto spec = parse(line);
+  EXPECT_TRUE(spec) << line << ": " << (spec ? "" : spec.error().text);
+  return spec ? spec.take() : ProbeSpec{};
+}
+
+// "col: text" of the error.
+std::string error(std::string_view line, bool strict = false) {
+  const auto spec = parse(line, strict);
+  return spec ? "accepted" : std::to_string(spec.error().column) + ": " + spec.error().text;
+}
+
+TEST(Extensions, PartsOfRegistersHaveTheirWidth) {
+  using shared::Reg;
+  const struct {
+    const char* name;
+    Reg reg;
+    int bytes;
+  } cases[] = {{"%eax", Reg::ax, 4}, {"%ebx", Reg::bx, 4},   {"%ecx", Reg::cx, 4},      {"%edx", Reg::dx, 4},
+               {"%esi", Reg::si, 4}, {"%edi", Reg::di, 4},   {"%ebp", Reg::bp, 4},      {"%esp", Reg::sp, 4},
+               {"%r8d", Reg::r8, 4}, {"%r15d", Reg::r15, 4}, {"%r8w", Reg::r8, 2},      {"%r10w", Reg::r10, 2},
+               {"%r9b", Reg::r9, 1}, {"%r12l", Reg::r12, 1}, {"%al", Reg::ax, 1},       {"%bl", Reg::bx, 1},
+               {"%cl", Reg::cx, 1},  {"%dl", Reg::dx, 1},    {"%sil", Reg::si, 1},      {"%dil", Reg::di, 1},
+               {"%bpl", Reg::bp, 1}, {"%spl", Reg::sp, 1},   {"%rdi", Reg::di, 8},      {"%di", Reg::di, 8},
+               {"%ax", Reg::ax, 8},  {"%r8", Reg::r8, 8},    {"%eflags", Reg::flags, 4}};
+  for (const auto& one : cases) {
+    const ProbeSpec spec = parsed("p /b/x:f " + std::string(one.name));
+    ASSERT_EQ(spec.arguments.size(), 1u) << one.name;
+    EXPECT_EQ(spec.arguments[0].steps.at(0).reg, one.reg) << one.name;
+    EXPECT_EQ(spec.arguments[0].size, one.bytes) << one.name;
+    EXPECT_EQ(spec.arguments[0].kind, Kind::hex) << one.name;
+  }
+  EXPECT_EQ(parsed("p /b/x:f %edi:s16").arguments[0].size, 2);
+  EXPECT_EQ(parsed("p /b/x:f %edi:b3@4/32").arguments[0].bit_width, 3);
+}
+
+TEST(Extensions, WhatNoPartOfARegisterCanBe) {
+  for (const char* bad : {"%eip", "%eds", "%r8q", "%r7d", "%axl", "%ah", "%ecs", "%e", "%l", "%d", "%flagsl", "%ipl"})
+    EXPECT_EQ(error("p /b/x:f " + std::string(bad)), "9: Invalid register name") << bad;
+  EXPECT_EQ(error("p /b/x:f %edi:u64"), "14: The type is wider than the part of the register");
+  EXPECT_EQ(error("p /b/x:f a=%dil:x16"), "16: The type is wider than the part of the register");
+  EXPECT_EQ(error("p /b/x:f %edi:string"), "14: String accepts only memory argument");
+  EXPECT_EQ(error("p /b/x:f +8(%edi)"), "12: A part of a register is no address");
+  EXPECT_EQ(error("p /b/x:f +8(-4(%r8d)):u8"), "15: A part of a register is no address");
+}
+
+TEST(Extensions, DataBySymbol) {
+  const ProbeSpec spec = parsed("p /b/x:f @count a=@text+0x10:string b=+8(@list-4):u8 @stdout@GLIBC_2.2.5");
+  ASSERT_EQ(spec.arguments.size(), 4u);
+  const char* symbols[] = {"count", "text", "list", "stdout@GLIBC_2.2.5"};
+  const std::uint64_t distances[] = {0, 0x10, static_cast<std::uint64_t>(-4), 0};
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(spec.arguments[i].symbol, symbols[i]);
+    EXPECT_EQ(spec.arguments[i].steps.at(0).kind, StepKind::file_offset);
+    EXPECT_EQ(spec.arguments[i].steps.at(0).value, distances[i]);
+  }
+  EXPECT_EQ(spec.arguments[0].symbol_column, 10);
+  EXPECT_EQ(spec.arguments[2].symbol_column, 42);
+  EXPECT_EQ(spec.arguments[1].sink, Sink::memory);
+  EXPECT_FALSE(program::compile(spec)) << "nobody has looked the symbols up";
+  for (const char* bad : {"@", "@-4", "@-x"})
+    EXPECT_EQ(error("p /b/x:f " + std::string(bad)), "9: Symbol is not available with uprobe") << bad;
+  EXPECT_EQ(error("p /b/x:f @sym+0x"), "14: Invalid offset from the symbol");
+}
+
+TEST(Extensions, NamesThatAreLeftToTheSymbol) {
+  EXPECT_EQ(parsed("p: /b/x:zfree").event, "p_x_zfree");
+  EXPECT_EQ(parsed("p: /b/x:zfree+4").event, "p_x_zfree_0x4");
+  EXPECT_EQ(parsed("r: /b/x:0x10").event, "p_x_0x10");
+  EXPECT_EQ(parsed("p:g/* /b/x:zfree").event, "*");
+  EXPECT_EQ(symbol_event_name("operator+"), "operator_");
+  EXPECT_EQ(symbol_event_name("9lives"), "_9lives");
+  EXPECT_EQ(symbol_event_name(std::string(100, 'a')).size(), kMaxEventName);
+  EXPECT_EQ(error("p:g/* /b/x:0x10"), "4: Event name must follow the same rules as C identifiers");
+  EXPECT_EQ(error("p:g/a* /b/x:f"), "4: Event name must follow the same rules as C identifiers");
+  EXPECT_EQ(error("p:/e /b/x:f"), "2: Group name is not specified");
+}
+
+TEST(Extensions, StrictKnowsNone) {
+  EXPECT_EQ(error("p: /b/x:0x10", true), "2: Event name is not specified");
+  EXPECT_EQ(error("p:g/* /b/x:0x10", true), "4: Event name must follow the same rules as C identifiers");
+  EXPECT_EQ(error("p /b/x:0x10 %edi", true), "12: Invalid register name");
+  EXPECT_EQ(error("p /b/x:0x10 @count", true), "12: Symbol is not available with uprobe");
+  EXPECT_EQ(parse("p /b/x:0x10 %edi", true).error().help, "did you mean '%di:u32'?");
+  EXPECT_EQ(parse("p /b/x:0x10 %RDI", true).error().help, "did you mean '%di'?");
+}
+
+// A pattern becomes two definitions; the symbol "none" is not found.
+Result<std::vector<ProbeSpec>> resolve(ProbeSpec spec) {
+  if (spec.place.symbol == "none") return Error{.text = "not there"};
+  if (spec.place.symbol.empty()) return std::vector{spec};
+  if (spec.place.symbol != "f*") {
+    spec.place.file_offset = 0x10 + spec.place.offset;
+    return std::vector{spec};
+  }
+  std::vector<ProbeSpec> found(2, spec);
+  found[0].place.file_offset = 0x20, found[0].event += "1";
+  found[1].place.file_offset = 0x10, found[1].event += "2";
+  return found;
+}
+
+class Resolved : public testing::Test {
+ protected:
+  std::string add(std::string_view line) {
+    const Status status = set_.add(line);
+    return status ? "ok" : status.error().text;
+  }
+  DefinitionSet set_{{.file_check = any_file}, resolve};
+};
+
+TEST_F(Resolved, SymbolsAreListedByTheirOffsets) {
+  EXPECT_EQ(add("p:g/e /b/x:f %di"), "ok");
+  EXPECT_EQ(set_.listing(), "p:g/e /b/x:0x0000000000000010 arg1=%di\n");
+  EXPECT_EQ(add("p:g/e /b/x:0x10 %di"), message::kSameProbe) << "the same place by another name";
+  EXPECT_EQ(add("p:g/e /b/x:f+1 %di"), "ok");
+  EXPECT_EQ(add("-:g/e /b/x:0x0000000000000011"), "ok");
+  EXPECT_EQ(set_.size(), 1u);
+}
+
+TEST_F(Resolved, OfAPatternAllOrNone) {
+  EXPECT_EQ(add("p:g/e /b/x:f*"), "ok");
+  EXPECT_EQ(set_.listing(), "p:g/e1 /b/x:0x0000000000000020\np:g/e2 /b/x:0x0000000000000010\n");
+  EXPECT_EQ(add("-:g/e1"), "ok");
+  EXPECT_EQ(add("p:g/e /b/x:f*"), message::kSameProbe) << "of e2";
+  EXPECT_EQ(set_.listing(), "p:g/e2 /b/x:0x0000000000000010\n");
+  EXPECT_EQ(add("p:g/e1 /b/x:0x20"), "ok") << "nothing of it was left behind";
+  EXPECT_EQ(add("p:g/x /b/x:none"), "not there");
+  EXPECT_EQ(set_.size(), 2u);
+}
+
+TEST(Deletions, OldAutomaticNames) {
+  for (const bool strict : {false, true}) {
+    DefinitionSet set({.strict = strict, .file_check = any_file});
+    ASSERT_TRUE(set.write("p /b/bash:0x4245c0\nr:g/ /b/bash:0x10\np:bash_0x1 /b/x:1\np:p_bash_0x1 /b/x:1"));
+    EXPECT_EQ(bool(set.add("-:bash_0x4245c0")), !strict) << "as Linux 3.10 documents it";
+    EXPECT_EQ(bool(set.add("-:g/bash_0x10")), !strict);
+    EXPECT_TRUE(set.add("-:bash_0x1"));
+    EXPECT_EQ(set.probes().back().event, "p_bash_0x1") << "the name as written goes first";
+  }
+}
+
+TEST(Deletions, OneByOneAreNoWork) {
+  constexpr int kMany = 100000;
+  DefinitionSet set({.file_check = any_file});
+  const auto place = [](int i) {
+    char text[32];
+    std::snprintf(text, sizeof text, " /f:0x%016x", i);
+    return std::string(text);
+  };
+  for (int i = 0; i < kMany; ++i) ASSERT_TRUE(set.add("p:g/e" + place(i)));
+  for (int i = 0; i < kMany; ++i) ASSERT_TRUE(set.add("-:g/" + place(i)));
+  EXPECT_EQ(set.size(), 0u);
+  for (int i = 0; i < kMany; ++i) ASSERT_TRUE(set.add("p:g" + std::to_string(i) + "/e" + place(1)));
+  for (int i = 0; i < kMany; ++i) ASSERT_TRUE(set.add("-:g" + std::to_string(i) + "/e"));
+  EXPECT_EQ(set.size(), 0u);
+  EXPECT_EQ(set.listing(), "");
+}
+
+TEST(Write, TellsTheLine) {
+  DefinitionSet set({.file_check = any_file});
+  EXPECT_TRUE(set.write("p:a /x:1\n\n# no\np:b /x:1\n"));
+  EXPECT_EQ(set.last_line(), 4);
+  EXPECT_FALSE(set.write("# no\np:c /x:1\np:d\np:e /x:1\n", "object"));
+  EXPECT_EQ(set.last_line(), 3);
+  EXPECT_EQ(set.size(), 3u);
+}
+
+}  // namespace
+}  // namespace uprobe::spec
