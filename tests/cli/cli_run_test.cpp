@@ -170,6 +170,54 @@ TEST_F(CliRun, OptionsReachTheEngine) {
   EXPECT_FALSE(engine_.run_options.escape_control) << "not a terminal";
 }
 
+TEST_F(CliRun, CheckingTakesWholeTextsAndRunsNothing) {
+  input("p:a /x:1\n# no\n");
+  engine_.checked.listing = {"p:uprobes/a /x:0x1"};
+  engine_.checked.notes = {"a note"};
+  EXPECT_EQ(code({"--check", "--strict", "-x", "/y", "-i", "-", "-p", "-:a\np:b /x:1", "zsh"}), 0);
+  ASSERT_EQ(engine_.defined.size(), 2u);
+  EXPECT_EQ(engine_.defined[0].text, "p:a /x:1\n# no\n");
+  EXPECT_EQ(engine_.defined[0].default_object, "/y");
+  EXPECT_EQ(engine_.defined[1].text, "-:a\np:b /x:1");
+  EXPECT_TRUE(engine_.defined_strictly);
+  EXPECT_EQ(out(), "p:uprobes/a /x:0x1\n");
+  EXPECT_EQ(err(), "uprobe-run: a note\n");
+  EXPECT_TRUE(engine_.launched.empty());
+  EXPECT_EQ(code({"--check", "-i", "/nonexistent/file"}), 125);
+}
+
+TEST_F(CliRun, ARefusedCheckNamesTheLine) {
+  input("p:a /x:1\np:a /x\n");
+  CheckReport& report = engine_.checked;
+  report.error = Error{.text = "No offset", .where = "p:a /x", .column = 6, .help = "add one", .err = EINVAL};
+  report.line = 2;
+  report.listing = {"p:uprobes/a /x:0x1"};
+  EXPECT_EQ(code({"--check", "-i", "-"}), 125);
+  EXPECT_EQ(out(), "") << "the listing is of what was accepted";
+  EXPECT_EQ(err(), "uprobe-run: standard input:2: No offset\n  p:a /x\n        ^\n  add one\n");
+  EXPECT_EQ(code({"--check", "--strict", "-p", "p:a /x"}), 125);
+  EXPECT_TRUE(
+      err().ends_with("uprobe-run: -p: No offset\n  p:a /x\n        ^\n"
+                      "  add one; the kernel refuses this without a message\n"));
+  EXPECT_EQ(code({"--check", "--json", "-p", "p:a /x"}), 125);
+  EXPECT_NE(out().find("\"listing\": [\"p:uprobes/a /x:0x1\"]"), std::string::npos);
+}
+
+TEST_F(CliRun, DeletionsAreNotLookedAtAlone) {
+  engine_.bad["-:x"] = Error{.text = "No event matches"};
+  engine_.together = Error{.text = "Something else", .where = "p:b /x:1", .column = 0};
+  EXPECT_EQ(code({"-p", "p:a /x:1", "-p", "-:x", "-p", "p:b /x:1", "zsh"}), 125);
+  EXPECT_EQ(err(), "uprobe-run: -p: Something else\n  p:b /x:1\n  ^\n");
+}
+
+TEST_F(CliRun, TheProfileComesBeforeTheSummary) {
+  engine_.totals.probes = {probe_summary(2)};
+  EXPECT_EQ(code({"--profile", "-o", "/dev/null", "-p", "p:a /bin/zsh:x", "zsh"}), 0);
+  EXPECT_EQ(err(), "  /bin/zsh a" + std::string(43, ' ') +
+                       "               2               0\n"
+                       "uprobe-run: uprobes/a /bin/zsh:0x1: 2 hits\n");
+}
+
 TEST_F(CliRun, TheProgramsEndIsOurs) {
   engine_.ending = {false, 7};
   EXPECT_EQ(code({"-p", "p:a x:y", "ls"}), 7);

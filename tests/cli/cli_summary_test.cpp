@@ -84,5 +84,17 @@ TEST(CliSummary, TimeoutsAndNotes) {
   EXPECT_EQ(render_summary({}, false), "");
 }
 
+TEST(CliSummary, TheProfileHasTheKernelsColumns) {
+  ProbeSummary a = probe("g/a", 5000);
+  a.place = "/x:y/z\x1b:0x10";
+  a.lost_full = 12;
+  const ProbeSummary b = probe("g/" + std::string(50, 'b'), 0);
+  Summary summary;
+  summary.probes = {a, b};
+  EXPECT_EQ(render_profile(summary), "  /x:y/z\\x1b a" + std::string(43, ' ') + "            5000              12\n" +
+                                         "  /bin/zsh " + std::string(50, 'b') + "               0               0\n");
+  EXPECT_EQ(render_profile({}), "");
+}
+
 }  // namespace
 }  // namespace uprobe::cli

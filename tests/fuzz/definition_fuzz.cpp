@@ -1,6 +1,7 @@
 // Fuzzes definitions in both dialects: whatever is accepted compiles to a program that verifies, lists as something
 // that is accepted again with the same listing, and has a format file. The first byte chooses what is done with the
 // rest.
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -41,6 +42,40 @@ void check(const spec::ProbeSpec& probe, const spec::ParseOptions& with) {
   require(program::format_file(program->layout, 1).ends_with('\n'));
 }
 
+// Symbols have made-up places; a pattern is two functions.
+Result<std::vector<spec::ProbeSpec>> resolve(spec::ProbeSpec spec) {
+  for (spec::Argument& argument : spec.arguments) argument.symbol.clear();
+  if (spec.place.symbol.empty()) return std::vector{spec};
+  spec.place.file_offset = spec.place.symbol.size() + spec.place.offset;
+  std::vector<spec::ProbeSpec> found{spec};
+  if (spec.place.symbol.find('*') == std::string::npos) return found;
+  found.push_back(spec);
+  ++*found[1].place.file_offset;
+  return found;
+}
+
+bool can_be_read_again(const spec::ProbeSpec& probe) {
+  return spec::is_identifier(probe.event) && spec::listing(probe).size() < spec::kMaxLine;
+}
+
+// What is listed defines the same set; each probe can be deleted as it is listed.
+void check(const spec::DefinitionSet& set, const spec::ParseOptions& with) {
+  const std::vector<spec::ProbeSpec> probes = set.probes();
+  require(probes.size() == set.size());
+  std::size_t in_events = 0;
+  for (const auto& event : set.events()) in_events += event.probes.size();
+  require(in_events == probes.size());
+  if (!std::all_of(probes.begin(), probes.end(), can_be_read_again)) return;
+  spec::DefinitionSet again(with);
+  require(bool(again.write(set.listing())));
+  require(again.listing() == set.listing());
+  for (const spec::ProbeSpec& probe : probes) {
+    const std::string listed = spec::listing(probe);
+    require(bool(again.add("-" + listed.substr(1))));
+  }
+  require(again.size() == 0);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -59,6 +94,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (!set.add(line.text)) break;
   }
   for (const auto& probe : set.probes()) check(probe, with);
+  check(set, with);
+  spec::DefinitionSet resolved(with, resolve);
+  static_cast<void>(resolved.write(text));
+  check(resolved, with);
   return 0;
 }
 
@@ -69,6 +108,8 @@ std::vector<std::string> fuzz_seeds() {
       "p zfree $arg1 %rdi n=+0($arg2):char[8] @0x1000 \\0x20:string",
       "p:g/a /b/x:1\np:g/a /b/x:2\n-:g/a /b/x:0x0000000000000001\n# comment\n-:g/\n",
       "-:e",
+      "p:g/* /b/x:f* %edi @data+4:string\np:g/ /b/x:f\n-:x_f\n-:g/ /b/x:0x0000000000000002 arg1=%edi",
+      "p: /b/x:0x10 %r8d:s16 a=%sil\n-:x_0x10",
       "p:g.e /b/x:operator%(T)%return",
   };
   std::vector<std::string> seeds;
