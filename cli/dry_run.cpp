@@ -61,6 +61,7 @@ std::string plan_lines(const PlanReport& report) {
   text += ", address " + hex(report.address) + "\n";
   if (!report.bytes.empty())
     text += "  insn  " + hex_bytes(report.bytes) + "   " + disassembly(report.bytes, report.address) + "\n";
+  if (!report.returns.empty()) text += "  by    " + escape(report.returns) + "\n";
   return text + "  tier  " + why_text(report) + "\n";
 }
 
@@ -86,6 +87,7 @@ std::string render_plan(const std::vector<PlanReport>& reports) {
 std::string plan_line(const PlanReport& report) {
   std::string text = report.path + ":" + hex(report.offset);
   if (!report.symbol.empty()) text += " (" + report.symbol + ")";
+  if (!report.returns.empty()) text += ": " + report.returns;
   return text + ": " + report.tier + (report.why.empty() ? "" : ": " + report.why);
 }
 

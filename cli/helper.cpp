@@ -34,6 +34,7 @@ constexpr const char* kOutput = "UPROBE_OUTPUT";
 constexpr const char* kBufferSize = "UPROBE_BUFFER_SIZE";
 constexpr const char* kVerbose = "UPROBE_VERBOSE";
 constexpr const char* kTier = "UPROBE_TIER";
+constexpr const char* kReturn = "UPROBE_RETURN";
 
 volatile sig_atomic_t ask_to_end = 0;
 void on_end_signal(int) { ask_to_end = 1; }
@@ -101,6 +102,11 @@ Result<Settings> settings() {
     const auto chosen = parse_tier(tier);
     if (!chosen) return bad_variable(kTier, chosen.error().text);
     result.session.tier = *chosen;
+  }
+  if (const std::string mode = variable(kReturn); !mode.empty()) {
+    const auto chosen = parse_return_mode(mode);
+    if (!chosen) return bad_variable(kReturn, chosen.error().text);
+    result.session.returns = *chosen;
   }
   const std::string verbose = variable(kVerbose);
   if (verbose.size() > 1 || (!verbose.empty() && (verbose[0] < '0' || verbose[0] > '2')))

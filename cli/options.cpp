@@ -100,6 +100,10 @@ constexpr std::array kRows = {
         "auto (default): by a jump where that is safe, else by a breakpoint;\nint3: breakpoints; jump: refuse what "
         "needs one",
         [](Options& o, const std::string& v) { return store(o.tier, parse_tier(v)); }},
+    Row{0, "return", required_argument, "MODE",
+        "how return probes see the return: auto (default); exits: at every\nreturn instruction of the function; stub: "
+        "where it returns to",
+        [](Options& o, const std::string& v) { return store(o.returns, parse_return_mode(v)); }},
     Row{'o', "output", required_argument, "FILE",
         "the trace goes to FILE (- = standard output, %p = PID);\nwithout it to standard error",
         [](Options& o, const std::string& v) { return set_name(o.output, v); }},

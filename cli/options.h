@@ -8,6 +8,7 @@
 
 #include "cli/diagnostics.h"
 #include "engine/base/result.h"
+#include "engine/plan/return_mode.h"
 #include "engine/plan/tier.h"
 
 namespace uprobe::cli {
@@ -36,6 +37,7 @@ struct Options {
   bool profile = false;  // uprobe_profile's lines behind the trace
   bool force = false;
   plan::Tier tier = plan::Tier::automatic;
+  plan::ReturnMode returns = plan::ReturnMode::automatic;
   bool quiet = false;
   int verbosity = 0;
   ColorMode color = ColorMode::automatic;

@@ -130,6 +130,7 @@ bool prepare(const Call& call) {
   options.strict = call.options.strict;
   options.force = call.options.force;
   options.tier = call.options.tier;
+  options.returns = call.options.returns;
   const Status prepared = call.engine.prepare(options);
   if (prepared) return true;
   show(problems(call.engine, options, *definitions, prepared.error()), call.diagnostics);

@@ -114,4 +114,11 @@ Result<plan::Tier> parse_tier(std::string_view text) {
   return unusable(text, "is no tier", "auto, jump or int3");
 }
 
+Result<plan::ReturnMode> parse_return_mode(std::string_view text) {
+  if (text == "auto") return plan::ReturnMode::automatic;
+  if (text == "stub") return plan::ReturnMode::stub;
+  if (text == "exits") return plan::ReturnMode::exits;
+  return unusable(text, "is no way to see a return", "auto, stub or exits");
+}
+
 }  // namespace uprobe::cli

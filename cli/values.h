@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "engine/base/result.h"
+#include "engine/plan/return_mode.h"
 #include "engine/plan/tier.h"
 
 namespace uprobe::cli {
@@ -21,5 +22,8 @@ Result<std::uint64_t> parse_ring_size(std::string_view text);
 
 // "auto", "jump" or "int3".
 Result<plan::Tier> parse_tier(std::string_view text);
+
+// "auto", "stub" or "exits".
+Result<plan::ReturnMode> parse_return_mode(std::string_view text);
 
 }  // namespace uprobe::cli

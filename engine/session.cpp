@@ -35,11 +35,10 @@ using std::chrono::steady_clock;
 constexpr std::size_t kFlushBytes = 256 * 1024;
 
 Result<Probe> make_probe(const spec::ProbeSpec& definition, plan::FileCache& files, const SessionOptions& options) {
-  Probe probe{.spec = definition, .site = {}, .program = {}};
+  Probe probe{.spec = definition, .site = {}, .program = {}, .returns = {}, .exits = {}};
   const auto refuse = [&](int column, std::string text) {
     return Error{.code = Code::refused, .text = std::move(text), .where = definition.definition, .column = column};
   };
-  if (definition.is_return) return refuse(0, "return probes are not available in this version");
   if (definition.place.reference_counter)
     return refuse(definition.place.place_column, "reference counters are not available in this version");
   auto site = plan::resolve(probe.spec, files, {.force = options.force});
@@ -50,6 +49,36 @@ Result<Probe> make_probe(const spec::ProbeSpec& definition, plan::FileCache& fil
   if (Status verified = program::verify(*program); !verified) return verified.error();
   probe.program = program.take();
   return probe;
+}
+
+// A return probe: how it gets at the returns, and the places that it needs for that.
+Status plan_returns(Probe& probe, plan::ReturnPlanner& planner, plan::ReturnMode wanted) {
+  const auto refuse = [&](Error error) {
+    error.where = probe.spec.definition;
+    error.column = probe.spec.place.place_column;
+    return error;
+  };
+  auto returns = planner.plan(probe.spec, probe.site, wanted);
+  if (!returns) return refuse(returns.error());
+  probe.returns = returns.take();
+  for (const plan::Exit& exit : probe.returns->exits) {
+    auto site = plan::site_at(probe.site.file, probe.site.file->offset_of_address(exit.address).value_or(0));
+    if (!site) return refuse(site.error());
+    probe.exits.push_back(site.take());
+  }
+  return ok();
+}
+
+// Where the probe goes in its file.
+void add_points(const Probe& probe, std::uint16_t event, control::ProbeSet& to) {
+  if (!probe.returns) return to.add(probe.site, {.event = event});
+  for (std::size_t i = 0; i < probe.exits.size(); ++i) {
+    const plan::Exit& exit = probe.returns->exits[i];
+    to.add(probe.exits[i], {.event = event,
+                            .kind = shared::ConsumerKind::exit,
+                            .distance = static_cast<std::int32_t>(exit.address - probe.site.address),
+                            .pops = exit.pops});
+  }
 }
 
 std::uint64_t power_of_two(std::uint64_t n) {
@@ -137,10 +166,13 @@ Result<Session> Session::prepare(const SessionOptions& options) {
     if (Status added = definitions.add(definition.text, definition.default_object); !added) return added.error();
   if (definitions.size() == 0) return Error{.code = Code::usage, .text = "no probe is defined"};
   state->notes = places.notes();
+  plan::ReturnPlanner planner(state->flows);
   for (const spec::ProbeSpec& definition : definitions.probes()) {
     auto probe = make_probe(definition, files, options);
     if (!probe) return probe.error();
-    state->planned.add(probe->site, static_cast<std::uint16_t>(state->probes.size()));
+    if (definition.is_return)
+      if (Status planned = plan_returns(*probe, planner, options.returns); !planned) return planned.error();
+    add_points(*probe, static_cast<std::uint16_t>(state->probes.size()), state->planned);
     state->probes.push_back(probe.take());
   }
   if (Status jumps = state->check_tiers(); !jumps) return jumps.error();

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engine/base/result.h"
+#include "engine/plan/return_mode.h"
 #include "engine/plan/tier.h"
 
 namespace uprobe {
@@ -37,6 +38,7 @@ struct SessionOptions {
   bool strict = false;                  // the kernel's dialect and nothing else
   bool force = false;                   // probe at an offset inside an instruction all the same
   plan::Tier tier = plan::Tier::automatic;
+  plan::ReturnMode returns = plan::ReturnMode::automatic;
   std::string agent_path;  // libuprobe.so; empty: found beside the running program
 };
 
@@ -50,6 +52,7 @@ struct PlanReport {
   std::vector<std::uint8_t> bytes;  // of the displaced instruction
   std::string tier;                 // "jump", "int3", "refused"
   std::string why;                  // why not a better tier, or why refused
+  std::string returns;              // of a return probe: how it gets at the returns; else empty
 };
 
 struct ProbeSummary {

@@ -8,6 +8,32 @@
 
 namespace uprobe {
 
+namespace {
+
+std::string reason_at(const plan::Site& site, const plan::FileJumps& jumps) {
+  const plan::Window* window = jumps.window_at(site.address);
+  return window == nullptr ? "the agent itself needs a breakpoint there" : window->text();
+}
+
+// Of the first place that cannot have one.
+std::string reason_against_jumps(const Probe& probe, const plan::FileJumps& jumps) {
+  if (!probe.returns) return reason_at(probe.site, jumps);
+  for (const plan::Site& exit : probe.exits)
+    if (const std::string reason = reason_at(exit, jumps); !reason.empty()) return hex(exit.offset) + ": " + reason;
+  return {};
+}
+
+// "3 exits: 0x1234, 0x1250, jump at 0x1260"
+std::string returns_text(const Probe& probe) {
+  const auto& exits = probe.returns->exits;
+  std::string text = std::to_string(exits.size()) + (exits.size() == 1 ? " exit:" : " exits:");
+  for (std::size_t i = 0; i < exits.size(); ++i)
+    text += (i == 0 ? " " : ", ") + std::string(exits[i].is_jump ? "jump at " : "") + hex(probe.exits[i].offset);
+  return probe.returns->why.empty() ? text : text + " (" + probe.returns->why + ")";
+}
+
+}  // namespace
+
 std::vector<std::string> Session::State::reasons_against_jumps() {
   std::set<std::string> unread;
   control::OwnPoints own(planned, !agent, unread);
@@ -20,8 +46,7 @@ std::vector<std::string> Session::State::reasons_against_jumps() {
       reasons.emplace_back();  // what the program chooses decides
       continue;
     }
-    const plan::Window* window = jumps.of(*file).window_at(probe.site.address);
-    reasons.push_back(window == nullptr ? "the agent itself needs a breakpoint there" : window->text());
+    reasons.push_back(reason_against_jumps(probe, jumps.of(*file)));
   }
   return reasons;
 }
@@ -53,6 +78,7 @@ std::vector<PlanReport> Session::report() const {
     report.bytes = probe.site.insn;
     report.why = may_jump ? reasons[reports.size()] : "as --tier wants it";
     report.tier = may_jump && report.why.empty() ? "jump" : "int3";
+    if (probe.returns) report.returns = returns_text(probe);
     if (probe.site.is_ifunc) report.why = "an IFUNC: the implementation that the program chooses is probed";
     reports.push_back(std::move(report));
   }

@@ -6,6 +6,7 @@
 #include "engine/control/armer.h"
 #include "engine/control/mail_service.h"
 #include "engine/plan/flow_cache.h"
+#include "engine/plan/returns.h"
 #include "engine/program/layout.h"
 #include "engine/session.h"
 #include "engine/trace/reader.h"
@@ -17,6 +18,8 @@ struct Probe {
   spec::ProbeSpec spec;
   plan::Site site;
   program::EventProgram program;
+  std::optional<plan::ReturnPlan> returns;  // of a return probe
+  std::vector<plan::Site> exits;            // by ReturnPlan::exits
 };
 
 struct Session::State {
@@ -49,7 +52,7 @@ struct Session::State {
   Status arm(target::Target& target, const std::function<Result<control::Block>()>& load);
   Status begin(target::Target& target, control::Block& block);
   Status find_any_armed() const;
-  // Why each probe cannot be a jump, empty for those that can. By the files alone; nobody asks for a tier of int3.
+  // Why each probe cannot be a jump at all of its places, empty for those that can. By the files alone; nobody asks for a tier of int3.
   std::vector<std::string> reasons_against_jumps();
   Status check_tiers();
 };

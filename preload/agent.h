@@ -47,15 +47,22 @@ __attribute__((visibility("hidden"))) void uprobe_return_copy();
 struct Hit {
   ProcessBlock* block;
   const Point* point;
-  const Registers* registers;
+  Registers* registers;  // changed where a function returns: see handle_hit()
   u32 tid;
-  bool may_fault;  // false: SIGSEGV or SIGBUS is blocked, a faulting load would kill the process: read nothing
-  bool no_rseq;    // a load of this hit is known to fault, which an rseq section does not survive
+  bool may_fault;    // false: SIGSEGV or SIGBUS is blocked, a faulting load would kill the process: read nothing
+  bool no_rseq;      // a load of this hit is known to fault, which an rseq section does not survive
+  u64 function = 0;  // of a return event: the function's address
 };
 
 // hit.cpp. The one function that every way into the agent arrives at: one record per consumer of the point, newest first.
+// Where a function is left at the point, the consumers of its return come behind all others, and `registers` are then as
+// they will be behind the return.
 // No system call, no lock, reentrant at every instruction.
-void handle_hit(const Hit& hit);
+void handle_hit(Hit& hit);
+
+// hit.cpp. The same for the consumers of one kind, of a return to `address`; `registers` as they are behind the return, but
+// for ip, which is set here.
+void handle_return(Hit& hit, shared::ConsumerKind kind, u64 address);
 
 // record.cpp. Builds the record in place in a ring of the session, publishes it, counts what is lost.
 void record_event(const Hit& hit, AreaHeader* area, u32 event_index);

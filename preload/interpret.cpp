@@ -187,7 +187,9 @@ UPROBE_IN_SECTION void Builder::step(const Insn& insn) {
 
 UPROBE_IN_SECTION Built build_payload(const Hit& hit, const AreaHeader* area, const Event& event, Payload& payload) {
   const u32 fixed = event.fixed_bytes;
-  if (fixed < sizeof(shared::PayloadHead) || fixed > shared::kMaxPayload) return Built::too_big;
+  const bool is_return = (event.flags & shared::kEventReturns) != 0;
+  if (fixed < (is_return ? sizeof(shared::ReturnHead) : sizeof(shared::PayloadHead)) || fixed > shared::kMaxPayload)
+    return Built::too_big;
   if (u64{event.first_insn} + event.insn_count > area->insn_count) return Built::too_big;
   if (fixed > payload.limit) return Built::no_room;
   auto& head = *reinterpret_cast<shared::PayloadHead*>(payload.at);
@@ -195,6 +197,11 @@ UPROBE_IN_SECTION Built build_payload(const Hit& hit, const AreaHeader* area, co
   head.flags = head.preempt_count = 0;
   head.pid = static_cast<i32>(hit.tid);
   head.ip = (*hit.registers)[shared::Reg::ip];
+  if (is_return) {
+    auto& returns = *reinterpret_cast<shared::ReturnHead*>(payload.at);
+    returns.return_ip = head.ip;
+    head.ip = hit.function;
+  }
 
   Builder builder(hit, area, fixed, payload);
   builder.start();

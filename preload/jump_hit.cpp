@@ -9,7 +9,7 @@ extern "C" __attribute__((visibility("hidden"), used, flatten)) const u32* uprob
                                                                                           u32 faulted) {
   ProcessBlock& block = *uprobe_block;
   (*registers)[shared::Reg::ip] = point->address;
-  const Hit hit{&block, point, registers, thread_id(block, true), true, faulted != 0};
+  Hit hit{&block, point, registers, thread_id(block, true), true, faulted != 0};
   handle_hit(hit);
   return reinterpret_cast<const u32*>(pending_word(block));
 }

@@ -50,9 +50,9 @@ bool fix_up(SignalFrame& frame) {
 // One record per consumer, unless this very arrival has its records already. Returns the thread's id.
 u32 record_hit(ProcessBlock& block, const Point& point, const SignalFrame& frame, bool may_fault) {
   const bool repeat = is_repeat(block, point, frame);
-  const Registers registers = registers_of(frame, point.address);
+  Registers registers = registers_of(frame, point.address);
   const u32 tid = thread_id(block, may_fault);
-  const Hit hit{&block, &point, &registers, tid, may_fault};
+  Hit hit{&block, &point, &registers, tid, may_fault};
   if (point.consumer != 0 && !repeat) handle_hit(hit);
   return tid;
 }

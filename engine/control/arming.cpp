@@ -15,8 +15,18 @@ using shared::kBreakpoint;
 
 std::vector<shared::Consumer> consumers_of(const PlannedPoint& point) {
   std::vector<shared::Consumer> consumers;
-  for (const std::uint16_t event : point.events) consumers.push_back({.session = 0, .event = event, .next = 0});
+  for (const PlannedConsumer& wanted : point.consumers)
+    consumers.push_back({.session = 0,
+                         .kind = static_cast<std::uint8_t>(wanted.kind),
+                         .event = wanted.event,
+                         .next = 0,
+                         .distance = wanted.distance,
+                         .pops = wanted.pops});
   return consumers;
+}
+
+void add_events(std::set<std::uint16_t>& to, const PlannedPoint& point) {
+  for (const PlannedConsumer& consumer : point.consumers) to.insert(consumer.event);
 }
 
 // What the file has behind the first byte of an instruction, up to the end of the mapping.
@@ -69,11 +79,11 @@ bool take_out(target::Target& target, const shared::Point& point, const shared::
 }  // namespace
 
 void Armer::refuse(const PlannedPoint& point, const std::string& why) {
-  for (const std::uint16_t event : point.events) report_.refusals[event] = why;
+  for (const PlannedConsumer& consumer : point.consumers) report_.refusals[consumer.event] = why;
   if (report_.first_refusal.empty()) report_.first_refusal = why;
   const std::string& path = point.site.file->path();
-  report_.notes.insert(point.events.empty() ? path + ": what the agent itself needs there is not followed: " + why
-                                            : path + ":" + hex(point.site.offset) + " not probed: " + why);
+  report_.notes.insert(point.consumers.empty() ? path + ": what the agent itself needs there is not followed: " + why
+                                               : path + ":" + hex(point.site.offset) + " not probed: " + why);
 }
 
 // The process doubts a point that is right: its program has changed the code there. What lies behind the instruction looks
@@ -119,7 +129,7 @@ const plan::Window* Armer::window_for(Work& work, const Pending& pending, const 
 Status Armer::join(Work& work, const PlannedPoint& point, std::uint32_t known) {
   work.stands(work.block.points()[known]);
   if (Status s = look_behind(work, known); !s) return s;
-  report_.armed_events.insert(point.events.begin(), point.events.end());
+  add_events(report_.armed_events, point);
   if (work.block.has(known, consumers_of(point))) return ok();
   if (Status s = work.change(); !s) return s;
   return work.block.want(work.target, known, consumers_of(point));
@@ -150,7 +160,7 @@ Status Armer::consider(Work& work, const PlannedPoint& point, const target::Mapp
   pending.point.behind_varies = jumps != nullptr ? jumps->changed_behind(point.site.address) : std::uint16_t{0};
   std::string why;
   const plan::Window* window = window_for(work, pending, m, jumps, why);
-  if (window == nullptr && options_.tier == plan::Tier::jump && !point.events.empty()) {
+  if (window == nullptr && options_.tier == plan::Tier::jump && !point.consumers.empty()) {
     refuse(point, "it would need a breakpoint: " + why);
     return ok();
   }
@@ -175,9 +185,10 @@ bool Armer::join_pending(Work& work, PlannedPoint& point, const target::Mapping&
   const auto same = std::find_if(work.pending.begin(), work.pending.end(),
                                  [address](const Pending& p) { return p.point.address == address; });
   if (same == work.pending.end()) return false;
-  const auto& others = same->planned->events;
-  point.events.insert(point.events.end(), others.begin(), others.end());
-  std::sort(point.events.rbegin(), point.events.rend());
+  const auto& others = same->planned->consumers;
+  point.consumers.insert(point.consumers.end(), others.begin(), others.end());
+  std::stable_sort(point.consumers.begin(), point.consumers.end(),
+                   [](const PlannedConsumer& a, const PlannedConsumer& b) { return a.event > b.event; });
   point.role = same->planned->role;
   same->planned = &point;
   return true;
@@ -199,7 +210,7 @@ Status Armer::arm_ifuncs(Work& work, const FilePoints& file, const target::Mappi
       work.waits = true;
       continue;
     }
-    auto planned = std::make_unique<PlannedPoint>(PlannedPoint{**chosen, point.events, point.role});
+    auto planned = std::make_unique<PlannedPoint>(PlannedPoint{**chosen, point.consumers, point.role});
     if (jumps != nullptr) jumps->add(planned->site.address);
     if (!join_pending(work, *planned, m))
       if (Status s = consider(work, *planned, m, jumps); !s) return s;
@@ -283,9 +294,8 @@ Status Armer::publish(Work& work) {
       if (Status s = work.block.set_point(work.target, *p.known_long_jump, *p.long_jump); !s) return s;
     if (p.long_jump) texts.push_back(text_of(work, p.long_jump->address));
     texts.push_back(text_of(work, p.point.address));
-    report_.armed_events.insert(p.planned->events.begin(), p.planned->events.end());
-    (p.window != nullptr ? report_.jumps : report_.breakpoints)
-        .insert(p.planned->events.begin(), p.planned->events.end());
+    add_events(report_.armed_events, *p.planned);
+    add_events(p.window != nullptr ? report_.jumps : report_.breakpoints, *p.planned);
   }
   return work.nobody_runs() ? write_in_runs(work.target, std::move(texts)) : write_each(work.target, texts);
 }

@@ -33,7 +33,7 @@ const FilePoints& OwnPoints::in(const std::shared_ptr<const elf::ElfFile>& file)
     auto site = plan::site_at(file, found.offset);
     if (!site) continue;
     own.has_signal_return = own.has_signal_return || found.is_signal_return;
-    own.points.push_back({.site = site.take(), .events = {}, .role = found.role});
+    own.points.push_back({.site = site.take(), .consumers = {}, .role = found.role});
   }
   std::sort(own.points.begin(), own.points.end(),
             [](const PlannedPoint& a, const PlannedPoint& b) { return a.site.offset < b.site.offset; });

@@ -107,10 +107,11 @@ class Placer {
 };
 
 std::optional<x86::FastRecord> Placer::fast_record(const Pending& p) const {
-  if (context_.area == nullptr || p.planned->events.size() != 1) return std::nullopt;
+  if (context_.area == nullptr || p.planned->consumers.size() != 1) return std::nullopt;
+  if (p.planned->consumers.front().kind != shared::ConsumerKind::entry) return std::nullopt;
   const trace::Area& area = *context_.area;
   const trace::Area::Places places = area.places();
-  const std::uint16_t event = p.planned->events.front();
+  const std::uint16_t event = p.planned->consumers.front().event;
   return x86::FastRecord{.area = Addr{context_.block.head().sessions[0].area},
                          .data_offset = places.data,
                          .ring_bytes = area.ring_bytes(),

@@ -27,12 +27,12 @@ PlannedPoint& ProbeSet::point_for(plan::Site site) {
       std::lower_bound(points.begin(), points.end(), site.offset,
                        [](const PlannedPoint& p, std::uint64_t offset) { return p.site.offset < offset; });
   if (place != points.end() && place->site.offset == site.offset) return *place;
-  return *points.insert(place, PlannedPoint{.site = std::move(site), .events = {}});
+  return *points.insert(place, PlannedPoint{.site = std::move(site), .consumers = {}});
 }
 
-void ProbeSet::add(plan::Site site, std::uint16_t event) {
-  auto& events = point_for(std::move(site)).events;
-  events.insert(events.begin(), event);
+void ProbeSet::add(plan::Site site, const PlannedConsumer& consumer) {
+  auto& consumers = point_for(std::move(site)).consumers;
+  consumers.insert(consumers.begin(), consumer);
   ++size_;
 }
 

@@ -12,10 +12,18 @@
 
 namespace uprobe::control {
 
+// Who wants a place, and what of it: see shared::Consumer.
+struct PlannedConsumer {
+  std::uint16_t event = 0;
+  shared::ConsumerKind kind = shared::ConsumerKind::entry;
+  std::int32_t distance = 0;
+  std::uint16_t pops = 0;
+};
+
 // One place in a file and who wants it.
 struct PlannedPoint {
   plan::Site site;
-  std::vector<std::uint16_t> events;  // newest definition first
+  std::vector<PlannedConsumer> consumers;  // newest definition first
   shared::PointRole role = shared::PointRole::probe;
 };
 
@@ -39,7 +47,7 @@ struct FilePoints {
 class ProbeSet {
  public:
   // Events are numbered in the order of the definitions.
-  void add(plan::Site site, std::uint16_t event);
+  void add(plan::Site site, const PlannedConsumer& consumer);
   // A place where the agent asks the tool about libraries; a probe may be there as well.
   void add_hook(plan::Site site);
   const std::vector<FilePoints>& files() const { return files_; }

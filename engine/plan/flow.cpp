@@ -135,8 +135,10 @@ void FileFlow::resolve_jumps(const std::vector<JumpingFunction>& jumping) {
   std::size_t steps = kLeastSteps + map_.bytes();
   for (bool is_new = true; is_new;) {
     is_new = false;
+    pointer_jumps_.clear();
     for (const JumpingFunction& one : jumping) is_new |= resolve_function(one, steps);
   }
+  std::sort(pointer_jumps_.begin(), pointer_jumps_.end());
   // Label differences added to a label: the labels need not be named anywhere.
   for (SweptFunction& function : functions_)
     if (function.takes_label && function.jumps_by_pointer) note_unresolved(function);
@@ -145,6 +147,12 @@ void FileFlow::resolve_jumps(const std::vector<JumpingFunction>& jumping) {
 void FileFlow::note_unresolved(SweptFunction& function) {
   if (function.trouble == FlowTrouble::none) function.trouble = FlowTrouble::jump_table;
   if (function.trouble == FlowTrouble::no_unwind) function.jumps_anywhere = true;
+}
+
+void FileFlow::note_table(SweptFunction& from, std::uint64_t target) {
+  if (target >= from.range.begin && target < from.range.end) return;
+  from.leaves_by_table = true;
+  if (const auto into = function_index(functions_, target)) functions_[*into].entered_by_table = true;
 }
 
 // True if an address is named that was not before.
@@ -157,7 +165,9 @@ bool FileFlow::resolve_function(const JumpingFunction& jumping, std::size_t& ste
     const JumpTargets found = targets_of_jump(map_, code, jump);
     if (!found.is_known) note_unresolved(function);
     function.jumps_by_pointer |= found.has_pointers;
+    if (found.has_pointers) pointer_jumps_.push_back(jump);
     for (const std::uint64_t target : found.targets) {
+      note_table(function, target);
       SegmentMap* segment = map_.at(target);
       is_new |= !segment->entered.test(target);
       segment->entered.set(target);
@@ -228,11 +238,15 @@ void FileFlow::spread_trouble() {
     if (functions_[part].trouble == FlowTrouble::none) functions_[part].trouble = FlowTrouble::other_part;
 }
 
-std::optional<FunctionFlow> FileFlow::function_at(std::uint64_t address) const {
+const SweptFunction* FileFlow::swept_at(std::uint64_t address) const {
   const auto index = function_index(functions_, address);
-  if (!index) return std::nullopt;
-  const SweptFunction& function = functions_[*index];
-  return FunctionFlow{function.range, function.trouble, function.jumps_anywhere};
+  return index ? &functions_[*index] : nullptr;
+}
+
+std::optional<FunctionFlow> FileFlow::function_at(std::uint64_t address) const {
+  const SweptFunction* function = swept_at(address);
+  if (function == nullptr) return std::nullopt;
+  return FunctionFlow{function->range, function->trouble, function->jumps_anywhere};
 }
 
 bool FileFlow::is_arrival(std::uint64_t address) const {
@@ -262,6 +276,15 @@ std::vector<std::uint64_t> FileFlow::arrivals(const elf::Range& range) const {
   return found;
 }
 
+bool FileFlow::is_named_in(std::uint64_t from, std::uint64_t limit) const {
+  const SegmentMap* code = map_.code_at(from);
+  return code != nullptr && code->named.next(from, limit).has_value();
+}
+
+bool FileFlow::is_pointer_jump(std::uint64_t address) const {
+  return std::binary_search(pointer_jumps_.begin(), pointer_jumps_.end(), address);
+}
+
 bool FileFlow::is_start(std::uint64_t address) const {
   const SegmentMap* code = map_.code_at(address);
   return code != nullptr && code->starts.test(address);
@@ -283,6 +306,19 @@ std::optional<std::uint64_t> FileFlow::next_stop(std::uint64_t from, std::uint64
   return code == nullptr ? std::nullopt : code->stops.next(from, limit);
 }
 
-std::size_t FileFlow::memory() const { return map_.bytes() + functions_.capacity() * sizeof(SweptFunction); }
+std::optional<std::uint64_t> FileFlow::next_start(std::uint64_t from, std::uint64_t limit) const {
+  const SegmentMap* code = map_.code_at(from);
+  return code == nullptr ? std::nullopt : code->starts.next(from, limit);
+}
+
+std::optional<std::uint64_t> FileFlow::last_start(std::uint64_t from, std::uint64_t limit) const {
+  const SegmentMap* code = map_.code_at(limit - 1);
+  return code == nullptr ? std::nullopt : code->starts.last(from, limit);
+}
+
+std::size_t FileFlow::memory() const {
+  return map_.bytes() + functions_.capacity() * sizeof(SweptFunction) +
+         pointer_jumps_.capacity() * sizeof(pointer_jumps_[0]);
+}
 
 }  // namespace uprobe::plan

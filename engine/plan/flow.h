@@ -34,6 +34,7 @@ class FileFlow {
   const elf::ElfFile& file() const { return file_; }
   // The function that contains a link-time address; nothing where no unwind information covers it.
   std::optional<FunctionFlow> function_at(std::uint64_t address) const;
+  const SweptFunction* swept_at(std::uint64_t address) const;
   const std::vector<SweptFunction>& functions() const { return functions_; }
 
   // Whether control may arrive at the address other than from the instruction before, as far as is known: all there is
@@ -45,11 +46,19 @@ class FileFlow {
   bool has_arrival(std::uint64_t from, std::uint64_t limit) const;
   std::vector<std::uint64_t> arrivals(const elf::Range& range) const;
 
+  // Whether a value in data or code could be an address in [from, limit).
+  bool is_named_in(std::uint64_t from, std::uint64_t limit) const;
+  // Whether the jump through a register at the address goes where a pointer leads, and not by a table.
+  bool is_pointer_jump(std::uint64_t address) const;
+
   bool is_start(std::uint64_t address) const;    // of an instruction
   bool is_stop(std::uint64_t address) const;     // start of one behind which control does not go on
   bool is_padding(std::uint64_t address) const;  // start of a nop or int3
   // The first start of one behind which control does not go on, in [from, limit) of one segment.
   std::optional<std::uint64_t> next_stop(std::uint64_t from, std::uint64_t limit) const;
+  // The first and the last start of an instruction in [from, limit) of one segment.
+  std::optional<std::uint64_t> next_start(std::uint64_t from, std::uint64_t limit) const;
+  std::optional<std::uint64_t> last_start(std::uint64_t from, std::uint64_t limit) const;
   std::span<const std::uint8_t> bytes_at(std::uint64_t address) const { return map_.bytes_at(address); }
 
   // Go's stacks are small, its scheduler keeps addresses of any instruction: no jumps.
@@ -64,6 +73,7 @@ class FileFlow {
   std::vector<JumpingFunction> sweep(const elf::Image& image, const std::vector<std::uint64_t>& starts);
   void resolve_jumps(const std::vector<JumpingFunction>& jumping);
   static void note_unresolved(SweptFunction& function);
+  void note_table(SweptFunction& from, std::uint64_t target);
   bool resolve_function(const JumpingFunction& jumping, std::size_t& steps);
   void find_unreached();
   bool has_unreached(const elf::Range& range, const SegmentMap& code) const;
@@ -74,6 +84,7 @@ class FileFlow {
   const elf::ElfFile& file_;
   FlowMap map_;
   std::vector<SweptFunction> functions_;
+  std::vector<std::uint64_t> pointer_jumps_;  // through registers; sorted
   bool is_go_ = false;
   bool has_patchable_entries_ = false;
 };

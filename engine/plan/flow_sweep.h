@@ -28,6 +28,8 @@ struct SweptFunction {
   FlowTrouble trouble = FlowTrouble::none;
   bool takes_label = false;       // makes a pointer to somewhere inside itself
   bool jumps_by_pointer = false;  // through memory, or through a register that holds a finished pointer
+  bool leaves_by_table = false;   // a jump table leads out of it
+  bool entered_by_table = false;  // another function's jump table leads into it
   bool jumps_anywhere = false;    // with trouble no_unwind: has an indirect jump whose targets are not known
 };
 

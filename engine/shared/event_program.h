@@ -59,8 +59,15 @@ struct PayloadHead {
   u8 flags;
   u8 preempt_count;
   i32 pid;  // thread id
-  u64 ip;   // __probe_ip
+  u64 ip;   // __probe_ip; of a return event __probe_func
 };
 static_assert(sizeof(PayloadHead) == 16);
+
+// The same and the second field of a return event.
+struct ReturnHead {
+  PayloadHead common;
+  u64 return_ip;  // __probe_ret_ip
+};
+static_assert(sizeof(ReturnHead) == 24);
 
 }  // namespace uprobe::shared

@@ -91,12 +91,21 @@ constexpr ArmedText armed_text(const Point& point) {
   return text;
 }
 
+// What a consumer wants of a point. entry: the registers in front of the instruction. exit: the point is where a function is
+// left, by a return or a jump, and the registers are wanted as they are behind that return. stub: the point is a function's
+// entry, and its return is wanted, which comes by way of a stub.
+enum class ConsumerKind : u8 { entry, exit, stub };
+
 struct Consumer {
-  u16 session;  // index into ProcessBlock::sessions
-  u16 event;    // index into that session's event table
-  u32 next;     // index + 1 of the next older consumer, 0: last
+  u8 session;        // index into ProcessBlock::sessions
+  u8 kind = 0;       // ConsumerKind
+  u16 event;         // index into that session's event table
+  u32 next;          // index + 1 of the next older consumer, 0: last
+  i32 distance = 0;  // exit: from the function's first instruction to the point
+  u16 pops = 0;      // exit: bytes that the return takes from the stack, its address included
+  u16 reserved = 0;
 };
-static_assert(sizeof(Consumer) == 8);
+static_assert(sizeof(Consumer) == 16);
 
 // Frozen for ever: any later tool restores from these what an earlier one left behind.
 struct Undo {

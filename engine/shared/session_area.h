@@ -74,6 +74,8 @@ struct AreaHeader {
 };
 static_assert(sizeof(AreaHeader) == 240);
 
+inline constexpr u16 kEventReturns = 1;  // of Event::flags: the payload begins with a ReturnHead
+
 // One event (one definition). Hits = records + the sum of the counters. Counters are written by the agent with lock add.
 struct alignas(128) Event {
   u32 first_insn;

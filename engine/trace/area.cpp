@@ -174,6 +174,7 @@ void Area::Data::write_events(const AreaSpec& spec) const {
     event[i].insn_count = static_cast<std::uint32_t>(source.insns.size());
     event[i].fixed_bytes = source.layout.fixed_bytes;
     event[i].type = static_cast<std::uint16_t>(i);
+    event[i].flags = source.layout.is_return ? shared::kEventReturns : std::uint16_t{0};
     for (Insn copy : source.insns) {
       if (copy.op == shared::Op::store_text) copy.immediate += text_used;
       insn[insn_index++] = copy;

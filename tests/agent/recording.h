@@ -31,7 +31,7 @@ class OneEvent {
     return sum;
   }
 
-  void hit(const shared::Registers& registers, bool no_rseq = false) {
+  void hit(shared::Registers registers, bool no_rseq = false) {
     const shared::Point point{};
     thread_local const u32 tid = static_cast<u32>(::gettid());
     agent::record_event({agent::uprobe_block, &point, &registers, tid, true, no_rseq}, header(), 0);

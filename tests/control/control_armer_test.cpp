@@ -32,7 +32,7 @@ class ArmerTest : public testing::Test {
     return plan::site_at(file, *file->offset_of_address(found.at(0).address)).take();
   }
   void probe(const std::string& function, std::uint16_t event) {
-    probes_.add(site_of(function[0] == 's' ? subject_ : other_, function), event);
+    probes_.add(site_of(function[0] == 's' ? subject_ : other_, function), {.event = event});
   }
   Addr address_of(const Mapping& m, const std::string& function) {
     return m.begin + (site_of(function[0] == 's' ? subject_ : other_, function).offset - m.offset);
@@ -351,7 +351,7 @@ TEST_F(ArmerTest, AFileThatHasChangedIsRefused) {
   const auto file = std::make_shared<const elf::ElfFile>(elf::ElfFile::open(path).take());
   const plan::Site site =
       plan::site_at(file, *file->offset_of_address(file->find_functions("subject_add")[0].address)).take();
-  probes_.add(site, 0);
+  probes_.add(site, {.event = 0});
   std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) + std::chrono::seconds(1));
   const Mapping code = target_.map_code(*file, kBase);
   arm();

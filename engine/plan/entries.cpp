@@ -1,0 +1,64 @@
+#include "engine/plan/entries.h"
+
+#include <algorithm>
+
+#include "arch/x86/code/scan.h"
+
+namespace uprobe::plan {
+namespace {
+
+using x86::Leads;
+
+bool holds(const elf::Range& range, std::uint64_t address) { return range.begin <= address && address < range.end; }
+
+// Drops the doubles now and then, so that a list of calls does not grow with their number.
+void sort_out(std::vector<std::uint64_t>& list) {
+  std::sort(list.begin(), list.end());
+  list.erase(std::unique(list.begin(), list.end()), list.end());
+}
+
+}  // namespace
+
+FunctionEntries::FunctionEntries(const FileFlow& flow) {
+  constexpr std::size_t kMany = 1u << 16;
+  std::size_t limit = kMany;
+  for (const elf::Segment& segment : flow.file().segments()) {
+    if (!segment.executable) continue;
+    const std::uint64_t end = segment.address + segment.file_bytes;
+    elf::Range around;  // the function that is being looked at
+    x86::Scanned insn;
+    for (auto at = flow.next_start(segment.address, end); at; at = flow.next_start(*at + 1, end)) {
+      if (!holds(around, *at)) {
+        const SweptFunction* function = flow.swept_at(*at);
+        around = function != nullptr ? function->range : elf::Range{};
+      }
+      if (!x86::scan(flow.bytes_at(*at), Addr{*at}, insn)) continue;
+      const bool is_call = insn.leads == Leads::call;
+      if (!is_call && insn.leads != Leads::jump && insn.leads != Leads::jump_if) continue;
+      if (!is_call && holds(around, insn.target)) continue;
+      const SweptFunction* target = flow.swept_at(insn.target);
+      if (target == nullptr) continue;
+      if (is_call && target->range.begin == insn.target)
+        called_.push_back(insn.target);
+      else
+        crossings_.push_back({insn.target, *at});
+      if (called_.size() < limit) continue;
+      sort_out(called_);
+      limit = called_.size() + kMany;
+    }
+  }
+  sort_out(called_);
+  std::sort(crossings_.begin(), crossings_.end());
+}
+
+std::span<const Crossing> FunctionEntries::into(const elf::Range& range) const {
+  const auto first = std::lower_bound(crossings_.begin(), crossings_.end(), Crossing{range.begin, 0});
+  const auto last = std::lower_bound(first, crossings_.end(), Crossing{range.end, 0});
+  return {first, last};
+}
+
+bool FunctionEntries::is_called(std::uint64_t address) const {
+  return std::binary_search(called_.begin(), called_.end(), address);
+}
+
+}  // namespace uprobe::plan

@@ -1,0 +1,250 @@
+#include "engine/plan/exits.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "arch/x86/code/scan.h"
+#include "engine/base/text.h"
+
+namespace uprobe::plan {
+namespace {
+
+using x86::Leads;
+
+bool holds(const elf::Range& range, std::uint64_t address) { return range.begin <= address && address < range.end; }
+
+// How much a near return takes from the stack; 0: it is none.
+std::uint16_t popped_by(x86::Bytes code) {
+  constexpr std::uint8_t kRepne = 0xf2, kRep = 0xf3, kReturn = 0xc3, kReturnAndPop = 0xc2;
+  std::size_t at = 0;
+  while (at < code.size() && (code[at] == kRep || code[at] == kRepne)) ++at;
+  if (at < code.size() && code[at] == kReturn) return 8;
+  if (at + 2 >= code.size() || code[at] != kReturnAndPop) return 0;
+  const unsigned more = code[at + 1] | unsigned{code[at + 2]} << 8;
+  return more <= 0xffff - 8 ? static_cast<std::uint16_t>(8 + more) : std::uint16_t{0};
+}
+
+class Finder {
+ public:
+  Finder(const FileFlow& flow, const FunctionEntries& entries, std::uint64_t entry)
+      : flow_(flow), entries_(entries), entry_(entry) {}
+
+  Result<std::vector<Exit>> run() {
+    if (!add_part(entry_)) return refusal();
+    if (parts_[0].begin != entry_) {
+      refuse("is not where its unwind information has the function begin, " + place(parts_[0].begin));
+      return refusal();
+    }
+    for (std::size_t i = 0; i < parts_.size(); ++i)
+      if (!read_part(elf::Range(parts_[i]))) return refusal();
+    if (!check_entries()) return refusal();
+    if (exits_.empty()) refuse("never returns: it has no return instruction");
+    if (!why_.empty()) return refusal();
+    std::sort(exits_.begin(), exits_.end(), [](const Exit& a, const Exit& b) { return a.address < b.address; });
+    return std::move(exits_);
+  }
+
+ private:
+  enum class Target { part, function, unknown };
+
+  Error refusal() const { return Error{.code = Code::refused, .text = why_}; }
+  bool refuse(std::string why) {
+    why_ = std::move(why);
+    return false;
+  }
+  std::string place(std::uint64_t address) const {
+    return hex(flow_.file().offset_of_address(address).value_or(address));
+  }
+  bool is_ours(std::uint64_t address) const {
+    return std::any_of(parts_.begin(), parts_.end(), [=](const elf::Range& part) { return holds(part, address); });
+  }
+
+  bool add_part(std::uint64_t address) {
+    const SweptFunction* part = flow_.swept_at(address);
+    if (part == nullptr) return refuse("has no unwind information: its returns are not known");
+    if (part->trouble != FlowTrouble::none)
+      return refuse(std::string("has returns that are not known: ") + text_of(part->trouble));
+    if (part->leaves_by_table || part->entered_by_table)
+      return refuse("shares a jump table with another function, or with a part of its own");
+    parts_.push_back(part->range);
+    return true;
+  }
+
+  bool read_part(const elf::Range& part) {
+    x86::Scanned insn;
+    std::uint64_t last = part.begin;
+    for (auto at = flow_.next_start(part.begin, part.end); at; at = flow_.next_start(*at + 1, part.end)) {
+      if (!x86::scan(flow_.bytes_at(*at), Addr{*at}, insn)) return refuse("has bytes that are no instructions");
+      if (!read_insn(*at, insn)) return false;
+      if (!insn.is_padding) last = *at;
+    }
+    // A call is the last thing where it does not come back.
+    if (!x86::scan(flow_.bytes_at(last), Addr{last}, insn)) return refuse("has bytes that are no instructions");
+    const bool is_call = insn.leads == Leads::call || insn.leads == Leads::call_indirect;
+    if (insn.falls_through && !is_call) return refuse("goes on behind its end, " + place(part.end));
+    return true;
+  }
+
+  bool read_insn(std::uint64_t at, const x86::Scanned& insn) {
+    switch (insn.leads) {
+      case Leads::jump:
+      case Leads::jump_if:
+        return is_ours(insn.target) || read_jump(at, insn);
+      case Leads::jump_by_register:
+        if (flow_.is_pointer_jump(at)) pointer_jump(at);
+        return true;
+      case Leads::jump_by_memory:
+        pointer_jump(at);
+        return true;
+      case Leads::out:
+        return read_return(at, insn);
+      default:
+        return true;
+    }
+  }
+
+  bool read_return(std::uint64_t at, const x86::Scanned& insn) {
+    const auto code = flow_.bytes_at(at).first(insn.length);
+    const auto decoded = x86::decode(code, Addr{at});
+    if (!decoded || !decoded->is_return) return true;
+    const std::uint16_t pops = popped_by(code);
+    if (pops == 0) return refuse("returns at " + place(at) + " in a way that is not followed");
+    exits_.push_back({at, pops, false});
+    return true;
+  }
+
+  bool read_jump(std::uint64_t at, const x86::Scanned& insn) {
+    switch (classify(insn.target)) {
+      case Target::part:
+        return add_part(insn.target);
+      case Target::function:
+        if (insn.leads == Leads::jump_if) return refuse("ends in another function under a condition, at " + place(at));
+        exits_.push_back({at, 8, true});
+        return true;
+      case Target::unknown:
+        break;
+    }
+    return refuse("jumps at " + place(at) + " to what may be a part of it or another function");
+  }
+
+  void pointer_jump(std::uint64_t at) {
+    pointer_jump_ = at;
+    exits_.push_back({at, 8, true});
+  }
+
+  Target classify(std::uint64_t target) const {
+    if (is_linkage(target)) return Target::function;
+    const SweptFunction* to = flow_.swept_at(target);
+    if (to == nullptr) return Target::unknown;
+    if (to->range.begin != target) return Target::part;
+    if (name_at(target) == Name::part || leads_back(to->range)) return Target::part;
+    return name_at(target) == Name::function || entries_.is_called(target) ? Target::function : Target::unknown;
+  }
+
+  // An entry of the procedure linkage table.
+  bool is_linkage(std::uint64_t target) const {
+    constexpr std::uint8_t kEndbr[] = {0xf3, 0x0f, 0x1e, 0xfa};
+    auto code = flow_.bytes_at(target);
+    if (code.size() > sizeof kEndbr && std::equal(std::begin(kEndbr), std::end(kEndbr), code.begin())) {
+      code = code.subspan(sizeof kEndbr);
+      target += sizeof kEndbr;
+    }
+    x86::Scanned insn;
+    return x86::scan(code, Addr{target}, insn) && insn.leads == Leads::jump_by_memory && insn.is_rip_relative;
+  }
+
+  enum class Name { none, part, function };
+
+  // What the symbols say of an address: "f.cold" and "f.cold.12" are parts.
+  Name name_at(std::uint64_t address) const {
+    const auto symbols = flow_.file().functions();
+    auto symbol = std::lower_bound(symbols.begin(), symbols.end(), address,
+                                   [](const elf::Symbol& s, std::uint64_t a) { return s.address < a; });
+    Name found = Name::none;
+    for (; symbol != symbols.end() && symbol->address == address; ++symbol) {
+      if (symbol->name.find(".cold") != std::string::npos) return Name::part;
+      found = Name::function;
+    }
+    return found;
+  }
+
+  bool leads_back(const elf::Range& from) const {
+    const auto is_from = [&](const Crossing& c) { return holds(from, c.source); };
+    return std::any_of(parts_.begin(), parts_.end(), [&](const elf::Range& part) {
+      const auto behind = entries_.into({part.begin + 1, part.end});
+      return std::any_of(behind.begin(), behind.end(), is_from);
+    });
+  }
+
+  // Whether whoever gets to a return of ours has come in by the entry.
+  bool check_entries() {
+    for (const elf::Range& part : parts_)
+      if (!check_pointers(part) || !check_symbols(part) || !check_crossings(part) || !check_before(part)) return false;
+    return true;
+  }
+
+  // A pointer may lead back into the function only if something names an address inside.
+  bool check_pointers(const elf::Range& part) {
+    if (!pointer_jump_ || !flow_.is_named_in(part.begin + 1, part.end)) return true;
+    return refuse("jumps at " + place(*pointer_jump_) + " through a pointer that may lead anywhere");
+  }
+
+  bool check_symbols(const elf::Range& part) {
+    const auto symbols = flow_.file().functions();
+    const auto first = std::lower_bound(symbols.begin(), symbols.end(), part.begin,
+                                        [](const elf::Symbol& s, std::uint64_t a) { return s.address < a; });
+    for (auto at = first; at != symbols.end() && at->address < part.end; ++at) {
+      const elf::Symbol& symbol = *at;
+      if (symbol.address == entry_ || (symbol.is_label && !symbol.dynamic)) continue;
+      if (symbol.address == part.begin && name_at(part.begin) == Name::part) continue;
+      return refuse("shares its returns with " + symbol.name + ", which begins inside of it at " +
+                    place(symbol.address));
+    }
+    return part.begin == entry_ || !entries_.is_called(part.begin) ||
+           refuse("shares its returns with a function at " + place(part.begin));
+  }
+
+  bool check_crossings(const elf::Range& part) {
+    for (const Crossing& crossing : entries_.into(part)) {
+      const bool is_entry = crossing.target == entry_;
+      x86::Scanned insn;
+      const bool is_call = x86::scan(flow_.bytes_at(crossing.source), Addr{crossing.source}, insn) &&
+                           (insn.leads == Leads::call || insn.leads == Leads::call_indirect);
+      if (is_entry || (is_ours(crossing.source) && !is_call)) continue;
+      return refuse("shares its returns: " + place(crossing.source) + " leads into the middle of it");
+    }
+    return true;
+  }
+
+  // The code in front of it must not run into it.
+  bool check_before(const elf::Range& part) {
+    constexpr std::uint64_t kFar = 256;
+    std::uint64_t at = part.begin;
+    x86::Scanned insn;
+    do {
+      const auto before = flow_.last_start(at - std::min(at, kFar), at);
+      if (!before || !x86::scan(flow_.bytes_at(*before), Addr{*before}, insn)) return true;
+      at = *before;
+    } while (insn.is_padding && part.begin - at < kFar);
+    const bool is_call = insn.leads == Leads::call || insn.leads == Leads::call_indirect;
+    if (!insn.falls_through || is_call || insn.is_padding || !flow_.swept_at(at)) return true;
+    return refuse("shares its returns: the code in front of it runs into it");
+  }
+
+  const FileFlow& flow_;
+  const FunctionEntries& entries_;
+  std::uint64_t entry_;
+  std::vector<elf::Range> parts_;
+  std::vector<Exit> exits_;
+  std::optional<std::uint64_t> pointer_jump_;
+  std::string why_;
+};
+
+}  // namespace
+
+Result<std::vector<Exit>> exits_of(const FileFlow& flow, const FunctionEntries& entries, std::uint64_t entry) {
+  return Finder(flow, entries, entry).run();
+}
+
+}  // namespace uprobe::plan

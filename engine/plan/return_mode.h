@@ -1,0 +1,14 @@
+// How a return probe gets at the returns of its function, as the user wants it.
+#pragma once
+
+#include <cstdint>
+
+namespace uprobe::plan {
+
+enum class ReturnMode : std::uint8_t {
+  automatic,  // whatever is right for the function
+  stub,       // the function returns to code of ours, which goes on to the caller
+  exits,      // every return instruction is a point
+};
+
+}  // namespace uprobe::plan

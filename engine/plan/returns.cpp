@@ -1,0 +1,72 @@
+#include "engine/plan/returns.h"
+
+#include <algorithm>
+
+#include "engine/base/text.h"
+
+namespace uprobe::plan {
+namespace {
+
+Error refused(std::string text, std::string help = {}) {
+  return Error{.code = Code::refused, .text = std::move(text), .help = std::move(help)};
+}
+
+std::string name_of(const Site& site) {
+  return site.symbol.empty() ? "the function at " + hex(site.offset) : "'" + site.symbol + "'";
+}
+
+bool begins_function(const elf::ElfFile& file, std::uint64_t address) {
+  const auto range = file.range_at(address);
+  if (range && range->begin == address) return true;
+  const auto symbols = file.functions();
+  const auto at = std::lower_bound(symbols.begin(), symbols.end(), address,
+                                   [](const elf::Symbol& s, std::uint64_t a) { return s.address < a; });
+  return at != symbols.end() && at->address == address;
+}
+
+// Whether an argument is what the program's registers or memory hold at the return: before somebody else returns in the
+// function's stead that is not known.
+bool depends_on_return(const spec::Argument& argument) {
+  using spec::Sink;
+  const bool is_constant =
+      argument.sink == Sink::value && argument.steps.size() == 1 && argument.steps[0].kind == spec::StepKind::constant;
+  return argument.sink != Sink::comm && argument.sink != Sink::text && !is_constant;
+}
+
+// The way that is taken for a function where the user has none in mind.
+ReturnMode choose(ReturnMode wanted) { return wanted == ReturnMode::automatic ? ReturnMode::exits : wanted; }
+
+}  // namespace
+
+const FunctionEntries& ReturnPlanner::entries_of(const FileFlow& flow) {
+  auto& entries = entries_[&flow];
+  if (!entries) entries = std::make_unique<FunctionEntries>(flow);
+  return *entries;
+}
+
+Result<ReturnPlan> ReturnPlanner::plan_exits(const spec::ProbeSpec& spec, const Site& site) {
+  if (site.is_ifunc)
+    return refused(name_of(site) + " is chosen at run time (IFUNC): its returns are not known before",
+                   "probe the implementation by its own name");
+  const FileFlow& flow = flows_.of(site.file);
+  auto exits = exits_of(flow, entries_of(flow), site.address);
+  if (!exits) return refused(name_of(site) + " " + exits.error().text);
+  const auto jump = std::find_if(exits->begin(), exits->end(), [](const Exit& exit) { return exit.is_jump; });
+  if (jump == exits->end()) return ReturnPlan{.mode = ReturnMode::exits, .why = {}, .exits = exits.take()};
+  const auto argument = std::find_if(spec.arguments.begin(), spec.arguments.end(), depends_on_return);
+  if (argument == spec.arguments.end()) return ReturnPlan{.mode = ReturnMode::exits, .why = {}, .exits = exits.take()};
+  return refused(name_of(site) + " ends at " +
+                     hex(site.file->offset_of_address(jump->address).value_or(jump->address)) +
+                     " in another function, which returns for it: '" + argument->name + "' is not known there",
+                 "without arguments its returns can be probed");
+}
+
+Result<ReturnPlan> ReturnPlanner::plan(const spec::ProbeSpec& spec, const Site& site, ReturnMode wanted) {
+  if (!begins_function(*site.file, site.address))
+    return refused("a return probe belongs at the beginning of a function, and " + hex(site.offset) + " is none",
+                   site.symbol.empty() ? std::string() : "it is " + site.symbol);
+  if (choose(wanted) == ReturnMode::stub) return refused("return stubs are not available in this version");
+  return plan_exits(spec, site);
+}
+
+}  // namespace uprobe::plan

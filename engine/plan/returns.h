@@ -1,0 +1,42 @@
+// A way to the returns of a function that is right for it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/plan/entries.h"
+#include "engine/plan/exits.h"
+#include "engine/plan/flow_cache.h"
+#include "engine/plan/resolve.h"
+#include "engine/plan/return_mode.h"
+#include "engine/spec/probe_spec.h"
+
+namespace uprobe::plan {
+
+struct ReturnPlan {
+  ReturnMode mode = ReturnMode::exits;  // never automatic
+  std::string why;                      // not the other; empty where that needs no reason
+  std::vector<Exit> exits;              // with ReturnMode::exits: all there are
+};
+
+class ReturnPlanner {
+ public:
+  // The flows must outlive it.
+  explicit ReturnPlanner(FlowCache& flows) : flows_(flows) {}
+
+  // For a return probe at a site. Code::refused with a text that reads on from nothing: not at the beginning of a function, or
+  // no way of the wanted mode is right for it.
+  Result<ReturnPlan> plan(const spec::ProbeSpec& spec, const Site& site, ReturnMode wanted);
+
+ private:
+  Result<ReturnPlan> plan_exits(const spec::ProbeSpec& spec, const Site& site);
+  const FunctionEntries& entries_of(const FileFlow& flow);
+
+  FlowCache& flows_;
+  std::map<const FileFlow*, std::unique_ptr<FunctionEntries>> entries_;
+};
+
+}  // namespace uprobe::plan
