@@ -60,11 +60,16 @@ class Finder {
     return std::any_of(parts_.begin(), parts_.end(), [=](const elf::Range& part) { return holds(part, address); });
   }
 
+  // Go's compiler makes all of its functions, and no unwind information.
+  bool is_known(const SweptFunction& part) const {
+    const bool is_go = part.trouble == FlowTrouble::no_unwind && flow_.is_go() && !part.jumps_anywhere;
+    return part.trouble == FlowTrouble::none || is_go;
+  }
+
   bool add_part(std::uint64_t address) {
     const SweptFunction* part = flow_.swept_at(address);
     if (part == nullptr) return refuse("has no unwind information: its returns are not known");
-    if (part->trouble != FlowTrouble::none)
-      return refuse(std::string("has returns that are not known: ") + text_of(part->trouble));
+    if (!is_known(*part)) return refuse(std::string("has returns that are not known: ") + text_of(part->trouble));
     if (part->leaves_by_table || part->entered_by_table)
       return refuse("shares a jump table with another function, or with a part of its own");
     parts_.push_back(part->range);
@@ -133,13 +138,15 @@ class Finder {
     exits_.push_back({at, 8, true});
   }
 
+  // What nobody else gets to is a part, whatever its author called it: its returns are returns from here.
   Target classify(std::uint64_t target) const {
     if (is_linkage(target)) return Target::function;
     const SweptFunction* to = flow_.swept_at(target);
     if (to == nullptr) return Target::unknown;
     if (to->range.begin != target) return Target::part;
     if (name_at(target) == Name::part || leads_back(to->range)) return Target::part;
-    return name_at(target) == Name::function || entries_.is_called(target) ? Target::function : Target::unknown;
+    if (name_at(target) == Name::function || entries_.is_called(target)) return Target::function;
+    return flow_.is_named_in(target, target + 1) ? Target::unknown : Target::part;
   }
 
   // An entry of the procedure linkage table.
@@ -201,8 +208,10 @@ class Finder {
       return refuse("shares its returns with " + symbol.name + ", which begins inside of it at " +
                     place(symbol.address));
     }
-    return part.begin == entry_ || !entries_.is_called(part.begin) ||
-           refuse("shares its returns with a function at " + place(part.begin));
+    if (part.begin == entry_ || name_at(part.begin) == Name::part) return true;
+    const bool is_named = flow_.is_named_in(part.begin, part.begin + 1);
+    if (!is_named && !entries_.is_called(part.begin)) return true;
+    return refuse("shares its returns with a function at " + place(part.begin));
   }
 
   bool check_crossings(const elf::Range& part) {
@@ -212,7 +221,7 @@ class Finder {
       const bool is_call = x86::scan(flow_.bytes_at(crossing.source), Addr{crossing.source}, insn) &&
                            (insn.leads == Leads::call || insn.leads == Leads::call_indirect);
       if (is_entry || (is_ours(crossing.source) && !is_call)) continue;
-      return refuse("shares its returns: " + place(crossing.source) + " leads into the middle of it");
+      return refuse("shares its returns: " + place(crossing.source) + " jumps into it or into a part of it");
     }
     return true;
   }

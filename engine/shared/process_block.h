@@ -97,13 +97,13 @@ constexpr ArmedText armed_text(const Point& point) {
 enum class ConsumerKind : u8 { entry, exit, stub };
 
 struct Consumer {
-  u8 session;        // index into ProcessBlock::sessions
-  u8 kind = 0;       // ConsumerKind
-  u16 event;         // index into that session's event table
-  u32 next;          // index + 1 of the next older consumer, 0: last
-  i32 distance = 0;  // exit: from the function's first instruction to the point
-  u16 pops = 0;      // exit: bytes that the return takes from the stack, its address included
-  u16 reserved = 0;
+  u8 session;    // index into ProcessBlock::sessions
+  u8 kind;       // ConsumerKind
+  u16 event;     // index into that session's event table
+  u32 next;      // index + 1 of the next older consumer, 0: last
+  i32 distance;  // exit: from the function's first instruction to the point
+  u16 pops;      // exit: bytes that the return takes from the stack, its address included
+  u16 reserved;
 };
 static_assert(sizeof(Consumer) == 16);
 

@@ -167,11 +167,11 @@ def kernel_definition(definition, cache={}):
     """PATH:SYMBOL[+OFF] as PATH:OFFSET, the only form that the kernel takes."""
     head, place, *arguments = definition.split(" ")
     path, _, where = place.rpartition(":")
-    match = re.fullmatch(r"([A-Za-z_.][\w.@]*)(?:\+(\w+))?", where)
+    match = re.fullmatch(r"([A-Za-z_.][\w.@]*)(?:\+(\w+))?(%return)?", where)
     if match:
         if path not in cache:
             cache[path] = Elf(path)
-        place = f"{path}:{cache[path].offset_of(match[1]) + int(match[2] or '0', 0):#x}"
+        place = f"{path}:{cache[path].offset_of(match[1]) + int(match[2] or '0', 0):#x}{match[3] or ''}"
     return " ".join([head, place, *arguments])
 
 

@@ -1,0 +1,204 @@
+"""Return probes by the exits of a function: what the program itself counts, what the kernel's uretprobes see, and all of libc
+at once. The kernel is asked only where it can answer: it ends programs that throw through a probed function, and sees the 64
+outermost calls of a recursion alone.
+"""
+import os
+import re
+import subprocess
+import unittest
+from collections import Counter
+
+import harness
+import oracle
+
+COMPILERS = ("gcc", "clang")
+FUNCTIONS = ("fibonacci", "pick", "text", "half", "nothing", "popping", "last", "thrower", "between", "catcher", "leaper",
+             "setter", "yields", "forks", "in_thread")
+MODES = ("values", "exceptions", "jumps", "coroutines", "threads", "children", "signals")
+BIG_RINGS = "-b64M"
+
+
+def counted(text):
+    """What the program says of itself: function -> (calls, returns); and the rest of what it prints."""
+    lines = re.findall(r"(?m)^(\w+) (\d+) (\d+)$", text)
+    return {name: (int(calls), int(returns)) for name, calls, returns in lines if name in FUNCTIONS}, \
+        re.sub(r"(?m)^\w+ \d+ \d+\n", "", text)
+
+
+def for_each_compiler(test):
+    """test(self, program): once for each compiler's copy of the program."""
+    def each(self):
+        built = [name for name in COMPILERS if os.path.exists(os.path.join(harness.Options.fixtures or "", f"returns_{name}"))]
+        if not built:
+            raise unittest.SkipTest("returns was not built here")
+        for name in built:
+            with self.subTest(compiler=name):
+                test(self, self.copy_of(harness.fixture(f"returns_{name}")))
+    each.__name__, each.__doc__ = test.__name__, test.__doc__
+    return each
+
+
+class Counts(harness.TestCase):
+    def check(self, program, mode):
+        definitions = [f"{kind}:{kind}_{name} {program}:{name}" for name in FUNCTIONS for kind in "pr"]
+        alone = harness.run([program, mode])
+        seen = harness.run_tool(definitions, [program, mode], [BIG_RINGS])
+        self.assertEqual(seen.returncode, 7, seen.stderr)
+        own, printed = counted(seen.stdout.decode())
+        self.assertEqual(printed, counted(alone.stdout.decode())[1])
+        hits = seen.counts()
+        for name, (calls, returns) in own.items():
+            self.assertEqual((hits.get(f"p_{name}", 0), hits.get(f"r_{name}", 0)), (calls, returns), name)
+        self.assertGreater(len(own), 0)
+
+    @for_each_compiler
+    def test_stub_is_told_to_be_missing(self, program):
+        seen = harness.run_tool([f"r:e {program}:pick"], [program, "values"], ["--return=stub"])
+        self.assertEqual((seen.returncode, seen.stdout), (125, b""))
+        self.assertIn(b"return stubs are not available", seen.stderr)
+
+
+def add_modes():
+    for mode in MODES:
+        def test(self, program, mode=mode):
+            self.check(program, mode)
+        setattr(Counts, f"test_{mode}", for_each_compiler(test))
+
+
+class Values(harness.TestCase):
+    @for_each_compiler
+    def test_what_is_fetched_is_what_was_returned(self, program):
+        definitions = [f"r:pick {program}:pick v=$retval:s32", f"r:text {program}:text v=+0($retval):string",
+                       f"r:popping {program}:popping v=$retval:s64 $stack",
+                       f"p:at {program}:popping $stack"]
+        seen = harness.run_tool(definitions, [program, "values"])
+        self.assertEqual(seen.returncode, 7, seen.stderr)
+        values = {name: [hit.arguments for hit in seen.hits if hit.event == name] for name in ("pick", "text")}
+        picks = [(10, -20, 30, n * 40, 50, n, n)[n % 7] for n in range(40)]
+        self.assertEqual(values["pick"], [f"v={value}" for value in picks])
+        self.assertEqual(values["text"], [f'v="text-{n}"' for n in range(40)])
+        pairs = [hit.arguments.split() for hit in seen.hits if hit.event in ("at", "popping")]
+        for n, (at, popping) in enumerate(zip(pairs[::2], pairs[1::2])):
+            self.assertEqual(popping[0], f"v={n + 7 + 1100}")
+            self.assertEqual(int(popping[1].partition("=")[2], 16) - int(at[0].partition("=")[2], 16), 24)
+
+    @for_each_compiler
+    def test_entry_and_return_at_one_instruction(self, program):
+        """A function that is nothing but its return: entry first, newest first, each with its own registers."""
+        definitions = [f"p:a {program}:nothing $stack", f"r:b {program}:nothing $stack",
+                       f"p:c {program}:nothing $stack", f"r:d {program}:nothing $stack %ip"]
+        seen = harness.run_tool(definitions, [program, "values"])
+        self.assertEqual([hit.event for hit in seen.hits], ["c", "a", "d", "b"] * 40)
+        stacks = [int(re.search(r"arg1=(0x[0-9a-f]+)", hit.arguments)[1], 16) for hit in seen.hits]
+        for c, a, d, b in zip(*(stacks[i::4] for i in range(4))):
+            self.assertEqual((c, d, b), (a, a + 8, a + 8))
+        for hit in seen.hits:
+            if hit.event == "d":
+                self.assertIn(f"arg2={hit.address:#x}", hit.arguments)
+
+    @for_each_compiler
+    def test_a_tail_jump_is_an_exit_for_those_who_fetch_nothing(self, program):
+        seen = harness.run_tool([f"r:e {program}:ends_in_last", f"r:l {program}:last $retval:s32"], [program, "values"])
+        self.assertEqual(seen.counts(), {"e": 40, "l": 40}, seen.stderr)
+        places = [hit.rest.partition(" <- ")[0] for hit in seen.hits]
+        self.assertEqual(places[::2], places[1::2], "both return to the caller")
+        refused = harness.run_tool([f"r:e {program}:ends_in_last $retval"], [program, "values"])
+        self.assertEqual((refused.returncode, refused.stdout), (125, b""))
+        self.assertIn(b"in another function, which returns for it", refused.stderr)
+
+
+class Kernel(harness.TestCase):
+    """The same definitions under the kernel's uretprobes."""
+
+    def check(self, program, mode, definitions, ordered=False):
+        oracle.require()
+        mine = [text.format(program) for text in definitions]
+        kernel = oracle.run_kernel(mine, [program, mode], randomise=False)
+        ours = harness.run_tool(mine, [program, mode], [BIG_RINGS], randomise=False)
+        self.assertEqual((ours.returncode, ours.stdout), (kernel.returncode, kernel.stdout), ours.stderr)
+        self.assertEqual(ours.counts(), kernel.counts())
+        records = [[f"{hit.event}: {hit.rest}" for hit in seen.hits] for seen in (kernel, ours)]
+        self.assertEqual(Counter(records[0]), Counter(records[1]))
+        self.assertGreater(len(records[0]), 0)
+        if ordered:
+            self.assertEqual(records[0], records[1])
+
+    @for_each_compiler
+    def test_values(self, program):
+        self.check(program, "values", ["r:pick {0}:pick v=$retval:s32 sp=$stack ip=%ip b=%bx w=$stack0",
+                                       "r:text {0}:text v=+0($retval):string $comm",
+                                       "r:popping {0}:popping v=$retval sp=$stack",
+                                       "p:nothing {0}:nothing%return %sp", "p:enter {0}:pick %di:s32",
+                                       "r:half {0}:half f=@+0:x8[4]"], ordered=True)
+
+    @for_each_compiler
+    def test_recursion(self, program):
+        self.check(program, "values", ["p:e {0}:fibonacci n=%di:s64 %sp", "r:r {0}:fibonacci v=$retval:s64 %sp"],
+                   ordered=True)
+
+    @for_each_compiler
+    def test_threads(self, program):
+        self.check(program, "threads", ["r:f {0}:fibonacci v=$retval:s64", "r:p {0}:pick v=$retval:s32"])
+
+    @for_each_compiler
+    def test_children(self, program):
+        self.check(program, "children", ["r:f {0}:forks v=$retval:b1@31/32", "r:p {0}:pick v=$retval:s32"])
+
+    @for_each_compiler
+    def test_several_at_one_function(self, program):
+        self.check(program, "values", ["r:a {0}:pick $retval:s32", "p:b {0}:pick", "r:c {0}:pick", "r:d {0}:pick $retval:u8"],
+                   ordered=True)
+
+
+class Preloaded(harness.TestCase):
+    @for_each_compiler
+    def test_mode_by_variable(self, program):
+        output = self.path("trace")
+        environment = harness.preloaded(UPROBE_PROBES=f"r:r {program}:pick $retval:s32", UPROBE_OUTPUT=output,
+                                        UPROBE_RETURN="exits")
+        seen = harness.run([program, "values"], env={**os.environ, **environment})
+        self.assertEqual(seen.returncode, 7, seen.stderr)
+        with open(output, encoding="latin-1") as file:
+            self.assertEqual(len(harness.parse_trace(file.read())), 40)
+        os.remove(output)
+        environment["UPROBE_RETURN"] = "somehow"
+        seen = harness.run([program, "values"], env={**os.environ, **environment})
+        self.assertEqual(seen.returncode, 7)
+        self.assertIn(b"UPROBE_RETURN: 'somehow' is no way to see a return", seen.stderr)
+
+
+class Libc(harness.TestCase):
+    JOB = """
+for i in 1 2 3; do echo "line $i" | sed s/line/LINE/; done
+ls /etc | sort | head -5 | awk '{ print length($0), $1 }'
+find /etc -maxdepth 1 -name 'h*' | sort | xargs cat | cksum
+( trap 'echo caught' USR1; kill -USR1 $BASHPID; wait ); printf '%s\\n' {1..200} | tac | md5sum
+exit 7"""
+
+    def test_every_function_of_libc(self):
+        bash = harness.need("bash")
+        libc = harness.libc_of(bash)
+        lister = os.path.join(harness.Options.fixtures or "", "../../plan/exits_list")
+        if not os.path.exists(lister):
+            raise unittest.SkipTest("exits_list is not built")
+        places = subprocess.check_output([lister, libc], text=True).split("\n")
+        places = [line.split() for line in places if line]
+        definitions = self.write("all", "".join(
+            f"p:p{i} {libc}:{place}\nr:r{i} {libc}:{place}{'' if tail else ' v=$retval'}\n"
+            for i, (place, *tail) in enumerate(places)))
+        self.assertGreater(len(places), 1000)
+        alone = harness.run([bash, "-c", self.JOB])
+        seen = harness.run_tool([], [bash, "-c", self.JOB], ["-i", definitions, BIG_RINGS])
+        self.assertEqual((seen.returncode, seen.stdout), (7, alone.stdout), seen.stderr[-2000:])
+        self.assertEqual(seen.stderr.count(b"not probed"), 0)
+        hits = seen.counts()
+        called = [i for i in range(len(places)) if f"p{i}" in hits]
+        unequal = [i for i in called if hits.get(f"r{i}", 0) != hits[f"p{i}"]]
+        self.assertGreater(len(called), 200)
+        # execve, _exit, fork (twice), and what a longjmp leaves
+        self.assertLessEqual(len(unequal), 12, [(places[i], hits[f"p{i}"], hits.get(f"r{i}", 0)) for i in unequal])
+
+
+add_modes()
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,149 @@
+// Every rule of exits_of on a small function of its own (fixtures/exits.S), in a library, in a program at fixed addresses, and
+// in one whose symbols are gone.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "arch/x86/code/relocate.h"
+#include "engine/plan/exits.h"
+#include "engine/plan/returns.h"
+#include "engine/spec/parse.h"
+
+namespace uprobe::plan {
+namespace {
+
+elf::ElfFile open(const std::string& name) {
+  auto file = elf::ElfFile::open(std::string(EXIT_SUBJECTS) + "/exits_" + name);
+  if (!file) ADD_FAILURE() << name << " " << file.error().text;
+  return file.take();
+}
+
+class ExitPlan : public testing::TestWithParam<const char*> {
+ protected:
+  std::uint64_t address(const std::string& name) const {
+    const auto found = named_.find_functions(name);
+    EXPECT_EQ(found.size(), 1U) << name;
+    return found.empty() ? 0 : found[0].address;
+  }
+  Result<std::vector<Exit>> exits(const std::string& name) const { return exits_of(flow_, entries_, address(name)); }
+
+  // "ret 8" or "jmp 8" for each.
+  std::vector<std::string> texts(const std::string& name) const {
+    const auto found = exits(name);
+    EXPECT_TRUE(found) << name << " " << (found ? "" : found.error().text);
+    std::vector<std::string> texts;
+    for (std::size_t i = 0; found && i < found->size(); ++i) {
+      const Exit& exit = (*found)[i];
+      const auto insn = x86::decode(flow_.bytes_at(exit.address), Addr{exit.address});
+      EXPECT_TRUE(insn && (exit.is_jump ? insn->is_branch : insn->is_return));
+      texts.push_back((exit.is_jump ? "jmp " : "ret ") + std::to_string(exit.pops));
+    }
+    return texts;
+  }
+  void expect_refused(const std::string& name, const std::string& why) const {
+    const auto found = exits(name);
+    ASSERT_FALSE(found) << name;
+    EXPECT_EQ(found.error().code, Code::refused);
+    EXPECT_NE(found.error().text.find(why), std::string::npos) << name << " " << found.error().text;
+  }
+
+  using Texts = std::vector<std::string>;
+  const std::string kind_ = GetParam();
+  const elf::ElfFile file_ = open(kind_);
+  const elf::ElfFile named_ = open(kind_ == "stripped" ? "library" : kind_);  // the same code
+  const FileFlow flow_{file_};
+  const FunctionEntries entries_{flow_};
+};
+
+TEST_P(ExitPlan, Returns) {
+  EXPECT_EQ(texts("one_return"), Texts{"ret 8"});
+  EXPECT_EQ(texts("every_return"), (Texts{"ret 24", "ret 8", "ret 8"}));
+  EXPECT_EQ(texts("ends_in_call"), Texts{"ret 8"});
+  EXPECT_EQ(texts("loops"), Texts{"ret 8"});
+  EXPECT_EQ(texts("is_switch"), (Texts{"ret 8", "ret 8", "ret 8"}));
+}
+
+TEST_P(ExitPlan, JumpsToFunctionsThatReturnForIt) {
+  EXPECT_EQ(texts("tail"), (Texts{"jmp 8", "ret 8"}));
+  EXPECT_EQ(texts("tail_by_linkage"), Texts{"jmp 8"});
+  EXPECT_EQ(texts("tail_by_pointer"), Texts{"jmp 8"});
+  EXPECT_EQ(texts("tail_by_memory"), Texts{"jmp 8"});
+}
+
+TEST_P(ExitPlan, JumpsThatMayBeSomethingElse) {
+  expect_refused("tail_if", "ends in another function under a condition");
+  expect_refused("pointer_to_label", "through a pointer that may lead anywhere");
+  expect_refused("leads_to_private_named", "to what may be a part of it or another function");
+  expect_refused("odd_switch", "an indirect jump of the function is not resolved");
+}
+
+TEST_P(ExitPlan, PartsThatStandApart) {
+  EXPECT_EQ(texts("has_cold").size(), 2U);
+  EXPECT_EQ(texts("in_two"), Texts{"ret 8"});
+  const auto found = exits("leads_to_private");
+  ASSERT_TRUE(found);
+  EXPECT_FALSE((*found)[0].is_jump) << "nobody else gets there: its return is the function's";
+}
+
+TEST_P(ExitPlan, ReturnsThatAreNotItsAlone) {
+  expect_refused("shared_first", "jumps into it or into a part of it");
+  expect_refused("shared_second", "shares its returns");
+  expect_refused("has_two_names", "shares its returns with other_name");
+  expect_refused("local_routine", "jumps into it or into a part of it");
+  expect_refused("runs_on", "goes on behind its end");
+}
+
+TEST_P(ExitPlan, NothingToBeFound) {
+  expect_refused("never", "never returns");
+  expect_refused("without_unwind", "no unwind information");
+}
+
+TEST_P(ExitPlan, RunIntoByTheCodeInFront) {
+  if (kind_ == "stripped") GTEST_SKIP() << "its name is gone";
+  expect_refused("run_into", "the code in front of it runs into it");
+}
+
+INSTANTIATE_TEST_SUITE_P(, ExitPlan, testing::Values("library", "fixed", "stripped"));
+
+class Returns : public testing::Test {
+ protected:
+  Result<ReturnPlan> plan(const std::string& words, ReturnMode mode = ReturnMode::automatic) {
+    const auto spec = spec::parse_definition("r:e " + std::string(EXIT_SUBJECTS) + "/exits_library:" + words);
+    EXPECT_TRUE(spec) << (spec ? "" : spec.error().text);
+    auto site = resolve(*spec, files_, {.force = true});
+    EXPECT_TRUE(site) << (site ? "" : site.error().text);
+    return planner_.plan(*spec, *site, mode);
+  }
+  std::string refusal(const std::string& words, ReturnMode mode = ReturnMode::automatic) {
+    const auto made = plan(words, mode);
+    return made ? "accepted" : made.error().text;
+  }
+
+  FlowCache flows_;
+  FileCache files_;
+  ReturnPlanner planner_{flows_};
+};
+
+TEST_F(Returns, ATailJumpIsAnExitForProbesThatFetchNothing) {
+  for (const char* words : {"tail", "tail a=$comm", "tail \\5 \\\"x\"", "tail_by_pointer"})
+    EXPECT_EQ(refusal(words), "accepted") << words;
+  for (const char* words :
+       {"tail $retval", "tail %di", "tail $stack", "tail $stack1", "tail +0(%di):string", "tail @0x400000"})
+    EXPECT_NE(refusal(words).find("in another function, which returns for it: 'arg1' is not known there"),
+              std::string::npos)
+        << words;
+}
+
+TEST_F(Returns, BelongToTheBeginningOfAFunction) {
+  EXPECT_NE(refusal("one_return+0x5").find("belongs at the beginning of a function"), std::string::npos);
+}
+
+TEST_F(Returns, SayWhy) {
+  EXPECT_EQ(refusal("never"), "'never' never returns: it has no return instruction");
+  EXPECT_EQ(refusal("one_return", ReturnMode::stub), "return stubs are not available in this version");
+  EXPECT_EQ(plan("one_return", ReturnMode::exits)->exits.size(), 1U);
+}
+
+}  // namespace
+}  // namespace uprobe::plan
