@@ -363,9 +363,9 @@ TEST(JumpPrograms, TheSameBytesAsTheInterpreter) {
 
 TEST(JumpPrograms, WhatIsNotSupportedIsLeftToTheAgent) {
   install_agent_handlers();
-  for (const Insn& odd :
-       {insn(Op::store_text, 0, 2, 16), insn(Op::shift, 8, 1, 16, 1), insn(Op::store_memory, 0, 3, 16), insn(Op::store_comm, 0, 0, 16),
-        insn(Op::store_string_array, 0, 2, 16), insn(Op::dereference, 0, 0, 0, u64{1} << 40)}) {
+  for (const Insn& odd : {insn(Op::store_text, 0, 2, 16), insn(Op::shift, 8, 1, 16, 1),
+                          insn(Op::store_memory, 0, 3, 16), insn(Op::store_comm, 0, 0, 16),
+                          insn(Op::store_string_array, 0, 2, 16), insn(Op::dereference, 0, 0, 0, u64{1} << 40)}) {
     OneEvent session({insn(Op::begin), load(Reg::di), odd, insn(Op::end)}, 32, cpus(), kClaimed, 8192);
     JumpProbe probe(hit_site);
     probe.arm(session, true);
@@ -404,6 +404,75 @@ TEST_P(Jump, StackUseIsBounded) {
   std::printf("stack below the red zone: %u bytes; where a ring is claimed: %u\n", in_section, claimed);
   EXPECT_LE(in_section, fast() ? 64U : 928U);
   EXPECT_LE(claimed, 928U);
+}
+
+// The site as one where a function returns, for whoever wants that; the word that the stack pointer points to is what it would
+// return to.
+class Exit : public Jump {
+ protected:
+  static constexpr shared::i32 kDistance = 0x40;
+  static constexpr u16 kPops = 24;
+  static void make_exit(JumpProbe& probe, OneEvent& session) {
+    shared::Consumer& consumer = probe.block().consumers[0];
+    consumer.kind = static_cast<u8>(shared::ConsumerKind::exit);
+    consumer.distance = kDistance, consumer.pops = kPops;
+    session.event().flags = shared::kEventReturns;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(, Exit, testing::Values(false), [](const auto&) { return "agent"; });
+
+TEST_P(Exit, ShowsTheRegistersBehindTheReturn) {
+  OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 1 << 20);
+  JumpProbe probe(hit_site);
+  probe.arm(session, false);
+  EXPECT_TRUE(passes_unnoticed(1, kArithmetic));
+  const u64 sp = take(session).at(0).word(16 + 8 * static_cast<u32>(Reg::sp));
+  make_exit(probe, session);
+  const HitState in = make_state(1, kArithmetic);
+  HitState out{};
+  const auto hit = [&] { hit_check(&in, &out); };
+  hit();
+  const auto records = take(session);
+  ASSERT_EQ(records.size(), 1U);
+  const auto reg = [&](Reg r) { return records[0].word(16 + 8 * static_cast<u32>(r)); };
+  EXPECT_EQ(records[0].word(8), probe.site() - kDistance) << "the function";
+  EXPECT_EQ(reg(Reg::ip), word_of(&out)) << "what it returns to";
+  EXPECT_EQ(reg(Reg::sp) % 16, (sp + kPops) % 16);
+  EXPECT_EQ(reg(Reg::bx), in.registers[1]);
+  EXPECT_EQ(reg(Reg::flags), in.flags);
+  EXPECT_TRUE(passes_unnoticed(3, kArithmetic | kDirection));
+}
+
+// The newer one first, then that of the return, which is older still, whatever their order in the list.
+TEST_P(Exit, ReturnsComeBehindTheOthers) {
+  OneEvent session({insn(Op::begin), load(Reg::sp), insn(Op::store_value, 8, 0, 24), insn(Op::end)}, 32, cpus(),
+                   kClaimed, 1 << 20);
+  JumpProbe probe(hit_site);
+  probe.arm(session, false);
+  make_exit(probe, session);
+  PointBlock& block = probe.block();
+  block.head.consumer_count = 2;
+  block.consumers[1] = {};
+  block.consumers[0].next = 2;  // the return is the newer one
+  EXPECT_TRUE(passes_unnoticed(1, kArithmetic));
+  const auto records = take(session);
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_EQ(records[0].word(8), 0U + probe.site());
+  EXPECT_EQ(records[1].word(8), probe.site() - kDistance);
+  EXPECT_EQ(records[1].word(24) - records[0].word(24), kPops);
+}
+
+TEST_P(Exit, TakesNoMoreOfTheStack) {
+  OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 1 << 20);
+  JumpProbe probe(hit_site);
+  probe.arm(session, false);
+  const HitState in = make_state(1, 0);
+  HitState out{};
+  hit_check(&in, &out);
+  const u64 sp = take(session).at(0).word(16 + 8 * static_cast<u32>(Reg::sp));
+  make_exit(probe, session);
+  EXPECT_LE(stack_use(in, sp), 928U);
+  EXPECT_EQ(take(session).size(), 1U);
 }
 
 TEST(Trampolines, OnlyTheirLoadsAreFixedUp) {
