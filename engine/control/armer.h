@@ -73,8 +73,11 @@ class Armer {
   Status join(Work& work, const PlannedPoint& point, std::uint32_t known);
   bool join_pending(Work& work, PlannedPoint& point, const target::Mapping& mapping);
   Status look_behind(Work& work, std::uint32_t point);
+  Status list_consumers(Work& work);
   Status place(Work& work, const target::Mapping& mapping);
   Status publish(Work& work);
+  // In the mapping under way: the other exits of a function go with it.
+  void refuse(Work& work, const PlannedPoint& point, const std::string& why);
   void refuse(const PlannedPoint& point, const std::string& why);
   void note_other(const target::Mapping& mapping, Addr at);
 

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <unordered_set>
 #include <utility>
 
@@ -19,6 +20,7 @@ struct Armer::Work {
   const std::vector<target::Mapping>& maps;
   const Changed& range;                        // what the process has reported
   std::vector<Pending> pending;                // in the file under way
+  std::set<std::uint16_t> incomplete;          // events of which it lacks an exit
   std::unordered_set<std::uint64_t> standing;  // armed places in the mappings looked at
   std::vector<KnownMapping> before;            // what was looked at the last time
   std::vector<KnownMapping> untouched;         // of these, by address
@@ -37,6 +39,7 @@ struct Armer::Work {
       : target(in), block(its_block), maps(its_maps), range(reported), text(in) {}
   void begin_file() {
     pending.clear();
+    incomplete.clear();
     text = TextView(target);
   }
   void stands(const shared::Point& point) {

@@ -13,20 +13,27 @@ namespace {
 
 using shared::kBreakpoint;
 
-std::vector<shared::Consumer> consumers_of(const PlannedPoint& point) {
+// Whether a consumer is to have the point: one of a function's exits is worth nothing without all others.
+bool is_wanted(const Armer::Work& work, const PlannedConsumer& consumer) {
+  return consumer.kind != shared::ConsumerKind::exit || work.incomplete.count(consumer.event) == 0;
+}
+
+std::vector<shared::Consumer> consumers_of(const Armer::Work& work, const PlannedPoint& point) {
   std::vector<shared::Consumer> consumers;
   for (const PlannedConsumer& wanted : point.consumers)
-    consumers.push_back({.session = 0,
-                         .kind = static_cast<std::uint8_t>(wanted.kind),
-                         .event = wanted.event,
-                         .next = 0,
-                         .distance = wanted.distance,
-                         .pops = wanted.pops});
+    if (is_wanted(work, wanted))
+      consumers.push_back({.session = 0,
+                           .kind = static_cast<std::uint8_t>(wanted.kind),
+                           .event = wanted.event,
+                           .next = 0,
+                           .distance = wanted.distance,
+                           .pops = wanted.pops});
   return consumers;
 }
 
-void add_events(std::set<std::uint16_t>& to, const PlannedPoint& point) {
-  for (const PlannedConsumer& consumer : point.consumers) to.insert(consumer.event);
+void add_events(std::set<std::uint16_t>& to, const Armer::Work& work, const PlannedPoint& point) {
+  for (const PlannedConsumer& consumer : point.consumers)
+    if (is_wanted(work, consumer)) to.insert(consumer.event);
 }
 
 // What the file has behind the first byte of an instruction, up to the end of the mapping.
@@ -77,6 +84,12 @@ bool take_out(target::Target& target, const shared::Point& point, const shared::
 }
 
 }  // namespace
+
+void Armer::refuse(Work& work, const PlannedPoint& point, const std::string& why) {
+  for (const PlannedConsumer& consumer : point.consumers)
+    if (consumer.kind == shared::ConsumerKind::exit) work.incomplete.insert(consumer.event);
+  refuse(point, why);
+}
 
 void Armer::refuse(const PlannedPoint& point, const std::string& why) {
   for (const PlannedConsumer& consumer : point.consumers) report_.refusals[consumer.event] = why;
@@ -129,10 +142,10 @@ const plan::Window* Armer::window_for(Work& work, const Pending& pending, const 
 Status Armer::join(Work& work, const PlannedPoint& point, std::uint32_t known) {
   work.stands(work.block.points()[known]);
   if (Status s = look_behind(work, known); !s) return s;
-  add_events(report_.armed_events, point);
-  if (work.block.has(known, consumers_of(point))) return ok();
+  add_events(report_.armed_events, work, point);
+  if (work.block.has(known, consumers_of(work, point))) return ok();
   if (Status s = work.change(); !s) return s;
-  return work.block.want(work.target, known, consumers_of(point));
+  return work.block.want(work.target, known, consumers_of(work, point));
 }
 
 // Decides what has to be done for one point in one mapping; nothing is written yet.
@@ -144,11 +157,11 @@ Status Armer::consider(Work& work, const PlannedPoint& point, const target::Mapp
   if (armed && has_armed_text(work.target, work.block.points()[*known])) return join(work, point, *known);
   std::vector<std::uint8_t> now(point.site.insn.size());
   if (Status s = work.text.read(address, now.data(), now.size()); !s) {
-    refuse(point, s.error().text);
+    refuse(work, point, s.error().text);
     return ok();
   }
   if (now != point.site.insn) {
-    refuse(point, "the bytes in memory are not the file's (another tracer, or code that changes itself)");
+    refuse(work, point, "the bytes in memory are not the file's (another tracer, or code that changes itself)");
     return ok();
   }
   Pending pending{.point = {}, .code = point.site.insn, .planned = &point, .known = known};
@@ -161,7 +174,7 @@ Status Armer::consider(Work& work, const PlannedPoint& point, const target::Mapp
   std::string why;
   const plan::Window* window = window_for(work, pending, m, jumps, why);
   if (window == nullptr && options_.tier == plan::Tier::jump && !point.consumers.empty()) {
-    refuse(point, "it would need a breakpoint: " + why);
+    refuse(work, point, "it would need a breakpoint: " + why);
     return ok();
   }
   if (window != nullptr) take_window(pending, jumps->flow(), *window, work.block);
@@ -203,7 +216,7 @@ Status Armer::arm_ifuncs(Work& work, const FilePoints& file, const target::Mappi
     if (!relocations) relocations = elf::relocations_of(*file.file);
     auto chosen = chosen_implementation(work.target, file.file, *relocations, m, point.site);
     if (!chosen) {
-      refuse(point, chosen.error().text);
+      refuse(work, point, chosen.error().text);
       continue;
     }
     if (!*chosen) {
@@ -219,20 +232,36 @@ Status Armer::arm_ifuncs(Work& work, const FilePoints& file, const target::Mappi
   return work.pending.empty() ? ok() : place(work, m);
 }
 
-Status Armer::place(Work& work, const target::Mapping& m) {
-  if (Status s = work.change(); !s) return s;
+// The lists of consumers of all that is to be placed.
+Status Armer::list_consumers(Work& work) {
   for (Pending& p : work.pending) {
-    auto consumers = work.block.list_for(consumers_of(*p.planned), p.known.has_value());
+    auto consumers = work.block.list_for(consumers_of(work, *p.planned), p.known.has_value());
     if (!consumers) return consumers.error();
     p.point.consumers = *consumers;
   }
-  const PlaceContext context{.target = work.target,
-                             .block = work.block,
-                             .area = options_.area,
-                             .begin = m.begin,
-                             .end = m.end,
-                             .refuse = [this](const Pending& p, const std::string& why) { refuse(*p.planned, why); }};
+  return ok();
+}
+
+Status Armer::place(Work& work, const target::Mapping& m) {
+  std::erase_if(work.pending, [&](const Pending& p) {
+    return !p.planned->consumers.empty() && p.point.role == shared::PointRole::probe &&
+           consumers_of(work, *p.planned).empty();
+  });
+  if (work.pending.empty()) return ok();
+  if (Status s = work.change(); !s) return s;
+  if (Status s = list_consumers(work); !s) return s;
+  const std::size_t incomplete = work.incomplete.size();
+  const PlaceContext context{
+      .target = work.target,
+      .block = work.block,
+      .area = options_.area,
+      .begin = m.begin,
+      .end = m.end,
+      .refuse = [&](const Pending& p, const std::string& why) { refuse(work, *p.planned, why); }};
   if (Status s = place_all(context, work.pending); !s) return s;
+  // Trampolines know their points by the order of the list: who has lost its consumers stays in it.
+  if (work.incomplete.size() != incomplete)
+    if (Status s = list_consumers(work); !s) return s;
   const auto is_jump = [](const Pending& p) { return p.window != nullptr; };
   if (std::any_of(work.pending.begin(), work.pending.end(), is_jump)) work.block.note_jumps(m.begin, m.end);
   return publish(work);
@@ -294,8 +323,8 @@ Status Armer::publish(Work& work) {
       if (Status s = work.block.set_point(work.target, *p.known_long_jump, *p.long_jump); !s) return s;
     if (p.long_jump) texts.push_back(text_of(work, p.long_jump->address));
     texts.push_back(text_of(work, p.point.address));
-    add_events(report_.armed_events, *p.planned);
-    add_events(p.window != nullptr ? report_.jumps : report_.breakpoints, *p.planned);
+    add_events(report_.armed_events, work, *p.planned);
+    add_events(p.window != nullptr ? report_.jumps : report_.breakpoints, work, *p.planned);
   }
   return work.nobody_runs() ? write_in_runs(work.target, std::move(texts)) : write_each(work.target, texts);
 }

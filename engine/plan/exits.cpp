@@ -67,13 +67,16 @@ class Finder {
   }
 
   bool add_part(std::uint64_t address) {
+    constexpr std::size_t kMostParts = 64, kMostCrossings = 4096;  // two or three, and a handful
     const SweptFunction* part = flow_.swept_at(address);
     if (part == nullptr) return refuse("has no unwind information: its returns are not known");
     if (!is_known(*part)) return refuse(std::string("has returns that are not known: ") + text_of(part->trouble));
     if (part->leaves_by_table || part->entered_by_table)
       return refuse("shares a jump table with another function, or with a part of its own");
     parts_.push_back(part->range);
-    return true;
+    if (parts_.size() <= kMostParts && entries_.into({part->range.begin + 1, part->range.end}).size() <= kMostCrossings)
+      return true;
+    return refuse("is too tangled with other functions");
   }
 
   bool read_part(const elf::Range& part) {

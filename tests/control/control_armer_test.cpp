@@ -127,6 +127,39 @@ TEST_F(ArmerTest, SeveralProbesAtOneAddressNewestFirst) {
   EXPECT_EQ(events_at(address_of(code, "subject_add")), (std::vector<std::uint16_t>{4, 3, 2, 1, 0}));
 }
 
+// Some of a function's returns alone would be counts that nobody can use.
+TEST_F(ArmerTest, AllExitsOfAFunctionOrNone) {
+  const control::PlannedConsumer first{.event = 0, .kind = shared::ConsumerKind::exit, .distance = 4, .pops = 8};
+  control::PlannedConsumer second = first;
+  second.event = 1;
+  probes_.add(site_of(subject_, "subject_add"), first);
+  probes_.add(site_of(subject_, "subject_twice"), first);
+  probes_.add(site_of(subject_, "subject_add"), second);
+  const Mapping code = target_.map_code(*subject_, kBase);
+  const Addr add = address_of(code, "subject_add"), twice = address_of(code, "subject_twice");
+  const std::uint8_t other[] = {0x0f, 0x0b};
+  ASSERT_TRUE(target_.write(twice, other, sizeof other));
+  arm();
+  EXPECT_EQ(byte_at(add), 0xcc);
+  EXPECT_EQ(events_at(add), std::vector<std::uint16_t>{1}) << "whose other exits are there";
+  EXPECT_EQ(byte_at(twice), 0x0f);
+  EXPECT_EQ(armer_.report().armed_events, std::set<std::uint16_t>{1});
+  EXPECT_EQ(armer_.report().refusals.count(0), 1U);
+}
+
+TEST_F(ArmerTest, AnExitThatNobodyWantsAnyMoreIsLeftAlone) {
+  const control::PlannedConsumer only{.event = 0, .kind = shared::ConsumerKind::exit, .distance = 4, .pops = 8};
+  probes_.add(site_of(subject_, "subject_add"), only);
+  probes_.add(site_of(subject_, "subject_twice"), only);
+  const Mapping code = target_.map_code(*subject_, kBase);
+  const Addr add = address_of(code, "subject_add"), twice = address_of(code, "subject_twice");
+  const std::uint8_t before = byte_at(add), other[] = {0x0f, 0x0b};
+  ASSERT_TRUE(target_.write(twice, other, sizeof other));
+  arm();
+  EXPECT_EQ(byte_at(add), before);
+  EXPECT_TRUE(block_->points().empty());
+}
+
 // More probes at one address than a block has places for consumers: refused, and not a byte beyond the table.
 TEST_F(ArmerTest, TooManyProbesAtOneAddress) {
   for (std::uint16_t event = 0; event < 1500; ++event) probe("subject_add", event);

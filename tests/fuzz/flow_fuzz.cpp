@@ -1,8 +1,9 @@
-// Damaged programs: the planner of jumps answers for every place of any file, in bounded time, and what it chooses keeps
-// its own rules.
+// Damaged programs: the planners of jumps and of exits answer for every place of any file, in bounded time, and what they
+// choose keeps their own rules.
 #include <cstdlib>
 
 #include "engine/base/fd.h"
+#include "engine/plan/exits.h"
 #include "engine/plan/flow.h"
 #include "engine/plan/window.h"
 #include "tests/fuzz/driver.h"
@@ -30,6 +31,15 @@ void check_window(const plan::FileFlow& flow, const plan::Window& window) {
     require(!flow.has_arrival(window.padding, window.padding + plan::kJumpBytes));
 }
 
+void check_exits(const plan::FileFlow& flow, const Result<std::vector<plan::Exit>>& exits) {
+  require(exits ? !exits->empty() : !exits.error().text.empty());
+  for (std::size_t i = 0; exits && i < exits->size(); ++i) {
+    const plan::Exit& exit = (*exits)[i];
+    require(flow.is_start(exit.address) && exit.pops >= 8);
+    require(i == 0 || (*exits)[i - 1].address < exit.address);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -44,13 +54,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       check_window(flow, window);
       claims.take(window);
     }
+  const plan::FunctionEntries entries(flow);
+  for (const plan::SweptFunction& function : flow.functions())
+    if (places++ < 4000) check_exits(flow, plan::exits_of(flow, entries, function.range.begin));
   return 0;
 }
 
 std::vector<std::string> fuzz_seeds() {
   std::vector<std::string> seeds;
-  for (const char* name : {"windows_library", "windows_fixed", "windows_packed", "flow_gcc_O2_pic.so",
-                           "flow_gcc_Os_fixed.so", "flow_clang_O2_pic.so"}) {
+  for (const char* name : {"windows_library", "windows_fixed", "windows_packed", "exits_library", "exits_stripped",
+                           "flow_gcc_O2_pic.so", "flow_gcc_Os_fixed.so", "flow_clang_O2_pic.so"}) {
     auto text = read_file(std::string(UPROBE_PLAN_FIXTURES) + "/" + name);
     if (text) seeds.push_back(text.take());
   }
