@@ -9,7 +9,7 @@ namespace uprobe::bench {
 
 // A hit as the signal handler would describe it.
 struct HandHit {
-  const shared::ProcessBlock* block;
+  shared::ProcessBlock* block;
   const shared::Point* point;
   const shared::Registers* registers;
   shared::u32 tid;

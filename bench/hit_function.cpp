@@ -88,7 +88,7 @@ struct HitFunction::Data {
 
   Data(program::EventProgram event, trace::Area made) : program(std::move(event)), area(std::move(made)) {}
   void connect();
-  HandHit hit() const { return {&block.head, &block.point, &registers, static_cast<shared::u32>(::gettid())}; }
+  HandHit hit() { return {&block.head, &block.point, &registers, static_cast<shared::u32>(::gettid())}; }
   void print_until_done(std::atomic<Phase>& phase, cli::TraceSink& sink, Throughput& result);
 };
 

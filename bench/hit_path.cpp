@@ -19,6 +19,7 @@
 
 #include "arch/x86/code/trampoline.h"
 #include "engine/program/compile.h"
+#include "engine/shared/trampoline.h"
 #include "engine/spec/parse.h"
 #include "engine/trace/area.h"
 #include "preload/ring.h"
@@ -76,27 +77,28 @@ std::uint8_t* island_near(std::uint64_t near) {
   die("no room for an island");
 }
 
-x86::FastRecord fast_record(trace::Area& area, std::uint32_t event, std::uint32_t consumer) {
+x86::FastRecord fast_record(trace::Area& area, std::uint32_t event) {
   const AreaHeader& header = area.header();
   x86::FastRecord fast;
   fast.area = Addr{word_of(&header)};
   fast.data_offset = header.data_offset, fast.ring_bytes = header.ring_bytes;
   fast.ring_offset = header.ring_offset, fast.cpu_ring_count = header.cpu_ring_count;
-  fast.event_offset = static_cast<std::uint32_t>(header.event_offset + event * sizeof(Event));
-  fast.fixed_bytes = area.event(event).fixed_bytes, fast.type = static_cast<std::uint16_t>(event);
+  fast.events_offset = header.event_offset, fast.fixed_bytes = area.event(event).fixed_bytes;
   fast.program = {agent::at_offset<Insn>(&header, header.insn_offset) + area.event(event).first_insn,
                   area.event(event).insn_count};
-  fast.consumer = consumer;
   return fast;
 }
 
-void patch(Site site, std::uint64_t to) {
-  auto* const at = reinterpret_cast<std::uint8_t*>(word_of(site));
-  void* const page = reinterpret_cast<void*>(word_of(site) & ~(kPage - 1));
-  if (::mprotect(page, 2 * kPage, PROT_READ | PROT_WRITE | PROT_EXEC) != 0) die("mprotect");
-  const auto distance = static_cast<std::uint32_t>(to - (word_of(site) + 5));
+void put_jump(std::uint8_t* at, std::uint64_t to) {
+  const auto distance = static_cast<std::uint32_t>(to - (word_of(at) + 5));
   *at = 0xe9;
   std::memcpy(at + 1, &distance, 4);
+}
+
+void patch(Site site, std::uint64_t to) {
+  void* const page = reinterpret_cast<void*>(word_of(site) & ~(kPage - 1));
+  if (::mprotect(page, 2 * kPage, PROT_READ | PROT_WRITE | PROT_EXEC) != 0) die("mprotect");
+  put_jump(reinterpret_cast<std::uint8_t*>(word_of(site)), to);
   ::mprotect(page, 2 * kPage, PROT_READ | PROT_EXEC);
 }
 
@@ -107,15 +109,20 @@ void arm(std::uint32_t index, Site site, trace::Area& area, std::uint16_t sessio
   g_block.points[index].address = word_of(site);
   g_block.points[index].consumer = index + 1;
   g_block.consumers[index] = {.session = session, .event = static_cast<std::uint16_t>(event), .next = 0};
-  x86::TrampolineSpec spec;
-  spec.at = Addr{word_of(at)}, spec.probe = Addr{word_of(site)}, spec.copy = Addr{word_of(site) + 5};
-  spec.block = Addr{word_of(&g_block)}, spec.point = Addr{word_of(&g_block.points[index])};
+  x86::BodySpec spec{.at = Addr{word_of(at)}, .block = Addr{word_of(&g_block)}};
   spec.jump_entry = Addr{word_of(&uprobe_jump_entry)};
-  if (fast) spec.fast = fast_record(area, event, index + 1);
-  const auto made = x86::make_trampoline(spec);
-  if (!made || made->records != fast) die("no trampoline");
-  std::memcpy(at, made->bytes.data(), made->bytes.size());
-  patch(site, word_of(at) + made->entry);
+  if (fast) spec.fast = fast_record(area, event);
+  const x86::Body body = x86::make_body(spec);
+  if (body.records != fast) die("no body");
+  std::memcpy(at, body.bytes.data(), body.bytes.size());
+  const std::uint64_t slot = word_of(at) + kPage / 2, thunk = slot + kThunkInSlot;
+  std::vector<std::uint8_t> code;
+  if (!x86::append_thunk(code, Addr{thunk}, spec.at + x86::kBodyEntry)) die("no thunk");
+  const SlotHead head{word_of(site), index, fast ? event : kAskAgent};
+  std::memcpy(at + kPage / 2, &head, sizeof head);
+  std::memcpy(at + kPage / 2 + kThunkInSlot, code.data(), code.size());
+  put_jump(at + kPage / 2 + kCopyBehindThunk, word_of(site) + 5);
+  patch(site, thunk);
 }
 
 trace::Area make_area(const std::vector<program::EventProgram>& programs) {

@@ -2,6 +2,7 @@
 #include "preload/copies.h"
 
 #include "preload/returns.h"
+#include "preload/slots.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
 
@@ -13,18 +14,9 @@ using shared::Repeat;
 // The farthest that a stack pointer moves up when frames are left by longjmp; another stack is farther away or below.
 constexpr u64 kSameStack = u64{8} << 20;
 
-bool in_islands(const ProcessBlock& block, u64 address) {
-  for (u32 i = 0; i < block.island_count && i < shared::kMaxIslands; ++i)
-    if (address - block.islands[i].base < block.islands[i].bytes) return true;
-  return false;
-}
-
 const Point* point_with_copy_at(const ProcessBlock& block, u64 address) {
-  if (!in_islands(block, address)) return nullptr;
-  const Point* points = at_offset<Point>(&block, block.point_offset);
-  for (u32 i = 0; i < block.point_count; ++i)
-    if (address - points[i].copy < points[i].copy_bytes) return &points[i];
-  return nullptr;
+  const Slot slot = slot_around(block, address);
+  return slot.head != nullptr && address >= slot.point->copy ? slot.point : nullptr;
 }
 
 const shared::Mark* table_of(const Point& point) {

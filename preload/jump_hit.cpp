@@ -1,16 +1,17 @@
-// A hit that came by a jump, as far as the trampoline has not recorded it itself.
+// A hit that came by a jump, as far as the body has not recorded it itself.
 #include "preload/agent.h"
 #include "preload/delivery.h"
+#include "preload/slots.h"
 
 namespace uprobe::agent {
 
-extern "C" __attribute__((visibility("hidden"), used, flatten)) const u32* uprobe_on_jump(const Point* point,
-                                                                                          Registers* registers,
-                                                                                          u32 faulted) {
+extern "C" __attribute__((visibility("hidden"), used, flatten)) const u32* uprobe_on_jump(
+    const shared::SlotHead* slot, Registers* registers, u32 faulted) {
   ProcessBlock& block = *uprobe_block;
-  (*registers)[shared::Reg::ip] = point->address;
+  (*registers)[shared::Reg::ip] = slot->address;
+  const Point* point = point_of(block, *slot);
   Hit hit{&block, point, registers, thread_id(block, true), true, faulted != 0};
-  handle_hit(hit);
+  if (point != nullptr) handle_hit(hit);
   return reinterpret_cast<const u32*>(pending_word(block));
 }
 

@@ -105,6 +105,7 @@ void learn_rseq(ProcessBlock& block) {
     const bool above = is_registered(first + distance);
     if (!above && !is_registered(first - distance)) continue;
     block.rseq_offset = static_cast<i32>((above ? first + distance : first - distance) - thread);
+    note_own_rseq(block);
     return;
   }
 }

@@ -19,6 +19,9 @@ struct Layout {
 };
 constexpr Layout kLayouts[] = {{0x2d0, 0x2e0}, {0x30, 0x88}};
 
+// Of ProcessBlock::own_rseq: all but the borrowers.
+i64 rseq_part(i64 word) { return word & (shared::kBorrowedStep - 1); }
+
 void learn_layout(ProcessBlock& block) {
   const u64 self = thread_pointer();
   if (self == 0) return;
@@ -27,6 +30,7 @@ void learn_layout(ProcessBlock& block) {
     if (!uprobe_peek8(self + static_cast<u64>(layout.list), &list)) return;
     if (list == self + static_cast<u64>(layout.list)) {
       block.tid_offset = layout.tid;
+      note_own_rseq(block);
       return;
     }
   }
@@ -40,6 +44,17 @@ u32 id_in_control_block(ProcessBlock& block) {
 }
 
 }  // namespace
+
+// Of two threads that learn one place each, at least one sees both.
+void note_own_rseq(ProcessBlock& block) {
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+  if (block.tid_offset == 0 || block.rseq_offset == 0) return;
+  i64 word = __atomic_load_n(&block.own_rseq, __ATOMIC_RELAXED);
+  while (rseq_part(word) == 0 &&
+         !__atomic_compare_exchange_n(&block.own_rseq, &word, word + block.rseq_offset + shared::kRseqBias, false,
+                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+}
 
 // The fs base: by its instruction where user code may use that, else from fs:0, where the control block has its own address
 // (System V ABI, TLS variant II; not in Go).
@@ -89,10 +104,16 @@ bool lent(const shared::ThreadEntry* entry) { return entry != nullptr && (entry-
 
 // In a child with memory of its own: the other threads are not in it.
 void forget_borrowers(ProcessBlock& block, const shared::ThreadEntry* own) {
-  if (block.borrowed == 0) return;
+  if (block.borrowed == 0 && block.own_rseq >= 0) return;
   for (shared::ThreadEntry& entry : threads_of(block))
     if (&entry != own && lent(&entry)) entry.borrower = entry.beside = 0;
   block.borrowed = lent(own) ? 1 : 0;
+  block.own_rseq = rseq_part(block.own_rseq) - (lent(own) ? shared::kBorrowedStep : 0);
+}
+
+void count_borrowed(ProcessBlock& block, bool more) {
+  __atomic_fetch_add(&block.own_rseq, more ? -shared::kBorrowedStep : shared::kBorrowedStep, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&block.borrowed, more ? 1 : ~u64{0}, __ATOMIC_RELAXED);
 }
 
 }  // namespace
@@ -126,7 +147,7 @@ void after_clone(ProcessBlock& block, u64 result, CloneKind kind) {
   if (is_child || !borrows) entry->shares = borrows ? kind.shares : 0;
   // Under a filter the parent of a child of a child could not tell what it is itself.
   if (is_child && borrows && (kind.shares == 1 || (filtered && was_lent))) entry->beside = 1;
-  if (lent(entry) != was_lent) __atomic_fetch_add(&block.borrowed, was_lent ? ~u64{0} : 1, __ATOMIC_RELAXED);
+  if (lent(entry) != was_lent) count_borrowed(block, !was_lent);
 }
 
 u32 thread_id(ProcessBlock& block, bool may_fault) {

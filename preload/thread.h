@@ -27,6 +27,9 @@ bool borrows_memory(ProcessBlock& block);
 // block for one of them only.
 bool is_lent(ProcessBlock& block);
 
+// Comes when the place of the thread id or that of rseq has become known: see ProcessBlock::own_rseq.
+void note_own_rseq(ProcessBlock& block);
+
 struct CloneKind {
   u32 shares;  // what ThreadEntry::shares is to say of a child
   bool lends;  // a child in the same memory gets no control block with the call

@@ -1,19 +1,21 @@
-// Hits by jump in terms of the program: a thread inside a trampoline either has not come yet, or stands in front of the
-// displaced instruction. Faults inside trampolines: see engine/shared/trampoline.h.
+// Hits by jump in terms of the program: a thread inside a trampoline (a point's thunk, the body that it calls, or what the
+// agent does for that) either has not come yet, or stands in front of the displaced instruction. Faults inside bodies: see
+// engine/shared/trampoline.h.
 //
-// The application's registers are where they were, or in the trampoline's frame. What has been popped off that frame is still
-// there: it lies in the red zone, and no signal frame of ours is put into that.
+// The application's registers are where they were, or in the body's frame, with the address of the point's copy. What has been
+// popped off that frame is still there: it lies in the red zone, and no signal frame of ours is put into that.
 #include "preload/trampolines.h"
 
-#include "engine/shared/trampoline.h"
+#include "preload/slots.h"
 #include "preload/system_call.h"
 
 namespace uprobe::agent {
 namespace {
 
+using shared::BodyHead;
+using shared::SlotHead;
 using shared::TrampolineDepth;
 using shared::TrampolineFrame;
-using shared::TrampolineHead;
 
 constexpr u64 kArithmetic = 0x8d5, kOverflow = 0x800;
 
@@ -27,29 +29,21 @@ extern const u8 uprobe_jump_late[] __attribute__((visibility("hidden")));
 extern const u8 uprobe_jump_waits[] __attribute__((visibility("hidden")));
 }
 
-const TrampolineHead* as_head(u64 at) { return reinterpret_cast<const TrampolineHead*>(at); }
+const BodyHead* as_body(u64 at) { return reinterpret_cast<const BodyHead*>(at); }
 
-bool is_head(u64 at) { return as_head(at)->mark == (shared::kTrampolineMagic ^ at); }
-
-// Null: the address is in no trampoline of this island.
-const TrampolineHead* head_of(u64 ip, u64 island) {
-  u64 at = ip & ~u64{shared::kTrampolineUnit - 1};
-  for (u32 steps = 0; steps <= shared::kMaxTrampolineBytes / shared::kTrampolineUnit; ++steps) {
-    if (at < island) return nullptr;
-    if (is_head(at)) return ip - at < as_head(at)->bytes ? as_head(at) : nullptr;
-    at -= shared::kTrampolineUnit;
-  }
+// Null: the address is in no body.
+const BodyHead* body_around(const ProcessBlock& block, u64 ip) {
+  const IslandPart island = island_around(block, ip);
+  u64 at = ip & ~u64{shared::kBodyUnit - 1};
+  for (; at >= island.begin && at < island.end && ip - at < shared::kMaxBodyBytes; at -= shared::kBodyUnit)
+    if (as_body(at)->mark == (shared::kBodyMagic ^ at)) return ip - at < as_body(at)->bytes ? as_body(at) : nullptr;
   return nullptr;
 }
 
-// Null: the address is in no trampoline.
-const TrampolineHead* trampoline_at(const ProcessBlock& block, u64 ip) {
-  for (u32 i = 0; i < block.island_count && i < shared::kMaxIslands; ++i)
-    if (ip - block.islands[i].base < block.islands[i].used) return head_of(ip, block.islands[i].base);
-  return nullptr;
+// Whose hit a frame is of.
+const SlotHead& slot_of(const TrampolineFrame& kept) {
+  return *reinterpret_cast<const SlotHead*>(kept.copy - shared::kCopyBehindThunk);
 }
-
-const Point& point_of(const TrampolineHead& head) { return *reinterpret_cast<const Point*>(head.point); }
 
 template <std::size_t N>
 constexpr u32 depth_at(const TrampolineDepth (&depths)[N], u32 distance) {
@@ -84,59 +78,68 @@ void take_frame(SignalFrame& frame, const TrampolineFrame& kept) {
 const TrampolineFrame& frame_at(u64 sp) { return *reinterpret_cast<const TrampolineFrame*>(sp); }
 
 // While the frame is being made all registers are still what they were, but rax at the end.
-void undo_save(SignalFrame& frame, u32 distance) {
+const TrampolineFrame& undo_save(SignalFrame& frame, u32 distance) {
   const u64 sp = frame.sp + depth_at(shared::kSaveDepths, distance);
-  if (distance >= shared::kRaxSaved) frame.ax = *reinterpret_cast<const u64*>(sp - shared::kSkippedRedZone - 8);
+  const TrampolineFrame& kept = frame_at(sp - shared::kFullDepth);
+  if (distance >= shared::kRaxSaved) frame.ax = kept.ax;
   frame.sp = sp;
+  return kept;
 }
 
-// While it is taken down: once rsp is what it was, all is.
-void finish_restore(SignalFrame& frame, u32 distance) {
-  const u32 depth = depth_at(shared::kRestoreDepths, distance);
-  if (depth != 0) take_frame(frame, frame_at(frame.sp + depth - shared::kFullDepth));
+const TrampolineFrame& finish_restore(SignalFrame& frame, u32 distance) {
+  const TrampolineFrame& kept = frame_at(frame.sp + depth_at(shared::kRestoreDepths, distance) - shared::kFullDepth);
+  take_frame(frame, kept);
+  return kept;
 }
 
 // Somewhere between. `pushfq; pop %rax` is the only pair there that moves rsp.
-void take_kept(SignalFrame& frame, const TrampolineHead& head, u32 at) {
+const TrampolineFrame& take_kept(SignalFrame& frame, const BodyHead& body, u32 at) {
   constexpr u8 kPopRax = 0x58;
   const bool pushed = *reinterpret_cast<const u8*>(frame.ip) == kPopRax;
   const TrampolineFrame& kept = frame_at(frame.sp + (pushed ? 8 : 0));
-  at >= head.whole_flags&& at < head.short_flags ? take_whole_frame(frame, kept) : take_frame(frame, kept);
+  at >= body.whole_flags && at < body.short_flags ? take_whole_frame(frame, kept) : take_frame(frame, kept);
+  return kept;
 }
 
-Jump leave(SignalFrame& frame, const TrampolineHead& head) {
-  constexpr u32 kSaved = 17;
+Jump leave_body(SignalFrame& frame, const BodyHead& body) {
+  constexpr u32 kSaved = 12;
   static_assert(depth_at(shared::kSaveDepths, kSaved) == shared::kFullDepth);
-  const u32 at = static_cast<u32>(frame.ip - as_word(&head));
-  if (at < head.code) return Jump::no;
+  const u32 at = static_cast<u32>(frame.ip - as_word(&body));
+  if (at < body.code) return Jump::no;
   const bool recorded =
-      (at >= head.recorded && at < head.slow) || at >= head.called || (head.lost != 0 && at == head.lost);
-  if (at < head.code + kSaved)
-    undo_save(frame, at - head.code);
-  else if (at >= head.out && at < head.slow)
-    finish_restore(frame, at - head.out);
-  else
-    take_kept(frame, head, at);
-  frame.ip = recorded ? point_of(head).copy : point_of(head).address;
+      (at >= body.recorded && at < body.slow) || at >= body.called || (body.lost != 0 && at == body.lost);
+  const TrampolineFrame& kept = at < body.code + kSaved                  ? undo_save(frame, at - body.code)
+                                : at >= body.out && at < body.slow ? finish_restore(frame, at - body.out)
+                                                                         : take_kept(frame, body, at);
+  frame.ip = recorded ? kept.copy : slot_of(kept).address;
   return recorded ? Jump::recorded : Jump::arriving;
+}
+
+Jump leave_thunk(const ProcessBlock& block, SignalFrame& frame) {
+  const Slot slot = slot_around(block, frame.ip);
+  const u64 distance = frame.ip - (as_word(slot.head) + shared::kThunkInSlot);
+  if (slot.head == nullptr || frame.ip >= slot.point->copy || distance >= shared::kThunkBytes) return Jump::no;
+  if (distance >= shared::kThunkCall) frame.sp += shared::kSkippedRedZone;
+  frame.ip = slot.head->address;
+  return Jump::arriving;
 }
 
 // The far jump of a short one stands in padding, at an address that the program never has.
 Jump leave_padding(const ProcessBlock& block, SignalFrame& frame) {
   const Point* point = find_point(block, frame.ip);
   if (point == nullptr || !shared::is_long_jump(*point)) return Jump::no;
-  const TrampolineHead* head = trampoline_at(block, point->jump_to);
-  if (head == nullptr) return Jump::no;
-  frame.ip = point_of(*head).address;
+  const Slot slot = slot_around(block, point->jump_to);
+  if (slot.head == nullptr) return Jump::no;
+  frame.ip = slot.head->address;
   return Jump::arriving;
 }
 
 // The stack that the agent needs is not there.
 Jump leave_entry(const ProcessBlock& block, SignalFrame& frame) {
-  const TrampolineHead* head = trampoline_at(block, *reinterpret_cast<const u64*>(frame.sp));
-  if (head == nullptr) return Jump::no;
-  take_whole_frame(frame, frame_at(frame.sp + 8));
-  frame.ip = point_of(*head).address;
+  if (body_around(block, *reinterpret_cast<const u64*>(frame.sp)) == nullptr) return Jump::no;
+  const TrampolineFrame& kept = frame_at(frame.sp + 8);
+  take_whole_frame(frame, kept);
+  frame.ip = slot_of(kept).address;
   return Jump::arriving;
 }
 
@@ -144,8 +147,7 @@ Jump leave_entry(const ProcessBlock& block, SignalFrame& frame) {
 Jump leave_end(const ProcessBlock& block, SignalFrame& frame) {
   const bool popped = frame.ip > as_word(uprobe_jump_leaves) && frame.ip < as_word(uprobe_jump_left);
   const u64 base = popped ? frame.sp - 8 : frame.bp;
-  const TrampolineHead* head = trampoline_at(block, *reinterpret_cast<const u64*>(base + 8));
-  if (head == nullptr) return Jump::no;
+  if (body_around(block, *reinterpret_cast<const u64*>(base + 8)) == nullptr) return Jump::no;
   if (frame.ip < as_word(uprobe_jump_leaves) || frame.ip >= as_word(uprobe_jump_left)) {
     const auto& registers = *reinterpret_cast<const Registers*>((base - sizeof(Registers)) & ~u64{15});
     frame.r9 = registers[shared::Reg::r9];
@@ -153,8 +155,9 @@ Jump leave_end(const ProcessBlock& block, SignalFrame& frame) {
     frame.r11 = registers[shared::Reg::r11];
   }
   if (!popped) frame.bp = *reinterpret_cast<const u64*>(base);
-  take_whole_frame(frame, frame_at(base + 16));
-  frame.ip = point_of(*head).copy;
+  const TrampolineFrame& kept = frame_at(base + 16);
+  take_whole_frame(frame, kept);
+  frame.ip = kept.copy;
   return Jump::recorded;
 }
 
@@ -168,15 +171,17 @@ Jump leave_trampoline(const ProcessBlock& block, SignalFrame& frame) {
   if (frame.ip == as_word(uprobe_jump_entry)) return leave_entry(block, frame);
   if (is_in(frame.ip, uprobe_jump_done, uprobe_jump_left) || is_in(frame.ip, uprobe_jump_late, uprobe_jump_waits + 1))
     return leave_end(block, frame);
-  const TrampolineHead* head = trampoline_at(block, frame.ip);
-  return head != nullptr ? leave(frame, *head) : leave_padding(block, frame);
+  const BodyHead* body = body_around(block, frame.ip);
+  if (body != nullptr) return leave_body(frame, *body);
+  const Jump thunk = leave_thunk(block, frame);
+  return thunk != Jump::no ? thunk : leave_padding(block, frame);
 }
 
 u64 trampoline_fixup(const ProcessBlock& block, u64 ip) {
-  const TrampolineHead* head = trampoline_at(block, ip);
-  if (head == nullptr) return 0;
-  const u64 start = as_word(head);
-  for (const shared::TrampolineFault& fault : head->faults)
+  const BodyHead* body = body_around(block, ip);
+  if (body == nullptr) return 0;
+  const u64 start = as_word(body);
+  for (const shared::BodyFault& fault : body->faults)
     if (fault.insn != 0 && start + fault.insn == ip) return start + fault.fixup;
   return 0;
 }

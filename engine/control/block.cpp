@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/shared/trampoline.h"
+
 namespace uprobe::control {
 namespace {
 
@@ -78,6 +80,14 @@ Undo undo_of(const NewPoint& added) {
   undo.state = 1;
   std::memcpy(undo.original, added.insn.data(), std::min(added.insn.size(), sizeof undo.original));
   return undo;
+}
+
+// From now on the body does not record hits of this jump.
+Status ask_agent(target::Target& target, const Point& point) {
+  if (point.jump_bytes == 0 || shared::is_long_jump(point)) return ok();
+  const Addr slot{point.copy - shared::kCopyBehindThunk};
+  const std::uint32_t event = shared::kAskAgent;
+  return target.write(slot + offsetof(shared::SlotHead, event), &event, sizeof event);
 }
 
 Error full() { return Error{.code = Code::limit, .text = "too many probe points in one process"}; }
@@ -230,6 +240,7 @@ Status Block::want(target::Target& target, std::uint32_t point, const std::vecto
   if (!head) return head.error();
   if (Status s = publish_consumers(target); !s) return s;
   points_[point].consumer = *head;
+  if (Status s = ask_agent(target, points_[point]); !s) return s;
   return set_state(target, point, static_cast<shared::PointState>(points_[point].state));
 }
 

@@ -1,4 +1,4 @@
-// Islands: executable pages of ours near the code that is probed, where trampolines and displaced copies live.
+// Islands: executable pages of ours near the code that is probed, where slots and bodies live (engine/shared/trampoline.h).
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace uprobe::control {
 
-inline constexpr std::uint32_t kIslandUnit = shared::kTrampolineUnit;
+inline constexpr std::uint32_t kIslandUnit = shared::kSlotUnit;
 
 // Where `bytes` (a multiple of kIslandUnit) for code in [begin, end) go: in an island that the process has already, or in a
 // new one. Pages are private, readable and executable, never writable; they are filled through

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "arch/x86/code/trampoline.h"
@@ -12,16 +14,11 @@
 namespace uprobe::control {
 namespace {
 
-constexpr std::uint32_t kCopyAlignment = 16;
 constexpr std::uint8_t kFiller = 0xcc;
+constexpr std::uint32_t kMarkUnit = 8;  // shared::marks_of
 
 constexpr std::uint32_t round_up(std::size_t bytes, std::uint32_t unit) {
   return (static_cast<std::uint32_t>(bytes) + unit - 1) / unit * unit;
-}
-
-// The copy and its marks as they stand in an island.
-std::uint32_t copy_room(std::size_t copy_bytes, std::size_t marks) {
-  return round_up(round_up(copy_bytes, 8) + marks * sizeof(shared::Mark), kCopyAlignment);
 }
 
 bool is_system_call(const std::vector<std::uint8_t>& insn) {
@@ -33,13 +30,19 @@ Result<x86::Copy> displace(const Pending& p, Addr to) {
   return p.window != nullptr ? x86::displace_window(p.code, from, to) : x86::make_copy(p.code, from, to);
 }
 
-// All bytes of a point in an island, and where things are in them.
+constexpr std::uint32_t copy_in_slot(bool is_jump) { return is_jump ? shared::kCopyBehindThunk : shared::kCopyInSlot; }
+
+// All bytes of a slot.
 struct Made {
   std::vector<std::uint8_t> bytes;
-  Addr entry;  // of the trampoline; 0: there is none
-  Addr copy;
   std::size_t copy_bytes = 0, marks = 0;
 };
+
+template <class T>
+void append(std::vector<std::uint8_t>& bytes, const T& value) {
+  bytes.resize(bytes.size() + sizeof value);
+  std::memcpy(bytes.data() + bytes.size() - sizeof value, &value, sizeof value);
+}
 
 void append_marks(std::vector<std::uint8_t>& bytes, const x86::Copy& copy, const Pending& p) {
   const Addr end = p.point.address + p.code.size();
@@ -49,13 +52,8 @@ void append_marks(std::vector<std::uint8_t>& bytes, const x86::Copy& copy, const
                             .pushed = from.pushed,
                             .behind_call = static_cast<shared::u16>(behind_call ? 1 : 0),
                             .place = static_cast<std::int32_t>(from.original - p.point.address)};
-    const auto* raw = reinterpret_cast<const std::uint8_t*>(&mark);
-    bytes.insert(bytes.end(), raw, raw + sizeof mark);
+    append(bytes, mark);
   }
-}
-
-bool is_equal(const shared::Insn& a, const shared::Insn& b) {
-  return a.op == b.op && a.size == b.size && a.count == b.count && a.offset == b.offset && a.immediate == b.immediate;
 }
 
 // In their order, each asked once.
@@ -70,6 +68,13 @@ void keep_if(std::vector<Pending>& list, const Keep& keep) {
   list.erase(list.begin() + static_cast<std::ptrdiff_t>(kept), list.end());
 }
 
+// A body, for all points whose jumps get it.
+struct SharedBody {
+  x86::BodySpec spec;
+  std::uint32_t room = 0;
+  bool records = false;
+};
+
 class Placer {
  public:
   Placer(const PlaceContext& context, std::vector<Pending>& pending) : context_(context), pending_(pending) {}
@@ -77,33 +82,37 @@ class Placer {
   Status run();
 
  private:
-  // `trampoline` of all the bytes: the copy is behind it.
+  static constexpr std::size_t kNoBody = ~std::size_t{0};
+  // 0 bytes: the point has a slot already.
   struct Room {
-    std::uint32_t trampoline = 0, bytes = 0;
+    std::uint32_t bytes = 0;
+    std::size_t body = kNoBody;
   };
 
   bool settle(Pending& p);
   bool settle_jump(Pending& p, const shared::Point& before);
   bool settle_copy(Pending& p, const shared::Point& before);
   bool stands(Addr at, const std::vector<std::uint8_t>& bytes);
-  Addr trampoline_before(Addr entry);
-  std::uint32_t trampoline_room(const Pending& p);
+  bool has_body(std::size_t body, Addr at);
+  std::size_t body_for(const Pending& p);
   Result<Room> measure(const Pending& p);
   std::uint64_t measure_all();
+  std::uint64_t body_room() const;
+  void place_bodies(Addr begin, std::vector<std::uint8_t>& all);
   Status place_new(Addr begin, std::uint64_t bytes);
-  Result<Made> make(const Pending& p, Addr at, Addr copy_at) const;
-  void take(Pending& p, const Made& made);
-  void number(const Pending& p) { fresh_ += (p.known ? 0U : 1U) + (p.long_jump && !p.known_long_jump ? 1U : 0U); }
+  Result<Made> make_copy(const Pending& p, Addr at, std::vector<std::uint8_t> front) const;
+  Result<Made> make_slot(const Pending& p, Addr at, std::size_t body, Addr entry) const;
+  void take(Pending& p, const Made& made, Addr copy);
+  std::size_t index_of(const Pending& p) const { return p.known ? *p.known : context_.block.points().size() + fresh_; }
   std::optional<x86::FastRecord> fast_record(const Pending& p) const;
-  x86::TrampolineSpec spec_of(const Pending& p, Addr at, Addr copy) const;
 
   const PlaceContext& context_;
   std::vector<Pending>& pending_;
-  std::vector<Room> rooms_;  // by point of the list
-  std::size_t fresh_ = 0;    // points so far that will be new in the block
-  std::span<const shared::Insn> known_program_;
-  std::uint32_t known_room_ = 0;  // of a trampoline for this program
-  bool known_fast_ = false;
+  std::vector<Room> rooms_;    // by point of the list
+  std::size_t fresh_ = 0;      // points so far that will be new in the block
+  std::vector<SharedBody> bodies_;
+  std::map<std::string_view, std::size_t> by_program_;  // "": the agent records
+  std::map<Addr, std::size_t> seen_;                    // bodies of points that were there before
 };
 
 std::optional<x86::FastRecord> Placer::fast_record(const Pending& p) const {
@@ -117,56 +126,65 @@ std::optional<x86::FastRecord> Placer::fast_record(const Pending& p) const {
                          .ring_bytes = area.ring_bytes(),
                          .ring_offset = places.rings,
                          .cpu_ring_count = places.cpu_ring_count,
-                         .event_offset = static_cast<std::uint32_t>(places.events + event * sizeof(shared::Event)),
+                         .events_offset = places.events,
                          .fixed_bytes = area.fixed_bytes(event),
-                         .type = event,
-                         .program = area.program(event),
-                         .consumer = p.point.consumers};
+                         .file_bias = p.point.file_bias,
+                         .program = area.program(event)};
 }
 
-x86::TrampolineSpec Placer::spec_of(const Pending& p, Addr at, Addr copy) const {
-  const Block& block = context_.block;
-  return {.at = at,
-          .probe = p.point.address,
-          .copy = copy,
-          .block = block.address(),
-          .point = block.point_at(p.known ? *p.known : block.points().size() + fresh_),
-          .jump_entry = Addr{context_.block.head().jump_entry},
-          .file_bias = p.point.file_bias,
-          .fast = fast_record(p)};
+// Equal programs have equal layouts, and all points of the list are in one file at one place.
+std::size_t Placer::body_for(const Pending& p) {
+  auto fast = fast_record(p);
+  const auto program = fast ? std::as_bytes(fast->program) : std::span<const std::byte>();
+  const std::string_view key(reinterpret_cast<const char*>(program.data()), program.size());
+  const auto [found, is_new] = by_program_.try_emplace(key, bodies_.size());
+  if (!is_new) return found->second;
+  SharedBody& body = bodies_.emplace_back();
+  body.spec = {.at = {},
+               .block = context_.block.address(),
+               .jump_entry = Addr{context_.block.head().jump_entry},
+               .fast = std::move(fast)};
+  body.records = x86::make_body(body.spec).records;
+  body.room = round_up(x86::body_bytes(body.spec), shared::kBodyUnit);
+  return found->second;
 }
 
-// A trampoline in front of the copy, if there is to be one.
-Result<Made> Placer::make(const Pending& p, Addr at, Addr copy_at) const {
-  Made made{.bytes = {}, .entry = {}, .copy = copy_at};
-  if (p.window != nullptr) {
-    auto trampoline = x86::make_trampoline(spec_of(p, at, copy_at));
-    if (!trampoline) return trampoline.error();
-    made.entry = at + trampoline->entry;
-    made.bytes = std::move(trampoline->bytes);
-    made.bytes.resize(copy_at - at, kFiller);
-  }
-  const auto copy = displace(p, copy_at);
+// What stands at `at`: the bytes in front of the copy, the copy, the marks.
+Result<Made> Placer::make_copy(const Pending& p, Addr at, std::vector<std::uint8_t> front) const {
+  const auto copy = displace(p, at + front.size());
   if (!copy) return copy.error();
-  made.copy_bytes = copy->bytes.size(), made.marks = copy->marks.size();
-  made.bytes.insert(made.bytes.end(), copy->bytes.begin(), copy->bytes.end());
-  made.bytes.resize(round_up(made.bytes.size(), 8), kFiller);
+  Made made{.bytes = std::move(front), .copy_bytes = copy->bytes.size(), .marks = copy->marks.size()};
+  for (const std::uint8_t byte : copy->bytes) made.bytes.push_back(byte);
+  while ((at.value + made.bytes.size()) % kMarkUnit != 0) made.bytes.push_back(kFiller);
   append_marks(made.bytes, *copy, p);
   return made;
 }
 
-void Placer::take(Pending& p, const Made& made) {
-  p.point.copy = made.copy;
+// `entry`: of the body; a breakpoint has none.
+Result<Made> Placer::make_slot(const Pending& p, Addr at, std::size_t body, Addr entry) const {
+  const bool records = body != kNoBody && bodies_[body].records;
+  std::vector<std::uint8_t> front;
+  append(front, shared::SlotHead{.address = p.point.address.value,
+                                 .point = static_cast<shared::u32>(index_of(p)),
+                                 .event = records ? p.planned->events.front() : shared::kAskAgent});
+  if (body != kNoBody)
+    if (Status s = x86::append_thunk(front, at + shared::kThunkInSlot, entry); !s) return s.error();
+  return make_copy(p, at, std::move(front));
+}
+
+void Placer::take(Pending& p, const Made& made, Addr copy) {
+  p.point.copy = copy;
   p.point.copy_bytes = static_cast<std::uint32_t>(made.copy_bytes);
   p.point.mark_count = static_cast<std::uint32_t>(made.marks);
   p.point.code_bytes = static_cast<std::uint32_t>(p.code.size());
-  number(p);
+  fresh_ += (p.known ? 0U : 1U) + (p.long_jump && !p.known_long_jump ? 1U : 0U);
   if (p.window == nullptr) return;
-  p.point.jump_to = p.long_jump ? p.long_jump->address : made.entry;
+  const Addr thunk = copy - shared::kThunkBytes;
+  p.point.jump_to = p.long_jump ? p.long_jump->address : thunk;
   p.point.jump_bytes = p.long_jump ? shared::kShortJumpBytes : shared::kJumpBytes;
   if (!p.long_jump) return;
   // Who traps in the padding goes on where it leads.
-  p.long_jump->copy = p.long_jump->jump_to = made.entry;
+  p.long_jump->copy = p.long_jump->jump_to = thunk;
   p.long_jump->jump_bytes = shared::kJumpBytes;
 }
 
@@ -181,26 +199,34 @@ bool Placer::stands(Addr at, const std::vector<std::uint8_t>& bytes) {
   return context_.target.read(at, now.data(), now.size()) && now == bytes;
 }
 
-// Where the trampoline begins that is entered there; 0: nowhere.
-Addr Placer::trampoline_before(Addr entry) {
-  constexpr std::uint64_t kUnit = shared::kTrampolineUnit, kMostInFront = 4 * kUnit;
-  const Addr first{entry.value / kUnit * kUnit};
-  for (Addr at = first; first - at <= kMostInFront; at = Addr{at.value - kUnit}) {
-    shared::TrampolineHead head{};
-    if (!context_.target.read(at, &head, sizeof head)) return {};
-    if (head.mark == (shared::kTrampolineMagic ^ at.value) && at + head.code == entry) return at;
+// Whether just this body stands there.
+bool Placer::has_body(std::size_t body, Addr at) {
+  const auto [known, is_new] = seen_.try_emplace(at, kNoBody);
+  if (is_new) {
+    x86::BodySpec spec = bodies_[body].spec;
+    spec.at = at;
+    if (stands(at, x86::make_body(spec).bytes)) known->second = body;
   }
-  return {};
+  return known->second == body;
 }
 
-// A trampoline is never changed: a thread's rseq descriptor may still be in it, and the kernel kills where that makes no sense.
+// A thunk and its body are never changed: a thread may be in them.
 bool Placer::settle_jump(Pending& p, const shared::Point& before) {
-  const bool is_same_kind = p.window != nullptr && before.jump_bytes == shared::kJumpBytes && !p.long_jump;
-  const Addr at = is_same_kind ? trampoline_before(Addr{before.jump_to}) : Addr{};
-  if (!at) return false;
-  const auto made = make(p, at, Addr{before.copy});
-  if (!made || !stands(at, made->bytes)) return false;
-  take(p, *made);
+  const bool had_jump = before.jump_bytes != 0 && !shared::is_long_jump(before);
+  if (p.window == nullptr || !had_jump || (p.long_jump && !p.known_long_jump)) return false;
+  const Addr copy{before.copy}, slot = copy - shared::kCopyBehindThunk;
+  const Addr event = slot + offsetof(shared::SlotHead, event);
+  std::int32_t distance = 0;
+  if (!context_.target.read(copy - sizeof distance, &distance, sizeof distance)) return false;
+  const Addr entry = copy + static_cast<std::uint64_t>(std::int64_t{distance});
+  const std::size_t body = body_for(p);
+  auto made = make_slot(p, slot, body, entry);
+  if (!made || !has_body(body, entry - x86::kBodyEntry)) return false;
+  std::uint8_t* const word = &made->bytes[event - slot];
+  const std::vector<std::uint8_t> wanted(word, word + sizeof(shared::SlotHead::event));
+  if (!context_.target.read(event, word, wanted.size()) || !stands(slot, made->bytes)) return false;
+  if (!context_.target.write(event, wanted.data(), wanted.size())) return false;
+  take(p, *made, copy);
   return true;
 }
 
@@ -208,11 +234,12 @@ bool Placer::settle_jump(Pending& p, const shared::Point& before) {
 bool Placer::settle_copy(Pending& p, const shared::Point& before) {
   const bool is_gone = before.state == static_cast<std::uint32_t>(shared::PointState::unmapped);
   const Addr at{before.copy};
-  const auto made = before.copy_bytes != 0 ? make(p, at, at) : Result<Made>(Error{});
-  if (!made || copy_room(made->copy_bytes, made->marks) > copy_room(before.copy_bytes, before.mark_count)) return false;
+  const auto made = before.copy_bytes != 0 ? make_copy(p, at, {}) : Result<Made>(Error{});
+  const std::size_t room = shared::marks_of(before) + before.mark_count * sizeof(shared::Mark) - before.copy;
+  if (!made || made->bytes.size() > room) return false;
   if (!stands(at, made->bytes) && (!is_gone || !context_.target.write(at, made->bytes.data(), made->bytes.size())))
     return false;
-  take(p, *made);
+  take(p, *made, at);
   return true;
 }
 
@@ -226,31 +253,24 @@ bool Placer::settle(Pending& p) {
   return settle_copy(p, before);
 }
 
-// The most that a trampoline takes for an event; most events of a session have the same program.
-std::uint32_t Placer::trampoline_room(const Pending& p) {
-  const x86::TrampolineSpec spec = spec_of(p, {}, {});
-  const auto program = spec.fast ? spec.fast->program : std::span<const shared::Insn>();
-  const bool is_same =
-      known_room_ != 0 && spec.fast.has_value() == known_fast_ &&
-      std::equal(program.begin(), program.end(), known_program_.begin(), known_program_.end(), is_equal);
-  if (is_same) return known_room_;
-  known_fast_ = spec.fast.has_value();
-  known_program_ = program;
-  known_room_ = round_up(x86::trampoline_bytes(spec), kCopyAlignment);
-  return known_room_;
-}
-
 Result<Placer::Room> Placer::measure(const Pending& p) {
   const auto copy = displace(p, p.point.address);
   if (!copy) return copy.error();
-  const std::uint32_t trampoline = p.window == nullptr ? 0 : trampoline_room(p);
-  return Room{trampoline, round_up(trampoline + copy_room(copy->bytes.size(), copy->marks.size()), kIslandUnit)};
+  const std::uint32_t marks = round_up(copy_in_slot(p.window != nullptr) + copy->bytes.size(), kMarkUnit);
+  const std::size_t bytes = marks + copy->marks.size() * sizeof(shared::Mark);
+  return Room{round_up(bytes, kIslandUnit), p.window != nullptr ? body_for(p) : kNoBody};
+}
+
+std::uint64_t Placer::body_room() const {
+  std::uint64_t all = 0;
+  for (const SharedBody& body : bodies_) all += body.room;
+  return all == 0 ? 0 : all + shared::kBodyUnit - kIslandUnit;  // they begin where they may
 }
 
 // Room for each that has none, 0 for the others; returns all together. What cannot be displaced is refused.
 std::uint64_t Placer::measure_all() {
   std::uint64_t all = 0;
-  rooms_.clear();
+  rooms_.clear(), bodies_.clear(), by_program_.clear();
   const auto fits = [&](Pending& p) {
     const auto room = p.point.copy ? Result<Room>(Room{}) : measure(p);
     if (!room) context_.refuse(p, room.error().text);
@@ -260,29 +280,42 @@ std::uint64_t Placer::measure_all() {
     return true;
   };
   keep_if(pending_, fits);
-  return all;
+  return all + body_room();
+}
+
+// At the beginning of `all`.
+void Placer::place_bodies(Addr begin, std::vector<std::uint8_t>& all) {
+  Addr at{(begin.value + shared::kBodyUnit - 1) / shared::kBodyUnit * shared::kBodyUnit};
+  for (SharedBody& body : bodies_) {
+    body.spec.at = at;
+    const x86::Body made = x86::make_body(body.spec);
+    std::copy(made.bytes.begin(), made.bytes.end(), all.begin() + static_cast<std::ptrdiff_t>(at - begin));
+    at = at + body.room;
+  }
 }
 
 Status Placer::place_new(Addr begin, std::uint64_t bytes) {
   std::vector<std::uint8_t> all(bytes, kFiller);
-  Addr at = begin;
+  place_bodies(begin, all);
+  Addr at = begin + body_room();
   std::size_t next = 0;
   const auto place = [&](Pending& p) {
     const Room room = rooms_[next++];
     if (room.bytes == 0) return true;
-    const auto made = make(p, at, at + room.trampoline);
+    const Addr entry = room.body != kNoBody ? bodies_[room.body].spec.at + x86::kBodyEntry : Addr{};
+    const auto made = make_slot(p, at, room.body, entry);
     if (!made) context_.refuse(p, made.error().text);
     if (!made) return false;
     std::copy(made->bytes.begin(), made->bytes.end(), all.begin() + static_cast<std::ptrdiff_t>(at - begin));
+    take(p, *made, at + copy_in_slot(p.window != nullptr));
     at = at + room.bytes;
-    take(p, *made);
     return true;
   };
   keep_if(pending_, place);
   return context_.target.write(begin, all.data(), all.size());
 }
 
-// As breakpoints, if there is no room for trampolines.
+// As breakpoints, if there is no room for jumps.
 Status Placer::run() {
   const auto has_no_room = [](const Pending& p) { return !p.point.copy; };
   for (Pending& p : pending_) settle(p);

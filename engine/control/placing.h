@@ -1,7 +1,5 @@
-// What a point needs in a process besides its text: the displaced copy with its marks, and in front of it the trampoline if
-// the point is to be a jump. All of it goes into islands near the code.
-//
-//   a jump:        [ trampoline | copy | marks ]      a breakpoint:  [ copy | marks ]
+// What a point needs in a process besides its text: its slot with the displaced copy, and, if the point is to be a jump, a body
+// that records for all points with the same event program (engine/shared/trampoline.h). Both go into islands near the code.
 #pragma once
 
 #include <functional>
@@ -29,14 +27,14 @@ struct Pending {
 struct PlaceContext {
   target::Target& target;
   Block& block;
-  const trace::Area* area;  // null: trampolines do not record by themselves
+  const trace::Area* area;  // null: bodies do not record by themselves
   Addr begin, end;          // the code; everything has to be within reach of it
   std::function<void(const Pending&, const std::string& why)> refuse;
 };
 
 // Finds room, makes the bytes and writes them; what cannot be placed is refused and leaves the list. Where there is no way to
-// a trampoline, the point becomes a breakpoint. The points are added to the block in the order of the list: trampolines know
-// their addresses by it. Fails when the process cannot be written or its tables are full.
+// a slot for jumps, the point becomes a breakpoint. The points are added to the block in the order of the list: slots know
+// their indices by it. Fails when the process cannot be written or its tables are full.
 Status place_all(const PlaceContext& context, std::vector<Pending>& pending);
 
 }  // namespace uprobe::control

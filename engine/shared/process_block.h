@@ -245,6 +245,9 @@ inline constexpr u32 kBlockFsgsbase = 4;       // user code may use rdfsbase (AT
 inline constexpr u32 kBlockLeadsBack = 8;      // the agent's visible restorer faults when it is executed
 inline constexpr u32 kBlockLedBack = 16;       // a handler has been given it to return to
 
+inline constexpr i64 kRseqBias = i64{1} << 31;
+inline constexpr i64 kBorrowedStep = i64{1} << 40;
+
 struct ProcessBlock {
   u64 magic;
   u32 abi_version;
@@ -282,6 +285,9 @@ struct ProcessBlock {
   u32 flags;            // kBlockFiltered
   i32 tid_offset;       // of the thread id in the thread control block, from fs:0; 0: not known yet
   u64 borrowed;         // control blocks that have a borrower, or had one beside their owner
+  // For trampolines: rseq_offset + kRseqBias when that and tid_offset are known, else 0; and for each of `borrowed`
+  // kBorrowedStep less. So it is positive where a thread's rseq is its own.
+  i64 own_rseq;
   i32 rseq_offset;      // of libc's struct rseq, from fs:0; 0: none, or not known yet
   u32 segv_stays_open;  // 1: the program's SIGSEGV handler runs with SIGSEGV deliverable
   AppAction actions[kAppSignals];
@@ -299,7 +305,7 @@ struct ProcessBlock {
   Repeat repeats[kRepeats];
 };
 static_assert(offsetof(ProcessBlock, flags) == 1560);
-static_assert(sizeof(ProcessBlock) == 7736 + 168 * kPendingSignals + 8 * kFileRanges + 8);
+static_assert(sizeof(ProcessBlock) == 7744 + 168 * kPendingSignals + 8 * kFileRanges + 8);
 inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
 

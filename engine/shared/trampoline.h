@@ -1,34 +1,66 @@
-// What the two worlds have in common, part 7: the head of a trampoline.
+// What the two worlds have in common, part 7: what stands in islands.
 //
-// A trampoline is machine code that the tool generates (arch/x86/code/trampoline.h) and writes into an island. Its head says
-// what to do with faults and signals inside it, so that the agent needs no table: heads stand at multiples of
-// kTrampolineUnit, so from any address in an island the head of its trampoline is found by going back
-// (preload/trampolines.cpp).
+// Each probe point has a *slot*. Its head says whose it is; the displaced copy, which ends with a jump back, and its marks
+// follow. Where a jump leads to the slot, a *thunk* stands between, which skips the red zone and calls a *body*:
 //
-//   [ TrampolineHead | literals | save | record, or nothing | restore, jump to the copy | call of the agent, jump to restore ]
-//                               ^code         ^recorded       ^out                      ^slow
+//   a jump:        [ SlotHead | thunk: lea -128(%rsp), %rsp; call body | copy | marks ]
+//   a breakpoint:  [ SlotHead | copy | marks ]
 //
-// The hit has been recorded, or counted as lost, from `recorded` to `slow`, at `lost`, and from `called` on.
+// The body, one for all points of an island with the same event program, records the hit and goes on in the copy:
+//
+//   [ BodyHead | literals | save | record, or nothing | restore, ret $128 | call of the agent, jump to restore ]
+//                         ^code         ^recorded       ^out                ^slow
+//
+// It knows the point by its return address, which is where the copy begins: the slot's head stands kCopyBehindThunk bytes
+// before. The hit has been recorded, or counted as lost, from `recorded` to `slow`, at `lost`, and from `called` on.
+//
+// Thunks, copies and bodies are machine code that the tool generates (arch/x86/code) and never changes or moves again:
+// threads may be inside, and the kernel may still know a body's rseq descriptor.
 #pragma once
 
 #include "engine/shared/layout.h"
+#include "engine/shared/process_block.h"
 
 namespace uprobe::shared {
 
-inline constexpr u64 kTrampolineMagic = 0x3131706d72747075;  // "uptrmp11"
-inline constexpr u32 kTrampolineUnit = 64;
-inline constexpr u32 kMaxTrampolineBytes = 4096;
-inline constexpr u32 kTrampolineFaults = 3;
+inline constexpr u32 kSlotUnit = 16;  // slots begin and end at multiples of it
+inline constexpr u32 kBodyUnit = 64;  // and bodies of this
+
+// The body records for one event. Any other consumers: the agent does it.
+inline constexpr u32 kAskAgent = ~u32{0};
+
+struct SlotHead {
+  u64 address;  // of the probe point
+  u32 point;    // its index in the block's table
+  u32 event;    // its only consumer, index in the table of session 0; or kAskAgent. The one word that changes later
+};
+static_assert(sizeof(SlotHead) == 16);
+
+inline constexpr u32 kThunkBytes = 10, kThunkCall = 5;  // the call's distance from the thunk's beginning
+inline constexpr u32 kThunkInSlot = sizeof(SlotHead);
+inline constexpr u32 kCopyInSlot = sizeof(SlotHead);                      // of a breakpoint
+inline constexpr u32 kCopyBehindThunk = sizeof(SlotHead) + kThunkBytes;  // of a jump
+inline constexpr u32 kMaxCopyInSlot = kCopyBehindThunk + 256;             // where copies end: marks have offsets of 8 bits
+
+// Whether a slot with this head at `at` is the point's. Copies in different slots have different addresses, so no other
+// multiple of kSlotUnit than the slot's own beginning passes.
+constexpr bool is_slot_of(const SlotHead& head, u64 at, const Point& point) {
+  return head.address == point.address && (point.copy - at == kCopyInSlot || point.copy - at == kCopyBehindThunk);
+}
+
+inline constexpr u64 kBodyMagic = 0x31312d79646f6275;  // "ubody-11"
+inline constexpr u32 kMaxBodyBytes = 4096;
+inline constexpr u32 kBodyFaults = 3;
 
 // A load that may fault, and where the thread goes on; distances from the head. 0, 0: none.
-struct TrampolineFault {
+struct BodyFault {
   u16 insn, fixup;
 };
 
-struct TrampolineHead {
-  u64 mark;   // kTrampolineMagic ^ its own address: nothing else in an island looks like this
-  u64 point;  // address of its Point
-  u16 bytes;  // of the whole trampoline
+// Heads stand at multiples of kBodyUnit: from any address in a body its head is found by going back.
+struct BodyHead {
+  u64 mark;   // kBodyMagic ^ its own address: nothing else in an island looks like this
+  u16 bytes;  // of the whole body
   u16 code;   // distance of the first instruction, as all that follow
   u16 recorded, out, slow;
   u16 lost;         // the jump behind the count of a lost record; 0: there is none
@@ -36,17 +68,18 @@ struct TrampolineHead {
   u16 called;       // behind the call of the agent
   u16 short_flags;
   u16 reserved;
-  TrampolineFault faults[kTrampolineFaults];
+  BodyFault faults[kBodyFaults];
 };
-static_assert(sizeof(TrampolineHead) == 48);
+static_assert(sizeof(BodyHead) == 40);
 
-// What a trampoline keeps of the application, at its stack pointer; above it the red zone, then the application's stack. rbx,
-// rbp and r9 to r15 stay where they are.
+// What a body keeps of the application, at its stack pointer; above it the red zone, then the application's stack. rbx, rbp and
+// r9 to r15 stay where they are.
 struct TrampolineFrame {
   u64 flags;  // the arithmetic ones: al = OF (setcc), ah = the others (lahf)
   u64 r8, di, si, dx, cx, ax;
+  u64 copy;  // the return address of the thunk's call
 };
-static_assert(sizeof(TrampolineFrame) == 56);
+static_assert(sizeof(TrampolineFrame) == 64);
 inline constexpr u32 kSkippedRedZone = 128;
 
 // The instructions that make the frame and that take it down: from where on (distances from `code` and `out`) rsp is how much
@@ -54,11 +87,12 @@ inline constexpr u32 kSkippedRedZone = 128;
 struct TrampolineDepth {
   u8 at, depth;
 };
+inline constexpr u32 kCalledDepth = kSkippedRedZone + 8;
 inline constexpr u32 kFullDepth = kSkippedRedZone + sizeof(TrampolineFrame);
-inline constexpr TrampolineDepth kSaveDepths[] = {{0, 0},   {5, 128},  {6, 136},  {7, 144},        {8, 152},
-                                                  {9, 160}, {10, 168}, {12, 176}, {17, kFullDepth}};
-inline constexpr u32 kRaxSaved = 13;  // from here on rax is not the application's: behind lahf
-inline constexpr TrampolineDepth kRestoreDepths[] = {{0, kFullDepth}, {1, 176},  {6, 168},  {7, 160}, {8, 152},
-                                                     {9, 144},        {10, 136}, {11, 128}, {19, 0}};
+inline constexpr TrampolineDepth kSaveDepths[] = {{0, kCalledDepth}, {1, 144}, {2, 152}, {3, 160},
+                                                  {4, 168},          {5, 176}, {7, 184}, {12, kFullDepth}};
+inline constexpr u32 kRaxSaved = 8;  // from here on rax is not the application's: behind lahf
+inline constexpr TrampolineDepth kRestoreDepths[] = {{0, kFullDepth}, {1, 184}, {6, 176}, {7, 168},
+                                                     {8, 160},        {9, 152}, {10, 144}, {11, kCalledDepth}};
 
 }  // namespace uprobe::shared

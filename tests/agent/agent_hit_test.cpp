@@ -63,18 +63,22 @@ class SelfSession {
     for (const auto& undo : block_->undo()) EXPECT_TRUE(target_.write(Addr{undo.address}, undo.original, 1));
   }
 
-  // As the armer does it: copy, tables, then the breakpoint.
+  // As the armer does it: slot, tables, then the breakpoint.
   void arm(const char* site) {
     const Addr at{word_of(site)};
     const x86::Bytes code(reinterpret_cast<const u8*>(site), x86::kMaxInsnBytes);
     const auto insn = x86::decode(code, at);
     auto room = control::island_room(target_, *block_, at, at + 16, 64);
     ASSERT_TRUE(insn && room);
-    const auto copy = x86::displace(code, at, *room);
+    const Addr copy_at = *room + shared::kCopyInSlot;
+    const auto copy = x86::displace(code, at, copy_at);
     ASSERT_TRUE(copy);
-    ASSERT_TRUE(target_.write(*room, copy->data(), copy->size()));
+    const auto index = static_cast<u32>(block_->points().size());
+    const shared::SlotHead head{.address = at.value, .point = index, .event = shared::kAskAgent};
+    ASSERT_TRUE(target_.write(*room, &head, sizeof head));
+    ASSERT_TRUE(target_.write(copy_at, copy->data(), copy->size()));
     control::NewPoint point;
-    point.address = at, point.copy = *room, point.copy_bytes = static_cast<u32>(copy->size());
+    point.address = at, point.copy = copy_at, point.copy_bytes = static_cast<u32>(copy->size());
     point.code_bytes = insn->length;
     point.insn.assign(code.begin(), code.begin() + insn->length);
     point.consumers = block_->list_for({{.session = 0, .event = 0, .next = 0}}, false).take();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "preload/slots.h"
 #include "preload/trampolines.h"
 #include "tests/agent/hit_state.h"
 #include "tests/agent/jump_probe.h"
@@ -87,7 +88,7 @@ TEST_P(Jump, RegistersFlagsVectorsAndRedZoneSurvive) {
   OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 1 << 20);
   JumpProbe probe(hit_site);
   probe.arm(session, fast());
-  ASSERT_EQ(probe.trampoline().records, fast());
+  ASSERT_EQ(probe.body().records, fast());
   u64 hits = 0;
   for (u64 seed = 0; seed < 50; ++seed)
     for (const u64 flags : kFlagSets) {
@@ -116,7 +117,7 @@ TEST_P(Jump, WordsThatAreNotAlignedAreRecordedUnderAlignmentChecks) {
                    kClaimed, 1 << 20);
   JumpProbe probe(hit_site);
   probe.arm(session, fast());
-  ASSERT_EQ(probe.trampoline().records, fast());
+  ASSERT_EQ(probe.body().records, fast());
   for (const u64 flags : {kArithmetic, kArithmetic | kAlignment, kAlignment, u64{0}}) {
     EXPECT_TRUE(passes_unnoticed(2, flags));
     const auto records = take(session);
@@ -170,6 +171,7 @@ TEST_P(Jump, TwoConsumersGetARecordEach) {
   probe.block().consumers[1].next = 1;
   probe.block().head.consumer_count = 2;
   probe.block().point.consumer = 2;  // the newer one
+  probe.head().event = shared::kAskAgent;
   EXPECT_TRUE(passes_unnoticed(1, kArithmetic));
   EXPECT_EQ(take(session).size(), 2U);
 }
@@ -178,13 +180,14 @@ TEST_P(Jump, WithoutRseqARingIsClaimed) {
   OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 1 << 20);
   JumpProbe probe(hit_site);
   probe.arm(session, fast());
-  const auto offset = probe.block().head.rseq_offset;
-  probe.block().head.rseq_offset = 0;
+  shared::ProcessBlock& block = probe.block().head;
+  const auto offset = std::exchange(block.rseq_offset, 0);
+  const auto own = std::exchange(block.own_rseq, 0);
   EXPECT_TRUE(passes_unnoticed(1, kArithmetic));
   auto records = take(session);
   ASSERT_EQ(records.size(), 1U);
   EXPECT_GE(records[0].ring, cpus());
-  probe.block().head.rseq_offset = offset;
+  block.rseq_offset = offset, block.own_rseq = own;
   std::thread([&] {
     agent::forget_cpu(probe.block().head);
     EXPECT_TRUE(passes_unnoticed(2, kArithmetic));
@@ -342,7 +345,7 @@ TEST(JumpPrograms, TheSameBytesAsTheInterpreter) {
       for (u64& value : in.registers) value = playground.any(random());
       in.registers[5] = playground.any(random());
       probe.arm(session, true);
-      ASSERT_TRUE(probe.trampoline().records);
+      ASSERT_TRUE(probe.body().records);
       const auto one = one_hit(session, in);
       probe.arm(session, false);
       const auto other = one_hit(session, in);
@@ -369,7 +372,7 @@ TEST(JumpPrograms, WhatIsNotSupportedIsLeftToTheAgent) {
     OneEvent session({insn(Op::begin), load(Reg::di), odd, insn(Op::end)}, 32, cpus(), kClaimed, 8192);
     JumpProbe probe(hit_site);
     probe.arm(session, true);
-    EXPECT_FALSE(probe.trampoline().records) << static_cast<int>(odd.op);
+    EXPECT_FALSE(probe.body().records) << static_cast<int>(odd.op);
   }
 }
 
@@ -399,11 +402,40 @@ TEST_P(Jump, StackUseIsBounded) {
   hit_check(&in, &out);
   const u64 sp = take(session)[0].word(16 + 8 * static_cast<u32>(Reg::sp));
   const u32 in_section = stack_use(in, sp);
-  probe.block().head.rseq_offset = 0;
+  probe.block().head.rseq_offset = 0, probe.block().head.own_rseq = 0;
   const u32 claimed = stack_use(in, sp);
   std::printf("stack below the red zone: %u bytes; where a ring is claimed: %u\n", in_section, claimed);
-  EXPECT_LE(in_section, fast() ? 64U : 928U);
-  EXPECT_LE(claimed, 928U);
+  EXPECT_LE(in_section, fast() ? 72U : 936U);
+  EXPECT_LE(claimed, 936U);
+}
+
+// Every place of a slot, as the agent sees it.
+TEST(Trampolines, AThreadInAThunkHasNotComeYet) {
+  OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 8192);
+  JumpProbe probe(hit_site);
+  probe.arm(session, true);
+  const shared::ProcessBlock& block = probe.block().head;
+  const u64 thunk = probe.slot() + shared::kThunkInSlot, sp = word_of(__builtin_frame_address(0)) - 4096;
+  for (const u64 ip : {thunk, thunk + shared::kThunkCall}) {
+    agent::SignalFrame frame{};
+    frame.ip = ip, frame.sp = sp;
+    EXPECT_EQ(agent::leave_trampoline(block, frame), agent::Jump::arriving);
+    EXPECT_EQ(frame.ip, probe.site());
+    EXPECT_EQ(frame.sp, sp + (ip == thunk ? 0 : shared::kSkippedRedZone));
+  }
+  for (const u64 ip : {probe.slot() - 1, probe.slot(), probe.copy(), probe.copy() + 5}) {
+    agent::SignalFrame frame{};
+    frame.ip = ip, frame.sp = sp;
+    EXPECT_EQ(agent::leave_trampoline(block, frame), agent::Jump::no);
+    EXPECT_EQ(frame.ip, ip);
+    EXPECT_EQ(agent::slot_around(block, ip).head, ip < probe.slot() ? nullptr : &probe.head());
+  }
+  EXPECT_EQ(agent::slot_around(block, probe.copy() + probe.block().point.copy_bytes).head, nullptr) << "behind the copy";
+  // Another slot has been made for the point: nobody comes here.
+  probe.block().point.copy += 0x1000;
+  agent::SignalFrame frame{};
+  frame.ip = thunk;
+  EXPECT_EQ(agent::leave_trampoline(block, frame), agent::Jump::no);
 }
 
 // The site as one where a function returns, for whoever wants that; the word that the stack pointer points to is what it would
@@ -480,10 +512,10 @@ TEST(Trampolines, OnlyTheirLoadsAreFixedUp) {
   JumpProbe probe(hit_site);
   probe.arm(session, true);
   const shared::ProcessBlock& block = probe.block().head;
-  shared::TrampolineHead head;
-  std::memcpy(&head, probe.trampoline().bytes.data(), sizeof head);
+  shared::BodyHead head;
+  std::memcpy(&head, probe.body().bytes.data(), sizeof head);
   u32 found = 0;
-  for (u32 i = 0; i < probe.trampoline().bytes.size(); ++i) {
+  for (u32 i = 0; i < probe.body().bytes.size(); ++i) {
     const u64 to = agent::trampoline_fixup(block, probe.address() + i);
     if (to == 0) continue;
     ++found;
@@ -491,7 +523,7 @@ TEST(Trampolines, OnlyTheirLoadsAreFixedUp) {
                             [&](const auto& fault) { return fault.insn == i && probe.address() + fault.fixup == to; }));
   }
   EXPECT_EQ(found, 3U);
-  EXPECT_EQ(agent::trampoline_fixup(block, probe.address() + 3 * kPage), 0U) << "the copy is not the trampoline";
+  EXPECT_EQ(agent::trampoline_fixup(block, probe.copy()), 0U) << "the copy is not the body";
   EXPECT_EQ(agent::trampoline_fixup(block, word_of(&block)), 0U);
 }
 
@@ -509,7 +541,7 @@ TEST_P(Jump, Torture) {
   OneEvent session(program, kTortureFixed, cpus(), 16, 1 << 20);
   JumpProbe probe(hit_words_site);
   probe.arm(session, fast());
-  ASSERT_EQ(probe.trampoline().records, fast());
+  ASSERT_EQ(probe.body().records, fast());
   Torture torture(session, hit_by_jump);
   torture.run(torture_seconds());
   torture.expect_all_accounted_for();

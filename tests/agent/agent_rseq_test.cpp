@@ -139,6 +139,31 @@ TEST_F(Rseq, ABorrowedControlBlockHasNoRseq) {
   EXPECT_EQ(session.records_from(0, cpus()), 1U);
 }
 
+// The one word that bodies look at.
+TEST_F(Rseq, TheWordForTrampolinesIsPositiveWhereNobodyBorrows) {
+  block_->own_rseq = 0, block_->tid_offset = 0;
+  agent::note_own_rseq(*block_);
+  EXPECT_EQ(block_->own_rseq, 0) << "the thread id is not known";
+  EXPECT_EQ(agent::thread_id(*block_, true), static_cast<u32>(::gettid()));
+  const shared::i64 own = block_->rseq_offset + shared::kRseqBias;
+  EXPECT_EQ(block_->own_rseq, own);
+  agent::note_own_rseq(*block_);
+  EXPECT_EQ(block_->own_rseq, own);
+  // As under a filter, where the call's flags tell.
+  block_->flags |= shared::kBlockFiltered;
+  constexpr agent::CloneKind kVfork{shared::kParentWaits, true};
+  agent::after_clone(*block_, 0, kVfork);
+  EXPECT_EQ(block_->borrowed, 1U);
+  EXPECT_LT(block_->own_rseq, 0);
+  agent::after_clone(*block_, 4711, kVfork);
+  EXPECT_EQ(block_->own_rseq, own);
+  agent::after_clone(*block_, 0, kVfork);
+  agent::thread_entry(*block_, word_of(__builtin_thread_pointer()), true)->borrower = 0;
+  agent::after_clone(*block_, 0, {0, false});  // fork, in such a child
+  EXPECT_EQ(block_->borrowed, 0U);
+  EXPECT_EQ(block_->own_rseq, own);
+}
+
 TEST_F(Rseq, ACpuBeyondTheRingsClaims) {
   if (cpus() < 2) GTEST_SKIP() << "one CPU";
   OneEvent session(word_and_string(), 28, 1, kClaimed, 8192);

@@ -26,7 +26,7 @@ namespace uprobe::test {
 namespace {
 
 std::atomic<u64> g_good, g_bad, g_inside, g_in_agent, g_misjudged;
-u64 g_island = 0;
+u64 g_island = 0, g_copy = 0;
 
 // The caller of the probed function: its frame is to be found.
 __attribute__((noinline)) void call_unwound() {
@@ -59,9 +59,9 @@ void look_back(int, siginfo_t*, void* context) {
   }
   const auto& frame = *static_cast<const agent::SignalFrame*>(context);
   agent::SignalFrame left = frame;
-  const bool in_trampoline = is_in(frame.ip, g_island, 3 * kPage);
+  const bool in_trampoline = frame.ip >= g_island && frame.ip < g_copy;
   if (agent::leave_trampoline(*agent::uprobe_block, left) != agent::Jump::no)
-    g_misjudged += left.ip != word_of(hit_unwound_site) && left.ip != g_island + 3 * kPage;
+    g_misjudged += left.ip != word_of(hit_unwound_site) && left.ip != g_copy;
   else
     g_misjudged += in_trampoline;
   const bool good = at_root && (!inside || (at_probe && at_caller));
@@ -82,10 +82,10 @@ TEST_P(Unwind, FromRandomAlarms) {
   JumpProbe probe(hit_unwound_site);
   probe.arm(session, GetParam());
   const x86::CopyMark mark{.offset = 0, .pushed = 0, .original = Addr{probe.site()}};
-  const x86::PlacedCopy copy{Addr{probe.block().point.copy}, 10, {&mark, 1}};
-  auto frames = x86::make_unwind(probe.trampoline(), Addr{probe.address()}, Addr{probe.site()}, copy);
+  const x86::PlacedCopy copy{Addr{probe.copy()}, 10, {&mark, 1}};
+  auto frames = x86::make_unwind(probe.body(), Addr{probe.address()}, Addr{probe.site()}, copy);
   __register_frame(frames.data());
-  g_island = probe.address();
+  g_island = probe.address(), g_copy = probe.copy();
   probe.block().head.agent_text = word_of(__executable_start);
   probe.block().head.agent_text_end = word_of(etext);
   g_good = g_bad = g_inside = g_in_agent = g_misjudged = 0;

@@ -1,4 +1,4 @@
-// A probe by jump in this very program: block, island, trampoline, copy, and the jump at the site.
+// A probe by jump in this very program: block, island, body, slot with thunk and copy, and the jump at the site.
 #pragma once
 
 #include "arch/x86/code/trampoline.h"
@@ -50,7 +50,7 @@ inline u8* pages_near(u64 near, std::size_t bytes) {
   return nullptr;
 }
 
-// What a trampoline needs to know of a session.
+// What a body needs to know of a session.
 inline x86::FastRecord fast_record(OneEvent& session) {
   const shared::AreaHeader& header = *session.header();
   const shared::Event& event = session.event();
@@ -58,9 +58,8 @@ inline x86::FastRecord fast_record(OneEvent& session) {
   fast.area = Addr{word_of(&header)};
   fast.data_offset = header.data_offset, fast.ring_bytes = header.ring_bytes;
   fast.ring_offset = header.ring_offset, fast.cpu_ring_count = header.cpu_ring_count;
-  fast.event_offset = header.event_offset, fast.fixed_bytes = event.fixed_bytes, fast.type = event.type;
+  fast.events_offset = header.event_offset, fast.fixed_bytes = event.fixed_bytes, fast.file_bias = 0x7000000;
   fast.program = {agent::at_offset<shared::Insn>(&header, header.insn_offset), event.insn_count};
-  fast.consumer = 1;
   return fast;
 }
 
@@ -84,32 +83,36 @@ class JumpProbe {
   JumpProbe& operator=(const JumpProbe&) = delete;
   ~JumpProbe() { patch(original_, sizeof original_); }
 
-  // Over any jump that is there already. `fast`: the trampoline is to record by itself.
+  // Over any jump that is there already. `fast`: the body is to record by itself.
   void arm(OneEvent& session, bool fast) {
     patch(original_, sizeof original_);
     block_.head.sessions[0].area = word_of(session.header());
-    const Addr at{word_of(island_)}, copy_at = at + 3 * kPage;
+    const Addr at{word_of(island_)}, thunk_at{slot() + shared::kThunkInSlot}, copy_at{copy()};
     const auto copy = x86::make_copy(original_, Addr{site_}, copy_at);
-    x86::TrampolineSpec spec;
-    spec.at = at, spec.probe = Addr{site_}, spec.copy = copy_at;
-    spec.block = Addr{word_of(&block_)}, spec.point = Addr{word_of(&block_.point)};
-    spec.jump_entry = Addr{word_of(uprobe_jump_entry)};
-    spec.file_bias = block_.point.file_bias = 0x7000000;
+    x86::BodySpec spec;
+    spec.at = at, spec.block = Addr{word_of(&block_)}, spec.jump_entry = Addr{word_of(uprobe_jump_entry)};
+    block_.point.file_bias = 0x7000000;
     if (fast) spec.fast = fast_record(session);
-    auto made = x86::make_trampoline(spec);
-    ASSERT_TRUE(copy && made);
-    trampoline_ = made.take();
-    std::memcpy(island_, trampoline_.bytes.data(), trampoline_.bytes.size());
-    std::memcpy(island_ + 3 * kPage, copy->bytes.data(), copy->bytes.size());
-    block_.point.copy = copy_at.value;
+    body_ = x86::make_body(spec);
+    std::vector<u8> thunk;
+    ASSERT_TRUE(copy && x86::append_thunk(thunk, thunk_at, at + x86::kBodyEntry));
+    std::memcpy(island_, body_.bytes.data(), body_.bytes.size());
+    head() = {.address = site_, .point = 0, .event = body_.records ? session.event().type : shared::kAskAgent};
+    std::memcpy(island_ + (thunk_at - at), thunk.data(), thunk.size());
+    std::memcpy(island_ + (copy_at - at), copy->bytes.data(), copy->bytes.size());
+    block_.point.copy = copy_at.value, block_.point.copy_bytes = static_cast<u32>(copy->bytes.size());
     u8 jump[5] = {0xe9};
-    const auto distance = static_cast<u32>(at.value + trampoline_.entry - (site_ + 5));
+    const auto distance = static_cast<u32>(thunk_at.value - (site_ + 5));
     std::memcpy(jump + 1, &distance, 4);
     patch(jump, sizeof jump);
   }
 
   PointBlock& block() { return block_; }
-  const x86::Trampoline& trampoline() const { return trampoline_; }
+  const x86::Body& body() const { return body_; }
+  // Where they are in the island, which begins with the body.
+  u64 slot() const { return address() + 3 * kPage; }
+  u64 copy() const { return slot() + shared::kCopyBehindThunk; }
+  shared::SlotHead& head() { return *reinterpret_cast<shared::SlotHead*>(slot()); }
   u64 address() const { return word_of(island_); }
   u64 site() const { return site_; }
 
@@ -126,7 +129,7 @@ class JumpProbe {
   PointBlock& block_;
   u8* island_;
   u8 original_[16];
-  x86::Trampoline trampoline_;
+  x86::Body body_;
 };
 
 }  // namespace uprobe::test

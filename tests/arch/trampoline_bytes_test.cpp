@@ -1,4 +1,4 @@
-// Trampolines as bytes: what stands in them, what never does, and what the kernel and the agent look for. That they work is
+// Trampolines (thunks and bodies) as bytes: what stands in them, what never does, and what the kernel and the agent look for. That they work is
 // shown by running them: tests/agent/agent_jump_test.
 #include <gtest/gtest.h>
 
@@ -30,17 +30,13 @@ const std::vector<Insn>& program() {
   return insns;
 }
 
-TrampolineSpec make_spec(bool fast, std::uint64_t base = 0x7f0000000000) {
-  TrampolineSpec spec;
-  spec.at = Addr{base}, spec.probe = Addr{base - 0x1000000}, spec.copy = Addr{base + 0x2000};
-  spec.block = Addr{base - 0x500000000}, spec.point = spec.block + 0x20000;
-  spec.jump_entry = Addr{base - 0x600000000};
+BodySpec make_spec(bool fast, std::uint64_t base = 0x7f0000000000) {
+  BodySpec spec{.at = Addr{base}, .block = Addr{base - 0x500000000}, .jump_entry = Addr{base - 0x600000000}};
   if (!fast) return spec;
   FastRecord record;
   record.area = Addr{base - 0x700000000};
   record.data_offset = 0x3000, record.ring_bytes = 1 << 20, record.ring_offset = 0x2000, record.cpu_ring_count = 4;
-  record.event_offset = 0x100, record.fixed_bytes = 24, record.type = 3, record.program = program(),
-  record.consumer = 1;
+  record.events_offset = 0x100, record.fixed_bytes = 24, record.program = program();
   spec.fast = record;
   return spec;
 }
@@ -52,15 +48,13 @@ T load(const std::vector<std::uint8_t>& bytes, std::size_t at) {
   return value;
 }
 
-shared::TrampolineHead head_of(const Trampoline& trampoline) {
-  return load<shared::TrampolineHead>(trampoline.bytes, 0);
-}
+shared::BodyHead head_of(const Body& body) { return load<shared::BodyHead>(body.bytes, 0); }
 
 // Every instruction from the entry on, with its offset. The signature before the abort address is one of them.
-std::vector<std::pair<std::size_t, std::string>> listing(const Trampoline& trampoline, Addr at) {
+std::vector<std::pair<std::size_t, std::string>> listing(const Body& body, Addr at) {
   std::vector<std::pair<std::size_t, std::string>> lines;
-  for (std::size_t i = trampoline.entry; i < trampoline.bytes.size();) {
-    const Bytes rest = Bytes(trampoline.bytes).subspan(i);
+  for (std::size_t i = kBodyEntry; i < body.bytes.size();) {
+    const Bytes rest = Bytes(body.bytes).subspan(i);
     const auto insn = decode(rest, at + i);
     EXPECT_TRUE(insn) << i;
     if (!insn) break;
@@ -76,43 +70,37 @@ struct Section {
 constexpr std::size_t kDescriptor = 64;
 
 TEST(TrampolineBytes, HeadNamesItselfAndItsFaults) {
-  const TrampolineSpec spec = make_spec(true);
-  const auto made = make_trampoline(spec);
-  ASSERT_TRUE(made);
-  EXPECT_TRUE(made->records);
-  const shared::TrampolineHead head = head_of(*made);
-  EXPECT_EQ(head.mark, shared::kTrampolineMagic ^ spec.at.value);
-  EXPECT_EQ(head.point, spec.point.value);
-  EXPECT_EQ(head.bytes, made->bytes.size());
-  EXPECT_EQ(head.code, made->entry);
-  EXPECT_EQ(made->entry % 16, 0u);
+  const BodySpec spec = make_spec(true);
+  const Body made = make_body(spec);
+  EXPECT_TRUE(made.records);
+  const shared::BodyHead head = head_of(made);
+  EXPECT_EQ(head.mark, shared::kBodyMagic ^ spec.at.value);
+  EXPECT_EQ(head.bytes, made.bytes.size());
+  EXPECT_EQ(head.code, kBodyEntry);
   const auto used = std::count_if(std::begin(head.faults), std::end(head.faults), [](auto f) { return f.insn != 0; });
   EXPECT_EQ(used, 3);
 }
 
 TEST(TrampolineBytes, TheSectionIsWhatTheKernelAsksFor) {
-  const TrampolineSpec spec = make_spec(true);
-  const auto made = make_trampoline(spec);
-  ASSERT_TRUE(made);
-  const auto section = load<Section>(made->bytes, kDescriptor);
+  const BodySpec spec = make_spec(true);
+  const Body made = make_body(spec);
+  const auto section = load<Section>(made.bytes, kDescriptor);
   EXPECT_EQ(section.flags, 0u);
-  EXPECT_GT(section.start, spec.at.value + made->entry);
-  EXPECT_LT(section.start + section.length, spec.at.value + made->bytes.size());
+  EXPECT_GT(section.start, spec.at.value + kBodyEntry);
+  EXPECT_LT(section.start + section.length, spec.at.value + made.bytes.size());
   EXPECT_GE(section.abort - section.start, section.length) << "the abort address lies outside";
-  EXPECT_EQ(load<std::uint32_t>(made->bytes, section.abort - spec.at.value - 4), 0x53053053u);
+  EXPECT_EQ(load<std::uint32_t>(made.bytes, section.abort - spec.at.value - 4), 0x53053053u);
   const std::size_t end = section.start + section.length - spec.at.value;
   std::string last;
-  for (const auto& [offset, text] : listing(*made, spec.at))
+  for (const auto& [offset, text] : listing(made, spec.at))
     if (offset < end) last = text;
   EXPECT_EQ(last, "mov %r8, (%rdi)") << "the commit is the last instruction";
 }
 
 TEST(TrampolineBytes, NothingThatTheApplicationWouldNotice) {
   for (const bool fast : {false, true}) {
-    const TrampolineSpec spec = make_spec(fast);
-    const auto made = make_trampoline(spec);
-    ASSERT_TRUE(made);
-    const auto lines = listing(*made, spec.at);
+    const BodySpec spec = make_spec(fast);
+    const auto lines = listing(make_body(spec), spec.at);
     EXPECT_GT(lines.size(), 20u);
     for (const auto& [offset, text] : lines) {
       for (const char* bad : {"mm", "rep", "movs", "stos", "lods", "scas", "syscall", "popf", "%st", "cld", "std"})
@@ -124,21 +112,48 @@ TEST(TrampolineBytes, NothingThatTheApplicationWouldNotice) {
 
 TEST(TrampolineBytes, ItsSizeIsKnownBeforeItsPlace) {
   for (const bool fast : {false, true}) {
-    const std::size_t most = trampoline_bytes(make_spec(fast));
-    for (const std::uint64_t base : {0x7f0000000000ull, 0x800000000ull, 0x555555554000ull}) {
-      const auto made = make_trampoline(make_spec(fast, base));
-      ASSERT_TRUE(made);
-      EXPECT_LE(made->bytes.size(), most);
-    }
+    const std::size_t most = body_bytes(make_spec(fast));
+    for (const std::uint64_t base : {0x7f0000000000ull, 0x800000000ull, 0x555555554000ull})
+      EXPECT_LE(make_body(make_spec(fast, base)).bytes.size(), most);
   }
 }
 
-TEST(TrampolineBytes, ACopyOutOfReachIsRefused) {
-  TrampolineSpec spec = make_spec(true);
-  spec.copy = spec.at + 0x100000000;
-  const auto made = make_trampoline(spec);
+TEST(TrampolineBytes, TheThunkIsAsTheAgentKnowsIt) {
+  const Addr at{0x7f0000000010};
+  std::vector<std::uint8_t> bytes;
+  ASSERT_TRUE(append_thunk(bytes, at, at + 0x1000));
+  ASSERT_EQ(bytes.size(), shared::kThunkBytes);
+  const auto skip = decode(bytes, at);
+  ASSERT_TRUE(skip);
+  EXPECT_EQ(skip->length, shared::kThunkCall);
+  EXPECT_EQ(disassemble(bytes, at), "lea -0x80(%rsp), %rsp");
+  const auto call = decode(Bytes(bytes).subspan(shared::kThunkCall), at + shared::kThunkCall);
+  ASSERT_TRUE(call);
+  EXPECT_TRUE(call->is_call);
+  EXPECT_EQ(call->target, at + 0x1000);
+}
+
+TEST(TrampolineBytes, ABodyOutOfReachIsRefused) {
+  const Addr at{0x7f0000000010};
+  std::vector<std::uint8_t> bytes;
+  const Status made = append_thunk(bytes, at, at + 0x100000000);
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().code, Code::refused);
+  EXPECT_TRUE(bytes.empty());
+}
+
+// The agent tells by it where it is: one beginning of a slot, at most, is proven for any address.
+TEST(TrampolineBytes, ASlotIsItsPoints) {
+  shared::Point point{};
+  point.address = 0x401000, point.copy = 0x500010;
+  const shared::SlotHead head{.address = point.address, .point = 0, .event = 0};
+  for (const std::uint64_t copy : {0x500010ull, 0x50001aull}) {
+    point.copy = copy;
+    for (std::uint64_t at = 0x4fff00; at < 0x500100; at += shared::kSlotUnit)
+      EXPECT_EQ(shared::is_slot_of(head, at, point), at == 0x500000) << std::hex << at;
+  }
+  point.address += 1;
+  EXPECT_FALSE(shared::is_slot_of(head, 0x500000, point));
 }
 
 TEST(TrampolineBytes, AProgramThatIsTooLongIsTheAgents) {
@@ -149,56 +164,53 @@ TEST(TrampolineBytes, AProgramThatIsTooLongIsTheAgents) {
     many.push_back({Op::store_string, 4, 0, 16 + 4 * i, 0});
   }
   many.push_back({Op::end, 0, 0, 0, 0});
-  TrampolineSpec spec = make_spec(true);
+  BodySpec spec = make_spec(true);
   spec.fast->program = many;
   spec.fast->fixed_bytes = 256;
-  const auto made = make_trampoline(spec);
-  ASSERT_TRUE(made);
-  EXPECT_FALSE(made->records);
-  EXPECT_LE(made->bytes.size(), shared::kMaxTrampolineBytes);
+  const Body made = make_body(spec);
+  EXPECT_FALSE(made.records);
+  EXPECT_LE(made.bytes.size(), shared::kMaxBodyBytes);
 }
 
 // An area that the application has written over, or of a later version: the agent, which checks each time, does it.
 TEST(TrampolineBytes, AnAreaThatMakesNoSenseIsTheAgents) {
   const auto spoil = [](auto change) {
-    TrampolineSpec spec = make_spec(true);
+    BodySpec spec = make_spec(true);
     change(*spec.fast);
-    const auto made = make_trampoline(spec);
-    return made && made->records;
+    return make_body(spec).records;
   };
   EXPECT_TRUE(spoil([](FastRecord&) {}));
   EXPECT_FALSE(spoil([](FastRecord& f) { f.ring_bytes = 3 << 20; }));
   EXPECT_FALSE(spoil([](FastRecord& f) { f.ring_bytes = 64; }));
   EXPECT_FALSE(spoil([](FastRecord& f) { f.cpu_ring_count = 0; }));
   EXPECT_FALSE(spoil([](FastRecord& f) { f.data_offset = std::uint64_t{1} << 32; }));
+  EXPECT_FALSE(spoil([](FastRecord& f) { f.events_offset = 0xffffff80; }));
   EXPECT_FALSE(spoil([](FastRecord& f) { f.fixed_bytes = 8; }));
   EXPECT_FALSE(spoil([](FastRecord& f) { f.fixed_bytes = shared::kMaxPayload; }));
   EXPECT_FALSE(spoil([](FastRecord& f) { f.program = f.program.first(f.program.size() - 1); }));
 }
 
 TEST(TrampolineBytes, StackMarksFollowEachOther) {
-  const auto made = make_trampoline(make_spec(true));
-  ASSERT_TRUE(made);
-  ASSERT_FALSE(made->stack.empty());
-  EXPECT_EQ(made->stack.front().offset, made->entry);
-  EXPECT_EQ(made->stack.front().depth, 0);
-  EXPECT_TRUE(std::is_sorted(made->stack.begin(), made->stack.end(),
+  const Body made = make_body(make_spec(true));
+  ASSERT_FALSE(made.stack.empty());
+  EXPECT_EQ(made.stack.front().offset, kBodyEntry);
+  EXPECT_EQ(made.stack.front().depth, shared::kCalledDepth);
+  EXPECT_TRUE(std::is_sorted(made.stack.begin(), made.stack.end(),
                              [](const StackMark& a, const StackMark& b) { return a.offset < b.offset; }));
 }
 
 // Programs with and without the flags, by itself and by the agent.
-std::vector<Trampoline> several() {
+std::vector<Body> several() {
   static const std::vector<Insn> all_flags = {{Op::begin, 0, 0, 0, 0},
                                               {Op::load_register, static_cast<std::uint8_t>(Reg::flags), 0, 0, 0},
                                               {Op::store_value, 8, 0, 16, 0},
                                               {Op::end, 0, 0, 0, 0}};
-  TrampolineSpec with_flags = make_spec(true);
+  BodySpec with_flags = make_spec(true);
   with_flags.fast->program = all_flags;
-  std::vector<Trampoline> made;
-  for (const TrampolineSpec& spec : {make_spec(true), make_spec(false), with_flags}) {
-    auto one = make_trampoline(spec);
-    EXPECT_TRUE(one && one->records == spec.fast.has_value());
-    if (one) made.push_back(one.take());
+  std::vector<Body> made;
+  for (const BodySpec& spec : {make_spec(true), make_spec(false), with_flags}) {
+    made.push_back(make_body(spec));
+    EXPECT_EQ(made.back().records, spec.fast.has_value());
   }
   return made;
 }
@@ -220,8 +232,8 @@ unsigned depth_at(const shared::TrampolineDepth (&depths)[N], std::size_t distan
 
 // What the agent goes by (preload/trampolines.cpp), at every instruction.
 TEST(TrampolineBytes, TheHeadSaysHowDeepTheStackIs) {
-  for (const Trampoline& made : several()) {
-    const shared::TrampolineHead head = head_of(made);
+  for (const Body& made : several()) {
+    const shared::BodyHead head = head_of(made);
     for (const auto& [offset, text] : listing(made, make_spec(true).at)) {
       unsigned expected = shared::kFullDepth;
       if (offset < head.code + std::rbegin(shared::kSaveDepths)->at)
@@ -236,14 +248,14 @@ TEST(TrampolineBytes, TheHeadSaysHowDeepTheStackIs) {
 }
 
 TEST(TrampolineBytes, TheHeadSaysWhereTheHitIsRecorded) {
-  for (const Trampoline& made : several()) {
-    const shared::TrampolineHead head = head_of(made);
+  for (const Body& made : several()) {
+    const shared::BodyHead head = head_of(made);
     // by offset: how the instruction there begins, how the one before it
     const std::map<std::size_t, std::pair<const char*, const char*>> known = {
         {head.code + shared::kRaxSaved, {"seto", "lahf"}},
         {head.recorded, {"", made.records ? "mov %r8, (%rdi)" : "jmp"}},
         {head.out, {"pop %rax", ""}},
-        {head.slow, {"mov", "jmp"}},
+        {head.slow, {"mov", "ret"}},
         {head.whole_flags, {"mov", "mov %rax, (%rsp)"}},
         {head.called, {"mov (%rsp), %rax", "call"}},
         {head.short_flags, {"jmp", "mov %rax, (%rsp)"}},
@@ -265,7 +277,7 @@ TEST(TrampolineBytes, TheHeadSaysWhereTheHitIsRecorded) {
 
 // The kernel goes on at the abort address with the stack pointer as it is.
 TEST(TrampolineBytes, NothingMovesTheStackInTheSection) {
-  for (const Trampoline& made : several()) {
+  for (const Body& made : several()) {
     if (!made.records) continue;
     const Addr at = make_spec(true).at;
     const auto section = load<Section>(made.bytes, kDescriptor);

@@ -73,8 +73,8 @@ class Assembler {
   void push(Gpr reg) { to_r8(reg), raw({0x50 | (reg & 7u)}); }
   void pop(Gpr reg) { to_r8(reg), raw({0x58 | (reg & 7u)}); }
   void jump(Label& label) { raw({0xe9}), use(label); }
-  void jump(Addr target) {
-    raw({0xe9});
+  void call(Addr target) {
+    raw({0xe8});
     const auto distance = static_cast<std::int64_t>(target.value - (here().value + 4));
     if (distance != static_cast<std::int32_t>(distance)) in_reach_ = false;
     number(static_cast<std::uint64_t>(distance), 4);

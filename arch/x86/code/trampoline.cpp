@@ -1,11 +1,13 @@
-// The frame of a trampoline: what comes before and after recording. What records is in trampoline_record.cpp.
+// Thunks, and the frame of a body: what comes before and after recording. What records is in trampoline_record.cpp.
 //
-// Frame, from rsp up, as jump.S expects it: flags, r8, rdi, rsi, rdx, rcx, rax; then the red zone, then the application's
-// stack. rbx, rbp, r9..r15 keep the application's values throughout.
+// Frame, from rsp up, as jump.S expects it: flags, r8, rdi, rsi, rdx, rcx, rax, return address; then the red zone, then the
+// application's stack. rbx, rbp, r9..r15 keep the application's values throughout.
 //
 // pushf and popf cost more than all else together. What the recording changes are the six arithmetic flags, so they alone
 // are kept: ax as lahf and seto make it, in the place of the flags. Only for jump.S the whole word is put there.
 #include "arch/x86/code/trampoline.h"
+
+#include <cassert>
 
 #include "arch/x86/code/trampoline_record.h"
 #include "engine/shared/trampoline.h"
@@ -21,9 +23,9 @@ void restore_flags(Assembler& a) {
 
 class Maker {
  public:
-  explicit Maker(const TrampolineSpec& spec) : spec_(spec), a_(spec.at) {}
+  explicit Maker(const BodySpec& spec) : spec_(spec), a_(spec.at) {}
 
-  Result<Trampoline> make();
+  Body make();
 
  private:
   void mark(unsigned depth) { labels_.mark(a_, depth); }
@@ -34,19 +36,20 @@ class Maker {
   void leave_to_agent();
   void finish_head();
 
-  const TrampolineSpec& spec_;
+  const BodySpec& spec_;
   Assembler a_;
-  Trampoline made_;
-  TrampolineLabels labels_;
-  shared::TrampolineHead head_{};
+  Body made_;
+  BodyLabels labels_;
+  shared::BodyHead head_{};
 };
 
 constexpr Gpr kSaved[] = {rax, rcx, rdx, rsi, rdi, r8};
-static_assert(kFrame == shared::kFullDepth && kFrame == 128 + 8 * std::size(kSaved) + 8);
+static_assert(kFrame == shared::kFullDepth && kFrame == shared::kCalledDepth + 8 * std::size(kSaved) + 8);
+static_assert(kCopyInFrame == offsetof(shared::TrampolineFrame, copy));
 
 // The head is filled in at the end.
 void Maker::literals() {
-  a_.number(0, sizeof(shared::TrampolineHead));
+  a_.number(0, sizeof(shared::BodyHead));
   while (a_.size() % 32 != 0) a_.raw({0});
   a_.bind(labels_.descriptor);  // struct rseq_cs: version and flags, start, length, abort
   a_.number(0, 32);
@@ -59,9 +62,7 @@ void Maker::literals() {
 }
 
 void Maker::save() {
-  mark(0);
-  a_.lea(rsp, {rsp, -128});
-  unsigned depth = 128;
+  unsigned depth = shared::kCalledDepth;
   mark(depth);
   for (const Gpr reg : kSaved) {
     a_.push(reg);
@@ -82,16 +83,14 @@ void Maker::restore() {
     a_.pop(kSaved[i]);
     mark(depth -= 8);
   }
-  a_.lea(rsp, {rsp, 128});
-  mark(0);
-  a_.jump(spec_.copy);
+  a_.raw({0xc2}), a_.number(shared::kSkippedRedZone, 2);  // ret, and over the red zone
+  mark(kFrame);
 }
 
 // The label `slow` is where the kernel continues an interrupted section, so the signature stands before it: as the
 // displacement of a ud1, as everywhere.
 void Maker::leave_to_agent() {
   head_.slow = here();
-  mark(kFrame);
   Label call;
   a_.bind(labels_.faulted);
   a_.constant(rsi, 1);
@@ -104,7 +103,8 @@ void Maker::leave_to_agent() {
   load_flags(a_, labels_);
   a_.store({rsp, 0}, rax);
   head_.whole_flags = here();
-  a_.constant(rdi, spec_.point.value);
+  a_.load(rdi, {rsp, kCopyInFrame});
+  a_.lea(rdi, {rdi, -static_cast<std::int32_t>(shared::kCopyBehindThunk)});
   a_.op(0xff, 4, 2, labels_.jump_entry);  // call *jump_entry(%rip)
   head_.called = here();
   a_.load(rax, {rsp, 0});
@@ -117,11 +117,10 @@ void Maker::leave_to_agent() {
 }
 
 void Maker::finish_head() {
-  shared::TrampolineHead& head = head_;
-  head.mark = shared::kTrampolineMagic ^ spec_.at.value;
-  head.point = spec_.point.value;
+  shared::BodyHead& head = head_;
+  head.mark = shared::kBodyMagic ^ spec_.at.value;
   head.bytes = here();
-  head.code = static_cast<shared::u16>(made_.entry);
+  head.code = kBodyEntry;
   head.out = static_cast<shared::u16>(labels_.out.at);
   head.recorded = made_.records ? static_cast<shared::u16>(labels_.section_end.at) : head.out;
   head.lost = static_cast<shared::u16>(labels_.lost);
@@ -133,40 +132,46 @@ void Maker::finish_head() {
   std::memcpy(made_.bytes.data(), &head, sizeof head);
 }
 
-Result<Trampoline> Maker::make() {
+Body Maker::make() {
   literals();
   a_.align(16);
-  made_.entry = a_.size();
+  assert(a_.size() == kBodyEntry);
   save();
   made_.records = spec_.fast && record_in_place(spec_, a_, labels_);
   if (!made_.records) a_.jump(labels_.slow);
   restore();
   leave_to_agent();
   if (made_.records) fill_descriptor(spec_.at, a_, labels_);
-  if (!a_.in_reach()) return Error{Code::refused, "the displaced copy is too far from its trampoline"};
   finish_head();
   return std::move(made_);
 }
 
 }  // namespace
 
-Result<Trampoline> make_trampoline(const TrampolineSpec& spec) {
-  auto made = Maker(spec).make();
-  if (!made || made->bytes.size() <= shared::kMaxTrampolineBytes) return made;
-  TrampolineSpec plain = spec;
+Body make_body(const BodySpec& spec) {
+  Body made = Maker(spec).make();
+  if (made.bytes.size() <= shared::kMaxBodyBytes) return made;
+  BodySpec plain = spec;
   plain.fast.reset();
   return Maker(plain).make();
 }
 
-std::size_t trampoline_bytes(const TrampolineSpec& spec) {
+std::size_t body_bytes(const BodySpec& spec) {
   constexpr Addr kFar{0x7fff00000000};  // takes all eight bytes of a constant
-  TrampolineSpec somewhere = spec;
-  somewhere.at = somewhere.copy = somewhere.probe = somewhere.block = kFar;
-  somewhere.point = kFar + (spec.point - spec.block);
-  somewhere.file_bias = kFar.value;
-  if (somewhere.fast) somewhere.fast->area = kFar;
-  const auto made = make_trampoline(somewhere);
-  return made ? made->bytes.size() : 0;
+  BodySpec somewhere = spec;
+  somewhere.at = somewhere.block = kFar;
+  if (somewhere.fast) somewhere.fast->area = kFar, somewhere.fast->file_bias = kFar.value;
+  return make_body(somewhere).bytes.size();
+}
+
+Status append_thunk(std::vector<std::uint8_t>& bytes, Addr at, Addr entry) {
+  Assembler a(at);
+  a.lea(rsp, {rsp, -static_cast<std::int32_t>(shared::kSkippedRedZone)});
+  a.call(entry);
+  if (!a.in_reach()) return Error{Code::refused, "the code that records is too far from its displaced copy"};
+  const auto thunk = a.take();
+  bytes.insert(bytes.end(), thunk.begin(), thunk.end());
+  return ok();
 }
 
 }  // namespace uprobe::x86

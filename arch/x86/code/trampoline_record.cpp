@@ -1,4 +1,4 @@
-// Recording in the trampoline: an rseq section that claims nothing, builds the record in place behind the head of the CPU's
+// Recording in a body: an rseq section that claims nothing, builds the record in place behind the head of the CPU's
 // ring and ends with the store of `commit`. The same bytes as preload/record.cpp and preload/interpret.cpp make.
 //
 //   rdi  rseq's place from fs:0, then the ring      rcx  the CPU, then the record
@@ -20,6 +20,7 @@
 
 #include "engine/shared/process_block.h"
 #include "engine/shared/session_area.h"
+#include "engine/shared/trampoline.h"
 
 namespace uprobe::x86 {
 namespace {
@@ -30,12 +31,16 @@ using shared::ProcessBlock;
 using shared::Reg;
 using shared::Ring;
 
-constexpr unsigned kNotBelow = 3, kEqual = 4, kNotEqual = 5, kAbove = 7;
+constexpr unsigned kNotBelow = 3, kEqual = 4, kNotEqual = 5, kAbove = 7, kNegative = 8, kNotPositive = 14;
 constexpr std::uint32_t kHead = sizeof(shared::RecordHead);
 constexpr std::uint32_t kMostDynamic = 1024;  // longer strings are the agent's
 constexpr std::uint32_t kFs = 0x64;
 constexpr std::int32_t kWholeFlags = -8;  // from rsp
 constexpr std::int32_t kRseqCpu = 4, kRseqSection = 8;
+// The slot's head, from where the copy begins.
+constexpr std::int32_t kSlot = -static_cast<std::int32_t>(shared::kCopyBehindThunk);
+constexpr std::int32_t kSlotAddress = kSlot + static_cast<std::int32_t>(offsetof(shared::SlotHead, address)),
+                       kSlotEvent = kSlot + static_cast<std::int32_t>(offsetof(shared::SlotHead, event));
 
 constexpr bool fits(std::uint64_t value) {
   return static_cast<std::int64_t>(value) == static_cast<std::int32_t>(value);
@@ -126,7 +131,7 @@ bool has_dynamic(std::span<const shared::Insn> program) {
   return false;
 }
 
-bool is_supported(const TrampolineSpec& spec) {
+bool is_supported(const BodySpec& spec) {
   const FastRecord& f = *spec.fast;
   const auto end = std::ranges::find(f.program, Op::end, &shared::Insn::op);
   if (end == f.program.end() || !has_sources(f.program)) return false;
@@ -134,12 +139,12 @@ bool is_supported(const TrampolineSpec& spec) {
   return f.fixed_bytes >= sizeof(shared::PayloadHead) && f.fixed_bytes + kMostDynamic + 16 <= shared::kMaxPayload &&
          std::has_single_bit(f.ring_bytes) && f.ring_bytes <= shared::kMaxRingBytes &&
          f.ring_bytes >= shared::kMinRingBytes && f.cpu_ring_count != 0 && fits(f.data_offset) && fits(f.ring_offset) &&
-         fits(f.event_offset) && fits(spec.point - spec.block + sizeof(shared::Point)) && f.program.size() <= 256;
+         fits(f.events_offset + sizeof(shared::Event)) && f.program.size() <= 256;
 }
 
 class Recorder {
  public:
-  Recorder(const TrampolineSpec& spec, Assembler& a, TrampolineLabels& labels)
+  Recorder(const BodySpec& spec, Assembler& a, BodyLabels& labels)
       : spec_(spec), fast_(*spec.fast), a_(a), labels_(labels), dynamic_(has_dynamic(spec.fast->program)) {}
 
   void all();
@@ -148,6 +153,7 @@ class Recorder {
   std::uint32_t most_bytes() const {
     return (kHead + fast_.fixed_bytes + (dynamic_ ? kMostDynamic + 8 : 0) + 7) / 8 * 8;
   }
+  static Mem rseq(std::int32_t field) { return {rdi, static_cast<std::int32_t>(field - shared::kRseqBias)}; }
   static Mem payload(std::uint32_t offset) { return {rcx, place(kHead + offset)}; }
 
   void keep_flags();
@@ -172,10 +178,10 @@ class Recorder {
   void next_commit();
   void commit();
 
-  const TrampolineSpec& spec_;
+  const BodySpec& spec_;
   const FastRecord& fast_;
   Assembler& a_;
-  TrampolineLabels& labels_;
+  BodyLabels& labels_;
   bool dynamic_;
   bool in_rax_ = false;  // the working value; else it is in `live_`
   Gpr live_ = rax;
@@ -196,39 +202,35 @@ void Recorder::keep_flags() {
 // Everything that says "not here": recording off, consumers changed, no rseq of this thread's own.
 void Recorder::check_and_enter() {
   a_.constant(rdx, spec_.block.value);
-  a_.op(0x63, 8, rdi, Mem{rdx, offsetof(ProcessBlock, rseq_offset)});  // movslq
+  a_.load(rdi, {rdx, offsetof(ProcessBlock, own_rseq)});
   a_.constant(rsi, fast_.area.value);
   a_.op(0x81, 4, 7, Mem{rsi, offsetof(AreaHeader, state)});
   a_.number(static_cast<std::uint32_t>(shared::SessionState::recording), 4);
   a_.jump_if(kNotEqual, labels_.out);
-  a_.op(0x81, 4, 7, Mem{rdx, place(spec_.point - spec_.block + offsetof(shared::Point, consumer))});
-  a_.number(fast_.consumer, 4);
-  a_.jump_if(kNotEqual, labels_.slow);
-  a_.op(0x83, 8, 7, Mem{rdx, offsetof(ProcessBlock, borrowed)}), a_.raw({0});
-  a_.jump_if(kNotEqual, labels_.slow);
-  a_.op(0x83, 4, 7, Mem{rdx, offsetof(ProcessBlock, tid_offset)}), a_.raw({0});
-  a_.jump_if(kEqual, labels_.slow);
+  a_.load(rax, {rsp, kCopyInFrame});
+  a_.op(0x83, 4, 7, Mem{rax, kSlotEvent}), a_.raw({0});
+  a_.jump_if(kNegative, labels_.slow);
   a_.op(0x85, 8, rdi, rdi);
-  a_.jump_if(kEqual, labels_.slow);
+  a_.jump_if(kNotPositive, labels_.slow);
   // What a program with an FS base of its own has there is not ours to change. (A section of libc's or the program's that
   // has ended may still be named there, until the kernel looks.)
   labels_.may_fault.push_back(a_.size());
-  a_.op(0x83, 8, 7, Mem{rdi, kRseqSection}, kFs), a_.raw({0});
+  a_.op(0x83, 8, 7, rseq(kRseqSection), kFs), a_.raw({0});
   a_.jump_if(kNotEqual, labels_.slow);
   a_.op(0x8d, 8, rax, labels_.descriptor);
   Label begin;
   labels_.may_fault.push_back(a_.size());
-  a_.op(0x89, 8, rax, Mem{rdi, kRseqSection}, kFs);
+  a_.op(0x89, 8, rax, rseq(kRseqSection), kFs);
   a_.jump(begin);
   a_.bind(labels_.section);
   abandon();
   a_.bind(begin);
-  a_.op(0x8b, 4, rcx, Mem{rdi, kRseqCpu}, kFs);
+  a_.op(0x8b, 4, rcx, rseq(kRseqCpu), kFs);
   a_.op(0x81, 4, 7, rcx), a_.number(fast_.cpu_ring_count, 4);
   a_.jump_if(kNotBelow, leave_early_);  // also of a negative number: not registered
 }
 
-// The kernel kills a thread whose descriptor makes no sense, and this one lasts only as long as the trampoline is what it is.
+// The kernel kills a thread whose descriptor makes no sense, and this one lasts only as long as the body is mapped.
 void Recorder::unset_section() {
   a_.constant(rdx, spec_.block.value);
   unset_section_of_rdx();
@@ -246,8 +248,12 @@ void Recorder::abandon() {
   a_.store({rdi, offsetof(Ring, begun)}, r8, 4);
   unset_section();
   a_.constant(rsi, fast_.area.value);
-  a_.raw({0xf0});  // lock
-  a_.op(0x83, 8, 0, Mem{rsi, place(fast_.event_offset + offsetof(shared::Event, lost_full))}), a_.raw({1});
+  a_.load(rax, {rsp, kCopyInFrame});
+  a_.load4(rax, {rax, kSlotEvent});
+  a_.raw({0x48, 0xc1, 0xe0, std::countr_zero(sizeof(shared::Event)) & 0xffu});  // shl, %rax
+  a_.op(0x01, 8, rax, rsi);                                                      // add %rax, %rsi
+  a_.raw({0xf0});                                                                // lock
+  a_.op(0x83, 8, 0, Mem{rsi, place(fast_.events_offset + offsetof(shared::Event, lost_full))}), a_.raw({1});
   labels_.lost = a_.size();
   a_.jump(labels_.out);
   a_.bind(leave_);
@@ -292,13 +298,15 @@ void Recorder::find_room() {
 }
 
 void Recorder::heads() {
-  a_.store_number(payload(0), fast_.type);
+  a_.load(rsi, {rsp, kCopyInFrame});
+  a_.load4(rax, {rsi, kSlotEvent});  // `flags` and `preempt_count` are 0
+  a_.store(payload(0), rax, 4);
+  a_.load(rax, {rsi, kSlotAddress});
+  a_.store(payload(offsetof(shared::PayloadHead, ip)), rax);
   a_.constant(rdx, spec_.block.value);
   a_.op(0x63, 8, rax, Mem{rdx, offsetof(ProcessBlock, tid_offset)});
   a_.op(0x8b, 4, rax, Mem{rax, 0}, kFs);
   a_.store(payload(offsetof(shared::PayloadHead, pid)), rax, 4);
-  a_.constant(rax, spec_.probe.value);
-  a_.store(payload(offsetof(shared::PayloadHead, ip)), rax);
   if (dynamic_) a_.lea(rdx, payload(fast_.fixed_bytes));
 }
 
@@ -314,7 +322,8 @@ void Recorder::load_app(Reg reg) {
     case Reg::sp:
       return a_.lea(rax, {rsp, place(kFrame)});
     case Reg::ip:
-      return a_.constant(rax, spec_.probe.value);
+      a_.load(rax, {rsp, kCopyInFrame});
+      return a_.load(rax, {rax, kSlotAddress});
     case Reg::cs:
       return a_.raw({0x8c, 0xc8});  // mov %cs, %eax
     case Reg::ss:
@@ -405,7 +414,7 @@ void Recorder::argument(const shared::Insn& insn) {
       return a_.constant(rax, insn.immediate);
     case Op::load_file_offset:
       in_rax_ = true;
-      return a_.constant(rax, spec_.file_bias + insn.immediate);
+      return a_.constant(rax, fast_.file_bias + insn.immediate);
     case Op::dereference:
       a_.load(rax, pointer(insn.immediate));
       in_rax_ = true;
@@ -477,7 +486,7 @@ void Recorder::all() {
 }  // namespace
 
 // The arithmetic ones from the frame (ax of lahf and seto), the others as they are.
-void load_flags(Assembler& a, TrampolineLabels& labels) {
+void load_flags(Assembler& a, BodyLabels& labels) {
   constexpr std::uint32_t kArithmetic = 0x8d5, kOverflow = 0x800;
   a.raw({0x9c});  // pushfq
   labels.mark(a, kFrame + 8);
@@ -492,13 +501,13 @@ void load_flags(Assembler& a, TrampolineLabels& labels) {
   a.bind(done);
 }
 
-bool record_in_place(const TrampolineSpec& spec, Assembler& a, TrampolineLabels& labels) {
+bool record_in_place(const BodySpec& spec, Assembler& a, BodyLabels& labels) {
   if (!is_supported(spec)) return false;
   Recorder(spec, a, labels).all();
   return true;
 }
 
-void fill_descriptor(Addr at, Assembler& a, TrampolineLabels& labels) {
+void fill_descriptor(Addr at, Assembler& a, BodyLabels& labels) {
   const auto descriptor = static_cast<unsigned>(labels.descriptor.at);
   const auto start = static_cast<unsigned>(labels.section.at), end = static_cast<unsigned>(labels.section_end.at);
   a.put(descriptor + 8, at.value + start, 8);

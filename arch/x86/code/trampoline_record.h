@@ -1,4 +1,4 @@
-// The part of a trampoline that records by itself. Internal to this folder.
+// The part of a body that records by itself. Internal to this folder.
 #pragma once
 
 #include "arch/x86/code/assembler.h"
@@ -8,9 +8,10 @@ namespace uprobe::x86 {
 
 inline constexpr std::uint32_t kRseqSignature = 0x53053053;  // libc's; the kernel looks for it before an abort address
 
-inline constexpr unsigned kFrame = 56 + 128;  // bytes below the interrupted rsp while recording
+inline constexpr unsigned kFrame = 64 + 128;  // bytes below the interrupted rsp while recording
+inline constexpr int kCopyInFrame = 56;       // where the address of the copy is, from rsp
 
-struct TrampolineLabels {
+struct BodyLabels {
   Label descriptor, ones, highs, jump_entry;  // literals
   Label slow, faulted, out;
   Label section, section_end;       // of rseq
@@ -26,8 +27,8 @@ struct TrampolineLabels {
 // Appends the code that records, or nothing if the program or the area is beyond it. Registers: rax rcx rdx rsi rdi r8 and
 // the arithmetic flags are free, the frame is as in trampoline.cpp.
 // rax = all flags as they were at the probe point.
-void load_flags(Assembler& a, TrampolineLabels& labels);
-bool record_in_place(const TrampolineSpec& spec, Assembler& a, TrampolineLabels& labels);
-void fill_descriptor(Addr at, Assembler& a, TrampolineLabels& labels);
+void load_flags(Assembler& a, BodyLabels& labels);
+bool record_in_place(const BodySpec& spec, Assembler& a, BodyLabels& labels);
+void fill_descriptor(Addr at, Assembler& a, BodyLabels& labels);
 
 }  // namespace uprobe::x86

@@ -1,6 +1,8 @@
 // DWARF call frame information (DWARF 5, section 6.4; LSB "Exception Frames" for the augmentation).
 #include "arch/x86/code/unwind.h"
 
+#include "engine/shared/trampoline.h"
+
 namespace uprobe::x86 {
 namespace {
 
@@ -9,7 +11,7 @@ constexpr unsigned kRsp = 7, kReturnAddress = 16;
 
 constexpr unsigned kAdvance4 = 0x04, kDefCfaOffset = 0x0e, kDefCfa = 0x0c, kOffset = 0x80, kRestore = 0xc0,
                    kValExpression = 0x16;
-constexpr unsigned kOpAddress = 0x03;
+constexpr unsigned kOpAddress = 0x03, kOpDeref = 0x06, kOpByte = 0x08, kOpMinus = 0x1c;
 constexpr unsigned kDataAlign = 8;
 
 class Frames {
@@ -59,12 +61,21 @@ void put_cie(Frames& out) {
 
 class Fde {
  public:
-  Fde(Frames& out, Addr at, std::size_t bytes, Addr original) : out_(out), entry_(out.begin()) {
+  Fde(Frames& out, Addr at, std::size_t bytes) : out_(out), entry_(out.begin()) {
     out.number(out.size(), 4);  // how far back the CIE is: it is the first entry
     out.number(at.value, 8);
     out.number(bytes, 8);
-    out.byte(kValExpression), out.uleb(kReturnAddress), out.uleb(9);
-    out.byte(kOpAddress), out.number(original.value, 8);
+    out.byte(kValExpression), out.uleb(kReturnAddress);
+  }
+  void returns_to(Addr original) {
+    out_.uleb(9);
+    out_.byte(kOpAddress), out_.number(original.value, 8);
+  }
+  // Where the slot says; the expression begins with the CFA.
+  void returns_to_point_of_slot() {
+    out_.uleb(8);
+    out_.byte(kOpByte), out_.byte(shared::kCalledDepth), out_.byte(kOpMinus), out_.byte(kOpDeref);
+    out_.byte(kOpByte), out_.byte(shared::kCopyBehindThunk), out_.byte(kOpMinus), out_.byte(kOpDeref);
   }
   void advance(std::size_t bytes) { out_.byte(kAdvance4), out_.number(bytes, 4); }
   void depth(unsigned bytes) { out_.byte(kDefCfaOffset), out_.uleb(bytes); }
@@ -77,21 +88,31 @@ class Fde {
   std::size_t entry_;
 };
 
-// What a trampoline pushes, in this order, behind the red zone.
-constexpr unsigned kPushed[] = {0 /* rax */, 2 /* rcx */, 1 /* rdx */, 4 /* rsi */, 5 /* rdi */, 8 /* r8 */};
-constexpr unsigned kRedZone = 128;
+static_assert(offsetof(shared::SlotHead, address) == 0);
 
-void put_trampoline(Frames& out, const Trampoline& trampoline, Addr at, Addr probe) {
-  const std::size_t start = trampoline.entry;
-  Fde fde(out, at + start, trampoline.bytes.size() - start, probe);
+// What a body pushes, in this order, behind its return address.
+constexpr unsigned kPushed[] = {0 /* rax */, 2 /* rcx */, 1 /* rdx */, 4 /* rsi */, 5 /* rdi */, 8 /* r8 */};
+
+void put_thunk(Frames& out, Addr at, Addr probe) {
+  Fde fde(out, at, shared::kThunkBytes);
+  fde.returns_to(probe);
+  fde.advance(shared::kThunkCall);
+  fde.depth(shared::kSkippedRedZone);
+  fde.end();
+}
+
+void put_body(Frames& out, const Body& body, Addr at) {
+  const std::size_t start = kBodyEntry;
+  Fde fde(out, at + start, body.bytes.size() - start);
+  fde.returns_to_point_of_slot();
   std::size_t here = start;
-  unsigned depth = 0;
-  for (const StackMark& mark : trampoline.stack) {
+  unsigned depth = shared::kCalledDepth;
+  for (const StackMark& mark : body.stack) {
     if (mark.offset != here) fde.advance(mark.offset - here);
     here = mark.offset;
     fde.depth(mark.depth);
     for (unsigned i = 0; i < std::size(kPushed); ++i) {
-      const unsigned below = kRedZone + 8 * (i + 1);
+      const unsigned below = shared::kCalledDepth + 8 * (i + 1);
       if (depth < below && mark.depth >= below) fde.saved(kPushed[i], below);
       if (depth >= below && mark.depth < below) fde.restored(kPushed[i]);
     }
@@ -102,15 +123,17 @@ void put_trampoline(Frames& out, const Trampoline& trampoline, Addr at, Addr pro
 
 }  // namespace
 
-std::vector<std::uint8_t> make_unwind(const Trampoline& trampoline, Addr at, Addr probe, const PlacedCopy& copy) {
+std::vector<std::uint8_t> make_unwind(const Body& body, Addr at, Addr probe, const PlacedCopy& copy) {
   Frames out;
   put_cie(out);
-  put_trampoline(out, trampoline, at, probe);
+  put_body(out, body, at);
+  put_thunk(out, copy.at - shared::kThunkBytes, probe);
   for (std::size_t i = 0; i < copy.marks.size(); ++i) {
     const CopyMark& mark = copy.marks[i];
     const std::size_t end = i + 1 < copy.marks.size() ? copy.marks[i + 1].offset : copy.bytes;
     if (end <= mark.offset) continue;
-    Fde fde(out, copy.at + mark.offset, end - mark.offset, mark.original);
+    Fde fde(out, copy.at + mark.offset, end - mark.offset);
+    fde.returns_to(mark.original);
     if (mark.pushed != 0) fde.depth(mark.pushed);
     fde.end();
   }

@@ -5,12 +5,12 @@
 // comes then is told that the thread stands at the beginning of the copy (preload/trampolines.cpp). For what has come before,
 // an int3 of ours brings the thread there.
 //
-// On entry: rdi = point, esi = 1 if a load of the hit is known to fault, the direction flag as the application has it;
+// On entry: rdi = the slot's head, esi = 1 if a load of the hit is known to fault, the direction flag as the application has it;
 // rbx, rbp, r9..r15 still hold the application's values. The trampoline's frame:
 //
-//   [rsp]  return address       8 flags   16 r8   24 rdi   32 rsi   40 rdx   48 rcx   56 rax   64 +128: red zone, then its rsp
+//   [rsp]  return address       8 flags   16 r8   24 rdi   32 rsi   40 rdx   48 rcx   56 rax   64 copy   72 +128: red zone, then its rsp
 //
-// Calls const u32* uprobe_on_jump(const Point*, Registers*, u32) with the register file (engine/shared/layout.h) in our
+// Calls const u32* uprobe_on_jump(const SlotHead*, Registers*, u32) with the register file (engine/shared/layout.h) in our
 // frame; the result is the thread's pending word.
 // Comes back with r9..r11 as they were.
         .macro LABEL name
@@ -50,7 +50,7 @@ uprobe_jump_entry:
         movq    %rax, 40(%rdx)
         movq    (%rbp), %rax
         movq    %rax, 48(%rdx)
-        leaq    200(%rbp), %rax         # 8 return address, 56 of the trampoline, 128, and our push of rbp
+        leaq    208(%rbp), %rax         # 8 return address, 64 of the trampoline, 128, and our push of rbp
         movq    %rax, 56(%rdx)
         movq    24(%rbp), %rax
         movq    %rax, 64(%rdx)
@@ -62,13 +62,13 @@ uprobe_jump_entry:
         movq    %r14, 112(%rdx)
         movq    %r15, 120(%rdx)
         movq    16(%rbp), %rax
-        movq    %rax, 136(%rdx)         # flags; 128, the address, is the point's
+        movq    %rax, 136(%rdx)         # flags; 128, the address, is the slot's
         movl    %cs, %eax
         movq    %rax, 144(%rdx)
         movl    %ss, %eax
         movq    %rax, 152(%rdx)
         movq    $-1, 160(%rdx)          # orig_ax: as the kernel has it outside of system calls
-        xchgq   %rsi, %rdx              # (point, registers, faulted)
+        xchgq   %rsi, %rdx              # (slot, registers, faulted)
         call    uprobe_on_jump
         LABEL   uprobe_jump_done
         movq    72(%rsp), %r9

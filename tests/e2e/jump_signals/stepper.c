@@ -1,5 +1,5 @@
 // stepper steps|breaks SIGNAL COMMAND...: runs a command that ends in subject.c, and sends it a signal at every
-// instruction of its visits: found by single steps, or by a hardware breakpoint at each byte of the trampoline (a step inside
+// instruction of its visits: found by single steps, or by a hardware breakpoint at each byte of its slot and of the body (a step inside
 // of an rseq section aborts it, a breakpoint behind it does not). Prints what was sent, then what the subject says.
 #define _GNU_SOURCE
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { kGetppid = 110, kMostSteps = 20000, kSyscallStop = SIGTRAP | 0x80, kTrampoline = 700 };
+enum { kGetppid = 110, kMostSteps = 20000, kSyscallStop = SIGTRAP | 0x80, kSlot = 64, kThunkCall = 5, kBody = 700 };
 static struct { int64_t pid, site, behind; } subject;
 static long sent;
 
@@ -122,16 +122,22 @@ static void break_at(uint64_t at, int number) {
   set_breakpoint(0);
 }
 
-static uint64_t jump_target(uint64_t at) {
+static uint64_t target_at(uint64_t at, uint8_t opcode) {
   const uint64_t text = (uint64_t)ptrace(PTRACE_PEEKTEXT, subject.pid, at, 0);
-  if ((text & 0xff) == 0xeb) return jump_target(at + 2 + (uint64_t)(int64_t)(int8_t)(text >> 8));
-  if ((text & 0xff) != 0xe9) die("no jump at the probed place");
+  if ((text & 0xff) != opcode) die("no jump at the probed place");
   return at + 5 + (uint64_t)(int64_t)(int32_t)(text >> 8);
 }
 
+static uint64_t jump_target(uint64_t at) {
+  const uint64_t text = (uint64_t)ptrace(PTRACE_PEEKTEXT, subject.pid, at, 0);
+  if ((text & 0xff) == 0xeb) return jump_target(at + 2 + (uint64_t)(int64_t)(int8_t)(text >> 8));
+  return target_at(at, 0xe9);
+}
+
 static void all_breaks(int number) {
-  const uint64_t entry = jump_target((uint64_t)subject.site);
-  for (uint64_t at = entry; at < entry + kTrampoline; ++at) break_at(at, number);
+  const uint64_t thunk = jump_target((uint64_t)subject.site), body = target_at(thunk + kThunkCall, 0xe8);
+  for (uint64_t at = thunk; at < thunk + kSlot; ++at) break_at(at, number);
+  for (uint64_t at = body; at < body + kBody; ++at) break_at(at, number);
 }
 
 static void start(char** command, int* from, int* to) {

@@ -1,0 +1,34 @@
+// From an address in an island to the point whose slot it is in: back in steps of kSlotUnit, to the first place that is proven
+// to be a point's slot. A slot that is not its point's any more (another one was made when the point was armed again) has none.
+#include "preload/slots.h"
+
+namespace uprobe::agent {
+
+using shared::SlotHead;
+
+IslandPart island_around(const ProcessBlock& block, u64 address) {
+  for (u32 i = 0; i < block.island_count && i < shared::kMaxIslands; ++i) {
+    const shared::Island& island = block.islands[i];
+    if (address - island.base < island.used) return {island.base, island.base + island.used};
+  }
+  return {0, 0};
+}
+
+const Point* point_of(const ProcessBlock& block, const SlotHead& head) {
+  return head.point < block.point_count ? &at_offset<Point>(&block, block.point_offset)[head.point] : nullptr;
+}
+
+Slot slot_around(const ProcessBlock& block, u64 address) {
+  const IslandPart island = island_around(block, address);
+  if (island.end == 0) return {nullptr, nullptr};
+  u64 at = address & ~u64{shared::kSlotUnit - 1};
+  for (; at >= island.begin && address - at < shared::kMaxCopyInSlot; at -= shared::kSlotUnit) {
+    const auto* head = reinterpret_cast<const SlotHead*>(at);
+    const Point* point = point_of(block, *head);
+    if (point == nullptr || !shared::is_slot_of(*head, at, *point)) continue;
+    return address - at < point->copy - at + point->copy_bytes ? Slot{head, point} : Slot{nullptr, nullptr};
+  }
+  return {nullptr, nullptr};
+}
+
+}  // namespace uprobe::agent

@@ -1,0 +1,26 @@
+// Slots of islands (engine/shared/trampoline.h): whose they are. See slots.cpp.
+#pragma once
+
+#include "engine/shared/trampoline.h"
+#include "preload/agent.h"
+
+namespace uprobe::agent {
+
+// The used part of the island that an address is in; {0, 0}: it is in none.
+struct IslandPart {
+  u64 begin, end;
+};
+IslandPart island_around(const ProcessBlock& block, u64 address);
+
+// A point's slot. The copy of a point is in its slot.
+struct Slot {
+  const shared::SlotHead* head;  // null: none
+  const Point* point;
+};
+// The slot that an address is in, from the head to the end of the copy.
+Slot slot_around(const ProcessBlock& block, u64 address);
+
+// The point that the head of a slot names, null: there is none with this index.
+const Point* point_of(const ProcessBlock& block, const shared::SlotHead& head);
+
+}  // namespace uprobe::agent
