@@ -53,4 +53,12 @@ Result<Addr> island_room(target::Target& target, Block& block, Addr begin, Addr 
   return *made;
 }
 
+void give_back(Block& block, Addr end, std::uint64_t bytes) {
+  for (std::uint32_t i = 0; i < block.head().island_count; ++i) {
+    shared::Island& island = block.head().islands[i];
+    if (end.value == island.base + island.used && bytes <= island.used)
+      island.used -= static_cast<std::uint32_t>(bytes);
+  }
+}
+
 }  // namespace uprobe::control

@@ -16,4 +16,7 @@ inline constexpr std::uint32_t kIslandUnit = shared::kSlotUnit;
 // Target::write. The block's head is changed; the caller writes it.
 Result<Addr> island_room(target::Target& target, Block& block, Addr begin, Addr end, std::uint64_t bytes);
 
+// The last `bytes` of the room that was got last, which ends at `end`, are not needed.
+void give_back(Block& block, Addr end, std::uint64_t bytes);
+
 }  // namespace uprobe::control

@@ -56,37 +56,39 @@ void append_marks(std::vector<std::uint8_t>& bytes, const x86::Copy& copy, const
   }
 }
 
-// In their order, each asked once.
-template <class Keep>
-void keep_if(std::vector<Pending>& list, const Keep& keep) {
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    if (!keep(list[i])) continue;
-    if (kept != i) list[kept] = std::move(list[i]);
-    ++kept;
-  }
-  list.erase(list.begin() + static_cast<std::ptrdiff_t>(kept), list.end());
-}
-
 // A body, for all points whose jumps get it.
 struct SharedBody {
   x86::BodySpec spec;
   std::uint32_t room = 0;
   bool records = false;
 };
+constexpr std::size_t kNoBody = ~std::size_t{0};
+
+// Most bytes that the slot of a point takes, nearly always: what compilers begin functions with.
+std::uint32_t usual_room(const Pending& p) {
+  constexpr std::size_t kGrows = 13;  // a jump back, and what a branch becomes
+  const std::size_t insns = p.code.size() / 2 + 2;
+  return round_up(shared::kCopyBehindThunk + p.code.size() + kGrows + insns * sizeof(shared::Mark), kIslandUnit);
+}
 
 class Placer {
  public:
-  Placer(const PlaceContext& context, std::vector<Pending>& pending) : context_(context), pending_(pending) {}
+  Placer(const PlaceContext& context, std::vector<Pending>& pending)
+      : context_(context), pending_(pending), slots_(pending.size()) {}
 
   Status run();
 
  private:
-  static constexpr std::size_t kNoBody = ~std::size_t{0};
-  // 0 bytes: the point has a slot already.
-  struct Room {
-    std::uint32_t bytes = 0;
+  // Of an island.
+  struct Part {
+    Addr begin;
+    std::vector<std::uint8_t> bytes;
+  };
+  // Of a point of the list.
+  struct Slot {
+    bool settled = false;
     std::size_t body = kNoBody;
+    std::string refusal;  // why it gets none
   };
 
   bool settle(Pending& p);
@@ -95,11 +97,12 @@ class Placer {
   bool stands(Addr at, const std::vector<std::uint8_t>& bytes);
   bool has_body(std::size_t body, Addr at);
   std::size_t body_for(const Pending& p);
-  Result<Room> measure(const Pending& p);
-  std::uint64_t measure_all();
+  std::uint64_t choose_bodies();
   std::uint64_t body_room() const;
   void place_bodies(Addr begin, std::vector<std::uint8_t>& all);
-  Status place_new(Addr begin, std::uint64_t bytes);
+  std::vector<std::uint8_t> make_all(Addr begin);
+  Result<Part> make_in_room(std::uint64_t usual);
+  Result<Part> make_new();
   Result<Made> make_copy(const Pending& p, Addr at, std::vector<std::uint8_t> front) const;
   Result<Made> make_slot(const Pending& p, Addr at, std::size_t body, Addr entry) const;
   void take(Pending& p, const Made& made, Addr copy);
@@ -108,8 +111,8 @@ class Placer {
 
   const PlaceContext& context_;
   std::vector<Pending>& pending_;
-  std::vector<Room> rooms_;    // by point of the list
-  std::size_t fresh_ = 0;      // points so far that will be new in the block
+  std::vector<Slot> slots_;
+  std::size_t fresh_ = 0;  // points so far that will be new in the block
   std::vector<SharedBody> bodies_;
   std::map<std::string_view, std::size_t> by_program_;  // "": the agent records
   std::map<Addr, std::size_t> seen_;                    // bodies of points that were there before
@@ -144,8 +147,10 @@ std::size_t Placer::body_for(const Pending& p) {
                .block = context_.block.address(),
                .jump_entry = Addr{context_.block.head().jump_entry},
                .fast = std::move(fast)};
-  body.records = x86::make_body(body.spec).records;
-  body.room = round_up(x86::body_bytes(body.spec), shared::kBodyUnit);
+  const x86::Body longest = x86::longest_body(body.spec);
+  body.records = longest.records;
+  if (!body.records) body.spec.fast.reset();
+  body.room = round_up(longest.bytes.size(), shared::kBodyUnit);
   return found->second;
 }
 
@@ -177,6 +182,7 @@ void Placer::take(Pending& p, const Made& made, Addr copy) {
   p.point.copy_bytes = static_cast<std::uint32_t>(made.copy_bytes);
   p.point.mark_count = static_cast<std::uint32_t>(made.marks);
   p.point.code_bytes = static_cast<std::uint32_t>(p.code.size());
+  p.point.jump_to = {}, p.point.jump_bytes = 0;
   fresh_ += (p.known ? 0U : 1U) + (p.long_jump && !p.known_long_jump ? 1U : 0U);
   if (p.window == nullptr) return;
   const Addr thunk = copy - shared::kThunkBytes;
@@ -253,12 +259,16 @@ bool Placer::settle(Pending& p) {
   return settle_copy(p, before);
 }
 
-Result<Placer::Room> Placer::measure(const Pending& p) {
-  const auto copy = displace(p, p.point.address);
-  if (!copy) return copy.error();
-  const std::uint32_t marks = round_up(copy_in_slot(p.window != nullptr) + copy->bytes.size(), kMarkUnit);
-  const std::size_t bytes = marks + copy->marks.size() * sizeof(shared::Mark);
-  return Room{round_up(bytes, kIslandUnit), p.window != nullptr ? body_for(p) : kNoBody};
+// Returns the room that all points without a slot will usually need, bodies included.
+std::uint64_t Placer::choose_bodies() {
+  std::uint64_t all = 0;
+  bodies_.clear(), by_program_.clear();
+  for (std::size_t i = 0; i < pending_.size(); ++i) {
+    if (slots_[i].settled) continue;
+    slots_[i].body = pending_[i].window != nullptr ? body_for(pending_[i]) : kNoBody;
+    all += usual_room(pending_[i]);
+  }
+  return all + body_room();
 }
 
 std::uint64_t Placer::body_room() const {
@@ -267,72 +277,72 @@ std::uint64_t Placer::body_room() const {
   return all == 0 ? 0 : all + shared::kBodyUnit - kIslandUnit;  // they begin where they may
 }
 
-// Room for each that has none, 0 for the others; returns all together. What cannot be displaced is refused.
-std::uint64_t Placer::measure_all() {
-  std::uint64_t all = 0;
-  rooms_.clear(), bodies_.clear(), by_program_.clear();
-  const auto fits = [&](Pending& p) {
-    const auto room = p.point.copy ? Result<Room>(Room{}) : measure(p);
-    if (!room) context_.refuse(p, room.error().text);
-    if (!room) return false;
-    rooms_.push_back(*room);
-    all += room->bytes;
-    return true;
-  };
-  keep_if(pending_, fits);
-  return all + body_room();
-}
-
-// At the beginning of `all`.
 void Placer::place_bodies(Addr begin, std::vector<std::uint8_t>& all) {
   Addr at{(begin.value + shared::kBodyUnit - 1) / shared::kBodyUnit * shared::kBodyUnit};
   for (SharedBody& body : bodies_) {
     body.spec.at = at;
     const x86::Body made = x86::make_body(body.spec);
-    std::copy(made.bytes.begin(), made.bytes.end(), all.begin() + static_cast<std::ptrdiff_t>(at - begin));
+    all.resize(at - begin, kFiller);
+    all.insert(all.end(), made.bytes.begin(), made.bytes.end());
     at = at + body.room;
   }
+  all.resize(body_room(), kFiller);
 }
 
-Status Placer::place_new(Addr begin, std::uint64_t bytes) {
-  std::vector<std::uint8_t> all(bytes, kFiller);
+// All that has to stand from there on. What cannot be displaced there has a refusal.
+std::vector<std::uint8_t> Placer::make_all(Addr begin) {
+  std::vector<std::uint8_t> all;
   place_bodies(begin, all);
-  Addr at = begin + body_room();
-  std::size_t next = 0;
-  const auto place = [&](Pending& p) {
-    const Room room = rooms_[next++];
-    if (room.bytes == 0) return true;
-    const Addr entry = room.body != kNoBody ? bodies_[room.body].spec.at + x86::kBodyEntry : Addr{};
-    const auto made = make_slot(p, at, room.body, entry);
-    if (!made) context_.refuse(p, made.error().text);
-    if (!made) return false;
-    std::copy(made->bytes.begin(), made->bytes.end(), all.begin() + static_cast<std::ptrdiff_t>(at - begin));
-    take(p, *made, at + copy_in_slot(p.window != nullptr));
-    at = at + room.bytes;
-    return true;
-  };
-  keep_if(pending_, place);
-  return context_.target.write(begin, all.data(), all.size());
+  fresh_ = 0;  // none of those that have settled is
+  for (std::size_t i = 0; i < pending_.size(); ++i) {
+    Slot& slot = slots_[i];
+    if (slot.settled) continue;
+    const Addr entry = slot.body != kNoBody ? bodies_[slot.body].spec.at + x86::kBodyEntry : Addr{};
+    const Addr at = begin + all.size();
+    const auto made = make_slot(pending_[i], at, slot.body, entry);
+    slot.refusal = made ? "" : made.error().text;
+    if (!made) continue;
+    all.insert(all.end(), made->bytes.begin(), made->bytes.end());
+    all.resize(round_up(all.size(), kIslandUnit), kFiller);
+    take(pending_[i], *made, at + copy_in_slot(slot.body != kNoBody));
+  }
+  return all;
+}
+
+// Where the slots take more than they usually do, once more in as much room.
+Result<Placer::Part> Placer::make_in_room(std::uint64_t usual) {
+  for (std::uint64_t room = usual;;) {
+    const auto begin = island_room(context_.target, context_.block, context_.begin, context_.end, room);
+    if (!begin) return begin.error();
+    Part made{*begin, make_all(*begin)};
+    const bool fits = made.bytes.size() <= room;
+    give_back(context_.block, *begin + room, fits ? room - made.bytes.size() : room);
+    if (fits) return made;
+    room = made.bytes.size();
+  }
 }
 
 // As breakpoints, if there is no room for jumps.
+Result<Placer::Part> Placer::make_new() {
+  auto made = make_in_room(choose_bodies());
+  if (made) return made;
+  for (std::size_t i = 0; i < pending_.size(); ++i)
+    if (!slots_[i].settled) take_breakpoint(pending_[i]);
+  return make_in_room(choose_bodies());
+}
+
 Status Placer::run() {
-  const auto has_no_room = [](const Pending& p) { return !p.point.copy; };
-  for (Pending& p : pending_) settle(p);
-  std::uint64_t bytes = measure_all();
-  if (bytes == 0) return ok();
-  auto found = island_room(context_.target, context_.block, context_.begin, context_.end, bytes);
-  if (!found) {
-    for (Pending& p : pending_)
-      if (has_no_room(p)) take_breakpoint(p);
-    bytes = measure_all();
-    found = island_room(context_.target, context_.block, context_.begin, context_.end, bytes);
+  for (std::size_t i = 0; i < pending_.size(); ++i) slots_[i].settled = settle(pending_[i]);
+  const auto has_settled = [](const Slot& slot) { return slot.settled; };
+  if (std::all_of(slots_.begin(), slots_.end(), has_settled)) return ok();
+  const auto made = make_new();
+  for (std::size_t i = 0; i < pending_.size(); ++i) {
+    if (!made && !slots_[i].settled) slots_[i].refusal = made.error().text;
+    if (!slots_[i].refusal.empty()) context_.refuse(pending_[i], slots_[i].refusal);
   }
-  if (found) return place_new(*found, bytes);
-  for (const Pending& p : pending_)
-    if (has_no_room(p)) context_.refuse(p, found.error().text);
-  std::erase_if(pending_, has_no_room);
-  return ok();
+  const Slot* slot = slots_.data();
+  std::erase_if(pending_, [&slot](const Pending&) { return !(slot++)->refusal.empty(); });
+  return made ? context_.target.write(made->begin, made->bytes.data(), made->bytes.size()) : ok();
 }
 
 }  // namespace

@@ -112,7 +112,7 @@ TEST(TrampolineBytes, NothingThatTheApplicationWouldNotice) {
 
 TEST(TrampolineBytes, ItsSizeIsKnownBeforeItsPlace) {
   for (const bool fast : {false, true}) {
-    const std::size_t most = body_bytes(make_spec(fast));
+    const std::size_t most = longest_body(make_spec(fast)).bytes.size();
     for (const std::uint64_t base : {0x7f0000000000ull, 0x800000000ull, 0x555555554000ull})
       EXPECT_LE(make_body(make_spec(fast, base)).bytes.size(), most);
   }

@@ -257,16 +257,34 @@ constexpr Reason kRefusedSets[] = {
 
 bool listed(std::span<const Name> list, Name name) { return std::binary_search(list.begin(), list.end(), name); }
 
-// The row that admits an instruction that is copied as it is, empty when none does.
-std::string plain_row(const Decoded& insn) {
-  const Name name = insn.is_privileged && insn.mnemonic == "mov" ? kControlMove : insn.mnemonic;
-  for (const auto& list : kNameLists)
-    if (listed(list, name)) return std::string(name);
-  if (insn.is_privileged || insn.flow == Flow::trap) return {};
-  if (listed(kPlainSets, insn.isa_set)) return std::string(insn.isa_set);
+Name listed_name(const Decoded& insn) {
+  return insn.is_privileged && insn.mnemonic == "mov" ? kControlMove : insn.mnemonic;
+}
+
+bool is_listed_by_name(const Decoded& insn) {
+  const Name name = listed_name(insn);
+  return std::any_of(std::begin(kNameLists), std::end(kNameLists), [name](const auto& list) { return listed(list, name); });
+}
+
+bool is_listed_by_pair(const Decoded& insn) {
   const SetAndCategory pair{insn.isa_set, insn.category};
-  if (!std::binary_search(std::begin(kPlainPairs), std::end(kPlainPairs), pair)) return {};
-  return std::string(pair.isa_set) + ' ' + std::string(pair.category);
+  return std::binary_search(std::begin(kPlainPairs), std::end(kPlainPairs), pair);
+}
+
+bool is_listed_by_set(const Decoded& insn) {
+  if (insn.is_privileged || insn.flow == Flow::trap) return false;
+  return is_listed_by_pair(insn) || listed(kPlainSets, insn.isa_set);
+}
+
+// Whether it is copied as it is.
+bool is_plain(const Decoded& insn) { return is_listed_by_set(insn) || is_listed_by_name(insn); }
+
+// The row that admits such an instruction.
+std::string plain_row(const Decoded& insn) {
+  if (is_listed_by_name(insn)) return std::string(listed_name(insn));
+  if (!is_listed_by_set(insn)) return {};
+  if (!is_listed_by_pair(insn)) return std::string(insn.isa_set);
+  return std::string(insn.isa_set) + ' ' + std::string(insn.category);
 }
 
 const char* find_reason(std::span<const Reason> reasons, Name name) {
@@ -344,7 +362,7 @@ Result<Form> classify(const Decoded& insn) {
   if (insn.is_far) return Form::last;  // a jump or a return: the target is in memory, and a fault is where they stand
   if (insn.flow == Flow::system_call) return Form::system_call;
   if (insn.flow != Flow::straight && insn.flow != Flow::trap) return classify_branch(insn);
-  if (plain_row(insn).empty()) return refused(unlisted_reason(insn));
+  if (!is_plain(insn)) return refused(unlisted_reason(insn));
   return insn.falls_through ? Form::plain : Form::last;
 }
 

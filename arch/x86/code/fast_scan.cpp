@@ -249,7 +249,6 @@ constexpr std::array<Operand, 256> kOperands = operands();
 
 // Fifteen that can be prefixes, then an escape, an opcode, ModRM, SIB, a displacement and the longest immediate: as much
 // may be looked at before the length is known.
-constexpr std::size_t kBytesLookedAt = kMaxInsnBytes + 4 + 4 + 8;
 
 template <class T>
 std::uint64_t read_extended(const std::uint8_t* from) {

@@ -6,6 +6,9 @@
 
 namespace uprobe::x86 {
 
+// That fast_scan() wants to see from the first byte of an instruction on, whatever its length.
+inline constexpr std::size_t kBytesLookedAt = kMaxInsnBytes + 4 + 4 + 8;
+
 // False: not in the tables (VEX, EVEX, lock, prefixes in an odd order, ...) or too near to the end of `bytes`; whether
 // these are an instruction remains to be seen. True: `out` is what scan_fully() gives.
 bool fast_scan(Bytes bytes, Addr at, Scanned& out);

@@ -227,9 +227,30 @@ bool build(const Judged& judged, Addr from, Addr to, Addr next, Copy& copy) {
   return out.in_reach();
 }
 
+// What compilers mostly write needs no decoder: the same bytes, and the jump back. The tables of fast_scan() have nothing that
+// the allow-list has not, but for int3: their test asks for each.
+std::optional<Copy> usual_copy(Bytes insn, Addr from, Addr to, Addr next) {
+  std::array<std::uint8_t, kBytesLookedAt> bytes{};
+  std::copy_n(insn.begin(), std::min(insn.size(), bytes.size()), bytes.begin());
+  Scanned scanned;
+  if (!fast_scan(bytes, from, scanned) || scanned.length > insn.size()) return std::nullopt;
+  if (scanned.leads != Leads::on || !scanned.falls_through || scanned.is_rip_relative) return std::nullopt;
+  const Addr end = from + scanned.length;
+  const auto distance = static_cast<std::int64_t>((next ? next : end) - (to + scanned.length + kJumpBytes));
+  if (distance != static_cast<std::int32_t>(distance)) return std::nullopt;
+  bytes[scanned.length] = 0xe9;
+  for (unsigned i = 0; i < 4; ++i)
+    bytes[scanned.length + 1 + i] = static_cast<std::uint8_t>(static_cast<std::uint64_t>(distance) >> (8 * i));
+  Copy copy;
+  copy.bytes.assign(bytes.begin(), bytes.begin() + scanned.length + kJumpBytes);
+  copy.marks = {{0, 0, from}, {scanned.length, 0, end}};
+  return copy;
+}
+
 }  // namespace
 
 Result<Copy> make_copy(Bytes insn, Addr from, Addr to, Addr next) {
+  if (auto usual = usual_copy(insn, from, to, next)) return std::move(*usual);
   const auto judged = judge(insn, from);
   if (!judged) return judged.error();
   Copy copy;
@@ -244,7 +265,7 @@ Result<std::vector<std::uint8_t>> displace(Bytes insn, Addr from, Addr to) {
   return std::move(copy->bytes);
 }
 
-// The tables of fast_scan() have nothing that the allow-list has not, but for int3: their test asks here for each.
+// See usual_copy().
 Status can_displace(Bytes insn, Addr from) {
   Scanned scanned;
   const bool is_usual = fast_scan(insn, from, scanned) && (scanned.falls_through || !scanned.is_padding);

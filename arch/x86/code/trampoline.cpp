@@ -156,12 +156,12 @@ Body make_body(const BodySpec& spec) {
   return Maker(plain).make();
 }
 
-std::size_t body_bytes(const BodySpec& spec) {
+Body longest_body(const BodySpec& spec) {
   constexpr Addr kFar{0x7fff00000000};  // takes all eight bytes of a constant
   BodySpec somewhere = spec;
   somewhere.at = somewhere.block = kFar;
   if (somewhere.fast) somewhere.fast->area = kFar, somewhere.fast->file_bias = kFar.value;
-  return make_body(somewhere).bytes.size();
+  return make_body(somewhere);
 }
 
 Status append_thunk(std::vector<std::uint8_t>& bytes, Addr at, Addr entry) {

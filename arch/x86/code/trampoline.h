@@ -63,8 +63,8 @@ inline constexpr std::uint32_t kBodyEntry = 128;  // offset of the first instruc
 // the agent.
 Body make_body(const BodySpec& spec);
 
-// Most bytes that the body of this spec can have, whatever the addresses are: for planning.
-std::size_t body_bytes(const BodySpec& spec);
+// The same where addresses take the most bytes: for planning. What it records, the one at any other place does.
+Body longest_body(const BodySpec& spec);
 
 // Appends the thunk that stands at `at`. Refused (Code::refused) when the body's entry is out of its reach.
 Status append_thunk(std::vector<std::uint8_t>& bytes, Addr at, Addr entry);

@@ -28,12 +28,13 @@ const char* reason_against(const Scanned& insn, Bytes window, Addr from, std::si
   return nullptr;
 }
 
-// The jump to the next copy, which stands right behind it, goes.
-void drop_jump(Copy& copy, Addr next) {
+// Where a copy ends with a jump to the next one, which stands right behind it, that goes.
+bool drop_jump(Copy& copy, Addr next) {
   const CopyMark& last = copy.marks.back();
-  if (copy.marks.size() < 2 || last.offset + kJumpBack != copy.bytes.size() || last.original != next) return;
+  if (copy.marks.size() < 2 || last.offset + kJumpBack != copy.bytes.size() || last.original != next) return false;
   copy.bytes.resize(last.offset);
   copy.marks.pop_back();
+  return true;
 }
 
 Status append(Copy& whole, const Copy& part) {
@@ -48,12 +49,10 @@ Status append(Copy& whole, const Copy& part) {
 
 // One instruction's copy at `to`, which goes on behind itself unless it is the last.
 Result<Copy> copy_part(Bytes insn, const Scanned& scanned, Addr from, Addr to, bool is_last) {
-  const auto size = copy_bytes(insn, from);
-  if (!size) return size.error();
   const Addr next = from + scanned.length;
-  Result<Copy> part = make_copy(insn, from, to, is_last ? next : to + *size);
-  if (part && !is_last) drop_jump(*part, next);
-  return part;
+  Result<Copy> part = make_copy(insn, from, to, next);
+  if (!part || is_last || drop_jump(*part, next)) return part;
+  return make_copy(insn, from, to, to + part->bytes.size());
 }
 
 }  // namespace
