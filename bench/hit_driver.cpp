@@ -17,7 +17,7 @@ void declare_read(AreaHeader* area) {
     __atomic_store_n(&rings[i].tail, static_cast<u32>(rings[i].commit >> 32), __ATOMIC_RELEASE);
 }
 
-agent::Hit hit_of(const HandHit& hit) { return {hit.block, hit.point, hit.registers, hit.tid, true}; }
+agent::Hit hit_of(const HandHit& hit) { return {hit.block, hit.point, hit.registers, hit.tid, true, false}; }
 
 u64 now() {
   u64 time = 0;
@@ -30,7 +30,7 @@ u64 now() {
 extern "C" {
 
 __attribute__((visibility("default"))) void uprobe_bench_hits(const HandHit* hit, AreaHeader* area, u64 count) {
-  const agent::Hit one = hit_of(*hit);
+  agent::Hit one = hit_of(*hit);
   for (u64 i = 0; i < count; ++i) {
     agent::handle_hit(one);
     if (i % kHitsBetweenReads == kHitsBetweenReads - 1) declare_read(area);
@@ -39,7 +39,7 @@ __attribute__((visibility("default"))) void uprobe_bench_hits(const HandHit* hit
 }
 
 __attribute__((visibility("default"))) void uprobe_bench_paced_hits(const HandHit* hit, u64 count, u64 ticks) {
-  const agent::Hit one = hit_of(*hit);
+  agent::Hit one = hit_of(*hit);
   u64 due = now();
   for (u64 i = 0; i < count; ++i, due += ticks) {
     while (now() < due) agent::spin();

@@ -11,7 +11,7 @@ namespace uprobe::bench {
 struct HandHit {
   shared::ProcessBlock* block;
   const shared::Point* point;
-  const shared::Registers* registers;
+  shared::Registers* registers;
   shared::u32 tid;
 };
 

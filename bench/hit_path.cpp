@@ -103,12 +103,12 @@ void patch(Site site, std::uint64_t to) {
 }
 
 // A probe of one event on a site; the copy is a jump behind the nop.
-void arm(std::uint32_t index, Site site, trace::Area& area, std::uint16_t session, std::uint32_t event, bool fast) {
+void arm(std::uint32_t index, Site site, trace::Area& area, u8 session, std::uint32_t event, bool fast) {
   static std::uint8_t* const island = island_near(word_of(site));
   std::uint8_t* const at = island + index * kPage;
   g_block.points[index].address = word_of(site);
   g_block.points[index].consumer = index + 1;
-  g_block.consumers[index] = {.session = session, .event = static_cast<std::uint16_t>(event), .next = 0};
+  g_block.consumers[index] = {.session = session, .kind = 0, .event = static_cast<std::uint16_t>(event), .next = 0};
   x86::BodySpec spec{.at = Addr{word_of(at)}, .block = Addr{word_of(&g_block)}};
   spec.jump_entry = Addr{word_of(&uprobe_jump_entry)};
   if (fast) spec.fast = fast_record(area, event);

@@ -171,7 +171,7 @@ Result<Made> Placer::make_slot(const Pending& p, Addr at, std::size_t body, Addr
   std::vector<std::uint8_t> front;
   append(front, shared::SlotHead{.address = p.point.address.value,
                                  .point = static_cast<shared::u32>(index_of(p)),
-                                 .event = records ? p.planned->events.front() : shared::kAskAgent});
+                                 .event = records ? p.planned->consumers.front().event : shared::kAskAgent});
   if (body != kNoBody)
     if (Status s = x86::append_thunk(front, at + shared::kThunkInSlot, entry); !s) return s.error();
   return make_copy(p, at, std::move(front));

@@ -43,16 +43,16 @@ class Placing : public testing::Test {
   }
 
   // One nop of five bytes each.
-  void want(std::uint64_t offset, std::vector<std::uint16_t> events, bool jump) {
+  void want(std::uint64_t offset, const std::vector<std::uint16_t>& events, bool jump) {
     planned_.push_back(std::make_unique<PlannedPoint>());
-    planned_.back()->events = std::move(events);
+    for (const auto event : events) planned_.back()->consumers.push_back({.event = event});
     const std::vector<std::uint8_t> nop{0x0f, 0x1f, 0x44, 0, 0};
     Pending p{.point = {}, .code = nop, .planned = planned_.back().get(), .known = block_->find(kCode + offset)};
     p.point.address = kCode + offset, p.point.insn = nop;
     p.point.file_bias = kCode.value;
     p.window = jump ? &window_ : nullptr;
     std::vector<shared::Consumer> consumers;
-    for (const auto event : p.planned->events) consumers.push_back({.session = 0, .event = event, .next = 0});
+    for (const auto event : events) consumers.push_back({.session = 0, .kind = 0, .event = event, .next = 0});
     p.point.consumers = block_->list_for(consumers, p.known.has_value()).take();
     pending_.push_back(std::move(p));
   }
