@@ -280,6 +280,27 @@ bool make(ProcessBlock& block, SignalFrame& frame, long& result) {
   }
 }
 
+// What `syscall` leaves behind (SDM vol. 2, SYSCALL): rcx = return address, r11 = flags.
+void leave_call(u64 address, SignalFrame& frame, long result) {
+  frame.ax = static_cast<u64>(result);
+  frame.cx = address + 2;
+  frame.r11 = frame.flags;
+  frame.ip = address + 2;
+}
+
+// The instruction at a point of role open_call: `mov $n, %eax`, `%edx` or `%edi`, which clears the upper half as well.
+struct Mov {
+  shared::Reg to;
+  u32 value;
+};
+Mov mov_at(const ProcessBlock& block, const Point& point) {
+  const u8* code = undo_of(block, point).original;
+  const u32 reg = code[0] & 7;
+  Mov mov{reg == 0 ? shared::Reg::ax : reg == 2 ? shared::Reg::dx : shared::Reg::di, 0};
+  __builtin_memcpy(&mov.value, code + 1, sizeof mov.value);
+  return mov;
+}
+
 }  // namespace
 
 bool make_call(ProcessBlock& block, const Point& point, SignalFrame& frame) {
@@ -291,12 +312,39 @@ bool make_call(ProcessBlock& block, const Point& point, SignalFrame& frame) {
     expect_repeat(block, frame);
     return true;
   }
-  // What `syscall` leaves behind (SDM vol. 2, SYSCALL): rcx = return address, r11 = flags.
-  frame.ax = static_cast<u64>(result);
-  frame.cx = point.address + 2;
-  frame.r11 = frame.flags;
-  frame.ip = point.address + 2;
+  leave_call(point.address, frame, result);
   return true;
+}
+
+bool wants_open(const ProcessBlock& block, const Point& point, const shared::Registers& registers) {
+  const Mov mov = mov_at(block, point);
+  const auto value = [&](shared::Reg reg) { return mov.to == reg ? mov.value : registers[reg]; };
+  const u64 number = value(shared::Reg::ax);
+  if (number != kOpen && number != kOpenat) return false;
+  return may_be_status(value(number == kOpen ? shared::Reg::di : shared::Reg::si));
+}
+
+// No signal can keep it waiting: a call that is made here is over at once.
+bool make_open(ProcessBlock& block, const Point& point, SignalFrame& frame) {
+  const Mov mov = mov_at(block, point);
+  u64& target = mov.to == shared::Reg::ax ? frame.ax : mov.to == shared::Reg::dx ? frame.dx : frame.di;
+  const u64 before = target;
+  target = mov.value;
+  long result = 0;
+  const bool opens = frame.ax == kOpen || frame.ax == kOpenat;
+  if (!opens || !open_status(block, frame, result)) {
+    target = before;
+    return false;
+  }
+  leave_call(point.address + shared::kBeforeOpen, frame, result);
+  return true;
+}
+
+const Point* open_point_with_copy(const ProcessBlock& block, u64 copy) {
+  const Point* points = at_offset<Point>(&block, block.point_offset);
+  for (u32 i = 0; i < block.point_count; ++i)
+    if (points[i].copy == copy && points[i].role == static_cast<u32>(shared::PointRole::open_call)) return &points[i];
+  return nullptr;
 }
 
 void leave_clone(ProcessBlock& block, const Point& point, const SignalFrame& frame) {

@@ -18,6 +18,14 @@ inline long pass(const SignalFrame& frame) {
 // shall make it.
 bool make_call(ProcessBlock& block, const Point& point, SignalFrame& frame);
 
+// A thread is at a point of role open_call, or has come from it to the copy. True: the call has been made, as above. False: the
+// copy leads to it.
+bool make_open(ProcessBlock& block, const Point& point, SignalFrame& frame);
+// Whether a thread that is there, by a jump, has to come by a signal for that.
+bool wants_open(const ProcessBlock& block, const Point& point, const shared::Registers& registers);
+// The point of role open_call whose copy begins at an address; null: there is none.
+const Point* open_point_with_copy(const ProcessBlock& block, u64 copy);
+
 // A thread comes out of clone, clone3 or vfork, as parent or child.
 void leave_clone(ProcessBlock& block, const Point& point, const SignalFrame& frame);
 

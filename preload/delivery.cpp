@@ -112,6 +112,14 @@ u64 pending_word(ProcessBlock& block) {
   return as_word(entry != nullptr ? &entry->pending : &kNothingPending);
 }
 
+u64 blocked_by_program(ProcessBlock& block, const SignalFrame& frame) {
+  u64 mask = frame.mask;
+  const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
+  const u32 newest = entry != nullptr ? __atomic_load_n(&entry->pending, __ATOMIC_ACQUIRE) : 0;
+  for (u32 index = newest; index != 0; index = block.pending[index - 1].next) mask &= block.pending[index - 1].mask;
+  return mask & ~shared::kOurSignals;
+}
+
 long interruptible_call(ProcessBlock& block, long number, u64 a, u64 b, u64 c, u64 d, u64 e, u64 f) {
   const u32 no_attention = 0;
   const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);

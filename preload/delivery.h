@@ -23,6 +23,9 @@ struct AppHandler {
 // be told apart gets one that is always 0.
 u64 pending_word(ProcessBlock& block);
 
+// What the program has blocked of the signals that it can block in fact. The kernel's mask has more while signals wait.
+u64 blocked_by_program(ProcessBlock& block, const SignalFrame& frame);
+
 // Whether the frame can be left by iretq. Otherwise only rt_sigreturn is right: it puts an alternate stack with SS_AUTODISARM
 // back, and a shadow stack.
 bool can_iretq(const SignalFrame& frame);

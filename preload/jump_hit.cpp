@@ -1,17 +1,26 @@
 // A hit that came by a jump, as far as the body has not recorded it itself.
 #include "preload/agent.h"
+#include "preload/calls.h"
 #include "preload/delivery.h"
 #include "preload/slots.h"
 
 namespace uprobe::agent {
+namespace {
+
+constexpr u32 kWaits = 1;  // as a pending word that says so
+
+}  // namespace
 
 extern "C" __attribute__((visibility("hidden"), used, flatten)) const u32* uprobe_on_jump(
     const shared::SlotHead* slot, Registers* registers, u32 faulted) {
   ProcessBlock& block = *uprobe_block;
   (*registers)[shared::Reg::ip] = slot->address;
   const Point* point = point_of(block, *slot);
+  if (point == nullptr) return reinterpret_cast<const u32*>(pending_word(block));
   Hit hit{&block, point, registers, thread_id(block, true), true, faulted != 0};
-  if (point != nullptr) handle_hit(hit);
+  handle_hit(hit);
+  if (point->role == static_cast<u32>(shared::PointRole::open_call) && wants_open(block, *point, *registers))
+    return &kWaits;
   return reinterpret_cast<const u32*>(pending_word(block));
 }
 

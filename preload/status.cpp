@@ -6,6 +6,7 @@
 #include "preload/status.h"
 
 #include "preload/calls.h"
+#include "preload/delivery.h"
 #include "preload/masks.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
@@ -58,12 +59,12 @@ void put_set(u8* digits, u64 set) {
   }
 }
 
-void correct(ProcessBlock& block, u8* text, u64 size) {
+void correct(ProcessBlock& block, const SignalFrame& frame, u8* text, u64 size) {
   u8* blocked = digits_of(text, size, "\nSigBlk:\t");
   u8* ignored = digits_of(text, size, "\nSigIgn:\t");
   u8* caught = digits_of(text, size, "\nSigCgt:\t");
   if (blocked == nullptr || ignored == nullptr || caught == nullptr) return;
-  put_set(blocked, (set_at(blocked) & ~shared::kOurSignals) | believed_blocked(block));
+  put_set(blocked, blocked_by_program(block, frame) | believed_blocked(block));
   u64 ignores = set_at(ignored), catches = set_at(caught);
   for (u32 i = 0; i < shared::kAppSignals; ++i) {
     const u64 bit = signal_bit(static_cast<i32>(shared::kAppSignalNumbers[i])), handler = block.actions[i].handler;
@@ -89,25 +90,34 @@ void replace(long descriptor, const u8* text, u64 size, bool closes) {
 }
 
 // Apart: four kilobytes of stack, for the one open in thousands that needs them.
-__attribute__((noinline)) void show_belief_in(ProcessBlock& block, long descriptor, bool closes) {
+__attribute__((noinline)) void show_belief_in(ProcessBlock& block, const SignalFrame& frame, long descriptor,
+                                              bool closes) {
   u8 text[kMostText];
   const long size = system_call(kRead, static_cast<u64>(descriptor), as_word(text), sizeof text);
   if (size <= 0 || size == static_cast<long>(sizeof text)) {
     system_call(kLseek, static_cast<u64>(descriptor), 0, 0);
     return;
   }
-  correct(block, text, static_cast<u64>(size));
+  correct(block, frame, text, static_cast<u64>(size));
   replace(descriptor, text, static_cast<u64>(size), closes);
 }
 
 }  // namespace
 
+bool may_be_status(u64 path) {
+  u64 found = 0, self = 0, thread = 0;
+  __builtin_memcpy(&self, kSelf, sizeof self);
+  __builtin_memcpy(&thread, kThreadSelf, sizeof thread);
+  return Reader{true}.load8(path, found) && (found == self || found == thread);
+}
+
 bool open_status(ProcessBlock& block, const SignalFrame& frame, long& result) {
   const bool at = frame.ax != static_cast<u64>(kOpen);
   const u64 path = at ? frame.si : frame.di, flags = at ? frame.dx : frame.si;
-  if ((block.flags & shared::kBlockFilteredLater) != 0 || borrows_memory(block) || !is_status(path)) return false;
+  if ((block.flags & shared::kBlockFilteredLater) != 0 || borrows_memory(block)) return false;
+  if (!may_be_status(path) || !is_status(path)) return false;
   result = pass(frame);
-  if (result >= 0) show_belief_in(block, result, (flags & kCloexec) != 0);
+  if (result >= 0) show_belief_in(block, frame, result, (flags & kCloexec) != 0);
   return true;
 }
 

@@ -75,6 +75,11 @@ bool pop_trap_flag(const ProcessBlock& block, const Point& point, SignalFrame& f
   return true;
 }
 
+bool is_behind_clone(const Point& point) {
+  return point.role >= static_cast<u32>(shared::PointRole::clone_return) &&
+         point.role <= static_cast<u32>(shared::PointRole::fork_return);
+}
+
 // Records, does what the point is for besides, and moves the thread on: to the copy, behind a call already made, or to the
 // point again, when a signal has to be handled before its call.
 void hit_point(ProcessBlock& block, const Point& point, SignalFrame& frame) {
@@ -85,7 +90,8 @@ void hit_point(ProcessBlock& block, const Point& point, SignalFrame& frame) {
     ask_tool(block, session_area(block, 0), {shared::MailKind::libraries_changed, tid, 0, 0});
   }
   if (point.role == static_cast<u32>(shared::PointRole::system_call) && make_call(block, point, frame)) return;
-  if (point.role >= static_cast<u32>(shared::PointRole::clone_return)) leave_clone(block, point, frame);
+  if (point.role == static_cast<u32>(shared::PointRole::open_call) && make_open(block, point, frame)) return;
+  if (is_behind_clone(point)) leave_clone(block, point, frame);
   if (point.role == static_cast<u32>(shared::PointRole::probe) && pop_trap_flag(block, point, frame)) return;
   frame.ip = point.copy;
 }
@@ -172,6 +178,7 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_on_trap(i32, SignalInfo*
   ProcessBlock& block = *uprobe_block;
   if (info->code == kSiKernel && is_end_of_jump(frame->ip)) {
     leave_trampoline(block, *frame);
+    if (const Point* point = open_point_with_copy(block, frame->ip)) make_open(block, *point, *frame);
     return leave(block, *frame, true);
   }
   if (info->code == kSiKernel) {

@@ -60,6 +60,11 @@ bool has_file_bytes(TextView& text, Addr address, std::span<const std::uint8_t> 
          std::equal(now.begin(), now.end(), file.begin());
 }
 
+// The others need the thread in a signal's frame each time.
+bool may_jump(shared::PointRole role) {
+  return role == shared::PointRole::probe || role == shared::PointRole::open_call;
+}
+
 // Becomes a jump: the whole window is displaced.
 void take_window(Pending& pending, const plan::FileFlow& flow, const plan::Window& window, const Block& block) {
   const auto code = flow.bytes_at(window.address);
@@ -122,7 +127,7 @@ const plan::Window* Armer::window_for(Work& work, const Pending& pending, const 
                                       const plan::FileJumps* jumps, std::string& why) {
   const plan::Window* window = jumps != nullptr ? jumps->window_at(pending.planned->site.address) : nullptr;
   why = window != nullptr ? window->text() : "the agent itself needs a breakpoint there, or another probe stands near";
-  if (window == nullptr || !window->is_jump() || pending.point.role != shared::PointRole::probe) return nullptr;
+  if (window == nullptr || !window->is_jump() || !may_jump(pending.point.role)) return nullptr;
   why = "the program may be executing it";
   if (!work.nobody_runs()) return nullptr;
   why = "handlers of the program return in a way that is not known";

@@ -4,7 +4,6 @@
 
 #include "engine/control/mapped_file.h"
 #include "engine/plan/call_patterns.h"
-#include "engine/plan/system_calls.h"
 
 namespace uprobe::control {
 
@@ -24,12 +23,24 @@ std::shared_ptr<const elf::ElfFile> OwnPoints::file_of(const target::Target& tar
   return std::make_shared<const elf::ElfFile>(file.take());
 }
 
+// Where a probe is on the call itself, that has to be hit before the agent makes it: the point goes there as well.
+plan::SystemCallSite OwnPoints::beside_probes(const elf::ElfFile& file, plan::SystemCallSite site) const {
+  if (site.role != shared::PointRole::open_call) return site;
+  const std::uint64_t call = site.offset + shared::kBeforeOpen;
+  const auto is_call = [call](const PlannedPoint& point) { return point.site.offset == call; };
+  for (const FilePoints& probed : probes_.files())
+    if (probed.file.get() == &file && std::any_of(probed.points.begin(), probed.points.end(), is_call))
+      return {call, shared::PointRole::system_call};
+  return site;
+}
+
 const FilePoints& OwnPoints::in(const std::shared_ptr<const elf::ElfFile>& file) {
   const auto [entry, is_new] = by_file_.try_emplace(file.get());
   FilePoints& own = entry->second;
   if (!is_new) return own;
   own.file = file;
-  for (const plan::SystemCallSite& found : plan::system_call_sites(*file, ends_too_)) {
+  for (const plan::SystemCallSite& any : plan::system_call_sites(*file, ends_too_)) {
+    const plan::SystemCallSite found = beside_probes(*file, any);
     auto site = plan::site_at(file, found.offset);
     if (!site) continue;
     own.has_signal_return = own.has_signal_return || found.is_signal_return;

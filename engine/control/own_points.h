@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "engine/control/probe_set.h"
+#include "engine/plan/system_calls.h"
 #include "engine/target/target.h"
 
 namespace uprobe::control {
@@ -26,6 +27,8 @@ class OwnPoints {
  private:
   std::shared_ptr<const elf::ElfFile> file_of(const target::Target& target, const target::Mapping& mapping,
                                               const FileVersion& version);
+
+  plan::SystemCallSite beside_probes(const elf::ElfFile& file, plan::SystemCallSite site) const;
 
   const ProbeSet& probes_;
   const bool ends_too_;

@@ -121,6 +121,7 @@ class Placer {
 std::optional<x86::FastRecord> Placer::fast_record(const Pending& p) const {
   if (context_.area == nullptr || p.planned->consumers.size() != 1) return std::nullopt;
   if (p.planned->consumers.front().kind != shared::ConsumerKind::entry) return std::nullopt;
+  if (p.point.role != shared::PointRole::probe) return std::nullopt;  // the agent has to see who comes
   const trace::Area& area = *context_.area;
   const trace::Area::Places places = area.places();
   const std::uint16_t event = p.planned->consumers.front().event;

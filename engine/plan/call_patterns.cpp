@@ -102,6 +102,8 @@ bool is_clone_call(std::uint32_t number) {
   return std::find(std::begin(kClones), std::end(kClones), number) != std::end(kClones);
 }
 
+bool is_open_call(std::uint32_t number) { return number == SYS_open || number == SYS_openat; }
+
 // The number is in a register there (musl 1.1 and 1.2, src/thread/x86_64/syscall_cp.s).
 bool is_cancellable_call(Bytes code, std::size_t at) {
   return at >= sizeof kCancellable &&

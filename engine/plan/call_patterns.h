@@ -33,6 +33,7 @@ inline constexpr std::size_t kRegisters = 16;
 // Whether the calls with this number are the agent's business.
 bool is_followed_call(std::uint32_t number);
 bool is_clone_call(std::uint32_t number);
+bool is_open_call(std::uint32_t number);
 
 // The `syscall` at code[at] that musl makes all calls with that can be cancelled.
 bool is_cancellable_call(std::span<const std::uint8_t> code, std::size_t at);

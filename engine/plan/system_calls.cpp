@@ -38,26 +38,52 @@ bool is_whole(const NumberLoad& load, std::size_t at) {
   return load.length <= kLongestOfTwo || load.position == at;
 }
 
+// Whether the instruction is a mov to %eax, %edx or %edi, as the agent can make it in a thread's stead.
+bool is_mov_before_open(Bytes insn) {
+  const auto load = register_load(insn);
+  return load && insn.size() == shared::kBeforeOpen && (load->reg == 0 || load->reg == 2 || load->reg == 7);
+}
+
+// Of sites from `first` on, those that a branch of their function leads to: their calls are watched themselves.
+void watch_calls_entered(std::vector<SystemCallSite>& sites, std::size_t first,
+                         const std::vector<std::uint64_t>& targets) {
+  for (std::size_t i = first; i < sites.size(); ++i) {
+    const std::uint64_t call = sites[i].offset + shared::kBeforeOpen;
+    if (sites[i].role != shared::PointRole::open_call || std::count(targets.begin(), targets.end(), call) == 0)
+      continue;
+    sites[i] = {call, shared::PointRole::system_call};
+  }
+}
+
 // Walks one function; adds its interesting sites.
 void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool any,
                    std::vector<SystemCallSite>& sites) {
+  const std::size_t first = sites.size();
+  std::vector<std::uint64_t> targets;  // of branches, as file offsets
+  Bytes before;
   std::uint32_t number = ~0u;
   std::array<std::uint32_t, kRegisters> loaded;
   loaded.fill(~0u);
   for (std::size_t at = 0; at < code.size();) {
     const Bytes rest = code.subspan(at);
     const auto insn = x86::decode(rest, Addr{begin + at});
-    if (!insn) return;
+    if (!insn) break;
+    if (insn->is_branch && insn->is_direct) targets.push_back(insn->target - Addr{begin} + offset);
     if (const auto load = register_load(rest.first(insn->length))) loaded[load->reg] = load->number;
     if (const auto reg = copied_to_ax(rest.first(insn->length))) number = loaded[*reg];
     if (const auto load = number_load_ending(code, at + insn->length); load && is_whole(*load, at))
       number = load->number;
     if (insn->is_call) number = ~0u;
     const bool is_syscall = insn->length == 2 && std::equal(std::begin(kSyscall), std::end(kSyscall), rest.begin());
-    if (is_syscall && (any || is_followed_call(number))) sites.push_back({offset + at, shared::PointRole::system_call});
+    if (is_syscall && !any && is_open_call(number) && is_mov_before_open(before))
+      sites.push_back({offset + at - shared::kBeforeOpen, shared::PointRole::open_call});
+    else if (is_syscall && (any || is_followed_call(number)))
+      sites.push_back({offset + at, shared::PointRole::system_call});
     if (is_syscall && is_clone_call(number)) sites.push_back({offset + at + 2, clone_role(number)});
+    before = rest.first(insn->length);
     at += insn->length;
   }
+  watch_calls_entered(sites, first, targets);
 }
 
 // The function that contains an address. Hand-written ones (vfork in musl) have a symbol without a size: they are taken to go

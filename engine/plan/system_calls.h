@@ -10,7 +10,8 @@
 namespace uprobe::plan {
 
 struct SystemCallSite {
-  std::uint64_t offset = 0;  // in the file: of the `syscall` instruction, or of the one behind it
+  // In the file: of the `syscall` instruction, or of the one behind it; open_call: of the one before it.
+  std::uint64_t offset = 0;
   shared::PointRole role = shared::PointRole::system_call;
   bool is_signal_return = false;  // where handlers return to
 };
@@ -19,7 +20,8 @@ struct SystemCallSite {
 // mask, and those in the function syscall() and in musl's __syscall_cp_asm and __syscall_cp_c, which make any call; where
 // handlers return to; and the instructions behind clone, clone3, vfork and fork. The number is the constant last moved to eax
 // before, or to a register copied there, in the same function; a wrong guess costs time only, since the agent looks at the
-// real number.
+// real number. Where nothing but the mov in front leads to a call of open or openat, the point is there: a jump fits, so that a
+// program that opens many files is not trapped each time.
 // `ends`: also those of exit_group.
 std::vector<SystemCallSite> system_call_sites(const elf::ElfFile& file, bool ends);
 

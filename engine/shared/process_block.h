@@ -19,6 +19,7 @@ inline constexpr u32 kMaxSessions = 8;
 enum class PointState : u32 { armed = 1, disarmed = 2, unmapped = 3 };
 // What a point does besides feeding its consumers.
 // probe: nothing. library_hook: asks the tool about libraries. system_call: the agent may make the call itself.
+// open_call: at the last instruction before an open or openat, `mov $n, %eax`, `%edx` or `%edi`: the agent may make the call.
 // ..._return: right behind clone, clone3, vfork or fork, where a child may run on its parent's thread control block.
 enum class PointRole : u32 {
   probe = 0,
@@ -28,7 +29,9 @@ enum class PointRole : u32 {
   clone3_return = 4,
   vfork_return = 5,
   fork_return = 6,
+  open_call = 7,
 };
+inline constexpr u32 kBeforeOpen = 5;  // bytes of that instruction
 
 // Where in the program a thread stands that is in a copy, from `offset` up to the next mark: at Point::address + place (0: in
 // front of the probed instruction), its rsp lower by `pushed` than the program's would be there.

@@ -68,7 +68,10 @@ class CLibrary : public testing::Test {
     ASSERT_TRUE(file) << file.error().text;
     file_.emplace(file.take());
     for (const SystemCallSite& site : system_call_sites(*file_, false)) {
-      (site.role == shared::PointRole::system_call ? calls_ : clones_).insert(site.offset);
+      if (site.role == shared::PointRole::open_call)
+        opens_.insert(site.offset + shared::kBeforeOpen);
+      else
+        (site.role == shared::PointRole::system_call ? calls_ : clones_).insert(site.offset);
       ++sites_;
     }
     expected_ = loaded_right_before(*file_);
@@ -83,6 +86,7 @@ class CLibrary : public testing::Test {
 
   std::optional<elf::ElfFile> file_;
   std::set<std::uint64_t> calls_, clones_;
+  std::set<std::uint64_t> opens_;  // calls whose point is on the instruction in front
   std::size_t sites_ = 0;
   std::map<std::uint64_t, std::uint64_t> expected_;
 };
@@ -90,7 +94,7 @@ class CLibrary : public testing::Test {
 TEST_F(CLibrary, TheOnesOfTheseNumbersAndNoOthers) {
   std::set<std::uint64_t> numbers;
   for (const auto& [offset, number] : expected_) {
-    EXPECT_EQ(calls_.count(offset), is_one_of(kFollowed, number) || is_generic(offset) ? 1U : 0U)
+    EXPECT_EQ(calls_.count(offset) + opens_.count(offset), is_one_of(kFollowed, number) || is_generic(offset) ? 1U : 0U)
         << number << " at " << std::hex << offset;
     EXPECT_EQ(clones_.count(offset + 2), is_one_of(kClones, number) ? 1U : 0U)
         << number << " at " << std::hex << offset;
@@ -100,7 +104,7 @@ TEST_F(CLibrary, TheOnesOfTheseNumbersAndNoOthers) {
 }
 
 TEST_F(CLibrary, EachPlaceIsASyscallInstructionAndThereOnce) {
-  EXPECT_EQ(sites_, calls_.size() + clones_.size());
+  EXPECT_EQ(sites_, calls_.size() + clones_.size() + opens_.size());
   const auto bytes = file_->bytes();
   const auto is_syscall = [&](std::uint64_t offset) {
     return offset + 2 <= bytes.size() && bytes[offset] == 0x0f && bytes[offset + 1] == 0x05;
@@ -108,6 +112,18 @@ TEST_F(CLibrary, EachPlaceIsASyscallInstructionAndThereOnce) {
   for (const std::uint64_t offset : calls_) EXPECT_TRUE(is_syscall(offset)) << std::hex << offset;
   for (const std::uint64_t offset : clones_) EXPECT_TRUE(is_syscall(offset - 2)) << std::hex << offset;
   EXPECT_FALSE(clones_.empty());
+}
+
+TEST_F(CLibrary, OpenIsWatchedOneInstructionEarlier) {
+  EXPECT_FALSE(opens_.empty());
+  for (const std::uint64_t offset : opens_) {
+    const std::uint8_t* code = file_->bytes().data() + offset - shared::kBeforeOpen;
+    EXPECT_TRUE(code[0] == 0xb8 || code[0] == 0xba || code[0] == 0xbf) << std::hex << offset;
+    EXPECT_TRUE(code[5] == 0x0f && code[6] == 0x05) << std::hex << offset;
+    const auto found = expected_.find(offset);
+    const std::uint64_t number = found != expected_.end() ? found->second : SYS_openat;
+    EXPECT_TRUE(number == SYS_open || number == SYS_openat) << std::hex << offset;
+  }
 }
 
 TEST_F(CLibrary, TheFunctionThatMakesAnyCallIsThere) {
