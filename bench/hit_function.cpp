@@ -66,7 +66,7 @@ class Printer {
   }
   void flush(Throughput& result) {
     result.bytes += text_.size();
-    sink_.write(text_);
+    sink_.write(text_.view());
     text_.clear();
   }
 
@@ -74,7 +74,7 @@ class Printer {
   format::TextFormatter formatter_;
   cli::TraceSink& sink_;
   trace::TaskNames& names_;
-  std::string text_;
+  format::Buffer text_;
 };
 
 }  // namespace

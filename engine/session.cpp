@@ -302,7 +302,7 @@ class Printer {
     if (text_.size() >= kFlushBytes) flush();
   }
   void flush() {
-    if (!text_.empty() && !broken_) broken_ = output_(text_) != 0;
+    if (text_.size() != 0 && !broken_) broken_ = output_(text_.view()) != 0;
     text_.clear();
   }
   bool broken() const { return broken_; }
@@ -318,7 +318,7 @@ class Printer {
   const RunOptions& options_;
   const Output& output_;
   format::TextFormatter formatter_;
-  std::string text_;
+  format::Buffer text_;
   std::uint64_t printed_ = 0;
   bool broken_ = false;
 };

@@ -1,6 +1,8 @@
 // Numbers as text, for the output formats: written to `at`, which has the room; the end is returned.
 #pragma once
 
+#include <emmintrin.h>
+
 #include <array>
 #include <bit>
 #include <charconv>
@@ -32,25 +34,17 @@ inline char* put_six(char* at, std::uint32_t value) {
   return at + 6;
 }
 
-// Eight hexadecimal digits, the first one in the lowest byte: the nibbles are spread to bytes and turned into text all at
-// once.
-constexpr std::uint64_t eight_hex_digits(std::uint32_t value) {
-  std::uint64_t spread = value;
-  spread = (spread | spread << 16) & 0x0000ffff0000ffff;
-  spread = (spread | spread << 8) & 0x00ff00ff00ff00ff;
-  spread = (spread | spread << 4) & 0x0f0f0f0f0f0f0f0f;
-  const std::uint64_t letters = (spread + 0x0606060606060606) >> 4 & 0x0101010101010101;
-  return __builtin_bswap64(spread + 0x3030303030303030 + letters * ('a' - '0' - 10));
-}
-
-// Lower-case hexadecimal without padding. Overwrites 16 bytes, however few digits there are.
+// Lower-case hexadecimal without padding. Overwrites 16 bytes, however few digits there are: the nibbles are spread to bytes and
+// turned into text all at once.
 inline char* put_hex(char* at, std::uint64_t value) {
-  const std::size_t digits = value == 0 ? 1 : (static_cast<std::size_t>(std::bit_width(value)) + 3) / 4;
+  const auto digits = (static_cast<unsigned>(std::bit_width(value | 1)) + 3) / 4;
   const std::uint64_t left = value << (64 - 4 * digits);  // the first digit is the highest
-  const std::uint64_t first = eight_hex_digits(static_cast<std::uint32_t>(left >> 32));
-  const std::uint64_t second = eight_hex_digits(static_cast<std::uint32_t>(left));
-  std::memcpy(at, &first, sizeof first);
-  std::memcpy(at + sizeof first, &second, sizeof second);
+  const __m128i low = _mm_set1_epi8(0x0f);
+  const __m128i bytes = _mm_cvtsi64_si128(static_cast<long long>(__builtin_bswap64(left)));
+  const __m128i nibbles = _mm_unpacklo_epi8(_mm_and_si128(_mm_srli_epi64(bytes, 4), low), _mm_and_si128(bytes, low));
+  const __m128i letters = _mm_and_si128(_mm_cmpgt_epi8(nibbles, _mm_set1_epi8(9)), _mm_set1_epi8('a' - '0' - 10));
+  const __m128i text = _mm_add_epi8(_mm_add_epi8(nibbles, _mm_set1_epi8('0')), letters);
+  std::memcpy(at, &text, sizeof text);
   return at + digits;
 }
 

@@ -1,9 +1,9 @@
 // What an output format is: it turns records into bytes, one after the other. One format per file.
 #pragma once
 
-#include <string>
 #include <string_view>
 
+#include "engine/format/buffer.h"
 #include "engine/trace/event_record.h"
 
 namespace uprobe::format {
@@ -18,9 +18,9 @@ class Formatter {
   virtual ~Formatter() = default;
 
   // Before the first record, and after the last one.
-  virtual void header(std::string& out) = 0;
-  virtual void append(const trace::EventRecord& record, std::string_view comm, std::string& out) = 0;
-  virtual void footer(std::string& out) { static_cast<void>(out); }
+  virtual void header(Buffer& out) = 0;
+  virtual void append(const trace::EventRecord& record, std::string_view comm, Buffer& out) = 0;
+  virtual void footer(Buffer& out) { static_cast<void>(out); }
 };
 
 }  // namespace uprobe::format

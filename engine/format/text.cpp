@@ -27,8 +27,9 @@ constexpr std::string_view kHeader =
 
 constexpr std::size_t kTaskWidth = 16, kTidWidth = 7;
 constexpr std::uint32_t kFuncOffset = 8, kReturnIpOffset = 16;
-// Around the fields: cpu, flags, time, two addresses, the punctuation between them, and what put_hex writes too much.
-constexpr std::size_t kLineOverhead = 160;
+// Around the fields: cpu, flags, time, two addresses, the punctuation between them, and what put_hex and pieces write too much.
+constexpr std::size_t kLineOverhead = 192;
+constexpr std::size_t kSecondBytes = 5 + 8 + 20 + 1;  // cpu, flags, seconds, point
 // A value of N bytes prints as at most so many times N characters: a string's locator as "(fault)," or two quotes and a
 // comma, a character as '\x00',.
 constexpr std::size_t kExpansion = 8;
@@ -43,7 +44,13 @@ T load_from(const std::uint8_t* at) {
 // Names and punctuation: most are a few bytes long, where a call of memcpy would cost more than the copying.
 char* put(char* at, std::string_view text) {
   const std::size_t size = text.size();
-  if (size >= 8 && size <= 16) {
+  if (size > 16 && size <= 32) {
+    __m128i ends[2];
+    std::memcpy(ends, text.data(), 16);
+    std::memcpy(ends + 1, text.data() + size - 16, 16);
+    std::memcpy(at, ends, 16);
+    std::memcpy(at + size - 16, ends + 1, 16);
+  } else if (size >= 8 && size <= 16) {
     std::uint64_t ends[2];
     std::memcpy(ends, text.data(), 8);
     std::memcpy(ends + 1, text.data() + size - 8, 8);
@@ -75,16 +82,14 @@ std::int64_t load_signed(const std::uint8_t* at, std::uint8_t size) {
   return load_from<std::int8_t>(at);
 }
 
-// "[CPU] ..... SECONDS.MICROSECONDS", %03d and %5lu.%06lu; rounded to the nearest microsecond, as the kernel does.
-char* put_cpu_and_time(char* at, std::uint16_t cpu, std::uint64_t ns) {
+// "CPU] ..... SECONDS.", %03d and %5lu.
+char* put_cpu_and_seconds(char* at, std::uint16_t cpu, std::uint64_t seconds) {
   for (std::uint16_t bound = 100; bound > 1 && cpu < bound; bound = static_cast<std::uint16_t>(bound / 10)) *at++ = '0';
   at = put(put_decimal(at, cpu), "] ..... ");
-  const std::uint64_t microseconds = ns / 1000 + (ns % 1000 >= 500 ? 1 : 0);
-  const std::uint64_t seconds = microseconds / 1'000'000;
   for (std::uint64_t bound = 10'000; bound > 1 && seconds < bound; bound /= 10) *at++ = ' ';
   at = put_decimal(at, seconds);
   *at++ = '.';
-  return put_six(at, static_cast<std::uint32_t>(microseconds % 1'000'000));
+  return at;
 }
 
 // "(0xIP)" or "(0xRET <- 0xFUNC)", of which the prefix has already printed "(0x".
@@ -105,36 +110,43 @@ TextFormatter::TextFormatter(std::span<const program::EventLayout> layouts, Text
   for (const program::EventLayout& layout : layouts) events_.push_back(plan_event(layout));
 }
 
+TextFormatter::Piece::Piece(std::string_view text)
+    : long_text(text.size() > sizeof bytes ? text : ""), size(text.size()) {
+  if (long_text.empty()) std::copy(text.begin(), text.end(), bytes.begin());
+}
+
+// Overwrites sizeof bytes, however few there are.
+char* TextFormatter::Piece::put_to(char* at) const {
+  if (size > sizeof bytes) return put(at, long_text);
+  std::memcpy(at, bytes.data(), sizeof bytes);
+  return at + size;
+}
+
 TextFormatter::EventPlan TextFormatter::plan_event(const program::EventLayout& layout) const {
   EventPlan plan;
-  plan.prefix = ": " + layout.event + ": (0x";
+  plan.prefix = Piece(": " + layout.event + ": (0x");
   plan.is_return = layout.is_return;
   plan.needed = std::max<std::uint32_t>(layout.fixed_bytes, layout.is_return ? kReturnIpOffset + 8 : kFuncOffset + 8);
-  plan.line_bytes = plan.prefix.size() + kLineOverhead;
+  plan.line_bytes = plan.prefix.size + kLineOverhead;
   for (const program::Field& field : layout.fields) {
     const std::uint32_t elements = std::max<std::uint32_t>(field.count, 1);
-    plan.fields.push_back({.prefix = " " + field.name + "=",
+    const bool is_array = field.count != 0, is_number = !is_array && field.kind == Kind::hex;
+    plan.fields.push_back({.prefix = Piece(" " + field.name +
+                                           (is_array    ? "={"
+                                            : is_number ? "=0x"
+                                                        : "=")),
                            .kind = field.kind,
                            .size = field.size,
                            .offset = field.offset,
                            .elements = elements,
-                           .is_array = field.count != 0});
+                           .is_array = is_array});
     plan.needed = std::max(plan.needed, field.offset + field.size * elements);
-    plan.line_bytes += plan.fields.back().prefix.size() + kExpansion * field.size * elements + sizeof "{}";
+    plan.line_bytes += plan.fields.back().prefix.size + kExpansion * field.size * elements + sizeof "{}";
   }
   return plan;
 }
 
-void TextFormatter::header(std::string& out) { out += kHeader; }
-
-// The line's buffer, `bytes` long at least; its contents are lost when it grows.
-char* TextFormatter::reserve(std::size_t bytes) {
-  if (bytes > line_bytes_) {
-    line_ = std::make_unique_for_overwrite<char[]>(2 * bytes);
-    line_bytes_ = 2 * bytes;
-  }
-  return line_.get();
-}
+void TextFormatter::header(Buffer& out) { out.add(kHeader); }
 
 char* TextFormatter::put_text(char* at, std::string_view text) const {
   return options_.escape_control ? put_escaped(at, text) : put(at, text);
@@ -155,7 +167,7 @@ const std::string& TextFormatter::task_text(std::uint32_t tid, std::string_view 
   return task.text;
 }
 
-void TextFormatter::append(const trace::EventRecord& record, std::string_view comm, std::string& out) {
+void TextFormatter::append(const trace::EventRecord& record, std::string_view comm, Buffer& out) {
   if (record.type >= events_.size()) return;
   const EventPlan& event = events_[record.type];
   std::span<const std::uint8_t> bytes = record.payload;
@@ -165,22 +177,34 @@ void TextFormatter::append(const trace::EventRecord& record, std::string_view co
     bytes = padded_;
   }
   const std::string& task = task_text(record.tid, comm);
-  char* const line = reserve(task.size() + event.line_bytes + kMostEscaped * bytes.size());
-  char* at = put(line, task);
+  char* at = put(out.room(task.size() + event.line_bytes + kMostEscaped * bytes.size()), task);
   at = put_cpu_and_time(at, record.cpu, record.ns);
-  at = put_place(put(at, event.prefix), event.is_return, bytes.data());
+  at = put_place(event.prefix.put_to(at), event.is_return, bytes.data());
   const auto size = static_cast<std::uint32_t>(bytes.size());
   Payload payload{.bytes = bytes.data(), .size = size, .fixed = event.needed, .string_budget = size};
   for (const FieldPlan& field : event.fields) at = put_field(at, field, payload);
   *at++ = '\n';
-  out.append(line, static_cast<std::size_t>(at - line));
+  out.end_at(at);
+}
+
+// Rounded to the nearest microsecond, as the kernel does. All but the microseconds is mostly as in a line before.
+char* TextFormatter::put_cpu_and_time(char* at, std::uint16_t cpu, std::uint64_t ns) {
+  constexpr std::uint64_t kSecond = 1'000'000;
+  const std::uint64_t microseconds = ns / 1000 + (ns % 1000 >= 500 ? 1 : 0);
+  SecondPlan& second = seconds_[cpu % seconds_.size()];
+  if (second.cpu != cpu || microseconds - second.begin >= kSecond || second.text.size == 0) {
+    char text[kSecondBytes];
+    const char* end = put_cpu_and_seconds(text, cpu, microseconds / kSecond);
+    second = {cpu, microseconds / kSecond * kSecond, Piece({text, static_cast<std::size_t>(end - text)})};
+  }
+  return put_six(second.text.put_to(at), static_cast<std::uint32_t>(microseconds - second.begin));
 }
 
 char* TextFormatter::put_field(char* at, const FieldPlan& field, Payload& payload) const {
-  at = put(at, field.prefix);
+  at = field.prefix.put_to(at);
   const std::uint8_t* value = payload.bytes + field.offset;
+  if (!field.is_array && field.kind == Kind::hex) return put_hex(at, load_unsigned(value, field.size));
   if (!field.is_array) return put_value(at, field, value, payload);
-  *at++ = '{';
   for (std::uint32_t i = 0; i < field.elements; ++i, value += field.size) {
     if (i != 0) *at++ = ',';
     at = put_value(at, field, value, payload);

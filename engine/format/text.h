@@ -9,7 +9,6 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,13 +28,23 @@ class TextFormatter final : public Formatter {
   // layouts[i] is that of the records of type i; several may have the same name. They need not live on.
   explicit TextFormatter(std::span<const program::EventLayout> layouts, TextOptions options = {});
 
-  void header(std::string& out) override;
-  void append(const trace::EventRecord& record, std::string_view comm, std::string& out) override;
+  void header(Buffer& out) override;
+  void append(const trace::EventRecord& record, std::string_view comm, Buffer& out) override;
 
  private:
+  // Text that is the same in each line. Most is short, and copied without a look at how short.
+  struct Piece {
+    Piece() = default;
+    explicit Piece(std::string_view text);
+    char* put_to(char* at) const;
+
+    std::array<char, 24> bytes = {};
+    std::string long_text;  // if it is longer than that
+    std::size_t size = 0;
+  };
   // A field and how it prints.
   struct FieldPlan {
-    std::string prefix;  // " name="
+    Piece prefix;  // " name=", " name=0x", " name={"
     program::Kind kind;
     std::uint8_t size;
     std::uint32_t offset;
@@ -43,7 +52,7 @@ class TextFormatter final : public Formatter {
     bool is_array;
   };
   struct EventPlan {
-    std::string prefix;  // ": event: (0x"
+    Piece prefix;  // ": event: (0x"
     bool is_return = false;
     std::uint32_t needed = 0;    // bytes of payload that the fields take up
     std::size_t line_bytes = 0;  // the longest line without strings and task
@@ -54,6 +63,12 @@ class TextFormatter final : public Formatter {
     std::uint32_t tid = 0;
     std::string comm;
     std::string text;
+  };
+  // "CPU] .....  SECONDS.": the same until the second is over.
+  struct SecondPlan {
+    std::uint16_t cpu = 0;
+    std::uint64_t begin = 0;  // microseconds
+    Piece text;
   };
   // A payload under way: the strings of one line can be no longer than the payload that they come from, although
   // hostile locators could name the same bytes again and again.
@@ -66,8 +81,8 @@ class TextFormatter final : public Formatter {
 
   EventPlan plan_event(const program::EventLayout& layout) const;
   const std::string& task_text(std::uint32_t tid, std::string_view comm);
-  char* reserve(std::size_t bytes);
   char* put_text(char* at, std::string_view text) const;
+  char* put_cpu_and_time(char* at, std::uint16_t cpu, std::uint64_t ns);
   char* put_field(char* at, const FieldPlan& field, Payload& payload) const;
   char* put_value(char* at, const FieldPlan& field, const std::uint8_t* value, Payload& payload) const;
   char* put_string(char* at, const std::uint8_t* locator, Payload& payload) const;
@@ -75,8 +90,7 @@ class TextFormatter final : public Formatter {
   TextOptions options_;
   std::vector<EventPlan> events_;
   std::array<TaskPlan, 64> tasks_;
-  std::unique_ptr<char[]> line_;
-  std::size_t line_bytes_ = 0;
+  std::array<SecondPlan, 8> seconds_;
   std::vector<std::uint8_t> padded_;  // a payload that was too short
 };
 

@@ -137,7 +137,7 @@ std::size_t Reader::merge(std::uint64_t limit, std::size_t most, const Sink& sin
 
 void Reader::hand_on(RingCopy& ring, const Sink& sink) {
   const shared::RecordHead head = ring.front();
-  const std::span<std::uint8_t> bytes = ring.front_payload();
+  const std::span<std::uint8_t> bytes = ring.payload_behind(head);
   shared::PayloadHead payload;
   std::memcpy(&payload, bytes.data(), sizeof payload);
   const auto tid = static_cast<std::uint32_t>(payload.pid);
@@ -151,7 +151,7 @@ void Reader::hand_on(RingCopy& ring, const Sink& sink) {
         .type = payload.type,
         .flags = head.flags,
         .payload = bytes});
-  ring.pop();
+  ring.pop(head);
 }
 
 // The agent left room for the name, with a NUL at its end; a locator that leads elsewhere is left alone.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstring>
 
 namespace uprobe::trace {
@@ -13,6 +14,8 @@ using shared::PayloadHead;
 using shared::RecordHead;
 
 constexpr std::uint64_t kUnit = 8;
+// So much is copied and then looked at while it is in the nearest cache.
+constexpr std::uint64_t kPiece = 32 << 10;
 constexpr std::uint64_t kMinRecord = sizeof(RecordHead) + sizeof(PayloadHead);
 
 std::uint32_t position_of(std::uint64_t commit) { return static_cast<std::uint32_t>(commit >> 32); }
@@ -60,8 +63,8 @@ bool RingCopy::reclaim(std::uint32_t owner) {
 
 RecordHead RingCopy::front() const { return load_from<RecordHead>(queue_.front()); }
 
-std::span<std::uint8_t> RingCopy::front_payload() {
-  return {queue_.front() + sizeof(RecordHead), front().payload_bytes};
+std::span<std::uint8_t> RingCopy::payload_behind(const RecordHead& head) {
+  return {queue_.front() + sizeof head, head.payload_bytes};
 }
 
 // A writer may overwrite the bytes as soon as it sees the new tail: everything has been copied by then.
@@ -79,19 +82,31 @@ bool RingCopy::take(std::uint64_t commit, const Rules& rules, TaskNames& names, 
   const bool whole = available <= room;
   if (!whole && room < shared::kMaxRecord) return false;
 
-  const std::uint64_t size = whole ? available : room / kUnit * kUnit;
+  std::uint64_t left = whole ? available : room / kUnit * kUnit;
+  queue_.room(left);
+  while (left != 0) {
+    const std::uint64_t size = std::min(left, kPiece);
+    const bool is_last = whole && size == left;
+    const Sifted sifted = take_piece(size, is_last, rules, names, counts);
+    if (sifted.broken || (is_last && next_number_ != count_of(commit))) {
+      resynchronise(commit, counts);
+      return true;
+    }
+    if (sifted.taken == 0) break;
+    left -= sifted.taken;
+  }
+  publish_tail();
+  return whole;
+}
+
+RingCopy::Sifted RingCopy::take_piece(std::uint64_t size, bool whole, const Rules& rules, TaskNames& names,
+                                      ReaderCounts& counts) {
   std::uint8_t* copy = queue_.room(size);
   std::memcpy(copy, data_ + (tail_ * kUnit & (ring_bytes_ - 1)), size);
   const Sifted sifted = sift(copy, size, whole, rules, names, counts);
   queue_.append(sifted.kept);
   tail_ += static_cast<std::uint32_t>(sifted.taken / kUnit);
-  const bool inconsistent = whole && next_number_ != count_of(commit);
-  if (sifted.broken || inconsistent) {
-    resynchronise(commit, counts);
-    return true;
-  }
-  publish_tail();
-  return whole;
+  return sifted;
 }
 
 // The head is the one boundary that is certain. How many records are given up follows from the numbers, as far as so
@@ -110,6 +125,7 @@ void RingCopy::resynchronise(std::uint64_t commit, ReaderCounts& counts) {
 RingCopy::Sifted RingCopy::sift(std::uint8_t* bytes, std::uint64_t size, bool whole, const Rules& rules,
                                 TaskNames& names, ReaderCounts& counts) {
   Sifted done;
+  std::uint32_t seen = 0;
   while (done.taken < size) {
     const std::uint64_t left = size - done.taken;
     if (!whole && left < shared::kMaxRecord) return done;
@@ -122,17 +138,18 @@ RingCopy::Sifted RingCopy::sift(std::uint8_t* bytes, std::uint64_t size, bool wh
     }
     done.taken += head.length;
     check_number(head.number, counts);
-    head.tsc = possible_time(head, rules, counts);
+    const std::uint64_t time = possible_time(head, rules, counts);
 
     const auto payload = load_from<PayloadHead>(record + sizeof head);
     if (payload.type >= rules.fixed_bytes.size() || head.payload_bytes < rules.fixed_bytes[payload.type]) {
       ++counts.damaged;
       continue;
     }
-    names.see(static_cast<std::uint32_t>(payload.pid));
+    const auto tid = static_cast<std::uint32_t>(payload.pid);
+    if (tid != seen || done.kept == 0) names.see(seen = tid);
     std::uint8_t* place = bytes + done.kept;
     if (place != record) std::memmove(place, record, head.length);
-    std::memcpy(place, &head, sizeof head);
+    std::memcpy(place + offsetof(RecordHead, tsc), &time, sizeof time);
     done.kept += head.length;
   }
   return done;

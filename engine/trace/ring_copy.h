@@ -60,8 +60,9 @@ class RingCopy {
   std::size_t queued_bytes() const { return queue_.size(); }
   std::uint64_t front_time() const { return front().tsc; }
   shared::RecordHead front() const;  // `tsc` is a possible time, and not before that of the record before
-  std::span<std::uint8_t> front_payload();
-  void pop() { queue_.pop(front().length); }
+  // Of the record that `head` is the front of.
+  std::span<std::uint8_t> payload_behind(const shared::RecordHead& head);
+  void pop(const shared::RecordHead& head) { queue_.pop(head.length); }
 
   std::uint64_t last_time() const { return last_time_; }  // of the youngest record taken
   // The part of the ring that was filled when it was last looked at: 0..1.
@@ -73,6 +74,7 @@ class RingCopy {
     std::uint64_t kept = 0;   // bytes of them that go into the queue
     bool broken = false;      // after them comes something that is no record
   };
+  Sifted take_piece(std::uint64_t size, bool whole, const Rules& rules, TaskNames& names, ReaderCounts& counts);
   Sifted sift(std::uint8_t* bytes, std::uint64_t size, bool whole, const Rules& rules, TaskNames& names,
               ReaderCounts& counts);
   void check_number(std::uint32_t number, ReaderCounts& counts);

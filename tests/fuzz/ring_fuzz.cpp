@@ -156,13 +156,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   options.now = [&] { return now; };
   uprobe::trace::Reader reader(shared_area(), clock, names, options);
 
-  std::string out;
+  uprobe::format::Buffer out;
   std::uint64_t lines = 0;
   const auto sink = [&](const uprobe::trace::EventRecord& record) {
     require(record.type < 2 && record.payload.size() <= uprobe::shared::kMaxPayload);
     out.clear();
     formatter.append(record, names.name(record.tid), out);
-    require(!out.empty() && out.back() == '\n');
+    require(out.size() != 0 && out.view().back() == '\n');
     ++lines;
   };
   while (attack.more()) {

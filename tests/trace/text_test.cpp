@@ -66,10 +66,10 @@ class Sample {
 
   std::string line(TextOptions options = {}) const {
     TextFormatter formatter(std::span(&layout, 1), options);
-    std::string out;
+    Buffer out;
     formatter.append({.ns = 1370'652'542'000, .tid = 10064, .cpu = 1, .type = 0, .flags = 0, .payload = payload},
                      "corpus-target", out);
-    return out;
+    return std::string(out.view());
   }
   // What follows the place.
   std::string values(TextOptions options = {}) const {
@@ -86,15 +86,15 @@ std::string line_of(std::uint32_t tid, std::string_view comm, std::uint16_t cpu,
                     TextOptions options = {}) {
   const Sample sample;
   TextFormatter formatter(std::span(&sample.layout, 1), options);
-  std::string out;
+  Buffer out;
   formatter.append({.ns = ns, .tid = tid, .cpu = cpu, .type = 0, .flags = 0, .payload = sample.payload}, comm, out);
-  return out;
+  return std::string(out.view());
 }
 
 TEST(Text, HeaderIsTheKernels) {
-  std::string out;
+  Buffer out;
   TextFormatter({}).header(out);
-  EXPECT_EQ(out,
+  EXPECT_EQ(out.view(),
             "# tracer: nop\n"
             "#\n"
             "#                                _-----=> irqs-off/BH-disabled\n"
@@ -270,10 +270,10 @@ TEST(Text, SeveralEventsMayShareAName) {
   second.field("b", kUnsigned, std::uint8_t{2});
   const EventLayout layouts[] = {first.layout, second.layout};
   TextFormatter formatter(layouts);
-  std::string out;
+  Buffer out;
   formatter.append({.ns = 0, .tid = 1, .cpu = 0, .type = 1, .flags = 0, .payload = second.payload}, "x", out);
   formatter.append({.ns = 0, .tid = 1, .cpu = 0, .type = 0, .flags = 0, .payload = first.payload}, "y", out);
-  EXPECT_EQ(out,
+  EXPECT_EQ(out.view(),
             "               x-1       [000] .....     0.000000: e: (0x7f00deadbeef <- 0x564be9bf4d41) b=2\n"
             "               y-1       [000] .....     0.000000: e: (0x564be9bf4d41) a=1\n");
 }
@@ -285,10 +285,10 @@ TEST(Text, TasksOfOneCacheSlot) {
   for (int round = 0; round < 2; ++round)
     for (const std::uint32_t tid : {1u, 65u, 129u})
       for (const std::string comm : {"a", "b"}) {
-        std::string out;
+        Buffer out;
         formatter.append({.ns = 0, .tid = tid, .cpu = 0, .type = 0, .flags = 0, .payload = sample.payload}, comm, out);
         const std::string start = std::string(15, ' ') + comm + "-" + std::to_string(tid) + " ";
-        EXPECT_EQ(out.substr(0, start.size()), start);
+        EXPECT_EQ(out.view().substr(0, start.size()), start);
       }
 }
 
@@ -325,9 +325,9 @@ TEST(TextHostile, APayloadThatEndsEarlyReadsAsZeros) {
 
 TEST(TextHostile, AnUnknownEventPrintsNothing) {
   TextFormatter formatter({});
-  std::string out;
+  Buffer out;
   formatter.append({.ns = 0, .tid = 1, .cpu = 0, .type = 7, .flags = 0, .payload = {}}, "x", out);
-  EXPECT_EQ(out, "");
+  EXPECT_EQ(out.view(), "");
 }
 
 TEST(TextHostile, RandomPayloadsStayInside) {
@@ -344,10 +344,10 @@ TEST(TextHostile, RandomPayloadsStayInside) {
           new std::uint8_t[size]);  // exactly so large: a sanitizer watches it
       for (std::size_t k = 0; k < size; ++k)
         payload[k] = static_cast<std::uint8_t>(random() % 4 == 0 ? random() : random() % 64);
-      std::string out;
+      Buffer out;
       formatter.append({.ns = random(), .tid = 1, .cpu = 0, .type = 0, .flags = 0, .payload = {payload.get(), size}},
                        "x", out);
-      ASSERT_EQ(out.back(), '\n');
+      ASSERT_EQ(out.view().back(), '\n');
     }
   }
 }

@@ -1,0 +1,43 @@
+// Text under way: grows at its end, where a format writes without asking for each character. Not a string, whose room may not be
+// written before it is filled.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <string_view>
+
+namespace uprobe::format {
+
+class Buffer {
+ public:
+  // Room for `bytes` more, uninitialised; what is written there counts up to where `end_at` says.
+  char* room(std::size_t bytes) {
+    if (capacity_ - size_ < bytes) grow(bytes);
+    return text_.get() + size_;
+  }
+  void end_at(const char* end) { size_ = static_cast<std::size_t>(end - text_.get()); }
+  void add(std::string_view text) {
+    std::copy(text.begin(), text.end(), room(text.size()));
+    size_ += text.size();
+  }
+
+  std::string_view view() const { return {text_.get(), size_}; }
+  std::size_t size() const { return size_; }
+  void clear() { size_ = 0; }
+
+ private:
+  void grow(std::size_t bytes) {
+    const std::size_t capacity = 2 * (size_ + bytes);
+    auto text = std::make_unique_for_overwrite<char[]>(capacity);
+    if (size_ != 0) std::memcpy(text.get(), text_.get(), size_);
+    text_ = std::move(text);
+    capacity_ = capacity;
+  }
+
+  std::unique_ptr<char[]> text_;
+  std::size_t size_ = 0, capacity_ = 0;
+};
+
+}  // namespace uprobe::format
