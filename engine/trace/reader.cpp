@@ -14,7 +14,10 @@ using std::chrono::microseconds;
 constexpr std::size_t kSlice = 4096;
 constexpr std::size_t kMostPerPoll = 65536;
 
-constexpr microseconds kShortest{1000}, kLongest{50000};
+// While records come, a ring of 4 MiB has to last from one poll to the next, at several million hits a second out of nothing.
+constexpr microseconds kShortest{1000}, kBrisk{8000}, kLongest{50000};
+// How the interval grows beyond that while nothing comes: programs have pauses. It takes a second.
+constexpr double kCalmer = 1.05;
 // The fill that the poll interval aims at: three bursts as strong still fit.
 constexpr double kWantedFill = 0.25;
 
@@ -200,9 +203,10 @@ void Reader::advise(double fill, bool more) {
     return;
   }
   const microseconds last = std::max(wait_, kShortest);
-  const double factor = fill == 0 ? 2.0 : std::min(2.0, kWantedFill / fill);
-  wait_ = std::clamp(microseconds(static_cast<std::int64_t>(static_cast<double>(last.count()) * factor)), kShortest,
-                     kLongest);
+  const bool calm = fill == 0 && last >= kBrisk;
+  const double factor = calm ? kCalmer : fill == 0 ? 2.0 : std::min(2.0, kWantedFill / fill);
+  const auto next = microseconds(static_cast<std::int64_t>(static_cast<double>(last.count()) * factor));
+  wait_ = std::clamp(next, kShortest, calm ? kLongest : kBrisk);
 }
 
 // Each round empties at least the queue that held the others up. A ring can hold no more than its size, so the number

@@ -48,7 +48,8 @@ class Reader {
   void poll(const Sink& sink);
   // Hands on everything that was committed when it was called. For the end, when nobody records any more.
   void finish(const Sink& sink);
-  // How long to wait before the next poll: 1..50 ms by how full the rings were, 0 if poll() had more to hand on.
+  // How long to wait before the next poll: 1..8 ms by how full the rings were, up to 50 ms when they have been empty for about
+  // a second, 0 if poll() had more to hand on.
   std::chrono::microseconds next_poll() const { return wait_; }
 
   const ReaderCounts& counts() const { return counts_; }
