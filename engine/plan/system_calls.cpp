@@ -9,11 +9,13 @@
 
 #include "arch/x86/code/decode.h"
 #include "arch/x86/code/relocate.h"
+#include "arch/x86/code/scan.h"
 #include "engine/plan/call_patterns.h"
 
 namespace uprobe::plan {
 namespace {
 
+using x86::Leads;
 using Bytes = std::span<const std::uint8_t>;
 
 constexpr std::uint8_t kSyscall[] = {0x0f, 0x05};
@@ -61,27 +63,27 @@ void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool a
   const std::size_t first = sites.size();
   std::vector<std::uint64_t> targets;  // of branches, as file offsets
   Bytes before;
+  x86::Scanned insn;
   std::uint32_t number = ~0u;
   std::array<std::uint32_t, kRegisters> loaded;
   loaded.fill(~0u);
   for (std::size_t at = 0; at < code.size();) {
     const Bytes rest = code.subspan(at);
-    const auto insn = x86::decode(rest, Addr{begin + at});
-    if (!insn) break;
-    if (insn->is_branch && insn->is_direct) targets.push_back(insn->target - Addr{begin} + offset);
-    if (const auto load = register_load(rest.first(insn->length))) loaded[load->reg] = load->number;
-    if (const auto reg = copied_to_ax(rest.first(insn->length))) number = loaded[*reg];
-    if (const auto load = number_load_ending(code, at + insn->length); load && is_whole(*load, at))
+    if (!x86::scan(rest, Addr{begin + at}, insn)) break;
+    if (insn.leads == Leads::jump || insn.leads == Leads::jump_if) targets.push_back(insn.target - begin + offset);
+    if (const auto load = register_load(rest.first(insn.length))) loaded[load->reg] = load->number;
+    if (const auto reg = copied_to_ax(rest.first(insn.length))) number = loaded[*reg];
+    if (const auto load = number_load_ending(code, at + insn.length); load && is_whole(*load, at))
       number = load->number;
-    if (insn->is_call) number = ~0u;
-    const bool is_syscall = insn->length == 2 && std::equal(std::begin(kSyscall), std::end(kSyscall), rest.begin());
+    if (insn.leads == Leads::call || insn.leads == Leads::call_indirect) number = ~0u;
+    const bool is_syscall = insn.length == 2 && std::equal(std::begin(kSyscall), std::end(kSyscall), rest.begin());
     if (is_syscall && !any && is_open_call(number) && is_mov_before_open(before))
       sites.push_back({offset + at - shared::kBeforeOpen, shared::PointRole::open_call});
     else if (is_syscall && (any || is_followed_call(number)))
       sites.push_back({offset + at, shared::PointRole::system_call});
     if (is_syscall && is_clone_call(number)) sites.push_back({offset + at + 2, clone_role(number)});
-    before = rest.first(insn->length);
-    at += insn->length;
+    before = rest.first(insn.length);
+    at += insn.length;
   }
   watch_calls_entered(sites, first, targets);
 }
@@ -143,6 +145,17 @@ bool is_any_call(Bytes code, std::size_t at, std::uint64_t address) {
   return place == at;
 }
 
+// The next bytes of a call from code[from] on; its size: there are none. The second one is much rarer in code than the first.
+std::size_t next_syscall(Bytes code, std::size_t from) {
+  for (std::size_t second = from + 1; second < code.size(); ++second) {
+    const void* found = std::memchr(code.data() + second, kSyscall[1], code.size() - second);
+    if (found == nullptr) break;
+    second = static_cast<std::size_t>(static_cast<const std::uint8_t*>(found) - code.data());
+    if (code[second - 1] == kSyscall[0]) return second - 1;
+  }
+  return code.size();
+}
+
 // What of a segment is to be looked at: functions that contain the bytes of a call; calls outside of any known function are
 // added at once.
 std::vector<elf::Range> functions_with_syscalls(const elf::ElfFile& file, std::vector<SystemCallSite>& sites) {
@@ -151,10 +164,7 @@ std::vector<elf::Range> functions_with_syscalls(const elf::ElfFile& file, std::v
     if (!s.executable || s.offset > file.bytes().size()) continue;
     const Bytes code =
         file.bytes().subspan(s.offset, std::min<std::uint64_t>(s.file_bytes, file.bytes().size() - s.offset));
-    for (auto at = code.begin();; ++at) {
-      at = std::search(at, code.end(), std::begin(kSyscall), std::end(kSyscall));
-      if (at == code.end()) break;
-      const auto place = static_cast<std::size_t>(at - code.begin());
+    for (std::size_t place = 0; (place = next_syscall(code, place)) < code.size(); ++place) {
       const auto range = function_at(file, s.address + place);
       const bool returns = is_signal_return(file, code, place, s.address + place);
       if (returns || is_cancellable_call(code, place) || is_any_call(code, place, s.address + place))
