@@ -43,9 +43,11 @@ MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, cons
   flush_event_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   // A thread of its own: planning a large library may keep the other one busy for long.
   pulse_.emplace(area.header().tool_pulse);
-  // The program's signals are the main thread's business.
+  // The program's signals are the main thread's business. SIGCHLD is ignored, as it is when it comes: a blocked one would wake
+  // the main thread at each stop of a program that this one leads.
   sigset_t all, before;
   sigfillset(&all);
+  sigdelset(&all, SIGCHLD);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   thread_ = std::thread([this] { loop(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

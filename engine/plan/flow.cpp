@@ -1,6 +1,9 @@
 #include "engine/plan/flow.h"
 
 #include <algorithm>
+#include <functional>
+#include <future>
+#include <thread>
 
 #include "arch/x86/code/scan.h"
 #include "engine/elf/code_pointers.h"
@@ -9,16 +12,25 @@
 #include "engine/plan/jump_table.h"
 
 namespace uprobe::plan {
+
+struct CodePart {
+  elf::Range range;
+  bool is_code = false;
+};
+
+// What one thread sweeps, and finds.
+struct FileFlow::Share {
+  std::vector<CodePart> parts;
+  FlowMap map;
+  std::vector<SweptFunction> functions;  // all of the file's, of which those in its parts are its own
+  std::vector<JumpingFunction> jumping;
+};
+
 namespace {
 
 using x86::Leads;
 
 constexpr std::size_t kLeastSteps = 1'000'000;  // of following registers, for a file of any size
-
-struct Part {
-  elf::Range range;
-  bool is_code = false;
-};
 
 // The sections of code, by address, no two overlapping.
 std::vector<elf::Range> code_sections(const elf::Image& image) {
@@ -39,9 +51,9 @@ std::vector<elf::Range> code_sections(const elf::Image& image) {
 }
 
 // All of the executable segments: the sections in them, and what is between those. Without sections everything is code.
-std::vector<Part> code_parts(const elf::Image& image) {
+std::vector<CodePart> code_parts(const elf::Image& image) {
   const auto sections = code_sections(image);
-  std::vector<Part> parts;
+  std::vector<CodePart> parts;
   for (const elf::Segment& segment : image.segments()) {
     if (!segment.executable) continue;
     std::uint64_t at = segment.address;
@@ -55,8 +67,36 @@ std::vector<Part> code_parts(const elf::Image& image) {
     }
     parts.push_back({{at, end}, sections.empty()});
   }
-  std::erase_if(parts, [](const Part& part) { return part.range.begin >= part.range.end; });
+  std::erase_if(parts, [](const CodePart& part) { return part.range.begin >= part.range.end; });
   return parts;
+}
+
+// The code in shares of about the same size, for as many threads, by address. They are cut where a function begins, and an
+// instruction certainly does: what is found is the same.
+std::vector<std::vector<CodePart>> shared_out(const std::vector<CodePart>& parts,
+                                              const std::vector<SweptFunction>& functions,
+                                              const std::vector<std::uint64_t>& starts, unsigned threads) {
+  constexpr std::uint64_t kLeast = 256 << 10;
+  std::uint64_t all = 0, done = 0;
+  for (const CodePart& part : parts) all += part.range.end - part.range.begin;
+  const std::uint64_t count = std::clamp(all / kLeast, std::uint64_t{1}, std::uint64_t{threads});
+  std::vector<std::vector<CodePart>> shares(1);
+  for (CodePart part : parts) {
+    for (const SweptFunction& function : functions) {
+      const std::uint64_t cut = function.range.begin;
+      const bool is_full = done + (cut - part.range.begin) >= all * shares.size() / count;
+      if (cut <= part.range.begin || cut >= part.range.end || !is_full || shares.size() == count) continue;
+      if (!std::binary_search(starts.begin(), starts.end(), cut)) continue;
+      shares.back().push_back({{part.range.begin, cut}, part.is_code});
+      shares.emplace_back();
+      done += cut - part.range.begin;
+      part.range.begin = cut;
+    }
+    shares.back().push_back(part);
+    done += part.range.end - part.range.begin;
+  }
+  if (parts.empty()) shares.clear();
+  return shares;
 }
 
 bool has_section(const elf::Image& image, std::string_view name) {
@@ -90,7 +130,12 @@ const char* text_of(FlowTrouble trouble) {
   return "";
 }
 
-FileFlow::FileFlow(const elf::ElfFile& file) : file_(file), map_(file) {
+unsigned FileFlow::usual_threads() {
+  constexpr unsigned kMost = 8;
+  return std::clamp(std::thread::hardware_concurrency(), 1U, kMost);
+}
+
+FileFlow::FileFlow(const elf::ElfFile& file, unsigned threads) : file_(file), map_(file) {
   const Result<elf::Image> image = elf::Image::parse(elf::BytesView(file.bytes()));
   if (!image) return;
   is_go_ = has_section(*image, ".gopclntab") || has_section(*image, ".note.go.buildid");
@@ -99,7 +144,7 @@ FileFlow::FileFlow(const elf::ElfFile& file) : file_(file), map_(file) {
   functions_ = swept_functions(frames, file.function_ranges());
   const auto starts = file.known_starts();
   name_all(*image, frames, starts);
-  resolve_jumps(sweep(*image, starts));
+  resolve_jumps(sweep(*image, starts, threads));
   find_unreached();
   spread_trouble();
   if (!image->dynamic(DT_TEXTREL) && (image->dynamic(DT_FLAGS).value_or(0) & DF_TEXTREL) == 0) return;
@@ -123,10 +168,41 @@ void FileFlow::name_all(const elf::Image& image, const std::vector<elf::Frame>& 
   }
 }
 
-std::vector<JumpingFunction> FileFlow::sweep(const elf::Image& image, const std::vector<std::uint64_t>& starts) {
-  Sweep sweep(map_, functions_, starts, file_.is_position_independent());
-  for (const Part& part : code_parts(image)) sweep.run(part.range, part.is_code);
-  return sweep.take_jumping();
+std::vector<JumpingFunction> FileFlow::sweep(const elf::Image& image, const std::vector<std::uint64_t>& starts,
+                                             unsigned threads) {
+  std::vector<Share> shares;
+  for (std::vector<CodePart>& parts : shared_out(code_parts(image), functions_, starts, threads))
+    shares.push_back({std::move(parts), FlowMap(file_), functions_, {}});
+  std::vector<std::future<void>> others;
+  const auto run = [&](Share& share) {
+    Sweep sweep(share.map, share.functions, starts, file_.is_position_independent());
+    for (const CodePart& part : share.parts) sweep.run(part.range, part.is_code);
+    share.jumping = sweep.take_jumping();
+  };
+  // Where no thread can be had, it is done when it is asked for.
+  for (std::size_t i = 1; i < shares.size(); ++i)
+    others.push_back(std::async(std::launch::async | std::launch::deferred, run, std::ref(shares[i])));
+  if (!shares.empty()) run(shares.front());
+  for (std::future<void>& other : others) other.get();
+  return join(shares);
+}
+
+// What each share says of its own functions; an instruction across its end concerns the next one's first as well.
+std::vector<JumpingFunction> FileFlow::join(std::vector<Share>& shares) {
+  std::vector<JumpingFunction> jumping;
+  for (Share& share : shares) {
+    map_.add(share.map);
+    const std::uint64_t begin = share.parts.front().range.begin, end = share.parts.back().range.end;
+    for (std::size_t i = 0; i < functions_.size(); ++i) {
+      const SweptFunction& its = share.functions[i];
+      if (its.range.begin >= begin && its.range.begin < end) functions_[i] = its;
+    }
+    jumping.insert(jumping.end(), share.jumping.begin(), share.jumping.end());
+  }
+  for (const Share& share : shares)
+    for (std::size_t i = 0; i < functions_.size(); ++i)
+      if (share.functions[i].trouble == FlowTrouble::overlap) functions_[i].trouble = FlowTrouble::overlap;
+  return jumping;
 }
 
 // A resolved table names addresses, which may be on the way to another jump: again until nothing new is named.

@@ -28,8 +28,9 @@ struct FunctionFlow {
 
 class FileFlow {
  public:
-  // The file must outlive it. Files that make no sense give an empty one.
-  explicit FileFlow(const elf::ElfFile& file);
+  // The file must outlive it. Files that make no sense give an empty one. `threads`: at most so many find it out together; what
+  // they find is the same.
+  explicit FileFlow(const elf::ElfFile& file, unsigned threads = usual_threads());
 
   const elf::ElfFile& file() const { return file_; }
   // The function that contains a link-time address; nothing where no unwind information covers it.
@@ -68,9 +69,14 @@ class FileFlow {
   std::size_t memory() const;
 
  private:
+  static unsigned usual_threads();
+  struct Share;
+
   void name_all(const elf::Image& image, const std::vector<elf::Frame>& frames,
                 const std::vector<std::uint64_t>& starts);
-  std::vector<JumpingFunction> sweep(const elf::Image& image, const std::vector<std::uint64_t>& starts);
+  std::vector<JumpingFunction> sweep(const elf::Image& image, const std::vector<std::uint64_t>& starts,
+                                     unsigned threads);
+  std::vector<JumpingFunction> join(std::vector<Share>& shares);
   void resolve_jumps(const std::vector<JumpingFunction>& jumping);
   static void note_unresolved(SweptFunction& function);
   void note_table(SweptFunction& from, std::uint64_t target);

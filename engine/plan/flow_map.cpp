@@ -35,6 +35,10 @@ std::optional<std::uint64_t> AddressBits::last(std::uint64_t from, std::uint64_t
   return std::nullopt;
 }
 
+void AddressBits::add(const AddressBits& others) {
+  for (std::size_t i = 0; i < words_.size(); ++i) words_[i] |= others.words_[i];
+}
+
 FlowMap::FlowMap(const elf::ElfFile& file) {
   const auto bytes = file.bytes();
   // Segments may show the same bytes, many times over in a file that is made to cost memory: of such a one nothing is
@@ -75,6 +79,15 @@ void FlowMap::name(std::uint64_t address) {
 
 void FlowMap::enter(std::uint64_t address) {
   if (SegmentMap* map = at(address)) map->entered.set(address);
+}
+
+void FlowMap::add(const FlowMap& other) {
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    SegmentMap& map = segments_[i];
+    const SegmentMap& its = other.segments_[i];
+    map.named.add(its.named), map.jumped.add(its.jumped), map.entered.add(its.entered);
+    map.starts.add(its.starts), map.stops.add(its.stops), map.padding.add(its.padding);
+  }
 }
 
 std::span<const std::uint8_t> FlowMap::bytes_at(std::uint64_t address) const {

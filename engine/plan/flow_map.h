@@ -27,6 +27,8 @@ class AddressBits {
   std::optional<std::uint64_t> next(std::uint64_t from, std::uint64_t limit) const;
   // The last one in [from, limit).
   std::optional<std::uint64_t> last(std::uint64_t from, std::uint64_t limit) const;
+  // Those of a set of the same segment.
+  void add(const AddressBits& others);
   std::size_t bytes() const { return words_.size() * sizeof(std::uint64_t); }
 
  private:
@@ -68,6 +70,8 @@ class FlowMap {
 
   void name(std::uint64_t address);
   void enter(std::uint64_t address);
+  // What another map of the same file knows.
+  void add(const FlowMap& other);
   // The file's bytes from a link-time address to the end of its segment.
   std::span<const std::uint8_t> bytes_at(std::uint64_t address) const;
   std::size_t bytes() const;  // of memory
