@@ -266,6 +266,9 @@ Status Session::launch(const std::vector<std::string>& argv) {
   State& s = *state_;
   if (!target) return s.unless_killed(target.error());
   s.child = (*target)->pid();
+  // The program is fetched meanwhile.
+  if (s.options.tier != plan::Tier::breakpoint)
+    for (const control::FilePoints& file : s.planned.files()) s.flows.begin(file.file);
   // Where SIGCHLD is ignored (inherited; the child has inherited it by now) a child that ends leaves no status to take. The
   // program is stopped: it cannot end before this.
   ::signal(SIGCHLD, SIG_DFL);
