@@ -41,6 +41,14 @@ TEST(CliDryRun, MissingFactsLeaveNoTrace) {
 
 TEST(CliDryRun, OneLineForVerbose) { EXPECT_EQ(plan_line(report()), "/bin/zsh:0x6ae40 (zfree): int3: jumps are off"); }
 
+TEST(CliDryRun, AReturnProbeSaysHow) {
+  PlanReport returns = report();
+  returns.returns = "2 exits: 0x6ae50, jump at 0x6ae60";
+  EXPECT_NE(render_plan({returns}).find("\n  by    2 exits: 0x6ae50, jump at 0x6ae60\n  tier  int3"),
+            std::string::npos);
+  EXPECT_EQ(plan_line(returns), "/bin/zsh:0x6ae40 (zfree): 2 exits: 0x6ae50, jump at 0x6ae60: int3: jumps are off");
+}
+
 TEST(CliDryRun, BranchTargetsAreAbsolute) {
   EXPECT_EQ(disassembly({0xe9, 0xfb, 0x0f, 0x00, 0x00}, 0x401000), "jmp 0x402000");
 }

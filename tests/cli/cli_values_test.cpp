@@ -48,6 +48,15 @@ TEST(CliValues, CountsAreWholeAndPositive) {
     EXPECT_FALSE(parse_count(text)) << text;
 }
 
+TEST(CliValues, WaysToSeeAReturn) {
+  EXPECT_EQ(*parse_return_mode("auto"), plan::ReturnMode::automatic);
+  EXPECT_EQ(*parse_return_mode("stub"), plan::ReturnMode::stub);
+  EXPECT_EQ(*parse_return_mode("exits"), plan::ReturnMode::exits);
+  for (const char* text : {"", "exit", "Stub", "auto "})
+    EXPECT_EQ(parse_return_mode(text).error().text,
+              std::string("'").append(text).append("' is no way to see a return"));
+}
+
 TEST(CliValues, RingSizes) {
   EXPECT_EQ(*parse_ring_size("8192"), 8192u);
   EXPECT_EQ(*parse_ring_size("64K"), 65536u);
