@@ -20,6 +20,7 @@ static_assert(sizeof(HitState) == 784);
 
 extern "C" {
 void hit_check(const HitState* in, HitState* out);
+void hit_check_alike(const HitState* in, HitState* out);
 extern const char hit_site[], hit_simple_site[], hit_load_site[];
 long hit_simple(long value);
 long hit_load(const long* from);

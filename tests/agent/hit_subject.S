@@ -93,6 +93,29 @@ hit_site:                               # long enough for a jump
         ret
         .size hit_check, . - hit_check
 
+// void hit_check_alike(const HitState* in, HitState* out): the same, with zeros in the registers that it saves and above
+// them, for programs that look at the stack.
+        .globl hit_check_alike
+        .p2align 4
+        .type hit_check_alike, @function
+hit_check_alike:
+        .irp reg, rbx, rbp, r12, r13, r14, r15
+        pushq   %\reg
+        .endr
+        .irp reg, ebx, ebp, r12d, r13d, r14d, r15d
+        xorl    %\reg, %\reg
+        .endr
+        .rept 32
+        pushq   %rbx
+        .endr
+        call    hit_check
+        addq    $256, %rsp
+        .irp reg, r15, r14, r13, r12, rbp, rbx
+        popq    %\reg
+        .endr
+        ret
+        .size hit_check_alike, . - hit_check_alike
+
 // long hit_simple(long value): value + 1
         .p2align 4
         .type hit_simple, @function
