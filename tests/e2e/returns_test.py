@@ -10,6 +10,7 @@ from collections import Counter
 
 import harness
 import oracle
+from elf_reader import Elf
 
 COMPILERS = ("gcc", "clang")
 FUNCTIONS = ("fibonacci", "pick", "text", "half", "nothing", "popping", "last", "thrower", "between", "catcher", "leaper",
@@ -107,14 +108,14 @@ class Values(harness.TestCase):
         self.assertIn(b"in another function, which returns for it", refused.stderr)
 
 
-class Kernel(harness.TestCase):
+class Differential(harness.TestCase):
     """The same definitions under the kernel's uretprobes."""
 
-    def check(self, program, mode, definitions, ordered=False):
+    def check(self, program, mode, definitions, ordered=False, more=()):
         oracle.require()
-        mine = [text.format(program) for text in definitions]
-        kernel = oracle.run_kernel(mine, [program, mode], randomise=False)
-        ours = harness.run_tool(mine, [program, mode], [BIG_RINGS], randomise=False)
+        mine, command = [text.format(program) for text in definitions], [program, mode, *more]
+        kernel = oracle.run_kernel(mine, command, randomise=False)
+        ours = harness.run_tool(mine, command, [BIG_RINGS], randomise=False)
         self.assertEqual((ours.returncode, ours.stdout), (kernel.returncode, kernel.stdout), ours.stderr)
         self.assertEqual(ours.counts(), kernel.counts())
         records = [[f"{hit.event}: {hit.rest}" for hit in seen.hits] for seen in (kernel, ours)]
@@ -123,6 +124,8 @@ class Kernel(harness.TestCase):
         if ordered:
             self.assertEqual(records[0], records[1])
 
+
+class Kernel(Differential):
     @for_each_compiler
     def test_values(self, program):
         self.check(program, "values", ["r:pick {0}:pick v=$retval:s32 sp=$stack ip=%ip b=%bx w=$stack0",
@@ -150,6 +153,66 @@ class Kernel(harness.TestCase):
                    ordered=True)
 
 
+class RealPrograms(Differential):
+    def test_zsh(self):
+        zsh = self.copy_of(harness.need("zsh"))
+        functions = ("assignsparam", "unsetparam_pm", "ztrdup", "zalloc", "execlist", "zhalloc", "hasher", "getsparam",
+                     "bin_print", "gethashnode2", "dupstring")
+        elf = Elf(zsh)
+        functions = [name for name in functions if name in elf.symbols]
+        self.assertGreater(len(functions), 5)
+        job = "for i in {1..50}; do a=$i; unset a; print $i; done; f() { return 3 }; f; typeset -A t; t[a]=1; print ${t[a]}"
+        # of pointers into mappings the place in the page: the agent takes some room too
+        self.check(zsh, "-fc", [f"r:{name} {{0}}:{name} v=$retval:b12@0/32 sp=%sp" for name in functions], more=[job])
+
+
+GO = """package main
+import ("errors"; "fmt"; "os"; "runtime"; "sync"; "sync/atomic")
+var abandoned int64
+//go:noinline
+func fib(n int) int { if n < 2 { return n }; return fib(n-1) + fib(n-2) }
+//go:noinline
+func deep(n int) int { var a [64]int; a[n%64] = n; if n == 0 { return a[0] }; return deep(n-1) + a[n%64] - n + 1 }
+//go:noinline
+func div(a, b int) (int, error) { if b == 0 { return 0, errors.New("zero") }; return a / b, nil }
+//go:noinline
+func fails(n int) int { if n == 3 { atomic.AddInt64(&abandoned, 1); panic("three") }; return n }
+//go:noinline
+func safe(n int) (r int) { defer func() { if recover() != nil { r = -1 } }(); return fails(n) }
+func main() {
+  var all sync.WaitGroup
+  for g := 0; g < 20; g++ {
+    all.Add(1)
+    go func() {
+      defer all.Done()
+      for i := 0; i < 10; i++ { deep(500); fib(8); runtime.Gosched(); safe(i); div(i, i%3) }
+    }()
+  }
+  all.Wait()
+  fmt.Println(fib(12), deep(3000), abandoned)
+  os.Exit(7)
+}
+"""
+
+
+class Go(harness.TestCase):
+    """Stacks that grow and move with returns on them, goroutines that go on in other threads, panics."""
+
+    def test_returns(self):
+        harness.need("go")
+        program = self.path("returns")
+        environment = {**os.environ, "GOCACHE": self.path("cache"), "GO111MODULE": "off"}
+        subprocess.run(["go", "build", "-o", program, self.write("returns.go", GO)], env=environment, check=True)
+        calls = {"fib": 20 * 10 * 67 + 465, "deep": 200 * 501 + 3001, "div": 200, "fails": 180, "safe": 200}
+        seen = harness.run_tool([f"r:{name} {program}:main.{name} v=$retval:s64" for name in calls], [program],
+                                [BIG_RINGS], env={**os.environ, "GOGC": "1"})
+        self.assertEqual((seen.returncode, seen.stdout), (7, b"144 3000 20\n"), seen.stderr)
+        self.assertEqual(seen.counts(), calls)
+        for name, value in (("fib", "v=144"), ("deep", "v=3000")):
+            self.assertEqual([hit.arguments for hit in seen.hits if hit.event == name][-1], value)
+        self.assertEqual(sum(hit.event == "safe" and hit.arguments == "v=-1" for hit in seen.hits), 20)
+
+
 class Preloaded(harness.TestCase):
     @for_each_compiler
     def test_mode_by_variable(self, program):
@@ -175,20 +238,25 @@ find /etc -maxdepth 1 -name 'h*' | sort | xargs cat | cksum
 ( trap 'echo caught' USR1; kill -USR1 $BASHPID; wait ); printf '%s\\n' {1..200} | tac | md5sum
 exit 7"""
 
-    def test_every_function_of_libc(self):
-        bash = harness.need("bash")
-        libc = harness.libc_of(bash)
+    def places(self, file):
+        """[offset, "tail"?] of every function whose exits are known."""
         lister = os.path.join(harness.Options.fixtures or "", "../../plan/exits_list")
         if not os.path.exists(lister):
             raise unittest.SkipTest("exits_list is not built")
-        places = subprocess.check_output([lister, libc], text=True).split("\n")
-        places = [line.split() for line in places if line]
-        definitions = self.write("all", "".join(
-            f"p:p{i} {libc}:{place}\nr:r{i} {libc}:{place}{'' if tail else ' v=$retval'}\n"
-            for i, (place, *tail) in enumerate(places)))
-        self.assertGreater(len(places), 1000)
+        found = [line.split() for line in subprocess.check_output([lister, file], text=True).splitlines()]
+        self.assertGreater(len(found), 1000)
+        return found
+
+    def definitions(self, file, places):
+        return self.write("all", "".join(f"p:p{i} {file}:{place}\nr:r{i} {file}:{place}{'' if tail else ' v=$retval'}\n"
+                                         for i, (place, *tail) in enumerate(places)))
+
+    def test_under_a_shell(self):
+        bash = harness.need("bash")
+        libc = harness.libc_of(bash)
+        places = self.places(libc)
         alone = harness.run([bash, "-c", self.JOB])
-        seen = harness.run_tool([], [bash, "-c", self.JOB], ["-i", definitions, BIG_RINGS])
+        seen = harness.run_tool([], [bash, "-c", self.JOB], ["-i", self.definitions(libc, places), BIG_RINGS])
         self.assertEqual((seen.returncode, seen.stdout), (7, alone.stdout), seen.stderr[-2000:])
         self.assertEqual(seen.stderr.count(b"not probed"), 0)
         hits = seen.counts()
@@ -197,6 +265,19 @@ exit 7"""
         self.assertGreater(len(called), 200)
         # execve, _exit, fork (twice), and what a longjmp leaves
         self.assertLessEqual(len(unequal), 12, [(places[i], hits[f"p{i}"], hits.get(f"r{i}", 0)) for i in unequal])
+
+    def test_where_functions_do_not_return(self):
+        """longjmp, cancellation, children, libraries that fail to load; in a libc of its own as well."""
+        for name in ("libc_cases", "libc_cases_static"):
+            program = harness.fixture(name)
+            file = harness.libc_of(program) if name == "libc_cases" else program
+            definitions = self.definitions(file, self.places(file))
+            for mode in ("jumps", "processes", "spawning", "threads", "cancelling", "loading", "signals_killing"):
+                with self.subTest(program=name, mode=mode):
+                    alone = harness.run([program, mode])
+                    seen = harness.run_tool([], [program, mode], ["-i", definitions, BIG_RINGS])
+                    self.assertEqual((seen.returncode, seen.stdout), (alone.returncode, alone.stdout), seen.stderr[-2000:])
+                    self.assertGreater(len(seen.hits), 100)
 
 
 add_modes()
