@@ -42,9 +42,6 @@ bool is_pid_list(const std::string& text) {
 }
 
 Status add_probe(Options& options, const std::string& value) {
-  if (is_pid_list(value)) return usage("-p takes a probe definition; use -P " + value + " to attach");
-  if (value.find_first_not_of(" \t") == std::string::npos)
-    return usage("the definition is empty", "e.g. -p 'p:free_hit /bin/zsh:zfree %di'");
   options.sources.push_back({ProbeSource::Kind::definition, value, options.object});
   return ok();
 }
@@ -228,6 +225,18 @@ Status settle_list(Options& options) {
   return ok();
 }
 
+// What is likely a slip of the hand. To uprobe_events, whose answer --check gives, it is a text as any other.
+Status check_definition(const std::string& text) {
+  Status result = ok();
+  if (is_pid_list(text)) result = usage("-p takes a probe definition; use -P " + text + " to attach");
+  if (text.find_first_not_of(" \t") == std::string::npos)
+    result = usage("the definition is empty", "e.g. -p 'p:free_hit /bin/zsh:zfree %di'");
+  if (result) return result;
+  Error error = result.error();
+  error.where = "-p";
+  return error;
+}
+
 Status settle(Options& options) {
   if (is_final(options)) return ok();
   if (options.mode == Mode::list) return settle_list(options);
@@ -235,6 +244,10 @@ Status settle(Options& options) {
   if (options.sources.empty())
     return usage("no probe is defined: -p or -i is missing",
                  "e.g. uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo'");
+  for (const ProbeSource& source : options.sources) {
+    if (options.mode == Mode::check || source.kind == ProbeSource::Kind::file) continue;
+    if (Status definition = check_definition(source.text); !definition) return definition;
+  }
   if (options.mode == Mode::trace && options.program.empty())
     return usage("no program to run", "e.g. uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo'");
   return ok();
@@ -319,7 +332,8 @@ std::string version_text() {
   int major = 0, minor = 0;
   cs_version(&major, &minor);
   return "uprobe-run " UPROBE_VERSION
-         "\nmachine: x86-64; tiers: jump, int3; modes: launch, list, dry-run, check, LD_PRELOAD\ndisassembler: Capstone " +
+         "\nmachine: x86-64; tiers: jump, int3; modes: launch, list, dry-run, check, LD_PRELOAD\ndisassembler: "
+         "Capstone " +
          std::to_string(major) + "." + std::to_string(minor) + "\n";
 }
 

@@ -94,7 +94,7 @@ TEST(CliOptions, ADefinitionIsNeverSplit) {
 TEST(CliOptions, MistakesInWords) {
   const std::pair<Words, const char*> table[] = {
       {{"-p", "1234", "ls"}, "-p: -p takes a probe definition; use -P 1234 to attach"},
-      {{"--probe=12,34", "ls"}, "--probe: -p takes a probe definition; use -P 12,34 to attach"},
+      {{"--probe=12,34", "ls"}, "-p: -p takes a probe definition; use -P 12,34 to attach"},
       {{"-p", " ", "ls"}, "-p: the definition is empty | e.g. -p 'p:free_hit /bin/zsh:zfree %di'"},
       {{"-P", "12"}, "-P: attaching to a running process is not available in this version"},
       {{"-P12"}, "-P: attaching to a running process is not available in this version"},

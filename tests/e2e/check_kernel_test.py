@@ -214,5 +214,25 @@ class Live(harness.TestCase):
         self.assertGreater(accepted, CASES // 20, "hardly any of the definitions are good ones")
 
 
+    def test_bytes_and_lengths(self):
+        """What the kernel's reading of lines makes of them, over the borders of its buffer of 4096 bytes."""
+        def define(name, length=0):
+            return f"p:{self.group}/{name} {self.files.expand('@BIN@')}:0x10 %di".ljust(length)
+        comment = "# " + "x" * 1000 + "\n"
+        texts = [define("a", 4094) + "\n", define("a", 4095) + "\n", define("a", 4095), define("a", 4096),
+                 define("a") + "\n" + define("b", 4095), define("a") + "\n" + define("b", 4096),
+                 define("a") + "\n" + define("b", 4094) + "\n" + define("c"), comment * 5 + define("a"),
+                 comment * 3 + define("a", 1100) + "\n" + comment + define("b") + "\n", "#" * 4094 + "\n" + define("a"),
+                 "#" * 4095 + "\n" + define("a"), "\n" * 5000 + define("a"),
+                 "".join(define(f"e{i}") + "\n" for i in range(60)),
+                 define("a") + "\0", define("a") + "\n\0", define("a") + "\n" + define("b") + "\0\n" + define("c"),
+                 "\0" + define("a"), define("a") + " # \0\n" + define("b"), define("a").replace(" ", "\0", 1),
+                 define("a") + "\r\n" + define("b") + "\r", define("a").replace(" ", "\xa0"),
+                 define("a").replace(" ", "\x0b\x0c"), define("a") + " \xe9=%si", define("\xe9t\xff"),
+                 define("a") + ' s=\\"\xc3\xa9"', define("a") + "\x85%si", define("a") + " \x01=%si"]
+        different = [difference for difference in map(self.compare, texts) if difference]
+        self.assertEqual(different, [])
+
+
 if __name__ == "__main__":
     harness.main()

@@ -1,6 +1,5 @@
 """--check against what a kernel answered to 807 writes, row by row, and the forms in which it is told."""
 import json
-import os
 import subprocess
 from dataclasses import asdict
 
@@ -52,6 +51,45 @@ class Recorded(harness.TestCase):
             told = answer(self.files.expand(row.definition))
             if told["accepted"]:
                 self.assertEqual(told["listing"], self.files.expected(row).listing, row.definition)
+
+
+class Words(harness.TestCase):
+    def answer_to(self, *words):
+        done = subprocess.run([harness.tool(), "--check", "--json", "--strict", *words], stdout=subprocess.PIPE,
+                              timeout=harness.TIMEOUT, check=False)
+        return json.loads(done.stdout)
+
+    def test_definitions_on_the_command_line(self):
+        """Each a write of its own to the same events, the first mistake ends it."""
+        told = self.answer_to("-p", f"p:g/a {harness.tool()}:1\np:g/b {harness.tool()}:2", "-p", "", "-p", "-:g/a",
+                              "-p", "1234", "-p", f"p:g/c {harness.tool()}:3")
+        self.assertEqual((told["accepted"], told["errno"], told["error"], told["caret"]), (False, "EINVAL", None, None))
+        self.assertEqual(told["listing"], [f"p:g/b {harness.tool()}:0x0000000000000002"])
+
+    def test_an_empty_write_defines_nothing(self):
+        empty = {"accepted": True, "errno": None, "error": None, "caret": None, "listing": [], "formats": []}
+        self.assertEqual(answer(""), empty)
+        self.assertEqual(answer("", "--strict"), empty)
+        self.assertEqual(self.answer_to("-p", ""), empty)
+
+    def test_a_mistake_is_told_with_its_line(self):
+        code, out, err = check(f"p:g/a {harness.tool()}:1\n\np:g/b   {harness.tool()}:1 %dii # no\n", "--strict")
+        definition = f"p:g/b {harness.tool()}:1 %dii"
+        self.assertEqual((code, out), (125, ""))
+        self.assertEqual(err.splitlines()[0], "uprobe-run: standard input:3: Invalid register name")
+        self.assertEqual(err.splitlines()[2], "  " + " " * definition.index("%") + "^")
+
+    def test_nothing_is_said_where_the_kernel_says_nothing(self):
+        for text in ("p:g/a", "junk", "-:", "p:g/a x:1", "p:g/a /x", "p:g/a /x:-1", "  -:g/a"):
+            told = answer(text, "--strict")
+            self.assertEqual((told["errno"], told["error"], told["caret"]), ("EINVAL", None, None), text)
+            self.assertIn("the kernel refuses this without a message", check(text, "--strict")[2])
+
+    def test_a_missing_file_of_definitions(self):
+        done = subprocess.run([harness.tool(), "--check", "--json", "-i", self.path("gone")], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, check=False)
+        self.assertEqual((done.returncode, done.stdout), (125, b""))
+        self.assertIn(b"No such file or directory", done.stderr)
 
 
 if __name__ == "__main__":
