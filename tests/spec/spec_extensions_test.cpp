@@ -160,7 +160,7 @@ TEST(Deletions, OldAutomaticNames) {
 }
 
 TEST(Deletions, OneByOneAreNoWork) {
-  constexpr int kMany = 100000;
+  constexpr int kMany = 30000;
   DefinitionSet set({.file_check = any_file});
   const auto place = [](int i) {
     char text[32];
