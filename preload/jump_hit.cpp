@@ -11,8 +11,9 @@ constexpr u32 kWaits = 1;  // as a pending word that says so
 
 }  // namespace
 
-extern "C" __attribute__((visibility("hidden"), used, flatten)) const u32* uprobe_on_jump(
-    const shared::SlotHead* slot, Registers* registers, u32 faulted) {
+extern "C" __attribute__((visibility("hidden"), used, flatten)) const u32* uprobe_on_jump(const shared::SlotHead* slot,
+                                                                                          Registers* registers,
+                                                                                          u32 faulted) {
   ProcessBlock& block = *uprobe_block;
   (*registers)[shared::Reg::ip] = slot->address;
   const Point* point = point_of(block, *slot);

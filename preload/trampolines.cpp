@@ -6,6 +6,7 @@
 // popped off that frame is still there: it lies in the red zone, and no signal frame of ours is put into that.
 #include "preload/trampolines.h"
 
+#include "arch/x86/entry/cpu.h"
 #include "preload/slots.h"
 #include "preload/system_call.h"
 
@@ -167,12 +168,14 @@ bool is_in(u64 ip, const u8* begin, const u8* end) { return ip >= as_word(begin)
 
 bool is_end_of_jump(u64 ip) { return ip == as_word(uprobe_jump_waits); }
 
+// What the thunk's call has put on a shadow stack only a return takes off: there the thread has to go through.
 Jump leave_trampoline(const ProcessBlock& block, SignalFrame& frame) {
-  if (frame.ip == as_word(uprobe_jump_entry)) return leave_entry(block, frame);
+  const bool can_leave_call = shadow_stack() == 0;
+  if (frame.ip == as_word(uprobe_jump_entry)) return can_leave_call ? leave_entry(block, frame) : Jump::no;
   if (is_in(frame.ip, uprobe_jump_done, uprobe_jump_left) || is_in(frame.ip, uprobe_jump_late, uprobe_jump_waits + 1))
-    return leave_end(block, frame);
+    return can_leave_call ? leave_end(block, frame) : Jump::no;
   const BodyHead* body = body_around(block, frame.ip);
-  if (body != nullptr) return leave_body(frame, *body);
+  if (body != nullptr) return can_leave_call ? leave_body(frame, *body) : Jump::no;
   const Jump thunk = leave_thunk(block, frame);
   return thunk != Jump::no ? thunk : leave_padding(block, frame);
 }

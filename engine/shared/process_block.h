@@ -285,9 +285,9 @@ struct ProcessBlock {
   JumpRange jump_ranges[kJumpRanges];
 
   // From here on the agent's own: the tool writes it once, before the agent runs.
-  u32 flags;            // kBlockFiltered
-  i32 tid_offset;       // of the thread id in the thread control block, from fs:0; 0: not known yet
-  u64 borrowed;         // control blocks that have a borrower, or had one beside their owner
+  u32 flags;       // kBlockFiltered
+  i32 tid_offset;  // of the thread id in the thread control block, from fs:0; 0: not known yet
+  u64 borrowed;    // control blocks that have a borrower, or had one beside their owner
   // For trampolines: rseq_offset + kRseqBias when that and tid_offset are known, else 0; and for each of `borrowed`
   // kBorrowedStep less. So it is positive where a thread's rseq is its own.
   i64 own_rseq;

@@ -227,18 +227,21 @@ TEST_P(Jump, ARecordOfExactlyTheRoomFits) {
   JumpProbe probe(hit_site);
   probe.arm(session, fast());
   const u32 units = (sizeof(RecordHead) + kAllRegisters) / 8;
-  for (const u32 missing : {0U, 1U}) {
+  const auto expect_published = [&](u32 number, u32 missing) {
     for (u32 i = 0; i < cpus(); ++i) {
-      session.area().ring(i).commit = u64{0xfffffffe} << 32 | 0xffffffff;  // and both halves wrap
-      session.area().ring(i).begun = 0xffffffff;
+      session.area().ring(i).commit = u64{0xfffffffe} << 32 | number;  // and the position wraps
+      session.area().ring(i).begun = number;
       session.area().ring(i).tail = 0xfffffffe + units - 1024 - missing;
     }
     EXPECT_TRUE(passes_unnoticed(1, kArithmetic));
     u64 published = 0;
-    for (u32 i = 0; i < cpus(); ++i) published += session.area().ring(i).commit == (u64{units - 2} << 32);
-    EXPECT_EQ(published, 1 - missing);
-  }
-  EXPECT_EQ(session.event().lost_full, 1U);
+    for (u32 i = 0; i < cpus(); ++i)
+      published += session.area().ring(i).commit == (u64{units - 2} << 32 | static_cast<u32>(number + 1));
+    EXPECT_EQ(published, 1 - missing) << std::hex << number;
+  };
+  for (const u32 number : {0U, 0xfffffffeU, 0xffffffffU})
+    for (const u32 missing : {0U, 1U}) expect_published(number, missing);
+  EXPECT_EQ(session.event().lost_full, 3U);
 }
 
 // Memory for the programs below: words that point to each other, strings of all lengths, an end behind which nothing is.

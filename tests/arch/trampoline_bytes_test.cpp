@@ -94,7 +94,7 @@ TEST(TrampolineBytes, TheSectionIsWhatTheKernelAsksFor) {
   std::string last;
   for (const auto& [offset, text] : listing(made, spec.at))
     if (offset < end) last = text;
-  EXPECT_EQ(last, "mov %r8, (%rdi)") << "the commit is the last instruction";
+  EXPECT_EQ(last, "mov %rsi, (%rdi)") << "the commit is the last instruction";
 }
 
 TEST(TrampolineBytes, NothingThatTheApplicationWouldNotice) {
@@ -253,7 +253,7 @@ TEST(TrampolineBytes, TheHeadSaysWhereTheHitIsRecorded) {
     // by offset: how the instruction there begins, how the one before it
     const std::map<std::size_t, std::pair<const char*, const char*>> known = {
         {head.code + shared::kRaxSaved, {"seto", "lahf"}},
-        {head.recorded, {"", made.records ? "mov %r8, (%rdi)" : "jmp"}},
+        {head.recorded, {"", made.records ? "mov %rsi, (%rdi)" : "jmp"}},
         {head.out, {"pop %rax", ""}},
         {head.slow, {"mov", "ret"}},
         {head.whole_flags, {"mov", "mov %rax, (%rsp)"}},

@@ -3,8 +3,8 @@
 //
 //   rdi  rseq's place from fs:0, then the ring      rcx  the CPU, then the record
 //   rsi  the area, then free                        rdx  the block; with dynamic data: where the next goes
-//   r8   `commit`, old, then new; with dynamic data: free
-//   rax  free
+//   r8   `commit` as it was; with dynamic data: free
+//   rax  free                                       rsi  at the end: the new `commit`
 //
 // Order: rdtsc does not start before everything in front of it is executed, and nothing behind it is issued until it is
 // done. So only what must come first does (the announcement needs the CPU and the ring); the room, the place of the record
@@ -31,7 +31,7 @@ using shared::ProcessBlock;
 using shared::Reg;
 using shared::Ring;
 
-constexpr unsigned kNotBelow = 3, kEqual = 4, kNotEqual = 5, kAbove = 7, kNegative = 8, kNotPositive = 14;
+constexpr unsigned kBelow = 2, kNotBelow = 3, kEqual = 4, kNotEqual = 5, kAbove = 7, kNegative = 8, kNotPositive = 14;
 constexpr std::uint32_t kHead = sizeof(shared::RecordHead);
 constexpr std::uint32_t kMostDynamic = 1024;  // longer strings are the agent's
 constexpr std::uint32_t kFs = 0x64;
@@ -251,8 +251,8 @@ void Recorder::abandon() {
   a_.load(rax, {rsp, kCopyInFrame});
   a_.load4(rax, {rax, kSlotEvent});
   a_.raw({0x48, 0xc1, 0xe0, std::countr_zero(sizeof(shared::Event)) & 0xffu});  // shl, %rax
-  a_.op(0x01, 8, rax, rsi);                                                      // add %rax, %rsi
-  a_.raw({0xf0});                                                                // lock
+  a_.op(0x01, 8, rax, rsi);                                                     // add %rax, %rsi
+  a_.raw({0xf0});                                                               // lock
   a_.op(0x83, 8, 0, Mem{rsi, place(fast_.events_offset + offsetof(shared::Event, lost_full))}), a_.raw({1});
   labels_.lost = a_.size();
   a_.jump(labels_.out);
@@ -264,13 +264,16 @@ void Recorder::abandon() {
   a_.jump(labels_.slow);
 }
 
-// rdi = ring, r8 = its `commit`; rax = the time.
+// rdi = ring, r8 = its `commit`; rax = the time. The number that would carry into the position when it is counted on is the
+// agent's.
 void Recorder::announce_and_stamp() {
   a_.move(rdi, rcx, 4);
   a_.raw({0xc1, 0xe7, std::countr_zero(sizeof(Ring)) & 0xffu});       // shl, %edi
   a_.raw({0x48, 0x8d, 0xbc, 0x3e}), a_.number(fast_.ring_offset, 4);  // lea ring_offset(%rsi,%rdi), %rdi
   a_.load(r8, {rdi, offsetof(Ring, commit)});
-  a_.lea(rax, {r8, 1}, 4);
+  a_.move(rax, r8, 4);
+  a_.raw({0x83, 0xc0, 1});  // add $1, %eax
+  a_.jump_if(kBelow, leave_early_);
   a_.store({rdi, offsetof(Ring, begun)}, rax, 4);
   a_.raw({0x0f, 0x31, 0x48, 0xc1, 0xe2, 32});  // rdtsc; shl $32, %rdx
   a_.op(0x09, 8, rdx, rax);                    // or %rdx, %rax
@@ -280,8 +283,7 @@ void Recorder::announce_and_stamp() {
 // rcx = the record, its number, CPU and time written.
 void Recorder::find_room() {
   const auto stride_bits = static_cast<unsigned>(std::countr_zero(2 * fast_.ring_bytes));
-  a_.move(rdx, r8);
-  a_.raw({0x48, 0xc1, 0xea, 32});  // shr $32, %rdx
+  a_.load4(rdx, {rdi, offsetof(Ring, commit) + 4});  // the position
   a_.op(0x2b, 4, rdx, Mem{rdi, offsetof(Ring, tail)});
   a_.op(0x81, 4, 7, rdx), a_.number((fast_.ring_bytes - most_bytes()) / 8, 4);
   a_.jump_if(kAbove, dynamic_ ? leave_ : full_);
@@ -443,24 +445,19 @@ void Recorder::lengths() {
   a_.store(length, rax, 4);
 }
 
-// Position and number count modulo 2^32 each: no carry from one to the other. r8 = the new `commit`; with dynamic data eax
-// = the record's length.
+// rsi = the new `commit`; with dynamic data eax = the record's length.
 void Recorder::next_commit() {
-  if (dynamic_) a_.load(r8, {rdi, offsetof(Ring, commit)});
-  a_.lea(rsi, {r8, 1}, 4);
-  a_.raw({0x49, 0xc1, 0xe8, 32});  // shr $32, %r8
-  if (dynamic_) {
-    a_.raw({0xc1, 0xe8, 3});  // shr $3, %eax
-    a_.op(0x01, 4, rax, r8);  // add %eax, %r8d
-  } else {
-    a_.lea(r8, {r8, place(most_bytes() / 8)}, 4);
+  if (!dynamic_) {
+    a_.constant(rsi, std::uint64_t{most_bytes() / 8} << 32 | 1);
+    return a_.op(0x01, 8, r8, rsi);  // add %r8, %rsi
   }
-  a_.raw({0x49, 0xc1, 0xe0, 32});  // shl $32, %r8
-  a_.op(0x09, 8, rsi, r8);         // or %rsi, %r8
+  a_.raw({0x48, 0xc1, 0xe0, 32 - 3});  // shl, %rax: the units
+  a_.op(0x03, 8, rax, Mem{rdi, offsetof(Ring, commit)});
+  a_.lea(rsi, {rax, 1});
 }
 
 void Recorder::commit() {
-  a_.store({rdi, offsetof(Ring, commit)}, r8);
+  a_.store({rdi, offsetof(Ring, commit)}, rsi);
   a_.bind(labels_.section_end);
 }
 
