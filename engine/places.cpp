@@ -37,10 +37,9 @@ Status find_object(ProbeSpec& spec) {
 
 bool is_pattern(const std::string& symbol) { return symbol.find_first_of("*?[") != std::string::npos; }
 
-void set_place(ProbeSpec& spec, const std::string& symbol, std::uint64_t offset, bool is_ifunc) {
+void set_place(ProbeSpec& spec, const std::string& symbol, const spec::FoundSymbol& found) {
   spec.place.symbol = symbol;
-  spec.place.file_offset = offset;
-  spec.place.is_ifunc = is_ifunc;
+  spec.place.found = found;
   if (spec.event == spec::kNameOfSymbol) spec.event = spec::symbol_event_name(symbol);
   if (spec.has_automatic_name) spec.event = spec::automatic_name(spec.place);
 }
@@ -53,11 +52,20 @@ bool is_better_name(const elf::Symbol& a, const elf::Symbol& b) {
   return rank(a) < rank(b);
 }
 
+// By the symbol's name; a pattern with "::" also by the C++ name with its parameters.
+bool matches(const std::string& pattern, const std::string& name) {
+  if (::fnmatch(pattern.c_str(), name.c_str(), 0) == 0) return true;
+  return pattern.find("::") != std::string::npos && ::fnmatch(pattern.c_str(), elf::demangle(name).c_str(), 0) == 0;
+}
+
+// What a compiler moved out of a function, reached by jumps: its calls are the function's own.
+bool is_cold_part(const std::string& name) { return name.ends_with(".cold"); }
+
 // The functions that a pattern matches, each once, by address.
 std::vector<elf::Symbol> matching_functions(const elf::ElfFile& file, const std::string& pattern) {
   std::vector<elf::Symbol> found;
   for (const elf::Symbol& symbol : file.functions()) {
-    if (symbol.is_label || ::fnmatch(pattern.c_str(), symbol.name.c_str(), 0) != 0) continue;
+    if (symbol.is_label || is_cold_part(symbol.name) || !matches(pattern, symbol.name)) continue;
     if (found.empty() || found.back().address != symbol.address)
       found.push_back(symbol);
     else if (is_better_name(symbol, found.back()))
@@ -112,7 +120,7 @@ Result<Places::Specs> Places::operator()(ProbeSpec spec) {
       return found.error();
     return expand(spec, *file);
   }
-  if (!spec.place.symbol.empty()) set_place(spec, spec.place.symbol, found->offset, found->is_ifunc);
+  if (!spec.place.symbol.empty()) set_place(spec, spec.place.symbol, {found->offset, found->address, found->is_ifunc});
   if (Status data = find_data(spec, *found); !data) return data.error();
   return Specs{std::move(spec)};
 }
@@ -135,7 +143,7 @@ Result<Places::Specs> Places::expand(const ProbeSpec& pattern, const File& file)
       continue;
     }
     ProbeSpec spec = pattern;
-    set_place(spec, symbol.name, *offset, symbol.is_ifunc);
+    set_place(spec, symbol.name, {*offset, symbol.address, symbol.is_ifunc});
     if (Status data = find_data(spec, {file, *offset, symbol.address, symbol.is_ifunc}); !data) return data.error();
     specs.push_back(std::move(spec));
   }

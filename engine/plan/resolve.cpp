@@ -54,14 +54,14 @@ struct Meant {
 
 Result<Meant> meaning_of(const spec::ProbeSpec& spec, const elf::ElfFile& file) {
   const spec::Place& place = spec.place;
-  if (place.symbol.empty() || place.file_offset) {
-    const std::uint64_t offset = place.file_offset.value_or(place.offset);
-    const auto address = file.address_of_offset(offset);
+  if (place.found) return Meant{place.found->address, place.found->is_ifunc};
+  if (place.symbol.empty()) {
+    const auto address = file.address_of_offset(place.offset);
     if (!address)
       return Error{.code = Code::usage,
-                   .text = "offset " + hex(offset) + " is in no mapped part of " + place.path,
+                   .text = "offset " + hex(place.offset) + " is in no mapped part of " + place.path,
                    .help = "offsets are counted in the file, as in /proc/PID/maps"};
-    return Meant{*address, place.is_ifunc};
+    return Meant{*address};
   }
   const auto found = file.find_functions(place.symbol);
   if (found.empty()) return no_such_function(spec, file);

@@ -18,7 +18,7 @@ std::string event_key(const ProbeSpec& spec) { return spec.group + "/" + spec.ev
 // looked up by its name.
 std::string place_key(const Place& place) {
   std::string key = place.inode != 0 ? std::to_string(place.device) + ":" + std::to_string(place.inode) : place.path;
-  if (place.file_offset) return key + '\0' + '\0' + std::to_string(*place.file_offset);
+  if (place.found) return key + '\0' + '\0' + std::to_string(place.found->offset);
   return key + '\0' + place.symbol + '\0' + std::to_string(place.offset);
 }
 

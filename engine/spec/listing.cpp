@@ -24,7 +24,8 @@ std::string symbol_text(const Place& place) {
 
 std::string place_listing(const Place& place, std::optional<std::uint64_t> resolved) {
   std::string text = place.path + ":";
-  if (!resolved) resolved = place.symbol.empty() ? place.offset : place.file_offset;
+  if (!resolved && place.symbol.empty()) resolved = place.offset;
+  if (!resolved && place.found) resolved = place.found->offset;
   if (resolved) {
     text += hex("0x%016" PRIx64, *resolved);
   } else {

@@ -51,14 +51,20 @@ struct Argument {
   int column = 0;               // of the argument's word in the definition
 };
 
+// What a symbol and the distance from it mean in the file.
+struct FoundSymbol {
+  std::uint64_t offset = 0;   // in the file
+  std::uint64_t address = 0;  // link time
+  bool is_ifunc = false;      // the function is chosen when the program runs: the place is the resolver's
+};
+
 // PATH:OFFSET or PATH:SYMBOL[+-OFFS]
 struct Place {
   std::string path;
   std::string symbol;        // empty: `offset` is a file offset
   std::uint64_t offset = 0;  // file offset, or with a symbol the signed distance from it
   std::optional<std::uint64_t> reference_counter;
-  std::optional<std::uint64_t> file_offset;  // of the symbol and its distance, once it was looked up
-  bool is_ifunc = false;                     // the same: the symbol is chosen when the program runs
+  std::optional<FoundSymbol> found;  // once the symbol was looked up
   int path_column = 0;
   int place_column = 0;                 // of the character after the ':' (of the word, if it names no object)
   std::uint64_t device = 0, inode = 0;  // of the file when it was defined; 0: not looked at

@@ -59,6 +59,14 @@ class Patterns(Definitions):
         self.assertEqual(names(f"p:g/* {self.subject}:take_node"), ["p:g/take_node"])
         self.assertEqual(names(f"r:g/* {self.subject}:take_n*"), ["r:g/take_node", "r:g/take_numbers"])
 
+    def test_cplusplus_names(self):
+        """With "::" in it a pattern is compared with the names that people read; what was split off is no function."""
+        throwing = harness.fixture("throwing")
+        lines = self.listing("-p", f"p:cpp/* {throwing}:*::catch_all(*")
+        self.assertEqual(len(lines), 1, lines)
+        self.assertRegex(lines[0], r"^p:cpp/_ZN\w*9catch_all\w* ")
+        self.assertEqual(self.refusal(f"p:cpp/* {throwing}:nowhere::*")[1], "nowhere::*")
+
     def test_one_event_of_several_probes(self):
         seen = self.trace(f"p:g/all {self.subject}:take_* first=%di")
         self.assertEqual(seen.counts(), {"all": 3})

@@ -46,11 +46,11 @@ void check(const spec::ProbeSpec& probe, const spec::ParseOptions& with) {
 Result<std::vector<spec::ProbeSpec>> resolve(spec::ProbeSpec spec) {
   for (spec::Argument& argument : spec.arguments) argument.symbol.clear();
   if (spec.place.symbol.empty()) return std::vector{spec};
-  spec.place.file_offset = spec.place.symbol.size() + spec.place.offset;
+  spec.place.found = spec::FoundSymbol{.offset = spec.place.symbol.size() + spec.place.offset};
   std::vector<spec::ProbeSpec> found{spec};
   if (spec.place.symbol.find('*') == std::string::npos) return found;
   found.push_back(spec);
-  ++*found[1].place.file_offset;
+  ++found[1].place.found->offset;
   return found;
 }
 

@@ -110,12 +110,12 @@ Result<std::vector<ProbeSpec>> resolve(ProbeSpec spec) {
   if (spec.place.symbol == "none") return Error{.text = "not there"};
   if (spec.place.symbol.empty()) return std::vector{spec};
   if (spec.place.symbol != "f*") {
-    spec.place.file_offset = 0x10 + spec.place.offset;
+    spec.place.found = FoundSymbol{.offset = 0x10 + spec.place.offset};
     return std::vector{spec};
   }
   std::vector<ProbeSpec> found(2, spec);
-  found[0].place.file_offset = 0x20, found[0].event += "1";
-  found[1].place.file_offset = 0x10, found[1].event += "2";
+  found[0].place.found = FoundSymbol{.offset = 0x20}, found[0].event += "1";
+  found[1].place.found = FoundSymbol{.offset = 0x10}, found[1].event += "2";
   return found;
 }
 
