@@ -212,6 +212,26 @@ TEST(FindAny, DataAndFunctions) {
   EXPECT_TRUE(must_open(kLibc).find_any("stdout@@GLIBC_2.2.5"));
 }
 
+TEST(FindAny, EveryAddressOfAName) {
+  const ElfFile file = must_open(fixture("elf_pie"));
+  EXPECT_EQ(file.addresses_of("counter"), std::vector{file.find_any("counter")->address});
+  const auto helpers = file.addresses_of("helper");
+  EXPECT_EQ(helpers.size(), 2U) << "local functions of one name";
+  EXPECT_TRUE(std::is_sorted(helpers.begin(), helpers.end()));
+  EXPECT_TRUE(file.addresses_of("no_such_name").empty());
+  const ElfFile versions = must_open(fixture("elf_versions"));
+  EXPECT_EQ(versions.addresses_of("swap"), std::vector{versions.find_any("swap@V2")->address}) << "the default alone";
+  EXPECT_EQ(versions.addresses_of("swap@V1"), std::vector{versions.find_any("swap@V1")->address});
+  EXPECT_EQ(versions.addresses_of("gone").size(), 1U) << "there is no default";
+}
+
+TEST(Kind, ProgramsAndLibraries) {
+  for (const char* program : {"elf_pie", "elf_no_pie", "elf_static", "elf_static_pie", "elf_stripped", "elf_tiny"})
+    EXPECT_TRUE(must_open(fixture(program)).is_program()) << program;
+  EXPECT_FALSE(must_open(fixture("elf_versions")).is_program());
+  EXPECT_FALSE(must_open(kLibc).is_program()) << "it can be run, but other programs have copies of its data";
+}
+
 TEST(Tiny, LabelsAreFunctionsThatMayBeData) {
   const ElfFile file = must_open(fixture("elf_tiny"));
   const Symbol worker = only_function(file, "worker");
