@@ -3,11 +3,12 @@
 //   p|r[:[GROUP/][EVENT]] PLACE [[NAME=]FETCH[:TYPE]] ...
 //
 // Two dialects. Strict is the kernel's uprobe_events (6.18): the same definitions pass, the same message, caret and
-// errno come for the others. The default adds symbols (PATH:SYMBOL[+-OFFS], with -x also SYMBOL alone), programs
-// without a path (PROGRAM:SYMBOL), $arg1..$arg6 and %rdi-like names; and it refuses what the kernel passes over in
-// silence: text after
-// `$retval`, after a closing brace, between `r` and `:`, numbers that do not fit. A mistake that the kernel refuses
-// without a message gets one of ours.
+// errno come for the others. The default adds
+//   PATH:SYMBOL[+-OFFS], with -x also SYMBOL alone, patterns of them, and programs without a path (PROGRAM:SYMBOL);
+//   "p:" with nothing behind it for an automatic name, "*" for the symbol's;
+//   $arg1..$arg6, %rdi and its like, %edi, %dil and other parts of registers, @SYMBOL[+-OFFS];
+// and it refuses what the kernel passes over in silence: text after `$retval`, after a closing brace, between `r` and
+// `:`, numbers that do not fit. A mistake that the kernel refuses without a message gets one of ours.
 #pragma once
 
 #include <cstdint>

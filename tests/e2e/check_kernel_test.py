@@ -28,14 +28,14 @@ PIECES = ["$stack", "$stack1", "$retval", "$comm", "$arg1", "$arg", "$", "%di", 
 
 
 class Kernel:
-    """uprobe_events as make-corpus.sh asks it. What is ours is known by the folder in its path."""
+    """uprobe_events as make-corpus.sh asks it. What is ours is known by the folder in its path, and its group."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, group):
+        self.marks = (folder, f":{group}")
 
     def listing(self):
         with open(EVENTS, encoding="latin-1", newline="\n") as file:
-            return [line.rstrip("\n") for line in file if self.folder in line]
+            return [line.rstrip("\n") for line in file if any(mark in line for mark in self.marks)]
 
     @staticmethod
     def write(text):
@@ -168,7 +168,7 @@ class Live(harness.TestCase):
         self.group = f"{oracle.PREFIX}{os.getpid()}"
         self.folder = os.path.realpath(self.folder)
         self.files = corpus.Files(self.folder, self.group)
-        self.kernel = Kernel(self.folder)
+        self.kernel = Kernel(self.folder, self.group)
         self.addCleanup(self.kernel.clear)
 
     def harmless(self, text):

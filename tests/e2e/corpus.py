@@ -88,12 +88,13 @@ class Files:
         """The same in every string of a JSON value."""
         if isinstance(node, str):
             return self.expand(node)
-        return [self.expand_all(one) for one in node] if isinstance(node, list) else \
-            {key: self.expand_all(one) for key, one in node.items()} if isinstance(node, dict) else node
+        if isinstance(node, list):
+            return [self.expand_all(one) for one in node]
+        return {key: self.expand_all(one) for key, one in node.items()} if isinstance(node, dict) else node
 
     def expected(self, row):
-        """The row's answer with its tokens replaced. The caret moves with the tokens before it; where no line's length
-        tells which line is meant, it is the failing one: the only one with so many characters."""
+        """The row's answer with its tokens replaced; the caret moves with those before it in the line that failed, which
+        is the one behind those that are listed, or the last."""
         told = row.answer
         answer = Answer(told.accepted, told.errno, told.error, None, self.expand_all(told.listing),
                         self.expand_all(told.formats))
