@@ -40,7 +40,7 @@ bool is_pattern(const std::string& symbol) { return symbol.find_first_of("*?[") 
 void set_place(ProbeSpec& spec, const std::string& symbol, const spec::FoundSymbol& found) {
   spec.place.symbol = symbol;
   spec.place.found = found;
-  if (spec.event == spec::kNameOfSymbol) spec.event = spec::symbol_event_name(symbol);
+  if (spec.event == spec::kNameOfSymbol) spec.event = spec::symbol_event_name(spec.place);
   if (spec.has_automatic_name) spec.event = spec::automatic_name(spec.place);
 }
 
@@ -118,14 +118,15 @@ Result<Places::Specs> Places::operator()(ProbeSpec spec) {
     auto file = files_.open(spec.place.path);
     if (!is_unknown || !file || found.error().code != Code::not_found || !is_pattern(spec.place.symbol))
       return found.error();
-    return expand(spec, *file);
+    return expand(spec, *file, found.error().help);
   }
   if (!spec.place.symbol.empty()) set_place(spec, spec.place.symbol, {found->offset, found->address, found->is_ifunc});
   if (Status data = find_data(spec, *found); !data) return data.error();
   return Specs{std::move(spec)};
 }
 
-Result<Places::Specs> Places::expand(const ProbeSpec& pattern, const File& file) {
+// `help` is for a pattern that matches nothing, and perhaps was meant as a name.
+Result<Places::Specs> Places::expand(const ProbeSpec& pattern, const File& file, const std::string& help) {
   const spec::Place& place = pattern.place;
   const std::string what = "'" + place.symbol + "' in " + place.path;
   if (place.offset != 0)
@@ -149,7 +150,7 @@ Result<Places::Specs> Places::expand(const ProbeSpec& pattern, const File& file)
   }
   if (functions.empty())
     return at_column(pattern, place.place_column,
-                     Error{.code = Code::not_found, .text = "no function matches " + what});
+                     Error{.code = Code::not_found, .text = "no function matches " + what, .help = help});
   if (specs.empty())
     return at_column(pattern, place.place_column,
                      Error{.code = Code::refused, .text = "no function of " + what + " can be probed: " + reason});

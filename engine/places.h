@@ -28,7 +28,7 @@ class Places {
   using File = std::shared_ptr<const elf::ElfFile>;
   using Specs = std::vector<spec::ProbeSpec>;
 
-  Result<Specs> expand(const spec::ProbeSpec& pattern, const File& file);
+  Result<Specs> expand(const spec::ProbeSpec& pattern, const File& file, const std::string& help);
   Status find_data(spec::ProbeSpec& spec, const plan::Found& place);
 
   plan::FileCache& files_;

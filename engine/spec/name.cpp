@@ -34,11 +34,15 @@ std::string sanitised(std::string_view text) {
   return result;
 }
 
-std::string symbol_name(const Place& place) {
-  std::string name = "p_" + std::string(base_of(place.path)) + "_" + place.symbol;
-  if (place.offset == 0) return sanitised(name);
+std::string symbol_text(const Place& place) {
+  if (place.offset == 0) return sanitised(place.symbol);
   const bool before = static_cast<std::int64_t>(place.offset) < 0;
-  return sanitised(name + (before ? "_minus_" + hex(0 - place.offset) : "_" + hex(place.offset)));
+  return sanitised(place.symbol + (before ? "_minus_" + hex(0 - place.offset) : "_" + hex(place.offset)));
+}
+
+std::string cut(std::string name) {
+  if (name.size() > kMaxEventName) name.resize(kMaxEventName);
+  return name;
 }
 
 }  // namespace
@@ -69,18 +73,16 @@ Result<EventName> parse_event_name(const Command& command, bool strict) {
   return result;
 }
 
-std::string symbol_event_name(std::string_view symbol) {
-  std::string name = sanitised(symbol);
-  if (name.empty() || is_digit(name[0])) name.insert(0, 1, '_');
-  if (name.size() > kMaxEventName) name.resize(kMaxEventName);
-  return name;
+std::string symbol_event_name(const Place& place) {
+  const std::string name = symbol_text(place);
+  return cut(name.empty() || is_digit(name[0]) ? "_" + name : name);
 }
 
+// The file's own name is not touched where the kernel makes the name too.
 std::string automatic_name(const Place& place) {
-  std::string name =
-      place.symbol.empty() ? "p_" + std::string(base_of(place.path)) + "_" + hex(place.offset) : symbol_name(place);
-  if (name.size() > kMaxEventName) name.resize(kMaxEventName);
-  return name;
+  const std::string base(base_of(place.path));
+  if (place.symbol.empty()) return cut("p_" + base + "_" + hex(place.offset));
+  return cut("p_" + sanitised(base) + "_" + symbol_text(place));
 }
 
 }  // namespace uprobe::spec

@@ -25,8 +25,8 @@ Result<EventName> parse_event_name(const Command& command, bool strict);
 
 inline constexpr std::string_view kNameOfSymbol = "*";
 
-// The symbol as the name of an event.
-std::string symbol_event_name(std::string_view symbol);
+// "<symbol>[_0x<distance>]" as the name of an event.
+std::string symbol_event_name(const Place& place);
 
 // The name of an event that was given none: "p_<base>_0x<offset>" as the kernel makes it (it is not checked against the
 // rules for names), "p_<base>_<symbol>[_0x<distance>]" for a symbol, cut to kMaxEventName.

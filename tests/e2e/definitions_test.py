@@ -57,6 +57,7 @@ class Patterns(Definitions):
         self.assertEqual(names(f"p:g/ {self.subject}:take_tex?"), ["p:g/p_subject_take_text"])
         self.assertEqual(names(f"p:g/one {self.subject}:take_n*"), ["p:g/one", "p:g/one"])
         self.assertEqual(names(f"p:g/* {self.subject}:take_node"), ["p:g/take_node"])
+        self.assertEqual(names(f"p:g/* {self.subject}:take_node+0x4"), ["p:g/take_node_0x4"])
         self.assertEqual(names(f"r:g/* {self.subject}:take_n*"), ["r:g/take_node", "r:g/take_numbers"])
 
     def test_cplusplus_names(self):

@@ -88,9 +88,14 @@ TEST(Extensions, NamesThatAreLeftToTheSymbol) {
   EXPECT_EQ(parsed("p: /b/x:zfree+4").event, "p_x_zfree_0x4");
   EXPECT_EQ(parsed("r: /b/x:0x10").event, "p_x_0x10");
   EXPECT_EQ(parsed("p:g/* /b/x:zfree").event, "*");
-  EXPECT_EQ(symbol_event_name("operator+"), "operator_");
-  EXPECT_EQ(symbol_event_name("9lives"), "_9lives");
-  EXPECT_EQ(symbol_event_name(std::string(100, 'a')).size(), kMaxEventName);
+  const auto name = [](std::string symbol, std::uint64_t offset = 0) {
+    return symbol_event_name({.symbol = std::move(symbol), .offset = offset});
+  };
+  EXPECT_EQ(name("zfree", 4), "zfree_0x4");
+  EXPECT_EQ(name("zfree", static_cast<std::uint64_t>(-4)), "zfree_minus_0x4");
+  EXPECT_EQ(name("operator+"), "operator_");
+  EXPECT_EQ(name("9lives"), "_9lives");
+  EXPECT_EQ(name(std::string(100, 'a')).size(), kMaxEventName);
   EXPECT_EQ(error("p:g/* /b/x:0x10"), "4: Event name must follow the same rules as C identifiers");
   EXPECT_EQ(error("p:g/a* /b/x:f"), "4: Event name must follow the same rules as C identifiers");
   EXPECT_EQ(error("p:/e /b/x:f"), "2: Group name is not specified");
