@@ -125,6 +125,15 @@ Result<Places::Specs> Places::operator()(ProbeSpec spec) {
   return Specs{std::move(spec)};
 }
 
+// Whether a function that a pattern has matched can be probed.
+Status Places::check_match(const ProbeSpec& spec, const File& file) {
+  if (!spec.place.file_offset) return Error{.text = "outside of the file"};
+  auto site = plan::site_at(file, *spec.place.file_offset);
+  if (!site) return site.error();
+  site->is_ifunc = spec.place.is_ifunc;
+  return spec.is_return && returns_ ? returns_(spec, *site) : ok();
+}
+
 // `help` is for a pattern that matches nothing, and perhaps was meant as a name.
 Result<Places::Specs> Places::expand(const ProbeSpec& pattern, const File& file, const std::string& help) {
   const spec::Place& place = pattern.place;
@@ -136,15 +145,14 @@ Result<Places::Specs> Places::expand(const ProbeSpec& pattern, const File& file,
   std::string reason;
   const std::vector<elf::Symbol> functions = matching_functions(*file, place.symbol);
   for (const elf::Symbol& symbol : functions) {
+    ProbeSpec spec = pattern;
     const auto offset = file->offset_of_address(symbol.address);
-    const auto site = plan::site_at(file, offset.value_or(0));
-    if (!offset || !site) {
+    if (offset) set_place(spec, symbol.name, {*offset, symbol.address, symbol.is_ifunc});
+    if (const Status can = check_match(spec, file); !can) {
       ++left_out;
-      if (reason.empty()) reason = site ? "outside of the file" : site.error().text;
+      if (reason.empty()) reason = can.error().text;
       continue;
     }
-    ProbeSpec spec = pattern;
-    set_place(spec, symbol.name, {*offset, symbol.address, symbol.is_ifunc});
     if (Status data = find_data(spec, {file, *offset, symbol.address, symbol.is_ifunc}); !data) return data.error();
     specs.push_back(std::move(spec));
   }

@@ -2,6 +2,7 @@
 // a definition for each function that it matches, @SYMBOL becomes memory at a fixed distance from the probe.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,7 +18,11 @@ namespace uprobe {
 // A spec::Resolve. Errors have their place in the definition.
 class Places {
  public:
-  explicit Places(plan::FileCache& files) : files_(files) {}  // which must outlive it
+  // Whether a return probe can be had at a site; the reason if not.
+  using Returns = std::function<Status(const spec::ProbeSpec&, const plan::Site&)>;
+
+  // `files` must outlive it. Without `returns` nobody asks.
+  explicit Places(plan::FileCache& files, Returns returns = {}) : files_(files), returns_(std::move(returns)) {}
 
   Result<std::vector<spec::ProbeSpec>> operator()(spec::ProbeSpec spec);
 
@@ -28,10 +33,12 @@ class Places {
   using File = std::shared_ptr<const elf::ElfFile>;
   using Specs = std::vector<spec::ProbeSpec>;
 
+  Status check_match(const spec::ProbeSpec& spec, const File& file);
   Result<Specs> expand(const spec::ProbeSpec& pattern, const File& file, const std::string& help);
   Status find_data(spec::ProbeSpec& spec, const plan::Found& place);
 
   plan::FileCache& files_;
+  Returns returns_;
   std::vector<std::string> notes_;
   std::map<std::pair<File, std::string>, std::uint64_t> data_;  // link-time addresses
 };

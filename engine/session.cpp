@@ -160,13 +160,16 @@ Result<Session> Session::prepare(const SessionOptions& options) {
     return Error{.code = Code::limit, .text = "ring size out of range: 8K to 1G"};
   state->options.ring_bytes = power_of_two(options.ring_bytes);
   plan::FileCache files;
-  Places places(files);
+  plan::ReturnPlanner planner(state->flows);
+  Places places(files, [&](const spec::ProbeSpec& spec, const plan::Site& site) -> Status {
+    const auto planned = planner.plan(spec, site, options.returns);
+    return planned ? ok() : Status(planned.error());
+  });
   spec::DefinitionSet definitions({.strict = options.strict}, options.strict ? spec::Resolve() : std::ref(places));
   for (const Definition& definition : options.definitions)
     if (Status added = definitions.add(definition.text, definition.default_object); !added) return added.error();
   if (definitions.size() == 0) return Error{.code = Code::usage, .text = "no probe is defined"};
   state->notes = places.notes();
-  plan::ReturnPlanner planner(state->flows);
   for (const spec::ProbeSpec& definition : definitions.probes()) {
     auto probe = make_probe(definition, files, options);
     if (!probe) return probe.error();

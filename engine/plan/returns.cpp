@@ -51,6 +51,9 @@ Result<ReturnPlan> ReturnPlanner::plan_exits(const spec::ProbeSpec& spec, const 
   const FileFlow& flow = flows_.of(site.file);
   auto exits = exits_of(flow, entries_of(flow), site.address);
   if (!exits) return refused(name_of(site) + " " + exits.error().text);
+  for (const Exit& exit : *exits)
+    if (const auto place = site_at(site.file, site.file->offset_of_address(exit.address).value_or(0)); !place)
+      return place.error();
   const auto jump = std::find_if(exits->begin(), exits->end(), [](const Exit& exit) { return exit.is_jump; });
   if (jump == exits->end()) return ReturnPlan{.mode = ReturnMode::exits, .why = {}, .exits = exits.take()};
   const auto argument = std::find_if(spec.arguments.begin(), spec.arguments.end(), depends_on_return);

@@ -108,6 +108,20 @@ class Values(harness.TestCase):
         self.assertIn(b"in another function, which returns for it", refused.stderr)
 
 
+class Patterns(harness.TestCase):
+    @for_each_compiler
+    def test_functions_whose_returns_cannot_be_had_are_left_out(self, program):
+        seen = harness.run_tool([f"r:g/* {program}:*last $retval:s32"], [program, "values"])
+        self.assertEqual(seen.returncode, 7, seen.stderr)
+        self.assertEqual(seen.counts(), {"last": 40})
+        self.assertRegex(seen.stderr, rb"1 of 2 functions of '\*last' in \S+ cannot be probed: 'ends_in_last' ends at")
+        seen = harness.run_tool([f"r:g/* {program}:*last"], [program, "values"])
+        self.assertEqual(seen.counts(), {"last": 40, "ends_in_last": 40}, seen.stderr)
+        seen = harness.run_tool([f"r:g/* {program}:end*_last $retval"], [program, "values"])
+        self.assertEqual((seen.returncode, seen.stdout), (125, b""))
+        self.assertIn(b"can be probed: 'ends_in_last' ends at", seen.stderr)
+
+
 class Differential(harness.TestCase):
     """The same definitions under the kernel's uretprobes."""
 
