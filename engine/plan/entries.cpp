@@ -11,7 +11,7 @@ using x86::Leads;
 
 bool holds(const elf::Range& range, std::uint64_t address) { return range.begin <= address && address < range.end; }
 
-// Drops the doubles now and then, so that a list of calls does not grow with their number.
+// Drops the doubles: a list of calls must not grow with their number.
 void sort_out(std::vector<std::uint64_t>& list) {
   std::sort(list.begin(), list.end());
   list.erase(std::unique(list.begin(), list.end()), list.end());
@@ -20,35 +20,39 @@ void sort_out(std::vector<std::uint64_t>& list) {
 }  // namespace
 
 FunctionEntries::FunctionEntries(const FileFlow& flow) {
-  constexpr std::size_t kMany = 1u << 16;
-  std::size_t limit = kMany;
-  for (const elf::Segment& segment : flow.file().segments()) {
-    if (!segment.executable) continue;
-    const std::uint64_t end = segment.address + segment.file_bytes;
-    elf::Range around;  // the function that is being looked at
-    x86::Scanned insn;
-    for (auto at = flow.next_start(segment.address, end); at; at = flow.next_start(*at + 1, end)) {
-      if (!holds(around, *at)) {
-        const SweptFunction* function = flow.swept_at(*at);
-        around = function != nullptr ? function->range : elf::Range{};
-      }
-      if (!x86::scan(flow.bytes_at(*at), Addr{*at}, insn)) continue;
-      const bool is_call = insn.leads == Leads::call;
-      if (!is_call && insn.leads != Leads::jump && insn.leads != Leads::jump_if) continue;
-      if (!is_call && holds(around, insn.target)) continue;
-      const SweptFunction* target = flow.swept_at(insn.target);
-      if (target == nullptr) continue;
-      if (is_call && target->range.begin == insn.target)
-        called_.push_back(insn.target);
-      else
-        crossings_.push_back({insn.target, *at});
-      if (called_.size() < limit) continue;
-      sort_out(called_);
-      limit = called_.size() + kMany;
-    }
-  }
+  for (const elf::Segment& segment : flow.file().segments())
+    if (segment.executable) read(flow, {segment.address, segment.address + segment.file_bytes});
   sort_out(called_);
   std::sort(crossings_.begin(), crossings_.end());
+}
+
+void FunctionEntries::read(const FileFlow& flow, const elf::Range& code) {
+  elf::Range around;  // the function that is being looked at
+  x86::Scanned insn;
+  for (auto at = flow.next_start(code.begin, code.end); at; at = flow.next_start(*at + 1, code.end)) {
+    if (!holds(around, *at)) {
+      const SweptFunction* function = flow.swept_at(*at);
+      around = function != nullptr ? function->range : elf::Range{};
+    }
+    if (!x86::scan(flow.bytes_at(*at), Addr{*at}, insn)) continue;
+    const bool is_call = insn.leads == Leads::call;
+    const bool is_jump = insn.leads == Leads::jump || insn.leads == Leads::jump_if;
+    const bool leaves = is_call || (is_jump && !holds(around, insn.target));
+    const SweptFunction* target = leaves ? flow.swept_at(insn.target) : nullptr;
+    if (target == nullptr) continue;
+    if (is_call && target->range.begin == insn.target)
+      note_called(insn.target);
+    else
+      crossings_.push_back({insn.target, *at});
+  }
+}
+
+void FunctionEntries::note_called(std::uint64_t address) {
+  constexpr std::size_t kMany = 1u << 16;
+  called_.push_back(address);
+  if (called_.size() < sorted_ + kMany) return;
+  sort_out(called_);
+  sorted_ = called_.size();
 }
 
 std::span<const Crossing> FunctionEntries::into(const elf::Range& range) const {

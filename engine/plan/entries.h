@@ -28,8 +28,12 @@ class FunctionEntries {
   bool is_called(std::uint64_t address) const;
 
  private:
+  void read(const FileFlow& flow, const elf::Range& code);
+  void note_called(std::uint64_t address);
+
   std::vector<Crossing> crossings_;    // sorted
   std::vector<std::uint64_t> called_;  // beginnings of functions; sorted, each once
+  std::size_t sorted_ = 0;             // how many there were when they were sorted the last time
 };
 
 }  // namespace uprobe::plan

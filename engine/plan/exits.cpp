@@ -25,6 +25,27 @@ std::uint16_t popped_by(x86::Bytes code) {
   return more <= 0xffff - 8 ? static_cast<std::uint16_t>(8 + more) : std::uint16_t{0};
 }
 
+// What an instruction does to the stack pointer, as far as it matters for a return behind it.
+enum class StackMove { none, to_another, to_frame };
+
+// A return behind a move of the stack pointer to wherever is a jump in disguise: OCaml raises exceptions so, and contexts are
+// switched so. Behind one to the function's own frame it is a return.
+StackMove stack_move_of(x86::Bytes code) {
+  constexpr std::uint8_t kLeave = 0xc9, kPopRsp = 0x5c, kLoad = 0x8b, kStore = 0x89, kAddress = 0x8d, kXchg = 0x87;
+  constexpr unsigned kRsp = 4, kRbp = 5;
+  if (code[0] == kLeave) return StackMove::to_frame;
+  if (code[0] == kPopRsp) return StackMove::to_another;
+  if (code.size() < 3 || (code[0] & 0xf8) != 0x48) return StackMove::none;  // REX.W
+  const unsigned reg = (code[2] >> 3 & 7) | (code[0] & 4U) << 1, rm = (code[2] & 7) | (code[0] & 1U) << 3;
+  const bool is_register = code[2] >= 0xc0;
+  if (code[1] == kAddress) return reg == kRsp ? StackMove::to_frame : StackMove::none;
+  if (code[1] == kXchg) return reg == kRsp || (is_register && rm == kRsp) ? StackMove::to_another : StackMove::none;
+  const bool loads = code[1] == kLoad && reg == kRsp, stores = code[1] == kStore && is_register && rm == kRsp;
+  if (!loads && !stores) return StackMove::none;
+  const bool is_frame = loads ? is_register && rm == kRbp : reg == kRbp;
+  return is_frame ? StackMove::to_frame : StackMove::to_another;
+}
+
 class Finder {
  public:
   Finder(const FileFlow& flow, const FunctionEntries& entries, std::uint64_t entry)
@@ -84,6 +105,7 @@ class Finder {
     std::uint64_t last = part.begin;
     for (auto at = flow_.next_start(part.begin, part.end); at; at = flow_.next_start(*at + 1, part.end)) {
       if (!x86::scan(flow_.bytes_at(*at), Addr{*at}, insn)) return refuse("has bytes that are no instructions");
+      note_stack(*at, insn);
       if (!read_insn(*at, insn)) return false;
       if (!insn.is_padding) last = *at;
     }
@@ -92,6 +114,14 @@ class Finder {
     const bool is_call = insn.leads == Leads::call || insn.leads == Leads::call_indirect;
     if (insn.falls_through && !is_call) return refuse("goes on behind its end, " + place(part.end));
     return true;
+  }
+
+  // Along the code that comes before a return without a branch.
+  void note_stack(std::uint64_t at, const x86::Scanned& insn) {
+    const StackMove move = stack_move_of(flow_.bytes_at(at).first(insn.length));
+    const bool is_elsewhere = insn.leads != Leads::on && insn.leads != Leads::out;
+    if (is_elsewhere || flow_.is_arrival(at) || move == StackMove::to_frame) on_another_stack_ = false;
+    if (move == StackMove::to_another) on_another_stack_ = true;
   }
 
   bool read_insn(std::uint64_t at, const x86::Scanned& insn) {
@@ -117,7 +147,9 @@ class Finder {
     const auto decoded = x86::decode(code, Addr{at});
     if (!decoded || !decoded->is_return) return true;
     const std::uint16_t pops = popped_by(code);
-    if (pops == 0) return refuse("returns at " + place(at) + " in a way that is not followed");
+    if (pops == 0 || on_another_stack_)
+      return refuse("has at " + place(at) + " a return instruction that is none of a call");
+    on_another_stack_ = false;
     exits_.push_back({at, pops, false});
     return true;
   }
@@ -166,14 +198,18 @@ class Finder {
 
   enum class Name { none, part, function };
 
-  // What the symbols say of an address: "f.cold" and "f.cold.12" are parts.
+  static bool is_name_of_part(const std::string& name) {
+    return name.find(".cold") != std::string::npos || name.find(".__part.") != std::string::npos;
+  }
+
+  // What the symbols say of an address: "f.cold", "f.cold.12" and clang's "f.__part.3" are parts.
   Name name_at(std::uint64_t address) const {
     const auto symbols = flow_.file().functions();
     auto symbol = std::lower_bound(symbols.begin(), symbols.end(), address,
                                    [](const elf::Symbol& s, std::uint64_t a) { return s.address < a; });
     Name found = Name::none;
     for (; symbol != symbols.end() && symbol->address == address; ++symbol) {
-      if (symbol->name.find(".cold") != std::string::npos) return Name::part;
+      if (is_name_of_part(symbol->name)) return Name::part;
       found = Name::function;
     }
     return found;
@@ -250,6 +286,7 @@ class Finder {
   std::vector<elf::Range> parts_;
   std::vector<Exit> exits_;
   std::optional<std::uint64_t> pointer_jump_;
+  bool on_another_stack_ = false;  // the code up to here has moved the stack pointer away from the function's frame
   std::string why_;
 };
 

@@ -64,6 +64,12 @@ TEST_P(ExitPlan, Returns) {
   EXPECT_EQ(texts("is_switch"), (Texts{"ret 8", "ret 8", "ret 8"}));
 }
 
+TEST_P(ExitPlan, ReturnInstructionsThatAreJumps) {
+  for (const char* name : {"raises", "raises_by_memory", "exchanges"})
+    expect_refused(name, "a return instruction that is none of a call");
+  EXPECT_EQ(texts("has_frame"), (Texts{"ret 8", "ret 8", "ret 8"}));
+}
+
 TEST_P(ExitPlan, JumpsToFunctionsThatReturnForIt) {
   EXPECT_EQ(texts("tail"), (Texts{"jmp 8", "ret 8"}));
   EXPECT_EQ(texts("tail_by_linkage"), Texts{"jmp 8"});
