@@ -25,6 +25,7 @@ struct FaultEntry {
 extern const FaultEntry uprobe_fault_table[] __attribute__((visibility("hidden")));
 __attribute__((visibility("hidden"))) bool uprobe_peek8(u64 address, u64* out);
 __attribute__((visibility("hidden"))) bool uprobe_peek1(u64 address, u64* out);
+__attribute__((visibility("hidden"))) bool uprobe_poke8(u64 address, u64 value);
 __attribute__((visibility("hidden"))) bool uprobe_peek_fs4(i64 offset, u64* out);
 __attribute__((visibility("hidden"))) bool uprobe_clock(u64* out);
 __attribute__((visibility("hidden"))) void uprobe_trap_entry();
@@ -66,6 +67,9 @@ void handle_return(Hit& hit, shared::ConsumerKind kind, u64 address);
 
 // record.cpp. Builds the record in place in a ring of the session, publishes it, counts what is lost.
 void record_event(const Hit& hit, AreaHeader* area, u32 event_index);
+
+// Counts a return that will not be seen.
+void count_missed(AreaHeader* area, u32 event_index);
 
 // interpret.cpp. The payload of one event at `at`; at most `limit` bytes are written.
 enum class Built : u32 {

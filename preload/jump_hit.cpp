@@ -1,8 +1,9 @@
-// A hit that came by a jump, as far as the body has not recorded it itself.
+// Hits that come by a jump, as far as the body has not recorded them itself, and returns that come by a stub.
 #include "preload/agent.h"
 #include "preload/calls.h"
 #include "preload/delivery.h"
 #include "preload/slots.h"
+#include "preload/stubs.h"
 
 namespace uprobe::agent {
 namespace {
@@ -19,9 +20,20 @@ extern "C" __attribute__((visibility("hidden"), used, flatten)) const u32* uprob
   const Point* point = point_of(block, *slot);
   if (point == nullptr) return reinterpret_cast<const u32*>(pending_word(block));
   Hit hit{&block, point, registers, thread_id(block, true), true, faulted != 0};
+  const u64 sp = (*registers)[shared::Reg::sp];
   handle_hit(hit);
+  lead_through_stub(block, *point, sp, true);
   if (point->role == static_cast<u32>(shared::PointRole::open_call) && wants_open(block, *point, *registers))
     return &kWaits;
+  return reinterpret_cast<const u32*>(pending_word(block));
+}
+
+extern "C" __attribute__((visibility("hidden"), used, flatten)) const u32* uprobe_on_return(u32 number,
+                                                                                            Registers* registers) {
+  ProcessBlock& block = *uprobe_block;
+  const shared::ReturnSlot& slot = uprobe_return_slots[number];
+  Hit hit{&block, &point_of(block, slot), registers, thread_id(block, true), true, false};
+  handle_return(hit, shared::ConsumerKind::stub, slot.root);
   return reinterpret_cast<const u32*>(pending_word(block));
 }
 

@@ -67,4 +67,9 @@ void record_event(const Hit& hit, AreaHeader* area, u32 event_index) {
   if (built == Built::too_big) count(event.lost_too_big);
 }
 
+void count_missed(AreaHeader* area, u32 event_index) {
+  if (__atomic_load_n(&area->state, __ATOMIC_RELAXED) != static_cast<u32>(shared::SessionState::recording)) return;
+  if (event_index < area->event_count) count(at_offset<Event>(area, area->event_offset)[event_index].missed);
+}
+
 }  // namespace uprobe::agent

@@ -8,6 +8,7 @@
 
 #include "arch/x86/entry/cpu.h"
 #include "preload/slots.h"
+#include "preload/stubs.h"
 #include "preload/system_call.h"
 
 namespace uprobe::agent {
@@ -170,6 +171,7 @@ bool is_end_of_jump(u64 ip) { return ip == as_word(uprobe_jump_waits); }
 
 // What the thunk's call has put on a shadow stack only a return takes off: there the thread has to go through.
 Jump leave_trampoline(const ProcessBlock& block, SignalFrame& frame) {
+  if (leave_stub(frame)) return Jump::recorded;
   const bool can_leave_call = shadow_stack() == 0;
   if (frame.ip == as_word(uprobe_jump_entry)) return can_leave_call ? leave_entry(block, frame) : Jump::no;
   if (is_in(frame.ip, uprobe_jump_done, uprobe_jump_left) || is_in(frame.ip, uprobe_jump_late, uprobe_jump_waits + 1))

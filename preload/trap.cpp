@@ -10,6 +10,7 @@
 #include "preload/returns.h"
 #include "preload/stacks.h"
 #include "preload/steps.h"
+#include "preload/stubs.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
 #include "preload/trampolines.h"
@@ -53,7 +54,10 @@ u32 record_hit(ProcessBlock& block, const Point& point, const SignalFrame& frame
   Registers registers = registers_of(frame, point.address);
   const u32 tid = thread_id(block, may_fault);
   Hit hit{&block, &point, &registers, tid, may_fault};
-  if (point.consumer != 0 && !repeat) handle_hit(hit);
+  if (point.consumer != 0 && !repeat) {
+    handle_hit(hit);
+    lead_through_stub(block, point, frame.sp, may_fault);
+  }
   return tid;
 }
 
@@ -159,9 +163,15 @@ bool finish_jump(ProcessBlock& block, SignalFrame& frame, bool may_fault) {
   return true;
 }
 
+// The same for a return that is interrupted on its way through a stub.
+bool came_home(ProcessBlock& block, SignalFrame& frame, bool may_fault) {
+  return finish_return(block, frame, may_fault && (frame.mask & kFaultSignals) == 0);
+}
+
 Exit on_fault(SignalInfo& info, SignalFrame& frame, bool mask_is_clean) {
   ProcessBlock& block = *uprobe_block;
-  if (info.code > 0 && (fix_up(frame) || finish_jump(block, frame, mask_is_clean)))
+  if (info.code > 0 &&
+      (fix_up(frame) || finish_jump(block, frame, mask_is_clean) || came_home(block, frame, mask_is_clean)))
     return leave(block, frame, mask_is_clean);
   if (info.code > 0 && has_come_back(frame.ip)) {
     hit_point(block, begin_return(frame), frame);
@@ -176,7 +186,7 @@ extern "C" {
 
 __attribute__((visibility("hidden"), used)) Exit uprobe_on_trap(i32, SignalInfo* info, SignalFrame* frame) {
   ProcessBlock& block = *uprobe_block;
-  if (info->code == kSiKernel && is_end_of_jump(frame->ip)) {
+  if (info->code == kSiKernel && (is_end_of_jump(frame->ip) || is_end_of_return(frame->ip))) {
     leave_trampoline(block, *frame);
     if (const Point* point = open_point_with_copy(block, frame->ip)) make_open(block, *point, *frame);
     return leave(block, *frame, true);
@@ -194,6 +204,7 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_on_trap(i32, SignalInfo*
   }
   if (is_step(*info) && (end_step(block, *frame) || finish_jump(block, *frame, true) || in_agent(block, frame->ip)))
     return leave(block, *frame, true);
+  if (is_step(*info)) came_home(block, *frame, true);
   return pass_on(block, *info, *frame, true);
 }
 

@@ -86,7 +86,8 @@ struct alignas(128) Event {
   u64 lost_full;     // no room in the ring
   u64 lost_too_big;  // payload over kMaxPayload (the kernel drops these silently)
   u64 lost_busy;     // every ring was claimed
-  u64 reserved[11];
+  u64 missed;        // returns that could not be led through a stub; not among the hits
+  u64 reserved[10];
 };
 static_assert(sizeof(Event) == 128);
 

@@ -241,8 +241,9 @@ enter_frame:
         ret
         .size uprobe_open_call, . - uprobe_open_call
 
-// Loads that may fault: each faulting instruction has an entry in the table, uprobe_on_fault moves the thread to the
-// fix-up. bool uprobe_peekN(u64 address, u64* out), bool uprobe_peek_fs4(i64 offset, u64* out), bool uprobe_clock(u64* out).
+// Loads, and a store, that may fault: each faulting instruction has an entry in the table, uprobe_on_fault moves the thread
+// to the fix-up. bool uprobe_peekN(u64 address, u64* out), bool uprobe_poke8(u64 address, u64 value),
+// bool uprobe_peek_fs4(i64 offset, u64* out), bool uprobe_clock(u64* out).
         .macro FAULTS insn, fixup
         .pushsection .rodata.uprobe_faults, "a"
         .long   \insn - uprobe_fault_table
@@ -299,6 +300,17 @@ uprobe_fault_table:
         .cfi_endproc
         .size uprobe_clock, . - uprobe_clock
         FAULTS  13b, peek_failed
+
+        .pushsection .text
+        ENTRY uprobe_poke8
+        .cfi_startproc
+14:     movq    %rsi, (%rdi)
+        movl    $1, %eax
+        ret
+        .cfi_endproc
+        .size uprobe_poke8, . - uprobe_poke8
+        FAULTS  14b, peek_failed
+        .popsection
 
 peek_failed:
         xorl    %eax, %eax

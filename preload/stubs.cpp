@@ -1,0 +1,270 @@
+// Functions that return by way of a stub. A hit at their entry finds the stub of the pair (copy, return address), or fills in
+// one that nobody has had, and puts it in the place of the return address; what returns there is recorded and sent home.
+//
+// Nothing is ever pending: a stub says where it leads, so frames may be left by longjmp or an exception, stacks moved, copied
+// or freed, and one return address used twice. A word on the stack that is not a return address must not be taken for one:
+// it has a call in front of it, or is one of the few that are known.
+#include "preload/stubs.h"
+
+#include "engine/shared/return_stub.h"
+#include "preload/delivery.h"
+#include "preload/system_call.h"
+
+namespace uprobe::agent {
+namespace {
+
+using shared::Consumer;
+using shared::ConsumerKind;
+using shared::kReturnStubs;
+using shared::kStubReturns;
+using shared::kStubUnit;
+using shared::ReturnSlot;
+
+extern "C" {
+// arch/x86/entry/stub.S
+extern const u8 uprobe_return_entry[] __attribute__((visibility("hidden")));
+extern const u8 uprobe_return_done[] __attribute__((visibility("hidden")));
+extern const u8 uprobe_return_leaves[] __attribute__((visibility("hidden")));
+extern const u8 uprobe_return_left[] __attribute__((visibility("hidden")));
+extern const u8 uprobe_return_waits[] __attribute__((visibility("hidden")));
+}
+
+constexpr u32 kHashSize = u32{1} << shared::kStubHashBits;
+static_assert(kHashSize >= 2 * kReturnStubs);
+
+// Of this process, copied by fork with the stacks that lead here.
+struct Table {
+  u32 last;   // number of the last stub given
+  u32 spare;  // one that a lost race has left, for the next pair
+  u32 hash[kHashSize];
+  u16 used[shared::kPointsOfABudget];
+} table;
+
+u64 stub_at(u32 number) { return as_word(uprobe_return_stubs) + u64{number} * kStubUnit; }
+
+bool is_in_stub(u64 address) { return address - stub_at(0) < u64{kReturnStubs} * kStubUnit; }
+
+u32 number_of(u64 address) { return static_cast<u32>((address - stub_at(0)) / kStubUnit); }
+
+u32 offset_in_stub(u64 address) { return static_cast<u32>((address - stub_at(0)) % kStubUnit); }
+
+u32 index_of(const ProcessBlock& block, const Point& point) {
+  return static_cast<u32>(&point - at_offset<Point>(&block, block.point_offset));
+}
+
+u32 place_in_hash(u64 body, u64 address) {
+  return shared::hash_slot(address ^ (body << 32 | body >> 32), shared::kStubHashBits);
+}
+
+bool is_of(u32 number, u64 body, u64 address) {
+  const ReturnSlot& slot = uprobe_return_slots[number];
+  return slot.return_address == address && slot.body == body;
+}
+
+// The number of the pair's stub, or 0 and the place in the hash where it would be found.
+u32 find(u64 body, u64 address, u32& place) {
+  place = place_in_hash(body, address);
+  for (u32 steps = 0; steps < kHashSize; ++steps, place = (place + 1) % kHashSize) {
+    const u32 number = __atomic_load_n(&table.hash[place], __ATOMIC_ACQUIRE);
+    if (number == 0 || is_of(number, body, address)) return number;
+  }
+  return 0;
+}
+
+u32 free_number() {
+  const u32 spare = __atomic_exchange_n(&table.spare, 0, __ATOMIC_RELAXED);
+  if (spare != 0) return spare;
+  if (__atomic_load_n(&table.last, __ATOMIC_RELAXED) >= kReturnStubs - 1) return 0;
+  const u32 number = __atomic_add_fetch(&table.last, 1, __ATOMIC_RELAXED);
+  return number < kReturnStubs ? number : 0;
+}
+
+// How long a near call is whose opcode ff and ModRM byte these are (SDM vol. 2, tables 2-2 and 2-3); 0: it is none.
+u32 indirect_call_bytes(u8 modrm, u8 sib) {
+  const u32 mode = modrm >> 6, base = modrm & 7;
+  if ((modrm & 0x38) != 0x10) return 0;
+  if (mode == 3) return 2;
+  const u32 bytes = base == 4 ? 3 : 2;
+  if (mode == 1) return bytes + 1;
+  const bool is_wide = mode == 2 || base == 5 || (base == 4 && (sib & 7) == 5);
+  return is_wide ? bytes + 4 : bytes;
+}
+
+// What the program has in [address - sizeof bytes, address), whatever stands there now. False: it cannot be read.
+constexpr u32 kLongestCall = 7;
+bool original_before(const ProcessBlock& block, u64 address, u8 (&bytes)[kLongestCall]) {
+  for (u32 i = 0; i < kLongestCall; ++i) {
+    u64 value = 0;
+    if (!uprobe_peek1(address - kLongestCall + i, &value)) return false;
+    bytes[i] = static_cast<u8>(value);
+  }
+  for (u32 back = 1; back < kLongestCall + shared::kJumpBytes; ++back) {
+    const Point* point = find_point(block, address - back);
+    if (point == nullptr) continue;
+    const shared::Undo& undo = undo_of(block, *point);
+    for (u32 i = 0; i < undo.length && i < back; ++i)
+      if (back - i <= kLongestCall) bytes[kLongestCall - (back - i)] = undo.original[i];
+  }
+  return true;
+}
+
+bool is_behind_call(const ProcessBlock& block, u64 address) {
+  constexpr u8 kCall = 0xe8, kGroup5 = 0xff;
+  u8 bytes[kLongestCall];
+  if (!original_before(block, address, bytes)) return false;
+  if (bytes[kLongestCall - 5] == kCall) return true;
+  for (u32 length = 2; length <= kLongestCall; ++length) {
+    const u8* at = &bytes[kLongestCall - length];
+    if (at[0] == kGroup5 && indirect_call_bytes(at[1], length > 2 ? at[2] : u8{0}) == length) return true;
+  }
+  return false;
+}
+
+// Where the handlers of signals return to, and the functions of makecontext (glibc, __start_context).
+bool is_known_way_home(u64 address) {
+  constexpr u64 kRestorer = 0x0f0000000fc0c748, kStartContext = 0x48243c8b48dc8948;
+  u64 code = 0;
+  return uprobe_peek8(address, &code) && (code == kRestorer || code == kStartContext);
+}
+
+// What a new stub would be. A chain is short and has no point twice: tail calls in a loop would make one without an end.
+bool describe(const ProcessBlock& block, const Point& point, u64 address, ReturnSlot& slot) {
+  slot = {address, point.copy, address, index_of(block, point), 0};
+  if (!is_in_stub(address)) return is_behind_call(block, address) || is_known_way_home(address);
+  while (is_in_stub(address)) {
+    const ReturnSlot& below = uprobe_return_slots[number_of(address)];
+    if (offset_in_stub(address) != kStubReturns || below.body == 0) return false;
+    if (below.point == slot.point || ++slot.depth >= shared::kMostChained) return false;
+    slot.root = below.root;
+    address = below.return_address;
+  }
+  return true;
+}
+
+// Threads that come at once may take a little more than there is.
+bool pay(const ReturnSlot& slot) {
+  u16& used = table.used[slot.point % shared::kPointsOfABudget];
+  const u32 cost = slot.depth == 0 ? 1 : shared::kChainedCost;
+  if (__atomic_load_n(&used, __ATOMIC_RELAXED) + cost > shared::kStubBudget) return false;
+  __atomic_fetch_add(&used, static_cast<u16>(cost), __ATOMIC_RELAXED);
+  return true;
+}
+
+// Who comes second to a place in the hash looks whether it is the same pair there, and else goes on behind it.
+u32 publish(u32 number, u32 place) {
+  const ReturnSlot& slot = uprobe_return_slots[number];
+  for (u32 steps = 0; steps < kHashSize; ++steps, place = (place + 1) % kHashSize) {
+    u32 other = 0;
+    if (__atomic_compare_exchange_n(&table.hash[place], &other, number, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+      return number;
+    if (!is_of(other, slot.body, slot.return_address)) continue;
+    __atomic_exchange_n(&table.spare, number, __ATOMIC_RELAXED);
+    return other;
+  }
+  return 0;
+}
+
+u32 make(const ProcessBlock& block, const Point& point, u64 address, u32 place) {
+  ReturnSlot slot;
+  if (!describe(block, point, address, slot) || !pay(slot)) return 0;
+  const u32 number = free_number();
+  if (number == 0) return 0;
+  uprobe_return_slots[number] = slot;
+  return publish(number, place);
+}
+
+bool wants_stub(const Consumer& consumer) { return consumer.kind == static_cast<u8>(ConsumerKind::stub); }
+
+// How many consumers of the point want its return from a stub; each is told that it is missed, if it is.
+bool for_stub_consumers(const ProcessBlock& block, const Point& point, bool is_missed) {
+  const auto* consumers = at_offset<Consumer>(&block, block.consumer_offset);
+  bool found = false;
+  u32 next = point.consumer;
+  for (u32 steps = 0; next != 0 && next <= block.consumer_count && steps < block.consumer_count; ++steps) {
+    const Consumer& consumer = consumers[next - 1];
+    next = consumer.next;
+    if (!wants_stub(consumer)) continue;
+    found = true;
+    AreaHeader* area = session_area(block, consumer.session);
+    if (is_missed && area != nullptr) count_missed(area, consumer.event);
+  }
+  return found;
+}
+
+bool replace(const ProcessBlock& block, const Point& point, u64 sp, u32& number) {
+  u64 address = 0;
+  if (!uprobe_peek8(sp, &address)) return false;
+  u32 place = 0;
+  number = find(point.copy, address, place);
+  if (number == 0) number = make(block, point, address, place);
+  return number != 0 && uprobe_poke8(sp, stub_at(number) + kStubReturns);
+}
+
+// The frame of uprobe_return_entry, at rsp until the return address is all that is left of it.
+struct ReturnFrame {
+  Registers registers;
+  u64 number;
+  u8 red_zone[128];
+  u64 return_address;
+};
+static_assert(sizeof(ReturnFrame) == 312);
+
+void take_registers(SignalFrame& frame, const ReturnFrame& kept) {
+  using shared::Reg;
+  constexpr u64 kArithmetic = 0x8d5;
+  const Registers& r = kept.registers;
+  frame.ax = r[Reg::ax], frame.cx = r[Reg::cx], frame.dx = r[Reg::dx], frame.si = r[Reg::si], frame.di = r[Reg::di];
+  frame.r8 = r[Reg::r8], frame.r9 = r[Reg::r9], frame.r10 = r[Reg::r10], frame.r11 = r[Reg::r11];
+  frame.flags = (frame.flags & ~kArithmetic) | (r[Reg::flags] & kArithmetic);
+  frame.sp = as_word(&kept.return_address);
+}
+
+bool is_in(u64 ip, const u8* begin, const u8* end) { return ip >= as_word(begin) && ip < as_word(end); }
+
+// How much lower rsp is than behind the return, by the place in the stub; uprobe_return_entry comes behind its last one.
+u64 depth_at(u32 offset) {
+  if (offset < shared::kStubSkips) return 0;
+  if (offset < shared::kStubNumbers) return 8;
+  return offset < shared::kStubLeaves ? 136 : 144;
+}
+
+}  // namespace
+
+u64 lead_through_stub(ProcessBlock& block, const Point& point, u64 sp, bool may_fault) {
+  if (!for_stub_consumers(block, point, false)) return 0;
+  u32 number = 0;
+  if (may_fault && replace(block, point, sp, number)) return stub_at(number);
+  for_stub_consumers(block, point, true);
+  return 0;
+}
+
+bool is_end_of_return(u64 ip) { return ip == as_word(uprobe_return_waits); }
+
+bool leave_stub(SignalFrame& frame) {
+  if (is_in_stub(frame.ip) && offset_in_stub(frame.ip) == 0) {
+    frame.ip = uprobe_return_slots[number_of(frame.ip)].body;
+    frame.sp -= 8;
+    return true;
+  }
+  const bool is_whole = is_in(frame.ip, uprobe_return_done, uprobe_return_leaves) || is_end_of_return(frame.ip);
+  if (!is_whole && !is_in(frame.ip, uprobe_return_leaves, uprobe_return_left)) return false;
+  if (is_whole) take_registers(frame, *reinterpret_cast<const ReturnFrame*>(frame.sp));
+  frame.ip = *reinterpret_cast<const u64*>(frame.sp);
+  frame.sp += 8;
+  return true;
+}
+
+bool finish_return(ProcessBlock& block, SignalFrame& frame, bool may_fault) {
+  const bool is_entry = frame.ip == as_word(uprobe_return_entry);
+  if (!is_entry && (!is_in_stub(frame.ip) || offset_in_stub(frame.ip) < kStubReturns)) return false;
+  const u32 number = is_entry ? static_cast<u32>(*reinterpret_cast<const u64*>(frame.sp)) : number_of(frame.ip);
+  frame.sp += is_entry ? depth_at(kStubUnit) : depth_at(offset_in_stub(frame.ip));
+  const ReturnSlot& slot = uprobe_return_slots[number];
+  Registers registers = registers_of(frame, slot.root);
+  Hit hit{&block, &point_of(block, slot), &registers, thread_id(block, may_fault), may_fault, false};
+  handle_return(hit, ConsumerKind::stub, slot.root);
+  frame.ip = slot.return_address;
+  return true;
+}
+
+}  // namespace uprobe::agent

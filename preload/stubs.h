@@ -1,0 +1,36 @@
+// Returns by way of a stub. See stubs.cpp and engine/shared/return_stub.h.
+#pragma once
+
+#include "arch/x86/entry/signal_frame.h"
+#include "engine/shared/return_stub.h"
+#include "preload/agent.h"
+
+namespace uprobe::agent {
+
+// arch/x86/entry/stub.S
+extern "C" {
+extern const u8 uprobe_return_stubs[] __attribute__((visibility("hidden")));
+extern shared::ReturnSlot uprobe_return_slots[] __attribute__((visibility("hidden")));
+}
+
+inline const Point& point_of(const ProcessBlock& block, const shared::ReturnSlot& slot) {
+  return at_offset<Point>(&block, block.point_offset)[slot.point];
+}
+
+// A thread is at the first instruction of a function, where a consumer wants its return: the return address that `sp` points
+// to becomes that of a stub, which it returns. 0: it stays what it is, and the return is counted as missed.
+// No system call, no lock, reentrant at every instruction.
+u64 lead_through_stub(ProcessBlock& block, const Point& point, u64 sp, bool may_fault);
+
+// Takes an interrupted thread out of a stub, or out of what the agent does for one, where the function has not begun or its
+// return has been recorded: to the beginning of the copy, or to the return address. False: it is in neither.
+bool leave_stub(SignalFrame& frame);
+
+// A function has returned to its stub, and the thread cannot go on there, for want of stack or by steps of the application's
+// own: the return is recorded, and the thread stands at its return address. False: it is not there.
+bool finish_return(ProcessBlock& block, SignalFrame& frame, bool may_fault);
+
+// Whether an int3 before `ip` is the agent's own, for a thread with signals that wait: leave_stub knows where it goes.
+bool is_end_of_return(u64 ip);
+
+}  // namespace uprobe::agent
