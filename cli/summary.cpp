@@ -48,6 +48,7 @@ std::string probe_line(const ProbeSummary& probe) {
   std::string text = probe.name + " " + probe.place + ": " + counted(probe.hits, "hit", "hits");
   if (probe.hits == 0) text += " (" + (probe.hint.empty() ? "never reached" : probe.hint) + ")";
   if (lost_count(probe) != 0) text += ", lost " + lost_text(probe, false);
+  if (probe.missed != 0) text += ", " + counted(probe.missed, "return", "returns") + " not followed";
   return text;
 }
 

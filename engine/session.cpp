@@ -72,6 +72,8 @@ Status plan_returns(Probe& probe, plan::ReturnPlanner& planner, plan::ReturnMode
 // Where the probe goes in its file.
 void add_points(const Probe& probe, std::uint16_t event, control::ProbeSet& to) {
   if (!probe.returns) return to.add(probe.site, {.event = event});
+  if (probe.returns->mode == plan::ReturnMode::stub)
+    return to.add(probe.site, {.event = event, .kind = shared::ConsumerKind::stub});
   for (std::size_t i = 0; i < probe.exits.size(); ++i) {
     const plan::Exit& exit = probe.returns->exits[i];
     to.add(probe.exits[i], {.event = event,

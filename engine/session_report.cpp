@@ -17,14 +17,15 @@ std::string reason_at(const plan::Site& site, const plan::FileJumps& jumps) {
 
 // Of the first place that cannot have one.
 std::string reason_against_jumps(const Probe& probe, const plan::FileJumps& jumps) {
-  if (!probe.returns) return reason_at(probe.site, jumps);
+  if (!probe.returns || probe.returns->mode == plan::ReturnMode::stub) return reason_at(probe.site, jumps);
   for (const plan::Site& exit : probe.exits)
     if (const std::string reason = reason_at(exit, jumps); !reason.empty()) return hex(exit.offset) + ": " + reason;
   return {};
 }
 
-// "3 exits: 0x1234, 0x1250, jump at 0x1260"
+// "a stub", "3 exits: 0x1234, 0x1250, jump at 0x1260"
 std::string returns_text(const Probe& probe) {
+  if (probe.returns->mode == plan::ReturnMode::stub) return "a stub";
   const auto& exits = probe.returns->exits;
   std::string text = std::to_string(exits.size()) + (exits.size() == 1 ? " exit:" : " exits:");
   for (std::size_t i = 0; i < exits.size(); ++i)
@@ -114,6 +115,7 @@ Summary Session::summary() const {
     line.place = probe.spec.place.path + ":" + hex(probe.site.offset);
     line.recorded = i < counts.recorded.size() ? counts.recorded[i] : 0;
     line.lost_full = event.lost_full, line.lost_too_big = event.lost_too_big, line.lost_busy = event.lost_busy;
+    line.missed = event.missed;
     line.hits = line.recorded + line.lost_full + line.lost_too_big + line.lost_busy;
     if (line.hits == 0) line.hint = hint_for(probe, i, s.armer->report());
     summary.probes.push_back(std::move(line));

@@ -147,6 +147,10 @@ inline AreaHeader* session_area(const ProcessBlock& block, u32 session) {
   return reinterpret_cast<AreaHeader*>(block.sessions[session].area);
 }
 
+inline bool is_recording(const AreaHeader& area) {
+  return __atomic_load_n(&area.state, __ATOMIC_RELAXED) == static_cast<u32>(shared::SessionState::recording);
+}
+
 inline void count(u64& counter) { __atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED); }
 
 }  // namespace uprobe::agent

@@ -57,7 +57,7 @@ UPROBE_IN_SECTION Built build_record(Draft& draft) {
 }
 
 void record_event(const Hit& hit, AreaHeader* area, u32 event_index) {
-  if (__atomic_load_n(&area->state, __ATOMIC_RELAXED) != static_cast<u32>(shared::SessionState::recording)) return;
+  if (!is_recording(*area)) return;
   if (event_index >= area->event_count || !rings_make_sense(area)) return;
   Event& event = at_offset<Event>(area, area->event_offset)[event_index];
   Draft draft{&hit, area, &event, nullptr, 0, 0, false, 0};
@@ -68,7 +68,6 @@ void record_event(const Hit& hit, AreaHeader* area, u32 event_index) {
 }
 
 void count_missed(AreaHeader* area, u32 event_index) {
-  if (__atomic_load_n(&area->state, __ATOMIC_RELAXED) != static_cast<u32>(shared::SessionState::recording)) return;
   if (event_index < area->event_count) count(at_offset<Event>(area, area->event_offset)[event_index].missed);
 }
 

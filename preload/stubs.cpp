@@ -6,8 +6,8 @@
 // it has a call in front of it, or is one of the few that are known.
 #include "preload/stubs.h"
 
+#include "arch/x86/entry/cpu.h"
 #include "engine/shared/return_stub.h"
-#include "preload/delivery.h"
 #include "preload/system_call.h"
 
 namespace uprobe::agent {
@@ -175,7 +175,7 @@ u32 make(const ProcessBlock& block, const Point& point, u64 address, u32 place) 
 
 bool wants_stub(const Consumer& consumer) { return consumer.kind == static_cast<u8>(ConsumerKind::stub); }
 
-// How many consumers of the point want its return from a stub; each is told that it is missed, if it is.
+// Whether consumers of the point want its return from a stub, now; each is told that it is missed, if it is.
 bool for_stub_consumers(const ProcessBlock& block, const Point& point, bool is_missed) {
   const auto* consumers = at_offset<Consumer>(&block, block.consumer_offset);
   bool found = false;
@@ -183,20 +183,27 @@ bool for_stub_consumers(const ProcessBlock& block, const Point& point, bool is_m
   for (u32 steps = 0; next != 0 && next <= block.consumer_count && steps < block.consumer_count; ++steps) {
     const Consumer& consumer = consumers[next - 1];
     next = consumer.next;
-    if (!wants_stub(consumer)) continue;
+    AreaHeader* area = wants_stub(consumer) ? session_area(block, consumer.session) : nullptr;
+    if (area == nullptr || !is_recording(*area)) continue;
     found = true;
-    AreaHeader* area = session_area(block, consumer.session);
-    if (is_missed && area != nullptr) count_missed(area, consumer.event);
+    if (is_missed) count_missed(area, consumer.event);
   }
   return found;
 }
 
-bool replace(const ProcessBlock& block, const Point& point, u64 sp, u32& number) {
+// Before the first stub is used: the tool then leaves what unwinders need.
+void note_stubs(ProcessBlock& block) {
+  if ((__atomic_load_n(&block.flags, __ATOMIC_RELAXED) & shared::kBlockHasStubs) == 0)
+    __atomic_fetch_or(&block.flags, shared::kBlockHasStubs, __ATOMIC_SEQ_CST);
+}
+
+bool replace(ProcessBlock& block, const Point& point, u64 sp, u32& number) {
   u64 address = 0;
   if (!uprobe_peek8(sp, &address)) return false;
   u32 place = 0;
   number = find(point.copy, address, place);
   if (number == 0) number = make(block, point, address, place);
+  note_stubs(block);
   return number != 0 && uprobe_poke8(sp, stub_at(number) + kStubReturns);
 }
 
@@ -233,7 +240,8 @@ u64 depth_at(u32 offset) {
 u64 lead_through_stub(ProcessBlock& block, const Point& point, u64 sp, bool may_fault) {
   if (!for_stub_consumers(block, point, false)) return 0;
   u32 number = 0;
-  if (may_fault && replace(block, point, sp, number)) return stub_at(number);
+  // The hit came by a call, and the stub would be returned to by none: a shadow stack tells.
+  if (may_fault && shadow_stack() == 0 && replace(block, point, sp, number)) return stub_at(number);
   for_stub_consumers(block, point, true);
   return 0;
 }

@@ -57,6 +57,17 @@ bool Armer::follows_returns(Work& work) {
   return *work.follows_returns;
 }
 
+// Whether unwinders find what they need of a stub: of an agent that ld.so knows, or by asking where we listen.
+bool Armer::finds_stubs(Work& work) {
+  const auto has_point = [&](const target::Mapping& m) {
+    const auto version = can_be_armed(m) ? file_behind(work.target.pid(), m) : std::nullopt;
+    return version && own_.in(work.target, m, *version).finds_objects;
+  };
+  if (!work.finds_stubs)
+    work.finds_stubs = options_.ends_too || std::any_of(work.maps.begin(), work.maps.end(), has_point);
+  return *work.finds_stubs;
+}
+
 // The points of ours first: a probe's breakpoint must find the signals in order.
 Status Armer::arm_mapping(Work& work, const target::Mapping& m) {
   const auto version = file_behind(work.target.pid(), m);

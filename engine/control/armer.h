@@ -63,11 +63,13 @@ class Armer {
   Status arm_choices(Work& work, const target::Mapping& mapping);
   Status note_unbound(Work& work);
   bool follows_returns(Work& work);
+  bool finds_stubs(Work& work);
+  const PlannedPoint* possible(Work& work, const PlannedPoint& point);
   Status retire(Work& work, const Changed& range);
 
   Status arm_file(Work& work, const FilePoints& file, const target::Mapping& mapping, const plan::FileJumps* jumps);
   Status arm_ifuncs(Work& work, const FilePoints& file, const target::Mapping& mapping);
-  Status consider(Work& work, const PlannedPoint& point, const target::Mapping& mapping, const plan::FileJumps* jumps);
+  Status consider(Work& work, const PlannedPoint& given, const target::Mapping& mapping, const plan::FileJumps* jumps);
   const plan::Window* window_for(Work& work, const Pending& pending, const target::Mapping& mapping,
                                  const plan::FileJumps* jumps, std::string& why);
   Status join(Work& work, const PlannedPoint& point, std::uint32_t known);
@@ -86,7 +88,7 @@ class Armer {
   ArmReport report_;
   OwnPoints own_;
   std::optional<JumpPlanner> jumps_;
-  std::vector<std::unique_ptr<PlannedPoint>> choices_;  // implementations that IFUNCs chose
+  std::vector<std::unique_ptr<PlannedPoint>> choices_;  // implementations that IFUNCs chose, and what is left of others
   std::map<const elf::ElfFile*, std::optional<std::vector<elf::Relocation>>> relocations_;
   KnownState known_;
 };

@@ -30,8 +30,9 @@ struct Armer::Work {
   bool is_new = false;                         // it has just been mapped: nothing of it has run
   bool unbound = false;                        // in any mapping
   bool changed = false;
-  // Found out when it matters: see is_quiet; whether the application's handlers come back through a point of ours.
-  std::optional<bool> quiet, follows_returns;
+  // Found out when it matters: see is_quiet; whether the application's handlers come back through a point of ours; whether
+  // unwinders find the stubs.
+  std::optional<bool> quiet, follows_returns, finds_stubs;
 
   TextView text;  // of the file under way, as it was before anything of it was written
 

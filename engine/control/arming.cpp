@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstring>
+#include <functional>
 
 #include "engine/base/text.h"
 #include "engine/control/armer_work.h"
@@ -153,8 +154,24 @@ Status Armer::join(Work& work, const PlannedPoint& point, std::uint32_t known) {
   return work.block.want(work.target, known, consumers_of(work, point));
 }
 
+// What of a point can be had in this process; null: nothing.
+const PlannedPoint* Armer::possible(Work& work, const PlannedPoint& point) {
+  const auto is_stub = [](const PlannedConsumer& consumer) { return consumer.kind == shared::ConsumerKind::stub; };
+  if (std::none_of(point.consumers.begin(), point.consumers.end(), is_stub) || finds_stubs(work)) return &point;
+  auto rest = std::make_unique<PlannedPoint>(point), refused = std::make_unique<PlannedPoint>(point);
+  std::erase_if(rest->consumers, is_stub);
+  std::erase_if(refused->consumers, std::not_fn(is_stub));
+  refuse(*refused,
+         "exceptions would not pass its return stub: the program has no glibc of 2.35 or later (--return=exits)");
+  if (rest->consumers.empty() && rest->role == shared::PointRole::probe) return nullptr;
+  return choices_.emplace_back(std::move(rest)).get();
+}
+
 // Decides what has to be done for one point in one mapping; nothing is written yet.
-Status Armer::consider(Work& work, const PlannedPoint& point, const target::Mapping& m, const plan::FileJumps* jumps) {
+Status Armer::consider(Work& work, const PlannedPoint& given, const target::Mapping& m, const plan::FileJumps* jumps) {
+  const PlannedPoint* left = possible(work, given);
+  if (left == nullptr) return ok();
+  const PlannedPoint& point = *left;
   const Addr address = m.begin + (point.site.offset - m.offset);
   const auto known = work.block.find(address);
   const bool armed =

@@ -64,7 +64,7 @@ class Disarming {
     for (std::uint32_t i = 0; i < block_.points().size(); ++i) consider(text, i);
     if (Status s = block_.set_states(target_, gone_, shared::PointState::unmapped); !s) return s;
     if (Status s = restore(probes_, serializer); !s) return s;
-    return restore(own_, serializer);
+    return has_stubs() ? stubs_stay() : restore(own_, serializer);
   }
 
  private:
@@ -87,6 +87,19 @@ class Disarming {
   bool stays(Patched outcome, Addr at) {
     std::uint8_t now = 0;
     return outcome == Patched::breakpoint || (outcome == Patched::failed && target_.read(at, &now, 1));
+  }
+  // Frames that return by way of a stub may be there for as long as the program runs. Whoever unwinds through them needs our
+  // point at _dl_find_object, and that needs the others.
+  bool has_stubs() {
+    constexpr auto kRole = static_cast<std::uint32_t>(shared::PointRole::find_object);
+    const auto is_asked = [](const shared::Point& point) { return point.role == kRole; };
+    const Addr flags = block_.address() + offsetof(shared::ProcessBlock, flags);
+    std::uint32_t now = 0;
+    return std::any_of(block_.points().begin(), block_.points().end(), is_asked) &&
+           target_.read(flags, &now, sizeof now) && (now & shared::kBlockHasStubs) != 0;
+  }
+  static Status stubs_stay() {
+    return Error{.code = Code::refused, .text = "functions are to return by way of stubs, which have to stay"};
   }
   Status some_left() const {
     return Error{.code = Code::refused, .text = std::to_string(left_) + " probes could not be taken out"};

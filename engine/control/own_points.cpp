@@ -34,6 +34,18 @@ plan::SystemCallSite OwnPoints::beside_probes(const elf::ElfFile& file, plan::Sy
   return site;
 }
 
+// In libc.so.6; the loader that brings it is known before by a symbol of the same release, 2.35.
+void OwnPoints::add_find_object(FilePoints& own) {
+  const auto rseq = own.file->find_any("__rseq_offset");
+  own.finds_objects = rseq && rseq->dynamic;
+  const auto symbol = own.file->find_any("_dl_find_object");
+  const auto offset = symbol ? own.file->offset_of_address(symbol->address) : std::nullopt;
+  auto site = offset ? plan::site_at(own.file, *offset) : Result<plan::Site>(Error{});
+  if (!site) return;
+  own.points.push_back({.site = site.take(), .consumers = {}, .role = shared::PointRole::find_object});
+  own.finds_objects = true;
+}
+
 const FilePoints& OwnPoints::in(const std::shared_ptr<const elf::ElfFile>& file) {
   const auto [entry, is_new] = by_file_.try_emplace(file.get());
   FilePoints& own = entry->second;
@@ -46,6 +58,7 @@ const FilePoints& OwnPoints::in(const std::shared_ptr<const elf::ElfFile>& file)
     own.has_signal_return = own.has_signal_return || found.is_signal_return;
     own.points.push_back({.site = site.take(), .consumers = {}, .role = found.role});
   }
+  if (!ends_too_ && probes_.wants_stubs()) add_find_object(own);
   std::sort(own.points.begin(), own.points.end(),
             [](const PlannedPoint& a, const PlannedPoint& b) { return a.site.offset < b.site.offset; });
   return own;

@@ -33,6 +33,7 @@ PlannedPoint& ProbeSet::point_for(plan::Site site) {
 void ProbeSet::add(plan::Site site, const PlannedConsumer& consumer) {
   auto& consumers = point_for(std::move(site)).consumers;
   consumers.insert(consumers.begin(), consumer);
+  wants_stubs_ = wants_stubs_ || consumer.kind == shared::ConsumerKind::stub;
   ++size_;
 }
 

@@ -41,13 +41,16 @@ struct FilePoints {
   std::optional<FileVersion> version = std::nullopt;  // nothing: not known
   std::vector<PlannedPoint> points;                   // by offset, each offset once; choices of IFUNCs apart
   std::vector<PlannedPoint> ifuncs;                   // by offset of the resolver
-  bool has_signal_return = false;                     // where handlers return to; of points that the agent itself needs
+  // Of points that the agent itself needs:
+  bool has_signal_return = false;  // where handlers return to
+  bool finds_objects = false;      // where unwinders find the agent, or what brings a library with such a place
 };
 
 class ProbeSet {
  public:
   // Events are numbered in the order of the definitions.
   void add(plan::Site site, const PlannedConsumer& consumer);
+  bool wants_stubs() const { return wants_stubs_; }
   // A place where the agent asks the tool about libraries; a probe may be there as well.
   void add_hook(plan::Site site);
   const std::vector<FilePoints>& files() const { return files_; }
@@ -59,6 +62,7 @@ class ProbeSet {
 
   std::vector<FilePoints> files_;
   std::size_t size_ = 0;
+  bool wants_stubs_ = false;
 };
 
 }  // namespace uprobe::control

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/text.h"
+#include "engine/plan/stub_fit.h"
 
 namespace uprobe::plan {
 namespace {
@@ -32,9 +33,6 @@ bool depends_on_return(const spec::Argument& argument) {
       argument.sink == Sink::value && argument.steps.size() == 1 && argument.steps[0].kind == spec::StepKind::constant;
   return argument.sink != Sink::comm && argument.sink != Sink::text && !is_constant;
 }
-
-// The way that is taken for a function where the user has none in mind.
-ReturnMode choose(ReturnMode wanted) { return wanted == ReturnMode::automatic ? ReturnMode::exits : wanted; }
 
 }  // namespace
 
@@ -68,8 +66,13 @@ Result<ReturnPlan> ReturnPlanner::plan(const spec::ProbeSpec& spec, const Site& 
   if (!begins_function(*site.file, site.address))
     return refused("a return probe belongs at the beginning of a function, and " + hex(site.offset) + " is none",
                    site.symbol.empty() ? std::string() : "it is " + site.symbol);
-  if (choose(wanted) == ReturnMode::stub) return refused("return stubs are not available in this version");
-  return plan_exits(spec, site);
+  if (wanted == ReturnMode::exits) return plan_exits(spec, site);
+  const std::string against = reason_against_stub(flows_.of(site.file), site);
+  if (against.empty()) return ReturnPlan{.mode = ReturnMode::stub, .why = {}, .exits = {}};
+  if (wanted == ReturnMode::stub) return refused(name_of(site) + " " + against, "--return=exits probes its returns");
+  auto planned = plan_exits(spec, site);
+  if (planned) planned->why = "it " + against;
+  return planned;
 }
 
 }  // namespace uprobe::plan

@@ -20,6 +20,7 @@ enum class PointState : u32 { armed = 1, disarmed = 2, unmapped = 3 };
 // What a point does besides feeding its consumers.
 // probe: nothing. library_hook: asks the tool about libraries. system_call: the agent may make the call itself.
 // open_call: at the last instruction before an open or openat, `mov $n, %eax`, `%edx` or `%edi`: the agent may make the call.
+// find_object: the first instruction of _dl_find_object, where unwinders ask for what belongs to an address.
 // ..._return: right behind clone, clone3, vfork or fork, where a child may run on its parent's thread control block.
 enum class PointRole : u32 {
   probe = 0,
@@ -30,6 +31,7 @@ enum class PointRole : u32 {
   vfork_return = 5,
   fork_return = 6,
   open_call = 7,
+  find_object = 8,
 };
 inline constexpr u32 kBeforeOpen = 5;  // bytes of that instruction
 
@@ -247,6 +249,7 @@ inline constexpr u32 kBlockFilteredLater = 2;  // it came after the agent: it ma
 inline constexpr u32 kBlockFsgsbase = 4;       // user code may use rdfsbase (AT_HWCAP2)
 inline constexpr u32 kBlockLeadsBack = 8;      // the agent's visible restorer faults when it is executed
 inline constexpr u32 kBlockLedBack = 16;       // a handler has been given it to return to
+inline constexpr u32 kBlockHasStubs = 32;      // functions return by way of stubs, now or later
 
 inline constexpr i64 kRseqBias = i64{1} << 31;
 inline constexpr i64 kBorrowedStep = i64{1} << 40;

@@ -1,4 +1,4 @@
-// Bytes to Decoded and Insn. Beside scan.cpp the only file that knows Zydis; nothing is judged here.
+// Bytes to Decoded and Insn. Nothing is judged here.
 #include "arch/x86/code/decode.h"
 
 #include <algorithm>

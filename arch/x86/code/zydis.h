@@ -1,4 +1,4 @@
-// What decode.cpp and scan.cpp share of Zydis.
+// What those here that use Zydis share: decode.cpp, scan.cpp, stack_use.cpp.
 #pragma once
 
 #include <Zydis/Zydis.h>

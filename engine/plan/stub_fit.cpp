@@ -1,0 +1,109 @@
+#include "engine/plan/stub_fit.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "arch/x86/code/scan.h"
+#include "arch/x86/code/stack_use.h"
+#include "engine/base/text.h"
+
+namespace uprobe::plan {
+namespace {
+
+using x86::StackUse;
+
+// Of the two registers, where they point from the word that holds the return address; nothing: it is not known.
+struct Stack {
+  std::optional<std::int64_t> rsp, rbp;
+};
+
+std::optional<std::int64_t> behind(const StackUse::Register& change, std::optional<std::int64_t> own,
+                                   const Stack& before) {
+  const auto moved = [&](std::optional<std::int64_t> from) {
+    return from ? std::optional<std::int64_t>(*from + change.distance) : std::nullopt;
+  };
+  switch (change.becomes) {
+    case StackUse::Becomes::same:
+      return own;
+    case StackUse::Becomes::from_rsp:
+      return moved(before.rsp);
+    case StackUse::Becomes::from_rbp:
+      return moved(before.rbp);
+    default:
+      return std::nullopt;
+  }
+}
+
+// Follows the stack pointer from the function's entry on, by all direct branches within it.
+class ReturnAddressReader {
+ public:
+  ReturnAddressReader(const FileFlow& flow, const elf::Range& range) : flow_(flow), range_(range) {}
+
+  // The instruction that reads the return address, or takes the address of where it is.
+  std::optional<std::uint64_t> find() {
+    pending_.push_back({range_.begin, {0, std::nullopt}});
+    while (!pending_.empty()) {
+      const auto [at, stack] = pending_.back();
+      pending_.pop_back();
+      if (const auto found = follow(at, stack)) return found;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::optional<std::uint64_t> follow(std::uint64_t at, Stack stack) {
+    x86::Scanned insn;
+    while (range_.begin <= at && at < range_.end && seen_.emplace(at, true).second) {
+      const auto code = flow_.bytes_at(at);
+      if (!x86::scan(code, Addr{at}, insn)) return std::nullopt;
+      const auto use = x86::stack_use(code.first(insn.length));
+      if (!use) return std::nullopt;
+      if (use->reads && is_return_address(*use->reads, stack)) return at;
+      stack = {behind(use->rsp, stack.rsp, stack), behind(use->rbp, stack.rbp, stack)};
+      const bool is_branch = insn.leads == x86::Leads::jump || insn.leads == x86::Leads::jump_if;
+      if (is_branch) pending_.push_back({insn.target, stack});
+      if (!insn.falls_through) return std::nullopt;
+      at += insn.length;
+    }
+    return std::nullopt;
+  }
+
+  static bool is_return_address(const x86::StackPlace& place, const Stack& stack) {
+    const auto base = place.by_frame ? stack.rbp : stack.rsp;
+    if (!base) return false;
+    const std::int64_t begin = *base + place.distance;
+    return place.bytes == 0 ? begin == 0 : begin < 8 && begin + place.bytes > 0;
+  }
+
+  const FileFlow& flow_;
+  elf::Range range_;
+  std::map<std::uint64_t, bool> seen_;
+  std::vector<std::pair<std::uint64_t, Stack>> pending_;
+};
+
+// The C library's that keep their return address to go there, once more perhaps: a stub can be gone to as often as wanted.
+bool only_goes_there(std::string_view symbol) {
+  constexpr std::array<std::string_view, 8> kNames = {"setjmp",      "_setjmp",    "__setjmp",    "sigsetjmp",
+                                                      "__sigsetjmp", "getcontext", "swapcontext", "vfork"};
+  return std::find(kNames.begin(), kNames.end(), symbol.substr(0, symbol.find('@'))) != kNames.end();
+}
+
+}  // namespace
+
+std::string reason_against_stub(const FileFlow& flow, const Site& site) {
+  if (flow.is_go()) return "is code of Go, which moves stacks and knows every return address on them";
+  if (site.address == site.file->entry()) return "is where the program begins: it returns to nobody";
+  if (site.symbol.find(".cold") != std::string::npos) return "is a part of another function: nobody calls it";
+  const auto range = site.file->range_at(site.address);
+  if (site.is_ifunc || !range || range->begin != site.address || only_goes_there(site.symbol)) return {};
+  const auto reader = ReturnAddressReader(flow, *range).find();
+  if (!reader) return {};
+  return "reads its own return address, at " + hex(site.file->offset_of_address(*reader).value_or(*reader));
+}
+
+}  // namespace uprobe::plan
