@@ -66,6 +66,8 @@ std::optional<std::uint64_t> take_address(Cursor& cursor, std::uint8_t encoding,
 
 // How the FDEs of a CIE are written.
 struct Encodings {
+  std::int64_t data_alignment = 0;
+  BytesView rules;  // that its FDEs begin with
   std::uint8_t pointer = kAbsolute;
   std::uint8_t handlers = kOmitted;
   bool has_augmentation = false;
@@ -101,16 +103,88 @@ std::optional<Encodings> parse_cie(BytesView record, std::uint64_t at) {
   if (version != 1 && version != 3) return std::nullopt;
   const std::string_view augmentation = cursor.text(kMaxAugmentation);
   cursor.uleb();  // code alignment
-  cursor.sleb();  // data alignment
+  const std::int64_t data_alignment = cursor.sleb();
   if (version == 1)
     cursor.skip(1);
   else
     cursor.uleb();
   if (!cursor.good()) return std::nullopt;
-  if (augmentation.empty()) return Encodings{};
-  if (augmentation.front() != 'z') return std::nullopt;
-  cursor.uleb();
-  return take_encodings(cursor, augmentation.substr(1));
+  if (!augmentation.empty() && augmentation.front() != 'z') return std::nullopt;
+  const std::uint64_t more = augmentation.empty() ? 0 : cursor.uleb();
+  const std::uint64_t rules = cursor.at() + more;
+  auto encodings = augmentation.empty() ? Encodings{} : take_encodings(cursor, augmentation.substr(1));
+  if (encodings) encodings->data_alignment = data_alignment, encodings->rules = record.from(rules);
+  return encodings;
+}
+
+// What the rules of a frame (DWARF 5, section 6.4.2) say of its first instruction.
+class FirstRow {
+ public:
+  explicit FirstRow(std::int64_t data_alignment) : data_alignment_(data_alignment) {}
+
+  // False: behind the row, or at a rule that is not understood.
+  bool run(BytesView rules) {
+    Cursor cursor(rules);
+    while (cursor.at() < rules.size())
+      if (!step(cursor)) return false;
+    return cursor.good();
+  }
+  bool is_at_call() const {
+    constexpr std::uint64_t kRsp = 7;
+    return is_known_ && register_ == kRsp && offset_ == 8 && return_address_ == -8 && !saved_;
+  }
+
+ private:
+  enum : std::uint8_t { kAdvance = 0x40, kOffset = 0x80, kRestore = 0xc0, kOperand = 0x3f };
+  static constexpr std::uint64_t kReturnAddress = 16;
+
+  bool step(Cursor& cursor) {
+    const auto code = cursor.take<std::uint8_t>();
+    const auto high = static_cast<std::uint8_t>(code & kRestore);
+    if (high == kOffset) return save(code & kOperand, cursor);
+    if (high == kAdvance || (code >= 0x01 && code <= 0x04)) return false;  // DW_CFA_advance_loc..., set_loc
+    switch (code) {
+      case 0x00:  // nop
+      case 0x0a:  // remember_state
+        return true;
+      case 0x08:  // same_value
+      case 0x2e:  // GNU_args_size
+        cursor.uleb();
+        return true;
+      case 0x0c:  // def_cfa
+        register_ = cursor.uleb();
+        offset_ = cursor.uleb();
+        return true;
+      case 0x0d:  // def_cfa_register
+        register_ = cursor.uleb();
+        return true;
+      case 0x0e:  // def_cfa_offset
+        offset_ = cursor.uleb();
+        return true;
+      default:
+        return is_known_ = false;
+    }
+  }
+  bool save(std::uint64_t reg, Cursor& cursor) {
+    const std::int64_t at = static_cast<std::int64_t>(cursor.uleb()) * data_alignment_;
+    if (reg == kReturnAddress)
+      return_address_ = at;
+    else
+      saved_ = true;
+    return true;
+  }
+
+  std::int64_t data_alignment_;
+  std::uint64_t register_ = 0, offset_ = 0;
+  std::int64_t return_address_ = 0;
+  bool saved_ = false, is_known_ = true;
+};
+
+bool begins_at_call(const Encodings& cie, BytesView rules) {
+  FirstRow row(cie.data_alignment);
+  if (!row.run(cie.rules)) return false;
+  row.run(rules);
+  return row.is_at_call();
 }
 
 class Walk {
@@ -145,8 +219,15 @@ class Walk {
     if (!cursor.good()) return;
     Frame frame;
     frame.is_signal = encodings->is_signal;
+    if (const auto rules = rules_behind(cursor, *encodings); rules <= end)
+      frame.begins_at_call = begins_at_call(*encodings, record.from(rules));
     if (encodings->has_augmentation && encodings->handlers != kOmitted) read_handlers(cursor, *encodings, frame);
     add(*begin, size, frame);
+  }
+
+  static std::uint64_t rules_behind(Cursor cursor, const Encodings& encodings) {
+    const std::uint64_t more = encodings.has_augmentation ? cursor.uleb() : 0;
+    return cursor.at() + more;
   }
 
   // The augmentation data: its length, then the address of the language's table. A zero means that there is none,

@@ -15,6 +15,8 @@ struct Frame {
   std::uint64_t handlers = 0;  // link-time address of the table of landing pads (LSDA); 0: the function has none
   bool handlers_known = true;  // false: there is one, at an address that only the running program knows
   bool is_signal = false;      // of code that handlers return to
+  // At the first instruction the stack pointer points to the return address, and nothing has been saved: a call leads there.
+  bool begins_at_call = false;
 };
 
 // Every FDE of a function in the order of the table; of ranges as below.

@@ -22,7 +22,8 @@ bool is_before(const SweptFunction& a, const SweptFunction& b) {
 std::vector<SweptFunction> framed_functions(const std::vector<elf::Frame>& frames) {
   std::vector<SweptFunction> functions;
   functions.reserve(frames.size());
-  for (const elf::Frame& frame : frames) functions.push_back({.range = frame.code});
+  for (const elf::Frame& frame : frames)
+    functions.push_back({.range = frame.code, .begins_at_call = frame.begins_at_call});
   std::sort(functions.begin(), functions.end(), is_before);
   for (std::size_t i = 1; i < functions.size(); ++i) {
     if (functions[i - 1].range.end <= functions[i].range.begin) continue;

@@ -26,6 +26,7 @@ enum class FlowTrouble : std::uint8_t {
 struct SweptFunction {
   elf::Range range;  // of its FDE, or of its symbol
   FlowTrouble trouble = FlowTrouble::none;
+  bool begins_at_call = false;    // as its FDE says: see elf::Frame
   bool takes_label = false;       // makes a pointer to somewhere inside itself
   bool jumps_by_pointer = false;  // through memory, or through a register that holds a finished pointer
   bool leaves_by_table = false;   // a jump table leads out of it

@@ -99,6 +99,10 @@ std::string reason_against_stub(const FileFlow& flow, const Site& site) {
   if (flow.is_go()) return "is code of Go, which moves stacks and knows every return address on them";
   if (site.address == site.file->entry()) return "is where the program begins: it returns to nobody";
   if (site.symbol.find(".cold") != std::string::npos) return "is a part of another function: nobody calls it";
+  const SweptFunction* function = site.is_ifunc ? nullptr : flow.swept_at(site.address);
+  const bool is_framed = function != nullptr && function->trouble != FlowTrouble::no_unwind;
+  if (is_framed && (function->range.begin != site.address || !function->begins_at_call))
+    return "is entered by no call, as its unwind information says";
   const auto range = site.file->range_at(site.address);
   if (site.is_ifunc || !range || range->begin != site.address || only_goes_there(site.symbol)) return {};
   const auto reader = ReturnAddressReader(flow, *range).find();

@@ -421,10 +421,6 @@ class BadInput(Behaviour):
                            "hello", "1234", "-:e", "p:a-b /bin/true:0x1000", "p:e", "\x1b[31mred", "p:e \x01:\x02"):
             self.refused(["-p", definition])
 
-    def test_stubs_are_refused_in_this_version(self):
-        self.refused(["--return=stub", "-p", f"r:e {self.subject}:take_numbers $retval"])
-        self.refused(["--return=stub", *self.place(":take_numbers%return")])
-
     def test_returns_belong_to_the_beginning_of_a_function(self):
         self.refused(["-p", f"r:e {self.subject}:take_numbers+0x4"])
         self.refused(["--return=elsewhere", "-p", f"r:e {self.subject}:take_numbers"])

@@ -77,8 +77,9 @@ def parse_trace(text):
 
 
 class Options:
-    """Where the built things are, and the tier of every probe, None: the tool's default; filled by main()."""
-    tool = fixtures = source = tier = None
+    """Where the built things are; the tier of every probe and the way to returns, None: the tool's default; filled by
+    main()."""
+    tool = fixtures = source = tier = returns = None
 
 
 def fixture(name):
@@ -95,16 +96,18 @@ def tool():
 
 
 def tracer(*options):
-    """The tool with the tier that the test runs in, as the beginning of a command."""
-    return [tool(), *([f"--tier={Options.tier}"] if Options.tier else []), *options]
+    """The tool with the tier and the way to returns that the test runs in, as the beginning of a command."""
+    ways = [f"--{name}={value}" for name, value in (("tier", Options.tier), ("return", Options.returns)) if value]
+    return [tool(), *ways, *options]
 
 
 def preloaded(**variables):
-    """The environment's part of tracing by LD_PRELOAD, in that tier."""
+    """The environment's part of tracing by LD_PRELOAD, in that tier and way."""
     library = os.path.join(os.path.dirname(tool()), "libuprobe.so")
     if not os.path.exists(library):
         raise unittest.SkipTest("libuprobe.so is not built")
-    return {"LD_PRELOAD": library, **({"UPROBE_TIER": Options.tier} if Options.tier else {}), **variables}
+    ways = {name: value for name, value in (("UPROBE_TIER", Options.tier), ("UPROBE_RETURN", Options.returns)) if value}
+    return {"LD_PRELOAD": library, **ways, **variables}
 
 
 def need(program):
