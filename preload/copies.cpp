@@ -5,6 +5,7 @@
 #include "preload/slots.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
+#include "preload/unwinders.h"
 
 namespace uprobe::agent {
 namespace {
@@ -101,7 +102,7 @@ bool is_no_way_back(const ProcessBlock& block, const Point& point, const shared:
 
 bool in_agent(const ProcessBlock& block, u64 address) {
   return address - block.agent_text < block.agent_text_end - block.agent_text &&
-         address != as_word(uprobe_return_copy) && address != as_word(uprobe_open_call_end);
+         address != as_word(uprobe_return_copy) && address != as_word(uprobe_open_call_end) && !in_iterate(address);
 }
 
 bool is_under_way(const ProcessBlock& block, u64 ip) {

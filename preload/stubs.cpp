@@ -42,8 +42,6 @@ struct Table {
 
 u64 stub_at(u32 number) { return as_word(uprobe_return_stubs) + u64{number} * kStubUnit; }
 
-bool is_in_stub(u64 address) { return address - stub_at(0) < u64{kReturnStubs} * kStubUnit; }
-
 u32 number_of(u64 address) { return static_cast<u32>((address - stub_at(0)) / kStubUnit); }
 
 u32 offset_in_stub(u64 address) { return static_cast<u32>((address - stub_at(0)) % kStubUnit); }
@@ -241,7 +239,8 @@ u64 lead_through_stub(ProcessBlock& block, const Point& point, u64 sp, bool may_
   if (!for_stub_consumers(block, point, false)) return 0;
   u32 number = 0;
   // The hit came by a call, and the stub would be returned to by none: a shadow stack tells.
-  if (may_fault && shadow_stack() == 0 && replace(block, point, sp, number)) return stub_at(number);
+  if (may_fault && block.no_stubs == 0 && shadow_stack() == 0 && replace(block, point, sp, number))
+    return stub_at(number);
   for_stub_consumers(block, point, true);
   return 0;
 }

@@ -17,6 +17,10 @@ inline const Point& point_of(const ProcessBlock& block, const shared::ReturnSlot
   return at_offset<Point>(&block, block.point_offset)[slot.point];
 }
 
+inline bool is_in_stub(u64 address) {
+  return address - reinterpret_cast<u64>(uprobe_return_stubs) < u64{shared::kReturnStubs} * shared::kStubUnit;
+}
+
 // A thread is at the first instruction of a function, where a consumer wants its return: the return address that `sp` points
 // to becomes that of a stub, which it returns. 0: it stays what it is, and the return is counted as missed.
 // No system call, no lock, reentrant at every instruction.

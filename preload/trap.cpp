@@ -98,6 +98,7 @@ void hit_point(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   if (point.role == static_cast<u32>(shared::PointRole::open_call) && make_open(block, point, frame)) return;
   if (is_behind_clone(point)) leave_clone(block, point, frame);
   if (point.role == static_cast<u32>(shared::PointRole::find_object) && find_object(block, frame)) return;
+  if (point.role == static_cast<u32>(shared::PointRole::iterate_objects) && iterate_objects(point, frame)) return;
   if (point.role == static_cast<u32>(shared::PointRole::probe) && pop_trap_flag(block, point, frame)) return;
   frame.ip = point.copy;
 }

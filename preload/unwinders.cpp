@@ -1,6 +1,9 @@
-// An agent that was mapped by the tool is in no list of ld.so's. Who unwinds through a stub asks glibc for its unwind
-// information (_dl_find_object, since 2.35; what comes with gcc since 12), and gets it from here.
+// An agent that was mapped by the tool is in no list of ld.so's. Who unwinds through a stub asks libc for its unwind
+// information, and gets it from here: by _dl_find_object (glibc since 2.35, gcc since 12), or by dl_iterate_phdr.
 #include "preload/unwinders.h"
+
+#include "preload/stubs.h"
+#include "preload/system_call.h"
 
 namespace uprobe::agent {
 namespace {
@@ -33,6 +36,16 @@ constexpr u32 kGnuEhFrame = 0x6474e550;
 
 extern "C" {
 extern const FileHeader __ehdr_start __attribute__((visibility("hidden")));  // the linker's
+// arch/x86/entry/stub.S
+extern const u8 uprobe_iterate[] __attribute__((visibility("hidden")));
+extern const u8 uprobe_iterate_end[] __attribute__((visibility("hidden")));
+struct OwnObject {  // struct dl_phdr_info (link.h), up to what came with glibc 2.4
+  u64 address;
+  const char* name;
+  u64 program_headers;
+  u16 program_header_count;
+};
+extern OwnObject uprobe_own_object __attribute__((visibility("hidden")));
 }
 
 u64 eh_frame_header() {
@@ -50,6 +63,17 @@ bool store(u64 to, const FoundObject& object) {
   return true;
 }
 
+// What a callback is given says whom it looks for: the first word in libgcc and in nongnu libunwind, the third in LLVM's.
+bool looks_for_stub(u64 data) {
+  constexpr u32 kWords = 4;
+  for (u32 i = 0; i < kWords; ++i) {
+    u64 word = 0;
+    if (!uprobe_peek8(data + i * sizeof word, &word)) return false;
+    if (is_in_stub(word)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool find_object(const ProcessBlock& block, SignalFrame& frame) {
@@ -62,5 +86,16 @@ bool find_object(const ProcessBlock& block, SignalFrame& frame) {
   frame.sp += 8;
   return true;
 }
+
+bool iterate_objects(const Point& point, SignalFrame& frame) {
+  if (!looks_for_stub(frame.si)) return false;
+  const u64 base = reinterpret_cast<u64>(&__ehdr_start);
+  uprobe_own_object = {base, "libuprobe.so", base + __ehdr_start.program_headers, __ehdr_start.program_header_count};
+  frame.r11 = point.copy;
+  frame.ip = as_word(uprobe_iterate);
+  return true;
+}
+
+bool in_iterate(u64 address) { return address >= as_word(uprobe_iterate) && address < as_word(uprobe_iterate_end); }
 
 }  // namespace uprobe::agent

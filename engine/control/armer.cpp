@@ -68,6 +68,18 @@ bool Armer::finds_stubs(Work& work) {
   return *work.finds_stubs;
 }
 
+// For good: what it has been bound to goes on using it.
+Status Armer::forbid_stubs(Work& work, const target::Mapping& m) {
+  shared::ProcessBlock& head = work.block.head();
+  if (head.no_stubs != 0) return ok();
+  head.no_stubs = 1;
+  report_.notes.insert(m.path +
+                       ": exceptions that it throws do not pass return stubs: returns are not followed beside it"
+                       " (--return=exits)");
+  return work.target.write(work.block.address() + offsetof(shared::ProcessBlock, no_stubs), &head.no_stubs,
+                           sizeof head.no_stubs);
+}
+
 // The points of ours first: a probe's breakpoint must find the signals in order.
 Status Armer::arm_mapping(Work& work, const target::Mapping& m) {
   const auto version = file_behind(work.target.pid(), m);
@@ -77,6 +89,8 @@ Status Armer::arm_mapping(Work& work, const target::Mapping& m) {
     return file.file->identity() == version->identity && !has_changed(file, *version);
   });
   const plan::FileJumps* jumps = jumps_ && probed != probes_.files().end() ? &jumps_->of(*probed) : nullptr;
+  if (own.fears_stubs)
+    if (Status s = forbid_stubs(work, m); !s) return s;
   if (!own.points.empty())
     if (Status s = arm_file(work, own, m, jumps); !s) return s;
   for (const FilePoints& file : probes_.files()) {

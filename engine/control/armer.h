@@ -64,6 +64,7 @@ class Armer {
   Status note_unbound(Work& work);
   bool follows_returns(Work& work);
   bool finds_stubs(Work& work);
+  Status forbid_stubs(Work& work, const target::Mapping& mapping);
   const PlannedPoint* possible(Work& work, const PlannedPoint& point);
   Status retire(Work& work, const Changed& range);
 

@@ -162,7 +162,8 @@ const PlannedPoint* Armer::possible(Work& work, const PlannedPoint& point) {
   std::erase_if(rest->consumers, is_stub);
   std::erase_if(refused->consumers, std::not_fn(is_stub));
   refuse(*refused,
-         "exceptions would not pass its return stub: the program has no glibc of 2.35 or later (--return=exits)");
+         "exceptions would not pass its return stub: it is not known how the program finds unwind information "
+         "(--return=exits)");
   if (rest->consumers.empty() && rest->role == shared::PointRole::probe) return nullptr;
   return choices_.emplace_back(std::move(rest)).get();
 }

@@ -89,10 +89,10 @@ class Disarming {
     return outcome == Patched::breakpoint || (outcome == Patched::failed && target_.read(at, &now, 1));
   }
   // Frames that return by way of a stub may be there for as long as the program runs. Whoever unwinds through them needs our
-  // point at _dl_find_object, and that needs the others.
+  // points at _dl_find_object and dl_iterate_phdr, and these need the others.
   bool has_stubs() {
-    constexpr auto kRole = static_cast<std::uint32_t>(shared::PointRole::find_object);
-    const auto is_asked = [](const shared::Point& point) { return point.role == kRole; };
+    constexpr auto kFirst = static_cast<std::uint32_t>(shared::PointRole::find_object);
+    const auto is_asked = [](const shared::Point& point) { return point.role >= kFirst; };
     const Addr flags = block_.address() + offsetof(shared::ProcessBlock, flags);
     std::uint32_t now = 0;
     return std::any_of(block_.points().begin(), block_.points().end(), is_asked) &&

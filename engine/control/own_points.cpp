@@ -6,6 +6,11 @@
 #include "engine/plan/call_patterns.h"
 
 namespace uprobe::control {
+namespace {
+
+bool is_libunwind(const std::string& path) { return path.compare(path.rfind('/') + 1, 9, "libunwind") == 0; }
+
+}  // namespace
 
 // The file of a mapping, if the agent may need points in it.
 std::shared_ptr<const elf::ElfFile> OwnPoints::file_of(const target::Target& target, const target::Mapping& m,
@@ -13,7 +18,7 @@ std::shared_ptr<const elf::ElfFile> OwnPoints::file_of(const target::Target& tar
   for (const FilePoints& probed : probes_.files())
     if (probed.version == version) return probed.file;
   const auto name = name_behind(target.pid(), m, version.identity);
-  if (name && !plan::may_have_followed_calls(*name, m.offset, m.end - m.begin)) return nullptr;
+  if (name && !is_libunwind(*name) && !plan::may_have_followed_calls(*name, m.offset, m.end - m.begin)) return nullptr;
   auto file = name ? elf::ElfFile::open(*name) : Result<elf::ElfFile>(name.error());
   if (!file || file->identity() != version.identity) {
     const std::string why = file ? "it has changed meanwhile" : file.error().text;
@@ -34,16 +39,24 @@ plan::SystemCallSite OwnPoints::beside_probes(const elf::ElfFile& file, plan::Sy
   return site;
 }
 
-// In libc.so.6; the loader that brings it is known before by a symbol of the same release, 2.35.
-void OwnPoints::add_find_object(FilePoints& own) {
-  const auto rseq = own.file->find_any("__rseq_offset");
-  own.finds_objects = rseq && rseq->dynamic;
-  const auto symbol = own.file->find_any("_dl_find_object");
-  const auto offset = symbol ? own.file->offset_of_address(symbol->address) : std::nullopt;
-  auto site = offset ? plan::site_at(own.file, *offset) : Result<plan::Site>(Error{});
-  if (!site) return;
-  own.points.push_back({.site = site.take(), .consumers = {}, .role = shared::PointRole::find_object});
-  own.finds_objects = true;
+// glibc's loader brings a libc that has them.
+//
+// nongnu libunwind wants to write to where a return address is kept, which of a stub's caller is nowhere.
+void OwnPoints::add_unwinders(FilePoints& own) {
+  own.fears_stubs = own.file->find_any("__libunwind_Unwind_RaiseException").has_value();
+  const auto loader = own.file->find_any("_rtld_global");
+  own.finds_objects = loader && loader->dynamic;
+  if (ends_too_) return;
+  using shared::PointRole;
+  for (const auto& [name, role] :
+       {std::pair("_dl_find_object", PointRole::find_object), {"dl_iterate_phdr", PointRole::iterate_objects}}) {
+    const auto symbol = own.file->find_any(name);
+    const auto offset = symbol ? own.file->offset_of_address(symbol->address) : std::nullopt;
+    auto site = offset ? plan::site_at(own.file, *offset) : Result<plan::Site>(Error{});
+    if (!site) continue;
+    own.points.push_back({.site = site.take(), .consumers = {}, .role = role});
+    own.finds_objects = true;
+  }
 }
 
 const FilePoints& OwnPoints::in(const std::shared_ptr<const elf::ElfFile>& file) {
@@ -58,7 +71,7 @@ const FilePoints& OwnPoints::in(const std::shared_ptr<const elf::ElfFile>& file)
     own.has_signal_return = own.has_signal_return || found.is_signal_return;
     own.points.push_back({.site = site.take(), .consumers = {}, .role = found.role});
   }
-  if (!ends_too_ && probes_.wants_stubs()) add_find_object(own);
+  if (probes_.wants_stubs()) add_unwinders(own);
   std::sort(own.points.begin(), own.points.end(),
             [](const PlannedPoint& a, const PlannedPoint& b) { return a.site.offset < b.site.offset; });
   return own;

@@ -28,7 +28,7 @@ class OwnPoints {
   std::shared_ptr<const elf::ElfFile> file_of(const target::Target& target, const target::Mapping& mapping,
                                               const FileVersion& version);
   // A preloaded agent is known to ld.so.
-  static void add_find_object(FilePoints& own);
+  void add_unwinders(FilePoints& own);
 
   plan::SystemCallSite beside_probes(const elf::ElfFile& file, plan::SystemCallSite site) const;
 

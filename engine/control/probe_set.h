@@ -43,6 +43,7 @@ struct FilePoints {
   std::vector<PlannedPoint> ifuncs;                   // by offset of the resolver
   // Of points that the agent itself needs:
   bool has_signal_return = false;  // where handlers return to
+  bool fears_stubs = false;        // an unwinder that fails at return stubs
   bool finds_objects = false;      // where unwinders find the agent, or what brings a library with such a place
 };
 

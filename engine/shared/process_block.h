@@ -20,7 +20,8 @@ enum class PointState : u32 { armed = 1, disarmed = 2, unmapped = 3 };
 // What a point does besides feeding its consumers.
 // probe: nothing. library_hook: asks the tool about libraries. system_call: the agent may make the call itself.
 // open_call: at the last instruction before an open or openat, `mov $n, %eax`, `%edx` or `%edi`: the agent may make the call.
-// find_object: the first instruction of _dl_find_object, where unwinders ask for what belongs to an address.
+// find_object, iterate_objects: the first instruction of _dl_find_object and dl_iterate_phdr, where unwinders ask for what
+// belongs to an address.
 // ..._return: right behind clone, clone3, vfork or fork, where a child may run on its parent's thread control block.
 enum class PointRole : u32 {
   probe = 0,
@@ -32,6 +33,7 @@ enum class PointRole : u32 {
   fork_return = 6,
   open_call = 7,
   find_object = 8,
+  iterate_objects = 9,
 };
 inline constexpr u32 kBeforeOpen = 5;  // bytes of that instruction
 
@@ -281,9 +283,9 @@ struct ProcessBlock {
   u64 stamp;  // a random name of the tables' contents, new before each change: fork copies it with them
   u64 agent_text, agent_text_end;  // in this process; 0: not known, nothing is taken for the agent's code then
   u32 left;                        // 1: the breakpoints were taken out for good
-  u32 reserved0;
-  u64 jump_entry;  // where trampolines go with hits that they do not record themselves
-  u64 changer;     // id of a tool's process that is changing armed text, 0: none
+  u32 no_stubs;                    // 1: an unwinder is there that does not find its way through return stubs
+  u64 jump_entry;                  // where trampolines go with hits that they do not record themselves
+  u64 changer;                     // id of a tool's process that is changing armed text, 0: none
   u64 reserved1[10];
   JumpRange jump_ranges[kJumpRanges];
 

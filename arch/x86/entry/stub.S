@@ -125,6 +125,45 @@ uprobe_return_entry:
         .cfi_endproc
         .size uprobe_return_entry, . - uprobe_return_entry
 
+// int dl_iterate_phdr(callback, data), whose displaced first instruction r11 points to: shows the callback uprobe_own_object, and
+// goes on there unless that was all that the callback wanted. Not the agent's in the sense of signals.
+        .globl  uprobe_iterate
+        .hidden uprobe_iterate
+        .type   uprobe_iterate, @function
+        .p2align 4
+uprobe_iterate:
+        .cfi_startproc
+        pushq   %rdi
+        .cfi_adjust_cfa_offset 8
+        pushq   %rsi
+        .cfi_adjust_cfa_offset 8
+        pushq   %r11
+        .cfi_adjust_cfa_offset 8
+        movq    %rdi, %rax
+        movq    %rsi, %rdx
+        leaq    uprobe_own_object(%rip), %rdi
+        movl    $32, %esi               # without the members that libgcc takes for a list that has not changed
+        call    *%rax
+        popq    %r11
+        .cfi_adjust_cfa_offset -8
+        popq    %rsi
+        .cfi_adjust_cfa_offset -8
+        popq    %rdi
+        .cfi_adjust_cfa_offset -8
+        testl   %eax, %eax
+        jnz     1f
+        jmp     *%r11
+1:      ret
+        .cfi_endproc
+        .size uprobe_iterate, . - uprobe_iterate
+        LABEL   uprobe_iterate_end
+
+        .bss
+        .p2align 3
+        LABEL   uprobe_own_object
+        .skip   64
+        .text
+
 // Unwind information for all stubs at once: their return address is one less than their slot's root, which is looked up as it
 // is ("S"), as the address of a call is. A stub has no frame of its own: without S the unwinder of libgcc would take it and
 // its caller for one frame (uw_identify_context), with the root itself it would look behind a call that ends its range.
