@@ -118,11 +118,13 @@ bool is_behind_call(const ProcessBlock& block, u64 address) {
   return false;
 }
 
-// Where the handlers of signals return to, and the functions of makecontext (glibc, __start_context).
+// Where the handlers of signals return to (mov $15, %rax; the next instruction may be a point), and the functions of
+// makecontext (__start_context of glibc: mov %rbx, %rsp; mov (%rsp), %rdi).
 bool is_known_way_home(u64 address) {
-  constexpr u64 kRestorer = 0x0f0000000fc0c748, kStartContext = 0x48243c8b48dc8948;
+  constexpr u64 kSevenBytes = (u64{1} << 56) - 1, kRestorer = 0x0000000fc0c748, kStartContext = 0x243c8b48dc8948;
   u64 code = 0;
-  return uprobe_peek8(address, &code) && (code == kRestorer || code == kStartContext);
+  if (!uprobe_peek8(address, &code)) return false;
+  return (code & kSevenBytes) == kRestorer || (code & kSevenBytes) == kStartContext;
 }
 
 // What a new stub would be. A chain is short and has no point twice: tail calls in a loop would make one without an end.

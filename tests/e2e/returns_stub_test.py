@@ -1,10 +1,172 @@
-"""Return probes by stubs: the same programs as by exits, and what only stubs must be asked: frames left by exceptions,
-jumps and threads' ends, unwinders, coroutines, chains of tail calls, stacks a million frames deep.
+"""Return probes by stubs: the same programs as by exits, and what only stubs must be asked: frames left by exceptions, jumps
+and the ends of threads, unwinders, coroutines, chains of tail calls, stacks a million frames deep.
 """
+import os
+import re
+
 import harness
 import returns_test
+from elf_reader import Elf
 from returns_test import Counts, Kernel, Preloaded  # noqa: F401 (run here as well)
 
+FUNCTIONS = ("throwing", "rethrowing", "throws_at_once", "catching_at_the_end", "jumping_to_throwing", "nested",
+             "ends_thread", "waits_for_ever", "looking", "leaping", "on_alarm", "spinning", "deep", "switching", "counted",
+             "resuming", "tail_a", "tail_b", "tail_self", "tail_1", "tail_2", "tail_3", "tail_4", "tail_5",
+             "child_of_vfork", "main")
+NOT_FOLLOWED = re.compile(rb"/r_(\w+) .*?([\d,]+) returns? not followed")
+
+# mode -> function -> (calls, returns); main is called and returns once in each
+EXPECTED = {
+    "exceptions": {"throwing": (358, 0), "rethrowing": (10, 0), "throws_at_once": (2, 0), "catching_at_the_end": (2, 2),
+                   "jumping_to_throwing": (8, 0), "nested": (2, 2)},
+    "thread_ends": {"ends_thread": (11, 0), "waits_for_ever": (11, 0)},
+    "lookers": {"looking": (21, 21)},
+    "jumps": {"leaping": (80000, 0)},
+    "fibers": {"switching": (6500, 6450)},
+    "recursion": {"deep": (1000001, 1000001)},
+    "coroutines": {"counted": (42, 42), "resuming": (5, 5)},
+    # a function is once in a chain, and a chain has three
+    "tails": {"tail_self": (1000, 1), "tail_a": (1000, 1), "tail_b": (1000, 1),
+              **{f"tail_{i}": (101, 101 if i < 4 else 0) for i in range(1, 6)}},
+    "processes": {"throws_at_once": (1, 0), "catching_at_the_end": (1, 1), "child_of_vfork": (10, 10)},
+    "next_symbol": {},
+}
+
+
+def programs(test):
+    """The names of the program's builds."""
+    names = [name for name in ("frames_gcc", "frames_clang", "frames_static")
+             if os.path.exists(os.path.join(harness.Options.fixtures or "", name))]
+    if not names:
+        test.skipTest("frames was not built here")
+    return names
+
+
+class Frames(harness.TestCase):
+    """The program notices nothing, and returns are entries but for those that were abandoned."""
+
+    def run_mode(self, name, mode, *extra, options=(), environment=None):
+        program = self.copy_of(harness.fixture(name))
+        alone = harness.run([program, mode])
+        definitions = [f"{kind}:{kind}_{function} {program}:{function}" for function in FUNCTIONS for kind in "pr"]
+        seen = harness.run_tool([*definitions, *extra], [program, mode], [returns_test.BIG_RINGS, *options])
+        self.assertEqual((seen.returncode, seen.stdout), (alone.returncode, alone.stdout), seen.stderr[-3000:])
+        return seen
+
+    def check_counts(self, seen, mode):
+        hits = seen.counts()
+        found = {name: (hits.get(f"p_{name}", 0), hits.get(f"r_{name}", 0)) for name in FUNCTIONS}
+        expected = {name: EXPECTED[mode].get(name, (0, 0)) for name in FUNCTIONS} | {"main": (1, 1)}
+        self.assertEqual(found, expected)
+        missed = {name.decode(): int(count.replace(b",", b"")) for name, count in NOT_FOLLOWED.findall(seen.stderr)}
+        chained = {name: calls - returns for name, (calls, returns) in expected.items()
+                   if name.startswith("tail") and calls != returns}
+        self.assertEqual(missed, chained)
+
+    def test_alarms(self):
+        """Handlers leave by siglongjmp, wherever they find the thread."""
+        for name in programs(self):
+            with self.subTest(name):
+                hits = self.run_mode(name, "alarms").counts()
+                self.assertEqual((hits["p_on_alarm"], hits.get("r_on_alarm", 0)), (300, 0))
+                self.assertLessEqual(hits["p_spinning"] - hits["r_spinning"], 300)
+                self.assertGreaterEqual(hits["p_spinning"], hits["r_spinning"])
+
+    def test_what_keeps_its_return_address(self):
+        """setjmp returns twice, vfork in both processes, swapcontext on other stacks."""
+        program = programs(self)[0]
+        libc = harness.libc_of(harness.fixture(program))
+        for mode, function, calls, returns in (("jumps", "_setjmp", 20000, 40000), ("processes", "vfork", 5, 10),
+                                               ("fibers", "swapcontext", 13050, 13000)):
+            with self.subTest(function):
+                seen = self.run_mode(program, mode, f"p:in {libc}:{function}", f"r:out {libc}:{function}")
+                hits = seen.counts()
+                self.assertIn(hits["in"] - calls, range(8), "the C library's own")
+                self.assertEqual(hits["out"] - returns, hits["in"] - calls)
+
+    def test_who_asks_for_its_caller(self):
+        """dlsym(RTLD_NEXT) looks where it returns to."""
+        program = programs(self)[0]
+        libc = harness.libc_of(harness.fixture(program))
+        refused = harness.run_tool([f"r:e {libc}:dlsym"], ["/bin/true"])
+        self.assertEqual((refused.returncode, refused.stdout), (125, b""))
+        self.assertIn(b"reads its own return address", refused.stderr)
+        seen = self.run_mode(program, "next_symbol", options=["--return=auto"])
+        self.assertIn(b"found", seen.stdout)
+
+    def test_the_program_goes_on_after_the_session(self):
+        """Its frames still return by stubs, and are thrown through."""
+        program = self.copy_of(harness.fixture(programs(self)[0]))
+        alone = harness.run([program, "exceptions", "again"])
+        definitions = [f"r:r_{function} {program}:{function}" for function in FUNCTIONS]
+        seen = harness.run_tool(definitions, [program, "exceptions", "again"], ["-d1"])
+        self.assertEqual((seen.returncode, seen.stdout), (alone.returncode, alone.stdout), seen.stderr)
+        self.assertEqual(seen.counts().get("r_catching_at_the_end"), 2)
+
+    def test_preloaded(self):
+        program = self.copy_of(harness.fixture(programs(self)[0]))
+        probes = ";".join(f"r:r_{function} {program}:{function}" for function in FUNCTIONS)
+        for mode in ("exceptions", "thread_ends", "lookers", "alarms", "fibers", "processes"):
+            with self.subTest(mode):
+                alone = harness.run([program, mode])
+                environment = harness.preloaded(UPROBE_PROBES=probes, UPROBE_OUTPUT=self.path(mode))
+                seen = harness.run([program, mode], env={**os.environ, **environment})
+                self.assertEqual((seen.returncode, seen.stdout), (alone.returncode, alone.stdout), seen.stderr)
+                with open(self.path(mode), encoding="latin-1") as file:
+                    self.assertGreater(len(harness.parse_trace(file.read())), 0)
+
+    def test_beside_an_unwinder_that_fails_at_stubs(self):
+        unwinder = "/usr/lib/x86_64-linux-gnu/libunwind.so.8"
+        if not os.path.exists(unwinder):
+            self.skipTest("no nongnu libunwind here")
+        program = self.copy_of(harness.fixture(programs(self)[0]))
+        command = ["env", f"LD_PRELOAD={unwinder}", program, "exceptions"]
+        alone = harness.run(command)
+        seen = harness.run_tool([f"r:r_throwing {program}:throwing", f"r:r_nested {program}:nested"], command)
+        self.assertEqual((seen.returncode, seen.stdout), (alone.returncode, alone.stdout), seen.stderr)
+        self.assertEqual(seen.counts(), {})
+        self.assertIn(b"do not pass return stubs", seen.stderr)
+
+
+def add_modes():
+    for mode in EXPECTED:
+        def test(self, mode=mode):
+            for name in programs(self):
+                if mode == "next_symbol" and name == "frames_static":
+                    continue
+                with self.subTest(name):
+                    self.check_counts(self.run_mode(name, mode), mode)
+        setattr(Frames, f"test_{mode}", test)
+
+
+class Choice(harness.TestCase):
+    """What is taken where the user has nothing in mind, and why."""
+
+    def planned(self, definition, *options):
+        seen = harness.run([harness.tool(), "--dry-run", *options, "-p", definition])
+        return seen.returncode, (seen.stdout + seen.stderr).decode()
+
+    def test_stubs_unless_something_speaks_against_them(self):
+        program = harness.fixture("frames_gcc")
+        libc = harness.libc_of(program)
+        self.assertIn("by    a stub", self.planned(f"r {program}:deep $retval")[1])
+        code, text = self.planned(f"r {libc}:dlsym")
+        self.assertEqual(code, 0)
+        self.assertRegex(text, r"by    \d exits: .*\(it reads its own return address, at 0x")
+        code, text = self.planned(f"r {program}:_start", "--return=stub")
+        self.assertEqual(code, 125)
+        self.assertIn("returns to nobody", text)
+
+    def test_a_static_program_without_symbols(self):
+        """Nobody knows how exceptions pass there."""
+        program = harness.fixture("subject_static_pie_stripped")
+        offset = Elf(harness.fixture("subject_static_pie")).offset_of("take_numbers")
+        seen = harness.run_tool([f"r:e {program}:{offset:#x}"], [program])
+        self.assertEqual((seen.returncode, seen.stdout), (125, b""))
+        self.assertIn(b"exceptions would not pass its return stub", seen.stderr)
+
+
+add_modes()
 harness.Options.returns = "stub"
 if __name__ == "__main__":
     harness.main()
