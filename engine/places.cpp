@@ -127,10 +127,10 @@ Result<Places::Specs> Places::operator()(ProbeSpec spec) {
 
 // Whether a function that a pattern has matched can be probed.
 Status Places::check_match(const ProbeSpec& spec, const File& file) {
-  if (!spec.place.file_offset) return Error{.text = "outside of the file"};
-  auto site = plan::site_at(file, *spec.place.file_offset);
+  if (!spec.place.found) return Error{.text = "outside of the file"};
+  auto site = plan::site_at(file, spec.place.found->offset);
   if (!site) return site.error();
-  site->is_ifunc = spec.place.is_ifunc;
+  site->is_ifunc = spec.place.found->is_ifunc;
   return spec.is_return && returns_ ? returns_(spec, *site) : ok();
 }
 
