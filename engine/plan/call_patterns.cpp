@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 
+#include "arch/x86/code/scan.h"
 #include "engine/base/fd.h"
 
 namespace uprobe::plan {
@@ -79,14 +80,28 @@ constexpr std::uint8_t kCancellable[] = {0x49, 0x89, 0xfb, 0x48, 0x89, 0xf0, 0x4
                                          0xce, 0x4c, 0x89, 0xc2, 0x4d, 0x89, 0xca, 0x4c, 0x8b, 0x44, 0x24,
                                          0x08, 0x4c, 0x8b, 0x4c, 0x24, 0x10, 0x4c, 0x89, 0x5c, 0x24, 0x08};
 
+bool leads_to(Bytes code, std::size_t place, std::size_t at) {
+  x86::Scanned insn;
+  while (place < at && x86::scan(code.subspan(place), Addr{place}, insn)) place += insn.length;
+  return place == at;
+}
+
+// Whether an instruction begins at code[at], as the load in front of it shows, or what lies before that: decoding falls into step
+// after a few instructions. The bytes of a call are often parts of other instructions.
+bool is_call(Bytes code, const NumberLoad& load, std::size_t at) {
+  return leads_to(code, load.position, at) || leads_to(code, at > kWindow ? at - kWindow : 0, at);
+}
+
 bool has_followed_call(Bytes chunk) {
   const std::uint8_t* at = chunk.data() + 1;
   const std::uint8_t* end = chunk.data() + chunk.size();
   while (at < end && (at = static_cast<const std::uint8_t*>(
                           std::memchr(at, 0x05, static_cast<std::size_t>(end - at)))) != nullptr) {
     if (at[-1] == 0x0f) {
-      const auto load = number_before(chunk, static_cast<std::size_t>(at - 1 - chunk.data()));
-      if (load && (is_followed_call(load->number) || is_clone_call(load->number))) return true;
+      const auto place = static_cast<std::size_t>(at - 1 - chunk.data());
+      const auto load = number_before(chunk, place);
+      const bool is_followed = load && (is_followed_call(load->number) || is_clone_call(load->number));
+      if (is_followed && is_call(chunk, *load, place)) return true;
     }
     ++at;
   }

@@ -6,6 +6,8 @@
 #include <sys/syscall.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <fstream>
 #include <map>
 #include <set>
 
@@ -162,6 +164,22 @@ TEST(SystemCalls, AnotherRegistersNumberIsNotTheCalls) {
   const auto other = number_before(alone, 7);
   ASSERT_TRUE(other);
   EXPECT_EQ(other->number, 2U);
+}
+
+// A file that only has the bytes of a call, in other instructions, need not be read as a whole.
+TEST(SystemCalls, TheQuickLookKnowsInstructions) {
+  const std::string path = testing::TempDir() + "quick_look";
+  const auto may_have = [&](const std::vector<std::uint8_t>& code) {
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(code.data()), static_cast<std::streamsize>(code.size()));
+    return may_have_followed_calls(path, 0, code.size());
+  };
+  EXPECT_TRUE(may_have({0xb8, 9, 0, 0, 0, 0x0f, 0x05}));                           // mov $9,%eax; syscall
+  EXPECT_TRUE(may_have({0xb8, 9, 0, 0, 0, 0x74, 2, 0x89, 0xd8, 0x0f, 0x05}));      // a branch in between
+  EXPECT_FALSE(may_have({0xb8, 9, 0, 0, 0, 0xbb, 0x0f, 0x05, 0, 0, 0xc3}));        // mov $0x50f,%ebx
+  EXPECT_FALSE(may_have({0xb8, 9, 0, 0, 0, 0x8b, 0x0f, 0x05, 1, 0, 0, 0, 0xc3}));  // mov (%rdi),%ecx; add $1,%eax
+  EXPECT_FALSE(may_have({0xb8, 8, 0, 0, 0, 0x0f, 0x05}));                          // lseek
+  std::remove(path.c_str());
 }
 
 TEST(SystemCalls, TheEndOfAProcessIsFollowedOnDemand) {
