@@ -1,4 +1,5 @@
 // Hits that come by a jump, as far as the body has not recorded them itself, and returns that come by a stub.
+#include "arch/x86/entry/cpu.h"
 #include "preload/agent.h"
 #include "preload/calls.h"
 #include "preload/delivery.h"
@@ -23,8 +24,9 @@ extern "C" __attribute__((visibility("hidden"), used, flatten)) const u32* uprob
   const u64 sp = (*registers)[shared::Reg::sp];
   handle_hit(hit);
   lead_through_stub(block, *point, sp, true);
-  if (point->role == static_cast<u32>(shared::PointRole::open_call) && wants_open(block, *point, *registers))
-    return &kWaits;
+  const bool can_leave_call = shadow_stack() == 0;  // see leave_trampoline()
+  const bool is_open = point->role == static_cast<u32>(shared::PointRole::open_call);
+  if (is_open && can_leave_call && wants_open(block, *point, *registers)) return &kWaits;
   return reinterpret_cast<const u32*>(pending_word(block));
 }
 

@@ -99,7 +99,7 @@ const TrampolineFrame& take_kept(SignalFrame& frame, const BodyHead& body, u32 a
   constexpr u8 kPopRax = 0x58;
   const bool pushed = *reinterpret_cast<const u8*>(frame.ip) == kPopRax;
   const TrampolineFrame& kept = frame_at(frame.sp + (pushed ? 8 : 0));
-  at >= body.whole_flags && at < body.short_flags ? take_whole_frame(frame, kept) : take_frame(frame, kept);
+  at >= body.whole_flags&& at < body.short_flags ? take_whole_frame(frame, kept) : take_frame(frame, kept);
   return kept;
 }
 
@@ -110,9 +110,9 @@ Jump leave_body(SignalFrame& frame, const BodyHead& body) {
   if (at < body.code) return Jump::no;
   const bool recorded =
       (at >= body.recorded && at < body.slow) || at >= body.called || (body.lost != 0 && at == body.lost);
-  const TrampolineFrame& kept = at < body.code + kSaved                  ? undo_save(frame, at - body.code)
+  const TrampolineFrame& kept = at < body.code + kSaved            ? undo_save(frame, at - body.code)
                                 : at >= body.out && at < body.slow ? finish_restore(frame, at - body.out)
-                                                                         : take_kept(frame, body, at);
+                                                                   : take_kept(frame, body, at);
   frame.ip = recorded ? kept.copy : slot_of(kept).address;
   return recorded ? Jump::recorded : Jump::arriving;
 }

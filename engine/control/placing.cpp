@@ -115,7 +115,7 @@ class Placer {
   std::size_t fresh_ = 0;  // points so far that will be new in the block
   std::vector<SharedBody> bodies_;
   std::map<std::string_view, std::size_t> by_program_;  // "": the agent records
-  std::map<Addr, std::size_t> seen_;                    // bodies of points that were there before
+  std::map<std::pair<Addr, std::size_t>, bool> seen_;   // which bodies stand where, of points that were there before
 };
 
 std::optional<x86::FastRecord> Placer::fast_record(const Pending& p) const {
@@ -208,13 +208,13 @@ bool Placer::stands(Addr at, const std::vector<std::uint8_t>& bytes) {
 
 // Whether just this body stands there.
 bool Placer::has_body(std::size_t body, Addr at) {
-  const auto [known, is_new] = seen_.try_emplace(at, kNoBody);
+  const auto [known, is_new] = seen_.try_emplace({at, body}, false);
   if (is_new) {
     x86::BodySpec spec = bodies_[body].spec;
     spec.at = at;
-    if (stands(at, x86::make_body(spec).bytes)) known->second = body;
+    known->second = stands(at, x86::make_body(spec).bytes);
   }
-  return known->second == body;
+  return known->second;
 }
 
 // A thunk and its body are never changed: a thread may be in them.

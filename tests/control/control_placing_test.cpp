@@ -170,6 +170,19 @@ TEST_F(Placing, WithAnotherProgramItBecomesABreakpoint) {
   EXPECT_EQ(point_at(0).copy, copy);
 }
 
+TEST_F(Placing, WhoHasSharedItsBodyStillHasIt) {
+  want(0, {0}, true);
+  want(16, {0}, true);
+  place();
+  library_goes(0);
+  library_goes(16);
+  want(0, {2}, true);
+  want(16, {0}, true);
+  place();
+  EXPECT_EQ(point_at(0).jump_bytes, 0);
+  EXPECT_EQ(point_at(16).jump_bytes, shared::kJumpBytes);
+}
+
 TEST_F(Placing, AFurtherConsumerIsTheAgents) {
   want(0, {0}, true);
   want(16, {0}, false);
