@@ -197,17 +197,17 @@ void note_stubs(ProcessBlock& block) {
     __atomic_fetch_or(&block.flags, shared::kBlockHasStubs, __ATOMIC_SEQ_CST);
 }
 
-bool replace(ProcessBlock& block, const Point& point, u64 sp, u32& number) {
+bool replace(ProcessBlock& block, const Point& point, u64 sp) {
   u64 address = 0;
   if (!uprobe_peek8(sp, &address)) return false;
   u32 place = 0;
-  number = find(point.copy, address, place);
+  u32 number = find(point.copy, address, place);
   if (number == 0) number = make(block, point, address, place);
   note_stubs(block);
   return number != 0 && uprobe_poke8(sp, stub_at(number) + kStubReturns);
 }
 
-// The frame of uprobe_return_entry, at rsp until the return address is all that is left of it.
+// The frame of uprobe_return_entry.
 struct ReturnFrame {
   Registers registers;
   u64 number;
@@ -223,7 +223,7 @@ void take_registers(SignalFrame& frame, const ReturnFrame& kept) {
   frame.ax = r[Reg::ax], frame.cx = r[Reg::cx], frame.dx = r[Reg::dx], frame.si = r[Reg::si], frame.di = r[Reg::di];
   frame.r8 = r[Reg::r8], frame.r9 = r[Reg::r9], frame.r10 = r[Reg::r10], frame.r11 = r[Reg::r11];
   frame.flags = (frame.flags & ~kArithmetic) | (r[Reg::flags] & kArithmetic);
-  frame.sp = as_word(&kept.return_address);
+  frame.sp = as_word(&kept + 1);
 }
 
 bool is_in(u64 ip, const u8* begin, const u8* end) { return ip >= as_word(begin) && ip < as_word(end); }
@@ -237,29 +237,20 @@ u64 depth_at(u32 offset) {
 
 }  // namespace
 
-u64 lead_through_stub(ProcessBlock& block, const Point& point, u64 sp, bool may_fault) {
-  if (!for_stub_consumers(block, point, false)) return 0;
-  u32 number = 0;
-  // The hit came by a call, and the stub would be returned to by none: a shadow stack tells.
-  if (may_fault && block.no_stubs == 0 && shadow_stack() == 0 && replace(block, point, sp, number))
-    return stub_at(number);
+void lead_through_stub(ProcessBlock& block, const Point& point, u64 sp, bool may_fault) {
+  if (!for_stub_consumers(block, point, false)) return;
+  // Under a shadow stack only the address that the call has left there can be returned to.
+  if (may_fault && block.no_stubs == 0 && shadow_stack() == 0 && replace(block, point, sp)) return;
   for_stub_consumers(block, point, true);
-  return 0;
 }
 
 bool is_end_of_return(u64 ip) { return ip == as_word(uprobe_return_waits); }
 
 bool leave_stub(SignalFrame& frame) {
-  if (is_in_stub(frame.ip) && offset_in_stub(frame.ip) == 0) {
-    frame.ip = uprobe_return_slots[number_of(frame.ip)].body;
-    frame.sp -= 8;
-    return true;
-  }
   const bool is_whole = is_in(frame.ip, uprobe_return_done, uprobe_return_leaves) || is_end_of_return(frame.ip);
   if (!is_whole && !is_in(frame.ip, uprobe_return_leaves, uprobe_return_left)) return false;
   if (is_whole) take_registers(frame, *reinterpret_cast<const ReturnFrame*>(frame.sp));
-  frame.ip = *reinterpret_cast<const u64*>(frame.sp);
-  frame.sp += 8;
+  frame.ip = *reinterpret_cast<const u64*>(frame.sp - 8);
   return true;
 }
 

@@ -21,13 +21,13 @@ inline bool is_in_stub(u64 address) {
   return address - reinterpret_cast<u64>(uprobe_return_stubs) < u64{shared::kReturnStubs} * shared::kStubUnit;
 }
 
-// A thread is at the first instruction of a function, where a consumer wants its return: the return address that `sp` points
-// to becomes that of a stub, which it returns. 0: it stays what it is, and the return is counted as missed.
-// No system call, no lock, reentrant at every instruction.
-u64 lead_through_stub(ProcessBlock& block, const Point& point, u64 sp, bool may_fault);
+// A thread is at the first instruction of a function, and a hit of it has been recorded: where a consumer wants its return, the
+// return address that `sp` points to becomes that of a stub; where none can be had it stays, and the return is counted as
+// missed. No system call, no lock, reentrant at every instruction.
+void lead_through_stub(ProcessBlock& block, const Point& point, u64 sp, bool may_fault);
 
-// Takes an interrupted thread out of a stub, or out of what the agent does for one, where the function has not begun or its
-// return has been recorded: to the beginning of the copy, or to the return address. False: it is in neither.
+// Takes an interrupted thread out of what the agent does for a stub, once its return has been recorded, to the return address.
+// False: it is not there.
 bool leave_stub(SignalFrame& frame);
 
 // A function has returned to its stub, and the thread cannot go on there, for want of stack or by steps of the application's

@@ -1,7 +1,8 @@
 // Return stubs (engine/shared/return_stub.h) and what they lead to. Runs on the application's stack, below its red zone.
 //
-// The body of a probed function returns into its stub, which puts the return address back where the function has popped it,
-// records, and returns by it: calls and returns stay paired, so the processor predicts both.
+// A probed function returns into its stub, which puts the return address back where the function has popped it, records, and
+// goes home by a jump: the call has one return already, with a second one the processor would foretell those of all callers
+// wrongly.
 //
 // Signals that come while a thread is in here are put aside, as in entry.S. From uprobe_return_done on the return is recorded:
 // who comes then is told that the thread stands at the return address (preload/stubs.cpp). For what has come before, an
@@ -27,7 +28,7 @@
         .type   uprobe_return_stubs, @function
         .set    .Lnumber, 0
         .rept   STUBS
-        call    *(uprobe_return_slots + .Lnumber * UNIT + 8)(%rip)
+        int3
         pushq   (uprobe_return_slots + .Lnumber * UNIT)(%rip)
         leaq    -128(%rsp), %rsp
         .byte   0x68                    # pushq $number, of one length for all
@@ -104,11 +105,11 @@ uprobe_return_entry:
         movq    24(%rsp), %rdx
         movq    16(%rsp), %rcx
         movq    (%rsp), %rax
-        leaq    304(%rsp), %rsp
+        leaq    312(%rsp), %rsp
         .cfi_remember_state
-        .cfi_def_cfa_offset 8
+        .cfi_def_cfa_offset 0
         LABEL   uprobe_return_leaves
-        ret
+        jmp     *-8(%rsp)
         .cfi_restore_state
         LABEL   uprobe_return_left
 3:      pushfq
