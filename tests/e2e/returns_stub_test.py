@@ -68,8 +68,9 @@ class Frames(harness.TestCase):
         for name in programs(self):
             with self.subTest(name):
                 hits = self.run_mode(name, "alarms").counts()
-                self.assertEqual((hits["p_on_alarm"], hits.get("r_on_alarm", 0)), (300, 0))
-                self.assertLessEqual(hits["p_spinning"] - hits["r_spinning"], 300)
+                self.assertIn(hits["p_on_alarm"], (300, 301), "one may be on its way when the timer is stopped")
+                self.assertEqual(hits.get("r_on_alarm", 0), 0)
+                self.assertLessEqual(hits["p_spinning"] - hits["r_spinning"], 301)
                 self.assertGreaterEqual(hits["p_spinning"], hits["r_spinning"])
 
     def test_what_keeps_its_return_address(self):
