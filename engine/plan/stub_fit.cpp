@@ -93,10 +93,20 @@ bool only_goes_there(std::string_view symbol) {
   return std::find(kNames.begin(), kNames.end(), symbol.substr(0, symbol.find('@'))) != kNames.end();
 }
 
+// Virtual machines and collectors of garbage that know the frames on a stack by their return addresses, those of their own C
+// functions among them; by what their libraries export: OCaml, V8, HotSpot, .NET, Mono.
+bool knows_return_addresses(const elf::ElfFile& file) {
+  constexpr std::array<const char*, 5> kNames = {"caml_frametable", "_ZN2v82V810GetVersionEv", "gHotSpotVMStructs",
+                                                 "coreclr_initialize", "mono_jit_init"};
+  return std::any_of(kNames.begin(), kNames.end(), [&](const char* name) { return file.find_any(name).has_value(); });
+}
+
 }  // namespace
 
 std::string reason_against_stub(const FileFlow& flow, const Site& site) {
   if (flow.is_go()) return "is code of Go, which moves stacks and knows every return address on them";
+  if (knows_return_addresses(*site.file))
+    return "belongs to a virtual machine that knows the return addresses on its stacks";
   if (site.address == site.file->entry()) return "is where the program begins: it returns to nobody";
   if (site.symbol.find(".cold") != std::string::npos) return "is a part of another function: nobody calls it";
   const SweptFunction* function = site.is_ifunc ? nullptr : flow.swept_at(site.address);

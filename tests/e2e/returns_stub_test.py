@@ -1,6 +1,7 @@
 """Return probes by stubs: the same programs as by exits, and what only stubs must be asked: frames left by exceptions, jumps
 and the ends of threads, unwinders, coroutines, chains of tail calls, stacks a million frames deep.
 """
+import glob
 import os
 import re
 
@@ -157,6 +158,15 @@ class Choice(harness.TestCase):
         code, text = self.planned(f"r {program}:_start", "--return=stub")
         self.assertEqual(code, 125)
         self.assertIn("returns to nobody", text)
+
+    def test_virtual_machines_know_their_stacks(self):
+        for pattern, symbol in (("/usr/lib/jvm/*/lib/server/libjvm.so", "JNI_CreateJavaVM"),
+                                ("/usr/lib/x86_64-linux-gnu/libnode.so.*", "uv_run")):
+            for library in glob.glob(pattern)[:1]:
+                with self.subTest(library):
+                    code, text = self.planned(f"r {library}:{symbol}", "--return=stub")
+                    self.assertEqual(code, 125)
+                    self.assertIn("knows the return addresses", text)
 
     def test_a_static_program_without_symbols(self):
         """Nobody knows how exceptions pass there."""
