@@ -161,7 +161,7 @@ class Choice(harness.TestCase):
 
     def test_virtual_machines_know_their_stacks(self):
         for pattern, symbol in (("/usr/lib/jvm/*/lib/server/libjvm.so", "JNI_CreateJavaVM"),
-                                ("/usr/lib/x86_64-linux-gnu/libnode.so.*", "uv_run")):
+                                ("/usr/bin/node", "_ZN2v82V810GetVersionEv")):
             for library in glob.glob(pattern)[:1]:
                 with self.subTest(library):
                     code, text = self.planned(f"r {library}:{symbol}", "--return=stub")
