@@ -164,6 +164,30 @@ TEST(Stubs, TheRecordSaysWhoReturnedWhere) {
   EXPECT_FALSE(agent::is_in_stub(returned[0].ip));
 }
 
+// The stack below is painted first; what stub.S looks for is there for a return is what one may use.
+__attribute__((noinline)) u32 stack_use() {
+  constexpr u32 kPainted = 4096, kRedZone = 128;
+  u64 sp = 0;
+  asm volatile("mov %%rsp, %0" : "=r"(sp));
+  auto* const below = reinterpret_cast<volatile u8*>(sp - kRedZone - kPainted);
+  for (u32 i = 0; i < kPainted; ++i) below[i] = 0xb7;
+  return_thunk(21);
+  u32 untouched = 0;
+  while (untouched < kPainted && below[untouched] == 0xb7) ++untouched;
+  return kPainted - untouched;
+}
+
+TEST(Stubs, StackUseIsBounded) {
+  ReturnProbe probe(return_thunk_site);
+  lead_to(twice);
+  const u32 in_section = stack_use();
+  probe.probe().block().head.rseq_offset = 0;
+  const u32 claimed = stack_use();
+  std::printf("stack below the red zone: %u bytes; where a ring is claimed: %u\n", in_section, claimed);
+  EXPECT_LE(in_section, 1024U);
+  EXPECT_LE(claimed, 1024U);
+}
+
 TEST(Stubs, ReturnsThatTakeTheirArguments) {
   ReturnProbe probe(return_pops_site);
   for (long i = 0; i < 100; ++i) EXPECT_EQ(return_call_pops(i, 3), 2 * i + 3);
