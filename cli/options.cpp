@@ -98,8 +98,8 @@ constexpr std::array kRows = {
         "needs one",
         [](Options& o, const std::string& v) { return store(o.tier, parse_tier(v)); }},
     Row{0, "return", required_argument, "MODE",
-        "how return probes see the return: auto (default); exits: at every\nreturn instruction of the function; stub: "
-        "where it returns to",
+        "how return probes see the return: auto (default), exits: at every\nreturn instruction of the function; stub: "
+        "by a return address of ours",
         [](Options& o, const std::string& v) { return store(o.returns, parse_return_mode(v)); }},
     Row{'o', "output", required_argument, "FILE",
         "the trace goes to FILE (- = standard output, %p = PID);\nwithout it to standard error",

@@ -30,7 +30,7 @@ std::string returns_text(const Probe& probe) {
   std::string text = std::to_string(exits.size()) + (exits.size() == 1 ? " exit:" : " exits:");
   for (std::size_t i = 0; i < exits.size(); ++i)
     text += (i == 0 ? " " : ", ") + std::string(exits[i].is_jump ? "jump at " : "") + hex(probe.exits[i].offset);
-  return probe.returns->why.empty() ? text : text + " (" + probe.returns->why + ")";
+  return text;
 }
 
 }  // namespace

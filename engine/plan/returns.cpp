@@ -53,26 +53,27 @@ Result<ReturnPlan> ReturnPlanner::plan_exits(const spec::ProbeSpec& spec, const 
     if (const auto place = site_at(site.file, site.file->offset_of_address(exit.address).value_or(0)); !place)
       return place.error();
   const auto jump = std::find_if(exits->begin(), exits->end(), [](const Exit& exit) { return exit.is_jump; });
-  if (jump == exits->end()) return ReturnPlan{.mode = ReturnMode::exits, .why = {}, .exits = exits.take()};
+  if (jump == exits->end()) return ReturnPlan{.mode = ReturnMode::exits, .exits = exits.take()};
   const auto argument = std::find_if(spec.arguments.begin(), spec.arguments.end(), depends_on_return);
-  if (argument == spec.arguments.end()) return ReturnPlan{.mode = ReturnMode::exits, .why = {}, .exits = exits.take()};
+  if (argument == spec.arguments.end()) return ReturnPlan{.mode = ReturnMode::exits, .exits = exits.take()};
   return refused(name_of(site) + " ends at " +
                      hex(site.file->offset_of_address(jump->address).value_or(jump->address)) +
                      " in another function, which returns for it: '" + argument->name + "' is not known there",
                  "without arguments its returns can be probed");
 }
 
+// A stub only for who asks for it: there are programs that know the return addresses on their stacks and do not show it.
 Result<ReturnPlan> ReturnPlanner::plan(const spec::ProbeSpec& spec, const Site& site, ReturnMode wanted) {
   if (!begins_function(*site.file, site.address))
     return refused("a return probe belongs at the beginning of a function, and " + hex(site.offset) + " is none",
                    site.symbol.empty() ? std::string() : "it is " + site.symbol);
-  if (wanted == ReturnMode::exits) return plan_exits(spec, site);
-  const std::string against = reason_against_stub(flows_.of(site.file), site);
-  if (against.empty()) return ReturnPlan{.mode = ReturnMode::stub, .why = {}, .exits = {}};
-  if (wanted == ReturnMode::stub) return refused(name_of(site) + " " + against, "--return=exits probes its returns");
-  auto planned = plan_exits(spec, site);
-  if (planned) planned->why = "it " + against;
-  return planned;
+  const std::string against = wanted == ReturnMode::exits ? "" : reason_against_stub(flows_.of(site.file), site);
+  if (wanted == ReturnMode::stub && !against.empty())
+    return refused(name_of(site) + " " + against, "--return=exits probes its returns");
+  if (wanted == ReturnMode::stub) return ReturnPlan{.mode = ReturnMode::stub, .exits = {}};
+  auto exits = plan_exits(spec, site);
+  if (exits || wanted == ReturnMode::exits || !against.empty()) return exits;
+  return refused(exits.error().text, "--return=stub sees them by a return address of its own (docs/limits.md)");
 }
 
 }  // namespace uprobe::plan

@@ -18,7 +18,6 @@ namespace uprobe::plan {
 
 struct ReturnPlan {
   ReturnMode mode = ReturnMode::exits;  // never automatic
-  std::string why;                      // not the other; empty where that needs no reason
   std::vector<Exit> exits;              // with ReturnMode::exits: all there are
 };
 

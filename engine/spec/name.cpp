@@ -73,16 +73,28 @@ Result<EventName> parse_event_name(const Command& command, bool strict) {
   return result;
 }
 
+namespace {
+
+// Long names (of C++) differ at their ends: the place in the file, which is what the kernel has in names of its own, takes the
+// end's place.
+std::string cut_for(const Place& place, std::string name) {
+  if (name.size() <= kMaxEventName || !place.found) return cut(std::move(name));
+  const std::string end = "_" + hex(place.found->offset);
+  return name.substr(0, kMaxEventName - end.size()) + end;
+}
+
+}  // namespace
+
 std::string symbol_event_name(const Place& place) {
   const std::string name = symbol_text(place);
-  return cut(name.empty() || is_digit(name[0]) ? "_" + name : name);
+  return cut_for(place, name.empty() || is_digit(name[0]) ? "_" + name : name);
 }
 
 // The file's own name is not touched where the kernel makes the name too.
 std::string automatic_name(const Place& place) {
   const std::string base(base_of(place.path));
   if (place.symbol.empty()) return cut("p_" + base + "_" + hex(place.offset));
-  return cut("p_" + sanitised(base) + "_" + symbol_text(place));
+  return cut_for(place, "p_" + sanitised(base) + "_" + symbol_text(place));
 }
 
 }  // namespace uprobe::spec

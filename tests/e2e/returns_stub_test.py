@@ -148,13 +148,18 @@ class Choice(harness.TestCase):
         seen = harness.run([harness.tool(), "--dry-run", *options, "-p", definition])
         return seen.returncode, (seen.stdout + seen.stderr).decode()
 
-    def test_stubs_unless_something_speaks_against_them(self):
+    def test_a_stub_only_where_one_is_asked_for(self):
         program = harness.fixture("frames_gcc")
         libc = harness.libc_of(program)
-        self.assertIn("by    a stub", self.planned(f"r {program}:deep $retval")[1])
-        code, text = self.planned(f"r {libc}:dlsym")
-        self.assertEqual(code, 0)
-        self.assertRegex(text, r"by    \d exits: .*\(it reads its own return address, at 0x")
+        self.assertRegex(self.planned(f"r {program}:deep $retval")[1], r"by    \d exits?: ")
+        self.assertIn("by    a stub", self.planned(f"r {program}:deep $retval", "--return=stub")[1])
+        code, text = self.planned(f"r {libc}:strdup $retval")
+        self.assertEqual(code, 125)
+        self.assertRegex(text, r"in another function, which returns for it(.|\n)*--return=stub")
+        self.assertIn("by    a stub", self.planned(f"r {libc}:strdup $retval", "--return=stub")[1])
+        code, text = self.planned(f"r {libc}:dlsym $retval", "--return=stub")
+        self.assertEqual(code, 125)
+        self.assertIn("reads its own return address", text)
         code, text = self.planned(f"r {program}:_start", "--return=stub")
         self.assertEqual(code, 125)
         self.assertIn("returns to nobody", text)

@@ -114,14 +114,14 @@ INSTANTIATE_TEST_SUITE_P(, ExitPlan, testing::Values("library", "fixed", "stripp
 
 class Returns : public testing::Test {
  protected:
-  Result<ReturnPlan> plan(const std::string& words, ReturnMode mode = ReturnMode::automatic) {
+  Result<ReturnPlan> plan(const std::string& words, ReturnMode mode) {
     const auto spec = spec::parse_definition("r:e " + std::string(EXIT_SUBJECTS) + "/exits_library:" + words);
     EXPECT_TRUE(spec) << (spec ? "" : spec.error().text);
     auto site = resolve(*spec, files_, {.force = true});
     EXPECT_TRUE(site) << (site ? "" : site.error().text);
     return planner_.plan(*spec, *site, mode);
   }
-  std::string refusal(const std::string& words, ReturnMode mode = ReturnMode::automatic) {
+  std::string refusal(const std::string& words, ReturnMode mode = ReturnMode::exits) {
     const auto made = plan(words, mode);
     return made ? "accepted" : made.error().text;
   }
@@ -145,9 +145,19 @@ TEST_F(Returns, BelongToTheBeginningOfAFunction) {
   EXPECT_NE(refusal("one_return+0x5").find("belongs at the beginning of a function"), std::string::npos);
 }
 
+TEST_F(Returns, GoByAStubOnlyWhereOneIsAskedFor) {
+  const auto simple = plan("one_return $retval", ReturnMode::automatic);
+  ASSERT_TRUE(simple);
+  EXPECT_EQ(simple->mode, ReturnMode::exits);
+  const auto tail = plan("tail $retval", ReturnMode::automatic);
+  ASSERT_FALSE(tail);
+  EXPECT_NE(tail.error().text.find("in another function"), std::string::npos) << tail.error().text;
+  EXPECT_NE(tail.error().help.find("--return=stub"), std::string::npos) << tail.error().help;
+  EXPECT_EQ(plan("one_return $retval", ReturnMode::stub)->mode, ReturnMode::stub);
+}
+
 TEST_F(Returns, SayWhy) {
   EXPECT_EQ(refusal("never"), "'never' never returns: it has no return instruction");
-  EXPECT_EQ(refusal("one_return", ReturnMode::stub), "return stubs are not available in this version");
   EXPECT_EQ(plan("one_return", ReturnMode::exits)->exits.size(), 1U);
 }
 
