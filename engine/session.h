@@ -62,7 +62,7 @@ struct ProbeSummary {
   std::uint64_t recorded = 0;
   std::uint64_t lost_full = 0, lost_too_big = 0, lost_busy = 0;
   std::uint64_t missed = 0;  // entries whose return could not be followed; not among the hits
-  std::string hint;  // for a probe never hit: the likely reason
+  std::string hint;          // for a probe never hit: the likely reason
 };
 
 struct Summary {

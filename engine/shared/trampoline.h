@@ -38,9 +38,9 @@ static_assert(sizeof(SlotHead) == 16);
 
 inline constexpr u32 kThunkBytes = 10, kThunkCall = 5;  // the call's distance from the thunk's beginning
 inline constexpr u32 kThunkInSlot = sizeof(SlotHead);
-inline constexpr u32 kCopyInSlot = sizeof(SlotHead);                      // of a breakpoint
+inline constexpr u32 kCopyInSlot = sizeof(SlotHead);                     // of a breakpoint
 inline constexpr u32 kCopyBehindThunk = sizeof(SlotHead) + kThunkBytes;  // of a jump
-inline constexpr u32 kMaxCopyInSlot = kCopyBehindThunk + 256;             // where copies end: marks have offsets of 8 bits
+inline constexpr u32 kMaxCopyInSlot = kCopyBehindThunk + 256;  // where copies end: marks have offsets of 8 bits
 
 // Whether a slot with this head at `at` is the point's. Copies in different slots have different addresses, so no other
 // multiple of kSlotUnit than the slot's own beginning passes.
@@ -92,7 +92,7 @@ inline constexpr u32 kFullDepth = kSkippedRedZone + sizeof(TrampolineFrame);
 inline constexpr TrampolineDepth kSaveDepths[] = {{0, kCalledDepth}, {1, 144}, {2, 152}, {3, 160},
                                                   {4, 168},          {5, 176}, {7, 184}, {12, kFullDepth}};
 inline constexpr u32 kRaxSaved = 8;  // from here on rax is not the application's: behind lahf
-inline constexpr TrampolineDepth kRestoreDepths[] = {{0, kFullDepth}, {1, 184}, {6, 176}, {7, 168},
+inline constexpr TrampolineDepth kRestoreDepths[] = {{0, kFullDepth}, {1, 184}, {6, 176},  {7, 168},
                                                      {8, 160},        {9, 152}, {10, 144}, {11, kCalledDepth}};
 
 }  // namespace uprobe::shared

@@ -439,7 +439,8 @@ TEST(Trampolines, AThreadInAThunkHasNotComeYet) {
     EXPECT_EQ(frame.ip, ip);
     EXPECT_EQ(agent::slot_around(block, ip).head, ip < probe.slot() ? nullptr : &probe.head());
   }
-  EXPECT_EQ(agent::slot_around(block, probe.copy() + probe.block().point.copy_bytes).head, nullptr) << "behind the copy";
+  EXPECT_EQ(agent::slot_around(block, probe.copy() + probe.block().point.copy_bytes).head, nullptr)
+      << "behind the copy";
   // Another slot has been made for the point: nobody comes here.
   probe.block().point.copy += 0x1000;
   agent::SignalFrame frame{};

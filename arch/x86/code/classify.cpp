@@ -263,7 +263,8 @@ Name listed_name(const Decoded& insn) {
 
 bool is_listed_by_name(const Decoded& insn) {
   const Name name = listed_name(insn);
-  return std::any_of(std::begin(kNameLists), std::end(kNameLists), [name](const auto& list) { return listed(list, name); });
+  return std::any_of(std::begin(kNameLists), std::end(kNameLists),
+                     [name](const auto& list) { return listed(list, name); });
 }
 
 bool is_listed_by_pair(const Decoded& insn) {
