@@ -75,11 +75,12 @@ Result<EventName> parse_event_name(const Command& command, bool strict) {
 
 namespace {
 
-// Long names (of C++) differ at their ends: the place in the file, which is what the kernel has in names of its own, takes the
-// end's place.
-std::string cut_for(const Place& place, std::string name) {
-  if (name.size() <= kMaxEventName || !place.found) return cut(std::move(name));
-  const std::string end = "_" + hex(place.found->offset);
+// Long names (of C++) differ somewhere behind: a sum of all of it (FNV-1a) takes the end's place.
+std::string cut_apart(const std::string& name) {
+  if (name.size() <= kMaxEventName) return name;
+  std::uint32_t sum = 0x811c9dc5;
+  for (const char c : name) sum = (sum ^ static_cast<unsigned char>(c)) * 0x01000193;
+  const std::string end = "_" + hex(sum).substr(2);
   return name.substr(0, kMaxEventName - end.size()) + end;
 }
 
@@ -87,14 +88,14 @@ std::string cut_for(const Place& place, std::string name) {
 
 std::string symbol_event_name(const Place& place) {
   const std::string name = symbol_text(place);
-  return cut_for(place, name.empty() || is_digit(name[0]) ? "_" + name : name);
+  return cut_apart(name.empty() || is_digit(name[0]) ? "_" + name : name);
 }
 
 // The file's own name is not touched where the kernel makes the name too.
 std::string automatic_name(const Place& place) {
   const std::string base(base_of(place.path));
   if (place.symbol.empty()) return cut("p_" + base + "_" + hex(place.offset));
-  return cut_for(place, "p_" + sanitised(base) + "_" + symbol_text(place));
+  return cut_apart("p_" + sanitised(base) + "_" + symbol_text(place));
 }
 
 }  // namespace uprobe::spec

@@ -30,7 +30,7 @@ std::string symbol_event_name(const Place& place);
 
 // The name of an event that was given none: "p_<base>_0x<offset>" as the kernel makes it (it is not checked against the
 // rules for names), "p_<base>_<symbol>[_0x<distance>]" for a symbol. Of longer ones than
-// kMaxEventName the end is the place in the file, "_0x<offset>".
+// kMaxEventName the end is a sum of the whole.
 std::string automatic_name(const Place& place);
 
 }  // namespace uprobe::spec

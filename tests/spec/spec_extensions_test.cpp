@@ -95,7 +95,11 @@ TEST(Extensions, NamesThatAreLeftToTheSymbol) {
   EXPECT_EQ(name("zfree", static_cast<std::uint64_t>(-4)), "zfree_minus_0x4");
   EXPECT_EQ(name("operator+"), "operator_");
   EXPECT_EQ(name("9lives"), "_9lives");
-  EXPECT_EQ(name(std::string(100, 'a')).size(), kMaxEventName);
+  EXPECT_EQ(name(std::string(kMaxEventName, 'a')), std::string(kMaxEventName, 'a'));
+  const std::string first = name(std::string(100, 'a') + "C1Ev"), second = name(std::string(100, 'a') + "C2Ev");
+  EXPECT_EQ(first.size(), kMaxEventName);
+  EXPECT_EQ(first.substr(0, 50), second.substr(0, 50));
+  EXPECT_NE(first, second) << "names that differ far behind are two";
   EXPECT_EQ(error("p:g/* /b/x:0x10"), "4: Event name must follow the same rules as C identifiers");
   EXPECT_EQ(error("p:g/a* /b/x:f"), "4: Event name must follow the same rules as C identifiers");
   EXPECT_EQ(error("p:/e /b/x:f"), "2: Group name is not specified");
