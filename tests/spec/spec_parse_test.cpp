@@ -168,7 +168,7 @@ TEST(Name, AutomaticNames) {
   EXPECT_EQ(parsed("p /b/x:f@GLIBC_2.2").event, "p_x_f_GLIBC_2_2");
   EXPECT_EQ(parsed("p:grp/ /bin/zsh:f").group, "grp");
   EXPECT_EQ(parsed("p /bin/zsh:f").group, "uprobes");
-  EXPECT_EQ(parsed("p /b/x:" + std::string(200, 'y')).event, "p_x_" + std::string(59, 'y'));
+  EXPECT_EQ(parsed("p /b/x:" + std::string(200, 'y')).event, "p_x_" + std::string(50, 'y') + "_c9766ebd");
 }
 
 TEST(Fetch, ArgumentVariablesAreTheCallingConvention) {
