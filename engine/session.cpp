@@ -35,7 +35,7 @@ using std::chrono::steady_clock;
 constexpr std::size_t kFlushBytes = 256 * 1024;
 
 Result<Probe> make_probe(const spec::ProbeSpec& definition, plan::FileCache& files, const SessionOptions& options) {
-  Probe probe{.spec = definition, .site = {}, .program = {}, .returns = {}, .exits = {}};
+  Probe probe{.spec = definition, .site = {}, .program = {}, .returns = {}};
   const auto refuse = [&](int column, std::string text) {
     return Error{.code = Code::refused, .text = std::move(text), .where = definition.definition, .column = column};
   };
@@ -61,11 +61,6 @@ Status plan_returns(Probe& probe, plan::ReturnPlanner& planner, plan::ReturnMode
   auto returns = planner.plan(probe.spec, probe.site, wanted);
   if (!returns) return refuse(returns.error());
   probe.returns = returns.take();
-  for (const plan::Exit& exit : probe.returns->exits) {
-    auto site = plan::site_at(probe.site.file, probe.site.file->offset_of_address(exit.address).value_or(0));
-    if (!site) return refuse(site.error());
-    probe.exits.push_back(site.take());
-  }
   return ok();
 }
 
@@ -74,12 +69,12 @@ void add_points(const Probe& probe, std::uint16_t event, control::ProbeSet& to) 
   if (!probe.returns) return to.add(probe.site, {.event = event});
   if (probe.returns->mode == plan::ReturnMode::stub)
     return to.add(probe.site, {.event = event, .kind = shared::ConsumerKind::stub});
-  for (std::size_t i = 0; i < probe.exits.size(); ++i) {
+  for (std::size_t i = 0; i < probe.returns->exits.size(); ++i) {
     const plan::Exit& exit = probe.returns->exits[i];
-    to.add(probe.exits[i], {.event = event,
-                            .kind = shared::ConsumerKind::exit,
-                            .distance = static_cast<std::int32_t>(exit.address - probe.site.address),
-                            .pops = exit.pops});
+    to.add(probe.returns->sites[i], {.event = event,
+                                     .kind = shared::ConsumerKind::exit,
+                                     .distance = static_cast<std::int32_t>(exit.address - probe.site.address),
+                                     .pops = exit.pops});
   }
 }
 

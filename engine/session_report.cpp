@@ -18,7 +18,7 @@ std::string reason_at(const plan::Site& site, const plan::FileJumps& jumps) {
 // Of the first place that cannot have one.
 std::string reason_against_jumps(const Probe& probe, const plan::FileJumps& jumps) {
   if (!probe.returns || probe.returns->mode == plan::ReturnMode::stub) return reason_at(probe.site, jumps);
-  for (const plan::Site& exit : probe.exits)
+  for (const plan::Site& exit : probe.returns->sites)
     if (const std::string reason = reason_at(exit, jumps); !reason.empty()) return hex(exit.offset) + ": " + reason;
   return {};
 }
@@ -29,7 +29,8 @@ std::string returns_text(const Probe& probe) {
   const auto& exits = probe.returns->exits;
   std::string text = std::to_string(exits.size()) + (exits.size() == 1 ? " exit:" : " exits:");
   for (std::size_t i = 0; i < exits.size(); ++i)
-    text += (i == 0 ? " " : ", ") + std::string(exits[i].is_jump ? "jump at " : "") + hex(probe.exits[i].offset);
+    text +=
+        (i == 0 ? " " : ", ") + std::string(exits[i].is_jump ? "jump at " : "") + hex(probe.returns->sites[i].offset);
   return text;
 }
 

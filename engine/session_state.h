@@ -19,7 +19,6 @@ struct Probe {
   plan::Site site;
   program::EventProgram program;
   std::optional<plan::ReturnPlan> returns;  // of a return probe
-  std::vector<plan::Site> exits;            // by ReturnPlan::exits
 };
 
 struct Session::State {

@@ -102,7 +102,8 @@ u64 thread_pointer();
 
 // points.cpp
 const Point* find_point(const ProcessBlock& block, u64 address);
-// What stood there before. The point is one of the block's.
+// The point is one of the block's: its number, and what stood there before.
+u32 index_of(const ProcessBlock& block, const Point& point);
 const shared::Undo& undo_of(const ProcessBlock& block, const Point& point);
 
 // mail.cpp. Asks the tool for work and executes the system calls that it wants made here, until it is done. Bounded.
@@ -133,6 +134,18 @@ T* at_offset(void* base, u64 offset) {
 template <class T>
 const T* at_offset(const void* base, u64 offset) {
   return reinterpret_cast<const T*>(static_cast<const u8*>(base) + offset);
+}
+
+// The consumers of a point, newest first. Bounded, whatever the block holds.
+template <class Visit>
+inline void each_consumer(const ProcessBlock& block, const Point& point, const Visit& visit) {
+  const auto* consumers = at_offset<shared::Consumer>(&block, block.consumer_offset);
+  u32 next = point.consumer;
+  for (u32 steps = 0; next != 0 && next <= block.consumer_count && steps < block.consumer_count; ++steps) {
+    const shared::Consumer& consumer = consumers[next - 1];
+    next = consumer.next;
+    visit(consumer);
+  }
 }
 
 // Whole words, the last one too, in a loop that no compiler makes a string instruction of (these depend on DF).

@@ -11,19 +11,14 @@ bool is(const Consumer& consumer, ConsumerKind kind) { return consumer.kind == s
 
 // The consumers of one kind. Returns what the return at the point takes from the stack; 0: nobody wants to know of one.
 inline u32 feed(Hit& hit, ConsumerKind kind) {
-  const ProcessBlock& block = *hit.block;
-  const auto* consumers = at_offset<Consumer>(&block, block.consumer_offset);
   u32 pops = 0;
-  u32 next = hit.point->consumer;
-  for (u32 steps = 0; next != 0 && next <= block.consumer_count && steps < block.consumer_count; ++steps) {
-    const Consumer& consumer = consumers[next - 1];
-    next = consumer.next;
+  each_consumer(*hit.block, *hit.point, [&](const Consumer& consumer) {
     if (is(consumer, ConsumerKind::exit)) pops = consumer.pops;
-    if (!is(consumer, kind)) continue;
+    if (!is(consumer, kind)) return;
     hit.function = hit.point->address - static_cast<u64>(i64{consumer.distance});
-    AreaHeader* area = session_area(block, consumer.session);
+    AreaHeader* area = session_area(*hit.block, consumer.session);
     if (area != nullptr) record_event(hit, area, consumer.event);
-  }
+  });
   return pops;
 }
 

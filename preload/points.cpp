@@ -16,9 +16,12 @@ const Point* find_point(const ProcessBlock& block, u64 address) {
   return nullptr;
 }
 
+u32 index_of(const ProcessBlock& block, const Point& point) {
+  return static_cast<u32>(&point - at_offset<Point>(&block, block.point_offset));
+}
+
 const shared::Undo& undo_of(const ProcessBlock& block, const Point& point) {
-  const auto index = &point - at_offset<Point>(&block, block.point_offset);
-  return at_offset<shared::Undo>(&block, block.undo_offset)[index];
+  return at_offset<shared::Undo>(&block, block.undo_offset)[index_of(block, point)];
 }
 
 }  // namespace uprobe::agent

@@ -1,7 +1,7 @@
 // Rings of CPUs, written inside rseq sections of the registration that libc has made. The agent never registers one.
 //
 // cpu_id says nothing about whether the kernel watches this thread. It does not in a child that runs on its parent's control
-// block (vfork, clone with CLONE_VM; ProcessBlock::borrowed), nor in a new thread before libc gets to it (forget_cpu).
+// block (vfork, clone with CLONE_VM; ProcessBlock::own_rseq), nor in a new thread before libc gets to it (forget_cpu).
 #include "preload/ring.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"

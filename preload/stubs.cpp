@@ -46,10 +46,6 @@ u32 number_of(u64 address) { return static_cast<u32>((address - stub_at(0)) / kS
 
 u32 offset_in_stub(u64 address) { return static_cast<u32>((address - stub_at(0)) % kStubUnit); }
 
-u32 index_of(const ProcessBlock& block, const Point& point) {
-  return static_cast<u32>(&point - at_offset<Point>(&block, block.point_offset));
-}
-
 u32 place_in_hash(u64 body, u64 address) {
   return shared::hash_slot(address ^ (body << 32 | body >> 32), shared::kStubHashBits);
 }
@@ -177,17 +173,13 @@ bool wants_stub(const Consumer& consumer) { return consumer.kind == static_cast<
 
 // Whether consumers of the point want its return from a stub, now; each is told that it is missed, if it is.
 bool for_stub_consumers(const ProcessBlock& block, const Point& point, bool is_missed) {
-  const auto* consumers = at_offset<Consumer>(&block, block.consumer_offset);
   bool found = false;
-  u32 next = point.consumer;
-  for (u32 steps = 0; next != 0 && next <= block.consumer_count && steps < block.consumer_count; ++steps) {
-    const Consumer& consumer = consumers[next - 1];
-    next = consumer.next;
+  each_consumer(block, point, [&](const Consumer& consumer) {
     AreaHeader* area = wants_stub(consumer) ? session_area(block, consumer.session) : nullptr;
-    if (area == nullptr || !is_recording(*area)) continue;
+    if (area == nullptr || !is_recording(*area)) return;
     found = true;
     if (is_missed) count_missed(area, consumer.event);
-  }
+  });
   return found;
 }
 
@@ -218,15 +210,12 @@ static_assert(sizeof(ReturnFrame) == 312);
 
 void take_registers(SignalFrame& frame, const ReturnFrame& kept) {
   using shared::Reg;
-  constexpr u64 kArithmetic = 0x8d5;
   const Registers& r = kept.registers;
   frame.ax = r[Reg::ax], frame.cx = r[Reg::cx], frame.dx = r[Reg::dx], frame.si = r[Reg::si], frame.di = r[Reg::di];
   frame.r8 = r[Reg::r8], frame.r9 = r[Reg::r9], frame.r10 = r[Reg::r10], frame.r11 = r[Reg::r11];
-  frame.flags = (frame.flags & ~kArithmetic) | (r[Reg::flags] & kArithmetic);
+  frame.flags = (frame.flags & ~kArithmeticFlags) | (r[Reg::flags] & kArithmeticFlags);
   frame.sp = as_word(&kept + 1);
 }
-
-bool is_in(u64 ip, const u8* begin, const u8* end) { return ip >= as_word(begin) && ip < as_word(end); }
 
 // How much lower rsp is than behind the return, by the place in the stub; uprobe_return_entry comes behind its last one.
 u64 depth_at(u32 offset) {

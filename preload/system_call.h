@@ -19,6 +19,10 @@ inline long system_call(long number, shared::u64 a = 0, shared::u64 b = 0, share
 }
 
 inline shared::u64 as_word(const void* pointer) { return reinterpret_cast<shared::u64>(pointer); }
+// Whether an address is in the code between two labels.
+inline bool is_in(shared::u64 address, const shared::u8* begin, const shared::u8* end) {
+  return address >= as_word(begin) && address < as_word(end);
+}
 inline shared::u64 as_word(void (*function)()) { return reinterpret_cast<shared::u64>(function); }
 
 // Queues a signal, with its siginfo, to the calling thread.

@@ -89,7 +89,7 @@ shared::ThreadEntry* thread_entry(ProcessBlock& block, u64 thread, bool make) {
 namespace {
 
 const shared::ThreadEntry* lent_entry(ProcessBlock& block) {
-  if (__atomic_load_n(&block.borrowed, __ATOMIC_RELAXED) == 0) return nullptr;
+  if (shared::borrowers(__atomic_load_n(&block.own_rseq, __ATOMIC_RELAXED)) == 0) return nullptr;
   return thread_entry(block, thread_pointer(), false);
 }
 
@@ -104,16 +104,14 @@ bool lent(const shared::ThreadEntry* entry) { return entry != nullptr && (entry-
 
 // In a child with memory of its own: the other threads are not in it.
 void forget_borrowers(ProcessBlock& block, const shared::ThreadEntry* own) {
-  if (block.borrowed == 0 && block.own_rseq >= 0) return;
+  if (shared::borrowers(block.own_rseq) == 0) return;
   for (shared::ThreadEntry& entry : threads_of(block))
     if (&entry != own && lent(&entry)) entry.borrower = entry.beside = 0;
-  block.borrowed = lent(own) ? 1 : 0;
   block.own_rseq = rseq_part(block.own_rseq) - (lent(own) ? shared::kBorrowedStep : 0);
 }
 
 void count_borrowed(ProcessBlock& block, bool more) {
   __atomic_fetch_add(&block.own_rseq, more ? -shared::kBorrowedStep : shared::kBorrowedStep, __ATOMIC_RELAXED);
-  __atomic_fetch_add(&block.borrowed, more ? 1 : ~u64{0}, __ATOMIC_RELAXED);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ using shared::SlotHead;
 using shared::TrampolineDepth;
 using shared::TrampolineFrame;
 
-constexpr u64 kArithmetic = 0x8d5, kOverflow = 0x800;
+constexpr u64 kOverflow = 0x800;
 
 extern "C" {
 // arch/x86/entry/jump.S
@@ -73,8 +73,8 @@ void take_whole_frame(SignalFrame& frame, const TrampolineFrame& kept) {
 
 void take_frame(SignalFrame& frame, const TrampolineFrame& kept) {
   take_registers(frame, kept);
-  const u64 others = kept.flags >> 8 & 0xff & kArithmetic;
-  frame.flags = (frame.flags & ~kArithmetic) | others | ((kept.flags & 1) != 0 ? kOverflow : 0);
+  const u64 others = kept.flags >> 8 & 0xff & kArithmeticFlags;
+  frame.flags = (frame.flags & ~kArithmeticFlags) | others | ((kept.flags & 1) != 0 ? kOverflow : 0);
 }
 
 const TrampolineFrame& frame_at(u64 sp) { return *reinterpret_cast<const TrampolineFrame*>(sp); }
@@ -162,8 +162,6 @@ Jump leave_end(const ProcessBlock& block, SignalFrame& frame) {
   frame.ip = kept.copy;
   return Jump::recorded;
 }
-
-bool is_in(u64 ip, const u8* begin, const u8* end) { return ip >= as_word(begin) && ip < as_word(end); }
 
 }  // namespace
 

@@ -96,6 +96,6 @@ bool iterate_objects(const Point& point, SignalFrame& frame) {
   return true;
 }
 
-bool in_iterate(u64 address) { return address >= as_word(uprobe_iterate) && address < as_word(uprobe_iterate_end); }
+bool in_iterate(u64 address) { return is_in(address, uprobe_iterate, uprobe_iterate_end); }
 
 }  // namespace uprobe::agent

@@ -22,12 +22,9 @@ std::optional<FileVersion> file_behind(pid_t pid, const target::Mapping& m) {
 // Whether it is another file, or not as it was when it was read.
 bool has_changed(const FilePoints& file, const FileVersion& now) { return file.version && *file.version != now; }
 
-bool can_be_armed(const target::Mapping& m) {
-  // Shared mappings would change the file on disk; only code is patched.
-  return m.executable && !m.shared && !m.writable && m.is_file();
-}
-
 }  // namespace
+
+bool can_be_armed(const target::Mapping& m) { return m.executable && !m.shared && !m.writable && m.is_file(); }
 
 // A point that stands shows code that was there before.
 bool Armer::Work::is_just_mapped(const target::Mapping& m) const {
@@ -97,7 +94,7 @@ Status Armer::arm_mapping(Work& work, const target::Mapping& m) {
     if (file.file->identity() != version->identity) continue;
     if (has_changed(file, *version)) {
       for (const auto* points : {&file.points, &file.ifuncs})
-        for (const PlannedPoint& point : *points) refuse(point, "the file has changed since it was read");
+        for (const PlannedPoint& point : *points) refuse(work, point, "the file has changed since it was read");
       continue;
     }
     if (Status s = arm_file(work, file, m, jumps); !s) return s;
@@ -127,12 +124,6 @@ Status Armer::arm(target::Target& target, Addr at, const Changed& changed) {
 }
 
 namespace {
-
-const target::Mapping* mapping_at(const std::vector<target::Mapping>& maps, Addr address) {
-  const auto next =
-      std::upper_bound(maps.begin(), maps.end(), address, [](Addr a, const target::Mapping& m) { return a < m.begin; });
-  return next != maps.begin() && address < (next - 1)->end ? &*(next - 1) : nullptr;
-}
 
 // Whether nothing has happened to a mapping since it was looked at. The witness shows what nobody has reported.
 bool is_untouched(target::Target& target, const Block& block, const KnownMapping& known, const target::Mapping& m,
@@ -186,7 +177,7 @@ Status Armer::arm(target::Target& target, Block& block, const Changed& changed) 
   if (remembered != nullptr) work.before = *remembered;
   // Where points may have lost their code.
   std::vector<Changed> doubtful{remembered != nullptr ? changed : Changed{Addr{0}, Addr{~std::uint64_t{0}}}};
-  const target::Mapping* agent = mapping_at(*maps, Addr{block.head().agent_base});
+  const target::Mapping* agent = target::mapping_at(*maps, Addr{block.head().agent_base});
   for (const target::Mapping& m : *maps) {
     if (!can_be_armed(m) || (agent != nullptr && m.path == agent->path)) continue;
     if (Status s = look_at(work, m, known_at(work.before, m.begin)); !s) return s;
@@ -227,7 +218,7 @@ Status Armer::retire(Work& work, const Changed& range) {
     const shared::Point& point = work.block.points()[i];
     if (point.state != static_cast<std::uint32_t>(shared::PointState::armed)) continue;
     if (work.standing.count(point.address) != 0) continue;
-    const target::Mapping* m = mapping_at(work.maps, Addr{point.address});
+    const target::Mapping* m = target::mapping_at(work.maps, Addr{point.address});
     if (m != nullptr && known_at(work.untouched, m->begin) != nullptr) continue;
     if (m != nullptr && was_there(work.before, *m) && has_armed_text(work.target, point)) {
       if (Status s = look_behind(work, i); !s) return s;

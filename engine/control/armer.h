@@ -34,6 +34,9 @@ struct Changed {
   Addr begin, end;
 };
 
+// Code of a file, and this process's alone: what is written to a shared mapping would change the file.
+bool can_be_armed(const target::Mapping& mapping);
+
 struct ArmOptions {
   bool ends_too = false;                     // the agent also has to see the program end
   plan::Tier tier = plan::Tier::breakpoint;  // jumps need what follows
@@ -81,7 +84,6 @@ class Armer {
   Status publish(Work& work);
   // In the mapping under way: the other exits of a function go with it.
   void refuse(Work& work, const PlannedPoint& point, const std::string& why);
-  void refuse(const PlannedPoint& point, const std::string& why);
   void note_other(const target::Mapping& mapping, Addr at);
 
   const ProbeSet& probes_;

@@ -92,13 +92,10 @@ bool take_out(target::Target& target, const shared::Point& point, const shared::
 }  // namespace
 
 void Armer::refuse(Work& work, const PlannedPoint& point, const std::string& why) {
-  for (const PlannedConsumer& consumer : point.consumers)
+  for (const PlannedConsumer& consumer : point.consumers) {
     if (consumer.kind == shared::ConsumerKind::exit) work.incomplete.insert(consumer.event);
-  refuse(point, why);
-}
-
-void Armer::refuse(const PlannedPoint& point, const std::string& why) {
-  for (const PlannedConsumer& consumer : point.consumers) report_.refusals[consumer.event] = why;
+    report_.refusals[consumer.event] = why;
+  }
   if (report_.first_refusal.empty()) report_.first_refusal = why;
   const std::string& path = point.site.file->path();
   report_.notes.insert(point.consumers.empty() ? path + ": what the agent itself needs there is not followed: " + why
@@ -161,7 +158,7 @@ const PlannedPoint* Armer::possible(Work& work, const PlannedPoint& point) {
   auto rest = std::make_unique<PlannedPoint>(point), refused = std::make_unique<PlannedPoint>(point);
   std::erase_if(rest->consumers, is_stub);
   std::erase_if(refused->consumers, std::not_fn(is_stub));
-  refuse(*refused,
+  refuse(work, *refused,
          "exceptions would not pass its return stub: it is not known how the program finds unwind information "
          "(--return=exits)");
   if (rest->consumers.empty() && rest->role == shared::PointRole::probe) return nullptr;

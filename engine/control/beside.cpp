@@ -36,13 +36,6 @@ bool is_being_changed(const shared::ProcessBlock& head) {
   return head.changer != 0 && !threads_of(static_cast<pid_t>(head.changer)).empty();
 }
 
-// Code that the program may be writing to is its own affair.
-const target::Mapping* code_at(const std::vector<target::Mapping>& maps, Addr at) {
-  const auto m = std::find_if(maps.begin(), maps.end(),
-                              [at](const target::Mapping& mapping) { return mapping.begin <= at && at < mapping.end; });
-  return m != maps.end() && m->is_file() && m->executable && !m->writable ? &*m : nullptr;
-}
-
 std::vector<pid_t> children_of(pid_t pid) {
   std::vector<pid_t> children;
   for (const pid_t tid : threads_of(pid)) {
@@ -78,9 +71,9 @@ Status Armer::mend(target::Target& target, Addr at) {
   for (const std::uint32_t i : suspects) {
     const shared::Point& point = now->points()[i];
     const Patch patch = mended(again, point, now->undo()[i]);
-    const target::Mapping* m = code_at(*maps, patch.at);
+    const target::Mapping* m = target::mapping_at(*maps, patch.at);
     shared::Point last{};
-    if (patch.size == 0 || m == nullptr || m->begin.value - m->offset != point.file_bias) continue;
+    if (patch.size == 0 || m == nullptr || !can_be_armed(*m) || m->begin.value - m->offset != point.file_bias) continue;
     if (!target.read(now->point_at(i), &last, sizeof last) || last.state != point.state) continue;
     patches.push_back(patch);
     note_other(*m, patch.at);

@@ -110,9 +110,8 @@ Status install_handlers(Target& target, const MappedAgent& agent, Addr scratch, 
 // Where all that is readable is executable (the personality READ_IMPLIES_EXEC) nothing faults there.
 bool is_data(Target& target, Addr at) {
   const auto maps = target.maps();
-  return maps && std::any_of(maps->begin(), maps->end(), [&](const target::Mapping& m) {
-           return m.begin <= at && at < m.end && m.readable && !m.executable;
-         });
+  const target::Mapping* m = maps ? target::mapping_at(*maps, at) : nullptr;
+  return m != nullptr && m->readable && !m->executable;
 }
 
 // A program whose address space is limited must not miss what we take of it.

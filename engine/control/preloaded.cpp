@@ -42,11 +42,10 @@ Status check_owner(const target::ProcessFiles& files, int page, std::uint64_t ad
 Result<Addr> object_at(const target::ProcessFiles& files, Addr inside) {
   const auto maps = files.maps();
   if (!maps) return maps.error();
-  const auto here = std::find_if(maps->begin(), maps->end(), [&](const target::Mapping& m) {
-    return m.begin <= inside && inside < m.end && m.is_file();
-  });
-  if (here == maps->end()) return senseless("the agent's header is in no file");
-  const auto first = std::find_if(maps->begin(), here, [&](const target::Mapping& m) { return m.path == here->path; });
+  const target::Mapping* here = target::mapping_at(*maps, inside);
+  if (here == nullptr || !here->is_file()) return senseless("the agent's header is in no file");
+  const auto first =
+      std::find_if(maps->begin(), maps->end(), [&](const target::Mapping& m) { return m.path == here->path; });
   return first->begin;
 }
 

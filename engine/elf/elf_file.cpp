@@ -248,6 +248,13 @@ std::span<const Symbol> ElfFile::functions() const {
   return data_->functions;
 }
 
+std::span<const Symbol> ElfFile::functions_from(std::uint64_t address) const {
+  const auto all = functions();
+  return {std::lower_bound(all.begin(), all.end(), address,
+                           [](const Symbol& symbol, std::uint64_t a) { return symbol.address < a; }),
+          all.end()};
+}
+
 // Asked for a few names only, hence no index.
 std::optional<Symbol> ElfFile::find_any(std::string_view name) const {
   const auto rank = [](const RawSymbol& s) {

@@ -51,6 +51,7 @@ struct Symbol {
 struct Range {
   std::uint64_t begin = 0, end = 0;
   bool operator==(const Range&) const = default;
+  bool holds(std::uint64_t address) const { return begin <= address && address < end; }
 };
 
 struct RseqSection;
@@ -88,6 +89,7 @@ class ElfFile {
   // Every function symbol of .symtab and .dynsym that lies in executable bytes of the file, sorted by address, then
   // name; the same (name, version, address) once, and a name without version not beside the same with one.
   std::span<const Symbol> functions() const;
+  std::span<const Symbol> functions_from(std::uint64_t address) const;  // those at or behind it
   // Any symbol, data included: for @SYMBOL and agent lookups. NAME, NAME@VERSION or NAME@@VERSION. Of several a global
   // one, with the default version, at the lowest address.
   std::optional<Symbol> find_any(std::string_view name) const;

@@ -9,8 +9,6 @@ namespace {
 
 using x86::Leads;
 
-bool holds(const elf::Range& range, std::uint64_t address) { return range.begin <= address && address < range.end; }
-
 // Drops the doubles: a list of calls must not grow with their number.
 void sort_out(std::vector<std::uint64_t>& list) {
   std::sort(list.begin(), list.end());
@@ -30,14 +28,14 @@ void FunctionEntries::read(const FileFlow& flow, const elf::Range& code) {
   elf::Range around;  // the function that is being looked at
   x86::Scanned insn;
   for (auto at = flow.next_start(code.begin, code.end); at; at = flow.next_start(*at + 1, code.end)) {
-    if (!holds(around, *at)) {
+    if (!around.holds(*at)) {
       const SweptFunction* function = flow.swept_at(*at);
       around = function != nullptr ? function->range : elf::Range{};
     }
     if (!x86::scan(flow.bytes_at(*at), Addr{*at}, insn)) continue;
     const bool is_call = insn.leads == Leads::call;
     const bool is_jump = insn.leads == Leads::jump || insn.leads == Leads::jump_if;
-    const bool leaves = is_call || (is_jump && !holds(around, insn.target));
+    const bool leaves = is_call || (is_jump && !around.holds(insn.target));
     const SweptFunction* target = leaves ? flow.swept_at(insn.target) : nullptr;
     if (target == nullptr) continue;
     if (is_call && target->range.begin == insn.target)

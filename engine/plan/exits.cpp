@@ -12,8 +12,6 @@ namespace {
 
 using x86::Leads;
 
-bool holds(const elf::Range& range, std::uint64_t address) { return range.begin <= address && address < range.end; }
-
 // How much a near return takes from the stack; 0: it is none.
 std::uint16_t popped_by(x86::Bytes code) {
   constexpr std::uint8_t kRepne = 0xf2, kRep = 0xf3, kReturn = 0xc3, kReturnAndPop = 0xc2;
@@ -78,7 +76,7 @@ class Finder {
     return hex(flow_.file().offset_of_address(address).value_or(address));
   }
   bool is_ours(std::uint64_t address) const {
-    return std::any_of(parts_.begin(), parts_.end(), [=](const elf::Range& part) { return holds(part, address); });
+    return std::any_of(parts_.begin(), parts_.end(), [=](const elf::Range& part) { return part.holds(address); });
   }
 
   // Go's compiler makes all of its functions, and no unwind information.
@@ -204,19 +202,17 @@ class Finder {
 
   // What the symbols say of an address: "f.cold", "f.cold.12" and clang's "f.__part.3" are parts.
   Name name_at(std::uint64_t address) const {
-    const auto symbols = flow_.file().functions();
-    auto symbol = std::lower_bound(symbols.begin(), symbols.end(), address,
-                                   [](const elf::Symbol& s, std::uint64_t a) { return s.address < a; });
     Name found = Name::none;
-    for (; symbol != symbols.end() && symbol->address == address; ++symbol) {
-      if (is_name_of_part(symbol->name)) return Name::part;
+    for (const elf::Symbol& symbol : flow_.file().functions_from(address)) {
+      if (symbol.address != address) break;
+      if (is_name_of_part(symbol.name)) return Name::part;
       found = Name::function;
     }
     return found;
   }
 
   bool leads_back(const elf::Range& from) const {
-    const auto is_from = [&](const Crossing& c) { return holds(from, c.source); };
+    const auto is_from = [&](const Crossing& c) { return from.holds(c.source); };
     return std::any_of(parts_.begin(), parts_.end(), [&](const elf::Range& part) {
       const auto behind = entries_.into({part.begin + 1, part.end});
       return std::any_of(behind.begin(), behind.end(), is_from);
@@ -237,11 +233,8 @@ class Finder {
   }
 
   bool check_symbols(const elf::Range& part) {
-    const auto symbols = flow_.file().functions();
-    const auto first = std::lower_bound(symbols.begin(), symbols.end(), part.begin,
-                                        [](const elf::Symbol& s, std::uint64_t a) { return s.address < a; });
-    for (auto at = first; at != symbols.end() && at->address < part.end; ++at) {
-      const elf::Symbol& symbol = *at;
+    for (const elf::Symbol& symbol : flow_.file().functions_from(part.begin)) {
+      if (symbol.address >= part.end) break;
       if (symbol.address == entry_ || (symbol.is_label && !symbol.dynamic)) continue;
       if (symbol.address == part.begin && name_at(part.begin) == Name::part) continue;
       return refuse("shares its returns with " + symbol.name + ", which begins inside of it at " +

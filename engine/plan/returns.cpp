@@ -19,10 +19,8 @@ std::string name_of(const Site& site) {
 bool begins_function(const elf::ElfFile& file, std::uint64_t address) {
   const auto range = file.range_at(address);
   if (range && range->begin == address) return true;
-  const auto symbols = file.functions();
-  const auto at = std::lower_bound(symbols.begin(), symbols.end(), address,
-                                   [](const elf::Symbol& s, std::uint64_t a) { return s.address < a; });
-  return at != symbols.end() && at->address == address;
+  const auto symbols = file.functions_from(address);
+  return !symbols.empty() && symbols.front().address == address;
 }
 
 // Whether an argument is what the program's registers or memory hold at the return: before somebody else returns in the
@@ -49,13 +47,18 @@ Result<ReturnPlan> ReturnPlanner::plan_exits(const spec::ProbeSpec& spec, const 
   const FileFlow& flow = flows_.of(site.file);
   auto exits = exits_of(flow, entries_of(flow), site.address);
   if (!exits) return refused(name_of(site) + " " + exits.error().text);
-  for (const Exit& exit : *exits)
-    if (const auto place = site_at(site.file, site.file->offset_of_address(exit.address).value_or(0)); !place)
-      return place.error();
+  ReturnPlan plan{.mode = ReturnMode::exits, .exits = {}, .sites = {}};
+  for (const Exit& exit : *exits) {
+    auto place = site_at(site.file, site.file->offset_of_address(exit.address).value_or(0));
+    if (!place) return place.error();
+    plan.sites.push_back(place.take());
+  }
   const auto jump = std::find_if(exits->begin(), exits->end(), [](const Exit& exit) { return exit.is_jump; });
-  if (jump == exits->end()) return ReturnPlan{.mode = ReturnMode::exits, .exits = exits.take()};
   const auto argument = std::find_if(spec.arguments.begin(), spec.arguments.end(), depends_on_return);
-  if (argument == spec.arguments.end()) return ReturnPlan{.mode = ReturnMode::exits, .exits = exits.take()};
+  if (jump == exits->end() || argument == spec.arguments.end()) {
+    plan.exits = exits.take();
+    return plan;
+  }
   return refused(name_of(site) + " ends at " +
                      hex(site.file->offset_of_address(jump->address).value_or(jump->address)) +
                      " in another function, which returns for it: '" + argument->name + "' is not known there",
@@ -70,7 +73,7 @@ Result<ReturnPlan> ReturnPlanner::plan(const spec::ProbeSpec& spec, const Site& 
   const std::string against = wanted == ReturnMode::exits ? "" : reason_against_stub(flows_.of(site.file), site);
   if (wanted == ReturnMode::stub && !against.empty())
     return refused(name_of(site) + " " + against, "--return=exits probes its returns");
-  if (wanted == ReturnMode::stub) return ReturnPlan{.mode = ReturnMode::stub, .exits = {}};
+  if (wanted == ReturnMode::stub) return ReturnPlan{.mode = ReturnMode::stub, .exits = {}, .sites = {}};
   auto exits = plan_exits(spec, site);
   if (exits || wanted == ReturnMode::exits || !against.empty()) return exits;
   return refused(exits.error().text, "--return=stub sees them by a return address of its own (docs/limits.md)");

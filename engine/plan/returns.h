@@ -19,6 +19,7 @@ namespace uprobe::plan {
 struct ReturnPlan {
   ReturnMode mode = ReturnMode::exits;  // never automatic
   std::vector<Exit> exits;              // with ReturnMode::exits: all there are
+  std::vector<Site> sites;              // theirs, in the same order
 };
 
 class ReturnPlanner {

@@ -58,7 +58,7 @@ class ReturnAddressReader {
  private:
   std::optional<std::uint64_t> follow(std::uint64_t at, Stack stack) {
     x86::Scanned insn;
-    while (range_.begin <= at && at < range_.end && seen_.emplace(at, true).second) {
+    while (range_.holds(at) && seen_.emplace(at, true).second) {
       const auto code = flow_.bytes_at(at);
       if (!x86::scan(code, Addr{at}, insn)) return std::nullopt;
       const auto use = x86::stack_use(code.first(insn.length));

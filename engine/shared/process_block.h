@@ -254,7 +254,10 @@ inline constexpr u32 kBlockLedBack = 16;       // a handler has been given it to
 inline constexpr u32 kBlockHasStubs = 32;      // functions return by way of stubs, now or later
 
 inline constexpr i64 kRseqBias = i64{1} << 31;
-inline constexpr i64 kBorrowedStep = i64{1} << 40;
+inline constexpr u32 kBorrowedBits = 40;
+inline constexpr i64 kBorrowedStep = i64{1} << kBorrowedBits;
+// Of ProcessBlock::own_rseq.
+constexpr i64 borrowers(i64 own_rseq) { return -(own_rseq >> kBorrowedBits); }
 
 struct ProcessBlock {
   u64 magic;
@@ -292,9 +295,8 @@ struct ProcessBlock {
   // From here on the agent's own: the tool writes it once, before the agent runs.
   u32 flags;       // kBlockFiltered
   i32 tid_offset;  // of the thread id in the thread control block, from fs:0; 0: not known yet
-  u64 borrowed;    // control blocks that have a borrower, or had one beside their owner
-  // For trampolines: rseq_offset + kRseqBias when that and tid_offset are known, else 0; and for each of `borrowed`
-  // kBorrowedStep less. So it is positive where a thread's rseq is its own.
+  // rseq_offset + kRseqBias when that and tid_offset are known, else 0; and kBorrowedStep less for each control block that has a
+  // borrower, or had one beside its owner. So it is positive, which is all that bodies look at, where a thread's rseq is its own.
   i64 own_rseq;
   i32 rseq_offset;      // of libc's struct rseq, from fs:0; 0: none, or not known yet
   u32 segv_stays_open;  // 1: the program's SIGSEGV handler runs with SIGSEGV deliverable
@@ -313,7 +315,7 @@ struct ProcessBlock {
   Repeat repeats[kRepeats];
 };
 static_assert(offsetof(ProcessBlock, flags) == 1560);
-static_assert(sizeof(ProcessBlock) == 7744 + 168 * kPendingSignals + 8 * kFileRanges + 8);
+static_assert(sizeof(ProcessBlock) == 7736 + 168 * kPendingSignals + 8 * kFileRanges + 8);
 inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
 

@@ -45,6 +45,15 @@ std::string cut(std::string name) {
   return name;
 }
 
+// Long names (of C++) differ somewhere behind: a sum of all of it (FNV-1a) takes the end's place.
+std::string cut_apart(const std::string& name) {
+  if (name.size() <= kMaxEventName) return name;
+  std::uint32_t sum = 0x811c9dc5;
+  for (const char c : name) sum = (sum ^ static_cast<unsigned char>(c)) * 0x01000193;
+  const std::string end = "_" + hex(sum).substr(2);
+  return name.substr(0, kMaxEventName - end.size()) + end;
+}
+
 }  // namespace
 
 Result<EventName> parse_event_name(const Command& command, bool strict) {
@@ -72,19 +81,6 @@ Result<EventName> parse_event_name(const Command& command, bool strict) {
   result.event = std::string(event);
   return result;
 }
-
-namespace {
-
-// Long names (of C++) differ somewhere behind: a sum of all of it (FNV-1a) takes the end's place.
-std::string cut_apart(const std::string& name) {
-  if (name.size() <= kMaxEventName) return name;
-  std::uint32_t sum = 0x811c9dc5;
-  for (const char c : name) sum = (sum ^ static_cast<unsigned char>(c)) * 0x01000193;
-  const std::string end = "_" + hex(sum).substr(2);
-  return name.substr(0, kMaxEventName - end.size()) + end;
-}
-
-}  // namespace
 
 std::string symbol_event_name(const Place& place) {
   const std::string name = symbol_text(place);

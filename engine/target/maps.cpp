@@ -57,6 +57,12 @@ std::vector<Gap> gaps_of(const std::vector<Mapping>& maps) {
 
 }  // namespace
 
+const Mapping* mapping_at(const std::vector<Mapping>& maps, Addr address) {
+  const auto next =
+      std::upper_bound(maps.begin(), maps.end(), address, [](Addr a, const Mapping& m) { return a < m.begin; });
+  return next != maps.begin() && address < (next - 1)->end ? &*(next - 1) : nullptr;
+}
+
 std::vector<Mapping> parse_maps(std::string_view text) {
   std::vector<Mapping> maps;
   while (!text.empty()) {

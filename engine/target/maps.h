@@ -23,6 +23,9 @@ struct Mapping {
 // Lines that are not understood are left out.
 std::vector<Mapping> parse_maps(std::string_view text);
 
+// The one that holds an address, of a list as parse_maps gives it; null: none.
+const Mapping* mapping_at(const std::vector<Mapping>& maps, Addr address);
+
 // Where `bytes` of address space can be mapped so that every byte of [begin, end) is within rel32 reach of it. Nearest
 // first; never right above the heap or a program's data (the break grows there), never right below a stack.
 std::vector<Addr> free_places_near(const std::vector<Mapping>& maps, Addr begin, Addr end, std::uint64_t bytes);

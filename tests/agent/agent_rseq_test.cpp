@@ -131,7 +131,7 @@ TEST_F(Rseq, WithoutACpuNumberARingIsClaimed) {
 TEST_F(Rseq, ABorrowedControlBlockHasNoRseq) {
   OneEvent session(word_and_string(), 28, cpus(), kClaimed, 8192);
   const u64 thread = word_of(__builtin_thread_pointer());
-  block_->borrowed = 1;
+  block_->own_rseq -= shared::kBorrowedStep;
   session.hit(registers(1, "others may borrow"));
   EXPECT_EQ(session.records_from(0, cpus()), 1U);
   agent::thread_entry(*block_, thread, true)->borrower = 4711;
@@ -153,14 +153,14 @@ TEST_F(Rseq, TheWordForTrampolinesIsPositiveWhereNobodyBorrows) {
   block_->flags |= shared::kBlockFiltered;
   constexpr agent::CloneKind kVfork{shared::kParentWaits, true};
   agent::after_clone(*block_, 0, kVfork);
-  EXPECT_EQ(block_->borrowed, 1U);
+  EXPECT_EQ(shared::borrowers(block_->own_rseq), 1);
   EXPECT_LT(block_->own_rseq, 0);
   agent::after_clone(*block_, 4711, kVfork);
   EXPECT_EQ(block_->own_rseq, own);
   agent::after_clone(*block_, 0, kVfork);
   agent::thread_entry(*block_, word_of(__builtin_thread_pointer()), true)->borrower = 0;
   agent::after_clone(*block_, 0, {0, false});  // fork, in such a child
-  EXPECT_EQ(block_->borrowed, 0U);
+  EXPECT_EQ(shared::borrowers(block_->own_rseq), 0);
   EXPECT_EQ(block_->own_rseq, own);
 }
 

@@ -28,7 +28,7 @@ inline constexpr i32 kSigTrap = 5, kSigBus = 7, kSigSegv = 11;  // asm/signal.h
 // si_code of an int3 (asm/traps: force_sig), as opposed to a breakpoint reported by a debug register.
 inline constexpr i32 kSiKernel = 0x80;
 
-inline constexpr u64 kTrapFlag = 0x100;  // TF of SignalFrame::flags
+inline constexpr u64 kTrapFlag = 0x100, kArithmeticFlags = 0x8d5;  // TF; CF PF AF ZF SF OF of SignalFrame::flags
 
 struct SignalFrame {
   u64 uc_flags;
