@@ -194,7 +194,11 @@ Status Session::State::arm(target::Target& target, const std::function<Result<co
   area->header().mode = agent ? 0 : shared::kModePreloaded;
   auto block = load();
   if (!block) return block.error();
-  armer.emplace(planned, control::ArmOptions{!agent, options.tier, &flows, &*area});
+  armer.emplace(planned, control::ArmOptions{.ends_too = !agent,
+                                             .tier = options.tier,
+                                             .flows = &flows,
+                                             .area = &*area,
+                                             .insists_on_stubs = options.returns == plan::ReturnMode::stub});
   clock.emplace(trace::Clock::start(clock_begin));
   reader.emplace(*area, *clock, names);
   const Status begun = survive_exhaustion([&] { return begin(target, *block); });

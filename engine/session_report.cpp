@@ -38,7 +38,7 @@ std::string returns_text(const Probe& probe) {
 
 std::vector<std::string> Session::State::reasons_against_jumps() {
   std::set<std::string> unread;
-  control::OwnPoints own(planned, !agent, unread);
+  control::OwnPoints own(planned, !agent, options.returns == plan::ReturnMode::stub, unread);
   control::JumpPlanner jumps(flows, own);
   std::vector<std::string> reasons;
   for (const Probe& probe : probes) {

@@ -3,11 +3,13 @@
 //
 // Nothing is ever pending: a stub says where it leads, so frames may be left by longjmp or an exception, stacks moved, copied
 // or freed, and one return address used twice. A word on the stack that is not a return address must not be taken for one:
-// it has a call in front of it, or is one of the few that are known.
+// it has a call in front of it, or is one of the few that are known. Nor is one whose caller has no unwind information: it
+// may be known to somebody who does not ask an unwinder.
 #include "preload/stubs.h"
 
 #include "arch/x86/entry/cpu.h"
 #include "engine/shared/return_stub.h"
+#include "preload/callers.h"
 #include "preload/system_call.h"
 
 namespace uprobe::agent {
@@ -126,7 +128,8 @@ bool is_known_way_home(u64 address) {
 // What a new stub would be. A chain is short and has no point twice: tail calls in a loop would make one without an end.
 bool describe(const ProcessBlock& block, const Point& point, u64 address, ReturnSlot& slot) {
   slot = {address, point.copy, address, index_of(block, point), 0};
-  if (!is_in_stub(address)) return is_behind_call(block, address) || is_known_way_home(address);
+  if (!is_in_stub(address))
+    return (is_behind_call(block, address) && may_return_by_stub(block, address)) || is_known_way_home(address);
   while (is_in_stub(address)) {
     const ReturnSlot& below = uprobe_return_slots[number_of(address)];
     if (offset_in_stub(address) != kStubReturns || below.body == 0) return false;

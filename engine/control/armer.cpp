@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "engine/control/armer_work.h"
+#include "engine/control/code_files.h"
 #include "engine/control/mapped_file.h"
 
 namespace uprobe::control {
@@ -37,7 +38,7 @@ bool Armer::Work::is_just_mapped(const target::Mapping& m) const {
 }
 
 Armer::Armer(const ProbeSet& probes, const ArmOptions& options)
-    : probes_(probes), options_(options), own_(probes, options.ends_too, report_.notes) {
+    : probes_(probes), options_(options), own_(probes, options.ends_too, options.insists_on_stubs, report_.notes) {
   if (options.tier != plan::Tier::breakpoint && options.flows != nullptr) jumps_.emplace(*options.flows, own_);
 }
 
@@ -65,6 +66,16 @@ bool Armer::finds_stubs(Work& work) {
   return *work.finds_stubs;
 }
 
+// The agent puts a stub in the place of an address in this code only if unwinders find their way there.
+Status Armer::note_code(Work& work, const target::Mapping& m) {
+  shared::ProcessBlock& head = work.block.head();
+  const bool is_new = options_.insists_on_stubs && std::exchange(head.any_caller, 1) == 0;
+  const shared::CodeFile file = code_file_of(work.target, work.maps, m);
+  if (work.block.knows_code(file) && !is_new) return ok();
+  if (Status s = work.change(); !s) return s;
+  return work.block.note_code(work.target, file);
+}
+
 // For good: what it has been bound to goes on using it.
 Status Armer::forbid_stubs(Work& work, const target::Mapping& m) {
   shared::ProcessBlock& head = work.block.head();
@@ -86,6 +97,8 @@ Status Armer::arm_mapping(Work& work, const target::Mapping& m) {
     return file.file->identity() == version->identity && !has_changed(file, *version);
   });
   const plan::FileJumps* jumps = jumps_ && probed != probes_.files().end() ? &jumps_->of(*probed) : nullptr;
+  if (probes_.wants_stubs())
+    if (Status s = note_code(work, m); !s) return s;
   if (own.fears_stubs)
     if (Status s = forbid_stubs(work, m); !s) return s;
   if (!own.points.empty())

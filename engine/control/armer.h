@@ -42,6 +42,7 @@ struct ArmOptions {
   plan::Tier tier = plan::Tier::breakpoint;  // jumps need what follows
   plan::FlowCache* flows = nullptr;          // both outlive the armer
   const trace::Area* area = nullptr;
+  bool insists_on_stubs = false;  // also beside unwinders that nobody knows
 };
 
 class Armer {
@@ -67,6 +68,7 @@ class Armer {
   Status note_unbound(Work& work);
   bool follows_returns(Work& work);
   bool finds_stubs(Work& work);
+  Status note_code(Work& work, const target::Mapping& mapping);
   Status forbid_stubs(Work& work, const target::Mapping& mapping);
   const PlannedPoint* possible(Work& work, const PlannedPoint& point);
   Status retire(Work& work, const Changed& range);

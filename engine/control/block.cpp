@@ -34,6 +34,7 @@ ProcessBlock lay_out(std::size_t capacity) {
   head.undo_offset = table(capacity * sizeof(Undo));
   head.consumer_offset = table(2 * capacity * sizeof(Consumer));
   head.hash_offset = table(2 * capacity * sizeof(std::uint32_t));
+  head.code_file_offset = table(shared::kCodeFiles * sizeof(shared::CodeFile));
   head.thread_offset = table(shared::kThreadEntries * sizeof(shared::ThreadEntry));
   head.block_bytes = (at + 4095) / 4096 * 4096;
   return head;
@@ -57,7 +58,8 @@ bool makes_sense(const ProcessBlock& h) {
          fits(h, h.point_offset, h.point_capacity, sizeof(Point)) &&
          fits(h, h.undo_offset, h.undo_capacity, sizeof(Undo)) &&
          fits(h, h.thread_offset, shared::kThreadEntries, sizeof(shared::ThreadEntry)) &&
-         fits(h, h.consumer_offset, h.consumer_capacity, sizeof(Consumer)) &&
+         fits(h, h.consumer_offset, h.consumer_capacity, sizeof(Consumer)) && h.code_file_count <= shared::kCodeFiles &&
+         fits(h, h.code_file_offset, shared::kCodeFiles, sizeof(shared::CodeFile)) &&
          fits(h, h.hash_offset, std::uint64_t{1} << h.hash_bits, sizeof(std::uint32_t));
 }
 
@@ -135,6 +137,8 @@ Result<Block> Block::read(target::Target& target, Addr at) {
   if (Status s = read_table(target, at + h.consumer_offset, block.consumers_, h.consumer_count); !s) return s.error();
   if (Status s = read_table(target, at + h.hash_offset, block.hash_, std::size_t{1} << h.hash_bits); !s)
     return s.error();
+  if (Status s = read_table(target, at + h.code_file_offset, block.code_files_, h.code_file_count); !s)
+    return s.error();
   block.written_consumers_ = block.consumers_.size();
   for (std::uint32_t i = 0; i < block.points_.size(); ++i) block.by_address_[block.points_[i].address] = i;
   return block;
@@ -163,6 +167,35 @@ Status Block::renew(target::Target& target) {
   if (::getrandom(&head_->stamp, sizeof head_->stamp, 0) != sizeof head_->stamp)
     return system_error("getrandom", errno);
   return target.write(at_ + offsetof(ProcessBlock, stamp), &head_->stamp, sizeof head_->stamp);
+}
+
+bool Block::knows_code(const shared::CodeFile& file) const {
+  return std::any_of(code_files_.begin(), code_files_.end(), [&](const shared::CodeFile& known) {
+    return known.begin == file.begin && known.end == file.end && known.unwind_header == file.unwind_header;
+  });
+}
+
+// A free entry is empty: the agent, which may be looking, finds no address in it.
+Status Block::note_code(target::Target& target, const shared::CodeFile& file) {
+  const auto write = [&](std::size_t i) {
+    return target.write(at_ + head_->code_file_offset + i * sizeof file, &code_files_[i], sizeof file);
+  };
+  for (std::size_t i = 0; i < code_files_.size(); ++i) {
+    shared::CodeFile& old = code_files_[i];
+    if (old.end <= file.begin || file.end <= old.begin) continue;
+    old = {};
+    if (Status s = write(i); !s) return s;
+  }
+  auto free =
+      std::find_if(code_files_.begin(), code_files_.end(), [](const shared::CodeFile& f) { return f.end == 0; });
+  if (free == code_files_.end()) {
+    if (code_files_.size() == shared::kCodeFiles) return ok();
+    free = code_files_.insert(free, shared::CodeFile{});
+  }
+  *free = file;
+  if (Status s = write(static_cast<std::size_t>(free - code_files_.begin())); !s) return s;
+  head_->code_file_count = static_cast<std::uint32_t>(code_files_.size());
+  return write_head(target);
 }
 
 bool Block::has_room(std::size_t points) const { return points_.size() + points <= head_->point_capacity; }

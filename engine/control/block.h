@@ -54,6 +54,10 @@ class Block {
   std::optional<std::uint32_t> find(Addr address) const;
   std::vector<std::uint32_t> points_in(Addr begin, Addr end) const;
 
+  // Where mapped code has its unwind information. What was known of a part of [begin, end) goes; where the table is full nothing is
+  // added: what is not known is treated with care.
+  bool knows_code(const shared::CodeFile& file) const;
+  Status note_code(target::Target& target, const shared::CodeFile& file);
   // There will be jumps in [begin, end); the caller writes the head.
   void note_jumps(Addr begin, Addr end);
   // Comes before a change: the block gets a new stamp.
@@ -93,6 +97,7 @@ class Block {
   std::vector<shared::Point> points_;
   std::vector<shared::Consumer> consumers_;
   std::size_t written_consumers_ = 0;
+  std::vector<shared::CodeFile> code_files_;
   std::vector<shared::Undo> undo_;
   std::vector<std::uint32_t> hash_;
   std::map<std::uint64_t, std::uint32_t> by_address_;

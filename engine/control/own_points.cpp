@@ -4,6 +4,7 @@
 
 #include "engine/control/mapped_file.h"
 #include "engine/plan/call_patterns.h"
+#include "engine/plan/unwinder_signs.h"
 
 namespace uprobe::control {
 namespace {
@@ -18,7 +19,8 @@ std::shared_ptr<const elf::ElfFile> OwnPoints::file_of(const target::Target& tar
   for (const FilePoints& probed : probes_.files())
     if (probed.version == version) return probed.file;
   const auto name = name_behind(target.pid(), m, version.identity);
-  if (name && !is_libunwind(*name) && !plan::may_have_followed_calls(*name, m.offset, m.end - m.begin)) return nullptr;
+  if (name && !is_libunwind(*name) && !fears(*name) && !plan::may_have_followed_calls(*name, m.offset, m.end - m.begin))
+    return nullptr;
   auto file = name ? elf::ElfFile::open(*name) : Result<elf::ElfFile>(name.error());
   if (!file || file->identity() != version.identity) {
     const std::string why = file ? "it has changed meanwhile" : file.error().text;
@@ -39,11 +41,16 @@ plan::SystemCallSite OwnPoints::beside_probes(const elf::ElfFile& file, plan::Sy
   return site;
 }
 
+bool OwnPoints::fears(const std::string& path) const {
+  return probes_.wants_stubs() && !insists_on_stubs_ && plan::may_unwind_by_itself(path);
+}
+
 // glibc's loader brings a libc that has them.
 //
-// nongnu libunwind wants to write to where a return address is kept, which of a stub's caller is nowhere.
+// nongnu libunwind wants to write to where a return address is kept, which of a stub's caller is nowhere. It may be part of
+// another file.
 void OwnPoints::add_unwinders(FilePoints& own) {
-  own.fears_stubs = own.file->find_any("__libunwind_Unwind_RaiseException").has_value();
+  own.fears_stubs = own.file->find_any("__libunwind_Unwind_RaiseException").has_value() || fears(own.file->path());
   const auto loader = own.file->find_any("_rtld_global");
   own.finds_objects = loader && loader->dynamic;
   if (ends_too_) return;

@@ -6,7 +6,7 @@
 namespace uprobe::plan {
 
 enum class ReturnMode : std::uint8_t {
-  automatic,  // exits, or a refusal that says what a stub could do
+  automatic,  // exits; where they do not do, a stub
   stub,       // the function returns to code of ours, which goes on to the caller
   exits,      // every return instruction is a point
 };

@@ -65,7 +65,7 @@ Result<ReturnPlan> ReturnPlanner::plan_exits(const spec::ProbeSpec& spec, const 
                  "without arguments its returns can be probed");
 }
 
-// A stub only for who asks for it: there are programs that know the return addresses on their stacks and do not show it.
+// Exits where they do: nothing on a stack changes. What cannot be had by them returns by a stub, if one is right for it.
 Result<ReturnPlan> ReturnPlanner::plan(const spec::ProbeSpec& spec, const Site& site, ReturnMode wanted) {
   if (!begins_function(*site.file, site.address))
     return refused("a return probe belongs at the beginning of a function, and " + hex(site.offset) + " is none",
@@ -73,10 +73,11 @@ Result<ReturnPlan> ReturnPlanner::plan(const spec::ProbeSpec& spec, const Site& 
   const std::string against = wanted == ReturnMode::exits ? "" : reason_against_stub(flows_.of(site.file), site);
   if (wanted == ReturnMode::stub && !against.empty())
     return refused(name_of(site) + " " + against, "--return=exits probes its returns");
-  if (wanted == ReturnMode::stub) return ReturnPlan{.mode = ReturnMode::stub, .exits = {}, .sites = {}};
+  const ReturnPlan stub{.mode = ReturnMode::stub, .exits = {}, .sites = {}};
+  if (wanted == ReturnMode::stub) return stub;
   auto exits = plan_exits(spec, site);
   if (exits || wanted == ReturnMode::exits || !against.empty()) return exits;
-  return refused(exits.error().text, "--return=stub sees them by a return address of its own (docs/limits.md)");
+  return stub;
 }
 
 }  // namespace uprobe::plan

@@ -94,10 +94,11 @@ bool only_goes_there(std::string_view symbol) {
 }
 
 // Virtual machines and collectors of garbage that know the frames on a stack by their return addresses, those of their own C
-// functions among them; by what their libraries export: OCaml, V8, HotSpot, .NET, Mono.
+// functions among them; by what their files export: OCaml, V8, HotSpot, .NET (CoreCLR, NativeAOT), Mono, native images of Java, Dart.
 bool knows_return_addresses(const elf::ElfFile& file) {
-  constexpr std::array<const char*, 5> kNames = {"caml_frametable", "_ZN2v82V810GetVersionEv", "gHotSpotVMStructs",
-                                                 "coreclr_initialize", "mono_jit_init"};
+  constexpr std::array kNames = {"caml_frametable",    "_ZN2v82V810GetVersionEv",     "gHotSpotVMStructs",
+                                 "coreclr_initialize", "DotNetRuntimeDebugHeader",    "mono_jit_init",
+                                 "__svm_version_info", "_kDartVmSnapshotInstructions"};
   return std::any_of(kNames.begin(), kNames.end(), [&](const char* name) { return file.find_any(name).has_value(); });
 }
 

@@ -154,6 +154,14 @@ struct JumpRange {
 };
 inline constexpr u32 kJumpRanges = 16;
 
+// Mapped code of a file, [begin, end), and where the file's .eh_frame_hdr is in memory, 0: it has none. Known only where functions
+// are to return by stubs.
+struct CodeFile {
+  u64 begin, end;
+  u64 unwind_header;
+};
+inline constexpr u32 kCodeFiles = 1024;
+
 struct SessionLink {
   u64 area;  // address of the session area in this process, 0: none
 };
@@ -289,7 +297,11 @@ struct ProcessBlock {
   u32 no_stubs;                    // 1: an unwinder is there that does not find its way through return stubs
   u64 jump_entry;                  // where trampolines go with hits that they do not record themselves
   u64 changer;                     // id of a tool's process that is changing armed text, 0: none
-  u64 reserved1[10];
+  u32 code_file_offset;            // of CodeFile[kCodeFiles]
+  u32 code_file_count;
+  u32 any_caller;  // 1: stubs also for callers of which no unwind information is known
+  u32 reserved1;
+  u64 reserved2[8];
   JumpRange jump_ranges[kJumpRanges];
 
   // From here on the agent's own: the tool writes it once, before the agent runs.
@@ -314,7 +326,7 @@ struct ProcessBlock {
   HeldSignal held[kHeldSignals];
   Repeat repeats[kRepeats];
 };
-static_assert(offsetof(ProcessBlock, flags) == 1560);
+static_assert(offsetof(ProcessBlock, flags) == 1560 && sizeof(CodeFile) == 24);
 static_assert(sizeof(ProcessBlock) == 7736 + 168 * kPendingSignals + 8 * kFileRanges + 8);
 inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);

@@ -71,6 +71,7 @@ class ReturnProbe {
     install_agent_handlers();
     session_.event().flags = shared::kEventReturns;
     probe_.block().consumers[0].kind = static_cast<u8>(shared::ConsumerKind::stub);
+    probe_.block().head.any_caller = 1;
     probe_.block().head.agent_text = word_of(__executable_start);
     probe_.block().head.agent_text_end = word_of(etext);
     probe_.arm(session_, false);

@@ -150,21 +150,47 @@ class Choice(harness.TestCase):
         seen = harness.run([harness.tool(), "--dry-run", *options, "-p", definition])
         return seen.returncode, (seen.stdout + seen.stderr).decode()
 
-    def test_a_stub_only_where_one_is_asked_for(self):
+    def test_a_stub_where_exits_do_not_do(self):
         program = harness.fixture("frames_gcc")
         libc = harness.libc_of(program)
         self.assertRegex(self.planned(f"r {program}:deep $retval")[1], r"by    \d exits?: ")
         self.assertIn("by    a stub", self.planned(f"r {program}:deep $retval", "--return=stub")[1])
-        code, text = self.planned(f"r {libc}:strdup $retval")
+        self.assertRegex(self.planned(f"r {libc}:strdup")[1], r"by    \d exits?: ")
+        self.assertIn("by    a stub", self.planned(f"r {libc}:strdup $retval")[1])
+        code, text = self.planned(f"r {libc}:strdup $retval", "--return=exits")
         self.assertEqual(code, 125)
-        self.assertRegex(text, r"in another function, which returns for it(.|\n)*--return=stub")
-        self.assertIn("by    a stub", self.planned(f"r {libc}:strdup $retval", "--return=stub")[1])
+        self.assertIn("in another function, which returns for it", text)
         code, text = self.planned(f"r {libc}:dlsym $retval", "--return=stub")
         self.assertEqual(code, 125)
         self.assertIn("reads its own return address", text)
         code, text = self.planned(f"r {program}:_start", "--return=stub")
         self.assertEqual(code, 125)
         self.assertIn("returns to nobody", text)
+
+    def run_callers(self, name, mode):
+        program = self.copy_of(harness.fixture(name))
+        alone = harness.run([program])
+        seen = harness.run_tool([f"{kind}:{kind}_tailing {program}:tailing {'$retval' if kind == 'r' else '%di'}" for kind in "pr"],
+                                [program], ["--return=" + mode])
+        self.assertEqual((seen.returncode, seen.stdout), (alone.returncode, alone.stdout), seen.stderr)
+        missed = NOT_FOLLOWED.findall(seen.stderr)
+        return seen.counts(), [hit.rest.split(") ")[1] for hit in seen.hits
+                                if hit.event == "r_tailing"], missed, seen.stderr
+
+    def test_callers_without_unwind_information(self):
+        """Code that its program has made itself returns to where it called from: the program may know that."""
+        counts, values, missed, _ = self.run_callers("callers_", "auto")
+        self.assertEqual(counts, {"p_tailing": 150, "r_tailing": 50})
+        self.assertEqual(values, [f"arg1={2 * (i + 1):#x}" for i in range(50)])
+        self.assertEqual(missed, [(b"tailing", b"100")])
+        counts, _, missed, _ = self.run_callers("callers_", "stub")
+        self.assertEqual((counts, missed), ({"p_tailing": 150, "r_tailing": 150}, []))
+
+    def test_a_program_that_may_unwind_by_itself(self):
+        counts, _, missed, told = self.run_callers("callers_objects", "auto")
+        self.assertEqual((counts, missed), ({"p_tailing": 150}, [(b"tailing", b"150")]))
+        self.assertIn(b"returns are not followed beside it", told)
+        self.assertEqual(self.run_callers("callers_objects", "stub")[0], {"p_tailing": 150, "r_tailing": 150})
 
     def test_virtual_machines_know_their_stacks(self):
         for pattern, symbol in (("/usr/lib/jvm/*/lib/server/libjvm.so", "JNI_CreateJavaVM"),

@@ -1,0 +1,120 @@
+// Whose callers may return by way of a stub: by this program's own unwind information and by that of its libraries.
+#include <elf.h>
+#include <gtest/gtest.h>
+#include <link.h>
+#include <sys/mman.h>
+
+#include <cstring>
+#include <vector>
+
+#include "preload/callers.h"
+#include "tests/agent/host.h"
+
+extern "C" const char bare_code[], bare_code_end[];
+// A call without a description: .cfi_startproc is missing.
+asm(R"(
+        .text
+        .globl bare_code, bare_code_end
+        .p2align 6
+        nop
+        .skip 64, 0x90
+bare_code:
+        call bare_code_end
+bare_code_end:
+        ret
+        .skip 64, 0x90
+)");
+
+namespace uprobe::test {
+namespace {
+
+using shared::CodeFile;
+
+struct FileBlock {
+  shared::ProcessBlock head;
+  CodeFile files[shared::kCodeFiles];
+};
+
+int add_files(dl_phdr_info* info, std::size_t, void* data) {
+  auto& files = *static_cast<std::vector<CodeFile>*>(data);
+  u64 header = 0;
+  for (int i = 0; i < info->dlpi_phnum; ++i)
+    if (info->dlpi_phdr[i].p_type == PT_GNU_EH_FRAME) header = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const auto& part = info->dlpi_phdr[i];
+    const u64 begin = info->dlpi_addr + part.p_vaddr;
+    if (part.p_type == PT_LOAD && (part.p_flags & PF_X) != 0) files.push_back({begin, begin + part.p_memsz, header});
+  }
+  return 0;
+}
+
+class Callers : public testing::Test {
+ protected:
+  Callers() {
+    empty_block();
+    install_agent_handlers();
+    std::memset(&block_, 0, sizeof block_);
+    std::vector<CodeFile> files;
+    dl_iterate_phdr(add_files, &files);
+    block_.head.code_file_offset = offsetof(FileBlock, files);
+    for (const CodeFile& file : files) block_.files[block_.head.code_file_count++] = file;
+  }
+  bool may(u64 address) { return agent::may_return_by_stub(block_.head, address); }
+
+  static inline FileBlock block_{};
+};
+
+[[gnu::noinline]] u64 caller() { return reinterpret_cast<u64>(__builtin_return_address(0)); }
+
+TEST_F(Callers, WhatACompilerHasMadeIsDescribed) {
+  EXPECT_TRUE(may(caller()));
+  EXPECT_TRUE(may(reinterpret_cast<u64>(&dl_iterate_phdr) + 1));
+}
+
+TEST_F(Callers, WhatHasNoDescriptionIsNot) {
+  EXPECT_FALSE(may(word_of(bare_code_end)));
+  block_.head.any_caller = 1;
+  EXPECT_TRUE(may(word_of(bare_code_end)));
+}
+
+TEST_F(Callers, GeneratedCodeBelongsToNoFile) {
+  void* const page = ::mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  EXPECT_FALSE(may(word_of(page) + 16));
+  ::munmap(page, 4096);
+  EXPECT_FALSE(may(word_of(page) + 16));
+}
+
+TEST_F(Callers, TheCallIsWhatCounts) {
+  const u64 here = caller();
+  CodeFile& file = block_.files[0];
+  file.begin = here, file.end = here + 64;
+  EXPECT_FALSE(may(here));
+  file.begin = here - 1, file.end = here;
+  EXPECT_TRUE(may(here));
+}
+
+TEST_F(Callers, WhatDoesNotStandThereAnyMoreIsNotBelieved) {
+  const u64 here = caller();
+  const u64 header = block_.files[0].unwind_header;
+  for (const u64 wrong : {u64{0}, u64{4096}, header + 4, ~u64{0} - 4, word_of(bare_code)}) {
+    block_.files[0].unwind_header = wrong;
+    EXPECT_FALSE(may(here)) << wrong;
+  }
+  block_.files[0].unwind_header = header;
+  EXPECT_TRUE(may(here));
+}
+
+// Whatever a table says, all reads are of memory that is looked at with care.
+TEST_F(Callers, DamagedTablesAreReadWithCare) {
+  const u64 here = caller();
+  std::vector<u32> table(512, 0x80808080);
+  block_.files[0].unwind_header = word_of(table.data());
+  for (const u32 count : {0U, 1U, 7U, 500U, ~0U}) {
+    table[0] = 0x3b031b01, table[2] = count;
+    EXPECT_FALSE(may(here)) << count;
+  }
+}
+
+}  // namespace
+}  // namespace uprobe::test
