@@ -82,6 +82,7 @@ class Armer {
   bool join_pending(Work& work, PlannedPoint& point, const target::Mapping& mapping);
   Status look_behind(Work& work, std::uint32_t point);
   Status list_consumers(Work& work);
+  Status list_again(Work& work);
   Status place(Work& work, const target::Mapping& mapping);
   Status publish(Work& work);
   // In the mapping under way: the other exits of a function go with it.

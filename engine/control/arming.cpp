@@ -262,6 +262,14 @@ Status Armer::list_consumers(Work& work) {
   return ok();
 }
 
+// Some of them may have lost consumers since they were placed, and their bodies do not know.
+Status Armer::list_again(Work& work) {
+  for (const Pending& p : work.pending)
+    if (p.window != nullptr && consumers_of(work, *p.planned).size() != p.planned->consumers.size())
+      if (Status s = ask_agent(work.target, p.point.copy); !s) return s;
+  return list_consumers(work);
+}
+
 Status Armer::place(Work& work, const target::Mapping& m) {
   std::erase_if(work.pending, [&](const Pending& p) {
     return !p.planned->consumers.empty() && p.point.role == shared::PointRole::probe &&
@@ -281,7 +289,7 @@ Status Armer::place(Work& work, const target::Mapping& m) {
   if (Status s = place_all(context, work.pending); !s) return s;
   // Trampolines know their points by the order of the list: who has lost its consumers stays in it.
   if (work.incomplete.size() != incomplete)
-    if (Status s = list_consumers(work); !s) return s;
+    if (Status s = list_again(work); !s) return s;
   const auto is_jump = [](const Pending& p) { return p.window != nullptr; };
   if (std::any_of(work.pending.begin(), work.pending.end(), is_jump)) work.block.note_jumps(m.begin, m.end);
   return publish(work);

@@ -84,14 +84,6 @@ Undo undo_of(const NewPoint& added) {
   return undo;
 }
 
-// From now on the body does not record hits of this jump.
-Status ask_agent(target::Target& target, const Point& point) {
-  if (point.jump_bytes == 0 || shared::is_long_jump(point)) return ok();
-  const Addr slot{point.copy - shared::kCopyBehindThunk};
-  const std::uint32_t event = shared::kAskAgent;
-  return target.write(slot + offsetof(shared::SlotHead, event), &event, sizeof event);
-}
-
 Error full() { return Error{.code = Code::limit, .text = "too many probe points in one process"}; }
 
 bool same(const Consumer& a, const Consumer& b) {
@@ -115,6 +107,12 @@ void take_copy(Point& point, const NewPoint& from) {
 }
 
 }  // namespace
+
+Status ask_agent(target::Target& target, Addr copy) {
+  const Addr slot = copy - shared::kCopyBehindThunk;
+  const std::uint32_t event = shared::kAskAgent;
+  return target.write(slot + offsetof(shared::SlotHead, event), &event, sizeof event);
+}
 
 std::uint64_t Block::bytes_for(std::size_t points) { return lay_out(capacity_for(points)).block_bytes; }
 
@@ -273,7 +271,9 @@ Status Block::want(target::Target& target, std::uint32_t point, const std::vecto
   if (!head) return head.error();
   if (Status s = publish_consumers(target); !s) return s;
   points_[point].consumer = *head;
-  if (Status s = ask_agent(target, points_[point]); !s) return s;
+  const Point& wanted = points_[point];
+  if (wanted.jump_bytes != 0 && !shared::is_long_jump(wanted))
+    if (Status s = ask_agent(target, Addr{wanted.copy}); !s) return s;
   return set_state(target, point, static_cast<shared::PointState>(points_[point].state));
 }
 

@@ -31,6 +31,9 @@ struct NewPoint {
   std::uint32_t consumers = 0;       // of Block::list_for
 };
 
+// From now on the body of the jump with this copy leaves the hits to the agent.
+Status ask_agent(target::Target& target, Addr copy);
+
 class Block {
  public:
   // Bytes of address space that a block takes for about `points` points and as many consumers.

@@ -104,6 +104,7 @@ class Placer {
   Result<Part> make_in_room(std::uint64_t usual);
   Result<Part> make_new();
   Result<Made> make_copy(const Pending& p, Addr at, std::vector<std::uint8_t> front) const;
+  std::vector<std::uint8_t> make_exit_head(const Pending& p, std::size_t body) const;
   Result<Made> make_slot(const Pending& p, Addr at, std::size_t body, Addr entry) const;
   void take(Pending& p, const Made& made, Addr copy);
   std::size_t index_of(const Pending& p) const { return p.known ? *p.known : context_.block.points().size() + fresh_; }
@@ -114,13 +115,14 @@ class Placer {
   std::vector<Slot> slots_;
   std::size_t fresh_ = 0;  // points so far that will be new in the block
   std::vector<SharedBody> bodies_;
-  std::map<std::string_view, std::size_t> by_program_;  // "": the agent records
+  // The program ("": the agent records), and what returns take from the stack.
+  std::map<std::pair<std::string_view, std::uint16_t>, std::size_t> by_program_;
   std::map<std::pair<Addr, std::size_t>, bool> seen_;   // which bodies stand where, of points that were there before
 };
 
 std::optional<x86::FastRecord> Placer::fast_record(const Pending& p) const {
   if (context_.area == nullptr || p.planned->consumers.size() != 1) return std::nullopt;
-  if (p.planned->consumers.front().kind != shared::ConsumerKind::entry) return std::nullopt;
+  if (p.planned->consumers.front().kind == shared::ConsumerKind::stub) return std::nullopt;
   if (p.point.role != shared::PointRole::probe) return std::nullopt;  // the agent has to see who comes
   const trace::Area& area = *context_.area;
   const trace::Area::Places places = area.places();
@@ -133,6 +135,7 @@ std::optional<x86::FastRecord> Placer::fast_record(const Pending& p) const {
                          .events_offset = places.events,
                          .fixed_bytes = area.fixed_bytes(event),
                          .file_bias = p.point.file_bias,
+                         .pops = p.planned->consumers.front().pops,
                          .program = area.program(event)};
 }
 
@@ -140,8 +143,9 @@ std::optional<x86::FastRecord> Placer::fast_record(const Pending& p) const {
 std::size_t Placer::body_for(const Pending& p) {
   auto fast = fast_record(p);
   const auto program = fast ? std::as_bytes(fast->program) : std::span<const std::byte>();
-  const std::string_view key(reinterpret_cast<const char*>(program.data()), program.size());
-  const auto [found, is_new] = by_program_.try_emplace(key, bodies_.size());
+  const std::string_view words(reinterpret_cast<const char*>(program.data()), program.size());
+  const std::uint16_t pops = fast ? fast->pops : std::uint16_t{0};
+  const auto [found, is_new] = by_program_.try_emplace({words, pops}, bodies_.size());
   if (!is_new) return found->second;
   SharedBody& body = bodies_.emplace_back();
   body.spec = {.at = {},
@@ -164,6 +168,15 @@ Result<Made> Placer::make_copy(const Pending& p, Addr at, std::vector<std::uint8
   while ((at.value + made.bytes.size()) % kMarkUnit != 0) made.bytes.push_back(kFiller);
   append_marks(made.bytes, *copy, p);
   return made;
+}
+
+// What stands in front of the slot; nothing, unless the body records returns.
+std::vector<std::uint8_t> Placer::make_exit_head(const Pending& p, std::size_t body) const {
+  std::vector<std::uint8_t> front;
+  if (body == kNoBody || !bodies_[body].spec.fast || bodies_[body].spec.fast->pops == 0) return front;
+  const auto distance = static_cast<std::uint64_t>(std::int64_t{p.planned->consumers.front().distance});
+  append(front, shared::ExitHead{.reserved = 0, .function = p.point.address.value - distance});
+  return front;
 }
 
 // `entry`: of the body; a breakpoint has none.
@@ -229,6 +242,8 @@ bool Placer::settle_jump(Pending& p, const shared::Point& before) {
   const std::size_t body = body_for(p);
   auto made = make_slot(p, slot, body, entry);
   if (!made || !has_body(body, entry - x86::kBodyEntry)) return false;
+  const auto exit_head = make_exit_head(p, body);
+  if (!stands(slot - exit_head.size(), exit_head)) return false;
   std::uint8_t* const word = &made->bytes[event - slot];
   const std::vector<std::uint8_t> wanted(word, word + sizeof(shared::SlotHead::event));
   if (!context_.target.read(event, word, wanted.size()) || !stands(slot, made->bytes)) return false;
@@ -267,7 +282,7 @@ std::uint64_t Placer::choose_bodies() {
   for (std::size_t i = 0; i < pending_.size(); ++i) {
     if (slots_[i].settled) continue;
     slots_[i].body = pending_[i].window != nullptr ? body_for(pending_[i]) : kNoBody;
-    all += usual_room(pending_[i]);
+    all += usual_room(pending_[i]) + make_exit_head(pending_[i], slots_[i].body).size();
   }
   return all + body_room();
 }
@@ -299,10 +314,12 @@ std::vector<std::uint8_t> Placer::make_all(Addr begin) {
     Slot& slot = slots_[i];
     if (slot.settled) continue;
     const Addr entry = slot.body != kNoBody ? bodies_[slot.body].spec.at + x86::kBodyEntry : Addr{};
-    const Addr at = begin + all.size();
+    const auto exit_head = make_exit_head(pending_[i], slot.body);
+    const Addr at = begin + all.size() + exit_head.size();
     const auto made = make_slot(pending_[i], at, slot.body, entry);
     slot.refusal = made ? "" : made.error().text;
     if (!made) continue;
+    all.insert(all.end(), exit_head.begin(), exit_head.end());
     all.insert(all.end(), made->bytes.begin(), made->bytes.end());
     all.resize(round_up(all.size(), kIslandUnit), kFiller);
     take(pending_[i], *made, at + copy_in_slot(slot.body != kNoBody));

@@ -6,6 +6,8 @@
 //   a jump:        [ SlotHead | thunk: lea -128(%rsp), %rsp; call body | copy | marks ]
 //   a breakpoint:  [ SlotHead | copy | marks ]
 //
+// In front of the head stands an ExitHead where the body records returns.
+//
 // The body, one for all points of an island with the same event program, records the hit and goes on in the copy:
 //
 //   [ BodyHead | literals | save | record, or nothing | restore, ret $128 | call of the agent, jump to restore ]
@@ -35,6 +37,13 @@ struct SlotHead {
   u32 event;    // its only consumer, index in the table of session 0; or kAskAgent. The one word that changes later
 };
 static_assert(sizeof(SlotHead) == 16);
+
+// A multiple of kSlotUnit in front of the SlotHead.
+struct ExitHead {
+  u64 reserved;
+  u64 function;  // address of its first instruction
+};
+static_assert(sizeof(ExitHead) == kSlotUnit);
 
 inline constexpr u32 kThunkBytes = 10, kThunkCall = 5;  // the call's distance from the thunk's beginning
 inline constexpr u32 kThunkInSlot = sizeof(SlotHead);

@@ -155,6 +155,48 @@ TEST_P(Jump, WhatIsRecordedIsTheStateBeforeTheInstruction) {
   EXPECT_EQ(head.type, 0);
 }
 
+// The words of a record of all registers at a return: its head is 8 bytes longer.
+constexpr u32 kReturnRegisters = 24 + 8 * shared::kRegCount;
+std::vector<Insn> all_registers_behind_return() {
+  std::vector<Insn> program = all_registers();
+  program.resize(3 * shared::kRegCount);
+  for (Insn& each : program)
+    if (each.op == Op::store_value) each.offset += 8;
+  program.push_back(insn(Op::end));
+  return program;
+}
+
+TEST_P(Jump, AtAReturnTheStateIsThatBehindIt) {
+  OneEvent session(all_registers_behind_return(), kReturnRegisters, cpus(), kClaimed, 1 << 20);
+  JumpProbe probe(hit_site);
+  for (const u16 pops : {u16{8}, u16{8 + 0x1234}, u16{0xffff}}) {
+    session.event().flags = shared::kEventReturns;
+    probe.arm(session, fast(), {.pops = pops, .distance = 0x5678});
+    ASSERT_EQ(probe.body().records, fast());
+    EXPECT_TRUE(passes_unnoticed(7, kArithmetic));
+    HitState in = make_state(4, kArithmetic | kDirection), out{};
+    take(session);
+    hit_check(&in, &out);
+    const auto records = take(session);
+    ASSERT_EQ(records.size(), 1U);
+    const Recorded& record = records[0];
+    EXPECT_LT(record.ring, cpus());
+    const auto reg = [&](Reg r) { return record.word(24 + 8 * static_cast<u32>(r)); };
+    EXPECT_EQ(record.word(offsetof(shared::PayloadHead, ip)), probe.site() - 0x5678);
+    EXPECT_EQ(record.word(offsetof(shared::ReturnHead, return_ip)), word_of(&out)) << "hit_check has pushed it";
+    EXPECT_EQ(reg(Reg::ip), word_of(&out));
+    EXPECT_EQ(reg(Reg::ax), in.registers[0]);
+    EXPECT_EQ(reg(Reg::r15), in.registers[14]);
+    EXPECT_EQ(reg(Reg::flags), in.flags);
+    session.event().flags = 0;
+    probe.arm(session, false);
+    hit_check(&in, &out);
+    const auto before = take(session);
+    ASSERT_EQ(before.size(), 1U);
+    EXPECT_EQ(reg(Reg::sp), before[0].word(24 + 8 * static_cast<u32>(Reg::sp)) + pops);
+  }
+}
+
 TEST_P(Jump, NothingIsRecordedWhileTheSessionIsOff) {
   OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 1 << 20);
   JumpProbe probe(hit_site);

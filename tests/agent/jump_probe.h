@@ -70,6 +70,12 @@ inline u8* island_near(u64 site) {
   return island;
 }
 
+// Of a place where a function returns that begins `distance` in front of it; pops = 0: of another one.
+struct ExitPlace {
+  u16 pops = 0;
+  shared::i32 distance = 0;
+};
+
 class JumpProbe {
  public:
   explicit JumpProbe(const char* site) : site_(word_of(site)), block_(point_block()), island_(island_near(site_)) {
@@ -84,19 +90,24 @@ class JumpProbe {
   ~JumpProbe() { patch(original_, sizeof original_); }
 
   // Over any jump that is there already. `fast`: the body is to record by itself.
-  void arm(OneEvent& session, bool fast) {
+  void arm(OneEvent& session, bool fast, ExitPlace exit = {}) {
     patch(original_, sizeof original_);
+    for (shared::Consumer& consumer : block_.consumers) {
+      consumer.kind = static_cast<u8>(exit.pops != 0 ? shared::ConsumerKind::exit : shared::ConsumerKind::entry);
+      consumer.distance = exit.distance, consumer.pops = exit.pops;
+    }
     block_.head.sessions[0].area = word_of(session.header());
     const Addr at{word_of(island_)}, thunk_at{slot() + shared::kThunkInSlot}, copy_at{copy()};
     const auto copy = x86::make_copy(original_, Addr{site_}, copy_at);
     x86::BodySpec spec;
     spec.at = at, spec.block = Addr{word_of(&block_)}, spec.jump_entry = Addr{word_of(uprobe_jump_entry)};
     block_.point.file_bias = 0x7000000;
-    if (fast) spec.fast = fast_record(session);
+    if (fast) spec.fast = fast_record(session), spec.fast->pops = exit.pops;
     body_ = x86::make_body(spec);
     std::vector<u8> thunk;
     ASSERT_TRUE(copy && x86::append_thunk(thunk, thunk_at, at + x86::kBodyEntry));
     std::memcpy(island_, body_.bytes.data(), body_.bytes.size());
+    exit_head() = {.reserved = 0, .function = site_ - static_cast<u64>(shared::i64{exit.distance})};
     head() = {.address = site_, .point = 0, .event = body_.records ? session.event().type : shared::kAskAgent};
     std::memcpy(island_ + (thunk_at - at), thunk.data(), thunk.size());
     std::memcpy(island_ + (copy_at - at), copy->bytes.data(), copy->bytes.size());
@@ -113,6 +124,7 @@ class JumpProbe {
   u64 slot() const { return address() + 3 * kPage; }
   u64 copy() const { return slot() + shared::kCopyBehindThunk; }
   shared::SlotHead& head() { return *reinterpret_cast<shared::SlotHead*>(slot()); }
+  shared::ExitHead& exit_head() { return *(reinterpret_cast<shared::ExitHead*>(slot()) - 1); }
   u64 address() const { return word_of(island_); }
   u64 site() const { return site_; }
 

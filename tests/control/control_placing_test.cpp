@@ -56,6 +56,16 @@ class Placing : public testing::Test {
     p.point.consumers = block_->list_for(consumers, p.known.has_value()).take();
     pending_.push_back(std::move(p));
   }
+  // An exit of the function that begins `distance` in front of it.
+  void want_exit(std::uint64_t offset, std::uint16_t event, std::int32_t distance, std::uint16_t pops = 8) {
+    want(offset, {event}, true);
+    planned_.back()->consumers.front().kind = shared::ConsumerKind::exit;
+    planned_.back()->consumers.front().distance = distance;
+    planned_.back()->consumers.front().pops = pops;
+  }
+  std::uint64_t function_of(std::uint64_t offset) {
+    return target_.get<shared::ExitHead>(slot_at(offset) - sizeof(shared::ExitHead)).function;
+  }
   // Places what is wanted and publishes it.
   void place() {
     const control::PlaceContext context{.target = target_,
@@ -181,6 +191,47 @@ TEST_F(Placing, WhoHasSharedItsBodyStillHasIt) {
   place();
   EXPECT_EQ(point_at(0).jump_bytes, 0);
   EXPECT_EQ(point_at(16).jump_bytes, shared::kJumpBytes);
+}
+
+TEST_F(Placing, ASlotOfAnExitNamesItsFunction) {
+  want_exit(0x40, 0, 0x40);
+  want_exit(0x60, 1, 0x20);
+  want_exit(0x80, 0, 0, 16);
+  want(0xa0, {0}, true);
+  place();
+  EXPECT_EQ(function_of(0x40), kCode.value);
+  EXPECT_EQ(function_of(0x60), kCode.value + 0x40);
+  EXPECT_EQ(function_of(0x80), kCode.value + 0x80);
+  EXPECT_EQ(body_of(0x40), body_of(0x60));
+  EXPECT_NE(body_of(0x40), body_of(0x80)) << "which takes more from the stack";
+  EXPECT_NE(body_of(0x40), body_of(0xa0)) << "which is no return";
+  for (const std::uint64_t offset : {0x40, 0x60, 0x80, 0xa0}) {
+    EXPECT_EQ(slot_at(offset).value % shared::kSlotUnit, 0U);
+    EXPECT_TRUE(shared::is_slot_of(head_at(offset), slot_at(offset).value, point_at(offset)));
+    EXPECT_NE(head_at(offset).event, shared::kAskAgent);
+  }
+}
+
+TEST_F(Placing, AnExitComesBackToItsSlotOnlyForItsFunction) {
+  want_exit(0x40, 0, 0x40);
+  place();
+  const Addr slot = slot_at(0x40);
+  library_goes(0x40);
+  want_exit(0x40, 1, 0x40);
+  place();
+  EXPECT_EQ(slot_at(0x40), slot);
+  EXPECT_EQ(point_at(0x40).jump_bytes, shared::kJumpBytes);
+  library_goes(0x40);
+  want_exit(0x40, 1, 0x20);
+  place();
+  EXPECT_EQ(point_at(0x40).jump_bytes, 0);
+}
+
+TEST_F(Placing, WhoHasLostItsConsumerIsTheAgents) {
+  want_exit(0x40, 0, 0x40);
+  place();
+  ASSERT_TRUE(control::ask_agent(target_, Addr{point_at(0x40).copy}));
+  EXPECT_EQ(head_at(0x40).event, shared::kAskAgent);
 }
 
 TEST_F(Placing, AFurtherConsumerIsTheAgents) {

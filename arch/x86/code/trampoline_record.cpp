@@ -10,6 +10,8 @@
 // done. So only what must come first does (the announcement needs the CPU and the ring); the room, the place of the record
 // and the new `commit` are worked out behind it, beside the next instructions of the application.
 //
+// Where a function returns, the registers are those behind its return, which has not been executed yet.
+//
 // Nothing in the section may fault for good: the kernel aborts a section before it delivers a signal, so the handler sees the
 // abort address (`slow`), whose fault entry sends the thread to the agent by `faulted`, which then reads with care. That
 // holds for words that are not aligned, too, where alignment checks are on (AC): all of them are touched in the section.
@@ -36,11 +38,14 @@ constexpr std::uint32_t kHead = sizeof(shared::RecordHead);
 constexpr std::uint32_t kMostDynamic = 1024;  // longer strings are the agent's
 constexpr std::uint32_t kFs = 0x64;
 constexpr std::int32_t kWholeFlags = -8;  // from rsp
+constexpr Mem kReturnAddress{rsp, kFrame};  // where a function returns: the application's stack pointer points to it
 constexpr std::int32_t kRseqCpu = 4, kRseqSection = 8;
 // The slot's head, from where the copy begins.
 constexpr std::int32_t kSlot = -static_cast<std::int32_t>(shared::kCopyBehindThunk);
 constexpr std::int32_t kSlotAddress = kSlot + static_cast<std::int32_t>(offsetof(shared::SlotHead, address)),
-                       kSlotEvent = kSlot + static_cast<std::int32_t>(offsetof(shared::SlotHead, event));
+                       kSlotEvent = kSlot + static_cast<std::int32_t>(offsetof(shared::SlotHead, event)),
+                       kSlotFunction = kSlot - static_cast<std::int32_t>(sizeof(shared::ExitHead) -
+                                                                         offsetof(shared::ExitHead, function));
 
 constexpr bool fits(std::uint64_t value) {
   return static_cast<std::int64_t>(value) == static_cast<std::int32_t>(value);
@@ -136,7 +141,8 @@ bool is_supported(const BodySpec& spec) {
   const auto end = std::ranges::find(f.program, Op::end, &shared::Insn::op);
   if (end == f.program.end() || !has_sources(f.program)) return false;
   if (!std::all_of(f.program.begin(), end, [](const shared::Insn& insn) { return is_supported(insn); })) return false;
-  return f.fixed_bytes >= sizeof(shared::PayloadHead) && f.fixed_bytes + kMostDynamic + 16 <= shared::kMaxPayload &&
+  const std::size_t head_bytes = f.pops == 0 ? sizeof(shared::PayloadHead) : sizeof(shared::ReturnHead);
+  return f.fixed_bytes >= head_bytes && f.fixed_bytes + kMostDynamic + 16 <= shared::kMaxPayload &&
          std::has_single_bit(f.ring_bytes) && f.ring_bytes <= shared::kMaxRingBytes &&
          f.ring_bytes >= shared::kMinRingBytes && f.cpu_ring_count != 0 && fits(f.data_offset) && fits(f.ring_offset) &&
          fits(f.events_offset + sizeof(shared::Event)) && f.program.size() <= 256;
@@ -163,6 +169,7 @@ class Recorder {
   void abandon();
   void announce_and_stamp();
   void find_room();
+  bool is_return() const { return fast_.pops != 0; }
   void heads();
   void argument(const shared::Insn& insn);
   void load_app(Reg reg);
@@ -303,8 +310,12 @@ void Recorder::heads() {
   a_.load(rsi, {rsp, kCopyInFrame});
   a_.load4(rax, {rsi, kSlotEvent});  // `flags` and `preempt_count` are 0
   a_.store(payload(0), rax, 4);
-  a_.load(rax, {rsi, kSlotAddress});
+  a_.load(rax, {rsi, is_return() ? kSlotFunction : kSlotAddress});
   a_.store(payload(offsetof(shared::PayloadHead, ip)), rax);
+  if (is_return()) {
+    a_.load(rax, kReturnAddress);
+    a_.store(payload(offsetof(shared::ReturnHead, return_ip)), rax);
+  }
   a_.constant(rdx, spec_.block.value);
   a_.op(0x63, 8, rax, Mem{rdx, offsetof(ProcessBlock, tid_offset)});
   a_.op(0x8b, 4, rax, Mem{rax, 0}, kFs);
@@ -322,8 +333,9 @@ void Recorder::load_app(Reg reg) {
     case Reg::flags:
       return a_.load(rax, {rsp, kWholeFlags});
     case Reg::sp:
-      return a_.lea(rax, {rsp, place(kFrame)});
+      return a_.lea(rax, {rsp, place(kFrame + fast_.pops)});
     case Reg::ip:
+      if (is_return()) return a_.load(rax, kReturnAddress);
       a_.load(rax, {rsp, kCopyInFrame});
       return a_.load(rax, {rax, kSlotAddress});
     case Reg::cs:
