@@ -1,4 +1,5 @@
 // How many places of real programs a jump reaches, and why not the others: one line per file, each place planned by itself.
+// Of functions whose exits are all known: how many of the exits, and how many functions are left by jumps alone.
 //
 //   uprobe-coverage [--reasons] [--list REASON] [FILE...]
 //
@@ -17,6 +18,8 @@
 
 #include "arch/x86/code/scan.h"
 #include "engine/elf/elf_file.h"
+#include "engine/plan/entries.h"
+#include "engine/plan/exits.h"
 #include "engine/plan/flow.h"
 #include "engine/plan/window.h"
 
@@ -60,8 +63,17 @@ struct Counts {
   }
 };
 
+// Functions, by what is known of their exits.
+struct Functions {
+  std::size_t number = 0, known = 0, by_jumps = 0;
+  void add(const Functions& other) {
+    number += other.number, known += other.known, by_jumps += other.by_jumps;
+  }
+};
+
 struct Report {
-  Counts entries, all;
+  Counts entries, all, exits;
+  Functions functions;
 };
 
 double percent(std::size_t part, std::size_t whole) {
@@ -73,6 +85,11 @@ void print_counts(const char* what, const Counts& counts) {
   std::printf("  %-8s %9zu ", what, counts.total());
   for (const std::size_t n : counts.by_kind) std::printf(" %6.2f", percent(n, counts.total()));
   std::printf("  jump %6.2f\n", percent(counts.jumps(), counts.total()));
+}
+
+void print_functions(const Functions& functions) {
+  std::printf("  %zu functions: the exits of %.1f%% are known, all jumps in %.1f%% of these\n", functions.number,
+              percent(functions.known, functions.number), percent(functions.by_jumps, functions.known));
 }
 
 void print_reasons(const Counts& counts) {
@@ -112,16 +129,38 @@ std::vector<std::uint64_t> entries_of(const plan::FileFlow& flow) {
   return entries;
 }
 
-// Every start of a function, and every instruction.
+void measure_exits(const plan::FileFlow& flow, const std::vector<std::uint64_t>& starts, const std::string& listed,
+                   Report& report) {
+  const plan::FunctionEntries ways_in(flow);
+  const plan::WindowClaims none;
+  for (const std::uint64_t start : starts) {
+    ++report.functions.number;
+    const auto exits = plan::exits_of(flow, ways_in, start);
+    if (!exits) continue;
+    bool all_jumps = true;
+    for (const plan::Exit& exit : *exits) {
+      const plan::Window window = plan::plan_window(flow, exit.address, none);
+      report.exits.add(window);
+      all_jumps = all_jumps && window.is_jump();
+      if (!listed.empty() && window.text() == listed) std::printf("exit %#lx\n", static_cast<unsigned long>(exit.address));
+    }
+    ++report.functions.known;
+    report.functions.by_jumps += all_jumps ? 1 : 0;
+  }
+}
+
+// Every start of a function, its exits, and every instruction.
 Report measure(const plan::FileFlow& flow, const std::string& listed) {
   Report report;
   const plan::WindowClaims none;
   std::uint64_t last = 0;
-  for (const std::uint64_t entry : entries_of(flow)) {
+  const std::vector<std::uint64_t> starts = entries_of(flow);
+  for (const std::uint64_t entry : starts) {
     const plan::Window window = plan::plan_window(flow, entry, none);
     report.entries.add(window);
     if (!listed.empty() && window.text() == listed) std::printf("entry %#lx\n", static_cast<unsigned long>(entry));
   }
+  measure_exits(flow, starts, listed, report);
   for (const plan::SweptFunction& function : flow.functions())
     for (std::uint64_t at = std::max(last, function.range.begin); at < function.range.end; last = ++at) {
       if (!flow.is_start(at)) continue;
@@ -169,9 +208,14 @@ int measure_file(const std::string& path, bool with_reasons, const std::string& 
   const Report report = measure(flow, listed);
   print_counts("entries", report.entries);
   if (with_reasons) print_reasons(report.entries);
+  print_counts("exits", report.exits);
+  if (with_reasons) print_reasons(report.exits);
+  print_functions(report.functions);
   print_counts("all", report.all);
   if (with_reasons) print_reasons(report.all);
   sum.entries.add(report.entries);
+  sum.exits.add(report.exits);
+  sum.functions.add(report.functions);
   sum.all.add(report.all);
   return 0;
 }
@@ -202,6 +246,9 @@ int main(int argc, char** argv) {
   std::printf("all files\n");
   uprobe::print_counts("entries", sum.entries);
   uprobe::print_reasons(sum.entries);
+  uprobe::print_counts("exits", sum.exits);
+  uprobe::print_reasons(sum.exits);
+  uprobe::print_functions(sum.functions);
   uprobe::print_counts("all", sum.all);
   uprobe::print_reasons(sum.all);
   struct rusage usage {};
