@@ -19,7 +19,7 @@
 #include "arch/x86/code/scan.h"
 #include "engine/elf/elf_file.h"
 #include "engine/plan/entries.h"
-#include "engine/plan/exits.h"
+#include "engine/plan/exit_place.h"
 #include "engine/plan/flow.h"
 #include "engine/plan/window.h"
 
@@ -139,7 +139,8 @@ void measure_exits(const plan::FileFlow& flow, const std::vector<std::uint64_t>&
     if (!exits) continue;
     bool all_jumps = true;
     for (const plan::Exit& exit : *exits) {
-      const plan::Window window = plan::plan_window(flow, exit.address, none);
+      const plan::Exit place = plan::place_for(flow, exit, 0);
+      const plan::Window window = plan::plan_window(flow, place.address, none);
       report.exits.add(window);
       all_jumps = all_jumps && window.is_jump();
       if (!listed.empty() && window.text() == listed) std::printf("exit %#lx\n", static_cast<unsigned long>(exit.address));

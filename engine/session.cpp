@@ -74,7 +74,8 @@ void add_points(const Probe& probe, std::uint16_t event, control::ProbeSet& to) 
     to.add(probe.returns->sites[i], {.event = event,
                                      .kind = shared::ConsumerKind::exit,
                                      .distance = static_cast<std::int32_t>(exit.address - probe.site.address),
-                                     .pops = exit.pops});
+                                     .pops = exit.pops,
+                                     .lead = exit.lead});
   }
 }
 

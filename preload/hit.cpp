@@ -9,25 +9,32 @@ using shared::ConsumerKind;
 
 bool is(const Consumer& consumer, ConsumerKind kind) { return consumer.kind == static_cast<u8>(kind); }
 
-// The consumers of one kind. Returns what the return at the point takes from the stack; 0: nobody wants to know of one.
-inline u32 feed(Hit& hit, ConsumerKind kind) {
-  u32 pops = 0;
+// From the stack pointer at the point: where the return address is, and the stack pointer behind the return. Both 0: nobody
+// wants to know of a return.
+struct Leaves {
+  u32 lead, moves;
+};
+
+// The consumers of one kind.
+inline Leaves feed(Hit& hit, ConsumerKind kind) {
+  Leaves leaves{0, 0};
   each_consumer(*hit.block, *hit.point, [&](const Consumer& consumer) {
-    if (is(consumer, ConsumerKind::exit)) pops = consumer.pops;
+    if (is(consumer, ConsumerKind::exit)) leaves = {consumer.lead, u32{consumer.lead} + consumer.pops};
     if (!is(consumer, kind)) return;
     hit.function = hit.point->address - static_cast<u64>(i64{consumer.distance});
     AreaHeader* area = session_area(*hit.block, consumer.session);
     if (area != nullptr) record_event(hit, area, consumer.event);
   });
-  return pops;
+  return leaves;
 }
 
-// What stands at the point is a return, or a jump in whose stead somebody else returns: the registers become those behind it.
-// False: the stack cannot be read, so nothing will return; the load that faults here is what the program does next.
-bool step_behind_return(Hit& hit, u32 pops) {
+// What stands at the point is a return, or what leads to one, or a jump in whose stead somebody else returns: the registers
+// become those behind it. False: the stack cannot be read, so nothing will return; the load that faults here is what the
+// program does next.
+bool step_behind_return(Hit& hit, const Leaves& leaves) {
   Registers& registers = *hit.registers;
-  if (!uprobe_peek8(registers[shared::Reg::sp], &registers[shared::Reg::ip])) return false;
-  registers[shared::Reg::sp] += pops;
+  if (!uprobe_peek8(registers[shared::Reg::sp] + leaves.lead, &registers[shared::Reg::ip])) return false;
+  registers[shared::Reg::sp] += leaves.moves;
   return true;
 }
 
@@ -36,8 +43,8 @@ bool step_behind_return(Hit& hit, u32 pops) {
 // One call of feed(): it is inlined with all that a record takes, and the frame is the application's stack.
 void handle_hit(Hit& hit) {
   for (ConsumerKind kind = ConsumerKind::entry;; kind = ConsumerKind::exit) {
-    const u32 pops = feed(hit, kind);
-    if (kind == ConsumerKind::exit || pops == 0 || !step_behind_return(hit, pops)) return;
+    const Leaves leaves = feed(hit, kind);
+    if (kind == ConsumerKind::exit || leaves.moves == 0 || !step_behind_return(hit, leaves)) return;
   }
 }
 

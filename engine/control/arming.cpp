@@ -28,7 +28,8 @@ std::vector<shared::Consumer> consumers_of(const Armer::Work& work, const Planne
                            .event = wanted.event,
                            .next = 0,
                            .distance = wanted.distance,
-                           .pops = wanted.pops});
+                           .pops = wanted.pops,
+                           .lead = wanted.lead});
   return consumers;
 }
 

@@ -87,7 +87,8 @@ Undo undo_of(const NewPoint& added) {
 Error full() { return Error{.code = Code::limit, .text = "too many probe points in one process"}; }
 
 bool same(const Consumer& a, const Consumer& b) {
-  return a.session == b.session && a.event == b.event && a.kind == b.kind && a.distance == b.distance;
+  return a.session == b.session && a.event == b.event && a.kind == b.kind && a.distance == b.distance &&
+         a.lead == b.lead;
 }
 
 void take_behind(Point& point, Undo& undo, const std::vector<std::uint8_t>& bytes) {

@@ -115,8 +115,8 @@ class Placer {
   std::vector<Slot> slots_;
   std::size_t fresh_ = 0;  // points so far that will be new in the block
   std::vector<SharedBody> bodies_;
-  // The program ("": the agent records), and what returns take from the stack.
-  std::map<std::pair<std::string_view, std::uint16_t>, std::size_t> by_program_;
+  // The program ("": the agent records), and whether functions return there.
+  std::map<std::pair<std::string_view, bool>, std::size_t> by_program_;
   std::map<std::pair<Addr, std::size_t>, bool> seen_;   // which bodies stand where, of points that were there before
 };
 
@@ -135,7 +135,7 @@ std::optional<x86::FastRecord> Placer::fast_record(const Pending& p) const {
                          .events_offset = places.events,
                          .fixed_bytes = area.fixed_bytes(event),
                          .file_bias = p.point.file_bias,
-                         .pops = p.planned->consumers.front().pops,
+                         .is_return = p.planned->consumers.front().kind == shared::ConsumerKind::exit,
                          .program = area.program(event)};
 }
 
@@ -144,8 +144,7 @@ std::size_t Placer::body_for(const Pending& p) {
   auto fast = fast_record(p);
   const auto program = fast ? std::as_bytes(fast->program) : std::span<const std::byte>();
   const std::string_view words(reinterpret_cast<const char*>(program.data()), program.size());
-  const std::uint16_t pops = fast ? fast->pops : std::uint16_t{0};
-  const auto [found, is_new] = by_program_.try_emplace({words, pops}, bodies_.size());
+  const auto [found, is_new] = by_program_.try_emplace({words, fast && fast->is_return}, bodies_.size());
   if (!is_new) return found->second;
   SharedBody& body = bodies_.emplace_back();
   body.spec = {.at = {},
@@ -173,9 +172,12 @@ Result<Made> Placer::make_copy(const Pending& p, Addr at, std::vector<std::uint8
 // What stands in front of the slot; nothing, unless the body records returns.
 std::vector<std::uint8_t> Placer::make_exit_head(const Pending& p, std::size_t body) const {
   std::vector<std::uint8_t> front;
-  if (body == kNoBody || !bodies_[body].spec.fast || bodies_[body].spec.fast->pops == 0) return front;
-  const auto distance = static_cast<std::uint64_t>(std::int64_t{p.planned->consumers.front().distance});
-  append(front, shared::ExitHead{.reserved = 0, .function = p.point.address.value - distance});
+  if (body == kNoBody || !bodies_[body].spec.fast || !bodies_[body].spec.fast->is_return) return front;
+  const PlannedConsumer& consumer = p.planned->consumers.front();
+  const auto distance = static_cast<std::uint64_t>(std::int64_t{consumer.distance});
+  append(front, shared::ExitHead{.lead = consumer.lead,
+                                 .moves = std::uint32_t{consumer.lead} + consumer.pops,
+                                 .function = p.point.address.value - distance});
   return front;
 }
 

@@ -17,7 +17,7 @@ struct PlannedConsumer {
   std::uint16_t event = 0;
   shared::ConsumerKind kind = shared::ConsumerKind::entry;
   std::int32_t distance = 0;
-  std::uint16_t pops = 0;
+  std::uint16_t pops = 0, lead = 0;
 };
 
 // One place in a file and who wants it.

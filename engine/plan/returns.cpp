@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/text.h"
+#include "engine/plan/exit_place.h"
 #include "engine/plan/stub_fit.h"
 
 namespace uprobe::plan {
@@ -32,6 +33,15 @@ bool depends_on_return(const spec::Argument& argument) {
   return argument.sink != Sink::comm && argument.sink != Sink::text && !is_constant;
 }
 
+// What the arguments take from registers.
+RegisterSet registers_of(const spec::ProbeSpec& spec) {
+  RegisterSet all = 0;
+  for (const spec::Argument& argument : spec.arguments)
+    for (const spec::Step& step : argument.steps)
+      if (step.kind == spec::StepKind::reg) all |= RegisterSet{1} << static_cast<unsigned>(step.reg);
+  return all;
+}
+
 }  // namespace
 
 const FunctionEntries& ReturnPlanner::entries_of(const FileFlow& flow) {
@@ -48,7 +58,8 @@ Result<ReturnPlan> ReturnPlanner::plan_exits(const spec::ProbeSpec& spec, const 
   auto exits = exits_of(flow, entries_of(flow), site.address);
   if (!exits) return refused(name_of(site) + " " + exits.error().text);
   ReturnPlan plan{.mode = ReturnMode::exits, .exits = {}, .sites = {}};
-  for (const Exit& exit : *exits) {
+  for (Exit& exit : *exits) {
+    exit = place_for(flow, exit, registers_of(spec));
     auto place = site_at(site.file, site.file->offset_of_address(exit.address).value_or(0));
     if (!place) return place.error();
     plan.sites.push_back(place.take());

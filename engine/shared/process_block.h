@@ -99,7 +99,7 @@ constexpr ArmedText armed_text(const Point& point) {
 }
 
 // What a consumer wants of a point. entry: the registers in front of the instruction. exit: the point is where a function is
-// left, by a return or a jump, and the registers are wanted as they are behind that return. stub: the point is a function's
+// left, by a return or a jump, or in front of it, and the registers are wanted as they are behind that return. stub: the point is a function's
 // entry, and its return is wanted, which comes by way of a stub.
 enum class ConsumerKind : u8 { entry, exit, stub };
 
@@ -110,7 +110,7 @@ struct Consumer {
   u32 next;      // index + 1 of the next older consumer, 0: last
   i32 distance;  // exit: from the function's first instruction to the point
   u16 pops;      // exit: bytes that the return takes from the stack, its address included
-  u16 reserved;
+  u16 lead;      // exit: bytes that the instructions in front of the return take first
 };
 static_assert(sizeof(Consumer) == 16);
 

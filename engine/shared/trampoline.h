@@ -40,7 +40,8 @@ static_assert(sizeof(SlotHead) == 16);
 
 // A multiple of kSlotUnit in front of the SlotHead.
 struct ExitHead {
-  u64 reserved;
+  u32 lead;      // from the application's stack pointer to the return address
+  u32 moves;     // how much higher the stack pointer is behind the return
   u64 function;  // address of its first instruction
 };
 static_assert(sizeof(ExitHead) == kSlotUnit);

@@ -155,26 +155,30 @@ TEST_P(Jump, WhatIsRecordedIsTheStateBeforeTheInstruction) {
   EXPECT_EQ(head.type, 0);
 }
 
-// The words of a record of all registers at a return: its head is 8 bytes longer.
-constexpr u32 kReturnRegisters = 24 + 8 * shared::kRegCount;
-std::vector<Insn> all_registers_behind_return() {
+// Behind the head of a return event every register, and the word that lies `below` the stack pointer.
+constexpr u32 kWordAtReturn = 24 + 8 * shared::kRegCount, kReturnRegisters = kWordAtReturn + 8;
+std::vector<Insn> all_registers_behind_return(u32 below) {
   std::vector<Insn> program = all_registers();
-  program.resize(3 * shared::kRegCount);
-  for (Insn& each : program)
+  for (Insn& each : program) {
     if (each.op == Op::store_value) each.offset += 8;
-  program.push_back(insn(Op::end));
+    if (each.op == Op::dereference) each.immediate = 0 - u64{below};
+  }
   return program;
 }
 
 TEST_P(Jump, AtAReturnTheStateIsThatBehindIt) {
-  OneEvent session(all_registers_behind_return(), kReturnRegisters, cpus(), kClaimed, 1 << 20);
-  JumpProbe probe(hit_site);
-  for (const u16 pops : {u16{8}, u16{8 + 0x1234}, u16{0xffff}}) {
+  constexpr struct {
+    u16 pops, lead;
+  } kReturns[] = {{8, 0}, {8 + 0x1234, 0}, {0xffff, 0}, {8, 8}, {24, 16}};
+  for (const auto& [pops, lead] : kReturns) {
+    OneEvent session(all_registers_behind_return(pops), kReturnRegisters, cpus(), kClaimed, 1 << 20);
     session.event().flags = shared::kEventReturns;
-    probe.arm(session, fast(), {.pops = pops, .distance = 0x5678});
+    JumpProbe probe(hit_site);
+    probe.arm(session, fast(), {.pops = pops, .lead = lead, .distance = 0x5678});
     ASSERT_EQ(probe.body().records, fast());
     EXPECT_TRUE(passes_unnoticed(7, kArithmetic));
-    HitState in = make_state(4, kArithmetic | kDirection), out{};
+    const HitState in = make_state(4, kArithmetic | kDirection);
+    HitState out{};
     take(session);
     hit_check(&in, &out);
     const auto records = take(session);
@@ -183,8 +187,10 @@ TEST_P(Jump, AtAReturnTheStateIsThatBehindIt) {
     EXPECT_LT(record.ring, cpus());
     const auto reg = [&](Reg r) { return record.word(24 + 8 * static_cast<u32>(r)); };
     EXPECT_EQ(record.word(offsetof(shared::PayloadHead, ip)), probe.site() - 0x5678);
-    EXPECT_EQ(record.word(offsetof(shared::ReturnHead, return_ip)), word_of(&out)) << "hit_check has pushed it";
-    EXPECT_EQ(reg(Reg::ip), word_of(&out));
+    const u64 address = record.word(offsetof(shared::ReturnHead, return_ip));
+    EXPECT_EQ(reg(Reg::ip), address);
+    EXPECT_EQ(record.word(kWordAtReturn), address);
+    EXPECT_TRUE(lead != 0 || address == word_of(&out)) << "hit_check has pushed it";
     EXPECT_EQ(reg(Reg::ax), in.registers[0]);
     EXPECT_EQ(reg(Reg::r15), in.registers[14]);
     EXPECT_EQ(reg(Reg::flags), in.flags);
@@ -193,7 +199,7 @@ TEST_P(Jump, AtAReturnTheStateIsThatBehindIt) {
     hit_check(&in, &out);
     const auto before = take(session);
     ASSERT_EQ(before.size(), 1U);
-    EXPECT_EQ(reg(Reg::sp), before[0].word(24 + 8 * static_cast<u32>(Reg::sp)) + pops);
+    EXPECT_EQ(reg(Reg::sp), before[0].word(24 + 8 * static_cast<u32>(Reg::sp)) + lead + pops);
   }
 }
 

@@ -72,7 +72,7 @@ inline u8* island_near(u64 site) {
 
 // Of a place where a function returns that begins `distance` in front of it; pops = 0: of another one.
 struct ExitPlace {
-  u16 pops = 0;
+  u16 pops = 0, lead = 0;
   shared::i32 distance = 0;
 };
 
@@ -94,7 +94,7 @@ class JumpProbe {
     patch(original_, sizeof original_);
     for (shared::Consumer& consumer : block_.consumers) {
       consumer.kind = static_cast<u8>(exit.pops != 0 ? shared::ConsumerKind::exit : shared::ConsumerKind::entry);
-      consumer.distance = exit.distance, consumer.pops = exit.pops;
+      consumer.distance = exit.distance, consumer.pops = exit.pops, consumer.lead = exit.lead;
     }
     block_.head.sessions[0].area = word_of(session.header());
     const Addr at{word_of(island_)}, thunk_at{slot() + shared::kThunkInSlot}, copy_at{copy()};
@@ -102,12 +102,14 @@ class JumpProbe {
     x86::BodySpec spec;
     spec.at = at, spec.block = Addr{word_of(&block_)}, spec.jump_entry = Addr{word_of(uprobe_jump_entry)};
     block_.point.file_bias = 0x7000000;
-    if (fast) spec.fast = fast_record(session), spec.fast->pops = exit.pops;
+    if (fast) spec.fast = fast_record(session), spec.fast->is_return = exit.pops != 0;
     body_ = x86::make_body(spec);
     std::vector<u8> thunk;
     ASSERT_TRUE(copy && x86::append_thunk(thunk, thunk_at, at + x86::kBodyEntry));
     std::memcpy(island_, body_.bytes.data(), body_.bytes.size());
-    exit_head() = {.reserved = 0, .function = site_ - static_cast<u64>(shared::i64{exit.distance})};
+    exit_head() = {.lead = exit.lead,
+                   .moves = u32{exit.lead} + exit.pops,
+                   .function = site_ - static_cast<u64>(shared::i64{exit.distance})};
     head() = {.address = site_, .point = 0, .event = body_.records ? session.event().type : shared::kAskAgent};
     std::memcpy(island_ + (thunk_at - at), thunk.data(), thunk.size());
     std::memcpy(island_ + (copy_at - at), copy->bytes.data(), copy->bytes.size());

@@ -57,14 +57,15 @@ class Placing : public testing::Test {
     pending_.push_back(std::move(p));
   }
   // An exit of the function that begins `distance` in front of it.
-  void want_exit(std::uint64_t offset, std::uint16_t event, std::int32_t distance, std::uint16_t pops = 8) {
+  void want_exit(std::uint64_t offset, std::uint16_t event, std::int32_t distance, std::uint16_t lead = 0) {
     want(offset, {event}, true);
     planned_.back()->consumers.front().kind = shared::ConsumerKind::exit;
     planned_.back()->consumers.front().distance = distance;
-    planned_.back()->consumers.front().pops = pops;
+    planned_.back()->consumers.front().pops = 8;
+    planned_.back()->consumers.front().lead = lead;
   }
-  std::uint64_t function_of(std::uint64_t offset) {
-    return target_.get<shared::ExitHead>(slot_at(offset) - sizeof(shared::ExitHead)).function;
+  shared::ExitHead exit_of(std::uint64_t offset) {
+    return target_.get<shared::ExitHead>(slot_at(offset) - sizeof(shared::ExitHead));
   }
   // Places what is wanted and publishes it.
   void place() {
@@ -199,11 +200,15 @@ TEST_F(Placing, ASlotOfAnExitNamesItsFunction) {
   want_exit(0x80, 0, 0, 16);
   want(0xa0, {0}, true);
   place();
-  EXPECT_EQ(function_of(0x40), kCode.value);
-  EXPECT_EQ(function_of(0x60), kCode.value + 0x40);
-  EXPECT_EQ(function_of(0x80), kCode.value + 0x80);
+  EXPECT_EQ(exit_of(0x40).function, kCode.value);
+  EXPECT_EQ(exit_of(0x60).function, kCode.value + 0x40);
+  EXPECT_EQ(exit_of(0x80).function, kCode.value + 0x80);
+  EXPECT_EQ(exit_of(0x60).lead, 0U);
+  EXPECT_EQ(exit_of(0x60).moves, 8U);
+  EXPECT_EQ(exit_of(0x80).lead, 16U);
+  EXPECT_EQ(exit_of(0x80).moves, 24U);
   EXPECT_EQ(body_of(0x40), body_of(0x60));
-  EXPECT_NE(body_of(0x40), body_of(0x80)) << "which takes more from the stack";
+  EXPECT_EQ(body_of(0x40), body_of(0x80));
   EXPECT_NE(body_of(0x40), body_of(0xa0)) << "which is no return";
   for (const std::uint64_t offset : {0x40, 0x60, 0x80, 0xa0}) {
     EXPECT_EQ(slot_at(offset).value % shared::kSlotUnit, 0U);

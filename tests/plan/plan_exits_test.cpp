@@ -6,6 +6,7 @@
 #include <string>
 
 #include "arch/x86/code/relocate.h"
+#include "engine/plan/exit_place.h"
 #include "engine/plan/exits.h"
 #include "engine/plan/returns.h"
 #include "engine/spec/parse.h"
@@ -108,6 +109,28 @@ TEST_P(ExitPlan, NothingToBeFound) {
 TEST_P(ExitPlan, RunIntoByTheCodeInFront) {
   if (kind_ == "stripped") GTEST_SKIP() << "its name is gone";
   expect_refused("run_into", "the code in front of it runs into it");
+}
+
+constexpr RegisterSet bit(shared::Reg reg) { return RegisterSet{1} << static_cast<unsigned>(reg); }
+
+TEST_P(ExitPlan, JumpsFindRoomInFrontOfAReturn) {
+  const auto found = exits("crowded");
+  ASSERT_TRUE(found);
+  ASSERT_EQ(found->size(), 5U);
+  const auto way = [&](std::size_t i, RegisterSet wanted) {
+    const Exit place = place_for(flow_, (*found)[i], wanted);
+    EXPECT_EQ(place.pops, (*found)[i].pops);
+    return std::pair<std::uint64_t, unsigned>((*found)[i].address - place.address, place.lead);
+  };
+  using Way = std::pair<std::uint64_t, unsigned>;
+  const Way stays{0, 0};
+  EXPECT_EQ(way(0, 0), (Way{2, 8})) << "pop %r12, by a short jump";
+  EXPECT_EQ(way(0, bit(shared::Reg::bx)), (Way{2, 8}));
+  EXPECT_EQ(way(0, bit(shared::Reg::r12)), stays);
+  EXPECT_EQ(way(1, 0), (Way{7, 0x1234}));
+  EXPECT_EQ(way(1, bit(shared::Reg::flags)), stays);
+  EXPECT_EQ(way(2, 0), stays) << "the instruction in front of it makes the value";
+  EXPECT_EQ(way(3, 0), stays) << "it is jumped to";
 }
 
 INSTANTIATE_TEST_SUITE_P(, ExitPlan, testing::Values("library", "fixed", "stripped"));

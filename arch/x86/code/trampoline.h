@@ -36,7 +36,7 @@ struct FastRecord {
   std::uint32_t events_offset = 0;  // of the table of events, from the start of the area
   std::uint32_t fixed_bytes = 0;    // of an event's payload
   std::uint64_t file_bias = 0;      // of all points that share the body
-  std::uint16_t pops = 0;           // where functions return: bytes that the return takes from the stack; 0: elsewhere
+  bool is_return = false;           // functions return there: slots have an ExitHead
   std::span<const shared::Insn> program;
 };
 

@@ -38,14 +38,15 @@ constexpr std::uint32_t kHead = sizeof(shared::RecordHead);
 constexpr std::uint32_t kMostDynamic = 1024;  // longer strings are the agent's
 constexpr std::uint32_t kFs = 0x64;
 constexpr std::int32_t kWholeFlags = -8;  // from rsp
-constexpr Mem kReturnAddress{rsp, kFrame};  // where a function returns: the application's stack pointer points to it
 constexpr std::int32_t kRseqCpu = 4, kRseqSection = 8;
 // The slot's head, from where the copy begins.
 constexpr std::int32_t kSlot = -static_cast<std::int32_t>(shared::kCopyBehindThunk);
 constexpr std::int32_t kSlotAddress = kSlot + static_cast<std::int32_t>(offsetof(shared::SlotHead, address)),
-                       kSlotEvent = kSlot + static_cast<std::int32_t>(offsetof(shared::SlotHead, event)),
-                       kSlotFunction = kSlot - static_cast<std::int32_t>(sizeof(shared::ExitHead) -
-                                                                         offsetof(shared::ExitHead, function));
+                       kSlotEvent = kSlot + static_cast<std::int32_t>(offsetof(shared::SlotHead, event));
+constexpr std::int32_t kExit = kSlot - static_cast<std::int32_t>(sizeof(shared::ExitHead));
+constexpr std::int32_t kExitLead = kExit + static_cast<std::int32_t>(offsetof(shared::ExitHead, lead)),
+                       kExitMoves = kExit + static_cast<std::int32_t>(offsetof(shared::ExitHead, moves)),
+                       kExitFunction = kExit + static_cast<std::int32_t>(offsetof(shared::ExitHead, function));
 
 constexpr bool fits(std::uint64_t value) {
   return static_cast<std::int64_t>(value) == static_cast<std::int32_t>(value);
@@ -141,7 +142,7 @@ bool is_supported(const BodySpec& spec) {
   const auto end = std::ranges::find(f.program, Op::end, &shared::Insn::op);
   if (end == f.program.end() || !has_sources(f.program)) return false;
   if (!std::all_of(f.program.begin(), end, [](const shared::Insn& insn) { return is_supported(insn); })) return false;
-  const std::size_t head_bytes = f.pops == 0 ? sizeof(shared::PayloadHead) : sizeof(shared::ReturnHead);
+  const std::size_t head_bytes = f.is_return ? sizeof(shared::ReturnHead) : sizeof(shared::PayloadHead);
   return f.fixed_bytes >= head_bytes && f.fixed_bytes + kMostDynamic + 16 <= shared::kMaxPayload &&
          std::has_single_bit(f.ring_bytes) && f.ring_bytes <= shared::kMaxRingBytes &&
          f.ring_bytes >= shared::kMinRingBytes && f.cpu_ring_count != 0 && fits(f.data_offset) && fits(f.ring_offset) &&
@@ -169,8 +170,9 @@ class Recorder {
   void abandon();
   void announce_and_stamp();
   void find_room();
-  bool is_return() const { return fast_.pops != 0; }
   void heads();
+  void return_head();
+  void load_returned(Reg reg);
   void argument(const shared::Insn& insn);
   void load_app(Reg reg);
   void value_to_rax();
@@ -310,17 +312,28 @@ void Recorder::heads() {
   a_.load(rsi, {rsp, kCopyInFrame});
   a_.load4(rax, {rsi, kSlotEvent});  // `flags` and `preempt_count` are 0
   a_.store(payload(0), rax, 4);
-  a_.load(rax, {rsi, is_return() ? kSlotFunction : kSlotAddress});
+  a_.load(rax, {rsi, fast_.is_return ? kExitFunction : kSlotAddress});
   a_.store(payload(offsetof(shared::PayloadHead, ip)), rax);
-  if (is_return()) {
-    a_.load(rax, kReturnAddress);
-    a_.store(payload(offsetof(shared::ReturnHead, return_ip)), rax);
-  }
+  if (fast_.is_return) return_head();
   a_.constant(rdx, spec_.block.value);
   a_.op(0x63, 8, rax, Mem{rdx, offsetof(ProcessBlock, tid_offset)});
   a_.op(0x8b, 4, rax, Mem{rax, 0}, kFs);
   a_.store(payload(offsetof(shared::PayloadHead, pid)), rax, 4);
   if (dynamic_) a_.lea(rdx, payload(fast_.fixed_bytes));
+}
+
+void Recorder::return_head() {
+  a_.load4(rax, {rsi, kExitLead});
+  a_.raw({0x48, 0x8b, 0x84, 0x04}), a_.number(kFrame, 4);  // mov kFrame(%rsp,%rax), %rax
+  a_.store(payload(offsetof(shared::ReturnHead, return_ip)), rax);
+}
+
+// rax = the stack pointer or the instruction pointer behind the return.
+void Recorder::load_returned(Reg reg) {
+  if (reg == Reg::ip) return a_.load(rax, payload(offsetof(shared::ReturnHead, return_ip)));
+  a_.load(rax, {rsp, kCopyInFrame});
+  a_.load4(rax, {rax, kExitMoves});
+  a_.raw({0x48, 0x8d, 0x84, 0x04}), a_.number(kFrame, 4);  // lea kFrame(%rsp,%rax), %rax
 }
 
 void Recorder::load_app(Reg reg) {
@@ -329,13 +342,13 @@ void Recorder::load_app(Reg reg) {
   live_ = where.reg;
   if (where.live) return;
   if (where.slot >= 0) return a_.load(rax, {rsp, where.slot});
+  if (fast_.is_return && (reg == Reg::sp || reg == Reg::ip)) return load_returned(reg);
   switch (reg) {
     case Reg::flags:
       return a_.load(rax, {rsp, kWholeFlags});
     case Reg::sp:
-      return a_.lea(rax, {rsp, place(kFrame + fast_.pops)});
+      return a_.lea(rax, {rsp, place(kFrame)});
     case Reg::ip:
-      if (is_return()) return a_.load(rax, kReturnAddress);
       a_.load(rax, {rsp, kCopyInFrame});
       return a_.load(rax, {rax, kSlotAddress});
     case Reg::cs:

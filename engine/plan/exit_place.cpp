@@ -1,0 +1,73 @@
+#include "engine/plan/exit_place.h"
+
+#include <optional>
+
+#include "arch/x86/code/scan.h"
+#include "engine/plan/window.h"
+
+namespace uprobe::plan {
+namespace {
+
+using shared::Reg;
+
+constexpr RegisterSet bit(Reg reg) { return RegisterSet{1} << static_cast<unsigned>(reg); }
+
+// In the machine's numbering. Nothing for rsp.
+constexpr Reg kRegisters[] = {Reg::ax, Reg::cx, Reg::dx,  Reg::bx,  Reg::sp,  Reg::bp,  Reg::si,  Reg::di,
+                              Reg::r8, Reg::r9, Reg::r10, Reg::r11, Reg::r12, Reg::r13, Reg::r14, Reg::r15};
+
+// How an instruction in front of a return changes the registers.
+struct Change {
+  std::uint32_t moves;  // rsp, up
+  RegisterSet others;
+};
+
+std::optional<Change> pop_of(x86::Bytes code) {
+  constexpr std::uint8_t kRexB = 0x41, kPop = 0x58;
+  const bool is_upper = code.size() == 2 && code[0] == kRexB;
+  if (code.size() != (is_upper ? 2U : 1U) || (code.back() & 0xf8) != kPop) return std::nullopt;
+  const Reg reg = kRegisters[(code.back() & 7U) | (is_upper ? 8U : 0U)];
+  if (reg == Reg::sp) return std::nullopt;
+  return Change{8, bit(reg)};
+}
+
+// add $n, %rsp
+std::optional<Change> add_of(x86::Bytes code) {
+  constexpr std::uint8_t kRexW = 0x48, kByte = 0x83, kLong = 0x81, kToRsp = 0xc4;
+  if (code.size() < 4 || code[0] != kRexW || code[2] != kToRsp) return std::nullopt;
+  if (code[1] == kByte && code.size() == 4 && code[3] < 0x80) return Change{code[3], bit(Reg::flags)};
+  if (code[1] != kLong || code.size() != 7) return std::nullopt;
+  const std::uint32_t moves = code[3] | std::uint32_t{code[4]} << 8 | std::uint32_t{code[5]} << 16;
+  return code[6] == 0 ? std::optional(Change{moves, bit(Reg::flags)}) : std::nullopt;
+}
+
+std::optional<Change> change_of(x86::Bytes code) {
+  const auto pop = pop_of(code);
+  return pop ? pop : add_of(code);
+}
+
+}  // namespace
+
+Exit place_for(const FileFlow& flow, const Exit& exit, RegisterSet wanted) {
+  constexpr std::uint32_t kMostMoved = 0x7fff;  // of shared::Consumer::lead, without doubt
+  const WindowClaims none;
+  if (exit.is_jump || plan_window(flow, exit.address, none).is_jump()) return exit;
+  Exit place = exit;
+  std::uint32_t moved = 0;
+  while (!flow.is_arrival(place.address)) {
+    const auto before = flow.last_start(place.address - x86::kMaxInsnBytes, place.address);
+    x86::Scanned insn;
+    if (!before || !x86::scan(flow.bytes_at(*before), Addr{*before}, insn)) break;
+    if (*before + insn.length != place.address) break;
+    const auto change = change_of(flow.bytes_at(*before).first(insn.length));
+    if (!change || (change->others & wanted) != 0) break;
+    moved += change->moves;
+    if (moved > kMostMoved) break;
+    place.address = *before;
+    place.lead = static_cast<std::uint16_t>(moved);
+    if (plan_window(flow, place.address, none).is_jump()) return place;
+  }
+  return exit;
+}
+
+}  // namespace uprobe::plan
