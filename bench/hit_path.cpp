@@ -32,6 +32,9 @@ long hp_agent0(long, const char*, long), hp_agent3(long, const char*, long), hp_
 long hp_limit0(long, const char*, long), hp_limit3(long, const char*, long), hp_limit_text(long, const char*, long);
 long hp_correct0(long, const char*, long), hp_correct3(long, const char*, long);
 long hp_correct_text(long, const char*, long);
+long hp_limit_pair(long, const char*, long);
+long hp_fast_pair(long, const char*, long), hp_agent_pair(long, const char*, long);
+void at_return_hp_fast_pair(), at_return_hp_agent_pair();
 extern std::uint64_t hp_rings, hp_data;
 extern std::int64_t hp_rseq, hp_tid;
 }
@@ -45,12 +48,14 @@ using Site = long (*)(long, const char*, long);
 constexpr std::size_t kPage = 4096, kIsland = 16 * kPage;
 constexpr std::uint64_t kCalls = 20'000, kHitsBetweenReads = 256;
 constexpr char kText[] __attribute__((aligned(64))) = "fifteen letters";
-constexpr const char* kArguments[] = {"", "%di %si %dx", "%di %si %dx +0(%si):string"};
+constexpr const char* kDefinitions[] = {"p:hit /none:0x1000", "p:hit /none:0x1000 %di %si %dx",
+                                        "p:hit /none:0x1000 %di %si %dx +0(%si):string", "r:back /none:0x1000 $retval"};
+constexpr std::uint32_t kReturn = 3;  // of them
 
 struct Block {
   ProcessBlock head;
-  Point points[8];
-  Consumer consumers[8];
+  Point points[11];
+  Consumer consumers[11];
 };
 Block g_block;
 trace::Area* g_area = nullptr;
@@ -95,33 +100,43 @@ void put_jump(std::uint8_t* at, std::uint64_t to) {
   std::memcpy(at + 1, &distance, 4);
 }
 
-void patch(Site site, std::uint64_t to) {
-  void* const page = reinterpret_cast<void*>(word_of(site) & ~(kPage - 1));
+void patch(std::uint64_t site, std::uint64_t to) {
+  void* const page = reinterpret_cast<void*>(site & ~(kPage - 1));
   if (::mprotect(page, 2 * kPage, PROT_READ | PROT_WRITE | PROT_EXEC) != 0) die("mprotect");
-  put_jump(reinterpret_cast<std::uint8_t*>(word_of(site)), to);
+  put_jump(reinterpret_cast<std::uint8_t*>(site), to);
   ::mprotect(page, 2 * kPage, PROT_READ | PROT_EXEC);
 }
 
-// A probe of one event on a site; the copy is a jump behind the nop.
-void arm(std::uint32_t index, Site site, trace::Area& area, u8 session, std::uint32_t event, bool fast) {
-  static std::uint8_t* const island = island_near(word_of(site));
+// A probe of one event on a site; the copy is a jump behind the nop. `function`: the site is where this one returns.
+void arm(std::uint32_t index, std::uint64_t site, trace::Area& area, u8 session, std::uint32_t event, bool fast,
+         std::uint64_t function = 0) {
+  static std::uint8_t* const island = island_near(site);
   std::uint8_t* const at = island + index * kPage;
-  g_block.points[index].address = word_of(site);
+  const bool is_return = function != 0;
+  g_block.points[index].address = site;
   g_block.points[index].consumer = index + 1;
-  g_block.consumers[index] = {.session = session, .kind = 0, .event = static_cast<std::uint16_t>(event), .next = 0};
+  g_block.consumers[index] = {
+      .session = session,
+      .kind = static_cast<u8>(is_return ? ConsumerKind::exit : ConsumerKind::entry),
+      .event = static_cast<std::uint16_t>(event),
+      .next = 0,
+      .distance = is_return ? static_cast<i32>(site - function) : 0,
+      .pops = 8};
   x86::BodySpec spec{.at = Addr{word_of(at)}, .block = Addr{word_of(&g_block)}};
   spec.jump_entry = Addr{word_of(&uprobe_jump_entry)};
-  if (fast) spec.fast = fast_record(area, event);
+  if (fast) spec.fast = fast_record(area, event), spec.fast->is_return = is_return;
   const x86::Body body = x86::make_body(spec);
   if (body.records != fast) die("no body");
   std::memcpy(at, body.bytes.data(), body.bytes.size());
   const std::uint64_t slot = word_of(at) + kPage / 2, thunk = slot + kThunkInSlot;
   std::vector<std::uint8_t> code;
   if (!x86::append_thunk(code, Addr{thunk}, spec.at + x86::kBodyEntry)) die("no thunk");
-  const SlotHead head{word_of(site), index, fast ? event : kAskAgent};
+  const ExitHead exit{.lead = 0, .moves = 8, .function = function};
+  const SlotHead head{site, index, fast ? event : kAskAgent};
+  std::memcpy(at + kPage / 2 - sizeof exit, &exit, sizeof exit);
   std::memcpy(at + kPage / 2, &head, sizeof head);
   std::memcpy(at + kPage / 2 + kThunkInSlot, code.data(), code.size());
-  put_jump(at + kPage / 2 + kCopyBehindThunk, word_of(site) + 5);
+  put_jump(at + kPage / 2 + kCopyBehindThunk, site + 5);
   patch(site, thunk);
 }
 
@@ -137,8 +152,8 @@ trace::Area make_area(const std::vector<program::EventProgram>& programs) {
 void arm_all(trace::Area& area, trace::Area& off) {
   ProcessBlock& head = g_block.head;
   head.pid = static_cast<std::uint32_t>(::getpid());
-  head.point_offset = offsetof(Block, points), head.point_count = 8;
-  head.consumer_offset = offsetof(Block, consumers), head.consumer_count = 8;
+  head.point_offset = offsetof(Block, points), head.point_count = std::size(g_block.points);
+  head.consumer_offset = offsetof(Block, consumers), head.consumer_count = std::size(g_block.consumers);
   head.sessions[0].area = word_of(&area.header()), head.sessions[1].area = word_of(&off.header());
   agent::uprobe_block = &head;
   agent::learn_rseq(head);
@@ -147,10 +162,14 @@ void arm_all(trace::Area& area, trace::Area& off) {
   area.set_state(SessionState::recording);
   const Site fast[] = {hp_fast0, hp_fast3, hp_fast_text}, slow[] = {hp_agent0, hp_agent3, hp_agent_text};
   for (std::uint32_t i = 0; i < 3; ++i) {
-    arm(i, fast[i], area, 0, i, true);
-    arm(3 + i, slow[i], area, 0, i, false);
+    arm(i, word_of(fast[i]), area, 0, i, true);
+    arm(3 + i, word_of(slow[i]), area, 0, i, false);
   }
-  arm(6, hp_disabled, off, 1, 0, true);
+  arm(6, word_of(hp_disabled), off, 1, 0, true);
+  arm(7, word_of(hp_fast_pair), area, 0, 0, true);
+  arm(8, word_of(at_return_hp_fast_pair), area, 0, kReturn, true, word_of(hp_fast_pair));
+  arm(9, word_of(hp_agent_pair), area, 0, 0, false);
+  arm(10, word_of(at_return_hp_agent_pair), area, 0, kReturn, false, word_of(hp_agent_pair));
 }
 
 // For the hits by hand.
@@ -257,13 +276,14 @@ void print(std::vector<Row>& rows) {
 
 constexpr const char* kLimits[] = {"least possible: clock", "least possible: clock, 3 words",
                                    "least possible: clock, 3 words, 16 bytes of text"};
+constexpr char kLimitPair[] = "least possible: entry, return with value and address";
 constexpr const char* kByHand[] = {"by hand, in a ring: no argument", "by hand, in a ring: 3 registers",
                                    "by hand, in a ring: 3 registers, 16 bytes of text"};
 
 int run(int repetitions) {
   std::vector<program::EventProgram> programs;
-  for (const char* arguments : kArguments) {
-    auto spec = spec::parse_definition("p:hit /none:0x1000 " + std::string(arguments), {.file_check = nullptr});
+  for (const char* definition : kDefinitions) {
+    auto spec = spec::parse_definition(definition, {.file_check = nullptr});
     if (!spec) die("definition");
     auto program = program::compile(*spec);
     if (!program) die("program");
@@ -278,6 +298,7 @@ int run(int repetitions) {
       {kLimits[0], hp_limit0},
       {kLimits[1], hp_limit3},
       {kLimits[2], hp_limit_text},
+      {kLimitPair, hp_limit_pair},
       {kByHand[0], hp_correct0},
       {kByHand[1], hp_correct3},
       {kByHand[2], hp_correct_text},
@@ -286,9 +307,12 @@ int run(int repetitions) {
       {"3 registers", hp_fast3, kLimits[1], 1.4, kByHand[1]},
       {"3 registers, string of 16 bytes", hp_fast_text, kLimits[2], 1.5, kByHand[2]},
       {"3 registers, another thread hitting too", hp_fast3, "3 registers", 1.15, nullptr, true},
+      {"entry and return with its value", hp_fast_pair, kLimitPair, 1.4},
+      {"the same, another thread hitting too", hp_fast_pair, "entry and return with its value", 1.15, nullptr, true},
       {"by the agent: no argument", hp_agent0, kLimits[0], 0, kByHand[0]},
       {"by the agent: 3 registers", hp_agent3, kLimits[1], 0, kByHand[1]},
       {"by the agent: 3 registers, string", hp_agent_text, kLimits[2], 0, kByHand[2]},
+      {"by the agent: entry and return with its value", hp_agent_pair, kLimitPair},
   };
   const auto last_cpu = static_cast<unsigned>(::sysconf(_SC_NPROCESSORS_ONLN) - 1);
   stay_on(last_cpu);

@@ -13,6 +13,22 @@
         SITE hp_\n
         .endr
 
+// Hit at its beginning and in front of its return.
+        .macro PAIR name
+        .globl \name, at_return_\name
+        .type \name, @function
+        .p2align 6
+\name:  .byte 0x0f, 0x1f, 0x44, 0, 0
+        leaq 1(%rdi), %rax
+at_return_\name:
+        .byte 0x0f, 0x1f, 0x44, 0, 0
+        ret
+        .size \name, . - \name
+        .endm
+        .irp n, fast_pair, agent_pair
+        PAIR hp_\n
+        .endr
+
 // What no hit can do without: room below the red zone, the registers that rdtsc and a store need, the clock, the words. No
 // flag is touched, nothing says whose record it is or that there is one.
         .macro LIMIT name, words:vararg
@@ -59,6 +75,44 @@ limit_\name:
         LIMIT hp_limit0, NOTHING
         LIMIT hp_limit3, THREE_WORDS
         LIMIT hp_limit_text, TEXT
+
+// Twice: the entry, and the return with the value and the address.
+        .macro LIMIT_HIT words:vararg
+        leaq -128(%rsp), %rsp
+        pushq %rax
+        pushq %rdx
+        pushq %rcx
+        leaq hp_words(%rip), %rcx
+        rdtsc
+        movl %eax, (%rcx)
+        movl %edx, 4(%rcx)
+        \words
+        popq %rcx
+        popq %rdx
+        popq %rax
+        leaq 128(%rsp), %rsp
+        .endm
+        .macro RETURNED
+        movq 16(%rsp), %rax
+        movq %rax, 8(%rcx)
+        movq 152(%rsp), %rax
+        movq %rax, 16(%rcx)
+        .endm
+        .globl hp_limit_pair
+        .type hp_limit_pair, @function
+        .p2align 6
+hp_limit_pair:
+        jmp 3f
+1:      leaq 1(%rdi), %rax
+        jmp 4f
+2:      ret
+        .size hp_limit_pair, . - hp_limit_pair
+        .p2align 6
+3:      LIMIT_HIT NOTHING
+        jmp 1b
+        .p2align 6
+4:      LIMIT_HIT RETURNED
+        jmp 2b
 
 // The same by hand with all that a hit cannot leave out if its record is to be right: registers and arithmetic flags kept,
 // the CPU's ring found and written in an rseq section, room looked for, the heads, the commit. It leaves out what a program
