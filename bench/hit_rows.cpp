@@ -8,13 +8,16 @@ namespace {
 constexpr char kThreeArguments[] = "%di %si %dx", kString[] = "+0(%di):string";
 constexpr std::uint64_t kJumpBurst = 20'000;  // a ring of 4 MiB holds three
 constexpr double kWorthARatio = 0.003;
+constexpr std::uint64_t kPairBurst = 9'990;   // of entry and return; also where each call makes 30
 constexpr double kTrapAim = 1.15, kUnprobedAim = 1.10, kThreadsAim = 1.10, kCrowdAim = 2.5, kOffAim = 6,
-                 kKernelAim = 1.0 / 80;
+                 kKernelAim = 1.0 / 80, kKernelPairAim = 1.0 / 20, kDeepAim = 1.25;
 
 constexpr char kCall[] = "unprobed call";
 constexpr char kWalk[] = "unprobed call of 20,000 functions in turn";
+constexpr char kDeep[] = "unprobed call, 30 deep";
 constexpr char kTrap[] = "int3, a SIGTRAP handler that only returns";
 constexpr char kKernelPeer[] = "kernel uprobe on push %rbp (emulated), ";
+constexpr char kKernelPair[] = "kernel uprobe and uretprobe";
 constexpr struct {
   const char *name, *kernel, *ours;
 } kSiteTitles[] = {{"push", "push %rbp (emulated)", "push %rbp"},
@@ -61,6 +64,7 @@ Status HitRows::add_plain() {
   if (Status s = add_subject("plain", {.tracer = Tracer::none}); !s) return s;
   add_site(kCall, "plain", "push", options_.calls);
   add_site(kWalk, "plain", "crowd", options_.calls);
+  add_site(kDeep, "plain", "deep", options_.calls);
   add_site(kTrap, "plain", "trap", options_.traps).base = kCall;
   return ok();
 }
@@ -103,9 +107,26 @@ Status HitRows::add_tier(Tier tier) {
   return ok();
 }
 
-void HitRows::add_kernel_site(const std::string& what, const std::string& subject, const std::string& site) {
+// Entry and return, by the exits and by a stub.
+Status HitRows::add_pairs() {
+  for (const std::string way : {"exits", "stub"}) {
+    const std::string subject = "pairs-" + way, one = "entry and return by jumps, " + way;
+    const Tracing tracing{.tracer = Tracer::tool_pairs, .tier = Tier::jump, .option = "--return=" + way};
+    if (Status s = add_subject(subject, tracing); !s) return s;
+    Timed& flat = add_site(one, subject, "pair", kPairBurst);
+    flat.base = kCall, flat.aim = {.peer = kKernelPair, .most = kKernelPairAim, .label = "kernel"};
+    Timed& threads = add_site(one + ", two threads at once", subject, "pair", kPairBurst, 2);
+    threads.base = kCall, threads.aim = {.peer = one, .most = kThreadsAim, .label = "one thread"};
+    Timed& deep = add_site(one + ", 30 calls deep", subject, "deep", kPairBurst);
+    deep.base = kDeep, deep.aim = {.peer = one, .most = kDeepAim, .label = "flat"};
+  }
+  return ok();
+}
+
+void HitRows::add_kernel_site(const std::string& what, const std::string& subject, const std::string& site,
+                              std::uint64_t count) {
   if (no_kernel_.empty())
-    add_site(what, subject, site, options_.traps).base = kCall;
+    add_site(what, subject, site, count).base = site == "deep" ? kDeep : kCall;
   else
     timed_.push_back({.what = what, .absent = no_kernel_});
 }
@@ -119,8 +140,12 @@ Status HitRows::add_kernel() {
     for (std::size_t site = 0; site < std::size(kSiteTitles); ++site)
       if (is_measured(kind, site))
         add_kernel_site(std::string("kernel uprobe on ") + kSiteTitles[site].kernel + ", " + kKinds[kind].title,
-                        subject, kSiteTitles[site].name);
+                        subject, kSiteTitles[site].name, options_.traps);
   }
+  if (no_kernel_.empty())
+    if (Status s = add_subject("kernelr", {.tracer = Tracer::kernel_pairs}); !s) return s;
+  add_kernel_site(kKernelPair, "kernelr", "pair", kPairBurst);
+  add_kernel_site(std::string(kKernelPair) + ", 30 calls deep", "kernelr", "deep", kPairBurst);
   return ok();
 }
 
@@ -128,6 +153,8 @@ Status HitRows::prepare(const std::vector<Tier>& tiers) {
   if (Status s = add_plain(); !s) return s;
   for (const Tier tier : tiers)
     if (Status s = add_tier(tier); !s) return s;
+  if (std::find(tiers.begin(), tiers.end(), Tier::jump) != tiers.end())
+    if (Status s = add_pairs(); !s) return s;
   if (Status s = add_kernel(); !s) return s;
   if (std::find(tiers.begin(), tiers.end(), Tier::jump) == tiers.end())
     timed_.push_back({.what = "jump probes", .absent = "not in this uprobe-run"});

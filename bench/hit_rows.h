@@ -52,8 +52,10 @@ class HitRows {
   Status add_plain();
   Status add_tier(Tier tier);
   void add_tier_sites(Tier tier);
+  Status add_pairs();
   Status add_kernel();
-  void add_kernel_site(const std::string& what, const std::string& subject, const std::string& site);
+  void add_kernel_site(const std::string& what, const std::string& subject, const std::string& site,
+                       std::uint64_t count);
   Status run(Collector& collector);
   double cost(const Collector& collector, const Timed& timed) const;
   const Timed* find(const std::string& what) const;

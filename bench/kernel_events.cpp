@@ -32,9 +32,9 @@ std::string group_of(pid_t owner) { return kPrefix + std::to_string(owner); }
 std::vector<std::string> events_of(const std::string& group) {
   std::vector<std::string> events;
   std::istringstream lines(read_file(kEvents).take());
-  const std::string start = "p:" + group + "/";
+  const std::string start = ":" + group + "/";  // behind p or r
   for (std::string line; std::getline(lines, line);)
-    if (line.starts_with(start)) events.push_back(line.substr(start.size(), line.find(' ') - start.size()));
+    if (line.find(start) == 1) events.push_back(line.substr(start.size() + 1, line.find(' ') - start.size() - 1));
   return events;
 }
 
@@ -75,13 +75,13 @@ KernelEvents::KernelEvents(pid_t owner)
       group_(group_of(owner)),
       instance_(kTracefs + "/instances/" + group_) {}
 
-Status KernelEvents::add(const std::string& name, const std::string& file, std::uint64_t offset,
+Status KernelEvents::add(char kind, const std::string& name, const std::string& file, std::uint64_t offset,
                          const std::string& arguments) {
   if (::mkdir(instance_.c_str(), 0750) == 0)
     if (Status s = put(instance_ + "/buffer_size_kb", kBufferKb); !s) return s;
   char place[32];
   std::snprintf(place, sizeof place, ":0x%llx ", static_cast<unsigned long long>(offset));
-  const std::string definition = "p:" + group_ + "/" + name + " " + file + place + arguments + "\n";
+  const std::string definition = kind + (":" + group_) + "/" + name + " " + file + place + arguments + "\n";
   if (Status s = put(kEvents, definition, O_APPEND); !s) return s;
   return put(instance_ + "/events/" + group_ + "/" + name + "/enable", "1");
 }

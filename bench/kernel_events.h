@@ -23,8 +23,9 @@ class KernelEvents {
   static void remove_leftovers();
 
   explicit KernelEvents(pid_t owner);
-  // "p:NAME FILE:OFFSET ARGUMENTS", in the group of this run; recorded from now on.
-  Status add(const std::string& name, const std::string& file, std::uint64_t offset, const std::string& arguments);
+  // "KIND:NAME FILE:OFFSET ARGUMENTS", in the group of this run; recorded from now on. Kind: p or r.
+  Status add(char kind, const std::string& name, const std::string& file, std::uint64_t offset,
+             const std::string& arguments);
   // Event -> hits.
   Result<std::map<std::string, std::uint64_t>> hits() const;
 

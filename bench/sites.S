@@ -32,6 +32,29 @@
         ret
         END site_nop
 
+        SITE site_pair                  # calls nobody, has an exit that a jump fits on
+        pushq   %rbp
+        popq    %rbp
+        ret
+        END site_pair
+
+        SITE site_deep                  # 30 calls, one in the other
+        pushq   %rbx
+        movl    $30, %ebx
+        call    site_deeper
+        popq    %rbx
+        ret
+        END site_deep
+
+        SITE site_deeper
+        pushq   %rbp
+        subl    $1, %ebx
+        jz      1f
+        call    site_deeper
+1:      popq    %rbp
+        ret
+        END site_deeper
+
         SITE site_trap
         int3
         ret

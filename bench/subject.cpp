@@ -11,20 +11,49 @@ namespace uprobe::bench {
 namespace {
 
 constexpr const char* kSites[] = {"push", "move", "nop"};
-constexpr std::uint64_t kWarmUp = 500;
+// What is probed at entry and return: the site, and its function.
+constexpr struct {
+  const char *site, *function;
+} kPairs[] = {{"pair", "site_pair"}, {"deep", "site_deeper"}};
+constexpr std::uint64_t kWarmUp = 600;  // also where a call makes 30
 constexpr std::chrono::milliseconds kReadersLongestSleep{60};
+
+Result<std::uint64_t> offset_of(const elf::ElfFile& file, const std::string& function) {
+  const auto found = file.find_functions(function);
+  if (found.size() != 1) return Error{.code = Code::not_found, .text = "the target has no " + function};
+  return file.offset_of_address(found[0].address).value_or(0);
+}
 
 Status add_kernel_events(KernelEvents& kernel, const std::string& target, const std::string& name,
                          const std::string& arguments) {
   auto file = elf::ElfFile::open(target);
   if (!file) return file.error();
   for (const std::string site : kSites) {
-    const auto functions = file->find_functions("site_" + site);
-    if (functions.size() != 1) return Error{.code = Code::not_found, .text = "the target has no site_" + site};
-    const std::uint64_t offset = file->offset_of_address(functions[0].address).value_or(0);
-    if (Status s = kernel.add(name + "_" + site, target, offset, arguments); !s) return s;
+    const auto offset = offset_of(*file, "site_" + site);
+    if (!offset) return offset.error();
+    if (Status s = kernel.add('p', name + "_" + site, target, *offset, arguments); !s) return s;
   }
   return ok();
+}
+
+Status add_kernel_pairs(KernelEvents& kernel, const std::string& target, const std::string& name) {
+  auto file = elf::ElfFile::open(target);
+  if (!file) return file.error();
+  for (const auto& pair : kPairs) {
+    const auto offset = offset_of(*file, pair.function);
+    if (!offset) return offset.error();
+    if (Status s = kernel.add('p', name + "_" + pair.site, target, *offset, ""); !s) return s;
+    if (Status s = kernel.add('r', name + "_ret_" + pair.site, target, *offset, "$retval"); !s) return s;
+  }
+  return ok();
+}
+
+std::string pair_definitions(const std::string& target) {
+  std::string text;
+  for (const auto& pair : kPairs)
+    text += std::string("p:") + pair.site + " " + target + ":" + pair.function + "\nr:ret_" + pair.site + " " + target +
+            ":" + pair.function + " $retval\n";
+  return text;
 }
 
 std::string site_definitions(const std::string& target, const std::string& arguments) {
@@ -97,15 +126,23 @@ Result<Subject> Subject::start(const Workshop& workshop, KernelEvents& kernel, c
   auto target = workshop.copy_target(name);
   if (!target) return target.error();
   std::vector<std::string> argv{*target, "handler"};
-  if (tracing.tracer == Tracer::kernel) {
+  const bool by_kernel = tracing.tracer == Tracer::kernel || tracing.tracer == Tracer::kernel_pairs;
+  const bool by_tool = tracing.tracer != Tracer::none && !by_kernel;
+  if (by_kernel) {
     argv = {*target};
-    if (Status s = add_kernel_events(kernel, *target, name, tracing.arguments); !s) return s.error();
+    const bool pairs = tracing.tracer == Tracer::kernel_pairs;
+    if (Status s = pairs ? add_kernel_pairs(kernel, *target, name)
+                         : add_kernel_events(kernel, *target, name, tracing.arguments);
+        !s)
+      return s.error();
   }
-  if (tracing.tracer != Tracer::none && tracing.tracer != Tracer::kernel) {
-    const std::string definitions = tracing.tracer == Tracer::tool_crowd ? crowd_definitions(*target, kCrowd)
-                                                                         : site_definitions(*target, tracing.arguments);
+  if (by_tool) {
+    const std::string definitions = tracing.tracer == Tracer::tool_crowd   ? crowd_definitions(*target, kCrowd)
+                                    : tracing.tracer == Tracer::tool_pairs ? pair_definitions(*target)
+                                                                           : site_definitions(*target, tracing.arguments);
     if (Status s = workshop.write(name + ".probes", definitions); !s) return s.error();
-    argv = tool_command(tracing.tier, workshop.path(name + ".probes"), "/dev/null", *target);
+    const std::vector<std::string> more(tracing.option.empty() ? 0 : 1, tracing.option);
+    argv = tool_command(tracing.tier, workshop.path(name + ".probes"), "/dev/null", *target, more);
   }
   auto child = Child::start(argv, workshop.path(name + ".summary"));
   if (!child) return child.error();
@@ -113,11 +150,27 @@ Result<Subject> Subject::start(const Workshop& workshop, KernelEvents& kernel, c
     return Error{.code = Code::system,
                  .text = name + ": " + ready.error().text,
                  .help = read_file(workshop.path(name + ".summary"))->substr(0, 1000)};
-  if (tracing.tracer != Tracer::none && tracing.tracer != Tracer::kernel)
+  if (by_tool)
     if (Status s = check_tier(child->pid(), *target, tracing.tier); !s) return s.error();
   if (tracing.tracer == Tracer::tool_off)
     if (Status s = set_recording(child->pid(), false); !s) return s.error();
   return Subject(child.take(), kernel, name, tracing, workshop.path(name + ".summary"));
+}
+
+bool Subject::has_probes(const std::string& site) const {
+  const bool is_pair = std::any_of(std::begin(kPairs), std::end(kPairs), [&](const auto& p) { return site == p.site; });
+  switch (tracing_.tracer) {
+    case Tracer::none:
+    case Tracer::tool_off:
+      return false;
+    case Tracer::tool_crowd:
+      return site == "crowd";
+    case Tracer::tool_pairs:
+    case Tracer::kernel_pairs:
+      return is_pair;
+    default:
+      return std::find(std::begin(kSites), std::end(kSites), site) != std::end(kSites);
+  }
 }
 
 Result<double> Subject::nanoseconds(const std::string& site, std::uint64_t count, unsigned threads) {
@@ -127,11 +180,16 @@ Result<double> Subject::nanoseconds(const std::string& site, std::uint64_t count
   if (Status s = child_.send(order); !s) return s.error();
   auto answer = child_.receive();
   if (!answer) return answer.error();
-  const bool is_hit = tracing_.tracer == Tracer::kernel || (tracing_.tracer == Tracer::tool_crowd) == (site == "crowd");
-  if (is_hit) calls_[site] += tracing_.tracer == Tracer::tool_off ? 0 : threads * (warm_up + count);
+  if (has_probes(site)) calls_[site] += threads * (warm_up + count);
   // By jump a ring fills faster than its reader looks at it: it has read the last burst when the next one comes.
   if (is_traced_by_tool() && tracing_.tier == Tier::jump) std::this_thread::sleep_for(kReadersLongestSleep);
   return std::stod(*answer) / static_cast<double>(count);
+}
+
+// Each of them has a hit for a call of the site.
+std::vector<std::string> Subject::events_of(const std::string& site) const {
+  const bool is_pair = tracing_.tracer == Tracer::tool_pairs || tracing_.tracer == Tracer::kernel_pairs;
+  return is_pair ? std::vector{site, "ret_" + site} : std::vector{site};
 }
 
 Error Subject::mismatch(const std::string& site, std::uint64_t calls, std::uint64_t hits) const {
@@ -144,7 +202,8 @@ Status Subject::check_kernel() const {
   auto hits = kernel_->hits();
   if (!hits) return hits.error();
   for (const auto& [site, calls] : calls_)
-    if ((*hits)[name_ + "_" + site] != calls) return mismatch(site, calls, (*hits)[name_ + "_" + site]);
+    for (const std::string& event : events_of(site))
+      if ((*hits)[name_ + "_" + event] != calls) return mismatch(event, calls, (*hits)[name_ + "_" + event]);
   return ok();
 }
 
@@ -153,10 +212,11 @@ Status Subject::check_summary() const {
   if (!summary) return summary.error();
   if (const std::uint64_t lost = lost_in_summary(*summary))
     return Error{.code = Code::damaged, .text = name_ + ": " + std::to_string(lost) + " hits were lost"};
-  for (const auto& [site, calls] : calls_) {
-    const std::uint64_t hits = hits_in_summary(*summary, site == "crowd" ? "" : site).value_or(0);
-    if (hits != calls) return mismatch(site, calls, hits);
-  }
+  for (const auto& [site, calls] : calls_)
+    for (const std::string& event : events_of(site)) {
+      const std::uint64_t hits = hits_in_summary(*summary, event == "crowd" ? "" : event).value_or(0);
+      if (hits != calls) return mismatch(event, calls, hits);
+    }
   if (tracing_.tracer == Tracer::tool_crowd && !is_armed_crowd(*summary, calls_.contains("crowd") ? 0 : kCrowd))
     return Error{.code = Code::damaged, .text = name_ + ": not every function of the crowd was probed"};
   return ok();
@@ -165,7 +225,7 @@ Status Subject::check_summary() const {
 Status Subject::finish() {
   if (Status s = child_.finish(); !s) return s;
   if (tracing_.tracer == Tracer::none) return ok();
-  return tracing_.tracer == Tracer::kernel ? check_kernel() : check_summary();
+  return is_traced_by_kernel() ? check_kernel() : check_summary();
 }
 
 }  // namespace uprobe::bench

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "bench/child.h"
 #include "bench/kernel_events.h"
@@ -17,13 +18,16 @@ enum class Tracer {
   tool,        // uprobe-run, probes at every site
   tool_off,    // the same, recording off
   tool_crowd,  // uprobe-run, probes at the 20,000 functions of the crowd and none at the sites
+  tool_pairs,  // uprobe-run, entry and return of the functions that are there for that
   kernel,      // uprobe events, at every site
+  kernel_pairs,
 };
 
 struct Tracing {
   Tracer tracer = Tracer::none;
   Tier tier = Tier::int3;  // of uprobe-run
   std::string arguments = {};
+  std::string option = {};  // of uprobe-run, a further one
 };
 
 // How many functions the crowd has, and the definitions that probe the first `count` of them in `target`.
@@ -58,7 +62,12 @@ class Subject {
         name_(std::move(name)),
         tracing_(tracing),
         summary_(std::move(summary)) {}
-  bool is_traced_by_tool() const { return tracing_.tracer != Tracer::none && tracing_.tracer != Tracer::kernel; }
+  bool is_traced_by_kernel() const {
+    return tracing_.tracer == Tracer::kernel || tracing_.tracer == Tracer::kernel_pairs;
+  }
+  bool is_traced_by_tool() const { return tracing_.tracer != Tracer::none && !is_traced_by_kernel(); }
+  bool has_probes(const std::string& site) const;
+  std::vector<std::string> events_of(const std::string& site) const;
   Status check_kernel() const;
   Status check_summary() const;
   Error mismatch(const std::string& site, std::uint64_t calls, std::uint64_t hits) const;

@@ -23,6 +23,8 @@ extern "C" {
 std::uint64_t site_push(const char*, std::uint64_t, std::uint64_t);
 std::uint64_t site_move(const char*, std::uint64_t, std::uint64_t);
 std::uint64_t site_nop(const char*, std::uint64_t, std::uint64_t);
+std::uint64_t site_pair(const char*, std::uint64_t, std::uint64_t);
+std::uint64_t site_deep(const char*, std::uint64_t, std::uint64_t);
 std::uint64_t site_trap(const char*, std::uint64_t, std::uint64_t);
 std::uint64_t site_crowd(const char*, std::uint64_t, std::uint64_t);
 }
@@ -37,8 +39,8 @@ struct Site {
   std::uint64_t calls;  // that one call of it makes
 };
 constexpr Site kSites[] = {
-    {"push", site_push, 1}, {"move", site_move, 1},        {"nop", site_nop, 1},
-    {"trap", site_trap, 1}, {"crowd", site_crowd, 20'000},
+    {"push", site_push, 1},  {"move", site_move, 1}, {"nop", site_nop, 1},          {"pair", site_pair, 1},
+    {"deep", site_deep, 30}, {"trap", site_trap, 1}, {"crowd", site_crowd, 20'000},
 };
 
 std::uint64_t nanoseconds(clockid_t clock) {
