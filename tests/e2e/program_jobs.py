@@ -359,6 +359,64 @@ p="psql -h $PWD -U nobody -d postgres -Atqc"; $p 'create table t as select g as 
 $p 'create index on t(b); select count(*), sum(a), max(b) from t'; $p 'select a from t order by b limit 5'; $p 'select 1/0'; echo $?
 r $B/pg_ctl -D data -m fast -w stop > /dev/null; echo $?
 """
+# Throws through 1, 2 and 50 frames, rethrown, nested, in threads, and longjmps, as often as it is told; then it says whether
+# its memory has grown in the second half.
+THROWS = r"""
+#include <csetjmp>
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+#define APART __attribute__((noinline, noclone))
+thread_local std::jmp_buf back;
+thread_local long destroyed;
+struct Guard { ~Guard() { ++destroyed; } };
+APART long dive(int depth, int kind) {
+  Guard guard;
+  if (depth != 0) return dive(depth - 1, kind) + 1;
+  if (kind == 0) throw std::runtime_error("deep");
+  if (kind == 1) throw kind;
+  if (kind == 2) return static_cast<long>(std::string().at(3));
+  return 0;
+}
+APART long leap(int depth) {
+  if (depth == 0) std::longjmp(back, 1);
+  return leap(depth - 1) + 1;
+}
+APART long again(int depth, int kind) {
+  try { return dive(depth, kind); } catch (const std::exception&) { throw; } catch (...) { throw std::string("other"); }
+}
+APART long turn(long i) {
+  static const int depths[] = {1, 2, 50};
+  long sum = 0;
+  try { sum += again(i % 64 == 0 ? 50 : depths[i % 2], static_cast<int>(i % 4)); }
+  catch (const std::exception& e) { sum += e.what()[0]; }
+  catch (const std::string& s) { sum += static_cast<long>(s.size()); }
+  if (setjmp(back) == 0) sum += leap(static_cast<int>(i % 5)); else ++sum;
+  return sum;
+}
+long resident() {
+  long all = 0, pages = 0;
+  FILE* f = std::fopen("/proc/self/statm", "r");
+  if (f == nullptr || std::fscanf(f, "%ld %ld", &all, &pages) != 2) std::abort();
+  std::fclose(f);
+  return pages;
+}
+int main(int, char** argv) {
+  const long count = std::atol(argv[1]);
+  long sums[3] = {};
+  const auto work = [&](long* sum, long n) { for (long i = 0; i < n; ++i) *sum += turn(i); *sum += destroyed; };
+  std::thread first(work, &sums[1], count / 4), second(work, &sums[2], count / 4);
+  work(&sums[0], count / 20);
+  first.join(), second.join();
+  const long before = resident();
+  work(&sums[0], count / 2);
+  const long grown = resident() - before;
+  std::printf("%ld %ld %ld %s\n", sums[0], sums[1], sums[2], grown < 128 ? "flat" : "grown");
+}
+"""
 
 
 def here(text):
@@ -410,3 +468,39 @@ JOBS = [
     Job("libc under a daemon", LIBC, DAEMON, "fork setsid sigaction"),
     Job("libc under postgres", LIBC, POSTGRES, "malloc fork", needs="psql setpriv", brief=False),
 ]
+THROWS_BUILD = "g++ -O2 -pthread -x c++ -o subject - <<'EOF'\n" + THROWS + "EOF"
+# Each test of the interpreter's own suite and how it ended, without the one that may wait for ever anyway. The suite is taken
+# from Debian's package where it is not installed; what it needs of the standard library is there.
+PYTHON_TESTS = """
+import unittest, io, sys
+def each(suite):
+    for test in suite:
+        yield from each(test) if isinstance(test, unittest.TestSuite) else [test]
+for name in ("json", "re", "exceptions", "generators", "threading"):
+    tests = [test for test in each(unittest.defaultTestLoader.loadTestsFromName("test.test_" + name))
+             if "daemon_threads" not in test.id()]
+    result = unittest.TextTestRunner(stream=io.StringIO()).run(unittest.TestSuite(tests))
+    bad = {test.id() for test, _ in result.failures + result.errors}
+    print(name, result.testsRun, len(result.skipped), sorted(bad))
+"""
+PYTHON_TESTS_BUILD = r"""
+S=/usr/lib/python3.11/test; cp -r $S test || exit 1
+[ -d $S/test_json ] || { apt-get download libpython3.11-testsuite && dpkg -x libpython3.11-testsuite*.deb . &&
+  cp -rn usr/lib/python3.11/test/. test/; }
+chmod -R a+rX .
+"""
+# What `scripts/endure --return` runs besides jobs of the list above, and with which libraries.
+RETURN_JOBS = ("bash", "libc under zsh", "python3", "python3 tasks", "python3 timer", "libsqlite3")
+MORE_RETURN_JOBS = [
+    Job("c++ exceptions", "subject", "$BUILT/subject 20000", needs="g++", build=THROWS_BUILD),
+    Job("c++ exceptions, long", "subject", "$BUILT/subject 10000000", needs="g++", build=THROWS_BUILD, slow=True),
+    Job("python3 tests", "/usr/bin/python3.11", "PYTHONPATH=$BUILT python3.11 -c " + here(PYTHON_TESTS), needs="python3.11",
+        build=PYTHON_TESTS_BUILD, slow=True),
+]
+LIBSTDCXX = "/usr/lib/x86_64-linux-gnu/libstdc++.so.6"
+
+
+def return_definitions(target):
+    """Entry and return of all functions of the target, of libc and of libstdc++, as far as they can be probed."""
+    files = {os.path.realpath(path) for path in (target, LIBC, LIBSTDCXX) if os.path.exists(path)}
+    return [line for i, path in enumerate(sorted(files)) for line in (f"p:in{i}/e {path}:*", f"r:out{i}/r {path}:*")]
