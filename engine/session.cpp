@@ -69,13 +69,15 @@ void add_points(const Probe& probe, std::uint16_t event, control::ProbeSet& to) 
   if (!probe.returns) return to.add(probe.site, {.event = event});
   if (probe.returns->mode == plan::ReturnMode::stub)
     return to.add(probe.site, {.event = event, .kind = shared::ConsumerKind::stub});
+  if (spec::wants_entry(probe.spec)) to.add(probe.site, {.event = event, .kind = shared::ConsumerKind::note});
   for (std::size_t i = 0; i < probe.returns->exits.size(); ++i) {
     const plan::Exit& exit = probe.returns->exits[i];
     to.add(probe.returns->sites[i], {.event = event,
                                      .kind = shared::ConsumerKind::exit,
                                      .distance = static_cast<std::int32_t>(exit.address - probe.site.address),
                                      .pops = exit.pops,
-                                     .lead = exit.lead});
+                                     .lead = exit.lead,
+                                     .restored = exit.restored});
   }
 }
 
@@ -201,6 +203,7 @@ Status Session::State::arm(target::Target& target, const std::function<Result<co
                                              .area = &*area,
                                              .insists_on_stubs = options.returns == plan::ReturnMode::stub});
   clock.emplace(trace::Clock::start(clock_begin));
+  area->header().tick_rate = clock->rate();
   reader.emplace(*area, *clock, names);
   const Status begun = survive_exhaustion([&] { return begin(target, *block); });
   if (begun) return ok();

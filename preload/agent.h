@@ -44,6 +44,13 @@ __attribute__((visibility("hidden"))) void uprobe_return_copy();
 // outside, so whatever it uses is inlined.
 #define UPROBE_IN_SECTION __attribute__((section(".text.sorted.uprobe_rseq.1"), flatten))
 
+// What is known of a function's entry when it returns. See noted.cpp.
+struct NotedEntry {
+  bool known;
+  u64 nanoseconds;  // since then
+  u64 words[shared::kNotedWords];
+};
+
 // A hit in progress: everything that recording needs. Lives on the stack of the hit.
 struct Hit {
   ProcessBlock* block;
@@ -52,7 +59,8 @@ struct Hit {
   u32 tid;
   bool may_fault;    // false: SIGSEGV or SIGBUS is blocked, a faulting load would kill the process: read nothing
   bool no_rseq;      // a load of this hit is known to fault, which an rseq section does not survive
-  u64 function = 0;  // of a return event: the function's address
+  u64 function = 0;             // of a return event: the function's address
+  NotedEntry* noted = nullptr;  // room for what the event under way wants of the entry; null: nothing is known
 };
 
 // hit.cpp. The one function that every way into the agent arrives at: one record per consumer of the point, newest first.
@@ -70,6 +78,16 @@ void record_event(const Hit& hit, AreaHeader* area, u32 event_index);
 
 // Counts a return that will not be seen.
 void count_missed(AreaHeader* area, u32 event_index);
+
+// noted.cpp. Notes what an event's return will want of the function that begins at the point.
+void note_entry(const Hit& hit, const AreaHeader* area, u32 event_index);
+// Fills hit.noted in, of the call that returns now: `slot` held its return address. What is given is given once.
+void take_entry(const Hit& hit, const AreaHeader* area, u32 event_index, u64 slot);
+// Of the area's, or null.
+const Event* noting_event(const AreaHeader* area, u32 event_index);
+
+// interpret.cpp. What the event wants of an entry, as words behind a PayloadHead. False: it makes no sense.
+bool build_note(const Hit& hit, const AreaHeader* area, const Event& event, u64 (&words)[shared::kNotedWords]);
 
 // interpret.cpp. The payload of one event at `at`; at most `limit` bytes are written.
 enum class Built : u32 {

@@ -12,18 +12,22 @@ bool is(const Consumer& consumer, ConsumerKind kind) { return consumer.kind == s
 // From the stack pointer at the point: where the return address is, and the stack pointer behind the return. Both 0: nobody
 // wants to know of a return.
 struct Leaves {
-  u32 lead, moves;
+  u32 lead, moves, restored;
 };
 
 // The consumers of one kind.
 inline Leaves feed(Hit& hit, ConsumerKind kind) {
-  Leaves leaves{0, 0};
+  Leaves leaves{0, 0, 0};
   each_consumer(*hit.block, *hit.point, [&](const Consumer& consumer) {
-    if (is(consumer, ConsumerKind::exit)) leaves = {consumer.lead, u32{consumer.lead} + consumer.pops};
+    if (is(consumer, ConsumerKind::exit))
+      leaves = {consumer.lead, u32{consumer.lead} + consumer.pops, consumer.restored};
+    AreaHeader* area = session_area(*hit.block, consumer.session);
+    if (area == nullptr) return;
+    if (kind == ConsumerKind::entry && is(consumer, ConsumerKind::note)) note_entry(hit, area, consumer.event);
     if (!is(consumer, kind)) return;
     hit.function = hit.point->address - static_cast<u64>(i64{consumer.distance});
-    AreaHeader* area = session_area(*hit.block, consumer.session);
-    if (area != nullptr) record_event(hit, area, consumer.event);
+    if (kind == ConsumerKind::exit) take_entry(hit, area, consumer.event, (*hit.registers)[shared::Reg::sp] - consumer.pops);
+    record_event(hit, area, consumer.event);
   });
   return leaves;
 }
@@ -33,7 +37,12 @@ inline Leaves feed(Hit& hit, ConsumerKind kind) {
 // program does next.
 bool step_behind_return(Hit& hit, const Leaves& leaves) {
   Registers& registers = *hit.registers;
-  if (!uprobe_peek8(registers[shared::Reg::sp] + leaves.lead, &registers[shared::Reg::ip])) return false;
+  const u64 sp = registers[shared::Reg::sp];
+  if (!uprobe_peek8(sp + leaves.lead, &registers[shared::Reg::ip])) return false;
+  for (u32 i = 0; leaves.restored != 0 && i < sizeof shared::kKeptRegisters; ++i) {
+    const u32 word = shared::restored_at(leaves.restored, i);
+    if (word != 0 && !uprobe_peek8(sp + 8 * (word - 1), &registers[shared::kKeptRegisters[i]])) return false;
+  }
   registers[shared::Reg::sp] += leaves.moves;
   return true;
 }
@@ -42,6 +51,8 @@ bool step_behind_return(Hit& hit, const Leaves& leaves) {
 
 // One call of feed(): it is inlined with all that a record takes, and the frame is the application's stack.
 void handle_hit(Hit& hit) {
+  NotedEntry noted;
+  hit.noted = &noted;
   for (ConsumerKind kind = ConsumerKind::entry;; kind = ConsumerKind::exit) {
     const Leaves leaves = feed(hit, kind);
     if (kind == ConsumerKind::exit || leaves.moves == 0 || !step_behind_return(hit, leaves)) return;

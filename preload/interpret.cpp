@@ -31,6 +31,7 @@ class Builder {
   void store_string_array(const Insn& insn);
   void store_text(const Insn& insn);
   void store_comm(const Insn& insn);
+  void load_entry(const Insn& insn);
   void shift(const Insn& insn);
   u8* dynamic(u32 offset, u32 bytes);
 
@@ -125,6 +126,17 @@ UPROBE_IN_SECTION void Builder::store_comm(const Insn& insn) {
   for (u32 i = 0; i < bytes; ++i) to[i] = name[i];
 }
 
+// A word or the beginning of one, wherever it stands.
+UPROBE_IN_SECTION void Builder::load_entry(const Insn& insn) {
+  const NotedEntry* noted = hit_.noted;
+  value_ = 0;
+  fault_ = noted == nullptr || !noted->known;
+  constexpr u32 kHead = sizeof(shared::PayloadHead);
+  if (fault_ || insn.size > 8 || insn.offset < kHead || u64{insn.offset} + insn.size > shared::kMostNoted) return;
+  const u8* bytes = reinterpret_cast<const u8*>(noted->words) + (insn.offset - kHead);
+  for (u32 i = 0; i < insn.size; ++i) value_ |= u64{bytes[i]} << (8 * i);
+}
+
 // Bitfields: each element <<= left, >>= right, in its own width.
 UPROBE_IN_SECTION void Builder::shift(const Insn& insn) {
   const u32 left = insn.immediate & 63, right = insn.immediate >> 8 & 63, size = insn.size;
@@ -180,6 +192,13 @@ UPROBE_IN_SECTION void Builder::step(const Insn& insn) {
     case Op::shift:
       shift(insn);
       break;
+    case Op::load_entry:
+      load_entry(insn);
+      break;
+    case Op::load_latency:
+      fault_ = hit_.noted == nullptr || !hit_.noted->known;
+      value_ = fault_ ? 0 : hit_.noted->nanoseconds;
+      break;
   }
 }
 
@@ -203,11 +222,28 @@ UPROBE_IN_SECTION Built build_payload(const Hit& hit, const AreaHeader* area, co
     head.ip = hit.function;
   }
 
+  const bool notes = (event.flags & shared::kEventNotes) != 0;
+  if (notes && (hit.noted == nullptr || !hit.noted->known)) payload.record_flags |= shared::kRecordNoEntry;
   Builder builder(hit, area, fixed, payload);
   builder.start();
   const Insn* insn = at_offset<Insn>(area, area->insn_offset) + event.first_insn;
   for (u32 i = 0; i < event.insn_count && insn[i].op != Op::end; ++i) builder.step(insn[i]);
   return builder.result();
+}
+
+[[gnu::noinline]] bool build_note(const Hit& hit, const AreaHeader* area, const Event& event,
+                                  u64 (&words)[shared::kNotedWords]) {
+  u64 all[shared::kMostNoted / 8];
+  for (u64& word : all) *const_cast<volatile u64*>(&word) = 0;
+  if (event.note_bytes < sizeof(shared::PayloadHead) || event.note_bytes > sizeof all) return false;
+  if (u64{event.first_note} + event.note_count > area->insn_count) return false;
+  Payload payload{reinterpret_cast<u8*>(all), event.note_bytes, 0, 0, false};
+  Builder builder(hit, area, event.note_bytes, payload);
+  builder.start();
+  const Insn* insn = at_offset<Insn>(area, area->insn_offset) + event.first_note;
+  for (u32 i = 0; i < event.note_count && insn[i].op != Op::end; ++i) builder.step(insn[i]);
+  copy_words(words, all + sizeof(shared::PayloadHead) / 8, sizeof words);
+  return builder.result() == Built::ok;
 }
 
 }  // namespace uprobe::agent

@@ -14,9 +14,14 @@ namespace {
 
 using shared::kBreakpoint;
 
-// Whether a consumer is to have the point: one of a function's exits is worth nothing without all others.
+// One of a function's exits is worth nothing without all others.
+bool is_part(const PlannedConsumer& consumer) {
+  return consumer.kind == shared::ConsumerKind::exit || consumer.kind == shared::ConsumerKind::note;
+}
+
+// Whether a consumer is to have the point.
 bool is_wanted(const Armer::Work& work, const PlannedConsumer& consumer) {
-  return consumer.kind != shared::ConsumerKind::exit || work.incomplete.count(consumer.event) == 0;
+  return !is_part(consumer) || work.incomplete.count(consumer.event) == 0;
 }
 
 std::vector<shared::Consumer> consumers_of(const Armer::Work& work, const PlannedPoint& point) {
@@ -29,7 +34,8 @@ std::vector<shared::Consumer> consumers_of(const Armer::Work& work, const Planne
                            .next = 0,
                            .distance = wanted.distance,
                            .pops = wanted.pops,
-                           .lead = wanted.lead});
+                           .lead = wanted.lead,
+                           .restored = wanted.restored});
   return consumers;
 }
 
@@ -94,7 +100,7 @@ bool take_out(target::Target& target, const shared::Point& point, const shared::
 
 void Armer::refuse(Work& work, const PlannedPoint& point, const std::string& why) {
   for (const PlannedConsumer& consumer : point.consumers) {
-    if (consumer.kind == shared::ConsumerKind::exit) work.incomplete.insert(consumer.event);
+    if (is_part(consumer)) work.incomplete.insert(consumer.event);
     report_.refusals[consumer.event] = why;
   }
   if (report_.first_refusal.empty()) report_.first_refusal = why;

@@ -88,7 +88,7 @@ Error full() { return Error{.code = Code::limit, .text = "too many probe points 
 
 bool same(const Consumer& a, const Consumer& b) {
   return a.session == b.session && a.event == b.event && a.kind == b.kind && a.distance == b.distance &&
-         a.lead == b.lead;
+         a.lead == b.lead && a.restored == b.restored;
 }
 
 void take_behind(Point& point, Undo& undo, const std::vector<std::uint8_t>& bytes) {

@@ -122,7 +122,8 @@ class Placer {
 
 std::optional<x86::FastRecord> Placer::fast_record(const Pending& p) const {
   if (context_.area == nullptr || p.planned->consumers.size() != 1) return std::nullopt;
-  if (p.planned->consumers.front().kind == shared::ConsumerKind::stub) return std::nullopt;
+  const shared::ConsumerKind kind = p.planned->consumers.front().kind;
+  if (kind != shared::ConsumerKind::entry && kind != shared::ConsumerKind::exit) return std::nullopt;
   if (p.point.role != shared::PointRole::probe) return std::nullopt;  // the agent has to see who comes
   const trace::Area& area = *context_.area;
   const trace::Area::Places places = area.places();
@@ -135,7 +136,7 @@ std::optional<x86::FastRecord> Placer::fast_record(const Pending& p) const {
                          .events_offset = places.events,
                          .fixed_bytes = area.fixed_bytes(event),
                          .file_bias = p.point.file_bias,
-                         .is_return = p.planned->consumers.front().kind == shared::ConsumerKind::exit,
+                         .is_return = kind == shared::ConsumerKind::exit,
                          .program = area.program(event)};
 }
 

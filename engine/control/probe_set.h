@@ -18,6 +18,7 @@ struct PlannedConsumer {
   shared::ConsumerKind kind = shared::ConsumerKind::entry;
   std::int32_t distance = 0;
   std::uint16_t pops = 0, lead = 0;
+  std::uint32_t restored = 0;
 };
 
 // One place in a file and who wants it.

@@ -6,6 +6,7 @@
 
 #include "engine/format/digits.h"
 #include "engine/format/escape.h"
+#include "engine/shared/session_area.h"
 
 namespace uprobe::format {
 
@@ -33,6 +34,8 @@ constexpr std::size_t kSecondBytes = 5 + 8 + 20 + 1;  // cpu, flags, seconds, po
 // A value of N bytes prints as at most so many times N characters: a string's locator as "(fault)," or two quotes and a
 // comma, a character as '\x00',.
 constexpr std::size_t kExpansion = 8;
+
+constexpr std::string_view kMissing = "(missing)";
 
 template <class T>
 T load_from(const std::uint8_t* at) {
@@ -130,7 +133,7 @@ TextFormatter::EventPlan TextFormatter::plan_event(const program::EventLayout& l
   plan.line_bytes = plan.prefix.size + kLineOverhead;
   for (const program::Field& field : layout.fields) {
     const std::uint32_t elements = std::max<std::uint32_t>(field.count, 1);
-    const bool is_array = field.count != 0, is_number = !is_array && field.kind == Kind::hex;
+    const bool is_array = field.count != 0, is_number = !is_array && field.kind == Kind::hex && !field.of_entry;
     plan.fields.push_back({.prefix = Piece(" " + field.name +
                                            (is_array    ? "={"
                                             : is_number ? "=0x"
@@ -139,9 +142,10 @@ TextFormatter::EventPlan TextFormatter::plan_event(const program::EventLayout& l
                            .size = field.size,
                            .offset = field.offset,
                            .elements = elements,
-                           .is_array = is_array});
+                           .is_array = is_array,
+                           .of_entry = field.of_entry});
     plan.needed = std::max(plan.needed, field.offset + field.size * elements);
-    plan.line_bytes += plan.fields.back().prefix.size + kExpansion * field.size * elements + sizeof "{}";
+    plan.line_bytes += plan.fields.back().prefix.size + kExpansion * field.size * elements + sizeof "{}" + (field.of_entry ? kMissing.size() : 0);
   }
   return plan;
 }
@@ -181,7 +185,8 @@ void TextFormatter::append(const trace::EventRecord& record, std::string_view co
   at = put_cpu_and_time(at, record.cpu, record.ns);
   at = put_place(event.prefix.put_to(at), event.is_return, bytes.data());
   const auto size = static_cast<std::uint32_t>(bytes.size());
-  Payload payload{.bytes = bytes.data(), .size = size, .fixed = event.needed, .string_budget = size};
+  Payload payload{.bytes = bytes.data(), .size = size, .fixed = event.needed, .string_budget = size,
+                  .has_entry = (record.flags & shared::kRecordNoEntry) == 0};
   for (const FieldPlan& field : event.fields) at = put_field(at, field, payload);
   *at++ = '\n';
   out.end_at(at);
@@ -203,7 +208,9 @@ char* TextFormatter::put_cpu_and_time(char* at, std::uint16_t cpu, std::uint64_t
 char* TextFormatter::put_field(char* at, const FieldPlan& field, Payload& payload) const {
   at = field.prefix.put_to(at);
   const std::uint8_t* value = payload.bytes + field.offset;
-  if (!field.is_array && field.kind == Kind::hex) return put_hex(at, load_unsigned(value, field.size));
+  if (field.of_entry && !payload.has_entry) return put_missing(at, field);
+  if (!field.is_array && !field.of_entry && field.kind == Kind::hex)
+    return put_hex(at, load_unsigned(value, field.size));
   if (!field.is_array) return put_value(at, field, value, payload);
   for (std::uint32_t i = 0; i < field.elements; ++i, value += field.size) {
     if (i != 0) *at++ = ',';
@@ -211,6 +218,12 @@ char* TextFormatter::put_field(char* at, const FieldPlan& field, Payload& payloa
   }
   *at++ = '}';
   return at;
+}
+
+// An array as a whole.
+char* TextFormatter::put_missing(char* at, const FieldPlan& field) {
+  at = put(at, kMissing);
+  return field.is_array ? put(at, "}") : at;
 }
 
 char* TextFormatter::put_value(char* at, const FieldPlan& field, const std::uint8_t* value, Payload& payload) const {

@@ -50,6 +50,7 @@ class TextFormatter final : public Formatter {
     std::uint32_t offset;
     std::uint32_t elements;  // at least 1
     bool is_array;
+    bool of_entry;
   };
   struct EventPlan {
     Piece prefix;  // ": event: (0x"
@@ -77,6 +78,7 @@ class TextFormatter final : public Formatter {
     std::uint32_t size;
     std::uint32_t fixed;
     std::uint32_t string_budget;
+    bool has_entry;
   };
 
   EventPlan plan_event(const program::EventLayout& layout) const;
@@ -84,6 +86,7 @@ class TextFormatter final : public Formatter {
   char* put_text(char* at, std::string_view text) const;
   char* put_cpu_and_time(char* at, std::uint16_t cpu, std::uint64_t ns);
   char* put_field(char* at, const FieldPlan& field, Payload& payload) const;
+  static char* put_missing(char* at, const FieldPlan& field);
   char* put_value(char* at, const FieldPlan& field, const std::uint8_t* value, Payload& payload) const;
   char* put_string(char* at, const std::uint8_t* locator, Payload& payload) const;
 

@@ -1,5 +1,6 @@
 #include "engine/plan/exit_place.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "arch/x86/code/scan.h"
@@ -20,7 +21,14 @@ constexpr Reg kRegisters[] = {Reg::ax, Reg::cx, Reg::dx,  Reg::bx,  Reg::sp,  Re
 struct Change {
   std::uint32_t moves;  // rsp, up
   RegisterSet others;
+  std::optional<std::size_t> restored = {};  // index in kKeptRegisters
 };
+
+std::optional<std::size_t> kept_index(Reg reg) {
+  const auto found = std::find(std::begin(shared::kKeptRegisters), std::end(shared::kKeptRegisters), reg);
+  if (found == std::end(shared::kKeptRegisters)) return std::nullopt;
+  return static_cast<std::size_t>(found - std::begin(shared::kKeptRegisters));
+}
 
 std::optional<Change> pop_of(x86::Bytes code) {
   constexpr std::uint8_t kRexB = 0x41, kPop = 0x58;
@@ -28,7 +36,7 @@ std::optional<Change> pop_of(x86::Bytes code) {
   if (code.size() != (is_upper ? 2U : 1U) || (code.back() & 0xf8) != kPop) return std::nullopt;
   const Reg reg = kRegisters[(code.back() & 7U) | (is_upper ? 8U : 0U)];
   if (reg == Reg::sp) return std::nullopt;
-  return Change{8, bit(reg)};
+  return Change{8, bit(reg), kept_index(reg)};
 }
 
 // add $n, %rsp
@@ -46,6 +54,20 @@ std::optional<Change> change_of(x86::Bytes code) {
   return pop ? pop : add_of(code);
 }
 
+// In front of a place from which `restored` holds, an instruction is added: all words move up, and its own is the first. Nothing
+// where a word is too far.
+std::optional<std::uint32_t> with(std::uint32_t restored, const Change& change) {
+  std::uint32_t made = 0;
+  for (unsigned i = 0; i < std::size(shared::kKeptRegisters); ++i) {
+    const std::uint32_t later = shared::restored_at(restored, i);
+    const bool is_first = later == 0 && change.restored == i;
+    const std::uint32_t word = later != 0 ? later + change.moves / 8 : is_first ? 1 : 0;
+    if (word > shared::kMostRestored || (later != 0 && change.moves % 8 != 0)) return std::nullopt;
+    made |= word << (shared::kRestoredBits * i);
+  }
+  return made;
+}
+
 }  // namespace
 
 Exit place_for(const FileFlow& flow, const Exit& exit, RegisterSet wanted) {
@@ -61,8 +83,10 @@ Exit place_for(const FileFlow& flow, const Exit& exit, RegisterSet wanted) {
     if (*before + insn.length != place.address) break;
     const auto change = change_of(flow.bytes_at(*before).first(insn.length));
     if (!change || (change->others & wanted) != 0) break;
+    const auto restored = with(place.restored, *change);
     moved += change->moves;
-    if (moved > kMostMoved) break;
+    if (moved > kMostMoved || !restored) break;
+    place.restored = *restored;
     place.address = *before;
     place.lead = static_cast<std::uint16_t>(moved);
     if (plan_window(flow, place.address, none).is_jump()) return place;

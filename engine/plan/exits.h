@@ -15,6 +15,7 @@ struct Exit {
   std::uint16_t pops = 0;     // bytes that the return takes from the stack, its address included
   bool is_jump = false;       // to a function that returns later, to the same place
   std::uint16_t lead = 0;     // bytes that instructions from the address to the return take first: see exit_place.h
+  std::uint32_t restored = 0;  // shared::Consumer::restored
 };
 
 // Of the function that begins at a link-time address, by address; at least one. Its parts that the compiler set apart (.cold)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "arch/x86/code/scan.h"
 #include "engine/base/text.h"
 #include "engine/plan/exit_place.h"
 #include "engine/plan/stub_fit.h"
@@ -30,7 +31,8 @@ bool depends_on_return(const spec::Argument& argument) {
   using spec::Sink;
   const bool is_constant =
       argument.sink == Sink::value && argument.steps.size() == 1 && argument.steps[0].kind == spec::StepKind::constant;
-  return argument.sink != Sink::comm && argument.sink != Sink::text && !is_constant;
+  const bool is_of_entry = argument.sink == Sink::value && argument.steps.size() == 1 && spec::wants_entry(argument);
+  return argument.sink != Sink::comm && argument.sink != Sink::text && !is_constant && !is_of_entry;
 }
 
 // What the arguments take from registers.
@@ -50,11 +52,39 @@ const FunctionEntries& ReturnPlanner::entries_of(const FileFlow& flow) {
   return *entries;
 }
 
+namespace {
+
+// Calls of the function and jumps of others are new calls; one from inside begins it anew with other registers.
+bool begins_anew(const FileFlow& flow, std::uint64_t entry) {
+  const SweptFunction* function = flow.swept_at(entry);
+  if (function == nullptr) return true;
+  x86::Scanned insn;
+  const elf::Range& range = function->range;
+  for (auto at = flow.next_start(entry, range.end); at; at = flow.next_start(*at + 1, range.end)) {
+    if (!x86::scan(flow.bytes_at(*at), Addr{*at}, insn)) return true;
+    const bool jumps = insn.leads == x86::Leads::jump || insn.leads == x86::Leads::jump_if;
+    if (jumps && insn.target == entry) return true;
+  }
+  return false;
+}
+
+// Why values of the entry cannot be had at the return; empty: they can.
+std::string reason_against_entry(const FileFlow& flow, const Site& site) {
+  if (flow.is_go()) return "is Go's, whose stacks move: what it was called with is not known at its return";
+  if (begins_anew(flow, site.address))
+    return "jumps to its own beginning: what it was called with is not known at its return";
+  return {};
+}
+
+}  // namespace
+
 Result<ReturnPlan> ReturnPlanner::plan_exits(const spec::ProbeSpec& spec, const Site& site) {
   if (site.is_ifunc)
     return refused(name_of(site) + " is chosen at run time (IFUNC): its returns are not known before",
                    "probe the implementation by its own name");
   const FileFlow& flow = flows_.of(site.file);
+  const std::string reason = spec::wants_entry(spec) ? reason_against_entry(flow, site) : "";
+  if (!reason.empty()) return refused(name_of(site) + " " + reason);
   auto exits = exits_of(flow, entries_of(flow), site.address);
   if (!exits) return refused(name_of(site) + " " + exits.error().text);
   ReturnPlan plan{.mode = ReturnMode::exits, .exits = {}, .sites = {}};
@@ -81,6 +111,8 @@ Result<ReturnPlan> ReturnPlanner::plan(const spec::ProbeSpec& spec, const Site& 
   if (!begins_function(*site.file, site.address))
     return refused("a return probe belongs at the beginning of a function, and " + hex(site.offset) + " is none",
                    site.symbol.empty() ? std::string() : "it is " + site.symbol);
+  if (wanted == ReturnMode::stub && spec::wants_entry(spec))
+    return refused("a return stub knows nothing of the entry: $latency and entry(...) need --return=exits");
   const std::string against = wanted == ReturnMode::exits ? "" : reason_against_stub(flows_.of(site.file), site);
   if (wanted == ReturnMode::stub && !against.empty())
     return refused(name_of(site) + " " + against, "--return=exits probes its returns");

@@ -29,6 +29,7 @@ class Compiler {
 
  private:
   void emit(Insn insn) { program_.insns.push_back(insn); }
+  void emit_entry(const Argument& argument);
   void emit_step(const Step& step);
   void emit_memory(const Argument& argument, const Field& field);
   void emit_text(const Argument& argument, const Field& field);
@@ -53,7 +54,29 @@ void Compiler::emit_step(const Step& step) {
       return emit({.op = Op::load_file_offset, .immediate = step.value});
     case StepKind::dereference:
       return emit({.op = Op::dereference, .immediate = step.value});
+    case StepKind::entry:
+      return emit({.op = Op::load_entry,
+                   .size = program_.noted.fields.back().size,
+                   .offset = program_.noted.fields.back().offset});
+    case StepKind::latency:
+      return emit({.op = Op::load_latency});
   }
+}
+
+// The other program: what argument.entry fetches becomes a field of what is noted.
+void Compiler::emit_entry(const Argument& argument) {
+  EventLayout& noted = program_.noted;
+  const spec::EntryFetch& entry = *argument.entry;
+  const Field& field = noted.fields.emplace_back(Field{argument.name, Kind::hex, entry.size, noted.fixed_bytes});
+  noted.fixed_bytes += field.size;
+  program_.insns.swap(program_.note);
+  emit({.op = Op::begin});
+  for (const Step& step : entry.steps) emit_step(step);
+  if (entry.is_memory)
+    emit({.op = Op::store_memory, .count = field.size, .offset = field.offset, .immediate = entry.memory_offset});
+  else
+    emit({.op = Op::store_value, .size = field.size, .offset = field.offset});
+  program_.insns.swap(program_.note);
 }
 
 // The last dereference is the store itself: it alone knows how many bytes to read, and what a fault part of the way
@@ -98,6 +121,7 @@ Status Compiler::emit_shift(const Argument& argument, const Field& field) {
 
 // `begin` clears value and fault, so that an argument never sees what one before it left.
 Status Compiler::add(const Argument& argument, const Field& field) {
+  if (argument.entry) emit_entry(argument);
   emit({.op = Op::begin});
   if (is_array_of_immediate(argument))
     emit({.op = Op::load_constant});
@@ -143,7 +167,8 @@ Result<EventLayout> make_layout(const spec::ProbeSpec& spec) {
   if (spec.arguments.size() > shared::kMaxArguments) return limit_error("too many arguments");
   for (const Argument& argument : spec.arguments) {
     if (auto status = check_argument(argument); !status) return status.error();
-    layout.fields.push_back(Field{argument.name, argument.kind, argument.size, layout.fixed_bytes, argument.count});
+    layout.fields.push_back(Field{argument.name, argument.kind, argument.size, layout.fixed_bytes, argument.count,
+                                  spec::wants_entry(argument)});
     layout.fixed_bytes += argument.size * elements(argument);
     if (layout.fixed_bytes - head > shared::kMaxFixedArguments)
       return limit_error("the arguments are too large for a record");
@@ -161,6 +186,8 @@ Result<EventProgram> compile(const spec::ProbeSpec& spec) {
     if (auto status = compiler.add(spec.arguments[i], program.layout.fields[i]); !status) return status.error();
   }
   compiler.end();
+  if (spec::wants_entry(spec)) program.note.push_back({.op = Op::end});
+  if (program.noted.fixed_bytes > shared::kMostNoted) return limit_error("too much is wanted of the function's entry");
   return program;
 }
 

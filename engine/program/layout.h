@@ -18,6 +18,7 @@ struct Field {
   std::uint8_t size = 8;     // bytes of one element in the record; a string's locator is 4
   std::uint32_t offset = 0;  // from the start of the payload
   std::uint32_t count = 0;   // 0: a scalar; N: an array of N elements
+  bool of_entry = false;     // missing in records that know nothing of the function's entry
 };
 
 struct EventLayout {
@@ -33,6 +34,8 @@ struct EventProgram {
   EventLayout layout;
   std::vector<shared::Insn> insns;  // ends with Op::end; store_text immediates are offsets into `text`
   std::string text;                 // constant strings, each with its NUL
+  std::vector<shared::Insn> note;   // what is run at the entry of a function, for its return; empty: nothing
+  EventLayout noted;                // of what it makes
 };
 
 }  // namespace uprobe::program

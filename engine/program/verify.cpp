@@ -35,6 +35,7 @@ class Verifier {
   Status check_layout();
   Status check_insn(const Insn& insn);
   Status check_load(const Insn& insn);
+  Status check_noted(const Insn& insn);
   Status check_store(const Insn& insn);
   Status check_text(const Insn& insn);
   Status check_shift(const Insn& insn);
@@ -87,6 +88,9 @@ Status Verifier::check_layout() {
 
 Status Verifier::check_insn(const Insn& insn) {
   switch (insn.op) {
+    case Op::load_entry:
+    case Op::load_latency:
+      return check_noted(insn);
     case Op::end:
       if (stage_ != Stage::outside && stage_ != Stage::stored) return fail("the last argument stores nothing");
       return at_ + 1 == program_.insns.size() ? ok() : fail("an end in the middle");
@@ -122,6 +126,17 @@ Status Verifier::check_load(const Insn& insn) {
   const bool is_source = insn.op != Op::dereference;
   if (stage_ != (is_source ? Stage::begun : Stage::loaded)) return fail("a load out of order");
   if (insn.op == Op::load_register && insn.size >= shared::kRegCount) return fail("an unknown register");
+  stage_ = Stage::loaded;
+  return ok();
+}
+
+// What was noted has the size that its layout says, and nothing is noted for an entry.
+Status Verifier::check_noted(const Insn& insn) {
+  if (stage_ != Stage::begun) return fail("a load out of order");
+  if (program_.note.empty() || !program_.layout.is_return) return fail("nothing is noted at the entry");
+  const std::uint64_t end = std::uint64_t{insn.offset} + insn.size;
+  const bool is_inside = is_element_size(insn.size) && insn.offset >= kEntryHead && end <= program_.noted.fixed_bytes;
+  if (insn.op == Op::load_entry && !is_inside) return fail("a load outside of what is noted");
   stage_ = Stage::loaded;
   return ok();
 }
@@ -180,6 +195,17 @@ Status Verifier::take(const Insn& insn, std::uint64_t bytes) {
 
 }  // namespace
 
-Status verify(const EventProgram& program) { return Verifier(program).check(); }
+// What is noted has no dynamic data: strings would need the text of their own program.
+Status verify(const EventProgram& program) {
+  if (Status s = Verifier(program).check(); !s) return s;
+  if (program.note.empty()) return ok();
+  const EventProgram note{.layout = program.noted, .insns = program.note};
+  if (note.layout.is_return || note.layout.fixed_bytes > shared::kMostNoted)
+    return Error{.code = Code::damaged, .text = "what is noted at the entry is impossible"};
+  for (const Insn& insn : note.insns)
+    if (insn.op >= Op::store_string && insn.op <= Op::store_comm)
+      return Error{.code = Code::damaged, .text = "dynamic data is noted at the entry"};
+  return Verifier(note).check();
+}
 
 }  // namespace uprobe::program

@@ -17,7 +17,12 @@
 //   store_comm         the task's name becomes dynamic data
 //   shift              `count` elements of `size` bytes at payload[offset]: each <<= (immediate & 0xff), then
 //                      >>= (immediate >> 8 & 0xff), unsigned                                      (bitfields)
+//   load_entry         value = the `size` bytes at `offset` of what was noted at the function's entry; missing: value = 0,
+//                      fault = yes, and the record says so
+//   load_latency       value = nanoseconds since then; missing: the same
 //   end                the payload is complete
+//
+// What is noted at an entry is the payload of a program of its own, without dynamic data.
 //
 // A locator is ftrace's __data_loc: u32 = length (NUL included) << 16 | offset from the start of the payload; a fault is
 // length 0. Dynamic data follows the fixed part in argument order.
@@ -41,14 +46,16 @@ enum class Op : u8 {
   store_text,
   store_comm,
   shift,
+  load_entry,
+  load_latency,
 };
-inline constexpr u8 kOpCount = 13;
+inline constexpr u8 kOpCount = 15;
 
 struct Insn {
   Op op;
-  u8 size;        // store_value, shift: bytes of an element (1, 2, 4, 8); load_register: the Reg
+  u8 size;        // store_value, shift, load_entry: bytes of an element (1, 2, 4, 8); load_register: the Reg
   u16 count;      // store_memory: bytes; store_string_array, shift: elements; store_text: bytes
-  u32 offset;     // place in the payload
+  u32 offset;     // place in the payload; load_entry: in what was noted
   u64 immediate;  // two's complement where it is an offset
 };
 static_assert(sizeof(Insn) == 16);
@@ -69,5 +76,8 @@ struct ReturnHead {
   u64 return_ip;  // __probe_ret_ip
 };
 static_assert(sizeof(ReturnHead) == 24);
+
+// The most that is noted at an entry: behind a PayloadHead, which is left alone, six words.
+inline constexpr u32 kNotedWords = 6, kMostNoted = sizeof(PayloadHead) + 8 * kNotedWords;
 
 }  // namespace uprobe::shared

@@ -99,9 +99,10 @@ constexpr ArmedText armed_text(const Point& point) {
 }
 
 // What a consumer wants of a point. entry: the registers in front of the instruction. exit: the point is where a function is
-// left, by a return or a jump, or in front of it, and the registers are wanted as they are behind that return. stub: the point is a function's
+// left, by a return or a jump, or in front of it, and the registers are wanted as they are behind that return. note: the point is
+// the entry of a function, and what an event at its exits wants of that is noted. stub: the point is a function's
 // entry, and its return is wanted, which comes by way of a stub.
-enum class ConsumerKind : u8 { entry, exit, stub };
+enum class ConsumerKind : u8 { entry, exit, stub, note };
 
 struct Consumer {
   u8 session;    // index into ProcessBlock::sessions
@@ -111,8 +112,15 @@ struct Consumer {
   i32 distance;  // exit: from the function's first instruction to the point
   u16 pops;      // exit: bytes that the return takes from the stack, its address included
   u16 lead;      // exit: bytes that the instructions in front of the return take first
+  u32 restored;  // exit: what these take from the stack into which register; see restored_at()
 };
-static_assert(sizeof(Consumer) == 16);
+static_assert(sizeof(Consumer) == 20);
+
+// The registers that a function has to leave as it found them, and, in Consumer::restored, five bits for each: which word of the
+// stack it gets, from 1; 0: it keeps its value.
+inline constexpr Reg kKeptRegisters[] = {Reg::bx, Reg::bp, Reg::r12, Reg::r13, Reg::r14, Reg::r15};
+inline constexpr u32 kRestoredBits = 5, kMostRestored = 31;
+constexpr u32 restored_at(u32 restored, u32 index) { return restored >> (kRestoredBits * index) & kMostRestored; }
 
 // Frozen for ever: any later tool restores from these what an earlier one left behind.
 struct Undo {

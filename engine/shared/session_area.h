@@ -70,11 +70,14 @@ struct AreaHeader {
   u32 reserved2;
   u64 traced_execs;    // programs that execve started for a tracer within the tree
   u64 unread_signals;  // of kOurSignals, held though the program has a signalfd that names them
-  u64 reserved[14];
+  u64 tick_rate;       // nanoseconds of a tick of the clock, << 32; 0: not known
+  u64 name;            // random: no other session has it
+  u64 reserved[12];
 };
 static_assert(sizeof(AreaHeader) == 240);
 
 inline constexpr u16 kEventReturns = 1;  // of Event::flags: the payload begins with a ReturnHead
+inline constexpr u16 kEventNotes = 2;    // and wants what was noted at the entry
 
 // One event (one definition). Hits = records + the sum of the counters. Counters are written by the agent with lock add.
 struct alignas(128) Event {
@@ -87,7 +90,11 @@ struct alignas(128) Event {
   u64 lost_too_big;  // payload over kMaxPayload (the kernel drops these silently)
   u64 lost_busy;     // every ring was claimed
   u64 missed;        // returns that could not be led through a stub; not among the hits
-  u64 reserved[10];
+  u32 first_note;    // kEventNotes: the program of the entry
+  u32 note_count;    // its instructions
+  u32 note_bytes;    // of what it notes, PayloadHead included
+  u32 reserved0;
+  u64 reserved[8];
 };
 static_assert(sizeof(Event) == 128);
 
@@ -105,6 +112,7 @@ struct alignas(128) Ring {
 static_assert(sizeof(Ring) == 256);
 
 inline constexpr u16 kRecordNoClock = 1;    // rdtsc faulted (PR_SET_TSC): `tsc` is 0
+inline constexpr u16 kRecordNoEntry = 4;    // nothing is known of the function's entry: what comes from there is missing
 inline constexpr u16 kRecordCommLater = 2;  // $comm was not fetched: the reader fills the 16 bytes in
 
 // A record: this head, then the payload (PayloadHead, arguments, dynamic data), padded to 8 bytes.

@@ -99,6 +99,9 @@ Result<Argument> ArgumentParser::parse(std::uint32_t& fixed_bytes) {
   if (auto status = join(*parts, *fetch); !status) return status.error();
   argument_.steps = std::move(fetch->steps);
   argument_.memory_offset = fetch->memory_offset;
+  argument_.entry = std::move(fetch->entry);
+  // As much as is shown; an address that is followed later is all of a word.
+  if (argument_.entry && argument_.steps.size() == 1 && argument_.sink == Sink::value) argument_.entry->size = argument_.size;
   argument_.text = std::move(fetch->text);
   argument_.symbol = std::move(fetch->symbol);
   argument_.symbol_column = argument_.column + static_cast<int>(body_offset_ + fetch->symbol_offset);
@@ -127,6 +130,8 @@ Status ArgumentParser::choose_type(const TypedBody& parts) {
 
 // A part of a register has its own width unless a type says less: %edi is x32.
 Status ArgumentParser::narrow(const TypedBody& parts, const Fetch& fetch) {
+  const bool is_latency = !fetch.steps.empty() && fetch.steps[0].kind == StepKind::latency;
+  if (is_latency && !parts.type) argument_.kind = Kind::unsigned_decimal;
   if (fetch.register_bytes == 8) return ok();
   if (!parts.type) argument_.size = fetch.register_bytes;
   if (argument_.kind == Kind::string || argument_.size <= fetch.register_bytes) return ok();

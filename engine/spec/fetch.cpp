@@ -31,6 +31,8 @@ class FetchParser {
   Result<Fetch> parse_retval(std::string_view text);
   Result<Fetch> parse_stack(std::string_view text);
   Result<Fetch> parse_argument_variable(std::string_view text);
+  Result<Fetch> parse_entry(std::string_view text);
+  Result<Fetch> at_entry(std::string_view text, std::string_view inside);
   Result<Fetch> parse_register(std::string_view text);
   Result<Fetch> parse_memory(std::string_view text);
   Result<Fetch> parse_symbol(std::string_view text);
@@ -81,6 +83,7 @@ Result<Fetch> FetchParser::parse(std::string_view text) {
     default:
       break;
   }
+  if (!context_.strict && text.starts_with("entry(")) return parse_entry(text);
   if (!is_letter(text[0]) && text[0] != '_') return blame(text, message::kBadFetch);
   const bool is_register = find_register(text, RegisterNames::extended).has_value();
   return with_help(blame(text, message::kNoBtf),
@@ -95,7 +98,43 @@ Result<Fetch> FetchParser::parse_variable(std::string_view text) {
   if (name.starts_with("stack")) return parse_stack(text);
   if (name == "comm" || name == "COMM") return Fetch{.yield = Yield::comm};
   if (name.starts_with("arg")) return parse_argument_variable(text);
-  return with_help(blame(text, message::kBadVariable), "variables are $stack $stackN $retval $comm $arg1..$arg6");
+  if (!context_.strict && name == "latency") {
+    if (!context_.is_return) return blame(text, message::kLatencyOnProbe);
+    return Fetch{.steps = {{.kind = StepKind::latency}}};
+  }
+  if (!context_.strict && name.starts_with("entry_arg")) return at_entry(text, text.substr(7));
+  return with_help(blame(text, message::kBadVariable),
+                   context_.is_return ? "variables are $stack $stackN $retval $comm $latency $entry_arg1..$entry_arg6"
+                                      : "variables are $stack $stackN $retval $comm $arg1..$arg6");
+}
+
+// entry(FETCH)
+Result<Fetch> FetchParser::parse_entry(std::string_view text) {
+  constexpr std::size_t kOpen = 6;
+  const std::string_view inside = text.substr(kOpen);
+  const std::size_t close = inside.rfind(')');
+  if (close == std::string_view::npos) return blame(inside, message::kBraceOpen, EINVAL, inside.size());
+  if (close + 1 != inside.size()) return blame_junk(inside.substr(close + 1), message::kAfterBrace);
+  return at_entry(text, inside.substr(0, close));
+}
+
+// What `inside` fetches where the function begins; "arg1" is $arg1.
+Result<Fetch> FetchParser::at_entry(std::string_view text, std::string_view inside) {
+  if (!context_.is_return) return blame(text, message::kEntryOnProbe);
+  const FetchContext context{.strict = false, .is_return = false, .is_function_entry = true};
+  FetchParser parser(command_, word_, offset_, body_, context);
+  const bool is_argument = text[0] == '$';
+  auto inner = is_argument ? parser.parse_argument_variable(body_.substr(
+                                 static_cast<std::size_t>(inside.data() - body_.data()) - 1, inside.size() + 1))
+                           : parser.parse(inside);
+  if (!inner) return inner;
+  const bool is_memory = inner->yield == Yield::memory || inner->yield == Yield::user_memory;
+  if (!inner->symbol.empty() || (!is_memory && inner->yield != Yield::value))
+    return blame_junk(inside, message::kEntrySame);
+  Fetch fetch{.steps = {{.kind = StepKind::entry}}, .register_bytes = inner->register_bytes};
+  fetch.entry = EntryFetch{
+      .steps = std::move(inner->steps), .is_memory = is_memory, .memory_offset = inner->memory_offset};
+  return fetch;
 }
 
 // The kernel takes anything that starts with $retval for it.

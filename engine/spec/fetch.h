@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,7 @@ enum class Yield {
 struct Fetch {
   Yield yield = Yield::value;
   std::vector<Step> steps = {};  // of memory: up to the address that memory_offset is added to
+  std::optional<EntryFetch> entry = {};
   std::uint64_t memory_offset = 0;
   std::uint8_t register_bytes = 8;  // Yield::value: of a part of a register fewer
   std::string text = {};            // Yield::text

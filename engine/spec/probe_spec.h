@@ -20,12 +20,22 @@ enum class StepKind : std::uint8_t {
   constant,     // \IMM, @ADDR (followed by the store's own dereference)
   file_offset,  // @+OFF
   dereference,  // value = *(u64*)(value + offset)
+  entry,        // what the argument's EntryFetch was at the function's entry
+  latency,      // nanoseconds since then
 };
 
 struct Step {
   StepKind kind = StepKind::constant;
   shared::Reg reg = shared::Reg::ax;
   std::uint64_t value = 0;  // constant; @+OFF's OFF; dereference's offset (two's complement)
+};
+
+// entry(FETCH): what is fetched where the function begins, for an argument of its return.
+struct EntryFetch {
+  std::vector<Step> steps;
+  bool is_memory = false;  // `size` bytes at memory_offset from the value; else the value itself
+  std::uint64_t memory_offset = 0;
+  std::uint8_t size = 8;
 };
 
 // How the argument ends: the value itself, or what it points to at `memory_offset`.
@@ -35,6 +45,7 @@ struct Argument {
   std::string name;
   std::string body;  // the fetch as written, with its type: what a listing prints after NAME=
   std::vector<Step> steps;
+  std::optional<EntryFetch> entry;  // the first step is StepKind::entry
   // @SYMBOL: the first step is a file_offset whose value is still the distance from this; empty: none, or looked up.
   std::string symbol;
   int symbol_column = 0;
@@ -79,5 +90,16 @@ struct ProbeSpec {
   Place place;
   std::vector<Argument> arguments;
 };
+
+// Whether the argument's value may be missing, for want of the entry.
+inline bool wants_entry(const Argument& argument) {
+  if (argument.steps.empty()) return false;
+  return argument.steps[0].kind == StepKind::entry || argument.steps[0].kind == StepKind::latency;
+}
+inline bool wants_entry(const ProbeSpec& spec) {
+  for (const Argument& argument : spec.arguments)
+    if (wants_entry(argument)) return true;
+  return false;
+}
 
 }  // namespace uprobe::spec

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -32,7 +33,7 @@ struct Plan {
 Plan lay_out(const AreaSpec& spec) {
   Plan plan;
   for (const program::EventProgram* event : spec.events) {
-    plan.insn_count += event->insns.size();
+    plan.insn_count += event->insns.size() + event->note.size();
     plan.text_bytes += event->text.size();
   }
   plan.events = round_up(sizeof(shared::AreaHeader), alignof(shared::Event));
@@ -175,10 +176,15 @@ void Area::Data::write_events(const AreaSpec& spec) const {
     event[i].fixed_bytes = source.layout.fixed_bytes;
     event[i].type = static_cast<std::uint16_t>(i);
     event[i].flags = source.layout.is_return ? shared::kEventReturns : std::uint16_t{0};
+    if (!source.note.empty()) event[i].flags |= shared::kEventNotes;
     for (Insn copy : source.insns) {
       if (copy.op == shared::Op::store_text) copy.immediate += text_used;
       insn[insn_index++] = copy;
     }
+    event[i].first_note = insn_index;
+    event[i].note_count = static_cast<std::uint32_t>(source.note.size());
+    event[i].note_bytes = source.noted.fixed_bytes;
+    for (const Insn& noted : source.note) insn[insn_index++] = noted;
     std::memcpy(table<char>(plan.text) + text_used, source.text.data(), source.text.size());
     text_used += source.text.size();
   }
@@ -207,6 +213,8 @@ Result<Area> Area::create(Fd memfd, const AreaSpec& spec) {
     if (Status mapped = area.data_->memory.map(area.fd(), step); !mapped) return mapped.error();
   area.data_->write_events(spec);
   area.data_->write_header();
+  if (::getrandom(&area.header().name, sizeof area.header().name, 0) != sizeof area.header().name)
+    return system_error("getrandom", errno);
   return area;
 }
 

@@ -32,6 +32,7 @@ class Clock {
   void add_sample(ClockSample sample);
 
   std::uint64_t ticks(std::uint64_t ns) const;  // how many ticks so long a time has
+  std::uint64_t rate() const { return rate_; }  // nanoseconds of a tick, << 32
   std::uint64_t started() const { return first_.tsc; }
 
   // rdtsc, ordered against the loads before and after it.

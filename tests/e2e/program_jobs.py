@@ -472,14 +472,15 @@ THROWS_BUILD = "g++ -O2 -pthread -x c++ -o subject - <<'EOF'\n" + THROWS + "EOF"
 # Each test of the interpreter's own suite and how it ended, without the one that may wait for ever anyway. The suite is taken
 # from Debian's package where it is not installed; what it needs of the standard library is there.
 PYTHON_TESTS = """
-import unittest, io, sys
+import contextlib, io, unittest
 def each(suite):
     for test in suite:
         yield from each(test) if isinstance(test, unittest.TestSuite) else [test]
 for name in ("json", "re", "exceptions", "generators", "threading"):
     tests = [test for test in each(unittest.defaultTestLoader.loadTestsFromName("test.test_" + name))
              if "daemon_threads" not in test.id()]
-    result = unittest.TextTestRunner(stream=io.StringIO()).run(unittest.TestSuite(tests))
+    with contextlib.redirect_stdout(io.StringIO()):
+        result = unittest.TextTestRunner(stream=io.StringIO()).run(unittest.TestSuite(tests))
     bad = {test.id() for test, _ in result.failures + result.errors}
     print(name, result.testsRun, len(result.skipped), sorted(bad))
 """
