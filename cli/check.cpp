@@ -8,6 +8,7 @@ namespace uprobe::cli {
 namespace {
 
 constexpr std::string_view kKernelPrefix = "trace_uprobe: ";  // as in error_log: the kernel's name of the subsystem
+constexpr std::string_view kFilterPrefix = "parse_error: ";   // as in a filter file that was written to
 constexpr std::string_view kOwnPrefix = "uprobe-run: ";
 
 std::string json_string(std::string_view text) {
@@ -57,7 +58,9 @@ std::string json_error(const CheckReport& report, bool strict) {
   const Error& error = *report.error;
   const bool silent = strict && !report.is_kernels;
   std::string text = "\"errno\": " + json_errno(error) + ", \"error\": ";
-  const std::string_view prefix = report.is_kernels ? kKernelPrefix : kOwnPrefix;
+  const std::string_view prefix = report.in_filter    ? (error.column < 0 ? "" : kFilterPrefix)
+                                  : report.is_kernels ? kKernelPrefix
+                                                      : kOwnPrefix;
   text += silent ? "null" : json_string(std::string(prefix) + error.text);
   return text + ", \"caret\": " + (silent || error.column < 0 ? "null" : std::to_string(error.column));
 }

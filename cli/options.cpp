@@ -46,6 +46,13 @@ Status add_probe(Options& options, const std::string& value) {
   return ok();
 }
 
+Status set_filter(Options& options, const std::string& value) {
+  if (options.sources.empty() || options.sources.back().kind != ProbeSource::Kind::definition)
+    return usage("a filter belongs to the -p before it, and there is none");
+  options.sources.back().filter = value;
+  return ok();
+}
+
 Status add_file(Options& options, const std::string& value) {
   if (value.empty()) return usage("the file's name is empty");
   options.sources.push_back({ProbeSource::Kind::file, value, options.object});
@@ -87,6 +94,11 @@ constexpr std::array kRows = {
         "define a probe, as in uprobe_events; PATH:SYMBOL works too (repeatable)", add_probe},
     Row{'i', "probes-from", required_argument, "FILE", "definitions from FILE, one a line (- = standard input)",
         add_file},
+    Row{0, "filter", required_argument, "EXPR",
+        "record only hits of the -p before it for which EXPR holds, as in the kernel's\nfilter files: 'size > 64 && "
+        "name ~ "
+        "\"lib*\"'; also cpu, comm, common_pid",
+        set_filter},
     Row{'x', "exec", required_argument, "FILE", "the object of the definitions after it that name none",
         [](Options& o, const std::string& v) { return set_name(o.object, v); }},
     Row{'f', "follow-forks", no_argument, "", "trace child processes too (the default)",

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct ProbeSource {
   Kind kind = Kind::definition;
   std::string text;            // the definition, or the file's path ("-": standard input)
   std::string default_object;  // the -x before it; empty: none
+  std::optional<std::string> filter = {};
 };
 
 struct Options {

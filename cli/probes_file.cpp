@@ -44,7 +44,7 @@ void add_lines(Definitions& into, std::string_view text, const std::string& name
     const std::string_view line = without_return(text.substr(0, end));
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     if (is_blank_or_comment(line)) continue;
-    into.list.push_back({std::string(line), object});
+    into.list.push_back({.text = std::string(line), .default_object = object});
     into.places.push_back(name + ":" + std::to_string(number));
   }
 }
@@ -71,7 +71,7 @@ Result<Definitions> gather_writes(const std::vector<ProbeSource>& sources, int s
   for (const ProbeSource& source : sources) {
     Result<std::string> text = text_of(source, standard_input);
     if (!text) return text.error();
-    result.list.push_back({text.take(), source.default_object});
+    result.list.push_back({text.take(), source.default_object, source.filter});
     result.places.push_back(name_of(source));
   }
   return result;
@@ -81,7 +81,7 @@ Result<Definitions> gather_definitions(const std::vector<ProbeSource>& sources, 
   Definitions result;
   for (const ProbeSource& source : sources) {
     if (source.kind == ProbeSource::Kind::definition) {
-      result.list.push_back({source.text, source.default_object});
+      result.list.push_back({source.text, source.default_object, source.filter});
       result.places.push_back("-p");
       continue;
     }

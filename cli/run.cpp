@@ -33,7 +33,13 @@ bool is_about(const Error& error, const Definition& definition) {
   return !error.where.empty() && definition.text.starts_with(error.where);
 }
 
+bool is_about_filter(const Error& error, const Definition& definition) {
+  return definition.filter && !error.where.empty() && definition.filter->starts_with(error.where);
+}
+
 Context context_of(const Error& error, const Definitions& definitions) {
+  for (const Definition& definition : definitions.list)
+    if (is_about_filter(error, definition)) return {"--filter", *definition.filter};
   for (std::size_t i = 0; i < definitions.list.size(); ++i)
     if (is_about(error, definitions.list[i])) return {definitions.places[i], definitions.list[i].text};
   if (definitions.list.size() == 1) return {definitions.places[0], definitions.list[0].text};
@@ -59,7 +65,11 @@ std::vector<Problem> problems(Engine& engine, const SessionOptions& options, con
     SessionOptions alone = options;
     alone.definitions = {definitions.list[i]};
     const Status checked = engine.check(alone);
-    if (!checked) found.push_back({checked.error(), {definitions.places[i], definitions.list[i].text}});
+    const bool in_filter = !checked && is_about_filter(checked.error(), definitions.list[i]);
+    if (in_filter)
+      found.push_back({checked.error(), {"--filter", *definitions.list[i].filter}});
+    else if (!checked)
+      found.push_back({checked.error(), {definitions.places[i], definitions.list[i].text}});
   }
   const auto again = [&](const Problem& problem) { return same(problem.error, first); };
   if (std::none_of(found.begin(), found.end(), again))
@@ -142,6 +152,7 @@ Outcome refuse(const Call& call, const CheckReport& report, const Definitions& w
   Error error = *report.error;
   if (call.options.strict && !report.is_kernels)
     error.help += std::string(error.help.empty() ? "" : "; ") + "the kernel refuses this without a message";
+  if (report.in_filter) return call.diagnostics.error(error, {"--filter", error.where}), kFailed;
   const bool is_file = call.options.sources[report.write].kind == ProbeSource::Kind::file;
   call.diagnostics.error(
       error, {writes.places[report.write] + (is_file ? ":" + std::to_string(report.line) : ""), error.where});

@@ -47,6 +47,7 @@ std::string lost_text(const ProbeSummary& lost, bool with_advice) {
 std::string probe_line(const ProbeSummary& probe) {
   std::string text = probe.name + " " + probe.place + ": " + counted(probe.hits, "hit", "hits");
   if (probe.hits == 0 && probe.missed == 0) text += " (" + (probe.hint.empty() ? "never reached" : probe.hint) + ")";
+  if (probe.filtered != 0) text += ", " + grouped(probe.filtered) + " filtered";
   if (lost_count(probe) != 0) text += ", lost " + lost_text(probe, false);
   if (probe.missed != 0) text += ", " + counted(probe.missed, "return", "returns") + " not followed";
   return text;

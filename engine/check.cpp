@@ -2,6 +2,7 @@
 
 #include "engine/places.h"
 #include "engine/program/compile.h"
+#include "engine/program/filter.h"
 #include "engine/spec/definition_set.h"
 #include "engine/spec/listing.h"
 #include "engine/spec/messages.h"
@@ -28,6 +29,25 @@ void describe(const spec::DefinitionSet& set, CheckReport& report) {
   }
 }
 
+// Of the events that the last write has defined.
+Status set_filter(spec::DefinitionSet& set, const Definition& write) {
+  if (!write.filter) return ok();
+  set.set_filter(*write.filter);
+  unsigned id = 0;
+  const std::vector<spec::ProbeSpec> probes = set.probes();
+  for (const spec::EventProbes& event : set.events()) {
+    ++id;
+    const spec::ProbeSpec& first = probes[event.probes.front()];
+    const std::string* filter = set.filter_of(first);
+    const auto layout = program::make_layout(first);
+    if (filter == nullptr || !layout) continue;
+    program::EventProgram program{.layout = *layout, .insns = {}, .text = {}, .filter = {}};
+    const program::FilterContext context{.id = id, .cpus = program::possible_cpus()};
+    if (Status status = program::set_filter(program, *filter, context); !status) return status;
+  }
+  return ok();
+}
+
 }  // namespace
 
 CheckReport check_definitions(const std::vector<Definition>& writes, bool strict) {
@@ -38,9 +58,11 @@ CheckReport check_definitions(const std::vector<Definition>& writes, bool strict
   for (; report.write < writes.size(); ++report.write) {
     const Definition& text = writes[report.write];
     const Status written = set.write(text.text, text.default_object);
-    if (written) continue;
-    report.error = written.error();
-    report.is_kernels = spec::message::is_kernels(written.error().text);
+    const Status filtered = written ? set_filter(set, text) : ok();
+    if (written && filtered) continue;
+    report.in_filter = bool(written);
+    report.error = written ? filtered.error() : written.error();
+    report.is_kernels = report.in_filter || spec::message::is_kernels(written.error().text);
     report.line = set.last_line();
     break;
   }

@@ -23,6 +23,7 @@
 #include "engine/places.h"
 #include "engine/plan/resolve.h"
 #include "engine/program/compile.h"
+#include "engine/program/filter.h"
 #include "engine/program/verify.h"
 #include "engine/session_state.h"
 #include "engine/spec/definition_set.h"
@@ -34,7 +35,14 @@ using std::chrono::steady_clock;
 
 constexpr std::size_t kFlushBytes = 256 * 1024;
 
-Result<Probe> make_probe(const spec::ProbeSpec& definition, plan::FileCache& files, const SessionOptions& options) {
+// A filter as it was given, and what it may name.
+struct WantedFilter {
+  const std::string* text = nullptr;
+  program::FilterContext context = {};
+};
+
+Result<Probe> make_probe(const spec::ProbeSpec& definition, plan::FileCache& files, const SessionOptions& options,
+                         const WantedFilter& filter) {
   Probe probe{.spec = definition, .site = {}, .program = {}, .returns = {}};
   const auto refuse = [&](int column, std::string text) {
     return Error{.code = Code::refused, .text = std::move(text), .where = definition.definition, .column = column};
@@ -46,9 +54,22 @@ Result<Probe> make_probe(const spec::ProbeSpec& definition, plan::FileCache& fil
   probe.site = site.take();
   auto program = program::compile(probe.spec);
   if (!program) return program.error();
+  if (filter.text != nullptr)
+    if (Status set = program::set_filter(*program, *filter.text, filter.context); !set) return set.error();
   if (Status verified = program::verify(*program); !verified) return verified.error();
   probe.program = program.take();
   return probe;
+}
+
+// The number of each probe's event, as in format files.
+std::vector<unsigned> event_ids(const spec::DefinitionSet& definitions) {
+  std::vector<unsigned> ids(definitions.size());
+  unsigned id = 0;
+  for (const spec::EventProbes& event : definitions.events()) {
+    ++id;
+    for (const std::size_t probe : event.probes) ids[probe] = id;
+  }
+  return ids;
 }
 
 // A return probe: how it gets at the returns, and the places that it needs for that.
@@ -166,12 +187,17 @@ Result<Session> Session::prepare(const SessionOptions& options) {
     return planned ? ok() : Status(planned.error());
   });
   spec::DefinitionSet definitions({.strict = options.strict}, options.strict ? spec::Resolve() : std::ref(places));
-  for (const Definition& definition : options.definitions)
+  for (const Definition& definition : options.definitions) {
     if (Status added = definitions.add(definition.text, definition.default_object); !added) return added.error();
+    if (definition.filter) definitions.set_filter(*definition.filter);
+  }
   if (definitions.size() == 0) return Error{.code = Code::usage, .text = "no probe is defined"};
   state->notes = places.notes();
+  const std::vector<unsigned> ids = event_ids(definitions);
+  const unsigned cpus = program::possible_cpus();
   for (const spec::ProbeSpec& definition : definitions.probes()) {
-    auto probe = make_probe(definition, files, options);
+    const program::FilterContext context{.id = ids[state->probes.size()], .cpus = cpus};
+    auto probe = make_probe(definition, files, options, {definitions.filter_of(definition), context});
     if (!probe) return probe.error();
     if (definition.is_return)
       if (Status planned = plan_returns(*probe, planner, options.returns); !planned) return planned.error();

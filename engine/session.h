@@ -30,6 +30,7 @@ class Preloaded;  // engine/control/preloaded.h
 struct Definition {
   std::string text;
   std::string default_object;
+  std::optional<std::string> filter = {};  // of the events that it defines (engine/program/filter.h)
 };
 
 struct SessionOptions {
@@ -58,8 +59,9 @@ struct PlanReport {
 struct ProbeSummary {
   std::string name;        // "uprobes/zfree_entry"
   std::string place;       // "/bin/zsh:0x6ae40"
-  std::uint64_t hits = 0;  // recorded + lost
+  std::uint64_t hits = 0;  // recorded + filtered + lost
   std::uint64_t recorded = 0;
+  std::uint64_t filtered = 0;  // not wanted by the event's filter
   std::uint64_t lost_full = 0, lost_too_big = 0, lost_busy = 0;
   std::uint64_t missed = 0;  // entries whose return could not be followed; not among the hits
   std::string hint;          // for a probe never hit: the likely reason

@@ -117,7 +117,8 @@ Summary Session::summary() const {
     line.recorded = i < counts.recorded.size() ? counts.recorded[i] : 0;
     line.lost_full = event.lost_full, line.lost_too_big = event.lost_too_big, line.lost_busy = event.lost_busy;
     line.missed = event.missed;
-    line.hits = line.recorded + line.lost_full + line.lost_too_big + line.lost_busy;
+    line.filtered = area.dropped(static_cast<std::uint32_t>(i)) + (i < counts.dropped.size() ? counts.dropped[i] : 0);
+    line.hits = line.recorded + line.filtered + line.lost_full + line.lost_too_big + line.lost_busy;
     if (line.hits == 0) line.hint = hint_for(probe, i, s.armer->report());
     summary.probes.push_back(std::move(line));
   }

@@ -95,6 +95,7 @@ enum class Built : u32 {
   no_room,
   too_big,
   wants_call,  // a system call is needed, and this is an rseq section
+  dropped,     // by the event's filter
 };
 struct Payload {
   u8* at;

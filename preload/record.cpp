@@ -41,7 +41,8 @@ UPROBE_IN_SECTION Built build_record(Draft& draft) {
   const u64 limit = room.bytes - kHead;
   Payload payload{room.at + kHead, static_cast<u32>(limit > shared::kMaxPayload ? shared::kMaxPayload : limit), 0, 0,
                   draft.in_section};
-  const Built built = build_payload(*draft.hit, draft.area, *draft.event, payload);
+  Built built = build_payload(*draft.hit, draft.area, *draft.event, payload);
+  if (built == Built::ok) built = judge(draft, payload);
   if (built != Built::ok) return built;
 
   // Field by field: reloading a head that was put together on the stack would wait for its stores.
@@ -63,6 +64,7 @@ void record_event(const Hit& hit, AreaHeader* area, u32 event_index) {
   Draft draft{&hit, area, &event, nullptr, 0, 0, false, 0};
   Built built = Built::ok;
   if (!record_on_cpu(draft, built) && !record_claimed(draft, built)) return count(event.lost_busy);
+  if (built == Built::dropped) count_dropped(area, event_index, draft.cpu);
   if (built == Built::no_room) count(event.lost_full);
   if (built == Built::too_big) count(event.lost_too_big);
 }

@@ -20,6 +20,10 @@ struct Draft {
 // Stamps and builds. Runs inside the rseq section as well.
 Built build_record(Draft& draft);
 
+// filter.cpp. Whether what has been built is wanted: `ok`, `dropped`, or `wants_call`.
+Built judge(const Draft& draft, Payload& payload);
+void count_dropped(AreaHeader* area, u32 event_index, u32 cpu);
+
 // ring_rseq.cpp. One record into the ring of the CPU. False: this thread has no rseq now, or the record cannot be built in
 // a section; nothing has been done.
 bool record_on_cpu(Draft& draft, Built& built);

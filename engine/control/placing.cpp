@@ -115,9 +115,8 @@ class Placer {
   std::vector<Slot> slots_;
   std::size_t fresh_ = 0;  // points so far that will be new in the block
   std::vector<SharedBody> bodies_;
-  // The program ("": the agent records), and whether functions return there.
-  std::map<std::pair<std::string_view, bool>, std::size_t> by_program_;
-  std::map<std::pair<Addr, std::size_t>, bool> seen_;   // which bodies stand where, of points that were there before
+  std::map<std::string, std::size_t> by_program_;      // with filter and kind; "": the agent records
+  std::map<std::pair<Addr, std::size_t>, bool> seen_;  // which bodies stand where, of points that were there before
 };
 
 std::optional<x86::FastRecord> Placer::fast_record(const Pending& p) const {
@@ -137,15 +136,23 @@ std::optional<x86::FastRecord> Placer::fast_record(const Pending& p) const {
                          .fixed_bytes = area.fixed_bytes(event),
                          .file_bias = p.point.file_bias,
                          .is_return = kind == shared::ConsumerKind::exit,
-                         .program = area.program(event)};
+                         .program = area.program(event),
+                         .filter = area.filter(event),
+                         .dropped_offset = places.dropped,
+                         .dropped_stride = places.dropped_stride};
+}
+
+std::string key_of(const x86::FastRecord& fast) {
+  const auto program = std::as_bytes(fast.program), filter = std::as_bytes(fast.filter);
+  std::string key(fast.is_return ? "r" : "p");
+  key.append(reinterpret_cast<const char*>(program.data()), program.size());
+  return key.append(reinterpret_cast<const char*>(filter.data()), filter.size());
 }
 
 // Equal programs have equal layouts, and all points of the list are in one file at one place.
 std::size_t Placer::body_for(const Pending& p) {
   auto fast = fast_record(p);
-  const auto program = fast ? std::as_bytes(fast->program) : std::span<const std::byte>();
-  const std::string_view words(reinterpret_cast<const char*>(program.data()), program.size());
-  const auto [found, is_new] = by_program_.try_emplace({words, fast && fast->is_return}, bodies_.size());
+  const auto [found, is_new] = by_program_.try_emplace(fast ? key_of(*fast) : "", bodies_.size());
   if (!is_new) return found->second;
   SharedBody& body = bodies_.emplace_back();
   body.spec = {.at = {},

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/shared/event_program.h"
+#include "engine/shared/filter.h"
 #include "engine/spec/probe_spec.h"
 
 namespace uprobe::program {
@@ -32,10 +33,11 @@ struct EventLayout {
 // A compiled definition: what the agent runs and what the reader needs to print it.
 struct EventProgram {
   EventLayout layout;
-  std::vector<shared::Insn> insns;  // ends with Op::end; store_text immediates are offsets into `text`
-  std::string text;                 // constant strings, each with its NUL
-  std::vector<shared::Insn> note;   // what is run at the entry of a function, for its return; empty: nothing
-  EventLayout noted;                // of what it makes
+  std::vector<shared::Insn> insns;   // ends with Op::end; store_text immediates are offsets into `text`
+  std::string text;                  // constant strings, each with its NUL; what the filter compares with
+  std::vector<shared::Test> filter;  // empty: every hit is recorded
+  std::vector<shared::Insn> note;    // what is run at the entry of a function, for its return; empty: nothing
+  EventLayout noted;                 // of what it makes
 };
 
 }  // namespace uprobe::program

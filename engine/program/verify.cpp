@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/program/compile.h"
+#include "engine/program/filter.h"
 
 namespace uprobe::program {
 namespace {
@@ -66,7 +67,7 @@ Status Verifier::check() {
   for (std::size_t i = head(); i < taken_.size(); ++i) {
     if (!taken_[i]) return Error{.code = Code::damaged, .text = "byte " + std::to_string(i) + " is never stored"};
   }
-  return ok();
+  return verify_filter(program_);
 }
 
 // The reader prints by these fields alone, so a hole or an overlap would show an earlier record's bytes.

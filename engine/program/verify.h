@@ -7,6 +7,7 @@
 //   - sizes are 1, 2, 4, 8; counts are not 0; shifts are smaller than the element
 //   - constant strings lie inside the text pool, end with their NUL and are no longer than a record allows
 //   - the layout's fields are what the stores fill
+//   - the filter, if there is one, is what verify_filter (filter.h) accepts
 #pragma once
 
 #include "engine/base/result.h"

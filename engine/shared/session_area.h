@@ -2,7 +2,8 @@
 //
 // One memfd per session, shared by the tool and by every traced process:
 //
-//   file   [ AreaHeader | Event[] | Insn[] | text | MailSlot[] | Ring[] ][ data of ring 0 ][ data of ring 1 ] ...
+//   file   [ AreaHeader | Event[] | Insn[] | Test[] | text | MailSlot[] | Ring[] | counts of dropped hits ]
+//          [ data of ring 0 ][ data of ring 1 ] ...
 //   memory [ the same, `data_offset` bytes                             ][ data 0 ][ data 0 again ][ data 1 ][ data 1 again ] ...
 //
 // Each ring's data is mapped twice in a row, so a record never wraps. All places are offsets from the start of the mapping.
@@ -27,6 +28,7 @@
 #pragma once
 
 #include "engine/shared/event_program.h"
+#include "engine/shared/filter.h"
 #include "engine/shared/layout.h"
 
 namespace uprobe::shared {
@@ -72,12 +74,22 @@ struct AreaHeader {
   u64 unread_signals;  // of kOurSignals, held though the program has a signalfd that names them
   u64 tick_rate;       // nanoseconds of a tick of the clock, << 32; 0: not known
   u64 name;            // random: no other session has it
-  u64 reserved[12];
+  u32 test_count;
+  u32 test_offset;
+  // Hits that a filter has dropped: a u64 for each event, in `dropped_rows` rows, one of each CPU, `dropped_stride` bytes
+  // apart, so that CPUs do not share lines. 0 rows: no event has a filter.
+  u32 dropped_rows;
+  u32 dropped_offset;
+  u32 dropped_stride;
+  u32 reserved3;
+  u64 reserved[9];
 };
 static_assert(sizeof(AreaHeader) == 240);
 
-inline constexpr u16 kEventReturns = 1;  // of Event::flags: the payload begins with a ReturnHead
-inline constexpr u16 kEventNotes = 2;    // and wants what was noted at the entry
+// Of Event::flags.
+inline constexpr u16 kEventReturns = 1;   // the payload begins with a ReturnHead
+inline constexpr u16 kEventNotes = 2;     // and wants what was noted at the entry
+inline constexpr u16 kEventAsksName = 4;  // a test of the filter is about the task's name
 
 // One event (one definition). Hits = records + the sum of the counters. Counters are written by the agent with lock add.
 struct alignas(128) Event {
@@ -86,15 +98,16 @@ struct alignas(128) Event {
   u32 fixed_bytes;  // payload without dynamic data, PayloadHead included
   u16 type;         // its own index
   u16 flags;
-  u64 lost_full;     // no room in the ring
-  u64 lost_too_big;  // payload over kMaxPayload (the kernel drops these silently)
-  u64 lost_busy;     // every ring was claimed
-  u64 missed;        // returns that could not be led through a stub; not among the hits
-  u32 first_note;    // kEventNotes: the program of the entry
-  u32 note_count;    // its instructions
-  u32 note_bytes;    // of what it notes, PayloadHead included
+  u64 lost_full;               // no room in the ring
+  u64 lost_too_big;            // payload over kMaxPayload (the kernel drops these silently)
+  u64 lost_busy;               // every ring was claimed
+  u64 missed;                  // returns that could not be led through a stub; not among the hits
+  u32 first_note;              // kEventNotes: the program of the entry
+  u32 note_count;              // its instructions
+  u32 note_bytes;              // of what it notes, PayloadHead included
   u32 reserved0;
-  u64 reserved[8];
+  u32 first_test, test_count;  // the filter; 0: none
+  u64 reserved[7];
 };
 static_assert(sizeof(Event) == 128);
 
@@ -111,9 +124,10 @@ struct alignas(128) Ring {
 };
 static_assert(sizeof(Ring) == 256);
 
-inline constexpr u16 kRecordNoClock = 1;    // rdtsc faulted (PR_SET_TSC): `tsc` is 0
-inline constexpr u16 kRecordNoEntry = 4;    // nothing is known of the function's entry: what comes from there is missing
-inline constexpr u16 kRecordCommLater = 2;  // $comm was not fetched: the reader fills the 16 bytes in
+inline constexpr u16 kRecordNoClock = 1;     // rdtsc faulted (PR_SET_TSC): `tsc` is 0
+inline constexpr u16 kRecordCommLater = 2;   // $comm was not fetched: the reader fills the 16 bytes in
+inline constexpr u16 kRecordNoEntry = 4;     // nothing is known of the function's entry: what comes from there is missing
+inline constexpr u16 kRecordJudgeLater = 8;  // the filter wants the task's name, which was not fetched: the reader runs it
 
 // A record: this head, then the payload (PayloadHead, arguments, dynamic data), padded to 8 bytes.
 struct RecordHead {

@@ -76,11 +76,13 @@ DefinitionSet::DefinitionSet(ParseOptions options, Resolve resolve)
 
 Status DefinitionSet::add(std::string_view line, const std::string& default_object) {
   options_.default_object = default_object;
+  last_defined_.clear();
   return add(line);
 }
 
 Status DefinitionSet::write(std::string_view text, const std::string& default_object) {
   options_.default_object = default_object;
+  last_defined_.clear();
   return write(text);
 }
 
@@ -157,6 +159,7 @@ Status DefinitionSet::check_event(const ProbeSpec& spec) const {
 void DefinitionSet::insert(ProbeSpec spec) {
   const std::string key = event_key(spec);
   Event& event = events_[key];
+  last_defined_.push_back(key);
   event.probes.insert(next_);
   event.exact.insert(exact_key(spec));
   by_name_[spec.event].insert(key);
@@ -226,6 +229,16 @@ Status DefinitionSet::remove(std::string_view line) {
   if (ids.empty()) return command.blame(0, 2, message::kNothingToDelete, ENOENT);
   for (auto id = ids.rbegin(); id != ids.rend(); ++id) erase(*id);
   return ok();
+}
+
+void DefinitionSet::set_filter(const std::string& filter) {
+  for (const std::string& key : last_defined_)
+    if (const auto event = events_.find(key); event != events_.end()) event->second.filter = filter;
+}
+
+const std::string* DefinitionSet::filter_of(const ProbeSpec& spec) const {
+  const auto event = events_.find(event_key(spec));
+  return event == events_.end() || !event->second.filter ? nullptr : &*event->second.filter;
 }
 
 std::vector<ProbeSpec> DefinitionSet::probes() const {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -40,6 +41,12 @@ class DefinitionSet {
   // The same with another default object (-x) for this and the following lines.
   Status add(std::string_view line, const std::string& default_object);
 
+  // The filter of the events that the last add() or write() has defined; a later one takes its place. What it says is not
+  // looked at here (engine/program/filter.h).
+  void set_filter(const std::string& filter);
+  // Of the probe's event; null: none.
+  const std::string* filter_of(const ProbeSpec& spec) const;
+
   // One write(2) to uprobe_events: lines until the first that fails. What earlier lines did stays.
   Status write(std::string_view text);
   Status write(std::string_view text, const std::string& default_object);
@@ -57,6 +64,7 @@ class DefinitionSet {
   struct Event {
     std::set<Id> probes;
     std::unordered_set<std::string> exact;  // their places and fetches
+    std::optional<std::string> filter;
   };
 
   Status define(std::string_view line);
@@ -71,6 +79,7 @@ class DefinitionSet {
   Resolve resolve_;
   int last_line_ = 0;
   Id next_ = 0;
+  std::vector<std::string> last_defined_;  // keys of events_
   std::map<Id, ProbeSpec> probes_;
   std::unordered_map<std::string, Event> events_;                    // by "GROUP/EVENT"
   std::unordered_map<std::string, std::set<std::string>> by_name_;   // by EVENT: keys of events_

@@ -7,6 +7,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cerrno>
@@ -18,6 +19,7 @@ namespace uprobe::trace {
 namespace {
 
 using shared::Insn;
+using shared::Test;
 
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint32_t kMaxEvents = std::numeric_limits<std::uint16_t>::max();  // an event's id is a u16
@@ -26,22 +28,30 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { retu
 
 // Where each table of the fixed part starts; ring data starts at `data`.
 struct Plan {
-  std::uint64_t events = 0, insns = 0, text = 0, mail = 0, rings = 0, data = 0;
-  std::uint64_t insn_count = 0, text_bytes = 0;
+  std::uint64_t events = 0, insns = 0, tests = 0, text = 0, mail = 0, rings = 0, dropped = 0, data = 0;
+  std::uint64_t insn_count = 0, test_count = 0, text_bytes = 0;
+  std::uint64_t dropped_rows = 0, dropped_stride = 0;
 };
 
 Plan lay_out(const AreaSpec& spec) {
   Plan plan;
   for (const program::EventProgram* event : spec.events) {
     plan.insn_count += event->insns.size() + event->note.size();
+    plan.test_count += event->filter.size();
     plan.text_bytes += event->text.size();
   }
   plan.events = round_up(sizeof(shared::AreaHeader), alignof(shared::Event));
   plan.insns = plan.events + spec.events.size() * sizeof(shared::Event);
-  plan.text = plan.insns + plan.insn_count * sizeof(Insn);
+  plan.tests = plan.insns + plan.insn_count * sizeof(Insn);
+  plan.text = plan.tests + plan.test_count * sizeof(Test);
   plan.mail = round_up(plan.text + plan.text_bytes, alignof(shared::MailSlot));
   plan.rings = plan.mail + shared::kMailSlots * sizeof(shared::MailSlot);
-  plan.data = round_up(plan.rings + spec.ring_count * sizeof(shared::Ring), kPage);
+  plan.dropped = plan.rings + spec.ring_count * sizeof(shared::Ring);
+  if (plan.test_count != 0) {
+    plan.dropped_rows = std::max(1u, spec.cpu_ring_count);
+    plan.dropped_stride = round_up(spec.events.size() * sizeof(std::uint64_t), alignof(shared::Ring));
+  }
+  plan.data = round_up(plan.dropped + plan.dropped_rows * plan.dropped_stride, kPage);
   return plan;
 }
 
@@ -113,10 +123,16 @@ struct EventNote {
   std::uint32_t fixed_bytes = 0;
   std::vector<std::uint32_t> comm_locators;
   std::vector<Insn> program;
+  std::vector<Test> filter;
+  std::string text;
 };
 
 EventNote note_of(const program::EventProgram& event) {
-  EventNote note{.fixed_bytes = event.layout.fixed_bytes, .comm_locators = {}, .program = event.insns};
+  EventNote note{.fixed_bytes = event.layout.fixed_bytes,
+                 .comm_locators = {},
+                 .program = event.insns,
+                 .filter = event.filter,
+                 .text = event.filter.empty() ? std::string() : event.text};
   for (const Insn& insn : event.insns)
     if (insn.op == shared::Op::store_comm) note.comm_locators.push_back(insn.offset);
   return note;
@@ -155,6 +171,11 @@ void Area::Data::write_header() const {
   header->event_offset = static_cast<std::uint32_t>(plan.events);
   header->insn_count = static_cast<std::uint32_t>(plan.insn_count);
   header->insn_offset = static_cast<std::uint32_t>(plan.insns);
+  header->test_count = static_cast<std::uint32_t>(plan.test_count);
+  header->test_offset = static_cast<std::uint32_t>(plan.tests);
+  header->dropped_rows = static_cast<std::uint32_t>(plan.dropped_rows);
+  header->dropped_offset = static_cast<std::uint32_t>(plan.dropped);
+  header->dropped_stride = static_cast<std::uint32_t>(plan.dropped_stride);
   header->text_bytes = static_cast<std::uint32_t>(plan.text_bytes);
   header->text_offset = static_cast<std::uint32_t>(plan.text);
   header->mail_count = shared::kMailSlots;
@@ -162,11 +183,23 @@ void Area::Data::write_header() const {
   header->magic = shared::kAreaMagic;
 }
 
-// Each program's constant strings move into the session's one pool, so its store_text immediates move along.
+bool asks_name(const program::EventProgram& event) {
+  return std::ranges::any_of(
+      event.filter, [](const Test& test) { return shared::is_text_test(test.op) && test.offset == shared::kTestName; });
+}
+
+std::uint16_t flags_of(const program::EventProgram& event) {
+  const unsigned returns = event.layout.is_return ? shared::kEventReturns : 0u;
+  const unsigned notes = event.note.empty() ? 0u : shared::kEventNotes;
+  return static_cast<std::uint16_t>(returns | notes | (asks_name(event) ? shared::kEventAsksName : 0u));
+}
+
+// Each program's constant strings move into the session's one pool, so what names them moves along.
 void Area::Data::write_events(const AreaSpec& spec) const {
   auto* event = table<shared::Event>(plan.events);
   auto* insn = table<Insn>(plan.insns);
-  std::uint32_t insn_index = 0;
+  auto* test = table<Test>(plan.tests);
+  std::uint32_t insn_index = 0, test_index = 0;
   std::uint64_t text_used = 0;
   for (std::size_t i = 0; i < spec.events.size(); ++i) {
     const program::EventProgram& source = *spec.events[i];
@@ -175,8 +208,13 @@ void Area::Data::write_events(const AreaSpec& spec) const {
     event[i].insn_count = static_cast<std::uint32_t>(source.insns.size());
     event[i].fixed_bytes = source.layout.fixed_bytes;
     event[i].type = static_cast<std::uint16_t>(i);
-    event[i].flags = source.layout.is_return ? shared::kEventReturns : std::uint16_t{0};
-    if (!source.note.empty()) event[i].flags |= shared::kEventNotes;
+    event[i].flags = flags_of(source);
+    event[i].first_test = test_index;
+    event[i].test_count = static_cast<std::uint32_t>(source.filter.size());
+    for (Test copy : source.filter) {
+      if (shared::is_text_test(copy.op) || shared::is_set_test(copy.op)) copy.value += text_used;
+      test[test_index++] = copy;
+    }
     for (Insn copy : source.insns) {
       if (copy.op == shared::Op::store_text) copy.immediate += text_used;
       insn[insn_index++] = copy;
@@ -264,8 +302,31 @@ std::uint64_t Area::ring_bytes() const { return data_->ring_bytes; }
 std::uint32_t Area::fixed_bytes(std::uint32_t event) const { return data_->events[event].fixed_bytes; }
 Area::Places Area::places() const {
   const Plan& plan = data_->plan;
-  return {plan.data, static_cast<std::uint32_t>(plan.events), static_cast<std::uint32_t>(plan.rings),
-          data_->cpu_ring_count};
+  return {plan.data,
+          static_cast<std::uint32_t>(plan.events),
+          static_cast<std::uint32_t>(plan.rings),
+          data_->cpu_ring_count,
+          static_cast<std::uint32_t>(plan.dropped),
+          static_cast<std::uint32_t>(plan.dropped_stride)};
+}
+std::span<const Test> Area::filter(std::uint32_t event) const { return data_->events[event].filter; }
+
+shared::Verdict Area::judge(std::uint32_t event, const shared::FilterInput& input) const {
+  const EventNote& note = data_->events[event];
+  return shared::run_filter({.tests = note.filter.data(),
+                             .count = static_cast<std::uint32_t>(note.filter.size()),
+                             .texts = reinterpret_cast<const std::uint8_t*>(note.text.data()),
+                             .text_bytes = static_cast<std::uint32_t>(note.text.size())},
+                            input);
+}
+
+std::uint64_t Area::dropped(std::uint32_t event) {
+  std::uint64_t sum = 0;
+  for (std::uint64_t row = 0; row < data_->plan.dropped_rows; ++row) {
+    auto* counts = data_->table<std::uint64_t>(data_->plan.dropped + row * data_->plan.dropped_stride);
+    sum += std::atomic_ref(counts[event]).load(std::memory_order_relaxed);
+  }
+  return sum;
 }
 std::span<const shared::Insn> Area::program(std::uint32_t event) const { return data_->events[event].program; }
 std::span<const std::uint32_t> Area::comm_locators(std::uint32_t event) const {

@@ -62,11 +62,16 @@ class Area {
   struct Places {
     std::uint64_t data;
     std::uint32_t events, rings, cpu_ring_count;
+    std::uint32_t dropped, dropped_stride;  // see AreaHeader
   };
   Places places() const;
   // Of an event, as it was compiled; place of constant strings apart.
   std::span<const shared::Insn> program(std::uint32_t event) const;
-  std::uint32_t fixed_bytes(std::uint32_t event) const;                     // of its payload
+  std::uint32_t fixed_bytes(std::uint32_t event) const;  // of its payload
+  std::span<const shared::Test> filter(std::uint32_t event) const;
+  // What the filter of an event says of a record (the tool's own copy of it).
+  shared::Verdict judge(std::uint32_t event, const shared::FilterInput& input) const;
+  std::uint64_t dropped(std::uint32_t event);                               // hits that it has dropped, in the target
   std::span<const std::uint32_t> comm_locators(std::uint32_t event) const;  // payload offsets of its $comm locators
 
  private:

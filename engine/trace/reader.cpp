@@ -44,6 +44,7 @@ Reader::Reader(Area& area, Clock& clock, TaskNames& names, ReaderOptions options
   section_stall_after_ = in_ticks(clock_, options_.section_stall_after);
   for (std::uint32_t i = 0; i < area_.event_count(); ++i) fixed_bytes_.push_back(area_.fixed_bytes(i));
   counts_.recorded.resize(area_.event_count());
+  counts_.dropped.resize(area_.event_count());
   queue_limit_ = std::max<std::size_t>(options_.pending_bytes / area_.ring_count(), 2 * shared::kMaxRecord);
   sources_.reserve(area_.ring_count());
   const std::uint64_t now = options_.now();
@@ -145,6 +146,10 @@ void Reader::hand_on(RingCopy& ring, const Sink& sink) {
   std::memcpy(&payload, bytes.data(), sizeof payload);
   const auto tid = static_cast<std::uint32_t>(payload.pid);
   if ((head.flags & shared::kRecordCommLater) != 0) fill_in_comm(bytes, payload.type, tid);
+  if (!is_wanted(head, bytes, payload.type, tid)) {
+    ++counts_.dropped[payload.type];
+    return ring.pop(head);
+  }
   if (head.tsc < handed_on_) ++counts_.order_breaks;
   handed_on_ = std::max(handed_on_, head.tsc);
   ++counts_.recorded[payload.type];
@@ -155,6 +160,17 @@ void Reader::hand_on(RingCopy& ring, const Sink& sink) {
         .flags = head.flags,
         .payload = bytes});
   ring.pop(head);
+}
+
+// The agent has run the filter unless it did not know the task's name.
+bool Reader::is_wanted(const shared::RecordHead& head, std::span<const std::uint8_t> payload, std::uint16_t type,
+                       std::uint32_t tid) {
+  if ((head.flags & shared::kRecordJudgeLater) == 0) return true;
+  std::uint8_t name[shared::kNameBytes] = {};
+  const std::string_view known = names_.name(tid);
+  std::copy_n(known.begin(), std::min(known.size(), sizeof name - 1), name);
+  const shared::FilterInput input{payload.data(), static_cast<std::uint32_t>(payload.size()), head.cpu, name};
+  return area_.judge(type, input) != shared::Verdict::drop;
 }
 
 // The agent left room for the name, with a NUL at its end; a locator that leads elsewhere is left alone.

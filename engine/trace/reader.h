@@ -84,6 +84,8 @@ class Reader {
   bool all_emptied() const;
   std::size_t merge(std::uint64_t limit, std::size_t most, const Sink& sink);
   void hand_on(RingCopy& ring, const Sink& sink);
+  bool is_wanted(const shared::RecordHead& head, std::span<const std::uint8_t> payload, std::uint16_t type,
+                 std::uint32_t tid);
   void fill_in_comm(std::span<std::uint8_t> payload, std::uint16_t type, std::uint32_t tid);
   void advise(double fill, bool more);
   double fullest() const;

@@ -19,6 +19,7 @@ namespace uprobe::trace {
 
 struct ReaderCounts {
   std::vector<std::uint64_t> recorded;  // handed to the sink, per event id
+  std::vector<std::uint64_t> dropped;   // by the event's filter, which the agent could not run
   std::uint64_t damaged = 0;            // records given up because they, or their ring, made no sense
   std::uint64_t missing = 0;            // records that never came although the numbers of later ones say they were made
   std::uint64_t bad_stamps = 0;         // time stamps that cannot be; replaced by the nearest possible ones

@@ -25,6 +25,7 @@
 
 #include "arch/x86/code/relocate.h"
 #include "engine/shared/event_program.h"
+#include "engine/shared/filter.h"
 
 namespace uprobe::x86 {
 
@@ -38,6 +39,8 @@ struct FastRecord {
   std::uint64_t file_bias = 0;      // of all points that share the body
   bool is_return = false;           // functions return there: slots have an ExitHead
   std::span<const shared::Insn> program;
+  std::span<const shared::Test> filter = {};             // empty: every hit is recorded
+  std::uint32_t dropped_offset = 0, dropped_stride = 0;  // of the counts of what it drops
 };
 
 struct BodySpec {

@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "arch/x86/code/trampoline_filter.h"
 #include "engine/shared/process_block.h"
 #include "engine/shared/session_area.h"
 #include "engine/shared/trampoline.h"
@@ -146,13 +147,19 @@ bool is_supported(const BodySpec& spec) {
   return f.fixed_bytes >= head_bytes && f.fixed_bytes + kMostDynamic + 16 <= shared::kMaxPayload &&
          std::has_single_bit(f.ring_bytes) && f.ring_bytes <= shared::kMaxRingBytes &&
          f.ring_bytes >= shared::kMinRingBytes && f.cpu_ring_count != 0 && fits(f.data_offset) && fits(f.ring_offset) &&
-         fits(f.events_offset + sizeof(shared::Event)) && f.program.size() <= 256;
+         fits(f.events_offset + sizeof(shared::Event)) && f.program.size() <= 256 && fits(f.dropped_offset) &&
+         filter_place(f) != FilterPlace::agent;
 }
 
 class Recorder {
  public:
   Recorder(const BodySpec& spec, Assembler& a, BodyLabels& labels)
-      : spec_(spec), fast_(*spec.fast), a_(a), labels_(labels), dynamic_(has_dynamic(spec.fast->program)) {}
+      : spec_(spec),
+        fast_(*spec.fast),
+        a_(a),
+        labels_(labels),
+        dynamic_(has_dynamic(spec.fast->program)),
+        filter_(filter_place(*spec.fast)) {}
 
   void all();
 
@@ -168,6 +175,9 @@ class Recorder {
   void unset_section();
   void unset_section_of_rdx();
   void abandon();
+  void filter_registers();
+  void filter_record();
+  void drop_record();
   void announce_and_stamp();
   void find_room();
   void heads();
@@ -192,9 +202,10 @@ class Recorder {
   Assembler& a_;
   BodyLabels& labels_;
   bool dynamic_;
+  FilterPlace filter_;
   bool in_rax_ = false;  // the working value; else it is in `live_`
   Gpr live_ = rax;
-  Label leave_, leave_early_, full_;
+  Label leave_, leave_early_, full_, dropped_;
 };
 
 // An aborted section goes on with the rsp that it has been left with, so nothing is pushed in it. Below rsp nobody writes: it is
@@ -221,6 +232,7 @@ void Recorder::check_and_enter() {
   a_.jump_if(kNegative, labels_.slow);
   a_.op(0x85, 8, rdi, rdi);
   a_.jump_if(kNotPositive, labels_.slow);
+  if (filter_ == FilterPlace::registers) filter_registers();
   // What a program with an FS base of its own has there is not ours to change. (A section of libc's or the program's that
   // has ended may still be named there, until the kernel looks.)
   labels_.may_fault.push_back(a_.size());
@@ -265,12 +277,56 @@ void Recorder::abandon() {
   a_.op(0x83, 8, 0, Mem{rsi, place(fast_.events_offset + offsetof(shared::Event, lost_full))}), a_.raw({1});
   labels_.lost = a_.size();
   a_.jump(labels_.out);
+  if (filter_ == FilterPlace::record) drop_record();
   a_.bind(leave_);
   a_.load4(rax, {rdi, offsetof(Ring, commit)});
   a_.store({rdi, offsetof(Ring, begun)}, rax, 4);
   a_.bind(leave_early_);
   unset_section();
   a_.jump(labels_.slow);
+}
+
+// Nothing is announced yet, and no section entered: wherever the thread is moved, one row is as good as another. rax, rcx and r8
+// are free.
+void Recorder::filter_registers() {
+  Label pass, drop;
+  const auto operand_of = [&](const shared::Test& test) -> Operand {
+    const Reg reg = *register_of(fast_, test);
+    const Where where = where_is(reg);
+    if (where.live) return where.reg;
+    if (where.slot >= 0) return Mem{rsp, where.slot};
+    load_app(reg);
+    return rax;
+  };
+  run_tests(a_, fast_.filter, r8, operand_of, pass, drop);
+  a_.bind(drop);
+  labels_.may_fault.push_back(a_.size());
+  a_.op(0x8b, 4, rcx, rseq(kRseqCpu), kFs);
+  a_.op(0x81, 4, 7, rcx), a_.number(fast_.cpu_ring_count, 4);
+  a_.jump_if(kNotBelow, labels_.slow);
+  count_dropped(fast_, a_, labels_);
+  a_.bind(pass);
+}
+
+// The record is built.
+void Recorder::filter_record() {
+  Label pass;
+  const auto operand_of = [&](const shared::Test& test) -> Operand {
+    return test.offset == shared::kTestCpu ? Mem{rcx, offsetof(shared::RecordHead, cpu)} : payload(test.offset);
+  };
+  run_tests(a_, fast_.filter, rax, operand_of, pass, dropped_);
+  a_.bind(pass);
+}
+
+// Takes the announcement back, as for a loss.
+void Recorder::drop_record() {
+  a_.bind(dropped_);
+  a_.load4(rcx, {rcx, offsetof(shared::RecordHead, cpu)});
+  a_.load4(rax, {rdi, offsetof(Ring, commit)});
+  a_.store({rdi, offsetof(Ring, begun)}, rax, 4);
+  unset_section();
+  a_.constant(rsi, fast_.area.value);
+  count_dropped(fast_, a_, labels_);
 }
 
 // rdi = ring, r8 = its `commit`; rax = the time. The number that would carry into the position when it is counted on is the
@@ -496,6 +552,7 @@ void Recorder::all() {
     if (insn.op == Op::end) break;
     if (insn.op != Op::begin) argument(insn);
   }
+  if (filter_ == FilterPlace::record) filter_record();
   lengths();
   next_commit();
   commit();

@@ -1,0 +1,226 @@
+// Filters beyond the recorded ones: precedence against a second evaluation, globs, CPU lists, what the verifier refuses, and
+// lists of tests that nobody verified.
+#include "engine/program/filter.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+
+#include "engine/program/compile.h"
+#include "engine/program/cpu_list.h"
+#include "engine/program/verify.h"
+#include "engine/spec/parse.h"
+
+namespace uprobe::program {
+namespace {
+
+using shared::Test;
+using shared::TestOp;
+using shared::TextMatch;
+using shared::Verdict;
+
+EventProgram event(const std::string& arguments) {
+  return compile(*spec::parse_definition("p:g/e /b/x:f " + arguments, {.file_check = nullptr})).take();
+}
+
+EventProgram filtered(const std::string& arguments, const std::string& filter, const FilterContext& context = {}) {
+  EventProgram program = event(arguments);
+  const Status set = set_filter(program, filter, context);
+  EXPECT_TRUE(set) << filter << ": " << (set ? "" : set.error().text);
+  EXPECT_TRUE(verify(program)) << filter;
+  return program;
+}
+
+Verdict run(const EventProgram& program, const std::vector<std::uint8_t>& payload, std::uint32_t cpu = 0,
+            const std::uint8_t* name = nullptr) {
+  const shared::Filter filter{program.filter.data(), static_cast<std::uint32_t>(program.filter.size()),
+                              reinterpret_cast<const std::uint8_t*>(program.text.data()),
+                              static_cast<std::uint32_t>(program.text.size())};
+  return shared::run_filter(filter, {payload.data(), static_cast<std::uint32_t>(payload.size()), cpu, name});
+}
+
+// A payload of bytes behind the head.
+std::vector<std::uint8_t> record(std::initializer_list<std::uint8_t> bytes) {
+  std::vector<std::uint8_t> payload(kEntryHead);
+  for (const std::uint8_t byte : bytes) payload.push_back(byte);
+  return payload;
+}
+
+// Random expressions over a, b and c, each 0 or 1, and what they mean.
+struct Expression {
+  std::string text;
+  std::function<bool(unsigned)> holds;  // of the bits of a, b, c
+};
+
+Expression make(std::mt19937& random, int depth) {
+  if (depth == 0 || random() % 4 == 0) {
+    const auto field = static_cast<unsigned>(random() % 3), value = static_cast<unsigned>(random() % 2);
+    return {std::string(1, static_cast<char>('a' + field)) + " == " + std::to_string(value),
+            [=](unsigned bits) { return (bits >> field & 1) == value; }};
+  }
+  if (random() % 3 == 0) {
+    const Expression inner = make(random, depth - 1);
+    return {"!(" + inner.text + ")", [=](unsigned bits) { return !inner.holds(bits); }};
+  }
+  // Precedence is what is tested: "x && y || z" has no parentheses.
+  const Expression x = make(random, depth - 1), y = make(random, depth - 1), z = make(random, depth - 1);
+  const bool first = random() % 2 == 0;
+  return {"(" + x.text + (first ? " && " : " || ") + y.text + (first ? " || " : " && ") + z.text + ")",
+          [=](unsigned bits) {
+            return first ? (x.holds(bits) && y.holds(bits)) || z.holds(bits)
+                         : x.holds(bits) || (y.holds(bits) && z.holds(bits));
+          }};
+}
+
+TEST(Filter, ExpressionsMeanWhatTheySay) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 3000; ++round) {
+    const Expression expression = make(random, 4);
+    if (expression.text.size() > 4000) continue;
+    const EventProgram program = filtered("a=%di:u8 b=%si:u8 c=%dx:u8", expression.text);
+    for (unsigned bits = 0; bits < 8; ++bits) {
+      const auto bit = [&](int i) { return static_cast<std::uint8_t>(bits >> i & 1); };
+      const bool passed = run(program, record({bit(0), bit(1), bit(2)})) == Verdict::pass;
+      ASSERT_EQ(passed, expression.holds(bits)) << expression.text << " of " << bits;
+    }
+  }
+}
+
+TEST(Filter, NumbersOfEachSizeAndSign) {
+  const std::string fields = "a=%di:u8 b=%di:s8 c=%di:u16 d=%di:s16";
+  const auto payload = record({0x80, 0x80, 0x00, 0x80, 0x00, 0x80});
+  for (const char* filter : {"a == 128", "a > 127", "b == -128", "b < 0", "b <= -128", "b == 128", "c > 32767",
+                             "c >= 0x8000", "c & 0x8000", "d < -32767", "d & 0x8000", "a == 0x180", "!(b > 0)"})
+    EXPECT_EQ(run(filtered(fields, filter), payload), Verdict::pass) << filter;
+  for (const char* filter : {"a < 128", "b >= 0", "b > -128", "c & 0x7fff", "d >= 0", "a != 128", "d != 0x8000"})
+    EXPECT_EQ(run(filtered(fields, filter), payload), Verdict::drop) << filter;
+}
+
+TEST(Filter, FieldsOfTheHeadAndOfTheEvent) {
+  auto payload = record({});
+  payload[4] = 7, payload[9] = 0x10;
+  EXPECT_EQ(run(filtered("", "common_pid == 7 && __probe_ip == 0x1000"), payload), Verdict::pass);
+  EXPECT_EQ(run(filtered("", "common_type == 3", {.id = 3}), payload), Verdict::pass);
+  EXPECT_EQ(run(filtered("", "common_type == 3", {.id = 4}), payload), Verdict::drop);
+  EXPECT_EQ(run(filtered("", "cpu == 3 || cpu & CPUS{4-5}", {.cpus = 8}), payload, 4), Verdict::pass);
+  EXPECT_EQ(run(filtered("", "cpu == 3 || cpu & CPUS{4-5}", {.cpus = 8}), payload, 6), Verdict::drop);
+  // An argument comes before what is there without one.
+  EXPECT_EQ(run(filtered("cpu=%di:u8", "cpu == 9"), record({9}), 1), Verdict::pass);
+}
+
+bool glob(const std::string& pattern, const std::string& text) {
+  const auto view = [](const std::string& s) {
+    return shared::Text{reinterpret_cast<const std::uint8_t*>(s.data()), static_cast<std::uint32_t>(s.size())};
+  };
+  return shared::text_holds(TextMatch::glob, view(text), view(pattern));
+}
+
+TEST(Filter, Globs) {
+  EXPECT_TRUE(glob("a*b*c", "aXXbYYc"));
+  EXPECT_TRUE(glob("*ab", "aab"));
+  EXPECT_FALSE(glob("a*b*c", "aXXbYY"));
+  EXPECT_TRUE(glob("?", "x"));
+  EXPECT_FALSE(glob("?", ""));
+  EXPECT_TRUE(glob("[a-c][!a-c]", "bd"));
+  EXPECT_FALSE(glob("[a-c][!a-c]", "bb"));
+  EXPECT_TRUE(glob("[]]", "]"));
+  EXPECT_TRUE(glob("[a-]", "-"));
+  EXPECT_TRUE(glob("[a", "[a")) << "no set: it has no end";
+  EXPECT_TRUE(glob("\\*", "*"));
+  EXPECT_FALSE(glob("\\*", "x"));
+  EXPECT_TRUE(glob("x\\", "x")) << "as in the kernel";
+  EXPECT_TRUE(glob("**", ""));
+}
+
+TEST(Filter, StringsThatCouldNotBeReadAreLikeNone) {
+  const auto payload = record({20, 0, 0, 0});
+  for (const char* filter : {"s == \"\"", "s ~ \"*\"", "s ~ \"a*\"", "s ~ \"?*\""})
+    EXPECT_EQ(run(filtered("s=+0(%di):string", filter), payload), Verdict::drop) << filter;
+  EXPECT_EQ(run(filtered("s=+0(%di):string", "s != \"a\""), payload), Verdict::pass);
+  EXPECT_EQ(run(filtered("s=+0(%di):string", "s ~ \"!a*\""), payload), Verdict::pass);
+}
+
+TEST(Filter, AnUnknownNameIsToldWhereItDecides) {
+  const EventProgram program = filtered("a=%di:u8", "a == 1 && comm ~ \"x*\"");
+  const std::uint8_t name[shared::kNameBytes] = "xy";
+  EXPECT_EQ(run(program, record({1})), Verdict::unknown);
+  EXPECT_EQ(run(program, record({2})), Verdict::drop);
+  EXPECT_EQ(run(program, record({1}), 0, name), Verdict::pass);
+}
+
+TEST(Filter, CpuLists) {
+  const auto list = [](const char* text) {
+    const auto set = read_cpu_list(text, 8);
+    std::string found;
+    for (unsigned cpu = 0; set && cpu < 64; ++cpu)
+      if (set->has(cpu)) found += std::to_string(cpu);
+    return set ? found : "refused";
+  };
+  EXPECT_EQ(list("0-2,5"), "0125");
+  EXPECT_EQ(list(" 1 3 "), "13");
+  EXPECT_EQ(list("all"), "01234567");
+  EXPECT_EQ(list("N"), "7");
+  EXPECT_EQ(list("0-N:2/4"), "0145");
+  EXPECT_EQ(list(","), "");
+  for (const char* bad : {"8", "2-1", "a", "1-", "-1", "0:1/2", "0-3:1", "0-3:2/0", "0-3:3/2", "99999999999"})
+    EXPECT_EQ(list(bad), "refused") << bad;
+}
+
+TEST(Filter, ZeroTakesItAway) {
+  EventProgram program = filtered("a=%di:u8", "a == 1");
+  EXPECT_TRUE(set_filter(program, " 0 ", {}));
+  EXPECT_TRUE(program.filter.empty());
+}
+
+TEST(Filter, AnErrorLeavesTheProgramAsItWas) {
+  EventProgram program = filtered("a=%di:u8 s=+0(%di):string", "a == 1");
+  const std::string text = program.text;
+  EXPECT_FALSE(set_filter(program, "s == \"kept?\" && nope == 1", {}));
+  EXPECT_EQ(program.text, text);
+  EXPECT_EQ(program.filter.size(), 3u);
+}
+
+std::string answer(const std::function<void(std::vector<Test>&)>& change) {
+  EventProgram program = filtered("a=%di:u8 s=+0(%di):string", "a == 1 || s == \"x\" || cpu & CPUS{0-1}", {.cpus = 4});
+  change(program.filter);
+  const Status status = verify(program);
+  return status ? "ok" : status.error().text;
+}
+
+TEST(Filter, TheVerifierRefuses) {
+  EXPECT_EQ(answer([](auto&) {}), "ok");
+  EXPECT_EQ(answer([](auto& t) { t.pop_back(), t.pop_back(); }), "test 2: the filter has no end");
+  EXPECT_EQ(answer([](auto& t) { t[1].target = 1; }), "test 1: a way that does not lead forward");
+  EXPECT_EQ(answer([](auto& t) { t[1].target = 5; }), "test 1: a way that does not lead forward");
+  EXPECT_EQ(answer([](auto& t) { t[0].op = static_cast<TestOp>(shared::kTestOpCount); }),
+            "test 0: an unknown operation");
+  EXPECT_EQ(answer([](auto& t) { t[0].size = 3; }), "test 0: a number of an impossible size");
+  EXPECT_EQ(answer([](auto& t) { t[0].offset = 21; }), "test 0: a number outside of the record");
+  EXPECT_EQ(answer([](auto& t) { t[0].offset = shared::kTestCpu; }), "test 0: a number outside of the record");
+  EXPECT_EQ(answer([](auto& t) { t[1].offset = 16; }), "test 1: a text where there is none");
+  EXPECT_EQ(answer([](auto& t) { t[1].value += 2; }), "test 1: a text outside of its pool");
+  EXPECT_EQ(answer([](auto& t) { t[1].size = shared::kTextMatchCount; }), "test 1: an unknown comparison of texts");
+  EXPECT_EQ(answer([](auto& t) { t[2].value |= std::uint64_t{9} << 32; }), "test 2: a set outside of its pool");
+}
+
+// In a target anything may stand there: it ends, and reads nothing that it was not given (the sanitizers look).
+TEST(Filter, TestsThatNobodyVerifiedAreHarmless) {
+  std::mt19937_64 random(11);
+  const std::vector<std::uint8_t> payload(40, 0x11);
+  for (int round = 0; round < 100000; ++round) {
+    EventProgram program;
+    program.text = "text";
+    for (auto count = random() % 6; count-- > 0;)
+      program.filter.push_back({.op = static_cast<TestOp>(random() % 24),
+                                .size = static_cast<std::uint8_t>(random() % 12),
+                                .target = static_cast<std::uint16_t>(random() % 8),
+                                .offset = random() % 2 == 0 ? static_cast<std::uint32_t>(random() % 48)
+                                                            : static_cast<std::uint32_t>(random()),
+                                .value = random() % 2 == 0 ? random() % 8 << 32 | random() % 8 : random()});
+    static_cast<void>(run(program, payload));
+  }
+}
+
+}  // namespace
+}  // namespace uprobe::program
