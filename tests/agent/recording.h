@@ -11,7 +11,9 @@ namespace uprobe::test {
 // One event, given by its program.
 class OneEvent {
  public:
-  OneEvent(std::vector<shared::Insn> insns, u32 fixed_bytes, u32 cpu_rings, u32 claimed_rings, u64 ring_bytes) {
+  OneEvent(std::vector<shared::Insn> insns, u32 fixed_bytes, u32 cpu_rings, u32 claimed_rings, u64 ring_bytes,
+           std::vector<shared::Test> filter = {}, std::string text = {}) {
+    program_.filter = std::move(filter), program_.text = std::move(text);
     program_.layout.fixed_bytes = fixed_bytes;
     program_.insns = std::move(insns);
     const trace::AreaSpec spec{.events = {&program_},

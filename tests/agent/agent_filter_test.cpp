@@ -1,0 +1,250 @@
+// Filters at a hit: by the body over registers, by the body over the record, by the agent. All three let the same hits pass, leave
+// nothing of the others in a ring, count them, and nobody notices.
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+
+#include <optional>
+
+#include "preload/trampolines.h"
+#include "tests/agent/hit_state.h"
+#include "tests/agent/jump_probe.h"
+
+namespace uprobe::test {
+namespace {
+
+using shared::Insn;
+using shared::Op;
+using shared::Reg;
+using shared::Test;
+using shared::TestOp;
+
+constexpr u32 kClaimed = 2;
+constexpr u8 kSizes[] = {8, 8, 4, 4, 2, 2, 1, 1};  // of the fields, from registers in turn
+constexpr Reg kRegisters[] = {Reg::di, Reg::bx, Reg::si, Reg::r9, Reg::dx, Reg::r15, Reg::ax, Reg::bp};
+
+u32 cpus() { return static_cast<u32>(::sysconf(_SC_NPROCESSORS_CONF)); }
+
+Insn insn(Op op, u8 size = 0, u16 count = 0, u32 offset = 0, u64 immediate = 0) {
+  return {op, size, count, offset, immediate};
+}
+Test test(TestOp op, u8 size, u16 target, u32 offset, u64 value) { return {op, size, target, offset, value}; }
+Test end(TestOp op) { return {op, 0, 0, 0, 0}; }
+
+struct Fields {
+  std::vector<Insn> program;
+  std::vector<u32> offsets;
+  u32 fixed = 16;
+};
+
+// `by_memory`: the same values, but fetched in a way that only the record shows.
+Fields fields(bool by_memory) {
+  Fields made;
+  for (std::size_t i = 0; i < std::size(kSizes); ++i) {
+    made.program.push_back(insn(Op::begin));
+    made.program.push_back(insn(Op::load_register, static_cast<u8>(kRegisters[i])));
+    made.program.push_back(insn(Op::store_value, kSizes[i], 0, made.fixed));
+    made.offsets.push_back(made.fixed);
+    made.fixed += kSizes[i];
+  }
+  if (by_memory) {
+    for (const Insn& more :
+         {insn(Op::begin), insn(Op::load_register, static_cast<u8>(Reg::sp)), insn(Op::store_memory, 0, 8, made.fixed)})
+      made.program.push_back(more);
+    made.fixed += 8;
+  }
+  made.program.push_back(insn(Op::end));
+  return made;
+}
+
+// `always` looks at the record and holds whatever is there.
+std::vector<Test> random_filter(std::mt19937_64& random, const Fields& made, const HitState& in, bool in_record) {
+  constexpr u32 kOrder[] = {5, 1, 4, 8, 3, 14, 0, 6};  // of kRegisters in HitState
+  std::vector<Test> tests;
+  const u16 count = static_cast<u16>(1 + random() % 6);
+  const u16 first = in_record ? 1 : 0;
+  if (in_record) tests.push_back(test(TestOp::not_below, 8, 1, made.fixed - 8, 0));
+  for (u16 i = 0; i < count; ++i) {
+    const std::size_t field = random() % std::size(kSizes);
+    const u64 now = in.registers[kOrder[field]];
+    const u64 value = random() % 3 == 0 ? now : random() % 2 == 0 ? now + random() % 3 - 1 : random() >> random() % 64;
+    const auto op = static_cast<TestOp>(static_cast<u8>(TestOp::equal) + random() % 12);
+    const u16 at = static_cast<u16>(first + i);
+    const u16 target = static_cast<u16>(at + 1 + random() % (count - i + 1));
+    tests.push_back(test(random() % 12 == 0 ? TestOp::go_on : op, kSizes[field], target, made.offsets[field], value));
+  }
+  tests.push_back(end(TestOp::pass));
+  tests.push_back(end(TestOp::drop));
+  return tests;
+}
+
+bool is_quiet(OneEvent& session) {
+  for (u32 i = 0; i < session.area().ring_count(); ++i)
+    if (session.area().is_being_written(i)) return false;
+  return true;
+}
+
+class Filters : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_avx()) GTEST_SKIP();
+    install_agent_handlers();
+    if (point_block().head.rseq_offset == 0) GTEST_SKIP() << "no rseq here";
+  }
+};
+
+// Whether a hit passes; it is recorded or counted, and nothing else happens.
+std::optional<bool> passes(OneEvent& session, const HitState& in) {
+  const u64 recorded = session.records_from(0, session.area().ring_count()), dropped = session.area().dropped(0);
+  HitState out{};
+  hit_check(&in, &out);
+  HitState expected = in;
+  expected.registers[1] += 1;
+  EXPECT_EQ(std::memcmp(&out, &expected, sizeof out), 0);
+  EXPECT_TRUE(is_quiet(session));
+  const u64 more = session.records_from(0, session.area().ring_count()) - recorded;
+  EXPECT_EQ(more + session.area().dropped(0) - dropped, 1U);
+  return more == 1;
+}
+
+TEST_F(Filters, TheSameHitsPassWhoeverRunsThem) {
+  std::mt19937_64 random(3);
+  int passed = 0, dropped = 0;
+  for (int round = 0; round < 600; ++round) {
+    const bool in_record = round % 2 == 1;
+    const Fields made = fields(in_record);
+    const HitState in = make_state(random(), kArithmetic);
+    OneEvent session(made.program, made.fixed, cpus(), kClaimed, 16384, random_filter(random, made, in, in_record));
+    JumpProbe probe(hit_site);
+    probe.arm(session, true);
+    ASSERT_TRUE(probe.body().records);
+    const auto ours = passes(session, in);
+    probe.arm(session, false);
+    const auto reference = passes(session, in);
+    ASSERT_EQ(ours, reference) << round;
+    (*ours ? passed : dropped) += 1;
+  }
+  EXPECT_GT(passed, 100);
+  EXPECT_GT(dropped, 100);
+}
+
+constexpr u32 kArgument = 16;
+
+std::vector<Insn> one_register(Reg reg) {
+  return {insn(Op::begin), insn(Op::load_register, static_cast<u8>(reg)), insn(Op::store_value, 8, 0, kArgument),
+          insn(Op::end)};
+}
+
+// Passes what is equal.
+std::vector<Test> equal(u8 size, u32 offset, u64 value) {
+  return {test(TestOp::not_equal, size, 2, offset, value), end(TestOp::pass), end(TestOp::drop)};
+}
+
+TEST_F(Filters, WhatIsDroppedIsNoticedByNobody) {
+  for (const bool fast : {true, false}) {
+    OneEvent session(one_register(Reg::flags), kArgument + 8, cpus(), kClaimed, 16384, equal(8, kArgument, 0));
+    JumpProbe probe(hit_site);
+    probe.arm(session, fast);
+    ASSERT_EQ(probe.body().records, fast);
+    u64 hits = 0;
+    for (u64 seed = 0; seed < 20; ++seed)
+      for (const u64 flags : kFlagSets) {
+        EXPECT_TRUE(passes_unnoticed(seed, flags)) << seed << " " << std::hex << flags;
+        ++hits;
+      }
+    EXPECT_EQ(session.area().dropped(0), hits);
+    EXPECT_EQ(session.records_from(0, session.area().ring_count()), 0U);
+  }
+}
+
+TEST_F(Filters, AFullRingDropsBeforeItLoses) {
+  OneEvent session(one_register(Reg::di), kArgument + 8, cpus(), kClaimed, 8192, equal(8, kArgument, ~u64{5}));
+  JumpProbe probe(hit_site);
+  probe.arm(session, true);
+  for (u32 i = 0; i < cpus(); ++i) session.area().ring(i).tail = 1024;  // as if the position were 1024 units behind
+  EXPECT_TRUE(passes_unnoticed(1, kArithmetic));
+  EXPECT_EQ(session.area().dropped(0), 1U);
+  EXPECT_EQ(session.event().lost_full, 0U);
+}
+
+TEST_F(Filters, WithoutRseqTheAgentDrops) {
+  OneEvent session(one_register(Reg::di), kArgument + 8, cpus(), kClaimed, 16384, equal(8, kArgument, ~u64{5}));
+  JumpProbe probe(hit_site);
+  probe.arm(session, true);
+  probe.block().head.rseq_offset = 0, probe.block().head.own_rseq = 0;
+  EXPECT_TRUE(passes_unnoticed(1, kArithmetic));
+  EXPECT_EQ(session.area().dropped(0), 1U);
+  EXPECT_TRUE(is_quiet(session));
+}
+
+std::vector<Test> names(const char* text, std::string& pool) {
+  pool = text;
+  const u64 value = u64{pool.size()} << 32;
+  return {test(TestOp::not_text, static_cast<u8>(shared::TextMatch::full), 2, shared::kTestName, value),
+          end(TestOp::pass), end(TestOp::drop)};
+}
+
+// The name needs a system call, which is made outside of the section; where none may be made the reader decides.
+TEST_F(Filters, TheTasksName) {
+  char name[shared::kNameBytes] = {};
+  ASSERT_EQ(::prctl(PR_GET_NAME, name), 0);
+  for (const char* wanted : {static_cast<const char*>(name), "another"}) {
+    std::string pool;
+    const auto tests = names(wanted, pool);
+    OneEvent session(one_register(Reg::di), kArgument + 8, cpus(), kClaimed, 16384, tests, pool);
+    JumpProbe probe(hit_site);
+    probe.arm(session, true);
+    EXPECT_FALSE(probe.body().records);
+    EXPECT_TRUE(passes_unnoticed(1, kArithmetic));
+    EXPECT_EQ(session.area().dropped(0), wanted == name ? 0U : 1U);
+    probe.block().head.flags |= shared::kBlockFiltered;
+    EXPECT_TRUE(passes_unnoticed(1, kArithmetic));
+    probe.block().head.flags &= ~shared::kBlockFiltered;
+    EXPECT_EQ(session.area().dropped(0), wanted == name ? 0U : 1U) << "the reader's business";
+    EXPECT_EQ(session.records_from(0, session.area().ring_count()), wanted == name ? 2U : 1U);
+  }
+}
+
+TEST_F(Filters, TestsThatMakeNoSenseLetEverythingPass) {
+  for (const shared::Test& odd : {test(TestOp::equal, 9, 2, kArgument, 0), test(TestOp::equal, 8, 0, kArgument, 0),
+                                  test(static_cast<TestOp>(77), 8, 2, kArgument, 0), test(TestOp::equal, 8, 2, 5000, 0),
+                                  test(TestOp::text, 0, 2, kArgument, ~u64{0})}) {
+    OneEvent session(one_register(Reg::di), kArgument + 8, cpus(), kClaimed, 16384,
+                     {odd, end(TestOp::drop), end(TestOp::pass)});
+    JumpProbe probe(hit_site);
+    probe.arm(session, true);
+    EXPECT_FALSE(probe.body().records && odd.op != TestOp::equal);
+    HitState in = make_state(1, kArithmetic);
+    in.registers[5] = 0;
+    EXPECT_EQ(passes(session, in), true) << static_cast<int>(odd.op);
+  }
+}
+
+// A signal between the count and the way out does not make the hit come again; one before the count does.
+TEST_F(Filters, ADroppedHitIsCountedOnce) {
+  for (const bool in_record : {false, true}) {
+    const Fields made = fields(in_record);
+    const u32 offset = in_record ? made.fixed - 8 : made.offsets[0];
+    OneEvent session(made.program, made.fixed, cpus(), kClaimed, 16384, equal(8, offset, 0));
+    JumpProbe probe(hit_site);
+    probe.arm(session, true);
+    shared::BodyHead head;
+    std::memcpy(&head, probe.body().bytes.data(), sizeof head);
+    ASSERT_NE(head.dropped, 0);
+    constexpr u32 kLockAdd = 10;
+    alignas(16) u8 stack[512] = {};
+    const u64 sp = word_of(stack);
+    const u64 copy = probe.copy();
+    std::memcpy(stack + offsetof(shared::TrampolineFrame, copy), &copy, sizeof copy);
+    for (const u32 at : {u32{head.dropped} - kLockAdd, u32{head.dropped}}) {
+      agent::SignalFrame frame{};
+      frame.ip = probe.address() + at, frame.sp = sp;
+      const bool counted = at == head.dropped;
+      EXPECT_EQ(agent::leave_trampoline(probe.block().head, frame),
+                counted ? agent::Jump::recorded : agent::Jump::arriving);
+      EXPECT_EQ(frame.ip, counted ? copy : probe.site());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace uprobe::test
