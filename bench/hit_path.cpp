@@ -19,6 +19,7 @@
 
 #include "arch/x86/code/trampoline.h"
 #include "engine/program/compile.h"
+#include "engine/program/filter.h"
 #include "engine/shared/trampoline.h"
 #include "engine/spec/parse.h"
 #include "engine/trace/area.h"
@@ -29,6 +30,8 @@ __attribute__((visibility("hidden"))) void uprobe_jump_entry();
 long hp_call(long, const char*, long), hp_disabled(long, const char*, long);
 long hp_fast0(long, const char*, long), hp_fast3(long, const char*, long), hp_fast_text(long, const char*, long);
 long hp_agent0(long, const char*, long), hp_agent3(long, const char*, long), hp_agent_text(long, const char*, long);
+long hp_filtered(long, const char*, long), hp_filtered_late(long, const char*, long);
+long hp_filtered_text(long, const char*, long);
 long hp_limit0(long, const char*, long), hp_limit3(long, const char*, long), hp_limit_text(long, const char*, long);
 long hp_correct0(long, const char*, long), hp_correct3(long, const char*, long);
 long hp_correct_text(long, const char*, long);
@@ -48,14 +51,24 @@ using Site = long (*)(long, const char*, long);
 constexpr std::size_t kPage = 4096, kIsland = 16 * kPage;
 constexpr std::uint64_t kCalls = 20'000, kHitsBetweenReads = 256;
 constexpr char kText[] __attribute__((aligned(64))) = "fifteen letters";
-constexpr const char* kDefinitions[] = {"p:hit /none:0x1000", "p:hit /none:0x1000 %di %si %dx",
-                                        "p:hit /none:0x1000 %di %si %dx +0(%si):string", "r:back /none:0x1000 $retval"};
-constexpr std::uint32_t kReturn = 3;  // of them
+// What is recorded; behind the first four, of which nothing is filtered out, what lets no hit pass: by a register, by memory, by
+// a string.
+struct Probed {
+  const char *definition, *filter;
+};
+constexpr Probed kEvents[] = {{"p:hit /none:0x1000", ""},
+                              {"p:hit /none:0x1000 %di %si %dx", ""},
+                              {"p:hit /none:0x1000 %di %si %dx +0(%si):string", ""},
+                              {"r:back /none:0x1000 $retval", ""},
+                              {"p:hit /none:0x1000 %di %si %dx", "arg1 > 0x7fffffff"},
+                              {"p:hit /none:0x1000 %di %si %dx first=+0(%si):u8", "first == 0"},
+                              {"p:hit /none:0x1000 %di %si %dx +0(%si):string", "arg4 ~ \"sixteen*\""}};
+constexpr u32 kReturn = 3, kPlain = 4, kPoints = 16;
 
 struct Block {
   ProcessBlock head;
-  Point points[11];
-  Consumer consumers[11];
+  Point points[kPoints];
+  Consumer consumers[kPoints];
 };
 Block g_block;
 trace::Area* g_area = nullptr;
@@ -89,6 +102,8 @@ x86::FastRecord fast_record(trace::Area& area, std::uint32_t event) {
   fast.data_offset = header.data_offset, fast.ring_bytes = header.ring_bytes;
   fast.ring_offset = header.ring_offset, fast.cpu_ring_count = header.cpu_ring_count;
   fast.events_offset = header.event_offset, fast.fixed_bytes = area.event(event).fixed_bytes;
+  fast.filter = area.filter(event);
+  fast.dropped_offset = header.dropped_offset, fast.dropped_stride = header.dropped_stride;
   fast.program = {agent::at_offset<Insn>(&header, header.insn_offset) + area.event(event).first_insn,
                   area.event(event).insn_count};
   return fast;
@@ -152,8 +167,8 @@ trace::Area make_area(const std::vector<program::EventProgram>& programs) {
 void arm_all(trace::Area& area, trace::Area& off) {
   ProcessBlock& head = g_block.head;
   head.pid = static_cast<std::uint32_t>(::getpid());
-  head.point_offset = offsetof(Block, points), head.point_count = std::size(g_block.points);
-  head.consumer_offset = offsetof(Block, consumers), head.consumer_count = std::size(g_block.consumers);
+  head.point_offset = offsetof(Block, points), head.point_count = kPoints;
+  head.consumer_offset = offsetof(Block, consumers), head.consumer_count = kPoints;
   head.sessions[0].area = word_of(&area.header()), head.sessions[1].area = word_of(&off.header());
   agent::uprobe_block = &head;
   agent::learn_rseq(head);
@@ -170,6 +185,9 @@ void arm_all(trace::Area& area, trace::Area& off) {
   arm(8, word_of(at_return_hp_fast_pair), area, 0, kReturn, true, word_of(hp_fast_pair));
   arm(9, word_of(hp_agent_pair), area, 0, 0, false);
   arm(10, word_of(at_return_hp_agent_pair), area, 0, kReturn, false, word_of(hp_agent_pair));
+  arm(11, word_of(hp_filtered), area, 0, kPlain, true);
+  arm(12, word_of(hp_filtered_late), area, 0, kPlain + 1, true);
+  arm(13, word_of(hp_filtered_text), area, 0, kPlain + 2, false);
 }
 
 // For the hits by hand.
@@ -282,11 +300,12 @@ constexpr const char* kByHand[] = {"by hand, in a ring: no argument", "by hand, 
 
 int run(int repetitions) {
   std::vector<program::EventProgram> programs;
-  for (const char* definition : kDefinitions) {
-    auto spec = spec::parse_definition(definition, {.file_check = nullptr});
+  for (const Probed& event : kEvents) {
+    auto spec = spec::parse_definition(event.definition, {.file_check = nullptr});
     if (!spec) die("definition");
     auto program = program::compile(*spec);
     if (!program) die("program");
+    if (*event.filter != '\0' && !program::set_filter(*program, event.filter, {})) die("filter");
     programs.push_back(program.take());
   }
   trace::Area area = make_area(programs), off = make_area(programs);
@@ -303,6 +322,9 @@ int run(int repetitions) {
       {kByHand[1], hp_correct3},
       {kByHand[2], hp_correct_text},
       {"disabled probe", hp_disabled, nullptr, 6},
+      {"filtered out by a register", hp_filtered, nullptr, 8},
+      {"filtered out by a byte in memory", hp_filtered_late},
+      {"filtered out by the agent, by a string", hp_filtered_text},
       {"no argument", hp_fast0, kLimits[0], 1.25, kByHand[0]},
       {"3 registers", hp_fast3, kLimits[1], 1.4, kByHand[1]},
       {"3 registers, string of 16 bytes", hp_fast_text, kLimits[2], 1.5, kByHand[2]},

@@ -9,7 +9,7 @@
         ret
         .size \name, . - \name
         .endm
-        .irp n, call, disabled, fast0, fast3, fast_text, agent0, agent3, agent_text
+        .irp n, call, disabled, fast0, fast3, fast_text, agent0, agent3, agent_text, filtered, filtered_late, filtered_text
         SITE hp_\n
         .endr
 

@@ -10,7 +10,7 @@ constexpr std::uint64_t kJumpBurst = 20'000;  // a ring of 4 MiB holds three
 constexpr double kWorthARatio = 0.003;
 constexpr std::uint64_t kPairBurst = 9'990;   // of entry and return; also where each call makes 30
 constexpr double kTrapAim = 1.15, kUnprobedAim = 1.10, kThreadsAim = 1.10, kCrowdAim = 2.5, kOffAim = 6,
-                 kKernelAim = 1.0 / 80, kKernelPairAim = 1.0 / 20, kDeepAim = 1.25;
+                 kFilteredAim = 8, kKernelAim = 1.0 / 80, kKernelPairAim = 1.0 / 20, kDeepAim = 1.25;
 
 constexpr char kCall[] = "unprobed call";
 constexpr char kWalk[] = "unprobed call of 20,000 functions in turn";
@@ -98,12 +98,17 @@ Status HitRows::add_tier(Tier tier) {
   add_tier_sites(tier);
   Timed& threads = add_site(one + ", two threads at once", who + "0", "push", count, 2);
   // Two threads of a process wait for each other where the kernel sends each its SIGTRAP: no aim for breakpoints.
-  threads.base = kCall, threads.aim = {.peer = one, .most = tier == Tier::jump ? kThreadsAim : 0, .label = "one thread"};
+  threads.base = kCall,
+  threads.aim = {.peer = one, .most = tier == Tier::jump ? kThreadsAim : 0, .label = "one thread"};
   Timed& crowd = add_site(who + " probes, 20,000 hit in turn, no argument", who + "-crowd", "crowd", kCrowd);
   crowd.base = kWalk, crowd.aim = {.peer = one, .most = kCrowdAim, .label = "one probe"};
   Timed& off = add_site(one + ", recording off", who + "-off", "push", count);
   off.base = kCall;
   if (tier == Tier::jump) off.aim = {.most = kOffAim, .label = "ns"};
+  if (Status s = add_subject(who + "-filter", {Tracer::tool_filter, tier}); !s) return s;
+  Timed& filtered = add_site(who + " probe on push %rbp, filtered out by a register", who + "-filter", "push", count);
+  filtered.base = kCall;
+  if (tier == Tier::jump) filtered.aim = {.most = kFilteredAim, .label = "ns"};
   return ok();
 }
 

@@ -15,6 +15,7 @@ constexpr const char* kSites[] = {"push", "move", "nop"};
 constexpr struct {
   const char *site, *function;
 } kPairs[] = {{"pair", "site_pair"}, {"deep", "site_deeper"}};
+constexpr const char* kFiltered = "push";
 constexpr std::uint64_t kWarmUp = 600;  // also where a call makes 30
 constexpr std::chrono::milliseconds kReadersLongestSleep{60};
 
@@ -56,10 +57,20 @@ std::string pair_definitions(const std::string& target) {
   return text;
 }
 
-std::string site_definitions(const std::string& target, const std::string& arguments) {
+std::string site_definitions(const std::string& target, const Tracing& tracing) {
   std::string text;
-  for (const std::string site : kSites) text += site_definition(target, site, arguments);
+  for (const std::string site : kSites)
+    if (tracing.tracer != Tracer::tool_filter || site != kFiltered)
+      text += site_definition(target, site, tracing.arguments);
   return text;
+}
+
+// A filter can follow a definition on the command line alone.
+std::vector<std::string> filter_options(const std::string& target, const Tracing& tracing) {
+  if (tracing.tracer != Tracer::tool_filter) return {};
+  std::string definition = site_definition(target, kFiltered, "%sp");
+  definition.pop_back();
+  return {"-p", definition, "--filter=arg1 == 1"};
 }
 
 // The first byte that differs from the file is that of the lowest probe: int3, or a jump of four bytes or one.
@@ -139,9 +150,10 @@ Result<Subject> Subject::start(const Workshop& workshop, KernelEvents& kernel, c
   if (by_tool) {
     const std::string definitions = tracing.tracer == Tracer::tool_crowd   ? crowd_definitions(*target, kCrowd)
                                     : tracing.tracer == Tracer::tool_pairs ? pair_definitions(*target)
-                                                                           : site_definitions(*target, tracing.arguments);
+                                                                           : site_definitions(*target, tracing);
     if (Status s = workshop.write(name + ".probes", definitions); !s) return s.error();
-    const std::vector<std::string> more(tracing.option.empty() ? 0 : 1, tracing.option);
+    std::vector<std::string> more = filter_options(*target, tracing);
+    if (!tracing.option.empty()) more.push_back(tracing.option);
     argv = tool_command(tracing.tier, workshop.path(name + ".probes"), "/dev/null", *target, more);
   }
   auto child = Child::start(argv, workshop.path(name + ".summary"));

@@ -14,12 +14,13 @@
 namespace uprobe::bench {
 
 enum class Tracer {
-  none,        // with a SIGTRAP handler of its own
-  tool,        // uprobe-run, probes at every site
-  tool_off,    // the same, recording off
-  tool_crowd,  // uprobe-run, probes at the 20,000 functions of the crowd and none at the sites
-  tool_pairs,  // uprobe-run, entry and return of the functions that are there for that
-  kernel,      // uprobe events, at every site
+  none,         // with a SIGTRAP handler of its own
+  tool,         // uprobe-run, probes at every site
+  tool_off,     // the same, recording off
+  tool_filter,  // probes at every site, that of `push` with a filter that lets nothing pass
+  tool_crowd,   // uprobe-run, probes at the 20,000 functions of the crowd and none at the sites
+  tool_pairs,   // uprobe-run, entry and return of the functions that are there for that
+  kernel,       // uprobe events, at every site
   kernel_pairs,
 };
 

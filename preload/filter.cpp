@@ -19,11 +19,12 @@ UPROBE_IN_SECTION Name fetch_name(const Draft& draft, u8 (&name)[shared::kNameBy
 
 }  // namespace
 
-UPROBE_IN_SECTION Built judge(const Draft& draft, Payload& payload) {
+// Not part of its caller: only who has a filter needs the stack for it.
+UPROBE_IN_SECTION [[gnu::noinline]] Built judge(const Draft& draft, Payload& payload) {
   const AreaHeader* const area = draft.area;
   const Event& event = *draft.event;
   const u32 first = event.first_test, count = event.test_count;
-  if (count == 0 || u64{first} + count > area->test_count) return Built::ok;
+  if (u64{first} + count > area->test_count) return Built::ok;
   u8 name[shared::kNameBytes] = {};
   const Name has_name = (event.flags & shared::kEventAsksName) != 0 ? fetch_name(draft, name) : Name::known;
   if (has_name == Name::wants_call) return Built::wants_call;
@@ -35,10 +36,11 @@ UPROBE_IN_SECTION Built judge(const Draft& draft, Payload& payload) {
   return verdict == Verdict::drop ? Built::dropped : Built::ok;
 }
 
-// Rows are of CPUs so that they share no lines; the number is right wherever the thread has moved meanwhile.
+// In the second half of the rows: those of the first are written without lock. Which one is right wherever the thread has moved
+// meanwhile.
 void count_dropped(AreaHeader* area, u32 event_index, u32 cpu) {
   if (area->dropped_rows == 0) return;
-  const u64 row = area->dropped_offset + u64{cpu % area->dropped_rows} * area->dropped_stride;
+  const u64 row = area->dropped_offset + u64{area->dropped_rows + cpu % area->dropped_rows} * area->dropped_stride;
   count(at_offset<u64>(area, row)[event_index]);
 }
 

@@ -108,8 +108,8 @@ Jump leave_body(SignalFrame& frame, const BodyHead& body) {
   static_assert(depth_at(shared::kSaveDepths, kSaved) == shared::kFullDepth);
   const u32 at = static_cast<u32>(frame.ip - as_word(&body));
   if (at < body.code) return Jump::no;
-  const bool recorded = (at >= body.recorded && at < body.slow) || at >= body.called ||
-                        (body.lost != 0 && at == body.lost) || (body.dropped != 0 && at == body.dropped);
+  const bool recorded =
+      (at >= body.recorded && at < body.slow) || at >= body.called || (body.lost != 0 && at == body.lost);
   const TrampolineFrame& kept = at < body.code + kSaved            ? undo_save(frame, at - body.code)
                                 : at >= body.out && at < body.slow ? finish_restore(frame, at - body.out)
                                                                    : take_kept(frame, body, at);

@@ -76,8 +76,9 @@ struct AreaHeader {
   u64 name;            // random: no other session has it
   u32 test_count;
   u32 test_offset;
-  // Hits that a filter has dropped: a u64 for each event, in `dropped_rows` rows, one of each CPU, `dropped_stride` bytes
-  // apart, so that CPUs do not share lines. 0 rows: no event has a filter.
+  // Hits that a filter has dropped: a u64 for each event, in rows that are `dropped_stride` bytes apart, so that CPUs do not
+  // share lines. The first `dropped_rows`, one of each CPU, are written inside rseq sections, as rings of CPUs are; as many
+  // behind them with lock add. 0: no event has a filter.
   u32 dropped_rows;
   u32 dropped_offset;
   u32 dropped_stride;

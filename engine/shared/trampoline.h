@@ -14,8 +14,7 @@
 //                         ^code         ^recorded       ^out                ^slow
 //
 // It knows the point by its return address, which is where the copy begins: the slot's head stands kCopyBehindThunk bytes
-// before. The hit has been recorded, or counted as lost or dropped, from `recorded` to `slow`, at `lost`, at `dropped`, and from
-// `called` on.
+// before. The hit has been recorded, or counted as lost or dropped, from `recorded` to `slow`, at `lost`, and from `called` on.
 //
 // Thunks, copies and bodies are machine code that the tool generates (arch/x86/code) and never changes or moves again:
 // threads may be inside, and the kernel may still know a body's rseq descriptor.
@@ -59,9 +58,9 @@ constexpr bool is_slot_of(const SlotHead& head, u64 at, const Point& point) {
   return head.address == point.address && (point.copy - at == kCopyInSlot || point.copy - at == kCopyBehindThunk);
 }
 
-inline constexpr u64 kBodyMagic = 0x32312d79646f6275;  // "ubody-12"
+inline constexpr u64 kBodyMagic = 0x31312d79646f6275;  // "ubody-11"
 inline constexpr u32 kMaxBodyBytes = 4096;
-inline constexpr u32 kBodyFaults = 4;
+inline constexpr u32 kBodyFaults = 3;
 
 // A load that may fault, and where the thread goes on; distances from the head. 0, 0: none.
 struct BodyFault {
@@ -78,11 +77,10 @@ struct BodyHead {
   u16 whole_flags;  // from here to `short_flags` TrampolineFrame::flags are all of them
   u16 called;       // behind the call of the agent
   u16 short_flags;
-  u16 dropped;  // the jump behind the count of a hit that the filter drops; 0: there is none
+  u16 reserved;
   BodyFault faults[kBodyFaults];
-  u32 reserved;
 };
-static_assert(sizeof(BodyHead) == 48);
+static_assert(sizeof(BodyHead) == 40);
 
 // What a body keeps of the application, at its stack pointer; above it the red zone, then the application's stack. rbx, rbp and
 // r9 to r15 stay where they are.

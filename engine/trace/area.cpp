@@ -51,7 +51,7 @@ Plan lay_out(const AreaSpec& spec) {
     plan.dropped_rows = std::max(1u, spec.cpu_ring_count);
     plan.dropped_stride = round_up(spec.events.size() * sizeof(std::uint64_t), alignof(shared::Ring));
   }
-  plan.data = round_up(plan.dropped + plan.dropped_rows * plan.dropped_stride, kPage);
+  plan.data = round_up(plan.dropped + 2 * plan.dropped_rows * plan.dropped_stride, kPage);
   return plan;
 }
 
@@ -322,7 +322,7 @@ shared::Verdict Area::judge(std::uint32_t event, const shared::FilterInput& inpu
 
 std::uint64_t Area::dropped(std::uint32_t event) {
   std::uint64_t sum = 0;
-  for (std::uint64_t row = 0; row < data_->plan.dropped_rows; ++row) {
+  for (std::uint64_t row = 0; row < 2 * data_->plan.dropped_rows; ++row) {
     auto* counts = data_->table<std::uint64_t>(data_->plan.dropped + row * data_->plan.dropped_stride);
     sum += std::atomic_ref(counts[event]).load(std::memory_order_relaxed);
   }

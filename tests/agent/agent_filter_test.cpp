@@ -2,10 +2,13 @@
 // nothing of the others in a ring, count them, and nobody notices.
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
+#include <sys/time.h>
 
+#include <atomic>
+#include <csignal>
 #include <optional>
+#include <thread>
 
-#include "preload/trampolines.h"
 #include "tests/agent/hit_state.h"
 #include "tests/agent/jump_probe.h"
 
@@ -219,30 +222,73 @@ TEST_F(Filters, TestsThatMakeNoSenseLetEverythingPass) {
   }
 }
 
-// A signal between the count and the way out does not make the hit come again; one before the count does.
-TEST_F(Filters, ADroppedHitIsCountedOnce) {
+// uprobe_jump_entry looks whether as much is there, before anything is done (arch/x86/entry/jump.S).
+TEST_F(Filters, StackUseIsBounded) {
+  constexpr u32 kLookedFor = 1152 + sizeof(shared::TrampolineFrame) + 8;
+  std::vector<Insn> program = one_register(Reg::sp);
+  program.insert(program.end() - 1, {insn(Op::begin), insn(Op::load_register, static_cast<u8>(Reg::di)),
+                                     insn(Op::store_string, 4, 0, 24)});
+  const std::string wanted = "*t*t*x";
+  const auto glob = static_cast<u8>(shared::TextMatch::glob);
+  OneEvent session(program, kArgument + 12, cpus(), kClaimed, 16384,
+                   {test(TestOp::text, glob, 2, 24, u64{wanted.size()} << 32),
+                    test(TestOp::not_text, glob, 3, shared::kTestName, u64{wanted.size()} << 32), end(TestOp::drop),
+                    end(TestOp::pass)},
+                   wanted);
+  JumpProbe probe(hit_site);
+  probe.arm(session, true);
+  const std::string text(300, 't');
+  HitState in = make_state(1, 0), out{};
+  in.registers[5] = word_of(text.c_str());
+  hit_check(&in, &out);
+  u64 sp = 0;
+  for (u32 i = 0; i < session.area().ring_count(); ++i)
+    if (session.records(i) != 0) std::memcpy(&sp, session.area().data(i) + sizeof(shared::RecordHead) + kArgument, 8);
+  ASSERT_NE(sp, 0U);
+  const u32 used = stack_use(in, sp);
+  std::printf("stack below the red zone, with a filter: %u bytes\n", used);
+  EXPECT_LE(used, kLookedFor);
+}
+
+// Threads that move about, interrupted by alarms whose handlers hit as well: each hit is recorded or counted, once.
+std::atomic<u64> g_hits;
+
+void hit_once(u64 value) {
+  HitState in = make_state(1, kArithmetic), out{};
+  in.registers[5] = value;
+  hit_check(&in, &out);
+  ++g_hits;
+}
+
+TEST_F(Filters, EachHitOfManyThreadsCountsOnce) {
   for (const bool in_record : {false, true}) {
     const Fields made = fields(in_record);
-    const u32 offset = in_record ? made.fixed - 8 : made.offsets[0];
-    OneEvent session(made.program, made.fixed, cpus(), kClaimed, 16384, equal(8, offset, 0));
+    std::vector<shared::Test> tests = equal(8, made.offsets[0], 7);
+    if (in_record)
+      tests = {test(TestOp::not_equal, 8, 3, made.offsets[0], 7), test(TestOp::not_below, 8, 2, made.fixed - 8, 0),
+               end(TestOp::pass), end(TestOp::drop)};
+    OneEvent session(made.program, made.fixed, cpus(), 16, 1 << 20, tests);
     JumpProbe probe(hit_site);
     probe.arm(session, true);
-    shared::BodyHead head;
-    std::memcpy(&head, probe.body().bytes.data(), sizeof head);
-    ASSERT_NE(head.dropped, 0);
-    constexpr u32 kLockAdd = 10;
-    alignas(16) u8 stack[512] = {};
-    const u64 sp = word_of(stack);
-    const u64 copy = probe.copy();
-    std::memcpy(stack + offsetof(shared::TrampolineFrame, copy), &copy, sizeof copy);
-    for (const u32 at : {u32{head.dropped} - kLockAdd, u32{head.dropped}}) {
-      agent::SignalFrame frame{};
-      frame.ip = probe.address() + at, frame.sp = sp;
-      const bool counted = at == head.dropped;
-      EXPECT_EQ(agent::leave_trampoline(probe.block().head, frame),
-                counted ? agent::Jump::recorded : agent::Jump::arriving);
-      EXPECT_EQ(frame.ip, counted ? copy : probe.site());
-    }
+    ASSERT_TRUE(probe.body().records);
+    g_hits = 0;
+    const auto before = ::signal(SIGALRM, [](int) { hit_once(8); });
+    const itimerval pace{{0, 150}, {0, 150}};
+    ::setitimer(ITIMER_REAL, &pace, nullptr);
+    std::vector<std::thread> threads;
+    for (u32 t = 0; t < 2 * cpus() + 1; ++t)
+      threads.emplace_back([] {
+        for (u64 i = 0; i < 60'000; ++i) hit_once(i % 1024 == 0 ? 7 : i);
+      });
+    for (std::thread& thread : threads) thread.join();
+    const itimerval none{};
+    ::setitimer(ITIMER_REAL, &none, nullptr);
+    ::signal(SIGALRM, before);
+    const u64 recorded = session.records_from(0, session.area().ring_count());
+    EXPECT_EQ(recorded + session.area().dropped(0) + session.event().lost_full + session.event().lost_busy, g_hits);
+    EXPECT_GE(recorded, (2 * cpus() + 1) * (60'000 / 1024));
+    EXPECT_EQ(session.event().lost_full, 0U);
+    EXPECT_TRUE(is_quiet(session));
   }
 }
 

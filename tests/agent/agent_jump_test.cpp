@@ -433,18 +433,6 @@ TEST(JumpPrograms, WhatIsNotSupportedIsLeftToTheAgent) {
   }
 }
 
-// How deep a hit of `in` goes below the red zone of `sp`: the stack is painted first.
-u32 stack_use(const HitState& in, u64 sp) {
-  constexpr u32 kPainted = 2048;
-  HitState out{};
-  auto* const below = reinterpret_cast<volatile u8*>(sp - 128 - kPainted);
-  for (u32 i = 0; i < kPainted; ++i) below[i] = 0xb7;
-  hit_check(&in, &out);
-  u32 untouched = 0;
-  while (untouched < kPainted && below[untouched] == 0xb7) ++untouched;
-  return kPainted - untouched;
-}
-
 TEST_P(Jump, StackUseIsBounded) {
   std::vector<Insn> program = all_registers();
   program.pop_back();

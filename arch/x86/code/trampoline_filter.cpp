@@ -125,16 +125,16 @@ void run_tests(Assembler& a, std::span<const Test> tests, Gpr scratch,
   }
 }
 
-void count_dropped(const FastRecord& fast, Assembler& a, BodyLabels& labels) {
+void next_dropped(const FastRecord& fast, Assembler& a) {
   constexpr std::int32_t kSlotEvent = static_cast<std::int32_t>(offsetof(shared::SlotHead, event)) -
                                       static_cast<std::int32_t>(shared::kCopyBehindThunk);
   a.raw({0x69, 0xc9}), a.number(fast.dropped_stride, 4);  // imul, %ecx, %ecx
   a.op(0x01, 8, rcx, rsi);                                // add %rcx, %rsi
   a.load(rax, {rsp, kCopyInFrame});
   a.load4(rax, {rax, kSlotEvent});
-  a.raw({0xf0, 0x48, 0x83, 0x84, 0xc6}), a.number(fast.dropped_offset, 4), a.raw({1});  // lock addq $1, (%rsi,%rax,8)
-  labels.dropped = a.size();
-  a.jump(labels.out);
+  a.raw({0x48, 0x8d, 0xbc, 0xc6}), a.number(fast.dropped_offset, 4);  // lea dropped_offset(%rsi,%rax,8), %rdi
+  a.load(rsi, {rdi, 0});
+  a.raw({0x48, 0x83, 0xc6, 1});  // add $1, %rsi
 }
 
 }  // namespace uprobe::x86

@@ -24,7 +24,8 @@ using Operand = std::variant<Gpr, Mem>;
 void run_tests(Assembler& a, std::span<const shared::Test> tests, Gpr scratch,
                const std::function<Operand(const shared::Test&)>& operand_of, Label& pass, Label& drop);
 
-// Counts a hit that is dropped, and leaves the body. ecx: the CPU, below the number of rows; rsi: the area.
-void count_dropped(const FastRecord& fast, Assembler& a, BodyLabels& labels);
+// rdi = where hits that the filter drops are counted, rsi = the new count. In the section: the row of a CPU is written by who is on
+// it. ecx: the CPU, below the number of rows; rsi: the area. Uses rax.
+void next_dropped(const FastRecord& fast, Assembler& a);
 
 }  // namespace uprobe::x86

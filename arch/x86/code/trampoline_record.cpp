@@ -176,6 +176,7 @@ class Recorder {
   void unset_section_of_rdx();
   void abandon();
   void filter_registers();
+  void drop_early();
   void filter_record();
   void drop_record();
   void announce_and_stamp();
@@ -205,7 +206,7 @@ class Recorder {
   FilterPlace filter_;
   bool in_rax_ = false;  // the working value; else it is in `live_`
   Gpr live_ = rax;
-  Label leave_, leave_early_, full_, dropped_;
+  Label leave_, leave_early_, full_, dropped_, commit_;
 };
 
 // An aborted section goes on with the rsp that it has been left with, so nothing is pushed in it. Below rsp nobody writes: it is
@@ -249,6 +250,7 @@ void Recorder::check_and_enter() {
   a_.op(0x8b, 4, rcx, rseq(kRseqCpu), kFs);
   a_.op(0x81, 4, 7, rcx), a_.number(fast_.cpu_ring_count, 4);
   a_.jump_if(kNotBelow, leave_early_);  // also of a negative number: not registered
+  if (filter_ == FilterPlace::registers) drop_early();
 }
 
 // The kernel kills a thread whose descriptor makes no sense, and this one lasts only as long as the body is mapped.
@@ -286,10 +288,9 @@ void Recorder::abandon() {
   a_.jump(labels_.slow);
 }
 
-// Nothing is announced yet, and no section entered: wherever the thread is moved, one row is as good as another. rax, rcx and r8
-// are free.
+// r8d = 1 if the hit is to be dropped. rax, rcx and r8 are free here; nothing has been entered or announced.
 void Recorder::filter_registers() {
-  Label pass, drop;
+  Label pass, drop, known;
   const auto operand_of = [&](const shared::Test& test) -> Operand {
     const Reg reg = *register_of(fast_, test);
     const Where where = where_is(reg);
@@ -300,12 +301,21 @@ void Recorder::filter_registers() {
   };
   run_tests(a_, fast_.filter, r8, operand_of, pass, drop);
   a_.bind(drop);
-  labels_.may_fault.push_back(a_.size());
-  a_.op(0x8b, 4, rcx, rseq(kRseqCpu), kFs);
-  a_.op(0x81, 4, 7, rcx), a_.number(fast_.cpu_ring_count, 4);
-  a_.jump_if(kNotBelow, labels_.slow);
-  count_dropped(fast_, a_, labels_);
+  a_.constant(r8, 1);
+  a_.jump(known);
   a_.bind(pass);
+  a_.constant(r8, 0);
+  a_.bind(known);
+}
+
+// In the section, before a ring is looked at: the count is published in the record's stead.
+void Recorder::drop_early() {
+  Label wanted;
+  a_.op(0x85, 4, r8, r8);
+  a_.jump_if(kEqual, wanted);
+  next_dropped(fast_, a_);
+  a_.jump(commit_);
+  a_.bind(wanted);
 }
 
 // The record is built.
@@ -318,15 +328,16 @@ void Recorder::filter_record() {
   a_.bind(pass);
 }
 
-// Takes the announcement back, as for a loss.
+// Takes the announcement back, and publishes the count.
 void Recorder::drop_record() {
   a_.bind(dropped_);
   a_.load4(rcx, {rcx, offsetof(shared::RecordHead, cpu)});
   a_.load4(rax, {rdi, offsetof(Ring, commit)});
   a_.store({rdi, offsetof(Ring, begun)}, rax, 4);
-  unset_section();
   a_.constant(rsi, fast_.area.value);
-  count_dropped(fast_, a_, labels_);
+  a_.constant(rdx, spec_.block.value);
+  next_dropped(fast_, a_);
+  a_.jump(commit_);
 }
 
 // rdi = ring, r8 = its `commit`; rax = the time. The number that would carry into the position when it is counted on is the
@@ -538,7 +549,9 @@ void Recorder::next_commit() {
 }
 
 void Recorder::commit() {
-  a_.store({rdi, offsetof(Ring, commit)}, rsi);
+  a_.bind(commit_);
+  static_assert(offsetof(Ring, commit) == 0);
+  a_.store({rdi, 0}, rsi);
   a_.bind(labels_.section_end);
 }
 

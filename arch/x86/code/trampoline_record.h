@@ -16,7 +16,6 @@ struct BodyLabels {
   Label slow, faulted, out;
   Label section, section_end;       // of rseq
   unsigned lost = 0;                // offset of what follows the count of a lost record
-  unsigned dropped = 0;             // and of one that the filter drops
   std::vector<unsigned> may_fault;  // offsets; all go on at `faulted`
   std::vector<StackMark> stack;
 
