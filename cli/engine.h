@@ -14,7 +14,7 @@ class Engine {
   virtual ~Engine() = default;
 
   // As uprobe::check_definitions.
-  virtual CheckReport define(const std::vector<Definition>& writes, bool strict) = 0;
+  virtual CheckReport define(const std::vector<Definition>& writes, const CheckOptions& options) = 0;
   // Whether these definitions could be prepared; keeps nothing.
   virtual Status check(const SessionOptions& options) = 0;
   // Comes before the calls below it.

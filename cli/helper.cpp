@@ -2,6 +2,7 @@
 #include "cli/helper.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -70,8 +71,9 @@ Error bad_variable(const char* name, std::string text) {
   return Error{.code = Code::usage, .text = std::move(text), .where = name};
 }
 
-// Definitions are separated by newlines or semicolons, as in the kernel's boot parameter.
-std::vector<ProbeSource> sources() {
+// Definitions are separated by newlines or semicolons, as in the kernel's boot parameter. Those that name no object are of the
+// program.
+std::vector<ProbeSource> sources(const std::string& program) {
   std::vector<ProbeSource> found;
   const std::string text = variable(kProbes);
   for (std::size_t at = 0; at < text.size();) {
@@ -79,17 +81,24 @@ std::vector<ProbeSource> sources() {
     const std::string one = text.substr(at, end - at);
     const std::size_t first = one.find_first_not_of(" \t\r");
     if (first != std::string::npos && one[first] != '#')
-      found.push_back({ProbeSource::Kind::definition, one.substr(first), ""});
+      found.push_back({ProbeSource::Kind::definition, one.substr(first), program});
     at = end + 1;
   }
   if (const std::string file = variable(kProbesFile); !file.empty())
-    found.push_back({ProbeSource::Kind::file, file, ""});
+    found.push_back({ProbeSource::Kind::file, file, program});
   return found;
 }
 
-Result<Settings> settings() {
+std::string program_of(pid_t pid) {
+  std::string path(PATH_MAX, '\0');
+  const ssize_t n = ::readlink(("/proc/" + std::to_string(pid) + "/exe").c_str(), path.data(), path.size());
+  path.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+  return path;
+}
+
+Result<Settings> settings(pid_t pid) {
   Settings result;
-  auto definitions = gather_definitions(sources(), STDIN_FILENO);
+  auto definitions = gather_definitions(sources(program_of(pid)), STDIN_FILENO);
   if (!definitions) return definitions.error();
   result.session.definitions = std::move(definitions->list);
   for (const std::string& place : definitions->places) result.places.push_back(place == "-p" ? kProbes : place);
@@ -237,7 +246,7 @@ int run_helper(char** argv) {
     diagnostics.error(program.error());
     return kExitFailure;
   }
-  auto chosen = settings();
+  auto chosen = settings((*program)->target().pid());
   if (!chosen) {
     diagnostics.error(chosen.error());
     return kExitFailure;

@@ -9,6 +9,7 @@
 
 #include "cli/text.h"
 #include "cli/values.h"
+#include "engine/base/text.h"
 
 namespace uprobe::cli {
 
@@ -53,6 +54,12 @@ Status set_filter(Options& options, const std::string& value) {
   return ok();
 }
 
+Status add_function(Options& options, const std::string& value) {
+  if (value.find('(') == std::string::npos)
+    return usage("a function event needs the function's arguments in braces", "e.g. -F 'zfree(x64 p, s32 sz)'");
+  return add_probe(options, value);
+}
+
 Status add_file(Options& options, const std::string& value) {
   if (value.empty()) return usage("the file's name is empty");
   options.sources.push_back({ProbeSource::Kind::file, value, options.object});
@@ -84,6 +91,12 @@ Status set_color(Options& options, const std::string& value) {
   return ok();
 }
 
+Status set_style(Options& options, const std::string& value) {
+  if (value != "event" && value != "2009") return usage("'" + value + "' is none of event, 2009");
+  options.style = value == "2009" ? spec::Style::kprobes_2009 : spec::Style::event;
+  return ok();
+}
+
 Status refuse_attach(Options&, const std::string&) {
   return usage("attaching to a running process is not available in this version");
 }
@@ -94,12 +107,14 @@ constexpr std::array kRows = {
         "define a probe, as in uprobe_events; PATH:SYMBOL works too (repeatable)", add_probe},
     Row{'i', "probes-from", required_argument, "FILE", "definitions from FILE, one a line (- = standard input)",
         add_file},
+    Row{'F', "function", required_argument, "PROTO",
+        "define a function event: 'zfree(x64 p, s32 sz)' prints\ncaller->zfree(p=..., sz=...)", add_function},
     Row{0, "filter", required_argument, "EXPR",
         "record only hits of the -p before it for which EXPR holds, as in the kernel's\nfilter files: 'size > 64 && "
         "name ~ "
         "\"lib*\"'; also cpu, comm, common_pid",
         set_filter},
-    Row{'x', "exec", required_argument, "FILE", "the object of the definitions after it that name none",
+    Row{'x', "exec", required_argument, "FILE", "the object of the definitions after it that name none (else: PROGRAM)",
         [](Options& o, const std::string& v) { return set_name(o.object, v); }},
     Row{'f', "follow-forks", no_argument, "", "trace child processes too (the default)",
         [](Options&, const std::string&) { return ok(); }},
@@ -113,6 +128,9 @@ constexpr std::array kRows = {
         "how return probes see the return: auto (default), exits: at every\nreturn instruction of the function; stub: "
         "by a return address of ours",
         [](Options& o, const std::string& v) { return store(o.returns, parse_return_mode(v)); }},
+    Row{0, "style", required_argument, "STYLE",
+        "event (default): as uprobe events print; 2009: as the first kprobe tracer did,\nfunction: @function+OFFSET",
+        set_style},
     Row{'o', "output", required_argument, "FILE",
         "the trace goes to FILE (- = standard output, %p = PID);\nwithout it to standard error",
         [](Options& o, const std::string& v) { return set_name(o.output, v); }},
@@ -258,6 +276,7 @@ Status settle(Options& options) {
                  "e.g. uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo'");
   for (const ProbeSource& source : options.sources) {
     if (options.mode == Mode::check || source.kind == ProbeSource::Kind::file) continue;
+    if (options.style == spec::Style::kprobes_2009 && is_all_blank(source.text)) continue;
     if (Status definition = check_definition(source.text); !definition) return definition;
   }
   if (options.mode == Mode::trace && options.program.empty())
@@ -333,7 +352,7 @@ std::string help_text() {
   }
   return text +
          "\nA definition: p[:[GROUP/]EVENT] PATH:OFFSET|SYMBOL[+OFFSET]|GLOB [[NAME=]FETCH[:TYPE]]...\n"
-         "              or a deletion of earlier ones: -:[GROUP/]EVENT\n"
+         "              or FUNCTION(TYPE NAME, ...), or a deletion of earlier ones: -:[GROUP/]EVENT\n"
          "  uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo hello'\n"
          "Exit status: the program's own (or its fatal signal); 125 when uprobe-run itself fails, 126 when the "
          "program\n"

@@ -11,6 +11,7 @@
 #include "engine/base/result.h"
 #include "engine/plan/return_mode.h"
 #include "engine/plan/tier.h"
+#include "engine/spec/probe_spec.h"
 
 namespace uprobe::cli {
 
@@ -40,6 +41,7 @@ struct Options {
   bool force = false;
   plan::Tier tier = plan::Tier::automatic;
   plan::ReturnMode returns = plan::ReturnMode::automatic;
+  spec::Style style = spec::Style::event;  // of events that have none of their own
   bool quiet = false;
   int verbosity = 0;
   ColorMode color = ColorMode::automatic;

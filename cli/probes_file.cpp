@@ -3,10 +3,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string_view>
 
 #include "engine/base/fd.h"
+#include "engine/base/text.h"
 
 namespace uprobe::cli {
 
@@ -38,7 +40,13 @@ bool is_blank_or_comment(std::string_view line) {
   return first == std::string_view::npos || line[first] == '#';
 }
 
+// A file with nothing in it is a write of nothing.
 void add_lines(Definitions& into, std::string_view text, const std::string& name, const std::string& object) {
+  if (is_all_blank(text)) {
+    into.list.push_back({"", object});
+    into.places.push_back(name);
+    return;
+  }
   for (std::size_t number = 1; !text.empty(); ++number) {
     const std::size_t end = text.find('\n');
     const std::string_view line = without_return(text.substr(0, end));
@@ -89,7 +97,8 @@ Result<Definitions> gather_definitions(const std::vector<ProbeSource>& sources, 
     if (!text) return text.error();
     add_lines(result, *text, name_of(source), source.default_object);
   }
-  if (!result.list.empty()) return result;
+  const auto is_empty = [](const Definition& definition) { return is_all_blank(definition.text); };
+  if (!std::all_of(result.list.begin(), result.list.end(), is_empty)) return result;
   return Error{
       .code = Code::usage, .text = "holds no definition", .where = sources.empty() ? "-i" : sources.front().text};
 }

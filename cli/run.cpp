@@ -128,8 +128,18 @@ Outcome list(const Call& call) {
   return print(call, text);
 }
 
+// What names no object is of the program that is to run.
+std::vector<ProbeSource> sources_of(const Call& call) {
+  std::vector<ProbeSource> sources = call.options.sources;
+  if (call.options.program.empty()) return sources;
+  const Result<std::string> program = call.engine.find_program(call.options.program[0]);
+  for (ProbeSource& source : sources)
+    if (program && source.default_object.empty()) source.default_object = *program;
+  return sources;
+}
+
 bool prepare(const Call& call) {
-  const Result<Definitions> definitions = gather_definitions(call.options.sources, call.streams.in);
+  const Result<Definitions> definitions = gather_definitions(sources_of(call), call.streams.in);
   if (!definitions) {
     call.diagnostics.error(definitions.error());
     return false;
@@ -141,6 +151,7 @@ bool prepare(const Call& call) {
   options.force = call.options.force;
   options.tier = call.options.tier;
   options.returns = call.options.returns;
+  options.style = call.options.style;
   const Status prepared = call.engine.prepare(options);
   if (prepared) return true;
   show(problems(call.engine, options, *definitions, prepared.error()), call.diagnostics);
@@ -161,9 +172,9 @@ Outcome refuse(const Call& call, const CheckReport& report, const Definitions& w
 
 Outcome check(const Call& call) {
   const Options& options = call.options;
-  const Result<Definitions> writes = gather_writes(options.sources, call.streams.in);
+  const Result<Definitions> writes = gather_writes(sources_of(call), call.streams.in);
   if (!writes) return fail(call, writes.error());
-  const CheckReport report = call.engine.define(writes->list, options.strict);
+  const CheckReport report = call.engine.define(writes->list, {options.strict, options.style});
   for (const std::string& note : report.notes) call.diagnostics.line(note);
   if (options.json) {
     const Outcome printed = print(call, render_check_json(report, options.strict));

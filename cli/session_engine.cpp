@@ -3,8 +3,8 @@
 
 namespace uprobe::cli {
 
-CheckReport SessionEngine::define(const std::vector<Definition>& writes, bool strict) {
-  return check_definitions(writes, strict);
+CheckReport SessionEngine::define(const std::vector<Definition>& writes, const CheckOptions& options) {
+  return check_definitions(writes, options);
 }
 
 Status SessionEngine::check(const SessionOptions& options) {

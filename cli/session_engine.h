@@ -9,7 +9,7 @@ namespace uprobe::cli {
 
 class SessionEngine final : public Engine {
  public:
-  CheckReport define(const std::vector<Definition>& writes, bool strict) override;
+  CheckReport define(const std::vector<Definition>& writes, const CheckOptions& options) override;
   Status check(const SessionOptions& options) override;
   Status prepare(const SessionOptions& options) override;
   std::vector<PlanReport> report() override;

@@ -1,5 +1,6 @@
 #include "engine/check.h"
 
+#include "engine/base/text.h"
 #include "engine/places.h"
 #include "engine/program/compile.h"
 #include "engine/program/filter.h"
@@ -18,9 +19,20 @@ EventFormat format_of(const spec::ProbeSpec& first_probe, const program::EventLa
           .file = program::format_file(layout, id)};
 }
 
-void describe(const spec::DefinitionSet& set, CheckReport& report) {
+// By the function's name, as far as the file has one there.
+std::string listing_2009(const spec::ProbeSpec& probe, plan::FileCache& files) {
+  const auto found = plan::look_up(probe, files);
+  if (!found) return spec::listing(probe);
+  return spec::listing_2009(probe,
+                            plan::place_of_2009(plan::symbol_near(*found->file, found->address), found->address));
+}
+
+void describe(const spec::DefinitionSet& set, const CheckOptions& options, plan::FileCache& files,
+              CheckReport& report) {
   const std::vector<spec::ProbeSpec> probes = set.probes();
-  for (const spec::ProbeSpec& probe : probes) report.listing.push_back(spec::listing(probe));
+  const bool as_2009 = options.style == spec::Style::kprobes_2009;
+  for (const spec::ProbeSpec& probe : probes)
+    report.listing.push_back(as_2009 ? listing_2009(probe, files) : spec::listing(probe));
   for (const spec::EventProbes& event : set.events()) {
     const spec::ProbeSpec& first = probes[event.probes.front()];
     // A layout fails for what no definition that was accepted has.
@@ -50,13 +62,14 @@ Status set_filter(spec::DefinitionSet& set, const Definition& write) {
 
 }  // namespace
 
-CheckReport check_definitions(const std::vector<Definition>& writes, bool strict) {
+CheckReport check_definitions(const std::vector<Definition>& writes, const CheckOptions& options) {
   CheckReport report;
   plan::FileCache files;
   Places places(files);
-  spec::DefinitionSet set({.strict = strict}, strict ? spec::Resolve() : std::ref(places));
+  spec::DefinitionSet set({.strict = options.strict}, options.strict ? spec::Resolve() : std::ref(places));
   for (; report.write < writes.size(); ++report.write) {
     const Definition& text = writes[report.write];
+    if (options.style == spec::Style::kprobes_2009 && is_all_blank(text.text)) set.clear();
     const Status written = set.write(text.text, text.default_object);
     const Status filtered = written ? set_filter(set, text) : ok();
     if (written && filtered) continue;
@@ -66,7 +79,7 @@ CheckReport check_definitions(const std::vector<Definition>& writes, bool strict
     report.line = set.last_line();
     break;
   }
-  describe(set, report);
+  describe(set, options, files, report);
   report.notes = places.notes();
   return report;
 }

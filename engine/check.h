@@ -30,8 +30,13 @@ struct CheckReport {
   std::vector<std::string> notes;  // functions that a pattern matched and that cannot be probed
 };
 
+struct CheckOptions {
+  bool strict = false;
+  spec::Style style = spec::Style::event;  // 2009: the listing is that of the kprobe tracer, and an empty write clears
+};
+
 // Each text is written as it is, several lines if it has them. Strict: the kernel's dialect and nothing else; no file is
 // opened then, and no program looked for.
-CheckReport check_definitions(const std::vector<Definition>& writes, bool strict);
+CheckReport check_definitions(const std::vector<Definition>& writes, const CheckOptions& options);
 
 }  // namespace uprobe

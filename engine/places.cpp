@@ -41,7 +41,7 @@ void set_place(ProbeSpec& spec, const std::string& symbol, const spec::FoundSymb
   spec.place.symbol = symbol;
   spec.place.found = found;
   if (spec.event == spec::kNameOfSymbol) spec.event = spec::symbol_event_name(spec.place);
-  if (spec.has_automatic_name) spec.event = spec::automatic_name(spec.place);
+  if (spec.has_automatic_name) spec.event = spec::automatic_name(spec.place, spec.is_return);
 }
 
 // Of several names of one function the one that is likely meant: "free" of "__libc_free", "cfree" and "free".
@@ -88,6 +88,16 @@ Error ambiguous(const std::string& symbol, const std::vector<std::uint64_t>& add
                .help = "candidates: " + candidates + (addresses.size() > kShown ? ", ..." : "")};
 }
 
+// Data that is named by the file: it has to be found there.
+bool is_in_file(const spec::Argument& argument) { return !argument.symbol.empty() || argument.address; }
+
+bool is_mapped(const elf::ElfFile& file, std::uint64_t address) {
+  const auto segments = file.segments();
+  return std::any_of(segments.begin(), segments.end(), [&](const elf::Segment& segment) {
+    return address >= segment.address && address - segment.address < segment.memory_bytes;
+  });
+}
+
 // A library's exported data may live in the program instead (a copy relocation), which its file does not show.
 Result<std::uint64_t> address_of_data(const std::string& symbol, const plan::Found& place) {
   const elf::ElfFile& file = *place.file;
@@ -109,8 +119,14 @@ Result<std::uint64_t> address_of_data(const std::string& symbol, const plan::Fou
 
 Result<Places::Specs> Places::operator()(ProbeSpec spec) {
   if (Status found = find_object(spec); !found) return found.error();
+  if (spec.place.is_address) {
+    const auto found = plan::look_up(spec, files_);
+    if (!found) return found.error();
+    spec.place.offset = found->offset;
+    spec.place.is_address = false;
+  }
   const bool has_data = std::any_of(spec.arguments.begin(), spec.arguments.end(),
-                                    [](const spec::Argument& argument) { return !argument.symbol.empty(); });
+                                    [](const spec::Argument& argument) { return is_in_file(argument); });
   if (spec.place.symbol.empty() && !has_data) return Specs{std::move(spec)};
   auto found = plan::look_up(spec, files_);
   if (!found) {
@@ -171,11 +187,19 @@ Result<Places::Specs> Places::expand(const ProbeSpec& pattern, const File& file,
 // Probe and data move together, by the load address.
 Status Places::find_data(ProbeSpec& spec, const plan::Found& place) {
   for (spec::Argument& argument : spec.arguments) {
-    if (argument.symbol.empty()) continue;
+    if (!is_in_file(argument)) continue;
     const auto refuse = [&](Error error) { return at_column(spec, argument.symbol_column, std::move(error)); };
     if (place.is_ifunc)
       return refuse(Error{.code = Code::refused,
-                          .text = "'@" + argument.symbol + "' has no fixed distance from an IFUNC's implementation"});
+                          .text = "'" + argument.body + "' has no fixed distance from an IFUNC's implementation"});
+    if (argument.address) {
+      if (!is_mapped(*place.file, *argument.address))
+        return refuse(Error{.text = "address " + hex(*argument.address) + " is in no part of " + place.file->path(),
+                            .help = "addresses are the file's own, as nm prints them"});
+      argument.steps.front().value += distance(*argument.address, place);
+      argument.address.reset();
+      continue;
+    }
     auto known = data_.find({place.file, argument.symbol});
     if (known == data_.end()) {
       const auto address = address_of_data(argument.symbol, place);

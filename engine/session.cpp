@@ -15,6 +15,7 @@
 
 #include "engine/base/exhaustion.h"
 #include "engine/base/limits.h"
+#include "engine/base/text.h"
 #include "engine/control/hooks.h"
 #include "engine/control/load.h"
 #include "engine/control/preloaded.h"
@@ -41,6 +42,21 @@ struct WantedFilter {
   program::FilterContext context = {};
 };
 
+void set_style(Probe& probe, spec::Style wanted) {
+  program::EventLayout& layout = probe.program.layout;
+  if (layout.style == spec::Style::event) layout.style = wanted;
+  const std::string& symbol = probe.spec.place.symbol;  // perhaps with a version
+  layout.place = layout.style == spec::Style::kprobes_2009 ? plan::place_of_2009(probe.site.symbol, probe.site.address)
+                                                           : symbol.substr(0, symbol.find('@'));
+}
+
+// Whether its records show names of code addresses.
+bool shows_symbols(const Probe& probe) {
+  const auto& fields = probe.program.layout.fields;
+  return probe.program.layout.style != spec::Style::event ||
+         std::any_of(fields.begin(), fields.end(), [](const auto& field) { return field.kind == spec::Kind::symbol; });
+}
+
 Result<Probe> make_probe(const spec::ProbeSpec& definition, plan::FileCache& files, const SessionOptions& options,
                          const WantedFilter& filter) {
   Probe probe{.spec = definition, .site = {}, .program = {}, .returns = {}};
@@ -58,6 +74,7 @@ Result<Probe> make_probe(const spec::ProbeSpec& definition, plan::FileCache& fil
     if (Status set = program::set_filter(*program, *filter.text, filter.context); !set) return set.error();
   if (Status verified = program::verify(*program); !verified) return verified.error();
   probe.program = program.take();
+  set_style(probe, options.style);
   return probe;
 }
 
@@ -188,6 +205,7 @@ Result<Session> Session::prepare(const SessionOptions& options) {
   });
   spec::DefinitionSet definitions({.strict = options.strict}, options.strict ? spec::Resolve() : std::ref(places));
   for (const Definition& definition : options.definitions) {
+    if (options.style == spec::Style::kprobes_2009 && is_all_blank(definition.text)) definitions.clear();
     if (Status added = definitions.add(definition.text, definition.default_object); !added) return added.error();
     if (definition.filter) definitions.set_filter(*definition.filter);
   }
@@ -223,6 +241,13 @@ Status Session::State::arm(target::Target& target, const std::function<Result<co
   area->header().mode = agent ? 0 : shared::kModePreloaded;
   auto block = load();
   if (!block) return block.error();
+  if (std::any_of(probes.begin(), probes.end(), shows_symbols)) {
+    std::vector<plan::Site> sites;
+    for (const Probe& probe : probes) sites.push_back(probe.site);
+    code_maps = std::make_unique<control::CodeMaps>();
+    code_maps->note(target.pid());
+    symbols = std::make_unique<SessionSymbols>(*code_maps, std::move(sites));
+  }
   armer.emplace(planned, control::ArmOptions{.ends_too = !agent,
                                              .tier = options.tier,
                                              .flows = &flows,
@@ -242,7 +267,7 @@ Status Session::State::begin(target::Target& target, control::Block& block) {
   if (Status armed = armer->arm(target, block); !armed) return armed;
   if (Status some = find_any_armed(); !some) return some;
   mail.emplace(*area, *armer, planned, agent ? &*agent : nullptr,
-               control::MailService::First{target.pid(), block.address()});
+               control::MailService::First{target.pid(), block.address()}, code_maps.get());
   area->set_state(shared::SessionState::recording);
   recording = true;
   return ok();
@@ -327,8 +352,10 @@ namespace {
 // The part of a run that turns records into text.
 class Printer {
  public:
-  Printer(const std::vector<Probe>& probes, const RunOptions& options, const Output& output)
-      : options_(options), output_(output), formatter_(layouts_of(probes), {.escape_control = options.escape_control}) {
+  Printer(const std::vector<Probe>& probes, const RunOptions& options, const Output& output, format::Symbols* symbols)
+      : options_(options),
+        output_(output),
+        formatter_(layouts_of(probes), {.escape_control = options.escape_control, .symbols = symbols}) {
     if (options.header) formatter_.header(text_);
   }
 
@@ -377,7 +404,7 @@ Ending ending_of(pid_t child) {
 
 Result<Ending> Session::run(const RunOptions& options, const Output& output) {
   State& s = *state_;
-  Printer printer(s.probes, options, output);
+  Printer printer(s.probes, options, output, s.symbols.get());
   if (s.ended_early) {
     printer.flush();
     return *s.ended_early;
@@ -431,7 +458,7 @@ void Session::State::print_settled(const trace::Sink& sink) {
 
 Status Session::follow(const control::Preloaded& program, const RunOptions& options, const Output& output) {
   State& s = *state_;
-  Printer printer(s.probes, options, output);
+  Printer printer(s.probes, options, output, s.symbols.get());
   const trace::Sink sink = [&](const trace::EventRecord& record) { printer.print(record, s.names); };
   const auto step = [&] {
     const auto flushes = s.mail->take_flushes();

@@ -19,6 +19,7 @@
 #include "engine/base/result.h"
 #include "engine/plan/return_mode.h"
 #include "engine/plan/tier.h"
+#include "engine/spec/probe_spec.h"
 
 namespace uprobe {
 
@@ -40,7 +41,8 @@ struct SessionOptions {
   bool force = false;                   // probe at an offset inside an instruction all the same
   plan::Tier tier = plan::Tier::automatic;
   plan::ReturnMode returns = plan::ReturnMode::automatic;
-  std::string agent_path;  // libuprobe.so; empty: found beside the running program
+  spec::Style style = spec::Style::event;  // of events that have none of their own
+  std::string agent_path;                  // libuprobe.so; empty: found beside the running program
 };
 
 // What --dry-run says of one definition: where it goes and why not to a better tier.

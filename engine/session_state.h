@@ -9,6 +9,7 @@
 #include "engine/plan/returns.h"
 #include "engine/program/layout.h"
 #include "engine/session.h"
+#include "engine/symbols.h"
 #include "engine/trace/reader.h"
 
 namespace uprobe {
@@ -29,10 +30,13 @@ struct Session::State {
   std::optional<control::AgentImage> agent;
   std::optional<trace::Area> area;
   std::optional<control::Armer> armer;
-  std::optional<control::MailService> mail;
   trace::ClockSample clock_begin = trace::Clock::sample();
   std::optional<trace::Clock> clock;
   trace::TaskNames names;
+  // Where records show names of code addresses.
+  std::unique_ptr<control::CodeMaps> code_maps;
+  std::unique_ptr<SessionSymbols> symbols;
+  std::optional<control::MailService> mail;
   std::optional<trace::Reader> reader;
   std::vector<std::string> notes;
   pid_t child = 0;

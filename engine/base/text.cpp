@@ -11,4 +11,6 @@ std::string hex(std::uint64_t value) {
   return text;
 }
 
+bool is_all_blank(std::string_view text) { return text.find_first_not_of(" \t\n\v\f\r") == std::string_view::npos; }
+
 }  // namespace uprobe

@@ -3,10 +3,14 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace uprobe {
 
 // "0x6ae40": lower case, not padded.
 std::string hex(std::uint64_t value);
+
+// Nothing but ASCII white space, or nothing at all.
+bool is_all_blank(std::string_view text);
 
 }  // namespace uprobe

@@ -31,11 +31,13 @@ bool change(MailSlot& slot, MailState from, MailState to) {
 
 }  // namespace
 
-MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent, const First& first)
+MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent, const First& first,
+                         CodeMaps* maps)
     : area_(area),
       armer_(armer),
       probes_(probes),
       agent_(agent),
+      maps_(maps),
       blocks_{first.block},
       exec_([this](auto& target) { return load(target); }),
       beside_(armer, blocks_) {
@@ -81,6 +83,7 @@ void MailService::loop() {
 
 void MailService::note_name(pid_t pid) {
   beside_.add(pid);
+  if (maps_ != nullptr) maps_->note(pid);
   auto name = read_file("/proc/" + std::to_string(pid) + "/comm");
   if (!name || name->empty()) return;
   name->pop_back();  // the newline

@@ -16,6 +16,7 @@
 #include "engine/control/armer.h"
 #include "engine/control/asker.h"
 #include "engine/control/beside.h"
+#include "engine/control/code_maps.h"
 #include "engine/control/exec_follower.h"
 #include "engine/control/pulse.h"
 #include "engine/trace/area.h"
@@ -25,12 +26,14 @@ namespace uprobe::control {
 class MailService {
  public:
   // All outlive the service; `armer` and `probes` are its thread's alone while it runs.
-  // `first` is the first program, and its process block. No `agent`: programs are not followed through execve.
+  // `first` is the first program, and its process block. No `agent`: programs are not followed through execve. No `maps`:
+  // nobody asks what lies where.
   struct First {
     pid_t pid;
     Addr block;
   };
-  MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent, const First& first);
+  MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent, const First& first,
+              CodeMaps* maps);
   ~MailService();
 
   // No further answers: requests that come now run into their deadline. Joins the thread.
@@ -66,6 +69,7 @@ class MailService {
   Armer& armer_;
   ProbeSet& probes_;
   const AgentImage* agent_;
+  CodeMaps* maps_;
   plan::FileCache files_;
   std::set<Addr> blocks_;
   ExecFollower exec_;

@@ -13,6 +13,7 @@ namespace uprobe::format {
 namespace {
 
 using program::Kind;
+using program::Style;
 
 constexpr std::string_view kHeader =
     "# tracer: nop\n"
@@ -30,6 +31,8 @@ constexpr std::size_t kTaskWidth = 16, kTidWidth = 7;
 constexpr std::uint32_t kFuncOffset = 8, kReturnIpOffset = 16;
 // Around the fields: cpu, flags, time, two addresses, the punctuation between them, and what put_hex and pieces write too much.
 constexpr std::size_t kLineOverhead = 192;
+// The most of a function's name that a line shows, and what may stand around it.
+constexpr std::size_t kSymbolName = 200, kSymbolBytes = kMostEscaped * kSymbolName + 64;
 constexpr std::size_t kSecondBytes = 5 + 8 + 20 + 1;  // cpu, flags, seconds, point
 // A value of N bytes prints as at most so many times N characters: a string's locator as "(fault)," or two quotes and a
 // comma, a character as '\x00',.
@@ -95,8 +98,11 @@ char* put_cpu_and_seconds(char* at, std::uint16_t cpu, std::uint64_t seconds) {
   return at;
 }
 
+// "function+4" -> "function"
+std::string_view name_in(std::string_view place) { return place.substr(0, place.rfind('+')); }
+
 // "(0xIP)" or "(0xRET <- 0xFUNC)", of which the prefix has already printed "(0x".
-char* put_place(char* at, bool is_return, const std::uint8_t* payload) {
+char* put_addresses(char* at, bool is_return, const std::uint8_t* payload) {
   if (is_return) {
     at = put_hex(at, load_from<std::uint64_t>(payload + kReturnIpOffset));
     at = put(at, " <- 0x");
@@ -127,27 +133,55 @@ char* TextFormatter::Piece::put_to(char* at) const {
 
 TextFormatter::EventPlan TextFormatter::plan_event(const program::EventLayout& layout) const {
   EventPlan plan;
-  plan.prefix = Piece(": " + layout.event + ": (0x");
+  plan.style = layout.style;
   plan.is_return = layout.is_return;
+  plan_place(layout, plan);
   plan.needed = std::max<std::uint32_t>(layout.fixed_bytes, layout.is_return ? kReturnIpOffset + 8 : kFuncOffset + 8);
-  plan.line_bytes = plan.prefix.size + kLineOverhead;
-  for (const program::Field& field : layout.fields) {
-    const std::uint32_t elements = std::max<std::uint32_t>(field.count, 1);
-    const bool is_array = field.count != 0, is_number = !is_array && field.kind == Kind::hex && !field.of_entry;
-    plan.fields.push_back({.prefix = Piece(" " + field.name +
-                                           (is_array    ? "={"
-                                            : is_number ? "=0x"
-                                                        : "=")),
-                           .kind = field.kind,
-                           .size = field.size,
-                           .offset = field.offset,
-                           .elements = elements,
-                           .is_array = is_array,
-                           .of_entry = field.of_entry});
-    plan.needed = std::max(plan.needed, field.offset + field.size * elements);
-    plan.line_bytes += plan.fields.back().prefix.size + kExpansion * field.size * elements + sizeof "{}" + (field.of_entry ? kMissing.size() : 0);
-  }
+  plan.line_bytes = plan.prefix.size + plan.middle.size + kLineOverhead;
+  // The return address, which a function event shows in front.
+  const std::size_t first = layout.style == Style::function ? 1 : 0;
+  for (std::size_t i = first; i < layout.fields.size(); ++i) plan_field(layout.fields[i], i == first, plan);
+  if (layout.style != Style::event) plan.line_bytes += kSymbolBytes;
   return plan;
+}
+
+void TextFormatter::plan_place(const program::EventLayout& layout, EventPlan& plan) {
+  const std::string place = layout.place.empty() ? layout.event : layout.place;
+  switch (layout.style) {
+    case Style::event:
+      plan.prefix = Piece(": " + layout.event + ": (0x");
+      break;
+    case Style::kprobes_2009:
+      plan.prefix = Piece(layout.is_return ? ": " : ": " + std::string(name_in(place)) + ": @" + place);
+      plan.middle = Piece(layout.is_return ? ": <-" + place : "");
+      break;
+    case Style::function:
+      plan.prefix = Piece(": ");
+      plan.middle = Piece("->" + place + "(");
+      break;
+  }
+}
+
+void TextFormatter::plan_field(const program::Field& field, bool is_first, EventPlan& plan) {
+  const std::uint32_t elements = std::max<std::uint32_t>(field.count, 1);
+  const bool is_array = field.count != 0, is_number = !is_array && field.kind == Kind::hex && !field.of_entry;
+  std::string prefix = " " + field.name + "=";
+  if (plan.style == Style::kprobes_2009) prefix = " ";
+  if (plan.style == Style::function)
+    prefix = (is_first ? "" : ", ") + field.name + "=";
+  else
+    prefix += is_array ? "{" : is_number ? "0x" : "";
+  plan.fields.push_back({.prefix = Piece(prefix),
+                         .kind = field.kind,
+                         .size = field.size,
+                         .offset = field.offset,
+                         .elements = elements,
+                         .is_array = is_array,
+                         .is_bare = plan.style == Style::function,
+                         .of_entry = field.of_entry});
+  plan.needed = std::max(plan.needed, field.offset + field.size * elements);
+  const std::size_t element_bytes = field.kind == Kind::symbol ? kSymbolBytes : kExpansion * field.size;
+  plan.line_bytes += plan.fields.back().prefix.size + element_bytes * elements + sizeof "{}" + (field.of_entry ? kMissing.size() : 0);
 }
 
 void TextFormatter::header(Buffer& out) { out.add(kHeader); }
@@ -183,13 +217,39 @@ void TextFormatter::append(const trace::EventRecord& record, std::string_view co
   const std::string& task = task_text(record.tid, comm);
   char* at = put(out.room(task.size() + event.line_bytes + kMostEscaped * bytes.size()), task);
   at = put_cpu_and_time(at, record.cpu, record.ns);
-  at = put_place(event.prefix.put_to(at), event.is_return, bytes.data());
   const auto size = static_cast<std::uint32_t>(bytes.size());
-  Payload payload{.bytes = bytes.data(), .size = size, .fixed = event.needed, .string_budget = size,
-                  .has_entry = (record.flags & shared::kRecordNoEntry) == 0};
+  Payload payload{.bytes = bytes.data(), .size = size, .fixed = event.needed, .string_budget = size, .record = &record};
+  at = put_place(at, event, payload);
   for (const FieldPlan& field : event.fields) at = put_field(at, field, payload);
+  if (event.style == Style::function) *at++ = ')';
   *at++ = '\n';
   out.end_at(at);
+}
+
+char* TextFormatter::put_place(char* at, const EventPlan& event, const Payload& payload) const {
+  at = event.prefix.put_to(at);
+  if (event.style == Style::event) return put_addresses(at, event.is_return, payload.bytes);
+  const bool has_caller = event.style == Style::function || event.is_return;
+  const std::uint32_t caller =
+      event.style == Style::function && event.is_return ? kReturnIpOffset + 8 : kReturnIpOffset;
+  if (has_caller) at = put_caller(at, load_from<std::uint64_t>(payload.bytes + caller), payload);
+  return event.middle.put_to(at);
+}
+
+// A return address lies behind its call, which may be the last instruction of its function.
+char* TextFormatter::put_caller(char* at, std::uint64_t address, const Payload& payload) const {
+  const NamedAddress found =
+      options_.symbols == nullptr ? NamedAddress{} : options_.symbols->name_of(*payload.record, address - 1);
+  if (found.name.empty()) return put_hex(put(at, "0x"), address);
+  return put_text(at, found.name.substr(0, kSymbolName));
+}
+
+char* TextFormatter::put_symbol(char* at, std::uint64_t address, bool is_bare, const Payload& payload) const {
+  const NamedAddress found =
+      options_.symbols == nullptr ? NamedAddress{} : options_.symbols->name_of(*payload.record, address);
+  if (found.name.empty()) return put_hex(put(at, "0x"), address);
+  at = put_hex(put(put_text(at, found.name.substr(0, kSymbolName)), "+0x"), found.distance);
+  return is_bare ? put_hex(put(at, "/0x"), found.size) : at;
 }
 
 // Rounded to the nearest microsecond, as the kernel does. All but the microseconds is mostly as in a line before.
@@ -208,15 +268,18 @@ char* TextFormatter::put_cpu_and_time(char* at, std::uint16_t cpu, std::uint64_t
 char* TextFormatter::put_field(char* at, const FieldPlan& field, Payload& payload) const {
   at = field.prefix.put_to(at);
   const std::uint8_t* value = payload.bytes + field.offset;
-  if (field.of_entry && !payload.has_entry) return put_missing(at, field);
+  if (field.of_entry && (payload.record->flags & shared::kRecordNoEntry) != 0) return put_missing(at, field);
   if (!field.is_array && !field.of_entry && field.kind == Kind::hex)
     return put_hex(at, load_unsigned(value, field.size));
   if (!field.is_array) return put_value(at, field, value, payload);
+  if (field.is_bare && field.kind == Kind::character)
+    return put_text(
+        at, {reinterpret_cast<const char*>(value), ::strnlen(reinterpret_cast<const char*>(value), field.elements)});
   for (std::uint32_t i = 0; i < field.elements; ++i, value += field.size) {
     if (i != 0) *at++ = ',';
     at = put_value(at, field, value, payload);
   }
-  *at++ = '}';
+  if (!field.is_bare) *at++ = '}';
   return at;
 }
 
@@ -233,20 +296,23 @@ char* TextFormatter::put_value(char* at, const FieldPlan& field, const std::uint
     case Kind::signed_decimal:
       return put_signed(at, load_signed(value, field.size));
     case Kind::hex:
-      return put_hex(put(at, "0x"), load_unsigned(value, field.size));
+      return put_hex(field.is_bare ? at : put(at, "0x"), load_unsigned(value, field.size));
     case Kind::character:
+      if (field.is_bare) return put_text(at, {reinterpret_cast<const char*>(value), 1});
       *at++ = '\'';
       at = put_text(at, {reinterpret_cast<const char*>(value), 1});
       *at++ = '\'';
       return at;
     case Kind::string:
-      return put_string(at, value, payload);
+      return put_string(at, value, field.is_bare, payload);
+    case Kind::symbol:
+      return put_symbol(at, load_unsigned(value, field.size), field.is_bare, payload);
   }
   return at;
 }
 
 // The locator's length counts the NUL. A locator that does not lead to dynamic data of this payload is a fault.
-char* TextFormatter::put_string(char* at, const std::uint8_t* locator, Payload& payload) const {
+char* TextFormatter::put_string(char* at, const std::uint8_t* locator, bool is_bare, Payload& payload) const {
   const auto value = load_from<std::uint32_t>(locator);
   const std::uint32_t offset = value & 0xffff, length = value >> 16;
   if (length == 0 || offset < payload.fixed || offset + length > payload.size || length > payload.string_budget)
@@ -255,6 +321,7 @@ char* TextFormatter::put_string(char* at, const std::uint8_t* locator, Payload& 
   const auto* text = reinterpret_cast<const char*>(payload.bytes + offset);
   const void* end = std::memchr(text, 0, length);
   const std::size_t shown = end == nullptr ? length : static_cast<std::size_t>(static_cast<const char*>(end) - text);
+  if (is_bare) return put_text(at, {text, shown});
   *at++ = '"';
   at = put_text(at, {text, shown});
   *at++ = '"';

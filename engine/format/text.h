@@ -15,12 +15,14 @@
 #include <vector>
 
 #include "engine/format/formatter.h"
+#include "engine/format/symbols.h"
 #include "engine/program/layout.h"
 
 namespace uprobe::format {
 
 struct TextOptions {
   bool escape_control = false;  // for a terminal; else every byte is printed as it is, as the kernel does
+  Symbols* symbols = nullptr;   // of code addresses; null: they print as numbers. Outlives the formatter
 };
 
 class TextFormatter final : public Formatter {
@@ -50,10 +52,13 @@ class TextFormatter final : public Formatter {
     std::uint32_t offset;
     std::uint32_t elements;  // at least 1
     bool is_array;
-    bool of_entry;
+    bool is_bare;   // neither quotes nor braces nor 0x
+    bool of_entry;  // program::Field
   };
   struct EventPlan {
     Piece prefix;  // ": event: (0x"
+    Piece middle;  // of the other styles: what follows the caller's name
+    program::Style style = program::Style::event;
     bool is_return = false;
     std::uint32_t needed = 0;    // bytes of payload that the fields take up
     std::size_t line_bytes = 0;  // the longest line without strings and task
@@ -78,17 +83,22 @@ class TextFormatter final : public Formatter {
     std::uint32_t size;
     std::uint32_t fixed;
     std::uint32_t string_budget;
-    bool has_entry;
+    const trace::EventRecord* record;
   };
 
   EventPlan plan_event(const program::EventLayout& layout) const;
+  static void plan_place(const program::EventLayout& layout, EventPlan& plan);
+  static void plan_field(const program::Field& field, bool is_first, EventPlan& plan);
   const std::string& task_text(std::uint32_t tid, std::string_view comm);
   char* put_text(char* at, std::string_view text) const;
   char* put_cpu_and_time(char* at, std::uint16_t cpu, std::uint64_t ns);
   char* put_field(char* at, const FieldPlan& field, Payload& payload) const;
   static char* put_missing(char* at, const FieldPlan& field);
   char* put_value(char* at, const FieldPlan& field, const std::uint8_t* value, Payload& payload) const;
-  char* put_string(char* at, const std::uint8_t* locator, Payload& payload) const;
+  char* put_string(char* at, const std::uint8_t* locator, bool is_bare, Payload& payload) const;
+  char* put_place(char* at, const EventPlan& event, const Payload& payload) const;
+  char* put_caller(char* at, std::uint64_t address, const Payload& payload) const;
+  char* put_symbol(char* at, std::uint64_t address, bool is_bare, const Payload& payload) const;
 
   TextOptions options_;
   std::vector<EventPlan> events_;

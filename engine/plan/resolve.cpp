@@ -55,6 +55,12 @@ struct Meant {
 Result<Meant> meaning_of(const spec::ProbeSpec& spec, const elf::ElfFile& file) {
   const spec::Place& place = spec.place;
   if (place.found) return Meant{place.found->address, place.found->is_ifunc};
+  if (place.is_address) {
+    if (file.offset_of_address(place.offset)) return Meant{place.offset};
+    return Error{.code = Code::usage,
+                 .text = "address " + hex(place.offset) + " is in no mapped part of " + place.path,
+                 .help = "addresses are the file's own, as nm prints them; an offset is PATH:OFFSET"};
+  }
   if (place.symbol.empty()) {
     const auto address = file.address_of_offset(place.offset);
     if (!address)
@@ -117,6 +123,13 @@ std::string symbol_near(const elf::ElfFile& file, std::uint64_t address) {
   const std::uint64_t distance = address - symbol.address;
   if (distance != 0 && distance >= symbol.size) return {};
   return distance == 0 ? symbol.name : symbol.name + "+" + hex(distance);
+}
+
+std::string place_of_2009(const std::string& symbol, std::uint64_t address) {
+  const std::size_t plus = symbol.rfind("+0x");
+  if (symbol.empty()) return hex(address) + "+0";
+  if (plus == std::string::npos) return symbol + "+0";
+  return symbol.substr(0, plus + 1) + std::to_string(std::stoull(symbol.substr(plus + 1), nullptr, 16));
 }
 
 Result<Site> site_at(std::shared_ptr<const elf::ElfFile> file, std::uint64_t offset) {

@@ -62,4 +62,7 @@ Result<Site> site_at(std::shared_ptr<const elf::ElfFile> file, std::uint64_t off
 // "name+0x4" for a link-time address, empty if no symbol is near.
 std::string symbol_near(const elf::ElfFile& file, std::uint64_t address);
 
+// The same as the kprobe tracer of 2009 wrote it, "name+4"; the address where no symbol is near. `symbol` is symbol_near()'s.
+std::string place_of_2009(const std::string& symbol, std::uint64_t address);
+
 }  // namespace uprobe::plan

@@ -149,7 +149,7 @@ Status check_argument(const Argument& argument) {
   if (argument.count > kMaxElements) return limit_error("the array '" + argument.name + "' is too long");
   if (argument.text.size() >= shared::kMaxStringBytes)
     return limit_error("the text of '" + argument.name + "' is too long");
-  if (!argument.symbol.empty())
+  if (!argument.symbol.empty() || argument.address)
     return Error{.code = Code::refused, .text = "the symbol '" + argument.symbol + "' was not looked up"};
   return ok();
 }
@@ -163,12 +163,13 @@ Result<EventLayout> make_layout(const spec::ProbeSpec& spec) {
   layout.group = spec.group;
   layout.event = spec.event;
   layout.is_return = spec.is_return;
+  layout.style = spec.style;
   layout.fixed_bytes = head;
   if (spec.arguments.size() > shared::kMaxArguments) return limit_error("too many arguments");
   for (const Argument& argument : spec.arguments) {
     if (auto status = check_argument(argument); !status) return status.error();
     layout.fields.push_back(Field{argument.name, argument.kind, argument.size, layout.fixed_bytes, argument.count,
-                                  spec::wants_entry(argument)});
+                                  argument.declared, spec::wants_entry(argument)});
     layout.fixed_bytes += argument.size * elements(argument);
     if (layout.fixed_bytes - head > shared::kMaxFixedArguments)
       return limit_error("the arguments are too large for a record");

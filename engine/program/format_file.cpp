@@ -6,6 +6,11 @@ namespace {
 
 std::string number(std::uint64_t value) { return std::to_string(value); }
 
+// As it was declared, the number of elements behind the name.
+std::string c_declaration(const Field& field) {
+  return field.declared + " " + field.name + (field.count == 0 ? "" : "[" + number(field.count) + "]");
+}
+
 // Signed only as far as the type says so; hex, characters and bitfields are unsigned containers.
 std::string c_type(const Field& field) {
   if (field.kind == Kind::string)
@@ -16,6 +21,9 @@ std::string c_type(const Field& field) {
 // The number of an array's elements does not show, except for strings; readers divide the sizes.
 FormatField argument_field(const Field& field) {
   const bool is_string = field.kind == Kind::string;
+  if (!field.declared.empty())
+    return {c_declaration(field), field.offset, field.size * (field.count == 0 ? 1 : field.count),
+            is_string || field.kind == Kind::signed_decimal};
   const std::string suffix = field.count != 0 && !is_string ? "[]" : "";
   return {c_type(field) + " " + field.name + suffix, field.offset, field.size * (field.count == 0 ? 1 : field.count),
           is_string || field.kind == Kind::signed_decimal};
@@ -35,6 +43,8 @@ std::string element_format(const Field& field) {
       return "'%c'";
     case Kind::string:
       return "\\\"%s\\\"";
+    case Kind::symbol:
+      return "%pS";
   }
   return {};
 }
@@ -73,14 +83,43 @@ std::vector<FormatField> format_fields(const EventLayout& layout) {
     fields.push_back({"unsigned long __probe_func", 8, 8, false});
     fields.push_back({"unsigned long __probe_ret_ip", 16, 8, false});
   } else {
-    fields.push_back({"unsigned long __probe_ip", 8, 8, false});
+    fields.push_back(
+        {layout.style == Style::function ? "unsigned long __ip" : "unsigned long __probe_ip", 8, 8, false});
   }
   for (const Field& field : layout.fields) fields.push_back(argument_field(field));
   return fields;
 }
 
+// How an element of a function event prints: as of an event, but bare.
+std::string bare_format(const Field& field) {
+  switch (field.kind) {
+    case Kind::hex:
+      return field.size == 8 ? "%Lx" : "%x";
+    case Kind::character:
+      return field.count != 0 ? "%s" : "%c";
+    case Kind::string:
+      return "%s";
+    default:
+      return element_format(field);
+  }
+}
+
+// The first field is the return address.
+std::string function_format(const EventLayout& layout) {
+  std::string format = "\"%ps->%ps(", values = ", REC->__parent_ip, REC->__ip";
+  for (std::size_t i = 1; i < layout.fields.size(); ++i) {
+    const Field& field = layout.fields[i];
+    const bool is_text = field.kind == Kind::character && field.count != 0;
+    format += (i == 1 ? "" : ", ") + field.name + "=" + bare_format(field);
+    for (std::uint32_t k = 1; k < field.count && !is_text; ++k) format += "," + bare_format(field);
+    values += is_text ? ", REC->" + field.name : value_expressions(field);
+  }
+  return format + ")\"" + values;
+}
+
 // __probe_func comes first in the list although text output prints the return address first.
 std::string print_format(const EventLayout& layout) {
+  if (layout.style == Style::function) return function_format(layout);
   std::string format = layout.is_return ? "\"(%lx <- %lx)" : "\"(%lx)";
   std::string values = layout.is_return ? ", REC->__probe_func, REC->__probe_ret_ip" : ", REC->__probe_ip";
   for (const Field& field : layout.fields) {

@@ -12,6 +12,7 @@
 namespace uprobe::program {
 
 using spec::Kind;
+using spec::Style;
 
 struct Field {
   std::string name;
@@ -19,6 +20,7 @@ struct Field {
   std::uint8_t size = 8;     // bytes of one element in the record; a string's locator is 4
   std::uint32_t offset = 0;  // from the start of the payload
   std::uint32_t count = 0;   // 0: a scalar; N: an array of N elements
+  std::string declared;      // of a function event: the type as it was written; else empty
   bool of_entry = false;     // missing in records that know nothing of the function's entry
 };
 
@@ -26,6 +28,8 @@ struct EventLayout {
   std::string group;
   std::string event;
   bool is_return = false;  // __probe_func @8 and __probe_ret_ip @16 instead of __probe_ip @8
+  Style style = Style::event;
+  std::string place;  // "function+0x4", for the other styles; empty: not known
   std::uint32_t fixed_bytes = 16;
   std::vector<Field> fields;  // in argument order
 };

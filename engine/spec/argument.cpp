@@ -115,7 +115,7 @@ Status ArgumentParser::choose_type(const TypedBody& parts) {
     if (parts.count != 0 || (name && *name != "string")) return blame(parts.type_offset, message::kNeedStringType);
     name = "string";
   }
-  const auto type = find_type(name);
+  const auto type = find_type(name, context_.strict);
   if (!type) {
     Error error = blame(parts.type_offset, message::kBadType);
     error.help = type_help(name.value_or(""));

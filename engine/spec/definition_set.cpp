@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "engine/spec/function_event.h"
 #include "engine/spec/listing.h"
 #include "engine/spec/messages.h"
 
@@ -74,6 +75,10 @@ struct Named {
 DefinitionSet::DefinitionSet(ParseOptions options, Resolve resolve)
     : options_(std::move(options)), resolve_(std::move(resolve)) {}
 
+void DefinitionSet::clear() {
+  while (!probes_.empty()) erase(probes_.rbegin()->first);
+}
+
 Status DefinitionSet::add(std::string_view line, const std::string& default_object) {
   options_.default_object = default_object;
   last_defined_.clear();
@@ -112,7 +117,8 @@ Status DefinitionSet::write(std::string_view text) {
 
 // Of a pattern's definitions all are taken or none.
 Status DefinitionSet::define(std::string_view line) {
-  auto parsed = parse_definition(line, options_);
+  const bool is_function = !options_.strict && is_function_event(line);
+  auto parsed = is_function ? parse_function_event(line, options_) : parse_definition(line, options_);
   if (!parsed) return parsed.error();
   std::vector<ProbeSpec> specs;
   if (resolve_) {
@@ -150,8 +156,10 @@ Status DefinitionSet::check_event(const ProbeSpec& spec) const {
   const Command command(spec.definition);
   const ProbeSpec& first = probes_.at(*event.probes.begin());
   if (first.is_return != spec.is_return) return command.blame(0, 0, message::kDifferentKind, EEXIST);
-  if (const auto index = first_difference(spec.arguments, first.arguments))
-    return command.blame(*index + 2, 0, message::kDifferentArguments, EEXIST);
+  const auto index = first_difference(spec.arguments, first.arguments);
+  if (first.style != spec.style || (index && spec.style == Style::function))
+    return command.blame(0, 0, message::kDifferentArguments, EEXIST);
+  if (index) return command.blame(*index + 2, 0, message::kDifferentArguments, EEXIST);
   if (event.exact.contains(exact_key(spec))) return command.blame(0, 0, message::kSameProbe, EEXIST);
   return ok();
 }

@@ -53,6 +53,8 @@ class DefinitionSet {
   // The number, from 1, of the last write's last line that was looked at.
   int last_line() const { return last_line_; }
 
+  void clear();  // as an empty write did in the kprobe tracer of 2009 (echo > kprobe_events)
+
   std::size_t size() const { return probes_.size(); }
   std::vector<ProbeSpec> probes() const;    // in the order of their definitions
   std::vector<EventProbes> events() const;  // in the order of their first probe

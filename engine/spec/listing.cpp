@@ -20,6 +20,11 @@ std::string symbol_text(const Place& place) {
   return place.symbol + hex("+0x%" PRIx64, place.offset);
 }
 
+// The prototype leads back to the function by its name.
+std::string function_listing(const ProbeSpec& spec) {
+  return spec.place.path + ":" + spec.place.symbol + spec.definition.substr(spec.definition.find('('));
+}
+
 }  // namespace
 
 std::string place_listing(const Place& place, std::optional<std::uint64_t> resolved) {
@@ -35,7 +40,21 @@ std::string place_listing(const Place& place, std::optional<std::uint64_t> resol
   return text;
 }
 
+std::string listing_2009(const ProbeSpec& spec, const std::string& place) {
+  if (spec.style == Style::function) return listing(spec);
+  std::string text = spec.is_return ? "r" : "p";
+  if (!spec.has_automatic_name) text += ":" + spec.group + "/" + spec.event;
+  text += " " + place;
+  for (std::size_t i = 0; i < spec.arguments.size(); ++i) {
+    const Argument& argument = spec.arguments[i];
+    const bool is_named = argument.name != "arg" + std::to_string(i + 1);
+    text += " " + (is_named ? argument.name + "=" : "") + argument.body;
+  }
+  return text;
+}
+
 std::string listing(const ProbeSpec& spec, std::optional<std::uint64_t> resolved) {
+  if (spec.style == Style::function) return function_listing(spec);
   std::string text = spec.is_return ? "r:" : "p:";
   text += spec.group + "/" + spec.event + " " + place_listing(spec.place, resolved);
   for (const Argument& argument : spec.arguments) text += " " + argument.name + "=" + argument.body;

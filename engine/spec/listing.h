@@ -13,7 +13,11 @@ namespace uprobe::spec {
 // known.
 std::string place_listing(const Place& place, std::optional<std::uint64_t> resolved = {});
 
-// "p:GROUP/EVENT PLACE[ NAME=BODY]..."
+// "p function+4 FETCH...", as the kprobe tracer of 2009 listed its events; names stand where they were given. `place` is
+// "function+4".
+std::string listing_2009(const ProbeSpec& spec, const std::string& place);
+
+// "p:GROUP/EVENT PLACE[ NAME=BODY]..."; of a function event its prototype.
 std::string listing(const ProbeSpec& spec, std::optional<std::uint64_t> resolved = {});
 
 }  // namespace uprobe::spec

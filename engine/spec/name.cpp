@@ -40,6 +40,13 @@ std::string symbol_text(const Place& place) {
   return sanitised(place.symbol + (before ? "_minus_" + hex(0 - place.offset) : "_" + hex(place.offset)));
 }
 
+std::string kprobe_text(const Place& place) {
+  if (place.symbol.empty()) return hex(place.offset);
+  const auto distance = static_cast<std::int64_t>(place.offset);
+  const std::string digits = std::to_string(distance < 0 ? 0 - place.offset : place.offset);
+  return sanitised(place.symbol) + (distance < 0 ? "_minus_" : "_") + digits;
+}
+
 std::string cut(std::string name) {
   if (name.size() > kMaxEventName) name.resize(kMaxEventName);
   return name;
@@ -88,7 +95,8 @@ std::string symbol_event_name(const Place& place) {
 }
 
 // The file's own name is not touched where the kernel makes the name too.
-std::string automatic_name(const Place& place) {
+std::string automatic_name(const Place& place, bool is_return) {
+  if (!place.names_object) return cut_apart(is_return ? "r_" + kprobe_text(place) : "p_" + kprobe_text(place));
   const std::string base(base_of(place.path));
   if (place.symbol.empty()) return cut("p_" + base + "_" + hex(place.offset));
   return cut_apart("p_" + sanitised(base) + "_" + symbol_text(place));

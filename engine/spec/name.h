@@ -29,8 +29,9 @@ inline constexpr std::string_view kNameOfSymbol = "*";
 std::string symbol_event_name(const Place& place);
 
 // The name of an event that was given none: "p_<base>_0x<offset>" as the kernel makes it (it is not checked against the
-// rules for names), "p_<base>_<symbol>[_0x<distance>]" for a symbol. Of longer ones than
-// kMaxEventName the end is a sum of the whole.
-std::string automatic_name(const Place& place);
+// rules for names), "p_<base>_<symbol>[_0x<distance>]" for a symbol. Where no object is named, as the kernel does for kprobes:
+// "p_<symbol>_<distance>" or "p_0x<address>", with an r of return probes. Of longer ones than kMaxEventName the end is a sum
+// of the whole.
+std::string automatic_name(const Place& place, bool is_return);
 
 }  // namespace uprobe::spec

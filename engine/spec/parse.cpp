@@ -74,7 +74,7 @@ Result<ProbeSpec> parse_definition(std::string_view line, const ParseOptions& op
   spec.is_return = command.word(0)[0] == 'r' || parsed->is_return;
   spec.group = std::move(name->group);
   spec.has_automatic_name = name->event.empty();
-  spec.event = name->event.empty() ? automatic_name(spec.place) : std::move(name->event);
+  spec.event = name->event.empty() ? automatic_name(spec.place, spec.is_return) : std::move(name->event);
   if (spec.event == kNameOfSymbol && spec.place.symbol.empty())
     return with_help(command.blame(0, command.word(0).size() - 1, message::kBadEvent), "'*' is the name of a symbol");
   // $argN means the calling convention's registers, which hold it at the function's first instruction. An offset in the

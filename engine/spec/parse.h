@@ -4,7 +4,8 @@
 //
 // Two dialects. Strict is the kernel's uprobe_events (6.18): the same definitions pass, the same message, caret and
 // errno come for the others. The default adds
-//   PATH:SYMBOL[+-OFFS], with -x also SYMBOL alone, patterns of them, and programs without a path (PROGRAM:SYMBOL);
+//   PATH:SYMBOL[+-OFFS], patterns of them, and programs without a path (PROGRAM:SYMBOL); with -x or a program to run,
+//   which then is the object, also SYMBOL[+-OFFS] and ADDRESS alone;
 //   "p:" with nothing behind it for an automatic name, "*" for the symbol's;
 //   $arg1..$arg6, %rdi and its like, %edi, %dil and other parts of registers, @SYMBOL[+-OFFS];
 // and it refuses what the kernel passes over in silence: text after `$retval`, after a closing brace, between `r` and

@@ -29,6 +29,7 @@ class PlaceParser {
   Status take_return();
   Status read_offset();
   Status read_symbol();
+  bool is_path() const;
   bool at_offset() const { return !rest_.empty() && is_digit(rest_[0]); }
   std::size_t counter_start() const;
   std::size_t separator() const;
@@ -95,14 +96,21 @@ Status PlaceParser::split() {
     result_.place.path = std::string(word_.substr(0, colon));
     return ok();
   }
-  if (options_.default_object.empty()) {
+  if (options_.default_object.empty() || is_path()) {
     Error error = blame(word_.size(), message::kNoSymbol);
     if (word_.find('/') == std::string_view::npos) error.help = "or name the object for all definitions with -x FILE";
     return error;
   }
   set_rest(0);
   result_.place.path = options_.default_object;
+  result_.place.is_address = at_offset();
+  result_.place.names_object = false;
   return ok();
+}
+
+// No name of C or C++ starts so.
+bool PlaceParser::is_path() const {
+  return word_.starts_with('/') || word_.starts_with("./") || word_.starts_with("../");
 }
 
 // A name without a slash is a program to be found through PATH, which is the caller's business. (To the kernel it is a

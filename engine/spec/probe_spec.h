@@ -11,8 +11,15 @@
 
 namespace uprobe::spec {
 
-// How a value prints: u decimal, s signed decimal, x 0x hex, character 'c', string "...".
-enum class Kind : std::uint8_t { unsigned_decimal, signed_decimal, hex, character, string };
+// How a value prints: u decimal, s signed decimal, x 0x hex, character 'c', string "...", symbol function+0x4.
+enum class Kind : std::uint8_t { unsigned_decimal, signed_decimal, hex, character, string, symbol };
+
+// How a record prints.
+enum class Style : std::uint8_t {
+  event,         // (0xIP) a=0x1, as uprobe events do
+  kprobes_2009,  // function: @function+4 0x1, as the first kprobe tracer did
+  function,      // caller->function(a=1), as function-based events do; the first argument is the return address
+};
 
 // One step of a fetch: what the working value becomes. The first step of an argument is a source, the rest dereference.
 enum class StepKind : std::uint8_t {
@@ -48,7 +55,9 @@ struct Argument {
   std::optional<EntryFetch> entry;  // the first step is StepKind::entry
   // @SYMBOL: the first step is a file_offset whose value is still the distance from this; empty: none, or looked up.
   std::string symbol;
+  std::optional<std::uint64_t> address;  // the same for a link-time address
   int symbol_column = 0;
+  std::string declared;  // of a function event: the type as it was written; else empty
   Sink sink = Sink::value;
   std::uint64_t memory_offset = 0;
   std::string text;  // Sink::text: the characters
@@ -69,11 +78,13 @@ struct FoundSymbol {
   bool is_ifunc = false;      // the function is chosen when the program runs: the place is the resolver's
 };
 
-// PATH:OFFSET or PATH:SYMBOL[+-OFFS]
+// PATH:OFFSET, PATH:SYMBOL[+-OFFS], or ADDRESS in the object of -x
 struct Place {
   std::string path;
   std::string symbol;        // empty: `offset` is a file offset
   std::uint64_t offset = 0;  // file offset, or with a symbol the signed distance from it
+  bool is_address = false;   // `offset` is a link-time address that was not looked up yet
+  bool names_object = true;  // false: the path is that of -x or of the program to run
   std::optional<std::uint64_t> reference_counter;
   std::optional<FoundSymbol> found;  // once the symbol was looked up
   int path_column = 0;
@@ -87,6 +98,7 @@ struct ProbeSpec {
   std::string group = "uprobes";
   std::string event;  // never empty: an automatic name is made while parsing
   bool has_automatic_name = false;
+  Style style = Style::event;
   Place place;
   std::vector<Argument> arguments;
 };

@@ -75,10 +75,10 @@ std::string type_help(std::string_view type) {
     return "floating point values cannot be fetched; x64 shows their bits";
   if (small[0] == 'b' && small.find('@') != std::string::npos)
     return "a bitfield is bWIDTH@OFFSET/CONTAINER with a container of 8, 16, 32 or 64 bits";
-  if (small == "symbol" || small == "symstr") return "kernel symbols mean nothing here; x64 shows the address";
+  if (small == "symbol" || small == "symstr") return "uprobe events have no symbols; x64 shows the address";
   const std::string near = nearest(small, kTypes);
   if (!near.empty()) return did_you_mean(near);
-  return "types are u8..u64 s8..s64 x8..x64 char string ustring, bW@O/C, and TYPE[N]";
+  return "types are u8..u64 s8..s64 x8..x64 char string ustring, bW@O/C, and TYPE[N]; not strict also symbol";
 }
 
 std::string definition_help(std::string_view word) {

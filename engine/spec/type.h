@@ -30,8 +30,9 @@ struct Type {
   bool is_user_string = false;
 };
 
-// The type of that name; no name is x64; a bitfield gives its container. None for a name that is not known.
-std::optional<Type> find_type(std::optional<std::string_view> name);
+// The type of that name; no name is x64; a bitfield gives its container. None for a name that is not known. Not strict:
+// `symbol` too, which uprobe events do not have.
+std::optional<Type> find_type(std::optional<std::string_view> name, bool strict);
 
 // How a bitfield's widths are checked.
 enum class Widths {

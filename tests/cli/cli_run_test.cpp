@@ -54,9 +54,9 @@ class FakeEngine : public Engine {
   int checks = 0;
   std::vector<int> answers;  // what the output returned
 
-  CheckReport define(const std::vector<Definition>& writes, bool strict) override {
+  CheckReport define(const std::vector<Definition>& writes, const CheckOptions& options) override {
     defined = writes;
-    defined_strictly = strict;
+    defined_strictly = options.strict;
     return checked;
   }
   Status check(const SessionOptions& options) override {
@@ -161,7 +161,7 @@ TEST_F(CliRun, OptionsReachTheEngine) {
       code({"-p", "p:a x:y", "-x", "/bin/zsh", "-p", "p:b zfree", "-b", "64K", "-n", "9", "-d", "2m", "--force", "ls"}),
       0);
   ASSERT_EQ(engine_.prepared.definitions.size(), 2u);
-  EXPECT_EQ(engine_.prepared.definitions[0].default_object, "");
+  EXPECT_EQ(engine_.prepared.definitions[0].default_object, "/bin/ls") << "the program to run";
   EXPECT_EQ(engine_.prepared.definitions[1].default_object, "/bin/zsh");
   EXPECT_EQ(engine_.prepared.ring_bytes, 65536u);
   EXPECT_TRUE(engine_.prepared.force);

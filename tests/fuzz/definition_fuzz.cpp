@@ -12,6 +12,7 @@
 #include "engine/program/format_file.h"
 #include "engine/program/verify.h"
 #include "engine/spec/definition_set.h"
+#include "engine/spec/function_event.h"
 #include "engine/spec/listing.h"
 #include "engine/spec/words.h"
 #include "tests/fuzz/driver.h"
@@ -32,7 +33,8 @@ spec::ParseOptions options(std::uint8_t choice) {
 
 void check(const spec::ProbeSpec& probe, const spec::ParseOptions& with) {
   const std::string once = spec::listing(probe);
-  const auto again = spec::parse_definition(once, with);
+  const bool is_function = probe.style == spec::Style::function;
+  const auto again = is_function ? spec::parse_function_event(once, with) : spec::parse_definition(once, with);
   // Default names and offsets in their long form can push a line over the limit; automatic event names are not checked.
   require(again || once.size() > spec::kMaxLine || !spec::is_identifier(probe.event));
   if (again) require(spec::listing(*again) == once);
@@ -44,7 +46,7 @@ void check(const spec::ProbeSpec& probe, const spec::ParseOptions& with) {
 
 // Symbols have made-up places; a pattern is two functions.
 Result<std::vector<spec::ProbeSpec>> resolve(spec::ProbeSpec spec) {
-  for (spec::Argument& argument : spec.arguments) argument.symbol.clear();
+  for (spec::Argument& argument : spec.arguments) argument.symbol.clear(), argument.address.reset();
   if (spec.place.symbol.empty()) return std::vector{spec};
   spec.place.found = spec::FoundSymbol{.offset = spec.place.symbol.size() + spec.place.offset};
   std::vector<spec::ProbeSpec> found{spec};
@@ -55,6 +57,7 @@ Result<std::vector<spec::ProbeSpec>> resolve(spec::ProbeSpec spec) {
 }
 
 bool can_be_read_again(const spec::ProbeSpec& probe) {
+  if (probe.style == spec::Style::function) return false;  // it is deleted by its name
   return spec::is_identifier(probe.event) && spec::listing(probe).size() < spec::kMaxLine;
 }
 
@@ -88,6 +91,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(!probe.error().text.empty());
     require(probe.error().column <= static_cast<int>(probe.error().where.size()) + 1);
   }
+  if (const auto probe = spec::parse_function_event(text.substr(0, text.find('\n')), with)) {
+    check(*probe, with);
+  } else {
+    require(!probe.error().text.empty());
+    require(probe.error().column <= static_cast<int>(probe.error().where.size()) + 1);
+  }
   spec::DefinitionSet set(with);
   if (!set.write(text)) require(set.probes().size() <= size);
   for (const auto& line : spec::split_definitions(text)) {
@@ -111,6 +120,9 @@ std::vector<std::string> fuzz_seeds() {
       "p:g/* /b/x:f* %edi @data+4:string\np:g/ /b/x:f\n-:x_f\n-:g/ /b/x:0x0000000000000002 arg1=%edi",
       "p: /b/x:0x10 %r8d:s16 a=%sil\n-:x_0x10",
       "p:g.e /b/x:operator%(T)%return",
+      "p f+4 %di:symbol +0(%si):symbol[2]\nr f-0x8\np 0x4010",
+      "f(x64 p | symbol q+40[0]+16[2], NULL, char[8] s[1], string t+8[0], int v=0x4010 | u8 $data, unsigned long *w)",
+      "/b/x:g*(int a,int b,int c,int d,int e,int f,x8[6] g+4,long h[2])\nh()",
   };
   std::vector<std::string> seeds;
   for (const char* line : lines) {

@@ -36,6 +36,15 @@ TEST(DefinitionSet, BlankLinesAndCommentsDoNothing) {
   EXPECT_EQ(set.listing(), "");
 }
 
+TEST(DefinitionSet, ClearingLeavesNothingBehind) {
+  DefinitionSet set = make_set();
+  ASSERT_TRUE(set.write("p:g/e /file:f %di\nr:g/h /file:f"));
+  set.clear();
+  EXPECT_EQ(set.size(), 0u);
+  EXPECT_EQ(answer(set.add("-:g/e")), failure(ENOENT, 2, message::kNothingToDelete));
+  EXPECT_EQ(answer(set.add("r:g/e /file:f(4)")), "ok") << "neither its kind nor its counter is remembered";
+}
+
 TEST(DefinitionSet, SymbolsAreCompared) {
   DefinitionSet set = make_set();
   EXPECT_EQ(answer(set.add("p:g/e /file:f %di")), "ok");

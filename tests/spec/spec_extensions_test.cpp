@@ -6,6 +6,7 @@
 
 #include "engine/program/compile.h"
 #include "engine/spec/definition_set.h"
+#include "engine/spec/listing.h"
 #include "engine/spec/messages.h"
 #include "engine/spec/name.h"
 
@@ -103,6 +104,34 @@ TEST(Extensions, NamesThatAreLeftToTheSymbol) {
   EXPECT_EQ(error("p:g/* /b/x:0x10"), "4: Event name must follow the same rules as C identifiers");
   EXPECT_EQ(error("p:g/a* /b/x:f"), "4: Event name must follow the same rules as C identifiers");
   EXPECT_EQ(error("p:/e /b/x:f"), "2: Group name is not specified");
+}
+
+TEST(Extensions, WithoutAnObjectNamesAreAsTheKprobeTracerMadeThem) {
+  const auto name = [](std::string_view line) {
+    auto spec = parse_definition(line, {.default_object = "/b/x", .file_check = any_file});
+    return spec ? spec->event : spec.error().text;
+  };
+  EXPECT_EQ(name("p zfree"), "p_zfree_0");
+  EXPECT_EQ(name("r zfree+0 $retval"), "r_zfree_0");
+  EXPECT_EQ(name("p: zfree+16"), "p_zfree_16");
+  EXPECT_EQ(name("p zfree-0x10"), "p_zfree_minus_16");
+  EXPECT_EQ(name("p 0x4245c0"), "p_0x4245c0");
+  EXPECT_EQ(name("p:e zfree"), "e");
+  EXPECT_EQ(name("r /b/x:zfree"), "p_x_zfree") << "uprobe events are p_ always";
+}
+
+TEST(Extensions, SymbolsAreAType) {
+  const ProbeSpec spec = parsed("p /b/x:f +8(%di):symbol a=+0(%si):symbol[3]");
+  EXPECT_EQ(spec.arguments[0].kind, Kind::symbol);
+  EXPECT_EQ(spec.arguments[0].size, 8);
+  EXPECT_EQ(spec.arguments[1].count, 3u);
+  EXPECT_EQ(error("p /b/x:f %edi:symbol"), "14: The type is wider than the part of the register");
+  EXPECT_EQ(error("p /b/x:0x10 %di:symbol", true), "16: Unknown type is specified");
+}
+
+TEST(Extensions, TheListingOfTheKprobeTracer) {
+  EXPECT_EQ(listing_2009(parsed("p /b/x:f+4 %di n=%si:u32 # why"), "f+4"), "p f+4 %di n=%si:u32");
+  EXPECT_EQ(listing_2009(parsed("r:g/e /b/x:f $retval"), "f+0"), "r:g/e f+0 $retval");
 }
 
 TEST(Extensions, StrictKnowsNone) {

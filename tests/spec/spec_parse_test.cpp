@@ -112,7 +112,13 @@ TEST(Place, ADefaultObjectTakesNamesAndOffsets) {
   EXPECT_EQ(spec.place.path, "/bin/zsh");
   EXPECT_EQ(spec.place.symbol, "zfree");
   EXPECT_EQ(listing(spec), "p:uprobes/zfree /bin/zsh:zfree arg1=%di");
+  EXPECT_FALSE(spec.place.is_address);
   EXPECT_EQ(parsed("p 0x6ae40", "/bin/zsh").place.offset, 0x6ae40u);
+  EXPECT_TRUE(parsed("p 0x6ae40", "/bin/zsh").place.is_address) << "what nm prints, as the kprobe tracer's MEMADDR";
+  EXPECT_FALSE(parsed("p /bin/ls:0x6ae40", "/bin/zsh").place.is_address);
+  for (const char* path : {"/bin/ls", "./ls", "../ls"})
+    EXPECT_EQ(error("p " + std::string(path), "/bin/zsh"),
+              std::to_string(2 + std::string(path).size()) + ": " + std::string(message::kNoSymbol));
   EXPECT_EQ(parsed("p ns::fn+4", "/lib/x.so").place.symbol, "ns::fn");
   EXPECT_EQ(parsed("p /bin/ls:main", "/bin/zsh").place.path, "/bin/ls");
   EXPECT_EQ(error("p:zfree zfree %di"), "13: " + std::string(message::kNoSymbol));

@@ -117,6 +117,74 @@ TEST(Text, ALineOfAReturnEvent) {
             "   corpus-target-10064   [001] .....  1370.652542: e: (0x7f00deadbeef <- 0x564be9bf4d41) arg1=0xff\n");
 }
 
+// Names two addresses; has been asked by that record.
+class FakeSymbols : public Symbols {
+ public:
+  NamedAddress name_of(const trace::EventRecord& record, std::uint64_t address) override {
+    EXPECT_EQ(record.tid, 10064u);
+    if (address == 0x4010) return {"reader", 0x10, 0x24};
+    if (address == 0x5fff) return {"caller", 0xff, 0x100};
+    if (address == 0x7000) return {long_name, 0, 1};
+    return {};
+  }
+  std::string long_name = std::string(10'000, 'n');
+};
+
+TEST(Text, SymbolsAreFunctionsAndDistances) {
+  FakeSymbols symbols;
+  const auto values = [&](std::uint64_t address) {
+    return Sample().field("a", Kind::symbol, address).values({.symbols = &symbols});
+  };
+  EXPECT_EQ(values(0x4010), " a=reader+0x10");
+  EXPECT_EQ(values(0x4011), " a=0x4011");
+  EXPECT_EQ(values(0), " a=0x0");
+  EXPECT_EQ(values(0x7000), " a=" + std::string(200, 'n') + "+0x0") << "no line grows without bound";
+  EXPECT_EQ(Sample().field("a", Kind::symbol, std::uint64_t{0x4010}).values(), " a=0x4010") << "nobody to ask";
+  EXPECT_EQ(Sample().array<std::uint64_t>("a", Kind::symbol, {0x4010, 1}).values({.symbols = &symbols}),
+            " a={reader+0x10,0x1}");
+  EXPECT_EQ(Sample()
+                .array<std::uint64_t>("a", Kind::symbol, std::vector<std::uint64_t>(64, 0x7000))
+                .values({.symbols = &symbols})
+                .size(),
+            sizeof " a={" + 63 + 64 * 204u);
+}
+
+TEST(Text, FunctionEvents) {
+  FakeSymbols symbols;
+  Sample sample;
+  sample.layout.style = program::Style::function;
+  sample.layout.place = "vfs_read";
+  sample.field("__parent_ip", Kind::symbol, std::uint64_t{0x6000});
+  EXPECT_TRUE(sample.line({.symbols = &symbols}).ends_with(": caller->vfs_read()\n"));
+  EXPECT_TRUE(sample.line().ends_with(": 0x6000->vfs_read()\n"));
+  sample.field("read", Kind::symbol, std::uint64_t{0x4010}).field("n", kSigned, std::int32_t{-5});
+  sample.array<std::uint8_t>("x", Kind::hex, {0xb4, 5}).array<char>("c", Kind::character, {'a', 'b', '\0', 'z'});
+  sample.field("ch", Kind::character, 'q').field("h", Kind::hex, std::uint16_t{0x40});
+  sample.field("s", Kind::string, std::uint32_t{0}).field("t", Kind::string, std::uint32_t{0});
+  sample.text(sample.layout.fields[7].offset, "a b");
+  EXPECT_TRUE(sample.line({.symbols = &symbols})
+                  .ends_with(": caller->vfs_read(read=reader+0x10/0x24, n=-5, x=b4,5, c=ab, ch=q, h=40, s=a b, "
+                             "t=(fault))\n"))
+      << sample.line({.symbols = &symbols});
+}
+
+TEST(Text, TheKprobeTracerOf2009) {
+  FakeSymbols symbols;
+  for (const bool is_return : {false, true}) {
+    Sample sample(is_return);
+    sample.layout.style = program::Style::kprobes_2009;
+    sample.layout.place = "do_open+4";
+    if (is_return) {
+      const std::uint64_t back = 0x6000;
+      std::memcpy(sample.payload.data() + 16, &back, sizeof back);
+    }
+    sample.field("arg1", Kind::hex, std::uint64_t{0xff}).field("n", kUnsigned, std::uint32_t{7});
+    EXPECT_EQ(sample.line({.symbols = &symbols}), std::string("   corpus-target-10064   [001] .....  1370.652542: ") +
+                                                      (is_return ? "caller: <-do_open+4" : "do_open: @do_open+4") +
+                                                      " 0xff 7\n");
+  }
+}
+
 TEST(Text, TaskColumn) {
   EXPECT_EQ(line_of(5, "sh", 0, 0), "              sh-5       [000] .....     0.000000: e: (0x564be9bf4d41)\n");
   EXPECT_EQ(line_of(4194304, "fifteen-letters", 0, 0),

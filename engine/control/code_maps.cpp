@@ -1,0 +1,65 @@
+#include "engine/control/code_maps.h"
+
+#include <algorithm>
+
+#include "engine/base/fd.h"
+
+namespace uprobe::control {
+namespace {
+
+bool has(const std::vector<CodeMapping>& book, const CodeMapping& mapping) {
+  return std::find(book.begin(), book.end(), mapping) != book.end();
+}
+
+bool has_anchor(const std::vector<CodeMapping>& book, const CodeMaps::Anchor& anchor) {
+  return std::any_of(book.begin(), book.end(), [&](const CodeMapping& m) {
+    return m.holds(anchor.address) && m.inode == anchor.inode && m.offset_of(anchor.address) == anchor.offset;
+  });
+}
+
+bool same_place(const CodeMapping& a, const CodeMapping& b, std::uint64_t address) {
+  return a.inode == b.inode && a.path == b.path && a.offset_of(address) == b.offset_of(address);
+}
+
+}  // namespace
+
+void CodeMaps::note(pid_t pid) {
+  const auto text = read_file("/proc/" + std::to_string(pid) + "/maps");
+  if (!text) return;
+  const std::vector<target::Mapping> maps = target::parse_maps(*text);
+  const std::lock_guard lock(lock_);
+  Book& book = books_[pid];
+  for (const target::Mapping& m : maps) {
+    if (!m.executable || !m.is_file()) continue;
+    CodeMapping mapping{m.begin.value, m.end.value, m.offset, m.inode, m.path};
+    if (has(book, mapping)) continue;
+    book.push_back(std::move(mapping));
+    ++generation_;
+  }
+}
+
+std::vector<CodeMapping> CodeMaps::at(pid_t pid, const Anchor& anchor, std::uint64_t address) const {
+  std::vector<CodeMapping> found;
+  const auto look = [&](const Book& book) {
+    if (!has_anchor(book, anchor)) return;
+    for (const CodeMapping& m : book) {
+      const bool known =
+          std::any_of(found.begin(), found.end(), [&](const CodeMapping& f) { return same_place(f, m, address); });
+      if (m.holds(address) && !known) found.push_back(m);
+    }
+  };
+  const std::lock_guard lock(lock_);
+  if (const auto own = books_.find(pid); own != books_.end()) {
+    look(own->second);
+  } else {
+    for (const auto& [other, book] : books_) look(book);
+  }
+  return found;
+}
+
+std::uint64_t CodeMaps::generation() const {
+  const std::lock_guard lock(lock_);
+  return generation_;
+}
+
+}  // namespace uprobe::control

@@ -1,0 +1,54 @@
+// Which file's code lay where in the processes of a session, for names of addresses that are read when the process may be gone.
+//
+// Whatever becomes executable is shown to the tool before it runs (preload/mappings.cpp), so a look at each such moment sees
+// all code. What has been unmapped stays in the book: an address that two files have had is nobody's.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/target/maps.h"
+
+namespace uprobe::control {
+
+// An executable mapping of a file.
+struct CodeMapping {
+  std::uint64_t begin = 0, end = 0, offset = 0, inode = 0;
+  std::string path;
+
+  bool holds(std::uint64_t address) const { return begin <= address && address < end; }
+  std::uint64_t offset_of(std::uint64_t address) const { return address - begin + offset; }
+  bool operator==(const CodeMapping&) const = default;
+};
+
+// For two threads: one notes, one asks.
+class CodeMaps {
+ public:
+  // Reads the process's mappings, if it is there.
+  void note(pid_t pid);
+
+  // A code address of which it is known what lies there.
+  struct Anchor {
+    std::uint64_t address = 0, offset = 0, inode = 0;
+  };
+  // What has lain at an address of a process that has the anchor where it says. `pid` may be a thread's id, which no process
+  // has; then any process counts. Each file and offset once.
+  std::vector<CodeMapping> at(pid_t pid, const Anchor& anchor, std::uint64_t address) const;
+
+  // Grows with each change.
+  std::uint64_t generation() const;
+
+ private:
+  using Book = std::vector<CodeMapping>;
+
+  mutable std::mutex lock_;
+  std::map<pid_t, Book> books_;
+  std::uint64_t generation_ = 0;
+};
+
+}  // namespace uprobe::control

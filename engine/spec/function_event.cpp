@@ -1,0 +1,365 @@
+// Reading prototypes: a list of tokens, one pass over it. Every step is bounded by the line's length.
+#include "engine/spec/function_event.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/shared/layout.h"
+#include "engine/spec/argument.h"
+#include "engine/spec/messages.h"
+#include "engine/spec/name.h"
+#include "engine/spec/number.h"
+#include "engine/spec/place.h"
+#include "engine/spec/registers.h"
+#include "engine/spec/suggest.h"
+#include "engine/spec/type.h"
+#include "engine/spec/words.h"
+
+namespace uprobe::spec {
+namespace {
+
+using shared::Reg;
+
+constexpr std::string_view kPatternSigns = "*?[";
+
+struct Token {
+  std::string_view text;  // of the line; empty: its end
+  std::size_t at = 0;
+};
+
+bool is_name_character(char c) { return is_letter(c) || is_digit(c) || c == '_'; }
+
+class Tokens {
+ public:
+  Tokens(std::string_view line, std::size_t from) : line_(line), at_(from) { advance(); }
+
+  const Token& now() const { return now_; }
+  Token take() {
+    const Token token = now_;
+    advance();
+    return token;
+  }
+  bool skip(char sign) {
+    if (now_.text.size() != 1 || now_.text[0] != sign) return false;
+    advance();
+    return true;
+  }
+
+ private:
+  // A word of letters and digits, or one other character.
+  void advance() {
+    while (at_ < line_.size() && is_blank(line_[at_])) ++at_;
+    std::size_t end = at_;
+    while (end < line_.size() && is_name_character(line_[end])) ++end;
+    if (end == at_ && end < line_.size()) ++end;
+    now_ = {line_.substr(at_, end - at_), at_};
+    at_ = end;
+  }
+
+  std::string_view line_;
+  std::size_t at_;
+  Token now_;
+};
+
+struct CType {
+  Kind kind = Kind::hex;
+  std::uint8_t size = 8;
+  std::uint32_t count = 0;
+  std::string declared;  // as it was written
+};
+
+struct NamedCType {
+  std::string_view name;
+  Kind kind;
+  std::uint8_t size;
+};
+
+constexpr NamedCType kCTypes[] = {{"short", Kind::signed_decimal, 2},
+                                  {"int", Kind::signed_decimal, 4},
+                                  {"long", Kind::signed_decimal, 8},
+                                  {"size_t", Kind::unsigned_decimal, 8},
+                                  {"void", Kind::hex, 0}};
+
+class FunctionParser {
+ public:
+  FunctionParser(std::string_view line, const ParseOptions& options)
+      : line_(line), options_(options), open_(line.find('(')), tokens_(line, open_ + 1) {}
+
+  Result<ProbeSpec> parse();
+
+ private:
+  Status read_place();
+  Status read_arguments();
+  Status read_alternatives();
+  Status read_one(bool& takes_argument);
+  Result<CType> read_type();
+  Result<CType> read_atom();
+  Status read_array(CType& type);
+  Status read_address(const Token& at, Argument& argument);
+  Status read_chain(const CType& type, Argument& argument);
+  Result<std::uint64_t> read_number();
+  Status finish(const CType& type, Argument argument);
+  std::vector<Step> source(std::size_t at, Status& status) const;
+
+  Error blame(std::size_t at, std::string text, std::string help = {}) const {
+    return Error{.code = Code::usage,
+                 .text = std::move(text),
+                 .where = std::string(line_),
+                 .column = static_cast<int>(at),
+                 .help = std::move(help),
+                 .err = EINVAL};
+  }
+
+  std::string_view line_;
+  const ParseOptions& options_;
+  std::size_t open_;
+  Tokens tokens_;
+  ProbeSpec spec_;
+  std::size_t number_ = 0;  // of the argument under way, from 0
+  std::uint32_t fixed_bytes_ = 0;
+};
+
+// The same words as a place anywhere else; only the columns are those of another line.
+Status FunctionParser::read_place() {
+  const Command command("p " + std::string(line_.substr(0, open_)));
+  auto parsed = parse_place(command, options_);
+  if (!parsed) {
+    Error error = parsed.error();
+    error.where = std::string(line_);
+    error.column -= 2;
+    return error;
+  }
+  spec_.place = std::move(parsed->place);
+  spec_.place.path_column -= 2;
+  spec_.place.place_column -= 2;
+  if (spec_.place.symbol.empty() || spec_.place.offset != 0 || parsed->is_return)
+    return blame(static_cast<std::size_t>(spec_.place.place_column), "A function event needs the name of a function");
+  const bool is_pattern = spec_.place.symbol.find_first_of(kPatternSigns) != std::string::npos;
+  spec_.event = is_pattern ? kNameOfSymbol : symbol_event_name(spec_.place);
+  return ok();
+}
+
+// The return address lies on top of the stack at the function's first instruction.
+Result<ProbeSpec> FunctionParser::parse() {
+  spec_.definition = std::string(line_);
+  spec_.style = Style::function;
+  spec_.group = kFunctionGroup;
+  if (Status placed = read_place(); !placed) return placed.error();
+  Argument parent{.name = kParentField, .body = kParentField};
+  parent.steps = {{.kind = StepKind::reg, .reg = Reg::sp}, {.kind = StepKind::dereference}};
+  parent.kind = Kind::symbol;
+  parent.declared = "unsigned long";
+  fixed_bytes_ = fixed_size(parent);
+  spec_.arguments.push_back(std::move(parent));
+  if (Status read = read_arguments(); !read) return read.error();
+  if (!tokens_.now().text.empty()) return blame(tokens_.now().at, "Nothing may follow the closing brace");
+  return std::move(spec_);
+}
+
+Status FunctionParser::read_arguments() {
+  if (tokens_.skip(')')) return ok();
+  for (;;) {
+    if (Status read = read_alternatives(); !read) return read;
+    if (tokens_.skip(')')) return ok();
+    if (!tokens_.skip(',')) return blame(tokens_.now().at, "Expected ',', '|' or ')'");
+  }
+}
+
+// A group of addresses alone is no argument of the function.
+Status FunctionParser::read_alternatives() {
+  bool takes_argument = false;
+  do {
+    if (Status read = read_one(takes_argument); !read) return read;
+  } while (tokens_.skip('|'));
+  number_ += takes_argument ? 1 : 0;
+  return ok();
+}
+
+Status FunctionParser::read_one(bool& takes_argument) {
+  if (tokens_.now().text == "NULL") {
+    tokens_.take();
+    takes_argument = true;
+    return ok();
+  }
+  const std::size_t start = tokens_.now().at;
+  auto type = read_type();
+  if (!type) return type.error();
+  Argument argument{.column = static_cast<int>(start)};
+  const Token name = tokens_.now();
+  if (name.text.starts_with("0x") || name.text == "$") {
+    if (Status read = read_address(name, argument); !read) return read;
+    return finish(*type, std::move(argument));
+  }
+  if (!is_identifier(name.text)) return blame(name.at, "Expected the name of the argument");
+  argument.name = std::string(tokens_.take().text);
+  if (tokens_.skip('=')) {
+    if (Status read = read_address(tokens_.now(), argument); !read) return read;
+    return finish(*type, std::move(argument));
+  }
+  takes_argument = true;
+  Status status = ok();
+  argument.steps = source(start, status);
+  if (!status) return status;
+  if (Status read = read_chain(*type, argument); !read) return read;
+  return finish(*type, std::move(argument));
+}
+
+// The first six are in registers, the others on the stack behind the return address (System V).
+std::vector<Step> FunctionParser::source(std::size_t at, Status& status) const {
+  constexpr std::size_t kInRegisters = 6;
+  if (number_ >= shared::kMaxArguments) {
+    status = blame(at, std::string(message::kTooManyArguments));
+    return {};
+  }
+  if (const auto reg = argument_register(number_ + 1)) return {{.kind = StepKind::reg, .reg = *reg}};
+  return {{.kind = StepKind::reg, .reg = Reg::sp},
+          {.kind = StepKind::dereference, .value = 8 * (number_ - kInRegisters + 1)}};
+}
+
+Result<CType> FunctionParser::read_atom() {
+  const Token word = tokens_.take();
+  for (const NamedCType& known : kCTypes)
+    if (known.name == word.text) return CType{known.kind, known.size, 0, std::string(word.text)};
+  if (word.text == "float" || word.text == "double")
+    return blame(word.at, "Arguments in vector registers cannot be fetched");
+  const auto type = is_identifier(word.text) && word.text[0] != 'b' ? find_type(word.text, false) : std::nullopt;
+  if (!type) return blame(word.at, std::string(message::kBadType), type_help(word.text));
+  return CType{type->kind, type->size, 0, std::string(word.text)};
+}
+
+Result<CType> FunctionParser::read_type() {
+  const Token first = tokens_.now();
+  const bool is_unsigned = first.text == "unsigned";
+  if (is_unsigned) tokens_.take();
+  auto type = read_atom();
+  if (!type) return type;
+  if (is_unsigned && type->kind == Kind::signed_decimal) type->kind = Kind::unsigned_decimal;
+  if (is_unsigned) type->declared = "unsigned " + type->declared;
+  for (bool is_first = true; tokens_.skip('*'); is_first = false) {
+    if (type->kind == Kind::string)
+      return blame(first.at, std::string(message::kBadType), "a string is char * already");
+    type->kind = Kind::hex, type->size = 8;
+    type->declared += is_first ? " *" : "*";
+  }
+  if (type->size == 0) return blame(first.at, std::string(message::kBadType), "did you mean 'void *'?");
+  if (Status read = read_array(*type); !read) return read.error();
+  return type;
+}
+
+Status FunctionParser::read_array(CType& type) {
+  const std::size_t at = tokens_.now().at;
+  if (!tokens_.skip('[')) return ok();
+  if (type.kind == Kind::string) return blame(at, "A string is an array already");
+  const std::size_t number_at = tokens_.now().at;
+  const auto count = read_number();
+  if (!count) return count.error();
+  if (!tokens_.skip(']')) return blame(tokens_.now().at, std::string(message::kArrayOpen));
+  if (*count == 0) return blame(number_at, std::string(message::kBadArray));
+  if (*count > kMaxArray) return blame(number_at, std::string(message::kArrayTooBig), "at most 64 elements");
+  type.count = static_cast<std::uint32_t>(*count);
+  return ok();
+}
+
+Result<std::uint64_t> FunctionParser::read_number() {
+  const Token token = tokens_.take();
+  std::uint64_t value = 0;
+  if (read_unsigned(token.text, 0, value) != 0 || value > INT32_MAX) return blame(token.at, "Expected a number");
+  return value;
+}
+
+// Where a name in the file leads; that it is read, and how much of it, is the type's business.
+Status FunctionParser::read_address(const Token& at, Argument& argument) {
+  const bool is_symbol = at.text == "$";
+  if (is_symbol) tokens_.take();
+  const Token where = tokens_.take();
+  argument.steps = {{.kind = StepKind::file_offset}};
+  argument.sink = Sink::memory;
+  argument.symbol_column = static_cast<int>(where.at);
+  if (argument.name.empty()) argument.name = std::string(where.text);
+  if (is_symbol) {
+    if (!is_identifier(where.text)) return blame(where.at, "Expected the name of a symbol");
+    argument.symbol = std::string(where.text);
+    return ok();
+  }
+  std::uint64_t address = 0;
+  if (!where.text.starts_with("0x") || read_unsigned(where.text, 0, address) != 0)
+    return blame(where.at, std::string(message::kBadMemory), "an address starts with 0x, a symbol with $");
+  argument.address = address;
+  return ok();
+}
+
+// A '[' reads; what is read is an address as soon as something follows.
+Status FunctionParser::read_chain(const CType& type, Argument& argument) {
+  const bool is_string = type.kind == Kind::string;
+  const std::uint64_t stride = is_string ? 8 : type.size;
+  std::uint64_t distance = 0;
+  bool has_index = false, is_pending = false, has_offset = false;
+  const auto follow = [&] {
+    if (is_pending) argument.steps.push_back({.kind = StepKind::dereference, .value = std::exchange(distance, 0)});
+    is_pending = false;
+  };
+  for (std::size_t at = tokens_.now().at;; at = tokens_.now().at) {
+    const bool plus = tokens_.skip('+');
+    if (!plus && !tokens_.skip('[')) break;
+    follow();
+    const auto number = read_number();
+    if (!number) return number.error();
+    distance += plus ? *number : *number * stride;
+    if (distance > INT32_MAX) return blame(at, "The offset is too large");
+    if (argument.steps.size() > static_cast<std::size_t>(kKernelEndSlot) - 2)
+      return blame(at, std::string(message::kTooDeep));
+    if (plus) {
+      has_offset = true;
+      continue;
+    }
+    if (!tokens_.skip(']')) return blame(tokens_.now().at, "Expected ']'");
+    has_index = is_pending = true;
+  }
+  if (is_string) follow();
+  const bool reads = has_index || is_string || type.count != 0;
+  if (has_offset && !reads)
+    return blame(static_cast<std::size_t>(argument.column), "An offset without an index reads nothing",
+                 "'" + argument.name + "+" + std::to_string(distance) + "[0]' is what lies there");
+  argument.sink = reads ? Sink::memory : Sink::value;
+  argument.memory_offset = distance;
+  return ok();
+}
+
+Status FunctionParser::finish(const CType& type, Argument argument) {
+  const auto at = static_cast<std::size_t>(argument.column);
+  const auto end = tokens_.now().at;
+  argument.body = std::string(line_.substr(at, end - at));
+  while (!argument.body.empty() && is_blank(argument.body.back())) argument.body.pop_back();
+  argument.kind = type.kind;
+  argument.size = type.size;
+  argument.count = type.count;
+  argument.declared = type.kind == Kind::string ? "__data_loc char[]" : type.declared;
+  fixed_bytes_ += fixed_size(argument);
+  if (spec_.arguments.size() >= shared::kMaxArguments) return blame(at, std::string(message::kTooManyArguments));
+  if (fixed_bytes_ > shared::kMaxFixedArguments) return blame(at, std::string(message::kEventTooBig));
+  spec_.arguments.push_back(std::move(argument));
+  return ok();
+}
+
+}  // namespace
+
+bool is_function_event(std::string_view line) {
+  line = line.substr(0, line.find('#'));
+  while (!line.empty() && is_blank(line[0])) line.remove_prefix(1);
+  const std::string_view head = line.substr(0, line.find('('));
+  if (head.size() == line.size() || head.empty() || head[0] == '-') return false;
+  if (head.starts_with("p:") || head.starts_with("r:")) return false;
+  return std::none_of(head.begin(), head.end(), is_blank);
+}
+
+Result<ProbeSpec> parse_function_event(std::string_view line, const ParseOptions& options) {
+  if (Status one = check_line(line); !one) return one.error();
+  line = line.substr(0, line.find('#'));
+  while (!line.empty() && is_blank(line[0])) line.remove_prefix(1);
+  while (!line.empty() && is_blank(line.back())) line.remove_suffix(1);
+  if (!is_function_event(line))
+    return Error{.text = "A function event is FUNCTION(TYPE NAME, ...)", .where = std::string(line), .err = EINVAL};
+  return FunctionParser(line, options).parse();
+}
+
+}  // namespace uprobe::spec

@@ -1,0 +1,34 @@
+// Function-based events: a prototype of the function that is to be traced, of which the arguments are fetched.
+//
+//   [PATH:]FUNCTION(ARG, ARG | ARG, NULL, ...)
+//   ARG = TYPE NAME {+BYTES | [N]} | TYPE NAME=ADDRESS | TYPE ADDRESS
+//
+//   TYPE     u8..u64 s8..s64 x8..x64 char short int long size_t, unsigned before them, TYPE *, symbol, string; TYPE[N] is an
+//            array in memory, of char a string with room for N characters
+//   NAME     the argument's value. [N] reads ((TYPE *)NAME)[N], +BYTES before it adds to the address; what follows a [N] goes
+//            on from the pointer that is there: p+40[0]+16 is what lies 16 bytes into what the pointer 40 bytes into p points to
+//   ADDRESS  0xNUMBER, the file's own, or $SYMBOL: what lies there; it takes no argument up
+//   A | B    both of the same argument; NULL: none of it
+//
+// Such an event is an event like any other (the same program and record) with the return address as its first field,
+// __parent_ip, and prints as caller->function(NAME=VALUE, ...).
+#pragma once
+
+#include <string_view>
+
+#include "engine/base/result.h"
+#include "engine/spec/parse.h"
+#include "engine/spec/probe_spec.h"
+
+namespace uprobe::spec {
+
+inline constexpr const char* kFunctionGroup = "functions";
+inline constexpr const char* kParentField = "__parent_ip";
+
+// Whether a line can only be one: a '(' that follows the first word at once, which is no "p:" or "r:".
+bool is_function_event(std::string_view line);
+
+// Error.where is the line without its comment, Error.column counts in it.
+Result<ProbeSpec> parse_function_event(std::string_view line, const ParseOptions& options);
+
+}  // namespace uprobe::spec

@@ -1,0 +1,45 @@
+// Names of code addresses in records: by the mappings of the process that made the record, as they were noted while it lived,
+// and the symbols of the mapped files. An address of which that leaves a doubt has no name.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/control/code_maps.h"
+#include "engine/format/symbols.h"
+#include "engine/plan/resolve.h"
+
+namespace uprobe {
+
+class SessionSymbols final : public format::Symbols {
+ public:
+  // sites[i] is where the event of type i is. `maps` must outlive it.
+  SessionSymbols(control::CodeMaps& maps, std::vector<plan::Site> sites);
+
+  format::NamedAddress name_of(const trace::EventRecord& record, std::uint64_t address) override;
+
+ private:
+  using File = std::shared_ptr<const elf::ElfFile>;
+  struct Known {
+    std::uint64_t address = 0, anchor = 0, generation = 0;
+    std::uint32_t tid = 0;
+    bool valid = false;
+    std::string name;
+    std::uint64_t distance = 0, size = 0;
+  };
+
+  void look_up(const trace::EventRecord& record, const control::CodeMaps::Anchor& anchor, Known& known);
+  File file_of(const control::CodeMapping& mapping);
+  static void name_in(const elf::ElfFile& file, std::uint64_t link_address, Known& known);
+
+  control::CodeMaps& maps_;
+  std::vector<plan::Site> sites_;
+  plan::FileCache files_;
+  std::map<std::string, File> by_path_;  // null: not the file that was mapped
+  std::array<Known, 256> recent_;
+};
+
+}  // namespace uprobe
