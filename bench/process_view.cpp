@@ -66,12 +66,18 @@ Status set_recording(pid_t tool, bool on) {
       find_mapping(tool, [](const Mapping& m) { return m.offset == 0 && m.name.starts_with("/memfd:uprobe-session"); });
   if (!area) return area.error();
   const auto state = static_cast<std::uint32_t>(on ? shared::SessionState::recording : shared::SessionState::off);
-  const Fd memory(::open(proc(tool, "mem").c_str(), O_WRONLY | O_CLOEXEC));
+  const Fd memory(::open(proc(tool, "mem").c_str(), O_RDWR | O_CLOEXEC));
   if (!memory) return system_error("open the memory of uprobe-run", errno);
-  const auto at = static_cast<off_t>(area->begin + offsetof(shared::AreaHeader, state));
-  if (::pwrite(memory.get(), &state, sizeof state, at) != sizeof state)
-    return system_error("write to the memory of uprobe-run", errno);
-  return ok();
+  shared::AreaHeader header{};
+  const auto begin = static_cast<off_t>(area->begin);
+  bool written = ::pread(memory.get(), &header, sizeof header, begin) == sizeof header;
+  const auto set = [&](std::uint64_t at) {
+    written = written && ::pwrite(memory.get(), &state, sizeof state, begin + static_cast<off_t>(at)) == sizeof state;
+  };
+  set(offsetof(shared::AreaHeader, state));
+  for (std::uint64_t i = 0; i < header.event_count; ++i)
+    set(header.event_offset + i * sizeof(shared::Event) + offsetof(shared::Event, state));
+  return written ? ok() : system_error("change the memory of uprobe-run", errno);
 }
 
 Result<AnonymousBytes> anonymous_bytes(pid_t pid) {

@@ -183,6 +183,10 @@ inline bool is_recording(const AreaHeader& area) {
   return __atomic_load_n(&area.state, __ATOMIC_RELAXED) == static_cast<u32>(shared::SessionState::recording);
 }
 
+inline bool is_recording(const Event& event) {
+  return __atomic_load_n(&event.state, __ATOMIC_RELAXED) == static_cast<u32>(shared::SessionState::recording);
+}
+
 inline void count(u64& counter) { __atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED); }
 
 }  // namespace uprobe::agent

@@ -61,6 +61,7 @@ void record_event(const Hit& hit, AreaHeader* area, u32 event_index) {
   if (!is_recording(*area)) return;
   if (event_index >= area->event_count || !rings_make_sense(area)) return;
   Event& event = at_offset<Event>(area, area->event_offset)[event_index];
+  if (!is_recording(event)) return;
   Draft draft{&hit, area, &event, nullptr, 0, 0, false, 0};
   Built built = Built::ok;
   if (!record_on_cpu(draft, built) && !record_claimed(draft, built)) return count(event.lost_busy);

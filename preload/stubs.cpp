@@ -179,7 +179,8 @@ bool for_stub_consumers(const ProcessBlock& block, const Point& point, bool is_m
   bool found = false;
   each_consumer(block, point, [&](const Consumer& consumer) {
     AreaHeader* area = wants_stub(consumer) ? session_area(block, consumer.session) : nullptr;
-    if (area == nullptr || !is_recording(*area)) return;
+    if (area == nullptr || !is_recording(*area) || consumer.event >= area->event_count) return;
+    if (!is_recording(at_offset<shared::Event>(area, area->event_offset)[consumer.event])) return;
     found = true;
     if (is_missed) count_missed(area, consumer.event);
   });

@@ -116,7 +116,7 @@ char* put_addresses(char* at, bool is_return, const std::uint8_t* payload) {
 
 TextFormatter::TextFormatter(std::span<const program::EventLayout> layouts, TextOptions options) : options_(options) {
   events_.reserve(layouts.size());
-  for (const program::EventLayout& layout : layouts) events_.push_back(plan_event(layout));
+  for (const program::EventLayout& layout : layouts) add(layout);
 }
 
 TextFormatter::Piece::Piece(std::string_view text)

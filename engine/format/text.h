@@ -30,6 +30,9 @@ class TextFormatter final : public Formatter {
   // layouts[i] is that of the records of type i; several may have the same name. They need not live on.
   explicit TextFormatter(std::span<const program::EventLayout> layouts, TextOptions options = {});
 
+  // Of the next type.
+  void add(const program::EventLayout& layout) { events_.push_back(plan_event(layout)); }
+
   void header(Buffer& out) override;
   void append(const trace::EventRecord& record, std::string_view comm, Buffer& out) override;
 

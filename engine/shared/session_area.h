@@ -61,7 +61,7 @@ struct AreaHeader {
   u32 text_offset;
   u32 mail_count;
   u32 mail_offset;
-  u32 state;          // SessionState; the tool sets it, a hit looks at it first
+  u32 state;          // SessionState; the tool sets it, and that of the events with it
   u32 mail_requests;  // futex: bumped by the agent with each request
   u32 tool_gone;      // a request ran into its deadline: nobody asks again
   u32 mail_timeouts;
@@ -93,6 +93,10 @@ inline constexpr u16 kEventNotes = 2;     // and wants what was noted at the ent
 inline constexpr u16 kEventAsksName = 4;  // a test of the filter is about the task's name
 
 // One event (one definition). Hits = records + the sum of the counters. Counters are written by the agent with lock add.
+//
+// The table has room for events to come. One that joins while the session records is written whole before `event_count` says
+// that it is there; its number is never given again. One that is taken away is switched off for good: threads that are on their way
+// to it, in whichever process, find that out here.
 struct alignas(128) Event {
   u32 first_insn;
   u32 insn_count;
@@ -103,14 +107,15 @@ struct alignas(128) Event {
   u64 lost_too_big;            // payload over kMaxPayload (the kernel drops these silently)
   u64 lost_busy;               // every ring was claimed
   u64 missed;                  // returns that could not be led through a stub; not among the hits
+  u64 reserved0[2];
+  u32 state;                   // SessionState; a hit looks at it first. Not beside the counters: these are written
   u32 first_note;              // kEventNotes: the program of the entry
   u32 note_count;              // its instructions
   u32 note_bytes;              // of what it notes, PayloadHead included
-  u32 reserved0;
   u32 first_test, test_count;  // the filter; 0: none
-  u64 reserved[7];
+  u32 reserved1[10];
 };
-static_assert(sizeof(Event) == 128);
+static_assert(sizeof(Event) == 128 && offsetof(Event, state) == 64);
 
 struct alignas(128) Ring {
   // writer's line

@@ -30,11 +30,14 @@ inline constexpr u32 kBodyUnit = 64;  // and bodies of this
 
 // The body records for one event. Any other consumers: the agent does it.
 inline constexpr u32 kAskAgent = ~u32{0};
+// The highest byte of the word alone: says so from now on, by one write that no thread sees the half of.
+inline constexpr u32 kEventMark = 3;
+inline constexpr u8 kNowAskAgent = 0xff, kNowRecord = 0;
 
 struct SlotHead {
   u64 address;  // of the probe point
   u32 point;    // its index in the block's table
-  u32 event;    // its only consumer, index in the table of session 0; or kAskAgent. The one word that changes later
+  u32 event;    // its only consumer, index in the table of session 0; negative: ask the agent. The one word that changes later
 };
 static_assert(sizeof(SlotHead) == 16);
 

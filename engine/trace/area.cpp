@@ -29,33 +29,43 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { retu
 // Where each table of the fixed part starts; ring data starts at `data`.
 struct Plan {
   std::uint64_t events = 0, insns = 0, tests = 0, text = 0, mail = 0, rings = 0, dropped = 0, data = 0;
-  std::uint64_t insn_count = 0, test_count = 0, text_bytes = 0;
+  std::uint64_t event_room = 0, insn_room = 0, test_room = 0, text_room = 0;
   std::uint64_t dropped_rows = 0, dropped_stride = 0;
 };
 
 Plan lay_out(const AreaSpec& spec) {
   Plan plan;
+  plan.event_room = spec.events.size() + spec.more_events;
+  plan.insn_room = spec.more_insns;
+  plan.test_room = spec.more_tests;
+  plan.text_room = spec.more_text;
   for (const program::EventProgram* event : spec.events) {
-    plan.insn_count += event->insns.size() + event->note.size();
-    plan.test_count += event->filter.size();
-    plan.text_bytes += event->text.size();
+    plan.insn_room += event->insns.size() + event->note.size();
+    plan.test_room += event->filter.size();
+    plan.text_room += event->text.size();
   }
   plan.events = round_up(sizeof(shared::AreaHeader), alignof(shared::Event));
-  plan.insns = plan.events + spec.events.size() * sizeof(shared::Event);
-  plan.tests = plan.insns + plan.insn_count * sizeof(Insn);
-  plan.text = plan.tests + plan.test_count * sizeof(Test);
-  plan.mail = round_up(plan.text + plan.text_bytes, alignof(shared::MailSlot));
+  plan.insns = plan.events + plan.event_room * sizeof(shared::Event);
+  plan.tests = plan.insns + plan.insn_room * sizeof(Insn);
+  plan.text = plan.tests + plan.test_room * sizeof(Test);
+  plan.mail = round_up(plan.text + plan.text_room, alignof(shared::MailSlot));
   plan.rings = plan.mail + shared::kMailSlots * sizeof(shared::MailSlot);
   plan.dropped = plan.rings + spec.ring_count * sizeof(shared::Ring);
-  if (plan.test_count != 0) {
+  if (plan.test_room != 0) {
     plan.dropped_rows = std::max(1u, spec.cpu_ring_count);
-    plan.dropped_stride = round_up(spec.events.size() * sizeof(std::uint64_t), alignof(shared::Ring));
+    plan.dropped_stride = round_up(plan.event_room * sizeof(std::uint64_t), alignof(shared::Ring));
   }
   plan.data = round_up(plan.dropped + 2 * plan.dropped_rows * plan.dropped_stride, kPage);
   return plan;
 }
 
 Error limit_error(std::string text) { return Error{.code = Code::limit, .text = std::move(text)}; }
+
+Status check_size(const program::EventProgram& event) {
+  const std::uint32_t bytes = event.layout.fixed_bytes;
+  if (bytes >= sizeof(shared::PayloadHead) && bytes <= shared::kMaxPayload) return ok();
+  return limit_error("event " + event.layout.event + " is too big");
+}
 
 Status check(const AreaSpec& spec) {
   if (!std::has_single_bit(spec.ring_bytes) || spec.ring_bytes < shared::kMinRingBytes ||
@@ -66,10 +76,9 @@ Status check(const AreaSpec& spec) {
     return limit_error(std::to_string(spec.ring_count) + " rings: 1 to " + std::to_string(shared::kMaxRings) +
                        " are possible");
   if (spec.cpu_ring_count > spec.ring_count) return limit_error("more rings of CPUs than rings");
-  if (spec.events.size() > kMaxEvents) return limit_error("more than " + std::to_string(kMaxEvents) + " events");
+  if (spec.events.size() + spec.more_events > kMaxEvents) return limit_error("more than " + std::to_string(kMaxEvents) + " events");
   for (const program::EventProgram* event : spec.events)
-    if (event->layout.fixed_bytes < sizeof(shared::PayloadHead) || event->layout.fixed_bytes > shared::kMaxPayload)
-      return limit_error("event " + event->layout.event + " is too big");
+    if (Status size = check_size(*event); !size) return size;
   if (lay_out(spec).data > std::numeric_limits<std::uint32_t>::max())
     return limit_error("the programs of all events together are too big");
   return ok();
@@ -125,6 +134,7 @@ struct EventNote {
   std::vector<Insn> program;
   std::vector<Test> filter;
   std::string text;
+  bool on = true;
 };
 
 EventNote note_of(const program::EventProgram& event) {
@@ -146,7 +156,9 @@ struct Area::Data {
   Plan plan;
   std::uint64_t ring_bytes = 0;
   std::uint32_t ring_count = 0, cpu_ring_count = 0;
-  std::vector<EventNote> events;
+  std::vector<EventNote> events;  // with room for all that may come: none ever moves
+  std::uint32_t insns_used = 0, tests_used = 0, text_used = 0;
+  bool recording = false;
 
   template <class T>
   T* table(std::uint64_t offset) const {
@@ -154,7 +166,8 @@ struct Area::Data {
   }
 
   void write_header() const;
-  void write_events(const AreaSpec& spec) const;
+  void write_event(const program::EventProgram& source);
+  void set_event(std::size_t index) const;
 };
 
 void Area::Data::write_header() const {
@@ -169,14 +182,14 @@ void Area::Data::write_header() const {
   header->ring_offset = static_cast<std::uint32_t>(plan.rings);
   header->event_count = static_cast<std::uint32_t>(events.size());
   header->event_offset = static_cast<std::uint32_t>(plan.events);
-  header->insn_count = static_cast<std::uint32_t>(plan.insn_count);
+  header->insn_count = insns_used;
   header->insn_offset = static_cast<std::uint32_t>(plan.insns);
-  header->test_count = static_cast<std::uint32_t>(plan.test_count);
+  header->test_count = tests_used;
   header->test_offset = static_cast<std::uint32_t>(plan.tests);
   header->dropped_rows = static_cast<std::uint32_t>(plan.dropped_rows);
   header->dropped_offset = static_cast<std::uint32_t>(plan.dropped);
   header->dropped_stride = static_cast<std::uint32_t>(plan.dropped_stride);
-  header->text_bytes = static_cast<std::uint32_t>(plan.text_bytes);
+  header->text_bytes = text_used;
   header->text_offset = static_cast<std::uint32_t>(plan.text);
   header->mail_count = shared::kMailSlots;
   header->mail_offset = static_cast<std::uint32_t>(plan.mail);
@@ -194,38 +207,39 @@ std::uint16_t flags_of(const program::EventProgram& event) {
   return static_cast<std::uint16_t>(returns | notes | (asks_name(event) ? shared::kEventAsksName : 0u));
 }
 
-// Each program's constant strings move into the session's one pool, so what names them moves along.
-void Area::Data::write_events(const AreaSpec& spec) const {
-  auto* event = table<shared::Event>(plan.events);
-  auto* insn = table<Insn>(plan.insns);
-  auto* test = table<Test>(plan.tests);
-  std::uint32_t insn_index = 0, test_index = 0;
-  std::uint64_t text_used = 0;
-  for (std::size_t i = 0; i < spec.events.size(); ++i) {
-    const program::EventProgram& source = *spec.events[i];
-    event[i] = {};
-    event[i].first_insn = insn_index;
-    event[i].insn_count = static_cast<std::uint32_t>(source.insns.size());
-    event[i].fixed_bytes = source.layout.fixed_bytes;
-    event[i].type = static_cast<std::uint16_t>(i);
-    event[i].flags = flags_of(source);
-    event[i].first_test = test_index;
-    event[i].test_count = static_cast<std::uint32_t>(source.filter.size());
-    for (Test copy : source.filter) {
-      if (shared::is_text_test(copy.op) || shared::is_set_test(copy.op)) copy.value += text_used;
-      test[test_index++] = copy;
-    }
-    for (Insn copy : source.insns) {
-      if (copy.op == shared::Op::store_text) copy.immediate += text_used;
-      insn[insn_index++] = copy;
-    }
-    event[i].first_note = insn_index;
-    event[i].note_count = static_cast<std::uint32_t>(source.note.size());
-    event[i].note_bytes = source.noted.fixed_bytes;
-    for (const Insn& noted : source.note) insn[insn_index++] = noted;
-    std::memcpy(table<char>(plan.text) + text_used, source.text.data(), source.text.size());
-    text_used += source.text.size();
+// The next one. A program's constant strings move into the session's one pool, so what names them moves along.
+void Area::Data::write_event(const program::EventProgram& source) {
+  const std::size_t index = events.size();
+  shared::Event event{};
+  event.fixed_bytes = source.layout.fixed_bytes;
+  event.type = static_cast<std::uint16_t>(index);
+  event.flags = flags_of(source);
+  event.first_insn = insns_used;
+  event.insn_count = static_cast<std::uint32_t>(source.insns.size());
+  for (Insn copy : source.insns) {
+    if (copy.op == shared::Op::store_text) copy.immediate += text_used;
+    table<Insn>(plan.insns)[insns_used++] = copy;
   }
+  event.first_note = insns_used;
+  event.note_count = static_cast<std::uint32_t>(source.note.size());
+  event.note_bytes = source.noted.fixed_bytes;
+  for (const Insn& noted : source.note) table<Insn>(plan.insns)[insns_used++] = noted;
+  event.first_test = tests_used;
+  event.test_count = static_cast<std::uint32_t>(source.filter.size());
+  for (Test copy : source.filter) {
+    if (shared::is_text_test(copy.op) || shared::is_set_test(copy.op)) copy.value += text_used;
+    table<Test>(plan.tests)[tests_used++] = copy;
+  }
+  std::memcpy(table<char>(plan.text) + text_used, source.text.data(), source.text.size());
+  text_used += static_cast<std::uint32_t>(source.text.size());
+  table<shared::Event>(plan.events)[index] = event;
+  events.push_back(note_of(source));
+}
+
+void Area::Data::set_event(std::size_t index) const {
+  const auto state = recording && events[index].on ? shared::SessionState::recording : shared::SessionState::off;
+  std::atomic_ref(table<shared::Event>(plan.events)[index].state)
+      .store(static_cast<std::uint32_t>(state), std::memory_order_release);
 }
 
 Area::Area(std::unique_ptr<Data> data) : data_(std::move(data)) {}
@@ -242,14 +256,14 @@ Result<Area> Area::create(Fd memfd, const AreaSpec& spec) {
   data->ring_bytes = spec.ring_bytes;
   data->ring_count = spec.ring_count;
   data->cpu_ring_count = spec.cpu_ring_count;
-  for (const program::EventProgram* event : spec.events) data->events.push_back(note_of(*event));
+  data->events.reserve(data->plan.event_room);
 
   Area area(std::move(data));
   if (Status sized = size_file(area.fd(), area.file_bytes()); !sized) return sized.error();
   if (Status reserved = area.data_->memory.reserve(area.span_bytes()); !reserved) return reserved.error();
   for (const MapStep& step : area.map_steps())
     if (Status mapped = area.data_->memory.map(area.fd(), step); !mapped) return mapped.error();
-  area.data_->write_events(spec);
+  for (const program::EventProgram* event : spec.events) area.data_->write_event(*event);
   area.data_->write_header();
   if (::getrandom(&area.header().name, sizeof area.header().name, 0) != sizeof area.header().name)
     return system_error("getrandom", errno);
@@ -263,7 +277,34 @@ Result<Area> Area::create_private(const AreaSpec& spec) {
 }
 
 void Area::set_state(shared::SessionState state) {
+  data_->recording = state == shared::SessionState::recording;
   std::atomic_ref(header().state).store(static_cast<std::uint32_t>(state), std::memory_order_release);
+  for (std::size_t i = 0; i < data_->events.size(); ++i) data_->set_event(i);
+}
+
+void Area::set_event(std::uint32_t index, bool on) {
+  data_->events[index].on = on;
+  data_->set_event(index);
+}
+
+// The counts last: the agent takes nothing beyond them.
+Status Area::add_event(const program::EventProgram& program) {
+  Data& data = *data_;
+  if (Status size = check_size(program); !size) return size;
+  if (data.events.size() == data.plan.event_room || program.insns.size() + program.note.size() > data.plan.insn_room - data.insns_used ||
+      program.filter.size() > data.plan.test_room - data.tests_used ||
+      program.text.size() > data.plan.text_room - data.text_used)
+    return limit_error("the session has no room for further events");
+  data.write_event(program);
+  data.set_event(data.events.size() - 1);
+  const auto publish = [](std::uint32_t& count, std::size_t now) {
+    std::atomic_ref(count).store(static_cast<std::uint32_t>(now), std::memory_order_release);
+  };
+  publish(header().insn_count, data.insns_used);
+  publish(header().test_count, data.tests_used);
+  publish(header().text_bytes, data.text_used);
+  publish(header().event_count, data.events.size());
+  return ok();
 }
 
 int Area::fd() const { return data_->fd.get(); }

@@ -18,6 +18,8 @@ struct AreaSpec {
   std::uint64_t ring_bytes = 4u << 20;  // a power of two, kMinRingBytes..kMaxRingBytes
   std::uint32_t ring_count = 4;         // 1..kMaxRings
   std::uint32_t cpu_ring_count = 0;     // the first so many are CPU rings; at most ring_count
+  // Room for what add_event() brings.
+  std::uint32_t more_events = 0, more_insns = 0, more_tests = 0, more_text = 0;
 };
 
 // One mmap that a process makes to have the area: `length` bytes of the file at `file_offset` go to base + `offset`.
@@ -44,7 +46,12 @@ class Area {
   std::uint64_t span_bytes() const;        // address space a process needs for it
   std::vector<MapStep> map_steps() const;  // what a target has to mmap, MAP_SHARED, inside a reservation of span_bytes
 
+  // Of the session, and of its events but for those that are switched off. `recording` once at most.
   void set_state(shared::SessionState state);
+  // Switches an event off and on again, in every process at once.
+  void set_event(std::uint32_t index, bool on);
+  // A further event, on if the session records: its number is event_count() before. Code::limit when there is no room for it.
+  Status add_event(const program::EventProgram& program);
 
   shared::AreaHeader& header();
   shared::Event& event(std::uint32_t index);
@@ -52,7 +59,9 @@ class Area {
   shared::MailSlot& mail(std::uint32_t index);
   std::uint8_t* data(std::uint32_t ring);  // 2 * ring_bytes readable
   void* base();
-  std::uint32_t event_count() const;  // the tool's own copies: never read back from the shared header
+  // The tool's own copies: never read back from the shared header. Of events that are there already they may be asked while
+  // another thread adds one.
+  std::uint32_t event_count() const;
   std::uint32_t ring_count() const;
   bool is_cpu_ring(std::uint32_t index) const;
   // A writer is in the middle of a record there, or has left it there.

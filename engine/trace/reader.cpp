@@ -42,9 +42,7 @@ Reader::Reader(Area& area, Clock& clock, TaskNames& names, ReaderOptions options
   reclaim_after_ = in_ticks(clock_, options_.reclaim_after);
   stall_after_ = in_ticks(clock_, options_.stall_after);
   section_stall_after_ = in_ticks(clock_, options_.section_stall_after);
-  for (std::uint32_t i = 0; i < area_.event_count(); ++i) fixed_bytes_.push_back(area_.fixed_bytes(i));
-  counts_.recorded.resize(area_.event_count());
-  counts_.dropped.resize(area_.event_count());
+  know_events();
   queue_limit_ = std::max<std::size_t>(options_.pending_bytes / area_.ring_count(), 2 * shared::kMaxRecord);
   sources_.reserve(area_.ring_count());
   const std::uint64_t now = options_.now();
@@ -52,6 +50,13 @@ Reader::Reader(Area& area, Clock& clock, TaskNames& names, ReaderOptions options
     sources_.push_back({.copy = RingCopy(area_.ring(i), area_.data(i), area_.ring_bytes(), area_.is_cpu_ring(i)),
                         .of_cpu = area_.is_cpu_ring(i),
                         .floor = now});
+}
+
+void Reader::know_events() {
+  while (fixed_bytes_.size() < area_.event_count())
+    fixed_bytes_.push_back(area_.fixed_bytes(static_cast<std::uint32_t>(fixed_bytes_.size())));
+  counts_.recorded.resize(fixed_bytes_.size());
+  counts_.dropped.resize(fixed_bytes_.size());
 }
 
 // The time is taken before any ring is looked at: a writer that claims a ring after we saw it free stamps after `now`.

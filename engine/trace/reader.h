@@ -44,6 +44,8 @@ class Reader {
   // All three must outlive the reader. Goes on where the last reader of the area stopped.
   Reader(Area& area, Clock& clock, TaskNames& names, ReaderOptions options = {});
 
+  // The area has further events; comes before anything of theirs is recorded.
+  void know_events();
   // Hands on what is certain, some ten thousand records at most.
   void poll(const Sink& sink);
   // Hands on everything that was committed when it was called. For the end, when nobody records any more.

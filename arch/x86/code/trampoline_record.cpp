@@ -28,7 +28,6 @@
 namespace uprobe::x86 {
 namespace {
 
-using shared::AreaHeader;
 using shared::Op;
 using shared::ProcessBlock;
 using shared::Reg;
@@ -48,6 +47,8 @@ constexpr std::int32_t kExit = kSlot - static_cast<std::int32_t>(sizeof(shared::
 constexpr std::int32_t kExitLead = kExit + static_cast<std::int32_t>(offsetof(shared::ExitHead, lead)),
                        kExitMoves = kExit + static_cast<std::int32_t>(offsetof(shared::ExitHead, moves)),
                        kExitFunction = kExit + static_cast<std::int32_t>(offsetof(shared::ExitHead, function));
+
+constexpr unsigned kEventBits = std::countr_zero(sizeof(shared::Event));
 
 constexpr bool fits(std::uint64_t value) {
   return static_cast<std::int64_t>(value) == static_cast<std::int32_t>(value);
@@ -220,17 +221,20 @@ void Recorder::keep_flags() {
   a_.store({rsp, kWholeFlags}, rax);
 }
 
-// Everything that says "not here": recording off, consumers changed, no rseq of this thread's own.
+// Everything that says "not here": consumers changed, the event switched off, no rseq of this thread's own. The mark of changed
+// consumers is the sign of the slot's word, and may come at any moment: whoever goes by the word later takes its lower half.
 void Recorder::check_and_enter() {
   a_.constant(rdx, spec_.block.value);
   a_.load(rdi, {rdx, offsetof(ProcessBlock, own_rseq)});
   a_.constant(rsi, fast_.area.value);
-  a_.op(0x81, 4, 7, Mem{rsi, offsetof(AreaHeader, state)});
+  a_.load(rax, {rsp, kCopyInFrame});
+  a_.op(0x63, 8, rax, Mem{rax, kSlotEvent});  // movslq
+  a_.raw({0x48, 0xc1, 0xe0, kEventBits});     // shl, %rax
+  a_.jump_if(kNegative, labels_.slow);
+  a_.op(0x01, 8, rsi, rax);  // add %rsi, %rax
+  a_.op(0x81, 4, 7, Mem{rax, place(fast_.events_offset + offsetof(shared::Event, state))});
   a_.number(static_cast<std::uint32_t>(shared::SessionState::recording), 4);
   a_.jump_if(kNotEqual, labels_.out);
-  a_.load(rax, {rsp, kCopyInFrame});
-  a_.op(0x83, 4, 7, Mem{rax, kSlotEvent}), a_.raw({0});
-  a_.jump_if(kNegative, labels_.slow);
   a_.op(0x85, 8, rdi, rdi);
   a_.jump_if(kNotPositive, labels_.slow);
   if (filter_ == FilterPlace::registers) filter_registers();
@@ -272,10 +276,10 @@ void Recorder::abandon() {
   unset_section();
   a_.constant(rsi, fast_.area.value);
   a_.load(rax, {rsp, kCopyInFrame});
-  a_.load4(rax, {rax, kSlotEvent});
-  a_.raw({0x48, 0xc1, 0xe0, std::countr_zero(sizeof(shared::Event)) & 0xffu});  // shl, %rax
-  a_.op(0x01, 8, rax, rsi);                                                     // add %rax, %rsi
-  a_.raw({0xf0});                                                               // lock
+  a_.op(0x0fb7, 4, rax, Mem{rax, kSlotEvent});  // movzwl
+  a_.raw({0x48, 0xc1, 0xe0, kEventBits});       // shl, %rax
+  a_.op(0x01, 8, rax, rsi);                     // add %rax, %rsi
+  a_.raw({0xf0});                               // lock
   a_.op(0x83, 8, 0, Mem{rsi, place(fast_.events_offset + offsetof(shared::Event, lost_full))}), a_.raw({1});
   labels_.lost = a_.size();
   a_.jump(labels_.out);
@@ -377,7 +381,7 @@ void Recorder::find_room() {
 
 void Recorder::heads() {
   a_.load(rsi, {rsp, kCopyInFrame});
-  a_.load4(rax, {rsi, kSlotEvent});  // `flags` and `preempt_count` are 0
+  a_.op(0x0fb7, 4, rax, Mem{rsi, kSlotEvent});  // movzwl: `flags` and `preempt_count` are 0
   a_.store(payload(0), rax, 4);
   a_.load(rax, {rsi, fast_.is_return ? kExitFunction : kSlotAddress});
   a_.store(payload(offsetof(shared::PayloadHead, ip)), rax);
