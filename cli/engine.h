@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/check.h"
+#include "engine/live_protocol.h"
 #include "engine/session.h"
 
 namespace uprobe::cli {
@@ -25,6 +26,8 @@ class Engine {
   virtual Result<Ending> run(const RunOptions& options, const Output& output) = 0;
   virtual Summary summary() = 0;
 
+  // As uprobe::ask_session.
+  virtual Result<Reply> ask(const std::string& session, const std::vector<Order>& orders) = 0;
   virtual Result<std::vector<std::string>> list_functions(const std::string& object, const std::string& glob) = 0;
   virtual Result<std::string> find_program(const std::string& program) = 0;
 };

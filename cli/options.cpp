@@ -43,6 +43,7 @@ bool is_pid_list(const std::string& text) {
 }
 
 Status add_probe(Options& options, const std::string& value) {
+  options.orders.push_back({.kind = OrderKind::define, .name = {}, .source = options.sources.size()});
   options.sources.push_back({ProbeSource::Kind::definition, value, options.object});
   return ok();
 }
@@ -62,6 +63,7 @@ Status add_function(Options& options, const std::string& value) {
 
 Status add_file(Options& options, const std::string& value) {
   if (value.empty()) return usage("the file's name is empty");
+  options.orders.push_back({.kind = OrderKind::define, .name = {}, .source = options.sources.size()});
   options.sources.push_back({ProbeSource::Kind::file, value, options.object});
   return ok();
 }
@@ -76,6 +78,11 @@ Status set_mode(Options& options, Mode mode) {
   if (options.mode != Mode::trace && options.mode != mode)
     return usage("-l, --dry-run, --check, --list-events and --format-file exclude each other");
   options.mode = mode;
+  return ok();
+}
+
+Status add_order(Options& options, OrderKind kind, const std::string& name = {}) {
+  options.orders.push_back({.kind = kind, .name = name});
   return ok();
 }
 
@@ -142,7 +149,9 @@ constexpr std::array kRows = {
         [](Options& o, const std::string& v) { return store(o.ring_bytes, parse_ring_size(v)); }},
     Row{'l', "list", optional_argument, "GLOB",
         "list the functions that can be probed, of -x FILE or of PROGRAM;\nevery line can be given to -p",
-        [](Options& o, const std::string& v) { return o.list_glob = v, set_mode(o, Mode::list); }},
+        [](Options& o, const std::string& v) {
+          return o.list_glob = v, add_order(o, OrderKind::list), set_mode(o, Mode::list);
+        }},
     Row{0, "dry-run", no_argument, "", "show where each probe would go, and how; run nothing",
         [](Options& o, const std::string&) { return set_mode(o, Mode::dry_run); }},
     Row{0, "check", no_argument, "",
@@ -159,6 +168,25 @@ constexpr std::array kRows = {
     Row{0, "profile", no_argument, "",
         "behind the trace a line per probe, as uprobe_profile has it: path, event, hits,\nmisses",
         [](Options& o, const std::string&) { return o.profile = true, ok(); }},
+    Row{0, "session", required_argument, "NAME", "the session's name, for --control; its process id is one in any case",
+        [](Options& o, const std::string& v) {
+          return o.session_name = v, v.empty() ? usage("the name is empty") : ok();
+        }},
+    Row{0, "control", required_argument, "SESSION",
+        "change a session that runs: with -p and -i add (or, by -:, delete) probes;\n--list: what there is",
+        [](Options& o, const std::string& v) {
+          return o.control = v, v.empty() ? usage("a session is a process id or a name") : ok();
+        }},
+    Row{0, "remove", required_argument, "EVENT", "with --control: take [GROUP/]EVENT or GROUP/ away",
+        [](Options& o, const std::string& v) { return add_order(o, OrderKind::remove, v); }},
+    Row{0, "disable", optional_argument, "EVENT", "with --control: record nothing of [GROUP/]EVENT, GROUP/ or all",
+        [](Options& o, const std::string& v) { return add_order(o, OrderKind::disable, v); }},
+    Row{0, "enable", optional_argument, "EVENT", "with --control: the other way round",
+        [](Options& o, const std::string& v) { return add_order(o, OrderKind::enable, v); }},
+    Row{0, "stats", no_argument, "", "with --control: hits and losses so far",
+        [](Options& o, const std::string&) { return add_order(o, OrderKind::stats); }},
+    Row{0, "clear", no_argument, "", "with --control: take all probes away",
+        [](Options& o, const std::string&) { return add_order(o, OrderKind::clear); }},
     Row{'q', "quiet", no_argument, "", "no summary",
         [](Options& o, const std::string&) { return o.quiet = true, ok(); }},
     Row{'v', "verbose", no_argument, "", "say how each probe is placed; twice: with its instruction",
@@ -267,8 +295,47 @@ Status check_definition(const std::string& text) {
   return error;
 }
 
+const char* spelling(OrderKind kind) {
+  switch (kind) {
+    case OrderKind::remove:
+      return "--remove";
+    case OrderKind::disable:
+      return "--disable";
+    case OrderKind::enable:
+      return "--enable";
+    case OrderKind::stats:
+      return "--stats";
+    case OrderKind::clear:
+      return "--clear";
+    default:
+      return nullptr;  // means something without --control as well
+  }
+}
+
+// --disable and --enable take their event attached, or as the last word.
+Status settle_control(Options& options) {
+  if (options.mode != Mode::trace && options.mode != Mode::list)
+    return usage("--control changes a session, and --dry-run, --check, --list-events and --format-file run nothing");
+  if (!options.session_name.empty()) return usage("--session names a new session, --control one that runs");
+  options.mode = Mode::control;
+  if (options.orders.empty())
+    return usage("--control needs something to do", "-p, --remove, --disable, --enable, --list, --stats or --clear");
+  ControlOrder& last = options.orders.back();
+  const bool takes_event = last.kind == OrderKind::disable || last.kind == OrderKind::enable;
+  if (takes_event && last.name.empty() && options.program.size() == 1) {
+    last.name = options.program[0];
+    options.program.clear();
+  }
+  if (!options.program.empty()) return usage("--control runs no program: '" + options.program[0] + "' is too much");
+  if (!options.list_glob.empty()) return usage("with --control --list takes no pattern");
+  return ok();
+}
+
 Status settle(Options& options) {
   if (is_final(options)) return ok();
+  if (!options.control.empty()) return settle_control(options);
+  for (const ControlOrder& order : options.orders)
+    if (const char* name = spelling(order.kind)) return usage(std::string(name) + " needs --control SESSION");
   if (options.mode == Mode::list) return settle_list(options);
   if (options.json && options.mode != Mode::check) return usage("--json is the form of --check's answer");
   if (options.sources.empty())

@@ -9,13 +9,14 @@
 
 #include "cli/diagnostics.h"
 #include "engine/base/result.h"
+#include "engine/live_protocol.h"
 #include "engine/plan/return_mode.h"
 #include "engine/plan/tier.h"
 #include "engine/spec/probe_spec.h"
 
 namespace uprobe::cli {
 
-enum class Mode { trace, list, dry_run, check, list_events, format_file, help, version };
+enum class Mode { trace, list, dry_run, check, list_events, format_file, control, help, version };
 
 // One -p or -i, in the order given.
 struct ProbeSource {
@@ -26,9 +27,19 @@ struct ProbeSource {
   std::optional<std::string> filter = {};
 };
 
+// What --control asks for, in the order given.
+struct ControlOrder {
+  OrderKind kind = OrderKind::list;
+  std::string name;        // of events; empty: all
+  std::size_t source = 0;  // of a definition: which of the sources
+};
+
 struct Options {
   Mode mode = Mode::trace;
   std::vector<ProbeSource> sources;
+  std::string session_name;  // --session
+  std::string control;       // the session to change; empty: none
+  std::vector<ControlOrder> orders;
   std::string object;                    // the last -x
   std::string list_glob;                 // -l; empty: all
   std::string output;                    // -o; empty: standard error

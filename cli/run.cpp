@@ -152,6 +152,8 @@ bool prepare(const Call& call) {
   options.tier = call.options.tier;
   options.returns = call.options.returns;
   options.style = call.options.style;
+  options.has_door = true;
+  options.name = call.options.session_name;
   const Status prepared = call.engine.prepare(options);
   if (prepared) return true;
   show(problems(call.engine, options, *definitions, prepared.error()), call.diagnostics);
@@ -190,6 +192,43 @@ Outcome dry_run(const Call& call) {
   const Outcome printed = print(call, render_plan(reports));
   for (const std::string& note : call.engine.summary().notes) call.diagnostics.line(note);
   return any_refused(reports) ? kFailed : printed;
+}
+
+struct Orders {
+  std::vector<Order> list;
+  std::vector<Context> contexts;  // of the definitions among them
+};
+
+Result<Orders> gather_orders(const Call& call) {
+  Orders orders;
+  for (const ControlOrder& wanted : call.options.orders) {
+    if (wanted.kind != OrderKind::define) {
+      orders.list.push_back({.kind = wanted.kind, .text = wanted.name, .default_object = {}});
+      orders.contexts.emplace_back();
+      continue;
+    }
+    const auto definitions = gather_definitions({call.options.sources[wanted.source]}, call.streams.in);
+    if (!definitions) return definitions.error();
+    for (std::size_t i = 0; i < definitions->list.size(); ++i) {
+      const Definition& definition = definitions->list[i];
+      orders.list.push_back({OrderKind::define, definition.text, definition.default_object});
+      orders.contexts.push_back({definitions->places[i], definition.text});
+    }
+  }
+  return orders;
+}
+
+// What the session says, up to the first order that fails.
+Outcome control(const Call& call) {
+  const auto orders = gather_orders(call);
+  if (!orders) return fail(call, orders.error());
+  const auto reply = call.engine.ask(call.options.control, orders->list);
+  if (!reply) return fail(call, reply.error());
+  const Outcome printed = print(call, reply->text);
+  if (!reply->error) return printed;
+  const bool is_known = reply->failed < orders->contexts.size();
+  call.diagnostics.error(*reply->error, is_known ? orders->contexts[reply->failed] : Context{});
+  return kFailed;
 }
 
 void explain(const Call& call) {
@@ -296,6 +335,8 @@ Outcome run_cli(const std::vector<std::string>& arguments, Engine& engine, const
     case Mode::list_events:
     case Mode::format_file:
       return check(call);
+    case Mode::control:
+      return control(call);
     case Mode::trace:
       return trace(call);
   }

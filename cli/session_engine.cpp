@@ -32,6 +32,10 @@ Result<Ending> SessionEngine::run(const RunOptions& options, const Output& outpu
 
 Summary SessionEngine::summary() { return session_->summary(); }
 
+Result<Reply> SessionEngine::ask(const std::string& session, const std::vector<Order>& orders) {
+  return ask_session(session, orders);
+}
+
 Result<std::vector<std::string>> SessionEngine::list_functions(const std::string& object, const std::string& glob) {
   return uprobe::list_functions(object, glob);
 }

@@ -17,6 +17,7 @@ class SessionEngine final : public Engine {
   int child_pid() override;
   Result<Ending> run(const RunOptions& options, const Output& output) override;
   Summary summary() override;
+  Result<Reply> ask(const std::string& session, const std::vector<Order>& orders) override;
   Result<std::vector<std::string>> list_functions(const std::string& object, const std::string& glob) override;
   Result<std::string> find_program(const std::string& program) override;
 

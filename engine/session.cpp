@@ -21,13 +21,7 @@
 #include "engine/control/preloaded.h"
 #include "engine/control/processes.h"
 #include "engine/format/text.h"
-#include "engine/places.h"
-#include "engine/plan/resolve.h"
-#include "engine/program/compile.h"
-#include "engine/program/filter.h"
-#include "engine/program/verify.h"
 #include "engine/session_state.h"
-#include "engine/spec/definition_set.h"
 
 namespace uprobe {
 namespace {
@@ -35,89 +29,7 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::size_t kFlushBytes = 256 * 1024;
-
-// A filter as it was given, and what it may name.
-struct WantedFilter {
-  const std::string* text = nullptr;
-  program::FilterContext context = {};
-};
-
-void set_style(Probe& probe, spec::Style wanted) {
-  program::EventLayout& layout = probe.program.layout;
-  if (layout.style == spec::Style::event) layout.style = wanted;
-  const std::string& symbol = probe.spec.place.symbol;  // perhaps with a version
-  layout.place = layout.style == spec::Style::kprobes_2009 ? plan::place_of_2009(probe.site.symbol, probe.site.address)
-                                                           : symbol.substr(0, symbol.find('@'));
-}
-
-// Whether its records show names of code addresses.
-bool shows_symbols(const Probe& probe) {
-  const auto& fields = probe.program.layout.fields;
-  return probe.program.layout.style != spec::Style::event ||
-         std::any_of(fields.begin(), fields.end(), [](const auto& field) { return field.kind == spec::Kind::symbol; });
-}
-
-Result<Probe> make_probe(const spec::ProbeSpec& definition, plan::FileCache& files, const SessionOptions& options,
-                         const WantedFilter& filter) {
-  Probe probe{.spec = definition, .site = {}, .program = {}, .returns = {}};
-  const auto refuse = [&](int column, std::string text) {
-    return Error{.code = Code::refused, .text = std::move(text), .where = definition.definition, .column = column};
-  };
-  if (definition.place.reference_counter)
-    return refuse(definition.place.place_column, "reference counters are not available in this version");
-  auto site = plan::resolve(probe.spec, files, {.force = options.force});
-  if (!site) return site.error();
-  probe.site = site.take();
-  auto program = program::compile(probe.spec);
-  if (!program) return program.error();
-  if (filter.text != nullptr)
-    if (Status set = program::set_filter(*program, *filter.text, filter.context); !set) return set.error();
-  if (Status verified = program::verify(*program); !verified) return verified.error();
-  probe.program = program.take();
-  set_style(probe, options.style);
-  return probe;
-}
-
-// The number of each probe's event, as in format files.
-std::vector<unsigned> event_ids(const spec::DefinitionSet& definitions) {
-  std::vector<unsigned> ids(definitions.size());
-  unsigned id = 0;
-  for (const spec::EventProbes& event : definitions.events()) {
-    ++id;
-    for (const std::size_t probe : event.probes) ids[probe] = id;
-  }
-  return ids;
-}
-
-// A return probe: how it gets at the returns, and the places that it needs for that.
-Status plan_returns(Probe& probe, plan::ReturnPlanner& planner, plan::ReturnMode wanted) {
-  const auto refuse = [&](Error error) {
-    error.where = probe.spec.definition;
-    error.column = probe.spec.place.place_column;
-    return error;
-  };
-  auto returns = planner.plan(probe.spec, probe.site, wanted);
-  if (!returns) return refuse(returns.error());
-  probe.returns = returns.take();
-  return ok();
-}
-
-// Where the probe goes in its file.
-void add_points(const Probe& probe, std::uint16_t event, control::ProbeSet& to) {
-  if (!probe.returns) return to.add(probe.site, {.event = event});
-  if (probe.returns->mode == plan::ReturnMode::stub)
-    return to.add(probe.site, {.event = event, .kind = shared::ConsumerKind::stub});
-  if (spec::wants_entry(probe.spec)) to.add(probe.site, {.event = event, .kind = shared::ConsumerKind::note});
-  for (std::size_t i = 0; i < probe.returns->exits.size(); ++i) {
-    const plan::Exit& exit = probe.returns->exits[i];
-    to.add(probe.returns->sites[i], {.event = event,
-                                     .kind = shared::ConsumerKind::exit,
-                                     .distance = static_cast<std::int32_t>(exit.address - probe.site.address),
-                                     .pops = exit.pops,
-                                     .lead = exit.lead,
-                                     .restored = exit.restored});
-  }
-}
+constexpr std::uint32_t kMoreEvents = 1024;  // may join while the session runs
 
 std::uint64_t power_of_two(std::uint64_t n) {
   std::uint64_t power = shared::kMinRingBytes;
@@ -132,6 +44,12 @@ void set_rings(trace::AreaSpec& spec) {
   const std::uint32_t claimed = std::min(shared::kMaxRings / 2, std::max(4u, cpus / 2));
   spec.cpu_ring_count = std::min(shared::kMaxRings - claimed, cpus);
   spec.ring_count = spec.cpu_ring_count + claimed;
+}
+
+// Of events that join while the session runs.
+std::uint32_t room_for_events(std::size_t present) {
+  return static_cast<std::uint32_t>(
+      std::min<std::size_t>(kMoreEvents, shared::kMaxEvents - std::min<std::size_t>(present, shared::kMaxEvents)));
 }
 
 // The /proc of another PID namespace shows strangers under our children's numbers: nothing may be read or written there.
@@ -170,6 +88,7 @@ void Session::State::await_writers() {
 
 // Recording off, original bytes back in every process that has the session: whoever lives on runs untraced.
 void Session::State::stop_tracing() {
+  door.reset();
   if (mail) mail->stop();
   if (!recording) return;
   recording = false;
@@ -197,31 +116,16 @@ Result<Session> Session::prepare(const SessionOptions& options) {
   if (options.ring_bytes < shared::kMinRingBytes || options.ring_bytes > shared::kMaxRingBytes)
     return Error{.code = Code::limit, .text = "ring size out of range: 8K to 1G"};
   state->options.ring_bytes = power_of_two(options.ring_bytes);
-  plan::FileCache files;
-  plan::ReturnPlanner planner(state->flows);
-  Places places(files, [&](const spec::ProbeSpec& spec, const plan::Site& site) -> Status {
-    const auto planned = planner.plan(spec, site, options.returns);
-    return planned ? ok() : Status(planned.error());
-  });
-  spec::DefinitionSet definitions({.strict = options.strict}, options.strict ? spec::Resolve() : std::ref(places));
-  for (const Definition& definition : options.definitions) {
-    if (options.style == spec::Style::kprobes_2009 && is_all_blank(definition.text)) definitions.clear();
-    if (Status added = definitions.add(definition.text, definition.default_object); !added) return added.error();
-    if (definition.filter) definitions.set_filter(*definition.filter);
-  }
-  if (definitions.size() == 0) return Error{.code = Code::usage, .text = "no probe is defined"};
-  state->notes = places.notes();
-  const std::vector<unsigned> ids = event_ids(definitions);
-  const unsigned cpus = program::possible_cpus();
-  for (const spec::ProbeSpec& definition : definitions.probes()) {
-    const program::FilterContext context{.id = ids[state->probes.size()], .cpus = cpus};
-    auto probe = make_probe(definition, files, options, {definitions.filter_of(definition), context});
-    if (!probe) return probe.error();
-    if (definition.is_return)
-      if (Status planned = plan_returns(*probe, planner, options.returns); !planned) return planned.error();
-    add_points(*probe, static_cast<std::uint16_t>(state->probes.size()), state->planned);
-    state->probes.push_back(probe.take());
-  }
+  state->definer.emplace(state->options, state->flows);
+  for (const Definition& definition : options.definitions)
+    if (Status read = state->definer->read(definition); !read) return read.error();
+  auto probes = state->definer->make_new();
+  if (!probes) return probes.error();
+  if (probes->empty()) return Error{.code = Code::usage, .text = "no probe is defined"};
+  state->notes = state->definer->notes();
+  state->probes = probes.take();
+  for (std::size_t i = 0; i < state->probes.size(); ++i)
+    add_points(state->probes[i], static_cast<std::uint16_t>(i), state->planned);
   if (Status jumps = state->check_tiers(); !jumps) return jumps.error();
   return Session(std::move(state));
 }
@@ -232,7 +136,12 @@ Status Session::State::arm(target::Target& target, const std::function<Result<co
   auto hook_note = control::add_library_hook(target.pid(), files, planned);
   if (!hook_note) return hook_note.error();
   if (!hook_note->empty()) notes.push_back(hook_note.take());
-  trace::AreaSpec spec{.events = {}, .ring_bytes = options.ring_bytes};
+  trace::AreaSpec spec{.events = {},
+                       .ring_bytes = options.ring_bytes,
+                       .more_events = room_for_events(probes.size()),
+                       .more_insns = 8 * kMoreEvents,
+                       .more_tests = probes.size() <= kMoreEvents ? 8 * kMoreEvents : 0,
+                       .more_text = 16 * kMoreEvents};
   set_rings(spec);
   for (const Probe& probe : probes) spec.events.push_back(&probe.program);
   auto made = trace::Area::create_private(spec);
@@ -320,24 +229,31 @@ Status Session::launch(const std::vector<std::string>& argv) {
                  .text = "libuprobe.so is neither beside uprobe-run nor where it was installed"};
   auto agent = control::AgentImage::open(path);
   if (!agent) return agent.error();
+  if (Status opened = state_->open_door(); !opened) return opened;
   state_->agent.emplace(agent.take());
-  auto target = target::PtraceTarget::launch(*program, argv, {});
-  State& s = *state_;
-  if (!target) return s.unless_killed(target.error());
-  s.child = (*target)->pid();
+  const Status launched = state_->launch(*program, argv);
+  if (!launched || state_->ended_early) state_->door.reset();
+  return launched;
+}
+
+Status Session::State::launch(const std::string& program, const std::vector<std::string>& argv) {
+  auto target = target::PtraceTarget::launch(program, argv, {});
+  if (!target) return unless_killed(target.error());
+  child = (*target)->pid();
   // The program is fetched meanwhile.
-  if (s.options.tier != plan::Tier::breakpoint)
-    for (const control::FilePoints& file : s.planned.files()) s.flows.begin(file.file);
+  if (options.tier != plan::Tier::breakpoint)
+    for (const control::FilePoints& file : planned.files()) flows.begin(file.file);
   // Where SIGCHLD is ignored (inherited; the child has inherited it by now) a child that ends leaves no status to take. The
   // program is stopped: it cannot end before this.
   ::signal(SIGCHLD, SIG_DFL);
   raise_own_limits();  // it has inherited these too
-  s.pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, s.child, 0)));
-  if (!s.pidfd) return system_error("pidfd_open", errno);
-  const auto load = [&] { return control::load_agent(**target, *s.agent, *s.area, s.planned.size()); };
-  if (Status armed = s.arm(**target, load); !armed) return s.unless_killed(armed.error());
-  if (Status released = (*target)->release(); !released) return s.unless_killed(released.error());
-  return ok();
+  pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  if (!pidfd) return system_error("pidfd_open", errno);
+  const auto load = [&] { return control::load_agent(**target, *agent, *area, planned.size()); };
+  if (Status armed = arm(**target, load); !armed) return unless_killed(armed.error());
+  if (Status released = (*target)->release(); !released) return unless_killed(released.error());
+  if (!door) return ok();
+  return survive_exhaustion([&] { return door->serve([this](const auto& orders) { return answer(orders); }), ok(); });
 }
 
 Status Session::adopt(control::Preloaded& program) {
@@ -353,15 +269,17 @@ namespace {
 class Printer {
  public:
   Printer(const std::vector<Probe>& probes, const RunOptions& options, const Output& output, format::Symbols* symbols)
-      : options_(options),
+      : probes_(probes),
+        options_(options),
         output_(output),
-        formatter_(layouts_of(probes), {.escape_control = options.escape_control, .symbols = symbols}) {
+        formatter_({}, {.escape_control = options.escape_control, .symbols = symbols}) {
     if (options.header) formatter_.header(text_);
   }
 
   void print(const trace::EventRecord& record, trace::TaskNames& names) {
     if (full()) return;
     ++printed_;
+    for (; known_ < probes_.size(); ++known_) formatter_.add(probes_[known_].program.layout);
     formatter_.append(record, names.name(record.tid), text_);
     if (text_.size() >= kFlushBytes) flush();
   }
@@ -373,12 +291,8 @@ class Printer {
   bool full() const { return options_.max_events != 0 && printed_ >= options_.max_events; }
 
  private:
-  static std::vector<program::EventLayout> layouts_of(const std::vector<Probe>& probes) {
-    std::vector<program::EventLayout> layouts;
-    for (const Probe& probe : probes) layouts.push_back(probe.program.layout);
-    return layouts;
-  }
-
+  const std::vector<Probe>& probes_;  // some may join
+  std::size_t known_ = 0;
   const RunOptions& options_;
   const Output& output_;
   format::TextFormatter formatter_;
@@ -417,7 +331,7 @@ Result<Ending> Session::run(const RunOptions& options, const Output& output) {
   };
   for (bool ended = false; !ended;) {
     s.learn_names();
-    if (s.recording) s.reader->poll(sink);
+    if (s.recording) s.poll(sink);
     printer.flush();
     if (s.recording && let_go()) {
       s.stop_tracing();
@@ -437,6 +351,11 @@ Result<Ending> Session::run(const RunOptions& options, const Output& output) {
   return ending_of(s.child);
 }
 
+void Session::State::poll(const trace::Sink& sink) {
+  const std::lock_guard lock(reading);
+  reader->poll(sink);
+}
+
 // Prints at least all that is committed now. Records wait for those that threads in the middle of a hit may still publish
 // with an older time: a matter of microseconds, unless such a thread is stopped.
 void Session::State::print_settled(const trace::Sink& sink) {
@@ -449,10 +368,11 @@ void Session::State::print_settled(const trace::Sink& sink) {
     for (std::uint32_t i = 0; i < area->ring_count(); ++i) waiting = waiting || may_be_older(i);
     std::this_thread::sleep_for(std::chrono::microseconds(10));  // also the clocks' difference
     if (waiting) continue;
-    do reader->poll(sink);
+    do poll(sink);
     while (reader->next_poll().count() == 0);
     return;
   }
+  const std::lock_guard lock(reading);
   reader->finish(sink);
 }
 
@@ -463,7 +383,7 @@ Status Session::follow(const control::Preloaded& program, const RunOptions& opti
   const auto step = [&] {
     const auto flushes = s.mail->take_flushes();
     if (flushes.empty())
-      s.reader->poll(sink);
+      s.poll(sink);
     else
       s.print_settled(sink);
     printer.flush();

@@ -2,7 +2,8 @@
 //
 //   prepare   every definition is parsed, resolved and planned against the files; no process exists yet
 //   launch    the program starts under ptrace, the agent gets in at the exec stop, points are armed, the tracer lets go
-//   run       records are read and printed until the program ends (or the session is stopped)
+//   run       records are read and printed until the program ends (or the session is stopped); other threads may add and
+//             remove probes meanwhile
 //   summary   what was hit, missed and lost
 //
 // Nothing here exits, prints to the terminal on its own or throws; every failure is an Error.
@@ -43,6 +44,9 @@ struct SessionOptions {
   plan::ReturnMode returns = plan::ReturnMode::automatic;
   spec::Style style = spec::Style::event;  // of events that have none of their own
   std::string agent_path;                  // libuprobe.so; empty: found beside the running program
+  // Whether `uprobe-run --control` finds the session, by our process id and by the name unless it is empty.
+  bool has_door = false;
+  std::string name;
 };
 
 // What --dry-run says of one definition: where it goes and why not to a better tier.
@@ -75,6 +79,19 @@ struct Summary {
   std::uint64_t jumps = 0, breakpoints = 0;  // probes armed somewhere, by the tier they have there
   std::uint64_t mail_timeouts = 0;           // libraries that went unprobed because the tool did not answer in time
   std::vector<std::string> notes;            // anything else worth a line: points refused in a library, ...
+};
+
+// A probe of a session that runs.
+struct ProbeState {
+  std::string definition;  // canonical listing
+  std::string name;        // "uprobes/zfree_entry"
+  bool on = true;
+  std::uint64_t hits = 0, lost = 0, missed = 0;  // of what the reader has seen: up to 50 ms old
+};
+
+// "GROUP/EVENT" of each.
+struct Changes {
+  std::vector<std::string> added, removed;
 };
 
 // How the traced program ended.
@@ -117,6 +134,15 @@ class Session {
   // program.
   Result<Ending> run(const RunOptions& options, const Output& output);
   Summary summary() const;
+
+  // While run() is under way, from any thread; every process of the session is changed. Code::refused once the session has ended.
+  // A line as uprobe_events takes it. All that it adds is added or, with an Error, nothing; what it deletes is gone.
+  Result<Changes> define(const Definition& definition);
+  // "GROUP/EVENT", "EVENT" in any group, "GROUP/"; empty: all.
+  Result<Changes> remove(const std::string& name);
+  // What is switched off keeps its places and records nothing. Returns how many probes that are.
+  Result<std::size_t> switch_events(const std::string& name, bool on);
+  std::vector<ProbeState> probes() const;
 
  private:
   struct State;

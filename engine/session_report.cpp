@@ -90,6 +90,7 @@ std::vector<PlanReport> Session::report() const {
 namespace {
 
 std::string hint_for(const Probe& probe, std::size_t event, const control::ArmReport& report) {
+  if (!probe.live) return "removed";
   const auto refused = report.refusals.find(static_cast<std::uint16_t>(event));
   if (refused != report.refusals.end()) return refused->second;
   if (report.armed_events.count(static_cast<std::uint16_t>(event)) != 0)
@@ -110,6 +111,7 @@ Summary Session::summary() const {
   const trace::ReaderCounts& counts = s.reader->counts();
   for (std::size_t i = 0; i < s.probes.size(); ++i) {
     const Probe& probe = s.probes[i];
+    if (probe.was_refused) continue;
     const shared::Event& event = area.event(static_cast<std::uint32_t>(i));
     ProbeSummary line;
     line.name = probe.spec.group + "/" + probe.spec.event;

@@ -1,32 +1,28 @@
 // The inside of a Session. Internal to the session's files.
 #pragma once
 
+#include <atomic>
+#include <mutex>
+
 #include "engine/base/fd.h"
 #include "engine/control/agent_image.h"
 #include "engine/control/armer.h"
 #include "engine/control/mail_service.h"
+#include "engine/definer.h"
+#include "engine/live_server.h"
 #include "engine/plan/flow_cache.h"
-#include "engine/plan/returns.h"
-#include "engine/program/layout.h"
 #include "engine/session.h"
 #include "engine/symbols.h"
 #include "engine/trace/reader.h"
 
 namespace uprobe {
 
-// One definition, all the way to a place and a program.
-struct Probe {
-  spec::ProbeSpec spec;
-  plan::Site site;
-  program::EventProgram program;
-  std::optional<plan::ReturnPlan> returns;  // of a return probe
-};
-
 struct Session::State {
   std::vector<Probe> probes;
   control::ProbeSet planned;
   plan::FlowCache flows;
   SessionOptions options;
+  std::optional<Definer> definer;
   std::optional<control::AgentImage> agent;
   std::optional<trace::Area> area;
   std::optional<control::Armer> armer;
@@ -42,10 +38,14 @@ struct Session::State {
   pid_t child = 0;
   std::optional<Ending> ended_early;
   Fd pidfd;  // of the child
-  bool recording = false;
+  std::atomic<bool> recording{false};
+  std::optional<LiveServer> door;
+  mutable std::mutex changing;  // one change at a time; comes before the next
+  mutable std::mutex reading;   // the probes, and what the reader knows of them
   bool reaped = false;
 
   ~State();
+  Status launch(const std::string& program, const std::vector<std::string>& argv);
   void stop_tracing();
   void learn_names();
   void await_writers();
@@ -55,6 +55,19 @@ struct Session::State {
   Status arm(target::Target& target, const std::function<Result<control::Block>()>& load);
   Status begin(target::Target& target, control::Block& block);
   Status find_any_armed() const;
+  void poll(const trace::Sink& sink);
+  // Live changes, in session_live.cpp.
+  Result<Changes> define(const Definition& definition);
+  Result<Changes> remove(const std::string& name);
+  Result<std::size_t> switch_events(const std::string& name, bool on);
+  std::vector<ProbeState> list() const;
+  Reply answer(const std::vector<Order>& orders);
+  Result<std::string> follow_order(const Order& order);
+  Result<Changes> define_one(const Definition& definition);
+  Status open_door();
+  Status may_join(const std::vector<Probe>& more) const;
+  Status join(std::vector<Probe> more);
+  void leave(const std::vector<std::uint16_t>& events);
   // Why each probe cannot be a jump at all of its places, empty for those that can. By the files alone; nobody asks for a tier of int3.
   std::vector<std::string> reasons_against_jumps();
   Status check_tiers();

@@ -8,22 +8,18 @@
 
 #include "engine/control/armer_work.h"
 #include "engine/control/code_files.h"
+#include "engine/control/islands.h"
 #include "engine/control/mapped_file.h"
 
 namespace uprobe::control {
-namespace {
 
-// The file behind a mapping, as stat sees it from here: the numbers in maps are not stat's on every file system.
 std::optional<FileVersion> file_behind(pid_t pid, const target::Mapping& m) {
   const auto identity = identity_behind(pid, m);
   const auto name = identity ? name_behind(pid, m, *identity) : Result<std::string>(Error{});
   return name ? version_of(*name) : std::nullopt;
 }
 
-// Whether it is another file, or not as it was when it was read.
 bool has_changed(const FilePoints& file, const FileVersion& now) { return file.version && *file.version != now; }
-
-}  // namespace
 
 bool can_be_armed(const target::Mapping& m) { return m.executable && !m.shared && !m.writable && m.is_file(); }
 
@@ -163,6 +159,17 @@ Status Armer::note_unbound(Work& work) {
   return work.block.write_head(work.target);
 }
 
+// For probes that join later. Where none can be had these will be refused.
+Status Armer::keep_room(Work& work) {
+  bool made = false;
+  for (const target::Mapping& m : work.maps) {
+    if (!can_be_armed(m) || has_spare_room(work.block, m.begin, m.end)) continue;
+    if (Status s = work.change(); !s) return s;
+    made = bool(spare_room(work.target, work.block, m.begin, m.end)) || made;
+  }
+  return made ? work.block.write_head(work.target) : ok();
+}
+
 // One mapping; `known`: what was found there the last time, null: nothing.
 Status Armer::look_at(Work& work, const target::Mapping& m, const KnownMapping* known) {
   const bool untouched = known != nullptr && is_untouched(work.target, work.block, *known, m, work.range);
@@ -199,6 +206,7 @@ Status Armer::arm(target::Target& target, Block& block, const Changed& changed) 
     if (known_at(work.untouched, known.begin) == nullptr) doubtful.push_back({known.begin, known.end});
   for (const Changed& range : doubtful)
     if (Status s = retire(work, range); !s) return s;
+  if (Status s = keep_room(work); !s) return s;
   if (Status s = note_unbound(work); !s) return s;
   known_.keep_mappings(block.stamp(), work.all_known());
   return ok();

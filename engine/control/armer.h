@@ -2,9 +2,11 @@
 // stop and whenever the process says that its mappings changed; those that were looked at before are left alone.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,6 +57,10 @@ class Armer {
   Status arm(target::Target& target, Addr block, const Changed& changed);
   // Jumps in a range that the process is about to write to become breakpoints, which can stay.
   Status take_jumps(target::Target& target, Addr block, const Changed& range);
+  // Of a program that runs, in joining.cpp; see live.h. An Error of add() is also that a point had to be refused: take it out
+  // again then. `is_live` says which events are left.
+  Status add(target::Target& target, Addr block, const ProbeSet& more);
+  Status remove(target::Target& target, Addr block, const std::function<bool(std::uint16_t)>& is_live);
   // What somebody else's breakpoints have left of ours in a running process; see beside.h. An Error: no block is there.
   Status mend(target::Target& target, Addr block);
   const ArmReport& report() const { return report_; }
@@ -66,6 +72,7 @@ class Armer {
   Status arm_mapping(Work& work, const target::Mapping& mapping);
   Status arm_choices(Work& work, const target::Mapping& mapping);
   Status note_unbound(Work& work);
+  Status keep_room(Work& work);
   bool follows_returns(Work& work);
   bool finds_stubs(Work& work);
   Status note_code(Work& work, const target::Mapping& mapping);
@@ -81,6 +88,10 @@ class Armer {
   Status join(Work& work, const PlannedPoint& point, std::uint32_t known);
   bool join_pending(Work& work, PlannedPoint& point, const target::Mapping& mapping);
   Status look_behind(Work& work, std::uint32_t point);
+  Status make_breakpoints(target::Target& target, Block& block, const Changed& reach,
+                          std::span<const std::uint32_t> points);
+  Status uncover(Work& work, const FilePoints& file, const target::Mapping& mapping);
+  Status add_in(Work& work, const target::Mapping& mapping, const ProbeSet& more);
   Status list_consumers(Work& work);
   Status list_again(Work& work);
   Status place(Work& work, const target::Mapping& mapping);

@@ -1,4 +1,4 @@
-// One Armer::arm() under way. Internal to the armer's two files.
+// One Armer::arm() under way. Internal to the armer's files.
 #pragma once
 
 #include <map>
@@ -13,6 +13,12 @@
 #include "engine/control/text_view.h"
 
 namespace uprobe::control {
+
+// The file behind a mapping, as stat sees it from here: the numbers in maps are not stat's on every file system.
+std::optional<FileVersion> file_behind(pid_t pid, const target::Mapping& m);
+
+// Whether it is another file, or not as it was when it was read.
+bool has_changed(const FilePoints& file, const FileVersion& now);
 
 struct Armer::Work {
   target::Target& target;
@@ -29,6 +35,8 @@ struct Armer::Work {
   bool waits = false;                          // an IFUNC in it has not chosen yet
   bool is_new = false;                         // it has just been mapped: nothing of it has run
   bool unbound = false;                        // in any mapping
+  bool is_live = false;                        // add() to a program that runs
+  std::string refusal;                         // the first one of that
   bool changed = false;
   // Found out when it matters: see is_quiet; whether the application's handlers come back through a point of ours; whether
   // unwinders find the stubs.

@@ -68,6 +68,17 @@ bool has_file_bytes(TextView& text, Addr address, std::span<const std::uint8_t> 
          std::equal(now.begin(), now.end(), file.begin());
 }
 
+// Bit i: the byte i + 1 behind the address is, or was, a part of a jump in the process.
+std::uint16_t jumps_behind(const Block& block, Addr address) {
+  std::uint16_t bits = 0;
+  for (const std::uint32_t i : block.points_in(address + 1, address + 1 + shared::kMostBehind)) {
+    const shared::Point& jump = block.points()[i];
+    for (std::uint64_t byte = 0; byte < jump.jump_bytes; ++byte)
+      bits = static_cast<std::uint16_t>(bits | 1u << (jump.address + byte - address.value - 1));
+  }
+  return bits;
+}
+
 // The others need the thread in a signal's frame each time.
 bool may_jump(shared::PointRole role) {
   return role == shared::PointRole::probe || role == shared::PointRole::open_call;
@@ -99,10 +110,12 @@ bool take_out(target::Target& target, const shared::Point& point, const shared::
 }  // namespace
 
 void Armer::refuse(Work& work, const PlannedPoint& point, const std::string& why) {
+  if (work.is_live && work.refusal.empty()) work.refusal = why;
   for (const PlannedConsumer& consumer : point.consumers) {
     if (is_part(consumer)) work.incomplete.insert(consumer.event);
-    report_.refusals[consumer.event] = why;
+    if (!work.is_live) report_.refusals[consumer.event] = why;
   }
+  if (work.is_live) return;
   if (report_.first_refusal.empty()) report_.first_refusal = why;
   const std::string& path = point.site.file->path();
   report_.notes.insert(point.consumers.empty() ? path + ": what the agent itself needs there is not followed: " + why
@@ -130,6 +143,8 @@ Status Armer::look_behind(Work& work, std::uint32_t index) {
 // The window that a point may use in this mapping; null: none, for the reason in `why`.
 const plan::Window* Armer::window_for(Work& work, const Pending& pending, const target::Mapping& m,
                                       const plan::FileJumps* jumps, std::string& why) {
+  why = "the program is running";
+  if (work.is_live) return nullptr;
   const plan::Window* window = jumps != nullptr ? jumps->window_at(pending.planned->site.address) : nullptr;
   why = window != nullptr ? window->text() : "the agent itself needs a breakpoint there, or another probe stands near";
   if (window == nullptr || !window->is_jump() || !may_jump(pending.point.role)) return nullptr;
@@ -198,6 +213,7 @@ Status Armer::consider(Work& work, const PlannedPoint& given, const target::Mapp
   pending.point.insn = point.site.insn;
   pending.point.behind = bytes_behind(point.site, m);
   pending.point.behind_varies = jumps != nullptr ? jumps->changed_behind(point.site.address) : std::uint16_t{0};
+  if (work.is_live) pending.point.behind_varies = jumps_behind(work.block, address);
   std::string why;
   const plan::Window* window = window_for(work, pending, m, jumps, why);
   if (window == nullptr && options_.tier == plan::Tier::jump && !point.consumers.empty()) {
@@ -236,7 +252,7 @@ bool Armer::join_pending(Work& work, PlannedPoint& point, const target::Mapping&
 
 // The choice of an IFUNC is known once the object is relocated; until then its points wait for the next call.
 Status Armer::arm_ifuncs(Work& work, const FilePoints& file, const target::Mapping& m) {
-  plan::FileJumps* jumps = jumps_ && !file.ifuncs.empty() ? &jumps_->of(file) : nullptr;
+  plan::FileJumps* jumps = jumps_ && !work.is_live && !file.ifuncs.empty() ? &jumps_->of(file) : nullptr;
   for (const PlannedPoint& point : file.ifuncs) {
     if (point.site.offset < m.offset || point.site.offset - m.offset >= m.end - m.begin) continue;
     auto& relocations = relocations_[file.file.get()];

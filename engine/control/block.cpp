@@ -18,7 +18,8 @@ using shared::Point;
 using shared::ProcessBlock;
 using shared::Undo;
 
-std::size_t capacity_for(std::size_t points) { return std::bit_ceil(std::max<std::size_t>(512, 2 * points + 256)); }
+// Room for what joins later, too.
+std::size_t capacity_for(std::size_t points) { return std::bit_ceil(std::max<std::size_t>(2048, 2 * points + 256)); }
 
 // Where the tables stand for a capacity; consumers get twice as many places as points.
 ProcessBlock lay_out(std::size_t capacity) {
@@ -84,6 +85,16 @@ Undo undo_of(const NewPoint& added) {
   return undo;
 }
 
+// Of a jump that asks the agent, whose only consumer is this entry again: where the slot says that the body was made for it.
+Status ask_body(target::Target& target, const Point& point, std::uint16_t event) {
+  if (!shared::is_armed_jump(point) || point.role != static_cast<std::uint32_t>(shared::PointRole::probe)) return ok();
+  const Addr word{point.copy - shared::kCopyBehindThunk + offsetof(shared::SlotHead, event)};
+  std::uint32_t now = 0;
+  if (Status s = target.read(word, &now, sizeof now); !s) return s;
+  if (static_cast<std::uint16_t>(now) != event || now == shared::kAskAgent) return ok();
+  return target.write(word + shared::kEventMark, &shared::kNowRecord, 1);
+}
+
 Error full() { return Error{.code = Code::limit, .text = "too many probe points in one process"}; }
 
 bool same(const Consumer& a, const Consumer& b) {
@@ -111,8 +122,7 @@ void take_copy(Point& point, const NewPoint& from) {
 
 Status ask_agent(target::Target& target, Addr copy) {
   const Addr slot = copy - shared::kCopyBehindThunk;
-  const std::uint32_t event = shared::kAskAgent;
-  return target.write(slot + offsetof(shared::SlotHead, event), &event, sizeof event);
+  return target.write(slot + offsetof(shared::SlotHead, event) + shared::kEventMark, &shared::kNowAskAgent, 1);
 }
 
 std::uint64_t Block::bytes_for(std::size_t points) { return lay_out(capacity_for(points)).block_bytes; }
@@ -278,6 +288,18 @@ Status Block::want(target::Target& target, std::uint32_t point, const std::vecto
   return set_state(target, point, static_cast<shared::PointState>(points_[point].state));
 }
 
+Status Block::keep_only(target::Target& target, std::uint32_t index, const std::vector<Consumer>& consumers) {
+  const auto head = list_for(consumers, true);
+  if (!head) return head.error();
+  if (Status s = publish_consumers(target); !s) return s;
+  points_[index].consumer = *head;
+  const Addr word = point_at(index) + offsetof(Point, consumer);
+  if (Status s = target.write(word, &points_[index].consumer, sizeof(Point::consumer)); !s) return s;
+  const bool is_plain =
+      consumers.size() == 1 && consumers[0].kind == static_cast<std::uint8_t>(shared::ConsumerKind::entry);
+  return is_plain ? ask_body(target, points_[index], consumers[0].event) : ok();
+}
+
 std::vector<Consumer> Block::list_of(std::uint32_t point) const {
   std::vector<Consumer> list;
   for (std::uint32_t next = points_[point].consumer; next != 0 && next <= consumers_.size();) {
@@ -377,6 +399,11 @@ Status Block::write_head(target::Target& target) { return target.write(at_, head
 Status Block::write_agent_part(target::Target& target) {
   constexpr std::size_t kFirst = shared::kToolOwnedBytes;
   return target.write(at_ + kFirst, reinterpret_cast<const char*>(head_.get()) + kFirst, sizeof *head_ - kFirst);
+}
+
+bool is_block(target::Target& target, Addr at) {
+  std::uint64_t magic = 0;
+  return target.read(at + offsetof(ProcessBlock, magic), &magic, sizeof magic) && magic == shared::kBlockMagic;
 }
 
 bool has_armed_text(target::Target& target, const shared::Point& point) {

@@ -76,6 +76,11 @@ class Block {
   // wants as well, a function that an IFUNC chose).
   bool has(std::uint32_t point, const std::vector<shared::Consumer>& consumers) const;
   Status want(target::Target& target, std::uint32_t point, const std::vector<shared::Consumer>& consumers);
+  // Makes it feed just these. They are a part of what it feeds, and nobody else is recording for it: a jump that one event alone
+  // is left of, the one that its body was made for, records by itself again.
+  Status keep_only(target::Target& target, std::uint32_t point, const std::vector<shared::Consumer>& consumers);
+  // Newest first.
+  std::vector<shared::Consumer> list_of(std::uint32_t point) const;
   // Changes published points and their undo entries.
   Status set_state(target::Target& target, std::uint32_t point, shared::PointState state);
   Status set_states(target::Target& target, std::span<const std::uint32_t> points, shared::PointState state);
@@ -90,7 +95,6 @@ class Block {
   Block(Addr at) : at_(at) {}
   Status write_consumers(target::Target& target);
   Status publish_consumers(target::Target& target);
-  std::vector<shared::Consumer> list_of(std::uint32_t point) const;
   bool is_list(std::uint32_t head, const std::vector<shared::Consumer>& consumers) const;
   std::uint32_t chain(const std::vector<shared::Consumer>& consumers);
   Status write_hash(target::Target& target, std::size_t first_point);
@@ -105,6 +109,9 @@ class Block {
   std::vector<std::uint32_t> hash_;
   std::map<std::uint64_t, std::uint32_t> by_address_;
 };
+
+// Whether there is one at `at`.
+bool is_block(target::Target& target, Addr at);
 
 // Whether the text of a point is what we have written there.
 bool has_armed_text(target::Target& target, const shared::Point& point);

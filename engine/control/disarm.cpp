@@ -67,6 +67,13 @@ class Disarming {
     return has_stubs() ? stubs_stay() : restore(own_, serializer);
   }
 
+  Status run_for(std::span<const std::uint32_t> points, Serializer& serializer) {
+    TextView text(target_);
+    for (const std::uint32_t i : points) consider(text, i);
+    if (Status s = block_.set_states(target_, gone_, shared::PointState::unmapped); !s) return s;
+    return restore(probes_, serializer);
+  }
+
  private:
   struct Batch {
     std::vector<Patch> patches;
@@ -142,6 +149,11 @@ class Disarming {
 Status take_out(target::Target& target, Block& block, Serializer& serializer) {
   const auto maps = target.maps();
   return maps ? Disarming(target, block, *maps).run(serializer) : Status(maps.error());
+}
+
+Status take_out(target::Target& target, Block& block, Serializer& serializer, std::span<const std::uint32_t> points) {
+  const auto maps = target.maps();
+  return maps ? Disarming(target, block, *maps).run_for(points, serializer) : Status(maps.error());
 }
 
 Status disarm(pid_t pid, Addr block_address) {

@@ -1,6 +1,8 @@
 // Taking the probes out of a process that runs: disarm() (processes.h) for any target.
 #pragma once
 
+#include <span>
+
 #include "engine/control/block.h"
 #include "engine/control/serialize.h"
 #include "engine/target/target.h"
@@ -11,5 +13,8 @@ namespace uprobe::control {
 // probes they keep SIGTRAP deliverable, and lead a handler that comes back into a jump's window to the copy. An Error when
 // some probe had to stay; then all of these do.
 Status take_out(target::Target& target, Block& block, Serializer& serializer);
+
+// Some probes alone, of a session that goes on.
+Status take_out(target::Target& target, Block& block, Serializer& serializer, std::span<const std::uint32_t> points);
 
 }  // namespace uprobe::control

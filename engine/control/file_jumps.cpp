@@ -6,7 +6,7 @@ namespace uprobe::control {
 
 plan::FileJumps& JumpPlanner::of(const FilePoints& file) {
   Planned& planned = planned_[file.file.get()];
-  if (planned.jumps && planned.points == file.points.size()) return *planned.jumps;
+  if (planned.jumps && planned.edition == file.edition) return *planned.jumps;
   std::vector<std::uint64_t> wanted, others;
   for (const PlannedPoint& point : file.points)
     (point.role == shared::PointRole::probe ? wanted : others).push_back(point.site.address);
@@ -16,7 +16,7 @@ plan::FileJumps& JumpPlanner::of(const FilePoints& file) {
   std::erase_if(wanted, [&](std::uint64_t a) { return std::binary_search(others.begin(), others.end(), a); });
   std::sort(wanted.begin(), wanted.end());
   wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
-  planned = {file.points.size(), std::make_unique<plan::FileJumps>(flows_.of(file.file), std::move(wanted), others)};
+  planned = {file.edition, std::make_unique<plan::FileJumps>(flows_.of(file.file), std::move(wanted), others)};
   return *planned.jumps;
 }
 

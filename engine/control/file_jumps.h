@@ -21,7 +21,7 @@ class JumpPlanner {
 
  private:
   struct Planned {
-    std::size_t points;
+    unsigned edition;
     std::unique_ptr<plan::FileJumps> jumps;
   };
   plan::FlowCache& flows_;

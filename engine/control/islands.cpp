@@ -7,7 +7,7 @@
 namespace uprobe::control {
 namespace {
 
-constexpr std::uint32_t kSmallest = 64 * 1024;
+constexpr std::uint32_t kSmallest = 64 * 1024, kSpare = 16 * 1024;
 constexpr std::uint64_t kReach = (1ull << 31) - (1ull << 24);
 
 bool within_reach(const shared::Island& island, Addr begin, Addr end) {
@@ -22,7 +22,8 @@ Result<Addr> make_island(target::Target& target, Block& block, Addr begin, Addr 
   if (!maps) return maps.error();
   constexpr std::uint64_t kLargest = 1U << 30;
   if (bytes > kLargest) return Error{.code = Code::limit, .text = "too many probes for one part of memory"};
-  const auto size = static_cast<std::uint32_t>(std::max<std::uint64_t>(kSmallest, (bytes + 4095) / 4096 * 4096));
+  const auto size =
+      static_cast<std::uint32_t>(std::max<std::uint64_t>(kSmallest, (bytes + kSpare + 4095) / 4096 * 4096));
   Error last{.code = Code::refused, .text = "no free address space within 2 GiB of the code"};
   for (const Addr place : target::free_places_near(*maps, begin, end, size)) {
     auto made = target::map_memory(target, place, size, PROT_READ | PROT_EXEC,
@@ -51,6 +52,18 @@ Result<Addr> island_room(target::Target& target, Block& block, Addr begin, Addr 
   if (!made) return made.error();
   block.head().islands[block.head().island_count - 1].used = static_cast<std::uint32_t>(bytes);
   return *made;
+}
+
+bool has_spare_room(Block& block, Addr begin, Addr end) {
+  const shared::Island *first = block.head().islands, *last = first + block.head().island_count;
+  return std::any_of(first, last, [&](const shared::Island& island) {
+    return island.bytes - island.used >= kSpare && within_reach(island, begin, end);
+  });
+}
+
+Status spare_room(target::Target& target, Block& block, Addr begin, Addr end) {
+  const auto made = make_island(target, block, begin, end, 0);
+  return made ? ok() : Status(made.error());
 }
 
 void give_back(Block& block, Addr end, std::uint64_t bytes) {

@@ -16,6 +16,11 @@ inline constexpr std::uint32_t kIslandUnit = shared::kSlotUnit;
 // Target::write. The block's head is changed; the caller writes it.
 Result<Addr> island_room(target::Target& target, Block& block, Addr begin, Addr end, std::uint64_t bytes);
 
+// Whether a probe that joins while the program runs, when nobody can make an island, finds room for code in [begin, end); and what
+// sees to it. The block's head is changed as above.
+bool has_spare_room(Block& block, Addr begin, Addr end);
+Status spare_room(target::Target& target, Block& block, Addr begin, Addr end);
+
 // The last `bytes` of the room that was got last, which ends at `end`, are not needed.
 void give_back(Block& block, Addr end, std::uint64_t bytes);
 

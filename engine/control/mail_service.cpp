@@ -21,7 +21,7 @@ using shared::MailSlot;
 using shared::MailState;
 using namespace std::chrono_literals;
 
-constexpr std::chrono::microseconds kIdlePace = 50ms, kExecPace = 200us;
+constexpr std::chrono::microseconds kIdlePace = 50ms, kExecPace = 200us, kTurn = 100us;
 
 bool change(MailSlot& slot, MailState from, MailState to) {
   auto expected = static_cast<std::uint32_t>(from);
@@ -70,15 +70,21 @@ void MailService::loop() {
   std::uint32_t& requests = area_.header().mail_requests;
   while (!stop_) {
     const std::uint32_t seen = __atomic_load_n(&requests, __ATOMIC_ACQUIRE);
-    for (std::uint32_t i = 0; i < shared::kMailSlots; ++i) {
-      MailSlot& slot = area_.mail(i);
-      if (change(slot, MailState::request, MailState::working)) answer(slot);
-      forget_abandoned(slot);
-    }
-    exec_.step();
-    beside_.step();
+    serve_all();
     if (!stop_) futex_wait(requests, seen, exec_.waiting() ? kExecPace : kIdlePace);
+    while (waiting_ != 0) std::this_thread::sleep_for(kTurn);
   }
+}
+
+void MailService::serve_all() {
+  const std::lock_guard lock(work_lock_);
+  for (std::uint32_t i = 0; i < shared::kMailSlots; ++i) {
+    MailSlot& slot = area_.mail(i);
+    if (change(slot, MailState::request, MailState::working)) answer(slot);
+    forget_abandoned(slot);
+  }
+  exec_.step();
+  beside_.step();
 }
 
 void MailService::note_name(pid_t pid) {

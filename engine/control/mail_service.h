@@ -18,6 +18,7 @@
 #include "engine/control/beside.h"
 #include "engine/control/code_maps.h"
 #include "engine/control/exec_follower.h"
+#include "engine/control/live.h"
 #include "engine/control/pulse.h"
 #include "engine/trace/area.h"
 
@@ -25,7 +26,7 @@ namespace uprobe::control {
 
 class MailService {
  public:
-  // All outlive the service; `armer` and `probes` are its thread's alone while it runs.
+  // All outlive the service; `armer` and `probes` are its thread's while it runs, but for alone().
   // `first` is the first program, and its process block. No `agent`: programs are not followed through execve. No `maps`:
   // nobody asks what lies where.
   struct First {
@@ -35,6 +36,16 @@ class MailService {
   MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent, const First& first,
               CodeMaps* maps);
   ~MailService();
+
+  // What others do with the armer, the probes and their flows: the service rests meanwhile.
+  template <class Work>
+  auto alone(const Work& work) {
+    ++waiting_;
+    const std::lock_guard lock(work_lock_);
+    --waiting_;
+    return work();
+  }
+  LiveChanges changes() const { return {area_, armer_, probes_, blocks_}; }
 
   // No further answers: requests that come now run into their deadline. Joins the thread.
   void stop();
@@ -55,6 +66,7 @@ class MailService {
 
  private:
   void loop();
+  void serve_all();
   void answer(shared::MailSlot& slot);
   void forget_abandoned(shared::MailSlot& slot);
   Status serve(shared::MailSlot& slot);
@@ -77,6 +89,8 @@ class MailService {
   std::set<std::string> failures_;  // why requests could not be served
   std::set<std::string> left_;      // names of processes that another tracer has
   std::atomic<bool> stop_{false};
+  std::mutex work_lock_;
+  std::atomic<int> waiting_{0};  // for it
   std::mutex names_lock_;
   std::vector<std::pair<pid_t, std::string>> names_;
   std::mutex flush_lock_;

@@ -23,6 +23,10 @@ Pending breakpoint_at(const shared::Point& point, const shared::Undo& undo, std:
   return pending;
 }
 
+bool can_be_breakpoint(const shared::Point& point) {
+  return shared::is_armed_jump(point) && point.insn_bytes <= sizeof(shared::Undo::original);
+}
+
 Patch to_breakpoint(const shared::Point& point, const shared::Undo& undo) {
   Patch patch = patch_back(point, undo);
   patch.after[0] = kBreakpoint;
@@ -32,37 +36,41 @@ Patch to_breakpoint(const shared::Point& point, const shared::Undo& undo) {
 }  // namespace
 
 // The text first: until a point has its new copy, threads that trap there go through the old one, which is still right.
+Status Armer::make_breakpoints(target::Target& target, Block& block, const Changed& reach,
+                               std::span<const std::uint32_t> points) {
+  std::vector<Pending> pending;
+  std::vector<Patch> patches;
+  for (const std::uint32_t i : points) pending.push_back(breakpoint_at(block.points()[i], block.undo()[i], i));
+  const PlaceContext context{.target = target,
+                             .block = block,
+                             .area = nullptr,
+                             .begin = reach.begin,
+                             .end = reach.end,
+                             .refuse = [](const Pending&, const std::string&) {}};
+  if (Status s = place_all(context, pending); !s) return s;
+  if (Status s = block.write_head(target); !s) return s;
+  for (const Pending& p : pending) patches.push_back(to_breakpoint(block.points()[*p.known], block.undo()[*p.known]));
+  ProcessSerializer serializer(target.pid());
+  const std::vector<Patched> outcomes = patch_running(target, patches, serializer);
+  for (std::size_t i = 0; i < pending.size(); ++i) {
+    if (outcomes[i] != Patched::done) continue;
+    if (Status s = block.set_point(target, *pending[i].known, pending[i].point); !s) return s;
+  }
+  return ok();
+}
+
 Status Armer::take_jumps(target::Target& target, Addr at, const Changed& range) {
   auto block = known_.take(target, at);
   if (!block) return block.error();
-  std::vector<Pending> pending;
-  std::vector<Patch> patches;
-  for (const std::uint32_t i : block->points_in(range.begin, range.end)) {
-    const shared::Point& point = block->points()[i];
-    if (!shared::is_armed_jump(point) || point.insn_bytes > sizeof(shared::Undo::original)) continue;
-    pending.push_back(breakpoint_at(point, block->undo()[i], i));
-  }
-  if (pending.empty()) return ok();
+  std::vector<std::uint32_t> jumps = block->points_in(range.begin, range.end);
+  std::erase_if(jumps, [&](std::uint32_t i) { return !can_be_breakpoint(block->points()[i]); });
+  if (jumps.empty()) return ok();
   // What is known of the mappings holds on.
   const auto* mappings = known_.mappings(block->stamp());
   const std::vector<KnownMapping> kept = mappings != nullptr ? *mappings : std::vector<KnownMapping>();
   if (Status s = block->renew(target); !s) return s;
   if (mappings != nullptr) known_.keep_mappings(block->stamp(), kept);
-  const PlaceContext context{.target = target,
-                             .block = *block,
-                             .area = nullptr,
-                             .begin = range.begin,
-                             .end = range.end,
-                             .refuse = [](const Pending&, const std::string&) {}};
-  if (Status s = place_all(context, pending); !s) return s;
-  if (Status s = block->write_head(target); !s) return s;
-  for (const Pending& p : pending) patches.push_back(to_breakpoint(block->points()[*p.known], block->undo()[*p.known]));
-  ProcessSerializer serializer(target.pid());
-  const std::vector<Patched> outcomes = patch_running(target, patches, serializer);
-  for (std::size_t i = 0; i < pending.size(); ++i) {
-    if (outcomes[i] != Patched::done) continue;
-    if (Status s = block->set_point(target, *pending[i].known, pending[i].point); !s) return s;
-  }
+  if (Status s = make_breakpoints(target, *block, range, jumps); !s) return s;
   known_.keep(block.take());
   return ok();
 }

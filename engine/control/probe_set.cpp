@@ -27,6 +27,7 @@ PlannedPoint& ProbeSet::point_for(plan::Site site) {
       std::lower_bound(points.begin(), points.end(), site.offset,
                        [](const PlannedPoint& p, std::uint64_t offset) { return p.site.offset < offset; });
   if (place != points.end() && place->site.offset == site.offset) return *place;
+  ++file->edition;
   return *points.insert(place, PlannedPoint{.site = std::move(site), .consumers = {}});
 }
 
@@ -35,6 +36,17 @@ void ProbeSet::add(plan::Site site, const PlannedConsumer& consumer) {
   consumers.insert(consumers.begin(), consumer);
   wants_stubs_ = wants_stubs_ || consumer.kind == shared::ConsumerKind::stub;
   ++size_;
+}
+
+void ProbeSet::remove(std::uint16_t event) {
+  const auto is_its = [event](const PlannedConsumer& consumer) { return consumer.event == event; };
+  const auto is_unwanted = [&](PlannedPoint& point) {
+    const bool had = std::erase_if(point.consumers, is_its) != 0;
+    return had && point.consumers.empty() && point.role == shared::PointRole::probe;
+  };
+  for (FilePoints& file : files_)
+    for (auto* points : {&file.points, &file.ifuncs})
+      if (std::erase_if(*points, is_unwanted) != 0) ++file.edition;
 }
 
 void ProbeSet::add_hook(plan::Site site) {

@@ -42,6 +42,7 @@ struct FilePoints {
   std::optional<FileVersion> version = std::nullopt;  // nothing: not known
   std::vector<PlannedPoint> points;                   // by offset, each offset once; choices of IFUNCs apart
   std::vector<PlannedPoint> ifuncs;                   // by offset of the resolver
+  unsigned edition = 0;                               // another one when points come or go
   // Of points that the agent itself needs:
   bool has_signal_return = false;  // where handlers return to
   bool fears_stubs = false;        // an unwinder that fails at return stubs
@@ -52,6 +53,8 @@ class ProbeSet {
  public:
   // Events are numbered in the order of the definitions.
   void add(plan::Site site, const PlannedConsumer& consumer);
+  // All that an event wants; points that nobody wants then are none any more.
+  void remove(std::uint16_t event);
   bool wants_stubs() const { return wants_stubs_; }
   // A place where the agent asks the tool about libraries; a probe may be there as well.
   void add_hook(plan::Site site);

@@ -36,6 +36,7 @@ namespace uprobe::shared {
 inline constexpr u64 kAreaMagic = 0x3161657261707572;  // "uprarea1"
 inline constexpr u32 kMaxRings = 256;
 inline constexpr u32 kMailSlots = 64;
+inline constexpr u32 kMaxEvents = 65535;  // an event's number is a u16
 inline constexpr u64 kMinRingBytes = 8192;
 inline constexpr u64 kMaxRingBytes = 1ull << 30;
 

@@ -37,7 +37,7 @@ inline constexpr u8 kNowAskAgent = 0xff, kNowRecord = 0;
 struct SlotHead {
   u64 address;  // of the probe point
   u32 point;    // its index in the block's table
-  u32 event;    // its only consumer, index in the table of session 0; negative: ask the agent. The one word that changes later
+  u32 event;  // its only consumer, index in the table of session 0; negative: ask the agent. The one word that changes later
 };
 static_assert(sizeof(SlotHead) == 16);
 

@@ -33,6 +33,8 @@ using Resolve = std::function<Result<std::vector<ProbeSpec>>(ProbeSpec spec)>;
 
 class DefinitionSet {
  public:
+  using Id = std::size_t;  // of a probe, counting all that were ever added
+
   explicit DefinitionSet(ParseOptions options = {}, Resolve resolve = {});
 
   // One line: a definition, a deletion ("-:GROUP/EVENT", "-:EVENT", "-:GROUP/", each with a place and arguments to
@@ -56,13 +58,13 @@ class DefinitionSet {
   void clear();  // as an empty write did in the kprobe tracer of 2009 (echo > kprobe_events)
 
   std::size_t size() const { return probes_.size(); }
-  std::vector<ProbeSpec> probes() const;    // in the order of their definitions
+  const std::map<Id, ProbeSpec>& by_id() const { return probes_; }  // in the order of their definitions
+  void erase(Id id);
+  std::vector<ProbeSpec> probes() const;    // the same
   std::vector<EventProbes> events() const;  // in the order of their first probe
   std::string listing() const;              // a line per probe
 
  private:
-  using Id = std::size_t;  // of a probe, counting all that were ever added
-
   struct Event {
     std::set<Id> probes;
     std::unordered_set<std::string> exact;  // their places and fetches
@@ -75,7 +77,6 @@ class DefinitionSet {
   Status check_counter(const ProbeSpec& spec) const;
   Status check_event(const ProbeSpec& spec) const;
   void insert(ProbeSpec spec);
-  void erase(Id id);
 
   ParseOptions options_;
   Resolve resolve_;

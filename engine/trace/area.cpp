@@ -22,7 +22,7 @@ using shared::Insn;
 using shared::Test;
 
 constexpr std::uint64_t kPage = 4096;
-constexpr std::uint32_t kMaxEvents = std::numeric_limits<std::uint16_t>::max();  // an event's id is a u16
+using shared::kMaxEvents;
 
 constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -76,7 +76,8 @@ Status check(const AreaSpec& spec) {
     return limit_error(std::to_string(spec.ring_count) + " rings: 1 to " + std::to_string(shared::kMaxRings) +
                        " are possible");
   if (spec.cpu_ring_count > spec.ring_count) return limit_error("more rings of CPUs than rings");
-  if (spec.events.size() + spec.more_events > kMaxEvents) return limit_error("more than " + std::to_string(kMaxEvents) + " events");
+  if (spec.events.size() + spec.more_events > kMaxEvents)
+    return limit_error("more than " + std::to_string(kMaxEvents) + " events");
   for (const program::EventProgram* event : spec.events)
     if (Status size = check_size(*event); !size) return size;
   if (lay_out(spec).data > std::numeric_limits<std::uint32_t>::max())

@@ -53,6 +53,9 @@ class FakeEngine : public Engine {
   Words launched, listed;
   int checks = 0;
   std::vector<int> answers;  // what the output returned
+  std::string asked_session;
+  std::vector<Order> asked;
+  Result<Reply> reply = Reply{};
 
   CheckReport define(const std::vector<Definition>& writes, const CheckOptions& options) override {
     defined = writes;
@@ -85,6 +88,11 @@ class FakeEngine : public Engine {
     return ending;
   }
   Summary summary() override { return totals; }
+  Result<Reply> ask(const std::string& session, const std::vector<Order>& orders) override {
+    asked_session = session;
+    asked = orders;
+    return reply;
+  }
   Result<Words> list_functions(const std::string& object, const std::string& glob) override {
     listed = {object, glob};
     return functions;
@@ -402,6 +410,35 @@ TEST_F(CliRun, AFailedLaunchLeavesNoPreliminaryFile) {
   engine_.launch_error = Error{.code = Code::system, .text = "ptrace: Operation not permitted"};
   EXPECT_EQ(code({"-o", std::string(folder) + "/t-%p", "-p", "p:a x:y", "ls"}), 125);
   EXPECT_EQ(::rmdir(folder), 0) << "must be empty";
+}
+
+TEST_F(CliRun, AsksASessionInTheOrderOfTheWords) {
+  engine_.reply = Reply{.text = "added a/b\n", .error = {}};
+  EXPECT_EQ(code({"--control", "it", "-x", "/o", "-p", "p f", "--remove", "g/", "--stats", "--disable", "h"}), 0);
+  EXPECT_EQ(text(out_), "added a/b\n");
+  EXPECT_EQ(engine_.asked_session, "it");
+  ASSERT_EQ(engine_.asked.size(), 4U);
+  EXPECT_EQ(engine_.asked[0].kind, OrderKind::define);
+  EXPECT_EQ(engine_.asked[0].text, "p f");
+  EXPECT_EQ(engine_.asked[0].default_object, "/o");
+  EXPECT_EQ(engine_.asked[1].kind, OrderKind::remove);
+  EXPECT_EQ(engine_.asked[1].text, "g/");
+  EXPECT_EQ(engine_.asked[2].kind, OrderKind::stats);
+  EXPECT_EQ(engine_.asked[3].kind, OrderKind::disable);
+  EXPECT_EQ(engine_.asked[3].text, "h");
+}
+
+TEST_F(CliRun, ShowsWhereTheOrderThatFailedIsWrong) {
+  const Error error{.code = Code::usage, .text = "bad type", .where = "p:f /a:1 %di:u9", .column = 13};
+  engine_.reply = Reply{.text = "removed x/y\n", .error = error, .failed = 1};
+  EXPECT_EQ(code({"--control", "it", "--remove", "y", "-p", "p:f /a:1 %di:u9"}), kExitFailure);
+  EXPECT_EQ(text(out_), "removed x/y\n");
+  EXPECT_EQ(text(err_), "uprobe-run: -p: bad type\n  p:f /a:1 %di:u9\n               ^\n");
+}
+
+TEST_F(CliRun, OrdersNeedASession) {
+  EXPECT_EQ(code({"--remove", "x", "-p", "p f", "program"}), kExitFailure);
+  EXPECT_NE(text(err_).find("--remove needs --control SESSION"), std::string::npos);
 }
 
 }  // namespace

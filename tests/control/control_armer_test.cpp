@@ -162,7 +162,7 @@ TEST_F(ArmerTest, AnExitThatNobodyWantsAnyMoreIsLeftAlone) {
 
 // More probes at one address than a block has places for consumers: refused, and not a byte beyond the table.
 TEST_F(ArmerTest, TooManyProbesAtOneAddress) {
-  for (std::uint16_t event = 0; event < 1500; ++event) probe("subject_add", event);
+  for (std::uint16_t event = 0; event < 5000; ++event) probe("subject_add", event);
   const Mapping code = target_.map_code(*subject_, kBase);
   target_.writes.clear();
   static_cast<void>(armer_.arm(target_, *block_));
@@ -208,7 +208,8 @@ TEST_F(ArmerTest, SharedAndWritableAndOtherMappingsAreLeftAlone) {
   variant(0x6000000, [](Mapping& m) { m.path = "/nowhere (deleted)"; });
   target_.writes.clear();
   arm();
-  EXPECT_TRUE(target_.writes.empty());
+  for (const auto& write : target_.writes)  // there is an island for probes that join later
+    EXPECT_LT(write.at.value - kBlock.value, shared::kToolOwnedBytes);
   EXPECT_TRUE(armer_.report().armed_events.empty());
 }
 

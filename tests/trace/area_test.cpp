@@ -76,6 +76,39 @@ TEST(Area, HoldsProgramsWithTextsInOnePool) {
   EXPECT_STREQ(text + insns[3].immediate, "yz");
 }
 
+TEST(Area, TakesFurtherEventsWhileItRecords) {
+  const auto programs = two_events();
+  trace::AreaSpec spec{.events = {&programs[0]}, .ring_bytes = 8192, .more_events = 1, .more_insns = 4, .more_text = 5};
+  Area area = Area::create_private(spec).take();
+  area.set_state(shared::SessionState::recording);
+  ASSERT_TRUE(area.add_event(programs[1]));
+  EXPECT_EQ(area.header().event_count, 2u);
+  EXPECT_EQ(area.header().insn_count, 7u);
+  EXPECT_EQ(area.header().text_bytes, 8u);
+  EXPECT_EQ(area.event(1).first_insn, 3u);
+  EXPECT_EQ(area.event(1).type, 1u);
+  EXPECT_EQ(table<Insn>(area, area.header().insn_offset)[3].immediate, 3u + 2u);
+  EXPECT_EQ(area.event(1).state, static_cast<std::uint32_t>(shared::SessionState::recording));
+  EXPECT_EQ(area.comm_locators(1).size(), 2u);
+  EXPECT_FALSE(area.add_event(programs[1]));
+  EXPECT_EQ(area.event_count(), 2u);
+}
+
+TEST(Area, SwitchesEventsAndKeepsThemOff) {
+  Area area = make_area(1, 8192, two_events());
+  const auto off = static_cast<std::uint32_t>(shared::SessionState::off);
+  EXPECT_EQ(area.event(0).state, off);
+  area.set_event(0, false);
+  area.set_state(shared::SessionState::recording);
+  EXPECT_EQ(area.event(0).state, off);
+  EXPECT_NE(area.event(1).state, off);
+  area.set_event(0, true);
+  EXPECT_NE(area.event(0).state, off);
+  area.set_state(shared::SessionState::off);
+  EXPECT_EQ(area.event(0).state, off);
+  EXPECT_EQ(area.event(1).state, off);
+}
+
 TEST(Area, RemembersWhatTheReaderNeeds) {
   Area area = make_area(1, 8192, two_events());
   std::memset(area.base(), 0xff, area.header().data_offset);

@@ -1,0 +1,131 @@
+#include "engine/definer.h"
+
+#include <algorithm>
+
+#include "engine/base/text.h"
+#include "engine/program/compile.h"
+#include "engine/program/filter.h"
+#include "engine/program/verify.h"
+
+namespace uprobe {
+namespace {
+
+void set_style(Probe& probe, spec::Style wanted) {
+  program::EventLayout& layout = probe.program.layout;
+  if (layout.style == spec::Style::event) layout.style = wanted;
+  const std::string& symbol = probe.spec.place.symbol;  // perhaps with a version
+  layout.place = layout.style == spec::Style::kprobes_2009 ? plan::place_of_2009(probe.site.symbol, probe.site.address)
+                                                           : symbol.substr(0, symbol.find('@'));
+}
+
+}  // namespace
+
+bool shows_symbols(const Probe& probe) {
+  const auto& fields = probe.program.layout.fields;
+  return probe.program.layout.style != spec::Style::event ||
+         std::any_of(fields.begin(), fields.end(), [](const auto& field) { return field.kind == spec::Kind::symbol; });
+}
+
+void add_points(const Probe& probe, std::uint16_t event, control::ProbeSet& to) {
+  if (!probe.returns) return to.add(probe.site, {.event = event});
+  if (probe.returns->mode == plan::ReturnMode::stub)
+    return to.add(probe.site, {.event = event, .kind = shared::ConsumerKind::stub});
+  if (spec::wants_entry(probe.spec)) to.add(probe.site, {.event = event, .kind = shared::ConsumerKind::note});
+  for (std::size_t i = 0; i < probe.returns->exits.size(); ++i) {
+    const plan::Exit& exit = probe.returns->exits[i];
+    to.add(probe.returns->sites[i], {.event = event,
+                                     .kind = shared::ConsumerKind::exit,
+                                     .distance = static_cast<std::int32_t>(exit.address - probe.site.address),
+                                     .pops = exit.pops,
+                                     .lead = exit.lead,
+                                     .restored = exit.restored});
+  }
+}
+
+Definer::Definer(const SessionOptions& options, plan::FlowCache& flows)
+    : options_(options),
+      planner_(flows),
+      places_(files_,
+              [this](const spec::ProbeSpec& spec, const plan::Site& site) -> Status {
+                const auto planned = planner_.plan(spec, site, options_.returns);
+                return planned ? ok() : Status(planned.error());
+              }),
+      definitions_({.strict = options.strict}, options.strict ? spec::Resolve() : std::ref(places_)) {}
+
+Status Definer::read(const Definition& definition) {
+  if (options_.style == spec::Style::kprobes_2009 && is_all_blank(definition.text)) definitions_.clear();
+  if (Status added = definitions_.add(definition.text, definition.default_object); !added) return added;
+  if (definition.filter) definitions_.set_filter(*definition.filter);
+  return ok();
+}
+
+// The number of each probe's event, as in format files.
+std::map<spec::DefinitionSet::Id, unsigned> Definer::event_numbers() const {
+  std::vector<spec::DefinitionSet::Id> ids;
+  for (const auto& [id, definition] : definitions_.by_id()) ids.push_back(id);
+  std::map<spec::DefinitionSet::Id, unsigned> numbers;
+  unsigned number = 0;
+  for (const spec::EventProbes& event : definitions_.events()) {
+    ++number;
+    for (const std::size_t probe : event.probes) numbers[ids[probe]] = number;
+  }
+  return numbers;
+}
+
+// A return probe: how it gets at the returns, and the places that it needs for that.
+Status Definer::plan_returns(Probe& probe) {
+  auto returns = planner_.plan(probe.spec, probe.site, options_.returns);
+  if (!returns) {
+    Error error = returns.error();
+    error.where = probe.spec.definition;
+    error.column = probe.spec.place.place_column;
+    return error;
+  }
+  probe.returns = returns.take();
+  return ok();
+}
+
+Result<Probe> Definer::make(const spec::ProbeSpec& definition, unsigned event_number) {
+  Probe probe{.spec = definition, .site = {}, .program = {}, .returns = {}};
+  if (definition.place.reference_counter)
+    return Error{.code = Code::refused,
+                 .text = "reference counters are not available in this version",
+                 .where = definition.definition,
+                 .column = definition.place.place_column};
+  auto site = plan::resolve(probe.spec, files_, {.force = options_.force});
+  if (!site) return site.error();
+  probe.site = site.take();
+  auto program = program::compile(probe.spec);
+  if (!program) return program.error();
+  if (const std::string* filter = definitions_.filter_of(definition)) {
+    const program::FilterContext context{.id = event_number, .cpus = program::possible_cpus()};
+    if (Status set = program::set_filter(*program, *filter, context); !set) return set.error();
+  }
+  if (Status verified = program::verify(*program); !verified) return verified.error();
+  probe.program = program.take();
+  set_style(probe, options_.style);
+  if (definition.is_return)
+    if (Status planned = plan_returns(probe); !planned) return planned.error();
+  return probe;
+}
+
+Result<std::vector<Probe>> Definer::make_new() {
+  std::vector<Probe> made;
+  std::vector<spec::DefinitionSet::Id> fresh;
+  const auto& all = definitions_.by_id();
+  for (auto at = all.lower_bound(made_); at != all.end(); ++at) fresh.push_back(at->first);
+  const auto numbers = event_numbers();
+  for (const spec::DefinitionSet::Id id : fresh) {
+    auto probe = make(all.at(id), numbers.at(id));
+    if (!probe) {
+      for (const spec::DefinitionSet::Id unmade : fresh) forget(unmade);
+      return probe.error();
+    }
+    probe->id = id;
+    made.push_back(probe.take());
+  }
+  if (!fresh.empty()) made_ = fresh.back() + 1;
+  return made;
+}
+
+}  // namespace uprobe

@@ -1,0 +1,67 @@
+// From the lines of a user to probes: parsed, resolved, planned against the files, compiled. No process is needed for it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/control/probe_set.h"
+#include "engine/places.h"
+#include "engine/plan/returns.h"
+#include "engine/program/layout.h"
+#include "engine/session.h"
+#include "engine/spec/definition_set.h"
+
+namespace uprobe {
+
+// One definition, all the way to a place and a program.
+struct Probe {
+  spec::ProbeSpec spec;
+  plan::Site site;
+  program::EventProgram program;
+  std::optional<plan::ReturnPlan> returns;  // of a return probe
+  spec::DefinitionSet::Id id = 0;
+  bool live = true;          // not deleted
+  bool on = true;            // not switched off
+  bool was_refused = false;  // by the program that it was to join: it never was
+};
+
+// Whether its records show names of code addresses.
+bool shows_symbols(const Probe& probe);
+
+// Where the probe goes in its file, as event number `event`.
+void add_points(const Probe& probe, std::uint16_t event, control::ProbeSet& to);
+
+class Definer {
+ public:
+  // Both outlive it. The flows are used by its calls alone.
+  Definer(const SessionOptions& options, plan::FlowCache& flows);
+  Definer(const Definer&) = delete;
+  Definer& operator=(const Definer&) = delete;
+
+  // A line as uprobe_events takes it, deletions included. On an error all is as before.
+  Status read(const Definition& definition);
+  // The probes of what was read since the last call. On an error none of it was read.
+  Result<std::vector<Probe>> make_new();
+  // Of make_new(), and not deleted since.
+  bool has(spec::DefinitionSet::Id id) const { return definitions_.by_id().count(id) != 0; }
+  void forget(spec::DefinitionSet::Id id) { definitions_.erase(id); }
+
+  // What is worth a line: functions that a pattern matched and that cannot be probed.
+  const std::vector<std::string>& notes() const { return places_.notes(); }
+
+ private:
+  Result<Probe> make(const spec::ProbeSpec& definition, unsigned event_number);
+  std::map<spec::DefinitionSet::Id, unsigned> event_numbers() const;
+  Status plan_returns(Probe& probe);
+
+  const SessionOptions& options_;
+  plan::FileCache files_;
+  plan::ReturnPlanner planner_;
+  Places places_;
+  spec::DefinitionSet definitions_;
+  spec::DefinitionSet::Id made_ = 0;  // all below
+};
+
+}  // namespace uprobe

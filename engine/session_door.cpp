@@ -1,0 +1,100 @@
+// What `uprobe-run --control` asks of a session that runs.
+#include "engine/base/exhaustion.h"
+#include "engine/session_state.h"
+
+namespace uprobe {
+namespace {
+
+void append(std::string& text, const char* verb, const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  text += text.empty() ? "" : ", ";
+  text += std::string(verb) + " " + (names.size() == 1 ? names[0] : std::to_string(names.size()) + " probes");
+}
+
+// "added uprobes/e", "removed 3 probes"
+std::string describe(const Changes& changes) {
+  std::string text;
+  append(text, "added", changes.added);
+  append(text, "removed", changes.removed);
+  return (text.empty() ? "nothing changed" : text) + "\n";
+}
+
+Result<std::string> describe(const Result<Changes>& changes) {
+  if (!changes) return changes.error();
+  return describe(*changes);
+}
+
+Result<std::string> describe(const Result<std::size_t>& switched, const char* verb) {
+  if (!switched) return switched.error();
+  return std::string(verb) + " " + std::to_string(*switched) + (*switched == 1 ? " probe\n" : " probes\n");
+}
+
+std::string listing(const std::vector<ProbeState>& probes) {
+  std::string text;
+  for (const ProbeState& probe : probes) text += probe.definition + (probe.on ? " # on\n" : " # off\n");
+  return text;
+}
+
+std::string statistics(const std::vector<ProbeState>& probes) {
+  std::string text;
+  for (const ProbeState& probe : probes) {
+    text += probe.name + " " + std::to_string(probe.hits) + " hits, " + std::to_string(probe.lost) + " lost";
+    text +=
+        (probe.missed == 0 ? "" : ", " + std::to_string(probe.missed) + " returns not followed") + std::string("\n");
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<std::string> Session::State::follow_order(const Order& order) {
+  switch (order.kind) {
+    case OrderKind::define:
+      return describe(define({order.text, order.default_object}));
+    case OrderKind::remove:
+      return describe(remove(order.text));
+    case OrderKind::clear:
+      return describe(remove({}));
+    case OrderKind::enable:
+      return describe(switch_events(order.text, true), "enabled");
+    case OrderKind::disable:
+      return describe(switch_events(order.text, false), "disabled");
+    case OrderKind::list:
+      return listing(list());
+    case OrderKind::stats:
+      return statistics(list());
+  }
+  return Error{.code = Code::damaged, .text = "an order that this session does not know"};
+}
+
+// One after the other, until one fails: what went before it stays.
+Reply Session::State::answer(const std::vector<Order>& orders) {
+  Reply reply;
+  for (; reply.failed < orders.size(); ++reply.failed) {
+    const Status done = survive_exhaustion([&]() -> Status {
+      const auto text = follow_order(orders[reply.failed]);
+      if (!text) return text.error();
+      reply.text += *text;
+      return ok();
+    });
+    if (done) continue;
+    reply.error = done.error();
+    break;
+  }
+  return reply;
+}
+
+// Without a name it is no misfortune if there is none.
+Status Session::State::open_door() {
+  if (!options.has_door) return ok();
+  auto opened = LiveServer::open(options.name);
+  if (opened)
+    door.emplace(opened.take());
+  else if (!options.name.empty())
+    return opened.error();
+  else
+    notes.push_back("--control will not find this session: " + opened.error().text);
+  return ok();
+}
+
+}  // namespace uprobe

@@ -1,0 +1,174 @@
+// A session changes while its programs run. See engine/control/live.h for what that takes.
+//
+// The thread of run() reads records, the mail service arms, whoever calls here changes. Three locks, always in this order:
+// `changing` (one change at a time), then either the service's (armer, probes, flows) or `reading` (the list of probes, and what the
+// reader knows of events), never both.
+#include <algorithm>
+#include <set>
+
+#include "engine/session_state.h"
+#include "engine/spec/listing.h"
+
+namespace uprobe {
+namespace {
+
+Error ended() { return Error{.code = Code::refused, .text = "the session has ended"}; }
+
+// "GROUP/EVENT", "EVENT", "GROUP/"; empty: all.
+bool is_called(const spec::ProbeSpec& spec, const std::string& name) {
+  if (name.empty() || name == spec.event || name == spec.group + "/") return true;
+  return name == spec.group + "/" + spec.event;
+}
+
+std::string name_of(const Probe& probe) { return probe.spec.group + "/" + probe.spec.event; }
+
+Error about(Error error, const Probe& probe) {
+  if (!error.where.empty()) error.text = error.where + ": " + error.text;
+  error.where = probe.spec.definition;
+  error.column = probe.spec.place.place_column;
+  return error;
+}
+
+}  // namespace
+
+// Switched off first, which every process sees at once.
+void Session::State::leave(const std::vector<std::uint16_t>& events) {
+  if (events.empty()) return;
+  {
+    const std::lock_guard lock(reading);
+    for (const std::uint16_t event : events) {
+      area->set_event(event, false);
+      probes[event].live = false;
+    }
+  }
+  const auto is_live = [this](std::uint16_t event) { return event < probes.size() && probes[event].live; };
+  mail->alone([&] { mail->changes().remove(events, is_live); });
+}
+
+// The events first, for nobody may record what the reader does not know.
+Status Session::State::join(std::vector<Probe> more) {
+  std::vector<std::uint16_t> events;
+  control::ProbeSet points;
+  Status joined = ok();
+  {
+    const std::lock_guard lock(reading);
+    for (Probe& probe : more) {
+      joined = area->add_event(probe.program);
+      if (!joined) break;
+      events.push_back(static_cast<std::uint16_t>(probes.size()));
+      add_points(probe, events.back(), points);
+      probes.push_back(std::move(probe));
+    }
+    reader->know_events();
+  }
+  if (joined) joined = mail->alone([&] { return mail->changes().add(points); });
+  if (joined) return ok();
+  const Probe& first = events.empty() ? more.front() : probes[events.front()];
+  const Error error = about(joined.error(), first);
+  leave(events);
+  for (const std::uint16_t event : events) probes[event].was_refused = true;
+  return error;
+}
+
+// What cannot join a program that runs already.
+Status Session::State::may_join(const std::vector<Probe>& more) const {
+  if (options.tier == plan::Tier::jump)
+    return about({.code = Code::refused, .text = "needs a breakpoint: the program is running"}, more.front());
+  for (const Probe& probe : more)
+    if (shows_symbols(probe))
+      return about({.code = Code::refused, .text = "an event that shows names of addresses cannot join a session"}, probe);
+  for (const Probe& probe : more)
+    if (probe.returns && probe.returns->mode == plan::ReturnMode::stub && !planned.wants_stubs())
+      return about({.code = Code::refused, .text = "return stubs can join only where the session has begun with one"},
+                   probe);
+  return ok();
+}
+
+Result<Changes> Session::State::define_one(const Definition& definition) {
+  if (!recording) return ended();
+  auto more = mail->alone([&]() -> Result<std::vector<Probe>> {
+    if (Status read = definer->read(definition); !read) return read.error();
+    return definer->make_new();
+  });
+  if (!more) return more.error();
+  Changes changes;
+  std::vector<std::uint16_t> gone;
+  for (std::size_t i = 0; i < probes.size(); ++i) {
+    if (!probes[i].live || definer->has(probes[i].id)) continue;
+    gone.push_back(static_cast<std::uint16_t>(i));
+    changes.removed.push_back(name_of(probes[i]));
+  }
+  leave(gone);
+  if (more->empty()) return changes;
+  std::vector<spec::DefinitionSet::Id> ids;
+  for (const Probe& probe : *more) {
+    ids.push_back(probe.id);
+    changes.added.push_back(name_of(probe));
+  }
+  Status joined = may_join(*more);
+  if (joined) joined = join(more.take());
+  if (joined) return changes;
+  for (const auto id : ids) definer->forget(id);
+  return joined.error();
+}
+
+Result<Changes> Session::State::define(const Definition& definition) {
+  const std::lock_guard lock(changing);
+  return define_one(definition);
+}
+
+Result<Changes> Session::State::remove(const std::string& name) {
+  const std::lock_guard lock(changing);
+  if (!name.empty()) return define_one({.text = "-:" + name, .default_object = {}});
+  if (!recording) return ended();
+  Changes all;
+  std::set<std::string> groups;
+  for (const Probe& probe : probes)
+    if (probe.live) groups.insert(probe.spec.group);
+  for (const std::string& group : groups) {
+    const auto changes = define_one({.text = "-:" + group + "/", .default_object = {}});
+    if (!changes) return changes.error();
+    all.removed.insert(all.removed.end(), changes->removed.begin(), changes->removed.end());
+  }
+  return all;
+}
+
+Result<std::size_t> Session::State::switch_events(const std::string& name, bool on) {
+  const std::lock_guard changes(changing);
+  if (!recording) return ended();
+  const std::lock_guard reads(reading);
+  std::size_t switched = 0;
+  for (std::size_t i = 0; i < probes.size(); ++i) {
+    if (!probes[i].live || !is_called(probes[i].spec, name)) continue;
+    probes[i].on = on;
+    area->set_event(static_cast<std::uint32_t>(i), on);
+    ++switched;
+  }
+  if (switched == 0 && !name.empty()) return Error{.code = Code::not_found, .text = "no such event", .where = name};
+  return switched;
+}
+
+std::vector<ProbeState> Session::State::list() const {
+  const std::lock_guard changes(changing);
+  const std::lock_guard reads(reading);
+  std::vector<ProbeState> all;
+  for (std::size_t i = 0; recording && i < probes.size(); ++i) {
+    const Probe& probe = probes[i];
+    if (!probe.live) continue;
+    const shared::Event& event = const_cast<trace::Area&>(*area).event(static_cast<std::uint32_t>(i));
+    ProbeState state{
+        .definition = spec::listing(probe.spec, probe.site.offset), .name = name_of(probe), .on = probe.on};
+    state.lost = event.lost_full + event.lost_too_big + event.lost_busy;
+    state.hits = reader->counts().recorded[i] + state.lost;
+    state.missed = event.missed;
+    all.push_back(std::move(state));
+  }
+  return all;
+}
+
+Result<Changes> Session::define(const Definition& definition) { return state_->define(definition); }
+Result<Changes> Session::remove(const std::string& name) { return state_->remove(name); }
+Result<std::size_t> Session::switch_events(const std::string& name, bool on) { return state_->switch_events(name, on); }
+std::vector<ProbeState> Session::probes() const { return state_->list(); }
+
+}  // namespace uprobe
