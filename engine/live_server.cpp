@@ -50,6 +50,20 @@ Result<Fd> listen_at(const Fd& folder, const std::string& name) {
   return socket;
 }
 
+// The folder, which nobody else changes now. Whoever leaves it empty takes it away: then another one is made.
+Result<Fd> lock_folder() {
+  for (;;) {
+    auto folder = open_live_folder(true);
+    if (!folder) {
+      if (folder.error().code == Code::not_found) continue;  // gone between the two
+      return folder;
+    }
+    struct stat status {};
+    ::flock(folder->get(), LOCK_EX);
+    if (::fstat(folder->get(), &status) == 0 && status.st_nlink != 0) return folder;
+  }
+}
+
 // Of the user whose session it is; the folder should not have let anybody else come so far.
 bool is_owner(int socket) {
   ucred peer{};
@@ -77,13 +91,12 @@ Result<LiveServer> LiveServer::open(const std::string& name) {
     return Error{.code = Code::usage,
                  .text = "a session's name has letters, digits, '_', '-' and '.', and is no number",
                  .where = name};
-  auto folder = open_live_folder(true);
+  auto folder = lock_folder();
   if (!folder) return folder.error();
   LiveServer server;
   server.folder_ = folder.take();
   server.stop_ = Fd(::eventfd(0, EFD_CLOEXEC));
   const std::string own = std::to_string(::getpid());
-  ::flock(server.folder_.get(), LOCK_EX);
   if (Status mine = claim(server.folder_, own); !mine) return mine.error();
   auto listener = listen_at(server.folder_, own);
   if (!listener) return listener.error();
@@ -107,6 +120,7 @@ LiveServer::~LiveServer() {
   if (!folder_) return;
   ::flock(folder_.get(), LOCK_EX);
   for (const std::string& name : names_) ::unlinkat(folder_.get(), name.c_str(), 0);
+  ::rmdir(live_folder().c_str());  // if nobody else is there
 }
 
 // Signals are the main thread's business.

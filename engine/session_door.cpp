@@ -84,17 +84,12 @@ Reply Session::State::answer(const std::vector<Order>& orders) {
   return reply;
 }
 
-// Without a name it is no misfortune if there is none.
+// Without a name nobody has asked for it: where there can be none the session goes on without.
 Status Session::State::open_door() {
   if (!options.has_door) return ok();
   auto opened = LiveServer::open(options.name);
-  if (opened)
-    door.emplace(opened.take());
-  else if (!options.name.empty())
-    return opened.error();
-  else
-    notes.push_back("--control will not find this session: " + opened.error().text);
-  return ok();
+  if (opened) door.emplace(opened.take());
+  return opened || options.name.empty() ? ok() : Status(opened.error());
 }
 
 }  // namespace uprobe
