@@ -155,11 +155,14 @@ std::vector<ProbeState> Session::State::list() const {
   for (std::size_t i = 0; recording && i < probes.size(); ++i) {
     const Probe& probe = probes[i];
     if (!probe.live) continue;
-    const shared::Event& event = const_cast<trace::Area&>(*area).event(static_cast<std::uint32_t>(i));
+    auto& shared = const_cast<trace::Area&>(*area);
+    const shared::Event& event = shared.event(static_cast<std::uint32_t>(i));
+    const trace::ReaderCounts& counts = reader->counts();
     ProbeState state{
         .definition = spec::listing(probe.spec, probe.site.offset), .name = name_of(probe), .on = probe.on};
     state.lost = event.lost_full + event.lost_too_big + event.lost_busy;
-    state.hits = reader->counts().recorded[i] + state.lost;
+    const std::uint64_t filtered = shared.dropped(static_cast<std::uint32_t>(i)) + counts.dropped[i];
+    state.hits = counts.recorded[i] + filtered + state.lost;
     state.missed = event.missed;
     all.push_back(std::move(state));
   }
