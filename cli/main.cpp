@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "cli/front.h"
 #include "cli/helper.h"
 #include "cli/run.h"
 #include "cli/session_engine.h"
@@ -41,6 +42,9 @@ int main(int argc, char** argv) {
   if (is_helper_call(argc, argv)) return without_exceptions([&] { return run_helper(argv); });
   return without_exceptions([&]() -> int {
     SessionEngine engine;
-    end_as(run_cli(std::vector<std::string>(argv, argv + argc), engine, Streams{}));
+    const Streams streams;
+    const std::vector<std::string> arguments(argv, argv + argc);
+    if (const auto ended = stand_in_front(arguments, argv, engine, streams)) end_as(*ended);
+    end_as(run_cli(arguments, engine, streams));
   });
 }

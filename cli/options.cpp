@@ -104,8 +104,11 @@ Status set_style(Options& options, const std::string& value) {
   return ok();
 }
 
-Status refuse_attach(Options&, const std::string&) {
-  return usage("attaching to a running process is not available in this version");
+Status add_pids(Options& options, const std::string& value) {
+  auto pids = parse_pids(value);
+  if (!pids) return pids.error();
+  options.attach.insert(options.attach.end(), pids->begin(), pids->end());
+  return ok();
 }
 
 // In the order of -h.
@@ -123,6 +126,8 @@ constexpr std::array kRows = {
         set_filter},
     Row{'x', "exec", required_argument, "FILE", "the object of the definitions after it that name none (else: PROGRAM)",
         [](Options& o, const std::string& v) { return set_name(o.object, v); }},
+    Row{'P', "pid", required_argument, "PID[,PID]...",
+        "attach to running processes instead of starting one (also --attach);\nthey go on untraced at ^C", add_pids},
     Row{'f', "follow-forks", no_argument, "", "trace child processes too (the default)",
         [](Options&, const std::string&) { return ok(); }},
     Row{0, "force", no_argument, "", "probe at an offset inside an instruction all the same",
@@ -139,7 +144,8 @@ constexpr std::array kRows = {
         "event (default): as uprobe events print; 2009: as the first kprobe tracer did,\nfunction: @function+OFFSET",
         set_style},
     Row{'o', "output", required_argument, "FILE",
-        "the trace goes to FILE (- = standard output, %p = PID);\nwithout it to standard error",
+        "the trace goes to FILE (- = standard output, %p = PID);\nwithout it to standard error, with -P to standard "
+        "output",
         [](Options& o, const std::string& v) { return set_name(o.output, v); }},
     Row{'n', "max-events", required_argument, "N", "stop after N hits; the program goes on untraced",
         [](Options& o, const std::string& v) { return store(o.max_events, parse_count(v)); }},
@@ -196,8 +202,7 @@ constexpr std::array kRows = {
         [](Options& o, const std::string&) { return o.mode = Mode::version, ok(); }},
     Row{'h', "help", no_argument, "", "this text",
         [](Options& o, const std::string&) { return o.mode = Mode::help, ok(); }},
-    Row{'P', "pid", optional_argument, "", nullptr, refuse_attach},
-    Row{0, "attach", optional_argument, "", nullptr, refuse_attach},
+    Row{0, "attach", required_argument, "PID[,PID]...", nullptr, add_pids},
 };
 
 // "+": the first word that is no option is the program. ":": a missing argument is told apart from an unknown option.
@@ -336,6 +341,12 @@ Status settle(Options& options) {
   if (!options.control.empty()) return settle_control(options);
   for (const ControlOrder& order : options.orders)
     if (const char* name = spelling(order.kind)) return usage(std::string(name) + " needs --control SESSION");
+  if (!options.attach.empty()) {
+    if (options.mode != Mode::trace) return usage("-P does not go with -l and --dry-run");
+    if (!options.program.empty())
+      return usage("-P attaches to what runs, and '" + options.program[0] + "' is to be started",
+                   "leave one of them away");
+  }
   if (options.mode == Mode::list) return settle_list(options);
   if (options.json && options.mode != Mode::check) return usage("--json is the form of --check's answer");
   if (options.sources.empty())
@@ -346,7 +357,7 @@ Status settle(Options& options) {
     if (options.style == spec::Style::kprobes_2009 && is_all_blank(source.text)) continue;
     if (Status definition = check_definition(source.text); !definition) return definition;
   }
-  if (options.mode == Mode::trace && options.program.empty())
+  if (options.mode == Mode::trace && options.program.empty() && options.attach.empty())
     return usage("no program to run", "e.g. uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo'");
   return ok();
 }
@@ -406,6 +417,7 @@ std::string help_text() {
   static constexpr std::size_t kTextColumn = 28;
   std::string text =
       "Usage: uprobe-run [OPTION]... -p DEF [-p DEF]... PROGRAM [ARGUMENT]...\n"
+      "       uprobe-run [OPTION]... -p DEF [-p DEF]... -P PID[,PID]...\n"
       "       uprobe-run --dry-run|--check|--list-events|--format-file -p DEF [-p DEF]...\n"
       "       uprobe-run -l[GLOB] PROGRAM | -x FILE\n"
       "Runs PROGRAM and prints a line each time one of its probed instructions is reached. No root needed.\n\n";
@@ -421,16 +433,15 @@ std::string help_text() {
          "\nA definition: p[:[GROUP/]EVENT] PATH:OFFSET|SYMBOL[+OFFSET]|GLOB [[NAME=]FETCH[:TYPE]]...\n"
          "              or FUNCTION(TYPE NAME, ...), or a deletion of earlier ones: -:[GROUP/]EVENT\n"
          "  uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo hello'\n"
-         "Exit status: the program's own (or its fatal signal); 125 when uprobe-run itself fails, 126 when the "
-         "program\n"
-         "cannot be executed, 127 when it is not found.\n";
+         "Exit status: the program's own (or its fatal signal), 0 after -P; 125 when uprobe-run itself fails, 126 "
+         "when\nthe program cannot be executed, 127 when it is not found.\n";
 }
 
 std::string version_text() {
   int major = 0, minor = 0;
   cs_version(&major, &minor);
   return "uprobe-run " UPROBE_VERSION
-         "\nmachine: x86-64; tiers: jump, int3; modes: launch, list, dry-run, check, LD_PRELOAD\ndisassembler: "
+         "\nmachine: x86-64; tiers: jump, int3; modes: launch, attach, list, dry-run, check, LD_PRELOAD\ndisassembler: "
          "Capstone " +
          std::to_string(major) + "." + std::to_string(minor) + "\n";
 }

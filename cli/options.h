@@ -56,6 +56,7 @@ struct Options {
   bool quiet = false;
   int verbosity = 0;
   ColorMode color = ColorMode::automatic;
+  std::vector<int> attach;           // process ids; empty: a program is started
   std::vector<std::string> program;  // argv of the program; may be empty with -l and --dry-run
 };
 

@@ -7,6 +7,7 @@
 #include "cli/check.h"
 #include "cli/diagnostics.h"
 #include "cli/dry_run.h"
+#include "cli/front.h"
 #include "cli/options.h"
 #include "cli/probes_file.h"
 #include "cli/summary.h"
@@ -138,6 +139,12 @@ std::vector<ProbeSource> sources_of(const Call& call) {
   return sources;
 }
 
+// A process that is let go of gets all back that was changed in it: what returns by a stub could not be.
+plan::ReturnMode returns_for(const Options& options) {
+  const bool chosen = options.attach.empty() || options.returns != plan::ReturnMode::automatic;
+  return chosen ? options.returns : plan::ReturnMode::exits;
+}
+
 bool prepare(const Call& call) {
   const Result<Definitions> definitions = gather_definitions(sources_of(call), call.streams.in);
   if (!definitions) {
@@ -150,9 +157,10 @@ bool prepare(const Call& call) {
   options.strict = call.options.strict;
   options.force = call.options.force;
   options.tier = call.options.tier;
-  options.returns = call.options.returns;
+  options.returns = returns_for(call.options);
   options.style = call.options.style;
   options.has_door = true;
+  options.known_as = visible_pid();
   options.name = call.options.session_name;
   const Status prepared = call.engine.prepare(options);
   if (prepared) return true;
@@ -252,6 +260,7 @@ Result<Ending> follow(const Call& call, TraceSink& sink, const Signals& signals)
   options.detach_requested = [&] {
     sink.flush();
     report_failure(call, sink);
+    signals.wait_for_front();
     return signals.detach_requested();
   };
   return call.engine.run(options, [&](std::string_view lines) {
@@ -295,7 +304,41 @@ Outcome launch_and_follow(const Call& call, TraceSink& sink) {
   return outcome_of(*ending);
 }
 
+void tell_end_of_attached(const Call& call, const Ending& ending) {
+  if (ending.detached) return;
+  call.diagnostics.line(call.options.attach.size() == 1 ? "the process has ended" : "the processes have ended");
+}
+
+Outcome attach_and_follow(const Call& call, TraceSink& sink) {
+  Signals signals;
+  signals.attaching();
+  const Status attached = call.engine.attach(call.options.attach, [&] { return signals.detach_requested(); });
+  if (!attached && attached.error().code == Code::killed && signals.detach_requested()) return {};
+  if (!attached) return fail(call, attached.error());
+  if (call.options.verbosity > 0) call.diagnostics.line("attached");
+  const Status named = sink.child_started(call.options.attach.front());
+  if (!named) call.diagnostics.error(named.error());
+
+  const Result<Ending> ending = follow(call, sink, signals);
+  sink.finish();
+  report_failure(call, sink);
+  if (ending) tell_end_of_attached(call, *ending);
+  if (!call.options.quiet)
+    call.diagnostics.print(render_summary(call.engine.summary(), call.diagnostics.color(), call.options.verbosity > 0));
+  return ending ? Outcome{} : fail(call, ending.error());
+}
+
+// The trace of a program that we have not started may have standard output.
+Outcome attach(const Call& call) {
+  if (!prepare(call)) return kFailed;
+  Result<TraceSink> sink = TraceSink::open(call.options.output.empty() ? "-" : call.options.output, call.streams);
+  if (!sink) return fail(call, sink.error());
+  explain(call);
+  return attach_and_follow(call, *sink);
+}
+
 Outcome trace(const Call& call) {
+  if (!call.options.attach.empty()) return attach(call);
   const Result<std::string> program = call.engine.find_program(call.options.program[0]);
   if (!program) return fail(call, program.error(), exit_code_of_launch(program.error()));
   if (!prepare(call)) return kFailed;

@@ -24,6 +24,12 @@ std::vector<PlanReport> SessionEngine::report() { return session_->report(); }
 
 Status SessionEngine::launch(const std::vector<std::string>& argv) { return session_->launch(argv); }
 
+Status SessionEngine::attach(const std::vector<int>& pids, const GivenUp& given_up) {
+  return session_->attach(pids, given_up);
+}
+
+Status SessionEngine::release(const std::vector<int>& pids) { return uprobe::release(pids); }
+
 int SessionEngine::child_pid() { return session_->child_pid(); }
 
 Result<Ending> SessionEngine::run(const RunOptions& options, const Output& output) {

@@ -16,7 +16,9 @@ namespace uprobe::cli {
 namespace {
 
 constexpr std::array kCaught = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGPIPE};
-constexpr std::array kSetLater = {SIGCHLD, SIGTTOU};
+constexpr std::array kSetLater = {SIGCHLD, SIGTTOU, SIGUSR1, SIGUSR2, SIGALRM, SIGXCPU, SIGXFSZ, SIGTSTP, SIGCONT};
+constexpr std::array kCaughtAttaching = {SIGUSR1, SIGUSR2, SIGALRM, SIGXCPU, SIGXFSZ, SIGTSTP, SIGCONT};
+constexpr useconds_t kStoppedPoll = 20'000;
 constexpr std::int64_t kSecondPress = 2'000'000'000;
 
 // Shared with the handlers; plain words, since one thread handles signals and nothing is taken apart.
@@ -24,6 +26,9 @@ volatile sig_atomic_t g_tool = 0;
 volatile sig_atomic_t g_child = 0;  // 0: not started
 volatile sig_atomic_t g_child_handle = -1;
 volatile sig_atomic_t g_detach = 0;
+volatile sig_atomic_t g_attaching = 0;
+volatile sig_atomic_t g_front = 0;    // 0: we are no engine
+volatile sig_atomic_t g_stopped = 0;  // the front is
 volatile sig_atomic_t g_waiting[NSIG];  // came before the program had started
 volatile std::int64_t g_last_interrupt = 0;
 
@@ -56,10 +61,22 @@ void act_as_default(int signal) {
   ::raise(signal);
 }
 
+void handle_attaching(int signal) {
+  if (signal == SIGPIPE || signal == SIGXFSZ) return;
+  if (signal == SIGTSTP)
+    g_stopped = 1;
+  else if (signal == SIGCONT)
+    g_stopped = 0;
+  else
+    g_detach = 1;
+}
+
 void handle(int signal, siginfo_t* info, void*) {
   const int saved = errno;
   if (::getpid() != g_tool) {
     act_as_default(signal);
+  } else if (g_attaching != 0) {
+    handle_attaching(signal);
   } else if (signal != SIGPIPE) {
     if (signal == SIGINT) note_interrupt();
     if (g_child == 0)
@@ -74,18 +91,25 @@ void forget_everything() {
   g_tool = ::getpid();
   g_child = 0;
   g_detach = 0;
+  g_attaching = 0;
+  g_stopped = 0;
   g_last_interrupt = 0;
   for (volatile sig_atomic_t& waiting : g_waiting) waiting = 0;
+}
+
+struct sigaction our_action() {
+  struct sigaction ours {};
+  ours.sa_sigaction = handle;
+  ours.sa_flags = SA_SIGINFO | SA_RESTART;
+  ::sigemptyset(&ours.sa_mask);
+  return ours;
 }
 
 }  // namespace
 
 Signals::Signals() {
   forget_everything();
-  struct sigaction ours {};
-  ours.sa_sigaction = handle;
-  ours.sa_flags = SA_SIGINFO | SA_RESTART;
-  ::sigemptyset(&ours.sa_mask);
+  const struct sigaction ours = our_action();
   for (std::size_t i = 0; i < kCaught.size(); ++i) {
     ::sigaction(kCaught[i], nullptr, &g_before_caught[i]);
     if (g_before_caught[i].sa_handler != SIG_IGN) ::sigaction(kCaught[i], &ours, nullptr);
@@ -112,7 +136,23 @@ void Signals::child_started(int pid) {
   }
 }
 
-bool Signals::detach_requested() const { return g_detach != 0; }
+void Signals::attaching() {
+  g_attaching = 1;
+  ::signal(SIGTTOU, SIG_IGN);
+  const struct sigaction ours = our_action();
+  for (const int signal : kCaughtAttaching) ::sigaction(signal, &ours, nullptr);
+  for (const int signal : kCaught)
+    if (g_waiting[signal] != 0) g_detach = 1;
+}
+
+// The parent's end shows in its number whatever becomes of the signal that tells of it.
+bool Signals::detach_requested() const { return g_detach != 0 || (g_front != 0 && ::getppid() != g_front); }
+
+void Signals::wait_for_front() const {
+  while (g_stopped != 0 && !detach_requested()) ::usleep(kStoppedPoll);
+}
+
+void Signals::follow_front(int front) { g_front = front; }
 
 bool came_from_terminal(int signal_code) { return signal_code == SI_KERNEL; }
 

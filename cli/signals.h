@@ -9,6 +9,11 @@
 //                     within 2 s asks to detach
 //   SIGTERM, SIGHUP   (and the two above) sent to the tool by a process: passed on to the program
 //   SIGPIPE           becomes EPIPE
+//
+// In the engine of an attached session (front.h) no signal may end us while we hold a program: all four, SIGUSR1, SIGUSR2, SIGALRM
+// and SIGXCPU ask to detach, as does the end of the front; SIGTSTP and SIGCONT come from the front, which has stopped and goes
+// on; SIGXFSZ becomes EFBIG. The program gets none of them.
+//
 //   SIGCHLD, SIGTTOU  default and ignored once the program runs: its end must be seen even if we were started with
 //                     SIGCHLD ignored; a program that takes the terminal for itself (a shell) must not stop our output
 #pragma once
@@ -33,7 +38,14 @@ class Signals {
 
   // Signals are passed on from now on; those that came earlier are passed on now.
   void child_started(int pid);
+  // There is no program of ours; signals that came earlier count.
+  void attaching();
   bool detach_requested() const;
+  // Waits while the front is stopped, unless it is to be detached.
+  void wait_for_front() const;
+
+  // This process is the engine of this front: its end asks to detach.
+  static void follow_front(int front);
 };
 
 // Whether a signal reached the traced program too: the kernel sends the terminal's to the whole foreground group.

@@ -44,12 +44,13 @@ std::string lost_text(const ProbeSummary& lost, bool with_advice) {
   return grouped(lost_count(lost)) + " (" + text + ")";
 }
 
-std::string probe_line(const ProbeSummary& probe) {
+std::string probe_line(const ProbeSummary& probe, bool verbose) {
   std::string text = probe.name + " " + probe.place + ": " + counted(probe.hits, "hit", "hits");
   if (probe.hits == 0 && probe.missed == 0) text += " (" + (probe.hint.empty() ? "never reached" : probe.hint) + ")";
   if (probe.filtered != 0) text += ", " + grouped(probe.filtered) + " filtered";
   if (lost_count(probe) != 0) text += ", lost " + lost_text(probe, false);
   if (probe.missed != 0) text += ", " + counted(probe.missed, "return", "returns") + " not followed";
+  if (verbose && !probe.against.empty()) text += "; int3: " + probe.against;
   return text;
 }
 
@@ -68,7 +69,7 @@ ProbeSummary total_of(const std::vector<ProbeSummary>& probes) {
 
 std::string render_summary(const Summary& summary, bool color, bool verbose) {
   std::string text;
-  for (const ProbeSummary& probe : summary.probes) text += render_line(probe_line(probe), color);
+  for (const ProbeSummary& probe : summary.probes) text += render_line(probe_line(probe, verbose), color);
   const ProbeSummary total = total_of(summary.probes);
   if (summary.probes.size() > 1) text += render_line("total: " + counted(total.hits, "hit", "hits"), color);
   if (summary.tier != plan::Tier::breakpoint && summary.jumps + summary.breakpoints > (verbose ? 0U : 1U))

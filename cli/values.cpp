@@ -1,6 +1,7 @@
 // Counts, times and sizes from option arguments.
 #include "cli/values.h"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <optional>
@@ -105,6 +106,20 @@ Result<std::uint64_t> parse_ring_size(std::string_view text) {
   if (overflows || *number << by > kMaxRingBytes) return unusable(text, "is too large a buffer", limits);
   if (*number << by < kMinRingBytes) return unusable(text, "is too small a buffer", limits);
   return *number << by;
+}
+
+Result<std::vector<int>> parse_pids(std::string_view text) {
+  const std::string_view all = text;
+  std::vector<int> pids;
+  for (;;) {
+    const std::size_t end = std::min(text.find(','), text.size());
+    const auto number = whole_number(text.substr(0, end));
+    if (!number || *number == 0 || *number > std::numeric_limits<int>::max())
+      return unusable(all, "is no list of process ids", "e.g. -P 1234 or -P 1234,1235");
+    pids.push_back(static_cast<int>(*number));
+    if (end == text.size()) return pids;
+    text.remove_prefix(end + 1);
+  }
 }
 
 Result<plan::Tier> parse_tier(std::string_view text) {

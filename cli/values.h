@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "engine/base/result.h"
 #include "engine/plan/return_mode.h"
@@ -19,6 +20,9 @@ Result<std::chrono::nanoseconds> parse_duration(std::string_view text);
 
 // "65536", "64K", "4M", "1G": a ring's size in bytes, kMinRingBytes..kMaxRingBytes.
 Result<std::uint64_t> parse_ring_size(std::string_view text);
+
+// "12", "12,34": process ids.
+Result<std::vector<int>> parse_pids(std::string_view text);
 
 // "auto", "jump" or "int3".
 Result<plan::Tier> parse_tier(std::string_view text);

@@ -86,7 +86,7 @@ void answer_one(int socket, const std::function<Reply(const std::vector<Order>&)
 
 }  // namespace
 
-Result<LiveServer> LiveServer::open(const std::string& name) {
+Result<LiveServer> LiveServer::open(const std::string& name, int pid) {
   if (!name.empty() && !is_name(name))
     return Error{.code = Code::usage,
                  .text = "a session's name has letters, digits, '_', '-' and '.', and is no number",
@@ -96,7 +96,7 @@ Result<LiveServer> LiveServer::open(const std::string& name) {
   LiveServer server;
   server.folder_ = folder.take();
   server.stop_ = Fd(::eventfd(0, EFD_CLOEXEC));
-  const std::string own = std::to_string(::getpid());
+  const std::string own = std::to_string(pid);
   if (Status mine = claim(server.folder_, own); !mine) return mine.error();
   auto listener = listen_at(server.folder_, own);
   if (!listener) return listener.error();

@@ -13,8 +13,8 @@ namespace uprobe {
 
 class LiveServer {
  public:
-  // What nobody listens to any more (its tool was killed) is taken over. Code::refused: a session of that name is running.
-  static Result<LiveServer> open(const std::string& name);
+  // `pid`: the tool's, as its user knows it. What nobody listens to any more (its tool was killed) is taken over. Code::refused: a session of that name is running.
+  static Result<LiveServer> open(const std::string& name, int pid);
   LiveServer(LiveServer&&) noexcept = default;
   LiveServer& operator=(LiveServer&&) = delete;
   // Waits for the request under way; the socket and its name are gone then.

@@ -10,12 +10,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <set>
 #include <thread>
 
 #include "engine/base/exhaustion.h"
 #include "engine/base/limits.h"
 #include "engine/base/text.h"
+#include "engine/control/attach.h"
 #include "engine/control/hooks.h"
 #include "engine/control/load.h"
 #include "engine/control/preloaded.h"
@@ -89,6 +89,7 @@ void Session::State::await_writers() {
 // Recording off, original bytes back in every process that has the session: whoever lives on runs untraced.
 void Session::State::stop_tracing() {
   door.reset();
+  if (area && !attached.empty()) __atomic_store_n(&area->header().tool_gone, 1, __ATOMIC_RELAXED);  // nobody need ask
   if (mail) mail->stop();
   if (!recording) return;
   recording = false;
@@ -105,9 +106,19 @@ void Session::State::stop_tracing() {
     for (const pid_t pid : control::processes_mapping(status.st_ino)) {
       if (!seen.insert(pid).second) continue;
       found_new = true;
-      for (const Addr block : mail->blocks()) static_cast<void>(control::disarm(pid, block));
+      let_go_of(pid);
     }
   }
+}
+
+void Session::State::let_go_of(pid_t pid) {
+  if (!attached.empty()) {
+    const Status given = control::give_back(pid);
+    if (given || !control::has_session(pid)) return;  // it may have ended, or have called execve
+    notes.push_back("process " + std::to_string(pid) +
+                    " keeps handlers of ours, without probes: " + given.error().text);
+  }
+  for (const Addr block : mail->blocks()) static_cast<void>(control::disarm(pid, block));
 }
 
 Result<Session> Session::prepare(const SessionOptions& options) {
@@ -130,12 +141,16 @@ Result<Session> Session::prepare(const SessionOptions& options) {
   return Session(std::move(state));
 }
 
-Status Session::State::arm(target::Target& target, const std::function<Result<control::Block>()>& load) {
+Status Session::State::plan_for(pid_t pid) {
   plan::FileCache files;
   for (const Probe& probe : probes) files.know(probe.site.file);
-  auto hook_note = control::add_library_hook(target.pid(), files, planned);
+  auto hook_note = control::add_library_hook(pid, files, planned);
   if (!hook_note) return hook_note.error();
   if (!hook_note->empty()) notes.push_back(hook_note.take());
+  return ok();
+}
+
+Status Session::State::make_area() {
   trace::AreaSpec spec{.events = {},
                        .ring_bytes = options.ring_bytes,
                        .more_events = room_for_events(probes.size()),
@@ -148,13 +163,10 @@ Status Session::State::arm(target::Target& target, const std::function<Result<co
   if (!made) return made.error();
   area.emplace(made.take());
   area->header().mode = agent ? 0 : shared::kModePreloaded;
-  auto block = load();
-  if (!block) return block.error();
   if (std::any_of(probes.begin(), probes.end(), shows_symbols)) {
     std::vector<plan::Site> sites;
     for (const Probe& probe : probes) sites.push_back(probe.site);
     code_maps = std::make_unique<control::CodeMaps>();
-    code_maps->note(target.pid());
     symbols = std::make_unique<SessionSymbols>(*code_maps, std::move(sites));
   }
   armer.emplace(planned, control::ArmOptions{.ends_too = !agent,
@@ -165,18 +177,29 @@ Status Session::State::arm(target::Target& target, const std::function<Result<co
   clock.emplace(trace::Clock::start(clock_begin));
   area->header().tick_rate = clock->rate();
   reader.emplace(*area, *clock, names);
-  const Status begun = survive_exhaustion([&] { return begin(target, *block); });
+  return ok();
+}
+
+Status Session::State::arm(target::Target& target, const std::function<Result<control::Block>()>& load) {
+  if (Status known = plan_for(target.pid()); !known) return known;
+  if (Status made = make_area(); !made) return made;
+  auto block = load();
+  if (!block) return block.error();
+  const Status begun = survive_exhaustion([&]() -> Status {
+    if (Status armed = armer->arm(target, *block); !armed) return armed;
+    return begin({{target.pid(), block->address()}});
+  });
   if (begun) return ok();
   static_cast<void>(control::disarm(target.pid(), block->address()));
   static_cast<void>(control::uninstall_handlers(target, *block));
   return begun;
 }
 
-Status Session::State::begin(target::Target& target, control::Block& block) {
-  if (Status armed = armer->arm(target, block); !armed) return armed;
+Status Session::State::begin(const std::map<pid_t, Addr>& first) {
   if (Status some = find_any_armed(); !some) return some;
-  mail.emplace(*area, *armer, planned, agent ? &*agent : nullptr,
-               control::MailService::First{target.pid(), block.address()}, code_maps.get());
+  if (code_maps)
+    for (const auto& [pid, block] : first) code_maps->note(pid);
+  mail.emplace(*area, *armer, planned, agent ? &*agent : nullptr, first, code_maps.get());
   area->set_state(shared::SessionState::recording);
   recording = true;
   return ok();
@@ -191,8 +214,8 @@ Status Session::State::find_any_armed() const {
 
 namespace {
 
-// Waits for the end of the child, at most so long. It stays a zombie, so that its name can still be read. The descriptor and
-// not waitid tells: while the mail service leads the child through execve, waitid would report its stops as well.
+// Waits for the end of a process, at most so long. A child stays a zombie, so that its name can still be read. The descriptor
+// and not waitid tells: while the mail service leads the child through execve, waitid would report its stops as well.
 bool child_ended(int pidfd, std::chrono::microseconds limit) {
   pollfd poll_for{.fd = pidfd, .events = POLLIN, .revents = 0};
   const timespec timeout{.tv_sec = limit.count() / 1'000'000, .tv_nsec = limit.count() % 1'000'000 * 1000};
@@ -212,25 +235,30 @@ Status Session::State::unless_killed(const Error& error) {
   return ok();
 }
 
-Status Session::launch(const std::vector<std::string>& argv) {
-  auto program = find_program(argv[0]);
-  if (!program) return program.error();
+Status Session::State::open_agent() {
   if (!proc_is_ours())
     return Error{.code = Code::refused,
                  .text = "/proc is missing or belongs to another PID namespace",
                  .help = "mount one for this namespace (unshare --mount-proc)"};
+  const std::string path = options.agent_path.empty() ? find_agent() : options.agent_path;
+  if (path.empty())
+    return Error{.code = Code::not_found,
+                 .text = "libuprobe.so is neither beside uprobe-run nor where it was installed"};
+  auto image = control::AgentImage::open(path);
+  if (!image) return image.error();
+  agent.emplace(image.take());
+  return ok();
+}
+
+Status Session::launch(const std::vector<std::string>& argv) {
+  auto program = find_program(argv[0]);
+  if (!program) return program.error();
   if (control::gains_privileges(*program))
     return Error{.code = Code::refused,
                  .text = "is a set-id program or has capabilities: traced, it would run without them",
                  .where = *program};
-  const std::string path = state_->options.agent_path.empty() ? find_agent() : state_->options.agent_path;
-  if (path.empty())
-    return Error{.code = Code::not_found,
-                 .text = "libuprobe.so is neither beside uprobe-run nor where it was installed"};
-  auto agent = control::AgentImage::open(path);
-  if (!agent) return agent.error();
+  if (Status agent = state_->open_agent(); !agent) return agent;
   if (Status opened = state_->open_door(); !opened) return opened;
-  state_->agent.emplace(agent.take());
   const Status launched = state_->launch(*program, argv);
   if (!launched || state_->ended_early) state_->door.reset();
   return launched;
@@ -252,8 +280,7 @@ Status Session::State::launch(const std::string& program, const std::vector<std:
   const auto load = [&] { return control::load_agent(**target, *agent, *area, planned.size()); };
   if (Status armed = arm(**target, load); !armed) return unless_killed(armed.error());
   if (Status released = (*target)->release(); !released) return unless_killed(released.error());
-  if (!door) return ok();
-  return survive_exhaustion([&] { return door->serve([this](const auto& orders) { return answer(orders); }), ok(); });
+  return serve();
 }
 
 Status Session::adopt(control::Preloaded& program) {
@@ -307,6 +334,12 @@ void wait_for_flush(int event, std::chrono::microseconds limit) {
   ::ppoll(&poll_for, 1, &timeout, nullptr);
 }
 
+// Those that have ended are forgotten.
+bool all_ended(std::vector<Fd>& processes, std::chrono::microseconds limit) {
+  while (!processes.empty() && child_ended(processes.back().get(), limit)) processes.pop_back();
+  return processes.empty();
+}
+
 // Takes the zombie. One that was killed in the middle of execve may have been taken by the mail service.
 Ending ending_of(pid_t child) {
   siginfo_t info{};
@@ -325,8 +358,10 @@ Result<Ending> Session::run(const RunOptions& options, const Output& output) {
   }
   const trace::Sink sink = [&](const trace::EventRecord& record) { printer.print(record, s.names); };
   const auto started = steady_clock::now();
+  const bool is_attached = !s.attached.empty();
   const auto let_go = [&] {
-    return printer.full() || (options.duration.count() != 0 && steady_clock::now() - started >= options.duration) ||
+    return printer.full() || (is_attached && printer.broken()) ||
+           (options.duration.count() != 0 && steady_clock::now() - started >= options.duration) ||
            (options.detach_requested && options.detach_requested());
   };
   for (bool ended = false; !ended;) {
@@ -337,9 +372,10 @@ Result<Ending> Session::run(const RunOptions& options, const Output& output) {
       s.stop_tracing();
       s.reader->finish(sink);
       printer.flush();
+      if (is_attached) return Ending{.detached = true};
     }
     const auto wait = s.recording ? s.reader->next_poll() : std::chrono::microseconds(100'000);
-    ended = child_ended(s.pidfd.get(), wait);
+    ended = is_attached ? all_ended(s.processes, wait) : child_ended(s.pidfd.get(), wait);
   }
   s.learn_names();
   s.names.refresh_all();
@@ -348,7 +384,7 @@ Result<Ending> Session::run(const RunOptions& options, const Output& output) {
     s.reader->finish(sink);
   }
   printer.flush();
-  return ending_of(s.child);
+  return is_attached ? Ending{} : ending_of(s.child);
 }
 
 void Session::State::poll(const trace::Sink& sink) {

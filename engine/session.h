@@ -1,6 +1,7 @@
 // The facade: everything that the CLI (and later the helper and the tests) may use of the engine.
 //
 //   prepare   every definition is parsed, resolved and planned against the files; no process exists yet
+//   attach    the same for processes that run already
 //   launch    the program starts under ptrace, the agent gets in at the exec stop, points are armed, the tracer lets go
 //   run       records are read and printed until the program ends (or the session is stopped); other threads may add and
 //             remove probes meanwhile
@@ -46,6 +47,7 @@ struct SessionOptions {
   std::string agent_path;                  // libuprobe.so; empty: found beside the running program
   // Whether `uprobe-run --control` finds the session, by our process id and by the name unless it is empty.
   bool has_door = false;
+  int known_as = 0;  // another process id than ours; 0: ours
   std::string name;
 };
 
@@ -71,6 +73,7 @@ struct ProbeSummary {
   std::uint64_t lost_full = 0, lost_too_big = 0, lost_busy = 0;
   std::uint64_t missed = 0;  // entries whose return could not be followed; not among the hits
   std::string hint;          // for a probe never hit: the likely reason
+  std::string against;       // why it is a breakpoint and no jump; empty: it is a jump, or was to be a breakpoint
 };
 
 struct Summary {
@@ -97,7 +100,8 @@ struct Changes {
 // How the traced program ended.
 struct Ending {
   bool signalled = false;
-  int code = 0;  // exit code or signal number
+  int code = 0;           // exit code or signal number
+  bool detached = false;  // attached processes: they go on without us
 };
 
 // A line sink: gets whole lines of trace text (the bytes may hold several lines); returns 0 or an errno that ends output.
@@ -110,6 +114,9 @@ struct RunOptions {
   bool escape_control = false;             // control bytes of strings as \x1b (a terminal)
   std::function<bool()> detach_requested;  // polled; true: let the program go on untraced
 };
+
+// Whether nobody wants any more what has been begun.
+using GivenUp = std::function<bool()>;
 
 class Session {
  public:
@@ -124,13 +131,18 @@ class Session {
   Status launch(const std::vector<std::string>& argv);
   int child_pid() const;
 
+  // Processes that run already. Where one cannot be attached to, none is. They run when this returns. Code::killed when it was
+  // given up before the first was touched, or while another was waited for: all of them are as they were.
+  Status attach(const std::vector<int>& pids, const GivenUp& given_up);
+
   // The other door: the program that has the agent by LD_PRELOAD and waits for us. When this returns the points are armed;
   // the program begins with program.finish(true).
   Status adopt(control::Preloaded& program);
   // Reads and prints until no process has the session any more, or `options` or the output end it.
   Status follow(const control::Preloaded& program, const RunOptions& options, const Output& output);
 
-  // Reads and prints until the program has ended and everything recorded is printed. Output errors end printing, never the
+  // After attach(): until the processes have ended or `options` or the output end it. Else:
+  // reads and prints until the program has ended and everything recorded is printed. Output errors end printing, never the
   // program.
   Result<Ending> run(const RunOptions& options, const Output& output);
   Summary summary() const;
@@ -149,6 +161,9 @@ class Session {
   explicit Session(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
+
+// Takes away what a tool that was killed has left in processes that it had attached to. The first error, if any.
+Status release(const std::vector<int>& pids);
 
 // Where libuprobe.so is: beside the program (build tree), in ../lib/uprobe (installed). Empty if nowhere.
 std::string find_agent();

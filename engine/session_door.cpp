@@ -1,4 +1,6 @@
 // What `uprobe-run --control` asks of a session that runs.
+#include <unistd.h>
+
 #include "engine/base/exhaustion.h"
 #include "engine/session_state.h"
 
@@ -85,9 +87,14 @@ Reply Session::State::answer(const std::vector<Order>& orders) {
 }
 
 // Without a name nobody has asked for it: where there can be none the session goes on without.
+Status Session::State::serve() {
+  if (!door) return ok();
+  return survive_exhaustion([&] { return door->serve([this](const auto& orders) { return answer(orders); }), ok(); });
+}
+
 Status Session::State::open_door() {
   if (!options.has_door) return ok();
-  auto opened = LiveServer::open(options.name);
+  auto opened = LiveServer::open(options.name, options.known_as != 0 ? options.known_as : ::getpid());
   if (opened) door.emplace(opened.take());
   return opened || options.name.empty() ? ok() : Status(opened.error());
 }

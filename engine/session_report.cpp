@@ -122,6 +122,8 @@ Summary Session::summary() const {
     line.filtered = area.dropped(static_cast<std::uint32_t>(i)) + (i < counts.dropped.size() ? counts.dropped[i] : 0);
     line.hits = line.recorded + line.filtered + line.lost_full + line.lost_too_big + line.lost_busy;
     if (line.hits == 0) line.hint = hint_for(probe, i, s.armer->report());
+    const auto against = s.armer->report().against.find(static_cast<std::uint16_t>(i));
+    if (against != s.armer->report().against.end()) line.against = against->second;
     summary.probes.push_back(std::move(line));
   }
   summary.tier = s.options.tier;

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <mutex>
+#include <set>
 
 #include "engine/base/fd.h"
 #include "engine/control/agent_image.h"
@@ -36,8 +38,10 @@ struct Session::State {
   std::optional<trace::Reader> reader;
   std::vector<std::string> notes;
   pid_t child = 0;
+  std::vector<pid_t> attached;
   std::optional<Ending> ended_early;
-  Fd pidfd;  // of the child
+  Fd pidfd;                   // of the child
+  std::vector<Fd> processes;  // those attached to, pidfds
   std::atomic<bool> recording{false};
   std::optional<LiveServer> door;
   mutable std::mutex changing;  // one change at a time; comes before the next
@@ -51,9 +55,18 @@ struct Session::State {
   void await_writers();
   Status unless_killed(const Error& error);
   void print_settled(const trace::Sink& sink);
+  Status open_agent();
+  // Area, armer, clock and reader; no process has any of it yet.
+  Status make_area();
+  // Attached processes are given back as they were, others only lose their probes.
+  void let_go_of(pid_t pid);
+  // What a process needs of our own points in it besides; it is not touched.
+  Status plan_for(pid_t pid);
+  Status attach_all(const GivenUp& given_up);
   // `load` brings the agent to work in the target; what a failure leaves armed is taken out again.
   Status arm(target::Target& target, const std::function<Result<control::Block>()>& load);
-  Status begin(target::Target& target, control::Block& block);
+  // `first`: the programs, and their process blocks.
+  Status begin(const std::map<pid_t, Addr>& first);
   Status find_any_armed() const;
   void poll(const trace::Sink& sink);
   // Live changes, in session_live.cpp.
@@ -65,6 +78,7 @@ struct Session::State {
   Result<std::string> follow_order(const Order& order);
   Result<Changes> define_one(const Definition& definition);
   Status open_door();
+  Status serve();
   Status may_join(const std::vector<Probe>& more) const;
   Status join(std::vector<Probe> more);
   void leave(const std::vector<std::uint16_t>& events);

@@ -158,7 +158,8 @@ bool wait_for_signal(ProcessBlock& block, SignalFrame& frame, long& result) {
       result = pass(block, call);
     if (result > 0 && is_nudge(block, info))
       result = take_held(block, signal_bit(info.signal), info) ? info.signal : kNotMade;
-  } while (result == kNotMade && begin_call(block));
+    // Without breakpoints the program waits for itself.
+  } while (result == kNotMade && __atomic_load_n(&block.left, __ATOMIC_RELAXED) == 0 && begin_call(block));
   entry->waits = 0;
   if (result > 0 && frame.si != 0) copy_words(reinterpret_cast<void*>(frame.si), &info, sizeof info);
   return true;

@@ -110,6 +110,20 @@ void forget_held(ProcessBlock& block) {
   block.held_count = 0;
 }
 
+// With their siginfo; the kernel keeps them while they are blocked. In the name of the process, or of one of its threads.
+void send_held(ProcessBlock& block, u64 thread) {
+  const u64 pid = static_cast<u64>(system_call(kSysGetpid));
+  for (HeldSignal& held : block.held) {
+    if (!is_there(held) || held.thread != thread) continue;
+    if (thread == 0)
+      system_call(kSysRtSigqueueinfo, pid, held.signal, as_word(held.info));
+    else
+      queue_to_self(held.signal, held.info);
+    held.state = kFree;
+    __atomic_fetch_sub(&block.held_count, 1, __ATOMIC_RELAXED);
+  }
+}
+
 bool take_held(ProcessBlock& block, u64 set, SignalInfo& info) {
   const u64 thread = thread_pointer();
   const u64 ready = held_signals(block) & set;

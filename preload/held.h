@@ -17,6 +17,9 @@ u64 held_signals(const ProcessBlock& block);
 // A forked child has no pending signals.
 void forget_held(ProcessBlock& block);
 
+// What is held for this thread, 0: for the process, becomes pending in the kernel. Only while all signals are blocked.
+void send_held(ProcessBlock& block, u64 thread);
+
 // Takes the one with the lowest number out of `set`; false: there is none.
 bool take_held(ProcessBlock& block, u64 set, SignalInfo& info);
 

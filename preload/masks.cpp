@@ -77,6 +77,11 @@ long our_sigaction(ProcessBlock& block, u64 signal, const KernelSigaction& wante
   return result;
 }
 
+bool is_our_entry(u64 handler) {
+  return handler == as_word(uprobe_trap_entry) || handler == as_word(uprobe_fault_entry) ||
+         handler == as_word(uprobe_app_fault_entry) || handler == as_word(uprobe_signal_entry);
+}
+
 // What the kernel says of a signal that has our entry, as the application has set it.
 void show_own_handler(const shared::OtherAction& known, u64 old) {
   auto& shown = *reinterpret_cast<KernelSigaction*>(old);
@@ -230,6 +235,48 @@ void undo_sigreturn(ProcessBlock& block, const SignalFrame& frame) {
   entry->app_stack_size = before.app_stack_size;
   entry->app_stack_flags = before.app_stack_flags & ~static_cast<u32>(kOurSignals);
   not_gone_on(block, returning, before.ip);
+}
+
+// Those that are ours already stay: a tool may have been killed in the middle of this.
+void take_dispositions(ProcessBlock& block) {
+  for (u64 signal = 1; signal <= kSignals; ++signal) {
+    KernelSigaction now{};
+    if (system_call(kSysRtSigaction, signal, 0, as_word(&now), kSetBytes) != 0 || is_our_entry(now.handler)) continue;
+    if (our_action(block, signal) != nullptr)
+      our_sigaction(block, signal, now);
+    else if (now.handler > kSigIgn)
+      other_sigaction(block, signal, &now, 0);
+  }
+}
+
+void give_dispositions(ProcessBlock& block) {
+  for (u64 signal = 1; signal <= kSignals; ++signal) {
+    KernelSigaction now{};
+    if (system_call(kSysRtSigaction, signal, 0, as_word(&now), kSetBytes) != 0) continue;
+    // Nothing but ours is set: a signal that is pending and ignored would be lost (kernel/signal.c, do_sigaction).
+    if (!is_our_entry(now.handler)) continue;
+    if (const AppAction* ours = our_action(block, signal)) {
+      now = {ours->handler, ours->flags, ours->restorer, ours->mask};
+    } else {
+      show_own_handler(block.others[signal], as_word(&now));
+      now.mask |= unpack(block.masked_in[signal]);
+    }
+    system_call(kSysRtSigaction, signal, as_word(&now), 0, kSetBytes);
+  }
+}
+
+void take_mask(ProcessBlock& block, u64 blocked) {
+  shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), blocked != block.start_blocked);
+  if (entry == nullptr) return;
+  entry->blocked = blocked;
+  entry->waits = entry->cleared = 0;
+  entry->attention = entry->pending = 0;
+  entry->steps = 0;
+}
+
+u64 give_mask(ProcessBlock& block) {
+  const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
+  return (entry != nullptr ? entry->blocked : block.start_blocked) & kOurSignals;
 }
 
 void clear_handlers(ProcessBlock& block, bool shares_memory) {

@@ -1,6 +1,7 @@
 // The application's view of its signal dispositions and masks. See masks.cpp.
 #pragma once
 
+#include "engine/shared/agent_header.h"
 #include "preload/agent.h"
 #include "preload/delivery.h"
 
@@ -8,8 +9,8 @@ namespace uprobe::agent {
 
 inline constexpr u64 kSigDfl = 0, kSigIgn = 1;
 inline constexpr u64 kSigBlock = 0, kSigUnblock = 1, kSetMask = 2;
-// No result of the kernel: the call was not made, a signal has to be handled first (uprobe_interruptible_call).
-inline constexpr long kNotMade = -4096;
+// The call was not made, a signal has to be handled first (uprobe_interruptible_call).
+inline constexpr long kNotMade = shared::kNotMade;
 
 inline u64 signal_bit(i32 signal) { return u64{1} << (signal - 1); }
 
@@ -45,6 +46,13 @@ void default_action(const SignalInfo& info, u64 handler);
 // Around execve: the next program inherits what the application ignores and blocks, not what is so in fact.
 void show_mask_to_successor(ProcessBlock& block);
 void take_mask_back(ProcessBlock& block);
+
+// A process that runs without us: its dispositions as if it had set them now, and what its thread believes to have blocked.
+void take_dispositions(ProcessBlock& block);
+void take_mask(ProcessBlock& block, u64 blocked);
+// The other way round. Signals that are held become pending: all signals are blocked meanwhile.
+void give_dispositions(ProcessBlock& block);
+u64 give_mask(ProcessBlock& block);
 
 // A child whose handlers the kernel would have cleared (CLONE_CLEAR_SIGHAND): clears them but for ours.
 void clear_handlers(ProcessBlock& block, bool shares_memory);

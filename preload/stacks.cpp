@@ -148,6 +148,36 @@ void give_stack(ProcessBlock& block, const SignalFrame& hit) {
   entry->own_stack = stack;
 }
 
+// A thread that is on its own alternate stack may be given another: on_its_stack() sees by its stack pointer where it is.
+void take_stack_over(ProcessBlock& block) {
+  if ((block.flags & shared::kBlockFiltered) != 0 || borrows_memory(block)) return;
+  ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
+  StackT before{};
+  if (entry == nullptr || entry->thread <= 1 || system_call(kSysSigaltstack, 0, as_word(&before)) != 0) return;
+  entry->id = thread_id(block, true);
+  if (entry->own_stack != 0 && before.base == stack_of(*entry)) return;  // of a tool that was killed
+  u64 stack = stack_of(*entry);
+  if (stack == 0) stack = inherit_stack(block);
+  if (stack == 0) stack = new_stack();
+  const StackT ours{stack, 0, 0, kStackBytes};
+  if (stack == 0 || system_call(kSysSigaltstack, as_word(&ours)) != 0) return;
+  entry->own_stack = stack;
+  entry->app_stack = before.base;
+  entry->app_stack_size = before.size;
+  entry->app_stack_flags = before.size != 0 ? before.flags & ~kOnstack : kDisable;
+}
+
+// As it is now, not as its own stack pointer would have it: the kernel looks at the one of the moment.
+void give_stack_back(ProcessBlock& block, u64 sp) {
+  const ThreadEntry* entry = own_entry(block);
+  StackT now{};
+  if (entry == nullptr || entry->own_stack == 0 || system_call(kSysSigaltstack, 0, as_word(&now)) != 0) return;
+  if (now.base != stack_of(*entry)) return;
+  StackT shown = shown_stack(*entry, sp);
+  shown.flags &= ~kOnstack;
+  system_call(kSysSigaltstack, as_word(&shown));
+}
+
 void begin_thread(ProcessBlock& block, const SignalFrame& hit) {
   ThreadEntry* entry = own_entry(block);
   if (entry == nullptr || has_own_stack(*entry, hit)) return;

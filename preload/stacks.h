@@ -13,6 +13,11 @@ void give_stack(ProcessBlock& block, const SignalFrame& hit);
 // stack, mask or signal to it.
 void begin_thread(ProcessBlock& block, const SignalFrame& hit);
 
+// The same for a thread that is stopped anywhere in its program, all signals held back; it runs on a stack of the tool's.
+void take_stack_over(ProcessBlock& block);
+// Its alternate stack in the kernel is what it has set itself.
+void give_stack_back(ProcessBlock& block, u64 sp);
+
 // The frame of a handler with these flags (all are entered on the kernel's alternate stack), moved to where the kernel would
 // have put it. Null: it would not fit
 // on the application's alternate stack, for which the kernel kills.

@@ -1,9 +1,5 @@
-// Which thread this is, without a system call: libc keeps the id in the thread control block.
-//
-// Places from fs:0 (struct pthread): glibc x86-64 since 2.10: tid 0x2d0, robust_head.list 0x2e0; musl 1.2: tid 0x30,
-// robust_list.head 0x88. A layout is believed when its robust list, empty nearly always, points to itself: a word that
-// holds its own address is there in no other layout. Before the control block exists, and in programs without such a libc,
-// the process id stands in.
+// Which thread this is, without a system call: libc keeps the id in the thread control block (shared::kControlBlocks). Before
+// that exists, and in programs without such a libc, the process id stands in.
 #include "preload/thread.h"
 
 #include "arch/x86/entry/cpu.h"
@@ -14,18 +10,13 @@
 namespace uprobe::agent {
 namespace {
 
-struct Layout {
-  i32 tid, list;
-};
-constexpr Layout kLayouts[] = {{0x2d0, 0x2e0}, {0x30, 0x88}};
-
 // Of ProcessBlock::own_rseq: all but the borrowers.
 i64 rseq_part(i64 word) { return word & (shared::kBorrowedStep - 1); }
 
 void learn_layout(ProcessBlock& block) {
   const u64 self = thread_pointer();
   if (self == 0) return;
-  for (const Layout& layout : kLayouts) {
+  for (const shared::ControlBlockLayout& layout : shared::kControlBlocks) {
     u64 list = 0;
     if (!uprobe_peek8(self + static_cast<u64>(layout.list), &list)) return;
     if (list == self + static_cast<u64>(layout.list)) {
@@ -102,19 +93,18 @@ u32 borrower(ProcessBlock& block, const shared::ThreadEntry& entry) {
 
 bool lent(const shared::ThreadEntry* entry) { return entry != nullptr && (entry->borrower != 0 || entry->beside != 0); }
 
-// In a child with memory of its own: the other threads are not in it.
+void count_borrowed(ProcessBlock& block, bool more) {
+  __atomic_fetch_add(&block.own_rseq, more ? -shared::kBorrowedStep : shared::kBorrowedStep, __ATOMIC_RELAXED);
+}
+
+}  // namespace
+
 void forget_borrowers(ProcessBlock& block, const shared::ThreadEntry* own) {
   if (shared::borrowers(block.own_rseq) == 0) return;
   for (shared::ThreadEntry& entry : threads_of(block))
     if (&entry != own && lent(&entry)) entry.borrower = entry.beside = 0;
   block.own_rseq = rseq_part(block.own_rseq) - (lent(own) ? shared::kBorrowedStep : 0);
 }
-
-void count_borrowed(ProcessBlock& block, bool more) {
-  __atomic_fetch_add(&block.own_rseq, more ? -shared::kBorrowedStep : shared::kBorrowedStep, __ATOMIC_RELAXED);
-}
-
-}  // namespace
 
 bool borrows_memory(ProcessBlock& block) {
   const shared::ThreadEntry* entry = lent_entry(block);

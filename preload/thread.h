@@ -23,6 +23,9 @@ shared::ThreadEntry* thread_entry(ProcessBlock& block, u64 thread, bool make);
 // the block.
 bool borrows_memory(ProcessBlock& block);
 
+// In a child with memory of its own the other threads are not there, `own` is its only one. Null: nobody borrows from anybody.
+void forget_borrowers(ProcessBlock& block, const shared::ThreadEntry* own);
+
 // Whether a child runs with this thread's control block, or this is that child: the kernel then watches the rseq area of the
 // block for one of them only.
 bool is_lent(ProcessBlock& block);

@@ -84,6 +84,19 @@ Status Armer::forbid_stubs(Work& work, const target::Mapping& m) {
                            sizeof head.no_stubs);
 }
 
+void Armer::look_ahead(target::Target& target) {
+  const auto maps = target.maps();
+  if (!maps) return;
+  for (const target::Mapping& m : *maps) {
+    const auto version = can_be_armed(m) ? file_behind(target.pid(), m) : std::nullopt;
+    if (!version) continue;
+    static_cast<void>(own_.in(target, m, *version));
+    for (const FilePoints& file : probes_.files())
+      if (jumps_ && file.file->identity() == version->identity && !has_changed(file, *version))
+        static_cast<void>(jumps_->of(file));
+  }
+}
+
 // The points of ours first: a probe's breakpoint must find the signals in order.
 Status Armer::arm_mapping(Work& work, const target::Mapping& m) {
   const auto version = file_behind(work.target.pid(), m);
@@ -202,6 +215,7 @@ Status Armer::arm(target::Target& target, Block& block, const Changed& changed) 
     if (!can_be_armed(m) || (agent != nullptr && m.path == agent->path)) continue;
     if (Status s = look_at(work, m, known_at(work.before, m.begin)); !s) return s;
   }
+  if (Status s = write_texts(work); !s) return s;
   for (const KnownMapping& known : work.before)
     if (known_at(work.untouched, known.begin) == nullptr) doubtful.push_back({known.begin, known.end});
   for (const Changed& range : doubtful)

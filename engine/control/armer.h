@@ -29,6 +29,7 @@ struct ArmReport {
   std::map<std::uint16_t, std::string> refusals;  // event -> why it could not be armed somewhere
   std::string first_refusal;                      // of any point, also of one that the agent needs
   std::set<std::uint16_t> jumps, breakpoints;     // events armed so somewhere
+  std::map<std::uint16_t, std::string> against;   // event -> why it is no jump there
 };
 
 // Addresses whose contents are not what they were.
@@ -53,6 +54,8 @@ class Armer {
 
   // `block` must be the process's. The target is stopped, or one of its threads waits for us.
   Status arm(target::Target& target, Block& block, const Changed& changed = {});
+  // What costs time and needs no stopped process: reads and plans the files that are mapped there.
+  void look_ahead(target::Target& target);
   // The same for the block at `block`; nothing where the breakpoints have been taken out (disarm).
   Status arm(target::Target& target, Addr block, const Changed& changed);
   // Jumps in a range that the process is about to write to become breakpoints, which can stay.
@@ -96,6 +99,7 @@ class Armer {
   Status list_again(Work& work);
   Status place(Work& work, const target::Mapping& mapping);
   Status publish(Work& work);
+  Status write_texts(Work& work);
   // In the mapping under way: the other exits of a function go with it.
   void refuse(Work& work, const PlannedPoint& point, const std::string& why);
   void note_other(const target::Mapping& mapping, Addr at);

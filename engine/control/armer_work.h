@@ -20,6 +20,13 @@ std::optional<FileVersion> file_behind(pid_t pid, const target::Mapping& m);
 // Whether it is another file, or not as it was when it was read.
 bool has_changed(const FilePoints& file, const FileVersion& now);
 
+// What is to stand somewhere.
+struct ArmedPlace {
+  Addr at;
+  shared::ArmedText armed;
+  shared::PointRole role;
+};
+
 struct Armer::Work {
   target::Target& target;
   Block& block;
@@ -32,6 +39,7 @@ struct Armer::Work {
   std::vector<KnownMapping> untouched;         // of these, by address
   std::map<Addr, KnownMapping> looked_at;      // anew; one that is no file's never is the same again
   Addr witness;                                // an armed place in the mapping under way
+  std::vector<ArmedPlace> texts;               // of a held process, written when everything else is
   bool waits = false;                          // an IFUNC in it has not chosen yet
   bool is_new = false;                         // it has just been mapped: nothing of it has run
   bool unbound = false;                        // in any mapping
@@ -56,13 +64,14 @@ struct Armer::Work {
     standing.insert(point.address);
     if (point.jump_bytes == shared::kShortJumpBytes) standing.insert(point.jump_to);
   }
+  bool stands_soon(Addr at) const { return standing.count(at.value) != 0; }
   // Comes before the first change of the block.
   Status change() { return std::exchange(changed, true) ? ok() : block.renew(target); }
   // Comes before anything is armed in the mapping.
   bool is_just_mapped(const target::Mapping& m) const;
   // Whether nobody executes the code of the mapping under way.
   bool nobody_runs() {
-    if (!is_new && !quiet) quiet = is_quiet(target, block.address());
+    if (!is_new && !quiet) quiet = !target.is_held() && is_quiet(target, block.address());
     return is_new || *quiet;
   }
   std::vector<KnownMapping> all_known() {

@@ -148,8 +148,10 @@ const plan::Window* Armer::window_for(Work& work, const Pending& pending, const 
   const plan::Window* window = jumps != nullptr ? jumps->window_at(pending.planned->site.address) : nullptr;
   why = window != nullptr ? window->text() : "the agent itself needs a breakpoint there, or another probe stands near";
   if (window == nullptr || !window->is_jump() || !may_jump(pending.point.role)) return nullptr;
+  // Nobody can stand or come back in the middle of one instruction.
+  const bool is_one = work.target.is_held() && window->kind == plan::WindowKind::one;
   why = "the program may be executing it";
-  if (!work.nobody_runs()) return nullptr;
+  if (!is_one && !work.nobody_runs()) return nullptr;
   why = "handlers of the program return in a way that is not known";
   if (window->instructions > 1 && !follows_returns(work)) return nullptr;
   why = "the bytes behind it are not the file's";
@@ -196,7 +198,8 @@ Status Armer::consider(Work& work, const PlannedPoint& given, const target::Mapp
   const auto known = work.block.find(address);
   const bool armed =
       known && work.block.points()[*known].state == static_cast<std::uint32_t>(shared::PointState::armed);
-  if (armed && has_armed_text(work.target, work.block.points()[*known])) return join(work, point, *known);
+  if (armed && (work.stands_soon(address) || has_armed_text(work.target, work.block.points()[*known])))
+    return join(work, point, *known);
   std::vector<std::uint8_t> now(point.site.insn.size());
   if (Status s = work.text.read(address, now.data(), now.size()); !s) {
     refuse(work, point, s.error().text);
@@ -220,6 +223,8 @@ Status Armer::consider(Work& work, const PlannedPoint& given, const target::Mapp
     refuse(work, point, "it would need a breakpoint: " + why);
     return ok();
   }
+  if (window == nullptr && options_.tier != plan::Tier::breakpoint)
+    for (const PlannedConsumer& consumer : point.consumers) report_.against[consumer.event] = why;
   if (window != nullptr) take_window(pending, jumps->flow(), *window, work.block);
   work.pending.push_back(std::move(pending));
   return ok();
@@ -320,39 +325,36 @@ Status Armer::place(Work& work, const target::Mapping& m) {
 
 namespace {
 
-struct Text {
-  Addr at;
-  shared::ArmedText armed;
-};
-
-Text text_of(Armer::Work& work, Addr address) {
+ArmedPlace text_of(Armer::Work& work, Addr address) {
   const shared::Point& point = work.block.points()[work.block.find(address).value()];
   work.stands(point);
-  return {address, shared::armed_text(point)};
+  return {address, shared::armed_text(point), static_cast<shared::PointRole>(point.role)};
 }
 
-Status write_each(target::Target& target, const std::vector<Text>& texts) {
-  for (const Text& text : texts)
+Status write_each(target::Target& target, const std::vector<ArmedPlace>& texts) {
+  for (const ArmedPlace& text : texts)
     if (Status s = target.write(text.at, text.armed.bytes, text.armed.length); !s) return s;
   return ok();
 }
 
-// What lies near each other in one write, the bytes in between as they are: nobody executes or changes them meanwhile.
-Status write_in_runs(target::Target& target, std::vector<Text> texts) {
+// What lies near each other in one write, the bytes in between as they are: nobody executes or changes them meanwhile. All
+// is read before anything is written.
+Status write_in_runs(target::Target& target, std::vector<ArmedPlace> texts) {
   constexpr std::uint64_t kNear = 256, kLongest = 1 << 16;
-  std::sort(texts.begin(), texts.end(), [](const Text& a, const Text& b) { return a.at < b.at; });
-  std::vector<std::uint8_t> run;
+  std::sort(texts.begin(), texts.end(), [](const ArmedPlace& a, const ArmedPlace& b) { return a.at < b.at; });
+  std::vector<std::pair<Addr, std::vector<std::uint8_t>>> runs;
   for (std::size_t first = 0, next = 0; first < texts.size(); first = next) {
     const Addr begin = texts[first].at;
     Addr end = begin;
     for (next = first; next < texts.size() && texts[next].at - end < kNear && end - begin < kLongest; ++next)
       end = texts[next].at + texts[next].armed.length;
-    run.resize(end - begin);
+    auto& run = runs.emplace_back(begin, end - begin).second;
     if (Status s = target.read(begin, run.data(), run.size()); !s) return s;
     for (std::size_t i = first; i < next; ++i)
       std::copy_n(texts[i].armed.bytes, texts[i].armed.length, &run[texts[i].at - begin]);
-    if (Status s = target.write(begin, run.data(), run.size()); !s) return s;
   }
+  for (const auto& [begin, run] : runs)
+    if (Status s = target.write(begin, run.data(), run.size()); !s) return s;
   return ok();
 }
 
@@ -366,7 +368,7 @@ Status Armer::publish(Work& work) {
     if (p.long_jump && !p.known_long_jump) fresh.push_back(*p.long_jump);
   }
   if (Status s = work.block.add(work.target, std::move(fresh)); !s) return s;
-  std::vector<Text> texts;
+  std::vector<ArmedPlace> texts;
   for (const Pending& p : work.pending) {
     if (p.known)
       if (Status s = work.block.set_point(work.target, *p.known, p.point); !s) return s;
@@ -377,7 +379,20 @@ Status Armer::publish(Work& work) {
     add_events(report_.armed_events, work, *p.planned);
     add_events(p.window != nullptr ? report_.jumps : report_.breakpoints, work, *p.planned);
   }
+  if (work.target.is_held()) {
+    work.texts.insert(work.texts.end(), texts.begin(), texts.end());
+    return ok();
+  }
   return work.nobody_runs() ? write_in_runs(work.target, std::move(texts)) : write_each(work.target, texts);
+}
+
+// All of a held process in as little time as can be: if we were killed in the middle, the threads would run on with a part of it.
+// Least harm is done by what the agent needs, before there are probes.
+Status Armer::write_texts(Work& work) {
+  const auto is_own = [](const ArmedPlace& text) { return text.role != shared::PointRole::probe; };
+  const auto probes = std::stable_partition(work.texts.begin(), work.texts.end(), is_own);
+  if (Status own = write_in_runs(work.target, {work.texts.begin(), probes}); !own) return own;
+  return write_in_runs(work.target, {probes, work.texts.end()});
 }
 
 }  // namespace uprobe::control

@@ -394,6 +394,18 @@ Status Block::set_point(target::Target& target, std::uint32_t point, const NewPo
   return set_state(target, point, shared::PointState::armed);
 }
 
+Status Block::begin_anew(target::Target& target) {
+  for (Point& point : points_) point.consumer = 0;
+  if (Status s = write_table(target, at_ + head_->point_offset, points_, 0); !s) return s;
+  consumers_.clear();
+  written_consumers_ = 0;
+  head_->consumer_count = 0;
+  if (Status s = write_head(target); !s) return s;
+  std::fill(hash_.begin(), hash_.end(), 0);
+  if (Status s = write_table(target, at_ + head_->hash_offset, hash_, 0); !s) return s;
+  return write_hash(target, 0);
+}
+
 Status Block::write_head(target::Target& target) { return target.write(at_, head_.get(), shared::kToolOwnedBytes); }
 
 Status Block::write_agent_part(target::Target& target) {

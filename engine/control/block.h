@@ -86,6 +86,9 @@ class Block {
   Status set_states(target::Target& target, std::span<const std::uint32_t> points, shared::PointState state);
   Status set_behind(target::Target& target, std::uint32_t point, std::vector<std::uint8_t> bytes);
   Status set_point(target::Target& target, std::uint32_t point, const NewPoint& with);
+  // For a new session, perhaps after a tool that was killed while it wrote: no point feeds anybody, all are in the hash. Only
+  // while nobody is in a hit.
+  Status begin_anew(target::Target& target);
   // Writes the tool's part of the head (sessions, islands, counts) to the target.
   Status write_head(target::Target& target);
   // Writes what the agent owns (flags, dispositions): only before the agent runs.

@@ -22,7 +22,6 @@ namespace {
 using target::PtraceTarget;
 using target::Target;
 
-constexpr std::uint64_t kScratchBytes = 8192;
 constexpr int kReadWrite = PROT_READ | PROT_WRITE;
 
 // One system call whose negative result is an error called `what`.
@@ -34,30 +33,6 @@ Result<std::uint64_t> checked_call(Target& target, const std::string& what, long
   return static_cast<std::uint64_t>(*result);
 }
 
-// Memory that was mapped in the target: taken back when the rest fails, since address space may be limited there.
-class Mapped {
- public:
-  explicit Mapped(Target& target) : target_(target) {}
-  Mapped(const Mapped&) = delete;
-  Mapped& operator=(const Mapped&) = delete;
-  ~Mapped() {
-    for (const auto& [at, bytes] : places_)
-      static_cast<void>(target_.system_call(SYS_munmap, {at.value, bytes, 0, 0, 0, 0}));
-  }
-
-  // `wish`: where, if it is free there.
-  Result<Addr> map(std::uint64_t bytes, int protection, int flags, const std::string& what, Addr wish = {}) {
-    auto place = target::map_memory(target_, wish, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0, what);
-    if (place) places_.emplace_back(*place, bytes);
-    return place;
-  }
-  void keep() { places_.clear(); }
-
- private:
-  Target& target_;
-  std::vector<std::pair<Addr, std::uint64_t>> places_;
-};
-
 Status map_steps(Target& target, Addr place, const trace::Area& area, int fd) {
   for (const trace::MapStep& step : area.map_steps()) {
     auto made = target::map_memory(target, place + step.offset, step.length, PROT_READ | PROT_WRITE,
@@ -68,7 +43,7 @@ Status map_steps(Target& target, Addr place, const trace::Area& area, int fd) {
 }
 
 // Far from all code: rings may be gigabytes, and within 2 GiB of code displaced copies need the room.
-Result<Addr> map_area(Target& target, Mapped& mapped, Addr scratch, const trace::Area& area) {
+Result<Addr> map_area(Target& target, MappedMemory& mapped, Addr scratch, const trace::Area& area) {
   // Below the libraries, which are at 0x7f...; programs are at 0x55... or low down. gcc's thread sanitizer ends a program that
   // has anything between 0x568000000000 and 0x7e8000000000, the address sanitizer below 0x10007fff8000 (their mappings of
   // shadow memory for x86-64).
@@ -107,13 +82,6 @@ Status install_handlers(Target& target, const MappedAgent& agent, Addr scratch, 
   return ok();
 }
 
-// Where all that is readable is executable (the personality READ_IMPLIES_EXEC) nothing faults there.
-bool is_data(Target& target, Addr at) {
-  const auto maps = target.maps();
-  const target::Mapping* m = maps ? target::mapping_at(*maps, at) : nullptr;
-  return m != nullptr && m->readable && !m->executable;
-}
-
 // A program whose address space is limited must not miss what we take of it.
 Status check_room(pid_t pid, const trace::Area& area) {
   constexpr std::uint64_t kShare = 8;
@@ -129,19 +97,33 @@ Status check_room(pid_t pid, const trace::Area& area) {
 
 }  // namespace
 
-Result<Block> install_agent(Target& target, const MappedAgent& agent, const trace::Area& area, std::size_t points,
-                            std::uint64_t blocked) {
-  if (Status room = check_room(target.pid(), area); !room) return room.error();
-  Mapped scratch_memory(target), mapped(target);
-  auto scratch = scratch_memory.map(kScratchBytes, kReadWrite, 0, "scratch memory");
-  if (!scratch) return scratch.error();
-  auto area_base = map_area(target, mapped, *scratch, area);
-  if (!area_base) return area_base.error();
+bool is_data(Target& target, Addr at) {
+  const auto maps = target.maps();
+  const target::Mapping* m = maps ? target::mapping_at(*maps, at) : nullptr;
+  return m != nullptr && m->readable && !m->executable;
+}
 
+Result<Addr> place_area(Target& target, const trace::Area& area) {
+  if (Status room = check_room(target.pid(), area); !room) return room.error();
+  MappedMemory scratch_memory(target), mapped(target);
+  auto scratch = scratch_memory.map_scratch();
+  if (!scratch) return scratch.error();
+  auto base = map_area(target, mapped, *scratch, area);
+  if (base) mapped.keep();
+  return base;
+}
+
+Result<Block> place_block(Target& target, const MappedAgent& agent, const trace::Area& area, std::size_t points,
+                          std::uint64_t blocked) {
+  auto area_base = place_area(target, area);
+  if (!area_base) return area_base.error();
+  MappedMemory mapped(target);
   auto place = mapped.map(Block::bytes_for(points), kReadWrite, MAP_NORESERVE, "the process block");
-  if (!place) return place.error();
-  auto block = Block::create(target, *place, points);
-  if (!block) return block.error();
+  auto block = place ? Block::create(target, *place, points) : Result<Block>(place.error());
+  if (!block) {
+    static_cast<void>(target.system_call(SYS_munmap, {area_base->value, area.span_bytes(), 0, 0, 0, 0}));
+    return block.error();
+  }
   mapped.keep();
   block->head().agent_base = agent.base.value;
   block->head().agent_text = agent.place(agent.header.text).value;
@@ -154,18 +136,27 @@ Result<Block> install_agent(Target& target, const MappedAgent& agent, const trac
   if (is_data(target, agent.place(agent.header.visible_restorer))) block->head().flags |= shared::kBlockLeadsBack;
   if (may_be_killed_for_calls(target.pid())) block->head().flags |= shared::kBlockFiltered;
   block->head().start_blocked = blocked & shared::kOurSignals;
+  if (Status s = block->write_head(target); !s) return s.error();
   const Addr slot = agent.place(agent.header.block_slot);
   if (Status s = target.write(slot, &place->value, sizeof place->value); !s) return s.error();
-  if (Status s = block->write_head(target); !s) return s.error();
+  return block;
+}
 
+Result<Block> install_agent(Target& target, const MappedAgent& agent, const trace::Area& area, std::size_t points,
+                            std::uint64_t blocked) {
+  auto block = place_block(target, agent, area, points, blocked);
+  if (!block) return block;
+  MappedMemory scratch_memory(target);
+  auto scratch = scratch_memory.map_scratch();
+  if (!scratch) return scratch.error();
   if (Status s = install_handlers(target, agent, *scratch, *block); !s) return s.error();
   if (Status s = block->write_agent_part(target); !s) return s.error();
   return block;
 }
 
 Status uninstall_handlers(Target& target, Block& block) {
-  Mapped scratch_memory(target);
-  auto scratch = scratch_memory.map(kScratchBytes, kReadWrite, 0, "scratch memory");
+  MappedMemory scratch_memory(target);
+  auto scratch = scratch_memory.map_scratch();
   if (!scratch) return scratch.error();
   for (std::uint32_t i = 0; i < shared::kAppSignals; ++i) {
     const shared::AppAction& before = block.head().actions[i];
@@ -179,8 +170,8 @@ Status uninstall_handlers(Target& target, Block& block) {
 }
 
 Result<Block> load_agent(PtraceTarget& target, const AgentImage& agent, const trace::Area& area, std::size_t points) {
-  Mapped scratch_memory(target);
-  auto scratch = scratch_memory.map(kScratchBytes, kReadWrite, 0, "scratch memory");
+  MappedMemory scratch_memory(target);
+  auto scratch = scratch_memory.map_scratch();
   if (!scratch) return scratch.error();
   auto base = agent.map_into(target, *scratch, kScratchBytes);
   if (!base) return base.error();

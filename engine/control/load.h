@@ -3,6 +3,7 @@
 
 #include "engine/control/agent_image.h"
 #include "engine/control/block.h"
+#include "engine/control/mapped_memory.h"
 #include "engine/target/ptrace_target.h"
 #include "engine/trace/area.h"
 
@@ -18,6 +19,16 @@ Result<Block> load_agent(target::PtraceTarget& target, const AgentImage& agent, 
 // `blocked`: the signal mask that the program believes to begin with; that kOurSignals are open in fact is the caller's part.
 Result<Block> install_agent(target::Target& target, const MappedAgent& agent, const trace::Area& area,
                             std::size_t points, std::uint64_t blocked);
+
+// The first half of that: block and area are there and the agent knows of them; the handlers are still the program's.
+Result<Block> place_block(target::Target& target, const MappedAgent& agent, const trace::Area& area, std::size_t points,
+                          std::uint64_t blocked);
+// The session area alone, for an agent that has a block.
+Result<Addr> place_area(target::Target& target, const trace::Area& area);
+
+// Whether nothing can be executed there: where all that is readable is executable (the personality READ_IMPLIES_EXEC) nothing
+// faults.
+bool is_data(target::Target& target, Addr at);
 
 // Dispositions as they were, when the points could not be armed. The text must hold none any more.
 Status uninstall_handlers(target::Target& target, Block& block);

@@ -31,17 +31,19 @@ bool change(MailSlot& slot, MailState from, MailState to) {
 
 }  // namespace
 
-MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent, const First& first,
-                         CodeMaps* maps)
+MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent,
+                         const std::map<pid_t, Addr>& first, CodeMaps* maps)
     : area_(area),
       armer_(armer),
       probes_(probes),
       agent_(agent),
       maps_(maps),
-      blocks_{first.block},
       exec_([this](auto& target) { return load(target); }),
       beside_(armer, blocks_) {
-  beside_.add(first.pid);
+  for (const auto& [pid, block] : first) {
+    blocks_.insert(block);
+    beside_.add(pid);
+  }
   flush_event_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   // A thread of its own: planning a large library may keep the other one busy for long.
   pulse_.emplace(area.header().tool_pulse);

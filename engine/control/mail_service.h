@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -27,14 +28,10 @@ namespace uprobe::control {
 class MailService {
  public:
   // All outlive the service; `armer` and `probes` are its thread's while it runs, but for alone().
-  // `first` is the first program, and its process block. No `agent`: programs are not followed through execve. No `maps`:
+  // `first` are the first programs, and their process blocks. No `agent`: programs are not followed through execve. No `maps`:
   // nobody asks what lies where.
-  struct First {
-    pid_t pid;
-    Addr block;
-  };
-  MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent, const First& first,
-              CodeMaps* maps);
+  MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent,
+              const std::map<pid_t, Addr>& first, CodeMaps* maps);
   ~MailService();
 
   // What others do with the armer, the probes and their flows: the service rests meanwhile.

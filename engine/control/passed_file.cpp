@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -42,6 +43,15 @@ Error failed(const char* what, std::int64_t result) {
   return system_error(std::string(what) + " in the target", static_cast<int>(-result));
 }
 
+// In another PID namespace somebody else may have our number.
+bool is_ours(pid_t pid, int opened, int fd) {
+  struct stat there {
+  }, here{};
+  const std::string link = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(opened);
+  return ::stat(link.c_str(), &there) == 0 && ::fstat(fd, &here) == 0 && there.st_ino == here.st_ino &&
+         there.st_dev == here.st_dev;
+}
+
 Result<int> open_by_name(Target& target, Addr scratch, int fd) {
   const std::string link = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(fd);
   if (Status s = target.write(scratch, link.c_str(), link.size() + 1); !s) return s.error();
@@ -49,7 +59,9 @@ Result<int> open_by_name(Target& target, Addr scratch, int fd) {
   auto opened = target.system_call(SYS_openat, {kHere, scratch.value, O_RDWR | O_CLOEXEC, 0, 0, 0});
   if (!opened) return opened.error();
   if (*opened < 0) return failed("open of a file of ours", *opened);
-  return static_cast<int>(*opened);
+  if (is_ours(target.pid(), static_cast<int>(*opened), fd)) return static_cast<int>(*opened);
+  close_in(target, static_cast<int>(*opened));
+  return failed("open of a file of ours", -ENOENT);
 }
 
 Status send_to(pid_t pid, int socket, int fd) {

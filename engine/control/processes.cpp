@@ -12,11 +12,22 @@
 #include <memory>
 #include <optional>
 
-#include "engine/control/agent_image.h"
 #include "engine/control/block.h"
-#include "engine/target/target.h"
 
 namespace uprobe::control {
+
+namespace {
+
+constexpr const char* kSessionName = "memfd:uprobe-session";
+
+}  // namespace
+
+bool is_session_area(const target::Mapping& m) { return m.path.find(kSessionName) != std::string::npos; }
+
+bool has_session(pid_t pid) {
+  const auto text = read_file("/proc/" + std::to_string(pid) + "/maps");
+  return text && text->find(kSessionName) != std::string::npos;
+}
 
 std::vector<pid_t> processes_mapping(ino_t memfd) {
   std::vector<pid_t> found;
@@ -27,9 +38,9 @@ std::vector<pid_t> processes_mapping(ino_t memfd) {
     const char* end = entry->d_name + std::strlen(entry->d_name);
     if (std::from_chars(entry->d_name, end, pid).ptr != end) continue;
     const auto text = read_file("/proc/" + std::string(entry->d_name) + "/maps");
-    if (!text || text->find("memfd:uprobe-session") == std::string::npos) continue;
+    if (!text || text->find(kSessionName) == std::string::npos) continue;
     for (const target::Mapping& m : target::parse_maps(*text)) {
-      if (m.inode != memfd || m.path.find("memfd:uprobe-session") == std::string::npos) continue;
+      if (m.inode != memfd || !is_session_area(m)) continue;
       found.push_back(pid);
       break;
     }
@@ -41,16 +52,6 @@ pid_t process_of_thread(pid_t tid) {
   const auto status = read_file("/proc/" + std::to_string(tid) + "/status");
   const std::size_t at = status ? status->find("\nTgid:\t") : std::string::npos;
   return at == std::string::npos ? 0 : static_cast<pid_t>(std::strtol(status->c_str() + at + 7, nullptr, 10));
-}
-
-std::vector<pid_t> threads_of(pid_t pid) {
-  std::vector<pid_t> threads;
-  const std::string folder = "/proc/" + std::to_string(pid) + "/task";
-  const std::unique_ptr<DIR, int (*)(DIR*)> tasks(::opendir(folder.c_str()), ::closedir);
-  if (!tasks) return threads;
-  while (const dirent* entry = ::readdir(tasks.get()))
-    if (const auto tid = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10)); tid != 0) threads.push_back(tid);
-  return threads;
 }
 
 bool is_traced(pid_t pid) {
@@ -72,7 +73,7 @@ std::optional<Addr> agent_header_in(const target::ProcessFiles& files, const tar
 
 }  // namespace
 
-Result<Addr> find_block(pid_t pid) {
+Result<FoundAgent> find_agent(pid_t pid) {
   auto files = target::ProcessFiles::open(pid);
   if (!files) return files.error();
   const auto maps = files->maps();
@@ -80,13 +81,21 @@ Result<Addr> find_block(pid_t pid) {
   for (const target::Mapping& m : *maps) {
     if (!m.readable || m.shared || m.path.find("libuprobe.so") == std::string::npos) continue;
     const auto at = agent_header_in(*files, m);
-    shared::AgentHeader header{};
-    std::uint64_t block = 0;
-    if (!at || !files->read(*at, &header, sizeof header) || !is_our_agent(header)) continue;
-    const Addr slot = *at + static_cast<std::uint64_t>(std::int64_t{header.block_slot});
-    if (files->read(slot, &block, sizeof block) && block != 0) return Addr{block};
+    FoundAgent found{};
+    if (!at || !files->read(*at, &found.agent.header, sizeof found.agent.header)) continue;
+    if (!is_our_agent(found.agent.header))
+      return Error{.code = Code::refused, .text = "the agent of another version of uprobe-run is in the process"};
+    found.agent.at = *at;
+    found.agent.base = found.agent.place(found.agent.header.text);
+    if (files->read(found.agent.place(found.agent.header.block_slot), &found.block, sizeof found.block) && found.block)
+      return found;
   }
-  return Error{.code = Code::damaged, .text = "there is no agent in the process"};
+  return Error{.code = Code::not_found, .text = "there is no agent in the process"};
+}
+
+Result<Addr> find_block(pid_t pid) {
+  const auto found = find_agent(pid);
+  return found ? Result<Addr>(found->block) : found.error();
 }
 
 bool gains_privileges(const std::string& path) {

@@ -8,6 +8,8 @@
 
 #include "engine/base/address.h"
 #include "engine/base/result.h"
+#include "engine/control/agent_image.h"
+#include "engine/target/target.h"
 
 namespace uprobe::control {
 
@@ -15,11 +17,16 @@ namespace uprobe::control {
 // may look at.
 std::vector<pid_t> processes_mapping(ino_t memfd);
 
+// Whether it is part of a session's shared memory, whoever's.
+bool is_session_area(const target::Mapping& m);
+
+// Whether a process maps any session.
+bool has_session(pid_t pid);
+
 // The process that a thread belongs to; 0 if it is gone.
 pid_t process_of_thread(pid_t tid);
 
-// Its threads; empty if it is gone.
-std::vector<pid_t> threads_of(pid_t pid);
+using target::threads_of;
 
 // Whether a debugger has the process, and may have breakpoints in it, which it will replace by what it has found there. True
 // when that cannot be told.
@@ -31,7 +38,15 @@ bool is_traced(pid_t pid);
 // when breakpoints of ours had to stay; the process goes on needing the agent's handlers then.
 Status disarm(pid_t pid, Addr block);
 
-// The process block that the agent in a process uses, whoever's session it is. Code::damaged when there is none.
+// The agent in a process and its block, whoever's session it is. Code::not_found when there is none that has begun to work,
+// Code::refused when there is one of another version.
+struct FoundAgent {
+  MappedAgent agent;
+  Addr block;
+};
+Result<FoundAgent> find_agent(pid_t pid);
+
+// The process block that the agent in a process uses, whoever's session it is.
 Result<Addr> find_block(pid_t pid);
 
 // Whether execve of the file would give more rights than we have: set-id bits or capabilities. Traced, the program would run

@@ -14,7 +14,7 @@ bool is_quiet(target::Target& target, Addr block) {
   if (threads_of(target.pid()).size() != 1 || !target.read(block, head.get(), sizeof *head)) return false;
   // Neither SIG_DFL, 0, nor SIG_IGN, 1.
   const auto has_handler = [](const auto& action) { return action.handler > 1; };
-  return shared::borrowers(head->own_rseq) == 0 &&
+  return shared::borrowers(head->own_rseq) == 0 && (head->flags & shared::kBlockAttached) == 0 &&
          std::none_of(std::begin(head->actions), std::end(head->actions), has_handler) &&
          std::none_of(std::begin(head->others), std::end(head->others), has_handler);
 }

@@ -21,9 +21,33 @@ struct AgentHeader {
   i32 text, text_end;    // all of its code is in between
   i32 jump_entry;        // what trampolines call for hits that they do not record themselves (arch/x86/entry/jump.S)
   i32 visible_restorer;  // of handlers whose own carries no point; there, nothing is executable (preload/returns.cpp)
-  i32 reserved[4];
+  i32 attach_entry;      // void(AttachOrder*): a running process is taken over, or given back (preload/attach.cpp)
+  i32 open_call;         // where threads wait in a call that the agent makes for them: behind its `syscall`
+  i32 call_not_made;  // such a thread, sent there with kNotMade in rax, makes the call again, at the program's own place
+  i32 reserved;
 };
 static_assert(sizeof(AgentHeader) == 64);
+inline constexpr i64 kNotMade = -4096;  // no result of the kernel
+
+// What the tool has a thread of a stopped process do, all signals held back. Threads are asked one by one, the process once.
+enum class AttachStep : u32 {
+  take_process,  // the dispositions become the agent's, which remembers the program's
+  take_thread,   // the thread believes `blocked` of kOurSignals blocked; it gets a stack for our handlers
+  give_thread,   // its alternate stack is the program's again; `blocked` is what it believes
+  give_process,  // the dispositions are the program's again
+};
+struct AttachOrder {
+  u32 step;
+  u32 has_control_block;  // 1: what thread_id() reads of the thread is there
+  u64 blocked;
+  u64 stack_pointer;  // the thread's own
+  u32 state;          // kOrderGiven, ...; the thread's word from then on
+  u32 reserved;
+};
+static_assert(sizeof(AttachOrder) == 32);
+// When it is done the thread waits in the agent to be stopped and moved; where nobody comes it goes home after a while.
+inline constexpr u32 kOrderGiven = 0, kOrderDone = 1, kOrderLeft = 2;
+inline constexpr u64 kOrderNanoseconds = 500'000'000;
 
 // How the kernel is told about a signal handler (struct sigaction of the kernel's x86-64 ABI, uapi/asm/signal.h).
 struct KernelSigaction {

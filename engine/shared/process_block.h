@@ -220,6 +220,13 @@ inline constexpr u64 kCloneUnderWay = u64{1} << 63;
 inline constexpr u32 kParentWaits = 2;
 static_assert(sizeof(ThreadEntry) == 104);
 
+// Places in the thread control block, from fs:0 (struct pthread): glibc x86-64 since 2.10, musl 1.2. A layout is believed when
+// its robust list, empty nearly always, points to itself: a word that holds its own address is there in no other layout.
+struct ControlBlockLayout {
+  i32 tid, list;
+};
+inline constexpr ControlBlockLayout kControlBlocks[] = {{0x2d0, 0x2e0}, {0x30, 0x88}};
+
 // A signal that has come while its thread was in the agent: its handler runs when the thread leaves.
 struct PendingSignal {
   u32 taken;
@@ -268,6 +275,7 @@ inline constexpr u32 kBlockFsgsbase = 4;       // user code may use rdfsbase (AT
 inline constexpr u32 kBlockLeadsBack = 8;      // the agent's visible restorer faults when it is executed
 inline constexpr u32 kBlockLedBack = 16;       // a handler has been given it to return to
 inline constexpr u32 kBlockHasStubs = 32;      // functions return by way of stubs, now or later
+inline constexpr u32 kBlockAttached = 64;      // the program was running already: nobody knows of handlers that it may be in
 
 inline constexpr i64 kRseqBias = i64{1} << 31;
 inline constexpr u32 kBorrowedBits = 40;

@@ -1,11 +1,13 @@
 #include "engine/target/target.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 
 namespace uprobe::target {
 
@@ -21,6 +23,16 @@ Result<Addr> map_memory(Target& target, Addr at, std::uint64_t bytes, int protec
   if (!made) return made.error();
   if (*made < 0 && *made > -4096) return system_error("mmap of " + what + " in the target", static_cast<int>(-*made));
   return Addr{static_cast<std::uint64_t>(*made)};
+}
+
+std::vector<pid_t> threads_of(pid_t pid) {
+  std::vector<pid_t> threads;
+  const std::string folder = "/proc/" + std::to_string(pid) + "/task";
+  const std::unique_ptr<DIR, int (*)(DIR*)> tasks(::opendir(folder.c_str()), ::closedir);
+  if (!tasks) return threads;
+  while (const dirent* entry = ::readdir(tasks.get()))
+    if (const auto tid = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10)); tid != 0) threads.push_back(tid);
+  return threads;
 }
 
 pid_t parent_of(pid_t pid) {

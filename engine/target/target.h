@@ -31,6 +31,9 @@ class Target {
   // made at all.
   virtual Result<std::int64_t> system_call(long number, const std::array<std::uint64_t, 6>& arguments) = 0;
 
+  // Whether every thread is stopped, wherever it was: text may be written at once.
+  virtual bool is_held() const { return false; }
+
   // Runs a function without arguments in the target and returns its rax. Only targets whose thread waits in the agent can.
   virtual Result<std::uint64_t> call(Addr function);
 };
@@ -38,6 +41,9 @@ class Target {
 // mmap in the target; an Error names what it was for.
 Result<Addr> map_memory(Target& target, Addr at, std::uint64_t bytes, int protection, int flags, int fd,
                         std::uint64_t offset, const std::string& what);
+
+// The threads of a process; empty if it is gone.
+std::vector<pid_t> threads_of(pid_t pid);
 
 // The process that started this one; 0 if that cannot be found out.
 pid_t parent_of(pid_t pid);

@@ -96,10 +96,13 @@ TEST(CliOptions, MistakesInWords) {
       {{"-p", "1234", "ls"}, "-p: -p takes a probe definition; use -P 1234 to attach"},
       {{"--probe=12,34", "ls"}, "-p: -p takes a probe definition; use -P 12,34 to attach"},
       {{"-p", " ", "ls"}, "-p: the definition is empty | e.g. -p 'p:free_hit /bin/zsh:zfree %di'"},
-      {{"-P", "12"}, "-P: attaching to a running process is not available in this version"},
-      {{"-P12"}, "-P: attaching to a running process is not available in this version"},
-      {{"--pid=12"}, "--pid: attaching to a running process is not available in this version"},
-      {{"--attach", "12"}, "--attach: attaching to a running process is not available in this version"},
+      {{"-P", "x"}, "-P: 'x' is no list of process ids | e.g. -P 1234 or -P 1234,1235"},
+      {{"-P12,"}, "-P: '12,' is no list of process ids | e.g. -P 1234 or -P 1234,1235"},
+      {{"--pid=0"}, "--pid: '0' is no list of process ids | e.g. -P 1234 or -P 1234,1235"},
+      {{"--attach", "99999999999"}, "--attach: '99999999999' is no list of process ids | e.g. -P 1234 or -P 1234,1235"},
+      {{"-p", "p a:b", "-P", "12", "ls"},
+       "-P attaches to what runs, and 'ls' is to be started | leave one of them away"},
+      {{"-l", "-P", "12", "-x", "a"}, "-P does not go with -l and --dry-run"},
       {{"--exce", "f"}, "unknown option '--exce' | did you mean '--exec'?"},
       {{"--exce=f"}, "unknown option '--exce' | did you mean '--exec'?"},
       {{"--nonsense"}, "unknown option '--nonsense' | see uprobe-run --help"},
@@ -176,7 +179,7 @@ TEST(CliOptions, HelpNamesEveryOptionAndFitsTheTerminal) {
         "-o, --output=FILE", "-n, --max-events=N", "-d, --duration=TIME", "-b, --buffer-size=SIZE", "-l, --list[=GLOB]",
         "--dry-run", "-q, --quiet", "-v, --verbose", "--color=WHEN", "-V, --version", "-h, --help"})
     EXPECT_NE(text.find(name), std::string::npos) << name;
-  EXPECT_EQ(text.find("--attach"), std::string::npos);
+  EXPECT_NE(text.find("-P, --pid=PID[,PID]..."), std::string::npos);
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = text.find('\n', at);
     ASSERT_NE(end, std::string::npos);

@@ -41,6 +41,7 @@ class FakeEngine : public Engine {
   std::optional<Error> together;  // fails only as a whole
   std::optional<Error> missing_program, launch_error, run_error;
   std::vector<PlanReport> plan;
+  std::vector<int> attached;
   Summary totals;
   Ending ending;
   std::vector<std::string> lines, functions;
@@ -77,6 +78,12 @@ class FakeEngine : public Engine {
     launched = argv;
     return ok();
   }
+  Status attach(const std::vector<int>& pids, const GivenUp&) override {
+    attached = pids;
+    if (launch_error) return *launch_error;
+    return ok();
+  }
+  Status release(const std::vector<int>&) override { return ok(); }
   int child_pid() override { return ::getpid(); }
   Result<Ending> run(const RunOptions& options, const Output& output) override {
     run_options = options;
@@ -154,6 +161,30 @@ TEST_F(CliRun, TheTraceGoesToStandardErrorAndTheSummaryBehindIt) {
   EXPECT_EQ(out(), "");
   EXPECT_EQ(err(), "zsh-1 hit\nzsh-1 again\nuprobe-run: uprobes/a /bin/zsh:0x1: 2 hits\n");
   EXPECT_EQ(engine_.launched, (Words{"zsh", "-c", "y"}));
+}
+
+TEST_F(CliRun, WhatIsAttachedToHasItsTraceOnStandardOutput) {
+  engine_.lines = {"zsh-1 hit\n"};
+  engine_.totals.probes = {probe_summary(1)};
+  engine_.ending.detached = true;
+  EXPECT_EQ(code({"-p", "p:a /bin/zsh:x", "-P", "12,34", "--attach=56"}), 0);
+  EXPECT_EQ(out(), "zsh-1 hit\n");
+  EXPECT_EQ(err(), "uprobe-run: uprobes/a /bin/zsh:0x1: 1 hit\n");
+  EXPECT_EQ(engine_.attached, (std::vector<int>{12, 34, 56}));
+  EXPECT_TRUE(engine_.launched.empty());
+}
+
+TEST_F(CliRun, AnAttachedProcessThatEndsIsNoFailure) {
+  engine_.ending = {.signalled = false, .code = 3, .detached = false};
+  EXPECT_EQ(code({"-q", "-p", "p:a /bin/zsh:x", "-P", "12"}), 0);
+  EXPECT_EQ(err(), "uprobe-run: the process has ended\n");
+}
+
+TEST_F(CliRun, AProcessThatCannotBeAttachedTo) {
+  engine_.launch_error = Error{.code = Code::not_found, .text = "no process 12"};
+  EXPECT_EQ(code({"-p", "p:a /bin/zsh:x", "-P", "12"}), 125);
+  EXPECT_EQ(err(), "uprobe-run: no process 12\n");
+  EXPECT_EQ(out(), "");
 }
 
 TEST_F(CliRun, QuietLeavesTheSummaryAway) {

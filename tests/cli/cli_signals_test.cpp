@@ -102,6 +102,43 @@ TEST(CliSignals, TheProgramInheritsWhatItWouldWithoutUs) {
   EXPECT_EQ(with, without);
 }
 
+TEST(CliSignals, WhereNoProgramIsOursEachAsksToDetach) {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGXCPU}) {
+    const int status = status_of([number] {
+      Signals signals;
+      signals.attaching();
+      const bool before = signals.detach_requested();
+      ::raise(number);
+      ::_exit(!before && signals.detach_requested() ? 1 : 2);
+    });
+    EXPECT_EQ(WEXITSTATUS(status), 1) << number;
+  }
+}
+
+TEST(CliSignals, TheEngineWaitsWhileItsFrontIsStopped) {
+  const int status = status_of([] {
+    Signals signals;
+    signals.attaching();
+    ::raise(SIGXFSZ);
+    signals.wait_for_front();
+    ::raise(SIGTSTP);
+    const pid_t waker = ::fork();
+    if (waker == 0) {
+      ::usleep(50'000);
+      ::kill(::getppid(), SIGCONT);
+      ::_exit(6);
+    }
+    signals.wait_for_front();
+    int ended = 0;
+    const bool waited = ::waitpid(waker, &ended, 0) == waker && WEXITSTATUS(ended) == 6;
+    ::raise(SIGTSTP);
+    ::raise(SIGTERM);
+    signals.wait_for_front();
+    ::_exit(waited && signals.detach_requested() ? 1 : 2);
+  });
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+}
+
 // In a child: a program that sleeps is started, `act` gets its PID; the signal that ended the program is the exit code.
 template <class Act>
 int program_signal(Act act) {

@@ -367,7 +367,10 @@ uprobe_agent:
         .long   etext - uprobe_agent
         .long   uprobe_jump_entry - uprobe_agent
         .long   uprobe_visible_restorer - uprobe_agent
-        .long   0, 0, 0, 0
+        .long   uprobe_attach_entry - uprobe_agent
+        .long   uprobe_call_syscall + 2 - uprobe_agent
+        .long   uprobe_call_not_made - uprobe_agent
+        .long   0
         .size uprobe_agent, 64
 
         .section .note.GNU-stack, "", @progbits

@@ -1,0 +1,127 @@
+#include "cli/front.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "cli/diagnostics.h"
+#include "cli/options.h"
+#include "cli/run.h"
+#include "engine/base/roles.h"
+
+namespace uprobe::cli {
+namespace {
+
+pid_t g_front = 0;  // in its engine
+
+constexpr int kPassedOn[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP};
+
+std::vector<int> pids_in(const std::vector<std::string>& arguments) {
+  const Result<Options> options = parse_options(arguments);
+  if (!options || options->mode != Mode::trace) return {};
+  return options->attach;
+}
+
+// What is ignored or blocked stays so: as if there were one process.
+sigset_t heeded() {
+  sigset_t blocked, found;
+  ::sigprocmask(SIG_BLOCK, nullptr, &blocked);
+  ::sigemptyset(&found);
+  ::sigaddset(&found, SIGCHLD);
+  for (const int number : kPassedOn) {
+    struct sigaction now {};
+    ::sigaction(number, nullptr, &now);
+    if (now.sa_handler != SIG_IGN && ::sigismember(&blocked, number) == 0) ::sigaddset(&found, number);
+  }
+  return found;
+}
+
+// Where the group of processes is nobody's to continue the kernel does not stop us.
+void stop_with(pid_t engine) {
+  ::kill(engine, SIGTSTP);
+  sigset_t one;
+  ::sigemptyset(&one);
+  ::sigaddset(&one, SIGTSTP);
+  ::raise(SIGTSTP);
+  ::sigprocmask(SIG_UNBLOCK, &one, nullptr);
+  ::sigprocmask(SIG_BLOCK, &one, nullptr);
+  ::kill(engine, SIGCONT);
+}
+
+// The status of the engine, when it has ended.
+int wait_for(pid_t engine, const sigset_t& signals) {
+  for (;;) {
+    int status = 0;
+    if (::waitpid(engine, &status, WNOHANG) == engine) return status;
+    const int number = ::sigwaitinfo(&signals, nullptr);
+    if (number == SIGTSTP) stop_with(engine);
+    if (number > 0 && number != SIGCHLD && number != SIGTSTP) ::kill(engine, number);
+  }
+}
+
+void hide(char** words, std::size_t count) {
+  char* const begin = words[0];
+  const auto bytes = static_cast<std::size_t>(words[count - 1] + std::strlen(words[count - 1]) - begin);
+  std::memset(begin, 0, bytes);
+  std::memcpy(begin, kEngineName, std::min(bytes, std::strlen(kEngineName)));
+}
+
+void begin_engine(pid_t front, const sigset_t& before) {
+  ::setsid();
+  ::prctl(PR_SET_NAME, kEngineName);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  Signals::follow_front(front);
+  g_front = front;
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+}
+
+// SIGTERM and the like before there was anything to be done for them end the engine as they would have ended us.
+bool is_passed_on(int signal) {
+  return std::find(std::begin(kPassedOn), std::end(kPassedOn), signal) != std::end(kPassedOn);
+}
+
+Outcome outcome_of(int status, const std::vector<int>& pids, Engine& engine, const Diagnostics& diagnostics) {
+  if (WIFEXITED(status)) return {WEXITSTATUS(status), 0};
+  const int signal = WTERMSIG(status);
+  const Status released = engine.release(pids);
+  if (is_passed_on(signal)) return {0, signal};
+  diagnostics.line("the engine was killed by signal " + std::to_string(signal) +
+                   (released ? "; what it had left is taken away" : ""));
+  if (!released) diagnostics.error(released.error());
+  return {kExitFailure, 0};
+}
+
+}  // namespace
+
+int visible_pid() { return g_front != 0 ? g_front : ::getpid(); }
+
+std::optional<Outcome> stand_in_front(const std::vector<std::string>& arguments, char** words, Engine& engine,
+                                      const Streams& streams) {
+  const std::vector<int> pids = pids_in(arguments);
+  if (pids.empty()) return std::nullopt;
+  const Diagnostics diagnostics(streams.err, use_color(early_color(arguments), streams.err));
+  ::signal(SIGCHLD, SIG_DFL);
+  sigset_t before;
+  const sigset_t signals = heeded();
+  ::sigprocmask(SIG_BLOCK, &signals, &before);
+  const pid_t front = ::getpid(), child = ::fork();
+  if (child < 0) {
+    diagnostics.error(system_error("fork", errno));
+    return Outcome{kExitFailure, 0};
+  }
+  if (child == 0) {
+    begin_engine(front, before);
+    hide(words, arguments.size());
+    return std::nullopt;
+  }
+  ::prctl(PR_SET_NAME, kFrontName);
+  const int status = wait_for(child, signals);
+  return outcome_of(status, pids, engine, diagnostics);
+}
+
+}  // namespace uprobe::cli

@@ -1,0 +1,31 @@
+// Attaching is done by two processes, so that nothing that happens to the tool interrupts work on another program's memory:
+//
+//   front    what was called: passes signals on, waits for the engine, ends as it has ended. It does nothing else
+//   engine   a child in a session of its own and with a name of its own, so that what is meant for the tool (a terminal's
+//            signals, kill of a process group, killall) does not hit it: attaches, reads, prints, detaches
+//
+// When the front dies, by SIGKILL too, the engine finishes what it is doing, detaches as it always does, and exits. When the engine
+// is killed the front takes away what it has left. ^Z stops the front, and the engine stops reading; it is never stopped itself,
+// since it may hold a program.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/engine.h"
+#include "cli/output.h"
+#include "cli/signals.h"
+
+namespace uprobe::cli {
+
+// Returns nothing where the caller goes on: in the engine, and in every call that attaches to nothing. In the front it returns
+// when the engine has ended: how to end. `words`: the arguments where the kernel has put them; those of the engine show its name
+// instead (ps, pkill -f).
+std::optional<Outcome> stand_in_front(const std::vector<std::string>& arguments, char** words, Engine& engine,
+                                      const Streams& streams);
+
+// The process id that the user knows us by: the front's, or our own where there is none.
+int visible_pid();
+
+}  // namespace uprobe::cli

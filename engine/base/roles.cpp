@@ -1,0 +1,37 @@
+#include "engine/base/roles.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "engine/base/fd.h"
+
+namespace uprobe {
+namespace {
+
+std::string folder_of(pid_t pid) { return "/proc/" + std::to_string(pid); }
+
+bool is_called(pid_t pid, const std::string& name) {
+  const auto comm = read_file(folder_of(pid) + "/comm");
+  return comm && *comm == name + "\n";
+}
+
+pid_t parent_of(pid_t pid) {
+  constexpr char kLine[] = "\nPPid:\t";
+  const auto status = read_file(folder_of(pid) + "/status");
+  const std::size_t at = status ? status->find(kLine) : std::string::npos;
+  return at == std::string::npos ? 0
+                                 : static_cast<pid_t>(std::strtol(status->c_str() + at + sizeof kLine - 1, nullptr, 10));
+}
+
+}  // namespace
+
+bool is_engine(pid_t pid) { return is_called(pid, kEngineName); }
+
+bool is_of_ours(pid_t pid) { return is_called(pid, kFrontName) || is_engine(pid); }
+
+pid_t front_of(pid_t engine) {
+  const pid_t parent = parent_of(engine);
+  return parent != 0 && is_called(parent, kFrontName) ? parent : 0;
+}
+
+}  // namespace uprobe

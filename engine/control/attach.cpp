@@ -1,0 +1,223 @@
+#include "engine/control/attach.h"
+
+#include <dirent.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "engine/base/fd.h"
+#include "engine/base/roles.h"
+#include "engine/control/attached_threads.h"
+#include "engine/control/load.h"
+#include "engine/control/processes.h"
+
+namespace uprobe::control {
+namespace {
+
+using shared::AttachOrder;
+using shared::AttachStep;
+using target::HeldProcess;
+
+// Probes of later sessions need room as well.
+constexpr std::size_t kLeastPoints = 4096;
+
+// ---- another session
+
+// The inode of the session that the agent in a process has; 0: none.
+ino_t session_of(pid_t pid, const FoundAgent& found) {
+  auto files = target::ProcessFiles::open(pid);
+  const auto maps = files ? files->maps() : Result<std::vector<target::Mapping>>(Error{});
+  std::uint64_t area = 0;
+  constexpr std::uint64_t kAreaAt = offsetof(shared::ProcessBlock, sessions) + offsetof(shared::SessionLink, area);
+  if (!maps || !files->read(found.block + kAreaAt, &area, sizeof area) || area == 0) return 0;
+  const auto mapped =
+      std::find_if(maps->begin(), maps->end(), [area](const target::Mapping& m) { return m.begin.value == area; });
+  return mapped == maps->end() ? 0 : mapped->inode;
+}
+
+// The tool that has a session: it maps the area and has no agent.
+pid_t tool_of(ino_t session) {
+  for (const pid_t pid : processes_mapping(session))
+    if (pid != ::getpid() && !find_agent(pid)) return pid;
+  return 0;
+}
+
+// What a tool has left that was killed together with its front. The process first: its children may be gone by then.
+Status take_away(pid_t pid, ino_t session) {
+  const Status given = give_back(pid);
+  for (const pid_t other : processes_mapping(session)) static_cast<void>(give_back(other));
+  return given;
+}
+
+// ---- what the agent would have seen
+
+// Of our signals, named by a signalfd that the program has.
+std::uint32_t by_descriptor(pid_t pid) {
+  std::uint64_t named = 0;
+  const std::string folder = "/proc/" + std::to_string(pid) + "/fdinfo";
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), ::closedir);
+  if (!entries) return 0;
+  while (const dirent* entry = ::readdir(entries.get())) {
+    const auto text = entry->d_name[0] == '.' ? Result<std::string>(Error{}) : read_file(folder + "/" + entry->d_name);
+    const std::size_t at = text ? text->find("sigmask:\t") : std::string::npos;
+    if (at != std::string::npos) named |= std::strtoull(text->c_str() + at + 9, nullptr, 16);
+  }
+  return static_cast<std::uint32_t>(named & shared::kOurSignals);
+}
+
+// As learn_layout in preload/thread.cpp does.
+std::int32_t tid_offset_of(HeldProcess& process) {
+  for (const HeldProcess::Thread& thread : process.threads()) {
+    for (const shared::ControlBlockLayout& layout : shared::kControlBlocks) {
+      const std::uint64_t at = thread.registers.fs_base + static_cast<std::uint64_t>(layout.list);
+      std::uint64_t list = 0;
+      if (thread.registers.fs_base != 0 && process.read(Addr{at}, &list, sizeof list) && list == at) return layout.tid;
+    }
+  }
+  return 0;
+}
+
+Status check_threads(HeldProcess& process, std::int32_t tid_offset) {
+  for (const HeldProcess::Thread& thread : process.threads())
+    if ((thread.mask & shared::kOurSignals) != 0 && !has_control_block(process, thread, tid_offset))
+      return Error{.code = Code::refused,
+                   .text = "thread " + std::to_string(thread.tid) +
+                           " blocks SIGTRAP, SIGSEGV or SIGBUS and cannot be told from others"};
+  return ok();
+}
+
+// ---- the agent
+
+Result<MappedAgent> map_agent(HeldProcess& process, const AgentImage& image) {
+  MappedMemory memory(process);
+  auto scratch = memory.map_scratch();
+  if (!scratch) return scratch.error();
+  auto base = image.map_into(process, *scratch, kScratchBytes);
+  if (!base) return base.error();
+  return image.mapped_at(*base);
+}
+
+// The visible restorer must fault again (see give_back).
+Status protect_restorer(HeldProcess& process, const MappedAgent& agent, int protection) {
+  const std::uint64_t page = agent.place(agent.header.visible_restorer).value & ~std::uint64_t{4095};
+  auto done = process.system_call(SYS_mprotect, {page, 4096, static_cast<std::uint64_t>(protection), 0, 0, 0});
+  if (!done) return done.error();
+  return *done == 0 ? ok() : Status(system_error("mprotect in the target", static_cast<int>(-*done)));
+}
+
+// A tool may have been killed between mapping its area and telling the agent of it.
+Status unmap_forgotten_areas(HeldProcess& process) {
+  const auto maps = process.maps();
+  if (!maps) return maps.error();
+  for (const target::Mapping& m : *maps) {
+    if (!is_session_area(m)) continue;
+    auto done = process.system_call(SYS_munmap, {m.begin.value, m.end - m.begin, 0, 0, 0, 0});
+    if (!done) return done.error();
+  }
+  return ok();
+}
+
+// A block that was given back: nobody is in the agent, so all of it may be written anew.
+Result<Block> reuse_block(HeldProcess& process, const FoundAgent& found, const trace::Area& area) {
+  auto block = Block::read(process, found.block);
+  if (!block) return block;
+  shared::ProcessBlock& head = block->head();
+  if ((head.flags & shared::kBlockLedBack) != 0)
+    if (Status s = protect_restorer(process, found.agent, PROT_READ); !s) return s.error();
+  auto place = place_area(process, area);
+  if (!place) return place.error();
+  head.sessions[0].area = place->value;
+  head.session_count = 1;
+  head.pid = static_cast<std::uint32_t>(process.pid());
+  head.left = head.unbound = 0;
+  head.start_blocked = 0;
+  head.repeat_count = head.held_count = 0;
+  std::fill(std::begin(head.pending), std::end(head.pending), shared::PendingSignal{});
+  std::fill(std::begin(head.held), std::end(head.held), shared::HeldSignal{});
+  std::fill(std::begin(head.repeats), std::end(head.repeats), shared::Repeat{});
+  std::fill(std::begin(head.mail_tokens), std::end(head.mail_tokens), 0);
+  if (Status s = block->renew(process); !s) return s.error();
+  if (Status s = block->begin_anew(process); !s) return s.error();
+  return block;
+}
+
+Result<Block> make_block(HeldProcess& process, const MappedAgent& agent, const trace::Area& area, std::size_t points) {
+  return place_block(process, agent, area, std::max(points, kLeastPoints), 0);
+}
+
+Status tell_agent(HeldProcess& process, Block& block, std::int32_t tid_offset) {
+  block.head().flags |= shared::kBlockAttached;
+  block.head().tid_offset = tid_offset;
+  block.head().by_descriptor = by_descriptor(process.pid());
+  return block.write_agent_part(process);
+}
+
+// Each thread's mask is opened when the agent knows of it: a breakpoint under a blocked SIGTRAP kills.
+Status take_threads(HeldProcess& process, AgentCalls& calls, std::int32_t tid_offset) {
+  const std::vector<HeldProcess::Thread> threads = process.threads();
+  for (const HeldProcess::Thread& thread : threads) {
+    AttachOrder order{.step = static_cast<std::uint32_t>(AttachStep::take_thread),
+                      .has_control_block = has_control_block(process, thread, tid_offset) ? 1U : 0U,
+                      .blocked = thread.mask & shared::kOurSignals,
+                      .stack_pointer = 0,
+                      .state = shared::kOrderGiven,
+                      .reserved = 0};
+    if (order.has_control_block == 0) continue;
+    if (Status s = calls.ask_thread(thread, order); !s) return s;
+    if (Status s = process.bring_home(); !s) return s;
+    if (Status s = process.set_mask(thread.tid, thread.mask & ~shared::kOurSignals); !s) return s;
+  }
+  return ok();
+}
+
+}  // namespace
+
+bool is_in_session(pid_t pid) {
+  const auto found = find_agent(pid);
+  return found && session_of(pid, *found) != 0;
+}
+
+Status make_free(pid_t pid) {
+  constexpr useconds_t kMoment = 2000;
+  pid_t tool = 0;
+  for (int looks = 0; looks < 5000; ++looks) {
+    const auto found = find_agent(pid);
+    if (!found) return found.error().code == Code::not_found ? ok() : Status(found.error());
+    const ino_t session = session_of(pid, *found);
+    if (session == 0) return ok();
+    tool = tool_of(session);
+    if (tool == 0) return take_away(pid, session);
+    const pid_t front = front_of(tool);
+    if (!is_engine(tool) || front != 0)
+      return Error{.code = Code::refused,
+                   .text = "is traced by another uprobe-run, process " + std::to_string(front != 0 ? front : tool)};
+    ::usleep(kMoment);
+  }
+  return Error{.code = Code::refused,
+               .text = "another uprobe-run has been killed, and its process " + std::to_string(tool) +
+                       " does not come to its end"};
+}
+
+Result<Block> attach_agent(HeldProcess& process, const AgentImage& image, const trace::Area& area, std::size_t points) {
+  const std::int32_t tid_offset = tid_offset_of(process);
+  if (Status fit = check_threads(process, tid_offset); !fit) return fit.error();
+  const auto found = find_agent(process.pid());
+  if (!found && found.error().code != Code::not_found) return found.error();
+  if (Status s = unmap_forgotten_areas(process); !s) return s.error();
+  const auto agent = found ? Result<MappedAgent>(found->agent) : map_agent(process, image);
+  if (!agent) return agent.error();
+  auto block = found ? reuse_block(process, *found, area) : make_block(process, *agent, area, points);
+  if (!block) return block;
+  if (Status told = tell_agent(process, *block, tid_offset); !told) return told.error();
+  AgentCalls calls(process, *agent);
+  if (Status s = calls.ask_process(AttachStep::take_process); !s) return s.error();
+  if (Status s = take_threads(process, calls, tid_offset); !s) return s.error();
+  return block;
+}
+
+}  // namespace uprobe::control

@@ -1,0 +1,29 @@
+// Gets the agent to work in a process that runs already, and takes it out of its ways again.
+#pragma once
+
+#include "engine/control/agent_image.h"
+#include "engine/control/block.h"
+#include "engine/target/held_process.h"
+#include "engine/trace/area.h"
+
+namespace uprobe::control {
+
+// Whether a process is free for a session: Code::refused while another tool that lives has one there. One that is about to end
+// is waited for, some seconds at most. What a dead one has left is taken away, from the processes that it has followed as
+// well; they are held for that, and let go.
+Status make_free(pid_t pid);
+
+bool is_in_session(pid_t pid);
+
+// The agent, a block and the session area are there, the dispositions are the agent's, and it knows of each thread what it
+// would have seen it do. An agent that was given back before is used again. On an error the process is as it was, but for
+// memory. Only where there is no session.
+Result<Block> attach_agent(target::HeldProcess& process, const AgentImage& agent, const trace::Area& area,
+                           std::size_t points);
+
+// The opposite: text, dispositions, masks and alternate stacks are the program's own, the area is unmapped; agent, block,
+// islands and stacks stay for the next time. On an Error the text is the program's again if that was possible at all, and the
+// agent goes on to pass signals on.
+Status give_back(pid_t pid);
+
+}  // namespace uprobe::control

@@ -1,0 +1,194 @@
+// The end of a session in a process that goes on: give_back() (attach.h).
+//
+//   hold it; text back; whoever is in the agent leaves it; masks, stacks, dispositions back; area away; let it go
+//
+// A thread may wait in a system call that the agent makes in its stead. It is sent to where the agent goes when a signal has
+// come before the call: back to the program's own place, where it makes the call itself.
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include "engine/base/fd.h"
+#include "engine/control/attach.h"
+#include "engine/control/attached_threads.h"
+#include "engine/control/disarm.h"
+#include "engine/control/processes.h"
+
+namespace uprobe::control {
+namespace {
+
+using shared::AttachOrder;
+using shared::AttachStep;
+using target::HeldProcess;
+using Thread = HeldProcess::Thread;
+using namespace std::chrono_literals;
+
+constexpr auto kMoment = 200us;
+constexpr int kMostMoments = 10000;  // a request to the tool that nobody answers takes a second
+
+// Every thread is stopped, and goes on by a return from the kernel, which serializes.
+class StoppedThreads : public Serializer {
+ public:
+  Status serialize() override { return ok(); }
+};
+
+class GivingBack {
+ public:
+  GivingBack(HeldProcess& process, const FoundAgent& found, Block& block)
+      : process_(process), agent_(found.agent), block_(block) {}
+
+  Status run() {
+    if (Status out = take_text_back(); !out) return out;
+    if (Status s = drain(); !s) return s;
+    AgentCalls calls(process_, agent_);
+    for (const Thread& thread : std::vector<Thread>(process_.threads()))
+      if (Status s = give(calls, thread); !s) return s;
+    if (Status s = calls.ask_process(AttachStep::give_process); !s) return s;
+    if (Status s = open_restorer(); !s) return s;
+    return leave_session();
+  }
+
+ private:
+  Status take_text_back() {
+    StoppedThreads serializer;
+    const Status out = take_out(process_, block_, serializer);
+    block_.head().left = 1;
+    const Addr left = block_.address() + offsetof(shared::ProcessBlock, left);
+    if (Status s = process_.write(left, &block_.head().left, sizeof block_.head().left); !s) return s;
+    return out;
+  }
+
+  // ---- who is in the agent
+
+  bool is_copy(std::uint64_t ip) const {
+    return std::any_of(block_.points().begin(), block_.points().end(),
+                       [ip](const shared::Point& p) { return ip >= p.copy && ip - p.copy < p.copy_bytes; });
+  }
+  bool is_in_trampoline(std::uint64_t ip) const {
+    const shared::ProcessBlock& h = block_.head();
+    const bool in_island = std::any_of(h.islands, h.islands + h.island_count,
+                                       [ip](const shared::Island& i) { return ip - i.base < i.bytes; });
+    return in_island && !is_copy(ip);
+  }
+  bool is_in_agent(std::uint64_t ip) const {
+    const shared::ProcessBlock& h = block_.head();
+    return ip - h.agent_text < h.agent_text_end - h.agent_text;
+  }
+  shared::ThreadEntry entry_of(const Thread& thread) {
+    const std::uint32_t mask = shared::kThreadEntries - 1;
+    std::uint32_t slot = shared::hash_slot(thread.registers.fs_base, 12);
+    for (std::uint32_t i = 0; i <= mask; ++i, slot = (slot + 1) & mask) {
+      shared::ThreadEntry entry{};
+      const Addr at = block_.address() + block_.head().thread_offset + slot * sizeof entry;
+      if (!process_.read(at, &entry, sizeof entry) || entry.thread == 0) break;
+      if (entry.thread == thread.registers.fs_base) return entry;
+    }
+    return {};
+  }
+  // A breakpoint or a fault that the thread has not been told of yet.
+  bool has_own_signal(const Thread& thread) const {
+    constexpr std::uint64_t kFaults = shared::kOurSignals | 1ull << (SIGILL - 1) | 1ull << (SIGFPE - 1);
+    const auto status =
+        read_file("/proc/" + std::to_string(process_.pid()) + "/task/" + std::to_string(thread.tid) + "/status");
+    const std::size_t at = status ? status->find("\nSigPnd:\t") : std::string::npos;
+    return at != std::string::npos &&
+           (std::strtoull(status->c_str() + at + 9, nullptr, 16) & kFaults & ~thread.mask) != 0;
+  }
+  bool is_busy(const Thread& thread) {
+    const std::uint64_t ip = thread.registers.rip;
+    const shared::ThreadEntry entry = entry_of(thread);
+    return process_.is_on_errand(thread) || is_in_agent(ip) || is_in_trampoline(ip) || entry.steps != 0 || entry.pending != 0 || has_own_signal(thread);
+  }
+  bool waits_in_call(const Thread& thread) const {
+    const auto result = static_cast<std::int64_t>(thread.registers.rax);
+    const bool interrupted = result <= -512 && result >= -516;
+    return thread.registers.rip == agent_.place(agent_.header.open_call).value && interrupted;
+  }
+  Status call_it_off(const Thread& thread) {
+    user_regs_struct registers = thread.registers;
+    registers.rip = agent_.place(agent_.header.call_not_made).value;
+    registers.rax = static_cast<std::uint64_t>(shared::kNotMade);
+    registers.orig_rax = ~0ull;
+    return process_.set_registers(thread.tid, registers);
+  }
+
+  Status drain() {
+    for (int moments = 0; moments < kMostMoments; ++moments) {
+      const auto& threads = process_.threads();
+      const auto busy = std::find_if(threads.begin(), threads.end(), [this](const Thread& t) { return is_busy(t); });
+      if (busy == threads.end()) return ok();
+      const Thread thread = *busy;
+      if (thread.in_group_stop) return Error{.code = Code::refused, .text = "it was stopped in the middle of a hit"};
+      if (waits_in_call(thread))
+        if (Status s = call_it_off(thread); !s) return s;
+      if (Status s = process_.let_run(thread.tid, kMoment); !s) return s;
+    }
+    return Error{.code = Code::refused, .text = "a thread does not come back from its hit"};
+  }
+
+  // ---- what is the program's
+
+  Status give(AgentCalls& calls, const Thread& thread) {
+    const shared::ThreadEntry entry = entry_of(thread);
+    const std::uint64_t believed = entry.thread != 0 ? entry.blocked : block_.head().start_blocked;
+    if (entry.own_stack == 0 && (believed & shared::kOurSignals) == 0) return ok();
+    AttachOrder order{.step = static_cast<std::uint32_t>(AttachStep::give_thread),
+                      .has_control_block = has_control_block(process_, thread, block_.head().tid_offset) ? 1U : 0U,
+                      .blocked = 0,
+                      .stack_pointer = 0,
+                      .state = shared::kOrderGiven,
+                      .reserved = 0};
+    if (Status s = calls.ask_thread(thread, order); !s) return s;
+    if (Status s = process_.bring_home(); !s) return s;
+    return process_.set_mask(thread.tid, thread.mask | order.blocked);
+  }
+
+  // Handlers that are running may return there yet, when nobody takes its fault any more. The bytes are right.
+  Status open_restorer() {
+    std::uint32_t flags = 0;
+    if (Status s = process_.read(block_.address() + offsetof(shared::ProcessBlock, flags), &flags, sizeof flags); !s)
+      return s;
+    if ((flags & shared::kBlockLedBack) == 0) return ok();
+    const std::uint64_t page = agent_.place(agent_.header.visible_restorer).value & ~std::uint64_t{4095};
+    auto done = process_.system_call(SYS_mprotect, {page, 4096, PROT_READ | PROT_EXEC, 0, 0, 0});
+    return done ? ok() : Status(done.error());
+  }
+
+  Status leave_session() {
+    const Addr area{block_.head().sessions[0].area};
+    const auto maps = process_.maps();
+    if (!maps) return maps.error();
+    const auto first =
+        std::find_if(maps->begin(), maps->end(), [area](const target::Mapping& m) { return m.begin == area; });
+    Addr end = area;
+    for (auto m = first; m != maps->end() && m->begin == end && m->inode == first->inode; ++m) end = m->end;
+    if (area != end) {
+      auto done = process_.system_call(SYS_munmap, {area.value, end - area, 0, 0, 0, 0});
+      if (!done) return done.error();
+    }
+    block_.head().sessions[0].area = 0;
+    return block_.write_head(process_);
+  }
+
+  HeldProcess& process_;
+  const MappedAgent& agent_;
+  Block& block_;
+};
+
+}  // namespace
+
+Status give_back(pid_t pid) {
+  auto process = HeldProcess::hold(pid);
+  if (!process) return process.error();
+  const auto found = find_agent(pid);
+  if (!found) return found.error();
+  auto block = Block::read(**process, found->block);
+  if (!block) return block.error();
+  return GivingBack(**process, *found, *block).run();
+}
+
+}  // namespace uprobe::control

@@ -1,0 +1,33 @@
+// Memory that is mapped in a target for a while.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/target/target.h"
+
+namespace uprobe::control {
+
+inline constexpr std::uint64_t kScratchBytes = 8192;
+
+// Taken back when it goes, unless it is kept: address space may be limited there.
+class MappedMemory {
+ public:
+  explicit MappedMemory(target::Target& target) : target_(target) {}
+  MappedMemory(const MappedMemory&) = delete;
+  MappedMemory& operator=(const MappedMemory&) = delete;
+  ~MappedMemory();
+
+  // `wish`: where, if it is free there.
+  Result<Addr> map(std::uint64_t bytes, int protection, int flags, const std::string& what, Addr wish = {});
+  Result<Addr> map_scratch(std::uint64_t bytes = kScratchBytes);
+  void keep() { places_.clear(); }
+
+ private:
+  target::Target& target_;
+  std::vector<std::pair<Addr, std::uint64_t>> places_;
+};
+
+}  // namespace uprobe::control

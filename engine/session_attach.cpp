@@ -1,0 +1,153 @@
+// Attaching to processes that run. The session's other doors are in session.cpp.
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "engine/base/exhaustion.h"
+#include "engine/control/attach.h"
+#include "engine/session_state.h"
+#include "engine/target/attachable.h"
+#include "engine/target/held_process.h"
+
+namespace uprobe {
+namespace {
+
+using target::HeldProcess;
+
+Error about(pid_t pid, Error error) {
+  if (error.err == EPERM || error.err == EACCES) return target::explain_refusal(pid, error.err);
+  if (error.where.empty()) error.where = "process " + std::to_string(pid);
+  return error;
+}
+
+Status check_free(pid_t pid) {
+  if (Status fit = target::check_attachable(pid); !fit) return fit;
+  const auto files = target::ProcessFiles::open(pid);
+  if (!files) return files.error();
+  return control::make_free(pid);
+}
+
+// Tries to get at a process while others of us may be there just now: one that is about to end, one that begins.
+class Turn {
+ public:
+  explicit Turn(const GivenUp& given_up) : given_up_(given_up) {}
+
+  // Whether to try once more, a moment later.
+  bool comes_after(const Error& error) {
+    using namespace std::chrono_literals;
+    constexpr int kMostBusy = 1000, kMostForbidden = 20;
+    const int most = error.err == EBUSY ? kMostBusy : error.err == EPERM ? kMostForbidden : 0;
+    if (++tries_ > most || given_up_()) return false;
+    std::this_thread::sleep_for(10ms);
+    return true;
+  }
+  Error failed(const Error& error) const {
+    return given_up_() ? Error{.code = Code::killed, .text = "given up"} : error;
+  }
+
+ private:
+  const GivenUp& given_up_;
+  int tries_ = 0;
+};
+
+Status await_free(pid_t pid, const GivenUp& given_up) {
+  for (Turn turn(given_up);;) {
+    const Status free = check_free(pid);
+    if (free || !turn.comes_after(free.error())) return free ? free : turn.failed(free.error());
+  }
+}
+
+// Held, with nobody's session in it. Of several of us that begin at the same time one gets the first thread; the others see that
+// and look again.
+Result<std::unique_ptr<HeldProcess>> hold_free(pid_t pid, const GivenUp& given_up) {
+  for (Turn turn(given_up);;) {
+    if (Status free = await_free(pid, given_up); !free) return free.error();
+    if (given_up()) return turn.failed({});
+    auto process = HeldProcess::hold(pid);
+    if (process && !control::is_in_session(pid)) return process;
+    const Error error =
+        process ? Error{.code = Code::refused, .text = "others attach to it at the same time", .err = EBUSY} : process.error();
+    if (process) (*process)->let_go();
+    if (!turn.comes_after(error)) return turn.failed(error);
+  }
+}
+
+bool has_gone(pid_t pid) { return ::kill(pid, 0) != 0 && errno == ESRCH; }
+
+// Also where a tool was killed before it had a session there: its code for remote calls goes with ours.
+Status clean(pid_t pid) {
+  const GivenUp never = [] { return false; };
+  auto process = hold_free(pid, never);
+  return process ? (*process)->send((*process)->threads().front().tid) : Status(process.error());
+}
+
+}  // namespace
+
+// All of them stay held until all are armed: either the session begins in each or in none.
+Status Session::State::attach_all(const GivenUp& given_up) {
+  for (const pid_t pid : attached) {
+    auto files = target::ProcessFiles::open(pid);
+    if (!files) return about(pid, files.error());
+    target::RunningTarget running(files.take());
+    armer->look_ahead(running);
+  }
+  std::vector<std::unique_ptr<HeldProcess>> held;
+  std::map<pid_t, Addr> blocks;
+  const auto take = [&](pid_t pid) -> Status {
+    auto process = hold_free(pid, given_up);
+    if (!process) return process.error();
+    held.push_back(process.take());
+    auto block = control::attach_agent(*held.back(), *agent, *area, planned.size());
+    if (!block) return block.error();
+    blocks[pid] = block->address();
+    return armer->arm(*held.back(), *block);
+  };
+  Status begun = ok();
+  for (const pid_t pid : attached) {
+    if (begun) begun = survive_exhaustion([&] { return take(pid); });
+    if (!begun && begun.error().where.empty()) begun = about(pid, begun.error());
+  }
+  if (begun) begun = survive_exhaustion([&] { return begin(blocks); });
+  std::vector<pid_t> taken;
+  for (const auto& process : held) taken.push_back(process->pid());
+  held.clear();
+  if (begun) return ok();
+  for (const pid_t pid : taken) static_cast<void>(control::give_back(pid));
+  return begun;
+}
+
+Status Session::attach(const std::vector<int>& pids, const GivenUp& given_up) {
+  State& s = *state_;
+  if (Status agent = s.open_agent(); !agent) return agent;
+  for (const int pid : pids) {
+    if (std::find(s.attached.begin(), s.attached.end(), pid) != s.attached.end()) continue;
+    if (Status free = await_free(pid, given_up); !free) return about(pid, free.error());
+    s.processes.emplace_back(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (!s.processes.back()) return about(pid, system_error("pidfd_open", errno));
+    s.attached.push_back(pid);
+    if (Status planned = s.plan_for(pid); !planned) return about(pid, planned.error());
+  }
+  if (Status made = s.make_area(); !made) return made;
+  if (Status opened = s.open_door(); !opened) return opened;
+  const Status begun = s.attach_all(given_up);
+  if (begun) return s.serve();
+  s.door.reset();
+  return begun;
+}
+
+Status release(const std::vector<int>& pids) {
+  Status all = ok();
+  for (const int pid : pids) {
+    const Status freed = clean(pid);
+    if (all && !freed && !has_gone(pid)) all = about(pid, freed.error());
+  }
+  return all;
+}
+
+}  // namespace uprobe

@@ -1,0 +1,141 @@
+#include "engine/target/attachable.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <linux/kcmp.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <string>
+
+#include "engine/base/fd.h"
+#include "engine/base/roles.h"
+#include "engine/target/target.h"
+
+namespace uprobe::target {
+namespace {
+
+std::string folder_of(pid_t pid) { return "/proc/" + std::to_string(pid); }
+
+// "Name:\tvalue" of a status file; empty: there is no such line.
+std::string value_of(const std::string& status, const std::string& name) {
+  const std::size_t at = ("\n" + status).find("\n" + name + ":\t");
+  if (at == std::string::npos) return {};
+  const std::size_t begin = at + name.size() + 2;
+  return status.substr(begin, status.find('\n', begin) - begin);
+}
+
+std::string described(pid_t pid) {
+  const auto name = read_file(folder_of(pid) + "/comm");
+  const std::string text = "process " + std::to_string(pid);
+  return name && name->size() > 1 ? text + " (" + name->substr(0, name->size() - 1) + ")" : text;
+}
+
+Error refused(pid_t pid, const std::string& why, std::string help = {}) {
+  return Error{.code = Code::refused, .text = why, .where = described(pid), .help = std::move(help)};
+}
+
+// A filter that is ours as well lets us make the calls: what it would kill for has been tried out by being here.
+bool has_filter_of_its_own(const std::string& status) {
+  const auto ours = read_file("/proc/self/status");
+  const std::string mode = value_of(status, "Seccomp");
+  if (mode.empty() || mode == "0") return false;
+  return !ours || mode == "1" || value_of(*ours, "Seccomp") != mode ||
+         value_of(*ours, "Seccomp_filters") != value_of(status, "Seccomp_filters");
+}
+
+Status check_threads(pid_t pid) {
+  for (const pid_t tid : threads_of(pid)) {
+    const auto status = read_file(folder_of(pid) + "/task/" + std::to_string(tid) + "/status");
+    if (!status) continue;
+    if (has_filter_of_its_own(*status))
+      return refused(pid, "has a seccomp filter, which may kill it for the system calls that attaching needs");
+    if (value_of(*status, "x86_Thread_features").find("shstk") != std::string::npos)
+      return refused(pid, "runs with a shadow stack");
+    const auto tracer = static_cast<pid_t>(std::strtol(value_of(*status, "TracerPid").c_str(), nullptr, 10));
+    if (tracer == 0) continue;
+    Error traced = refused(pid, "is traced by " + described(tracer) + " already");
+    if (is_of_ours(tracer)) traced.err = EBUSY;
+    return traced;
+  }
+  return ok();
+}
+
+// A breakpoint in shared memory would kill whoever has no handler for it.
+Status check_sharing(pid_t pid) {
+  for (const pid_t tid : threads_of(pid)) {
+    const auto children = read_file(folder_of(pid) + "/task/" + std::to_string(tid) + "/children");
+    std::istringstream words(children ? *children : std::string());
+    for (pid_t child = 0; words >> child;) {
+      constexpr useconds_t kMoment = 1000;  // a child of vfork has its parent's memory until it has called execve
+      int looks = 1000;
+      while (looks > 0 && ::syscall(SYS_kcmp, pid, child, KCMP_VM, 0, 0) == 0) {
+        if (--looks == 0) return refused(pid, "shares its memory with " + described(child));
+        ::usleep(kMoment);
+      }
+    }
+  }
+  return ok();
+}
+
+Status check_program(pid_t pid) {
+  const std::string link = folder_of(pid) + "/exe";
+  const Fd file(::open(link.c_str(), O_RDONLY | O_CLOEXEC));
+  unsigned char head[EI_CLASS + 1] = {};
+  if (!file) return ok();  // what it is shows later
+  if (::read(file.get(), head, sizeof head) != sizeof head) return ok();
+  return head[EI_CLASS] == ELFCLASS32 ? Status(refused(pid, "is a 32-bit program")) : ok();
+}
+
+std::string yama_scope() {
+  const auto scope = read_file("/proc/sys/kernel/yama/ptrace_scope");
+  return scope && !scope->empty() ? scope->substr(0, 1) : std::string();
+}
+
+}  // namespace
+
+Status check_attachable(pid_t pid) {
+  const auto status = read_file(folder_of(pid) + "/status");
+  if (!status) return Error{.code = Code::not_found, .text = "no process " + std::to_string(pid)};
+  const std::string group = value_of(*status, "Tgid");
+  if (group != std::to_string(pid))
+    return Error{.code = Code::refused,
+                 .text = std::to_string(pid) + " is a thread of process " + group,
+                 .help = "-P " + group + " attaches to all of it"};
+  if (pid == ::getpid()) return refused(pid, "is this uprobe-run itself");
+  const std::string state = value_of(*status, "State");
+  const bool ended = !state.empty() && (state[0] == 'Z' || state[0] == 'X');
+  const std::string threads = value_of(*status, "Threads");
+  if (ended && (threads == "1" || threads.empty()))
+    return refused(pid, "has ended, its parent has not taken notice yet");
+  if (ended) return refused(pid, "has lost its first thread, which /proc would be needed through");
+  if (value_of(*status, "VmSize").empty()) return refused(pid, "is a kernel thread");
+  if (Status program = check_program(pid); !program) return program;
+  if (Status threads_ok = check_threads(pid); !threads_ok) return threads_ok;
+  return check_sharing(pid);
+}
+
+Error explain_refusal(pid_t pid, int error) {
+  if (error != EPERM && error != EACCES) return refused(pid, std::strerror(error));
+  struct stat owner {};
+  const bool is_ours = ::stat(folder_of(pid).c_str(), &owner) == 0 && owner.st_uid == ::geteuid();
+  const std::string scope = yama_scope();
+  if (scope == "3") return refused(pid, "ptrace is switched off (kernel.yama.ptrace_scope is 3)");
+  if (scope == "2" && ::geteuid() != 0)
+    return refused(pid, "only root may attach here (kernel.yama.ptrace_scope is 2)",
+                   "use sudo, or start the program under uprobe-run");
+  if (scope == "1" && is_ours && ::geteuid() != 0)
+    return refused(pid, "only programs that uprobe-run has started may be traced here (kernel.yama.ptrace_scope is 1)",
+                   "sysctl kernel.yama.ptrace_scope=0, or start the program under uprobe-run");
+  if (!is_ours && ::geteuid() != 0)
+    return refused(pid, "belongs to another user, or has more rights than its user", "use sudo");
+  return refused(pid,
+                 "may not be traced: a container or security module forbids it, or it has more rights than we have");
+}
+
+}  // namespace uprobe::target

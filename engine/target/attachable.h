@@ -1,0 +1,17 @@
+// Whether a running process can be attached to: all that can be known before it is touched.
+#pragma once
+
+#include <sys/types.h>
+
+#include "engine/base/result.h"
+
+namespace uprobe::target {
+
+// Code::not_found: there is no such process; Code::refused, with the reason: it is there, and stays as it is. EBUSY with it: one
+// of us is at work there, a matter of moments.
+Status check_attachable(pid_t pid);
+
+// Why ptrace said no to that process.
+Error explain_refusal(pid_t pid, int error);
+
+}  // namespace uprobe::target

@@ -1,0 +1,82 @@
+// A running process whose threads are all stopped by ptrace, each wherever it was. It goes on as if nobody had been there:
+// waits go on waiting, stopped processes stay stopped. It survives the death of its tracer at any moment (errand.h).
+#pragma once
+
+#include <sys/user.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/target/target.h"
+
+namespace uprobe::target {
+
+class HeldProcess : public Target {
+ public:
+  struct Thread {
+    pid_t tid;
+    user_regs_struct registers;  // its own
+    std::uint64_t mask;          // of blocked signals, its own
+    bool in_group_stop;          // by SIGSTOP and the like
+  };
+
+  // Code::refused where a thread cannot be stopped or seen through; the process has been let go then.
+  static Result<std::unique_ptr<HeldProcess>> hold(pid_t pid);
+  ~HeldProcess() override;  // lets go
+
+  pid_t pid() const override { return files_.pid(); }
+  Result<std::vector<Mapping>> maps() override { return files_.maps(); }
+  Status read(Addr from, void* to, std::size_t bytes) override { return files_.read(from, to, bytes); }
+  Status write(Addr to, const void* from, std::size_t bytes) override { return files_.write(to, from, bytes); }
+  bool is_held() const override { return true; }
+
+  const std::vector<Thread>& threads() const { return threads_; }
+
+  // Whether a thread that is at home stands in the code of the way home: on an errand of a tool that was killed.
+  bool is_on_errand(const Thread& thread) const;
+
+  // Which thread makes the calls from now on; the one before is brought back to its own work first. Without it the first one.
+  Status send(pid_t tid);
+  Status bring_home();
+  Result<std::int64_t> system_call(long number, const std::array<std::uint64_t, 6>& arguments) override;
+  // Has the agent's `function` carry out an order (shared::AttachOrder), on a stack that ends where the order stands, all signals
+  // held back; waits until it is done.
+  Status run(Addr function, Addr order);
+
+  // For threads that are at home: what they go on with.
+  Status set_mask(pid_t tid, std::uint64_t mask);
+  Status set_registers(pid_t tid, const user_regs_struct& registers);
+  // Lets one thread run for a moment and stops it again. Another one may have begun meanwhile: it is held too.
+  Status let_run(pid_t tid, std::chrono::microseconds moment);
+
+  // Detaches; the process runs (or stays stopped by SIGSTOP). Ok also when it has ended.
+  void let_go();
+
+ private:
+  explicit HeldProcess(ProcessFiles files) : files_(std::move(files)) {}
+  Status hold_all();
+  Result<bool> seize_new(std::vector<pid_t>& stopping);
+  Status await_stops(std::vector<pid_t>& stopping, std::chrono::steady_clock::time_point deadline);
+  Status take_state(pid_t tid, bool in_group_stop);
+  Status await_others_errands();
+  Result<int> next_stop();
+  Status await_done(Addr state);
+  Status await_rest();
+  Status left_early();
+  Status put(const user_regs_struct& registers);
+  user_regs_struct turned_home() const;
+  Thread* thread(pid_t tid);
+
+  ProcessFiles files_;
+  std::vector<Thread> threads_;
+  std::vector<pid_t> seized_;  // also those that have not stopped
+  pid_t away_ = 0;             // on an errand
+  bool is_at_rest_ = false;    // that one: in a stop behind which the kernel looks at what it was doing
+  Addr place_;                 // of the errand's code
+  std::vector<std::uint8_t> before_;
+  bool is_changed_ = false;    // what stands there
+};
+
+}  // namespace uprobe::target

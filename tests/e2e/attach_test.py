@@ -1,0 +1,541 @@
+"""Attaching to processes that run, and leaving them as they were."""
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import unittest
+import zlib
+
+import harness
+from harness import fixture, tool, tracer, wait_until
+
+NOBODY = 65534
+SWITCHED = re.compile(r"^(?:State|Sig(?:Pnd|Blk|Ign|Cgt)|ShdPnd|TracerPid|Seccomp):.*$", re.M)
+
+
+def read(path, mode="r"):
+    with open(path, mode) as file:
+        return file.read()
+
+
+def mappings(pid):
+    for line in read(f"/proc/{pid}/maps").splitlines():
+        words = line.split(None, 5)
+        begin, end = (int(word, 16) for word in words[0].split("-"))
+        yield begin, end, words[1], words[5] if len(words) > 5 else ""
+
+
+def checksum_of_text(pid):
+    total = 0
+    with open(f"/proc/{pid}/mem", "rb") as memory:
+        for begin, end, rights, path in mappings(pid):
+            if "x" not in rights or not (path.startswith("/") or path == "[vdso]") or "libuprobe" in path:
+                continue
+            memory.seek(begin)
+            total = zlib.crc32(memory.read(end - begin), total)
+    return total
+
+
+def signals_of(pid):
+    """Per thread: masks, pending signals, dispositions, tracer."""
+    return {task: [line for line in SWITCHED.findall(read(f"/proc/{pid}/task/{task}/status")) if "State" not in line]
+            for task in os.listdir(f"/proc/{pid}/task")}
+
+
+def same_threads(before, after):
+    """Threads may have ended."""
+    return after.items() <= before.items()
+
+
+def footprint(pid):
+    """What must not grow: mappings, address space, descriptors."""
+    return (len(list(mappings(pid))), re.search(r"VmSize:\s+(\d+)", read(f"/proc/{pid}/status"))[1],
+            len(os.listdir(f"/proc/{pid}/fd")))
+
+
+def state_of(pid):
+    return re.search(r"^State:\s+(\w)", read(f"/proc/{pid}/status"), re.M)[1]
+
+
+class AttachCase(harness.TestCase):
+    def start(self, *command, **more):
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, **more)
+        self.addCleanup(harness.stop_group, process)
+        return process
+
+    def start_ready(self, *command, **more):
+        process = self.start(*command, **more)
+        self.assertEqual(process.stdout.readline(), b"ready\n")
+        return process
+
+    def attach(self, pid, definitions, *options, duration="50ms"):
+        words = tracer("-o", self.path("trace"), *(["-d", duration] if duration else []), *options)
+        for definition in definitions:
+            words += ["-p", definition]
+        seen = harness.run([*words, "-P", str(pid)])
+        if os.path.exists(self.path("trace")):
+            seen.text = read(self.path("trace"))
+        seen.hits = harness.parse_trace(seen.text)
+        return seen
+
+    def attach_well(self, *arguments, **more):
+        seen = self.attach(*arguments, **more)
+        self.assertEqual((seen.returncode, seen.stderr.count(b"keeps handlers")), (0, 0), seen.stderr)
+        return seen
+
+    def attach_in_background(self, pid, definition, *options):
+        process = subprocess.Popen([*tracer(*options), "-o", self.path("trace"), "-v", "-p", definition, "-P", str(pid)],
+                                   stderr=subprocess.PIPE, start_new_session=True)
+        self.addCleanup(harness.stop_group, process)
+        for line in process.stderr:
+            if line == b"uprobe-run: attached\n":
+                return process
+        raise AssertionError(process.stderr.read())
+
+    def end_well(self, process, word=b"go\n"):
+        out, _ = process.communicate(word, harness.TIMEOUT)
+        self.assertEqual(process.returncode, 0, out)
+        return out
+
+
+class Waits(AttachCase):
+    """Whatever a thread waits for, it goes on waiting; masks and text are the program's own again."""
+
+    def check(self, program):
+        process = self.start_ready(program)
+        time.sleep(0.1)
+        text, before = checksum_of_text(process.pid), signals_of(process.pid)
+        for _ in range(4):
+            seen = self.attach_well(process.pid, [f"p:w {program}:work %di:s64"])
+            self.assertGreater(len(seen.hits), 0)
+        self.assertEqual(checksum_of_text(process.pid), text)
+        wait_until(lambda: same_threads(before, signals_of(process.pid)), "waits that go on")
+        self.assertEqual(self.end_well(process), b"fine\n")
+
+    def test_glibc(self):
+        self.check(fixture("attached_waits"))
+
+    def test_static(self):
+        self.check(fixture("attached_waits_static"))
+
+    def test_musl(self):
+        self.check(fixture("attached_waits_musl_static"))
+
+
+class Threads(AttachCase):
+    """Between its first and its last hit no call of a thread is missed, or counted twice."""
+
+    def check_sequences(self, hits):
+        last = {}
+        for hit in hits:
+            number, thread = (int(value) for value in re.findall(r"=(-?\d+)", hit.arguments))
+            if number < 0:
+                continue  # of a handler
+            if (hit.event, thread) in last:
+                self.assertEqual(number, last[hit.event, thread] + 1)
+            last[hit.event, thread] = number
+        self.assertEqual(len(last), 16, "two functions, eight threads")
+
+    def check(self, program, cycles, *arguments):
+        process = self.start_ready(program, *arguments)
+        text, before = checksum_of_text(process.pid), signals_of(process.pid)
+        definitions = [f"p:{name} {program}:{name} %di:s64 %si:s64" for name in ("several", "single")]
+        for cycle in range(cycles):
+            seen = self.attach_well(process.pid, definitions, "-b", "4M", duration="30ms")
+            self.assertNotIn(b"lost", seen.stderr)
+            self.check_sequences(seen.hits)
+            self.assertEqual(checksum_of_text(process.pid), text)
+            if cycle == 1:
+                size = footprint(process.pid)
+        self.assertEqual(footprint(process.pid), size)
+        if not arguments:
+            self.assertEqual(signals_of(process.pid), before)
+        self.end_well(process)
+
+    def test_two_hundred_times(self):
+        self.check(fixture("attached_busy"), 200)
+
+    def test_under_signals(self):
+        self.check(fixture("attached_busy"), 20, "signals")
+
+    def test_static(self):
+        self.check(fixture("attached_busy_static"), 5, "signals")
+
+    def test_musl(self):
+        self.check(fixture("attached_busy_musl_static"), 5, "signals")
+
+    def test_one_instruction_becomes_a_jump(self):
+        if harness.Options.tier == "int3":
+            self.skipTest("by breakpoints only")
+        program = fixture("attached_busy")
+        process = self.start_ready(program)
+        seen = self.attach_well(process.pid, [f"p:{n} {program}:{n}" for n in ("several", "single")], "-v")
+        self.assertIn(b"tiers: 1 jump, 1 int3", seen.stderr)
+        self.assertRegex(seen.stderr, rb"/several [^\n]*; int3: the program may be executing it\n")
+        self.end_well(process)
+
+
+class Killed(AttachCase):
+    """The tool dies at any moment; the process does not notice, and the next tool works."""
+
+    def command(self, process, program, function, duration):
+        return [*tracer("-q", "-b", "64K", "-o", "/dev/null", "-P", str(process.pid), "-d", duration), "-p",
+                f"p:w {program}:{function} %di:s64"]
+
+    def check_as_before(self, process):
+        self.assertEqual(checksum_of_text(process.pid), self.text)
+        wait_until(lambda: same_threads(self.before, signals_of(process.pid)), "waits that go on")
+
+    def take_over(self, process, program, function):
+        self.assertIsNone(process.poll())
+        seen = self.attach_well(process.pid, [f"p:w {program}:{function} %di:s64"])
+        self.assertGreater(len(seen.hits), 0)
+        self.check_as_before(process)
+
+    def begin(self, program):
+        process = self.start_ready(program)
+        time.sleep(0.1)
+        self.text, self.before = checksum_of_text(process.pid), signals_of(process.pid)
+        return process
+
+    def kill_at_random(self, name, function, kill, times):
+        program = fixture(name)
+        process = self.begin(program)
+        begin = time.monotonic()
+        subprocess.run(self.command(process, program, function, "10ms"), check=True)
+        whole = time.monotonic() - begin
+        moments = random.Random(1)
+        for count in range(times):
+            victim = subprocess.Popen(self.command(process, program, function, "10ms"), stderr=subprocess.PIPE)
+            time.sleep(moments.uniform(0, 1.2 * whole))
+            kill(victim)
+            err = victim.communicate(timeout=harness.TIMEOUT)[1]
+            self.assertIsNone(process.poll())
+            self.check_victim(process, victim.returncode, err)
+            if count % 20 == 19:
+                self.take_over(process, program, function)
+        self.take_over(process, program, function)
+        self.end_well(process)
+
+    def check_victim(self, process, code, err):
+        self.assertIn(code, (0, -signal.SIGKILL), err)
+
+    def test_among_busy_threads(self):
+        self.kill_at_random("attached_busy", "several", subprocess.Popen.kill, 100)
+
+    def test_among_waits(self):
+        self.kill_at_random("attached_waits", "work", subprocess.Popen.kill, 100)
+
+    def test_between_any_two_steps(self):
+        harness.need("strace")
+        program = fixture("attached_busy")
+        process = self.begin(program)
+        for step in range(3, 900, 37):
+            subprocess.run(["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=ptrace", "-e", "signal=none", "-e",
+                            f"inject=ptrace:signal=KILL:when={step}", *tracer("-q", "-b", "64K", "-o", "/dev/null", "-P",
+                                                                           str(process.pid), "-d", "10ms"),
+                            "-p", f"p:w {program}:several %di:s64"], stderr=subprocess.DEVNULL, timeout=harness.TIMEOUT)
+            self.assertIsNone(process.poll(), f"killed at ptrace call {step}")
+        self.take_over(process, program, "several")
+        self.end_well(process)
+
+    def test_by_name_or_group(self):
+        """What is meant for the tool does not hit the process that holds the program."""
+        program = fixture("attached_busy")
+        process = self.begin(program)
+        for group in (False, True):
+            session = self.attach_in_background(process.pid, f"p:w {program}:several")
+            engine = int(read(f"/proc/{session.pid}/task/{session.pid}/children"))
+            self.assertEqual((read(f"/proc/{session.pid}/comm"), read(f"/proc/{engine}/comm")),
+                             ("uprobe-run\n", "uprobe-engine\n"))
+            self.assertNotIn("uprobe-run", read(f"/proc/{engine}/cmdline"))
+            self.assertEqual(os.getsid(engine), engine)
+            os.killpg(session.pid, signal.SIGKILL) if group else session.kill()
+            session.wait()
+            wait_until(lambda: not os.path.exists(f"/proc/{engine}"), "the engine's end")
+            self.check_as_before(process)
+        self.end_well(process)
+
+
+class EngineKilled(Killed):
+    """The front takes away what the engine has left."""
+    test_among_waits = test_by_name_or_group = test_between_any_two_steps = None
+
+    def check_victim(self, process, code, err):
+        if code == 0:
+            return
+        self.assertEqual((code, err), (125, b"uprobe-run: the engine was killed by signal 9; what it had left is taken away\n"))
+        self.check_as_before(process)
+
+    @staticmethod
+    def kill_engine(victim):
+        for engine in read(f"/proc/{victim.pid}/task/{victim.pid}/children").split():
+            os.kill(int(engine), signal.SIGKILL)
+
+    def test_among_busy_threads(self):
+        self.kill_at_random("attached_busy", "several", self.kill_engine, 50)
+
+
+class Life(AttachCase):
+    def test_ends_when_the_process_ends(self):
+        process = self.start_ready(fixture("attached_busy"))
+        session = self.attach_in_background(process.pid, f"p:w {fixture('attached_busy')}:several")
+        self.end_well(process)
+        _, err = session.communicate(timeout=harness.TIMEOUT)
+        self.assertEqual(session.returncode, 0)
+        self.assertIn(b"the process has ended", err)
+
+    def test_interrupt_and_termination_detach(self):
+        program = fixture("attached_busy")
+        process = self.start_ready(program)
+        before = signals_of(process.pid)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            session = self.attach_in_background(process.pid, f"p:w {program}:several")
+            session.send_signal(number)
+            session.communicate(timeout=harness.TIMEOUT)
+            self.assertEqual(session.returncode, 0)
+            self.assertEqual(signals_of(process.pid), before)
+        self.end_well(process)
+
+    def test_number_of_events_and_two_processes(self):
+        program = fixture("attached_busy")
+        two = [self.start_ready(program) for _ in range(2)]
+        seen = self.attach_well(",".join(str(p.pid) for p in two), [f"p:w {program}:several"], "-n", "2000", duration=None)
+        self.assertEqual(len(seen.hits), 2000)
+        tasks = [set(int(task) for task in os.listdir(f"/proc/{p.pid}/task")) for p in two]
+        self.assertTrue(all(any(hit.tid in of for hit in seen.hits) for of in tasks))
+        for process in two:
+            self.end_well(process)
+
+    def test_a_stopped_process_stays_stopped(self):
+        program = fixture("attached_busy")
+        process = self.start_ready(program)
+        os.kill(process.pid, signal.SIGSTOP)
+        wait_until(lambda: state_of(process.pid) == "T", "the stop")
+        self.assertEqual(self.attach_well(process.pid, [f"p:w {program}:several"]).hits, [])
+        wait_until(lambda: state_of(process.pid) == "T", "the stop again")
+        session = self.attach_in_background(process.pid, f"p:w {program}:several")
+        wait_until(lambda: state_of(process.pid) == "T", "the stop again")
+        os.kill(process.pid, signal.SIGCONT)
+        wait_until(lambda: ": w: " in read(self.path("trace")), "a hit")
+        session.send_signal(signal.SIGINT)
+        session.communicate(timeout=harness.TIMEOUT)
+        self.end_well(process)
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can become somebody else")
+    def test_as_somebody_else(self):
+        program = os.path.join("/tmp", f"uprobe-attach-{os.getpid()}")
+        harness.copied(fixture("attached_busy"), program)
+        self.addCleanup(os.unlink, program)
+        process = self.start_ready(program, user=NOBODY, group=NOBODY, extra_groups=[])
+        foreign = self.start_ready(program)
+        command = [*tracer("-d", "50ms"), "-p", f"p:w {program}:several"]
+        seen = subprocess.run([*command, "-P", str(process.pid)], capture_output=True, user=NOBODY, group=NOBODY,
+                              extra_groups=[], check=False)
+        self.assertEqual(seen.returncode, 0, seen.stderr)
+        self.assertIn(b": w: ", seen.stdout)
+        seen = subprocess.run([*command, "-P", str(foreign.pid)], capture_output=True, user=NOBODY, group=NOBODY,
+                              extra_groups=[], check=False)
+        self.assertEqual(seen.returncode, 125)
+        self.assertIn(b"belongs to another user", seen.stderr)
+        self.end_well(process)
+        self.end_well(foreign)
+
+
+class Followed(AttachCase):
+    """What comes later: libraries, forked children, programs that execve starts."""
+    SCRIPT = """
+import ctypes, os, subprocess, sys
+print("ready", flush=True)
+sys.stdin.readline()
+library = ctypes.CDLL(sys.argv[1])
+library.plugin_call(b"a")
+child = os.fork()
+if child == 0:
+    library.plugin_call(b"b")
+    os._exit(0)
+os.waitpid(child, 0)
+subprocess.run([sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1]).plugin_call(b'c')", sys.argv[1]],
+               check=True)
+print("done", flush=True)
+sys.stdin.readline()
+library.plugin_call(b"d")
+"""
+
+    def test_library_fork_and_exec(self):
+        library = fixture("libplugin.so")
+        process = self.start_ready(sys.executable, "-c", self.SCRIPT, library)
+        session = self.attach_in_background(process.pid, f"p:c {library}:plugin_call +0(%di):string")
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+        self.assertEqual(process.stdout.readline(), b"done\n")
+        session.send_signal(signal.SIGINT)
+        session.communicate(timeout=harness.TIMEOUT)
+        self.assertEqual(session.returncode, 0)
+        self.end_well(process)
+        hits = harness.parse_trace(read(self.path("trace")))
+        self.assertEqual([hit.arguments for hit in hits], ['arg1="a"', 'arg1="b"', 'arg1="c"'])
+        self.assertEqual(len({hit.tid for hit in hits}), 3)
+
+
+class Refused(AttachCase):
+    """One line, exit code 125, and the process as it was."""
+
+    def check(self, pid, text):
+        seen = self.attach(pid, [f"p:w {fixture('attached_busy')}:several"])
+        self.assertEqual(seen.returncode, 125)
+        self.assertIn(text, seen.stderr.decode())
+
+    def test_no_such_process(self):
+        self.check(4194304, "no process 4194304")
+
+    def test_words(self):
+        self.check("12,", "'12,' is no list of process ids")
+
+    def test_zombie(self):
+        process = self.start(shutil.which("true"))
+        wait_until(lambda: state_of(process.pid) == "Z", "the end")
+        self.check(process.pid, "has ended")
+
+    def test_kernel_thread(self):
+        if not os.path.exists("/proc/2/comm") or read("/proc/2/comm") != "kthreadd\n":
+            self.skipTest("no kernel thread is to be seen")
+        self.check(2, "is a kernel thread")
+
+    def test_thread(self):
+        process = self.start_ready(fixture("attached_busy"))
+        other = max(int(task) for task in os.listdir(f"/proc/{process.pid}/task"))
+        self.check(other, f"{other} is a thread of process {process.pid}")
+        self.end_well(process)
+
+    def test_traced_already(self):
+        harness.need("strace")
+        process = self.start_ready(fixture("attached_busy"))
+        strace = subprocess.Popen(["strace", "-qq", "-o", "/dev/null", "-p", str(process.pid)])
+        self.addCleanup(strace.wait)
+        self.addCleanup(strace.kill)
+        wait_until(lambda: "TracerPid:\t0" not in read(f"/proc/{process.pid}/status"), "strace")
+        self.check(process.pid, f"is traced by process {strace.pid} (strace) already")
+
+    def test_another_session(self):
+        program = fixture("attached_busy")
+        process = self.start_ready(program)
+        session = self.attach_in_background(process.pid, f"p:w {program}:several")
+        seen = harness.run([*tracer("-o", "/dev/null"), "-p", f"p:w {program}:single", "-P", str(process.pid)])
+        self.assertEqual(seen.returncode, 125)
+        self.assertIn(f"is traced by another uprobe-run, process {session.pid}".encode(), seen.stderr)
+        session.send_signal(signal.SIGINT)
+        session.communicate(timeout=harness.TIMEOUT)
+        self.end_well(process)
+
+    def test_seccomp(self):
+        script = """
+import ctypes, struct, sys
+libc = ctypes.CDLL(None)
+libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
+allow = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x7fff0000), 8)
+program = struct.pack("HxxxxxxP", 1, ctypes.addressof(allow))
+assert libc.prctl(22, 2, program, 0, 0) == 0  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+        process = self.start_ready(sys.executable, "-c", script)
+        self.check(process.pid, "has a seccomp filter")
+        self.end_well(process)
+
+
+class Programs(AttachCase):
+    """Real ones, under load."""
+
+    @staticmethod
+    def answers(port):
+        with socket.socket() as client:
+            return client.connect_ex(("127.0.0.1", port)) == 0
+
+    def test_redis(self):
+        benchmark = harness.need("redis-benchmark")
+        server = shutil.which("redis-server")  # as it is called: a link to a program of several names
+        if not server:
+            self.skipTest("redis-server is not installed")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        process = self.start(server, "--port", port, "--save", "", "--bind", "127.0.0.1")
+        wait_until(lambda: self.answers(int(port)), "the server")
+        load = subprocess.Popen([benchmark, "-p", port, "-q", "-n", "20000", "-t", "set,get,lpush"],
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        hits = 0
+        for _ in range(5):
+            hits += len(self.attach_well(process.pid, [f"p:c {server}:call"]).hits)
+        out, _ = load.communicate(timeout=harness.TIMEOUT)
+        self.assertEqual((load.returncode, out.count(b"rror")), (0, 0), out)
+        self.assertGreater(hits, 0)
+        self.assertIsNone(process.poll())
+
+    def test_python(self):
+        script = """
+import json, sys, threading
+print("ready", flush=True)
+stop = False
+def work(number):
+    while not stop:
+        assert json.loads(json.dumps({"a": [number] * 50}))["a"] == [number] * 50
+threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+[thread.start() for thread in threads]
+sys.stdin.readline()
+stop = True
+[thread.join() for thread in threads]
+print("fine")
+"""
+        python = os.path.realpath(sys.executable)
+        libc = harness.libc_of(python)
+        process = self.start_ready(python, "-c", script)
+        for _ in range(5):
+            seen = self.attach_well(process.pid, [f"p:{f} {libc}:{f} %di" for f in ("malloc", "free", "memcpy")], "-b", "16M")
+            self.assertGreater(len(seen.hits), 0)
+        self.assertEqual(self.end_well(process), b"fine\n")
+
+    def test_go(self):
+        go = harness.need("go")
+        self.write("go.mod", "module attached\n")
+        self.write("main.go", """package main
+
+import ("bufio"; "fmt"; "os"; "sync/atomic"; "time")
+
+//go:noinline
+func Work(i int) int { return i*3 + 1 }
+
+func main() {
+	var stop, wrong int64
+	for g := 0; g < 16; g++ {
+		go func() {
+			for i := 0; atomic.LoadInt64(&stop) == 0; i++ {
+				if Work(i) != i*3+1 || fmt.Sprint(i) == "" { atomic.AddInt64(&wrong, 1) }
+				if i%100 == 0 { time.Sleep(time.Millisecond) }
+			}
+		}()
+	}
+	fmt.Println("ready")
+	bufio.NewReader(os.Stdin).ReadString('\\n')
+	atomic.StoreInt64(&stop, 1)
+	fmt.Println("wrong", wrong)
+}
+""")
+        built = subprocess.run([go, "build", "-o", self.path("program"), "."], cwd=self.folder, capture_output=True,
+                               env={**os.environ, "GOCACHE": self.path("cache"), "GOFLAGS": "-mod=mod"}, check=False)
+        if built.returncode != 0:
+            self.skipTest("go cannot build here")
+        process = self.start_ready(self.path("program"))
+        for _ in range(5):
+            seen = self.attach_well(process.pid, [f"p:w {self.path('program')}:main.Work %ax:s64"], "-b", "16M")
+            self.assertGreater(len(seen.hits), 0)
+        self.assertEqual(self.end_well(process), b"wrong 0\n")
+
+
+if __name__ == "__main__":
+    harness.main()
