@@ -66,9 +66,7 @@ struct Counts {
 // Functions, by what is known of their exits.
 struct Functions {
   std::size_t number = 0, known = 0, by_jumps = 0;
-  void add(const Functions& other) {
-    number += other.number, known += other.known, by_jumps += other.by_jumps;
-  }
+  void add(const Functions& other) { number += other.number, known += other.known, by_jumps += other.by_jumps; }
 };
 
 struct Report {
@@ -143,7 +141,8 @@ void measure_exits(const plan::FileFlow& flow, const std::vector<std::uint64_t>&
       const plan::Window window = plan::plan_window(flow, place.address, none);
       report.exits.add(window);
       all_jumps = all_jumps && window.is_jump();
-      if (!listed.empty() && window.text() == listed) std::printf("exit %#lx\n", static_cast<unsigned long>(exit.address));
+      if (!listed.empty() && window.text() == listed)
+        std::printf("exit %#lx\n", static_cast<unsigned long>(exit.address));
     }
     ++report.functions.known;
     report.functions.by_jumps += all_jumps ? 1 : 0;

@@ -130,13 +130,12 @@ void arm(std::uint32_t index, std::uint64_t site, trace::Area& area, u8 session,
   const bool is_return = function != 0;
   g_block.points[index].address = site;
   g_block.points[index].consumer = index + 1;
-  g_block.consumers[index] = {
-      .session = session,
-      .kind = static_cast<u8>(is_return ? ConsumerKind::exit : ConsumerKind::entry),
-      .event = static_cast<std::uint16_t>(event),
-      .next = 0,
-      .distance = is_return ? static_cast<i32>(site - function) : 0,
-      .pops = 8};
+  g_block.consumers[index] = {.session = session,
+                              .kind = static_cast<u8>(is_return ? ConsumerKind::exit : ConsumerKind::entry),
+                              .event = static_cast<std::uint16_t>(event),
+                              .next = 0,
+                              .distance = is_return ? static_cast<i32>(site - function) : 0,
+                              .pops = 8};
   x86::BodySpec spec{.at = Addr{word_of(at)}, .block = Addr{word_of(&g_block)}};
   spec.jump_entry = Addr{word_of(&uprobe_jump_entry)};
   if (fast) spec.fast = fast_record(area, event), spec.fast->is_return = is_return;

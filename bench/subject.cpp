@@ -12,9 +12,7 @@ namespace {
 
 constexpr const char* kSites[] = {"push", "move", "nop"};
 // What is probed at entry and return: the site, and its function.
-constexpr struct {
-  const char *site, *function;
-} kPairs[] = {{"pair", "site_pair"}, {"deep", "site_deeper"}};
+constexpr struct { const char *site, *function; } kPairs[] = {{"pair", "site_pair"}, {"deep", "site_deeper"}};
 constexpr const char* kFiltered = "push";
 constexpr std::uint64_t kWarmUp = 600;  // also where a call makes 30
 constexpr std::chrono::milliseconds kReadersLongestSleep{60};

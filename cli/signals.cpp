@@ -27,8 +27,8 @@ volatile sig_atomic_t g_child = 0;  // 0: not started
 volatile sig_atomic_t g_child_handle = -1;
 volatile sig_atomic_t g_detach = 0;
 volatile sig_atomic_t g_attaching = 0;
-volatile sig_atomic_t g_front = 0;    // 0: we are no engine
-volatile sig_atomic_t g_stopped = 0;  // the front is
+volatile sig_atomic_t g_front = 0;      // 0: we are no engine
+volatile sig_atomic_t g_stopped = 0;    // the front is
 volatile sig_atomic_t g_waiting[NSIG];  // came before the program had started
 volatile std::int64_t g_last_interrupt = 0;
 

@@ -71,8 +71,9 @@ Result<std::unique_ptr<HeldProcess>> hold_free(pid_t pid, const GivenUp& given_u
     if (given_up()) return turn.failed({});
     auto process = HeldProcess::hold(pid);
     if (process && !control::is_in_session(pid)) return process;
-    const Error error =
-        process ? Error{.code = Code::refused, .text = "others attach to it at the same time", .err = EBUSY} : process.error();
+    const Error error = process
+                            ? Error{.code = Code::refused, .text = "others attach to it at the same time", .err = EBUSY}
+                            : process.error();
     if (process) (*process)->let_go();
     if (!turn.comes_after(error)) return turn.failed(error);
   }

@@ -76,7 +76,8 @@ Status Session::State::may_join(const std::vector<Probe>& more) const {
     return about({.code = Code::refused, .text = "needs a breakpoint: the program is running"}, more.front());
   for (const Probe& probe : more)
     if (shows_symbols(probe))
-      return about({.code = Code::refused, .text = "an event that shows names of addresses cannot join a session"}, probe);
+      return about({.code = Code::refused, .text = "an event that shows names of addresses cannot join a session"},
+                   probe);
   for (const Probe& probe : more)
     if (probe.returns && probe.returns->mode == plan::ReturnMode::stub && !planned.wants_stubs())
       return about({.code = Code::refused, .text = "return stubs can join only where the session has begun with one"},

@@ -59,7 +59,7 @@ struct Hit {
   u32 tid;
   bool may_fault;    // false: SIGSEGV or SIGBUS is blocked, a faulting load would kill the process: read nothing
   bool no_rseq;      // a load of this hit is known to fault, which an rseq section does not survive
-  u64 function = 0;             // of a return event: the function's address
+  u64 function = 0;  // of a return event: the function's address
   NotedEntry* noted = nullptr;  // room for what the event under way wants of the entry; null: nothing is known
 };
 

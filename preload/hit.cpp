@@ -26,7 +26,8 @@ inline Leaves feed(Hit& hit, ConsumerKind kind) {
     if (kind == ConsumerKind::entry && is(consumer, ConsumerKind::note)) note_entry(hit, area, consumer.event);
     if (!is(consumer, kind)) return;
     hit.function = hit.point->address - static_cast<u64>(i64{consumer.distance});
-    if (kind == ConsumerKind::exit) take_entry(hit, area, consumer.event, (*hit.registers)[shared::Reg::sp] - consumer.pops);
+    if (kind == ConsumerKind::exit)
+      take_entry(hit, area, consumer.event, (*hit.registers)[shared::Reg::sp] - consumer.pops);
     record_event(hit, area, consumer.event);
   });
   return leaves;

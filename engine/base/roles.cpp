@@ -19,8 +19,9 @@ pid_t parent_of(pid_t pid) {
   constexpr char kLine[] = "\nPPid:\t";
   const auto status = read_file(folder_of(pid) + "/status");
   const std::size_t at = status ? status->find(kLine) : std::string::npos;
-  return at == std::string::npos ? 0
-                                 : static_cast<pid_t>(std::strtol(status->c_str() + at + sizeof kLine - 1, nullptr, 10));
+  return at == std::string::npos
+             ? 0
+             : static_cast<pid_t>(std::strtol(status->c_str() + at + sizeof kLine - 1, nullptr, 10));
 }
 
 }  // namespace

@@ -21,8 +21,12 @@ Status AgentCalls::ask(shared::AttachOrder& order) {
 }
 
 Status AgentCalls::ask_process(shared::AttachStep step) {
-  shared::AttachOrder order{
-      .step = static_cast<std::uint32_t>(step), .has_control_block = 0, .blocked = 0, .stack_pointer = 0, .state = 0, .reserved = 0};
+  shared::AttachOrder order{.step = static_cast<std::uint32_t>(step),
+                            .has_control_block = 0,
+                            .blocked = 0,
+                            .stack_pointer = 0,
+                            .state = 0,
+                            .reserved = 0};
   return ask(order);
 }
 

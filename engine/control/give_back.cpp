@@ -101,7 +101,8 @@ class GivingBack {
   bool is_busy(const Thread& thread) {
     const std::uint64_t ip = thread.registers.rip;
     const shared::ThreadEntry entry = entry_of(thread);
-    return process_.is_on_errand(thread) || is_in_agent(ip) || is_in_trampoline(ip) || entry.steps != 0 || entry.pending != 0 || has_own_signal(thread);
+    return process_.is_on_errand(thread) || is_in_agent(ip) || is_in_trampoline(ip) || entry.steps != 0 ||
+           entry.pending != 0 || has_own_signal(thread);
   }
   bool waits_in_call(const Thread& thread) const {
     const auto result = static_cast<std::int64_t>(thread.registers.rax);

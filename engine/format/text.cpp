@@ -181,7 +181,8 @@ void TextFormatter::plan_field(const program::Field& field, bool is_first, Event
                          .of_entry = field.of_entry});
   plan.needed = std::max(plan.needed, field.offset + field.size * elements);
   const std::size_t element_bytes = field.kind == Kind::symbol ? kSymbolBytes : kExpansion * field.size;
-  plan.line_bytes += plan.fields.back().prefix.size + element_bytes * elements + sizeof "{}" + (field.of_entry ? kMissing.size() : 0);
+  plan.line_bytes +=
+      plan.fields.back().prefix.size + element_bytes * elements + sizeof "{}" + (field.of_entry ? kMissing.size() : 0);
 }
 
 void TextFormatter::header(Buffer& out) { out.add(kHeader); }

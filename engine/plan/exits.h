@@ -11,10 +11,10 @@
 namespace uprobe::plan {
 
 struct Exit {
-  std::uint64_t address = 0;  // link time
-  std::uint16_t pops = 0;     // bytes that the return takes from the stack, its address included
-  bool is_jump = false;       // to a function that returns later, to the same place
-  std::uint16_t lead = 0;     // bytes that instructions from the address to the return take first: see exit_place.h
+  std::uint64_t address = 0;   // link time
+  std::uint16_t pops = 0;      // bytes that the return takes from the stack, its address included
+  bool is_jump = false;        // to a function that returns later, to the same place
+  std::uint16_t lead = 0;      // bytes that instructions from the address to the return take first: see exit_place.h
   std::uint32_t restored = 0;  // shared::Consumer::restored
 };
 

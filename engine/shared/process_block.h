@@ -275,7 +275,8 @@ inline constexpr u32 kBlockFsgsbase = 4;       // user code may use rdfsbase (AT
 inline constexpr u32 kBlockLeadsBack = 8;      // the agent's visible restorer faults when it is executed
 inline constexpr u32 kBlockLedBack = 16;       // a handler has been given it to return to
 inline constexpr u32 kBlockHasStubs = 32;      // functions return by way of stubs, now or later
-inline constexpr u32 kBlockAttached = 64;      // the program was running already: nobody knows of handlers that it may be in
+inline constexpr u32 kBlockAttached =
+    64;  // the program was running already: nobody knows of handlers that it may be in
 
 inline constexpr i64 kRseqBias = i64{1} << 31;
 inline constexpr u32 kBorrowedBits = 40;

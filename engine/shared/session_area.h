@@ -104,10 +104,10 @@ struct alignas(128) Event {
   u32 fixed_bytes;  // payload without dynamic data, PayloadHead included
   u16 type;         // its own index
   u16 flags;
-  u64 lost_full;               // no room in the ring
-  u64 lost_too_big;            // payload over kMaxPayload (the kernel drops these silently)
-  u64 lost_busy;               // every ring was claimed
-  u64 missed;                  // returns that could not be led through a stub; not among the hits
+  u64 lost_full;     // no room in the ring
+  u64 lost_too_big;  // payload over kMaxPayload (the kernel drops these silently)
+  u64 lost_busy;     // every ring was claimed
+  u64 missed;        // returns that could not be led through a stub; not among the hits
   u64 reserved0[2];
   u32 state;                   // SessionState; a hit looks at it first. Not beside the counters: these are written
   u32 first_note;              // kEventNotes: the program of the entry
@@ -131,10 +131,11 @@ struct alignas(128) Ring {
 };
 static_assert(sizeof(Ring) == 256);
 
-inline constexpr u16 kRecordNoClock = 1;     // rdtsc faulted (PR_SET_TSC): `tsc` is 0
-inline constexpr u16 kRecordCommLater = 2;   // $comm was not fetched: the reader fills the 16 bytes in
-inline constexpr u16 kRecordNoEntry = 4;     // nothing is known of the function's entry: what comes from there is missing
-inline constexpr u16 kRecordJudgeLater = 8;  // the filter wants the task's name, which was not fetched: the reader runs it
+inline constexpr u16 kRecordNoClock = 1;    // rdtsc faulted (PR_SET_TSC): `tsc` is 0
+inline constexpr u16 kRecordCommLater = 2;  // $comm was not fetched: the reader fills the 16 bytes in
+inline constexpr u16 kRecordNoEntry = 4;  // nothing is known of the function's entry: what comes from there is missing
+inline constexpr u16 kRecordJudgeLater =
+    8;  // the filter wants the task's name, which was not fetched: the reader runs it
 
 // A record: this head, then the payload (PayloadHead, arguments, dynamic data), padded to 8 bytes.
 struct RecordHead {

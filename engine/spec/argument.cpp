@@ -101,7 +101,8 @@ Result<Argument> ArgumentParser::parse(std::uint32_t& fixed_bytes) {
   argument_.memory_offset = fetch->memory_offset;
   argument_.entry = std::move(fetch->entry);
   // As much as is shown; an address that is followed later is all of a word.
-  if (argument_.entry && argument_.steps.size() == 1 && argument_.sink == Sink::value) argument_.entry->size = argument_.size;
+  if (argument_.entry && argument_.steps.size() == 1 && argument_.sink == Sink::value)
+    argument_.entry->size = argument_.size;
   argument_.text = std::move(fetch->text);
   argument_.symbol = std::move(fetch->symbol);
   argument_.symbol_column = argument_.column + static_cast<int>(body_offset_ + fetch->symbol_offset);

@@ -132,8 +132,8 @@ Result<Fetch> FetchParser::at_entry(std::string_view text, std::string_view insi
   if (!inner->symbol.empty() || (!is_memory && inner->yield != Yield::value))
     return blame_junk(inside, message::kEntrySame);
   Fetch fetch{.steps = {{.kind = StepKind::entry}}, .register_bytes = inner->register_bytes};
-  fetch.entry = EntryFetch{
-      .steps = std::move(inner->steps), .is_memory = is_memory, .memory_offset = inner->memory_offset};
+  fetch.entry =
+      EntryFetch{.steps = std::move(inner->steps), .is_memory = is_memory, .memory_offset = inner->memory_offset};
   return fetch;
 }
 

@@ -255,7 +255,8 @@ bool HeldProcess::is_on_errand(const Thread& thread) const {
 // Sent by a tool that was killed, on its way home: its way must not be overwritten, nor taken away.
 Status HeldProcess::await_others_errands() {
   for (int moments = 0; moments < kMostMoments; ++moments) {
-    const auto away = std::find_if(threads_.begin(), threads_.end(), [this](const Thread& t) { return is_on_errand(t); });
+    const auto away =
+        std::find_if(threads_.begin(), threads_.end(), [this](const Thread& t) { return is_on_errand(t); });
     if (away == threads_.end()) return ok();
     if (away->in_group_stop) break;
     if (Status s = let_run(away->tid, kMoment); !s) return s;
@@ -314,8 +315,7 @@ Status HeldProcess::bring_home() {
   const Thread own = *thread(away_);
   if (!is_at_rest_) {
     if (Status s = put(turned_home()); !s) return s;
-    if (::ptrace(PTRACE_INTERRUPT, away_, nullptr, nullptr) != 0 ||
-        ::ptrace(PTRACE_CONT, away_, nullptr, nullptr) != 0)
+    if (::ptrace(PTRACE_INTERRUPT, away_, nullptr, nullptr) != 0 || ::ptrace(PTRACE_CONT, away_, nullptr, nullptr) != 0)
       return failed("ptrace");
     if (Status s = await_rest(); !s) return s;
   }
@@ -375,7 +375,8 @@ Status HeldProcess::await_done(Addr state) {
 Status HeldProcess::left_early() {
   if (Status taken = take_state(std::exchange(away_, 0), false); !taken) return taken;
   if (Status home = await_others_errands(); !home) return home;
-  return Error{.code = Code::refused, .text = "a thread has gone on by itself: this uprobe-run was stopped for too long"};
+  return Error{.code = Code::refused,
+               .text = "a thread has gone on by itself: this uprobe-run was stopped for too long"};
 }
 
 // No stop for each of its system calls: the thread says itself that it is done, and waits.

@@ -76,7 +76,7 @@ class HeldProcess : public Target {
   bool is_at_rest_ = false;    // that one: in a stop behind which the kernel looks at what it was doing
   Addr place_;                 // of the errand's code
   std::vector<std::uint8_t> before_;
-  bool is_changed_ = false;    // what stands there
+  bool is_changed_ = false;  // what stands there
 };
 
 }  // namespace uprobe::target

@@ -292,7 +292,8 @@ void Area::set_event(std::uint32_t index, bool on) {
 Status Area::add_event(const program::EventProgram& program) {
   Data& data = *data_;
   if (Status size = check_size(program); !size) return size;
-  if (data.events.size() == data.plan.event_room || program.insns.size() + program.note.size() > data.plan.insn_room - data.insns_used ||
+  if (data.events.size() == data.plan.event_room ||
+      program.insns.size() + program.note.size() > data.plan.insn_room - data.insns_used ||
       program.filter.size() > data.plan.test_room - data.tests_used ||
       program.text.size() > data.plan.text_room - data.text_used)
     return limit_error("the session has no room for further events");

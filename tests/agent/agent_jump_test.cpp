@@ -167,9 +167,7 @@ std::vector<Insn> all_registers_behind_return(u32 below) {
 }
 
 TEST_P(Jump, AtAReturnTheStateIsThatBehindIt) {
-  constexpr struct {
-    u16 pops, lead;
-  } kReturns[] = {{8, 0}, {8 + 0x1234, 0}, {0xffff, 0}, {8, 8}, {24, 16}};
+  constexpr struct { u16 pops, lead; } kReturns[] = {{8, 0}, {8 + 0x1234, 0}, {0xffff, 0}, {8, 8}, {24, 16}};
   for (const auto& [pops, lead] : kReturns) {
     OneEvent session(all_registers_behind_return(pops), kReturnRegisters, cpus(), kClaimed, 1 << 20);
     session.event().flags = shared::kEventReturns;

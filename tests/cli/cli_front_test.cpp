@@ -17,7 +17,7 @@ namespace {
 class NoEngine : public Engine {
  public:
   std::vector<int> released;
-  CheckReport define(const std::vector<Definition>&, bool) override { return {}; }
+  CheckReport define(const std::vector<Definition>&, const CheckOptions&) override { return {}; }
   Status check(const SessionOptions&) override { return ok(); }
   Status prepare(const SessionOptions&) override { return ok(); }
   std::vector<PlanReport> report() override { return {}; }

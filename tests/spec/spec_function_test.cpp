@@ -41,6 +41,9 @@ std::string step_text(const Step& step) {
       return "file";
     case StepKind::constant:
       return "constant";
+    case StepKind::entry:
+    case StepKind::latency:
+      return "entry";
   }
   return {};
 }
