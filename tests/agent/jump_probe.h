@@ -76,6 +76,7 @@ inline u8* island_near(u64 site) {
 struct ExitPlace {
   u16 pops = 0, lead = 0;
   shared::i32 distance = 0;
+  u32 restored = 0;
 };
 
 class JumpProbe {
@@ -96,7 +97,8 @@ class JumpProbe {
     patch(original_, sizeof original_);
     for (shared::Consumer& consumer : block_.consumers) {
       consumer.kind = static_cast<u8>(exit.pops != 0 ? shared::ConsumerKind::exit : shared::ConsumerKind::entry);
-      consumer.distance = exit.distance, consumer.pops = exit.pops, consumer.lead = exit.lead;
+      consumer.distance = exit.distance, consumer.pops = exit.pops, consumer.lead = exit.lead,
+      consumer.restored = exit.restored;
     }
     block_.head.sessions[0].area = word_of(session.header());
     const Addr at{word_of(island_)}, thunk_at{slot() + shared::kThunkInSlot}, copy_at{copy()};

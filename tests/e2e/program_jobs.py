@@ -494,7 +494,7 @@ chmod -R a+rX .
 RETURN_JOBS = ("bash", "libc under zsh", "python3", "python3 tasks", "python3 timer", "libsqlite3")
 MORE_RETURN_JOBS = [
     Job("c++ exceptions", "subject", "$BUILT/subject 20000", needs="g++", build=THROWS_BUILD),
-    Job("c++ exceptions, long", "subject", "$BUILT/subject 10000000", needs="g++", build=THROWS_BUILD, slow=True),
+    Job("c++ exceptions, long", "subject", "$BUILT/subject 500000", needs="g++", build=THROWS_BUILD, slow=True),
     Job("python3 tests", "/usr/bin/python3.11", "PYTHONPATH=$BUILT python3.11 -c " + here(PYTHON_TESTS), needs="python3.11",
         build=PYTHON_TESTS_BUILD, slow=True),
 ]

@@ -10,6 +10,7 @@ from collections import Counter
 
 import harness
 import oracle
+import program_jobs
 from elf_reader import Elf
 
 COMPILERS = ("gcc", "clang")
@@ -100,6 +101,81 @@ class Values(harness.TestCase):
         refused = harness.run_tool([f"r:e {program}:ends_in_last $retval"], [program, "values"])
         self.assertEqual((refused.returncode, refused.stdout), (125, b""))
         self.assertIn(b"in another function, which returns for it", refused.stderr)
+
+
+class Entries(harness.TestCase):
+    """What a call was given, shown with what it returns: never another call's."""
+
+    # mode -> function, and what it returns for its argument
+    MODES = {"values": [("fibonacci", None)], "exceptions": [("thrower", int)], "coroutines": [("yields", int)],
+             "threads": [("fibonacci", None), ("in_thread", int)], "signals": [("fibonacci", None)],
+             "jumps": [("leaper", int)]}
+
+    @staticmethod
+    def fibonacci(n):
+        a, b = 0, 1
+        for _ in range(n):
+            a, b = b, a + b
+        return a
+
+    @for_each_compiler
+    def test_they_belong_to_the_value(self, program):
+        for mode, functions in self.MODES.items():
+            definitions = [f"r:{name} {program}:{name} n=$entry_arg1:s32 v=$retval:s32 lat=$latency"
+                           for name, _ in functions]
+            for tier in ("auto", "int3"):
+                seen = harness.run_tool(definitions, [program, mode], [BIG_RINGS, f"--tier={tier}"])
+                self.assertEqual(seen.returncode, 7, seen.stderr)
+                for name, result in functions:
+                    hits = [hit.arguments for hit in seen.hits if hit.event == name]
+                    self.assertGreater(len(hits), 0, (mode, name))
+                    known = [re.fullmatch(r"n=(-?\d+) v=(-?\d+) lat=(\d+)", text) for text in hits]
+                    self.assertGreater(sum(map(bool, known)), len(hits) * 9 // 10, (mode, name))
+                    for text, match in zip(hits, known):
+                        if not match:
+                            self.assertRegex(text, r"n=\(missing\) v=-?\d+ lat=\(missing\)")
+                            continue
+                        given, returned, latency = map(int, match.groups())
+                        self.assertEqual(returned, (result or self.fibonacci)(given), (mode, name, text))
+                        self.assertLess(latency, 60_000_000_000)
+
+    @for_each_compiler
+    def test_memory_then_and_now(self, program):
+        definitions = [f"r:e {program}:text given=entry(%di):s32 again=$entry_arg1:u8 +0($retval):string",
+                       f"r:p {program}:popping a=entry(+8(%sp)):s64 b=entry(+16(%sp)):s64 sp=entry(%sp) $stack"]
+        seen = harness.run_tool(definitions, [program, "values"])
+        self.assertEqual(seen.returncode, 7, seen.stderr)
+        self.assertEqual([hit.arguments for hit in seen.hits if hit.event == "e"],
+                         [f'given={n} again={n} arg3="text-{n}"' for n in range(40)])
+        for hit in seen.hits:
+            if hit.event == "p":
+                match = re.fullmatch(r"a=1000 b=100 sp=(\S+) arg4=(\S+)", hit.arguments)
+                self.assertEqual(int(match[2], 16) - int(match[1], 16), 24, hit.arguments)
+
+    @for_each_compiler
+    def test_who_returns_twice_was_called_once(self, program):
+        seen = harness.run_tool([f"r:e {program}:setter n=$entry_arg1:s32 v=$retval:s32"], [program, "jumps"])
+        self.assertEqual(seen.returncode, 7, seen.stderr)
+        self.assertGreater(len(seen.hits), 0)
+        for hit in seen.hits:
+            self.assertRegex(hit.arguments, r"n=(-?\d+|\(missing\)) v=-?\d+")
+
+
+class Memory(harness.TestCase):
+    """Nothing is kept of calls that are left by exceptions and longjmp."""
+
+    def test_throws_and_longjmps_leave_none(self):
+        compiler = harness.need("g++")
+        source, program = self.write("throws.cpp", program_jobs.THROWS), self.path("throws")
+        subprocess.run([compiler, "-O2", "-pthread", "-o", program, source], check=True)
+        alone = harness.run([program, "60000"])
+        self.assertTrue(alone.stdout.endswith(b" flat\n"), alone.stdout)
+        for arguments, way in (("", "exits"), (" $latency $entry_arg1", "exits"), ("", "stub")):
+            definitions = [f"p:in/* {program}:*dive*", f"p:in/* {program}:*leap*", f"r:out/* {program}:*dive*{arguments}",
+                           f"r:out/* {program}:*again*{arguments}"]
+            seen = harness.run_tool(definitions, [program, "60000"], ["-b8M", f"--return={way}", "-o", "/dev/null"])
+            self.assertEqual((seen.returncode, seen.stdout), (0, alone.stdout), (way, seen.stderr[-2000:]))
+            self.assertRegex(seen.stderr, rb"out/\S*dive\S* .*: [1-9]")
 
 
 class Patterns(harness.TestCase):

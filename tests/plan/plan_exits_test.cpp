@@ -9,6 +9,7 @@
 #include "engine/plan/exit_place.h"
 #include "engine/plan/exits.h"
 #include "engine/plan/returns.h"
+#include "engine/shared/process_block.h"
 #include "engine/spec/parse.h"
 
 namespace uprobe::plan {
@@ -133,6 +134,16 @@ TEST_P(ExitPlan, JumpsFindRoomInFrontOfAReturn) {
   EXPECT_EQ(way(3, 0), stays) << "it is jumped to";
 }
 
+TEST_P(ExitPlan, WhatIsRestoredInFrontOfAReturnIsKnown) {
+  const auto found = exits("packed");
+  ASSERT_TRUE(found);
+  const Exit place = place_for(flow_, (*found)[0], 0);
+  EXPECT_EQ((*found)[0].address - place.address, 4U);
+  EXPECT_EQ(place.lead, 24);
+  constexpr std::uint32_t kWords[] = {1, 2, 3, 0, 0, 0};  // rbx, rbp, r12, r13, r14, r15
+  for (unsigned i = 0; i < std::size(kWords); ++i) EXPECT_EQ(shared::restored_at(place.restored, i), kWords[i]) << i;
+}
+
 INSTANTIATE_TEST_SUITE_P(, ExitPlan, testing::Values("library", "fixed", "stripped"));
 
 class Returns : public testing::Test {
@@ -179,6 +190,15 @@ TEST_F(Returns, GoByAStubWhereExitsDoNotDo) {
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().text.find("in another function"), std::string::npos) << refused.error().text;
   EXPECT_EQ(plan("one_return $retval", ReturnMode::stub)->mode, ReturnMode::stub);
+}
+
+TEST_F(Returns, ValuesOfTheEntryNeedOneBeginning) {
+  EXPECT_EQ(refusal("one_return $latency"), "accepted");
+  EXPECT_EQ(refusal("tail $latency $entry_arg1"), "accepted") << "they are known there";
+  EXPECT_NE(refusal("tail +0($entry_arg1):u32").find("which returns for it"), std::string::npos);
+  EXPECT_EQ(refusal("loops $latency"), "'loops' jumps to its own beginning: what it was called with is not known at its return");
+  EXPECT_EQ(refusal("loops $retval"), "accepted");
+  EXPECT_NE(refusal("one_return $latency", ReturnMode::stub).find("a return stub knows nothing"), std::string::npos);
 }
 
 TEST_F(Returns, SayWhy) {

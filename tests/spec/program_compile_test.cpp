@@ -30,15 +30,15 @@ EventProgram compiled(const std::string& arguments, const char* kind = "p") {
 std::string name_of(Op op) {
   constexpr const char* kNames[] = {"end",         "begin",       "register",     "constant",     "file_offset",
                                     "dereference", "store_value", "store_memory", "store_string", "store_strings",
-                                    "store_text",  "store_comm",  "shift",        "entry",        "latency"};
+                                    "store_text",  "store_comm",  "shift",        "load_entry",   "latency"};
   static_assert(std::size(kNames) == shared::kOpCount);
   return kNames[static_cast<std::size_t>(op)];
 }
 
 // "op size count @offset immediate; ..." with zeros left out.
-std::string text_of(const EventProgram& program) {
+std::string text_of(const std::vector<Insn>& insns) {
   std::string text;
-  for (const Insn& insn : program.insns) {
+  for (const Insn& insn : insns) {
     text += text.empty() ? "" : "; ";
     text += name_of(insn.op);
     if (insn.size != 0) text += " s" + std::to_string(insn.size);
@@ -47,6 +47,26 @@ std::string text_of(const EventProgram& program) {
     if (insn.immediate != 0) text += " " + std::to_string(static_cast<std::int64_t>(insn.immediate));
   }
   return text;
+}
+std::string text_of(const EventProgram& program) { return text_of(program.insns); }
+
+// Two programs: what is noted at the entry is read at the return.
+TEST(Compile, ValuesOfTheEntry) {
+  const EventProgram program = compiled("$entry_arg2:u16 entry(+8(%di)):s32 +4(entry(+0(%di))):u8 $latency", "r");
+  EXPECT_EQ(text_of(program.note),
+            "begin; register s4; store_value s2 @16; begin; register s5; store_memory n4 @18 8; "
+            "begin; register s5; store_memory n8 @22; end");
+  EXPECT_EQ(text_of(program),
+            "begin; load_entry s2 @16; store_value s2 @24; begin; load_entry s4 @18; store_value s4 @26; "
+            "begin; load_entry s8 @22; store_memory n1 @30 4; begin; latency; store_value s8 @31; end");
+  EXPECT_EQ(program.noted.fixed_bytes, 30U);
+  for (const Field& field : program.layout.fields) EXPECT_TRUE(field.of_entry);
+  EXPECT_EQ(program.layout.fields[3].kind, Kind::unsigned_decimal);
+  EXPECT_FALSE(compiled("$retval", "r").layout.fields[0].of_entry);
+  EXPECT_EQ(text_of(compiled("$latency:x32", "r").note), "end") << "when it was is noted all the same";
+  std::string seven;
+  for (int i = 0; i < 7; ++i) seven += " a" + std::to_string(i) + "=$entry_arg1";
+  EXPECT_FALSE(compile(parsed(seven)));
 }
 
 struct Case {

@@ -57,6 +57,35 @@ TEST(Verify, OperationsAndTheirOrder) {
   EXPECT_EQ(answer([](EventProgram& p) { p.insns[1].size = shared::kRegCount; }), "instruction 1: an unknown register");
 }
 
+// load_entry, latency | note: begin, register, store_value | begin, register, store_memory | end
+TEST(Verify, WhatIsNotedAtTheEntry) {
+  const auto answer = [](const std::function<void(EventProgram&)>& change) {
+    const auto spec = spec::parse_definition("r:g/e /b/x:f $entry_arg1:u16 entry(+0(%si)):u32 $latency",
+                                             {.file_check = nullptr});
+    EventProgram program = compile(*spec).take();
+    change(program);
+    const auto status = verify(program);
+    return status ? "ok" : status.error().text;
+  };
+  EXPECT_EQ(answer([](EventProgram&) {}), "ok");
+  EXPECT_EQ(answer([](EventProgram& p) { p.insns[1].offset = 15; }), "instruction 1: a load outside of what is noted");
+  EXPECT_EQ(answer([](EventProgram& p) { p.insns[1].offset = 21; }), "instruction 1: a load outside of what is noted");
+  EXPECT_EQ(answer([](EventProgram& p) { p.insns[1].size = 3; }), "instruction 1: a load outside of what is noted");
+  EXPECT_EQ(answer([](EventProgram& p) { p.insns[1].size = 16; }), "instruction 1: a load outside of what is noted");
+  EXPECT_EQ(answer([](EventProgram& p) { p.note.clear(); }), "instruction 1: nothing is noted at the entry");
+  EXPECT_EQ(answer([](EventProgram& p) { p.note.pop_back(); }), "the program has no end");
+  EXPECT_EQ(answer([](EventProgram& p) { p.note[2].offset = 24; }), "instruction 2: a store outside of the record");
+  EXPECT_EQ(answer([](EventProgram& p) { p.note[1].op = Op::load_latency; }),
+            "instruction 1: nothing is noted at the entry");
+  EXPECT_EQ(answer([](EventProgram& p) { p.note[1] = {.op = Op::store_comm, .offset = 16}; }),
+            "dynamic data is noted at the entry");
+  EXPECT_EQ(answer([](EventProgram& p) { p.noted.fixed_bytes = 23; }), "the fields do not fill the record");
+  EXPECT_EQ(answer([](EventProgram& p) {
+              p.insns.insert(p.insns.begin() + 1, {.op = Op::load_register});
+            }),
+            "instruction 2: a load out of order");
+}
+
 TEST(Verify, StoresStayInTheirBytes) {
   const char* outside = "instruction 3: a store outside of the record";
   EXPECT_EQ(answer([](EventProgram& p) { p.insns[3].offset = 15; }), outside);

@@ -55,6 +55,43 @@ TEST(Extensions, PartsOfRegistersHaveTheirWidth) {
   EXPECT_EQ(parsed("p /b/x:f %edi:b3@4/32").arguments[0].bit_width, 3);
 }
 
+TEST(Extensions, ReturnsLookBackToTheEntry) {
+  const ProbeSpec spec = parsed("r /b/x:f $latency $entry_arg3 entry(+8(%si)):u16 +0(entry(%di)):string entry(%edx)");
+  ASSERT_EQ(spec.arguments.size(), 5u);
+  EXPECT_EQ(spec.arguments[0].steps.at(0).kind, StepKind::latency);
+  EXPECT_EQ(spec.arguments[0].kind, Kind::unsigned_decimal);
+  EXPECT_EQ(spec.arguments[1].entry->steps.at(0).reg, shared::Reg::dx);
+  EXPECT_TRUE(spec.arguments[2].entry->is_memory);
+  EXPECT_EQ(spec.arguments[2].entry->size, 2);
+  EXPECT_EQ(spec.arguments[3].entry->size, 8) << "an address";
+  EXPECT_EQ(spec.arguments[3].sink, Sink::memory);
+  EXPECT_EQ(spec.arguments[4].size, 4);
+  for (const Argument& argument : spec.arguments) EXPECT_TRUE(wants_entry(argument));
+  EXPECT_FALSE(wants_entry(parsed("r /b/x:f $retval")));
+  EXPECT_EQ(parsed("r /b/x:f $latency:x64").arguments[0].kind, Kind::hex);
+}
+
+TEST(Extensions, WhatTheEntryIsNotAskedFor) {
+  EXPECT_EQ(error("p /b/x:f $latency"), "9: $latency is not available on probe");
+  EXPECT_EQ(error("p /b/x:f entry(%di)"), "9: Only a return probe looks back to the entry");
+  EXPECT_EQ(error("p /b/x:f $entry_arg1"), "9: Only a return probe looks back to the entry");
+  for (const char* bad : {"$comm", "\\5", "\\\"x\"", "@data"})
+    EXPECT_EQ(error("r /b/x:f entry(" + std::string(bad) + ")"), "15: Only registers and memory are fetched at the entry");
+  EXPECT_EQ(error("r /b/x:f entry($retval)"), "15: $retval is not available on probe");
+  EXPECT_EQ(error("r /b/x:f entry(entry(%di))"), "15: Only a return probe looks back to the entry");
+  EXPECT_EQ(error("r /b/x:f entry(%di"), "18: Dereference brace is not closed");
+  EXPECT_EQ(error("r /b/x:f entry(%di)8"), "19: Nothing may follow the closing brace");
+  EXPECT_EQ(error("r /b/x:f entry(%di):string"), "20: String accepts only memory argument");
+  EXPECT_EQ(error("r /b/x:f $entry_arg7"), "15: Invalid argument number");
+  EXPECT_EQ(error("r /b/x:f $latencies"), "9: Invalid $-variable specified");
+}
+
+TEST(Extensions, TheKernelKnowsNoEntry) {
+  for (const char* kernel : {"$latency", "$entry_arg1"})
+    EXPECT_EQ(error("r /b/x:0x10 " + std::string(kernel), true), "12: Invalid $-variable specified");
+  EXPECT_EQ(error("r /b/x:0x10 entry(%di)", true), error("r /b/x:0x10 other(%di)", true));
+}
+
 TEST(Extensions, WhatNoPartOfARegisterCanBe) {
   for (const char* bad : {"%eip", "%eds", "%r8q", "%r7d", "%axl", "%ah", "%ecs", "%e", "%l", "%d", "%flagsl", "%ipl"})
     EXPECT_EQ(error("p /b/x:f " + std::string(bad)), "9: Invalid register name") << bad;

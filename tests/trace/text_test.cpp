@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/shared/event_program.h"
+#include "engine/shared/session_area.h"
 
 namespace uprobe::format {
 namespace {
@@ -67,7 +67,7 @@ class Sample {
   std::string line(TextOptions options = {}) const {
     TextFormatter formatter(std::span(&layout, 1), options);
     Buffer out;
-    formatter.append({.ns = 1370'652'542'000, .tid = 10064, .cpu = 1, .type = 0, .flags = 0, .payload = payload},
+    formatter.append({.ns = 1370'652'542'000, .tid = 10064, .cpu = 1, .type = 0, .flags = flags, .payload = payload},
                      "corpus-target", out);
     return std::string(out.view());
   }
@@ -80,6 +80,7 @@ class Sample {
 
   EventLayout layout;
   std::vector<std::uint8_t> payload;
+  std::uint16_t flags = 0;
 };
 
 std::string line_of(std::uint32_t tid, std::string_view comm, std::uint16_t cpu, std::uint64_t ns,
@@ -183,6 +184,19 @@ TEST(Text, TheKprobeTracerOf2009) {
                                                       (is_return ? "caller: <-do_open+4" : "do_open: @do_open+4") +
                                                       " 0xff 7\n");
   }
+}
+
+// Of a record that knows nothing of its function's entry, whatever stands in the payload.
+TEST(Text, ValuesOfAnEntryThatIsNotKnown) {
+  Sample sample(true);
+  sample.field("h", Kind::hex, std::uint64_t{255}).field("d", kSigned, std::int32_t{-1});
+  sample.field("s", Kind::string, std::uint32_t{0}).array("a", kUnsigned, std::vector<std::uint8_t>{1, 2});
+  sample.field("own", Kind::hex, std::uint8_t{7});
+  EXPECT_EQ(sample.values(), " h=0xff d=-1 s=(fault) a={1,2} own=0x7");
+  for (std::size_t i = 0; i < 4; ++i) sample.layout.fields[i].of_entry = true;
+  EXPECT_EQ(sample.values(), " h=0xff d=-1 s=(fault) a={1,2} own=0x7");
+  sample.flags = shared::kRecordNoEntry;
+  EXPECT_EQ(sample.values(), " h=(missing) d=(missing) s=(missing) a={(missing)} own=0x7");
 }
 
 TEST(Text, TaskColumn) {
