@@ -18,6 +18,8 @@ std::string reason_at(const plan::Site& site, const plan::FileJumps& jumps) {
 // Of the first place that cannot have one.
 std::string reason_against_jumps(const Probe& probe, const plan::FileJumps& jumps) {
   if (!probe.returns || probe.returns->mode == plan::ReturnMode::stub) return reason_at(probe.site, jumps);
+  if (const std::string reason = reason_at(probe.site, jumps); spec::wants_entry(probe.spec) && !reason.empty())
+    return hex(probe.site.offset) + ": " + reason;
   for (const plan::Site& exit : probe.returns->sites)
     if (const std::string reason = reason_at(exit, jumps); !reason.empty()) return hex(exit.offset) + ": " + reason;
   return {};

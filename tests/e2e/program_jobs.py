@@ -397,12 +397,13 @@ APART long turn(long i) {
   if (setjmp(back) == 0) sum += leap(static_cast<int>(i % 5)); else ++sum;
   return sum;
 }
+// Pages of its own: what a tracer shares with it comes and goes.
 long resident() {
-  long all = 0, pages = 0;
+  long all = 0, pages = 0, shared = 0;
   FILE* f = std::fopen("/proc/self/statm", "r");
-  if (f == nullptr || std::fscanf(f, "%ld %ld", &all, &pages) != 2) std::abort();
+  if (f == nullptr || std::fscanf(f, "%ld %ld %ld", &all, &pages, &shared) != 3) std::abort();
   std::fclose(f);
-  return pages;
+  return pages - shared;
 }
 int main(int, char** argv) {
   const long count = std::atol(argv[1]);
@@ -414,7 +415,7 @@ int main(int, char** argv) {
   const long before = resident();
   work(&sums[0], count / 2);
   const long grown = resident() - before;
-  std::printf("%ld %ld %ld %s\n", sums[0], sums[1], sums[2], grown < 128 ? "flat" : "grown");
+  std::printf("%ld %ld %ld %s\n", sums[0], sums[1], sums[2], grown < 256 ? "flat" : "grown");
 }
 """
 

@@ -168,12 +168,12 @@ class Memory(harness.TestCase):
         compiler = harness.need("g++")
         source, program = self.write("throws.cpp", program_jobs.THROWS), self.path("throws")
         subprocess.run([compiler, "-O2", "-pthread", "-o", program, source], check=True)
-        alone = harness.run([program, "60000"])
+        alone = harness.run([program, "30000"])
         self.assertTrue(alone.stdout.endswith(b" flat\n"), alone.stdout)
         for arguments, way in (("", "exits"), (" $latency $entry_arg1", "exits"), ("", "stub")):
             definitions = [f"p:in/* {program}:*dive*", f"p:in/* {program}:*leap*", f"r:out/* {program}:*dive*{arguments}",
                            f"r:out/* {program}:*again*{arguments}"]
-            seen = harness.run_tool(definitions, [program, "60000"], ["-b8M", f"--return={way}", "-o", "/dev/null"])
+            seen = harness.run_tool(definitions, [program, "30000"], ["-b8M", f"--return={way}", "-o", "/dev/null"])
             self.assertEqual((seen.returncode, seen.stdout), (0, alone.stdout), (way, seen.stderr[-2000:]))
             self.assertRegex(seen.stderr, rb"out/\S*dive\S* .*: [1-9]")
 
