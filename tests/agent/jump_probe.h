@@ -96,6 +96,7 @@ class JumpProbe {
   void arm(OneEvent& session, bool fast, ExitPlace exit = {}) {
     patch(original_, sizeof original_);
     for (shared::Consumer& consumer : block_.consumers) {
+      if (consumer.kind == static_cast<u8>(shared::ConsumerKind::stub)) continue;
       consumer.kind = static_cast<u8>(exit.pops != 0 ? shared::ConsumerKind::exit : shared::ConsumerKind::entry);
       consumer.distance = exit.distance, consumer.pops = exit.pops, consumer.lead = exit.lead,
       consumer.restored = exit.restored;
