@@ -25,10 +25,13 @@ class Session {
     program_.layout.fixed_bytes = 24;
     program_.insns = {{Op::end, 0, 0, 0, 0}};
     program_.noted.fixed_bytes = 32;
-    program_.note = {{Op::begin, 0, 0, 0, 0},        {Op::load_register, static_cast<u8>(Reg::di), 0, 0, 0},
-                     {Op::store_value, 8, 0, 16, 0}, {Op::begin, 0, 0, 0, 0},
+    program_.note = {{Op::begin, 0, 0, 0, 0},
+                     {Op::load_register, static_cast<u8>(Reg::di), 0, 0, 0},
+                     {Op::store_value, 8, 0, 16, 0},
+                     {Op::begin, 0, 0, 0, 0},
                      {Op::load_register, static_cast<u8>(Reg::si), 0, 0, 0},
-                     {Op::store_memory, 0, 8, 24, 0}, {Op::end, 0, 0, 0, 0}};
+                     {Op::store_memory, 0, 8, 24, 0},
+                     {Op::end, 0, 0, 0, 0}};
     const trace::AreaSpec spec{.events = {&program_, &program_}, .ring_bytes = 8192, .ring_count = 1};
     area_.emplace(trace::Area::create_private(spec).take());
     area_->header().tick_rate = u64{1} << 31;  // half a nanosecond

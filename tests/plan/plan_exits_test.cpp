@@ -196,7 +196,8 @@ TEST_F(Returns, ValuesOfTheEntryNeedOneBeginning) {
   EXPECT_EQ(refusal("one_return $latency"), "accepted");
   EXPECT_EQ(refusal("tail $latency $entry_arg1"), "accepted") << "they are known there";
   EXPECT_NE(refusal("tail +0($entry_arg1):u32").find("which returns for it"), std::string::npos);
-  EXPECT_EQ(refusal("loops $latency"), "'loops' jumps to its own beginning: what it was called with is not known at its return");
+  EXPECT_EQ(refusal("loops $latency"),
+            "'loops' jumps to its own beginning: what it was called with is not known at its return");
   EXPECT_EQ(refusal("loops $retval"), "accepted");
   EXPECT_NE(refusal("one_return $latency", ReturnMode::stub).find("a return stub knows nothing"), std::string::npos);
 }

@@ -60,8 +60,8 @@ TEST(Verify, OperationsAndTheirOrder) {
 // load_entry, latency | note: begin, register, store_value | begin, register, store_memory | end
 TEST(Verify, WhatIsNotedAtTheEntry) {
   const auto answer = [](const std::function<void(EventProgram&)>& change) {
-    const auto spec = spec::parse_definition("r:g/e /b/x:f $entry_arg1:u16 entry(+0(%si)):u32 $latency",
-                                             {.file_check = nullptr});
+    const auto spec =
+        spec::parse_definition("r:g/e /b/x:f $entry_arg1:u16 entry(+0(%si)):u32 $latency", {.file_check = nullptr});
     EventProgram program = compile(*spec).take();
     change(program);
     const auto status = verify(program);
@@ -80,9 +80,7 @@ TEST(Verify, WhatIsNotedAtTheEntry) {
   EXPECT_EQ(answer([](EventProgram& p) { p.note[1] = {.op = Op::store_comm, .offset = 16}; }),
             "dynamic data is noted at the entry");
   EXPECT_EQ(answer([](EventProgram& p) { p.noted.fixed_bytes = 23; }), "the fields do not fill the record");
-  EXPECT_EQ(answer([](EventProgram& p) {
-              p.insns.insert(p.insns.begin() + 1, {.op = Op::load_register});
-            }),
+  EXPECT_EQ(answer([](EventProgram& p) { p.insns.insert(p.insns.begin() + 1, {.op = Op::load_register}); }),
             "instruction 2: a load out of order");
 }
 

@@ -76,7 +76,8 @@ TEST(Extensions, WhatTheEntryIsNotAskedFor) {
   EXPECT_EQ(error("p /b/x:f entry(%di)"), "9: Only a return probe looks back to the entry");
   EXPECT_EQ(error("p /b/x:f $entry_arg1"), "9: Only a return probe looks back to the entry");
   for (const char* bad : {"$comm", "\\5", "\\\"x\"", "@data"})
-    EXPECT_EQ(error("r /b/x:f entry(" + std::string(bad) + ")"), "15: Only registers and memory are fetched at the entry");
+    EXPECT_EQ(error("r /b/x:f entry(" + std::string(bad) + ")"),
+              "15: Only registers and memory are fetched at the entry");
   EXPECT_EQ(error("r /b/x:f entry($retval)"), "15: $retval is not available on probe");
   EXPECT_EQ(error("r /b/x:f entry(entry(%di))"), "15: Only a return probe looks back to the entry");
   EXPECT_EQ(error("r /b/x:f entry(%di"), "18: Dereference brace is not closed");
