@@ -503,6 +503,9 @@ LIBSTDCXX = "/usr/lib/x86_64-linux-gnu/libstdc++.so.6"
 
 
 def return_definitions(target):
-    """Entry and return of all functions of the target, of libc and of libstdc++, as far as they can be probed."""
-    files = {os.path.realpath(path) for path in (target, LIBC, LIBSTDCXX) if os.path.exists(path)}
-    return [line for i, path in enumerate(sorted(files)) for line in (f"p:in{i}/e {path}:*", f"r:out{i}/r {path}:*")]
+    """Entry and return of all functions of the target, of libc and of libstdc++, as far as they can be probed; the target's
+    returns look back to their entries."""
+    files = {os.path.realpath(path): "" for path in (LIBC, LIBSTDCXX) if os.path.exists(path)}
+    files[os.path.realpath(target)] = " $latency a=$entry_arg1 b=entry(+0(%si)):u32"
+    return [line for i, (path, wanted) in enumerate(sorted(files.items()))
+            for line in (f"p:in{i}/e {path}:*", f"r:out{i}/r {path}:*{wanted}")]
