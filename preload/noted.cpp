@@ -28,7 +28,7 @@ struct Noted {
   u64 words[shared::kNotedWords];
   u64 check;  // of all others; 0: there is nothing
 };
-constexpr u32 kNotedBytes = sizeof(Noted), kSetBits = 10, kWays = 4;
+constexpr u32 kSetBits = 10, kWays = 4;
 
 Noted table[kWays << kSetBits];
 
