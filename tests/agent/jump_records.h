@@ -81,16 +81,4 @@ class Jump : public testing::TestWithParam<bool> {
   static bool fast() { return GetParam(); }
 };
 
-// How deep a hit of `in` goes below the red zone of `sp`: the stack is painted first.
-inline u32 stack_use(const HitState& in, u64 sp) {
-  constexpr u32 kPainted = 2048;
-  HitState out{};
-  auto* const below = reinterpret_cast<volatile u8*>(sp - 128 - kPainted);
-  for (u32 i = 0; i < kPainted; ++i) below[i] = 0xb7;
-  hit_check(&in, &out);
-  u32 untouched = 0;
-  while (untouched < kPainted && below[untouched] == 0xb7) ++untouched;
-  return kPainted - untouched;
-}
-
 }  // namespace uprobe::test
