@@ -368,12 +368,14 @@ Status Armer::publish(Work& work) {
     if (p.long_jump && !p.known_long_jump) fresh.push_back(*p.long_jump);
   }
   if (Status s = work.block.add(work.target, std::move(fresh)); !s) return s;
+  std::vector<Block::Change> changes;
+  for (const Pending& p : work.pending) {
+    if (p.known) changes.push_back({*p.known, &p.point});
+    if (p.known_long_jump) changes.push_back({*p.known_long_jump, &*p.long_jump});
+  }
+  if (Status s = work.block.set_points(work.target, std::move(changes)); !s) return s;
   std::vector<ArmedPlace> texts;
   for (const Pending& p : work.pending) {
-    if (p.known)
-      if (Status s = work.block.set_point(work.target, *p.known, p.point); !s) return s;
-    if (p.known_long_jump)
-      if (Status s = work.block.set_point(work.target, *p.known_long_jump, *p.long_jump); !s) return s;
     if (p.long_jump) texts.push_back(text_of(work, p.long_jump->address));
     texts.push_back(text_of(work, p.point.address));
     add_events(report_.armed_events, work, *p.planned);

@@ -382,16 +382,22 @@ Status Block::set_behind(target::Target& target, std::uint32_t point, std::vecto
   return set_state(target, point, static_cast<shared::PointState>(points_[point].state));
 }
 
-Status Block::set_point(target::Target& target, std::uint32_t point, const NewPoint& with) {
-  // Another file may be mapped there now: nothing of the point is what it was for sure.
+Status Block::set_points(target::Target& target, std::vector<Change> changes) {
+  if (changes.empty()) return ok();
+  // Another file may be mapped there now: nothing of the points is what it was for sure.
   if (Status s = publish_consumers(target); !s) return s;
-  points_[point].consumer = with.consumers;
-  points_[point].file_bias = with.file_bias;
-  points_[point].role = static_cast<std::uint32_t>(with.role);
-  take_copy(points_[point], with);
-  undo_[point] = undo_of(with);
-  take_behind(points_[point], undo_[point], with.behind);
-  return set_state(target, point, shared::PointState::armed);
+  std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.point < b.point; });
+  std::vector<std::uint32_t> changed;
+  for (const auto& [point, with] : changes) {
+    points_[point].consumer = with->consumers;
+    points_[point].file_bias = with->file_bias;
+    points_[point].role = static_cast<std::uint32_t>(with->role);
+    take_copy(points_[point], *with);
+    undo_[point] = undo_of(*with);
+    take_behind(points_[point], undo_[point], with->behind);
+    changed.push_back(point);
+  }
+  return set_states(target, changed, shared::PointState::armed);
 }
 
 Status Block::begin_anew(target::Target& target) {

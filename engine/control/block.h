@@ -85,7 +85,14 @@ class Block {
   Status set_state(target::Target& target, std::uint32_t point, shared::PointState state);
   Status set_states(target::Target& target, std::span<const std::uint32_t> points, shared::PointState state);
   Status set_behind(target::Target& target, std::uint32_t point, std::vector<std::uint8_t> bytes);
-  Status set_point(target::Target& target, std::uint32_t point, const NewPoint& with);
+  struct Change {
+    std::uint32_t point;
+    const NewPoint* with;
+  };
+  Status set_points(target::Target& target, std::vector<Change> changes);
+  Status set_point(target::Target& target, std::uint32_t point, const NewPoint& with) {
+    return set_points(target, {{point, &with}});
+  }
   // For a new session, perhaps after a tool that was killed while it wrote: no point feeds anybody, all are in the hash. Only
   // while nobody is in a hit.
   Status begin_anew(target::Target& target);
