@@ -19,6 +19,7 @@
 #include "engine/control/hooks.h"
 #include "engine/control/load.h"
 #include "engine/control/preloaded.h"
+#include "engine/target/attachable.h"
 #include "engine/control/processes.h"
 #include "engine/format/text.h"
 #include "engine/session_state.h"
@@ -104,7 +105,8 @@ void Session::State::stop_tracing() {
   for (int looks = 0; found_new && looks < kMostLooks; ++looks) {
     found_new = false;
     for (const pid_t pid : control::processes_mapping(status.st_ino)) {
-      if (!seen.insert(pid).second) continue;
+      if (seen.count(pid) != 0 || target::borrows_memory(pid)) continue;  // given back with its parent
+      seen.insert(pid);
       found_new = true;
       let_go_of(pid);
     }

@@ -15,6 +15,7 @@
 #include "engine/control/attached_threads.h"
 #include "engine/control/load.h"
 #include "engine/control/processes.h"
+#include "engine/target/attachable.h"
 
 namespace uprobe::control {
 namespace {
@@ -50,7 +51,8 @@ pid_t tool_of(ino_t session) {
 // What a tool has left that was killed together with its front. The process first: its children may be gone by then.
 Status take_away(pid_t pid, ino_t session) {
   const Status given = give_back(pid);
-  for (const pid_t other : processes_mapping(session)) static_cast<void>(give_back(other));
+  for (const pid_t other : processes_mapping(session))
+    if (!target::borrows_memory(other)) static_cast<void>(give_back(other));
   return given;
 }
 

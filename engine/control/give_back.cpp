@@ -17,6 +17,7 @@
 #include "engine/control/attached_threads.h"
 #include "engine/control/disarm.h"
 #include "engine/control/processes.h"
+#include "engine/target/attachable.h"
 
 namespace uprobe::control {
 namespace {
@@ -189,6 +190,8 @@ Status give_back(pid_t pid) {
   if (!found) return found.error();
   auto block = Block::read(**process, found->block);
   if (!block) return block.error();
+  // Not a child of vfork, for which its parent, held, has waited.
+  if (Status alone = target::check_lending(pid); !alone) return alone;
   return GivingBack(**process, *found, *block).run();
 }
 

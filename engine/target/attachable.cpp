@@ -66,21 +66,17 @@ Status check_threads(pid_t pid) {
   return ok();
 }
 
-// A breakpoint in shared memory would kill whoever has no handler for it.
-Status check_sharing(pid_t pid) {
-  for (const pid_t tid : threads_of(pid)) {
-    const auto children = read_file(folder_of(pid) + "/task/" + std::to_string(tid) + "/children");
-    std::istringstream words(children ? *children : std::string());
-    for (pid_t child = 0; words >> child;) {
-      constexpr useconds_t kMoment = 1000;  // a child of vfork has its parent's memory until it has called execve
-      int looks = 1000;
-      while (looks > 0 && ::syscall(SYS_kcmp, pid, child, KCMP_VM, 0, 0) == 0) {
-        if (--looks == 0) return refused(pid, "shares its memory with " + described(child));
-        ::usleep(kMoment);
-      }
-    }
+bool share_memory(pid_t one, pid_t other) { return ::syscall(SYS_kcmp, one, other, KCMP_VM, 0, 0) == 0; }
+
+// A child of vfork has its parent's memory until it has called execve.
+template <class Condition>
+bool await(Condition condition) {
+  constexpr useconds_t kMoment = 1000;
+  for (int looks = 0; looks < 1000; ++looks) {
+    if (condition()) return true;
+    ::usleep(kMoment);
   }
-  return ok();
+  return condition();
 }
 
 Status check_program(pid_t pid) {
@@ -117,7 +113,26 @@ Status check_attachable(pid_t pid) {
   if (value_of(*status, "VmSize").empty()) return refused(pid, "is a kernel thread");
   if (Status program = check_program(pid); !program) return program;
   if (Status threads_ok = check_threads(pid); !threads_ok) return threads_ok;
-  return check_sharing(pid);
+  if (!await([&] { return !borrows_memory(pid); })) return refused(pid, "runs in the memory of its parent");
+  return check_lending(pid);
+}
+
+bool borrows_memory(pid_t pid) {
+  const auto status = read_file(folder_of(pid) + "/status");
+  const std::string parent = status ? value_of(*status, "PPid") : std::string();
+  return !parent.empty() && share_memory(pid, static_cast<pid_t>(std::strtol(parent.c_str(), nullptr, 10)));
+}
+
+// A breakpoint in shared memory would kill whoever has no handler for it.
+Status check_lending(pid_t pid) {
+  for (const pid_t tid : threads_of(pid)) {
+    const auto children = read_file(folder_of(pid) + "/task/" + std::to_string(tid) + "/children");
+    std::istringstream words(children ? *children : std::string());
+    for (pid_t child = 0; words >> child;)
+      if (!await([&] { return !share_memory(pid, child); }))
+        return refused(pid, "shares its memory with " + described(child));
+  }
+  return ok();
 }
 
 Error explain_refusal(pid_t pid, int error) {

@@ -11,6 +11,12 @@ namespace uprobe::target {
 // of us is at work there, a matter of moments.
 Status check_attachable(pid_t pid);
 
+// Whether a process runs in its parent's memory: what is done to one of the two is done to both.
+bool borrows_memory(pid_t pid);
+
+// Code::refused where a child runs in the memory of this process. One of vfork, which soon calls execve, is waited for.
+Status check_lending(pid_t pid);
+
 // Why ptrace said no to that process.
 Error explain_refusal(pid_t pid, int error);
 

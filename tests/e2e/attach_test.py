@@ -383,6 +383,16 @@ library.plugin_call(b"d")
         self.assertEqual(len({hit.tid for hit in hits}), 3)
 
 
+    def test_threads_forks_and_spawns_all_the_time(self):
+        program = fixture("attached_spawns")
+        process = self.start_ready(program)
+        hits = 0
+        for _ in range(15):
+            hits += len(self.attach_well(process.pid, [f"p:w {program}:work"], "-b", "4M").hits)
+        self.assertGreater(hits, 0)
+        self.assertEqual(self.end_well(process), b"0 mistakes\n")
+
+
 class Refused(AttachCase):
     """One line, exit code 125, and the process as it was."""
 
