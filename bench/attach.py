@@ -18,8 +18,10 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SOURCE = r"""
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 %(functions)s
@@ -38,6 +40,7 @@ static long now(void) {
   return time.tv_sec * 1000000000L + time.tv_nsec;
 }
 int main(int argc, char** argv) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   for (long i = 0; i < atol(argv[argc - 1]); ++i) pthread_create(&(pthread_t){0}, 0, work, (void*)(i * 17));
   setvbuf(stdout, 0, _IOLBF, 0);
   puts("ready");

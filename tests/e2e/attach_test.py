@@ -387,7 +387,7 @@ library.plugin_call(b"d")
         program = fixture("attached_spawns")
         process = self.start_ready(program)
         hits = 0
-        for _ in range(15):
+        for _ in range(8):
             hits += len(self.attach_well(process.pid, [f"p:w {program}:work"], "-b", "4M").hits)
         self.assertGreater(hits, 0)
         self.assertEqual(self.end_well(process), b"0 mistakes\n")
