@@ -295,7 +295,7 @@ int Session::child_pid() const { return state_->child; }
 namespace {
 
 // The part of a run that turns records into text.
-class Printer {
+class Printer : public Recipient {
  public:
   Printer(const std::vector<Probe>& probes, const RunOptions& options, const Output& output, format::Symbols* symbols)
       : probes_(probes),
@@ -305,19 +305,19 @@ class Printer {
     if (options.header) formatter_.header(text_);
   }
 
-  void print(const trace::EventRecord& record, trace::TaskNames& names) {
-    if (full()) return;
+  void take(const trace::EventRecord& record, trace::TaskNames& names) override {
+    if (is_full()) return;
     ++printed_;
     for (; known_ < probes_.size(); ++known_) formatter_.add(probes_[known_].program.layout);
     formatter_.append(record, names.name(record.tid), text_);
-    if (text_.size() >= kFlushBytes) flush();
+    if (text_.size() >= kFlushBytes) end_batch();
   }
-  void flush() {
+  void end_batch() override {
     if (text_.size() != 0 && !broken_) broken_ = output_(text_.view()) != 0;
     text_.clear();
   }
-  bool broken() const { return broken_; }
-  bool full() const { return options_.max_events != 0 && printed_ >= options_.max_events; }
+  bool is_broken() const override { return broken_; }
+  bool is_full() const override { return options_.max_events != 0 && printed_ >= options_.max_events; }
 
  private:
   const std::vector<Probe>& probes_;  // some may join
@@ -328,6 +328,18 @@ class Printer {
   format::Buffer text_;
   std::uint64_t printed_ = 0;
   bool broken_ = false;
+};
+
+class Forwarder : public Recipient {
+ public:
+  Forwarder(const std::vector<Probe>& probes, const RecordSink& sink) : probes_(probes), sink_(sink) {}
+  void take(const trace::EventRecord& record, trace::TaskNames& names) override {
+    if (record.type < probes_.size()) sink_(record, probes_[record.type].program.layout, names.name(record.tid));
+  }
+
+ private:
+  const std::vector<Probe>& probes_;
+  const RecordSink& sink_;
 };
 
 void wait_for_flush(int event, std::chrono::microseconds limit) {
@@ -352,41 +364,57 @@ Ending ending_of(pid_t child) {
 }  // namespace
 
 Result<Ending> Session::run(const RunOptions& options, const Output& output) {
-  State& s = *state_;
-  Printer printer(s.probes, options, output, s.symbols.get());
-  if (s.ended_early) {
-    printer.flush();
-    return *s.ended_early;
+  Printer printer(state_->probes, options, output, state_->symbols.get());
+  return state_->run(options, printer);
+}
+
+Result<Ending> Session::run(const RunOptions& options, const RecordSink& sink) {
+  Forwarder forwarder(state_->probes, sink);
+  return state_->run(options, forwarder);
+}
+
+bool Session::is_recording() const { return state_->recording; }
+
+void Session::kill_program() {
+  if (state_->pidfd) ::syscall(SYS_pidfd_send_signal, state_->pidfd.get(), SIGKILL, nullptr, 0);
+}
+
+Result<Ending> Session::State::run(const RunOptions& run_options, Recipient& recipient) {
+  if (ended_early) {
+    recipient.end_batch();
+    return *ended_early;
   }
-  const trace::Sink sink = [&](const trace::EventRecord& record) { printer.print(record, s.names); };
+  const trace::Sink sink = [&](const trace::EventRecord& record) { recipient.take(record, names); };
   const auto started = steady_clock::now();
-  const bool is_attached = !s.attached.empty();
+  const bool is_attached = !attached.empty();
+  const auto is_over = [&] {
+    return run_options.duration.count() != 0 && steady_clock::now() - started >= run_options.duration;
+  };
   const auto let_go = [&] {
-    return printer.full() || (is_attached && printer.broken()) ||
-           (options.duration.count() != 0 && steady_clock::now() - started >= options.duration) ||
-           (options.detach_requested && options.detach_requested());
+    return recipient.is_full() || (is_attached && recipient.is_broken()) || is_over() ||
+           (run_options.detach_requested && run_options.detach_requested());
   };
   for (bool ended = false; !ended;) {
-    s.learn_names();
-    if (s.recording) s.poll(sink);
-    printer.flush();
-    if (s.recording && let_go()) {
-      s.stop_tracing();
-      s.reader->finish(sink);
-      printer.flush();
+    learn_names();
+    if (recording) poll(sink);
+    recipient.end_batch();
+    if (recording && let_go()) {
+      stop_tracing();
+      reader->finish(sink);
+      recipient.end_batch();
       if (is_attached) return Ending{.detached = true};
     }
-    const auto wait = s.recording ? s.reader->next_poll() : std::chrono::microseconds(100'000);
-    ended = is_attached ? all_ended(s.processes, wait) : child_ended(s.pidfd.get(), wait);
+    const auto wait = recording ? reader->next_poll() : std::chrono::microseconds(100'000);
+    ended = is_attached ? all_ended(processes, wait) : child_ended(pidfd.get(), wait);
   }
-  s.learn_names();
-  s.names.refresh_all();
-  if (s.recording) {
-    s.stop_tracing();
-    s.reader->finish(sink);
+  learn_names();
+  names.refresh_all();
+  if (recording) {
+    stop_tracing();
+    reader->finish(sink);
   }
-  printer.flush();
-  return is_attached ? Ending{} : ending_of(s.child);
+  recipient.end_batch();
+  return is_attached ? Ending{} : ending_of(child);
 }
 
 void Session::State::poll(const trace::Sink& sink) {
@@ -417,18 +445,18 @@ void Session::State::print_settled(const trace::Sink& sink) {
 Status Session::follow(const control::Preloaded& program, const RunOptions& options, const Output& output) {
   State& s = *state_;
   Printer printer(s.probes, options, output, s.symbols.get());
-  const trace::Sink sink = [&](const trace::EventRecord& record) { printer.print(record, s.names); };
+  const trace::Sink sink = [&](const trace::EventRecord& record) { printer.take(record, s.names); };
   const auto step = [&] {
     const auto flushes = s.mail->take_flushes();
     if (flushes.empty())
       s.poll(sink);
     else
       s.print_settled(sink);
-    printer.flush();
+    printer.end_batch();
     for (shared::MailSlot* slot : flushes) s.mail->flushed(*slot);
   };
   bool deserted = false;
-  while (!deserted && !printer.broken() && !(options.detach_requested && options.detach_requested())) {
+  while (!deserted && !printer.is_broken() && !(options.detach_requested && options.detach_requested())) {
     deserted = program.is_deserted();
     step();
     if (!deserted) wait_for_flush(s.mail->flush_wanted(), s.reader->next_poll());
@@ -437,7 +465,7 @@ Status Session::follow(const control::Preloaded& program, const RunOptions& opti
   s.stop_tracing();
   step();
   s.reader->finish(sink);
-  printer.flush();
+  printer.end_batch();
   return ok();
 }
 

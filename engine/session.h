@@ -107,6 +107,16 @@ struct Ending {
 // A line sink: gets whole lines of trace text (the bytes may hold several lines); returns 0 or an errno that ends output.
 using Output = std::function<int(std::string_view)>;
 
+namespace trace {
+struct EventRecord;  // engine/trace/event_record.h
+}
+namespace program {
+struct EventLayout;  // engine/program/layout.h
+}
+
+// Gets each record as it is, with what it is a record of and its thread's name; all of it is good during the call only.
+using RecordSink = std::function<void(const trace::EventRecord&, const program::EventLayout&, std::string_view task)>;
+
 struct RunOptions {
   std::uint64_t max_events = 0;            // 0: no limit; after it the program goes on untraced
   std::chrono::nanoseconds duration{0};    // 0: no limit
@@ -145,6 +155,10 @@ class Session {
   // reads and prints until the program has ended and everything recorded is printed. Output errors end printing, never the
   // program.
   Result<Ending> run(const RunOptions& options, const Output& output);
+  Result<Ending> run(const RunOptions& options, const RecordSink& sink);
+  bool is_recording() const;  // launched, and not let go since
+  // SIGKILL, if the program has not ended.
+  void kill_program();
   Summary summary() const;
 
   // While run() is under way, from any thread; every process of the session is changed. Code::refused once the session has ended.

@@ -19,6 +19,16 @@
 
 namespace uprobe {
 
+// Where records go.
+class Recipient {
+ public:
+  virtual ~Recipient() = default;
+  virtual void take(const trace::EventRecord& record, trace::TaskNames& names) = 0;
+  virtual void end_batch() {}
+  virtual bool is_full() const { return false; }
+  virtual bool is_broken() const { return false; }  // nobody reads any more
+};
+
 struct Session::State {
   std::vector<Probe> probes;
   control::ProbeSet planned;
@@ -53,6 +63,7 @@ struct Session::State {
   void stop_tracing();
   void learn_names();
   void await_writers();
+  Result<Ending> run(const RunOptions& options, Recipient& recipient);
   Status unless_killed(const Error& error);
   void print_settled(const trace::Sink& sink);
   Status open_agent();

@@ -16,6 +16,8 @@ LAYERS = {
     "engine/control": 5, "engine/format": 5,
     "engine": 6,  # session.h, session*.cpp: the facade
     "cli": 7,
+    "library/uprobe": 0,  # what is installed: nothing but the standard's
+    "library": 7,
 }
 # What runs inside the traced program sees the shared structs and itself.
 IN_TARGET = {"preload", "arch/x86/entry"}
@@ -27,7 +29,7 @@ FOREIGN = {
     r"(?:libelf|gelf|elfutils/.*)\.h": ["engine/elf/"],
     r"capstone/.*": ["cli/"],  # shows instructions to people; decides nothing
 }
-ROOTS = ("engine", "arch", "preload", "cli")
+ROOTS = ("engine", "arch", "preload", "cli", "library")
 LONGEST_FILE = 600
 
 

@@ -1,0 +1,159 @@
+// Runs a program with probes in it and gives their hits as values: for tests that assert which functions of a library were
+// called, with what, and what they returned, and for small tools. Nothing of the program under test is changed or rebuilt.
+//
+//   auto session = libuprobe::Session::launch({.definitions = {"p:open /lib/x86_64-linux-gnu/libc.so.6:open64 file=+0(%di):string"}},
+//                                             {"/bin/cat", "/etc/hostname"});
+//   if (!session) return fail(session.error().message());
+//   for (const libuprobe::Event& event : session->finish()) use(event.name, event.text("file"));
+//
+// Definitions are those of uprobe-run and of ftrace's uprobe_events. Linux x86-64; needs no privileges for one's own programs.
+//
+// Build: find_package(uprobe) and link uprobe::session. The library needs libuprobe.so at run time, which is installed with it
+// (the package says where; Options::agent takes another one).
+//
+// Nothing here throws but for memory or threads that have run out. A Session may be used from any thread, one call at a time. The
+// process that launches gets a few threads, its soft limits of files, file size and CPU time are raised to the hard ones, and
+// SIGCHLD and SIGXFSZ get the dispositions SIG_DFL and SIG_IGN.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#ifndef UPROBE_AGENT
+#define UPROBE_AGENT ""  // beside the running program, or in ../lib/uprobe
+#endif
+
+namespace libuprobe {
+
+// Why something could not be done, in one line. `definition` and `column` (a byte of it, -1: none) say what it is about.
+struct Error {
+  std::string text;
+  std::string definition = {};
+  int column = -1;
+  std::string help = {};  // what to do; may be empty
+
+  // All of it, the definition with a caret under the column; lines without the last newline.
+  std::string message() const;
+};
+
+// A value or an Error. Asking for the one that is not there ends the program.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
+
+  explicit operator bool() const { return state_.index() == 0; }
+  T& operator*() { return std::get<0>(state_); }
+  T* operator->() { return &std::get<0>(state_); }
+  const Error& error() const { return std::get<1>(state_); }
+
+ private:
+  std::variant<T, Error> state_;
+};
+struct Nothing {};
+using Status = Result<Nothing>;
+
+// What an argument of a definition fetched.
+struct Value {
+  enum class Kind : std::uint8_t {
+    fault,            // a string that could not be read
+    unsigned_number,  // u8..u64, x8..x64 and what has no type; memory that could not be read is 0, as in ftrace
+    signed_number,    // s8..s64; `number` is sign-extended
+    text,             // string, ustring, char
+    array,            // TYPE[N]: `elements`
+  };
+  Kind kind = Kind::fault;
+  std::uint64_t number = 0;
+  std::string text;
+  std::vector<Value> elements;
+};
+
+struct Field {
+  std::string name;  // "arg1" where the definition gives none
+  Value value;
+};
+
+// One hit.
+struct Event {
+  std::string group, name;
+  std::string task;       // name of the thread
+  std::uint32_t pid = 0;  // id of the thread, as in ftrace's TASK-PID
+  std::uint32_t cpu = 0;
+  std::uint64_t nanoseconds = 0;     // CLOCK_MONOTONIC
+  std::uint64_t address = 0;         // of the probed instruction; of a return: of the function
+  std::uint64_t return_address = 0;  // of a return: where it went; else 0
+  std::vector<Field> fields;         // in the order of the definition
+
+  // Null: there is no such field.
+  const Value* find(std::string_view field) const;
+  // Nothing: there is no such field, or it is no number, no text.
+  std::optional<std::int64_t> number(std::string_view field) const;
+  std::optional<std::string> text(std::string_view field) const;
+};
+
+struct Options {
+  std::vector<std::string> definitions;   // at least one
+  std::uint64_t buffer_bytes = 4u << 20;  // of each of the rings that hits wait in; see Counts::lost
+  std::string agent = UPROBE_AGENT;       // libuprobe.so
+};
+
+// Of one probe.
+struct Counts {
+  std::string name;          // "GROUP/EVENT"
+  std::uint64_t hits = 0;    // `lost` ones included
+  std::uint64_t lost = 0;    // no Event came of them: a ring was full, or the record too large
+  std::uint64_t missed = 0;  // returns that could not be followed
+};
+
+// How the program ended.
+struct Ending {
+  bool signalled = false;
+  int code = 0;  // exit code, or signal
+};
+
+class Session {
+ public:
+  // Starts argv[0], found through PATH, with this process's environment and streams; its children and what they execute are
+  // probed too. All definitions are checked first: with a bad one nothing runs. It runs when this returns.
+  static Result<Session> launch(const Options& options, const std::vector<std::string>& argv);
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+  // Kills the program unless it has ended.
+  ~Session();
+
+  int pid() const;  // of the program
+
+  // The oldest event that has not been taken; hits come up to 50 ms late. Nothing: none came in time, or none will come. Events
+  // that nobody takes wait in memory.
+  std::optional<Event> next(std::chrono::milliseconds patience);
+  // Waits for the end of the program, and returns all events that have not been taken.
+  std::vector<Event> finish();
+  // Of the program, once it has ended.
+  std::optional<Ending> ending() const;
+
+  // Changes while it runs, in all of its processes; see `uprobe-run --control`. A definition that starts with "-:" deletes.
+  Status add(const std::string& definition);
+  Status remove(const std::string& event);   // "GROUP/EVENT", "EVENT", "GROUP/"
+  Status disable(const std::string& event);  // the same; empty: all
+  Status enable(const std::string& event);
+  // Of all probes, removed ones too once the session has ended.
+  std::vector<Counts> counts() const;
+
+  // Takes the probes out, for good; the program goes on.
+  void stop();
+
+ private:
+  struct State;
+  explicit Session(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace libuprobe
