@@ -181,13 +181,12 @@ Result<Reply> ask_session(const std::string& session, const std::vector<Order>& 
   if (!folder) return folder.error();
   const auto socket = connect_live(*folder, session);
   if (!socket) return socket.error();
-  const Status sent = send_all(socket->get(), encode(orders));  // who refuses us does not read
+  static_cast<void>(send_all(socket->get(), encode(orders)));  // who refuses us does not read, but answers
   const auto bytes = receive_all(socket->get());
-  if (!sent && (!bytes || bytes->empty())) return sent.error();
-  if (!bytes) return bytes.error();
+  if (!bytes || bytes->empty())
+    return Error{.code = Code::refused, .text = "the session has ended meanwhile", .where = session};
   auto reply = decode_reply(*bytes);
-  if (!reply)
-    return Error{.code = Code::damaged, .text = "the session ended, or does not understand", .where = session};
+  if (!reply) return Error{.code = Code::damaged, .text = "the session's answer makes no sense", .where = session};
   return std::move(*reply);
 }
 
