@@ -156,7 +156,9 @@ constexpr std::array kRows = {
     Row{'l', "list", optional_argument, "GLOB",
         "list the functions that can be probed, of -x FILE or of PROGRAM;\nevery line can be given to -p",
         [](Options& o, const std::string& v) {
-          return o.list_glob = v, add_order(o, OrderKind::list), set_mode(o, Mode::list);
+          o.list_glob = v;
+          static_cast<void>(add_order(o, OrderKind::list));
+          return set_mode(o, Mode::list);
         }},
     Row{0, "dry-run", no_argument, "", "show where each probe would go, and how; run nothing",
         [](Options& o, const std::string&) { return set_mode(o, Mode::dry_run); }},

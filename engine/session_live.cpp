@@ -4,6 +4,7 @@
 // `changing` (one change at a time), then either the service's (armer, probes, flows) or `reading` (the list of probes, and what the
 // reader knows of events), never both.
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 #include "engine/session_state.h"
@@ -29,7 +30,32 @@ Error about(Error error, const Probe& probe) {
   return error;
 }
 
+// Whether the records of one are as the other's, under the same name, from the same place.
+bool is_same(const Probe& a, const Probe& b) {
+  const auto& x = a.program.insns;
+  const auto& y = b.program.insns;
+  return a.site.file->identity() == b.site.file->identity() && a.returns.has_value() == b.returns.has_value() &&
+         spec::listing(a.spec, a.site.offset) == spec::listing(b.spec, b.site.offset) && x.size() == y.size() &&
+         std::memcmp(x.data(), y.data(), x.size() * sizeof x[0]) == 0 && a.program.text == b.program.text;
+}
+
 }  // namespace
+
+// Numbers are not given twice, but a definition that comes back has its own again: whoever still was on the way to it records
+// what is right.
+Result<std::uint16_t> Session::State::number_for(Probe probe) {
+  const auto same = std::find_if(probes.begin(), probes.end(),
+                                 [&](const Probe& before) { return !before.live && is_same(before, probe); });
+  const auto number = static_cast<std::uint16_t>(same - probes.begin());
+  if (same == probes.end()) {
+    if (Status added = area->add_event(probe.program); !added) return added.error();
+    probes.push_back(std::move(probe));
+  } else {
+    *same = std::move(probe);
+    area->set_event(number, true);
+  }
+  return number;
+}
 
 // Switched off first, which every process sees at once.
 void Session::State::leave(const std::vector<std::uint16_t>& events) {
@@ -46,18 +72,18 @@ void Session::State::leave(const std::vector<std::uint16_t>& events) {
 }
 
 // The events first, for nobody may record what the reader does not know.
-Status Session::State::join(std::vector<Probe> more) {
+Status Session::State::join(const std::vector<Probe>& more) {
   std::vector<std::uint16_t> events;
   control::ProbeSet points;
   Status joined = ok();
   {
     const std::lock_guard lock(reading);
-    for (Probe& probe : more) {
-      joined = area->add_event(probe.program);
+    for (const Probe& probe : more) {
+      const auto number = number_for(probe);
+      joined = number ? ok() : Status(number.error());
       if (!joined) break;
-      events.push_back(static_cast<std::uint16_t>(probes.size()));
-      add_points(probe, events.back(), points);
-      probes.push_back(std::move(probe));
+      events.push_back(*number);
+      add_points(probe, *number, points);
     }
     reader->know_events();
   }
@@ -107,7 +133,7 @@ Result<Changes> Session::State::define_one(const Definition& definition) {
     changes.added.push_back(name_of(probe));
   }
   Status joined = may_join(*more);
-  if (joined) joined = join(more.take());
+  if (joined) joined = join(*more);
   if (joined) return changes;
   for (const auto id : ids) definer->forget(id);
   return joined.error();

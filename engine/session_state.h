@@ -91,7 +91,8 @@ struct Session::State {
   Status open_door();
   Status serve();
   Status may_join(const std::vector<Probe>& more) const;
-  Status join(std::vector<Probe> more);
+  Result<std::uint16_t> number_for(Probe probe);
+  Status join(const std::vector<Probe>& more);
   void leave(const std::vector<std::uint16_t>& events);
   // Why each probe cannot be a jump at all of its places, empty for those that can. By the files alone; nobody asks for a tier of int3.
   std::vector<std::string> reasons_against_jumps();

@@ -264,7 +264,10 @@ Status Armer::arm_ifuncs(Work& work, const FilePoints& file, const target::Mappi
     if (!relocations) relocations = elf::relocations_of(*file.file);
     auto chosen = chosen_implementation(work.target, file.file, *relocations, m, point.site);
     if (!chosen) {
-      refuse(work, point, chosen.error().text);
+      refuse(work, point,
+             work.is_live
+                 ? "its implementation is chosen at run time (IFUNC): which it is cannot be found out from outside"
+                 : chosen.error().text);
       continue;
     }
     if (!*chosen) {

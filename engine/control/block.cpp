@@ -223,11 +223,17 @@ std::vector<std::uint32_t> Block::points_in(Addr begin, Addr end) const {
 }
 
 Result<std::uint32_t> Block::list_for(const std::vector<Consumer>& consumers, bool is_known) {
-  for (std::uint32_t head = 1; is_known && head <= consumers_.size(); ++head)
-    if (is_list(head, consumers)) return head;
-  if (consumers_.size() + consumers.size() > head_->consumer_capacity)
+  // What its end may be: lists that are there never change.
+  std::uint32_t tail = 0;
+  std::size_t shared = 0;
+  for (std::uint32_t head = 1; is_known && shared < consumers.size() && head <= consumers_.size(); ++head) {
+    const std::size_t length = length_as_end(head, consumers);
+    if (length > shared) tail = head, shared = length;
+  }
+  const std::span<const Consumer> more(consumers.data(), consumers.size() - shared);
+  if (consumers_.size() + more.size() > head_->consumer_capacity)
     return Error{.code = Code::limit, .text = "too many probes in one process"};
-  return chain(consumers);
+  return chain(more, tail);
 }
 
 Status Block::add(target::Target& target, std::vector<NewPoint> points) {
@@ -254,15 +260,15 @@ Status Block::add(target::Target& target, std::vector<NewPoint> points) {
   return write_hash(target, first_point);
 }
 
-// Appends a list of consumers; returns the index + 1 of its first, 0 if there is none.
-std::uint32_t Block::chain(const std::vector<Consumer>& consumers) {
-  const std::size_t first = consumers_.size();
-  for (Consumer consumer : consumers) {
-    const bool last = consumers_.size() + 1 == first + consumers.size();
-    consumer.next = last ? 0 : static_cast<std::uint32_t>(consumers_.size() + 2);
-    consumers_.push_back(consumer);
+// Appends consumers, in front of the list that begins with consumer `tail` - 1; returns the index + 1 of the first.
+std::uint32_t Block::chain(std::span<const Consumer> consumers, std::uint32_t tail) {
+  const auto first = static_cast<std::uint32_t>(consumers_.size() + 1);
+  for (std::size_t i = 0; i < consumers.size(); ++i) {
+    consumers_.push_back(consumers[i]);
+    const bool is_last = i + 1 == consumers.size();
+    consumers_.back().next = is_last ? tail : static_cast<std::uint32_t>(consumers_.size() + 1);
   }
-  return consumers.empty() ? 0 : static_cast<std::uint32_t>(first + 1);
+  return consumers.empty() ? tail : first;
 }
 
 bool Block::has(std::uint32_t point, const std::vector<Consumer>& consumers) const {
@@ -309,16 +315,15 @@ std::vector<Consumer> Block::list_of(std::uint32_t point) const {
   return list;
 }
 
-// Whether the list that begins with consumer `head` - 1 is this one.
-bool Block::is_list(std::uint32_t head, const std::vector<Consumer>& consumers) const {
-  std::uint32_t next = head;
-  for (const Consumer& wanted : consumers) {
-    if (next == 0 || next > consumers_.size()) return false;
-    const Consumer& has = consumers_[next - 1];
-    if (!same(has, wanted)) return false;
-    next = has.next;
-  }
-  return next == 0;
+// How many of the last consumers the list is that begins with consumer `head` - 1; 0: it is another one.
+std::size_t Block::length_as_end(std::uint32_t head, const std::vector<Consumer>& consumers) const {
+  std::size_t length = 0;
+  for (std::uint32_t next = head; next != 0; next = consumers_[next - 1].next)
+    if (next > consumers_.size() || ++length > consumers.size()) return 0;
+  std::size_t i = consumers.size() - length;
+  for (std::uint32_t next = head; next != 0; next = consumers_[next - 1].next)
+    if (!same(consumers_[next - 1], consumers[i++])) return 0;
+  return length;
 }
 
 // The head says how many there are: it is the caller's to write.

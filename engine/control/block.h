@@ -66,8 +66,8 @@ class Block {
   // Comes before a change: the block gets a new stamp.
   Status renew(target::Target& target);
   // A list of consumers, newest first (`next` is set here), for a point to come, or for one that is there already: then its own or
-  // another point's if it is the same, since libraries that take turns at an address must not use the table up. It gets into
-  // the target with the point. Code::limit when there is no room.
+  // another point's, or the end of one, where these are the same: libraries that take turns at an address, and probes that come
+  // and go, must not use the table up. It gets into the target with the point. Code::limit when there is no room.
   Result<std::uint32_t> list_for(const std::vector<shared::Consumer>& consumers, bool is_known);
   // Publishes points: tables first, the hash last. The text is not touched. Code::limit when the block is full; nothing
   // has changed then.
@@ -105,8 +105,8 @@ class Block {
   Block(Addr at) : at_(at) {}
   Status write_consumers(target::Target& target);
   Status publish_consumers(target::Target& target);
-  bool is_list(std::uint32_t head, const std::vector<shared::Consumer>& consumers) const;
-  std::uint32_t chain(const std::vector<shared::Consumer>& consumers);
+  std::size_t length_as_end(std::uint32_t head, const std::vector<shared::Consumer>& consumers) const;
+  std::uint32_t chain(std::span<const shared::Consumer> consumers, std::uint32_t tail);
   Status write_hash(target::Target& target, std::size_t first_point);
 
   Addr at_;

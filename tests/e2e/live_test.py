@@ -149,6 +149,38 @@ class Changes(Live):
         _, hits, _ = self.finish()
         self.assertEqual(hits, {"g": 0, "cbrt": 200, "f": 200})
 
+    def test_what_comes_back_takes_no_further_room(self):
+        self.start("rounds", "p:g {}:g")
+        libc = harness.libc_of(self.program)
+        for _ in range(9):  # 1,024 events can be added
+            self.assertRegex(self.told("-p", f"p:many/* {libc}:f*"), r"added 1\d\d probes")
+            self.assertRegex(self.told("--remove", "many/"), r"removed 1\d\d probes")
+        self.round()
+        _, hits, _ = self.finish()
+        self.assertEqual(hits["g"], 200)
+
+    def test_a_session_that_is_full(self):
+        self.start("rounds", "p:g {}:g")
+        seen = self.ask("-p", f"p:many/* {harness.libc_of(self.program)}:*")
+        self.assertEqual((seen.returncode, seen.stdout), (125, b""))
+        self.assertIn(b"no room for further events", seen.stderr)
+        self.assertEqual(self.told("--list").count("\n"), 1)
+        self.round()
+        _, hits, _ = self.finish()
+        self.assertEqual(hits, {"g": 200})
+
+    def test_many_at_one_point(self):
+        self.start("rounds", "p:g {}:g")
+        words = []
+        for i in range(200):
+            words += ["-p", f"p:e{i} {{}}:g"]
+        self.told(*words)
+        self.round()
+        self.told("--remove", "uprobes/")
+        self.round()
+        _, hits, _ = self.finish()
+        self.assertEqual(hits, {"g": 200, **{f"e{i}": 200 for i in range(200)}})
+
     def test_list_and_stats(self):
         self.start("rounds", "p:g {}:g n=%di")
         self.told("-p", "p:mine/f {}:f", "--disable", "mine/")
