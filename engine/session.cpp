@@ -91,9 +91,11 @@ void Session::State::await_writers() {
 void Session::State::stop_tracing() {
   door.reset();
   if (area && !attached.empty()) __atomic_store_n(&area->header().tool_gone, 1, __ATOMIC_RELAXED);  // nobody need ask
-  if (mail) mail->stop();
-  if (!recording) return;
-  recording = false;
+  {
+    const std::lock_guard lock(changing);  // who is adding probes has added them
+    if (mail) mail->stop();
+    if (!recording.exchange(false)) return;
+  }
   area->set_state(shared::SessionState::off);
   await_writers();
   struct stat status {};

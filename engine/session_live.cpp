@@ -92,7 +92,8 @@ Status Session::State::join(const std::vector<Probe>& more) {
   const Probe& first = events.empty() ? more.front() : probes[events.front()];
   const Error error = about(joined.error(), first);
   leave(events);
-  for (const std::uint16_t event : events) probes[event].was_refused = true;
+  const std::lock_guard lock(reading);
+  for (const std::uint16_t event : events) probes[event].was_refused = reader->counts().recorded[event] == 0;
   return error;
 }
 

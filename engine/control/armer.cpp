@@ -172,7 +172,8 @@ Status Armer::note_unbound(Work& work) {
   return work.block.write_head(work.target);
 }
 
-// For probes that join later. Where none can be had these will be refused.
+// For probes that join later, before the program can have forbidden it: what is mapped later is mostly near what is there at the
+// beginning. Where none can be had these will be refused.
 Status Armer::keep_room(Work& work) {
   bool made = false;
   for (const target::Mapping& m : work.maps) {
@@ -220,7 +221,8 @@ Status Armer::arm(target::Target& target, Block& block, const Changed& changed) 
     if (known_at(work.untouched, known.begin) == nullptr) doubtful.push_back({known.begin, known.end});
   for (const Changed& range : doubtful)
     if (Status s = retire(work, range); !s) return s;
-  if (Status s = keep_room(work); !s) return s;
+  if (remembered == nullptr)
+    if (Status s = keep_room(work); !s) return s;
   if (Status s = note_unbound(work); !s) return s;
   known_.keep_mappings(block.stamp(), work.all_known());
   return ok();

@@ -121,6 +121,13 @@ class Changes(Live):
             values = [hit.arguments for hit in harness.parse_trace(file.read()) if hit.event == "fr"]
         self.assertEqual(sorted(values), sorted(2 * [f"value={3 * i + 1:#x}" for i in range(100)]))
 
+    def test_a_file_that_nobody_has_probed_before(self):
+        self.start("rounds", "p:w " + harness.libc_of(self.program) + ":fork")
+        self.told("-p", "p:f {}:f", "-p", "r:gr {}:g $retval")
+        self.round()
+        _, hits, _ = self.finish()
+        self.assertEqual((hits["f"], hits["gr"]), (200, 200))
+
     def test_inside_of_what_a_jump_has_displaced(self):
         self.start("rounds", "p:f {}:f", "p:h {}:h")
         inside = next(offset for offset in range(1, 5) if self.ask("-p", f"p:in {{}}:h+{offset}").returncode == 0)
