@@ -32,6 +32,8 @@ class Engine {
   // As uprobe::ask_session.
   virtual Result<Reply> ask(const std::string& session, const std::vector<Order>& orders) = 0;
   virtual Result<std::vector<std::string>> list_functions(const std::string& object, const std::string& glob) = 0;
+  virtual Result<std::vector<std::string>> list_source(const std::string& object, const std::string& function,
+                                                       SourceList what) = 0;
   virtual Result<std::string> find_program(const std::string& program) = 0;
 };
 

@@ -76,7 +76,7 @@ Status set_name(std::string& into, const std::string& value) {
 
 Status set_mode(Options& options, Mode mode) {
   if (options.mode != Mode::trace && options.mode != mode)
-    return usage("-l, --dry-run, --check, --list-events and --format-file exclude each other");
+    return usage("-l, --lines, --vars, --dry-run, --check, --list-events and --format-file exclude each other");
   options.mode = mode;
   return ok();
 }
@@ -160,6 +160,11 @@ constexpr std::array kRows = {
           static_cast<void>(add_order(o, OrderKind::list));
           return set_mode(o, Mode::list);
         }},
+    Row{0, "lines", required_argument, "FUNC",
+        "list the source lines of a function that have code, of -x FILE or of PROGRAM;\nevery line can be given to -p",
+        [](Options& o, const std::string& v) { return o.function = v, set_mode(o, Mode::lines); }},
+    Row{0, "vars", required_argument, "FUNC", "a definition that shows the function's variables, and their types",
+        [](Options& o, const std::string& v) { return o.function = v, set_mode(o, Mode::variables); }},
     Row{0, "dry-run", no_argument, "", "show where each probe would go, and how; run nothing",
         [](Options& o, const std::string&) { return set_mode(o, Mode::dry_run); }},
     Row{0, "check", no_argument, "",
@@ -350,6 +355,11 @@ Status settle(Options& options) {
                    "leave one of them away");
   }
   if (options.mode == Mode::list) return settle_list(options);
+  if (options.mode == Mode::lines || options.mode == Mode::variables) {
+    if (options.object.empty() && options.program.empty())
+      return usage("--lines and --vars need a program, or a file with -x", "e.g. uprobe-run --vars=main ./prog");
+    return ok();
+  }
   if (options.json && options.mode != Mode::check) return usage("--json is the form of --check's answer");
   if (options.sources.empty())
     return usage("no probe is defined: -p or -i is missing",

@@ -16,7 +16,19 @@
 
 namespace uprobe::cli {
 
-enum class Mode { trace, list, dry_run, check, list_events, format_file, control, help, version };
+enum class Mode {
+  trace,
+  list,
+  lines,
+  variables,
+  dry_run,
+  check,
+  list_events,
+  format_file,
+  control,
+  help,
+  version,
+};
 
 // One -p or -i, in the order given.
 struct ProbeSource {
@@ -42,6 +54,7 @@ struct Options {
   std::vector<ControlOrder> orders;
   std::string object;                    // the last -x
   std::string list_glob;                 // -l; empty: all
+  std::string function;                  // of --lines and --vars
   std::string output;                    // -o; empty: standard error
   std::uint64_t max_events = 0;          // 0: no limit
   std::chrono::nanoseconds duration{0};  // 0: no limit

@@ -129,6 +129,18 @@ Outcome list(const Call& call) {
   return print(call, text);
 }
 
+// -x's file, or the program's.
+Outcome list_source(const Call& call) {
+  const Options& options = call.options;
+  const std::string& object = options.object.empty() ? options.program[0] : options.object;
+  const auto what = options.mode == Mode::lines ? SourceList::lines : SourceList::variables;
+  const auto lines = call.engine.list_source(object, options.function, what);
+  if (!lines) return fail(call, lines.error());
+  std::string text;
+  for (const std::string& line : *lines) text += escape(line) + "\n";
+  return print(call, text);
+}
+
 // What names no object is of the program that is to run.
 std::vector<ProbeSource> sources_of(const Call& call) {
   std::vector<ProbeSource> sources = call.options.sources;
@@ -372,6 +384,9 @@ Outcome run_cli(const std::vector<std::string>& arguments, Engine& engine, const
       return print(call, version_text());
     case Mode::list:
       return list(call);
+    case Mode::lines:
+    case Mode::variables:
+      return list_source(call);
     case Mode::dry_run:
       return dry_run(call);
     case Mode::check:

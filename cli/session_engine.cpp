@@ -46,6 +46,11 @@ Result<std::vector<std::string>> SessionEngine::list_functions(const std::string
   return uprobe::list_functions(object, glob);
 }
 
+Result<std::vector<std::string>> SessionEngine::list_source(const std::string& object, const std::string& function,
+                                                            SourceList what) {
+  return uprobe::list_source(object, function, what);
+}
+
 Result<std::string> SessionEngine::find_program(const std::string& program) { return uprobe::find_program(program); }
 
 }  // namespace uprobe::cli

@@ -21,6 +21,8 @@ class SessionEngine final : public Engine {
   Summary summary() override;
   Result<Reply> ask(const std::string& session, const std::vector<Order>& orders) override;
   Result<std::vector<std::string>> list_functions(const std::string& object, const std::string& glob) override;
+  Result<std::vector<std::string>> list_source(const std::string& object, const std::string& function,
+                                               SourceList what) override;
   Result<std::string> find_program(const std::string& program) override;
 
  private:

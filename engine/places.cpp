@@ -125,8 +125,10 @@ Result<Places::Specs> Places::operator()(ProbeSpec spec) {
     spec.place.offset = found->offset;
     spec.place.is_address = false;
   }
-  const bool has_data = std::any_of(spec.arguments.begin(), spec.arguments.end(),
-                                    [](const spec::Argument& argument) { return is_in_file(argument); });
+  if (!spec.place.source.empty()) return at_line(std::move(spec));
+  const bool has_data = std::any_of(spec.arguments.begin(), spec.arguments.end(), [](const spec::Argument& argument) {
+    return is_in_file(argument) || !argument.variable.empty();
+  });
   if (spec.place.symbol.empty() && !has_data) return Specs{std::move(spec)};
   auto found = plan::look_up(spec, files_);
   if (!found) {
@@ -136,6 +138,7 @@ Result<Places::Specs> Places::operator()(ProbeSpec spec) {
       return found.error();
     return expand(spec, *file, found.error().help);
   }
+  if (Status passed = pass_prologue(spec, *found); !passed) return passed.error();
   if (!spec.place.symbol.empty()) set_place(spec, spec.place.symbol, {found->offset, found->address, found->is_ifunc});
   if (Status data = find_data(spec, *found); !data) return data.error();
   return Specs{std::move(spec)};
@@ -169,7 +172,10 @@ Result<Places::Specs> Places::expand(const ProbeSpec& pattern, const File& file,
       if (reason.empty()) reason = can.error().text;
       continue;
     }
-    if (Status data = find_data(spec, {file, *offset, symbol.address, symbol.is_ifunc}); !data) return data.error();
+    plan::Found found{file, *offset, symbol.address, symbol.is_ifunc};
+    if (Status passed = pass_prologue(spec, found); !passed) return passed.error();
+    set_place(spec, symbol.name, {found.offset, found.address, found.is_ifunc});
+    if (Status data = find_data(spec, found); !data) return data.error();
     specs.push_back(std::move(spec));
   }
   if (functions.empty())
@@ -186,6 +192,7 @@ Result<Places::Specs> Places::expand(const ProbeSpec& pattern, const File& file,
 
 // Probe and data move together, by the load address.
 Status Places::find_data(ProbeSpec& spec, const plan::Found& place) {
+  if (Status variables = find_variables(spec, place); !variables) return variables;
   for (spec::Argument& argument : spec.arguments) {
     if (!is_in_file(argument)) continue;
     const auto refuse = [&](Error error) { return at_column(spec, argument.symbol_column, std::move(error)); };

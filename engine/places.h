@@ -1,5 +1,6 @@
 // What the names in a definition mean: a program is found through PATH, a symbol gets its file offset, a pattern becomes
-// a definition for each function that it matches, @SYMBOL becomes memory at a fixed distance from the probe.
+// a definition for each function that it matches, a source line one for each place of its code, @SYMBOL becomes memory at a
+// fixed distance from the probe, a variable what the debug information says of it there.
 #pragma once
 
 #include <functional>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "engine/base/result.h"
+#include "engine/dwarf/debug_info.h"
 #include "engine/plan/resolve.h"
 #include "engine/spec/probe_spec.h"
 
@@ -34,6 +36,10 @@ class Places {
   using Specs = std::vector<spec::ProbeSpec>;
 
   Status check_match(const spec::ProbeSpec& spec, const File& file);
+  Result<Specs> at_line(spec::ProbeSpec spec);
+  Result<const dwarf::DebugInfo*> debug_info(const File& file);
+  Status pass_prologue(spec::ProbeSpec& spec, plan::Found& found);
+  Status find_variables(spec::ProbeSpec& spec, const plan::Found& place);
   Result<Specs> expand(const spec::ProbeSpec& pattern, const File& file, const std::string& help);
   Status find_data(spec::ProbeSpec& spec, const plan::Found& place);
 
@@ -41,6 +47,7 @@ class Places {
   Returns returns_;
   std::vector<std::string> notes_;
   std::map<std::pair<File, std::string>, std::uint64_t> data_;  // link-time addresses
+  std::map<File, dwarf::DebugInfo> debug_;
 };
 
 }  // namespace uprobe

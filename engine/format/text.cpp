@@ -170,7 +170,7 @@ void TextFormatter::plan_field(const program::Field& field, bool is_first, Event
   if (plan.style == Style::function)
     prefix = (is_first ? "" : ", ") + field.name + "=";
   else
-    prefix += is_array ? "{" : is_number ? "0x" : "";
+    prefix += is_array && !field.is_text ? "{" : is_number ? "0x" : "";
   plan.fields.push_back({.prefix = Piece(prefix),
                          .kind = field.kind,
                          .size = field.size,
@@ -178,6 +178,7 @@ void TextFormatter::plan_field(const program::Field& field, bool is_first, Event
                          .elements = elements,
                          .is_array = is_array,
                          .is_bare = plan.style == Style::function,
+                         .is_text = field.is_text,
                          .of_entry = field.of_entry});
   plan.needed = std::max(plan.needed, field.offset + field.size * elements);
   const std::size_t element_bytes = field.kind == Kind::symbol ? kSymbolBytes : kExpansion * field.size;
@@ -273,9 +274,7 @@ char* TextFormatter::put_field(char* at, const FieldPlan& field, Payload& payloa
   if (!field.is_array && !field.of_entry && field.kind == Kind::hex)
     return put_hex(at, load_unsigned(value, field.size));
   if (!field.is_array) return put_value(at, field, value, payload);
-  if (field.is_bare && field.kind == Kind::character)
-    return put_text(
-        at, {reinterpret_cast<const char*>(value), ::strnlen(reinterpret_cast<const char*>(value), field.elements)});
+  if (field.is_text) return put_characters(at, field, value);
   for (std::uint32_t i = 0; i < field.elements; ++i, value += field.size) {
     if (i != 0) *at++ = ',';
     at = put_value(at, field, value, payload);
@@ -287,7 +286,13 @@ char* TextFormatter::put_field(char* at, const FieldPlan& field, Payload& payloa
 // An array as a whole.
 char* TextFormatter::put_missing(char* at, const FieldPlan& field) {
   at = put(at, kMissing);
-  return field.is_array ? put(at, "}") : at;
+  return field.is_array && !field.is_text ? put(at, "}") : at;
+}
+
+char* TextFormatter::put_characters(char* at, const FieldPlan& field, const std::uint8_t* value) const {
+  const auto* text = reinterpret_cast<const char*>(value);
+  const std::string_view shown(text, ::strnlen(text, field.elements));
+  return field.is_bare ? put_text(at, shown) : put(put_text(put(at, "\""), shown), "\"");
 }
 
 char* TextFormatter::put_value(char* at, const FieldPlan& field, const std::uint8_t* value, Payload& payload) const {

@@ -56,6 +56,7 @@ class TextFormatter final : public Formatter {
     std::uint32_t elements;  // at least 1
     bool is_array;
     bool is_bare;   // neither quotes nor braces nor 0x
+    bool is_text;   // an array of characters as one string
     bool of_entry;  // program::Field
   };
   struct EventPlan {
@@ -97,6 +98,7 @@ class TextFormatter final : public Formatter {
   char* put_cpu_and_time(char* at, std::uint16_t cpu, std::uint64_t ns);
   char* put_field(char* at, const FieldPlan& field, Payload& payload) const;
   static char* put_missing(char* at, const FieldPlan& field);
+  char* put_characters(char* at, const FieldPlan& field, const std::uint8_t* value) const;
   char* put_value(char* at, const FieldPlan& field, const std::uint8_t* value, Payload& payload) const;
   char* put_string(char* at, const std::uint8_t* locator, bool is_bare, Payload& payload) const;
   char* put_place(char* at, const EventPlan& event, const Payload& payload) const;

@@ -149,6 +149,8 @@ Status check_argument(const Argument& argument) {
   if (argument.count > kMaxElements) return limit_error("the array '" + argument.name + "' is too long");
   if (argument.text.size() >= shared::kMaxStringBytes)
     return limit_error("the text of '" + argument.name + "' is too long");
+  if (!argument.variable.empty())
+    return Error{.code = Code::refused, .text = "the variable '" + argument.variable + "' was not looked up"};
   if (!argument.symbol.empty() || argument.address)
     return Error{.code = Code::refused, .text = "the symbol '" + argument.symbol + "' was not looked up"};
   return ok();
@@ -168,8 +170,14 @@ Result<EventLayout> make_layout(const spec::ProbeSpec& spec) {
   if (spec.arguments.size() > shared::kMaxArguments) return limit_error("too many arguments");
   for (const Argument& argument : spec.arguments) {
     if (auto status = check_argument(argument); !status) return status.error();
-    layout.fields.push_back(Field{argument.name, argument.kind, argument.size, layout.fixed_bytes, argument.count,
-                                  argument.declared, spec::wants_entry(argument)});
+    layout.fields.push_back({.name = argument.name,
+                             .kind = argument.kind,
+                             .size = argument.size,
+                             .offset = layout.fixed_bytes,
+                             .count = argument.count,
+                             .is_text = argument.is_text,
+                             .declared = argument.declared,
+                             .of_entry = spec::wants_entry(argument)});
     layout.fixed_bytes += argument.size * elements(argument);
     if (layout.fixed_bytes - head > shared::kMaxFixedArguments)
       return limit_error("the arguments are too large for a record");

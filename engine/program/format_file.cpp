@@ -51,6 +51,7 @@ std::string element_format(const Field& field) {
 
 // Elements stand in braces without blanks.
 std::string value_format(const Field& field) {
+  if (field.is_text) return "\\\"%s\\\"";
   const std::string element = element_format(field);
   if (field.count == 0) return element;
   std::string text = "{" + element;
@@ -64,7 +65,7 @@ std::string element_expression(const Field& field, const std::string& index) {
 
 // Every element is an argument of its own of the kernel's printf.
 std::string value_expressions(const Field& field) {
-  if (field.count == 0) return ", " + element_expression(field, "");
+  if (field.count == 0 || field.is_text) return ", " + element_expression(field, "");
   std::string text;
   for (std::uint32_t i = 0; i < field.count; ++i) text += ", " + element_expression(field, "[" + number(i) + "]");
   return text;
@@ -96,7 +97,7 @@ std::string bare_format(const Field& field) {
     case Kind::hex:
       return field.size == 8 ? "%Lx" : "%x";
     case Kind::character:
-      return field.count != 0 ? "%s" : "%c";
+      return field.is_text ? "%s" : "%c";
     case Kind::string:
       return "%s";
     default:
@@ -109,10 +110,9 @@ std::string function_format(const EventLayout& layout) {
   std::string format = "\"%ps->%ps(", values = ", REC->__parent_ip, REC->__ip";
   for (std::size_t i = 1; i < layout.fields.size(); ++i) {
     const Field& field = layout.fields[i];
-    const bool is_text = field.kind == Kind::character && field.count != 0;
     format += (i == 1 ? "" : ", ") + field.name + "=" + bare_format(field);
-    for (std::uint32_t k = 1; k < field.count && !is_text; ++k) format += "," + bare_format(field);
-    values += is_text ? ", REC->" + field.name : value_expressions(field);
+    for (std::uint32_t k = 1; k < field.count && !field.is_text; ++k) format += "," + bare_format(field);
+    values += value_expressions(field);
   }
   return format + ")\"" + values;
 }

@@ -20,6 +20,7 @@ struct Field {
   std::uint8_t size = 8;     // bytes of one element in the record; a string's locator is 4
   std::uint32_t offset = 0;  // from the start of the payload
   std::uint32_t count = 0;   // 0: a scalar; N: an array of N elements
+  bool is_text = false;      // characters that print up to the first NUL
   std::string declared;      // of a function event: the type as it was written; else empty
   bool of_entry = false;     // missing in records that know nothing of the function's entry
 };

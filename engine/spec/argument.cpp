@@ -34,7 +34,19 @@ bool is_used(std::string_view name, const std::vector<Argument>& earlier) {
   return false;
 }
 
-Result<NamedBody> parse_name(const Command& command, std::size_t word, const std::vector<Argument>& earlier) {
+// The last name in "p->next->len", if it can be one.
+std::string name_of_variable(std::string_view body, const std::vector<Argument>& earlier) {
+  if (body.empty() || !(is_letter(body[0]) || body[0] == '_')) return {};
+  body = body.substr(0, body.find(':'));
+  body = body.substr(0, body.find_last_not_of("[]0123456789") + 1);
+  std::size_t start = body.size();
+  while (start > 0 && (is_letter(body[start - 1]) || is_digit(body[start - 1]) || body[start - 1] == '_')) --start;
+  const std::string name(body.substr(start));
+  return name.size() <= kMaxArgumentName && is_identifier(name) && !is_used(name, earlier) ? name : std::string();
+}
+
+Result<NamedBody> parse_name(const Command& command, std::size_t word, const std::vector<Argument>& earlier,
+                             bool strict) {
   const std::string_view text = command.word(word);
   const std::size_t equals = text.find('=');
   NamedBody result{.name = "arg" + std::to_string(earlier.size() + 1)};
@@ -42,6 +54,8 @@ Result<NamedBody> parse_name(const Command& command, std::size_t word, const std
     if (equals > kMaxArgumentName) return command.blame(word, 0, message::kArgumentNameTooLong);
     if (equals == 0) return command.blame(word, 0, message::kNoArgumentName);
     result = {.name = std::string(text.substr(0, equals)), .offset = equals + 1};
+  } else if (const std::string name = strict ? "" : name_of_variable(text, earlier); !name.empty()) {
+    result.name = name;
   }
   if (!is_identifier(result.name)) return command.blame(word, 0, message::kBadArgumentName);
   if (is_used(result.name, earlier)) return command.blame(word, 0, message::kUsedArgumentName);
@@ -105,6 +119,7 @@ Result<Argument> ArgumentParser::parse(std::uint32_t& fixed_bytes) {
     argument_.entry->size = argument_.size;
   argument_.text = std::move(fetch->text);
   argument_.symbol = std::move(fetch->symbol);
+  if (fetch->yield == Yield::variable) argument_.variable = std::string(parts->fetch);
   argument_.symbol_column = argument_.column + static_cast<int>(body_offset_ + fetch->symbol_offset);
   return std::move(argument_);
 }
@@ -126,6 +141,7 @@ Status ArgumentParser::choose_type(const TypedBody& parts) {
   argument_.size = type->size;
   argument_.is_user_string = type->is_user_string;
   argument_.count = parts.count;
+  argument_.has_type = parts.type.has_value();
   return ok();
 }
 
@@ -162,6 +178,8 @@ Status ArgumentParser::join_string(const TypedBody& parts, Fetch& fetch) {
   switch (fetch.yield) {
     case Yield::value:
       return blame(fetch.blame_offset + parts.type_offset, message::kNeedMemory);
+    case Yield::variable:
+      return ok();
     case Yield::comm:
       argument_.sink = Sink::comm;
       break;
@@ -191,6 +209,7 @@ Status ArgumentParser::join_bitfield(const TypedBody& parts, Fetch& fetch) {
 // An array is read from memory in one go. The kernel's loop knows no user-space variant (+uOFF), except for strings.
 Status ArgumentParser::join_array(const TypedBody& parts, Fetch& fetch) {
   const bool is_string = argument_.kind == Kind::string;
+  if (fetch.yield == Yield::variable) return ok();
   if (!is_string && fetch.yield != Yield::memory)
     return blame(fetch.blame_offset + parts.type_offset, message::kNeedMemory);
   if (++fetch.slot == kKernelEndSlot) return blame(fetch.blame_offset, message::kTooDeep, E2BIG);
@@ -208,7 +227,7 @@ Result<std::vector<Argument>> parse_arguments(const Command& command, const Fetc
   std::vector<Argument> arguments;
   std::uint32_t fixed_bytes = 0;
   for (std::size_t word = 2; word < command.size(); ++word) {
-    auto named = parse_name(command, word, arguments);
+    auto named = parse_name(command, word, arguments, context.strict);
     if (!named) return named.error();
     auto argument = ArgumentParser(command, word, named.take(), context).parse(fixed_bytes);
     if (!argument) return argument.error();

@@ -85,10 +85,11 @@ Result<Fetch> FetchParser::parse(std::string_view text) {
   }
   if (!context_.strict && text.starts_with("entry(")) return parse_entry(text);
   if (!is_letter(text[0]) && text[0] != '_') return blame(text, message::kBadFetch);
+  if (!context_.strict) return Fetch{.yield = Yield::variable};
   const bool is_register = find_register(text, RegisterNames::extended).has_value();
   return with_help(blame(text, message::kNoBtf),
                    is_register ? "did you mean '%" + std::string(text) + "'?"
-                               : "names of variables are not known; use $arg1..$arg6, %di, +8(%di) and the like");
+                               : "uprobe events know no variables; use %di, +8(%di) and the like");
 }
 
 // $retval and $stack are prefixes, the others whole words.
@@ -278,6 +279,8 @@ Result<Fetch> FetchParser::parse_dereference(std::string_view text) {
 
 // What was the address of a value becomes an address to load the next address from.
 Result<Fetch> FetchParser::wrap(Fetch inner, bool user, std::int64_t distance, std::string_view at) {
+  if (inner.yield == Yield::variable)
+    return with_help(blame_junk(at, message::kVariableInside), "what a variable points to is NAME->MEMBER or NAME[N]");
   if (inner.yield == Yield::comm || inner.yield == Yield::text) return blame(at, message::kCommDereference);
   if (inner.register_bytes != 8)
     return with_help(blame(at, message::kPartOfAddress), "an address has 64 bits: %di, not %edi");

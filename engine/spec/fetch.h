@@ -33,6 +33,7 @@ enum class Yield {
   user_memory,  // +uOFF(f): the same for us; the kernel allows fewer types
   comm,
   text,
+  variable,  // what it is says the debug information
 };
 
 struct Fetch {

@@ -333,6 +333,7 @@ Status FunctionParser::finish(const CType& type, Argument argument) {
   argument.kind = type.kind;
   argument.size = type.size;
   argument.count = type.count;
+  argument.is_text = type.kind == Kind::character && type.count != 0;
   argument.declared = type.kind == Kind::string ? "__data_loc char[]" : type.declared;
   fixed_bytes_ += fixed_size(argument);
   if (spec_.arguments.size() >= shared::kMaxArguments) return blame(at, std::string(message::kTooManyArguments));

@@ -29,8 +29,9 @@ std::string function_listing(const ProbeSpec& spec) {
 
 std::string place_listing(const Place& place, std::optional<std::uint64_t> resolved) {
   std::string text = place.path + ":";
-  if (!resolved && place.symbol.empty()) resolved = place.offset;
   if (!resolved && place.found) resolved = place.found->offset;
+  if (!resolved && !place.source.empty()) return text + place.source + ":" + std::to_string(place.line);
+  if (!resolved && place.symbol.empty()) resolved = place.offset;
   if (resolved) {
     text += hex("0x%016" PRIx64, *resolved);
   } else {

@@ -81,6 +81,8 @@ inline constexpr std::string_view kDereferenceTooBig = "The dereference offset d
 inline constexpr std::string_view kCounterConflict = "Another probe of this place has a different reference counter";
 inline constexpr std::string_view kPartOfAddress = "A part of a register is no address";
 inline constexpr std::string_view kTypeTooWide = "The type is wider than the part of the register";
+inline constexpr std::string_view kBadLine = "Invalid line number";
+inline constexpr std::string_view kVariableInside = "A variable is no address to add to";
 inline constexpr std::string_view kBadDeletion = "A deletion is -:GROUP/EVENT, -:EVENT or -:GROUP/";
 inline constexpr std::string_view kNothingToDelete = "No event matches";
 

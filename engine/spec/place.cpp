@@ -5,6 +5,9 @@
 // its suffixes are taken off from the end, and only where they cannot be part of a name.
 #include "engine/spec/place.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "engine/spec/messages.h"
 #include "engine/spec/number.h"
 
@@ -13,6 +16,16 @@ namespace {
 
 constexpr std::string_view kReturn = "%return";
 constexpr std::string_view kOperator = "operator";
+
+// The endings of files that compilers read: "prog.c:42" is a line, "ld.bfd:42" an offset.
+bool is_source_name(std::string_view name) {
+  static constexpr std::string_view kEndings[] = {"c",   "cc",  "cpp", "cxx", "c++", "C",  "h",  "hh",
+                                                  "hpp", "hxx", "inc", "s",   "S",   "rs", "go", "d",
+                                                  "f",   "f90", "m",   "mm",  "y",   "l",  "zig"};
+  const std::size_t dot = name.rfind('.');
+  return dot != std::string_view::npos &&
+         std::find(std::begin(kEndings), std::end(kEndings), name.substr(dot + 1)) != std::end(kEndings);
+}
 
 class PlaceParser {
  public:
@@ -24,10 +37,13 @@ class PlaceParser {
  private:
   Status split();
   Status split_strict();
+  void take_source();
+  bool is_missing(const std::string& path) const;
   Status check_file();
   Status take_counter();
   Status take_return();
   Status read_offset();
+  Status read_line();
   Status read_symbol();
   bool is_path() const;
   bool at_offset() const { return !rest_.empty() && is_digit(rest_[0]); }
@@ -50,6 +66,7 @@ class PlaceParser {
 
 Result<ParsedPlace> PlaceParser::parse() {
   if (auto status = options_.strict ? split_strict() : split(); !status) return status.error();
+  take_source();
   if (auto status = check_file(); !status) return status.error();
   if (auto status = take_counter(); !status) return status.error();
   if (auto status = take_return(); !status) return status.error();
@@ -113,6 +130,27 @@ bool PlaceParser::is_path() const {
   return word_.starts_with('/') || word_.starts_with("./") || word_.starts_with("../");
 }
 
+bool PlaceParser::is_missing(const std::string& path) const {
+  if (path.find('/') == std::string::npos) return true;
+  return options_.file_check && options_.file_check(path).err != 0;
+}
+
+// PATH:SOURCE:LINE, where no file has the name PATH:SOURCE, and SOURCE:LINE of the object that is named elsewhere.
+void PlaceParser::take_source() {
+  Place& place = result_.place;
+  if (options_.strict || !at_offset() || !place.names_object || rest_.starts_with("0x")) return;
+  const std::size_t colon = place.path.rfind(':');
+  if (colon != std::string::npos && colon != 0 && is_missing(place.path)) {
+    place.source = place.path.substr(colon + 1);
+    place.path.resize(colon);
+    place.place_column = place.path_column + static_cast<int>(colon) + 1;
+  } else if (!options_.default_object.empty() && place.path.find('/') == std::string::npos &&
+             is_source_name(place.path)) {
+    place.source = std::exchange(place.path, options_.default_object);
+    place.place_column = place.path_column;
+  }
+}
+
 // A name without a slash is a program to be found through PATH, which is the caller's business. (To the kernel it is a
 // file in the current directory, and no path at all is that directory.)
 Status PlaceParser::check_file() {
@@ -164,8 +202,17 @@ Status PlaceParser::take_return() {
 }
 
 Status PlaceParser::read_offset() {
+  if (!result_.place.source.empty()) return read_line();
   if (const int err = read_unsigned(rest_, 0, result_.place.offset))
     return blame(rest_offset_, message::kBadOffset, err);
+  return ok();
+}
+
+Status PlaceParser::read_line() {
+  std::uint64_t line = 0;
+  if (read_unsigned(rest_, 10, line) != 0 || line == 0 || line > INT32_MAX)
+    return blame(rest_offset_, message::kBadLine);
+  result_.place.line = static_cast<int>(line);
   return ok();
 }
 

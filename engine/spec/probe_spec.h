@@ -57,7 +57,11 @@ struct Argument {
   std::string symbol;
   std::optional<std::uint64_t> address;  // the same for a link-time address
   int symbol_column = 0;
-  std::string declared;  // of a function event: the type as it was written; else empty
+  // The name of a variable, "p->next->len", of which nothing else is known before it was looked up; empty: none, or looked up.
+  std::string variable;
+  bool has_type = false;  // one was written
+  bool is_text = false;   // an array of characters that prints up to its first NUL
+  std::string declared;   // of a function event: the type as it was written; else empty
   Sink sink = Sink::value;
   std::uint64_t memory_offset = 0;
   std::string text;  // Sink::text: the characters
@@ -78,12 +82,14 @@ struct FoundSymbol {
   bool is_ifunc = false;      // the function is chosen when the program runs: the place is the resolver's
 };
 
-// PATH:OFFSET, PATH:SYMBOL[+-OFFS], or ADDRESS in the object of -x
+// PATH:OFFSET, PATH:SYMBOL[+-OFFS], PATH:SOURCE:LINE, or ADDRESS in the object of -x
 struct Place {
   std::string path;
   std::string symbol;        // empty: `offset` is a file offset
   std::uint64_t offset = 0;  // file offset, or with a symbol the signed distance from it
   bool is_address = false;   // `offset` is a link-time address that was not looked up yet
+  std::string source;        // file:line in place of a symbol; empty: none
+  int line = 0;
   bool names_object = true;  // false: the path is that of -x or of the program to run
   std::optional<std::uint64_t> reference_counter;
   std::optional<FoundSymbol> found;  // once the symbol was looked up

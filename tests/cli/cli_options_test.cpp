@@ -120,7 +120,7 @@ TEST(CliOptions, MistakesInWords) {
       {{"-n", "0", "ls"}, "-n: '0' is not a number of events | a whole number from 1 on"},
       {{"--color=maybe"}, "--color: 'maybe' is none of auto, always, never"},
       {{"-l", "--dry-run", "ls"},
-       "--dry-run: -l, --dry-run, --check, --list-events and --format-file exclude each other"},
+       "--dry-run: -l, --lines, --vars, --dry-run, --check, --list-events and --format-file exclude each other"},
       {{"ls"},
        "no probe is defined: -p or -i is missing | e.g. uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo'"},
       {{},

@@ -104,6 +104,10 @@ class FakeEngine : public Engine {
     listed = {object, glob};
     return functions;
   }
+  Result<Words> list_source(const std::string& object, const std::string& function, SourceList what) override {
+    listed = {object, function, what == SourceList::lines ? "lines" : "variables"};
+    return functions;
+  }
   Result<std::string> find_program(const std::string& program) override {
     if (missing_program) return *missing_program;
     return "/bin/" + program;

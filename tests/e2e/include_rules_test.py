@@ -11,7 +11,7 @@ LAYERS = {
     "engine/shared": 0,
     "engine/base": 1,
     "engine/elf": 2, "engine/spec": 2, "arch/x86/code": 2,
-    "engine/target": 3, "engine/program": 3,
+    "engine/target": 3, "engine/program": 3, "engine/dwarf": 3,
     "engine/plan": 4, "engine/trace": 4,
     "engine/control": 5, "engine/format": 5,
     "engine": 6,  # session.h, session*.cpp: the facade
@@ -26,7 +26,8 @@ IN_TARGET_SYSTEM = re.compile(r"(?:cstddef|cstdint|type_traits|bit|utility|(?:li
 # Foreign library -> the only places that include it
 FOREIGN = {
     r"[Zz]y(?:dis|core)/.*": ["arch/x86/code/decode.cpp", "arch/x86/code/scan.cpp", "arch/x86/code/zydis.h"],
-    r"(?:libelf|gelf|elfutils/.*)\.h": ["engine/elf/"],
+    r"(?:libelf|gelf)\.h": ["engine/elf/"],
+    r"(?:elfutils/.*|dwarf)\.h": ["engine/dwarf/"],
     r"capstone/.*": ["cli/"],  # shows instructions to people; decides nothing
 }
 ROOTS = ("engine", "arch", "preload", "cli", "library")

@@ -1,6 +1,8 @@
 """What definitions may say beyond the kernel's probes: the kprobe tracer's forms, function-based events, names of addresses.
 Each by the lines that a run prints."""
+import os
 import re
+import shutil
 import subprocess
 
 import harness
@@ -152,6 +154,150 @@ class FunctionEvents(Language):
         code, _, err = self.ask("--check", "--strict", "-F", "vfs_read(x64 a)", self.program)
         self.assertEqual(code, 125)
         self.assertIn("the kernel refuses this without a message", err)
+
+
+SOURCE = """
+struct s { long a, b; int c; };
+__attribute__((noinline)) void use(int *p) { asm volatile("" :: "r"(p) : "memory"); }
+__attribute__((noinline)) int taken(int x, struct s v, int y) {
+  use(&x); use(&v.c); asm volatile("" ::: "memory");
+  return x + y + v.c;
+}
+__attribute__((noinline)) int nine(int a, int b, int c, int d, int e, int f, int g, int h, int i) {
+  asm volatile("" ::: "memory"); return a + i + h + g + b + c + d + e + f;
+}
+int main(void) {
+  struct s v = {1, 2, 3}; int k = 5;
+  return taken(k, v, 7) + nine(1, 2, 3, 4, 5, 6, 7, 8, 9) == 60 ? 0 : 1;
+}
+"""
+
+
+class Source(Language):
+    def line(self, comment):
+        """The number of a line of the fixture's source."""
+        path = os.path.join(harness.Options.source, "tests/e2e/fixtures/language.c")
+        with open(path, encoding="utf-8") as file:
+            return next(number for number, line in enumerate(file, 1) if f"// line: {comment}" in line)
+
+    def values(self, *definitions, level="O0"):
+        words = [word for definition in definitions for word in ("-p", definition)]
+        return [line.split(") ", 1)[1] for line in self.trace(*words, program=harness.fixture(f"language_{level}"))]
+
+    def test_a_line_of_a_debug_build(self):
+        place = f"language.c:{self.line('in the loop')}"
+        program = harness.fixture("language_O0")
+        for where in (f"{program}:{place}", place, f"{program}:fixtures/{place}"):
+            self.assertEqual(self.values(f"p:f {where} name p->next->len:u32 at->text at->tag sum local"),
+                             ['name="a name" len=9 text="the first" tag="first" sum=0 local=60',
+                              'name="a name" len=9 text="the last" tag="last" sum=64 local=60'])
+
+    def test_types(self):
+        place = f"language.c:{self.line('behind the loop')}"
+        self.assertEqual(self.values(f"p:f {place} sum local large paint small p->weight p->kind p->tag[0] n=numbers[2] "
+                                     "numbers:s32[3] text=p->next->text:string bits=p->flags hex=local:x16"),
+                         ["sum=133 local=60 large=1099511627776 paint=5 small=-3 weight=7 kind=2 tag='f' n=30 "
+                          'numbers={10,20,30} text="the last" bits=1 hex=0x3c'])
+        self.assertEqual(self.values("p:f vfs_read file->operations->read:symbol file->path file->address file->address[1] "
+                                     "total_forks banner"),
+                         ['read=reader+0x0 path="x/y" address={180,181,47,206,24,101} arg4=181 total_forks=7 '
+                          'banner="hello"'])
+
+    def test_every_argument_at_the_function(self):
+        for level in ("O0", "O2"):
+            self.assertEqual(self.values("p:f eight a b c d e f g h", level=level),
+                             ["a=1 b=-2 c='c' d=100 e=65535 f=6 g=7 h=-8"])
+            self.assertEqual(self.values("p:f walk name p->len n=numbers[1] p->tag", level=level),
+                             ['name="a name" len=4 n=20 tag="first"'])
+
+    def test_inlined_code(self):
+        place = f"language.c:{self.line('inlined')}"
+        for level in ("O0", "O2"):
+            self.assertEqual(self.values(f"p:f {place} doubled", level=level), ["doubled=21"])
+
+    def test_other_compilers_and_formats(self):
+        """The same values whatever wrote the debug information, or a refusal with the reason where there is none."""
+        source = self.write("values.c", SOURCE)
+        expected = {"t": "x=5 a=1 c=3 y=7", "n": "a=1 f=6 g=7 i=9"}
+        tried = 0
+        for compiler in ("gcc", "clang", "clang-14"):
+            for flags in ("-O0", "-O0 -gdwarf-2", "-O0 -gdwarf-4", "-O0 -fomit-frame-pointer", "-O0 -fstack-protector-all",
+                          "-O1", "-O2", "-O2 -gdwarf-4 -no-pie"):
+                if not shutil.which(compiler):
+                    continue
+                program = self.path("values")
+                subprocess.run([compiler, *flags.split(), "-g", "-o", program, source], check=True)
+                with self.subTest(compiler=compiler, flags=flags):
+                    for event, text in (("t", "p:t taken x v.a v.c y"), ("n", "p:n nine a f g i")):
+                        code, _, err = self.ask("--check", "-p", text, program)
+                        if code != 0 and "-O0" not in flags:
+                            self.assertRegex(err, "is in a frame whose place is not known here|optimised away|not in place")
+                            continue
+                        lines = self.trace("-p", text, program=program)
+                        self.assertEqual([line.split(") ", 1)[1] for line in lines], [expected[event]])
+                        tried += 1
+        self.assertGreater(tried, 10)
+
+    def test_what_is_optimised_away_is_named(self):
+        def said(definition, level="O2"):
+            _, _, err = self.ask("--check", "-p", definition, harness.fixture(f"language_{level}"))
+            return err.splitlines()[0].split(": ", 2)[2]
+        self.assertRegex(said(f"p language.c:{self.line('gone')} gone"), "^'gone' is (optimised away|not kept) here")
+        self.assertRegex(said(f"p language.c:{self.line('behind the loop')} sum"), "^'sum' is optimised away here")
+        self.assertRegex(said("p mean first"), "^'first' is ")
+
+    def test_refusals(self):
+        self.program = harness.fixture("language_O0")
+        cases = {"p walk nosuch": ("no variable 'nosuch' here", "nosuch"),
+                 "p walk p->nosuch": ("no member 'nosuch'", "nosuch"),
+                 "p walk p.len": ("'p' is a pointer", ".len"),
+                 "p walk name->x": ("'name' is no struct or union", "->x"),
+                 "p walk *p": ("Invalid fetch argument", "*p"),
+                 "p walk p->len:u64": ("'p->len' has only 4 bytes", "p->len:u64"),
+                 "p walk p->next->len:string": ("'p->next->len' is neither a pointer nor an array", "p->next->len:string"),
+                 "p walk p->tag[8]": ("the array has only 8 elements", "8]"),
+                 "p walk +8(p)": ("A variable is no address to add to", "p)"),
+                 "p walk p[": ("Expected a number and ']'", ""),
+                 "p walk x=p->next->": ("no member ''", ""),
+                 "r walk name": ("a function's variables are gone when it has returned", "name"),
+                 "r language.c:73": ("A return probe is of a function, not of a line", "language.c:73"),
+                 "p language.c:3 x": ("no code at language.c:3", "language.c:3 x"),
+                 "p nosuch.c:3 x": ("no source 'nosuch.c' in the debug information", "nosuch.c:3 x"),
+                 "p language.c:0": ("Invalid line number", "0")}
+        for definition, (text, rest) in cases.items():
+            with self.subTest(definition=definition):
+                self.assertEqual(self.refusal("-p", definition), (text, rest))
+
+    def test_a_file_without_debug_information(self):
+        stripped = self.path("stripped")
+        subprocess.run([harness.need("strip"), "-g", "-o", stripped, harness.fixture("language_O0")], check=True)
+        for definition in ("p walk name", "p language.c:70"):
+            code, _, err = self.ask("--check", "-p", definition, stripped)
+            self.assertEqual(code, 125)
+            self.assertIn("has no debug information\n", err)
+
+    def test_lists_can_be_pasted(self):
+        for level in ("O0", "O2"):
+            program = harness.fixture(f"language_{level}")
+            code, lines, err = self.ask("--lines=walk", program)
+            self.assertEqual((code, err), (0, ""))
+            self.assertIn(f":language.c:{self.line('in the loop')} ", lines)
+            self.assertIn("# sum += at->len", lines)
+            code, variables, err = self.ask("--vars=eight", program)
+            self.assertEqual((code, err), (0, ""))
+            self.assertEqual(variables.splitlines()[0].split(" ", 2)[2], "a b c d e f g h")
+            self.assertIn("# unsigned char d\n", variables)
+            seen = self.trace("-i", self.write("list", lines + variables), program=program)
+            self.assertGreater(len(seen), 5)
+            self.assertTrue(any(line.endswith("a=1 b=-2 c='c' d=100 e=65535 f=6 g=7 h=-8") for line in seen))
+        self.assertEqual(self.ask("--lines=nosuch", program)[0], 125)
+
+    def test_strict_has_none(self):
+        program = harness.fixture("language_O0")
+        code, _, err = self.ask("--check", "--strict", "-p", f"p:e {program}:0x1000 name")
+        self.assertEqual((code, "BTF is not available" in err), (125, True))
+        code, _, err = self.ask("--check", "--strict", "-p", f"p:e {program}:language.c:70")
+        self.assertEqual((code, "Failed to find the given file" in err), (125, True))
 
 
 class Symbols(Language):

@@ -120,6 +120,7 @@ std::vector<std::string> fuzz_seeds() {
       "p:g/* /b/x:f* %edi @data+4:string\np:g/ /b/x:f\n-:x_f\n-:g/ /b/x:0x0000000000000002 arg1=%edi",
       "p: /b/x:0x10 %r8d:s16 a=%sil\n-:x_0x10",
       "p:g.e /b/x:operator%(T)%return",
+      "p f.c:42 name p->next->len:u32 buf[3]:string q=a.b:x8[4]\np /b/x:f.c:7\np:g/e /b/x:f local:b3@1/8",
       "p f+4 %di:symbol +0(%si):symbol[2]\nr f-0x8\np 0x4010",
       "f(x64 p | symbol q+40[0]+16[2], NULL, char[8] s[1], string t+8[0], int v=0x4010 | u8 $data, unsigned long *w)",
       "/b/x:g*(int a,int b,int c,int d,int e,int f,x8[6] g+4,long h[2])\nh()",

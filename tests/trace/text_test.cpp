@@ -160,6 +160,7 @@ TEST(Text, FunctionEvents) {
   EXPECT_TRUE(sample.line().ends_with(": 0x6000->vfs_read()\n"));
   sample.field("read", Kind::symbol, std::uint64_t{0x4010}).field("n", kSigned, std::int32_t{-5});
   sample.array<std::uint8_t>("x", Kind::hex, {0xb4, 5}).array<char>("c", Kind::character, {'a', 'b', '\0', 'z'});
+  sample.layout.fields.back().is_text = true;
   sample.field("ch", Kind::character, 'q').field("h", Kind::hex, std::uint16_t{0x40});
   sample.field("s", Kind::string, std::uint32_t{0}).field("t", Kind::string, std::uint32_t{0});
   sample.text(sample.layout.fields[7].offset, "a b");

@@ -1,0 +1,61 @@
+// What the compiler says of a file's code (DWARF, by libdw): where source lines are, and where the variables are at a place.
+//
+// Nothing is guessed: a line without code, and a variable that has no location at a place or one that a fetch cannot follow,
+// is an error with the reason. Addresses are link-time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/elf/elf_file.h"
+#include "engine/spec/probe_spec.h"
+
+namespace uprobe::dwarf {
+
+// A line of a function that has code.
+struct CodeLine {
+  std::string file;  // as it was compiled
+  int line = 0;
+};
+
+// A variable that is visible at a place.
+struct NamedVariable {
+  std::string name, type;
+  std::string problem;  // why it cannot be fetched there; empty: it can
+};
+
+class DebugInfo {
+ public:
+  // Code::refused for a file without debug information. The file must outlive it.
+  static Result<DebugInfo> open(const elf::ElfFile& file);
+  DebugInfo(DebugInfo&&) noexcept;
+  DebugInfo& operator=(DebugInfo&&) noexcept;
+  ~DebugInfo();
+
+  // Where a line's code begins: once in each function, and in each copy of an inlined one, that has some of it. `file` is the
+  // end of the source's path.
+  Result<std::vector<std::uint64_t>> find_line(const std::string& file, int line) const;
+
+  // A function that was compiled without optimisation puts its arguments into its frame first: where that is done, if
+  // `address` is its first instruction. Else `address`.
+  std::uint64_t behind_prologue(std::uint64_t address) const;
+
+  // Fills in what the name of a variable in `argument` means at an address: steps, sink, and type as far as none was given.
+  // The error's column is in the expression.
+  Status find_variable(std::uint64_t address, spec::Argument& argument) const;
+
+  // Of the function at an address: its lines with code, and the variables there.
+  std::vector<CodeLine> lines_of(std::uint64_t address) const;
+  std::vector<NamedVariable> variables_at(std::uint64_t address) const;
+
+  struct Handles;  // of this folder's own files
+
+ private:
+  explicit DebugInfo(std::unique_ptr<Handles> handles);
+  std::unique_ptr<Handles> handles_;
+};
+
+}  // namespace uprobe::dwarf

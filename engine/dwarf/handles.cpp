@@ -1,0 +1,135 @@
+#include "engine/dwarf/handles.h"
+
+#include <algorithm>
+
+namespace uprobe::dwarf {
+namespace {
+
+template <class Visit>
+void each_child(const Dwarf_Die& parent, const Visit& visit) {
+  Dwarf_Die die, copy = parent;
+  if (dwarf_child(&copy, &die) != 0) return;
+  do visit(die);
+  while (dwarf_siblingof(&die, &die) == 0);
+}
+
+// "GNU C11 12.2.0 -mtune=generic -O2 -g": gcc writes its options down, clang does not.
+bool says_optimised(Dwarf_Die function) {
+  Dwarf_Die unit;
+  Dwarf_Attribute attribute;
+  if (dwarf_diecu(&function, &unit, nullptr, nullptr) == nullptr) return false;
+  const char* producer =
+      dwarf_attr(&unit, DW_AT_producer, &attribute) == nullptr ? nullptr : dwarf_formstring(&attribute);
+  const std::string_view text = producer == nullptr ? "" : producer;
+  const std::size_t at = text.rfind(" -O");
+  return at != std::string_view::npos && text.substr(at + 3, 1) != "0";
+}
+
+// Whether an argument is in different places in different parts of the function: the code is optimised.
+bool has_location_lists(const Dwarf_Die& function) {
+  bool found = false;
+  each_child(function, [&](Dwarf_Die& child) {
+    Dwarf_Attribute attribute;
+    if (dwarf_tag(&child) != DW_TAG_formal_parameter) return;
+    if (dwarf_attr(&child, DW_AT_location, &attribute) == nullptr) return;
+    const unsigned form = dwarf_whatform(&attribute);
+    found = found || form == DW_FORM_sec_offset || form == DW_FORM_loclistx || form == DW_FORM_data4 ||
+            form == DW_FORM_data8;
+  });
+  return found;
+}
+
+}  // namespace
+
+std::optional<Dwarf_Die> unit_at(Dwarf* debug, std::uint64_t address) {
+  Dwarf_Die unit;
+  if (dwarf_addrdie(debug, address, &unit) != nullptr) return unit;
+  // .debug_aranges may be missing or incomplete.
+  Dwarf_Off at = 0, next = 0;
+  std::size_t header = 0;
+  for (; dwarf_nextcu(debug, at, &next, &header, nullptr, nullptr, nullptr) == 0; at = next)
+    if (dwarf_offdie(debug, at + header, &unit) != nullptr && dwarf_haspc(&unit, address) > 0) return unit;
+  return {};
+}
+
+Scopes scopes_at(Dwarf* debug, std::uint64_t address) {
+  auto unit = unit_at(debug, address);
+  Dwarf_Die* found = nullptr;
+  const int count = unit ? dwarf_getscopes(&*unit, address, &found) : 0;
+  Scopes scopes(found, found + std::max(count, 0));
+  std::free(found);
+  return scopes;
+}
+
+// Behind an inlined function libdw goes on with what is around its source.
+std::optional<Dwarf_Die> function_of(const Scopes& scopes) {
+  Scopes around = scopes;
+  for (Dwarf_Die& scope : around) {
+    const int tag = dwarf_tag(&scope);
+    if (tag == DW_TAG_subprogram) return scope;
+    if (tag != DW_TAG_inlined_subroutine) continue;
+    Dwarf_Die* found = nullptr;
+    const int count = dwarf_getscopes_die(&scope, &found);
+    const Scopes physical(found, found + std::max(count, 0));
+    std::free(found);
+    for (Dwarf_Die outer : physical)
+      if (dwarf_tag(&outer) == DW_TAG_subprogram) return outer;
+    return {};
+  }
+  return {};
+}
+
+bool is_everywhere(Dwarf_Attribute& attribute) {
+  Dwarf_Op* expression = nullptr;
+  std::size_t length = 0;
+  Dwarf_Addr base = 0, begin = 0, end = 0;
+  const std::ptrdiff_t got = dwarf_getlocations(&attribute, 0, &base, &begin, &end, &expression, &length);
+  return got > 0 && begin == 0 && end == ~Dwarf_Addr{0};
+}
+
+// Below the frame's top: what came on the stack is above it.
+bool is_in_frame(Dwarf_Die variable) {
+  Dwarf_Attribute attribute;
+  if (dwarf_attr(&variable, DW_AT_location, &attribute) == nullptr || !is_everywhere(attribute)) return false;
+  Dwarf_Op* expression = nullptr;
+  std::size_t length = 0;
+  if (dwarf_getlocation(&attribute, &expression, &length) != 0 || length != 1) return false;
+  return expression[0].atom == DW_OP_fbreg && static_cast<Dwarf_Sword>(expression[0].number) < 0;
+}
+
+bool has_prologue(const Dwarf_Die& function) {
+  if (says_optimised(function)) return false;
+  bool in_frame = false, elsewhere = false;
+  each_child(function, [&](Dwarf_Die& child) {
+    const int tag = dwarf_tag(&child);
+    if (tag != DW_TAG_formal_parameter && tag != DW_TAG_variable) return;
+    if (is_in_frame(child))
+      in_frame = true;
+    else
+      elsewhere = elsewhere || tag == DW_TAG_formal_parameter;
+  });
+  return in_frame && !(elsewhere && has_location_lists(function));
+}
+
+// The line table's mark where there is one (clang), else its second row of the function (gcc).
+std::uint64_t end_of_prologue(Dwarf* debug, Dwarf_Die function) {
+  Dwarf_Addr low = 0, high = 0;
+  if (dwarf_lowpc(&function, &low) != 0 || dwarf_highpc(&function, &high) != 0) return 0;
+  auto unit = unit_at(debug, low);
+  Dwarf_Lines* lines = nullptr;
+  std::size_t count = 0;
+  if (!unit || dwarf_getsrclines(&*unit, &lines, &count) != 0) return low;
+  std::uint64_t second = low;
+  for (std::size_t i = 0; i < count; ++i) {
+    Dwarf_Line* line = dwarf_onesrcline(lines, i);
+    Dwarf_Addr address = 0;
+    bool is_end = false, is_mark = false;
+    if (dwarf_lineaddr(line, &address) != 0 || address <= low || address >= high) continue;
+    if (dwarf_lineendsequence(line, &is_end) != 0 || is_end) continue;
+    if (dwarf_lineprologueend(line, &is_mark) == 0 && is_mark) return address;
+    if (second == low) second = address;
+  }
+  return second;
+}
+
+}  // namespace uprobe::dwarf

@@ -1,0 +1,53 @@
+// libdw's handles, and small questions to it. Internal to this folder.
+#pragma once
+
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/dwarf/debug_info.h"
+
+namespace uprobe::dwarf {
+
+struct DebugInfo::Handles {
+  struct End {
+    void operator()(Elf* elf) const { elf_end(elf); }
+    void operator()(Dwarf* debug) const { dwarf_end(debug); }
+    void operator()(Dwarf_CFI* cfi) const { dwarf_cfi_end(cfi); }
+  };
+  std::vector<std::uint8_t> debug_bytes;  // of a debug file of its own
+  std::unique_ptr<Elf, End> elf, debug_elf;
+  std::unique_ptr<Dwarf, End> debug;
+  std::unique_ptr<Dwarf_CFI, End> frames;  // .eh_frame
+  const elf::ElfFile* file = nullptr;
+};
+
+// The blocks around an address, innermost first, up to the unit.
+using Scopes = std::vector<Dwarf_Die>;
+Scopes scopes_at(Dwarf* debug, std::uint64_t address);
+
+// The function whose code and frame these are: of an inlined function's block the one that it was inlined into.
+std::optional<Dwarf_Die> function_of(const Scopes& scopes);
+
+// The unit that holds an address.
+std::optional<Dwarf_Die> unit_at(Dwarf* debug, std::uint64_t address);
+
+// Whether a location holds for every address: there is no list of them.
+bool is_everywhere(Dwarf_Attribute& attribute);
+
+// Whether a variable is said to be at one place of the frame from the function's beginning to its end: of an argument that is
+// wrong until it has been stored there.
+bool is_in_frame(Dwarf_Die variable);
+
+// Whether the function makes its frame and stores its arguments there first, as code that is not optimised does.
+bool has_prologue(const Dwarf_Die& function);
+
+// The first instruction behind the prologue, or the function's own.
+std::uint64_t end_of_prologue(Dwarf* debug, Dwarf_Die function);
+
+}  // namespace uprobe::dwarf

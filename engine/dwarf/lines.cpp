@@ -1,0 +1,127 @@
+// Source lines and where their code is.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "engine/dwarf/handles.h"
+
+namespace uprobe::dwarf {
+namespace {
+
+// A row of a line table at which a debugger may stop.
+struct Row {
+  std::uint64_t address;
+  int line;
+  const char* source;
+};
+
+bool ends_with_path(std::string_view path, std::string_view end) {
+  if (!path.ends_with(end)) return false;
+  return path.size() == end.size() || path[path.size() - end.size() - 1] == '/';
+}
+
+template <class Visit>
+void each_row(Dwarf_Die unit, const Visit& visit) {
+  Dwarf_Lines* lines = nullptr;
+  std::size_t count = 0;
+  if (dwarf_getsrclines(&unit, &lines, &count) != 0) return;
+  for (std::size_t i = 0; i < count; ++i) {
+    Dwarf_Line* line = dwarf_onesrcline(lines, i);
+    Dwarf_Addr address = 0;
+    bool is_statement = false, is_end = false;
+    int number = 0;
+    if (dwarf_linebeginstatement(line, &is_statement) != 0 || !is_statement) continue;
+    if (dwarf_lineendsequence(line, &is_end) != 0 || is_end) continue;
+    if (dwarf_lineno(line, &number) != 0 || dwarf_lineaddr(line, &address) != 0) continue;
+    const char* source = dwarf_linesrc(line, nullptr, nullptr);
+    if (source != nullptr) visit(Row{address, number, source});
+  }
+}
+
+template <class Visit>
+void each_unit(Dwarf* debug, const Visit& visit) {
+  Dwarf_Off at = 0, next = 0;
+  std::size_t header = 0;
+  for (; dwarf_nextcu(debug, at, &next, &header, nullptr, nullptr, nullptr) == 0; at = next) {
+    Dwarf_Die unit;
+    if (dwarf_offdie(debug, at + header, &unit) != nullptr) visit(unit);
+  }
+}
+
+// The function, or copy of an inlined one, around an address.
+std::optional<Dwarf_Die> instance_at(Dwarf* debug, std::uint64_t address) {
+  for (Dwarf_Die& scope : scopes_at(debug, address)) {
+    const int tag = dwarf_tag(&scope);
+    if (tag == DW_TAG_subprogram || tag == DW_TAG_inlined_subroutine) return scope;
+  }
+  return {};
+}
+
+// `after`: the next line that has code, 0: none; -1: the source has none at all.
+Error no_such_line(const std::string& file, int line, int after) {
+  if (after < 0) return Error{.code = Code::not_found, .text = "no source '" + file + "' in the debug information"};
+  Error error{.code = Code::not_found, .text = "no code at " + file + ":" + std::to_string(line)};
+  if (after > 0) error.help = "the next line with code is " + std::to_string(after);
+  return error;
+}
+
+}  // namespace
+
+Result<std::vector<std::uint64_t>> DebugInfo::find_line(const std::string& file, int line) const {
+  Dwarf* debug = handles_->debug.get();
+  std::set<std::string> sources;
+  std::map<Dwarf_Off, std::uint64_t> first;  // by function
+  int after = -1;
+  each_unit(debug, [&](Dwarf_Die& unit) {
+    each_row(unit, [&](const Row& row) {
+      if (!ends_with_path(row.source, file) || !handles_->file->offset_of_address(row.address)) return;
+      after = std::max(after, 0);
+      if (row.line > line && (after == 0 || row.line < after)) after = row.line;
+      if (row.line != line) return;
+      sources.insert(row.source);
+      auto instance = instance_at(debug, row.address);
+      if (!instance) return;
+      const auto [known, is_new] = first.try_emplace(dwarf_dieoffset(&*instance), row.address);
+      known->second = std::min(known->second, row.address);
+    });
+  });
+  if (first.empty()) return no_such_line(file, line, after);
+  if (sources.size() > 1)
+    return Error{.text = "'" + file + "' is ambiguous",
+                 .help = "candidates: " + *sources.begin() + ", " + *std::next(sources.begin())};
+  std::vector<std::uint64_t> addresses;
+  for (const auto& [function, address] : first) addresses.push_back(behind_prologue(address));
+  std::sort(addresses.begin(), addresses.end());
+  return addresses;
+}
+
+std::uint64_t DebugInfo::behind_prologue(std::uint64_t address) const {
+  const Scopes scopes = scopes_at(handles_->debug.get(), address);
+  auto function = function_of(scopes);
+  Dwarf_Addr low = 0;
+  if (!function || !has_prologue(*function)) return address;
+  if (dwarf_lowpc(&*function, &low) != 0 || low != address) return address;
+  return end_of_prologue(handles_->debug.get(), *function);
+}
+
+std::vector<CodeLine> DebugInfo::lines_of(std::uint64_t address) const {
+  Dwarf* debug = handles_->debug.get();
+  const auto unit = unit_at(debug, address);
+  const auto function = function_of(scopes_at(debug, address));
+  std::vector<CodeLine> lines;
+  if (!unit || !function) return lines;
+  Dwarf_Die copy = *function;
+  const char* own = dwarf_decl_file(&copy);
+  std::set<std::pair<std::string, int>> seen;
+  each_row(*unit, [&](const Row& row) {
+    if (dwarf_haspc(&copy, row.address) <= 0 || (own != nullptr && std::string_view(own) != row.source)) return;
+    if (const auto in = instance_at(debug, row.address)) {
+      Dwarf_Die die = *in;
+      if (dwarf_dieoffset(&die) == dwarf_dieoffset(&copy)) seen.emplace(row.source, row.line);
+    }
+  });
+  for (const auto& [file, line] : seen) lines.push_back({file, line});
+  return lines;
+}
+
+}  // namespace uprobe::dwarf

@@ -1,0 +1,180 @@
+// Location expressions, of which those are followed that a fetch can follow.
+#include <algorithm>
+
+#include "engine/dwarf/variable.h"
+
+namespace uprobe::dwarf {
+namespace {
+
+using shared::Reg;
+using spec::Step;
+using spec::StepKind;
+
+// System V ABI x86-64, figure 3.36: numbers of registers in debug information.
+constexpr Reg kRegisters[] = {Reg::ax, Reg::dx, Reg::cx,  Reg::bx,  Reg::si,  Reg::di,  Reg::bp,  Reg::sp,
+                              Reg::r8, Reg::r9, Reg::r10, Reg::r11, Reg::r12, Reg::r13, Reg::r14, Reg::r15};
+
+struct Expression {
+  Dwarf_Op* ops = nullptr;
+  std::size_t count = 0;
+};
+
+Error gone() { return Error{.code = Code::refused, .text = "is optimised away here"}; }
+Error not_understood(std::string what) { return Error{.code = Code::refused, .text = std::move(what)}; }
+
+std::optional<Step> register_step(std::uint64_t number) {
+  if (number >= std::size(kRegisters)) return {};
+  return Step{.kind = StepKind::reg, .reg = kRegisters[number]};
+}
+
+// A register and a distance: bregN, bregx.
+std::optional<std::pair<std::uint64_t, std::uint64_t>> register_and_distance(const Dwarf_Op& op) {
+  if (op.atom >= DW_OP_breg0 && op.atom <= DW_OP_breg31) return std::pair(op.atom - DW_OP_breg0 + 0ull, op.number);
+  if (op.atom == DW_OP_bregx) return std::pair(op.number, op.number2);
+  return {};
+}
+
+Result<Location> memory_at(std::uint64_t number, std::uint64_t distance) {
+  const auto step = register_step(number);
+  if (!step) return not_understood("is found by a register that cannot be fetched");
+  return Location{.steps = {*step}, .in_memory = true, .offset = distance};
+}
+
+// The CFA's register and distance at an address, by the unwind information.
+std::optional<std::pair<std::uint64_t, std::uint64_t>> frame_top(const DebugInfo::Handles& handles,
+                                                                 std::uint64_t address) {
+  Dwarf_Frame* found = nullptr;
+  Dwarf_CFI* tables[] = {handles.frames.get(), dwarf_getcfi(handles.debug.get())};
+  for (Dwarf_CFI* table : tables)
+    if (found == nullptr && table != nullptr && dwarf_cfi_addrframe(table, address, &found) != 0) found = nullptr;
+  const std::unique_ptr<Dwarf_Frame, decltype(&std::free)> frame(found, &std::free);
+  Dwarf_Op* ops = nullptr;
+  std::size_t count = 0;
+  if (frame == nullptr || dwarf_frame_cfa(frame.get(), &ops, &count) != 0 || count != 1) return {};
+  return register_and_distance(ops[0]);
+}
+
+// What the compiler calls the frame: the CFA, or a register, which holds it from the prologue to the epilogue alone.
+Result<Location> frame_base(const DebugInfo::Handles& handles, const Scopes& scopes, std::uint64_t address) {
+  const Error unknown = not_understood("is in a frame whose place is not known here");
+  auto function = function_of(scopes);
+  Dwarf_Attribute attribute;
+  Dwarf_Op* ops = nullptr;
+  std::size_t count = 0;
+  if (!function || dwarf_attr_integrate(&*function, DW_AT_frame_base, &attribute) == nullptr ||
+      dwarf_getlocation_addr(&attribute, address, &ops, &count, 1) != 1 || count != 1)
+    return unknown;
+  const auto top = frame_top(handles, address);
+  if (ops[0].atom == DW_OP_call_frame_cfa) return top ? memory_at(top->first, top->second) : unknown;
+  if (is_everywhere(attribute) && (!top || top != frame_top(handles, end_of_prologue(handles.debug.get(), *function))))
+    return unknown;
+  if (ops[0].atom >= DW_OP_reg0 && ops[0].atom <= DW_OP_reg31) return memory_at(ops[0].atom - DW_OP_reg0, 0);
+  const auto known = register_and_distance(ops[0]);
+  return known ? memory_at(known->first, known->second) : unknown;
+}
+
+std::optional<std::uint64_t> constant_of(const Dwarf_Op& op) {
+  if (op.atom >= DW_OP_lit0 && op.atom <= DW_OP_lit31) return op.atom - DW_OP_lit0 + 0ull;
+  switch (op.atom) {
+    case DW_OP_const1u:
+    case DW_OP_const1s:
+    case DW_OP_const2u:
+    case DW_OP_const2s:
+    case DW_OP_const4u:
+    case DW_OP_const4s:
+    case DW_OP_const8u:
+    case DW_OP_const8s:
+    case DW_OP_constu:
+    case DW_OP_consts:
+      return op.number;
+    default:
+      return {};
+  }
+}
+
+Location constant(std::uint64_t value) { return {.steps = {{.kind = StepKind::constant, .value = value}}}; }
+
+// Ends in DW_OP_stack_value: the value itself, which is nowhere.
+Result<Location> computed(const Expression& expression) {
+  const Dwarf_Op& first = expression.ops[0];
+  if (expression.count == 2) {
+    if (const auto value = constant_of(first)) return constant(*value);
+    const auto known = register_and_distance(first);
+    const auto step = known && known->second == 0 ? register_step(known->first) : std::nullopt;
+    if (step) return Location{.steps = {*step}};
+  }
+  if (first.atom == DW_OP_entry_value || first.atom == DW_OP_GNU_entry_value)
+    return not_understood("is not kept here: only what it was at the function's entry could be known");
+  return not_understood("is not kept here: the compiler computes it where it needs it");
+}
+
+Result<Location> single(const DebugInfo::Handles& handles, const Dwarf_Op& op, const Scopes& scopes,
+                        std::uint64_t address) {
+  const bool is_register = op.atom >= DW_OP_reg0 && op.atom <= DW_OP_reg31;
+  if (is_register || op.atom == DW_OP_regx) {
+    const auto step = register_step(is_register ? op.atom - DW_OP_reg0 : op.number);
+    if (!step) return not_understood("is in a register that cannot be fetched (a vector register?)");
+    return Location{.steps = {*step}};
+  }
+  if (const auto known = register_and_distance(op)) return memory_at(known->first, known->second);
+  if (op.atom == DW_OP_addr)
+    return Location{.steps = {{.kind = StepKind::file_offset, .value = op.number}}, .in_memory = true};
+  if (op.atom != DW_OP_fbreg) return not_understood("has a location that cannot be followed");
+  auto frame = frame_base(handles, scopes, address);
+  if (!frame) return frame;
+  frame->offset += op.number;
+  return frame;
+}
+
+Result<Location> follow(const DebugInfo::Handles& handles, const Expression& expression, Dwarf_Attribute& attribute,
+                        const Scopes& scopes, std::uint64_t address) {
+  if (expression.count == 0) return gone();
+  const auto is = [&](unsigned atom) {
+    return std::any_of(expression.ops, expression.ops + expression.count,
+                       [&](const Dwarf_Op& op) { return op.atom == atom; });
+  };
+  if (is(DW_OP_piece) || is(DW_OP_bit_piece)) return not_understood("is in pieces here");
+  if (is(DW_OP_implicit_pointer) || is(DW_OP_GNU_implicit_pointer))
+    return not_understood("is optimised away here: only what it points to is left");
+  if (is(DW_OP_form_tls_address) || is(DW_OP_GNU_push_tls_address)) return not_understood("is a thread's own");
+  if (expression.ops[expression.count - 1].atom == DW_OP_stack_value) return computed(expression);
+  if (expression.count == 1 && expression.ops[0].atom == DW_OP_implicit_value) {
+    Dwarf_Block block{};
+    if (dwarf_getlocation_implicit_value(&attribute, expression.ops, &block) != 0 || block.length > 8)
+      return not_understood("has a location that cannot be followed");
+    std::uint64_t value = 0;
+    std::copy_n(block.data, block.length, reinterpret_cast<std::uint8_t*>(&value));
+    return constant(value);
+  }
+  if (expression.count != 1) return not_understood("has a location that cannot be followed");
+  return single(handles, expression.ops[0], scopes, address);
+}
+
+}  // namespace
+
+Result<Location> location_of(const DebugInfo::Handles& handles, Dwarf_Die variable, const Scopes& scopes,
+                             std::uint64_t address) {
+  Dwarf_Attribute attribute;
+  if (dwarf_attr_integrate(&variable, DW_AT_const_value, &attribute) != nullptr) {
+    Dwarf_Sword value = 0;
+    Dwarf_Word bits = 0;
+    if (dwarf_formsdata(&attribute, &value) == 0) return constant(static_cast<std::uint64_t>(value));
+    if (dwarf_formudata(&attribute, &bits) == 0) return constant(bits);
+    return not_understood("is a constant that cannot be fetched");
+  }
+  if (dwarf_attr_integrate(&variable, DW_AT_location, &attribute) == nullptr) {
+    if (dwarf_hasattr_integrate(&variable, DW_AT_declaration) != 0)
+      return Error{
+          .code = Code::refused, .text = "is defined in another file", .help = "@SYMBOL reads it by its symbol"};
+    return gone();
+  }
+  Dwarf_Op* ops[2] = {};
+  std::size_t counts[2] = {};
+  const int found = dwarf_getlocation_addr(&attribute, address, ops, counts, 2);
+  if (found < 0) return not_understood("has a location that cannot be read");
+  if (found == 0) return gone();
+  if (found > 1) return not_understood("has several locations here");
+  return follow(handles, {ops[0], counts[0]}, attribute, scopes, address);
+}
+
+}  // namespace uprobe::dwarf

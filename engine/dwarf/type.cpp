@@ -1,0 +1,173 @@
+// Types of variables as kinds of fields.
+#include "engine/spec/type.h"
+
+#include <algorithm>
+
+#include "engine/dwarf/variable.h"
+#include "engine/spec/messages.h"
+
+namespace uprobe::dwarf {
+namespace {
+
+using spec::Argument;
+using spec::Kind;
+using spec::Sink;
+using spec::StepKind;
+
+std::optional<std::uint64_t> number(Dwarf_Die die, unsigned name) {
+  Dwarf_Attribute attribute;
+  Dwarf_Word value = 0;
+  if (dwarf_attr_integrate(&die, name, &attribute) == nullptr || dwarf_formudata(&attribute, &value) != 0) return {};
+  return value;
+}
+
+std::string die_name(Dwarf_Die die) {
+  const char* name = dwarf_diename(&die);
+  return name == nullptr ? "" : name;
+}
+
+// "char", as it is the letters of a text; "signed char" and "unsigned char" are numbers.
+bool is_plain_char(Type type) {
+  return type.tag == DW_TAG_base_type && size_of(type) == 1 && die_name(type.die) == "char";
+}
+
+Error unfit(std::string text, std::string help = {}) {
+  return Error{.code = Code::refused, .text = std::move(text), .help = std::move(help)};
+}
+
+// Kind and size of one value.
+Status set_scalar(Type type, Argument& argument) {
+  const std::uint64_t bytes = size_of(type);
+  if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8)
+    return unfit("is a type of " + std::to_string(bytes) + " bytes, which is no number");
+  argument.size = static_cast<std::uint8_t>(bytes);
+  if (type.tag != DW_TAG_base_type && type.tag != DW_TAG_enumeration_type) {
+    argument.kind = Kind::hex;
+    return ok();
+  }
+  std::uint64_t encoding = number(type.die, DW_AT_encoding).value_or(0);
+  if (type.tag == DW_TAG_enumeration_type && encoding == 0) {
+    const Type under = type_of(type.die);
+    encoding = under.tag == DW_TAG_base_type ? number(under.die, DW_AT_encoding).value_or(0) : DW_ATE_unsigned + 0ull;
+  }
+  if (encoding == DW_ATE_float) return unfit("is a floating point number, which cannot be fetched");
+  const bool is_signed = encoding == DW_ATE_signed || encoding == DW_ATE_signed_char;
+  argument.kind = is_plain_char(type) ? Kind::character : is_signed ? Kind::signed_decimal : Kind::unsigned_decimal;
+  return ok();
+}
+
+void read_pointer(Location& location) {
+  if (location.in_memory) location.steps.push_back({.kind = StepKind::dereference, .value = location.offset});
+  location.in_memory = true;
+  location.offset = 0;
+}
+
+bool leads_elsewhere(int tag) {
+  return tag == DW_TAG_pointer_type || tag == DW_TAG_reference_type || tag == DW_TAG_rvalue_reference_type;
+}
+
+Status set_array(Type type, Location& location, Argument& argument) {
+  const std::uint64_t count = elements_of(type);
+  if (!location.in_memory) return unfit("is an array that is not in memory");
+  if (count == 0 || count > spec::kMaxArray)
+    return unfit("is an array of " + (count == 0 ? std::string("unknown length") : std::to_string(count)) + " elements",
+                 "name one of them, [0], or its type, such as :u8[16]");
+  argument.count = static_cast<std::uint32_t>(count);
+  argument.is_text = is_plain_char(type_of(type.die));
+  return set_scalar(type_of(type.die), argument);
+}
+
+// The type that was written behind the ':' stays; it must not read more than the variable has.
+Status keep_type(Type type, Location& location, Argument& argument) {
+  const bool is_array = type.tag == DW_TAG_array_type;
+  if (argument.kind == Kind::string || argument.count != 0) {
+    if (!is_array && !leads_elsewhere(type.tag)) return unfit("is neither a pointer nor an array");
+    if (!is_array) read_pointer(location);
+    return location.in_memory ? ok() : unfit("is an array that is not in memory");
+  }
+  if (is_array || argument.size <= size_of(type)) return ok();
+  return unfit("has only " + std::to_string(size_of(type)) + " bytes");
+}
+
+}  // namespace
+
+std::uint64_t elements_of(Type array) {
+  Dwarf_Die child;
+  if (dwarf_child(&array.die, &child) != 0) return 0;
+  if (const auto count = number(child, DW_AT_count)) return *count;
+  const auto last = number(child, DW_AT_upper_bound);
+  return last ? *last + 1 : 0;
+}
+
+Type type_of(Dwarf_Die variable) {
+  Dwarf_Attribute attribute;
+  Type type{};
+  if (dwarf_attr_integrate(&variable, DW_AT_type, &attribute) == nullptr) return type;
+  if (dwarf_formref_die(&attribute, &type.die) == nullptr) return type;
+  if (dwarf_peel_type(&type.die, &type.die) != 0) return {};
+  type.tag = dwarf_tag(&type.die);
+  return type;
+}
+
+std::uint64_t size_of(Type type) {
+  if (type.tag == 0) return 0;
+  if (leads_elsewhere(type.tag)) return 8;
+  Dwarf_Word size = 0;
+  return dwarf_aggregate_size(&type.die, &size) == 0 ? size : 0;
+}
+
+std::string name_of(Dwarf_Die typed) {
+  Dwarf_Attribute attribute;
+  Dwarf_Die die;
+  if (dwarf_attr_integrate(&typed, DW_AT_type, &attribute) == nullptr || dwarf_formref_die(&attribute, &die) == nullptr)
+    return "void";
+  switch (dwarf_tag(&die)) {
+    case DW_TAG_pointer_type:
+      return name_of(die) + " *";
+    case DW_TAG_reference_type:
+      return name_of(die) + " &";
+    case DW_TAG_const_type:
+      return "const " + name_of(die);
+    case DW_TAG_volatile_type:
+      return "volatile " + name_of(die);
+    case DW_TAG_restrict_type:
+      return name_of(die);
+    case DW_TAG_array_type:
+      return name_of(die) + "[" + std::to_string(elements_of({die, DW_TAG_array_type})) + "]";
+    case DW_TAG_structure_type:
+      return "struct " + die_name(die);
+    case DW_TAG_union_type:
+      return "union " + die_name(die);
+    case DW_TAG_enumeration_type:
+      return "enum " + die_name(die);
+    case DW_TAG_subroutine_type:
+      return name_of(die) + " ()";
+    default:
+      return die_name(die);
+  }
+}
+
+Status set_type(Type type, Location& location, Argument& argument) {
+  if (argument.has_type) return keep_type(type, location, argument);
+  switch (type.tag) {
+    case 0:
+      return unfit("has no type");
+    case DW_TAG_structure_type:
+    case DW_TAG_class_type:
+    case DW_TAG_union_type:
+      return unfit("is a struct or union", "name one of its members");
+    case DW_TAG_array_type:
+      return set_array(type, location, argument);
+    default:
+      break;
+  }
+  if (type.tag == DW_TAG_pointer_type && is_plain_char(type_of(type.die))) {
+    argument.kind = Kind::string;
+    argument.size = 4;
+    read_pointer(location);
+    return ok();
+  }
+  return set_scalar(type, argument);
+}
+
+}  // namespace uprobe::dwarf

@@ -1,0 +1,324 @@
+// Names of variables and what follows them: name, name->member, name.member, name[N], and so on.
+#include <algorithm>
+#include <set>
+
+#include "engine/dwarf/variable.h"
+#include "engine/spec/fetch.h"
+#include "engine/spec/number.h"
+#include "engine/spec/words.h"
+
+namespace uprobe::dwarf {
+namespace {
+
+using spec::Argument;
+using spec::Kind;
+using spec::Sink;
+using spec::StepKind;
+
+bool is_aggregate(int tag) {
+  return tag == DW_TAG_structure_type || tag == DW_TAG_union_type || tag == DW_TAG_class_type;
+}
+
+bool is_pointer(int tag) { return tag == DW_TAG_pointer_type || tag == DW_TAG_reference_type; }
+
+bool is_variable(Dwarf_Die& die) {
+  const int tag = dwarf_tag(&die);
+  return tag == DW_TAG_variable || tag == DW_TAG_formal_parameter;
+}
+
+bool is_called(Dwarf_Die& die, std::string_view name) {
+  const char* own = dwarf_diename(&die);
+  return own != nullptr && name == own;
+}
+
+template <class Visit>
+void each_child(Dwarf_Die parent, const Visit& visit) {
+  Dwarf_Die die;
+  if (dwarf_child(&parent, &die) != 0) return;
+  do visit(die);
+  while (dwarf_siblingof(&die, &die) == 0);
+}
+
+// An expression under way.
+class Walker {
+ public:
+  Walker(const DebugInfo::Handles& handles, std::uint64_t address, std::string_view expression)
+      : handles_(handles), address_(address), rest_(expression), all_(expression) {}
+
+  Status start(const Scopes& scopes);
+  Status walk();
+  Status finish(Argument& argument);
+
+ private:
+  struct Member {
+    Dwarf_Die die;
+    std::uint64_t offset;
+  };
+  Error blame(std::string_view at, const Error& why) const {
+    Error error = why;
+    error.column = static_cast<int>(at.data() - all_.data());
+    return error;
+  }
+  Error blame(std::string_view at, std::string text, std::string help = {}) const {
+    return blame(at, Error{.code = Code::refused, .text = std::move(text), .help = std::move(help)});
+  }
+  std::string_view take_name();
+  void load_pointer();
+  Status enter_member(std::string_view at, bool by_pointer);
+  Status index(std::string_view at);
+  std::optional<Member> find_member(Dwarf_Die aggregate, std::string_view name, int depth) const;
+  Status set_bits(Argument& argument);
+
+  const DebugInfo::Handles& handles_;
+  std::uint64_t address_;
+  std::string_view rest_, all_;
+  Dwarf_Die at_{};  // the variable or member that was named last
+  Type type_;
+  Location location_;
+  bool is_element_ = false;  // of an array: `at_` is the array's
+};
+
+// A number, or in DWARF 2 an expression that adds one.
+bool read_distance(Dwarf_Attribute& attribute, Dwarf_Word& distance) {
+  if (dwarf_formudata(&attribute, &distance) == 0) return true;
+  Dwarf_Op* expression = nullptr;
+  std::size_t length = 0;
+  if (dwarf_getlocation(&attribute, &expression, &length) != 0 || length != 1) return false;
+  distance = expression[0].number;
+  return expression[0].atom == DW_OP_plus_uconst;
+}
+
+std::string_view Walker::take_name() {
+  std::size_t end = 0;
+  while (end < rest_.size() && (spec::is_letter(rest_[end]) || spec::is_digit(rest_[end]) || rest_[end] == '_')) ++end;
+  const std::string_view name = rest_.substr(0, end);
+  rest_.remove_prefix(end);
+  return name;
+}
+
+std::string names_of(const Scopes& scopes) {
+  std::string names;
+  for (const Dwarf_Die& scope : scopes) {
+    Dwarf_Die copy = scope;
+    if (dwarf_tag(&copy) == DW_TAG_compile_unit) break;
+    each_child(scope, [&](Dwarf_Die& die) {
+      const char* name = is_variable(die) ? dwarf_diename(&die) : nullptr;
+      if (name != nullptr) names += (names.empty() ? "" : ", ") + std::string(name);
+    });
+  }
+  return names;
+}
+
+// An argument that the function has yet to store where it is said to be; in code that is not optimised, anything of the frame.
+bool is_too_early(const DebugInfo::Handles& handles, Dwarf_Die variable, const Scopes& scopes, std::uint64_t address) {
+  auto function = function_of(scopes);
+  Dwarf_Addr low = 0;
+  if (!function || !is_in_frame(variable) || dwarf_lowpc(&*function, &low) != 0 || address < low) return false;
+  if (dwarf_tag(&variable) != DW_TAG_formal_parameter && !has_prologue(*function)) return false;
+  return address < end_of_prologue(handles.debug.get(), *function);
+}
+
+// The innermost of that name. In one block the definition goes before a declaration.
+Status Walker::start(const Scopes& scopes) {
+  const std::string_view name = take_name();
+  std::optional<Dwarf_Die> found;
+  for (const Dwarf_Die& scope : scopes) {
+    each_child(scope, [&](Dwarf_Die& die) {
+      if (!is_variable(die) || !is_called(die, name)) return;
+      if (!found || dwarf_hasattr(&*found, DW_AT_declaration) != 0) found = die;
+    });
+    if (found) break;
+  }
+  if (!found) {
+    const std::string names = names_of(scopes);
+    return blame(name, "no variable '" + std::string(name) + "' here", names.empty() ? "" : "there are: " + names);
+  }
+  at_ = *found;
+  type_ = type_of(at_);
+  if (is_too_early(handles_, at_, scopes, address_))
+    return blame(name, "'" + std::string(name) + "' is not in place yet here: this is the function's prologue");
+  auto location = location_of(handles_, at_, scopes, address_);
+  if (!location) {
+    Error error = location.error();
+    error.text = "'" + std::string(name) + "' " + error.text;
+    return blame(name, error);
+  }
+  location_ = location.take();
+  return ok();
+}
+
+void Walker::load_pointer() {
+  if (location_.in_memory) location_.steps.push_back({.kind = StepKind::dereference, .value = location_.offset});
+  location_.in_memory = true;
+  location_.offset = 0;
+}
+
+Status Walker::walk() {
+  while (!rest_.empty()) {
+    const std::string_view at = rest_;
+    if (location_.steps.size() + 2 > static_cast<std::size_t>(spec::kKernelEndSlot))
+      return blame(at, "Dereference is too much nested");
+    Status step = ok();
+    if (rest_.starts_with("->")) {
+      rest_.remove_prefix(2);
+      step = enter_member(at, true);
+    } else if (rest_.starts_with('.')) {
+      rest_.remove_prefix(1);
+      step = enter_member(at, false);
+    } else if (rest_.starts_with('[')) {
+      step = index(at);
+    } else {
+      return blame(at, "Expected '->', '.' or '['");
+    }
+    if (!step) return step;
+  }
+  return ok();
+}
+
+// Members of unnamed structs and unions inside count as its own.
+std::optional<Walker::Member> Walker::find_member(Dwarf_Die aggregate, std::string_view name, int depth) const {
+  std::optional<Member> found;
+  each_child(aggregate, [&](Dwarf_Die& die) {
+    if (found || dwarf_tag(&die) != DW_TAG_member) return;
+    Dwarf_Attribute attribute;
+    Dwarf_Word offset = 0;
+    if (dwarf_attr(&die, DW_AT_data_member_location, &attribute) != nullptr && !read_distance(attribute, offset))
+      return;  // computed: of a virtual base
+    if (is_called(die, name)) {
+      found = Member{die, offset};
+    } else if (dwarf_diename(&die) == nullptr && depth < 8) {
+      const Type inner = type_of(die);
+      if (is_aggregate(inner.tag)) found = find_member(inner.die, name, depth + 1);
+      if (found) found->offset += offset;
+    }
+  });
+  return found;
+}
+
+Status Walker::enter_member(std::string_view at, bool by_pointer) {
+  const std::string so_far(all_.substr(0, static_cast<std::size_t>(at.data() - all_.data())));
+  if (by_pointer != is_pointer(type_.tag))
+    return blame(at, "'" + so_far + "' is " + (by_pointer ? "no pointer" : "a pointer"),
+                 by_pointer ? "a struct's member is .NAME" : "what it points to has members: ->NAME");
+  if (by_pointer) {
+    load_pointer();
+    type_ = type_of(type_.die);
+  }
+  if (!is_aggregate(type_.tag)) return blame(at, "'" + so_far + "' is no struct or union");
+  if (!location_.in_memory) return blame(at, "'" + so_far + "' is not in memory here");
+  const std::string_view name = take_name();
+  const auto member = find_member(type_.die, name, 0);
+  if (!member) {
+    std::string names;
+    each_child(type_.die, [&](Dwarf_Die& die) {
+      if (const char* own = dwarf_diename(&die); own != nullptr && dwarf_tag(&die) == DW_TAG_member)
+        names += (names.empty() ? "" : ", ") + std::string(own);
+    });
+    return blame(name, "no member '" + std::string(name) + "'", names.empty() ? "" : "there are: " + names);
+  }
+  at_ = member->die;
+  type_ = type_of(at_);
+  location_.offset += member->offset;
+  is_element_ = false;
+  return ok();
+}
+
+bool has_several_dimensions(Type array) {
+  int dimensions = 0;
+  each_child(array.die, [&](Dwarf_Die&) { ++dimensions; });
+  return dimensions > 1;
+}
+
+Status Walker::index(std::string_view at) {
+  const std::size_t close = rest_.find(']');
+  std::uint64_t number = 0;
+  if (close == std::string_view::npos || spec::read_unsigned(rest_.substr(1, close - 1), 0, number) != 0 ||
+      number > INT32_MAX)
+    return blame(at.substr(1), "Expected a number and ']'");
+  rest_.remove_prefix(close + 1);
+  const bool by_pointer = is_pointer(type_.tag);
+  if (!by_pointer && type_.tag != DW_TAG_array_type) return blame(at, "it is neither an array nor a pointer");
+  if (!by_pointer && has_several_dimensions(type_)) return blame(at, "arrays of several dimensions cannot be indexed");
+  if (!by_pointer && number >= elements_of(type_) && elements_of(type_) > 1)
+    return blame(at.substr(1), "the array has only " + std::to_string(elements_of(type_)) + " elements");
+  if (by_pointer) load_pointer();
+  if (!location_.in_memory) return blame(at, "the array is not in memory here");
+  type_ = type_of(type_.die);
+  const std::uint64_t bytes = size_of(type_);
+  if (bytes == 0 || number * bytes > INT32_MAX) return blame(at, "the size of an element is not known, or too large");
+  location_.offset += number * bytes;
+  is_element_ = true;
+  return ok();
+}
+
+// A member of some bits, in a container that lies where one of its type would.
+Status Walker::set_bits(Argument& argument) {
+  Dwarf_Attribute attribute;
+  Dwarf_Word width = 0, bit = 0;
+  if (is_element_ || dwarf_attr(&at_, DW_AT_bit_size, &attribute) == nullptr ||
+      dwarf_formudata(&attribute, &width) != 0)
+    return ok();
+  const std::uint64_t bits = argument.size * 8u;
+  if (argument.has_type) return blame(all_, "a bitfield has its own type");
+  if (argument.kind == Kind::signed_decimal && type_.tag == DW_TAG_base_type)
+    return blame(all_, "is a signed bitfield, which cannot be fetched");
+  if (dwarf_attr(&at_, DW_AT_data_bit_offset, &attribute) == nullptr || dwarf_formudata(&attribute, &bit) != 0)
+    return blame(all_, "is a bitfield whose place is not understood");
+  const std::uint64_t first = bit % bits;
+  if (width == 0 || first + width > bits) return blame(all_, "is a bitfield across two containers");
+  location_.offset += bit / bits * argument.size;
+  argument.is_bitfield = true;
+  argument.bit_width = static_cast<std::uint8_t>(width);
+  argument.bit_offset = static_cast<std::uint8_t>(first);
+  argument.kind = Kind::unsigned_decimal;
+  return ok();
+}
+
+Status Walker::finish(Argument& argument) {
+  if (Status typed = set_type(type_, location_, argument); !typed) {
+    Error error = typed.error();
+    error.text = "'" + std::string(all_) + "' " + error.text;
+    return blame(all_, error);
+  }
+  if (Status bits = set_bits(argument); !bits) return bits;
+  if (location_.offset + 0x80000000ull > 0xffffffffull && location_.steps.front().kind != StepKind::file_offset)
+    return blame(all_, "its distance does not fit into 32 bits");
+  argument.steps = location_.steps;
+  argument.sink = location_.in_memory ? Sink::memory : Sink::value;
+  argument.memory_offset = location_.offset;
+  if (argument.steps.front().kind == StepKind::file_offset) {
+    argument.address = argument.steps.front().value;
+    argument.steps.front().value = 0;
+  }
+  return ok();
+}
+
+}  // namespace
+
+Status DebugInfo::find_variable(std::uint64_t address, Argument& argument) const {
+  const Scopes scopes = scopes_at(handles_->debug.get(), address);
+  Walker walker(*handles_, address, argument.variable);
+  if (scopes.empty()) return Error{.code = Code::refused, .text = "no variables are known here", .column = 0};
+  if (Status started = walker.start(scopes); !started) return started;
+  if (Status walked = walker.walk(); !walked) return walked;
+  return walker.finish(argument);
+}
+
+std::vector<NamedVariable> DebugInfo::variables_at(std::uint64_t address) const {
+  std::vector<NamedVariable> variables;
+  std::set<std::string> seen;
+  for (const Dwarf_Die& scope : scopes_at(handles_->debug.get(), address)) {
+    Dwarf_Die block = scope;
+    if (dwarf_tag(&block) == DW_TAG_compile_unit) break;
+    each_child(scope, [&](Dwarf_Die& die) {
+      const char* name = is_variable(die) ? dwarf_diename(&die) : nullptr;
+      if (name == nullptr || !seen.insert(name).second) return;
+      Argument argument{.variable = name};
+      const Status found = find_variable(address, argument);
+      variables.push_back({name, name_of(die), found ? "" : found.error().text});
+    });
+  }
+  return variables;
+}
+
+}  // namespace uprobe::dwarf

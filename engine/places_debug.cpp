@@ -1,0 +1,106 @@
+// What needs debug information: source lines and variables.
+#include <algorithm>
+
+#include "engine/base/text.h"
+#include "engine/places.h"
+#include "engine/spec/name.h"
+#include "engine/spec/registers.h"
+
+namespace uprobe {
+namespace {
+
+using spec::ProbeSpec;
+
+Error at_column(const ProbeSpec& spec, int column, Error error) {
+  error.where = spec.definition;
+  error.column = column;
+  return error;
+}
+
+const spec::Argument* first_variable(const ProbeSpec& spec) {
+  const auto found = std::find_if(spec.arguments.begin(), spec.arguments.end(),
+                                  [](const spec::Argument& argument) { return !argument.variable.empty(); });
+  return found == spec.arguments.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+Result<const dwarf::DebugInfo*> Places::debug_info(const File& file) {
+  if (const auto known = debug_.find(file); known != debug_.end()) return &known->second;
+  auto opened = dwarf::DebugInfo::open(*file);
+  if (!opened) return opened.error();
+  return &debug_.emplace(file, opened.take()).first->second;
+}
+
+// One event with a probe at each place of the line's code.
+Result<Places::Specs> Places::at_line(ProbeSpec spec) {
+  const auto refuse = [&](Error error) { return at_column(spec, spec.place.place_column, std::move(error)); };
+  auto file = files_.open(spec.place.path);
+  if (!file) {
+    Error error = file.error();
+    error.text = spec.place.path + ": " + error.text;
+    return at_column(spec, spec.place.path_column, std::move(error));
+  }
+  if (spec.is_return)
+    return refuse(Error{.code = Code::refused, .text = "A return probe is of a function, not of a line"});
+  const auto debug = debug_info(*file);
+  if (!debug) return refuse(debug.error());
+  const auto addresses = (*debug)->find_line(spec.place.source, spec.place.line);
+  if (!addresses) return refuse(addresses.error());
+  Specs specs;
+  for (const std::uint64_t address : *addresses) {
+    const auto offset = (*file)->offset_of_address(address);
+    if (!offset) continue;
+    ProbeSpec one = spec;
+    one.place.found = spec::FoundSymbol{*offset, address, false};
+    one.place.offset = *offset;
+    one.place.source.clear();
+    if (one.has_automatic_name) one.event = spec::automatic_name(one.place, false);
+    if (Status data = find_data(one, {*file, *offset, address, false}); !data) return data.error();
+    specs.push_back(std::move(one));
+  }
+  return specs;
+}
+
+// A probe of a function that shows its variables goes where they are in place.
+Status Places::pass_prologue(ProbeSpec& spec, plan::Found& found) {
+  const spec::Argument* variable = first_variable(spec);
+  if (variable == nullptr) return ok();
+  const auto refuse = [&](Error error) { return at_column(spec, variable->symbol_column, std::move(error)); };
+  if (found.is_ifunc)
+    return refuse(Error{.code = Code::refused, .text = "The implementation of an IFUNC has variables of its own"});
+  const auto debug = debug_info(found.file);
+  if (!debug) return refuse(debug.error());
+  if (spec.is_return || spec.place.symbol.empty() || spec.place.offset != 0) return ok();
+  const std::uint64_t behind = (*debug)->behind_prologue(found.address);
+  const auto offset = found.file->offset_of_address(behind);
+  if (behind == found.address || !offset) return ok();
+  notes_.push_back(spec.place.symbol + " is probed behind its prologue, at +" + hex(behind - found.address) +
+                   ", where its variables are");
+  found.address = behind;
+  found.offset = *offset;
+  return ok();
+}
+
+Status Places::find_variables(ProbeSpec& spec, const plan::Found& place) {
+  for (spec::Argument& argument : spec.arguments) {
+    if (argument.variable.empty()) continue;
+    if (spec.is_return)
+      return at_column(spec, argument.symbol_column,
+                       Error{.code = Code::refused,
+                             .text = "a function's variables are gone when it has returned",
+                             .help = "$retval is what it returned"});
+    const auto debug = debug_info(place.file);
+    if (!debug) return at_column(spec, argument.symbol_column, debug.error());
+    if (Status found = (*debug)->find_variable(place.address, argument); !found) {
+      Error error = found.error();
+      if (spec::find_register(argument.variable, spec::RegisterNames::extended))
+        error.help = "did you mean '%" + argument.variable + "'?";
+      return at_column(spec, argument.symbol_column + std::max(error.column, 0), std::move(error));
+    }
+    argument.variable.clear();
+  }
+  return ok();
+}
+
+}  // namespace uprobe
