@@ -19,10 +19,10 @@
 #include "engine/control/hooks.h"
 #include "engine/control/load.h"
 #include "engine/control/preloaded.h"
-#include "engine/target/attachable.h"
 #include "engine/control/processes.h"
 #include "engine/format/text.h"
 #include "engine/session_state.h"
+#include "engine/target/attachable.h"
 
 namespace uprobe {
 namespace {

@@ -34,6 +34,9 @@ class NoEngine : public Engine {
   Result<std::vector<std::string>> list_functions(const std::string&, const std::string&) override {
     return std::vector<std::string>();
   }
+  Result<std::vector<std::string>> list_source(const std::string&, const std::string&, SourceList) override {
+    return std::vector<std::string>();
+  }
   Result<std::string> find_program(const std::string& program) override { return program; }
 };
 
