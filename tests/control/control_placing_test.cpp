@@ -236,7 +236,7 @@ TEST_F(Placing, WhoHasLostItsConsumerIsTheAgents) {
   want_exit(0x40, 0, 0x40);
   place();
   ASSERT_TRUE(control::ask_agent(target_, Addr{point_at(0x40).copy}));
-  EXPECT_EQ(head_at(0x40).event, shared::kAskAgent);
+  EXPECT_LT(static_cast<std::int32_t>(head_at(0x40).event), 0);
 }
 
 TEST_F(Placing, AFurtherConsumerIsTheAgents) {
