@@ -65,6 +65,7 @@ Result<Places::Specs> Places::at_line(ProbeSpec spec) {
 // A probe of a function that shows its variables goes where they are in place.
 Status Places::pass_prologue(ProbeSpec& spec, plan::Found& found) {
   const spec::Argument* variable = first_variable(spec);
+  moved_.clear();
   if (variable == nullptr) return ok();
   const auto refuse = [&](Error error) { return at_column(spec, variable->symbol_column, std::move(error)); };
   if (found.is_ifunc)
@@ -75,7 +76,7 @@ Status Places::pass_prologue(ProbeSpec& spec, plan::Found& found) {
   const std::uint64_t behind = (*debug)->behind_prologue(found.address);
   const auto offset = found.file->offset_of_address(behind);
   if (behind == found.address || !offset) return ok();
-  notes_.push_back(spec.place.symbol + " is probed behind its prologue, at +" + hex(behind - found.address) +
+  moved_.push_back(spec.place.symbol + " is probed behind its prologue, at +" + hex(behind - found.address) +
                    ", where its variables are");
   found.address = behind;
   found.offset = *offset;
@@ -100,6 +101,8 @@ Status Places::find_variables(ProbeSpec& spec, const plan::Found& place) {
     }
     argument.variable.clear();
   }
+  notes_.insert(notes_.end(), moved_.begin(), moved_.end());
+  moved_.clear();
   return ok();
 }
 

@@ -16,9 +16,9 @@ namespace uprobe::dwarf {
 
 struct DebugInfo::Handles {
   struct End {
-    void operator()(Elf* elf) const { elf_end(elf); }
-    void operator()(Dwarf* debug) const { dwarf_end(debug); }
-    void operator()(Dwarf_CFI* cfi) const { dwarf_cfi_end(cfi); }
+    void operator()(Elf* of) const { elf_end(of); }
+    void operator()(Dwarf* of) const { dwarf_end(of); }
+    void operator()(Dwarf_CFI* of) const { dwarf_cfi_end(of); }
   };
   std::vector<std::uint8_t> debug_bytes;  // of a debug file of its own
   std::unique_ptr<Elf, End> elf, debug_elf;

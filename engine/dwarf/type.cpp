@@ -89,6 +89,40 @@ Status keep_type(Type type, Location& location, Argument& argument) {
   return unfit("has only " + std::to_string(size_of(type)) + " bytes");
 }
 
+constexpr int kDeepestName = 16;  // damaged files may have types that are their own
+
+std::string name_within(Dwarf_Die typed, int depth) {
+  Dwarf_Attribute attribute;
+  Dwarf_Die die;
+  if (dwarf_attr_integrate(&typed, DW_AT_type, &attribute) == nullptr || dwarf_formref_die(&attribute, &die) == nullptr)
+    return "void";
+  if (depth > kDeepestName) return "...";
+  switch (dwarf_tag(&die)) {
+    case DW_TAG_pointer_type:
+      return name_within(die, depth + 1) + " *";
+    case DW_TAG_reference_type:
+      return name_within(die, depth + 1) + " &";
+    case DW_TAG_const_type:
+      return "const " + name_within(die, depth + 1);
+    case DW_TAG_volatile_type:
+      return "volatile " + name_within(die, depth + 1);
+    case DW_TAG_restrict_type:
+      return name_within(die, depth + 1);
+    case DW_TAG_array_type:
+      return name_within(die, depth + 1) + "[" + std::to_string(elements_of({die, DW_TAG_array_type})) + "]";
+    case DW_TAG_structure_type:
+      return "struct " + die_name(die);
+    case DW_TAG_union_type:
+      return "union " + die_name(die);
+    case DW_TAG_enumeration_type:
+      return "enum " + die_name(die);
+    case DW_TAG_subroutine_type:
+      return name_within(die, depth + 1) + " ()";
+    default:
+      return die_name(die);
+  }
+}
+
 }  // namespace
 
 std::uint64_t elements_of(Type array) {
@@ -116,36 +150,7 @@ std::uint64_t size_of(Type type) {
   return dwarf_aggregate_size(&type.die, &size) == 0 ? size : 0;
 }
 
-std::string name_of(Dwarf_Die typed) {
-  Dwarf_Attribute attribute;
-  Dwarf_Die die;
-  if (dwarf_attr_integrate(&typed, DW_AT_type, &attribute) == nullptr || dwarf_formref_die(&attribute, &die) == nullptr)
-    return "void";
-  switch (dwarf_tag(&die)) {
-    case DW_TAG_pointer_type:
-      return name_of(die) + " *";
-    case DW_TAG_reference_type:
-      return name_of(die) + " &";
-    case DW_TAG_const_type:
-      return "const " + name_of(die);
-    case DW_TAG_volatile_type:
-      return "volatile " + name_of(die);
-    case DW_TAG_restrict_type:
-      return name_of(die);
-    case DW_TAG_array_type:
-      return name_of(die) + "[" + std::to_string(elements_of({die, DW_TAG_array_type})) + "]";
-    case DW_TAG_structure_type:
-      return "struct " + die_name(die);
-    case DW_TAG_union_type:
-      return "union " + die_name(die);
-    case DW_TAG_enumeration_type:
-      return "enum " + die_name(die);
-    case DW_TAG_subroutine_type:
-      return name_of(die) + " ()";
-    default:
-      return die_name(die);
-  }
-}
+std::string name_of(Dwarf_Die typed) { return name_within(typed, 0); }
 
 Status set_type(Type type, Location& location, Argument& argument) {
   if (argument.has_type) return keep_type(type, location, argument);

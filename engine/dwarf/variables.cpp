@@ -197,10 +197,11 @@ std::optional<Walker::Member> Walker::find_member(Dwarf_Die aggregate, std::stri
 
 Status Walker::enter_member(std::string_view at, bool by_pointer) {
   const std::string so_far(all_.substr(0, static_cast<std::size_t>(at.data() - all_.data())));
-  if (by_pointer != is_pointer(type_.tag))
+  const bool is_reference = type_.tag == DW_TAG_reference_type;  // C++ writes '.' there
+  if (by_pointer != is_pointer(type_.tag) && !is_reference)
     return blame(at, "'" + so_far + "' is " + (by_pointer ? "no pointer" : "a pointer"),
                  by_pointer ? "a struct's member is .NAME" : "what it points to has members: ->NAME");
-  if (by_pointer) {
+  if (by_pointer || is_reference) {
     load_pointer();
     type_ = type_of(type_.die);
   }

@@ -127,6 +127,50 @@ TEST(Place, ADefaultObjectTakesNamesAndOffsets) {
   EXPECT_FALSE(strict);
 }
 
+// "/b/x:f.c" is no file here, "/b/x" is.
+FileState no_colon(const std::string& path) {
+  if (path.find(':') != std::string::npos) return {.err = ENOENT, .is_regular = false};
+  return any_file(path);
+}
+
+TEST(Place, SourceLines) {
+  const auto place = [](std::string_view line, std::string object = {}, bool strict = false) {
+    auto spec = parse_definition(line, {.strict = strict, .default_object = std::move(object), .file_check = no_colon});
+    if (!spec) return std::to_string(spec.error().column) + ": " + spec.error().text;
+    const Place& p = spec->place;
+    return p.path + " " + p.source + " " + std::to_string(p.line) + " @" + std::to_string(p.place_column);
+  };
+  EXPECT_EQ(place("p:e /b/x:f.c:42"), "/b/x f.c 42 @9");
+  EXPECT_EQ(place("p:e /b/x:dir/f.c:42"), "/b/x dir/f.c 42 @9");
+  EXPECT_EQ(place("p:e x:f.c:42"), "x f.c 42 @6");
+  EXPECT_EQ(place("p:e f.c:42", "/b/x"), "/b/x f.c 42 @4");
+  EXPECT_EQ(place("p:e f.c:42"), "f.c  0 @8") << "an offset of a program";
+  EXPECT_EQ(place("p:e ld.bfd:42", "/b/x"), "ld.bfd  0 @11");
+  EXPECT_EQ(place("p:e f.c:0x42", "/b/x"), "f.c  0 @8");
+  EXPECT_EQ(place("p:e /b/x:f.c:0"), "13: Invalid line number");
+  EXPECT_EQ(place("p:e /b/x:f.c:99999999999"), "13: Invalid line number");
+  EXPECT_EQ(place("p:e /b/x:f.c:42", {}, true), "4: " + std::string(message::kFileNotFound)) << "a file of that name";
+  EXPECT_EQ(parsed("p:e /b/x:f.c:42").place.path, "/b/x:f.c") << "where there is such a file, the kernel takes it";
+  const auto spec = parse_definition("p:e /b/x:f.c:42 %di", {.file_check = no_colon});
+  ASSERT_TRUE(spec);
+  EXPECT_EQ(listing(*spec), "p:uprobes/e /b/x:f.c:42 arg1=%di");
+}
+
+TEST(Place, NamesOfVariables) {
+  const ProbeSpec spec = parsed("p /b/x:f name p->next->len:u32 buf[3] q=a.b:x8[4] p->len t=+0($arg1):string s:string");
+  std::string text;
+  for (const Argument& argument : spec.arguments)
+    text += argument.name + "=" + argument.variable + (argument.has_type ? "!" : "") + " ";
+  EXPECT_EQ(text, "name=name len=p->next->len! buf=buf[3] q=a.b! arg5=p->len t=! s=s! ");
+  EXPECT_EQ(spec.arguments[1].kind, Kind::unsigned_decimal);
+  EXPECT_EQ(spec.arguments[3].count, 4u);
+  EXPECT_EQ(spec.arguments[1].symbol_column, 14);
+  EXPECT_EQ(spec.arguments[3].symbol_column, 40);
+  EXPECT_EQ(error("p /b/x:f +8(p)"), "12: A variable is no address to add to");
+  EXPECT_EQ(error("p /b/x:f p->len:bool"), "16: Unknown type is specified");
+  EXPECT_EQ(error("p /b/x:f name name=%di"), "14: This argument name is already used");
+}
+
 TEST(Place, WhatIsMissingIsSaid) {
   EXPECT_EQ(error("p:e /bin/zsh:"), "13: " + std::string(message::kNoSymbol));
   EXPECT_EQ(error("p:e /bin/zsh:+8"), "13: " + std::string(message::kNoSymbol));
@@ -286,7 +330,7 @@ TEST(Help, GuessesAtRegistersAndDefinitions) {
   EXPECT_EQ(help("p /b/x:f %ah"), "did you mean '%ax:b8@8/16'?");
   EXPECT_EQ(help("p /b/x:f %RDI"), "did you mean '%rdi'?");
   EXPECT_EQ(help("p /b/x:f %flag"), "did you mean '%flags'?");
-  EXPECT_EQ(help("p /b/x:f di"), "did you mean '%di'?");
+  EXPECT_EQ(parsed("p /b/x:f di").arguments[0].variable, "di") << "a name, until the file is asked";
   EXPECT_EQ(help("1234"), "-p takes a probe definition; use -P 1234 to attach");
   EXPECT_EQ(help("P:e /b/x:f"), "the 'p' or 'r' is lower case");
   EXPECT_EQ(help("/bin/zsh:zfree"), "write the kind of probe first: p /bin/zsh:zfree");
