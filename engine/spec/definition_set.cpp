@@ -20,8 +20,8 @@ std::string event_key(const ProbeSpec& spec) { return spec.group + "/" + spec.ev
 std::string place_key(const Place& place) {
   std::string key = place.inode != 0 ? std::to_string(place.device) + ":" + std::to_string(place.inode) : place.path;
   if (place.found) return key + '\0' + '\0' + std::to_string(place.found->offset);
-  return key + '\0' + place.symbol + place.source + '\0' + std::to_string(place.offset) + ":" +
-         std::to_string(place.line);
+  const std::string symbol = place.source.empty() ? place.symbol : place.source + ":" + std::to_string(place.line);
+  return key + '\0' + symbol + '\0' + std::to_string(place.offset);
 }
 
 bool same_type(const Argument& a, const Argument& b) {
