@@ -61,7 +61,7 @@ void wait_to_be_moved(AttachOrder& order) {
   constexpr long kSysPpoll = 271;
   struct {
     u64 seconds, nanoseconds;
-  } left{0, shared::kOrderNanoseconds};
+  } left{shared::kOrderSeconds, 0};
   __atomic_store_n(&order.state, shared::kOrderDone, __ATOMIC_RELEASE);
   system_call(kSysPpoll, 0, 0, as_word(&left), 0, 8);
   __atomic_store_n(&order.state, shared::kOrderLeft, __ATOMIC_RELEASE);

@@ -105,10 +105,23 @@ class GivingBack {
     return process_.is_on_errand(thread) || is_in_agent(ip) || is_in_trampoline(ip) || entry.steps != 0 ||
            entry.pending != 0 || has_own_signal(thread);
   }
-  bool waits_in_call(const Thread& thread) const {
+  static bool is_interrupted(const Thread& thread) {
     const auto result = static_cast<std::int64_t>(thread.registers.rax);
-    const bool interrupted = result <= -512 && result >= -516;
-    return thread.registers.rip == agent_.place(agent_.header.open_call).value && interrupted;
+    return result <= -512 && result >= -516;
+  }
+  bool waits_in_call(const Thread& thread) const {
+    return thread.registers.rip == agent_.place(agent_.header.open_call).value && is_interrupted(thread);
+  }
+  // For a tool that was killed, having done what that had ordered (preload/attach.cpp).
+  bool waits_to_be_moved(const Thread& thread) const {
+    return is_in_agent(thread.registers.rip) && !waits_in_call(thread) && is_interrupted(thread) &&
+           thread.registers.orig_rax == SYS_ppoll;
+  }
+  Status end_wait(const Thread& thread) {
+    user_regs_struct registers = thread.registers;
+    registers.rax = 0;
+    registers.orig_rax = ~0ull;
+    return process_.set_registers(thread.tid, registers);
   }
   Status call_it_off(const Thread& thread) {
     user_regs_struct registers = thread.registers;
@@ -127,6 +140,8 @@ class GivingBack {
       if (thread.in_group_stop) return Error{.code = Code::refused, .text = "it was stopped in the middle of a hit"};
       if (waits_in_call(thread))
         if (Status s = call_it_off(thread); !s) return s;
+      if (waits_to_be_moved(thread))
+        if (Status s = end_wait(thread); !s) return s;
       if (Status s = process_.let_run(thread.tid, kMoment); !s) return s;
     }
     return Error{.code = Code::refused, .text = "a thread does not come back from its hit"};

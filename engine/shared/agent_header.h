@@ -47,7 +47,7 @@ struct AttachOrder {
 static_assert(sizeof(AttachOrder) == 32);
 // When it is done the thread waits in the agent to be stopped and moved; where nobody comes it goes home after a while.
 inline constexpr u32 kOrderGiven = 0, kOrderDone = 1, kOrderLeft = 2;
-inline constexpr u64 kOrderNanoseconds = 500'000'000;
+inline constexpr u64 kOrderSeconds = 5;
 
 // How the kernel is told about a signal handler (struct sigaction of the kernel's x86-64 ABI, uapi/asm/signal.h).
 struct KernelSigaction {
