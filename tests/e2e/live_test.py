@@ -212,11 +212,13 @@ class Changes(Live):
 class Storm(Live):
     def test_two_hundred_changes_under_hot_threads(self):
         """What is not changed loses nothing, what is changed breaks nothing: the program checks each of its results."""
-        self.start("hot", "p:g {}:g n=%di", options=["-b", "64K"])
+        self.start("hot", "p:g {}:g n=%di", "p:h {}:h", options=["-b", "64K"])
         pick = random.Random(7)
+        # What begins as a jump over several instructions of h becomes a breakpoint, goes and comes back.
+        inside = next(offset for offset in range(1, 5) if self.ask("-p", f"p:in {{}}:h+{offset}").returncode == 0)
         definitions = {"f": "p:f {}:f n=%di", "h": "p:h {}:h", "fr": "r:fr {}:f $retval", "g2": "p:g2 {}:g %si",
-                       "hr": "r:hr {}:h", "f2": "p:f2 {}:f"}
-        there = set()
+                       "hr": "r:hr {}:h", "f2": "p:f2 {}:f", "in": f"p:in {{}}:h+{inside}"}
+        there = {"h", "in"}
         for _ in range(200):
             name = pick.choice(sorted(definitions))
             if name not in there:
