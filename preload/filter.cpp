@@ -25,6 +25,8 @@ UPROBE_IN_SECTION [[gnu::noinline]] Built judge(const Draft& draft, Payload& pay
   const Event& event = *draft.event;
   const u32 first = event.first_test, count = event.test_count;
   if (u64{first} + count > area->test_count) return Built::ok;
+  const bool is_missing = (payload.record_flags & shared::kRecordNoEntry) != 0;
+  if (is_missing && (event.flags & shared::kEventAsksEntry) != 0) return Built::dropped;
   u8 name[shared::kNameBytes] = {};
   const Name has_name = (event.flags & shared::kEventAsksName) != 0 ? fetch_name(draft, name) : Name::known;
   if (has_name == Name::wants_call) return Built::wants_call;

@@ -119,7 +119,8 @@ Result<ReturnPlan> ReturnPlanner::plan(const spec::ProbeSpec& spec, const Site& 
   const ReturnPlan stub{.mode = ReturnMode::stub, .exits = {}, .sites = {}};
   if (wanted == ReturnMode::stub) return stub;
   auto exits = plan_exits(spec, site);
-  if (exits || wanted == ReturnMode::exits || !against.empty()) return exits;
+  const bool needs_exits = wanted == ReturnMode::exits || !against.empty() || spec::wants_entry(spec);
+  if (exits || needs_exits) return exits;
   return stub;
 }
 

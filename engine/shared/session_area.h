@@ -92,6 +92,8 @@ static_assert(sizeof(AreaHeader) == 240);
 inline constexpr u16 kEventReturns = 1;   // the payload begins with a ReturnHead
 inline constexpr u16 kEventNotes = 2;     // and wants what was noted at the entry
 inline constexpr u16 kEventAsksName = 4;  // a test of the filter is about the task's name
+inline constexpr u16 kEventAsksEntry =
+    8;  // one is about what was noted at the entry: a record that knows nothing of that is dropped
 
 // One event (one definition). Hits = records + the sum of the counters. Counters are written by the agent with lock add.
 //

@@ -202,10 +202,21 @@ bool asks_name(const program::EventProgram& event) {
       event.filter, [](const Test& test) { return shared::is_text_test(test.op) && test.offset == shared::kTestName; });
 }
 
+bool asks_entry(const program::EventProgram& event) {
+  const auto is_asked = [&](const program::Field& field) {
+    return field.of_entry && std::ranges::any_of(event.filter, [&](const Test& test) {
+             return !shared::is_set_test(test.op) && test.op > shared::TestOp::go_on && test.offset == field.offset;
+           });
+  };
+  return std::ranges::any_of(event.layout.fields, is_asked);
+}
+
 std::uint16_t flags_of(const program::EventProgram& event) {
   const unsigned returns = event.layout.is_return ? shared::kEventReturns : 0u;
   const unsigned notes = event.note.empty() ? 0u : shared::kEventNotes;
-  return static_cast<std::uint16_t>(returns | notes | (asks_name(event) ? shared::kEventAsksName : 0u));
+  const unsigned asks =
+      (asks_name(event) ? shared::kEventAsksName : 0u) | (asks_entry(event) ? shared::kEventAsksEntry : 0u);
+  return static_cast<std::uint16_t>(returns | notes | asks);
 }
 
 // The next one. A program's constant strings move into the session's one pool, so what names them moves along.

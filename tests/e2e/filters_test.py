@@ -230,5 +230,28 @@ class Live(Corpus):
         self.assertRegex(done.stderr.decode(), r" e +2 +0\n")
 
 
+class OfTheEntry(harness.TestCase):
+    DEEP, MISSING = 1_000_001, "(missing)"
+
+    def recorded(self, *options):
+        """How many records of a recursion that is too deep for all its entries to be noted, and how many know nothing of theirs."""
+        program = self.copy_of(harness.fixture("frames_gcc"))
+        done = harness.run([*harness.tracer("-b256M", "-o", self.path("trace"), "-p", f"r:deep {program}:deep ns=$latency"), *options,
+                            "--", program, "recursion"])
+        self.assertEqual(done.returncode, 7, done.stderr)
+        with open(self.path("trace"), encoding="latin-1") as file:
+            lines = [line for line in file if not line.startswith("#")]
+        return len(lines), sum(self.MISSING in line for line in lines), done.stderr.decode()
+
+    def test_what_is_missing_passes_no_filter(self):
+        everything, missing, _ = self.recorded()
+        self.assertEqual(everything, self.DEEP)
+        self.assertGreater(missing, 0)
+        for text in ("ns >= 0", "ns < 1000000000000 || common_pid > 0"):
+            with self.subTest(text):
+                self.assertEqual(self.recorded("--filter=" + text)[:2], (self.DEEP - missing, 0))
+        self.assertEqual(self.recorded("--filter=common_pid > 0")[:2], (self.DEEP, missing))
+
+
 if __name__ == "__main__":
     harness.main()
