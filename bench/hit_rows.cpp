@@ -10,7 +10,7 @@ constexpr std::uint64_t kJumpBurst = 20'000;  // a ring of 4 MiB holds three
 constexpr double kWorthARatio = 0.003;
 constexpr std::uint64_t kPairBurst = 9'990;  // of entry and return; also where each call makes 30
 constexpr double kTrapAim = 1.15, kUnprobedAim = 1.10, kThreadsAim = 1.10, kCrowdAim = 2.5, kOffAim = 6,
-                 kFilteredAim = 8, kKernelAim = 1.0 / 80, kKernelPairAim = 1.0 / 20, kDeepAim = 1.25;
+                 kFilteredAim = 8, kKernelAim = 1.0 / 80, kKernelPairAim = 1.0 / 50, kDeepAim = 1.25;
 
 constexpr char kCall[] = "unprobed call";
 constexpr char kWalk[] = "unprobed call of 20,000 functions in turn";

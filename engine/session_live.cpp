@@ -41,11 +41,23 @@ bool is_same(const Probe& a, const Probe& b) {
 
 }  // namespace
 
+// The removed one that has come back.
+std::vector<Probe>::iterator Session::State::before(const Probe& probe) {
+  return std::find_if(probes.begin(), probes.end(), [&](const Probe& p) { return !p.live && is_same(p, probe); });
+}
+
+Status Session::State::has_room(const std::vector<Probe>& more) {
+  std::vector<const program::EventProgram*> programs;
+  for (const Probe& probe : more)
+    if (before(probe) == probes.end()) programs.push_back(&probe.program);
+  if (area->has_room(programs)) return ok();
+  return Error{.code = Code::limit, .text = "the session has no room for further events"};
+}
+
 // Numbers are not given twice, but a definition that comes back has its own again: whoever still was on the way to it records
 // what is right.
 Result<std::uint16_t> Session::State::number_for(Probe probe) {
-  const auto same = std::find_if(probes.begin(), probes.end(),
-                                 [&](const Probe& before) { return !before.live && is_same(before, probe); });
+  const auto same = before(probe);
   const auto number = static_cast<std::uint16_t>(same - probes.begin());
   if (same == probes.end()) {
     if (Status added = area->add_event(probe.program); !added) return added.error();
@@ -78,6 +90,7 @@ Status Session::State::join(const std::vector<Probe>& more) {
   Status joined = ok();
   {
     const std::lock_guard lock(reading);
+    if (joined = has_room(more); !joined) return about(joined.error(), more.front());
     for (const Probe& probe : more) {
       const auto number = number_for(probe);
       joined = number ? ok() : Status(number.error());

@@ -91,6 +91,8 @@ struct Session::State {
   Status open_door();
   Status serve();
   Status may_join(const std::vector<Probe>& more) const;
+  std::vector<Probe>::iterator before(const Probe& probe);
+  Status has_room(const std::vector<Probe>& more);
   Result<std::uint16_t> number_for(Probe probe);
   Status join(const std::vector<Probe>& more);
   void leave(const std::vector<std::uint16_t>& events);

@@ -299,15 +299,23 @@ void Area::set_event(std::uint32_t index, bool on) {
   data_->set_event(index);
 }
 
+bool Area::has_room(std::span<const program::EventProgram* const> programs) const {
+  std::size_t insns = 0, tests = 0, text = 0;
+  for (const program::EventProgram* program : programs) {
+    insns += program->insns.size() + program->note.size();
+    tests += program->filter.size(), text += program->text.size();
+  }
+  const Plan& plan = data_->plan;
+  return programs.size() <= plan.event_room - data_->events.size() && insns <= plan.insn_room - data_->insns_used &&
+         tests <= plan.test_room - data_->tests_used && text <= plan.text_room - data_->text_used;
+}
+
 // The counts last: the agent takes nothing beyond them.
 Status Area::add_event(const program::EventProgram& program) {
   Data& data = *data_;
   if (Status size = check_size(program); !size) return size;
-  if (data.events.size() == data.plan.event_room ||
-      program.insns.size() + program.note.size() > data.plan.insn_room - data.insns_used ||
-      program.filter.size() > data.plan.test_room - data.tests_used ||
-      program.text.size() > data.plan.text_room - data.text_used)
-    return limit_error("the session has no room for further events");
+  const program::EventProgram* const one = &program;
+  if (!has_room({&one, 1})) return limit_error("the session has no room for further events");
   data.write_event(program);
   data.set_event(data.events.size() - 1);
   const auto publish = [](std::uint32_t& count, std::size_t now) {

@@ -50,6 +50,8 @@ class Area {
   void set_state(shared::SessionState state);
   // Switches an event off and on again, in every process at once.
   void set_event(std::uint32_t index, bool on);
+  // Whether all of these would find room.
+  bool has_room(std::span<const program::EventProgram* const> programs) const;
   // A further event, on if the session records: its number is event_count() before. Code::limit when there is no room for it.
   Status add_event(const program::EventProgram& program);
 

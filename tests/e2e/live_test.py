@@ -172,9 +172,10 @@ class Changes(Live):
         self.assertEqual((seen.returncode, seen.stdout), (125, b""))
         self.assertIn(b"no room for further events", seen.stderr)
         self.assertEqual(self.told("--list").count("\n"), 1)
+        self.told("-p", "p:f {}:f")  # nothing of it has been taken
         self.round()
         _, hits, _ = self.finish()
-        self.assertEqual(hits, {"g": 200})
+        self.assertEqual(hits, {"g": 200, "f": 200})
 
     def test_many_at_one_point(self):
         self.start("rounds", "p:g {}:g")
