@@ -32,6 +32,7 @@ Error about(Error error, const Probe& probe) {
 
 // Whether the records of one are as the other's, under the same name, from the same place.
 bool is_same(const Probe& a, const Probe& b) {
+  if (a.site.offset != b.site.offset || a.spec.event != b.spec.event) return false;
   const auto& x = a.program.insns;
   const auto& y = b.program.insns;
   return a.site.file->identity() == b.site.file->identity() && a.returns.has_value() == b.returns.has_value() &&
