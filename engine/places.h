@@ -46,7 +46,7 @@ class Places {
   plan::FileCache& files_;
   Returns returns_;
   std::vector<std::string> notes_;
-  std::vector<std::string> moved_;  // a note, once the probe that it is about is complete
+  std::vector<std::string> moved_;                              // a note, once the probe that it is about is complete
   std::map<std::pair<File, std::string>, std::uint64_t> data_;  // link-time addresses
   std::map<File, dwarf::DebugInfo> debug_;
 };

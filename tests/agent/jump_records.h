@@ -16,6 +16,7 @@ using shared::Op;
 using shared::RecordHead;
 using shared::Reg;
 
+inline constexpr u32 kMostStack = 1200;  // below the red zone; what jump.S makes sure of is more
 inline constexpr u32 kClaimed = 4;
 
 inline u32 cpus() { return static_cast<u32>(::sysconf(_SC_NPROCESSORS_CONF)); }
@@ -80,5 +81,17 @@ class Jump : public testing::TestWithParam<bool> {
   }
   static bool fast() { return GetParam(); }
 };
+
+// The lowest byte of the stack that a hit writes to; below it the stack is painted first.
+[[gnu::noinline]] inline u64 lowest_written(const HitState& in) {
+  constexpr u64 kFrame = 160, kPainted = 4096;  // kFrame: of this frame, and of the red zone behind it
+  HitState out{};
+  auto* const below = reinterpret_cast<volatile u8*>(word_of(&out) - kFrame - kPainted);
+  for (u64 i = 0; i < kPainted; ++i) below[i] = 0xb7;
+  hit_check(&in, &out);
+  u64 untouched = 0;
+  while (untouched < kPainted && below[untouched] == 0xb7) ++untouched;
+  return reinterpret_cast<u64>(below) + untouched;
+}
 
 }  // namespace uprobe::test
