@@ -224,7 +224,7 @@ TEST_F(Filters, TestsThatMakeNoSenseLetEverythingPass) {
 
 // uprobe_jump_entry looks whether as much is there, before anything is done (arch/x86/entry/jump.S).
 TEST_F(Filters, StackUseIsBounded) {
-  constexpr u32 kLookedFor = 1152 + sizeof(shared::TrampolineFrame) + 8;
+  constexpr u32 kLookedFor = 1408 - 128 + sizeof(shared::TrampolineFrame) + 8;
   std::vector<Insn> program = one_register(Reg::sp);
   program.insert(program.end() - 1, {insn(Op::begin), insn(Op::load_register, static_cast<u8>(Reg::di)),
                                      insn(Op::store_string, 4, 0, 24)});
