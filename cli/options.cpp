@@ -48,10 +48,12 @@ Status add_probe(Options& options, const std::string& value) {
   return ok();
 }
 
-Status set_filter(Options& options, const std::string& value) {
+// What --filter, --trigger and --disabled are about: the last -p.
+template <class Change>
+Status change_probe(Options& options, const Change& change) {
   if (options.sources.empty() || options.sources.back().kind != ProbeSource::Kind::definition)
-    return usage("a filter belongs to the -p before it, and there is none");
-  options.sources.back().filter = value;
+    return usage("it belongs to the -p before it, and there is none");
+  change(options.sources.back());
   return ok();
 }
 
@@ -59,6 +61,18 @@ Status add_function(Options& options, const std::string& value) {
   if (value.find('(') == std::string::npos)
     return usage("a function event needs the function's arguments in braces", "e.g. -F 'zfree(x64 p, s32 sz)'");
   return add_probe(options, value);
+}
+
+Status set_filter(Options& options, const std::string& value) {
+  return change_probe(options, [&](ProbeSource& probe) { probe.filter = value; });
+}
+
+Status add_trigger(Options& options, const std::string& value) {
+  return change_probe(options, [&](ProbeSource& probe) { probe.triggers.push_back(value); });
+}
+
+Status set_disabled(Options& options, const std::string&) {
+  return change_probe(options, [](ProbeSource& probe) { probe.is_disabled = true; });
 }
 
 Status add_file(Options& options, const std::string& value) {
@@ -124,6 +138,13 @@ constexpr std::array kRows = {
         "name ~ "
         "\"lib*\"'; also cpu, comm, common_pid",
         set_filter},
+    Row{0, "trigger", required_argument, "ACT",
+        "what a hit of the -p before it does: traceon, traceoff, enable_event:G:E,\ndisable_event:G:E; each with "
+        ":COUNT "
+        "and ' if EXPR' (repeatable)",
+        add_trigger},
+    Row{0, "disabled", no_argument, "", "the events of the -p before it are off until a trigger enables them",
+        set_disabled},
     Row{'x', "exec", required_argument, "FILE", "the object of the definitions after it that name none (else: PROGRAM)",
         [](Options& o, const std::string& v) { return set_name(o.object, v); }},
     Row{'P', "pid", required_argument, "PID[,PID]...",

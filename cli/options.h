@@ -37,6 +37,8 @@ struct ProbeSource {
   std::string text;            // the definition, or the file's path ("-": standard input)
   std::string default_object;  // the -x before it; empty: none
   std::optional<std::string> filter = {};
+  std::vector<std::string> triggers = {};
+  bool is_disabled = false;
 };
 
 // What --control asks for, in the order given.

@@ -79,7 +79,7 @@ Result<Definitions> gather_writes(const std::vector<ProbeSource>& sources, int s
   for (const ProbeSource& source : sources) {
     Result<std::string> text = text_of(source, standard_input);
     if (!text) return text.error();
-    result.list.push_back({text.take(), source.default_object, source.filter});
+    result.list.push_back({text.take(), source.default_object, source.filter, source.triggers, source.is_disabled});
     result.places.push_back(name_of(source));
   }
   return result;
@@ -89,7 +89,7 @@ Result<Definitions> gather_definitions(const std::vector<ProbeSource>& sources, 
   Definitions result;
   for (const ProbeSource& source : sources) {
     if (source.kind == ProbeSource::Kind::definition) {
-      result.list.push_back({source.text, source.default_object, source.filter});
+      result.list.push_back({source.text, source.default_object, source.filter, source.triggers, source.is_disabled});
       result.places.push_back("-p");
       continue;
     }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 
 #include "cli/check.h"
 #include "cli/diagnostics.h"
@@ -34,13 +35,18 @@ bool is_about(const Error& error, const Definition& definition) {
   return !error.where.empty() && definition.text.starts_with(error.where);
 }
 
-bool is_about_filter(const Error& error, const Definition& definition) {
-  return definition.filter && !error.where.empty() && definition.filter->starts_with(error.where);
+// Where in the options the mistake is, if it is not in the definition itself.
+std::optional<Context> context_behind(const Error& error, const Definition& definition) {
+  if (error.where.empty()) return std::nullopt;
+  if (definition.filter && definition.filter->starts_with(error.where)) return Context{"--filter", *definition.filter};
+  for (const std::string& trigger : definition.triggers)
+    if (trigger == error.where) return Context{"--trigger", trigger};
+  return std::nullopt;
 }
 
 Context context_of(const Error& error, const Definitions& definitions) {
   for (const Definition& definition : definitions.list)
-    if (is_about_filter(error, definition)) return {"--filter", *definition.filter};
+    if (const auto behind = context_behind(error, definition)) return *behind;
   for (std::size_t i = 0; i < definitions.list.size(); ++i)
     if (is_about(error, definitions.list[i])) return {definitions.places[i], definitions.list[i].text};
   if (definitions.list.size() == 1) return {definitions.places[0], definitions.list[0].text};
@@ -65,12 +71,11 @@ std::vector<Problem> problems(Engine& engine, const SessionOptions& options, con
     if (is_deletion(definitions.list[i])) continue;
     SessionOptions alone = options;
     alone.definitions = {definitions.list[i]};
+    alone.definitions[0].triggers.clear();  // they may name others
     const Status checked = engine.check(alone);
-    const bool in_filter = !checked && is_about_filter(checked.error(), definitions.list[i]);
-    if (in_filter)
-      found.push_back({checked.error(), {"--filter", *definitions.list[i].filter}});
-    else if (!checked)
-      found.push_back({checked.error(), {definitions.places[i], definitions.list[i].text}});
+    if (checked) continue;
+    const auto behind = context_behind(checked.error(), definitions.list[i]);
+    found.push_back({checked.error(), behind.value_or(Context{definitions.places[i], definitions.list[i].text})});
   }
   const auto again = [&](const Problem& problem) { return same(problem.error, first); };
   if (std::none_of(found.begin(), found.end(), again))

@@ -48,6 +48,7 @@ std::string probe_line(const ProbeSummary& probe, bool verbose) {
   std::string text = probe.name + " " + probe.place + ": " + counted(probe.hits, "hit", "hits");
   if (probe.hits == 0 && probe.missed == 0) text += " (" + (probe.hint.empty() ? "never reached" : probe.hint) + ")";
   if (probe.filtered != 0) text += ", " + grouped(probe.filtered) + " filtered";
+  if (probe.muted != 0) text += ", " + grouped(probe.muted) + " while off";
   if (lost_count(probe) != 0) text += ", lost " + lost_text(probe, false);
   if (probe.missed != 0) text += ", " + counted(probe.missed, "return", "returns") + " not followed";
   if (verbose && !probe.against.empty()) text += "; int3: " + probe.against;

@@ -44,15 +44,15 @@ void describe(const spec::DefinitionSet& set, const CheckOptions& options, plan:
 // Of the events that the last write has defined.
 Status set_filter(spec::DefinitionSet& set, const Definition& write) {
   if (!write.filter) return ok();
-  set.set_filter(*write.filter);
+  set.control({.filter = write.filter});
   unsigned id = 0;
   const std::vector<spec::ProbeSpec> probes = set.probes();
   for (const spec::EventProbes& event : set.events()) {
     ++id;
     const spec::ProbeSpec& first = probes[event.probes.front()];
-    const std::string* filter = set.filter_of(first);
+    const auto& filter = set.controls_of(first).filter;
     const auto layout = program::make_layout(first);
-    if (filter == nullptr || !layout) continue;
+    if (!filter || !layout) continue;
     program::EventProgram program{.layout = *layout, .insns = {}, .text = {}, .filter = {}};
     const program::FilterContext context{.id = id, .cpus = program::possible_cpus()};
     if (Status status = program::set_filter(program, *filter, context); !status) return status;

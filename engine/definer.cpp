@@ -55,7 +55,7 @@ Definer::Definer(const SessionOptions& options, plan::FlowCache& flows)
 Status Definer::read(const Definition& definition) {
   if (options_.style == spec::Style::kprobes_2009 && is_all_blank(definition.text)) definitions_.clear();
   if (Status added = definitions_.add(definition.text, definition.default_object); !added) return added;
-  if (definition.filter) definitions_.set_filter(*definition.filter);
+  definitions_.control({definition.filter, definition.triggers, definition.is_disabled});
   return ok();
 }
 
@@ -97,7 +97,7 @@ Result<Probe> Definer::make(const spec::ProbeSpec& definition, unsigned event_nu
   probe.site = site.take();
   auto program = program::compile(probe.spec);
   if (!program) return program.error();
-  if (const std::string* filter = definitions_.filter_of(definition)) {
+  if (const auto& filter = definitions_.controls_of(definition).filter) {
     const program::FilterContext context{.id = event_number, .cpus = program::possible_cpus()};
     if (Status set = program::set_filter(*program, *filter, context); !set) return set.error();
   }
@@ -126,6 +126,12 @@ Result<std::vector<Probe>> Definer::make_new() {
   }
   if (!fresh.empty()) made_ = fresh.back() + 1;
   return made;
+}
+
+Result<SwitchPlan> Definer::plan_switches(const std::vector<Probe>& probes) const {
+  std::vector<program::EventLayout> layouts;
+  for (const Probe& probe : probes) layouts.push_back(probe.program.layout);
+  return uprobe::plan_switches(definitions_, layouts, program::possible_cpus());
 }
 
 }  // namespace uprobe

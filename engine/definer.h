@@ -12,6 +12,7 @@
 #include "engine/program/layout.h"
 #include "engine/session.h"
 #include "engine/spec/definition_set.h"
+#include "engine/switches.h"
 
 namespace uprobe {
 
@@ -44,6 +45,8 @@ class Definer {
   Status read(const Definition& definition);
   // The probes of what was read since the last call. On an error none of it was read.
   Result<std::vector<Probe>> make_new();
+  // Of all that there are, as make_new() has given them.
+  Result<SwitchPlan> plan_switches(const std::vector<Probe>& probes) const;
   // Of make_new(), and not deleted since.
   bool has(spec::DefinitionSet::Id id) const { return definitions_.by_id().count(id) != 0; }
   void forget(spec::DefinitionSet::Id id) { definitions_.erase(id); }

@@ -141,6 +141,9 @@ Result<Session> Session::prepare(const SessionOptions& options) {
   state->probes = probes.take();
   for (std::size_t i = 0; i < state->probes.size(); ++i)
     add_points(state->probes[i], static_cast<std::uint16_t>(i), state->planned);
+  auto switches = state->definer->plan_switches(state->probes);
+  if (!switches) return switches.error();
+  state->switches = switches.take();
   if (Status jumps = state->check_tiers(); !jumps) return jumps.error();
   return Session(std::move(state));
 }
@@ -163,6 +166,7 @@ Status Session::State::make_area() {
                        .more_text = 16 * kMoreEvents};
   set_rings(spec);
   for (const Probe& probe : probes) spec.events.push_back(&probe.program);
+  spec.switches = switches.switches, spec.triggers = switches.triggers;
   auto made = trace::Area::create_private(spec);
   if (!made) return made.error();
   area.emplace(made.take());

@@ -33,7 +33,10 @@ class Preloaded;  // engine/control/preloaded.h
 struct Definition {
   std::string text;
   std::string default_object;
-  std::optional<std::string> filter = {};  // of the events that it defines (engine/program/filter.h)
+  // Of the events that it defines: engine/program/filter.h, trigger.h; and whether they are off until a trigger enables them.
+  std::optional<std::string> filter = {};
+  std::vector<std::string> triggers = {};
+  bool is_disabled = false;
 };
 
 struct SessionOptions {
@@ -67,9 +70,10 @@ struct PlanReport {
 struct ProbeSummary {
   std::string name;        // "uprobes/zfree_entry"
   std::string place;       // "/bin/zsh:0x6ae40"
-  std::uint64_t hits = 0;  // recorded + filtered + lost
+  std::uint64_t hits = 0;  // recorded + filtered + muted + lost
   std::uint64_t recorded = 0;
   std::uint64_t filtered = 0;  // not wanted by the event's filter
+  std::uint64_t muted = 0;     // while the event or all tracing was off
   std::uint64_t lost_full = 0, lost_too_big = 0, lost_busy = 0;
   std::uint64_t missed = 0;  // entries whose return could not be followed; not among the hits
   std::string hint;          // for a probe never hit: the likely reason

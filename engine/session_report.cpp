@@ -122,7 +122,8 @@ Summary Session::summary() const {
     line.lost_full = event.lost_full, line.lost_too_big = event.lost_too_big, line.lost_busy = event.lost_busy;
     line.missed = event.missed;
     line.filtered = area.dropped(static_cast<std::uint32_t>(i)) + (i < counts.dropped.size() ? counts.dropped[i] : 0);
-    line.hits = line.recorded + line.filtered + line.lost_full + line.lost_too_big + line.lost_busy;
+    line.muted = event.muted;
+    line.hits = line.recorded + line.filtered + line.muted + line.lost_full + line.lost_too_big + line.lost_busy;
     if (line.hits == 0) line.hint = hint_for(probe, i, s.armer->report());
     const auto against = s.armer->report().against.find(static_cast<std::uint16_t>(i));
     if (against != s.armer->report().against.end()) line.against = against->second;

@@ -14,6 +14,7 @@
 #include "engine/live_server.h"
 #include "engine/plan/flow_cache.h"
 #include "engine/session.h"
+#include "engine/switches.h"
 #include "engine/symbols.h"
 #include "engine/trace/reader.h"
 
@@ -32,6 +33,7 @@ class Recipient {
 struct Session::State {
   std::vector<Probe> probes;
   control::ProbeSet planned;
+  SwitchPlan switches;
   plan::FlowCache flows;
   SessionOptions options;
   std::optional<Definer> definer;

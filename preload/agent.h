@@ -96,6 +96,7 @@ enum class Built : u32 {
   too_big,
   wants_call,  // a system call is needed, and this is an rseq section
   dropped,     // by the event's filter
+  muted,       // the event, or the session, is off
 };
 struct Payload {
   u8* at;

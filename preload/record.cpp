@@ -42,6 +42,7 @@ UPROBE_IN_SECTION Built build_record(Draft& draft) {
   Payload payload{room.at + kHead, static_cast<u32>(limit > shared::kMaxPayload ? shared::kMaxPayload : limit), 0, 0,
                   draft.in_section};
   Built built = build_payload(*draft.hit, draft.area, *draft.event, payload);
+  if (built == Built::ok && draft.looks) built = act_on(draft, payload);
   if (built == Built::ok && draft.event->test_count != 0) built = judge(draft, payload);
   if (built != Built::ok) return built;
 
@@ -63,8 +64,11 @@ void record_event(const Hit& hit, AreaHeader* area, u32 event_index) {
   Event& event = at_offset<Event>(area, area->event_offset)[event_index];
   if (!is_recording(event)) return;
   Draft draft{&hit, area, &event, nullptr, 0, 0, false, 0};
+  if (area->switch_count != 0 && !begin_switched(draft)) return count(event.muted);
   Built built = Built::ok;
-  if (!record_on_cpu(draft, built) && !record_claimed(draft, built)) return count(event.lost_busy);
+  if ((draft.looks || !record_on_cpu(draft, built)) && !record_claimed(draft, built)) return count(event.lost_busy);
+  if (draft.behind != nullptr) act_behind(draft);
+  if (built == Built::muted) count(event.muted);
   if (built == Built::dropped) count_dropped(area, event_index, draft.cpu);
   if (built == Built::no_room) count(event.lost_full);
   if (built == Built::too_big) count(event.lost_too_big);

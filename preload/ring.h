@@ -16,9 +16,19 @@ struct Draft {
   u32 cpu;
   bool in_section;
   u64 commit;  // out, with Built::ok: what publishes the record once it is stored to ring->commit
+  // trigger.cpp:
+  bool looks = false;                 // triggers are to be run on what has been built: never in a section
+  bool session_off = false;           // it was when the hit came
+  shared::Trigger* behind = nullptr;  // acts when the record is published
 };
 // Stamps and builds. Runs inside the rseq section as well.
 Built build_record(Draft& draft);
+
+// trigger.cpp. In a session in which events can be off: whether the hit is to be recorded, or at least built.
+bool begin_switched(Draft& draft);
+// Runs the triggers of a draft that `looks`: `ok` or `muted`.
+Built act_on(Draft& draft, const Payload& payload);
+void act_behind(const Draft& draft);
 
 // filter.cpp. Whether what has been built is wanted: `ok`, `dropped`, or `wants_call`.
 Built judge(const Draft& draft, Payload& payload);

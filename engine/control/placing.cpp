@@ -125,6 +125,7 @@ std::optional<x86::FastRecord> Placer::fast_record(const Pending& p) const {
   if (kind != shared::ConsumerKind::entry && kind != shared::ConsumerKind::exit) return std::nullopt;
   if (p.point.role != shared::PointRole::probe) return std::nullopt;  // the agent has to see who comes
   const trace::Area& area = *context_.area;
+  if (area.has_switches()) return std::nullopt;  // the agent has to see which events are off
   const trace::Area::Places places = area.places();
   const std::uint16_t event = p.planned->consumers.front().event;
   return x86::FastRecord{.area = Addr{context_.block.head().sessions[0].area},

@@ -279,17 +279,23 @@ unsigned possible_cpus() {
   return static_cast<unsigned>(std::max({long{last} + 1, configured, 1L}));
 }
 
-Status set_filter(EventProgram& program, std::string_view text, const FilterContext& context) {
-  text = stripped_end(text);
-  if (clears(text)) return program.filter.clear(), ok();
-  if (text.size() > kMaxFilter)
+Result<CompiledFilter> compile_filter(const EventLayout& layout, std::string_view filter, const FilterContext& context,
+                                      std::string text) {
+  filter = stripped_end(filter);
+  if (filter.size() > kMaxFilter)
     return Error{.code = Code::usage, .text = "a filter has at most 4,095 characters", .err = EINVAL};
-  if (Status balanced = Balance(text).check(); !balanced) return balanced;
-  std::string texts = program.text;
-  const auto tree = Parser(text, program.layout, context, texts).parse();
+  if (Status balanced = Balance(filter).check(); !balanced) return balanced.error();
+  const auto tree = Parser(filter, layout, context, text).parse();
   if (!tree) return tree.error();
-  program.filter = Generator().generate(*tree);
-  program.text = std::move(texts);
+  return CompiledFilter{.tests = Generator().generate(*tree), .text = std::move(text)};
+}
+
+Status set_filter(EventProgram& program, std::string_view text, const FilterContext& context) {
+  if (clears(stripped_end(text))) return program.filter.clear(), ok();
+  auto compiled = compile_filter(program.layout, text, context, program.text);
+  if (!compiled) return compiled.error();
+  program.filter = std::move(compiled->tests);
+  program.text = std::move(compiled->text);
   return ok();
 }
 

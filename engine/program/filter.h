@@ -26,6 +26,14 @@ struct FilterContext {
 // How many numbers of CPUs this machine has.
 unsigned possible_cpus();
 
+// A filter by itself. `text` holds what its tests compare with, behind what it began with.
+struct CompiledFilter {
+  std::vector<shared::Test> tests;  // none: everything passes
+  std::string text;
+};
+Result<CompiledFilter> compile_filter(const EventLayout& layout, std::string_view filter, const FilterContext& context,
+                                      std::string text = {});
+
 // Sets the program's filter, or takes it away ("0"). On an error the program is as before: Error::where is the filter, err
 // what write(2) to the kernel's file says. Where the kernel tells nothing but "Error: (0)", `help` says what it is about.
 Status set_filter(EventProgram& program, std::string_view text, const FilterContext& context);

@@ -2,7 +2,7 @@
 //
 // One memfd per session, shared by the tool and by every traced process:
 //
-//   file   [ AreaHeader | Event[] | Insn[] | Test[] | text | MailSlot[] | Ring[] | counts of dropped hits ]
+//   file   [ AreaHeader | Event[] | Insn[] | Test[] | Trigger[] | switches | text | MailSlot[] | Ring[] | counts of dropped hits ]
 //          [ data of ring 0 ][ data of ring 1 ] ...
 //   memory [ the same, `data_offset` bytes                             ][ data 0 ][ data 0 again ][ data 1 ][ data 1 again ] ...
 //
@@ -30,6 +30,7 @@
 #include "engine/shared/event_program.h"
 #include "engine/shared/filter.h"
 #include "engine/shared/layout.h"
+#include "engine/shared/trigger.h"
 
 namespace uprobe::shared {
 
@@ -83,8 +84,12 @@ struct AreaHeader {
   u32 dropped_rows;
   u32 dropped_offset;
   u32 dropped_stride;
-  u32 reserved3;
-  u64 reserved[9];
+  u32 trigger_count;
+  u32 trigger_offset;
+  u32 switch_count;   // 0: no event is ever off
+  u32 switch_offset;  // of a u32 for each event, kSwitchOn or kSwitchOff
+  u32 tracing;        // the session's own
+  u64 reserved[7];
 };
 static_assert(sizeof(AreaHeader) == 240);
 
@@ -94,6 +99,7 @@ inline constexpr u16 kEventNotes = 2;     // and wants what was noted at the ent
 inline constexpr u16 kEventAsksName = 4;  // a test of the filter is about the task's name
 inline constexpr u16 kEventAsksEntry =
     8;  // one is about what was noted at the entry: a record that knows nothing of that is dropped
+inline constexpr u16 kEventLooksFirst = 16;  // of its triggers one has tests or acts behind the record
 
 // One event (one definition). Hits = records + the sum of the counters. Counters are written by the agent with lock add.
 //
@@ -116,7 +122,10 @@ struct alignas(128) Event {
   u32 note_count;              // its instructions
   u32 note_bytes;              // of what it notes, PayloadHead included
   u32 first_test, test_count;  // the filter; 0: none
-  u32 reserved1[10];
+  u32 first_trigger, trigger_count;
+  u32 switch_number;  // kNoSwitch: it is never off by one
+  u32 reserved1[5];
+  u64 muted;  // hits while the event or the session was off
 };
 static_assert(sizeof(Event) == 128 && offsetof(Event, state) == 64);
 

@@ -240,14 +240,21 @@ Status DefinitionSet::remove(std::string_view line) {
   return ok();
 }
 
-void DefinitionSet::set_filter(const std::string& filter) {
-  for (const std::string& key : last_defined_)
-    if (const auto event = events_.find(key); event != events_.end()) event->second.filter = filter;
+void DefinitionSet::control(const EventControls& controls) {
+  for (const std::string& key : last_defined_) {
+    const auto event = events_.find(key);
+    if (event == events_.end()) continue;
+    EventControls& now = event->second.controls;
+    if (controls.filter) now.filter = controls.filter;
+    now.triggers.insert(now.triggers.end(), controls.triggers.begin(), controls.triggers.end());
+    now.is_disabled = now.is_disabled || controls.is_disabled;
+  }
 }
 
-const std::string* DefinitionSet::filter_of(const ProbeSpec& spec) const {
+const EventControls& DefinitionSet::controls_of(const ProbeSpec& spec) const {
+  static const EventControls kNone;
   const auto event = events_.find(event_key(spec));
-  return event == events_.end() || !event->second.filter ? nullptr : &*event->second.filter;
+  return event == events_.end() ? kNone : event->second.controls;
 }
 
 std::vector<ProbeSpec> DefinitionSet::probes() const {

@@ -27,6 +27,14 @@ struct EventProbes {
   std::vector<std::size_t> probes;
 };
 
+// What an event's files `filter`, `trigger` and `enable` hold, as it was written. What it says is not looked at here
+// (engine/program/filter.h, trigger.h).
+struct EventControls {
+  std::optional<std::string> filter = {};
+  std::vector<std::string> triggers = {};  // oldest first
+  bool is_disabled = false;
+};
+
 // What becomes of a parsed definition before it joins the set: symbols are looked up, and a pattern becomes a definition
 // for each function that it matches.
 using Resolve = std::function<Result<std::vector<ProbeSpec>>(ProbeSpec spec)>;
@@ -43,11 +51,11 @@ class DefinitionSet {
   // The same with another default object (-x) for this and the following lines.
   Status add(std::string_view line, const std::string& default_object);
 
-  // The filter of the events that the last add() or write() has defined; a later one takes its place. What it says is not
-  // looked at here (engine/program/filter.h).
-  void set_filter(const std::string& filter);
-  // Of the probe's event; null: none.
-  const std::string* filter_of(const ProbeSpec& spec) const;
+  // For the events that the last add() or write() with an object has defined: a filter takes the place of an earlier one,
+  // triggers are added.
+  void control(const EventControls& controls);
+  // Of the probe's event.
+  const EventControls& controls_of(const ProbeSpec& spec) const;
 
   // One write(2) to uprobe_events: lines until the first that fails. What earlier lines did stays.
   Status write(std::string_view text);
@@ -68,7 +76,7 @@ class DefinitionSet {
   struct Event {
     std::set<Id> probes;
     std::unordered_set<std::string> exact;  // their places and fetches
-    std::optional<std::string> filter;
+    EventControls controls;
   };
 
   Status define(std::string_view line);

@@ -28,7 +28,8 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { retu
 
 // Where each table of the fixed part starts; ring data starts at `data`.
 struct Plan {
-  std::uint64_t events = 0, insns = 0, tests = 0, text = 0, mail = 0, rings = 0, dropped = 0, data = 0;
+  std::uint64_t events = 0, insns = 0, tests = 0, triggers = 0, switches = 0, text = 0, mail = 0, rings = 0, dropped = 0,
+                data = 0;
   std::uint64_t event_room = 0, insn_room = 0, test_room = 0, text_room = 0;
   std::uint64_t dropped_rows = 0, dropped_stride = 0;
 };
@@ -44,10 +45,16 @@ Plan lay_out(const AreaSpec& spec) {
     plan.test_room += event->filter.size();
     plan.text_room += event->text.size();
   }
+  for (const program::TriggerProgram& trigger : spec.triggers) {
+    plan.test_room += trigger.condition.tests.size();
+    plan.text_room += trigger.condition.text.size();
+  }
   plan.events = round_up(sizeof(shared::AreaHeader), alignof(shared::Event));
   plan.insns = plan.events + plan.event_room * sizeof(shared::Event);
   plan.tests = plan.insns + plan.insn_room * sizeof(Insn);
-  plan.text = plan.tests + plan.test_room * sizeof(Test);
+  plan.triggers = round_up(plan.tests + plan.test_room * sizeof(Test), alignof(shared::Trigger));
+  plan.switches = plan.triggers + spec.triggers.size() * sizeof(shared::Trigger);
+  plan.text = plan.switches + spec.switches.size() * sizeof(std::uint32_t);
   plan.mail = round_up(plan.text + plan.text_room, alignof(shared::MailSlot));
   plan.rings = plan.mail + shared::kMailSlots * sizeof(shared::MailSlot);
   plan.dropped = plan.rings + spec.ring_count * sizeof(shared::Ring);
@@ -159,6 +166,7 @@ struct Area::Data {
   std::uint32_t ring_count = 0, cpu_ring_count = 0;
   std::vector<EventNote> events;  // with room for all that may come: none ever moves
   std::uint32_t insns_used = 0, tests_used = 0, text_used = 0;
+  std::size_t trigger_count = 0, switch_count = 0;
   bool recording = false;
 
   template <class T>
@@ -168,6 +176,7 @@ struct Area::Data {
 
   void write_header() const;
   void write_event(const program::EventProgram& source);
+  void write_switches(const AreaSpec& spec);
   void set_event(std::size_t index) const;
 };
 
@@ -190,6 +199,10 @@ void Area::Data::write_header() const {
   header->dropped_rows = static_cast<std::uint32_t>(plan.dropped_rows);
   header->dropped_offset = static_cast<std::uint32_t>(plan.dropped);
   header->dropped_stride = static_cast<std::uint32_t>(plan.dropped_stride);
+  header->trigger_count = static_cast<std::uint32_t>(trigger_count);
+  header->trigger_offset = static_cast<std::uint32_t>(plan.triggers);
+  header->switch_count = static_cast<std::uint32_t>(switch_count);
+  header->switch_offset = static_cast<std::uint32_t>(plan.switches);
   header->text_bytes = text_used;
   header->text_offset = static_cast<std::uint32_t>(plan.text);
   header->mail_count = shared::kMailSlots;
@@ -226,6 +239,7 @@ void Area::Data::write_event(const program::EventProgram& source) {
   event.fixed_bytes = source.layout.fixed_bytes;
   event.type = static_cast<std::uint16_t>(index);
   event.flags = flags_of(source);
+  event.switch_number = shared::kNoSwitch;
   event.first_insn = insns_used;
   event.insn_count = static_cast<std::uint32_t>(source.insns.size());
   for (Insn copy : source.insns) {
@@ -254,6 +268,42 @@ void Area::Data::set_event(std::size_t index) const {
       .store(static_cast<std::uint32_t>(state), std::memory_order_release);
 }
 
+bool looks_first(const AreaSpec& spec, const EventSwitch& of) {
+  const auto begin = spec.triggers.begin() + of.first_trigger;
+  return std::any_of(begin, begin + of.trigger_count, [](const program::TriggerProgram& trigger) {
+    return shared::acts_behind(trigger.kind) || !trigger.condition.tests.empty();
+  });
+}
+
+// Tests and texts of triggers stand behind those of all events.
+void Area::Data::write_switches(const AreaSpec& spec) {
+  auto* event = table<shared::Event>(plan.events);
+  auto* state = table<std::uint32_t>(plan.switches);
+  for (std::size_t i = 0; i < spec.switches.size(); ++i) {
+    const EventSwitch& of = spec.switches[i];
+    event[i].first_trigger = of.first_trigger, event[i].trigger_count = of.trigger_count;
+    event[i].switch_number = of.number;
+    if (looks_first(spec, of)) event[i].flags |= shared::kEventLooksFirst;
+    state[of.number] = of.is_off ? shared::kSwitchOff : shared::kSwitchOn;
+  }
+  auto* made = table<shared::Trigger>(plan.triggers);
+  for (const program::TriggerProgram& trigger : spec.triggers) {
+    const auto& [tests, text] = trigger.condition;
+    *made++ = {.kind = static_cast<std::uint32_t>(trigger.kind),
+               .target = trigger.target,
+               .first_test = tests_used,
+               .test_count = static_cast<std::uint32_t>(tests.size()),
+               .left = trigger.count,
+               .reserved = 0};
+    for (Test copy : tests) {
+      if (shared::is_text_test(copy.op) || shared::is_set_test(copy.op)) copy.value += text_used;
+      table<Test>(plan.tests)[tests_used++] = copy;
+    }
+    std::memcpy(table<char>(plan.text) + text_used, text.data(), text.size());
+    text_used += static_cast<std::uint32_t>(text.size());
+  }
+}
+
 Area::Area(std::unique_ptr<Data> data) : data_(std::move(data)) {}
 Area::Area(Area&&) noexcept = default;
 Area& Area::operator=(Area&&) noexcept = default;
@@ -268,6 +318,7 @@ Result<Area> Area::create(Fd memfd, const AreaSpec& spec) {
   data->ring_bytes = spec.ring_bytes;
   data->ring_count = spec.ring_count;
   data->cpu_ring_count = spec.cpu_ring_count;
+  data->trigger_count = spec.triggers.size(), data->switch_count = spec.switches.size();
   data->events.reserve(data->plan.event_room);
 
   Area area(std::move(data));
@@ -276,6 +327,7 @@ Result<Area> Area::create(Fd memfd, const AreaSpec& spec) {
   for (const MapStep& step : area.map_steps())
     if (Status mapped = area.data_->memory.map(area.fd(), step); !mapped) return mapped.error();
   for (const program::EventProgram* event : spec.events) area.data_->write_event(*event);
+  area.data_->write_switches(spec);
   area.data_->write_header();
   if (::getrandom(&area.header().name, sizeof area.header().name, 0) != sizeof area.header().name)
     return system_error("getrandom", errno);
@@ -352,6 +404,7 @@ void* Area::base() { return data_->memory.base(); }
 
 std::uint32_t Area::event_count() const { return static_cast<std::uint32_t>(data_->events.size()); }
 std::uint32_t Area::ring_count() const { return data_->ring_count; }
+bool Area::has_switches() const { return data_->switch_count != 0; }
 bool Area::is_cpu_ring(std::uint32_t index) const { return index < data_->cpu_ring_count; }
 
 bool Area::is_being_written(std::uint32_t index) {

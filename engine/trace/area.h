@@ -9,9 +9,17 @@
 #include "engine/base/fd.h"
 #include "engine/base/result.h"
 #include "engine/program/layout.h"
+#include "engine/program/trigger.h"
 #include "engine/shared/session_area.h"
 
 namespace uprobe::trace {
+
+// Of a session in which events can be off.
+struct EventSwitch {
+  std::uint32_t number = 0;  // probes of one event have the same
+  bool is_off = false;       // at the beginning
+  std::uint32_t first_trigger = 0, trigger_count = 0;
+};
 
 struct AreaSpec {
   std::vector<const program::EventProgram*> events;
@@ -20,6 +28,8 @@ struct AreaSpec {
   std::uint32_t cpu_ring_count = 0;     // the first so many are CPU rings; at most ring_count
   // Room for what add_event() brings.
   std::uint32_t more_events = 0, more_insns = 0, more_tests = 0, more_text = 0;
+  std::vector<EventSwitch> switches = {};  // of each event; empty: no event is ever off, and there are no triggers
+  std::vector<program::TriggerProgram> triggers = {};
 };
 
 // One mmap that a process makes to have the area: `length` bytes of the file at `file_offset` go to base + `offset`.
@@ -65,6 +75,7 @@ class Area {
   // another thread adds one.
   std::uint32_t event_count() const;
   std::uint32_t ring_count() const;
+  bool has_switches() const;  // events can be off
   bool is_cpu_ring(std::uint32_t index) const;
   // A writer is in the middle of a record there, or has left it there.
   bool is_being_written(std::uint32_t index);

@@ -1,0 +1,45 @@
+// Triggers: the kernel's language for events/GROUP/EVENT/trigger.
+//
+//   COMMAND[:COUNT] [if FILTER]
+//   COMMAND   traceon, traceoff, enable_event:GROUP:EVENT, disable_event:GROUP:EVENT
+//
+// As in the kernel (Linux 6.18, kernel/trace/trace_events_trigger.c) an event has one of traceon and traceoff, and one for each
+// event that it enables or disables. The kernel refuses most mistakes without a word: the words are ours, the errno is its own.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/program/filter.h"
+#include "engine/shared/trigger.h"
+
+namespace uprobe::program {
+
+struct TriggerSpec {
+  shared::TriggerKind kind = shared::TriggerKind::trace_on;
+  std::string group, event;  // of enable_event and disable_event
+  std::uint64_t count = shared::kUnlimited;
+  std::string filter;         // empty: none
+  std::size_t filter_at = 0;  // in the text, for carets
+};
+
+Result<TriggerSpec> parse_trigger(std::string_view text);
+
+// Whether the kernel takes one of them beside the other.
+bool exclude_each_other(const TriggerSpec& a, const TriggerSpec& b);
+
+// The tests of its filter, over the payload of the event that the trigger belongs to. Errors are about `text`, which was parsed.
+// Refused (Code::refused) where it asks for the task's name.
+Result<CompiledFilter> compile_condition(const TriggerSpec& spec, std::string_view text, const EventLayout& layout,
+                                         const FilterContext& context);
+
+// What a session needs to know of one.
+struct TriggerProgram {
+  shared::TriggerKind kind = shared::TriggerKind::trace_on;
+  std::uint32_t target = 0;  // number of a switch
+  std::uint64_t count = shared::kUnlimited;
+  CompiledFilter condition;
+};
+
+}  // namespace uprobe::program

@@ -1,0 +1,109 @@
+#include "engine/switches.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+
+namespace uprobe {
+namespace {
+
+using program::TriggerProgram;
+using program::TriggerSpec;
+
+Error about(const std::string& trigger, std::string text, int err) {
+  return Error{.code = Code::usage, .text = std::move(text), .where = trigger, .err = err};
+}
+
+class Planner {
+ public:
+  Planner(const spec::DefinitionSet& definitions, const std::vector<program::EventLayout>& layouts, unsigned cpus)
+      : definitions_(definitions),
+        layouts_(layouts),
+        cpus_(cpus),
+        probes_(definitions.probes()),
+        events_(definitions.events()) {}
+
+  Result<SwitchPlan> plan();
+
+ private:
+  const spec::EventControls& controls_of(const spec::EventProbes& event) const {
+    return definitions_.controls_of(probes_[event.probes.front()]);
+  }
+  Status add_event(std::uint32_t number);
+  Result<TriggerProgram> make(const TriggerSpec& spec, const std::string& text, std::uint32_t number) const;
+  std::optional<std::uint32_t> find(const std::string& group, const std::string& event) const;
+
+  const spec::DefinitionSet& definitions_;
+  const std::vector<program::EventLayout>& layouts_;
+  unsigned cpus_;
+  std::vector<spec::ProbeSpec> probes_;
+  std::vector<spec::EventProbes> events_;
+  SwitchPlan plan_;
+};
+
+std::optional<std::uint32_t> Planner::find(const std::string& group, const std::string& event) const {
+  for (std::uint32_t i = 0; i < events_.size(); ++i)
+    if (events_[i].group == group && events_[i].event == event) return i;
+  return std::nullopt;
+}
+
+Result<TriggerProgram> Planner::make(const TriggerSpec& spec, const std::string& text, std::uint32_t number) const {
+  TriggerProgram made{.kind = spec.kind, .target = 0, .count = spec.count, .condition = {}};
+  if (!spec.event.empty()) {
+    const auto target = find(spec.group, spec.event);
+    if (!target) return about(text, "no event " + spec.group + ":" + spec.event + " is defined", EINVAL);
+    made.target = *target;
+  }
+  const program::EventLayout& layout = layouts_[events_[number].probes.front()];
+  auto condition = program::compile_condition(spec, text, layout, {.id = number + 1, .cpus = cpus_});
+  if (!condition) return condition.error();
+  made.condition = condition.take();
+  program::EventProgram alone{
+      .layout = layout, .insns = {}, .text = made.condition.text, .filter = made.condition.tests};
+  if (Status verified = program::verify_filter(alone); !verified) return verified.error();
+  return made;
+}
+
+// The newest trigger acts first, as in the kernel.
+Status Planner::add_event(std::uint32_t number) {
+  const spec::EventControls& controls = controls_of(events_[number]);
+  const auto first = static_cast<std::uint32_t>(plan_.triggers.size());
+  std::vector<TriggerSpec> known;
+  for (const std::string& text : controls.triggers) {
+    auto spec = program::parse_trigger(text);
+    if (!spec) return spec.error();
+    const auto excludes = [&](const TriggerSpec& other) { return program::exclude_each_other(*spec, other); };
+    if (std::ranges::any_of(known, excludes)) return about(text, "the event has such a trigger already", EEXIST);
+    auto made = make(*spec, text, number);
+    if (!made) return made.error();
+    plan_.triggers.push_back(made.take());
+    known.push_back(spec.take());
+  }
+  std::reverse(plan_.triggers.begin() + first, plan_.triggers.end());
+  const auto count = static_cast<std::uint32_t>(plan_.triggers.size()) - first;
+  for (const std::size_t probe : events_[number].probes)
+    plan_.switches[probe] = {
+        .number = number, .is_off = controls.is_disabled, .first_trigger = first, .trigger_count = count};
+  return ok();
+}
+
+Result<SwitchPlan> Planner::plan() {
+  const bool any = std::ranges::any_of(events_, [&](const spec::EventProbes& event) {
+    const spec::EventControls& controls = controls_of(event);
+    return controls.is_disabled || !controls.triggers.empty();
+  });
+  if (!any) return std::move(plan_);
+  plan_.switches.resize(probes_.size());
+  for (std::uint32_t number = 0; number < events_.size(); ++number)
+    if (Status added = add_event(number); !added) return added.error();
+  return std::move(plan_);
+}
+
+}  // namespace
+
+Result<SwitchPlan> plan_switches(const spec::DefinitionSet& definitions,
+                                 const std::vector<program::EventLayout>& layouts, unsigned cpus) {
+  return Planner(definitions, layouts, cpus).plan();
+}
+
+}  // namespace uprobe

@@ -1,0 +1,86 @@
+// Triggers at a hit: engine/shared/trigger.h. Those that look at the record, or act behind it, are run on one that has been built
+// in a claimed ring: a section of rseq could be started anew, and a switch be turned twice.
+#include "preload/ring.h"
+
+namespace uprobe::agent {
+namespace {
+
+using shared::Trigger;
+using shared::TriggerKind;
+
+UPROBE_IN_SECTION u32* switch_of(AreaHeader* area, u32 number) {
+  return number < area->switch_count ? at_offset<u32>(area, area->switch_offset) + number : nullptr;
+}
+
+UPROBE_IN_SECTION bool is_off(const u32* state) {
+  return state != nullptr && __atomic_load_n(state, __ATOMIC_ACQUIRE) == shared::kSwitchOff;
+}
+
+// One act less. False: none is left.
+UPROBE_IN_SECTION bool take_one(u64& left) {
+  u64 now = __atomic_load_n(&left, __ATOMIC_RELAXED);
+  do {
+    if (now == 0) return false;
+    if (now == shared::kUnlimited) return true;
+  } while (!__atomic_compare_exchange_n(&left, &now, now - 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  return true;
+}
+
+// A switch that stands as it should is no act.
+UPROBE_IN_SECTION void turn(AreaHeader* area, Trigger& trigger) {
+  const auto kind = static_cast<TriggerKind>(trigger.kind);
+  const bool of_event = kind == TriggerKind::enable_event || kind == TriggerKind::disable_event;
+  u32* const state = of_event ? switch_of(area, trigger.target) : &area->tracing;
+  const u32 wanted = shared::wanted_state(kind);
+  if (state == nullptr || __atomic_load_n(state, __ATOMIC_ACQUIRE) == wanted) return;
+  if (take_one(trigger.left)) __atomic_store_n(state, wanted, __ATOMIC_RELEASE);
+}
+
+struct Triggers {
+  Trigger* first;
+  u32 count;
+};
+
+UPROBE_IN_SECTION Triggers triggers_of(AreaHeader* area, const Event& event) {
+  const bool fits = u64{event.first_trigger} + event.trigger_count <= area->trigger_count;
+  return {at_offset<Trigger>(area, area->trigger_offset) + event.first_trigger, fits ? event.trigger_count : 0};
+}
+
+UPROBE_IN_SECTION bool holds(const AreaHeader* area, const Trigger& trigger, const shared::FilterInput& input) {
+  if (trigger.test_count == 0) return true;
+  if (u64{trigger.first_test} + trigger.test_count > area->test_count) return false;
+  const shared::Filter filter{at_offset<shared::Test>(area, area->test_offset) + trigger.first_test, trigger.test_count,
+                              at_offset<u8>(area, area->text_offset), area->text_bytes};
+  return shared::run_filter(filter, input) == shared::Verdict::pass;
+}
+
+}  // namespace
+
+[[gnu::noinline]] bool begin_switched(Draft& draft) {
+  AreaHeader* const area = draft.area;
+  draft.looks = (draft.event->flags & shared::kEventLooksFirst) != 0;
+  draft.session_off = is_off(&area->tracing);
+  if (draft.looks) return true;
+  const Triggers all = triggers_of(area, *draft.event);
+  for (u32 i = 0; i < all.count; ++i) turn(area, all.first[i]);
+  return !is_off(switch_of(area, draft.event->switch_number)) && !is_off(&area->tracing);
+}
+
+UPROBE_IN_SECTION [[gnu::noinline]] Built act_on(Draft& draft, const Payload& payload) {
+  AreaHeader* const area = draft.area;
+  const shared::FilterInput input{payload.at, payload.used, draft.cpu, nullptr};
+  const Triggers all = triggers_of(area, *draft.event);
+  for (u32 i = 0; i < all.count; ++i) {
+    if (!holds(area, all.first[i], input)) continue;
+    if (shared::acts_behind(static_cast<TriggerKind>(all.first[i].kind)))
+      draft.behind = &all.first[i];
+    else
+      turn(area, all.first[i]);
+  }
+  const bool off = is_off(switch_of(area, draft.event->switch_number));
+  return off || draft.session_off ? Built::muted : Built::ok;
+}
+
+[[gnu::noinline]] void act_behind(const Draft& draft) { turn(draft.area, *draft.behind); }
+
+}  // namespace uprobe::agent

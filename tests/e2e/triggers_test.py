@@ -1,0 +1,209 @@
+"""Triggers: what they are refused for, and which hits are recorded under them, on this machine's kernel and by the tool.
+
+By hand, for longer: TRIGGER_SEED=7 TRIGGER_CASES=300 ...
+"""
+import errno
+import os
+import random
+import re
+import subprocess
+
+import harness
+import oracle
+
+SEED = int(os.environ.get("TRIGGER_SEED", "1"))
+CASES = int(os.environ.get("TRIGGER_CASES", "25"))
+EVENTS = {"a": "t_args u=%di:u32 s=%si:s32 x=%dx", "r": "t_ret u=%di:u32", "p": "t_ptr u=%di:u32"}
+CALLS = ["args", "argsneg", "ret=5", "ret=6", "ret=7", "hello", "args", "ret=5"]
+CONDITIONS = {"a": ["u == 1", "s < 0", "x == 3 || u > 5", "!(u == 1)"], "r": ["u == 5", "u >= 6", "u & 1"], "p": ["u > 0", "u == 0"]}
+WORDS = ["traceon", "traceoff", "enable_event:{g}:a", "disable_event:{g}:r", "enable_event:{g}:p"]
+MISTAKES = ["", "traceon:", "traceon:x", "traceon:1x", "traceon:1:2", "traceon: 1", "traceon 1", "traceon:0x10", "traceon:-1",
+            "traceon:18446744073709551616", "traceon:1 if", "traceon if", "traceon if ", "traceon iff u == 1", "traceon:1 u == 1",
+            "traceonx", "Traceon", "trace", "enable_event", "enable_event:", "enable_event:{g}", "enable_event:{g}:",
+            "enable_event:{g}:a:", "enable_event:{g}:a:1", "enable_event:{g}:a:x", "enable_event:{g}:nope", "enable_event:nope:a",
+            "enable_event :{g}:a", "enable_event:{g}:a if u == 1", "enable_event:{g}:a:3 if u == 1", "enable_event:{g}:a 3",
+            "disable_event:{g}:a:1:2", "traceoff if u == ", "traceoff if nope == 1", "traceoff if (u == 1", "traceoff if u == 1)",
+            " traceon", "traceon ", "traceon\t:1", "traceon:1\tif u == 1", "traceon  if  u == 1", "traceon if u == 1 &&",
+            "hist", "snapshot", "enable_hist:{g}:a", "traceon:+1", "traceon:1 if 0", "traceon:07", "traceon:08"]
+
+
+class Kernel:
+    """The events in an instance of their own, enabled or not, with triggers."""
+
+    def __init__(self, program):
+        self.oracle = oracle.Oracle([f"p:{name} {program}:{event}" for name, event in EVENTS.items()], everybody=True)
+        self.group = self.oracle.group
+
+    def __enter__(self):
+        self.oracle.__enter__()
+        return self
+
+    def __exit__(self, *_):
+        for name in EVENTS:
+            for trigger in self.triggers(name):
+                self.write(name, "!" + trigger)
+        self.oracle.__exit__()
+
+    def file(self, name, which):
+        return f"{self.oracle.instance}/events/{self.group}/{name}/{which}"
+
+    def triggers(self, name):
+        """What to write to take them away: without the counts, "enable_event:G:E:count=1 if u == 1"."""
+        with open(self.file(name, "trigger"), encoding="latin-1") as file:
+            lines = [line for line in file.read().splitlines() if line and not line.startswith("#")]
+        return [re.sub(r":(unlimited|count=\d+)( if .*)?$", "", line) for line in lines]
+
+    def write(self, name, text):
+        """None, or the name of an errno."""
+        try:
+            oracle.put(self.file(name, "trigger"), text)
+        except OSError as failed:
+            return errno.errorcode[failed.errno]
+        return None
+
+    def run(self, program, calls):
+        subprocess.run([program, *calls], stdout=subprocess.DEVNULL, timeout=60, check=True)
+        return re.findall(r": (\w): \(0x\w+\) (u=\d+)", self.oracle.read_trace())
+
+
+class Triggers(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        harness.tool()
+        self.program = self.path("corpus-target")
+        source = os.path.join(harness.Options.source, "tests/data/corpus-target.c")
+        subprocess.run(["cc", "-O1", "-g", "-fno-inline", "-fcf-protection=none", "-fno-omit-frame-pointer", "-pthread",
+                        "-o", self.program, source], check=True)
+
+    def words(self, triggers, off=(), filters=None):
+        """triggers: event -> texts in which {g} is the group."""
+        words = harness.tracer("-o", self.path("trace"))
+        for name, event in EVENTS.items():
+            words += ["-p", f"p:t/{name} {self.program}:{event}"]
+            words += [f"--trigger={text.format(g='t')}" for text in triggers.get(name, ())]
+            words += ["--disabled"] if name in off else []
+            words += [f"--filter={filters[name]}"] if filters and name in filters else []
+        return words
+
+    def run_tool(self, calls, *scenario):
+        done = harness.run([*self.words(*scenario), "--", self.program, *calls])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(self.path("trace"), encoding="latin-1") as file:
+            return re.findall(r": (\w): \(0x\w+\) (u=\d+)", file.read()), done.stderr.decode()
+
+
+class Scenarios(Triggers):
+    def expect(self, expected, calls, *scenario):
+        seen, summary = self.run_tool(calls.split(), *scenario)
+        self.assertEqual(" ".join(name + u[2:] for name, u in seen), expected)
+        return summary
+
+    def test_traceoff_lets_its_own_event_through(self):
+        summary = self.expect("r5 r6", "ret=5 ret=6 ret=7 args", {"r": ["traceoff if u == 6"]})
+        self.assertRegex(summary, r"t/r .*: 3 hits, 1 while off\n")
+        self.assertRegex(summary, r"t/a .*: 1 hit, 1 while off\n")
+
+    def test_traceon_comes_before_its_event(self):
+        self.expect("r5 a1 r6", "ret=5 ret=6 args ret=6", {"r": ["traceoff if u == 5"], "a": ["traceon"]})
+
+    def test_an_event_that_is_enabled_by_another(self):
+        self.expect("r5 a1 r6", "ret=4 ret=5 args ret=6", {"r": ["enable_event:t:r if u == 5"]},
+                    ["r"])
+
+    def test_counts(self):
+        self.expect("r5 a1 a1 r6 a1", "ret=5 args args ret=6 args", {"r": ["enable_event:t:a:1"]}, ["a"])
+        self.expect("a1 a1", "args ret=5 args", {"a": ["enable_event:t:r:0"]}, ["r"])
+
+    def test_a_filter_and_a_trigger_look_at_the_same_hit(self):
+        self.expect("r6", "ret=5 ret=6 ret=7", {"r": ["traceoff if u == 6"]}, [], {"r": "u != 5"})
+        self.expect("a1", "ret=5 ret=6 args", {"r": ["enable_event:t:a if u == 5"]}, ["a"], {"r": "u == 9"})
+
+    def test_hits_while_off_are_hits(self):
+        seen, summary = self.run_tool(["ret=5"] * 50, {"r": ["traceoff:3 if u == 5"]})
+        self.assertEqual(len(seen), 1)
+        self.assertRegex(summary, r"t/r .*: 50 hits, 49 while off\n")
+
+    def test_refusals(self):
+        for trigger, expected in (("stacktrace", b"the trigger 'stacktrace' is not available in this version"),
+                                  ("traceoff if comm == \"x\"", b"a trigger cannot ask for the task's name"),
+                                  ("!traceoff", b"there is no trigger to take away")):
+            done = harness.run([*self.words({"a": [trigger]}), "--", "/bin/false"])
+            self.assertEqual(done.returncode, 125)
+            self.assertIn(b"--trigger: " + expected, done.stderr)
+
+
+class Live(Triggers):
+    def setUp(self):
+        super().setUp()
+        oracle.require()
+
+    def refused(self, text):
+        done = subprocess.run([*self.words({"a": [text]}), "--dry-run"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              timeout=harness.TIMEOUT, check=False)
+        return done.returncode != 0
+
+    def test_mistakes(self):
+        with Kernel(self.program) as kernel:
+            for text in MISTAKES:
+                if not text.strip():
+                    continue
+                failed = kernel.write("a", text.format(g=kernel.group))
+                with self.subTest(trigger=text):
+                    self.assertEqual(self.refused(text), failed is not None)
+                for trigger in kernel.triggers("a"):
+                    kernel.write("a", "!" + trigger)
+
+    def test_one_of_a_kind(self):
+        pairs = [("traceon", "traceoff"), ("traceon", "traceon:1"), ("enable_event:{g}:a", "disable_event:{g}:a"),
+                 ("enable_event:{g}:a", "enable_event:{g}:r"), ("traceoff", "enable_event:{g}:a")]
+        with Kernel(self.program) as kernel:
+            for pair in pairs:
+                failed = [kernel.write("p", text.format(g=kernel.group)) for text in pair]
+                done = subprocess.run([*self.words({"p": pair}), "--dry-run"], stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE, timeout=harness.TIMEOUT, check=False)
+                with self.subTest(pair=pair):
+                    self.assertEqual(failed, [None, "EEXIST" if done.returncode else None])
+                for trigger in kernel.triggers("p"):
+                    kernel.write("p", "!" + trigger)
+
+    def scenario(self, choose):
+        triggers = {}
+        for name in EVENTS:
+            for word in choose.sample(WORDS, choose.choice([0, 1, 1, 2])):
+                same = ("traceon", "traceoff")
+                if word in same and any(text.startswith(same) for text in triggers.get(name, ())):
+                    continue
+                count = choose.choice(["", "", ":1", ":2", ":0"])
+                condition = choose.choice(["", f" if {choose.choice(CONDITIONS[name])}"])
+                triggers.setdefault(name, []).append(word + count + condition)
+        off = [name for name in EVENTS if choose.random() < 0.3]
+        filters = {name: choose.choice(CONDITIONS[name]) for name in EVENTS if choose.random() < 0.3}
+        return triggers, off, filters
+
+    def run_kernel(self, calls, triggers, off, filters):
+        """The events are off while triggers are set: an event that one enables is told apart from one that is on."""
+        with Kernel(self.program) as kernel:
+            for name in off:
+                oracle.put(kernel.file(name, "enable"), "0")
+            for name, text in filters.items():
+                oracle.put(kernel.file(name, "filter"), text)
+            for name, texts in triggers.items():
+                for text in texts:
+                    self.assertIsNone(kernel.write(name, text.format(g=kernel.group)), text)
+            return kernel.run(self.program, calls)
+
+    def test_made_scenarios(self):
+        choose = random.Random(SEED)
+        records = 0
+        for _ in range(CASES):
+            scenario = self.scenario(choose)
+            calls = [choose.choice(CALLS) for _ in range(choose.randint(5, 14))]
+            expected = self.run_kernel(calls, *scenario)
+            seen, _ = self.run_tool(calls, *scenario)
+            self.assertEqual(seen, expected, (scenario, calls))
+            records += len(seen)
+        self.assertGreater(records, CASES)
+
+
+if __name__ == "__main__":
+    harness.main()
