@@ -58,7 +58,8 @@ std::string json_error(const CheckReport& report, bool strict) {
   const Error& error = *report.error;
   const bool silent = strict && !report.is_kernels;
   std::string text = "\"errno\": " + json_errno(error) + ", \"error\": ";
-  const std::string_view prefix = report.in_filter    ? (error.column < 0 ? "" : kFilterPrefix)
+  const bool in_filter = report.option == "--filter";
+  const std::string_view prefix = in_filter           ? (error.column < 0 ? "" : kFilterPrefix)
                                   : report.is_kernels ? kKernelPrefix
                                                       : kOwnPrefix;
   text += silent ? "null" : json_string(std::string(prefix) + error.text);

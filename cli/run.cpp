@@ -190,7 +190,7 @@ Outcome refuse(const Call& call, const CheckReport& report, const Definitions& w
   Error error = *report.error;
   if (call.options.strict && !report.is_kernels)
     error.help += std::string(error.help.empty() ? "" : "; ") + "the kernel refuses this without a message";
-  if (report.in_filter) return call.diagnostics.error(error, {"--filter", error.where}), kFailed;
+  if (!report.option.empty()) return call.diagnostics.error(error, {report.option, error.where}), kFailed;
   const bool is_file = call.options.sources[report.write].kind == ProbeSource::Kind::file;
   call.diagnostics.error(
       error, {writes.places[report.write] + (is_file ? ":" + std::to_string(report.line) : ""), error.where});

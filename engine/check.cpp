@@ -7,6 +7,7 @@
 #include "engine/spec/definition_set.h"
 #include "engine/spec/listing.h"
 #include "engine/spec/messages.h"
+#include "engine/switches.h"
 
 namespace uprobe {
 namespace {
@@ -42,9 +43,9 @@ void describe(const spec::DefinitionSet& set, const CheckOptions& options, plan:
 }
 
 // Of the events that the last write has defined.
-Status set_filter(spec::DefinitionSet& set, const Definition& write) {
+Status apply_controls(spec::DefinitionSet& set, const Definition& write) {
+  set.control({write.filter, write.triggers, write.is_disabled});
   if (!write.filter) return ok();
-  set.control({.filter = write.filter});
   unsigned id = 0;
   const std::vector<spec::ProbeSpec> probes = set.probes();
   for (const spec::EventProbes& event : set.events()) {
@@ -60,6 +61,20 @@ Status set_filter(spec::DefinitionSet& set, const Definition& write) {
   return ok();
 }
 
+// Triggers may name events that are defined later.
+void check_triggers(const spec::DefinitionSet& set, CheckReport& report) {
+  std::vector<program::EventLayout> layouts;
+  for (const spec::ProbeSpec& probe : set.probes()) {
+    auto layout = program::make_layout(probe);
+    if (!layout) return;
+    layouts.push_back(layout.take());
+  }
+  const auto planned = plan_switches(set, layouts, program::possible_cpus());
+  if (planned) return;
+  report.option = "--trigger";
+  report.error = planned.error();
+}
+
 }  // namespace
 
 CheckReport check_definitions(const std::vector<Definition>& writes, const CheckOptions& options) {
@@ -71,14 +86,15 @@ CheckReport check_definitions(const std::vector<Definition>& writes, const Check
     const Definition& text = writes[report.write];
     if (options.style == spec::Style::kprobes_2009 && is_all_blank(text.text)) set.clear();
     const Status written = set.write(text.text, text.default_object);
-    const Status filtered = written ? set_filter(set, text) : ok();
+    const Status filtered = written ? apply_controls(set, text) : ok();
     if (written && filtered) continue;
-    report.in_filter = bool(written);
+    report.option = written ? "--filter" : "";
     report.error = written ? filtered.error() : written.error();
-    report.is_kernels = report.in_filter || spec::message::is_kernels(written.error().text);
+    report.is_kernels = written || spec::message::is_kernels(written.error().text);
     report.line = set.last_line();
     break;
   }
+  if (!report.error) check_triggers(set, report);
   describe(set, options, files, report);
   report.notes = places.notes();
   return report;

@@ -21,7 +21,7 @@ struct EventFormat {
 
 struct CheckReport {
   std::optional<Error> error;        // of the first line that is refused; the lines after it were not looked at
-  bool in_filter = false;            // it is in the write's filter
+  std::string option;                // the option it is in, "--filter" or "--trigger"; empty: the definition itself
   bool is_kernels = false;           // the error's text is what a kernel would log, and its column where
   std::size_t write = 0;             // which write the error is in,
   int line = 0;                      // and which of its lines, from 1

@@ -58,20 +58,35 @@ UPROBE_IN_SECTION Built build_record(Draft& draft) {
   return Built::ok;
 }
 
+namespace {
+
+inline void record(Draft& draft, Event& event, u32 event_index) {
+  Built built = Built::ok;
+  if ((draft.looks || !record_on_cpu(draft, built)) && !record_claimed(draft, built)) return count(event.lost_busy);
+  if (built == Built::dropped) count_dropped(draft.area, event_index, draft.cpu);
+  if (built == Built::muted) count(event.muted);
+  if (built == Built::no_room) count(event.lost_full);
+  if (built == Built::too_big) count(event.lost_too_big);
+}
+
+// Where events can be off. Not part of its caller: only such a session needs the stack for it.
+[[gnu::noinline]] void record_switched(const Hit& hit, AreaHeader* area, Event& event, u32 event_index) {
+  Draft draft{&hit, area, &event, nullptr, 0, 0, false, false, false, 0, 0};
+  if (!begin_switched(draft)) return count(event.muted);
+  record(draft, event, event_index);
+  if (draft.behind != 0) act_behind(draft);
+}
+
+}  // namespace
+
 void record_event(const Hit& hit, AreaHeader* area, u32 event_index) {
   if (!is_recording(*area)) return;
   if (event_index >= area->event_count || !rings_make_sense(area)) return;
   Event& event = at_offset<Event>(area, area->event_offset)[event_index];
   if (!is_recording(event)) return;
-  Draft draft{&hit, area, &event, nullptr, 0, 0, false, 0};
-  if (area->switch_count != 0 && !begin_switched(draft)) return count(event.muted);
-  Built built = Built::ok;
-  if ((draft.looks || !record_on_cpu(draft, built)) && !record_claimed(draft, built)) return count(event.lost_busy);
-  if (draft.behind != nullptr) act_behind(draft);
-  if (built == Built::muted) count(event.muted);
-  if (built == Built::dropped) count_dropped(area, event_index, draft.cpu);
-  if (built == Built::no_room) count(event.lost_full);
-  if (built == Built::too_big) count(event.lost_too_big);
+  if (area->switch_count != 0) return record_switched(hit, area, event, event_index);
+  Draft draft{&hit, area, &event, nullptr, 0, 0, false, false, false, 0, 0};
+  record(draft, event, event_index);
 }
 
 void count_missed(AreaHeader* area, u32 event_index) {

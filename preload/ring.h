@@ -15,11 +15,11 @@ struct Draft {
   u32 index;  // of the ring
   u32 cpu;
   bool in_section;
-  u64 commit;  // out, with Built::ok: what publishes the record once it is stored to ring->commit
   // trigger.cpp:
-  bool looks = false;                 // triggers are to be run on what has been built: never in a section
-  bool session_off = false;           // it was when the hit came
-  shared::Trigger* behind = nullptr;  // acts when the record is published
+  bool looks;        // triggers are to be run on what has been built: never in a section
+  bool session_off;  // it was when the hit came
+  u32 behind;        // index + 1 of the event's trigger that acts when the record is published
+  u64 commit;        // out, with Built::ok: what publishes the record once it is stored to ring->commit
 };
 // Stamps and builds. Runs inside the rseq section as well.
 Built build_record(Draft& draft);

@@ -32,8 +32,11 @@ UPROBE_IN_SECTION void turn(AreaHeader* area, Trigger& trigger) {
   const bool of_event = kind == TriggerKind::enable_event || kind == TriggerKind::disable_event;
   u32* const state = of_event ? switch_of(area, trigger.target) : &area->tracing;
   const u32 wanted = shared::wanted_state(kind);
-  if (state == nullptr || __atomic_load_n(state, __ATOMIC_ACQUIRE) == wanted) return;
-  if (take_one(trigger.left)) __atomic_store_n(state, wanted, __ATOMIC_RELEASE);
+  u32 other = wanted == shared::kSwitchOn ? shared::kSwitchOff : shared::kSwitchOn;
+  if (state == nullptr || __atomic_load_n(state, __ATOMIC_ACQUIRE) == wanted || !take_one(trigger.left)) return;
+  const bool turned = __atomic_compare_exchange_n(state, &other, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+  const bool counts = __atomic_load_n(&trigger.left, __ATOMIC_RELAXED) != shared::kUnlimited;
+  if (!turned && counts) __atomic_fetch_add(&trigger.left, 1, __ATOMIC_RELAXED);
 }
 
 struct Triggers {
@@ -73,7 +76,7 @@ UPROBE_IN_SECTION [[gnu::noinline]] Built act_on(Draft& draft, const Payload& pa
   for (u32 i = 0; i < all.count; ++i) {
     if (!holds(area, all.first[i], input)) continue;
     if (shared::acts_behind(static_cast<TriggerKind>(all.first[i].kind)))
-      draft.behind = &all.first[i];
+      draft.behind = i + 1;
     else
       turn(area, all.first[i]);
   }
@@ -81,6 +84,9 @@ UPROBE_IN_SECTION [[gnu::noinline]] Built act_on(Draft& draft, const Payload& pa
   return off || draft.session_off ? Built::muted : Built::ok;
 }
 
-[[gnu::noinline]] void act_behind(const Draft& draft) { turn(draft.area, *draft.behind); }
+[[gnu::noinline]] void act_behind(const Draft& draft) {
+  const Triggers all = triggers_of(draft.area, *draft.event);
+  if (draft.behind <= all.count) turn(draft.area, all.first[draft.behind - 1]);
+}
 
 }  // namespace uprobe::agent

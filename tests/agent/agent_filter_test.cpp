@@ -222,34 +222,6 @@ TEST_F(Filters, TestsThatMakeNoSenseLetEverythingPass) {
   }
 }
 
-// uprobe_jump_entry looks whether as much is there, before anything is done (arch/x86/entry/jump.S).
-TEST_F(Filters, StackUseIsBounded) {
-  constexpr u32 kLookedFor = 1408 - 128 + sizeof(shared::TrampolineFrame) + 8;
-  std::vector<Insn> program = one_register(Reg::sp);
-  program.insert(program.end() - 1, {insn(Op::begin), insn(Op::load_register, static_cast<u8>(Reg::di)),
-                                     insn(Op::store_string, 4, 0, 24)});
-  const std::string wanted = "*t*t*x";
-  const auto glob = static_cast<u8>(shared::TextMatch::glob);
-  OneEvent session(program, kArgument + 12, cpus(), kClaimed, 16384,
-                   {test(TestOp::text, glob, 2, 24, u64{wanted.size()} << 32),
-                    test(TestOp::not_text, glob, 3, shared::kTestName, u64{wanted.size()} << 32), end(TestOp::drop),
-                    end(TestOp::pass)},
-                   wanted);
-  JumpProbe probe(hit_site);
-  probe.arm(session, true);
-  const std::string text(300, 't');
-  HitState in = make_state(1, 0), out{};
-  in.registers[5] = word_of(text.c_str());
-  hit_check(&in, &out);
-  u64 sp = 0;
-  for (u32 i = 0; i < session.area().ring_count(); ++i)
-    if (session.records(i) != 0) std::memcpy(&sp, session.area().data(i) + sizeof(shared::RecordHead) + kArgument, 8);
-  ASSERT_NE(sp, 0U);
-  const u32 used = stack_use(in, sp);
-  std::printf("stack below the red zone, with a filter: %u bytes\n", used);
-  EXPECT_LE(used, kLookedFor);
-}
-
 // Threads that move about, interrupted by alarms whose handlers hit as well: each hit is recorded or counted, once.
 std::atomic<u64> g_hits;
 
@@ -260,6 +232,69 @@ void hit_once(u64 value) {
   ++g_hits;
 }
 
+// uprobe_jump_entry looks whether as much is there, before anything is done (arch/x86/entry/jump.S).
+TEST_F(Filters, StackUseIsBounded) {
+  constexpr u32 kLookedFor = 1408 - 128 + sizeof(shared::TrampolineFrame) + 8;
+  std::vector<Insn> program = one_register(Reg::sp);
+  program.insert(program.end() - 1, {insn(Op::begin), insn(Op::load_register, static_cast<u8>(Reg::di)),
+                                     insn(Op::store_string, 4, 0, 24)});
+  const std::string wanted = "*t*t*x";
+  const auto glob = static_cast<u8>(shared::TextMatch::glob);
+  const u64 place = u64{wanted.size()} << 32;
+  const std::vector<shared::Test> tests = {test(TestOp::text, glob, 2, 24, place),
+                                           test(TestOp::not_text, glob, 3, shared::kTestName, place), end(TestOp::drop),
+                                           end(TestOp::pass)};
+  const program::TriggerProgram traceoff{
+      .kind = shared::TriggerKind::trace_off,
+      .condition = {.tests = {test(TestOp::not_text, glob, 2, 24, place), end(TestOp::pass), end(TestOp::drop)},
+                    .text = wanted}};
+  for (const bool switched : {false, true}) {
+    OneEvent session(program, kArgument + 12, cpus(), kClaimed, 16384, tests, wanted,
+                     switched ? std::vector{traceoff} : std::vector<program::TriggerProgram>{});
+    JumpProbe probe(hit_site);
+    probe.arm(session, !switched);
+    const std::string text(300, 't');
+    HitState in = make_state(1, 0), out{};
+    in.registers[5] = word_of(text.c_str());
+    hit_check(&in, &out);
+    u64 sp = 0;
+    for (u32 i = 0; i < session.area().ring_count(); ++i)
+      if (session.records(i) != 0) std::memcpy(&sp, session.area().data(i) + sizeof(shared::RecordHead) + kArgument, 8);
+    ASSERT_NE(sp, 0U);
+    const u32 used = stack_use(in, sp);
+    std::printf("stack below the red zone, with a filter%s: %u bytes\n", switched ? " and a trigger" : "", used);
+    EXPECT_LE(used, kLookedFor);
+  }
+}
+
+// Nothing but the trigger turns the session off, and this thread on again: each turn is one of the count.
+TEST_F(Filters, ATriggerTurnsItsSwitchAsOftenAsItMay) {
+  constexpr u64 kTurns = 50;
+  const program::TriggerProgram traceoff{.kind = shared::TriggerKind::trace_off, .count = kTurns, .condition = {}};
+  OneEvent session(one_register(Reg::di), kArgument + 8, cpus(), 16, 1 << 20, {}, {}, {traceoff});
+  JumpProbe probe(hit_site);
+  probe.arm(session, false);
+  g_hits = 0;
+  std::atomic<bool> done = false;
+  std::vector<std::thread> threads;
+  for (u32 t = 0; t < cpus() + 1; ++t)
+    threads.emplace_back([&] {
+      while (!done) hit_once(1);
+    });
+  u64 turns = 0;
+  u32& tracing = session.header()->tracing;
+  while (turns < kTurns)
+    if (__atomic_exchange_n(&tracing, shared::kSwitchOn, __ATOMIC_ACQ_REL) == shared::kSwitchOff) ++turns;
+  for (int i = 0; i < 1000; ++i) hit_once(1);
+  EXPECT_EQ(__atomic_load_n(&tracing, __ATOMIC_ACQUIRE), shared::kSwitchOn) << "none is left";
+  done = true;
+  for (std::thread& thread : threads) thread.join();
+  const shared::Event& event = session.event();
+  EXPECT_EQ(session.records_from(0, session.area().ring_count()) + event.muted + event.lost_full + event.lost_busy,
+            g_hits);
+}
+
+// Threads that move about, interrupted by alarms whose handlers hit as well: each hit is recorded or counted, once.
 TEST_F(Filters, EachHitOfManyThreadsCountsOnce) {
   for (const bool in_record : {false, true}) {
     const Fields made = fields(in_record);

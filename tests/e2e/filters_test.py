@@ -121,6 +121,33 @@ class Recorded(Corpus):
         self.assertEqual(passed, {"old": "args", "new": "args"})
 
 
+class Threads(harness.TestCase):
+    """With rseq and without it, in threads and in children."""
+
+    def check(self, shape, command, expected_hits):
+        program = self.copy_of(harness.fixture(shape))
+        trace = self.path("trace")
+        done = harness.run([*harness.tracer("-o", trace), "-p", f"p:n {program}:take_numbers a=%di:u64", "--filter=a < 7",
+                            "-p", f"p:t {program}:take_text text=+0(%di):string", '--filter=text ~ "*[37] *"', "--",
+                            program, *command])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(trace, encoding="latin-1") as file:
+            numbers = [int(a) for a in re.findall(r": n: \(0x\w+\) a=(\d+)", file.read())]
+        self.assertEqual(sorted(numbers), sorted(list(range(7)) * (expected_hits // 300)))
+        self.assertRegex(done.stderr.decode(), rf"/n .*: {expected_hits:,} hits, {expected_hits - len(numbers):,} filtered\n")
+        self.assertRegex(done.stderr.decode(), rf"/t .*: {expected_hits:,} hits, [0-9,]+ filtered\n")
+
+    def test_threads(self):
+        for shape in ("subject", "subject_static", "subject_musl"):
+            with self.subTest(shape=shape):
+                self.check(shape, ["threads", "8", "300"], 2400)
+
+    def test_children(self):
+        for shape in ("subject", "subject_musl"):
+            with self.subTest(shape=shape):
+                self.check(shape, ["forks", "3", "300"], 1200)
+
+
 class Kernel:
     """An event of the running kernel whose filter is written again and again, and a program that makes the calls."""
 

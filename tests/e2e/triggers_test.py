@@ -130,6 +130,29 @@ class Scenarios(Triggers):
             done = harness.run([*self.words({"a": [trigger]}), "--", "/bin/false"])
             self.assertEqual(done.returncode, 125)
             self.assertIn(b"--trigger: " + expected, done.stderr)
+            checked = harness.run([*self.words({"a": [trigger]}), "--check"])
+            self.assertEqual((checked.returncode, checked.stderr), (125, done.stderr))
+
+
+class Threads(harness.TestCase):
+    def test_each_hit_is_recorded_or_counted(self):
+        """Whoever turns a switch first: what is on is recorded."""
+        program = self.copy_of(harness.fixture("subject"))
+        trace = self.path("trace")
+        done = harness.run([*harness.tracer("-o", trace, "-b", "16M"), "-p", f"p:t/n {program}:take_numbers a=%di:u64",
+                            "--trigger=traceoff if a & 4", "--trigger=disable_event:t:t:9", "-p",
+                            f"p:t/t {program}:take_text", "--trigger=traceon", "--trigger=enable_event:t:t", "--",
+                            program, "threads", "8", "300"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(trace, encoding="latin-1") as file:
+            seen = re.findall(r": ([nt]): \(0x", file.read())
+        for event in "nt":
+            match = re.search(rf"t/{event} .*: 2,400 hits(?:, ([0-9,]+) while off)?(?:, lost ([0-9,]+) \(every ring busy\))?\n",
+                              done.stderr.decode())
+            self.assertTrue(match, done.stderr)
+            missing = sum(int((number or "0").replace(",", "")) for number in match.groups())
+            self.assertEqual(seen.count(event) + missing, 2400)
+        self.assertGreater(seen.count("n"), 0)
 
 
 class Live(Triggers):
