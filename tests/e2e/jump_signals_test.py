@@ -14,6 +14,11 @@ HITS = re.compile(rb"^uprobe-run: (?:\S+/)?(\w+) \S+: ([\d,]+) hits?", re.M)
 SECONDS = 60
 # What the trampoline records itself, what it leaves to the agent, what needs all flags and a string.
 ARGUMENTS = {"itself": "%ax %bx", "agent": "%ax:b4@0/8 $comm", "flags": "+0(%sp):x64 %flags +0(%sp):string"}
+# The same of hits that are filtered out, and of a trigger, which is run on a record that has been built.
+FILTERED = {"filtered_by_registers": "%ax %bx --filter=arg1 == 0x123456789abcdef || arg2 == 0x123456789abcdef",
+            "filtered_by_the_record": "%ax w=+0(%sp):x64 --filter=w == 1 || cpu < 0",
+            "filtered_by_the_agent": "c=$comm --filter=c == \"nobody\" || comm ~ \"n*y\"",
+            "triggered": "%ax --trigger=traceoff if arg1 == 0x123456789abcdef"}
 WITHOUT_RSEQ = {**os.environ, "GLIBC_TUNABLES": "glibc.pthread.rseq=0"}
 ODD_FLAGS = "ed7"  # all arithmetic ones, and the direction flag
 
@@ -27,7 +32,7 @@ class JumpSignals(harness.TestCase):
         return program
 
     def traced(self, tier, definitions, command):
-        options = [word for one in definitions for word in ("-p", one)]
+        options = [word for one in definitions for word in ("-p", *re.split(r" (?=--)", one))]
         return [harness.tool(), "--tier=" + tier, "-b", "1M", "-o", "/dev/null", *options, "--", *command]
 
     def hits(self, stderr):
@@ -84,6 +89,12 @@ def add_cases():
             add(f"no_stack_{tier}_{kind}", JumpSignals.check_no_stack, tier, arguments)
 
 
+    for kind, arguments in FILTERED.items():
+        for way in ("steps", "breaks"):
+            add(f"{way}_{kind}", JumpSignals.interrupt, way, arguments, signal.SIGUSR1, None)
+        add(f"steps_{kind}_without_rseq", JumpSignals.interrupt, "steps", arguments, signal.SIGUSR1, WITHOUT_RSEQ)
+        add(f"timers_{kind}", JumpSignals.check_timers, "jump", arguments)
+        add(f"no_stack_{kind}", JumpSignals.check_no_stack, "jump", arguments)
     for way in ("steps", "breaks"):
         add(way + "_sent_fault", JumpSignals.interrupt, way, ARGUMENTS["itself"], signal.SIGBUS, None)
 
