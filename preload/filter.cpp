@@ -20,7 +20,7 @@ UPROBE_IN_SECTION Name fetch_name(const Draft& draft, u8 (&name)[shared::kNameBy
 }  // namespace
 
 // Not part of its caller: only who has a filter needs the stack for it.
-UPROBE_IN_SECTION [[gnu::noinline]] Built judge(const Draft& draft, Payload& payload) {
+[[gnu::noinline]] UPROBE_IN_SECTION Built judge(const Draft& draft, Payload& payload) {
   const AreaHeader* const area = draft.area;
   const Event& event = *draft.event;
   const u32 first = event.first_test, count = event.test_count;

@@ -69,7 +69,7 @@ UPROBE_IN_SECTION bool holds(const AreaHeader* area, const Trigger& trigger, con
   return !is_off(switch_of(area, draft.event->switch_number)) && !is_off(&area->tracing);
 }
 
-UPROBE_IN_SECTION [[gnu::noinline]] Built act_on(Draft& draft, const Payload& payload) {
+[[gnu::noinline]] UPROBE_IN_SECTION Built act_on(Draft& draft, const Payload& payload) {
   AreaHeader* const area = draft.area;
   const shared::FilterInput input{payload.at, payload.used, draft.cpu, nullptr};
   const Triggers all = triggers_of(area, *draft.event);

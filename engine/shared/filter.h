@@ -11,6 +11,9 @@
 
 namespace uprobe::shared {
 
+// The agent runs all this inside its rseq section, which calls nothing outside.
+#define UPROBE_ALWAYS_INLINE [[gnu::always_inline]]
+
 enum class TestOp : u8 {
   pass,
   drop,
@@ -52,9 +55,9 @@ struct Test {
 };
 static_assert(sizeof(Test) == 16);
 
-constexpr bool is_number_test(TestOp op) { return op >= TestOp::equal && op <= TestOp::no_bit; }
-constexpr bool is_set_test(TestOp op) { return op == TestOp::in_set || op == TestOp::not_in_set; }
-constexpr bool is_text_test(TestOp op) { return op == TestOp::text || op == TestOp::not_text; }
+UPROBE_ALWAYS_INLINE constexpr bool is_number_test(TestOp op) { return op >= TestOp::equal && op <= TestOp::no_bit; }
+UPROBE_ALWAYS_INLINE constexpr bool is_set_test(TestOp op) { return op == TestOp::in_set || op == TestOp::not_in_set; }
+UPROBE_ALWAYS_INLINE constexpr bool is_text_test(TestOp op) { return op == TestOp::text || op == TestOp::not_text; }
 
 inline constexpr u32 kNameBytes = 16;  // TASK_COMM_LEN
 
@@ -67,7 +70,7 @@ struct FilterInput {
 
 enum class Verdict : u8 { pass, drop, unknown };
 
-constexpr bool number_holds(TestOp op, u32 size, u64 number, u64 value) {
+UPROBE_ALWAYS_INLINE constexpr bool number_holds(TestOp op, u32 size, u64 number, u64 value) {
   const u32 unused = 64 - 8 * size;
   const u64 a = number << unused, b = value << unused;  // order and sign are those of the bytes that count
   switch (op) {
@@ -104,10 +107,10 @@ struct Text {
   const u8* at;
   u32 size;
 
-  constexpr u8 operator[](u32 i) const { return i < size ? at[i] : u8{0}; }
+  UPROBE_ALWAYS_INLINE constexpr u8 operator[](u32 i) const { return i < size ? at[i] : u8{0}; }
 };
 
-constexpr bool begins_with(Text text, u32 from, Text pattern) {
+UPROBE_ALWAYS_INLINE constexpr bool begins_with(Text text, u32 from, Text pattern) {
   if (from > text.size || pattern.size > text.size - from) return false;
   for (u32 i = 0; i < pattern.size; ++i)
     if (text.at[from + i] != pattern.at[i]) return false;
@@ -121,7 +124,7 @@ struct GlobPart {
 };
 
 // "[a-z]", "[!a-z]"; `from` is behind the bracket. The first character may be the closing bracket.
-constexpr GlobPart glob_set(Text pattern, u32 from, u8 character) {
+UPROBE_ALWAYS_INLINE constexpr GlobPart glob_set(Text pattern, u32 from, u8 character) {
   const bool inverted = pattern[from] == '!';
   bool found = false;
   for (u32 at = from + (inverted ? 1 : 0), first = at;;) {
@@ -135,7 +138,7 @@ constexpr GlobPart glob_set(Text pattern, u32 from, u8 character) {
 }
 
 // A set without an end is a bracket as any character.
-constexpr GlobPart glob_part(Text pattern, u32 at, u8 character) {
+UPROBE_ALWAYS_INLINE constexpr GlobPart glob_part(Text pattern, u32 at, u8 character) {
   if (pattern[at] == '?') return {true, at + 1};
   if (pattern[at] == '[') {
     const GlobPart set = glob_set(pattern, at + 1, character);
@@ -147,7 +150,7 @@ constexpr GlobPart glob_part(Text pattern, u32 at, u8 character) {
 
 // The kernel's glob_match: * ? [set] [!set], and a backslash before a character that stands for itself. Goes back to the last
 // asterisk only, so it takes no longer than the product of the lengths.
-constexpr bool glob_holds(Text text, Text pattern) {
+UPROBE_ALWAYS_INLINE constexpr bool glob_holds(Text text, Text pattern) {
   constexpr u32 kNone = ~u32{0};
   u32 at = 0, place = 0, behind_star = kNone, star_place = 0;
   for (;;) {
@@ -168,7 +171,7 @@ constexpr bool glob_holds(Text text, Text pattern) {
   }
 }
 
-constexpr bool text_holds(TextMatch match, Text text, Text pattern) {
+UPROBE_ALWAYS_INLINE constexpr bool text_holds(TextMatch match, Text text, Text pattern) {
   switch (match) {
     case TextMatch::full:
       return text.size == pattern.size && begins_with(text, 0, pattern);
@@ -186,13 +189,13 @@ constexpr bool text_holds(TextMatch match, Text text, Text pattern) {
   return false;
 }
 
-constexpr u64 bytes_at(const u8* at, u32 size) {
+UPROBE_ALWAYS_INLINE constexpr u64 bytes_at(const u8* at, u32 size) {
   u64 value = 0;
   for (u32 i = 0; i < size; ++i) value |= u64{at[i]} << (8 * i);
   return value;
 }
 
-constexpr Text up_to_nul(Text text) {
+UPROBE_ALWAYS_INLINE constexpr Text up_to_nul(Text text) {
   u32 size = 0;
   while (size < text.size && text.at[size] != 0) ++size;
   return {text.at, size};
@@ -205,14 +208,14 @@ struct Filter {
   const u8* texts;
   u32 text_bytes;
 
-  constexpr bool text_of(const Test& test, Text& text) const {
+  UPROBE_ALWAYS_INLINE constexpr bool text_of(const Test& test, Text& text) const {
     const u32 place = static_cast<u32>(test.value), size = static_cast<u32>(test.value >> 32);
     text = {texts + place, size};
     return place <= text_bytes && size <= text_bytes - place;
   }
 };
 
-constexpr bool load_number(const Test& test, const FilterInput& input, u64& number) {
+UPROBE_ALWAYS_INLINE constexpr bool load_number(const Test& test, const FilterInput& input, u64& number) {
   number = input.cpu;
   if (test.offset == kTestCpu) return true;
   if (test.size > 8 || test.offset > input.bytes || test.size > input.bytes - test.offset) return false;
@@ -220,13 +223,13 @@ constexpr bool load_number(const Test& test, const FilterInput& input, u64& numb
   return true;
 }
 
-constexpr bool set_holds(Text set, u64 number) {
+UPROBE_ALWAYS_INLINE constexpr bool set_holds(Text set, u64 number) {
   const u32 cpu = static_cast<u32>(number);
   return (set[cpu / 8] >> (cpu & 7) & 1) != 0;
 }
 
 // A string that could not be read is like no text.
-constexpr bool string_holds(const Test& test, const FilterInput& input, Text pattern) {
+UPROBE_ALWAYS_INLINE constexpr bool string_holds(const Test& test, const FilterInput& input, Text pattern) {
   if (test.offset > input.bytes || input.bytes - test.offset < 4) return false;
   const u32 locator = static_cast<u32>(bytes_at(input.payload + test.offset, 4));
   const u32 place = locator & 0xffff, size = locator >> 16;
@@ -235,15 +238,15 @@ constexpr bool string_holds(const Test& test, const FilterInput& input, Text pat
 }
 
 // The kernel looks for the end of a name as if all its 15 characters were in use.
-constexpr bool name_holds(TextMatch match, const u8* name, Text pattern) {
+UPROBE_ALWAYS_INLINE constexpr bool name_holds(TextMatch match, const u8* name, Text pattern) {
   const Text whole{name, kNameBytes - 1};
   return text_holds(match, match == TextMatch::end ? whole : up_to_nul(whole), pattern);
 }
 
 enum class Answer : u8 { no, yes, unknown, nonsense };
-constexpr Answer answer(bool yes) { return yes ? Answer::yes : Answer::no; }
+UPROBE_ALWAYS_INLINE constexpr Answer answer(bool yes) { return yes ? Answer::yes : Answer::no; }
 
-constexpr Answer ask_number(const Filter& filter, const Test& test, const FilterInput& input) {
+UPROBE_ALWAYS_INLINE constexpr Answer ask_number(const Filter& filter, const Test& test, const FilterInput& input) {
   u64 number = 0;
   Text set{};
   if (test.size == 0 || !load_number(test, input, number)) return Answer::nonsense;
@@ -252,7 +255,7 @@ constexpr Answer ask_number(const Filter& filter, const Test& test, const Filter
   return answer(set_holds(set, number) == (test.op == TestOp::in_set));
 }
 
-constexpr Answer ask_text(const Filter& filter, const Test& test, const FilterInput& input) {
+UPROBE_ALWAYS_INLINE constexpr Answer ask_text(const Filter& filter, const Test& test, const FilterInput& input) {
   Text text{};
   if (!filter.text_of(test, text)) return Answer::nonsense;
   const bool wanted = test.op == TestOp::text;
@@ -261,7 +264,7 @@ constexpr Answer ask_text(const Filter& filter, const Test& test, const FilterIn
   return answer(name_holds(static_cast<TextMatch>(test.size), input.name, text) == wanted);
 }
 
-constexpr Verdict run_filter(const Filter& filter, const FilterInput& input) {
+UPROBE_ALWAYS_INLINE constexpr Verdict run_filter(const Filter& filter, const FilterInput& input) {
   for (u32 at = 0; at < filter.count;) {
     const Test test = filter.tests[at];
     if (test.op == TestOp::drop) return Verdict::drop;
