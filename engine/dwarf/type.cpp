@@ -50,7 +50,10 @@ Status set_scalar(Type type, Argument& argument) {
     const Type under = type_of(type.die);
     encoding = under.tag == DW_TAG_base_type ? number(under.die, DW_AT_encoding).value_or(0) : DW_ATE_unsigned + 0ull;
   }
-  if (encoding == DW_ATE_float) return unfit("is a floating point number, which cannot be fetched");
+  if (encoding == DW_ATE_float && bytes >= 4) {
+    argument.kind = Kind::floating;
+    return ok();
+  }
   const bool is_signed = encoding == DW_ATE_signed || encoding == DW_ATE_signed_char;
   argument.kind = is_plain_char(type) ? Kind::character : is_signed ? Kind::signed_decimal : Kind::unsigned_decimal;
   return ok();
@@ -172,7 +175,9 @@ Status set_type(Type type, Location& location, Argument& argument) {
     read_pointer(location);
     return ok();
   }
-  return set_scalar(type, argument);
+  if (Status set = set_scalar(type, argument); !set) return set;
+  const bool is_constant = !location.in_memory && location.steps.front().kind == StepKind::constant;
+  return argument.kind == Kind::floating && is_constant ? unfit("is a constant that cannot be fetched") : ok();
 }
 
 }  // namespace uprobe::dwarf

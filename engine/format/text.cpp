@@ -2,6 +2,7 @@
 #include "engine/format/text.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 
 #include "engine/format/digits.h"
@@ -96,6 +97,13 @@ char* put_cpu_and_seconds(char* at, std::uint16_t cpu, std::uint64_t seconds) {
   at = put_decimal(at, seconds);
   *at++ = '.';
   return at;
+}
+
+// The shortest digits that are this number and no other.
+char* put_floating(char* at, const std::uint8_t* value, std::uint8_t size) {
+  constexpr std::size_t kRoom = 32;  // 24 characters at most
+  return size == 4 ? std::to_chars(at, at + kRoom, load_from<float>(value)).ptr
+                   : std::to_chars(at, at + kRoom, load_from<double>(value)).ptr;
 }
 
 // "function+4" -> "function"
@@ -311,6 +319,8 @@ char* TextFormatter::put_value(char* at, const FieldPlan& field, const std::uint
       return at;
     case Kind::string:
       return put_string(at, value, field.is_bare, payload);
+    case Kind::floating:
+      return put_floating(at, value, field.size);
     case Kind::symbol:
       return put_symbol(at, load_unsigned(value, field.size), field.is_bare, payload);
   }

@@ -15,6 +15,7 @@ std::string c_declaration(const Field& field) {
 std::string c_type(const Field& field) {
   if (field.kind == Kind::string)
     return field.count == 0 ? "__data_loc char[]" : "__data_loc char[][" + number(field.count) + "]";
+  if (field.kind == Kind::floating) return field.size == 4 ? "float" : "double";
   return (field.kind == Kind::signed_decimal ? "s" : "u") + number(field.size * 8u);
 }
 
@@ -45,6 +46,8 @@ std::string element_format(const Field& field) {
       return "\\\"%s\\\"";
     case Kind::symbol:
       return "%pS";
+    case Kind::floating:
+      return "%g";
   }
   return {};
 }

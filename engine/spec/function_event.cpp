@@ -78,6 +78,8 @@ constexpr NamedCType kCTypes[] = {{"short", Kind::signed_decimal, 2},
                                   {"int", Kind::signed_decimal, 4},
                                   {"long", Kind::signed_decimal, 8},
                                   {"size_t", Kind::unsigned_decimal, 8},
+                                  {"float", Kind::floating, 4},
+                                  {"double", Kind::floating, 8},
                                   {"void", Kind::hex, 0}};
 
 class FunctionParser {
@@ -220,8 +222,6 @@ Result<CType> FunctionParser::read_atom() {
   const Token word = tokens_.take();
   for (const NamedCType& known : kCTypes)
     if (known.name == word.text) return CType{known.kind, known.size, 0, std::string(word.text)};
-  if (word.text == "float" || word.text == "double")
-    return blame(word.at, "Arguments in vector registers cannot be fetched");
   const auto type = is_identifier(word.text) && word.text[0] != 'b' ? find_type(word.text, false) : std::nullopt;
   if (!type) return blame(word.at, std::string(message::kBadType), type_help(word.text));
   return CType{type->kind, type->size, 0, std::string(word.text)};
@@ -320,6 +320,9 @@ Status FunctionParser::read_chain(const CType& type, Argument& argument) {
   if (has_offset && !reads)
     return blame(static_cast<std::size_t>(argument.column), "An offset without an index reads nothing",
                  "'" + argument.name + "+" + std::to_string(distance) + "[0]' is what lies there");
+  if (type.kind == Kind::floating && !reads)
+    return blame(static_cast<std::size_t>(argument.column), "Arguments in vector registers cannot be fetched",
+                 "leave it away: the other arguments are counted without it");
   argument.sink = reads ? Sink::memory : Sink::value;
   argument.memory_offset = distance;
   return ok();

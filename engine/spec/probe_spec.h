@@ -11,8 +11,9 @@
 
 namespace uprobe::spec {
 
-// How a value prints: u decimal, s signed decimal, x 0x hex, character 'c', string "...", symbol function+0x4.
-enum class Kind : std::uint8_t { unsigned_decimal, signed_decimal, hex, character, string, symbol };
+// How a value prints: u decimal, s signed decimal, x 0x hex, character 'c', string "...", symbol function+0x4,
+// floating 1.5.
+enum class Kind : std::uint8_t { unsigned_decimal, signed_decimal, hex, character, string, symbol, floating };
 
 // How a record prints.
 enum class Style : std::uint8_t {

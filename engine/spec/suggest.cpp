@@ -20,7 +20,7 @@ constexpr std::pair<std::string_view, std::string_view> kForeignTypes[] = {
     {"ushort", "u16"},   {"uint16_t", "u16"}, {"uint8_t", "u8"}, {"int8_t", "s8"},   {"bool", "u8"},
     {"byte", "u8"},      {"pointer", "x64"},  {"ptr", "x64"},    {"void*", "x64"},   {"hex", "x64"},
     {"x", "x64"},        {"u", "u64"},        {"s", "s64"},      {"d", "s64"},       {"i8", "s8"},
-    {"i16", "s16"},      {"i32", "s32"},      {"i64", "s64"},
+    {"i16", "s16"},      {"i32", "s32"},      {"i64", "s64"},    {"float", "f32"},   {"double", "f64"},
 };
 
 // Words beyond this length are not names that anyone mistyped.
@@ -71,14 +71,13 @@ std::string type_help(std::string_view type) {
   for (const auto& [foreign, ours] : kForeignTypes) {
     if (small == foreign) return did_you_mean(ours);
   }
-  if (small == "f32" || small == "f64" || small == "float" || small == "double")
-    return "floating point values cannot be fetched; x64 shows their bits";
+  if (small == "f32" || small == "f64") return "uprobe events have no floating point; x32 and x64 show the bits";
   if (small[0] == 'b' && small.find('@') != std::string::npos)
     return "a bitfield is bWIDTH@OFFSET/CONTAINER with a container of 8, 16, 32 or 64 bits";
   if (small == "symbol" || small == "symstr") return "uprobe events have no symbols; x64 shows the address";
   const std::string near = nearest(small, kTypes);
   if (!near.empty()) return did_you_mean(near);
-  return "types are u8..u64 s8..s64 x8..x64 char string ustring, bW@O/C, and TYPE[N]; not strict also symbol";
+  return "types are u8..u64 s8..s64 x8..x64 char string ustring, bW@O/C, and TYPE[N]; not strict also symbol f32 f64";
 }
 
 std::string definition_help(std::string_view word) {

@@ -30,8 +30,9 @@ constexpr NamedType kTypes[] = {
     {"ustring", {Kind::string, 4, true}},
 };
 
-// Ours: addresses with the function around them.
-constexpr NamedType kSymbol = {"symbol", {Kind::symbol, 8}};
+// Ours: addresses with the function around them, and floating point numbers.
+constexpr NamedType kOwnTypes[] = {
+    {"symbol", {Kind::symbol, 8}}, {"f32", {Kind::floating, 4}}, {"f64", {Kind::floating, 8}}};
 
 // The container is what follows the first '/', in any base.
 std::optional<Type> find_container(std::string_view name) {
@@ -69,7 +70,9 @@ Result<TypedBody> split_type(const Command& command, std::size_t word, std::size
 
 std::optional<Type> find_type(std::optional<std::string_view> name, bool strict) {
   if (!name) return Type{};
-  if (!strict && *name == kSymbol.name) return kSymbol.type;
+  for (const NamedType& candidate : kOwnTypes) {
+    if (!strict && candidate.name == *name) return candidate.type;
+  }
   // No other type starts with a b, so "bool" is a bitfield without a container.
   if (name->starts_with('b')) return find_container(*name);
   for (const NamedType& candidate : kTypes) {

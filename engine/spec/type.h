@@ -31,7 +31,7 @@ struct Type {
 };
 
 // The type of that name; no name is x64; a bitfield gives its container. None for a name that is not known. Not strict:
-// `symbol` too, which uprobe events do not have.
+// `symbol`, `f32` and `f64` too, which uprobe events do not have.
 std::optional<Type> find_type(std::optional<std::string_view> name, bool strict);
 
 // How a bitfield's widths are checked.

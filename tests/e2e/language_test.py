@@ -210,6 +210,10 @@ class Source(Language):
             self.assertEqual(self.values("p:f walk name p->len n=numbers[1] p->tag", level=level),
                              ['name="a name" len=4 n=20 tag="first"'])
 
+    def test_floating_point_in_memory(self):
+        self.assertEqual(self.values("p:f mean first second count"), ["first=1.5 second=-2.25 count=2"])
+        self.assertEqual(self.refusal("-p", "p mean second")[1], "second", "in a vector register")
+
     def test_inlined_code(self):
         place = f"language.c:{self.line('inlined')}"
         for level in ("O0", "O2"):

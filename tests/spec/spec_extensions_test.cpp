@@ -163,6 +163,10 @@ TEST(Extensions, SymbolsAreAType) {
   EXPECT_EQ(spec.arguments[0].kind, Kind::symbol);
   EXPECT_EQ(spec.arguments[0].size, 8);
   EXPECT_EQ(spec.arguments[1].count, 3u);
+  EXPECT_EQ(parsed("p /b/x:f +8(%di):f32[2] @x:f64 %si:f64").arguments[0].kind, Kind::floating);
+  EXPECT_EQ(parsed("p /b/x:f +8(%di):f32[2] @x:f64 %si:f64").arguments[1].size, 8);
+  EXPECT_EQ(error("p /b/x:0x10 %di:f64", true), "16: Unknown type is specified");
+  EXPECT_EQ(error("p /b/x:f %edi:f64"), "14: The type is wider than the part of the register");
   EXPECT_EQ(error("p /b/x:f %edi:symbol"), "14: The type is wider than the part of the register");
   EXPECT_EQ(error("p /b/x:0x10 %di:symbol", true), "16: Unknown type is specified");
 }

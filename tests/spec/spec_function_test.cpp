@@ -50,7 +50,7 @@ std::string step_text(const Step& step) {
 
 // Each argument but the return address as "name kind size[count] steps @offset", @ for memory.
 std::string fetches(std::string_view line) {
-  static constexpr const char* kKinds[] = {"u", "s", "x", "c", "string", "symbol"};
+  static constexpr const char* kKinds[] = {"u", "s", "x", "c", "string", "symbol", "f"};
   std::string text;
   const ProbeSpec spec = parsed(line);
   for (std::size_t i = 1; i < spec.arguments.size(); ++i) {
@@ -92,6 +92,7 @@ TEST(FunctionEvent, IndexesAndOffsets) {
   EXPECT_EQ(fetches("f(x64 a+4[2])"), "a x8 di @20");
   EXPECT_EQ(fetches("f(x64 a+4+0x10[0])"), "a x8 di @20");
   EXPECT_EQ(fetches("f(NULL, x8[6] perm+558)"), "perm x1[6] si @558");
+  EXPECT_EQ(fetches("f(double a[1] | float[2] b+8)"), "a f8 di @8; b f4[2] di @8");
   EXPECT_EQ(fetches("f(char[64] name | string name+8)"), "name c1[64] di @0; name string4 di @8");
 }
 

@@ -320,7 +320,7 @@ TEST(Help, GuessesAtTypes) {
   EXPECT_EQ(help("p /b/x:f %di:int"), "did you mean 's32'?");
   EXPECT_EQ(help("p /b/x:f %di:U64"), "did you mean 'u64'?");
   EXPECT_EQ(help("p /b/x:f %di:size_t"), "did you mean 'u64'?");
-  EXPECT_NE(help("p /b/x:f %di:f64").find("floating point"), std::string::npos);
+  EXPECT_EQ(help("p /b/x:f %di:double"), "did you mean 'f64'?");
   EXPECT_NE(help("p /b/x:f %di:b1@0/9").find("container"), std::string::npos);
   EXPECT_NE(help("p /b/x:f %di:").find("write a type"), std::string::npos);
 }

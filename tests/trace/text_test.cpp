@@ -150,6 +150,17 @@ TEST(Text, SymbolsAreFunctionsAndDistances) {
             sizeof " a={" + 63 + 64 * 204u);
 }
 
+TEST(Text, FloatingPointNumbers) {
+  Sample sample;
+  sample.field("a", Kind::floating, 1.5f).field("b", Kind::floating, -2.25).field("c", Kind::floating, 0.1);
+  sample.field("d", Kind::floating, 0.1f).field("e", Kind::floating, -1.7976931348623157e308);
+  sample.array<float>("g", Kind::floating, {0.f, -0.f, 1e30f}).field("h", Kind::floating, 1.0 / 3);
+  EXPECT_EQ(sample.values(),
+            " a=1.5 b=-2.25 c=0.1 d=0.1 e=-1.7976931348623157e+308 g={0,-0,1e+30} h=0.3333333333333333");
+  const double bad[] = {__builtin_nan(""), __builtin_inf(), -__builtin_inf()};
+  EXPECT_EQ(Sample().array<double>("a", Kind::floating, {bad[0], bad[1], bad[2]}).values(), " a={nan,inf,-inf}");
+}
+
 TEST(Text, FunctionEvents) {
   FakeSymbols symbols;
   Sample sample;
