@@ -266,7 +266,6 @@ Status Session::launch(const std::vector<std::string>& argv) {
                  .text = "is a set-id program or has capabilities: traced, it would run without them",
                  .where = *program};
   if (Status agent = state_->open_agent(); !agent) return agent;
-  if (Status opened = state_->open_door(); !opened) return opened;
   const Status launched = state_->launch(*program, argv);
   if (!launched || state_->ended_early) state_->door.reset();
   return launched;
@@ -285,6 +284,7 @@ Status Session::State::launch(const std::string& program, const std::vector<std:
   raise_own_limits();  // it has inherited these too
   pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   if (!pidfd) return system_error("pidfd_open", errno);
+  if (Status opened = open_door(); !opened) return opened;
   const auto load = [&] { return control::load_agent(**target, *agent, *area, planned.size()); };
   if (Status armed = arm(**target, load); !armed) return unless_killed(armed.error());
   if (Status released = (*target)->release(); !released) return unless_killed(released.error());

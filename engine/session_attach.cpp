@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "engine/base/exhaustion.h"
+#include "engine/base/limits.h"
 #include "engine/control/attach.h"
 #include "engine/session_state.h"
 #include "engine/target/attachable.h"
@@ -125,6 +126,7 @@ Status Session::State::attach_all(const GivenUp& given_up) {
 
 Status Session::attach(const std::vector<int>& pids, const GivenUp& given_up) {
   State& s = *state_;
+  raise_own_limits();
   if (Status agent = s.open_agent(); !agent) return agent;
   for (const int pid : pids) {
     if (std::find(s.attached.begin(), s.attached.end(), pid) != s.attached.end()) continue;

@@ -73,7 +73,10 @@ UPROBE_IN_SECTION bool holds(const AreaHeader* area, const Trigger& trigger, con
   AreaHeader* const area = draft.area;
   const shared::FilterInput input{payload.at, payload.used, draft.cpu, nullptr};
   const Triggers all = triggers_of(area, *draft.event);
+  // What is missing fulfils no condition.
+  const bool is_missing = (payload.record_flags & shared::kRecordNoEntry) != 0;
   for (u32 i = 0; i < all.count; ++i) {
+    if (is_missing && all.first[i].test_count != 0) continue;
     if (!holds(area, all.first[i], input)) continue;
     if (shared::acts_behind(static_cast<TriggerKind>(all.first[i].kind)))
       draft.behind = i + 1;

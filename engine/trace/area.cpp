@@ -28,8 +28,8 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { retu
 
 // Where each table of the fixed part starts; ring data starts at `data`.
 struct Plan {
-  std::uint64_t events = 0, insns = 0, tests = 0, triggers = 0, switches = 0, text = 0, mail = 0, rings = 0, dropped = 0,
-                data = 0;
+  std::uint64_t events = 0, insns = 0, tests = 0, triggers = 0, switches = 0, text = 0, mail = 0, rings = 0,
+                dropped = 0, data = 0;
   std::uint64_t event_room = 0, insn_room = 0, test_room = 0, text_room = 0;
   std::uint64_t dropped_rows = 0, dropped_stride = 0;
 };
