@@ -33,8 +33,8 @@ class Sample {
 
   template <class T>
   void put(const T& value) {
-    const auto* bytes = reinterpret_cast<const std::uint8_t*>(&value);
-    payload.insert(payload.end(), bytes, bytes + sizeof value);
+    payload.resize(payload.size() + sizeof value);
+    std::memcpy(payload.data() + payload.size() - sizeof value, &value, sizeof value);
     layout.fixed_bytes = static_cast<std::uint32_t>(payload.size());
   }
   template <class T>
