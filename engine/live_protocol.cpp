@@ -155,7 +155,8 @@ std::string live_path(const Fd& folder, const std::string& name) {
 }
 
 Result<Fd> connect_live(const Fd& folder, const std::string& name) {
-  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  // Not to wait where a tool is stopped and its queue full: that is EAGAIN.
+  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return system_error("socket", errno);
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
   const std::string path = live_path(folder, name);
@@ -171,6 +172,7 @@ Result<Fd> connect_live(const Fd& folder, const std::string& name) {
   socklen_t size = sizeof peer;
   if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != ::geteuid())
     return Error{.code = Code::refused, .text = "somebody else's process listens there", .where = name};
+  ::fcntl(socket.get(), F_SETFL, 0);
   return socket;
 }
 

@@ -1,5 +1,6 @@
 #include "engine/live_server.h"
 
+#include <dirent.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 namespace uprobe {
@@ -35,6 +37,13 @@ Status claim(const Fd& folder, const std::string& name) {
     return Error{.code = Code::refused, .text = "a session of this name is running", .where = name};
   if (::unlinkat(folder.get(), name.c_str(), 0) == 0 || errno == ENOENT) return ok();
   return system_error("unlink " + name, errno);
+}
+
+// What tools that were killed have left.
+void sweep(const Fd& folder) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(live_path(folder, ".").c_str()), ::closedir);
+  while (const dirent* entry = entries ? ::readdir(entries.get()) : nullptr)
+    if (entry->d_name[0] != '.') static_cast<void>(claim(folder, entry->d_name));
 }
 
 // The mode of the socket is there from the beginning: the kernel takes it from the descriptor's.
@@ -97,6 +106,7 @@ Result<LiveServer> LiveServer::open(const std::string& name, int pid) {
   server.folder_ = folder.take();
   server.stop_ = Fd(::eventfd(0, EFD_CLOEXEC));
   const std::string own = std::to_string(pid);
+  sweep(server.folder_);
   if (Status mine = claim(server.folder_, own); !mine) return mine.error();
   auto listener = listen_at(server.folder_, own);
   if (!listener) return listener.error();

@@ -314,10 +314,23 @@ class Door(Live):
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.assertEqual(self.ask("--list").returncode, 125)
+        self.assertEqual(len(self.sockets()), 2, "nobody was there to take them away")
         true = shutil.which("true")
         seen = harness.run([harness.tool(), "--session", "it", "-p", f"p:g {self.program}:g", true],
                            env=self.environment)
         self.assertEqual(seen.returncode, 0, seen.stderr)
+        self.assertEqual(self.sockets(), [])
+
+    def test_a_tool_that_is_stopped_holds_nobody_up(self):
+        self.start("rounds", "p:g {}:g")
+        os.kill(self.process.pid, signal.SIGSTOP)
+        true = shutil.which("true")
+        for _ in range(25):  # more than wait in its queue
+            seen = harness.run([harness.tool(), "-p", f"p:g {self.program}:g", true], env=self.environment)
+            self.assertEqual(seen.returncode, 0, seen.stderr)
+        os.kill(self.process.pid, signal.SIGCONT)
+        self.assertEqual(self.told("--list").count("\n"), 1)
+        self.finish()
 
     def test_a_folder_of_somebody_else_is_not_used(self):
         os.mkdir(os.path.join(self.runtime.name, "uprobe-run"), 0o777)
