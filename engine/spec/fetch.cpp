@@ -105,8 +105,9 @@ Result<Fetch> FetchParser::parse_variable(std::string_view text) {
   }
   if (!context_.strict && name.starts_with("entry_arg")) return at_entry(text, text.substr(7));
   return with_help(blame(text, message::kBadVariable),
-                   context_.is_return ? "variables are $stack $stackN $retval $comm $latency $entry_arg1..$entry_arg6"
-                                      : "variables are $stack $stackN $retval $comm $arg1..$arg6");
+                   context_.is_return && !context_.strict
+                       ? "variables are $stack $stackN $retval $comm $latency $entry_arg1..$entry_arg6"
+                       : "variables are $stack $stackN $retval $comm $arg1..$arg6");
 }
 
 // entry(FETCH)
