@@ -224,6 +224,14 @@ struct Orders {
   std::vector<Context> contexts;  // of the definitions among them
 };
 
+// What an error of a running session is about.
+Context context_of(const Error& error, const Orders& orders, std::size_t failed) {
+  if (failed >= orders.list.size()) return {};
+  const std::string& filter = orders.list[failed].filter;
+  const bool is_filters = !filter.empty() && !error.where.empty() && filter.starts_with(error.where);
+  return is_filters ? Context{"--filter", filter} : orders.contexts[failed];
+}
+
 Result<Orders> gather_orders(const Call& call) {
   Orders orders;
   for (const ControlOrder& wanted : call.options.orders) {
@@ -236,7 +244,10 @@ Result<Orders> gather_orders(const Call& call) {
     if (!definitions) return definitions.error();
     for (std::size_t i = 0; i < definitions->list.size(); ++i) {
       const Definition& definition = definitions->list[i];
-      orders.list.push_back({OrderKind::define, definition.text, definition.default_object});
+      if (!definition.triggers.empty() || definition.is_disabled)
+        return Error{.code = Code::usage, .text = "--trigger and --disabled belong to the beginning of a session"};
+      orders.list.push_back(
+          {OrderKind::define, definition.text, definition.default_object, definition.filter.value_or("")});
       orders.contexts.push_back({definitions->places[i], definition.text});
     }
   }
@@ -251,8 +262,7 @@ Outcome control(const Call& call) {
   if (!reply) return fail(call, reply.error());
   const Outcome printed = print(call, reply->text);
   if (!reply->error) return printed;
-  const bool is_known = reply->failed < orders->contexts.size();
-  call.diagnostics.error(*reply->error, is_known ? orders->contexts[reply->failed] : Context{});
+  call.diagnostics.error(*reply->error, context_of(*reply->error, *orders, reply->failed));
   return kFailed;
 }
 

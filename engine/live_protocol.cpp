@@ -58,6 +58,7 @@ std::string encode(const std::vector<Order>& orders) {
     put(bytes, static_cast<std::uint32_t>(order.kind));
     put(bytes, order.text);
     put(bytes, order.default_object);
+    put(bytes, order.filter);
   }
   return bytes;
 }
@@ -70,6 +71,7 @@ std::optional<std::vector<Order>> decode_orders(std::string_view bytes) {
     if (kind > static_cast<std::uint32_t>(OrderKind::clear)) return std::nullopt;
     Order order{.kind = static_cast<OrderKind>(kind), .text = parser.text(), .default_object = {}};
     order.default_object = parser.text();
+    order.filter = parser.text();
     orders.push_back(std::move(order));
   }
   if (!parser.is_done()) return std::nullopt;

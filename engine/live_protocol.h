@@ -18,6 +18,7 @@ struct Order {
   OrderKind kind = OrderKind::list;
   std::string text;            // a definition; the name of events, empty: all
   std::string default_object;  // of a definition
+  std::string filter = {};     // of its events; empty: none
 };
 
 struct Reply {

@@ -52,7 +52,9 @@ std::string statistics(const std::vector<ProbeState>& probes) {
 Result<std::string> Session::State::follow_order(const Order& order) {
   switch (order.kind) {
     case OrderKind::define:
-      return describe(define({order.text, order.default_object}));
+      return describe(define({.text = order.text,
+                              .default_object = order.default_object,
+                              .filter = order.filter.empty() ? std::nullopt : std::optional(order.filter)}));
     case OrderKind::remove:
       return describe(remove(order.text));
     case OrderKind::clear:

@@ -76,6 +76,19 @@ class Changes(Live):
         self.assertEqual(sorted(arguments), sorted(4 * [f"n={i}" for i in range(100)]))
         self.assertEqual(len({hit.tid for hit in trace if hit.event == "f"}), 2, "both processes")
 
+    def test_a_filter_comes_with_its_probe(self):
+        self.start("rounds", "p:g {}:g n=%di")
+        self.assertEqual(self.told("-p", "p:f {}:f n=%di:s64", "--filter=n < 10 || n == 77"), "added uprobes/f\n")
+        self.round()
+        refused = self.ask("-p", "p:f2 {}:f n=%di", "--filter=m < 10")
+        self.assertEqual(refused.returncode, 125)
+        self.assertIn(b"m < 10", refused.stderr)
+        _, hits, _ = self.finish()
+        self.assertEqual(hits, {"g": 200, "f": 200}, "a hit that is filtered out is a hit")
+        with open(self.path("trace"), encoding="ascii") as file:
+            numbers = [hit.arguments for hit in harness.parse_trace(file.read()) if hit.event == "f"]
+        self.assertEqual(sorted(numbers), sorted(2 * [f"n={i}" for i in [*range(10), 77]]))
+
     def test_the_text_is_as_before_when_nobody_wants_it(self):
         self.start("rounds", "p:g {}:g", "p:h {}:h")
         pids = harness.descendants(self.process.pid)

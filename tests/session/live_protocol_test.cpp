@@ -7,7 +7,7 @@ namespace uprobe::test {
 namespace {
 
 std::vector<Order> some_orders() {
-  return {{OrderKind::define, "p:f /a:1 %di", "/bin/x"}, {OrderKind::disable, "", ""}, {OrderKind::clear, "a\0b", ""}};
+  return {{OrderKind::define, "p:f /a:1 %di", "/bin/x", "arg1 > 5"}, {OrderKind::disable, "", ""}, {OrderKind::clear, "a\0b", ""}};
 }
 
 Reply failed_reply() {
@@ -24,6 +24,7 @@ TEST(LiveProtocol, BringsOrders) {
     EXPECT_EQ((*got)[i].kind, some_orders()[i].kind);
     EXPECT_EQ((*got)[i].text, some_orders()[i].text);
     EXPECT_EQ((*got)[i].default_object, some_orders()[i].default_object);
+    EXPECT_EQ((*got)[i].filter, some_orders()[i].filter);
   }
 }
 
