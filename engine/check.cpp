@@ -47,6 +47,7 @@ Status apply_controls(spec::DefinitionSet& set, const Definition& write) {
   set.control({write.filter, write.triggers, write.is_disabled});
   if (!write.filter) return ok();
   unsigned id = 0;
+  const unsigned cpus = program::possible_cpus();
   const std::vector<spec::ProbeSpec> probes = set.probes();
   for (const spec::EventProbes& event : set.events()) {
     ++id;
@@ -55,7 +56,7 @@ Status apply_controls(spec::DefinitionSet& set, const Definition& write) {
     const auto layout = program::make_layout(first);
     if (!filter || !layout) continue;
     program::EventProgram program{.layout = *layout, .insns = {}, .text = {}, .filter = {}};
-    const program::FilterContext context{.id = id, .cpus = program::possible_cpus()};
+    const program::FilterContext context{.id = id, .cpus = cpus};
     if (Status status = program::set_filter(program, *filter, context); !status) return status;
   }
   return ok();

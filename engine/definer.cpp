@@ -75,12 +75,7 @@ std::map<spec::DefinitionSet::Id, unsigned> Definer::event_numbers() const {
 // A return probe: how it gets at the returns, and the places that it needs for that.
 Status Definer::plan_returns(Probe& probe) {
   auto returns = planner_.plan(probe.spec, probe.site, options_.returns);
-  if (!returns) {
-    Error error = returns.error();
-    error.where = probe.spec.definition;
-    error.column = probe.spec.place.place_column;
-    return error;
-  }
+  if (!returns) return spec::at_column(probe.spec, probe.spec.place.place_column, returns.error());
   probe.returns = returns.take();
   return ok();
 }
@@ -88,17 +83,16 @@ Status Definer::plan_returns(Probe& probe) {
 Result<Probe> Definer::make(const spec::ProbeSpec& definition, unsigned event_number) {
   Probe probe{.spec = definition, .site = {}, .program = {}, .returns = {}};
   if (definition.place.reference_counter)
-    return Error{.code = Code::refused,
-                 .text = "reference counters are not available in this version",
-                 .where = definition.definition,
-                 .column = definition.place.place_column};
+    return spec::at_column(
+        definition, definition.place.place_column,
+        Error{.code = Code::refused, .text = "reference counters are not available in this version"});
   auto site = plan::resolve(probe.spec, files_, {.force = options_.force});
   if (!site) return site.error();
   probe.site = site.take();
   auto program = program::compile(probe.spec);
   if (!program) return program.error();
   if (const auto& filter = definitions_.controls_of(definition).filter) {
-    const program::FilterContext context{.id = event_number, .cpus = program::possible_cpus()};
+    const program::FilterContext context{.id = event_number, .cpus = cpus_};
     if (Status set = program::set_filter(*program, *filter, context); !set) return set.error();
   }
   if (Status verified = program::verify(*program); !verified) return verified.error();
@@ -131,7 +125,7 @@ Result<std::vector<Probe>> Definer::make_new() {
 Result<SwitchPlan> Definer::plan_switches(const std::vector<Probe>& probes) const {
   std::vector<program::EventLayout> layouts;
   for (const Probe& probe : probes) layouts.push_back(probe.program.layout);
-  return uprobe::plan_switches(definitions_, layouts, program::possible_cpus());
+  return uprobe::plan_switches(definitions_, layouts, cpus_);
 }
 
 }  // namespace uprobe

@@ -9,6 +9,7 @@
 #include "engine/control/probe_set.h"
 #include "engine/places.h"
 #include "engine/plan/returns.h"
+#include "engine/program/filter.h"
 #include "engine/program/layout.h"
 #include "engine/session.h"
 #include "engine/spec/definition_set.h"
@@ -65,6 +66,7 @@ class Definer {
   Places places_;
   spec::DefinitionSet definitions_;
   spec::DefinitionSet::Id made_ = 0;  // all below
+  const unsigned cpus_ = program::possible_cpus();
 };
 
 }  // namespace uprobe

@@ -16,12 +16,6 @@ namespace {
 
 using spec::ProbeSpec;
 
-Error at_column(const ProbeSpec& spec, int column, Error error) {
-  error.where = spec.definition;
-  error.column = column;
-  return error;
-}
-
 // A name without a slash is a program, found as the shell finds it.
 Status find_object(ProbeSpec& spec) {
   spec::Place& place = spec.place;

@@ -11,12 +11,6 @@ namespace {
 
 using spec::ProbeSpec;
 
-Error at_column(const ProbeSpec& spec, int column, Error error) {
-  error.where = spec.definition;
-  error.column = column;
-  return error;
-}
-
 const spec::Argument* first_variable(const ProbeSpec& spec) {
   const auto found = std::find_if(spec.arguments.begin(), spec.arguments.end(),
                                   [](const spec::Argument& argument) { return !argument.variable.empty(); });

@@ -25,9 +25,7 @@ std::string name_of(const Probe& probe) { return probe.spec.group + "/" + probe.
 
 Error about(Error error, const Probe& probe) {
   if (!error.where.empty()) error.text = error.where + ": " + error.text;
-  error.where = probe.spec.definition;
-  error.column = probe.spec.place.place_column;
-  return error;
+  return spec::at_column(probe.spec, probe.spec.place.place_column, std::move(error));
 }
 
 // Whether the records of one are as the other's, under the same name, from the same place.

@@ -19,7 +19,7 @@ std::shared_ptr<const elf::ElfFile> OwnPoints::file_of(const target::Target& tar
   for (const FilePoints& probed : probes_.files())
     if (probed.version == version) return probed.file;
   const auto name = name_behind(target.pid(), m, version.identity);
-  if (name && !is_libunwind(*name) && !fears(*name) && !plan::may_have_followed_calls(*name, m.offset, m.end - m.begin))
+  if (name && !is_libunwind(*name) && !plan::may_have_followed_calls(*name, m.offset, m.end - m.begin) && !fears(*name))
     return nullptr;
   auto file = name ? elf::ElfFile::open(*name) : Result<elf::ElfFile>(name.error());
   if (!file || file->identity() != version.identity) {

@@ -11,13 +11,6 @@
 namespace uprobe::plan {
 namespace {
 
-// Gives an error its place in the definition.
-Error at_column(const spec::ProbeSpec& spec, int column, Error error) {
-  error.where = spec.definition;
-  error.column = column;
-  return error;
-}
-
 std::string join(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;

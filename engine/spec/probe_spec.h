@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/result.h"
 #include "engine/shared/layout.h"
 
 namespace uprobe::spec {
@@ -119,6 +120,13 @@ inline bool wants_entry(const ProbeSpec& spec) {
   for (const Argument& argument : spec.arguments)
     if (wants_entry(argument)) return true;
   return false;
+}
+
+// Gives an error its place in the definition.
+inline Error at_column(const ProbeSpec& spec, int column, Error error) {
+  error.where = spec.definition;
+  error.column = column;
+  return error;
 }
 
 }  // namespace uprobe::spec

@@ -58,7 +58,6 @@ class RingCopy {
   bool reclaim(std::uint32_t owner);
 
   bool empty() const { return queue_.empty(); }
-  std::size_t queued_bytes() const { return queue_.size(); }
   std::uint64_t front_time() const { return front().tsc; }
   shared::RecordHead front() const;  // `tsc` is a possible time, and not before that of the record before
   // Of the record that `head` is the front of.

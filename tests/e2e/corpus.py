@@ -6,6 +6,7 @@ Latin-1 characters everywhere, as there.
 import json
 import os
 import re
+import subprocess
 from dataclasses import dataclass, field
 
 import harness
@@ -16,6 +17,18 @@ TOKEN = re.compile(r"@(BIN|DIR|G|GFILL[0-9]+)@|@(OFF|OFFD|OFFO|OFF16|OFFU):([A-Z
 FORMATS = {"OFF": "0x%x", "OFFD": "%d", "OFFO": "0%o", "OFF16": "0x%016x", "OFFU": "0X%X"}
 # The kernel shows freed memory as the format once the first of several probes was deleted: not recorded.
 NO_FORMAT = "delete-multi"
+
+
+class Target(harness.TestCase):
+    """With the program that the kernel's answers were recorded on, built as then."""
+
+    def setUp(self):
+        super().setUp()
+        harness.tool()
+        self.program = self.path("corpus-target")
+        source = os.path.join(harness.Options.source, "tests/data/corpus-target.c")
+        subprocess.run(["cc", "-O1", "-g", "-fno-inline", "-fcf-protection=none", "-fno-omit-frame-pointer", "-pthread",
+                        "-o", self.program, source], check=True)
 
 
 @dataclass

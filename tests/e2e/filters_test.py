@@ -10,6 +10,7 @@ import random
 import re
 import subprocess
 
+import corpus
 import harness
 import oracle
 from traces_test import unescape
@@ -42,15 +43,7 @@ def accepted(rows):
     return [(text, calls) for text, write, calls, _ in rows if write == "ok" and "@PID@" not in text]
 
 
-class Corpus(harness.TestCase):
-    def setUp(self):
-        super().setUp()
-        harness.tool()
-        self.program = self.path("corpus-target")
-        source = os.path.join(harness.Options.source, "tests/data/corpus-target.c")
-        subprocess.run(["cc", "-O1", "-g", "-fno-inline", "-fcf-protection=none", "-fno-omit-frame-pointer", "-pthread",
-                        "-o", self.program, source], check=True)
-
+class Corpus(corpus.Target):
     def event(self, name="e", fields=FIELDS):
         return " ".join([f"p:{name} {self.program}:{PLACE}", *(FIELDS[field] for field in fields)])
 

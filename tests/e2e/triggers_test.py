@@ -8,6 +8,7 @@ import random
 import re
 import subprocess
 
+import corpus
 import harness
 import oracle
 
@@ -66,15 +67,7 @@ class Kernel:
         return re.findall(r": (\w): \(0x\w+\) (u=\d+)", self.oracle.read_trace())
 
 
-class Triggers(harness.TestCase):
-    def setUp(self):
-        super().setUp()
-        harness.tool()
-        self.program = self.path("corpus-target")
-        source = os.path.join(harness.Options.source, "tests/data/corpus-target.c")
-        subprocess.run(["cc", "-O1", "-g", "-fno-inline", "-fcf-protection=none", "-fno-omit-frame-pointer", "-pthread",
-                        "-o", self.program, source], check=True)
-
+class Triggers(corpus.Target):
     def words(self, triggers, off=(), filters=None):
         """triggers: event -> texts in which {g} is the group."""
         words = harness.tracer("-o", self.path("trace"))
