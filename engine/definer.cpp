@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "arch/x86/code/vector_state.h"
 #include "engine/base/text.h"
 #include "engine/program/compile.h"
 #include "engine/program/filter.h"
 #include "engine/program/verify.h"
+#include "engine/spec/argument.h"
 
 namespace uprobe {
 namespace {
@@ -16,6 +18,15 @@ void set_style(Probe& probe, spec::Style wanted) {
   const std::string& symbol = probe.spec.place.symbol;  // perhaps with a version
   layout.place = layout.style == spec::Style::kprobes_2009 ? plan::place_of_2009(probe.site.symbol, probe.site.address)
                                                            : symbol.substr(0, symbol.find('@'));
+}
+
+// Of the machine that is traced, which is this one.
+Status check_vectors(const spec::ProbeSpec& spec) {
+  for (const spec::Argument& argument : spec.arguments)
+    if (argument.sink == spec::Sink::value && spec::fixed_size(argument) > shared::kXmmBytes && !x86::has_ymm())
+      return spec::at_column(spec, argument.column,
+                             Error{.code = Code::refused, .text = "this processor has no %ymm registers"});
+  return ok();
 }
 
 }  // namespace
@@ -89,6 +100,7 @@ Result<Probe> Definer::make(const spec::ProbeSpec& definition, unsigned event_nu
   auto site = plan::resolve(probe.spec, files_, {.force = options_.force});
   if (!site) return site.error();
   probe.site = site.take();
+  if (Status checked = check_vectors(probe.spec); !checked) return checked.error();
   auto program = program::compile(probe.spec);
   if (!program) return program.error();
   if (const auto& filter = definitions_.controls_of(definition).filter) {

@@ -28,6 +28,9 @@ __attribute__((visibility("hidden"))) bool uprobe_peek1(u64 address, u64* out);
 __attribute__((visibility("hidden"))) bool uprobe_poke8(u64 address, u64 value);
 __attribute__((visibility("hidden"))) bool uprobe_peek_fs4(i64 offset, u64* out);
 __attribute__((visibility("hidden"))) bool uprobe_clock(u64* out);
+// arch/x86/entry/vectors.S: a register of the application that the thread still holds. `number` < shared::kVectorCount.
+__attribute__((visibility("hidden"))) void uprobe_store_xmm(u32 number, u64 (&to)[2]);
+__attribute__((visibility("hidden"))) void uprobe_store_ymm(u32 number, u64 (&to)[4]);
 __attribute__((visibility("hidden"))) void uprobe_trap_entry();
 __attribute__((visibility("hidden"))) void uprobe_fault_entry();
 __attribute__((visibility("hidden"))) void uprobe_app_fault_entry();
@@ -60,6 +63,9 @@ struct Hit {
   bool may_fault;    // false: SIGSEGV or SIGBUS is blocked, a faulting load would kill the process: read nothing
   bool no_rseq;      // a load of this hit is known to fault, which an rseq section does not survive
   u64 function = 0;  // of a return event: the function's address
+  u64 vectors =
+      0;  // address of the XSAVE area of the signal frame that we are in; 0: no signal came, the registers hold
+          // what the application left there, since the agent is compiled without them
   NotedEntry* noted = nullptr;  // room for what the event under way wants of the entry; null: nothing is known
 };
 
@@ -106,6 +112,9 @@ struct Payload {
   bool in_section;  // of rseq
 };
 Built build_payload(const Hit& hit, const AreaHeader* area, const Event& event, Payload& payload);
+
+// vectors.cpp. The lowest `bytes` of vector register `number`, which are at most kYmmBytes.
+void read_vector(const Hit& hit, u32 number, u32 bytes, u8* to);
 
 // read.cpp. Reads of the application's memory. A load that faults costs its value, nothing else.
 struct Reader {

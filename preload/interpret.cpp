@@ -31,6 +31,7 @@ class Builder {
   void store_string_array(const Insn& insn);
   void store_text(const Insn& insn);
   void store_comm(const Insn& insn);
+  void store_vector(const Insn& insn);
   void load_entry(const Insn& insn);
   void shift(const Insn& insn);
   u8* dynamic(u32 offset, u32 bytes);
@@ -126,6 +127,11 @@ UPROBE_IN_SECTION void Builder::store_comm(const Insn& insn) {
   for (u32 i = 0; i < bytes; ++i) to[i] = name[i];
 }
 
+UPROBE_IN_SECTION void Builder::store_vector(const Insn& insn) {
+  if (insn.size >= shared::kVectorCount || insn.count > shared::kYmmBytes || !inside(insn.offset, insn.count)) return;
+  read_vector(hit_, insn.size, insn.count, payload_.at + insn.offset);
+}
+
 // A word or the beginning of one, wherever it stands.
 UPROBE_IN_SECTION void Builder::load_entry(const Insn& insn) {
   const NotedEntry* noted = hit_.noted;
@@ -194,6 +200,9 @@ UPROBE_IN_SECTION void Builder::step(const Insn& insn) {
       break;
     case Op::load_entry:
       load_entry(insn);
+      break;
+    case Op::store_vector:
+      store_vector(insn);
       break;
     case Op::load_latency:
       fault_ = hit_.noted == nullptr || !hit_.noted->known;

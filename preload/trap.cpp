@@ -54,7 +54,7 @@ u32 record_hit(ProcessBlock& block, const Point& point, const SignalFrame& frame
   const bool repeat = is_repeat(block, point, frame);
   Registers registers = registers_of(frame, point.address);
   const u32 tid = thread_id(block, may_fault);
-  Hit hit{&block, &point, &registers, tid, may_fault};
+  Hit hit{&block, &point, &registers, tid, may_fault, false, 0, frame.fpstate};
   if (point.consumer != 0 && !repeat) {
     handle_hit(hit);
     lead_through_stub(block, point, frame.sp, may_fault);

@@ -27,6 +27,13 @@ std::optional<Step> register_step(std::uint64_t number) {
   return Step{.kind = StepKind::reg, .reg = kRegisters[number]};
 }
 
+// xmm0..xmm15 have the numbers from 17 on. No address is in one.
+std::optional<Step> any_register_step(std::uint64_t number) {
+  constexpr std::uint64_t kFirst = 17;
+  if (number < kFirst || number - kFirst >= shared::kVectorCount) return register_step(number);
+  return Step{.kind = StepKind::vector, .value = number - kFirst};
+}
+
 // A register and a distance: bregN, bregx.
 std::optional<std::pair<std::uint64_t, std::uint64_t>> register_and_distance(const Dwarf_Op& op) {
   if (op.atom >= DW_OP_breg0 && op.atom <= DW_OP_breg31) return std::pair(op.atom - DW_OP_breg0 + 0ull, op.number);
@@ -112,8 +119,8 @@ Result<Location> single(const DebugInfo::Handles& handles, const Dwarf_Op& op, c
                         std::uint64_t address) {
   const bool is_register = op.atom >= DW_OP_reg0 && op.atom <= DW_OP_reg31;
   if (is_register || op.atom == DW_OP_regx) {
-    const auto step = register_step(is_register ? op.atom - DW_OP_reg0 : op.number);
-    if (!step) return not_understood("is in a register that cannot be fetched (a vector register?)");
+    const auto step = any_register_step(is_register ? op.atom - DW_OP_reg0 : op.number);
+    if (!step) return not_understood("is in a register that cannot be fetched");
     return Location{.steps = {*step}};
   }
   if (const auto known = register_and_distance(op)) return memory_at(known->first, known->second);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/dwarf/variable.h"
+#include "engine/spec/argument.h"
 #include "engine/spec/messages.h"
 
 namespace uprobe::dwarf {
@@ -69,9 +70,14 @@ bool leads_elsewhere(int tag) {
   return tag == DW_TAG_pointer_type || tag == DW_TAG_reference_type || tag == DW_TAG_rvalue_reference_type;
 }
 
+// An array in a vector register lies there as in memory.
+bool is_in_order(const Location& location, Type type) {
+  return location.in_memory || (location.steps.back().kind == StepKind::vector && size_of(type) <= shared::kYmmBytes);
+}
+
 Status set_array(Type type, Location& location, Argument& argument) {
   const std::uint64_t count = elements_of(type);
-  if (!location.in_memory) return unfit("is an array that is not in memory");
+  if (!is_in_order(location, type)) return unfit("is an array that is not in memory");
   if (count == 0 || count > spec::kMaxArray)
     return unfit("is an array of " + (count == 0 ? std::string("unknown length") : std::to_string(count)) + " elements",
                  "name one of them, [0], or its type, such as :u8[16]");
@@ -86,7 +92,10 @@ Status keep_type(Type type, Location& location, Argument& argument) {
   if (argument.kind == Kind::string || argument.count != 0) {
     if (!is_array && !leads_elsewhere(type.tag)) return unfit("is neither a pointer nor an array");
     if (!is_array) read_pointer(location);
-    return location.in_memory ? ok() : unfit("is an array that is not in memory");
+    if (!is_in_order(location, type)) return unfit("is an array that is not in memory");
+    const bool fits =
+        location.in_memory || (argument.kind != Kind::string && spec::fixed_size(argument) <= size_of(type));
+    return fits ? ok() : unfit("has only " + std::to_string(size_of(type)) + " bytes");
   }
   if (is_array || argument.size <= size_of(type)) return ok();
   return unfit("has only " + std::to_string(size_of(type)) + " bytes");

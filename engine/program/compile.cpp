@@ -31,6 +31,7 @@ class Compiler {
   void emit(Insn insn) { program_.insns.push_back(insn); }
   void emit_entry(const Argument& argument);
   void emit_step(const Step& step);
+  void emit_value(const std::vector<Step>& steps, const Field& field);
   void emit_memory(const Argument& argument, const Field& field);
   void emit_text(const Argument& argument, const Field& field);
   Status emit_shift(const Argument& argument, const Field& field);
@@ -60,7 +61,20 @@ void Compiler::emit_step(const Step& step) {
                    .offset = program_.noted.fields.back().offset});
     case StepKind::latency:
       return emit({.op = Op::load_latency});
+    case StepKind::vector:  // emit_value() stores it
+      return;
   }
+}
+
+// A vector register has more bytes than the working value: it is stored as it is.
+void Compiler::emit_value(const std::vector<Step>& steps, const Field& field) {
+  const std::uint32_t count = field.count == 0 ? 1 : field.count;
+  if (!steps.empty() && steps.back().kind == StepKind::vector)
+    return emit({.op = Op::store_vector,
+                 .size = static_cast<std::uint8_t>(steps.back().value),
+                 .count = static_cast<std::uint16_t>(field.size * count),
+                 .offset = field.offset});
+  emit({.op = Op::store_value, .size = field.size, .offset = field.offset});
 }
 
 // The other program: what argument.entry fetches becomes a field of what is noted.
@@ -75,7 +89,7 @@ void Compiler::emit_entry(const Argument& argument) {
   if (entry.is_memory)
     emit({.op = Op::store_memory, .count = field.size, .offset = field.offset, .immediate = entry.memory_offset});
   else
-    emit({.op = Op::store_value, .size = field.size, .offset = field.offset});
+    emit_value(entry.steps, field);
   program_.insns.swap(program_.note);
 }
 
@@ -129,7 +143,7 @@ Status Compiler::add(const Argument& argument, const Field& field) {
     for (const Step& step : argument.steps) emit_step(step);
   switch (argument.sink) {
     case Sink::value:
-      emit({.op = Op::store_value, .size = field.size, .offset = field.offset});
+      emit_value(argument.steps, field);
       break;
     case Sink::memory:
       emit_memory(argument, field);

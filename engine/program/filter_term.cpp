@@ -21,7 +21,7 @@ using shared::TextMatch;
 
 constexpr std::size_t kMaxNumber = 24, kMaxText = 256;  // with the NUL
 
-enum class FieldKind { number, string, cpu, name, stack };
+enum class FieldKind { number, floating, string, cpu, name, stack };
 
 struct FilterField {
   FieldKind kind = FieldKind::number;
@@ -44,7 +44,10 @@ bool is_letter_or_digit(char c) {
 std::optional<FilterField> argument_field(std::string_view name, const EventLayout& layout) {
   for (const Field& field : layout.fields) {
     if (field.name != name) continue;
-    return FilterField{.kind = field.kind == Kind::string ? FieldKind::string : FieldKind::number,
+    const bool is_floating = field.kind == Kind::floating;
+    return FilterField{.kind = field.kind == Kind::string ? FieldKind::string
+                               : is_floating              ? FieldKind::floating
+                                                          : FieldKind::number,
                        .offset = field.offset,
                        .size = field.size * std::max(field.count, 1u),
                        .is_signed = field.kind == Kind::signed_decimal};
@@ -198,6 +201,11 @@ Result<Term> TermReader::read() {
   const auto op = take_operator();
   if (!op) return fail(kBadOperator);
   skip_spaces();
+  if (field->kind == FieldKind::floating) {
+    Error error = fail_at(begin, kBadFieldOperator);
+    error.help = "a floating point number's bits can be asked for: fetch them as :x64 or :x32";
+    return error;
+  }
   if (is_function) return read_function(*field, *op);
   if (filter_.substr(at_).starts_with("CPUS")) return read_cpus(*field, *op);
   if (now() == '\'' || now() == '"') return read_text(*field, *op);

@@ -38,6 +38,7 @@ class Verifier {
   Status check_load(const Insn& insn);
   Status check_noted(const Insn& insn);
   Status check_store(const Insn& insn);
+  Status check_sourceless(const Insn& insn);
   Status check_text(const Insn& insn);
   Status check_shift(const Insn& insn);
   Status take(const Insn& insn, std::uint64_t bytes);
@@ -109,7 +110,8 @@ Status Verifier::check_insn(const Insn& insn) {
       return stage_ == Stage::loaded ? check_store(insn) : fail("a store without a value");
     case Op::store_text:
     case Op::store_comm:
-      return stage_ == Stage::begun ? check_text(insn) : fail("a constant store after a value");
+    case Op::store_vector:
+      return stage_ == Stage::begun ? check_sourceless(insn) : fail("a store of its own after a value");
     case Op::shift:
       return check_shift(insn);
   }
@@ -155,6 +157,13 @@ Status Verifier::check_store(const Insn& insn) {
     default:
       return take(insn, is_array ? std::uint64_t{insn.count} * kLocator : kLocator);
   }
+}
+
+// Stores that need no value.
+Status Verifier::check_sourceless(const Insn& insn) {
+  if (insn.op != Op::store_vector) return check_text(insn);
+  if (insn.size >= shared::kVectorCount || insn.count > shared::kYmmBytes) return fail("an unknown vector register");
+  return take(insn, insn.count);
 }
 
 // The agent copies these bytes without looking for the NUL, the reader prints up to it.

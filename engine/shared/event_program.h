@@ -20,6 +20,7 @@
 //   load_entry         value = the `size` bytes at `offset` of what was noted at the function's entry; missing: value = 0,
 //                      fault = yes, and the record says so
 //   load_latency       value = nanoseconds since then; missing: the same
+//   store_vector       the lowest `count` bytes of vector register `size` go to payload[offset]
 //   end                the payload is complete
 //
 // What is noted at an entry is the payload of a program of its own, without dynamic data.
@@ -48,13 +49,15 @@ enum class Op : u8 {
   shift,
   load_entry,
   load_latency,
+  store_vector,
 };
-inline constexpr u8 kOpCount = 15;
+inline constexpr u8 kOpCount = 16;
 
 struct Insn {
   Op op;
-  u8 size;        // store_value, shift, load_entry: bytes of an element (1, 2, 4, 8); load_register: the Reg
-  u16 count;      // store_memory: bytes; store_string_array, shift: elements; store_text: bytes
+  u8 size;        // store_value, shift, load_entry: bytes of an element (1, 2, 4, 8); load_register: the Reg;
+                  // store_vector: the register's number
+  u16 count;      // store_memory, store_vector: bytes; store_string_array, shift: elements; store_text: bytes
   u32 offset;     // place in the payload; load_entry: in what was noted
   u64 immediate;  // two's complement where it is an offset
 };

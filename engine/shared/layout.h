@@ -18,7 +18,7 @@ using u64 = std::uint64_t;
 using i32 = std::int32_t;
 using i64 = std::int64_t;
 
-inline constexpr u32 kAbiVersion = 6;
+inline constexpr u32 kAbiVersion = 7;
 
 // Limits of the kernel's interface (kernel/trace/trace_probe.h, 6.18), mirrored.
 inline constexpr u32 kMaxArguments = 128;
@@ -60,5 +60,8 @@ struct Registers {
   constexpr u64& operator[](Reg r) { return value[static_cast<u8>(r)]; }
 };
 static_assert(sizeof(Registers) == 168);
+
+// Vector registers that a fetch argument can name: %xmm0..%xmm15, and %ymm0..%ymm15, whose lower halves these are.
+inline constexpr u32 kVectorCount = 16, kXmmBytes = 16, kYmmBytes = 32;
 
 }  // namespace uprobe::shared

@@ -81,7 +81,8 @@ class ArgumentParser {
 
  private:
   Status choose_type(const TypedBody& parts);
-  Status narrow(const TypedBody& parts, const Fetch& fetch);
+  Status narrow(const TypedBody& parts, Fetch& fetch);
+  Status fit_vector(const TypedBody& parts, const Fetch& fetch);
   Status join(const TypedBody& parts, Fetch& fetch);
   Status join_string(const TypedBody& parts, Fetch& fetch);
   Status join_bitfield(const TypedBody& parts, Fetch& fetch);
@@ -145,8 +146,22 @@ Status ArgumentParser::choose_type(const TypedBody& parts) {
   return ok();
 }
 
-// A part of a register has its own width unless a type says less: %edi is x32.
-Status ArgumentParser::narrow(const TypedBody& parts, const Fetch& fetch) {
+// A vector register is as many words as it has, unless a type says what its lowest bytes are.
+Status ArgumentParser::fit_vector(const TypedBody& parts, const Fetch& fetch) {
+  if (!parts.type) argument_.count = fetch.register_bytes / 8u;
+  if (argument_.kind == Kind::string || fixed_size(argument_) <= fetch.register_bytes) return ok();
+  Error error = blame(parts.type_offset, message::kVectorTooShort);
+  error.help = std::to_string(fetch.register_bytes) + " bytes are at most :x64[" +
+               std::to_string(fetch.register_bytes / 8) + "], :x8[" + std::to_string(fetch.register_bytes) + "]";
+  return error;
+}
+
+// A part of a register has its own width unless a type says less: %edi is x32. What a function returns as a floating point
+// number it returns in xmm0 (System V ABI, 3.2.3).
+Status ArgumentParser::narrow(const TypedBody& parts, Fetch& fetch) {
+  if (fetch.is_retval && argument_.kind == Kind::floating && parts.count == 0)
+    fetch.steps = {{.kind = StepKind::vector, .value = 0}};
+  if (is_vector(fetch)) return fit_vector(parts, fetch);
   const bool is_latency = !fetch.steps.empty() && fetch.steps[0].kind == StepKind::latency;
   if (is_latency && !parts.type) argument_.kind = Kind::unsigned_decimal;
   if (fetch.register_bytes == 8) return ok();
@@ -210,6 +225,7 @@ Status ArgumentParser::join_bitfield(const TypedBody& parts, Fetch& fetch) {
 Status ArgumentParser::join_array(const TypedBody& parts, Fetch& fetch) {
   const bool is_string = argument_.kind == Kind::string;
   if (fetch.yield == Yield::variable) return ok();
+  if (is_vector(fetch)) return ok();
   if (!is_string && fetch.yield != Yield::memory)
     return blame(fetch.blame_offset + parts.type_offset, message::kNeedMemory);
   if (++fetch.slot == kKernelEndSlot) return blame(fetch.blame_offset, message::kTooDeep, E2BIG);

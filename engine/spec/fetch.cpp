@@ -5,6 +5,7 @@
 // Dereferences nest, so this recurses; a body has at most 63 characters and a level takes 3, which bounds the depth.
 #include "engine/spec/fetch.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "engine/spec/messages.h"
@@ -133,7 +134,8 @@ Result<Fetch> FetchParser::at_entry(std::string_view text, std::string_view insi
   const bool is_memory = inner->yield == Yield::memory || inner->yield == Yield::user_memory;
   if (!inner->symbol.empty() || (!is_memory && inner->yield != Yield::value))
     return blame_junk(inside, message::kEntrySame);
-  Fetch fetch{.steps = {{.kind = StepKind::entry}}, .register_bytes = inner->register_bytes};
+  // Of a vector register one number is noted.
+  Fetch fetch{.steps = {{.kind = StepKind::entry}}, .register_bytes = std::min<std::uint8_t>(inner->register_bytes, 8)};
   fetch.entry =
       EntryFetch{.steps = std::move(inner->steps), .is_memory = is_memory, .memory_offset = inner->memory_offset};
   return fetch;
@@ -145,7 +147,9 @@ Result<Fetch> FetchParser::parse_retval(std::string_view text) {
   if (!context_.is_return)
     return with_help(blame(text, message::kRetvalOnProbe), "only a return probe (r:...) has a return value");
   if (!context_.strict && text.size() > kLength) return blame_junk(text.substr(kLength), message::kAfterVariable);
-  return register_fetch(shared::Reg::ax);
+  Fetch fetch = register_fetch(shared::Reg::ax);
+  fetch.is_retval = true;
+  return fetch;
 }
 
 // A stack word is a value, not memory: its 8 bytes are read whatever the type, and it can be no string.
@@ -179,6 +183,8 @@ Result<Fetch> FetchParser::parse_argument_variable(std::string_view text) {
 }
 
 Result<Fetch> FetchParser::parse_register(std::string_view text) {
+  if (const auto vector = find_vector(text.substr(1)); vector && !context_.strict)
+    return Fetch{.steps = {{.kind = StepKind::vector, .value = vector->number}}, .register_bytes = vector->bytes};
   const RegisterNames names = context_.strict ? RegisterNames::kernel : RegisterNames::extended;
   const auto found = find_register(text.substr(1), names);
   if (!found) return with_help(blame(text, message::kBadRegister), register_help(text.substr(1), names));
@@ -283,6 +289,9 @@ Result<Fetch> FetchParser::wrap(Fetch inner, bool user, std::int64_t distance, s
   if (inner.yield == Yield::variable)
     return with_help(blame_junk(at, message::kVariableInside), "what a variable points to is NAME->MEMBER or NAME[N]");
   if (inner.yield == Yield::comm || inner.yield == Yield::text) return blame(at, message::kCommDereference);
+  const bool notes_vector = inner.entry && inner.entry->steps.front().kind == StepKind::vector;
+  if (is_vector(inner) || notes_vector)
+    return with_help(blame(at, message::kVectorAddress), "an address is in a general register: %di, %ax, %r8");
   if (inner.register_bytes != 8)
     return with_help(blame(at, message::kPartOfAddress), "an address has 64 bits: %di, not %edi");
   if (inner.slot + 1 == kKernelEndSlot) return blame(at, message::kTooDeep);

@@ -41,13 +41,16 @@ struct Fetch {
   std::vector<Step> steps = {};  // of memory: up to the address that memory_offset is added to
   std::optional<EntryFetch> entry = {};
   std::uint64_t memory_offset = 0;
-  std::uint8_t register_bytes = 8;  // Yield::value: of a part of a register fewer
-  std::string text = {};            // Yield::text
-  std::string symbol = {};          // @SYMBOL: the source is @+OFF, OFF being the distance from the symbol
-  std::size_t symbol_offset = 0;    // in the body
-  int slot = 0;                     // the kernel's instruction that the outermost step is
-  std::size_t blame_offset = 0;     // from the start of the body: where the kernel's later carets count from
+  std::uint8_t register_bytes = 8;  // Yield::value: of a part of a register fewer, of a vector register more
+  bool is_retval = false;
+  std::string text = {};          // Yield::text
+  std::string symbol = {};        // @SYMBOL: the source is @+OFF, OFF being the distance from the symbol
+  std::size_t symbol_offset = 0;  // in the body
+  int slot = 0;                   // the kernel's instruction that the outermost step is
+  std::size_t blame_offset = 0;   // from the start of the body: where the kernel's later carets count from
 };
+
+inline bool is_vector(const Fetch& fetch) { return fetch.register_bytes > 8; }
 
 // `offset` is where `body`'s fetch starts in the word.
 Result<Fetch> parse_fetch(const Command& command, std::size_t word, std::size_t offset, std::string_view fetch,

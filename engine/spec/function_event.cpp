@@ -82,6 +82,21 @@ constexpr NamedCType kCTypes[] = {{"short", Kind::signed_decimal, 2},
                                   {"double", Kind::floating, 8},
                                   {"void", Kind::hex, 0}};
 
+// System V ABI, 3.2.3: integers and pointers go to six registers, floating point numbers to eight vector registers, each class in
+// its own order; what is left of both lies on the stack behind the return address, in one order.
+struct Passed {
+  std::size_t integers = 0, floats = 0, words = 0;
+
+  bool has_register(bool is_float) const { return is_float ? floats < kFloatRegisters : integers < kIntegerRegisters; }
+  Step in_register(bool is_float) const {
+    if (is_float) return {.kind = StepKind::vector, .value = floats};
+    return {.kind = StepKind::reg, .reg = *argument_register(integers + 1)};
+  }
+  void take(bool is_float) { ++(!has_register(is_float) ? words : is_float ? floats : integers); }
+
+  static constexpr std::size_t kIntegerRegisters = 6, kFloatRegisters = 8;
+};
+
 class FunctionParser {
  public:
   FunctionParser(std::string_view line, const ParseOptions& options)
@@ -93,7 +108,7 @@ class FunctionParser {
   Status read_place();
   Status read_arguments();
   Status read_alternatives();
-  Status read_one(bool& takes_argument);
+  Status read_one();
   Result<CType> read_type();
   Result<CType> read_atom();
   Status read_array(CType& type);
@@ -101,7 +116,8 @@ class FunctionParser {
   Status read_chain(const CType& type, Argument& argument);
   Result<std::uint64_t> read_number();
   Status finish(const CType& type, Argument argument);
-  std::vector<Step> source(std::size_t at, Status& status) const;
+  Status find_source(const CType& type, Argument& argument);
+  Status take_class(bool is_float, std::size_t at);
 
   Error blame(std::size_t at, std::string text, std::string help = {}) const {
     return Error{.code = Code::usage,
@@ -117,7 +133,8 @@ class FunctionParser {
   std::size_t open_;
   Tokens tokens_;
   ProbeSpec spec_;
-  std::size_t number_ = 0;  // of the argument under way, from 0
+  Passed passed_;                 // what the arguments so far have taken up
+  std::optional<bool> is_float_;  // the argument under way; unset: none of its alternatives was read
   std::uint32_t fixed_bytes_ = 0;
 };
 
@@ -169,20 +186,24 @@ Status FunctionParser::read_arguments() {
 
 // A group of addresses alone is no argument of the function.
 Status FunctionParser::read_alternatives() {
-  bool takes_argument = false;
+  is_float_.reset();
   do {
-    if (Status read = read_one(takes_argument); !read) return read;
+    if (Status read = read_one(); !read) return read;
   } while (tokens_.skip('|'));
-  number_ += takes_argument ? 1 : 0;
+  if (is_float_) passed_.take(*is_float_);
   return ok();
 }
 
-Status FunctionParser::read_one(bool& takes_argument) {
-  if (tokens_.now().text == "NULL") {
-    tokens_.take();
-    takes_argument = true;
-    return ok();
-  }
+// Whether the argument under way is a floating point number. It cannot be both: that would be two arguments.
+Status FunctionParser::take_class(bool is_float, std::size_t at) {
+  if (is_float_.value_or(is_float) != is_float)
+    return blame(at, "An argument is a floating point number or none", "they are in registers of different kinds");
+  is_float_ = is_float;
+  return ok();
+}
+
+Status FunctionParser::read_one() {
+  if (tokens_.now().text == "NULL") return take_class(false, tokens_.take().at);
   const std::size_t start = tokens_.now().at;
   auto type = read_type();
   if (!type) return type.error();
@@ -198,28 +219,28 @@ Status FunctionParser::read_one(bool& takes_argument) {
     if (Status read = read_address(tokens_.now(), argument); !read) return read;
     return finish(*type, std::move(argument));
   }
-  takes_argument = true;
-  Status status = ok();
-  argument.steps = source(start, status);
-  if (!status) return status;
   if (Status read = read_chain(*type, argument); !read) return read;
+  if (Status found = find_source(*type, argument); !found) return found;
   return finish(*type, std::move(argument));
 }
 
-// The first six are in registers, the others on the stack behind the return address (System V).
-std::vector<Step> FunctionParser::source(std::size_t at, Status& status) const {
-  constexpr std::size_t kInRegisters = 6;
-  if (number_ >= shared::kMaxArguments) {
-    status = blame(at, std::string(message::kTooManyArguments));
-    return {};
-  }
-  if (const auto reg = argument_register(number_ + 1)) return {{.kind = StepKind::reg, .reg = *reg}};
-  return {{.kind = StepKind::reg, .reg = Reg::sp},
-          {.kind = StepKind::dereference, .value = 8 * (number_ - kInRegisters + 1)}};
+// Where the chain starts: what is read through is a pointer.
+Status FunctionParser::find_source(const CType& type, Argument& argument) {
+  const auto at = static_cast<std::size_t>(argument.column);
+  const bool is_float = type.kind == Kind::floating && argument.sink == Sink::value;
+  if (passed_.words >= shared::kMaxArguments) return blame(at, std::string(message::kTooManyArguments));
+  if (Status taken = take_class(is_float, at); !taken) return taken;
+  auto& steps = argument.steps;
+  if (passed_.has_register(is_float)) return steps.insert(steps.begin(), passed_.in_register(is_float)), ok();
+  const Step word{.kind = StepKind::dereference, .value = 8 * (passed_.words + 1)};
+  steps.insert(steps.begin(), {{.kind = StepKind::reg, .reg = Reg::sp}, word});
+  return ok();
 }
 
 Result<CType> FunctionParser::read_atom() {
   const Token word = tokens_.take();
+  if (word.text == "long" && tokens_.now().text == "double")
+    return blame(word.at, "A long double is an x87 number of 80 bits, which no type prints");
   for (const NamedCType& known : kCTypes)
     if (known.name == word.text) return CType{known.kind, known.size, 0, std::string(word.text)};
   const auto type = is_identifier(word.text) && word.text[0] != 'b' ? find_type(word.text, false) : std::nullopt;
@@ -306,7 +327,7 @@ Status FunctionParser::read_chain(const CType& type, Argument& argument) {
     if (!number) return number.error();
     distance += plus ? *number : *number * stride;
     if (distance > INT32_MAX) return blame(at, "The offset is too large");
-    if (argument.steps.size() > static_cast<std::size_t>(kKernelEndSlot) - 2)
+    if (argument.steps.size() > static_cast<std::size_t>(kKernelEndSlot) - 3)
       return blame(at, std::string(message::kTooDeep));
     if (plus) {
       has_offset = true;
@@ -320,9 +341,6 @@ Status FunctionParser::read_chain(const CType& type, Argument& argument) {
   if (has_offset && !reads)
     return blame(static_cast<std::size_t>(argument.column), "An offset without an index reads nothing",
                  "'" + argument.name + "+" + std::to_string(distance) + "[0]' is what lies there");
-  if (type.kind == Kind::floating && !reads)
-    return blame(static_cast<std::size_t>(argument.column), "Arguments in vector registers cannot be fetched",
-                 "leave it away: the other arguments are counted without it");
   argument.sink = reads ? Sink::memory : Sink::value;
   argument.memory_offset = distance;
   return ok();

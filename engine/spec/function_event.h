@@ -4,7 +4,8 @@
 //   ARG = TYPE NAME {+BYTES | [N]} | TYPE NAME=ADDRESS | TYPE ADDRESS
 //
 //   TYPE     u8..u64 s8..s64 x8..x64 char short int long size_t, unsigned before them, TYPE *, symbol, string; TYPE[N] is an
-//            array in memory, of char a string with room for N characters; float and double in memory only
+//            array in memory, of char a string with room for N characters; float, double: in vector
+//            registers, which are counted by themselves
 //   NAME     the argument's value. [N] reads ((TYPE *)NAME)[N], +BYTES before it adds to the address; what follows a [N] goes
 //            on from the pointer that is there: p+40[0]+16 is what lies 16 bytes into what the pointer 40 bytes into p points to
 //   ADDRESS  0xNUMBER, the file's own, or $SYMBOL: what lies there; it takes no argument up

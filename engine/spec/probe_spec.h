@@ -31,6 +31,7 @@ enum class StepKind : std::uint8_t {
   dereference,  // value = *(u64*)(value + offset)
   entry,        // what the argument's EntryFetch was at the function's entry
   latency,      // nanoseconds since then
+  vector,       // %xmmN, %ymmN: as many bytes as the argument has; `value` is the number
 };
 
 struct Step {

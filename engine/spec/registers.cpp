@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "engine/spec/number.h"
 #include "engine/spec/suggest.h"
 
 namespace uprobe::spec {
@@ -74,6 +75,18 @@ std::optional<NamedRegister> find_register(std::string_view name, RegisterNames 
   return reg && has_64_bit_name(*reg) ? std::optional(NamedRegister{*reg}) : std::nullopt;
 }
 
+std::optional<NamedVector> find_vector(std::string_view name) {
+  const bool is_ymm = name.starts_with("ymm");
+  if (!is_ymm && !name.starts_with("xmm")) return {};
+  const std::string_view digits = name.substr(3);
+  std::uint64_t number = 0;
+  const bool is_number = !digits.empty() && digits.size() <= 2 && (digits[0] != '0' || digits.size() == 1) &&
+                         read_unsigned(digits, 10, number) == 0;
+  if (!is_number || number >= shared::kVectorCount) return {};
+  return NamedVector{static_cast<std::uint8_t>(number),
+                     static_cast<std::uint8_t>(is_ymm ? shared::kYmmBytes : shared::kXmmBytes)};
+}
+
 std::optional<Reg> argument_register(std::uint64_t number) {
   if (number < 1 || number > std::size(kArguments)) return {};
   return kArguments[number - 1];
@@ -82,6 +95,9 @@ std::optional<Reg> argument_register(std::uint64_t number) {
 std::string register_help(std::string_view name, RegisterNames names) {
   const std::string small = lower(name);
   std::string better;
+  const bool is_vector = small.starts_with("xmm") || small.starts_with("ymm") || small.starts_with("zmm");
+  if (is_vector && names == RegisterNames::kernel) return "uprobe events have no vector registers";
+  if (is_vector) return "vector registers are xmm0..xmm15 and ymm0..ymm15";
   if (const auto found = find_register(small, RegisterNames::extended))
     better = names == RegisterNames::kernel ? kernel_spelling(*found) : "%" + small;
   if (small.size() == 2 && small[1] == 'h' && by_name(std::string{small[0], 'x'}))

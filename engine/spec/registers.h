@@ -21,6 +21,13 @@ struct NamedRegister {
 
 std::optional<NamedRegister> find_register(std::string_view name, RegisterNames names);
 
+// %xmm0..%xmm15, %ymm0..%ymm15.
+struct NamedVector {
+  std::uint8_t number = 0;
+  std::uint8_t bytes = 16;
+};
+std::optional<NamedVector> find_vector(std::string_view name);
+
 // The register that holds the function's integer argument `number` (1..6) at its entry (System V).
 std::optional<shared::Reg> argument_register(std::uint64_t number);
 

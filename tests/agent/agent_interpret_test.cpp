@@ -83,7 +83,7 @@ class Interpret : public testing::Test {
   Outcome run_event(const shared::Event& event, u32 limit, bool may_fault = true) {
     std::vector<u8> memory(3 * kPage + 2 * shared::kMaxPayload, kCanary);
     agent::Payload payload{memory.data() + kPage, limit, 0, 0};
-    const agent::Hit hit{block_, &point_, &registers_, 4711, may_fault};
+    const agent::Hit hit{block_, &point_, &registers_, 4711, may_fault, false, 0, word_of(&vectors_)};
     Outcome outcome;
     outcome.built = agent::build_payload(hit, &area_.header, event, payload);
     outcome.flags = payload.record_flags;
@@ -95,6 +95,21 @@ class Interpret : public testing::Test {
     return outcome;
   }
 
+  // What the kernel puts on the stack of a handler (SDM vol. 1, 13.4; uapi/asm/sigcontext.h).
+  struct alignas(64) Saved {
+    u8 legacy[160];
+    u8 xmm[16][16];
+    u8 unused[48];
+    u32 magic, size;
+    u64 features;
+    u8 more[32];
+    u64 in_use;
+    u8 header[56];
+    u8 upper[16][16];
+  };
+  static_assert(offsetof(Saved, magic) == 464 && offsetof(Saved, in_use) == 512 && offsetof(Saved, upper) == 576);
+
+  Saved vectors_{};
   MiniArea area_;
   shared::ProcessBlock* block_ = nullptr;
   shared::Registers registers_{};
@@ -122,6 +137,45 @@ TEST_F(Interpret, EveryRegisterInEverySize) {
       std::memcpy(&value, outcome.payload.data() + kHead, size);
       EXPECT_EQ(value, registers_.value[r] & mask) << r << " " << int{size};
     }
+}
+
+TEST_F(Interpret, VectorRegistersComeFromTheFrame) {
+  constexpr u32 kMagic = 0x46505853;
+  for (u32 n = 0; n < 16; ++n)
+    for (u32 i = 0; i < 16; ++i)
+      vectors_.xmm[n][i] = static_cast<u8>(n * 16 + i), vectors_.upper[n][i] = static_cast<u8>(~(n * 16 + i));
+  const auto bytes_of = [&](u8 number, u16 count) {
+    const Outcome outcome = run({begin(), insn(Op::store_vector, number, count, kHead), insn(Op::end)}, kHead + count);
+    return std::vector<u8>(outcome.payload.begin() + kHead, outcome.payload.end());
+  };
+  const auto expected = [&](u8 number, u16 count, bool low, bool high) {
+    std::vector<u8> bytes(count);
+    for (u16 i = 0; i < count; ++i) {
+      if (i < 16 && low) bytes[i] = static_cast<u8>(number * 16 + i);
+      if (i >= 16 && high) bytes[i] = static_cast<u8>(~(number * 16 + i - 16));
+    }
+    return bytes;
+  };
+  const struct {
+    u32 magic;
+    u64 features, in_use;
+    bool low, high;
+  } states[] = {{kMagic, 7, 7, true, true},  {kMagic, 7, 3, true, false},  {kMagic, 7, 4, false, true},
+                {kMagic, 3, 7, true, false}, {kMagic, 7, 0, false, false}, {0, 7, 7, true, false}};
+  for (const auto& state : states) {
+    vectors_.magic = state.magic, vectors_.features = state.features, vectors_.in_use = state.in_use;
+    for (const u8 number : {u8{0}, u8{9}, u8{15}})
+      for (const u16 count : {u16{1}, u16{8}, u16{16}, u16{17}, u16{32}})
+        EXPECT_EQ(bytes_of(number, count), expected(number, count, state.low, state.high)) << +number << " " << count;
+  }
+}
+
+TEST_F(Interpret, AVectorRegisterThatDoesNotExistIsLeftOut) {
+  for (const Insn bad : {insn(Op::store_vector, 16, 8, kHead), insn(Op::store_vector, 0, 33, kHead),
+                         insn(Op::store_vector, 0, 8, kHead + 1), insn(Op::store_vector, 0, 8, ~u32{0})}) {
+    const Outcome outcome = run({begin(), bad, insn(Op::end)}, kHead + 8);
+    EXPECT_EQ(outcome.at<u64>(kHead), 0x0101010101010101ull * kCanary);
+  }
 }
 
 TEST_F(Interpret, ARegisterThatDoesNotExistIsZero) {

@@ -28,9 +28,10 @@ EventProgram compiled(const std::string& arguments, const char* kind = "p") {
 }
 
 std::string name_of(Op op) {
-  constexpr const char* kNames[] = {"end",         "begin",       "register",     "constant",     "file_offset",
-                                    "dereference", "store_value", "store_memory", "store_string", "store_strings",
-                                    "store_text",  "store_comm",  "shift",        "load_entry",   "latency"};
+  constexpr const char* kNames[] = {"end",          "begin",         "register",    "constant",
+                                    "file_offset",  "dereference",   "store_value", "store_memory",
+                                    "store_string", "store_strings", "store_text",  "store_comm",
+                                    "shift",        "load_entry",    "latency",     "vector"};
   static_assert(std::size(kNames) == shared::kOpCount);
   return kNames[static_cast<std::size_t>(op)];
 }
@@ -49,6 +50,15 @@ std::string text_of(const std::vector<Insn>& insns) {
   return text;
 }
 std::string text_of(const EventProgram& program) { return text_of(program.insns); }
+
+TEST(Compile, VectorRegistersAreStoredAsTheyAre) {
+  const EventProgram program = compiled("%xmm3 %ymm1:u8[32] %xmm0:f64 %di entry(%xmm5):f32", "r");
+  EXPECT_EQ(text_of(program.note), "begin; vector s5 n4 @16; end");
+  EXPECT_EQ(text_of(program),
+            "begin; vector s3 n16 @24; begin; vector s1 n32 @40; begin; vector n8 @72; begin; register s5; "
+            "store_value s8 @80; begin; load_entry s4 @16; store_value s4 @88; end");
+  EXPECT_EQ(text_of(compiled("%xmm0:b2@1/16[3]")), "begin; vector n6 @16; shift s2 n3 @16 3597; end");
+}
 
 // Two programs: what is noted at the entry is read at the return.
 TEST(Compile, ValuesOfTheEntry) {

@@ -84,6 +84,22 @@ TEST(Verify, WhatIsNotedAtTheEntry) {
             "instruction 2: a load out of order");
 }
 
+TEST(Verify, VectorRegisters) {
+  const auto answer = [](const std::function<void(EventProgram&)>& change) {
+    EventProgram program = compile(*spec::parse_definition("p:g/e /b/x:f %ymm15 %di", {.file_check = nullptr})).take();
+    change(program);
+    const auto status = verify(program);
+    return status ? "ok" : status.error().text;
+  };
+  EXPECT_EQ(answer([](EventProgram&) {}), "ok");
+  EXPECT_EQ(answer([](EventProgram& p) { p.insns[1].size = 16; }), "instruction 1: an unknown vector register");
+  EXPECT_EQ(answer([](EventProgram& p) { p.insns[1].count = 33; }), "instruction 1: an unknown vector register");
+  EXPECT_EQ(answer([](EventProgram& p) { p.insns[1].count = 0; }), "instruction 1: a store outside of the record");
+  EXPECT_EQ(answer([](EventProgram& p) { p.insns[1].offset = 17; }), "instruction 4: a second store to the same bytes");
+  EXPECT_EQ(answer([](EventProgram& p) { p.insns.insert(p.insns.begin() + 1, {.op = Op::load_constant}); }),
+            "instruction 2: a store of its own after a value");
+}
+
 TEST(Verify, StoresStayInTheirBytes) {
   const char* outside = "instruction 3: a store outside of the record";
   EXPECT_EQ(answer([](EventProgram& p) { p.insns[3].offset = 15; }), outside);

@@ -55,6 +55,54 @@ TEST(Extensions, PartsOfRegistersHaveTheirWidth) {
   EXPECT_EQ(parsed("p /b/x:f %edi:b3@4/32").arguments[0].bit_width, 3);
 }
 
+TEST(Extensions, VectorRegisters) {
+  const ProbeSpec spec =
+      parsed("r /b/x:f %xmm0 %ymm15 %xmm7:f64 %ymm1:u8[32] %xmm9:s16 %xmm2:b3@4/8[2] entry(%xmm3):f32");
+  ASSERT_EQ(spec.arguments.size(), 7u);
+  const struct {
+    std::uint64_t number;
+    std::uint32_t count, size;
+  } expected[] = {{0, 2, 8}, {15, 4, 8}, {7, 0, 8}, {1, 32, 1}, {9, 0, 2}, {2, 2, 1}};
+  for (std::size_t i = 0; i < std::size(expected); ++i) {
+    const Argument& argument = spec.arguments[i];
+    EXPECT_EQ(argument.steps.at(0).kind, StepKind::vector) << i;
+    EXPECT_EQ(argument.steps.at(0).value, expected[i].number) << i;
+    EXPECT_EQ(argument.count, expected[i].count) << i;
+    EXPECT_EQ(argument.size, expected[i].size) << i;
+    EXPECT_EQ(argument.sink, Sink::value) << i;
+  }
+  EXPECT_EQ(spec.arguments[6].entry->steps.at(0).kind, StepKind::vector);
+  EXPECT_EQ(spec.arguments[6].entry->size, 4);
+  EXPECT_EQ(listing(parsed("p:g/e /b/x:0x1 %xmm0 a=%ymm3:x8[32]")),
+            "p:g/e /b/x:0x0000000000000001 arg1=%xmm0 a=%ymm3:x8[32]");
+}
+
+TEST(Extensions, WhatVectorRegistersAreNot) {
+  EXPECT_EQ(error("p /b/x:f %xmm16"), "9: Invalid register name");
+  EXPECT_EQ(error("p /b/x:f %zmm0"), "9: Invalid register name");
+  EXPECT_EQ(error("p /b/x:f %xmm01"), "9: Invalid register name");
+  EXPECT_EQ(error("p /b/x:f %xmm"), "9: Invalid register name");
+  EXPECT_EQ(error("p /b/x:f %XMM0"), "9: Invalid register name");
+  EXPECT_EQ(error("p /b/x:f %xmm0:x64[3]"), "15: The vector register has not so many bytes");
+  EXPECT_EQ(error("p /b/x:f %ymm0:u8[33]"), "15: The vector register has not so many bytes");
+  EXPECT_EQ(error("p /b/x:f %xmm0:string"), "15: String accepts only memory argument");
+  EXPECT_EQ(error("p /b/x:f %xmm0:string[2]"), "15: String accepts only memory argument");
+  EXPECT_EQ(error("p /b/x:f +8(%xmm0)"), "12: A vector register is no address");
+  EXPECT_EQ(error("r /b/x:f +8(entry(%xmm0))"), "12: A vector register is no address");
+  EXPECT_EQ(parsed("r /b/x:f entry(%xmm0)").arguments[0].count, 0u) << "one number is noted";
+  EXPECT_EQ(error("p /b/x:0x1 %xmm0", true), "11: Invalid register name");
+}
+
+// The System V ABI returns them in xmm0; the kernel has no such types.
+TEST(Extensions, FloatingPointReturnValues) {
+  for (const char* type : {"f32", "f64"})
+    EXPECT_EQ(parsed("r /b/x:f $retval:" + std::string(type)).arguments[0].steps.at(0).kind, StepKind::vector) << type;
+  EXPECT_EQ(parsed("r /b/x:f $retval:x64").arguments[0].steps.at(0).kind, StepKind::reg);
+  EXPECT_EQ(parsed("r /b/x:f %ax:f64").arguments[0].steps.at(0).kind, StepKind::reg);
+  EXPECT_EQ(parsed("r /b/x:f +0($retval):f64").arguments[0].steps.at(0).reg, shared::Reg::ax);
+  EXPECT_EQ(error("r /b/x:f $retval:f32[2]"), "17: String accepts only memory argument");
+}
+
 TEST(Extensions, ReturnsLookBackToTheEntry) {
   const ProbeSpec spec = parsed("r /b/x:f $latency $entry_arg3 entry(+8(%si)):u16 +0(entry(%di)):string entry(%edx)");
   ASSERT_EQ(spec.arguments.size(), 5u);

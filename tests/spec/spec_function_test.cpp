@@ -41,6 +41,8 @@ std::string step_text(const Step& step) {
       return "file";
     case StepKind::constant:
       return "constant";
+    case StepKind::vector:
+      return "xmm" + std::to_string(step.value);
     case StepKind::entry:
     case StepKind::latency:
       return "entry";
@@ -96,6 +98,19 @@ TEST(FunctionEvent, IndexesAndOffsets) {
   EXPECT_EQ(fetches("f(char[64] name | string name+8)"), "name c1[64] di @0; name string4 di @8");
 }
 
+// System V ABI, 3.2.3.
+TEST(FunctionEvent, FloatingPointArgumentsAreCountedByThemselves) {
+  EXPECT_EQ(fetches("f(double a, int b, float c, string d, double e)"),
+            "a f8 xmm0; b s4 di; c f4 xmm1; d string4 si @0; e f8 xmm2");
+  EXPECT_EQ(fetches("f(double a | float b, int c)"), "a f8 xmm0; b f4 xmm0; c s4 di");
+  EXPECT_EQ(fetches("f(double a, double b, double c, double d, double e, double f, double g, double h, float i, int j, "
+                    "double k[1], double l)"),
+            "a f8 xmm0; b f8 xmm1; c f8 xmm2; d f8 xmm3; e f8 xmm4; f f8 xmm5; g f8 xmm6; h f8 xmm7; i f4 sp >8; "
+            "j s4 di; k f8 si @8; l f8 sp >16");
+  EXPECT_EQ(fetches("f(NULL, NULL, NULL, NULL, NULL, NULL, float a, int b, int c)"),
+            "a f4 xmm0; b s4 sp >8; c s4 sp >16");
+}
+
 TEST(FunctionEvent, Chains) {
   EXPECT_EQ(fetches("vfs_read(symbol read+40[0]+16)"), "read symbol8 di >40 @16");
   EXPECT_EQ(fetches("f(int a[1][2])"), "a s4 di >4 @8");
@@ -130,7 +145,9 @@ TEST(FunctionEvent, WhatIsWrongAndWhere) {
   EXPECT_EQ(error("f(x64 a[-1])"), "8: Expected a number");
   EXPECT_EQ(error("f(x64 a+4)"), "2: An offset without an index reads nothing");
   EXPECT_EQ(error("f(x64 a[0x7fffffff])"), "7: The offset is too large");
-  EXPECT_EQ(error("f(double a)"), "2: Arguments in vector registers cannot be fetched");
+  EXPECT_EQ(error("f(long double a)"), "2: A long double is an x87 number of 80 bits, which no type prints");
+  EXPECT_EQ(error("f(x64 a | double b)"), "10: An argument is a floating point number or none");
+  EXPECT_EQ(error("f(NULL | float b)"), "9: An argument is a floating point number or none");
   EXPECT_EQ(error("f(int a=7)"), "8: Invalid memory address");
   EXPECT_EQ(error("f(int a) b"), "9: Nothing may follow the closing brace");
   EXPECT_EQ(error("f+4(int a)"), "0: A function event needs the name of a function");
