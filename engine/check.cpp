@@ -44,22 +44,31 @@ void describe(const spec::DefinitionSet& set, const CheckOptions& options, plan:
 
 // Of the events that the last write has defined.
 Status apply_controls(spec::DefinitionSet& set, const Definition& write) {
-  set.control({write.filter, write.triggers, write.is_disabled});
-  if (!write.filter) return ok();
+  set.control({.filter = write.filter, .triggers = write.triggers, .is_disabled = write.is_disabled});
   unsigned id = 0;
   const unsigned cpus = program::possible_cpus();
   const std::vector<spec::ProbeSpec> probes = set.probes();
   for (const spec::EventProbes& event : set.events()) {
     ++id;
     const spec::ProbeSpec& first = probes[event.probes.front()];
-    const auto& filter = set.controls_of(first).filter;
+    const spec::EventControls& controls = set.controls_of(first);
     const auto layout = program::make_layout(first);
-    if (!filter || !layout) continue;
+    if (!controls.filter || !layout) continue;
     program::EventProgram program{.layout = *layout, .insns = {}, .text = {}, .filter = {}};
     const program::FilterContext context{.id = id, .cpus = cpus};
-    if (Status status = program::set_filter(program, *filter, context); !status) return status;
+    if (Status status = program::set_filter(program, *controls.filter, context); !status)
+      return of_filter(controls, status.error());
   }
   return ok();
+}
+
+// The number of the line that begins so, from 1.
+int line_of(const std::string& text, const std::string& beginning) {
+  std::size_t at = text.find(beginning);
+  while (at != std::string::npos && at != 0 && text[at - 1] != '\n') at = text.find(beginning, at + 1);
+  return at == std::string::npos
+             ? 0
+             : 1 + static_cast<int>(std::count(text.begin(), text.begin() + static_cast<long>(at), '\n'));
 }
 
 // Triggers may name events that are defined later.
@@ -89,10 +98,10 @@ CheckReport check_definitions(const std::vector<Definition>& writes, const Check
     const Status written = set.write(text.text, text.default_object);
     const Status filtered = written ? apply_controls(set, text) : ok();
     if (written && filtered) continue;
-    report.option = written ? "--filter" : "";
     report.error = written ? filtered.error() : written.error();
+    report.option = written && text.filter && text.filter->starts_with(report.error->where) ? "--filter" : "";
     report.is_kernels = written || spec::message::is_kernels(written.error().text);
-    report.line = set.last_line();
+    report.line = written ? line_of(text.text, report.error->where) : set.last_line();
     break;
   }
   if (!report.error) check_triggers(set, report);

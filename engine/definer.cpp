@@ -66,7 +66,8 @@ Definer::Definer(const SessionOptions& options, plan::FlowCache& flows)
 Status Definer::read(const Definition& definition) {
   if (options_.style == spec::Style::kprobes_2009 && is_all_blank(definition.text)) definitions_.clear();
   if (Status added = definitions_.add(definition.text, definition.default_object); !added) return added;
-  definitions_.control({definition.filter, definition.triggers, definition.is_disabled});
+  definitions_.control(
+      {.filter = definition.filter, .triggers = definition.triggers, .is_disabled = definition.is_disabled});
   return ok();
 }
 
@@ -103,9 +104,11 @@ Result<Probe> Definer::make(const spec::ProbeSpec& definition, unsigned event_nu
   if (Status checked = check_vectors(probe.spec); !checked) return checked.error();
   auto program = program::compile(probe.spec);
   if (!program) return program.error();
-  if (const auto& filter = definitions_.controls_of(definition).filter) {
+  const spec::EventControls& controls = definitions_.controls_of(definition);
+  if (controls.filter) {
     const program::FilterContext context{.id = event_number, .cpus = cpus_};
-    if (Status set = program::set_filter(*program, *filter, context); !set) return set.error();
+    if (Status set = program::set_filter(*program, *controls.filter, context); !set)
+      return of_filter(controls, set.error());
   }
   if (Status verified = program::verify(*program); !verified) return verified.error();
   probe.program = program.take();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "engine/spec/condition.h"
 #include "engine/spec/function_event.h"
 #include "engine/spec/listing.h"
 #include "engine/spec/messages.h"
@@ -73,6 +74,13 @@ struct Named {
 
 }  // namespace
 
+Error of_filter(const EventControls& controls, Error error) {
+  if (controls.filter_line.empty()) return error;
+  error.where = controls.filter_line;
+  if (error.column >= 0) error.column += static_cast<int>(controls.filter_at);
+  return error;
+}
+
 DefinitionSet::DefinitionSet(ParseOptions options, Resolve resolve)
     : options_(std::move(options)), resolve_(std::move(resolve)) {}
 
@@ -116,8 +124,23 @@ Status DefinitionSet::write(std::string_view text) {
   return ok();
 }
 
-// Of a pattern's definitions all are taken or none.
+// Its filter is that of the events that this line defines.
 Status DefinitionSet::define(std::string_view line) {
+  const auto parts = split_condition(line, options_.strict);
+  if (!parts) return parts.error();
+  const std::size_t first = last_defined_.size();
+  if (Status defined = define_all(parts->definition); !defined || !parts->filter) return defined;
+  for (std::size_t i = first; i < last_defined_.size(); ++i) {
+    EventControls& now = events_.at(last_defined_[i]).controls;
+    now.filter = *parts->filter;
+    now.filter_line = parts->line;
+    now.filter_at = parts->filter_at;
+  }
+  return ok();
+}
+
+// Of a pattern's definitions all are taken or none.
+Status DefinitionSet::define_all(std::string_view line) {
   const bool is_function = !options_.strict && is_function_event(line);
   auto parsed = is_function ? parse_function_event(line, options_) : parse_definition(line, options_);
   if (!parsed) return parsed.error();
@@ -134,7 +157,10 @@ Status DefinitionSet::define(std::string_view line) {
     Status fits = check_counter(spec);
     if (fits) fits = check_event(spec);
     if (!fits) {
-      while (next_ > first) erase(--next_);
+      while (next_ > first) {
+        erase(--next_);
+        last_defined_.pop_back();
+      }
       return fits;
     }
     insert(std::move(spec));
@@ -245,7 +271,7 @@ void DefinitionSet::control(const EventControls& controls) {
     const auto event = events_.find(key);
     if (event == events_.end()) continue;
     EventControls& now = event->second.controls;
-    if (controls.filter) now.filter = controls.filter;
+    if (controls.filter) now.filter = controls.filter, now.filter_line.clear();
     now.triggers.insert(now.triggers.end(), controls.triggers.begin(), controls.triggers.end());
     now.is_disabled = now.is_disabled || controls.is_disabled;
   }

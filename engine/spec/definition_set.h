@@ -31,9 +31,14 @@ struct EventProbes {
 // (engine/program/filter.h, trigger.h).
 struct EventControls {
   std::optional<std::string> filter = {};
+  std::string filter_line = {};            // the definition that it stands in, behind "if"; empty: it came by itself
+  std::size_t filter_at = 0;               // and where in it
   std::vector<std::string> triggers = {};  // oldest first
   bool is_disabled = false;
 };
+
+// Gives an error that is about the filter its place in the definition, if it stands in one.
+Error of_filter(const EventControls& controls, Error error);
 
 // What becomes of a parsed definition before it joins the set: symbols are looked up, and a pattern becomes a definition
 // for each function that it matches.
@@ -45,7 +50,7 @@ class DefinitionSet {
 
   explicit DefinitionSet(ParseOptions options = {}, Resolve resolve = {});
 
-  // One line: a definition, a deletion ("-:GROUP/EVENT", "-:EVENT", "-:GROUP/", each with a place and arguments to
+  // One line: a definition, which not strictly may have a condition (condition.h), a deletion ("-:GROUP/EVENT", "-:EVENT", "-:GROUP/", each with a place and arguments to
   // match), a comment or nothing. On an error the set is as before.
   Status add(std::string_view line);
   // The same with another default object (-x) for this and the following lines.
@@ -80,6 +85,7 @@ class DefinitionSet {
   };
 
   Status define(std::string_view line);
+  Status define_all(std::string_view definition);
   Status remove(std::string_view line);
   std::vector<Id> matching(const Command& command, std::string_view name) const;
   Status check_counter(const ProbeSpec& spec) const;

@@ -85,6 +85,7 @@ inline constexpr std::string_view kVectorTooShort = "The vector register has not
 inline constexpr std::string_view kTypeTooWide = "The type is wider than the part of the register";
 inline constexpr std::string_view kBadLine = "Invalid line number";
 inline constexpr std::string_view kVariableInside = "A variable is no address to add to";
+inline constexpr std::string_view kNoCondition = "A condition has to follow the 'if'";
 inline constexpr std::string_view kBadDeletion = "A deletion is -:GROUP/EVENT, -:EVENT or -:GROUP/";
 inline constexpr std::string_view kNothingToDelete = "No event matches";
 

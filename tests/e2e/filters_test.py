@@ -250,6 +250,60 @@ class Live(Corpus):
         self.assertRegex(done.stderr.decode(), r" e +2 +0\n")
 
 
+class Conditions(harness.TestCase):
+    """`if EXPR` behind a definition, wherever definitions are read."""
+
+    def setUp(self):
+        super().setUp()
+        self.program = harness.fixture("vectors")
+        self.line = f"p:e {self.program}:marked n=%di:s32 if n == 3 || n == 5  # the others not"
+
+    def traced(self, *words, env=None):
+        """n of each record; what was said."""
+        trace = self.path("trace")
+        if os.path.exists(trace):
+            os.unlink(trace)
+        words = [*harness.tracer("-o", trace), *words, "--"] if env is None else []
+        done = harness.run([*words, self.program, "8"], env=env and {**env, "UPROBE_OUTPUT": trace})
+        self.assertEqual((done.returncode, done.stdout), (0, b"8\n"), done.stderr)
+        with open(trace, encoding="latin-1") as file:
+            return re.findall(r": e: \(0x\w+\) n=(-?\d+)", file.read()), done.stderr.decode("latin-1")
+
+    def test_in_an_option_and_in_a_file(self):
+        file = self.write("probes", f"# two\np:other {self.program}:marked\n{self.line}\n")
+        for words in (["-p", self.line], ["-i", file]):
+            values, said = self.traced(*words)
+            self.assertEqual(values, ["3", "5"])
+            self.assertIn("uprobes/e", said)
+            self.assertIn(": 8 hits, 6 filtered", said)
+        self.assertIn("uprobes/other", said)
+
+    def test_a_filter_behind_it_takes_its_place(self):
+        self.assertEqual(self.traced("-p", self.line, "--filter", "n > 5")[0], ["6", "7"])
+
+    def test_by_ld_preload(self):
+        file = self.write("probes", self.line + "\n")
+        for variables in ({"UPROBE_PROBES": self.line}, {"UPROBE_PROBES_FILE": file}):
+            self.assertEqual(self.traced(env=harness.preloaded(**variables))[0], ["3", "5"])
+
+    def test_function_events_and_patterns(self):
+        done = harness.run([*harness.tracer("-q", "-F", f"{self.program}:marked(int n) if n == 4", "-p",
+                                            f"p:* {self.program}:mark?d n=%di:s32 if n == 6"), "--", self.program, "8"])
+        lines = [line.split(": ", 1)[1] for line in done.stderr.decode().splitlines() if not line.startswith("#")]
+        self.assertEqual([re.sub("0x[0-9a-f]+", "X", line) for line in lines], ["check->marked(n=4)", "marked: (X) n=6"])
+
+    def test_mistakes_have_their_place(self):
+        for end, caret in (("if m == 3", "m == 3"), ("if n ==", "n =="), ("if", "if")):
+            definition = f"p:e {self.program}:marked n=%di {end}"
+            file = self.write("probes", f"\n# two\n{definition}  # none\n")
+            for words, place in ((["-p", definition], "-p"), (["-i", file], f"{file}:3")):
+                for check in ([], ["--check"]):
+                    done = harness.run([harness.tool(), *check, *words, self.program, "8"])
+                    self.assertEqual((done.returncode, done.stdout), (125, b""), end)
+                    self.assertTrue(done.stderr.decode().startswith(f"uprobe-run: {place}: "), done.stderr)
+                    self.assertIn(caret, done.stderr.decode().splitlines()[1])
+
+
 class OfTheEntry(harness.TestCase):
     DEEP, MISSING = 1_000_001, "(missing)"
 

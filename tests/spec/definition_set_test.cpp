@@ -45,6 +45,48 @@ TEST(DefinitionSet, ClearingLeavesNothingBehind) {
   EXPECT_EQ(answer(set.add("r:g/e /file:f(4)")), "ok") << "neither its kind nor its counter is remembered";
 }
 
+// The filter of an event, and where it stands in its line; "-": it has none.
+std::string filter_of(const DefinitionSet& set) {
+  const EventControls& controls = set.controls_of(set.probes().back());
+  return controls.filter ? std::to_string(controls.filter_at) + ": " + *controls.filter : "-";
+}
+
+TEST(DefinitionSet, ConditionsAreTheEventsFilters) {
+  const struct {
+    const char *line, *filter;
+  } cases[] = {{"p:g/e /file:f %di", "-"},
+               {"p:g/e /file:f %di if arg1 > 3", "21: arg1 > 3"},
+               {" \tp:g/e /file:f  %di \t if  \targ1 > 3 \t# if", "28: arg1 > 3"},
+               {"p:g/e /file:f x=\\\"a\" if x == \"#  'b\" || x == '#'#c", "24: x == \"#  'b\" || x == '#'"},
+               {"p:g/e /file:f if=%di", "-"},
+               {"p:g/e /file:f if=%di if if == 1", "24: if == 1"},
+               {"p:g/e /file:f # if x", "-"},
+               {"/file:f(x64 p) if p > 1", "18: p > 1"}};
+  for (const auto& one : cases) {
+    DefinitionSet set = make_set();
+    ASSERT_EQ(answer(set.add(one.line)), "ok") << one.line;
+    EXPECT_EQ(filter_of(set), one.filter) << one.line;
+  }
+  DefinitionSet set = make_set();
+  EXPECT_EQ(answer(set.add("p:g/e /file:f %di if # none")), failure(EINVAL, 20, message::kNoCondition));
+  EXPECT_EQ(answer(set.add("if p:g/e /file:f")), failure(EINVAL, 0, message::kNotADefinition));
+  EXPECT_EQ(answer(set.add("p:g/e if x")), failure(EINVAL, 5, message::kNoPlace));
+  DefinitionSet strict = make_set(true);
+  EXPECT_EQ(answer(strict.add("p:g/e /file:1 %di if arg1 > 3")), failure(EINVAL, 18, message::kNoBtf));
+}
+
+TEST(DefinitionSet, AConditionIsOfItsOwnLine) {
+  DefinitionSet set = make_set();
+  ASSERT_TRUE(set.write("p:g/a /file:f %di if arg1 > 3\np:g/b /file:g %di\np:g/a /file:h %di", ""));
+  EXPECT_EQ(filter_of(set), "21: arg1 > 3") << "another probe of the event";
+  EXPECT_EQ(set.controls_of(set.probes()[1]).filter, std::nullopt);
+  ASSERT_TRUE(set.write("p:g/a /file:i %di if arg1 == 4", ""));
+  EXPECT_EQ(filter_of(set), "21: arg1 == 4") << "the last one counts";
+  set.control({.filter = "arg1 == 5"});
+  const EventControls& controls = set.controls_of(set.probes().back());
+  EXPECT_EQ(of_filter(controls, {.where = "arg1 == 5", .column = 2}).column, 2) << "it stands in no line";
+}
+
 TEST(DefinitionSet, SymbolsAreCompared) {
   DefinitionSet set = make_set();
   EXPECT_EQ(answer(set.add("p:g/e /file:f %di")), "ok");

@@ -1,0 +1,60 @@
+#include "engine/spec/condition.h"
+
+#include <cerrno>
+#include <string>
+
+#include "engine/spec/messages.h"
+#include "engine/spec/words.h"
+
+namespace uprobe::spec {
+namespace {
+
+constexpr std::string_view kIf = "if";
+
+std::size_t skip_blanks(std::string_view line, std::size_t at) {
+  while (at < line.size() && is_blank(line[at])) ++at;
+  return at;
+}
+
+// Where the word stands: not the first one, and not in a comment. npos: nowhere.
+std::size_t find_if(std::string_view line) {
+  line = line.substr(0, line.find('#'));
+  for (std::size_t at = skip_blanks(line, 0), first = at; at < line.size(); at = skip_blanks(line, at)) {
+    std::size_t end = at;
+    while (end < line.size() && !is_blank(line[end])) ++end;
+    if (at != first && line.substr(at, end - at) == kIf) return at;
+    at = end;
+  }
+  return std::string_view::npos;
+}
+
+std::size_t comment_behind(std::string_view line, std::size_t at) {
+  for (char quote = '\0'; at < line.size(); ++at) {
+    const char c = line[at];
+    if (quote == '\0' && c == '#') return at;
+    if (quote == '\0' && (c == '"' || c == '\''))
+      quote = c;
+    else if (c == quote)
+      quote = '\0';
+  }
+  return line.size();
+}
+
+}  // namespace
+
+Result<Conditional> split_condition(std::string_view line, bool strict) {
+  const std::size_t at = strict ? std::string_view::npos : find_if(line);
+  if (at == std::string_view::npos) return Conditional{.definition = line, .line = line};
+  const std::size_t from = skip_blanks(line, at + kIf.size());
+  std::size_t end = comment_behind(line, from);
+  while (end > from && is_blank(line[end - 1])) --end;
+  line = line.substr(0, end);
+  if (from >= end)
+    return Error{.text = std::string(message::kNoCondition),
+                 .where = std::string(line.substr(0, at + kIf.size())),
+                 .column = static_cast<int>(at + kIf.size()),
+                 .err = EINVAL};
+  return Conditional{.definition = line.substr(0, at), .line = line, .filter = line.substr(from), .filter_at = from};
+}
+
+}  // namespace uprobe::spec
