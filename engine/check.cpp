@@ -91,7 +91,9 @@ CheckReport check_definitions(const std::vector<Definition>& writes, const Check
   CheckReport report;
   plan::FileCache files;
   Places places(files);
-  spec::DefinitionSet set({.strict = options.strict}, options.strict ? spec::Resolve() : std::ref(places));
+  spec::DefinitionSet set(
+      {.strict = options.strict, .words_2009 = !options.strict && options.style == spec::Style::kprobes_2009},
+      options.strict ? spec::Resolve() : std::ref(places));
   for (; report.write < writes.size(); ++report.write) {
     const Definition& text = writes[report.write];
     if (options.style == spec::Style::kprobes_2009 && is_all_blank(text.text)) set.clear();

@@ -61,7 +61,9 @@ Definer::Definer(const SessionOptions& options, plan::FlowCache& flows)
                 const auto planned = planner_.plan(spec, site, options_.returns);
                 return planned ? ok() : Status(planned.error());
               }),
-      definitions_({.strict = options.strict}, options.strict ? spec::Resolve() : std::ref(places_)) {}
+      definitions_(
+          {.strict = options.strict, .words_2009 = !options.strict && options.style == spec::Style::kprobes_2009},
+          options.strict ? spec::Resolve() : std::ref(places_)) {}
 
 Status Definer::read(const Definition& definition) {
   if (options_.style == spec::Style::kprobes_2009 && is_all_blank(definition.text)) definitions_.clear();

@@ -5,6 +5,7 @@
 #include "engine/places.h"
 #include "engine/spec/name.h"
 #include "engine/spec/registers.h"
+#include "engine/spec/words_2009.h"
 
 namespace uprobe {
 namespace {
@@ -91,6 +92,8 @@ Status Places::find_variables(ProbeSpec& spec, const plan::Found& place) {
       Error error = found.error();
       if (spec::find_register(argument.variable, spec::RegisterNames::extended))
         error.help = "did you mean '%" + argument.variable + "'?";
+      if (const std::string modern = spec::modern_word(argument.variable); !modern.empty())
+        error.help = "did you mean '" + modern + "'? With --style=2009 it is called '" + argument.variable + "'";
       return at_column(spec, argument.symbol_column + std::max(error.column, 0), std::move(error));
     }
     argument.variable.clear();

@@ -8,6 +8,7 @@
 #include "engine/spec/messages.h"
 #include "engine/spec/suggest.h"
 #include "engine/spec/type.h"
+#include "engine/spec/words_2009.h"
 
 namespace uprobe::spec {
 namespace {
@@ -46,7 +47,7 @@ std::string name_of_variable(std::string_view body, const std::vector<Argument>&
 }
 
 Result<NamedBody> parse_name(const Command& command, std::size_t word, const std::vector<Argument>& earlier,
-                             bool strict) {
+                             const FetchContext& context) {
   const std::string_view text = command.word(word);
   const std::size_t equals = text.find('=');
   NamedBody result{.name = "arg" + std::to_string(earlier.size() + 1)};
@@ -54,7 +55,8 @@ Result<NamedBody> parse_name(const Command& command, std::size_t word, const std
     if (equals > kMaxArgumentName) return command.blame(word, 0, message::kArgumentNameTooLong);
     if (equals == 0) return command.blame(word, 0, message::kNoArgumentName);
     result = {.name = std::string(text.substr(0, equals)), .offset = equals + 1};
-  } else if (const std::string name = strict ? "" : name_of_variable(text, earlier); !name.empty()) {
+  } else if (const std::string name = context.strict ? "" : name_of_variable(text, earlier);
+             !name.empty() && !(context.words_2009 && has_word_2009(text))) {
     result.name = name;
   }
   if (!is_identifier(result.name)) return command.blame(word, 0, message::kBadArgumentName);
@@ -112,6 +114,7 @@ Result<Argument> ArgumentParser::parse(std::uint32_t& fixed_bytes) {
   fixed_bytes += fixed_size(argument_);
   if (fixed_bytes > shared::kMaxFixedArguments) return blame(fetch->blame_offset, message::kEventTooBig, E2BIG);
   if (auto status = join(*parts, *fetch); !status) return status.error();
+  if (context_.words_2009) argument_.body = modern_body(body);
   argument_.steps = std::move(fetch->steps);
   argument_.memory_offset = fetch->memory_offset;
   argument_.entry = std::move(fetch->entry);
@@ -243,7 +246,7 @@ Result<std::vector<Argument>> parse_arguments(const Command& command, const Fetc
   std::vector<Argument> arguments;
   std::uint32_t fixed_bytes = 0;
   for (std::size_t word = 2; word < command.size(); ++word) {
-    auto named = parse_name(command, word, arguments, context.strict);
+    auto named = parse_name(command, word, arguments, context);
     if (!named) return named.error();
     auto argument = ArgumentParser(command, word, named.take(), context).parse(fixed_bytes);
     if (!argument) return argument.error();

@@ -11,6 +11,7 @@
 #include "engine/spec/messages.h"
 #include "engine/spec/number.h"
 #include "engine/spec/registers.h"
+#include "engine/spec/words_2009.h"
 
 namespace uprobe::spec {
 namespace {
@@ -28,6 +29,7 @@ class FetchParser {
   std::size_t blame_offset() const { return context_.strict ? kernel_offset_ : 0; }
 
  private:
+  Result<Fetch> parse_as(std::string_view text, const std::string& modern) const;
   Result<Fetch> parse_variable(std::string_view text);
   Result<Fetch> parse_retval(std::string_view text);
   Result<Fetch> parse_stack(std::string_view text);
@@ -84,6 +86,8 @@ Result<Fetch> FetchParser::parse(std::string_view text) {
     default:
       break;
   }
+  if (const std::string modern = context_.words_2009 ? modern_word(text) : ""; !modern.empty())
+    return parse_as(text, modern);
   if (!context_.strict && text.starts_with("entry(")) return parse_entry(text);
   if (!is_letter(text[0]) && text[0] != '_') return blame(text, message::kBadFetch);
   if (!context_.strict) return Fetch{.yield = Yield::variable};
@@ -91,6 +95,15 @@ Result<Fetch> FetchParser::parse(std::string_view text) {
   return with_help(blame(text, message::kNoBtf),
                    is_register ? "did you mean '%" + std::string(text) + "'?"
                                : "uprobe events know no variables; use %di, +8(%di) and the like");
+}
+
+// Another spelling, with mistakes where the word stands.
+Result<Fetch> FetchParser::parse_as(std::string_view text, const std::string& modern) const {
+  if (text == "ra" && !context_.is_return) return blame(text, message::kReturnAddressOnProbe);
+  if (text[0] == 'a' && (context_.is_return || !context_.is_function_entry))
+    return with_help(blame(text, message::kNotEntry), "past its first instruction a function's arguments may be gone");
+  const auto at = offset_ + static_cast<std::size_t>(text.data() - body_.data());
+  return FetchParser(command_, word_, at, modern, context_).parse(modern);
 }
 
 // $retval and $stack are prefixes, the others whole words.
@@ -124,7 +137,7 @@ Result<Fetch> FetchParser::parse_entry(std::string_view text) {
 // What `inside` fetches where the function begins; "arg1" is $arg1.
 Result<Fetch> FetchParser::at_entry(std::string_view text, std::string_view inside) {
   if (!context_.is_return) return blame(text, message::kEntryOnProbe);
-  const FetchContext context{.strict = false, .is_return = false, .is_function_entry = true};
+  const FetchContext context{.words_2009 = context_.words_2009, .is_return = false, .is_function_entry = true};
   FetchParser parser(command_, word_, offset_, body_, context);
   const bool is_argument = text[0] == '$';
   auto inner = is_argument ? parser.parse_argument_variable(body_.substr(

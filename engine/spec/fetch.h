@@ -21,6 +21,7 @@ inline constexpr int kKernelEndSlot = 15;
 // What an argument may use, from its definition.
 struct FetchContext {
   bool strict = false;
+  bool words_2009 = false;
   bool is_return = false;
   bool is_function_entry = true;  // false: the place is certainly not the first instruction of a function
 };

@@ -22,6 +22,7 @@ inline constexpr std::string_view kEventTooLong = "Event name is too long";
 inline constexpr std::string_view kBadEvent = "Event name must follow the same rules as C identifiers";
 inline constexpr std::string_view kRetvalOnProbe = "$retval is not available on probe";
 inline constexpr std::string_view kLatencyOnProbe = "$latency is not available on probe";
+inline constexpr std::string_view kReturnAddressOnProbe = "ra is not available on probe";
 inline constexpr std::string_view kEntryOnProbe = "Only a return probe looks back to the entry";
 inline constexpr std::string_view kEntrySame = "Only registers and memory are fetched at the entry";
 inline constexpr std::string_view kBadVariable = "Invalid $-variable specified";

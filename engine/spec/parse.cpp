@@ -80,8 +80,10 @@ Result<ProbeSpec> parse_definition(std::string_view line, const ParseOptions& op
   // $argN means the calling convention's registers, which hold it at the function's first instruction. An offset in the
   // file may be one: the user knows.
   const bool inside = !spec.place.symbol.empty() && spec.place.offset != 0;
-  auto arguments =
-      parse_arguments(command, {.strict = options.strict, .is_return = spec.is_return, .is_function_entry = !inside});
+  auto arguments = parse_arguments(command, {.strict = options.strict,
+                                             .words_2009 = options.words_2009,
+                                             .is_return = spec.is_return,
+                                             .is_function_entry = !inside});
   if (!arguments) return arguments.error();
   spec.arguments = arguments.take();
   return spec;

@@ -37,6 +37,7 @@ FileState look_up_file(const std::string& path);
 
 struct ParseOptions {
   bool strict = false;
+  bool words_2009 = false;  // the kprobe tracer's words of 2009 are fetches: see words_2009.h
   std::string default_object = {};  // of places that name none; not in strict mode
   // Called for a path that contains a slash, in strict mode for every path; empty: files are not looked at.
   std::function<FileState(const std::string& path)> file_check = look_up_file;

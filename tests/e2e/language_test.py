@@ -48,6 +48,17 @@ class Kprobes2009(Language):
         self.assertEqual(lines, ["vfs_read: @vfs_read+0 0x5", "run: <-vfs_read+0 0x5",
                                  'open_at: @open_at+0 -100 "/proc/kallsyms"'])
 
+    def test_its_words(self):
+        lines = self.trace("--style=2009", "-p", "p open_at a0 a1:s8 +5(a1):string -8(sa) s0 sa",
+                           "-p", "r open_at rv ra", "-p", "p eight a5:s32 a6 a7:s32 s1 s2:s32")
+        match = re.fullmatch(r"open_at: @open_at\+0 0x\w+ -?\d+ \"/kallsyms\" 0x\w+ (0x\w+) 0x7f\w+", lines[0])
+        self.assertEqual(lines[1:], [f"run: <-open_at+0 0x3 {match[1]}", "eight: @eight+0 6 0x7 -8 0x7 -8"])
+        self.assertEqual(self.ask("--list-events", "--style=2009", "-p", "p open_at x=+8(a1):u8 s2", "-p",
+                                  "r vfs_read rv ra", self.program)[1],
+                         "p open_at+0 x=+8($arg2):u8 $stack2\nr vfs_read+0 $retval %ip\n")
+        self.assertEqual(self.refusal("--style=2009", "-p", "p open_at ra"), ("ra is not available on probe", "ra"))
+        self.assertIn("did you mean '$arg2'?", self.ask("--check", "-p", "p open_at a1", self.program)[2])
+
     def test_an_address_is_the_files_own(self):
         address = Elf(self.program).symbols["vfs_read"]
         self.assertEqual(self.trace("--style=2009", "-p", f"p {address:#x} %si"), ["vfs_read: @vfs_read+0 0x5"])

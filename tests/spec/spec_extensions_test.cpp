@@ -103,6 +103,30 @@ TEST(Extensions, FloatingPointReturnValues) {
   EXPECT_EQ(error("r /b/x:f $retval:f32[2]"), "17: String accepts only memory argument");
 }
 
+// Bodies as they are listed; "col: text" of an error.
+std::string read_2009(std::string_view line) {
+  const auto spec = parse_definition(line, {.words_2009 = true, .file_check = any_file});
+  if (!spec) return std::to_string(spec.error().column) + ": " + spec.error().text;
+  std::string bodies;
+  for (const Argument& argument : spec->arguments) bodies += argument.name + "=" + argument.body + " ";
+  return bodies;
+}
+
+TEST(Extensions, TheWordsOf2009) {
+  EXPECT_EQ(read_2009("p /b/x:f a0 a5 a6 a7 s0 s12 sa"),
+            "arg1=$arg1 arg2=$arg6 arg3=$stack1 arg4=$stack2 arg5=$stack0 arg6=$stack12 arg7=$stack ");
+  EXPECT_EQ(read_2009("r /b/x:f rv ra +4(rv):u8 n=-8(+0(ra)):x8[2]"),
+            "arg1=$retval arg2=%ip arg3=+4($retval):u8 n=-8(+0(%ip)):x8[2] ");
+  EXPECT_EQ(read_2009("p /b/x:f +4(a1):string @x %di $arg2 a0b s sax a1->b"),
+            "arg1=+4($arg2):string arg2=@x arg3=%di arg4=$arg2 a0b=a0b s=s sax=sax b=a1->b ");
+  EXPECT_EQ(read_2009("p /b/x:f rv"), "9: $retval is not available on probe");
+  EXPECT_EQ(read_2009("p /b/x:f +0(ra)"), "12: ra is not available on probe");
+  EXPECT_EQ(read_2009("r /b/x:f n=a7"), "11: $arg* can be used only on function entry or exit");
+  EXPECT_EQ(read_2009("p /b/x:f+4 a7"), "11: $arg* can be used only on function entry or exit");
+  EXPECT_EQ(read_2009("r /b/x:f entry(+8(a2))"), "arg1=entry(+8($arg3)) ");
+  EXPECT_EQ(parsed("p /b/x:f a0").arguments[0].variable, "a0") << "in any other style a variable";
+}
+
 TEST(Extensions, ReturnsLookBackToTheEntry) {
   const ProbeSpec spec = parsed("r /b/x:f $latency $entry_arg3 entry(+8(%si)):u16 +0(entry(%di)):string entry(%edx)");
   ASSERT_EQ(spec.arguments.size(), 5u);
