@@ -122,6 +122,39 @@ class Examples(harness.TestCase):
             self.assertIn(form, text)
 
 
+class Language(harness.TestCase):
+    """docs/language.md: each row of its tables names tests, and there are such tests."""
+
+    def setUp(self):
+        super().setUp()
+        self.tests = {}
+        for folder, _, names in os.walk(os.path.join(harness.Options.source, "tests")):
+            for name in names:
+                if name.endswith(("_test.py", "_test.cpp")):
+                    with open(os.path.join(folder, name), encoding="utf-8") as file:
+                        self.tests[name.rsplit(".", 1)[0]] = file.read()
+
+    def exists(self, test):
+        """"Suite.Name" in C++, "e2e_FILE: test_NAME" in Python; further names are of the same file."""
+        if test.startswith("e2e_"):
+            file, _, name = test[4:].partition(": ")
+            self.file = self.tests.get(file + "_test", "")
+            return bool(self.file) and f"def {name}(" in self.file
+        if test.startswith("test_"):
+            return f"def {test}(" in self.file
+        return any(re.search(rf"TEST(_F)?\({test.replace('.', ', ')}\)", text) for text in self.tests.values())
+
+    def test_each_row_names_its_tests(self):
+        with open(os.path.join(harness.Options.source, "docs/language.md"), encoding="utf-8") as file:
+            rows = [line.strip("|\n ").split(" | ") for line in file if line.startswith("| ")]
+        rows = [row for row in rows if row[0] not in ("here", "---")]
+        self.assertGreater(len(rows), 30)
+        for row in rows:
+            with self.subTest(row[0]):
+                self.assertEqual(len(row), 4)
+                self.assertEqual([test for test in row[3].split(", ") if not self.exists(test)], [])
+
+
 def write():
     """The document with what its commands print now. "..." stays."""
     import tempfile
