@@ -28,6 +28,9 @@ class Engine {
   virtual int child_pid() = 0;
   virtual Result<Ending> run(const RunOptions& options, const Output& output) = 0;
   virtual Summary summary() = 0;
+  // As uprobe::Session's.
+  virtual bool has_guests() = 0;
+  virtual void serve_guests() = 0;
 
   // As uprobe::ask_session.
   virtual Result<Reply> ask(const std::string& session, const std::vector<Order>& orders) = 0;

@@ -1,13 +1,17 @@
 #include "cli/front.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <new>
 
 #include "cli/diagnostics.h"
 #include "cli/options.h"
@@ -17,7 +21,14 @@
 namespace uprobe::cli {
 namespace {
 
+// What the engine says to its front when it stays behind.
+struct Farewell {
+  std::atomic<bool> said{false};
+  Outcome outcome;
+};
+
 pid_t g_front = 0;  // in its engine
+Farewell* g_farewell = nullptr;  // shared by the two
 
 constexpr int kPassedOn[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP};
 
@@ -53,11 +64,17 @@ void stop_with(pid_t engine) {
   ::kill(engine, SIGCONT);
 }
 
-// The status of the engine, when it has ended.
-int wait_for(pid_t engine, const sigset_t& signals) {
+Farewell* share_farewell() {
+  void* const page = ::mmap(nullptr, sizeof(Farewell), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return page == MAP_FAILED ? nullptr : new (page) Farewell;
+}
+
+// The status of the engine, when it has ended; nothing where it has said farewell and goes on.
+std::optional<int> wait_for(pid_t engine, const sigset_t& signals) {
   for (;;) {
     int status = 0;
     if (::waitpid(engine, &status, WNOHANG) == engine) return status;
+    if (g_farewell->said) return std::nullopt;
     const int number = ::sigwaitinfo(&signals, nullptr);
     if (number == SIGTSTP) stop_with(engine);
     if (number > 0 && number != SIGCHLD && number != SIGTSTP) ::kill(engine, number);
@@ -96,7 +113,23 @@ Outcome outcome_of(int status, const std::vector<int>& pids, Engine& engine, con
   return {kExitFailure, 0};
 }
 
+// Whoever reads what we print has all of it.
+void drop_streams() {
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int stream = STDIN_FILENO; null >= 0 && stream <= STDERR_FILENO; ++stream) ::dup2(null, stream);
+  if (null > STDERR_FILENO) ::close(null);
+}
+
 }  // namespace
+
+void leave_front(const Outcome& outcome) {
+  if (g_front == 0) return;
+  ::prctl(PR_SET_PDEATHSIG, 0);
+  drop_streams();
+  g_farewell->outcome = outcome;
+  g_farewell->said = true;
+  if (::getppid() == g_front) ::kill(g_front, SIGCHLD);
+}
 
 int visible_pid() { return g_front != 0 ? g_front : ::getpid(); }
 
@@ -109,7 +142,8 @@ std::optional<Outcome> stand_in_front(const std::vector<std::string>& arguments,
   sigset_t before;
   const sigset_t signals = heeded();
   ::sigprocmask(SIG_BLOCK, &signals, &before);
-  const pid_t front = ::getpid(), child = ::fork();
+  g_farewell = share_farewell();
+  const pid_t front = ::getpid(), child = g_farewell != nullptr ? ::fork() : -1;
   if (child < 0) {
     diagnostics.error(system_error("fork", errno));
     return Outcome{kExitFailure, 0};
@@ -120,8 +154,8 @@ std::optional<Outcome> stand_in_front(const std::vector<std::string>& arguments,
     return std::nullopt;
   }
   ::prctl(PR_SET_NAME, kFrontName);
-  const int status = wait_for(child, signals);
-  return outcome_of(status, pids, engine, diagnostics);
+  const std::optional<int> status = wait_for(child, signals);
+  return status ? outcome_of(*status, pids, engine, diagnostics) : g_farewell->outcome;
 }
 
 }  // namespace uprobe::cli

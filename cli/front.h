@@ -4,7 +4,8 @@
 //   engine   a child in a session of its own and with a name of its own, so that what is meant for the tool (a terminal's
 //            signals, kill of a process group, killall) does not hit it: attaches, reads, prints, detaches
 //
-// When the front dies, by SIGKILL too, the engine finishes what it is doing, detaches as it always does, and exits. When the engine
+// An engine that has guests (engine/guest_protocol.h) outlives its front: it tells it how to end, and goes on until the last
+// guest has gone. When the front dies, by SIGKILL too, the engine finishes what it is doing, detaches as it always does, and exits. When the engine
 // is killed the front takes away what it has left. ^Z stops the front, and the engine stops reading; it is never stopped itself,
 // since it may hold a program.
 #pragma once
@@ -24,6 +25,10 @@ namespace uprobe::cli {
 // instead (ps, pkill -f).
 std::optional<Outcome> stand_in_front(const std::vector<std::string>& arguments, char** words, Engine& engine,
                                       const Streams& streams);
+
+// In the engine: the front ends as this says, whoever waits for it goes on, and the engine is nobody's. It has no standard
+// streams from then on. Nothing where there is no front.
+void leave_front(const Outcome& outcome);
 
 // The process id that the user knows us by: the front's, or our own where there is none.
 int visible_pid();

@@ -352,7 +352,12 @@ Outcome attach_and_follow(const Call& call, TraceSink& sink) {
   if (ending) tell_end_of_attached(call, *ending);
   if (!call.options.quiet)
     call.diagnostics.print(render_summary(call.engine.summary(), call.diagnostics.color(), call.options.verbosity > 0));
-  return ending ? Outcome{} : fail(call, ending.error());
+  const Outcome outcome = ending ? Outcome{} : fail(call, ending.error());
+  if (call.engine.has_guests()) {
+    leave_front(outcome);
+    call.engine.serve_guests();
+  }
+  return outcome;
 }
 
 // The trace of a program that we have not started may have standard output.

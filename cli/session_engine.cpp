@@ -38,6 +38,10 @@ Result<Ending> SessionEngine::run(const RunOptions& options, const Output& outpu
 
 Summary SessionEngine::summary() { return session_->summary(); }
 
+bool SessionEngine::has_guests() { return session_->has_guests(); }
+
+void SessionEngine::serve_guests() { session_->serve_guests(); }
+
 Result<Reply> SessionEngine::ask(const std::string& session, const std::vector<Order>& orders) {
   return ask_session(session, orders);
 }

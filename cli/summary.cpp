@@ -25,12 +25,15 @@ std::vector<Cause> causes(const ProbeSummary& lost) {
       {lost.lost_full, "ring full", ": use -b to enlarge"},
       {lost.lost_too_big, "larger than " + grouped(shared::kMaxPayload) + " bytes", ""},
       {lost.lost_busy, "every ring busy", ""},
+      {lost.lost_behind, "this tool did not keep up beside the others", ""},
   };
   std::erase_if(all, [](const Cause& cause) { return cause.count == 0; });
   return all;
 }
 
-std::uint64_t lost_count(const ProbeSummary& probe) { return probe.lost_full + probe.lost_too_big + probe.lost_busy; }
+std::uint64_t lost_count(const ProbeSummary& probe) {
+  return probe.lost_full + probe.lost_too_big + probe.lost_busy + probe.lost_behind;
+}
 
 // "12 (ring full)", "15 (12 ring full; 3 every ring busy)"
 std::string lost_text(const ProbeSummary& lost, bool with_advice) {
@@ -62,6 +65,7 @@ ProbeSummary total_of(const std::vector<ProbeSummary>& probes) {
     total.lost_full += probe.lost_full;
     total.lost_too_big += probe.lost_too_big;
     total.lost_busy += probe.lost_busy;
+    total.lost_behind += probe.lost_behind;
   }
   return total;
 }

@@ -17,6 +17,11 @@
 
 namespace uprobe {
 
+// What is counted of an event, since the beginning of the session.
+struct EventCounts {
+  std::uint64_t recorded = 0, filtered = 0, muted = 0, lost_full = 0, lost_too_big = 0, lost_busy = 0, missed = 0;
+};
+
 // One definition, all the way to a place and a program.
 struct Probe {
   spec::ProbeSpec spec;
@@ -27,6 +32,9 @@ struct Probe {
   bool live = true;          // not deleted
   bool on = true;            // not switched off
   bool was_refused = false;  // by the program that it was to join: it never was
+  std::uint32_t owner = 0;   // a guest; 0: the session's own
+  bool is_free = false;      // its owner has left: another one's may have its number
+  EventCounts before = {};   // of those that have had its number
 };
 
 // Whether its records show names of code addresses.
@@ -42,6 +50,8 @@ class Definer {
   Definer(const Definer&) = delete;
   Definer& operator=(const Definer&) = delete;
 
+  // What is known of a file already holds for its probes too.
+  void know(std::shared_ptr<const elf::ElfFile> file) { files_.know(std::move(file)); }
   // A line as uprobe_events takes it, deletions included. On an error all is as before.
   Status read(const Definition& definition);
   // The probes of what was read since the last call. On an error none of it was read.

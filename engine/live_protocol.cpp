@@ -11,43 +11,12 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "engine/message.h"
+
 namespace uprobe {
 namespace {
 
 constexpr std::size_t kMostBytes = 16u << 20;
-
-void put(std::string& to, std::uint32_t number) { to.append(reinterpret_cast<const char*>(&number), sizeof number); }
-void put(std::string& to, std::string_view text) {
-  put(to, static_cast<std::uint32_t>(text.size()));
-  to.append(text);
-}
-
-// Takes from the front; what cannot be taken makes it bad for good.
-class Parser {
- public:
-  explicit Parser(std::string_view bytes) : rest_(bytes) {}
-  std::uint32_t number() {
-    std::uint32_t value = 0;
-    if (rest_.size() < sizeof value) return fail(), 0;
-    std::memcpy(&value, rest_.data(), sizeof value);
-    rest_.remove_prefix(sizeof value);
-    return value;
-  }
-  std::string text() {
-    const std::uint32_t size = number();
-    if (size > rest_.size()) return fail(), std::string();
-    const std::string value(rest_.substr(0, size));
-    rest_.remove_prefix(size);
-    return value;
-  }
-  bool good() const { return good_; }
-  bool is_done() const { return good_ && rest_.empty(); }
-
- private:
-  void fail() { good_ = false, rest_ = {}; }
-  std::string_view rest_;
-  bool good_ = true;
-};
 
 }  // namespace
 
@@ -83,12 +52,8 @@ std::string encode(const Reply& reply) {
   put(bytes, reply.text);
   put(bytes, reply.error ? 1 : 0);
   if (!reply.error) return bytes;
-  const Error& error = *reply.error;
   put(bytes, static_cast<std::uint32_t>(reply.failed));
-  put(bytes, static_cast<std::uint32_t>(error.code));
-  put(bytes, static_cast<std::uint32_t>(error.column));
-  put(bytes, static_cast<std::uint32_t>(error.err));
-  for (const std::string& text : {error.text, error.where, error.help}) put(bytes, text);
+  put(bytes, *reply.error);
   return bytes;
 }
 
@@ -97,13 +62,7 @@ std::optional<Reply> decode_reply(std::string_view bytes) {
   Reply reply{.text = parser.text(), .error = {}};
   if (parser.number() != 0) {
     reply.failed = parser.number();
-    const std::uint32_t code = parser.number();
-    if (code > static_cast<std::uint32_t>(Code::system)) return std::nullopt;
-    Error& error = reply.error.emplace();
-    error.code = static_cast<Code>(code);
-    error.column = static_cast<int>(parser.number());
-    error.err = static_cast<int>(parser.number());
-    for (std::string* text : {&error.text, &error.where, &error.help}) *text = parser.text();
+    reply.error = take_error(parser);
   }
   if (!parser.is_done()) return std::nullopt;
   return reply;

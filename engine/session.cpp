@@ -67,7 +67,9 @@ Session& Session::operator=(Session&&) noexcept = default;
 Session::~Session() = default;
 
 Session::State::~State() {
+  if (steward.joinable()) steward.join();
   if (area) stop_tracing();
+  guest_door.reset();
 }
 
 // From the mail service, which sees processes while they live.
@@ -90,6 +92,7 @@ void Session::State::await_writers() {
 // Recording off, original bytes back in every process that has the session: whoever lives on runs untraced.
 void Session::State::stop_tracing() {
   door.reset();
+  if (guest_door) guest_door->close();
   if (area && !attached.empty()) __atomic_store_n(&area->header().tool_gone, 1, __ATOMIC_RELAXED);  // nobody need ask
   {
     const std::lock_guard lock(changing);  // who is adding probes has added them
@@ -220,24 +223,12 @@ Status Session::State::find_any_armed() const {
   return Error{.code = Code::refused, .text = "nothing in the program can be probed: " + report.first_refusal};
 }
 
-namespace {
-
-// Waits for the end of a process, at most so long. A child stays a zombie, so that its name can still be read. The descriptor
-// and not waitid tells: while the mail service leads the child through execve, waitid would report its stops as well.
-bool child_ended(int pidfd, std::chrono::microseconds limit) {
-  pollfd poll_for{.fd = pidfd, .events = POLLIN, .revents = 0};
-  const timespec timeout{.tv_sec = limit.count() / 1'000'000, .tv_nsec = limit.count() % 1'000'000 * 1000};
-  return ::ppoll(&poll_for, 1, &timeout, nullptr) == 1;
-}
-
-}  // namespace
-
 // A program that somebody kills while it is being loaded has ended as it would have without us; run() says so. While it is
 // stopped, with all signals masked, SIGKILL alone can have done that.
 Status Session::State::unless_killed(const Error& error) {
   constexpr auto kOnItsWayOut = std::chrono::milliseconds(20);
   const bool killed =
-      error.code == Code::killed || error.err == ESRCH || (pidfd && child_ended(pidfd.get(), kOnItsWayOut));
+      error.code == Code::killed || error.err == ESRCH || (pidfd && has_ended(pidfd.get(), kOnItsWayOut));
   if (!killed) return error;
   ended_early = Ending{.signalled = true, .code = error.code == Code::killed ? error.err : SIGKILL};
   return ok();
@@ -267,7 +258,7 @@ Status Session::launch(const std::vector<std::string>& argv) {
                  .where = *program};
   if (Status agent = state_->open_agent(); !agent) return agent;
   const Status launched = state_->launch(*program, argv);
-  if (!launched || state_->ended_early) state_->door.reset();
+  if (!launched || state_->ended_early) state_->close_doors();
   return launched;
 }
 
@@ -284,7 +275,7 @@ Status Session::State::launch(const std::string& program, const std::vector<std:
   raise_own_limits();  // it has inherited these too
   pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   if (!pidfd) return system_error("pidfd_open", errno);
-  if (Status opened = open_door(); !opened) return opened;
+  if (Status opened = open_doors(); !opened) return opened;
   const auto load = [&] { return control::load_agent(**target, *agent, *area, planned.size()); };
   if (Status armed = arm(**target, load); !armed) return unless_killed(armed.error());
   if (Status released = (*target)->release(); !released) return unless_killed(released.error());
@@ -311,11 +302,11 @@ class Printer : public Recipient {
     if (options.header) formatter_.header(text_);
   }
 
-  void take(const trace::EventRecord& record, trace::TaskNames& names) override {
+  void take(const trace::EventRecord& record, std::string_view task) override {
     if (is_full()) return;
     ++printed_;
     for (; known_ < probes_.size(); ++known_) formatter_.add(probes_[known_].program.layout);
-    formatter_.append(record, names.name(record.tid), text_);
+    formatter_.append(record, task, text_);
     if (text_.size() >= kFlushBytes) end_batch();
   }
   void end_batch() override {
@@ -339,8 +330,8 @@ class Printer : public Recipient {
 class Forwarder : public Recipient {
  public:
   Forwarder(const std::vector<Probe>& probes, const RecordSink& sink) : probes_(probes), sink_(sink) {}
-  void take(const trace::EventRecord& record, trace::TaskNames& names) override {
-    if (record.type < probes_.size()) sink_(record, probes_[record.type].program.layout, names.name(record.tid));
+  void take(const trace::EventRecord& record, std::string_view task) override {
+    if (record.type < probes_.size()) sink_(record, probes_[record.type].program.layout, task);
   }
 
  private:
@@ -352,19 +343,6 @@ void wait_for_flush(int event, std::chrono::microseconds limit) {
   pollfd poll_for{.fd = event, .events = POLLIN, .revents = 0};
   const timespec timeout{.tv_sec = limit.count() / 1'000'000, .tv_nsec = limit.count() % 1'000'000 * 1000};
   ::ppoll(&poll_for, 1, &timeout, nullptr);
-}
-
-// Those that have ended are forgotten.
-bool all_ended(std::vector<Fd>& processes, std::chrono::microseconds limit) {
-  while (!processes.empty() && child_ended(processes.back().get(), limit)) processes.pop_back();
-  return processes.empty();
-}
-
-// Takes the zombie. One that was killed in the middle of execve may have been taken by the mail service.
-Ending ending_of(pid_t child) {
-  siginfo_t info{};
-  if (::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED) != 0) return {.signalled = true, .code = SIGKILL};
-  return {.signalled = info.si_code != CLD_EXITED, .code = info.si_status};
 }
 
 }  // namespace
@@ -385,79 +363,17 @@ void Session::kill_program() {
   if (state_->pidfd) ::syscall(SYS_pidfd_send_signal, state_->pidfd.get(), SIGKILL, nullptr, 0);
 }
 
-Result<Ending> Session::State::run(const RunOptions& run_options, Recipient& recipient) {
-  if (ended_early) {
-    recipient.end_batch();
-    return *ended_early;
-  }
-  const trace::Sink sink = [&](const trace::EventRecord& record) { recipient.take(record, names); };
-  const auto started = steady_clock::now();
-  const bool is_attached = !attached.empty();
-  const auto is_over = [&] {
-    return run_options.duration.count() != 0 && steady_clock::now() - started >= run_options.duration;
-  };
-  const auto let_go = [&] {
-    return recipient.is_full() || (is_attached && recipient.is_broken()) || is_over() ||
-           (run_options.detach_requested && run_options.detach_requested());
-  };
-  for (bool ended = false; !ended;) {
-    learn_names();
-    if (recording) poll(sink);
-    recipient.end_batch();
-    if (recording && let_go()) {
-      stop_tracing();
-      reader->finish(sink);
-      recipient.end_batch();
-      if (is_attached) return Ending{.detached = true};
-    }
-    const auto wait = recording ? reader->next_poll() : std::chrono::microseconds(100'000);
-    ended = is_attached ? all_ended(processes, wait) : child_ended(pidfd.get(), wait);
-  }
-  learn_names();
-  names.refresh_all();
-  if (recording) {
-    stop_tracing();
-    reader->finish(sink);
-  }
-  recipient.end_batch();
-  return is_attached ? Ending{} : ending_of(child);
-}
-
-void Session::State::poll(const trace::Sink& sink) {
-  const std::lock_guard lock(reading);
-  reader->poll(sink);
-}
-
-// Prints at least all that is committed now. Records wait for those that threads in the middle of a hit may still publish
-// with an older time: a matter of microseconds, unless such a thread is stopped.
-void Session::State::print_settled(const trace::Sink& sink) {
-  const std::uint64_t now = trace::Clock::now();
-  const auto may_be_older = [&](std::uint32_t ring) {
-    return area->is_being_written(ring) && __atomic_load_n(&area->ring(ring).stamp, __ATOMIC_RELAXED) < now;
-  };
-  for (int tries = 0; tries < 20; ++tries) {
-    bool waiting = false;
-    for (std::uint32_t i = 0; i < area->ring_count(); ++i) waiting = waiting || may_be_older(i);
-    std::this_thread::sleep_for(std::chrono::microseconds(10));  // also the clocks' difference
-    if (waiting) continue;
-    do poll(sink);
-    while (reader->next_poll().count() == 0);
-    return;
-  }
-  const std::lock_guard lock(reading);
-  reader->finish(sink);
-}
-
 Status Session::follow(const control::Preloaded& program, const RunOptions& options, const Output& output) {
   State& s = *state_;
   Printer printer(s.probes, options, output, s.symbols.get());
-  const trace::Sink sink = [&](const trace::EventRecord& record) { printer.take(record, s.names); };
+  s.own_recipient = &printer;
+  const trace::Sink sink = [&](const trace::EventRecord& record) { s.hand_on(record); };
   const auto step = [&] {
     const auto flushes = s.mail->take_flushes();
     if (flushes.empty())
-      s.poll(sink);
+      s.poll();
     else
-      s.print_settled(sink);
+      s.print_settled();
     printer.end_batch();
     for (shared::MailSlot* slot : flushes) s.mail->flushed(*slot);
   };

@@ -1,7 +1,7 @@
 // The facade: everything that the CLI (and later the helper and the tests) may use of the engine.
 //
 //   prepare   every definition is parsed, resolved and planned against the files; no process exists yet
-//   attach    the same for processes that run already
+//   attach    the same for processes that run already. Where another tool traces them, the session is that tool's guest
 //   launch    the program starts under ptrace, the agent gets in at the exec stop, points are armed, the tracer lets go
 //   run       records are read and printed until the program ends (or the session is stopped); other threads may add and
 //             remove probes meanwhile
@@ -75,6 +75,7 @@ struct ProbeSummary {
   std::uint64_t filtered = 0;  // not wanted by the event's filter
   std::uint64_t muted = 0;     // while the event or all tracing was off
   std::uint64_t lost_full = 0, lost_too_big = 0, lost_busy = 0;
+  std::uint64_t lost_behind = 0;  // in memory: this tool did not take them while others had to go on
   std::uint64_t missed = 0;  // entries whose return could not be followed; not among the hits
   std::string hint;          // for a probe never hit: the likely reason
   std::string against;       // why it is a breakpoint and no jump; empty: it is a jump, or was to be a breakpoint
@@ -93,6 +94,7 @@ struct ProbeState {
   std::string definition;  // canonical listing
   std::string name;        // "uprobes/zfree_entry"
   bool on = true;
+  int owner = 0;                                 // process id of another tool whose probe it is; 0: the session's own
   std::uint64_t hits = 0, lost = 0, missed = 0;  // of what the reader has seen: up to 50 ms old
 };
 
@@ -145,7 +147,8 @@ class Session {
   Status launch(const std::vector<std::string>& argv);
   int child_pid() const;
 
-  // Processes that run already. Where one cannot be attached to, none is. They run when this returns. Code::killed when it was
+  // Processes that run already. Where another tool has them, of this user's or we are root, it adds our probes to its own
+  // (engine/guest_protocol.h); they must be the ones that it was started with or for. Where one cannot be attached to, none is. They run when this returns. Code::killed when it was
   // given up before the first was touched, or while another was waited for: all of them are as they were.
   Status attach(const std::vector<int>& pids, const GivenUp& given_up);
 
@@ -160,6 +163,9 @@ class Session {
   // program.
   Result<Ending> run(const RunOptions& options, const Output& output);
   Result<Ending> run(const RunOptions& options, const RecordSink& sink);
+  // Guests have outlasted run(): the target cannot be left before them. serve_guests() returns when the last has gone.
+  bool has_guests() const;
+  void serve_guests();
   bool is_recording() const;  // launched, and not let go since
   // SIGKILL, if the program has not ended.
   void kill_program();

@@ -11,6 +11,7 @@
 
 #include "engine/base/exhaustion.h"
 #include "engine/base/limits.h"
+#include "engine/base/roles.h"
 #include "engine/control/attach.h"
 #include "engine/session_state.h"
 #include "engine/target/attachable.h"
@@ -124,31 +125,71 @@ Status Session::State::attach_all(const GivenUp& given_up) {
   return begun;
 }
 
+Status Session::State::attach_first(const GivenUp& given_up) {
+  for (const pid_t pid : attached) {
+    if (Status free = await_free(pid, given_up); !free) return about(pid, free.error());
+    processes.emplace_back(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (!processes.back()) return about(pid, system_error("pidfd_open", errno));
+    if (Status known = plan_for(pid); !known) return about(pid, known.error());
+  }
+  if (Status made = make_area(); !made) return made;
+  if (Status opened = open_doors(); !opened) return opened;
+  const Status begun = attach_all(given_up);
+  if (begun) return serve();
+  close_doors();
+  return begun;
+}
+
+// Nothing of it is in any process. The places of our own points stay planned.
+void Session::State::forget_attempt() {
+  processes.clear();
+  reader.reset();
+  armer.reset();
+  clock.reset();
+  symbols.reset();
+  code_maps.reset();
+  area.reset();
+}
+
+// A host that is about to leave lets go of the process, and it is ours; one that is about to begin takes us in.
+Status Session::State::join_host(const Error& occupied, const GivenUp& given_up) {
+  pid_t host = 0;
+  for (const pid_t pid : attached)
+    if (host == 0) host = control::host_of(pid);
+  const Error again{.code = Code::refused, .text = occupied.text, .where = occupied.where, .column = -1, .help = {}, .err = EAGAIN};
+  if (host == 0) return again;
+  const Status joined = become_guest(host, given_up);
+  if (joined) return joined;
+  if (joined.error().code != Code::not_found) return about(attached.front(), joined.error());
+  return is_engine(host) ? again : occupied;
+}
+
 Status Session::attach(const std::vector<int>& pids, const GivenUp& given_up) {
+  using namespace std::chrono_literals;
+  constexpr auto kPatience = 10s;
   State& s = *state_;
   raise_own_limits();
   if (Status agent = s.open_agent(); !agent) return agent;
-  for (const int pid : pids) {
-    if (std::find(s.attached.begin(), s.attached.end(), pid) != s.attached.end()) continue;
-    if (Status free = await_free(pid, given_up); !free) return about(pid, free.error());
-    s.processes.emplace_back(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-    if (!s.processes.back()) return about(pid, system_error("pidfd_open", errno));
-    s.attached.push_back(pid);
-    if (Status planned = s.plan_for(pid); !planned) return about(pid, planned.error());
+  // In an order that all of us keep: nobody holds what another one waits for.
+  const std::set<pid_t> wanted(pids.begin(), pids.end());
+  s.attached.assign(wanted.begin(), wanted.end());
+  for (const auto begun = std::chrono::steady_clock::now();;) {
+    const Status first = s.attach_first(given_up);
+    if (first || first.error().err != control::kOccupied) return first;
+    s.forget_attempt();
+    const Status joined = s.join_host(first.error(), given_up);
+    if (joined || joined.error().err != EAGAIN || std::chrono::steady_clock::now() - begun > kPatience) return joined;
+    if (given_up()) return Error{.code = Code::killed, .text = "given up"};
+    std::this_thread::sleep_for(5ms);
   }
-  if (Status made = s.make_area(); !made) return made;
-  if (Status opened = s.open_door(); !opened) return opened;
-  const Status begun = s.attach_all(given_up);
-  if (begun) return s.serve();
-  s.door.reset();
-  return begun;
 }
 
 Status release(const std::vector<int>& pids) {
   Status all = ok();
   for (const int pid : pids) {
     const Status freed = clean(pid);
-    if (all && !freed && !has_gone(pid)) all = about(pid, freed.error());
+    const bool is_anothers = !freed && freed.error().err == control::kOccupied;  // by now
+    if (all && !freed && !is_anothers && !has_gone(pid)) all = about(pid, freed.error());
   }
   return all;
 }

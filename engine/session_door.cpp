@@ -31,16 +31,21 @@ Result<std::string> describe(const Result<std::size_t>& switched, const char* ve
   return std::string(verb) + " " + std::to_string(*switched) + (*switched == 1 ? " probe\n" : " probes\n");
 }
 
+std::string owner_text(const ProbeState& probe) {
+  return probe.owner == 0 ? std::string() : ", of process " + std::to_string(probe.owner);
+}
+
 std::string listing(const std::vector<ProbeState>& probes) {
   std::string text;
-  for (const ProbeState& probe : probes) text += probe.definition + (probe.on ? " # on\n" : " # off\n");
+  for (const ProbeState& probe : probes)
+    text += probe.definition + (probe.on ? " # on" : " # off") + owner_text(probe) + "\n";
   return text;
 }
 
 std::string statistics(const std::vector<ProbeState>& probes) {
   std::string text;
   for (const ProbeState& probe : probes) {
-    text += probe.name + " " + std::to_string(probe.hits) + " hits, " + std::to_string(probe.lost) + " lost";
+    text += probe.name + owner_text(probe) + " " + std::to_string(probe.hits) + " hits, " + std::to_string(probe.lost) + " lost";
     text +=
         (probe.missed == 0 ? "" : ", " + std::to_string(probe.missed) + " returns not followed") + std::string("\n");
   }
@@ -90,15 +95,23 @@ Reply Session::State::answer(const std::vector<Order>& orders) {
 
 // Without a name nobody has asked for it: where there can be none the session goes on without.
 Status Session::State::serve() {
-  if (!door) return ok();
+  const Status guests = serve_guests();
+  if (!guests || !door) return guests;
   return survive_exhaustion([&] { return door->serve([this](const auto& orders) { return answer(orders); }), ok(); });
 }
 
-Status Session::State::open_door() {
+Status Session::State::open_doors() {
   if (!options.has_door) return ok();
+  auto for_guests = GuestDoor::open();
+  if (for_guests) guest_door.emplace(for_guests.take());
   auto opened = LiveServer::open(options.name, options.known_as != 0 ? options.known_as : ::getpid());
   if (opened) door.emplace(opened.take());
   return opened || options.name.empty() ? ok() : Status(opened.error());
+}
+
+void Session::State::close_doors() {
+  guest_door.reset();
+  door.reset();
 }
 
 }  // namespace uprobe

@@ -28,21 +28,28 @@ Error about(Error error, const Probe& probe) {
   return spec::at_column(probe.spec, probe.spec.place.place_column, std::move(error));
 }
 
+template <class T>
+bool is_same(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
 // Whether the records of one are as the other's, under the same name, from the same place.
 bool is_same(const Probe& a, const Probe& b) {
   if (a.site.offset != b.site.offset || a.spec.event != b.spec.event) return false;
   const auto& x = a.program.insns;
   const auto& y = b.program.insns;
   return a.site.file->identity() == b.site.file->identity() && a.returns.has_value() == b.returns.has_value() &&
-         spec::listing(a.spec, a.site.offset) == spec::listing(b.spec, b.site.offset) && x.size() == y.size() &&
-         std::memcmp(x.data(), y.data(), x.size() * sizeof x[0]) == 0 && a.program.text == b.program.text;
+         spec::listing(a.spec, a.site.offset) == spec::listing(b.spec, b.site.offset) && is_same(x, y) &&
+         is_same(a.program.filter, b.program.filter) && a.program.text == b.program.text;
 }
 
 }  // namespace
 
 // The removed one that has come back.
 std::vector<Probe>::iterator Session::State::before(const Probe& probe) {
-  return std::find_if(probes.begin(), probes.end(), [&](const Probe& p) { return !p.live && is_same(p, probe); });
+  return std::find_if(probes.begin(), probes.end(), [&](const Probe& p) {
+    return !p.live && (p.is_free || p.owner == probe.owner) && is_same(p, probe);
+  });
 }
 
 Status Session::State::has_room(const std::vector<Probe>& more) {
@@ -62,6 +69,7 @@ Result<std::uint16_t> Session::State::number_for(Probe probe) {
     if (Status added = area->add_event(probe.program); !added) return added.error();
     probes.push_back(std::move(probe));
   } else {
+    probe.before = same->owner == probe.owner ? same->before : all_counts_of(number);
     *same = std::move(probe);
     area->set_event(number, true);
   }
@@ -83,35 +91,43 @@ void Session::State::leave(const std::vector<std::uint16_t>& events) {
 }
 
 // The events first, for nobody may record what the reader does not know.
-Status Session::State::join(const std::vector<Probe>& more) {
+Result<std::vector<std::uint16_t>> Session::State::join(const std::vector<Probe>& more,
+                                                        const std::shared_ptr<Guest>& guest) {
   std::vector<std::uint16_t> events;
   control::ProbeSet points;
   Status joined = ok();
   {
     const std::lock_guard lock(reading);
     if (joined = has_room(more); !joined) return about(joined.error(), more.front());
+    const std::uint64_t since = guest ? clock->to_ns(trace::Clock::now()) : 0;
     for (const Probe& probe : more) {
       const auto number = number_for(probe);
       joined = number ? ok() : Status(number.error());
       if (!joined) break;
+      routes.resize(probes.size());
+      routes[*number] = {guest, static_cast<std::uint32_t>(events.size()), since};
       events.push_back(*number);
       add_points(probe, *number, points);
     }
     reader->know_events();
   }
   if (joined) joined = mail->alone([&] { return mail->changes().add(points); });
-  if (joined) return ok();
+  if (joined) return events;
   const Probe& first = events.empty() ? more.front() : probes[events.front()];
   const Error error = about(joined.error(), first);
   leave(events);
   const std::lock_guard lock(reading);
-  for (const std::uint16_t event : events) probes[event].was_refused = reader->counts().recorded[event] == 0;
+  for (const std::uint16_t event : events) {
+    probes[event].was_refused = reader->counts().recorded[event] == 0;
+    probes[event].is_free = guest != nullptr;
+    routes[event] = {};
+  }
   return error;
 }
 
 // What cannot join a program that runs already.
-Status Session::State::may_join(const std::vector<Probe>& more) const {
-  if (options.tier == plan::Tier::jump)
+Status Session::State::may_join(const std::vector<Probe>& more, plan::Tier tier) const {
+  if (tier == plan::Tier::jump)
     return about({.code = Code::refused, .text = "needs a breakpoint: the program is running"}, more.front());
   for (const Probe& probe : more)
     if (shows_symbols(probe))
@@ -125,7 +141,7 @@ Status Session::State::may_join(const std::vector<Probe>& more) const {
 }
 
 Result<Changes> Session::State::define_one(const Definition& definition) {
-  if (!recording) return ended();
+  if (!recording || is_left) return ended();
   auto more = mail->alone([&]() -> Result<std::vector<Probe>> {
     if (Status read = definer->read(definition); !read) return read.error();
     return definer->make_new();
@@ -134,7 +150,7 @@ Result<Changes> Session::State::define_one(const Definition& definition) {
   Changes changes;
   std::vector<std::uint16_t> gone;
   for (std::size_t i = 0; i < probes.size(); ++i) {
-    if (!probes[i].live || definer->has(probes[i].id)) continue;
+    if (!probes[i].live || probes[i].owner != 0 || definer->has(probes[i].id)) continue;
     gone.push_back(static_cast<std::uint16_t>(i));
     changes.removed.push_back(name_of(probes[i]));
   }
@@ -145,8 +161,11 @@ Result<Changes> Session::State::define_one(const Definition& definition) {
     ids.push_back(probe.id);
     changes.added.push_back(name_of(probe));
   }
-  Status joined = may_join(*more);
-  if (joined) joined = join(*more);
+  Status joined = may_join(*more, options.tier);
+  if (joined) {
+    const auto events = join(*more, nullptr);
+    joined = events ? ok() : Status(events.error());
+  }
   if (joined) return changes;
   for (const auto id : ids) definer->forget(id);
   return joined.error();
@@ -160,11 +179,11 @@ Result<Changes> Session::State::define(const Definition& definition) {
 Result<Changes> Session::State::remove(const std::string& name) {
   const std::lock_guard lock(changing);
   if (!name.empty()) return define_one({.text = "-:" + name, .default_object = {}});
-  if (!recording) return ended();
+  if (!recording || is_left) return ended();
   Changes all;
   std::set<std::string> groups;
   for (const Probe& probe : probes)
-    if (probe.live) groups.insert(probe.spec.group);
+    if (probe.live && probe.owner == 0) groups.insert(probe.spec.group);
   for (const std::string& group : groups) {
     const auto changes = define_one({.text = "-:" + group + "/", .default_object = {}});
     if (!changes) return changes.error();
@@ -175,11 +194,11 @@ Result<Changes> Session::State::remove(const std::string& name) {
 
 Result<std::size_t> Session::State::switch_events(const std::string& name, bool on) {
   const std::lock_guard changes(changing);
-  if (!recording) return ended();
+  if (!recording || is_left) return ended();
   const std::lock_guard reads(reading);
   std::size_t switched = 0;
   for (std::size_t i = 0; i < probes.size(); ++i) {
-    if (!probes[i].live || !is_called(probes[i].spec, name)) continue;
+    if (!probes[i].live || probes[i].owner != 0 || !is_called(probes[i].spec, name)) continue;
     probes[i].on = on;
     area->set_event(static_cast<std::uint32_t>(i), on);
     ++switched;
@@ -195,15 +214,13 @@ std::vector<ProbeState> Session::State::list() const {
   for (std::size_t i = 0; recording && i < probes.size(); ++i) {
     const Probe& probe = probes[i];
     if (!probe.live) continue;
-    auto& shared = const_cast<trace::Area&>(*area);
-    const shared::Event& event = shared.event(static_cast<std::uint32_t>(i));
-    const trace::ReaderCounts& counts = reader->counts();
+    const EventCounts counts = counts_of(i);
     ProbeState state{
         .definition = spec::listing(probe.spec, probe.site.offset), .name = name_of(probe), .on = probe.on};
-    state.lost = event.lost_full + event.lost_too_big + event.lost_busy;
-    const std::uint64_t filtered = shared.dropped(static_cast<std::uint32_t>(i)) + counts.dropped[i];
-    state.hits = counts.recorded[i] + filtered + state.lost;
-    state.missed = event.missed;
+    if (i < routes.size() && routes[i].guest) state.owner = routes[i].guest->known_as;
+    state.lost = counts.lost_full + counts.lost_too_big + counts.lost_busy;
+    state.hits = counts.recorded + counts.filtered + state.lost;
+    state.missed = counts.missed;
     all.push_back(std::move(state));
   }
   return all;

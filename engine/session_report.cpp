@@ -104,50 +104,110 @@ std::string hint_for(const Probe& probe, std::size_t event, const control::ArmRe
 
 }  // namespace
 
-Summary Session::summary() const {
-  const State& s = *state_;
-  Summary summary;
-  summary.notes = s.notes;
-  if (!s.mail) return summary;
-  auto& area = const_cast<trace::Area&>(*s.area);
-  const trace::ReaderCounts& counts = s.reader->counts();
-  for (std::size_t i = 0; i < s.probes.size(); ++i) {
-    const Probe& probe = s.probes[i];
-    if (probe.was_refused) continue;
-    const shared::Event& event = area.event(static_cast<std::uint32_t>(i));
-    ProbeSummary line;
-    line.name = probe.spec.group + "/" + probe.spec.event;
-    line.place = probe.spec.place.path + ":" + hex(probe.site.offset);
-    line.recorded = i < counts.recorded.size() ? counts.recorded[i] : 0;
-    line.lost_full = event.lost_full, line.lost_too_big = event.lost_too_big, line.lost_busy = event.lost_busy;
-    line.missed = event.missed;
-    line.filtered = area.dropped(static_cast<std::uint32_t>(i)) + (i < counts.dropped.size() ? counts.dropped[i] : 0);
-    line.muted = event.muted;
-    line.hits = line.recorded + line.filtered + line.muted + line.lost_full + line.lost_too_big + line.lost_busy;
-    if (line.hits == 0) line.hint = hint_for(probe, i, s.armer->report());
-    const auto against = s.armer->report().against.find(static_cast<std::uint16_t>(i));
-    if (against != s.armer->report().against.end()) line.against = against->second;
-    summary.probes.push_back(std::move(line));
-  }
-  summary.tier = s.options.tier;
-  summary.breakpoints = s.armer->report().breakpoints.size();
-  for (const std::uint16_t event : s.armer->report().jumps)
-    summary.jumps += s.armer->report().breakpoints.count(event) == 0 ? 1 : 0;
-  summary.mail_timeouts = area.header().mail_timeouts;
-  for (const std::string& text : s.mail->notes()) summary.notes.push_back(text);
-  summary.notes.insert(summary.notes.end(), s.armer->report().notes.begin(), s.armer->report().notes.end());
+EventCounts Session::State::all_counts_of(std::size_t event) const {
+  const auto number = static_cast<std::uint32_t>(event);
+  auto& shared = const_cast<trace::Area&>(*area);
+  const shared::Event& seen = shared.event(number);
+  const trace::ReaderCounts& read = reader->counts();
+  const bool is_known = event < read.recorded.size();
+  return {.recorded = is_known ? read.recorded[event] : 0,
+          .filtered = shared.dropped(number) + (is_known ? read.dropped[event] : 0),
+          .muted = seen.muted,
+          .lost_full = seen.lost_full,
+          .lost_too_big = seen.lost_too_big,
+          .lost_busy = seen.lost_busy,
+          .missed = seen.missed};
+}
+
+EventCounts Session::State::counts_of(std::size_t event) const {
+  const EventCounts all = all_counts_of(event), &before = probes[event].before;
+  return {.recorded = all.recorded - before.recorded,
+          .filtered = all.filtered - before.filtered,
+          .muted = all.muted - before.muted,
+          .lost_full = all.lost_full - before.lost_full,
+          .lost_too_big = all.lost_too_big - before.lost_too_big,
+          .lost_busy = all.lost_busy - before.lost_busy,
+          .missed = all.missed - before.missed};
+}
+
+ProbeSummary Session::State::line_of(std::size_t event, const EventCounts& counts, std::uint64_t behind) const {
+  const Probe& probe = probes[event];
+  const control::ArmReport& report = armer->report();
+  ProbeSummary line;
+  line.name = probe.spec.group + "/" + probe.spec.event;
+  line.place = probe.spec.place.path + ":" + hex(probe.site.offset);
+  line.lost_full = counts.lost_full, line.lost_too_big = counts.lost_too_big, line.lost_busy = counts.lost_busy;
+  line.lost_behind = std::min(behind, counts.recorded);
+  line.recorded = counts.recorded - line.lost_behind;
+  line.missed = counts.missed, line.filtered = counts.filtered, line.muted = counts.muted;
+  line.hits = counts.recorded + line.filtered + line.muted + line.lost_full + line.lost_too_big + line.lost_busy;
+  if (line.hits == 0) line.hint = hint_for(probe, event, report);
+  const auto against = report.against.find(static_cast<std::uint16_t>(event));
+  if (against != report.against.end()) line.against = against->second;
+  return line;
+}
+
+namespace {
+
+void add_notes(const trace::Area& area, const trace::ReaderCounts& counts, std::vector<std::string>& notes) {
   const auto note = [&](std::uint64_t n, const char* what) {
-    if (n != 0) summary.notes.push_back(std::to_string(n) + " " + what);
+    if (n != 0) notes.push_back(std::to_string(n) + " " + what);
   };
-  note(area.header().filtered_execs,
+  const shared::AreaHeader& header = const_cast<trace::Area&>(area).header();
+  note(header.filtered_execs,
        "times execve was called under a seccomp filter of the program's own: what it started ran untraced");
-  note(area.header().traced_execs, "programs were started for a debugger among the traced programs: they ran untraced");
-  note(area.header().unread_signals,
+  note(header.traced_execs, "programs were started for a debugger among the traced programs: they ran untraced");
+  note(header.unread_signals,
        "of SIGTRAP, SIGSEGV and SIGBUS were sent to a program that has a signalfd for them: they cannot be read there");
   note(counts.damaged, "records were damaged and left out");
   note(counts.missing, "records are missing");
   note(counts.bad_stamps, "records had impossible time stamps");
   note(counts.order_breaks, "records came out of order");
+}
+
+}  // namespace
+
+// Of a guest's probes in the order of its definitions; of the session's own those that were removed as well. Nobody changes the
+// list meanwhile.
+Summary Session::State::summary_of(std::uint32_t owner, const Guest* guest) {
+  Summary summary;
+  summary.tier = guest != nullptr ? guest->tier : options.tier;
+  if (guest == nullptr) summary.notes = notes;
+  std::vector<std::size_t> events;
+  if (guest != nullptr) events.assign(guest->events.begin(), guest->events.end());
+  for (std::size_t i = 0; guest == nullptr && i < probes.size(); ++i)
+    if (probes[i].owner == owner && !probes[i].was_refused) events.push_back(i);
+  std::vector<EventCounts> counts;
+  trace::ReaderCounts read;
+  {
+    const std::lock_guard reads(reading);
+    for (const std::size_t event : events) counts.push_back(counts_of(event));
+    read = reader->counts();
+  }
+  mail->alone([&] {
+    const control::ArmReport& report = armer->report();
+    for (std::size_t i = 0; i < events.size(); ++i) {
+      summary.probes.push_back(line_of(events[i], counts[i], guest != nullptr ? guest->lost(i) : 0));
+      const auto event = static_cast<std::uint16_t>(events[i]);
+      const bool is_breakpoint = report.breakpoints.count(event) != 0;
+      summary.breakpoints += is_breakpoint ? 1 : 0;
+      summary.jumps += !is_breakpoint && report.jumps.count(event) != 0 ? 1 : 0;
+    }
+    summary.mail_timeouts = area->header().mail_timeouts;
+    for (const std::string& text : mail->notes()) summary.notes.push_back(text);
+    summary.notes.insert(summary.notes.end(), report.notes.begin(), report.notes.end());
+  });
+  add_notes(*area, read, summary.notes);
+  return summary;
+}
+
+Summary Session::summary() const {
+  State& s = *state_;
+  if (s.visit) return s.visit->summary();
+  if (s.own_summary) return *s.own_summary;
+  if (s.mail) return s.summary_of(0, nullptr);
+  Summary summary;
+  summary.notes = s.notes;
   return summary;
 }
 

@@ -2,21 +2,25 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include "engine/base/fd.h"
 #include "engine/control/agent_image.h"
 #include "engine/control/armer.h"
 #include "engine/control/mail_service.h"
 #include "engine/definer.h"
+#include "engine/guest_door.h"
 #include "engine/live_server.h"
 #include "engine/plan/flow_cache.h"
 #include "engine/session.h"
 #include "engine/switches.h"
 #include "engine/symbols.h"
 #include "engine/trace/reader.h"
+#include "engine/visit.h"
 
 namespace uprobe {
 
@@ -24,11 +28,17 @@ namespace uprobe {
 class Recipient {
  public:
   virtual ~Recipient() = default;
-  virtual void take(const trace::EventRecord& record, trace::TaskNames& names) = 0;
+  virtual void take(const trace::EventRecord& record, std::string_view task) = 0;
   virtual void end_batch() {}
   virtual bool is_full() const { return false; }
   virtual bool is_broken() const { return false; }  // nobody reads any more
 };
+
+// Whether the process behind the descriptor has ended; waits for it, at most so long.
+bool has_ended(int pidfd, std::chrono::microseconds limit);
+
+// Of each probe what a host and its guest must agree on: the definition as it was read, and the file.
+std::vector<std::string> describe(const std::vector<Probe>& probes);
 
 struct Session::State {
   std::vector<Probe> probes;
@@ -58,7 +68,28 @@ struct Session::State {
   std::optional<LiveServer> door;
   mutable std::mutex changing;  // one change at a time; comes before the next
   mutable std::mutex reading;   // the probes, and what the reader knows of them
-  bool reaped = false;
+
+  // Several tools on one target (session_guests.cpp). The host's:
+  struct Route {
+    std::shared_ptr<Guest> guest;  // null: the session's own
+    std::uint32_t index = 0;       // among the guest's probes
+    std::uint64_t since = 0;       // what is older was recorded for another one
+  };
+  std::vector<Route> routes;    // by event; with `reading`
+  std::size_t guest_count = 0;  // admitted and not dismissed; this and the next three with `changing`
+  std::uint32_t last_owner = 0;
+  bool is_closing = false;  // nobody is admitted any more
+  bool is_left = false;     // by whoever began the session
+  std::optional<Summary> own_summary;  // of that moment
+  Recipient* own_recipient = nullptr;  // null: nobody's
+  std::mutex settling;
+  std::condition_variable settled;
+  std::uint64_t settle_wanted = 0, settle_done = 0;
+  bool is_over = false;  // nobody reads any more; these three with `settling`
+  std::optional<GuestDoor> guest_door;
+  std::thread steward;  // serves the guests that outlast run()
+  // And the guest's:
+  std::optional<Visit> visit;
 
   ~State();
   Status launch(const std::string& program, const std::vector<std::string>& argv);
@@ -67,7 +98,7 @@ struct Session::State {
   void await_writers();
   Result<Ending> run(const RunOptions& options, Recipient& recipient);
   Status unless_killed(const Error& error);
-  void print_settled(const trace::Sink& sink);
+  void print_settled();
   Status open_agent();
   // Area, armer, clock and reader; no process has any of it yet.
   Status make_area();
@@ -81,7 +112,37 @@ struct Session::State {
   // `first`: the programs, and their process blocks.
   Status begin(const std::map<pid_t, Addr>& first);
   Status find_any_armed() const;
-  void poll(const trace::Sink& sink);
+  void poll();
+  void hand_on(const trace::EventRecord& record);
+  void take_turn();
+  bool await_end();
+  void end_session(GuestEnd why);
+  Ending end_with_processes();
+  // The session goes on for its guests, if there are some.
+  bool leave_to_guests();
+  bool is_deserted();
+  void attend_guests();
+  void begin_stewardship();
+  Status serve_guests();
+  Result<std::vector<std::string>> admit(const std::shared_ptr<Guest>& guest, const Hello& hello);
+  void dismiss(Guest& guest);
+  Status may_be_joined(const Hello& hello) const;
+  std::vector<pid_t> roots() const;
+  std::vector<std::uint16_t> live_events_of(std::uint32_t owner) const;
+  void settle();
+  void serve_settling();
+  void free_events_of(std::uint32_t owner);
+  // Since the beginning of the session; since the event is its owner's.
+  EventCounts all_counts_of(std::size_t event) const;
+  EventCounts counts_of(std::size_t event) const;
+  Summary summary_of(std::uint32_t owner, const Guest* guest);
+  ProbeSummary line_of(std::size_t event, const EventCounts& counts, std::uint64_t behind) const;
+  // A guest's.
+  Status become_guest(pid_t host, const GivenUp& given_up);
+  Result<Ending> run_as_guest(const RunOptions& options, Recipient& recipient);
+  Status attach_first(const GivenUp& given_up);
+  Status join_host(const Error& occupied, const GivenUp& given_up);
+  void forget_attempt();
   // Live changes, in session_live.cpp.
   Result<Changes> define(const Definition& definition);
   Result<Changes> remove(const std::string& name);
@@ -90,13 +151,15 @@ struct Session::State {
   Reply answer(const std::vector<Order>& orders);
   Result<std::string> follow_order(const Order& order);
   Result<Changes> define_one(const Definition& definition);
-  Status open_door();
+  Status open_doors();
   Status serve();
-  Status may_join(const std::vector<Probe>& more) const;
+  void close_doors();
+  Status may_join(const std::vector<Probe>& more, plan::Tier tier) const;
   std::vector<Probe>::iterator before(const Probe& probe);
   Status has_room(const std::vector<Probe>& more);
   Result<std::uint16_t> number_for(Probe probe);
-  Status join(const std::vector<Probe>& more);
+  // `guest`: whose they are; null: the session's own.
+  Result<std::vector<std::uint16_t>> join(const std::vector<Probe>& more, const std::shared_ptr<Guest>& guest);
   void leave(const std::vector<std::uint16_t>& events);
   // Why each probe cannot be a jump at all of its places, empty for those that can. By the files alone; nobody asks for a tier of int3.
   std::vector<std::string> reasons_against_jumps();

@@ -170,6 +170,7 @@ Status Armer::join(Work& work, const PlannedPoint& point, std::uint32_t known) {
   work.stands(work.block.points()[known]);
   if (Status s = look_behind(work, known); !s) return s;
   add_events(report_.armed_events, work, point);
+  add_events(shared::is_armed_jump(work.block.points()[known]) ? report_.jumps : report_.breakpoints, work, point);
   if (work.block.has(known, consumers_of(work, point))) return ok();
   if (Status s = work.change(); !s) return s;
   return work.block.want(work.target, known, consumers_of(work, point));

@@ -184,25 +184,30 @@ bool is_in_session(pid_t pid) {
   return found && session_of(pid, *found) != 0;
 }
 
+pid_t host_of(pid_t pid) {
+  const auto found = find_agent(pid);
+  const ino_t session = found ? session_of(pid, *found) : 0;
+  return session == 0 ? 0 : tool_of(session);
+}
+
+pid_t known_as(pid_t tool) {
+  const pid_t front = front_of(tool);
+  return front != 0 ? front : tool;
+}
+
 Status make_free(pid_t pid) {
-  constexpr useconds_t kMoment = 2000;
-  pid_t tool = 0;
-  for (int looks = 0; looks < 5000; ++looks) {
-    const auto found = find_agent(pid);
-    if (!found) return found.error().code == Code::not_found ? ok() : Status(found.error());
-    const ino_t session = session_of(pid, *found);
-    if (session == 0) return ok();
-    tool = tool_of(session);
-    if (tool == 0) return take_away(pid, session);
-    const pid_t front = front_of(tool);
-    if (!is_engine(tool) || front != 0)
-      return Error{.code = Code::refused,
-                   .text = "is traced by another uprobe-run, process " + std::to_string(front != 0 ? front : tool)};
-    ::usleep(kMoment);
-  }
+  const auto found = find_agent(pid);
+  if (!found) return found.error().code == Code::not_found ? ok() : Status(found.error());
+  const ino_t session = session_of(pid, *found);
+  if (session == 0) return ok();
+  const pid_t tool = tool_of(session);
+  if (tool == 0) return take_away(pid, session);
   return Error{.code = Code::refused,
-               .text = "another uprobe-run has been killed, and its process " + std::to_string(tool) +
-                       " does not come to its end"};
+               .text = "is traced by another uprobe-run, process " + std::to_string(known_as(tool)),
+               .where = {},
+               .column = -1,
+               .help = {},
+               .err = kOccupied};
 }
 
 Result<Block> attach_agent(HeldProcess& process, const AgentImage& image, const trace::Area& area, std::size_t points) {

@@ -1,6 +1,8 @@
 // Gets the agent to work in a process that runs already, and takes it out of its ways again.
 #pragma once
 
+#include <cerrno>
+
 #include "engine/control/agent_image.h"
 #include "engine/control/block.h"
 #include "engine/target/held_process.h"
@@ -8,10 +10,15 @@
 
 namespace uprobe::control {
 
-// Whether a process is free for a session: Code::refused while another tool that lives has one there. One that is about to end
-// is waited for, some seconds at most. What a dead one has left is taken away, from the processes that it has followed as
-// well; they are held for that, and let go.
+// Whether a process is free for a session: Code::refused and this error while another tool that lives has one there. What a dead
+// one has left is taken away, from the processes that it has followed as well; they are held for that, and let go.
+inline constexpr int kOccupied = EUSERS;
 Status make_free(pid_t pid);
+
+// The tool that has a session in the process, and lives; 0: none.
+pid_t host_of(pid_t pid);
+// What its user knows a tool by: the front's process id, or its own.
+pid_t known_as(pid_t tool);
 
 bool is_in_session(pid_t pid);
 

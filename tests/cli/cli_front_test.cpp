@@ -30,6 +30,8 @@ class NoEngine : public Engine {
   int child_pid() override { return 0; }
   Result<Ending> run(const RunOptions&, const Output&) override { return Ending{}; }
   Summary summary() override { return {}; }
+  bool has_guests() override { return false; }
+  void serve_guests() override {}
   Result<Reply> ask(const std::string&, const std::vector<Order>&) override { return Reply{}; }
   Result<std::vector<std::string>> list_functions(const std::string&, const std::string&) override {
     return std::vector<std::string>();

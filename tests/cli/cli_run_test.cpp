@@ -95,6 +95,8 @@ class FakeEngine : public Engine {
     return ending;
   }
   Summary summary() override { return totals; }
+  bool has_guests() override { return false; }
+  void serve_guests() override {}
   Result<Reply> ask(const std::string& session, const std::vector<Order>& orders) override {
     asked_session = session;
     asked = orders;

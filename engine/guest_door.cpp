@@ -1,0 +1,268 @@
+#include "engine/guest_door.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+
+#include "engine/base/exhaustion.h"
+
+namespace uprobe {
+namespace {
+
+using std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr std::size_t kMostWaiting = std::size_t{32} << 20;  // bytes of records, for each guest
+constexpr std::size_t kMostGuests = 32;                      // threads; those beyond wait outside
+constexpr auto kPatience = 1000ms;                           // with a guest that takes nothing, at the end
+constexpr auto kHelloPatience = 5000ms;
+
+// Waits for the events; the other descriptor wakes us too.
+void wait_for(int socket, short events, int wake, std::chrono::milliseconds limit) {
+  pollfd waits[] = {{.fd = socket, .events = events, .revents = 0}, {.fd = wake, .events = POLLIN, .revents = 0}};
+  ::poll(waits, 2, static_cast<int>(limit.count()));
+  eventfd_t count = 0;
+  if (waits[1].revents != 0) ::eventfd_read(wake, &count);
+}
+
+// Names of files are the guest's. Each thread may have a working folder of its own.
+Status go_to(const std::string& folder) {
+  if (::unshare(CLONE_FS) == 0 && ::chdir(folder.c_str()) == 0) return ok();
+  return system_error("go to the working folder " + folder, errno);
+}
+
+template <class Work>
+std::thread without_signals(Work work) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(std::move(work));
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+}  // namespace
+
+Guest::Guest(Fd socket, pid_t pid)
+    : socket_(std::move(socket)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), pid_(pid) {}
+
+void Guest::take(const GuestRecord& record) {
+  const std::lock_guard lock(lock_);
+  if (waiting_.size() + record_bytes(record) <= kMostWaiting) return append_record(waiting_, record);
+  if (lost_.size() <= record.index) lost_.resize(record.index + 1);
+  ++lost_[record.index];
+}
+
+void Guest::flush() {
+  {
+    const std::lock_guard lock(lock_);
+    if (waiting_.empty()) return;
+  }
+  ::eventfd_write(wake_.get(), 1);
+}
+
+std::optional<GuestEnd> Guest::end() const {
+  const std::lock_guard lock(lock_);
+  return end_;
+}
+
+std::uint64_t Guest::lost(std::size_t index) const {
+  const std::lock_guard lock(lock_);
+  return index < lost_.size() ? lost_[index] : 0;
+}
+
+struct GuestDoor::State {
+  Fd listener, stop;
+  std::mutex lock;
+  std::list<std::shared_ptr<Guest>> guests;
+  GuestCalls calls;
+  std::thread thread;
+
+  void let_in();
+  void sweep(bool all);
+  void attend(const std::shared_ptr<Guest>& guest);
+  // One guest, in its thread.
+  std::optional<Hello> hear_hello(Guest& guest, MessageCutter& in);
+  enum class Why { left, gone, ended };
+  bool say(Guest& guest, std::string_view bytes);
+  ssize_t push(Guest& guest);
+  Why pass_on(Guest& guest, MessageCutter& in);
+  void see_off(Guest& guest, GuestEnd end);
+};
+
+GuestDoor::GuestDoor() = default;
+GuestDoor::GuestDoor(GuestDoor&&) noexcept = default;
+
+Result<GuestDoor> GuestDoor::open() {
+  auto listener = listen_for_guests();
+  if (!listener) return listener.error();
+  GuestDoor door;
+  door.state_ = std::make_unique<State>();
+  door.state_->listener = listener.take();
+  door.state_->stop = Fd(::eventfd(0, EFD_CLOEXEC));
+  return door;
+}
+
+GuestDoor::~GuestDoor() {
+  if (state_) end(GuestEnd::host);
+}
+
+void GuestDoor::serve(GuestCalls calls) {
+  state_->calls = std::move(calls);
+  state_->thread = without_signals([state = state_.get()] { state->let_in(); });
+}
+
+void GuestDoor::State::let_in() {
+  for (;;) {
+    pollfd waits[] = {{.fd = listener.get(), .events = POLLIN, .revents = 0},
+                      {.fd = stop.get(), .events = POLLIN, .revents = 0}};
+    ::poll(waits, 2, -1);
+    if (waits[1].revents != 0) return;
+    sweep(false);
+    Fd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    pid_t pid = 0;
+    if (!socket || !may_be_guest(socket.get(), pid)) continue;
+    const std::lock_guard hold(lock);
+    if (guests.size() >= kMostGuests) {
+      const Error full{.code = Code::limit, .text = "is traced by too many of us already"};
+      static_cast<void>(send_some(socket.get(), encode(Refusal{.error = full})));
+      continue;
+    }
+    guests.push_back(std::make_shared<Guest>(std::move(socket), pid));
+    const std::shared_ptr<Guest> guest = guests.back();
+    const Status begun = survive_exhaustion([&] {
+      guest->thread_ = without_signals([this, guest] { attend(guest); });
+      return ok();
+    });
+    if (!begun) guests.pop_back();
+  }
+}
+
+// The threads that have ended, or all of them, are waited for.
+void GuestDoor::State::sweep(bool all) {
+  std::list<std::shared_ptr<Guest>> gone;
+  {
+    const std::lock_guard hold(lock);
+    for (auto at = guests.begin(); at != guests.end();) {
+      const auto next = std::next(at);
+      if (all || (*at)->done_) gone.splice(gone.end(), guests, at);
+      at = next;
+    }
+  }
+  for (const std::shared_ptr<Guest>& guest : gone) guest->thread_.join();
+}
+
+void GuestDoor::close() {
+  State& s = *state_;
+  if (s.thread.joinable()) {
+    ::eventfd_write(s.stop.get(), 1);
+    s.thread.join();
+  }
+  s.listener.reset();
+}
+
+void GuestDoor::end(GuestEnd end) {
+  close();
+  {
+    const std::lock_guard hold(state_->lock);
+    for (const std::shared_ptr<Guest>& guest : state_->guests) {
+      const std::lock_guard lock(guest->lock_);
+      if (!guest->end_) guest->end_ = end;
+      ::eventfd_write(guest->wake_.get(), 1);
+    }
+  }
+  state_->sweep(true);
+}
+
+std::optional<Hello> GuestDoor::State::hear_hello(Guest& guest, MessageCutter& in) {
+  for (const auto deadline = steady_clock::now() + kHelloPatience; steady_clock::now() < deadline && !in.is_bad();) {
+    if (guest.end()) return std::nullopt;
+    if (const auto message = in.next())
+      return message->word == Word::hello ? decode_hello(message->bytes) : std::nullopt;
+    wait_for(guest.socket_.get(), POLLIN, guest.wake_.get(), 100ms);
+    if (!receive_some(guest.socket_.get(), in)) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// False: it takes nothing any more.
+bool GuestDoor::State::say(Guest& guest, std::string_view bytes) {
+  for (auto deadline = steady_clock::now() + kPatience; !bytes.empty();) {
+    const ssize_t sent = send_some(guest.socket_.get(), bytes);
+    if (sent < 0 || steady_clock::now() >= deadline) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(sent));
+    if (sent > 0) deadline = steady_clock::now() + kPatience;
+    if (!bytes.empty()) wait_for(guest.socket_.get(), POLLOUT, guest.wake_.get(), 50ms);
+  }
+  return true;
+}
+
+// Of what waits, what the socket takes at once: how many bytes; -1: nobody is there any more.
+ssize_t GuestDoor::State::push(Guest& guest) {
+  if (guest.sent_ == guest.sending_.size()) {
+    const std::lock_guard hold(guest.lock_);
+    guest.sending_.clear();
+    guest.sending_.swap(guest.waiting_);
+    guest.sent_ = 0;
+  }
+  const ssize_t sent = send_some(guest.socket_.get(), std::string_view(guest.sending_).substr(guest.sent_));
+  if (sent > 0) guest.sent_ += static_cast<std::size_t>(sent);
+  return sent;
+}
+
+// All that it may say after its hello is that it leaves.
+GuestDoor::State::Why GuestDoor::State::pass_on(Guest& guest, MessageCutter& in) {
+  for (;;) {
+    if (guest.end()) return Why::ended;
+    const ssize_t sent = push(guest);
+    if (sent < 0) return Why::gone;
+    const bool is_full = guest.sent_ != guest.sending_.size();
+    const int events = is_full ? POLLIN | POLLOUT : POLLIN;
+    if (sent == 0) wait_for(guest.socket_.get(), static_cast<short>(events), guest.wake_.get(), 1000ms);
+    if (!receive_some(guest.socket_.get(), in)) return Why::gone;
+    const auto message = in.next();
+    if (in.is_bad() || message) return message && message->word == Word::leave ? Why::left : Why::gone;
+  }
+}
+
+void GuestDoor::State::see_off(Guest& guest, GuestEnd end) {
+  const std::string_view rest = std::string_view(guest.sending_).substr(guest.sent_);
+  if (!say(guest, rest)) return;
+  std::string bytes;
+  {
+    const std::lock_guard hold(guest.lock_);
+    bytes.swap(guest.waiting_);
+  }
+  if (say(guest, bytes)) say(guest, encode(calls.summary_of(guest)) + encode(end));
+}
+
+void GuestDoor::State::attend(const std::shared_ptr<Guest>& guest) {
+  MessageCutter in;
+  if (const auto hello = hear_hello(*guest, in)) {
+    auto admitted = Result<std::vector<std::string>>(Error{});
+    const Status tried = survive_exhaustion([&]() -> Status {
+      if (Status there = go_to(hello->folder); !there) return there;
+      admitted = calls.admit(guest, *hello);
+      return admitted ? ok() : Status(admitted.error());
+    });
+    if (!tried) {
+      say(*guest, encode(Refusal{.error = tried.error(), .come_back = tried.error().err == EAGAIN}));
+    } else {
+      const Why why = say(*guest, encode_admitted(*admitted)) ? pass_on(*guest, in) : Why::gone;
+      if (why != Why::ended) calls.dismiss(*guest);
+      if (why != Why::gone) see_off(*guest, why == Why::left ? GuestEnd::left : *guest->end());
+      calls.forget(*guest);
+    }
+  }
+  guest->socket_.reset();
+  guest->done_ = true;
+}
+
+}  // namespace uprobe

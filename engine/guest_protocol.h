@@ -1,0 +1,111 @@
+// What two tools on one target say to each other. The one that was first (the host) has the target: agent, rings, reader. Each
+// further one (a guest) does not touch it; it sends its definitions, the host adds them as events of that guest's, and passes on
+// their records as they are. The guest prints them as if they were its own.
+//
+//   guest -> host                                    host -> guest
+//   hello      processes, options, definitions       admitted   its probes, as the host has read them
+//                                                    refused    the error; whether to come back when the host has gone
+//                                                    record     ... as many as there are hits
+//   leave      it wants no more
+//                                                    summary    of its probes, when all records are sent
+//                                                    ended      and why
+//
+// A stream socket with a name in the abstract space, by the host's process id; each side takes from the kernel who the other is.
+// Each message has its bytes' number and its kind in front. The processes may be of different users (root is a guest of anybody):
+// neither side believes a number of the other's. A guest that closes the socket, or dies, has left.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/fd.h"
+#include "engine/base/result.h"
+#include "engine/session.h"
+#include "engine/trace/event_record.h"
+
+namespace uprobe {
+
+enum class Word : std::uint32_t { hello = 1, leave, admitted, refused, record, summary, ended };
+
+// Why no more comes.
+enum class GuestEnd : std::uint32_t {
+  left,       // the guest has left
+  processes,  // the processes have ended
+  host,       // the host goes, and cannot leave the target to its guests
+};
+
+struct Hello {
+  std::vector<std::uint32_t> processes;
+  std::uint32_t known_as = 0;  // the process id that its user knows it by
+  std::string folder;          // where it works: names of files may be relative
+  bool strict = false, force = false;
+  plan::Tier tier = plan::Tier::automatic;
+  plan::ReturnMode returns = plan::ReturnMode::automatic;
+  spec::Style style = spec::Style::event;
+  std::vector<Definition> definitions;  // without triggers
+};
+
+struct Refusal {
+  Error error;
+  bool come_back = false;  // the host is about to let the target go
+};
+
+// Of the guest's probe `index`, in the order of its definitions.
+struct GuestRecord {
+  std::uint32_t index = 0;
+  trace::EventRecord record;  // `type` is the index; the payload is the message's
+  std::string_view task;
+};
+
+// Whole messages.
+std::string encode(const Hello& hello);
+std::string encode_leave();
+std::string encode_admitted(const std::vector<std::string>& probes);
+std::string encode(const Refusal& refusal);
+void append_record(std::string& to, const GuestRecord& record);
+std::size_t record_bytes(const GuestRecord& record);
+std::string encode(const Summary& summary);
+std::string encode(GuestEnd end);
+
+// Of what is inside a message; nothing where the bytes make no sense.
+std::optional<Hello> decode_hello(std::string_view bytes);
+std::optional<std::vector<std::string>> decode_admitted(std::string_view bytes);
+std::optional<Refusal> decode_refusal(std::string_view bytes);
+std::optional<GuestRecord> decode_record(std::string_view bytes);
+std::optional<Summary> decode_summary(std::string_view bytes);
+std::optional<GuestEnd> decode_end(std::string_view bytes);
+
+// Cuts what comes out of a socket into messages. Bounded: 16 MiB a message; more is bad, for good.
+class MessageCutter {
+ public:
+  struct Message {
+    Word word;
+    std::string_view bytes;  // good until the next call
+  };
+  void add(std::string_view bytes);
+  std::optional<Message> next();
+  bool is_bad() const { return bad_; }
+
+ private:
+  std::string bytes_;
+  std::size_t at_ = 0;
+  bool bad_ = false;
+};
+
+// The host's end, and the guest's: a connection to the tool `host`, which is a process of this user's, or we are root. `others`:
+// of whoever has connected: whether it may be a guest here. Code::not_found: the tool takes no guests (any more).
+Result<Fd> listen_for_guests();
+Result<Fd> connect_to_host(pid_t host);
+bool may_be_guest(int socket, pid_t& pid);
+
+// All of it, or as far as it goes at once: how many bytes; -1: nobody is there any more.
+ssize_t send_some(int socket, std::string_view bytes);
+// What is there goes to `to`. False: nobody is there any more.
+bool receive_some(int socket, MessageCutter& to);
+
+}  // namespace uprobe

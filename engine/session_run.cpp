@@ -1,0 +1,144 @@
+// The time in which a session's records are read and handed on: until its programs have ended, or whoever began it has left and its
+// guests have gone.
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+
+#include "engine/session_state.h"
+
+namespace uprobe {
+namespace {
+
+using std::chrono::steady_clock;
+
+// Those that have ended are forgotten.
+bool all_ended(std::vector<Fd>& processes, std::chrono::microseconds limit) {
+  while (!processes.empty() && has_ended(processes.back().get(), limit)) processes.pop_back();
+  return processes.empty();
+}
+
+// Takes the zombie. One that was killed in the middle of execve may have been taken by the mail service.
+Ending ending_of(pid_t child) {
+  siginfo_t info{};
+  if (::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED) != 0) return {.signalled = true, .code = SIGKILL};
+  return {.signalled = info.si_code != CLD_EXITED, .code = info.si_status};
+}
+
+}  // namespace
+
+// A child stays a zombie, so that its name can still be read. The descriptor and not waitid tells: while the mail service leads the
+// child through execve, waitid would report its stops as well.
+bool has_ended(int pidfd, std::chrono::microseconds limit) {
+  pollfd poll_for{.fd = pidfd, .events = POLLIN, .revents = 0};
+  const timespec timeout{.tv_sec = limit.count() / 1'000'000, .tv_nsec = limit.count() % 1'000'000 * 1000};
+  return ::ppoll(&poll_for, 1, &timeout, nullptr) == 1;
+}
+
+Result<Ending> Session::State::run(const RunOptions& run_options, Recipient& recipient) {
+  if (ended_early) {
+    recipient.end_batch();
+    return *ended_early;
+  }
+  if (visit) return run_as_guest(run_options, recipient);
+  own_recipient = &recipient;
+  const auto started = steady_clock::now();
+  const bool is_attached = !attached.empty();
+  const auto is_over_time = [&] {
+    return run_options.duration.count() != 0 && steady_clock::now() - started >= run_options.duration;
+  };
+  const auto wants_to_leave = [&] {
+    return recipient.is_full() || (is_attached && recipient.is_broken()) || is_over_time() ||
+           (run_options.detach_requested && run_options.detach_requested());
+  };
+  do {
+    take_turn();
+    if (recording && !is_left && wants_to_leave()) {
+      const bool has_heirs = leave_to_guests();
+      if (!has_heirs) end_session(GuestEnd::host);
+      if (is_attached && has_heirs) begin_stewardship();
+      if (is_attached) return Ending{.detached = true};
+    }
+    if (recording && is_left && is_deserted()) end_session(GuestEnd::host);
+  } while (!await_end());
+  return end_with_processes();
+}
+
+void Session::State::take_turn() {
+  learn_names();
+  if (!recording) return;
+  poll();
+  if (own_recipient != nullptr) own_recipient->end_batch();
+  serve_settling();
+}
+
+bool Session::State::await_end() {
+  const auto wait = recording ? reader->next_poll() : std::chrono::microseconds(100'000);
+  return attached.empty() ? has_ended(pidfd.get(), wait) : all_ended(processes, wait);
+}
+
+// The programs go on.
+void Session::State::end_session(GuestEnd why) {
+  const trace::Sink sink = [this](const trace::EventRecord& record) { hand_on(record); };
+  stop_tracing();
+  {
+    const std::lock_guard lock(reading);
+    reader->finish(sink);
+  }
+  if (own_recipient != nullptr) own_recipient->end_batch();
+  {
+    const std::lock_guard lock(settling);
+    is_over = true;
+  }
+  settled.notify_all();
+  if (guest_door) guest_door->end(why);
+}
+
+Ending Session::State::end_with_processes() {
+  learn_names();
+  names.refresh_all();
+  if (recording) end_session(GuestEnd::processes);
+  if (own_recipient != nullptr) own_recipient->end_batch();
+  return attached.empty() ? ending_of(child) : Ending{};
+}
+
+void Session::State::poll() {
+  const trace::Sink sink = [this](const trace::EventRecord& record) { hand_on(record); };
+  const std::lock_guard lock(reading);
+  reader->poll(sink);
+  for (const Route& route : routes)
+    if (route.guest) route.guest->flush();
+}
+
+void Session::State::hand_on(const trace::EventRecord& record) {
+  const Route* route = record.type < routes.size() ? &routes[record.type] : nullptr;
+  if (route == nullptr || !route->guest) {
+    if (own_recipient != nullptr) own_recipient->take(record, names.name(record.tid));
+    return;
+  }
+  if (record.ns >= route->since) route->guest->take({route->index, record, names.name(record.tid)});
+}
+
+// Prints at least all that is committed now. Records wait for those that threads in the middle of a hit may still publish
+// with an older time: a matter of microseconds, unless such a thread is stopped.
+void Session::State::print_settled() {
+  const std::uint64_t now = trace::Clock::now();
+  const auto may_be_older = [&](std::uint32_t ring) {
+    return area->is_being_written(ring) && __atomic_load_n(&area->ring(ring).stamp, __ATOMIC_RELAXED) < now;
+  };
+  for (int tries = 0; tries < 20; ++tries) {
+    bool waiting = false;
+    for (std::uint32_t i = 0; i < area->ring_count(); ++i) waiting = waiting || may_be_older(i);
+    std::this_thread::sleep_for(std::chrono::microseconds(10));  // also the clocks' difference
+    if (waiting) continue;
+    do poll();
+    while (reader->next_poll().count() == 0);
+    return;
+  }
+  const trace::Sink sink = [this](const trace::EventRecord& record) { hand_on(record); };
+  const std::lock_guard lock(reading);
+  reader->finish(sink);
+}
+
+}  // namespace uprobe
