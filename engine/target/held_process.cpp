@@ -32,7 +32,6 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr int kSyscallStop = SIGTRAP | 0x80;  // with PTRACE_O_TRACESYSGOOD
-constexpr auto kPatience = 2s;                // a parent in vfork does not stop before its child has gone on
 constexpr auto kAtOnce = 200us, kPace = 50us, kMoment = 200us;
 constexpr std::chrono::microseconds kHandlersMoment = 100ms;
 constexpr int kMostMoments = 1000;
@@ -134,6 +133,9 @@ Result<ErrandPlace> find_errand_place(const ProcessFiles& files) {
 
 Error ended() { return Error{.code = Code::killed, .text = "the process has ended", .err = ESRCH}; }
 
+// The thread that calls it takes over the id of the first (fs/exec.c, de_thread): what is known of that one is of a dead one.
+Error in_execve() { return Error{.code = Code::refused, .text = "begins another program just now", .err = EBUSY}; }
+
 Error failed(const char* what) { return errno == ESRCH ? ended() : system_error(what, errno); }
 
 bool is_zombie(pid_t pid, pid_t tid) {
@@ -144,15 +146,19 @@ bool is_zombie(pid_t pid, pid_t tid) {
 
 }  // namespace
 
-Result<std::unique_ptr<HeldProcess>> HeldProcess::hold(pid_t pid) {
+Result<std::unique_ptr<HeldProcess>> HeldProcess::hold(pid_t pid, std::chrono::milliseconds patience) {
   auto files = ProcessFiles::open(pid);
   if (!files) return files.error();
   // A handler that a thread was entered for on its way home from a killed tool's errand returns to there.
   const auto seen = find_errand_place(*files);
   if (seen && seen->is_left) ::usleep(kHandlersMoment.count());
-  std::unique_ptr<HeldProcess> process(new HeldProcess(files.take()));
+  std::unique_ptr<HeldProcess> process(new HeldProcess(files.take(), patience));
   if (Status held = process->hold_all(); !held) return held.error();
   if (process->threads_.empty()) return ended();
+  // It may have called execve before it was stopped.
+  auto now = ProcessFiles::open(pid);
+  if (!now) return now.error();
+  process->files_ = now.take();
   auto place = find_errand_place(process->files_);
   if (!place) return place.error();
   process->place_ = place->at, process->before_ = std::move(place->before);
@@ -168,7 +174,7 @@ Status HeldProcess::hold_all() {
     auto found = seize_new(stopping);
     if (!found) return found.error();
     if (!*found) return ok();
-    if (Status stopped = await_stops(stopping, Clock::now() + kPatience); !stopped) return stopped;
+    if (Status stopped = await_stops(stopping, Clock::now() + patience_); !stopped) return stopped;
     if (!stopping.empty())
       return Error{.code = Code::refused,
                    .text = "thread " + std::to_string(stopping.front()) + " does not stop: it waits in the kernel"};
@@ -206,6 +212,7 @@ Status HeldProcess::await_stops(std::vector<pid_t>& stopping, Clock::time_point 
         ++i;
         continue;
       }
+      if (seen < 0 && errno == ECHILD) return in_execve();
       const bool stopped = seen == tid && WIFSTOPPED(status);
       if (stopped && status >> 16 != PTRACE_EVENT_STOP) {
         // About to get a signal: it gets it first.
@@ -421,7 +428,7 @@ Status HeldProcess::let_run(pid_t tid, std::chrono::microseconds moment) {
   ::usleep(static_cast<useconds_t>(moment.count()));
   ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr);
   std::vector<pid_t> stopping{tid};
-  if (Status stopped = await_stops(stopping, Clock::now() + kPatience); !stopped) return stopped;
+  if (Status stopped = await_stops(stopping, Clock::now() + patience_); !stopped) return stopped;
   if (!stopping.empty()) return Error{.code = Code::refused, .text = "a thread does not stop again"};
   if (std::find(seized_.begin(), seized_.end(), tid) == seized_.end())
     std::erase_if(threads_, [tid](const Thread& t) { return t.tid == tid; });

@@ -15,6 +15,8 @@ namespace uprobe::target {
 
 class HeldProcess : public Target {
  public:
+  static constexpr std::chrono::milliseconds kPatience{2000};
+
   struct Thread {
     pid_t tid;
     user_regs_struct registers;  // its own
@@ -22,8 +24,10 @@ class HeldProcess : public Target {
     bool in_group_stop;          // by SIGSTOP and the like
   };
 
-  // Code::refused where a thread cannot be stopped or seen through; the process has been let go then.
-  static Result<std::unique_ptr<HeldProcess>> hold(pid_t pid);
+  // Code::refused where a thread cannot be stopped or seen through; EBUSY with it: it has begun another program meanwhile. The
+  // process has been let go then, but for threads that have not stopped within `patience`: the end of the calling thread lets these
+  // go. A parent in vfork does not stop before its child has gone on.
+  static Result<std::unique_ptr<HeldProcess>> hold(pid_t pid, std::chrono::milliseconds patience = kPatience);
   ~HeldProcess() override;  // lets go
 
   pid_t pid() const override { return files_.pid(); }
@@ -55,7 +59,7 @@ class HeldProcess : public Target {
   void let_go();
 
  private:
-  explicit HeldProcess(ProcessFiles files) : files_(std::move(files)) {}
+  HeldProcess(ProcessFiles files, std::chrono::milliseconds patience) : files_(std::move(files)), patience_(patience) {}
   Status hold_all();
   Result<bool> seize_new(std::vector<pid_t>& stopping);
   Status await_stops(std::vector<pid_t>& stopping, std::chrono::steady_clock::time_point deadline);
@@ -70,6 +74,7 @@ class HeldProcess : public Target {
   Thread* thread(pid_t tid);
 
   ProcessFiles files_;
+  std::chrono::milliseconds patience_;
   std::vector<Thread> threads_;
   std::vector<pid_t> seized_;  // also those that have not stopped
   pid_t away_ = 0;             // on an errand
