@@ -141,7 +141,9 @@ constexpr std::array kRows = {
     Row{0, "trigger", required_argument, "ACT",
         "what a hit of the -p before it does: traceon, traceoff, enable_event:G:E,\ndisable_event:G:E; each with "
         ":COUNT "
-        "and ' if EXPR' (repeatable)",
+        "and ' if EXPR'; hist:keys=FIELD[,...][:vals=...]\n[:sort=...][:size=N] counts it; the table comes behind the "
+        "trace "
+        "(repeatable)",
         add_trigger},
     Row{0, "disabled", no_argument, "", "the events of the -p before it are off until a trigger enables them",
         set_disabled},
@@ -168,6 +170,9 @@ constexpr std::array kRows = {
         "the trace goes to FILE (- = standard output, %p = PID);\nwithout it to standard error, with -P to standard "
         "output",
         [](Options& o, const std::string& v) { return set_name(o.output, v); }},
+    Row{0, "hist-file", required_argument, "FILE",
+        "the tables of hist triggers go to FILE instead (- = standard output)",
+        [](Options& o, const std::string& v) { return set_name(o.histogram_file, v); }},
     Row{'n', "max-events", required_argument, "N", "stop after N hits; the program goes on untraced",
         [](Options& o, const std::string& v) { return store(o.max_events, parse_count(v)); }},
     Row{'d', "duration", required_argument, "TIME", "stop after TIME (5, 500ms, 2m, 1h); the program goes on untraced",

@@ -58,6 +58,7 @@ struct Options {
   std::string list_glob;                 // -l; empty: all
   std::string function;                  // of --lines and --vars
   std::string output;                    // -o; empty: standard error
+  std::string histogram_file;            // empty: histograms stand behind the trace
   std::uint64_t max_events = 0;          // 0: no limit
   std::chrono::nanoseconds duration{0};  // 0: no limit
   std::uint64_t ring_bytes = 4u << 20;

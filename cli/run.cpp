@@ -297,6 +297,42 @@ Result<Ending> follow(const Call& call, TraceSink& sink, const Signals& signals)
   });
 }
 
+// Where the trace goes, and the histograms if they have a file of their own.
+struct Sinks {
+  TraceSink trace;
+  std::optional<TraceSink> histograms;
+
+  static Result<Sinks> open(const std::string& output, const Call& call);
+  Status child_started(int pid);
+  void finish(const Call& call);
+};
+
+Result<Sinks> Sinks::open(const std::string& output, const Call& call) {
+  Result<TraceSink> trace = TraceSink::open(output, call.streams);
+  if (!trace) return trace.error();
+  if (call.options.histogram_file.empty()) return Sinks{trace.take(), std::nullopt};
+  Result<TraceSink> histograms = TraceSink::open(call.options.histogram_file, call.streams);
+  if (!histograms) return histograms.error();
+  return Sinks{trace.take(), histograms.take()};
+}
+
+Status Sinks::child_started(int pid) {
+  Status named = trace.child_started(pid);
+  return named && histograms ? histograms->child_started(pid) : named;
+}
+
+// A blank line divides the records from the first table.
+void Sinks::finish(const Call& call) {
+  TraceSink& to = histograms ? *histograms : trace;
+  if (const std::string text = call.engine.histograms(to.is_terminal()); !text.empty())
+    to.write((histograms ? "" : "\n") + text);
+  trace.finish();
+  report_failure(call, trace);
+  if (!histograms) return;
+  histograms->finish();
+  report_failure(call, *histograms);
+}
+
 Outcome outcome_of(const Ending& ending) {
   return ending.signalled ? Outcome{0, ending.code} : Outcome{ending.code, 0};
 }
@@ -308,7 +344,7 @@ void tell_ending(const Call& call, const Ending& ending) {
 }
 
 // From the launch on the program's fate decides how we end, whatever happens to the trace.
-Outcome launch_and_follow(const Call& call, TraceSink& sink) {
+Outcome launch_and_follow(const Call& call, Sinks& sinks) {
   Signals signals;
   const Status launched = call.engine.launch(call.options.program);
   if (!launched) return fail(call, launched.error(), exit_code_of_launch(launched.error()));
@@ -316,12 +352,11 @@ Outcome launch_and_follow(const Call& call, TraceSink& sink) {
   signals.child_started(pid);
   if (call.options.verbosity > 0)
     call.diagnostics.line("tracing " + call.options.program[0] + ", PID " + std::to_string(pid));
-  const Status named = sink.child_started(pid);
+  const Status named = sinks.child_started(pid);
   if (!named) call.diagnostics.error(named.error());
 
-  const Result<Ending> ending = follow(call, sink, signals);
-  sink.finish();
-  report_failure(call, sink);
+  const Result<Ending> ending = follow(call, sinks.trace, signals);
+  sinks.finish(call);
   const bool verbose = call.options.verbosity > 0;
   if (call.options.profile) call.diagnostics.print(render_profile(call.engine.summary()));
   if (!call.options.quiet)
@@ -336,19 +371,18 @@ void tell_end_of_attached(const Call& call, const Ending& ending) {
   call.diagnostics.line(call.options.attach.size() == 1 ? "the process has ended" : "the processes have ended");
 }
 
-Outcome attach_and_follow(const Call& call, TraceSink& sink) {
+Outcome attach_and_follow(const Call& call, Sinks& sinks) {
   Signals signals;
   signals.attaching();
   const Status attached = call.engine.attach(call.options.attach, [&] { return signals.detach_requested(); });
   if (!attached && attached.error().code == Code::killed && signals.detach_requested()) return {};
   if (!attached) return fail(call, attached.error());
   if (call.options.verbosity > 0) call.diagnostics.line("attached");
-  const Status named = sink.child_started(call.options.attach.front());
+  const Status named = sinks.child_started(call.options.attach.front());
   if (!named) call.diagnostics.error(named.error());
 
-  const Result<Ending> ending = follow(call, sink, signals);
-  sink.finish();
-  report_failure(call, sink);
+  const Result<Ending> ending = follow(call, sinks.trace, signals);
+  sinks.finish(call);
   if (ending) tell_end_of_attached(call, *ending);
   if (!call.options.quiet)
     call.diagnostics.print(render_summary(call.engine.summary(), call.diagnostics.color(), call.options.verbosity > 0));
@@ -363,10 +397,10 @@ Outcome attach_and_follow(const Call& call, TraceSink& sink) {
 // The trace of a program that we have not started may have standard output.
 Outcome attach(const Call& call) {
   if (!prepare(call)) return kFailed;
-  Result<TraceSink> sink = TraceSink::open(call.options.output.empty() ? "-" : call.options.output, call.streams);
-  if (!sink) return fail(call, sink.error());
+  Result<Sinks> sinks = Sinks::open(call.options.output.empty() ? "-" : call.options.output, call);
+  if (!sinks) return fail(call, sinks.error());
   explain(call);
-  return attach_and_follow(call, *sink);
+  return attach_and_follow(call, *sinks);
 }
 
 Outcome trace(const Call& call) {
@@ -374,10 +408,10 @@ Outcome trace(const Call& call) {
   const Result<std::string> program = call.engine.find_program(call.options.program[0]);
   if (!program) return fail(call, program.error(), exit_code_of_launch(program.error()));
   if (!prepare(call)) return kFailed;
-  Result<TraceSink> sink = TraceSink::open(call.options.output, call.streams);
-  if (!sink) return fail(call, sink.error());
+  Result<Sinks> sinks = Sinks::open(call.options.output, call);
+  if (!sinks) return fail(call, sinks.error());
   explain(call);
-  return launch_and_follow(call, *sink);
+  return launch_and_follow(call, *sinks);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "engine/definer.h"
 
 #include <algorithm>
+#include <array>
 
 #include "arch/x86/code/vector_state.h"
 #include "engine/base/text.h"
@@ -35,6 +36,17 @@ bool shows_symbols(const Probe& probe) {
   const auto& fields = probe.program.layout.fields;
   return probe.program.layout.style != spec::Style::event ||
          std::any_of(fields.begin(), fields.end(), [](const auto& field) { return field.kind == spec::Kind::symbol; });
+}
+
+bool is_function_entry(const Probe& probe) {
+  constexpr std::uint8_t kPushFramePointer = 0x55;
+  constexpr std::array<std::uint8_t, 4> kLandingPad{0xf3, 0x0f, 0x1e, 0xfa};  // endbr64
+  if (probe.returns) return false;
+  const auto& symbol = probe.site.symbol;
+  const auto& insn = probe.site.insn;
+  return (!symbol.empty() && symbol.find('+') == std::string::npos) ||
+         (insn.size() == 1 && insn[0] == kPushFramePointer) ||
+         std::equal(insn.begin(), insn.end(), kLandingPad.begin(), kLandingPad.end());
 }
 
 void add_points(const Probe& probe, std::uint16_t event, control::ProbeSet& to) {

@@ -40,6 +40,10 @@ struct Probe {
 // Whether its records show names of code addresses.
 bool shows_symbols(const Probe& probe);
 
+// Whether the return address is at the stack pointer when the probe is hit: it is at a function's first instruction, or, as the kernel's
+// unwinder takes it (arch/x86/events/core.c), at one that only stands there.
+bool is_function_entry(const Probe& probe);
+
 // Where the probe goes in its file, as event number `event`.
 void add_points(const Probe& probe, std::uint16_t event, control::ProbeSet& to);
 

@@ -169,12 +169,13 @@ Status Session::State::make_area() {
                        .more_text = 16 * kMoreEvents};
   set_rings(spec);
   for (const Probe& probe : probes) spec.events.push_back(&probe.program);
-  spec.switches = switches.switches, spec.triggers = switches.triggers;
+  spec.switches = switches.switches, spec.triggers = switches.triggers, spec.histograms = switches.histograms;
+  for (std::size_t i = 0; i < spec.switches.size(); ++i) spec.switches[i].at_entry = is_function_entry(probes[i]);
   auto made = trace::Area::create_private(spec);
   if (!made) return made.error();
   area.emplace(made.take());
   area->header().mode = agent ? 0 : shared::kModePreloaded;
-  if (std::any_of(probes.begin(), probes.end(), shows_symbols)) {
+  if (std::any_of(probes.begin(), probes.end(), shows_symbols) || shows_addresses(switches)) {
     std::vector<plan::Site> sites;
     for (const Probe& probe : probes) sites.push_back(probe.site);
     code_maps = std::make_unique<control::CodeMaps>();

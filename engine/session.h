@@ -170,6 +170,9 @@ class Session {
   // SIGKILL, if the program has not ended.
   void kill_program();
   Summary summary() const;
+  // What `hist` triggers have counted so far, as the kernel's hist files show it; empty: there is no such trigger. Those of several
+  // events stand one after the other, each under its event's name.
+  std::string histograms(bool escape_control) const;
 
   // While run() is under way, from any thread; every process of the session is changed. Code::refused once the session has ended.
   // A line as uprobe_events takes it. All that it adds is added or, with an Error, nothing; what it deletes is gone.

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "engine/base/text.h"
+#include "engine/format/histogram.h"
 #include "engine/session_state.h"
 #include "engine/spec/listing.h"
 
@@ -37,6 +38,12 @@ std::string returns_text(const Probe& probe) {
 }
 
 }  // namespace
+
+std::string Session::State::event_name(std::uint32_t number) const {
+  for (std::size_t i = 0; i < switches.switches.size(); ++i)
+    if (switches.switches[i].number == number) return probes[i].spec.group + "/" + probes[i].spec.event;
+  return {};
+}
 
 std::vector<std::string> Session::State::reasons_against_jumps() {
   std::set<std::string> unread;
@@ -166,6 +173,26 @@ void add_notes(const trace::Area& area, const trace::ReaderCounts& counts, std::
 }
 
 }  // namespace
+
+std::string Session::histograms(bool escape_control) const {
+  State& s = *state_;
+  if (!s.area || s.area->histogram_count() == 0) return {};
+  const format::HistogramNames names{
+      .task = [&](std::uint32_t tid) { return std::string(s.names.name(tid)); },
+      .symbols = s.symbols.get(),
+      .escape_control = escape_control,
+  };
+  const auto& all = s.switches.histograms;
+  const bool are_of_one = std::all_of(all.begin(), all.end(), [&](const auto& h) { return h.event == all[0].event; });
+  std::string text;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool begins_event = i == 0 || all[i].event != all[i - 1].event;
+    if (i != 0) text += begins_event ? "\n" : "\n\n";
+    if (begins_event && !are_of_one) text += "==> " + s.event_name(all[i].event) + " <==\n";
+    text += format::print_histogram(all[i].plan, trace::copy_histogram(s.area->histogram(i)), names);
+  }
+  return text;
+}
 
 // Of a guest's probes in the order of its definitions; of the session's own those that were removed as well. Nobody changes the
 // list meanwhile.

@@ -164,6 +164,7 @@ struct Session::State {
   // Why each probe cannot be a jump at all of its places, empty for those that can. By the files alone; nobody asks for a tier of int3.
   std::vector<std::string> reasons_against_jumps();
   Status check_tiers();
+  std::string event_name(std::uint32_t number) const;  // by the number of its switch
 };
 
 }  // namespace uprobe

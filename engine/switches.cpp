@@ -30,7 +30,8 @@ class Planner {
     return definitions_.controls_of(probes_[event.probes.front()]);
   }
   Status add_event(std::uint32_t number);
-  Result<TriggerProgram> make(const TriggerSpec& spec, const std::string& text, std::uint32_t number) const;
+  Result<TriggerProgram> make(const TriggerSpec& spec, const std::string& text, std::uint32_t number);
+  Status add_histogram(const TriggerSpec& spec, const std::string& text, std::uint32_t number);
   std::optional<std::uint32_t> find(const std::string& group, const std::string& event) const;
 
   const spec::DefinitionSet& definitions_;
@@ -47,12 +48,31 @@ std::optional<std::uint32_t> Planner::find(const std::string& group, const std::
   return std::nullopt;
 }
 
-Result<TriggerProgram> Planner::make(const TriggerSpec& spec, const std::string& text, std::uint32_t number) const {
+Status Planner::add_histogram(const TriggerSpec& spec, const std::string& text, std::uint32_t number) {
+  const program::EventLayout& layout = layouts_[events_[number].probes.front()];
+  auto plan = program::parse_histogram(text, spec.attributes_at, spec.attributes_end, layout);
+  if (!plan) return plan.error();
+  plan->filter = spec.filter;
+  std::uint32_t others = 0;
+  for (const trace::EventHistogram& other : plan_.histograms) {
+    if (other.event != number) continue;
+    if (program::are_same(other.plan, *plan)) return about(text, "Hist trigger already exists", EEXIST);
+    if (++others == shared::kMaxEventHistograms) return about(text, "an event has four histograms at most", EINVAL);
+  }
+  plan_.histograms.push_back({.event = number, .plan = plan.take()});
+  return ok();
+}
+
+Result<TriggerProgram> Planner::make(const TriggerSpec& spec, const std::string& text, std::uint32_t number) {
   TriggerProgram made{.kind = spec.kind, .target = 0, .count = spec.count, .condition = {}};
   if (!spec.event.empty()) {
     const auto target = find(spec.group, spec.event);
     if (!target) return about(text, "no event " + spec.group + ":" + spec.event + " is defined", EINVAL);
     made.target = *target;
+  }
+  if (spec.kind == shared::TriggerKind::histogram) {
+    if (Status added = add_histogram(spec, text, number); !added) return added.error();
+    made.target = static_cast<std::uint32_t>(plan_.histograms.size() - 1);
   }
   const program::EventLayout& layout = layouts_[events_[number].probes.front()];
   auto condition = program::compile_condition(spec, text, layout, {.id = number + 1, .cpus = cpus_});
@@ -76,7 +96,8 @@ Status Planner::add_event(std::uint32_t number) {
     if (std::ranges::any_of(known, excludes)) return about(text, "the event has such a trigger already", EEXIST);
     auto made = make(*spec, text, number);
     if (!made) return made.error();
-    plan_.triggers.push_back(made.take());
+    const bool is_paused = spec->kind == shared::TriggerKind::histogram && plan_.histograms.back().plan.is_paused;
+    if (!is_paused) plan_.triggers.push_back(made.take());
     known.push_back(spec.take());
   }
   std::reverse(plan_.triggers.begin() + first, plan_.triggers.end());
@@ -99,7 +120,19 @@ Result<SwitchPlan> Planner::plan() {
   return std::move(plan_);
 }
 
+bool shows_symbol(const program::HistogramWord& key) {
+  return key.modifier == program::HistogramModifier::symbol ||
+         key.modifier == program::HistogramModifier::symbol_offset ||
+         static_cast<shared::HistogramSource>(key.field.source) == shared::HistogramSource::stack;
+}
+
 }  // namespace
+
+bool shows_addresses(const SwitchPlan& plan) {
+  return std::ranges::any_of(plan.histograms, [](const trace::EventHistogram& histogram) {
+    return std::ranges::any_of(histogram.plan.keys, shows_symbol);
+  });
+}
 
 Result<SwitchPlan> plan_switches(const spec::DefinitionSet& definitions,
                                  const std::vector<program::EventLayout>& layouts, unsigned cpus) {

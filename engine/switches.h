@@ -13,7 +13,11 @@ namespace uprobe {
 struct SwitchPlan {
   std::vector<trace::EventSwitch> switches;  // of each probe; empty: no event is ever off
   std::vector<program::TriggerProgram> triggers;
+  std::vector<trace::EventHistogram> histograms;
 };
+
+// Whether a histogram shows names of code addresses.
+bool shows_addresses(const SwitchPlan& plan);
 
 // `layouts`: of each probe's event. An error is about a trigger: Error::where is its text.
 Result<SwitchPlan> plan_switches(const spec::DefinitionSet& definitions,

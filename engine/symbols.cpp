@@ -75,6 +75,19 @@ void SessionSymbols::look_up(const trace::EventRecord& record, const CodeMaps::A
   if (address) name_in(*file, *address, known);
 }
 
+format::CodePlace SessionSymbols::place_of(std::uint64_t address) {
+  const std::vector<CodeMapping> found = maps_.anywhere(address);
+  if (found.size() != 1) return {};
+  format::CodePlace place{.name = {}, .path = found[0].path, .offset = found[0].offset_of(address)};
+  const File file = file_of(found[0]);
+  const auto link_address = file ? file->address_of_offset(place.offset) : std::nullopt;
+  if (!link_address) return place;
+  Known known;
+  name_in(*file, *link_address, known);
+  place.name = known.name, place.distance = known.distance, place.size = known.size;
+  return place;
+}
+
 // What lies at the path now, if that is what was mapped. (Its device has another number in maps on some file systems.)
 SessionSymbols::File SessionSymbols::file_of(const CodeMapping& mapping) {
   const auto [at, is_new] = by_path_.try_emplace(mapping.path);

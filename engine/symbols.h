@@ -20,6 +20,7 @@ class SessionSymbols final : public format::Symbols {
   SessionSymbols(control::CodeMaps& maps, std::vector<plan::Site> sites);
 
   format::NamedAddress name_of(const trace::EventRecord& record, std::uint64_t address) override;
+  format::CodePlace place_of(std::uint64_t address) override;
 
  private:
   using File = std::shared_ptr<const elf::ElfFile>;

@@ -27,6 +27,24 @@ UPROBE_IN_SECTION Room room_of(AreaHeader* area, const Ring& ring, u32 index) {
               .bytes = used < area->ring_bytes ? area->ring_bytes - used : 0};
 }
 
+// A hit that finds no room in its ring counts in histograms all the same.
+UPROBE_IN_SECTION Built build_aside(Draft& draft) {
+  AreaHeader* const area = draft.area;
+  const u64 at = area->scratch_offset + u64{draft.index} * shared::kScratchBytes;
+  if (area->scratch_offset == 0 || at + shared::kScratchBytes > area->data_offset) return Built::no_room;
+  Payload payload{at_offset<u8>(area, at), shared::kMaxPayload, 0, 0, draft.in_section};
+  const Built built = build_payload(*draft.hit, area, *draft.event, payload);
+  if (built == Built::ok) find_sums(draft, payload);
+  return built == Built::wants_call ? built : Built::no_room;
+}
+
+UPROBE_IN_SECTION Built build_for_histograms(Draft& draft, const Payload& payload, Built built) {
+  draft.addends->found = false;
+  if (built == Built::no_room) return build_aside(draft);
+  if (built == Built::ok) find_sums(draft, payload);
+  return built;
+}
+
 }  // namespace
 
 UPROBE_IN_SECTION Built build_record(Draft& draft) {
@@ -37,12 +55,13 @@ UPROBE_IN_SECTION Built build_record(Draft& draft) {
   if (tsc != 0) __atomic_store_n(&ring.stamp, tsc, __ATOMIC_RELEASE);
 
   const Room room = room_of(draft.area, ring, draft.index);
-  if (room.bytes < kHead + sizeof(shared::PayloadHead)) return Built::no_room;
-  const u64 limit = room.bytes - kHead;
+  const u64 limit = room.bytes > kHead ? room.bytes - kHead : 0;
   Payload payload{room.at + kHead, static_cast<u32>(limit > shared::kMaxPayload ? shared::kMaxPayload : limit), 0, 0,
                   draft.in_section};
   Built built = build_payload(*draft.hit, draft.area, *draft.event, payload);
+  if (draft.addends != nullptr) built = build_for_histograms(draft, payload, built);
   if (built == Built::ok && draft.looks) built = act_on(draft, payload);
+  if (built == Built::ok && draft.is_off) built = Built::muted;
   if (built == Built::ok && draft.event->test_count != 0) built = judge(draft, payload);
   if (built != Built::ok) return built;
 
@@ -62,7 +81,11 @@ namespace {
 
 inline void record(Draft& draft, Event& event, u32 event_index) {
   Built built = Built::ok;
-  if ((draft.looks || !record_on_cpu(draft, built)) && !record_claimed(draft, built)) return count(event.lost_busy);
+  if ((draft.looks || !record_on_cpu(draft, built)) && !record_claimed(draft, built)) {
+    if (draft.addends != nullptr) draft.addends->found = false;
+    return count(draft.is_off ? event.muted : event.lost_busy);
+  }
+  if (draft.is_off) built = Built::muted;
   if (built == Built::dropped) count_dropped(draft.area, event_index, draft.cpu);
   if (built == Built::muted) count(event.muted);
   if (built == Built::no_room) count(event.lost_full);
@@ -71,9 +94,12 @@ inline void record(Draft& draft, Event& event, u32 event_index) {
 
 // Where events can be off. Not part of its caller: only such a session needs the stack for it.
 [[gnu::noinline]] void record_switched(const Hit& hit, AreaHeader* area, Event& event, u32 event_index) {
-  Draft draft{&hit, area, &event, nullptr, 0, 0, false, false, false, 0, 0};
+  Draft draft{&hit, area, &event, nullptr, 0, 0, false, false, false, false, 0, nullptr, 0};
+  Addends addends;
+  if ((event.flags & shared::kEventCounts) != 0) draft.addends = &addends;
   if (!begin_switched(draft)) return count(event.muted);
   record(draft, event, event_index);
+  if (draft.addends != nullptr) addends.found ? add_up(addends) : count_unseen(area, event);
   if (draft.behind != 0) act_behind(draft);
 }
 
@@ -85,7 +111,7 @@ void record_event(const Hit& hit, AreaHeader* area, u32 event_index) {
   Event& event = at_offset<Event>(area, area->event_offset)[event_index];
   if (!is_recording(event)) return;
   if (area->switch_count != 0) return record_switched(hit, area, event, event_index);
-  Draft draft{&hit, area, &event, nullptr, 0, 0, false, false, false, 0, 0};
+  Draft draft{&hit, area, &event, nullptr, 0, 0, false, false, false, false, 0, nullptr, 0};
   record(draft, event, event_index);
 }
 

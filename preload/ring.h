@@ -5,6 +5,19 @@
 
 namespace uprobe::agent {
 
+// What a hit adds to one histogram, once it is certain that it happens.
+struct Addend {
+  shared::Histogram* histogram;
+  u64* sums;  // of the entry; null: it has no room
+  u32 count;  // of values
+  u64 values[shared::kMaxHistogramValues];
+};
+struct Addends {
+  bool found;  // those below are what the hit adds
+  u32 count;
+  Addend list[shared::kMaxEventHistograms];
+};
+
 // A record to be built behind the head of a ring that nobody else writes meanwhile. `ring` and what follows is the business
 // of who finds the ring.
 struct Draft {
@@ -18,7 +31,9 @@ struct Draft {
   // trigger.cpp:
   bool looks;        // triggers are to be run on what has been built: never in a section
   bool session_off;  // it was when the hit came
+  bool is_off;       // the event is, or the session
   u32 behind;        // index + 1 of the event's trigger that acts when the record is published
+  Addends* addends;  // of an event that adds to histograms; else null
   u64 commit;        // out, with Built::ok: what publishes the record once it is stored to ring->commit
 };
 // Stamps and builds. Runs inside the rseq section as well.
@@ -29,6 +44,21 @@ bool begin_switched(Draft& draft);
 // Runs the triggers of a draft that `looks`: `ok` or `muted`.
 Built act_on(Draft& draft, const Payload& payload);
 void act_behind(const Draft& draft);
+struct Triggers {
+  shared::Trigger* first;
+  u32 count;
+};
+Triggers triggers_of(AreaHeader* area, const Event& event);
+bool holds(const AreaHeader* area, const shared::Trigger& trigger, const shared::FilterInput& input);
+inline bool is_histogram(const shared::Trigger& trigger) {
+  return trigger.kind == static_cast<u32>(shared::TriggerKind::histogram);
+}
+
+// histogram.cpp. Fills draft.addends from what has been built; nothing is added yet.
+void find_sums(const Draft& draft, const Payload& payload);
+void add_up(const Addends& addends);
+// The hit could not be built: it is missing in every histogram of the event.
+void count_unseen(AreaHeader* area, const Event& event);
 
 // filter.cpp. Whether what has been built is wanted: `ok`, `dropped`, or `wants_call`.
 Built judge(const Draft& draft, Payload& payload);

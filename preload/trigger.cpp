@@ -29,6 +29,7 @@ UPROBE_IN_SECTION bool take_one(u64& left) {
 // A switch that stands as it should is no act.
 UPROBE_IN_SECTION void turn(AreaHeader* area, Trigger& trigger) {
   const auto kind = static_cast<TriggerKind>(trigger.kind);
+  if (!shared::turns_switch(kind)) return;
   const bool of_event = kind == TriggerKind::enable_event || kind == TriggerKind::disable_event;
   u32* const state = of_event ? switch_of(area, trigger.target) : &area->tracing;
   const u32 wanted = shared::wanted_state(kind);
@@ -39,10 +40,7 @@ UPROBE_IN_SECTION void turn(AreaHeader* area, Trigger& trigger) {
   if (!turned && counts) __atomic_fetch_add(&trigger.left, 1, __ATOMIC_RELAXED);
 }
 
-struct Triggers {
-  Trigger* first;
-  u32 count;
-};
+}  // namespace
 
 UPROBE_IN_SECTION Triggers triggers_of(AreaHeader* area, const Event& event) {
   const bool fits = u64{event.first_trigger} + event.trigger_count <= area->trigger_count;
@@ -57,8 +55,6 @@ UPROBE_IN_SECTION bool holds(const AreaHeader* area, const Trigger& trigger, con
   return shared::run_filter(filter, input) == shared::Verdict::pass;
 }
 
-}  // namespace
-
 [[gnu::noinline]] bool begin_switched(Draft& draft) {
   AreaHeader* const area = draft.area;
   draft.looks = (draft.event->flags & shared::kEventLooksFirst) != 0;
@@ -66,7 +62,8 @@ UPROBE_IN_SECTION bool holds(const AreaHeader* area, const Trigger& trigger, con
   if (draft.looks) return true;
   const Triggers all = triggers_of(area, *draft.event);
   for (u32 i = 0; i < all.count; ++i) turn(area, all.first[i]);
-  return !is_off(switch_of(area, draft.event->switch_number)) && !is_off(&area->tracing);
+  draft.is_off = is_off(switch_of(area, draft.event->switch_number)) || is_off(&area->tracing);
+  return !draft.is_off || draft.addends != nullptr;
 }
 
 [[gnu::noinline]] UPROBE_IN_SECTION Built act_on(Draft& draft, const Payload& payload) {
@@ -76,7 +73,7 @@ UPROBE_IN_SECTION bool holds(const AreaHeader* area, const Trigger& trigger, con
   // What is missing fulfils no condition.
   const bool is_missing = (payload.record_flags & shared::kRecordNoEntry) != 0;
   for (u32 i = 0; i < all.count; ++i) {
-    if (is_missing && all.first[i].test_count != 0) continue;
+    if (is_histogram(all.first[i]) || (is_missing && all.first[i].test_count != 0)) continue;
     if (!holds(area, all.first[i], input)) continue;
     if (shared::acts_behind(static_cast<TriggerKind>(all.first[i].kind)))
       draft.behind = i + 1;

@@ -21,6 +21,15 @@ bool same_place(const CodeMapping& a, const CodeMapping& b, std::uint64_t addres
   return a.inode == b.inode && a.path == b.path && a.offset_of(address) == b.offset_of(address);
 }
 
+// Those that are not among them yet.
+void add_places(const std::vector<CodeMapping>& book, std::uint64_t address, std::vector<CodeMapping>& found) {
+  for (const CodeMapping& m : book) {
+    const bool known =
+        std::any_of(found.begin(), found.end(), [&](const CodeMapping& f) { return same_place(f, m, address); });
+    if (m.holds(address) && !known) found.push_back(m);
+  }
+}
+
 }  // namespace
 
 void CodeMaps::note(pid_t pid) {
@@ -38,15 +47,17 @@ void CodeMaps::note(pid_t pid) {
   }
 }
 
+std::vector<CodeMapping> CodeMaps::anywhere(std::uint64_t address) const {
+  std::vector<CodeMapping> found;
+  const std::lock_guard lock(lock_);
+  for (const auto& [pid, book] : books_) add_places(book, address, found);
+  return found;
+}
+
 std::vector<CodeMapping> CodeMaps::at(pid_t pid, const Anchor& anchor, std::uint64_t address) const {
   std::vector<CodeMapping> found;
   const auto look = [&](const Book& book) {
-    if (!has_anchor(book, anchor)) return;
-    for (const CodeMapping& m : book) {
-      const bool known =
-          std::any_of(found.begin(), found.end(), [&](const CodeMapping& f) { return same_place(f, m, address); });
-      if (m.holds(address) && !known) found.push_back(m);
-    }
+    if (has_anchor(book, anchor)) add_places(book, address, found);
   };
   const std::lock_guard lock(lock_);
   if (const auto own = books_.find(pid); own != books_.end()) {

@@ -40,6 +40,9 @@ class CodeMaps {
   // has; then any process counts. Each file and offset once.
   std::vector<CodeMapping> at(pid_t pid, const Anchor& anchor, std::uint64_t address) const;
 
+  // In any process; each file and offset once.
+  std::vector<CodeMapping> anywhere(std::uint64_t address) const;
+
   // Grows with each change.
   std::uint64_t generation() const;
 

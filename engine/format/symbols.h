@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "engine/trace/event_record.h"
@@ -14,6 +15,14 @@ struct NamedAddress {
   std::uint64_t distance = 0, size = 0;
 };
 
+// What is known of an address, whatever process it was met in: the function, or at least the file.
+struct CodePlace {
+  std::string name;  // empty: not known
+  std::uint64_t distance = 0, size = 0;
+  std::string path;          // empty: not known either
+  std::uint64_t offset = 0;  // in the file
+};
+
 class Symbols {
  public:
   Symbols() = default;
@@ -23,6 +32,11 @@ class Symbols {
 
   // In the process that made the record. The name is valid until the next call.
   virtual NamedAddress name_of(const trace::EventRecord& record, std::uint64_t address) = 0;
+  // Where processes differ in what they have there, nothing is known.
+  virtual CodePlace place_of(std::uint64_t address) = 0;
 };
+
+// "function+0x4/0x20", "/file[+0x1040]", "0x7f00"; of a return address as of the call in front of it.
+std::string frame_text(Symbols* symbols, std::uint64_t address, bool is_return);
 
 }  // namespace uprobe::format

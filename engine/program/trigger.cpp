@@ -15,13 +15,14 @@ namespace {
 
 using shared::TriggerKind;
 
-constexpr std::array<std::pair<std::string_view, TriggerKind>, 4> kCommands = {{
+constexpr std::array<std::pair<std::string_view, TriggerKind>, 5> kCommands = {{
     {"traceon", TriggerKind::trace_on},
     {"traceoff", TriggerKind::trace_off},
     {"enable_event", TriggerKind::enable_event},
     {"disable_event", TriggerKind::disable_event},
+    {"hist", TriggerKind::histogram},
 }};
-constexpr std::string_view kAbsent[] = {"stacktrace", "snapshot", "hist", "enable_hist", "disable_hist"};
+constexpr std::string_view kAbsent[] = {"stacktrace", "snapshot", "enable_hist", "disable_hist"};
 
 std::string_view stripped(std::string_view text) {
   while (!text.empty() && is_filter_space(text.front())) text.remove_prefix(1);
@@ -46,7 +47,7 @@ class TriggerReader {
                  .column = static_cast<int>(column),
                  .help =
                      "traceon, traceoff, enable_event:GROUP:EVENT or disable_event:GROUP:EVENT, each with :COUNT and "
-                     "' if FILTER' if wanted",
+                     "' if FILTER' if wanted; hist:keys=FIELD",
                  .err = EINVAL};
   }
   // Up to one of `ends`, which is taken as well; nothing behind it: `more` is false.
@@ -55,6 +56,7 @@ class TriggerReader {
   Status target(std::string_view& parameter, TriggerSpec& spec);
   Status count(std::string_view number, TriggerSpec& spec) const;
   Status condition(TriggerSpec& spec);
+  Status attributes(TriggerSpec& spec);
 
   std::string_view text_, rest_;
 };
@@ -113,6 +115,24 @@ Status TriggerReader::condition(TriggerSpec& spec) {
   return ok();
 }
 
+// Up to an "if" between blanks; there may be blanks in front of it, too.
+Status TriggerReader::attributes(TriggerSpec& spec) {
+  while (!rest_.empty() && is_filter_space(rest_.front())) rest_.remove_prefix(1);
+  spec.attributes_at = at();
+  if (rest_.empty()) return fail(at(), "keys= is missing");
+  std::size_t end = rest_.size();
+  for (std::size_t place = rest_.find("if"); place != std::string_view::npos; place = rest_.find("if", place + 1)) {
+    const auto is_blank = [&](std::size_t i) { return i < rest_.size() && (rest_[i] == ' ' || rest_[i] == '\t'); };
+    if (place != 0 && !is_blank(place - 1)) continue;
+    if (place != 0 && place + 2 < rest_.size() && !is_blank(place + 2)) continue;
+    end = place;
+    break;
+  }
+  spec.attributes_end = at() + stripped(rest_.substr(0, end)).size();
+  rest_.remove_prefix(end);
+  return ok();
+}
+
 Result<TriggerSpec> TriggerReader::read() {
   TriggerSpec spec;
   const auto kind = command();
@@ -120,7 +140,9 @@ Result<TriggerSpec> TriggerReader::read() {
   spec.kind = *kind;
   while (!rest_.empty() && is_filter_space(rest_.front())) rest_.remove_prefix(1);
   const bool has_count = !rest_.empty() && rest_.front() >= '0' && rest_.front() <= '9';
-  if (is_switch(spec.kind) || has_count) {
+  if (spec.kind == TriggerKind::histogram) {
+    if (Status read = attributes(spec); !read) return read.error();
+  } else if (is_switch(spec.kind) || has_count) {
     bool more = false;
     std::string_view parameter = word(" \t", more);
     Status read = is_switch(spec.kind) ? target(parameter, spec) : count(parameter, spec);
@@ -135,6 +157,7 @@ Result<TriggerSpec> TriggerReader::read() {
 Result<TriggerSpec> parse_trigger(std::string_view text) { return TriggerReader(text).read(); }
 
 bool exclude_each_other(const TriggerSpec& a, const TriggerSpec& b) {
+  if (a.kind == TriggerKind::histogram || b.kind == TriggerKind::histogram) return false;
   if (is_switch(a.kind) != is_switch(b.kind)) return false;
   return !is_switch(a.kind) || (a.group == b.group && a.event == b.event);
 }

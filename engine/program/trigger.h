@@ -2,6 +2,7 @@
 //
 //   COMMAND[:COUNT] [if FILTER]
 //   COMMAND   traceon, traceoff, enable_event:GROUP:EVENT, disable_event:GROUP:EVENT
+//   hist:ATTRIBUTES [if FILTER]    engine/program/histogram.h
 //
 // As in the kernel (Linux 6.18, kernel/trace/trace_events_trigger.c) an event has one of traceon and traceoff, and one for each
 // event that it enables or disables. The kernel refuses most mistakes without a word: the words are ours, the errno is its own.
@@ -12,13 +13,15 @@
 #include <vector>
 
 #include "engine/program/filter.h"
+#include "engine/program/histogram.h"
 #include "engine/shared/trigger.h"
 
 namespace uprobe::program {
 
 struct TriggerSpec {
   shared::TriggerKind kind = shared::TriggerKind::trace_on;
-  std::string group, event;  // of enable_event and disable_event
+  std::string group, event;                           // of enable_event and disable_event
+  std::size_t attributes_at = 0, attributes_end = 0;  // of a histogram, in the text
   std::uint64_t count = shared::kUnlimited;
   std::string filter;         // empty: none
   std::size_t filter_at = 0;  // in the text, for carets
@@ -37,7 +40,7 @@ Result<CompiledFilter> compile_condition(const TriggerSpec& spec, std::string_vi
 // What a session needs to know of one.
 struct TriggerProgram {
   shared::TriggerKind kind = shared::TriggerKind::trace_on;
-  std::uint32_t target = 0;  // number of a switch
+  std::uint32_t target = 0;  // number of a switch, or of a histogram
   std::uint64_t count = shared::kUnlimited;
   CompiledFilter condition;
 };

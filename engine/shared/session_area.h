@@ -2,7 +2,8 @@
 //
 // One memfd per session, shared by the tool and by every traced process:
 //
-//   file   [ AreaHeader | Event[] | Insn[] | Test[] | Trigger[] | switches | text | MailSlot[] | Ring[] | counts of dropped hits ]
+//   file   [ AreaHeader | Event[] | Insn[] | Test[] | Trigger[] | switches | text | MailSlot[] | Ring[] | counts of dropped hits |
+//            histograms ]
 //          [ data of ring 0 ][ data of ring 1 ] ...
 //   memory [ the same, `data_offset` bytes                             ][ data 0 ][ data 0 again ][ data 1 ][ data 1 again ] ...
 //
@@ -29,6 +30,7 @@
 
 #include "engine/shared/event_program.h"
 #include "engine/shared/filter.h"
+#include "engine/shared/histogram.h"
 #include "engine/shared/layout.h"
 #include "engine/shared/trigger.h"
 
@@ -89,7 +91,11 @@ struct AreaHeader {
   u32 switch_count;   // 0: no event is ever off
   u32 switch_offset;  // of a u32 for each event, kSwitchOn or kSwitchOff
   u32 tracing;        // the session's own
-  u64 reserved[7];
+  u32 histogram_count;
+  u32 histogram_offset;
+  u32 scratch_offset;  // of kScratchBytes for each ring; only where there are histograms
+  u32 reserved3;
+  u64 reserved[5];
 };
 static_assert(sizeof(AreaHeader) == 240);
 
@@ -100,6 +106,8 @@ inline constexpr u16 kEventAsksName = 4;  // a test of the filter is about the t
 inline constexpr u16 kEventAsksEntry =
     8;  // one is about what was noted at the entry: a record that knows nothing of that is dropped
 inline constexpr u16 kEventLooksFirst = 16;  // of its triggers one has tests or acts behind the record
+inline constexpr u16 kEventCounts = 32;      // one adds to a histogram
+inline constexpr u16 kEventAtEntry = 64;  // it is where a function begins: the return address is at the stack pointer
 
 // One event (one definition). Hits = records + the sum of the counters. Counters are written by the agent with lock add.
 //

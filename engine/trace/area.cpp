@@ -29,10 +29,32 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { retu
 // Where each table of the fixed part starts; ring data starts at `data`.
 struct Plan {
   std::uint64_t events = 0, insns = 0, tests = 0, triggers = 0, switches = 0, text = 0, mail = 0, rings = 0,
-                dropped = 0, data = 0;
+                dropped = 0, histograms = 0, scratch = 0, data = 0;
   std::uint64_t event_room = 0, insn_room = 0, test_room = 0, text_room = 0;
   std::uint64_t dropped_rows = 0, dropped_stride = 0;
+  struct Map {
+    std::uint64_t slots, entries;
+  };
+  std::vector<Map> maps = {};  // of histograms
 };
+
+std::uint32_t value_count(const program::HistogramPlan& plan) {
+  return static_cast<std::uint32_t>(std::ranges::count(plan.values, false, &program::HistogramWord::is_hitcount));
+}
+
+// Behind the table the slots and entries of each, then the scratch payloads.
+void lay_out_histograms(const AreaSpec& spec, Plan& plan) {
+  plan.data = plan.histograms + spec.histograms.size() * sizeof(shared::Histogram);
+  for (const EventHistogram& histogram : spec.histograms) {
+    const std::uint64_t entries = std::uint64_t{1} << histogram.plan.bits;
+    const auto entry = shared::histogram_entry_bytes(histogram.plan.key_bytes, value_count(histogram.plan));
+    plan.maps.push_back({.slots = plan.data, .entries = plan.data + 2 * entries * sizeof(shared::HistogramSlot)});
+    plan.data = round_up(plan.maps.back().entries + entries * entry, alignof(shared::Histogram));
+  }
+  if (spec.histograms.empty()) return;
+  plan.scratch = plan.data;
+  plan.data += std::uint64_t{spec.ring_count} * shared::kScratchBytes;
+}
 
 Plan lay_out(const AreaSpec& spec) {
   Plan plan;
@@ -62,7 +84,9 @@ Plan lay_out(const AreaSpec& spec) {
     plan.dropped_rows = std::max(1u, spec.cpu_ring_count);
     plan.dropped_stride = round_up(plan.event_room * sizeof(std::uint64_t), alignof(shared::Ring));
   }
-  plan.data = round_up(plan.dropped + 2 * plan.dropped_rows * plan.dropped_stride, kPage);
+  plan.histograms = round_up(plan.dropped + 2 * plan.dropped_rows * plan.dropped_stride, alignof(shared::Histogram));
+  lay_out_histograms(spec, plan);
+  plan.data = round_up(plan.data, kPage);
   return plan;
 }
 
@@ -167,6 +191,7 @@ struct Area::Data {
   std::vector<EventNote> events;  // with room for all that may come: none ever moves
   std::uint32_t insns_used = 0, tests_used = 0, text_used = 0;
   std::size_t trigger_count = 0, switch_count = 0;
+  std::vector<HistogramMemory> histograms;
   bool recording = false;
 
   template <class T>
@@ -177,6 +202,7 @@ struct Area::Data {
   void write_header() const;
   void write_event(const program::EventProgram& source);
   void write_switches(const AreaSpec& spec);
+  void write_histograms(const AreaSpec& spec);
   void set_event(std::size_t index) const;
 };
 
@@ -203,6 +229,9 @@ void Area::Data::write_header() const {
   header->trigger_offset = static_cast<std::uint32_t>(plan.triggers);
   header->switch_count = static_cast<std::uint32_t>(switch_count);
   header->switch_offset = static_cast<std::uint32_t>(plan.switches);
+  header->histogram_count = static_cast<std::uint32_t>(histograms.size());
+  header->histogram_offset = static_cast<std::uint32_t>(plan.histograms);
+  header->scratch_offset = static_cast<std::uint32_t>(plan.scratch);
   header->text_bytes = text_used;
   header->text_offset = static_cast<std::uint32_t>(plan.text);
   header->mail_count = shared::kMailSlots;
@@ -271,7 +300,15 @@ void Area::Data::set_event(std::size_t index) const {
 bool looks_first(const AreaSpec& spec, const EventSwitch& of) {
   const auto begin = spec.triggers.begin() + of.first_trigger;
   return std::any_of(begin, begin + of.trigger_count, [](const program::TriggerProgram& trigger) {
-    return shared::acts_behind(trigger.kind) || !trigger.condition.tests.empty();
+    return shared::turns_switch(trigger.kind) &&
+           (shared::acts_behind(trigger.kind) || !trigger.condition.tests.empty());
+  });
+}
+
+bool adds_up(const AreaSpec& spec, const EventSwitch& of) {
+  const auto begin = spec.triggers.begin() + of.first_trigger;
+  return std::any_of(begin, begin + of.trigger_count, [](const program::TriggerProgram& trigger) {
+    return trigger.kind == shared::TriggerKind::histogram;
   });
 }
 
@@ -284,6 +321,8 @@ void Area::Data::write_switches(const AreaSpec& spec) {
     event[i].first_trigger = of.first_trigger, event[i].trigger_count = of.trigger_count;
     event[i].switch_number = of.number;
     if (looks_first(spec, of)) event[i].flags |= shared::kEventLooksFirst;
+    if (adds_up(spec, of)) event[i].flags |= shared::kEventCounts;
+    if (of.at_entry) event[i].flags |= shared::kEventAtEntry;
     state[of.number] = of.is_off ? shared::kSwitchOff : shared::kSwitchOn;
   }
   auto* made = table<shared::Trigger>(plan.triggers);
@@ -301,6 +340,36 @@ void Area::Data::write_switches(const AreaSpec& spec) {
     }
     std::memcpy(table<char>(plan.text) + text_used, text.data(), text.size());
     text_used += static_cast<std::uint32_t>(text.size());
+  }
+}
+
+shared::Histogram histogram_of(const program::HistogramPlan& plan, const Plan::Map& map) {
+  shared::Histogram made{};
+  for (const program::HistogramWord& key : plan.keys) made.keys[made.key_count++] = key.field;
+  for (const program::HistogramWord& value : plan.values)
+    if (!value.is_hitcount) made.values[made.value_count++] = value.field;
+  made.key_bytes = plan.key_bytes;
+  made.entry_count = 1U << plan.bits;
+  made.slot_count = 2 * made.entry_count;
+  made.flags = plan.wants_entry ? shared::kHistogramWantsEntry : 0;
+  made.slot_offset = static_cast<std::uint32_t>(map.slots);
+  made.entry_offset = static_cast<std::uint32_t>(map.entries);
+  return made;
+}
+
+// Slots are zero, which is their empty state.
+void Area::Data::write_histograms(const AreaSpec& spec) {
+  auto* table_of = table<shared::Histogram>(plan.histograms);
+  for (std::size_t i = 0; i < spec.histograms.size(); ++i) {
+    const shared::Histogram made = histogram_of(spec.histograms[i].plan, plan.maps[i]);
+    table_of[i] = made;
+    histograms.push_back({.slots = table<shared::HistogramSlot>(made.slot_offset),
+                          .entries = table<std::uint8_t>(made.entry_offset),
+                          .dropped = &table_of[i].dropped,
+                          .slot_count = made.slot_count,
+                          .entry_count = made.entry_count,
+                          .key_bytes = made.key_bytes,
+                          .sum_count = shared::histogram_sums(made.value_count)});
   }
 }
 
@@ -328,6 +397,7 @@ Result<Area> Area::create(Fd memfd, const AreaSpec& spec) {
     if (Status mapped = area.data_->memory.map(area.fd(), step); !mapped) return mapped.error();
   for (const program::EventProgram* event : spec.events) area.data_->write_event(*event);
   area.data_->write_switches(spec);
+  area.data_->write_histograms(spec);
   area.data_->write_header();
   if (::getrandom(&area.header().name, sizeof area.header().name, 0) != sizeof area.header().name)
     return system_error("getrandom", errno);
@@ -443,6 +513,8 @@ std::uint64_t Area::dropped(std::uint32_t event) {
   }
   return sum;
 }
+std::size_t Area::histogram_count() const { return data_->histograms.size(); }
+HistogramMemory Area::histogram(std::size_t number) { return data_->histograms[number]; }
 std::span<const shared::Insn> Area::program(std::uint32_t event) const { return data_->events[event].program; }
 std::span<const std::uint32_t> Area::comm_locators(std::uint32_t event) const {
   return data_->events[event].comm_locators;

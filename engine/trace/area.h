@@ -18,7 +18,13 @@ namespace uprobe::trace {
 struct EventSwitch {
   std::uint32_t number = 0;  // probes of one event have the same
   bool is_off = false;       // at the beginning
+  bool at_entry = false;     // shared::kEventAtEntry
   std::uint32_t first_trigger = 0, trigger_count = 0;
+};
+
+struct EventHistogram {
+  std::uint32_t event = 0;  // EventSwitch::number
+  program::HistogramPlan plan;
 };
 
 struct AreaSpec {
@@ -30,6 +36,15 @@ struct AreaSpec {
   std::uint32_t more_events = 0, more_insns = 0, more_tests = 0, more_text = 0;
   std::vector<EventSwitch> switches = {};  // of each event; empty: no event is ever off, and there are no triggers
   std::vector<program::TriggerProgram> triggers = {};
+  std::vector<EventHistogram> histograms = {};
+};
+
+// Where a histogram is. All of it is the target's to change.
+struct HistogramMemory {
+  const shared::HistogramSlot* slots = nullptr;
+  const std::uint8_t* entries = nullptr;
+  const std::uint64_t* dropped = nullptr;
+  std::uint32_t slot_count = 0, entry_count = 0, key_bytes = 0, sum_count = 0;
 };
 
 // One mmap that a process makes to have the area: `length` bytes of the file at `file_offset` go to base + `offset`.
@@ -93,7 +108,10 @@ class Area {
   std::span<const shared::Test> filter(std::uint32_t event) const;
   // What the filter of an event says of a record (the tool's own copy of it).
   shared::Verdict judge(std::uint32_t event, const shared::FilterInput& input) const;
-  std::uint64_t dropped(std::uint32_t event);                               // hits that it has dropped, in the target
+  std::uint64_t dropped(std::uint32_t event);  // hits that it has dropped, in the target
+  // As they were laid out; the number of those of AreaSpec.
+  std::size_t histogram_count() const;
+  HistogramMemory histogram(std::size_t number);
   std::span<const std::uint32_t> comm_locators(std::uint32_t event) const;  // payload offsets of its $comm locators
 
  private:

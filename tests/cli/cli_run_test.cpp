@@ -43,6 +43,7 @@ class FakeEngine : public Engine {
   std::vector<PlanReport> plan;
   std::vector<int> attached;
   Summary totals;
+  std::string tables;
   Ending ending;
   std::vector<std::string> lines, functions;
 
@@ -97,6 +98,7 @@ class FakeEngine : public Engine {
   Summary summary() override { return totals; }
   bool has_guests() override { return false; }
   void serve_guests() override {}
+  std::string histograms(bool) override { return tables; }
   Result<Reply> ask(const std::string& session, const std::vector<Order>& orders) override {
     asked_session = session;
     asked = orders;

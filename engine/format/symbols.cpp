@@ -1,0 +1,15 @@
+#include "engine/format/symbols.h"
+
+#include "engine/base/text.h"
+
+namespace uprobe::format {
+
+std::string frame_text(Symbols* symbols, std::uint64_t address, bool is_return) {
+  const std::uint64_t behind = is_return ? 1 : 0;
+  const CodePlace place = symbols == nullptr ? CodePlace{} : symbols->place_of(address - behind);
+  if (!place.name.empty()) return place.name + "+" + hex(place.distance + behind) + "/" + hex(place.size);
+  if (!place.path.empty()) return place.path + "[+" + hex(place.offset + behind) + "]";
+  return hex(address);
+}
+
+}  // namespace uprobe::format

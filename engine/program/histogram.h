@@ -1,0 +1,71 @@
+// Histograms: the kernel's language for `hist` triggers (Documentation/trace/histogram.rst), without variables, expressions and
+// actions.
+//
+//   hist:keys=KEY[,KEY[,KEY]][:vals=VALUE[,...]][:sort=FIELD[.descending][,...]][:size=N][:nohitcount][:pause] [if FILTER]
+//   KEY     FIELD, FIELD.hex, .sym, .sym-offset, .log2, .buckets=N, common_pid.execname, common_cpu, common_stacktrace
+//   VALUE   hitcount or a number of the event, each with .hex, .percent or .graph if wanted; two besides hitcount
+//
+// What is refused, and in which words, is as in the kernel (Linux 6.18, kernel/trace/trace_events_hist.c); what it refuses without a
+// word, and what is not there, has words of ours.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/program/layout.h"
+#include "engine/shared/histogram.h"
+
+namespace uprobe::program {
+
+enum class HistogramModifier : std::uint8_t {
+  none,
+  hex,
+  symbol,         // "sym"
+  symbol_offset,  // "sym-offset"
+  task,           // "execname"
+  log2,
+  buckets,
+  percent,
+  graph,
+};
+
+struct HistogramWord {
+  std::string name;  // as it prints
+  HistogramModifier modifier = HistogramModifier::none;
+  std::uint64_t width = 0;   // of buckets
+  bool is_hitcount = false;  // `field` says nothing
+  shared::HistogramField field = {};
+};
+
+struct HistogramSort {
+  std::size_t field = 0;  // 0: hitcount, then the values, then the keys
+  bool descending = false;
+};
+
+struct HistogramPlan {
+  std::vector<HistogramWord> values;  // the first is hitcount, which prints unless no_hitcount
+  std::vector<HistogramWord> keys;
+  std::vector<HistogramSort> sorts;
+  std::uint32_t bits = shared::kDefaultHistogramBits;
+  bool no_hitcount = false;
+  bool is_paused = false;
+  bool wants_entry = false;
+  std::string filter;
+  std::uint32_t key_bytes = 0;
+
+  // "hist:keys=u:vals=hitcount:sort=hitcount:size=2048 [active]"
+  std::string text() const;
+};
+
+// What stands behind "hist:", from `at` in `text` to `end`. Errors are about `text`.
+Result<HistogramPlan> parse_histogram(std::string_view text, std::size_t at, std::size_t end,
+                                      const EventLayout& layout);
+
+// Whether the kernel would take one for the other.
+bool are_same(const HistogramPlan& a, const HistogramPlan& b);
+
+}  // namespace uprobe::program

@@ -1,0 +1,47 @@
+#include "engine/trace/histogram_copy.h"
+
+#include <map>
+#include <utility>
+
+namespace uprobe::trace {
+namespace {
+
+using Words = std::vector<std::uint64_t>;
+
+Words copy_words(const std::uint64_t* from, std::size_t count) {
+  Words words;
+  for (std::size_t i = 0; i < count; ++i) words.push_back(__atomic_load_n(from + i, __ATOMIC_RELAXED));
+  return words;
+}
+
+}  // namespace
+
+std::uint64_t HistogramCopy::hits() const {
+  std::uint64_t sum = 0;
+  for (const HistogramEntry& entry : entries) sum += entry.sums[0];
+  return sum;
+}
+
+// Two threads that met the same key for the first time may have made an entry each.
+HistogramCopy copy_histogram(const HistogramMemory& memory) {
+  const std::uint32_t entry_bytes = 8 * memory.sum_count + memory.key_bytes;
+  std::map<Words, Words> sums_of;
+  std::vector<bool> seen(memory.entry_count);
+  for (std::uint32_t slot = 0; slot < memory.slot_count; ++slot) {
+    const auto state = static_cast<std::uint32_t>(__atomic_load_n(memory.slots + slot, __ATOMIC_ACQUIRE));
+    const std::uint32_t number = state - shared::kSlotEntry;
+    if (state < shared::kSlotEntry || number >= memory.entry_count || seen[number]) continue;
+    seen[number] = true;
+    const auto* words = reinterpret_cast<const std::uint64_t*>(memory.entries + std::uint64_t{number} * entry_bytes);
+    const Words more = copy_words(words, memory.sum_count);
+    if (more[0] == 0) continue;  // whoever made it has not come to count
+    Words& sums = sums_of[copy_words(words + memory.sum_count, memory.key_bytes / 8)];
+    sums.resize(memory.sum_count);
+    for (std::uint32_t i = 0; i < memory.sum_count; ++i) sums[i] += more[i];
+  }
+  HistogramCopy copy{.entries = {}, .dropped = __atomic_load_n(memory.dropped, __ATOMIC_RELAXED)};
+  for (auto& [key, sums] : sums_of) copy.entries.push_back({key, std::move(sums)});
+  return copy;
+}
+
+}  // namespace uprobe::trace

@@ -1,0 +1,224 @@
+// Histograms at a hit: engine/shared/histogram.h. Entries are found, or made, from a payload that has been built, which may be in
+// an rseq section: one that starts anew finds the entry that it has made, or leaves a claimed slot. Sums change behind it, once.
+#include "preload/ring.h"
+#include "preload/stack_walk.h"
+
+namespace uprobe::agent {
+namespace {
+
+using shared::Histogram;
+using shared::HistogramField;
+using shared::HistogramGroup;
+using shared::HistogramSlot;
+using shared::HistogramSource;
+using shared::Trigger;
+
+// A histogram that lies in the area as a whole.
+struct Map {
+  Histogram* head;
+  HistogramSlot* slots;
+  u8* entries;
+  u32 entry_bytes;
+  u32 sums;  // words before the key
+};
+
+UPROBE_IN_SECTION bool find_map(AreaHeader* area, u32 number, Map& map) {
+  if (number >= area->histogram_count) return false;
+  Histogram& head = at_offset<Histogram>(area, area->histogram_offset)[number];
+  if (head.key_count == 0 || head.key_count > shared::kMaxHistogramKeys) return false;
+  if (head.value_count > shared::kMaxHistogramValues) return false;
+  if (head.key_bytes == 0 || head.key_bytes > shared::kMaxHistogramKey || head.key_bytes % 8 != 0) return false;
+  if (head.slot_count == 0 || (head.slot_count & (head.slot_count - 1)) != 0) return false;
+  map.head = &head;
+  map.sums = shared::histogram_sums(head.value_count);
+  map.entry_bytes = shared::histogram_entry_bytes(head.key_bytes, head.value_count);
+  map.slots = at_offset<HistogramSlot>(area, head.slot_offset);
+  map.entries = at_offset<u8>(area, head.entry_offset);
+  return ((head.slot_offset | head.entry_offset) & 7) == 0 &&
+         head.slot_offset + u64{head.slot_count} * 8 <= area->data_offset &&
+         head.entry_offset + u64{head.entry_count} * map.entry_bytes <= area->data_offset;
+}
+
+UPROBE_IN_SECTION u64* entry_of(const Map& map, u32 number) {
+  return reinterpret_cast<u64*>(map.entries + u64{number} * map.entry_bytes);
+}
+
+// The smallest power of two that is not below; of 0 as of 1.
+UPROBE_IN_SECTION u64 log2_of(u64 value) { return value < 2 ? 0 : 64 - static_cast<u64>(__builtin_clzll(value - 1)); }
+
+UPROBE_IN_SECTION u64 number_of(const HistogramField& field, const Payload& payload, u32 cpu) {
+  u64 value = cpu;
+  if (static_cast<HistogramSource>(field.source) == HistogramSource::number) {
+    if (field.size == 0 || field.size > 8 || u64{field.offset} + field.size > payload.used) return 0;
+    value = shared::bytes_at(payload.at + field.offset, field.size);
+    const u32 unused = 64 - 8 * field.size;
+    if (field.is_signed != 0) value = static_cast<u64>(static_cast<i64>(value << unused) >> unused);
+  }
+  if (static_cast<HistogramGroup>(field.group) == HistogramGroup::log2) return log2_of(value);
+  const bool is_grouped = static_cast<HistogramGroup>(field.group) == HistogramGroup::buckets && field.width != 0;
+  return is_grouped ? value - value % field.width : value;
+}
+
+// Up to a NUL; the rest of the room is 0 already.
+UPROBE_IN_SECTION void copy_text(u8* to, u32 room, const u8* from, u32 bytes) {
+  for (u32 i = 0; i < bytes && i + 1 < room && from[i] != 0; ++i) to[i] = from[i];
+}
+
+UPROBE_IN_SECTION void put_text(u8* to, const HistogramField& field, const Payload& payload) {
+  if (static_cast<HistogramSource>(field.source) == HistogramSource::characters) {
+    const bool fits = u64{field.offset} + field.size <= payload.used;
+    return copy_text(to, shared::kHistogramText, payload.at + field.offset, fits ? field.size : 0);
+  }
+  u32 locator = 0;
+  if (field.offset <= payload.used && payload.used - field.offset >= 4)
+    locator = static_cast<u32>(shared::bytes_at(payload.at + field.offset, 4));
+  const u32 place = locator & 0xffff, bytes = locator >> 16;
+  if (bytes != 0 && u64{place} + bytes <= payload.used)
+    return copy_text(to, shared::kHistogramText, payload.at + place, bytes);
+  const u64 fault = 0x29746c75616628;  // "(fault)"
+  __builtin_memcpy(to, &fault, 8);
+}
+
+UPROBE_IN_SECTION u32 bytes_of(HistogramSource source) {
+  switch (source) {
+    case HistogramSource::number:
+    case HistogramSource::cpu:
+      return 8;
+    case HistogramSource::stack:
+      return 8 * shared::kHistogramFrames;
+    case HistogramSource::text:
+    case HistogramSource::characters:
+      return shared::kHistogramText;
+  }
+  return shared::kMaxHistogramKey + 1;
+}
+
+struct Key {
+  u64 words[shared::kMaxHistogramKey / 8];
+};
+
+UPROBE_IN_SECTION bool build_key(const Draft& draft, const Payload& payload, const Map& map, Key& key) {
+  for (u32 i = 0; i < map.head->key_bytes / 8; ++i) *const_cast<volatile u64*>(&key.words[i]) = 0;
+  for (u32 i = 0; i < map.head->key_count; ++i) {
+    const HistogramField field = map.head->keys[i];
+    const auto source = static_cast<HistogramSource>(field.source);
+    if (field.key_offset % 8 != 0 || u32{field.key_offset} + bytes_of(source) > map.head->key_bytes) return false;
+    u64* const to = key.words + field.key_offset / 8;
+    if (source == HistogramSource::stack)
+      walk_stack(*draft.hit, *draft.event, to, shared::kHistogramFrames);
+    else if (source == HistogramSource::number || source == HistogramSource::cpu)
+      *to = number_of(field, payload, draft.cpu);
+    else
+      put_text(reinterpret_cast<u8*>(to), field, payload);
+  }
+  return true;
+}
+
+// Each word is mixed with the ones before (the finaliser of MurmurHash3's 64-bit variant spreads it).
+UPROBE_IN_SECTION u32 hash_of(const Key& key, u32 bytes) {
+  u64 hash = bytes;
+  for (u32 i = 0; i < bytes / 8; ++i) {
+    hash = (hash ^ key.words[i]) * 0xff51afd7ed558ccd;
+    hash ^= hash >> 33;
+  }
+  return static_cast<u32>((hash * 0xc4ceb9fe1a85ec53) >> 32);
+}
+
+UPROBE_IN_SECTION bool has_key(const Map& map, u32 number, const Key& key) {
+  if (number >= map.head->entry_count) return false;
+  const u64* words = entry_of(map, number) + map.sums;
+  for (u32 i = 0; i < map.head->key_bytes / 8; ++i)
+    if (words[i] != key.words[i]) return false;
+  return true;
+}
+
+// The slot is the caller's. Null: every entry is taken, and the slot stays as it is, since others may have gone past it.
+UPROBE_IN_SECTION u64* make_entry(const Map& map, HistogramSlot& slot, u32 hash, const Key& key) {
+  u32& next = map.head->next_entry;
+  if (__atomic_load_n(&next, __ATOMIC_RELAXED) >= map.head->entry_count) return nullptr;
+  const u32 number = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
+  if (number >= map.head->entry_count) return nullptr;
+  u64* const entry = entry_of(map, number);
+  for (u32 i = 0; i < map.head->key_bytes / 8; ++i) entry[map.sums + i] = key.words[i];
+  __atomic_store_n(&slot, u64{hash} << 32 | (shared::kSlotEntry + number), __ATOMIC_RELEASE);
+  return entry;
+}
+
+// Null: there is no room. Ends after a look at each slot at most.
+UPROBE_IN_SECTION u64* find_entry(const Map& map, const Key& key) {
+  const u32 hash = hash_of(key, map.head->key_bytes), mask = map.head->slot_count - 1;
+  for (u32 tries = 0, at = hash & mask; tries <= mask; ++tries, at = (at + 1) & mask) {
+    HistogramSlot word = __atomic_load_n(&map.slots[at], __ATOMIC_ACQUIRE);
+    if (word == 0 && __atomic_load_n(&map.head->next_entry, __ATOMIC_RELAXED) >= map.head->entry_count) return nullptr;
+    const HistogramSlot claimed = u64{hash} << 32 | shared::kSlotClaimed;
+    if (word == 0 &&
+        __atomic_compare_exchange_n(&map.slots[at], &word, claimed, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE))
+      return make_entry(map, map.slots[at], hash, key);
+    const u32 state = static_cast<u32>(word);
+    if (word >> 32 == hash && state >= shared::kSlotEntry && has_key(map, state - shared::kSlotEntry, key))
+      return entry_of(map, state - shared::kSlotEntry);
+  }
+  return nullptr;
+}
+
+// A name that nobody has fetched yet is no key.
+UPROBE_IN_SECTION bool is_known(const Map& map, const Payload& payload) {
+  if ((payload.record_flags & shared::kRecordNoEntry) != 0 && (map.head->flags & shared::kHistogramWantsEntry) != 0)
+    return false;
+  for (u32 i = 0; i < map.head->key_count; ++i)
+    if (static_cast<HistogramSource>(map.head->keys[i].source) == HistogramSource::text &&
+        (payload.record_flags & shared::kRecordCommLater) != 0)
+      return false;
+  return true;
+}
+
+UPROBE_IN_SECTION void look_up(const Draft& draft, const Payload& payload, const Map& map, Addend& addend) {
+  Key key;
+  addend.histogram = map.head;
+  addend.sums = nullptr;
+  addend.count = map.head->value_count;
+  if (!is_known(map, payload) || !build_key(draft, payload, map, key)) return;
+  addend.sums = find_entry(map, key);
+  for (u32 i = 0; i < addend.count; ++i) addend.values[i] = number_of(map.head->values[i], payload, draft.cpu);
+}
+
+}  // namespace
+
+// Not part of its callers: only who has a histogram needs the stack for it.
+[[gnu::noinline]] UPROBE_IN_SECTION void find_sums(const Draft& draft, const Payload& payload) {
+  AreaHeader* const area = draft.area;
+  Addends& addends = *draft.addends;
+  addends.found = true, addends.count = 0;
+  const Triggers all = triggers_of(area, *draft.event);
+  const bool is_missing = (payload.record_flags & shared::kRecordNoEntry) != 0;
+  for (u32 i = 0; i < all.count && addends.count < shared::kMaxEventHistograms; ++i) {
+    const Trigger& trigger = all.first[i];
+    if (!is_histogram(trigger) || (is_missing && trigger.test_count != 0)) continue;
+    Map map;
+    if (!holds(area, trigger, {payload.at, payload.used, draft.cpu, nullptr})) continue;
+    if (find_map(area, trigger.target, map)) look_up(draft, payload, map, addends.list[addends.count++]);
+  }
+}
+
+[[gnu::noinline]] void add_up(const Addends& addends) {
+  for (u32 i = 0; i < addends.count; ++i) {
+    const Addend& addend = addends.list[i];
+    if (addend.sums == nullptr) {
+      count(addend.histogram->dropped);
+      continue;
+    }
+    count(addend.sums[0]);
+    for (u32 value = 0; value < addend.count; ++value)
+      __atomic_fetch_add(&addend.sums[1 + value], addend.values[value], __ATOMIC_RELAXED);
+  }
+}
+
+[[gnu::noinline]] void count_unseen(AreaHeader* area, const Event& event) {
+  const Triggers all = triggers_of(area, event);
+  for (u32 i = 0; i < all.count; ++i) {
+    Map map;
+    if (is_histogram(all.first[i]) && find_map(area, all.first[i].target, map)) count(map.head->dropped);
+  }
+}
+
+}  // namespace uprobe::agent

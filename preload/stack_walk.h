@@ -1,0 +1,13 @@
+// The stack of a hit: return addresses by the chain of frame pointers.
+#pragma once
+
+#include "preload/agent.h"
+
+namespace uprobe::agent {
+
+// `frames` gets the address of the hit and those that it will return to, outermost last, `most` at most; returns how many. Reads
+// nothing but words of the stack above the stack pointer, and ends where a link does not lead further up. Of a hit at the
+// beginning of a function (kEventAtEntry), whose frame is not linked yet, the word at the stack pointer is the first return address.
+u32 walk_stack(const Hit& hit, const Event& event, u64* frames, u32 most);
+
+}  // namespace uprobe::agent
