@@ -129,9 +129,11 @@ bool shows_symbol(const program::HistogramWord& key) {
 }  // namespace
 
 bool shows_addresses(const SwitchPlan& plan) {
-  return std::ranges::any_of(plan.histograms, [](const trace::EventHistogram& histogram) {
-    return std::ranges::any_of(histogram.plan.keys, shows_symbol);
-  });
+  const bool has_stacks = std::ranges::any_of(
+      plan.triggers, [](const TriggerProgram& trigger) { return trigger.kind == shared::TriggerKind::stack; });
+  return has_stacks || std::ranges::any_of(plan.histograms, [](const trace::EventHistogram& histogram) {
+           return std::ranges::any_of(histogram.plan.keys, shows_symbol);
+         });
 }
 
 Result<SwitchPlan> plan_switches(const spec::DefinitionSet& definitions,

@@ -16,7 +16,7 @@ struct SwitchPlan {
   std::vector<trace::EventHistogram> histograms;
 };
 
-// Whether a histogram shows names of code addresses.
+// Whether a trigger shows names of code addresses.
 bool shows_addresses(const SwitchPlan& plan);
 
 // `layouts`: of each probe's event. An error is about a trigger: Error::where is its text.

@@ -39,11 +39,27 @@ const elf::Symbol* function_around(const elf::ElfFile& file, std::uint64_t addre
 
 SessionSymbols::SessionSymbols(CodeMaps& maps, std::vector<plan::Site> sites) : maps_(maps), sites_(std::move(sites)) {}
 
-format::NamedAddress SessionSymbols::name_of(const trace::EventRecord& record, std::uint64_t address) {
-  if (record.type >= sites_.size() || record.payload.size() < kFunctionOffset + 8) return {};
+std::optional<CodeMaps::Anchor> SessionSymbols::anchor_of(const trace::EventRecord& record) const {
+  if (record.type >= sites_.size() || record.payload.size() < kFunctionOffset + 8) return std::nullopt;
   const plan::Site& site = sites_[record.type];
   CodeMaps::Anchor anchor{.offset = site.offset, .inode = site.file->identity().inode};
   std::memcpy(&anchor.address, record.payload.data() + kFunctionOffset, sizeof anchor.address);
+  return anchor;
+}
+
+std::vector<CodeMapping> SessionSymbols::mapped_at(const trace::EventRecord& record, const CodeMaps::Anchor& anchor,
+                                                   std::uint64_t address) {
+  const auto pid = static_cast<pid_t>(record.tid);
+  std::vector<CodeMapping> found = maps_.at(pid, anchor, address);
+  if (!found.empty()) return found;
+  maps_.note(pid);
+  return maps_.at(pid, anchor, address);
+}
+
+format::NamedAddress SessionSymbols::name_of(const trace::EventRecord& record, std::uint64_t address) {
+  const auto found = anchor_of(record);
+  if (!found) return {};
+  const CodeMaps::Anchor anchor = *found;
   Known& known = recent_[(address ^ address >> 8) % recent_.size()];
   const std::uint64_t generation = maps_.generation();
   const bool is_known = known.valid && known.address == address && known.anchor == anchor.address &&
@@ -62,21 +78,16 @@ void SessionSymbols::look_up(const trace::EventRecord& record, const CodeMaps::A
   const auto own_offset = site.is_ifunc ? std::nullopt : site.file->offset_of_address(link_address);
   if (own_offset && site.file->is_executable_offset(*own_offset)) return name_in(*site.file, link_address, known);
   if (site.is_ifunc) return;
-  const auto pid = static_cast<pid_t>(record.tid);
-  std::vector<CodeMapping> found = maps_.at(pid, anchor, known.address);
-  if (found.empty()) {
-    maps_.note(pid);
-    known.generation = maps_.generation();
-    found = maps_.at(pid, anchor, known.address);
-  }
+  const std::vector<CodeMapping> found = mapped_at(record, anchor, known.address);
   if (found.size() != 1) return;
   const File file = file_of(found[0]);
   const auto address = file ? file->address_of_offset(found[0].offset_of(known.address)) : std::nullopt;
   if (address) name_in(*file, *address, known);
 }
 
-format::CodePlace SessionSymbols::place_of(std::uint64_t address) {
-  const std::vector<CodeMapping> found = maps_.anywhere(address);
+format::CodePlace SessionSymbols::place_of(const trace::EventRecord* record, std::uint64_t address) {
+  const auto anchor = record == nullptr ? std::nullopt : anchor_of(*record);
+  const std::vector<CodeMapping> found = anchor ? mapped_at(*record, *anchor, address) : maps_.anywhere(address);
   if (found.size() != 1) return {};
   format::CodePlace place{.name = {}, .path = found[0].path, .offset = found[0].offset_of(address)};
   const File file = file_of(found[0]);

@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,7 @@ class SessionSymbols final : public format::Symbols {
   SessionSymbols(control::CodeMaps& maps, std::vector<plan::Site> sites);
 
   format::NamedAddress name_of(const trace::EventRecord& record, std::uint64_t address) override;
-  format::CodePlace place_of(std::uint64_t address) override;
+  format::CodePlace place_of(const trace::EventRecord* record, std::uint64_t address) override;
 
  private:
   using File = std::shared_ptr<const elf::ElfFile>;
@@ -32,6 +33,10 @@ class SessionSymbols final : public format::Symbols {
     std::uint64_t distance = 0, size = 0;
   };
 
+  // Of the record's own place; nothing for a record that does not say.
+  std::optional<control::CodeMaps::Anchor> anchor_of(const trace::EventRecord& record) const;
+  std::vector<control::CodeMapping> mapped_at(const trace::EventRecord& record, const control::CodeMaps::Anchor& anchor,
+                                              std::uint64_t address);
   void look_up(const trace::EventRecord& record, const control::CodeMaps::Anchor& anchor, Known& known);
   File file_of(const control::CodeMapping& mapping);
   static void name_in(const elf::ElfFile& file, std::uint64_t link_address, Known& known);

@@ -4,6 +4,7 @@
 // has no rseq, or a record cannot be built in a section that a fault or a signal starts anew, a ring is claimed
 // (ring_claim.cpp). Both build by the same function.
 #include "preload/ring.h"
+#include "preload/stack_walk.h"
 
 namespace uprobe::agent {
 namespace {
@@ -45,6 +46,16 @@ UPROBE_IN_SECTION Built build_for_histograms(Draft& draft, const Payload& payloa
   return built;
 }
 
+// Behind the payload: how many frames. `room` is that of the payload and all behind it.
+UPROBE_IN_SECTION Built add_stack(const Draft& draft, const Payload& payload, u64 room, u32& frames) {
+  const u64 at = (payload.used + u64{7}) & ~u64{7};
+  if (at + 8 * u64{shared::kMaxFrames} > room) return Built::no_room;
+  frames = wants_stack(draft, payload)
+               ? walk_stack(*draft.hit, *draft.event, reinterpret_cast<u64*>(payload.at + at), shared::kMaxFrames)
+               : 0;
+  return Built::ok;
+}
+
 }  // namespace
 
 UPROBE_IN_SECTION Built build_record(Draft& draft) {
@@ -63,11 +74,15 @@ UPROBE_IN_SECTION Built build_record(Draft& draft) {
   if (built == Built::ok && draft.looks) built = act_on(draft, payload);
   if (built == Built::ok && draft.is_off) built = Built::muted;
   if (built == Built::ok && draft.event->test_count != 0) built = judge(draft, payload);
+  u32 frames = 0;
+  if (built == Built::ok && (draft.event->flags & shared::kEventShowsStack) != 0)
+    built = add_stack(draft, payload, limit, frames);
   if (built != Built::ok) return built;
+  if (frames != 0) payload.record_flags |= shared::kRecordStack;
 
   // Field by field: reloading a head that was put together on the stack would wait for its stores.
   auto& head = *reinterpret_cast<shared::RecordHead*>(room.at);
-  head.length = static_cast<u32>((sizeof head + payload.used + 7) & ~u64{7});
+  head.length = static_cast<u32>((sizeof head + payload.used + 7) & ~u64{7}) + 8 * frames;
   head.number = room.number;
   head.tsc = tsc;
   head.payload_bytes = payload.used;

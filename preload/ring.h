@@ -44,6 +44,8 @@ bool begin_switched(Draft& draft);
 // Runs the triggers of a draft that `looks`: `ok` or `muted`.
 Built act_on(Draft& draft, const Payload& payload);
 void act_behind(const Draft& draft);
+// Of an event with kEventShowsStack: whether this hit's stack is to be recorded. Asked once, when the record is wanted.
+bool wants_stack(const Draft& draft, const Payload& payload);
 struct Triggers {
   shared::Trigger* first;
   u32 count;

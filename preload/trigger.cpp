@@ -73,15 +73,29 @@ UPROBE_IN_SECTION bool holds(const AreaHeader* area, const Trigger& trigger, con
   // What is missing fulfils no condition.
   const bool is_missing = (payload.record_flags & shared::kRecordNoEntry) != 0;
   for (u32 i = 0; i < all.count; ++i) {
-    if (is_histogram(all.first[i]) || (is_missing && all.first[i].test_count != 0)) continue;
+    const auto kind = static_cast<TriggerKind>(all.first[i].kind);
+    if (!shared::turns_switch(kind) || (is_missing && all.first[i].test_count != 0)) continue;
     if (!holds(area, all.first[i], input)) continue;
-    if (shared::acts_behind(static_cast<TriggerKind>(all.first[i].kind)))
+    if (shared::acts_behind(kind))
       draft.behind = i + 1;
     else
       turn(area, all.first[i]);
   }
   const bool off = is_off(switch_of(area, draft.event->switch_number));
   return off || draft.session_off ? Built::muted : Built::ok;
+}
+
+// Of a count one is taken here: such an event is never built in a section.
+[[gnu::noinline]] UPROBE_IN_SECTION bool wants_stack(const Draft& draft, const Payload& payload) {
+  const Triggers all = triggers_of(draft.area, *draft.event);
+  const bool is_missing = (payload.record_flags & shared::kRecordNoEntry) != 0;
+  for (u32 i = 0; i < all.count; ++i) {
+    Trigger& trigger = all.first[i];
+    if (static_cast<TriggerKind>(trigger.kind) != TriggerKind::stack) continue;
+    if (is_missing && trigger.test_count != 0) continue;
+    if (holds(draft.area, trigger, {payload.at, payload.used, draft.cpu, nullptr})) return take_one(trigger.left);
+  }
+  return false;
 }
 
 [[gnu::noinline]] void act_behind(const Draft& draft) {

@@ -122,7 +122,7 @@ bool Printer::comes_before(const HistogramEntry& a, const HistogramEntry& b) con
 }
 
 std::string Printer::symbol(std::uint64_t address, bool with_offset) const {
-  const CodePlace place = names_.symbols == nullptr ? CodePlace{} : names_.symbols->place_of(address);
+  const CodePlace place = names_.symbols == nullptr ? CodePlace{} : names_.symbols->place_of(nullptr, address);
   if (place.name.empty()) return number("0x%llx", address);
   if (!with_offset) return shown(place.name);
   return shown(place.name) + number("+0x%llx", place.distance) + number("/0x%llx", place.size);
@@ -132,7 +132,7 @@ std::string Printer::symbol(std::uint64_t address, bool with_offset) const {
 std::string Printer::frames(const std::uint64_t* addresses) const {
   std::string text;
   for (std::size_t i = 0; i < shared::kHistogramFrames && addresses[i] != 0; ++i)
-    text += std::string(kFrameIndent, ' ') + frame_text(names_.symbols, addresses[i], i != 0) + "\n";
+    text += std::string(kFrameIndent, ' ') + frame_text(names_.symbols, nullptr, addresses[i], i != 0) + "\n";
   return text;
 }
 

@@ -15,7 +15,7 @@ struct NamedAddress {
   std::uint64_t distance = 0, size = 0;
 };
 
-// What is known of an address, whatever process it was met in: the function, or at least the file.
+// What is known of an address: the function, or at least the file.
 struct CodePlace {
   std::string name;  // empty: not known
   std::uint64_t distance = 0, size = 0;
@@ -32,11 +32,11 @@ class Symbols {
 
   // In the process that made the record. The name is valid until the next call.
   virtual NamedAddress name_of(const trace::EventRecord& record, std::uint64_t address) = 0;
-  // Where processes differ in what they have there, nothing is known.
-  virtual CodePlace place_of(std::uint64_t address) = 0;
+  // In the process that made the record; null: in any, but where processes differ in what they have there nothing is known.
+  virtual CodePlace place_of(const trace::EventRecord* record, std::uint64_t address) = 0;
 };
 
 // "function+0x4/0x20", "/file[+0x1040]", "0x7f00"; of a return address as of the call in front of it.
-std::string frame_text(Symbols* symbols, std::uint64_t address, bool is_return);
+std::string frame_text(Symbols* symbols, const trace::EventRecord* record, std::uint64_t address, bool is_return);
 
 }  // namespace uprobe::format

@@ -234,6 +234,19 @@ void TextFormatter::append(const trace::EventRecord& record, std::string_view co
   if (event.style == Style::function) *at++ = ')';
   *at++ = '\n';
   out.end_at(at);
+  if (!record.stack.empty()) append_stack(record, comm, out);
+}
+
+void TextFormatter::append_stack(const trace::EventRecord& record, std::string_view comm, Buffer& out) {
+  const std::string& task = task_text(record.tid, comm);
+  char* at = put(out.room(task.size() + kLineOverhead), task);
+  out.end_at(put(put_cpu_and_time(at, record.cpu, record.ns), ": <user stack trace>\n"));
+  for (std::size_t i = 0; i + 8 <= record.stack.size(); i += 8) {
+    const auto address = load_from<std::uint64_t>(record.stack.data() + i);
+    const std::string frame = frame_text(options_.symbols, &record, address, i != 0);
+    at = put(out.room(kMostEscaped * frame.size() + kLineOverhead), " => ");
+    out.end_at(put(put_text(at, frame), "\n"));
+  }
 }
 
 char* TextFormatter::put_place(char* at, const EventPlan& event, const Payload& payload) const {

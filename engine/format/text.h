@@ -3,6 +3,11 @@
 //          TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION
 //            zsh-10064   [001] .....  1370.652542: e: (0x564be9bf4d41) u=1 str="two words"
 //
+// A record with a stack is followed by one as the kernel's user stack traces print, with names of functions where they are known:
+//
+//            zsh-10064   [001] .....  1370.652542: <user stack trace>
+//  => zalloc+0x0
+//
 // Meant for millions of lines a second: everything that is the same in each line of an event is prepared, and a line is
 // built in a buffer that is large enough before it starts.
 #pragma once
@@ -101,6 +106,7 @@ class TextFormatter final : public Formatter {
   char* put_characters(char* at, const FieldPlan& field, const std::uint8_t* value) const;
   char* put_value(char* at, const FieldPlan& field, const std::uint8_t* value, Payload& payload) const;
   char* put_string(char* at, const std::uint8_t* locator, bool is_bare, Payload& payload) const;
+  void append_stack(const trace::EventRecord& record, std::string_view comm, Buffer& out);
   char* put_place(char* at, const EventPlan& event, const Payload& payload) const;
   char* put_caller(char* at, std::uint64_t address, const Payload& payload) const;
   char* put_symbol(char* at, std::uint64_t address, bool is_bare, const Payload& payload) const;

@@ -15,14 +15,15 @@ namespace {
 
 using shared::TriggerKind;
 
-constexpr std::array<std::pair<std::string_view, TriggerKind>, 5> kCommands = {{
+constexpr std::array<std::pair<std::string_view, TriggerKind>, 6> kCommands = {{
     {"traceon", TriggerKind::trace_on},
     {"traceoff", TriggerKind::trace_off},
     {"enable_event", TriggerKind::enable_event},
     {"disable_event", TriggerKind::disable_event},
     {"hist", TriggerKind::histogram},
+    {"stacktrace", TriggerKind::stack},
 }};
-constexpr std::string_view kAbsent[] = {"stacktrace", "snapshot", "enable_hist", "disable_hist"};
+constexpr std::string_view kAbsent[] = {"snapshot", "enable_hist", "disable_hist"};
 
 std::string_view stripped(std::string_view text) {
   while (!text.empty() && is_filter_space(text.front())) text.remove_prefix(1);
@@ -46,7 +47,8 @@ class TriggerReader {
                  .where = std::string(text_),
                  .column = static_cast<int>(column),
                  .help =
-                     "traceon, traceoff, enable_event:GROUP:EVENT or disable_event:GROUP:EVENT, each with :COUNT and "
+                     "traceon, traceoff, stacktrace, enable_event:GROUP:EVENT or disable_event:GROUP:EVENT, each with "
+                     ":COUNT and "
                      "' if FILTER' if wanted; hist:keys=FIELD",
                  .err = EINVAL};
   }
@@ -158,6 +160,7 @@ Result<TriggerSpec> parse_trigger(std::string_view text) { return TriggerReader(
 
 bool exclude_each_other(const TriggerSpec& a, const TriggerSpec& b) {
   if (a.kind == TriggerKind::histogram || b.kind == TriggerKind::histogram) return false;
+  if ((a.kind == TriggerKind::stack) != (b.kind == TriggerKind::stack)) return false;
   if (is_switch(a.kind) != is_switch(b.kind)) return false;
   return !is_switch(a.kind) || (a.group == b.group && a.event == b.event);
 }

@@ -1,11 +1,11 @@
 // Triggers: the kernel's language for events/GROUP/EVENT/trigger.
 //
 //   COMMAND[:COUNT] [if FILTER]
-//   COMMAND   traceon, traceoff, enable_event:GROUP:EVENT, disable_event:GROUP:EVENT
+//   COMMAND   traceon, traceoff, stacktrace, enable_event:GROUP:EVENT, disable_event:GROUP:EVENT
 //   hist:ATTRIBUTES [if FILTER]    engine/program/histogram.h
 //
-// As in the kernel (Linux 6.18, kernel/trace/trace_events_trigger.c) an event has one of traceon and traceoff, and one for each
-// event that it enables or disables. The kernel refuses most mistakes without a word: the words are ours, the errno is its own.
+// As in the kernel (Linux 6.18, kernel/trace/trace_events_trigger.c) an event has one of traceon and traceoff, one stacktrace, and one
+// for each event that it enables or disables. The kernel refuses most mistakes without a word: the words are ours, the errno is its own.
 #pragma once
 
 #include <string>

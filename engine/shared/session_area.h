@@ -105,8 +105,9 @@ inline constexpr u16 kEventNotes = 2;     // and wants what was noted at the ent
 inline constexpr u16 kEventAsksName = 4;  // a test of the filter is about the task's name
 inline constexpr u16 kEventAsksEntry =
     8;  // one is about what was noted at the entry: a record that knows nothing of that is dropped
-inline constexpr u16 kEventLooksFirst = 16;  // of its triggers one has tests or acts behind the record
-inline constexpr u16 kEventCounts = 32;      // one adds to a histogram
+inline constexpr u16 kEventLooksFirst = 16;   // of its triggers one has tests or acts behind the record
+inline constexpr u16 kEventCounts = 32;       // one adds to a histogram
+inline constexpr u16 kEventShowsStack = 128;  // one puts the stack behind the record
 inline constexpr u16 kEventAtEntry = 64;  // it is where a function begins: the return address is at the stack pointer
 
 // One event (one definition). Hits = records + the sum of the counters. Counters are written by the agent with lock add.
@@ -153,12 +154,13 @@ static_assert(sizeof(Ring) == 256);
 inline constexpr u16 kRecordNoClock = 1;    // rdtsc faulted (PR_SET_TSC): `tsc` is 0
 inline constexpr u16 kRecordCommLater = 2;  // $comm was not fetched: the reader fills the 16 bytes in
 inline constexpr u16 kRecordNoEntry = 4;  // nothing is known of the function's entry: what comes from there is missing
+inline constexpr u16 kRecordStack = 16;   // behind the payload and its padding: return addresses, a u64 each
 inline constexpr u16 kRecordJudgeLater =
     8;  // the filter wants the task's name, which was not fetched: the reader runs it
 
-// A record: this head, then the payload (PayloadHead, arguments, dynamic data), padded to 8 bytes.
+// A record: this head, then the payload (PayloadHead, arguments, dynamic data), padded to 8 bytes; then the stack, if there is one.
 struct RecordHead {
-  u32 length;  // bytes, this head and the padding included; a multiple of 8
+  u32 length;  // bytes, all of that; a multiple of 8
   u32 number;  // low 32 bits of the ring's record count, from 0
   u64 tsc;
   u32 payload_bytes;  // without the padding
@@ -166,7 +168,8 @@ struct RecordHead {
   u16 flags;
 };
 static_assert(sizeof(RecordHead) == 24);
-inline constexpr u32 kMaxRecord = (sizeof(RecordHead) + kMaxPayload + 7) / 8 * 8;
+inline constexpr u32 kMaxFrames = 64;
+inline constexpr u32 kMaxRecord = (sizeof(RecordHead) + kMaxPayload + 7) / 8 * 8 + 8 * kMaxFrames;
 
 // A command number that is no system call: call the function whose address is command[1] (no arguments), result = rax.
 inline constexpr u64 kCallFunction = ~u64{0};

@@ -4,14 +4,15 @@
 // event share it). A trigger belongs to an event: each hit of it, or each for which the trigger's tests hold, turns a switch. The
 // agent does that before the hit is recorded, but for trace_off, which the event that causes it still sees. A trigger of the kind
 // `histogram` turns nothing: it adds the hit to a histogram (engine/shared/histogram.h), also while the event is off.
+// One of the kind `stack` puts the stack of the hit behind the payload of its record.
 #pragma once
 
 #include "engine/shared/layout.h"
 
 namespace uprobe::shared {
 
-enum class TriggerKind : u32 { trace_on, trace_off, enable_event, disable_event, histogram };
-inline constexpr u32 kTriggerKindCount = 5;
+enum class TriggerKind : u32 { trace_on, trace_off, enable_event, disable_event, histogram, stack };
+inline constexpr u32 kTriggerKindCount = 6;
 
 inline constexpr u64 kUnlimited = ~u64{0};
 

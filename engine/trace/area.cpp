@@ -300,16 +300,16 @@ void Area::Data::set_event(std::size_t index) const {
 bool looks_first(const AreaSpec& spec, const EventSwitch& of) {
   const auto begin = spec.triggers.begin() + of.first_trigger;
   return std::any_of(begin, begin + of.trigger_count, [](const program::TriggerProgram& trigger) {
+    if (trigger.kind == shared::TriggerKind::stack) return trigger.count != shared::kUnlimited;
     return shared::turns_switch(trigger.kind) &&
            (shared::acts_behind(trigger.kind) || !trigger.condition.tests.empty());
   });
 }
 
-bool adds_up(const AreaSpec& spec, const EventSwitch& of) {
+bool has_kind(const AreaSpec& spec, const EventSwitch& of, shared::TriggerKind kind) {
   const auto begin = spec.triggers.begin() + of.first_trigger;
-  return std::any_of(begin, begin + of.trigger_count, [](const program::TriggerProgram& trigger) {
-    return trigger.kind == shared::TriggerKind::histogram;
-  });
+  return std::any_of(begin, begin + of.trigger_count,
+                     [&](const program::TriggerProgram& trigger) { return trigger.kind == kind; });
 }
 
 // Tests and texts of triggers stand behind those of all events.
@@ -321,7 +321,8 @@ void Area::Data::write_switches(const AreaSpec& spec) {
     event[i].first_trigger = of.first_trigger, event[i].trigger_count = of.trigger_count;
     event[i].switch_number = of.number;
     if (looks_first(spec, of)) event[i].flags |= shared::kEventLooksFirst;
-    if (adds_up(spec, of)) event[i].flags |= shared::kEventCounts;
+    if (has_kind(spec, of, shared::TriggerKind::histogram)) event[i].flags |= shared::kEventCounts;
+    if (has_kind(spec, of, shared::TriggerKind::stack)) event[i].flags |= shared::kEventShowsStack;
     if (of.at_entry) event[i].flags |= shared::kEventAtEntry;
     state[of.number] = of.is_off ? shared::kSwitchOff : shared::kSwitchOn;
   }

@@ -10,9 +10,10 @@ struct EventRecord {
   std::uint64_t ns = 0;   // CLOCK_MONOTONIC
   std::uint32_t tid = 0;  // as the target says it; not necessarily a thread that exists
   std::uint16_t cpu = 0;
-  std::uint16_t type = 0;                 // the event's id, below Area::event_count()
-  std::uint16_t flags = 0;                // shared::kRecord*
-  std::span<const std::uint8_t> payload;  // PayloadHead first; the reader's memory, valid during the call only
+  std::uint16_t type = 0;                    // the event's id, below Area::event_count()
+  std::uint16_t flags = 0;                   // shared::kRecord*
+  std::span<const std::uint8_t> payload;     // PayloadHead first; the reader's memory, valid during the call only
+  std::span<const std::uint8_t> stack = {};  // of kRecordStack: addresses, 8 bytes each; the same
 };
 
 }  // namespace uprobe::trace

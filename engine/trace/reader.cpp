@@ -163,7 +163,8 @@ void Reader::hand_on(RingCopy& ring, const Sink& sink) {
         .cpu = head.cpu,
         .type = payload.type,
         .flags = head.flags,
-        .payload = bytes});
+        .payload = bytes,
+        .stack = ring.stack_behind(head)});
   ring.pop(head);
 }
 

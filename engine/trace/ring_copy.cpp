@@ -67,6 +67,12 @@ std::span<std::uint8_t> RingCopy::payload_behind(const RecordHead& head) {
   return {queue_.front() + sizeof head, head.payload_bytes};
 }
 
+std::span<const std::uint8_t> RingCopy::stack_behind(const RecordHead& head) {
+  const std::uint64_t begin = (sizeof head + head.payload_bytes + kUnit - 1) / kUnit * kUnit;
+  if ((head.flags & shared::kRecordStack) == 0 || begin >= head.length) return {};
+  return {queue_.front() + begin, head.length - begin};
+}
+
 // A writer may overwrite the bytes as soon as it sees the new tail: everything has been copied by then.
 void RingCopy::publish_tail() { std::atomic_ref(ring_->tail).store(tail_, std::memory_order_release); }
 

@@ -62,6 +62,7 @@ class RingCopy {
   shared::RecordHead front() const;  // `tsc` is a possible time, and not before that of the record before
   // Of the record that `head` is the front of.
   std::span<std::uint8_t> payload_behind(const shared::RecordHead& head);
+  std::span<const std::uint8_t> stack_behind(const shared::RecordHead& head);  // empty: it has none
   void pop(const shared::RecordHead& head) { queue_.pop(head.length); }
 
   std::uint64_t last_time() const { return last_time_; }  // of the youngest record taken

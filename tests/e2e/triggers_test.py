@@ -25,7 +25,9 @@ MISTAKES = ["", "traceon:", "traceon:x", "traceon:1x", "traceon:1:2", "traceon: 
             "enable_event :{g}:a", "enable_event:{g}:a if u == 1", "enable_event:{g}:a:3 if u == 1", "enable_event:{g}:a 3",
             "disable_event:{g}:a:1:2", "traceoff if u == ", "traceoff if nope == 1", "traceoff if (u == 1", "traceoff if u == 1)",
             " traceon", "traceon ", "traceon\t:1", "traceon:1\tif u == 1", "traceon  if  u == 1", "traceon if u == 1 &&",
-            "hist", "snapshot", "enable_hist:{g}:a", "traceon:+1", "traceon:1 if 0", "traceon:07", "traceon:08"]
+            "hist", "snapshot", "enable_hist:{g}:a", "traceon:+1", "traceon:1 if 0", "traceon:07", "traceon:08",
+            "stacktrace", "stacktrace:", "stacktrace:1", "stacktrace:x", "stacktrace 1", "stacktrace:2 if u == 1", "stacktracex",
+            "stacktrace if", "stacktrace:1:2"]
 
 
 class Kernel:
@@ -117,7 +119,7 @@ class Scenarios(Triggers):
         self.assertRegex(summary, r"t/r .*: 50 hits, 49 while off\n")
 
     def test_refusals(self):
-        for trigger, expected in (("stacktrace", b"the trigger 'stacktrace' is not available in this version"),
+        for trigger, expected in (("snapshot", b"the trigger 'snapshot' is not available in this version"),
                                   ("traceoff if comm == \"x\"", b"a trigger cannot ask for the task's name"),
                                   ("!traceoff", b"there is no trigger to take away")):
             done = harness.run([*self.words({"a": [trigger]}), "--", "/bin/false"])
@@ -171,7 +173,8 @@ class Live(Triggers):
 
     def test_one_of_a_kind(self):
         pairs = [("traceon", "traceoff"), ("traceon", "traceon:1"), ("enable_event:{g}:a", "disable_event:{g}:a"),
-                 ("enable_event:{g}:a", "enable_event:{g}:r"), ("traceoff", "enable_event:{g}:a")]
+                 ("enable_event:{g}:a", "enable_event:{g}:r"), ("traceoff", "enable_event:{g}:a"),
+                 ("stacktrace", "stacktrace:1"), ("stacktrace", "traceon")]
         with Kernel(self.program) as kernel:
             for pair in pairs:
                 failed = [kernel.write("p", text.format(g=kernel.group)) for text in pair]
