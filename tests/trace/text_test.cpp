@@ -128,6 +128,8 @@ class FakeSymbols : public Symbols {
     if (address == 0x7000) return {long_name, 0, 1};
     return {};
   }
+  CodePlace place_of(const trace::EventRecord*, std::uint64_t) override { return {}; }
+
   std::string long_name = std::string(10'000, 'n');
 };
 
