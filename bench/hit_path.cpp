@@ -292,10 +292,10 @@ void print(std::vector<Row>& rows) {
 }
 
 constexpr const char* kLimits[] = {"least possible: clock", "least possible: clock, 3 words",
-                                   "least possible: clock, 3 words, 16 bytes of text"};
+                                   "least possible: clock, 3 words, string of 16 bytes"};
 constexpr char kLimitPair[] = "least possible: entry, return with value and address";
 constexpr const char* kByHand[] = {"by hand, in a ring: no argument", "by hand, in a ring: 3 registers",
-                                   "by hand, in a ring: 3 registers, 16 bytes of text"};
+                                   "by hand, in a ring: 3 registers, string of 16 bytes"};
 
 int run(int repetitions) {
   std::vector<program::EventProgram> programs;

@@ -63,12 +63,32 @@ limit_\name:
         movq 8(%rsp), %rax
         movq %rax, 24(%rcx)
         .endm
+// A string is over with its NUL, wherever that is: byte by byte, and without a flag.
+        .macro BYTE at
+        movzbl \at(%rdx), %ecx
+        movb %cl, \at(%rax)
+        jrcxz 77f
+        .endm
+        .macro STRING distance
+        leaq \distance(%rcx), %rax
+        .irp at, 0, 1, 2, 3, 4, 5, 6, 7
+        BYTE \at
+        .endr
+        jmp 76f
+77:     jmp 78f                         // farther than jrcxz reaches
+76:     .irp at, 8, 9, 10, 11, 12, 13, 14
+        BYTE \at
+        .endr
+        movzbl 15(%rdx), %ecx
+        movb %cl, 15(%rax)
+        jmp 78f
+77:
+78:
+        .endm
         .macro TEXT
         THREE_WORDS
-        movq (%rsi), %rax
-        movq %rax, 32(%rcx)
-        movq 8(%rsi), %rax
-        movq %rax, 40(%rcx)
+        movq %rsi, %rdx
+        STRING 32
         .endm
         .macro NOTHING
         .endm
@@ -213,10 +233,7 @@ end_\name:
         THREE_ARGUMENTS
         movl $16 << 16 | 44, 64(%rcx)
         movq 24(%rsp), %rdx
-        movq (%rdx), %rax
-        movq %rax, 68(%rcx)
-        movq 8(%rdx), %rax
-        movq %rax, 76(%rcx)
+        STRING 68
         .endm
         .set HP_RING_BYTES, 4 << 20
         CORRECT hp_correct0, 16, NOTHING
