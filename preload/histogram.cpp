@@ -172,14 +172,21 @@ UPROBE_IN_SECTION bool is_known(const Map& map, const Payload& payload) {
   return true;
 }
 
-UPROBE_IN_SECTION void look_up(const Draft& draft, const Payload& payload, const Map& map, Addend& addend) {
-  Key key;
-  addend.histogram = map.head;
-  addend.sums = nullptr;
-  addend.count = map.head->value_count;
-  if (!is_known(map, payload) || !build_key(draft, payload, map, key)) return;
-  addend.sums = find_entry(map, key);
-  for (u32 i = 0; i < addend.count; ++i) addend.values[i] = number_of(map.head->values[i], payload, draft.cpu);
+// The scratch of a ring is that of who writes the ring. Null: there is none.
+UPROBE_IN_SECTION Key* key_of(const Draft& draft) {
+  const u64 at = draft.area->scratch_offset + u64{draft.index} * shared::kScratchBytes + shared::kScratchPayload;
+  const bool fits = draft.area->scratch_offset != 0 && at % 8 == 0 && at + sizeof(Key) <= draft.area->data_offset;
+  return fits ? at_offset<Key>(draft.area, at) : nullptr;
+}
+
+// How many values; none of a hit that is dropped.
+UPROBE_IN_SECTION u8 look_up(const Draft& draft, const Payload& payload, const Map& map, Addend& addend) {
+  Key* const key = key_of(draft);
+  const bool is_key = key != nullptr && is_known(map, payload) && build_key(draft, payload, map, *key);
+  addend.sums = is_key ? find_entry(map, *key) : nullptr;
+  if (addend.sums == nullptr) return addend.sums = &map.head->dropped, u8{0};
+  for (u32 i = 0; i + 1 < map.sums; ++i) addend.values[i] = number_of(map.head->values[i], payload, draft.cpu);
+  return static_cast<u8>(map.sums - 1);
 }
 
 }  // namespace
@@ -196,19 +203,17 @@ UPROBE_IN_SECTION void look_up(const Draft& draft, const Payload& payload, const
     if (!is_histogram(trigger) || (is_missing && trigger.test_count != 0)) continue;
     Map map;
     if (!holds(area, trigger, {payload.at, payload.used, draft.cpu, nullptr})) continue;
-    if (find_map(area, trigger.target, map)) look_up(draft, payload, map, addends.list[addends.count++]);
+    if (!find_map(area, trigger.target, map)) continue;
+    addends.value_counts[addends.count] = look_up(draft, payload, map, addends.list[addends.count]);
+    ++addends.count;
   }
 }
 
 [[gnu::noinline]] void add_up(const Addends& addends) {
   for (u32 i = 0; i < addends.count; ++i) {
     const Addend& addend = addends.list[i];
-    if (addend.sums == nullptr) {
-      count(addend.histogram->dropped);
-      continue;
-    }
     count(addend.sums[0]);
-    for (u32 value = 0; value < addend.count; ++value)
+    for (u32 value = 0; value < addends.value_counts[i]; ++value)
       __atomic_fetch_add(&addend.sums[1 + value], addend.values[value], __ATOMIC_RELAXED);
   }
 }

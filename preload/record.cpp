@@ -28,26 +28,18 @@ UPROBE_IN_SECTION Room room_of(AreaHeader* area, const Ring& ring, u32 index) {
               .bytes = used < area->ring_bytes ? area->ring_bytes - used : 0};
 }
 
-// A hit that finds no room in its ring counts in histograms all the same.
-UPROBE_IN_SECTION Built build_aside(Draft& draft) {
-  AreaHeader* const area = draft.area;
-  const u64 at = area->scratch_offset + u64{draft.index} * shared::kScratchBytes;
-  if (area->scratch_offset == 0 || at + shared::kScratchBytes > area->data_offset) return Built::no_room;
-  Payload payload{at_offset<u8>(area, at), shared::kMaxPayload, 0, 0, draft.in_section};
-  const Built built = build_payload(*draft.hit, area, *draft.event, payload);
-  if (built == Built::ok) find_sums(draft, payload);
-  return built == Built::wants_call ? built : Built::no_room;
-}
-
-UPROBE_IN_SECTION Built build_for_histograms(Draft& draft, const Payload& payload, Built built) {
-  draft.addends->found = false;
-  if (built == Built::no_room) return build_aside(draft);
-  if (built == Built::ok) find_sums(draft, payload);
-  return built;
+// A hit that finds no room in its ring counts in histograms all the same: it is built in the ring's scratch. False: there is none.
+UPROBE_IN_SECTION bool move_aside(const Draft& draft, Payload& payload) {
+  const u64 at = draft.area->scratch_offset + u64{draft.index} * shared::kScratchBytes;
+  if (draft.addends == nullptr || draft.area->scratch_offset == 0 ||
+      at + shared::kScratchBytes > draft.area->data_offset)
+    return false;
+  payload.at = at_offset<u8>(draft.area, at), payload.limit = shared::kMaxPayload, payload.record_flags = 0;
+  return true;
 }
 
 // Behind the payload: how many frames. `room` is that of the payload and all behind it.
-UPROBE_IN_SECTION Built add_stack(const Draft& draft, const Payload& payload, u64 room, u32& frames) {
+[[gnu::noinline]] UPROBE_IN_SECTION Built add_stack(const Draft& draft, const Payload& payload, u64 room, u32& frames) {
   const u64 at = (payload.used + u64{7}) & ~u64{7};
   if (at + 8 * u64{shared::kMaxFrames} > room) return Built::no_room;
   frames = wants_stack(draft, payload)
@@ -69,8 +61,15 @@ UPROBE_IN_SECTION Built build_record(Draft& draft) {
   const u64 limit = room.bytes > kHead ? room.bytes - kHead : 0;
   Payload payload{room.at + kHead, static_cast<u32>(limit > shared::kMaxPayload ? shared::kMaxPayload : limit), 0, 0,
                   draft.in_section};
-  Built built = build_payload(*draft.hit, draft.area, *draft.event, payload);
-  if (draft.addends != nullptr) built = build_for_histograms(draft, payload, built);
+  Built built = Built::no_room;
+  bool is_aside = false;
+  for (;; is_aside = true) {
+    built = build_payload(*draft.hit, draft.area, *draft.event, payload);
+    if (built != Built::no_room || is_aside || !move_aside(draft, payload)) break;
+  }
+  if (draft.addends != nullptr) draft.addends->found = false;
+  if (built == Built::ok && draft.addends != nullptr) find_sums(draft, payload);
+  if (built == Built::ok && is_aside) built = Built::no_room;
   if (built == Built::ok && draft.looks) built = act_on(draft, payload);
   if (built == Built::ok && draft.is_off) built = Built::muted;
   if (built == Built::ok && draft.event->test_count != 0) built = judge(draft, payload);
@@ -107,14 +106,21 @@ inline void record(Draft& draft, Event& event, u32 event_index) {
   if (built == Built::too_big) count(event.lost_too_big);
 }
 
+[[gnu::noinline]] void record_counted(Draft& draft, Event& event, u32 event_index) {
+  Addends addends;
+  draft.addends = &addends;
+  begin_switched(draft);
+  record(draft, event, event_index);
+  addends.found ? add_up(addends) : count_unseen(draft.area, event);
+  if (draft.behind != 0) act_behind(draft);
+}
+
 // Where events can be off. Not part of its caller: only such a session needs the stack for it.
 [[gnu::noinline]] void record_switched(const Hit& hit, AreaHeader* area, Event& event, u32 event_index) {
   Draft draft{&hit, area, &event, nullptr, 0, 0, false, false, false, false, 0, nullptr, 0};
-  Addends addends;
-  if ((event.flags & shared::kEventCounts) != 0) draft.addends = &addends;
+  if ((event.flags & shared::kEventCounts) != 0) return record_counted(draft, event, event_index);
   if (!begin_switched(draft)) return count(event.muted);
   record(draft, event, event_index);
-  if (draft.addends != nullptr) addends.found ? add_up(addends) : count_unseen(area, event);
   if (draft.behind != 0) act_behind(draft);
 }
 

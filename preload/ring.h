@@ -5,16 +5,15 @@
 
 namespace uprobe::agent {
 
-// What a hit adds to one histogram, once it is certain that it happens.
+// What a hit adds to histograms, once it is certain that it happens. Few bytes: they lie on the application's stack.
 struct Addend {
-  shared::Histogram* histogram;
-  u64* sums;  // of the entry; null: it has no room
-  u32 count;  // of values
+  u64* sums;  // of the entry, the count of hits first; or the count of dropped hits
   u64 values[shared::kMaxHistogramValues];
 };
 struct Addends {
   bool found;  // those below are what the hit adds
-  u32 count;
+  u8 count;
+  u8 value_counts[shared::kMaxEventHistograms];
   Addend list[shared::kMaxEventHistograms];
 };
 
@@ -33,7 +32,7 @@ struct Draft {
   bool session_off;  // it was when the hit came
   bool is_off;       // the event is, or the session
   u32 behind;        // index + 1 of the event's trigger that acts when the record is published
-  Addends* addends;  // of an event that adds to histograms; else null
+  Addends* addends;  // of an event that adds to histograms; else null. Such a hit is built, whatever is off
   u64 commit;        // out, with Built::ok: what publishes the record once it is stored to ring->commit
 };
 // Stamps and builds. Runs inside the rseq section as well.

@@ -1,6 +1,6 @@
 // What the two worlds have in common, part 10: histograms, which a `hist` trigger adds hits to.
 //
-//   table of Histograms | for each: Slot[slot_count]  Entry[entry_count] | a scratch payload for each ring
+//   table of Histograms | for each: Slot[slot_count]  Entry[entry_count] | a scratch for each ring
 //
 // A histogram is a hash table that is only ever added to. An entry is the sums (the count of hits, then the values) and behind
 // them the key; a slot says which entry a key has:
@@ -79,7 +79,8 @@ constexpr u32 histogram_entry_bytes(u32 key_bytes, u32 value_count) {
   return 8 * histogram_sums(value_count) + key_bytes;
 }
 
-// Bytes of the scratch payload of a ring: a hit that finds the ring full still counts.
-inline constexpr u32 kScratchBytes = (kMaxPayload + 63) / 64 * 64;
+// The scratch of a ring, for who writes it: a payload (a hit that finds the ring full still counts), then a key.
+inline constexpr u32 kScratchPayload = (kMaxPayload + 63) / 64 * 64, kScratchBytes = kScratchPayload + kMaxHistogramKey;
+static_assert(kScratchBytes % 64 == 0);
 
 }  // namespace uprobe::shared

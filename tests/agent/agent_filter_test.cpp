@@ -234,7 +234,7 @@ void hit_once(u64 value) {
 
 // uprobe_jump_entry looks whether as much is there, before anything is done (arch/x86/entry/jump.S).
 TEST_F(Filters, StackUseIsBounded) {
-  constexpr u32 kLookedFor = 1408 - 128 + sizeof(shared::TrampolineFrame) + 8;
+  constexpr u32 kLookedFor = 1728 - 128 + sizeof(shared::TrampolineFrame) + 8;
   std::vector<Insn> program = one_register(Reg::sp);
   program.insert(program.end() - 1, {insn(Op::begin), insn(Op::load_register, static_cast<u8>(Reg::di)),
                                      insn(Op::store_string, 4, 0, 24)});
@@ -248,11 +248,27 @@ TEST_F(Filters, StackUseIsBounded) {
       .kind = shared::TriggerKind::trace_off,
       .condition = {.tests = {test(TestOp::not_text, glob, 2, 24, place), end(TestOp::pass), end(TestOp::drop)},
                     .text = wanted}};
-  for (const bool switched : {false, true}) {
-    OneEvent session(program, kArgument + 12, cpus(), kClaimed, 16384, tests, wanted,
-                     switched ? std::vector{traceoff} : std::vector<program::TriggerProgram>{});
+  program::TriggerProgram stack{.kind = shared::TriggerKind::stack, .count = 5, .condition = traceoff.condition};
+  program::HistogramWord text_key{.name = "s"}, frames_key{.name = "f"};
+  text_key.field.source = static_cast<u8>(shared::HistogramSource::text), text_key.field.offset = 24;
+  frames_key.field.source = static_cast<u8>(shared::HistogramSource::stack), frames_key.field.key_offset = 256;
+  const program::HistogramPlan plan{.values = {{.name = "hitcount", .is_hitcount = true}},
+                                    .keys = {text_key, frames_key},
+                                    .bits = 7,
+                                    .key_bytes = 384};
+  struct Case {
+    const char* what;
+    std::vector<program::TriggerProgram> triggers;
+    std::vector<program::HistogramPlan> plans;
+  };
+  const Case cases[] = {{"", {}, {}},
+                        {" and a trigger", {traceoff}, {}},
+                        {" and histograms", {}, {plan, plan, plan, plan}},
+                        {", triggers, histograms and stacks", {traceoff, stack}, {plan}}};
+  for (const Case& with : cases) {
+    OneEvent session(program, kArgument + 12, cpus(), kClaimed, 16384, tests, wanted, with.triggers, with.plans);
     JumpProbe probe(hit_site);
-    probe.arm(session, !switched);
+    probe.arm(session, with.triggers.empty() && with.plans.empty());
     const std::string text(300, 't');
     HitState in = make_state(1, 0), out{};
     in.registers[5] = word_of(text.c_str());
@@ -262,7 +278,7 @@ TEST_F(Filters, StackUseIsBounded) {
       if (session.records(i) != 0) std::memcpy(&sp, session.area().data(i) + sizeof(shared::RecordHead) + kArgument, 8);
     ASSERT_NE(sp, 0U);
     const u32 used = stack_use(in, sp);
-    std::printf("stack below the red zone, with a filter%s: %u bytes\n", switched ? " and a trigger" : "", used);
+    std::printf("stack below the red zone, with a filter%s: %u bytes\n", with.what, used);
     EXPECT_LE(used, kLookedFor);
   }
 }

@@ -13,15 +13,19 @@ class OneEvent {
  public:
   OneEvent(std::vector<shared::Insn> insns, u32 fixed_bytes, u32 cpu_rings, u32 claimed_rings, u64 ring_bytes,
            std::vector<shared::Test> filter = {}, std::string text = {},
-           std::vector<program::TriggerProgram> triggers = {}) {
+           std::vector<program::TriggerProgram> triggers = {}, const std::vector<program::HistogramPlan>& plans = {}) {
     program_.filter = std::move(filter), program_.text = std::move(text);
     program_.layout.fixed_bytes = fixed_bytes;
     program_.insns = std::move(insns);
     trace::AreaSpec spec{.events = {&program_},
                          .ring_bytes = ring_bytes,
                          .ring_count = cpu_rings + claimed_rings,
-                         .cpu_ring_count = cpu_rings,
-                         .triggers = triggers};
+                         .cpu_ring_count = cpu_rings};
+    for (const program::HistogramPlan& plan : plans) {
+      triggers.push_back({.kind = shared::TriggerKind::histogram, .target = static_cast<u32>(spec.histograms.size())});
+      spec.histograms.push_back({.plan = plan});
+    }
+    spec.triggers = triggers;
     if (!triggers.empty()) spec.switches = {{.trigger_count = static_cast<u32>(triggers.size())}};
     area_.emplace(trace::Area::create_private(spec).take());
     area_->set_state(shared::SessionState::recording);
