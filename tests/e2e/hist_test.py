@@ -192,6 +192,7 @@ class Counts(Counted):
         tracer.communicate(timeout=harness.TIMEOUT)
         counted = self.sums(self.read("tables"))
         self.assertEqual(totals(self.read("tables"))[0][0], sum(hits for hits, _ in counted.values()))
+        self.assertEqual(set(counted), set(range(100)))
         self.assertLessEqual(max(hits for hits, _ in counted.values()) - min(hits for hits, _ in counted.values()), 1)
         self.assertLessEqual(sum(abs(q - hits * n * n) != 0 for n, (hits, q) in counted.items()), 1)
 
