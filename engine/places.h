@@ -1,5 +1,6 @@
 // What the names in a definition mean: a program is found through PATH, a symbol gets its file offset, a pattern becomes
-// a definition for each function that it matches, a source line one for each place of its code, @SYMBOL becomes memory at a
+// a definition for each function that it matches, a source line one for each place of its code, $vars an argument for each
+// variable, @SYMBOL becomes memory at a
 // fixed distance from the probe, a variable what the debug information says of it there.
 #pragma once
 
@@ -37,6 +38,7 @@ class Places {
 
   Status check_match(const spec::ProbeSpec& spec, const File& file);
   Result<Specs> at_line(spec::ProbeSpec spec);
+  Status expand_variables(spec::ProbeSpec& spec, const plan::Found& place);
   Result<const dwarf::DebugInfo*> debug_info(const File& file);
   Status pass_prologue(spec::ProbeSpec& spec, plan::Found& found);
   Status find_variables(spec::ProbeSpec& spec, const plan::Found& place);

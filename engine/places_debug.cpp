@@ -3,6 +3,8 @@
 
 #include "engine/base/text.h"
 #include "engine/places.h"
+#include "engine/spec/argument.h"
+#include "engine/spec/messages.h"
 #include "engine/spec/name.h"
 #include "engine/spec/registers.h"
 #include "engine/spec/words_2009.h"
@@ -16,6 +18,23 @@ const spec::Argument* first_variable(const ProbeSpec& spec) {
   const auto found = std::find_if(spec.arguments.begin(), spec.arguments.end(),
                                   [](const spec::Argument& argument) { return !argument.variable.empty(); });
   return found == spec.arguments.end() ? nullptr : &*found;
+}
+
+// The places of a line's code. A name without a '.' is a function's, its line 0 the one where it is declared.
+Result<std::vector<std::uint64_t>> addresses_of(const dwarf::DebugInfo& debug, const spec::Place& place) {
+  if (place.source.find_first_of("./") != std::string::npos) return debug.find_line(place.source, place.line);
+  const auto declared = debug.declaration_of(place.source);
+  if (!declared)
+    return declared.error().code == Code::not_found ? debug.find_line(place.source, place.line) : declared.error();
+  const std::int64_t line = std::int64_t{declared->line} + place.line;
+  Result<std::vector<std::uint64_t>> found =
+      line > INT32_MAX ? Error{.code = Code::not_found}
+                       : debug.find_line(declared->file, static_cast<int>(line), place.source);
+  if (found) return found;
+  return Error{.code = Code::not_found,
+               .text = "no code at " + place.source + ":" + std::to_string(place.line),
+               .help = "'" + place.source + "' is declared at " + declared->file + ":" +
+                       std::to_string(declared->line) + "; --lines=" + place.source + " lists its lines"};
 }
 
 }  // namespace
@@ -40,7 +59,7 @@ Result<Places::Specs> Places::at_line(ProbeSpec spec) {
     return refuse(Error{.code = Code::refused, .text = "A return probe is of a function, not of a line"});
   const auto debug = debug_info(*file);
   if (!debug) return refuse(debug.error());
-  const auto addresses = (*debug)->find_line(spec.place.source, spec.place.line);
+  const auto addresses = addresses_of(**debug, spec.place);
   if (!addresses) return refuse(addresses.error());
   Specs specs;
   for (const std::uint64_t address : *addresses) {
@@ -78,7 +97,48 @@ Status Places::pass_prologue(ProbeSpec& spec, plan::Found& found) {
   return ok();
 }
 
+// Those that can be fetched there and that no argument is called like.
+Status Places::expand_variables(ProbeSpec& spec, const plan::Found& place) {
+  const auto refuse = [&](const spec::Argument& argument, std::string text) {
+    return at_column(spec, argument.column, Error{.code = Code::refused, .text = std::move(text)});
+  };
+  std::vector<spec::Argument> arguments;
+  const auto is_taken = [&](const std::string& name) {
+    const auto has_name = [&](const spec::Argument& argument) { return argument.name == name; };
+    return std::ranges::any_of(arguments, has_name) || std::ranges::any_of(spec.arguments, has_name);
+  };
+  for (const spec::Argument& argument : spec.arguments) {
+    if (!spec::is_group_of_variables(argument.variable)) {
+      arguments.push_back(argument);
+      continue;
+    }
+    if (argument.has_type || !argument.name.starts_with("arg"))
+      return refuse(argument, argument.variable + " is several arguments: they have their own names and types");
+    const auto debug = debug_info(place.file);
+    if (!debug) return at_column(spec, argument.symbol_column, debug.error());
+    const std::size_t before = arguments.size();
+    for (const dwarf::NamedVariable& variable : (*debug)->variables_at(place.address)) {
+      const bool is_wanted = variable.is_parameter || argument.variable == "$vars";
+      if (!is_wanted || !variable.problem.empty() || is_taken(variable.name) || !spec::can_be_argument(variable.name))
+        continue;
+      arguments.push_back({.name = variable.name,
+                           .body = variable.name,
+                           .symbol_column = argument.symbol_column,
+                           .variable = variable.name,
+                           .column = argument.column});
+    }
+    if (arguments.size() == before) return refuse(argument, "no variable can be fetched here");
+    if (arguments.size() > shared::kMaxArguments)
+      return refuse(argument, std::string(spec::message::kTooManyArguments));
+  }
+  spec.arguments = std::move(arguments);
+  return ok();
+}
+
 Status Places::find_variables(ProbeSpec& spec, const plan::Found& place) {
+  const auto is_group = [](const spec::Argument& argument) { return spec::is_group_of_variables(argument.variable); };
+  if (!spec.is_return && std::ranges::any_of(spec.arguments, is_group))
+    if (Status expanded = expand_variables(spec, place); !expanded) return expanded;
   for (spec::Argument& argument : spec.arguments) {
     if (argument.variable.empty()) continue;
     if (spec.is_return)

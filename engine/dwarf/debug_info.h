@@ -24,6 +24,7 @@ struct CodeLine {
 // A variable that is visible at a place.
 struct NamedVariable {
   std::string name, type;
+  bool is_parameter = false;
   std::string problem;  // why it cannot be fetched there; empty: it can
 };
 
@@ -36,8 +37,12 @@ class DebugInfo {
   ~DebugInfo();
 
   // Where a line's code begins: once in each function, and in each copy of an inlined one, that has some of it. `file` is the
-  // end of the source's path.
-  Result<std::vector<std::uint64_t>> find_line(const std::string& file, int line) const;
+  // end of the source's path. Of one function alone, unless its name is empty.
+  Result<std::vector<std::uint64_t>> find_line(const std::string& file, int line,
+                                               const std::string& function = {}) const;
+
+  // Where a function's name stands. Code::not_found, or an error that names two of several.
+  Result<CodeLine> declaration_of(const std::string& function) const;
 
   // A function that was compiled without optimisation puts its arguments into its frame first: where that is done, if
   // `address` is its first instruction. Else `address`.

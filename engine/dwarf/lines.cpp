@@ -20,6 +20,11 @@ bool ends_with_path(std::string_view path, std::string_view end) {
   return path.size() == end.size() || path[path.size() - end.size() - 1] == '/';
 }
 
+bool is_called(Dwarf_Die function, const std::string& name) {
+  const char* own = dwarf_diename(&function);
+  return own != nullptr && name == own;
+}
+
 template <class Visit>
 void each_row(Dwarf_Die unit, const Visit& visit) {
   Dwarf_Lines* lines = nullptr;
@@ -67,7 +72,31 @@ Error no_such_line(const std::string& file, int line, int after) {
 
 }  // namespace
 
-Result<std::vector<std::uint64_t>> DebugInfo::find_line(const std::string& file, int line) const {
+Result<CodeLine> DebugInfo::declaration_of(const std::string& function) const {
+  struct Wanted {
+    const std::string& name;
+    std::set<std::pair<std::string, int>> found = {};
+  } wanted{function};
+  const auto look = [](Dwarf_Die* die, void* argument) -> int {
+    Wanted& all = *static_cast<Wanted*>(argument);
+    const char *name = dwarf_diename(die), *file = dwarf_decl_file(die);
+    int line = 0;
+    if (name != nullptr && file != nullptr && all.name == name && dwarf_decl_line(die, &line) == 0)
+      all.found.emplace(file, line);
+    return DWARF_CB_OK;
+  };
+  each_unit(handles_->debug.get(), [&](Dwarf_Die& unit) { dwarf_getfuncs(&unit, look, &wanted, 0); });
+  const auto& found = wanted.found;
+  if (found.empty())
+    return Error{.code = Code::not_found, .text = "no function '" + function + "' in the debug information"};
+  if (found.size() > 1)
+    return Error{.text = "'" + function + "' is ambiguous",
+                 .help = "candidates: " + found.begin()->first + ", " + std::next(found.begin())->first};
+  return CodeLine{found.begin()->first, found.begin()->second};
+}
+
+Result<std::vector<std::uint64_t>> DebugInfo::find_line(const std::string& file, int line,
+                                                        const std::string& function) const {
   Dwarf* debug = handles_->debug.get();
   std::set<std::string> sources;
   std::map<Dwarf_Off, std::uint64_t> first;  // by function
@@ -78,8 +107,9 @@ Result<std::vector<std::uint64_t>> DebugInfo::find_line(const std::string& file,
       after = std::max(after, 0);
       if (row.line > line && (after == 0 || row.line < after)) after = row.line;
       if (row.line != line) return;
-      sources.insert(row.source);
       auto instance = instance_at(debug, row.address);
+      if (instance && !function.empty() && !is_called(*instance, function)) return;
+      sources.insert(row.source);
       if (!instance) return;
       const auto [known, is_new] = first.try_emplace(dwarf_dieoffset(&*instance), row.address);
       known->second = std::min(known->second, row.address);
@@ -90,7 +120,7 @@ Result<std::vector<std::uint64_t>> DebugInfo::find_line(const std::string& file,
     return Error{.text = "'" + file + "' is ambiguous",
                  .help = "candidates: " + *sources.begin() + ", " + *std::next(sources.begin())};
   std::vector<std::uint64_t> addresses;
-  for (const auto& [function, address] : first) addresses.push_back(behind_prologue(address));
+  for (const auto& [instance, address] : first) addresses.push_back(behind_prologue(address));
   std::sort(addresses.begin(), addresses.end());
   return addresses;
 }

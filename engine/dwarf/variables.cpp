@@ -19,7 +19,8 @@ bool is_aggregate(int tag) {
   return tag == DW_TAG_structure_type || tag == DW_TAG_union_type || tag == DW_TAG_class_type;
 }
 
-bool is_pointer(int tag) { return tag == DW_TAG_pointer_type || tag == DW_TAG_reference_type; }
+bool is_reference(int tag) { return tag == DW_TAG_reference_type || tag == DW_TAG_rvalue_reference_type; }
+bool is_pointer(int tag) { return tag == DW_TAG_pointer_type || is_reference(tag); }
 
 bool is_variable(Dwarf_Die& die) {
   const int tag = dwarf_tag(&die);
@@ -43,10 +44,13 @@ void each_child(Dwarf_Die parent, const Visit& visit) {
 class Walker {
  public:
   Walker(const DebugInfo::Handles& handles, std::uint64_t address, std::string_view expression)
-      : handles_(handles), address_(address), rest_(expression), all_(expression) {}
+      : handles_(handles), address_(address), rest_(expression), all_(expression) {
+    rest_.remove_prefix(std::min(rest_.find_first_not_of('*'), rest_.size()));
+  }
 
   Status start(const Scopes& scopes);
   Status walk();
+  Status follow_stars();
   Status finish(Argument& argument);
 
  private:
@@ -66,7 +70,7 @@ class Walker {
   void load_pointer();
   Status enter_member(std::string_view at, bool by_pointer);
   Status index(std::string_view at);
-  std::optional<Member> find_member(Dwarf_Die aggregate, std::string_view name, int depth) const;
+  std::vector<Member> find_members(Dwarf_Die aggregate, std::string_view name, int depth) const;
   Status set_bits(Argument& argument);
 
   const DebugInfo::Handles& handles_;
@@ -175,41 +179,74 @@ Status Walker::walk() {
   return ok();
 }
 
-// Members of unnamed structs and unions inside count as its own.
-std::optional<Walker::Member> Walker::find_member(Dwarf_Die aggregate, std::string_view name, int depth) const {
-  std::optional<Member> found;
+// As in C: *p->next is what p->next points to.
+Status Walker::follow_stars() {
+  const std::size_t stars = std::min(all_.find_first_not_of('*'), all_.size());
+  for (std::size_t i = stars; i > 0; --i) {
+    const std::string_view at = all_.substr(i - 1);
+    if (is_reference(type_.tag)) {
+      load_pointer();
+      type_ = type_of(type_.die);
+    }
+    if (!is_pointer(type_.tag)) return blame(at, "'" + std::string(at.substr(1)) + "' is no pointer");
+    if (location_.steps.size() + 2 > static_cast<std::size_t>(spec::kKernelEndSlot))
+      return blame(at, "Dereference is too much nested");
+    load_pointer();
+    type_ = type_of(type_.die);
+    is_element_ = true;
+  }
+  return ok();
+}
+
+// Where a part of an aggregate lies; none: it is computed, as of a virtual base.
+std::optional<Dwarf_Word> distance_of(Dwarf_Die part) {
+  Dwarf_Attribute attribute;
+  Dwarf_Word offset = 0;
+  if (dwarf_attr(&part, DW_AT_virtuality, &attribute) != nullptr && dwarf_tag(&part) == DW_TAG_inheritance) return {};
+  if (dwarf_attr(&part, DW_AT_data_member_location, &attribute) != nullptr && !read_distance(attribute, offset))
+    return {};
+  return offset;
+}
+
+// Members of unnamed structs and unions inside count as its own, those of base classes where it has none of that name. More than
+// one: the name is ambiguous.
+std::vector<Walker::Member> Walker::find_members(Dwarf_Die aggregate, std::string_view name, int depth) const {
+  constexpr int kDeepest = 8;
+  std::vector<Member> own, inherited;
+  if (depth > kDeepest) return own;
   each_child(aggregate, [&](Dwarf_Die& die) {
-    if (found || dwarf_tag(&die) != DW_TAG_member) return;
-    Dwarf_Attribute attribute;
-    Dwarf_Word offset = 0;
-    if (dwarf_attr(&die, DW_AT_data_member_location, &attribute) != nullptr && !read_distance(attribute, offset))
-      return;  // computed: of a virtual base
-    if (is_called(die, name)) {
-      found = Member{die, offset};
-    } else if (dwarf_diename(&die) == nullptr && depth < 8) {
-      const Type inner = type_of(die);
-      if (is_aggregate(inner.tag)) found = find_member(inner.die, name, depth + 1);
-      if (found) found->offset += offset;
+    const bool is_base = dwarf_tag(&die) == DW_TAG_inheritance;
+    if (!is_base && dwarf_tag(&die) != DW_TAG_member) return;
+    const auto offset = distance_of(die);
+    if (!offset) return;
+    if (!is_base && is_called(die, name)) return own.push_back({die, *offset});
+    const Type inner = type_of(die);
+    if (!is_aggregate(inner.tag) || (!is_base && dwarf_diename(&die) != nullptr)) return;
+    for (Member member : find_members(inner.die, name, depth + 1)) {
+      member.offset += *offset;
+      (is_base ? inherited : own).push_back(member);
     }
   });
-  return found;
+  return own.empty() ? inherited : own;
 }
 
 Status Walker::enter_member(std::string_view at, bool by_pointer) {
   const std::string so_far(all_.substr(0, static_cast<std::size_t>(at.data() - all_.data())));
-  const bool is_reference = type_.tag == DW_TAG_reference_type;  // C++ writes '.' there
-  if (by_pointer != is_pointer(type_.tag) && !is_reference)
+  const bool by_reference = is_reference(type_.tag);  // C++ writes '.' there
+  if (by_pointer != is_pointer(type_.tag) && !by_reference)
     return blame(at, "'" + so_far + "' is " + (by_pointer ? "no pointer" : "a pointer"),
                  by_pointer ? "a struct's member is .NAME" : "what it points to has members: ->NAME");
-  if (by_pointer || is_reference) {
+  if (by_pointer || by_reference) {
     load_pointer();
     type_ = type_of(type_.die);
   }
   if (!is_aggregate(type_.tag)) return blame(at, "'" + so_far + "' is no struct or union");
   if (!location_.in_memory) return blame(at, "'" + so_far + "' is not in memory here");
   const std::string_view name = take_name();
-  const auto member = find_member(type_.die, name, 0);
-  if (!member) {
+  const auto members = find_members(type_.die, name, 0);
+  if (members.size() > 1)
+    return blame(name, "member '" + std::string(name) + "' is ambiguous: several base classes have it");
+  if (members.empty()) {
     std::string names;
     each_child(type_.die, [&](Dwarf_Die& die) {
       if (const char* own = dwarf_diename(&die); own != nullptr && dwarf_tag(&die) == DW_TAG_member)
@@ -217,9 +254,9 @@ Status Walker::enter_member(std::string_view at, bool by_pointer) {
     });
     return blame(name, "no member '" + std::string(name) + "'", names.empty() ? "" : "there are: " + names);
   }
-  at_ = member->die;
+  at_ = members[0].die;
   type_ = type_of(at_);
-  location_.offset += member->offset;
+  location_.offset += members[0].offset;
   is_element_ = false;
   return ok();
 }
@@ -302,6 +339,7 @@ Status DebugInfo::find_variable(std::uint64_t address, Argument& argument) const
   if (scopes.empty()) return Error{.code = Code::refused, .text = "no variables are known here", .column = 0};
   if (Status started = walker.start(scopes); !started) return started;
   if (Status walked = walker.walk(); !walked) return walked;
+  if (Status followed = walker.follow_stars(); !followed) return followed;
   return walker.finish(argument);
 }
 
@@ -316,7 +354,10 @@ std::vector<NamedVariable> DebugInfo::variables_at(std::uint64_t address) const 
       if (name == nullptr || !seen.insert(name).second) return;
       Argument argument{.variable = name};
       const Status found = find_variable(address, argument);
-      variables.push_back({name, name_of(die), found ? "" : found.error().text});
+      variables.push_back({.name = name,
+                           .type = name_of(die),
+                           .is_parameter = dwarf_tag(&die) == DW_TAG_formal_parameter,
+                           .problem = found ? "" : found.error().text});
     });
   }
   return variables;

@@ -2,6 +2,7 @@
 // the kernel's order, and it decides which of several mistakes is reported.
 #include "engine/spec/argument.h"
 
+#include <algorithm>
 #include <array>
 
 #include "engine/shared/layout.h"
@@ -18,6 +19,15 @@ namespace {
 constexpr std::array<std::string_view, 8> kReserved = {"common_type",    "common_flags", "common_preempt_count",
                                                        "common_pid",     "common_tgid",  "__probe_ip",
                                                        "__probe_ret_ip", "__probe_func"};
+
+}  // namespace
+
+bool can_be_argument(std::string_view name) {
+  return name.size() <= kMaxArgumentName && is_identifier(name) &&
+         std::find(kReserved.begin(), kReserved.end(), name) == kReserved.end();
+}
+
+namespace {
 
 struct NamedBody {
   std::string name;
@@ -37,6 +47,7 @@ bool is_used(std::string_view name, const std::vector<Argument>& earlier) {
 
 // The last name in "p->next->len", if it can be one.
 std::string name_of_variable(std::string_view body, const std::vector<Argument>& earlier) {
+  body.remove_prefix(std::min(body.find_first_not_of('*'), body.size()));
   if (body.empty() || !(is_letter(body[0]) || body[0] == '_')) return {};
   body = body.substr(0, body.find(':'));
   body = body.substr(0, body.find_last_not_of("[]0123456789") + 1);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/result.h"
@@ -14,6 +15,9 @@ namespace uprobe::spec {
 
 inline constexpr std::size_t kMaxArgumentName = 32;
 inline constexpr std::size_t kMaxArgumentBody = 63;
+
+// Whether an argument may be called so.
+bool can_be_argument(std::string_view name);
 
 // Bytes of an argument in the fixed part of a record.
 std::uint32_t fixed_size(const Argument& argument);

@@ -81,6 +81,8 @@ Result<Fetch> FetchParser::parse(std::string_view text) {
       return parse_dereference(text);
     case '\\':
       return parse_immediate(text);
+    case '*':
+      return context_.strict ? Result<Fetch>(blame(text, message::kBadFetch)) : Fetch{.yield = Yield::variable};
     case '(':
       return blame(text, message::kNoBtf, EOPNOTSUPP);
     default:
@@ -117,11 +119,12 @@ Result<Fetch> FetchParser::parse_variable(std::string_view text) {
     if (!context_.is_return) return blame(text, message::kLatencyOnProbe);
     return Fetch{.steps = {{.kind = StepKind::latency}}};
   }
+  if (!context_.strict && is_group_of_variables(text)) return Fetch{.yield = Yield::variable};
   if (!context_.strict && name.starts_with("entry_arg")) return at_entry(text, text.substr(7));
   return with_help(blame(text, message::kBadVariable),
                    context_.is_return && !context_.strict
                        ? "variables are $stack $stackN $retval $comm $latency $entry_arg1..$entry_arg6"
-                       : "variables are $stack $stackN $retval $comm $arg1..$arg6");
+                       : "variables are $stack $stackN $retval $comm $arg1..$arg6 $vars $params");
 }
 
 // entry(FETCH)

@@ -4,6 +4,7 @@
 //
 // Two dialects. Strict is the kernel's uprobe_events (6.18): the same definitions pass, the same message, caret and
 // errno come for the others. The default adds
+//   PATH:FILE:LINE, PATH:FUNCTION:LINE (behind its own line), variables, $vars, $params (engine/dwarf);
 //   PATH:SYMBOL[+-OFFS], patterns of them, and programs without a path (PROGRAM:SYMBOL); with -x or a program to run,
 //   which then is the object, also SYMBOL[+-OFFS] and ADDRESS alone;
 //   "p:" with nothing behind it for an automatic name, "*" for the symbol's;
@@ -37,7 +38,7 @@ FileState look_up_file(const std::string& path);
 
 struct ParseOptions {
   bool strict = false;
-  bool words_2009 = false;  // the kprobe tracer's words of 2009 are fetches: see words_2009.h
+  bool words_2009 = false;          // the kprobe tracer's words of 2009 are fetches: see words_2009.h
   std::string default_object = {};  // of places that name none; not in strict mode
   // Called for a path that contains a slash, in strict mode for every path; empty: files are not looked at.
   std::function<FileState(const std::string& path)> file_check = look_up_file;

@@ -210,7 +210,8 @@ Status PlaceParser::read_offset() {
 
 Status PlaceParser::read_line() {
   std::uint64_t line = 0;
-  if (read_unsigned(rest_, 10, line) != 0 || line == 0 || line > INT32_MAX)
+  const bool of_function = result_.place.source.find('.') == std::string::npos;  // whose own line is 0
+  if (read_unsigned(rest_, 10, line) != 0 || (line == 0 && !of_function) || line > INT32_MAX)
     return blame(rest_offset_, message::kBadLine);
   result_.place.line = static_cast<int>(line);
   return ok();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/result.h"
@@ -91,7 +92,7 @@ struct Place {
   std::string symbol;        // empty: `offset` is a file offset
   std::uint64_t offset = 0;  // file offset, or with a symbol the signed distance from it
   bool is_address = false;   // `offset` is a link-time address that was not looked up yet
-  std::string source;        // file:line in place of a symbol; empty: none
+  std::string source;        // file:line in place of a symbol, or function:line; empty: none
   int line = 0;
   bool names_object = true;  // false: the path is that of -x or of the program to run
   std::optional<std::uint64_t> reference_counter;
@@ -111,6 +112,9 @@ struct ProbeSpec {
   Place place;
   std::vector<Argument> arguments;
 };
+
+// "$vars", "$params": each variable at the place, or each parameter of its function, as an argument.
+inline bool is_group_of_variables(std::string_view variable) { return variable == "$vars" || variable == "$params"; }
 
 // Whether the argument's value may be missing, for want of the entry.
 inline bool wants_entry(const Argument& argument) {

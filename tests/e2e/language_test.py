@@ -184,6 +184,28 @@ int main(void) {
 """
 
 
+CLASSES = """#include <cstdio>
+struct Root { int first = 1; long shared = 2; };
+struct Other { int second = 3; long shared = 4; };
+struct Virtual { int far = 5; };
+struct Middle : Root { short middle = 6; };
+struct Left : Middle, Other, virtual Virtual { int own = 7; int first = 8; };
+namespace n { struct Thing { int depth = 9; __attribute__((noinline)) int walk(int steps); }; }
+int n::Thing::walk(int steps) { asm volatile("" ::: "memory"); return depth + steps; }
+__attribute__((noinline)) int look(Left *left, Left &ref, int *&p, Left &&moved) {
+  int **pp = &p;
+  asm volatile("" :: "r"(pp) : "memory");
+  return left->own + ref.own + *p + moved.own;
+}
+int main() {
+  Left a;
+  int x = 10, *p = &x;
+  n::Thing thing;
+  std::printf("%d\\n", look(&a, a, p, Left()) + thing.walk(4));
+}
+"""
+
+
 class Source(Language):
     def line(self, comment):
         """The number of a line of the fixture's source."""
@@ -228,6 +250,48 @@ class Source(Language):
                              ["first=1.5 second=-2.25 count=2 bits=0x3fc00000"])
         self.assertEqual(self.refusal("-p", "p mean first:string")[1], "first:string")
 
+    def declaration(self, function):
+        path = os.path.join(harness.Options.source, "tests/e2e/fixtures/language.c")
+        with open(path, encoding="utf-8") as file:
+            return next(number for number, line in enumerate(file, 1) if f" {function}(" in line)
+
+    def test_lines_of_a_function(self):
+        """From its own line on, which is 0, as perf probe counts them; in an inlined one too."""
+        for level in ("O0", "O2"):
+            program = harness.fixture(f"language_{level}")
+            line = self.line("in the loop") - self.declaration("walk")
+            self.assertEqual(self.values(f"p:f {program}:walk:{line} name at->len", level=level),
+                             ['name="a name" len=4', 'name="a name" len=9'])
+            self.assertEqual(self.values(f"p:f {program}:walk:0 name", level=level), ['name="a name"'])
+            self.assertEqual(self.values(f"p:f {program}:inlined:1 doubled", level=level), ["doubled=21"])
+
+    def test_groups_of_variables(self):
+        for level in ("O0", "O2"):
+            self.assertEqual(self.values("p:f eight $params", level=level), ["a=1 b=-2 c='c' d=100 e=65535 f=6 g=7 h=-8"])
+        place = f"language.c:{self.line('behind the loop')}"
+        self.assertRegex(self.values(f"p:f {place} local:u8 $vars %ip")[0],
+                         '^local=60 name="a name" p=0x7ff\\w+ numbers=0x7ff\\w+ sum=133 large=1099511627776 paint=5 small=-3 '
+                         r"arg3=0x\w+$")
+        listing = self.ask("--list-events", "-p", "p:f open_at $vars", self.program)[1]
+        self.assertEqual(listing.split(" ", 2)[2], "folder=folder path=path flags=flags mode=mode\n")
+
+    def test_what_pointers_point_to(self):
+        self.assertEqual(self.values("p:f walk *p->next->text *numbers x=*p->text:u8 name=*name"),
+                         ["text='t' numbers=10 x=116 name='a'"])
+
+    def test_classes(self):
+        program, source = self.path("classes"), self.write("classes.cpp", CLASSES)
+        subprocess.run([harness.need("g++"), "-g", "-O0", "-o", program, source], check=True)
+        self.program = program
+        place = "classes.cpp:" + str(CLASSES.splitlines().index("  return left->own + ref.own + *p + moved.own;") + 1)
+        self.assertEqual([line.split(") ", 1)[1] for line in self.trace(
+            "-p", f"p:f {place} left->middle left->second left->own first=left->first r=ref.own m=moved.own v=*p w=**pp",
+            "-p", "p:g n::Thing::walk this->depth steps", program=program)],
+            ["middle=6 second=3 own=7 first=8 r=7 m=7 v=10 w=10", "depth=9 steps=4"])
+        self.assertEqual(self.refusal("-p", f"p:f {place} left->shared"),
+                         ("member 'shared' is ambiguous: several base classes have it", "shared"))
+        self.assertEqual(self.refusal("-p", f"p:f {place} left->far"), ("no member 'far'", "far"))
+
     def test_inlined_code(self):
         place = f"language.c:{self.line('inlined')}"
         for level in ("O0", "O2"):
@@ -269,7 +333,22 @@ class Source(Language):
                  "p walk p->nosuch": ("no member 'nosuch'", "nosuch"),
                  "p walk p.len": ("'p' is a pointer", ".len"),
                  "p walk name->x": ("'name' is no struct or union", "->x"),
-                 "p walk *p": ("Invalid fetch argument", "*p"),
+                 "p walk *p": ("'*p' is a struct or union", "*p"),
+                 "p walk *p->len": ("'p->len' is no pointer", "*p->len"),
+                 "p walk **p": ("'*p' is no pointer", "**p"),
+                 "p walk &p": ("Invalid fetch argument", "&p"),
+                 "p walk *": ("no variable '' here", ""),
+                 "p walk +0(*p)": ("A variable is no address to add to", "*p)"),
+                 "p walk x=$vars": ("$vars is several arguments: they have their own names and types", "x=$vars"),
+                 "p walk $params:u8": ("$params is several arguments: they have their own names and types", "$params:u8"),
+                 "r walk $vars": ("a function's variables are gone when it has returned", "$vars"),
+                 "p walk $var": ("Invalid $-variable specified", "$var"),
+                 "p reader+0x0 $vars $params": ("no variable can be fetched here", "$params"),
+                 f"p {self.program}:walk:99": ("no code at walk:99", "walk:99"),
+                 f"p {self.program}:walk:4294967295": ("Invalid line number", "4294967295"),
+                 f"p {self.program}:nosuch:3": ("no source 'nosuch' in the debug information", "nosuch:3"),
+                 f"p {self.program}:walk:{self.line('gone') - self.declaration('walk')}":
+                     (f"no code at walk:{self.line('gone') - self.declaration('walk')}", f"walk:{self.line('gone') - self.declaration('walk')}"),
                  "p walk p->len:u64": ("'p->len' has only 4 bytes", "p->len:u64"),
                  "p walk p->next->len:string": ("'p->next->len' is neither a pointer nor an array", "p->next->len:string"),
                  "p walk p->tag[8]": ("the array has only 8 elements", "8]"),
