@@ -27,7 +27,7 @@ struct Farewell {
   Outcome outcome;
 };
 
-pid_t g_front = 0;  // in its engine
+pid_t g_front = 0;               // in its engine
 Farewell* g_farewell = nullptr;  // shared by the two
 
 constexpr int kPassedOn[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP};

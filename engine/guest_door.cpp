@@ -19,9 +19,8 @@ namespace {
 using std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMostWaiting = std::size_t{32} << 20;  // bytes of records, for each guest
-constexpr std::size_t kMostGuests = 32;                      // threads; those beyond wait outside
-constexpr auto kPatience = 1000ms;                           // with a guest that takes nothing, at the end
+constexpr std::size_t kMostGuests = 32;  // threads
+constexpr auto kPatience = 1000ms;       // with a guest that takes nothing, at the end
 constexpr auto kHelloPatience = 5000ms;
 
 // Waits for the events; the other descriptor wakes us too.
@@ -53,29 +52,13 @@ std::thread without_signals(Work work) {
 Guest::Guest(Fd socket, pid_t pid)
     : socket_(std::move(socket)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), pid_(pid) {}
 
-void Guest::take(const GuestRecord& record) {
-  const std::lock_guard lock(lock_);
-  if (waiting_.size() + record_bytes(record) <= kMostWaiting) return append_record(waiting_, record);
-  if (lost_.size() <= record.index) lost_.resize(record.index + 1);
-  ++lost_[record.index];
-}
-
 void Guest::flush() {
-  {
-    const std::lock_guard lock(lock_);
-    if (waiting_.empty()) return;
-  }
-  ::eventfd_write(wake_.get(), 1);
+  if (!records.is_empty()) ::eventfd_write(wake_.get(), 1);
 }
 
 std::optional<GuestEnd> Guest::end() const {
   const std::lock_guard lock(lock_);
   return end_;
-}
-
-std::uint64_t Guest::lost(std::size_t index) const {
-  const std::lock_guard lock(lock_);
-  return index < lost_.size() ? lost_[index] : 0;
 }
 
 struct GuestDoor::State {
@@ -207,9 +190,7 @@ bool GuestDoor::State::say(Guest& guest, std::string_view bytes) {
 // Of what waits, what the socket takes at once: how many bytes; -1: nobody is there any more.
 ssize_t GuestDoor::State::push(Guest& guest) {
   if (guest.sent_ == guest.sending_.size()) {
-    const std::lock_guard hold(guest.lock_);
-    guest.sending_.clear();
-    guest.sending_.swap(guest.waiting_);
+    guest.records.swap_out(guest.sending_);
     guest.sent_ = 0;
   }
   const ssize_t sent = send_some(guest.socket_.get(), std::string_view(guest.sending_).substr(guest.sent_));
@@ -236,10 +217,7 @@ void GuestDoor::State::see_off(Guest& guest, GuestEnd end) {
   const std::string_view rest = std::string_view(guest.sending_).substr(guest.sent_);
   if (!say(guest, rest)) return;
   std::string bytes;
-  {
-    const std::lock_guard hold(guest.lock_);
-    bytes.swap(guest.waiting_);
-  }
+  guest.records.swap_out(bytes);
   if (say(guest, bytes)) say(guest, encode(calls.summary_of(guest)) + encode(end));
 }
 

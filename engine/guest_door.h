@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/guest_protocol.h"
+#include "engine/record_queue.h"
 
 namespace uprobe {
 
@@ -23,11 +24,9 @@ class Guest {
   Guest(Fd socket, pid_t pid);
   pid_t pid() const { return pid_; }
 
-  // Of the reader's thread: a record of the guest's probe, and that there are some for now. They never wait.
-  void take(const GuestRecord& record);
+  // The reader's thread puts records there, and says so.
+  RecordQueue records;
   void flush();
-  // Records that were lost since the memory was full, of probe `index`.
-  std::uint64_t lost(std::size_t index) const;
 
   // Of the session that has let it in.
   std::uint32_t owner = 0;
@@ -42,11 +41,9 @@ class Guest {
 
   Fd socket_, wake_;
   const pid_t pid_;
-  mutable std::mutex lock_;
-  std::string waiting_;  // whole messages
   std::string sending_;  // of its own thread, as far as `sent_` gone
   std::size_t sent_ = 0;
-  std::vector<std::uint64_t> lost_;
+  mutable std::mutex lock_;
   std::optional<GuestEnd> end_;  // no more comes
   std::atomic<bool> done_{false};
   std::thread thread_;

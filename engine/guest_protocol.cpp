@@ -62,8 +62,8 @@ void put_definition(std::string& to, const Definition& definition) {
 
 template <class Probe, class Each>
 void each_count(Probe& probe, Each each) {
-  for (auto* count : {&probe.hits, &probe.recorded, &probe.filtered, &probe.muted, &probe.lost_full, &probe.lost_too_big,
-                      &probe.lost_busy, &probe.lost_behind, &probe.missed})
+  for (auto* count : {&probe.hits, &probe.recorded, &probe.filtered, &probe.muted, &probe.lost_full,
+                      &probe.lost_too_big, &probe.lost_busy, &probe.lost_behind, &probe.missed})
     each(*count);
 }
 
@@ -191,6 +191,14 @@ std::optional<GuestRecord> decode_record(std::string_view bytes) {
   return whole(parser, got);
 }
 
+void each_record(std::string_view messages, const std::function<void(const GuestRecord&)>& sink) {
+  while (messages.size() >= kHeadBytes) {
+    const std::uint32_t size = Parser(messages).number();
+    if (const auto record = decode_record(messages.substr(kHeadBytes, size))) sink(*record);
+    messages.remove_prefix(kHeadBytes + size);
+  }
+}
+
 std::string encode(const Summary& summary) {
   std::string bytes = begin(Word::summary);
   put(bytes, static_cast<std::uint32_t>(summary.probes.size()));
@@ -209,7 +217,8 @@ std::optional<Summary> decode_summary(std::string_view bytes) {
   Summary summary;
   summary.probes = take_list<ProbeSummary>(parser, [&] { return take_probe(parser); });
   summary.tier = parser.kind(plan::Tier::jump);
-  for (std::uint64_t* count : {&summary.jumps, &summary.breakpoints, &summary.mail_timeouts}) *count = parser.long_number();
+  for (std::uint64_t* count : {&summary.jumps, &summary.breakpoints, &summary.mail_timeouts})
+    *count = parser.long_number();
   summary.notes = take_texts(parser);
   return whole(parser, std::move(summary));
 }

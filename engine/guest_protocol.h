@@ -18,6 +18,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -69,6 +70,8 @@ std::string encode_admitted(const std::vector<std::string>& probes);
 std::string encode(const Refusal& refusal);
 void append_record(std::string& to, const GuestRecord& record);
 std::size_t record_bytes(const GuestRecord& record);
+// Of whole messages that append_record has made.
+void each_record(std::string_view messages, const std::function<void(const GuestRecord&)>& sink);
 std::string encode(const Summary& summary);
 std::string encode(GuestEnd end);
 

@@ -29,7 +29,8 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr std::size_t kFlushBytes = 256 * 1024;
+// Beyond it text is written in the middle of a turn. Output that waits is to do that between turns, when others can take them.
+constexpr std::size_t kFlushBytes = std::size_t{16} << 20;
 constexpr std::uint32_t kMoreEvents = 1024;  // may join while the session runs
 
 std::uint64_t power_of_two(std::uint64_t n) {
@@ -303,10 +304,12 @@ class Printer : public Recipient {
     if (options.header) formatter_.header(text_);
   }
 
+  void learn_events() override {
+    for (; known_ < probes_.size(); ++known_) formatter_.add(probes_[known_].program.layout);
+  }
   void take(const trace::EventRecord& record, std::string_view task) override {
     if (is_full()) return;
     ++printed_;
-    for (; known_ < probes_.size(); ++known_) formatter_.add(probes_[known_].program.layout);
     formatter_.append(record, task, text_);
     if (text_.size() >= kFlushBytes) end_batch();
   }
@@ -368,7 +371,6 @@ Status Session::follow(const control::Preloaded& program, const RunOptions& opti
   State& s = *state_;
   Printer printer(s.probes, options, output, s.symbols.get());
   s.own_recipient = &printer;
-  const trace::Sink sink = [&](const trace::EventRecord& record) { s.hand_on(record); };
   const auto step = [&] {
     const auto flushes = s.mail->take_flushes();
     if (flushes.empty())
@@ -387,7 +389,7 @@ Status Session::follow(const control::Preloaded& program, const RunOptions& opti
   if (deserted) s.recording = false;  // nobody is left to take the probes out of
   s.stop_tracing();
   step();
-  s.reader->finish(sink);
+  s.read_all();
   printer.end_batch();
   return ok();
 }

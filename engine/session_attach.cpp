@@ -156,7 +156,8 @@ Status Session::State::join_host(const Error& occupied, const GivenUp& given_up)
   pid_t host = 0;
   for (const pid_t pid : attached)
     if (host == 0) host = control::host_of(pid);
-  const Error again{.code = Code::refused, .text = occupied.text, .where = occupied.where, .column = -1, .help = {}, .err = EAGAIN};
+  const Error again{
+      .code = Code::refused, .text = occupied.text, .where = occupied.where, .column = -1, .help = {}, .err = EAGAIN};
   if (host == 0) return again;
   const Status joined = become_guest(host, given_up);
   if (joined) return joined;

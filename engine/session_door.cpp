@@ -45,7 +45,8 @@ std::string listing(const std::vector<ProbeState>& probes) {
 std::string statistics(const std::vector<ProbeState>& probes) {
   std::string text;
   for (const ProbeState& probe : probes) {
-    text += probe.name + owner_text(probe) + " " + std::to_string(probe.hits) + " hits, " + std::to_string(probe.lost) + " lost";
+    text += probe.name + owner_text(probe) + " " + std::to_string(probe.hits) + " hits, " + std::to_string(probe.lost) +
+            " lost";
     text +=
         (probe.missed == 0 ? "" : ", " + std::to_string(probe.missed) + " returns not followed") + std::string("\n");
   }

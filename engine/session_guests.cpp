@@ -26,7 +26,8 @@ using namespace std::chrono_literals;
 constexpr auto kSettlePatience = 2000ms;  // the reader's thread may be held up by its own output
 
 Error going() {
-  return Error{.code = Code::refused, .text = "the session has ended", .where = {}, .column = -1, .help = {}, .err = EAGAIN};
+  return Error{
+      .code = Code::refused, .text = "the session has ended", .where = {}, .column = -1, .help = {}, .err = EAGAIN};
 }
 
 std::string list_of(const std::vector<pid_t>& pids) {
@@ -108,6 +109,8 @@ Result<std::vector<std::string>> Session::State::admit(const std::shared_ptr<Gue
   if (!events) return events.error();
   guest->events = events.take();
   ++guest_count;
+  wants_steward = true;
+  if (const std::unique_lock turn(turns, std::try_to_lock); turn && !steward.joinable()) begin_stewardship();
   return describe(*more);
 }
 
@@ -160,26 +163,15 @@ void Session::State::serve_settling() {
   settled.notify_all();
 }
 
-bool Session::State::leave_to_guests() {
-  {
-    const std::lock_guard lock(changing);
-    is_closing = guest_count == 0;
-    if (is_closing) return false;
-    is_left = true;
-    leave(live_events_of(0));
-  }
-  print_settled();
-  own_recipient->end_batch();
-  own_recipient = nullptr;
+bool Session::State::close_if_alone() {
   const std::lock_guard lock(changing);
-  own_summary = summary_of(0, nullptr);
-  free_events_of(0);
-  return true;
+  is_closing = is_closing || guest_count == 0;
+  return is_closing;
 }
 
 bool Session::State::is_deserted() {
   const std::lock_guard lock(changing);
-  is_closing = guest_count == 0;
+  is_closing = is_closing || (is_left && guest_count == 0);
   return is_closing;
 }
 
@@ -202,24 +194,81 @@ Status Session::State::serve_guests() {
   return survive_exhaustion([&] { return guest_door->serve(calls), ok(); });
 }
 
-// Whoever called run() has its result, and goes its way.
+// With `turns`. Where there can be no thread it is tried again at the next turn.
 void Session::State::begin_stewardship() {
-  sigset_t all, before;
+  Recipient* const before = std::exchange(own_recipient, nullptr);
+  own_queue.emplace();
+  sigset_t all, mask;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  steward = std::thread([this] { attend_guests(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_sigmask(SIG_SETMASK, &all, &mask);
+  const Status begun = survive_exhaustion([&] {
+    steward = std::thread([this] { serve_as_steward(); });
+    return ok();
+  });
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+  if (begun) return;
+  own_queue.reset();
+  own_recipient = before;
 }
 
-void Session::State::attend_guests() {
+void Session::State::serve_as_steward() {
   do {
     take_turn();
-    if (is_deserted()) return end_session(GuestEnd::host);
+    if (!recording || !is_deserted()) continue;
+    end_session(GuestEnd::host);
+    if (!attached.empty()) break;
   } while (!await_end());
-  static_cast<void>(end_with_processes());
+  if (recording || attached.empty()) steward_ending = end_with_processes();
+  own_queue->close();
 }
 
-bool Session::has_guests() const { return state_->steward.joinable(); }
+Ending Session::State::run_beside_guests(Recipient& recipient, const std::function<bool()>& wants_to_leave) {
+  constexpr auto kLook = 20ms;
+  std::string bytes;
+  const auto print = [&] {
+    own_queue->swap_out(bytes);
+    {
+      const std::lock_guard lock(reading);
+      recipient.learn_events();
+    }
+    each_record(bytes, [&](const GuestRecord& record) { recipient.take(record.record, record.task); });
+    recipient.end_batch();
+  };
+  while (own_queue->wait(kLook)) {
+    print();
+    if (is_left || !wants_to_leave()) continue;
+    leave_to_guests();
+    print();
+    {
+      const std::lock_guard lock(changing);
+      own_summary = summary_of(0, nullptr);
+      free_events_of(0);
+    }
+    if (!attached.empty()) return Ending{.detached = true};
+  }
+  steward.join();
+  return steward_ending;
+}
+
+// Like a guest.
+void Session::State::leave_to_guests() {
+  {
+    const std::lock_guard lock(changing);
+    is_leaving = true;
+    leave(live_events_of(0));
+  }
+  settle();
+  const std::lock_guard lock(changing);
+  is_left = true;
+}
+
+bool Session::has_guests() const {
+  State& s = *state_;
+  if (!s.steward.joinable()) return false;
+  if (!s.close_if_alone()) return true;
+  s.steward.join();
+  return false;
+}
 
 void Session::serve_guests() {
   if (state_->steward.joinable()) state_->steward.join();

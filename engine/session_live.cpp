@@ -141,7 +141,7 @@ Status Session::State::may_join(const std::vector<Probe>& more, plan::Tier tier)
 }
 
 Result<Changes> Session::State::define_one(const Definition& definition) {
-  if (!recording || is_left) return ended();
+  if (!recording || is_leaving) return ended();
   auto more = mail->alone([&]() -> Result<std::vector<Probe>> {
     if (Status read = definer->read(definition); !read) return read.error();
     return definer->make_new();
@@ -179,7 +179,7 @@ Result<Changes> Session::State::define(const Definition& definition) {
 Result<Changes> Session::State::remove(const std::string& name) {
   const std::lock_guard lock(changing);
   if (!name.empty()) return define_one({.text = "-:" + name, .default_object = {}});
-  if (!recording || is_left) return ended();
+  if (!recording || is_leaving) return ended();
   Changes all;
   std::set<std::string> groups;
   for (const Probe& probe : probes)
@@ -194,7 +194,7 @@ Result<Changes> Session::State::remove(const std::string& name) {
 
 Result<std::size_t> Session::State::switch_events(const std::string& name, bool on) {
   const std::lock_guard changes(changing);
-  if (!recording || is_left) return ended();
+  if (!recording || is_leaving) return ended();
   const std::lock_guard reads(reading);
   std::size_t switched = 0;
   for (std::size_t i = 0; i < probes.size(); ++i) {

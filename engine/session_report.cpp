@@ -214,7 +214,10 @@ Summary Session::State::summary_of(std::uint32_t owner, const Guest* guest) {
   mail->alone([&] {
     const control::ArmReport& report = armer->report();
     for (std::size_t i = 0; i < events.size(); ++i) {
-      summary.probes.push_back(line_of(events[i], counts[i], guest != nullptr ? guest->lost(i) : 0));
+      summary.probes.push_back(line_of(events[i], counts[i],
+                                       guest != nullptr ? guest->records.lost(i)
+                                       : own_queue      ? own_queue->lost(events[i])
+                                                        : 0));
       const auto event = static_cast<std::uint16_t>(events[i]);
       const bool is_breakpoint = report.breakpoints.count(event) != 0;
       summary.breakpoints += is_breakpoint ? 1 : 0;

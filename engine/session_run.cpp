@@ -52,16 +52,22 @@ Result<Ending> Session::State::run(const RunOptions& run_options, Recipient& rec
     return recipient.is_full() || (is_attached && recipient.is_broken()) || is_over_time() ||
            (run_options.detach_requested && run_options.detach_requested());
   };
+  std::unique_lock turn(turns);
   do {
-    take_turn();
-    if (recording && !is_left && wants_to_leave()) {
-      const bool has_heirs = leave_to_guests();
-      if (!has_heirs) end_session(GuestEnd::host);
-      if (is_attached && has_heirs) begin_stewardship();
-      if (is_attached) return Ending{.detached = true};
+    if (wants_steward && !steward.joinable()) begin_stewardship();
+    if (steward.joinable()) {
+      turn.unlock();
+      return run_beside_guests(recipient, wants_to_leave);
     }
-    if (recording && is_left && is_deserted()) end_session(GuestEnd::host);
-  } while (!await_end());
+    take_turn();
+    turn.unlock();  // whoever is stopped waits here, and whose output does
+    recipient.end_batch();
+    const bool is_to_leave = recording && wants_to_leave();
+    turn.lock();
+    if (steward.joinable() || !is_to_leave || !close_if_alone()) continue;
+    end_session(GuestEnd::host);
+    if (is_attached) return Ending{.detached = true};
+  } while (steward.joinable() || !await_end());
   return end_with_processes();
 }
 
@@ -69,7 +75,6 @@ void Session::State::take_turn() {
   learn_names();
   if (!recording) return;
   poll();
-  if (own_recipient != nullptr) own_recipient->end_batch();
   serve_settling();
 }
 
@@ -80,12 +85,8 @@ bool Session::State::await_end() {
 
 // The programs go on.
 void Session::State::end_session(GuestEnd why) {
-  const trace::Sink sink = [this](const trace::EventRecord& record) { hand_on(record); };
   stop_tracing();
-  {
-    const std::lock_guard lock(reading);
-    reader->finish(sink);
-  }
+  read_all();
   if (own_recipient != nullptr) own_recipient->end_batch();
   {
     const std::lock_guard lock(settling);
@@ -104,20 +105,30 @@ Ending Session::State::end_with_processes() {
 }
 
 void Session::State::poll() {
-  const trace::Sink sink = [this](const trace::EventRecord& record) { hand_on(record); };
   const std::lock_guard lock(reading);
-  reader->poll(sink);
+  if (own_recipient != nullptr) own_recipient->learn_events();
+  reader->poll([this](const trace::EventRecord& record) { hand_on(record); });
   for (const Route& route : routes)
-    if (route.guest) route.guest->flush();
+    if (route.guest && route.index == 0) route.guest->flush();
+  if (own_queue) own_queue->tell();
+}
+
+void Session::State::read_all() {
+  const std::lock_guard lock(reading);
+  if (own_recipient != nullptr) own_recipient->learn_events();
+  reader->finish([this](const trace::EventRecord& record) { hand_on(record); });
 }
 
 void Session::State::hand_on(const trace::EventRecord& record) {
+  const std::string_view task = names.name(record.tid);
   const Route* route = record.type < routes.size() ? &routes[record.type] : nullptr;
-  if (route == nullptr || !route->guest) {
-    if (own_recipient != nullptr) own_recipient->take(record, names.name(record.tid));
-    return;
+  if (route != nullptr && route->guest) {
+    if (record.ns >= route->since) route->guest->records.take({route->index, record, task});
+  } else if (own_queue) {
+    if (!is_left) own_queue->take({record.type, record, task});
+  } else if (own_recipient != nullptr) {
+    own_recipient->take(record, task);
   }
-  if (record.ns >= route->since) route->guest->take({route->index, record, names.name(record.tid)});
 }
 
 // Prints at least all that is committed now. Records wait for those that threads in the middle of a hit may still publish
@@ -136,9 +147,7 @@ void Session::State::print_settled() {
     while (reader->next_poll().count() == 0);
     return;
   }
-  const trace::Sink sink = [this](const trace::EventRecord& record) { hand_on(record); };
-  const std::lock_guard lock(reading);
-  reader->finish(sink);
+  read_all();
 }
 
 }  // namespace uprobe

@@ -28,6 +28,8 @@ namespace uprobe {
 class Recipient {
  public:
   virtual ~Recipient() = default;
+  // There may be further events; nobody changes them meanwhile.
+  virtual void learn_events() {}
   virtual void take(const trace::EventRecord& record, std::string_view task) = 0;
   virtual void end_batch() {}
   virtual bool is_full() const { return false; }
@@ -78,16 +80,23 @@ struct Session::State {
   std::vector<Route> routes;    // by event; with `reading`
   std::size_t guest_count = 0;  // admitted and not dismissed; this and the next three with `changing`
   std::uint32_t last_owner = 0;
-  bool is_closing = false;  // nobody is admitted any more
-  bool is_left = false;     // by whoever began the session
+  bool is_closing = false;             // nobody is admitted any more
+  bool is_leaving = false;             // takes no orders any more
+  std::atomic<bool> is_left{false};    // by whoever began the session
   std::optional<Summary> own_summary;  // of that moment
   Recipient* own_recipient = nullptr;  // null: nobody's
+  // While there are guests another thread reads, and own records go through a queue: whoever began the session keeps nobody
+  // waiting either. Reading is of whoever holds `turns`, until there is a steward; guests' threads only try to get it.
+  std::mutex turns;
+  std::atomic<bool> wants_steward{false};
+  std::thread steward;
+  std::optional<RecordQueue> own_queue;
+  Ending steward_ending;
   std::mutex settling;
   std::condition_variable settled;
   std::uint64_t settle_wanted = 0, settle_done = 0;
   bool is_over = false;  // nobody reads any more; these three with `settling`
   std::optional<GuestDoor> guest_door;
-  std::thread steward;  // serves the guests that outlast run()
   // And the guest's:
   std::optional<Visit> visit;
 
@@ -113,16 +122,19 @@ struct Session::State {
   Status begin(const std::map<pid_t, Addr>& first);
   Status find_any_armed() const;
   void poll();
+  void read_all();
   void hand_on(const trace::EventRecord& record);
   void take_turn();
   bool await_end();
   void end_session(GuestEnd why);
   Ending end_with_processes();
-  // The session goes on for its guests, if there are some.
-  bool leave_to_guests();
+  // Whether nobody is left but whoever began it, and nobody comes any more.
+  bool close_if_alone();
   bool is_deserted();
-  void attend_guests();
+  void serve_as_steward();
   void begin_stewardship();
+  Ending run_beside_guests(Recipient& recipient, const std::function<bool()>& wants_to_leave);
+  void leave_to_guests();
   Status serve_guests();
   Result<std::vector<std::string>> admit(const std::shared_ptr<Guest>& guest, const Hello& hello);
   void dismiss(Guest& guest);

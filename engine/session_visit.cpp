@@ -59,6 +59,7 @@ Result<Ending> Session::State::run_as_guest(const RunOptions& run_options, Recip
   };
   const auto sink = [&](const GuestRecord& record) { recipient.take(record.record, record.task); };
   std::optional<steady_clock::time_point> left;
+  recipient.learn_events();
   while (visit->receive(sink, std::chrono::duration_cast<std::chrono::milliseconds>(kLook))) {
     recipient.end_batch();
     if (!left && wants_to_leave()) {

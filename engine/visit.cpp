@@ -19,7 +19,8 @@ void wait_for(int socket, short events, std::chrono::milliseconds limit) {
 Error given_up_error() { return Error{.code = Code::killed, .text = "given up"}; }
 
 Error gone() {
-  return Error{.code = Code::refused, .text = "the session has ended", .where = {}, .column = -1, .help = {}, .err = EAGAIN};
+  return Error{
+      .code = Code::refused, .text = "the session has ended", .where = {}, .column = -1, .help = {}, .err = EAGAIN};
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
 """Several tools trace one program at the same time: each has what it asked for, and nobody loses a hit when another comes or goes."""
+import array
+import fcntl
 import itertools
 import os
+import random
 import re
 import signal
 import subprocess
-import sys
+import termios
 import time
 import unittest
 
@@ -15,8 +18,7 @@ from harness import fixture, tool, tracer, wait_until
 NOBODY = 65534
 
 
-def numbers_of(hit):
-    return tuple(int(value) for value in re.findall(r"=(-?\d+)", hit.arguments))
+NUMBERED = re.compile(r": (\w+): \(0x\w+\) arg1=(-?\d+) arg2=(\d+)$")
 
 
 class Tracer:
@@ -40,10 +42,21 @@ class Tracer:
         """Waits for the tool's end."""
         self.error += self.process.communicate(timeout=harness.TIMEOUT)[1]
         self.test.assertEqual(self.process.returncode, code, self.error)
-        self.hits = harness.parse_trace(read(self.trace)) if os.path.exists(self.trace) else []
         self.counts = {name: int(count.replace(",", "")) for name, count in
                        re.findall(r"^uprobe-run: \w+/(\w+) [^\n]*: ([\d,]+) hits?", self.error.decode(), re.M)}
         return self
+
+    @property
+    def hits(self):
+        return harness.parse_trace(read(self.trace))
+
+    def numbered(self):
+        """(event, number, thread) of each hit; traces are long."""
+        with open(self.trace, encoding="ascii") as file:
+            for line in file:
+                match = NUMBERED.search(line)
+                if match:
+                    yield match[1], int(match[2]), match[3]
 
     def leave(self):
         self.process.send_signal(signal.SIGINT)
@@ -127,6 +140,335 @@ class Orders(TracersCase):
 
     def test_coming_back(self):
         self.play("ABACBCABCCBA")
+
+
+class BusyCase(TracersCase):
+    def start_busy(self):
+        self.program = fixture("attached_busy")
+        self.target = self.start_ready(self.program)
+        self.text, self.before = checksum_of_text(self.target.pid), signals_of(self.target.pid)
+        return self.target
+
+    def check_sequences(self, one):
+        """How many sequences there are: one for each function and thread."""
+        last = {}
+        for event, number, thread in one.numbered():
+            if (event, thread) in last:
+                self.assertEqual(number, last[event, thread] + 1, one.name)
+            last[event, thread] = number
+        return len(last)
+
+    def definitions(self, *names):
+        return [f"p:{name} {self.program}:{name} %di:s64 %si:s64" for name in names]
+
+    def check_as_before(self):
+        wait_until(lambda: engines_of(self.target.pid) == [], "the engines' end")
+        self.assertEqual(checksum_of_text(self.target.pid), self.text)
+        self.assertEqual(signals_of(self.target.pid), self.before)
+
+
+class Threads(BusyCase):
+    """Eight threads number their calls: whoever is there sees every one of them, each once."""
+
+    def test_comings_and_goings(self):
+        target = self.start_busy()
+        steady = self.tracer("steady", target.pid, *self.definitions("several", "single"), options=["-b", "8M"]).attached()
+        pick, there, number = random.Random(5), {}, 0
+        for _ in range(24):
+            if there and (len(there) == 3 or pick.random() < 0.5):
+                name = pick.choice(sorted(there))
+                self.assertGreater(self.check_sequences(there.pop(name).leave()), 0)
+            else:
+                number += 1
+                chosen = pick.choice((["several"], ["single"], ["single", "several"]))
+                there[f"t{number}"] = self.tracer(f"t{number}", target.pid, *self.definitions(*chosen)).attached()
+            time.sleep(0.02)
+        # The first one goes, others stay
+        stays = self.tracer("stays", target.pid, *self.definitions("several", "single")).attached()
+        self.assertEqual(self.check_sequences(steady.leave()), 16)
+        for name, other in there.items():
+            self.check_sequences(other.leave())
+        time.sleep(0.05)
+        self.assertEqual(self.check_sequences(stays.leave()), 16)
+        self.check_as_before()
+        self.end_well(target)
+
+    def test_two_hundred_guests_leave_nothing(self):
+        target = self.start_busy()
+        first = self.tracer("first", target.pid, *self.definitions("single")).attached()
+        for number in range(200):
+            self.tracer("guest", target.pid, *self.definitions("several"), options=["-n", "5"]).end()
+            if number == 1:
+                size = footprint(target.pid)
+                descriptors = len(os.listdir(f"/proc/{first.engine()}/fd"))
+        self.assertEqual(footprint(target.pid), size)
+        self.assertLessEqual(len(os.listdir(f"/proc/{first.engine()}/fd")), descriptors + 1)
+        self.check_sequences(first.leave())
+        self.check_as_before()
+        self.end_well(target)
+
+    def test_two_begin_at_the_same_time(self):
+        target = self.start_busy()
+        for _ in range(10):
+            both = [self.tracer(name, target.pid, *self.definitions("several"), options=["-d", "300ms"]) for name in "ab"]
+            for one in both:
+                one.end()
+                self.assertEqual(self.check_sequences(one), 8)
+            self.check_as_before()
+        self.end_well(target)
+
+
+class Ways(BusyCase):
+    """How a tool may go, and what becomes of the others."""
+
+    def two(self):
+        target = self.start_busy()
+        first = self.tracer("first", target.pid, *self.definitions("several")).attached()
+        return target, first, self.tracer("guest", target.pid, *self.definitions("single", "several")).attached()
+
+    def test_so_many_and_so_long(self):
+        target, first, guest = self.two()
+        few = self.tracer("few", target.pid, *self.definitions("several"), options=["-n", "5"]).end()
+        self.assertEqual(len(few.hits), 5)
+        short = self.tracer("short", target.pid, *self.definitions("several"), options=["-d", "100ms"]).end()
+        self.check_sequences(short)
+        self.assertNotIn(b"lost", guest.leave().error)
+        first.leave()
+        self.check_as_before()
+        self.end_well(target)
+
+    def test_a_guest_is_killed(self):
+        target, first, guest = self.two()
+        engine = guest.engine()
+        guest.process.kill()
+        wait_until(lambda: not os.path.exists(f"/proc/{engine}") or "\nState:\tZ" in read(f"/proc/{engine}/status"), "its engine's end")
+        after = self.tracer("after", target.pid, *self.definitions("single")).attached()
+        os.kill(after.engine(), signal.SIGKILL)
+        self.assertIn(b"killed by signal 9", after.end(125).error)
+        time.sleep(0.05)
+        self.assertEqual(self.check_sequences(first.leave()), 8)
+        self.check_as_before()
+        self.end_well(target)
+
+    def test_the_first_is_killed(self):
+        target, first, guest = self.two()
+        first.process.kill()
+        third = self.tracer("third", target.pid, *self.definitions("single")).attached()
+        time.sleep(0.05)
+        self.assertEqual(self.check_sequences(guest.leave()), 16)
+        self.assertEqual(self.check_sequences(third.leave()), 8)
+        self.check_as_before()
+        self.end_well(target)
+
+    def test_the_engine_is_killed(self):
+        target, first, guest = self.two()
+        os.kill(first.engine(), signal.SIGKILL)
+        self.assertIn(b"what it had left is taken away", first.end(125).error)
+        self.assertIn(b"has been killed", guest.end(125).error)
+        self.check_as_before()
+        self.check_sequences(self.tracer("again", target.pid, *self.definitions("several"), options=["-d", "50ms"]).end())
+        self.end_well(target)
+
+    def test_the_engine_is_killed_when_it_has_outlived_its_front(self):
+        target, first, guest = self.two()
+        first.leave()
+        os.kill(engines_of(target.pid)[0], signal.SIGKILL)
+        self.assertIn(b"has been killed", guest.end(125).error)
+        self.check_as_before()
+        self.end_well(target)
+
+    def test_the_target_ends(self):
+        target, first, guest = self.two()
+        self.end_well(target)
+        for one in (first, guest):
+            self.assertIn(b"the process has ended", one.end().error)
+            self.check_sequences(one)
+
+    def test_the_target_ends_when_the_first_has_left(self):
+        target, first, guest = self.two()
+        first.leave()
+        self.end_well(target)
+        self.assertIn(b"the process has ended", guest.end().error)
+
+    def test_a_guest_that_is_stopped(self):
+        target, first, guest = self.two()
+        os.kill(guest.engine(), signal.SIGSTOP)
+        engine = first.engine()
+        time.sleep(1)
+        self.assertEqual(self.check_sequences(first.leave()), 8)
+        os.kill(guest.engine(), signal.SIGCONT)
+        guest.leave()
+        self.assertEqual(self.check_sequences(guest), 16)
+        self.check_as_before()
+        self.assertTrue(engine)
+        self.end_well(target)
+
+    def test_the_first_does_not_read(self):
+        """Its output waits for somebody; those who come then have all of theirs."""
+        target = self.start_busy()
+        words = [*tracer("-q", "-P", str(target.pid)), "-p", self.definitions("several")[0]]
+        first = subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)
+        self.addCleanup(harness.stop_group, first)
+        self.assertEqual(first.stdout.readline(), b"# tracer: nop\n")
+        waiting = array.array("i", [0])
+        wait_until(lambda: fcntl.ioctl(first.stdout, termios.FIONREAD, waiting) == 0 and waiting[0] > 60000, "a full pipe")
+        guest = self.tracer("guest", target.pid, *self.definitions("single", "several")).attached()
+        time.sleep(0.5)
+        guest.leave()
+        self.assertNotIn(b"lost", guest.error)
+        self.assertEqual(self.check_sequences(guest), 16)
+        first.send_signal(signal.SIGINT)
+        first.communicate(timeout=harness.TIMEOUT)
+        self.assertEqual(first.returncode, 0)
+        self.check_as_before()
+        self.end_well(target)
+
+
+class Launched(TracersCase):
+    """The first one has started the program."""
+
+    def setUp(self):
+        super().setUp()
+        self.program = self.copy_of(fixture("live"))
+
+    def launch(self, mode, *definitions, options=()):
+        self.target = subprocess.Popen([*tracer("-o", self.path("launched.trace"), "--profile", *options), *definitions, "--", self.program, mode],
+                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        self.addCleanup(harness.stop_group, self.target)
+        self.assertEqual(self.target.stdout.readline(), b"ready\n")
+        return next(pid for pid in harness.descendants(self.target.pid) if os.readlink(f"/proc/{pid}/exe") == self.program)
+
+    def finish(self, line=b""):
+        out, err = self.target.communicate(line, harness.TIMEOUT)
+        self.assertEqual(self.target.returncode, 0, err)
+        self.profile = {name: int(number) for name, number in re.findall(rb"^  \S+ +(\S+) +(\d+) +\d+$", err, re.M)}
+        return out, err
+
+    def test_counts(self):
+        pid = self.launch("rounds", "-p", f"p:g {self.program}:g")
+        self.round()
+        guest = self.tracer("guest", pid, f"p:g {self.program}:g n=%di:s64", f"r:f {self.program}:f").attached()
+        self.round()
+        self.assertEqual(guest.leave().counts, {"g": 200, "f": 200})
+        self.round()
+        last = self.tracer("last", pid, f"p:g {self.program}:g").attached()
+        self.round()
+        self.finish()
+        self.assertEqual(self.profile, {b"g": 800})
+        self.assertEqual(last.end().counts, {"g": 200})
+        self.assertIn(b"the process has ended", last.error)
+
+    def test_exec_and_new_code(self):
+        pid = self.launch("rounds", "-p", f"p:g {self.program}:g")
+        libm = os.path.join(os.path.dirname(harness.libc_of(self.program)), "libm.so.6")
+        guest = self.tracer("guest", pid, f"p:cbrt {libm}:cbrt", f"p:f {self.program}:f").attached()
+        self.round(b"load")
+        self.target.stdin.write(b"exec\n")
+        self.target.stdin.flush()
+        self.assertEqual(self.target.stdout.readline(), b"ready\n")
+        self.round()
+        self.finish()
+        self.assertEqual(guest.end().counts, {"cbrt": 200, "f": 200})
+
+    def test_the_first_wants_no_more(self):
+        pid = self.launch("rounds", "-p", f"p:g {self.program}:g", options=["-n", "50"])
+        guest = self.tracer("guest", pid, f"p:f {self.program}:f").attached()
+        for _ in range(5):
+            self.round()
+        self.assertEqual(guest.leave().counts, {"f": 1000})
+        self.finish()
+
+    def test_hot(self):
+        pid = self.launch("hot", "-p", f"p:g {self.program}:g", options=["-b", "64K"])
+        for number in range(12):
+            self.tracer(f"guest{number}", pid, f"p:g {self.program}:g n=%di", f"p:h {self.program}:h", options=["-n", "500"]).end()
+        out, err = self.finish(b"\n")
+        self.assertEqual(self.profile[b"g"], int(out), err)
+
+    def test_a_million_hits_for_one_that_does_not_read(self):
+        pid = self.launch("hot", "-p", f"p:g {self.program}:g", options=["-b", "1M"])
+        guest = self.tracer("guest", pid, f'p:f {self.program}:f text=\\"' + 60 * "x" + '"').attached()
+        os.kill(guest.engine(), signal.SIGSTOP)
+        time.sleep(3)
+        out, err = self.finish(b"\n")
+        self.assertEqual(self.profile[b"g"], int(out), err)
+        os.kill(guest.engine(), signal.SIGCONT)
+        guest.end(guest.process.wait(harness.TIMEOUT))
+
+
+class Words(TracersCase):
+    """What a further tool is told, and what is told of it."""
+
+    def test_list_names_owners(self):
+        target = self.start_rounds()
+        first = self.tracer("first", target.pid, f"p:g {self.program}:g").attached()
+        guest = self.tracer("guest", target.pid, f"p:g {self.program}:f").attached()
+        seen = harness.run([tool(), "--control", str(first.process.pid), "--list"])
+        self.assertRegex(seen.stdout.decode(), rf"\Ap:uprobes/g \S+ # on\np:uprobes/g \S+ # on, of process {guest.process.pid}\n\Z")
+        seen = harness.run([tool(), "--control", str(first.process.pid), "--clear", "--stats"])
+        self.assertEqual(seen.stdout.decode(), f"removed 1 probe\nuprobes/g, of process {guest.process.pid} 0 hits, 0 lost\n".replace("removed 1 probe", "removed uprobes/g"))
+        self.round()
+        self.assertEqual(guest.leave().counts, {"g": 100})
+        first.leave()
+        self.end_well(target, b"")
+
+    def refused(self, pid, *words, text):
+        seen = harness.run([*tracer("-o", "/dev/null"), *words, "-P", str(pid)])
+        self.assertEqual(seen.returncode, 125, seen.stderr)
+        self.assertIn(text, seen.stderr.decode())
+
+    def test_what_cannot_join(self):
+        target = self.start_rounds()
+        first = self.tracer("first", target.pid, f"p:g {self.program}:g").attached()
+        probe = ["-p", f"p:f {self.program}:f n=%di"]
+        self.refused(target.pid, *probe, "--trigger=traceoff", text="belong to the beginning of a session")
+        self.refused(target.pid, *probe, "--session", "it", text="no --session of its own")
+        self.refused(target.pid, "-p", f"p:f {self.program}:f a=%di:symbol", text="names of addresses")
+        self.refused(target.pid, "-p", f"p:f {self.program}:nothing", text="no function 'nothing'")
+        self.round()
+        seen = harness.run([tool(), "--control", str(first.process.pid), "--list"])
+        self.assertEqual(seen.stdout.count(b"\n"), 1, "nothing of it is there")
+        self.assertEqual(first.leave().counts, {"g": 100})
+        self.end_well(target, b"")
+
+    def test_processes_that_are_traced_together(self):
+        program = fixture("attached_busy")
+        targets = [self.start_ready(program) for _ in range(2)]
+        pids = sorted(target.pid for target in targets)
+        both = ",".join(map(str, pids))
+        first = self.tracer("first", both, f"p:w {program}:several").attached()
+        self.refused(pids[0], "-p", f"p:w {program}:several", text=f"-P {both} joins it")
+        guest = self.tracer("guest", f"{pids[1]},{pids[0]}", f"p:w {program}:several").attached()
+        time.sleep(0.05)
+        self.assertGreater(len({hit.tid for hit in first.leave().hits}), 8)
+        self.assertGreater(len({hit.tid for hit in guest.leave().hits}), 8)
+        for target in targets:
+            self.end_well(target)
+
+    def test_names_of_files_are_the_guests(self):
+        target = self.start_rounds()
+        first = self.tracer("first", target.pid, f"p:g {self.program}:g").attached()
+        os.mkdir(self.path("elsewhere"))
+        os.symlink(self.program, self.path("elsewhere/here"))
+        seen = harness.run([*tracer("-d", "50ms"), "-p", "p:f ./here:f", "-P", str(target.pid)], cwd=self.path("elsewhere"))
+        self.assertEqual(seen.returncode, 0, seen.stderr)
+        first.leave()
+        self.end_well(target, b"")
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can become somebody else")
+    def test_users(self):
+        program = os.path.join("/tmp", f"uprobe-tracers-{os.getpid()}")
+        harness.copied(fixture("attached_busy"), program)
+        self.addCleanup(os.unlink, program)
+        target = self.start_ready(program, user=NOBODY, group=NOBODY, extra_groups=[])
+        first = subprocess.Popen([*tracer("-d", "2s", "-o", "/dev/null"), "-p", f"p:w {program}:several", "-P", str(target.pid)],
+                                 user=NOBODY, group=NOBODY, extra_groups=[], stderr=subprocess.PIPE)
+        self.addCleanup(first.wait)
+        wait_until(lambda: "uprobe-session" in read(f"/proc/{target.pid}/maps"), "the first")
+        root = self.tracer("root", target.pid, f"p:w {program}:several", options=["-d", "50ms"]).end()
+        self.assertGreater(len(root.hits), 0)
+        self.assertEqual(first.communicate()[1].count(b"killed"), 0)
+        self.end_well(target)
 
 
 if __name__ == "__main__":
