@@ -3,7 +3,8 @@
 //
 //   uprobe-coverage [--reasons] [--list REASON] [FILE...]
 //
-// --reasons: why not, for each file; --list: the places with this reason. Without files: the usual ones that are there.
+// --reasons: why not, for each file; --list: the places with this reason, or "front": those whose jump begins in front of them.
+// Without files: the usual ones that are there.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -43,7 +44,7 @@ constexpr const char* kUsual[] = {"/usr/bin/bash",
 using Clock = std::chrono::steady_clock;
 
 struct Counts {
-  std::size_t by_kind[6] = {};
+  std::size_t by_kind[7] = {};
   std::map<std::string, std::size_t> reasons;
 
   std::size_t total() const {
@@ -51,14 +52,14 @@ struct Counts {
     for (const std::size_t n : by_kind) sum += n;
     return sum;
   }
-  std::size_t jumps() const { return total() - by_kind[4] - by_kind[5]; }
+  std::size_t jumps() const { return total() - by_kind[5] - by_kind[6]; }
   void add(const plan::Window& window) {
     ++by_kind[static_cast<std::size_t>(window.kind)];
     if (!window.is_jump())
       ++reasons[(window.kind == plan::WindowKind::refused ? "refused: " : "int3: ") + window.text()];
   }
   void add(const Counts& other) {
-    for (std::size_t i = 0; i < 6; ++i) by_kind[i] += other.by_kind[i];
+    for (std::size_t i = 0; i < 7; ++i) by_kind[i] += other.by_kind[i];
     for (const auto& [reason, n] : other.reasons) reasons[reason] += n;
   }
 };
@@ -73,6 +74,10 @@ struct Report {
   Counts entries, all, exits;
   Functions functions;
 };
+
+bool is_listed(const plan::Window& window, const std::string& listed) {
+  return window.kind == plan::WindowKind::approach ? listed == "front" : window.text() == listed;
+}
 
 double percent(std::size_t part, std::size_t whole) {
   return whole == 0 ? 0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
@@ -141,7 +146,7 @@ void measure_exits(const plan::FileFlow& flow, const std::vector<std::uint64_t>&
       const plan::Window window = plan::plan_window(flow, place.address, none);
       report.exits.add(window);
       all_jumps = all_jumps && window.is_jump();
-      if (!listed.empty() && window.text() == listed)
+      if (!listed.empty() && is_listed(window, listed))
         std::printf("exit %#lx\n", static_cast<unsigned long>(exit.address));
     }
     ++report.functions.known;
@@ -158,7 +163,7 @@ Report measure(const plan::FileFlow& flow, const std::string& listed) {
   for (const std::uint64_t entry : starts) {
     const plan::Window window = plan::plan_window(flow, entry, none);
     report.entries.add(window);
-    if (!listed.empty() && window.text() == listed) std::printf("entry %#lx\n", static_cast<unsigned long>(entry));
+    if (!listed.empty() && is_listed(window, listed)) std::printf("entry %#lx\n", static_cast<unsigned long>(entry));
   }
   measure_exits(flow, starts, listed, report);
   for (const plan::SweptFunction& function : flow.functions())
@@ -166,7 +171,7 @@ Report measure(const plan::FileFlow& flow, const std::string& listed) {
       if (!flow.is_start(at)) continue;
       const plan::Window window = plan::plan_window(flow, at, none);
       report.all.add(window);
-      if (!listed.empty() && window.text() == listed) std::printf("%#lx\n", static_cast<unsigned long>(at));
+      if (!listed.empty() && is_listed(window, listed)) std::printf("%#lx\n", static_cast<unsigned long>(at));
     }
   return report;
 }
@@ -238,8 +243,8 @@ int main(int argc, char** argv) {
   if (files.empty())
     for (const char* file : uprobe::kUsual)
       if (access(file, R_OK) == 0) files.emplace_back(file);
-  std::printf("  %-8s %9s  %6s %6s %6s %6s %6s %6s  (percent)\n", "places", "number", "W", "N", "M", "J2", "int3",
-              "refuse");
+  std::printf("  %-8s %9s  %6s %6s %6s %6s %6s %6s %6s  (percent)\n", "places", "number", "W", "N", "M", "J2", "front",
+              "int3", "refuse");
   uprobe::Report sum;
   int failed = 0;
   for (const std::string& file : files) failed |= uprobe::measure_file(file, with_reasons, listed, sum);

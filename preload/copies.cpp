@@ -90,10 +90,15 @@ bool is_followed(const ProcessBlock& block, u64 restorer) {
   return returns_through_us(block, restorer) || can_lead_back(block, restorer);
 }
 
+// Whether the original place lies in the middle of a jump. That of an approach covers the place that it leads to.
+bool is_inside(const Point& point, i32 place) {
+  return point.approach != 0 ? place == 0 : place > 0 && place < point.jump_bytes;
+}
+
 // Whether the thread would be lost at the original place, or hit once more, because nobody says that the handler has returned.
 bool is_no_way_back(const ProcessBlock& block, const Point& point, const shared::Mark& mark, SignalFrame& frame,
                     Arrival arrival) {
-  const bool inside = mark.place > 0 && mark.place < point.jump_bytes;
+  const bool inside = is_inside(point, mark.place);
   const bool again = mark.place == 0 && point.jump_bytes != 0 && arrival == Arrival::signal;
   return (inside || again) && !is_followed(block, frame_around(frame).restorer);
 }
@@ -109,7 +114,8 @@ bool is_under_way(const ProcessBlock& block, u64 ip) {
   const Point* point = point_with_copy_at(block, ip);
   if (point == nullptr) return false;
   const i32 place = mark_covering(*point, ip - point->copy).place;
-  return place >= 0 && place < point->code_bytes;
+  const i32 end = point->code_bytes + (shared::is_approach(*point) ? 1 : 0);  // behind it the hit is still to come
+  return place >= 0 && place < end;
 }
 
 // No place left: the hit counts twice.
@@ -163,13 +169,14 @@ u64 place_to_go_on(ProcessBlock& block, const SignalFrame& frame) {
   const bool repeated = forget_repeat(block, frame) && point != nullptr;
   if (repeated && point->role != static_cast<u32>(shared::PointRole::system_call)) return point->copy;
   if (repeated) expect_repeat(block, frame);  // the handler may have changed the registers
-  return point == nullptr ? place_in_copy(block, frame.ip) : frame.ip;
+  return point == nullptr || point->approach != 0 ? place_in_copy(block, frame.ip) : frame.ip;
 }
 
 void not_gone_on(ProcessBlock& block, SignalFrame& frame, u64 ip) {
-  const bool goes_on = frame.ip != ip;
+  const Point* point = find_point(block, ip);
+  const bool repeats = point != nullptr && frame.ip != ip && frame.ip == point->copy;
   frame.ip = ip;
-  if (goes_on && find_point(block, ip) != nullptr) expect_repeat(block, frame);
+  if (repeats) expect_repeat(block, frame);
   expect_after(block, frame, true);
 }
 

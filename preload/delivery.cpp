@@ -212,7 +212,7 @@ extern "C" {
 __attribute__((visibility("hidden"), used)) Exit uprobe_deliver(SignalFrame* frame) {
   ProcessBlock& block = *uprobe_block;
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
-  leave_trampoline(block, *frame);
+  leave_for_handler(block, *frame, true);
   if (entry != nullptr && step(block, *frame)) {
     remember_mask(block, *entry, frame->mask);
     return {kResumeNested, 0};

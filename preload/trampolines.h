@@ -13,6 +13,9 @@ u64 trampoline_fixup(const ProcessBlock& block, u64 ip);
 // arriving: nothing is recorded; it is back at the probe point. recorded: it is at the beginning of the copy.
 enum class Jump { no, arriving, recorded };
 Jump leave_trampoline(const ProcessBlock& block, SignalFrame& frame);
+// The same where a handler of the program is to be shown the place: where that would be the middle of a jump the hit is recorded now
+// (trap.cpp), so that the thread is at the beginning of the copy.
+void leave_for_handler(ProcessBlock& block, SignalFrame& frame, bool may_fault);
 
 // Whether an int3 before `ip` is the agent's own, for a thread with signals that wait: leave_trampoline says `recorded`.
 bool is_end_of_jump(u64 ip);

@@ -144,7 +144,7 @@ Exit pass_on(ProcessBlock& block, SignalInfo& info, SignalFrame& frame, bool mas
     block_mask_of(block, info.signal);
     frame_around(frame).restorer = restorer_of(block, info.signal);
   }
-  if (sent) leave_trampoline(block, frame);
+  if (sent) leave_for_handler(block, frame, mask_is_clean);
   if (sent && can_wait(block, frame) && defer(block, handler, info, frame)) {
     if (mask_is_clean) return leave(block, frame, true);
     // The hit that goes on may read what faults.
@@ -170,6 +170,19 @@ bool finish_jump(ProcessBlock& block, SignalFrame& frame, bool may_fault) {
 bool came_home(ProcessBlock& block, SignalFrame& frame, bool may_fault) {
   return finish_return(block, frame, may_fault && (frame.mask & kFaultSignals) == 0);
 }
+
+}  // namespace
+
+// Only where an approach leads to the place, which is in the middle of its jump, the hit is taken.
+void leave_for_handler(ProcessBlock& block, SignalFrame& frame, bool may_fault) {
+  if (leave_trampoline(block, frame) != Jump::arriving) return;
+  const Point* point = find_point(block, frame.ip);
+  if (point == nullptr || point->approach == 0) return;
+  record_hit(block, *point, frame, may_fault && (frame.mask & kFaultSignals) == 0);
+  frame.ip = point->copy;
+}
+
+namespace {
 
 Exit on_fault(SignalInfo& info, SignalFrame& frame, bool mask_is_clean) {
   ProcessBlock& block = *uprobe_block;
@@ -226,7 +239,7 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_on_signal(i32 signal, Si
   ProcessBlock& block = *uprobe_block;
   const shared::OtherAction action = block.others[signal];  // 1 to 64: it was installed for one of these
   const AppHandler handler{action.handler, action.flags};
-  leave_trampoline(block, *frame);
+  leave_for_handler(block, *frame, true);
   if (can_wait(block, *frame) && defer(block, handler, *info, *frame)) return leave(block, *frame, true);
   move_to_original(block, *frame, Arrival::signal);
   return enter(block, handler, *frame);

@@ -28,7 +28,7 @@ bool Armer::Work::is_just_mapped(const target::Mapping& m) const {
   const auto points = block.points_in(m.begin, m.end);
   const auto stands = [&](std::uint32_t i) {
     const shared::Point& point = block.points()[i];
-    return point.state == static_cast<std::uint32_t>(shared::PointState::armed) && has_armed_text(target, point);
+    return point.state == static_cast<std::uint32_t>(shared::PointState::armed) && has_armed_text(target, block, point);
   };
   return range.begin <= m.begin && m.end <= range.end && std::none_of(points.begin(), points.end(), stands);
 }
@@ -153,7 +153,7 @@ bool is_untouched(target::Target& target, const Block& block, const KnownMapping
   const bool replaced = m.begin < changed.end && changed.begin < m.end;
   if (!is_same(known, m) || replaced) return false;
   const auto witness = known.witness ? block.find(known.witness) : std::nullopt;
-  return !known.witness || (witness && has_armed_text(target, block.points()[*witness]));
+  return !known.witness || (witness && has_armed_text(target, block, block.points()[*witness]));
 }
 
 const KnownMapping* known_at(const std::vector<KnownMapping>& known, Addr begin) {
@@ -232,10 +232,11 @@ namespace {
 
 // Whether a point that was not found again has its code all the same: while that is being changed, and may be written; in a
 // file that cannot be looked at any more; as a copy, moved to large pages.
-bool has_its_code(target::Target& target, const shared::Point& point, const shared::Undo& undo,
-                  const target::Mapping& m) {
+bool has_its_code(target::Target& target, const Block& block, std::uint32_t index, const target::Mapping& m) {
+  const shared::Point& point = block.points()[index];
+  const shared::Undo& undo = block.undo()[index];
   std::uint8_t behind[shared::kMostBehind] = {};
-  if (m.shared || !has_armed_text(target, point)) return false;
+  if (m.shared || !has_armed_text(target, block, point)) return false;
   return target.read(Addr{point.address + 1}, behind, point.behind_bytes) && shared::is_as_before(point, undo, behind);
 }
 
@@ -257,12 +258,12 @@ Status Armer::retire(Work& work, const Changed& range) {
     if (work.standing.count(point.address) != 0) continue;
     const target::Mapping* m = target::mapping_at(work.maps, Addr{point.address});
     if (m != nullptr && known_at(work.untouched, m->begin) != nullptr) continue;
-    if (m != nullptr && was_there(work.before, *m) && has_armed_text(work.target, point)) {
+    if (m != nullptr && was_there(work.before, *m) && has_armed_text(work.target, work.block, point)) {
       if (Status s = look_behind(work, i); !s) return s;
       work.looked_at[m->begin] = {m->begin, m->end, m->offset, m->device, m->inode, {}, false};
       continue;
     }
-    if (m != nullptr && has_its_code(work.target, point, work.block.undo()[i], *m)) {
+    if (m != nullptr && has_its_code(work.target, work.block, i, *m)) {
       if (!can_be_armed(*m)) work.looked_at[m->begin] = {.begin = m->begin, .end = m->end};
       continue;
     }

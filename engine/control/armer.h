@@ -92,7 +92,7 @@ class Armer {
   bool join_pending(Work& work, PlannedPoint& point, const target::Mapping& mapping);
   Status look_behind(Work& work, std::uint32_t point);
   Status make_breakpoints(target::Target& target, Block& block, const Changed& reach,
-                          std::span<const std::uint32_t> points);
+                          std::span<const std::uint32_t> jumps);
   Status uncover(Work& work, const FilePoints& file, const target::Mapping& mapping);
   Status add_in(Work& work, const target::Mapping& mapping, const ProbeSet& more);
   Status list_consumers(Work& work);

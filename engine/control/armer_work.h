@@ -60,8 +60,8 @@ struct Armer::Work {
     text = TextView(target);
   }
   void stands(const shared::Point& point) {
-    witness = Addr{point.address};
-    standing.insert(point.address);
+    witness = Addr{point.address - point.approach};
+    standing.insert({point.address, witness.value});
     if (point.jump_bytes == shared::kShortJumpBytes) standing.insert(point.jump_to);
   }
   bool stands_soon(Addr at) const { return standing.count(at.value) != 0; }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 
+#include "arch/x86/code/scan.h"
 #include "engine/base/text.h"
 #include "engine/control/armer_work.h"
 #include "engine/control/ifunc.h"
@@ -44,10 +45,10 @@ void add_events(std::set<std::uint16_t>& to, const Armer::Work& work, const Plan
     if (is_wanted(work, consumer)) to.insert(consumer.event);
 }
 
-// What the file has behind the first byte of an instruction, up to the end of the mapping.
-std::vector<std::uint8_t> bytes_behind(const plan::Site& site, const target::Mapping& m) {
-  const auto file = site.file->bytes();
-  const std::uint64_t first = site.offset + 1, mapped = m.offset + (m.end - m.begin);
+// What the file has behind the first byte of an instruction at an offset, up to the end of the mapping.
+std::vector<std::uint8_t> bytes_behind(const elf::ElfFile& from, std::uint64_t offset, const target::Mapping& m) {
+  const auto file = from.bytes();
+  const std::uint64_t first = offset + 1, mapped = m.offset + (m.end - m.begin);
   const std::uint64_t last = std::min({first + shared::kMostBehind, mapped, std::uint64_t{file.size()}});
   return first < last ? std::vector<std::uint8_t>(file.begin() + static_cast<std::ptrdiff_t>(first),
                                                   file.begin() + static_cast<std::ptrdiff_t>(last))
@@ -84,11 +85,32 @@ bool may_jump(shared::PointRole role) {
   return role == shared::PointRole::probe || role == shared::PointRole::open_call;
 }
 
+// What stands in front of the place, where the jump begins.
+std::unique_ptr<Pending> approach_of(const Pending& place, const plan::FileJumps& jumps, const plan::Window& window,
+                                     const Block& block, const target::Mapping& m) {
+  const auto code = jumps.flow().bytes_at(window.begin());
+  x86::Scanned first;
+  if (!x86::scan(code, Addr{window.begin()}, first)) return nullptr;
+  auto approach = std::make_unique<Pending>();
+  approach->window = &window;
+  approach->code.assign(code.begin(), code.begin() + window.approach);
+  approach->point.address = place.point.address - window.approach;
+  approach->point.file_bias = place.point.file_bias;
+  approach->point.insn.assign(code.begin(), code.begin() + first.length);
+  approach->point.behind = bytes_behind(*place.planned->site.file, place.planned->site.offset - window.approach, m);
+  approach->point.behind_varies = jumps.changed_behind(window.begin());
+  approach->known = block.find(approach->point.address);
+  return approach;
+}
+
 // Becomes a jump: the whole window is displaced.
-void take_window(Pending& pending, const plan::FileFlow& flow, const plan::Window& window, const Block& block) {
+void take_window(Pending& pending, const plan::FileJumps& jumps, const plan::Window& window, const Block& block,
+                 const target::Mapping& m) {
+  const plan::FileFlow& flow = jumps.flow();
   const auto code = flow.bytes_at(window.address);
   pending.window = &window;
   pending.code.assign(code.begin(), code.begin() + window.code_length);
+  if (window.kind == plan::WindowKind::approach) pending.approach = approach_of(pending, jumps, window, block, m);
   if (window.kind != plan::WindowKind::short_jump) return;
   const auto padding = flow.bytes_at(window.padding);
   const Addr bias{pending.point.address.value - window.address};
@@ -124,7 +146,8 @@ void Armer::refuse(Work& work, const PlannedPoint& point, const std::string& why
 
 // The process doubts a point that is right: its program has changed the code there. What lies behind the instruction looks
 // like that from now on. The instruction itself, if it is another one now, is the program's own again.
-Status Armer::look_behind(Work& work, std::uint32_t index) {
+Status Armer::look_behind(Work& work, std::uint32_t place) {
+  const std::uint32_t index = work.block.leads_to(place);
   const shared::Point& point = work.block.points()[index];
   const shared::Undo& undo = work.block.undo()[index];
   const Addr address{point.address};
@@ -148,12 +171,15 @@ const plan::Window* Armer::window_for(Work& work, const Pending& pending, const 
   const plan::Window* window = jumps != nullptr ? jumps->window_at(pending.planned->site.address) : nullptr;
   why = window != nullptr ? window->text() : "the agent itself needs a breakpoint there, or another probe stands near";
   if (window == nullptr || !window->is_jump() || !may_jump(pending.point.role)) return nullptr;
+  why = "the agent itself needs a jump of its own there";
+  if (window->approach != 0 && pending.point.role != shared::PointRole::probe) return nullptr;
   // Nobody can stand or come back in the middle of one instruction.
   const bool is_one = work.target.is_held() && window->kind == plan::WindowKind::one;
   why = "the program may be executing it";
   if (!is_one && !work.nobody_runs()) return nullptr;
   why = "handlers of the program return in a way that is not known";
-  if (window->instructions > 1 && !follows_returns(work)) return nullptr;
+  const bool has_middle = window->instructions > 1 || window->approach != 0;
+  if (has_middle && !follows_returns(work)) return nullptr;
   why = "the bytes behind it are not the file's";
   const auto is_original = [&](std::uint64_t address, std::size_t bytes) {
     const Addr at = pending.point.address + (address - window->address);
@@ -161,7 +187,8 @@ const plan::Window* Armer::window_for(Work& work, const Pending& pending, const 
            has_file_bytes(work.text, at, jumps->flow().bytes_at(address), bytes);
   };
   const bool is_short = window->kind == plan::WindowKind::short_jump;
-  if (!is_original(window->address, std::max(window->length, window->code_length))) return nullptr;
+  const std::size_t bytes = window->approach + std::max(window->length, window->code_length);
+  if (!is_original(window->begin(), bytes)) return nullptr;
   if (is_short && !is_original(window->padding, shared::kJumpBytes)) return nullptr;
   return window;
 }
@@ -199,7 +226,7 @@ Status Armer::consider(Work& work, const PlannedPoint& given, const target::Mapp
   const auto known = work.block.find(address);
   const bool armed =
       known && work.block.points()[*known].state == static_cast<std::uint32_t>(shared::PointState::armed);
-  if (armed && (work.stands_soon(address) || has_armed_text(work.target, work.block.points()[*known])))
+  if (armed && (work.stands_soon(address) || has_armed_text(work.target, work.block, work.block.points()[*known])))
     return join(work, point, *known);
   std::vector<std::uint8_t> now(point.site.insn.size());
   if (Status s = work.text.read(address, now.data(), now.size()); !s) {
@@ -215,7 +242,7 @@ Status Armer::consider(Work& work, const PlannedPoint& given, const target::Mapp
   pending.point.file_bias = address.value - point.site.offset;
   pending.point.role = point.role;
   pending.point.insn = point.site.insn;
-  pending.point.behind = bytes_behind(point.site, m);
+  pending.point.behind = bytes_behind(*point.site.file, point.site.offset, m);
   pending.point.behind_varies = jumps != nullptr ? jumps->changed_behind(point.site.address) : std::uint16_t{0};
   if (work.is_live) pending.point.behind_varies = jumps_behind(work.block, address);
   std::string why;
@@ -226,7 +253,7 @@ Status Armer::consider(Work& work, const PlannedPoint& given, const target::Mapp
   }
   if (window == nullptr && options_.tier != plan::Tier::breakpoint)
     for (const PlannedConsumer& consumer : point.consumers) report_.against[consumer.event] = why;
-  if (window != nullptr) take_window(pending, jumps->flow(), *window, work.block);
+  if (window != nullptr) take_window(pending, *jumps, *window, work.block, m);
   work.pending.push_back(std::move(pending));
   return ok();
 }
@@ -370,18 +397,21 @@ Status Armer::publish(Work& work) {
   for (const Pending& p : work.pending) {
     if (!p.known) fresh.push_back(p.point);
     if (p.long_jump && !p.known_long_jump) fresh.push_back(*p.long_jump);
+    if (p.approach && !p.approach->known) fresh.push_back(p.approach->point);
   }
   if (Status s = work.block.add(work.target, std::move(fresh)); !s) return s;
   std::vector<Block::Change> changes;
   for (const Pending& p : work.pending) {
     if (p.known) changes.push_back({*p.known, &p.point});
     if (p.known_long_jump) changes.push_back({*p.known_long_jump, &*p.long_jump});
+    if (p.approach && p.approach->known) changes.push_back({*p.approach->known, &p.approach->point});
   }
   if (Status s = work.block.set_points(work.target, std::move(changes)); !s) return s;
   std::vector<ArmedPlace> texts;
   for (const Pending& p : work.pending) {
     if (p.long_jump) texts.push_back(text_of(work, p.long_jump->address));
-    texts.push_back(text_of(work, p.point.address));
+    if (p.approach) work.standing.insert(p.point.address.value);
+    texts.push_back(text_of(work, p.approach ? p.approach->point.address : p.point.address));
     add_events(report_.armed_events, work, *p.planned);
     add_events(p.window != nullptr ? report_.jumps : report_.breakpoints, work, *p.planned);
   }

@@ -79,15 +79,17 @@ Status write_table(target::Target& target, Addr at, const std::vector<T>& table,
 Undo undo_of(const NewPoint& added) {
   Undo undo{};
   undo.address = added.address.value;
-  undo.length = std::max(1U, added.jump_bytes);
-  undo.state = 1;
+  undo.length = added.approach != 0 ? 0 : std::max(1U, added.jump_bytes);
+  undo.state = added.approach != 0 ? 0 : 1;
   std::memcpy(undo.original, added.insn.data(), std::min(added.insn.size(), sizeof undo.original));
   return undo;
 }
 
 // Of a jump that asks the agent, whose only consumer is this entry again: where the slot says that the body was made for it.
 Status ask_body(target::Target& target, const Point& point, std::uint16_t event) {
-  if (!shared::is_armed_jump(point) || point.role != static_cast<std::uint32_t>(shared::PointRole::probe)) return ok();
+  const bool is_armed = point.state == static_cast<std::uint32_t>(shared::PointState::armed);
+  if (!is_armed || !shared::has_thunk(point) || point.role != static_cast<std::uint32_t>(shared::PointRole::probe))
+    return ok();
   const Addr word{point.copy - shared::kCopyBehindThunk + offsetof(shared::SlotHead, event)};
   std::uint32_t now = 0;
   if (Status s = target.read(word, &now, sizeof now); !s) return s;
@@ -116,6 +118,7 @@ void take_copy(Point& point, const NewPoint& from) {
   point.mark_count = static_cast<std::uint8_t>(from.mark_count);
   point.jump_to = from.jump_to.value;
   point.jump_bytes = static_cast<std::uint8_t>(from.jump_bytes);
+  point.approach = static_cast<std::uint8_t>(from.approach);
 }
 
 }  // namespace
@@ -222,6 +225,18 @@ std::vector<std::uint32_t> Block::points_in(Addr begin, Addr end) const {
   return found;
 }
 
+std::uint32_t Block::leads_to(std::uint32_t point) const {
+  const Point& place = points_[point];
+  return place.approach == 0 ? point : find(Addr{place.address - place.approach}).value_or(point);
+}
+
+std::optional<std::uint32_t> Block::behind_approach(std::uint32_t approach) const {
+  const Addr begin{points_[approach].address};
+  for (const std::uint32_t i : points_in(begin + 1, begin + shared::kJumpBytes))
+    if (points_[i].approach != 0 && points_[i].address - points_[i].approach == begin.value) return i;
+  return std::nullopt;
+}
+
 Result<std::uint32_t> Block::list_for(const std::vector<Consumer>& consumers, bool is_known) {
   // What its end may be: lists that are there never change.
   std::uint32_t tail = 0;
@@ -289,7 +304,7 @@ Status Block::want(target::Target& target, std::uint32_t point, const std::vecto
   if (Status s = publish_consumers(target); !s) return s;
   points_[point].consumer = *head;
   const Point& wanted = points_[point];
-  if (wanted.jump_bytes != 0 && !shared::is_long_jump(wanted))
+  if (shared::has_thunk(wanted))
     if (Status s = ask_agent(target, Addr{wanted.copy}); !s) return s;
   return set_state(target, point, static_cast<shared::PointState>(points_[point].state));
 }
@@ -367,7 +382,7 @@ Status Block::set_state(target::Target& target, std::uint32_t point, shared::Poi
 Status Block::set_states(target::Target& target, std::span<const std::uint32_t> points, shared::PointState state) {
   for (const std::uint32_t point : points) {
     points_[point].state = static_cast<std::uint32_t>(state);
-    undo_[point].state = state == shared::PointState::armed ? 1 : 0;
+    undo_[point].state = state == shared::PointState::armed && points_[point].approach == 0 ? 1 : 0;
   }
   for (std::size_t i = 0, run = 1; i < points.size(); i += run) {
     const std::uint32_t first = points[i];
@@ -429,7 +444,12 @@ bool is_block(target::Target& target, Addr at) {
   return target.read(at + offsetof(ProcessBlock, magic), &magic, sizeof magic) && magic == shared::kBlockMagic;
 }
 
-bool has_armed_text(target::Target& target, const shared::Point& point) {
+bool has_armed_text(target::Target& target, const Block& block, const shared::Point& point) {
+  if (point.approach != 0) {
+    const auto leading = block.find(Addr{point.address - point.approach});
+    return leading && shared::is_approach(block.points()[*leading]) &&
+           has_armed_text(target, block, block.points()[*leading]);
+  }
   const shared::ArmedText armed = shared::armed_text(point);
   std::uint8_t now[shared::kJumpBytes] = {};
   return target.read(Addr{point.address}, now, armed.length) && std::equal(now, now + armed.length, armed.bytes);

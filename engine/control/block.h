@@ -23,6 +23,7 @@ struct NewPoint {
   std::uint32_t code_bytes = 0;  // of all displaced instructions
   Addr jump_to;                  // see Point
   std::uint32_t jump_bytes = 0;  // 0: a breakpoint
+  std::uint32_t approach = 0;    // see Point
   std::uint64_t file_bias = 0;
   shared::PointRole role = shared::PointRole::probe;
   std::vector<std::uint8_t> insn;    // what stands at the address now, and after a disarm again
@@ -56,6 +57,10 @@ class Block {
   Addr point_at(std::size_t index) const { return at_ + head_->point_offset + index * sizeof(shared::Point); }
   std::optional<std::uint32_t> find(Addr address) const;
   std::vector<std::uint32_t> points_in(Addr begin, Addr end) const;
+  // The point whose text leads to a point: itself, or where its approach begins.
+  std::uint32_t leads_to(std::uint32_t point) const;
+  // The point that an approach leads to; nothing: it does not any more.
+  std::optional<std::uint32_t> behind_approach(std::uint32_t approach) const;
 
   // Where mapped code has its unwind information. What was known of a part of [begin, end) goes; where the table is full nothing is
   // added: what is not known is treated with care.
@@ -123,7 +128,7 @@ class Block {
 // Whether there is one at `at`.
 bool is_block(target::Target& target, Addr at);
 
-// Whether the text of a point is what we have written there.
-bool has_armed_text(target::Target& target, const shared::Point& point);
+// Whether the text of a point, or of what leads to it, is what we have written there.
+bool has_armed_text(target::Target& target, const Block& block, const shared::Point& point);
 
 }  // namespace uprobe::control

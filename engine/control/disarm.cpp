@@ -69,7 +69,7 @@ class Disarming {
 
   Status run_for(std::span<const std::uint32_t> points, Serializer& serializer) {
     TextView text(target_);
-    for (const std::uint32_t i : points) consider(text, i);
+    for (const std::uint32_t i : points) consider(text, block_.leads_to(i));
     if (Status s = block_.set_states(target_, gone_, shared::PointState::unmapped); !s) return s;
     return restore(probes_, serializer);
   }
@@ -84,11 +84,16 @@ class Disarming {
     const std::vector<Patched> outcomes = patch_running(target_, batch.patches, serializer);
     std::vector<std::uint32_t> restored;
     for (std::size_t i = 0; i < outcomes.size(); ++i) {
-      if (outcomes[i] == Patched::done) restored.push_back(batch.points[i]);
+      if (outcomes[i] == Patched::done) add_restored(restored, batch.points[i]);
       if (stays(outcomes[i], batch.patches[i].at)) ++left_;
     }
     if (Status s = block_.set_states(target_, restored, shared::PointState::disarmed); !s) return s;
     return left_ == 0 ? ok() : some_left();
+  }
+  void add_restored(std::vector<std::uint32_t>& restored, std::uint32_t index) const {
+    restored.push_back(index);
+    const bool leads_on = shared::is_approach(block_.points()[index]);
+    if (const auto place = leads_on ? block_.behind_approach(index) : std::nullopt) restored.push_back(*place);
   }
   // Not where its memory is gone.
   bool stays(Patched outcome, Addr at) {

@@ -8,14 +8,17 @@
 namespace uprobe::control {
 namespace {
 
-// Armed jumps whose displaced code has the address in its middle.
+// Armed jumps whose displaced code has the address in its middle, or an approach there, which can have no consumer. Not those that
+// lead to the point of the address.
 std::vector<std::uint32_t> jumps_over(const Block& block, Addr address) {
   constexpr std::uint64_t kLongest = sizeof(shared::Undo::original);
-  std::vector<std::uint32_t> found = block.points_in(address - kLongest, address);
+  std::vector<std::uint32_t> found = block.points_in(address - kLongest, address + 1);
+  const auto known = block.find(address);
   std::erase_if(found, [&](std::uint32_t i) {
     const shared::Point& point = block.points()[i];
     const std::uint64_t inside = address.value - point.address;
-    return !shared::is_armed_jump(point) || inside >= std::max(point.jump_bytes, point.code_bytes);
+    if (!shared::is_armed_jump(point) || inside >= std::max(point.jump_bytes, point.code_bytes)) return true;
+    return shared::is_approach(point) ? known && block.behind_approach(i) == known : inside == 0;
   });
   return found;
 }

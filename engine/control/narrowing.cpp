@@ -33,14 +33,39 @@ Patch to_breakpoint(const shared::Point& point, const shared::Undo& undo) {
   return patch;
 }
 
+Patch first_byte(Addr at, std::uint8_t before, std::uint8_t after) {
+  Patch patch{.at = at, .size = 1};
+  patch.before[0] = before, patch.after[0] = after;
+  return patch;
+}
+
+// Where a breakpoint stands at the beginning of an approach, and the place has its copy: a breakpoint comes to the place, and the
+// other goes. Until then threads come through the approach, and are past the place.
+Status end_approach(target::Target& target, Block& block, Serializer& serializer, std::uint32_t approach,
+                    const Pending& place) {
+  const std::uint8_t original = block.undo()[*place.known].original[0];
+  const Patch comes = first_byte(place.point.address, original, kBreakpoint);
+  if (patch_running(target, {&comes, 1}, serializer).front() != Patched::done) return ok();
+  if (Status s = block.set_point(target, *place.known, place.point); !s) return s;
+  const Addr begin{block.points()[approach].address};
+  const Patch goes = first_byte(begin, kBreakpoint, block.undo()[approach].original[0]);
+  if (patch_running(target, {&goes, 1}, serializer).front() != Patched::done) return ok();
+  return block.set_state(target, approach, shared::PointState::disarmed);
+}
+
 }  // namespace
 
-// The text first: until a point has its new copy, threads that trap there go through the old one, which is still right.
+// The text first: until a point has its new copy, threads that trap there go through the old one, which is still right. Of an
+// approach the place that it leads to gets the breakpoint.
 Status Armer::make_breakpoints(target::Target& target, Block& block, const Changed& reach,
-                               std::span<const std::uint32_t> points) {
+                               std::span<const std::uint32_t> jumps) {
   std::vector<Pending> pending;
   std::vector<Patch> patches;
-  for (const std::uint32_t i : points) pending.push_back(breakpoint_at(block.points()[i], block.undo()[i], i));
+  for (const std::uint32_t jump : jumps) {
+    const bool leads_on = shared::is_approach(block.points()[jump]);
+    const std::uint32_t i = leads_on ? block.behind_approach(jump).value_or(jump) : jump;
+    pending.push_back(breakpoint_at(block.points()[i], block.undo()[i], i));
+  }
   const PlaceContext context{.target = target,
                              .block = block,
                              .area = nullptr,
@@ -49,12 +74,18 @@ Status Armer::make_breakpoints(target::Target& target, Block& block, const Chang
                              .refuse = [](const Pending&, const std::string&) {}};
   if (Status s = place_all(context, pending); !s) return s;
   if (Status s = block.write_head(target); !s) return s;
-  for (const Pending& p : pending) patches.push_back(to_breakpoint(block.points()[*p.known], block.undo()[*p.known]));
+  for (const Pending& p : pending) {
+    const std::uint32_t i = block.leads_to(*p.known);
+    patches.push_back(to_breakpoint(block.points()[i], block.undo()[i]));
+  }
   ProcessSerializer serializer(target.pid());
   const std::vector<Patched> outcomes = patch_running(target, patches, serializer);
   for (std::size_t i = 0; i < pending.size(); ++i) {
     if (outcomes[i] != Patched::done) continue;
-    if (Status s = block.set_point(target, *pending[i].known, pending[i].point); !s) return s;
+    const std::uint32_t place = *pending[i].known, from = block.leads_to(place);
+    const Status s = from == place ? block.set_point(target, place, pending[i].point)
+                                   : end_approach(target, block, serializer, from, pending[i]);
+    if (!s) return s;
   }
   return ok();
 }

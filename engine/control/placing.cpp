@@ -25,9 +25,10 @@ bool is_system_call(const std::vector<std::uint8_t>& insn) {
   return insn.size() >= 2 && insn[insn.size() - 2] == 0x0f && insn[insn.size() - 1] == 0x05;
 }
 
-Result<x86::Copy> displace(const Pending& p, Addr to) {
+// `next`: where an approach leads.
+Result<x86::Copy> displace(const Pending& p, Addr to, Addr next) {
   const Addr from = p.point.address;
-  return p.window != nullptr ? x86::displace_window(p.code, from, to) : x86::make_copy(p.code, from, to);
+  return p.window != nullptr ? x86::displace_window(p.code, from, to, next) : x86::make_copy(p.code, from, to);
 }
 
 constexpr std::uint32_t copy_in_slot(bool is_jump) { return is_jump ? shared::kCopyBehindThunk : shared::kCopyInSlot; }
@@ -68,7 +69,8 @@ constexpr std::size_t kNoBody = ~std::size_t{0};
 std::uint32_t usual_room(const Pending& p) {
   constexpr std::size_t kGrows = 13;  // a jump back, and what a branch becomes
   const std::size_t insns = p.code.size() / 2 + 2;
-  return round_up(shared::kCopyBehindThunk + p.code.size() + kGrows + insns * sizeof(shared::Mark), kIslandUnit);
+  const std::size_t own = shared::kCopyBehindThunk + p.code.size() + kGrows + insns * sizeof(shared::Mark);
+  return round_up(own, kIslandUnit) + (p.approach ? usual_room(*p.approach) : 0);
 }
 
 class Placer {
@@ -103,10 +105,14 @@ class Placer {
   std::vector<std::uint8_t> make_all(Addr begin);
   Result<Part> make_in_room(std::uint64_t usual);
   Result<Part> make_new();
-  Result<Made> make_copy(const Pending& p, Addr at, std::vector<std::uint8_t> front) const;
+  Result<Made> make_copy(const Pending& p, Addr at, std::vector<std::uint8_t> front, Addr next = {}) const;
   std::vector<std::uint8_t> make_exit_head(const Pending& p, std::size_t body) const;
   Result<Made> make_slot(const Pending& p, Addr at, std::size_t body, Addr entry) const;
+  Result<Made> make_approach(const Pending& p, Addr at, Addr thunk) const;
+  Result<std::vector<std::uint8_t>> make_one(std::size_t index, Addr at);
+  bool settle_approach(Pending& p, Addr thunk);
   void take(Pending& p, const Made& made, Addr copy);
+  void take_approach(Pending& p, const Made& made, Addr at);
   std::size_t index_of(const Pending& p) const { return p.known ? *p.known : context_.block.points().size() + fresh_; }
   std::optional<x86::FastRecord> fast_record(const Pending& p) const;
 
@@ -168,8 +174,8 @@ std::size_t Placer::body_for(const Pending& p) {
 }
 
 // What stands at `at`: the bytes in front of the copy, the copy, the marks.
-Result<Made> Placer::make_copy(const Pending& p, Addr at, std::vector<std::uint8_t> front) const {
-  const auto copy = displace(p, at + front.size());
+Result<Made> Placer::make_copy(const Pending& p, Addr at, std::vector<std::uint8_t> front, Addr next) const {
+  const auto copy = displace(p, at + front.size(), next);
   if (!copy) return copy.error();
   Made made{.bytes = std::move(front), .copy_bytes = copy->bytes.size(), .marks = copy->marks.size()};
   for (const std::uint8_t byte : copy->bytes) made.bytes.push_back(byte);
@@ -202,14 +208,34 @@ Result<Made> Placer::make_slot(const Pending& p, Addr at, std::size_t body, Addr
   return make_copy(p, at, std::move(front));
 }
 
-void Placer::take(Pending& p, const Made& made, Addr copy) {
+// Comes behind take() of the place that it leads to. The slot is that of a breakpoint.
+Result<Made> Placer::make_approach(const Pending& p, Addr at, Addr thunk) const {
+  std::vector<std::uint8_t> front;
+  append(front, shared::SlotHead{.address = p.point.address.value,
+                                 .point = static_cast<shared::u32>(index_of(p)),
+                                 .event = shared::kAskAgent});
+  return make_copy(p, at, std::move(front), thunk);
+}
+
+void note_copy(Pending& p, const Made& made, Addr copy) {
   p.point.copy = copy;
   p.point.copy_bytes = static_cast<std::uint32_t>(made.copy_bytes);
   p.point.mark_count = static_cast<std::uint32_t>(made.marks);
   p.point.code_bytes = static_cast<std::uint32_t>(p.code.size());
+}
+
+void Placer::take_approach(Pending& p, const Made& made, Addr at) {
+  note_copy(p, made, at + shared::kCopyInSlot);
+  p.point.jump_to = p.point.copy, p.point.jump_bytes = shared::kJumpBytes;
+  fresh_ += p.known ? 0U : 1U;
+}
+
+void Placer::take(Pending& p, const Made& made, Addr copy) {
+  note_copy(p, made, copy);
   p.point.jump_to = {}, p.point.jump_bytes = 0;
+  p.point.approach = p.approach ? static_cast<std::uint32_t>(p.point.address - p.approach->point.address) : 0;
   fresh_ += (p.known ? 0U : 1U) + (p.long_jump && !p.known_long_jump ? 1U : 0U);
-  if (p.window == nullptr) return;
+  if (p.window == nullptr || p.approach) return;
   const Addr thunk = copy - shared::kThunkBytes;
   p.point.jump_to = p.long_jump ? p.long_jump->address : thunk;
   p.point.jump_bytes = p.long_jump ? shared::kShortJumpBytes : shared::kJumpBytes;
@@ -222,6 +248,7 @@ void Placer::take(Pending& p, const Made& made, Addr copy) {
 void take_breakpoint(Pending& p) {
   p.window = nullptr;
   p.long_jump.reset();
+  p.approach.reset();
   p.code = p.point.insn;
 }
 
@@ -243,8 +270,7 @@ bool Placer::has_body(std::size_t body, Addr at) {
 
 // A thunk and its body are never changed: a thread may be in them.
 bool Placer::settle_jump(Pending& p, const shared::Point& before) {
-  const bool had_jump = before.jump_bytes != 0 && !shared::is_long_jump(before);
-  if (p.window == nullptr || !had_jump || (p.long_jump && !p.known_long_jump)) return false;
+  if (p.window == nullptr || !shared::has_thunk(before) || (p.long_jump && !p.known_long_jump)) return false;
   const Addr copy{before.copy}, slot = copy - shared::kCopyBehindThunk;
   const Addr event = slot + offsetof(shared::SlotHead, event);
   std::int32_t distance = 0;
@@ -258,8 +284,18 @@ bool Placer::settle_jump(Pending& p, const shared::Point& before) {
   std::uint8_t* const word = &made->bytes[event - slot];
   const std::vector<std::uint8_t> wanted(word, word + sizeof(shared::SlotHead::event));
   if (!context_.target.read(event, word, wanted.size()) || !stands(slot, made->bytes)) return false;
+  if (p.approach && !settle_approach(*p.approach, copy - shared::kThunkBytes)) return false;
   if (!context_.target.write(event, wanted.data(), wanted.size())) return false;
   take(p, *made, copy);
+  return true;
+}
+
+bool Placer::settle_approach(Pending& p, Addr thunk) {
+  if (!p.known || !shared::is_approach(context_.block.points()[*p.known])) return false;
+  const Addr at = Addr{context_.block.points()[*p.known].copy} - shared::kCopyInSlot;
+  const auto made = make_approach(p, at, thunk);
+  if (!made || !stands(at, made->bytes)) return false;
+  take_approach(p, *made, at);
   return true;
 }
 
@@ -316,6 +352,30 @@ void Placer::place_bodies(Addr begin, std::vector<std::uint8_t>& all) {
   all.resize(body_room(), kFiller);
 }
 
+// What stands at `at` for one point.
+Result<std::vector<std::uint8_t>> Placer::make_one(std::size_t index, Addr at) {
+  Pending& p = pending_[index];
+  const std::size_t body = slots_[index].body;
+  const Addr entry = body != kNoBody ? bodies_[body].spec.at + x86::kBodyEntry : Addr{};
+  std::vector<std::uint8_t> all = make_exit_head(p, body);
+  const Addr slot = at + all.size();
+  const auto made = make_slot(p, slot, body, entry);
+  if (!made) return made.error();
+  all.insert(all.end(), made->bytes.begin(), made->bytes.end());
+  all.resize(round_up(all.size(), kIslandUnit), kFiller);
+  const std::size_t fresh = fresh_;
+  take(p, *made, slot + copy_in_slot(body != kNoBody));
+  if (!p.approach) return all;
+  const Addr in_front = at + all.size();
+  const auto approach = make_approach(*p.approach, in_front, slot + shared::kThunkInSlot);
+  if (!approach) fresh_ = fresh;
+  if (!approach) return approach.error();
+  take_approach(*p.approach, *approach, in_front);
+  all.insert(all.end(), approach->bytes.begin(), approach->bytes.end());
+  all.resize(round_up(all.size(), kIslandUnit), kFiller);
+  return all;
+}
+
 // All that has to stand from there on. What cannot be displaced there has a refusal.
 std::vector<std::uint8_t> Placer::make_all(Addr begin) {
   std::vector<std::uint8_t> all;
@@ -324,16 +384,9 @@ std::vector<std::uint8_t> Placer::make_all(Addr begin) {
   for (std::size_t i = 0; i < pending_.size(); ++i) {
     Slot& slot = slots_[i];
     if (slot.settled) continue;
-    const Addr entry = slot.body != kNoBody ? bodies_[slot.body].spec.at + x86::kBodyEntry : Addr{};
-    const auto exit_head = make_exit_head(pending_[i], slot.body);
-    const Addr at = begin + all.size() + exit_head.size();
-    const auto made = make_slot(pending_[i], at, slot.body, entry);
+    const auto made = make_one(i, begin + all.size());
     slot.refusal = made ? "" : made.error().text;
-    if (!made) continue;
-    all.insert(all.end(), exit_head.begin(), exit_head.end());
-    all.insert(all.end(), made->bytes.begin(), made->bytes.end());
-    all.resize(round_up(all.size(), kIslandUnit), kFiller);
-    take(pending_[i], *made, at + copy_in_slot(slot.body != kNoBody));
+    if (made) all.insert(all.end(), made->begin(), made->end());
   }
   return all;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct Pending {
   const plan::Window* window = nullptr;  // it is to be a jump; null: a breakpoint
   std::optional<NewPoint> long_jump;  // of a short jump: what goes into the padding; place_all fills in where it leads
   std::optional<std::uint32_t> known_long_jump;
+  std::unique_ptr<Pending>
+      approach;  // with point, code, window and known: what stands in front of the place and leads to it
 };
 
 struct PlaceContext {

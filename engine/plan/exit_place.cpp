@@ -73,7 +73,12 @@ std::optional<std::uint32_t> with(std::uint32_t restored, const Change& change) 
 Exit place_for(const FileFlow& flow, const Exit& exit, RegisterSet wanted) {
   constexpr std::uint32_t kMostMoved = 0x7fff;  // of shared::Consumer::lead, without doubt
   const WindowClaims none;
-  if (exit.is_jump || plan_window(flow, exit.address, none).is_jump()) return exit;
+  const auto has_jump = [&](std::uint64_t address) {
+    const Window window = plan_window(flow, address, none);
+    return window.is_jump() &&
+           window.kind != WindowKind::approach;  // what is in front is taken by the approach, at a price
+  };
+  if (exit.is_jump || has_jump(exit.address)) return exit;
   Exit place = exit;
   std::uint32_t moved = 0;
   while (!flow.is_arrival(place.address)) {
@@ -89,7 +94,7 @@ Exit place_for(const FileFlow& flow, const Exit& exit, RegisterSet wanted) {
     place.restored = *restored;
     place.address = *before;
     place.lead = static_cast<std::uint16_t>(moved);
-    if (plan_window(flow, place.address, none).is_jump()) return place;
+    if (has_jump(place.address)) return place;
   }
   return exit;
 }

@@ -1,6 +1,7 @@
 #include "engine/plan/file_jumps.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "engine/shared/process_block.h"
 
@@ -20,7 +21,7 @@ void FileJumps::take(const Window& window) {
   windows_.emplace(window.address, window);
   if (!window.is_jump()) return;
   const bool is_short = window.kind == WindowKind::short_jump;
-  patch(window.address, is_short ? kShortJumpBytes : kJumpBytes);
+  patch(window.begin(), is_short ? kShortJumpBytes : kJumpBytes);
   if (is_short) patch(window.padding, kJumpBytes);
 }
 
@@ -39,7 +40,8 @@ void FileJumps::add(std::uint64_t address) {
   claims_.add_place(address);
   const Window window = plan_window(flow_, address, claims_);
   const bool is_short = window.kind == WindowKind::short_jump;
-  if (!is_alone(address, address) || (is_short && !is_alone(window.padding, address))) return;
+  const bool is_far = is_short && !is_alone(window.padding, address);
+  if (!is_alone(address, address) || !is_alone(window.begin(), address) || is_far) return;
   take(window);
   std::sort(patched_.begin(), patched_.end());
 }
@@ -52,9 +54,11 @@ const Window* FileJumps::window_at(std::uint64_t address) const {
 std::uint16_t FileJumps::changed_behind(std::uint64_t address) const {
   const std::uint64_t first = address + 1, last = first + shared::kMostBehind;
   std::uint16_t bits = 0;
-  auto at = std::upper_bound(patched_.begin(), patched_.end(), std::pair{address, ~std::uint64_t{0}});
+  auto at = std::lower_bound(patched_.begin(), patched_.end(), std::pair{address, std::uint64_t{0}});
+  if (at != patched_.begin() && std::prev(at)->second > first) --at;  // of the place's approach
+  if (at != patched_.end() && at->first == address) ++at;
   for (; at != patched_.end() && at->first < last; ++at)
-    for (std::uint64_t byte = at->first; byte < std::min(at->second, last); ++byte)
+    for (std::uint64_t byte = std::max(at->first, first); byte < std::min(at->second, last); ++byte)
       bits = static_cast<std::uint16_t>(bits | 1U << (byte - first));
   return bits;
 }

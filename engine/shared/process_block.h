@@ -55,7 +55,7 @@ struct Point {
   u64 address;    // of the probed instruction in this process
   u64 copy;       // where the displaced instructions run; they end with a jump back. The marks stand behind: marks_of()
   u64 file_bias;  // address - file offset, for @+OFF
-  u64 jump_to;    // where the jump leads that stands at `address`; 0: it is a breakpoint
+  u64 jump_to;    // where the jump leads that stands at `address`; 0: there is none
   u32 state;      // PointState
   u32 role;       // PointRole
   u32 consumer;   // index + 1 of the first consumer (the newest), 0: none
@@ -65,7 +65,7 @@ struct Point {
   u8 jump_bytes;  // kJumpBytes or kShortJumpBytes; 0: a breakpoint
   u8 mark_count;
   u8 behind_bytes;  // how much is known of what the file has behind the first byte; see Undo
-  u8 reserved;
+  u8 approach;      // not 0: nothing of its own stands at `address`; it lies in a jump that begins so many bytes before
   u16 behind_varies;  // bit i: the byte i + 1 behind `address` is or was changed by a jump of a neighbour
 };
 static_assert(sizeof(Point) == 56);
@@ -73,9 +73,19 @@ static_assert(sizeof(Point) == 56);
 // The second half of a short jump, in the padding. A thread that has executed the first half may stand in front of it, off its
 // processor, for as long as it likes: what was padding before must not come back.
 constexpr bool is_long_jump(const Point& point) {
-  return point.jump_bytes == kJumpBytes && point.copy == point.jump_to;
+  return point.jump_bytes == kJumpBytes && point.copy == point.jump_to && point.mark_count == 0;
 }
-// A jump at a probe point, armed.
+// Who comes to a place that has too little room for a jump comes through the instructions in front of it: its approach. A point
+// without consumers stands where that begins, by a jump, for a moment by a breakpoint. Its copy is that of the approach and
+// goes on in the thunk of the place, whose point has no text of its own (Point::approach; its undo entry says "restored").
+constexpr bool is_approach(const Point& point) {
+  return point.jump_bytes == kJumpBytes && point.copy == point.jump_to && point.mark_count != 0;
+}
+// A thunk stands in front of the copy.
+constexpr bool has_thunk(const Point& point) {
+  return point.approach != 0 || (point.jump_bytes != 0 && point.copy != point.jump_to);
+}
+// A jump at a probe point or an approach, armed.
 constexpr bool is_armed_jump(const Point& point) {
   return point.jump_bytes != 0 && !is_long_jump(point) && point.state == static_cast<u32>(PointState::armed);
 }

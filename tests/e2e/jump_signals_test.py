@@ -41,7 +41,8 @@ class JumpSignals(harness.TestCase):
     def interrupt(self, way, arguments, number, env, *options):
         """A signal at every instruction of a hit by jump. `way`: how the stepper finds them."""
         subject, stepper = self.compile("subject", *options), self.compile("stepper")
-        definitions = [f"p:x {subject}:visit_site {arguments}", f"p:y {subject}:handled"]
+        place = "visit_site" + ("+4" if "-DAPPROACH" in options else "")
+        definitions = [f"p:x {subject}:{place} {arguments}", f"p:y {subject}:handled"]
         command = [stepper, way, str(int(number)), *self.traced("jump", definitions, [subject, ODD_FLAGS])]
         seen = harness.run(command, env=env, timeout=SECONDS)
         if seen.returncode == harness.SKIPPED:
@@ -59,7 +60,8 @@ class JumpSignals(harness.TestCase):
 
     def check_timers(self, tier, arguments, *options):
         program = self.compile("timers", *options)
-        seen = harness.run(self.traced(tier, [f"p:x {program}:probed_site {arguments}"], [program]), timeout=SECONDS)
+        place = "probed_site" + ("+9" if "-DAPPROACH" in options else "")
+        seen = harness.run(self.traced(tier, [f"p:x {program}:{place} {arguments}"], [program]), timeout=SECONDS)
         said = (seen.stdout + seen.stderr)[:3000]
         self.assertEqual(seen.returncode, 0, said)
         executed, lost_callers = map(int, re.findall(rb"\d+", seen.stdout))
@@ -81,9 +83,12 @@ def add_cases():
             check, place = JumpSignals.interrupt, f"{way}_{kind}"
             add(place, check, way, arguments, signal.SIGUSR1, None)
             add(place + "_several", check, way, arguments, signal.SIGUSR1, None, "-DSEVERAL")
+            add(place + "_approach", check, way, arguments, signal.SIGUSR1, None, "-DAPPROACH")
+            add(place + "_approach_without_rseq", check, way, arguments, signal.SIGUSR1, WITHOUT_RSEQ, "-DAPPROACH")
             add(place + "_without_rseq", check, way, arguments, signal.SIGUSR1, WITHOUT_RSEQ)
         add(f"timers_{kind}", JumpSignals.check_timers, "jump", arguments)
         add(f"timers_several_{kind}", JumpSignals.check_timers, "jump", arguments, "-DSEVERAL")
+        add(f"timers_approach_{kind}", JumpSignals.check_timers, "jump", arguments, "-DAPPROACH")
         add(f"timers_breakpoint_{kind}", JumpSignals.check_timers, "int3", arguments)
         for tier in ("jump", "int3"):
             add(f"no_stack_{tier}_{kind}", JumpSignals.check_no_stack, tier, arguments)
@@ -97,6 +102,7 @@ def add_cases():
         add(f"no_stack_{kind}", JumpSignals.check_no_stack, "jump", arguments)
     for way in ("steps", "breaks"):
         add(way + "_sent_fault", JumpSignals.interrupt, way, ARGUMENTS["itself"], signal.SIGBUS, None)
+        add(way + "_sent_fault_approach", JumpSignals.interrupt, way, ARGUMENTS["itself"], signal.SIGBUS, None, "-DAPPROACH")
 
 
 add_cases()

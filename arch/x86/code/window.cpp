@@ -47,25 +47,27 @@ Status append(Copy& whole, const Copy& part) {
   return ok();
 }
 
-// One instruction's copy at `to`, which goes on behind itself unless it is the last.
-Result<Copy> copy_part(Bytes insn, const Scanned& scanned, Addr from, Addr to, bool is_last) {
+// The copy at `to` of an instruction that is not the last: it goes on behind itself.
+Result<Copy> copy_part(Bytes insn, const Scanned& scanned, Addr from, Addr to) {
   const Addr next = from + scanned.length;
   Result<Copy> part = make_copy(insn, from, to, next);
-  if (!part || is_last || drop_jump(*part, next)) return part;
+  if (!part || drop_jump(*part, next)) return part;
   return make_copy(insn, from, to, to + part->bytes.size());
 }
 
 }  // namespace
 
-Result<Copy> displace_window(Bytes window, Addr from, Addr to) {
+Result<Copy> displace_window(Bytes window, Addr from, Addr to, Addr next) {
   Copy whole;
   if (window.empty() || window.size() > kMaxWindowBytes) return refused("no window");
   for (std::size_t at = 0; at < window.size();) {
     Scanned insn;
     if (!scan(window.subspan(at), from + at, insn)) return refused("the bytes are not an instruction");
     if (const char* reason = reason_against(insn, window, from, at)) return refused(reason);
-    const bool is_last = at + insn.length == window.size();
-    auto part = copy_part(window.subspan(at), insn, from + at, to + whole.bytes.size(), is_last);
+    const Bytes code = window.subspan(at);
+    const Addr here = to + whole.bytes.size();
+    const bool is_last = insn.length == code.size();
+    auto part = is_last ? make_copy(code, from + at, here, next) : copy_part(code, insn, from + at, here);
     if (!part) return part.error();
     if (Status status = append(whole, *part); !status) return status.error();
     at += insn.length;

@@ -12,8 +12,9 @@ inline constexpr unsigned kMaxWindowBytes = 4 + kMaxInsnBytes;
 // within +-2 GiB. It starts with the first one and ends with a jump back behind the last, where control can fall through. The
 // marks are those of all copies: at each moment a thread in the copy stands at one instruction of the window, or behind
 // it. Refused (Code::refused, reason without address) when one of them cannot be displaced, when a call or a system call is
-// not the last (a thread would come back, or wait, inside the window), or when one branches to another than the first.
-Result<Copy> displace_window(Bytes window, Addr from, Addr to);
+// not the last (a thread would come back, or wait, inside the window), or when one branches to another than the first. The copy
+// goes on at `next` in place of what is behind the window when that is given.
+Result<Copy> displace_window(Bytes window, Addr from, Addr to, Addr next = {});
 
 // The size of the copy, the same for every `to`. Fails like displace_window; of reach, only when what an instruction names is
 // so far away that no other place but its own may reach it.

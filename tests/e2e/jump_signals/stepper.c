@@ -33,7 +33,7 @@ static struct user_regs_struct registers(void) {
 static int go(int how, int number) {
   int status = 0;
   if (ptrace(how, subject.pid, 0, number) != 0) die("resume");
-  if (waitpid(subject.pid, &status, __WALL) < 0 ) die("wait");
+  if (waitpid(subject.pid, &status, __WALL) < 0) die("wait");
   if (!WIFSTOPPED(status)) {
     printf("the subject has ended with status %x\n", status);
     exit(3);
@@ -134,8 +134,21 @@ static uint64_t jump_target(uint64_t at) {
   return target_at(at, 0xe9);
 }
 
+static int byte_at(uint64_t at) { return (int)(ptrace(PTRACE_PEEKTEXT, subject.pid, at, 0) & 0xff); }
+
+// What an approach leads to, by the jump behind its copy.
+static uint64_t thunk_behind(uint64_t copy) {
+  if (byte_at(copy + kThunkCall) == 0xe8) return copy;
+  for (uint64_t at = copy; at < copy + kSlot; ++at)
+    if (byte_at(at) == 0xe9 && byte_at(target_at(at, 0xe9) + kThunkCall) == 0xe8) return target_at(at, 0xe9);
+  die("no thunk");
+  return 0;
+}
+
 static void all_breaks(int number) {
-  const uint64_t thunk = jump_target((uint64_t)subject.site), body = target_at(thunk + kThunkCall, 0xe8);
+  const uint64_t first = jump_target((uint64_t)subject.site), thunk = thunk_behind(first);
+  const uint64_t body = target_at(thunk + kThunkCall, 0xe8);
+  for (uint64_t at = first; first != thunk && at < first + kSlot; ++at) break_at(at, number);
   for (uint64_t at = thunk; at < thunk + kSlot; ++at) break_at(at, number);
   for (uint64_t at = body; at < body + kBody; ++at) break_at(at, number);
 }
