@@ -43,6 +43,30 @@ TEST_P(WindowForms, BytesOut) {
   EXPECT_EQ(*planned, copy->bytes.size());
 }
 
+// Only the jump behind the last one is another.
+TEST_P(WindowForms, GoesOnElsewhere) {
+  const auto window = from_hex(GetParam().window);
+  const Addr next = kTo + 0x1234;
+  const auto copy = displace_window(window, kFrom, kTo), other = displace_window(window, kFrom, kTo, next);
+  ASSERT_TRUE(copy && other);
+  EXPECT_EQ(other->marks, copy->marks);
+  ASSERT_EQ(other->bytes.size(), copy->bytes.size());
+  if (copy->marks.back().original != kFrom + window.size() || copy->bytes == other->bytes) return;
+  const std::size_t end = copy->bytes.size() - sizeof(std::int32_t);
+  EXPECT_TRUE(
+      std::equal(copy->bytes.begin(), copy->bytes.begin() + static_cast<std::ptrdiff_t>(end), other->bytes.begin()));
+  std::int32_t distance = 0;
+  std::memcpy(&distance, &other->bytes[end], sizeof distance);
+  EXPECT_EQ(kTo + copy->bytes.size() + static_cast<std::uint64_t>(std::int64_t{distance}), next);
+}
+
+TEST(WindowCopy, GoesOnWhereItIsTold) {
+  const auto copy = displace_window(from_hex("f5 48 ff c3"), kFrom, kTo, kTo + 0x100);
+  ASSERT_TRUE(copy);
+  EXPECT_EQ(to_hex(copy->bytes), to_hex(from_hex("f5 48 ff c3 e9 f7 00 00 00")));
+  EXPECT_EQ(copy->marks.back(), (CopyMark{4, 0, kFrom + 4}));
+}
+
 TEST_P(WindowForms, MarksNameEveryInstruction) {
   const auto window = from_hex(GetParam().window);
   const auto copy = displace_window(window, kFrom, kTo);

@@ -174,6 +174,57 @@ TEST_P(WindowPlan, OfShortJumpsNeverSharesPadding) {
   expect_none(WindowReason::branch_enters, plan_window(subject_.flow(), subject_.address("short_jump"), claims));
 }
 
+TEST_P(WindowPlan, FromInFrontOfThePlace) {
+  for (const char* name : {"approached", "approached_by_four"}) {
+    const Window window = subject_.at(name, 4);
+    expect(WindowKind::approach, 1, 1, window);
+    EXPECT_EQ(window.approach, 4);
+    EXPECT_EQ(window.begin(), subject_.address(name));
+  }
+}
+
+TEST_P(WindowPlan, NotFromInFrontWhereAnythingElseLeadsThere) {
+  for (const char* name : {"entered_itself", "entered_before", "behind_a_call", "behind_a_system_call"})
+    expect_none(WindowReason::branch_enters, subject_.at(name, 4));
+  expect_none(WindowReason::branch_enters, subject_.at("first_of_all"));
+}
+
+TEST_P(WindowPlan, NotFromInFrontOverWhatCannotBeDisplaced) {
+  for (const char* name : {"behind_what_stays", "behind_popf"})
+    expect_none(WindowReason::branch_enters, subject_.at(name, 4));
+  EXPECT_NE(subject_.at("approached_system_call", 3).kind, WindowKind::approach);
+}
+
+// There the place would not be in the jump.
+TEST_P(WindowPlan, NotFromInFrontByALongInstruction) {
+  expect_none(WindowReason::branch_enters, subject_.at("approached_from_afar", 5));
+}
+
+TEST_P(WindowPlan, NotFromInFrontInAnUnknownFunction) {
+  EXPECT_EQ(subject_.at("approached_in_unknown", 5).kind, WindowKind::breakpoint);
+}
+
+TEST_P(WindowPlan, FromInFrontInOnePage) {
+  ASSERT_EQ(subject_.address("approached_at_page_end") % 4096, 4093U);
+  expect_none(WindowReason::branch_enters, subject_.at("approached_at_page_end", 4));
+}
+
+TEST_P(WindowPlan, FromInFrontLeavesTheOthersTheirPlaces) {
+  for (const char* name : {"approached", "approached_by_four"}) {
+    const std::uint64_t begin = subject_.address(name);
+    WindowClaims claims;
+    claims.add_place(begin);
+    expect_none(WindowReason::branch_enters, subject_.at(name, 4, claims));
+    claims = WindowClaims();
+    claims.take(subject_.at(name, 4));
+    EXPECT_EQ(subject_.at(name, 0, claims).reason, WindowReason::covered);
+    EXPECT_TRUE(claims.is_free(begin + 5, begin + 6));
+  }
+  WindowClaims claims;
+  claims.take(Window{.kind = WindowKind::one, .address = subject_.address("approached_by_four") - 4, .length = 5});
+  EXPECT_EQ(subject_.at("approached_by_four", 4, claims).kind, WindowKind::breakpoint);
+}
+
 TEST_P(WindowPlan, LeavesTheOthersTheirPlaces) {
   WindowClaims claims;
   claims.add_place(subject_.address("several") + 1);

@@ -102,25 +102,34 @@ class Patch {
       claims.take(window);
       if (window.is_jump() && !apply(window)) return false;
     }
-    std::fprintf(stderr, "one %zu, padded %zu, several %zu, short %zu, none %zu, refused %zu\n", counts_[0], counts_[1],
-                 counts_[2], counts_[3], counts_[4], counts_[5]);
+    std::fprintf(stderr, "one %zu, padded %zu, several %zu, short %zu, in front %zu, none %zu, refused %zu\n",
+                 counts_[0], counts_[1], counts_[2], counts_[3], counts_[4], counts_[5], counts_[6]);
     return counts_[2] != 0 && write(copies_, text_.data(), text_.size());
   }
 
  private:
   bool apply(const plan::Window& window) {
     const std::uint64_t to = copies_ + text_.size();
-    const auto code = flow_.bytes_at(window.address).first(window.code_length);
-    const auto copy = x86::displace_window(code, Addr{window.address + bias_}, Addr{to});
-    if (!copy || text_.size() + copy->bytes.size() > kCopyBytes) return false;
-    text_.insert(text_.end(), copy->bytes.begin(), copy->bytes.end());
+    if (!copy(window.address, window.code_length, Addr{})) return false;
+    const std::uint64_t front = copies_ + text_.size();
+    if (window.approach != 0 && !copy(window.begin(), window.approach, Addr{to})) return false;
     // Whoever comes into the middle dies of a breakpoint.
-    const std::vector<std::uint8_t> nothing(window.length, 0xcc);
-    if (!write(window.address + bias_, nothing.data(), nothing.size())) return false;
+    const std::vector<std::uint8_t> nothing(window.approach + window.length, 0xcc);
+    if (!write(window.begin() + bias_, nothing.data(), nothing.size())) return false;
+    if (window.approach != 0) return jump(window.begin(), front);
     if (window.kind != plan::WindowKind::short_jump) return jump(window.address, to);
     const std::uint8_t near_jump[] = {
         0xeb, static_cast<std::uint8_t>(window.padding - (window.address + plan::kShortJumpBytes))};
     return jump(window.padding, to) && write(window.address + bias_, near_jump, sizeof near_jump);
+  }
+
+  // Appends the copy of what stands at `from`; it goes on at `next`, or behind.
+  bool copy(std::uint64_t from, std::size_t bytes, Addr next) {
+    const Addr to{copies_ + text_.size()};
+    const auto made = x86::displace_window(flow_.bytes_at(from).first(bytes), Addr{from + bias_}, to, next);
+    if (!made || text_.size() + made->bytes.size() > kCopyBytes) return false;
+    text_.insert(text_.end(), made->bytes.begin(), made->bytes.end());
+    return true;
   }
 
   bool jump(std::uint64_t from, std::uint64_t to) {
@@ -138,7 +147,7 @@ class Patch {
   std::uint64_t bias_, copies_;
   int memory_ = -1;
   std::vector<std::uint8_t> text_;
-  std::size_t counts_[6] = {};
+  std::size_t counts_[7] = {};
 };
 
 int run_patched(pid_t pid, const char* path, unsigned seed) {

@@ -76,7 +76,7 @@ class Module {
       const plan::Window window = plan::plan_window(flow_, at, none);
       if (!window.is_jump()) continue;
       ++windows_;
-      set(inside_, at + 1, at + window.length);
+      set(inside_, window.begin() + 1, at + window.length);
       set(dead_, at + window.code_length, at + window.length);
       if (window.kind == plan::WindowKind::short_jump) set(dead_, window.padding, window.padding + plan::kJumpBytes);
     }
