@@ -99,6 +99,21 @@ class Alone(Approach):
         self.assertEqual(hits, {name: 3 if name == "return" else 15 for name in self.places})
 
 
+    def test_a_library_that_comes_and_goes(self):
+        library = self.path("places.so")
+        words = [harness.need("gcc"), "-O1", "-fPIC", "-shared", "-pthread", SOURCE, "-o", library]
+        subprocess.run(words, check=True, capture_output=True)
+        memory = []
+        for times in (20, 400):
+            definitions = [self.definition(name).replace(self.program, library) for name in self.places]
+            seen, hits, _ = self.run_traced(definitions, ["library", library, str(times)])
+            rounds, unnamed = re.fullmatch(rb"(\d+) rounds \w+, (\d+)\n", seen.stdout).groups()
+            self.assertEqual(int(rounds), 2 * times)
+            self.assertEqual(hits, {name: times if name == "return" else 2 * times for name in self.places})
+            memory.append(int(unnamed))
+        self.assertLess(memory[1], memory[0] + 65536, "the islands do not grow")
+
+
 class Changing(Approach):
     """Two threads walk all the time."""
 

@@ -6,7 +6,9 @@
 //   places live               "ready"; two threads walk until a line comes, to each of which the answer is how often they have
 //   places writable           walks, makes the code writable and executable again, walks
 //   places fork               a child walks, and so does its child by vfork
+//   places library FILE N     loads and unloads this as a library, N times, and walks in it
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -138,12 +140,32 @@ static int forks(void) {
   return 0;
 }
 
+// Prints what it has made of everything, and how much memory has no file in the end.
+static int library(const char* file, long times) {
+  uint64_t digest = 0, unnamed = 0, begin = 0, end = 0, inode = 0;
+  char line[4096];
+  for (long i = 0; i < times; ++i) {
+    void* const handle = dlopen(file, RTLD_NOW);
+    uint64_t (*const its_walk)(uint64_t, atomic_ulong*) =
+        handle != NULL ? (uint64_t(*)(uint64_t, atomic_ulong*))dlsym(handle, "walk") : NULL;
+    if (its_walk == NULL) return 1;
+    digest += its_walk(2, &counted);
+    if (dlclose(handle) != 0) return 1;
+  }
+  FILE* const maps = fopen("/proc/self/maps", "re");
+  while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
+    if (sscanf(line, "%lx-%lx %*s %*s %*s %lu", &begin, &end, &inode) == 3 && inode == 0) unnamed += end - begin;
+  printf("%lu rounds %#lx, %lu\n", counted, digest, unnamed);
+  return 0;
+}
+
 int main(int count, char** words) {
   const char* mode = count > 1 ? words[1] : "list";
   if (strcmp(mode, "live") == 0) return live();
   if (strcmp(mode, "faults") == 0) return faults();
   if (strcmp(mode, "writable") == 0) return writable();
   if (strcmp(mode, "fork") == 0) return forks();
+  if (strcmp(mode, "library") == 0 && count > 3) return library(words[2], strtol(words[3], NULL, 0));
   if (strcmp(mode, "walk") == 0 && count > 2) return printf("%#lx\n", walk(strtoul(words[2], NULL, 0), &counted)) < 0;
   for (int i = 0; i < place_count; ++i) printf("%s %d %d\n", kNames[i], places[2 * i], places[2 * i + 1]);
   return 0;
