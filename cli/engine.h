@@ -22,9 +22,9 @@ class Engine {
   virtual Status prepare(const SessionOptions& options) = 0;
   virtual std::vector<PlanReport> report() = 0;
   virtual Status launch(const std::vector<std::string>& argv) = 0;
-  virtual Status attach(const std::vector<int>& pids, const GivenUp& given_up) = 0;
+  virtual Status attach(const Selection& whom, const GivenUp& given_up) = 0;
   // As uprobe::release.
-  virtual Status release(const std::vector<int>& pids) = 0;
+  virtual Status release(const Selection& whom) = 0;
   virtual int child_pid() = 0;
   virtual Result<Ending> run(const RunOptions& options, const Output& output) = 0;
   virtual Summary summary() = 0;

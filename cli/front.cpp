@@ -32,9 +32,10 @@ Farewell* g_farewell = nullptr;  // shared by the two
 
 constexpr int kPassedOn[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP};
 
-std::vector<int> pids_in(const std::vector<std::string>& arguments) {
+// Nothing: this call attaches to nothing.
+std::optional<Selection> selection_in(const std::vector<std::string>& arguments) {
   const Result<Options> options = parse_options(arguments);
-  if (!options || options->mode != Mode::trace) return {};
+  if (!options || options->mode != Mode::trace || !attaches(*options)) return std::nullopt;
   return options->attach;
 }
 
@@ -102,10 +103,10 @@ bool is_passed_on(int signal) {
   return std::find(std::begin(kPassedOn), std::end(kPassedOn), signal) != std::end(kPassedOn);
 }
 
-Outcome outcome_of(int status, const std::vector<int>& pids, Engine& engine, const Diagnostics& diagnostics) {
+Outcome outcome_of(int status, const Selection& whom, Engine& engine, const Diagnostics& diagnostics) {
   if (WIFEXITED(status)) return {WEXITSTATUS(status), 0};
   const int signal = WTERMSIG(status);
-  const Status released = engine.release(pids);
+  const Status released = engine.release(whom);
   if (is_passed_on(signal)) return {0, signal};
   diagnostics.line("the engine was killed by signal " + std::to_string(signal) +
                    (released ? "; what it had left is taken away" : ""));
@@ -135,8 +136,8 @@ int visible_pid() { return g_front != 0 ? g_front : ::getpid(); }
 
 std::optional<Outcome> stand_in_front(const std::vector<std::string>& arguments, char** words, Engine& engine,
                                       const Streams& streams) {
-  const std::vector<int> pids = pids_in(arguments);
-  if (pids.empty()) return std::nullopt;
+  const std::optional<Selection> whom = selection_in(arguments);
+  if (!whom) return std::nullopt;
   const Diagnostics diagnostics(streams.err, use_color(early_color(arguments), streams.err));
   ::signal(SIGCHLD, SIG_DFL);
   sigset_t before;
@@ -155,7 +156,7 @@ std::optional<Outcome> stand_in_front(const std::vector<std::string>& arguments,
   }
   ::prctl(PR_SET_NAME, kFrontName);
   const std::optional<int> status = wait_for(child, signals);
-  return status ? outcome_of(*status, pids, engine, diagnostics) : g_farewell->outcome;
+  return status ? outcome_of(*status, *whom, engine, diagnostics) : g_farewell->outcome;
 }
 
 }  // namespace uprobe::cli

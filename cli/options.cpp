@@ -121,7 +121,24 @@ Status set_style(Options& options, const std::string& value) {
 Status add_pids(Options& options, const std::string& value) {
   auto pids = parse_pids(value);
   if (!pids) return pids.error();
-  options.attach.insert(options.attach.end(), pids->begin(), pids->end());
+  options.attach.pids.insert(options.attach.pids.end(), pids->begin(), pids->end());
+  return ok();
+}
+
+// The kernel keeps 15 bytes of a name (TASK_COMM_LEN).
+Status add_process_name(Options& options, const std::string& value) {
+  constexpr std::size_t kMostBytes = 15;
+  if (value.empty()) return usage("the name is empty");
+  if (value.size() > kMostBytes && value.find_first_of("*?[") == std::string::npos)
+    return usage("no process is called '" + value + "': the kernel keeps 15 bytes of a name",
+                 "--comm='" + value.substr(0, kMostBytes) + "'");
+  options.attach.names.push_back(value);
+  return ok();
+}
+
+Status add_mapped_object(Options& options, const std::string& value) {
+  if (value.empty()) return usage("the file's name is empty");
+  options.attach.objects.push_back(value);
   return ok();
 }
 
@@ -139,11 +156,10 @@ constexpr std::array kRows = {
         "\"lib*\"'; also cpu, comm, common_pid",
         set_filter},
     Row{0, "trigger", required_argument, "ACT",
-        "what a hit of the -p before it does: traceon, traceoff, enable_event:G:E,\ndisable_event:G:E; each with "
-        ":COUNT "
-        "and ' if EXPR'; hist:keys=FIELD[,...][:vals=...]\n[:sort=...][:size=N] counts it; the table comes behind the "
-        "trace "
-        "(repeatable)",
+        "what a hit of the -p before it does: traceon, traceoff, enable_event:G:E,\n"
+        "disable_event:G:E, stacktrace; each with :COUNT and ' if EXPR'; counts it:\n"
+        "hist:keys=FIELD[,...][:vals=...][:sort=...][:size=N], whose table comes\n"
+        "behind the trace (repeatable)",
         add_trigger},
     Row{0, "disabled", no_argument, "", "the events of the -p before it are off until a trigger enables them",
         set_disabled},
@@ -151,6 +167,16 @@ constexpr std::array kRows = {
         [](Options& o, const std::string& v) { return set_name(o.object, v); }},
     Row{'P', "pid", required_argument, "PID[,PID]...",
         "attach to running processes instead of starting one (also --attach);\nthey go on untraced at ^C", add_pids},
+    Row{0, "comm", required_argument, "NAME",
+        "attach to all processes of this name (as in /proc/PID/comm; *, ? and [] as in\na shell); those that cannot be "
+        "attached to are told and left out (repeatable)",
+        add_process_name},
+    Row{0, "object", required_argument, "FILE",
+        "the same for all processes that map this file, a program or a library, now", add_mapped_object},
+    Row{0, "wait", no_argument, "",
+        "with --comm and --object: also those that come later. They are looked for 25\ntimes a second: what they do "
+        "before, and who has ended by then, goes unseen",
+        [](Options& o, const std::string&) { return o.attach.waits = true, ok(); }},
     Row{'f', "follow-forks", no_argument, "", "trace child processes too (the default)",
         [](Options&, const std::string&) { return ok(); }},
     Row{0, "force", no_argument, "", "probe at an offset inside an instruction all the same",
@@ -364,9 +390,22 @@ Status settle_control(Options& options) {
     last.name = options.program[0];
     options.program.clear();
   }
+  if (attaches(options)) return usage("--control changes a session: it attaches to nothing");
   if (!options.program.empty()) return usage("--control runs no program: '" + options.program[0] + "' is too much");
   if (!options.list_glob.empty()) return usage("with --control --list takes no pattern");
   return ok();
+}
+
+Status settle_attach(const Options& options) {
+  const Selection& whom = options.attach;
+  if (whom.waits && whom.names.empty() && whom.objects.empty())
+    return usage("--wait needs to know for whom", "--comm NAME or --object FILE");
+  if (!attaches(options)) return ok();
+  const std::string option = !whom.pids.empty() ? "-P" : whom.names.empty() ? "--object" : "--comm";
+  if (options.mode != Mode::trace) return usage(option + " does not go with -l and --dry-run");
+  if (options.program.empty()) return ok();
+  return usage(option + " attaches to what runs, and '" + options.program[0] + "' is to be started",
+               "leave one of them away");
 }
 
 Status settle(Options& options) {
@@ -374,12 +413,7 @@ Status settle(Options& options) {
   if (!options.control.empty()) return settle_control(options);
   for (const ControlOrder& order : options.orders)
     if (const char* name = spelling(order.kind)) return usage(std::string(name) + " needs --control SESSION");
-  if (!options.attach.empty()) {
-    if (options.mode != Mode::trace) return usage("-P does not go with -l and --dry-run");
-    if (!options.program.empty())
-      return usage("-P attaches to what runs, and '" + options.program[0] + "' is to be started",
-                   "leave one of them away");
-  }
+  if (Status attaching = settle_attach(options); !attaching) return attaching;
   if (options.mode == Mode::list) return settle_list(options);
   if (options.mode == Mode::lines || options.mode == Mode::variables) {
     if (options.object.empty() && options.program.empty())
@@ -395,7 +429,7 @@ Status settle(Options& options) {
     if (options.style == spec::Style::kprobes_2009 && is_all_blank(source.text)) continue;
     if (Status definition = check_definition(source.text); !definition) return definition;
   }
-  if (options.mode == Mode::trace && options.program.empty() && options.attach.empty())
+  if (options.mode == Mode::trace && options.program.empty() && !attaches(options))
     return usage("no program to run", "e.g. uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo'");
   return ok();
 }
@@ -409,6 +443,11 @@ std::string option_column(const Row& row) {
 }
 
 }  // namespace
+
+bool attaches(const Options& options) {
+  const Selection& whom = options.attach;
+  return !whom.pids.empty() || !whom.names.empty() || !whom.objects.empty();
+}
 
 Result<Options> parse_options(const std::vector<std::string>& arguments) {
   std::vector<std::string> words = arguments;
@@ -455,7 +494,7 @@ std::string help_text() {
   static constexpr std::size_t kTextColumn = 28;
   std::string text =
       "Usage: uprobe-run [OPTION]... -p DEF [-p DEF]... PROGRAM [ARGUMENT]...\n"
-      "       uprobe-run [OPTION]... -p DEF [-p DEF]... -P PID[,PID]...\n"
+      "       uprobe-run [OPTION]... -p DEF [-p DEF]... -P PID[,PID]... | --comm=NAME [--wait]\n"
       "       uprobe-run --dry-run|--check|--list-events|--format-file -p DEF [-p DEF]...\n"
       "       uprobe-run -l[GLOB] PROGRAM | -x FILE\n"
       "Runs PROGRAM and prints a line each time one of its probed instructions is reached. No root needed.\n\n";

@@ -12,6 +12,7 @@
 #include "engine/live_protocol.h"
 #include "engine/plan/return_mode.h"
 #include "engine/plan/tier.h"
+#include "engine/session.h"
 #include "engine/spec/probe_spec.h"
 
 namespace uprobe::cli {
@@ -72,9 +73,12 @@ struct Options {
   bool quiet = false;
   int verbosity = 0;
   ColorMode color = ColorMode::automatic;
-  std::vector<int> attach;           // process ids; empty: a program is started
+  Selection attach;                  // of processes that run; see attaches()
   std::vector<std::string> program;  // argv of the program; may be empty with -l and --dry-run
 };
+
+// Whether processes that run are meant; else a program is started.
+bool attaches(const Options& options);
 
 // `arguments` as main() gets them, the tool's own name first. Errors name the option as the user spelt it.
 Result<Options> parse_options(const std::vector<std::string>& arguments);

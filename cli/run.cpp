@@ -158,7 +158,7 @@ std::vector<ProbeSource> sources_of(const Call& call) {
 
 // A process that is let go of gets all back that was changed in it: what returns by a stub could not be.
 plan::ReturnMode returns_for(const Options& options) {
-  const bool chosen = options.attach.empty() || options.returns != plan::ReturnMode::automatic;
+  const bool chosen = !attaches(options) || options.returns != plan::ReturnMode::automatic;
   return chosen ? options.returns : plan::ReturnMode::exits;
 }
 
@@ -368,17 +368,21 @@ Outcome launch_and_follow(const Call& call, Sinks& sinks) {
 
 void tell_end_of_attached(const Call& call, const Ending& ending) {
   if (ending.detached) return;
-  call.diagnostics.line(call.options.attach.size() == 1 ? "the process has ended" : "the processes have ended");
+  const Selection& whom = call.options.attach;
+  const bool is_one = whom.pids.size() == 1 && whom.names.empty() && whom.objects.empty();
+  call.diagnostics.line(is_one ? "the process has ended" : "the processes have ended");
 }
 
 Outcome attach_and_follow(const Call& call, Sinks& sinks) {
   Signals signals;
   signals.attaching();
-  const Status attached = call.engine.attach(call.options.attach, [&] { return signals.detach_requested(); });
+  Selection whom = call.options.attach;
+  if (!call.options.quiet) whom.tell = [&call](const std::string& text) { call.diagnostics.line(text); };
+  const Status attached = call.engine.attach(whom, [&] { return signals.detach_requested(); });
   if (!attached && attached.error().code == Code::killed && signals.detach_requested()) return {};
   if (!attached) return fail(call, attached.error());
   if (call.options.verbosity > 0) call.diagnostics.line("attached");
-  const Status named = sinks.child_started(call.options.attach.front());
+  const Status named = sinks.child_started(whom.pids.empty() ? visible_pid() : whom.pids.front());
   if (!named) call.diagnostics.error(named.error());
 
   const Result<Ending> ending = follow(call, sinks.trace, signals);
@@ -404,7 +408,7 @@ Outcome attach(const Call& call) {
 }
 
 Outcome trace(const Call& call) {
-  if (!call.options.attach.empty()) return attach(call);
+  if (attaches(call.options)) return attach(call);
   const Result<std::string> program = call.engine.find_program(call.options.program[0]);
   if (!program) return fail(call, program.error(), exit_code_of_launch(program.error()));
   if (!prepare(call)) return kFailed;

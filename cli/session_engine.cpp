@@ -24,11 +24,11 @@ std::vector<PlanReport> SessionEngine::report() { return session_->report(); }
 
 Status SessionEngine::launch(const std::vector<std::string>& argv) { return session_->launch(argv); }
 
-Status SessionEngine::attach(const std::vector<int>& pids, const GivenUp& given_up) {
-  return session_->attach(pids, given_up);
+Status SessionEngine::attach(const Selection& whom, const GivenUp& given_up) {
+  return session_->attach(whom, given_up);
 }
 
-Status SessionEngine::release(const std::vector<int>& pids) { return uprobe::release(pids); }
+Status SessionEngine::release(const Selection& whom) { return uprobe::release(whom); }
 
 int SessionEngine::child_pid() { return session_->child_pid(); }
 

@@ -14,8 +14,8 @@ class SessionEngine final : public Engine {
   Status prepare(const SessionOptions& options) override;
   std::vector<PlanReport> report() override;
   Status launch(const std::vector<std::string>& argv) override;
-  Status attach(const std::vector<int>& pids, const GivenUp& given_up) override;
-  Status release(const std::vector<int>& pids) override;
+  Status attach(const Selection& whom, const GivenUp& given_up) override;
+  Status release(const Selection& whom) override;
   int child_pid() override;
   Result<Ending> run(const RunOptions& options, const Output& output) override;
   Summary summary() override;

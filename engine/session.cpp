@@ -94,7 +94,8 @@ void Session::State::await_writers() {
 void Session::State::stop_tracing() {
   door.reset();
   if (guest_door) guest_door->close();
-  if (area && !attached.empty()) __atomic_store_n(&area->header().tool_gone, 1, __ATOMIC_RELAXED);  // nobody need ask
+  end_search();
+  if (area && attaches) __atomic_store_n(&area->header().tool_gone, 1, __ATOMIC_RELAXED);  // nobody need ask
   {
     const std::lock_guard lock(changing);  // who is adding probes has added them
     if (mail) mail->stop();
@@ -120,7 +121,7 @@ void Session::State::stop_tracing() {
 }
 
 void Session::State::let_go_of(pid_t pid) {
-  if (!attached.empty()) {
+  if (attaches) {
     const Status given = control::give_back(pid);
     if (given || !control::has_session(pid)) return;  // it may have ended, or have called execve
     notes.push_back("process " + std::to_string(pid) +
@@ -175,7 +176,7 @@ Status Session::State::make_area() {
   auto made = trace::Area::create_private(spec);
   if (!made) return made.error();
   area.emplace(made.take());
-  area->header().mode = agent ? 0 : shared::kModePreloaded;
+  area->header().mode = (agent ? 0 : shared::kModePreloaded) | (attaches ? shared::kModeAttached : 0);
   if (std::any_of(probes.begin(), probes.end(), shows_symbols) || shows_addresses(switches)) {
     std::vector<plan::Site> sites;
     for (const Probe& probe : probes) sites.push_back(probe.site);
@@ -343,7 +344,8 @@ class Forwarder : public Recipient {
   const RecordSink& sink_;
 };
 
-void wait_for_flush(int event, std::chrono::microseconds limit) {
+// Until the descriptor is readable; -1: all the time.
+void wait_for(int event, std::chrono::microseconds limit) {
   pollfd poll_for{.fd = event, .events = POLLIN, .revents = 0};
   const timespec timeout{.tv_sec = limit.count() / 1'000'000, .tv_nsec = limit.count() % 1'000'000 * 1000};
   ::ppoll(&poll_for, 1, &timeout, nullptr);
@@ -384,7 +386,7 @@ Status Session::follow(const control::Preloaded& program, const RunOptions& opti
   while (!deserted && !printer.is_broken() && !(options.detach_requested && options.detach_requested())) {
     deserted = program.is_deserted();
     step();
-    if (!deserted) wait_for_flush(s.mail->flush_wanted(), s.reader->next_poll());
+    if (!deserted) wait_for(s.mail->flush_wanted(), s.reader->next_poll());
   }
   if (deserted) s.recording = false;  // nobody is left to take the probes out of
   s.stop_tracing();

@@ -134,6 +134,18 @@ struct RunOptions {
 // Whether nobody wants any more what has been begun.
 using GivenUp = std::function<bool()>;
 
+// A line for the user, about what happens meanwhile.
+using Tell = std::function<void(const std::string&)>;
+
+// Which processes that run already: all of `pids`; those of a name (fnmatch) or that map a file, as far as they can be attached
+// to; with `waits` also those that come later.
+struct Selection {
+  std::vector<int> pids;
+  std::vector<std::string> names, objects;
+  bool waits = false;
+  Tell tell = [](const std::string&) {};  // of each that is found; from any thread
+};
+
 class Session {
  public:
   static Result<Session> prepare(const SessionOptions& options);
@@ -147,10 +159,11 @@ class Session {
   Status launch(const std::vector<std::string>& argv);
   int child_pid() const;
 
-  // Processes that run already. Where another tool has them, of this user's or we are root, it adds our probes to its own
-  // (engine/guest_protocol.h); they must be the ones that it was started with or for. Where one cannot be attached to, none is. They run when this returns. Code::killed when it was
-  // given up before the first was touched, or while another was waited for: all of them are as they were.
-  Status attach(const std::vector<int>& pids, const GivenUp& given_up);
+  // Processes that run already. Where one of `pids` cannot be attached to, none is; of the others, unless they are waited for, one
+  // must be there. Where another tool has them, of this user's or we are root, it adds our probes to its own
+  // (engine/guest_protocol.h); they must be the ones that it was started with or for. They run when this returns. Code::killed when
+  // it was given up before the first was touched, or while another was waited for: all of them are as they were.
+  Status attach(const Selection& whom, const GivenUp& given_up);
 
   // The other door: the program that has the agent by LD_PRELOAD and waits for us. When this returns the points are armed;
   // the program begins with program.finish(true).
@@ -158,7 +171,7 @@ class Session {
   // Reads and prints until no process has the session any more, or `options` or the output end it.
   Status follow(const control::Preloaded& program, const RunOptions& options, const Output& output);
 
-  // After attach(): until the processes have ended or `options` or the output end it. Else:
+  // After attach(): until the processes have ended (never where others are waited for) or `options` or the output end it. Else:
   // reads and prints until the program has ended and everything recorded is printed. Output errors end printing, never the
   // program.
   Result<Ending> run(const RunOptions& options, const Output& output);
@@ -189,8 +202,9 @@ class Session {
   std::unique_ptr<State> state_;
 };
 
-// Takes away what a tool that was killed has left in processes that it had attached to. The first error, if any.
-Status release(const std::vector<int>& pids);
+// Takes away what a tool that was killed has left in processes that it had attached to: in these, and where it has looked for some
+// itself, in all that it was in. The first error, if any.
+Status release(const Selection& whom);
 
 // Where libuprobe.so is: beside the program (build tree), in ../lib/uprobe (installed). Empty if nowhere.
 std::string find_agent();

@@ -1,5 +1,6 @@
 // Attaching to processes that run. The session's other doors are in session.cpp.
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -125,6 +126,7 @@ Status Session::State::attach_all(const GivenUp& given_up) {
   return begun;
 }
 
+// Those that are asked for by number.
 Status Session::State::attach_first(const GivenUp& given_up) {
   for (const pid_t pid : attached) {
     if (Status free = await_free(pid, given_up); !free) return about(pid, free.error());
@@ -135,8 +137,7 @@ Status Session::State::attach_first(const GivenUp& given_up) {
   if (Status made = make_area(); !made) return made;
   if (Status opened = open_doors(); !opened) return opened;
   const Status begun = attach_all(given_up);
-  if (begun) return serve();
-  close_doors();
+  if (!begun) close_doors();
   return begun;
 }
 
@@ -165,34 +166,86 @@ Status Session::State::join_host(const Error& occupied, const GivenUp& given_up)
   return is_engine(host) ? again : occupied;
 }
 
-Status Session::attach(const std::vector<int>& pids, const GivenUp& given_up) {
+// By number, in a session of our own or as another's guest.
+Status Session::State::attach_or_join(const GivenUp& given_up) {
   using namespace std::chrono_literals;
   constexpr auto kPatience = 10s;
-  State& s = *state_;
-  raise_own_limits();
-  if (Status agent = s.open_agent(); !agent) return agent;
-  // In an order that all of us keep: nobody holds what another one waits for.
-  const std::set<pid_t> wanted(pids.begin(), pids.end());
-  s.attached.assign(wanted.begin(), wanted.end());
   for (const auto begun = std::chrono::steady_clock::now();;) {
-    const Status first = s.attach_first(given_up);
-    if (first || first.error().err != control::kOccupied) return first;
-    s.forget_attempt();
-    const Status joined = s.join_host(first.error(), given_up);
+    const Status first = attach_first(given_up);
+    if (first || first.error().err != control::kOccupied || searches) return first;
+    forget_attempt();
+    const Status joined = join_host(first.error(), given_up);
     if (joined || joined.error().err != EAGAIN || std::chrono::steady_clock::now() - begun > kPatience) return joined;
     if (given_up()) return Error{.code = Code::killed, .text = "given up"};
     std::this_thread::sleep_for(5ms);
   }
 }
 
-Status release(const std::vector<int>& pids) {
+namespace {
+
+Error nobody_found(const Selection& whom, std::size_t found) {
+  std::string what;
+  for (const std::string& name : whom.names) what += (what.empty() ? "is called '" : " or is called '") + name + "'";
+  for (const std::string& object : whom.objects) what += (what.empty() ? "maps " : " or maps ") + object;
+  if (found != 0) return Error{.code = Code::refused, .text = "no process that " + what + " could be attached to"};
+  return Error{.code = Code::not_found,
+               .text = "no process " + what,
+               .help = "--wait waits for some, --dry-run shows the probes without any"};
+}
+
+}  // namespace
+
+// The session is under way: who is found joins it.
+Status Session::State::find_others(const Selection& whom, control::Lookout lookout, const GivenUp& given_up) {
+  struct stat area_file {};
+  if (::fstat(area->fd(), &area_file) != 0) return system_error("fstat of the session area", errno);
+  newcomers.emplace(std::move(lookout), area_file.st_ino, *mail, whom.tell);
+  newcomers->take_present(given_up);
+  for (Fd& handle : newcomers->take_handles()) processes.push_back(std::move(handle));
+  waits = whom.waits;
+  if (waits) return newcomers->watch(), ok();
+  if (newcomers->taken() != 0 || !attached.empty()) return find_any_armed();
+  if (given_up()) return Error{.code = Code::killed, .text = "given up"};
+  return nobody_found(whom, newcomers->found());
+}
+
+void Session::State::end_search() {
+  if (!newcomers) return;
+  newcomers->stop();
+  for (std::string& note : newcomers->notes()) notes.push_back(std::move(note));
+  newcomers.reset();
+}
+
+Status Session::attach(const Selection& whom, const GivenUp& given_up) {
+  State& s = *state_;
+  s.attaches = true;
+  s.searches = !whom.names.empty() || !whom.objects.empty();
+  auto lookout = control::Lookout::open({whom.names, whom.objects});
+  if (!lookout) return lookout.error();
+  raise_own_limits();
+  if (Status agent = s.open_agent(); !agent) return agent;
+  // In an order that all of us keep: nobody holds what another one waits for.
+  const std::set<pid_t> wanted(whom.pids.begin(), whom.pids.end());
+  s.attached.assign(wanted.begin(), wanted.end());
+  if (Status begun = s.attach_or_join(given_up); !begun || s.visit) return begun;
+  if (s.searches)
+    if (Status found = survive_exhaustion([&] { return s.find_others(whom, lookout.take(), given_up); }); !found) {
+      s.stop_tracing();
+      return found;
+    }
+  return s.serve();
+}
+
+Status release(const Selection& whom) {
   Status all = ok();
-  for (const int pid : pids) {
+  for (const int pid : whom.pids) {
     const Status freed = clean(pid);
     const bool is_anothers = !freed && freed.error().err == control::kOccupied;  // by now
     if (all && !freed && !is_anothers && !has_gone(pid)) all = about(pid, freed.error());
   }
-  return all;
+  if (whom.names.empty() && whom.objects.empty()) return all;
+  const Status others = control::free_all_of_killed();
+  return all ? others : all;
 }
 
 }  // namespace uprobe

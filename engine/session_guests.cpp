@@ -59,7 +59,7 @@ std::vector<std::string> describe(const std::vector<Probe>& probes) {
 
 // The processes that the session was begun with or for, and that are there.
 std::vector<pid_t> Session::State::roots() const {
-  if (attached.empty()) return {child};
+  if (!attaches) return {child};
   std::vector<pid_t> alive;
   std::copy_if(attached.begin(), attached.end(), std::back_inserter(alive), is_alive);
   std::sort(alive.begin(), alive.end());
@@ -72,14 +72,14 @@ Status Session::State::may_be_joined(const Hello& hello) const {
   std::sort(wanted.begin(), wanted.end());
   wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
   const std::vector<pid_t> there = roots();
-  if (wanted == there) return ok();
+  if (wanted == there && !searches) return ok();
   return Error{.code = Code::refused,
                .text = "is traced by another uprobe-run, process " +
                        std::to_string(options.known_as != 0 ? options.known_as : ::getpid()) +
                        ", together with what that was begun for",
                .where = "process " + list_of(wanted),
                .column = -1,
-               .help = "-P " + list_of(there) + " joins it"};
+               .help = searches ? "it finds its processes itself: nobody can join it" : "-P " + list_of(there) + " joins it"};
 }
 
 Result<std::vector<std::string>> Session::State::admit(const std::shared_ptr<Guest>& guest, const Hello& hello) {
@@ -216,9 +216,9 @@ void Session::State::serve_as_steward() {
     take_turn();
     if (!recording || !is_deserted()) continue;
     end_session(GuestEnd::host);
-    if (!attached.empty()) break;
+    if (attaches) break;
   } while (!await_end());
-  if (recording || attached.empty()) steward_ending = end_with_processes();
+  if (recording || !attaches) steward_ending = end_with_processes();
   own_queue->close();
 }
 
@@ -244,7 +244,7 @@ Ending Session::State::run_beside_guests(Recipient& recipient, const std::functi
       own_summary = summary_of(0, nullptr);
       free_events_of(0);
     }
-    if (!attached.empty()) return Ending{.detached = true};
+    if (attaches) return Ending{.detached = true};
   }
   steward.join();
   return steward_ending;

@@ -44,12 +44,11 @@ Result<Ending> Session::State::run(const RunOptions& run_options, Recipient& rec
   if (visit) return run_as_guest(run_options, recipient);
   own_recipient = &recipient;
   const auto started = steady_clock::now();
-  const bool is_attached = !attached.empty();
   const auto is_over_time = [&] {
     return run_options.duration.count() != 0 && steady_clock::now() - started >= run_options.duration;
   };
   const auto wants_to_leave = [&] {
-    return recipient.is_full() || (is_attached && recipient.is_broken()) || is_over_time() ||
+    return recipient.is_full() || (attaches && recipient.is_broken()) || is_over_time() ||
            (run_options.detach_requested && run_options.detach_requested());
   };
   std::unique_lock turn(turns);
@@ -66,7 +65,7 @@ Result<Ending> Session::State::run(const RunOptions& run_options, Recipient& rec
     turn.lock();
     if (steward.joinable() || !is_to_leave || !close_if_alone()) continue;
     end_session(GuestEnd::host);
-    if (is_attached) return Ending{.detached = true};
+    if (attaches) return Ending{.detached = true};
   } while (steward.joinable() || !await_end());
   return end_with_processes();
 }
@@ -80,7 +79,8 @@ void Session::State::take_turn() {
 
 bool Session::State::await_end() {
   const auto wait = recording ? reader->next_poll() : std::chrono::microseconds(100'000);
-  return attached.empty() ? has_ended(pidfd.get(), wait) : all_ended(processes, wait);
+  if (waits) return std::this_thread::sleep_for(wait), false;
+  return attaches ? all_ended(processes, wait) : has_ended(pidfd.get(), wait);
 }
 
 // The programs go on.
@@ -101,7 +101,7 @@ Ending Session::State::end_with_processes() {
   names.refresh_all();
   if (recording) end_session(GuestEnd::processes);
   if (own_recipient != nullptr) own_recipient->end_batch();
-  return attached.empty() ? ending_of(child) : Ending{};
+  return attaches ? Ending{} : ending_of(child);
 }
 
 void Session::State::poll() {

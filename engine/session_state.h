@@ -15,6 +15,7 @@
 #include "engine/definer.h"
 #include "engine/guest_door.h"
 #include "engine/live_server.h"
+#include "engine/newcomers.h"
 #include "engine/plan/flow_cache.h"
 #include "engine/session.h"
 #include "engine/switches.h"
@@ -59,9 +60,13 @@ struct Session::State {
   std::unique_ptr<control::CodeMaps> code_maps;
   std::unique_ptr<SessionSymbols> symbols;
   std::optional<control::MailService> mail;
+  std::optional<Newcomers> newcomers;
+  bool searches = false;  // for processes by name or by file
+  bool waits = false;     // for more of them
   std::optional<trace::Reader> reader;
   std::vector<std::string> notes;
   pid_t child = 0;
+  bool attaches = false;  // to processes that run; else `child` is ours, or has loaded us
   std::vector<pid_t> attached;
   std::optional<Ending> ended_early;
   Fd pidfd;                   // of the child
@@ -116,6 +121,8 @@ struct Session::State {
   // What a process needs of our own points in it besides; it is not touched.
   Status plan_for(pid_t pid);
   Status attach_all(const GivenUp& given_up);
+  Status find_others(const Selection& whom, control::Lookout lookout, const GivenUp& given_up);
+  void end_search();
   // `load` brings the agent to work in the target; what a failure leaves armed is taken out again.
   Status arm(target::Target& target, const std::function<Result<control::Block>()>& load);
   // `first`: the programs, and their process blocks.
@@ -153,6 +160,7 @@ struct Session::State {
   Status become_guest(pid_t host, const GivenUp& given_up);
   Result<Ending> run_as_guest(const RunOptions& options, Recipient& recipient);
   Status attach_first(const GivenUp& given_up);
+  Status attach_or_join(const GivenUp& given_up);
   Status join_host(const Error& occupied, const GivenUp& given_up);
   void forget_attempt();
   // Live changes, in session_live.cpp.

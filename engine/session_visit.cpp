@@ -72,8 +72,7 @@ Result<Ending> Session::State::run_as_guest(const RunOptions& run_options, Recip
   if (left) return Ending{.detached = true};
   if (visit->end() == GuestEnd::processes) return Ending{};
   if (visit->end()) return Ending{.detached = true};
-  const std::vector<int> pids(attached.begin(), attached.end());
-  static_cast<void>(release(pids));
+  static_cast<void>(release({.pids = {attached.begin(), attached.end()}}));
   return Error{.code = Code::refused,
                .text = "the uprobe-run that had the target (engine " + std::to_string(visit->host()) +
                        ") has been killed; what it had left is taken away"};

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -41,10 +42,19 @@ ino_t session_of(pid_t pid, const FoundAgent& found) {
   return mapped == maps->end() ? 0 : mapped->inode;
 }
 
+// Whether the agent's code is there, at work or about to be: a tool may have been killed in between.
+bool has_agent_code(pid_t pid) {
+  const auto files = target::ProcessFiles::open(pid);
+  const auto maps = files ? files->maps() : Result<std::vector<target::Mapping>>(Error{});
+  return maps && std::any_of(maps->begin(), maps->end(), [](const target::Mapping& m) {
+           return m.executable && m.path.find("libuprobe.so") != std::string::npos;
+         });
+}
+
 // The tool that has a session: it maps the area and has no agent.
 pid_t tool_of(ino_t session) {
   for (const pid_t pid : processes_mapping(session))
-    if (pid != ::getpid() && !find_agent(pid)) return pid;
+    if (pid != ::getpid() && !has_agent_code(pid)) return pid;
   return 0;
 }
 
@@ -177,6 +187,19 @@ Status take_threads(HeldProcess& process, AgentCalls& calls, std::int32_t tid_of
   return ok();
 }
 
+// Others end with their program.
+bool is_attached_session(pid_t pid, Addr area) {
+  const auto files = target::ProcessFiles::open(pid);
+  std::uint32_t mode = 0;
+  return files && files->read(area + offsetof(shared::AreaHeader, mode), &mode, sizeof mode) &&
+         (mode & shared::kModeAttached) != 0;
+}
+
+Status forget_areas(pid_t pid) {
+  auto process = HeldProcess::hold(pid);
+  return process ? unmap_forgotten_areas(**process) : Status(process.error());
+}
+
 }  // namespace
 
 bool is_in_session(pid_t pid) {
@@ -195,11 +218,12 @@ pid_t known_as(pid_t tool) {
   return front != 0 ? front : tool;
 }
 
-Status make_free(pid_t pid) {
+Status make_free(pid_t pid, ino_t ours) {
   const auto found = find_agent(pid);
   if (!found) return found.error().code == Code::not_found ? ok() : Status(found.error());
   const ino_t session = session_of(pid, *found);
   if (session == 0) return ok();
+  if (session == ours) return Error{.code = Code::refused, .text = "is in this session already", .err = EALREADY};
   const pid_t tool = tool_of(session);
   if (tool == 0) return take_away(pid, session);
   return Error{.code = Code::refused,
@@ -208,6 +232,19 @@ Status make_free(pid_t pid) {
                .column = -1,
                .help = {},
                .err = kOccupied};
+}
+
+// Those that a tool was killed over before their agent knew of its session have the area alone.
+Status free_all_of_killed() {
+  Status all = ok();
+  for (const auto& [pid, session, area] : processes_in_sessions()) {
+    if (target::borrows_memory(pid) || !is_attached_session(pid, area) || tool_of(session) != 0) continue;
+    const auto found = find_agent(pid);
+    const bool is_known = found && session_of(pid, *found) != 0;
+    const Status taken = is_known ? take_away(pid, session) : forget_areas(pid);
+    if (all && !taken && has_session(pid)) all = taken;
+  }
+  return all;
 }
 
 Result<Block> attach_agent(HeldProcess& process, const AgentImage& image, const trace::Area& area, std::size_t points) {

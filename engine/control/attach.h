@@ -10,10 +10,15 @@
 
 namespace uprobe::control {
 
-// Whether a process is free for a session: Code::refused and this error while another tool that lives has one there. What a dead
-// one has left is taken away, from the processes that it has followed as well; they are held for that, and let go.
+// Whether a process is free for a session: Code::refused and kOccupied while another tool that lives has one there. What a dead
+// one has left is taken away, from the processes that it has followed as well; they are held for that, and let go. EALREADY with
+// Code::refused: it is in the session whose area has the inode `ours`.
 inline constexpr int kOccupied = EUSERS;
-Status make_free(pid_t pid);
+Status make_free(pid_t pid, ino_t ours = 0);
+
+// The second part of that for all processes that we may look at: what sessions have left that had attached to programs. The first
+// error, if any.
+Status free_all_of_killed();
 
 // The tool that has a session in the process, and lives; 0: none.
 pid_t host_of(pid_t pid);

@@ -1,13 +1,15 @@
 #include "engine/control/mail_service.h"
 
 #include <limits.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "engine/base/exhaustion.h"
+#include "engine/base/quiet_thread.h"
+#include "engine/control/attach.h"
 #include "engine/control/futex.h"
 #include "engine/control/hooks.h"
 #include "engine/control/load.h"
@@ -47,14 +49,7 @@ MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, cons
   flush_event_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   // A thread of its own: planning a large library may keep the other one busy for long.
   pulse_.emplace(area.header().tool_pulse);
-  // The program's signals are the main thread's business. SIGCHLD is ignored, as it is when it comes: a blocked one would wake
-  // the main thread at each stop of a program that this one leads.
-  sigset_t all, before;
-  sigfillset(&all);
-  sigdelset(&all, SIGCHLD);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { loop(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = start_quiet_thread([this] { loop(); });
 }
 
 MailService::~MailService() { stop(); }
@@ -120,6 +115,37 @@ Status MailService::load(target::PtraceTarget& target) {
   static_cast<void>(uninstall_handlers(target, *block));
   static_cast<void>(target.set_signal_mask(blocked));
   return armed;
+}
+
+Status MailService::prepare_for(pid_t pid) {
+  auto files = target::ProcessFiles::open(pid);
+  if (!files) return files.error();
+  target::RunningTarget running(files.take());
+  const auto hook_note = add_library_hook(pid, files_, probes_);
+  if (!hook_note) return hook_note.error();
+  if (!hook_note->empty()) failures_.insert(*hook_note);
+  armer_.look_ahead(running);
+  return ok();
+}
+
+// Nobody else is served while it is held: rather refused than held for long.
+Status MailService::take_in(pid_t pid, const std::function<bool()>& is_wanted) {
+  constexpr auto kPatience = 100ms;
+  if (Status prepared = prepare_for(pid); !prepared) return prepared;
+  auto process = target::HeldProcess::hold(pid, kPatience);
+  if (!process) return process.error();
+  if (!is_wanted() || is_in_session(pid))
+    return Error{.code = Code::refused, .text = "has changed meanwhile", .err = EBUSY};
+  const Status taken = survive_exhaustion([&]() -> Status {
+    auto block = attach_agent(**process, *agent_, area_, probes_.size());
+    if (!block) return block.error();
+    blocks_.insert(block->address());
+    note_name(pid);
+    return armer_.arm(**process, *block);
+  });
+  (*process)->let_go();
+  if (!taken) static_cast<void>(give_back(pid));
+  return taken;
 }
 
 void MailService::answer(MailSlot& slot) {

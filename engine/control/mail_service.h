@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -42,6 +43,10 @@ class MailService {
     --waiting_;
     return work();
   }
+  // In alone(): a process that runs already comes into the session as by attach_agent; what fails leaves it as it was. When all of
+  // its threads are stopped `is_wanted` is asked whether it is the one that was meant; EBUSY if not. The calling thread holds the
+  // process, and some failures leave that to its end: it ends after this.
+  Status take_in(pid_t pid, const std::function<bool()>& is_wanted);
   LiveChanges changes() const { return {area_, armer_, probes_, blocks_}; }
 
   // No further answers: requests that come now run into their deadline. Joins the thread.
@@ -72,6 +77,7 @@ class MailService {
   Status let_go_of_other(const shared::MailSlot& slot, const Asker& asker);
   void note_left(pid_t pid);
   Status load(target::PtraceTarget& target);
+  Status prepare_for(pid_t pid);
   void note_name(pid_t pid);
 
   trace::Area& area_;

@@ -29,22 +29,39 @@ bool has_session(pid_t pid) {
   return text && text->find(kSessionName) != std::string::npos;
 }
 
-std::vector<pid_t> processes_mapping(ino_t memfd) {
-  std::vector<pid_t> found;
+namespace {
+
+// With the mappings of those that have any of a session.
+template <class Look>
+void each_in_session(Look look) {
   const std::unique_ptr<DIR, int (*)(DIR*)> proc(::opendir("/proc"), ::closedir);
-  if (!proc) return found;
+  if (!proc) return;
   while (const dirent* entry = ::readdir(proc.get())) {
     pid_t pid = 0;
     const char* end = entry->d_name + std::strlen(entry->d_name);
     if (std::from_chars(entry->d_name, end, pid).ptr != end) continue;
     const auto text = read_file("/proc/" + std::string(entry->d_name) + "/maps");
-    if (!text || text->find(kSessionName) == std::string::npos) continue;
-    for (const target::Mapping& m : target::parse_maps(*text)) {
-      if (m.inode != memfd || !is_session_area(m)) continue;
-      found.push_back(pid);
-      break;
-    }
+    if (text && text->find(kSessionName) != std::string::npos) look(pid, target::parse_maps(*text));
   }
+}
+
+}  // namespace
+
+std::vector<pid_t> processes_mapping(ino_t memfd) {
+  std::vector<pid_t> found;
+  each_in_session([&](pid_t pid, const std::vector<target::Mapping>& maps) {
+    const auto is_of_it = [memfd](const target::Mapping& m) { return m.inode == memfd && is_session_area(m); };
+    if (std::any_of(maps.begin(), maps.end(), is_of_it)) found.push_back(pid);
+  });
+  return found;
+}
+
+std::vector<InSession> processes_in_sessions() {
+  std::vector<InSession> found;
+  each_in_session([&](pid_t pid, const std::vector<target::Mapping>& maps) {
+    const auto area = std::find_if(maps.begin(), maps.end(), is_session_area);
+    if (area != maps.end()) found.push_back({pid, area->inode, area->begin});
+  });
   return found;
 }
 

@@ -17,6 +17,14 @@ namespace uprobe::control {
 // may look at.
 std::vector<pid_t> processes_mapping(ino_t memfd);
 
+// Every process that maps any session's area: which one's and where.
+struct InSession {
+  pid_t pid;
+  ino_t session;
+  Addr area;
+};
+std::vector<InSession> processes_in_sessions();
+
 // Whether it is part of a session's shared memory, whoever's.
 bool is_session_area(const target::Mapping& m);
 

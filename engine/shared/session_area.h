@@ -48,6 +48,8 @@ enum class SessionState : u32 { off = 0, recording = 1 };
 // AreaHeader::mode. The session belongs to a preloaded agent: it asks for a flush before the program ends, and a program
 // that execve starts makes a session of its own.
 inline constexpr u32 kModePreloaded = 1;
+// It is in programs that ran already, and is taken out of them when its tool has died.
+inline constexpr u32 kModeAttached = 2;
 
 struct AreaHeader {
   u64 magic;
@@ -70,7 +72,7 @@ struct AreaHeader {
   u32 tool_gone;      // a request ran into its deadline: nobody asks again
   u32 mail_timeouts;
   u32 tool_pulse;      // moves while the tool lives
-  u32 mode;            // kModePreloaded
+  u32 mode;            // kModePreloaded, kModeAttached
   u64 filtered_execs;  // programs that execve started under a filter of their parent's own: nobody could be asked
   u32 cpu_ring_count;  // the first so many rings are CPU rings; 0..ring_count
   u32 reserved2;

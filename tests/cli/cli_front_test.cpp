@@ -22,9 +22,9 @@ class NoEngine : public Engine {
   Status prepare(const SessionOptions&) override { return ok(); }
   std::vector<PlanReport> report() override { return {}; }
   Status launch(const std::vector<std::string>&) override { return ok(); }
-  Status attach(const std::vector<int>&, const GivenUp&) override { return ok(); }
-  Status release(const std::vector<int>& pids) override {
-    released = pids;
+  Status attach(const Selection&, const GivenUp&) override { return ok(); }
+  Status release(const Selection& whom) override {
+    released = whom.pids;
     return ok();
   }
   int child_pid() override { return 0; }

@@ -42,6 +42,8 @@ class FakeEngine : public Engine {
   std::optional<Error> missing_program, launch_error, run_error;
   std::vector<PlanReport> plan;
   std::vector<int> attached;
+  Words attached_names, attached_objects;
+  bool waits = false;
   Summary totals;
   std::string tables;
   Ending ending;
@@ -79,12 +81,16 @@ class FakeEngine : public Engine {
     launched = argv;
     return ok();
   }
-  Status attach(const std::vector<int>& pids, const GivenUp&) override {
-    attached = pids;
+  Status attach(const Selection& whom, const GivenUp&) override {
+    attached = whom.pids;
+    attached_names = whom.names;
+    attached_objects = whom.objects;
+    waits = whom.waits;
+    if (!whom.names.empty()) whom.tell("attached to process 9 (x)");
     if (launch_error) return *launch_error;
     return ok();
   }
-  Status release(const std::vector<int>&) override { return ok(); }
+  Status release(const Selection&) override { return ok(); }
   int child_pid() override { return ::getpid(); }
   Result<Ending> run(const RunOptions& options, const Output& output) override {
     run_options = options;
@@ -169,6 +175,21 @@ TEST_F(CliRun, TheTraceGoesToStandardErrorAndTheSummaryBehindIt) {
   EXPECT_EQ(out(), "");
   EXPECT_EQ(err(), "zsh-1 hit\nzsh-1 again\nuprobe-run: uprobes/a /bin/zsh:0x1: 2 hits\n");
   EXPECT_EQ(engine_.launched, (Words{"zsh", "-c", "y"}));
+}
+
+TEST_F(CliRun, WhoIsAttachedToIsToldUnlessQuiet) {
+  engine_.ending.detached = true;
+  EXPECT_EQ(code({"-p", "p:a /bin/zsh:x", "--comm=x", "--comm", "y*", "--object=/a", "--wait", "-P", "12"}), 0);
+  EXPECT_EQ(err(), "uprobe-run: attached to process 9 (x)\n");
+  EXPECT_EQ(engine_.attached, (std::vector<int>{12}));
+  EXPECT_EQ(engine_.attached_names, (Words{"x", "y*"}));
+  EXPECT_EQ(engine_.attached_objects, Words{"/a"});
+  EXPECT_TRUE(engine_.waits);
+}
+
+TEST_F(CliRun, WhoIsAttachedToIsNotToldWhenQuiet) {
+  EXPECT_EQ(code({"-q", "-p", "p:a /bin/zsh:x", "--comm=x"}), 0);
+  EXPECT_EQ(err().find("attached"), std::string::npos);
 }
 
 TEST_F(CliRun, WhatIsAttachedToHasItsTraceOnStandardOutput) {

@@ -1,0 +1,167 @@
+#include "engine/control/lookout.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <sstream>
+
+#include "engine/base/roles.h"
+
+namespace uprobe::control {
+namespace {
+
+// Looks that follow each other before they become rarer; then each process has its turn, some in each look.
+constexpr std::uint32_t kEager = 4;
+constexpr std::uint64_t kTurns = 32, kInEachLook = 8;
+
+// /proc/PID/stat, proc(5).
+struct Stat {
+  std::string name;
+  char state = 0;
+  std::uint64_t flags = 0, threads = 0, started = 0;
+};
+
+std::optional<Stat> stat_of(pid_t pid) {
+  const auto text = read_file("/proc/" + std::to_string(pid) + "/stat");
+  if (!text) return std::nullopt;
+  const std::size_t begin = text->find('('), end = text->rfind(')');  // the name may have some of its own
+  if (begin == std::string::npos || end == std::string::npos) return std::nullopt;
+  Stat stat{.name = text->substr(begin + 1, end - begin - 1)};
+  std::istringstream fields(text->substr(end + 1));
+  std::string word;
+  fields >> stat.state;
+  for (int field = 4; field <= 22 && fields >> word; ++field) {
+    if (field == 9) stat.flags = std::strtoull(word.c_str(), nullptr, 10);
+    if (field == 20) stat.threads = std::strtoull(word.c_str(), nullptr, 10);
+    if (field == 22) stat.started = std::strtoull(word.c_str(), nullptr, 10);
+  }
+  return stat;
+}
+
+bool is_kernel_thread(const Stat& stat) {
+  constexpr std::uint64_t kKernelThread = 0x200000;  // PF_KTHREAD, include/linux/sched.h
+  return (stat.flags & kKernelThread) != 0;
+}
+
+bool has_ended(const Stat& stat) { return (stat.state == 'Z' || stat.state == 'X') && stat.threads <= 1; }
+
+bool is_one_of_us(pid_t pid, const Stat& stat) {
+  return pid == ::getpid() || stat.name == kFrontName || stat.name == kEngineName;
+}
+
+// Between the second blank of a line and its path; a path may have such words in it as well.
+bool maps_object(const std::string& maps, const std::string& shown) {
+  for (std::size_t at = maps.find(shown); at != std::string::npos; at = maps.find(shown, at + 1)) {
+    const std::size_t line = at == 0 ? 0 : maps.rfind('\n', at - 1) + 1;
+    if (std::count(maps.begin() + static_cast<std::ptrdiff_t>(line), maps.begin() + static_cast<std::ptrdiff_t>(at),
+                   ' ') == 2)
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+// What mappings are shown with is not what stat says on every file system: one of our own tells.
+Result<Lookout::Object> Lookout::show(const std::string& path) {
+  constexpr std::size_t kPage = 4096;
+  Object object{.file = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)), .shown = {}};
+  if (!object.file) return system_error(path, errno);
+  void* const at = ::mmap(nullptr, kPage, PROT_READ, MAP_PRIVATE, object.file.get(), 0);
+  if (at == MAP_FAILED) return Error{.code = Code::usage, .text = "is no file that a process could map", .where = path};
+  const auto maps = read_file("/proc/self/maps");
+  ::munmap(at, kPage);
+  if (!maps) return maps.error();
+  char begin[32];
+  std::snprintf(begin, sizeof begin, "%08lx-", reinterpret_cast<unsigned long>(at));
+  std::istringstream lines(*maps);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(begin)) continue;
+    std::istringstream words(line);
+    std::string range, rights, offset, device, inode;
+    words >> range >> rights >> offset >> device >> inode;
+    object.shown = " " + device + " " + inode + " ";
+    return object;
+  }
+  return Error{.code = Code::system, .text = "/proc/self/maps does not show it", .where = path};
+}
+
+Result<Lookout> Lookout::open(const Wanted& wanted) {
+  Lookout lookout;
+  lookout.names_ = wanted.names;
+  for (const std::string& path : wanted.objects) {
+    auto object = show(path);
+    if (!object) return object.error();
+    lookout.objects_.push_back(object.take());
+  }
+  return lookout;
+}
+
+bool Lookout::matches(pid_t pid, const std::string& name, bool& is_closed) const {
+  for (const std::string& pattern : names_)
+    if (::fnmatch(pattern.c_str(), name.c_str(), 0) == 0) return true;
+  if (objects_.empty()) return false;
+  const auto maps = read_file("/proc/" + std::to_string(pid) + "/maps");
+  is_closed = !maps && (maps.error().err == EACCES || maps.error().err == EPERM);
+  return maps && std::any_of(objects_.begin(), objects_.end(),
+                             [&](const Object& object) { return maps_object(*maps, object.shown); });
+}
+
+void Lookout::put_off(Known& known) const {
+  const std::uint64_t rarest = std::max<std::uint64_t>(kTurns, known_.size() / kInEachLook);
+  const std::uint32_t doublings = known.looks < kEager ? 0 : std::min(known.looks - kEager + 1, 32u);
+  known.next = round_ + std::min(rarest, std::uint64_t{1} << doublings);
+}
+
+void Lookout::look_at(pid_t pid, Known& known, std::vector<Candidate>& found) {
+  ++known.looks;
+  put_off(known);
+  const auto stat = stat_of(pid);
+  if (!stat) return;
+  known.is_settled = is_kernel_thread(*stat) || has_ended(*stat);
+  if (known.is_settled || is_one_of_us(pid, *stat) || !matches(pid, stat->name, known.is_closed)) return;
+  known.next = 0;
+  found.push_back({pid, stat->started, stat->name, ++known.offers});
+}
+
+std::vector<Candidate> Lookout::look() {
+  std::vector<Candidate> found;
+  const std::unique_ptr<DIR, int (*)(DIR*)> proc(::opendir("/proc"), ::closedir);
+  if (!proc) return found;
+  ++round_;
+  while (const dirent* entry = ::readdir(proc.get())) {
+    pid_t pid = 0;
+    const char* end = entry->d_name + std::strlen(entry->d_name);
+    if (std::from_chars(entry->d_name, end, pid).ptr != end) continue;
+    Known& known = known_[pid];
+    if (known.entry != entry->d_ino) known = {.entry = entry->d_ino};
+    known.round = round_;
+    if (!known.is_settled && known.next <= round_) look_at(pid, known, found);
+  }
+  std::erase_if(known_, [this](const auto& one) { return one.second.round != round_; });
+  closed_ = static_cast<std::size_t>(
+      std::count_if(known_.begin(), known_.end(), [](const auto& one) { return one.second.is_closed; }));
+  return found;
+}
+
+void Lookout::settle(const Candidate& candidate) {
+  if (const auto known = known_.find(candidate.pid); known != known_.end()) known->second.is_settled = true;
+}
+
+bool Lookout::is_still(const Candidate& candidate) const {
+  const auto stat = stat_of(candidate.pid);
+  bool is_closed = false;
+  return stat && stat->started == candidate.started && matches(candidate.pid, stat->name, is_closed);
+}
+
+}  // namespace uprobe::control
