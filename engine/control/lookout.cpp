@@ -9,13 +9,12 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <sstream>
 
 #include "engine/base/roles.h"
+#include "engine/target/process_stat.h"
 
 namespace uprobe::control {
 namespace {
@@ -24,38 +23,7 @@ namespace {
 constexpr std::uint32_t kEager = 4;
 constexpr std::uint64_t kTurns = 32, kInEachLook = 8;
 
-// /proc/PID/stat, proc(5).
-struct Stat {
-  std::string name;
-  char state = 0;
-  std::uint64_t flags = 0, threads = 0, started = 0;
-};
-
-std::optional<Stat> stat_of(pid_t pid) {
-  const auto text = read_file("/proc/" + std::to_string(pid) + "/stat");
-  if (!text) return std::nullopt;
-  const std::size_t begin = text->find('('), end = text->rfind(')');  // the name may have some of its own
-  if (begin == std::string::npos || end == std::string::npos) return std::nullopt;
-  Stat stat{.name = text->substr(begin + 1, end - begin - 1)};
-  std::istringstream fields(text->substr(end + 1));
-  std::string word;
-  fields >> stat.state;
-  for (int field = 4; field <= 22 && fields >> word; ++field) {
-    if (field == 9) stat.flags = std::strtoull(word.c_str(), nullptr, 10);
-    if (field == 20) stat.threads = std::strtoull(word.c_str(), nullptr, 10);
-    if (field == 22) stat.started = std::strtoull(word.c_str(), nullptr, 10);
-  }
-  return stat;
-}
-
-bool is_kernel_thread(const Stat& stat) {
-  constexpr std::uint64_t kKernelThread = 0x200000;  // PF_KTHREAD, include/linux/sched.h
-  return (stat.flags & kKernelThread) != 0;
-}
-
-bool has_ended(const Stat& stat) { return (stat.state == 'Z' || stat.state == 'X') && stat.threads <= 1; }
-
-bool is_one_of_us(pid_t pid, const Stat& stat) {
+bool is_one_of_us(pid_t pid, const target::ProcessStat& stat) {
   return pid == ::getpid() || stat.name == kFrontName || stat.name == kEngineName;
 }
 
@@ -126,9 +94,9 @@ void Lookout::put_off(Known& known) const {
 void Lookout::look_at(pid_t pid, Known& known, std::vector<Candidate>& found) {
   ++known.looks;
   put_off(known);
-  const auto stat = stat_of(pid);
+  const auto stat = target::stat_of(pid);
   if (!stat) return;
-  known.is_settled = is_kernel_thread(*stat) || has_ended(*stat);
+  known.is_settled = target::is_kernel_thread(*stat) || target::has_ended(*stat);
   if (known.is_settled || is_one_of_us(pid, *stat) || !matches(pid, stat->name, known.is_closed)) return;
   known.next = 0;
   found.push_back({pid, stat->started, stat->name, ++known.offers});
@@ -159,7 +127,7 @@ void Lookout::settle(const Candidate& candidate) {
 }
 
 bool Lookout::is_still(const Candidate& candidate) const {
-  const auto stat = stat_of(candidate.pid);
+  const auto stat = target::stat_of(candidate.pid);
   bool is_closed = false;
   return stat && stat->started == candidate.started && matches(candidate.pid, stat->name, is_closed);
 }

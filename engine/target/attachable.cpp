@@ -15,6 +15,7 @@
 
 #include "engine/base/fd.h"
 #include "engine/base/roles.h"
+#include "engine/target/process_stat.h"
 #include "engine/target/target.h"
 
 namespace uprobe::target {
@@ -93,6 +94,15 @@ std::string yama_scope() {
   return scope && !scope->empty() ? scope->substr(0, 1) : std::string();
 }
 
+// No memory of its own: it never had any, or has given it back on its way out.
+Error without_memory(pid_t pid) {
+  const auto stat = stat_of(pid);
+  if (stat && is_kernel_thread(*stat)) return refused(pid, "is a kernel thread");
+  Error ending = refused(pid, "is about to end");
+  ending.err = ESRCH;
+  return ending;
+}
+
 }  // namespace
 
 Status check_attachable(pid_t pid) {
@@ -110,7 +120,7 @@ Status check_attachable(pid_t pid) {
   if (ended && (threads == "1" || threads.empty()))
     return refused(pid, "has ended, its parent has not taken notice yet");
   if (ended) return refused(pid, "has lost its first thread, which /proc would be needed through");
-  if (value_of(*status, "VmSize").empty()) return refused(pid, "is a kernel thread");
+  if (value_of(*status, "VmSize").empty()) return without_memory(pid);
   if (Status program = check_program(pid); !program) return program;
   if (Status threads_ok = check_threads(pid); !threads_ok) return threads_ok;
   if (!await([&] { return !borrows_memory(pid); })) return refused(pid, "runs in the memory of its parent");

@@ -1,0 +1,34 @@
+#include "engine/target/process_stat.h"
+
+#include <cstdlib>
+#include <sstream>
+
+#include "engine/base/fd.h"
+
+namespace uprobe::target {
+
+std::optional<ProcessStat> stat_of(pid_t pid) {
+  const auto text = read_file("/proc/" + std::to_string(pid) + "/stat");
+  if (!text) return std::nullopt;
+  const std::size_t begin = text->find('('), end = text->rfind(')');  // the name may have some of its own
+  if (begin == std::string::npos || end == std::string::npos) return std::nullopt;
+  ProcessStat stat{.name = text->substr(begin + 1, end - begin - 1)};
+  std::istringstream fields(text->substr(end + 1));
+  std::string word;
+  fields >> stat.state;
+  for (int field = 4; field <= 22 && fields >> word; ++field) {
+    if (field == 9) stat.flags = std::strtoull(word.c_str(), nullptr, 10);
+    if (field == 20) stat.threads = std::strtoull(word.c_str(), nullptr, 10);
+    if (field == 22) stat.started = std::strtoull(word.c_str(), nullptr, 10);
+  }
+  return stat;
+}
+
+bool is_kernel_thread(const ProcessStat& stat) {
+  constexpr std::uint64_t kKernelThread = 0x200000;  // PF_KTHREAD, include/linux/sched.h
+  return (stat.flags & kKernelThread) != 0;
+}
+
+bool has_ended(const ProcessStat& stat) { return (stat.state == 'Z' || stat.state == 'X') && stat.threads <= 1; }
+
+}  // namespace uprobe::target

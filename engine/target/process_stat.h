@@ -1,0 +1,26 @@
+// What /proc/PID/stat says, proc(5): everybody may read it of every process.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace uprobe::target {
+
+struct ProcessStat {
+  std::string name;
+  char state = 0;
+  std::uint64_t flags = 0, threads = 0;
+  std::uint64_t started = 0;  // after boot, in ticks
+};
+
+// Nothing: there is no such process.
+std::optional<ProcessStat> stat_of(pid_t pid);
+
+bool is_kernel_thread(const ProcessStat& stat);
+// A zombie, and not only its first thread.
+bool has_ended(const ProcessStat& stat);
+
+}  // namespace uprobe::target
