@@ -7,6 +7,7 @@
 #include "arch/x86/code/scan.h"
 #include "engine/base/text.h"
 #include "engine/control/armer_work.h"
+#include "engine/control/held_text.h"
 #include "engine/control/ifunc.h"
 #include "engine/control/patch.h"
 
@@ -368,25 +369,10 @@ Status write_each(target::Target& target, const std::vector<ArmedPlace>& texts) 
   return ok();
 }
 
-// What lies near each other in one write, the bytes in between as they are: nobody executes or changes them meanwhile. All
-// is read before anything is written.
-Status write_in_runs(target::Target& target, std::vector<ArmedPlace> texts) {
-  constexpr std::uint64_t kNear = 256, kLongest = 1 << 16;
-  std::sort(texts.begin(), texts.end(), [](const ArmedPlace& a, const ArmedPlace& b) { return a.at < b.at; });
-  std::vector<std::pair<Addr, std::vector<std::uint8_t>>> runs;
-  for (std::size_t first = 0, next = 0; first < texts.size(); first = next) {
-    const Addr begin = texts[first].at;
-    Addr end = begin;
-    for (next = first; next < texts.size() && texts[next].at - end < kNear && end - begin < kLongest; ++next)
-      end = texts[next].at + texts[next].armed.length;
-    auto& run = runs.emplace_back(begin, end - begin).second;
-    if (Status s = target.read(begin, run.data(), run.size()); !s) return s;
-    for (std::size_t i = first; i < next; ++i)
-      std::copy_n(texts[i].armed.bytes, texts[i].armed.length, &run[texts[i].at - begin]);
-  }
-  for (const auto& [begin, run] : runs)
-    if (Status s = target.write(begin, run.data(), run.size()); !s) return s;
-  return ok();
+Status write_together(target::Target& target, const std::vector<ArmedPlace>& texts) {
+  std::vector<TextPiece> pieces;
+  for (const ArmedPlace& text : texts) pieces.push_back({text.at, {text.armed.bytes, text.armed.length}});
+  return write_in_runs(target, std::move(pieces));
 }
 
 }  // namespace
@@ -419,7 +405,7 @@ Status Armer::publish(Work& work) {
     work.texts.insert(work.texts.end(), texts.begin(), texts.end());
     return ok();
   }
-  return work.nobody_runs() ? write_in_runs(work.target, std::move(texts)) : write_each(work.target, texts);
+  return work.nobody_runs() ? write_together(work.target, texts) : write_each(work.target, texts);
 }
 
 // All of a held process in as little time as can be: if we were killed in the middle, the threads would run on with a part of it.
@@ -427,8 +413,8 @@ Status Armer::publish(Work& work) {
 Status Armer::write_texts(Work& work) {
   const auto is_own = [](const ArmedPlace& text) { return text.role != shared::PointRole::probe; };
   const auto probes = std::stable_partition(work.texts.begin(), work.texts.end(), is_own);
-  if (Status own = write_in_runs(work.target, {work.texts.begin(), probes}); !own) return own;
-  return write_in_runs(work.target, {probes, work.texts.end()});
+  if (Status own = write_together(work.target, {work.texts.begin(), probes}); !own) return own;
+  return write_together(work.target, {probes, work.texts.end()});
 }
 
 }  // namespace uprobe::control

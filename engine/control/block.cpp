@@ -123,6 +123,17 @@ void take_copy(Point& point, const NewPoint& from) {
 
 }  // namespace
 
+std::size_t Block::ListHash::operator()(const Consumer& c) const {
+  constexpr std::uint64_t kSpread = 0x9e3779b97f4a7c15;
+  const std::uint64_t which = std::uint64_t{c.event} << 48 ^ std::uint64_t{c.kind} << 40 ^
+                              std::uint64_t{c.session} << 32 ^ static_cast<std::uint32_t>(c.distance);
+  return ((which * kSpread) ^ c.next ^ std::uint64_t{c.lead} << 32 ^ c.restored) * kSpread;
+}
+
+bool Block::SameList::operator()(const Consumer& a, const Consumer& b) const {
+  return same(a, b) && a.next == b.next;
+}
+
 Status ask_agent(target::Target& target, Addr copy) {
   const Addr slot = copy - shared::kCopyBehindThunk;
   return target.write(slot + offsetof(shared::SlotHead, event) + shared::kEventMark, &shared::kNowAskAgent, 1);
@@ -237,13 +248,23 @@ std::optional<std::uint32_t> Block::behind_approach(std::uint32_t approach) cons
   return std::nullopt;
 }
 
+// Lists that are there never change.
+void Block::know_lists() {
+  for (; known_consumers_ < consumers_.size(); ++known_consumers_)
+    lists_.try_emplace(consumers_[known_consumers_], static_cast<std::uint32_t>(known_consumers_ + 1));
+}
+
 Result<std::uint32_t> Block::list_for(const std::vector<Consumer>& consumers, bool is_known) {
-  // What its end may be: lists that are there never change.
+  // What its end may be: from the last one on, as far as there is a list that goes on so.
   std::uint32_t tail = 0;
   std::size_t shared = 0;
-  for (std::uint32_t head = 1; is_known && shared < consumers.size() && head <= consumers_.size(); ++head) {
-    const std::size_t length = length_as_end(head, consumers);
-    if (length > shared) tail = head, shared = length;
+  if (is_known) know_lists();
+  for (; is_known && shared < consumers.size(); ++shared) {
+    Consumer head = consumers[consumers.size() - 1 - shared];
+    head.next = tail;
+    const auto list = lists_.find(head);
+    if (list == lists_.end()) break;
+    tail = list->second;
   }
   const std::span<const Consumer> more(consumers.data(), consumers.size() - shared);
   if (consumers_.size() + more.size() > head_->consumer_capacity)
@@ -330,17 +351,6 @@ std::vector<Consumer> Block::list_of(std::uint32_t point) const {
   return list;
 }
 
-// How many of the last consumers the list is that begins with consumer `head` - 1; 0: it is another one.
-std::size_t Block::length_as_end(std::uint32_t head, const std::vector<Consumer>& consumers) const {
-  std::size_t length = 0;
-  for (std::uint32_t next = head; next != 0; next = consumers_[next - 1].next)
-    if (next > consumers_.size() || ++length > consumers.size()) return 0;
-  std::size_t i = consumers.size() - length;
-  for (std::uint32_t next = head; next != 0; next = consumers_[next - 1].next)
-    if (!same(consumers_[next - 1], consumers[i++])) return 0;
-  return length;
-}
-
 // The head says how many there are: it is the caller's to write.
 Status Block::write_consumers(target::Target& target) {
   if (Status s = write_table(target, at_ + head_->consumer_offset, consumers_, written_consumers_); !s) return s;
@@ -424,6 +434,8 @@ Status Block::begin_anew(target::Target& target) {
   for (Point& point : points_) point.consumer = 0;
   if (Status s = write_table(target, at_ + head_->point_offset, points_, 0); !s) return s;
   consumers_.clear();
+  lists_.clear();
+  known_consumers_ = 0;
   written_consumers_ = 0;
   head_->consumer_count = 0;
   if (Status s = write_head(target); !s) return s;

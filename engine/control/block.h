@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/shared/process_block.h"
@@ -107,10 +108,18 @@ class Block {
   Status write_agent_part(target::Target& target);
 
  private:
+  // Of a consumer and the list behind it.
+  struct ListHash {
+    std::size_t operator()(const shared::Consumer& consumer) const;
+  };
+  struct SameList {
+    bool operator()(const shared::Consumer& a, const shared::Consumer& b) const;
+  };
+
   Block(Addr at) : at_(at) {}
   Status write_consumers(target::Target& target);
   Status publish_consumers(target::Target& target);
-  std::size_t length_as_end(std::uint32_t head, const std::vector<shared::Consumer>& consumers) const;
+  void know_lists();
   std::uint32_t chain(std::span<const shared::Consumer> consumers, std::uint32_t tail);
   Status write_hash(target::Target& target, std::size_t first_point);
 
@@ -119,6 +128,8 @@ class Block {
   std::vector<shared::Point> points_;
   std::vector<shared::Consumer> consumers_;
   std::size_t written_consumers_ = 0;
+  std::unordered_map<shared::Consumer, std::uint32_t, ListHash, SameList> lists_;  // which consumer + 1 begins it
+  std::size_t known_consumers_ = 0;                                                // of the first so many
   std::vector<shared::CodeFile> code_files_;
   std::vector<shared::Undo> undo_;
   std::vector<std::uint32_t> hash_;

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/fd.h"
+#include "engine/control/held_text.h"
 #include "engine/control/patch.h"
 #include "engine/control/processes.h"
 #include "engine/control/text_view.h"
@@ -81,7 +83,9 @@ class Disarming {
   };
 
   Status restore(const Batch& batch, Serializer& serializer) {
-    const std::vector<Patched> outcomes = patch_running(target_, batch.patches, serializer);
+    const std::vector<Patched> outcomes =
+        put_back_held(batch) ? std::vector(batch.patches.size(), Patched::done)
+                             : patch_running(target_, batch.patches, serializer);
     std::vector<std::uint32_t> restored;
     for (std::size_t i = 0; i < outcomes.size(); ++i) {
       if (outcomes[i] == Patched::done) add_restored(restored, batch.points[i]);
@@ -94,6 +98,13 @@ class Disarming {
     restored.push_back(index);
     const bool leads_on = shared::is_approach(block_.points()[index]);
     if (const auto place = leads_on ? block_.behind_approach(index) : std::nullopt) restored.push_back(*place);
+  }
+  // What consider() has seen is there still, and nobody executes it. False: one after the other, to see which fails.
+  bool put_back_held(const Batch& batch) {
+    if (!target_.is_held()) return false;
+    std::vector<TextPiece> pieces;
+    for (const Patch& patch : batch.patches) pieces.push_back({patch.at, {patch.after.data(), patch.size}});
+    return bool(write_in_runs(target_, std::move(pieces)));
   }
   // Not where its memory is gone.
   bool stays(Patched outcome, Addr at) {

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include "engine/base/fd.h"
@@ -196,12 +197,23 @@ class GivingBack {
   Block& block_;
 };
 
+bool is_at(HeldProcess& process, const FoundAgent& found) {
+  shared::AgentHeader header{};
+  Addr block;
+  const bool is_read = process.read(found.agent.at, &header, sizeof header) &&
+                       process.read(found.agent.place(header.block_slot), &block, sizeof block);
+  return is_read && std::memcmp(&header, &found.agent.header, sizeof header) == 0 && block == found.block &&
+         is_block(process, block);
+}
+
 }  // namespace
 
+// Looked for while it runs. Where it has called execve since then there is another one, or none.
 Status give_back(pid_t pid) {
+  auto found = find_agent(pid);
   auto process = HeldProcess::hold(pid);
   if (!process) return process.error();
-  const auto found = find_agent(pid);
+  if (!found || !is_at(**process, *found)) found = find_agent(pid);
   if (!found) return found.error();
   auto block = Block::read(**process, found->block);
   if (!block) return block.error();

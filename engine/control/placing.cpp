@@ -9,6 +9,7 @@
 #include "arch/x86/code/trampoline.h"
 #include "arch/x86/code/window.h"
 #include "engine/control/islands.h"
+#include "engine/control/text_view.h"
 #include "engine/shared/trampoline.h"
 
 namespace uprobe::control {
@@ -76,7 +77,7 @@ std::uint32_t usual_room(const Pending& p) {
 class Placer {
  public:
   Placer(const PlaceContext& context, std::vector<Pending>& pending)
-      : context_(context), pending_(pending), slots_(pending.size()) {}
+      : context_(context), pending_(pending), slots_(pending.size()), held_(context.target) {}
 
   Status run();
 
@@ -96,6 +97,7 @@ class Placer {
   bool settle(Pending& p);
   bool settle_jump(Pending& p, const shared::Point& before);
   bool settle_copy(Pending& p, const shared::Point& before);
+  Status read(Addr from, void* to, std::size_t bytes);
   bool stands(Addr at, const std::vector<std::uint8_t>& bytes);
   bool has_body(std::size_t body, Addr at);
   std::size_t body_for(const Pending& p);
@@ -119,6 +121,7 @@ class Placer {
   const PlaceContext& context_;
   std::vector<Pending>& pending_;
   std::vector<Slot> slots_;
+  TextView held_;
   std::size_t fresh_ = 0;  // points so far that will be new in the block
   std::vector<SharedBody> bodies_;
   std::map<std::string, std::size_t> by_program_;      // with filter and kind; "": the agent records
@@ -252,9 +255,14 @@ void take_breakpoint(Pending& p) {
   p.code = p.point.insn;
 }
 
+// Of a held process a page at a time: nothing but what is written here changes it, and that is not read again.
+Status Placer::read(Addr from, void* to, std::size_t bytes) {
+  return context_.target.is_held() ? held_.read(from, to, bytes) : context_.target.read(from, to, bytes);
+}
+
 bool Placer::stands(Addr at, const std::vector<std::uint8_t>& bytes) {
   std::vector<std::uint8_t> now(bytes.size());
-  return context_.target.read(at, now.data(), now.size()) && now == bytes;
+  return read(at, now.data(), now.size()) && now == bytes;
 }
 
 // Whether just this body stands there.
@@ -274,7 +282,7 @@ bool Placer::settle_jump(Pending& p, const shared::Point& before) {
   const Addr copy{before.copy}, slot = copy - shared::kCopyBehindThunk;
   const Addr event = slot + offsetof(shared::SlotHead, event);
   std::int32_t distance = 0;
-  if (!context_.target.read(copy - sizeof distance, &distance, sizeof distance)) return false;
+  if (!read(copy - sizeof distance, &distance, sizeof distance)) return false;
   const Addr entry = copy + static_cast<std::uint64_t>(std::int64_t{distance});
   const std::size_t body = body_for(p);
   auto made = make_slot(p, slot, body, entry);
@@ -283,7 +291,7 @@ bool Placer::settle_jump(Pending& p, const shared::Point& before) {
   if (!stands(slot - exit_head.size(), exit_head)) return false;
   std::uint8_t* const word = &made->bytes[event - slot];
   const std::vector<std::uint8_t> wanted(word, word + sizeof(shared::SlotHead::event));
-  if (!context_.target.read(event, word, wanted.size()) || !stands(slot, made->bytes)) return false;
+  if (!read(event, word, wanted.size()) || !stands(slot, made->bytes)) return false;
   if (p.approach && !settle_approach(*p.approach, copy - shared::kThunkBytes)) return false;
   if (!context_.target.write(event, wanted.data(), wanted.size())) return false;
   take(p, *made, copy);
