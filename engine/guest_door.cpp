@@ -115,7 +115,7 @@ void GuestDoor::State::let_in() {
     const std::lock_guard hold(lock);
     if (guests.size() >= kMostGuests) {
       const Error full{.code = Code::limit, .text = "is traced by too many of us already"};
-      static_cast<void>(send_some(socket.get(), encode(Refusal{.error = full})));
+      static_cast<void>(send_some(socket.get(), encode(Refusal{.error = full, .come_back = true})));
       continue;
     }
     guests.push_back(std::make_shared<Guest>(std::move(socket), pid));

@@ -30,13 +30,19 @@ constexpr std::size_t kLeastPoints = 4096;
 
 // ---- another session
 
-// The inode of the session that the agent in a process has; 0: none.
+// Where the agent in a process has its session; 0: it has none.
+Addr area_of(const target::ProcessFiles& files, const FoundAgent& found) {
+  std::uint64_t area = 0;
+  constexpr std::uint64_t kAreaAt = offsetof(shared::ProcessBlock, sessions) + offsetof(shared::SessionLink, area);
+  return files.read(found.block + kAreaAt, &area, sizeof area) ? Addr{area} : Addr{};
+}
+
+// The session's inode.
 ino_t session_of(pid_t pid, const FoundAgent& found) {
   auto files = target::ProcessFiles::open(pid);
   const auto maps = files ? files->maps() : Result<std::vector<target::Mapping>>(Error{});
-  std::uint64_t area = 0;
-  constexpr std::uint64_t kAreaAt = offsetof(shared::ProcessBlock, sessions) + offsetof(shared::SessionLink, area);
-  if (!maps || !files->read(found.block + kAreaAt, &area, sizeof area) || area == 0) return 0;
+  const std::uint64_t area = maps ? area_of(*files, found).value : 0;
+  if (area == 0) return 0;
   const auto mapped =
       std::find_if(maps->begin(), maps->end(), [area](const target::Mapping& m) { return m.begin.value == area; });
   return mapped == maps->end() ? 0 : mapped->inode;
@@ -56,6 +62,34 @@ pid_t tool_of(ino_t session) {
   for (const pid_t pid : processes_mapping(session))
     if (pid != ::getpid() && !has_agent_code(pid)) return pid;
   return 0;
+}
+
+// Whether a tool lives that we may not look at: another user's.
+bool has_unseen_tool(pid_t pid, const FoundAgent& found) {
+  constexpr useconds_t kLook = 25'000;
+  if (::geteuid() == 0) return false;  // sees all
+  auto files = target::ProcessFiles::open(pid);
+  const Addr area = files ? area_of(*files, found) : Addr{};
+  const auto pulse = [&](std::uint32_t& to) {
+    return area && files->read(area + offsetof(shared::AreaHeader, tool_pulse), &to, sizeof to);
+  };
+  std::uint32_t first = 0, now = 0;
+  if (!pulse(first)) return false;
+  for (int looks = 0; looks < 40; ++looks) {
+    ::usleep(kLook);
+    if (!pulse(now)) return false;
+    if (now != first) return true;
+  }
+  return false;
+}
+
+Error occupied(const std::string& whose, int err) {
+  return Error{.code = Code::refused,
+               .text = "is traced by another uprobe-run, " + whose,
+               .where = {},
+               .column = -1,
+               .help = {},
+               .err = err};
 }
 
 // What a tool has left that was killed together with its front. The process first: its children may be gone by then.
@@ -225,13 +259,8 @@ Status make_free(pid_t pid, ino_t ours) {
   if (session == 0) return ok();
   if (session == ours) return Error{.code = Code::refused, .text = "is in this session already", .err = EALREADY};
   const pid_t tool = tool_of(session);
-  if (tool == 0) return take_away(pid, session);
-  return Error{.code = Code::refused,
-               .text = "is traced by another uprobe-run, process " + std::to_string(known_as(tool)),
-               .where = {},
-               .column = -1,
-               .help = {},
-               .err = kOccupied};
+  if (tool != 0) return occupied("process " + std::to_string(known_as(tool)), kOccupied);
+  return has_unseen_tool(pid, *found) ? occupied("of another user", 0) : take_away(pid, session);
 }
 
 // Those that a tool was killed over before their agent knew of its session have the area alone.

@@ -6,6 +6,8 @@ import os
 import random
 import re
 import signal
+import socket
+import struct
 import subprocess
 import termios
 import time
@@ -456,7 +458,7 @@ class Words(TracersCase):
         self.end_well(target, b"")
 
     @unittest.skipIf(os.geteuid() != 0, "only root can become somebody else")
-    def test_users(self):
+    def test_root_is_anybodys_guest(self):
         program = os.path.join("/tmp", f"uprobe-tracers-{os.getpid()}")
         harness.copied(fixture("attached_busy"), program)
         self.addCleanup(os.unlink, program)
@@ -468,6 +470,57 @@ class Words(TracersCase):
         root = self.tracer("root", target.pid, f"p:w {program}:several", options=["-d", "50ms"]).end()
         self.assertGreater(len(root.hits), 0)
         self.assertEqual(first.communicate()[1].count(b"killed"), 0)
+        self.end_well(target)
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can become somebody else")
+    def test_nobody_is_roots(self):
+        program = os.path.join("/tmp", f"uprobe-tracers-{os.getpid()}")
+        harness.copied(fixture("attached_busy"), program)
+        self.addCleanup(os.unlink, program)
+        target = self.start_ready(program, user=NOBODY, group=NOBODY, extra_groups=[])
+        first = self.tracer("first", target.pid, f"p:several {program}:several %di:s64 %si:s64").attached()
+        words = [*tracer("-o", "/dev/null", "-P", str(target.pid)), "-p", f"p:w {program}:several"]
+        seen = subprocess.run(words, user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, check=False)
+        self.assertEqual(seen.returncode, 125)
+        self.assertIn(b"is traced by another uprobe-run, of another user", seen.stderr)
+        self.assertEqual(BusyCase.check_sequences(self, first.leave()), 8)
+        self.end_well(target)
+
+
+class Strangers(BusyCase):
+    """Whoever connects without being a tool of ours."""
+
+    def connect(self, engine):
+        stranger = socket.socket(socket.AF_UNIX)
+        self.addCleanup(stranger.close)
+        stranger.settimeout(harness.TIMEOUT)
+        stranger.connect(f"\0uprobe-run/{engine}")
+        return stranger
+
+    def test_bytes_that_are_nothing(self):
+        target = self.start_busy()
+        first = self.tracer("first", target.pid, *self.definitions("single")).attached()
+        engine = first.engine()
+        pick = random.Random(3)
+        for size in (0, 1, 7, 8, 100, 70000):
+            stranger = self.connect(engine)
+            try:
+                stranger.sendall(pick.randbytes(size))
+                stranger.shutdown(socket.SHUT_WR)
+                self.assertEqual(stranger.recv(100), b"")
+            except OSError:
+                pass  # it has closed
+        endless = self.connect(engine)
+        endless.sendall(struct.pack("=II", 0x7fffffff, 1))
+        self.assertEqual(endless.recv(100), b"", "a length that nobody believes")
+        silent = [self.connect(engine) for _ in range(40)]  # more than are let in at a time
+        self.assertIn(b"too many", silent[-1].recv(4096))
+        for one in silent:
+            one.close()
+        guest = self.tracer("guest", target.pid, *self.definitions("several"), options=["-n", "5"]).end()
+        self.assertEqual(len(guest.hits), 5)
+        self.assertEqual(self.check_sequences(first.leave()), 8)
+        self.check_as_before()
         self.end_well(target)
 
 
