@@ -234,7 +234,8 @@ void GuestDoor::State::attend(const std::shared_ptr<Guest>& guest) {
       say(*guest, encode(Refusal{.error = tried.error(), .come_back = tried.error().err == EAGAIN}));
     } else {
       const Why why = say(*guest, encode_admitted(*admitted)) ? pass_on(*guest, in) : Why::gone;
-      if (why != Why::ended) calls.dismiss(*guest);
+      const bool was_last = why != Why::ended && calls.dismiss(*guest);
+      while (was_last && !guest->end()) wait_for(guest->wake_.get(), POLLIN, guest->wake_.get(), 100ms);
       if (why != Why::gone) see_off(*guest, why == Why::left ? GuestEnd::left : *guest->end());
       calls.forget(*guest);
     }

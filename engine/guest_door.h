@@ -54,8 +54,8 @@ struct GuestCalls {
   // Its probes as they are now; the guest's records may come from the first moment on.
   std::function<Result<std::vector<std::string>>(const std::shared_ptr<Guest>&, const Hello&)> admit;
   // It has left: its probes are removed, and what they have recorded has been taken. Once for each that was admitted and that
-  // end() has not ended.
-  std::function<void(Guest&)> dismiss;
+  // end() has not ended. Whether it was the last, and end() comes: it hears of its own end when the target is let go.
+  std::function<bool(Guest&)> dismiss;
   std::function<Summary(const Guest&)> summary_of;
   // The last call for one that was admitted.
   std::function<void(const Guest&)> forget;

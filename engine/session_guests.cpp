@@ -131,7 +131,7 @@ void Session::State::free_events_of(std::uint32_t owner) {
   }
 }
 
-void Session::State::dismiss(Guest& guest) {
+bool Session::State::dismiss(Guest& guest) {
   {
     const std::lock_guard lock(changing);
     if (recording) leave(live_events_of(guest.owner));
@@ -139,6 +139,8 @@ void Session::State::dismiss(Guest& guest) {
   settle();
   const std::lock_guard lock(changing);
   --guest_count;
+  is_closing = is_closing || (is_left && guest_count == 0);
+  return is_closing;
 }
 
 // Waits until the reader's thread has handed on all that is recorded by now.
@@ -179,7 +181,7 @@ Status Session::State::serve_guests() {
   if (!guest_door) return ok();
   const GuestCalls calls{
       .admit = [this](const auto& guest, const Hello& hello) { return admit(guest, hello); },
-      .dismiss = [this](Guest& guest) { dismiss(guest); },
+      .dismiss = [this](Guest& guest) { return dismiss(guest); },
       .summary_of =
           [this](const Guest& guest) {
             const std::lock_guard lock(changing);

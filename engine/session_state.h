@@ -144,7 +144,7 @@ struct Session::State {
   void leave_to_guests();
   Status serve_guests();
   Result<std::vector<std::string>> admit(const std::shared_ptr<Guest>& guest, const Hello& hello);
-  void dismiss(Guest& guest);
+  bool dismiss(Guest& guest);
   Status may_be_joined(const Hello& hello) const;
   std::vector<pid_t> roots() const;
   std::vector<std::uint16_t> live_events_of(std::uint32_t owner) const;

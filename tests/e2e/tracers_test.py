@@ -126,7 +126,7 @@ class Orders(TracersCase):
             for name_ in there:
                 rounds[name_] += 1
         self.assertEqual(there, {})
-        wait_until(lambda: checksum_of_text(target.pid) == text, "the text as it was")
+        self.assertEqual(checksum_of_text(target.pid), text)
         self.assertEqual(signals_of(target.pid), before)
         self.end_well(target, b"")
 
@@ -312,8 +312,16 @@ class Ways(BusyCase):
         first = subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)
         self.addCleanup(harness.stop_group, first)
         self.assertEqual(first.stdout.readline(), b"# tracer: nop\n")
-        waiting = array.array("i", [0])
-        wait_until(lambda: fcntl.ioctl(first.stdout, termios.FIONREAD, waiting) == 0 and waiting[0] > 60000, "a full pipe")
+        amounts = [0, 0]
+
+        def is_full():
+            waiting = array.array("i", [0])
+            fcntl.ioctl(first.stdout, termios.FIONREAD, waiting)
+            amounts.append(waiting[0])
+            time.sleep(0.1)
+            return amounts[-1] == amounts[-2] != 0
+
+        wait_until(is_full, "a full pipe")
         guest = self.tracer("guest", target.pid, *self.definitions("single", "several")).attached()
         time.sleep(0.5)
         guest.leave()
@@ -493,8 +501,8 @@ class Strangers(BusyCase):
     def connect(self, engine):
         stranger = socket.socket(socket.AF_UNIX)
         self.addCleanup(stranger.close)
-        stranger.settimeout(harness.TIMEOUT)
         stranger.connect(f"\0uprobe-run/{engine}")
+        stranger.settimeout(harness.TIMEOUT)
         return stranger
 
     def test_bytes_that_are_nothing(self):
