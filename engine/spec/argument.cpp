@@ -125,7 +125,7 @@ Result<Argument> ArgumentParser::parse(std::uint32_t& fixed_bytes) {
   fixed_bytes += fixed_size(argument_);
   if (fixed_bytes > shared::kMaxFixedArguments) return blame(fetch->blame_offset, message::kEventTooBig, E2BIG);
   if (auto status = join(*parts, *fetch); !status) return status.error();
-  if (context_.words_2009) argument_.body = modern_body(body);
+  if (fetch->has_word_2009) argument_.body = modern_body(body);
   argument_.steps = std::move(fetch->steps);
   argument_.memory_offset = fetch->memory_offset;
   argument_.entry = std::move(fetch->entry);

@@ -105,7 +105,9 @@ Result<Fetch> FetchParser::parse_as(std::string_view text, const std::string& mo
   if (text[0] == 'a' && (context_.is_return || !context_.is_function_entry))
     return with_help(blame(text, message::kNotEntry), "past its first instruction a function's arguments may be gone");
   const auto at = offset_ + static_cast<std::size_t>(text.data() - body_.data());
-  return FetchParser(command_, word_, at, modern, context_).parse(modern);
+  auto fetch = FetchParser(command_, word_, at, modern, context_).parse(modern);
+  if (fetch) fetch->has_word_2009 = true;
+  return fetch;
 }
 
 // $retval and $stack are prefixes, the others whole words.
@@ -152,6 +154,7 @@ Result<Fetch> FetchParser::at_entry(std::string_view text, std::string_view insi
     return blame_junk(inside, message::kEntrySame);
   // Of a vector register one number is noted.
   Fetch fetch{.steps = {{.kind = StepKind::entry}}, .register_bytes = std::min<std::uint8_t>(inner->register_bytes, 8)};
+  fetch.has_word_2009 = inner->has_word_2009;
   fetch.entry =
       EntryFetch{.steps = std::move(inner->steps), .is_memory = is_memory, .memory_offset = inner->memory_offset};
   return fetch;

@@ -144,7 +144,7 @@ void PlaceParser::take_source() {
     place.source = place.path.substr(colon + 1);
     place.path.resize(colon);
     place.place_column = place.path_column + static_cast<int>(colon) + 1;
-  } else if (!options_.default_object.empty() && place.path.find('/') == std::string::npos &&
+  } else if (!options_.default_object.empty() && place.path.find_first_of("/:") == std::string::npos &&
              is_source_name(place.path)) {
     place.source = std::exchange(place.path, options_.default_object);
     place.place_column = place.path_column;

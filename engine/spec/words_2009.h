@@ -17,8 +17,9 @@ namespace uprobe::spec {
 // The same today; empty for any other word.
 std::string modern_word(std::string_view word);
 
-// Whether the innermost fetch of an argument's body is such a word; and the body with it spelt as today.
+// Whether the innermost fetch of an argument's body looks like such a word.
 bool has_word_2009(std::string_view body);
+// A body in which it is one, spelt as today.
 std::string modern_body(std::string_view body);
 
 }  // namespace uprobe::spec

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/program/compile.h"
+#include "engine/program/filter.h"
 #include "engine/program/format_file.h"
 #include "engine/program/verify.h"
 #include "engine/spec/definition_set.h"
@@ -33,7 +34,10 @@ spec::FileState look_up(const std::string& path) {
 }
 
 spec::ParseOptions options(std::uint8_t choice) {
-  return {.strict = (choice & 1) != 0, .default_object = (choice & 2) != 0 ? "/bin/object" : "", .file_check = look_up};
+  return {.strict = (choice & 1) != 0,
+          .words_2009 = (choice & 5) == 4,
+          .default_object = (choice & 2) != 0 ? "/bin/object" : "",
+          .file_check = look_up};
 }
 
 void check(const spec::ProbeSpec& probe, const spec::ParseOptions& with) {
@@ -47,6 +51,19 @@ void check(const spec::ProbeSpec& probe, const spec::ParseOptions& with) {
   if (!program) return;
   require(bool(program::verify(*program)));
   require(program::format_file(program->layout, 1).ends_with('\n'));
+}
+
+// What stands behind an `if` is a filter that verifies, or a mistake that has its place in the line.
+void check_filter(const spec::DefinitionSet& set, const spec::ProbeSpec& probe) {
+  const spec::EventControls& controls = set.controls_of(probe);
+  if (!controls.filter) return;
+  require(controls.filter_line.substr(controls.filter_at) == *controls.filter);
+  auto compiled = program::compile(probe);
+  if (!compiled) return;
+  const Status filtered = program::set_filter(*compiled, *controls.filter, {.id = 1, .cpus = 4});
+  if (filtered) return require(bool(program::verify(*compiled)));
+  const Error error = spec::of_filter(controls, filtered.error());
+  require(!error.text.empty() && error.column <= static_cast<int>(error.where.size()) + 1);
 }
 
 // Symbols have made-up places; a pattern is two functions.
@@ -107,7 +124,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const auto& line : spec::split_definitions(text)) {
     if (!set.add(line.text)) break;
   }
-  for (const auto& probe : set.probes()) check(probe, with);
+  for (const auto& probe : set.probes()) check(probe, with), check_filter(set, probe);
   check(set, with);
   spec::DefinitionSet resolved(with, resolve);
   static_cast<void>(resolved.write(text));
@@ -128,11 +145,16 @@ std::vector<std::string> fuzz_seeds() {
       "p f.c:42 name p->next->len:u32 buf[3]:string q=a.b:x8[4]\np /b/x:f.c:7\np:g/e /b/x:f local:b3@1/8",
       "p f+4 %di:symbol +0(%si):symbol[2]\nr f-0x8\np 0x4010",
       "f(x64 p | symbol q+40[0]+16[2], NULL, char[8] s[1], string t+8[0], int v=0x4010 | u8 $data, unsigned long *w)",
+      "p:g/e /b/x:0x10 %xmm0 v=%ymm15:u8[32] %xmm3:f64 %xmm1:b3@1/8[4]\nr /b/x:f $retval:f64 entry(%xmm2):f32",
+      "p:g/e /b/x:0x10 x=%di s=+0(%si):string if x > 3 && (s ~ \"a*#\" || comm != 'b') # c\np:g/f /b/x:f a if",
+      "p f a0 n=+8(-4(a1)):u8 s12 sa a7\nr f rv ra +0(rv):string entry(a3)",
+      "p /b/x:f:12 $vars *p->q **r[2]\np /b/x:f:0 $params $vars:u8 x=*y",
+      "f(double a, float b, x64 c, double d[2] | float e+4[0], NULL, double g) if a == 1 || c & 3",
       "/b/x:g*(int a,int b,int c,int d,int e,int f,x8[6] g+4,long h[2])\nh()",
   };
   std::vector<std::string> seeds;
   for (const char* line : lines) {
-    for (char choice = 0; choice < 4; ++choice) seeds.push_back(std::string(1, choice) + line);
+    for (char choice = 0; choice < 8; ++choice) seeds.push_back(std::string(1, choice) + line);
   }
   return seeds;
 }

@@ -119,6 +119,7 @@ TEST(Extensions, TheWordsOf2009) {
             "arg1=$retval arg2=%ip arg3=+4($retval):u8 n=-8(+0(%ip)):x8[2] ");
   EXPECT_EQ(read_2009("p /b/x:f +4(a1):string @x %di $arg2 a0b s sax a1->b"),
             "arg1=+4($arg2):string arg2=@x arg3=%di arg4=$arg2 a0b=a0b s=s sax=sax b=a1->b ");
+  EXPECT_EQ(read_2009("r /b/x:f ra) a1):u8"), "arg1=ra) arg2=a1):u8 ");
   EXPECT_EQ(read_2009("p /b/x:f rv"), "9: $retval is not available on probe");
   EXPECT_EQ(read_2009("p /b/x:f +0(ra)"), "12: ra is not available on probe");
   EXPECT_EQ(read_2009("r /b/x:f n=a7"), "11: $arg* can be used only on function entry or exit");
