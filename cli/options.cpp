@@ -507,7 +507,7 @@ std::string help_text() {
     text += line + "\n";
   }
   return text +
-         "\nA definition: p[:[GROUP/]EVENT] PATH:OFFSET|SYMBOL[+OFFSET]|GLOB [[NAME=]FETCH[:TYPE]]...\n"
+         "\nA definition: p[:[GROUP/]EVENT] PATH:OFFSET|SYMBOL[+OFFSET]|GLOB [[NAME=]FETCH[:TYPE]]... [if FILTER]\n"
          "              or FUNCTION(TYPE NAME, ...), or a deletion of earlier ones: -:[GROUP/]EVENT\n"
          "  uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo hello'\n"
          "Exit status: the program's own (or its fatal signal), 0 after -P; 125 when uprobe-run itself fails, 126 "
