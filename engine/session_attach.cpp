@@ -204,7 +204,7 @@ Status Session::State::find_others(const Selection& whom, control::Lookout looko
   for (Fd& handle : newcomers->take_handles()) processes.push_back(std::move(handle));
   waits = whom.waits;
   if (waits) return newcomers->watch(), ok();
-  if (newcomers->taken() != 0 || !attached.empty()) return find_any_armed();
+  if (newcomers->taken() != 0 || !attached.empty()) return mail->alone([this] { return find_any_armed(); });
   if (given_up()) return Error{.code = Code::killed, .text = "given up"};
   return nobody_found(whom, newcomers->found());
 }
