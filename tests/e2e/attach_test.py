@@ -244,6 +244,25 @@ class Killed(AttachCase):
         self.take_over(process, program, "several")
         self.end_well(process)
 
+    def test_between_any_two_steps_in_a_new_process(self):
+        """What is mapped there for the first time, too."""
+        harness.need("strace")
+        program = fixture("attached_told")
+        for step in range(3, 150, 7):
+            process = self.begin(program)
+            subprocess.run(["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=ptrace", "-e", "signal=none", "-e",
+                            f"inject=ptrace:signal=KILL:when={step}", *self.command(process, program, "work", "10ms")],
+                           stderr=subprocess.DEVNULL, timeout=harness.TIMEOUT)
+            self.assertIsNone(process.poll(), f"killed at ptrace call {step}")
+            session = self.attach_in_background(process.pid, f"p:w {program}:work")
+            process.stdin.write(b"w")
+            process.stdin.flush()
+            self.assertEqual(process.stdout.readline(), b"done\n")
+            session.send_signal(signal.SIGINT)
+            self.assertIn(b": 100 hits", session.communicate(timeout=harness.TIMEOUT)[1])
+            self.check_as_before(process)
+            self.assertEqual(self.end_well(process, b""), b"")
+
     def test_by_name_or_group(self):
         """What is meant for the tool does not hit the process that holds the program."""
         program = fixture("attached_busy")
@@ -264,7 +283,8 @@ class Killed(AttachCase):
 
 class EngineKilled(Killed):
     """The front takes away what the engine has left."""
-    test_among_waits = test_by_name_or_group = test_between_any_two_steps = None
+    test_among_waits = test_by_name_or_group = None
+    test_between_any_two_steps = test_between_any_two_steps_in_a_new_process = None
 
     def check_victim(self, process, code, err):
         if code == 0:
