@@ -22,6 +22,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t kMostGuests = 32;  // threads
 constexpr auto kPatience = 1000ms;       // with a guest that takes nothing, at the end
 constexpr auto kHelloPatience = 5000ms;
+constexpr useconds_t kMoment = 10'000;
 
 // Waits for the events; the other descriptor wakes us too.
 void wait_for(int socket, short events, int wake, std::chrono::milliseconds limit) {
@@ -111,6 +112,7 @@ void GuestDoor::State::let_in() {
     sweep(false);
     Fd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     pid_t pid = 0;
+    if (!socket) ::usleep(kMoment);  // no descriptor is free, perhaps
     if (!socket || !may_be_guest(socket.get(), pid)) continue;
     const std::lock_guard hold(lock);
     if (guests.size() >= kMostGuests) {
@@ -167,8 +169,12 @@ void GuestDoor::end(GuestEnd end) {
 std::optional<Hello> GuestDoor::State::hear_hello(Guest& guest, MessageCutter& in) {
   for (const auto deadline = steady_clock::now() + kHelloPatience; steady_clock::now() < deadline && !in.is_bad();) {
     if (guest.end()) return std::nullopt;
-    if (const auto message = in.next())
-      return message->word == Word::hello ? decode_hello(message->bytes) : std::nullopt;
+    if (const auto message = in.next()) {
+      auto hello = message->word == Word::hello ? decode_hello(message->bytes) : std::nullopt;
+      const Error unknown{.code = Code::refused, .text = "is traced by another version of uprobe-run"};
+      if (!hello) say(guest, encode(Refusal{.error = unknown}));
+      return hello;
+    }
     wait_for(guest.socket_.get(), POLLIN, guest.wake_.get(), 100ms);
     if (!receive_some(guest.socket_.get(), in)) return std::nullopt;
   }

@@ -89,6 +89,17 @@ class Changes(Live):
             numbers = [hit.arguments for hit in harness.parse_trace(file.read()) if hit.event == "f"]
         self.assertEqual(sorted(numbers), sorted(2 * [f"n={i}" for i in [*range(10), 77]]))
 
+    def test_what_comes_back_with_another_filter_is_another_one(self):
+        self.start("rounds", "p:g {}:g n=%di")
+        for limit in (10, 20):
+            self.told("-p", "p:f {}:f n=%di:s64", f"--filter=n < {limit}")
+            self.round()
+            self.told("--remove", "f")
+        self.finish()
+        with open(self.path("trace"), encoding="ascii") as file:
+            numbers = [hit.arguments for hit in harness.parse_trace(file.read()) if hit.event == "f"]
+        self.assertEqual(sorted(numbers), sorted(2 * [f"n={i}" for limit in (10, 20) for i in range(limit)]))
+
     def test_the_text_is_as_before_when_nobody_wants_it(self):
         self.start("rounds", "p:g {}:g", "p:h {}:h")
         pids = harness.descendants(self.process.pid)

@@ -388,6 +388,19 @@ class Launched(TracersCase):
         self.assertEqual(guest.leave().counts, {"f": 1000})
         self.finish()
 
+    def test_the_first_is_killed(self):
+        pid = self.launch("rounds", "-p", f"p:g {self.program}:g")
+        guest = self.tracer("guest", pid, f"p:g {self.program}:g n=%di:s64").attached()
+        self.round()
+        self.target.kill()
+        self.target.wait()
+        self.assertIn(b"has been killed", guest.end(125).error)
+        self.round()
+        after = self.tracer("after", pid, f"p:g {self.program}:g").attached()
+        self.round()
+        self.assertEqual(after.leave().counts, {"g": 100})
+        self.round()
+
     def test_hot(self):
         pid = self.launch("hot", "-p", f"p:g {self.program}:g", options=["-b", "64K"])
         for number in range(12):
