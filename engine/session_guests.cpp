@@ -105,12 +105,14 @@ Result<std::vector<std::string>> Session::State::admit(const std::shared_ptr<Gue
   for (Probe& probe : *more) probe.owner = owner;
   if (Status fit = may_join(*more, hello.tier); !fit) return fit.error();
   guest->owner = owner, guest->tier = hello.tier, guest->known_as = static_cast<int>(hello.known_as);
+  // Where output has waited nobody has read, and the rings may be full.
+  wants_steward = true;
+  if (const std::unique_lock turn(turns, std::try_to_lock); turn && !steward.joinable()) begin_stewardship();
+  settle();
   auto events = join(*more, guest);
   if (!events) return events.error();
   guest->events = events.take();
   ++guest_count;
-  wants_steward = true;
-  if (const std::unique_lock turn(turns, std::try_to_lock); turn && !steward.joinable()) begin_stewardship();
   return describe(*more);
 }
 
@@ -165,14 +167,17 @@ void Session::State::serve_settling() {
   settled.notify_all();
 }
 
+// Neither waits: somebody who is just coming in waits for the reader's thread.
 bool Session::State::close_if_alone() {
-  const std::lock_guard lock(changing);
+  const std::unique_lock lock(changing, std::try_to_lock);
+  if (!lock) return false;
   is_closing = is_closing || guest_count == 0;
   return is_closing;
 }
 
 bool Session::State::is_deserted() {
-  const std::lock_guard lock(changing);
+  const std::unique_lock lock(changing, std::try_to_lock);
+  if (!lock) return false;
   is_closing = is_closing || (is_left && guest_count == 0);
   return is_closing;
 }

@@ -26,10 +26,11 @@ NUMBERED = re.compile(r": (\w+): \(0x\w+\) arg1=(-?\d+) arg2=(\d+)$")
 class Tracer:
     """A tool that is attached to a process, or has started one."""
 
-    def __init__(self, test, name, *words, environment=None):
+    def __init__(self, test, name, *words, can_be_stopped=False):
         self.test, self.name, self.trace = test, name, test.path(name + ".trace")
         self.process = subprocess.Popen([*tracer("-v", "-o", self.trace), *words], stdin=subprocess.DEVNULL,
-                                        stderr=subprocess.PIPE, start_new_session=True, env=environment)
+                                        stderr=subprocess.PIPE, start_new_session=not can_be_stopped,
+                                        preexec_fn=os.setpgrp if can_be_stopped else None)
         test.addCleanup(harness.stop_group, self.process)
         self.error = b""
 
@@ -85,11 +86,11 @@ def engines_of(pid):
 
 
 class TracersCase(AttachCase):
-    def tracer(self, name, pid, *definitions, options=()):
+    def tracer(self, name, pid, *definitions, options=(), can_be_stopped=False):
         words = [*options, "-P", str(pid)]
         for definition in definitions:
             words += definition if isinstance(definition, list) else ["-p", definition]
-        return Tracer(self, name, *words)
+        return Tracer(self, name, *words, can_be_stopped=can_be_stopped)
 
     def start_rounds(self):
         self.program = self.copy_of(fixture("live"))
@@ -303,6 +304,20 @@ class Ways(BusyCase):
         self.assertEqual(self.check_sequences(guest), 16)
         self.check_as_before()
         self.assertTrue(engine)
+        self.end_well(target)
+
+    def test_the_first_is_stopped(self):
+        target = self.start_busy()
+        first = self.tracer("first", target.pid, *self.definitions("several"), can_be_stopped=True).attached()
+        os.kill(first.process.pid, signal.SIGTSTP)
+        wait_until(lambda: read(f"/proc/{first.process.pid}/stat").split()[2] == "T", "the stop")
+        time.sleep(0.2)
+        guest = self.tracer("guest", target.pid, *self.definitions("single", "several"), options=["-d", "500ms"]).end()
+        self.assertNotIn(b"lost", guest.error)
+        self.assertEqual(self.check_sequences(guest), 16)
+        os.kill(first.process.pid, signal.SIGCONT)
+        first.leave()
+        self.check_as_before()
         self.end_well(target)
 
     def test_the_first_does_not_read(self):
