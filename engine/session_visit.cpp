@@ -72,6 +72,10 @@ Result<Ending> Session::State::run_as_guest(const RunOptions& run_options, Recip
   if (left) return Ending{.detached = true};
   if (visit->end() == GuestEnd::processes) return Ending{};
   if (visit->end()) return Ending{.detached = true};
+  // Ended with the host while we did not listen, or it was killed.
+  const bool all_gone =
+      std::all_of(attached.begin(), attached.end(), [](pid_t pid) { return ::kill(pid, 0) != 0 && errno == ESRCH; });
+  if (all_gone) return Ending{};
   static_cast<void>(release({.pids = {attached.begin(), attached.end()}}));
   return Error{.code = Code::refused,
                .text = "the uprobe-run that had the target (engine " + std::to_string(visit->host()) +

@@ -104,7 +104,7 @@ Summary Visit::summary() const {
     probe.hits = probe.recorded = received_[i];
     summary.probes.push_back(std::move(probe));
   }
-  summary.notes.push_back("the tool that had the target is gone: what it had counted is not known");
+  summary.notes.push_back("the tool that had the target has gone before it could tell what it had counted");
   return summary;
 }
 

@@ -423,15 +423,36 @@ class Launched(TracersCase):
         out, err = self.finish(b"\n")
         self.assertEqual(self.profile[b"g"], int(out), err)
 
-    def test_a_million_hits_for_one_that_does_not_read(self):
+    def stopped_for_a_million_hits(self):
         pid = self.launch("hot", "-p", f"p:g {self.program}:g", options=["-b", "1M"])
-        guest = self.tracer("guest", pid, f'p:f {self.program}:f text=\\"' + 60 * "x" + '"').attached()
+        guest = self.tracer("guest", pid, f"p:f {self.program}:f").attached()
         os.kill(guest.engine(), signal.SIGSTOP)
-        time.sleep(3)
+
+        def hits():
+            seen = harness.run([tool(), "--control", str(self.target.pid), "--stats"])
+            return int(re.search(rb"uprobes/f, of process \d+ (\d+) hits", seen.stdout)[1])
+        wait_until(lambda: hits() > 1000000, "a million hits", 100)
+        return guest
+
+    def test_a_guest_that_does_not_read_for_a_million_hits(self):
+        guest = self.stopped_for_a_million_hits()
+        os.kill(guest.engine(), signal.SIGCONT)
+        guest.leave()
+        lost = re.search(rb"uprobes/f [^\n]* hits, lost ([\d,]+) \(([^\n]*)\)", guest.error)
+        self.assertIn(b"did not keep up", lost[2])
+        with open(guest.trace, "rb") as file:
+            printed = sum(line.count(b": f: (") for line in file)
+        self.assertEqual(printed + int(lost[1].replace(b",", b"")), guest.counts["f"])
+        out, err = self.finish(b"\n")
+        self.assertEqual(self.profile[b"g"], int(out), err)
+
+    def test_and_then_everything_has_ended(self):
+        guest = self.stopped_for_a_million_hits()
         out, err = self.finish(b"\n")
         self.assertEqual(self.profile[b"g"], int(out), err)
         os.kill(guest.engine(), signal.SIGCONT)
-        guest.end(guest.process.wait(harness.TIMEOUT))
+        self.assertIn(b"the process has ended", guest.end().error)
+        self.assertIn(b"before it could tell", guest.error)
 
 
 class Words(TracersCase):
@@ -505,6 +526,13 @@ class Words(TracersCase):
         wait_until(lambda: "uprobe-session" in read(f"/proc/{target.pid}/maps"), "the first")
         root = self.tracer("root", target.pid, f"p:w {program}:several", options=["-d", "50ms"]).end()
         self.assertGreater(len(root.hits), 0)
+        os.mkdir(self.path("roots"), 0o700)
+        words = ["-d", "50ms", "-P", str(target.pid), "-p"]
+        seen = harness.run([*tracer(*words), f"p:w {program}:several"], cwd=self.path("roots"))
+        self.assertEqual((seen.returncode, seen.stdout.count(b": w: ") > 0), (0, True), seen.stderr)
+        os.symlink(program, self.path("roots/here"))
+        seen = harness.run([*tracer(*words), "p:w here:several"], cwd=self.path("roots"))
+        self.assertEqual(seen.returncode, 125, "the host cannot see what is meant")
         self.assertEqual(first.communicate()[1].count(b"killed"), 0)
         self.end_well(target)
 
