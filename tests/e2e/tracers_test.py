@@ -9,16 +9,17 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import termios
 import time
 import unittest
 
+import attach_test
 import harness
 from attach_test import AttachCase, checksum_of_text, footprint, read, signals_of
 from harness import fixture, tool, tracer, wait_until
 
 NOBODY = 65534
-
 
 NUMBERED = re.compile(r": (\w+): \(0x\w+\) arg1=(-?\d+) arg2=(\d+)$")
 
@@ -304,6 +305,21 @@ class Ways(BusyCase):
         self.assertEqual(self.check_sequences(guest), 16)
         self.check_as_before()
         self.assertTrue(engine)
+        self.end_well(target)
+
+    def test_library_fork_and_exec(self):
+        library = fixture("libplugin.so")
+        target = self.start_ready(sys.executable, "-c", attach_test.Followed.SCRIPT, library)
+        first = self.tracer("first", target.pid, f"p:c {library}:plugin_call +0(%di):string").attached()
+        guest = self.tracer("guest", target.pid, f"p:c {library}:plugin_call +0(%di):string",
+                            f"r:r {library}:plugin_call").attached()
+        target.stdin.write(b"go\n")
+        target.stdin.flush()
+        self.assertEqual(target.stdout.readline(), b"done\n")
+        whole = [hit.arguments for hit in guest.leave().hits if hit.event == "c"]
+        self.assertEqual(whole, ['arg1="a"', 'arg1="b"', 'arg1="c"'])
+        self.assertEqual(guest.counts, {"c": 3, "r": 3})
+        self.assertEqual([hit.arguments for hit in first.leave().hits], whole)
         self.end_well(target)
 
     def test_the_first_is_stopped(self):
