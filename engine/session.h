@@ -48,7 +48,8 @@ struct SessionOptions {
   plan::ReturnMode returns = plan::ReturnMode::automatic;
   spec::Style style = spec::Style::event;  // of events that have none of their own
   std::string agent_path;                  // libuprobe.so; empty: found beside the running program
-  // Whether `uprobe-run --control` finds the session, by our process id and by the name unless it is empty.
+  // Whether `uprobe-run --control` finds the session, by our process id and by the name unless it is empty, and whether other tools
+  // may join it.
   bool has_door = false;
   int known_as = 0;  // another process id than ours; 0: ours
   std::string name;
