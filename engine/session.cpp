@@ -23,6 +23,7 @@
 #include "engine/format/text.h"
 #include "engine/session_state.h"
 #include "engine/target/attachable.h"
+#include "engine/trace/histogram_copy.h"
 
 namespace uprobe {
 namespace {
@@ -77,6 +78,20 @@ Session::State::~State() {
 void Session::State::learn_names() {
   if (!mail) return;
   for (const auto& [pid, name] : mail->take_names()) names.preset(static_cast<std::uint32_t>(pid), name);
+}
+
+void Session::State::learn_counted_tasks() {
+  counted_tasks.resize(area->histogram_count());
+  for (std::size_t i = 0; i < counted_tasks.size(); ++i) {
+    const trace::HistogramMemory memory = area->histogram(i);
+    const std::uint32_t entries = __atomic_load_n(memory.next_entry, __ATOMIC_RELAXED);
+    for (const program::HistogramWord& key : switches.histograms[i].plan.keys) {
+      if (key.modifier != program::HistogramModifier::task || entries == counted_tasks[i]) continue;
+      for (const trace::HistogramEntry& entry : trace::copy_histogram(memory).entries)
+        names.see(static_cast<std::uint32_t>(entry.key[key.field.key_offset / 8]));
+    }
+    counted_tasks[i] = entries;
+  }
 }
 
 // Hits that were under way when recording went off still commit: they are a matter of microseconds, unless their thread is

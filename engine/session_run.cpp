@@ -98,6 +98,7 @@ void Session::State::end_session(GuestEnd why) {
 
 Ending Session::State::end_with_processes() {
   learn_names();
+  learn_counted_tasks();
   names.refresh_all();
   if (recording) end_session(GuestEnd::processes);
   if (own_recipient != nullptr) own_recipient->end_batch();
@@ -108,6 +109,7 @@ void Session::State::poll() {
   const std::lock_guard lock(reading);
   if (own_recipient != nullptr) own_recipient->learn_events();
   reader->poll([this](const trace::EventRecord& record) { hand_on(record); });
+  learn_counted_tasks();
   for (const Route& route : routes)
     if (route.guest && route.index == 0) route.guest->flush();
   if (own_queue) own_queue->tell();

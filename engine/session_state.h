@@ -72,6 +72,7 @@ struct Session::State {
   Fd pidfd;                   // of the child
   std::vector<Fd> processes;  // those attached to, pidfds
   std::atomic<bool> recording{false};
+  std::vector<std::uint32_t> counted_tasks;  // of each histogram: entries there were when its tasks were looked at
   std::optional<LiveServer> door;
   mutable std::mutex changing;  // one change at a time; comes before the next
   mutable std::mutex reading;   // the probes, and what the reader knows of them
@@ -109,6 +110,8 @@ struct Session::State {
   Status launch(const std::string& program, const std::vector<std::string>& argv);
   void stop_tracing();
   void learn_names();
+  // Of tasks that nothing but a histogram shows, while they live.
+  void learn_counted_tasks();
   void await_writers();
   Result<Ending> run(const RunOptions& options, Recipient& recipient);
   Status unless_killed(const Error& error);

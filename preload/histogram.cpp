@@ -13,30 +13,32 @@ using shared::HistogramSlot;
 using shared::HistogramSource;
 using shared::Trigger;
 
-// A histogram that lies in the area as a whole.
+// A histogram that lies in the area as a whole; numbers that were looked at are not read again.
 struct Map {
   Histogram* head;
   HistogramSlot* slots;
   u8* entries;
-  u32 entry_bytes;
+  u32 slot_count, entry_count, entry_bytes;
+  u32 keys, key_bytes;
   u32 sums;  // words before the key
 };
 
 UPROBE_IN_SECTION bool find_map(AreaHeader* area, u32 number, Map& map) {
   if (number >= area->histogram_count) return false;
   Histogram& head = at_offset<Histogram>(area, area->histogram_offset)[number];
-  if (head.key_count == 0 || head.key_count > shared::kMaxHistogramKeys) return false;
-  if (head.value_count > shared::kMaxHistogramValues) return false;
-  if (head.key_bytes == 0 || head.key_bytes > shared::kMaxHistogramKey || head.key_bytes % 8 != 0) return false;
-  if (head.slot_count == 0 || (head.slot_count & (head.slot_count - 1)) != 0) return false;
+  const u32 values = head.value_count, slots = head.slot_offset, entries = head.entry_offset;
   map.head = &head;
-  map.sums = shared::histogram_sums(head.value_count);
-  map.entry_bytes = shared::histogram_entry_bytes(head.key_bytes, head.value_count);
-  map.slots = at_offset<HistogramSlot>(area, head.slot_offset);
-  map.entries = at_offset<u8>(area, head.entry_offset);
-  return ((head.slot_offset | head.entry_offset) & 7) == 0 &&
-         head.slot_offset + u64{head.slot_count} * 8 <= area->data_offset &&
-         head.entry_offset + u64{head.entry_count} * map.entry_bytes <= area->data_offset;
+  map.keys = head.key_count, map.key_bytes = head.key_bytes;
+  map.slot_count = head.slot_count, map.entry_count = head.entry_count;
+  if (map.keys == 0 || map.keys > shared::kMaxHistogramKeys || values > shared::kMaxHistogramValues) return false;
+  if (map.key_bytes == 0 || map.key_bytes > shared::kMaxHistogramKey || map.key_bytes % 8 != 0) return false;
+  if (map.slot_count == 0 || (map.slot_count & (map.slot_count - 1)) != 0) return false;
+  map.sums = shared::histogram_sums(values);
+  map.entry_bytes = shared::histogram_entry_bytes(map.key_bytes, values);
+  map.slots = at_offset<HistogramSlot>(area, slots);
+  map.entries = at_offset<u8>(area, entries);
+  return ((slots | entries) & 7) == 0 && slots + u64{map.slot_count} * 8 <= area->data_offset &&
+         entries + u64{map.entry_count} * map.entry_bytes <= area->data_offset;
 }
 
 UPROBE_IN_SECTION u64* entry_of(const Map& map, u32 number) {
@@ -98,11 +100,11 @@ struct Key {
 };
 
 UPROBE_IN_SECTION bool build_key(const Draft& draft, const Payload& payload, const Map& map, Key& key) {
-  for (u32 i = 0; i < map.head->key_bytes / 8; ++i) *const_cast<volatile u64*>(&key.words[i]) = 0;
-  for (u32 i = 0; i < map.head->key_count; ++i) {
+  for (u32 i = 0; i < map.key_bytes / 8; ++i) *const_cast<volatile u64*>(&key.words[i]) = 0;
+  for (u32 i = 0; i < map.keys; ++i) {
     const HistogramField field = map.head->keys[i];
     const auto source = static_cast<HistogramSource>(field.source);
-    if (field.key_offset % 8 != 0 || u32{field.key_offset} + bytes_of(source) > map.head->key_bytes) return false;
+    if (field.key_offset % 8 != 0 || u32{field.key_offset} + bytes_of(source) > map.key_bytes) return false;
     u64* const to = key.words + field.key_offset / 8;
     if (source == HistogramSource::stack)
       walk_stack(*draft.hit, *draft.event, to, shared::kHistogramFrames);
@@ -125,9 +127,9 @@ UPROBE_IN_SECTION u32 hash_of(const Key& key, u32 bytes) {
 }
 
 UPROBE_IN_SECTION bool has_key(const Map& map, u32 number, const Key& key) {
-  if (number >= map.head->entry_count) return false;
+  if (number >= map.entry_count) return false;
   const u64* words = entry_of(map, number) + map.sums;
-  for (u32 i = 0; i < map.head->key_bytes / 8; ++i)
+  for (u32 i = 0; i < map.key_bytes / 8; ++i)
     if (words[i] != key.words[i]) return false;
   return true;
 }
@@ -135,21 +137,21 @@ UPROBE_IN_SECTION bool has_key(const Map& map, u32 number, const Key& key) {
 // The slot is the caller's. Null: every entry is taken, and the slot stays as it is, since others may have gone past it.
 UPROBE_IN_SECTION u64* make_entry(const Map& map, HistogramSlot& slot, u32 hash, const Key& key) {
   u32& next = map.head->next_entry;
-  if (__atomic_load_n(&next, __ATOMIC_RELAXED) >= map.head->entry_count) return nullptr;
+  if (__atomic_load_n(&next, __ATOMIC_RELAXED) >= map.entry_count) return nullptr;
   const u32 number = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
-  if (number >= map.head->entry_count) return nullptr;
+  if (number >= map.entry_count) return nullptr;
   u64* const entry = entry_of(map, number);
-  for (u32 i = 0; i < map.head->key_bytes / 8; ++i) entry[map.sums + i] = key.words[i];
+  copy_words(entry + map.sums, key.words, map.key_bytes);
   __atomic_store_n(&slot, u64{hash} << 32 | (shared::kSlotEntry + number), __ATOMIC_RELEASE);
   return entry;
 }
 
 // Null: there is no room. Ends after a look at each slot at most.
 UPROBE_IN_SECTION u64* find_entry(const Map& map, const Key& key) {
-  const u32 hash = hash_of(key, map.head->key_bytes), mask = map.head->slot_count - 1;
+  const u32 hash = hash_of(key, map.key_bytes), mask = map.slot_count - 1;
   for (u32 tries = 0, at = hash & mask; tries <= mask; ++tries, at = (at + 1) & mask) {
     HistogramSlot word = __atomic_load_n(&map.slots[at], __ATOMIC_ACQUIRE);
-    if (word == 0 && __atomic_load_n(&map.head->next_entry, __ATOMIC_RELAXED) >= map.head->entry_count) return nullptr;
+    if (word == 0 && __atomic_load_n(&map.head->next_entry, __ATOMIC_RELAXED) >= map.entry_count) return nullptr;
     const HistogramSlot claimed = u64{hash} << 32 | shared::kSlotClaimed;
     if (word == 0 &&
         __atomic_compare_exchange_n(&map.slots[at], &word, claimed, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE))
@@ -165,7 +167,7 @@ UPROBE_IN_SECTION u64* find_entry(const Map& map, const Key& key) {
 UPROBE_IN_SECTION bool is_known(const Map& map, const Payload& payload) {
   if ((payload.record_flags & shared::kRecordNoEntry) != 0 && (map.head->flags & shared::kHistogramWantsEntry) != 0)
     return false;
-  for (u32 i = 0; i < map.head->key_count; ++i)
+  for (u32 i = 0; i < map.keys; ++i)
     if (static_cast<HistogramSource>(map.head->keys[i].source) == HistogramSource::text &&
         (payload.record_flags & shared::kRecordCommLater) != 0)
       return false;
@@ -185,7 +187,10 @@ UPROBE_IN_SECTION u8 look_up(const Draft& draft, const Payload& payload, const M
   const bool is_key = key != nullptr && is_known(map, payload) && build_key(draft, payload, map, *key);
   addend.sums = is_key ? find_entry(map, *key) : nullptr;
   if (addend.sums == nullptr) return addend.sums = &map.head->dropped, u8{0};
-  for (u32 i = 0; i + 1 < map.sums; ++i) addend.values[i] = number_of(map.head->values[i], payload, draft.cpu);
+  for (u32 i = 0; i + 1 < map.sums; ++i) {
+    const HistogramField field = map.head->values[i];
+    addend.values[i] = number_of(field, payload, draft.cpu);
+  }
   return static_cast<u8>(map.sums - 1);
 }
 

@@ -4,10 +4,17 @@
 
 namespace uprobe::format {
 
+namespace {
+
+constexpr std::size_t kMostName = 200;  // no line grows without bound
+
+}  // namespace
+
 std::string frame_text(Symbols* symbols, const trace::EventRecord* record, std::uint64_t address, bool is_return) {
   const std::uint64_t behind = is_return ? 1 : 0;
   const CodePlace place = symbols == nullptr ? CodePlace{} : symbols->place_of(record, address - behind);
-  if (!place.name.empty()) return place.name + "+" + hex(place.distance + behind) + "/" + hex(place.size);
+  if (!place.name.empty())
+    return place.name.substr(0, kMostName) + "+" + hex(place.distance + behind) + "/" + hex(place.size);
   if (!place.path.empty()) return place.path + "[+" + hex(place.offset + behind) + "]";
   return hex(address);
 }

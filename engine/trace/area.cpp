@@ -367,6 +367,7 @@ void Area::Data::write_histograms(const AreaSpec& spec) {
     histograms.push_back({.slots = table<shared::HistogramSlot>(made.slot_offset),
                           .entries = table<std::uint8_t>(made.entry_offset),
                           .dropped = &table_of[i].dropped,
+                          .next_entry = &table_of[i].next_entry,
                           .slot_count = made.slot_count,
                           .entry_count = made.entry_count,
                           .key_bytes = made.key_bytes,

@@ -44,6 +44,7 @@ struct HistogramMemory {
   const shared::HistogramSlot* slots = nullptr;
   const std::uint8_t* entries = nullptr;
   const std::uint64_t* dropped = nullptr;
+  const std::uint32_t* next_entry = nullptr;
   std::uint32_t slot_count = 0, entry_count = 0, key_bytes = 0, sum_count = 0;
 };
 

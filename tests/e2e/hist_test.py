@@ -108,6 +108,10 @@ class Tables(Counted):
         self.assertRegex(text, r"\{ common_pid: counted {9}\[ *\d+\] \} hitcount:          7\n")
         self.assertRegex(text, r"keys=common_cpu:.*\n#\n\n(\{ common_cpu: +\d+ \} hitcount: +\d+\n)+")
 
+    def test_threads_that_nothing_else_shows(self):
+        text = self.run_tool(["hist:keys=common_pid.execname"], "threads", "3", "200000", options=("--disabled",))
+        self.assertEqual(re.findall(r"common_pid: (.{16})\[ *\d+\] \} hitcount: +(\d+)", text), [(f"{'counted':16}", "200000")] * 3)
+
     def test_what_cannot_be_read(self):
         text = self.run_tool(["hist:keys=s"], "calls", "7", event="hit s=+0(%di):string")
         self.assertEqual(text, table("hist:keys=s:vals=hitcount:sort=hitcount:size=2048 [active]",

@@ -67,7 +67,14 @@ class Sample {
   std::string line(TextOptions options = {}) const {
     TextFormatter formatter(std::span(&layout, 1), options);
     Buffer out;
-    formatter.append({.ns = 1370'652'542'000, .tid = 10064, .cpu = 1, .type = 0, .flags = flags, .payload = payload},
+    const std::span frames(reinterpret_cast<const std::uint8_t*>(stack.data()), 8 * stack.size());
+    formatter.append({.ns = 1370'652'542'000,
+                      .tid = 10064,
+                      .cpu = 1,
+                      .type = 0,
+                      .flags = flags,
+                      .payload = payload,
+                      .stack = frames},
                      "corpus-target", out);
     return std::string(out.view());
   }
@@ -80,6 +87,7 @@ class Sample {
 
   EventLayout layout;
   std::vector<std::uint8_t> payload;
+  std::vector<std::uint64_t> stack;
   std::uint16_t flags = 0;
 };
 
@@ -128,8 +136,11 @@ class FakeSymbols : public Symbols {
     if (address == 0x7000) return {long_name, 0, 1};
     return {};
   }
-  CodePlace place_of(const trace::EventRecord*, std::uint64_t) override { return {}; }
-
+  CodePlace place_of(const trace::EventRecord* record, std::uint64_t address) override {
+    EXPECT_TRUE(record == nullptr || record->tid == 10064u);
+    const NamedAddress found = address == 0x9000 || record == nullptr ? NamedAddress{} : name_of(*record, address);
+    return {std::string(found.name), found.distance, found.size, address == 0x9000 ? "/lib/x" : "", 0x1040};
+  }
   std::string long_name = std::string(10'000, 'n');
 };
 
@@ -150,6 +161,21 @@ TEST(Text, SymbolsAreFunctionsAndDistances) {
                 .values({.symbols = &symbols})
                 .size(),
             sizeof " a={" + 63 + 64 * 204u);
+}
+
+TEST(Text, AStackFollowsItsRecord) {
+  FakeSymbols symbols;
+  Sample sample;
+  sample.stack = {0x4010, 0x6000, 0x9001, 0x7001, 0x77};
+  const std::string head = "   corpus-target-10064   [001] .....  1370.652542: ";
+  EXPECT_EQ(sample.line({.symbols = &symbols}), head + "e: (0x564be9bf4d41)\n" + head +
+                                                    "<user stack trace>\n"
+                                                    " => reader+0x10/0x24\n"
+                                                    " => caller+0x100/0x100\n"
+                                                    " => /lib/x[+0x1041]\n"
+                                                    " => " +
+                                                    std::string(200, 'n') + "+0x1/0x1\n => 0x77\n");
+  EXPECT_TRUE(sample.line().ends_with(" => 0x4010\n => 0x6000\n => 0x9001\n => 0x7001\n => 0x77\n"));
 }
 
 TEST(Text, FloatingPointNumbers) {
