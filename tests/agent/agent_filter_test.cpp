@@ -234,7 +234,7 @@ void hit_once(u64 value) {
 
 // uprobe_jump_entry looks whether as much is there, before anything is done (arch/x86/entry/jump.S).
 TEST_F(Filters, StackUseIsBounded) {
-  constexpr u32 kLookedFor = 1728 - 128 + sizeof(shared::TrampolineFrame) + 8;
+  constexpr u32 kLookedFor = 1920 - 128 + sizeof(shared::TrampolineFrame) + 8;
   std::vector<Insn> program = one_register(Reg::sp);
   program.insert(program.end() - 1, {insn(Op::begin), insn(Op::load_register, static_cast<u8>(Reg::di)),
                                      insn(Op::store_string, 4, 0, 24)});
