@@ -80,14 +80,19 @@ class Changes(Live):
         self.start("rounds", "p:g {}:g n=%di")
         self.assertEqual(self.told("-p", "p:f {}:f n=%di:s64", "--filter=n < 10 || n == 77"), "added uprobes/f\n")
         self.round()
-        refused = self.ask("-p", "p:f2 {}:f n=%di", "--filter=m < 10")
-        self.assertEqual(refused.returncode, 125)
-        self.assertIn(b"m < 10", refused.stderr)
+        self.assertEqual(self.told("-p", "p:f3 {}:f n=%di:s64 if n == 5"), "added uprobes/f3\n")
+        self.round()
+        for words in (["p:f2 {}:f n=%di", "--filter=m < 10"], ["p:f2 {}:f n=%di if m < 10"]):
+            refused = self.ask("-p", *words)
+            self.assertEqual(refused.returncode, 125)
+            self.assertIn(b"m < 10", refused.stderr)
         _, hits, _ = self.finish()
-        self.assertEqual(hits, {"g": 200, "f": 200}, "a hit that is filtered out is a hit")
+        self.assertEqual(hits, {"g": 400, "f": 400, "f3": 200}, "a hit that is filtered out is a hit")
         with open(self.path("trace"), encoding="ascii") as file:
-            numbers = [hit.arguments for hit in harness.parse_trace(file.read()) if hit.event == "f"]
-        self.assertEqual(sorted(numbers), sorted(2 * [f"n={i}" for i in [*range(10), 77]]))
+            hits = harness.parse_trace(file.read())
+        self.assertEqual(sorted(hit.arguments for hit in hits if hit.event == "f"),
+                         sorted(4 * [f"n={i}" for i in [*range(10), 77]]))
+        self.assertEqual([hit.arguments for hit in hits if hit.event == "f3"], 2 * ["n=5"])
 
     def test_what_comes_back_with_another_filter_is_another_one(self):
         self.start("rounds", "p:g {}:g n=%di")
