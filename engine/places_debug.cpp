@@ -24,8 +24,10 @@ const spec::Argument* first_variable(const ProbeSpec& spec) {
 Result<std::vector<std::uint64_t>> addresses_of(const dwarf::DebugInfo& debug, const spec::Place& place) {
   if (place.source.find_first_of("./") != std::string::npos) return debug.find_line(place.source, place.line);
   const auto declared = debug.declaration_of(place.source);
-  if (!declared)
-    return declared.error().code == Code::not_found ? debug.find_line(place.source, place.line) : declared.error();
+  if (!declared) {  // a source may have no '.' either
+    auto found = debug.find_line(place.source, place.line);
+    return found ? std::move(found) : declared.error();
+  }
   const std::int64_t line = std::int64_t{declared->line} + place.line;
   Result<std::vector<std::uint64_t>> found =
       line > INT32_MAX ? Error{.code = Code::not_found}

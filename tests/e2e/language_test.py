@@ -346,7 +346,7 @@ class Source(Language):
                  "p reader+0x0 $vars $params": ("no variable can be fetched here", "$params"),
                  f"p {self.program}:walk:99": ("no code at walk:99", "walk:99"),
                  f"p {self.program}:walk:4294967295": ("Invalid line number", "4294967295"),
-                 f"p {self.program}:nosuch:3": ("no source 'nosuch' in the debug information", "nosuch:3"),
+                 f"p {self.program}:nosuch:3": ("no function 'nosuch' in the debug information", "nosuch:3"),
                  f"p {self.program}:walk:{self.line('gone') - self.declaration('walk')}":
                      (f"no code at walk:{self.line('gone') - self.declaration('walk')}", f"walk:{self.line('gone') - self.declaration('walk')}"),
                  "p walk p->len:u64": ("'p->len' has only 4 bytes", "p->len:u64"),
