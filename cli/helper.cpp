@@ -71,13 +71,28 @@ Error bad_variable(const char* name, std::string text) {
   return Error{.code = Code::usage, .text = std::move(text), .where = name};
 }
 
+// Where a definition ends that begins at `at`: at a newline, or a semicolon outside of the quotes of its condition.
+std::size_t end_of_definition(const std::string& text, std::size_t at) {
+  const std::size_t condition = text.find(" if ", at);
+  for (char quote = '\0'; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '\n' || (c == ';' && quote == '\0')) return at;
+    if (at < condition) continue;
+    if (quote == '\0' && (c == '"' || c == '\''))
+      quote = c;
+    else if (c == quote)
+      quote = '\0';
+  }
+  return at;
+}
+
 // Definitions are separated by newlines or semicolons, as in the kernel's boot parameter. Those that name no object are of the
 // program.
 std::vector<ProbeSource> sources(const std::string& program) {
   std::vector<ProbeSource> found;
   const std::string text = variable(kProbes);
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find_first_of(";\n", at), text.size());
+    const std::size_t end = end_of_definition(text, at);
     const std::string one = text.substr(at, end - at);
     const std::size_t first = one.find_first_not_of(" \t\r");
     if (first != std::string::npos && one[first] != '#')

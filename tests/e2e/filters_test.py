@@ -285,6 +285,8 @@ class Conditions(harness.TestCase):
         file = self.write("probes", self.line + "\n")
         for variables in ({"UPROBE_PROBES": self.line}, {"UPROBE_PROBES_FILE": file}):
             self.assertEqual(self.traced(env=harness.preloaded(**variables))[0], ["3", "5"])
+        both = f'p:d {self.program}:marked;p:e {self.program}:marked n=%di:s32 if comm == "a;b" || n == 4;p:f {self.program}:marked'
+        self.assertEqual(self.traced(env=harness.preloaded(UPROBE_PROBES=both))[0], ["4"])
 
     def test_function_events_and_patterns(self):
         done = harness.run([*harness.tracer("-q", "-F", f"{self.program}:marked(int n) if n == 4", "-p",
