@@ -38,6 +38,8 @@ class Places {
 
   Status check_match(const spec::ProbeSpec& spec, const File& file);
   Result<Specs> at_line(spec::ProbeSpec spec);
+  Result<std::vector<spec::Argument>> variables_for(const spec::Argument& group, const spec::ProbeSpec& spec,
+                                                    const plan::Found& place);
   Status expand_variables(spec::ProbeSpec& spec, const plan::Found& place);
   Result<const dwarf::DebugInfo*> debug_info(const File& file);
   Status pass_prologue(spec::ProbeSpec& spec, plan::Found& found);

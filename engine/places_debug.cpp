@@ -99,47 +99,48 @@ Status Places::pass_prologue(ProbeSpec& spec, plan::Found& found) {
   return ok();
 }
 
-// Those that can be fetched there and that no argument is called like.
-Status Places::expand_variables(ProbeSpec& spec, const plan::Found& place) {
-  const auto refuse = [&](const spec::Argument& argument, std::string text) {
-    return at_column(spec, argument.column, Error{.code = Code::refused, .text = std::move(text)});
+// In place of "$vars" or "$params": an argument for each variable that can be fetched there, unless one is called so already.
+Result<std::vector<spec::Argument>> Places::variables_for(const spec::Argument& group, const ProbeSpec& spec,
+                                                          const plan::Found& place) {
+  const auto refuse = [&](std::string text) {
+    return at_column(spec, group.column, Error{.code = Code::refused, .text = std::move(text)});
   };
-  std::vector<spec::Argument> arguments;
-  const auto is_taken = [&](const std::string& name) {
-    const auto has_name = [&](const spec::Argument& argument) { return argument.name == name; };
-    return std::ranges::any_of(arguments, has_name) || std::ranges::any_of(spec.arguments, has_name);
-  };
-  for (const spec::Argument& argument : spec.arguments) {
-    if (!spec::is_group_of_variables(argument.variable)) {
-      arguments.push_back(argument);
-      continue;
-    }
-    if (argument.has_type || !argument.name.starts_with("arg"))
-      return refuse(argument, argument.variable + " is several arguments: they have their own names and types");
-    const auto debug = debug_info(place.file);
-    if (!debug) return at_column(spec, argument.symbol_column, debug.error());
-    const std::size_t before = arguments.size();
-    for (const dwarf::NamedVariable& variable : (*debug)->variables_at(place.address)) {
-      const bool is_wanted = variable.is_parameter || argument.variable == "$vars";
-      if (!is_wanted || !variable.problem.empty() || is_taken(variable.name) || !spec::can_be_argument(variable.name))
-        continue;
-      arguments.push_back({.name = variable.name,
-                           .body = variable.name,
-                           .symbol_column = argument.symbol_column,
-                           .variable = variable.name,
-                           .column = argument.column});
-    }
-    if (arguments.size() == before) return refuse(argument, "no variable can be fetched here");
-    if (arguments.size() > shared::kMaxArguments)
-      return refuse(argument, std::string(spec::message::kTooManyArguments));
+  if (group.has_type || !group.name.starts_with("arg"))
+    return refuse(group.variable + " is several arguments: they have their own names and types");
+  const auto debug = debug_info(place.file);
+  if (!debug) return at_column(spec, group.symbol_column, debug.error());
+  std::vector<spec::Argument> found;
+  for (const dwarf::NamedVariable& variable : (*debug)->variables_at(place.address)) {
+    const auto has_name = [&](const spec::Argument& argument) { return argument.name == variable.name; };
+    const bool is_wanted = variable.is_parameter || group.variable == "$vars";
+    if (!is_wanted || !variable.problem.empty() || !spec::can_be_argument(variable.name)) continue;
+    if (std::ranges::any_of(spec.arguments, has_name)) continue;
+    found.push_back({.name = variable.name,
+                     .body = variable.name,
+                     .symbol_column = group.symbol_column,
+                     .variable = variable.name,
+                     .column = group.column});
   }
-  spec.arguments = std::move(arguments);
+  if (found.empty()) return refuse("no variable can be fetched here");
+  if (found.size() + spec.arguments.size() > shared::kMaxArguments)
+    return refuse(std::string(spec::message::kTooManyArguments));
+  return found;
+}
+
+Status Places::expand_variables(ProbeSpec& spec, const plan::Found& place) {
+  for (std::size_t i = 0; i < spec.arguments.size(); ++i) {
+    if (!spec::is_group_of_variables(spec.arguments[i].variable)) continue;
+    auto found = variables_for(spec.arguments[i], spec, place);
+    if (!found) return found.error();
+    const auto at = spec.arguments.erase(spec.arguments.begin() + static_cast<std::ptrdiff_t>(i));
+    spec.arguments.insert(at, found->begin(), found->end());
+    i += found->size() - 1;
+  }
   return ok();
 }
 
 Status Places::find_variables(ProbeSpec& spec, const plan::Found& place) {
-  const auto is_group = [](const spec::Argument& argument) { return spec::is_group_of_variables(argument.variable); };
-  if (!spec.is_return && std::ranges::any_of(spec.arguments, is_group))
+  if (!spec.is_return)
     if (Status expanded = expand_variables(spec, place); !expanded) return expanded;
   for (spec::Argument& argument : spec.arguments) {
     if (argument.variable.empty()) continue;
