@@ -44,9 +44,9 @@ Patch first_byte(Addr at, std::uint8_t before, std::uint8_t after) {
 Status end_approach(target::Target& target, Block& block, Serializer& serializer, std::uint32_t approach,
                     const Pending& place) {
   const std::uint8_t original = block.undo()[*place.known].original[0];
+  if (Status s = block.set_point(target, *place.known, place.point); !s) return s;
   const Patch comes = first_byte(place.point.address, original, kBreakpoint);
   if (patch_running(target, {&comes, 1}, serializer).front() != Patched::done) return ok();
-  if (Status s = block.set_point(target, *place.known, place.point); !s) return s;
   const Addr begin{block.points()[approach].address};
   const Patch goes = first_byte(begin, kBreakpoint, block.undo()[approach].original[0]);
   if (patch_running(target, {&goes, 1}, serializer).front() != Patched::done) return ok();
