@@ -86,6 +86,10 @@ class Alone(Approach):
         _, by_breakpoint, _ = self.run_traced([self.definition("memory", "%si")], ["faults"], "int3")
         self.assertEqual(hits, by_breakpoint)
 
+    def test_faults_whose_handler_comes_back_unseen(self):
+        seen, _, _ = self.run_traced([self.definition("memory", "%si")], ["raw_faults"])
+        self.assertRegex(seen.stdout, rb"^repaired 100 before 100 ")
+
     def test_code_that_becomes_writable(self):
         names = [name for name in self.places if name != "return"]
         seen, hits, _ = self.run_traced([self.definition(name) for name in names], ["writable"])

@@ -3,6 +3,7 @@
 //   places list               "NAME OFFSET APPROACH" of each, from the beginning of walk()
 //   places walk COUNT         prints what walk() makes of everything
 //   places faults             a handler repairs what an approach and a place fault on; prints how often, and where that was
+//   places raw_faults         the same of a handler that comes back by an instruction of its own
 //   places live               "ready"; two threads walk until a line comes, to each of which the answer is how often they have
 //   places writable           walks, makes the code writable and executable again, walks
 //   places fork               a child walks, and so does its child by vfork
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -95,15 +97,27 @@ static void repair(int number, siginfo_t* info, void* context) {
   // first what may only be read, so that the place faults too
   static void* page;
   if (page == NULL) page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  r[REG_RSI] = (greg_t)(at == 0 ? (void*)&repaired : page);
+  r[REG_RSI] = (greg_t)(r[REG_RSI] == 8 ? page : (void*)&repaired);
 }
 
-static int faults(void) {
+extern const char raw_restorer[];
+__asm__("raw_restorer: mov $15, %eax\nsyscall\n");  // rt_sigreturn
+
+static int faults(int raw) {
   struct sigaction action;
   memset(&action, 0, sizeof action);
   action.sa_flags = SA_SIGINFO;
   action.sa_sigaction = repair;
-  sigaction(SIGSEGV, &action, NULL);
+  const struct {
+    void* handler;
+    unsigned long flags;
+    const char* restorer;
+    uint64_t mask;
+  } own = {(void*)repair, SA_SIGINFO | 0x04000000, raw_restorer, 0};  // SA_RESTORER
+  if (raw)
+    syscall(SYS_rt_sigaction, SIGSEGV, &own, NULL, 8);
+  else
+    sigaction(SIGSEGV, &action, NULL);
   for (int i = 0; i < 100; ++i)
     if (walk(1, (void*)8) != 36) return 1;
   printf("repaired %lu before %ld at %ld elsewhere %ld\n", repaired, seen_before, seen_at, seen_elsewhere);
@@ -162,7 +176,8 @@ static int library(const char* file, long times) {
 int main(int count, char** words) {
   const char* mode = count > 1 ? words[1] : "list";
   if (strcmp(mode, "live") == 0) return live();
-  if (strcmp(mode, "faults") == 0) return faults();
+  if (strcmp(mode, "faults") == 0) return faults(0);
+  if (strcmp(mode, "raw_faults") == 0) return faults(1);
   if (strcmp(mode, "writable") == 0) return writable();
   if (strcmp(mode, "fork") == 0) return forks();
   if (strcmp(mode, "library") == 0 && count > 3) return library(words[2], strtol(words[3], NULL, 0));
