@@ -192,6 +192,7 @@ Status Session::State::make_area() {
   if (!made) return made.error();
   area.emplace(made.take());
   area->header().mode = (agent ? 0 : shared::kModePreloaded) | (attaches ? shared::kModeAttached : 0);
+  area->header().known_as = static_cast<std::uint32_t>(options.known_as);
   if (std::any_of(probes.begin(), probes.end(), shows_symbols) || shows_addresses(switches)) {
     std::vector<plan::Site> sites;
     for (const Probe& probe : probes) sites.push_back(probe.site);

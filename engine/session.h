@@ -204,7 +204,7 @@ class Session {
 };
 
 // Takes away what a tool that was killed has left in processes that it had attached to: in these, and where it has looked for some
-// itself, in all that it was in. The first error, if any.
+// itself, in all that it was in; it was known by our process id. The first error, if any.
 Status release(const Selection& whom);
 
 // Where libuprobe.so is: beside the program (build tree), in ../lib/uprobe (installed). Empty if nowhere.

@@ -244,7 +244,7 @@ Status release(const Selection& whom) {
     if (all && !freed && !is_anothers && !has_gone(pid)) all = about(pid, freed.error());
   }
   if (whom.names.empty() && whom.objects.empty()) return all;
-  const Status others = control::free_all_of_killed();
+  const Status others = control::free_all_of(::getpid());
   return all ? others : all;
 }
 

@@ -218,12 +218,11 @@ Status take_threads(HeldProcess& process, AgentCalls& calls, std::int32_t tid_of
   return ok();
 }
 
-// Others end with their program.
-bool is_attached_session(pid_t pid, Addr area) {
+bool is_attached_session_of(pid_t front, pid_t pid, Addr area) {
   const auto files = target::ProcessFiles::open(pid);
-  std::uint32_t mode = 0;
-  return files && files->read(area + offsetof(shared::AreaHeader, mode), &mode, sizeof mode) &&
-         (mode & shared::kModeAttached) != 0;
+  shared::AreaHeader header{};
+  return files && files->read(area, &header, sizeof header) && (header.mode & shared::kModeAttached) != 0 &&
+         header.known_as == static_cast<std::uint32_t>(front);
 }
 
 Status forget_areas(pid_t pid) {
@@ -261,10 +260,10 @@ Status make_free(pid_t pid, ino_t ours) {
 }
 
 // Those that a tool was killed over before their agent knew of its session have the area alone.
-Status free_all_of_killed() {
+Status free_all_of(pid_t front) {
   Status all = ok();
   for (const auto& [pid, session, area] : processes_in_sessions()) {
-    if (target::borrows_memory(pid) || !is_attached_session(pid, area) || tool_of(session) != 0) continue;
+    if (target::borrows_memory(pid) || !is_attached_session_of(front, pid, area) || tool_of(session) != 0) continue;
     const auto found = find_agent(pid);
     const bool is_known = found && session_of(pid, *found) != 0;
     const Status taken = is_known ? take_away(pid, session) : forget_areas(pid);

@@ -16,9 +16,9 @@ namespace uprobe::control {
 inline constexpr int kOccupied = EUSERS;
 Status make_free(pid_t pid, ino_t ours = 0);
 
-// The second part of that for all processes that we may look at: what sessions have left that had attached to programs. The first
-// error, if any.
-Status free_all_of_killed();
+// The second part of that for all processes that the engine of this front, which has been killed, had attached to. The first error,
+// if any.
+Status free_all_of(pid_t front);
 
 // The tool that has a session in the process, and lives; 0: none.
 pid_t host_of(pid_t pid);

@@ -96,7 +96,7 @@ struct AreaHeader {
   u32 histogram_count;
   u32 histogram_offset;
   u32 scratch_offset;  // of kScratchBytes for each ring; only where there are histograms
-  u32 reserved3;
+  u32 known_as;        // kModeAttached: the tool's process id, the front's
   u64 reserved[5];
 };
 static_assert(sizeof(AreaHeader) == 240);
