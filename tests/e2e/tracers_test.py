@@ -16,7 +16,6 @@ import harness
 from attach_test import AttachCase, checksum_of_text, footprint, read, signals_of
 from harness import fixture, tool, tracer, wait_until
 
-
 NUMBERED = re.compile(r": (\w+): \(0x\w+\) arg1=(-?\d+) arg2=(\d+)$")
 
 
