@@ -258,7 +258,8 @@ int run_helper(char** argv) {
   ::fcntl(page.get(), F_SETFD, FD_CLOEXEC);
   auto program = control::Preloaded::open(std::move(page));
   if (!program) {
-    diagnostics.error(program.error());
+    // Who came too late has been told of by the program itself.
+    if (program.error().code != Code::killed) diagnostics.error(program.error());
     return kExitFailure;
   }
   auto chosen = settings((*program)->target().pid());

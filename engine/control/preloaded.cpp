@@ -67,7 +67,8 @@ Result<std::unique_ptr<Preloaded>> Preloaded::open(Fd page) {
   const bool ours = shared->magic == shared::kBootstrapMagic && shared->abi_version == shared::kAbiVersion;
   if (!ours || !change(shared->slot, MailState::request, MailState::working)) {
     ::munmap(at, shared::kBootstrapBytes);
-    return senseless("libuprobe.so and uprobe-run are of different versions");
+    return ours ? Error{.code = Code::killed, .text = "the program waits no more"}
+                : senseless("libuprobe.so and uprobe-run are of different versions");
   }
   std::unique_ptr<Preloaded> program(new Preloaded(std::move(page), shared));
   if (Status found = program->find_process(); !found) return found.error();

@@ -18,7 +18,8 @@ namespace uprobe::control {
 
 class Preloaded {
  public:
-  // Takes up the request in the page. Code::damaged when it makes no sense or the process does not have the page.
+  // Takes up the request in the page. Code::damaged when it makes no sense or the process does not have the page; Code::killed when
+  // the program has given up waiting, which it has said.
   static Result<std::unique_ptr<Preloaded>> open(Fd page);
   ~Preloaded();
 
