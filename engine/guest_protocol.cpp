@@ -99,6 +99,14 @@ std::optional<ucred> peer_of(int socket) {
   return peer;
 }
 
+std::string_view as_text(std::span<const std::uint8_t> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::span<const std::uint8_t> as_bytes(std::string_view text) {
+  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
+}
+
 }  // namespace
 
 std::string encode(const Hello& hello) {
@@ -161,7 +169,8 @@ std::optional<Refusal> decode_refusal(std::string_view bytes) {
 }
 
 std::size_t record_bytes(const GuestRecord& record) {
-  return kHeadBytes + 4 + 8 + 4 + 4 + 4 + record.task.size() + 4 + record.record.payload.size();
+  return kHeadBytes + 4 + 8 + 4 + 4 + 4 + record.task.size() + 4 + record.record.payload.size() + 4 +
+         record.record.stack.size();
 }
 
 void append_record(std::string& to, const GuestRecord& record) {
@@ -173,7 +182,8 @@ void append_record(std::string& to, const GuestRecord& record) {
   put(to, r.tid);
   put(to, static_cast<std::uint32_t>(r.cpu) | static_cast<std::uint32_t>(r.flags) << 16);
   put(to, record.task);
-  put(to, std::string_view(reinterpret_cast<const char*>(r.payload.data()), r.payload.size()));
+  put(to, as_text(r.payload));
+  put(to, as_text(r.stack));
 }
 
 std::optional<GuestRecord> decode_record(std::string_view bytes) {
@@ -185,9 +195,9 @@ std::optional<GuestRecord> decode_record(std::string_view bytes) {
   got.record.cpu = static_cast<std::uint16_t>(both), got.record.flags = static_cast<std::uint16_t>(both >> 16);
   got.record.type = static_cast<std::uint16_t>(got.index);
   got.task = parser.view();
-  const std::string_view payload = parser.view();
-  got.record.payload = {reinterpret_cast<const std::uint8_t*>(payload.data()), payload.size()};
-  if (got.index > UINT16_MAX) return std::nullopt;
+  got.record.payload = as_bytes(parser.view());
+  got.record.stack = as_bytes(parser.view());
+  if (got.index > UINT16_MAX || got.record.stack.size() % sizeof(std::uint64_t) != 0) return std::nullopt;
   return whole(parser, got);
 }
 

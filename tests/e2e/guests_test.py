@@ -29,6 +29,21 @@ class Words(TracersCase):
         first.leave()
         self.end_well(target, b"")
 
+    def test_triggers_of_the_first_go_on(self):
+        target = self.start_rounds()
+        triggers = ["-p", f"p:g {self.program}:g", "--trigger=stacktrace", "--trigger=hist:keys=common_pid"]
+        first = self.tracer("first", target.pid, triggers).attached()
+        guest = self.tracer("guest", target.pid, f"p:mine {self.program}:g").attached()
+        self.round()
+        guest.leave()
+        self.round()
+        first.leave()
+        text = read(first.trace)
+        self.assertEqual(text.count("<user stack trace>\n => g+0x0/"), 200)
+        self.assertRegex(text, rf"common_pid: +{target.pid} }} hitcount: +200\n")
+        self.assertNotIn("stack", read(guest.trace))
+        self.end_well(target, b"")
+
     def refused(self, pid, *words, text):
         seen = harness.run([*tracer("-o", "/dev/null"), *words, "-P", str(pid)])
         self.assertEqual(seen.returncode, 125, seen.stderr)

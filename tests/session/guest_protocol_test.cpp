@@ -17,10 +17,11 @@ Hello some_hello() {
   return hello;
 }
 
-const std::vector<std::uint8_t> kPayload = {1, 0, 0, 0, 0xff, 7};
+const std::vector<std::uint8_t> kPayload = {1, 0, 0, 0, 0xff, 7}, kStack(16, 0x40);
 
 GuestRecord some_record(std::uint32_t index) {
-  trace::EventRecord record{.ns = 1ull << 40, .tid = 77, .cpu = 3, .type = 9, .flags = 0x8001, .payload = kPayload};
+  trace::EventRecord record{
+      .ns = 1ull << 40, .tid = 77, .cpu = 3, .type = 9, .flags = 0x8001, .payload = kPayload, .stack = kStack};
   return {.index = index, .record = record, .task = "a task"};
 }
 
@@ -102,6 +103,7 @@ TEST(GuestProtocol, BringsRecords) {
   EXPECT_EQ(got->record.flags, 0x8001U);
   EXPECT_EQ(got->task, "a task");
   EXPECT_EQ(std::vector<std::uint8_t>(got->record.payload.begin(), got->record.payload.end()), kPayload);
+  EXPECT_EQ(std::vector<std::uint8_t>(got->record.stack.begin(), got->record.stack.end()), kStack);
 }
 
 TEST(GuestProtocol, BringsAnswers) {
