@@ -49,7 +49,7 @@ struct SessionOptions {
   spec::Style style = spec::Style::event;  // of events that have none of their own
   std::string agent_path;                  // libuprobe.so; empty: found beside the running program
   // Whether `uprobe-run --control` finds the session, by our process id and by the name unless it is empty, and whether other tools
-  // may join it.
+  // may join it and it them.
   bool has_door = false;
   int known_as = 0;  // another process id than ours; 0: ours
   std::string name;

@@ -172,7 +172,7 @@ Status Session::State::attach_or_join(const GivenUp& given_up) {
   constexpr auto kPatience = 10s;
   for (const auto begun = std::chrono::steady_clock::now();;) {
     const Status first = attach_first(given_up);
-    if (first || first.error().err != control::kOccupied || searches) return first;
+    if (first || first.error().err != control::kOccupied || searches || !options.has_door) return first;
     forget_attempt();
     const Status joined = join_host(first.error(), given_up);
     if (joined || joined.error().err != EAGAIN || std::chrono::steady_clock::now() - begun > kPatience) return joined;

@@ -73,13 +73,14 @@ Status Session::State::may_be_joined(const Hello& hello) const {
   wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
   const std::vector<pid_t> there = roots();
   if (wanted == there && !searches) return ok();
-  return Error{.code = Code::refused,
-               .text = "is traced by another uprobe-run, process " +
-                       std::to_string(options.known_as != 0 ? options.known_as : ::getpid()) +
-                       ", together with what that was begun for",
-               .where = "process " + list_of(wanted),
-               .column = -1,
-               .help = searches ? "it finds its processes itself: nobody can join it" : "-P " + list_of(there) + " joins it"};
+  return Error{
+      .code = Code::refused,
+      .text = "is traced by another uprobe-run, process " +
+              std::to_string(options.known_as != 0 ? options.known_as : ::getpid()) +
+              ", together with what that was begun for",
+      .where = "process " + list_of(wanted),
+      .column = -1,
+      .help = searches ? "it finds its processes itself: nobody can join it" : "-P " + list_of(there) + " joins it"};
 }
 
 Result<std::vector<std::string>> Session::State::admit(const std::shared_ptr<Guest>& guest, const Hello& hello) {

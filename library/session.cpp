@@ -1,6 +1,8 @@
 // The installed interface over the engine: a thread runs the session, and what it reads waits in a queue.
 #include "library/uprobe/session.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
@@ -116,6 +118,7 @@ std::optional<std::string> Event::text(std::string_view field) const {
 struct Session::State {
   explicit State(uprobe::Session session) : session_(std::move(session)) {}
   ~State() {
+    if (attached_ != 0) stop_ = true;
     session_.kill_program();
     if (thread_.joinable()) thread_.join();
   }
@@ -132,6 +135,7 @@ struct Session::State {
   std::vector<Counts> counts_now() const;
 
   uprobe::Session session_;
+  int attached_ = 0;  // process id; 0: the program was launched
   std::atomic<bool> stop_{false};
   mutable std::mutex lock_;
   std::condition_variable changed_;
@@ -169,13 +173,21 @@ Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 Session::~Session() = default;
 
-Result<Session> Session::launch(const Options& options, const std::vector<std::string>& argv) {
-  if (argv.empty()) return Error{.text = "no program to run"};
+namespace {
+
+uprobe::SessionOptions engine_options(const Options& options) {
   uprobe::SessionOptions wanted;
   for (const std::string& definition : options.definitions) wanted.definitions.push_back({definition, {}});
   wanted.ring_bytes = options.buffer_bytes;
   wanted.agent_path = options.agent;
-  auto prepared = uprobe::Session::prepare(wanted);
+  return wanted;
+}
+
+}  // namespace
+
+Result<Session> Session::launch(const Options& options, const std::vector<std::string>& argv) {
+  if (argv.empty()) return Error{.text = "no program to run"};
+  auto prepared = uprobe::Session::prepare(engine_options(options));
   if (!prepared) return error_of(prepared.error());
   auto state = std::make_unique<State>(prepared.take());
   if (auto launched = state->session_.launch(argv); !launched) return error_of(launched.error());
@@ -183,7 +195,23 @@ Result<Session> Session::launch(const Options& options, const std::vector<std::s
   return Session(std::move(state));
 }
 
-int Session::pid() const { return state_->session_.child_pid(); }
+Result<Session> Session::attach(const Options& options, int pid) {
+  if (pid == ::getpid())
+    return Error{.text = "a process cannot attach to itself", .help = "attach from a process that it starts"};
+  uprobe::SessionOptions wanted = engine_options(options);
+  wanted.returns = uprobe::plan::ReturnMode::exits;  // what returns by a stub could not be given back
+  auto prepared = uprobe::Session::prepare(wanted);
+  if (!prepared) return error_of(prepared.error());
+  auto state = std::make_unique<State>(prepared.take());
+  uprobe::Selection whom;
+  whom.pids = {pid};
+  if (auto attached = state->session_.attach(whom, [] { return false; }); !attached) return error_of(attached.error());
+  state->attached_ = pid;
+  state->start();
+  return Session(std::move(state));
+}
+
+int Session::pid() const { return state_->attached_ != 0 ? state_->attached_ : state_->session_.child_pid(); }
 
 std::optional<Event> Session::next(std::chrono::milliseconds patience) {
   std::unique_lock lock(state_->lock_);
@@ -224,10 +252,11 @@ std::vector<Counts> Session::counts() const {
   return counts;
 }
 
-// The thread that runs the session looks at it between two polls.
+// The thread that runs the session looks at it between two polls. With what it has attached to it ends, else with the program.
 void Session::stop() {
   state_->stop_ = true;
-  while (!ending() && state_->session_.is_recording()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const auto goes_on = [&] { return state_->attached_ != 0 || state_->session_.is_recording(); };
+  while (!ending() && goes_on()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 }  // namespace libuprobe

@@ -60,7 +60,7 @@ bool has_agent_code(pid_t pid) {
 // The tool that has a session: it maps the area and has no agent.
 pid_t tool_of(ino_t session) {
   for (const pid_t pid : processes_mapping(session))
-    if (pid != ::getpid() && !has_agent_code(pid)) return pid;
+    if (!has_agent_code(pid)) return pid;
   return 0;
 }
 

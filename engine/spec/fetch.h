@@ -44,7 +44,7 @@ struct Fetch {
   std::uint64_t memory_offset = 0;
   std::uint8_t register_bytes = 8;  // Yield::value: of a part of a register fewer, of a vector register more
   bool is_retval = false;
-  bool has_word_2009 = false;  // somewhere inside: words_2009.h
+  bool has_word_2009 = false;     // somewhere inside: words_2009.h
   std::string text = {};          // Yield::text
   std::string symbol = {};        // @SYMBOL: the source is @+OFF, OFF being the distance from the symbol
   std::size_t symbol_offset = 0;  // in the body

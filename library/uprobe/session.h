@@ -1,4 +1,4 @@
-// Runs a program with probes in it and gives their hits as values: for tests that assert which functions of a library were
+// Runs a program with probes in it, or puts them into one that runs, and gives their hits as values: for tests that assert which functions of a library were
 // called, with what, and what they returned, and for small tools. Nothing of the program under test is changed or rebuilt.
 //
 //   auto session = libuprobe::Session::launch({.definitions = {"p:open /lib/x86_64-linux-gnu/libc.so.6:open64 file=+0(%di):string"}},
@@ -113,7 +113,7 @@ struct Counts {
   std::uint64_t missed = 0;  // returns that could not be followed
 };
 
-// How the program ended.
+// How the program ended; of one that was attached to, or is let go, nothing is known but that it is over.
 struct Ending {
   bool signalled = false;
   int code = 0;  // exit code, or signal
@@ -124,9 +124,13 @@ class Session {
   // Starts argv[0], found through PATH, with this process's environment and streams; its children and what they execute are
   // probed too. All definitions are checked first: with a bad one nothing runs. It runs when this returns.
   static Result<Session> launch(const Options& options, const std::vector<std::string>& argv);
+  // To a process that runs already, another one than this, and its children from now on. It is stopped for some milliseconds, and
+  // runs when this returns; with an Error it is as it was. Refused where another tool or session has it. If this process is
+  // killed the probes stay, harmless, until the next tool comes.
+  static Result<Session> attach(const Options& options, int pid);
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
-  // Kills the program unless it has ended.
+  // Kills the program that it has launched, unless it has ended or been let go; leaves one that it has attached to, as stop() does.
   ~Session();
 
   int pid() const;  // of the program
@@ -134,7 +138,7 @@ class Session {
   // The oldest event that has not been taken; hits come up to 50 ms late. Nothing: none came in time, or none will come. Events
   // that nobody takes wait in memory.
   std::optional<Event> next(std::chrono::milliseconds patience);
-  // Waits for the end of the program, and returns all events that have not been taken.
+  // Waits for the end of the program, or for stop(), and returns all events that have not been taken.
   std::vector<Event> finish();
   // Of the program, once it has ended.
   std::optional<Ending> ending() const;
