@@ -43,32 +43,16 @@ void give_process(ProcessBlock& block) {
   forget_held(block);
 }
 
-// Never over anything: the tool may be dead, and another one at work in the same place.
-void map_pieces(shared::AttachPieces& pieces) {
-  constexpr long kSysMmap = 9;
-  constexpr u64 kReadWrite = 3, kSharedNoReplace = 0x100001;  // MAP_SHARED | MAP_FIXED_NOREPLACE
-  const auto* piece = reinterpret_cast<const shared::AttachPiece*>(&pieces + 1);
-  pieces.failed = 0;
-  for (u32 i = 0; i < pieces.count && pieces.failed == 0; ++i, ++piece) {
-    const long at =
-        system_call(kSysMmap, piece->at, piece->bytes, kReadWrite, kSharedNoReplace, pieces.fd, piece->file_offset);
-    if (static_cast<u64>(at) != piece->at) pieces.failed = at;
-  }
-}
-
-// There is no block yet when pieces are mapped.
-void carry_out(ProcessBlock* block, AttachOrder& order) {
+void carry_out(ProcessBlock& block, AttachOrder& order) {
   switch (static_cast<AttachStep>(order.step)) {
     case AttachStep::take_process:
-      return take_process(*block);
+      return take_process(block);
     case AttachStep::take_thread:
-      return take_thread(*block, order);
+      return take_thread(block, order);
     case AttachStep::give_thread:
-      return give_thread(*block, order);
+      return give_thread(block, order);
     case AttachStep::give_process:
-      return give_process(*block);
-    case AttachStep::map_pieces:
-      return map_pieces(*reinterpret_cast<shared::AttachPieces*>(order.pieces));
+      return give_process(block);
   }
 }
 
@@ -86,7 +70,7 @@ void wait_to_be_moved(AttachOrder& order) {
 }  // namespace
 
 extern "C" __attribute__((visibility("hidden"), used)) void uprobe_attach_entry(AttachOrder* order) {
-  carry_out(uprobe_block, *order);
+  carry_out(*uprobe_block, *order);
   wait_to_be_moved(*order);
 }
 

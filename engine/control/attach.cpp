@@ -169,14 +169,13 @@ Status unmap_forgotten_areas(HeldProcess& process) {
 }
 
 // A block that was given back: nobody is in the agent, so all of it may be written anew.
-Result<Block> reuse_block(HeldProcess& process, const FoundAgent& found, const trace::Area& area,
-                          const MapPieces& map_pieces) {
+Result<Block> reuse_block(HeldProcess& process, const FoundAgent& found, const trace::Area& area) {
   auto block = Block::read(process, found.block);
   if (!block) return block;
   shared::ProcessBlock& head = block->head();
   if ((head.flags & shared::kBlockLedBack) != 0)
     if (Status s = protect_restorer(process, found.agent, PROT_READ); !s) return s.error();
-  auto place = place_area(process, area, map_pieces);
+  auto place = place_area(process, area);
   if (!place) return place.error();
   head.sessions[0].area = place->value;
   head.session_count = 1;
@@ -191,6 +190,10 @@ Result<Block> reuse_block(HeldProcess& process, const FoundAgent& found, const t
   if (Status s = block->renew(process); !s) return s.error();
   if (Status s = block->begin_anew(process); !s) return s.error();
   return block;
+}
+
+Result<Block> make_block(HeldProcess& process, const MappedAgent& agent, const trace::Area& area, std::size_t points) {
+  return place_block(process, agent, area, std::max(points, kLeastPoints), 0);
 }
 
 Status tell_agent(HeldProcess& process, Block& block, std::int32_t tid_offset) {
@@ -280,12 +283,10 @@ Result<Block> attach_agent(HeldProcess& process, const AgentImage& image, const 
   if (Status s = unmap_forgotten_areas(process); !s) return s.error();
   const auto agent = found ? Result<MappedAgent>(found->agent) : map_agent(process, image);
   if (!agent) return agent.error();
-  AgentCalls calls(process, *agent);
-  const auto map_pieces = [&](Addr place, const auto& pieces, int fd) { return calls.map_pieces(place, pieces, fd); };
-  auto block = found ? reuse_block(process, *found, area, map_pieces)
-                     : place_block(process, *agent, area, std::max(points, kLeastPoints), 0, map_pieces);
+  auto block = found ? reuse_block(process, *found, area) : make_block(process, *agent, area, points);
   if (!block) return block;
   if (Status told = tell_agent(process, *block, tid_offset); !told) return told.error();
+  AgentCalls calls(process, *agent);
   if (Status s = calls.ask_process(AttachStep::take_process); !s) return s.error();
   if (Status s = take_threads(process, calls, tid_offset); !s) return s.error();
   return block;

@@ -1,9 +1,6 @@
 #include "engine/control/attached_threads.h"
 
-#include <sys/syscall.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <iterator>
 
 #include "engine/shared/process_block.h"
@@ -12,45 +9,15 @@ namespace uprobe::control {
 
 constexpr std::uint64_t kStackBytes = 16384;
 
-// `behind`: bytes behind the order.
-Status AgentCalls::make_room(std::size_t behind) {
-  if (place_) return ok();
-  auto memory = memory_.map_scratch(kStackBytes + sizeof(shared::AttachOrder) + behind);
-  if (!memory) return memory.error();
-  place_ = *memory + kStackBytes;
-  return ok();
-}
-
 Status AgentCalls::ask(shared::AttachOrder& order) {
-  if (Status room = make_room(0); !room) return room;
+  if (!place_) {
+    auto memory = memory_.map_scratch(kStackBytes + sizeof order);
+    if (!memory) return memory.error();
+    place_ = *memory + kStackBytes;
+  }
   if (Status s = process_.write(place_, &order, sizeof order); !s) return s;
   if (Status s = process_.run(agent_.place(agent_.header.attach_entry), place_); !s) return s;
   return process_.read(place_, &order, sizeof order);
-}
-
-// In one go: each call by itself is two stops, and there are more of them than processors. What keeps the room free goes first; no
-// other thread runs that could take it.
-Status AgentCalls::map_pieces(Addr place, const std::vector<trace::MapStep>& pieces, int fd) {
-  shared::AttachPieces list{static_cast<std::uint32_t>(fd), static_cast<std::uint32_t>(pieces.size()), -ENOSYS};
-  std::vector<shared::AttachPiece> table;
-  for (const trace::MapStep& piece : pieces)
-    table.push_back({(place + piece.offset).value, piece.length, piece.file_offset});
-  const std::size_t bytes = table.size() * sizeof table[0];
-  if (Status room = make_room(sizeof list + bytes); !room) return room;
-  const Addr at = place_ + sizeof(shared::AttachOrder);
-  if (Status s = process_.write(at, &list, sizeof list); !s) return s;
-  if (Status s = process_.write(at + sizeof list, table.data(), bytes); !s) return s;
-  auto freed = process_.system_call(SYS_munmap, {place.value, pieces.back().offset + pieces.back().length, 0, 0, 0, 0});
-  if (!freed) return freed.error();
-  shared::AttachOrder order{.step = static_cast<std::uint32_t>(shared::AttachStep::map_pieces),
-                            .has_control_block = 0,
-                            .blocked = 0,
-                            .pieces = at.value,
-                            .state = shared::kOrderGiven,
-                            .reserved = 0};
-  if (Status s = ask(order); !s) return s;
-  if (Status s = process_.read(at, &list, sizeof list); !s) return s;
-  return list.failed == 0 ? ok() : Status(system_error("mmap in the target", static_cast<int>(-list.failed)));
 }
 
 Status AgentCalls::ask_process(shared::AttachStep step) {

@@ -130,7 +130,9 @@ std::size_t Block::ListHash::operator()(const Consumer& c) const {
   return ((which * kSpread) ^ c.next ^ std::uint64_t{c.lead} << 32 ^ c.restored) * kSpread;
 }
 
-bool Block::SameList::operator()(const Consumer& a, const Consumer& b) const { return same(a, b) && a.next == b.next; }
+bool Block::SameList::operator()(const Consumer& a, const Consumer& b) const {
+  return same(a, b) && a.next == b.next;
+}
 
 Status ask_agent(target::Target& target, Addr copy) {
   const Addr slot = copy - shared::kCopyBehindThunk;

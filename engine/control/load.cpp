@@ -33,9 +33,17 @@ Result<std::uint64_t> checked_call(Target& target, const std::string& what, long
   return static_cast<std::uint64_t>(*result);
 }
 
+Status map_steps(Target& target, Addr place, const trace::Area& area, int fd) {
+  for (const trace::MapStep& step : area.map_steps()) {
+    auto made = target::map_memory(target, place + step.offset, step.length, PROT_READ | PROT_WRITE,
+                                   MAP_SHARED | MAP_FIXED, fd, step.file_offset, "the session area");
+    if (!made) return made.error();
+  }
+  return ok();
+}
+
 // Far from all code: rings may be gigabytes, and within 2 GiB of code displaced copies need the room.
-Result<Addr> map_area(Target& target, MappedMemory& mapped, Addr scratch, const trace::Area& area,
-                      const MapPieces& map_pieces) {
+Result<Addr> map_area(Target& target, MappedMemory& mapped, Addr scratch, const trace::Area& area) {
   // Below the libraries, which are at 0x7f...; programs are at 0x55... or low down. gcc's thread sanitizer ends a program that
   // has anything between 0x568000000000 and 0x7e8000000000, the address sanitizer below 0x10007fff8000 (their mappings of
   // shadow memory for x86-64).
@@ -44,7 +52,7 @@ Result<Addr> map_area(Target& target, MappedMemory& mapped, Addr scratch, const 
   if (!place) return place.error();
   auto fd = pass_file(target, scratch, area.fd());
   if (!fd) return fd.error();
-  const Status done = map_pieces(*place, area.map_steps(), *fd);
+  const Status done = map_steps(target, *place, area, *fd);
   close_in(target, *fd);
   if (!done) return done.error();
   return *place;
@@ -95,28 +103,19 @@ bool is_data(Target& target, Addr at) {
   return m != nullptr && m->readable && !m->executable;
 }
 
-Status map_one_by_one(Target& target, Addr place, const std::vector<trace::MapStep>& pieces, int fd) {
-  for (const trace::MapStep& piece : pieces) {
-    auto made = target::map_memory(target, place + piece.offset, piece.length, PROT_READ | PROT_WRITE,
-                                   MAP_SHARED | MAP_FIXED, fd, piece.file_offset, "the session area");
-    if (!made) return made.error();
-  }
-  return ok();
-}
-
-Result<Addr> place_area(Target& target, const trace::Area& area, const MapPieces& map_pieces) {
+Result<Addr> place_area(Target& target, const trace::Area& area) {
   if (Status room = check_room(target.pid(), area); !room) return room.error();
   MappedMemory scratch_memory(target), mapped(target);
   auto scratch = scratch_memory.map_scratch();
   if (!scratch) return scratch.error();
-  auto base = map_area(target, mapped, *scratch, area, map_pieces);
+  auto base = map_area(target, mapped, *scratch, area);
   if (base) mapped.keep();
   return base;
 }
 
 Result<Block> place_block(Target& target, const MappedAgent& agent, const trace::Area& area, std::size_t points,
-                          std::uint64_t blocked, const MapPieces& map_pieces) {
-  auto area_base = place_area(target, area, map_pieces);
+                          std::uint64_t blocked) {
+  auto area_base = place_area(target, area);
   if (!area_base) return area_base.error();
   MappedMemory mapped(target);
   auto place = mapped.map(Block::bytes_for(points), kReadWrite, MAP_NORESERVE, "the process block");
@@ -145,10 +144,7 @@ Result<Block> place_block(Target& target, const MappedAgent& agent, const trace:
 
 Result<Block> install_agent(Target& target, const MappedAgent& agent, const trace::Area& area, std::size_t points,
                             std::uint64_t blocked) {
-  const auto map_pieces = [&](Addr place, const auto& pieces, int fd) {
-    return map_one_by_one(target, place, pieces, fd);
-  };
-  auto block = place_block(target, agent, area, points, blocked, map_pieces);
+  auto block = place_block(target, agent, area, points, blocked);
   if (!block) return block;
   MappedMemory scratch_memory(target);
   auto scratch = scratch_memory.map_scratch();

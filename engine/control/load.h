@@ -1,9 +1,6 @@
 // Gets the agent to work: in a program that is stopped at the end of its execve, or where ld.so has mapped it.
 #pragma once
 
-#include <functional>
-#include <vector>
-
 #include "engine/control/agent_image.h"
 #include "engine/control/block.h"
 #include "engine/control/mapped_memory.h"
@@ -24,14 +21,10 @@ Result<Block> install_agent(target::Target& target, const MappedAgent& agent, co
                             std::size_t points, std::uint64_t blocked);
 
 // The first half of that: block and area are there and the agent knows of them; the handlers are still the program's.
-// `map_pieces`: as in place_area().
-using MapPieces = std::function<Status(Addr place, const std::vector<trace::MapStep>& pieces, int fd)>;
-Status map_one_by_one(target::Target& target, Addr place, const std::vector<trace::MapStep>& pieces, int fd);
 Result<Block> place_block(target::Target& target, const MappedAgent& agent, const trace::Area& area, std::size_t points,
-                          std::uint64_t blocked, const MapPieces& map_pieces);
-// The session area alone, for an agent that has a block. `map_pieces` maps its pieces, of a descriptor of the target's, over what
-// is kept free for them.
-Result<Addr> place_area(target::Target& target, const trace::Area& area, const MapPieces& map_pieces);
+                          std::uint64_t blocked);
+// The session area alone, for an agent that has a block.
+Result<Addr> place_area(target::Target& target, const trace::Area& area);
 
 // Whether nothing can be executed there: where all that is readable is executable (the personality READ_IMPLIES_EXEC) nothing
 // faults.

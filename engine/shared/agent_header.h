@@ -35,29 +35,16 @@ enum class AttachStep : u32 {
   take_thread,   // the thread believes `blocked` of kOurSignals blocked; it gets a stack for our handlers
   give_thread,   // its alternate stack is the program's again; `blocked` is what it believes
   give_process,  // the dispositions are the program's again
-  map_pieces,    // before there is a block: the AttachPieces at `pieces`, of one file
 };
 struct AttachOrder {
   u32 step;
   u32 has_control_block;  // 1: what thread_id() reads of the thread is there
   u64 blocked;
-  union {
-    u64 stack_pointer;  // the thread's own
-    u64 pieces;
-  };
-  u32 state;  // kOrderGiven, ...; the thread's word from then on
+  u64 stack_pointer;  // the thread's own
+  u32 state;          // kOrderGiven, ...; the thread's word from then on
   u32 reserved;
 };
 static_assert(sizeof(AttachOrder) == 32);
-// Shared, readable and writable, where nothing is; one after the other until one fails. The pieces stand behind this.
-struct AttachPiece {
-  u64 at, bytes, file_offset;
-};
-struct AttachPieces {
-  u32 fd, count;
-  i64 failed;  // -errno of the one that could not be mapped; 0: all are
-};
-static_assert(sizeof(AttachPieces) == 16 && sizeof(AttachPiece) == 24);
 // When it is done the thread waits in the agent to be stopped and moved; where nobody comes it goes home after a while.
 inline constexpr u32 kOrderGiven = 0, kOrderDone = 1, kOrderLeft = 2;
 inline constexpr u64 kOrderSeconds = 5;

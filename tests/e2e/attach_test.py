@@ -1,4 +1,5 @@
 """Attaching to processes that run, and leaving them as they were."""
+import contextlib
 import os
 import random
 import re
@@ -43,8 +44,14 @@ def checksum_of_text(pid):
 
 def signals_of(pid):
     """Per thread: masks, pending signals, dispositions, tracer."""
-    return {task: [line for line in SWITCHED.findall(read(f"/proc/{pid}/task/{task}/status")) if "State" not in line]
-            for task in os.listdir(f"/proc/{pid}/task")}
+    found = {}
+    for task in os.listdir(f"/proc/{pid}/task"):
+        try:
+            status = read(f"/proc/{pid}/task/{task}/status")
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has just ended
+        found[task] = [line for line in SWITCHED.findall(status) if "State" not in line]
+    return found
 
 
 def same_threads(before, after):
@@ -295,7 +302,8 @@ class EngineKilled(Killed):
     @staticmethod
     def kill_engine(victim):
         for engine in read(f"/proc/{victim.pid}/task/{victim.pid}/children").split():
-            os.kill(int(engine), signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(engine), signal.SIGKILL)
 
     def test_among_busy_threads(self):
         self.kill_at_random("attached_busy", "several", self.kill_engine, 50)
