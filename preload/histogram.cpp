@@ -146,19 +146,40 @@ UPROBE_IN_SECTION u64* make_entry(const Map& map, HistogramSlot& slot, u32 hash,
   return entry;
 }
 
-// Null: there is no room. Ends after a look at each slot at most.
+// The slot, once it is no longer claimed; or as it was, of a writer that does not run (or never will again).
+UPROBE_IN_SECTION HistogramSlot wait_for(const HistogramSlot& slot) {
+  constexpr u32 kLooks = 200;  // some microseconds; a claim is held for a tenth of one
+  HistogramSlot word = __atomic_load_n(&slot, __ATOMIC_ACQUIRE);
+  for (u32 i = 0; i < kLooks && static_cast<u32>(word) == shared::kSlotClaimed; ++i) {
+    __builtin_ia32_pause();
+    word = __atomic_load_n(&slot, __ATOMIC_ACQUIRE);
+  }
+  return word;
+}
+
+UPROBE_IN_SECTION u64* entry_if(const Map& map, HistogramSlot word, u32 hash, const Key& key) {
+  const u32 state = static_cast<u32>(word);
+  const bool is_ready = word >> 32 == hash && state >= shared::kSlotEntry;
+  return is_ready && has_key(map, state - shared::kSlotEntry, key) ? entry_of(map, state - shared::kSlotEntry) : nullptr;
+}
+
+// Null: there is no room. Ends after a look at each slot at most, and a wait before each that is free.
 UPROBE_IN_SECTION u64* find_entry(const Map& map, const Key& key) {
   const u32 hash = hash_of(key, map.key_bytes), mask = map.slot_count - 1;
+  const HistogramSlot claimed = u64{hash} << 32 | shared::kSlotClaimed;
+  const HistogramSlot* other = nullptr;  // claimed by who may be adding this key
   for (u32 tries = 0, at = hash & mask; tries <= mask; ++tries, at = (at + 1) & mask) {
-    HistogramSlot word = __atomic_load_n(&map.slots[at], __ATOMIC_ACQUIRE);
+    HistogramSlot& slot = map.slots[at];
+    HistogramSlot word = __atomic_load_n(&slot, __ATOMIC_ACQUIRE);
+    if (word == 0 && other != nullptr) {
+      if (u64* const entry = entry_if(map, wait_for(*other), hash, key)) return entry;
+      other = nullptr;
+    }
     if (word == 0 && __atomic_load_n(&map.head->next_entry, __ATOMIC_RELAXED) >= map.entry_count) return nullptr;
-    const HistogramSlot claimed = u64{hash} << 32 | shared::kSlotClaimed;
-    if (word == 0 &&
-        __atomic_compare_exchange_n(&map.slots[at], &word, claimed, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE))
-      return make_entry(map, map.slots[at], hash, key);
-    const u32 state = static_cast<u32>(word);
-    if (word >> 32 == hash && state >= shared::kSlotEntry && has_key(map, state - shared::kSlotEntry, key))
-      return entry_of(map, state - shared::kSlotEntry);
+    if (word == 0 && __atomic_compare_exchange_n(&slot, &word, claimed, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE))
+      return make_entry(map, slot, hash, key);
+    if (u64* const entry = entry_if(map, word, hash, key)) return entry;
+    if (word == claimed) other = &slot;
   }
   return nullptr;
 }

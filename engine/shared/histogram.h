@@ -7,9 +7,10 @@
 //
 //   free (0) --cmpxchg--> claimed --the entry is taken, its key is written, one store--> ready
 //
-// Nobody waits for a claimed slot: who looks for the same key meanwhile goes on to the next one, so that a key may have two
-// entries, which the reader adds up. A writer that ends in between (SIGKILL, a section of rseq that starts anew) leaves a claimed
-// slot, which is room lost and nothing else. Sums change by lock add on ready entries alone.
+// Nobody waits long for a claimed slot: who looks for the same key, and finds it nowhere, looks a few microseconds and goes on to
+// the next slot, so that a key may have two entries, which the reader adds up. A writer that ends in between (SIGKILL, a section
+// of rseq that starts anew) leaves a claimed slot, which is room lost and nothing else. Sums change by lock add on ready entries
+// alone.
 //
 // Nothing here is believed by who reads it: the agent looks whether a histogram lies in the area before each use, the tool keeps
 // its own copy of all but slots, entries and `dropped`.
