@@ -66,14 +66,22 @@ Status await_free(pid_t pid, const GivenUp& given_up) {
   }
 }
 
+struct Held {
+  std::unique_ptr<HeldProcess> process;
+  Result<control::FoundAgent> agent;
+};
+
 // Held, with nobody's session in it. Of several of us that begin at the same time one gets the first thread; the others see that
 // and look again.
-Result<std::unique_ptr<HeldProcess>> hold_free(pid_t pid, const GivenUp& given_up) {
+Result<Held> hold_free(pid_t pid, const GivenUp& given_up) {
   for (Turn turn(given_up);;) {
     if (Status free = await_free(pid, given_up); !free) return free.error();
     if (given_up()) return turn.failed({});
     auto process = HeldProcess::hold(pid);
-    if (process && !control::is_in_session(pid)) return process;
+    if (process) {
+      auto agent = control::find_agent(pid);
+      if (!control::is_in_session(pid, agent)) return Held{process.take(), std::move(agent)};
+    }
     const Error error = process
                             ? Error{.code = Code::refused, .text = "others attach to it at the same time", .err = EBUSY}
                             : process.error();
@@ -87,8 +95,8 @@ bool has_gone(pid_t pid) { return ::kill(pid, 0) != 0 && errno == ESRCH; }
 // Also where a tool was killed before it had a session there: its code for remote calls goes with ours.
 Status clean(pid_t pid) {
   const GivenUp never = [] { return false; };
-  auto process = hold_free(pid, never);
-  return process ? (*process)->send((*process)->threads().front().tid) : Status(process.error());
+  auto held = hold_free(pid, never);
+  return held ? held->process->send(held->process->threads().front().tid) : Status(held.error());
 }
 
 }  // namespace
@@ -104,10 +112,10 @@ Status Session::State::attach_all(const GivenUp& given_up) {
   std::vector<std::unique_ptr<HeldProcess>> held;
   std::map<pid_t, Addr> blocks;
   const auto take = [&](pid_t pid) -> Status {
-    auto process = hold_free(pid, given_up);
-    if (!process) return process.error();
-    held.push_back(process.take());
-    auto block = control::attach_agent(*held.back(), *agent, *area, planned.size());
+    auto free = hold_free(pid, given_up);
+    if (!free) return free.error();
+    held.push_back(std::move(free->process));
+    auto block = control::attach_agent(*held.back(), free->agent, *agent, *area, planned.size());
     if (!block) return block.error();
     blocks[pid] = block->address();
     return armer->arm(*held.back(), *block);

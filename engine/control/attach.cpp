@@ -15,7 +15,6 @@
 #include "engine/base/roles.h"
 #include "engine/control/attached_threads.h"
 #include "engine/control/load.h"
-#include "engine/control/processes.h"
 #include "engine/target/attachable.h"
 
 namespace uprobe::control {
@@ -235,8 +234,7 @@ Status forget_areas(pid_t pid) {
 
 }  // namespace
 
-bool is_in_session(pid_t pid) {
-  const auto found = find_agent(pid);
+bool is_in_session(pid_t pid, const Result<FoundAgent>& found) {
   return found && session_of(pid, *found) != 0;
 }
 
@@ -275,10 +273,10 @@ Status free_all_of(pid_t front) {
   return all;
 }
 
-Result<Block> attach_agent(HeldProcess& process, const AgentImage& image, const trace::Area& area, std::size_t points) {
+Result<Block> attach_agent(HeldProcess& process, const Result<FoundAgent>& found, const AgentImage& image,
+                           const trace::Area& area, std::size_t points) {
   const std::int32_t tid_offset = tid_offset_of(process);
   if (Status fit = check_threads(process, tid_offset); !fit) return fit.error();
-  const auto found = find_agent(process.pid());
   if (!found && found.error().code != Code::not_found) return found.error();
   if (Status s = unmap_forgotten_areas(process); !s) return s.error();
   const auto agent = found ? Result<MappedAgent>(found->agent) : map_agent(process, image);

@@ -5,6 +5,7 @@
 
 #include "engine/control/agent_image.h"
 #include "engine/control/block.h"
+#include "engine/control/processes.h"
 #include "engine/target/held_process.h"
 #include "engine/trace/area.h"
 
@@ -25,13 +26,14 @@ pid_t host_of(pid_t pid);
 // What its user knows a tool by: the front's process id, or its own.
 pid_t known_as(pid_t tool);
 
-bool is_in_session(pid_t pid);
+// Of a process where an agent was found, or not.
+bool is_in_session(pid_t pid, const Result<FoundAgent>& found);
 
 // The agent, a block and the session area are there, the dispositions are the agent's, and it knows of each thread what it
 // would have seen it do. An agent that was given back before is used again. On an error the process is as it was, but for
-// memory. Only where there is no session.
-Result<Block> attach_agent(target::HeldProcess& process, const AgentImage& agent, const trace::Area& area,
-                           std::size_t points);
+// memory. `found`: by find_agent() since it is held. Only where there is no session.
+Result<Block> attach_agent(target::HeldProcess& process, const Result<FoundAgent>& found, const AgentImage& agent,
+                           const trace::Area& area, std::size_t points);
 
 // The opposite: text, dispositions, masks and alternate stacks are the program's own, the area is unmapped; agent, block,
 // islands and stacks stay for the next time. On an Error the text is the program's again if that was possible at all, and the

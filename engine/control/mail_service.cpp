@@ -134,10 +134,11 @@ Status MailService::take_in(pid_t pid, const std::function<bool()>& is_wanted) {
   if (Status prepared = prepare_for(pid); !prepared) return prepared;
   auto process = target::HeldProcess::hold(pid, kPatience);
   if (!process) return process.error();
-  if (!is_wanted() || is_in_session(pid))
+  const auto found = find_agent(pid);
+  if (!is_wanted() || is_in_session(pid, found))
     return Error{.code = Code::refused, .text = "has changed meanwhile", .err = EBUSY};
   const Status taken = survive_exhaustion([&]() -> Status {
-    auto block = attach_agent(**process, *agent_, area_, probes_.size());
+    auto block = attach_agent(**process, found, *agent_, area_, probes_.size());
     if (!block) return block.error();
     blocks_.insert(block->address());
     note_name(pid);

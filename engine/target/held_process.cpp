@@ -133,6 +133,16 @@ Result<ErrandPlace> find_errand_place(const ProcessFiles& files) {
 
 Error ended() { return Error{.code = Code::killed, .text = "the process has ended", .err = ESRCH}; }
 
+// How a thread has stopped or ended. It does so at once as a rule: to sleep and be woken takes several times as long.
+int await_change(pid_t tid) {
+  int status = 0;
+  for (const auto end = Clock::now() + kAtOnce; Clock::now() < end; ::sched_yield())
+    if (::waitpid(tid, &status, __WALL | WNOHANG) == tid) return status;
+  while (::waitpid(tid, &status, __WALL) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
 // The thread that calls it takes over the id of the first (fs/exec.c, de_thread): what is known of that one is of a dead one.
 Error in_execve() { return Error{.code = Code::refused, .text = "begins another program just now", .err = EBUSY}; }
 
@@ -306,8 +316,7 @@ Status HeldProcess::send(pid_t tid) {
 // It has been interrupted, and runs.
 Status HeldProcess::await_rest() {
   for (;;) {
-    int status = 0;
-    if (::waitpid(away_, &status, __WALL) < 0 && errno == EINTR) continue;
+    const int status = await_change(away_);
     if (!WIFSTOPPED(status)) return ended();
     if (status >> 16 == PTRACE_EVENT_STOP) break;
     ::ptrace(PTRACE_CONT, away_, nullptr, as_data(WSTOPSIG(status) & 0x7f));
@@ -338,9 +347,7 @@ Result<int> HeldProcess::next_stop() {
   int signal = 0;
   for (;;) {
     if (::ptrace(PTRACE_SYSCALL, away_, nullptr, as_data(signal)) != 0) return failed("ptrace");
-    int status = 0;
-    while (::waitpid(away_, &status, __WALL) < 0 && errno == EINTR) {
-    }
+    const int status = await_change(away_);
     if (!WIFSTOPPED(status)) return ended();
     if (WSTOPSIG(status) == kSyscallStop) return status;
     signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;  // SIGSTOP: no mask holds it back

@@ -456,12 +456,14 @@ int Area::fd() const { return data_->fd.get(); }
 std::uint64_t Area::file_bytes() const { return data_->plan.data + data_->ring_bytes * data_->ring_count; }
 std::uint64_t Area::span_bytes() const { return data_->plan.data + 2 * data_->ring_bytes * data_->ring_count; }
 
+// The second copy of a ring and the first of the next one follow each other in the file as well.
 std::vector<MapStep> Area::map_steps() const {
   const std::uint64_t start = data_->plan.data, bytes = data_->ring_bytes;
-  std::vector<MapStep> steps{{.offset = 0, .length = start, .file_offset = 0}};
-  for (std::uint64_t ring = 0; ring < data_->ring_count; ++ring)
-    for (std::uint64_t copy = 0; copy < 2; ++copy)
-      steps.push_back({start + (2 * ring + copy) * bytes, bytes, start + ring * bytes});
+  std::vector<MapStep> steps{{.offset = 0, .length = start + bytes, .file_offset = 0}};
+  for (std::uint64_t ring = 0; ring < data_->ring_count; ++ring) {
+    const bool is_last = ring + 1 == data_->ring_count;
+    steps.push_back({start + (2 * ring + 1) * bytes, is_last ? bytes : 2 * bytes, start + ring * bytes});
+  }
   return steps;
 }
 
