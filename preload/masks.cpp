@@ -32,8 +32,7 @@ constexpr long kFault = -14;                                       // EFAULT
 constexpr u64 kSignals = 64;
 
 void believe_blocked(ProcessBlock& block, u64 blocked) {
-  if (blocked == believed_blocked(block)) return;
-  shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
+  shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), blocked != block.start_blocked);
   if (entry != nullptr) entry->blocked = blocked;
 }
 
@@ -156,7 +155,7 @@ bool began_without_handlers(ProcessBlock& block) {
 
 // Without breakpoints nothing is followed any more: what the kernel blocks counts.
 u64 believed_blocked(ProcessBlock& block) {
-  if (__atomic_load_n(&block.left, __ATOMIC_RELAXED) != 0) return 0;
+  if (__atomic_load_n(&block.left, __ATOMIC_RELAXED) == shared::kLeft) return 0;
   const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
   return entry != nullptr ? entry->blocked : block.start_blocked;
 }

@@ -184,7 +184,7 @@ Status disarm(pid_t pid, Addr block_address) {
   if (Status s = target.write(changer, &us, sizeof us); !s) return s;
   const Status disarmed = take_out(target, *block, serializer);
   static_cast<void>(target.write(changer, &nobody, sizeof nobody));
-  const std::uint32_t left = 1;
+  const std::uint32_t left = shared::kLeft;
   const Status noted = target.write(block_address + offsetof(shared::ProcessBlock, left), &left, sizeof left);
   return disarmed ? noted : disarmed;
 }

@@ -44,24 +44,32 @@ class GivingBack {
       : process_(process), agent_(found.agent), block_(block) {}
 
   Status run() {
-    if (Status out = take_text_back(); !out) return out;
+    const Status out = take_text_back();
+    const Status given = out ? give_all() : out;
+    // Also where the agent goes on to pass signals on: of masks it knows nothing any more.
+    if (Status s = note_left(shared::kLeft); !s) return s;
+    return given ? leave_session() : given;
+  }
+
+ private:
+  Status give_all() {
     if (Status s = drain(); !s) return s;
     AgentCalls calls(process_, agent_);
     for (const Thread& thread : std::vector<Thread>(process_.threads()))
       if (Status s = give(calls, thread); !s) return s;
     if (Status s = calls.ask_process(AttachStep::give_process); !s) return s;
-    if (Status s = open_restorer(); !s) return s;
-    return leave_session();
+    return open_restorer();
   }
 
- private:
   Status take_text_back() {
     StoppedThreads serializer;
     const Status out = take_out(process_, block_, serializer);
-    block_.head().left = 1;
-    const Addr left = block_.address() + offsetof(shared::ProcessBlock, left);
-    if (Status s = process_.write(left, &block_.head().left, sizeof block_.head().left); !s) return s;
-    return out;
+    const Status noted = note_left(shared::kLeaving);
+    return out ? noted : out;
+  }
+  Status note_left(std::uint32_t left) {
+    block_.head().left = left;
+    return process_.write(block_.address() + offsetof(shared::ProcessBlock, left), &left, sizeof left);
   }
 
   // ---- who is in the agent
@@ -132,6 +140,19 @@ class GivingBack {
     return process_.set_registers(thread.tid, registers);
   }
 
+  // What it does behind the agent nobody sees any more: a mask that it changed there would not be the one that the agent knows of.
+  Status let_out(const Thread& thread) {
+    const shared::ProcessBlock& h = block_.head();
+    const auto is_ours = [&](std::uint64_t ip) {
+      const bool in_island = std::any_of(h.islands, h.islands + h.island_count,
+                                         [ip](const shared::Island& i) { return ip - i.base < i.bytes; });
+      return in_island || is_in_agent(ip) || process_.is_errand(ip);
+    };
+    if (is_ours(thread.registers.rip) || has_own_signal(thread))
+      return process_.let_out(thread.tid, kMoment, is_ours);
+    return process_.let_run(thread.tid, kMoment);
+  }
+
   Status drain() {
     for (int moments = 0; moments < kMostMoments; ++moments) {
       const auto& threads = process_.threads();
@@ -143,7 +164,7 @@ class GivingBack {
         if (Status s = call_it_off(thread); !s) return s;
       if (waits_to_be_moved(thread))
         if (Status s = end_wait(thread); !s) return s;
-      if (Status s = process_.let_run(thread.tid, kMoment); !s) return s;
+      if (Status s = let_out(thread); !s) return s;
     }
     return Error{.code = Code::refused, .text = "a thread does not come back from its hit"};
   }

@@ -294,6 +294,10 @@ inline constexpr i64 kBorrowedStep = i64{1} << kBorrowedBits;
 // Of ProcessBlock::own_rseq.
 constexpr i64 borrowers(i64 own_rseq) { return -(own_rseq >> kBorrowedBits); }
 
+// Of ProcessBlock::left: the breakpoints were taken out for good. While it is leaving all threads are held but for moments in which
+// one of them comes out of the agent, which still knows their masks.
+inline constexpr u32 kLeft = 1, kLeaving = 2;
+
 struct ProcessBlock {
   u64 magic;
   u32 abi_version;
@@ -320,7 +324,7 @@ struct ProcessBlock {
   Island islands[kMaxIslands];
   u64 stamp;  // a random name of the tables' contents, new before each change: fork copies it with them
   u64 agent_text, agent_text_end;  // in this process; 0: not known, nothing is taken for the agent's code then
-  u32 left;                        // 1: the breakpoints were taken out for good
+  u32 left;                        // kLeft, kLeaving; 0: breakpoints come and go
   u32 no_stubs;                    // 1: an unwinder is there that does not find its way through return stubs
   u64 jump_entry;                  // where trampolines go with hits that they do not record themselves
   u64 changer;                     // id of a tool's process that is changing armed text, 0: none

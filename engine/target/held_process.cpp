@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "arch/x86/code/errand.h"
 #include "arch/x86/code/return_frame.h"
@@ -36,6 +37,7 @@ constexpr auto kAtOnce = 200us, kPace = 50us, kMoment = 200us;
 constexpr std::chrono::microseconds kHandlersMoment = 100ms;
 constexpr int kMostMoments = 1000;
 constexpr auto kOrderPatience = 5s;
+constexpr std::uint64_t kCallBytes = 2;  // syscall, sysenter, int $0x80
 constexpr std::uint64_t kAllSignals = ~std::uint64_t{0};
 constexpr std::uint64_t kTrapFlag = 0x100, kDirectionFlag = 0x400, kNestedTask = 0x4000, kAlignmentCheck = 0x40000;
 
@@ -68,7 +70,6 @@ x86::ErrandReturn way_back(const user_regs_struct& r, std::uint64_t mask) {
   to.r8 = r.r8, to.r9 = r.r9, to.r10 = r.r10, to.r11 = r.r11;
   to.r12 = r.r12, to.r13 = r.r13, to.r14 = r.r14, to.r15 = r.r15;
   // What the kernel would do (arch/x86/kernel/signal.c, arch_do_signal_or_restart).
-  constexpr std::uint64_t kCallBytes = 2;
   const std::int64_t result = result_of(r);
   const bool again = result == kRestart || result == kRestartNoIntr || result == kRestartNoHandler;
   if (call_of(r) < 0 || (!again && result != kRestartBlock)) return to;
@@ -265,9 +266,7 @@ HeldProcess::Thread* HeldProcess::thread(pid_t tid) {
   return found == threads_.end() ? nullptr : &*found;
 }
 
-bool HeldProcess::is_on_errand(const Thread& thread) const {
-  return thread.registers.rip - place_.value < x86::kErrandBytes;
-}
+bool HeldProcess::is_errand(std::uint64_t ip) const { return ip - place_.value < x86::kErrandBytes; }
 
 // Sent by a tool that was killed, on its way home: its way must not be overwritten, nor taken away.
 Status HeldProcess::await_others_errands() {
@@ -440,6 +439,67 @@ Status HeldProcess::let_run(pid_t tid, std::chrono::microseconds moment) {
   if (std::find(seized_.begin(), seized_.end(), tid) == seized_.end())
     std::erase_if(threads_, [tid](const Thread& t) { return t.tid == tid; });
   return hold_all();
+}
+
+namespace {
+
+// Nothing: it runs.
+std::optional<int> change_by(pid_t tid, Clock::time_point deadline) {
+  for (;;) {
+    int status = 0;
+    if (::waitpid(tid, &status, __WALL | WNOHANG) != 0) return status;
+    if (Clock::now() > deadline) return std::nullopt;
+    ::sched_yield();
+  }
+}
+
+// At the entry of a system call: the thread stands in front of it again, even if we were killed now (a number below 0 leaves rax
+// alone; kernel: do_syscall_64).
+Status take_call_back(pid_t tid, user_regs_struct registers) {
+  registers.rip -= kCallBytes;
+  registers.rax = registers.orig_rax;
+  registers.orig_rax = ~0ull;
+  if (::ptrace(PTRACE_SETREGS, tid, nullptr, &registers) != 0) return failed("PTRACE_SETREGS");
+  return ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0 ? ok() : Status(failed("PTRACE_INTERRUPT"));
+}
+
+}  // namespace
+
+// Interrupted when the deadline has passed.
+Result<int> HeldProcess::stop_again(pid_t tid, Clock::time_point deadline) {
+  if (const auto stop = change_by(tid, deadline)) return *stop;
+  ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr);
+  if (const auto stop = change_by(tid, Clock::now() + patience_)) return *stop;
+  return Error{.code = Code::refused, .text = "a thread does not stop again"};
+}
+
+Status HeldProcess::let_out(pid_t tid, std::chrono::microseconds moment,
+                            const std::function<bool(std::uint64_t ip)>& is_ours) {
+  const auto deadline = Clock::now() + moment;
+  int signal = 0;
+  bool in_call = false;
+  for (auto request = PTRACE_SYSCALL;;) {
+    if (::ptrace(request, tid, nullptr, as_data(signal)) != 0) return failed("ptrace");
+    const auto stop = stop_again(tid, deadline);
+    if (!stop) return stop.error();
+    if (!WIFSTOPPED(*stop)) {
+      std::erase(seized_, tid);
+      std::erase_if(threads_, [tid](const Thread& t) { return t.tid == tid; });
+      return hold_all();
+    }
+    if (*stop >> 16 == PTRACE_EVENT_STOP) {
+      if (Status taken = take_state(tid, WSTOPSIG(*stop) != SIGTRAP); !taken) return taken;
+      return hold_all();
+    }
+    signal = WSTOPSIG(*stop) == kSyscallStop ? 0 : WSTOPSIG(*stop);
+    if (signal != 0) continue;
+    in_call = !in_call;
+    user_regs_struct registers{};
+    if (::ptrace(PTRACE_GETREGS, tid, nullptr, &registers) != 0) return failed("PTRACE_GETREGS");
+    if (!in_call || is_ours(registers.rip - kCallBytes)) continue;
+    if (Status taken = take_call_back(tid, registers); !taken) return taken;
+    request = PTRACE_CONT;
+  }
 }
 
 void HeldProcess::let_go() {

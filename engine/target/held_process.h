@@ -5,6 +5,7 @@
 #include <sys/user.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -39,7 +40,8 @@ class HeldProcess : public Target {
   const std::vector<Thread>& threads() const { return threads_; }
 
   // Whether a thread that is at home stands in the code of the way home: on an errand of a tool that was killed.
-  bool is_on_errand(const Thread& thread) const;
+  bool is_on_errand(const Thread& thread) const { return is_errand(thread.registers.rip); }
+  bool is_errand(std::uint64_t ip) const;
 
   // Which thread makes the calls from now on; the one before is brought back to its own work first. Without it the first one.
   Status send(pid_t tid);
@@ -54,6 +56,9 @@ class HeldProcess : public Target {
   Status set_registers(pid_t tid, const user_regs_struct& registers);
   // Lets one thread run for a moment and stops it again. Another one may have begun meanwhile: it is held too.
   Status let_run(pid_t tid, std::chrono::microseconds moment);
+  // The same for one in code of ours, until it has left that: of system calls it makes only those that `is_ours` has. In front of
+  // another one it stands as if it had not begun.
+  Status let_out(pid_t tid, std::chrono::microseconds moment, const std::function<bool(std::uint64_t ip)>& is_ours);
 
   // Detaches; the process runs (or stays stopped by SIGSTOP). Ok also when it has ended.
   void let_go();
@@ -70,6 +75,7 @@ class HeldProcess : public Target {
   Status await_rest();
   Status left_early();
   Status put(const user_regs_struct& registers);
+  Result<int> stop_again(pid_t tid, std::chrono::steady_clock::time_point deadline);
   user_regs_struct turned_home() const;
   Thread* thread(pid_t tid);
 

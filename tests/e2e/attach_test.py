@@ -10,64 +10,12 @@ import subprocess
 import sys
 import time
 import unittest
-import zlib
 
 import harness
 from harness import fixture, tool, tracer, wait_until
+from process_state import checksum_of_text, footprint, mappings, read, same_threads, signals_of, state_of
 
 NOBODY = 65534
-SWITCHED = re.compile(r"^(?:State|Sig(?:Pnd|Blk|Ign|Cgt)|ShdPnd|TracerPid|Seccomp):.*$", re.M)
-
-
-def read(path, mode="r"):
-    with open(path, mode) as file:
-        return file.read()
-
-
-def mappings(pid):
-    for line in read(f"/proc/{pid}/maps").splitlines():
-        words = line.split(None, 5)
-        begin, end = (int(word, 16) for word in words[0].split("-"))
-        yield begin, end, words[1], words[5] if len(words) > 5 else ""
-
-
-def checksum_of_text(pid):
-    total = 0
-    with open(f"/proc/{pid}/mem", "rb") as memory:
-        for begin, end, rights, path in mappings(pid):
-            if "x" not in rights or not (path.startswith("/") or path == "[vdso]") or "libuprobe" in path:
-                continue
-            memory.seek(begin)
-            total = zlib.crc32(memory.read(end - begin), total)
-    return total
-
-
-def signals_of(pid):
-    """Per thread: masks, pending signals, dispositions, tracer."""
-    found = {}
-    for task in os.listdir(f"/proc/{pid}/task"):
-        try:
-            status = read(f"/proc/{pid}/task/{task}/status")
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it has just ended
-        found[task] = [line for line in SWITCHED.findall(status) if "State" not in line]
-    return found
-
-
-def same_threads(before, after):
-    """Threads may have ended."""
-    return after.items() <= before.items()
-
-
-def footprint(pid):
-    """What must not grow: mappings, address space, descriptors."""
-    return (len(list(mappings(pid))), re.search(r"VmSize:\s+(\d+)", read(f"/proc/{pid}/status"))[1],
-            len(os.listdir(f"/proc/{pid}/fd")))
-
-
-def state_of(pid):
-    return re.search(r"^State:\s+(\w)", read(f"/proc/{pid}/status"), re.M)[1]
-
 
 class AttachCase(harness.TestCase):
     def start(self, *command, **more):
@@ -185,6 +133,26 @@ class Threads(AttachCase):
         self.assertIn(b"tiers: 1 jump, 1 int3", seen.stderr)
         self.assertRegex(seen.stderr, rb"/several [^\n]*; int3: the program may be executing it\n")
         self.end_well(process)
+
+
+class Masks(AttachCase):
+    """A thread that is changing its mask when a tool comes or goes has the mask that it has set."""
+
+    def check(self, program):
+        process = self.start_ready(program)
+        for _ in range(12):
+            self.attach_well(process.pid, [f"p:c {program}:changed %di:s64"], "-b", "256K", duration="10ms")
+        out = self.end_well(process)
+        self.assertEqual(out, b"0 mistakes\n")
+
+    def test_glibc(self):
+        self.check(fixture("attached_masks"))
+
+    def test_static(self):
+        self.check(fixture("attached_masks_static"))
+
+    def test_musl(self):
+        self.check(fixture("attached_masks_musl_static"))
 
 
 class Killed(AttachCase):

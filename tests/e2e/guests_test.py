@@ -8,8 +8,9 @@ import time
 import unittest
 
 import harness
-from attach_test import NOBODY, read
+from attach_test import NOBODY
 from harness import fixture, tool, tracer, wait_until
+from process_state import read
 from tracers_test import BusyCase, TracersCase
 
 

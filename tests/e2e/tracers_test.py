@@ -13,8 +13,9 @@ import time
 
 import attach_test
 import harness
-from attach_test import AttachCase, checksum_of_text, footprint, read, signals_of
+from attach_test import AttachCase
 from harness import fixture, tool, tracer, wait_until
+from process_state import checksum_of_text, footprint, read, signals_of
 
 NUMBERED = re.compile(r": (\w+): \(0x\w+\) arg1=(-?\d+) arg2=(\d+)$")
 
