@@ -153,6 +153,32 @@ class GivingBack {
     return process_.let_run(thread.tid, kMoment);
   }
 
+  // Has asked the tool, which answers nobody any more (or was killed).
+  bool waits_for_tool(const Thread& thread) const {
+    return is_in_agent(thread.registers.rip) && is_interrupted(thread) && thread.registers.orig_rax == SYS_futex;
+  }
+  bool is_ours(const shared::MailSlot& slot) const {
+    const auto& threads = process_.threads();
+    return slot.block == block_.address().value &&
+           std::any_of(threads.begin(), threads.end(),
+                       [&](const Thread& t) { return slot.tid == static_cast<std::uint32_t>(t.tid); });
+  }
+  // Its wait begins anew when it goes on, and finds the answer.
+  void answer_waiters() {
+    const Addr area{block_.head().sessions[0].area};
+    shared::AreaHeader header{};
+    if (!process_.read(area, &header, sizeof header)) return;
+    for (std::uint64_t i = 0; i < std::min(header.mail_count, shared::kMailSlots); ++i) {
+      const Addr at = area + header.mail_offset + i * sizeof(shared::MailSlot);
+      const auto done = static_cast<std::uint32_t>(shared::MailState::done);
+      shared::MailSlot slot{};
+      if (!process_.read(at, &slot, sizeof slot) || !is_ours(slot)) continue;
+      const auto state = static_cast<shared::MailState>(slot.state);
+      if (state == shared::MailState::request || state == shared::MailState::working)
+        static_cast<void>(process_.write(at + offsetof(shared::MailSlot, state), &done, sizeof done));
+    }
+  }
+
   Status drain() {
     for (int moments = 0; moments < kMostMoments; ++moments) {
       const auto& threads = process_.threads();
@@ -162,6 +188,7 @@ class GivingBack {
       if (thread.in_group_stop) return Error{.code = Code::refused, .text = "it was stopped in the middle of a hit"};
       if (waits_in_call(thread))
         if (Status s = call_it_off(thread); !s) return s;
+      if (waits_for_tool(thread)) answer_waiters();
       if (waits_to_be_moved(thread))
         if (Status s = end_wait(thread); !s) return s;
       if (Status s = let_out(thread); !s) return s;

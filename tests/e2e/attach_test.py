@@ -135,24 +135,34 @@ class Threads(AttachCase):
         self.end_well(process)
 
 
-class Masks(AttachCase):
-    """A thread that is changing its mask when a tool comes or goes has the mask that it has set."""
+class Signals(AttachCase):
+    """A thread that is changing masks, dispositions or stacks when a tool comes or goes has what it has set."""
 
-    def check(self, program):
+    def check(self, name):
+        program = fixture(name)
         process = self.start_ready(program)
         for _ in range(12):
             self.attach_well(process.pid, [f"p:c {program}:changed %di:s64"], "-b", "256K", duration="10ms")
         out = self.end_well(process)
         self.assertEqual(out, b"0 mistakes\n")
 
-    def test_glibc(self):
-        self.check(fixture("attached_masks"))
+    def test_masks(self):
+        self.check("attached_masks")
 
-    def test_static(self):
-        self.check(fixture("attached_masks_static"))
+    def test_masks_static(self):
+        self.check("attached_masks_static")
 
-    def test_musl(self):
-        self.check(fixture("attached_masks_musl_static"))
+    def test_masks_musl(self):
+        self.check("attached_masks_musl_static")
+
+    def test_actions(self):
+        self.check("attached_actions")
+
+    def test_actions_static(self):
+        self.check("attached_actions_static")
+
+    def test_actions_musl(self):
+        self.check("attached_actions_musl_static")
 
 
 class Killed(AttachCase):
