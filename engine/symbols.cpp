@@ -1,8 +1,12 @@
 #include "engine/symbols.h"
 
+#include <sys/auxv.h>
+
 #include <algorithm>
 #include <cstring>
 #include <tuple>
+
+#include "engine/base/fd.h"
 
 namespace uprobe {
 namespace {
@@ -33,6 +37,20 @@ const elf::Symbol* function_around(const elf::ElfFile& file, std::uint64_t addre
     if (covers && (best == nullptr || is_better(symbol, *best))) best = &symbol;
   }
   return best;
+}
+
+// The kernel gives all processes the same one.
+std::shared_ptr<const elf::ElfFile> own_vdso() {
+  constexpr std::size_t kMostBytes = 1 << 20;
+  const auto begin = Addr{::getauxval(AT_SYSINFO_EHDR)};
+  const auto text = read_file("/proc/self/maps");
+  if (begin.value == 0 || !text) return nullptr;
+  const auto maps = target::parse_maps(*text);
+  const target::Mapping* mapping = target::mapping_at(maps, begin);
+  if (mapping == nullptr || mapping->end.value - begin.value > kMostBytes) return nullptr;
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(begin.value);
+  auto file = elf::ElfFile::parse(std::string(control::kVdso), {bytes, mapping->end.value - begin.value});
+  return file ? std::make_shared<const elf::ElfFile>(file.take()) : nullptr;
 }
 
 }  // namespace
@@ -71,18 +89,60 @@ format::NamedAddress SessionSymbols::name_of(const trace::EventRecord& record, s
   return {known.name, known.distance, known.size};
 }
 
-// The probe's own file moves as a whole, so that its names need no mappings.
+std::optional<std::uint64_t> SessionSymbols::address_in_own(const plan::Site& site, const CodeMaps::Anchor& anchor,
+                                                            std::uint64_t address) {
+  const std::uint64_t link_address = address - anchor.address + site.address;
+  const auto offset = site.is_ifunc ? std::nullopt : site.file->offset_of_address(link_address);
+  return offset && site.file->is_executable_offset(*offset) ? std::optional(link_address) : std::nullopt;
+}
+
 void SessionSymbols::look_up(const trace::EventRecord& record, const CodeMaps::Anchor& anchor, Known& known) {
   const plan::Site& site = sites_[record.type];
-  const std::uint64_t link_address = known.address - anchor.address + site.address;
-  const auto own_offset = site.is_ifunc ? std::nullopt : site.file->offset_of_address(link_address);
-  if (own_offset && site.file->is_executable_offset(*own_offset)) return name_in(*site.file, link_address, known);
+  if (const auto own = address_in_own(site, anchor, known.address)) return name_in(*site.file, *own, known);
   if (site.is_ifunc) return;
   const std::vector<CodeMapping> found = mapped_at(record, anchor, known.address);
   if (found.size() != 1) return;
   const File file = file_of(found[0]);
   const auto address = file ? file->address_of_offset(found[0].offset_of(known.address)) : std::nullopt;
   if (address) name_in(*file, *address, known);
+}
+
+CodeAt SessionSymbols::code_in(const elf::ElfFile& file, std::uint64_t link_address) {
+  const auto at = tables_.try_emplace(&file, file.bytes()).first;
+  return {.is_code = true, .file = &file, .tables = &at->second, .link_address = link_address};
+}
+
+CodeAt SessionSymbols::find_code(const trace::EventRecord& record, const CodeMaps::Anchor& anchor,
+                                 std::uint64_t address) {
+  const plan::Site& site = sites_[record.type];
+  if (const auto own = address_in_own(site, anchor, address)) return code_in(*site.file, *own);
+  const std::vector<CodeMapping> found = mapped_at(record, anchor, address);
+  const File file = found.size() == 1 ? file_of(found[0]) : nullptr;
+  const auto link_address = file ? file->address_of_offset(found[0].offset_of(address)) : std::nullopt;
+  if (link_address) return code_in(*file, *link_address);
+  return {.is_code = maps_.has_code(static_cast<pid_t>(record.tid), anchor, address)};
+}
+
+CodeAt SessionSymbols::code_at(const trace::EventRecord& record, const CodeMaps::Anchor& anchor,
+                               std::uint64_t address) {
+  KnownCode& known = recent_code_[(address ^ address >> 10) % recent_code_.size()];
+  const std::uint64_t generation = maps_.generation();
+  if (!known.valid || known.address != address || known.anchor != anchor.address || known.tid != record.tid ||
+      known.generation != generation)
+    known = {.address = address,
+             .anchor = anchor.address,
+             .generation = generation,
+             .tid = record.tid,
+             .valid = true,
+             .code = find_code(record, anchor, address)};
+  return known.code;
+}
+
+std::vector<format::StackFrame> SessionSymbols::frames_of(const trace::EventRecord& record) {
+  const auto stack = trace::parse_stack(record.stack);
+  const auto anchor = anchor_of(record);
+  if (!stack || !anchor) return format::linked_frames(record);
+  return unwind(*stack, [&](std::uint64_t address) { return code_at(record, *anchor, address); });
 }
 
 format::CodePlace SessionSymbols::place_of(const trace::EventRecord* record, std::uint64_t address) {
@@ -102,7 +162,8 @@ format::CodePlace SessionSymbols::place_of(const trace::EventRecord* record, std
 // What lies at the path now, if that is what was mapped. (Its device has another number in maps on some file systems.)
 SessionSymbols::File SessionSymbols::file_of(const CodeMapping& mapping) {
   const auto [at, is_new] = by_path_.try_emplace(mapping.path);
-  if (is_new)
+  if (is_new && mapping.path == control::kVdso) at->second = own_vdso();
+  if (is_new && !at->second)
     if (auto file = files_.open(mapping.path)) at->second = file.take();
   return at->second && at->second->identity().inode == mapping.inode ? at->second : nullptr;
 }

@@ -38,13 +38,12 @@ UPROBE_IN_SECTION bool move_aside(const Draft& draft, Payload& payload) {
   return true;
 }
 
-// Behind the payload: how many frames. `room` is that of the payload and all behind it.
-[[gnu::noinline]] UPROBE_IN_SECTION Built add_stack(const Draft& draft, const Payload& payload, u64 room, u32& frames) {
+// Behind the payload: how many bytes. `room` is that of the payload and all behind it.
+[[gnu::noinline]] UPROBE_IN_SECTION Built add_stack(const Draft& draft, const Payload& payload, u64 room, u32& bytes) {
   const u64 at = (payload.used + u64{7}) & ~u64{7};
-  if (at + 8 * u64{shared::kMaxFrames} > room) return Built::no_room;
-  frames = wants_stack(draft, payload)
-               ? walk_stack(*draft.hit, *draft.event, reinterpret_cast<u64*>(payload.at + at), shared::kMaxFrames)
-               : 0;
+  const u32 copy_limit = shared::stack_copy_limit(draft.area->ring_bytes);
+  if (at + shared::kMaxStack - shared::kMaxStackCopy + copy_limit > room) return Built::no_room;
+  bytes = wants_stack(draft, payload) ? record_stack(*draft.hit, *draft.event, payload.at + at, copy_limit) : 0;
   return Built::ok;
 }
 
@@ -73,15 +72,15 @@ UPROBE_IN_SECTION Built build_record(Draft& draft) {
   if (built == Built::ok && draft.looks) built = act_on(draft, payload);
   if (built == Built::ok && draft.is_off) built = Built::muted;
   if (built == Built::ok && draft.event->test_count != 0) built = judge(draft, payload);
-  u32 frames = 0;
+  u32 stack_bytes = 0;
   if (built == Built::ok && (draft.event->flags & shared::kEventShowsStack) != 0)
-    built = add_stack(draft, payload, limit, frames);
+    built = add_stack(draft, payload, limit, stack_bytes);
   if (built != Built::ok) return built;
-  if (frames != 0) payload.record_flags |= shared::kRecordStack;
+  if (stack_bytes != 0) payload.record_flags |= shared::kRecordStack;
 
   // Field by field: reloading a head that was put together on the stack would wait for its stores.
   auto& head = *reinterpret_cast<shared::RecordHead*>(room.at);
-  head.length = static_cast<u32>((sizeof head + payload.used + 7) & ~u64{7}) + 8 * frames;
+  head.length = static_cast<u32>((sizeof head + payload.used + 7) & ~u64{7}) + stack_bytes;
   head.number = room.number;
   head.tsc = tsc;
   head.payload_bytes = payload.used;

@@ -1,28 +1,81 @@
 #include "preload/stack_walk.h"
 
+#include "preload/stubs.h"
+
 namespace uprobe::agent {
 namespace {
 
 // A frame that is larger than this is a register that holds something else.
 constexpr u64 kMostFrameBytes = 1 << 20;
+// Below the stack pointer (System V ABI): where a function that is about to return has what it has just taken from the stack.
+constexpr u64 kRedZone = 128;
+
+// Where a function returns to that returns by way of a stub.
+UPROBE_IN_SECTION u64 behind_stubs(u64 address) {
+  if (!is_in_stub(address)) return address;
+  const u64 number = (address - reinterpret_cast<u64>(uprobe_return_stubs)) / shared::kStubUnit;
+  const u64 root = uprobe_return_slots[number].root;
+  return root != 0 ? root : address;
+}
+
+// Behind the stack of a thread lies its control block: nothing of a stack is further up. 0: not known.
+UPROBE_IN_SECTION u64 control_block(const Hit& hit) {
+  u64 low = 0, high = 0;
+  if (hit.block->tid_offset == 0 || !uprobe_peek_fs4(0, &low) || !uprobe_peek_fs4(4, &high)) return 0;
+  return high << 32 | low;
+}
+
+// Returns how many bytes were there.
+UPROBE_IN_SECTION u32 copy_stack(const Hit& hit, u64 from, u8* to, u32 limit) {
+  const Reader reader{hit.may_fault};
+  const u64 end = control_block(hit);
+  if (end > from && end - from < limit) limit = static_cast<u32>(end - from) & ~7u;
+  u64 word = 0;
+  u32 bytes = 0;
+  for (; bytes < limit && reader.load8(from + bytes, word); bytes += 8)
+    *reinterpret_cast<u64*>(to + bytes) = behind_stubs(word);
+  return bytes;
+}
 
 }  // namespace
 
-UPROBE_IN_SECTION u32 walk_stack(const Hit& hit, const Event& event, u64* frames, u32 most) {
+UPROBE_IN_SECTION u32 walk_stack(const Hit& hit, const Event& event, u64* frames, u32 most, u64* places) {
   const Reader reader{hit.may_fault};
   const Registers& registers = *hit.registers;
   u64 low = registers[shared::Reg::sp], link = registers[shared::Reg::bp], next = 0;
   u32 count = 0;
-  frames[count++] = registers[shared::Reg::ip];
+  const auto add = [&](u64 address, u64 place) __attribute__((always_inline)) {
+    if (places != nullptr) places[count] = place;
+    frames[count++] = behind_stubs(address);
+  };
+  add(registers[shared::Reg::ip], 0);
   if ((event.flags & shared::kEventAtEntry) != 0 && count < most && reader.load8(low, next) && next != 0)
-    frames[count++] = next;
+    add(next, low);
   while (count < most && link >= low && link - low < kMostFrameBytes && link % 8 == 0) {
     if (!reader.load8(link + 8, next) || next == 0) break;
-    frames[count++] = next;
+    add(next, link + 8);
     low = link + 8;
     if (!reader.load8(link, link)) break;
   }
   return count;
+}
+
+UPROBE_IN_SECTION u32 record_stack(const Hit& hit, const Event& event, u8* at, u32 copy_limit) {
+  auto& head = *reinterpret_cast<shared::StackHead*>(at);
+  const Registers& registers = *hit.registers;
+  for (u32 i = 0; i < shared::kWalkRegisters; ++i) *const_cast<volatile u64*>(&head.registers[i]) = registers.value[i];
+  auto* const frames = reinterpret_cast<u64*>(at + sizeof head);
+  auto* const places = frames + shared::kMaxFrames;
+  const u32 count = walk_stack(hit, event, frames, shared::kMaxFrames, places);
+  for (u32 i = 0; i < count; ++i) *const_cast<volatile u64*>(&frames[count + i]) = places[i];
+
+  u8* const copy = reinterpret_cast<u8*>(frames + 2 * count);
+  const u64 sp = registers[shared::Reg::sp] & ~u64{7};
+  u64 from = sp - kRedZone;
+  u32 bytes = copy_stack(hit, from, copy, copy_limit);
+  if (bytes == 0) bytes = copy_stack(hit, from = sp, copy, copy_limit);
+  head.frames = count, head.copy_bytes = bytes, head.copy_begin = from;
+  return static_cast<u32>(copy + bytes - at);
 }
 
 }  // namespace uprobe::agent

@@ -10,13 +10,18 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/target/maps.h"
 
 namespace uprobe::control {
 
-// An executable mapping of a file.
+// What CodeMapping::path is of the kernel's own code in each process.
+inline constexpr std::string_view kVdso = "[vdso]";
+
+// An executable mapping of a file, or of the vDSO (inode 0).
 struct CodeMapping {
   std::uint64_t begin = 0, end = 0, offset = 0, inode = 0;
   std::string path;
@@ -40,6 +45,9 @@ class CodeMaps {
   // has; then any process counts. Each file and offset once.
   std::vector<CodeMapping> at(pid_t pid, const Anchor& anchor, std::uint64_t address) const;
 
+  // Whether code has lain at an address of such a process, be it in no file.
+  bool has_code(pid_t pid, const Anchor& anchor, std::uint64_t address) const;
+
   // In any process; each file and offset once.
   std::vector<CodeMapping> anywhere(std::uint64_t address) const;
 
@@ -47,7 +55,13 @@ class CodeMaps {
   std::uint64_t generation() const;
 
  private:
-  using Book = std::vector<CodeMapping>;
+  struct Book {
+    std::vector<CodeMapping> files;
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> generated;  // code without a file: begin and end
+  };
+  static bool add_generated(Book& book, std::uint64_t begin, std::uint64_t end);
+  template <class Visit>
+  void each_book(pid_t pid, const Anchor& anchor, const Visit& visit) const;
 
   mutable std::mutex lock_;
   std::map<pid_t, Book> books_;

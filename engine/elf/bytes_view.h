@@ -83,6 +83,11 @@ class Cursor {
     at_ += found->size() + 1;
     return *found;
   }
+  BytesView slice(std::uint64_t size) {
+    const BytesView found = bytes_.slice(at_, size);
+    skip(size);
+    return found;
+  }
   std::uint64_t uleb() { return leb(false); }
   std::int64_t sleb() { return static_cast<std::int64_t>(leb(true)); }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/trace/event_record.h"
 
@@ -23,6 +24,12 @@ struct CodePlace {
   std::uint64_t offset = 0;  // in the file
 };
 
+// One line of a stack.
+struct StackFrame {
+  std::uint64_t address = 0;
+  bool is_return = false;  // the call is in front of it
+};
+
 class Symbols {
  public:
   Symbols() = default;
@@ -34,7 +41,12 @@ class Symbols {
   virtual NamedAddress name_of(const trace::EventRecord& record, std::uint64_t address) = 0;
   // In the process that made the record; null: in any, but where processes differ in what they have there nothing is known.
   virtual CodePlace place_of(const trace::EventRecord* record, std::uint64_t address) = 0;
+  // Of a record with a stack, the place of the hit first.
+  virtual std::vector<StackFrame> frames_of(const trace::EventRecord& record) = 0;
 };
+
+// By frame pointers alone.
+std::vector<StackFrame> linked_frames(const trace::EventRecord& record);
 
 // "function+0x4/0x20", "/file[+0x1040]", "0x7f00"; of a return address as of the call in front of it.
 std::string frame_text(Symbols* symbols, const trace::EventRecord* record, std::uint64_t address, bool is_return);

@@ -241,11 +241,11 @@ void TextFormatter::append_stack(const trace::EventRecord& record, std::string_v
   const std::string& task = task_text(record.tid, comm);
   char* at = put(out.room(task.size() + kLineOverhead), task);
   out.end_at(put(put_cpu_and_time(at, record.cpu, record.ns), ": <user stack trace>\n"));
-  for (std::size_t i = 0; i + 8 <= record.stack.size(); i += 8) {
-    const auto address = load_from<std::uint64_t>(record.stack.data() + i);
-    const std::string frame = frame_text(options_.symbols, &record, address, i != 0);
-    at = put(out.room(kMostEscaped * frame.size() + kLineOverhead), " => ");
-    out.end_at(put(put_text(at, frame), "\n"));
+  for (const StackFrame& frame :
+       options_.symbols == nullptr ? linked_frames(record) : options_.symbols->frames_of(record)) {
+    const std::string text = frame_text(options_.symbols, &record, frame.address, frame.is_return);
+    at = put(out.room(kMostEscaped * text.size() + kLineOverhead), " => ");
+    out.end_at(put(put_text(at, text), "\n"));
   }
 }
 

@@ -51,6 +51,7 @@ enum class Reg : u8 {
   orig_ax,
 };
 inline constexpr u32 kRegCount = 21;
+inline constexpr u32 kWalkRegisters = 17;  // those that a caller may be found by: ax..r15, ip
 
 // The application's registers at a hit. `ip` is the address of the probed instruction, `sp` what it was before it.
 struct Registers {

@@ -156,7 +156,7 @@ static_assert(sizeof(Ring) == 256);
 inline constexpr u16 kRecordNoClock = 1;    // rdtsc faulted (PR_SET_TSC): `tsc` is 0
 inline constexpr u16 kRecordCommLater = 2;  // $comm was not fetched: the reader fills the 16 bytes in
 inline constexpr u16 kRecordNoEntry = 4;  // nothing is known of the function's entry: what comes from there is missing
-inline constexpr u16 kRecordStack = 16;   // behind the payload and its padding: return addresses, a u64 each
+inline constexpr u16 kRecordStack = 16;   // behind the payload and its padding: a StackHead and what follows it
 inline constexpr u16 kRecordJudgeLater =
     8;  // the filter wants the task's name, which was not fetched: the reader runs it
 
@@ -170,8 +170,30 @@ struct RecordHead {
   u16 flags;
 };
 static_assert(sizeof(RecordHead) == 24);
+
+// The stack of a hit: who called by frame pointers, and what it takes to find out by unwind tables when it is printed.
+//
+//   [ StackHead | addresses, u64[frames] | places, u64[frames] | words of the stack, copy_bytes ]
+//
+// The first address is that of the hit. A place is where the return address lies on the stack; for a frame with a link, the link
+// is in front of it, and leads to in front of the next one's. Of the first the place is 0. Return addresses that lead to a stub
+// (return_stub.h) are shown as what they stand for.
+struct StackHead {
+  u32 frames;
+  u32 copy_bytes;  // a multiple of 8
+  u64 copy_begin;  // where they are from
+  u64 registers[kWalkRegisters];
+};
+static_assert(sizeof(StackHead) == 152);
 inline constexpr u32 kMaxFrames = 64;
-inline constexpr u32 kMaxRecord = (sizeof(RecordHead) + kMaxPayload + 7) / 8 * 8 + 8 * kMaxFrames;
+inline constexpr u32 kMaxStackCopy = 8192;
+inline constexpr u32 kMaxStack = sizeof(StackHead) + 16 * kMaxFrames + kMaxStackCopy;
+inline constexpr u32 kMaxRecord = (sizeof(RecordHead) + kMaxPayload + 7) / 8 * 8 + kMaxStack;
+
+// No record takes more than a part of its ring.
+constexpr u32 stack_copy_limit(u64 ring_bytes) {
+  return ring_bytes / 4 < kMaxStackCopy ? static_cast<u32>(ring_bytes / 4) & ~7u : kMaxStackCopy;
+}
 
 // A command number that is no system call: call the function whose address is command[1] (no arguments), result = rax.
 inline constexpr u64 kCallFunction = ~u64{0};

@@ -13,7 +13,7 @@ struct EventRecord {
   std::uint16_t type = 0;                    // the event's id, below Area::event_count()
   std::uint16_t flags = 0;                   // shared::kRecord*
   std::span<const std::uint8_t> payload;     // PayloadHead first; the reader's memory, valid during the call only
-  std::span<const std::uint8_t> stack = {};  // of kRecordStack: addresses, 8 bytes each; the same
+  std::span<const std::uint8_t> stack = {};  // of kRecordStack: see stack_copy.h; the same
 };
 
 }  // namespace uprobe::trace

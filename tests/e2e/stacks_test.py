@@ -1,4 +1,5 @@
 """Stacks behind records: which hits have one, and what is in it; and this machine's kernel on both."""
+import os
 import re
 import subprocess
 
@@ -41,7 +42,7 @@ class Frames(Stacks):
         for _, frames in found:
             self.assertEqual(names(frames)[:4], ["hit", "inner", "outer", "main"])
             self.assertRegex(frames[0], r"^hit\+0x0/0x\w+$")
-            self.assertRegex(frames[-1], r"^/.*libc\S*\[\+0x\w+\]$|^__libc_start\w+\+0x\w+/0x\w+$")
+            self.assertRegex(frames[-1], r"^_start\+0x\w+/0x\w+$")
 
     def test_the_line_in_front_is_the_records(self):
         text = self.run_tool("stacktrace", "calls", "2")
@@ -74,6 +75,120 @@ class Frames(Stacks):
         lost = re.search(r": 12,000 hits, lost ([\d,]+) \(", self.summary)
         self.assertTrue(lost, self.summary)
         self.assertEqual(len(stacks(text)) + int(lost[1].replace(",", "")), 12000)
+
+
+class Tables(harness.TestCase):
+    """Code without frame pointers, against what glibc's unwinder in the program finds at the same moment."""
+    JOBS = ("sort", "signal", "fault", "throw", "aligned", "winds", "context", "deep", "thread")
+
+    def setUp(self):
+        super().setUp()
+        self.elves = {}
+
+    def place_of(self, line, program):
+        """FILE+OFFSET of a line of a stack."""
+        found = re.fullmatch(r"(/.*|\[vdso\])\[\+0x(\w+)\]", line)
+        if found:
+            return f"{os.path.realpath(found[1])}+{int(found[2], 16):#x}"
+        name, distance = re.fullmatch(r"(.+)\+0x(\w+)/0x\w+", line).groups()
+        elf = self.elf(program)
+        if name not in elf.symbols:
+            elf = self.elf(harness.libc_of(program))
+        return f"{os.path.realpath(elf.path)}+{elf.offset_of(name) + int(distance, 16):#x}"
+
+    def elf(self, path):
+        if path not in self.elves:
+            self.elves[path] = elf_reader.Elf(path)
+        return self.elves[path]
+
+    def run_jobs(self, name, definitions, *jobs, options=()):
+        """The stacks of the trace, and the program's own, as lists of places; each begins with its number, None: not known."""
+        program = self.copy_of(harness.fixture(name))
+        probes = [word for definition in definitions for word in ("-p", definition.format(program), "--trigger=stacktrace")]
+        done = harness.run([*harness.tracer("-o", self.path("trace"), "-b", "16M"), *options, *probes, "--", program, *jobs])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(self.path("trace"), encoding="latin-1") as file:
+            found = re.findall(r"\d: (\w+): \(0x[^)]*\)(?: n=(-?\d+))?\n[^\n]*" + STACK, file.read())
+        ours = [(event, int(n) if n else None, [self.place_of(line, program) for line in re.findall(r" => (.*)\n", frames)])
+                for event, n, frames in found]
+        own = [(int(n), frames.split()) for n, frames in re.findall(r"^(-?\d+):(.*)$", done.stdout.decode(), re.M)]
+        return ours, own
+
+    def hit_of(self, name):
+        """Where hit() is in a fixture, which a stripped one does not say."""
+        return f"{elf_reader.Elf(harness.fixture(name.removesuffix('_stripped'))).offset_of('hit'):#x}"
+
+    def compare(self, name, *jobs):
+        ours, own = self.run_jobs(name, ["p:t/e {}:" + self.hit_of(name) + " n=%di:s32"], *jobs)
+        self.assertEqual([n for _, n, _ in ours], [n for n, _ in own])
+        self.assertGreaterEqual(len(own), len(jobs))
+        for (_, n, places), (_, expected) in zip(ours, own):
+            with self.subTest(name=name, n=n):
+                self.assertEqual(places[1:], expected[1:])
+
+    def test_as_the_program_itself(self):
+        self.compare("stacks", *self.JOBS)
+
+    def test_with_frame_pointers(self):
+        self.compare("stacks_linked", *self.JOBS)
+
+    def test_stripped(self):
+        self.compare("stacks_stripped", *self.JOBS)
+
+    def test_static(self):
+        self.compare("stacks_static", *(job for job in self.JOBS if job != "context"))
+
+    def test_behind_a_return(self):
+        """The registers are those that the caller goes on with."""
+        by_exit, own = self.run_jobs("stacks", ["r:t/e {}:leads n=$retval:s32"], *self.JOBS)
+        expected = [frames[2:] for n, frames in own if n not in (11, 12)]
+        self.assertEqual([places for _, _, places in by_exit], expected)
+        by_stub, _ = self.run_jobs("stacks", ["r:t/e {}:leads n=$retval:s32"], *self.JOBS, options=("--return=stub",))
+        self.assertEqual([places for _, _, places in by_stub], expected)
+
+    def test_through_return_stubs(self):
+        """A return address that is ours on the stack shows as what it stands for."""
+        definitions = ["p:t/e {}:hit n=%di:s32", "r:t/a {}:leads", "r:t/b {}:aligned", "r:t/c {}:descends"]
+        _, own = self.run_jobs("stacks", definitions[:1], *self.JOBS)
+        ours, _ = self.run_jobs("stacks", definitions, *self.JOBS, options=("--return=stub",))
+        hits = [(n, places[1:]) for event, n, places in ours if event == "e"]
+        self.assertEqual(hits, [(n, frames[1:]) for n, frames in own])
+
+    def test_at_each_instruction(self):
+        """In front of the prologue, between its pushes, behind the pops: the callers are the same."""
+        harness.need("objdump")
+        text = subprocess.run(["objdump", "-d", "--disassemble=winds", harness.fixture("stacks")], check=True, capture_output=True,
+                              text=True).stdout
+        addresses = [int(address, 16) for address in re.findall(r"^ +(\w+):\t", text, re.M)]
+        self.assertGreater(len(addresses), 30)
+        definitions = [f"p:t/e{i} {{}}:winds+{address - addresses[0]}" for i, address in enumerate(addresses)]
+        ours, own = self.run_jobs("stacks", definitions, "winds")
+        self.assertGreater(len({event for event, _, _ in ours}), 30)
+        for event, _, places in ours:
+            self.assertEqual(places[1:], own[0][1][2:], event)
+
+    def test_beyond_what_is_copied(self):
+        """A stack that is too deep is shorter; what there is of it is right. Frame pointers go on where they are."""
+        for name, least in (("stacks", 25), ("stacks_linked", 60)):
+            ours, own = self.run_jobs(name, ["p:t/e {}:hit"], "deeper")
+            (_, _, places), (_, expected) = ours[0], own[0]
+            self.assertEqual(places[1:], expected[1:len(places)])
+            self.assertGreater(len(places), least)
+            self.assertLess(len(places), len(expected))
+
+    def test_an_alternate_stack(self):
+        """Of the stack that the handler is not on nothing is copied: the frame that was interrupted is the last."""
+        ours, own = self.run_jobs("stacks", ["p:t/e {}:hit"], "altstack")
+        (_, _, places), (_, expected) = ours[0], own[0]
+        self.assertEqual(places[1:], expected[1:len(places)])
+        self.assertEqual(len(places), 5)
+
+    def test_in_small_rings(self):
+        """Of a stack no more is copied than a quarter of the ring."""
+        ours, own = self.run_jobs("stacks", ["p:t/e {}:hit"], "deep", options=("-b", "8K"))
+        (_, _, places), (_, expected) = ours[0], own[0]
+        self.assertEqual(places[1:], expected[1:len(places)])
+        self.assertGreater(len(places), 5)
 
 
 class Live(Stacks):
@@ -115,11 +230,11 @@ class Live(Stacks):
         place = re.match(r"(\w+)(?:\+(\d+))?", event)
         base = int(re.search(r": e: \(0x(\w+)\)", text)[1], 16) - elf.offset_of(place[1]) - int(place[2] or "0")
         [(_, frames)] = stacks(text)
-        parts = [re.match(r"(\w+)\+0x(\w+)/", frame) for frame in frames]
-        return [base + elf.offset_of(part[1]) + int(part[2], 16) for part in parts if part and not part[1].startswith("__libc")]
+        parts = [re.match(r"(\w+)\+0x(\w+)/", frame) for frame in frames[:names(frames).index("main") + 1]]
+        return [base + elf.offset_of(part[1]) + int(part[2], 16) for part in parts]
 
     def test_the_same_addresses(self):
-        """Behind `push %rbp; mov %rsp,%rbp` both follow the same chain; at the beginning the kernel misses the caller."""
+        """As far as the chain of frame pointers leads, which the kernel follows; at the beginning it misses the caller."""
         ours, kernels = self.our_frames("outer+4 n=%di:s32"), self.kernel_frames("outer+4 n=%di:s32")
         self.assertEqual(ours, kernels[:len(ours)])
         self.assertGreaterEqual(len(ours), 2)

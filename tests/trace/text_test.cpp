@@ -67,7 +67,7 @@ class Sample {
   std::string line(TextOptions options = {}) const {
     TextFormatter formatter(std::span(&layout, 1), options);
     Buffer out;
-    const std::span frames(reinterpret_cast<const std::uint8_t*>(stack.data()), 8 * stack.size());
+    const std::vector<std::uint8_t> frames = stack_bytes();
     formatter.append({.ns = 1370'652'542'000,
                       .tid = 10064,
                       .cpu = 1,
@@ -83,6 +83,17 @@ class Sample {
     const std::string all = line(options);
     const std::size_t place = all.find("41)");
     return place == std::string::npos || all.back() != '\n' ? all : all.substr(place + 3, all.size() - place - 4);
+  }
+
+  // As behind a record: frames without places, nothing copied.
+  std::vector<std::uint8_t> stack_bytes() const {
+    if (stack.empty()) return {};
+    shared::StackHead head{};
+    head.frames = static_cast<std::uint32_t>(stack.size());
+    std::vector<std::uint8_t> bytes(sizeof head + 16 * stack.size());
+    std::memcpy(bytes.data(), &head, sizeof head);
+    std::memcpy(bytes.data() + sizeof head, stack.data(), 8 * stack.size());
+    return bytes;
   }
 
   EventLayout layout;
@@ -141,6 +152,7 @@ class FakeSymbols : public Symbols {
     const NamedAddress found = address == 0x9000 || record == nullptr ? NamedAddress{} : name_of(*record, address);
     return {std::string(found.name), found.distance, found.size, address == 0x9000 ? "/lib/x" : "", 0x1040};
   }
+  std::vector<StackFrame> frames_of(const trace::EventRecord& record) override { return linked_frames(record); }
   std::string long_name = std::string(10'000, 'n');
 };
 

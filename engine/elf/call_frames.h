@@ -1,0 +1,76 @@
+// What a file's unwind tables (.eh_frame, .debug_frame; DWARF 5, section 6.4) say of the frame at an address: how its caller's
+// registers follow from its own. frame_walk.h follows the rules.
+//
+// Tables are as hostile as any other part of a file: what cannot be read, or takes too long, is a frame that nothing is known of.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/elf/bytes_view.h"
+
+namespace uprobe::elf {
+
+// Numbers of registers in unwind tables (System V ABI x86-64, figure 3.36); the last one is the return address.
+inline constexpr std::size_t kFrameRegisters = 17;
+inline constexpr std::size_t kFrameBx = 3, kFrameBp = 6, kFrameSp = 7, kFrameIp = 16;
+
+struct FrameRule {
+  enum class Kind : std::uint8_t {
+    unsaid,
+    undefined,      // the caller's cannot be known; of the return address: there is no caller
+    same,           // it is not changed
+    at_offset,      // saved `offset` from the CFA
+    is_offset,      // is `offset` from the CFA
+    in_register,    // `reg` holds it; of the CFA: plus `offset`
+    at_expression,  // saved where an expression says
+    is_expression,
+  };
+  Kind kind = Kind::unsaid;
+  std::uint64_t reg = 0;
+  std::int64_t offset = 0;
+  BytesView expression;
+};
+
+struct FrameRow {
+  FrameRule cfa;  // in_register or is_expression
+  std::array<FrameRule, kFrameRegisters> registers;
+  bool is_signal = false;  // the caller was interrupted: it goes on at its return address, not behind a call
+};
+
+class CallFrames {
+ public:
+  // Of a file that ElfFile has opened; views its bytes, which must outlive it.
+  explicit CallFrames(std::span<const std::uint8_t> file);
+
+  // Of the instruction at a link-time address; null: nothing is known. Valid until the next call.
+  const FrameRow* row_at(std::uint64_t address);
+
+ private:
+  // How many there are of each is bounded by the file's size; entries stand in the order of `begin`.
+  struct Form {
+    std::uint64_t code_alignment = 0, return_column = 0;
+    std::int64_t data_alignment = 0;
+    BytesView rules;
+    bool is_signal = false;
+  };
+  struct Entry {
+    std::uint64_t begin = 0, end = 0;
+    BytesView rules;
+    std::uint32_t form = 0;
+  };
+  class Program;
+
+  const Entry* entry_at(std::uint64_t address) const;
+  std::optional<FrameRow> make_row(std::uint64_t address) const;
+
+  std::vector<Form> forms_;
+  std::vector<Entry> entries_;
+  std::unordered_map<std::uint64_t, std::optional<FrameRow>> rows_;
+};
+
+}  // namespace uprobe::elf

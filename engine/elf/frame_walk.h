@@ -1,0 +1,41 @@
+// One step from a frame to its caller's, by a row of unwind tables (call_frames.h) and what is known of registers and memory.
+// Nothing is assumed: what follows from something unknown is unknown.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "engine/elf/call_frames.h"
+
+namespace uprobe::elf {
+
+// Those of one frame, by number; the last is where it is. Nothing: not known.
+using FrameState = std::array<std::optional<std::uint64_t>, kFrameRegisters>;
+
+class FrameMemory {
+ public:
+  FrameMemory() = default;
+  FrameMemory(const FrameMemory&) = delete;
+  FrameMemory& operator=(const FrameMemory&) = delete;
+  virtual ~FrameMemory() = default;
+  // The word at any address; nothing: not known.
+  virtual std::optional<std::uint64_t> load(std::uint64_t address) const = 0;
+};
+
+enum class Step : std::uint8_t {
+  up,       // the state is the caller's
+  end,      // the tables say that there is no caller
+  unknown,  // it cannot be known; nothing has changed
+};
+
+Step step_up(const FrameRow& row, const FrameMemory& memory, FrameState& state);
+
+// The canonical frame address: what the stack pointer was before the call.
+std::optional<std::uint64_t> frame_top(const FrameRow& row, const FrameMemory& memory, const FrameState& state);
+
+// An expression (DWARF 5, section 2.5) of a frame, bounded in steps and depth; `first` is what its stack begins with, if anything.
+std::optional<std::uint64_t> evaluate(BytesView expression, std::optional<std::uint64_t> first,
+                                      const FrameMemory& memory, const FrameState& state);
+
+}  // namespace uprobe::elf
