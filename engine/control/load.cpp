@@ -95,6 +95,13 @@ Status check_room(pid_t pid, const trace::Area& area) {
                .help = "choose smaller buffers"};
 }
 
+std::uint64_t end_of_stack(Target& target) {
+  const auto maps = target.maps();
+  if (!maps) return 0;
+  const auto found = std::ranges::find(*maps, "[stack]", &target::Mapping::path);
+  return found == maps->end() ? 0 : found->end.value;
+}
+
 }  // namespace
 
 bool is_data(Target& target, Addr at) {
@@ -131,6 +138,7 @@ Result<Block> place_block(Target& target, const MappedAgent& agent, const trace:
   block->head().jump_entry = agent.place(agent.header.jump_entry).value;
   block->head().sessions[0].area = area_base->value;
   block->head().session_count = 1;
+  block->head().stack_end = end_of_stack(target);
   constexpr unsigned long kFsgsbase = 2;  // HWCAP2_FSGSBASE (uapi/asm/hwcap2.h)
   if ((::getauxval(AT_HWCAP2) & kFsgsbase) != 0) block->head().flags |= shared::kBlockFsgsbase;
   if (is_data(target, agent.place(agent.header.visible_restorer))) block->head().flags |= shared::kBlockLeadsBack;

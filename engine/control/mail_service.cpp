@@ -240,6 +240,8 @@ Status MailService::serve_exec(MailSlot& slot, const Asker& asker) {
   }
   auto files = target::ProcessFiles::open(asker.pid);
   if (!files) return files.error();
+  // A forked child has not been seen yet, and what it has recorded is from before.
+  if (maps_ != nullptr) maps_->note(asker.pid);
   std::string path(PATH_MAX, '\0');
   std::size_t bytes = 0;  // up to the end of a page at a time: the path may end right before unmapped memory
   while (bytes < path.size()) {

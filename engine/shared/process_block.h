@@ -332,7 +332,8 @@ struct ProcessBlock {
   u32 code_file_count;
   u32 any_caller;  // 1: stubs also for callers of which no unwind information is known
   u32 reserved1;
-  u64 reserved2[8];
+  u64 stack_end;  // of the thread that the kernel started; 0: not known
+  u64 reserved2[7];
   JumpRange jump_ranges[kJumpRanges];
 
   // From here on the agent's own: the tool writes it once, before the agent runs.

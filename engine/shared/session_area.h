@@ -186,7 +186,7 @@ struct StackHead {
 };
 static_assert(sizeof(StackHead) == 152);
 inline constexpr u32 kMaxFrames = 64;
-inline constexpr u32 kMaxStackCopy = 8192;
+inline constexpr u32 kMaxStackCopy = 16384;
 inline constexpr u32 kMaxStack = sizeof(StackHead) + 16 * kMaxFrames + kMaxStackCopy;
 inline constexpr u32 kMaxRecord = (sizeof(RecordHead) + kMaxPayload + 7) / 8 * 8 + kMaxStack;
 
