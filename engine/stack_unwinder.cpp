@@ -92,7 +92,10 @@ class Unwinder {
 
   bool is_return_address(std::uint64_t address) const {
     const CodeAt code = find_(address - 1);
-    return code.is_code && (code.file == nullptr || is_behind_call(*code.file, code.link_address + 1));
+    if (!code.is_code || code.file == nullptr) return code.is_code;
+    // Who starts a thread of its own making leaves a function's address there, plus one (Go's goexit): unwinders look one back.
+    const auto function = code.file->range_at(code.link_address);
+    return is_behind_call(*code.file, code.link_address + 1) || (function && function->begin == code.link_address);
   }
 
   const trace::StackCopy& stack_;

@@ -12,7 +12,7 @@ using Kind = FrameRule::Kind;
 // A stack has few places in code, again and again.
 constexpr std::size_t kMostRows = 1 << 14;
 // The longest program of a frame that compilers write has some thousands of steps.
-constexpr unsigned kMostSteps = 1 << 16;
+constexpr unsigned kMostSteps = 1 << 14;
 constexpr std::size_t kMostRemembered = 64;
 
 }  // namespace
