@@ -28,8 +28,9 @@ UPROBE_IN_SECTION u64 control_block(const Hit& hit) {
 // Returns how many bytes were there. A load that faults costs two signals in a section: the ends that are known are no fault.
 UPROBE_IN_SECTION u32 copy_stack(const Hit& hit, u64 from, u8* to, u32 limit) {
   const Reader reader{hit.may_fault};
+  const u64 sp = (*hit.registers)[shared::Reg::sp];
   const auto end_at = [&](u64 end) __attribute__((always_inline)) {
-    if (end > from && end - from < limit) limit = static_cast<u32>(end - from) & ~7u;
+    if (end > sp && end - from < limit) limit = static_cast<u32>(end - from) & ~7u;
   };
   end_at(hit.block->stack_end);
   end_at(control_block(hit));

@@ -9,8 +9,10 @@
 #include <thread>
 
 #include "engine/trace/histogram_copy.h"
+#include "engine/trace/stack_copy.h"
 #include "preload/ring.h"
 #include "preload/stack_walk.h"
+#include "preload/stubs.h"
 #include "tests/agent/recording.h"
 
 namespace uprobe::test {
@@ -301,6 +303,67 @@ TEST_F(Stacks, AreAsLongAsThereIsRoom) {
   for (std::size_t i = 0; i + 2 < stack.size(); i += 2) stack[i] = word_of(&stack[i + 2]), stack[i + 1] = 0x6000 + i;
   EXPECT_EQ(walk(word_of(stack.data()), word_of(stack.data())), shared::kMaxFrames);
   EXPECT_EQ(frames_.back(), 0x6000 + 2 * (shared::kMaxFrames - 2));
+}
+
+class StackCopies : public Histograms {
+ protected:
+  // What is recorded of a hit with this stack pointer.
+  trace::StackCopy record(u64 sp, u32 limit = shared::kMaxStackCopy, bool may_fault = true) {
+    shared::Registers r{};
+    for (u32 i = 0; i < shared::kRegCount; ++i) r.value[i] = 0x100 + i;
+    r[Reg::sp] = sp;
+    const shared::Point point{};
+    const agent::Hit hit{agent::uprobe_block, &point, &r, 1, may_fault, true};
+    bytes_.assign(shared::kMaxStack + 8, 0xcc);
+    const u32 used = agent::record_stack(hit, shared::Event{}, bytes_.data(), limit);
+    EXPECT_EQ(bytes_[used], 0xcc) << "nothing behind it is written";
+    const auto found = trace::parse_stack(std::span(bytes_).first(used));
+    EXPECT_TRUE(found);
+    return found.value_or(trace::StackCopy{});
+  }
+  std::vector<std::uint8_t> bytes_;
+};
+
+TEST_F(StackCopies, HoldRegistersAndTheStackWithItsRedZone) {
+  std::vector<u64> stack(4096, 7);
+  stack[15] = 21, stack[16] = 22, stack[17] = 23;
+  const trace::StackCopy copy = record(word_of(&stack[32]) + 3, 512);
+  EXPECT_EQ(copy[Reg::ip], 0x100 + static_cast<u64>(Reg::ip));
+  EXPECT_EQ(copy[Reg::r15], 0x100 + static_cast<u64>(Reg::r15));
+  ASSERT_EQ(copy.begin, word_of(&stack[16]));
+  EXPECT_EQ(copy.bytes.size(), 512U);
+  EXPECT_EQ(copy.word_at(word_of(&stack[15])), std::nullopt);
+  EXPECT_EQ(copy.word_at(word_of(&stack[16])), 22U);
+  EXPECT_EQ(copy.word_at(word_of(&stack[17])), 23U);
+}
+
+TEST_F(StackCopies, EndWhereTheStackDoes) {
+  HoleyMemory memory(2);
+  const u64 end = word_of(memory.end());
+  EXPECT_EQ(record(end - 256).bytes.size(), 256U + 128);
+  EXPECT_EQ(record(end - 8).bytes.size(), 8U + 128);
+  EXPECT_EQ(record(word_of(memory.begin())).begin, word_of(memory.begin())) << "there is no red zone";
+  EXPECT_EQ(record(word_of(memory.begin()) - 64).bytes.size(), 0U);
+  EXPECT_EQ(record(end).bytes.size(), 128U);
+  for (const u64 sp : {u64{0}, u64{64}, ~u64{0}, u64{1} << 63, ~u64{0} - 127})
+    EXPECT_EQ(record(sp).bytes.size(), 0U) << sp;
+  EXPECT_EQ(record(end - 256, shared::kMaxStackCopy, false).bytes.size(), 0U) << "a fault would kill";
+  agent::uprobe_block->stack_end = end - 128;
+  EXPECT_EQ(record(end - 256).bytes.size(), 256U);
+  EXPECT_EQ(record(end - 64).bytes.size(), 64U + 128) << "another stack";
+  agent::uprobe_block->stack_end = 0;
+}
+
+TEST_F(StackCopies, StubsShowAsWhatTheyStandFor) {
+  constexpr u32 kNumber = 5;
+  agent::uprobe_return_slots[kNumber].root = 0x4242;
+  u64 stack[64] = {};
+  stack[20] = word_of(agent::uprobe_return_stubs) + kNumber * shared::kStubUnit + 1;
+  stack[21] = word_of(agent::uprobe_return_stubs) + shared::kReturnStubs * u64{shared::kStubUnit};
+  const trace::StackCopy copy = record(word_of(&stack[16]), 512);
+  EXPECT_EQ(copy.word_at(word_of(&stack[20])), 0x4242U);
+  EXPECT_EQ(copy.word_at(word_of(&stack[21])), stack[21]) << "behind the last";
+  agent::uprobe_return_slots[kNumber].root = 0;
 }
 
 }  // namespace
