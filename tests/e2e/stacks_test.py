@@ -90,6 +90,8 @@ class Tables(harness.TestCase):
         found = re.fullmatch(r"(/.*|\[vdso\])\[\+0x(\w+)\]", line)
         if found:
             return f"{os.path.realpath(found[1])}+{int(found[2], 16):#x}"
+        if line.startswith("0x"):
+            return line
         name, distance = re.fullmatch(r"(.+)\+0x(\w+)/0x\w+", line).groups()
         elf = self.elf(program)
         if name not in elf.symbols:
@@ -182,6 +184,20 @@ class Tables(harness.TestCase):
         (_, _, places), (_, expected) = ours[0], own[0]
         self.assertEqual(places[1:], expected[1:len(places)])
         self.assertEqual(len(places), 5)
+
+    def test_through_generated_code(self):
+        """It has no tables: the frame that is linked next is its caller, and from there tables know on."""
+        ours, own = self.run_jobs("stacks", ["p:t/e {}:hit"], "generated", "sort")
+        (_, _, places), (_, _, plain) = ours
+        self.assertEqual(places[1], own[0][1][1])
+        self.assertRegex(places[2], "^0x[0-9a-f]+015$")
+        self.assertEqual(len(places), 8)
+        self.assertEqual(places[-3:], plain[-3:])
+        self.assertEqual(places[-3:], own[1][1][-3:])
+
+    def test_a_child_that_becomes_another_program(self):
+        """What it has recorded before is what it was then."""
+        self.compare("stacks", "exec")
 
     def test_in_small_rings(self):
         """Of a stack no more is copied than a quarter of the ring."""
