@@ -4,6 +4,7 @@
 
 #include "engine/base/fd.h"
 #include "engine/elf/elf_file.h"
+#include "engine/elf/frame_walk.h"
 #include "engine/elf/relocations.h"
 #include "tests/elf/made_elf.h"
 #include "tests/fuzz/driver.h"
@@ -43,6 +44,26 @@ void check_ranges(const ElfFile& file) {
   }
   if (!ranges.empty()) require(file.range_at(ranges.back().begin) == ranges.back());
   for (const std::uint64_t start : file.known_starts()) require(file.offset_of_address(start).has_value());
+}
+
+class EverywhereTheSame final : public FrameMemory {
+ public:
+  std::optional<std::uint64_t> load(std::uint64_t address) const override { return address ^ 0x401008; }
+};
+
+void check_frames(const ElfFile& file) {
+  CallFrames frames(file.bytes());
+  FrameState state;
+  for (std::size_t reg = 0; reg < kFrameRegisters; ++reg) state[reg] = 0x7000 + 8 * reg;
+  for (const Range& range : file.function_ranges()) {
+    for (const std::uint64_t address : {range.begin, range.begin + (range.end - range.begin) / 2, range.end - 1}) {
+      const FrameRow* row = frames.row_at(address);
+      if (row == nullptr) continue;
+      FrameState caller = state;
+      const Step step = step_up(*row, EverywhereTheSame(), caller);
+      require(step == Step::up ? caller[kFrameIp] && caller[kFrameSp] : caller == state);
+    }
+  }
 }
 
 Elf64_Shdr section(std::uint32_t name, std::uint32_t type, std::uint64_t flags, std::uint64_t offset,
@@ -135,6 +156,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   check_functions(*file);
   check_ranges(*file);
+  check_frames(*file);
   for (const char* name : {"alpha", "swap@V1", "shapes::area", "x@@y", "@"}) {
     (void)file->find_functions(name);
     (void)file->find_any(name);
