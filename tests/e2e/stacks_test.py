@@ -84,6 +84,7 @@ class Tables(harness.TestCase):
     def setUp(self):
         super().setUp()
         self.elves = {}
+        self.libc_path = None
 
     def place_of(self, line, program):
         """FILE+OFFSET of a line of a stack."""
@@ -95,8 +96,13 @@ class Tables(harness.TestCase):
         name, distance = re.fullmatch(r"(.+)\+0x(\w+)/0x\w+", line).groups()
         elf = self.elf(program)
         if name not in elf.symbols:
-            elf = self.elf(harness.libc_of(program))
+            elf = self.libc(program)
         return f"{os.path.realpath(elf.path)}+{elf.offset_of(name) + int(distance, 16):#x}"
+
+    def libc(self, program):
+        if self.libc_path is None:
+            self.libc_path = harness.libc_of(program)
+        return self.elf(self.libc_path)
 
     def elf(self, path):
         if path not in self.elves:
@@ -139,6 +145,23 @@ class Tables(harness.TestCase):
 
     def test_static(self):
         self.compare("stacks_static", *(job for job in self.JOBS if job != "context"))
+
+    def test_wherever_a_signal_comes(self):
+        """Most of these are in the vDSO, which is no file, in a function of a name that libc has as well."""
+        ours, own = self.run_jobs("stacks", ["p:t/e {}:hit"], "clock")
+        self.assertGreaterEqual(len(own), 200)
+        self.assertEqual(len(ours), len(own))
+        libc = os.path.realpath(self.libc(harness.fixture("stacks")).path)
+        in_vdso = 0
+        for (_, _, places), (_, expected) in zip(ours, own):
+            self.assertEqual(len(places), len(expected))
+            for place, known in zip(places[1:], expected[1:]):
+                in_vdso += known.startswith("[vdso]")
+                if known.startswith("[vdso]"):
+                    self.assertTrue(place.startswith((libc, "[vdso]")), place)
+                else:
+                    self.assertEqual(place, known)
+        self.assertGreater(in_vdso, 0)
 
     def test_behind_a_return(self):
         """The registers are those that the caller goes on with."""
