@@ -121,6 +121,7 @@ TEST(CallFrames, AreWhatReadelfShows) {
   if (!has_readelf()) GTEST_SKIP() << "no readelf";
   compare_with_readelf(fixture("elf_pie"), 10);
   compare_with_readelf(fixture("elf_static"), 2000);
+  compare_with_readelf(fixture("elf_debug_frames"), 10);
 }
 
 TEST(CallFrames, EndWithTheirFunction) {
