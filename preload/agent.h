@@ -25,6 +25,7 @@ struct FaultEntry {
 extern const FaultEntry uprobe_fault_table[] __attribute__((visibility("hidden")));
 __attribute__((visibility("hidden"))) bool uprobe_peek8(u64 address, u64* out);
 __attribute__((visibility("hidden"))) bool uprobe_peek1(u64 address, u64* out);
+__attribute__((visibility("hidden"))) u64 uprobe_peek_words(u64 address, u64* out, u64 count);  // how many were there
 __attribute__((visibility("hidden"))) bool uprobe_poke8(u64 address, u64 value);
 __attribute__((visibility("hidden"))) bool uprobe_peek_fs4(i64 offset, u64* out);
 __attribute__((visibility("hidden"))) bool uprobe_clock(u64* out);

@@ -27,18 +27,17 @@ UPROBE_IN_SECTION u64 control_block(const Hit& hit) {
 
 // Returns how many bytes were there. A load that faults costs two signals in a section: the ends that are known are no fault.
 UPROBE_IN_SECTION u32 copy_stack(const Hit& hit, u64 from, u8* to, u32 limit) {
-  const Reader reader{hit.may_fault};
   const u64 sp = (*hit.registers)[shared::Reg::sp];
   const auto end_at = [&](u64 end) __attribute__((always_inline)) {
     if (end > sp && end - from < limit) limit = static_cast<u32>(end - from) & ~7u;
   };
   end_at(hit.block->stack_end);
   end_at(control_block(hit));
-  u64 word = 0;
-  u32 bytes = 0;
-  for (; bytes < limit && reader.load8(from + bytes, word); bytes += 8)
-    *reinterpret_cast<u64*>(to + bytes) = behind_stubs(word);
-  return bytes;
+  auto* const words = reinterpret_cast<u64*>(to);
+  const u64 count = hit.may_fault ? uprobe_peek_words(from, words, limit / 8) : 0;
+  if ((hit.block->flags & shared::kBlockHasStubs) != 0)
+    for (u64 i = 0; i < count; ++i) words[i] = behind_stubs(words[i]);
+  return static_cast<u32>(8 * count);
 }
 
 }  // namespace

@@ -357,6 +357,7 @@ TEST_F(StackCopies, EndWhereTheStackDoes) {
 TEST_F(StackCopies, StubsShowAsWhatTheyStandFor) {
   constexpr u32 kNumber = 5;
   agent::uprobe_return_slots[kNumber].root = 0x4242;
+  agent::uprobe_block->flags |= shared::kBlockHasStubs;
   u64 stack[64] = {};
   stack[20] = word_of(agent::uprobe_return_stubs) + kNumber * shared::kStubUnit + 1;
   stack[21] = word_of(agent::uprobe_return_stubs) + shared::kReturnStubs * u64{shared::kStubUnit};
@@ -364,6 +365,7 @@ TEST_F(StackCopies, StubsShowAsWhatTheyStandFor) {
   EXPECT_EQ(copy.word_at(word_of(&stack[20])), 0x4242U);
   EXPECT_EQ(copy.word_at(word_of(&stack[21])), stack[21]) << "behind the last";
   agent::uprobe_return_slots[kNumber].root = 0;
+  agent::uprobe_block->flags &= ~shared::kBlockHasStubs;
 }
 
 }  // namespace

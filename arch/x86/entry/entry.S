@@ -243,7 +243,7 @@ enter_frame:
 
 // Loads, and a store, that may fault: each faulting instruction has an entry in the table, uprobe_on_fault moves the thread
 // to the fix-up. bool uprobe_peekN(u64 address, u64* out), bool uprobe_poke8(u64 address, u64 value),
-// bool uprobe_peek_fs4(i64 offset, u64* out), bool uprobe_clock(u64* out).
+// u64 uprobe_peek_words(u64 address, u64* out, u64 count), bool uprobe_peek_fs4(i64 offset, u64* out), bool uprobe_clock(u64* out).
         .macro FAULTS insn, fixup
         .pushsection .rodata.uprobe_faults, "a"
         .long   \insn - uprobe_fault_table
@@ -278,6 +278,21 @@ uprobe_fault_table:
         .cfi_endproc
         .size uprobe_peek1, . - uprobe_peek1
         FAULTS  11b, peek_failed
+
+        ENTRY uprobe_peek_words         # u64 (u64 address, u64* out, u64 count): how many there were
+        .cfi_startproc
+        xorl    %eax, %eax
+        jmp     9f
+15:     movq    (%rdi,%rax,8), %rcx
+        movq    %rcx, (%rsi,%rax,8)
+        incq    %rax
+9:      cmpq    %rdx, %rax
+        jb      15b
+peek_words_end:
+        ret
+        .cfi_endproc
+        .size uprobe_peek_words, . - uprobe_peek_words
+        FAULTS  15b, peek_words_end
 
         ENTRY uprobe_peek_fs4
         .cfi_startproc
