@@ -3,10 +3,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
-#include <sched.h>
-#include <signal.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,12 +15,12 @@
 
 #include "cli/diagnostics.h"
 #include "cli/dry_run.h"
+#include "cli/inheritance.h"
 #include "cli/output.h"
 #include "cli/probes_file.h"
 #include "cli/run.h"
 #include "cli/summary.h"
 #include "cli/values.h"
-#include "engine/base/limits.h"
 #include "engine/control/preloaded.h"
 
 namespace uprobe::cli {
@@ -37,27 +34,9 @@ constexpr const char* kVerbose = "UPROBE_VERBOSE";
 constexpr const char* kTier = "UPROBE_TIER";
 constexpr const char* kReturn = "UPROBE_RETURN";
 
-volatile sig_atomic_t ask_to_end = 0;
-void on_end_signal(int) { ask_to_end = 1; }
-
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";
-}
-
-// The program's own settings are not for us: what it ignores, its CPUs and its real-time class, its limits.
-void shed_inheritance() {
-  for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
-  for (const int number : {SIGPIPE, SIGINT, SIGQUIT, SIGTTOU}) ::signal(number, SIG_IGN);
-  for (const int number : {SIGTERM, SIGHUP}) ::signal(number, on_end_signal);
-  const sched_param normal{};
-  ::sched_setscheduler(0, SCHED_OTHER, &normal);
-  cpu_set_t all;
-  std::memset(&all, 0xff, sizeof all);
-  ::sched_setaffinity(0, sizeof all, &all);
-  raise_own_limits();
-  const rlimit no_core{};
-  ::setrlimit(RLIMIT_CORE, &no_core);
 }
 
 struct Settings {
@@ -239,7 +218,7 @@ int serve(Helper& helper) {
   RunOptions options;
   options.header = output->wants_header();
   options.escape_control = output->is_terminal();
-  options.detach_requested = [] { return ask_to_end != 0; };
+  options.detach_requested = is_asked_to_end;
   const Status followed =
       session->follow(helper.program, options, [&](std::string_view lines) { return output->write(lines); });
   write_summary(session->summary(), helper.settings.verbosity, *output);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "cli/attendant.h"
 #include "cli/front.h"
 #include "cli/helper.h"
 #include "cli/run.h"
@@ -40,6 +41,7 @@ int main(int argc, char** argv) {
   using namespace uprobe::cli;
   fill_closed_streams();
   if (is_helper_call(argc, argv)) return without_exceptions([&] { return run_helper(argv); });
+  if (is_attendant_call(argc, argv)) return without_exceptions([&] { return run_attendant(argv); });
   return without_exceptions([&]() -> int {
     SessionEngine engine;
     const Streams streams;

@@ -124,6 +124,10 @@ Result<Probe> Definer::make(const spec::ProbeSpec& definition, unsigned event_nu
     if (Status set = program::set_filter(*program, *controls.filter, context); !set)
       return of_filter(controls, set.error());
   }
+  if (options_.unseen_thread != 0) {
+    program::leave_out_thread(*program, options_.unseen_thread);
+    probe.drops_unseen = !controls.filter;
+  }
   if (Status verified = program::verify(*program); !verified) return verified.error();
   probe.program = program.take();
   set_style(probe, options_.style);

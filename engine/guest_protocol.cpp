@@ -16,18 +16,6 @@ namespace {
 constexpr std::uint32_t kVersion = 0x55500001;
 constexpr std::size_t kHeadBytes = 8, kMostBytes = std::size_t{16} << 20;
 
-std::string begin(Word word) {
-  std::string bytes(sizeof(std::uint32_t), '\0');
-  put(bytes, static_cast<std::uint32_t>(word));
-  return bytes;
-}
-
-std::string finish(std::string bytes) {
-  const auto size = static_cast<std::uint32_t>(bytes.size() - kHeadBytes);
-  std::memcpy(bytes.data(), &size, sizeof size);
-  return bytes;
-}
-
 // Numbers of elements come from outside: nothing is reserved for them.
 template <class T, class Take>
 std::vector<T> take_list(Parser& from, Take take) {
@@ -109,8 +97,20 @@ std::span<const std::uint8_t> as_bytes(std::string_view text) {
 
 }  // namespace
 
+std::string begin_message(Word word) {
+  std::string bytes(sizeof(std::uint32_t), '\0');
+  put(bytes, static_cast<std::uint32_t>(word));
+  return bytes;
+}
+
+std::string finish_message(std::string bytes) {
+  const auto size = static_cast<std::uint32_t>(bytes.size() - kHeadBytes);
+  std::memcpy(bytes.data(), &size, sizeof size);
+  return bytes;
+}
+
 std::string encode(const Hello& hello) {
-  std::string bytes = begin(Word::hello);
+  std::string bytes = begin_message(Word::hello);
   put(bytes, kVersion);
   put(bytes, static_cast<std::uint32_t>(hello.processes.size()));
   for (const std::uint32_t pid : hello.processes) put(bytes, pid);
@@ -122,7 +122,7 @@ std::string encode(const Hello& hello) {
   put(bytes, static_cast<std::uint32_t>(hello.style));
   put(bytes, static_cast<std::uint32_t>(hello.definitions.size()));
   for (const Definition& definition : hello.definitions) put_definition(bytes, definition);
-  return finish(std::move(bytes));
+  return finish_message(std::move(bytes));
 }
 
 std::optional<Hello> decode_hello(std::string_view bytes) {
@@ -140,12 +140,12 @@ std::optional<Hello> decode_hello(std::string_view bytes) {
   return whole(parser, std::move(hello));
 }
 
-std::string encode_leave() { return finish(begin(Word::leave)); }
+std::string encode_leave() { return finish_message(begin_message(Word::leave)); }
 
 std::string encode_admitted(const std::vector<std::string>& probes) {
-  std::string bytes = begin(Word::admitted);
+  std::string bytes = begin_message(Word::admitted);
   put_texts(bytes, probes);
-  return finish(std::move(bytes));
+  return finish_message(std::move(bytes));
 }
 
 std::optional<std::vector<std::string>> decode_admitted(std::string_view bytes) {
@@ -155,10 +155,10 @@ std::optional<std::vector<std::string>> decode_admitted(std::string_view bytes) 
 }
 
 std::string encode(const Refusal& refusal) {
-  std::string bytes = begin(Word::refused);
+  std::string bytes = begin_message(Word::refused);
   put(bytes, refusal.error);
   put(bytes, refusal.come_back ? 1U : 0U);
-  return finish(std::move(bytes));
+  return finish_message(std::move(bytes));
 }
 
 std::optional<Refusal> decode_refusal(std::string_view bytes) {
@@ -210,7 +210,7 @@ void each_record(std::string_view messages, const std::function<void(const Guest
 }
 
 std::string encode(const Summary& summary) {
-  std::string bytes = begin(Word::summary);
+  std::string bytes = begin_message(Word::summary);
   put(bytes, static_cast<std::uint32_t>(summary.probes.size()));
   for (const ProbeSummary& probe : summary.probes) {
     each_text(probe, [&](const std::string& text) { put(bytes, std::string_view(text)); });
@@ -219,7 +219,7 @@ std::string encode(const Summary& summary) {
   put(bytes, static_cast<std::uint32_t>(summary.tier));
   for (const std::uint64_t count : {summary.jumps, summary.breakpoints, summary.mail_timeouts}) put_long(bytes, count);
   put_texts(bytes, summary.notes);
-  return finish(std::move(bytes));
+  return finish_message(std::move(bytes));
 }
 
 std::optional<Summary> decode_summary(std::string_view bytes) {
@@ -234,9 +234,9 @@ std::optional<Summary> decode_summary(std::string_view bytes) {
 }
 
 std::string encode(GuestEnd end) {
-  std::string bytes = begin(Word::ended);
+  std::string bytes = begin_message(Word::ended);
   put(bytes, static_cast<std::uint32_t>(end));
-  return finish(std::move(bytes));
+  return finish_message(std::move(bytes));
 }
 
 std::optional<GuestEnd> decode_end(std::string_view bytes) {
@@ -255,7 +255,7 @@ std::optional<MessageCutter::Message> MessageCutter::next() {
   const std::uint32_t size = head.number(), word = head.number();
   if (bad_ || !head.good()) return std::nullopt;
   bad_ = size > kMostBytes || word < static_cast<std::uint32_t>(Word::hello) ||
-         word > static_cast<std::uint32_t>(Word::ended);
+         word > static_cast<std::uint32_t>(Word::reply);
   if (bad_ || bytes_.size() - at_ - kHeadBytes < size) return std::nullopt;
   const Message message{static_cast<Word>(word), std::string_view(bytes_).substr(at_ + kHeadBytes, size)};
   at_ += kHeadBytes + size;

@@ -31,7 +31,8 @@
 
 namespace uprobe {
 
-enum class Word : std::uint32_t { hello = 1, leave, admitted, refused, record, summary, ended };
+// The last three: engine/attendant_protocol.h.
+enum class Word : std::uint32_t { hello = 1, leave, admitted, refused, record, summary, ended, layout, order, reply };
 
 // Why no more comes.
 enum class GuestEnd : std::uint32_t {
@@ -63,7 +64,9 @@ struct GuestRecord {
   std::string_view task;
 };
 
-// Whole messages.
+// Whole messages; the first two frame what is put between them.
+std::string begin_message(Word word);
+std::string finish_message(std::string bytes);
 std::string encode(const Hello& hello);
 std::string encode_leave();
 std::string encode_admitted(const std::vector<std::string>& probes);

@@ -53,6 +53,8 @@ struct SessionOptions {
   bool has_door = false;
   int known_as = 0;  // another process id than ours; 0: ours
   std::string name;
+  // A thread whose hits are not recorded; they are counted only where the definition has a filter. 0: none.
+  std::uint32_t unseen_thread = 0;
 };
 
 // What --dry-run says of one definition: where it goes and why not to a better tier.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -297,6 +298,19 @@ Status set_filter(EventProgram& program, std::string_view text, const FilterCont
   program.filter = std::move(compiled->tests);
   program.text = std::move(compiled->text);
   return ok();
+}
+
+void leave_out_thread(EventProgram& program, std::uint32_t thread) {
+  constexpr shared::u16 kInFront = 2;
+  std::vector<Test>& tests = program.filter;
+  if (tests.empty()) tests.push_back({.op = TestOp::pass, .size = 0, .target = 0, .offset = 0, .value = 0});
+  for (Test& test : tests) test.target = static_cast<shared::u16>(test.target + kInFront);
+  const Test others{.op = TestOp::not_equal,
+                    .size = sizeof(shared::PayloadHead::pid),
+                    .target = kInFront,
+                    .offset = offsetof(shared::PayloadHead, pid),
+                    .value = thread};
+  tests.insert(tests.begin(), {others, {.op = TestOp::drop, .size = 0, .target = 0, .offset = 0, .value = 0}});
 }
 
 }  // namespace uprobe::program

@@ -38,6 +38,9 @@ Result<CompiledFilter> compile_filter(const EventLayout& layout, std::string_vie
 // what write(2) to the kernel's file says. Where the kernel tells nothing but "Error: (0)", `help` says what it is about.
 Status set_filter(EventProgram& program, std::string_view text, const FilterContext& context);
 
+// What the thread hits passes the program's filter no more; what others hit passes as before.
+void leave_out_thread(EventProgram& program, std::uint32_t thread);
+
 // Of an event that has a filter: what verify() (verify.h) asks of it.
 //   - every operation is known; the last one is an end, and every other leads to a later one
 //   - numbers and locators lie inside the fixed part; texts and sets lie in the program's text

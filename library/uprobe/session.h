@@ -29,6 +29,9 @@
 #ifndef UPROBE_AGENT
 #define UPROBE_AGENT ""  // beside the running program, or in ../lib/uprobe
 #endif
+#ifndef UPROBE_TOOL
+#define UPROBE_TOOL ""  // beside the agent, or in bin above it
+#endif
 
 namespace libuprobe {
 
@@ -103,6 +106,7 @@ struct Options {
   std::vector<std::string> definitions;   // at least one
   std::uint64_t buffer_bytes = 4u << 20;  // of each of the rings that hits wait in; see Counts::lost
   std::string agent = UPROBE_AGENT;       // libuprobe.so
+  std::string tool = UPROBE_TOOL;         // uprobe-run, for a session of a process with itself
 };
 
 // Of one probe.
@@ -118,6 +122,8 @@ struct Ending {
   bool signalled = false;
   int code = 0;  // exit code, or signal
 };
+
+class Tracer;  // internal
 
 class Session {
  public:
@@ -155,9 +161,8 @@ class Session {
   void stop();
 
  private:
-  struct State;
-  explicit Session(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  explicit Session(std::unique_ptr<Tracer> tracer);
+  std::unique_ptr<Tracer> tracer_;
 };
 
 }  // namespace libuprobe

@@ -69,8 +69,9 @@ bool is_sense(const MessageCutter::Message& message) {
       return decode_summary(message.bytes).has_value();
     case Word::ended:
       return decode_end(message.bytes).has_value();
+    default:
+      return false;  // attendants'
   }
-  return false;
 }
 
 std::string inside(const std::string& message) { return message.substr(8); }

@@ -1,0 +1,304 @@
+#include "cli/attendant.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cli/inheritance.h"
+#include "cli/run.h"
+#include "engine/attendant_protocol.h"
+#include "engine/base/exhaustion.h"
+#include "engine/base/fd.h"
+#include "engine/base/quiet_thread.h"
+#include "engine/record_queue.h"
+#include "engine/session.h"
+
+namespace uprobe::cli {
+namespace {
+
+// Named files may be relative to where the process is now.
+template <class Work>
+auto where_it_is(pid_t process, Work work) {
+  (void)!::chdir(("/proc/" + std::to_string(process) + "/cwd").c_str());
+  auto result = work();
+  (void)!::chdir("/");
+  return result;
+}
+
+// Who has made the pair of sockets; 0: a process of another PID namespace.
+pid_t owner_of(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : 0;
+}
+
+class Line {
+ public:
+  explicit Line(Fd socket) : socket_(std::move(socket)), process_(owner_of(socket_.get())) {
+    if (process_ != 0) life_ = Fd(static_cast<int>(::syscall(SYS_pidfd_open, process_, 0)));
+  }
+
+  pid_t process() const { return process_; }
+
+  // What the process wants; nothing: it has gone.
+  std::optional<Hello> greet();
+  void refuse(const Error& error);
+  void admit() { replies_ = encode_admitted({}); }
+
+  // From here on there are two threads. Of the one that runs the session:
+  void take(const trace::EventRecord& record, const program::EventLayout& layout, std::string_view task);
+  bool is_left() const { return left_ || gone_; }
+  void end(GuestEnd why);
+  // Nobody has the socket any more.
+  void give_up() { gone_ = true; }
+  // And of the other one: returns when the session has ended and the process has heard of it, or is gone.
+  void serve(Session& session);
+
+ private:
+  void learn(std::uint16_t index, const program::EventLayout& layout);
+  void fill();
+  void push();
+  void wait();
+  bool is_all_sent() const { return sent_ == out_.size(); }
+  void read_orders(Session& session);
+  Reply answer(Session& session, const Order& order);
+  std::map<std::string, std::uint64_t> lost_behind() const;
+  Summary counts_of(const Session& session) const;
+
+  Fd socket_;
+  const pid_t process_;
+  Fd life_;  // of the process
+  const Fd wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  MessageCutter in_;
+  std::string out_, replies_;
+  std::size_t sent_ = 0;
+  std::atomic<bool> left_{false}, gone_{false}, told_{false}, over_{false};
+  GuestEnd why_ = GuestEnd::left;  // once it is over
+
+  RecordQueue records_;
+  mutable std::mutex lock_;         // of the next two
+  std::string layouts_;             // messages
+  std::vector<std::string> names_;  // by index; empty: no record yet
+};
+
+void Line::wait() {
+  const auto out = static_cast<short>(is_all_sent() ? 0 : POLLOUT);
+  pollfd all[] = {{.fd = socket_.get(), .events = static_cast<short>(POLLIN | out), .revents = 0},
+                  {.fd = wake_.get(), .events = POLLIN, .revents = 0},
+                  {.fd = life_.get(), .events = POLLIN, .revents = 0}};
+  ::poll(all, std::size(all), -1);
+  eventfd_t count = 0;
+  ::eventfd_read(wake_.get(), &count);
+  if (all[2].revents != 0 || (all[0].revents != 0 && !receive_some(socket_.get(), in_))) gone_ = true;
+}
+
+void Line::push() {
+  while (!gone_ && !is_all_sent()) {
+    const ssize_t sent = send_some(socket_.get(), std::string_view(out_).substr(sent_));
+    if (sent < 0) gone_ = true;
+    if (sent <= 0) return;
+    sent_ += static_cast<std::size_t>(sent);
+  }
+}
+
+std::optional<Hello> Line::greet() {
+  out_ = encode(Hello{.processes = {}, .known_as = static_cast<std::uint32_t>(::getpid()), .folder = {}, .definitions = {}});
+  for (push(); !gone_; push()) {
+    if (const auto message = in_.next())
+      return message->word == Word::hello ? decode_hello(message->bytes) : std::nullopt;
+    if (in_.is_bad()) return std::nullopt;
+    wait();
+  }
+  return std::nullopt;
+}
+
+void Line::refuse(const Error& error) {
+  out_ = encode(Refusal{.error = error});
+  sent_ = 0;
+  for (push(); !gone_ && !is_all_sent(); push()) wait();
+}
+
+void Line::learn(std::uint16_t index, const program::EventLayout& layout) {
+  const std::lock_guard lock(lock_);
+  if (names_.size() <= index) names_.resize(index + std::size_t{1});
+  if (!names_[index].empty()) return;
+  names_[index] = layout.group + "/" + layout.event;
+  layouts_ += encode(LayoutMessage{.index = index, .layout = layout});
+}
+
+void Line::take(const trace::EventRecord& record, const program::EventLayout& layout, std::string_view task) {
+  learn(record.type, layout);
+  records_.take({record.type, record, task});
+  if (!told_.exchange(true)) ::eventfd_write(wake_.get(), 1);
+}
+
+void Line::end(GuestEnd why) {
+  why_ = why;
+  over_ = true;
+  ::eventfd_write(wake_.get(), 1);
+}
+
+// Records first: a layout is there before its records are.
+void Line::fill() {
+  std::string records;
+  told_ = false;
+  records_.swap_out(records);
+  out_ = std::exchange(replies_, {});
+  sent_ = 0;
+  const std::lock_guard lock(lock_);
+  out_ += std::exchange(layouts_, {});
+  out_ += records;
+}
+
+std::map<std::string, std::uint64_t> Line::lost_behind() const {
+  std::map<std::string, std::uint64_t> lost;
+  const std::lock_guard lock(lock_);
+  for (std::size_t i = 0; i < names_.size(); ++i)
+    if (const std::uint64_t count = records_.lost(i); count != 0) lost[names_[i]] += count;
+  return lost;
+}
+
+Summary Line::counts_of(const Session& session) const {
+  Summary summary;
+  if (over_) summary = session.summary();
+  if (!over_)
+    for (const ProbeState& probe : session.probes()) {
+      ProbeSummary& line = summary.probes.emplace_back();
+      line.name = probe.name, line.hits = probe.hits, line.lost_full = probe.lost, line.missed = probe.missed;
+    }
+  auto behind = lost_behind();
+  for (auto probe = summary.probes.rbegin(); probe != summary.probes.rend(); ++probe)
+    probe->lost_behind = std::exchange(behind[probe->name], 0);
+  return summary;
+}
+
+Reply Line::answer(Session& session, const Order& order) {
+  Reply reply;
+  const auto say = [&](const auto& result) {
+    if (!result) reply.error = result.error();
+  };
+  const Status done = survive_exhaustion([&] {
+    if (order.kind == OrderKind::define)
+      say(where_it_is(process_, [&] { return session.define({order.text, order.default_object}); }));
+    else if (order.kind == OrderKind::remove)
+      say(session.remove(order.text));
+    else
+      say(session.switch_events(order.text, order.kind == OrderKind::enable));
+    return ok();
+  });
+  say(done);
+  return reply;
+}
+
+void Line::read_orders(Session& session) {
+  while (const auto message = in_.next()) {
+    if (message->word == Word::leave) left_ = true;
+    const auto order = message->word == Word::order ? decode_order(message->bytes) : std::nullopt;
+    if (!order) continue;
+    if (order->kind == OrderKind::stats)
+      replies_ += encode(counts_of(session));
+    else
+      replies_ += encode_reply(answer(session, *order));
+  }
+  if (in_.is_bad()) gone_ = true;
+}
+
+void Line::serve(Session& session) {
+  for (bool has_ended = false; !gone_;) {
+    const bool is_over = over_;  // before the records that it ends with are looked for
+    if (is_all_sent()) fill();
+    if (is_all_sent() && has_ended) return;
+    if (is_all_sent() && is_over) {
+      out_ = encode(counts_of(session)) + encode(why_);
+      has_ended = true;
+    }
+    if (is_all_sent()) wait();
+    push();
+    if (!is_all_sent()) wait();
+    read_orders(session);
+  }
+}
+
+Result<Session> begin(const Hello& hello, char** argv, pid_t process) {
+  if (process == 0 || hello.processes != std::vector{static_cast<std::uint32_t>(process)})
+    return Error{.code = Code::refused, .text = "what it starts is in another PID namespace"};
+  SessionOptions options;
+  options.definitions = hello.definitions;
+  options.unseen_thread = static_cast<std::uint32_t>(std::strtoul(argv[2], nullptr, 10));
+  options.ring_bytes = std::strtoull(argv[3], nullptr, 10);
+  options.agent_path = argv[4];
+  options.returns = plan::ReturnMode::exits;  // what returns by a stub could not be given back
+  auto session = Session::prepare(options);
+  if (!session) return session;
+  Selection whom;
+  whom.pids = {process};
+  if (Status attached = session->attach(whom, is_asked_to_end); !attached) return attached.error();
+  return session;
+}
+
+int attend(Line& line, Session& session) {
+  line.admit();
+  std::thread talker = start_quiet_thread([&] {
+    const Status served = survive_exhaustion([&] { return line.serve(session), ok(); });
+    if (!served) line.give_up();
+  });
+  RunOptions options;
+  options.detach_requested = [&] { return line.is_left() || is_asked_to_end(); };
+  const RecordSink sink = [&](const auto& record, const auto& layout, std::string_view task) {
+    line.take(record, layout, task);
+  };
+  GuestEnd why = GuestEnd::host;
+  const Status ran = survive_exhaustion([&]() -> Status {
+    const auto ended = session.run(options, sink);
+    if (!ended) return ended.error();
+    why = ended->detached ? GuestEnd::left : GuestEnd::processes;
+    return ok();
+  });
+  line.end(why);
+  talker.join();
+  return ran ? 0 : kExitFailure;
+}
+
+// The socket is what the process has given us alone.
+Fd take_socket() {
+  Fd socket(::fcntl(kAttendSocket, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (null) ::dup2(null.get(), kAttendSocket);
+  return socket;
+}
+
+}  // namespace
+
+bool is_attendant_call(int argc, char** argv) {
+  return argc == kAttendWords && std::string_view(argv[1]) == kAttendOption;
+}
+
+int run_attendant(char** argv) {
+  shed_inheritance();
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  Line line(take_socket());
+  const auto hello = line.greet();
+  if (!hello) return kExitFailure;
+  auto session = where_it_is(line.process(), [&] { return begin(*hello, argv, line.process()); });
+  if (!session) {
+    line.refuse(session.error());
+    return kExitFailure;
+  }
+  return attend(line, *session);
+}
+
+}  // namespace uprobe::cli

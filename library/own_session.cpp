@@ -1,0 +1,250 @@
+#include "library/own_session.h"
+
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+
+#include "library/values.h"
+
+namespace libuprobe {
+namespace {
+
+using uprobe::Word;
+
+// A process has one session with itself; the next attendant would find the first.
+std::atomic<int> g_attached{0};  // process id
+
+Error ended() { return Error{.text = "the session has ended"}; }
+Error elsewhere() { return Error{.text = "the session is that of another process, which this one is a child of"}; }
+
+// Yama lets a process be traced by its ancestors, and by one that it names. What a program has named before cannot be asked for.
+bool name_tracer(int attendant) {
+  if (::access("/proc/sys/kernel/yama", F_OK) != 0) return false;
+  return ::prctl(PR_SET_PTRACER, attendant, 0, 0, 0) == 0;
+}
+
+Error explained(Error error) {
+  if (::prctl(PR_GET_DUMPABLE) != 1 && error.help.empty())
+    error.help = "it is not dumpable (prctl(PR_SET_DUMPABLE)), which forbids it to those without privileges";
+  return error;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tracer>> OwnSession::begin(const Options& options) {
+  int nobody = 0;
+  const int process = ::getpid();
+  if (!g_attached.compare_exchange_strong(nobody, process) && nobody == process)
+    return Error{.text = "this process has a session with itself already"};
+  g_attached = process;
+  auto thread = OwnThread::start();
+  if (!thread) return g_attached = 0, thread.error();
+  auto session = std::make_unique<OwnSession>(std::move(*thread));
+  Status started = Nothing{};
+  session->thread_->run([&] { started = session->start(options); });
+  if (!started) return started.error();
+  return std::unique_ptr<Tracer>(std::move(session));
+}
+
+OwnSession::~OwnSession() {
+  if (!thread_->is_here()) return;
+  stop();
+  g_attached = 0;
+}
+
+Status OwnSession::start(const Options& options) {
+  const Status met = meet(options);
+  const Status begun = met ? await_admission() : met;
+  if (begun) thread_->watch(socket_.get(), [this] { receive(); });
+  if (!begun) let_go();
+  return begun;
+}
+
+Status OwnSession::meet(const Options& options) {
+  auto attendant = start_attendant(options, thread_->id());
+  if (!attendant) return attendant.error();
+  socket_ = out_of_the_way(std::move(attendant->socket));
+  between_ = attendant->between;
+  while (!is_met_ && !has_ended_) wait(std::nullopt);
+  if (!is_met_) return Error{.text = "uprobe-run does not answer", .help = "it must be of the library's version"};
+  life_ = out_of_the_way(uprobe::Fd(static_cast<int>(::syscall(SYS_pidfd_open, attendant_, 0))));
+  is_tracer_named_ = name_tracer(attendant_);
+  uprobe::Hello hello{.processes = {static_cast<std::uint32_t>(process_)}, .folder = {}, .definitions = {}};
+  for (const std::string& definition : options.definitions) hello.definitions.push_back({definition, {}});
+  send(encode(hello));
+  return Nothing{};
+}
+
+Status OwnSession::await_admission() {
+  while (!is_admitted_ && !refusal_ && !has_ended_) wait(std::nullopt);
+  if (refusal_) return explained(*refusal_);
+  return is_admitted_ ? Status(Nothing{}) : ended();
+}
+
+bool OwnSession::wait(std::optional<Clock::time_point> until) {
+  using std::chrono::milliseconds;
+  constexpr milliseconds kLongest{60'000}, kNone{0};
+  const auto left = until ? std::chrono::ceil<milliseconds>(*until - Clock::now()) : kLongest;
+  if (left < kNone) return false;
+  pollfd all[] = {{.fd = socket_.get(), .events = POLLIN, .revents = 0},
+                  {.fd = life_.get(), .events = POLLIN, .revents = 0}};
+  const int ready = ::poll(all, std::size(all), static_cast<int>(std::min(left, kLongest).count()));
+  if (ready <= 0) return !until || Clock::now() < *until;
+  receive();
+  return true;
+}
+
+// Until nothing is left: what it has sent before it died comes first.
+void OwnSession::receive() {
+  pollfd life{.fd = life_.get(), .events = POLLIN, .revents = 0};
+  const bool is_dead = ::poll(&life, 1, 0) == 1;
+  pollfd more{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+  while (!has_ended_ && ::poll(&more, 1, 0) == 1) {
+    if (!uprobe::receive_some(socket_.get(), in_)) has_ended_ = true;
+    while (const auto message = in_.next()) handle(*message);
+    if (in_.is_bad()) has_ended_ = true;
+  }
+  has_ended_ = has_ended_ || is_dead;
+  if (has_ended_) thread_->watch(-1, {});
+}
+
+void OwnSession::handle(const uprobe::MessageCutter::Message& message) {
+  if (message.word == Word::record) {
+    const auto record = uprobe::decode_record(message.bytes);
+    const auto layout = record ? layouts_.find(record->index) : layouts_.end();
+    if (layout != layouts_.end()) events_.push_back(event_of(record->record, layout->second, record->task));
+  } else if (message.word == Word::layout) {
+    auto layout = uprobe::decode_layout(message.bytes);
+    if (layout) layouts_.insert_or_assign(layout->index, std::move(layout->layout));
+  } else if (message.word == Word::reply) {
+    reply_ = uprobe::decode_reply(message.bytes);
+  } else if (message.word == Word::summary) {
+    const auto summary = uprobe::decode_summary(message.bytes);
+    counts_.clear();
+    if (summary) std::ranges::transform(summary->probes, std::back_inserter(counts_), counts_of);
+    has_counts_ = true;
+  } else if (message.word == Word::hello) {
+    const auto hello = uprobe::decode_hello(message.bytes);
+    is_met_ = hello.has_value();
+    if (hello) attendant_ = static_cast<int>(hello->known_as);
+  } else if (message.word == Word::refused) {
+    const auto refusal = uprobe::decode_refusal(message.bytes);
+    refusal_ = refusal ? error_of(refusal->error) : ended();
+  } else if (message.word == Word::admitted) {
+    is_admitted_ = true;
+  } else if (message.word == Word::ended) {
+    has_ended_ = true;
+  }
+}
+
+void OwnSession::send(std::string_view bytes) {
+  while (!has_ended_ && !bytes.empty()) {
+    const ssize_t sent = uprobe::send_some(socket_.get(), bytes);
+    if (sent < 0) return;
+    bytes.remove_prefix(static_cast<std::size_t>(sent));
+    pollfd room{.fd = socket_.get(), .events = POLLOUT | POLLIN, .revents = 0};
+    if (!bytes.empty() && ::poll(&room, 1, -1) == 1 && (room.revents & ~POLLOUT) != 0) receive();
+  }
+}
+
+std::optional<Event> OwnSession::take_next(std::chrono::milliseconds patience) {
+  constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
+  const auto until = Clock::now() + std::min(patience, kLongest);
+  while (events_.empty() && !has_ended_ && wait(until)) {
+  }
+  if (events_.empty()) return std::nullopt;
+  std::optional<Event> event = std::move(events_.front());
+  events_.pop_front();
+  return event;
+}
+
+Status OwnSession::order(const uprobe::Order& order) {
+  reply_.reset();
+  send(uprobe::encode_order(order));
+  while (!reply_ && !has_ended_) wait(std::nullopt);
+  if (!reply_) return ended();
+  return reply_->error ? Status(error_of(*reply_->error)) : Nothing{};
+}
+
+void OwnSession::ask_counts() {
+  if (has_ended_) return;
+  has_counts_ = false;
+  send(uprobe::encode_order({.kind = uprobe::OrderKind::stats, .text = {}, .default_object = {}}));
+  while (!has_counts_ && !has_ended_) wait(std::nullopt);
+}
+
+void OwnSession::leave() {
+  if (socket_) send(uprobe::encode_leave());
+  while (socket_ && !has_ended_) wait(std::nullopt);
+  let_go();
+}
+
+// The process between ends with the attendant, which ends without us.
+void OwnSession::let_go() {
+  has_ended_ = true;
+  thread_->watch(-1, {});
+  socket_.reset();
+  life_.reset();
+  if (between_ != 0) ::wait4(std::exchange(between_, 0), nullptr, __WCLONE, nullptr);
+  if (std::exchange(is_tracer_named_, false)) ::prctl(PR_SET_PTRACER, 0, 0, 0, 0);
+}
+
+// What the callers do: nothing but to wait.
+
+std::optional<Event> OwnSession::next(std::chrono::milliseconds patience) {
+  std::optional<Event> event;
+  if (thread_->is_here()) thread_->run([&] { event = take_next(patience); });
+  return event;
+}
+
+std::vector<Event> OwnSession::finish() {
+  std::vector<Event> events;
+  if (!thread_->is_here()) return events;
+  thread_->run([&] {
+    leave();
+    events.assign(std::make_move_iterator(events_.begin()), std::make_move_iterator(events_.end()));
+    events_.clear();
+  });
+  return events;
+}
+
+std::optional<Ending> OwnSession::ending() {
+  std::optional<Ending> ending;
+  if (thread_->is_here()) thread_->run([&] { ending = has_ended_ ? std::optional(Ending{}) : std::nullopt; });
+  return ending;
+}
+
+Status OwnSession::ask(uprobe::OrderKind kind, const std::string& text) {
+  if (!thread_->is_here()) return elsewhere();
+  Status status = Nothing{};
+  thread_->run([&] { status = order({.kind = kind, .text = text, .default_object = {}}); });
+  return status;
+}
+
+Status OwnSession::add(const std::string& definition) { return ask(uprobe::OrderKind::define, definition); }
+Status OwnSession::remove(const std::string& event) { return ask(uprobe::OrderKind::remove, event); }
+Status OwnSession::switch_events(const std::string& event, bool on) {
+  return ask(on ? uprobe::OrderKind::enable : uprobe::OrderKind::disable, event);
+}
+
+std::vector<Counts> OwnSession::counts() {
+  std::vector<Counts> counts;
+  if (!thread_->is_here()) return counts;
+  thread_->run([&] {
+    ask_counts();
+    counts = counts_;
+  });
+  return counts;
+}
+
+void OwnSession::stop() {
+  if (thread_->is_here()) thread_->run([&] { leave(); });
+}
+
+}  // namespace libuprobe

@@ -1,0 +1,27 @@
+// What a Session does, by one of two ways: in this process (engine_session.h), or, for this process itself, in another one
+// (own_session.h). The functions are those of uprobe/session.h.
+#pragma once
+
+#include "library/uprobe/session.h"
+
+namespace libuprobe {
+
+class Tracer {
+ public:
+  Tracer() = default;
+  Tracer(const Tracer&) = delete;
+  Tracer& operator=(const Tracer&) = delete;
+  virtual ~Tracer() = default;
+
+  virtual int pid() const = 0;
+  virtual std::optional<Event> next(std::chrono::milliseconds patience) = 0;
+  virtual std::vector<Event> finish() = 0;
+  virtual std::optional<Ending> ending() = 0;
+  virtual Status add(const std::string& definition) = 0;
+  virtual Status remove(const std::string& event) = 0;
+  virtual Status switch_events(const std::string& event, bool on) = 0;
+  virtual std::vector<Counts> counts() = 0;
+  virtual void stop() = 0;
+};
+
+}  // namespace libuprobe

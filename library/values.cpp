@@ -1,0 +1,106 @@
+#include "library/values.h"
+
+#include <cstring>
+#include <span>
+
+namespace libuprobe {
+namespace {
+
+using Payload = std::span<const std::uint8_t>;
+
+template <class T>
+T load(Payload payload, std::size_t at) {
+  T value{};
+  if (at + sizeof value <= payload.size()) std::memcpy(&value, payload.data() + at, sizeof value);
+  return value;
+}
+
+// The locator's length counts the NUL; one that leads nowhere is a fault (engine/shared/event_program.h).
+Value string_at(Payload payload, std::uint32_t fixed_bytes, std::size_t at) {
+  const auto locator = load<std::uint32_t>(payload, at);
+  const std::uint32_t offset = locator & 0xffff, length = locator >> 16;
+  if (length == 0 || offset < fixed_bytes || offset + length > payload.size()) return {};
+  const auto* text = reinterpret_cast<const char*>(payload.data() + offset);
+  return {.kind = Value::Kind::text, .text = std::string(text, ::strnlen(text, length))};
+}
+
+Value number_at(Payload payload, std::size_t at, std::uint32_t size, bool is_signed) {
+  auto number = load<std::uint64_t>(payload, at);
+  if (at + sizeof number > payload.size() && at + size <= payload.size()) {
+    number = 0;
+    std::memcpy(&number, payload.data() + at, size);
+  }
+  const unsigned unused = 64 - 8 * size;
+  number = is_signed ? static_cast<std::uint64_t>(static_cast<std::int64_t>(number << unused) >> unused)
+                     : number << unused >> unused;
+  return {.kind = is_signed ? Value::Kind::signed_number : Value::Kind::unsigned_number, .number = number};
+}
+
+Value scalar_at(Payload payload, const uprobe::program::EventLayout& layout, const uprobe::program::Field& field,
+                std::size_t at) {
+  if (field.kind == uprobe::spec::Kind::string) return string_at(payload, layout.fixed_bytes, at);
+  if (field.kind != uprobe::spec::Kind::character)
+    return number_at(payload, at, field.size, field.kind == uprobe::spec::Kind::signed_decimal);
+  return {.kind = Value::Kind::text, .text = std::string(1, static_cast<char>(load<std::uint8_t>(payload, at)))};
+}
+
+Value value_of(Payload payload, const uprobe::program::EventLayout& layout, const uprobe::program::Field& field) {
+  if (field.count == 0) return scalar_at(payload, layout, field, field.offset);
+  Value array{.kind = Value::Kind::array};
+  for (std::uint32_t i = 0; i < field.count; ++i)
+    array.elements.push_back(scalar_at(payload, layout, field, field.offset + i * field.size));
+  return array;
+}
+
+}  // namespace
+
+Event event_of(const uprobe::trace::EventRecord& record, const uprobe::program::EventLayout& layout,
+               std::string_view task) {
+  Event event{.group = layout.group, .name = layout.event, .task = std::string(task), .pid = record.tid};
+  event.cpu = record.cpu;
+  event.nanoseconds = record.ns;
+  event.address = load<std::uint64_t>(record.payload, offsetof(uprobe::shared::PayloadHead, ip));
+  if (layout.is_return)
+    event.return_address = load<std::uint64_t>(record.payload, offsetof(uprobe::shared::ReturnHead, return_ip));
+  for (const uprobe::program::Field& field : layout.fields)
+    event.fields.push_back({field.name, value_of(record.payload, layout, field)});
+  return event;
+}
+
+Error error_of(const uprobe::Error& error) {
+  return {.text = error.text, .definition = error.where, .column = error.column, .help = error.help};
+}
+
+Counts counts_of(const uprobe::ProbeSummary& probe) {
+  return {.name = probe.name,
+          .hits = probe.hits,
+          .lost = probe.lost_full + probe.lost_too_big + probe.lost_busy + probe.lost_behind,
+          .missed = probe.missed};
+}
+
+std::string Error::message() const {
+  std::string message = text;
+  if (column < 0 && !definition.empty()) message = definition + ": " + text;
+  if (column >= 0) message += "\n  " + definition + "\n  " + std::string(static_cast<std::size_t>(column), ' ') + "^";
+  return help.empty() ? message : message + "\n  " + help;
+}
+
+const Value* Event::find(std::string_view field) const {
+  for (const Field& one : fields)
+    if (one.name == field) return &one.value;
+  return nullptr;
+}
+
+std::optional<std::int64_t> Event::number(std::string_view field) const {
+  const Value* value = find(field);
+  const bool is_number =
+      value != nullptr && (value->kind == Value::Kind::unsigned_number || value->kind == Value::Kind::signed_number);
+  return is_number ? std::optional(static_cast<std::int64_t>(value->number)) : std::nullopt;
+}
+
+std::optional<std::string> Event::text(std::string_view field) const {
+  const Value* value = find(field);
+  return value != nullptr && value->kind == Value::Kind::text ? std::optional(value->text) : std::nullopt;
+}
+
+}  // namespace libuprobe

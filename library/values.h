@@ -1,0 +1,26 @@
+// From what the engine has to what the installed interface shows.
+#pragma once
+
+#include <string_view>
+
+#include "engine/base/result.h"
+#include "engine/program/layout.h"
+#include "engine/session.h"
+#include "engine/trace/event_record.h"
+#include "library/uprobe/session.h"
+
+namespace libuprobe {
+
+Event event_of(const uprobe::trace::EventRecord& record, const uprobe::program::EventLayout& layout,
+               std::string_view task);
+Error error_of(const uprobe::Error& error);
+Counts counts_of(const uprobe::ProbeSummary& probe);
+
+// Of both the errors are the same, of an engine's result the value is not wanted.
+template <class T>
+Status status_of(const uprobe::Result<T>& result) {
+  if (!result) return error_of(result.error());
+  return Nothing{};
+}
+
+}  // namespace libuprobe
