@@ -114,7 +114,8 @@ void Line::push() {
 }
 
 std::optional<Hello> Line::greet() {
-  out_ = encode(Hello{.processes = {}, .known_as = static_cast<std::uint32_t>(::getpid()), .folder = {}, .definitions = {}});
+  out_ = encode(
+      Hello{.processes = {}, .known_as = static_cast<std::uint32_t>(::getpid()), .folder = {}, .definitions = {}});
   for (push(); !gone_; push()) {
     if (const auto message = in_.next())
       return message->word == Word::hello ? decode_hello(message->bytes) : std::nullopt;

@@ -7,7 +7,8 @@ namespace {
 
 void put_field(std::string& to, const program::Field& field) {
   put(to, std::string_view(field.name));
-  for (const auto number : {static_cast<std::uint32_t>(field.kind), std::uint32_t{field.size}, field.offset, field.count})
+  for (const auto number :
+       {static_cast<std::uint32_t>(field.kind), std::uint32_t{field.size}, field.offset, field.count})
     put(to, number);
 }
 

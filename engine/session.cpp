@@ -182,7 +182,7 @@ Status Session::State::make_area() {
                        .ring_bytes = options.ring_bytes,
                        .more_events = room_for_events(probes.size()),
                        .more_insns = 8 * kMoreEvents,
-                       .more_tests = probes.size() <= kMoreEvents ? 8 * kMoreEvents : 0,
+                       .more_tests = probes.size() <= kMoreEvents || options.unseen_thread != 0 ? 8 * kMoreEvents : 0,
                        .more_text = 16 * kMoreEvents};
   set_rings(spec);
   for (const Probe& probe : probes) spec.events.push_back(&probe.program);
@@ -191,6 +191,7 @@ Status Session::State::make_area() {
   auto made = trace::Area::create_private(spec);
   if (!made) return made.error();
   area.emplace(made.take());
+  area->keep_from_children();
   area->header().mode = (agent ? 0 : shared::kModePreloaded) | (attaches ? shared::kModeAttached : 0);
   area->header().known_as = static_cast<std::uint32_t>(options.known_as);
   if (std::any_of(probes.begin(), probes.end(), shows_symbols) || shows_addresses(switches)) {

@@ -102,7 +102,8 @@ std::string find_tool(const Options& options) {
 }
 
 Error cannot_run(const std::string& tool, int error) {
-  return {.text = "cannot run " + tool + ": " + std::strerror(error), .help = "Options::tool says which uprobe-run it is"};
+  return {.text = "cannot run " + tool + ": " + std::strerror(error),
+          .help = "Options::tool says which uprobe-run it is"};
 }
 
 // 0 or an errno; `between` is the process between where it stays.
@@ -136,7 +137,8 @@ class SharedStart {
 // Of the environment nothing is the tool's business, least of all what its loader would obey.
 Result<Attendant> start_attendant(const Options& options, std::uint32_t thread) {
   std::array<int, 2> ends{};
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) return Error{.text = "no descriptor is left"};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    return Error{.text = "no descriptor is left"};
   Attendant attendant{.socket = uprobe::Fd(ends[0])};
   const uprobe::Fd its(ends[1]);
   const SharedStart shared;

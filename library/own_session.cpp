@@ -53,7 +53,6 @@ Result<std::unique_ptr<Tracer>> OwnSession::begin(const Options& options) {
 }
 
 OwnSession::~OwnSession() {
-  if (!thread_->is_here()) return;
   stop();
   g_attached = 0;
 }
@@ -199,13 +198,13 @@ void OwnSession::let_go() {
 
 std::optional<Event> OwnSession::next(std::chrono::milliseconds patience) {
   std::optional<Event> event;
-  if (thread_->is_here()) thread_->run([&] { event = take_next(patience); });
+  if (is_here()) thread_->run([&] { event = take_next(patience); });
   return event;
 }
 
 std::vector<Event> OwnSession::finish() {
   std::vector<Event> events;
-  if (!thread_->is_here()) return events;
+  if (!is_here()) return events;
   thread_->run([&] {
     leave();
     events.assign(std::make_move_iterator(events_.begin()), std::make_move_iterator(events_.end()));
@@ -216,12 +215,12 @@ std::vector<Event> OwnSession::finish() {
 
 std::optional<Ending> OwnSession::ending() {
   std::optional<Ending> ending;
-  if (thread_->is_here()) thread_->run([&] { ending = has_ended_ ? std::optional(Ending{}) : std::nullopt; });
+  if (is_here()) thread_->run([&] { ending = has_ended_ ? std::optional(Ending{}) : std::nullopt; });
   return ending;
 }
 
 Status OwnSession::ask(uprobe::OrderKind kind, const std::string& text) {
-  if (!thread_->is_here()) return elsewhere();
+  if (!is_here()) return elsewhere();
   Status status = Nothing{};
   thread_->run([&] { status = order({.kind = kind, .text = text, .default_object = {}}); });
   return status;
@@ -235,7 +234,7 @@ Status OwnSession::switch_events(const std::string& event, bool on) {
 
 std::vector<Counts> OwnSession::counts() {
   std::vector<Counts> counts;
-  if (!thread_->is_here()) return counts;
+  if (!is_here()) return counts;
   thread_->run([&] {
     ask_counts();
     counts = counts_;
@@ -244,7 +243,7 @@ std::vector<Counts> OwnSession::counts() {
 }
 
 void OwnSession::stop() {
-  if (thread_->is_here()) thread_->run([&] { leave(); });
+  if (is_here()) thread_->run([&] { leave(); });
 }
 
 }  // namespace libuprobe

@@ -5,32 +5,25 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <initializer_list>
 #include <system_error>
 
+#include "library/system_call.h"
+
 namespace libuprobe {
 namespace {
 
-// No function of a library: it may be probed.
-long system_call(long number, const void* a = nullptr, long b = 0, long c = 0, const void* d = nullptr) {
-  register const void* fourth asm("r10") = d;
-  long result = number;
-  asm volatile("syscall" : "+a"(result) : "D"(a), "S"(b), "d"(c), "r"(fourth) : "rcx", "r11", "memory");
-  return result;
-}
-
-const void* as_word(int number) { return reinterpret_cast<const void*>(std::intptr_t{number}); }
-
 // A signal, or being stopped for a probe, is no reason to come back.
 void wait_while(std::atomic<std::uint32_t>& word, std::uint32_t value) {
-  while (word.load() == value) system_call(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value);
+  while (word.load() == value) system_call(SYS_futex, as_word(&word), FUTEX_WAIT_PRIVATE, value);
 }
 
-void wake_all(std::atomic<std::uint32_t>& word) { system_call(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT32_MAX); }
+void wake_all(std::atomic<std::uint32_t>& word) {
+  system_call(SYS_futex, as_word(&word), FUTEX_WAKE_PRIVATE, INT32_MAX);
+}
 
 void take_turn(std::atomic<std::uint32_t>& turn) {
   std::uint32_t free = 0;
@@ -69,12 +62,11 @@ uprobe::Fd out_of_the_way(uprobe::Fd fd) {
 
 Result<std::unique_ptr<OwnThread>> OwnThread::start() {
   std::unique_ptr<OwnThread> own(new OwnThread);
-  own->process_ = ::getpid();
   own->wake_ = out_of_the_way(uprobe::Fd(::eventfd(0, EFD_CLOEXEC)));
   if (!own->wake_) return Error{.text = "no descriptor is left"};
   const HeldBack held_back;
   try {
-    own->thread_ = new std::thread([here = own.get()] { here->serve(); });
+    own->thread_ = std::thread([here = own.get()] { here->serve(); });
   } catch (const std::system_error&) {
     return Error{.text = "there can be no further thread"};
   }
@@ -83,13 +75,10 @@ Result<std::unique_ptr<OwnThread>> OwnThread::start() {
 }
 
 OwnThread::~OwnThread() {
-  if (thread_ == nullptr || !is_here()) return;
+  if (!thread_.joinable()) return;
   run([this] { is_over_ = true; });
-  thread_->join();
-  delete thread_;
+  thread_.join();
 }
-
-bool OwnThread::is_here() const { return system_call(SYS_getpid) == process_; }
 
 void OwnThread::watch(int fd, std::function<void()> ready) {
   watched_ = fd;
@@ -100,7 +89,7 @@ void OwnThread::submit(Call& call) {
   take_turn(turn_);
   call_ = &call;
   const std::uint64_t one = 1;
-  system_call(SYS_write, as_word(wake_.get()), static_cast<long>(reinterpret_cast<std::intptr_t>(&one)), sizeof one);
+  system_call(SYS_write, static_cast<std::uint64_t>(wake_.get()), as_word(&one), sizeof one);
   wait_while(call.done, 0);
   give_turn(turn_);
 }

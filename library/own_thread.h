@@ -1,11 +1,7 @@
 // The one thread that works for a session in a process that traces itself. Its hits make no events (the attendant is told its id), so
 // everything is done on it, down to the values that the callers get: a caller makes system calls of its own assembly and calls no
 // function of any library until it has its answer. Else who takes the events of malloc, or of memcpy, would make new ones by taking.
-//
-// It is another one after fork: there is_here() is false, and nothing may be asked of it.
 #pragma once
-
-#include <sys/types.h>
 
 #include <atomic>
 #include <cstdint>
@@ -30,7 +26,6 @@ class OwnThread {
   OwnThread& operator=(const OwnThread&) = delete;
   ~OwnThread();
 
-  bool is_here() const;
   std::uint32_t id() const { return id_; }
 
   // Runs `work` there; of several callers one after the other. What it throws is thrown here.
@@ -61,11 +56,10 @@ class OwnThread {
   std::atomic<std::uint32_t> turn_{0};  // 0: free, 1: taken, 2: somebody may wait
   std::atomic<Call*> call_{nullptr};
   std::atomic<std::uint32_t> id_{0};
-  pid_t process_ = 0;
   bool is_over_ = false;  // these three the thread's
   int watched_ = -1;
   std::function<void()> ready_;
-  std::thread* thread_ = nullptr;  // left alone where it is another process's
+  std::thread thread_;
 };
 
 }  // namespace libuprobe

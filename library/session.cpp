@@ -10,8 +10,14 @@ namespace libuprobe {
 
 Session::Session(std::unique_ptr<Tracer> tracer) : tracer_(std::move(tracer)) {}
 Session::Session(Session&&) noexcept = default;
-Session& Session::operator=(Session&&) noexcept = default;
-Session::~Session() = default;
+Session& Session::operator=(Session&& other) noexcept {
+  const Session old(std::exchange(tracer_, std::move(other.tracer_)));
+  return *this;
+}
+// In a child it is left alone: the session is its parent's.
+Session::~Session() {
+  if (tracer_ && !tracer_->is_here()) static_cast<void>(tracer_.release());
+}
 
 Result<Session> Session::launch(const Options& options, const std::vector<std::string>& argv) {
   auto tracer = EngineSession::launch(options, argv);

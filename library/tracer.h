@@ -2,16 +2,20 @@
 // (own_session.h). The functions are those of uprobe/session.h.
 #pragma once
 
+#include "library/system_call.h"
 #include "library/uprobe/session.h"
 
 namespace libuprobe {
 
 class Tracer {
  public:
-  Tracer() = default;
+  Tracer() : maker_(current_process()) {}
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
   virtual ~Tracer() = default;
+
+  // False in a child of the process that has made it: its threads are not there, and neither is anything that it could do.
+  bool is_here() const { return current_process() == maker_; }
 
   virtual int pid() const = 0;
   virtual std::optional<Event> next(std::chrono::milliseconds patience) = 0;
@@ -22,6 +26,9 @@ class Tracer {
   virtual Status switch_events(const std::string& event, bool on) = 0;
   virtual std::vector<Counts> counts() = 0;
   virtual void stop() = 0;
+
+ private:
+  const pid_t maker_;
 };
 
 }  // namespace libuprobe

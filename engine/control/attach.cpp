@@ -56,10 +56,10 @@ bool has_agent_code(pid_t pid) {
          });
 }
 
-// The tool that has a session: it maps the area and has no agent.
+// The tool that has a session: it maps the area and has no agent, unless it has been attached to itself.
 pid_t tool_of(ino_t session) {
   for (const pid_t pid : processes_mapping(session))
-    if (!has_agent_code(pid)) return pid;
+    if (!has_agent_code(pid) || is_tool_of(pid, session)) return pid;
   return 0;
 }
 
@@ -160,7 +160,7 @@ Status unmap_forgotten_areas(HeldProcess& process) {
   const auto maps = process.maps();
   if (!maps) return maps.error();
   for (const target::Mapping& m : *maps) {
-    if (!is_session_area(m)) continue;
+    if (!is_session_area(m) || is_tool_of(process.pid(), m.inode)) continue;
     auto done = process.system_call(SYS_munmap, {m.begin.value, m.end - m.begin, 0, 0, 0, 0});
     if (!done) return done.error();
   }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -23,6 +24,22 @@ constexpr const char* kSessionName = "memfd:uprobe-session";
 }  // namespace
 
 bool is_session_area(const target::Mapping& m) { return m.path.find(kSessionName) != std::string::npos; }
+
+bool is_tool_of(pid_t pid, ino_t memfd) {
+  const std::string folder = "/proc/" + std::to_string(pid) + "/fd/";
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), ::closedir);
+  while (const dirent* entry = entries ? ::readdir(entries.get()) : nullptr) {
+    std::array<char, 64> link{};
+    const std::string path = folder + entry->d_name;
+    const ssize_t size = ::readlink(path.c_str(), link.data(), link.size());
+    if (size <= 0 ||
+        std::string_view(link.data(), static_cast<std::size_t>(size)).find(kSessionName) == std::string::npos)
+      continue;
+    struct stat status {};
+    if (::stat(path.c_str(), &status) == 0 && status.st_ino == memfd) return true;
+  }
+  return false;
+}
 
 bool has_session(pid_t pid) {
   const auto text = read_file("/proc/" + std::to_string(pid) + "/maps");

@@ -28,6 +28,10 @@ std::vector<InSession> processes_in_sessions();
 // Whether it is part of a session's shared memory, whoever's.
 bool is_session_area(const target::Mapping& m);
 
+// Whether a process has the session with this inode as its tool: a tool keeps the descriptor, a traced process has none. A process
+// may be both, of different sessions.
+bool is_tool_of(pid_t pid, ino_t memfd);
+
 // Whether a process maps any session.
 bool has_session(pid_t pid);
 

@@ -153,6 +153,7 @@ class Reservation {
     return ok();
   }
   std::uint8_t* base() const { return base_; }
+  void keep_from_children() const { static_cast<void>(::madvise(base_, bytes_, MADV_DONTFORK)); }
 
  private:
   std::uint8_t* base_ = nullptr;
@@ -453,6 +454,7 @@ Status Area::add_event(const program::EventProgram& program) {
 }
 
 int Area::fd() const { return data_->fd.get(); }
+void Area::keep_from_children() const { data_->memory.keep_from_children(); }
 std::uint64_t Area::file_bytes() const { return data_->plan.data + data_->ring_bytes * data_->ring_count; }
 std::uint64_t Area::span_bytes() const { return data_->plan.data + 2 * data_->ring_bytes * data_->ring_count; }
 

@@ -68,6 +68,8 @@ class Area {
   ~Area();
 
   int fd() const;
+  // Children of this process do not have the memory: who has it and lives is the tool, or traced.
+  void keep_from_children() const;
   std::uint64_t file_bytes() const;
   std::uint64_t span_bytes() const;        // address space a process needs for it
   std::vector<MapStep> map_steps() const;  // what a target has to mmap, MAP_SHARED, inside a reservation of span_bytes

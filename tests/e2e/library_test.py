@@ -25,8 +25,9 @@ class Installed(harness.TestCase):
         self.command("cmake", "-S", source, "-B", project, f"-DCMAKE_PREFIX_PATH={moved}",
                      *[f"-D{name}={path}" for name, path in compilers])
         self.command("cmake", "--build", project)
-        told = self.command(os.path.join(project, "prices_test"))
-        self.assertRegex(told, r"\[  PASSED  \] 10 tests\.")
+        for name, tests in (("prices_test", 10), ("own_test", 8), ("own_process_test", 12)):
+            told = self.command(os.path.join(project, name))
+            self.assertRegex(told, rf"\[  PASSED  \] {tests} tests\.")
 
     def test_the_header_is_the_standards_alone(self):
         compiler = shutil.which("c++") or self.skipTest("no compiler")

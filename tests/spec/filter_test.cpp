@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <functional>
 #include <random>
 
@@ -186,6 +187,24 @@ std::string answer(const std::function<void(std::vector<Test>&)>& change) {
   change(program.filter);
   const Status status = verify(program);
   return status ? "ok" : status.error().text;
+}
+
+TEST(Filter, AThreadIsLeftOut) {
+  constexpr std::uint32_t kThread = 0x12345678;
+  auto by = [](std::uint32_t thread, std::uint8_t a) {
+    auto payload = record({a});
+    std::memcpy(payload.data() + offsetof(shared::PayloadHead, pid), &thread, sizeof thread);
+    return payload;
+  };
+  for (const char* text : {"0", "a == 1", "!(a == 0 || a > 5) && common_pid != 3"}) {
+    EventProgram program = filtered("a=%di:u8", text);
+    leave_out_thread(program, kThread);
+    EXPECT_TRUE(verify(program)) << text;
+    EXPECT_EQ(run(program, by(kThread, 1)), Verdict::drop) << text;
+    EXPECT_EQ(run(program, by(kThread + 1, 1)), Verdict::pass) << text;
+    EXPECT_EQ(run(program, by(kThread ^ 1u << 31, 1)), Verdict::pass) << text;
+    EXPECT_EQ(run(program, by(4, 0)), text[0] == '0' ? Verdict::pass : Verdict::drop) << text;
+  }
 }
 
 TEST(Filter, TheVerifierRefuses) {

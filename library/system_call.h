@@ -1,0 +1,24 @@
+// System calls of our own assembly: functions of the C library may be probed, and who calls them makes events.
+#pragma once
+
+#include <sys/syscall.h>
+#include <sys/types.h>
+
+#include <cstdint>
+
+namespace libuprobe {
+
+inline std::uint64_t as_word(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+
+// At most four arguments. A negative errno for what fails.
+inline long system_call(long number, std::uint64_t a = 0, std::uint64_t b = 0, std::uint64_t c = 0,
+                        std::uint64_t d = 0) {
+  register std::uint64_t fourth asm("r10") = d;
+  long result = number;
+  asm volatile("syscall" : "+a"(result) : "D"(a), "S"(b), "d"(c), "r"(fourth) : "rcx", "r11", "memory");
+  return result;
+}
+
+inline pid_t current_process() { return static_cast<pid_t>(system_call(SYS_getpid)); }
+
+}  // namespace libuprobe
