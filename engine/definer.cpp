@@ -126,7 +126,7 @@ Result<Probe> Definer::make(const spec::ProbeSpec& definition, unsigned event_nu
   }
   if (options_.unseen_thread != 0) {
     program::leave_out_thread(*program, options_.unseen_thread);
-    probe.drops_unseen = !controls.filter;
+    probe.just_unseen = !controls.filter;
   }
   if (Status verified = program::verify(*program); !verified) return verified.error();
   probe.program = program.take();

@@ -29,13 +29,13 @@ struct Probe {
   program::EventProgram program;
   std::optional<plan::ReturnPlan> returns;  // of a return probe
   spec::DefinitionSet::Id id = 0;
-  bool live = true;           // not deleted
-  bool on = true;             // not switched off
-  bool was_refused = false;   // by the program that it was to join: it never was
-  std::uint32_t owner = 0;    // a guest; 0: the session's own
-  bool is_free = false;       // its owner has left: another one's may have its number
-  bool drops_unseen = false;  // its filter drops hits of SessionOptions::unseen_thread, and no others
-  EventCounts before = {};    // of those that have had its number
+  bool live = true;          // not deleted
+  bool on = true;            // not switched off
+  bool was_refused = false;  // by the program that it was to join: it never was
+  std::uint32_t owner = 0;   // a guest; 0: the session's own
+  bool is_free = false;      // its owner has left: another one's may have its number
+  bool just_unseen = false;  // its filter drops hits of SessionOptions::unseen_thread, and no others
+  EventCounts before = {};   // of those that have had its number
 };
 
 // Whether its records show names of code addresses.

@@ -118,7 +118,7 @@ EventCounts Session::State::all_counts_of(std::size_t event) const {
   const trace::ReaderCounts& read = reader->counts();
   const bool is_known = event < read.recorded.size();
   return {.recorded = is_known ? read.recorded[event] : 0,
-          .filtered = probes[event].drops_unseen ? 0 : shared.dropped(number) + (is_known ? read.dropped[event] : 0),
+          .filtered = probes[event].just_unseen ? 0 : shared.dropped(number) + (is_known ? read.dropped[event] : 0),
           .muted = seen.muted,
           .lost_full = seen.lost_full,
           .lost_too_big = seen.lost_too_big,
