@@ -37,7 +37,7 @@ auto where_it_is(pid_t process, Work work) {
   return result;
 }
 
-// Who has made the pair of sockets; 0: a process of another PID namespace.
+// Who has made the pair of sockets; 0: somebody whom we cannot see.
 pid_t owner_of(int socket) {
   ucred peer{};
   socklen_t size = sizeof peer;
@@ -234,7 +234,7 @@ void Line::serve(Session& session) {
 
 Result<Session> begin(const Hello& hello, char** argv, pid_t process) {
   if (process == 0 || hello.processes != std::vector{static_cast<std::uint32_t>(process)})
-    return Error{.code = Code::refused, .text = "what it starts is in another PID namespace"};
+    return Error{.code = Code::refused, .text = "it is not who has made the socket"};
   SessionOptions options;
   options.definitions = hello.definitions;
   options.unseen_thread = static_cast<std::uint32_t>(std::strtoul(argv[2], nullptr, 10));

@@ -91,6 +91,19 @@ bool is_parent_of_orphans() {
   return is_reaper != 0 || ::getpid() == 1;
 }
 
+std::string link_at(const char* path) {
+  std::array<char, 64> link{};
+  const ssize_t size = ::readlink(path, link.data(), link.size());
+  return std::string(link.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
+}
+
+// Whether who we start finds us: /proc is that of our PID namespace, and our children are born into it (the first one of a new
+// namespace would be its process 1, and its end the end of the namespace).
+bool can_be_found() {
+  return link_at("/proc/self") == std::to_string(::getpid()) &&
+         link_at("/proc/self/ns/pid") == link_at("/proc/self/ns/pid_for_children");
+}
+
 // The tool is beside the agent (build tree), or in bin when that is in lib/uprobe or lib/TRIPLET/uprobe.
 std::string find_tool(const Options& options) {
   if (!options.tool.empty()) return options.tool;
@@ -136,6 +149,7 @@ class SharedStart {
 
 // Of the environment nothing is the tool's business, least of all what its loader would obey.
 Result<Attendant> start_attendant(const Options& options, std::uint32_t thread) {
+  if (!can_be_found()) return Error{.text = "/proc, or what this process starts, is of another PID namespace"};
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
     return Error{.text = "no descriptor is left"};

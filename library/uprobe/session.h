@@ -1,19 +1,33 @@
-// Runs a program with probes in it, or puts them into one that runs, and gives their hits as values: for tests that assert which functions of a library were
-// called, with what, and what they returned, and for small tools. Nothing of the program under test is changed or rebuilt.
+// Runs a program with probes in it, or puts them into one that runs, or into this process itself, and gives their hits as values: for
+// tests that assert which functions of a library were called, with what, and what they returned, and for small tools. Nothing of the
+// program under test is changed or rebuilt.
 //
 //   auto session = libuprobe::Session::launch({.definitions = {"p:open /lib/x86_64-linux-gnu/libc.so.6:open64 file=+0(%di):string"}},
 //                                             {"/bin/cat", "/etc/hostname"});
 //   if (!session) return fail(session.error().message());
 //   for (const libuprobe::Event& event : session->finish()) use(event.name, event.text("file"));
 //
+// A test that calls the library under test itself attaches to itself:
+//
+//   auto session = libuprobe::Session::attach({.definitions = {"p:price /opt/shop/libprices.so:price_of count=%si:s32"}}, getpid());
+//   sell("plum", 3);
+//   EXPECT_EQ(session->finish().at(0).number("count"), 3);
+//
 // Definitions are those of uprobe-run and of ftrace's uprobe_events. Linux x86-64; needs no privileges for one's own programs.
 //
-// Build: find_package(uprobe) and link uprobe::session. The library needs libuprobe.so at run time, which is installed with it
-// (the package says where; Options::agent takes another one).
+// Build: find_package(uprobe) and link uprobe::session. The library needs libuprobe.so at run time and, for a session of a process
+// with itself, uprobe-run, which are installed with it (the package says where; Options::agent and Options::tool take others).
 //
-// Nothing here throws but for memory or threads that have run out. A Session may be used from any thread, one call at a time. The
-// process that launches gets a few threads, its soft limits of files, file size and CPU time are raised to the hard ones, and
-// SIGCHLD and SIGXFSZ get the dispositions SIG_DFL and SIG_IGN.
+// Nothing here throws but for memory or threads that have run out. A Session may be used from any thread, one call at a time, and in
+// the process that has made it: in a child of that one every call fails, and the destructor does nothing. The process that launches
+// gets a few threads, its soft limits of files, file size and CPU time are raised to the hard ones, and SIGCHLD and SIGXFSZ get the
+// dispositions SIG_DFL and SIG_IGN.
+//
+// A process that attaches to itself gets one thread ("uprobe-session", all signals blocked) and three descriptors (500 and above), and
+// nothing else of it changes: uprobe-run, which does the work, is no child that wait() or SIGCHLD tells of, has none of its
+// descriptors, environment, terminal, and ends with it. What the library does to bring events here makes no events, and counts as
+// hits only where a definition has a condition: functions of the C library may be probed. What the test itself does with an Event,
+// such as to free it, is the test's own: with `free` probed, take events by finish().
 #pragma once
 
 #include <chrono>
@@ -113,7 +127,7 @@ struct Options {
 struct Counts {
   std::string name;          // "GROUP/EVENT"
   std::uint64_t hits = 0;    // `lost` ones included
-  std::uint64_t lost = 0;    // no Event came of them: a ring was full, or the record too large
+  std::uint64_t lost = 0;    // no Event came of them: a ring was full, the record too large, or the process too slow to take them
   std::uint64_t missed = 0;  // returns that could not be followed
 };
 
@@ -130,9 +144,13 @@ class Session {
   // Starts argv[0], found through PATH, with this process's environment and streams; its children and what they execute are
   // probed too. All definitions are checked first: with a bad one nothing runs. It runs when this returns.
   static Result<Session> launch(const Options& options, const std::vector<std::string>& argv);
-  // To a process that runs already, another one than this, and its children from now on. It is stopped for some milliseconds, and
-  // runs when this returns; with an Error it is as it was. Refused where another tool or session has it. If this process is
-  // killed the probes stay, harmless, until the next tool comes.
+  // To a process that runs already, and its children from now on. It is stopped for some milliseconds, and runs when this returns;
+  // with an Error it is as it was. Refused where another tool or session has it. If this process is killed the probes stay,
+  // harmless, until the next tool comes.
+  // Process getpid() may be this one: with all of its threads; one session at a time. Most probes are breakpoints, as in all code that
+  // runs already. Where Yama restricts ptrace the process names its tracer (PR_SET_PTRACER) for the time of the session, and nobody
+  // afterwards. The session ends when the process calls exec. Should uprobe-run be killed it is over, and the next one takes away
+  // what has stayed.
   static Result<Session> attach(const Options& options, int pid);
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
@@ -144,7 +162,7 @@ class Session {
   // The oldest event that has not been taken; hits come up to 50 ms late. Nothing: none came in time, or none will come. Events
   // that nobody takes wait in memory.
   std::optional<Event> next(std::chrono::milliseconds patience);
-  // Waits for the end of the program, or for stop(), and returns all events that have not been taken.
+  // Waits for the end of the program, or for stop(), and returns all events that have not been taken. Of this process itself: stops.
   std::vector<Event> finish();
   // Of the program, once it has ended.
   std::optional<Ending> ending() const;
