@@ -84,6 +84,8 @@ class Line {
   MessageCutter in_;
   std::string out_, replies_;
   std::size_t sent_ = 0;
+  std::string waiting_;  // records; what lies before `cut_` is in `out_`, or gone
+  std::size_t cut_ = 0;
   std::atomic<bool> left_{false}, gone_{false}, told_{false}, over_{false};
   GuestEnd why_ = GuestEnd::left;  // once it is over
 
@@ -151,16 +153,20 @@ void Line::end(GuestEnd why) {
   ::eventfd_write(wake_.get(), 1);
 }
 
-// Records first: a layout is there before its records are.
+// Records are looked for first: a layout is there before its records are. A reply waits for few of them.
 void Line::fill() {
-  std::string records;
+  constexpr std::size_t kPiece = 64 << 10;
   told_ = false;
-  records_.swap_out(records);
+  if (waiting_.size() == cut_) records_.swap_out(waiting_), cut_ = 0;
   out_ = std::exchange(replies_, {});
   sent_ = 0;
-  const std::lock_guard lock(lock_);
-  out_ += std::exchange(layouts_, {});
-  out_ += records;
+  {
+    const std::lock_guard lock(lock_);
+    out_ += std::exchange(layouts_, {});
+  }
+  const std::size_t piece = some_messages(std::string_view(waiting_).substr(cut_), kPiece);
+  out_.append(waiting_, cut_, piece);
+  cut_ += piece;
 }
 
 std::map<std::string, std::uint64_t> Line::lost_behind() const {

@@ -209,6 +209,12 @@ void each_record(std::string_view messages, const std::function<void(const Guest
   }
 }
 
+std::size_t some_messages(std::string_view messages, std::size_t most) {
+  std::size_t end = 0;
+  while (end < messages.size() && end <= most) end += kHeadBytes + Parser(messages.substr(end)).number();
+  return end;
+}
+
 std::string encode(const Summary& summary) {
   std::string bytes = begin_message(Word::summary);
   put(bytes, static_cast<std::uint32_t>(summary.probes.size()));

@@ -75,6 +75,8 @@ void append_record(std::string& to, const GuestRecord& record);
 std::size_t record_bytes(const GuestRecord& record);
 // Of whole messages that append_record has made.
 void each_record(std::string_view messages, const std::function<void(const GuestRecord&)>& sink);
+// How many bytes of them make whole ones, one more than fit into `most`.
+std::size_t some_messages(std::string_view messages, std::size_t most);
 std::string encode(const Summary& summary);
 std::string encode(GuestEnd end);
 

@@ -122,6 +122,15 @@ TEST(GuestProtocol, BringsAnswers) {
   EXPECT_EQ(decode_end(inside(encode(GuestEnd::processes))), GuestEnd::processes);
 }
 
+TEST(GuestProtocol, SomeMessagesAreWholeOnes) {
+  const std::string one = record_message(1), all = one + record_message(2) + one;
+  EXPECT_EQ(some_messages(all, 0), one.size());
+  EXPECT_EQ(some_messages(all, one.size() - 1), one.size());
+  EXPECT_EQ(some_messages(all, one.size()), 2 * one.size());
+  EXPECT_EQ(some_messages(all, all.size()), all.size());
+  EXPECT_EQ(some_messages("", 5), 0U);
+}
+
 TEST(GuestProtocol, MessagesComeOutAsTheyWentInHoweverTheyAreCut) {
   std::string all;
   for (const std::string& message : all_messages()) all += message;
