@@ -99,17 +99,15 @@ bool OwnSession::wait(std::optional<Clock::time_point> until) {
   return true;
 }
 
-// Until nothing is left: what it has sent before it died comes first.
+// A part of what is there: whoever waits for an answer looks in between. What it has sent before it died comes first.
 void OwnSession::receive() {
-  pollfd life{.fd = life_.get(), .events = POLLIN, .revents = 0};
+  pollfd life{.fd = life_.get(), .events = POLLIN, .revents = 0},
+      more{.fd = socket_.get(), .events = POLLIN, .revents = 0};
   const bool is_dead = ::poll(&life, 1, 0) == 1;
-  pollfd more{.fd = socket_.get(), .events = POLLIN, .revents = 0};
-  while (!has_ended_ && ::poll(&more, 1, 0) == 1) {
-    if (!uprobe::receive_some(socket_.get(), in_)) has_ended_ = true;
-    while (const auto message = in_.next()) handle(*message);
-    if (in_.is_bad()) has_ended_ = true;
-  }
-  has_ended_ = has_ended_ || is_dead;
+  const bool has_more = ::poll(&more, 1, 0) == 1;
+  if (has_more && !uprobe::receive_some(socket_.get(), in_)) has_ended_ = true;
+  while (const auto message = in_.next()) handle(*message);
+  if (in_.is_bad() || (is_dead && !has_more)) has_ended_ = true;
   if (has_ended_) thread_->watch(-1, {});
 }
 
