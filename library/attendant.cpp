@@ -4,7 +4,7 @@
 // memory of its own then.
 //
 // The others share ours until execve (CLONE_VM), so that a large program need not be copied; whoever has started one waits for that
-// (CLONE_VFORK). They make system calls and nothing else.
+// (CLONE_VFORK). They make system calls of our own assembly and nothing else.
 #include "library/attendant.h"
 
 #include <fcntl.h>
@@ -13,18 +13,17 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 
 #include "engine/attendant_protocol.h"
 #include "engine/session.h"
+#include "library/system_call.h"
 
 namespace libuprobe {
 namespace {
@@ -42,47 +41,74 @@ struct Start {
   alignas(16) char stacks[2][kStackBytes];
 };
 
+// clone(2), with `work` as all that the new process does, on a stack that ends at `stack`. Not by the C library's function, which
+// sanitizers stand in front of: what they do for a child would be done to our memory. A negative errno.
+pid_t start_process(int flags, char* stack, void (*work)(void*), void* of) {
+  register std::uint64_t fourth asm("r10") = 0;
+  register std::uint64_t fifth asm("r8") = 0;
+  register void* kept asm("r12") = of;
+  long result = SYS_clone;
+  asm volatile(
+      "syscall\n"
+      "test %%rax, %%rax\n"
+      "jnz 1f\n"
+      "xor %%ebp, %%ebp\n"  // the outermost frame
+      "mov %%r12, %%rdi\n"
+      "call *%%rbx\n"
+      "ud2\n"
+      "1:"
+      : "+a"(result)
+      : "D"(static_cast<std::uint64_t>(flags)), "S"(stack), "d"(0UL), "r"(fourth), "r"(fifth), "b"(work), "r"(kept)
+      : "rcx", "r11", "memory");
+  return static_cast<pid_t>(result);
+}
+
+[[noreturn]] void end(std::uint64_t code) {
+  for (;;) system_call(SYS_exit_group, code);
+}
+
 void close_from(unsigned first) {
-  if (::syscall(SYS_close_range, first, ~0U, 0) == 0) return;
-  for (unsigned fd = first; fd < 65536; ++fd) ::syscall(SYS_close, fd);  // a kernel before 5.9
+  if (system_call(SYS_close_range, first, ~0U, 0) == 0) return;
+  for (unsigned fd = first; fd < 65536; ++fd) system_call(SYS_close, fd);  // a kernel before 5.9
 }
 
 // What the program may use of memory is not the tool's measure.
 void lift_limits() {
-  for (const auto resource : {RLIMIT_DATA, RLIMIT_STACK, RLIMIT_AS}) {
+  for (const std::uint64_t resource : {RLIMIT_DATA, RLIMIT_STACK, RLIMIT_AS}) {
     rlimit limit{};
-    if (::getrlimit(resource, &limit) != 0) continue;
+    if (system_call(SYS_prlimit64, 0, resource, 0, as_word(&limit)) != 0) continue;
     limit.rlim_cur = limit.rlim_max;
-    ::setrlimit(resource, &limit);
+    system_call(SYS_prlimit64, 0, resource, as_word(&limit), 0);
   }
 }
 
-int become_tool(void* of) {
+void become_tool(void* of) {
   Start& start = *static_cast<Start*>(of);
-  ::setsid();
+  const auto socket = static_cast<std::uint64_t>(start.socket);
+  system_call(SYS_setsid);
   if (start.socket == uprobe::kAttendSocket)
-    ::fcntl(start.socket, F_SETFD, 0);
+    system_call(SYS_fcntl, socket, F_SETFD, 0);
   else
-    ::dup2(start.socket, uprobe::kAttendSocket);
+    system_call(SYS_dup2, socket, uprobe::kAttendSocket);
   close_from(uprobe::kAttendSocket + 1);
   lift_limits();
-  ::execve(start.path, start.words, start.variables);
-  start.error = errno;
-  ::_exit(127);
+  start.error =
+      static_cast<int>(-system_call(SYS_execve, as_word(start.path), as_word(start.words), as_word(start.variables)));
+  end(127);
 }
 
-int be_between(void* of) {
+void be_between(void* of) {
   Start& start = *static_cast<Start*>(of);
   const int flags = CLONE_VM | CLONE_VFORK | CLONE_UNTRACED;
-  const pid_t tool = ::clone(become_tool, start.stacks[1] + kStackBytes, flags, of);
-  if (tool < 0) start.error = errno;
+  const pid_t tool = start_process(flags, start.stacks[1] + kStackBytes, become_tool, of);
+  if (tool < 0) start.error = -tool;
   if (start.stays && tool > 0) {
-    ::setsid();
+    system_call(SYS_setsid);
     close_from(0);
-    while (::wait4(tool, nullptr, __WALL, nullptr) < 0 && errno == EINTR) {
+    while (system_call(SYS_wait4, static_cast<std::uint64_t>(tool), 0, __WALL, 0) == -EINTR) {
     }
   }
-  ::_exit(0);
+  end(0);
 }
 
 bool is_parent_of_orphans() {
@@ -122,8 +148,8 @@ Error cannot_run(const std::string& tool, int error) {
 // 0 or an errno; `between` is the process between where it stays.
 int start_processes(Start& start, pid_t& between) {
   const int flags = CLONE_UNTRACED | (start.stays ? 0 : CLONE_VM | CLONE_VFORK);
-  const pid_t child = ::clone(be_between, start.stacks[0] + kStackBytes, flags, &start);
-  if (child < 0) return errno;
+  const pid_t child = start_process(flags, start.stacks[0] + kStackBytes, be_between, &start);
+  if (child < 0) return -child;
   if (start.stays) return between = child, 0;
   while (::wait4(child, nullptr, __WCLONE, nullptr) < 0 && errno == EINTR) {
   }

@@ -13,8 +13,22 @@
 
 #include "library/system_call.h"
 
+// Of a program that is built with ThreadSanitizer, which sees neither our system calls nor, in a library that is not, our atomics.
+extern "C" {
+[[gnu::weak]] void __tsan_acquire(void* address);
+[[gnu::weak]] void __tsan_release(void* address);
+}
+
 namespace libuprobe {
 namespace {
+
+// What was done before `call` was handed over is done before what comes after it was taken.
+void hand_over(void* call) {
+  if (__tsan_release != nullptr) __tsan_release(call);
+}
+void take_over(void* call) {
+  if (__tsan_acquire != nullptr) __tsan_acquire(call);
+}
 
 // A signal, or being stopped for a probe, is no reason to come back.
 void wait_while(std::atomic<std::uint32_t>& word, std::uint32_t value) {
@@ -87,10 +101,12 @@ void OwnThread::watch(int fd, std::function<void()> ready) {
 
 void OwnThread::submit(Call& call) {
   take_turn(turn_);
+  hand_over(&call);
   call_ = &call;
   const std::uint64_t one = 1;
   system_call(SYS_write, static_cast<std::uint64_t>(wake_.get()), as_word(&one), sizeof one);
   wait_while(call.done, 0);
+  take_over(&call);
   give_turn(turn_);
 }
 
@@ -99,11 +115,13 @@ void OwnThread::serve_call() {
   ::eventfd_read(wake_.get(), &count);
   Call* const call = call_.exchange(nullptr);
   if (call == nullptr) return;
+  take_over(call);
   try {
     call->run(call->work);
   } catch (...) {
     call->failure = std::current_exception();
   }
+  hand_over(call);
   call->done = 1;
   wake_all(call->done);
 }
