@@ -47,7 +47,7 @@ Result<std::unique_ptr<Tracer>> OwnSession::begin(const Options& options) {
   if (!thread) return g_attached = 0, thread.error();
   auto session = std::make_unique<OwnSession>(std::move(*thread));
   Status started = Nothing{};
-  session->thread_->run([&] { started = session->start(options); });
+  if (!session->thread_->run([&] { started = session->start(options); })) return ended();
   if (!started) return started.error();
   return std::unique_ptr<Tracer>(std::move(session));
 }
@@ -213,15 +213,16 @@ std::vector<Event> OwnSession::finish() {
 
 std::optional<Ending> OwnSession::ending() {
   std::optional<Ending> ending;
-  if (is_here()) thread_->run([&] { ending = has_ended_ ? std::optional(Ending{}) : std::nullopt; });
-  return ending;
+  if (!is_here()) return ending;
+  const bool is_known = thread_->run([&] { ending = has_ended_ ? std::optional(Ending{}) : std::nullopt; });
+  return is_known ? ending : Ending{};
 }
 
 Status OwnSession::ask(uprobe::OrderKind kind, const std::string& text) {
   if (!is_here()) return elsewhere();
   Status status = Nothing{};
-  thread_->run([&] { status = order({.kind = kind, .text = text, .default_object = {}}); });
-  return status;
+  const bool is_asked = thread_->run([&] { status = order({.kind = kind, .text = text, .default_object = {}}); });
+  return is_asked ? status : ended();
 }
 
 Status OwnSession::add(const std::string& definition) { return ask(uprobe::OrderKind::define, definition); }

@@ -99,15 +99,17 @@ void OwnThread::watch(int fd, std::function<void()> ready) {
   ready_ = std::move(ready);
 }
 
-void OwnThread::submit(Call& call) {
+bool OwnThread::submit(Call& call) {
   take_turn(turn_);
   hand_over(&call);
   call_ = &call;
   const std::uint64_t one = 1;
-  system_call(SYS_write, static_cast<std::uint64_t>(wake_.get()), as_word(&one), sizeof one);
-  wait_while(call.done, 0);
+  const long told = system_call(SYS_write, static_cast<std::uint64_t>(wake_.get()), as_word(&one), sizeof one);
+  const bool is_run = told == sizeof one || call_.exchange(nullptr) == nullptr;  // it may look just now
+  if (is_run) wait_while(call.done, 0);
   take_over(&call);
   give_turn(turn_);
+  return is_run;
 }
 
 void OwnThread::serve_call() {
@@ -130,12 +132,15 @@ void OwnThread::serve() {
   ::pthread_setname_np(::pthread_self(), "uprobe-session");
   id_ = static_cast<std::uint32_t>(::gettid());
   wake_all(id_);
+  // Closing a descriptor wakes nobody who waits for it.
+  constexpr int kLook = 1000;
   while (!is_over_) {
     pollfd all[] = {{.fd = wake_.get(), .events = POLLIN, .revents = 0},
                     {.fd = watched_, .events = POLLIN, .revents = 0}};
-    ::poll(all, std::size(all), -1);
+    ::poll(all, std::size(all), kLook);
     if (all[1].revents != 0) ready_();
     if (all[0].revents != 0) serve_call();
+    is_over_ = is_over_ || (all[0].revents & POLLNVAL) != 0;
   }
 }
 

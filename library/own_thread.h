@@ -28,12 +28,14 @@ class OwnThread {
 
   std::uint32_t id() const { return id_; }
 
-  // Runs `work` there; of several callers one after the other. What it throws is thrown here.
+  // Runs `work` there; of several callers one after the other. What it throws is thrown here. False: the program has closed
+  // our descriptors, and nothing is run any more.
   template <class Work>
-  void run(Work work) {
+  bool run(Work work) {
     Call call{.run = [](void* of) { (*static_cast<Work*>(of))(); }, .work = &work};
-    submit(call);
+    if (!submit(call)) return false;
     if (call.failure) std::rethrow_exception(call.failure);
+    return true;
   }
 
   // For `run`: while nothing is to be run, `ready` is called there when the descriptor can be read. -1: none.
@@ -48,7 +50,7 @@ class OwnThread {
   };
 
   OwnThread() = default;
-  void submit(Call& call);
+  bool submit(Call& call);
   void serve();
   void serve_call();
 
