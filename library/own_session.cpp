@@ -21,7 +21,6 @@ using uprobe::Word;
 std::atomic<int> g_attached{0};  // process id
 
 Error ended() { return Error{.text = "the session has ended"}; }
-Error elsewhere() { return Error{.text = "the session is that of another process, which this one is a child of"}; }
 
 // Yama lets a process be traced by its ancestors, and by one that it names. What a program has named before cannot be asked for.
 bool name_tracer(int attendant) {
@@ -196,13 +195,12 @@ void OwnSession::let_go() {
 
 std::optional<Event> OwnSession::next(std::chrono::milliseconds patience) {
   std::optional<Event> event;
-  if (is_here()) thread_->run([&] { event = take_next(patience); });
+  thread_->run([&] { event = take_next(patience); });
   return event;
 }
 
 std::vector<Event> OwnSession::finish() {
   std::vector<Event> events;
-  if (!is_here()) return events;
   thread_->run([&] {
     leave();
     events.assign(std::make_move_iterator(events_.begin()), std::make_move_iterator(events_.end()));
@@ -213,13 +211,11 @@ std::vector<Event> OwnSession::finish() {
 
 std::optional<Ending> OwnSession::ending() {
   std::optional<Ending> ending;
-  if (!is_here()) return ending;
   const bool is_known = thread_->run([&] { ending = has_ended_ ? std::optional(Ending{}) : std::nullopt; });
   return is_known ? ending : Ending{};
 }
 
 Status OwnSession::ask(uprobe::OrderKind kind, const std::string& text) {
-  if (!is_here()) return elsewhere();
   Status status = Nothing{};
   const bool is_asked = thread_->run([&] { status = order({.kind = kind, .text = text, .default_object = {}}); });
   return is_asked ? status : ended();
@@ -233,7 +229,6 @@ Status OwnSession::switch_events(const std::string& event, bool on) {
 
 std::vector<Counts> OwnSession::counts() {
   std::vector<Counts> counts;
-  if (!is_here()) return counts;
   thread_->run([&] {
     ask_counts();
     counts = counts_;
@@ -242,7 +237,7 @@ std::vector<Counts> OwnSession::counts() {
 }
 
 void OwnSession::stop() {
-  if (is_here()) thread_->run([&] { leave(); });
+  thread_->run([&] { leave(); });
 }
 
 }  // namespace libuprobe

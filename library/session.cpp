@@ -31,15 +31,50 @@ Result<Session> Session::attach(const Options& options, int pid) {
   return Session(std::move(*tracer));
 }
 
+namespace {
+
+Error elsewhere() { return Error{.text = "the session is that of another process, which this one is a child of"}; }
+
+}  // namespace
+
 int Session::pid() const { return tracer_->pid(); }
-std::optional<Event> Session::next(std::chrono::milliseconds patience) { return tracer_->next(patience); }
-std::vector<Event> Session::finish() { return tracer_->finish(); }
-std::optional<Ending> Session::ending() const { return tracer_->ending(); }
-Status Session::add(const std::string& definition) { return tracer_->add(definition); }
-Status Session::remove(const std::string& event) { return tracer_->remove(event); }
-Status Session::disable(const std::string& event) { return tracer_->switch_events(event, false); }
-Status Session::enable(const std::string& event) { return tracer_->switch_events(event, true); }
-std::vector<Counts> Session::counts() const { return tracer_->counts(); }
-void Session::stop() { tracer_->stop(); }
+
+std::optional<Event> Session::next(std::chrono::milliseconds patience) {
+  if (!tracer_->is_here()) return std::nullopt;
+  return tracer_->next(patience);
+}
+
+std::vector<Event> Session::finish() {
+  if (!tracer_->is_here()) return {};
+  return tracer_->finish();
+}
+
+std::optional<Ending> Session::ending() const {
+  if (!tracer_->is_here()) return std::nullopt;
+  return tracer_->ending();
+}
+
+Status Session::add(const std::string& definition) {
+  return tracer_->is_here() ? tracer_->add(definition) : elsewhere();
+}
+
+Status Session::remove(const std::string& event) { return tracer_->is_here() ? tracer_->remove(event) : elsewhere(); }
+
+Status Session::disable(const std::string& event) {
+  return tracer_->is_here() ? tracer_->switch_events(event, false) : elsewhere();
+}
+
+Status Session::enable(const std::string& event) {
+  return tracer_->is_here() ? tracer_->switch_events(event, true) : elsewhere();
+}
+
+std::vector<Counts> Session::counts() const {
+  if (!tracer_->is_here()) return {};
+  return tracer_->counts();
+}
+
+void Session::stop() {
+  if (tracer_->is_here()) tracer_->stop();
+}
 
 }  // namespace libuprobe

@@ -127,7 +127,7 @@ struct Options {
 struct Counts {
   std::string name;          // "GROUP/EVENT"
   std::uint64_t hits = 0;    // `lost` ones included
-  std::uint64_t lost = 0;    // no Event came of them: a ring was full, the record too large, or the process too slow to take them
+  std::uint64_t lost = 0;    // no Event came of them: a ring was full, it was too large, or taken too late
   std::uint64_t missed = 0;  // returns that could not be followed
 };
 
