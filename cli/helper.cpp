@@ -173,7 +173,7 @@ void let_go_of_streams() {
 bool has_losses(const Summary& summary) {
   if (summary.mail_timeouts != 0) return true;
   for (const ProbeSummary& probe : summary.probes)
-    if (probe.lost_full + probe.lost_too_big + probe.lost_busy + probe.missed != 0) return true;
+    if (probe.lost_full + probe.lost_too_big + probe.lost_busy + probe.missed + probe.undecided != 0) return true;
   return false;
 }
 

@@ -54,6 +54,8 @@ std::string probe_line(const ProbeSummary& probe, bool verbose) {
   if (probe.muted != 0) text += ", " + grouped(probe.muted) + " while off";
   if (lost_count(probe) != 0) text += ", lost " + lost_text(probe, false);
   if (probe.missed != 0) text += ", " + counted(probe.missed, "return", "returns") + " not followed";
+  if (probe.undecided != 0)
+    text += ", " + counted(probe.undecided, "trigger", "triggers") + " could not look at comm (seccomp filter)";
   if (verbose && !probe.against.empty()) text += "; int3: " + probe.against;
   return text;
 }

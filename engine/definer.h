@@ -19,7 +19,8 @@ namespace uprobe {
 
 // What is counted of an event, since the beginning of the session.
 struct EventCounts {
-  std::uint64_t recorded = 0, filtered = 0, muted = 0, lost_full = 0, lost_too_big = 0, lost_busy = 0, missed = 0;
+  std::uint64_t recorded = 0, filtered = 0, muted = 0, lost_full = 0, lost_too_big = 0, lost_busy = 0, missed = 0,
+                undecided = 0;
 };
 
 // One definition, all the way to a place and a program.

@@ -123,7 +123,8 @@ EventCounts Session::State::all_counts_of(std::size_t event) const {
           .lost_full = seen.lost_full,
           .lost_too_big = seen.lost_too_big,
           .lost_busy = seen.lost_busy,
-          .missed = seen.missed};
+          .missed = seen.missed,
+          .undecided = seen.undecided};
 }
 
 EventCounts Session::State::counts_of(std::size_t event) const {
@@ -134,7 +135,8 @@ EventCounts Session::State::counts_of(std::size_t event) const {
           .lost_full = all.lost_full - before.lost_full,
           .lost_too_big = all.lost_too_big - before.lost_too_big,
           .lost_busy = all.lost_busy - before.lost_busy,
-          .missed = all.missed - before.missed};
+          .missed = all.missed - before.missed,
+          .undecided = all.undecided - before.undecided};
 }
 
 ProbeSummary Session::State::line_of(std::size_t event, const EventCounts& counts, std::uint64_t behind) const {
@@ -146,7 +148,7 @@ ProbeSummary Session::State::line_of(std::size_t event, const EventCounts& count
   line.lost_full = counts.lost_full, line.lost_too_big = counts.lost_too_big, line.lost_busy = counts.lost_busy;
   line.lost_behind = std::min(behind, counts.recorded);
   line.recorded = counts.recorded - line.lost_behind;
-  line.missed = counts.missed, line.filtered = counts.filtered, line.muted = counts.muted;
+  line.missed = counts.missed, line.undecided = counts.undecided, line.filtered = counts.filtered, line.muted = counts.muted;
   line.hits = counts.recorded + line.filtered + line.muted + line.lost_full + line.lost_too_big + line.lost_busy;
   if (line.hits == 0) line.hint = hint_for(probe, event, report);
   const auto against = report.against.find(static_cast<std::uint16_t>(event));

@@ -4,36 +4,31 @@
 #include "preload/system_call.h"
 
 namespace uprobe::agent {
-namespace {
 
 using shared::Verdict;
 
-// As $comm (interpret.cpp): not inside the section, and not where a seccomp filter may be in force.
-enum class Name : u8 { known, later, wants_call };
-
-UPROBE_IN_SECTION Name fetch_name(const Draft& draft, u8 (&name)[shared::kNameBytes]) {
-  if ((draft.hit->block->flags & shared::kBlockFiltered) != 0) return Name::later;
-  if (draft.in_section) return Name::wants_call;
-  return get_task_name(name) ? Name::known : Name::later;
-}
-
-}  // namespace
-
-// Not part of its caller: only who has a filter needs the stack for it.
-[[gnu::noinline]] UPROBE_IN_SECTION Built judge(const Draft& draft, Payload& payload) {
+// Not part of its callers: only who has tests needs the stack for it.
+[[gnu::noinline]] UPROBE_IN_SECTION Verdict verdict_of(const Draft& draft, const Payload& payload, u32 first,
+                                                       u32 count) {
   const AreaHeader* const area = draft.area;
-  const Event& event = *draft.event;
-  const u32 first = event.first_test, count = event.test_count;
-  if (u64{first} + count > area->test_count) return Built::ok;
-  const bool is_missing = (payload.record_flags & shared::kRecordNoEntry) != 0;
-  if (is_missing && (event.flags & shared::kEventAsksEntry) != 0) return Built::dropped;
-  u8 name[shared::kNameBytes] = {};
-  const Name has_name = (event.flags & shared::kEventAsksName) != 0 ? fetch_name(draft, name) : Name::known;
-  if (has_name == Name::wants_call) return Built::wants_call;
+  if (u64{first} + count > area->test_count) return Verdict::pass;
   const shared::Filter filter{at_offset<shared::Test>(area, area->test_offset) + first, count,
                               at_offset<u8>(area, area->text_offset), area->text_bytes};
-  const Verdict verdict =
-      shared::run_filter(filter, {payload.at, payload.used, draft.cpu, has_name == Name::known ? name : nullptr});
+  shared::FilterInput input{payload.at, payload.used, draft.cpu, nullptr};
+  u8 name[shared::kNameBytes] = {};
+  for (;; input.name = name) {
+    const Verdict verdict = shared::run_filter(filter, input);
+    if (verdict != Verdict::unknown || draft.in_section || !may_fetch_name(draft)) return verdict;
+    if (!get_task_name(name)) return verdict;
+  }
+}
+
+UPROBE_IN_SECTION Built judge(const Draft& draft, Payload& payload) {
+  const Event& event = *draft.event;
+  const bool is_missing = (payload.record_flags & shared::kRecordNoEntry) != 0;
+  if (is_missing && (event.flags & shared::kEventAsksEntry) != 0) return Built::dropped;
+  const Verdict verdict = verdict_of(draft, payload, event.first_test, event.test_count);
+  if (verdict == Verdict::unknown && draft.in_section && may_fetch_name(draft)) return Built::wants_call;
   if (verdict == Verdict::unknown) payload.record_flags |= shared::kRecordJudgeLater;
   return verdict == Verdict::drop ? Built::dropped : Built::ok;
 }

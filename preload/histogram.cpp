@@ -2,6 +2,7 @@
 // an rseq section: one that starts anew finds the entry that it has made, or leaves a claimed slot. Sums change behind it, once.
 #include "preload/ring.h"
 #include "preload/stack_walk.h"
+#include "preload/system_call.h"
 
 namespace uprobe::agent {
 namespace {
@@ -91,6 +92,8 @@ UPROBE_IN_SECTION u32 bytes_of(HistogramSource source) {
     case HistogramSource::text:
     case HistogramSource::characters:
       return shared::kHistogramText;
+    case HistogramSource::task_name:
+      return shared::kNameBytes;
   }
   return shared::kMaxHistogramKey + 1;
 }
@@ -106,7 +109,10 @@ UPROBE_IN_SECTION bool build_key(const Draft& draft, const Payload& payload, con
     const auto source = static_cast<HistogramSource>(field.source);
     if (field.key_offset % 8 != 0 || u32{field.key_offset} + bytes_of(source) > map.key_bytes) return false;
     u64* const to = key.words + field.key_offset / 8;
-    if (source == HistogramSource::stack)
+    if (source == HistogramSource::task_name) {
+      // The kernel fills what is behind a name with zeroes.
+      if (draft.in_section || !may_fetch_name(draft) || !get_task_name(reinterpret_cast<u8*>(to))) return false;
+    } else if (source == HistogramSource::stack)
       walk_stack(*draft.hit, *draft.event, to, shared::kHistogramFrames);
     else if (source == HistogramSource::number || source == HistogramSource::cpu)
       *to = number_of(field, payload, draft.cpu);
@@ -202,9 +208,9 @@ UPROBE_IN_SECTION Key* key_of(const Draft& draft) {
   return fits ? at_offset<Key>(draft.area, at) : nullptr;
 }
 
-// How many values; none of a hit that is dropped.
-UPROBE_IN_SECTION u8 look_up(const Draft& draft, const Payload& payload, const Map& map, Addend& addend) {
-  Key* const key = key_of(draft);
+// How many values; none of a hit that is dropped, as one is of which nobody can tell whether it `belongs`.
+UPROBE_IN_SECTION u8 look_up(const Draft& draft, const Payload& payload, const Map& map, bool belongs, Addend& addend) {
+  Key* const key = belongs ? key_of(draft) : nullptr;
   const bool is_key = key != nullptr && is_known(map, payload) && build_key(draft, payload, map, *key);
   addend.sums = is_key ? find_entry(map, *key) : nullptr;
   if (addend.sums == nullptr) return addend.sums = &map.head->dropped, u8{0};
@@ -227,10 +233,13 @@ UPROBE_IN_SECTION u8 look_up(const Draft& draft, const Payload& payload, const M
   for (u32 i = 0; i < all.count && addends.count < shared::kMaxEventHistograms; ++i) {
     const Trigger& trigger = all.first[i];
     if (!is_histogram(trigger) || (is_missing && trigger.test_count != 0)) continue;
+    const auto verdict = trigger.test_count == 0
+                             ? shared::Verdict::pass
+                             : verdict_of(draft, payload, trigger.first_test, trigger.test_count);
     Map map;
-    if (!holds(area, trigger, {payload.at, payload.used, draft.cpu, nullptr})) continue;
-    if (!find_map(area, trigger.target, map)) continue;
-    addends.value_counts[addends.count] = look_up(draft, payload, map, addends.list[addends.count]);
+    if (verdict == shared::Verdict::drop || !find_map(area, trigger.target, map)) continue;
+    addends.value_counts[addends.count] =
+        look_up(draft, payload, map, verdict == shared::Verdict::pass, addends.list[addends.count]);
     ++addends.count;
   }
 }

@@ -22,7 +22,7 @@ struct Addends {
 struct Draft {
   const Hit* hit;
   AreaHeader* area;
-  const Event* event;
+  Event* event;
   Ring* ring;
   u32 index;  // of the ring
   u32 cpu;
@@ -50,7 +50,6 @@ struct Triggers {
   u32 count;
 };
 Triggers triggers_of(AreaHeader* area, const Event& event);
-bool holds(const AreaHeader* area, const shared::Trigger& trigger, const shared::FilterInput& input);
 inline bool is_histogram(const shared::Trigger& trigger) {
   return trigger.kind == static_cast<u32>(shared::TriggerKind::histogram);
 }
@@ -61,7 +60,12 @@ void add_up(const Addends& addends);
 // The hit could not be built: it is missing in every histogram of the event.
 void count_unseen(AreaHeader* area, const Event& event);
 
-// filter.cpp. Whether what has been built is wanted: `ok`, `dropped`, or `wants_call`.
+// filter.cpp. Whether the task's name may be fetched, which takes a system call: not where a seccomp filter may be in force.
+inline bool may_fetch_name(const Draft& draft) { return (draft.hit->block->flags & shared::kBlockFiltered) == 0; }
+// What the session's tests from `first` on say of what has been built; no tests let everything pass. The name is fetched where that
+// depends on it; `unknown`: it may not be, or not in a section.
+shared::Verdict verdict_of(const Draft& draft, const Payload& payload, u32 first, u32 count);
+// Whether what has been built is wanted: `ok`, `dropped`, or `wants_call`.
 Built judge(const Draft& draft, Payload& payload);
 void count_dropped(AreaHeader* area, u32 event_index, u32 cpu);
 

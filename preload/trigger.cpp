@@ -40,6 +40,15 @@ UPROBE_IN_SECTION void turn(AreaHeader* area, Trigger& trigger) {
   if (!turned && counts) __atomic_fetch_add(&trigger.left, 1, __ATOMIC_RELAXED);
 }
 
+// One that asks for a name that may not be fetched does not act. What is missing fulfils no condition.
+UPROBE_IN_SECTION bool holds(const Draft& draft, const Payload& payload, const Trigger& trigger) {
+  if (trigger.test_count == 0) return true;
+  if ((payload.record_flags & shared::kRecordNoEntry) != 0) return false;
+  const shared::Verdict verdict = verdict_of(draft, payload, trigger.first_test, trigger.test_count);
+  if (verdict == shared::Verdict::unknown) count(draft.event->undecided);
+  return verdict == shared::Verdict::pass;
+}
+
 }  // namespace
 
 UPROBE_IN_SECTION Triggers triggers_of(AreaHeader* area, const Event& event) {
@@ -47,35 +56,26 @@ UPROBE_IN_SECTION Triggers triggers_of(AreaHeader* area, const Event& event) {
   return {at_offset<Trigger>(area, area->trigger_offset) + event.first_trigger, fits ? event.trigger_count : 0};
 }
 
-UPROBE_IN_SECTION bool holds(const AreaHeader* area, const Trigger& trigger, const shared::FilterInput& input) {
-  if (trigger.test_count == 0) return true;
-  if (u64{trigger.first_test} + trigger.test_count > area->test_count) return false;
-  const shared::Filter filter{at_offset<shared::Test>(area, area->test_offset) + trigger.first_test, trigger.test_count,
-                              at_offset<u8>(area, area->text_offset), area->text_bytes};
-  return shared::run_filter(filter, input) == shared::Verdict::pass;
-}
-
 [[gnu::noinline]] bool begin_switched(Draft& draft) {
   AreaHeader* const area = draft.area;
   draft.looks = (draft.event->flags & shared::kEventLooksFirst) != 0;
   draft.session_off = is_off(&area->tracing);
   if (draft.looks) return true;
+  // As in the kernel: a hit that turns its own event on is seen where a trigger of the event looks at the record, of whatever kind.
+  const u32* const own = switch_of(area, draft.event->switch_number);
+  const bool comes_too_late = (draft.event->flags & (shared::kEventCounts | shared::kEventShowsStack)) == 0 && is_off(own);
   const Triggers all = triggers_of(area, *draft.event);
   for (u32 i = 0; i < all.count; ++i) turn(area, all.first[i]);
-  draft.is_off = is_off(switch_of(area, draft.event->switch_number)) || is_off(&area->tracing);
+  draft.is_off = comes_too_late || is_off(own) || is_off(&area->tracing);
   return !draft.is_off || draft.addends != nullptr;
 }
 
 [[gnu::noinline]] UPROBE_IN_SECTION Built act_on(Draft& draft, const Payload& payload) {
   AreaHeader* const area = draft.area;
-  const shared::FilterInput input{payload.at, payload.used, draft.cpu, nullptr};
   const Triggers all = triggers_of(area, *draft.event);
-  // What is missing fulfils no condition.
-  const bool is_missing = (payload.record_flags & shared::kRecordNoEntry) != 0;
   for (u32 i = 0; i < all.count; ++i) {
     const auto kind = static_cast<TriggerKind>(all.first[i].kind);
-    if (!shared::turns_switch(kind) || (is_missing && all.first[i].test_count != 0)) continue;
-    if (!holds(area, all.first[i], input)) continue;
+    if (!shared::turns_switch(kind) || !holds(draft, payload, all.first[i])) continue;
     if (shared::acts_behind(kind))
       draft.behind = i + 1;
     else
@@ -88,12 +88,10 @@ UPROBE_IN_SECTION bool holds(const AreaHeader* area, const Trigger& trigger, con
 // Of a count one is taken here: such an event is never built in a section.
 [[gnu::noinline]] UPROBE_IN_SECTION bool wants_stack(const Draft& draft, const Payload& payload) {
   const Triggers all = triggers_of(draft.area, *draft.event);
-  const bool is_missing = (payload.record_flags & shared::kRecordNoEntry) != 0;
   for (u32 i = 0; i < all.count; ++i) {
     Trigger& trigger = all.first[i];
     if (static_cast<TriggerKind>(trigger.kind) != TriggerKind::stack) continue;
-    if (is_missing && trigger.test_count != 0) continue;
-    if (holds(draft.area, trigger, {payload.at, payload.used, draft.cpu, nullptr})) return take_one(trigger.left);
+    if (holds(draft, payload, trigger)) return take_one(trigger.left);
   }
   return false;
 }

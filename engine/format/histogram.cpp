@@ -85,7 +85,8 @@ std::string Printer::shown(std::string_view text) const {
 
 std::string Printer::text_of(const HistogramEntry& entry, const HistogramWord& key) const {
   const auto* text = reinterpret_cast<const char*>(words(entry, key));
-  return {text, ::strnlen(text, shared::kHistogramText)};
+  const bool is_name = source_of(key) == HistogramSource::task_name;
+  return {text, ::strnlen(text, is_name ? shared::kNameBytes : shared::kHistogramText)};
 }
 
 int Printer::compare(const HistogramEntry& a, const HistogramEntry& b, const HistogramWord& key) const {
@@ -95,6 +96,7 @@ int Printer::compare(const HistogramEntry& a, const HistogramEntry& b, const His
       return 0;
     case HistogramSource::text:
     case HistogramSource::characters:
+    case HistogramSource::task_name:
       return order(text_of(a, key), text_of(b, key));
     default:
       break;

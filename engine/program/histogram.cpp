@@ -50,6 +50,7 @@ std::string_view name_of(Modifier modifier) {
 
 std::uint16_t bytes_of(HistogramSource source) {
   if (source == HistogramSource::stack) return 8 * shared::kHistogramFrames;
+  if (source == HistogramSource::task_name) return shared::kNameBytes;
   const bool is_number = source == HistogramSource::number || source == HistogramSource::cpu;
   return is_number ? 8 : shared::kHistogramText;
 }
@@ -200,7 +201,7 @@ Result<HistogramWord> HistogramReader::find(Piece name) {
   if (text == "stacktrace" || text == "STACKTRACE" || text == "common_stacktrace")
     return made("common_stacktrace", of_source(HistogramSource::stack));
   if (text == "comm" || text == "COMM" || text == "common_comm")
-    return fail(name.at, "the task's name is not known at every hit: common_pid.execname shows it", Code::refused);
+    return made("common_comm", of_source(HistogramSource::task_name));
   if (text == "common_timestamp") return absent(name.at, "time stamps as keys and values are");
   return fail(name.at, kNoField);
 }

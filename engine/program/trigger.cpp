@@ -169,17 +169,9 @@ Result<CompiledFilter> compile_condition(const TriggerSpec& spec, std::string_vi
                                          const FilterContext& context) {
   if (spec.filter_at == 0) return CompiledFilter{};
   auto compiled = compile_filter(layout, spec.filter, context);
-  Error error;
-  if (!compiled) {
-    error = compiled.error();
-    if (error.column >= 0) error.column += static_cast<int>(spec.filter_at);
-  } else if (std::ranges::any_of(compiled->tests, [](const shared::Test& test) {
-               return shared::is_text_test(test.op) && test.offset == shared::kTestName;
-             })) {
-    error = {.code = Code::refused, .text = "a trigger cannot ask for the task's name: it is not known at every hit"};
-  } else {
-    return compiled;
-  }
+  if (compiled) return compiled;
+  Error error = compiled.error();
+  if (error.column >= 0) error.column += static_cast<int>(spec.filter_at);
   error.where = text;
   return error;
 }

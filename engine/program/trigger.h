@@ -33,7 +33,6 @@ Result<TriggerSpec> parse_trigger(std::string_view text);
 bool exclude_each_other(const TriggerSpec& a, const TriggerSpec& b);
 
 // The tests of its filter, over the payload of the event that the trigger belongs to. Errors are about `text`, which was parsed.
-// Refused (Code::refused) where it asks for the task's name.
 Result<CompiledFilter> compile_condition(const TriggerSpec& spec, std::string_view text, const EventLayout& layout,
                                          const FilterContext& context);
 

@@ -33,8 +33,9 @@ enum class HistogramSource : u8 {
   characters,  // `size` bytes of the payload, up to a NUL
   cpu,
   stack,  // return addresses
+  task_name,
 };
-inline constexpr u8 kHistogramSourceCount = 5;
+inline constexpr u8 kHistogramSourceCount = 6;
 
 enum class HistogramGroup : u8 { none, log2, buckets };
 

@@ -104,10 +104,9 @@ static_assert(sizeof(AreaHeader) == 240);
 // Of Event::flags.
 inline constexpr u16 kEventReturns = 1;   // the payload begins with a ReturnHead
 inline constexpr u16 kEventNotes = 2;     // and wants what was noted at the entry
-inline constexpr u16 kEventAsksName = 4;  // a test of the filter is about the task's name
 inline constexpr u16 kEventAsksEntry =
     8;  // one is about what was noted at the entry: a record that knows nothing of that is dropped
-inline constexpr u16 kEventLooksFirst = 16;   // of its triggers one has tests or acts behind the record
+inline constexpr u16 kEventLooksFirst = 16;   // of its triggers one has tests, acts behind the record, or asks for the task's name
 inline constexpr u16 kEventCounts = 32;       // one adds to a histogram
 inline constexpr u16 kEventShowsStack = 128;  // one puts the stack behind the record
 inline constexpr u16 kEventAtEntry = 64;  // it is where a function begins: the return address is at the stack pointer
@@ -127,7 +126,8 @@ struct alignas(128) Event {
   u64 lost_too_big;  // payload over kMaxPayload (the kernel drops these silently)
   u64 lost_busy;     // every ring was claimed
   u64 missed;        // returns that could not be led through a stub; not among the hits
-  u64 reserved0[2];
+  u64 undecided;  // times that a trigger asked for the task's name, which may not be fetched
+  u64 reserved0;
   u32 state;                   // SessionState; a hit looks at it first. Not beside the counters: these are written
   u32 first_note;              // kEventNotes: the program of the entry
   u32 note_count;              // its instructions

@@ -4,7 +4,8 @@
 // event share it). A trigger belongs to an event: each hit of it, or each for which the trigger's tests hold, turns a switch. The
 // agent does that before the hit is recorded, but for trace_off, which the event that causes it still sees. A trigger of the kind
 // `histogram` turns nothing: it adds the hit to a histogram (engine/shared/histogram.h), also while the event is off.
-// One of the kind `stack` puts the stack of the hit behind the payload of its record.
+// One of the kind `stack` puts the stack of the hit behind the payload of its record. One whose tests ask for a name that may not
+// be fetched (a seccomp filter) does nothing, and is counted: nobody could do it later.
 #pragma once
 
 #include "engine/shared/layout.h"

@@ -240,9 +240,9 @@ void Area::Data::write_header() const {
   header->magic = shared::kAreaMagic;
 }
 
-bool asks_name(const program::EventProgram& event) {
+bool asks_name(const std::vector<Test>& tests) {
   return std::ranges::any_of(
-      event.filter, [](const Test& test) { return shared::is_text_test(test.op) && test.offset == shared::kTestName; });
+      tests, [](const Test& test) { return shared::is_text_test(test.op) && test.offset == shared::kTestName; });
 }
 
 bool asks_entry(const program::EventProgram& event) {
@@ -257,8 +257,7 @@ bool asks_entry(const program::EventProgram& event) {
 std::uint16_t flags_of(const program::EventProgram& event) {
   const unsigned returns = event.layout.is_return ? shared::kEventReturns : 0u;
   const unsigned notes = event.note.empty() ? 0u : shared::kEventNotes;
-  const unsigned asks =
-      (asks_name(event) ? shared::kEventAsksName : 0u) | (asks_entry(event) ? shared::kEventAsksEntry : 0u);
+  const unsigned asks = asks_entry(event) ? shared::kEventAsksEntry : 0u;
   return static_cast<std::uint16_t>(returns | notes | asks);
 }
 
@@ -298,9 +297,19 @@ void Area::Data::set_event(std::size_t index) const {
       .store(static_cast<std::uint32_t>(state), std::memory_order_release);
 }
 
+// A name is fetched outside of sections alone.
+bool asks_name(const AreaSpec& spec, const program::TriggerProgram& trigger) {
+  if (asks_name(trigger.condition.tests)) return true;
+  if (trigger.kind != shared::TriggerKind::histogram || trigger.target >= spec.histograms.size()) return false;
+  return std::ranges::any_of(spec.histograms[trigger.target].plan.keys, [](const program::HistogramWord& key) {
+    return static_cast<shared::HistogramSource>(key.field.source) == shared::HistogramSource::task_name;
+  });
+}
+
 bool looks_first(const AreaSpec& spec, const EventSwitch& of) {
   const auto begin = spec.triggers.begin() + of.first_trigger;
-  return std::any_of(begin, begin + of.trigger_count, [](const program::TriggerProgram& trigger) {
+  return std::any_of(begin, begin + of.trigger_count, [&](const program::TriggerProgram& trigger) {
+    if (asks_name(spec, trigger)) return true;
     if (trigger.kind == shared::TriggerKind::stack) return trigger.count != shared::kUnlimited;
     return shared::turns_switch(trigger.kind) &&
            (shared::acts_behind(trigger.kind) || !trigger.condition.tests.empty());
