@@ -207,6 +207,33 @@ TEST_F(Filters, TheTasksName) {
   }
 }
 
+// Where no name may be fetched a trigger does nothing, which is counted; where the tests do not come to the name it acts.
+TEST_F(Filters, ATriggerThatAsksForTheTasksName) {
+  char name[shared::kNameBytes] = {};
+  ASSERT_EQ(::prctl(PR_GET_NAME, name), 0);
+  for (const u64 wanted : {u64{0}, u64{7}}) {
+    std::string pool;
+    program::TriggerProgram traceoff{.kind = shared::TriggerKind::trace_off, .condition = {.tests = names(name, pool)}};
+    traceoff.condition.text = pool;
+    for (shared::Test& one : traceoff.condition.tests) one.target = one.target != 0 ? 3 : 0;
+    traceoff.condition.tests.insert(traceoff.condition.tests.begin(), test(TestOp::equal, 8, 2, kArgument, wanted));
+    OneEvent session(one_register(Reg::di), kArgument + 8, cpus(), kClaimed, 16384, {}, {}, {traceoff});
+    JumpProbe probe(hit_site);
+    probe.arm(session, false);
+    HitState in = make_state(1, kArithmetic), out{};
+    in.registers[5] = 7;
+    probe.block().head.flags |= shared::kBlockFiltered;
+    hit_check(&in, &out);
+    EXPECT_EQ(session.event().undecided, wanted == 7 ? 0U : 1U);
+    EXPECT_EQ(session.header()->tracing, wanted == 7 ? shared::kSwitchOff : shared::kSwitchOn);
+    probe.block().head.flags &= ~shared::kBlockFiltered;
+    hit_check(&in, &out);
+    EXPECT_EQ(session.event().undecided, wanted == 7 ? 0U : 1U);
+    EXPECT_EQ(session.header()->tracing, shared::kSwitchOff);
+    EXPECT_TRUE(is_quiet(session));
+  }
+}
+
 TEST_F(Filters, TestsThatMakeNoSenseLetEverythingPass) {
   for (const shared::Test& odd : {test(TestOp::equal, 9, 2, kArgument, 0), test(TestOp::equal, 8, 0, kArgument, 0),
                                   test(static_cast<TestOp>(77), 8, 2, kArgument, 0), test(TestOp::equal, 8, 2, 5000, 0),
@@ -248,10 +275,18 @@ TEST_F(Filters, StackUseIsBounded) {
       .kind = shared::TriggerKind::trace_off,
       .condition = {.tests = {test(TestOp::not_text, glob, 2, 24, place), end(TestOp::pass), end(TestOp::drop)},
                     .text = wanted}};
+  program::TriggerProgram by_name = traceoff;
+  by_name.condition.tests[0].offset = shared::kTestName;
   program::TriggerProgram stack{.kind = shared::TriggerKind::stack, .count = 5, .condition = traceoff.condition};
   program::HistogramWord text_key{.name = "s"}, frames_key{.name = "f"};
   text_key.field.source = static_cast<u8>(shared::HistogramSource::text), text_key.field.offset = 24;
   frames_key.field.source = static_cast<u8>(shared::HistogramSource::stack), frames_key.field.key_offset = 256;
+  program::HistogramWord name_key{.name = "common_comm"};
+  name_key.field.source = static_cast<u8>(shared::HistogramSource::task_name), name_key.field.key_offset = 128;
+  program::HistogramWord lower_frames = frames_key;
+  lower_frames.field.key_offset = 0;
+  const program::HistogramPlan named{
+      .values = {{.name = "hitcount", .is_hitcount = true}}, .keys = {lower_frames, name_key}, .bits = 7, .key_bytes = 144};
   const program::HistogramPlan plan{.values = {{.name = "hitcount", .is_hitcount = true}},
                                     .keys = {text_key, frames_key},
                                     .bits = 7,
@@ -264,7 +299,8 @@ TEST_F(Filters, StackUseIsBounded) {
   const Case cases[] = {{"", {}, {}},
                         {" and a trigger", {traceoff}, {}},
                         {" and histograms", {}, {plan, plan, plan, plan}},
-                        {", triggers, histograms and stacks", {traceoff, stack}, {plan}}};
+                        {", triggers, histograms and stacks", {traceoff, stack}, {plan}},
+                        {", triggers and histograms that ask for the name", {by_name, stack}, {named, plan}}};
   for (const Case& with : cases) {
     OneEvent session(program, kArgument + 12, cpus(), kClaimed, 16384, tests, wanted, with.triggers, with.plans);
     JumpProbe probe(hit_site);

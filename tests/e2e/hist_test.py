@@ -232,7 +232,6 @@ class Refusals(Counted):
         ("hist:keys=n:onmax(q).save(n)", "actions are not available in this version", "onmax"),
         ("hist:keys=n+q", "expressions and variables are not available in this version", "n+q"),
         ("hist:keys=common_timestamp", "time stamps as keys and values are not available in this version", "common_t"),
-        ("hist:keys=comm", "the task's name is not known at every hit: common_pid.execname shows it", "comm"),
         ("hist:keys=n,q,cpu,n", "a histogram has three keys at most", "n"),
         ("hist:keys=n:vals=n,q,n", "a histogram has two values at most, besides hitcount", "n"),
         ("hist:keys=name,name", "the keys are larger than 384 bytes", "name"),

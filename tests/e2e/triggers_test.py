@@ -137,6 +137,83 @@ class Scenarios(Triggers):
             self.assertEqual((checked.returncode, checked.stderr), (125, done.stderr))
 
 
+class Names(harness.TestCase):
+    """A trigger that asks for comm sees the name that the thread has at the hit, whoever gave it; or does nothing, which counts."""
+
+    WORDS = ("hit=0", "self=worker", "hit=1", "other=w", "hit=2", "self=idle", "hit=3", "other=worker", "hit=4", "hit=5")
+
+    def setUp(self):
+        super().setUp()
+        self.program = self.copy_of(harness.fixture("renamed"))
+        self.hits = f"{self.program}:hit n=%di:s32"
+
+    def recorded(self, words, *options):
+        done = harness.run([*harness.tracer("-o", self.path("trace"), "--hist-file", self.path("tables")), "-p", f"p:t/e {self.hits}",
+                            *options, "--", self.program, *words])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(self.path("trace"), encoding="latin-1") as file:
+            self.text = file.read()
+        self.summary = done.stderr.decode()
+        return "".join(re.findall(r"(?m): e: \(0x\w+\) n=(\d)", self.text))
+
+    def test_each_hit_has_the_name_of_its_moment(self):
+        self.assertEqual(self.recorded(self.WORDS, "--trigger=traceoff if comm == \"idle\"", "--trigger=enable_event:t:e if COMM ~ 'w*'",
+                                       "--disabled"), "123")
+        self.assertEqual(self.recorded(self.WORDS, "--trigger=enable_event:t:e if comm == \"worker\"", "--trigger=disable_event:t:f",
+                                       "--disabled", "-p", f"p:t/f {self.hits}"), "12345")
+        self.assertEqual(self.recorded(self.WORDS, "--trigger=disable_event:t:e if comm ~ \"*k*\" || n == 2"), "0")
+        self.assertNotIn("could not look", self.summary)
+
+    def test_stacks_of_some_names(self):
+        self.recorded(self.WORDS, "--trigger=stacktrace if comm == \"worker\"")
+        self.assertEqual(re.findall(r"n=(\d)\n.*<user stack trace>", self.text), ["1", "4", "5"])
+        self.recorded(self.WORDS, "--trigger=stacktrace:2 if comm == \"worker\"")
+        self.assertEqual(re.findall(r"n=(\d)\n.*<user stack trace>", self.text), ["1", "4"])
+
+    def test_tables_of_names(self):
+        self.recorded(self.WORDS, "--trigger=hist:keys=comm:sort=common_comm", "--trigger=hist:keys=n if comm == \"worker\"")
+        with open(self.path("tables"), encoding="latin-1") as file:
+            text = file.read()
+        rows = re.findall(r"\{ common_comm: (\S+) *\} hitcount: *(\d+)", text)
+        self.assertEqual(rows, [("idle", "1"), ("renamed", "1"), ("w", "1"), ("worker", "3")])
+        self.assertEqual(sorted(re.findall(r"\{ n: *(\d+) \}", text)), ["1", "4", "5"])
+
+    def test_where_a_filter_forbids_to_ask(self):
+        words = ("self=worker", "hit=1", "filter", "hit=2", "other=w", "hit=3")
+        self.assertEqual(self.recorded(words, "--trigger=disable_event:t:e if n > 1 && comm ~ \"w*\""), "123")
+        self.assertRegex(self.summary, r"t/e .*: 3 hits, 2 triggers could not look at comm \(seccomp filter\)\n")
+        self.assertEqual(self.recorded(words, "--trigger=disable_event:t:e if n > 2 && comm ~ \"w*\""), "123")
+        self.assertRegex(self.summary, r", 1 trigger could not look at comm")
+        self.assertEqual(self.recorded(words, "--trigger=traceoff if n == 2 || comm == \"x\""), "12", "the name does not matter")
+        self.recorded(words, "--trigger=stacktrace if comm == \"worker\"")
+        self.assertEqual(len(re.findall("<user stack trace>", self.text)), 1)
+        self.recorded(words, "--trigger=hist:keys=comm", "--trigger=hist:keys=n if comm ~ \"w*\"")
+        with open(self.path("tables"), encoding="latin-1") as file:
+            text = file.read()
+        self.assertEqual(re.findall(r"Hits: (\d+)\n *Entries: (\d+)\n *Dropped: (\d+)", text), [("1", "1", "2")] * 2)
+
+    def test_by_breakpoints(self):
+        self.assertEqual(self.recorded(self.WORDS, "--tier=int3", "--trigger=disable_event:t:e if comm == \"idle\""), "012")
+
+    def test_as_the_kernel_does(self):
+        oracle.require()
+        expected = {}
+        with oracle.Oracle([f"p:e {self.hits}"], everybody=True) as kernel:
+            for trigger in ("traceoff if comm == \"idle\"", "disable_event:{g}:e if comm ~ \"*k*\" || n == 2",
+                            "traceoff if comm ~ \"wo*\" && n > 1", "disable_event:{g}:e if COMM != \"renamed\" && COMM != \"w\""):
+                where = f"{kernel.instance}/events/{kernel.group}/e"
+                oracle.put(f"{kernel.instance}/trace", "\n", os.O_WRONLY | os.O_TRUNC)
+                oracle.put(f"{kernel.instance}/tracing_on", "1")
+                oracle.put(f"{where}/enable", "1")
+                oracle.put(f"{where}/trigger", trigger.format(g=kernel.group))
+                subprocess.run([self.program, *self.WORDS], timeout=60, check=True)
+                expected[trigger] = "".join(re.findall(r": e: \(0x\w+\) n=(\d)", kernel.read_trace()))
+                oracle.put(f"{where}/trigger", "!" + trigger.format(g=kernel.group))
+        for trigger, hits in expected.items():
+            self.assertEqual(self.recorded(self.WORDS, "--trigger=" + trigger.format(g="t")), hits, trigger)
+        self.assertEqual(set(expected.values()), {"0123", "0", "01234"})
+
+
 class Threads(harness.TestCase):
     def test_each_hit_is_recorded_or_counted(self):
         """Whoever turns a switch first: what is on is recorded."""
