@@ -146,14 +146,15 @@ UPROBE_IN_SECTION void Builder::load_entry(const Insn& insn) {
 // Bitfields: each element <<= left, >>= right, in its own width.
 UPROBE_IN_SECTION void Builder::shift(const Insn& insn) {
   const u32 left = insn.immediate & 63, right = insn.immediate >> 8 & 63, size = insn.size;
+  const bool is_signed = (insn.immediate & shared::kShiftSigned) != 0;
   if (size == 0 || size > 8 || !inside(insn.offset, u64{size} * insn.count)) return;
   for (u32 i = 0; i < insn.count; ++i) {
     u8* at = payload_.at + insn.offset + i * size;
     u64 value = 0;
     for (u32 b = 0; b < size; ++b) value |= u64{at[b]} << (8 * b);
-    value <<= left;
-    if (size < 8) value &= (u64{1} << (8 * size)) - 1;
-    value >>= right;
+    value = value << left << (64 - 8 * size);
+    value = is_signed ? static_cast<u64>(static_cast<i64>(value) >> right) : value >> right;
+    value >>= 64 - 8 * size;
     for (u32 b = 0; b < size; ++b) at[b] = static_cast<u8>(value >> (8 * b));
   }
 }
@@ -176,6 +177,12 @@ UPROBE_IN_SECTION void Builder::step(const Insn& insn) {
       break;
     case Op::dereference:
       if (!fault_ && !reader_.load8(value_ + insn.immediate, value_)) value_ = 0, fault_ = true;
+      break;
+    case Op::add:
+      value_ += insn.immediate;
+      break;
+    case Op::shift_right:
+      value_ >>= insn.immediate & 63;
       break;
     case Op::store_value:
       store_value(insn);

@@ -1,5 +1,6 @@
 // Location expressions, of which those are followed that a fetch can follow.
 #include <algorithm>
+#include <utility>
 
 #include "engine/dwarf/variable.h"
 
@@ -101,28 +102,9 @@ std::optional<std::uint64_t> constant_of(const Dwarf_Op& op) {
 
 Location constant(std::uint64_t value) { return {.steps = {{.kind = StepKind::constant, .value = value}}}; }
 
-// Ends in DW_OP_stack_value: the value itself, which is nowhere.
-Result<Location> computed(const Expression& expression) {
-  const Dwarf_Op& first = expression.ops[0];
-  if (expression.count == 2) {
-    if (const auto value = constant_of(first)) return constant(*value);
-    const auto known = register_and_distance(first);
-    const auto step = known && known->second == 0 ? register_step(known->first) : std::nullopt;
-    if (step) return Location{.steps = {*step}};
-  }
-  if (first.atom == DW_OP_entry_value || first.atom == DW_OP_GNU_entry_value)
-    return not_understood("is not kept here: only what it was at the function's entry could be known");
-  return not_understood("is not kept here: the compiler computes it where it needs it");
-}
-
-Result<Location> single(const DebugInfo::Handles& handles, const Dwarf_Op& op, const Scopes& scopes,
-                        std::uint64_t address) {
-  const bool is_register = op.atom >= DW_OP_reg0 && op.atom <= DW_OP_reg31;
-  if (is_register || op.atom == DW_OP_regx) {
-    const auto step = any_register_step(is_register ? op.atom - DW_OP_reg0 : op.number);
-    if (!step) return not_understood("is in a register that cannot be fetched");
-    return Location{.steps = {*step}};
-  }
+// What an expression begins with, if that is an address or a part of one.
+Result<Location> source_of(const DebugInfo::Handles& handles, const Dwarf_Op& op, const Scopes& scopes,
+                           std::uint64_t address) {
   if (const auto known = register_and_distance(op)) return memory_at(known->first, known->second);
   if (op.atom == DW_OP_addr)
     return Location{.steps = {{.kind = StepKind::file_offset, .value = op.number}}, .in_memory = true};
@@ -133,31 +115,122 @@ Result<Location> single(const DebugInfo::Handles& handles, const Dwarf_Op& op, c
   return frame;
 }
 
-Result<Location> follow(const DebugInfo::Handles& handles, const Expression& expression, Dwarf_Attribute& attribute,
-                        const Scopes& scopes, std::uint64_t address) {
+// Additions and loads. False: something else.
+bool apply(const Expression& expression, std::size_t& at, Location& location) {
+  const Dwarf_Op& op = expression.ops[at];
+  const bool has_operand = at + 1 < expression.count;
+  if (op.atom == DW_OP_plus_uconst) return location.offset += op.number, true;
+  if (op.atom == DW_OP_deref) {
+    location.steps.push_back({.kind = StepKind::dereference, .value = std::exchange(location.offset, 0)});
+    return true;
+  }
+  const auto number = constant_of(op);
+  if (!number || !has_operand) return false;
+  const unsigned sign = expression.ops[++at].atom;
+  location.offset += sign == DW_OP_minus ? 0 - *number : *number;
+  return sign == DW_OP_plus || sign == DW_OP_minus;
+}
+
+// Where memory is that holds a value.
+Result<Location> address_in(const DebugInfo::Handles& handles, const Expression& expression, const Scopes& scopes,
+                            std::uint64_t address) {
+  auto location = source_of(handles, expression.ops[0], scopes, address);
+  for (std::size_t at = 1; location && at < expression.count; ++at)
+    if (!apply(expression, at, *location)) return not_understood("has a location that cannot be followed");
+  return location;
+}
+
+// Ends in DW_OP_stack_value: the value itself, which is nowhere.
+Result<Location> computed(const DebugInfo::Handles& handles, const Expression& expression, const Scopes& scopes,
+                          std::uint64_t address) {
+  const Dwarf_Op& first = expression.ops[0];
+  const auto value = constant_of(first);
+  if (value && expression.count == 2) return constant(*value);
+  if (first.atom == DW_OP_entry_value || first.atom == DW_OP_GNU_entry_value)
+    return not_understood("is not kept here: only what it was at the function's entry could be known");
+  auto location = address_in(handles, {expression.ops, expression.count - 1}, scopes, address);
+  if (!location) return not_understood("is not kept here: the compiler computes it where it needs it");
+  location->in_memory = false;
+  if (const std::uint64_t distance = std::exchange(location->offset, 0); distance != 0)
+    location->steps.push_back({.kind = StepKind::add, .value = distance});
+  return location;
+}
+
+Result<Location> follow_whole(const DebugInfo::Handles& handles, const Expression& expression,
+                              Dwarf_Attribute& attribute, const Scopes& scopes, std::uint64_t address) {
   if (expression.count == 0) return gone();
-  const auto is = [&](unsigned atom) {
-    return std::any_of(expression.ops, expression.ops + expression.count,
-                       [&](const Dwarf_Op& op) { return op.atom == atom; });
-  };
-  if (is(DW_OP_piece) || is(DW_OP_bit_piece)) return not_understood("is in pieces here");
-  if (is(DW_OP_implicit_pointer) || is(DW_OP_GNU_implicit_pointer))
-    return not_understood("is optimised away here: only what it points to is left");
-  if (is(DW_OP_form_tls_address) || is(DW_OP_GNU_push_tls_address)) return not_understood("is a thread's own");
-  if (expression.ops[expression.count - 1].atom == DW_OP_stack_value) return computed(expression);
-  if (expression.count == 1 && expression.ops[0].atom == DW_OP_implicit_value) {
+  if (expression.ops[expression.count - 1].atom == DW_OP_stack_value)
+    return computed(handles, expression, scopes, address);
+  const Dwarf_Op& first = expression.ops[0];
+  if (expression.count != 1) return address_in(handles, expression, scopes, address);
+  if (first.atom == DW_OP_implicit_value) {
     Dwarf_Block block{};
-    if (dwarf_getlocation_implicit_value(&attribute, expression.ops, &block) != 0 || block.length > 8)
+    if (dwarf_getlocation_implicit_value(&attribute, &first, &block) != 0 || block.length > 8)
       return not_understood("has a location that cannot be followed");
     std::uint64_t value = 0;
     std::copy_n(block.data, block.length, reinterpret_cast<std::uint8_t*>(&value));
     return constant(value);
   }
-  if (expression.count != 1) return not_understood("has a location that cannot be followed");
-  return single(handles, expression.ops[0], scopes, address);
+  const bool is_register = first.atom >= DW_OP_reg0 && first.atom <= DW_OP_reg31;
+  if (!is_register && first.atom != DW_OP_regx) return address_in(handles, expression, scopes, address);
+  const auto step = any_register_step(is_register ? first.atom - DW_OP_reg0 : first.number);
+  if (!step) return not_understood("is in a register that cannot be fetched");
+  return Location{.steps = {*step}};
+}
+
+// "... DW_OP_piece N ... DW_OP_piece M": one behind the other, some of them nowhere.
+Result<Location> follow_pieces(const DebugInfo::Handles& handles, const Expression& expression,
+                               Dwarf_Attribute& attribute, const Scopes& scopes, std::uint64_t address) {
+  Location all;
+  for (std::size_t begin = 0, at = 0; at < expression.count; ++at) {
+    if (expression.ops[at].atom != DW_OP_piece) continue;
+    auto one = follow_whole(handles, {expression.ops + begin, at - begin}, attribute, scopes, address);
+    Location::Piece& piece = all.pieces.emplace_back();
+    piece.bytes = expression.ops[at].number;
+    if (one)
+      piece.location = one.take();
+    else
+      piece.problem = one.error().text;
+    begin = at + 1;
+  }
+  return all;
+}
+
+Result<Location> follow(const DebugInfo::Handles& handles, const Expression& expression, Dwarf_Attribute& attribute,
+                        const Scopes& scopes, std::uint64_t address) {
+  const auto is = [&](unsigned atom) {
+    return std::any_of(expression.ops, expression.ops + expression.count,
+                       [&](const Dwarf_Op& op) { return op.atom == atom; });
+  };
+  if (is(DW_OP_bit_piece)) return not_understood("is in pieces of some bits here");
+  if (is(DW_OP_implicit_pointer) || is(DW_OP_GNU_implicit_pointer))
+    return not_understood("is optimised away here: only what it points to is left");
+  if (is(DW_OP_form_tls_address) || is(DW_OP_GNU_push_tls_address)) return not_understood("is a thread's own");
+  return is(DW_OP_piece) ? follow_pieces(handles, expression, attribute, scopes, address)
+                         : follow_whole(handles, expression, attribute, scopes, address);
 }
 
 }  // namespace
+
+Status settle(Location& location, std::uint64_t bytes) {
+  if (!location.pieces.empty()) {
+    std::uint64_t begin = 0;
+    const auto piece = std::ranges::find_if(location.pieces, [&](const Location::Piece& one) {
+      return begin + one.bytes > location.offset || (begin += one.bytes, false);
+    });
+    if (piece == location.pieces.end()) return not_understood("is in none of the pieces that are kept here");
+    if (!piece->problem.empty()) return not_understood(piece->problem);
+    if (bytes == 0 || location.offset - begin + bytes > piece->bytes) return not_understood("is in several pieces here");
+    Location one = piece->location;
+    one.offset += location.offset - begin;
+    location = std::move(one);
+  }
+  if (location.in_memory || location.offset == 0) return ok();
+  if (location.steps.back().kind == StepKind::vector || location.offset + bytes > 8)
+    return not_understood("is in the upper part of a register here");
+  location.steps.push_back({.kind = StepKind::shift_right, .value = 8 * std::exchange(location.offset, 0)});
+  return ok();
+}
 
 Result<Location> location_of(const DebugInfo::Handles& handles, Dwarf_Die variable, const Scopes& scopes,
                              std::uint64_t address) {

@@ -7,12 +7,23 @@
 
 namespace uprobe::dwarf {
 
-// Where a value is, as the steps of a fetch: the value itself after the last step, or what lies `offset` behind it.
+// Where a value is, as the steps of a fetch: what lies `offset` behind the value after the last step, or that value itself without
+// its first `offset` bytes. In pieces: what is at `offset` of all of them one behind the other.
 struct Location {
+  struct Piece;
   std::vector<spec::Step> steps;
   bool in_memory = false;
   std::uint64_t offset = 0;
+  std::vector<Piece> pieces;
 };
+struct Location::Piece {
+  std::uint64_t bytes = 0;
+  Location location;
+  std::string problem;  // why it has none
+};
+
+// Makes of a location that of its first `bytes` bytes as a fetch has it: one piece, a value from its lowest bit on.
+Status settle(Location& location, std::uint64_t bytes);
 
 // Of a variable (a DIE of this file) at an address. The error says why it has none.
 Result<Location> location_of(const DebugInfo::Handles& handles, Dwarf_Die variable, const Scopes& scopes,

@@ -1,4 +1,4 @@
-// Names of variables and what follows them: name, name->member, name.member, name[N], and so on.
+// Names of variables and what follows them: name, name->member, name.member, name[N], and so on; *name, and &name.
 #include <algorithm>
 #include <set>
 
@@ -45,7 +45,10 @@ class Walker {
  public:
   Walker(const DebugInfo::Handles& handles, std::uint64_t address, std::string_view expression)
       : handles_(handles), address_(address), rest_(expression), all_(expression) {
-    rest_.remove_prefix(std::min(rest_.find_first_not_of('*'), rest_.size()));
+    wants_address_ = rest_.starts_with('&');
+    first_star_ = wants_address_ ? 1 : 0;
+    rest_.remove_prefix(std::min(rest_.find_first_not_of('*', first_star_), rest_.size()));
+    stars_end_ = all_.size() - rest_.size();
   }
 
   Status start(const Scopes& scopes);
@@ -67,11 +70,17 @@ class Walker {
     return blame(at, Error{.code = Code::refused, .text = std::move(text), .help = std::move(help)});
   }
   std::string_view take_name();
-  void load_pointer();
+  std::string so_far(std::string_view at) const {
+    return std::string(all_.substr(stars_end_, static_cast<std::size_t>(at.data() - all_.data()) - stars_end_));
+  }
+  Status load_pointer(std::string_view at);
+  std::optional<Dwarf_Word> bits_of_member() const;
   Status enter_member(std::string_view at, bool by_pointer);
   Status index(std::string_view at);
   std::vector<Member> find_members(Dwarf_Die aggregate, std::string_view name, int depth) const;
   Status set_bits(Argument& argument);
+  Status take_address(Argument& argument);
+  Status take_value(Argument& argument);
 
   const DebugInfo::Handles& handles_;
   std::uint64_t address_;
@@ -80,6 +89,8 @@ class Walker {
   Type type_;
   Location location_;
   bool is_element_ = false;  // of an array: `at_` is the array's
+  bool wants_address_ = false;
+  std::size_t first_star_ = 0, stars_end_ = 0;
 };
 
 // A number, or in DWARF 2 an expression that adds one.
@@ -151,10 +162,17 @@ Status Walker::start(const Scopes& scopes) {
   return ok();
 }
 
-void Walker::load_pointer() {
+Status Walker::load_pointer(std::string_view at) {
+  constexpr std::uint64_t kPointer = 8;
+  if (Status settled = settle(location_, kPointer); !settled) {
+    Error error = settled.error();
+    error.text = "'" + so_far(at) + "' " + error.text;
+    return blame(all_.substr(stars_end_), error);
+  }
   if (location_.in_memory) location_.steps.push_back({.kind = StepKind::dereference, .value = location_.offset});
   location_.in_memory = true;
   location_.offset = 0;
+  return ok();
 }
 
 Status Walker::walk() {
@@ -181,17 +199,17 @@ Status Walker::walk() {
 
 // As in C: *p->next is what p->next points to.
 Status Walker::follow_stars() {
-  const std::size_t stars = std::min(all_.find_first_not_of('*'), all_.size());
-  for (std::size_t i = stars; i > 0; --i) {
+  const std::string_view behind = all_.substr(all_.size());
+  for (std::size_t i = stars_end_; i > first_star_; --i) {
     const std::string_view at = all_.substr(i - 1);
     if (is_reference(type_.tag)) {
-      load_pointer();
+      if (Status loaded = load_pointer(behind); !loaded) return loaded;
       type_ = type_of(type_.die);
     }
     if (!is_pointer(type_.tag)) return blame(at, "'" + std::string(at.substr(1)) + "' is no pointer");
     if (location_.steps.size() + 2 > static_cast<std::size_t>(spec::kKernelEndSlot))
       return blame(at, "Dereference is too much nested");
-    load_pointer();
+    if (Status loaded = load_pointer(behind); !loaded) return loaded;
     type_ = type_of(type_.die);
     is_element_ = true;
   }
@@ -231,17 +249,15 @@ std::vector<Walker::Member> Walker::find_members(Dwarf_Die aggregate, std::strin
 }
 
 Status Walker::enter_member(std::string_view at, bool by_pointer) {
-  const std::string so_far(all_.substr(0, static_cast<std::size_t>(at.data() - all_.data())));
   const bool by_reference = is_reference(type_.tag);  // C++ writes '.' there
   if (by_pointer != is_pointer(type_.tag) && !by_reference)
-    return blame(at, "'" + so_far + "' is " + (by_pointer ? "no pointer" : "a pointer"),
+    return blame(at, "'" + so_far(at) + "' is " + (by_pointer ? "no pointer" : "a pointer"),
                  by_pointer ? "a struct's member is .NAME" : "what it points to has members: ->NAME");
   if (by_pointer || by_reference) {
-    load_pointer();
+    if (Status loaded = load_pointer(at); !loaded) return loaded;
     type_ = type_of(type_.die);
   }
-  if (!is_aggregate(type_.tag)) return blame(at, "'" + so_far + "' is no struct or union");
-  if (!location_.in_memory) return blame(at, "'" + so_far + "' is not in memory here");
+  if (!is_aggregate(type_.tag)) return blame(at, "'" + so_far(at) + "' is no struct or union");
   const std::string_view name = take_name();
   const auto members = find_members(type_.die, name, 0);
   if (members.size() > 1)
@@ -279,8 +295,8 @@ Status Walker::index(std::string_view at) {
   if (!by_pointer && has_several_dimensions(type_)) return blame(at, "arrays of several dimensions cannot be indexed");
   if (!by_pointer && number >= elements_of(type_) && elements_of(type_) > 1)
     return blame(at.substr(1), "the array has only " + std::to_string(elements_of(type_)) + " elements");
-  if (by_pointer) load_pointer();
-  if (!location_.in_memory) return blame(at, "the array is not in memory here");
+  if (by_pointer)
+    if (Status loaded = load_pointer(at); !loaded) return loaded;
   type_ = type_of(type_.die);
   const std::uint64_t bytes = size_of(type_);
   if (bytes == 0 || number * bytes > INT32_MAX) return blame(at, "the size of an element is not known, or too large");
@@ -289,36 +305,73 @@ Status Walker::index(std::string_view at) {
   return ok();
 }
 
+// How many bits the member has that was named last, if it is a bitfield.
+std::optional<Dwarf_Word> Walker::bits_of_member() const {
+  Dwarf_Attribute attribute;
+  Dwarf_Word width = 0;
+  Dwarf_Die member = at_;
+  if (is_element_ || dwarf_attr(&member, DW_AT_bit_size, &attribute) == nullptr ||
+      dwarf_formudata(&attribute, &width) != 0)
+    return {};
+  return width;
+}
+
 // A member of some bits, in a container that lies where one of its type would.
 Status Walker::set_bits(Argument& argument) {
-  Dwarf_Attribute attribute;
-  Dwarf_Word width = 0, bit = 0;
-  if (is_element_ || dwarf_attr(&at_, DW_AT_bit_size, &attribute) == nullptr ||
-      dwarf_formudata(&attribute, &width) != 0)
-    return ok();
-  const std::uint64_t bits = argument.size * 8u;
+  const auto width = bits_of_member();
+  if (!width) return ok();
   if (argument.has_type) return blame(all_, "a bitfield has its own type");
-  if (argument.kind == Kind::signed_decimal && type_.tag == DW_TAG_base_type)
-    return blame(all_, "is a signed bitfield, which cannot be fetched");
-  if (dwarf_attr(&at_, DW_AT_data_bit_offset, &attribute) == nullptr || dwarf_formudata(&attribute, &bit) != 0)
+  Dwarf_Attribute attribute;
+  Dwarf_Word bit = 0;
+  const std::uint64_t bytes = size_of(type_), bits = 8 * bytes;
+  if (bits == 0 || dwarf_attr(&at_, DW_AT_data_bit_offset, &attribute) == nullptr || dwarf_formudata(&attribute, &bit) != 0)
     return blame(all_, "is a bitfield whose place is not understood");
   const std::uint64_t first = bit % bits;
-  if (width == 0 || first + width > bits) return blame(all_, "is a bitfield across two containers");
-  location_.offset += bit / bits * argument.size;
+  if (*width == 0 || first + *width > bits) return blame(all_, "is a bitfield across two containers");
+  location_.offset += bit / bits * bytes;
   argument.is_bitfield = true;
-  argument.bit_width = static_cast<std::uint8_t>(width);
+  argument.bit_width = static_cast<std::uint8_t>(*width);
   argument.bit_offset = static_cast<std::uint8_t>(first);
-  argument.kind = Kind::unsigned_decimal;
   return ok();
 }
 
-Status Walker::finish(Argument& argument) {
-  if (Status typed = set_type(type_, location_, argument); !typed) {
+// What lies in memory, as a number; a reference is what it refers to.
+Status Walker::take_address(Argument& argument) {
+  if (bits_of_member()) return blame(all_, "a bitfield has no address");
+  if (argument.has_type && (argument.count != 0 || argument.kind == Kind::string))
+    return blame(all_, "an address is a number; what is there is '" + std::string(all_.substr(1)) + "'");
+  if (is_reference(type_.tag))
+    if (Status loaded = load_pointer(all_.substr(all_.size())); !loaded) return loaded;
+  if (!location_.in_memory) return blame(all_, "'" + std::string(all_.substr(1)) + "' is not in memory here");
+  const std::uint64_t distance = std::exchange(location_.offset, 0);
+  location_.in_memory = false;
+  const bool is_alone = location_.steps.size() == 1 && location_.steps.front().kind == StepKind::file_offset;
+  if (is_alone)
+    location_.steps.front().value += distance;
+  else if (distance != 0)
+    location_.steps.push_back({.kind = StepKind::add, .value = distance});
+  return ok();
+}
+
+Status Walker::take_value(Argument& argument) {
+  if (Status bits = set_bits(argument); !bits) return bits;
+  const bool is_number = argument.has_type && argument.count == 0 && argument.kind != Kind::string;
+  const std::uint64_t bytes = size_of(type_);
+  Status typed = settle(location_, is_number ? std::min<std::uint64_t>(argument.size, bytes) : bytes);
+  if (typed) typed = set_type(type_, location_, argument);
+  if (!typed) {
     Error error = typed.error();
     error.text = "'" + std::string(all_) + "' " + error.text;
     return blame(all_, error);
   }
-  if (Status bits = set_bits(argument); !bits) return bits;
+  if (argument.is_bitfield && argument.kind != Kind::signed_decimal) argument.kind = Kind::unsigned_decimal;
+  return ok();
+}
+
+Status Walker::finish(Argument& argument) {
+  if (Status taken = wants_address_ ? take_address(argument) : take_value(argument); !taken) return taken;
+  if (location_.steps.size() >= static_cast<std::size_t>(spec::kKernelEndSlot))
+    return blame(all_, "Dereference is too much nested");
   if (location_.offset + 0x80000000ull > 0xffffffffull && location_.steps.front().kind != StepKind::file_offset)
     return blame(all_, "its distance does not fit into 32 bits");
   argument.steps = location_.steps;

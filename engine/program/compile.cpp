@@ -55,6 +55,10 @@ void Compiler::emit_step(const Step& step) {
       return emit({.op = Op::load_file_offset, .immediate = step.value});
     case StepKind::dereference:
       return emit({.op = Op::dereference, .immediate = step.value});
+    case StepKind::add:
+      return emit({.op = Op::add, .immediate = step.value});
+    case StepKind::shift_right:
+      return emit({.op = Op::shift_right, .immediate = step.value});
     case StepKind::entry:
       return emit({.op = Op::load_entry,
                    .size = program_.noted.fields.back().size,
@@ -118,18 +122,19 @@ void Compiler::emit_text(const Argument& argument, const Field& field) {
         .immediate = at});
 }
 
-// Up to the container's top, then down to bit 0: what remains is the field, unsigned.
+// Up to the container's top, then down to bit 0: what remains is the field, with its sign where the type has one.
 Status Compiler::emit_shift(const Argument& argument, const Field& field) {
   const unsigned bits = field.size * 8u;
   const unsigned width = argument.bit_width, offset = argument.bit_offset;
   if (width == 0 || width + offset > bits)
     return Error{.code = Code::refused, .text = "the bitfield of '" + argument.name + "' is wider than its container"};
   const std::uint64_t left = bits - width - offset, right = bits - width;
+  const std::uint64_t sign = argument.kind == Kind::signed_decimal ? shared::kShiftSigned : 0;
   emit({.op = Op::shift,
         .size = field.size,
         .count = static_cast<std::uint16_t>(elements(argument)),
         .offset = field.offset,
-        .immediate = left | right << 8});
+        .immediate = left | right << 8 | sign});
   return ok();
 }
 

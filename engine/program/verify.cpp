@@ -102,6 +102,8 @@ Status Verifier::check_insn(const Insn& insn) {
     case Op::load_constant:
     case Op::load_file_offset:
     case Op::dereference:
+    case Op::add:
+    case Op::shift_right:
       return check_load(insn);
     case Op::store_value:
     case Op::store_memory:
@@ -124,11 +126,12 @@ Status Verifier::begin() {
   return ok();
 }
 
-// One source, then dereferences; a register number indexes the agent's register file.
+// One source, then what changes its value; a register number indexes the agent's register file.
 Status Verifier::check_load(const Insn& insn) {
-  const bool is_source = insn.op != Op::dereference;
+  const bool is_source = insn.op != Op::dereference && insn.op != Op::add && insn.op != Op::shift_right;
   if (stage_ != (is_source ? Stage::begun : Stage::loaded)) return fail("a load out of order");
   if (insn.op == Op::load_register && insn.size >= shared::kRegCount) return fail("an unknown register");
+  if (insn.op == Op::shift_right && insn.immediate >= 64) return fail("a shift past the value");
   stage_ = Stage::loaded;
   return ok();
 }
@@ -184,7 +187,7 @@ Status Verifier::check_shift(const Insn& insn) {
   if (!is_element_size(insn.size) || insn.count == 0) return fail("a shift of an impossible size");
   if (insn.offset != stored_offset_ || std::uint32_t{insn.size} * insn.count != stored_bytes_)
     return fail("a shift of what was not stored");
-  const std::uint64_t left = insn.immediate & 0xff, right = insn.immediate >> 8;
+  const std::uint64_t left = insn.immediate & 0xff, right = (insn.immediate & ~shared::kShiftSigned) >> 8;
   if (left >= insn.size * 8u || right >= insn.size * 8u) return fail("a shift past the element");
   return ok();
 }

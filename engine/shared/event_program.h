@@ -8,6 +8,8 @@
 //   load_constant      value = immediate
 //   load_file_offset   value = (address of the point - its file offset) + immediate          (@+OFF)
 //   dereference        value = *(u64*)(value + immediate); not wholly readable: value = 0, fault = yes
+//   add                value += immediate
+//   shift_right        value >>= immediate & 63, unsigned                  (what is in the upper part of a register)
 //   store_value        the low `size` bytes of value go to payload[offset]  (0 when fault)
 //   store_memory       `count` bytes at value + immediate go to payload[offset]; from the first unreadable byte on: 0
 //   store_string       the NUL-terminated string at value + immediate becomes dynamic data, its locator goes to
@@ -16,7 +18,7 @@
 //   store_text         `count` bytes (NUL included) at text[immediate] of the session become dynamic data (`\"abc"`)
 //   store_comm         the task's name becomes dynamic data
 //   shift              `count` elements of `size` bytes at payload[offset]: each <<= (immediate & 0xff), then
-//                      >>= (immediate >> 8 & 0xff), unsigned                                      (bitfields)
+//                      >>= (immediate >> 8 & 0xff), unsigned, or with its sign if immediate >> 16 is 1    (bitfields)
 //   load_entry         value = the `size` bytes at `offset` of what was noted at the function's entry; missing: value = 0,
 //                      fault = yes, and the record says so
 //   load_latency       value = nanoseconds since then; missing: the same
@@ -50,8 +52,11 @@ enum class Op : u8 {
   load_entry,
   load_latency,
   store_vector,
+  add,
+  shift_right,
 };
-inline constexpr u8 kOpCount = 16;
+inline constexpr u8 kOpCount = 18;
+inline constexpr u64 kShiftSigned = u64{1} << 16;
 
 struct Insn {
   Op op;

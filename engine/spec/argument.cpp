@@ -47,7 +47,7 @@ bool is_used(std::string_view name, const std::vector<Argument>& earlier) {
 
 // The last name in "p->next->len", if it can be one.
 std::string name_of_variable(std::string_view body, const std::vector<Argument>& earlier) {
-  body.remove_prefix(std::min(body.find_first_not_of('*'), body.size()));
+  body.remove_prefix(std::min(body.find_first_not_of("*&"), body.size()));
   if (body.empty() || !(is_letter(body[0]) || body[0] == '_')) return {};
   body = body.substr(0, body.find(':'));
   body = body.substr(0, body.find_last_not_of("[]0123456789") + 1);

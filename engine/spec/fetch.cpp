@@ -82,6 +82,7 @@ Result<Fetch> FetchParser::parse(std::string_view text) {
     case '\\':
       return parse_immediate(text);
     case '*':
+    case '&':
       return context_.strict ? Result<Fetch>(blame(text, message::kBadFetch)) : Fetch{.yield = Yield::variable};
     case '(':
       return blame(text, message::kNoBtf, EOPNOTSUPP);

@@ -24,12 +24,14 @@ enum class Style : std::uint8_t {
   function,      // caller->function(a=1), as function-based events do; the first argument is the return address
 };
 
-// One step of a fetch: what the working value becomes. The first step of an argument is a source, the rest dereference.
+// One step of a fetch: what the working value becomes. The first step of an argument is a source, the rest change its value.
 enum class StepKind : std::uint8_t {
   reg,          // %reg, $stack, $retval
   constant,     // \IMM, @ADDR (followed by the store's own dereference)
   file_offset,  // @+OFF
   dereference,  // value = *(u64*)(value + offset)
+  add,          // variables alone: value += `value`
+  shift_right,  // variables alone: the value without its lowest `value` bits
   entry,        // what the argument's EntryFetch was at the function's entry
   latency,      // nanoseconds since then
   vector,       // %xmmN, %ymmN: as many bytes as the argument has; `value` is the number
@@ -38,7 +40,7 @@ enum class StepKind : std::uint8_t {
 struct Step {
   StepKind kind = StepKind::constant;
   shared::Reg reg = shared::Reg::ax;
-  std::uint64_t value = 0;  // constant; @+OFF's OFF; dereference's offset (two's complement)
+  std::uint64_t value = 0;  // constant; @+OFF's OFF; the offset of dereference and add (two's complement)
 };
 
 // entry(FETCH): what is fetched where the function begins, for an argument of its return.

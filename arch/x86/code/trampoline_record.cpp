@@ -89,6 +89,7 @@ class Recorder {
   void load_app(Reg reg);
   void value_to_rax();
   Mem pointer(std::uint64_t offset);
+  void shift_right(const shared::Insn& insn);
   void store_value(const shared::Insn& insn);
   void store_memory(const shared::Insn& insn);
   void store_string(const shared::Insn& insn);
@@ -333,6 +334,12 @@ void Recorder::load_app(Reg reg) {
 
 Mem Recorder::pointer(std::uint64_t offset) { return {in_rax_ ? rax : live_, place(offset)}; }
 
+void Recorder::shift_right(const shared::Insn& insn) {
+  if (!in_rax_) a_.move(rax, live_);
+  in_rax_ = true;
+  a_.raw({0x48, 0xc1, 0xe8, static_cast<std::uint8_t>(insn.immediate)});  // shr, %rax
+}
+
 void Recorder::store_value(const shared::Insn& insn) {
   a_.store(payload(insn.offset), in_rax_ ? rax : live_, insn.size);
 }
@@ -417,6 +424,12 @@ void Recorder::argument(const shared::Insn& insn) {
       a_.load(rax, pointer(insn.immediate));
       in_rax_ = true;
       return;
+    case Op::add:
+      a_.lea(rax, pointer(insn.immediate));
+      in_rax_ = true;
+      return;
+    case Op::shift_right:
+      return shift_right(insn);
     case Op::store_value:
       return store_value(insn);
     case Op::store_memory:

@@ -62,8 +62,11 @@ bool is_supported(const shared::Insn& insn) {
     case Op::load_register:
       return insn.size < shared::kRegCount;
     case Op::dereference:
+    case Op::add:
     case Op::store_string:
       return fits(insn.immediate);
+    case Op::shift_right:
+      return insn.immediate < 64;
     case Op::store_value:
       return is_size(insn.size);
     case Op::store_memory:
