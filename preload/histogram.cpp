@@ -166,7 +166,8 @@ UPROBE_IN_SECTION HistogramSlot wait_for(const HistogramSlot& slot) {
 UPROBE_IN_SECTION u64* entry_if(const Map& map, HistogramSlot word, u32 hash, const Key& key) {
   const u32 state = static_cast<u32>(word);
   const bool is_ready = word >> 32 == hash && state >= shared::kSlotEntry;
-  return is_ready && has_key(map, state - shared::kSlotEntry, key) ? entry_of(map, state - shared::kSlotEntry) : nullptr;
+  return is_ready && has_key(map, state - shared::kSlotEntry, key) ? entry_of(map, state - shared::kSlotEntry)
+                                                                   : nullptr;
 }
 
 // Null: there is no room. Ends after a look at each slot at most, and a wait before each that is free.
@@ -233,9 +234,8 @@ UPROBE_IN_SECTION u8 look_up(const Draft& draft, const Payload& payload, const M
   for (u32 i = 0; i < all.count && addends.count < shared::kMaxEventHistograms; ++i) {
     const Trigger& trigger = all.first[i];
     if (!is_histogram(trigger) || (is_missing && trigger.test_count != 0)) continue;
-    const auto verdict = trigger.test_count == 0
-                             ? shared::Verdict::pass
-                             : verdict_of(draft, payload, trigger.first_test, trigger.test_count);
+    const auto verdict = trigger.test_count == 0 ? shared::Verdict::pass
+                                                 : verdict_of(draft, payload, trigger.first_test, trigger.test_count);
     Map map;
     if (verdict == shared::Verdict::drop || !find_map(area, trigger.target, map)) continue;
     addends.value_counts[addends.count] =

@@ -63,7 +63,8 @@ UPROBE_IN_SECTION Triggers triggers_of(AreaHeader* area, const Event& event) {
   if (draft.looks) return true;
   // As in the kernel: a hit that turns its own event on is seen where a trigger of the event looks at the record, of whatever kind.
   const u32* const own = switch_of(area, draft.event->switch_number);
-  const bool comes_too_late = (draft.event->flags & (shared::kEventCounts | shared::kEventShowsStack)) == 0 && is_off(own);
+  const bool comes_too_late =
+      (draft.event->flags & (shared::kEventCounts | shared::kEventShowsStack)) == 0 && is_off(own);
   const Triggers all = triggers_of(area, *draft.event);
   for (u32 i = 0; i < all.count; ++i) turn(area, all.first[i]);
   draft.is_off = comes_too_late || is_off(own) || is_off(&area->tracing);

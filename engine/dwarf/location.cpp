@@ -102,14 +102,33 @@ std::optional<std::uint64_t> constant_of(const Dwarf_Op& op) {
 
 Location constant(std::uint64_t value) { return {.steps = {{.kind = StepKind::constant, .value = value}}}; }
 
+// Where an expression belongs.
+struct Place {
+  const DebugInfo::Handles& handles;
+  Dwarf_Attribute& attribute;
+  const Scopes& scopes;
+  std::uint64_t address;
+};
+
+// A link-time address; DWARF 5 may keep it in a table.
+std::optional<std::uint64_t> address_of(const Place& place, const Dwarf_Op& op) {
+  if (op.atom == DW_OP_addr) return op.number;
+  Dwarf_Attribute indirect;
+  Dwarf_Addr address = 0;
+  const bool is_indirect = op.atom == DW_OP_addrx || op.atom == DW_OP_GNU_addr_index;
+  if (!is_indirect || dwarf_getlocation_attr(&place.attribute, &op, &indirect) != 0 ||
+      dwarf_formaddr(&indirect, &address) != 0)
+    return {};
+  return address;
+}
+
 // What an expression begins with, if that is an address or a part of one.
-Result<Location> source_of(const DebugInfo::Handles& handles, const Dwarf_Op& op, const Scopes& scopes,
-                           std::uint64_t address) {
+Result<Location> source_of(const Place& place, const Dwarf_Op& op) {
   if (const auto known = register_and_distance(op)) return memory_at(known->first, known->second);
-  if (op.atom == DW_OP_addr)
-    return Location{.steps = {{.kind = StepKind::file_offset, .value = op.number}}, .in_memory = true};
+  if (const auto known = address_of(place, op))
+    return Location{.steps = {{.kind = StepKind::file_offset, .value = *known}}, .in_memory = true};
   if (op.atom != DW_OP_fbreg) return not_understood("has a location that cannot be followed");
-  auto frame = frame_base(handles, scopes, address);
+  auto frame = frame_base(place.handles, place.scopes, place.address);
   if (!frame) return frame;
   frame->offset += op.number;
   return frame;
@@ -132,23 +151,21 @@ bool apply(const Expression& expression, std::size_t& at, Location& location) {
 }
 
 // Where memory is that holds a value.
-Result<Location> address_in(const DebugInfo::Handles& handles, const Expression& expression, const Scopes& scopes,
-                            std::uint64_t address) {
-  auto location = source_of(handles, expression.ops[0], scopes, address);
+Result<Location> address_in(const Place& place, const Expression& expression) {
+  auto location = source_of(place, expression.ops[0]);
   for (std::size_t at = 1; location && at < expression.count; ++at)
     if (!apply(expression, at, *location)) return not_understood("has a location that cannot be followed");
   return location;
 }
 
 // Ends in DW_OP_stack_value: the value itself, which is nowhere.
-Result<Location> computed(const DebugInfo::Handles& handles, const Expression& expression, const Scopes& scopes,
-                          std::uint64_t address) {
+Result<Location> computed(const Place& place, const Expression& expression) {
   const Dwarf_Op& first = expression.ops[0];
   const auto value = constant_of(first);
   if (value && expression.count == 2) return constant(*value);
   if (first.atom == DW_OP_entry_value || first.atom == DW_OP_GNU_entry_value)
     return not_understood("is not kept here: only what it was at the function's entry could be known");
-  auto location = address_in(handles, {expression.ops, expression.count - 1}, scopes, address);
+  auto location = address_in(place, {expression.ops, expression.count - 1});
   if (!location) return not_understood("is not kept here: the compiler computes it where it needs it");
   location->in_memory = false;
   if (const std::uint64_t distance = std::exchange(location->offset, 0); distance != 0)
@@ -156,35 +173,32 @@ Result<Location> computed(const DebugInfo::Handles& handles, const Expression& e
   return location;
 }
 
-Result<Location> follow_whole(const DebugInfo::Handles& handles, const Expression& expression,
-                              Dwarf_Attribute& attribute, const Scopes& scopes, std::uint64_t address) {
+Result<Location> follow_whole(const Place& place, const Expression& expression) {
   if (expression.count == 0) return gone();
-  if (expression.ops[expression.count - 1].atom == DW_OP_stack_value)
-    return computed(handles, expression, scopes, address);
+  if (expression.ops[expression.count - 1].atom == DW_OP_stack_value) return computed(place, expression);
   const Dwarf_Op& first = expression.ops[0];
-  if (expression.count != 1) return address_in(handles, expression, scopes, address);
+  if (expression.count != 1) return address_in(place, expression);
   if (first.atom == DW_OP_implicit_value) {
     Dwarf_Block block{};
-    if (dwarf_getlocation_implicit_value(&attribute, &first, &block) != 0 || block.length > 8)
+    if (dwarf_getlocation_implicit_value(&place.attribute, &first, &block) != 0 || block.length > 8)
       return not_understood("has a location that cannot be followed");
     std::uint64_t value = 0;
     std::copy_n(block.data, block.length, reinterpret_cast<std::uint8_t*>(&value));
     return constant(value);
   }
   const bool is_register = first.atom >= DW_OP_reg0 && first.atom <= DW_OP_reg31;
-  if (!is_register && first.atom != DW_OP_regx) return address_in(handles, expression, scopes, address);
+  if (!is_register && first.atom != DW_OP_regx) return address_in(place, expression);
   const auto step = any_register_step(is_register ? first.atom - DW_OP_reg0 : first.number);
   if (!step) return not_understood("is in a register that cannot be fetched");
   return Location{.steps = {*step}};
 }
 
 // "... DW_OP_piece N ... DW_OP_piece M": one behind the other, some of them nowhere.
-Result<Location> follow_pieces(const DebugInfo::Handles& handles, const Expression& expression,
-                               Dwarf_Attribute& attribute, const Scopes& scopes, std::uint64_t address) {
+Result<Location> follow_pieces(const Place& place, const Expression& expression) {
   Location all;
   for (std::size_t begin = 0, at = 0; at < expression.count; ++at) {
     if (expression.ops[at].atom != DW_OP_piece) continue;
-    auto one = follow_whole(handles, {expression.ops + begin, at - begin}, attribute, scopes, address);
+    auto one = follow_whole(place, {expression.ops + begin, at - begin});
     Location::Piece& piece = all.pieces.emplace_back();
     piece.bytes = expression.ops[at].number;
     if (one)
@@ -196,8 +210,7 @@ Result<Location> follow_pieces(const DebugInfo::Handles& handles, const Expressi
   return all;
 }
 
-Result<Location> follow(const DebugInfo::Handles& handles, const Expression& expression, Dwarf_Attribute& attribute,
-                        const Scopes& scopes, std::uint64_t address) {
+Result<Location> follow(const Place& place, const Expression& expression) {
   const auto is = [&](unsigned atom) {
     return std::any_of(expression.ops, expression.ops + expression.count,
                        [&](const Dwarf_Op& op) { return op.atom == atom; });
@@ -206,8 +219,7 @@ Result<Location> follow(const DebugInfo::Handles& handles, const Expression& exp
   if (is(DW_OP_implicit_pointer) || is(DW_OP_GNU_implicit_pointer))
     return not_understood("is optimised away here: only what it points to is left");
   if (is(DW_OP_form_tls_address) || is(DW_OP_GNU_push_tls_address)) return not_understood("is a thread's own");
-  return is(DW_OP_piece) ? follow_pieces(handles, expression, attribute, scopes, address)
-                         : follow_whole(handles, expression, attribute, scopes, address);
+  return is(DW_OP_piece) ? follow_pieces(place, expression) : follow_whole(place, expression);
 }
 
 }  // namespace
@@ -220,7 +232,8 @@ Status settle(Location& location, std::uint64_t bytes) {
     });
     if (piece == location.pieces.end()) return not_understood("is in none of the pieces that are kept here");
     if (!piece->problem.empty()) return not_understood(piece->problem);
-    if (bytes == 0 || location.offset - begin + bytes > piece->bytes) return not_understood("is in several pieces here");
+    if (bytes == 0 || location.offset - begin + bytes > piece->bytes)
+      return not_understood("is in several pieces here");
     Location one = piece->location;
     one.offset += location.offset - begin;
     location = std::move(one);
@@ -254,7 +267,7 @@ Result<Location> location_of(const DebugInfo::Handles& handles, Dwarf_Die variab
   if (found < 0) return not_understood("has a location that cannot be read");
   if (found == 0) return gone();
   if (found > 1) return not_understood("has several locations here");
-  return follow(handles, {ops[0], counts[0]}, attribute, scopes, address);
+  return follow({handles, attribute, scopes, address}, {ops[0], counts[0]});
 }
 
 }  // namespace uprobe::dwarf

@@ -56,7 +56,9 @@ Status set_scalar(Type type, Argument& argument) {
     return ok();
   }
   const bool is_signed = encoding == DW_ATE_signed || encoding == DW_ATE_signed_char;
-  argument.kind = is_plain_char(type) && !argument.is_bitfield ? Kind::character : is_signed ? Kind::signed_decimal : Kind::unsigned_decimal;
+  argument.kind = is_plain_char(type) && !argument.is_bitfield ? Kind::character
+                  : is_signed                                  ? Kind::signed_decimal
+                                                               : Kind::unsigned_decimal;
   return ok();
 }
 

@@ -305,15 +305,26 @@ Status Walker::index(std::string_view at) {
   return ok();
 }
 
+std::optional<Dwarf_Word> number_of(Dwarf_Die die, unsigned name) {
+  Dwarf_Attribute attribute;
+  Dwarf_Word number = 0;
+  if (dwarf_attr(&die, name, &attribute) == nullptr || dwarf_formudata(&attribute, &number) != 0) return {};
+  return number;
+}
+
 // How many bits the member has that was named last, if it is a bitfield.
 std::optional<Dwarf_Word> Walker::bits_of_member() const {
-  Dwarf_Attribute attribute;
-  Dwarf_Word width = 0;
-  Dwarf_Die member = at_;
-  if (is_element_ || dwarf_attr(&member, DW_AT_bit_size, &attribute) == nullptr ||
-      dwarf_formudata(&attribute, &width) != 0)
-    return {};
-  return width;
+  return is_element_ ? std::nullopt : number_of(at_, DW_AT_bit_size);
+}
+
+// The lowest bit, from where the member is said to lie. Before DWARF 4, and from clang for gdb, bits count from the highest of a
+// container of the member's own.
+std::optional<Dwarf_Word> first_bit(Dwarf_Die member, Dwarf_Word width, std::uint64_t bytes) {
+  if (const auto bit = number_of(member, DW_AT_data_bit_offset)) return bit;
+  const auto from_above = number_of(member, DW_AT_bit_offset);
+  const Dwarf_Word bits = 8 * number_of(member, DW_AT_byte_size).value_or(bytes);
+  if (!from_above || *from_above > bits || width > bits - *from_above) return {};
+  return bits - *from_above - width;
 }
 
 // A member of some bits, in a container that lies where one of its type would.
@@ -321,14 +332,12 @@ Status Walker::set_bits(Argument& argument) {
   const auto width = bits_of_member();
   if (!width) return ok();
   if (argument.has_type) return blame(all_, "a bitfield has its own type");
-  Dwarf_Attribute attribute;
-  Dwarf_Word bit = 0;
   const std::uint64_t bytes = size_of(type_), bits = 8 * bytes;
-  if (bits == 0 || dwarf_attr(&at_, DW_AT_data_bit_offset, &attribute) == nullptr || dwarf_formudata(&attribute, &bit) != 0)
-    return blame(all_, "is a bitfield whose place is not understood");
-  const std::uint64_t first = bit % bits;
+  const auto bit = first_bit(at_, *width, bytes);
+  if (bits == 0 || !bit) return blame(all_, "is a bitfield whose place is not understood");
+  const std::uint64_t first = *bit % bits;
   if (*width == 0 || first + *width > bits) return blame(all_, "is a bitfield across two containers");
-  location_.offset += bit / bits * bytes;
+  location_.offset += *bit / bits * bytes;
   argument.is_bitfield = true;
   argument.bit_width = static_cast<std::uint8_t>(*width);
   argument.bit_offset = static_cast<std::uint8_t>(first);

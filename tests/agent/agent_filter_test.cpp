@@ -285,8 +285,10 @@ TEST_F(Filters, StackUseIsBounded) {
   name_key.field.source = static_cast<u8>(shared::HistogramSource::task_name), name_key.field.key_offset = 128;
   program::HistogramWord lower_frames = frames_key;
   lower_frames.field.key_offset = 0;
-  const program::HistogramPlan named{
-      .values = {{.name = "hitcount", .is_hitcount = true}}, .keys = {lower_frames, name_key}, .bits = 7, .key_bytes = 144};
+  const program::HistogramPlan named{.values = {{.name = "hitcount", .is_hitcount = true}},
+                                     .keys = {lower_frames, name_key},
+                                     .bits = 7,
+                                     .key_bytes = 144};
   const program::HistogramPlan plan{.values = {{.name = "hitcount", .is_hitcount = true}},
                                     .keys = {text_key, frames_key},
                                     .bits = 7,

@@ -394,6 +394,38 @@ TEST_F(Interpret, BitfieldsShiftInTheirOwnWidth) {
   }
 }
 
+TEST_F(Interpret, ShiftsThatKeepTheSign) {
+  for (const u8 size : {u8{1}, u8{2}, u8{4}, u8{8}})
+    for (u32 width = 1; width <= 8u * size; ++width)
+      for (const u64 number : {u64{0}, u64{1}, ~u64{0}, u64{1} << (width - 1), (u64{1} << (width - 1)) - 1}) {
+        const u64 bits = 8u * size, low = (bits - width) / 2, left = bits - width - low;
+        const u64 mask = ~u64{0} >> (64 - width), noise = 0x5a5a5a5a5a5a5a5a;
+        const u64 container = (noise & ~(mask << low)) | (number & mask) << low;
+        const Outcome outcome = run({begin(), constant(container), store(16, size),
+                                     insn(Op::shift, size, 1, 16, left | (bits - width) << 8 | shared::kShiftSigned),
+                                     insn(Op::end)},
+                                    16u + size);
+        u64 value = 0;
+        std::memcpy(&value, outcome.payload.data() + 16, size);
+        const shared::i64 seen = static_cast<shared::i64>(value << (64 - bits)) >> (64 - bits);
+        const shared::i64 expected = static_cast<shared::i64>(number << (64 - width)) >> (64 - width);
+        ASSERT_EQ(seen, expected) << int{size} << " " << width << " " << number;
+      }
+}
+
+TEST_F(Interpret, SumsAndUpperParts) {
+  const u64 words[2] = {7, 0x123456789abcdef0};
+  const Outcome outcome =
+      run({begin(), constant(word_of(words)), insn(Op::add, 0, 0, 0, 8), store(16, 8), begin(),
+           constant(word_of(words)), insn(Op::add, 0, 0, 0, ~u64{0} - 7), insn(Op::dereference, 0, 0, 0, 16),
+           insn(Op::shift_right, 0, 0, 0, 16), store(24, 2), begin(), constant(5), insn(Op::dereference),
+           insn(Op::add, 0, 0, 0, 9), store(26, 8), insn(Op::end)},
+          34);
+  EXPECT_EQ(outcome.at<u64>(16), word_of(words + 1));
+  EXPECT_EQ(outcome.at<u16>(24), 0x9abc);
+  EXPECT_EQ(outcome.at<u64>(26), 0U) << "a value that could not be read stays 0";
+}
+
 TEST_F(Interpret, ShiftsOfArraysTouchEachElementAlone) {
   const u16 values[3] = {0xffff, 0x0ff0, 0x1234};
   const Outcome outcome = run({begin(), constant(word_of(values)), insn(Op::store_memory, 0, 6, 16),

@@ -235,8 +235,10 @@ RandomProgram random_program(std::mt19937_64& random) {
     const u8 size = kSizes[random() % 4];
     u32 bytes = size;
     made.insns.push_back(source(random));
-    for (u64 steps = random() % 3; steps != 0; --steps)
-      made.insns.push_back(insn(Op::dereference, 0, 0, 0, random() % 64 - 16));
+    for (u64 steps = random() % 4; steps != 0; --steps) {
+      const Op op = random() % 4 == 0 ? Op::add : random() % 6 == 0 ? Op::shift_right : Op::dereference;
+      made.insns.push_back(insn(op, 0, 0, 0, op == Op::shift_right ? random() % 64 : random() % 64 - 16));
+    }
     if (kind < 5)
       made.insns.push_back(insn(Op::store_value, size, 0, made.fixed));
     else if (kind < 8)
@@ -306,7 +308,8 @@ TEST(JumpPrograms, WhatIsNotSupportedIsLeftToTheAgent) {
   install_agent_handlers();
   for (const Insn& odd : {insn(Op::store_text, 0, 2, 16), insn(Op::shift, 8, 1, 16, 1),
                           insn(Op::store_memory, 0, 3, 16), insn(Op::store_comm, 0, 0, 16),
-                          insn(Op::store_string_array, 0, 2, 16), insn(Op::dereference, 0, 0, 0, u64{1} << 40)}) {
+                          insn(Op::store_string_array, 0, 2, 16), insn(Op::dereference, 0, 0, 0, u64{1} << 40),
+                          insn(Op::add, 0, 0, 0, u64{1} << 40), insn(Op::shift_right, 0, 0, 0, 64)}) {
     OneEvent session({insn(Op::begin), load(Reg::di), odd, insn(Op::end)}, 32, cpus(), kClaimed, 8192);
     JumpProbe probe(hit_site);
     probe.arm(session, true);

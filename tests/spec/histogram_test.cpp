@@ -70,7 +70,8 @@ TEST(Histogram, TheTasksNameIsAKeyOfItsOwnSize) {
   const auto plan = read("hist:keys=comm,s,COMM:sort=common_comm.descending");
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->key_bytes, 16U + 256 + 16);
-  EXPECT_EQ(plan->text(), "hist:keys=common_comm,s,common_comm:vals=hitcount:sort=common_comm.descending:size=2048 [active]");
+  EXPECT_EQ(plan->text(),
+            "hist:keys=common_comm,s,common_comm:vals=hitcount:sort=common_comm.descending:size=2048 [active]");
   EXPECT_FALSE(read("hist:keys=n:vals=comm"));
   EXPECT_FALSE(read("hist:keys=comm.hex"));
 }

@@ -57,6 +57,18 @@ TEST(Verify, OperationsAndTheirOrder) {
   EXPECT_EQ(answer([](EventProgram& p) { p.insns[1].size = shared::kRegCount; }), "instruction 1: an unknown register");
 }
 
+TEST(Verify, ValuesChangeBehindTheirSource) {
+  const auto with = [](std::size_t at, shared::Insn insn) {
+    return answer([&](EventProgram& p) { p.insns.insert(p.insns.begin() + static_cast<std::ptrdiff_t>(at), insn); });
+  };
+  const shared::Insn add{.op = Op::add, .immediate = UINT64_MAX}, shift{.op = Op::shift_right, .immediate = 63};
+  EXPECT_EQ(with(2, add), "ok");
+  EXPECT_EQ(with(3, shift), "ok");
+  EXPECT_EQ(with(1, add), "instruction 1: a load out of order");
+  EXPECT_EQ(with(4, shift), "instruction 4: a load out of order");
+  EXPECT_EQ(with(2, {.op = Op::shift_right, .immediate = 64}), "instruction 2: a shift past the value");
+}
+
 // load_entry, latency | note: begin, register, store_value | begin, register, store_memory | end
 TEST(Verify, WhatIsNotedAtTheEntry) {
   const auto answer = [](const std::function<void(EventProgram&)>& change) {
@@ -121,6 +133,8 @@ TEST(Verify, ShiftsFitTheirElements) {
     return answer([=](EventProgram& p) { p.insns[7].immediate = immediate; });
   };
   EXPECT_EQ(shift(7 | 7 << 8), "ok");
+  EXPECT_EQ(shift(7 | 7 << 8 | shared::kShiftSigned), "ok");
+  EXPECT_EQ(shift(shared::kShiftSigned << 1), "instruction 7: a shift past the element");
   EXPECT_EQ(shift(8), "instruction 7: a shift past the element");
   EXPECT_EQ(shift(8 << 8), "instruction 7: a shift past the element");
   EXPECT_EQ(shift(UINT64_MAX), "instruction 7: a shift past the element");

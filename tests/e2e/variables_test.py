@@ -1,0 +1,163 @@
+"""Variables as gdb has them at the same instruction, in code of several compilers and levels: what we print is what it prints, and
+where it has nothing we have nothing."""
+import os
+import re
+import shutil
+import subprocess
+
+import harness
+
+WANTED = {
+    "by_value": "t.a t.b w.a w.b s.c s.s s.h s.i e.i e.low e.high e.bytes[1] r &t &w.b",
+    "with_bits": "b.n b.u b.m b.far b.tiny b.flag p->n p->u p->m p->far p->tiny p->flag copy.n copy.u copy.m copy.far copy.tiny &copy p",
+    "split": "w.a w.b t.a t.b p.text[0] p.next i n name &w name[1] &name[2] *p.text",
+    "addresses": "middle *middle inside inside->b &array &array[2] &local.in.t.b &local.bits &o->in.s[1] o &o->tail[3] local.bits.m "
+                 "local.in.s[1] &middle array[5] &global.in.t.b hidden[2] &hidden[1] &n local.tail[2] &*middle &middle[1]",
+    "floating": "m.n m.d f.x f.y d",
+}
+FLOATING = ("m.d", "f.x", "f.y", "d")
+# What gdb is asked at a place: the registers that addresses are told from, and each expression; a value in several words, "<optimized
+# out>" and the like are none.
+ASK = """
+import gdb
+def ask(number, expression, form):
+    try:
+        text = gdb.execute("output" + form + " " + expression, False, True)
+    except gdb.error:
+        text = "<"
+    print("V", number, "-" if "<" in text or "{" in text else text)
+"""
+
+
+def whole(text):
+    """A number as its 64 bits."""
+    return (ord(text[1:-1]) if text.startswith("'") else int(text, 0)) % 2**64
+
+
+class AgainstGdb(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        harness.tool()
+        self.gdb = harness.need("gdb")
+        self.source = os.path.join(harness.Options.source, "tests/e2e/fixtures/variables.c")
+        self.program = self.path("variables")
+
+    def build(self, compiler, flags):
+        subprocess.run([compiler, *flags.split(), "-g", "-w", "-no-pie", "-o", self.program, self.source], check=True)
+
+    def ask(self, *words):
+        return subprocess.run([*harness.tracer(*words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=harness.TIMEOUT, check=False)
+
+    def places(self):
+        """(file offset, function) of each line that is marked."""
+        function, found = "", []
+        with open(self.source, encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                function = (re.match(r"KEPT \w+ (\w+)\(", line) or [None, function])[1]
+                if "// here" in line:
+                    listing = self.ask("--list-events", "-p", f"p:e {self.program}:variables.c:{number}").stdout.decode()
+                    found += [(int(offset, 16), function) for offset in re.findall(r":0x([0-9a-f]+)", listing)]
+        return sorted(set(found))
+
+    def by_gdb(self, places):
+        """offset -> (stack pointer, values)"""
+        base = 0x400000  # of programs that are not position independent
+        lines = ["set pagination off", "set confirm off", "set width 0", "python", *ASK.splitlines(), "end"]
+        for offset, function in places:
+            lines += [f"tbreak *{base + offset:#x}", "commands", "silent", f'printf "@ {offset} %lx\\n",(long)$sp']
+            for number, expression in enumerate(WANTED[function].split()):
+                lines.append(f"python ask({number}, '{expression}', '{'' if expression in FLOATING else '/d'}')")
+            lines += ["continue", "end"]
+        script = self.write("script.gdb", "\n".join([*lines, "run > /dev/null"]))
+        text = subprocess.run([self.gdb, "-nx", "-q", "-batch", "-x", script, self.program], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=harness.TIMEOUT, check=False).stdout.decode("latin-1")
+        seen, values = {}, []
+        for kind, first, second in re.findall(r"(?m)^([@V]) (\d+) (\S+)$", text):
+            if kind == "@":
+                values = []
+                seen[int(first)] = (int(second, 16), values)
+            else:
+                values.append(second)
+        return seen
+
+    def by_tool(self, places):
+        """The same, as far as it is not refused."""
+        wanted, taken = [], []
+        for offset, function in places:
+            for number, expression in enumerate(WANTED[function].split()):
+                wanted.append(f"p:g/e{offset}_{number} {self.program}:{offset:#x} sp=%sp v={expression}")
+        for definition in wanted:
+            if self.ask("--check", "-p", definition).returncode == 0:
+                taken.append(definition)
+        done = harness.run([*harness.tracer("-q", "-o", self.path("trace"), "-i", self.write("list", "\n".join(taken) + "\n")), "--", self.program])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        seen = {}
+        with open(self.path("trace"), encoding="latin-1") as file:
+            for offset, number, sp, value in re.findall(r": e(\d+)_(\d+): \(0x\w+\) sp=(0x\w+) v=(.*)", file.read()):
+                seen.setdefault((int(offset), int(number)), (int(sp, 16), value))
+        self.assertEqual(len(seen), len(taken))
+        return seen
+
+    def check(self, compiler, flags, least):
+        self.build(compiler, flags)
+        places = self.places()
+        asked, taken = self.by_gdb(places), self.by_tool(places)
+        self.assertEqual(set(asked), {offset for offset, _ in places})
+        equal = 0
+        for (offset, number), (sp, value) in taken.items():
+            expression = WANTED[dict(places)[offset]].split()[number]
+            there, expected = asked[offset][0], asked[offset][1][number]
+            with self.subTest(compiler=compiler, flags=flags, at=hex(offset), expression=expression):
+                self.assertNotEqual(expected, "-", f"there is none: {value}")
+                if value.startswith('"'):
+                    continue
+                if expression in FLOATING:
+                    self.assertEqual(float(value), float(expected))
+                elif abs(whole(expected) - there) < 1 << 20:  # on the stack, which is not where it is under gdb
+                    self.assertEqual(whole(value) - sp, whole(expected) - there)
+                else:
+                    self.assertEqual(whole(value), whole(expected))
+                equal += 1
+        self.assertGreaterEqual(equal, least)
+
+    def test_gcc(self):
+        self.check(harness.need("gcc"), "-O0", 180)
+        self.check(harness.need("gcc"), "-O2", 100)
+
+    def test_clang(self):
+        compiler = next(filter(None, map(shutil.which, ("clang", "clang-14"))), None)
+        if compiler is None:
+            self.skipTest("clang is not installed")
+        self.check(compiler, "-O0", 180)
+        self.check(compiler, "-O2", 90)
+
+    def test_older_formats(self):
+        self.check(harness.need("gcc"), "-O1 -gdwarf-3", 120)
+
+
+class Words(harness.TestCase):
+    def test_names_types_and_refusals(self):
+        program, source = self.path("variables"), os.path.join(harness.Options.source, "tests/e2e/fixtures/variables.c")
+        subprocess.run([harness.need("gcc"), "-O0", "-g", "-w", "-o", program, source], check=True)
+        done = harness.run([*harness.tracer("-q", "-o", self.path("trace"), "-p",
+                                            "p:e addresses &o->in low=&o->in:x16 &global o w=&hidden[1]:u64"), "--", program])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(self.path("trace"), encoding="latin-1") as file:
+            match = re.search(r"in=(0x\w+) low=(0x\w+) global=(0x\w+) o=\3 w=(\d+)\n", file.read())
+        self.assertTrue(match)
+        self.assertEqual(int(match[1], 16) % 0x10000, int(match[2], 16))
+        self.assertEqual(int(match[1], 16) - int(match[3], 16), 6)
+
+        def said(definition):
+            seen = subprocess.run([*harness.tracer("--check", "-p", definition, program)], stderr=subprocess.PIPE, check=False)
+            return seen.stderr.decode().splitlines()[0].split(": ", 2)[2]
+        self.assertEqual(said("p with_bits &b.n"), "a bitfield has no address")
+        self.assertEqual(said("p with_bits &b:string"), "an address is a number; what is there is 'b'")
+        subprocess.run([harness.need("gcc"), "-O2", "-g", "-w", "-o", program, source], check=True)
+        self.assertEqual(said("p by_value &t.b"), "'t.b' is not in memory here")
+        self.assertEqual(said("p by_value w"), "'w' is in several pieces here")
+        self.assertEqual(said("p floating f.y"), "'f.y' is in the upper part of a register here")
+
+
+if __name__ == "__main__":
+    harness.main()
