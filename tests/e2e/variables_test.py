@@ -146,7 +146,7 @@ class Words(harness.TestCase):
             match = re.search(r"in=(0x\w+) low=(0x\w+) global=(0x\w+) o=\3 w=(\d+)\n", file.read())
         self.assertTrue(match)
         self.assertEqual(int(match[1], 16) % 0x10000, int(match[2], 16))
-        self.assertEqual(int(match[1], 16) - int(match[3], 16), 6)
+        self.assertEqual(int(match[1], 16) - int(match[3], 16), 8)
 
         def said(definition):
             seen = subprocess.run([*harness.tracer("--check", "-p", definition, program)], stderr=subprocess.PIPE, check=False)
