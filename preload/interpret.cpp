@@ -69,9 +69,18 @@ UPROBE_IN_SECTION void Builder::store_value(const Insn& insn) {
 }
 
 UPROBE_IN_SECTION void Builder::store_memory(const Insn& insn) {
+  constexpr u64 kPageBytes = 4096;
   if (!inside(insn.offset, insn.count)) return;
   const Reader reader{reader_.may_fault && !fault_};
-  reader.copy(payload_.at + insn.offset, value_ + insn.immediate, insn.count);
+  const u64 from = value_ + insn.immediate;
+  u8* const to = payload_.at + insn.offset;
+  u32 done = reader.copy(to, from, insn.count);
+  while (insn.size != 0 && done < insn.count && reader.may_fault) {
+    const u64 behind_page = ((from + done) | (kPageBytes - 1)) + 1 - from;
+    const u64 next = (behind_page + insn.size - 1) / insn.size * insn.size;
+    if (next >= insn.count) return;
+    done = static_cast<u32>(next) + reader.copy(to + next, from + next, insn.count - static_cast<u32>(next));
+  }
 }
 
 UPROBE_IN_SECTION void Builder::store_string(u32 offset, u64 address, bool readable) {

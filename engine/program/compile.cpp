@@ -103,6 +103,7 @@ void Compiler::emit_memory(const Argument& argument, const Field& field) {
   Insn insn{.op = Op::store_memory, .offset = field.offset, .immediate = argument.memory_offset};
   if (argument.kind != Kind::string) {
     insn.count = static_cast<std::uint16_t>(field.size * elements(argument));
+    insn.size = argument.count == 0 ? std::uint8_t{0} : field.size;
   } else if (argument.count == 0) {
     insn.op = Op::store_string;
   } else {

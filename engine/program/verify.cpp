@@ -150,6 +150,8 @@ Status Verifier::check_noted(const Insn& insn) {
 // A locator takes 4 bytes; what it points to is bounded by the agent at the hit.
 Status Verifier::check_store(const Insn& insn) {
   if (insn.op == Op::store_value && !is_element_size(insn.size)) return fail("a value of an impossible size");
+  if (insn.op == Op::store_memory && insn.size != 0 && (!is_element_size(insn.size) || insn.count % insn.size != 0))
+    return fail("elements of an impossible size");
   const bool is_array = insn.op == Op::store_string_array;
   if (is_array && (insn.count == 0 || insn.count > kMaxElements)) return fail("an array of an impossible length");
   switch (insn.op) {

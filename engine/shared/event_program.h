@@ -11,7 +11,8 @@
 //   add                value += immediate
 //   shift_right        value >>= immediate & 63, unsigned                  (what is in the upper part of a register)
 //   store_value        the low `size` bytes of value go to payload[offset]  (0 when fault)
-//   store_memory       `count` bytes at value + immediate go to payload[offset]; from the first unreadable byte on: 0
+//   store_memory       `count` bytes at value + immediate go to payload[offset]; from the first unreadable byte on: 0. Of an
+//                      array (`size` != 0) each element by itself: those behind an unreadable page are read
 //   store_string       the NUL-terminated string at value + immediate becomes dynamic data, its locator goes to
 //                      payload[offset]; unreadable or longer than kMaxStringBytes: locator length 0
 //   store_string_array the same for each of `count` pointers found one after the other at value + immediate
@@ -60,8 +61,8 @@ inline constexpr u64 kShiftSigned = u64{1} << 16;
 
 struct Insn {
   Op op;
-  u8 size;        // store_value, shift, load_entry: bytes of an element (1, 2, 4, 8); load_register: the Reg;
-                  // store_vector: the register's number
+  u8 size;        // store_value, shift, load_entry: bytes of an element (1, 2, 4, 8); store_memory: the same, or 0;
+                  // load_register: the Reg; store_vector: the register's number
   u16 count;      // store_memory, store_vector: bytes; store_string_array, shift: elements; store_text: bytes
   u32 offset;     // place in the payload; load_entry: in what was noted
   u64 immediate;  // two's complement where it is an offset

@@ -257,6 +257,28 @@ TEST_F(Interpret, MemoryIsReadUpToTheFirstUnreadableByte) {
   EXPECT_EQ(before.at<u64>(16), 0U);
 }
 
+// As the kernel fetches them: one by one.
+TEST_F(Interpret, ElementsBehindAHoleAreRead) {
+  const HoleyMemory memory(1);
+  for (u32 i = 0; i < 64; ++i)
+    memory.begin()[i] = static_cast<u8>(i + 1), *(memory.end() - 64 + i) = static_cast<u8>(i + 101);
+  for (const u8 size : {u8{1}, u8{2}, u8{4}, u8{8}})
+    for (u64 before = 0; before <= 48; ++before) {
+      const u64 at = word_of(memory.begin()) - before;
+      const Outcome outcome =
+          run({begin(), constant(at), insn(Op::store_memory, size, 48, 16), insn(Op::end)}, 16 + 48);
+      for (u64 i = 0; i < 48; ++i) {
+        const u64 element = i / size * size;
+        ASSERT_EQ(outcome.payload[16 + i], element >= before ? i - before + 1 : 0)
+            << int{size} << " " << before << " " << i;
+      }
+    }
+  const Outcome end =
+      run({begin(), constant(word_of(memory.end()) - 20), insn(Op::store_memory, 4, 48, 16), insn(Op::end)}, 64);
+  EXPECT_EQ(end.payload[16 + 19], 164);
+  EXPECT_EQ(end.payload[16 + 20], 0);
+}
+
 TEST_F(Interpret, MemoryBehindAFaultIsZero) {
   const Outcome outcome =
       run({begin(), constant(8), dereference(), insn(Op::store_memory, 0, 16, 16), insn(Op::end)}, 32);
@@ -401,10 +423,10 @@ TEST_F(Interpret, ShiftsThatKeepTheSign) {
         const u64 bits = 8u * size, low = (bits - width) / 2, left = bits - width - low;
         const u64 mask = ~u64{0} >> (64 - width), noise = 0x5a5a5a5a5a5a5a5a;
         const u64 container = (noise & ~(mask << low)) | (number & mask) << low;
-        const Outcome outcome = run({begin(), constant(container), store(16, size),
-                                     insn(Op::shift, size, 1, 16, left | (bits - width) << 8 | shared::kShiftSigned),
-                                     insn(Op::end)},
-                                    16u + size);
+        const Outcome outcome =
+            run({begin(), constant(container), store(16, size),
+                 insn(Op::shift, size, 1, 16, left | (bits - width) << 8 | shared::kShiftSigned), insn(Op::end)},
+                16u + size);
         u64 value = 0;
         std::memcpy(&value, outcome.payload.data() + 16, size);
         const shared::i64 seen = static_cast<shared::i64>(value << (64 - bits)) >> (64 - bits);

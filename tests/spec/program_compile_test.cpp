@@ -92,7 +92,7 @@ TEST(Compile, EachFormOfArgument) {
       {"$stack3:x8", "begin; register s7; dereference 24; store_value s1 @16; end"},
       {"\\-7:s32", "begin; constant -7; store_value s4 @16; end"},
       {"+8(%si):u16", "begin; register s4; store_memory n2 @16 8; end"},
-      {"-8(%si):u16[3]", "begin; register s4; store_memory n6 @16 -8; end"},
+      {"-8(%si):u16[3]", "begin; register s4; store_memory s2 n6 @16 -8; end"},
       {"+1(+2(+3(%ax)))", "begin; register; dereference 3; dereference 2; store_memory n8 @16 1; end"},
       {"@0x1000:char", "begin; constant 4096; store_memory n1 @16; end"},
       {"@+-4", "begin; file_offset -4; store_memory n8 @16; end"},
@@ -105,7 +105,7 @@ TEST(Compile, EachFormOfArgument) {
       {"\\\"abc\"", "begin; store_text n4 @16; end"},
       {"$comm", "begin; store_comm @16; end"},
       {"%di:b3@7/32", "begin; register s5; store_value s4 @16; shift s4 n1 @16 7446; end"},
-      {"+0(%di):b4@0/8[2]", "begin; register s5; store_memory n2 @16; shift s1 n2 @16 1028; end"},
+      {"+0(%di):b4@0/8[2]", "begin; register s5; store_memory s1 n2 @16; shift s1 n2 @16 1028; end"},
   };
   for (const Case& c : cases) EXPECT_EQ(text_of(compiled(c.argument)), c.program) << c.argument;
   static_assert((7446 & 0xff) == 32 - 3 - 7 && 7446 >> 8 == 32 - 3, "bits 7..9 of 32");
