@@ -366,7 +366,8 @@ Status Walker::take_value(Argument& argument) {
   if (Status bits = set_bits(argument); !bits) return bits;
   const bool is_number = argument.has_type && argument.count == 0 && argument.kind != Kind::string;
   const std::uint64_t bytes = size_of(type_);
-  Status typed = settle(location_, is_number ? std::min<std::uint64_t>(argument.size, bytes) : bytes);
+  const bool is_whole = is_aggregate(type_.tag) && !argument.has_type;  // set_type() says what to do
+  Status typed = is_whole ? ok() : settle(location_, is_number ? std::min<std::uint64_t>(argument.size, bytes) : bytes);
   if (typed) typed = set_type(type_, location_, argument);
   if (!typed) {
     Error error = typed.error();

@@ -150,12 +150,13 @@ class Words(harness.TestCase):
 
         def said(definition):
             seen = subprocess.run([*harness.tracer("--check", "-p", definition, program)], stderr=subprocess.PIPE, check=False)
-            return seen.stderr.decode().splitlines()[0].split(": ", 2)[2]
+            return seen.stderr.decode().splitlines()[0].split(": ", 2)[2] if seen.returncode else ""
         self.assertEqual(said("p with_bits &b.n"), "a bitfield has no address")
         self.assertEqual(said("p with_bits &b:string"), "an address is a number; what is there is 'b'")
         subprocess.run([harness.need("gcc"), "-O2", "-g", "-w", "-o", program, source], check=True)
         self.assertEqual(said("p by_value &t.b"), "'t.b' is not in memory here")
-        self.assertEqual(said("p by_value w"), "'w' is in several pieces here")
+        self.assertEqual(said("p by_value w"), "'w' is a struct or union")
+        self.assertEqual(said("p by_value w:u64"), "")
         self.assertEqual(said("p floating f.y"), "'f.y' is in the upper part of a register here")
 
 
