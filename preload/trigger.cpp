@@ -58,11 +58,13 @@ UPROBE_IN_SECTION Triggers triggers_of(AreaHeader* area, const Event& event) {
 
 [[gnu::noinline]] bool begin_switched(Draft& draft) {
   AreaHeader* const area = draft.area;
+  const u32* const own = switch_of(area, draft.event->switch_number);
   draft.looks = (draft.event->flags & shared::kEventLooksFirst) != 0;
+  // As in the kernel, which builds a record beside the ring if there is a filter or the event is off, else in the ring at once.
+  draft.goes_by_session = draft.event->test_count != 0 || is_off(own);
   draft.session_off = is_off(&area->tracing);
   if (draft.looks) return true;
-  // As in the kernel: a hit that turns its own event on is seen where a trigger of the event looks at the record, of whatever kind.
-  const u32* const own = switch_of(area, draft.event->switch_number);
+  // And so: a hit that turns its own event on is seen where a trigger of the event looks at the record, of whatever kind.
   const bool comes_too_late =
       (draft.event->flags & (shared::kEventCounts | shared::kEventShowsStack)) == 0 && is_off(own);
   const Triggers all = triggers_of(area, *draft.event);
@@ -82,8 +84,8 @@ UPROBE_IN_SECTION Triggers triggers_of(AreaHeader* area, const Event& event) {
     else
       turn(area, all.first[i]);
   }
-  const bool off = is_off(switch_of(area, draft.event->switch_number));
-  return off || draft.session_off ? Built::muted : Built::ok;
+  const bool session_off = draft.goes_by_session ? is_off(&area->tracing) : draft.session_off;
+  return session_off || is_off(switch_of(area, draft.event->switch_number)) ? Built::muted : Built::ok;
 }
 
 // Of a count one is taken here: such an event is never built in a section.

@@ -114,6 +114,12 @@ class Scenarios(Triggers):
         self.expect("r5 r6", "ret=5 ret=6", {"r": ["enable_event:t:r if u > 0"]}, ["r"])
         self.expect("r5 r6", "ret=5 ret=6", {"r": ["enable_event:t:r", "stacktrace"]}, ["r"])
 
+    def test_a_hit_that_turns_the_session_on(self):
+        """By a trigger that looks at the record it comes too late for itself, unless the record waits for a filter."""
+        triggers = {"r": ["traceoff if u == 5"], "a": ["traceon if u == 1"]}
+        self.expect("r5 a1", "ret=5 args args", triggers)
+        self.expect("r5 a1 a1", "ret=5 args args", triggers, [], {"a": "u == 1"})
+
     def test_counts(self):
         self.expect("r5 a1 a1 r6 a1", "ret=5 args args ret=6 args", {"r": ["enable_event:t:a:1"]}, ["a"])
         self.expect("a1 a1", "args ret=5 args", {"a": ["enable_event:t:r:0"]}, ["r"])
