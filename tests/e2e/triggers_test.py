@@ -20,7 +20,7 @@ NAMES = ['comm == "worker"', 'comm ~ "w*"', 'COMM != "w"', 'comm ~ "*e*" && comm
 CONDITIONS = {"a": ["u == 1", "s < 0", "x == 3 || u > 5", "!(u == 1)"], "r": ["u == 5", "u >= 6", "u & 1"], "p": ["u > 0", "u == 0"]}
 for conditions in CONDITIONS.values():
     conditions += NAMES
-WORDS = ["traceon", "traceoff", "enable_event:{g}:a", "disable_event:{g}:r", "enable_event:{g}:p"]
+WORDS = ["traceon", "traceoff", "enable_event:{g}:a", "disable_event:{g}:r", "enable_event:{g}:p", "stacktrace"]
 MISTAKES = ["", "traceon:", "traceon:x", "traceon:1x", "traceon:1:2", "traceon: 1", "traceon 1", "traceon:0x10", "traceon:-1",
             "traceon:18446744073709551616", "traceon:1 if", "traceon if", "traceon if ", "traceon iff u == 1", "traceon:1 u == 1",
             "traceonx", "Traceon", "trace", "enable_event", "enable_event:", "enable_event:{g}", "enable_event:{g}:",
