@@ -17,6 +17,9 @@ struct Addends {
   Addend list[shared::kMaxEventHistograms];
 };
 
+// Whether a hit is recorded by what the session was when it came, or by what it is behind the triggers.
+enum class SessionWas : u8 { on, off, open };
+
 // A record to be built behind the head of a ring that nobody else writes meanwhile. `ring` and what follows is the business
 // of who finds the ring.
 struct Draft {
@@ -28,13 +31,12 @@ struct Draft {
   u32 cpu;
   bool in_section;
   // trigger.cpp:
-  bool looks;            // triggers are to be run on what has been built: never in a section
-  bool session_off;      // it was when the hit came
-  bool goes_by_session;  // what the session is behind the triggers counts instead
-  bool is_off;           // the event is, or the session
-  u32 behind;            // index + 1 of the event's trigger that acts when the record is published
-  Addends* addends;      // of an event that adds to histograms; else null. Such a hit is built, whatever is off
-  u64 commit;            // out, with Built::ok: what publishes the record once it is stored to ring->commit
+  bool looks;          // triggers are to be run on what has been built: never in a section
+  SessionWas session;  // when the hit came
+  bool is_off;         // the event is, or the session
+  u32 behind;          // index + 1 of the event's trigger that acts when the record is published
+  Addends* addends;    // of an event that adds to histograms; else null. Such a hit is built, whatever is off
+  u64 commit;          // out, with Built::ok: what publishes the record once it is stored to ring->commit
 };
 // Stamps and builds. Runs inside the rseq section as well.
 Built build_record(Draft& draft);

@@ -61,12 +61,11 @@ UPROBE_IN_SECTION Triggers triggers_of(AreaHeader* area, const Event& event) {
   const u32* const own = switch_of(area, draft.event->switch_number);
   draft.looks = (draft.event->flags & shared::kEventLooksFirst) != 0;
   // As in the kernel, which builds a record beside the ring if there is a filter or the event is off, else in the ring at once.
-  draft.goes_by_session = draft.event->test_count != 0 || is_off(own);
-  draft.session_off = is_off(&area->tracing);
+  const bool is_open = draft.event->test_count != 0 || is_off(own);
+  draft.session = is_open ? SessionWas::open : is_off(&area->tracing) ? SessionWas::off : SessionWas::on;
   if (draft.looks) return true;
-  // And so: a hit that turns its own event on is seen where a trigger of the event looks at the record, of whatever kind.
-  const bool comes_too_late =
-      (draft.event->flags & (shared::kEventCounts | shared::kEventShowsStack)) == 0 && is_off(own);
+  // And so: no hit is seen that turns its own event on, but where a trigger of it looks at the record.
+  const bool comes_too_late = is_off(own);
   const Triggers all = triggers_of(area, *draft.event);
   for (u32 i = 0; i < all.count; ++i) turn(area, all.first[i]);
   draft.is_off = comes_too_late || is_off(own) || is_off(&area->tracing);
@@ -84,7 +83,8 @@ UPROBE_IN_SECTION Triggers triggers_of(AreaHeader* area, const Event& event) {
     else
       turn(area, all.first[i]);
   }
-  const bool session_off = draft.goes_by_session ? is_off(&area->tracing) : draft.session_off;
+  const bool session_off =
+      draft.session == SessionWas::open ? is_off(&area->tracing) : draft.session == SessionWas::off;
   return session_off || is_off(switch_of(area, draft.event->switch_number)) ? Built::muted : Built::ok;
 }
 

@@ -106,7 +106,8 @@ inline constexpr u16 kEventReturns = 1;   // the payload begins with a ReturnHea
 inline constexpr u16 kEventNotes = 2;     // and wants what was noted at the entry
 inline constexpr u16 kEventAsksEntry =
     8;  // one is about what was noted at the entry: a record that knows nothing of that is dropped
-inline constexpr u16 kEventLooksFirst = 16;   // of its triggers one has tests, acts behind the record, or asks for the task's name
+inline constexpr u16 kEventLooksFirst = 16;   // of its triggers one has tests, acts behind the record, asks for the task's name, or turns
+                                              // a switch beside one that is about the record
 inline constexpr u16 kEventCounts = 32;       // one adds to a histogram
 inline constexpr u16 kEventShowsStack = 128;  // one puts the stack behind the record
 inline constexpr u16 kEventAtEntry = 64;  // it is where a function begins: the return address is at the stack pointer

@@ -306,20 +306,22 @@ bool asks_name(const AreaSpec& spec, const program::TriggerProgram& trigger) {
   });
 }
 
-bool looks_first(const AreaSpec& spec, const EventSwitch& of) {
-  const auto begin = spec.triggers.begin() + of.first_trigger;
-  return std::any_of(begin, begin + of.trigger_count, [&](const program::TriggerProgram& trigger) {
-    if (asks_name(spec, trigger)) return true;
-    if (trigger.kind == shared::TriggerKind::stack) return trigger.count != shared::kUnlimited;
-    return shared::turns_switch(trigger.kind) &&
-           (shared::acts_behind(trigger.kind) || !trigger.condition.tests.empty());
-  });
-}
-
 bool has_kind(const AreaSpec& spec, const EventSwitch& of, shared::TriggerKind kind) {
   const auto begin = spec.triggers.begin() + of.first_trigger;
   return std::any_of(begin, begin + of.trigger_count,
                      [&](const program::TriggerProgram& trigger) { return trigger.kind == kind; });
+}
+
+bool looks_first(const AreaSpec& spec, const EventSwitch& of) {
+  const auto begin = spec.triggers.begin() + of.first_trigger;
+  const bool is_looked_at =
+      has_kind(spec, of, shared::TriggerKind::histogram) || has_kind(spec, of, shared::TriggerKind::stack);
+  return std::any_of(begin, begin + of.trigger_count, [&](const program::TriggerProgram& trigger) {
+    if (asks_name(spec, trigger)) return true;
+    if (trigger.kind == shared::TriggerKind::stack) return trigger.count != shared::kUnlimited;
+    return shared::turns_switch(trigger.kind) &&
+           (is_looked_at || shared::acts_behind(trigger.kind) || !trigger.condition.tests.empty());
+  });
 }
 
 // Tests and texts of triggers stand behind those of all events.

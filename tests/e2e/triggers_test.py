@@ -119,6 +119,7 @@ class Scenarios(Triggers):
         triggers = {"r": ["traceoff if u == 5"], "a": ["traceon if u == 1"]}
         self.expect("r5 a1", "ret=5 args args", triggers)
         self.expect("r5 a1 a1", "ret=5 args args", triggers, [], {"a": "u == 1"})
+        self.expect("r5 a1", "ret=5 args args", {"r": ["traceoff"], "a": ["traceon", "stacktrace"]})
 
     def test_counts(self):
         self.expect("r5 a1 a1 r6 a1", "ret=5 args args ret=6 args", {"r": ["enable_event:t:a:1"]}, ["a"])
