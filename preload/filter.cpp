@@ -7,6 +7,11 @@ namespace uprobe::agent {
 
 using shared::Verdict;
 
+// Not part of its callers: a system call takes registers.
+[[gnu::noinline]] UPROBE_IN_SECTION bool fetch_name(const Draft& draft, u8* name) {
+  return !draft.in_section && may_fetch_name(draft) && get_task_name(name);
+}
+
 // Not part of its callers: only who has tests needs the stack for it.
 [[gnu::noinline]] UPROBE_IN_SECTION Verdict verdict_of(const Draft& draft, const Payload& payload, u32 first,
                                                        u32 count) {
@@ -18,8 +23,7 @@ using shared::Verdict;
   u8 name[shared::kNameBytes] = {};
   for (;; input.name = name) {
     const Verdict verdict = shared::run_filter(filter, input);
-    if (verdict != Verdict::unknown || draft.in_section || !may_fetch_name(draft)) return verdict;
-    if (!get_task_name(name)) return verdict;
+    if (verdict != Verdict::unknown || !fetch_name(draft, name)) return verdict;
   }
 }
 

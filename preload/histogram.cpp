@@ -2,7 +2,6 @@
 // an rseq section: one that starts anew finds the entry that it has made, or leaves a claimed slot. Sums change behind it, once.
 #include "preload/ring.h"
 #include "preload/stack_walk.h"
-#include "preload/system_call.h"
 
 namespace uprobe::agent {
 namespace {
@@ -111,7 +110,7 @@ UPROBE_IN_SECTION bool build_key(const Draft& draft, const Payload& payload, con
     u64* const to = key.words + field.key_offset / 8;
     if (source == HistogramSource::task_name) {
       // The kernel fills what is behind a name with zeroes.
-      if (draft.in_section || !may_fetch_name(draft) || !get_task_name(reinterpret_cast<u8*>(to))) return false;
+      if (!fetch_name(draft, reinterpret_cast<u8*>(to))) return false;
     } else if (source == HistogramSource::stack)
       walk_stack(*draft.hit, *draft.event, to, shared::kHistogramFrames);
     else if (source == HistogramSource::number || source == HistogramSource::cpu)

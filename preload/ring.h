@@ -65,6 +65,8 @@ void count_unseen(AreaHeader* area, const Event& event);
 
 // filter.cpp. Whether the task's name may be fetched, which takes a system call: not where a seccomp filter may be in force.
 inline bool may_fetch_name(const Draft& draft) { return (draft.hit->block->flags & shared::kBlockFiltered) == 0; }
+// The caller's, kNameBytes. False: it may not be fetched, or not in a section.
+bool fetch_name(const Draft& draft, u8* name);
 // What the session's tests from `first` on say of what has been built; no tests let everything pass. The name is fetched where that
 // depends on it; `unknown`: it may not be, or not in a section.
 shared::Verdict verdict_of(const Draft& draft, const Payload& payload, u32 first, u32 count);
