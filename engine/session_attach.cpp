@@ -14,6 +14,7 @@
 #include "engine/base/limits.h"
 #include "engine/base/roles.h"
 #include "engine/control/attach.h"
+#include "engine/control/running_handlers.h"
 #include "engine/session_state.h"
 #include "engine/target/attachable.h"
 #include "engine/target/held_process.h"
@@ -118,7 +119,8 @@ Status Session::State::attach_all(const GivenUp& given_up) {
     auto block = control::attach_agent(*held.back(), free->agent, *agent, *area, planned.size());
     if (!block) return block.error();
     blocks[pid] = block->address();
-    return armer->arm(*held.back(), *block);
+    if (Status armed = armer->arm(*held.back(), *block); !armed) return armed;
+    return control::lead_handlers_back(*held.back(), *block);
   };
   Status begun = ok();
   for (const pid_t pid : attached) {

@@ -36,6 +36,18 @@ Status AgentCalls::ask_thread(const target::HeldProcess::Thread& thread, shared:
   return ask(order);
 }
 
+shared::ThreadEntry entry_of(target::HeldProcess& process, Block& block, std::uint64_t fs_base) {
+  const std::uint32_t mask = shared::kThreadEntries - 1;
+  std::uint32_t slot = shared::hash_slot(fs_base, 12);
+  for (std::uint32_t i = 0; i <= mask; ++i, slot = (slot + 1) & mask) {
+    shared::ThreadEntry entry{};
+    const Addr at = block.address() + block.head().thread_offset + slot * sizeof entry;
+    if (!process.read(at, &entry, sizeof entry) || entry.thread == 0) break;
+    if (entry.thread == fs_base) return entry;
+  }
+  return {};
+}
+
 bool has_control_block(target::HeldProcess& process, const target::HeldProcess::Thread& thread,
                        std::int32_t tid_offset) {
   const Addr begin{thread.registers.fs_base};

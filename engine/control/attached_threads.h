@@ -32,4 +32,7 @@ class AgentCalls {
 bool has_control_block(target::HeldProcess& process, const target::HeldProcess::Thread& thread,
                        std::int32_t tid_offset);
 
+// What the agent knows of the thread with this fs base; all 0: nothing.
+shared::ThreadEntry entry_of(target::HeldProcess& process, Block& block, std::uint64_t fs_base);
+
 }  // namespace uprobe::control

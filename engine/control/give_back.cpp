@@ -89,15 +89,7 @@ class GivingBack {
     return ip - h.agent_text < h.agent_text_end - h.agent_text;
   }
   shared::ThreadEntry entry_of(const Thread& thread) {
-    const std::uint32_t mask = shared::kThreadEntries - 1;
-    std::uint32_t slot = shared::hash_slot(thread.registers.fs_base, 12);
-    for (std::uint32_t i = 0; i <= mask; ++i, slot = (slot + 1) & mask) {
-      shared::ThreadEntry entry{};
-      const Addr at = block_.address() + block_.head().thread_offset + slot * sizeof entry;
-      if (!process_.read(at, &entry, sizeof entry) || entry.thread == 0) break;
-      if (entry.thread == thread.registers.fs_base) return entry;
-    }
-    return {};
+    return control::entry_of(process_, block_, thread.registers.fs_base);
   }
   // A breakpoint or a fault that the thread has not been told of yet.
   bool has_own_signal(const Thread& thread) const {

@@ -15,6 +15,7 @@
 #include "engine/control/load.h"
 #include "engine/control/mail_target.h"
 #include "engine/control/processes.h"
+#include "engine/control/running_handlers.h"
 
 namespace uprobe::control {
 namespace {
@@ -142,7 +143,8 @@ Status MailService::take_in(pid_t pid, const std::function<bool()>& is_wanted) {
     if (!block) return block.error();
     blocks_.insert(block->address());
     note_name(pid);
-    return armer_.arm(**process, *block);
+    if (Status armed = armer_.arm(**process, *block); !armed) return armed;
+    return lead_handlers_back(**process, *block);
   });
   (*process)->let_go();
   if (!taken) static_cast<void>(give_back(pid));

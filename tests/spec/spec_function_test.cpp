@@ -43,6 +43,9 @@ std::string step_text(const Step& step) {
       return "constant";
     case StepKind::vector:
       return "xmm" + std::to_string(step.value);
+    case StepKind::add:
+    case StepKind::shift_right:
+      return "sum";
     case StepKind::entry:
     case StepKind::latency:
       return "entry";
