@@ -257,10 +257,12 @@ Result<Session> begin(const Hello& hello, char** argv, pid_t process) {
 
 int attend(Line& line, Session& session) {
   line.admit();
-  std::thread talker = start_quiet_thread([&] {
-    const Status served = survive_exhaustion([&] { return line.serve(session), ok(); });
-    if (!served) line.give_up();
-  });
+  std::thread talker = start_quiet_thread(
+      [&] {
+        const Status served = survive_exhaustion([&] { return line.serve(session), ok(); });
+        if (!served) line.give_up();
+      },
+      {SIGCHLD});
   RunOptions options;
   options.detach_requested = [&] { return line.is_left() || is_asked_to_end(); };
   const RecordSink sink = [&](const auto& record, const auto& layout, std::string_view task) {

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include <chrono>
 
 #include "engine/base/exhaustion.h"
+#include "engine/base/quiet_thread.h"
 
 namespace uprobe {
 namespace {
@@ -38,16 +38,6 @@ Status go_to(const std::string& folder) {
   constexpr const char* kNobodys = "/proc/self/fdinfo";
   if (::unshare(CLONE_FS) == 0 && (::chdir(folder.c_str()) == 0 || ::chdir(kNobodys) == 0)) return ok();
   return system_error("go to the working folder " + folder, errno);
-}
-
-template <class Work>
-std::thread without_signals(Work work) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(work));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
 }
 
 }  // namespace
@@ -102,7 +92,7 @@ GuestDoor::~GuestDoor() {
 
 void GuestDoor::serve(GuestCalls calls) {
   state_->calls = std::move(calls);
-  state_->thread = without_signals([state = state_.get()] { state->let_in(); });
+  state_->thread = start_quiet_thread([state = state_.get()] { state->let_in(); });
 }
 
 void GuestDoor::State::let_in() {
@@ -125,7 +115,7 @@ void GuestDoor::State::let_in() {
     guests.push_back(std::make_shared<Guest>(std::move(socket), pid));
     const std::shared_ptr<Guest> guest = guests.back();
     const Status begun = survive_exhaustion([&] {
-      guest->thread_ = without_signals([this, guest] { attend(guest); });
+      guest->thread_ = start_quiet_thread([this, guest] { attend(guest); });
       return ok();
     });
     if (!begun) guests.pop_back();

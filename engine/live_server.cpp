@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -15,6 +14,8 @@
 #include <cstring>
 #include <memory>
 #include <utility>
+
+#include "engine/base/quiet_thread.h"
 
 namespace uprobe {
 namespace {
@@ -133,14 +134,9 @@ LiveServer::~LiveServer() {
   ::rmdir(live_folder().c_str());  // if nobody else is there
 }
 
-// Signals are the main thread's business.
 void LiveServer::serve(std::function<Reply(const std::vector<Order>&)> answer) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread(
+  thread_ = start_quiet_thread(
       [listener = listener_.get(), stop = stop_.get(), answer = std::move(answer)] { loop(listener, stop, answer); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void LiveServer::loop(int listener, int stop, const std::function<Reply(const std::vector<Order>&)>& answer) {

@@ -40,7 +40,8 @@ std::string called(const Candidate& candidate) {
 // of its own.
 Status Newcomers::try_to_take(const Candidate& candidate) {
   Status taken = ok();
-  std::thread thread = start_quiet_thread([&] { taken = survive_exhaustion([&] { return take(candidate); }); });
+  std::thread thread =
+      start_quiet_thread([&] { taken = survive_exhaustion([&] { return take(candidate); }); }, {SIGCHLD});
   thread.join();
   return taken;
 }
@@ -102,12 +103,14 @@ void Newcomers::take_present(const GivenUp& given_up) {
 
 void Newcomers::watch() {
   is_watching_ = true;
-  thread_ = start_quiet_thread([this] {
-    while (!stop_) {
-      static_cast<void>(survive_exhaustion([this] { return step(), ok(); }));
-      std::this_thread::sleep_for(kPace);
-    }
-  });
+  thread_ = start_quiet_thread(
+      [this] {
+        while (!stop_) {
+          static_cast<void>(survive_exhaustion([this] { return step(), ok(); }));
+          std::this_thread::sleep_for(kPace);
+        }
+      },
+      {SIGCHLD});
 }
 
 void Newcomers::stop() {

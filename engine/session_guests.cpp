@@ -6,7 +6,6 @@
 // goes on for them. A session that was launched lasts as long as its program, one that was attached until the last guest has gone.
 //
 // Locks: as in session_live.cpp; `settling` comes after all of them.
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 
 #include "engine/base/exhaustion.h"
 #include "engine/base/fd.h"
+#include "engine/base/quiet_thread.h"
 #include "engine/session_state.h"
 #include "engine/spec/listing.h"
 
@@ -206,14 +206,10 @@ Status Session::State::serve_guests() {
 void Session::State::begin_stewardship() {
   Recipient* const before = std::exchange(own_recipient, nullptr);
   own_queue.emplace();
-  sigset_t all, mask;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &mask);
   const Status begun = survive_exhaustion([&] {
-    steward = std::thread([this] { serve_as_steward(); });
+    steward = start_quiet_thread([this] { serve_as_steward(); });
     return ok();
   });
-  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
   if (begun) return;
   own_queue.reset();
   own_recipient = before;

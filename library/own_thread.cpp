@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <initializer_list>
 #include <system_error>
 
+#include "engine/base/quiet_thread.h"
 #include "library/system_call.h"
 
 // Of a program that is built with ThreadSanitizer, which sees neither our system calls nor, in a library that is not, our atomics.
@@ -50,21 +50,7 @@ void give_turn(std::atomic<std::uint32_t>& turn) {
 }
 
 // No handler of the program runs on it; what an instruction raises is not held back, the agent lives by it.
-class HeldBack {
- public:
-  HeldBack() {
-    sigset_t all;
-    ::sigfillset(&all);
-    for (const int number : {SIGTRAP, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS}) ::sigdelset(&all, number);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~HeldBack() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  HeldBack(const HeldBack&) = delete;
-  HeldBack& operator=(const HeldBack&) = delete;
-
- private:
-  sigset_t before_;
-};
+constexpr auto kOfInstructions = {SIGTRAP, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS};
 
 }  // namespace
 
@@ -78,9 +64,8 @@ Result<std::unique_ptr<OwnThread>> OwnThread::start() {
   std::unique_ptr<OwnThread> own(new OwnThread);
   own->wake_ = out_of_the_way(uprobe::Fd(::eventfd(0, EFD_CLOEXEC)));
   if (!own->wake_) return Error{.text = "no descriptor is left"};
-  const HeldBack held_back;
   try {
-    own->thread_ = std::thread([here = own.get()] { here->serve(); });
+    own->thread_ = uprobe::start_quiet_thread([here = own.get()] { here->serve(); }, kOfInstructions);
   } catch (const std::system_error&) {
     return Error{.text = "there can be no further thread"};
   }

@@ -8,11 +8,11 @@ namespace {
 // The mask of the calling thread, which a new one inherits.
 class HeldBack {
  public:
-  HeldBack() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::sigdelset(&all, SIGCHLD);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  explicit HeldBack(std::initializer_list<int> let_through) {
+    sigset_t held;
+    ::sigfillset(&held);
+    for (const int number : let_through) ::sigdelset(&held, number);
+    ::pthread_sigmask(SIG_SETMASK, &held, &before_);
   }
   ~HeldBack() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   HeldBack(const HeldBack&) = delete;
@@ -24,8 +24,8 @@ class HeldBack {
 
 }  // namespace
 
-std::thread start_quiet_thread(std::function<void()> work) {
-  const HeldBack held_back;
+std::thread start_quiet_thread(std::function<void()> work, std::initializer_list<int> let_through) {
+  const HeldBack held_back(let_through);
   return std::thread(std::move(work));
 }
 

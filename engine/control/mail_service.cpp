@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <utility>
 
 #include "engine/base/exhaustion.h"
@@ -50,7 +51,7 @@ MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, cons
   flush_event_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   // A thread of its own: planning a large library may keep the other one busy for long.
   pulse_.emplace(area.header().tool_pulse);
-  thread_ = start_quiet_thread([this] { loop(); });
+  thread_ = start_quiet_thread([this] { loop(); }, {SIGCHLD});
 }
 
 MailService::~MailService() { stop(); }

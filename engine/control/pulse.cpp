@@ -1,19 +1,12 @@
 #include "engine/control/pulse.h"
 
-#include <signal.h>
-
 #include <chrono>
+
+#include "engine/base/quiet_thread.h"
 
 namespace uprobe::control {
 
-// Signals are the main thread's business.
-Pulse::Pulse(std::uint32_t& word) : word_(word) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { beat(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
+Pulse::Pulse(std::uint32_t& word) : word_(word), thread_(start_quiet_thread([this] { beat(); })) {}
 
 Pulse::~Pulse() {
   {

@@ -19,7 +19,6 @@
 
 #include <linux/membarrier.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -33,6 +32,7 @@
 #include <vector>
 
 #include "engine/base/exhaustion.h"
+#include "engine/base/quiet_thread.h"
 #include "engine/control/processes.h"
 
 namespace uprobe::control {
@@ -97,19 +97,7 @@ Processors used_by(pid_t pid) {
 class Visitor {
  public:
   // Starts; `urgent` ones first. May throw std::system_error: no thread can be had.
-  explicit Visitor(const Processors& urgent) {
-    sigset_t every, before;
-    sigfillset(&every);  // signals are the main thread's business
-    pthread_sigmask(SIG_SETMASK, &every, &before);
-    const auto restore = [&before] { pthread_sigmask(SIG_SETMASK, &before, nullptr); };
-    try {
-      thread_ = std::thread([this, urgent] { go_around(urgent); });
-    } catch (...) {
-      restore();
-      throw;
-    }
-    restore();
-  }
+  explicit Visitor(const Processors& urgent) : thread_(start_quiet_thread([this, urgent] { go_around(urgent); })) {}
   Visitor(const Visitor&) = delete;
   Visitor& operator=(const Visitor&) = delete;
   ~Visitor() { thread_.join(); }
