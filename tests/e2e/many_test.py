@@ -64,6 +64,12 @@ class ManyCase(harness.TestCase):
                 pids.add(int(match[1]))
         return pids
 
+    def await_said(self, session, text):
+        while text not in session.said:
+            line = session.stderr.readline()
+            session.said += line
+            self.assertNotEqual(line, b"", session.said)
+
     def hits(self):
         return collections.Counter(hit.tid for hit in harness.parse_trace(read(self.path("trace"))))
 
@@ -308,7 +314,8 @@ class LeftOut(ManyCase):
         wait_until(lambda: "TracerPid:\t0" not in read(f"/proc/{taken.pid}/status"), "strace")
         session = self.session("--comm", self.name, "--wait")
         self.assertEqual(self.await_attached(session, 1), {free.pid})
-        time.sleep(0.3)
+        self.await_said(session, b"is traced by")
+        time.sleep(0.3)  # it is looked at again, and not told again
         self.tell(free, b"w")
         session.send_signal(signal.SIGINT)
         said = session.said + session.communicate(timeout=harness.TIMEOUT)[1]
@@ -343,8 +350,7 @@ class LeftOut(ManyCase):
         own = self.start(**nobody)
         session = self.session("-o", "/dev/null", "--comm", self.name, **nobody)
         self.assertEqual(self.await_attached(session, 1), {own.pid})
-        while b"is left out" not in session.said:
-            session.said += session.stderr.readline()
+        self.await_said(session, b"is left out")
         said = self.finish(session)
         self.assertEqual(said.count(f"process {foreign.pid} ({self.name}) belongs to another user".encode()), 1, said)
         self.assertEqual(session.returncode, 0)
