@@ -166,6 +166,14 @@ class Signals(AttachCase):
     def test_actions_musl(self):
         self.check("attached_actions_musl_static")
 
+    @unittest.expectedFailure
+    def test_stack_flags(self):
+        """The kernel lets nobody set them back to 0 without a stack."""
+        self.check("attached_stack_flags")
+
+    def test_stack_flags_alone(self):
+        self.assertEqual(self.end_well(self.start_ready(fixture("attached_stack_flags"))), b"0 mistakes\n")
+
 
 class Killed(AttachCase):
     """The tool dies at any moment; the process does not notice, and the next tool works."""
