@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/control/armer.h"
+#include "engine/control/kept_addresses.h"
 #include "engine/control/placing.h"
 #include "engine/control/quiet.h"
 #include "engine/control/text_view.h"
@@ -50,6 +51,8 @@ struct Armer::Work {
   // unwinders find the stubs.
   std::optional<bool> quiet, follows_returns, finds_stubs;
 
+  std::optional<KeptAddresses> kept;  // of a held process
+
   TextView text;  // of the file under way, as it was before anything of it was written
 
   Work(target::Target& in, Block& its_block, const std::vector<target::Mapping>& its_maps, const Changed& reported)
@@ -73,6 +76,13 @@ struct Armer::Work {
   bool nobody_runs() {
     if (!is_new && !quiet) quiet = !target.is_held() && is_quiet(target, block.address());
     return is_new || *quiet;
+  }
+  // The same of what lies behind the beginning of a window, for as long as the process is held.
+  bool nobody_is_inside(const plan::Window& window, Addr begin) {
+    if (!target.is_held() || window.approach != 0) return false;
+    if (window.kind == plan::WindowKind::one) return true;
+    if (!kept) kept = KeptAddresses::of(target, maps);
+    return !kept->has_in(begin + 1, begin + window.length);
   }
   std::vector<KnownMapping> all_known() {
     for (const KnownMapping& known : untouched) looked_at[known.begin] = known;

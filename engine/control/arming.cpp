@@ -174,10 +174,8 @@ const plan::Window* Armer::window_for(Work& work, const Pending& pending, const 
   if (window == nullptr || !window->is_jump() || !may_jump(pending.point.role)) return nullptr;
   why = "the agent itself needs a jump of its own there";
   if (window->approach != 0 && pending.point.role != shared::PointRole::probe) return nullptr;
-  // Nobody can stand or come back in the middle of one instruction.
-  const bool is_one = work.target.is_held() && window->kind == plan::WindowKind::one;
   why = "the program may be executing it";
-  if (!is_one && !work.nobody_runs()) return nullptr;
+  if (!work.nobody_runs() && !work.nobody_is_inside(*window, pending.point.address)) return nullptr;
   why = "handlers of the program return in a way that is not known";
   const bool has_middle = window->instructions > 1 || window->approach != 0;
   if (has_middle && !follows_returns(work)) return nullptr;

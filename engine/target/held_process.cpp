@@ -266,6 +266,12 @@ HeldProcess::Thread* HeldProcess::thread(pid_t tid) {
   return found == threads_.end() ? nullptr : &*found;
 }
 
+std::vector<ThreadPlace> HeldProcess::places() const {
+  std::vector<ThreadPlace> all;
+  for (const Thread& thread : threads_) all.push_back({thread.registers.rip, thread.registers.rsp});
+  return all;
+}
+
 bool HeldProcess::is_errand(std::uint64_t ip) const { return ip - place_.value < x86::kErrandBytes; }
 
 // Sent by a tool that was killed, on its way home: its way must not be overwritten, nor taken away.

@@ -36,6 +36,7 @@ class HeldProcess : public Target {
   Status read(Addr from, void* to, std::size_t bytes) override { return files_.read(from, to, bytes); }
   Status write(Addr to, const void* from, std::size_t bytes) override { return files_.write(to, from, bytes); }
   bool is_held() const override { return true; }
+  std::vector<ThreadPlace> places() const override;
 
   const std::vector<Thread>& threads() const { return threads_; }
 

@@ -16,6 +16,11 @@
 
 namespace uprobe::target {
 
+// Where a stopped thread goes on.
+struct ThreadPlace {
+  std::uint64_t ip, sp;
+};
+
 class Target {
  public:
   virtual ~Target() = default;
@@ -33,6 +38,8 @@ class Target {
 
   // Whether every thread is stopped, wherever it was: text may be written at once.
   virtual bool is_held() const { return false; }
+  // Of all threads of one that is.
+  virtual std::vector<ThreadPlace> places() const { return {}; }
 
   // Runs a function without arguments in the target and returns its rax. Only targets whose thread waits in the agent can.
   virtual Result<std::uint64_t> call(Addr function);

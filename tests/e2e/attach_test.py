@@ -43,9 +43,11 @@ class AttachCase(harness.TestCase):
         self.assertEqual((seen.returncode, seen.stderr.count(b"keeps handlers")), (0, 0), seen.stderr)
         return seen
 
-    def attach_in_background(self, pid, definition, *options):
-        process = subprocess.Popen([*tracer(*options), "-o", self.path("trace"), "-v", "-p", definition, "-P", str(pid)],
-                                   stderr=subprocess.PIPE, start_new_session=True)
+    def attach_in_background(self, pid, *definitions):
+        words = [*tracer("-o", self.path("trace"), "-v")]
+        for definition in definitions:
+            words += ["-p", definition]
+        process = subprocess.Popen([*words, "-P", str(pid)], stderr=subprocess.PIPE, start_new_session=True)
         self.addCleanup(harness.stop_group, process)
         for line in process.stderr:
             if line == b"uprobe-run: attached\n":
@@ -126,15 +128,6 @@ class Threads(AttachCase):
     def test_musl(self):
         self.check(fixture("attached_busy_musl_static"), 5, "signals")
 
-    def test_one_instruction_becomes_a_jump(self):
-        if harness.Options.tier == "int3":
-            self.skipTest("by breakpoints only")
-        program = fixture("attached_busy")
-        process = self.start_ready(program)
-        seen = self.attach_well(process.pid, [f"p:{n} {program}:{n}" for n in ("several", "single")], "-v")
-        self.assertIn(b"tiers: 1 jump, 1 int3", seen.stderr)
-        self.assertRegex(seen.stderr, rb"/several [^\n]*; int3: the program may be executing it\n")
-        self.end_well(process)
 
 
 class Signals(AttachCase):
