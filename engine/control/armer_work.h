@@ -77,10 +77,12 @@ struct Armer::Work {
     if (!is_new && !quiet) quiet = !target.is_held() && is_quiet(target, block.address());
     return is_new || *quiet;
   }
-  // The same of what lies behind the beginning of a window, for as long as the process is held.
+  // The same of what lies behind the beginning of a window, for as long as the process is held. (The long jump of a short one stays
+  // in the padding, and the text would not be the file's again.)
   bool nobody_is_inside(const plan::Window& window, Addr begin) {
-    if (!target.is_held() || window.approach != 0) return false;
-    if (window.kind == plan::WindowKind::one) return true;
+    using plan::WindowKind;
+    if (!target.is_held() || window.kind == WindowKind::approach || window.kind == WindowKind::short_jump) return false;
+    if (window.kind == WindowKind::one) return true;
     if (!kept) kept = KeptAddresses::of(target, maps);
     return !kept->has_in(begin + 1, begin + window.length);
   }

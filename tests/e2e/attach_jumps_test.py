@@ -4,7 +4,21 @@ import unittest
 import harness
 from attach_test import AttachCase
 from harness import fixture
-from process_state import read
+from process_state import checksum_of_text, read
+from program_jobs import LIBC
+
+
+class Wide(AttachCase):
+    def test_all_of_a_library(self):
+        """Nothing of them stays."""
+        process = self.start_ready(fixture("attached_busy"), "signals")
+        text = checksum_of_text(process.pid)
+        for _ in range(3):
+            seen = self.attach_well(process.pid, [f"p:l/* {LIBC}:*"], "-v")
+            if harness.Options.tier != "int3":
+                self.assertRegex(seen.stderr, rb"tiers: 2,\d{3} jump, ")
+            self.assertEqual(checksum_of_text(process.pid), text)
+        self.end_well(process)
 
 
 class Inside(AttachCase):
