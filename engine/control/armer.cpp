@@ -42,7 +42,7 @@ Armer::Armer(const ProbeSet& probes, const ArmOptions& options)
 // loader will bring.
 bool Armer::follows_returns(Work& work) {
   const auto brings_them = [&](const target::Mapping& m) {
-    if (!can_be_armed(m)) return false;
+    if (!work.is_armable(m)) return false;
     if (m.path.find("/ld-linux-x86-64.so") != std::string::npos) return true;
     const auto version = file_behind(work.target.pid(), m);
     return version && own_.in(work.target, m, *version).has_signal_return;
@@ -54,7 +54,7 @@ bool Armer::follows_returns(Work& work) {
 // Whether unwinders find what they need of a stub: of an agent that ld.so knows, or by asking where we listen.
 bool Armer::finds_stubs(Work& work) {
   const auto has_point = [&](const target::Mapping& m) {
-    const auto version = can_be_armed(m) ? file_behind(work.target.pid(), m) : std::nullopt;
+    const auto version = work.is_armable(m) ? file_behind(work.target.pid(), m) : std::nullopt;
     return version && own_.in(work.target, m, *version).finds_objects;
   };
   if (!work.finds_stubs)
@@ -211,9 +211,8 @@ Status Armer::arm(target::Target& target, Block& block, const Changed& changed) 
   if (remembered != nullptr) work.before = *remembered;
   // Where points may have lost their code.
   std::vector<Changed> doubtful{remembered != nullptr ? changed : Changed{Addr{0}, Addr{~std::uint64_t{0}}}};
-  const target::Mapping* agent = target::mapping_at(*maps, Addr{block.head().agent_base});
   for (const target::Mapping& m : *maps) {
-    if (!can_be_armed(m) || (agent != nullptr && m.path == agent->path)) continue;
+    if (!work.is_armable(m)) continue;
     if (Status s = look_at(work, m, known_at(work.before, m.begin)); !s) return s;
   }
   if (Status s = write_texts(work); !s) return s;

@@ -46,6 +46,7 @@ struct Armer::Work {
   bool unbound = false;                        // in any mapping
   bool is_live = false;                        // add() to a program that runs
   std::string refusal;                         // the first one of that
+  std::string agent;                           // its file
   bool changed = false;
   // Found out when it matters: see is_quiet; whether the application's handlers come back through a point of ours; whether
   // unwinders find the stubs.
@@ -56,7 +57,11 @@ struct Armer::Work {
   TextView text;  // of the file under way, as it was before anything of it was written
 
   Work(target::Target& in, Block& its_block, const std::vector<target::Mapping>& its_maps, const Changed& reported)
-      : target(in), block(its_block), maps(its_maps), range(reported), text(in) {}
+      : target(in), block(its_block), maps(its_maps), range(reported), text(in) {
+    if (const auto* m = target::mapping_at(maps, Addr{block.head().agent_base})) agent = m->path;
+  }
+  // The program's own code: none of the agent's.
+  bool is_armable(const target::Mapping& m) const { return can_be_armed(m) && (agent.empty() || m.path != agent); }
   void begin_file() {
     pending.clear();
     incomplete.clear();

@@ -392,6 +392,8 @@ Status Armer::publish(Work& work) {
   }
   if (Status s = work.block.set_points(work.target, std::move(changes)); !s) return s;
   std::vector<ArmedPlace> texts;
+  texts.reserve(work.pending.size());
+  work.standing.reserve(work.standing.size() + 2 * work.pending.size());
   for (const Pending& p : work.pending) {
     if (p.long_jump) texts.push_back(text_of(work, p.long_jump->address));
     if (p.approach) work.standing.insert(p.point.address.value);

@@ -65,10 +65,9 @@ Status Armer::add(target::Target& target, Addr at, const ProbeSet& more) {
   Work work(target, *block, *maps, nothing);
   work.is_live = true, work.quiet = false;
   if (const auto* known = known_.mappings(block->stamp())) work.before = *known;
-  const target::Mapping* agent = target::mapping_at(*maps, Addr{block->head().agent_base});
   std::vector<Addr> waiting;
   for (const target::Mapping& m : *maps) {
-    if (!can_be_armed(m) || (agent != nullptr && m.path == agent->path)) continue;
+    if (!work.is_armable(m)) continue;
     work.waits = false;
     if (Status s = add_in(work, m, more); !s) return s;
     if (work.waits) waiting.push_back(m.begin);

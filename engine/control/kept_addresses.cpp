@@ -45,7 +45,9 @@ void KeptAddresses::add_stack(target::Target& process, const std::vector<target:
   for (const std::uint64_t word : words) add(word);
 }
 
+// Most words of a stack are small numbers.
 bool KeptAddresses::is_code(std::uint64_t word) const {
+  if (code_.empty() || word < code_.front().value) return false;
   return (std::upper_bound(code_.begin(), code_.end(), Addr{word}) - code_.begin()) % 2 != 0;
 }
 

@@ -121,7 +121,9 @@ class Placer {
   void take(Pending& p, const Made& made, Addr copy);
   void take_approach(Pending& p, const Made& made, Addr at);
   std::size_t index_of(const Pending& p) const { return p.known ? *p.known : context_.block.points().size() + fresh_; }
-  std::optional<x86::FastRecord> fast_record(const Pending& p) const;
+  // Whether the body that a point gets may make the record.
+  bool may_record(const Pending& p) const;
+  x86::FastRecord fast_record(const PlannedConsumer& consumer, const Pending& p) const;
 
   const PlaceContext& context_;
   std::vector<Pending>& pending_;
@@ -134,15 +136,18 @@ class Placer {
   std::map<std::pair<Addr, std::size_t>, bool> seen_;  // which bodies stand where, of points that were there before
 };
 
-std::optional<x86::FastRecord> Placer::fast_record(const Pending& p) const {
-  if (context_.area == nullptr || p.planned->consumers.size() != 1) return std::nullopt;
+bool Placer::may_record(const Pending& p) const {
+  if (context_.area == nullptr || p.planned->consumers.size() != 1) return false;
   const shared::ConsumerKind kind = p.planned->consumers.front().kind;
-  if (kind != shared::ConsumerKind::entry && kind != shared::ConsumerKind::exit) return std::nullopt;
-  if (p.point.role != shared::PointRole::probe) return std::nullopt;  // the agent has to see who comes
+  if (kind != shared::ConsumerKind::entry && kind != shared::ConsumerKind::exit) return false;
+  if (p.point.role != shared::PointRole::probe) return false;  // the agent has to see who comes
+  return !context_.area->has_switches();                       // and which events are off
+}
+
+x86::FastRecord Placer::fast_record(const PlannedConsumer& consumer, const Pending& p) const {
   const trace::Area& area = *context_.area;
-  if (area.has_switches()) return std::nullopt;  // the agent has to see which events are off
   const trace::Area::Places places = area.places();
-  const std::uint16_t event = p.planned->consumers.front().event;
+  const std::uint16_t event = consumer.event;
   return x86::FastRecord{.area = Addr{context_.block.head().sessions[0].area},
                          .data_offset = places.data,
                          .ring_bytes = area.ring_bytes(),
@@ -151,30 +156,32 @@ std::optional<x86::FastRecord> Placer::fast_record(const Pending& p) const {
                          .events_offset = places.events,
                          .fixed_bytes = area.fixed_bytes(event),
                          .file_bias = p.point.file_bias,
-                         .is_return = kind == shared::ConsumerKind::exit,
+                         .is_return = consumer.kind == shared::ConsumerKind::exit,
                          .program = area.program(event),
                          .filter = area.filter(event),
                          .dropped_offset = places.dropped,
                          .dropped_stride = places.dropped_stride};
 }
 
-std::string key_of(const x86::FastRecord& fast) {
-  const auto program = std::as_bytes(fast.program), filter = std::as_bytes(fast.filter);
-  std::string key(fast.is_return ? "r" : "p");
+std::string key_of(const trace::Area& area, const PlannedConsumer& consumer) {
+  const auto program = std::as_bytes(area.program(consumer.event)), filter = std::as_bytes(area.filter(consumer.event));
+  std::string key(consumer.kind == shared::ConsumerKind::exit ? "r" : "p");
   key.append(reinterpret_cast<const char*>(program.data()), program.size());
   return key.append(reinterpret_cast<const char*>(filter.data()), filter.size());
 }
 
 // Equal programs have equal layouts, and all points of the list are in one file at one place.
 std::size_t Placer::body_for(const Pending& p) {
-  auto fast = fast_record(p);
-  const auto [found, is_new] = by_program_.try_emplace(fast ? key_of(*fast) : "", bodies_.size());
+  const PlannedConsumer* recorded = may_record(p) ? &p.planned->consumers.front() : nullptr;
+  const std::string key = recorded != nullptr ? key_of(*context_.area, *recorded) : "";
+  const auto [found, is_new] = by_program_.try_emplace(key, bodies_.size());
   if (!is_new) return found->second;
   SharedBody& body = bodies_.emplace_back();
   body.spec = {.at = {},
                .block = context_.block.address(),
                .jump_entry = Addr{context_.block.head().jump_entry},
-               .fast = std::move(fast)};
+               .fast = {}};
+  if (recorded != nullptr) body.spec.fast = fast_record(*recorded, p);
   const x86::Body longest = x86::longest_body(body.spec);
   body.records = longest.records;
   if (!body.records) body.spec.fast.reset();
