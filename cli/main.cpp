@@ -1,6 +1,7 @@
 // uprobe-run: runs a program and prints its hits. Everything is in run.cpp; only this file and signals.cpp end the
 // process.
 #include <fcntl.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -35,11 +36,18 @@ int without_exceptions(Work work) {
   }
 }
 
+// What planning has freed is there when programs are held, and has not to be mapped anew.
+void keep_memory() {
+  ::mallopt(M_MMAP_THRESHOLD, 1 << 20);
+  ::mallopt(M_TRIM_THRESHOLD, 64 << 20);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   using namespace uprobe::cli;
   fill_closed_streams();
+  keep_memory();
   if (is_helper_call(argc, argv)) return without_exceptions([&] { return run_helper(argv); });
   if (is_attendant_call(argc, argv)) return without_exceptions([&] { return run_attendant(argv); });
   return without_exceptions([&]() -> int {

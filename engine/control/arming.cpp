@@ -43,7 +43,7 @@ std::vector<shared::Consumer> consumers_of(const Armer::Work& work, const Planne
 
 void add_events(std::set<std::uint16_t>& to, const Armer::Work& work, const PlannedPoint& point) {
   for (const PlannedConsumer& consumer : point.consumers)
-    if (is_wanted(work, consumer)) to.insert(consumer.event);
+    if (is_wanted(work, consumer)) to.insert(to.end(), consumer.event);
 }
 
 // What the file has behind the first byte of an instruction at an offset, up to the end of the mapping.
@@ -167,19 +167,20 @@ Status Armer::look_behind(Work& work, std::uint32_t place) {
 // The window that a point may use in this mapping; null: none, for the reason in `why`.
 const plan::Window* Armer::window_for(Work& work, const Pending& pending, const target::Mapping& m,
                                       const plan::FileJumps* jumps, std::string& why) {
-  why = "the program is running";
-  if (work.is_live) return nullptr;
+  const auto none = [&why](std::string because) -> const plan::Window* {
+    why = std::move(because);
+    return nullptr;
+  };
+  if (work.is_live) return none("the program is running");
   const plan::Window* window = jumps != nullptr ? jumps->window_at(pending.planned->site.address) : nullptr;
-  why = window != nullptr ? window->text() : "the agent itself needs a breakpoint there, or another probe stands near";
-  if (window == nullptr || !window->is_jump() || !may_jump(pending.point.role)) return nullptr;
-  why = "the agent itself needs a jump of its own there";
-  if (window->approach != 0 && pending.point.role != shared::PointRole::probe) return nullptr;
-  why = "the program may be executing it";
-  if (!work.nobody_runs() && !work.nobody_is_inside(*window, pending.point.address)) return nullptr;
-  why = "handlers of the program return in a way that is not known";
+  if (window == nullptr) return none("the agent itself needs a breakpoint there, or another probe stands near");
+  if (!window->is_jump() || !may_jump(pending.point.role)) return none(window->text());
+  if (window->approach != 0 && pending.point.role != shared::PointRole::probe)
+    return none("the agent itself needs a jump of its own there");
+  if (!work.nobody_runs() && !work.nobody_is_inside(*window, pending.point.address))
+    return none("the program may be executing it");
   const bool has_middle = window->instructions > 1 || window->approach != 0;
-  if (has_middle && !follows_returns(work)) return nullptr;
-  why = "the bytes behind it are not the file's";
+  if (has_middle && !follows_returns(work)) return none("handlers of the program return in a way that is not known");
   const auto is_original = [&](std::uint64_t address, std::size_t bytes) {
     const Addr at = pending.point.address + (address - window->address);
     return m.begin <= at && at + bytes <= m.end &&
@@ -187,9 +188,9 @@ const plan::Window* Armer::window_for(Work& work, const Pending& pending, const 
   };
   const bool is_short = window->kind == plan::WindowKind::short_jump;
   const std::size_t bytes = window->approach + std::max(window->length, window->code_length);
-  if (!is_original(window->begin(), bytes)) return nullptr;
-  if (is_short && !is_original(window->padding, shared::kJumpBytes)) return nullptr;
-  return window;
+  const bool is_all =
+      is_original(window->begin(), bytes) && (!is_short || is_original(window->padding, shared::kJumpBytes));
+  return is_all ? window : none("the bytes behind it are not the file's");
 }
 
 Status Armer::join(Work& work, const PlannedPoint& point, std::uint32_t known) {
@@ -262,7 +263,10 @@ Status Armer::arm_file(Work& work, const FilePoints& file, const target::Mapping
   const auto first =
       std::lower_bound(file.points.begin(), file.points.end(), m.offset,
                        [](const PlannedPoint& p, std::uint64_t offset) { return p.site.offset < offset; });
-  for (auto point = first; point != file.points.end() && point->site.offset - m.offset < m.end - m.begin; ++point)
+  const auto last = std::partition_point(
+      first, file.points.end(), [&m](const PlannedPoint& p) { return p.site.offset - m.offset < m.end - m.begin; });
+  work.pending.reserve(static_cast<std::size_t>(last - first));
+  for (auto point = first; point != last; ++point)
     if (Status s = consider(work, *point, m, jumps); !s) return s;
   return arm_ifuncs(work, file, m);
 }

@@ -40,9 +40,9 @@ void KeptAddresses::add_stack(target::Target& process, const std::vector<target:
   }
   const Addr begin = std::max(stack->begin, Addr{(sp.value - kRedZone) / 8 * 8}),
              end = std::min(stack->end, sp + kMostStack);
-  std::vector<std::uint64_t> words((end - begin) / 8);
-  if (!process.read(begin, words.data(), words.size() * 8)) is_known_ = false;
-  for (const std::uint64_t word : words) add(word);
+  words_.resize((end - begin) / 8);
+  if (!process.read(begin, words_.data(), words_.size() * 8)) is_known_ = false;
+  for (const std::uint64_t word : words_) add(word);
 }
 
 // Most words of a stack are small numbers.

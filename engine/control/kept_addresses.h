@@ -25,6 +25,7 @@ class KeptAddresses {
 
   std::vector<Addr> code_;  // begin and end of executable mappings, ascending
   std::vector<std::uint64_t> kept_;
+  std::vector<std::uint64_t> words_;  // of a stack
   bool is_known_ = true;
 };
 
