@@ -37,11 +37,10 @@ Error explained(Error error) {
 }  // namespace
 
 Result<std::unique_ptr<Tracer>> OwnSession::begin(const Options& options) {
-  int nobody = 0;
   const int process = ::getpid();
-  if (!g_attached.compare_exchange_strong(nobody, process) && nobody == process)
+  int holder = g_attached;  // or a parent that has had one when it forked
+  if (holder == process || !g_attached.compare_exchange_strong(holder, process))
     return Error{.text = "this process has a session with itself already"};
-  g_attached = process;
   auto thread = OwnThread::start();
   if (!thread) return g_attached = 0, thread.error();
   auto session = std::make_unique<OwnSession>(std::move(*thread));
@@ -150,8 +149,7 @@ void OwnSession::send(std::string_view bytes) {
 }
 
 std::optional<Event> OwnSession::take_next(std::chrono::milliseconds patience) {
-  constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
-  const auto until = Clock::now() + std::min(patience, kLongest);
+  const auto until = Clock::now() + patience;
   while (events_.empty() && !has_ended_ && wait(until)) {
   }
   if (events_.empty()) return std::nullopt;

@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "library/engine_session.h"
 #include "library/own_session.h"
 
@@ -11,6 +13,7 @@ namespace libuprobe {
 Session::Session(std::unique_ptr<Tracer> tracer) : tracer_(std::move(tracer)) {}
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&& other) noexcept {
+  if (this == &other) return *this;
   const Session old(std::exchange(tracer_, std::move(other.tracer_)));
   return *this;
 }
@@ -33,48 +36,59 @@ Result<Session> Session::attach(const Options& options, int pid) {
 
 namespace {
 
-Error elsewhere() { return Error{.text = "the session is that of another process, which this one is a child of"}; }
+// Clocks count on to that from any time.
+constexpr std::chrono::milliseconds kNoPatience{0}, kMostPatience = std::chrono::hours(24 * 365);
+
+// Null: it has been moved away.
+bool is_here(const std::unique_ptr<Tracer>& tracer) { return tracer && tracer->is_here(); }
+
+Error elsewhere(const std::unique_ptr<Tracer>& tracer) {
+  if (!tracer) return Error{.text = "the session has been moved away"};
+  return Error{.text = "the session is that of another process, which this one is a child of"};
+}
 
 }  // namespace
 
-int Session::pid() const { return tracer_->pid(); }
+int Session::pid() const { return tracer_ ? tracer_->pid() : 0; }
 
 std::optional<Event> Session::next(std::chrono::milliseconds patience) {
-  if (!tracer_->is_here()) return std::nullopt;
-  return tracer_->next(patience);
+  if (!is_here(tracer_)) return std::nullopt;
+  return tracer_->next(std::clamp(patience, kNoPatience, kMostPatience));
 }
 
 std::vector<Event> Session::finish() {
-  if (!tracer_->is_here()) return {};
+  if (!is_here(tracer_)) return {};
   return tracer_->finish();
 }
 
 std::optional<Ending> Session::ending() const {
-  if (!tracer_->is_here()) return std::nullopt;
+  if (!is_here(tracer_)) return std::nullopt;
   return tracer_->ending();
 }
 
 Status Session::add(const std::string& definition) {
-  return tracer_->is_here() ? tracer_->add(definition) : elsewhere();
+  return is_here(tracer_) ? tracer_->add(definition) : elsewhere(tracer_);
 }
 
-Status Session::remove(const std::string& event) { return tracer_->is_here() ? tracer_->remove(event) : elsewhere(); }
+Status Session::remove(const std::string& event) {
+  return is_here(tracer_) ? tracer_->remove(event) : elsewhere(tracer_);
+}
 
 Status Session::disable(const std::string& event) {
-  return tracer_->is_here() ? tracer_->switch_events(event, false) : elsewhere();
+  return is_here(tracer_) ? tracer_->switch_events(event, false) : elsewhere(tracer_);
 }
 
 Status Session::enable(const std::string& event) {
-  return tracer_->is_here() ? tracer_->switch_events(event, true) : elsewhere();
+  return is_here(tracer_) ? tracer_->switch_events(event, true) : elsewhere(tracer_);
 }
 
 std::vector<Counts> Session::counts() const {
-  if (!tracer_->is_here()) return {};
+  if (!is_here(tracer_)) return {};
   return tracer_->counts();
 }
 
 void Session::stop() {
-  if (tracer_->is_here()) tracer_->stop();
+  if (is_here(tracer_)) tracer_->stop();
 }
 
 }  // namespace libuprobe

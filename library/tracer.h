@@ -18,6 +18,7 @@ class Tracer {
   bool is_here() const { return current_process() == maker_; }
 
   virtual int pid() const = 0;
+  // `patience` is no time, or some that clocks can count.
   virtual std::optional<Event> next(std::chrono::milliseconds patience) = 0;
   virtual std::vector<Event> finish() = 0;
   virtual std::optional<Ending> ending() = 0;

@@ -152,6 +152,7 @@ class Session {
   // afterwards. The session ends when the process calls exec. Should uprobe-run be killed it is over, and the next one takes away
   // what has stayed.
   static Result<Session> attach(const Options& options, int pid);
+  // Of one that has been moved away every call fails.
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
   // Kills the program that it has launched, unless it has ended or been let go; leaves one that it has attached to, as stop() does.
