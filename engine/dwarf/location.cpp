@@ -222,6 +222,17 @@ Result<Location> follow(const Place& place, const Expression& expression) {
   return is(DW_OP_piece) ? follow_pieces(place, expression) : follow_whole(place, expression);
 }
 
+// Of a constant in a few bytes nothing says whether they have a sign. Compilers write numbers below zero in other forms.
+Result<Location> constant_in(Dwarf_Attribute& attribute) {
+  const unsigned form = dwarf_whatform(&attribute);
+  const bool is_bytes = form == DW_FORM_data1 || form == DW_FORM_data2 || form == DW_FORM_data4;
+  Dwarf_Sword value = 0;
+  Dwarf_Word bits = 0;
+  if (!is_bytes && dwarf_formsdata(&attribute, &value) == 0) return constant(static_cast<std::uint64_t>(value));
+  if (dwarf_formudata(&attribute, &bits) == 0) return constant(bits);
+  return not_understood("is a constant that cannot be fetched");
+}
+
 }  // namespace
 
 Status settle(Location& location, std::uint64_t bytes) {
@@ -248,13 +259,7 @@ Status settle(Location& location, std::uint64_t bytes) {
 Result<Location> location_of(const DebugInfo::Handles& handles, Dwarf_Die variable, const Scopes& scopes,
                              std::uint64_t address) {
   Dwarf_Attribute attribute;
-  if (dwarf_attr_integrate(&variable, DW_AT_const_value, &attribute) != nullptr) {
-    Dwarf_Sword value = 0;
-    Dwarf_Word bits = 0;
-    if (dwarf_formsdata(&attribute, &value) == 0) return constant(static_cast<std::uint64_t>(value));
-    if (dwarf_formudata(&attribute, &bits) == 0) return constant(bits);
-    return not_understood("is a constant that cannot be fetched");
-  }
+  if (dwarf_attr_integrate(&variable, DW_AT_const_value, &attribute) != nullptr) return constant_in(attribute);
   if (dwarf_attr_integrate(&variable, DW_AT_location, &attribute) == nullptr) {
     if (dwarf_hasattr_integrate(&variable, DW_AT_declaration) != 0)
       return Error{

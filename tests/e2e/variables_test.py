@@ -14,6 +14,7 @@ WANTED = {
     "addresses": "middle *middle inside inside->b &array &array[2] &local.in.t.b &local.bits &o->in.s[1] o &o->tail[3] local.bits.m "
                  "local.in.s[1] &middle array[5] &global.in.t.b hidden[2] &hidden[1] &n local.tail[2] &*middle &middle[1]",
     "floating": "m.n m.d f.x f.y d",
+    "constants": "n word large largest below least",
 }
 FLOATING = ("m.d", "f.x", "f.y", "d")
 # What gdb is asked at a place: the registers that addresses are told from, and each expression; a value in several words, "<optimized
