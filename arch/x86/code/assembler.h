@@ -30,7 +30,8 @@ class Assembler {
   void raw(std::initializer_list<unsigned> bytes) {
     for (const unsigned byte : bytes) code_.push_back(static_cast<std::uint8_t>(byte));
   }
-  void number(std::uint64_t value, unsigned size) {
+  void zeros(std::size_t count) { code_.resize(code_.size() + count); }
+  void number(std::uint64_t value, unsigned size) {  // of 8 bytes at most
     for (unsigned i = 0; i < size; ++i) code_.push_back(static_cast<std::uint8_t>(value >> (8 * i)));
   }
   // opcode /reg [base + displacement]; `bytes`: operand size 1, 2, 4, 8

@@ -49,10 +49,10 @@ static_assert(kCopyInFrame == offsetof(shared::TrampolineFrame, copy));
 
 // The head is filled in at the end.
 void Maker::literals() {
-  a_.number(0, sizeof(shared::BodyHead));
+  a_.zeros(sizeof(shared::BodyHead));
   while (a_.size() % 32 != 0) a_.raw({0});
   a_.bind(labels_.descriptor);  // struct rseq_cs: version and flags, start, length, abort
-  a_.number(0, 32);
+  a_.zeros(32);
   a_.bind(labels_.ones);
   a_.number(0x0101010101010101, 8);
   a_.bind(labels_.highs);
