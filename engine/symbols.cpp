@@ -65,6 +65,11 @@ std::optional<CodeMaps::Anchor> SessionSymbols::anchor_of(const trace::EventReco
   return anchor;
 }
 
+// Code that has been generated in the place of a file's has to be seen before a name is given.
+void SessionSymbols::look_again(const trace::EventRecord& record) {
+  maps_.note_since(static_cast<pid_t>(record.tid), record.ns);
+}
+
 std::vector<CodeMapping> SessionSymbols::mapped_at(const trace::EventRecord& record, const CodeMaps::Anchor& anchor,
                                                    std::uint64_t address) {
   const auto pid = static_cast<pid_t>(record.tid);
@@ -78,6 +83,7 @@ format::NamedAddress SessionSymbols::name_of(const trace::EventRecord& record, s
   const auto found = anchor_of(record);
   if (!found) return {};
   const CodeMaps::Anchor anchor = *found;
+  look_again(record);
   Known& known = recent_[(address ^ address >> 8) % recent_.size()];
   const std::uint64_t generation = maps_.generation();
   const bool is_known = known.valid && known.address == address && known.anchor == anchor.address &&
@@ -142,6 +148,7 @@ std::vector<format::StackFrame> SessionSymbols::frames_of(const trace::EventReco
   const auto stack = trace::parse_stack(record.stack);
   const auto anchor = anchor_of(record);
   if (!stack || !anchor) return format::linked_frames(record);
+  look_again(record);
   return unwind(*stack, [&](std::uint64_t address) { return code_at(record, *anchor, address); });
 }
 

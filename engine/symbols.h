@@ -44,6 +44,7 @@ class SessionSymbols final : public format::Symbols {
 
   // Of the record's own place; nothing for a record that does not say.
   std::optional<control::CodeMaps::Anchor> anchor_of(const trace::EventRecord& record) const;
+  void look_again(const trace::EventRecord& record);
   std::vector<control::CodeMapping> mapped_at(const trace::EventRecord& record, const control::CodeMaps::Anchor& anchor,
                                               std::uint64_t address);
   void look_up(const trace::EventRecord& record, const control::CodeMaps::Anchor& anchor, Known& known);

@@ -1,8 +1,11 @@
 #include "engine/control/code_maps.h"
 
+#include <time.h>
+
 #include <algorithm>
 
 #include "engine/base/fd.h"
+#include "engine/control/processes.h"
 
 namespace uprobe::control {
 namespace {
@@ -19,6 +22,12 @@ bool has_anchor(const std::vector<CodeMapping>& book, const CodeMaps::Anchor& an
 
 bool same_place(const CodeMapping& a, const CodeMapping& b, std::uint64_t address) {
   return a.inode == b.inode && a.path == b.path && a.offset_of(address) == b.offset_of(address);
+}
+
+std::uint64_t now() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
 // Those that are not among them yet.
@@ -42,12 +51,44 @@ bool CodeMaps::add_generated(Book& book, std::uint64_t begin, std::uint64_t end)
   return true;
 }
 
+bool CodeMaps::has_generated(const Book& book, std::uint64_t address) {
+  return std::ranges::any_of(book.generated,
+                             [&](const auto& range) { return range.first <= address && address < range.second; });
+}
+
+// 0: it is gone. An id that another process has by now is told by its anchor.
+pid_t CodeMaps::process_of(pid_t tid) {
+  constexpr std::size_t kMost = 4096;
+  {
+    const std::lock_guard lock(lock_);
+    if (books_.contains(tid)) return tid;
+    if (const auto known = processes_.find(tid); known != processes_.end()) return known->second;
+  }
+  const pid_t pid = process_of_thread(tid);
+  const std::lock_guard lock(lock_);
+  if (processes_.size() >= kMost) processes_.clear();
+  return processes_[tid] = pid;
+}
+
+void CodeMaps::note_since(pid_t tid, std::uint64_t moment) {
+  const pid_t pid = process_of(tid);
+  if (pid == 0) return;
+  {
+    const std::lock_guard lock(lock_);
+    const auto book = books_.find(pid);
+    if (book != books_.end() && book->second.noted >= moment) return;
+  }
+  note(pid);
+}
+
 void CodeMaps::note(pid_t pid) {
+  const std::uint64_t begun = now();
   const auto text = read_file("/proc/" + std::to_string(pid) + "/maps");
   if (!text) return;
   const std::vector<target::Mapping> maps = target::parse_maps(*text);
   const std::lock_guard lock(lock_);
   Book& book = books_[pid];
+  book.noted = begun;
   for (const target::Mapping& m : maps) {
     if (!m.executable) continue;
     if (!m.is_file() && m.path != kVdso) {
@@ -64,7 +105,12 @@ void CodeMaps::note(pid_t pid) {
 std::vector<CodeMapping> CodeMaps::anywhere(std::uint64_t address) const {
   std::vector<CodeMapping> found;
   const std::lock_guard lock(lock_);
-  for (const auto& [pid, book] : books_) add_places(book.files, address, found);
+  bool is_generated = false;
+  for (const auto& [pid, book] : books_) {
+    add_places(book.files, address, found);
+    is_generated = is_generated || has_generated(book, address);
+  }
+  if (is_generated) found.clear();
   return found;
 }
 
@@ -81,7 +127,12 @@ void CodeMaps::each_book(pid_t pid, const Anchor& anchor, const Visit& visit) co
 
 std::vector<CodeMapping> CodeMaps::at(pid_t pid, const Anchor& anchor, std::uint64_t address) const {
   std::vector<CodeMapping> found;
-  each_book(pid, anchor, [&](const Book& book) { add_places(book.files, address, found); });
+  bool is_generated = false;
+  each_book(pid, anchor, [&](const Book& book) {
+    add_places(book.files, address, found);
+    is_generated = is_generated || has_generated(book, address);
+  });
+  if (is_generated) found.clear();
   return found;
 }
 
@@ -89,8 +140,7 @@ bool CodeMaps::has_code(pid_t pid, const Anchor& anchor, std::uint64_t address) 
   bool found = false;
   each_book(pid, anchor, [&](const Book& book) {
     found = found || std::ranges::any_of(book.files, [&](const CodeMapping& m) { return m.holds(address); }) ||
-            std::ranges::any_of(book.generated,
-                                [&](const auto& range) { return range.first <= address && address < range.second; });
+            has_generated(book, address);
   });
   return found;
 }
