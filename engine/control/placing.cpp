@@ -274,6 +274,7 @@ Status Placer::read(Addr from, void* to, std::size_t bytes) {
 }
 
 bool Placer::stands(Addr at, const std::vector<std::uint8_t>& bytes) {
+  if (bytes.empty()) return true;
   std::vector<std::uint8_t> now(bytes.size());
   return read(at, now.data(), now.size()) && now == bytes;
 }
