@@ -30,7 +30,7 @@ Error about(Error error, const Probe& probe) {
 
 template <class T>
 bool is_same(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
 // Whether the records of one are as the other's, under the same name, from the same place.
