@@ -32,7 +32,7 @@ void set_state(MailSlot& slot, MailState state) {
   __atomic_store_n(&slot.state, static_cast<u32>(state), __ATOMIC_RELEASE);
 }
 
-MailSlot* claim_slot(AreaHeader* area) {
+MailSlot* find_slot(AreaHeader* area) {
   auto* slots = at_offset<MailSlot>(area, area->mail_offset);
   for (u32 i = 0; i < area->mail_count && i < shared::kMailSlots; ++i) {
     u32 expected = static_cast<u32>(MailState::free);
@@ -43,12 +43,46 @@ MailSlot* claim_slot(AreaHeader* area) {
   return nullptr;
 }
 
-// Sleeps while the slot is in `state`; false when a whole slice went by.
-bool wait_slice(MailSlot& slot, MailState state, i64 nanoseconds) {
+// Sleeps while the word has this value; false when a whole slice went by.
+bool wait_slice(const u32& word, u32 value, i64 nanoseconds) {
   const Timespec slice{0, nanoseconds};
   constexpr long kTimedOut = -110;
-  return system_call(kSysFutex, as_word(&slot.state), kFutexWait, static_cast<u64>(state), as_word(&slice)) !=
-         kTimedOut;
+  return system_call(kSysFutex, as_word(&word), kFutexWait, value, as_word(&slice)) != kTimedOut;
+}
+
+bool is_recording(const AreaHeader* area) {
+  return area->tool_gone == 0 && area->state == static_cast<u32>(shared::SessionState::recording);
+}
+
+// Hundreds of programs may begin at the same time: who finds every slot taken waits for one as long as for an answer. A slice may
+// be slept for nothing (the tool frees slots too, and wakes nobody).
+MailSlot* await_slot(AreaHeader* area, const Patience& patience) {
+  u32 silent = 0, pulse = __atomic_load_n(&area->tool_pulse, __ATOMIC_RELAXED);
+  for (u32 slices = 0; slices < patience.slices && silent < patience.silent_slices && is_recording(area);) {
+    const u32 freed = __atomic_load_n(&area->mail_freed, __ATOMIC_SEQ_CST);
+    if (MailSlot* slot = find_slot(area); slot != nullptr) return slot;
+    if (wait_slice(area->mail_freed, freed, patience.slice_nanoseconds)) continue;
+    const u32 now = __atomic_load_n(&area->tool_pulse, __ATOMIC_RELAXED);
+    ++slices;
+    silent = now == pulse ? silent + 1 : 0;
+    pulse = now;
+  }
+  return nullptr;
+}
+
+MailSlot* claim_slot(AreaHeader* area, const Patience& patience) {
+  if (MailSlot* slot = find_slot(area); slot != nullptr) return slot;
+  __atomic_fetch_add(&area->mail_queue, 1, __ATOMIC_SEQ_CST);
+  MailSlot* slot = await_slot(area, patience);
+  __atomic_fetch_sub(&area->mail_queue, 1, __ATOMIC_SEQ_CST);
+  return slot;
+}
+
+void free_slot(AreaHeader* area, MailSlot& slot) {
+  __atomic_store_n(&slot.state, static_cast<u32>(MailState::free), __ATOMIC_SEQ_CST);
+  if (__atomic_load_n(&area->mail_queue, __ATOMIC_SEQ_CST) == 0) return;
+  __atomic_fetch_add(&area->mail_freed, 1, __ATOMIC_SEQ_CST);
+  wake(&area->mail_freed);
 }
 
 void execute(MailSlot& slot) {
@@ -98,7 +132,7 @@ bool converse(const u32& tool_pulse, MailSlot& slot, const Patience& patience) {
       execute(slot);
       continue;
     }
-    if (wait_slice(slot, state, patience.slice_nanoseconds)) continue;
+    if (wait_slice(slot.state, static_cast<u32>(state), patience.slice_nanoseconds)) continue;
     if (is_cut(patience.lifeline)) break;
     const u32 now = __atomic_load_n(&tool_pulse, __ATOMIC_RELAXED);
     ++slices;
@@ -110,9 +144,8 @@ bool converse(const u32& tool_pulse, MailSlot& slot, const Patience& patience) {
 
 void ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request) {
   learn_rseq(block);  // the first request comes when libc has set up the thread
-  if (area == nullptr || area->tool_gone != 0) return;
-  if (area->state != static_cast<u32>(shared::SessionState::recording)) return;
-  MailSlot* slot = claim_slot(area);
+  if (area == nullptr || !is_recording(area)) return;
+  MailSlot* slot = claim_slot(area, kPatience);
   if (slot == nullptr) {
     __atomic_fetch_add(&area->mail_timeouts, 1, __ATOMIC_RELAXED);
     return;
@@ -126,7 +159,7 @@ void ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request) {
   set_state(*slot, MailState::request);
   __atomic_fetch_add(&area->mail_requests, 1, __ATOMIC_RELEASE);
   wake(&area->mail_requests);
-  if (converse(area->tool_pulse, *slot, kPatience)) return set_state(*slot, MailState::free);
+  if (converse(area->tool_pulse, *slot, kPatience)) return free_slot(area, *slot);
   __atomic_fetch_add(&area->mail_timeouts, 1, __ATOMIC_RELAXED);
   __atomic_store_n(&area->tool_gone, 1, __ATOMIC_RELAXED);
 }

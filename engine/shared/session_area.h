@@ -97,7 +97,9 @@ struct AreaHeader {
   u32 histogram_offset;
   u32 scratch_offset;  // of kScratchBytes for each ring; only where there are histograms
   u32 known_as;        // kModeAttached: the tool's process id, the front's
-  u64 reserved[5];
+  u32 mail_queue;      // threads that wait for a slot; those that were killed meanwhile are still among them
+  u32 mail_freed;      // futex: bumped by the agent with each slot that it frees while somebody waits for one
+  u64 reserved[4];
 };
 static_assert(sizeof(AreaHeader) == 240);
 

@@ -1,9 +1,13 @@
 // Which calls of mmap and mprotect the tool is asked about, and what they return. Each goes through the agent as if a thread
-// stood at its `syscall` instruction; nobody answers the mail, so that a question shows as a request and as the tool's end.
+// stood at its `syscall` instruction; a thread answers the mail, and counts.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/futex.h>
 
+#include <atomic>
 #include <memory>
+#include <thread>
+#include <utility>
 
 #include "preload/mappings.h"
 #include "tests/agent/host.h"
@@ -14,16 +18,32 @@ namespace {
 constexpr int kReadable = PROT_READ, kCode = PROT_READ | PROT_EXEC, kAll = PROT_READ | PROT_WRITE | PROT_EXEC;
 constexpr int kAnonymous = MAP_PRIVATE | MAP_ANONYMOUS;
 
-// A session in which every mail slot is taken: a question is counted at once and not waited for.
+// A session whose tool has nothing to say to any question.
 struct Session {
   shared::AreaHeader header{};
   shared::MailSlot slots[1]{};
+  std::atomic<bool> has_ended = false;
+  std::thread tool;
 
   Session() {
     header.state = static_cast<u32>(shared::SessionState::recording);
     header.mail_count = 1;
     header.mail_offset = offsetof(Session, slots);
-    slots[0].state = static_cast<u32>(shared::MailState::working);
+    tool = std::thread([this] {
+      for (; !has_ended; ::usleep(50)) answer();
+    });
+  }
+  ~Session() {
+    has_ended = true;
+    tool.join();
+  }
+
+ private:
+  void answer() {
+    auto asked = static_cast<u32>(shared::MailState::request);
+    const auto done = static_cast<u32>(shared::MailState::done);
+    if (!__atomic_compare_exchange_n(&slots[0].state, &asked, done, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return;
+    ::syscall(SYS_futex, &slots[0].state, FUTEX_WAKE, 1, nullptr, nullptr, 0);
   }
 };
 
@@ -38,7 +58,10 @@ class Mappings : public testing::Test {
   ~Mappings() override { ::close(file_); }
 
   // How many questions were asked since the last call.
-  u32 questions() { return std::exchange(session_.header.mail_timeouts, 0); }
+  u32 questions() {
+    EXPECT_EQ(session_.header.mail_timeouts, 0U);
+    return std::exchange(session_.header.mail_requests, 0);
+  }
   std::uint8_t* map(int protection, int flags, void* at = nullptr, std::size_t pages = 4) {
     agent::SignalFrame frame{};
     frame.ax = SYS_mmap, frame.di = word_of(at), frame.si = pages * kPage, frame.dx = static_cast<u64>(protection);

@@ -140,6 +140,16 @@ class Counts(harness.TestCase):
         shutil.rmtree(self.path("lib"))
         self.check(["gzip", "-nc"], "malloc write", bytes(range(256)) * 400)
 
+    def test_hundreds_of_programs_at_once(self):
+        """All of them have something to ask of the tool before any has had an answer."""
+        libc = next(line.split()[-1] for line in open("/proc/self/maps") if line.rstrip().endswith("/libc.so.6"))
+        script = self.write("at_once", "for i in $(seq 100); do (/bin/true | /bin/cat | /bin/true) & done; wait")
+        seen = harness.run_tool([f"p:begins {libc}:__libc_start_main", f"p:ends {libc}:_exit"], ["bash", script])
+        self.assertEqual(seen.returncode, 0, seen.stderr)
+        self.assertNotIn(b"unprobed", seen.stderr)
+        self.assertEqual(seen.counts(), {"begins": 302, "ends": 402})
+        self.assertEqual(len({hit.tid for hit in seen.hits if hit.event == "ends"}), 402)
+
 
     def test_go_preempts(self):
         """Goroutines that are preempted wherever they are, and go on in other threads. The function has no stack check, so
