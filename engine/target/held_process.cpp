@@ -13,6 +13,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -25,6 +26,7 @@
 #include "arch/x86/code/errand.h"
 #include "arch/x86/code/return_frame.h"
 #include "engine/shared/agent_header.h"
+#include "engine/target/cut_call.h"
 
 namespace uprobe::target {
 namespace {
@@ -41,9 +43,6 @@ constexpr std::uint64_t kCallBytes = 2;  // syscall, sysenter, int $0x80
 constexpr std::uint64_t kAllSignals = ~std::uint64_t{0};
 constexpr std::uint64_t kTrapFlag = 0x100, kDirectionFlag = 0x400, kNestedTask = 0x4000, kAlignmentCheck = 0x40000;
 
-// Results of interrupted calls that only the kernel ever sees (include/linux/errno.h).
-constexpr std::int64_t kRestart = -512, kRestartNoIntr = -513, kRestartNoHandler = -514, kRestartBlock = -516;
-
 template <class T>
 void* as_data(T value) {
   return reinterpret_cast<void*>(static_cast<std::uintptr_t>(value));
@@ -51,17 +50,6 @@ void* as_data(T value) {
 
 std::int64_t result_of(const user_regs_struct& r) { return static_cast<std::int64_t>(r.rax); }
 std::int64_t call_of(const user_regs_struct& r) { return static_cast<std::int64_t>(r.orig_rax); }
-
-// Calls that a stop ends with EINTR though nothing has happened, and that may be begun again.
-bool may_begin_again(std::int64_t call) {
-  constexpr long kCalls[] = {
-      SYS_read,         SYS_readv,           SYS_write,          SYS_writev,     SYS_accept,      SYS_accept4,
-      SYS_connect,      SYS_recvfrom,        SYS_recvmsg,        SYS_recvmmsg,   SYS_sendto,      SYS_sendmsg,
-      SYS_sendmmsg,     SYS_semop,           SYS_semtimedop,     SYS_epoll_wait, SYS_epoll_pwait, SYS_epoll_pwait2,
-      SYS_io_getevents, SYS_rt_sigtimedwait, SYS_io_uring_enter,
-  };
-  return std::find(std::begin(kCalls), std::end(kCalls), call) != std::end(kCalls);
-}
 
 x86::ErrandReturn way_back(const user_regs_struct& r, std::uint64_t mask) {
   x86::ErrandReturn to{};
@@ -164,6 +152,7 @@ Result<std::unique_ptr<HeldProcess>> HeldProcess::hold(pid_t pid, std::chrono::m
   const auto seen = find_errand_place(*files);
   if (seen && seen->is_left) ::usleep(kHandlersMoment.count());
   std::unique_ptr<HeldProcess> process(new HeldProcess(files.take(), patience));
+  process->look_at_sleepers();
   if (Status held = process->hold_all(); !held) return held.error();
   if (process->threads_.empty()) return ended();
   // It may have called execve before it was stopped.
@@ -190,6 +179,21 @@ Status HeldProcess::hold_all() {
       return Error{.code = Code::refused,
                    .text = "thread " + std::to_string(stopping.front()) + " does not stop: it waits in the kernel"};
   }
+}
+
+// Before anybody is stopped: to be woken is the end of a sleep.
+void HeldProcess::look_at_sleepers() {
+  for (const pid_t tid : threads_of(pid()))
+    if (loses_time(call_under_way(pid(), tid)))
+      if (const auto sleep = sleep_of(pid(), tid)) sleepers_.emplace(tid, *sleep);
+}
+
+// One that has left its processor once more, to be stopped, has slept until then.
+std::optional<Sleep> HeldProcess::sleep_until_now(pid_t tid) {
+  const auto before = sleepers_.extract(tid);
+  const auto now = before.empty() ? std::nullopt : sleep_of(pid(), tid);
+  if (!now || now->switches != before.mapped().switches + 1) return std::nullopt;
+  return before.mapped();
 }
 
 // Threads that begin while others are being stopped come with the next look.
@@ -245,11 +249,13 @@ Status HeldProcess::await_stops(std::vector<pid_t>& stopping, Clock::time_point 
 }
 
 Status HeldProcess::take_state(pid_t tid, bool in_group_stop) {
-  Thread t{.tid = tid, .registers = {}, .mask = 0, .in_group_stop = in_group_stop};
+  Thread t{.tid = tid, .registers = {}, .mask = 0, .in_group_stop = in_group_stop, .sleep = {}};
   if (::ptrace(PTRACE_GETREGS, tid, nullptr, &t.registers) != 0 ||
       ::ptrace(PTRACE_GETSIGMASK, tid, as_data(sizeof t.mask), &t.mask) != 0)
     return errno == ESRCH ? ok() : Status(system_error("ptrace", errno));
   if (t.registers.cs != x86::kLongModeCodeSegment) return Error{.code = Code::refused, .text = "runs 32-bit code"};
+  t.sleep = sleep_until_now(tid);
+  if (has_kept_time(call_of(t.registers), result_of(t.registers))) t.sleep.reset();
   if (result_of(t.registers) == -EINTR && may_begin_again(call_of(t.registers))) {
     t.registers.rax = static_cast<std::uint64_t>(kRestartNoHandler);
     if (::ptrace(PTRACE_SETREGS, tid, nullptr, &t.registers) != 0) return failed("PTRACE_SETREGS");
@@ -508,7 +514,43 @@ Status HeldProcess::let_out(pid_t tid, std::chrono::microseconds moment,
   }
 }
 
+// The code stays in the process, for the next time as well.
+Result<Addr> HeldProcess::place_resume_code() {
+  constexpr std::uint64_t kPage = 4096;
+  const auto maps = files_.maps();
+  if (!maps) return maps.error();
+  for (const Mapping& m : *maps) {
+    if (!m.executable || m.writable || !m.path.empty() || m.end - m.begin != kPage) continue;
+    std::array<std::uint8_t, x86::kResumeCode.size()> seen{};
+    if (files_.read(m.begin, seen.data(), seen.size()) && seen == x86::kResumeCode) return m.begin;
+  }
+  const auto place =
+      map_memory(*this, Addr{}, kPage, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, "the rest of a call");
+  if (!place) return place;
+  const Status written = files_.write(*place, x86::kResumeCode.data(), x86::kResumeCode.size());
+  return written ? place : Result<Addr>(written.error());
+}
+
+// Who is stopped by SIGSTOP knows of it.
+void HeldProcess::resume_cut_calls() {
+  const auto is_cut = [](const Thread& t) { return !t.in_group_stop && may_be_cut(t.registers); };
+  if (!place_ || std::none_of(threads_.begin(), threads_.end(), is_cut)) return;
+  const auto rest_of = [&](const Thread& t, Addr code) {
+    return rest_of_call(files_, t.registers, code, t.sleep ? time_since(*t.sleep) : std::nullopt);
+  };
+  const auto needs_code = [&](const Thread& t) { return is_cut(t) && rest_of(t, Addr{}).has_value(); };
+  if (std::none_of(threads_.begin(), threads_.end(), needs_code)) return;
+  const auto code = place_resume_code();
+  if (!code || !bring_home()) return;
+  for (const Thread& t : threads_) {
+    const auto rest = is_cut(t) ? rest_of(t, *code) : std::nullopt;
+    if (rest && files_.write(Addr{rest->registers.rsp}, &rest->call, sizeof rest->call))
+      static_cast<void>(set_registers(t.tid, rest->registers));
+  }
+}
+
 void HeldProcess::let_go() {
+  resume_cut_calls();
   const Status home = bring_home();  // one that is not there needs its way yet
   if (is_changed_ && home) static_cast<void>(files_.write(place_, before_.data(), before_.size()));
   is_changed_ = false;

@@ -6,10 +6,12 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "engine/target/sleep_clock.h"
 #include "engine/target/target.h"
 
 namespace uprobe::target {
@@ -23,6 +25,7 @@ class HeldProcess : public Target {
     user_regs_struct registers;  // its own
     std::uint64_t mask;          // of blocked signals, its own
     bool in_group_stop;          // by SIGSTOP and the like
+    std::optional<Sleep> sleep;  // that the stop has ended, in a call that would begin anew with all of its time
   };
 
   // Code::refused where a thread cannot be stopped or seen through; EBUSY with it: it has begun another program meanwhile. The
@@ -66,6 +69,8 @@ class HeldProcess : public Target {
 
  private:
   HeldProcess(ProcessFiles files, std::chrono::milliseconds patience) : files_(std::move(files)), patience_(patience) {}
+  void look_at_sleepers();
+  std::optional<Sleep> sleep_until_now(pid_t tid);
   Status hold_all();
   Result<bool> seize_new(std::vector<pid_t>& stopping);
   Status await_stops(std::vector<pid_t>& stopping, std::chrono::steady_clock::time_point deadline);
@@ -76,12 +81,15 @@ class HeldProcess : public Target {
   Status await_rest();
   Status left_early();
   Status put(const user_regs_struct& registers);
+  Result<Addr> place_resume_code();
+  void resume_cut_calls();
   Result<int> stop_again(pid_t tid, std::chrono::steady_clock::time_point deadline);
   user_regs_struct turned_home() const;
   Thread* thread(pid_t tid);
 
   ProcessFiles files_;
   std::chrono::milliseconds patience_;
+  std::map<pid_t, Sleep> sleepers_;  // before the stop
   std::vector<Thread> threads_;
   std::vector<pid_t> seized_;  // also those that have not stopped
   pid_t away_ = 0;             // on an errand

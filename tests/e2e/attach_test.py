@@ -3,6 +3,7 @@ import contextlib
 import os
 import random
 import re
+import select
 import shutil
 import signal
 import socket
@@ -82,6 +83,32 @@ class Waits(AttachCase):
 
     def test_musl(self):
         self.check(fixture("attached_waits_musl_static"))
+
+
+class CutCalls(AttachCase):
+    """What a thread has been told to do it does to the end, and in its time, however often somebody attaches meanwhile."""
+
+    def check(self, program):
+        process = self.start_ready(program)
+        time.sleep(0.1)
+        before = None
+        for _ in range(60):
+            self.attach_well(process.pid, [f"p:w {program}:work %di:s64"], duration="20ms")
+            self.assertEqual(footprint(process.pid), before or footprint(process.pid))
+            before = footprint(process.pid)
+            if select.select([process.stdout], [], [], 0)[0]:
+                break
+        self.assertEqual(process.stdout.readline(), b"waited\n")
+        self.assertEqual(self.end_well(process), b"fine\n")
+
+    def test_glibc(self):
+        self.check(fixture("attached_cut_calls"))
+
+    def test_static(self):
+        self.check(fixture("attached_cut_calls_static"))
+
+    def test_musl(self):
+        self.check(fixture("attached_cut_calls_musl_static"))
 
 
 class Threads(AttachCase):
