@@ -14,6 +14,7 @@
 #include "engine/base/fd.h"
 #include "engine/base/roles.h"
 #include "engine/control/attached_threads.h"
+#include "engine/control/descriptor_room.h"
 #include "engine/control/load.h"
 #include "engine/target/attachable.h"
 
@@ -279,6 +280,7 @@ Result<Block> attach_agent(HeldProcess& process, const Result<FoundAgent>& found
   if (Status fit = check_threads(process, tid_offset); !fit) return fit.error();
   if (!found && found.error().code != Code::not_found) return found.error();
   if (Status s = unmap_forgotten_areas(process); !s) return s.error();
+  const DescriptorRoom room(process.pid());
   const auto agent = found ? Result<MappedAgent>(found->agent) : map_agent(process, image);
   if (!agent) return agent.error();
   auto block = found ? reuse_block(process, *found, area) : make_block(process, *agent, area, points);

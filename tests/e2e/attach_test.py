@@ -3,6 +3,7 @@ import contextlib
 import os
 import random
 import re
+import resource
 import select
 import shutil
 import signal
@@ -364,6 +365,22 @@ class Life(AttachCase):
         self.end_well(process)
 
     @unittest.skipIf(os.geteuid() != 0, "only root can become somebody else")
+    def test_no_descriptor_is_left(self):
+        """Limits and descriptors are what they were."""
+        program = fixture("attached_told")
+        process = self.start_ready(program, fixture("libplugin.so"))
+        numbers = [int(name) for name in os.listdir(f"/proc/{process.pid}/fd")]
+        limits = (max(numbers) + 1, resource.prlimit(process.pid, resource.RLIMIT_NOFILE)[1])
+        while len(numbers) < limits[0]:  # a lower number may be free
+            limits = (limits[0] - 1, limits[1])
+            numbers = [number for number in numbers if number < limits[0]]
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, limits)
+        before = footprint(process.pid)[2]
+        for _ in range(2):
+            self.attach_well(process.pid, [f"p:w {program}:work %di:s64"])
+            self.assertEqual(resource.prlimit(process.pid, resource.RLIMIT_NOFILE), limits)
+            self.assertEqual(footprint(process.pid)[2], before)
+
     def test_as_somebody_else(self):
         program = os.path.join("/tmp", f"uprobe-attach-{os.getpid()}")
         harness.copied(fixture("attached_busy"), program)
