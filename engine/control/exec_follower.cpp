@@ -19,9 +19,9 @@ constexpr int kExecEvent = SIGTRAP | PTRACE_EVENT_EXEC << 8;
 
 void* as_data(long value) { return reinterpret_cast<void*>(value); }
 
-// The file that the process means, as a path of ours.
-std::string path_from_here(pid_t pid, const std::string& path, int folder) {
-  const std::string proc = "/proc/" + std::to_string(pid);
+// The file that the thread means, as a path of ours. Its process's first thread may have ended, and has no folder then.
+std::string path_from_here(pid_t tid, const std::string& path, int folder) {
+  const std::string proc = "/proc/" + std::to_string(tid);
   if (path.empty()) return proc + "/fd/" + std::to_string(folder);  // execveat with AT_EMPTY_PATH
   if (path[0] == '/') return proc + "/root" + path;
   return folder == AT_FDCWD ? proc + "/cwd/" + path : proc + "/fd/" + std::to_string(folder) + "/" + path;
@@ -62,7 +62,7 @@ ExecFollower::~ExecFollower() {
 }
 
 void ExecFollower::begins(pid_t pid, pid_t tid, const std::string& path, int folder) {
-  if (gains_privileges(path_from_here(pid, path, folder))) {
+  if (gains_privileges(path_from_here(tid, path, folder))) {
     notes_.push_back(path + " is set-id: it runs untraced");
     return;
   }
@@ -117,6 +117,10 @@ bool ExecFollower::handle_stop(Pending& p, pid_t who, int status) {
     const int signal = status >> 8 == 0 ? status & 0x7f : 0;
     ::ptrace(is_group_stop(status) ? PTRACE_LISTEN : PTRACE_CONT, who, nullptr, as_data(signal));
     return false;
+  }
+  // A thread other than the first one has another id now: until this stop has been taken, ptrace says ESRCH (kernel/ptrace.c,
+  // looks_like_a_spurious_pid).
+  while (::waitpid(who, &status, __WALL | WNOHANG) < 0 && errno == EINTR) {
   }
   auto target = target::PtraceTarget::adopt(p.pid);
   const Status loaded = target ? load_(**target) : Status(target.error());

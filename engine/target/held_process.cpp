@@ -173,6 +173,7 @@ Status HeldProcess::hold_all() {
   for (;;) {
     auto found = seize_new(stopping);
     if (!found) return found.error();
+    if (!*found) undertaker_.reset();
     if (!*found) return ok();
     if (Status stopped = await_stops(stopping, Clock::now() + patience_); !stopped) return stopped;
     if (!stopping.empty())
@@ -196,13 +197,21 @@ std::optional<Sleep> HeldProcess::sleep_until_now(pid_t tid) {
   return before.mapped();
 }
 
+// While one of them is in execve it is not to be had before all others have ended, and those that we have had taken by us.
+int HeldProcess::seize(pid_t tid) {
+  if (!seized_.empty() && !undertaker_) undertaker_.emplace(seized_);
+  if (undertaker_) undertaker_->begin();
+  const int error = ::ptrace(PTRACE_SEIZE, tid, nullptr, as_data(PTRACE_O_TRACESYSGOOD)) == 0 ? 0 : errno;
+  if (undertaker_) undertaker_->end();
+  return error;
+}
+
 // Threads that begin while others are being stopped come with the next look.
 Result<bool> HeldProcess::seize_new(std::vector<pid_t>& stopping) {
   bool found = false;
   for (const pid_t tid : threads_of(pid())) {
     if (std::find(seized_.begin(), seized_.end(), tid) != seized_.end()) continue;
-    if (::ptrace(PTRACE_SEIZE, tid, nullptr, as_data(PTRACE_O_TRACESYSGOOD)) != 0) {
-      const int error = errno;
+    if (const int error = seize(tid); error != 0) {
       if (error == ESRCH || is_zombie(pid(), tid)) continue;
       return system_error("ptrace", error);
     }

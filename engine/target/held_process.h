@@ -13,6 +13,7 @@
 
 #include "engine/target/sleep_clock.h"
 #include "engine/target/target.h"
+#include "engine/target/undertaker.h"
 
 namespace uprobe::target {
 
@@ -72,6 +73,7 @@ class HeldProcess : public Target {
   void look_at_sleepers();
   std::optional<Sleep> sleep_until_now(pid_t tid);
   Status hold_all();
+  int seize(pid_t tid);
   Result<bool> seize_new(std::vector<pid_t>& stopping);
   Status await_stops(std::vector<pid_t>& stopping, std::chrono::steady_clock::time_point deadline);
   Status take_state(pid_t tid, bool in_group_stop);
@@ -91,10 +93,11 @@ class HeldProcess : public Target {
   std::chrono::milliseconds patience_;
   std::map<pid_t, Sleep> sleepers_;  // before the stop
   std::vector<Thread> threads_;
-  std::vector<pid_t> seized_;  // also those that have not stopped
-  pid_t away_ = 0;             // on an errand
-  bool is_at_rest_ = false;    // that one: in a stop behind which the kernel looks at what it was doing
-  Addr place_;                 // of the errand's code
+  std::vector<pid_t> seized_;             // also those that have not stopped
+  std::optional<Undertaker> undertaker_;  // of these, while more of them are being seized
+  pid_t away_ = 0;                        // on an errand
+  bool is_at_rest_ = false;               // that one: in a stop behind which the kernel looks at what it was doing
+  Addr place_;                            // of the errand's code
   std::vector<std::uint8_t> before_;
   bool is_changed_ = false;  // what stands there
 };

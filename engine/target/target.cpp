@@ -41,15 +41,23 @@ pid_t parent_of(pid_t pid) {
   return at == std::string::npos ? 0 : static_cast<pid_t>(std::strtol(status->c_str() + at + 7, nullptr, 10));
 }
 
+// The first thread may have ended: then the others have the memory.
 Result<ProcessFiles> ProcessFiles::open(pid_t pid) {
-  const std::string path = "/proc/" + std::to_string(pid) + "/mem";
-  Fd memory(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (!memory) return system_error("open " + path, errno);
-  return ProcessFiles(pid, std::move(memory));
+  const std::string own = "/proc/" + std::to_string(pid);
+  const auto open_in = [](const std::string& folder) {
+    return Fd(::open((folder + "/mem").c_str(), O_RDWR | O_CLOEXEC));
+  };
+  if (Fd memory = open_in(own); memory) return ProcessFiles(pid, own, std::move(memory));
+  const int error = errno;
+  for (const pid_t tid : error == ESRCH ? threads_of(pid) : std::vector<pid_t>()) {
+    const std::string folder = own + "/task/" + std::to_string(tid);
+    if (Fd memory = open_in(folder); memory) return ProcessFiles(pid, folder, std::move(memory));
+  }
+  return system_error("open " + own + "/mem", error);
 }
 
 Result<std::vector<Mapping>> ProcessFiles::maps() const {
-  auto text = read_file("/proc/" + std::to_string(pid_) + "/maps");
+  auto text = read_file(folder_ + "/maps");
   if (!text) return text.error();
   return parse_maps(*text);
 }

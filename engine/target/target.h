@@ -66,8 +66,10 @@ class ProcessFiles {
   Status write(Addr to, const void* from, std::size_t bytes) const;
 
  private:
-  ProcessFiles(pid_t pid, Fd memory) : pid_(pid), memory_(std::move(memory)) {}
+  ProcessFiles(pid_t pid, std::string folder, Fd memory)
+      : pid_(pid), folder_(std::move(folder)), memory_(std::move(memory)) {}
   pid_t pid_;
+  std::string folder_;  // in /proc
   Fd memory_;
 };
 

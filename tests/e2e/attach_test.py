@@ -446,6 +446,26 @@ library.plugin_call(b"d")
         self.assertEqual(self.end_well(process), b"0 mistakes\n")
 
 
+class ExecOfAThread(AttachCase):
+    """What a thread begins that is not the first one."""
+
+    def test_all_of_them_are_followed(self):
+        program = fixture("attached_thread_execs")
+        for how in "tz":
+            seen = harness.run_tool([f"p:w {program}:work %di:s64"], [program, how, "20"])
+            self.assertEqual((seen.returncode, seen.stdout), (5, b"end\n"), seen.stderr)
+            self.assertEqual(sum(hit.arguments == "arg1=1" for hit in seen.hits), 21, seen.stderr)
+
+    def test_at_any_moment(self):
+        """Who holds the other threads does not wait for one that waits for their end."""
+        program = fixture("attached_thread_execs")
+        process = self.start(program, "t", "1000000")
+        for _ in range(100):
+            seen = self.attach(process.pid, [f"p:w {program}:work %di:s64"], duration="1ms")
+            self.assertIn(seen.returncode, (0, 125), seen.stderr)
+            self.assertIsNone(process.poll())
+
+
 class Refused(AttachCase):
     """One line, exit code 125, and the process as it was."""
 
