@@ -103,9 +103,17 @@ Error without_memory(pid_t pid) {
   return ending;
 }
 
+// For a moment also while another thread is in execve, before it takes over the first one's id (fs/exec.c, de_thread).
+bool has_lost_first_thread(pid_t pid) {
+  const auto stat = stat_of(pid);
+  return stat && (stat->state == 'Z' || stat->state == 'X') && stat->threads > 1;
+}
+
 }  // namespace
 
 Status check_attachable(pid_t pid) {
+  if (!await([&] { return !has_lost_first_thread(pid); }))
+    return refused(pid, "has lost its first thread, which /proc would be needed through");
   const auto status = read_file(folder_of(pid) + "/status");
   if (!status) return Error{.code = Code::not_found, .text = "no process " + std::to_string(pid)};
   const std::string group = value_of(*status, "Tgid");
@@ -119,7 +127,9 @@ Status check_attachable(pid_t pid) {
   const std::string threads = value_of(*status, "Threads");
   if (ended && (threads == "1" || threads.empty()))
     return refused(pid, "has ended, its parent has not taken notice yet");
-  if (ended) return refused(pid, "has lost its first thread, which /proc would be needed through");
+  Error begins = refused(pid, "begins another program just now");
+  begins.err = EBUSY;
+  if (ended) return begins;
   if (value_of(*status, "VmSize").empty()) return without_memory(pid);
   if (Status program = check_program(pid); !program) return program;
   if (Status threads_ok = check_threads(pid); !threads_ok) return threads_ok;

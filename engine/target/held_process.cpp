@@ -27,6 +27,7 @@
 #include "arch/x86/code/return_frame.h"
 #include "engine/shared/agent_header.h"
 #include "engine/target/cut_call.h"
+#include "engine/target/process_stat.h"
 
 namespace uprobe::target {
 namespace {
@@ -39,6 +40,7 @@ constexpr auto kAtOnce = 200us, kPace = 50us, kMoment = 200us;
 constexpr std::chrono::microseconds kHandlersMoment = 100ms;
 constexpr int kMostMoments = 1000;
 constexpr auto kOrderPatience = 5s;
+constexpr auto kLastPatience = 200ms;
 constexpr std::uint64_t kCallBytes = 2;  // syscall, sysenter, int $0x80
 constexpr std::uint64_t kAllSignals = ~std::uint64_t{0};
 constexpr std::uint64_t kTrapFlag = 0x100, kDirectionFlag = 0x400, kNestedTask = 0x4000, kAlignmentCheck = 0x40000;
@@ -137,6 +139,11 @@ Error in_execve() { return Error{.code = Code::refused, .text = "begins another 
 
 Error failed(const char* what) { return errno == ESRCH ? ended() : system_error(what, errno); }
 
+bool is_traced(pid_t pid) {
+  const auto status = read_file("/proc/" + std::to_string(pid) + "/status");
+  return status && status->find("\nTracerPid:\t0\n") == std::string::npos;
+}
+
 bool is_zombie(pid_t pid, pid_t tid) {
   const auto status = read_file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/status");
   return !status || status->find("\nState:\tZ") != std::string::npos ||
@@ -154,8 +161,10 @@ Result<std::unique_ptr<HeldProcess>> HeldProcess::hold(pid_t pid, std::chrono::m
   std::unique_ptr<HeldProcess> process(new HeldProcess(files.take(), patience));
   process->look_at_sleepers();
   if (Status held = process->hold_all(); !held) return held.error();
-  if (process->threads_.empty()) return ended();
-  // It may have called execve before it was stopped.
+  const auto stat = stat_of(pid);
+  if (process->threads_.empty()) return stat && !has_ended(*stat) ? in_execve() : ended();
+  // It may have called execve before it was stopped. The thread that did may have the first one's id now, and be nobody's.
+  if (!is_zombie(pid, pid) && !is_traced(pid)) return in_execve();
   auto now = ProcessFiles::open(pid);
   if (!now) return now.error();
   process->files_ = now.take();
@@ -558,12 +567,22 @@ void HeldProcess::resume_cut_calls() {
   }
 }
 
+// It has not stopped yet; or it was seized in the middle of execve, and has the first one's id now.
+void HeldProcess::let_go_running(pid_t tid, Clock::time_point deadline) {
+  if (::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) != 0) return;
+  const auto stop = change_by(tid, deadline);
+  if (!stop || !WIFSTOPPED(*stop)) return;
+  ::ptrace(PTRACE_DETACH, tid, nullptr, as_data(*stop >> 16 == 0 ? WSTOPSIG(*stop) : 0));
+}
+
 void HeldProcess::let_go() {
   resume_cut_calls();
   const Status home = bring_home();  // one that is not there needs its way yet
   if (is_changed_ && home) static_cast<void>(files_.write(place_, before_.data(), before_.size()));
   is_changed_ = false;
-  for (const pid_t tid : seized_) ::ptrace(PTRACE_DETACH, tid, nullptr, nullptr);
+  const auto deadline = Clock::now() + kLastPatience;
+  for (const pid_t tid : seized_)
+    if (::ptrace(PTRACE_DETACH, tid, nullptr, nullptr) != 0) let_go_running(tid, deadline);
   seized_.clear();
   threads_.clear();
 }

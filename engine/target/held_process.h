@@ -85,6 +85,7 @@ class HeldProcess : public Target {
   Status put(const user_regs_struct& registers);
   Result<Addr> place_resume_code();
   void resume_cut_calls();
+  static void let_go_running(pid_t tid, std::chrono::steady_clock::time_point deadline);
   Result<int> stop_again(pid_t tid, std::chrono::steady_clock::time_point deadline);
   user_regs_struct turned_home() const;
   Thread* thread(pid_t tid);

@@ -463,6 +463,7 @@ class ExecOfAThread(AttachCase):
         for _ in range(100):
             seen = self.attach(process.pid, [f"p:w {program}:work %di:s64"], duration="1ms")
             self.assertIn(seen.returncode, (0, 125), seen.stderr)
+            self.assertNotIn(b"has ended", seen.stderr)
             self.assertIsNone(process.poll())
 
 
