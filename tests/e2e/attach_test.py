@@ -4,7 +4,6 @@ import os
 import random
 import re
 import resource
-import select
 import shutil
 import signal
 import socket
@@ -84,32 +83,6 @@ class Waits(AttachCase):
 
     def test_musl(self):
         self.check(fixture("attached_waits_musl_static"))
-
-
-class CutCalls(AttachCase):
-    """What a thread has been told to do it does to the end, and in its time, however often somebody attaches meanwhile."""
-
-    def check(self, program):
-        process = self.start_ready(program)
-        time.sleep(0.1)
-        before = None
-        for _ in range(60):
-            self.attach_well(process.pid, [f"p:w {program}:work %di:s64"], duration="20ms")
-            self.assertEqual(footprint(process.pid), before or footprint(process.pid))
-            before = footprint(process.pid)
-            if select.select([process.stdout], [], [], 0)[0]:
-                break
-        self.assertEqual(process.stdout.readline(), b"waited\n")
-        self.assertEqual(self.end_well(process), b"fine\n")
-
-    def test_glibc(self):
-        self.check(fixture("attached_cut_calls"))
-
-    def test_static(self):
-        self.check(fixture("attached_cut_calls_static"))
-
-    def test_musl(self):
-        self.check(fixture("attached_cut_calls_musl_static"))
 
 
 class Threads(AttachCase):
@@ -444,27 +417,6 @@ library.plugin_call(b"d")
             hits += len(self.attach_well(process.pid, [f"p:w {program}:work"], "-b", "4M").hits)
         self.assertGreater(hits, 0)
         self.assertEqual(self.end_well(process), b"0 mistakes\n")
-
-
-class ExecOfAThread(AttachCase):
-    """What a thread begins that is not the first one."""
-
-    def test_all_of_them_are_followed(self):
-        program = fixture("attached_thread_execs")
-        for how in "tz":
-            seen = harness.run_tool([f"p:w {program}:work %di:s64"], [program, how, "20"])
-            self.assertEqual((seen.returncode, seen.stdout), (5, b"end\n"), seen.stderr)
-            self.assertEqual(sum(hit.arguments == "arg1=1" for hit in seen.hits), 21, seen.stderr)
-
-    def test_at_any_moment(self):
-        """Who holds the other threads does not wait for one that waits for their end."""
-        program = fixture("attached_thread_execs")
-        process = self.start(program, "t", "1000000")
-        for _ in range(100):
-            seen = self.attach(process.pid, [f"p:w {program}:work %di:s64"], duration="1ms")
-            self.assertIn(seen.returncode, (0, 125), seen.stderr)
-            self.assertNotIn(b"has ended", seen.stderr)
-            self.assertIsNone(process.poll())
 
 
 class Refused(AttachCase):
