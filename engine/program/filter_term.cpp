@@ -21,7 +21,7 @@ using shared::TextMatch;
 
 constexpr std::size_t kMaxNumber = 24, kMaxText = 256;  // with the NUL
 
-enum class FieldKind { number, floating, string, cpu, name, stack };
+enum class FieldKind { number, floating, string, characters, cpu, name, stack };
 
 struct FilterField {
   FieldKind kind = FieldKind::number;
@@ -46,6 +46,7 @@ std::optional<FilterField> argument_field(std::string_view name, const EventLayo
     if (field.name != name) continue;
     const bool is_floating = field.kind == Kind::floating;
     return FilterField{.kind = field.kind == Kind::string ? FieldKind::string
+                               : field.is_text            ? FieldKind::characters
                                : is_floating              ? FieldKind::floating
                                                           : FieldKind::number,
                        .offset = field.offset,
@@ -57,7 +58,7 @@ std::optional<FilterField> argument_field(std::string_view name, const EventLayo
 
 std::optional<FilterField> head_field(std::string_view name, const EventLayout& layout) {
   constexpr FilterField kFirst{.offset = 8, .size = 8}, kSecond{.offset = 16, .size = 8};
-  if (name == (layout.is_return ? "__probe_func" : "__probe_ip")) return kFirst;
+  if (name == head_name(layout)) return kFirst;
   if (layout.is_return && name == "__probe_ret_ip") return kSecond;
   return std::nullopt;
 }
@@ -260,7 +261,8 @@ Result<Term> TermReader::read_cpus(const FilterField& field, Operator op) {
 
 Result<Term> TermReader::read_text(const FilterField& field, Operator op) {
   if (op != Operator::equal && op != Operator::not_equal && op != Operator::glob) return fail(kBadFieldOperator);
-  if (field.kind != FieldKind::string && field.kind != FieldKind::name) return fail(kWantsNumber);
+  const bool is_characters = field.kind == FieldKind::characters;
+  if (!is_characters && field.kind != FieldKind::string && field.kind != FieldKind::name) return fail(kWantsNumber);
   const std::size_t begin = at_ + 1;
   at_ = std::min(filter_.find(now(), begin), filter_.size());
   if (at_ == filter_.size()) return fail(kQuoteOpen);
@@ -273,11 +275,12 @@ Result<Term> TermReader::read_text(const FilterField& field, Operator op) {
                        .size = static_cast<std::uint8_t>(pattern.match),
                        .target = 0,
                        .offset = field.offset,
-                       .value = keep(pattern.text)}};
+                       .value = keep(pattern.text) | std::uint64_t{is_characters ? field.size : 0} << 48}};
 }
 
 Result<Term> TermReader::read_number(const FilterField& field, Operator op) {
-  if (field.kind == FieldKind::string || field.kind == FieldKind::name) return fail(kWantsString);
+  if (field.kind == FieldKind::string || field.kind == FieldKind::characters || field.kind == FieldKind::name)
+    return fail(kWantsString);
   if (op == Operator::glob) return fail(kBadFieldOperator);
   const std::size_t begin = at_;
   take("-");

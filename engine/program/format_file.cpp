@@ -83,13 +83,8 @@ std::string field_line(const FormatField& field) {
 
 std::vector<FormatField> format_fields(const EventLayout& layout) {
   std::vector<FormatField> fields;
-  if (layout.is_return) {
-    fields.push_back({"unsigned long __probe_func", 8, 8, false});
-    fields.push_back({"unsigned long __probe_ret_ip", 16, 8, false});
-  } else {
-    fields.push_back(
-        {layout.style == Style::function ? "unsigned long __ip" : "unsigned long __probe_ip", 8, 8, false});
-  }
+  fields.push_back({"unsigned long " + std::string(head_name(layout)), 8, 8, false});
+  if (layout.is_return) fields.push_back({"unsigned long __probe_ret_ip", 16, 8, false});
   for (const Field& field : layout.fields) fields.push_back(argument_field(field));
   return fields;
 }

@@ -193,7 +193,7 @@ Result<HistogramWord> HistogramReader::find(Piece name) {
     return HistogramWord{.name = std::string(shown), .field = field};
   };
   const std::string_view text = name.text;
-  if (text == (layout_.is_return ? "__probe_func" : "__probe_ip")) return made(text, number_at(8, 8, false));
+  if (text == head_name(layout_)) return made(text, number_at(8, 8, false));
   if (layout_.is_return && text == "__probe_ret_ip") return made(text, number_at(16, 8, false));
   if (text == "common_pid") return made(text, number_at(4, 4, true));
   if (text == "cpu" || text == "CPU" || text == "common_cpu")

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/shared/event_program.h"
@@ -28,12 +29,18 @@ struct Field {
 struct EventLayout {
   std::string group;
   std::string event;
-  bool is_return = false;  // __probe_func @8 and __probe_ret_ip @16 instead of __probe_ip @8
+  bool is_return = false;  // another address @16, __probe_ret_ip
   Style style = Style::event;
   std::string place;  // "function+0x4", for the other styles; empty: not known
   std::uint32_t fixed_bytes = 16;
   std::vector<Field> fields;  // in argument order
 };
+
+// The name of the field at 8, the address of the hit.
+inline std::string_view head_name(const EventLayout& layout) {
+  if (layout.is_return) return "__probe_func";
+  return layout.style == Style::function ? "__ip" : "__probe_ip";
+}
 
 // A compiled definition: what the agent runs and what the reader needs to print it.
 struct EventProgram {

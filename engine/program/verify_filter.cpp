@@ -20,20 +20,23 @@ bool is_inside(const EventProgram& program, std::uint64_t offset, std::uint64_t 
 }
 
 bool has_text(const EventProgram& program, const Test& test) {
-  const std::uint64_t place = test.value & UINT32_MAX, size = test.value >> 32;
+  const std::uint64_t place = test.value & UINT32_MAX, size = shared::text_bytes_of(test);
   return place + size <= program.text.size();
 }
 
-bool is_locator(const EventProgram& program, std::uint32_t offset) {
+bool is_string(const EventProgram& program, const Test& test) {
+  const std::uint32_t characters = shared::characters_of(test);
   return std::ranges::any_of(program.layout.fields, [&](const Field& field) {
-    return field.kind == Kind::string && field.offset == offset && field.size == kLocator;
+    if (field.offset != test.offset) return false;
+    return characters == 0 ? field.kind == Kind::string && field.size == kLocator
+                           : field.is_text && field.count == characters;
   });
 }
 
 const char* fault_of(const EventProgram& program, const Test& test) {
   if (shared::is_text_test(test.op)) {
     if (test.size >= shared::kTextMatchCount) return "an unknown comparison of texts";
-    if (test.offset != shared::kTestName && !is_locator(program, test.offset)) return "a text where there is none";
+    if (test.offset != shared::kTestName && !is_string(program, test)) return "a text where there is none";
     return has_text(program, test) ? nullptr : "a text outside of its pool";
   }
   if (!shared::is_number_test(test.op) && !shared::is_set_test(test.op)) return "an unknown operation";

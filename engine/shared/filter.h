@@ -34,7 +34,8 @@ enum class TestOp : u8 {
   // The number of a CPU, cut to 32 bits, in a set: a bit for each CPU, in the session's texts.
   in_set,
   not_in_set,
-  // A string, or the task's name, against a text of the session; `size` is a TextMatch.
+  // A string, an array of characters up to its first NUL, or the task's name, against a text of the session; `size` is a
+  // TextMatch.
   text,
   not_text,
 };
@@ -50,10 +51,14 @@ struct Test {
   TestOp op;
   u8 size;     // 1, 2, 4, 8; a TextMatch
   u16 target;  // index of a later test, where to go on if this one holds
-  u32 offset;  // in the payload: of the number, or of the string's locator
-  u64 value;   // of texts and sets: place in the session's texts, its length << 32
+  u32 offset;  // in the payload: of the number, of the string's locator, or of the characters
+  u64 value;  // of texts and sets: place in the session's texts, its length << 32, how many characters the record has << 48
 };
 static_assert(sizeof(Test) == 16);
+
+// 0: a string with a locator.
+UPROBE_ALWAYS_INLINE constexpr u32 characters_of(const Test& test) { return static_cast<u32>(test.value >> 48); }
+UPROBE_ALWAYS_INLINE constexpr u32 text_bytes_of(const Test& test) { return test.value >> 32 & 0xffff; }
 
 UPROBE_ALWAYS_INLINE constexpr bool is_number_test(TestOp op) { return op >= TestOp::equal && op <= TestOp::no_bit; }
 UPROBE_ALWAYS_INLINE constexpr bool is_set_test(TestOp op) { return op == TestOp::in_set || op == TestOp::not_in_set; }
@@ -209,7 +214,7 @@ struct Filter {
   u32 text_bytes;
 
   UPROBE_ALWAYS_INLINE constexpr bool text_of(const Test& test, Text& text) const {
-    const u32 place = static_cast<u32>(test.value), size = static_cast<u32>(test.value >> 32);
+    const u32 place = static_cast<u32>(test.value), size = text_bytes_of(test);
     text = {texts + place, size};
     return place <= text_bytes && size <= text_bytes - place;
   }
@@ -228,8 +233,15 @@ UPROBE_ALWAYS_INLINE constexpr bool set_holds(Text set, u64 number) {
   return (set[cpu / 8] >> (cpu & 7) & 1) != 0;
 }
 
+UPROBE_ALWAYS_INLINE constexpr bool characters_hold(const Test& test, const FilterInput& input, Text pattern) {
+  const u32 count = characters_of(test);
+  if (test.offset > input.bytes || input.bytes - test.offset < count) return false;
+  return text_holds(static_cast<TextMatch>(test.size), up_to_nul({input.payload + test.offset, count}), pattern);
+}
+
 // A string that could not be read is like no text.
 UPROBE_ALWAYS_INLINE constexpr bool string_holds(const Test& test, const FilterInput& input, Text pattern) {
+  if (characters_of(test) != 0) return characters_hold(test, input, pattern);
   if (test.offset > input.bytes || input.bytes - test.offset < 4) return false;
   const u32 locator = static_cast<u32>(bytes_at(input.payload + test.offset, 4));
   const u32 place = locator & 0xffff, size = locator >> 16;

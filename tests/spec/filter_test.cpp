@@ -11,6 +11,7 @@
 #include "engine/program/compile.h"
 #include "engine/program/cpu_list.h"
 #include "engine/program/verify.h"
+#include "engine/spec/function_event.h"
 #include "engine/spec/parse.h"
 
 namespace uprobe::program {
@@ -108,6 +109,39 @@ TEST(Filter, FieldsOfTheHeadAndOfTheEvent) {
   EXPECT_EQ(run(filtered("", "cpu == 3 || cpu & CPUS{4-5}", {.cpus = 8}), payload, 6), Verdict::drop);
   // An argument comes before what is there without one.
   EXPECT_EQ(run(filtered("cpu=%di:u8", "cpu == 9"), record({9}), 1), Verdict::pass);
+}
+
+EventProgram function_event(const std::string& arguments, const std::string& filter) {
+  auto spec = spec::parse_function_event("f(" + arguments + ")", {.default_object = "/b/x", .file_check = nullptr});
+  EventProgram program = compile(*spec).take();
+  const Status set = set_filter(program, filter, {});
+  EXPECT_TRUE(set) << filter << ": " << (set ? "" : set.error().text);
+  EXPECT_TRUE(verify(program)) << filter;
+  return program;
+}
+
+TEST(Filter, ArraysOfCharactersAreStrings) {
+  const auto payload = [](std::string_view text) {
+    std::vector<std::uint8_t> bytes(kEntryHead + 8 + 5);  // the head, the return address, the characters
+    bytes[8] = 0x10;
+    for (std::size_t i = 0; i < text.size(); ++i) bytes[kEntryHead + 8 + i] = static_cast<std::uint8_t>(text[i]);
+    return bytes;
+  };
+  for (const char* filter :
+       {"t == \"Hell\"", "t ~ 'H*'", "t ~ '*ll'", "t ~ '*el*'", "t ~ '?[e]l*'", "t != 'Hel'", "__ip == 0x10"})
+    EXPECT_EQ(run(function_event("char[5] t", filter), payload("Hell")), Verdict::pass) << filter;
+  for (const char* filter : {"t == \"Hello\"", "t ~ '*o'", "t ~ 'h*'", "t != 'Hell'"})
+    EXPECT_EQ(run(function_event("char[5] t", filter), payload("Hell")), Verdict::drop) << filter;
+  EXPECT_EQ(run(function_event("char[5] t", "t == 'Hello'"), payload("Hello")), Verdict::pass)
+      << "as long as the array";
+  EXPECT_EQ(run(function_event("char[5] t", "t == ''"), payload("")), Verdict::pass);
+  const auto context = FilterContext{};
+  const auto of_numbers = compile_filter(function_event("char[5] t", "0").layout, "t == 5", context);
+  ASSERT_FALSE(of_numbers);
+  EXPECT_EQ(of_numbers.error().text, "Expecting string field") << "numbers";
+  EventProgram program = function_event("char[5] t", "t == 'Hell'");
+  program.filter[0].value += std::uint64_t{1} << 48;
+  EXPECT_FALSE(verify(program)) << "more characters than the record has";
 }
 
 bool glob(const std::string& pattern, const std::string& text) {
