@@ -2,6 +2,8 @@
 #include "engine/spec/function_event.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <utility>
 
 #include "engine/shared/layout.h"
@@ -74,13 +76,38 @@ struct NamedCType {
   std::uint8_t size;
 };
 
-constexpr NamedCType kCTypes[] = {{"short", Kind::signed_decimal, 2},
-                                  {"int", Kind::signed_decimal, 4},
-                                  {"long", Kind::signed_decimal, 8},
-                                  {"size_t", Kind::unsigned_decimal, 8},
+constexpr NamedCType kCTypes[] = {{"size_t", Kind::unsigned_decimal, 8},
+                                  {"ssize_t", Kind::signed_decimal, 8},
+                                  {"intptr_t", Kind::signed_decimal, 8},
+                                  {"uintptr_t", Kind::unsigned_decimal, 8},
+                                  {"int8_t", Kind::signed_decimal, 1},
+                                  {"uint8_t", Kind::unsigned_decimal, 1},
+                                  {"int16_t", Kind::signed_decimal, 2},
+                                  {"uint16_t", Kind::unsigned_decimal, 2},
+                                  {"int32_t", Kind::signed_decimal, 4},
+                                  {"uint32_t", Kind::unsigned_decimal, 4},
+                                  {"int64_t", Kind::signed_decimal, 8},
+                                  {"uint64_t", Kind::unsigned_decimal, 8},
+                                  {"bool", Kind::unsigned_decimal, 1},
+                                  {"_Bool", Kind::unsigned_decimal, 1},
                                   {"float", Kind::floating, 4},
                                   {"double", Kind::floating, 8},
                                   {"void", Kind::hex, 0}};
+
+// C's integers are several of these words, in any order.
+enum IntegerWord : std::size_t { kSigned, kUnsigned, kChar, kShort, kInt, kLong };
+constexpr std::array<std::string_view, 6> kIntegerWords = {"signed", "unsigned", "char", "short", "int", "long"};
+using IntegerWords = std::array<unsigned, kIntegerWords.size()>;
+
+bool make_one_type(const IntegerWords& words) {
+  const unsigned lengths = words[kChar] + words[kShort] + std::min(words[kLong], 1u);
+  return words[kSigned] + words[kUnsigned] <= 1 && lengths <= 1 && words[kInt] <= 1 && words[kLong] <= 2 &&
+         words[kChar] + words[kInt] <= 1;
+}
+
+std::uint8_t integer_bytes(const IntegerWords& words) {
+  return words[kChar] != 0 ? 1 : words[kShort] != 0 ? 2 : words[kLong] != 0 ? 8 : 4;
+}
 
 // System V ABI, 3.2.3: integers and pointers go to six registers, floating point numbers to eight vector registers, each class in
 // its own order; what is left of both lies on the stack behind the return address, in one order.
@@ -110,6 +137,9 @@ class FunctionParser {
   Status read_alternatives();
   Status read_one();
   Result<CType> read_type();
+  Result<CType> read_base();
+  Result<CType> read_integer();
+  Result<CType> read_tagged();
   Result<CType> read_atom();
   Status read_array(CType& type);
   Status read_address(const Token& at, Argument& argument);
@@ -237,32 +267,73 @@ Status FunctionParser::find_source(const CType& type, Argument& argument) {
   return ok();
 }
 
+std::optional<CType> find_atom(std::string_view name) {
+  for (const NamedCType& known : kCTypes)
+    if (known.name == name) return CType{known.kind, known.size, 0, std::string(name)};
+  const auto type = is_identifier(name) && name[0] != 'b' ? find_type(name, false) : std::nullopt;
+  if (!type) return std::nullopt;
+  return CType{type->kind, type->size, 0, std::string(name)};
+}
+
 Result<CType> FunctionParser::read_atom() {
   const Token word = tokens_.take();
-  if (word.text == "long" && tokens_.now().text == "double")
-    return blame(word.at, "A long double is an x87 number of 80 bits, which no type prints");
-  for (const NamedCType& known : kCTypes)
-    if (known.name == word.text) return CType{known.kind, known.size, 0, std::string(word.text)};
-  const auto type = is_identifier(word.text) && word.text[0] != 'b' ? find_type(word.text, false) : std::nullopt;
+  const auto type = find_atom(word.text);
   if (!type) return blame(word.at, std::string(message::kBadType), type_help(word.text));
-  return CType{type->kind, type->size, 0, std::string(word.text)};
+  return *type;
+}
+
+// Nothing but "unsigned" may stand in front of another type, too.
+Result<CType> FunctionParser::read_integer() {
+  const std::size_t begin = tokens_.now().at;
+  IntegerWords words{};
+  std::string declared;
+  for (;;) {
+    const auto word = std::ranges::find(kIntegerWords, tokens_.now().text);
+    if (word == kIntegerWords.end()) break;
+    ++words[static_cast<std::size_t>(word - kIntegerWords.begin())];
+    declared += (declared.empty() ? "" : " ") + std::string(tokens_.take().text);
+  }
+  if (declared == "long" && tokens_.now().text == "double")
+    return blame(begin, "A long double is an x87 number of 80 bits, which no type prints");
+  if (!make_one_type(words)) return blame(begin, std::string(message::kBadType), "'" + declared + "' is no type of C");
+  CType type{words[kUnsigned] != 0 ? Kind::unsigned_decimal : Kind::signed_decimal, integer_bytes(words), 0, declared};
+  if (words[kChar] != 0) type.kind = Kind::character;
+  const auto atom = declared == "unsigned" ? find_atom(tokens_.now().text) : std::nullopt;
+  if (!atom) return type;
+  type.kind = atom->kind == Kind::signed_decimal ? Kind::unsigned_decimal : atom->kind;
+  type.size = atom->size;
+  type.declared += " " + std::string(tokens_.take().text);
+  return type;
+}
+
+// "struct S", to which there are pointers only.
+Result<CType> FunctionParser::read_tagged() {
+  const std::string keyword(tokens_.take().text);
+  if (!is_identifier(tokens_.now().text)) return blame(tokens_.now().at, "Expected the name of the " + keyword);
+  return CType{Kind::hex, 0, 0, keyword + " " + std::string(tokens_.take().text)};
+}
+
+Result<CType> FunctionParser::read_base() {
+  const std::string_view word = tokens_.now().text;
+  if (std::ranges::find(kIntegerWords, word) != kIntegerWords.end()) return read_integer();
+  return word == "struct" || word == "union" ? read_tagged() : read_atom();
 }
 
 Result<CType> FunctionParser::read_type() {
+  const bool is_const = tokens_.now().text == "const";
+  if (is_const) tokens_.take();
   const Token first = tokens_.now();
-  const bool is_unsigned = first.text == "unsigned";
-  if (is_unsigned) tokens_.take();
-  auto type = read_atom();
+  auto type = read_base();
   if (!type) return type;
-  if (is_unsigned && type->kind == Kind::signed_decimal) type->kind = Kind::unsigned_decimal;
-  if (is_unsigned) type->declared = "unsigned " + type->declared;
+  if (is_const) type->declared = "const " + type->declared;
   for (bool is_first = true; tokens_.skip('*'); is_first = false) {
     if (type->kind == Kind::string)
       return blame(first.at, std::string(message::kBadType), "a string is char * already");
     type->kind = Kind::hex, type->size = 8;
     type->declared += is_first ? " *" : "*";
   }
-  if (type->size == 0) return blame(first.at, std::string(message::kBadType), "did you mean 'void *'?");
+  if (type->size == 0)
+    return blame(first.at, std::string(message::kBadType), "did you mean '" + type->declared + " *'?");
   if (Status read = read_array(*type); !read) return read.error();
   return type;
 }
@@ -368,10 +439,13 @@ Status FunctionParser::finish(const CType& type, Argument argument) {
 bool is_function_event(std::string_view line) {
   line = line.substr(0, line.find('#'));
   while (!line.empty() && is_blank(line[0])) line.remove_prefix(1);
-  const std::string_view head = line.substr(0, line.find('('));
-  if (head.size() == line.size() || head.empty() || head[0] == '-') return false;
+  const std::string_view before = line.substr(0, line.find('('));
+  const std::string_view head = before.substr(0, before.find_first_of(" \t\r\v\f"));
+  if (before.size() == line.size() || head.empty() || head[0] == '-') return false;
   if (head.starts_with("p:") || head.starts_with("r:")) return false;
-  return std::none_of(head.begin(), head.end(), is_blank);
+  // "p (" is a definition's beginning
+  if (head.size() != before.size() && (head == "p" || head == "r")) return false;
+  return std::all_of(before.begin() + static_cast<std::ptrdiff_t>(head.size()), before.end(), is_blank);
 }
 
 Result<ProbeSpec> parse_function_event(std::string_view line, const ParseOptions& options) {

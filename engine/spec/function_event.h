@@ -3,9 +3,9 @@
 //   [PATH:]FUNCTION(ARG, ARG | ARG, NULL, ...)
 //   ARG = TYPE NAME {+BYTES | [N]} | TYPE NAME=ADDRESS | TYPE ADDRESS
 //
-//   TYPE     u8..u64 s8..s64 x8..x64 char short int long size_t, unsigned before them, TYPE *, symbol, string; TYPE[N] is an
-//            array in memory, of char a string with room for N characters; float, double: in vector
-//            registers, which are counted by themselves
+//   TYPE     u8..u64 s8..s64 x8..x64, unsigned before them; C's integers in any of its spellings, bool, size_t, uint32_t and the
+//            like; TYPE *, struct NAME *; symbol, string; TYPE[N] is an array in memory, of char a string with room for N
+//            characters; float, double: in vector registers, which are counted by themselves
 //   NAME     the argument's value. [N] reads ((TYPE *)NAME)[N], +BYTES before it adds to the address; what follows a [N] goes
 //            on from the pointer that is there: p+40[0]+16 is what lies 16 bytes into what the pointer 40 bytes into p points to
 //   ADDRESS  0xNUMBER, the file's own, or $SYMBOL: what lies there; it takes no argument up
@@ -26,7 +26,7 @@ namespace uprobe::spec {
 inline constexpr const char* kFunctionGroup = "functions";
 inline constexpr const char* kParentField = "__parent_ip";
 
-// Whether a line can only be one: a '(' that follows the first word at once, which is no "p:" or "r:".
+// Whether a line can only be one: a '(' that follows the first word, which is no "p:" or "r:", and no "p" or "r" before a blank.
 bool is_function_event(std::string_view line);
 
 // Error.where is the line without its comment, Error.column counts in it.

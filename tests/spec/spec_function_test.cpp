@@ -91,6 +91,23 @@ TEST(FunctionEvent, SimpleArguments) {
   EXPECT_EQ(fetches("f(NULL, NULL, NULL, NULL, NULL, NULL, int g, string h)"), "g s4 sp >8; h string4 sp >16 @0");
 }
 
+TEST(FunctionEvent, IntegersAsCSpellsThem) {
+  EXPECT_EQ(fetches("f(unsigned long long a, long long int b, long unsigned int c, short int d, unsigned e, signed g)"),
+            "a u8 di; b s8 si; c u8 dx; d s2 cx; e u4 r8; g s4 r9");
+  EXPECT_EQ(fetches("f(unsigned short int a, signed char b, bool c, uint32_t d, int16_t e, ssize_t g)"),
+            "a u2 di; b c1 si; c u1 dx; d u4 cx; e s2 r8; g s8 r9");
+  EXPECT_EQ(fetches("f(const char *a, struct S *b, const union U **c, unsigned x16 d, long e[1])"),
+            "a x8 di; b x8 si; c x8 dx; d x2 cx; e s8 r8 @8");
+  EXPECT_EQ(parsed("f(const struct S  * p)").arguments[1].declared, "const struct S *");
+  EXPECT_EQ(parsed("f(long unsigned  int n)").arguments[1].declared, "long unsigned int");
+  EXPECT_EQ(error("f(short long a)"), "2: Unknown type is specified");
+  EXPECT_EQ(error("f(unsigned signed a)"), "2: Unknown type is specified");
+  EXPECT_EQ(error("f(long long long a)"), "2: Unknown type is specified");
+  EXPECT_EQ(error("f(struct S a)"), "2: Unknown type is specified");
+  EXPECT_EQ(error("f(struct *a)"), "9: Expected the name of the struct");
+  EXPECT_EQ(error("f(long int)"), "10: Expected the name of the argument");
+}
+
 TEST(FunctionEvent, IndexesAndOffsets) {
   EXPECT_EQ(fetches("do_irq(symbol ip[16] | x64[6] stack[16])"), "ip symbol8 di @128; stack x8[6] di @128");
   EXPECT_EQ(fetches("ip_rcv(x64 skb | int skb[32], x64 dev)"), "skb x8 di; skb s4 di @128; dev x8 si");
@@ -164,9 +181,10 @@ TEST(FunctionEvent, WhatIsWrongAndWhere) {
 }
 
 TEST(FunctionEvent, LinesThatAreOne) {
-  for (const char* line : {"f()", " zfree(x64 p)", "/bin/a:f(int b)", "p(int a)", "ns::f(int a)"})
+  for (const char* line : {"f()", " zfree(x64 p)", "/bin/a:f(int b)", "p(int a)", "ns::f(int a)", "zfree \t(x64 p)"})
     EXPECT_TRUE(is_function_event(line)) << line;
-  for (const char* line : {"p:e /b/x:f(int)", "p:f(int)", "r10:g/e /b/x:f(1)", "-:f()", "f # ()", "(int)", "p /b/x:1"})
+  for (const char* line :
+       {"p:e /b/x:f(int)", "p:f(int)", "r10:g/e /b/x:f(1)", "-:f()", "f # ()", "(int)", "p /b/x:1", "p (int a)"})
     EXPECT_FALSE(is_function_event(line)) << line;
 }
 
