@@ -121,10 +121,9 @@ Result<Settings> settings(pid_t pid) {
 }
 
 Context context_of(const Error& error, const Settings& from) {
-  const auto& list = from.session.definitions;
-  for (std::size_t i = 0; i < list.size(); ++i)
-    if (!error.where.empty() && list[i].text.starts_with(error.where)) return {from.places[i], list[i].text};
-  return {};
+  const auto number = static_cast<std::size_t>(error.definition);
+  if (number >= from.places.size()) return {};
+  return {from.places[number], from.session.definitions[number].text};
 }
 
 // Where the trace goes: appended to a file that other processes may be appending to, or standard error.

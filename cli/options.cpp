@@ -60,7 +60,9 @@ Status change_probe(Options& options, const Change& change) {
 Status add_function(Options& options, const std::string& value) {
   if (value.find('(') == std::string::npos)
     return usage("a function event needs the function's arguments in braces", "e.g. -F 'zfree(x64 p, s32 sz)'");
-  return add_probe(options, value);
+  if (Status added = add_probe(options, value); !added) return added;
+  options.sources.back().is_function = true;
+  return ok();
 }
 
 Status set_filter(Options& options, const std::string& value) {

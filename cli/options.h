@@ -40,6 +40,7 @@ struct ProbeSource {
   std::optional<std::string> filter = {};
   std::vector<std::string> triggers = {};
   bool is_disabled = false;
+  bool is_function = false;  // came by -F
 };
 
 // What --control asks for, in the order given.

@@ -58,7 +58,7 @@ void add_lines(Definitions& into, std::string_view text, const std::string& name
 }
 
 std::string name_of(const ProbeSource& source) {
-  if (source.kind == ProbeSource::Kind::definition) return "-p";
+  if (source.kind == ProbeSource::Kind::definition) return source.is_function ? "-F" : "-p";
   return source.text == "-" ? "standard input" : source.text;
 }
 
@@ -90,7 +90,7 @@ Result<Definitions> gather_definitions(const std::vector<ProbeSource>& sources, 
   for (const ProbeSource& source : sources) {
     if (source.kind == ProbeSource::Kind::definition) {
       result.list.push_back({source.text, source.default_object, source.filter, source.triggers, source.is_disabled});
-      result.places.push_back("-p");
+      result.places.push_back(name_of(source));
       continue;
     }
     const Result<std::string> text = text_of(source, standard_input);

@@ -30,11 +30,6 @@ struct Problem {
   Context context;
 };
 
-// The engine may have cut a comment off the definition that it gives back.
-bool is_about(const Error& error, const Definition& definition) {
-  return !error.where.empty() && definition.text.starts_with(error.where);
-}
-
 // Where in the options the mistake is, if it is not in the definition itself.
 std::optional<Context> context_behind(const Error& error, const Definition& definition) {
   if (error.where.empty()) return std::nullopt;
@@ -47,10 +42,9 @@ std::optional<Context> context_behind(const Error& error, const Definition& defi
 Context context_of(const Error& error, const Definitions& definitions) {
   for (const Definition& definition : definitions.list)
     if (const auto behind = context_behind(error, definition)) return *behind;
-  for (std::size_t i = 0; i < definitions.list.size(); ++i)
-    if (is_about(error, definitions.list[i])) return {definitions.places[i], definitions.list[i].text};
-  if (definitions.list.size() == 1) return {definitions.places[0], definitions.list[0].text};
-  return {};
+  const auto number = static_cast<std::size_t>(definitions.list.size() == 1 ? 0 : error.definition);
+  if (number >= definitions.list.size()) return {};
+  return {definitions.places[number], definitions.list[number].text};
 }
 
 bool same(const Error& a, const Error& b) { return a.text == b.text && a.where == b.where && a.column == b.column; }

@@ -77,11 +77,24 @@ Definer::Definer(const SessionOptions& options, plan::FlowCache& flows)
           {.strict = options.strict, .words_2009 = !options.strict && options.style == spec::Style::kprobes_2009},
           options.strict ? spec::Resolve() : std::ref(places_)) {}
 
-Status Definer::read(const Definition& definition) {
+Status Definer::add(const Definition& definition) {
   if (options_.style == spec::Style::kprobes_2009 && is_all_blank(definition.text)) definitions_.clear();
   if (Status added = definitions_.add(definition.text, definition.default_object); !added) return added;
   definitions_.control(
       {.filter = definition.filter, .triggers = definition.triggers, .is_disabled = definition.is_disabled});
+  return ok();
+}
+
+Status Definer::read(const Definition& definition) {
+  const int number = reads_++;
+  if (const Status added = add(definition); !added) {
+    Error error = added.error();
+    error.definition = number;
+    return error;
+  }
+  const auto& all = definitions_.by_id();
+  const spec::DefinitionSet::Id known = read_by_.empty() ? 0 : read_by_.rbegin()->first + 1;
+  for (auto at = all.lower_bound(known); at != all.end(); ++at) read_by_.emplace(at->first, number);
   return ok();
 }
 
@@ -145,10 +158,12 @@ Result<std::vector<Probe>> Definer::make_new() {
   for (const spec::DefinitionSet::Id id : fresh) {
     auto probe = make(all.at(id), numbers.at(id));
     if (!probe) {
+      Error error = probe.error();
+      error.definition = read_by_.at(id);
       for (const spec::DefinitionSet::Id unmade : fresh) forget(unmade);
-      return probe.error();
+      return error;
     }
-    probe->id = id;
+    probe->id = id, probe->definition = read_by_.at(id);
     made.push_back(probe.take());
   }
   if (!fresh.empty()) made_ = fresh.back() + 1;

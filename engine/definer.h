@@ -30,6 +30,7 @@ struct Probe {
   program::EventProgram program;
   std::optional<plan::ReturnPlan> returns;  // of a return probe
   spec::DefinitionSet::Id id = 0;
+  int definition = -1;       // as in Error
   bool live = true;          // not deleted
   bool on = true;            // not switched off
   bool was_refused = false;  // by the program that it was to join: it never was
@@ -58,9 +59,9 @@ class Definer {
 
   // What is known of a file already holds for its probes too.
   void know(std::shared_ptr<const elf::ElfFile> file) { files_.know(std::move(file)); }
-  // A line as uprobe_events takes it, deletions included. On an error all is as before.
+  // A line as uprobe_events takes it, deletions included. On an error all is as before. Error.definition counts the calls.
   Status read(const Definition& definition);
-  // The probes of what was read since the last call. On an error none of it was read.
+  // The probes of what was read since the last call. On an error none of it was read. The same of Error.definition.
   Result<std::vector<Probe>> make_new();
   // Of all that there are, as make_new() has given them.
   Result<SwitchPlan> plan_switches(const std::vector<Probe>& probes) const;
@@ -75,6 +76,7 @@ class Definer {
   Result<Probe> make(const spec::ProbeSpec& definition, unsigned event_number);
   std::map<spec::DefinitionSet::Id, unsigned> event_numbers() const;
   Status plan_returns(Probe& probe);
+  Status add(const Definition& definition);
 
   const SessionOptions& options_;
   plan::FileCache files_;
@@ -82,6 +84,8 @@ class Definer {
   Places places_;
   spec::DefinitionSet definitions_;
   spec::DefinitionSet::Id made_ = 0;  // all below
+  int reads_ = 0;
+  std::map<spec::DefinitionSet::Id, int> read_by_;  // which read() has defined it
   const unsigned cpus_ = program::possible_cpus();
 };
 

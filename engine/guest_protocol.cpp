@@ -13,7 +13,7 @@ namespace uprobe {
 namespace {
 
 // Another one for each change of the messages.
-constexpr std::uint32_t kVersion = 0x55500001;
+constexpr std::uint32_t kVersion = 0x55500002;
 constexpr std::size_t kHeadBytes = 8, kMostBytes = std::size_t{16} << 20;
 
 // Numbers of elements come from outside: nothing is reserved for them.

@@ -25,6 +25,7 @@ std::string name_of(const Probe& probe) { return probe.spec.group + "/" + probe.
 
 Error about(Error error, const Probe& probe) {
   if (!error.where.empty()) error.text = error.where + ": " + error.text;
+  error.definition = probe.definition;
   return spec::at_column(probe.spec, probe.spec.place.place_column, std::move(error));
 }
 

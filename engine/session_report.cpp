@@ -71,7 +71,8 @@ Status Session::State::check_tiers() {
       return Error{.code = Code::refused,
                    .text = "needs a breakpoint: " + reasons[i],
                    .where = probes[i].spec.definition,
-                   .help = "--tier=auto takes one there"};
+                   .help = "--tier=auto takes one there",
+                   .definition = probes[i].definition};
   return ok();
 }
 
@@ -148,7 +149,8 @@ ProbeSummary Session::State::line_of(std::size_t event, const EventCounts& count
   line.lost_full = counts.lost_full, line.lost_too_big = counts.lost_too_big, line.lost_busy = counts.lost_busy;
   line.lost_behind = std::min(behind, counts.recorded);
   line.recorded = counts.recorded - line.lost_behind;
-  line.missed = counts.missed, line.undecided = counts.undecided, line.filtered = counts.filtered, line.muted = counts.muted;
+  line.missed = counts.missed, line.undecided = counts.undecided, line.filtered = counts.filtered,
+  line.muted = counts.muted;
   line.hits = counts.recorded + line.filtered + line.muted + line.lost_full + line.lost_too_big + line.lost_busy;
   if (line.hits == 0) line.hint = hint_for(probe, event, report);
   const auto against = report.against.find(static_cast<std::uint16_t>(event));

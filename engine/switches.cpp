@@ -10,8 +10,9 @@ namespace {
 using program::TriggerProgram;
 using program::TriggerSpec;
 
-Error about(const std::string& trigger, std::string text, int err) {
-  return Error{.code = Code::usage, .text = std::move(text), .where = trigger, .err = err};
+Error about(const std::string& trigger, std::size_t at, std::string text, int err) {
+  return Error{
+      .code = Code::usage, .text = std::move(text), .where = trigger, .column = static_cast<int>(at), .err = err};
 }
 
 class Planner {
@@ -56,8 +57,8 @@ Status Planner::add_histogram(const TriggerSpec& spec, const std::string& text, 
   std::uint32_t others = 0;
   for (const trace::EventHistogram& other : plan_.histograms) {
     if (other.event != number) continue;
-    if (program::are_same(other.plan, *plan)) return about(text, "Hist trigger already exists", EEXIST);
-    if (++others == shared::kMaxEventHistograms) return about(text, "an event has four histograms at most", EINVAL);
+    if (program::are_same(other.plan, *plan)) return about(text, 0, "Hist trigger already exists", EEXIST);
+    if (++others == shared::kMaxEventHistograms) return about(text, 0, "an event has four histograms at most", EINVAL);
   }
   plan_.histograms.push_back({.event = number, .plan = plan.take()});
   return ok();
@@ -67,7 +68,8 @@ Result<TriggerProgram> Planner::make(const TriggerSpec& spec, const std::string&
   TriggerProgram made{.kind = spec.kind, .target = 0, .count = spec.count, .condition = {}};
   if (!spec.event.empty()) {
     const auto target = find(spec.group, spec.event);
-    if (!target) return about(text, "no event " + spec.group + ":" + spec.event + " is defined", EINVAL);
+    if (!target)
+      return about(text, spec.target_at, "no event " + spec.group + ":" + spec.event + " is defined", EINVAL);
     made.target = *target;
   }
   if (spec.kind == shared::TriggerKind::histogram) {
@@ -93,7 +95,7 @@ Status Planner::add_event(std::uint32_t number) {
     auto spec = program::parse_trigger(text);
     if (!spec) return spec.error();
     const auto excludes = [&](const TriggerSpec& other) { return program::exclude_each_other(*spec, other); };
-    if (std::ranges::any_of(known, excludes)) return about(text, "the event has such a trigger already", EEXIST);
+    if (std::ranges::any_of(known, excludes)) return about(text, 0, "the event has such a trigger already", EEXIST);
     auto made = make(*spec, text, number);
     if (!made) return made.error();
     const bool is_paused = spec->kind == shared::TriggerKind::histogram && plan_.histograms.back().plan.is_paused;

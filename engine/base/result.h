@@ -23,7 +23,8 @@ enum class Code {
 
 // One failure. `text` is one line without a full stop. `where` is what it is about (a path, a definition); for a
 // definition `column` is the byte of `where` that a caret goes under. `help` is one more line: what to do. `err` is the
-// errno that the kernel's interface gives for the same mistake (0: none).
+// errno that the kernel's interface gives for the same mistake (0: none). `definition` counts the definitions that were given,
+// from 0 (-1: it is about none of them, or it is not known which).
 struct Error {
   Code code = Code::usage;
   std::string text;
@@ -31,6 +32,7 @@ struct Error {
   int column = -1;
   std::string help = {};
   int err = 0;
+  int definition = -1;
 };
 
 // A value or an Error. Never empty; taking the value of a failed one is a programming error (assert).

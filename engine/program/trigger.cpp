@@ -88,6 +88,7 @@ Status TriggerReader::target(std::string_view& parameter, TriggerSpec& spec) {
   const std::size_t begin = static_cast<std::size_t>(parameter.data() - text_.data());
   const std::size_t colon = parameter.find(':');
   if (parameter.empty() || colon == std::string_view::npos) return fail(begin, "GROUP:EVENT is missing");
+  spec.target_at = begin;
   spec.group = parameter.substr(0, colon);
   parameter.remove_prefix(colon + 1);
   const std::size_t end = parameter.find(':');
@@ -101,9 +102,11 @@ Status TriggerReader::target(std::string_view& parameter, TriggerSpec& spec) {
 // The kernel reads up to a next colon, whatever stands behind it.
 Status TriggerReader::count(std::string_view number, TriggerSpec& spec) const {
   const std::size_t begin = static_cast<std::size_t>(number.data() - text_.data());
-  if (spec::read_unsigned(number.substr(0, number.find(':')), 0, spec.count) != 0)
-    return fail(begin, "the count is no number");
-  return ok();
+  const int err = spec::read_unsigned(number.substr(0, number.find(':')), 0, spec.count);
+  if (err == 0) return ok();
+  Error error = fail(begin, err == ERANGE ? "the count is too large" : "the count is no number");
+  error.err = err;
+  return error;
 }
 
 Status TriggerReader::condition(TriggerSpec& spec) {

@@ -21,6 +21,7 @@ namespace uprobe::program {
 struct TriggerSpec {
   shared::TriggerKind kind = shared::TriggerKind::trace_on;
   std::string group, event;                           // of enable_event and disable_event
+  std::size_t target_at = 0;                          // where they stand in the text
   std::size_t attributes_at = 0, attributes_end = 0;  // of a histogram, in the text
   std::uint64_t count = shared::kUnlimited;
   std::string filter;         // empty: none

@@ -49,12 +49,16 @@ Status check_line(std::string_view line, std::size_t limit) {
   if (line.size() > limit) {
     return Error{.code = Code::limit,
                  .text = std::string(message::kLineTooLong),
+                 .where = std::string(line),
+                 .column = static_cast<int>(limit),
                  .help = std::to_string(line.size()) + " bytes; the limit is " + std::to_string(limit),
                  .err = EINVAL};
   }
-  if (line.find('\0') != std::string_view::npos) return Error{.text = std::string(message::kHasNul), .err = EINVAL};
-  if (line.find('\n') != std::string_view::npos)
-    return Error{.text = std::string(message::kSeveralLines), .err = EINVAL};
+  const auto refused = [&](std::size_t at, std::string_view what) {
+    return Error{.text = std::string(what), .where = std::string(line), .column = static_cast<int>(at), .err = EINVAL};
+  };
+  if (const auto nul = line.find('\0'); nul != std::string_view::npos) return refused(nul, message::kHasNul);
+  if (const auto end = line.find('\n'); end != std::string_view::npos) return refused(end, message::kSeveralLines);
   return ok();
 }
 

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <map>
 #include <optional>
+#include <sstream>
 
 #include "cli/run.h"
 
@@ -125,13 +126,16 @@ class FakeEngine : public Engine {
 
  private:
   Status verdict(const SessionOptions& options) const {
-    for (const Definition& definition : options.definitions)
+    for (std::size_t i = 0; i < options.definitions.size(); ++i)
       for (const auto& [word, error] : bad)
-        if (definition.text.find(word) != std::string::npos) return about(error, definition);
+        if (options.definitions[i].text.find(word) != std::string::npos) return about(error, options, i);
     return ok();
   }
-  static Error about(Error error, const Definition& definition) {
-    error.where = definition.text;
+  // As the engine quotes a definition: its words with single blanks between them.
+  static Error about(Error error, const SessionOptions& options, std::size_t number) {
+    std::istringstream words(options.definitions[number].text);
+    for (std::string word; words >> word && word != "#";) error.where += (error.where.empty() ? "" : " ") + word;
+    error.definition = static_cast<int>(number);
     return error;
   }
 };
@@ -273,7 +277,7 @@ TEST_F(CliRun, ARefusedCheckNamesTheLine) {
 
 TEST_F(CliRun, DeletionsAreNotLookedAtAlone) {
   engine_.bad["-:x"] = Error{.text = "No event matches"};
-  engine_.together = Error{.text = "Something else", .where = "p:b /x:1", .column = 0};
+  engine_.together = Error{.text = "Something else", .where = "p:b /x:1", .column = 0, .definition = 2};
   EXPECT_EQ(code({"-p", "p:a /x:1", "-p", "-:x", "-p", "p:b /x:1", "zsh"}), 125);
   EXPECT_EQ(err(), "uprobe-run: -p: Something else\n  p:b /x:1\n  ^\n");
 }
@@ -335,9 +339,18 @@ TEST_F(CliRun, AllBadDefinitionsAreShownAndNothingStarts) {
 }
 
 TEST_F(CliRun, WhatIsWrongOnlyTogetherIsShownToo) {
-  engine_.together = Error{.text = "Event already exists", .where = "p:a x:z", .column = 2};
+  engine_.together = Error{.text = "Event already exists", .where = "p:a x:z", .column = 2, .definition = 1};
   EXPECT_EQ(code({"-p", "p:a x:y", "-p", "p:a x:z # twice", "ls"}), 125);
   EXPECT_EQ(err(), "uprobe-run: -p: Event already exists\n  p:a x:z\n    ^\n");
+}
+
+TEST_F(CliRun, AmongManyDefinitionsTheLineIsNamedHoweverItIsWritten) {
+  engine_.bad["%dii"] = Error{.text = "Invalid register name", .column = 8};
+  std::string lines;
+  for (int i = 0; i < 100; ++i) lines += i == 70 ? "\n  p:b\tx:y    %dii # no\n" : "p:a x:y %di\n";
+  input(lines);
+  EXPECT_EQ(code({"-i", "-", "ls"}), 125);
+  EXPECT_EQ(err(), "uprobe-run: standard input:72: Invalid register name\n  p:b x:y %dii\n          ^\n");
 }
 
 TEST_F(CliRun, ManyProblemsAreCounted) {

@@ -230,6 +230,27 @@ class Bad(Definitions):
             code, _, err = ask("-i", "-", "--", self.subject, "calls", "1", stdin=data)
             self.assertEqual(code, 125, err)
 
+    def test_the_line_is_named_however_it_is_written(self):
+        """Among more definitions than are looked at one by one."""
+        good = "".join(f"p:g/e{i} {self.subject}:take_node\n" for i in range(100))
+        for line, what, caret in ((f" p:g/x\t{self.subject}:take_node   %dii  # no", "Invalid register name", "%dii"),
+                                  (f"p:g/x  {self.subject}:take_node  %d\0i", "The line has a NUL byte", "\\x00i"),
+                                  (f"{self.subject}:take_node ( x64 a,  nope b)", "Unknown type is specified", "nope b)"),
+                                  (f"r:g/e5   {self.subject}:take_node", "Probe type is different from existing probe", "r:g/e5"),
+                                  (f"p:g/x {self.subject}:take_node  %di if  nope == 1", "Field not found", "== 1")):
+            file = self.write("probes", good + "\n" + line + "\n" + good.replace("g/e", "g/f"))
+            runs = [harness.run([*harness.tracer(), "-i", file, "--", self.subject, "calls", "1"]),
+                    harness.run([self.subject, "calls", "1"], env=harness.preloaded(UPROBE_PROBES_FILE=file))]
+            for done in runs:
+                said = done.stderr.decode("latin-1").splitlines()
+                self.assertIn(f"uprobe-run: {file}:102: {what}", said[0])
+                self.assertTrue(said[1][said[2].index("^"):].startswith(caret), said)
+
+    def test_the_option_is_named(self):
+        for words, place in ((["-F", "take_node(nope p)"], "-F"), (["-p", "p take_node nope"], "-p")):
+            code, _, err = ask("--dry-run", *words, self.subject)
+            self.assertEqual((code, err.split(": ")[:2]), (125, ["uprobe-run", place]))
+
     def test_ten_thousand_events(self):
         text = "".join(f"p:g/e{i} {self.subject}:{i} a=%di b=+0(%si):string\n" for i in range(10000))
         self.assertEqual(len(self.listing("-i", "-", stdin=text.encode())), 10000)

@@ -3,6 +3,7 @@
 By hand, for longer: TRIGGER_SEED=7 TRIGGER_CASES=300 ...
 """
 import errno
+import json
 import os
 import random
 import re
@@ -142,6 +143,13 @@ class Scenarios(Triggers):
             self.assertIn(b"--trigger: " + expected, done.stderr)
             checked = harness.run([*self.words({"a": [trigger]}), "--check"])
             self.assertEqual((checked.returncode, checked.stderr), (125, done.stderr))
+
+    def test_mistakes_have_their_place(self):
+        for triggers, errno, caret in ((["enable_event:nope:b:3"], "EINVAL", 13), (["traceon:18446744073709551616"], "ERANGE", 8),
+                                       (["traceon:x"], "EINVAL", 8), (["traceon", "traceoff"], "EEXIST", 0)):
+            checked = harness.run([*self.words({"a": triggers}), "--check", "--json"])
+            told = json.loads(checked.stdout)
+            self.assertEqual((told["accepted"], told["errno"], told["caret"]), (False, errno, caret), triggers)
 
 
 class Names(harness.TestCase):
