@@ -18,7 +18,7 @@ std::size_t skip_blanks(std::string_view line, std::size_t at) {
 
 // Where the word stands: not the first one, and not in a comment. npos: nowhere.
 std::size_t find_if(std::string_view line) {
-  line = line.substr(0, line.find('#'));
+  line = line.substr(0, comment_start(line));
   for (std::size_t at = skip_blanks(line, 0), first = at; at < line.size(); at = skip_blanks(line, at)) {
     std::size_t end = at;
     while (end < line.size() && !is_blank(line[end])) ++end;

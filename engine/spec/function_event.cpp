@@ -437,7 +437,7 @@ Status FunctionParser::finish(const CType& type, Argument argument) {
 }  // namespace
 
 bool is_function_event(std::string_view line) {
-  line = line.substr(0, line.find('#'));
+  line = line.substr(0, comment_start(line));
   while (!line.empty() && is_blank(line[0])) line.remove_prefix(1);
   const std::string_view before = line.substr(0, line.find('('));
   const std::string_view head = before.substr(0, before.find_first_of(" \t\r\v\f"));
@@ -450,7 +450,7 @@ bool is_function_event(std::string_view line) {
 
 Result<ProbeSpec> parse_function_event(std::string_view line, const ParseOptions& options) {
   if (Status one = check_line(line); !one) return one.error();
-  line = line.substr(0, line.find('#'));
+  line = line.substr(0, comment_start(line));
   while (!line.empty() && is_blank(line[0])) line.remove_prefix(1);
   while (!line.empty() && is_blank(line.back())) line.remove_suffix(1);
   if (!is_function_event(line))

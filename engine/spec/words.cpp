@@ -55,8 +55,18 @@ std::size_t distance_start(std::string_view symbol) {
   return std::all_of(number.begin(), number.end(), is_word_character) ? sign : symbol.size();
 }
 
+std::size_t comment_start(std::string_view line, Blanks blanks) {
+  for (std::size_t at = line.find('#'); at != std::string_view::npos; at = line.find('#', at + 1)) {
+    const std::size_t number = line.find_first_not_of("0123456789", at + 1);
+    const bool is_name = at != 0 && !is_blank(line[at - 1]) && number != at + 1 && number != std::string_view::npos &&
+                         line[number] == '}';
+    if (blanks == Blanks::kernel || !is_name) return at;
+  }
+  return line.size();
+}
+
 Command::Command(std::string_view line, Blanks blanks) {
-  line = line.substr(0, line.find('#'));
+  line = line.substr(0, comment_start(line, blanks));
   std::size_t at = 0;
   while (at < line.size()) {
     if (separates(line[at], blanks)) {

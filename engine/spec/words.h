@@ -28,6 +28,9 @@ enum class Blanks {
   kernel,  // also byte 0xA0 (a no-break space in Latin-1), which cuts UTF-8 words such as "voilà" in two
 };
 
+// Where a line's comment begins, at a '#'; its end if it has none. Not as the kernel sees it, "{lambda(int)#1}" is a name of C++.
+std::size_t comment_start(std::string_view line, Blanks blanks = Blanks::ascii);
+
 // The words of one line, its comment removed, and the same joined by single blanks: the text in which columns count.
 class Command {
  public:

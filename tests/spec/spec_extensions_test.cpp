@@ -217,6 +217,21 @@ TEST(Extensions, NamesThatAreLeftToTheSymbol) {
   EXPECT_EQ(error("p:/e /b/x:f"), "2: Group name is not specified");
 }
 
+// The demangler numbers what has no name: a '#' that no comment follows.
+TEST(Extensions, NamesWithANumberSign) {
+  const std::string name = "main::{lambda(int)#1}::operator()";
+  const ProbeSpec spec = parsed("p:e /b/x:" + name + " %di #1} no");
+  EXPECT_EQ(spec.place.symbol, name);
+  EXPECT_EQ(spec.arguments.size(), 1u);
+  EXPECT_EQ(parsed("p:e /b/x:ns::{unnamed#12}::f+4#2").place.symbol, "ns::{unnamed#12}::f");
+  for (const char* line : {"p /b/x:f#1", "p /b/x:f #1", "p /b/x:f#}", "p /b/x:f#a1}", "p /b/x:f # {lambda(int)#1}"})
+    EXPECT_EQ(parsed(line).definition, "p /b/x:f") << line;
+  EXPECT_EQ(error("p:e /b/x:0x10%return#1}", true), "accepted");
+  DefinitionSet set({.file_check = any_file});
+  ASSERT_TRUE(set.add("p:e /b/x:" + name + " %di if arg1 == 1"));
+  EXPECT_EQ(set.listing(), "p:uprobes/e /b/x:" + name + " arg1=%di\n");
+}
+
 TEST(Extensions, WithoutAnObjectNamesAreAsTheKprobeTracerMadeThem) {
   const auto name = [](std::string_view line) {
     auto spec = parse_definition(line, {.default_object = "/b/x", .file_check = any_file});
