@@ -39,16 +39,73 @@ bool has_location_lists(const Dwarf_Die& function) {
   return found;
 }
 
+bool is_function(int tag) { return tag == DW_TAG_subprogram || tag == DW_TAG_inlined_subroutine; }
+
+// No compiler nests deeper; a file may be made by anybody.
+constexpr int kDeepest = 64;
+
+// The innermost block with the address inside `parent`, whose own code need not be around it: that of a lambda is described
+// inside a type inside the function that makes it.
+std::optional<Dwarf_Die> block_inside(const Dwarf_Die& parent, std::uint64_t address, int depth = 0) {
+  std::optional<Dwarf_Die> found;
+  if (depth == kDeepest) return found;
+  each_child(parent, [&](Dwarf_Die& child) {
+    if (found) return;
+    const int tag = dwarf_tag(&child);
+    const bool is_block = is_function(tag) || tag == DW_TAG_lexical_block;
+    const bool is_around = is_block || tag == DW_TAG_namespace || tag == DW_TAG_structure_type ||
+                           tag == DW_TAG_class_type || tag == DW_TAG_union_type;
+    if (is_around) found = block_inside(child, address, depth + 1);
+    if (!found && is_block && dwarf_haspc(&child, address) > 0) found = child;
+  });
+  return found;
+}
+
+// The blocks up to the function's own, and the unit: what is between them belongs to frames of others.
+Scopes scopes_of_nested(Dwarf_Die unit, std::uint64_t address) {
+  auto inner = block_inside(unit, address);
+  Dwarf_Die* found = nullptr;
+  const int count = inner ? dwarf_getscopes_die(&*inner, &found) : 0;
+  Scopes scopes;
+  for (int i = 0; i < count; ++i) {
+    scopes.push_back(found[i]);
+    if (dwarf_tag(&found[i]) == DW_TAG_subprogram) break;
+  }
+  std::free(found);
+  if (!scopes.empty()) scopes.push_back(unit);
+  return scopes;
+}
+
 }  // namespace
+
+Dwarf_Die whole_unit(Dwarf_Die unit) {
+  Dwarf_Die split{};
+  std::uint8_t type = 0;
+  if (dwarf_cu_info(unit.cu, nullptr, &type, nullptr, &split, nullptr, nullptr, nullptr) != 0) return unit;
+  return type == DW_UT_skeleton && split.addr != nullptr ? split : unit;
+}
+
+const char* declaring_source(Dwarf_Die die) {
+  Dwarf_Attribute attribute;
+  Dwarf_Word number = 0;
+  if (dwarf_formudata(dwarf_attr_integrate(&die, DW_AT_decl_file, &attribute), &number) != 0) return nullptr;
+  Dwarf_Die unit;  // of the attribute's: an abstract origin may be in another one
+  Dwarf_Files* files = nullptr;
+  std::size_t count = 0;
+  if (dwarf_cu_die(attribute.cu, &unit, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr) == nullptr)
+    return nullptr;
+  if (dwarf_getsrcfiles(&unit, &files, &count) != 0 || number >= count) return nullptr;
+  return dwarf_filesrc(files, number, nullptr, nullptr);
+}
 
 std::optional<Dwarf_Die> unit_at(Dwarf* debug, std::uint64_t address) {
   Dwarf_Die unit;
-  if (dwarf_addrdie(debug, address, &unit) != nullptr) return unit;
+  if (dwarf_addrdie(debug, address, &unit) != nullptr) return whole_unit(unit);
   // .debug_aranges may be missing or incomplete.
   Dwarf_Off at = 0, next = 0;
   std::size_t header = 0;
   for (; dwarf_nextcu(debug, at, &next, &header, nullptr, nullptr, nullptr) == 0; at = next)
-    if (dwarf_offdie(debug, at + header, &unit) != nullptr && dwarf_haspc(&unit, address) > 0) return unit;
+    if (dwarf_offdie(debug, at + header, &unit) != nullptr && dwarf_haspc(&unit, address) > 0) return whole_unit(unit);
   return {};
 }
 
@@ -58,7 +115,9 @@ Scopes scopes_at(Dwarf* debug, std::uint64_t address) {
   const int count = unit ? dwarf_getscopes(&*unit, address, &found) : 0;
   Scopes scopes(found, found + std::max(count, 0));
   std::free(found);
-  return scopes;
+  const bool is_known =
+      std::any_of(scopes.begin(), scopes.end(), [](Dwarf_Die& die) { return is_function(dwarf_tag(&die)); });
+  return is_known || !unit ? scopes : scopes_of_nested(*unit, address);
 }
 
 // Behind an inlined function libdw goes on with what is around its source.

@@ -37,6 +37,13 @@ std::optional<Dwarf_Die> function_of(const Scopes& scopes);
 // The unit that holds an address.
 std::optional<Dwarf_Die> unit_at(Dwarf* debug, std::uint64_t address);
 
+// What a skeleton stands for, where that file can be found (-gsplit-dwarf); of any other unit itself.
+Dwarf_Die whole_unit(Dwarf_Die unit);
+
+// The source that something is declared in; null: not known. (libdw's own dwarf_decl_file stops the process at the units of
+// gcc's -gsplit-dwarf.)
+const char* declaring_source(Dwarf_Die die);
+
 // Whether a location holds for every address: there is no list of them.
 bool is_everywhere(Dwarf_Attribute& attribute);
 

@@ -79,13 +79,16 @@ Result<CodeLine> DebugInfo::declaration_of(const std::string& function) const {
   } wanted{function};
   const auto look = [](Dwarf_Die* die, void* argument) -> int {
     Wanted& all = *static_cast<Wanted*>(argument);
-    const char *name = dwarf_diename(die), *file = dwarf_decl_file(die);
+    const char *name = dwarf_diename(die), *file = declaring_source(*die);
     int line = 0;
     if (name != nullptr && file != nullptr && all.name == name && dwarf_decl_line(die, &line) == 0)
       all.found.emplace(file, line);
     return DWARF_CB_OK;
   };
-  each_unit(handles_->debug.get(), [&](Dwarf_Die& unit) { dwarf_getfuncs(&unit, look, &wanted, 0); });
+  each_unit(handles_->debug.get(), [&](Dwarf_Die& unit) {
+    Dwarf_Die whole = whole_unit(unit);
+    dwarf_getfuncs(&whole, look, &wanted, 0);
+  });
   const auto& found = wanted.found;
   if (found.empty())
     return Error{.code = Code::not_found, .text = "no function '" + function + "' in the debug information"};
@@ -141,7 +144,7 @@ std::vector<CodeLine> DebugInfo::lines_of(std::uint64_t address) const {
   std::vector<CodeLine> lines;
   if (!unit || !function) return lines;
   Dwarf_Die copy = *function;
-  const char* own = dwarf_decl_file(&copy);
+  const char* own = declaring_source(copy);
   std::set<std::pair<std::string, int>> seen;
   each_row(*unit, [&](const Row& row) {
     if (dwarf_haspc(&copy, row.address) <= 0 || (own != nullptr && std::string_view(own) != row.source)) return;
