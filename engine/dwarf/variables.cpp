@@ -54,6 +54,7 @@ class Walker {
   Status start(const Scopes& scopes);
   Status walk();
   Status follow_stars();
+  Status follow_reference(const Argument& argument);
   Status finish(Argument& argument);
 
  private:
@@ -362,7 +363,20 @@ Status Walker::take_address(Argument& argument) {
   return ok();
 }
 
+// A reference is what it refers to, as in the source; to a struct, which is no value, it is an address.
+Status Walker::follow_reference(const Argument& argument) {
+  if (!is_reference(type_.tag)) return ok();
+  const Type inner = type_of(type_.die);
+  const bool is_one_value = inner.tag == DW_TAG_base_type || inner.tag == DW_TAG_enumeration_type;
+  const bool wants_more = argument.has_type && (argument.count != 0 || argument.kind == Kind::string);
+  if (inner.tag != DW_TAG_pointer_type && inner.tag != DW_TAG_array_type && (!is_one_value || wants_more)) return ok();
+  if (Status loaded = load_pointer(all_.substr(all_.size())); !loaded) return loaded;
+  type_ = inner;
+  return ok();
+}
+
 Status Walker::take_value(Argument& argument) {
+  if (Status followed = follow_reference(argument); !followed) return followed;
   if (Status bits = set_bits(argument); !bits) return bits;
   const bool is_number = argument.has_type && argument.count == 0 && argument.kind != Kind::string;
   const std::uint64_t bytes = size_of(type_);

@@ -135,6 +135,71 @@ class AgainstGdb(harness.TestCase):
     def test_older_formats(self):
         self.check(harness.need("gcc"), "-O1 -gdwarf-3", 120)
 
+    def test_in_files_of_their_own(self):
+        self.check(harness.need("gcc"), "-O1 -gsplit-dwarf", 120)
+        clang = next(filter(None, map(shutil.which, ("clang", "clang-14"))), None)
+        if clang:
+            self.check(clang, "-O0 -gdwarf-5 -gsplit-dwarf", 180)
+
+
+LAMBDA = """
+int main(int argc, char **) {
+  int outside = argc + 1, kept = 40;
+  auto add = [&kept](int n) {
+    int sum = n + kept;
+    return sum;
+  };
+  return add(outside) == 42 ? 0 : 1;
+}
+"""
+
+
+class Nested(harness.TestCase):
+    def test_a_lambda_has_its_own_variables_alone(self):
+        program, source = self.path("lambda"), self.write("lambda.cpp", LAMBDA)
+        subprocess.run([harness.need("g++"), "-O0", "-g", "-o", program, source], check=True)
+        place = f"{program}:main::{{lambda(int)#1}}::operator()"
+        listed = harness.run([harness.tool(), "--vars=main::{lambda(int)#1}::operator()", program])
+        self.assertRegex(listed.stdout.decode(), r"\Ap:\S+ \S+ sum __closure n kept\n")
+        done = harness.run([*harness.tracer("-q", "-o", self.path("trace"), "-p", f"p:e {place} n kept", "-p",
+                                            "p:line lambda.cpp:6 sum n"), "--", program])
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        with open(self.path("trace"), encoding="latin-1") as file:
+            self.assertEqual(re.findall(r": (\w+: )\(0x\w+\) (.*)", file.read()), [("e: ", "n=2 kept=40"), ("line: ", "sum=42 n=2")])
+        refused = harness.run([harness.tool(), "--check", "-p", f"p {place} outside"])
+        self.assertIn(b"no variable 'outside' here", refused.stderr)
+
+
+REFERENCES = """
+enum Fruit { apple, pear = 3 };
+struct Basket { int weight; };
+__attribute__((noinline)) int take(int &n, const short &small, Fruit &fruit, const char *&name, int (&two)[2], Basket &basket, double &&d) {
+  return n + small + fruit + name[0] + two[1] + basket.weight + static_cast<int>(d);
+}
+int main() {
+  int n = -5, two[2] = {8, 9};
+  short small = -2;
+  Fruit fruit = pear;
+  const char *name = "plum";
+  Basket basket = {7};
+  return take(n, small, fruit, name, two, basket, 1.5) == 0;
+}
+"""
+
+
+class References(harness.TestCase):
+    def test_they_are_what_they_refer_to(self):
+        program, source = self.path("references"), self.write("references.cpp", REFERENCES)
+        for flags in (["-O0"], ["-O1"], ["-O1", "-gdwarf-4"]):
+            subprocess.run([harness.need("g++"), *flags, "-g", "-o", program, source], check=True)
+            done = harness.run([*harness.tracer("-q", "-o", self.path("trace"), "-p",
+                                                f"p:e {program}:take n small fruit name two d basket.weight low=n:u8 chars=name:string "
+                                                "bytes=n:x8[4] at=&n same=&n b=basket"), "--", program])
+            self.assertEqual((done.returncode, done.stderr), (0, b""))
+            with open(self.path("trace"), encoding="latin-1") as file:
+                self.assertRegex(file.read(), r'n=-5 small=-2 fruit=3 name="plum" two=\{8,9\} d=1.5 weight=7 low=251 chars="plum" '
+                                              r"bytes=\{0xfb,0xff,0xff,0xff\} at=(0x[0-9a-f]+) same=\1 b=0x[0-9a-f]+\n")
+
 
 class Words(harness.TestCase):
     def test_names_types_and_refusals(self):
