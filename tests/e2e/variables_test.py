@@ -44,7 +44,8 @@ class AgainstGdb(harness.TestCase):
         self.program = self.path("variables")
 
     def build(self, compiler, flags):
-        subprocess.run([compiler, *flags.split(), "-g", "-w", "-no-pie", "-o", self.program, self.source], check=True)
+        subprocess.run([compiler, *flags.split(), "-g", "-w", "-no-pie", "-o", self.program, self.source], check=True,
+                       cwd=self.folder)  # where clang puts what it splits off
 
     def ask(self, *words):
         return subprocess.run([*harness.tracer(*words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=harness.TIMEOUT, check=False)
