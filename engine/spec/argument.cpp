@@ -50,7 +50,7 @@ std::string name_of_variable(std::string_view body, const std::vector<Argument>&
   body.remove_prefix(std::min(body.find_first_not_of("*&"), body.size()));
   if (body.empty() || !(is_letter(body[0]) || body[0] == '_')) return {};
   body = body.substr(0, body.find(':'));
-  body = body.substr(0, body.find_last_not_of("[]0123456789") + 1);
+  while (body.ends_with(']')) body = body.substr(0, std::min(body.rfind('['), body.size() - 1));
   std::size_t start = body.size();
   while (start > 0 && (is_letter(body[start - 1]) || is_digit(body[start - 1]) || body[start - 1] == '_')) --start;
   const std::string name(body.substr(start));

@@ -162,6 +162,11 @@ TEST(Place, NamesOfVariables) {
   for (const Argument& argument : spec.arguments)
     text += argument.name + "=" + argument.variable + (argument.has_type ? "!" : "") + " ";
   EXPECT_EQ(text, "name=name len=p->next->len! buf=buf[3] q=a.b! arg5=p->len t=! s=s! ");
+  const ProbeSpec numbered = parsed("p /b/x:f x1 p->s32 r8 m2[1][0] *q3 &t4");
+  text.clear();
+  for (const Argument& argument : numbered.arguments) text += argument.name + " ";
+  EXPECT_EQ(text, "x1 s32 r8 m2 q3 t4 ") << "digits are part of a name, an index is not";
+  EXPECT_EQ(parsed("p /b/x:f a]").arguments[0].name, "a");
   EXPECT_EQ(spec.arguments[1].kind, Kind::unsigned_decimal);
   EXPECT_EQ(spec.arguments[3].count, 4u);
   EXPECT_EQ(spec.arguments[1].symbol_column, 14);
