@@ -79,9 +79,17 @@ std::string field_line(const FormatField& field) {
          ";\tsigned:" + (field.is_signed ? "1" : "0") + ";\n";
 }
 
+// The caller first, as the proposal has it; nothing reads records by this text. The first field is the return address.
+std::vector<FormatField> function_fields(const EventLayout& layout) {
+  std::vector<FormatField> fields{{"unsigned long __parent_ip", 8, 8, false}, {"unsigned long __ip", 16, 8, false}};
+  for (std::size_t i = 1; i < layout.fields.size(); ++i) fields.push_back(argument_field(layout.fields[i]));
+  return fields;
+}
+
 }  // namespace
 
 std::vector<FormatField> format_fields(const EventLayout& layout) {
+  if (layout.style == Style::function) return function_fields(layout);
   std::vector<FormatField> fields;
   fields.push_back({"unsigned long " + std::string(head_name(layout)), 8, 8, false});
   if (layout.is_return) fields.push_back({"unsigned long __probe_ret_ip", 16, 8, false});

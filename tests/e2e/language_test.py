@@ -148,7 +148,8 @@ class FunctionEvents(Language):
         proto = "vfs_read(symbol ip[16] | x64[6] stack[16] | unsigned int n[2])"
         code, out, err = self.ask("--format-file", "-F", proto, self.program)
         self.assertEqual((code, err), (0, ""))
-        self.assertIn("\tfield:unsigned long __parent_ip;\toffset:16;\tsize:8;\tsigned:0;\n"
+        self.assertIn("\tfield:unsigned long __parent_ip;\toffset:8;\tsize:8;\tsigned:0;\n"
+                      "\tfield:unsigned long __ip;\toffset:16;\tsize:8;\tsigned:0;\n"
                       "\tfield:symbol ip;\toffset:24;\tsize:8;\tsigned:0;\n"
                       "\tfield:x64 stack[6];\toffset:32;\tsize:48;\tsigned:0;\n"
                       "\tfield:unsigned int n;\toffset:80;\tsize:4;\tsigned:0;\n", out)
