@@ -211,7 +211,7 @@ TEST(FunctionEvent, RecordAndFormat) {
   for (const auto& field : fields)
     text += field.declaration + " " + std::to_string(field.offset) + " " + std::to_string(field.size) + "\n";
   EXPECT_EQ(text,
-            "unsigned long __ip 8 8\nunsigned long __parent_ip 16 8\nsymbol ip 24 8\nx64 stack[6] 32 48\n"
+            "unsigned long __parent_ip 8 8\nunsigned long __ip 16 8\nsymbol ip 24 8\nx64 stack[6] 32 48\n"
             "unsigned int n 80 4\nchar c[4] 84 4\n__data_loc char[] s 88 4\nu8 b 92 1\n");
   EXPECT_EQ(
       program::print_format(program->layout),
