@@ -180,6 +180,15 @@ struct CodeFile {
 };
 inline constexpr u32 kCodeFiles = 1024;
 
+// Where a file that events read data of is in this process. Its addresses lie `bias` above those that it was linked for. It can be gone
+// before the tool knows: at `witness_at` it has the word `witness`, and where that is not read its data is not either.
+struct MappedObject {
+  u64 bias;
+  u64 witness_at;  // 0: it is not mapped, or its data is not found for certain. Written last, and cleared before a change
+  u64 witness;
+};
+inline constexpr u32 kMappedObjects = 32;
+
 struct SessionLink {
   u64 area;  // address of the session area in this process, 0: none
 };
@@ -334,6 +343,7 @@ struct ProcessBlock {
   u32 reserved1;
   u64 stack_end;  // of the thread that the kernel started; 0: not known
   u64 reserved2[7];
+  MappedObject objects[kMappedObjects];  // Op::load_object names them
   JumpRange jump_ranges[kJumpRanges];
 
   // From here on the agent's own: the tool writes it once, before the agent runs.
@@ -358,8 +368,8 @@ struct ProcessBlock {
   HeldSignal held[kHeldSignals];
   Repeat repeats[kRepeats];
 };
-static_assert(offsetof(ProcessBlock, flags) == 1560 && sizeof(CodeFile) == 24);
-static_assert(sizeof(ProcessBlock) == 7736 + 168 * kPendingSignals + 8 * kFileRanges + 8);
+static_assert(offsetof(ProcessBlock, flags) == 2328 && sizeof(CodeFile) == 24 && sizeof(MappedObject) == 24);
+static_assert(sizeof(ProcessBlock) == 8504 + 168 * kPendingSignals + 8 * kFileRanges + 8);
 inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
 
