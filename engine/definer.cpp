@@ -65,6 +65,17 @@ void add_points(const Probe& probe, std::uint16_t event, control::ProbeSet& to) 
   }
 }
 
+Status number_objects(std::vector<Probe>& probes, control::ProbeSet& in) {
+  for (Probe& probe : probes)
+    for (shared::Insn& insn : probe.program.insns) {
+      if (insn.op != shared::Op::load_object) continue;
+      const auto number = in.number_of(probe.objects[insn.count]);
+      if (!number) return spec::at_column(probe.spec, probe.spec.place.place_column, number.error());
+      insn.count = *number;
+    }
+  return ok();
+}
+
 Definer::Definer(const SessionOptions& options, plan::FlowCache& flows)
     : options_(options),
       planner_(flows),
@@ -142,6 +153,14 @@ Result<Probe> Definer::make(const spec::ProbeSpec& definition, unsigned event_nu
     probe.just_unseen = !controls.filter;
   }
   if (Status verified = program::verify(*program); !verified) return verified.error();
+  for (const program::ObjectData& data : program->objects) {
+    control::NamedObject object{places_.object(data.path), std::nullopt, data.exported, data.exported_address};
+    if (!object.file) return Error{.code = Code::not_found, .text = data.path + " was not looked up"};
+    object.version = control::version_of(data.path);
+    if (!object.version || object.version->identity != object.file->identity())
+      return Error{.code = Code::refused, .text = data.path + " has been replaced while it was read"};
+    probe.objects.push_back(std::move(object));
+  }
   probe.program = program.take();
   set_style(probe, options_.style);
   if (definition.is_return)

@@ -28,7 +28,8 @@ struct Probe {
   spec::ProbeSpec spec;
   plan::Site site;
   program::EventProgram program;
-  std::optional<plan::ReturnPlan> returns;  // of a return probe
+  std::vector<control::NamedObject> objects = {};  // of the program's list
+  std::optional<plan::ReturnPlan> returns;         // of a return probe
   spec::DefinitionSet::Id id = 0;
   int definition = -1;       // as in Error
   bool live = true;          // not deleted
@@ -49,6 +50,9 @@ bool is_function_entry(const Probe& probe);
 
 // Where the probe goes in its file, as event number `event`.
 void add_points(const Probe& probe, std::uint16_t event, control::ProbeSet& to);
+
+// Gives the objects that the probes read data of their numbers, once for each probe.
+Status number_objects(std::vector<Probe>& probes, control::ProbeSet& in);
 
 class Definer {
  public:

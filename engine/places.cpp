@@ -189,6 +189,10 @@ Status Places::find_data(ProbeSpec& spec, const plan::Found& place) {
   if (Status variables = find_variables(spec, place); !variables) return variables;
   for (spec::Argument& argument : spec.arguments) {
     if (!is_in_file(argument)) continue;
+    if (!argument.object.empty()) {
+      if (Status found = find_in_object(spec, argument); !found) return found;
+      continue;
+    }
     const auto refuse = [&](Error error) { return at_column(spec, argument.symbol_column, std::move(error)); };
     if (place.is_ifunc)
       return refuse(Error{.code = Code::refused,

@@ -29,6 +29,9 @@ class Places {
 
   Result<std::vector<spec::ProbeSpec>> operator()(spec::ProbeSpec spec);
 
+  // The file of a spec::Argument::object that was looked up.
+  std::shared_ptr<const elf::ElfFile> object(const std::string& path) const;
+
   // What is worth a line: functions that a pattern matched and that cannot be probed.
   const std::vector<std::string>& notes() const { return notes_; }
 
@@ -46,6 +49,7 @@ class Places {
   Status find_variables(spec::ProbeSpec& spec, const plan::Found& place);
   Result<Specs> expand(const spec::ProbeSpec& pattern, const File& file, const std::string& help);
   Status find_data(spec::ProbeSpec& spec, const plan::Found& place);
+  Status find_in_object(const spec::ProbeSpec& spec, spec::Argument& argument);
 
   plan::FileCache& files_;
   Returns returns_;
@@ -53,6 +57,7 @@ class Places {
   std::vector<std::string> moved_;                              // a note, once the probe that it is about is complete
   std::map<std::pair<File, std::string>, std::uint64_t> data_;  // link-time addresses
   std::map<File, dwarf::DebugInfo> debug_;
+  std::map<std::string, File> objects_;
 };
 
 }  // namespace uprobe

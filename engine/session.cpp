@@ -159,6 +159,7 @@ Result<Session> Session::prepare(const SessionOptions& options) {
   if (probes->empty()) return Error{.code = Code::usage, .text = "no probe is defined"};
   state->notes = state->definer->notes();
   state->probes = probes.take();
+  if (Status numbered = number_objects(state->probes, state->planned); !numbered) return numbered.error();
   for (std::size_t i = 0; i < state->probes.size(); ++i)
     add_points(state->probes[i], static_cast<std::uint16_t>(i), state->planned);
   auto switches = state->definer->plan_switches(state->probes);

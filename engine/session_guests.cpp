@@ -98,7 +98,10 @@ Result<std::vector<std::string>> Session::State::admit(const std::shared_ptr<Gue
     for (const control::FilePoints& file : planned.files()) its.know(file.file);
     for (const Definition& definition : hello.definitions)
       if (Status read = its.read(definition); !read) return read.error();
-    return its.make_new();
+    auto made = its.make_new();
+    if (!made) return made;
+    if (Status numbered = number_objects(*made, planned); !numbered) return numbered.error();
+    return made;
   });
   if (!more) return more.error();
   if (more->empty()) return Error{.code = Code::usage, .text = "no probe is defined"};

@@ -163,6 +163,7 @@ Result<Changes> Session::State::define_one(const Definition& definition) {
     changes.added.push_back(name_of(probe));
   }
   Status joined = may_join(*more, options.tier);
+  if (joined) joined = mail->alone([&] { return number_objects(*more, planned); });
   if (joined) {
     const auto events = join(*more, nullptr);
     joined = events ? ok() : Status(events.error());

@@ -33,6 +33,7 @@ class Builder {
   void store_comm(const Insn& insn);
   void store_vector(const Insn& insn);
   void load_entry(const Insn& insn);
+  void load_object(const Insn& insn);
   void shift(const Insn& insn);
   u8* dynamic(u32 offset, u32 bytes);
 
@@ -152,6 +153,21 @@ UPROBE_IN_SECTION void Builder::load_entry(const Insn& insn) {
   for (u32 i = 0; i < insn.size; ++i) value_ |= u64{bytes[i]} << (8 * i);
 }
 
+// The tool changes an entry while we read it: it clears `witness_at` first and writes it last (x86 keeps the order of stores, and that
+// of loads).
+UPROBE_IN_SECTION void Builder::load_object(const Insn& insn) {
+  value_ = 0, fault_ = true;
+  if (insn.count >= shared::kMappedObjects) return;
+  const shared::MappedObject& object = hit_.block->objects[insn.count];
+  const u64 at = __atomic_load_n(&object.witness_at, __ATOMIC_ACQUIRE);
+  const u64 bias = __atomic_load_n(&object.bias, __ATOMIC_ACQUIRE);
+  const u64 witness = __atomic_load_n(&object.witness, __ATOMIC_ACQUIRE);
+  u64 there = 0;
+  if (at == 0 || __atomic_load_n(&object.witness_at, __ATOMIC_RELAXED) != at) return;
+  if (!reader_.load8(at, there) || there != witness) return;
+  value_ = bias + insn.immediate, fault_ = false;
+}
+
 // Bitfields: each element <<= left, >>= right, in its own width.
 UPROBE_IN_SECTION void Builder::shift(const Insn& insn) {
   const u32 left = insn.immediate & 63, right = insn.immediate >> 8 & 63, size = insn.size;
@@ -183,6 +199,9 @@ UPROBE_IN_SECTION void Builder::step(const Insn& insn) {
       break;
     case Op::load_file_offset:
       value_ = hit_.point->file_bias + insn.immediate;
+      break;
+    case Op::load_object:
+      load_object(insn);
       break;
     case Op::dereference:
       if (!fault_ && !reader_.load8(value_ + insn.immediate, value_)) value_ = 0, fault_ = true;

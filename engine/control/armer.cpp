@@ -164,6 +164,19 @@ const KnownMapping* known_at(const std::vector<KnownMapping>& known, Addr begin)
 
 }  // namespace
 
+// Before anything is armed that reads them.
+Status Armer::note_objects(Work& work) {
+  const auto& objects = probes_.objects();
+  for (std::size_t i = 0; i < objects.size(); ++i) {
+    const shared::MappedObject place = objects_.find(work.target, work.maps, objects[i]);
+    const shared::MappedObject& known = work.block.head().objects[i];
+    if (known.witness_at == place.witness_at && known.bias == place.bias) continue;
+    if (Status s = work.change(); !s) return s;
+    if (Status s = work.block.set_object(work.target, i, place); !s) return s;
+  }
+  return ok();
+}
+
 // The agent asks once more when a library has been relocated.
 Status Armer::note_unbound(Work& work) {
   if ((work.block.head().unbound != 0) == work.unbound) return ok();
@@ -207,6 +220,7 @@ Status Armer::arm(target::Target& target, Block& block, const Changed& changed) 
   auto maps = target.maps();
   if (!maps) return maps.error();
   Work work(target, block, *maps, changed);
+  if (Status s = note_objects(work); !s) return s;
   const auto* remembered = known_.mappings(block.stamp());
   if (remembered != nullptr) work.before = *remembered;
   // Where points may have lost their code.

@@ -13,6 +13,7 @@
 #include "engine/control/block.h"
 #include "engine/control/file_jumps.h"
 #include "engine/control/known_state.h"
+#include "engine/control/object_places.h"
 #include "engine/control/own_points.h"
 #include "engine/control/placing.h"
 #include "engine/control/probe_set.h"
@@ -76,6 +77,7 @@ class Armer {
   Status arm_choices(Work& work, const target::Mapping& mapping);
   Status note_unbound(Work& work);
   Status keep_room(Work& work);
+  Status note_objects(Work& work);
   bool follows_returns(Work& work);
   bool finds_stubs(Work& work);
   Status note_code(Work& work, const target::Mapping& mapping);
@@ -112,6 +114,7 @@ class Armer {
   std::vector<std::unique_ptr<PlannedPoint>> choices_;  // implementations that IFUNCs chose, and what is left of others
   std::map<const elf::ElfFile*, std::optional<std::vector<elf::Relocation>>> relocations_;
   KnownState known_;
+  ObjectPlaces objects_;
 };
 
 }  // namespace uprobe::control

@@ -130,9 +130,7 @@ std::size_t Block::ListHash::operator()(const Consumer& c) const {
   return ((which * kSpread) ^ c.next ^ std::uint64_t{c.lead} << 32 ^ c.restored) * kSpread;
 }
 
-bool Block::SameList::operator()(const Consumer& a, const Consumer& b) const {
-  return same(a, b) && a.next == b.next;
-}
+bool Block::SameList::operator()(const Consumer& a, const Consumer& b) const { return same(a, b) && a.next == b.next; }
 
 Status ask_agent(target::Target& target, Addr copy) {
   const Addr slot = copy - shared::kCopyBehindThunk;
@@ -438,10 +436,23 @@ Status Block::begin_anew(target::Target& target) {
   known_consumers_ = 0;
   written_consumers_ = 0;
   head_->consumer_count = 0;
+  for (shared::MappedObject& object : head_->objects) object = {};
   if (Status s = write_head(target); !s) return s;
   std::fill(hash_.begin(), hash_.end(), 0);
   if (Status s = write_table(target, at_ + head_->hash_offset, hash_, 0); !s) return s;
   return write_hash(target, 0);
+}
+
+// Threads that are in a hit meanwhile do not use what is half written: each write is there before the next.
+Status Block::set_object(target::Target& target, std::size_t index, const shared::MappedObject& object) {
+  const Addr at = at_ + offsetof(ProcessBlock, objects) + index * sizeof object;
+  const Addr witness_at = at + offsetof(shared::MappedObject, witness_at);
+  shared::MappedObject cleared = object;
+  cleared.witness_at = 0;
+  if (Status s = target.write(witness_at, &cleared.witness_at, sizeof cleared.witness_at); !s) return s;
+  if (Status s = target.write(at, &cleared, sizeof cleared); !s) return s;
+  head_->objects[index] = object;
+  return object.witness_at == 0 ? ok() : target.write(witness_at, &object.witness_at, sizeof object.witness_at);
 }
 
 Status Block::write_head(target::Target& target) { return target.write(at_, head_.get(), shared::kToolOwnedBytes); }

@@ -67,6 +67,8 @@ class Block {
   // added: what is not known is treated with care.
   bool knows_code(const shared::CodeFile& file) const;
   Status note_code(target::Target& target, const shared::CodeFile& file);
+  // Where object `index` is from now on.
+  Status set_object(target::Target& target, std::size_t index, const shared::MappedObject& object);
   // There will be jumps in [begin, end); the caller writes the head.
   void note_jumps(Addr begin, Addr end);
   // Comes before a change: the block gets a new stamp.

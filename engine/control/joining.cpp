@@ -65,6 +65,7 @@ Status Armer::add(target::Target& target, Addr at, const ProbeSet& more) {
   Work work(target, *block, *maps, nothing);
   work.is_live = true, work.quiet = false;
   if (const auto* known = known_.mappings(block->stamp())) work.before = *known;
+  if (Status s = note_objects(work); !s) return s;
   std::vector<Addr> waiting;
   for (const target::Mapping& m : *maps) {
     if (!work.is_armable(m)) continue;

@@ -38,6 +38,18 @@ void ProbeSet::add(plan::Site site, const PlannedConsumer& consumer) {
   ++size_;
 }
 
+Result<std::uint16_t> ProbeSet::number_of(const NamedObject& object) {
+  const auto known = std::find_if(objects_.begin(), objects_.end(), [&](const NamedObject& other) {
+    return other.file->identity() == object.file->identity() && other.version == object.version &&
+           other.exported == object.exported && other.exported_address == object.exported_address;
+  });
+  if (known != objects_.end()) return static_cast<std::uint16_t>(known - objects_.begin());
+  if (objects_.size() == shared::kMappedObjects)
+    return Error{.code = Code::limit, .text = "too many objects are named by @OBJECT:SYMBOL in one session"};
+  objects_.push_back(object);
+  return static_cast<std::uint16_t>(objects_.size() - 1);
+}
+
 void ProbeSet::remove(std::uint16_t event) {
   const auto is_its = [event](const PlannedConsumer& consumer) { return consumer.event == event; };
   const auto is_unwanted = [&](PlannedPoint& point) {

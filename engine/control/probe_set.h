@@ -49,6 +49,14 @@ struct FilePoints {
   bool finds_objects = false;      // where unwinders find the agent, or what brings a library with such a place
 };
 
+// A file that events read data of. Of a library's exported data: which, at which link-time address; a program may have a copy of it.
+struct NamedObject {
+  std::shared_ptr<const elf::ElfFile> file;
+  std::optional<FileVersion> version = std::nullopt;  // nothing: not known
+  std::string exported = {};
+  std::uint64_t exported_address = 0;
+};
+
 class ProbeSet {
  public:
   // Events are numbered in the order of the definitions.
@@ -59,6 +67,9 @@ class ProbeSet {
   // A place where the agent asks the tool about libraries; a probe may be there as well.
   void add_hook(plan::Site site);
   const std::vector<FilePoints>& files() const { return files_; }
+  // The number of an object, known or new, in shared::ProcessBlock::objects. Code::limit where there are too many.
+  Result<std::uint16_t> number_of(const NamedObject& object);
+  const std::vector<NamedObject>& objects() const { return objects_; }
   // Points, or definitions where there are more of them: what a block has to have room for.
   std::size_t size() const { return size_; }
 
@@ -66,6 +77,7 @@ class ProbeSet {
   PlannedPoint& point_for(plan::Site site);
 
   std::vector<FilePoints> files_;
+  std::vector<NamedObject> objects_;
   std::size_t size_ = 0;
   bool wants_stubs_ = false;
 };

@@ -72,6 +72,26 @@ std::vector<Relocation> relocations_of(const ElfFile& file) {
   return gather.take();
 }
 
+std::vector<CopiedSymbol> copies_of(const ElfFile& program) {
+  constexpr std::uint64_t kMostName = 4096;
+  const Result<Image> image = Image::parse(BytesView(program.bytes()));
+  if (!image) return {};
+  const auto table = image->dynamic(DT_RELA), size = image->dynamic(DT_RELASZ);
+  const auto symbols = image->dynamic(DT_SYMTAB), names = image->dynamic(DT_STRTAB);
+  if (!table || !size || !symbols || !names) return {};
+  const BytesView entries = image->bytes_at(*table), symbol_table = image->bytes_at(*symbols);
+  std::vector<CopiedSymbol> copies;
+  for (std::uint64_t at = 0; at + sizeof(Elf64_Rela) <= *size; at += sizeof(Elf64_Rela)) {
+    const auto entry = entries.read<Elf64_Rela>(at);
+    if (!entry) break;
+    if (ELF64_R_TYPE(entry->r_info) != R_X86_64_COPY) continue;
+    const auto symbol = symbol_table.read<Elf64_Sym>(ELF64_R_SYM(entry->r_info) * sizeof(Elf64_Sym));
+    const auto name = symbol ? image->bytes_at(*names).text(symbol->st_name, kMostName) : std::nullopt;
+    copies.push_back({name ? std::string(*name) : std::string(), entry->r_offset});
+  }
+  return copies;
+}
+
 std::vector<std::uint64_t> relocated_code_of(const ElfFile& file) {
   const Result<Image> image = Image::parse(BytesView(file.bytes()));
   const bool changes =

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/elf/elf_file.h"
@@ -21,6 +22,13 @@ struct Relocation {
 // RELATIVE and IRELATIVE entries of the section headers' RELA tables, or of PT_DYNAMIC's where there are none. Bounds
 // are checked; a table that makes no sense is left out.
 std::vector<Relocation> relocations_of(const ElfFile& file);
+
+// What a program has of a library's data in its own memory (R_X86_64_COPY). The dynamic linker lets all uses of the name lead there.
+struct CopiedSymbol {
+  std::string name;  // without version
+  std::uint64_t place = 0;
+};
+std::vector<CopiedSymbol> copies_of(const ElfFile& program);
 
 // Link-time addresses in executable segments that the loader writes to before the code runs (DT_TEXTREL; each at most 8
 // bytes), sorted. Empty for nearly every file.

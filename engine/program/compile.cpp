@@ -53,6 +53,10 @@ void Compiler::emit_step(const Step& step) {
       return emit({.op = Op::load_constant, .immediate = step.value});
     case StepKind::file_offset:
       return emit({.op = Op::load_file_offset, .immediate = step.value});
+    case StepKind::object:
+      return emit({.op = Op::load_object,
+                   .count = static_cast<std::uint16_t>(program_.objects.size() - 1),
+                   .immediate = step.value});
     case StepKind::dereference:
       return emit({.op = Op::dereference, .immediate = step.value});
     case StepKind::add:
@@ -142,6 +146,8 @@ Status Compiler::emit_shift(const Argument& argument, const Field& field) {
 // `begin` clears value and fault, so that an argument never sees what one before it left.
 Status Compiler::add(const Argument& argument, const Field& field) {
   if (argument.entry) emit_entry(argument);
+  if (!argument.object.empty())
+    program_.objects.push_back({argument.object, argument.exported, argument.exported_address});
   emit({.op = Op::begin});
   if (is_array_of_immediate(argument))
     emit({.op = Op::load_constant});

@@ -42,6 +42,13 @@ inline std::string_view head_name(const EventLayout& layout) {
   return layout.style == Style::function ? "__ip" : "__probe_ip";
 }
 
+// Data of another mapped file; see spec::Argument.
+struct ObjectData {
+  std::string path;
+  std::string exported;
+  std::uint64_t exported_address = 0;
+};
+
 // A compiled definition: what the agent runs and what the reader needs to print it.
 struct EventProgram {
   EventLayout layout;
@@ -50,6 +57,8 @@ struct EventProgram {
   std::vector<shared::Test> filter;  // empty: every hit is recorded
   std::vector<shared::Insn> note;    // what is run at the entry of a function, for its return; empty: nothing
   EventLayout noted;                 // of what it makes
+  std::vector<ObjectData>
+      objects;  // load_object counts in this list, until the session has given them numbers of its own
 };
 
 }  // namespace uprobe::program

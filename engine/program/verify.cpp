@@ -101,6 +101,7 @@ Status Verifier::check_insn(const Insn& insn) {
     case Op::load_register:
     case Op::load_constant:
     case Op::load_file_offset:
+    case Op::load_object:
     case Op::dereference:
     case Op::add:
     case Op::shift_right:
@@ -131,6 +132,7 @@ Status Verifier::check_load(const Insn& insn) {
   const bool is_source = insn.op != Op::dereference && insn.op != Op::add && insn.op != Op::shift_right;
   if (stage_ != (is_source ? Stage::begun : Stage::loaded)) return fail("a load out of order");
   if (insn.op == Op::load_register && insn.size >= shared::kRegCount) return fail("an unknown register");
+  if (insn.op == Op::load_object && insn.count >= program_.objects.size()) return fail("an unknown object");
   if (insn.op == Op::shift_right && insn.immediate >= 64) return fail("a shift past the value");
   stage_ = Stage::loaded;
   return ok();

@@ -7,6 +7,7 @@
 //   load_register r    value = register r
 //   load_constant      value = immediate
 //   load_file_offset   value = (address of the point - its file offset) + immediate          (@+OFF)
+//   load_object        value = immediate in object `count` of the process block (@OBJECT:SYMBOL); not mapped: value = 0, fault = yes
 //   dereference        value = *(u64*)(value + immediate); not wholly readable: value = 0, fault = yes
 //   add                value += immediate
 //   shift_right        value >>= immediate & 63, unsigned                  (what is in the upper part of a register)
@@ -55,17 +56,19 @@ enum class Op : u8 {
   store_vector,
   add,
   shift_right,
+  load_object,
 };
-inline constexpr u8 kOpCount = 18;
+inline constexpr u8 kOpCount = 19;
 inline constexpr u64 kShiftSigned = u64{1} << 16;
 
 struct Insn {
   Op op;
   u8 size;        // store_value, shift, load_entry: bytes of an element (1, 2, 4, 8); store_memory: the same, or 0;
                   // load_register: the Reg; store_vector: the register's number
-  u16 count;      // store_memory, store_vector: bytes; store_string_array, shift: elements; store_text: bytes
+  u16 count;      // store_memory, store_vector: bytes; store_string_array, shift: elements; store_text: bytes;
+                  // load_object: index into ProcessBlock::objects
   u32 offset;     // place in the payload; load_entry: in what was noted
-  u64 immediate;  // two's complement where it is an offset
+  u64 immediate;  // two's complement where it is an offset; load_object: link-time address
 };
 static_assert(sizeof(Insn) == 16);
 

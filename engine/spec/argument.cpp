@@ -7,6 +7,7 @@
 
 #include "engine/shared/layout.h"
 #include "engine/spec/messages.h"
+#include "engine/spec/object.h"
 #include "engine/spec/suggest.h"
 #include "engine/spec/type.h"
 #include "engine/spec/words_2009.h"
@@ -112,10 +113,12 @@ class ArgumentParser {
 };
 
 Result<Argument> ArgumentParser::parse(std::uint32_t& fixed_bytes) {
-  if (argument_.body.size() > kMaxArgumentBody) return blame(0, message::kArgumentTooLong, E2BIG);
-  if (argument_.body.empty()) return blame(0, message::kNoArgumentBody);
   const std::string_view body = command_.word(word_).substr(body_offset_);
-  auto parts = split_type(command_, word_, body_offset_, body);
+  const auto object = context_.strict ? std::nullopt : find_object(body);
+  // The kernel's limit; an object's path may have any length.
+  if (body.size() - (object ? object->bytes : 0) > kMaxArgumentBody) return blame(0, message::kArgumentTooLong, E2BIG);
+  if (argument_.body.empty()) return blame(0, message::kNoArgumentBody);
+  auto parts = split_type(command_, word_, body_offset_, body, object ? object->end : 0);
   if (!parts) return parts.error();
   if (auto status = choose_type(*parts); !status) return status.error();
   auto fetch = parse_fetch(command_, word_, body_offset_, parts->fetch, context_);
@@ -134,6 +137,8 @@ Result<Argument> ArgumentParser::parse(std::uint32_t& fixed_bytes) {
     argument_.entry->size = argument_.size;
   argument_.text = std::move(fetch->text);
   argument_.symbol = std::move(fetch->symbol);
+  argument_.object = std::move(fetch->object);
+  argument_.object_column = argument_.column + static_cast<int>(body_offset_ + fetch->object_offset);
   if (fetch->yield == Yield::variable) argument_.variable = std::string(parts->fetch);
   argument_.symbol_column = argument_.column + static_cast<int>(body_offset_ + fetch->symbol_offset);
   return std::move(argument_);

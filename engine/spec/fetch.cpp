@@ -217,6 +217,7 @@ Result<Fetch> FetchParser::parse_register(std::string_view text) {
 Result<Fetch> FetchParser::parse_memory(std::string_view text) {
   const std::string_view rest = text.substr(1);
   Step source{.kind = StepKind::constant};
+  if (!context_.strict && rest.find(':') != std::string_view::npos) return parse_symbol(text);
   if (!rest.empty() && is_digit(rest[0])) {
     if (const int err = read_unsigned(rest, 0, source.value)) return blame(text, message::kBadMemory, err);
   } else if (rest.starts_with('+')) {
@@ -229,9 +230,12 @@ Result<Fetch> FetchParser::parse_memory(std::string_view text) {
   return Fetch{.yield = Yield::memory, .steps = {source}, .slot = 1};
 }
 
-// @SYMBOL, @SYMBOL+OFFS, @SYMBOL-OFFS: what the symbol names in the probed file.
+// @SYMBOL, @SYMBOL+OFFS, @SYMBOL-OFFS: what the symbol names in the probed file; @OBJECT:SYMBOL...: in that one.
 Result<Fetch> FetchParser::parse_symbol(std::string_view text) {
-  const std::string_view rest = text.substr(1);
+  std::string_view rest = text.substr(1);
+  const std::size_t colon = context_.strict ? std::string_view::npos : rest.find(':');
+  const std::string_view object = colon == std::string_view::npos ? std::string_view() : rest.substr(0, colon);
+  if (!object.empty()) rest.remove_prefix(colon + 1);
   if (context_.strict || rest.empty() || rest[0] == '-') return blame(text, message::kSymbolFetch);
   const std::size_t sign = distance_start(rest);
   std::int64_t distance = 0;
@@ -239,7 +243,10 @@ Result<Fetch> FetchParser::parse_symbol(std::string_view text) {
     return blame_junk(rest.substr(sign + 1), message::kBadSymbolOffset);
   if (sign != rest.size() && rest[sign] == '-') distance = -distance;
   Fetch fetch{.yield = Yield::memory, .slot = 1};
-  fetch.steps = {{.kind = StepKind::file_offset, .value = static_cast<std::uint64_t>(distance)}};
+  fetch.steps = {{.kind = object.empty() ? StepKind::file_offset : StepKind::object,
+                  .value = static_cast<std::uint64_t>(distance)}};
+  fetch.object = std::string(object);
+  fetch.object_offset = static_cast<std::size_t>(text.data() + 1 - body_.data());
   fetch.symbol = std::string(rest.substr(0, sign));
   fetch.symbol_offset = static_cast<std::size_t>(rest.data() - body_.data());
   return fetch;

@@ -48,8 +48,10 @@ struct Fetch {
   std::string text = {};          // Yield::text
   std::string symbol = {};        // @SYMBOL: the source is @+OFF, OFF being the distance from the symbol
   std::size_t symbol_offset = 0;  // in the body
-  int slot = 0;                   // the kernel's instruction that the outermost step is
-  std::size_t blame_offset = 0;   // from the start of the body: where the kernel's later carets count from
+  std::string object = {};        // @OBJECT:SYMBOL: the source is an object's
+  std::size_t object_offset = 0;
+  int slot = 0;                  // the kernel's instruction that the outermost step is
+  std::size_t blame_offset = 0;  // from the start of the body: where the kernel's later carets count from
 };
 
 inline bool is_vector(const Fetch& fetch) { return fetch.register_bytes > 8; }

@@ -34,6 +34,7 @@ enum class StepKind : std::uint8_t {
   shift_right,  // variables alone: the value without its lowest `value` bits
   entry,        // what the argument's EntryFetch was at the function's entry
   latency,      // nanoseconds since then
+  object,       // @OBJECT:SYMBOL: memory of another mapped file; `value` is the link-time address there
   vector,       // %xmmN, %ymmN: as many bytes as the argument has; `value` is the number
 };
 
@@ -62,6 +63,13 @@ struct Argument {
   // @SYMBOL: the first step is a file_offset whose value is still the distance from this; empty: none, or looked up.
   std::string symbol;
   std::optional<std::uint64_t> address;  // the same for a link-time address
+  // @OBJECT:SYMBOL: the first step is an object's, whose value is the distance from `symbol` until that was looked up. As it was
+  // written, then the file's path.
+  std::string object;
+  // Of a library, looked up: the program may have a copy of what this names, at link-time address `exported_address` in the library.
+  std::string exported;
+  std::uint64_t exported_address = 0;
+  int object_column = 0;
   int symbol_column = 0;
   // The name of a variable, "p->next->len", of which nothing else is known before it was looked up; empty: none, or looked up.
   std::string variable;

@@ -45,9 +45,10 @@ std::optional<Type> find_container(std::string_view name) {
 
 }  // namespace
 
-Result<TypedBody> split_type(const Command& command, std::size_t word, std::size_t offset, std::string_view body) {
+Result<TypedBody> split_type(const Command& command, std::size_t word, std::size_t offset, std::string_view body,
+                             std::size_t from) {
   TypedBody parts{.fetch = body};
-  const std::size_t colon = body.find(':');
+  const std::size_t colon = body.find(':', from);
   if (colon == std::string_view::npos) return parts;
   parts.fetch = body.substr(0, colon);
   parts.type_offset = colon + 1;

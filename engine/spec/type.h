@@ -21,8 +21,9 @@ struct TypedBody {
   std::uint32_t count = 0;               // elements of an array, 0: scalar
 };
 
-// Cuts at the first ':' and takes the array suffix off. `word` and `offset` say where the body is in the command.
-Result<TypedBody> split_type(const Command& command, std::size_t word, std::size_t offset, std::string_view body);
+// Cuts at the first ':' from `from` on and takes the array suffix off. `word` and `offset` say where the body is in the command.
+Result<TypedBody> split_type(const Command& command, std::size_t word, std::size_t offset, std::string_view body,
+                             std::size_t from);
 
 struct Type {
   Kind kind = Kind::hex;

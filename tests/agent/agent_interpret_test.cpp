@@ -192,6 +192,34 @@ TEST_F(Interpret, ConstantAndFileOffset) {
   EXPECT_EQ(outcome.at<u64>(24), 0x7000123U);
 }
 
+// The witness is the object's: where it is not read, or is another word, nothing of the object is.
+TEST_F(Interpret, DataOfAnObjectThatIsThere) {
+  const u64 data[2] = {0x1122334455667788, 42};
+  const u64 witness = 0xfeedfacecafebeef;
+  const HoleyMemory hole(1);
+  shared::MappedObject& object = block_->objects[3];
+  const u64 bias = word_of(data) - 0x4000;
+  const auto seen = [&](const shared::MappedObject& place, u16 number = 3, bool may_fault = true) {
+    object = place;
+    const Outcome outcome =
+        run({begin(), insn(Op::load_object, 0, number, 0, 0x4000), insn(Op::store_memory, 0, 8, 16, 8), begin(),
+             insn(Op::load_object, 0, number, 0, 0x4000), store(24, 8), begin(), insn(Op::load_constant, 0, 0, 0, 9),
+             store(32, 8), insn(Op::end)},
+            40, shared::kMaxPayload, may_fault);
+    EXPECT_EQ(outcome.at<u64>(32), 9u) << "the next argument";
+    EXPECT_EQ(outcome.at<u64>(24), outcome.at<u64>(16) == 0 ? 0 : word_of(data));
+    return outcome.at<u64>(16);
+  };
+  EXPECT_EQ(seen({bias, word_of(&witness), witness}), 42u);
+  EXPECT_EQ(seen({bias, word_of(&witness), witness + 1}), 0u) << "another object in its place";
+  EXPECT_EQ(seen({bias, word_of(hole.end()), witness}), 0u) << "it has gone";
+  EXPECT_EQ(seen({bias, 0, 0}), 0u) << "it is not there";
+  EXPECT_EQ(seen({bias, word_of(&witness), witness}, 2), 0u) << "another one's entry";
+  EXPECT_EQ(seen({bias, word_of(&witness), witness}, shared::kMappedObjects), 0u);
+  EXPECT_EQ(seen({bias, word_of(&witness), witness}, 3, false), 0u);
+  object = {};
+}
+
 TEST_F(Interpret, DereferencesFollowEachOtherAndNegativeOffsetsWork) {
   const u64 values[3] = {1, 0x1122334455667788, 3};
   const u64 pointer = word_of(&values[2]);

@@ -57,6 +57,24 @@ TEST(Verify, OperationsAndTheirOrder) {
   EXPECT_EQ(answer([](EventProgram& p) { p.insns[1].size = shared::kRegCount; }), "instruction 1: an unknown register");
 }
 
+TEST(Verify, AnObjectIsOneOfTheList) {
+  auto spec = spec::parse_definition("p:g/e /b/x:f @./a.so:count:u8 +0(@./b.so:text):string", {.file_check = nullptr});
+  ASSERT_TRUE(spec);
+  for (spec::Argument& argument : spec->arguments) argument.symbol.clear();
+  spec->arguments[1].exported = "text";
+  auto program = compile(*spec);
+  ASSERT_TRUE(program);
+  ASSERT_EQ(program->objects.size(), 2u);
+  EXPECT_EQ(program->objects[0].path, "./a.so");
+  EXPECT_EQ(program->objects[1].exported, "text");
+  EXPECT_EQ(program->insns[1].op, Op::load_object);
+  EXPECT_EQ(program->insns[1].count, 0);
+  EXPECT_EQ(program->insns[4].count, 1);
+  EXPECT_TRUE(verify(*program));
+  program->insns[4].count = 2;
+  EXPECT_EQ(verify(*program).error().text, "instruction 4: an unknown object");
+}
+
 TEST(Verify, ValuesChangeBehindTheirSource) {
   const auto with = [](std::size_t at, shared::Insn insn) {
     return answer([&](EventProgram& p) { p.insns.insert(p.insns.begin() + static_cast<std::ptrdiff_t>(at), insn); });

@@ -195,6 +195,60 @@ TEST(Extensions, DataBySymbol) {
   EXPECT_EQ(error("p /b/x:f @sym+0x"), "14: Invalid offset from the symbol");
 }
 
+TEST(Extensions, DataOfAnotherObject) {
+  const struct {
+    const char* fetch;
+    const char* object;
+    const char* symbol;
+    std::uint64_t distance;
+    std::uint32_t size;
+  } cases[] = {{"@./libx.so:count", "./libx.so", "count", 0, 8},
+               {"@./sub:count+8:u32", "./sub", "count", 8, 4},
+               {"@libc.so.6:environ@GLIBC_2.2.5:x64", "libc.so.6", "environ@GLIBC_2.2.5", 0, 8},
+               {"@prog:count-4:s16", "prog", "count", static_cast<std::uint64_t>(-4), 2},
+               {"+0(@./libx.so:text):string", "./libx.so", "text", 0, 4},
+               {"+8(-4(@prog:list))", "prog", "list", 0, 8},
+               {"@./libx.so:u32:u8[4]", "./libx.so", "u32", 0, 1},
+               {"@7/lib-1+2:count:b3@4/8", "7/lib-1+2", "count", 0, 1}};
+  for (const auto& one : cases) {
+    const ProbeSpec spec = parsed("p /b/x:f a=" + std::string(one.fetch));
+    ASSERT_EQ(spec.arguments.size(), 1u) << one.fetch;
+    const Argument& argument = spec.arguments[0];
+    EXPECT_EQ(argument.object, one.object) << one.fetch;
+    EXPECT_EQ(argument.symbol, one.symbol) << one.fetch;
+    EXPECT_EQ(argument.steps.at(0).kind, StepKind::object) << one.fetch;
+    EXPECT_EQ(argument.steps.at(0).value, one.distance) << one.fetch;
+    EXPECT_EQ(argument.size, one.size) << one.fetch;
+    EXPECT_FALSE(program::compile(spec)) << "nobody has looked the symbol up";
+    EXPECT_EQ(argument.body, one.fetch) << "a listing is read again";
+  }
+  const Argument nested = parsed("p /b/x:f a=+0(@./libx.so:text):string").arguments[0];
+  EXPECT_EQ(nested.object_column, 15);
+  EXPECT_EQ(nested.symbol_column, 25);
+}
+
+TEST(Extensions, ATypeIsNoSymbolOfAnObject) {
+  for (const char* fetch : {"@count:u32", "@count:symbol", "@count:b3@4/32", "@count:x8[4]", "+0(@count):u8"}) {
+    const Argument argument = parsed("p /b/x:f a=" + std::string(fetch)).arguments.at(0);
+    EXPECT_EQ(argument.object, "") << fetch;
+    EXPECT_EQ(argument.symbol, "count") << fetch;
+  }
+  EXPECT_EQ(error("p /b/x:f @count:u33"), "16: Unknown type is specified");
+  EXPECT_EQ(error("p /b/x:f @count:u33:u34"), "16: Unknown type is specified");
+  EXPECT_EQ(error("p /b/x:f @./x.so:count:u33"), "23: Unknown type is specified");
+  EXPECT_EQ(error("p /b/x:f @./x.so:count+0x"), "23: Invalid offset from the symbol");
+  EXPECT_EQ(error("p /b/x:f @./x.so:"), "17: Unknown type is specified");
+  EXPECT_EQ(error("p /b/x:f @./x.so:-4"), "9: Symbol is not available with uprobe");
+  EXPECT_EQ(error("p /b/x:0x1 @./x.so:count", true), "19: Unknown type is specified");
+  EXPECT_EQ(error("r /b/x:f entry(@./x.so:count)"), error("r /b/x:f entry(@count)"));
+}
+
+TEST(Extensions, AnObjectsPathMayBeLong) {
+  const std::string path = "./" + std::string(200, 'x') + "/lib.so";
+  EXPECT_EQ(parsed("p /b/x:f a=@" + path + ":count:u32").arguments.at(0).object, path);
+  EXPECT_EQ(error("p /b/x:f a=@" + path + ":" + std::string(70, 'c')), "11: Argument expression is too long");
+}
+
 TEST(Extensions, NamesThatAreLeftToTheSymbol) {
   EXPECT_EQ(parsed("p: /b/x:zfree").event, "p_x_zfree");
   EXPECT_EQ(parsed("p: /b/x:zfree+4").event, "p_x_zfree_0x4");
