@@ -33,7 +33,10 @@ class Builder {
   void store_comm(const Insn& insn);
   void store_vector(const Insn& insn);
   void load_entry(const Insn& insn);
+  bool find_object(u32 index, u64& bias) const;
   void load_object(const Insn& insn);
+  void check_object(const Insn& insn);
+  void run(const Insn& insn);
   void shift(const Insn& insn);
   u8* dynamic(u32 offset, u32 bytes);
 
@@ -44,6 +47,8 @@ class Builder {
   u32 fixed_;
   u32 total_ = 0;  // what the payload needs, also beyond the room that it has
   u64 value_ = 0;
+  u32 object_ = 0;  // whose data the argument reads: its index + 1
+  u64 object_bias_ = 0;
   bool fault_ = false;
   bool wants_call_ = false;
 };
@@ -155,17 +160,36 @@ UPROBE_IN_SECTION void Builder::load_entry(const Insn& insn) {
 
 // The tool changes an entry while we read it: it clears `witness_at` first and writes it last (x86 keeps the order of stores, and that
 // of loads).
-UPROBE_IN_SECTION void Builder::load_object(const Insn& insn) {
-  value_ = 0, fault_ = true;
-  if (insn.count >= shared::kMappedObjects) return;
-  const shared::MappedObject& object = hit_.block->objects[insn.count];
+UPROBE_IN_SECTION bool Builder::find_object(u32 index, u64& bias) const {
+  if (index >= shared::kMappedObjects) return false;
+  const shared::MappedObject& object = hit_.block->objects[index];
   const u64 at = __atomic_load_n(&object.witness_at, __ATOMIC_ACQUIRE);
-  const u64 bias = __atomic_load_n(&object.bias, __ATOMIC_ACQUIRE);
+  bias = __atomic_load_n(&object.bias, __ATOMIC_ACQUIRE);
   const u64 witness = __atomic_load_n(&object.witness, __ATOMIC_ACQUIRE);
   u64 there = 0;
-  if (at == 0 || __atomic_load_n(&object.witness_at, __ATOMIC_RELAXED) != at) return;
-  if (!reader_.load8(at, there) || there != witness) return;
-  value_ = bias + insn.immediate, fault_ = false;
+  if (at == 0 || __atomic_load_n(&object.witness_at, __ATOMIC_RELAXED) != at) return false;
+  return reader_.load8(at, there) && there == witness;
+}
+
+UPROBE_IN_SECTION void Builder::load_object(const Insn& insn) {
+  u64 bias = 0;
+  fault_ = !find_object(insn.count, bias);
+  value_ = fault_ ? 0 : bias + insn.immediate;
+  if (!fault_) object_ = insn.count + 1u, object_bias_ = bias;
+}
+
+// What was stored is the object's if that is there still: another thread may have unloaded it meanwhile, and mapped something else.
+UPROBE_IN_SECTION void Builder::check_object(const Insn& insn) {
+  u64 bias = 0;
+  const bool is_store = insn.op == Op::store_value || insn.op == Op::store_memory || insn.op == Op::store_string ||
+                        insn.op == Op::store_string_array;
+  if (object_ == 0 || !is_store || (find_object(object_ - 1, bias) && bias == object_bias_)) return;
+  fault_ = true;
+  if (insn.op == Op::store_string) return store_string(insn.offset, 0, false);
+  if (insn.op == Op::store_string_array) return store_string_array(insn);
+  if (insn.op == Op::store_value) return store_value(insn);
+  if (!inside(insn.offset, insn.count)) return;
+  for (u32 i = 0; i < insn.count; ++i) payload_.at[insn.offset + i] = 0;
 }
 
 // Bitfields: each element <<= left, >>= right, in its own width.
@@ -185,11 +209,16 @@ UPROBE_IN_SECTION void Builder::shift(const Insn& insn) {
 }
 
 UPROBE_IN_SECTION void Builder::step(const Insn& insn) {
+  run(insn);
+  check_object(insn);
+}
+
+UPROBE_IN_SECTION void Builder::run(const Insn& insn) {
   switch (insn.op) {
     case Op::end:
       break;
     case Op::begin:
-      value_ = 0, fault_ = false;
+      value_ = 0, fault_ = false, object_ = 0;
       break;
     case Op::load_register:
       value_ = insn.size < shared::kRegCount ? hit_.registers->value[insn.size] : 0;

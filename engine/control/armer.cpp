@@ -166,13 +166,13 @@ const KnownMapping* known_at(const std::vector<KnownMapping>& known, Addr begin)
 
 // Before anything is armed that reads them.
 Status Armer::note_objects(Work& work) {
-  const auto& objects = probes_.objects();
-  for (std::size_t i = 0; i < objects.size(); ++i) {
-    const shared::MappedObject place = objects_.find(work.target, work.maps, objects[i]);
+  std::vector<shared::MappedObject> places;
+  for (const NamedObject& object : probes_.objects()) places.push_back(objects_.find(work.target, work.maps, object));
+  for (std::size_t i = 0; i < places.size(); ++i) {
     const shared::MappedObject& known = work.block.head().objects[i];
-    if (known.witness_at == place.witness_at && known.bias == place.bias) continue;
+    if (known.witness_at == places[i].witness_at && known.bias == places[i].bias) continue;
     if (Status s = work.change(); !s) return s;
-    if (Status s = work.block.set_object(work.target, i, place); !s) return s;
+    if (Status s = work.block.set_object(work.target, i, places[i]); !s) return s;
   }
   return ok();
 }

@@ -220,6 +220,38 @@ TEST_F(Interpret, DataOfAnObjectThatIsThere) {
   object = {};
 }
 
+// The witness lies where the record is written: storing what was read is when the object goes.
+TEST_F(Interpret, AnObjectThatGoesWhileItIsRead) {
+  const char* const text = "an object's text";
+  const u64 data = 42, pointer = word_of(text), witness = 0x6666666666666666;
+  const Insn stores[] = {insn(Op::store_memory, 0, 8, 16), insn(Op::store_value, 8, 0, 16), string(16),
+                         insn(Op::store_string_array, 0, 2, 16)};
+  for (const Insn& one : stores) {
+    const bool is_array = one.op == Op::store_string_array;
+    const u64 from = is_array ? word_of(&pointer) : one.op == Op::store_string ? word_of(text) : word_of(&data);
+    alignas(8) u8 memory[4096];
+    std::fill(std::begin(memory), std::end(memory), u8{0x66});
+    for (const bool goes : {false, true}) {
+      const u64 at = goes ? word_of(memory + 16) : word_of(&witness);
+      block_->objects[0] = {from, at, witness};
+      area_.insns[0] = begin(), area_.insns[1] = insn(Op::load_object), area_.insns[2] = one;
+      area_.insns[3] = insn(Op::end);
+      shared::Event event{};
+      event.insn_count = 4, event.fixed_bytes = 24;
+      agent::Payload payload{memory, sizeof memory, 0, 0};
+      const agent::Hit hit{block_, &point_, &registers_, 4711, true, false, 0, word_of(&vectors_)};
+      std::fill(std::begin(memory), std::end(memory), u8{0x66});
+      ASSERT_EQ(agent::build_payload(hit, &area_.header, event, payload), Built::ok);
+      u32 words[2] = {};
+      std::memcpy(words, memory + 16, sizeof words);
+      const bool is_text = is_array || one.op == Op::store_string;
+      const u32 seen = is_text ? words[0] >> 16 : words[0];
+      EXPECT_EQ(seen != 0, !goes) << static_cast<int>(one.op);
+      block_->objects[0] = {};
+    }
+  }
+}
+
 TEST_F(Interpret, DereferencesFollowEachOtherAndNegativeOffsetsWork) {
   const u64 values[3] = {1, 0x1122334455667788, 3};
   const u64 pointer = word_of(&values[2]);
