@@ -167,7 +167,11 @@ const KnownMapping* known_at(const std::vector<KnownMapping>& known, Addr begin)
 // Before anything is armed that reads them.
 Status Armer::note_objects(Work& work) {
   std::vector<shared::MappedObject> places;
-  for (const NamedObject& object : probes_.objects()) places.push_back(objects_.find(work.target, work.maps, object));
+  for (const NamedObject& object : probes_.objects()) {
+    std::string why;
+    places.push_back(objects_.find(work.target, work.maps, object, why));
+    if (!why.empty()) report_.notes.insert(object.file->path() + ": " + why);
+  }
   for (std::size_t i = 0; i < places.size(); ++i) {
     const shared::MappedObject& known = work.block.head().objects[i];
     if (known.witness_at == places[i].witness_at && known.bias == places[i].bias) continue;

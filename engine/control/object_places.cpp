@@ -41,14 +41,19 @@ bool has_code(const elf::ElfFile& file) {
 }
 
 // The distance of its addresses from those it was linked for; nothing: it is not there, or more than once.
-std::optional<std::uint64_t> bias_of(pid_t pid, const std::vector<Mapping>& maps, const NamedObject& object) {
+std::optional<std::uint64_t> bias_of(pid_t pid, const std::vector<Mapping>& maps, const NamedObject& object,
+                                     std::string& why) {
   std::set<std::uint64_t> found;
   const elf::ElfFile& file = *object.file;
   const bool by_code = has_code(file);
   for (const Mapping& m : maps) {
     if (!m.is_file() || m.shared || !(by_code ? m.executable : m.writable)) continue;
     const auto version = file_behind(pid, m);
-    if (!version || version->identity != file.identity() || (object.version && *object.version != *version)) continue;
+    if (!version || version->identity != file.identity()) continue;
+    if (object.version && *object.version != *version) {
+      why = "the file has changed since it was read: its data is not shown";
+      continue;
+    }
     for (const elf::Segment& s : file.segments()) {
       if ((by_code && !s.executable) || m.offset < page(s.offset) || m.offset >= s.offset + s.file_bytes) continue;
       const std::uint64_t bias = m.begin.value - (s.address - s.offset + m.offset);
@@ -58,6 +63,7 @@ std::optional<std::uint64_t> bias_of(pid_t pid, const std::vector<Mapping>& maps
         found.insert(bias);
     }
   }
+  if (found.size() > 1) why = "it is mapped more than once: its data is not shown";
   return found.size() == 1 ? std::optional(*found.begin()) : std::nullopt;
 }
 
@@ -97,31 +103,36 @@ const ObjectPlaces::Program* ObjectPlaces::program_of(pid_t pid) {
 // Of several names of the data the program may have copied another one than that which is asked for: nobody knows then which of the two
 // is meant, unless both lead to the copy.
 std::optional<std::uint64_t> ObjectPlaces::bias_of_exported(pid_t pid, const std::vector<Mapping>& maps,
-                                                            const NamedObject& object, std::uint64_t bias) {
+                                                            const NamedObject& object, std::uint64_t bias,
+                                                            std::string& why) {
   const Program* program = program_of(pid);
-  if (program == nullptr) return std::nullopt;
   const std::string name = object.exported.substr(0, object.exported.find('@'));
+  const auto none = [&](const std::string& because) -> std::optional<std::uint64_t> {
+    why = because + ": the library's '" + name + "' is not shown";
+    return std::nullopt;
+  };
+  if (program == nullptr) return none("a program that is not known may use a copy of its own");
   const auto has = [](const std::vector<std::uint64_t>& all, std::uint64_t one) {
     return std::find(all.begin(), all.end(), one) != all.end();
   };
   for (const elf::CopiedSymbol& copy : program->copies) {
     if (!copy.name.empty() && !has(object.file->addresses_of(copy.name), object.exported_address)) continue;
-    if (copy.name.empty()) return std::nullopt;
-    const auto there = bias_of(pid, maps, {.file = program->file});
-    if (!there || !has(program->file->addresses_of(name), copy.place)) return std::nullopt;
+    const auto there = bias_of(pid, maps, {.file = program->file}, why);
+    if (copy.name.empty() || !there || !has(program->file->addresses_of(name), copy.place))
+      return none("the program uses a copy of its own under another name");
     return *there + copy.place - object.exported_address;
   }
-  return defines(*program->file, name) ? std::nullopt : std::optional(bias);
+  return defines(*program->file, name) ? none("the program has one of its own") : std::optional(bias);
 }
 
 shared::MappedObject ObjectPlaces::find(target::Target& target, const std::vector<Mapping>& maps,
-                                        const NamedObject& object) {
+                                        const NamedObject& object, std::string& why) {
   const pid_t pid = target.pid();
-  const auto bias = bias_of(pid, maps, object);
+  const auto bias = bias_of(pid, maps, object, why);
   const auto offset = witness_offset(*object.file);
   const auto witness_address = offset ? object.file->address_of_offset(*offset) : std::nullopt;
   if (!bias || !witness_address) return {};
-  const auto data = object.exported.empty() ? bias : bias_of_exported(pid, maps, object, *bias);
+  const auto data = object.exported.empty() ? bias : bias_of_exported(pid, maps, object, *bias, why);
   if (!data) return {};
   shared::MappedObject place{.bias = *data, .witness_at = *bias + *witness_address, .witness = 0};
   std::memcpy(&place.witness, object.file->bytes().data() + *offset, sizeof place.witness);

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/control/probe_set.h"
@@ -16,9 +17,10 @@ namespace uprobe::control {
 class ObjectPlaces {
  public:
   // All zero: it is not mapped, mapped twice, mapped in part, or not as it was when it was read; or it is a library whose data may be
-  // the program's own, and the program is not known. `maps` are the target's.
-  shared::MappedObject find(target::Target& target, const std::vector<target::Mapping>& maps,
-                            const NamedObject& object);
+  // the program's own, and the program is not known. `maps` are the target's. `why`: what its user should know of that, which is nothing
+  // where it is just not mapped.
+  shared::MappedObject find(target::Target& target, const std::vector<target::Mapping>& maps, const NamedObject& object,
+                            std::string& why);
 
  private:
   // What a process runs.
@@ -28,7 +30,7 @@ class ObjectPlaces {
   };
   const Program* program_of(pid_t pid);
   std::optional<std::uint64_t> bias_of_exported(pid_t pid, const std::vector<target::Mapping>& maps,
-                                                const NamedObject& object, std::uint64_t bias);
+                                                const NamedObject& object, std::uint64_t bias, std::string& why);
 
   std::map<FileVersion, Program> programs_;  // without file: not one that is understood
 };

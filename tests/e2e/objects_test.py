@@ -71,6 +71,9 @@ class Values(Objects):
         _, seen = self.trace("-p", f"p:m {self.host}:mark a=@{self.library}:library_count:s32 "
                                    f"b=@{self.library}:private_count:s32 c=@{self.host}:library_count:s32")
         self.assertEqual(seen[0], "a=0 b=200 c=7")
+        told = harness.run_tool([f"p:m {self.host}:mark a=@{self.library}:library_count:s32"], [self.host, self.plugin])
+        self.assertIn(f"{self.library}: the program has one of its own: the library's 'library_count' is not shown",
+                      told.stderr.decode())
 
     def test_libc(self):
         code = "import ctypes; print(hex(ctypes.c_void_p.in_dll(ctypes.CDLL(None), 'environ').value))"
