@@ -39,6 +39,8 @@ std::string step_text(const Step& step) {
       return ">" + std::to_string(step.value);
     case StepKind::file_offset:
       return "file";
+    case StepKind::object:
+      return "object";
     case StepKind::constant:
       return "constant";
     case StepKind::vector:
