@@ -189,8 +189,15 @@ class Instructions(harness.TestCase):
                 self.assertRegex(seen.stderr.decode(), f"(cannot be probed|are no instruction): .*{place.refused}")
 
 
+def saves_x87_addresses():
+    """fxsave writes the x87 instruction pointer. AMD's processors do so with an exception pending only (APM volume 2, 11.4.4)."""
+    with open("/proc/cpuinfo", encoding="latin-1") as file:
+        return "AuthenticAMD" not in file.read()
+
+
 def add_open_cases():
     for name in OPEN:
+        @unittest.skipUnless(saves_x87_addresses(), "this processor's fxsave leaves the x87 addresses out")
         def test(self, name=name):
             seen = self.run_probed([place for place in self.probed if place.name == name], "run")
             self.compare_output(self.plain, seen, [name])

@@ -2,9 +2,11 @@
 // ring and ends with the store of `commit`. The same bytes as preload/record.cpp and preload/interpret.cpp make.
 //
 //   rdi  rseq's place from fs:0, then the ring      rcx  the CPU, then the record
-//   rsi  the area, then free                        rdx  the block; with dynamic data: where the next goes
+//   rsi  the area, then free                        rdx  the block; with dynamic data: where the next goes, from the payload
 //   r8   `commit` as it was; with dynamic data: free
 //   rax  free                                       rsi  at the end: the new `commit`
+//
+// What a hit adds to `commit` does not depend on where its record is: the next hit needs the sum early.
 //
 // Order: rdtsc does not start before everything in front of it is executed, and nothing behind it is issued until it is
 // done. So only what must come first does (the announcement needs the CPU and the ring); the room, the place of the record
@@ -19,6 +21,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "arch/x86/code/trampoline_filter.h"
 #include "arch/x86/code/trampoline_support.h"
@@ -94,7 +97,7 @@ class Recorder {
   void store_memory(const shared::Insn& insn);
   void store_string(const shared::Insn& insn);
   void copy_string();
-  void copy_word(std::int32_t at, Label& has_end);
+  void copy_word(std::uint32_t at, Label& has_end);
   void leave_if_long();
   void lengths();
   void next_commit();
@@ -106,6 +109,7 @@ class Recorder {
   BodyLabels& labels_;
   bool dynamic_;
   FilterPlace filter_;
+  bool no_string_yet_ = true;
   bool in_rax_ = false;  // the working value; else it is in `live_`
   Gpr live_ = rax;
   Label leave_, leave_early_, full_, dropped_, commit_;
@@ -291,7 +295,7 @@ void Recorder::heads() {
   a_.op(0x63, 8, rax, Mem{rdx, offsetof(ProcessBlock, tid_offset)});
   a_.op(0x8b, 4, rax, Mem{rax, 0}, kFs);
   a_.store(payload(offsetof(shared::PayloadHead, pid)), rax, 4);
-  if (dynamic_) a_.lea(rdx, payload(fast_.fixed_bytes));
+  if (dynamic_) a_.constant(rdx, fast_.fixed_bytes);
 }
 
 void Recorder::return_head() {
@@ -353,30 +357,30 @@ void Recorder::store_memory(const shared::Insn& insn) {
   a_.store(payload(insn.offset), rax, insn.count);
 }
 
-// The locator first holds the place of the string, which is a locator of length 0; then the length is added.
+// Of the first string the place is known, and it waits for nothing but the string's end; another one's locator keeps it meanwhile.
 void Recorder::store_string(const shared::Insn& insn) {
+  const bool is_first = std::exchange(no_string_yet_, false);
+  const Mem locator = payload(insn.offset);
   a_.lea(rsi, pointer(insn.immediate));
-  const auto set_place = [&] {
-    a_.lea(rax, {rdx, -place(kHead)}, 4);
-    a_.op(0x29, 4, rcx, rax);  // sub %ecx, %eax
-  };
-  set_place();
-  a_.store(payload(insn.offset), rax, 4);
+  if (!is_first) a_.store(locator, rdx, 4);
   copy_string();
-  set_place();
-  a_.op(0x2b, 4, rax, payload(insn.offset));
+  a_.move(rax, rdx, 4);
+  if (!is_first) a_.op(0x2b, 4, rax, locator);
   a_.raw({0xc1, 0xe0, 16});  // shl $16, %eax
-  a_.op(0x01, 4, rax, payload(insn.offset));
+  if (is_first)
+    a_.raw({0x05}), a_.number(fast_.fixed_bytes - (fast_.fixed_bytes << 16), 4);  // add, %eax
+  else
+    a_.op(0x03, 4, rax, locator);
+  a_.store(locator, rax, 4);
 }
 
 // Room for 24 more bytes of dynamic data, or the agent does it.
 void Recorder::leave_if_long() {
-  a_.lea(rax, {rcx, place(kHead + fast_.fixed_bytes + kMostDynamic - 24)});
-  a_.op(0x39, 8, rax, rdx);  // cmp %rax, %rdx
+  a_.op(0x81, 4, 7, rdx), a_.number(fast_.fixed_bytes + kMostDynamic - 24, 4);
   a_.jump_if(kAbove, leave_);
 }
 
-// From rsi to rdx, two words at a time; rdx ends behind the NUL. Up to seven bytes more are written: the room allows it.
+// From rsi to the payload's rdx, two words at a time; rdx ends behind the NUL. Up to seven bytes more are written: the room allows it.
 void Recorder::copy_string() {
   Label loop, second, first;
   a_.bind(loop);
@@ -393,15 +397,15 @@ void Recorder::copy_string() {
   a_.bind(second);
   a_.lea(rdx, {rdx, 8});
   a_.bind(first);
-  a_.raw({0x4d, 0x0f, 0xbc, 0xc0});        // bsf %r8, %r8
+  a_.raw({0xf3, 0x4d, 0x0f, 0xbc, 0xc0});  // rep bsf, %r8, %r8: tzcnt where there is one
   a_.raw({0x41, 0xc1, 0xe8, 3});           // shr $3, %r8d
   a_.raw({0x4a, 0x8d, 0x54, 0x02, 0x01});  // lea 1(%rdx,%r8), %rdx
 }
 
 // Zero bytes of the word: (word - ones) & ~word & highs; the first set bit is in the first zero byte.
-void Recorder::copy_word(std::int32_t at, Label& has_end) {
-  a_.load(rax, {rsi, at});
-  a_.store({rdx, at}, rax);
+void Recorder::copy_word(std::uint32_t at, Label& has_end) {
+  a_.load(rax, {rsi, place(at)});
+  a_.raw({0x48, 0x89, 0x84, 0x11}), a_.number(kHead + at, 4);  // mov %rax, kHead+at(%rcx,%rdx)
   a_.move(r8, rax);
   a_.op(0x2b, 8, r8, labels_.ones);
   a_.raw({0x48, 0xf7, 0xd0});  // not %rax
@@ -446,10 +450,8 @@ void Recorder::lengths() {
     a_.store_number(length, (kHead + fast_.fixed_bytes + 7) / 8 * 8);
     return a_.store_number(bytes, fast_.fixed_bytes);
   }
-  a_.lea(rax, {rdx, -place(kHead)}, 4);
-  a_.op(0x29, 4, rcx, rax);
-  a_.store(bytes, rax, 4);
-  a_.lea(rax, {rax, kHead + 7}, 4);
+  a_.store(bytes, rdx, 4);
+  a_.lea(rax, {rdx, kHead + 7}, 4);
   a_.raw({0x83, 0xe0, 0xf8});  // and $-8, %eax
   a_.store(length, rax, 4);
 }
