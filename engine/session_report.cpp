@@ -103,7 +103,7 @@ std::string hint_for(const Probe& probe, std::size_t event, const control::ArmRe
   if (!probe.live) return "removed";
   const auto refused = report.refusals.find(static_cast<std::uint16_t>(event));
   if (refused != report.refusals.end()) return refused->second;
-  if (report.armed_events.count(static_cast<std::uint16_t>(event)) != 0)
+  if (report.armed_events.has(event))
     return probe.returns ? "never returned" : "never reached";
   if (probe.site.is_ifunc)
     return "the program never chose an implementation, or " + probe.site.file->path() + " was not mapped";
@@ -223,9 +223,9 @@ Summary Session::State::summary_of(std::uint32_t owner, const Guest* guest) {
                                        : own_queue      ? own_queue->lost(events[i])
                                                         : 0));
       const auto event = static_cast<std::uint16_t>(events[i]);
-      const bool is_breakpoint = report.breakpoints.count(event) != 0;
+      const bool is_breakpoint = report.breakpoints.has(event);
       summary.breakpoints += is_breakpoint ? 1 : 0;
-      summary.jumps += !is_breakpoint && report.jumps.count(event) != 0 ? 1 : 0;
+      summary.jumps += !is_breakpoint && report.jumps.has(event) ? 1 : 0;
     }
     summary.mail_timeouts = area->header().mail_timeouts;
     for (const std::string& text : mail->notes()) summary.notes.push_back(text);

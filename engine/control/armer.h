@@ -18,6 +18,7 @@
 #include "engine/control/placing.h"
 #include "engine/control/probe_set.h"
 #include "engine/elf/relocations.h"
+#include "engine/plan/sparse_set.h"
 #include "engine/plan/tier.h"
 #include "engine/target/target.h"
 
@@ -25,11 +26,11 @@ namespace uprobe::control {
 
 // What arming found out, for the summary. Shared by all processes of the session.
 struct ArmReport {
-  std::set<std::uint16_t> armed_events;           // armed in some process at least once
+  plan::SparseSet armed_events;                   // armed in some process at least once
   std::set<std::string> notes;                    // "libx.so: 0x1234 not probed: ..."
   std::map<std::uint16_t, std::string> refusals;  // event -> why it could not be armed somewhere
   std::string first_refusal;                      // of any point, also of one that the agent needs
-  std::set<std::uint16_t> jumps, breakpoints;     // events armed so somewhere
+  plan::SparseSet jumps, breakpoints;             // events armed so somewhere
   std::map<std::uint16_t, std::string> against;   // event -> why it is no jump there
 };
 

@@ -41,9 +41,9 @@ std::vector<shared::Consumer> consumers_of(const Armer::Work& work, const Planne
   return consumers;
 }
 
-void add_events(std::set<std::uint16_t>& to, const Armer::Work& work, const PlannedPoint& point) {
+void add_events(plan::SparseSet& to, const Armer::Work& work, const PlannedPoint& point) {
   for (const PlannedConsumer& consumer : point.consumers)
-    if (is_wanted(work, consumer)) to.insert(to.end(), consumer.event);
+    if (is_wanted(work, consumer)) to.add(consumer.event);
 }
 
 // What the file has behind the first byte of an instruction at an offset, up to the end of the mapping.
@@ -333,9 +333,10 @@ Status Armer::list_again(Work& work) {
 }
 
 Status Armer::place(Work& work, const target::Mapping& m) {
+  const auto is_for = [&](const PlannedConsumer& consumer) { return is_wanted(work, consumer); };
   std::erase_if(work.pending, [&](const Pending& p) {
-    return !p.planned->consumers.empty() && p.point.role == shared::PointRole::probe &&
-           consumers_of(work, *p.planned).empty();
+    const std::vector<PlannedConsumer>& consumers = p.planned->consumers;
+    return !consumers.empty() && p.point.role == shared::PointRole::probe && std::ranges::none_of(consumers, is_for);
   });
   if (work.pending.empty()) return ok();
   if (Status s = work.change(); !s) return s;
@@ -359,10 +360,10 @@ Status Armer::place(Work& work, const target::Mapping& m) {
 
 namespace {
 
-ArmedPlace text_of(Armer::Work& work, Addr address) {
-  const shared::Point& point = work.block.points()[work.block.find(address).value()];
+ArmedPlace text_of(Armer::Work& work, std::uint32_t index) {
+  const shared::Point& point = work.block.points()[index];
   work.stands(point);
-  return {address, shared::armed_text(point), static_cast<shared::PointRole>(point.role)};
+  return {Addr{point.address}, shared::armed_text(point), static_cast<shared::PointRole>(point.role)};
 }
 
 Status write_each(target::Target& target, const std::vector<ArmedPlace>& texts) {
@@ -382,6 +383,8 @@ Status write_together(target::Target& target, const std::vector<ArmedPlace>& tex
 // Tables first, the text last.
 Status Armer::publish(Work& work) {
   std::vector<NewPoint> fresh;
+  fresh.reserve(work.pending.size());
+  auto next = static_cast<std::uint32_t>(work.block.points().size());
   for (const Pending& p : work.pending) {
     if (!p.known) fresh.push_back(p.point);
     if (p.long_jump && !p.known_long_jump) fresh.push_back(*p.long_jump);
@@ -398,10 +401,12 @@ Status Armer::publish(Work& work) {
   std::vector<ArmedPlace> texts;
   texts.reserve(work.pending.size());
   work.standing.reserve(work.standing.size() + 2 * work.pending.size());
+  const auto index_of = [&](const std::optional<std::uint32_t>& known) { return known ? *known : next++; };
   for (const Pending& p : work.pending) {
-    if (p.long_jump) texts.push_back(text_of(work, p.long_jump->address));
+    const std::uint32_t index = index_of(p.known);
+    if (p.long_jump) texts.push_back(text_of(work, index_of(p.known_long_jump)));
     if (p.approach) work.standing.insert(p.point.address.value);
-    texts.push_back(text_of(work, p.approach ? p.approach->point.address : p.point.address));
+    texts.push_back(text_of(work, p.approach ? index_of(p.approach->known) : index));
     add_events(report_.armed_events, work, *p.planned);
     add_events(p.window != nullptr ? report_.jumps : report_.breakpoints, work, *p.planned);
   }

@@ -281,7 +281,7 @@ Status Block::add(target::Target& target, std::vector<NewPoint> points) {
     point.role = static_cast<std::uint32_t>(added.role);
     take_copy(point, added);
     point.consumer = added.consumers;
-    by_address_[point.address] = static_cast<std::uint32_t>(points_.size());
+    by_address_.insert_or_assign(by_address_.end(), point.address, static_cast<std::uint32_t>(points_.size()));
     undo_.push_back(undo_of(added));
     take_behind(point, undo_.back(), added.behind);
     points_.push_back(point);

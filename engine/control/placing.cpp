@@ -133,6 +133,8 @@ class Placer {
   std::size_t fresh_ = 0;  // points so far that will be new in the block
   std::vector<SharedBody> bodies_;
   std::map<std::string, std::size_t> by_program_;      // with filter and kind; "": the agent records
+  const PlannedConsumer* last_recorded_ = nullptr;     // neighbours mostly record alike
+  std::size_t last_body_ = kNoBody;
   std::map<std::pair<Addr, std::size_t>, bool> seen_;  // which bodies stand where, of points that were there before
 };
 
@@ -163,6 +165,12 @@ x86::FastRecord Placer::fast_record(const PlannedConsumer& consumer, const Pendi
                          .dropped_stride = places.dropped_stride};
 }
 
+bool record_alike(const trace::Area& area, const PlannedConsumer& a, const PlannedConsumer& b) {
+  const auto same = [](auto one, auto other) { return std::ranges::equal(std::as_bytes(one), std::as_bytes(other)); };
+  return a.kind == b.kind && same(area.program(a.event), area.program(b.event)) &&
+         same(area.filter(a.event), area.filter(b.event));
+}
+
 std::string key_of(const trace::Area& area, const PlannedConsumer& consumer) {
   const auto program = std::as_bytes(area.program(consumer.event)), filter = std::as_bytes(area.filter(consumer.event));
   std::string key(consumer.kind == shared::ConsumerKind::exit ? "r" : "p");
@@ -173,8 +181,11 @@ std::string key_of(const trace::Area& area, const PlannedConsumer& consumer) {
 // Equal programs have equal layouts, and all points of the list are in one file at one place.
 std::size_t Placer::body_for(const Pending& p) {
   const PlannedConsumer* recorded = may_record(p) ? &p.planned->consumers.front() : nullptr;
+  if (recorded != nullptr && last_recorded_ != nullptr && record_alike(*context_.area, *recorded, *last_recorded_))
+    return last_body_;
   const std::string key = recorded != nullptr ? key_of(*context_.area, *recorded) : "";
   const auto [found, is_new] = by_program_.try_emplace(key, bodies_.size());
+  last_recorded_ = recorded, last_body_ = found->second;
   if (!is_new) return found->second;
   SharedBody& body = bodies_.emplace_back();
   body.spec = {.at = {},

@@ -22,6 +22,7 @@ class SparseSet {
     return is_new;
   }
 
+  bool has(std::uint64_t number) const { return has_in(number, number + 1); }
   // Whether one of [begin, end) is there. For short ranges: asks once for every 64 numbers.
   bool has_in(std::uint64_t begin, std::uint64_t end) const {
     if (begin >= end) return false;
@@ -36,6 +37,7 @@ class SparseSet {
   }
 
   std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
 
  private:
   static constexpr std::uint64_t kBits = 64;

@@ -143,7 +143,8 @@ TEST_F(ArmerTest, AllExitsOfAFunctionOrNone) {
   EXPECT_EQ(byte_at(add), 0xcc);
   EXPECT_EQ(events_at(add), std::vector<std::uint16_t>{1}) << "whose other exits are there";
   EXPECT_EQ(byte_at(twice), 0x0f);
-  EXPECT_EQ(armer_.report().armed_events, std::set<std::uint16_t>{1});
+  EXPECT_TRUE(armer_.report().armed_events.has(1));
+  EXPECT_EQ(armer_.report().armed_events.size(), 1U);
   EXPECT_EQ(armer_.report().refusals.count(0), 1U);
 }
 
@@ -225,7 +226,8 @@ TEST_F(ArmerTest, ForeignBytesAreRefused) {
   EXPECT_EQ(byte_at(good), 0xcc);
   EXPECT_EQ(armer_.report().refusals.count(0), 1U);
   EXPECT_EQ(armer_.report().refusals.count(1), 0U);
-  EXPECT_EQ(armer_.report().armed_events, std::set<std::uint16_t>{1});
+  EXPECT_TRUE(armer_.report().armed_events.has(1));
+  EXPECT_EQ(armer_.report().armed_events.size(), 1U);
 }
 
 TEST_F(ArmerTest, AMappingThatEndsInTheMiddle) {
