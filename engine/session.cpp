@@ -214,7 +214,6 @@ Status Session::State::make_area() {
 
 Status Session::State::arm(target::Target& target, const std::function<Result<control::Block>()>& load) {
   if (Status known = plan_for(target.pid()); !known) return known;
-  if (Status made = make_area(); !made) return made;
   auto block = load();
   if (!block) return block.error();
   const Status begun = survive_exhaustion([&]() -> Status {
@@ -284,16 +283,18 @@ Status Session::launch(const std::vector<std::string>& argv) {
 }
 
 Status Session::State::launch(const std::string& program, const std::vector<std::string>& argv) {
-  auto target = target::PtraceTarget::launch(program, argv, {});
+  const auto meanwhile = [&] {
+    if (options.tier != plan::Tier::breakpoint)
+      for (const control::FilePoints& file : planned.files()) flows.begin(file.file);
+    raise_own_limits();  // the child has inherited them as they were
+    return make_area();
+  };
+  auto target = target::PtraceTarget::launch(program, argv, {.meanwhile = meanwhile});
   if (!target) return unless_killed(target.error());
   child = (*target)->pid();
-  // The program is fetched meanwhile.
-  if (options.tier != plan::Tier::breakpoint)
-    for (const control::FilePoints& file : planned.files()) flows.begin(file.file);
   // Where SIGCHLD is ignored (inherited; the child has inherited it by now) a child that ends leaves no status to take. The
   // program is stopped: it cannot end before this.
   ::signal(SIGCHLD, SIG_DFL);
-  raise_own_limits();  // it has inherited these too
   pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   if (!pidfd) return system_error("pidfd_open", errno);
   if (Status opened = open_doors(); !opened) return opened;
@@ -305,6 +306,7 @@ Status Session::State::launch(const std::string& program, const std::vector<std:
 
 Status Session::adopt(control::Preloaded& program) {
   State& s = *state_;
+  if (Status made = s.make_area(); !made) return made;
   return s.arm(program.target(), [&] { return program.load(*s.area, s.planned.size()); });
 }
 

@@ -385,10 +385,10 @@ Status Armer::publish(Work& work) {
   std::vector<NewPoint> fresh;
   fresh.reserve(work.pending.size());
   auto next = static_cast<std::uint32_t>(work.block.points().size());
-  for (const Pending& p : work.pending) {
-    if (!p.known) fresh.push_back(p.point);
-    if (p.long_jump && !p.known_long_jump) fresh.push_back(*p.long_jump);
-    if (p.approach && !p.approach->known) fresh.push_back(p.approach->point);
+  for (Pending& p : work.pending) {
+    if (!p.known) fresh.push_back(std::move(p.point));
+    if (p.long_jump && !p.known_long_jump) fresh.push_back(std::move(*p.long_jump));
+    if (p.approach && !p.approach->known) fresh.push_back(std::move(p.approach->point));
   }
   if (Status s = work.block.add(work.target, std::move(fresh)); !s) return s;
   std::vector<Block::Change> changes;

@@ -132,8 +132,8 @@ class Placer {
   std::vector<std::pair<Addr, EventWord>> events_;  // of slots that stand in a held process, to be written
   std::size_t fresh_ = 0;  // points so far that will be new in the block
   std::vector<SharedBody> bodies_;
-  std::map<std::string, std::size_t> by_program_;      // with filter and kind; "": the agent records
-  const PlannedConsumer* last_recorded_ = nullptr;     // neighbours mostly record alike
+  std::map<std::string, std::size_t> by_program_;   // with filter and kind; "": the agent records
+  const PlannedConsumer* last_recorded_ = nullptr;  // neighbours mostly record alike
   std::size_t last_body_ = kNoBody;
   std::map<std::pair<Addr, std::size_t>, bool> seen_;  // which bodies stand where, of points that were there before
 };

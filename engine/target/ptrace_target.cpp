@@ -77,6 +77,11 @@ Result<std::unique_ptr<PtraceTarget>> PtraceTarget::launch(const std::string& pa
     become(path.c_str(), words.data(), go_read.get(), failure_write.get(), hooks);
   }
   failure_write.reset();
+  if (const Status done = hooks.meanwhile ? hooks.meanwhile() : ok(); !done) {
+    go_write.reset();  // it ends
+    bury(pid);
+    return done.error();
+  }
   const auto options = PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD;
   const bool seized = ::ptrace(PTRACE_SEIZE, pid, nullptr, as_data(options)) == 0;
   const int seize_error = errno;

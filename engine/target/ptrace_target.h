@@ -4,6 +4,7 @@
 
 #include <sys/user.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,9 +14,12 @@
 
 namespace uprobe::target {
 
-// What the child does between fork and execve, besides waiting for us (dispositions, mask): runs in the child.
+// What happens between fork and execve.
 struct LaunchHooks {
-  void (*in_child)() = nullptr;
+  void (*in_child)() = nullptr;  // runs in the child (dispositions, mask)
+  // Runs here, while the child waits: what it inherits it has by then, and what is done here need not be waited for once it is the
+  // program. An error ends the launch.
+  std::function<Status()> meanwhile = nullptr;
 };
 
 class PtraceTarget : public Target {

@@ -159,6 +159,19 @@ TEST(Launch, AProgramThatDiesBeforeItsExec) {
   EXPECT_EQ(target.error().code, Code::killed);
 }
 
+TEST(Launch, WhatGoesWrongMeanwhileEndsIt) {
+  const auto target = start({"wait"}, {.meanwhile = [] { return Status(Error{.code = Code::limit, .text = "no room"}); }});
+  ASSERT_FALSE(target);
+  EXPECT_EQ(target.error().text, "no room");
+  EXPECT_EQ(::waitpid(-1, nullptr, __WALL), -1) << "the child has ended and was taken";
+}
+
+TEST(Launch, WhatIsChangedMeanwhileIsNotInherited) {
+  ::setenv("TARGET_TEST", "kept", 1);
+  const auto change = [] { return ::setenv("TARGET_TEST", "other", 1) == 0 ? ok() : Status(Error{.text = "setenv"}); };
+  EXPECT_EQ(run({"environment"}, {.meanwhile = change}), 42);
+}
+
 TEST(Launch, ATargetThatIsNotReleasedIsKilled) {
   pid_t pid = 0;
   {
