@@ -8,8 +8,8 @@
 //
 // What a hit adds to `commit` does not depend on where its record is: the next hit needs the sum early.
 //
-// Order: rdtsc does not start before everything in front of it is executed, and nothing behind it is issued until it is
-// done. So only what must come first does (the announcement needs the CPU and the ring); the room, the place of the record
+// Order: rdtsc does not start before everything in front of it is executed, and on Intel's processors nothing behind it is
+// issued until it is done. So only what must come first does (the announcement needs the CPU and the ring); the room, the place of the record
 // and the new `commit` are worked out behind it, beside the next instructions of the application.
 //
 // Where a function returns, the registers are those behind its return, which has not been executed yet.
