@@ -9,8 +9,8 @@
 // What a hit adds to `commit` does not depend on where its record is: the next hit needs the sum early.
 //
 // Order: rdtsc does not start before everything in front of it is executed, and on Intel's processors nothing behind it is
-// issued until it is done. So only what must come first does (the announcement needs the CPU and the ring); the room, the place of the record
-// and the new `commit` are worked out behind it, beside the next instructions of the application.
+// issued until it is done. So only what must come first does (the announcement needs the CPU and the ring); the room, the place of
+// the record and the new `commit` are worked out behind it, beside the next instructions of the application.
 //
 // Where a function returns, the registers are those behind its return, which has not been executed yet.
 //
@@ -384,7 +384,8 @@ void Recorder::leave_if_long() {
   a_.jump_if(kAbove, leave_);
 }
 
-// From rsi to the payload's rdx, two words at a time; rdx ends behind the NUL. Up to seven bytes more are written: the room allows it.
+// From rsi to the payload's rdx, two words at a time; rdx ends behind the NUL. Up to seven bytes more are written: the room allows
+// it.
 void Recorder::copy_string() {
   Label loop, second, first;
   a_.bind(loop);
