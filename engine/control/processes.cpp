@@ -41,10 +41,26 @@ bool is_tool_of(pid_t pid, ino_t memfd) {
   return false;
 }
 
-bool has_session(pid_t pid) {
-  const auto text = read_file("/proc/" + std::to_string(pid) + "/maps");
-  return text && text->find(kSessionName) != std::string::npos;
+namespace {
+
+// What it has mapped; empty: nothing, or it cannot be seen. The first thread may have ended: then the others have the memory.
+std::string maps_of(pid_t pid) {
+  const std::string own = "/proc/" + std::to_string(pid);
+  auto text = read_file(own + "/maps");
+  if (!text) return {};
+  if (!text->empty()) return text.take();
+  const std::vector<pid_t> threads = target::threads_of(pid);
+  for (std::size_t i = 1; i < threads.size(); ++i)
+    if (auto other = read_file(own + "/task/" + std::to_string(threads[i]) + "/maps"); other && !other->empty())
+      return other.take();
+  return {};
 }
+
+bool shows_session(const std::string& maps) { return maps.find(kSessionName) != std::string::npos; }
+
+}  // namespace
+
+bool has_session(pid_t pid) { return shows_session(maps_of(pid)); }
 
 namespace {
 
@@ -57,8 +73,7 @@ void each_in_session(Look look) {
     pid_t pid = 0;
     const char* end = entry->d_name + std::strlen(entry->d_name);
     if (std::from_chars(entry->d_name, end, pid).ptr != end) continue;
-    const auto text = read_file("/proc/" + std::string(entry->d_name) + "/maps");
-    if (text && text->find(kSessionName) != std::string::npos) look(pid, target::parse_maps(*text));
+    if (const std::string maps = maps_of(pid); shows_session(maps)) look(pid, target::parse_maps(maps));
   }
 }
 

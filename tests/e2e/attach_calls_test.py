@@ -1,5 +1,7 @@
-"""System calls that are under way when somebody attaches, or follows: what they do, how long they wait, what they begin."""
+"""What threads are in the middle of when somebody attaches, or follows: system calls (what they do, how long they wait, what they begin)
+and their own ends."""
 import select
+import signal
 import time
 
 import harness
@@ -53,6 +55,36 @@ class ExecOfAThread(AttachCase):
             self.assertIn(seen.returncode, (0, 125), seen.stderr)
             self.assertNotIn(b"has ended", seen.stderr)
             self.assertIsNone(process.poll())
+
+
+class FirstThread(AttachCase):
+    """Of a process whose first thread has ended /proc/PID shows no memory any more: its other threads' folders do."""
+
+    def check(self, program):
+        program = fixture(program)
+        process = self.start_ready(program)
+        definition = f"p:w {program}:work %di:s64"
+        session = self.attach_in_background(process.pid, definition)
+        process.stdin.write(b"e")
+        process.stdin.flush()
+        self.assertEqual(process.stdout.readline(), b"alone\n")
+        session.send_signal(signal.SIGINT)
+        said = session.communicate(timeout=harness.TIMEOUT)[1]
+        self.assertEqual(session.returncode, 0)
+        self.assertIn(b": 1,000 hits\n", said)
+        again = self.attach(process.pid, [definition])
+        self.assertEqual(again.returncode, 125)
+        self.assertIn(b"has lost its first thread", again.stderr)
+        self.assertEqual(self.end_well(process, b"g"), b"0 mistakes\n")
+
+    def test_glibc(self):
+        self.check("attached_first_ends")
+
+    def test_static(self):
+        self.check("attached_first_ends_static")
+
+    def test_musl(self):
+        self.check("attached_first_ends_musl_static")
 
 
 if __name__ == "__main__":
