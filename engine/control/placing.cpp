@@ -372,7 +372,7 @@ bool Placer::settle(Pending& p) {
 // Returns the room that all points without a slot will usually need, bodies included.
 std::uint64_t Placer::choose_bodies() {
   std::uint64_t all = 0;
-  bodies_.clear(), by_program_.clear();
+  bodies_.clear(), by_program_.clear(), last_recorded_ = nullptr;
   for (std::size_t i = 0; i < pending_.size(); ++i) {
     if (slots_[i].settled) continue;
     slots_[i].body = pending_[i].window != nullptr ? body_for(pending_[i]) : kNoBody;
