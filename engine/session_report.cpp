@@ -103,8 +103,7 @@ std::string hint_for(const Probe& probe, std::size_t event, const control::ArmRe
   if (!probe.live) return "removed";
   const auto refused = report.refusals.find(static_cast<std::uint16_t>(event));
   if (refused != report.refusals.end()) return refused->second;
-  if (report.armed_events.has(event))
-    return probe.returns ? "never returned" : "never reached";
+  if (report.armed_events.has(event)) return probe.returns ? "never returned" : "never reached";
   if (probe.site.is_ifunc)
     return "the program never chose an implementation, or " + probe.site.file->path() + " was not mapped";
   return probe.site.file->path() + " was not mapped by this program";

@@ -62,6 +62,7 @@ void append_marks(std::vector<std::uint8_t>& bytes, const x86::Copy& copy, const
 
 // A body, for all points whose jumps get it.
 struct SharedBody {
+  const PlannedConsumer* made_for = nullptr;  // the first that it records; null: the agent records
   x86::BodySpec spec;
   std::uint32_t room = 0;
   bool records = false;
@@ -133,8 +134,6 @@ class Placer {
   std::size_t fresh_ = 0;  // points so far that will be new in the block
   std::vector<SharedBody> bodies_;
   std::map<std::string, std::size_t> by_program_;   // with filter and kind; "": the agent records
-  const PlannedConsumer* last_recorded_ = nullptr;  // neighbours mostly record alike
-  std::size_t last_body_ = kNoBody;
   std::map<std::pair<Addr, std::size_t>, bool> seen_;  // which bodies stand where, of points that were there before
 };
 
@@ -181,13 +180,14 @@ std::string key_of(const trace::Area& area, const PlannedConsumer& consumer) {
 // Equal programs have equal layouts, and all points of the list are in one file at one place.
 std::size_t Placer::body_for(const Pending& p) {
   const PlannedConsumer* recorded = may_record(p) ? &p.planned->consumers.front() : nullptr;
-  if (recorded != nullptr && last_recorded_ != nullptr && record_alike(*context_.area, *recorded, *last_recorded_))
-    return last_body_;
+  // Neighbours mostly record alike.
+  const PlannedConsumer* latest = bodies_.empty() ? nullptr : bodies_.back().made_for;
+  if (recorded != nullptr && latest != nullptr && record_alike(*context_.area, *recorded, *latest)) return bodies_.size() - 1;
   const std::string key = recorded != nullptr ? key_of(*context_.area, *recorded) : "";
   const auto [found, is_new] = by_program_.try_emplace(key, bodies_.size());
-  last_recorded_ = recorded, last_body_ = found->second;
   if (!is_new) return found->second;
   SharedBody& body = bodies_.emplace_back();
+  body.made_for = recorded;
   body.spec = {.at = {},
                .block = context_.block.address(),
                .jump_entry = Addr{context_.block.head().jump_entry},
@@ -372,7 +372,7 @@ bool Placer::settle(Pending& p) {
 // Returns the room that all points without a slot will usually need, bodies included.
 std::uint64_t Placer::choose_bodies() {
   std::uint64_t all = 0;
-  bodies_.clear(), by_program_.clear(), last_recorded_ = nullptr;
+  bodies_.clear(), by_program_.clear();
   for (std::size_t i = 0; i < pending_.size(); ++i) {
     if (slots_[i].settled) continue;
     slots_[i].body = pending_[i].window != nullptr ? body_for(pending_[i]) : kNoBody;
