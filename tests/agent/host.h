@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -44,6 +45,22 @@ inline shared::ProcessBlock& empty_block() {
 inline void install(int signal, void (*entry)()) {
   const shared::KernelSigaction action{word_of(entry), shared::kAgentSaFlags, word_of(agent::uprobe_restorer), 0};
   ASSERT_EQ(::syscall(SYS_rt_sigaction, signal, &action, nullptr, 8), 0);
+}
+
+// Whether rdtsc faults here once a program has asked for that (PR_SET_TSC): some virtual machines execute it all the same.
+inline bool clock_can_fault() {
+  static const bool can = [] {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::signal(SIGSEGV, SIG_DFL);
+      ::syscall(SYS_prctl, 26 /* PR_SET_TSC */, 2 /* PR_TSC_SIGSEGV */, 0, 0, 0);
+      __builtin_ia32_rdtsc();
+      ::_exit(0);
+    }
+    int status = 0;
+    return ::waitpid(child, &status, 0) == child && WIFSIGNALED(status);
+  }();
+  return can;
 }
 
 // As load.cpp installs them in a target.

@@ -115,12 +115,9 @@ class Watch {
     if (!module.is_behind_call(address)) complain("an arrival that is not known", module, address, before);
   }
 
-  bool is_system_call(std::uint64_t now) {
-    const Mapping* here = find(now);
-    if (here == nullptr || here->module == nullptr) return false;
-    const auto bytes = here->module->flow().bytes_at(now - here->bias);
-    return bytes.size() >= 2 && bytes[0] == 0x0f && bytes[1] == 0x05;
-  }
+  bool is_system_call(std::uint64_t now) { return has_opcode(now, 0x05); }
+  // Some virtual machines execute the next instruction as well when they emulate a stepped cpuid.
+  bool is_cpuid(std::uint64_t now) { return has_opcode(now, 0xa2); }
 
   int report(std::size_t steps) const {
     std::size_t windows = 0;
@@ -169,6 +166,14 @@ class Watch {
     return made.get();
   }
 
+  // Of two bytes, the first of them 0f.
+  bool has_opcode(std::uint64_t at, std::uint8_t second) {
+    const Mapping* here = find(at);
+    if (here == nullptr || here->module == nullptr) return false;
+    const auto bytes = here->module->flow().bytes_at(at - here->bias);
+    return bytes.size() >= 2 && bytes[0] == 0x0f && bytes[1] == second;
+  }
+
   void complain(const char* what, const Module& module, std::uint64_t address, std::uint64_t before) {
     ++violations_;
     std::printf("%s: %s at %#lx, from %#lx\n", what, module.file().path().c_str(), address, before);
@@ -188,7 +193,7 @@ std::uint64_t register_of(pid_t pid, std::size_t offset) {
 int step_through(pid_t pid, std::size_t most) {
   Watch watch(pid);
   std::uint64_t before = 0;
-  bool is_excused = true;  // the first instruction; behind sigreturn
+  bool is_excused = true;  // the first instruction; after sigreturn and cpuid
   std::size_t steps = 0;
   int signal = 0;
   for (; steps < most && !watch.has_failed_often(); ++steps) {
@@ -198,7 +203,8 @@ int step_through(pid_t pid, std::size_t most) {
     signal = WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);
     const std::uint64_t now = register_of(pid, offsetof(user, regs.rip));
     watch.arrive(before, now, is_excused);
-    is_excused = watch.is_system_call(now) && register_of(pid, offsetof(user, regs.rax)) == SYS_rt_sigreturn;
+    is_excused = watch.is_cpuid(now) ||
+                 (watch.is_system_call(now) && register_of(pid, offsetof(user, regs.rax)) == SYS_rt_sigreturn);
     before = now;
   }
   kill(pid, SIGKILL);
