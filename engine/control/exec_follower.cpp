@@ -62,7 +62,13 @@ ExecFollower::~ExecFollower() {
 }
 
 void ExecFollower::begins(pid_t pid, pid_t tid, const std::string& path, int folder) {
-  if (gains_privileges(path_from_here(tid, path, folder))) {
+  auto before = credentials_of(pid);
+  if (!before) {
+    notes_.push_back(path + " runs untraced: the credentials of its caller are not known: " + before.error().text);
+    return;
+  }
+  const bool is_trusted = ::geteuid() == 0 && is_of_tool(*before);
+  if (!is_trusted && gives_privileges(path_from_here(tid, path, folder))) {
     notes_.push_back(path + " is set-id: it runs untraced");
     return;
   }
@@ -70,7 +76,7 @@ void ExecFollower::begins(pid_t pid, pid_t tid, const std::string& path, int fol
     notes_.push_back(path + " runs untraced: ptrace: " + std::strerror(errno));
     return;
   }
-  pending_.push_back({pid, tid, false});
+  pending_.push_back({.pid = pid, .tid = tid, .before = before.take()});
 }
 
 void ExecFollower::failed(pid_t tid) {
@@ -111,6 +117,15 @@ bool ExecFollower::look_at(Pending& p) {
   return thread == Seen::end && leader == Seen::end;
 }
 
+// The file may have been exchanged since its call was announced: the kernel's word on the process that it has made of it counts.
+Status ExecFollower::load(const Pending& p, target::PtraceTarget& target) {
+  const auto after = credentials_of(target.pid());
+  if (!after) return after.error();
+  if (!is_of_tool(p.before) && has_gained(p.before, *after))
+    return Error{.code = Code::refused, .text = "execve has changed its credentials"};
+  return load_(target);
+}
+
 bool ExecFollower::handle_stop(Pending& p, pid_t who, int status) {
   if (p.given_up) return ::ptrace(PTRACE_DETACH, who, nullptr, nullptr) == 0;
   if (status != kExecEvent) {
@@ -123,7 +138,7 @@ bool ExecFollower::handle_stop(Pending& p, pid_t who, int status) {
   while (::waitpid(who, &status, __WALL | WNOHANG) < 0 && errno == EINTR) {
   }
   auto target = target::PtraceTarget::adopt(p.pid);
-  const Status loaded = target ? load_(**target) : Status(target.error());
+  const Status loaded = target ? load(p, **target) : Status(target.error());
   if (!loaded) notes_.push_back("a program runs untraced after execve: " + loaded.error().text);
   // Killed in between it is still ours, and its parent waits until we have seen its end.
   p.given_up = !target || !(*target)->release();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/control/credentials.h"
 #include "engine/target/ptrace_target.h"
 
 namespace uprobe::control {
@@ -19,7 +20,8 @@ class ExecFollower {
   ~ExecFollower();  // lets go of every thread still waited for
 
   // The thread `tid` of process `pid` announces execve of `path` (as it sees it, relative to descriptor `folder`).
-  // Set-id programs and files that cannot be looked at are not followed: traced, they would lose their privileges.
+  // Set-id programs and files with capabilities are not followed: traced by a tool without privileges they would lose their own, and
+  // a process of another trust domain than the tool's must not get at what they do. Root's tool follows those of its own domain.
   void begins(pid_t pid, pid_t tid, const std::string& path, int folder);
   // The call came back.
   void failed(pid_t tid);
@@ -33,12 +35,16 @@ class ExecFollower {
   struct Pending {
     pid_t pid;  // after execve the thread has the process's id
     pid_t tid;
+    Credentials before;     // of the program that calls execve
     bool given_up = false;  // nothing more is to be done for it but to let it go, or to see its end
   };
   bool look_at(Pending& pending);
   bool handle_stop(Pending& pending, pid_t who, int status);
+  bool is_of_tool(const Credentials& credentials) const { return own_ && *own_ == credentials; }
+  Status load(const Pending& pending, target::PtraceTarget& target);
 
   Load load_;
+  const Result<Credentials> own_ = own_credentials();
   std::vector<Pending> pending_;
   std::vector<std::string> notes_;
 };

@@ -147,9 +147,10 @@ Result<Addr> find_block(pid_t pid) {
   return found ? Result<Addr>(found->block) : found.error();
 }
 
-bool gains_privileges(const std::string& path) {
+bool gains_privileges(const std::string& path) { return ::geteuid() != 0 && gives_privileges(path); }
+
+bool gives_privileges(const std::string& path) {
   struct stat status {};
-  if (::geteuid() == 0) return false;
   if (::stat(path.c_str(), &status) != 0) return false;  // execve will fail, or the interpreter of a script decides
   return (status.st_mode & (S_ISUID | S_ISGID)) != 0 || ::getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
 }

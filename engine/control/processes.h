@@ -64,5 +64,7 @@ Result<Addr> find_block(pid_t pid);
 // Whether execve of the file would give more rights than we have: set-id bits or capabilities. Traced, the program would run
 // without them.
 bool gains_privileges(const std::string& path);
+// Whether it would change the rights of a process that executes it.
+bool gives_privileges(const std::string& path);
 
 }  // namespace uprobe::control
