@@ -73,6 +73,7 @@ void MailService::loop() {
     if (!stop_) futex_wait(requests, seen, exec_.waiting() ? kExecPace : kIdlePace);
     while (waiting_ != 0) std::this_thread::sleep_for(kTurn);
   }
+  exec_.answer_all();
 }
 
 void MailService::serve_all() {
@@ -160,15 +161,20 @@ void MailService::answer(MailSlot& slot) {
     return;
   }
   if (Status served = survive_exhaustion([&] { return serve(slot); }); !served) failures_.insert(served.error().text);
-  // An asker that gave up meanwhile has left the slot to us.
+  if (about_to_exec_.count(&slot) == 0) finish(slot);
+}
+
+// An asker that gave up meanwhile has left the slot to us.
+void MailService::finish(MailSlot& slot) {
   if (!change(slot, MailState::working, MailState::done)) __atomic_store_n(&slot.state, 0, __ATOMIC_RELEASE);
   futex_wake(slot.state);
 }
 
-// Whoever gave up waiting for a flush keeps the slot until the flush is through.
+// Whoever gave up waiting for a flush, or for another thread's execve, keeps the slot until that is through.
 void MailService::forget_abandoned(MailSlot& slot) {
   const std::lock_guard lock(flush_lock_);
-  if (flushing_.count(&slot) == 0) change(slot, MailState::abandoned, MailState::free);
+  if (flushing_.count(&slot) == 0 && about_to_exec_.count(&slot) == 0)
+    change(slot, MailState::abandoned, MailState::free);
 }
 
 std::vector<std::string> MailService::notes() const {
@@ -255,7 +261,17 @@ Status MailService::serve_exec(MailSlot& slot, const Asker& asker) {
     if (path.find('\0') < bytes) break;
   }
   path.resize(std::min(path.find('\0'), bytes));
-  exec_.begins(asker.pid, asker.tid, path, static_cast<int>(slot.folder));
+  const auto still_asks = [this, &slot, asker] {
+    const auto now = find_asker(area_, slot, static_cast<std::uint32_t>(&slot - &area_.mail(0)));
+    return now && now->pid == asker.pid && now->tid == asker.tid;
+  };
+  const auto answer = [this, &slot] { about_to_exec_.erase(&slot), finish(slot); };
+  const auto forget = [this, &slot] {
+    about_to_exec_.erase(&slot);
+    __atomic_store_n(&slot.state, 0, __ATOMIC_RELEASE);
+  };
+  if (!exec_.begins({asker.pid, asker.tid, path, static_cast<int>(slot.folder)}, {still_asks, answer, forget}))
+    about_to_exec_.insert(&slot);
   return ok();
 }
 

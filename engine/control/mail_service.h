@@ -70,6 +70,7 @@ class MailService {
   void loop();
   void serve_all();
   void answer(shared::MailSlot& slot);
+  void finish(shared::MailSlot& slot);
   void forget_abandoned(shared::MailSlot& slot);
   Status serve(shared::MailSlot& slot);
   Status serve_exec(shared::MailSlot& slot, const Asker& asker);
@@ -97,7 +98,8 @@ class MailService {
   std::mutex names_lock_;
   std::vector<std::pair<pid_t, std::string>> names_;
   std::mutex flush_lock_;
-  std::set<shared::MailSlot*> flushing_;           // not answered yet
+  std::set<shared::MailSlot*> flushing_;       // not answered yet
+  std::set<shared::MailSlot*> about_to_exec_;  // of threads that wait for another one's execve; the service's thread
   std::vector<shared::MailSlot*> flush_requests_;  // of these, not taken yet
   Fd flush_event_;
   std::optional<Pulse> pulse_;
