@@ -171,7 +171,7 @@ Result<Throughput> HitFunction::run(std::uint64_t hits_per_second, std::chrono::
   hitter.join();
   reader.join();
   if (auto failure = sink->take_failure()) return *failure;
-  const shared::Event& event = data_->area.event(0);
+  const shared::EventCounts event = data_->area.counts(0);
   result.lost = event.lost_full + event.lost_too_big + event.lost_busy;
   return result;
 }

@@ -101,7 +101,7 @@ x86::FastRecord fast_record(trace::Area& area, std::uint32_t event) {
   fast.area = Addr{word_of(&header)};
   fast.data_offset = header.data_offset, fast.ring_bytes = header.ring_bytes;
   fast.ring_offset = header.ring_offset, fast.cpu_ring_count = header.cpu_ring_count;
-  fast.events_offset = header.event_offset, fast.fixed_bytes = area.event(event).fixed_bytes;
+  fast.events_offset = header.event_offset, fast.counts_offset = header.counts_offset, fast.fixed_bytes = area.event(event).fixed_bytes;
   fast.filter = area.filter(event);
   fast.dropped_offset = header.dropped_offset, fast.dropped_stride = header.dropped_stride;
   fast.program = {agent::at_offset<Insn>(&header, header.insn_offset) + area.event(event).first_insn,
@@ -340,7 +340,7 @@ int run(int repetitions) {
   for (int i = 0; i < repetitions; ++i)
     for (Row& row : rows) measure(row, last_cpu);
   print(rows);
-  const std::uint64_t lost = area.event(0).lost_full + area.event(1).lost_full + area.event(2).lost_full;
+  const std::uint64_t lost = area.counts(0).lost_full + area.counts(1).lost_full + area.counts(2).lost_full;
   std::uint64_t recorded = 0;
   for (std::uint32_t i = 0; i < area.ring_count(); ++i) recorded += area.ring(i).commit & 0xffffffff;
   std::printf("%llu records, %llu lost\n", static_cast<unsigned long long>(recorded),

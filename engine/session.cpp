@@ -394,13 +394,13 @@ Status Session::follow(const control::Preloaded& program, const RunOptions& opti
   Printer printer(s.probes, options, output, s.symbols.get());
   s.own_recipient = &printer;
   const auto step = [&] {
-    const auto flushes = s.mail->take_flushes();
-    if (flushes.empty())
-      s.poll();
-    else
+    const bool flushes = s.mail->begin_flush();
+    if (flushes)
       s.print_settled();
+    else
+      s.poll();
     printer.end_batch();
-    for (shared::MailSlot* slot : flushes) s.mail->flushed(*slot);
+    if (flushes) s.mail->end_flush();
   };
   bool deserted = false;
   while (!deserted && !printer.is_broken() && !(options.detach_requested && options.detach_requested())) {

@@ -113,12 +113,11 @@ std::string hint_for(const Probe& probe, std::size_t event, const control::ArmRe
 
 EventCounts Session::State::all_counts_of(std::size_t event) const {
   const auto number = static_cast<std::uint32_t>(event);
-  auto& shared = const_cast<trace::Area&>(*area);
-  const shared::Event& seen = shared.event(number);
+  const shared::EventCounts seen = area->counts(number);
   const trace::ReaderCounts& read = reader->counts();
   const bool is_known = event < read.recorded.size();
   return {.recorded = is_known ? read.recorded[event] : 0,
-          .filtered = probes[event].just_unseen ? 0 : shared.dropped(number) + (is_known ? read.dropped[event] : 0),
+          .filtered = probes[event].just_unseen ? 0 : area->dropped(number) + (is_known ? read.dropped[event] : 0),
           .muted = seen.muted,
           .lost_full = seen.lost_full,
           .lost_too_big = seen.lost_too_big,
@@ -163,7 +162,7 @@ void add_notes(const trace::Area& area, const trace::ReaderCounts& counts, std::
   const auto note = [&](std::uint64_t n, const char* what) {
     if (n != 0) notes.push_back(std::to_string(n) + " " + what);
   };
-  const shared::AreaHeader& header = const_cast<trace::Area&>(area).header();
+  const shared::LiveHeader header = area.live_sums();
   note(header.filtered_execs,
        "times execve was called under a seccomp filter of the program's own: what it started ran untraced");
   note(header.traced_execs, "programs were started for a debugger among the traced programs: they ran untraced");
@@ -226,7 +225,7 @@ Summary Session::State::summary_of(std::uint32_t owner, const Guest* guest) {
       summary.breakpoints += is_breakpoint ? 1 : 0;
       summary.jumps += !is_breakpoint && report.jumps.has(event) ? 1 : 0;
     }
-    summary.mail_timeouts = area->header().mail_timeouts;
+    summary.mail_timeouts = area->live_sums().mail_timeouts;
     for (const std::string& text : mail->notes()) summary.notes.push_back(text);
     summary.notes.insert(summary.notes.end(), report.notes.begin(), report.notes.end());
   });

@@ -3,6 +3,7 @@
 
 #include "arch/x86/entry/signal_frame.h"
 #include "engine/shared/event_program.h"
+#include "engine/shared/mailbox.h"
 #include "engine/shared/process_block.h"
 #include "engine/shared/session_area.h"
 
@@ -10,6 +11,7 @@ namespace uprobe::agent {
 
 using shared::AreaHeader;
 using shared::Event;
+using shared::EventCounts;
 using shared::Insn;
 using shared::Point;
 using shared::ProcessBlock;
@@ -144,18 +146,29 @@ struct Request {
 };
 void ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request);
 
-// The same for a slot that the tool knows already. True when the tool finished; false: it gave no sign of life (`pulse` did
-// not move, the lifeline was cut) or was not done after all slices; the slot is then the tool's.
-struct Patience {
+// By what the two sides wake each other, and how long the agent waits.
+struct Line {
+  const u32* pulse;  // moves while the tool lives
+  const u32* wake;   // futex: the tool has said something to a thread that waits there
+  u32* bell;         // futex: there is something for the tool
   i64 slice_nanoseconds;
   u32 silent_slices, slices;
   i32 lifeline;  // a pipe whose other end the tool holds, -1: none
 };
-bool is_cut(i32 lifeline);  // nobody holds the other end any more
-bool converse(const u32& tool_pulse, shared::MailSlot& slot, const Patience& patience);
+bool is_cut(i32 lifeline);  // no process holds the other end any more
+// Says the request that has been put into the slot.
+void say_request(shared::MailSlot& slot, u32 number);
+// Works for the tool. True when the tool finished; false: it gave no sign of life (`pulse` did not move, the lifeline was cut) or was
+// not done after all slices.
+bool converse(const Line& line, shared::MailSlot& slot, u32 number);
 
 // In a session of a preloaded agent: returns when everything recorded so far is in the output. Bounded.
 void flush_output(ProcessBlock& block);
+
+// The process's own page in front of the area.
+inline shared::Mailbox* mailbox_of(AreaHeader* area) {
+  return reinterpret_cast<shared::Mailbox*>(reinterpret_cast<u8*>(area) - shared::kMailboxBytes);
+}
 
 template <class T>
 T* at_offset(void* base, u64 offset) {
@@ -188,6 +201,12 @@ inline void copy_words(void* to, const void* from, u64 bytes) {
 inline AreaHeader* session_area(const ProcessBlock& block, u32 session) {
   if (session >= shared::kMaxSessions) return nullptr;
   return reinterpret_cast<AreaHeader*>(block.sessions[session].area);
+}
+
+inline shared::LiveHeader& live_of(AreaHeader* area) { return *at_offset<shared::LiveHeader>(area, area->live_offset); }
+// `event_index` < event_count.
+inline EventCounts& counts_of(AreaHeader* area, u32 event_index) {
+  return at_offset<EventCounts>(area, area->counts_offset)[event_index];
 }
 
 inline bool is_recording(const AreaHeader& area) {

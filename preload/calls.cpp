@@ -78,7 +78,7 @@ long execute(ProcessBlock& block, const SignalFrame& frame) {
   if (follow) ask_tool(block, area, request);
   // Counted before, since the call does not come back if it succeeds.
   u64* untraced = nullptr;
-  if (!follow && !preloaded && area != nullptr) untraced = traced ? &area->traced_execs : &area->filtered_execs;
+  if (!follow && !preloaded && area != nullptr) untraced = traced ? &live_of(area).traced_execs : &live_of(area).filtered_execs;
   if (untraced != nullptr) __atomic_fetch_add(untraced, 1, __ATOMIC_RELAXED);
   show_mask_to_successor(block);
   const long result = traced ? execute_traced(block, frame) : pass(block, frame);

@@ -63,7 +63,7 @@ bool is_held(const ProcessBlock& block, u32 signal, u64 thread) {
 void count_unread(const ProcessBlock& block, u32 signal) {
   AreaHeader* area = session_area(block, 0);
   const u64 named = __atomic_load_n(&block.by_descriptor, __ATOMIC_RELAXED);
-  if (area != nullptr && (named & signal_bit(static_cast<i32>(signal))) != 0) count(area->unread_signals);
+  if (area != nullptr && (named & signal_bit(static_cast<i32>(signal))) != 0) count(live_of(area).unread_signals);
 }
 
 }  // namespace

@@ -285,7 +285,7 @@ void fill_page(Bootstrap& page, u64 blocked) {
   page.address = as_word(&page);
   page.agent = as_word(&uprobe_agent);
   page.blocked = blocked;
-  page.slot.state = static_cast<u32>(shared::MailState::request);
+  say_request(page.slot, 2);
 }
 
 void write_words(Start& start) {

@@ -15,7 +15,8 @@ using shared::Trigger;
 
 // A histogram that lies in the area as a whole; numbers that were looked at are not read again.
 struct Map {
-  Histogram* head;
+  const Histogram* head;
+  shared::HistogramCounts* counts;
   HistogramSlot* slots;
   u8* entries;
   u32 slot_count, entry_count, entry_bytes;
@@ -25,9 +26,10 @@ struct Map {
 
 UPROBE_IN_SECTION bool find_map(AreaHeader* area, u32 number, Map& map) {
   if (number >= area->histogram_count) return false;
-  Histogram& head = at_offset<Histogram>(area, area->histogram_offset)[number];
+  const Histogram& head = at_offset<Histogram>(area, area->histogram_offset)[number];
   const u32 values = head.value_count, slots = head.slot_offset, entries = head.entry_offset;
   map.head = &head;
+  map.counts = at_offset<shared::HistogramCounts>(area, area->histogram_counts_offset) + number;
   map.keys = head.key_count, map.key_bytes = head.key_bytes;
   map.slot_count = head.slot_count, map.entry_count = head.entry_count;
   if (map.keys == 0 || map.keys > shared::kMaxHistogramKeys || values > shared::kMaxHistogramValues) return false;
@@ -73,7 +75,7 @@ UPROBE_IN_SECTION void put_text(u8* to, const HistogramField& field, const Paylo
   }
   u32 locator = 0;
   if (field.offset <= payload.used && payload.used - field.offset >= 4)
-    locator = static_cast<u32>(shared::bytes_at(payload.at + field.offset, 4));
+    locator = shared::loaded_once(static_cast<u32>(shared::bytes_at(payload.at + field.offset, 4)));
   const u32 place = locator & 0xffff, bytes = locator >> 16;
   if (bytes != 0 && u64{place} + bytes <= payload.used)
     return copy_text(to, shared::kHistogramText, payload.at + place, bytes);
@@ -141,7 +143,7 @@ UPROBE_IN_SECTION bool has_key(const Map& map, u32 number, const Key& key) {
 
 // The slot is the caller's. Null: every entry is taken, and the slot stays as it is, since others may have gone past it.
 UPROBE_IN_SECTION u64* make_entry(const Map& map, HistogramSlot& slot, u32 hash, const Key& key) {
-  u32& next = map.head->next_entry;
+  u32& next = map.counts->next_entry;
   if (__atomic_load_n(&next, __ATOMIC_RELAXED) >= map.entry_count) return nullptr;
   const u32 number = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
   if (number >= map.entry_count) return nullptr;
@@ -181,7 +183,7 @@ UPROBE_IN_SECTION u64* find_entry(const Map& map, const Key& key) {
       if (u64* const entry = entry_if(map, wait_for(*other), hash, key)) return entry;
       other = nullptr;
     }
-    if (word == 0 && __atomic_load_n(&map.head->next_entry, __ATOMIC_RELAXED) >= map.entry_count) return nullptr;
+    if (word == 0 && __atomic_load_n(&map.counts->next_entry, __ATOMIC_RELAXED) >= map.entry_count) return nullptr;
     if (word == 0 && __atomic_compare_exchange_n(&slot, &word, claimed, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE))
       return make_entry(map, slot, hash, key);
     if (u64* const entry = entry_if(map, word, hash, key)) return entry;
@@ -213,7 +215,7 @@ UPROBE_IN_SECTION u8 look_up(const Draft& draft, const Payload& payload, const M
   Key* const key = belongs ? key_of(draft) : nullptr;
   const bool is_key = key != nullptr && is_known(map, payload) && build_key(draft, payload, map, *key);
   addend.sums = is_key ? find_entry(map, *key) : nullptr;
-  if (addend.sums == nullptr) return addend.sums = &map.head->dropped, u8{0};
+  if (addend.sums == nullptr) return addend.sums = &map.counts->dropped, u8{0};
   for (u32 i = 0; i + 1 < map.sums; ++i) {
     const HistogramField field = map.head->values[i];
     addend.values[i] = number_of(field, payload, draft.cpu);
@@ -256,7 +258,7 @@ UPROBE_IN_SECTION u8 look_up(const Draft& draft, const Payload& payload, const M
   const Triggers all = triggers_of(area, event);
   for (u32 i = 0; i < all.count; ++i) {
     Map map;
-    if (is_histogram(all.first[i]) && find_map(area, all.first[i].target, map)) count(map.head->dropped);
+    if (is_histogram(all.first[i]) && find_map(area, all.first[i].target, map)) count(map.counts->dropped);
   }
 }
 

@@ -1,8 +1,12 @@
-// Asking the tool: a slot in the session area, a futex word, and system calls made here on its behalf.
+// Asking the tool: a slot of the process's own mailbox (engine/shared/mailbox.h), and system calls made here on its behalf.
 //
 // Only reached from hooks in the dynamic loader and at mmap and mprotect (code was mapped or unmapped), around execve and
-// at the end of the program, never from a probe's hit. The system calls are futex on our own shared memory and what the tool commands (mmap for displaced copies): a process
-// that may not make these cannot load libraries either. Every wait is bounded, and after one deadline passed nobody asks again.
+// at the end of the program, never from a probe's hit. The system calls are futex on shared memory and what the tool commands
+// (mmap for displaced copies): a process that may not make these cannot load libraries either. Every wait is bounded, and after one
+// deadline passed the process asks no more.
+//
+// Any process of the session can wake us, or take a bell that we have rung: so each wait lasts a slice at most, after which we look
+// into our own mailbox, and ring again until the tool has seen the request.
 #include "arch/x86/entry/cpu.h"
 #include "preload/agent.h"
 #include "preload/ring.h"
@@ -12,35 +16,37 @@
 namespace uprobe::agent {
 namespace {
 
+using shared::Mailbox;
 using shared::MailSlot;
 using shared::MailState;
+using shared::Notice;
+using shared::Turn;
 
-constexpr u64 kFutexWait = 0, kFutexWake = 1;
-constexpr Patience kPatience{.slice_nanoseconds = 200'000'000, .silent_slices = 5, .slices = 50, .lifeline = -1};
+constexpr u64 kFutexWait = 0, kFutexWake = 1, kAll = 0x7fffffff;
+constexpr i64 kSlice = 20'000'000;
+constexpr u32 kSilentSlices = 50, kSlices = 500;
+// So often a wait may end for nothing, before the rest of it is slept where no other process wakes.
+constexpr u32 kIdleWakes = 64;
 
 struct Timespec {
   i64 seconds, nanoseconds;
 };
 
-void wake(u32* word) { system_call(kSysFutex, as_word(word), kFutexWake, 1); }
+// Every thread that waits there: one of another process might swallow the only wake.
+void wake(u32* word) { system_call(kSysFutex, as_word(word), kFutexWake, kAll); }
 
-MailState state_of(const MailSlot& slot) {
-  return static_cast<MailState>(__atomic_load_n(&slot.state, __ATOMIC_ACQUIRE));
+u32 load(const u32& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
+
+void say(Turn& turn, u32 word) {
+  __atomic_store_n(&turn.word, word, __ATOMIC_RELEASE);
+  __atomic_store_n(&turn.check, word, __ATOMIC_SEQ_CST);
 }
 
-void set_state(MailSlot& slot, MailState state) {
-  __atomic_store_n(&slot.state, static_cast<u32>(state), __ATOMIC_RELEASE);
-}
-
-MailSlot* find_slot(AreaHeader* area) {
-  auto* slots = at_offset<MailSlot>(area, area->mail_offset);
-  for (u32 i = 0; i < area->mail_count && i < shared::kMailSlots; ++i) {
-    u32 expected = static_cast<u32>(MailState::free);
-    if (__atomic_compare_exchange_n(&slots[i].state, &expected, static_cast<u32>(MailState::claimed), false,
-                                    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-      return &slots[i];
-  }
-  return nullptr;
+// 0: it is being written.
+u32 hear(const Turn& turn) {
+  const u32 check = __atomic_load_n(&turn.check, __ATOMIC_SEQ_CST);
+  const u32 word = __atomic_load_n(&turn.word, __ATOMIC_SEQ_CST);
+  return word == check ? word : 0;
 }
 
 // Sleeps while the word has this value; false when a whole slice went by.
@@ -50,66 +56,168 @@ bool wait_slice(const u32& word, u32 value, i64 nanoseconds) {
   return system_call(kSysFutex, as_word(&word), kFutexWait, value, as_word(&slice)) != kTimedOut;
 }
 
-bool is_recording(const AreaHeader* area) {
-  return area->tool_gone == 0 && area->state == static_cast<u32>(shared::SessionState::recording);
+// How long the tool has been silent.
+class Silence {
+ public:
+  explicit Silence(const Line& line) : line_(line), pulse_(load(*line.pulse)) {}
+
+  // Waits until something may have been said. False: no longer.
+  bool wait(const Mailbox* box, const u32& word, u32 value) {
+    if (idle_wakes_ < kIdleWakes && wait_slice(word, value, line_.slice_nanoseconds)) {
+      ++idle_wakes_;
+      return true;
+    }
+    if (idle_wakes_ == kIdleWakes && box != nullptr) wait_slice(box->quiet, load(box->quiet), line_.slice_nanoseconds);
+    idle_wakes_ = 0;
+    if (is_cut(line_.lifeline)) return false;
+    const u32 now = load(*line_.pulse);
+    silent_ = now == pulse_ ? silent_ + 1 : 0;
+    pulse_ = now;
+    return ++slices_ < line_.slices && silent_ < line_.silent_slices;
+  }
+  void has_heard() { idle_wakes_ = 0; }
+
+ private:
+  const Line& line_;
+  u32 pulse_, silent_ = 0, slices_ = 0, idle_wakes_ = 0;
+};
+
+Notice& notice_of(AreaHeader* area, u32 tid) { return area->notices[tid % shared::kNotices]; }
+
+Line line_to(AreaHeader* area, u32 tid) {
+  return {.pulse = &area->tool_pulse,
+          .wake = &notice_of(area, tid).wake,
+          .bell = &live_of(area).mail_requests,
+          .slice_nanoseconds = kSlice,
+          .silent_slices = kSilentSlices,
+          .slices = kSlices,
+          .lifeline = -1};
 }
 
-// Hundreds of programs may begin at the same time: who finds every slot taken waits for one as long as for an answer. A slice may
-// be slept for nothing (the tool frees slots too, and wakes nobody).
-MailSlot* await_slot(AreaHeader* area, const Patience& patience) {
-  u32 silent = 0, pulse = __atomic_load_n(&area->tool_pulse, __ATOMIC_RELAXED);
-  for (u32 slices = 0; slices < patience.slices && silent < patience.silent_slices && is_recording(area);) {
-    const u32 freed = __atomic_load_n(&area->mail_freed, __ATOMIC_SEQ_CST);
-    if (MailSlot* slot = find_slot(area); slot != nullptr) return slot;
-    if (wait_slice(area->mail_freed, freed, patience.slice_nanoseconds)) continue;
-    const u32 now = __atomic_load_n(&area->tool_pulse, __ATOMIC_RELAXED);
-    ++slices;
-    silent = now == pulse ? silent + 1 : 0;
-    pulse = now;
+// ---- the slot
+
+MailSlot* find_slot(Mailbox& box) {
+  for (MailSlot& slot : box.slots) {
+    u32 expected = 0;
+    if (__atomic_compare_exchange_n(&slot.taken, &expected, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return &slot;
   }
   return nullptr;
 }
 
-MailSlot* claim_slot(AreaHeader* area, const Patience& patience) {
-  if (MailSlot* slot = find_slot(area); slot != nullptr) return slot;
-  __atomic_fetch_add(&area->mail_queue, 1, __ATOMIC_SEQ_CST);
-  MailSlot* slot = await_slot(area, patience);
-  __atomic_fetch_sub(&area->mail_queue, 1, __ATOMIC_SEQ_CST);
+bool is_answered(const ProcessBlock& block, const AreaHeader* area) {
+  return __atomic_load_n(&block.tool_gone, __ATOMIC_RELAXED) == 0 && load(area->tool_gone) == 0 && is_recording(*area);
+}
+
+// A program with many threads may ask for more than there are slots: a thread that finds all taken waits as long as for an answer.
+MailSlot* await_slot(const ProcessBlock& block, AreaHeader* area, Mailbox& box, const Line& line) {
+  Silence silence(line);
+  while (is_answered(block, area)) {
+    const u32 freed = __atomic_load_n(&box.freed, __ATOMIC_SEQ_CST);
+    if (MailSlot* slot = find_slot(box); slot != nullptr) return slot;
+    if (!silence.wait(&box, box.freed, freed)) break;
+  }
+  return nullptr;
+}
+
+MailSlot* take_slot(const ProcessBlock& block, AreaHeader* area, Mailbox& box, const Line& line) {
+  if (MailSlot* slot = find_slot(box); slot != nullptr) return slot;
+  __atomic_fetch_add(&box.queue, 1, __ATOMIC_SEQ_CST);
+  MailSlot* slot = await_slot(block, area, box, line);
+  __atomic_fetch_sub(&box.queue, 1, __ATOMIC_SEQ_CST);
   return slot;
 }
 
-void free_slot(AreaHeader* area, MailSlot& slot) {
-  __atomic_store_n(&slot.state, static_cast<u32>(MailState::free), __ATOMIC_SEQ_CST);
-  if (__atomic_load_n(&area->mail_queue, __ATOMIC_SEQ_CST) == 0) return;
-  __atomic_fetch_add(&area->mail_freed, 1, __ATOMIC_SEQ_CST);
-  wake(&area->mail_freed);
+void free_slot(Mailbox& box, MailSlot& slot) {
+  __atomic_store_n(&slot.taken, 0, __ATOMIC_SEQ_CST);
+  if (__atomic_load_n(&box.queue, __ATOMIC_SEQ_CST) == 0) return;
+  __atomic_fetch_add(&box.freed, 1, __ATOMIC_SEQ_CST);
+  wake(&box.freed);
 }
 
-void execute(MailSlot& slot) {
-  const u64* c = slot.command;
-  // A function: the resolver of an IFUNC in a relocated object, which the loader may call at any time as well.
-  slot.result = c[0] == shared::kCallFunction
-                    ? reinterpret_cast<u64 (*)()>(c[1])()
-                    : static_cast<u64>(system_call(static_cast<long>(c[0]), c[1], c[2], c[3], c[4], c[5], c[6]));
-  set_state(slot, MailState::result);
-  wake(&slot.state);
+// Later than anything that either side has said there: what the tool may still say of an earlier request is not an answer.
+u32 fresh_number(const MailSlot& slot) {
+  const u32 asked = shared::number_of(load(slot.asked.word)), answered = shared::number_of(load(slot.answered.word));
+  const bool is_behind = shared::number_behind(answered, ~asked + 1) < shared::number_behind(0, 1u << 27);
+  return shared::number_behind(is_behind ? answered : asked, 2);
 }
 
-// Leaves the slot to the tool, unless that finishes at this very moment: true then.
-bool abandon(MailSlot& slot) {
-  u32 seen = __atomic_load_n(&slot.state, __ATOMIC_RELAXED);
-  while (seen != static_cast<u32>(MailState::done) &&
-         !__atomic_compare_exchange_n(&slot.state, &seen, static_cast<u32>(MailState::abandoned), false,
-                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+// ---- the conversation
+
+void ring(const Line& line) {
+  __atomic_fetch_add(line.bell, 1, __ATOMIC_RELEASE);
+  wake(line.bell);
+}
+
+// A bell shows which thread asks. It may be free of us at any moment: the tool has come, or another process has taken it.
+void ring_for(AreaHeader* area, u32 tid) {
+  shared::LiveHeader& live = live_of(area);
+  bool is_rung = false;
+  for (u32 i = 0; i < shared::kBells && !is_rung; ++i) {
+    u32& bell = live.bells[(tid + i) % shared::kBells];
+    u32 expected = 0;
+    is_rung = __atomic_compare_exchange_n(&bell, &expected, tid, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) || expected == tid;
   }
-  return seen == static_cast<u32>(MailState::done);
+  if (!is_rung) __atomic_store_n(&live.bells_missed, 1, __ATOMIC_RELEASE);
 }
 
-// A number that the tool finds both in the slot and in the block of whoever asks.
-u64 sign(ProcessBlock& block, u32 slot) {
-  u64 token = 0;
-  if (!uprobe_clock(&token) || token == 0) token = as_word(&token);
-  return block.mail_tokens[slot] = token;
+// The tool says of a thread that nothing can be done for it. Once may have been said before it had asked.
+class Refusals {
+ public:
+  Refusals(AreaHeader* area, u32 tid) : notice_(notice_of(area, tid)), tid_(tid), count_(load(notice_.refused_count)) {}
+  bool are_enough() {
+    const u32 now = load(notice_.refused_count);
+    if (now == count_) return false;
+    count_ = now;
+    seen_ += load(notice_.refused) == tid_ ? 1 : 0;
+    return seen_ >= 2;
+  }
+
+ private:
+  const Notice& notice_;
+  u32 tid_, count_, seen_ = 0;
+};
+
+u64 execute(const MailSlot& slot) {
+  u64 c[7];
+  copy_words(c, slot.command, sizeof c);
+  // A function: the resolver of an IFUNC in a relocated object, which the loader may call at any time as well.
+  if (c[0] == shared::kCallFunction) return reinterpret_cast<u64 (*)()>(c[1])();
+  return static_cast<u64>(system_call(static_cast<long>(c[0]), c[1], c[2], c[3], c[4], c[5], c[6]));
+}
+
+// Gives up, unless the tool finishes at this very moment: true then.
+bool abandon(MailSlot& slot, u32 number) {
+  say(slot.asked, shared::turn(number, MailState::abandoned));
+  const bool is_done = hear(slot.answered) == shared::turn(shared::number_behind(number, 1), MailState::done);
+  say(slot.asked, shared::turn(number, is_done ? MailState::accepted : MailState::left));
+  return is_done;
+}
+
+// `unseen` is called after each wait while the tool has not seen the request; it says whether to go on.
+template <class Unseen>
+bool converse_until(const Line& line, const Mailbox* box, MailSlot& slot, u32 number, const Unseen& unseen) {
+  const u32 first = number;
+  Silence silence(line);
+  for (;;) {
+    const u32 wake_value = load(*line.wake), next = shared::number_behind(number, 1), heard = hear(slot.answered);
+    if (heard == shared::turn(next, MailState::done)) return say(slot.asked, shared::turn(number, MailState::accepted)), true;
+    if (heard == shared::turn(next, MailState::command)) {
+      slot.result = execute(slot);
+      say(slot.asked, shared::turn(number = shared::number_behind(next, 1), MailState::result));
+      ring(line);
+      silence.has_heard();
+      continue;
+    }
+    const bool is_unseen = number == first && heard != shared::turn(number, MailState::working);
+    if (is_unseen && !unseen()) break;
+    if (!silence.wait(box, *line.wake, wake_value)) break;
+  }
+  return abandon(slot, number);
+}
+
+void give_up(ProcessBlock& block, AreaHeader* area) {
+  __atomic_fetch_add(&live_of(area).mail_timeouts, 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&block.tool_gone, 1, __ATOMIC_RELAXED);
 }
 
 }  // namespace
@@ -123,53 +231,59 @@ bool is_cut(i32 lifeline) {
   return lifeline >= 0 && system_call(kSysPoll, as_word(&poll), 1, 0) == 1;
 }
 
-bool converse(const u32& tool_pulse, MailSlot& slot, const Patience& patience) {
-  u32 silent = 0, pulse = __atomic_load_n(&tool_pulse, __ATOMIC_RELAXED);
-  for (u32 slices = 0; slices < patience.slices && silent < patience.silent_slices;) {
-    const MailState state = state_of(slot);
-    if (state == MailState::done) return true;
-    if (state == MailState::command) {
-      execute(slot);
-      continue;
-    }
-    if (wait_slice(slot.state, static_cast<u32>(state), patience.slice_nanoseconds)) continue;
-    if (is_cut(patience.lifeline)) break;
-    const u32 now = __atomic_load_n(&tool_pulse, __ATOMIC_RELAXED);
-    ++slices;
-    silent = now == pulse ? silent + 1 : 0;
-    pulse = now;
-  }
-  return abandon(slot);
+void say_request(MailSlot& slot, u32 number) { say(slot.asked, shared::turn(number, MailState::request)); }
+
+bool converse(const Line& line, MailSlot& slot, u32 number) {
+  return converse_until(line, nullptr, slot, number, [] { return true; });
 }
 
 void ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request) {
   learn_rseq(block);  // the first request comes when libc has set up the thread
-  if (area == nullptr || !is_recording(area)) return;
-  MailSlot* slot = claim_slot(area, kPatience);
+  if (area == nullptr || !is_answered(block, area)) return;
+  Mailbox& box = *mailbox_of(area);
+  const u32 tid = request.tid;
+  const Line line = line_to(area, tid);
+  MailSlot* slot = take_slot(block, area, box, line);
   if (slot == nullptr) {
-    __atomic_fetch_add(&area->mail_timeouts, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&live_of(area).mail_timeouts, 1, __ATOMIC_RELAXED);
     return;
   }
   slot->kind = static_cast<u32>(request.kind);
-  slot->tid = request.tid;
+  slot->tid = tid;
   slot->path = request.path;
   slot->folder = request.folder;
   slot->block = as_word(&block);
-  slot->token = sign(block, static_cast<u32>(slot - at_offset<MailSlot>(area, area->mail_offset)));
-  set_state(*slot, MailState::request);
-  __atomic_fetch_add(&area->mail_requests, 1, __ATOMIC_RELEASE);
-  wake(&area->mail_requests);
-  if (converse(area->tool_pulse, *slot, kPatience)) return free_slot(area, *slot);
-  __atomic_fetch_add(&area->mail_timeouts, 1, __ATOMIC_RELAXED);
-  __atomic_store_n(&area->tool_gone, 1, __ATOMIC_RELAXED);
+  const u32 number = fresh_number(*slot);
+  say_request(*slot, number);
+  Refusals refusals(area, tid);
+  bool is_refused = false;
+  const bool is_done = converse_until(line, &box, *slot, number, [&] {
+    ring_for(area, tid);
+    ring(line);
+    return !(is_refused = refusals.are_enough());
+  });
+  if (!is_done && !is_refused) give_up(block, area);
+  free_slot(box, *slot);
 }
 
 // A filter that was there before us has seen these calls already. A child in its parent's memory leaves it to the parent.
+//
+// What is asked for is a round of printing that begins from now on; the tool alone writes how many have begun and ended.
 void flush_output(ProcessBlock& block) {
   AreaHeader* area = session_area(block, 0);
   if (area == nullptr || (area->mode & shared::kModePreloaded) == 0) return;
-  if ((block.flags & shared::kBlockFilteredLater) != 0 || borrows_memory(block)) return;
-  ask_tool(block, area, {shared::MailKind::flush, 0, 0, 0});
+  if ((block.flags & shared::kBlockFilteredLater) != 0 || borrows_memory(block) || !is_answered(block, area)) return;
+  Line line = line_to(area, 0);
+  line.wake = &area->flush_done;
+  const u32 begun = load(area->flush_begun);
+  __atomic_fetch_add(&live_of(area).flush_requests, 1, __ATOMIC_SEQ_CST);
+  ring(line);
+  Silence silence(line);
+  for (;;) {
+    const u32 done = load(area->flush_done);
+    if (static_cast<i32>(done - begun) > 0) return;
+    if (!silence.wait(mailbox_of(area), area->flush_done, done)) return give_up(block, area);
+  }
 }
 
 }  // namespace uprobe::agent

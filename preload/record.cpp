@@ -92,34 +92,36 @@ UPROBE_IN_SECTION Built build_record(Draft& draft) {
 
 namespace {
 
-inline void record(Draft& draft, Event& event, u32 event_index) {
+inline void record(Draft& draft, u32 event_index) {
+  EventCounts& counts = *draft.counts;
   Built built = Built::ok;
   if ((draft.looks || !record_on_cpu(draft, built)) && !record_claimed(draft, built)) {
     if (draft.addends != nullptr) draft.addends->found = false;
-    return count(draft.is_off ? event.muted : event.lost_busy);
+    return count(draft.is_off ? counts.muted : counts.lost_busy);
   }
   if (draft.is_off) built = Built::muted;
   if (built == Built::dropped) count_dropped(draft.area, event_index, draft.cpu);
-  if (built == Built::muted) count(event.muted);
-  if (built == Built::no_room) count(event.lost_full);
-  if (built == Built::too_big) count(event.lost_too_big);
+  if (built == Built::muted) count(counts.muted);
+  if (built == Built::no_room) count(counts.lost_full);
+  if (built == Built::too_big) count(counts.lost_too_big);
 }
 
-[[gnu::noinline]] void record_counted(Draft& draft, Event& event, u32 event_index) {
+[[gnu::noinline]] void record_counted(Draft& draft, u32 event_index) {
   Addends addends;
   draft.addends = &addends;
   begin_switched(draft);
-  record(draft, event, event_index);
-  addends.found ? add_up(addends) : count_unseen(draft.area, event);
+  record(draft, event_index);
+  addends.found ? add_up(addends) : count_unseen(draft.area, *draft.event);
   if (draft.behind != 0) act_behind(draft);
 }
 
 // Where events can be off. Not part of its caller: only such a session needs the stack for it.
-[[gnu::noinline]] void record_switched(const Hit& hit, AreaHeader* area, Event& event, u32 event_index) {
-  Draft draft{&hit, area, &event, nullptr, 0, 0, false, false, {}, false, 0, nullptr, 0};
-  if ((event.flags & shared::kEventCounts) != 0) return record_counted(draft, event, event_index);
-  if (!begin_switched(draft)) return count(event.muted);
-  record(draft, event, event_index);
+[[gnu::noinline]] void record_switched(const Hit& hit, AreaHeader* area, const Event& event, u32 event_index) {
+  Draft draft{&hit,  area, &event, &counts_of(area, event_index), nullptr, 0, 0, false, false, {},
+              false, 0,    nullptr, 0};
+  if ((event.flags & shared::kEventCounts) != 0) return record_counted(draft, event_index);
+  if (!begin_switched(draft)) return count(draft.counts->muted);
+  record(draft, event_index);
   if (draft.behind != 0) act_behind(draft);
 }
 
@@ -128,15 +130,16 @@ inline void record(Draft& draft, Event& event, u32 event_index) {
 void record_event(const Hit& hit, AreaHeader* area, u32 event_index) {
   if (!is_recording(*area)) return;
   if (event_index >= area->event_count || !rings_make_sense(area)) return;
-  Event& event = at_offset<Event>(area, area->event_offset)[event_index];
+  const Event& event = at_offset<Event>(area, area->event_offset)[event_index];
   if (!is_recording(event)) return;
   if (area->switch_count != 0) return record_switched(hit, area, event, event_index);
-  Draft draft{&hit, area, &event, nullptr, 0, 0, false, false, {}, false, 0, nullptr, 0};
-  record(draft, event, event_index);
+  Draft draft{&hit,  area, &event, &counts_of(area, event_index), nullptr, 0, 0, false, false, {},
+              false, 0,    nullptr, 0};
+  record(draft, event_index);
 }
 
 void count_missed(AreaHeader* area, u32 event_index) {
-  if (event_index < area->event_count) count(at_offset<Event>(area, area->event_offset)[event_index].missed);
+  if (event_index < area->event_count) count(counts_of(area, event_index).missed);
 }
 
 }  // namespace uprobe::agent

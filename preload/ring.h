@@ -25,7 +25,8 @@ enum class SessionWas : u8 { on, off, open };
 struct Draft {
   const Hit* hit;
   AreaHeader* area;
-  Event* event;
+  const Event* event;
+  EventCounts* counts;
   Ring* ring;
   u32 index;  // of the ring
   u32 cpu;
@@ -49,7 +50,8 @@ void act_behind(const Draft& draft);
 // Of an event with kEventShowsStack: whether this hit's stack is to be recorded. Asked once, when the record is wanted.
 bool wants_stack(const Draft& draft, const Payload& payload);
 struct Triggers {
-  shared::Trigger* first;
+  const shared::Trigger* first;
+  u64* left;  // of each, how often it may still act
   u32 count;
 };
 Triggers triggers_of(AreaHeader* area, const Event& event);

@@ -50,8 +50,14 @@ u64 begin_session(char** environment, u64 blocked) {
   Helper helper;
   if (!start_helper(helper, environment, blocked)) return blocked;
   shared::MailSlot& slot = helper.page->slot;
-  const Patience patience{kSlice, kSilentSlices, kSlices, helper.lifeline};
-  const bool answered = converse(helper.page->pulse, slot, patience);
+  const Line line{.pulse = &helper.page->pulse,
+                  .wake = &helper.page->wake,
+                  .bell = &helper.page->bell,
+                  .slice_nanoseconds = kSlice,
+                  .silent_slices = kSilentSlices,
+                  .slices = kSlices,
+                  .lifeline = helper.lifeline};
+  const bool answered = converse(line, slot, shared::number_of(slot.asked.word));
   const bool armed = answered && slot.result == 0;
   if (!answered) explain_silence(helper, !is_cut(helper.lifeline));
   let_go(helper, armed);

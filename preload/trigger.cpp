@@ -27,17 +27,17 @@ UPROBE_IN_SECTION bool take_one(u64& left) {
 }
 
 // A switch that stands as it should is no act.
-UPROBE_IN_SECTION void turn(AreaHeader* area, Trigger& trigger) {
+UPROBE_IN_SECTION void turn(AreaHeader* area, const Trigger& trigger, u64& left) {
   const auto kind = static_cast<TriggerKind>(trigger.kind);
   if (!shared::turns_switch(kind)) return;
   const bool of_event = kind == TriggerKind::enable_event || kind == TriggerKind::disable_event;
-  u32* const state = of_event ? switch_of(area, trigger.target) : &area->tracing;
+  u32* const state = of_event ? switch_of(area, trigger.target) : &live_of(area).tracing;
   const u32 wanted = shared::wanted_state(kind);
   u32 other = wanted == shared::kSwitchOn ? shared::kSwitchOff : shared::kSwitchOn;
-  if (state == nullptr || __atomic_load_n(state, __ATOMIC_ACQUIRE) == wanted || !take_one(trigger.left)) return;
+  if (state == nullptr || __atomic_load_n(state, __ATOMIC_ACQUIRE) == wanted || !take_one(left)) return;
   const bool turned = __atomic_compare_exchange_n(state, &other, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-  const bool counts = __atomic_load_n(&trigger.left, __ATOMIC_RELAXED) != shared::kUnlimited;
-  if (!turned && counts) __atomic_fetch_add(&trigger.left, 1, __ATOMIC_RELAXED);
+  const bool counts = __atomic_load_n(&left, __ATOMIC_RELAXED) != shared::kUnlimited;
+  if (!turned && counts) __atomic_fetch_add(&left, 1, __ATOMIC_RELAXED);
 }
 
 // One that asks for a name that may not be fetched does not act. What is missing fulfils no condition.
@@ -45,7 +45,7 @@ UPROBE_IN_SECTION bool holds(const Draft& draft, const Payload& payload, const T
   if (trigger.test_count == 0) return true;
   if ((payload.record_flags & shared::kRecordNoEntry) != 0) return false;
   const shared::Verdict verdict = verdict_of(draft, payload, trigger.first_test, trigger.test_count);
-  if (verdict == shared::Verdict::unknown) count(draft.event->undecided);
+  if (verdict == shared::Verdict::unknown) count(draft.counts->undecided);
   return verdict == shared::Verdict::pass;
 }
 
@@ -53,7 +53,8 @@ UPROBE_IN_SECTION bool holds(const Draft& draft, const Payload& payload, const T
 
 UPROBE_IN_SECTION Triggers triggers_of(AreaHeader* area, const Event& event) {
   const bool fits = u64{event.first_trigger} + event.trigger_count <= area->trigger_count;
-  return {at_offset<Trigger>(area, area->trigger_offset) + event.first_trigger, fits ? event.trigger_count : 0};
+  return {at_offset<Trigger>(area, area->trigger_offset) + event.first_trigger,
+          at_offset<u64>(area, area->left_offset) + event.first_trigger, fits ? event.trigger_count : 0};
 }
 
 [[gnu::noinline]] bool begin_switched(Draft& draft) {
@@ -62,13 +63,13 @@ UPROBE_IN_SECTION Triggers triggers_of(AreaHeader* area, const Event& event) {
   draft.looks = (draft.event->flags & shared::kEventLooksFirst) != 0;
   // As in the kernel, which builds a record beside the ring if there is a filter or the event is off, else in the ring at once.
   const bool is_open = draft.event->test_count != 0 || is_off(own);
-  draft.session = is_open ? SessionWas::open : is_off(&area->tracing) ? SessionWas::off : SessionWas::on;
+  draft.session = is_open ? SessionWas::open : is_off(&live_of(area).tracing) ? SessionWas::off : SessionWas::on;
   if (draft.looks) return true;
   // And so: no hit is seen that turns its own event on, but where a trigger of it looks at the record.
   const bool comes_too_late = is_off(own);
   const Triggers all = triggers_of(area, *draft.event);
-  for (u32 i = 0; i < all.count; ++i) turn(area, all.first[i]);
-  draft.is_off = comes_too_late || is_off(own) || is_off(&area->tracing);
+  for (u32 i = 0; i < all.count; ++i) turn(area, all.first[i], all.left[i]);
+  draft.is_off = comes_too_late || is_off(own) || is_off(&live_of(area).tracing);
   return !draft.is_off || draft.addends != nullptr;
 }
 
@@ -81,10 +82,10 @@ UPROBE_IN_SECTION Triggers triggers_of(AreaHeader* area, const Event& event) {
     if (shared::acts_behind(kind))
       draft.behind = i + 1;
     else
-      turn(area, all.first[i]);
+      turn(area, all.first[i], all.left[i]);
   }
   const bool session_off =
-      draft.session == SessionWas::open ? is_off(&area->tracing) : draft.session == SessionWas::off;
+      draft.session == SessionWas::open ? is_off(&live_of(area).tracing) : draft.session == SessionWas::off;
   return session_off || is_off(switch_of(area, draft.event->switch_number)) ? Built::muted : Built::ok;
 }
 
@@ -92,16 +93,16 @@ UPROBE_IN_SECTION Triggers triggers_of(AreaHeader* area, const Event& event) {
 [[gnu::noinline]] UPROBE_IN_SECTION bool wants_stack(const Draft& draft, const Payload& payload) {
   const Triggers all = triggers_of(draft.area, *draft.event);
   for (u32 i = 0; i < all.count; ++i) {
-    Trigger& trigger = all.first[i];
+    const Trigger& trigger = all.first[i];
     if (static_cast<TriggerKind>(trigger.kind) != TriggerKind::stack) continue;
-    if (holds(draft, payload, trigger)) return take_one(trigger.left);
+    if (holds(draft, payload, trigger)) return take_one(all.left[i]);
   }
   return false;
 }
 
 [[gnu::noinline]] void act_behind(const Draft& draft) {
   const Triggers all = triggers_of(draft.area, *draft.event);
-  if (draft.behind <= all.count) turn(draft.area, all.first[draft.behind - 1]);
+  if (draft.behind <= all.count) turn(draft.area, all.first[draft.behind - 1], all.left[draft.behind - 1]);
 }
 
 }  // namespace uprobe::agent

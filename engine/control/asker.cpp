@@ -15,15 +15,6 @@
 namespace uprobe::control {
 namespace {
 
-bool has_token(pid_t pid, Addr block, std::uint32_t index, std::uint64_t token) {
-  auto files = target::ProcessFiles::open(pid);
-  if (!files) return false;
-  std::uint64_t magic = 0, found = 0;
-  const Addr place = block + offsetof(shared::ProcessBlock, mail_tokens) + index * sizeof token;
-  return files->read(block, &magic, sizeof magic) && magic == shared::kBlockMagic &&
-         files->read(place, &found, sizeof found) && found == token && token != 0;
-}
-
 // What a thread is called in each PID namespace that it is in, from ours inwards: "NSpid:\tOUTER\t...\tINNER".
 std::vector<pid_t> ids_of(pid_t pid, pid_t tid) {
   std::vector<pid_t> ids;
@@ -55,24 +46,34 @@ bool has_thread_called(pid_t pid, pid_t id, std::size_t depth) {
 
 }  // namespace
 
-Result<Asker> find_asker(const trace::Area& area, const shared::MailSlot& slot, std::uint32_t index) {
-  const Addr block{slot.block};
-  const std::uint64_t token = slot.token;
+namespace {
+
+bool shares_slot(const trace::Area& area, pid_t pid, Addr at, const shared::MailSlot& slot) {
+  auto member = open_member(area, pid);
+  shared::MailSlot there{};
+  return member && member->files.read(at, &there, sizeof there) && there.asked.word == slot.asked.word &&
+         there.tid == slot.tid && there.kind == slot.kind && there.block == slot.block && there.path == slot.path;
+}
+
+}  // namespace
+
+Result<Asker> find_asker(const trace::Area& area, const Member& process, Addr at, const shared::MailSlot& slot) {
+  const pid_t pid = process.files.pid();
   const auto named = static_cast<pid_t>(slot.tid);
-  // A thread id is only needed where the thread is to be seized. Several processes may share the block's memory (vfork).
+  Asker asker{pid, thread_called(pid, named)};
+  if (asker.tid != 0) return asker;
+  // A thread id is only needed where the thread is to be seized.
   const auto kind = static_cast<shared::MailKind>(slot.kind);
-  const bool any_thread = kind != shared::MailKind::exec_begins && kind != shared::MailKind::exec_failed;
-  const auto asks = [&](pid_t pid, pid_t& tid) {
-    if (pid == 0 || !has_token(pid, block, index, token)) return false;
-    tid = thread_called(pid, named);
-    return any_thread || tid != 0;
-  };
-  Asker asker{process_of_thread(named), 0};
-  if (asks(asker.pid, asker.tid)) return asker;
-  struct stat status {};
-  if (::fstat(area.fd(), &status) != 0) return system_error("fstat", errno);
-  for (const pid_t pid : processes_mapping(status.st_ino))
-    if (asks(pid, asker.tid)) return Asker{pid, asker.tid};
+  if (kind != shared::MailKind::exec_begins && kind != shared::MailKind::exec_failed) return asker;
+  std::vector<pid_t> others{process_of_thread(named)};
+  if (others[0] == 0 || !shares_slot(area, others[0], at, slot)) {
+    struct stat status {};
+    if (::fstat(area.fd(), &status) != 0) return system_error("fstat", errno);
+    others = processes_mapping(status.st_ino);
+    std::erase_if(others, [&](pid_t other) { return !shares_slot(area, other, at, slot); });
+  }
+  for (const pid_t other : others)
+    if (const pid_t tid = thread_called(other, named); tid != 0) return Asker{other, tid};
   return Error{.code = Code::damaged, .text = "a request that no traced process has made"};
 }
 
@@ -80,10 +81,10 @@ pid_t process_called(const trace::Area& area, const Asker& asker, pid_t id) {
   struct stat status {};
   const std::size_t depth = ids_of(asker.pid, asker.pid).size();
   const pid_t same = process_of_thread(id);
-  if (same != 0 && depth == ids_of(::getpid(), ::getpid()).size()) return same;
+  if (same != 0 && depth == ids_of(::getpid(), ::getpid()).size()) return open_member(area, same) ? same : 0;
   if (::fstat(area.fd(), &status) != 0) return 0;
   for (const pid_t pid : processes_mapping(status.st_ino))
-    if (has_thread_called(pid, id, depth)) return pid;
+    if (has_thread_called(pid, id, depth) && open_member(area, pid)) return pid;
   return 0;
 }
 

@@ -1,9 +1,8 @@
-// Who asks through a mail slot. The slot lies in memory that every traced program can write, and a thread id in it counts in
-// the asker's own PID namespace: neither is taken at its word.
+// Who asks through a mailbox: a process that is known to have it, and a thread that it calls by an id of its own PID namespace.
 #pragma once
 
-#include "engine/target/target.h"
-#include "engine/trace/area.h"
+#include "engine/control/members.h"
+#include "engine/shared/mailbox.h"
 
 namespace uprobe::control {
 
@@ -11,11 +10,11 @@ struct Asker {
   pid_t pid = 0, tid = 0;  // in our namespace; tid 0: not found, and not needed
 };
 
-// The process that maps the session's memfd and whose block, at the address in the slot, holds the slot's token; its thread
-// with the slot's id. Code::damaged when there is none.
-Result<Asker> find_asker(const trace::Area& area, const shared::MailSlot& slot, std::uint32_t index);
+// The thread that has put `slot` where the process has it at `at`. Several processes may share the memory (vfork): then it may be
+// another one. Code::damaged when there is none, where one is needed.
+Result<Asker> find_asker(const trace::Area& area, const Member& process, Addr at, const shared::MailSlot& slot);
 
-// The process with the thread that the asker calls `id`, of this session or another; 0 if it cannot be found.
+// The process of the session with the thread that the asker calls `id`; 0 if there is none.
 pid_t process_called(const trace::Area& area, const Asker& asker, pid_t id);
 
 }  // namespace uprobe::control

@@ -162,7 +162,8 @@ Status unmap_forgotten_areas(HeldProcess& process) {
   if (!maps) return maps.error();
   for (const target::Mapping& m : *maps) {
     if (!is_session_area(m) || is_tool_of(process.pid(), m.inode)) continue;
-    auto done = process.system_call(SYS_munmap, {m.begin.value, m.end - m.begin, 0, 0, 0, 0});
+    const AreaRange range = area_range(*maps, m.begin);
+    auto done = process.system_call(SYS_munmap, {range.begin.value, range.end - range.begin, 0, 0, 0, 0});
     if (!done) return done.error();
   }
   return ok();
@@ -186,7 +187,7 @@ Result<Block> reuse_block(HeldProcess& process, const FoundAgent& found, const t
   std::fill(std::begin(head.pending), std::end(head.pending), shared::PendingSignal{});
   std::fill(std::begin(head.held), std::end(head.held), shared::HeldSignal{});
   std::fill(std::begin(head.repeats), std::end(head.repeats), shared::Repeat{});
-  std::fill(std::begin(head.mail_tokens), std::end(head.mail_tokens), 0);
+  head.tool_gone = 0;
   if (Status s = block->renew(process); !s) return s.error();
   if (Status s = block->begin_anew(process); !s) return s.error();
   return block;

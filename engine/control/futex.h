@@ -3,11 +3,18 @@
 
 #include <chrono>
 #include <cstdint>
+#include <span>
 
 namespace uprobe::control {
 
-// Sleeps while *word == value, at most `limit`; may return early.
-void futex_wait(std::uint32_t& word, std::uint32_t value, std::chrono::nanoseconds limit);
+// Sleeps while *word == value, at most `limit`; may return early. Whether it was woken.
+bool futex_wait(std::uint32_t& word, std::uint32_t value, std::chrono::nanoseconds limit);
+// The same for several words: until one has changed, or one is woken.
+struct FutexSeen {
+  std::uint32_t* word;
+  std::uint32_t value;
+};
+bool futex_wait_any(std::span<const FutexSeen> words, std::chrono::nanoseconds limit);
 void futex_wake(std::uint32_t& word);
 
 }  // namespace uprobe::control

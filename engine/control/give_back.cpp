@@ -18,6 +18,7 @@
 #include "engine/control/attached_threads.h"
 #include "engine/control/disarm.h"
 #include "engine/control/processes.h"
+#include "engine/shared/mailbox.h"
 #include "engine/target/attachable.h"
 
 namespace uprobe::control {
@@ -149,25 +150,19 @@ class GivingBack {
   bool waits_for_tool(const Thread& thread) const {
     return is_in_agent(thread.registers.rip) && is_interrupted(thread) && thread.registers.orig_rax == SYS_futex;
   }
-  bool is_ours(const shared::MailSlot& slot) const {
-    const auto& threads = process_.threads();
-    return slot.block == block_.address().value &&
-           std::any_of(threads.begin(), threads.end(),
-                       [&](const Thread& t) { return slot.tid == static_cast<std::uint32_t>(t.tid); });
-  }
-  // Its wait begins anew when it goes on, and finds the answer.
+  // Its wait ends when it goes on, and it finds the answer: whatever the last word of each slot was, the next one is `done`.
   void answer_waiters() {
-    const Addr area{block_.head().sessions[0].area};
-    shared::AreaHeader header{};
-    if (!process_.read(area, &header, sizeof header)) return;
-    for (std::uint64_t i = 0; i < std::min(header.mail_count, shared::kMailSlots); ++i) {
-      const Addr at = area + header.mail_offset + i * sizeof(shared::MailSlot);
-      const auto done = static_cast<std::uint32_t>(shared::MailState::done);
+    const Addr box{block_.head().sessions[0].area - shared::kMailboxBytes};
+    for (std::uint64_t i = 0; i < shared::kMailSlots; ++i) {
+      const Addr at = box + offsetof(shared::Mailbox, slots) + i * sizeof(shared::MailSlot);
       shared::MailSlot slot{};
-      if (!process_.read(at, &slot, sizeof slot) || !is_ours(slot)) continue;
-      const auto state = static_cast<shared::MailState>(slot.state);
-      if (state == shared::MailState::request || state == shared::MailState::working)
-        static_cast<void>(process_.write(at + offsetof(shared::MailSlot, state), &done, sizeof done));
+      if (!process_.read(at, &slot, sizeof slot)) return;
+      const shared::MailState state = shared::state_of(slot.asked.word);
+      if (state != shared::MailState::request && state != shared::MailState::result) continue;
+      const std::uint32_t next = shared::number_behind(shared::number_of(slot.asked.word), 1);
+      const std::uint32_t done = shared::turn(next, shared::MailState::done);
+      const shared::Turn answered{done, done};
+      static_cast<void>(process_.write(at + offsetof(shared::MailSlot, answered), &answered, sizeof answered));
     }
   }
 
@@ -180,8 +175,9 @@ class GivingBack {
       if (thread.in_group_stop) return Error{.code = Code::refused, .text = "it was stopped in the middle of a hit"};
       if (waits_in_call(thread))
         if (Status s = call_it_off(thread); !s) return s;
-      if (waits_for_tool(thread)) answer_waiters();
-      if (waits_to_be_moved(thread))
+      const bool waits = waits_for_tool(thread);
+      if (waits) answer_waiters();
+      if (waits || waits_to_be_moved(thread))
         if (Status s = end_wait(thread); !s) return s;
       if (Status s = let_out(thread); !s) return s;
     }
@@ -220,12 +216,9 @@ class GivingBack {
     const Addr area{block_.head().sessions[0].area};
     const auto maps = process_.maps();
     if (!maps) return maps.error();
-    const auto first =
-        std::find_if(maps->begin(), maps->end(), [area](const target::Mapping& m) { return m.begin == area; });
-    Addr end = area;
-    for (auto m = first; m != maps->end() && m->begin == end && m->inode == first->inode; ++m) end = m->end;
-    if (area != end) {
-      auto done = process_.system_call(SYS_munmap, {area.value, end - area, 0, 0, 0, 0});
+    const AreaRange range = area_range(*maps, area);
+    if (range.begin != range.end) {
+      auto done = process_.system_call(SYS_munmap, {range.begin.value, range.end - range.begin, 0, 0, 0, 0});
       if (!done) return done.error();
     }
     block_.head().sessions[0].area = 0;

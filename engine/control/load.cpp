@@ -4,17 +4,20 @@
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "engine/control/filters.h"
 #include "engine/control/passed_file.h"
+#include "engine/shared/mailbox.h"
 
 namespace uprobe::control {
 namespace {
@@ -33,29 +36,56 @@ Result<std::uint64_t> checked_call(Target& target, const std::string& what, long
   return static_cast<std::uint64_t>(*result);
 }
 
-Status map_steps(Target& target, Addr place, const trace::Area& area, int fd) {
-  for (const trace::MapStep& step : area.map_steps()) {
-    auto made = target::map_memory(target, place + step.offset, step.length, PROT_READ | PROT_WRITE,
-                                   MAP_SHARED | MAP_FIXED, fd, step.file_offset, "the session area");
-    if (!made) return made.error();
+// The steps of one file.
+Status map_file(Target& target, Addr scratch, Addr base, std::span<const trace::MapStep> steps) {
+  auto fd = pass_file(target, scratch, steps.front().fd);
+  if (!fd) return fd.error();
+  Status done = ok();
+  for (const trace::MapStep& step : steps) {
+    auto made = target::map_memory(target, base + step.offset, step.length, step.writable ? kReadWrite : PROT_READ,
+                                   MAP_SHARED | MAP_FIXED, *fd, step.file_offset, "the session area");
+    if (done && !made) done = made.error();
   }
-  return ok();
+  close_in(target, *fd);
+  return done;
 }
 
-// Far from all code: rings may be gigabytes, and within 2 GiB of code displaced copies need the room.
+// Private, and empty in a child of fork. (A kernel before 4.14 copies it: to a child in which no thread waits for an answer.)
+Status map_mailbox(Target& target, Addr at) {
+  auto made = target::map_memory(target, at, shared::kMailboxBytes, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+                                 0, "the mailbox");
+  if (!made) return made.error();
+  constexpr std::uint64_t kWipeOnFork = 18;
+  auto advised = target.system_call(SYS_madvise, {at.value, shared::kMailboxBytes, kWipeOnFork, 0, 0, 0});
+  return advised ? ok() : Status(advised.error());
+}
+
+// Far from all code: rings may be gigabytes, and within 2 GiB of code displaced copies need the room. Another place in each
+// process, which nobody can know.
+//
+// Below the libraries, which are at 0x7f...; programs are at 0x55... or low down. gcc's thread sanitizer ends a program that
+// has anything between 0x568000000000 and 0x7e8000000000, the address sanitizer below 0x10007fff8000 (their mappings of
+// shadow memory for x86-64).
+Addr place_far_from_code(std::uint64_t bytes) {
+  constexpr std::uint64_t kLowest = 0x7e81'0000'0000, kHighest = 0x7ef0'0000'0000, kPage = 4096;
+  std::uint64_t random = 0;
+  const bool is_random = ::getrandom(&random, sizeof random, 0) == sizeof random;
+  const std::uint64_t pages = bytes < kHighest - kLowest ? (kHighest - kLowest - bytes) / kPage : 0;
+  return Addr{kLowest + (is_random && pages != 0 ? random % pages * kPage : 0)};
+}
+
+// [ the mailbox | plan and live part ]
 Result<Addr> map_area(Target& target, MappedMemory& mapped, Addr scratch, const trace::Area& area) {
-  // Below the libraries, which are at 0x7f...; programs are at 0x55... or low down. gcc's thread sanitizer ends a program that
-  // has anything between 0x568000000000 and 0x7e8000000000, the address sanitizer below 0x10007fff8000 (their mappings of
-  // shadow memory for x86-64).
-  constexpr Addr kFarFromCode{0x7e90'0000'0000};
-  auto place = mapped.map(area.span_bytes(), PROT_NONE, MAP_NORESERVE, "the session area", kFarFromCode);
+  const std::uint64_t bytes = shared::kMailboxBytes + area.span_bytes();
+  auto place = mapped.map(bytes, PROT_NONE, MAP_NORESERVE, "the session area", place_far_from_code(bytes));
   if (!place) return place.error();
-  auto fd = pass_file(target, scratch, area.fd());
-  if (!fd) return fd.error();
-  const Status done = map_steps(target, *place, area, *fd);
-  close_in(target, *fd);
-  if (!done) return done.error();
-  return *place;
+  if (Status made = map_mailbox(target, *place); !made) return made.error();
+  const Addr base = *place + shared::kMailboxBytes;
+  const std::vector<trace::MapStep> steps = area.map_steps();
+  const std::span all(steps);
+  if (Status made = map_file(target, scratch, base, all.first(1)); !made) return made.error();
+  if (Status made = map_file(target, scratch, base, all.subspan(1)); !made) return made.error();
+  return base;
 }
 
 Status install_handler(Target& target, Addr scratch, int signal, Addr entry, Addr restorer, shared::AppAction& before) {
@@ -128,7 +158,8 @@ Result<Block> place_block(Target& target, const MappedAgent& agent, const trace:
   auto place = mapped.map(Block::bytes_for(points), kReadWrite, MAP_NORESERVE, "the process block");
   auto block = place ? Block::create(target, *place, points) : Result<Block>(place.error());
   if (!block) {
-    static_cast<void>(target.system_call(SYS_munmap, {area_base->value, area.span_bytes(), 0, 0, 0, 0}));
+    const std::uint64_t first = area_base->value - shared::kMailboxBytes;
+    static_cast<void>(target.system_call(SYS_munmap, {first, shared::kMailboxBytes + area.span_bytes(), 0, 0, 0, 0}));
     return block.error();
   }
   mapped.keep();

@@ -2,6 +2,8 @@
 
 #include <limits.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -22,16 +24,14 @@ namespace uprobe::control {
 namespace {
 
 using shared::MailSlot;
-using shared::MailState;
 using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::microseconds kIdlePace = 50ms, kExecPace = 200us, kTurn = 100us;
-
-bool change(MailSlot& slot, MailState from, MailState to) {
-  auto expected = static_cast<std::uint32_t>(from);
-  return __atomic_compare_exchange_n(&slot.state, &expected, static_cast<std::uint32_t>(to), false, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_RELAXED);
-}
+// Between two looks at all processes: this long, and so many times as long as one takes.
+constexpr auto kLookPause = 20ms;
+constexpr int kLookShare = 5;
+constexpr std::size_t kMostNotes = 64, kMostStrangers = 4 * shared::kBells;
 
 }  // namespace
 
@@ -59,32 +59,110 @@ MailService::~MailService() { stop(); }
 void MailService::stop() {
   if (!thread_.joinable()) return;
   stop_ = true;
-  __atomic_fetch_add(&area_.header().mail_requests, 1, __ATOMIC_RELEASE);
-  futex_wake(area_.header().mail_requests);
+  std::uint32_t& bell = area_.live(0).header().mail_requests;
+  __atomic_fetch_add(&bell, 1, __ATOMIC_RELEASE);
+  futex_wake(bell);
   thread_.join();
   pulse_.reset();
 }
 
+std::vector<FutexSeen> MailService::bells() const {
+  std::vector<FutexSeen> all;
+  for (std::size_t part = 0; part < area_.live_count(); ++part) {
+    std::uint32_t& bell = area_.live(part).header().mail_requests;
+    all.push_back({&bell, __atomic_load_n(&bell, __ATOMIC_ACQUIRE)});
+  }
+  return all;
+}
+
 void MailService::loop() {
-  std::uint32_t& requests = area_.header().mail_requests;
+  bool was_rung = false;
   while (!stop_) {
-    const std::uint32_t seen = __atomic_load_n(&requests, __ATOMIC_ACQUIRE);
-    serve_all();
-    if (!stop_) futex_wait(requests, seen, exec_.waiting() ? kExecPace : kIdlePace);
+    const std::vector<FutexSeen> seen = bells();
+    serve_all(was_rung);
+    const bool is_to_look = has_missed_ || !strangers_.empty();
+    const std::chrono::nanoseconds pace = exec_.waiting() ? kExecPace : kIdlePace;
+    const auto pause = is_to_look ? std::clamp<std::chrono::nanoseconds>(next_look_ - Clock::now(), 100us, pace) : pace;
+    if (!stop_) was_rung = futex_wait_any(seen, pause);
     while (waiting_ != 0) std::this_thread::sleep_for(kTurn);
   }
   exec_.answer_all();
 }
 
-void MailService::serve_all() {
+// Where the bell is rung again and again without a name, another process may take the names away.
+void MailService::serve_all(bool was_rung) {
   const std::lock_guard lock(work_lock_);
-  for (std::uint32_t i = 0; i < shared::kMailSlots; ++i) {
-    MailSlot& slot = area_.mail(i);
-    if (change(slot, MailState::request, MailState::working)) answer(slot);
-    forget_abandoned(slot);
-  }
+  take_flush_requests();
+  const std::size_t strangers = strangers_.size();
+  const auto served = served_;
+  take_hints();
+  nameless_ = was_rung && served == served_ && strangers == strangers_.size() ? nameless_ + 1 : 0;
+  if (nameless_ > 1) has_missed_ = true;
+  if ((has_missed_ || !strangers_.empty()) && Clock::now() >= next_look_) look_at_all();
   exec_.step();
   beside_.step();
+}
+
+void MailService::take_hints() {
+  std::set<std::uint32_t> named;
+  for (std::size_t part = 0; part < area_.live_count(); ++part) {
+    shared::LiveHeader& live = area_.live(part).header();
+    for (std::uint32_t& bell : live.bells)
+      if (__atomic_load_n(&bell, __ATOMIC_RELAXED) != 0) named.insert(__atomic_exchange_n(&bell, 0, __ATOMIC_ACQ_REL));
+    if (__atomic_exchange_n(&live.bells_missed, 0, __ATOMIC_ACQ_REL) != 0) has_missed_ = true;
+  }
+  std::set<pid_t> seen;
+  for (const std::uint32_t tid : named) {
+    const pid_t pid = process_of_thread(static_cast<pid_t>(tid));
+    if (pid != 0 && (!seen.insert(pid).second || look_at(pid))) continue;
+    if (strangers_.size() < kMostStrangers) strangers_.insert(tid);
+  }
+}
+
+// Threads of other PID namespaces are called otherwise there, and bells can be taken away.
+void MailService::look_at_all() {
+  const auto begun = Clock::now();
+  struct stat status {};
+  const bool is_known = ::fstat(area_.fd(), &status) == 0;
+  for (const pid_t pid : is_known ? processes_mapping(status.st_ino) : std::vector<pid_t>())
+    if (pid != ::getpid()) look_at(pid);
+  for (const std::uint32_t tid : strangers_) refuse(tid);
+  strangers_.clear();
+  has_missed_ = false;
+  const auto ended = Clock::now();
+  next_look_ = ended + std::max<Clock::duration>(kLookPause, kLookShare * (ended - begun));
+}
+
+// A thread whose request has been seen does not mind.
+void MailService::refuse(std::uint32_t tid) {
+  shared::Notice& notice = area_.header().notices[tid % shared::kNotices];
+  __atomic_store_n(&notice.refused, tid, __ATOMIC_RELEASE);
+  __atomic_fetch_add(&notice.refused_count, 1, __ATOMIC_RELEASE);
+  __atomic_fetch_add(&notice.wake, 1, __ATOMIC_RELEASE);
+  futex_wake(notice.wake);
+}
+
+// False: it is not in the session, or may not be looked at, or nothing stood in its mailbox.
+bool MailService::look_at(pid_t pid) {
+  auto member = open_member(area_, pid);
+  shared::Mailbox box{};
+  if (!member || !member->files.read(member->mailbox(), &box, sizeof box)) return false;
+  const auto process = std::make_shared<const Member>(member.take());
+  bool found = false;
+  for (std::size_t i = 0; i < shared::kMailSlots; ++i) {
+    if (!has_request(box.slots[i])) continue;
+    answer(process, process->mailbox() + offsetof(shared::Mailbox, slots) + i * sizeof(MailSlot));
+    found = true;
+  }
+  served_ += found ? 1 : 0;
+  return found;
+}
+
+void MailService::take_flush_requests() {
+  for (std::size_t part = 0; part < area_.live_count(); ++part) {
+    const std::uint32_t now = __atomic_load_n(&area_.live(part).header().flush_requests, __ATOMIC_SEQ_CST);
+    if (std::exchange(flush_requests_[part], now) != now) ::eventfd_write(flush_event_.get(), 1);
+  }
 }
 
 void MailService::note_name(pid_t pid) {
@@ -107,7 +185,7 @@ Status MailService::load(target::PtraceTarget& target) {
   note_name(target.pid());
   const auto hook_note = add_library_hook(target.pid(), files_, probes_);
   if (!hook_note) return hook_note.error();
-  if (!hook_note->empty()) failures_.insert(*hook_note);
+  if (!hook_note->empty()) note_failure(*hook_note);
   const std::uint64_t blocked = target.signal_mask();
   auto block = load_agent(target, *agent_, area_, probes_.size());
   if (!block) return block.error();
@@ -126,7 +204,7 @@ Status MailService::prepare_for(pid_t pid) {
   target::RunningTarget running(files.take());
   const auto hook_note = add_library_hook(pid, files_, probes_);
   if (!hook_note) return hook_note.error();
-  if (!hook_note->empty()) failures_.insert(*hook_note);
+  if (!hook_note->empty()) note_failure(*hook_note);
   armer_.look_ahead(running);
   return ok();
 }
@@ -153,28 +231,22 @@ Status MailService::take_in(pid_t pid, const std::function<bool()>& is_wanted) {
   return taken;
 }
 
-void MailService::answer(MailSlot& slot) {
-  if (slot.kind == static_cast<std::uint32_t>(shared::MailKind::flush)) {
-    const std::lock_guard lock(flush_lock_);
-    if (flushing_.insert(&slot).second) flush_requests_.push_back(&slot);
-    ::eventfd_write(flush_event_.get(), 1);
-    return;
-  }
-  if (Status served = survive_exhaustion([&] { return serve(slot); }); !served) failures_.insert(served.error().text);
-  if (about_to_exec_.count(&slot) == 0) finish(slot);
+void MailService::note_failure(const std::string& text) {
+  if (failures_.size() < kMostNotes) failures_.insert(text);
 }
 
-// An asker that gave up meanwhile has left the slot to us.
-void MailService::finish(MailSlot& slot) {
-  if (!change(slot, MailState::working, MailState::done)) __atomic_store_n(&slot.state, 0, __ATOMIC_RELEASE);
-  futex_wake(slot.state);
-}
-
-// Whoever gave up waiting for a flush, or for another thread's execve, keeps the slot until that is through.
-void MailService::forget_abandoned(MailSlot& slot) {
-  const std::lock_guard lock(flush_lock_);
-  if (flushing_.count(&slot) == 0 && about_to_exec_.count(&slot) == 0)
-    change(slot, MailState::abandoned, MailState::free);
+// What is served is a copy, made when the request was there for certain.
+void MailService::answer(const std::shared_ptr<const Member>& process, Addr at) {
+  std::uint32_t tid = 0;
+  if (!process->files.read(at + offsetof(MailSlot, tid), &tid, sizeof tid)) return;
+  const auto request = std::make_shared<Request>(area_, process, at, tid);
+  MailSlot& slot = request->slot;
+  if (!request->thread.has_request() || !process->files.read(at, &slot, sizeof slot) || !request->thread.begin()) return;
+  const Status served = blocks_.contains(Addr{slot.block})
+                            ? survive_exhaustion([&] { return serve(request); })
+                            : Status(Error{.code = Code::damaged, .text = "a request that makes no sense"});
+  if (!served) note_failure(served.error().text);
+  if (!request->is_put_off) request->thread.finish();
 }
 
 std::vector<std::string> MailService::notes() const {
@@ -186,50 +258,51 @@ std::vector<std::string> MailService::notes() const {
   return notes;
 }
 
-std::vector<MailSlot*> MailService::take_flushes() {
-  const std::lock_guard lock(flush_lock_);
+// The number is told before anything is read.
+bool MailService::begin_flush() {
   eventfd_t count = 0;
-  ::eventfd_read(flush_event_.get(), &count);
-  return std::exchange(flush_requests_, {});
+  if (::eventfd_read(flush_event_.get(), &count) != 0) return false;
+  __atomic_store_n(&area_.header().flush_begun, ++flush_round_, __ATOMIC_SEQ_CST);
+  return true;
 }
 
-void MailService::flushed(MailSlot& slot) {
-  const std::lock_guard lock(flush_lock_);
-  flushing_.erase(&slot);
-  if (change(slot, MailState::working, MailState::done)) futex_wake(slot.state);
+void MailService::end_flush() {
+  std::uint32_t& done = area_.header().flush_done;
+  __atomic_store_n(&done, flush_round_, __ATOMIC_SEQ_CST);
+  futex_wake(done);
 }
 
-Status MailService::serve(MailSlot& slot) {
-  auto asker = find_asker(area_, slot, static_cast<std::uint32_t>(&slot - &area_.mail(0)));
+Status MailService::serve(const std::shared_ptr<Request>& asked) {
+  Request& request = *asked;
+  const MailSlot& slot = request.slot;
+  auto asker = find_asker(area_, *request.process, request.at, slot);
   if (!asker) return asker.error();
   const auto kind = static_cast<shared::MailKind>(slot.kind);
-  if (kind == shared::MailKind::leave_me) return let_go(slot, asker->pid);
-  if (kind == shared::MailKind::leave_one) return let_go_of_other(slot, *asker);
+  if (kind == shared::MailKind::leave_me) return let_go(request, asker->pid);
+  if (kind == shared::MailKind::leave_one) return let_go_of_other(request, *asker);
   const bool mapped = kind == shared::MailKind::code_mapped, writable = kind == shared::MailKind::code_writable;
-  if (!mapped && !writable && kind != shared::MailKind::libraries_changed) return serve_exec(slot, *asker);
-  auto files = target::ProcessFiles::open(asker->pid);
-  if (!files) return files.error();
+  if (!mapped && !writable && kind != shared::MailKind::libraries_changed) return serve_exec(asked, *asker);
   note_name(asker->pid);
-  MailTarget target(files.take(), slot);
+  MailTarget target(request.process->files, request.thread);
   const Changed range{Addr{slot.path}, Addr{slot.folder}};
   if (writable) return armer_.take_jumps(target, Addr{slot.block}, range);
   return armer_.arm(target, Addr{slot.block}, mapped ? range : Changed{});
 }
 
 // The handlers go as well where no other thread can be on its way to them.
-Status MailService::let_go(MailSlot& slot, pid_t pid) {
+Status MailService::let_go(Request& request, pid_t pid) {
+  const MailSlot& slot = request.slot;
   if (Status out = disarm(pid, Addr{slot.block}); !out) return out;
   note_left(pid);
-  auto files = target::ProcessFiles::open(pid);
-  if (slot.path == 0 || !files || threads_of(pid).size() != 1) return ok();
-  MailTarget target(files.take(), slot);
+  if (slot.path == 0 || threads_of(pid).size() != 1) return ok();
+  MailTarget target(request.process->files, request.thread);
   auto block = Block::read(target, Addr{slot.block});
   if (!block) return block.error();
   return uninstall_handlers(target, *block);
 }
 
-Status MailService::let_go_of_other(const MailSlot& slot, const Asker& asker) {
-  const pid_t pid = process_called(area_, asker, static_cast<pid_t>(slot.path));
+Status MailService::let_go_of_other(const Request& request, const Asker& asker) {
+  const pid_t pid = process_called(area_, asker, static_cast<pid_t>(request.slot.path));
   if (pid == 0) return ok();  // none of ours
   const auto block = find_block(pid);
   if (block && disarm(pid, *block)) note_left(pid);
@@ -238,17 +311,16 @@ Status MailService::let_go_of_other(const MailSlot& slot, const Asker& asker) {
 
 void MailService::note_left(pid_t pid) {
   const auto name = read_file("/proc/" + std::to_string(pid) + "/comm");
-  left_.insert(name && !name->empty() ? name->substr(0, name->size() - 1) : "?");
+  if (left_.size() < kMostNotes) left_.insert(name && !name->empty() ? name->substr(0, name->size() - 1) : "?");
 }
 
-Status MailService::serve_exec(MailSlot& slot, const Asker& asker) {
+Status MailService::serve_exec(const std::shared_ptr<Request>& request, const Asker& asker) {
+  const MailSlot& slot = request->slot;
   if (agent_ == nullptr) return ok();
   if (slot.kind == static_cast<std::uint32_t>(shared::MailKind::exec_failed)) {
     exec_.failed(asker.tid);
     return ok();
   }
-  auto files = target::ProcessFiles::open(asker.pid);
-  if (!files) return files.error();
   // A forked child has not been seen yet, and what it has recorded is from before.
   if (maps_ != nullptr) maps_->note(asker.pid);
   std::string path(PATH_MAX, '\0');
@@ -256,22 +328,19 @@ Status MailService::serve_exec(MailSlot& slot, const Asker& asker) {
   while (bytes < path.size()) {
     const std::uint64_t at = slot.path + bytes;
     const std::size_t step = std::min<std::size_t>(4096 - at % 4096, path.size() - bytes);
-    if (!files->read(Addr{at}, path.data() + bytes, step)) break;
+    if (!request->process->files.read(Addr{at}, path.data() + bytes, step)) break;
     bytes += step;
     if (path.find('\0') < bytes) break;
   }
   path.resize(std::min(path.find('\0'), bytes));
-  const auto still_asks = [this, &slot, asker] {
-    const auto now = find_asker(area_, slot, static_cast<std::uint32_t>(&slot - &area_.mail(0)));
+  const auto still_asks = [this, request, asker] {
+    if (!request->process->lives() || !request->thread.still_waits()) return false;
+    const auto now = find_asker(area_, *request->process, request->at, request->slot);
     return now && now->pid == asker.pid && now->tid == asker.tid;
   };
-  const auto answer = [this, &slot] { about_to_exec_.erase(&slot), finish(slot); };
-  const auto forget = [this, &slot] {
-    about_to_exec_.erase(&slot);
-    __atomic_store_n(&slot.state, 0, __ATOMIC_RELEASE);
-  };
-  if (!exec_.begins({asker.pid, asker.tid, path, static_cast<int>(slot.folder)}, {still_asks, answer, forget}))
-    about_to_exec_.insert(&slot);
+  const auto answer = [request] { request->thread.finish(); };
+  request->is_put_off =
+      !exec_.begins({asker.pid, asker.tid, path, static_cast<int>(slot.folder)}, {still_asks, answer, [] {}});
   return ok();
 }
 

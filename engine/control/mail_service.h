@@ -1,11 +1,16 @@
 // The thread of the tool that answers the agents: a library was mapped, so there may be something to arm; a program is about
-// to be replaced by execve, so that the new one has to be loaded. Requests to flush the output are handed on to the
+// to be replaced by execve, so that the new one has to be loaded. That the output is to be flushed is handed on to the
 // thread that reads the rings.
+//
+// Requests stand in the mailboxes of the processes. What the live parts say of them are hints: which thread has rung, or that one
+// has. Where these lead nowhere all processes of the session are looked at, not more often than a small part of the time allows.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -19,7 +24,9 @@
 #include "engine/control/asker.h"
 #include "engine/control/beside.h"
 #include "engine/control/code_maps.h"
+#include "engine/control/conversation.h"
 #include "engine/control/exec_follower.h"
+#include "engine/control/futex.h"
 #include "engine/control/live.h"
 #include "engine/control/pulse.h"
 #include "engine/trace/area.h"
@@ -52,10 +59,10 @@ class MailService {
   // No further answers: requests that come now run into their deadline. Joins the thread.
   void stop();
 
-  // The askers that wait until everything recorded before is in the output; each is to be answered by flushed(). The
-  // descriptor is readable while there are some.
-  std::vector<shared::MailSlot*> take_flushes();
-  void flushed(shared::MailSlot& slot);
+  // A round of printing, which threads wait for: everything recorded before begin_flush() is in the output when end_flush() is
+  // called. False: none waits. The descriptor is readable while some do.
+  bool begin_flush();
+  void end_flush();
   int flush_wanted() const { return flush_event_.get(); }
 
   // Processes that asked or were loaded since the last call, and their names: a short-lived one may be gone when its records
@@ -67,15 +74,33 @@ class MailService {
   std::vector<std::string> notes() const;
 
  private:
+  // A request as it was when it was looked at: what the process does to it later changes nothing.
+  struct Request {
+    Request(trace::Area& area, std::shared_ptr<const Member> asks, Addr slot_at, std::uint32_t tid)
+        : process(std::move(asks)), at(slot_at), line(process->files, at, area, process->part, tid), thread(line) {}
+
+    std::shared_ptr<const Member> process;
+    Addr at;  // of its slot
+    shared::MailSlot slot{};
+    PrivateLine line;
+    Conversation thread;
+    bool is_put_off = false;  // answered later, by another
+  };
+
   void loop();
-  void serve_all();
-  void answer(shared::MailSlot& slot);
-  void finish(shared::MailSlot& slot);
-  void forget_abandoned(shared::MailSlot& slot);
-  Status serve(shared::MailSlot& slot);
-  Status serve_exec(shared::MailSlot& slot, const Asker& asker);
-  Status let_go(shared::MailSlot& slot, pid_t pid);
-  Status let_go_of_other(const shared::MailSlot& slot, const Asker& asker);
+  std::vector<FutexSeen> bells() const;
+  void serve_all(bool was_rung);
+  void take_hints();
+  void take_flush_requests();
+  void look_at_all();
+  void refuse(std::uint32_t tid);
+  bool look_at(pid_t pid);
+  void answer(const std::shared_ptr<const Member>& process, Addr at);
+  Status serve(const std::shared_ptr<Request>& request);
+  Status serve_exec(const std::shared_ptr<Request>& request, const Asker& asker);
+  Status let_go(Request& request, pid_t pid);
+  Status let_go_of_other(const Request& request, const Asker& asker);
+  void note_failure(const std::string& text);
   void note_left(pid_t pid);
   Status load(target::PtraceTarget& target);
   Status prepare_for(pid_t pid);
@@ -90,17 +115,20 @@ class MailService {
   std::set<Addr> blocks_;
   ExecFollower exec_;
   BesideOthers beside_;
-  std::set<std::string> failures_;  // why requests could not be served
+  std::set<std::string> failures_;  // why requests could not be served; not more than kMostNotes, as left_
   std::set<std::string> left_;      // names of processes that another tracer has
+  std::set<std::uint32_t> strangers_;  // who have rung and are in no process that was found
+  std::uint64_t served_ = 0;            // looks that found requests
+  unsigned nameless_ = 0;
+  bool has_missed_ = false;            // a thread has rung, and it is not known which
+  std::chrono::steady_clock::time_point next_look_{};
+  std::map<std::size_t, std::uint32_t> flush_requests_;  // by live part, as last seen
+  std::atomic<std::uint32_t> flush_round_{0};
   std::atomic<bool> stop_{false};
   std::mutex work_lock_;
   std::atomic<int> waiting_{0};  // for it
   std::mutex names_lock_;
   std::vector<std::pair<pid_t, std::string>> names_;
-  std::mutex flush_lock_;
-  std::set<shared::MailSlot*> flushing_;       // not answered yet
-  std::set<shared::MailSlot*> about_to_exec_;  // of threads that wait for another one's execve; the service's thread
-  std::vector<shared::MailSlot*> flush_requests_;  // of these, not taken yet
   Fd flush_event_;
   std::optional<Pulse> pulse_;
   std::thread thread_;

@@ -1,18 +1,15 @@
 // A process one of whose threads waits in the agent, at a hook in its dynamic loader: it executes our system calls.
 #pragma once
 
-#include "engine/shared/session_area.h"
+#include "engine/control/conversation.h"
 #include "engine/target/target.h"
 
 namespace uprobe::control {
 
-// Has the thread that waits at `slot` (in state `working`) execute a command: its result.
-Result<std::uint64_t> command_by_mail(shared::MailSlot& slot, const std::array<std::uint64_t, 7>& words);
-
 class MailTarget : public target::Target {
  public:
-  // `slot` is in shared memory and belongs to us while its state is `working`.
-  MailTarget(target::ProcessFiles files, shared::MailSlot& slot) : files_(std::move(files)), slot_(slot) {}
+  // Both outlive it.
+  MailTarget(const target::ProcessFiles& files, Conversation& thread) : files_(files), thread_(thread) {}
 
   pid_t pid() const override { return files_.pid(); }
   Result<std::vector<target::Mapping>> maps() override { return files_.maps(); }
@@ -22,8 +19,8 @@ class MailTarget : public target::Target {
   Result<std::uint64_t> call(Addr function) override;
 
  private:
-  target::ProcessFiles files_;
-  shared::MailSlot& slot_;
+  const target::ProcessFiles& files_;
+  Conversation& thread_;
 };
 
 }  // namespace uprobe::control

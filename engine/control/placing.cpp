@@ -155,6 +155,7 @@ x86::FastRecord Placer::fast_record(const PlannedConsumer& consumer, const Pendi
                          .ring_offset = places.rings,
                          .cpu_ring_count = places.cpu_ring_count,
                          .events_offset = places.events,
+                         .counts_offset = places.counts,
                          .fixed_bytes = area.fixed_bytes(event),
                          .file_bias = p.point.file_bias,
                          .is_return = consumer.kind == shared::ConsumerKind::exit,

@@ -37,11 +37,28 @@ class Preloaded {
   Preloaded(Fd page, shared::Bootstrap* shared);
   Status find_process();
 
+  // The slot in the page.
+  class PageLine : public MailLine {
+   public:
+    explicit PageLine(shared::Bootstrap& page) : page_(page) {}
+    Status read(std::size_t offset, void* to, std::size_t bytes) override;
+    Status write(std::size_t offset, const void* from, std::size_t bytes) override;
+    void wake() override;
+    std::uint32_t rung() override;
+    void wait(std::uint32_t rung, std::chrono::nanoseconds limit) override;
+
+   private:
+    shared::Bootstrap& page_;
+  };
+
   Fd page_;
   shared::Bootstrap* shared_;  // null after finish
+  PageLine line_;
+  Conversation thread_;
   std::uint64_t blocked_;
   MappedAgent agent_{};
   std::optional<Pulse> pulse_;
+  std::optional<target::ProcessFiles> files_;
   std::optional<MailTarget> target_;
 };
 

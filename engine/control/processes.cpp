@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "engine/control/block.h"
+#include "engine/shared/mailbox.h"
 
 namespace uprobe::control {
 
@@ -24,6 +25,17 @@ constexpr const char* kSessionName = "memfd:uprobe-session";
 }  // namespace
 
 bool is_session_area(const target::Mapping& m) { return m.path.find(kSessionName) != std::string::npos; }
+
+AreaRange area_range(const std::vector<target::Mapping>& maps, Addr area) {
+  const auto first = std::ranges::find(maps, area, &target::Mapping::begin);
+  if (first == maps.end() || !is_session_area(*first)) return {area, area};
+  AreaRange range{area, area};
+  for (auto m = first; m != maps.end() && m->begin == range.end && is_session_area(*m); ++m) range.end = m->end;
+  const bool has_mailbox = first != maps.begin() && (first - 1)->end == area && (first - 1)->path.empty() &&
+                           (first - 1)->end - (first - 1)->begin == shared::kMailboxBytes;
+  if (has_mailbox) range.begin = (first - 1)->begin;
+  return range;
+}
 
 bool is_tool_of(pid_t pid, ino_t memfd) {
   const std::string folder = "/proc/" + std::to_string(pid) + "/fd/";

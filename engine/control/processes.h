@@ -28,6 +28,12 @@ std::vector<InSession> processes_in_sessions();
 // Whether it is part of a session's shared memory, whoever's.
 bool is_session_area(const target::Mapping& m);
 
+// What a process has of a session whose plan it maps at `area`: [begin, end), the mailbox included. Empty: nothing.
+struct AreaRange {
+  Addr begin, end;
+};
+AreaRange area_range(const std::vector<target::Mapping>& maps, Addr area);
+
 // Whether a process has the session with this inode as its tool: a tool keeps the descriptor, a traced process has none. A process
 // may be both, of different sessions.
 bool is_tool_of(pid_t pid, ino_t memfd);

@@ -2,14 +2,15 @@
 //
 // Loaded by ld.so, the agent starts the tool as a helper and shares one page with it, a memfd:
 //
-//   agent   fills the page, slot.state = request, starts the helper, works for it
-//   helper  working -> (command -> result)* -> done, slot.result = 0 (armed) or 1 (refused, the helper has said why)
+//   agent   fills the page, says `request`, starts the helper, works for it
+//   helper  (command -> result)* -> done, slot.result = 0 (armed) or 1 (refused, the helper has said why)
 //
 // The page stays mapped in the process and in every fork of it, and in nothing else: the helper is done when nobody
-// maps it (F_SEAL_WRITE can then be set on it).
+// maps it (F_SEAL_WRITE can then be set on it). After `done` neither side looks into it again, whatever a child writes there; the
+// program has no other thread before, and has forked no child. Later requests go by the process's own mailbox.
 #pragma once
 
-#include "engine/shared/session_area.h"
+#include "engine/shared/mailbox.h"
 
 namespace uprobe::shared {
 
@@ -25,7 +26,9 @@ struct Bootstrap {
   u64 blocked;      // signal mask of the waiting thread, as the program will have it
   u32 pulse;        // moves while the helper lives
   u32 start_error;  // errno of starting the helper
-  u8 reserved[80];
+  u32 wake;         // futex: bumped by the helper
+  u32 bell;         // futex: bumped by the agent
+  u8 reserved[72];
   MailSlot slot;
 };
 static_assert(sizeof(Bootstrap) == 256 && offsetof(Bootstrap, slot) == 128);

@@ -220,6 +220,12 @@ struct Filter {
   }
 };
 
+// As it was loaded: where other processes can write, a second load could give another one.
+UPROBE_ALWAYS_INLINE constexpr u32 loaded_once(u32 value) {
+  if (!__builtin_is_constant_evaluated()) __asm__("" : "+r"(value));
+  return value;
+}
+
 UPROBE_ALWAYS_INLINE constexpr bool load_number(const Test& test, const FilterInput& input, u64& number) {
   number = input.cpu;
   if (test.offset == kTestCpu) return true;
@@ -243,7 +249,7 @@ UPROBE_ALWAYS_INLINE constexpr bool characters_hold(const Test& test, const Filt
 UPROBE_ALWAYS_INLINE constexpr bool string_holds(const Test& test, const FilterInput& input, Text pattern) {
   if (characters_of(test) != 0) return characters_hold(test, input, pattern);
   if (test.offset > input.bytes || input.bytes - test.offset < 4) return false;
-  const u32 locator = static_cast<u32>(bytes_at(input.payload + test.offset, 4));
+  const u32 locator = loaded_once(static_cast<u32>(bytes_at(input.payload + test.offset, 4)));
   const u32 place = locator & 0xffff, size = locator >> 16;
   if (size == 0 || place > input.bytes || size > input.bytes - place) return false;
   return text_holds(static_cast<TextMatch>(test.size), up_to_nul({input.payload + place, size}), pattern);

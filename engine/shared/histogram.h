@@ -1,6 +1,6 @@
 // What the two worlds have in common, part 10: histograms, which a `hist` trigger adds hits to.
 //
-//   table of Histograms | for each: Slot[slot_count]  Entry[entry_count] | a scratch for each ring
+//   table of Histograms;  HistogramCounts of each | for each: Slot[slot_count]  Entry[entry_count] | a scratch for each ring
 //
 // A histogram is a hash table that is only ever added to. An entry is the sums (the count of hits, then the values) and behind
 // them the key; a slot says which entry a key has:
@@ -12,8 +12,8 @@
 // of rseq that starts anew) leaves a claimed slot, which is room lost and nothing else. Sums change by lock add on ready entries
 // alone.
 //
-// Nothing here is believed by who reads it: the agent looks whether a histogram lies in the area before each use, the tool keeps
-// its own copy of all but slots, entries and `dropped`.
+// The table of Histograms is in the session's plan, which the tool alone writes; HistogramCounts, slots and entries are in its live
+// file, which every traced process writes: the numbers there are bounded by the plan's before they lead anywhere.
 #pragma once
 
 #include "engine/shared/layout.h"
@@ -63,14 +63,18 @@ struct alignas(64) Histogram {
   u32 slot_offset, entry_offset;  // from the start of the area; multiples of 8
   HistogramField keys[kMaxHistogramKeys];
   HistogramField values[kMaxHistogramValues];
-  u64 reserved;
-  // Of writers.
-  u32 next_entry;
-  u32 reserved2;
-  u64 dropped;  // hits that found no room, or whose fields were not known
-  u64 reserved3[4];
+  u64 reserved[5];
 };
-static_assert(sizeof(Histogram) == 256);
+static_assert(sizeof(Histogram) == 192);
+
+// Of writers.
+struct alignas(64) HistogramCounts {
+  u32 next_entry;
+  u32 reserved0;
+  u64 dropped;  // hits that found no room, or whose fields were not known
+  u64 reserved1[6];
+};
+static_assert(sizeof(HistogramCounts) == 64);
 
 // A slot: the key's hash << 32 | kSlotClaimed, or | kSlotEntry + the number of its entry.
 using HistogramSlot = u64;

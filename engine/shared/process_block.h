@@ -358,7 +358,8 @@ struct ProcessBlock {
   u64 start_blocked;  // of kOurSignals, blocked when the program started: what a thread without an entry believes
   OtherAction others[kSignals + 1];
   u8 masked_in[72];     // per signal: which of kOurSignals its sa_mask names (bit 0 TRAP, 1 SEGV, 2 BUS)
-  u64 mail_tokens[64];  // of the requests under way, by mail slot
+  u32 tool_gone;        // a request ran into its deadline: nobody asks again
+  u32 reserved3;
   u64 file_ranges[kFileRanges];
   u32 repeat_count;
   u32 held_count;
@@ -369,7 +370,7 @@ struct ProcessBlock {
   Repeat repeats[kRepeats];
 };
 static_assert(offsetof(ProcessBlock, flags) == 2328 && sizeof(CodeFile) == 24 && sizeof(MappedObject) == 24);
-static_assert(sizeof(ProcessBlock) == 8504 + 168 * kPendingSignals + 8 * kFileRanges + 8);
+static_assert(sizeof(ProcessBlock) == 8000 + 168 * kPendingSignals + 8 * kFileRanges + 8);
 inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
 

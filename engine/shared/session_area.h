@@ -1,13 +1,24 @@
 // What the two worlds have in common, part 3: the session area.
 //
-// One memfd per session, shared by the tool and by every traced process:
+// One range of addresses in the tool and in every traced process, made of two files, and one page in front of it that is the
+// process's own (engine/shared/mailbox.h):
 //
-//   file   [ AreaHeader | Event[] | Insn[] | Test[] | Trigger[] | switches | text | MailSlot[] | Ring[] | counts of dropped hits |
-//            histograms ]
-//          [ data of ring 0 ][ data of ring 1 ] ...
-//   memory [ the same, `data_offset` bytes                             ][ data 0 ][ data 0 again ][ data 1 ][ data 1 again ] ...
+//   process  [ Mailbox ]                                                                     private, gone in a child of fork
+//   plan     [ AreaHeader | Event[] | Insn[] | Test[] | Trigger[] | Histogram[] | text ]     the tool writes, processes read
+//   live     [ LiveHeader | EventCounts[] | HistogramCounts[] | left[] | switches | Ring[] | counts of dropped hits |
+//              slots and entries of histograms | scratch ]                                   all of its processes write
+//            [ data of ring 0 ][ data of ring 1 ] ...
 //
-// Each ring's data is mapped twice in a row, so a record never wraps. All places are offsets from the start of the mapping.
+//   memory   base - kMailboxBytes      base    base + live_offset    base + data_offset
+//            [ Mailbox             ]   [ plan ][ live, fixed part   ][ data 0 ][ data 0 again ][ data 1 ][ data 1 again ] ...
+//
+// The rule of trust: what a process can write is never an instruction, an index or a length to anybody else. Geometry, programs,
+// filters, triggers and histograms' fields are in the plan, whose file is sealed: no process can write it or map it writable
+// (F_SEAL_FUTURE_WRITE; before Linux 5.1 its descriptors are read-only). What is read from the live file is a value, which is
+// loaded once and bounded by the plan before it leads anywhere: a process that writes nonsense there spoils records and counts of
+// those that share the file with it, and nothing else. There may be several live files with the same layout; a process maps one.
+//
+// Each ring's data is mapped twice in a row, so a record never wraps. All places are offsets from `base`.
 //
 // Rings are of two kinds, and no ring ever has writers of both.
 //
@@ -36,9 +47,8 @@
 
 namespace uprobe::shared {
 
-inline constexpr u64 kAreaMagic = 0x3161657261707572;  // "uprarea1"
+inline constexpr u64 kAreaMagic = 0x3261657261707572;  // "uprarea2"
 inline constexpr u32 kMaxRings = 256;
-inline constexpr u32 kMailSlots = 64;
 inline constexpr u32 kMaxEvents = 65535;  // an event's number is a u16
 inline constexpr u64 kMinRingBytes = 8192;
 inline constexpr u64 kMaxRingBytes = 1ull << 30;
@@ -51,57 +61,81 @@ inline constexpr u32 kModePreloaded = 1;
 // It is in programs that ran already, and is taken out of them when its tool has died.
 inline constexpr u32 kModeAttached = 2;
 
+// How the tool tells a thread that waits. The thread with the id T (its own, in its PID namespace) sleeps on number T % kNotices.
+struct Notice {
+  u32 wake;           // futex: bumped when something has been said to one of these threads
+  u32 refused;        // the id of a thread that nothing can be done for, and
+  u32 refused_count;  // how often that was said of any of them
+  u32 reserved;
+};
+inline constexpr u32 kNotices = 64;
+
+// The plan's.
 struct AreaHeader {
   u64 magic;
   u32 abi_version;
   u32 header_bytes;
-  u64 data_offset;  // where ring data starts, in the file and in memory; a multiple of the page size
+  u64 live_offset;  // where the live file begins; a multiple of the page size
+  u64 data_offset;  // where ring data starts; a multiple of the page size. In the live file: data_offset - live_offset
   u64 ring_bytes;   // data of one ring; a power of two, kMinRingBytes..kMaxRingBytes
   u32 ring_count;
   u32 ring_offset;
+  u32 cpu_ring_count;  // the first so many rings are CPU rings; 0..ring_count
   u32 event_count;
   u32 event_offset;
+  u32 counts_offset;  // of EventCounts[], one for each event
   u32 insn_count;
   u32 insn_offset;
-  u32 text_bytes;
-  u32 text_offset;
-  u32 mail_count;
-  u32 mail_offset;
-  u32 state;          // SessionState; the tool sets it, and that of the events with it
-  u32 mail_requests;  // futex: bumped by the agent with each request
-  u32 tool_gone;      // a request ran into its deadline: nobody asks again
-  u32 mail_timeouts;
-  u32 tool_pulse;      // moves while the tool lives
-  u32 mode;            // kModePreloaded, kModeAttached
-  u64 filtered_execs;  // programs that execve started under a filter of their parent's own: nobody could be asked
-  u32 cpu_ring_count;  // the first so many rings are CPU rings; 0..ring_count
-  u32 reserved2;
-  u64 traced_execs;    // programs that execve started for a tracer within the tree
-  u64 unread_signals;  // of kOurSignals, held though the program has a signalfd that names them
-  u64 tick_rate;       // nanoseconds of a tick of the clock, << 32; 0: not known
-  u64 name;            // random: no other session has it
   u32 test_count;
   u32 test_offset;
+  u32 text_bytes;
+  u32 text_offset;
+  u32 trigger_count;
+  u32 trigger_offset;
+  u32 left_offset;    // of a u64 for each trigger: how often it may still act; kUnlimited
+  u32 switch_count;   // 0: no event is ever off
+  u32 switch_offset;  // of a u32 for each event, kSwitchOn or kSwitchOff
+  u32 histogram_count;
+  u32 histogram_offset;
+  u32 histogram_counts_offset;  // of HistogramCounts[]
+  u32 scratch_offset;           // of kScratchBytes for each ring; only where there are histograms
   // Hits that a filter has dropped: a u64 for each event, in rows that are `dropped_stride` bytes apart, so that CPUs do not
   // share lines. The first `dropped_rows`, one of each CPU, are written inside rseq sections, as rings of CPUs are; as many
   // behind them with lock add. 0: no event has a filter.
   u32 dropped_rows;
   u32 dropped_offset;
   u32 dropped_stride;
-  u32 trigger_count;
-  u32 trigger_offset;
-  u32 switch_count;   // 0: no event is ever off
-  u32 switch_offset;  // of a u32 for each event, kSwitchOn or kSwitchOff
-  u32 tracing;        // the session's own
-  u32 histogram_count;
-  u32 histogram_offset;
-  u32 scratch_offset;  // of kScratchBytes for each ring; only where there are histograms
-  u32 known_as;        // kModeAttached: the tool's process id, the front's
-  u32 mail_queue;      // threads that wait for a slot; those that were killed meanwhile are still among them
-  u32 mail_freed;      // futex: bumped by the agent with each slot that it frees while somebody waits for one
-  u64 reserved[4];
+  u32 mode;         // kModePreloaded, kModeAttached
+  u32 known_as;     // kModeAttached: the tool's process id, the front's
+  u64 tick_rate;    // nanoseconds of a tick of the clock, << 32; 0: not known
+  u64 name;         // random: no other session has it
+  u32 state;        // SessionState; that of the events goes with it
+  u32 tool_gone;    // nobody need ask any more
+  u32 tool_pulse;   // moves while the tool lives
+  u32 flush_begun;  // rounds of printing what is committed, which agents of preloaded programs ask for
+  u32 flush_done;   // futex: the newest round that is over
+  u32 reserved[19];
+  Notice notices[kNotices];
 };
-static_assert(sizeof(AreaHeader) == 240);
+static_assert(sizeof(AreaHeader) == 256 + sizeof(Notice) * kNotices);
+
+// At the beginning of the live file. An agent rings by its thread's id in a free bell and by `mail_requests`; the tool believes
+// neither, and finds out by itself who has a request in its mailbox.
+inline constexpr u32 kBells = 64;
+struct alignas(128) LiveHeader {
+  u32 mail_requests;   // futex: bumped by agents when there is something for the tool to see
+  u32 bells_missed;    // not 0: an agent found no bell free
+  u32 flush_requests;  // bumped by an agent that waits for a further round of printing
+  u32 mail_timeouts;   // requests that were not answered
+  u64 filtered_execs;  // programs that execve started under a filter of their parent's own: nobody could be asked
+  u64 traced_execs;    // programs that execve started for a tracer within the tree
+  u64 unread_signals;  // of kOurSignals, held though the program has a signalfd that names them
+  u64 reserved0[11];
+  u32 bells[kBells];  // ids of threads that ask, each as its own PID namespace has it; 0: free
+  u32 tracing;        // the switch of the whole session
+  u32 reserved1[31];
+};
+static_assert(sizeof(LiveHeader) == 512 && offsetof(LiveHeader, tracing) == 384);
 
 // Of Event::flags.
 inline constexpr u16 kEventReturns = 1;   // the payload begins with a ReturnHead
@@ -114,7 +148,7 @@ inline constexpr u16 kEventCounts = 32;       // one adds to a histogram
 inline constexpr u16 kEventShowsStack = 128;  // one puts the stack behind the record
 inline constexpr u16 kEventAtEntry = 64;  // it is where a function begins: the return address is at the stack pointer
 
-// One event (one definition). Hits = records + the sum of the counters. Counters are written by the agent with lock add.
+// One event (one definition).
 //
 // The table has room for events to come. One that joins while the session records is written whole before `event_count` says
 // that it is there; its number is never given again. One that is taken away is switched off for good: threads that are on their way
@@ -125,23 +159,29 @@ struct alignas(128) Event {
   u32 fixed_bytes;  // payload without dynamic data, PayloadHead included
   u16 type;         // its own index
   u16 flags;
+  u32 first_note;   // kEventNotes: the program of the entry
+  u32 note_count;   // its instructions
+  u32 note_bytes;   // of what it notes, PayloadHead included
+  u32 first_test, test_count;  // the filter; 0: none
+  u32 first_trigger, trigger_count;
+  u32 switch_number;  // kNoSwitch: it is never off by one
+  u64 reserved0[2];
+  u32 state;  // SessionState; a hit looks at it first
+  u32 reserved1[15];
+};
+static_assert(sizeof(Event) == 128 && offsetof(Event, state) == 64);
+
+// Hits of an event = records + the sum of these and of what its filter has dropped. Written with lock add.
+struct alignas(128) EventCounts {
   u64 lost_full;     // no room in the ring
   u64 lost_too_big;  // payload over kMaxPayload (the kernel drops these silently)
   u64 lost_busy;     // every ring was claimed
   u64 missed;        // returns that could not be led through a stub; not among the hits
-  u64 undecided;  // times that a trigger asked for the task's name, which may not be fetched
-  u64 reserved0;
-  u32 state;                   // SessionState; a hit looks at it first. Not beside the counters: these are written
-  u32 first_note;              // kEventNotes: the program of the entry
-  u32 note_count;              // its instructions
-  u32 note_bytes;              // of what it notes, PayloadHead included
-  u32 first_test, test_count;  // the filter; 0: none
-  u32 first_trigger, trigger_count;
-  u32 switch_number;  // kNoSwitch: it is never off by one
-  u32 reserved1[5];
-  u64 muted;  // hits while the event or the session was off
+  u64 undecided;     // times that a trigger asked for the task's name, which may not be fetched
+  u64 muted;         // hits while the event or the session was off
+  u64 reserved[10];
 };
-static_assert(sizeof(Event) == 128 && offsetof(Event, state) == 64);
+static_assert(sizeof(EventCounts) == sizeof(Event));
 
 struct alignas(128) Ring {
   // writer's line
@@ -197,44 +237,5 @@ inline constexpr u32 kMaxRecord = (sizeof(RecordHead) + kMaxPayload + 7) / 8 * 8
 constexpr u32 stack_copy_limit(u64 ring_bytes) {
   return ring_bytes / 4 < kMaxStackCopy ? static_cast<u32>(ring_bytes / 4) & ~7u : kMaxStackCopy;
 }
-
-// A command number that is no system call: call the function whose address is command[1] (no arguments), result = rax.
-inline constexpr u64 kCallFunction = ~u64{0};
-
-// A mail slot: how the agent asks the tool for work while one of the target's threads waits.
-//   free -> claimed -> request -> working -> (command -> result)* -> done -> free
-// `state` is a futex word. The agent makes `request`, `result` and, past its deadline, `abandoned` (the tool then frees the
-// slot); the tool the others but `free` and `claimed`.
-enum class MailState : u32 { free, claimed, request, working, command, result, done, abandoned };
-// exec_begins: the thread is about to call execve; the tool seizes it. exec_failed: the call came back. flush: done once
-// everything that was recorded before is in the output. code_mapped: what was in a range of addresses is gone, and code of a
-// file may be there. leave_me: the asker is about to be traced by somebody else; its breakpoints come out, for good; path = 1
-// if the handlers are its own. leave_one: the same for the process with the thread that the asker calls `path`.
-enum class MailKind : u32 {
-  none,
-  libraries_changed,
-  exec_begins,
-  exec_failed,
-  flush,
-  code_mapped,
-  leave_me,
-  leave_one,
-  code_writable  // is about to be: [path, folder)
-};
-
-struct alignas(128) MailSlot {
-  u32 state;
-  u32 kind;
-  u32 tid;  // the waiting thread, as its thread control block says
-  u32 reserved0;
-  u64 block;       // address of the process block in the asking process
-  u64 command[7];  // a system call for the agent to execute: number, six arguments; or kCallFunction
-  u64 result;
-  u64 path;    // exec_begins: address of the path in the asking process; code_mapped: first address
-  u64 folder;  // exec_begins: descriptor that the path is relative to (AT_FDCWD: the working directory); code_mapped: end
-  u64 token;  // also in the asking process's block: shows who asks
-  u64 reserved[2];
-};
-static_assert(sizeof(MailSlot) == 128);
 
 }  // namespace uprobe::shared

@@ -15,16 +15,14 @@ namespace uprobe::shared {
 enum class TriggerKind : u32 { trace_on, trace_off, enable_event, disable_event, histogram, stack };
 inline constexpr u32 kTriggerKindCount = 6;
 
-inline constexpr u64 kUnlimited = ~u64{0};
+inline constexpr u64 kUnlimited = ~u64{0};  // of AreaHeader::left_offset
 
 struct Trigger {
   u32 kind;                    // TriggerKind
   u32 target;                  // of enable_event and disable_event: the number of a switch; of a histogram
   u32 first_test, test_count;  // engine/shared/filter.h; 0: it acts at each hit
-  u64 left;                    // how often it may still act; kUnlimited
-  u64 reserved;
 };
-static_assert(sizeof(Trigger) == 32);
+static_assert(sizeof(Trigger) == 16);
 
 inline constexpr u32 kSwitchOn = 0, kSwitchOff = 1;
 inline constexpr u32 kNoSwitch = ~u32{0};  // instead of the number of one

@@ -1,18 +1,16 @@
-// Lays a session area out, fills it and maps it. What is needed later (sizes, counts, places) is kept in private
-// memory: from here on the shared header belongs to the target as much as to us.
+// Fills a session area and maps it. What is needed later (sizes, counts, places) is kept in private memory.
 #include "engine/trace/area.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
-#include <bit>
 #include <cerrno>
 #include <cstring>
-#include <limits>
 
 namespace uprobe::trace {
 
@@ -21,144 +19,23 @@ namespace {
 using shared::Insn;
 using shared::Test;
 
-constexpr std::uint64_t kPage = 4096;
-using shared::kMaxEvents;
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
 
-constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit * unit; }
-
-// Where each table of the fixed part starts; ring data starts at `data`.
-struct Plan {
-  std::uint64_t events = 0, insns = 0, tests = 0, triggers = 0, switches = 0, text = 0, mail = 0, rings = 0,
-                dropped = 0, histograms = 0, scratch = 0, data = 0;
-  std::uint64_t event_room = 0, insn_room = 0, test_room = 0, text_room = 0;
-  std::uint64_t dropped_rows = 0, dropped_stride = 0;
-  struct Map {
-    std::uint64_t slots, entries;
-  };
-  std::vector<Map> maps = {};  // of histograms
-};
-
-std::uint32_t value_count(const program::HistogramPlan& plan) {
-  return static_cast<std::uint32_t>(std::ranges::count(plan.values, false, &program::HistogramWord::is_hitcount));
+// From here on nothing maps or writes the plan but the mapping that the tool has. False: the kernel (before 5.1) cannot do that;
+// then who has no descriptor for writing gets none, root apart.
+bool seal_plan(int fd) {
+  const bool sealed = ::fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0;
+  if (!sealed) ::fchmod(fd, 0);
+  ::fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);
+  return sealed;
 }
 
-// Behind the table the slots and entries of each, then the scratch payloads.
-void lay_out_histograms(const AreaSpec& spec, Plan& plan) {
-  plan.data = plan.histograms + spec.histograms.size() * sizeof(shared::Histogram);
-  for (const EventHistogram& histogram : spec.histograms) {
-    const std::uint64_t entries = std::uint64_t{1} << histogram.plan.bits;
-    const auto entry = shared::histogram_entry_bytes(histogram.plan.key_bytes, value_count(histogram.plan));
-    plan.maps.push_back({.slots = plan.data, .entries = plan.data + 2 * entries * sizeof(shared::HistogramSlot)});
-    plan.data = round_up(plan.maps.back().entries + entries * entry, alignof(shared::Histogram));
-  }
-  if (spec.histograms.empty()) return;
-  plan.scratch = plan.data;
-  plan.data += std::uint64_t{spec.ring_count} * shared::kScratchBytes;
+Result<Fd> for_reading(int fd) {
+  Fd again(::open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDONLY | O_CLOEXEC));
+  return again ? Result<Fd>(std::move(again)) : Result<Fd>(system_error("open of the session area", errno));
 }
-
-Plan lay_out(const AreaSpec& spec) {
-  Plan plan;
-  plan.event_room = spec.events.size() + spec.more_events;
-  plan.insn_room = spec.more_insns;
-  plan.test_room = spec.more_tests;
-  plan.text_room = spec.more_text;
-  for (const program::EventProgram* event : spec.events) {
-    plan.insn_room += event->insns.size() + event->note.size();
-    plan.test_room += event->filter.size();
-    plan.text_room += event->text.size();
-  }
-  for (const program::TriggerProgram& trigger : spec.triggers) {
-    plan.test_room += trigger.condition.tests.size();
-    plan.text_room += trigger.condition.text.size();
-  }
-  plan.events = round_up(sizeof(shared::AreaHeader), alignof(shared::Event));
-  plan.insns = plan.events + plan.event_room * sizeof(shared::Event);
-  plan.tests = plan.insns + plan.insn_room * sizeof(Insn);
-  plan.triggers = round_up(plan.tests + plan.test_room * sizeof(Test), alignof(shared::Trigger));
-  plan.switches = plan.triggers + spec.triggers.size() * sizeof(shared::Trigger);
-  plan.text = plan.switches + spec.switches.size() * sizeof(std::uint32_t);
-  plan.mail = round_up(plan.text + plan.text_room, alignof(shared::MailSlot));
-  plan.rings = plan.mail + shared::kMailSlots * sizeof(shared::MailSlot);
-  plan.dropped = plan.rings + spec.ring_count * sizeof(shared::Ring);
-  if (plan.test_room != 0) {
-    plan.dropped_rows = std::max(1u, spec.cpu_ring_count);
-    plan.dropped_stride = round_up(plan.event_room * sizeof(std::uint64_t), alignof(shared::Ring));
-  }
-  plan.histograms = round_up(plan.dropped + 2 * plan.dropped_rows * plan.dropped_stride, alignof(shared::Histogram));
-  lay_out_histograms(spec, plan);
-  plan.data = round_up(plan.data, kPage);
-  return plan;
-}
-
-Error limit_error(std::string text) { return Error{.code = Code::limit, .text = std::move(text)}; }
-
-Status check_size(const program::EventProgram& event) {
-  const std::uint32_t bytes = event.layout.fixed_bytes;
-  if (bytes >= sizeof(shared::PayloadHead) && bytes <= shared::kMaxPayload) return ok();
-  return limit_error("event " + event.layout.event + " is too big");
-}
-
-Status check(const AreaSpec& spec) {
-  if (!std::has_single_bit(spec.ring_bytes) || spec.ring_bytes < shared::kMinRingBytes ||
-      spec.ring_bytes > shared::kMaxRingBytes)
-    return limit_error("a ring of " + std::to_string(spec.ring_bytes) + " bytes is not a power of two from " +
-                       std::to_string(shared::kMinRingBytes) + " to " + std::to_string(shared::kMaxRingBytes));
-  if (spec.ring_count == 0 || spec.ring_count > shared::kMaxRings)
-    return limit_error(std::to_string(spec.ring_count) + " rings: 1 to " + std::to_string(shared::kMaxRings) +
-                       " are possible");
-  if (spec.cpu_ring_count > spec.ring_count) return limit_error("more rings of CPUs than rings");
-  if (spec.events.size() + spec.more_events > kMaxEvents)
-    return limit_error("more than " + std::to_string(kMaxEvents) + " events");
-  for (const program::EventProgram* event : spec.events)
-    if (Status size = check_size(*event); !size) return size;
-  if (lay_out(spec).data > std::numeric_limits<std::uint32_t>::max())
-    return limit_error("the programs of all events together are too big");
-  return ok();
-}
-
-// Sizes the file and takes all its pages at once.
-Status size_file(int fd, std::uint64_t bytes) {
-  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) return system_error("size the session area", errno);
-  int failed = 0;
-  do {
-    failed = ::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) != 0 ? errno : 0;
-  } while (failed == EINTR);
-  if (failed != 0 && failed != EOPNOTSUPP) return system_error("allocate the session area", failed);
-  // A descriptor that cannot be sealed is used as it is: only a target that attacks its own tracer could shrink it.
-  static_cast<void>(::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW));
-  return ok();
-}
-
-// Address space with nothing in it yet; unmaps itself.
-class Reservation {
- public:
-  Reservation() = default;
-  Reservation(const Reservation&) = delete;
-  Reservation& operator=(const Reservation&) = delete;
-  ~Reservation() {
-    if (base_ != nullptr) ::munmap(base_, bytes_);
-  }
-
-  Status reserve(std::uint64_t bytes) {
-    void* base = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED) return system_error("reserve address space for the session area", errno);
-    base_ = static_cast<std::uint8_t*>(base);
-    bytes_ = bytes;
-    return ok();
-  }
-  Status map(int fd, const MapStep& step) {
-    void* at = ::mmap(base_ + step.offset, step.length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
-                      static_cast<off_t>(step.file_offset));
-    if (at == MAP_FAILED) return system_error("map the session area", errno);
-    return ok();
-  }
-  std::uint8_t* base() const { return base_; }
-  void keep_from_children() const { static_cast<void>(::madvise(base_, bytes_, MADV_DONTFORK)); }
-
- private:
-  std::uint8_t* base_ = nullptr;
-  std::uint64_t bytes_ = 0;
-};
 
 // What the tool remembers of an event without looking into the shared tables.
 struct EventNote {
@@ -184,15 +61,16 @@ EventNote note_of(const program::EventProgram& event) {
 }  // namespace
 
 struct Area::Data {
+  explicit Data(const AreaSpec& spec) : plan(spec) {}
+
+  const AreaLayout plan;
   Fd fd;
-  Reservation memory;
-  Plan plan;
-  std::uint64_t ring_bytes = 0;
-  std::uint32_t ring_count = 0, cpu_ring_count = 0;
+  bool sealed = false;
+  Reservation memory;  // of the plan and of the first live part
+  std::array<std::unique_ptr<LiveArea>, kMostParts> parts;
+  std::atomic<std::size_t> part_count = 0;
   std::vector<EventNote> events;  // with room for all that may come: none ever moves
   std::uint32_t insns_used = 0, tests_used = 0, text_used = 0;
-  std::size_t trigger_count = 0, switch_count = 0;
-  std::vector<HistogramMemory> histograms;
   bool recording = false;
 
   template <class T>
@@ -205,38 +83,30 @@ struct Area::Data {
   void write_switches(const AreaSpec& spec);
   void write_histograms(const AreaSpec& spec);
   void set_event(std::size_t index) const;
+  Status map_files();
 };
 
 void Area::Data::write_header() const {
+  const auto word = [](std::uint64_t value) { return static_cast<std::uint32_t>(value); };
   auto* header = table<shared::AreaHeader>(0);
   *header = {};
   header->abi_version = shared::kAbiVersion;
   header->header_bytes = sizeof(shared::AreaHeader);
-  header->data_offset = plan.data;
-  header->ring_bytes = ring_bytes;
-  header->ring_count = ring_count;
-  header->cpu_ring_count = cpu_ring_count;
-  header->ring_offset = static_cast<std::uint32_t>(plan.rings);
-  header->event_count = static_cast<std::uint32_t>(events.size());
-  header->event_offset = static_cast<std::uint32_t>(plan.events);
-  header->insn_count = insns_used;
-  header->insn_offset = static_cast<std::uint32_t>(plan.insns);
-  header->test_count = tests_used;
-  header->test_offset = static_cast<std::uint32_t>(plan.tests);
-  header->dropped_rows = static_cast<std::uint32_t>(plan.dropped_rows);
-  header->dropped_offset = static_cast<std::uint32_t>(plan.dropped);
-  header->dropped_stride = static_cast<std::uint32_t>(plan.dropped_stride);
-  header->trigger_count = static_cast<std::uint32_t>(trigger_count);
-  header->trigger_offset = static_cast<std::uint32_t>(plan.triggers);
-  header->switch_count = static_cast<std::uint32_t>(switch_count);
-  header->switch_offset = static_cast<std::uint32_t>(plan.switches);
-  header->histogram_count = static_cast<std::uint32_t>(histograms.size());
-  header->histogram_offset = static_cast<std::uint32_t>(plan.histograms);
-  header->scratch_offset = static_cast<std::uint32_t>(plan.scratch);
-  header->text_bytes = text_used;
-  header->text_offset = static_cast<std::uint32_t>(plan.text);
-  header->mail_count = shared::kMailSlots;
-  header->mail_offset = static_cast<std::uint32_t>(plan.mail);
+  header->live_offset = plan.live, header->data_offset = plan.data;
+  header->ring_bytes = plan.ring_bytes, header->ring_count = plan.ring_count;
+  header->cpu_ring_count = plan.cpu_ring_count, header->ring_offset = word(plan.rings);
+  header->event_count = word(events.size()), header->event_offset = word(plan.events);
+  header->counts_offset = word(plan.counts);
+  header->insn_count = insns_used, header->insn_offset = word(plan.insns);
+  header->test_count = tests_used, header->test_offset = word(plan.tests);
+  header->text_bytes = text_used, header->text_offset = word(plan.text);
+  header->dropped_rows = word(plan.dropped_rows), header->dropped_offset = word(plan.dropped);
+  header->dropped_stride = word(plan.dropped_stride);
+  header->trigger_count = word(plan.limits.size()), header->trigger_offset = word(plan.triggers);
+  header->left_offset = word(plan.left);
+  header->switch_count = word(plan.states.size()), header->switch_offset = word(plan.switches);
+  header->histogram_count = word(plan.maps.size()), header->histogram_offset = word(plan.histograms);
+  header->histogram_counts_offset = word(plan.histogram_counts), header->scratch_offset = word(plan.scratch);
   header->magic = shared::kAreaMagic;
 }
 
@@ -327,7 +197,6 @@ bool looks_first(const AreaSpec& spec, const EventSwitch& of) {
 // Tests and texts of triggers stand behind those of all events.
 void Area::Data::write_switches(const AreaSpec& spec) {
   auto* event = table<shared::Event>(plan.events);
-  auto* state = table<std::uint32_t>(plan.switches);
   for (std::size_t i = 0; i < spec.switches.size(); ++i) {
     const EventSwitch& of = spec.switches[i];
     event[i].first_trigger = of.first_trigger, event[i].trigger_count = of.trigger_count;
@@ -336,7 +205,6 @@ void Area::Data::write_switches(const AreaSpec& spec) {
     if (has_kind(spec, of, shared::TriggerKind::histogram)) event[i].flags |= shared::kEventCounts;
     if (has_kind(spec, of, shared::TriggerKind::stack)) event[i].flags |= shared::kEventShowsStack;
     if (of.at_entry) event[i].flags |= shared::kEventAtEntry;
-    state[of.number] = of.is_off ? shared::kSwitchOff : shared::kSwitchOn;
   }
   auto* made = table<shared::Trigger>(plan.triggers);
   for (const program::TriggerProgram& trigger : spec.triggers) {
@@ -344,9 +212,7 @@ void Area::Data::write_switches(const AreaSpec& spec) {
     *made++ = {.kind = static_cast<std::uint32_t>(trigger.kind),
                .target = trigger.target,
                .first_test = tests_used,
-               .test_count = static_cast<std::uint32_t>(tests.size()),
-               .left = trigger.count,
-               .reserved = 0};
+               .test_count = static_cast<std::uint32_t>(tests.size())};
     for (Test copy : tests) {
       if (shared::is_text_test(copy.op) || shared::is_set_test(copy.op)) copy.value += text_used;
       table<Test>(plan.tests)[tests_used++] = copy;
@@ -356,14 +222,14 @@ void Area::Data::write_switches(const AreaSpec& spec) {
   }
 }
 
-shared::Histogram histogram_of(const program::HistogramPlan& plan, const Plan::Map& map) {
+shared::Histogram histogram_of(const program::HistogramPlan& plan, const AreaLayout::Map& map) {
   shared::Histogram made{};
   for (const program::HistogramWord& key : plan.keys) made.keys[made.key_count++] = key.field;
   for (const program::HistogramWord& value : plan.values)
     if (!value.is_hitcount) made.values[made.value_count++] = value.field;
-  made.key_bytes = plan.key_bytes;
-  made.entry_count = 1U << plan.bits;
-  made.slot_count = 2 * made.entry_count;
+  made.key_bytes = map.key_bytes;
+  made.entry_count = map.entry_count;
+  made.slot_count = map.slot_count;
   made.flags = plan.wants_entry ? shared::kHistogramWantsEntry : 0;
   made.slot_offset = static_cast<std::uint32_t>(map.slots);
   made.entry_offset = static_cast<std::uint32_t>(map.entries);
@@ -373,18 +239,26 @@ shared::Histogram histogram_of(const program::HistogramPlan& plan, const Plan::M
 // Slots are zero, which is their empty state.
 void Area::Data::write_histograms(const AreaSpec& spec) {
   auto* table_of = table<shared::Histogram>(plan.histograms);
-  for (std::size_t i = 0; i < spec.histograms.size(); ++i) {
-    const shared::Histogram made = histogram_of(spec.histograms[i].plan, plan.maps[i]);
-    table_of[i] = made;
-    histograms.push_back({.slots = table<shared::HistogramSlot>(made.slot_offset),
-                          .entries = table<std::uint8_t>(made.entry_offset),
-                          .dropped = &table_of[i].dropped,
-                          .next_entry = &table_of[i].next_entry,
-                          .slot_count = made.slot_count,
-                          .entry_count = made.entry_count,
-                          .key_bytes = made.key_bytes,
-                          .sum_count = shared::histogram_sums(made.value_count)});
-  }
+  for (std::size_t i = 0; i < spec.histograms.size(); ++i)
+    table_of[i] = histogram_of(spec.histograms[i].plan, plan.maps[i]);
+}
+
+Status Area::Data::map_files() {
+  auto file = make_file("uprobe-session", plan.live);
+  auto live = LiveArea::make(plan);
+  if (!file || !live) return file ? live.error() : file.error();
+  if (Status reserved = memory.reserve(plan.span()); !reserved) return reserved;
+  if (Status mapped = memory.map({.offset = 0, .length = plan.live, .file_offset = 0, .fd = file->get()}); !mapped)
+    return mapped;
+  sealed = seal_plan(file->get());
+  auto reading = for_reading(file->get());
+  if (!reading) return reading.error();
+  fd = reading.take();
+  parts[0] = std::make_unique<LiveArea>(plan, live.take());
+  if (Status mapped = parts[0]->map_into(memory, plan.live); !mapped) return mapped;
+  parts[0]->begin();
+  part_count = 1;
+  return ok();
 }
 
 Area::Area(std::unique_ptr<Data> data) : data_(std::move(data)) {}
@@ -392,37 +266,43 @@ Area::Area(Area&&) noexcept = default;
 Area& Area::operator=(Area&&) noexcept = default;
 Area::~Area() = default;
 
-// The file is fresh, so rings and mail slots are zero, which is their empty state.
-Result<Area> Area::create(Fd memfd, const AreaSpec& spec) {
-  if (Status checked = check(spec); !checked) return checked.error();
-  auto data = std::make_unique<Data>();
-  data->fd = std::move(memfd);
-  data->plan = lay_out(spec);
-  data->ring_bytes = spec.ring_bytes;
-  data->ring_count = spec.ring_count;
-  data->cpu_ring_count = spec.cpu_ring_count;
-  data->trigger_count = spec.triggers.size(), data->switch_count = spec.switches.size();
-  data->events.reserve(data->plan.event_room);
-
-  Area area(std::move(data));
-  if (Status sized = size_file(area.fd(), area.file_bytes()); !sized) return sized.error();
-  if (Status reserved = area.data_->memory.reserve(area.span_bytes()); !reserved) return reserved.error();
-  for (const MapStep& step : area.map_steps())
-    if (Status mapped = area.data_->memory.map(area.fd(), step); !mapped) return mapped.error();
-  for (const program::EventProgram* event : spec.events) area.data_->write_event(*event);
-  area.data_->write_switches(spec);
-  area.data_->write_histograms(spec);
-  area.data_->write_header();
+// The files are fresh, so rings are zero, which is their empty state.
+Result<Area> Area::create_private(const AreaSpec& spec) {
+  if (Status checked = check_spec(spec); !checked) return checked.error();
+  Area area(std::make_unique<Data>(spec));
+  Data& data = *area.data_;
+  data.events.reserve(data.plan.event_room);
+  if (Status mapped = data.map_files(); !mapped) return mapped.error();
+  for (const program::EventProgram* event : spec.events) data.write_event(*event);
+  data.write_switches(spec);
+  data.write_histograms(spec);
+  data.write_header();
   if (::getrandom(&area.header().name, sizeof area.header().name, 0) != sizeof area.header().name)
     return system_error("getrandom", errno);
   return area;
 }
 
-Result<Area> Area::create_private(const AreaSpec& spec) {
-  Fd memfd(::memfd_create("uprobe-session", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!memfd) return system_error("memfd_create", errno);
-  return create(std::move(memfd), spec);
+Result<std::size_t> Area::add_live() {
+  Data& data = *data_;
+  const std::size_t number = data.part_count;
+  if (number == kMostParts) return limit_error("more than " + std::to_string(kMostParts) + " live parts");
+  auto file = LiveArea::make(data.plan);
+  if (!file) return file.error();
+  auto part = std::make_unique<LiveArea>(data.plan, file.take());
+  if (Status mapped = part->map_alone(); !mapped) return mapped.error();
+  part->keep_from_children();
+  part->begin();
+  const LiveArea& first = *data.parts[0];
+  for (std::size_t i = 0; i < data.plan.states.size(); ++i)
+    part->switches()[i] = std::atomic_ref(first.switches()[i]).load(std::memory_order_relaxed);
+  part->header().tracing = std::atomic_ref(first.header().tracing).load(std::memory_order_relaxed);
+  data.parts[number] = std::move(part);
+  data.part_count = number + 1;
+  return number;
 }
+
+std::size_t Area::live_count() const { return data_->part_count; }
+LiveArea& Area::live(std::size_t part) const { return *data_->parts[part]; }
 
 void Area::set_state(shared::SessionState state) {
   data_->recording = state == shared::SessionState::recording;
@@ -441,7 +321,7 @@ bool Area::has_room(std::span<const program::EventProgram* const> programs) cons
     insns += program->insns.size() + program->note.size();
     tests += program->filter.size(), text += program->text.size();
   }
-  const Plan& plan = data_->plan;
+  const AreaLayout& plan = data_->plan;
   return programs.size() <= plan.event_room - data_->events.size() && insns <= plan.insn_room - data_->insns_used &&
          tests <= plan.test_room - data_->tests_used && text <= plan.text_room - data_->text_used;
 }
@@ -465,49 +345,69 @@ Status Area::add_event(const program::EventProgram& program) {
 }
 
 int Area::fd() const { return data_->fd.get(); }
+bool Area::is_sealed() const { return data_->sealed; }
 void Area::keep_from_children() const { data_->memory.keep_from_children(); }
-std::uint64_t Area::file_bytes() const { return data_->plan.data + data_->ring_bytes * data_->ring_count; }
-std::uint64_t Area::span_bytes() const { return data_->plan.data + 2 * data_->ring_bytes * data_->ring_count; }
+std::uint64_t Area::span_bytes() const { return data_->plan.span(); }
 
-// The second copy of a ring and the first of the next one follow each other in the file as well.
-std::vector<MapStep> Area::map_steps() const {
-  const std::uint64_t start = data_->plan.data, bytes = data_->ring_bytes;
-  std::vector<MapStep> steps{{.offset = 0, .length = start + bytes, .file_offset = 0}};
-  for (std::uint64_t ring = 0; ring < data_->ring_count; ++ring) {
-    const bool is_last = ring + 1 == data_->ring_count;
-    steps.push_back({start + (2 * ring + 1) * bytes, is_last ? bytes : 2 * bytes, start + ring * bytes});
-  }
+std::vector<MapStep> Area::map_steps(std::size_t part) const {
+  std::vector<MapStep> steps{{.offset = 0, .length = data_->plan.live, .file_offset = 0, .fd = fd()}};
+  for (const MapStep& step : live(part).map_steps()) steps.push_back(step);
   return steps;
 }
 
 shared::AreaHeader& Area::header() { return *data_->table<shared::AreaHeader>(0); }
 shared::Event& Area::event(std::uint32_t index) { return data_->table<shared::Event>(data_->plan.events)[index]; }
-shared::Ring& Area::ring(std::uint32_t index) { return data_->table<shared::Ring>(data_->plan.rings)[index]; }
-shared::MailSlot& Area::mail(std::uint32_t index) { return data_->table<shared::MailSlot>(data_->plan.mail)[index]; }
-std::uint8_t* Area::data(std::uint32_t ring) {
-  return data_->memory.base() + data_->plan.data + 2 * data_->ring_bytes * ring;
-}
+shared::Ring& Area::ring(std::uint32_t index) { return live(0).ring(index); }
+std::uint8_t* Area::data(std::uint32_t ring) { return live(0).data(ring); }
 void* Area::base() { return data_->memory.base(); }
 
-std::uint32_t Area::event_count() const { return static_cast<std::uint32_t>(data_->events.size()); }
-std::uint32_t Area::ring_count() const { return data_->ring_count; }
-bool Area::has_switches() const { return data_->switch_count != 0; }
-bool Area::is_cpu_ring(std::uint32_t index) const { return index < data_->cpu_ring_count; }
+namespace {
 
-bool Area::is_being_written(std::uint32_t index) {
-  shared::Ring& words = ring(index);
-  if (!is_cpu_ring(index)) return std::atomic_ref(words.owner).load(std::memory_order_acquire) != 0;
-  const std::uint32_t begun = std::atomic_ref(words.begun).load(std::memory_order_acquire);
-  return begun != static_cast<std::uint32_t>(std::atomic_ref(words.commit).load(std::memory_order_acquire));
+void add(std::uint64_t& sum, std::uint64_t& word) { sum += std::atomic_ref(word).load(std::memory_order_relaxed); }
+
+}  // namespace
+
+shared::EventCounts Area::counts(std::uint32_t event) const {
+  shared::EventCounts sum{};
+  for (std::size_t part = 0; part < live_count(); ++part) {
+    shared::EventCounts& counts = live(part).counts(event);
+    add(sum.lost_full, counts.lost_full), add(sum.lost_too_big, counts.lost_too_big);
+    add(sum.lost_busy, counts.lost_busy), add(sum.missed, counts.missed);
+    add(sum.undecided, counts.undecided), add(sum.muted, counts.muted);
+  }
+  return sum;
 }
-std::uint64_t Area::ring_bytes() const { return data_->ring_bytes; }
+
+shared::LiveHeader Area::live_sums() const {
+  shared::LiveHeader sum{};
+  for (std::size_t part = 0; part < live_count(); ++part) {
+    shared::LiveHeader& header = live(part).header();
+    sum.mail_timeouts += std::atomic_ref(header.mail_timeouts).load(std::memory_order_relaxed);
+    add(sum.filtered_execs, header.filtered_execs), add(sum.traced_execs, header.traced_execs);
+    add(sum.unread_signals, header.unread_signals);
+  }
+  return sum;
+}
+
+std::uint32_t Area::event_count() const { return static_cast<std::uint32_t>(data_->events.size()); }
+std::uint32_t Area::ring_count() const { return data_->plan.ring_count; }
+bool Area::has_switches() const { return !data_->plan.states.empty(); }
+bool Area::is_cpu_ring(std::uint32_t index) const { return index < data_->plan.cpu_ring_count; }
+
+bool Area::is_being_written(std::uint32_t index) const {
+  bool found = false;
+  for (std::size_t part = 0; part < live_count(); ++part) found = found || live(part).is_being_written(index);
+  return found;
+}
+std::uint64_t Area::ring_bytes() const { return data_->plan.ring_bytes; }
 std::uint32_t Area::fixed_bytes(std::uint32_t event) const { return data_->events[event].fixed_bytes; }
 Area::Places Area::places() const {
-  const Plan& plan = data_->plan;
+  const AreaLayout& plan = data_->plan;
   return {plan.data,
           static_cast<std::uint32_t>(plan.events),
+          static_cast<std::uint32_t>(plan.counts),
           static_cast<std::uint32_t>(plan.rings),
-          data_->cpu_ring_count,
+          plan.cpu_ring_count,
           static_cast<std::uint32_t>(plan.dropped),
           static_cast<std::uint32_t>(plan.dropped_stride)};
 }
@@ -522,16 +422,13 @@ shared::Verdict Area::judge(std::uint32_t event, const shared::FilterInput& inpu
                             input);
 }
 
-std::uint64_t Area::dropped(std::uint32_t event) {
+std::uint64_t Area::dropped(std::uint32_t event) const {
   std::uint64_t sum = 0;
-  for (std::uint64_t row = 0; row < 2 * data_->plan.dropped_rows; ++row) {
-    auto* counts = data_->table<std::uint64_t>(data_->plan.dropped + row * data_->plan.dropped_stride);
-    sum += std::atomic_ref(counts[event]).load(std::memory_order_relaxed);
-  }
+  for (std::size_t part = 0; part < live_count(); ++part) sum += live(part).dropped(event);
   return sum;
 }
-std::size_t Area::histogram_count() const { return data_->histograms.size(); }
-HistogramMemory Area::histogram(std::size_t number) { return data_->histograms[number]; }
+std::size_t Area::histogram_count() const { return data_->plan.maps.size(); }
+HistogramMemory Area::histogram(std::size_t number, std::size_t part) const { return live(part).histogram(number); }
 std::span<const shared::Insn> Area::program(std::uint32_t event) const { return data_->events[event].program; }
 std::span<const std::uint32_t> Area::comm_locators(std::uint32_t event) const {
   return data_->events[event].comm_locators;

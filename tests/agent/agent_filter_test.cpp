@@ -166,7 +166,7 @@ TEST_F(Filters, AFullRingDropsBeforeItLoses) {
   for (u32 i = 0; i < cpus(); ++i) session.area().ring(i).tail = 1024;  // as if the position were 1024 units behind
   EXPECT_TRUE(passes_unnoticed(1, kArithmetic));
   EXPECT_EQ(session.area().dropped(0), 1U);
-  EXPECT_EQ(session.event().lost_full, 0U);
+  EXPECT_EQ(session.counts().lost_full, 0U);
 }
 
 TEST_F(Filters, WithoutRseqTheAgentDrops) {
@@ -224,12 +224,12 @@ TEST_F(Filters, ATriggerThatAsksForTheTasksName) {
     in.registers[5] = 7;
     probe.block().head.flags |= shared::kBlockFiltered;
     hit_check(&in, &out);
-    EXPECT_EQ(session.event().undecided, wanted == 7 ? 0U : 1U);
-    EXPECT_EQ(session.header()->tracing, wanted == 7 ? shared::kSwitchOff : shared::kSwitchOn);
+    EXPECT_EQ(session.counts().undecided, wanted == 7 ? 0U : 1U);
+    EXPECT_EQ(session.area().live(0).header().tracing, wanted == 7 ? shared::kSwitchOff : shared::kSwitchOn);
     probe.block().head.flags &= ~shared::kBlockFiltered;
     hit_check(&in, &out);
-    EXPECT_EQ(session.event().undecided, wanted == 7 ? 0U : 1U);
-    EXPECT_EQ(session.header()->tracing, shared::kSwitchOff);
+    EXPECT_EQ(session.counts().undecided, wanted == 7 ? 0U : 1U);
+    EXPECT_EQ(session.area().live(0).header().tracing, shared::kSwitchOff);
     EXPECT_TRUE(is_quiet(session));
   }
 }
@@ -336,14 +336,14 @@ TEST_F(Filters, ATriggerTurnsItsSwitchAsOftenAsItMay) {
       while (!done) hit_once(1);
     });
   u64 turns = 0;
-  u32& tracing = session.header()->tracing;
+  u32& tracing = session.area().live(0).header().tracing;
   while (turns < kTurns)
     if (__atomic_exchange_n(&tracing, shared::kSwitchOn, __ATOMIC_ACQ_REL) == shared::kSwitchOff) ++turns;
   for (int i = 0; i < 1000; ++i) hit_once(1);
   EXPECT_EQ(__atomic_load_n(&tracing, __ATOMIC_ACQUIRE), shared::kSwitchOn) << "none is left";
   done = true;
   for (std::thread& thread : threads) thread.join();
-  const shared::Event& event = session.event();
+  const shared::EventCounts& event = session.counts();
   EXPECT_EQ(session.records_from(0, session.area().ring_count()) + event.muted + event.lost_full + event.lost_busy,
             g_hits);
 }
@@ -374,9 +374,9 @@ TEST_F(Filters, EachHitOfManyThreadsCountsOnce) {
     ::setitimer(ITIMER_REAL, &none, nullptr);
     ::signal(SIGALRM, before);
     const u64 recorded = session.records_from(0, session.area().ring_count());
-    EXPECT_EQ(recorded + session.area().dropped(0) + session.event().lost_full + session.event().lost_busy, g_hits);
+    EXPECT_EQ(recorded + session.area().dropped(0) + session.counts().lost_full + session.counts().lost_busy, g_hits);
     EXPECT_GE(recorded, (2 * cpus() + 1) * (60'000 / 1024));
-    EXPECT_EQ(session.event().lost_full, 0U);
+    EXPECT_EQ(session.counts().lost_full, 0U);
     EXPECT_TRUE(is_quiet(session));
   }
 }

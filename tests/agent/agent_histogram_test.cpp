@@ -96,7 +96,7 @@ TEST_F(Histograms, AFullRingLosesRecordsOnly) {
   for (const bool no_rseq : {false, true}) {
     OneEvent events = session({by_number()}, cpus(), shared::kMinRingBytes);
     for (u64 i = 0; i < 2000; ++i) events.hit(registers(i % 5, "some text"), no_rseq);
-    EXPECT_GT(events.event().lost_full, 0U);
+    EXPECT_GT(events.counts().lost_full, 0U);
     for (const auto& [key, sums] : counted(events)) EXPECT_EQ(sums, std::make_pair(u64{400}, 400 * key));
     EXPECT_EQ(dropped(events), 0U);
   }
@@ -107,7 +107,7 @@ TEST_F(Histograms, WhoFindsNoRingIsMissingAndCounted) {
   for (u32 i = 0; i < kClaimed; ++i) events.area().ring(i).owner = 1;
   for (int i = 0; i < 7; ++i) events.hit(registers(1));
   EXPECT_EQ(dropped(events), 7U);
-  EXPECT_EQ(events.event().lost_busy, 7U);
+  EXPECT_EQ(events.counts().lost_busy, 7U);
   EXPECT_TRUE(counted(events).empty());
 }
 
@@ -172,7 +172,7 @@ TEST_F(Histograms, ThreadsAndInterruptionsAddUp) {
     sum += sums.first;
   }
   EXPECT_EQ(sum + dropped(events), kThreads * kHits);
-  EXPECT_EQ(dropped(events), events.event().lost_busy);
+  EXPECT_EQ(dropped(events), events.counts().lost_busy);
   EXPECT_EQ(counted(events).size(), kKeys);
   u64 by_cpu = 0;
   for (const auto& [cpu, sums] : counted(events, 1)) by_cpu += sums.first;
@@ -227,7 +227,9 @@ TEST_F(Histograms, NothingIsBelieved) {
                 cpus(), shared::kMinRingBytes);
     agent::AreaHeader* const header = events.header();
     auto* const table = reinterpret_cast<u64*>(static_cast<u8*>(events.area().base()) + header->histogram_offset);
-    for (int i = 0; i < 4; ++i) table[random() % 64] = random() >> random() % 64;
+    for (int i = 0; i < 4; ++i) table[random() % 48] = random() >> random() % 64;
+    auto* const counts = reinterpret_cast<u64*>(&events.area().live(0).histogram_counts(0));
+    for (int i = 0; i < 4; ++i) counts[random() % 16] = random() >> random() % 64;
     auto* const slots = const_cast<u64*>(events.area().histogram(0).slots);
     for (int i = 0; i < 20; ++i) slots[random() % 256] = random() >> random() % 64;
     if (random() % 8 == 0) header->histogram_count = static_cast<u32>(random());

@@ -103,7 +103,7 @@ class SelfSession {
     });
     const trace::ReaderCounts& counts = reader_->counts();
     EXPECT_EQ(counts.damaged + counts.missing + counts.bad_stamps + counts.order_breaks, 0U);
-    const shared::Event& event = area_->event(0);
+    const shared::EventCounts event = area_->counts(0);
     return records_ + event.lost_full + event.lost_busy + event.lost_too_big;
   }
   u64 records() const { return records_; }

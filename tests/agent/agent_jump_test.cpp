@@ -147,8 +147,8 @@ TEST_P(Jump, AFullRingCounts) {
   probe.arm(session, fast());
   const u64 fit = 8192 / (sizeof(RecordHead) + kAllRegisters), hits = cpus() * fit + 10;
   for (u64 i = 0; i < hits; ++i) EXPECT_TRUE(passes_unnoticed(i, kArithmetic));
-  EXPECT_EQ(take(session).size() + session.event().lost_full, hits);
-  EXPECT_GE(session.event().lost_full, 10U);
+  EXPECT_EQ(take(session).size() + session.counts().lost_full, hits);
+  EXPECT_GE(session.counts().lost_full, 10U);
   for (u32 i = 0; i < cpus(); ++i) EXPECT_FALSE(session.area().is_being_written(i));
 }
 
@@ -171,7 +171,7 @@ TEST_P(Jump, ARecordOfExactlyTheRoomFits) {
   };
   for (const u32 number : {0U, 0xfffffffeU, 0xffffffffU})
     for (const u32 missing : {0U, 1U}) expect_published(number, missing);
-  EXPECT_EQ(session.event().lost_full, 3U);
+  EXPECT_EQ(session.counts().lost_full, 3U);
 }
 
 // Memory for the programs below: words that point to each other, strings of all lengths, an end behind which nothing is.
@@ -266,7 +266,7 @@ std::optional<Recorded> one_hit(OneEvent& session, const HitState& in) {
   expected.registers[1] += 1;
   EXPECT_EQ(std::memcmp(&out, &expected, sizeof out), 0);
   auto records = take(session);
-  EXPECT_EQ(records.size() + std::exchange(session.event().lost_too_big, 0), 1U);
+  EXPECT_EQ(records.size() + std::exchange(session.counts().lost_too_big, 0), 1U);
   return records.empty() ? std::nullopt : std::optional(records[0]);
 }
 

@@ -20,15 +20,16 @@ constexpr int kAnonymous = MAP_PRIVATE | MAP_ANONYMOUS;
 
 // A session whose tool has nothing to say to any question.
 struct Session {
+  shared::Mailbox box{};  // in front of the area
   shared::AreaHeader header{};
-  shared::MailSlot slots[1]{};
+  shared::LiveHeader live{};
+  u32 asked = 0;
   std::atomic<bool> has_ended = false;
   std::thread tool;
 
   Session() {
     header.state = static_cast<u32>(shared::SessionState::recording);
-    header.mail_count = 1;
-    header.mail_offset = offsetof(Session, slots);
+    header.live_offset = offsetof(Session, live) - offsetof(Session, header);
     tool = std::thread([this] {
       for (; !has_ended; ::usleep(50)) answer();
     });
@@ -40,10 +41,16 @@ struct Session {
 
  private:
   void answer() {
-    auto asked = static_cast<u32>(shared::MailState::request);
-    const auto done = static_cast<u32>(shared::MailState::done);
-    if (!__atomic_compare_exchange_n(&slots[0].state, &asked, done, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return;
-    ::syscall(SYS_futex, &slots[0].state, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+    shared::MailSlot& slot = box.slots[0];
+    const u32 word = __atomic_load_n(&slot.asked.check, __ATOMIC_ACQUIRE);
+    const u32 done = shared::turn(shared::number_behind(shared::number_of(word), 1), shared::MailState::done);
+    if (shared::state_of(word) != shared::MailState::request || slot.answered.word == done) return;
+    __atomic_fetch_add(&asked, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&slot.answered.word, done, __ATOMIC_RELEASE);
+    __atomic_store_n(&slot.answered.check, done, __ATOMIC_RELEASE);
+    u32& wake = header.notices[slot.tid % shared::kNotices].wake;
+    __atomic_fetch_add(&wake, 1, __ATOMIC_RELEASE);
+    ::syscall(SYS_futex, &wake, FUTEX_WAKE, 1, nullptr, nullptr, 0);
   }
 };
 
@@ -59,8 +66,8 @@ class Mappings : public testing::Test {
 
   // How many questions were asked since the last call.
   u32 questions() {
-    EXPECT_EQ(session_.header.mail_timeouts, 0U);
-    return std::exchange(session_.header.mail_requests, 0);
+    EXPECT_EQ(session_.live.mail_timeouts, 0U);
+    return __atomic_exchange_n(&session_.asked, 0, __ATOMIC_ACQUIRE);
   }
   std::uint8_t* map(int protection, int flags, void* at = nullptr, std::size_t pages = 4) {
     agent::SignalFrame frame{};

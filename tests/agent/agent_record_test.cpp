@@ -43,7 +43,7 @@ class Recording {
   }
 
   Area& area() { return *area_; }
-  shared::Event& event(u32 index) { return area_->event(index); }
+  shared::EventCounts& counts(u32 index) { return area_->live(0).counts(index); }
   agent::AreaHeader* header() { return static_cast<agent::AreaHeader*>(area_->base()); }
 
   void hit(u32 tid, u64 ax, u64 bx, u32 event = 0, u64 di = 0) {
@@ -119,8 +119,8 @@ TEST_F(Record, AFullRingCountsAndStaysAsItIs) {
   const u64 fit = 8192 / (sizeof(RecordHead) + kFixed);
   for (u64 i = 0; i < fit + 10; ++i) session.hit(1, i, 0);
   EXPECT_EQ(session.records(0), fit);
-  EXPECT_EQ(session.event(0).lost_full, 10U);
-  EXPECT_EQ(session.event(0).lost_too_big, 0U);
+  EXPECT_EQ(session.counts(0).lost_full, 10U);
+  EXPECT_EQ(session.counts(0).lost_too_big, 0U);
   session.area().ring(0).tail = (sizeof(RecordHead) + kFixed) / 8;  // as a reader that has taken one
   session.hit(1, 0, 0);
   EXPECT_EQ(session.records(0), fit + 1);
@@ -133,15 +133,15 @@ TEST_F(Record, ATailThatCannotBeIsAFullRing) {
     session.hit(1, 0, 0);
   }
   EXPECT_EQ(session.records(0), 0U);
-  EXPECT_EQ(session.event(0).lost_full, 3U);
+  EXPECT_EQ(session.counts(0).lost_full, 3U);
 }
 
 TEST_F(Record, TooBigIsCountedApart) {
   Recording session(1, 16384);
   const std::string text(shared::kMaxPayload - 20, 'x');
   session.hit(1, 0, 0, 1, word_of(text.c_str()));
-  EXPECT_EQ(session.event(1).lost_too_big, 1U);
-  EXPECT_EQ(session.event(1).lost_full, 0U);
+  EXPECT_EQ(session.counts(1).lost_too_big, 1U);
+  EXPECT_EQ(session.counts(1).lost_full, 0U);
   session.hit(1, 0, 0, 1, word_of(text.c_str() + 1));
   EXPECT_EQ(session.records(0), 1U);
 }
@@ -153,7 +153,7 @@ TEST_F(Record, ClaimedRingsArePassedAndAllClaimedIsCounted) {
   EXPECT_EQ(session.records(2), 1U);
   session.area().ring(2).owner = 999;
   session.hit(1, 0, 0);
-  EXPECT_EQ(session.event(0).lost_busy, 1U);
+  EXPECT_EQ(session.counts(0).lost_busy, 1U);
   EXPECT_EQ(session.all_records(), 1U);
   EXPECT_EQ(session.area().ring(0).owner, 999U);
 }
@@ -220,7 +220,7 @@ struct Tally {
 };
 
 void expect_all_accounted_for(Recording& session, const Tally& tally, const trace::ReaderCounts& counts, u64 hits) {
-  const shared::Event& event = session.event(0);
+  const shared::EventCounts& event = session.counts(0);
   EXPECT_EQ(tally.records + event.lost_full + event.lost_busy, hits);
   EXPECT_EQ(tally.torn, 0U);
   EXPECT_EQ(tally.repeated, 0U);

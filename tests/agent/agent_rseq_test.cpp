@@ -180,7 +180,7 @@ TEST_F(Rseq, ACpuBeyondTheRingsClaims) {
 TEST_F(Rseq, AFullRingIsCountedAndNothingHasBegun) {
   OneEvent session(word_and_string(), 28, cpus(), kClaimed, 8192);
   for (u64 i = 0; i < cpus() * 8192 / 56 + 10; ++i) session.hit(registers(i, "x"));
-  EXPECT_GE(session.event().lost_full, 10U);
+  EXPECT_GE(session.counts().lost_full, 10U);
   for (u32 i = 0; i < cpus(); ++i) EXPECT_FALSE(session.area().is_being_written(i));
   EXPECT_EQ(session.records_from(cpus(), cpus() + kClaimed), 0U);
 }
@@ -204,7 +204,7 @@ TEST_F(Rseq, AClaimedRecordAfterASectionIsNoSection) {
       session.area().ring(i).tail = static_cast<u32>(session.area().ring(i).commit >> 32);
   }
   ::timer_delete(timer);
-  EXPECT_EQ(session.event().lost_busy, 0U);
+  EXPECT_EQ(session.counts().lost_busy, 0U);
 }
 
 OneEvent* g_torture = nullptr;

@@ -77,8 +77,8 @@ class ReturnProbe {
     probe_.arm(session_, false);
   }
   JumpProbe& probe() { return probe_; }
-  u64 missed() { return session_.event().missed; }
-  u64 lost() { return session_.event().lost_full + session_.event().lost_busy; }
+  u64 missed() { return session_.counts().missed; }
+  u64 lost() { return session_.counts().lost_full + session_.counts().lost_busy; }
 
   // Takes what was recorded since the last time.
   std::vector<Returned> take() {

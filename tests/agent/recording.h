@@ -32,6 +32,7 @@ class OneEvent {
   }
   trace::Area& area() { return *area_; }
   shared::Event& event() { return area_->event(0); }
+  shared::EventCounts& counts() { return area_->live(0).counts(0); }
   agent::AreaHeader* header() { return static_cast<agent::AreaHeader*>(area_->base()); }
   u64 records(u32 ring) { return area_->ring(ring).commit & 0xffffffff; }
   u64 records_from(u32 first, u32 end) {

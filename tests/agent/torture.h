@@ -212,7 +212,7 @@ inline void Torture::run(double seconds) {
 inline void Torture::expect_all_accounted_for() {
   u64 attempts = 0, abandoned = shared_->abandoned;
   for (const auto& state : shared_->state) attempts += state / 2, abandoned += state & 1;
-  const shared::Event& event = session_.event();
+  const shared::EventCounts& event = session_.counts();
   const u64 lost = event.lost_full + event.lost_busy;
   std::printf("%llu hits: %llu recorded, %llu lost, %llu abandoned; %llu signals, %llu jumps, %llu kills\n",
               static_cast<unsigned long long>(attempts), static_cast<unsigned long long>(records_),

@@ -47,15 +47,16 @@ TEST(Area, DescribesItselfInItsHeader) {
   EXPECT_EQ(header.event_count, 2u);
   EXPECT_EQ(header.insn_count, 7u);
   EXPECT_EQ(header.text_bytes, 8u);
-  EXPECT_EQ(header.mail_count, shared::kMailSlots);
   EXPECT_EQ(header.state, static_cast<std::uint32_t>(shared::SessionState::off));
   EXPECT_EQ(header.data_offset % 4096, 0u);
   EXPECT_EQ(header.ring_offset % alignof(shared::Ring), 0u);
-  EXPECT_EQ(header.mail_offset % alignof(shared::MailSlot), 0u);
+  EXPECT_EQ(header.live_offset % 4096, 0u);
+  EXPECT_EQ(header.counts_offset % alignof(shared::EventCounts), 0u);
   EXPECT_EQ(header.event_offset % alignof(shared::Event), 0u);
   EXPECT_GE(header.data_offset, header.ring_offset + 3 * sizeof(shared::Ring));
   EXPECT_EQ(&area.ring(0), table<shared::Ring>(area, header.ring_offset));
-  EXPECT_EQ(&area.mail(0), table<shared::MailSlot>(area, header.mail_offset));
+  EXPECT_EQ(&area.live(0).header(), table<shared::LiveHeader>(area, static_cast<std::uint32_t>(header.live_offset)));
+  EXPECT_EQ(&area.live(0).counts(1), table<shared::EventCounts>(area, header.counts_offset) + 1);
   EXPECT_EQ(&area.event(1), table<shared::Event>(area, header.event_offset) + 1);
 }
 
@@ -142,8 +143,8 @@ TEST(Area, MapStepsRebuildTheArea) {
   auto* bytes = static_cast<std::uint8_t*>(base);
   for (const MapStep& step : area.map_steps()) {
     ASSERT_LE(step.offset + step.length, area.span_bytes());
-    ASSERT_LE(step.file_offset + step.length, area.file_bytes());
-    ASSERT_NE(::mmap(bytes + step.offset, step.length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, area.fd(),
+    const int protection = step.writable ? PROT_READ | PROT_WRITE : PROT_READ;
+    ASSERT_NE(::mmap(bytes + step.offset, step.length, protection, MAP_SHARED | MAP_FIXED, step.fd,
                      static_cast<off_t>(step.file_offset)),
               MAP_FAILED);
   }
@@ -155,16 +156,54 @@ TEST(Area, MapStepsRebuildTheArea) {
   ::munmap(base, area.span_bytes());
 }
 
-TEST(Area, CannotBeShrunkByTheTarget) {
+TEST(Area, CannotBeShrunkOrSealedByATarget) {
   Area area = make_area(1, 8192, two_events());
-  EXPECT_NE(::ftruncate(area.fd(), 0), 0);
-  EXPECT_NE(::ftruncate(area.fd(), static_cast<off_t>(area.file_bytes() * 2)), 0);
+  for (const int fd : {area.fd(), area.live(0).fd()}) {
+    EXPECT_NE(::ftruncate(fd, 0), 0);
+    EXPECT_NE(::ftruncate(fd, 1 << 30), 0);
+    EXPECT_NE(::fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), 0);
+  }
 }
 
-TEST(Area, TakesAMemfdThatCannotBeSealed) {
-  const program::EventProgram event = make_program(16);
-  Fd memfd(::memfd_create("test", MFD_CLOEXEC));
-  ASSERT_TRUE(Area::create(std::move(memfd), {.events = {&event}, .ring_bytes = 8192, .ring_count = 1}));
+// Whatever descriptor a target has of the plan, or opens again, it cannot change a word of it. What the tool writes it sees.
+TEST(Area, ThePlanIsWrittenByTheToolAlone) {
+  Area area = make_area(1, 8192, two_events());
+  ASSERT_TRUE(area.is_sealed());
+  const std::string name = "/proc/self/fd/" + std::to_string(area.fd());
+  const Fd again(::open(name.c_str(), O_RDWR));
+  for (const int fd : {area.fd(), again.get()}) {
+    const int word = 1;
+    EXPECT_LT(::pwrite(fd, &word, sizeof word, 0), 0);
+    EXPECT_EQ(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+    void* const at = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd, 0);
+    ASSERT_NE(at, MAP_FAILED);
+    EXPECT_NE(::mprotect(at, 4096, PROT_READ | PROT_WRITE), 0);
+    const Fd memory(::open("/proc/self/mem", O_RDWR));
+    EXPECT_LT(::pwrite(memory.get(), &word, sizeof word, static_cast<off_t>(reinterpret_cast<std::uintptr_t>(at))), 0);
+    area.header().tool_pulse = 77;
+    EXPECT_EQ(static_cast<const shared::AreaHeader*>(at)->tool_pulse, 77u);
+    ::munmap(at, 4096);
+  }
+}
+
+TEST(Area, HasFurtherLivePartsOfTheSameLayout) {
+  Area area = make_area(2, 8192, two_events());
+  area.live(0).counts(1).lost_full = 3;
+  const auto part = area.add_live();
+  ASSERT_TRUE(part);
+  EXPECT_EQ(*part, 1u);
+  EXPECT_NE(area.live(1).inode(), area.live(0).inode());
+  area.live(1).counts(1).lost_full = 4;
+  area.live(1).data(1)[5] = 9;
+  EXPECT_EQ(area.live(1).data(1)[8192 + 5], 9);
+  EXPECT_EQ(area.live(0).data(1)[5], 0);
+  EXPECT_EQ(area.counts(1).lost_full, 7u);
+  const auto steps = area.map_steps(1);
+  EXPECT_EQ(steps.front().fd, area.fd());
+  EXPECT_EQ(steps[1].fd, area.live(1).fd());
+  EXPECT_EQ(steps[1].offset, area.header().live_offset);
+  while (area.live_count() < Area::kMostParts) ASSERT_TRUE(area.add_live());
+  EXPECT_FALSE(area.add_live());
 }
 
 TEST(Area, StateIsTheToolsToSet) {
@@ -192,14 +231,6 @@ TEST(Area, RefusesWhatIsOutOfRange) {
   EXPECT_EQ(
       code({.events = std::vector<const program::EventProgram*>(65536, &fine), .ring_bytes = 8192, .ring_count = 1}),
       Code::limit);
-}
-
-TEST(Area, ReportsAFileThatCannotBeSized) {
-  const program::EventProgram event = make_program(16);
-  const Result<Area> area =
-      Area::create(Fd(::open("/dev/null", O_RDWR)), {.events = {&event}, .ring_bytes = 8192, .ring_count = 1});
-  ASSERT_FALSE(area);
-  EXPECT_EQ(area.error().code, Code::system);
 }
 
 TEST(Area, MovesWithItsMapping) {

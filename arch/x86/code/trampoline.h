@@ -35,6 +35,7 @@ struct FastRecord {
   std::uint64_t data_offset = 0, ring_bytes = 0;
   std::uint32_t ring_offset = 0, cpu_ring_count = 0;
   std::uint32_t events_offset = 0;  // of the table of events, from the start of the area
+  std::uint32_t counts_offset = 0;  // and of their counts
   std::uint32_t fixed_bytes = 0;    // of an event's payload
   std::uint64_t file_bias = 0;      // of all points that share the body
   bool is_return = false;           // functions return there: slots have an ExitHead

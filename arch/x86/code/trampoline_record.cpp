@@ -188,7 +188,7 @@ void Recorder::abandon() {
   a_.raw({0x48, 0xc1, 0xe0, kEventBits});       // shl, %rax
   a_.op(0x01, 8, rax, rsi);                     // add %rax, %rsi
   a_.raw({0xf0});                               // lock
-  a_.op(0x83, 8, 0, Mem{rsi, place(fast_.events_offset + offsetof(shared::Event, lost_full))}), a_.raw({1});
+  a_.op(0x83, 8, 0, Mem{rsi, place(fast_.counts_offset + offsetof(shared::EventCounts, lost_full))}), a_.raw({1});
   labels_.lost = a_.size();
   a_.jump(labels_.out);
   if (filter_ == FilterPlace::record) drop_record();
@@ -240,14 +240,16 @@ void Recorder::filter_record() {
   a_.bind(pass);
 }
 
-// Takes the announcement back, and publishes the count.
+// Takes the announcement back, and publishes the count. Which CPU it is leads to where that stands: it is asked once more, since what
+// the record says of it another process may have changed.
 void Recorder::drop_record() {
   a_.bind(dropped_);
-  a_.load4(rcx, {rcx, offsetof(shared::RecordHead, cpu)});
   a_.load4(rax, {rdi, offsetof(Ring, commit)});
   a_.store({rdi, offsetof(Ring, begun)}, rax, 4);
   a_.constant(rsi, fast_.area.value);
   a_.constant(rdx, spec_.block.value);
+  a_.op(0x63, 8, rax, Mem{rdx, offsetof(ProcessBlock, rseq_offset)});
+  a_.op(0x8b, 4, rcx, Mem{rax, kRseqCpu}, kFs);
   next_dropped(fast_, a_);
   a_.jump(commit_);
 }

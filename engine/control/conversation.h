@@ -1,0 +1,79 @@
+// The tool's end of a conversation with a thread that waits in the agent (engine/shared/mailbox.h).
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/base/result.h"
+#include "engine/shared/mailbox.h"
+#include "engine/target/target.h"
+#include "engine/trace/area.h"
+
+namespace uprobe::control {
+
+// How the tool reaches a slot and the thread at it.
+class MailLine {
+ public:
+  virtual ~MailLine() = default;
+  virtual Status read(std::size_t offset, void* to, std::size_t bytes) = 0;  // of the slot
+  virtual Status write(std::size_t offset, const void* from, std::size_t bytes) = 0;
+  virtual void wake() = 0;
+  // Waits until the thread may have said something, at most `limit`; not at all if the bell no longer stands at `rung`.
+  virtual std::uint32_t rung() = 0;
+  virtual void wait(std::uint32_t rung, std::chrono::nanoseconds limit) = 0;
+};
+
+// A slot of a process's own mailbox, through /proc/PID/mem. Other processes can ring the bell, and that is all that they can do.
+class PrivateLine : public MailLine {
+ public:
+  // All outlive it. `tid`: the thread that waits, as it calls itself; `part`: the live part that it rings in.
+  PrivateLine(const target::ProcessFiles& files, Addr slot, trace::Area& area, std::size_t part, std::uint32_t tid)
+      : files_(files), slot_(slot), area_(area), part_(part), tid_(tid) {}
+
+  Status read(std::size_t offset, void* to, std::size_t bytes) override { return files_.read(slot_ + offset, to, bytes); }
+  Status write(std::size_t offset, const void* from, std::size_t bytes) override {
+    return files_.write(slot_ + offset, from, bytes);
+  }
+  void wake() override;
+  std::uint32_t rung() override;
+  void wait(std::uint32_t rung, std::chrono::nanoseconds limit) override;
+
+ private:
+  const target::ProcessFiles& files_;
+  Addr slot_;
+  trace::Area& area_;
+  std::size_t part_;
+  std::uint32_t tid_;
+};
+
+class Conversation {
+ public:
+  // The line outlives it.
+  explicit Conversation(MailLine& line) : line_(line) {}
+
+  // The number of the request that waits there; false: there is none, or it has been seen.
+  bool has_request();
+  // The request is still the one that was seen, and the thread waits for its answer.
+  bool still_waits() { return hear() == shared::turn(number_, shared::MailState::request); }
+  // Says that it is seen.
+  Status begin();
+  // Has the thread execute a command: its result.
+  Result<std::uint64_t> command(const std::array<std::uint64_t, 7>& words);
+  // The thread goes on. False: it had given up.
+  bool finish();
+
+ private:
+  std::uint32_t hear();  // 0: it is being written, or cannot be read
+  Status say(shared::MailState state);
+  Status await_result();
+
+  MailLine& line_;
+  std::uint32_t number_ = 0;
+};
+
+// Whether a slot, as it was copied, has a request that has not been seen.
+bool has_request(const shared::MailSlot& slot);
+
+}  // namespace uprobe::control

@@ -1,0 +1,67 @@
+// A live file of a session area from the tool's side: what the processes of one trust domain write. Everything read from it is
+// theirs to change at any moment.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/shared/session_area.h"
+#include "engine/trace/area_layout.h"
+
+namespace uprobe::trace {
+
+// Where a histogram is.
+struct HistogramMemory {
+  const shared::HistogramSlot* slots = nullptr;
+  const std::uint8_t* entries = nullptr;
+  const std::uint64_t* dropped = nullptr;
+  const std::uint32_t* next_entry = nullptr;
+  std::uint32_t slot_count = 0, entry_count = 0, key_bytes = 0, sum_count = 0;
+};
+
+class LiveArea {
+ public:
+  // A fresh file: rings are empty, switches as the session begins. Owns descriptor and mapping.
+  static Result<Fd> make(const AreaLayout& layout);
+  // `memory` has room for it at `at`, a distance from its beginning. All outlive it.
+  LiveArea(const AreaLayout& layout, Fd file) : layout_(layout), file_(std::move(file)) {}
+  Status map_into(Reservation& memory, std::uint64_t at);
+  Status map_alone();  // in memory of its own
+  void begin();        // the values that are not 0
+
+  int fd() const { return file_.get(); }
+  std::uint64_t inode() const { return inode_; }
+  void keep_from_children() const;
+  // What a process maps to have it: offsets are those of the area.
+  std::vector<MapStep> map_steps() const;
+
+  shared::LiveHeader& header() const { return *table<shared::LiveHeader>(layout_.live); }
+  shared::EventCounts& counts(std::uint32_t event) const { return table<shared::EventCounts>(layout_.counts)[event]; }
+  shared::Ring& ring(std::uint32_t index) const { return table<shared::Ring>(layout_.rings)[index]; }
+  std::uint8_t* data(std::uint32_t ring) const {  // 2 * ring_bytes readable
+    return table<std::uint8_t>(layout_.data + 2 * layout_.ring_bytes * ring);
+  }
+  // A writer is in the middle of a record there, or has left it there.
+  bool is_being_written(std::uint32_t ring) const;
+  std::uint64_t dropped(std::uint32_t event) const;  // hits that the event's filter has dropped
+  std::uint32_t* switches() const { return table<std::uint32_t>(layout_.switches); }
+  std::uint64_t* left() const { return table<std::uint64_t>(layout_.left); }
+  shared::HistogramCounts& histogram_counts(std::size_t number) const {
+    return table<shared::HistogramCounts>(layout_.histogram_counts)[number];
+  }
+  HistogramMemory histogram(std::size_t number) const;
+
+ private:
+  template <class T>
+  T* table(std::uint64_t offset) const {
+    return reinterpret_cast<T*>(begin_ + (offset - layout_.live));
+  }
+
+  const AreaLayout& layout_;
+  Fd file_;
+  std::uint64_t inode_ = 0;
+  Reservation own_;
+  std::uint8_t* begin_ = nullptr;
+};
+
+}  // namespace uprobe::trace
