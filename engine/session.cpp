@@ -83,11 +83,12 @@ void Session::State::learn_names() {
 void Session::State::learn_counted_tasks() {
   counted_tasks.resize(area->histogram_count());
   for (std::size_t i = 0; i < counted_tasks.size(); ++i) {
-    const trace::HistogramMemory memory = area->histogram(i);
-    const std::uint32_t entries = __atomic_load_n(memory.next_entry, __ATOMIC_RELAXED);
+    std::uint32_t entries = 0;
+    for (std::size_t part = 0; part < area->live_count(); ++part)
+      entries += __atomic_load_n(area->histogram(i, part).next_entry, __ATOMIC_RELAXED);
     for (const program::HistogramWord& key : switches.histograms[i].plan.keys) {
       if (key.modifier != program::HistogramModifier::task || entries == counted_tasks[i]) continue;
-      for (const trace::HistogramEntry& entry : trace::copy_histogram(memory).entries)
+      for (const trace::HistogramEntry& entry : trace::copy_histogram(*area, i).entries)
         names.see(static_cast<std::uint32_t>(entry.key[key.field.key_offset / 8]));
     }
     counted_tasks[i] = entries;

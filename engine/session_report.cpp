@@ -191,7 +191,7 @@ std::string Session::histograms(bool escape_control) const {
     const bool begins_event = i == 0 || all[i].event != all[i - 1].event;
     if (i != 0) text += begins_event ? "\n" : "\n\n";
     if (begins_event && !are_of_one) text += "==> " + s.event_name(all[i].event) + " <==\n";
-    text += format::print_histogram(all[i].plan, trace::copy_histogram(s.area->histogram(i)), names);
+    text += format::print_histogram(all[i].plan, trace::copy_histogram(*s.area, i), names);
   }
   return text;
 }

@@ -138,7 +138,11 @@ void Session::State::hand_on(const trace::EventRecord& record) {
 void Session::State::print_settled() {
   const std::uint64_t now = trace::Clock::now();
   const auto may_be_older = [&](std::uint32_t ring) {
-    return area->is_being_written(ring) && __atomic_load_n(&area->ring(ring).stamp, __ATOMIC_RELAXED) < now;
+    for (std::size_t part = 0; part < area->live_count(); ++part) {
+      const trace::LiveArea& live = area->live(part);
+      if (live.is_being_written(ring) && __atomic_load_n(&live.ring(ring).stamp, __ATOMIC_RELAXED) < now) return true;
+    }
+    return false;
   };
   for (int tries = 0; tries < 20; ++tries) {
     bool waiting = false;

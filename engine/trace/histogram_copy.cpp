@@ -22,10 +22,13 @@ std::uint64_t HistogramCopy::hits() const {
   return sum;
 }
 
+namespace {
+
+using Sums = std::map<Words, Words>;
+
 // Two threads that met the same key for the first time may have made an entry each.
-HistogramCopy copy_histogram(const HistogramMemory& memory) {
+void add(const HistogramMemory& memory, Sums& sums_of) {
   const std::uint32_t entry_bytes = 8 * memory.sum_count + memory.key_bytes;
-  std::map<Words, Words> sums_of;
   std::vector<bool> seen(memory.entry_count);
   for (std::uint32_t slot = 0; slot < memory.slot_count; ++slot) {
     const auto state = static_cast<std::uint32_t>(__atomic_load_n(memory.slots + slot, __ATOMIC_ACQUIRE));
@@ -39,9 +42,31 @@ HistogramCopy copy_histogram(const HistogramMemory& memory) {
     sums.resize(memory.sum_count);
     for (std::uint32_t i = 0; i < memory.sum_count; ++i) sums[i] += more[i];
   }
-  HistogramCopy copy{.entries = {}, .dropped = __atomic_load_n(memory.dropped, __ATOMIC_RELAXED)};
+}
+
+HistogramCopy copy_of(Sums& sums_of, std::uint64_t dropped) {
+  HistogramCopy copy{.entries = {}, .dropped = dropped};
   for (auto& [key, sums] : sums_of) copy.entries.push_back({key, std::move(sums)});
   return copy;
+}
+
+}  // namespace
+
+HistogramCopy copy_histogram(const HistogramMemory& memory) {
+  Sums sums_of;
+  add(memory, sums_of);
+  return copy_of(sums_of, __atomic_load_n(memory.dropped, __ATOMIC_RELAXED));
+}
+
+HistogramCopy copy_histogram(const Area& area, std::size_t number) {
+  Sums sums_of;
+  std::uint64_t dropped = 0;
+  for (std::size_t part = 0; part < area.live_count(); ++part) {
+    const HistogramMemory memory = area.histogram(number, part);
+    add(memory, sums_of);
+    dropped += __atomic_load_n(memory.dropped, __ATOMIC_RELAXED);
+  }
+  return copy_of(sums_of, dropped);
 }
 
 }  // namespace uprobe::trace

@@ -22,5 +22,7 @@ struct HistogramCopy {
 };
 
 HistogramCopy copy_histogram(const HistogramMemory& memory);
+// Of all live parts together.
+HistogramCopy copy_histogram(const Area& area, std::size_t number);
 
 }  // namespace uprobe::trace

@@ -43,13 +43,22 @@ Reader::Reader(Area& area, Clock& clock, TaskNames& names, ReaderOptions options
   stall_after_ = in_ticks(clock_, options_.stall_after);
   section_stall_after_ = in_ticks(clock_, options_.section_stall_after);
   know_events();
-  queue_limit_ = std::max<std::size_t>(options_.pending_bytes / area_.ring_count(), 2 * shared::kMaxRecord);
-  sources_.reserve(area_.ring_count());
-  const std::uint64_t now = options_.now();
-  for (std::uint32_t i = 0; i < area_.ring_count(); ++i)
-    sources_.push_back({.copy = RingCopy(area_.ring(i), area_.data(i), area_.ring_bytes(), area_.is_cpu_ring(i)),
-                        .of_cpu = area_.is_cpu_ring(i),
-                        .floor = now});
+  know_parts();
+}
+
+// What may wait is for all rings together. Of a part that has joined nothing is known but that it was not there at the last look.
+void Reader::know_parts() {
+  const std::size_t parts = area_.live_count(), rings = parts * area_.ring_count();
+  if (sources_.size() == rings) return;
+  queue_limit_ = std::max<std::size_t>(options_.pending_bytes / rings, 2 * shared::kMaxRecord);
+  const std::uint64_t floor = sources_.empty() ? options_.now() : handed_on_;
+  for (std::size_t part = sources_.size() / area_.ring_count(); part < parts; ++part) {
+    const LiveArea& live = area_.live(part);
+    for (std::uint32_t i = 0; i < area_.ring_count(); ++i)
+      sources_.push_back({.copy = RingCopy(live.ring(i), live.data(i), area_.ring_bytes(), area_.is_cpu_ring(i)),
+                          .of_cpu = area_.is_cpu_ring(i),
+                          .floor = floor});
+  }
 }
 
 void Reader::know_events() {
@@ -61,6 +70,7 @@ void Reader::know_events() {
 
 // The time is taken before any ring is looked at: a writer that claims a ring after we saw it free stamps after `now`.
 void Reader::collect() {
+  know_parts();
   const std::uint64_t now = options_.now();
   for (Source& source : sources_) collect_from(source, now);
 }
@@ -81,14 +91,14 @@ void Reader::collect_from(Source& source, std::uint64_t now) {
 // A free ring: later records are stamped after `now`. A claimed one: after its stamp, which may still be that of the
 // record before, so it can only raise the floor. A claim that stays is that of a thread which was stopped or killed
 // between two instructions; a dead one's ring is free from now on, and the floor waits for the next look, because the
-// thread may have committed after ours.
+// thread may have committed after ours. Claims that follow each other with old stamps are those of a target that lies.
 void Reader::follow_claim(Source& source, const RingView& view, std::uint64_t now) {
   if (!view.writing) {
     source.claim = {};
     source.floor = std::max(source.floor, now);
     return;
   }
-  source.floor = std::max(source.floor, std::min(view.stamp, now));
+  source.floor = std::max({source.floor, std::min(view.stamp, now), now - std::min(now, stall_after_)});
   if (!same_claim(view, source.claim)) {
     source.claim = view;
     source.claimed_at = now;

@@ -3,9 +3,9 @@
 // poll() copies everything that is committed into own memory at once (the target loses events while a ring is full),
 // then hands on what nobody can overtake any more: all records older than the least time that a writer may still
 // publish with (session_area.h). Handing on may be slow; the rings are emptied again every few thousand records
-// meanwhile. Records that have to wait are kept up to a limit; beyond it, or when a thread sits on a ring for very long
+// meanwhile. Records that have to wait are kept up to a limit; beyond it, or when a thread sits on a ring for a tenth of a second
 // (stopped in the middle of a hit), they are handed on all the same, and one that then comes too late is counted in
-// order_breaks.
+// order_breaks. The rings of all live parts of the area are merged, those of parts that come later as well.
 //
 // Nothing in the shared memory is trusted; see ring_copy.h. Not thread-safe.
 #pragma once
@@ -31,7 +31,8 @@ struct ReaderOptions {
   std::size_t pending_bytes = std::size_t{64} << 20;    // what may wait in memory, all rings together
   std::chrono::nanoseconds slack{2'000};                // by how much stamps of different CPUs may be apart
   std::chrono::nanoseconds reclaim_after{20'000'000};   // a claim this old is looked into: does its thread live?
-  std::chrono::nanoseconds stall_after{1'000'000'000};  // a claim this old is not waited for any more
+  // A claim this old is not waited for any more, nor does a ring hold the others up for longer by one claim after the other.
+  std::chrono::nanoseconds stall_after{100'000'000};
   // Nor is a section of a CPU ring: one that was interrupted is seen until the next, and one that is not takes microseconds,
   // unless the CPU itself is taken away.
   std::chrono::nanoseconds section_stall_after{5'000'000};
@@ -78,6 +79,7 @@ class Reader {
     bool operator<(const Next& other) const { return time != other.time ? time > other.time : source > other.source; }
   };
 
+  void know_parts();
   void collect();
   void collect_from(Source& source, std::uint64_t now);
   void follow_claim(Source& source, const RingView& view, std::uint64_t now);

@@ -57,7 +57,7 @@ struct Session {
 class Mappings : public testing::Test {
  protected:
   Mappings() : block_(empty_block()) {
-    block_.sessions[0].area = word_of(&session_);
+    block_.sessions[0].area = word_of(&session_.header);
     block_.session_count = 1;
     install_agent_handlers();
     file_ = ::open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
