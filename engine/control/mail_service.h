@@ -33,6 +33,8 @@
 
 namespace uprobe::control {
 
+class DomainGuard;
+
 class MailService {
  public:
   // All outlive the service; `armer` and `probes` are its thread's while it runs, but for alone().
@@ -130,6 +132,7 @@ class MailService {
   std::mutex names_lock_;
   std::vector<std::pair<pid_t, std::string>> names_;
   Fd flush_event_;
+  std::unique_ptr<DomainGuard> guard_;
   std::optional<Pulse> pulse_;
   std::thread thread_;
 };
