@@ -1,6 +1,8 @@
 // Calls through to uprobe::Session; nothing is decided here.
 #include "cli/session_engine.h"
 
+#include "engine/target/guardian.h"
+
 namespace uprobe::cli {
 
 CheckReport SessionEngine::define(const std::vector<Definition>& writes, const CheckOptions& options) {
@@ -13,7 +15,9 @@ Status SessionEngine::check(const SessionOptions& options) {
   return ok();
 }
 
+// Before planning makes the process large.
 Status SessionEngine::prepare(const SessionOptions& options) {
+  target::start_guardian();
   Result<Session> session = Session::prepare(options);
   if (!session) return session.error();
   session_.emplace(session.take());
@@ -28,7 +32,10 @@ Status SessionEngine::attach(const Selection& whom, const GivenUp& given_up) {
   return session_->attach(whom, given_up);
 }
 
-Status SessionEngine::release(const Selection& whom) { return uprobe::release(whom); }
+Status SessionEngine::release(const Selection& whom) {
+  target::start_guardian();
+  return uprobe::release(whom);
+}
 
 int SessionEngine::child_pid() { return session_->child_pid(); }
 

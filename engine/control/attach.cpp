@@ -105,11 +105,12 @@ Status take_away(pid_t pid, ino_t session) {
 // Of our signals, named by a signalfd that the program has.
 std::uint32_t by_descriptor(pid_t pid) {
   std::uint64_t named = 0;
+  constexpr std::size_t kMostText = 65536;  // of a signalfd; that of an epoll descriptor may be endless
   const std::string folder = "/proc/" + std::to_string(pid) + "/fdinfo";
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), ::closedir);
   if (!entries) return 0;
   while (const dirent* entry = ::readdir(entries.get())) {
-    const auto text = entry->d_name[0] == '.' ? Result<std::string>(Error{}) : read_file(folder + "/" + entry->d_name);
+    const auto text = entry->d_name[0] == '.' ? Result<std::string>(Error{}) : read_file(folder + "/" + entry->d_name, kMostText);
     const std::size_t at = text ? text->find("sigmask:\t") : std::string::npos;
     if (at != std::string::npos) named |= std::strtoull(text->c_str() + at + 9, nullptr, 16);
   }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/control/block_check.h"
 #include "engine/shared/trampoline.h"
 
 namespace uprobe::control {
@@ -19,7 +20,9 @@ using shared::ProcessBlock;
 using shared::Undo;
 
 // Room for what joins later, too.
-std::size_t capacity_for(std::size_t points) { return std::bit_ceil(std::max<std::size_t>(2048, 2 * points + 256)); }
+std::size_t capacity_for(std::size_t points) {
+  return std::bit_ceil(std::clamp<std::size_t>(2 * points + 256, 2048, kMostPoints));
+}
 
 // Where the tables stand for a capacity; consumers get twice as many places as points.
 ProcessBlock lay_out(std::size_t capacity) {
@@ -39,29 +42,6 @@ ProcessBlock lay_out(std::size_t capacity) {
   head.thread_offset = table(shared::kThreadEntries * sizeof(shared::ThreadEntry));
   head.block_bytes = (at + 4095) / 4096 * 4096;
   return head;
-}
-
-bool fits(const ProcessBlock& h, std::uint64_t offset, std::uint64_t count, std::uint64_t size) {
-  return offset >= sizeof(ProcessBlock) && offset + count * size <= h.block_bytes;
-}
-
-bool islands_make_sense(const ProcessBlock& h) {
-  return h.island_count <= shared::kMaxIslands &&
-         std::all_of(h.islands, h.islands + h.island_count, [](const shared::Island& i) { return i.used <= i.bytes; });
-}
-
-bool makes_sense(const ProcessBlock& h) {
-  return h.magic == shared::kBlockMagic && h.abi_version == shared::kAbiVersion && h.block_bytes <= (1u << 30) &&
-         h.point_count <= h.point_capacity && h.undo_count == h.point_count &&
-         h.consumer_count <= h.consumer_capacity && h.hash_bits >= 4 && h.hash_bits < 28 &&
-         (1u << h.hash_bits) / 2 >= h.point_capacity && islands_make_sense(h) &&
-         h.session_count <= shared::kMaxSessions && h.undo_count <= h.undo_capacity &&
-         fits(h, h.point_offset, h.point_capacity, sizeof(Point)) &&
-         fits(h, h.undo_offset, h.undo_capacity, sizeof(Undo)) &&
-         fits(h, h.thread_offset, shared::kThreadEntries, sizeof(shared::ThreadEntry)) &&
-         fits(h, h.consumer_offset, h.consumer_capacity, sizeof(Consumer)) && h.code_file_count <= shared::kCodeFiles &&
-         fits(h, h.code_file_offset, shared::kCodeFiles, sizeof(shared::CodeFile)) &&
-         fits(h, h.hash_offset, std::uint64_t{1} << h.hash_bits, sizeof(std::uint32_t));
 }
 
 template <class T>
@@ -152,7 +132,7 @@ Result<Block> Block::read(target::Target& target, Addr at) {
   Block block(at);
   if (Status s = target.read(at, block.head_.get(), sizeof *block.head_); !s) return s.error();
   const ProcessBlock& h = *block.head_;
-  if (!makes_sense(h)) return Error{.code = Code::damaged, .text = "the process block in the target makes no sense"};
+  if (Status s = check_head(h); !s) return s.error();
   if (Status s = read_table(target, at + h.point_offset, block.points_, h.point_count); !s) return s.error();
   if (Status s = read_table(target, at + h.undo_offset, block.undo_, h.undo_count); !s) return s.error();
   if (Status s = read_table(target, at + h.consumer_offset, block.consumers_, h.consumer_count); !s) return s.error();
@@ -160,6 +140,8 @@ Result<Block> Block::read(target::Target& target, Addr at) {
     return s.error();
   if (Status s = read_table(target, at + h.code_file_offset, block.code_files_, h.code_file_count); !s)
     return s.error();
+  const BlockTables tables{block.points_, block.undo_, block.consumers_, block.code_files_, block.hash_};
+  if (Status s = check_tables(h, tables); !s) return s.error();
   block.written_consumers_ = block.consumers_.size();
   for (std::uint32_t i = 0; i < block.points_.size(); ++i) block.by_address_[block.points_[i].address] = i;
   return block;

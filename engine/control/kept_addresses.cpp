@@ -34,7 +34,7 @@ bool KeptAddresses::has_in(Addr begin, Addr end) const {
 
 void KeptAddresses::add_stack(target::Target& process, const std::vector<target::Mapping>& maps, Addr sp) {
   const target::Mapping* stack = target::mapping_at(maps, sp);
-  if (stack == nullptr) {
+  if (stack == nullptr || sp.value < kRedZone) {
     is_known_ = false;
     return;
   }

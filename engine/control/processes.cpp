@@ -135,12 +135,15 @@ std::optional<Addr> agent_header_in(const target::ProcessFiles& files, const tar
 }  // namespace
 
 Result<FoundAgent> find_agent(pid_t pid) {
+  constexpr int kMostLooks = 64;  // any file may have this name
   auto files = target::ProcessFiles::open(pid);
   if (!files) return files.error();
   const auto maps = files->maps();
   if (!maps) return maps.error();
+  int looks = 0;
   for (const target::Mapping& m : *maps) {
     if (!m.readable || m.shared || m.path.find("libuprobe.so") == std::string::npos) continue;
+    if (++looks > kMostLooks) break;
     const auto at = agent_header_in(*files, m);
     FoundAgent found{};
     if (!at || !files->read(*at, &found.agent.header, sizeof found.agent.header)) continue;

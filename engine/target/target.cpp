@@ -57,7 +57,8 @@ Result<ProcessFiles> ProcessFiles::open(pid_t pid) {
 }
 
 Result<std::vector<Mapping>> ProcessFiles::maps() const {
-  auto text = read_file(folder_ + "/maps");
+  constexpr std::size_t kMostText = std::size_t{48} << 20;  // paths of 4,095 bytes make it as long as a program likes
+  auto text = read_file(folder_ + "/maps", kMostText);
   if (!text) return text.error();
   return parse_maps(*text);
 }

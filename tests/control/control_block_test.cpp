@@ -5,6 +5,7 @@
 #include <random>
 
 #include "engine/control/block.h"
+#include "engine/control/block_check.h"
 #include "tests/control/fake_target.h"
 
 namespace uprobe::test {
@@ -182,6 +183,64 @@ TEST_F(BlockTest, HeadsThatMakeNoSenseAreRefused) {
   refused("an island that is more than full", [](ProcessBlock& b) { b.islands[0].used = b.islands[0].bytes + 16; });
   ASSERT_TRUE(target_.write(kAt, &good, sizeof good));
   EXPECT_TRUE(Block::read(target_, kAt));
+}
+
+// Each of them is a number that the tool would use as a length, an index or an address.
+TEST_F(BlockTest, ATargetThatLiesInItsTablesIsRefused) {
+  Block block = make();
+  ASSERT_TRUE(block.add(target_, {make_point(block, 0x400000, 3), make_point(block, 0x400010)}));
+  ASSERT_TRUE(block.note_code(target_, {0x400000, 0x401000, 0}));
+  const auto head = target_.get<ProcessBlock>(kAt);
+  const auto refused = [&]<class T>(const char* what, std::uint32_t table, void (*spoil)(T&)) {
+    const T good = target_.get<T>(kAt + table);
+    T bad = good;
+    spoil(bad);
+    EXPECT_TRUE(target_.write(kAt + table, &bad, sizeof bad));
+    EXPECT_FALSE(Block::read(target_, kAt)) << what;
+    EXPECT_TRUE(target_.write(kAt + table, &good, sizeof good));
+  };
+  using shared::CodeFile, shared::Consumer, shared::Point, shared::Undo;
+  refused("behind_bytes", head.point_offset, +[](Point& p) { p.behind_bytes = 16; });
+  refused("insn_bytes", head.point_offset, +[](Point& p) { p.insn_bytes = 17; });
+  refused("jump_bytes", head.point_offset, +[](Point& p) { p.jump_bytes = 200, p.jump_to = 0x500000; });
+  refused("a jump to nowhere", head.point_offset, +[](Point& p) { p.jump_bytes = 5; });
+  refused("copy_bytes", head.point_offset, +[](Point& p) { p.copy_bytes = ~0U; });
+  refused("approach", head.point_offset, +[](Point& p) { p.approach = 5; });
+  refused("copy below its slot", head.point_offset, +[](Point& p) { p.copy = 1; });
+  refused("copy in the kernel", head.point_offset, +[](Point& p) { p.copy = ~0ULL; });
+  refused("address in the kernel", head.point_offset, +[](Point& p) { p.address = 1ULL << 63; });
+  refused("state", head.point_offset, +[](Point& p) { p.state = 9; });
+  refused("role", head.point_offset, +[](Point& p) { p.role = 99; });
+  refused("consumer", head.point_offset, +[](Point& p) { p.consumer = 1000; });
+  refused("undo length", head.undo_offset, +[](Undo& u) { u.length = 17; });
+  refused("undo state", head.undo_offset, +[](Undo& u) { u.state = 2; });
+  refused("undo address", head.undo_offset, +[](Undo& u) { u.address += 1; });
+  refused("session", head.consumer_offset, +[](Consumer& c) { c.session = 200; });
+  refused("kind", head.consumer_offset, +[](Consumer& c) { c.kind = 77; });
+  refused("next", head.consumer_offset, +[](Consumer& c) { c.next = 1000; });
+  refused("a list that never ends", head.consumer_offset, +[](Consumer& c) { c.next = 1; });
+  refused("a file of code", head.code_file_offset, +[](CodeFile& f) { f.end = ~0ULL; });
+  refused("the number of islands", offsetof(ProcessBlock, island_count), +[](std::uint32_t& n) { n = 1; });
+  EXPECT_TRUE(Block::read(target_, kAt));
+}
+
+// A short list for each of many points is a short table, and a long walk.
+TEST_F(BlockTest, ListsThatAreLongForManyPointsAreRefused) {
+  std::vector<shared::Point> points(5000, shared::Point{});
+  std::vector<shared::Consumer> consumers(5000, shared::Consumer{});
+  std::vector<shared::Undo> undo(5000, shared::Undo{});
+  ProcessBlock head{};
+  for (std::uint32_t i = 0; i < 5000; ++i) {
+    points[i].address = undo[i].address = 0x400000 + 16 * i;
+    points[i].state = 1;
+    points[i].consumer = 5000;
+    consumers[i].next = i;
+  }
+  head.point_count = head.consumer_count = 5000;
+  const control::BlockTables tables{points, undo, consumers, {}, {}};
+  EXPECT_FALSE(control::check_tables(head, tables));
+  for (shared::Point& point : points) point.consumer = 1;
+  EXPECT_TRUE(control::check_tables(head, tables));
 }
 
 // The target fills the hash: adding must come to an end all the same.

@@ -77,6 +77,15 @@ class HostileCases(harness.TestCase):
                 self.assertEqual(b"a signalfd for them" in seen.stderr, sent is not None, seen.stderr)
                 self.assertIn(sent or b"", seen.stderr)
 
+    def test_own_steps_through_a_return_stub(self):
+        """The step that is a return ends behind the call, and is seen once."""
+        program = self.compile("single_steps", "")
+        plain = harness.run([program])
+        seen = harness.run([*harness.tracer("--return=stub", "-o", self.path("trace"), "-p",
+                                            f"r:x {program}:probed"), "--", program])
+        self.assertEqual((seen.returncode, seen.stdout), (0, plain.stdout), seen.stderr)
+        self.assertIn(b": 1 hit\n", seen.stderr)
+
     def test_signals_at_the_end_under_preload(self):
         """They come while the library waits for its helper, and wait until it is done."""
         for how in ("", "musl"):

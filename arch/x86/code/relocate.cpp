@@ -136,9 +136,50 @@ IndirectJump jump_of_call(const Decoded& insn) {
   return jump;
 }
 
-// A fault of the jmp (an unreadable operand, a target that is no address) is a fault of the call, which would not have
-// pushed yet: hence the mark.
+constexpr bool changes_address(std::uint8_t prefix) { return prefix == 0x64 || prefix == 0x65 || prefix == 0x67; }
+
+struct Cmov {
+  std::array<std::uint8_t, kMaxInsnBytes + 3> bytes = {};
+  unsigned size = 0;
+  unsigned disp_offset = 0;
+};
+
+// cmov operand, %rax: of the operand of a call.
+Cmov cmov_of_call(const Decoded& insn, std::uint8_t opcode) {
+  Cmov cmov;
+  const auto append = [&cmov](std::uint8_t byte) { cmov.bytes[cmov.size++] = byte; };
+  const unsigned before = insn.modrm_offset - 1U;
+  for (const std::uint8_t prefix : Bytes(insn.bytes).first(before))
+    if (changes_address(prefix)) append(prefix);
+  const std::uint8_t last = before == 0 ? 0 : insn.bytes[before - 1];
+  append((last & 0xf0) == 0x40 ? 0x48 | (last & 3) : 0x48);
+  append(0x0f), append(opcode);
+  cmov.disp_offset = cmov.size + insn.disp_offset - insn.modrm_offset;
+  append(with_group(insn.bytes[insn.modrm_offset], 0));
+  for (unsigned i = insn.modrm_offset + 1U; i < insn.length; ++i) append(insn.bytes[i]);
+  return cmov;
+}
+
+// Reads the operand of a call and changes nothing, neither a register nor a flag nor the stack: a cmov reads also where it does not
+// move.
+void emit_touch(const Job& job) {
+  constexpr std::uint8_t kIfOverflow = 0x40, kIfNoOverflow = 0x41, kShortJump = 2;
+  const auto emit_cmov = [&job](const Cmov& cmov) {
+    emit_adjusted(job, Bytes(cmov.bytes).first(cmov.size), cmov.disp_offset);
+  };
+  const Cmov if_overflow = cmov_of_call(job.insn, kIfOverflow), if_none = cmov_of_call(job.insn, kIfNoOverflow);
+  job.out.byte(0x70);  // jo
+  job.out.byte(if_overflow.size + kShortJump);
+  emit_cmov(if_overflow);
+  job.out.byte(0xeb);
+  job.out.byte(if_none.size);
+  emit_cmov(if_none);
+}
+
+// A call whose operand cannot be read has pushed nothing: so that is found out first. A fault of the jmp (a target that is no
+// address) is a fault of the call as well: hence the mark.
 void emit_call_indirect(const Job& job) {
+  if (job.insn.has_memory) emit_touch(job);
   const IndirectJump jump = jump_of_call(job.insn);
   job.out.push_literal(jump.size);
   job.mark(job.from, 8);

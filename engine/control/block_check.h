@@ -1,0 +1,29 @@
+// A process block is the target's own memory: the target can write anything into it. The tool copies a block once and believes no
+// number in the copy before this has looked at it: no offset, count, length, index, address or enumerator.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/base/result.h"
+#include "engine/shared/process_block.h"
+
+namespace uprobe::control {
+
+// Of the largest block that the tool makes or reads: a quarter of a gigabyte of tables.
+inline constexpr std::uint32_t kMostPoints = 1U << 20;
+
+// The tables of a block, copied out of the target.
+struct BlockTables {
+  std::span<const shared::Point> points;
+  std::span<const shared::Undo> undo;
+  std::span<const shared::Consumer> consumers;
+  std::span<const shared::CodeFile> code_files;
+  std::span<const std::uint32_t> hash;
+};
+
+// Code::damaged, with what is wrong. The head comes first: it says how large the tables are.
+Status check_head(const shared::ProcessBlock& head);
+Status check_tables(const shared::ProcessBlock& head, const BlockTables& tables);
+
+}  // namespace uprobe::control

@@ -1,0 +1,107 @@
+// The guardian is no child of the tool, so that a look at the tool's children does not show it, and it has a session of its own:
+// a stop of the tool's process group does not stop the guardian. It looks at the tool a few times a second, and at other processes
+// only when the tool is stopped. What it goes by is the kernel's word, and nothing that the tool would have to keep up to date.
+#include "engine/target/guardian.h"
+
+#include <dirent.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "engine/base/fd.h"
+#include "engine/target/process_stat.h"
+#include "engine/target/target.h"
+
+namespace uprobe::target {
+namespace {
+
+constexpr int kPaceMs = 200;
+constexpr const char* kName = "uprobe-guardian";
+
+pid_t g_guarded = 0;  // a forked child is not
+
+// Descriptors that stay open would keep the readers of a pipe waiting.
+void keep_only(int kept) {
+  const auto number = static_cast<unsigned>(kept);
+  if (number != 0) ::syscall(SYS_close_range, 0U, number - 1, 0U);
+  ::syscall(SYS_close_range, number + 1, ~0U, 0U);
+}
+
+bool is_stopped(pid_t tool) {
+  const auto stat = stat_of(tool);
+  return stat && stat->state == 'T';
+}
+
+// Of a line of /proc/PID/status.
+pid_t number_in(const std::string& status, const char* name) {
+  const std::size_t at = status.find(name);
+  return at == std::string::npos
+             ? 0
+             : static_cast<pid_t>(std::strtol(status.c_str() + at + std::string(name).size(), nullptr, 10));
+}
+
+std::string program_of(pid_t pid) {
+  std::array<char, 4096> path{};
+  const ssize_t size = ::readlink(("/proc/" + std::to_string(pid) + "/exe").c_str(), path.data(), path.size());
+  return size <= 0 ? "" : std::string(path.data(), static_cast<std::size_t>(size));
+}
+
+// A thread that the tool traces, or a program to be launched that waits for the tool: before execve it has the tool's file.
+bool is_held(pid_t tool, pid_t pid) {
+  for (const pid_t tid : threads_of(pid)) {
+    const auto status = read_file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/status");
+    if (!status) continue;
+    if (number_in(*status, "\nTracerPid:\t") == tool) return true;
+    if (number_in(*status, "\nPPid:\t") == tool && program_of(pid) == program_of(tool)) return true;
+  }
+  return false;
+}
+
+bool holds_a_program(pid_t tool) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> processes(::opendir("/proc"), ::closedir);
+  while (const dirent* entry = processes ? ::readdir(processes.get()) : nullptr)
+    if (const auto pid = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10)); pid > 0 && is_held(tool, pid))
+      return true;
+  return false;
+}
+
+[[noreturn]] void guard(pid_t tool, int process) {
+  ::setsid();
+  sigset_t all;
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, nullptr);
+  ::prctl(PR_SET_NAME, kName);
+  (void)!::chdir("/");
+  keep_only(process);
+  for (pollfd end{process, POLLIN, 0}; ::poll(&end, 1, kPaceMs) == 0;)
+    if (is_stopped(tool) && holds_a_program(tool)) ::syscall(SYS_pidfd_send_signal, process, SIGCONT, nullptr, 0U);
+  ::_exit(0);
+}
+
+}  // namespace
+
+void start_guardian() {
+  const pid_t tool = ::getpid();
+  if (g_guarded == tool) return;
+  const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, tool, 0U)));
+  const pid_t between = process ? ::fork() : -1;
+  if (between == 0) {
+    if (::fork() == 0) guard(tool, process.get());
+    ::_exit(0);
+  }
+  if (between < 0) return;
+  g_guarded = tool;
+  while (::waitpid(between, nullptr, __WALL) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace uprobe::target

@@ -1,0 +1,11 @@
+// A tool that is stopped by SIGSTOP must not keep a program stopped that it holds by ptrace. A process of its own, the guardian,
+// continues the tool then. A tool that holds no program stays stopped. The guardian ends with the tool.
+#pragma once
+
+namespace uprobe::target {
+
+// Starts the guardian of this process; once, and early: while the process is small and has one thread. Where no process can be
+// had the tool works without it.
+void start_guardian();
+
+}  // namespace uprobe::target

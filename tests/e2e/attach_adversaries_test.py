@@ -1,0 +1,96 @@
+"""Processes that are attached to and want to harm the tool, or others by way of the tool."""
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+
+import harness
+from harness import fixture, tracer, wait_until
+
+REFUSED = re.compile(rb"uprobe-run: .*(refused|makes no sense|could not be|does not|process block|gone|ended)")
+
+
+class AdversaryCase(harness.TestCase):
+    def start_ready(self, *command):
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        self.addCleanup(harness.stop_group, process)
+        self.assertEqual(process.stdout.readline(), b"ready\n")
+        return process
+
+    def attach(self, process, definition, *options):
+        return harness.run([*tracer("-o", self.path("trace"), "-d", "20ms", *options), "-p", definition, "-P",
+                            str(process.pid)])
+
+    def check_end(self, seen):
+        """0, or 1 and a reason: no signal has ended the tool, nor its engine."""
+        self.assertIn(seen.returncode, (0, 1), seen.stderr)
+        self.assertNotIn(b"was killed by signal", seen.stderr)
+        if seen.returncode != 0:
+            self.assertRegex(seen.stderr, REFUSED)
+
+
+class Blocks(AdversaryCase):
+    """The target overwrites what the tool reads."""
+
+    def check(self, how, rounds):
+        for _ in range(rounds):
+            process = self.start_ready(fixture("attached_lies"), how)
+            for _ in range(3):
+                self.check_end(self.attach(process, f"p:w {fixture('attached_lies')}:main"))
+            harness.stop_group(process)
+
+    def test_lengths(self):
+        self.check("lengths", 3)
+
+    def test_anything(self):
+        self.check("random", 15)
+
+
+class Stopped(AdversaryCase):
+    """A tool that is stopped by SIGSTOP in the middle of its work holds no program for longer than a second."""
+
+    def longest_pause(self, process, seconds):
+        """While standing still a program uses no processor."""
+        def used():
+            with open(f"/proc/{process.pid}/stat", encoding="ascii") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+            return int(fields[11]) + int(fields[12])
+        longest, last, since, end = 0, used(), time.monotonic(), time.monotonic() + seconds
+        while time.monotonic() < end:
+            time.sleep(0.02)
+            if used() != last:
+                last, since = used(), time.monotonic()
+            longest = max(longest, time.monotonic() - since)
+        return longest
+
+    def engine_of(self, front):
+        found = []
+        wait_until(lambda: found.extend(harness.descendants(front.pid)) or found or front.poll() is not None, "the engine")
+        return found[0] if found else None
+
+    def test_attaching_and_detaching(self):
+        program = fixture("attached_busy")
+        process = self.start_ready(program)
+        chance = random.Random(5)
+        for _ in range(12):
+            words = [*tracer("-o", self.path("trace"), "-d", "30ms"), "-p", f"p:w {program}:several", "-p",
+                     "p:l* /lib/x86_64-linux-gnu/libc.so.6:str*", "-P", str(process.pid)]
+            front = subprocess.Popen(words, stderr=subprocess.DEVNULL, start_new_session=True)
+            self.addCleanup(harness.stop_group, front)
+            engine = self.engine_of(front)
+            time.sleep(chance.uniform(0, 0.15))
+            try:
+                os.kill(engine, signal.SIGSTOP)
+                self.assertLess(self.longest_pause(process, 1.6), 1.3)
+                os.kill(engine, signal.SIGCONT)
+            except (ProcessLookupError, TypeError):
+                pass
+            front.wait(harness.TIMEOUT)
+        out, _ = process.communicate(b"go\n", harness.TIMEOUT)
+        self.assertEqual(process.returncode, 0, out)
+
+
+if __name__ == "__main__":
+    harness.main()

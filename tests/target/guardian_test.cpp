@@ -1,0 +1,107 @@
+// Each case is a tool in a process of its own, with a guardian, that is stopped by SIGSTOP.
+#include "engine/target/guardian.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+
+#include "engine/target/held_process.h"
+#include "engine/target/process_stat.h"
+
+namespace uprobe::target {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr int kDone = 7;
+
+// A process that does `work` and exits with 7.
+template <class Work>
+pid_t start(Work work) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    work();
+    ::_exit(kDone);
+  }
+  return pid;
+}
+
+char state_of(pid_t pid) {
+  const auto stat = stat_of(pid);
+  return stat ? stat->state : '?';
+}
+
+// How it has exited within that time; -1: it has not.
+int exit_within(pid_t pid, std::chrono::milliseconds time) {
+  for (const auto end = Clock::now() + time; Clock::now() < end; ::usleep(5000)) {
+    int status = 0;
+    if (::waitpid(pid, &status, WNOHANG) == pid) return WIFEXITED(status) ? WEXITSTATUS(status) : -2;
+  }
+  return -1;
+}
+
+TEST(Guardian, AToolThatHoldsAProgramDoesNotStayStopped) {
+  const pid_t program = start([] {
+    for (;;) ::pause();
+  });
+  const pid_t tool = start([program] {
+    start_guardian();
+    const auto held = HeldProcess::hold(program);
+    if (!held) ::_exit(1);
+    ::raise(SIGSTOP);
+  });
+  EXPECT_EQ(exit_within(tool, 5s), kDone);
+  ::kill(tool, SIGKILL);
+  EXPECT_EQ(state_of(program), 'S');
+  ::kill(program, SIGKILL);
+  ::waitpid(program, nullptr, 0);
+}
+
+TEST(Guardian, AToolThatHoldsNothingStaysStopped) {
+  const pid_t tool = start([] {
+    start_guardian();
+    ::raise(SIGSTOP);
+  });
+  EXPECT_EQ(exit_within(tool, 500ms), -1);
+  EXPECT_EQ(state_of(tool), 'T');
+  ::kill(tool, SIGCONT);
+  EXPECT_EQ(exit_within(tool, 5s), kDone);
+}
+
+TEST(Guardian, EveryStopIsUndoneAlsoOfOneThatIsAboutToLaunch) {
+  const pid_t tool = start([] {
+    start_guardian();
+    const pid_t child = start([] {
+      for (;;) ::pause();
+    });
+    for (int i = 0; i < 3; ++i) ::raise(SIGSTOP);
+    ::kill(child, SIGKILL);
+  });
+  EXPECT_EQ(exit_within(tool, 10s), kDone);
+}
+
+TEST(Guardian, IsNoChildAndEndsWithTheTool) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t tool = start([] {
+    start_guardian();
+    if (::waitpid(-1, nullptr, __WALL) != -1) ::_exit(1);  // there is no child
+    for (;;) ::pause();
+  });
+  ::close(ends[1]);
+  ::usleep(50'000);
+  ::kill(tool, SIGKILL);
+  ::waitpid(tool, nullptr, 0);
+  char byte = 0;
+  EXPECT_EQ(::read(ends[0], &byte, 1), 0) << "the guardian has let go of what it inherited";
+  ::close(ends[0]);
+}
+
+}  // namespace
+}  // namespace uprobe::target
