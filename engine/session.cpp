@@ -77,7 +77,7 @@ Session::State::~State() {
 // From the mail service, which sees processes while they live.
 void Session::State::learn_names() {
   if (!mail) return;
-  for (const auto& [pid, name] : mail->take_names()) names.preset(static_cast<std::uint32_t>(pid), name);
+  for (const auto& seen : mail->take_names()) names.learn(static_cast<std::uint32_t>(seen.pid), seen.name, seen.ns);
 }
 
 void Session::State::learn_counted_tasks() {

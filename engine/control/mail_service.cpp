@@ -19,6 +19,7 @@
 #include "engine/control/mail_target.h"
 #include "engine/control/processes.h"
 #include "engine/control/running_handlers.h"
+#include "engine/trace/task_names.h"
 
 namespace uprobe::control {
 namespace {
@@ -172,10 +173,10 @@ void MailService::note_name(pid_t pid) {
   if (!name || name->empty()) return;
   name->pop_back();  // the newline
   const std::lock_guard lock(names_lock_);
-  names_.emplace_back(pid, name.take());
+  names_.push_back({pid, name.take(), trace::TaskNames::now_ns()});
 }
 
-std::vector<std::pair<pid_t, std::string>> MailService::take_names() {
+std::vector<MailService::SeenName> MailService::take_names() {
   const std::lock_guard lock(names_lock_);
   return std::exchange(names_, {});
 }

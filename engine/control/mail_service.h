@@ -65,9 +65,14 @@ class MailService {
   void end_flush();
   int flush_wanted() const { return flush_event_.get(); }
 
+  struct SeenName {
+    pid_t pid;
+    std::string name;
+    std::uint64_t ns;  // when, by CLOCK_MONOTONIC
+  };
   // Processes that asked or were loaded since the last call, and their names: a short-lived one may be gone when its records
   // are read.
-  std::vector<std::pair<pid_t, std::string>> take_names();
+  std::vector<SeenName> take_names();
 
   // After stop(): where the process blocks of this session are, for taking the probes out; what is worth a line.
   const std::set<Addr>& blocks() const { return blocks_; }
@@ -128,7 +133,7 @@ class MailService {
   std::mutex work_lock_;
   std::atomic<int> waiting_{0};  // for it
   std::mutex names_lock_;
-  std::vector<std::pair<pid_t, std::string>> names_;
+  std::vector<SeenName> names_;
   Fd flush_event_;
   std::optional<Pulse> pulse_;
   std::thread thread_;

@@ -1,39 +1,55 @@
-// Thread id -> the task's name, as the trace's first column and a late $comm need it. Read from /proc while the task
-// lives and remembered after that; a task that nobody ever saw alive is "<...>", as in ftrace. Not thread-safe.
+// Thread id and time -> the task's name, as the trace's first column and a late $comm need it.
+//
+// The agent tells the name of each thread that it sees begin or renamed (engine/shared/task_name.h), the mail service those of programs
+// that execve starts; names are also read from /proc while the task lives, and remembered after that. A hit shows the name
+// that was the last known one at its time, or else the first that became known later. A task that has ended before any of this
+// is "<...>", as in ftrace. Times are of CLOCK_MONOTONIC, in nanoseconds. Not thread-safe.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 namespace uprobe::trace {
 
 class TaskNames {
  public:
+  static constexpr std::uint64_t kLatest = std::numeric_limits<std::uint64_t>::max();
+
   // `proc` is where /proc is mounted.
   explicit TaskNames(std::string proc = "/proc");
 
-  // A new batch of records: names seen in it are read again if they are older than 100 ms. `now_ns` is any steady
-  // clock.
+  static std::uint64_t now_ns();
+
+  // A new batch of records: names seen in it are read again if they are older than 100 ms.
   void begin_batch(std::uint64_t now_ns);
   // A record of that task has come in: reads its name if this batch has not asked yet.
   void see(std::uint32_t tid) { static_cast<void>(entry(tid)); }
-  // The name, at most 15 bytes; sees the task. Valid until the next call.
-  std::string_view name(std::uint32_t tid);
+  // The name, at most 15 bytes; sees the task. Valid until the next call. Names of earlier times than `ns` are forgotten.
+  std::string_view name(std::uint32_t tid, std::uint64_t ns = kLatest);
   // Reads all names once more (a zombie still has one).
   void refresh_all();
-  // What a task is called, from someone who knows.
-  void preset(std::uint32_t tid, std::string_view name);
+  // A task was called so at that time.
+  void learn(std::uint32_t tid, std::string_view name, std::uint64_t ns);
+  // At that time somebody was about to give a task another name.
+  void forget(std::uint32_t tid, std::uint64_t ns);
 
  private:
-  struct Entry {
-    std::uint64_t batch = 0;
-    std::uint64_t read_ns = 0;
+  struct Name {
+    std::uint64_t since = 0;
     bool known = false;
     std::uint8_t length = 0;
     std::array<char, 15> text{};
+    std::string_view view() const { return {text.data(), length}; }
+  };
+  struct Entry {
+    std::uint64_t batch = 0;
+    std::uint64_t read_ns = 0;
+    std::vector<Name> names;  // by time
   };
   struct Recent {
     std::uint32_t tid = 0;
@@ -43,7 +59,10 @@ class TaskNames {
   Entry& entry(std::uint32_t tid);
   Entry& find(std::uint32_t tid);
   void read(std::uint32_t tid, Entry& entry) const;
-  static void set(Entry& entry, std::string_view name);
+  // Whether a name that was seen at that time may be the one that is just being replaced.
+  static bool is_doubtful(const Entry& entry, std::uint64_t ns);
+  static void add(Entry& entry, const Name& name);
+  static Name make(std::string_view name, std::uint64_t ns);
 
   std::string proc_;
   std::unordered_map<std::uint32_t, Entry> entries_;

@@ -1,0 +1,83 @@
+"""The task column: threads and processes that end before anybody could look at /proc. Each hit carries the name that its task has."""
+import os
+import re
+
+import harness
+import oracle
+from elf_reader import Elf
+
+UNKNOWN = "<...>"
+
+
+def shown_and_true(hits):
+    """Of each hit what the task column says, and what it should."""
+    return [(hit.task, re.search(r'name="(.*)"', hit.rest)[1]) for hit in hits]
+
+
+class Names(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.program = self.copy_of(harness.fixture("names"))
+        self.definition = f"p:n/e {self.program}:hit name=+0(%di):string"
+
+    def run_tool(self, *words):
+        done = harness.run([*harness.tracer("-o", self.path("trace"), "-b", "4M"), "-p", self.definition, "--", self.program,
+                            *words])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return self.read_hits()
+
+    def read_hits(self):
+        with open(self.path("trace"), encoding="latin-1") as file:
+            return shown_and_true(harness.parse_trace(file.read()))
+
+    def check(self, pairs, count):
+        self.assertEqual(len(pairs), count)
+        wrong = [(shown, true) for shown, true in pairs if shown != true]
+        self.assertEqual(wrong, [])
+
+    def check_threads(self, pairs, rounds):
+        """The name that another thread gives is written behind an open that is seen: it may be unknown."""
+        self.assertEqual(len(pairs), 3 * rounds)
+        wrong = [(shown, true) for shown, true in pairs
+                 if shown != true and not (true.startswith("other") and shown == UNKNOWN)]
+        self.assertEqual(wrong, [])
+
+
+class Short(Names):
+    def test_threads(self):
+        self.check_threads(self.run_tool("threads", "300"), 300)
+
+    def test_forks(self):
+        self.check(self.run_tool("forks", "100"), 100)
+
+    def test_execs(self):
+        """The child of a fork has its parent's name until it executes the other program."""
+        os.symlink(self.program, self.path("leaf"))
+        self.check(self.run_tool("execs", "20", self.path("leaf")), 40)
+
+    def test_as_the_kernel(self):
+        oracle.require()
+        place = f"{self.program}:{Elf(self.program).offset_of('hit'):#x}"
+        seen = oracle.run_kernel([f"p:e {place} name=+0(%di):string"], [self.program, "threads", "20"])
+        kernel = [pair for pair in shown_and_true(seen.hits) if pair[0] != UNKNOWN]
+        self.assertGreater(len(kernel), 10)
+        self.assertEqual([pair for pair in kernel if pair[0] != pair[1]], [])
+        self.check_threads(self.run_tool("threads", "20"), 20)
+
+
+class Otherwise(Names):
+    def test_preloaded(self):
+        env = {**os.environ, **harness.preloaded(UPROBE_PROBES=self.definition, UPROBE_OUTPUT=self.path("trace"))}
+        done = harness.run([self.program, "threads", "100"], env=env)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        self.check_threads(self.read_hits(), 100)
+
+    def test_names_are_not_hits(self):
+        done = harness.run([*harness.tracer("-o", self.path("trace"), "-n", "5"), "-p", self.definition, "--", self.program,
+                            "threads", "50"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(self.read_hits()), 5)
+        self.assertNotIn(b"lost", done.stderr)
+
+
+harness.main()
