@@ -219,7 +219,7 @@ void finish_keeping_handlers(ProcessBlock& block, const Point& point, const Sign
 
 bool set_name(ProcessBlock& block, const SignalFrame& frame, long& result) {
   result = pass(block, frame);
-  if (result == 0) record_task_name(block);
+  if (result == 0) record_task_name(block, false);
   return true;
 }
 
@@ -369,7 +369,7 @@ void leave_clone(ProcessBlock& block, const Point& point, const SignalFrame& fra
   const bool thread = frame.ax == 0 && shares && !borrows_memory(block);
   if (thread) begin_thread(block, frame);
   give_stack(block, frame);
-  if (frame.ax == 0) record_task_name(block);
+  if (frame.ax == 0) record_task_name(block, true);
 }
 
 }  // namespace uprobe::agent

@@ -6,8 +6,8 @@
 
 namespace uprobe::agent {
 
-// The calling thread has just begun, or has been given a name. One system call (prctl), none under a seccomp filter: not in a hit.
-void record_task_name(ProcessBlock& block);
+// The calling thread has just begun (`begins`), or has been given a name. One system call (prctl), none under a seccomp filter: not in a hit.
+void record_task_name(ProcessBlock& block, bool begins);
 
 // A thread may be about to get another name, which is not known here.
 void forget_task_name(ProcessBlock& block, u32 tid);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <iterator>
 #include <utility>
 
 #include "engine/base/exhaustion.h"
@@ -19,7 +20,6 @@
 #include "engine/control/mail_target.h"
 #include "engine/control/processes.h"
 #include "engine/control/running_handlers.h"
-#include "engine/trace/task_names.h"
 
 namespace uprobe::control {
 namespace {
@@ -169,14 +169,12 @@ void MailService::take_flush_requests() {
 void MailService::note_name(pid_t pid) {
   beside_.add(pid);
   if (maps_ != nullptr) maps_->note(pid);
-  auto name = read_file("/proc/" + std::to_string(pid) + "/comm");
-  if (!name || name->empty()) return;
-  name->pop_back();  // the newline
+  auto tasks = tasks_of(pid);
   const std::lock_guard lock(names_lock_);
-  names_.push_back({pid, name.take(), trace::TaskNames::now_ns()});
+  std::move(tasks.begin(), tasks.end(), std::back_inserter(names_));
 }
 
-std::vector<MailService::SeenName> MailService::take_names() {
+std::vector<SeenTask> MailService::take_names() {
   const std::lock_guard lock(names_lock_);
   return std::exchange(names_, {});
 }

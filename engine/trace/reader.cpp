@@ -159,6 +159,7 @@ void Reader::hand_on(RingCopy& ring, const Sink& sink) {
   const auto tid = static_cast<std::uint32_t>(payload.pid);
   const Task task{tid, clock_.to_ns(head.tsc)};
   if ((head.flags & shared::kRecordTaskName) != 0) {
+    if ((payload.flags & shared::kTaskBegins) != 0) names_.begin(tid);
     learn_name(bytes.subspan(sizeof payload), task);
     return ring.pop(head);
   }

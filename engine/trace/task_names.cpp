@@ -19,6 +19,7 @@ constexpr std::uint64_t kRefreshNs = 100'000'000;
 constexpr std::size_t kMostNames = 65536;
 // Nor with the names that one task has had since its last hit that was printed.
 constexpr std::size_t kMostChanges = 16;
+constexpr std::size_t kMostSpaces = 2;  // more of them mean the same
 // A thread that has opened the file of a name has written it after so long, unless it was stopped.
 constexpr std::uint64_t kWrittenAfterNs = 20'000'000;
 
@@ -29,7 +30,21 @@ std::uint64_t TaskNames::now_ns() {
   return static_cast<std::uint64_t>(std::chrono::nanoseconds(time).count());
 }
 
-TaskNames::TaskNames(std::string proc) : proc_(std::move(proc)) {}
+TaskNames::TaskNames(std::string proc, std::function<bool(std::uint32_t tid)> is_traced)
+    : proc_(std::move(proc)), is_traced_(std::move(is_traced)) {}
+
+void TaskNames::begin(std::uint32_t tid) {
+  if (tid == 1) ++begun_spaces_;
+}
+
+// A namespace's number is given again when it has ended: then it counts once, which is right.
+void TaskNames::know_space(std::uint64_t space) {
+  if (space != 0 && spaces_.size() < kMostSpaces) spaces_.insert(space);
+}
+
+bool TaskNames::is_ambiguous(const Entry& entry) const {
+  return !entry.is_here && std::max(spaces_.size(), first_spaces_ + begun_spaces_) > 1;
+}
 
 void TaskNames::begin_batch(std::uint64_t now_ns) {
   ++batch_;
@@ -57,7 +72,9 @@ TaskNames::Entry& TaskNames::entry(std::uint32_t tid) {
 }
 
 std::string_view TaskNames::name(std::uint32_t tid, std::uint64_t ns) {
-  std::vector<Name>& names = entry(tid).names;
+  Entry& known = entry(tid);
+  if (is_ambiguous(known)) return kUnknown;
+  std::vector<Name>& names = known.names;
   std::size_t at = 0;
   while (at + 1 < names.size() && names[at + 1].since <= ns) ++at;
   names.erase(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(at));
@@ -103,6 +120,8 @@ void TaskNames::forget(std::uint32_t tid, std::uint64_t ns) {
 // thread was about to write it, what stands there may still be the old one: it is read again with the next batch.
 void TaskNames::read(std::uint32_t tid, Entry& entry) const {
   entry.read_ns = now_ns_;
+  if (is_traced_ && !entry.is_here && !is_traced_(tid)) return;
+  entry.is_here = true;
   const std::string path = proc_ + "/" + std::to_string(tid) + "/comm";
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return;

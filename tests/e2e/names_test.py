@@ -1,6 +1,8 @@
 """The task column: threads and processes that end before anybody could look at /proc. Each hit carries the name that its task has."""
 import os
 import re
+import subprocess
+import time
 
 import harness
 import oracle
@@ -78,6 +80,90 @@ class Otherwise(Names):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(len(self.read_hits()), 5)
         self.assertNotIn(b"lost", done.stderr)
+
+
+class Skipped(Names):
+    """--skip-refused: one bad definition does not end the command."""
+    def setUp(self):
+        super().setUp()
+        self.bad = f"p:bad {self.program}:no_such_function"
+        self.odd = f"p:odd {self.program}:hit %nothing"
+
+    def test_launched(self):
+        self.write("probes", f"# three\n{self.bad}\n{self.definition}\n{self.odd}\n")
+        command = [*harness.tracer("-o", self.path("trace")), "-i", self.path("probes")]
+        done = harness.run([*command, "--", self.program, "forks", "3"])
+        self.assertEqual((done.returncode, os.path.exists(self.path("trace"))), (125, False))
+        done = harness.run([*command, "--skip-refused", "--", self.program, "forks", "3"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(self.read_hits()), 3)
+        lines = done.stderr.decode().splitlines()
+        self.assertIn(f"uprobe-run: skipped {self.path('probes')}:2: '{self.bad}': no function 'no_such_function' in {self.program}",
+                      lines)
+        self.assertEqual(len([line for line in lines if "skipped" in line]), 3)
+        self.assertIn("uprobe-run: 2 of 3 definitions skipped", lines)
+
+    def test_preloaded(self):
+        probes = "\n".join([self.bad, self.definition])
+        settings = harness.preloaded(UPROBE_PROBES=probes, UPROBE_OUTPUT=self.path("trace"), UPROBE_SKIP_REFUSED="1")
+        done = harness.run([self.program, "forks", "3"], env={**os.environ, **settings})
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(len(self.read_hits()), 3)
+        self.assertIn(b"1 of 2 definitions skipped", done.stderr)
+
+    def test_in_a_session_that_runs(self):
+        name = f"names-{os.getpid()}"
+        target = subprocess.Popen([*harness.tracer("-o", self.path("trace"), "--session", name), "-p", self.definition, "--",
+                                   "sleep", "60"], stderr=subprocess.PIPE)
+        try:
+            control = [harness.tool(), "--control", name, "-p", self.bad, "-p", f"p:n/late {self.program}:main"]
+            deadline = time.monotonic() + 20
+            while True:
+                done = harness.run([*control, "--skip-refused"])
+                if done.returncode == 0 or time.monotonic() > deadline:
+                    break
+                time.sleep(0.2)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(b"skipped -p: 'p:bad", done.stderr)
+            self.assertIn(b"1 definition skipped", done.stderr)
+            listed = harness.run([harness.tool(), "--control", name, "--list"])
+            self.assertIn(b"n/late", listed.stdout)
+        finally:
+            target.terminate()
+            target.communicate()
+
+
+class Namespaces(Names):
+    """Numbers of another PID namespace are those of strangers here."""
+    def trace(self, *command):
+        probe = ["-p", self.definition]
+        done = harness.run([*harness.tracer("-o", self.path("trace")), *probe, "--", *command])
+        if b"Operation not permitted" in done.stderr:
+            self.skipTest("no PID namespaces here")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(self.path("trace"), encoding="latin-1") as file:
+            return harness.parse_trace(file.read())
+
+    def space(self):
+        return [harness.need("unshare"), "--pid", "--fork", "--mount-proc"]
+
+    def test_one(self):
+        hits = self.trace(*self.space(), self.program, "forks", "40")
+        self.assertEqual(len(hits), 40)
+        self.assertTrue(all(hit.tid < 200 for hit in hits))
+        self.check(shown_and_true(hits), 40)
+
+    def test_nested(self):
+        """Numbers of two namespaces: no name rather than another task's."""
+        hits = self.trace(*self.space(), *self.space(), self.program, "forks", "20")
+        self.assertEqual(len(hits), 20)
+        self.assertEqual([pair for pair in shown_and_true(hits) if pair[0] not in (UNKNOWN, pair[1])], [])
+
+    def test_two_at_once(self):
+        space = " ".join([*self.space(), self.program])
+        hits = self.trace("sh", "-c", f"{space} forks 20 & {space} threads 20 & wait; exec {self.program} forks 4")
+        self.assertEqual(len(hits), 20 + 60 + 4)
+        self.assertEqual([pair for pair in shown_and_true(hits) if pair[0] not in (UNKNOWN, pair[1])], [])
 
 
 harness.main()

@@ -134,6 +134,40 @@ TEST_F(TaskNamesTest, ANameThatIsBeingWrittenIsReadLater) {
   EXPECT_EQ(names.name(8, opened + 2), "<...>");
 }
 
+TEST_F(TaskNamesTest, NothingIsReadOfStrangers) {
+  set_comm(7, "traced\n");
+  set_comm(8, "stranger\n");
+  TaskNames names(root_, [](std::uint32_t tid) { return tid == 7; });
+  EXPECT_EQ(names.name(7), "traced");
+  EXPECT_EQ(names.name(8), "<...>");
+  names.learn(8, "told", 1);
+  names.refresh_all();
+  EXPECT_EQ(names.name(8), "told");
+}
+
+// Two namespaces have tasks of the same numbers.
+TEST_F(TaskNamesTest, ANumberOfSeveralNamespacesSaysNothing) {
+  set_comm(7, "here\n");
+  TaskNames names(root_, [](std::uint32_t tid) { return tid == 7; });
+  names.begin(1);
+  names.know_space(100);
+  names.learn(2, "child", 1);
+  EXPECT_EQ(names.name(2), "child");
+  names.begin(1);
+  EXPECT_EQ(names.name(2), "<...>");
+  EXPECT_EQ(names.name(7), "here");
+}
+
+TEST_F(TaskNamesTest, AnotherNamespaceBesideTheOneThatWasThere) {
+  TaskNames names("/nonexistent", [](std::uint32_t) { return false; });
+  names.know_space(100);
+  names.settle_spaces();
+  names.learn(2, "child", 1);
+  EXPECT_EQ(names.name(2), "child");
+  names.begin(1);
+  EXPECT_EQ(names.name(2), "<...>");
+}
+
 TEST_F(TaskNamesTest, OneTaskWithManyNamesDoesNotGrowWithoutEnd) {
   TaskNames names("/nonexistent");
   for (std::uint64_t i = 0; i < 100'000; ++i) names.learn(9, "n" + std::to_string(i), i);
