@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <iterator>
 #include <utility>
 
 #include "engine/base/exhaustion.h"
@@ -32,6 +33,7 @@ constexpr std::chrono::microseconds kIdlePace = 50ms, kExecPace = 200us, kTurn =
 // Between two looks at all processes: this long, and so many times as long as one takes.
 constexpr auto kLookPause = 20ms;
 constexpr int kLookShare = 5;
+constexpr std::size_t kMostStrangers = 4 * shared::kBells;
 
 // Those of the processes that the session begins with. Where it waits for its first one: the tool's.
 Credentials credentials_of_first(const std::map<pid_t, Addr>& first) {
@@ -176,16 +178,15 @@ void MailService::take_flush_requests() {
 void MailService::note_name(pid_t pid) {
   beside_.add(pid);
   if (maps_ != nullptr) maps_->note(pid);
-  auto name = read_file("/proc/" + std::to_string(pid) + "/comm");
-  if (!name || name->empty()) return;
-  name->pop_back();  // the newline
-  // Where the output does not go on nobody takes them: the latest are what is missed then.
+  auto tasks = tasks_of(pid);
+  // Where the output stands still the reader takes none of them: then the latest are missed.
   constexpr std::size_t kMost = 4096;
   const std::lock_guard lock(names_lock_);
-  if (names_.size() < kMost) names_.emplace_back(pid, name.take());
+  for (SeenTask& task : tasks)
+    if (names_.size() < kMost) names_.push_back(std::move(task));
 }
 
-std::vector<std::pair<pid_t, std::string>> MailService::take_names() {
+std::vector<SeenTask> MailService::take_names() {
   const std::lock_guard lock(names_lock_);
   return std::exchange(names_, {});
 }
