@@ -63,6 +63,8 @@ TEST_P(ExitPlan, Returns) {
   EXPECT_EQ(texts("every_return"), (Texts{"ret 24", "ret 8", "ret 8"}));
   EXPECT_EQ(texts("ends_in_call"), Texts{"ret 8"});
   EXPECT_EQ(texts("loops"), Texts{"ret 8"});
+  EXPECT_EQ(texts("without_unwind"), Texts{"ret 8"});
+  EXPECT_EQ(texts("without_unwind_branches"), (Texts{"ret 8", "ret 16"}));
   EXPECT_EQ(texts("is_switch"), (Texts{"ret 8", "ret 8", "ret 8"}));
 }
 
@@ -104,7 +106,8 @@ TEST_P(ExitPlan, ReturnsThatAreNotItsAlone) {
 
 TEST_P(ExitPlan, NothingToBeFound) {
   expect_refused("never", "never returns");
-  expect_refused("without_unwind", "no unwind information");
+  expect_refused("without_unwind_data", "no unwind information");
+  expect_refused("without_unwind_pointer", "no unwind information");
 }
 
 TEST_P(ExitPlan, RunIntoByTheCodeInFront) {
