@@ -197,7 +197,8 @@ TEST_F(Returns, GoByAStubWhereExitsDoNotDo) {
 
 TEST_F(Returns, ValuesOfTheEntryNeedOneBeginning) {
   EXPECT_EQ(refusal("one_return $latency"), "accepted");
-  EXPECT_EQ(refusal("tail $latency $entry_arg1"), "accepted") << "they are known there";
+  EXPECT_EQ(refusal("tail $entry_arg1 entry(%si)"), "accepted") << "they are known there";
+  EXPECT_NE(refusal("tail $latency").find("which returns for it: 'arg1' is not known there"), std::string::npos);
   EXPECT_NE(refusal("tail +0($entry_arg1):u32").find("which returns for it"), std::string::npos);
   EXPECT_EQ(refusal("loops $latency"),
             "'loops' jumps to its own beginning: what it was called with is not known at its return");
