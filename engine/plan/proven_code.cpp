@@ -12,6 +12,9 @@ namespace {
 
 using x86::Leads;
 
+constexpr std::size_t kLeastSteps = 1'000'000;  // of looking at what is not certain, for a file of any size
+constexpr int kMostRounds = 8;                  // tables whose code makes pointers to further tables
+
 std::vector<elf::Range> all_code(const elf::ElfFile& file) {
   std::vector<elf::Range> areas;
   for (const elf::Segment& segment : file.segments())
@@ -31,7 +34,8 @@ bool jumps_elsewhere(const SweptFunction& function) {
 
 }  // namespace
 
-ProvenCode::ProvenCode(const FileFlow& flow) : flow_(flow), reach_(flow.file(), all_code(flow.file())) {
+ProvenCode::ProvenCode(const FileFlow& flow)
+    : flow_(flow), reach_(flow.file(), all_code(flow.file())), steps_(kLeastSteps + flow.file().bytes().size()) {
   const Result<elf::Image> image = elf::Image::parse(elf::BytesView(flow.file().bytes()));
   if (!image) return;
   add_certain(*image);
@@ -40,8 +44,9 @@ ProvenCode::ProvenCode(const FileFlow& flow) : flow_(flow), reach_(flow.file(), 
     if (!reach_.is_start(target) && is_like_code(target)) reach_.add(target);
   reach_.run();
   for (const std::uint64_t row : flow_.block_rows()) add_blocks(row);
+  reach_.run();
   find_jumping();
-  while (add_tables()) reach_.run();
+  for (int round = 0; round < kMostRounds && add_tables(); ++round) reach_.run();
   add_pointers(*image);
   add_labels();
 }
@@ -93,7 +98,9 @@ bool ProvenCode::add_tables() {
     const elf::Range& range = function.range;
     for (auto at = reach_.next_start(range.begin, range.end); at; at = reach_.next_start(*at + 1, range.end)) {
       if (!x86::scan(flow_.bytes_at(*at), Addr{*at}, insn) || !insn.is_address_of || !insn.is_rip_relative) continue;
-      for (const std::uint64_t target : flow_.table_at(insn.operand))
+      const std::vector<std::uint64_t> targets = flow_.table_at(insn.operand);
+      if (!spend(1 + targets.size())) return false;
+      for (const std::uint64_t target : targets)
         if (range.holds(target) && flow_.is_start(target) && !reach_.is_start(target) && is_like_code(target))
           found.push_back(target);
     }
@@ -111,7 +118,6 @@ void ProvenCode::add_blocks(std::uint64_t first) {
     if (insn.is_padding || reach_.is_start(at)) continue;
     if ((at != first && reach_.is_taken(at)) || !is_like_code(at)) return;
     reach_.add(at);
-    reach_.run();
   }
 }
 
@@ -121,12 +127,19 @@ bool ProvenCode::may_lead_to(std::uint64_t address) const {
   return !index || jumping_[*index];
 }
 
+// False: too much has been looked at; nothing more is believed.
+bool ProvenCode::spend(std::size_t steps) const {
+  steps_ -= std::min(steps_, steps);
+  return steps_ != 0;
+}
+
 // Whether the bytes up to where control does not go on are instructions that fit to those that are known.
 bool ProvenCode::is_like_code(std::uint64_t address) const {
   if (reach_.is_read(address) || start_around(flow_.file(), reach_, address)) return false;
   x86::Scanned insn;
   for (std::uint64_t at = address; !reach_.is_start(at); at += insn.length) {
-    if (start_around(flow_.file(), reach_, at) || !x86::scan(flow_.bytes_at(at), Addr{at}, insn)) return false;
+    if (!spend(1) || start_around(flow_.file(), reach_, at) || !x86::scan(flow_.bytes_at(at), Addr{at}, insn))
+      return false;
     if (!insn.falls_through) return !start_around(flow_.file(), reach_, at + insn.length);
   }
   return true;

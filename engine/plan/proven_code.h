@@ -31,9 +31,11 @@ class ProvenCode {
   void add_labels();
   bool may_lead_to(std::uint64_t address) const;
   bool is_like_code(std::uint64_t address) const;
+  bool spend(std::size_t steps) const;
 
   const FileFlow& flow_;
   Reach reach_;
+  mutable std::size_t steps_;  // that may still be spent
   std::vector<bool> jumping_;  // by function: pointers and tables may lead into it
 };
 
