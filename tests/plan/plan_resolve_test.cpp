@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "engine/plan/flow_cache.h"
 #include "engine/plan/resolve.h"
 #include "engine/spec/parse.h"
 
