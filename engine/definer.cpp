@@ -186,6 +186,7 @@ Result<std::vector<Probe>> Definer::make_new() {
     made.push_back(probe.take());
   }
   if (!fresh.empty()) made_ = fresh.back() + 1;
+  places_.close_debug_info();
   return made;
 }
 

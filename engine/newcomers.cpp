@@ -22,6 +22,7 @@ constexpr auto kPace = 40ms;  // the help and README say it
 constexpr auto kAgain = 10ms;
 constexpr int kMostTries = 25;
 constexpr std::size_t kMostTold = 10;  // of one kind
+constexpr std::size_t kMostLines = 100, kMostReasons = 100;
 
 // What is over in a moment: others of us are at work there, it begins or ends, it calls execve.
 bool may_pass(const Error& error) { return error.err == EBUSY || error.err == EPERM || error.err == EACCES; }
@@ -57,11 +58,19 @@ Status Newcomers::take(const Candidate& candidate) {
   return taken;
 }
 
+// Programs that start all the time must not fill the user's screen.
+void Newcomers::tell(const std::string& line) {
+  if (told_ == kMostLines) return void(++untold_);
+  ++told_;
+  tell_(line);
+}
+
 void Newcomers::tell_refusal(const Candidate& candidate, const Error& error) {
   const bool is_forbidden = error.err == EPERM || error.err == EACCES;
   const Error told = is_forbidden ? target::explain_refusal(candidate.pid, error.err) : error;
+  if (refusals_.size() >= kMostReasons && !refusals_.contains(told.text)) return void(++untold_);
   if (++refusals_[told.text] > kMostTold) return;
-  tell_(called(candidate) + (told.where.empty() || is_forbidden ? " " : ": ") + told.text + ": it is left out");
+  tell(called(candidate) + (told.where.empty() || is_forbidden ? " " : ": ") + told.text + ": it is left out");
 }
 
 // Whether it is to be tried again.
@@ -75,7 +84,7 @@ bool Newcomers::settle(const Candidate& candidate, const Status& outcome) {
     ++taken_;
   else
     tell_refusal(candidate, outcome.error());
-  if (outcome) tell_("attached to " + called(candidate));
+  if (outcome) tell("attached to " + called(candidate));
   return false;
 }
 
@@ -122,6 +131,7 @@ std::vector<std::string> Newcomers::notes() const {
   std::vector<std::string> notes;
   for (const auto& [reason, times] : refusals_)
     if (times > kMostTold) notes.push_back(std::to_string(times - kMostTold) + " more processes left out: " + reason);
+  if (untold_ != 0) notes.push_back(std::to_string(untold_) + " further messages about processes are not shown");
   if (gone_ != 0)
     notes.push_back(std::to_string(gone_) + (gone_ == 1 ? " process had ended" : " processes had ended") +
                     " before they were attached to");

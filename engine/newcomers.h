@@ -43,6 +43,7 @@ class Newcomers {
   bool settle(const control::Candidate& candidate, const Status& outcome);
   Status try_to_take(const control::Candidate& candidate);
   Status take(const control::Candidate& candidate);
+  void tell(const std::string& line);
   void tell_refusal(const control::Candidate& candidate, const Error& error);
   void tell_closed();
 
@@ -53,6 +54,7 @@ class Newcomers {
   std::vector<Fd> handles_;
   std::map<std::string, std::size_t> refusals_;  // how often for that reason
   std::size_t taken_ = 0, found_ = 0, gone_ = 0;
+  std::size_t told_ = 0, untold_ = 0;  // lines
   bool is_watching_ = false;
   std::atomic<bool> stop_{false};
   std::thread thread_;

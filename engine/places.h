@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/base/result.h"
-#include "engine/dwarf/debug_info.h"
+#include "engine/debug_reader.h"
 #include "engine/plan/resolve.h"
 #include "engine/spec/probe_spec.h"
 
@@ -32,6 +32,9 @@ class Places {
   // The file of a spec::Argument::object that was looked up.
   std::shared_ptr<const elf::ElfFile> object(const std::string& path) const;
 
+  // Ends the readers of debug information, until it is asked for again.
+  void close_debug_info() { debug_.clear(); }
+
   // What is worth a line: functions that a pattern matched and that cannot be probed.
   const std::vector<std::string>& notes() const { return notes_; }
 
@@ -44,7 +47,7 @@ class Places {
   Result<std::vector<spec::Argument>> variables_for(const spec::Argument& group, const spec::ProbeSpec& spec,
                                                     const plan::Found& place);
   Status expand_variables(spec::ProbeSpec& spec, const plan::Found& place);
-  Result<const dwarf::DebugInfo*> debug_info(const File& file);
+  Result<const DebugReader*> debug_info(const File& file);
   Status pass_prologue(spec::ProbeSpec& spec, plan::Found& found);
   Status find_variables(spec::ProbeSpec& spec, const plan::Found& place);
   Result<Specs> expand(const spec::ProbeSpec& pattern, const File& file, const std::string& help);
@@ -56,7 +59,7 @@ class Places {
   std::vector<std::string> notes_;
   std::vector<std::string> moved_;                              // a note, once the probe that it is about is complete
   std::map<std::pair<File, std::string>, std::uint64_t> data_;  // link-time addresses
-  std::map<File, dwarf::DebugInfo> debug_;
+  std::map<File, DebugReader> debug_;
   std::map<std::string, File> objects_;
 };
 

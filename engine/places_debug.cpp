@@ -21,7 +21,7 @@ const spec::Argument* first_variable(const ProbeSpec& spec) {
 }
 
 // The places of a line's code. A name without a '.' is a function's, its line 0 the one where it is declared.
-Result<std::vector<std::uint64_t>> addresses_of(const dwarf::DebugInfo& debug, const spec::Place& place) {
+Result<std::vector<std::uint64_t>> addresses_of(const DebugReader& debug, const spec::Place& place) {
   if (place.source.find_first_of("./") != std::string::npos) return debug.find_line(place.source, place.line);
   const auto declared = debug.declaration_of(place.source);
   if (!declared) {  // a source may have no '.' either
@@ -41,9 +41,9 @@ Result<std::vector<std::uint64_t>> addresses_of(const dwarf::DebugInfo& debug, c
 
 }  // namespace
 
-Result<const dwarf::DebugInfo*> Places::debug_info(const File& file) {
+Result<const DebugReader*> Places::debug_info(const File& file) {
   if (const auto known = debug_.find(file); known != debug_.end()) return &known->second;
-  auto opened = dwarf::DebugInfo::open(*file);
+  auto opened = DebugReader::open(file);
   if (!opened) return opened.error();
   return &debug_.emplace(file, opened.take()).first->second;
 }
@@ -89,12 +89,13 @@ Status Places::pass_prologue(ProbeSpec& spec, plan::Found& found) {
   const auto debug = debug_info(found.file);
   if (!debug) return refuse(debug.error());
   if (spec.is_return || spec.place.symbol.empty() || spec.place.offset != 0) return ok();
-  const std::uint64_t behind = (*debug)->behind_prologue(found.address);
-  const auto offset = found.file->offset_of_address(behind);
-  if (behind == found.address || !offset) return ok();
-  moved_.push_back(spec.place.symbol + " is probed behind its prologue, at +" + hex(behind - found.address) +
+  const auto behind = (*debug)->behind_prologue(found.address);
+  if (!behind) return refuse(behind.error());
+  const auto offset = found.file->offset_of_address(*behind);
+  if (*behind == found.address || !offset) return ok();
+  moved_.push_back(spec.place.symbol + " is probed behind its prologue, at +" + hex(*behind - found.address) +
                    ", where its variables are");
-  found.address = behind;
+  found.address = *behind;
   found.offset = *offset;
   return ok();
 }
@@ -109,8 +110,10 @@ Result<std::vector<spec::Argument>> Places::variables_for(const spec::Argument& 
     return refuse(group.variable + " is several arguments: they have their own names and types");
   const auto debug = debug_info(place.file);
   if (!debug) return at_column(spec, group.symbol_column, debug.error());
+  const auto known = (*debug)->variables_at(place.address);
+  if (!known) return at_column(spec, group.symbol_column, known.error());
   std::vector<spec::Argument> found;
-  for (const dwarf::NamedVariable& variable : (*debug)->variables_at(place.address)) {
+  for (const dwarf::NamedVariable& variable : *known) {
     const auto has_name = [&](const spec::Argument& argument) { return argument.name == variable.name; };
     const bool is_wanted = variable.is_parameter || group.variable == "$vars";
     if (!is_wanted || !variable.problem.empty() || !spec::can_be_argument(variable.name)) continue;

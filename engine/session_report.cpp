@@ -46,7 +46,7 @@ std::string Session::State::event_name(std::uint32_t number) const {
 }
 
 std::vector<std::string> Session::State::reasons_against_jumps() {
-  std::set<std::string> unread;
+  Notes unread;
   control::OwnPoints own(planned, !agent, options.returns == plan::ReturnMode::stub, unread);
   control::JumpPlanner jumps(flows, own);
   std::vector<std::string> reasons;
@@ -226,8 +226,9 @@ Summary Session::State::summary_of(std::uint32_t owner, const Guest* guest) {
       summary.jumps += !is_breakpoint && report.jumps.has(event) ? 1 : 0;
     }
     summary.mail_timeouts = area->live_sums().mail_timeouts;
-    for (const std::string& text : mail->notes()) summary.notes.push_back(text);
-    summary.notes.insert(summary.notes.end(), report.notes.begin(), report.notes.end());
+    Notes all = mail->notes();
+    all.insert(report.notes);
+    for (std::string& text : all.lines()) summary.notes.push_back(std::move(text));
   });
   add_notes(*area, read, summary.notes);
   return summary;

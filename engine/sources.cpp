@@ -1,8 +1,9 @@
 // Lines and variables of a function, as definitions.
 #include <algorithm>
-#include <fstream>
+#include <sstream>
 
-#include "engine/dwarf/debug_info.h"
+#include "engine/base/regular_file.h"
+#include "engine/debug_reader.h"
 #include "engine/plan/resolve.h"
 #include "engine/session.h"
 #include "engine/spec/name.h"
@@ -15,7 +16,7 @@ constexpr std::size_t kTextColumn = 40;
 struct Subject {
   std::string path;
   plan::Found found;
-  dwarf::DebugInfo debug;
+  DebugReader debug;
 };
 
 Result<Subject> look_up(const std::string& object, const std::string& function) {
@@ -32,19 +33,23 @@ Result<Subject> look_up(const std::string& object, const std::string& function) 
     error.column = -1;
     return error;
   }
-  auto debug = dwarf::DebugInfo::open(*found->file);
+  auto debug = DebugReader::open(found->file);
   if (!debug) return debug.error();
   return Subject{path.take(), found.take(), debug.take()};
 }
 
 std::string event_of(const std::string& function) { return spec::symbol_event_name({.path = {}, .symbol = function}); }
 
-// The source's text, where it lies where it was compiled; no control characters.
+// The source's text, where it lies where it was compiled, as far as it is text of a reasonable size; no control characters. Debug
+// information may name any file.
 std::vector<std::string> read_source(const std::string& path) {
+  constexpr std::size_t kMostBytes = 16 << 20, kMostColumns = 4096;
   std::vector<std::string> lines;
-  std::ifstream file(path);
-  constexpr std::size_t kMost = 1u << 20;
-  for (std::string line; lines.size() < kMost && std::getline(file, line);) {
+  const auto text = read_regular(path, kMostBytes);
+  if (!text) return lines;
+  std::istringstream rest(*text);
+  for (std::string line; std::getline(rest, line);) {
+    line.resize(std::min(line.size(), kMostColumns));
     std::replace_if(
         line.begin(), line.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
     line.erase(0, line.find_first_not_of(' '));
@@ -54,15 +59,17 @@ std::vector<std::string> read_source(const std::string& path) {
 }
 
 // The last part of the source's path, unless there are several such.
-std::string short_name(const dwarf::DebugInfo& debug, const dwarf::CodeLine& line) {
+std::string short_name(const DebugReader& debug, const dwarf::CodeLine& line) {
   const std::string name = line.file.substr(line.file.rfind('/') + 1);
   return debug.find_line(name, line.line) ? name : line.file;
 }
 
-std::vector<std::string> definitions_of_lines(const Subject& subject, const std::string& function) {
+Result<std::vector<std::string>> definitions_of_lines(const Subject& subject, const std::string& function) {
   std::vector<std::string> definitions, text;
   std::string read;
-  for (const dwarf::CodeLine& line : subject.debug.lines_of(subject.found.address)) {
+  const auto lines = subject.debug.lines_of(subject.found.address);
+  if (!lines) return lines.error();
+  for (const dwarf::CodeLine& line : *lines) {
     if (line.file != read) text = read_source(read = line.file);
     const std::string number = std::to_string(line.line);
     std::string definition = "p:" + event_of(function + "_" + number) + " " + subject.path + ":" +
@@ -77,11 +84,14 @@ std::vector<std::string> definitions_of_lines(const Subject& subject, const std:
   return definitions;
 }
 
-std::vector<std::string> definition_of_variables(const Subject& subject, const std::string& function) {
-  const std::uint64_t place = subject.debug.behind_prologue(subject.found.address);
+Result<std::vector<std::string>> definition_of_variables(const Subject& subject, const std::string& function) {
+  const auto place = subject.debug.behind_prologue(subject.found.address);
+  if (!place) return place.error();
+  const auto variables = subject.debug.variables_at(*place);
+  if (!variables) return variables.error();
   std::string definition = "p:" + event_of(function) + " " + subject.path + ":" + function;
   std::vector<std::string> comments;
-  for (const dwarf::NamedVariable& variable : subject.debug.variables_at(place)) {
+  for (const dwarf::NamedVariable& variable : *variables) {
     if (variable.problem.empty()) definition += " " + variable.name;
     comments.push_back("# " + variable.type + " " + variable.name +
                        (variable.problem.empty() ? "" : ": " + variable.problem));
@@ -97,7 +107,8 @@ Result<std::vector<std::string>> list_source(const std::string& object, const st
   if (!subject) return subject.error();
   auto lines = what == SourceList::lines ? definitions_of_lines(*subject, function)
                                          : definition_of_variables(*subject, function);
-  if (lines.empty())
+  if (!lines) return lines.error();
+  if (lines->empty())
     return Error{.code = Code::not_found,
                  .text = "the debug information of " + object + " does not know '" + function + "'"};
   return lines;

@@ -14,6 +14,13 @@ namespace {
 using control::CodeMapping;
 using control::CodeMaps;
 
+// Targets map what they like: files whose names were asked for are kept as long as they are few.
+bool is_too_much(std::size_t files, std::uint64_t bytes) {
+  constexpr std::size_t kMostFiles = 4096;
+  constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
+  return files >= kMostFiles || bytes > kMostBytes;
+}
+
 constexpr std::size_t kFunctionOffset = 8;  // of __probe_ip, or __probe_func, in the payload
 
 // Of several names of one function the one without leading underscores, then the shortest.
@@ -83,6 +90,7 @@ format::NamedAddress SessionSymbols::name_of(const trace::EventRecord& record, s
   const auto found = anchor_of(record);
   if (!found) return {};
   const CodeMaps::Anchor anchor = *found;
+  make_room();
   look_again(record);
   Known& known = recent_[(address ^ address >> 8) % recent_.size()];
   const std::uint64_t generation = maps_.generation();
@@ -148,11 +156,13 @@ std::vector<format::StackFrame> SessionSymbols::frames_of(const trace::EventReco
   const auto stack = trace::parse_stack(record.stack);
   const auto anchor = anchor_of(record);
   if (!stack || !anchor) return format::linked_frames(record);
+  make_room();
   look_again(record);
   return unwind(*stack, [&](std::uint64_t address) { return code_at(record, *anchor, address); });
 }
 
 format::CodePlace SessionSymbols::place_of(const trace::EventRecord* record, std::uint64_t address) {
+  make_room();
   const auto anchor = record == nullptr ? std::nullopt : anchor_of(*record);
   const std::vector<CodeMapping> found = anchor ? mapped_at(*record, *anchor, address) : maps_.anywhere(address);
   if (found.size() != 1) return {};
@@ -168,11 +178,23 @@ format::CodePlace SessionSymbols::place_of(const trace::EventRecord* record, std
 
 // What lies at the path now, if that is what was mapped. (Its device has another number in maps on some file systems.)
 SessionSymbols::File SessionSymbols::file_of(const CodeMapping& mapping) {
+  const auto known = by_path_.find(mapping.path);
+  if (known == by_path_.end() && is_too_much(by_path_.size(), file_bytes_)) return nullptr;
   const auto [at, is_new] = by_path_.try_emplace(mapping.path);
   if (is_new && mapping.path == control::kVdso) at->second = own_vdso();
   if (is_new && !at->second)
-    if (auto file = files_.open(mapping.path)) at->second = file.take();
+    if (auto file = files_.open(mapping.path, elf::NamedBy::target)) at->second = file.take();
+  if (is_new && at->second) file_bytes_ += at->second->bytes().size();
   return at->second && at->second->identity().inode == mapping.inode ? at->second : nullptr;
+}
+
+// Before a record is looked at: what is found for one record stays until its end.
+void SessionSymbols::make_room() {
+  if (!is_too_much(by_path_.size(), file_bytes_)) return;
+  recent_code_.fill({});
+  tables_.clear();
+  by_path_.clear();
+  file_bytes_ = 0;
 }
 
 void SessionSymbols::name_in(const elf::ElfFile& file, std::uint64_t link_address, Known& known) {

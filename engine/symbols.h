@@ -55,12 +55,14 @@ class SessionSymbols final : public format::Symbols {
   static std::optional<std::uint64_t> address_in_own(const plan::Site& site, const control::CodeMaps::Anchor& anchor,
                                                      std::uint64_t address);
   File file_of(const control::CodeMapping& mapping);
+  void make_room();
   static void name_in(const elf::ElfFile& file, std::uint64_t link_address, Known& known);
 
   control::CodeMaps& maps_;
   std::vector<plan::Site> sites_;
   plan::FileCache files_;
   std::map<std::string, File> by_path_;                    // null: not the file that was mapped
+  std::uint64_t file_bytes_ = 0;                           // of these
   std::map<const elf::ElfFile*, elf::CallFrames> tables_;  // of files that are kept above
   std::array<Known, 256> recent_;
   std::array<KnownCode, 1024> recent_code_;

@@ -37,8 +37,9 @@ class Fd {
 };
 
 // The whole of a file that is read sequentially (also /proc files, whose size is 0). Fails with Code::system, or
-// Code::limit beyond `limit` bytes.
-Result<std::string> read_file(const std::string& path, std::size_t limit = std::size_t{1} << 30);
+// Code::limit beyond `limit` bytes: a process may have 65,530 mappings, and paths of 4,096 bytes. For files of the kernel, and those
+// that the user names; others are regular_file.h's.
+Result<std::string> read_file(const std::string& path, std::size_t limit = std::size_t{32} << 20);
 
 // Writes all of `bytes`; retries short writes and EINTR. Returns 0 or an errno.
 int write_all(int fd, const void* bytes, std::size_t size);

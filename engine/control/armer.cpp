@@ -223,6 +223,8 @@ Status Armer::look_at(Work& work, const target::Mapping& m, const KnownMapping* 
 Status Armer::arm(target::Target& target, Block& block, const Changed& changed) {
   auto maps = target.maps();
   if (!maps) return maps.error();
+  own_.trim();
+  choices_.clear();  // of the process before
   Work work(target, block, *maps, changed);
   if (Status s = note_objects(work); !s) return s;
   const auto* remembered = known_.mappings(block.stamp());

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/notes.h"
 #include "engine/control/block.h"
 #include "engine/control/file_jumps.h"
 #include "engine/control/known_state.h"
@@ -27,7 +28,7 @@ namespace uprobe::control {
 // What arming found out, for the summary. Shared by all processes of the session.
 struct ArmReport {
   plan::SparseSet armed_events;                   // armed in some process at least once
-  std::set<std::string> notes;                    // "libx.so: 0x1234 not probed: ..."
+  Notes notes;                                    // "libx.so: 0x1234 not probed: ..."
   std::map<std::uint16_t, std::string> refusals;  // event -> why it could not be armed somewhere
   std::string first_refusal;                      // of any point, also of one that the agent needs
   plan::SparseSet jumps, breakpoints;             // events armed so somewhere
@@ -112,7 +113,8 @@ class Armer {
   ArmReport report_;
   OwnPoints own_;
   std::optional<JumpPlanner> jumps_;
-  std::vector<std::unique_ptr<PlannedPoint>> choices_;  // implementations that IFUNCs chose, and what is left of others
+  std::vector<std::unique_ptr<PlannedPoint>>
+      choices_;  // of the process under way: what IFUNCs chose, and what is left of others
   std::map<const elf::ElfFile*, std::optional<std::vector<elf::Relocation>>> relocations_;
   KnownState known_;
   ObjectPlaces objects_;

@@ -10,6 +10,9 @@
 namespace uprobe::control {
 namespace {
 
+// A process may map files again and again, and there may be any number of processes.
+constexpr std::size_t kMostFiles = 4096, kMostBytesOfOne = 1 << 20, kMostBytes = 32 << 20;
+
 bool has(const std::vector<CodeMapping>& book, const CodeMapping& mapping) {
   return std::find(book.begin(), book.end(), mapping) != book.end();
 }
@@ -95,11 +98,33 @@ void CodeMaps::note(pid_t pid) {
       if (add_generated(book, m.begin.value, m.end.value)) ++generation_;
       continue;
     }
-    CodeMapping mapping{m.begin.value, m.end.value, m.offset, m.inode, m.path};
-    if (has(book.files, mapping)) continue;
-    book.files.push_back(std::move(mapping));
-    ++generation_;
+    add_file(book, {m.begin.value, m.end.value, m.offset, m.inode, m.path});
   }
+  while (bytes_ > kMostBytes && books_.size() > 1) forget_oldest(pid);
+}
+
+void CodeMaps::add_file(Book& book, CodeMapping mapping) {
+  if (book.is_full || has(book.files, mapping)) return;
+  const std::size_t bytes = sizeof mapping + mapping.path.size();
+  ++generation_;
+  if (book.files.size() == kMostFiles || book.bytes + bytes > kMostBytesOfOne) {
+    book.is_full = true;
+    ++overfull_;
+    return;
+  }
+  book.files.push_back(std::move(mapping));
+  book.bytes += bytes, bytes_ += bytes;
+}
+
+// The one that was looked at longest ago: it has most likely ended.
+void CodeMaps::forget_oldest(pid_t but) {
+  auto oldest = books_.end();
+  for (auto book = books_.begin(); book != books_.end(); ++book)
+    if (book->first != but && (oldest == books_.end() || book->second.noted < oldest->second.noted)) oldest = book;
+  bytes_ -= oldest->second.bytes;
+  books_.erase(oldest);
+  has_forgotten_ = true;
+  ++generation_;
 }
 
 std::vector<CodeMapping> CodeMaps::anywhere(std::uint64_t address) const {
@@ -107,6 +132,7 @@ std::vector<CodeMapping> CodeMaps::anywhere(std::uint64_t address) const {
   const std::lock_guard lock(lock_);
   bool is_generated = false;
   for (const auto& [pid, book] : books_) {
+    if (book.is_full) continue;
     add_places(book.files, address, found);
     is_generated = is_generated || has_generated(book, address);
   }
@@ -118,10 +144,14 @@ std::vector<CodeMapping> CodeMaps::anywhere(std::uint64_t address) const {
 template <class Visit>
 void CodeMaps::each_book(pid_t pid, const Anchor& anchor, const Visit& visit) const {
   const auto look = [&](const Book& book) {
-    if (has_anchor(book.files, anchor)) visit(book);
+    if (!book.is_full && has_anchor(book.files, anchor)) visit(book);
   };
   const std::lock_guard lock(lock_);
   if (const auto own = books_.find(pid); own != books_.end()) return look(own->second);
+  const auto process = processes_.find(pid);
+  const auto its = process == processes_.end() ? books_.end() : books_.find(process->second);
+  if (its != books_.end()) return look(its->second);
+  if (has_forgotten_) return;
   for (const auto& [other, book] : books_) look(book);
 }
 
@@ -143,6 +173,11 @@ bool CodeMaps::has_code(pid_t pid, const Anchor& anchor, std::uint64_t address) 
             has_generated(book, address);
   });
   return found;
+}
+
+std::size_t CodeMaps::overfull() const {
+  const std::lock_guard lock(lock_);
+  return overfull_;
 }
 
 std::uint64_t CodeMaps::generation() const {

@@ -57,12 +57,19 @@ class CodeMaps {
   // Grows with each change.
   std::uint64_t generation() const;
 
+  // How many processes have mapped more than is kept of one: none of their addresses has a name then.
+  std::size_t overfull() const;
+
  private:
   struct Book {
     std::uint64_t noted = 0;  // when the last look began
     std::vector<CodeMapping> files;
     std::vector<std::pair<std::uint64_t, std::uint64_t>> generated;  // code without a file: begin and end
+    std::size_t bytes = 0;                                           // of memory, about
+    bool is_full = false;                                            // something that was mapped is not in it
   };
+  void add_file(Book& book, CodeMapping mapping);
+  void forget_oldest(pid_t but);
   static bool has_generated(const Book& book, std::uint64_t address);
   pid_t process_of(pid_t tid);
   static bool add_generated(Book& book, std::uint64_t begin, std::uint64_t end);
@@ -72,6 +79,8 @@ class CodeMaps {
   mutable std::mutex lock_;
   std::map<pid_t, Book> books_;
   std::map<pid_t, pid_t> processes_;  // of threads
+  std::size_t bytes_ = 0, overfull_ = 0;
+  bool has_forgotten_ = false;  // books: a process without one is not like another
   std::uint64_t generation_ = 0;
 };
 

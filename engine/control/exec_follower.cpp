@@ -71,12 +71,6 @@ ExecFollower::~ExecFollower() {
   step();  // those that have been killed
 }
 
-void ExecFollower::note(const std::string& text) {
-  constexpr std::size_t kMost = 100;
-  const bool is_known = std::find(notes_.begin(), notes_.end(), text) != notes_.end();
-  if (notes_.size() < kMost && !is_known) notes_.push_back(text);
-}
-
 bool ExecFollower::is_in_execve(pid_t pid) const {
   return std::any_of(pending_.begin(), pending_.end(), [pid](const Pending& p) { return p.pid == pid; });
 }
@@ -95,16 +89,16 @@ bool ExecFollower::begins(Call call, Waiting waiting) {
 void ExecFollower::seize(const Call& call) {
   auto before = credentials_of(call.pid);
   if (!before) {
-    note(call.path + " runs untraced: the credentials of its caller are not known: " + before.error().text);
+    notes_.insert(call.path + " runs untraced: the credentials of its caller are not known: " + before.error().text);
     return;
   }
   const bool is_trusted = ::geteuid() == 0 && is_of_tool(*before);
   if (!is_trusted && gives_privileges(path_from_here(call.tid, call.path, call.folder))) {
-    note(call.path + " is set-id: it runs untraced");
+    notes_.insert(call.path + " is set-id: it runs untraced");
     return;
   }
   if (::ptrace(PTRACE_SEIZE, call.tid, nullptr, as_data(PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD)) != 0) {
-    note(call.path + " runs untraced: ptrace: " + std::strerror(errno));
+    notes_.insert(call.path + " runs untraced: ptrace: " + std::strerror(errno));
     return;
   }
   pending_.push_back({.pid = call.pid, .tid = call.tid, .before = before.take()});
@@ -115,7 +109,7 @@ bool ExecFollower::advance(Queued& queued) {
   constexpr auto kPatience = std::chrono::seconds(1);
   if (is_in_execve(queued.call.pid)) {
     if (std::chrono::steady_clock::now() - queued.since < kPatience) return false;
-    note(queued.call.path + " runs untraced: other threads of its process were in execve for a second");
+    notes_.insert(queued.call.path + " runs untraced: other threads of its process were in execve for a second");
   } else if (queued.waiting.still_asks()) {
     seize(queued.call);
   } else {
@@ -173,7 +167,7 @@ bool ExecFollower::look_at(Pending& p) {
   if (leader == Seen::stop) return handle_stop(p, p.pid, status);
   if (leader == Seen::nothing && is_traced_here(p.pid)) return false;
   if (leader == Seen::nothing && !p.given_up)
-    note("a program runs untraced after an execve that its process did not announce");
+    notes_.insert("a program runs untraced after an execve that its process did not announce");
   return true;
 }
 
@@ -199,7 +193,7 @@ bool ExecFollower::handle_stop(Pending& p, pid_t who, int status) {
   }
   auto target = target::PtraceTarget::adopt(p.pid);
   const Status loaded = target ? load(p, **target) : Status(target.error());
-  if (!loaded) note("a program runs untraced after execve: " + loaded.error().text);
+  if (!loaded) notes_.insert("a program runs untraced after execve: " + loaded.error().text);
   // Killed in between it is still ours, and its parent waits until we have seen its end.
   p.given_up = !target || !(*target)->release();
   return !p.given_up;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/notes.h"
 #include "engine/control/credentials.h"
 #include "engine/target/ptrace_target.h"
 
@@ -48,8 +49,7 @@ class ExecFollower {
   // Looks after the threads that are waited for; call often while waiting() is true.
   void step();
   bool waiting() const { return !pending_.empty() || !queue_.empty(); }
-  // What is worth a line: each once, the first hundred of them.
-  const std::vector<std::string>& notes() const { return notes_; }
+  const Notes& notes() const { return notes_; }
 
  private:
   struct Pending {
@@ -72,13 +72,12 @@ class ExecFollower {
   bool handle_stop(Pending& pending, pid_t who, int status);
   bool is_of_tool(const Credentials& credentials) const { return own_ && *own_ == credentials; }
   Status load(const Pending& pending, target::PtraceTarget& target);
-  void note(const std::string& text);
 
   Load load_;
   const Result<Credentials> own_ = own_credentials();
   std::vector<Pending> pending_;
   std::vector<Queued> queue_;
-  std::vector<std::string> notes_;
+  Notes notes_;
 };
 
 }  // namespace uprobe::control

@@ -17,7 +17,22 @@ bool wants_ifunc(const ProbeSet& probes) {
                      [](const FilePoints& f) { return !f.ifuncs.empty(); });
 }
 
+// A program brings the loader that it names, and each is kept for good.
+bool has_room_for(const elf::ElfFile& loader, const ProbeSet& probes) {
+  constexpr std::ptrdiff_t kMost = 64;
+  const auto is_hooked = [](const FilePoints& file) {
+    return std::any_of(file.points.begin(), file.points.end(),
+                       [](const PlannedPoint& point) { return point.role == shared::PointRole::library_hook; });
+  };
+  const auto& files = probes.files();
+  return std::count_if(files.begin(), files.end(), is_hooked) < kMost ||
+         std::any_of(files.begin(), files.end(),
+                     [&](const FilePoints& file) { return file.file->identity() == loader.identity(); });
+}
+
 Status add_hook(std::shared_ptr<const elf::ElfFile> file, const std::string& symbol, ProbeSet& probes) {
+  if (!has_room_for(*file, probes))
+    return Error{.code = Code::limit, .text = "more than 64 dynamic loaders are in use"};
   const auto found = file->find_any(symbol);
   const auto offset = found ? file->offset_of_address(found->address) : std::nullopt;
   if (!offset) return Error{.code = Code::not_found, .text = "no " + symbol + " in " + file->path()};
@@ -51,12 +66,12 @@ Result<std::shared_ptr<const elf::ElfFile>> open_interpreter(pid_t pid, Addr bas
   if (!identity) return Error{.code = Code::not_found, .text = "cannot be reached from here", .where = mapped->path};
   const auto name = name_behind(pid, *mapped, *identity);
   if (!name) return name.error();
-  return files.open(*name);
+  return files.open(*name, elf::NamedBy::target);
 }
 
 Result<std::string> add_static_hook(const std::string& program, plan::FileCache& files, ProbeSet& probes) {
   if (!wants_ifunc(probes)) return std::string();
-  auto file = files.open(program);
+  auto file = files.open(program, elf::NamedBy::target);
   const Status added = file ? add_hook(*file, "__libc_setup_tls", probes) : Status(file.error());
   return added ? std::string() : "IFUNC probes in a static program need its symbols: " + added.error().text;
 }

@@ -1,18 +1,17 @@
 #include "engine/control/lookout.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <fnmatch.h>
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <sstream>
 
+#include "engine/base/regular_file.h"
 #include "engine/base/roles.h"
 #include "engine/target/process_stat.h"
 
@@ -43,8 +42,9 @@ bool maps_object(const std::string& maps, const std::string& shown) {
 // What mappings are shown with is not what stat says on every file system: one of our own tells.
 Result<Lookout::Object> Lookout::show(const std::string& path) {
   constexpr std::size_t kPage = 4096;
-  Object object{.file = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)), .shown = {}};
-  if (!object.file) return system_error(path, errno);
+  auto opened = open_regular(path);
+  if (!opened) return opened.error();
+  Object object{.file = std::move(opened->fd), .shown = {}};
   void* const at = ::mmap(nullptr, kPage, PROT_READ, MAP_PRIVATE, object.file.get(), 0);
   if (at == MAP_FAILED) return Error{.code = Code::usage, .text = "is no file that a process could map", .where = path};
   const auto maps = read_file("/proc/self/maps");

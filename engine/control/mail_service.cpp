@@ -31,7 +31,7 @@ constexpr std::chrono::microseconds kIdlePace = 50ms, kExecPace = 200us, kTurn =
 // Between two looks at all processes: this long, and so many times as long as one takes.
 constexpr auto kLookPause = 20ms;
 constexpr int kLookShare = 5;
-constexpr std::size_t kMostNotes = 64, kMostStrangers = 4 * shared::kBells;
+constexpr std::size_t kMostStrangers = 4 * shared::kBells;
 
 }  // namespace
 
@@ -171,8 +171,10 @@ void MailService::note_name(pid_t pid) {
   auto name = read_file("/proc/" + std::to_string(pid) + "/comm");
   if (!name || name->empty()) return;
   name->pop_back();  // the newline
+  // Where the output does not go on nobody takes them: the latest are what is missed then.
+  constexpr std::size_t kMost = 4096;
   const std::lock_guard lock(names_lock_);
-  names_.emplace_back(pid, name.take());
+  if (names_.size() < kMost) names_.emplace_back(pid, name.take());
 }
 
 std::vector<std::pair<pid_t, std::string>> MailService::take_names() {
@@ -231,8 +233,8 @@ Status MailService::take_in(pid_t pid, const std::function<bool()>& is_wanted) {
   return taken;
 }
 
-void MailService::note_failure(const std::string& text) {
-  if (failures_.size() < kMostNotes) failures_.insert(text);
+void MailService::note_failure(const std::string& why) {
+  failures_.insert("a library or program goes unprobed: " + why);
 }
 
 // What is served is a copy, made when the request was there for certain.
@@ -249,12 +251,10 @@ void MailService::answer(const std::shared_ptr<const Member>& process, Addr at) 
   if (!request->is_put_off) request->thread.finish();
 }
 
-std::vector<std::string> MailService::notes() const {
-  std::vector<std::string> notes = exec_.notes();
-  for (const std::string& name : left_)
-    notes.push_back("a process named " + name +
-                    " is traced by another of the traced programs: from then on it runs untraced");
-  for (const std::string& failure : failures_) notes.push_back("a library or program goes unprobed: " + failure);
+Notes MailService::notes() const {
+  Notes notes = exec_.notes();
+  notes.insert(left_);
+  notes.insert(failures_);
   return notes;
 }
 
@@ -311,7 +311,8 @@ Status MailService::let_go_of_other(const Request& request, const Asker& asker) 
 
 void MailService::note_left(pid_t pid) {
   const auto name = read_file("/proc/" + std::to_string(pid) + "/comm");
-  if (left_.size() < kMostNotes) left_.insert(name && !name->empty() ? name->substr(0, name->size() - 1) : "?");
+  left_.insert("a process named " + (name && !name->empty() ? name->substr(0, name->size() - 1) : "?") +
+               " is traced by another of the traced programs: from then on it runs untraced");
 }
 
 Status MailService::serve_exec(const std::shared_ptr<Request>& request, const Asker& asker) {

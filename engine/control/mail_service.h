@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/notes.h"
 #include "engine/control/agent_image.h"
 #include "engine/control/armer.h"
 #include "engine/control/asker.h"
@@ -71,7 +72,7 @@ class MailService {
 
   // After stop(): where the process blocks of this session are, for taking the probes out; what is worth a line.
   const std::set<Addr>& blocks() const { return blocks_; }
-  std::vector<std::string> notes() const;
+  Notes notes() const;
 
  private:
   // A request as it was when it was looked at: what the process does to it later changes nothing.
@@ -100,8 +101,8 @@ class MailService {
   Status serve_exec(const std::shared_ptr<Request>& request, const Asker& asker);
   Status let_go(Request& request, pid_t pid);
   Status let_go_of_other(const Request& request, const Asker& asker);
-  void note_failure(const std::string& text);
   void note_left(pid_t pid);
+  void note_failure(const std::string& why);
   Status load(target::PtraceTarget& target);
   Status prepare_for(pid_t pid);
   void note_name(pid_t pid);
@@ -115,8 +116,8 @@ class MailService {
   std::set<Addr> blocks_;
   ExecFollower exec_;
   BesideOthers beside_;
-  std::set<std::string> failures_;  // why requests could not be served; not more than kMostNotes, as left_
-  std::set<std::string> left_;      // names of processes that another tracer has
+  Notes failures_;  // why requests could not be served
+  Notes left_;      // processes that another tracer has
   std::set<std::uint32_t> strangers_;  // who have rung and are in no process that was found
   std::uint64_t served_ = 0;            // looks that found requests
   unsigned nameless_ = 0;

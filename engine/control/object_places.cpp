@@ -89,9 +89,11 @@ const ObjectPlaces::Program* ObjectPlaces::program_of(pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/exe";
   const auto version = version_of(path);
   if (!version) return nullptr;
+  constexpr std::size_t kMostPrograms = 8;  // each is kept as a whole
+  if (programs_.size() >= kMostPrograms && !programs_.contains(*version)) programs_.clear();
   const auto [at, is_new] = programs_.try_emplace(*version);
   if (is_new) {
-    auto opened = elf::ElfFile::open(path);
+    auto opened = elf::ElfFile::open(path, elf::NamedBy::target);
     if (opened && opened->identity() == version->identity && (opened->is_program() || !opened->interpreter().empty())) {
       at->second.file = std::make_shared<const elf::ElfFile>(opened.take());
       at->second.copies = elf::copies_of(*at->second.file);

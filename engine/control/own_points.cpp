@@ -21,7 +21,7 @@ std::shared_ptr<const elf::ElfFile> OwnPoints::file_of(const target::Target& tar
   const auto name = name_behind(target.pid(), m, version.identity);
   if (name && !is_libunwind(*name) && !plan::may_have_followed_calls(*name, m.offset, m.end - m.begin) && !fears(*name))
     return nullptr;
-  auto file = name ? elf::ElfFile::open(*name) : Result<elf::ElfFile>(name.error());
+  auto file = name ? elf::ElfFile::open(*name, elf::NamedBy::target) : Result<elf::ElfFile>(name.error());
   if (!file || file->identity() != version.identity) {
     const std::string why = file ? "it has changed meanwhile" : file.error().text;
     notes_.insert(m.path + ": its system calls are not followed: " + why);
@@ -66,12 +66,30 @@ void OwnPoints::add_unwinders(FilePoints& own) {
   }
 }
 
+bool OwnPoints::is_probed(const elf::ElfFile& file) const {
+  return std::any_of(probes_.files().begin(), probes_.files().end(),
+                     [&](const FilePoints& probed) { return probed.file.get() == &file; });
+}
+
+void OwnPoints::trim() {
+  constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
+  constexpr std::size_t kMostParts = 16384;
+  std::uint64_t bytes = 0;
+  for (const auto& [file, own] : by_file_)
+    if (!is_probed(*file)) bytes += file->bytes().size();
+  if (bytes <= kMostBytes && known_.size() <= kMostParts) return;
+  known_.clear();
+  std::erase_if(by_file_, [this](const auto& one) { return !is_probed(*one.first); });
+}
+
 const FilePoints& OwnPoints::in(const std::shared_ptr<const elf::ElfFile>& file) {
   const auto [entry, is_new] = by_file_.try_emplace(file.get());
   FilePoints& own = entry->second;
   if (!is_new) return own;
   own.file = file;
-  for (const plan::SystemCallSite& any : plan::system_call_sites(*file, ends_too_)) {
+  const auto sites = plan::system_call_sites(*file, ends_too_);
+  if (!sites) notes_.insert(file->path() + ": its system calls are not followed: " + sites.error().text);
+  for (const plan::SystemCallSite& any : sites ? *sites : std::vector<plan::SystemCallSite>()) {
     const plan::SystemCallSite found = beside_probes(*file, any);
     auto site = plan::site_at(file, found.offset);
     if (!site) continue;

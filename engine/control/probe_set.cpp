@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace uprobe::control {
 
@@ -62,8 +63,8 @@ void ProbeSet::remove(std::uint16_t event) {
 }
 
 void ProbeSet::add_hook(plan::Site site) {
-  point_for(std::move(site)).role = shared::PointRole::library_hook;
-  ++size_;
+  PlannedPoint& point = point_for(std::move(site));
+  if (std::exchange(point.role, shared::PointRole::library_hook) != shared::PointRole::library_hook) ++size_;
 }
 
 }  // namespace uprobe::control

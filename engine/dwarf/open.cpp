@@ -1,5 +1,5 @@
 // Opening the debug information of a file: its own, or that of the debug file that its build-id leads to.
-#include "engine/base/fd.h"
+#include "engine/base/regular_file.h"
 #include "engine/dwarf/handles.h"
 
 namespace uprobe::dwarf {
@@ -12,6 +12,8 @@ Elf* open_elf(std::span<const std::uint8_t> bytes) {
   auto* image = const_cast<char*>(reinterpret_cast<const char*>(bytes.data()));
   return elf_memory(image, bytes.size());
 }
+
+constexpr std::size_t kMostDebugFile = std::size_t{4} << 30;
 
 bool has_units(Dwarf* debug) {
   Dwarf_Off next = 0;
@@ -46,7 +48,8 @@ Result<DebugInfo> DebugInfo::open(const elf::ElfFile& file) {
   handles->debug.reset(dwarf_begin_elf(handles->elf.get(), DWARF_C_READ, nullptr));
   if (has_units(handles->debug.get())) return DebugInfo(std::move(handles));
   const std::string beside = file.build_id().size() < 2 ? "" : debug_file_of(file.build_id());
-  if (auto bytes = beside.empty() ? Result<std::string>(std::string()) : read_file(beside); bytes && !bytes->empty()) {
+  if (auto bytes = beside.empty() ? Result<std::string>(std::string()) : read_regular(beside, kMostDebugFile);
+      bytes && !bytes->empty()) {
     handles->debug.reset();
     handles->debug_bytes.assign(bytes->begin(), bytes->end());
     handles->debug_elf.reset(open_elf(handles->debug_bytes));

@@ -335,9 +335,10 @@ Status Walker::set_bits(Argument& argument) {
   if (argument.has_type) return blame(all_, "a bitfield has its own type");
   const std::uint64_t bytes = size_of(type_), bits = 8 * bytes;
   const auto bit = first_bit(at_, *width, bytes);
-  if (bits == 0 || !bit) return blame(all_, "is a bitfield whose place is not understood");
+  const bool is_number = type_.tag == DW_TAG_base_type || type_.tag == DW_TAG_enumeration_type;
+  if (bits == 0 || !bit || !is_number) return blame(all_, "is a bitfield whose place is not understood");
   const std::uint64_t first = *bit % bits;
-  if (*width == 0 || first + *width > bits) return blame(all_, "is a bitfield across two containers");
+  if (*width == 0 || *width > bits || first > bits - *width) return blame(all_, "is a bitfield across two containers");
   location_.offset += *bit / bits * bytes;
   argument.is_bitfield = true;
   argument.bit_width = static_cast<std::uint8_t>(*width);

@@ -1,18 +1,17 @@
 // The facade: reads the file, gathers symbols and ranges on demand, answers questions about them.
 #include "engine/elf/elf_file.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <iterator>
 #include <mutex>
 #include <set>
 #include <tuple>
 
-#include "engine/base/fd.h"
+#include "engine/base/regular_file.h"
 #include "engine/elf/eh_frame.h"
 #include "engine/elf/file_bytes.h"
 #include "engine/elf/image.h"
@@ -27,27 +26,22 @@ namespace {
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{2} << 30;
 constexpr std::size_t kMaxFunctions = std::size_t{8} << 20;
 
-Error error_of(Code code, std::string text, const std::string& path, int err = 0) {
-  return Error{.code = code, .text = std::move(text), .where = path, .err = err};
+// Of a file that a target has named no more than this is kept in memory, holes not counted. One of root or the tool's own
+// user that not everybody can write may have more: it is no target's to make, unless the target has their rights.
+constexpr std::uint64_t kMostOfTarget = std::uint64_t{48} << 20;
+constexpr std::uint64_t kMostOfInstalled = std::uint64_t{256} << 20;
+
+bool is_installed(const struct stat& status) {
+  return (status.st_uid == 0 || status.st_uid == ::geteuid()) && (status.st_mode & S_IWOTH) == 0;
 }
 
-Error open_error(const std::string& path, int err) {
-  if (err == ENOENT || err == ENOTDIR) return error_of(Code::not_found, std::strerror(err), path, err);
-  return error_of(Code::system, std::string("cannot be opened: ") + std::strerror(err), path, err);
-}
+// Of the functions that it names; beyond that it has none.
+constexpr std::size_t kMostFunctionsOfTarget = std::size_t{512} << 10;
+constexpr std::uint64_t kMostNamesOfTarget = std::uint64_t{32} << 20;
 
-std::string kind_of(mode_t mode) {
-  if (S_ISDIR(mode)) return "is a directory";
-  if (S_ISFIFO(mode)) return "is a fifo";
-  if (S_ISSOCK(mode)) return "is a socket";
-  return "is a device";
-}
-
-Status check_file(const struct stat& status, const std::string& path) {
-  if (!S_ISREG(status.st_mode)) return error_of(Code::refused, kind_of(status.st_mode), path, EINVAL);
-  if (static_cast<std::uint64_t>(status.st_size) > kMaxFileBytes)
-    return error_of(Code::limit, "is larger than 2 GiB", path);
-  return ok();
+std::uint64_t most_of(const struct stat& status, NamedBy whom) {
+  if (whom == NamedBy::user) return kMaxFileBytes;
+  return is_installed(status) ? kMostOfInstalled : kMostOfTarget;
 }
 
 bool can_be_code(const RawSymbol& raw) {
@@ -114,6 +108,7 @@ std::vector<Range> ranges_of(const std::vector<Symbol>& functions, const Image& 
 struct ElfFile::Data {
   std::string path;
   Identity identity;
+  NamedBy whom = NamedBy::user;
   FileBytes bytes;
   Image image;
   SymbolTables tables;
@@ -127,6 +122,8 @@ struct ElfFile::Data {
   std::vector<Range> frames;  // by begin
   std::vector<Range> ranges;
   std::vector<std::uint64_t> reach;  // by range: the largest end of it and all before it
+  std::once_flag signals_once;
+  std::vector<Range> signals;
   std::once_flag rseq_once;
   std::vector<RseqSection> rseq;
 
@@ -137,14 +134,14 @@ struct ElfFile::Data {
         image(std::move(file_image)),
         tables(image) {}
 
-  static Result<ElfFile> make(std::string path, Identity identity, Result<FileBytes> bytes);
+  static Result<ElfFile> make(std::string path, Identity identity, Result<FileBytes> bytes, NamedBy whom);
   void gather_functions();
   void gather_ranges();
   void add_initialisers(std::vector<std::uint64_t>& starts) const;
 };
 
 // The bytes stay where they are when they change hands, so the image's views stay good.
-Result<ElfFile> ElfFile::Data::make(std::string path, Identity identity, Result<FileBytes> bytes) {
+Result<ElfFile> ElfFile::Data::make(std::string path, Identity identity, Result<FileBytes> bytes, NamedBy whom) {
   if (!bytes) return bytes.error();
   Result<Image> image = Image::parse(BytesView(bytes->span()));
   if (!image) {
@@ -152,16 +149,22 @@ Result<ElfFile> ElfFile::Data::make(std::string path, Identity identity, Result<
     error.where = path;
     return error;
   }
-  return ElfFile(std::make_unique<Data>(std::move(path), identity, bytes.take(), image.take()));
+  auto data = std::make_unique<Data>(std::move(path), identity, bytes.take(), image.take());
+  data->whom = whom;
+  return ElfFile(std::move(data));
 }
 
 // Sorted as views: names are copied once, into their place.
 void ElfFile::Data::gather_functions() {
   std::vector<RawSymbol> found;
+  const std::size_t most = whom == NamedBy::user ? kMaxFunctions : kMostFunctionsOfTarget;
+  std::uint64_t name_bytes = 0;
   tables.for_each([&](const RawSymbol& raw) {
-    if (found.size() >= kMaxFunctions || !can_be_code(raw) || image.executable_at(raw.address) == nullptr) return;
+    name_bytes += raw.name.size();
+    if (found.size() >= most || !can_be_code(raw) || image.executable_at(raw.address) == nullptr) return;
     found.push_back(raw);
   });
+  if (whom == NamedBy::target && (found.size() == most || name_bytes > kMostNamesOfTarget)) found.clear();
   std::sort(found.begin(), found.end(), before);
   merge_equal(found);
   functions.reserve(found.size());
@@ -197,23 +200,20 @@ void ElfFile::Data::add_initialisers(std::vector<std::uint64_t>& starts) const {
   }
 }
 
-Result<ElfFile> ElfFile::open(const std::string& path) {
-  struct stat status {};
-  // Before opening, because opening a device may already do something.
-  if (::stat(path.c_str(), &status) != 0) return open_error(path, errno);
-  if (const Status checked = check_file(status, path); !checked) return checked.error();
-  // The path may name something else by now, hence O_NONBLOCK and the second look.
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!fd) return open_error(path, errno);
-  if (::fstat(fd.get(), &status) != 0) return open_error(path, errno);
-  if (const Status checked = check_file(status, path); !checked) return checked.error();
+Result<ElfFile> ElfFile::open(const std::string& path, NamedBy whom) {
+  const auto file = open_regular(path);
+  if (!file) return file.error();
+  const struct stat& status = file->about;
+  if (static_cast<std::uint64_t>(status.st_size) > kMaxFileBytes)
+    return Error{.code = Code::limit, .text = "is larger than 2 GiB", .where = path};
   return Data::make(path, Identity{status.st_dev, status.st_ino},
-                    FileBytes::read(fd, static_cast<std::uint64_t>(status.st_size), path));
+                    FileBytes::read(file->fd, static_cast<std::uint64_t>(status.st_size), most_of(status, whom), path),
+                    whom);
 }
 
 Result<ElfFile> ElfFile::parse(std::string path, std::span<const std::uint8_t> bytes) {
   Result<FileBytes> copy = FileBytes::copy_of(bytes, path);
-  return Data::make(std::move(path), Identity{}, std::move(copy));
+  return Data::make(std::move(path), Identity{}, std::move(copy), NamedBy::user);
 }
 
 ElfFile::ElfFile(std::unique_ptr<Data> data) : data_(std::move(data)) {}
@@ -314,18 +314,24 @@ std::span<const Range> ElfFile::function_ranges() const {
   return data_->ranges;
 }
 
+// A body holds few others. A file may say that it holds millions, which would all be looked at for each address.
+constexpr unsigned kMostNested = 1 << 14;
+
 std::optional<Range> ElfFile::range_at(std::uint64_t address) const {
   const auto ranges = function_ranges();
   const auto after = std::upper_bound(ranges.begin(), ranges.end(), address,
                                       [](std::uint64_t value, const Range& range) { return value < range.begin; });
-  for (auto i = static_cast<std::size_t>(after - ranges.begin()); i-- > 0 && data_->reach[i] > address;)
+  unsigned left = kMostNested;
+  for (auto i = static_cast<std::size_t>(after - ranges.begin()); i-- > 0 && data_->reach[i] > address && left-- != 0;)
     if (ranges[i].end > address) return ranges[i];
   return std::nullopt;
 }
 
 bool ElfFile::is_signal_return(std::uint64_t address) const {
-  const auto ranges = signal_frame_ranges(data_->image);
-  return std::any_of(ranges.begin(), ranges.end(),
+  std::call_once(data_->signals_once, [this] { data_->signals = signal_frame_ranges(data_->image); });
+  constexpr std::ptrdiff_t kMost = 64;  // a libc has one or two
+  const auto& ranges = data_->signals;
+  return std::any_of(ranges.begin(), ranges.begin() + std::min(std::ssize(ranges), kMost),
                      [&](const Range& range) { return address >= range.begin && address < range.end; });
 }
 

@@ -56,6 +56,9 @@ struct Range {
 
 struct RseqSection;
 
+// Who has named a file. What a target has named is of its making: see kMostOfTarget in elf_file.cpp.
+enum class NamedBy : std::uint8_t { user, target };
+
 class ElfFile {
  public:
   // Opens and checks: ELF64, x86-64, ET_EXEC or ET_DYN, program headers inside the file. Works without section headers
@@ -63,7 +66,7 @@ class ElfFile {
   // Error::where is the path, the text reads on from it: not_found "No such file or directory"; refused "is a
   // directory", "is a 32-bit program"; damaged "is not an ELF file"; limit; system "cannot be opened: Permission
   // denied".
-  static Result<ElfFile> open(const std::string& path);
+  static Result<ElfFile> open(const std::string& path, NamedBy whom = NamedBy::user);
   // The same from bytes in memory, which are copied; the identity is zero.
   static Result<ElfFile> parse(std::string path, std::span<const std::uint8_t> bytes);
   ElfFile(ElfFile&&) noexcept;

@@ -2,10 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "engine/base/fd.h"
 #include "engine/base/result.h"
@@ -14,21 +13,30 @@ namespace uprobe::elf {
 
 class FileBytes {
  public:
-  // A file that grew or shrank since it was measured is what read() finds now, up to its measured size. Code::system, or
-  // Code::limit where there is not so much memory.
-  static Result<FileBytes> read(const Fd& fd, std::uint64_t size, const std::string& path);
+  // A file that grew or shrank since it was measured is what read() finds now, up to its measured size. Its holes take no memory.
+  // Code::system, or Code::limit where there is not so much memory or more than `most` bytes of data.
+  static Result<FileBytes> read(const Fd& fd, std::uint64_t size, std::uint64_t most, const std::string& path);
   static Result<FileBytes> copy_of(std::span<const std::uint8_t> bytes, const std::string& path);
 
+  FileBytes(FileBytes&& other) noexcept
+      : bytes_(std::exchange(other.bytes_, nullptr)),
+        mapped_(std::exchange(other.mapped_, 0)),
+        size_(std::exchange(other.size_, 0)) {}
+  FileBytes& operator=(FileBytes&& other) noexcept {
+    std::swap(bytes_, other.bytes_), std::swap(mapped_, other.mapped_), std::swap(size_, other.size_);
+    return *this;
+  }
+  ~FileBytes();
+
   // Moving the object leaves the bytes where they are.
-  std::span<const std::uint8_t> span() const { return {bytes_.get(), size_}; }
+  std::span<const std::uint8_t> span() const { return {bytes_, size_}; }
 
  private:
-  struct Free {
-    void operator()(std::uint8_t* bytes) const { std::free(bytes); }
-  };
+  FileBytes() = default;
   static Result<FileBytes> make(std::uint64_t size, const std::string& path);
 
-  std::unique_ptr<std::uint8_t[], Free> bytes_;
+  std::uint8_t* bytes_ = nullptr;
+  std::size_t mapped_ = 0;
   std::size_t size_ = 0;
 };
 

@@ -1,15 +1,13 @@
 #include "engine/plan/call_patterns.h"
 
-#include <fcntl.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <memory>
 
 #include "arch/x86/code/scan.h"
-#include "engine/base/fd.h"
+#include "engine/base/regular_file.h"
 
 namespace uprobe::plan {
 namespace {
@@ -26,6 +24,7 @@ constexpr std::uint32_t kClones[] = {SYS_clone, SYS_fork, SYS_vfork, SYS_clone3}
 constexpr std::uint32_t kNoNumber = 1024;
 constexpr std::size_t kWindow = 64;
 constexpr std::size_t kChunk = 1 << 17;
+constexpr unsigned kMostTries = 1 << 16;
 
 std::uint32_t word_at(Bytes code, std::size_t at) {
   std::uint32_t word = 0;
@@ -92,12 +91,14 @@ bool is_call(Bytes code, const NumberLoad& load, std::size_t at) {
   return leads_to(code, load.position, at) || leads_to(code, at > kWindow ? at - kWindow : 0, at);
 }
 
-bool has_followed_call(Bytes chunk) {
+// `tries`: so many more places are looked at closely; behind them nothing is known, and there may be one.
+bool has_followed_call(Bytes chunk, unsigned& tries) {
   const std::uint8_t* at = chunk.data() + 1;
   const std::uint8_t* end = chunk.data() + chunk.size();
   while (at < end && (at = static_cast<const std::uint8_t*>(
                           std::memchr(at, 0x05, static_cast<std::size_t>(end - at)))) != nullptr) {
     if (at[-1] == 0x0f) {
+      if (tries-- == 0) return true;
       const auto place = static_cast<std::size_t>(at - 1 - chunk.data());
       const auto load = number_before(chunk, place);
       const bool is_followed = load && (is_followed_call(load->number) || is_clone_call(load->number));
@@ -165,20 +166,30 @@ std::optional<NumberLoad> number_load_ending(Bytes code, std::size_t end) {
   return std::nullopt;
 }
 
+// A file may be larger than can be read while others wait, and hold more than can be decoded: then it is not known, and whoever
+// opens the file finds its limits.
 bool may_have_followed_calls(const std::string& path, std::uint64_t offset, std::uint64_t bytes) {
-  Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  constexpr std::uint64_t kMostBytes = std::uint64_t{512} << 20;
+  const auto file = open_regular(path);
   if (!file) return false;
   const auto buffer = std::make_unique_for_overwrite<std::uint8_t[]>(kChunk);
-  std::size_t kept = 0;  // the end of the chunk before: a call may lie across
-  for (const std::uint64_t end = offset + bytes; offset < end;) {
-    const std::size_t wanted = std::min<std::uint64_t>(kChunk - kept, end - offset);
-    const ssize_t n = ::pread(file.get(), buffer.get() + kept, wanted, static_cast<off_t>(offset));
-    if (n <= 0) return false;
-    const std::size_t size = kept + static_cast<std::size_t>(n);
-    if (has_followed_call(Bytes(buffer.get(), size))) return true;
-    offset += static_cast<std::uint64_t>(n);
-    kept = std::min<std::size_t>(size, kWindow + 2);
-    std::memmove(buffer.get(), buffer.get() + size - kept, kept);
+  std::uint64_t left = kMostBytes;
+  unsigned tries = kMostTries;
+  const std::uint64_t end = std::min(offset + bytes, static_cast<std::uint64_t>(file->about.st_size));
+  for (FilePart part = next_data(file->fd, offset, end); !part.empty(); part = next_data(file->fd, part.end, end)) {
+    std::size_t kept = 0;  // the end of the chunk before: a call may lie across
+    for (std::uint64_t at = part.begin; at < part.end;) {
+      const std::size_t wanted = std::min<std::uint64_t>(kChunk - kept, part.end - at);
+      const ssize_t n = read_at(file->fd, buffer.get() + kept, wanted, at);
+      if (n <= 0) return false;
+      const std::size_t size = kept + static_cast<std::size_t>(n);
+      if (has_followed_call(Bytes(buffer.get(), size), tries)) return true;
+      at += static_cast<std::uint64_t>(n);
+      if (static_cast<std::uint64_t>(n) > left) return true;
+      left -= static_cast<std::uint64_t>(n);
+      kept = std::min<std::size_t>(size, kWindow + 2);
+      std::memmove(buffer.get(), buffer.get() + size - kept, kept);
+    }
   }
   return false;
 }

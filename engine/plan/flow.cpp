@@ -158,9 +158,12 @@ void FileFlow::name_all(const elf::Image& image, const std::vector<elf::Frame>& 
   for (const std::uint64_t start : starts) map_.enter(start);
   for (const std::uint64_t pointer : elf::code_pointers(image))
     if (map_.code_at(pointer) != nullptr) map_.name(pointer);
+  std::uint64_t left = 2 * file_.bytes().size();  // functions do not overlap
   for (const elf::Frame& frame : frames) {
     // An entry covers an instruction at least.
-    const auto pads = elf::landing_pads(image, frame, frame.code.end - frame.code.begin);
+    const std::uint64_t most = std::min(left, frame.code.end - frame.code.begin);
+    const auto pads = elf::landing_pads(image, frame, most);
+    left -= most;
     if (pads)
       for (const std::uint64_t pad : *pads) map_.enter(pad);
     else if (const auto index = function_index(functions_, frame.code.begin))

@@ -89,17 +89,23 @@ Status check_boundary(const elf::ElfFile& file, std::uint64_t address) {
 
 }  // namespace
 
-Result<std::shared_ptr<const elf::ElfFile>> FileCache::open(const std::string& path) {
+Result<std::shared_ptr<const elf::ElfFile>> FileCache::open(const std::string& path, elf::NamedBy whom) {
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0)
     if (const auto known = by_identity_.find({status.st_dev, status.st_ino}); known != by_identity_.end())
       return known->second;
-  auto file = elf::ElfFile::open(path);
+  if (whom == elf::NamedBy::target) drop_unused();
+  auto file = elf::ElfFile::open(path, whom);
   if (!file) return file.error();
   const elf::Identity identity = file->identity();
   auto& shared = by_identity_[identity];
   if (!shared) shared = std::make_shared<const elf::ElfFile>(file.take());
   return shared;
+}
+
+// Targets bring new files all the time: those that nobody refers to any more must not fill the memory.
+void FileCache::drop_unused() {
+  std::erase_if(by_identity_, [](const auto& known) { return known.second.use_count() == 1; });
 }
 
 void FileCache::know(std::shared_ptr<const elf::ElfFile> file) {

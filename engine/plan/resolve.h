@@ -18,11 +18,13 @@ namespace uprobe::plan {
 class FileCache {
  public:
   // By what the path leads to now (/proc/PID/exe changes).
-  Result<std::shared_ptr<const elf::ElfFile>> open(const std::string& path);
+  Result<std::shared_ptr<const elf::ElfFile>> open(const std::string& path, elf::NamedBy whom = elf::NamedBy::user);
   // A file that was opened elsewhere: every path to it leads to this object.
   void know(std::shared_ptr<const elf::ElfFile> file);
 
  private:
+  void drop_unused();
+
   std::map<elf::Identity, std::shared_ptr<const elf::ElfFile>> by_identity_;
 };
 

@@ -156,15 +156,23 @@ std::size_t next_syscall(Bytes code, std::size_t from) {
   return code.size();
 }
 
+// Of all programs and libraries looked at, Chromium has most: some hundreds. A file may be made to have more than can be looked at
+// while other processes wait.
+constexpr std::size_t kMostCalls = 16384;
+
+Error too_many_calls() { return Error{.code = Code::limit, .text = "it has more system calls than any real program"}; }
+
 // What of a segment is to be looked at: functions that contain the bytes of a call; calls outside of any known function are
 // added at once.
-std::vector<elf::Range> functions_with_syscalls(const elf::ElfFile& file, std::vector<SystemCallSite>& sites) {
+Result<std::vector<elf::Range>> functions_with_syscalls(const elf::ElfFile& file, std::vector<SystemCallSite>& sites) {
   std::vector<elf::Range> found;
+  std::size_t calls = 0;
   for (const elf::Segment& s : file.segments()) {
     if (!s.executable || s.offset > file.bytes().size()) continue;
     const Bytes code =
         file.bytes().subspan(s.offset, std::min<std::uint64_t>(s.file_bytes, file.bytes().size() - s.offset));
     for (std::size_t place = 0; (place = next_syscall(code, place)) < code.size(); ++place) {
+      if (++calls > kMostCalls) return too_many_calls();
       const auto range = function_at(file, s.address + place);
       const bool returns = is_signal_return(file, code, place, s.address + place);
       if (returns || is_cancellable_call(code, place) || is_any_call(code, place, s.address + place))
@@ -180,13 +188,19 @@ std::vector<elf::Range> functions_with_syscalls(const elf::ElfFile& file, std::v
 
 }  // namespace
 
-std::vector<SystemCallSite> system_call_sites(const elf::ElfFile& file, bool ends) {
+// Functions may overlap, so that one call is found in each of many.
+Result<std::vector<SystemCallSite>> system_call_sites(const elf::ElfFile& file, bool ends) {
   const auto generic = file.find_any("syscall");
   std::vector<SystemCallSite> sites;
-  for (const elf::Range& range : functions_with_syscalls(file, sites)) {
+  const auto functions = functions_with_syscalls(file, sites);
+  if (!functions) return functions.error();
+  std::uint64_t left = 2 * file.bytes().size();
+  for (const elf::Range& range : *functions) {
     const auto offset = file.offset_of_address(range.begin);
     if (!offset || *offset >= file.bytes().size()) continue;
     const Bytes code = file.bytes().subspan(*offset, std::min(range.end - range.begin, file.bytes().size() - *offset));
+    if (code.size() > left || sites.size() > kMostCalls) return too_many_calls();
+    left -= code.size();
     const bool any = generic && generic->address == range.begin;
     scan_function(code, range.begin, *offset, any || (ends && names_exit_group(code)), sites);
   }

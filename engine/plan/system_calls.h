@@ -23,6 +23,6 @@ struct SystemCallSite {
 // real number. Where nothing but the mov in front leads to a call of open or openat, the point is there: a jump fits, so that a
 // program that opens many files is not trapped each time.
 // `ends`: also those of exit_group.
-std::vector<SystemCallSite> system_call_sites(const elf::ElfFile& file, bool ends);
+Result<std::vector<SystemCallSite>> system_call_sites(const elf::ElfFile& file, bool ends);
 
 }  // namespace uprobe::plan

@@ -1,7 +1,6 @@
 #include "engine/target/attachable.h"
 
 #include <elf.h>
-#include <fcntl.h>
 #include <linux/kcmp.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -14,6 +13,7 @@
 #include <string>
 
 #include "engine/base/fd.h"
+#include "engine/base/regular_file.h"
 #include "engine/base/roles.h"
 #include "engine/target/process_stat.h"
 #include "engine/target/target.h"
@@ -82,10 +82,10 @@ bool await(Condition condition) {
 
 Status check_program(pid_t pid) {
   const std::string link = folder_of(pid) + "/exe";
-  const Fd file(::open(link.c_str(), O_RDONLY | O_CLOEXEC));
+  const auto file = open_regular(link);
   unsigned char head[EI_CLASS + 1] = {};
   if (!file) return ok();  // what it is shows later
-  if (::read(file.get(), head, sizeof head) != sizeof head) return ok();
+  if (read_at(file->fd, head, sizeof head, 0) != sizeof head) return ok();
   return head[EI_CLASS] == ELFCLASS32 ? Status(refused(pid, "is a 32-bit program")) : ok();
 }
 

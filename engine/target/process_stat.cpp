@@ -7,13 +7,11 @@
 
 namespace uprobe::target {
 
-std::optional<ProcessStat> stat_of(pid_t pid) {
-  const auto text = read_file("/proc/" + std::to_string(pid) + "/stat");
-  if (!text) return std::nullopt;
-  const std::size_t begin = text->find('('), end = text->rfind(')');  // the name may have some of its own
-  if (begin == std::string::npos || end == std::string::npos) return std::nullopt;
-  ProcessStat stat{.name = text->substr(begin + 1, end - begin - 1)};
-  std::istringstream fields(text->substr(end + 1));
+std::optional<ProcessStat> parse_stat(std::string_view text) {
+  const std::size_t begin = text.find('('), end = text.rfind(')');  // the name may have some of its own
+  if (begin == std::string_view::npos || end == std::string_view::npos || end < begin) return std::nullopt;
+  ProcessStat stat{.name = std::string(text.substr(begin + 1, end - begin - 1))};
+  std::istringstream fields(std::string(text.substr(end + 1)));
   std::string word;
   fields >> stat.state;
   for (int field = 4; field <= 22 && fields >> word; ++field) {
@@ -22,6 +20,11 @@ std::optional<ProcessStat> stat_of(pid_t pid) {
     if (field == 22) stat.started = std::strtoull(word.c_str(), nullptr, 10);
   }
   return stat;
+}
+
+std::optional<ProcessStat> stat_of(pid_t pid) {
+  const auto text = read_file("/proc/" + std::to_string(pid) + "/stat");
+  return text ? parse_stat(*text) : std::nullopt;
 }
 
 bool is_kernel_thread(const ProcessStat& stat) {

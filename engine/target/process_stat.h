@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace uprobe::target {
 
@@ -16,6 +17,8 @@ struct ProcessStat {
   std::uint64_t started = 0;  // after boot, in ticks
 };
 
+// Of the text; nothing: it is none.
+std::optional<ProcessStat> parse_stat(std::string_view text);
 // Nothing: there is no such process.
 std::optional<ProcessStat> stat_of(pid_t pid);
 

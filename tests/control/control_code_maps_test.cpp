@@ -66,6 +66,20 @@ TEST_F(Maps, WhereCodeWasGeneratedAFileHasNone) {
   ::munmap(pointer(address), kBytes);
 }
 
+// A process may map a file as often as it likes; where something of it is not known nothing is.
+TEST_F(Maps, OfAProcessThatHasTooManyThereAreNone) {
+  constexpr int kMany = 5000;
+  maps_.note(::getpid());
+  EXPECT_EQ(found(anchor_.address), 1U);
+  std::vector<std::uint64_t> mapped;
+  for (int i = 0; i < kMany; ++i) mapped.push_back(map(nullptr));
+  maps_.note_since(::getpid(), now());
+  EXPECT_EQ(found(anchor_.address), 0U);
+  EXPECT_EQ(maps_.overfull(), 1U);
+  EXPECT_TRUE(maps_.anywhere(anchor_.address).empty());
+  for (const std::uint64_t address : mapped) ::munmap(pointer(address), kBytes);
+}
+
 TEST_F(Maps, AreLookedAtOnceAfterAMoment) {
   const std::uint64_t before = now();
   maps_.note(::getpid());

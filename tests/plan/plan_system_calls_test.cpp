@@ -13,6 +13,7 @@
 
 #include "engine/plan/call_patterns.h"
 #include "engine/plan/system_calls.h"
+#include "tests/elf/made_elf.h"
 
 namespace uprobe::plan {
 namespace {
@@ -69,7 +70,8 @@ class CLibrary : public testing::Test {
     auto file = elf::ElfFile::open(libc_path());
     ASSERT_TRUE(file) << file.error().text;
     file_.emplace(file.take());
-    for (const SystemCallSite& site : system_call_sites(*file_, false)) {
+    const auto sites = system_call_sites(*file_, false);
+    for (const SystemCallSite& site : *sites) {
       if (site.role == shared::PointRole::open_call)
         opens_.insert(site.offset + shared::kBeforeOpen);
       else
@@ -182,10 +184,26 @@ TEST(SystemCalls, TheQuickLookKnowsInstructions) {
   std::remove(path.c_str());
 }
 
+// Other processes wait while a file is looked at.
+TEST(SystemCalls, AFileMadeOfCallsIsRefused) {
+  constexpr std::uint8_t kCall[] = {0xb8, SYS_rt_sigaction, 0, 0, 0, 0x0f, 0x05};
+  constexpr std::size_t kCalls = 20'000, kSize = elf::MadeElf::kCode + kCalls * sizeof kCall;
+  elf::MadeElf made;
+  made.segment().p_filesz = made.segment().p_memsz = kSize;
+  auto bytes = made.bytes();
+  bytes.resize(elf::MadeElf::kCode);
+  for (std::size_t i = 0; i < kCalls; ++i) bytes.insert(bytes.end(), std::begin(kCall), std::end(kCall));
+  const auto file = elf::ElfFile::parse("input", bytes);
+  ASSERT_TRUE(file) << file.error().text;
+  const auto sites = system_call_sites(*file, false);
+  ASSERT_FALSE(sites);
+  EXPECT_EQ(sites.error().code, Code::limit);
+}
+
 TEST(SystemCalls, TheEndOfAProcessIsFollowedOnDemand) {
   const auto file = elf::ElfFile::open(libc_path());
   ASSERT_TRUE(file);
-  EXPECT_GT(system_call_sites(*file, true).size(), system_call_sites(*file, false).size());
+  EXPECT_GT(system_call_sites(*file, true)->size(), system_call_sites(*file, false)->size());
 }
 
 }  // namespace

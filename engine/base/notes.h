@@ -1,0 +1,28 @@
+// Lines for the user whose number others decide about: each distinct one is kept once, up to a limit, the rest is counted.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace uprobe {
+
+class Notes {
+ public:
+  static constexpr std::size_t kMost = 100;        // lines
+  static constexpr std::size_t kMostBytes = 4096;  // of one line; the rest of a longer one is cut off
+
+  void insert(std::string_view line);
+  // Those of the other one as well, and its count.
+  void insert(const Notes& other);
+  // In the order in which they came, and after them how many have no line.
+  std::vector<std::string> lines() const;
+  bool empty() const { return lines_.empty(); }
+
+ private:
+  std::vector<std::string> lines_;
+  std::uint64_t more_ = 0;  // insertions that found no room
+};
+
+}  // namespace uprobe

@@ -1,0 +1,41 @@
+// dwarf::DebugInfo in a process of its own (engine/base/confined.h): libdw reads what anybody may have made, follows names in it to
+// other files, and waits where these are FIFOs. What comes back is checked before it is believed.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/confined.h"
+#include "engine/dwarf/debug_info.h"
+#include "engine/elf/elf_file.h"
+#include "engine/spec/probe_spec.h"
+
+namespace uprobe {
+
+class Parser;
+
+// As dwarf::DebugInfo has it, which see. Each may also fail as Confined::ask does; after that all do.
+class DebugReader {
+ public:
+  // The file must outlive it.
+  static Result<DebugReader> open(std::shared_ptr<const elf::ElfFile> file);
+
+  Result<std::vector<std::uint64_t>> find_line(const std::string& file, int line,
+                                               const std::string& function = {}) const;
+  Result<dwarf::CodeLine> declaration_of(const std::string& function) const;
+  Result<std::uint64_t> behind_prologue(std::uint64_t address) const;
+  Status find_variable(std::uint64_t address, spec::Argument& argument) const;
+  Result<std::vector<dwarf::CodeLine>> lines_of(std::uint64_t address) const;
+  Result<std::vector<dwarf::NamedVariable>> variables_at(std::uint64_t address) const;
+
+ private:
+  DebugReader(std::string path, Confined reader) : path_(std::move(path)), reader_(std::move(reader)) {}
+  template <class Value, class Take>
+  Result<Value> ask(const std::string& request, const Take& take) const;
+
+  std::string path_;
+  mutable Confined reader_;
+};
+
+}  // namespace uprobe

@@ -1,0 +1,206 @@
+"""What others make of files, debug information and messages takes little memory and time of the tool, and no command hangs."""
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+import harness
+
+MOST_MEMORY = 300 << 20
+NOBODY = 65534
+CALL = b"\xb8\x0d\x00\x00\x00\x0f\x05"  # rt_sigaction: a file with this in its code is read as a whole
+PROBE = "/lib/x86_64-linux-gnu/libc.so.6:getppid"
+# Maps a file as code; goes on only when that has been looked at. Then a hit.
+MAPS = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+def map_code(path, size):
+    fd = os.open(path, os.O_RDONLY)
+    at = libc.mmap(None, size, 5, 2, fd, 0)
+    os.close(fd)
+    assert at != ctypes.c_void_p(-1).value, os.strerror(ctypes.get_errno())
+    return at
+"""
+
+
+def run_and_measure(command, **options):
+    """The exit code, standard error and the peak of the memory of the command and all that it has waited for."""
+    with tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True, **options)
+        deadline = time.monotonic() + harness.TIMEOUT
+        while True:
+            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if pid:
+                break
+            if time.monotonic() > deadline:
+                harness.stop_group(process)
+                raise AssertionError(f"no end: {command}")
+            time.sleep(0.01)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        err.seek(0)
+        return process.returncode, err.read().decode(errors="replace"), usage.ru_maxrss * 1024
+
+
+class Files(harness.TestCase):
+    def trace(self, script, *options):
+        path = self.write("target.py", MAPS + script)
+        return run_and_measure([*harness.tracer("-o", self.path("trace"), "-p", f"p:f {PROBE}", *options), "--",
+                                sys.executable, path])
+
+    def sparse(self, size):
+        """An ELF file of the tool's machine with a system call in its code, and nothing behind that."""
+        path = self.path("sparse.so")
+        with open(harness.libc_of(sys.executable), "rb") as libc, open(path, "wb") as file:
+            file.write(libc.read(64))
+            file.seek(4096)
+            file.write(CALL * 4)
+            file.truncate(size)
+        return path
+
+    def test_sparse_files_take_neither_memory_nor_time(self):
+        for size in (2000 << 20, 100 << 30):
+            for options in ((), ("--return=stub", "-p", f"r:g {PROBE}")):
+                with self.subTest(size=size, options=options):
+                    path = self.sparse(size)
+                    begin = time.monotonic()
+                    code, err, memory = self.trace(f"map_code({path!r}, {size})\nos.getppid()\n", *options)
+                    self.assertEqual(code, 0, err)
+                    self.assertRegex(err, r"uprobes/f .*: [1-9]\d* hit")
+                    self.assertLess(memory, MOST_MEMORY)
+                    self.assertLess(time.monotonic() - begin, 40)
+
+    def test_a_file_that_is_cut_off_while_it_is_read(self):
+        """Mapped by the tool it would be SIGBUS there."""
+        libc = harness.libc_of(sys.executable)
+        script = f"""
+import shutil, threading
+path, over = {self.path("cut.so")!r}, False
+def cut():
+    while not over:
+        shutil.copyfile({libc!r}, path)
+        os.truncate(path, 4096)
+thread = threading.Thread(target=cut)
+thread.start()
+for i in range(60):
+    try: map_code(path, 1 << 20)
+    except (OSError, AssertionError): pass
+over = True
+thread.join()
+os.getppid()
+os._exit(7)
+"""
+        for options in ((), ("--return=stub", "-p", f"r:g {PROBE}")):
+            code, err, memory = self.trace(script, *options)
+            self.assertEqual(code, 7, err)
+            self.assertLess(memory, MOST_MEMORY)
+
+    def test_messages_are_as_few_as_can_be_read(self):
+        """A file that cannot be understood gets a line: not one for each of any number."""
+        path = self.sparse(1 << 13)
+        script = f"""
+import shutil
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+for i in range(150):
+    name = {self.folder!r} + "/" + str(i)
+    shutil.copyfile({path!r}, name)
+    libc.munmap(map_code(name, 1 << 13), 1 << 13)
+    os.unlink(name)
+os.getppid()
+"""
+        code, err, memory = self.trace(script)
+        self.assertEqual(code, 0, err)
+        self.assertIn("further messages are not shown", err)
+        self.assertLess(len(err.splitlines()), 130)
+        self.assertLess(memory, MOST_MEMORY)
+
+
+class DebugInformation(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.source = self.write("prog.c", "int twice(int n) { return 2 * n; }\nint main(void) { return twice(4); }\n")
+
+    def build(self, *flags):
+        subprocess.run(["gcc", "-g", *flags, "-o", "prog", "prog.c"], cwd=self.folder, check=True)
+        return self.path("prog")
+
+    def test_a_fifo_in_the_place_of_a_source(self):
+        program = self.build()
+        os.unlink(self.source)
+        os.mkfifo(self.source)
+        code, err, _ = run_and_measure(harness.tracer("-x", program, "--lines=twice"))
+        self.assertEqual(code, 0, err)
+
+    def test_a_fifo_in_the_place_of_split_debug_information(self):
+        program = self.build("-gsplit-dwarf")
+        parts = [name for name in os.listdir(self.folder) if name.endswith(".dwo")]
+        self.assertEqual(len(parts), 1)
+        os.unlink(self.path(parts[0]))
+        os.mkfifo(self.path(parts[0]))
+        os.chmod(self.path(parts[0]), 0o644)
+        os.chmod(self.folder, 0o755)
+        os.chown(program, NOBODY, NOBODY)  # another user's: read with less patience
+        code, err, _ = run_and_measure(harness.tracer("-x", program, "--vars=twice"))
+        self.assertEqual(code, 125, err)
+        self.assertIn("reading it takes longer than", err)
+
+    def test_damaged_debug_information_ends_no_tool(self):
+        program = self.build()
+        with open(program, "rb") as file:
+            good = file.read()
+        sections = sections_of(program)
+        for name in (".debug_info", ".debug_abbrev", ".debug_line", ".debug_str", ".eh_frame"):
+            offset, size = sections[name]
+            for step in (1, 7, 64):
+                with self.subTest(section=name, step=step):
+                    bad = bytearray(good)
+                    for at in range(offset, offset + size, step):
+                        bad[at] = (bad[at] * 5 + 0x83) & 0xff
+                    with open(program, "wb") as file:
+                        file.write(bad)
+                    for words in (["-x", program, "--lines=twice"], ["-x", program, "--vars=twice"],
+                                  ["--dry-run", "-p", f"p {program}:prog.c:1 n"]):
+                        code, err, memory = run_and_measure(harness.tracer(*words))
+                        self.assertIn(code, (0, 125), err)
+                        self.assertLess(memory, MOST_MEMORY)
+
+    def test_no_reader_is_left_while_the_program_runs(self):
+        program = self.build()
+        process = subprocess.Popen(harness.tracer("-o", self.path("trace"), "-p", f"p:f {program}:twice n", "--",
+                                                  sys.executable, "-c", "input()"),
+                                   stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        try:
+            harness.wait_until(lambda: "python3" in "".join(map(name_of, children_of(process.pid))), "the program")
+            self.assertEqual(len(children_of(process.pid)), 1)
+        finally:
+            process.communicate(b"\n")
+        self.assertEqual(process.returncode, 0)
+
+
+def children_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return file.read().split()
+
+
+def name_of(pid):
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def sections_of(path):
+    """Name -> (offset, size)."""
+    found = {}
+    for line in subprocess.check_output(["readelf", "-SW", path], text=True).splitlines():
+        words = line.replace("[ ", "[").split()
+        if len(words) > 5 and words[0].startswith("[") and words[1].startswith("."):
+            found[words[1]] = (int(words[4], 16), int(words[5], 16))
+    return found
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,60 @@
+// What /proc says of a process, parts of which (paths, names) the process has chosen: lists of mappings, the line of its state.
+#include <algorithm>
+#include <cstdlib>
+
+#include "engine/target/maps.h"
+#include "engine/target/process_stat.h"
+#include "tests/fuzz/driver.h"
+
+namespace {
+
+using namespace uprobe;
+using namespace uprobe::target;
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+void check_maps(std::string_view text) {
+  std::vector<Mapping> maps = parse_maps(text);
+  require(maps.size() <= static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) + 1);
+  for (const Mapping& m : maps) require(m.path.find('\n') == std::string::npos && m.path.size() <= text.size());
+  // The kernel's are in order; the rest of the tool goes by that.
+  std::sort(maps.begin(), maps.end(), [](const Mapping& a, const Mapping& b) { return a.begin < b.begin; });
+  for (const Mapping& m : maps) {
+    const Mapping* found = mapping_at(maps, m.begin);
+    require(found == nullptr || (found->begin <= m.begin && m.begin < found->end));
+  }
+  for (const Addr place : free_places_near(maps, Addr{0x400000}, Addr{0x500000}, 65536)) {
+    const auto overlaps = [&](const Mapping& m) {
+      return m.begin < m.end && m.begin.value < 0x7ffffffff000 && m.begin < place + 65536 && place < m.end;
+    };
+    require(std::none_of(maps.begin(), maps.end(), overlaps));
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  check_maps(text);
+  if (const auto stat = parse_stat(text)) {
+    require(stat->name.size() < text.size());
+    (void)is_kernel_thread(*stat);
+    (void)has_ended(*stat);
+  }
+  return 0;
+}
+
+std::vector<std::string> fuzz_seeds() {
+  return {
+      "00400000-00452000 r-xp 00001000 08:02 173521      /usr/bin/dbus daemon\n"
+      "00651000-00652000 rw-s 00051000 08:02 173521      /tmp/a (deleted)\n"
+      "00e03000-00e24000 rw-p 00000000 00:00 0           [heap]\n"
+      "7f0000000000-7f0000021000 ---p 00000000 00:00 0 \n"
+      "7fffb2c0d000-7fffb2c2e000 rw-p 00000000 00:00 0   [stack]\n"
+      "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n",
+      "1234 (a) b) (c) S 1 1234 1234 0 -1 4194560 107 0 0 0 0 0 0 0 20 0 3 0 8312 2461696 120 18446744073709551615\n",
+      "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0\n",
+  };
+}
