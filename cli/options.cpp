@@ -179,6 +179,10 @@ constexpr std::array kRows = {
         "with --comm and --object: also those that come later. They are looked for 25\ntimes a second: what they do "
         "before, and who has ended by then, goes unseen",
         [](Options& o, const std::string&) { return o.attach.waits = true, ok(); }},
+    Row{0, "join", no_argument, "",
+        "with -P: where a tool of another user (root only), or one with fewer rights than\nthis one, traces a process "
+        "already: join its session",
+        [](Options& o, const std::string&) { return o.joins_others = true, ok(); }},
     Row{'f', "follow-forks", no_argument, "", "trace child processes too (the default)",
         [](Options&, const std::string&) { return ok(); }},
     Row{0, "force", no_argument, "", "probe at an offset inside an instruction all the same",

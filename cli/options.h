@@ -71,6 +71,7 @@ struct Options {
   plan::Tier tier = plan::Tier::automatic;
   plan::ReturnMode returns = plan::ReturnMode::automatic;
   spec::Style style = spec::Style::event;  // of events that have none of their own
+  bool joins_others = false;               // --join
   bool quiet = false;
   int verbosity = 0;
   ColorMode color = ColorMode::automatic;

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 
@@ -21,6 +22,7 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kMostGuests = 32;  // threads
 constexpr auto kPatience = 1000ms;       // with a guest that takes nothing, at the end
+constexpr auto kLongestFarewell = 10s;   // with one that takes little
 constexpr auto kHelloPatience = 5000ms;
 constexpr useconds_t kMoment = 10'000;
 
@@ -42,8 +44,8 @@ Status go_to(const std::string& folder) {
 
 }  // namespace
 
-Guest::Guest(Fd socket, pid_t pid)
-    : socket_(std::move(socket)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), pid_(pid) {}
+Guest::Guest(Fd socket, Peer peer)
+    : socket_(std::move(socket)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), peer_(std::move(peer)) {}
 
 void Guest::flush() {
   if (!records.is_empty()) ::eventfd_write(wake_.get(), 1);
@@ -54,7 +56,11 @@ std::optional<GuestEnd> Guest::end() const {
   return end_;
 }
 
+std::string guest_socket_of(pid_t host) { return ".guests-" + std::to_string(host); }
+
 struct GuestDoor::State {
+  std::optional<DoorFolder> folder;
+  std::optional<DoorName> name;
   Fd listener, stop;
   std::mutex lock;
   std::list<std::shared_ptr<Guest>> guests;
@@ -62,12 +68,15 @@ struct GuestDoor::State {
   std::thread thread;
 
   void let_in();
+  void take(Fd socket);
+  void leave();
   void sweep(bool all);
   void attend(const std::shared_ptr<Guest>& guest);
   // One guest, in its thread.
   std::optional<Hello> hear_hello(Guest& guest, MessageCutter& in);
   enum class Why { left, gone, ended };
   bool say(Guest& guest, std::string_view bytes);
+  void refuse(Guest& guest, const Error& error, bool come_back = false);
   ssize_t push(Guest& guest);
   Why pass_on(Guest& guest, MessageCutter& in);
   void see_off(Guest& guest, GuestEnd end);
@@ -77,12 +86,23 @@ GuestDoor::GuestDoor() = default;
 GuestDoor::GuestDoor(GuestDoor&&) noexcept = default;
 
 Result<GuestDoor> GuestDoor::open() {
-  auto listener = listen_for_guests();
-  if (!listener) return listener.error();
+  if (Status made = make_own_pass(); !made) return made.error();
+  auto folder = make_door_folder();
+  if (!folder) return folder.error();
   GuestDoor door;
   door.state_ = std::make_unique<State>();
-  door.state_->listener = listener.take();
-  door.state_->stop = Fd(::eventfd(0, EFD_CLOEXEC));
+  State& s = *door.state_;
+  s.folder = folder.take();
+  const std::string name = guest_socket_of(::getpid());
+  if (Status mine = claim_name(*s.folder, name); !mine) return mine.error();
+  auto listener = listen_in(*s.folder, name);
+  if (!listener) return listener.error();
+  s.listener = listener.take();
+  auto kept = DoorName::keep(*s.folder, name);
+  if (!kept) return kept.error();
+  s.name.emplace(kept.take());
+  s.stop = Fd(::eventfd(0, EFD_CLOEXEC));
+  unlock_folder(*s.folder);
   return door;
 }
 
@@ -103,23 +123,33 @@ void GuestDoor::State::let_in() {
     if (waits[1].revents != 0) return;
     sweep(false);
     Fd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    pid_t pid = 0;
-    if (!socket) ::usleep(kMoment);  // no descriptor is free, perhaps
-    if (!socket || !may_be_guest(socket.get(), pid)) continue;
-    const std::lock_guard hold(lock);
-    if (guests.size() >= kMostGuests) {
-      const Error full{.code = Code::limit, .text = "is traced by too many of us already"};
-      static_cast<void>(send_some(socket.get(), encode(Refusal{.error = full, .come_back = true})));
-      continue;
-    }
-    guests.push_back(std::make_shared<Guest>(std::move(socket), pid));
-    const std::shared_ptr<Guest> guest = guests.back();
-    const Status begun = survive_exhaustion([&] {
-      guest->thread_ = start_quiet_thread([this, guest] { attend(guest); });
-      return ok();
-    });
-    if (!begun) guests.pop_back();
+    if (socket)
+      take(std::move(socket));
+    else
+      ::usleep(kMoment);  // no descriptor is free, perhaps
   }
+}
+
+// A stranger is told why, and no more.
+void GuestDoor::State::take(Fd socket) {
+  const auto refuse = [&](const Error& error, bool come_back) {
+    static_cast<void>(send_some(socket.get(), encode(Refusal{.error = error, .come_back = come_back})));
+  };
+  auto peer = peer_of(socket.get());
+  if (!peer) return refuse(peer.error(), false);
+  const bool is_users = peer->uid == ::geteuid() || peer->uid == 0;
+  if (!is_users) return refuse({.code = Code::refused, .text = "the session is another user's"}, false);
+  if (Status near = check_namespaces(*peer); !near) return refuse(near.error(), false);
+  const std::lock_guard hold(lock);
+  if (guests.size() >= kMostGuests)
+    return refuse({.code = Code::limit, .text = "is traced by too many of us already"}, true);
+  guests.push_back(std::make_shared<Guest>(std::move(socket), peer.take()));
+  const std::shared_ptr<Guest> guest = guests.back();
+  const Status begun = survive_exhaustion([&] {
+    guest->thread_ = start_quiet_thread([this, guest] { attend(guest); });
+    return ok();
+  });
+  if (!begun) guests.pop_back();
 }
 
 // The threads that have ended, or all of them, are waited for.
@@ -143,6 +173,15 @@ void GuestDoor::close() {
     s.thread.join();
   }
   s.listener.reset();
+  s.leave();
+}
+
+void GuestDoor::State::leave() {
+  if (!folder) return;
+  lock_folder(*folder);
+  name.reset();
+  leave_folder(*folder);
+  folder.reset();
 }
 
 void GuestDoor::end(GuestEnd end) {
@@ -159,12 +198,17 @@ void GuestDoor::end(GuestEnd end) {
 }
 
 std::optional<Hello> GuestDoor::State::hear_hello(Guest& guest, MessageCutter& in) {
+  if (!say(guest, encode_greeting(pass_of(guest.peer_)))) return std::nullopt;
   for (const auto deadline = steady_clock::now() + kHelloPatience; steady_clock::now() < deadline && !in.is_bad();) {
     if (guest.end()) return std::nullopt;
     if (const auto message = in.next()) {
       auto hello = message->word == Word::hello ? decode_hello(message->bytes) : std::nullopt;
-      const Error unknown{.code = Code::refused, .text = "is traced by another version of uprobe-run"};
-      if (!hello) say(guest, encode(Refusal{.error = unknown}));
+      if (!hello) {
+        refuse(guest, {.code = Code::refused, .text = "is traced by another version of uprobe-run"});
+      } else if (!is_own_pass(hello->pass)) {
+        refuse(guest, {.code = Code::refused, .text = "is traced by a tool with more rights than this one"});
+        return std::nullopt;
+      }
       return hello;
     }
     wait_for(guest.socket_.get(), POLLIN, guest.wake_.get(), 100ms);
@@ -173,16 +217,21 @@ std::optional<Hello> GuestDoor::State::hear_hello(Guest& guest, MessageCutter& i
   return std::nullopt;
 }
 
-// False: it takes nothing any more.
+// False: it takes nothing any more, or too little.
 bool GuestDoor::State::say(Guest& guest, std::string_view bytes) {
+  const auto last = steady_clock::now() + kLongestFarewell;
   for (auto deadline = steady_clock::now() + kPatience; !bytes.empty();) {
     const ssize_t sent = send_some(guest.socket_.get(), bytes);
-    if (sent < 0 || steady_clock::now() >= deadline) return false;
+    if (sent < 0 || steady_clock::now() >= std::min(deadline, last)) return false;
     bytes.remove_prefix(static_cast<std::size_t>(sent));
     if (sent > 0) deadline = steady_clock::now() + kPatience;
     if (!bytes.empty()) wait_for(guest.socket_.get(), POLLOUT, guest.wake_.get(), 50ms);
   }
   return true;
+}
+
+void GuestDoor::State::refuse(Guest& guest, const Error& error, bool come_back) {
+  say(guest, encode(Refusal{.error = error, .come_back = come_back}));
 }
 
 // Of what waits, what the socket takes at once: how many bytes; -1: nobody is there any more.
@@ -220,7 +269,7 @@ void GuestDoor::State::see_off(Guest& guest, GuestEnd end) {
 }
 
 void GuestDoor::State::attend(const std::shared_ptr<Guest>& guest) {
-  MessageCutter in;
+  MessageCutter in(kMostHelloBytes);
   if (const auto hello = hear_hello(*guest, in)) {
     auto admitted = Result<std::vector<std::string>>(Error{});
     const Status tried = survive_exhaustion([&]() -> Status {
@@ -229,7 +278,7 @@ void GuestDoor::State::attend(const std::shared_ptr<Guest>& guest) {
       return admitted ? ok() : Status(admitted.error());
     });
     if (!tried) {
-      say(*guest, encode(Refusal{.error = tried.error(), .come_back = tried.error().err == EAGAIN}));
+      refuse(*guest, tried.error(), tried.error().err == EAGAIN);
     } else {
       const Why why = say(*guest, encode_admitted(*admitted)) ? pass_on(*guest, in) : Why::gone;
       const bool was_last = why != Why::ended && calls.dismiss(*guest);

@@ -1,4 +1,5 @@
-// The host's side of several tools on one target: where guests come in, and a thread for each of them. Nothing that a guest does or
+// The host's side of several tools on one target: where guests come in (only those that pass the checks of peer.h), and a thread for
+// each of them. Nothing that a guest does or
 // leaves undone keeps the host's reader waiting: its records go to memory, of which there is a limit, and what is beyond it is
 // counted and lost for that guest.
 #pragma once
@@ -13,7 +14,9 @@
 #include <thread>
 #include <vector>
 
+#include "engine/door_folder.h"
 #include "engine/guest_protocol.h"
+#include "engine/peer.h"
 #include "engine/record_queue.h"
 
 namespace uprobe {
@@ -21,8 +24,8 @@ namespace uprobe {
 // One that has come in.
 class Guest {
  public:
-  Guest(Fd socket, pid_t pid);
-  pid_t pid() const { return pid_; }
+  Guest(Fd socket, Peer peer);
+  pid_t pid() const { return peer_.pid; }
 
   // The reader's thread puts records there, and says so.
   RecordQueue records;
@@ -40,7 +43,7 @@ class Guest {
   std::optional<GuestEnd> end() const;
 
   Fd socket_, wake_;
-  const pid_t pid_;
+  const Peer peer_;
   std::string sending_;  // of its own thread, as far as `sent_` gone
   std::size_t sent_ = 0;
   mutable std::mutex lock_;
@@ -61,8 +64,12 @@ struct GuestCalls {
   std::function<void(const Guest&)> forget;
 };
 
+// The name of a tool's socket in the folder.
+std::string guest_socket_of(pid_t host);
+
 class GuestDoor {
  public:
+  // In the folder of this user's sessions. Code::refused where that cannot be used.
   static Result<GuestDoor> open();
   GuestDoor(GuestDoor&&) noexcept;
   GuestDoor& operator=(GuestDoor&&) = delete;

@@ -1,11 +1,9 @@
 #include "engine/guest_protocol.h"
 
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstddef>
 
 #include "engine/message.h"
 
@@ -13,8 +11,8 @@ namespace uprobe {
 namespace {
 
 // Another one for each change of the messages.
-constexpr std::uint32_t kVersion = 0x55500002;
-constexpr std::size_t kHeadBytes = 8, kMostBytes = std::size_t{16} << 20;
+constexpr std::uint32_t kVersion = 0x55500003;
+constexpr std::size_t kHeadBytes = 8;
 
 // Numbers of elements come from outside: nothing is reserved for them.
 template <class T, class Take>
@@ -72,21 +70,6 @@ std::optional<T> whole(const Parser& parser, T value) {
   return parser.is_done() ? std::optional<T>(std::move(value)) : std::nullopt;
 }
 
-// "\0uprobe-run/PID"; no file: whatever folders the two know.
-socklen_t name_of(pid_t host, sockaddr_un& address) {
-  const std::string name = "uprobe-run/" + std::to_string(host);
-  address = {.sun_family = AF_UNIX, .sun_path = {}};
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
-  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-}
-
-std::optional<ucred> peer_of(int socket) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
-  return peer;
-}
-
 std::string_view as_text(std::span<const std::uint8_t> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -112,6 +95,7 @@ std::string finish_message(std::string bytes) {
 std::string encode(const Hello& hello) {
   std::string bytes = begin_message(Word::hello);
   put(bytes, kVersion);
+  put(bytes, std::string_view(hello.pass));
   put(bytes, static_cast<std::uint32_t>(hello.processes.size()));
   for (const std::uint32_t pid : hello.processes) put(bytes, pid);
   put(bytes, hello.known_as);
@@ -129,6 +113,7 @@ std::optional<Hello> decode_hello(std::string_view bytes) {
   Parser parser(bytes);
   Hello hello;
   if (parser.number() != kVersion) return std::nullopt;
+  hello.pass = parser.text();
   hello.processes = take_list<std::uint32_t>(parser, [&] { return parser.number(); });
   hello.known_as = parser.number();
   hello.folder = parser.text();
@@ -138,6 +123,20 @@ std::optional<Hello> decode_hello(std::string_view bytes) {
   hello.style = parser.kind(spec::Style::function);
   hello.definitions = take_list<Definition>(parser, [&] { return take_definition(parser); });
   return whole(parser, std::move(hello));
+}
+
+std::string encode_greeting(std::string_view pass) {
+  std::string bytes = begin_message(Word::greeting);
+  put(bytes, kVersion);
+  put(bytes, pass);
+  return finish_message(std::move(bytes));
+}
+
+std::optional<std::string> decode_greeting(std::string_view bytes) {
+  Parser parser(bytes);
+  if (parser.number() != kVersion) return std::nullopt;
+  std::string pass = parser.text();
+  return whole(parser, std::move(pass));
 }
 
 std::string encode_leave() { return finish_message(begin_message(Word::leave)); }
@@ -260,45 +259,12 @@ std::optional<MessageCutter::Message> MessageCutter::next() {
   Parser head(std::string_view(bytes_).substr(at_));
   const std::uint32_t size = head.number(), word = head.number();
   if (bad_ || !head.good()) return std::nullopt;
-  bad_ = size > kMostBytes || word < static_cast<std::uint32_t>(Word::hello) ||
-         word > static_cast<std::uint32_t>(Word::reply);
+  bad_ = size > most_ || word < static_cast<std::uint32_t>(Word::hello) ||
+         word > static_cast<std::uint32_t>(Word::greeting);
   if (bad_ || bytes_.size() - at_ - kHeadBytes < size) return std::nullopt;
   const Message message{static_cast<Word>(word), std::string_view(bytes_).substr(at_ + kHeadBytes, size)};
   at_ += kHeadBytes + size;
   return message;
-}
-
-Result<Fd> listen_for_guests() {
-  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_un address;
-  const socklen_t size = name_of(::getpid(), address);
-  if (!socket || ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
-      ::listen(socket.get(), 16) != 0)
-    return system_error("listen for further tracers", errno);
-  return socket;
-}
-
-// Not to wait where a tool is stopped and its queue full: that is EAGAIN.
-Result<Fd> connect_to_host(pid_t host) {
-  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) return system_error("socket", errno);
-  sockaddr_un address;
-  const socklen_t size = name_of(host, address);
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
-    if (errno == ECONNREFUSED) return Error{.code = Code::not_found, .text = "takes no further tracers", .err = errno};
-    return system_error("connect to uprobe-run, process " + std::to_string(host), errno);
-  }
-  const auto peer = peer_of(socket.get());
-  if (!peer || peer->pid != host || (peer->uid != ::geteuid() && ::geteuid() != 0))
-    return Error{.code = Code::not_found, .text = "somebody else listens in its place"};
-  return socket;
-}
-
-bool may_be_guest(int socket, pid_t& pid) {
-  const auto peer = peer_of(socket);
-  if (!peer || (peer->uid != ::geteuid() && peer->uid != 0)) return false;
-  pid = peer->pid;
-  return true;
 }
 
 ssize_t send_some(int socket, std::string_view bytes) {

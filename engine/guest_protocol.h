@@ -3,16 +3,19 @@
 // their records as they are. The guest prints them as if they were its own.
 //
 //   guest -> host                                    host -> guest
-//   hello      processes, options, definitions       admitted   its probes, as the host has read them
+//                                                    greeting   the guest's pass
+//   hello      the host's pass, processes, options,  admitted   its probes, as the host has read them
+//              definitions
 //                                                    refused    the error; whether to come back when the host has gone
 //                                                    record     ... as many as there are hits
 //   leave      it wants no more
 //                                                    summary    of its probes, when all records are sent
 //                                                    ended      and why
 //
-// A stream socket with a name in the abstract space, by the host's process id; each side takes from the kernel who the other is.
-// Each message has its bytes' number and its kind in front. The processes may be of different users (root is a guest of anybody):
-// neither side believes a number of the other's. A guest that closes the socket, or dies, has left.
+// A stream socket in the folder of the host's user (door_folder.h), named by the host's process id; each side takes from the kernel
+// which process the other is, and by its pass whether it may look into that process (peer.h). Each message has its bytes' number and
+// its kind in front. The processes may be of different users (root with --join): neither side believes a number of the other's. A
+// guest that closes the socket, or dies, has left.
 #pragma once
 
 #include <sys/types.h>
@@ -31,8 +34,20 @@
 
 namespace uprobe {
 
-// The last three: engine/attendant_protocol.h.
-enum class Word : std::uint32_t { hello = 1, leave, admitted, refused, record, summary, ended, layout, order, reply };
+// Layout, order and reply: engine/attendant_protocol.h.
+enum class Word : std::uint32_t {
+  hello = 1,
+  leave,
+  admitted,
+  refused,
+  record,
+  summary,
+  ended,
+  layout,
+  order,
+  reply,
+  greeting
+};
 
 // Why no more comes.
 enum class GuestEnd : std::uint32_t {
@@ -42,8 +57,9 @@ enum class GuestEnd : std::uint32_t {
 };
 
 struct Hello {
+  std::string pass;  // the other side's; empty: this side may not look into it
   std::vector<std::uint32_t> processes;
-  std::uint32_t known_as = 0;  // the process id that its user knows it by
+  std::uint32_t known_as = 0;  // the process id that its user knows it by; a host does not believe it
   std::string folder;          // where it works: names of files may be relative
   bool strict = false, force = false;
   plan::Tier tier = plan::Tier::automatic;
@@ -68,6 +84,7 @@ struct GuestRecord {
 std::string begin_message(Word word);
 std::string finish_message(std::string bytes);
 std::string encode(const Hello& hello);
+std::string encode_greeting(std::string_view pass);
 std::string encode_leave();
 std::string encode_admitted(const std::vector<std::string>& probes);
 std::string encode(const Refusal& refusal);
@@ -82,15 +99,21 @@ std::string encode(GuestEnd end);
 
 // Of what is inside a message; nothing where the bytes make no sense.
 std::optional<Hello> decode_hello(std::string_view bytes);
+std::optional<std::string> decode_greeting(std::string_view bytes);
 std::optional<std::vector<std::string>> decode_admitted(std::string_view bytes);
 std::optional<Refusal> decode_refusal(std::string_view bytes);
 std::optional<GuestRecord> decode_record(std::string_view bytes);
 std::optional<Summary> decode_summary(std::string_view bytes);
 std::optional<GuestEnd> decode_end(std::string_view bytes);
 
-// Cuts what comes out of a socket into messages. Bounded: 16 MiB a message; more is bad, for good.
+inline constexpr std::size_t kMostMessageBytes = std::size_t{16} << 20;
+// From a guest: definitions, then that it leaves.
+inline constexpr std::size_t kMostHelloBytes = std::size_t{1} << 20;
+
+// Cuts what comes out of a socket into messages. Bounded: a longer message is bad, for good.
 class MessageCutter {
  public:
+  explicit MessageCutter(std::size_t most = kMostMessageBytes) : most_(most) {}
   struct Message {
     Word word;
     std::string_view bytes;  // good until the next call
@@ -102,14 +125,9 @@ class MessageCutter {
  private:
   std::string bytes_;
   std::size_t at_ = 0;
+  std::size_t most_;
   bool bad_ = false;
 };
-
-// The host's end, and the guest's: a connection to the tool `host`, which is a process of this user's, or we are root. `others`:
-// of whoever has connected: whether it may be a guest here. Code::not_found: the tool takes no guests (any more).
-Result<Fd> listen_for_guests();
-Result<Fd> connect_to_host(pid_t host);
-bool may_be_guest(int socket, pid_t& pid);
 
 // All of it, or as far as it goes at once: how many bytes; -1: nobody is there any more.
 ssize_t send_some(int socket, std::string_view bytes);

@@ -1,22 +1,102 @@
 #include "engine/live_protocol.h"
 
-#include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 
+#include "engine/door_folder.h"
 #include "engine/message.h"
+#include "engine/peer.h"
 
 namespace uprobe {
 namespace {
 
-constexpr std::size_t kMostBytes = 16u << 20;
+using std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+// Another one for each change of the messages.
+constexpr std::uint32_t kVersion = 0x55510001;
+constexpr auto kLook = 100ms;
+constexpr auto kAnswerPatience = 60s;  // a pattern may define a thousand probes
+constexpr auto kStopPatience = 1s;
+
+struct Connection {
+  Fd socket;
+  Peer peer;
+};
+
+Error not_this_users(const std::string& session) {
+  return Error{.code = Code::refused, .text = "another user's process listens there", .where = session};
+}
+
+// In the first folder that knows it. A folder that cannot be used counts only where no other one has the session.
+Result<Connection> find_session(const std::string& session) {
+  Error why{.code = Code::not_found, .text = "no such session is running", .where = session};
+  for (auto& folder : door_folders_of(::geteuid())) {
+    if (!folder && folder.error().code == Code::refused) why = folder.error();
+    if (!folder) continue;
+    auto socket = connect_in(*folder, session);
+    if (!socket && socket.error().err == EAGAIN)
+      return Error{.code = Code::refused,
+                   .text = "the session's tool does not answer",
+                   .where = session,
+                   .help = "it is stopped, or has too many requests: try again later"};
+    if (!socket && socket.error().code != Code::not_found) return socket.error();
+    if (!socket) continue;
+    auto peer = peer_of(socket->get());
+    if (!peer) return peer.error();
+    if (peer->uid != ::geteuid()) return not_this_users(session);
+    return Connection{socket.take(), peer.take()};
+  }
+  return why;
+}
+
+Error silent(const Connection& connection) {
+  const std::string number = std::to_string(connection.peer.pid);
+  if (is_stopped(connection.peer.pid))
+    return Error{.code = Code::refused,
+                 .text = "the session's tool is stopped (process " + number + ")",
+                 .help = "kill -CONT " + number + " lets it go on"};
+  return Error{.code = Code::refused, .text = "the session's tool does not answer (process " + number + ")"};
+}
+
+// Waits for the event; false where the other side has had its time.
+bool wait_for(const Connection& connection, short event, steady_clock::time_point begun) {
+  pollfd one{.fd = connection.socket.get(), .events = event, .revents = 0};
+  while (::poll(&one, 1, static_cast<int>(std::chrono::milliseconds(kLook).count())) <= 0) {
+    const auto waited = steady_clock::now() - begun;
+    if (waited > kAnswerPatience || (waited > kStopPatience && is_stopped(connection.peer.pid))) return false;
+  }
+  return true;
+}
+
+Status send_all(const Connection& connection, std::string_view bytes) {
+  for (const auto begun = steady_clock::now(); !bytes.empty();) {
+    if (!wait_for(connection, POLLOUT, begun)) return silent(connection);
+    const ssize_t sent = ::send(connection.socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno != EINTR && errno != EAGAIN) return system_error("write to the session's socket", errno);
+    if (sent > 0) bytes.remove_prefix(static_cast<std::size_t>(sent));
+  }
+  ::shutdown(connection.socket.get(), SHUT_WR);
+  return ok();
+}
+
+Result<std::string> receive_all(const Connection& connection) {
+  std::string bytes;
+  char part[4096];
+  for (const auto begun = steady_clock::now();;) {
+    if (!wait_for(connection, POLLIN, begun)) return silent(connection);
+    const ssize_t got = ::recv(connection.socket.get(), part, sizeof part, 0);
+    if (got == 0 || (got < 0 && errno == ECONNRESET && !bytes.empty())) return bytes;
+    if (got < 0 && errno != EINTR && errno != EAGAIN) return system_error("read from the session's socket", errno);
+    if (got > 0) bytes.append(part, static_cast<std::size_t>(got));
+    if (bytes.size() > kMostReplyBytes) return Error{.code = Code::limit, .text = "the session's answer is too long"};
+  }
+}
 
 }  // namespace
 
@@ -47,6 +127,25 @@ std::optional<std::vector<Order>> decode_orders(std::string_view bytes) {
   return orders;
 }
 
+std::string encode(const Request& request) {
+  std::string bytes;
+  put(bytes, kVersion);
+  put(bytes, request.pass);
+  return bytes + encode(request.orders);
+}
+
+std::optional<Request> decode_request(std::string_view bytes) {
+  constexpr std::size_t kMostPass = 64;
+  Parser parser(bytes);
+  if (parser.number() != kVersion) return std::nullopt;
+  Request request{.pass = std::string(parser.view().substr(0, kMostPass)), .orders = {}};
+  if (!parser.good()) return std::nullopt;
+  auto orders = decode_orders(parser.rest());
+  if (!orders) return std::nullopt;
+  request.orders = std::move(*orders);
+  return request;
+}
+
 std::string encode(const Reply& reply) {
   std::string bytes;
   put(bytes, reply.text);
@@ -68,86 +167,16 @@ std::optional<Reply> decode_reply(std::string_view bytes) {
   return reply;
 }
 
-Status send_all(int socket, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) return system_error("write to the session's socket", errno);
-    bytes.remove_prefix(static_cast<std::size_t>(sent));
-  }
-  ::shutdown(socket, SHUT_WR);
-  return ok();
-}
-
-Result<std::string> receive_all(int socket) {
-  std::string bytes;
-  char part[4096];
-  for (;;) {
-    const ssize_t got = ::recv(socket, part, sizeof part, 0);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return system_error("read from the session's socket", errno);
-    if (got == 0) return bytes;
-    bytes.append(part, static_cast<std::size_t>(got));
-    if (bytes.size() > kMostBytes) return Error{.code = Code::limit, .text = "the message is too long"};
-  }
-}
-
-std::string live_folder() {
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && runtime[0] == '/' && ::access(runtime, W_OK | X_OK) == 0)
-    return std::string(runtime) + "/uprobe-run";
-  return "/tmp/uprobe-run-" + std::to_string(::geteuid());
-}
-
-Result<Fd> open_live_folder(bool make) {
-  const std::string path = live_folder();
-  if (make && ::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return system_error("mkdir " + path, errno);
-  Fd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!folder && errno == ENOENT) return Error{.code = Code::not_found, .text = "no session is running", .where = path};
-  struct stat status {};
-  if (!folder || ::fstat(folder.get(), &status) != 0) return system_error("open " + path, errno);
-  if (status.st_uid != ::geteuid() || (status.st_mode & 077) != 0)
-    return Error{.code = Code::refused, .text = "is not this user's alone", .where = path};
-  return folder;
-}
-
-std::string live_path(const Fd& folder, const std::string& name) {
-  return "/proc/self/fd/" + std::to_string(folder.get()) + "/" + name;
-}
-
-Result<Fd> connect_live(const Fd& folder, const std::string& name) {
-  // Not to wait where a tool is stopped and its queue full: that is EAGAIN.
-  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) return system_error("socket", errno);
-  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-  const std::string path = live_path(folder, name);
-  if (path.size() >= sizeof address.sun_path)
-    return Error{.code = Code::usage, .text = "the name is too long", .where = name};
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    if (errno == ENOENT || errno == ECONNREFUSED)
-      return Error{.code = Code::not_found, .text = "no such session is running", .where = name, .err = errno};
-    return system_error("connect to the session", errno);
-  }
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != ::geteuid())
-    return Error{.code = Code::refused, .text = "somebody else's process listens there", .where = name};
-  ::fcntl(socket.get(), F_SETFL, 0);
-  return socket;
-}
-
 Result<Reply> ask_session(const std::string& session, const std::vector<Order>& orders) {
-  if (session.empty() || session.find('/') != std::string::npos)
+  if (session.empty() || session[0] == '.' || session.find('/') != std::string::npos)
     return Error{.code = Code::usage, .text = "a session is a process id or a name", .where = session};
-  const auto folder = open_live_folder(false);
-  if (!folder) return folder.error();
-  const auto socket = connect_live(*folder, session);
-  if (!socket) return socket.error();
-  static_cast<void>(send_all(socket->get(), encode(orders)));  // who refuses us does not read, but answers
-  const auto bytes = receive_all(socket->get());
-  if (!bytes || bytes->empty())
-    return Error{.code = Code::refused, .text = "the session has ended meanwhile", .where = session};
+  const auto connection = find_session(session);
+  if (!connection) return connection.error();
+  // A tool that refuses the request does not read it, but answers.
+  static_cast<void>(send_all(*connection, encode(Request{pass_of(connection->peer), orders})));
+  const auto bytes = receive_all(*connection);
+  if (!bytes) return bytes.error();
+  if (bytes->empty()) return Error{.code = Code::refused, .text = "the session has ended meanwhile", .where = session};
   auto reply = decode_reply(*bytes);
   if (!reply) return Error{.code = Code::damaged, .text = "the session's answer makes no sense", .where = session};
   return std::move(*reply);

@@ -1,5 +1,6 @@
-// What `uprobe-run --control` and the tool that has the session say to each other: one request, one reply, over a stream socket
-// of the owner's. Both sides are of one user, and yet neither believes a length that the other gives.
+// What `uprobe-run --control` and the tool that has the session say to each other: one request, one reply, over a stream socket in
+// the owner's folder (door_folder.h). The request begins with the tool's pass (peer.h): only a process that the kernel lets look into
+// the tool can say it. Neither side believes a length that the other gives, and neither waits without a deadline.
 #pragma once
 
 #include <optional>
@@ -7,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/fd.h"
 #include "engine/base/result.h"
 
 namespace uprobe {
@@ -27,29 +27,24 @@ struct Reply {
   std::size_t failed = 0;      // which one it is
 };
 
+// What goes through the socket: orders, and by what right.
+struct Request {
+  std::string pass;
+  std::vector<Order> orders;
+};
+
 std::string encode(const std::vector<Order>& orders);
+std::string encode(const Request& request);
 std::string encode(const Reply& reply);
-// Nothing where the bytes make no sense.
+// Nothing where the bytes make no sense, or are those of another version.
 std::optional<std::vector<Order>> decode_orders(std::string_view bytes);
+std::optional<Request> decode_request(std::string_view bytes);
 std::optional<Reply> decode_reply(std::string_view bytes);
 
-// All of it, then no more is written / until the other side writes no more. Code::system; Code::limit beyond 16 MiB.
-Status send_all(int socket, std::string_view bytes);
-Result<std::string> receive_all(int socket);
+inline constexpr std::size_t kMostRequestBytes = std::size_t{4} << 20, kMostReplyBytes = std::size_t{16} << 20;
 
-// Where the sessions of this user are: $XDG_RUNTIME_DIR/uprobe-run, else /tmp/uprobe-run-UID.
-std::string live_folder();
-
-// A descriptor of that folder, which belongs to this user alone. `make`: where it is not there. Code::not_found, Code::refused.
-Result<Fd> open_live_folder(bool make);
-
-// Connects to `name` in the folder. Whoever listens is a process of this user's.
-Result<Fd> connect_live(const Fd& folder, const std::string& name);
-
-// "/proc/self/fd/N/NAME": paths of sockets are short.
-std::string live_path(const Fd& folder, const std::string& name);
-
-// Sends the orders to a session: a tool's process id, or the name that it was given.
+// Sends the orders to a session of this user: a tool's process id, or the name that it was given. Code::refused where the tool does
+// not answer in time, or is stopped.
 Result<Reply> ask_session(const std::string& session, const std::vector<Order>& orders);
 
 }  // namespace uprobe

@@ -1,26 +1,28 @@
 #include "engine/live_server.h"
 
-#include <dirent.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/file.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <memory>
+#include <chrono>
+#include <list>
 #include <utility>
 
 #include "engine/base/quiet_thread.h"
+#include "engine/peer.h"
 
 namespace uprobe {
 namespace {
 
-constexpr timeval kPatience{.tv_sec = 5, .tv_usec = 0};  // with a client that neither reads nor writes
+using std::chrono::steady_clock;
+using namespace std::chrono_literals;
+using Answer = std::function<Reply(const std::vector<Order>&)>;
+
+constexpr auto kPatience = 5s;  // with a client that neither reads nor writes, and again for its answer
+constexpr std::size_t kMostClients = 16;
 
 bool is_name(const std::string& name) {
   const auto is_plain = [](char c) {
@@ -31,67 +33,111 @@ bool is_name(const std::string& name) {
          name.find_first_not_of("0123456789") != std::string::npos;
 }
 
-// Whatever is called so goes, unless somebody listens there.
-Status claim(const Fd& folder, const std::string& name) {
-  const auto answered = connect_live(folder, name);
-  if (answered || answered.error().code != Code::not_found)
-    return Error{.code = Code::refused, .text = "a session of this name is running", .where = name};
-  if (::unlinkat(folder.get(), name.c_str(), 0) == 0 || errno == ENOENT) return ok();
-  return system_error("unlink " + name, errno);
+Reply refusal(std::string text) {
+  return Reply{.text = {}, .error = Error{.code = Code::refused, .text = std::move(text)}};
 }
 
-// What tools that were killed have left.
-void sweep(const Fd& folder) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(live_path(folder, ".").c_str()), ::closedir);
-  while (const dirent* entry = entries ? ::readdir(entries.get()) : nullptr)
-    if (entry->d_name[0] != '.') static_cast<void>(claim(folder, entry->d_name));
-}
+// One connection: its request, then its answer.
+class Client {
+ public:
+  Client(Fd socket) : socket_(std::move(socket)), deadline_(steady_clock::now() + kPatience) {
+    const auto peer = peer_of(socket_.get());
+    const Status fit = peer ? check_namespaces(*peer) : Status(peer.error());
+    if (peer && peer->uid != ::geteuid())
+      say(refusal("the session is another user's"));
+    else if (!fit)
+      say(refusal(fit.error().text));
+  }
 
-// The mode of the socket is there from the beginning: the kernel takes it from the descriptor's.
-Result<Fd> listen_at(const Fd& folder, const std::string& name) {
-  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-  const std::string path = live_path(folder, name);
-  std::memcpy(address.sun_path, path.c_str(), std::min(path.size() + 1, sizeof address.sun_path - 1));
-  if (!socket || ::fchmod(socket.get(), 0600) != 0 ||
-      ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
-      ::listen(socket.get(), 16) != 0)
-    return system_error("listen at " + live_folder() + "/" + name, errno);
-  return socket;
-}
+  int socket() const { return socket_.get(); }
+  short wanted() const { return static_cast<short>(is_answered_ ? POLLOUT : POLLIN); }
+  bool is_over() const { return is_over_ || steady_clock::now() >= deadline_; }
+  bool is_answered() const { return is_answered_; }
 
-// The folder, which nobody else changes now. Whoever leaves it empty takes it away: then another one is made.
-Result<Fd> lock_folder() {
-  for (;;) {
-    auto folder = open_live_folder(true);
-    if (!folder) {
-      if (folder.error().code == Code::not_found) continue;  // gone between the two
-      return folder;
+  void go_on(const Answer& answer) {
+    if (is_answered_)
+      write();
+    else
+      read(answer);
+  }
+
+ private:
+  void say(const Reply& reply) {
+    bytes_ = encode(reply);
+    is_answered_ = true;
+    deadline_ = steady_clock::now() + kPatience;
+    write();
+  }
+
+  // The request ends where the client writes no more.
+  void read(const Answer& answer) {
+    char part[16384];
+    const ssize_t got = ::recv(socket_.get(), part, sizeof part, MSG_DONTWAIT);
+    if (got < 0) {
+      is_over_ = errno != EAGAIN && errno != EINTR;
+    } else if (got > 0) {
+      bytes_.append(part, static_cast<std::size_t>(got));
+      if (bytes_.size() > kMostRequestBytes) say(refusal("the request is too long"));
+    } else if (bytes_.empty()) {
+      is_over_ = true;
+    } else {
+      follow(answer);
     }
-    struct stat status {};
-    ::flock(folder->get(), LOCK_EX);
-    if (::fstat(folder->get(), &status) == 0 && status.st_nlink != 0) return folder;
   }
+
+  void follow(const Answer& answer) {
+    const auto request = decode_request(bytes_);
+    if (!request) return say(refusal("the request is that of another version of uprobe-run, or none"));
+    if (!is_own_pass(request->pass)) return say(refusal("the session's tool has more rights than this process"));
+    if (request->orders.empty()) return say(refusal("the request has no order"));
+    say(answer(request->orders));
+  }
+
+  void write() {
+    const ssize_t sent = ::send(socket_.get(), bytes_.data(), bytes_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0)
+      is_over_ = errno != EAGAIN && errno != EINTR;
+    else
+      bytes_.erase(0, static_cast<std::size_t>(sent));
+    if (bytes_.empty()) is_over_ = true;
+  }
+
+  Fd socket_;
+  std::string bytes_;  // of the request so far, then of the answer that is left
+  bool is_answered_ = false, is_over_ = false;
+  steady_clock::time_point deadline_;
+};
+
+// Where there are too many the oldest one without a request makes room: each could be silent for seconds.
+void make_room(std::list<Client>& clients) {
+  if (clients.size() < kMostClients) return;
+  const auto silent =
+      std::find_if(clients.begin(), clients.end(), [](const Client& client) { return !client.is_answered(); });
+  clients.erase(silent == clients.end() ? clients.begin() : silent);
 }
 
-// Of the user whose session it is; the folder should not have let anybody else come so far.
-bool is_owner(int socket) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
-}
-
-void answer_one(int socket, const std::function<Reply(const std::vector<Order>&)>& answer) {
-  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
-  ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof kPatience);
-  if (!is_owner(socket)) {
-    const Error refusal{.code = Code::refused, .text = "the session is another user's"};
-    static_cast<void>(send_all(socket, encode(Reply{.text = {}, .error = refusal})));
-    return;
+void loop(int listener, int stop, const Answer& answer) {
+  constexpr int kLook = 200;
+  std::list<Client> clients;
+  for (std::vector<pollfd> waits;;) {
+    waits = {{.fd = listener, .events = POLLIN, .revents = 0}, {.fd = stop, .events = POLLIN, .revents = 0}};
+    for (const Client& client : clients)
+      waits.push_back({.fd = client.socket(), .events = client.wanted(), .revents = 0});
+    ::poll(waits.data(), waits.size(), clients.empty() ? -1 : kLook);
+    if (waits[1].revents != 0) return;
+    std::size_t at = 2;
+    for (Client& client : clients)
+      if (waits[at++].revents != 0) client.go_on(answer);
+    std::erase_if(clients, [](const Client& client) { return client.is_over(); });
+    if (waits[0].revents == 0) continue;
+    Fd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) {
+      ::usleep(10'000);  // no descriptor is free, perhaps
+      continue;
+    }
+    make_room(clients);
+    clients.emplace_back(std::move(socket));
   }
-  const auto bytes = receive_all(socket);
-  const auto orders = bytes ? decode_orders(*bytes) : std::nullopt;
-  if (orders && !orders->empty()) static_cast<void>(send_all(socket, encode(answer(*orders))));
 }
 
 }  // namespace
@@ -101,25 +147,32 @@ Result<LiveServer> LiveServer::open(const std::string& name, int pid) {
     return Error{.code = Code::usage,
                  .text = "a session's name has letters, digits, '_', '-' and '.', and is no number",
                  .where = name};
-  auto folder = lock_folder();
+  if (Status made = make_own_pass(); !made) return made.error();
+  auto folder = make_door_folder();
   if (!folder) return folder.error();
   LiveServer server;
   server.folder_ = folder.take();
   server.stop_ = Fd(::eventfd(0, EFD_CLOEXEC));
   const std::string own = std::to_string(pid);
-  sweep(server.folder_);
-  if (Status mine = claim(server.folder_, own); !mine) return mine.error();
-  auto listener = listen_at(server.folder_, own);
+  sweep_folder(*server.folder_);
+  if (Status mine = claim_name(*server.folder_, own); !mine) return mine.error();
+  auto listener = listen_in(*server.folder_, own);
   if (!listener) return listener.error();
   server.listener_ = listener.take();
-  server.names_.push_back(own);
+  const auto keep = [&](const std::string& made) -> Status {
+    auto kept = DoorName::keep(*server.folder_, made);
+    if (!kept) return kept.error();
+    server.names_.push_back(kept.take());
+    return ok();
+  };
+  if (Status kept = keep(own); !kept) return kept.error();
   if (!name.empty()) {
-    if (Status mine = claim(server.folder_, name); !mine) return mine.error();
-    if (::symlinkat(own.c_str(), server.folder_.get(), name.c_str()) != 0)
+    if (Status mine = claim_name(*server.folder_, name); !mine) return mine.error();
+    if (::symlinkat(own.c_str(), server.folder_->fd.get(), name.c_str()) != 0)
       return system_error("symlink " + name, errno);
-    server.names_.push_back(name);
+    if (Status kept = keep(name); !kept) return kept.error();
   }
-  ::flock(server.folder_.get(), LOCK_UN);
+  unlock_folder(*server.folder_);
   return server;
 }
 
@@ -128,25 +181,15 @@ LiveServer::~LiveServer() {
     ::eventfd_write(stop_.get(), 1);
     thread_.join();
   }
-  if (!folder_) return;
-  ::flock(folder_.get(), LOCK_EX);
-  for (const std::string& name : names_) ::unlinkat(folder_.get(), name.c_str(), 0);
-  ::rmdir(live_folder().c_str());  // if nobody else is there
+  if (!folder_ || !folder_->fd) return;
+  lock_folder(*folder_);
+  names_.clear();
+  leave_folder(*folder_);
 }
 
 void LiveServer::serve(std::function<Reply(const std::vector<Order>&)> answer) {
   thread_ = start_quiet_thread(
       [listener = listener_.get(), stop = stop_.get(), answer = std::move(answer)] { loop(listener, stop, answer); });
-}
-
-void LiveServer::loop(int listener, int stop, const std::function<Reply(const std::vector<Order>&)>& answer) {
-  for (;;) {
-    pollfd waits[] = {{.fd = listener, .events = POLLIN, .revents = 0}, {.fd = stop, .events = POLLIN, .revents = 0}};
-    ::poll(waits, 2, -1);
-    if (waits[1].revents != 0) return;
-    const Fd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-    if (socket) answer_one(socket.get(), answer);
-  }
 }
 
 }  // namespace uprobe

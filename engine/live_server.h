@@ -1,34 +1,38 @@
-// The door of a session that runs: a socket in the owner's folder, called by the tool's process id and, where it was given one, by a
-// name. A thread of its own takes one request after the other.
+// The door of a session for `uprobe-run --control`: a socket in the owner's folder, called by the tool's process id and, where it was
+// given one, by a name. A thread of its own reads several requests at a time and answers one after the other: a client that is
+// silent, slow or stopped keeps no other one waiting.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "engine/door_folder.h"
 #include "engine/live_protocol.h"
 
 namespace uprobe {
 
 class LiveServer {
  public:
-  // `pid`: the tool's, as its user knows it. What nobody listens to any more (its tool was killed) is taken over. Code::refused: a session of that name is running.
+  // `pid`: the tool's, as its user knows it. A name whose tool was killed is taken over. Code::refused: a session of that name is
+  // running, or the folder cannot be used.
   static Result<LiveServer> open(const std::string& name, int pid);
   LiveServer(LiveServer&&) noexcept = default;
   LiveServer& operator=(LiveServer&&) = delete;
   // Waits for the request under way; the socket and its name are gone then.
   ~LiveServer();
 
-  // From now on requests are answered: whoever has connected before has waited. Once.
+  // From now on requests are answered: a client that has connected before has waited. Once.
   void serve(std::function<Reply(const std::vector<Order>&)> answer);
 
  private:
   LiveServer() = default;
-  static void loop(int listener, int stop, const std::function<Reply(const std::vector<Order>&)>& answer);
 
-  Fd folder_, listener_, stop_;
-  std::vector<std::string> names_;  // in the folder
+  std::optional<DoorFolder> folder_;
+  Fd listener_, stop_;
+  std::vector<DoorName> names_;
   std::thread thread_;
 };
 

@@ -44,6 +44,7 @@ class Parser {
     return good_ ? static_cast<Kind>(value) : Kind{};
   }
   bool good() const { return good_; }
+  std::string_view rest() const { return rest_; }
   bool is_done() const { return good_ && rest_.empty(); }
 
  private:

@@ -51,6 +51,9 @@ struct SessionOptions {
   // Whether `uprobe-run --control` finds the session, by our process id and by the name unless it is empty, and whether other tools
   // may join it and it them.
   bool has_door = false;
+  // Whether another tool is joined that may not look into this process: another user's (root alone can), or one with fewer
+  // capabilities.
+  bool joins_others = false;
   int known_as = 0;  // another process id than ours; 0: ours
   std::string name;
   // A thread whose hits are not recorded; they are counted only where the definition has a filter. 0: none.
@@ -164,7 +167,7 @@ class Session {
   int child_pid() const;
 
   // Processes that run already. Where one of `pids` cannot be attached to, none is; of the others, unless they are waited for, one
-  // must be there. Where another tool has them, of this user's or we are root, it adds our probes to its own
+  // must be there. Where another tool has them, of this user's or with `joins_others`, it adds our probes to its own
   // (engine/guest_protocol.h); they must be the ones that it was started with or for. They run when this returns. Code::killed when
   // it was given up before the first was touched, or while another was waited for: all of them are as they were.
   Status attach(const Selection& whom, const GivenUp& given_up);

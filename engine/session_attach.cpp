@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "engine/base/exhaustion.h"
@@ -162,6 +164,30 @@ void Session::State::forget_attempt() {
   area.reset();
 }
 
+namespace {
+
+// Why a tool that is seen has no socket here: it is in another namespace.
+std::optional<Error> reason_out_of_reach(pid_t host) {
+  for (const std::string name : {"mnt", "pid", "user"}) {
+    std::error_code unread;
+    const auto its = std::filesystem::read_symlink("/proc/" + std::to_string(host) + "/ns/" + name, unread);
+    const auto ours = std::filesystem::read_symlink("/proc/self/ns/" + name, unread);
+    if (unread || its == ours) continue;
+    const std::string number = std::to_string(control::known_as(host));
+    return Error{.code = Code::refused,
+                 .text = "is traced by uprobe-run, process " + number +
+                         ", which cannot be joined from here: it is in another " +
+                         (name == "mnt"   ? "mount"
+                          : name == "pid" ? "PID"
+                                          : "user") +
+                         " namespace",
+                 .help = "end that one, or run this one there (nsenter -t " + number + " -a)"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 // A host that is about to leave lets go of the process, and it is ours; one that is about to begin takes us in.
 Status Session::State::join_host(const Error& occupied, const GivenUp& given_up) {
   pid_t host = 0;
@@ -173,6 +199,7 @@ Status Session::State::join_host(const Error& occupied, const GivenUp& given_up)
   const Status joined = become_guest(host, given_up);
   if (joined) return joined;
   if (joined.error().code != Code::not_found) return about(attached.front(), joined.error());
+  if (const auto elsewhere = reason_out_of_reach(host)) return about(attached.front(), *elsewhere);
   return is_engine(host) ? again : occupied;
 }
 
@@ -229,6 +256,7 @@ void Session::State::end_search() {
 Status Session::attach(const Selection& whom, const GivenUp& given_up) {
   State& s = *state_;
   s.attaches = true;
+  s.tell = whom.tell;
   s.searches = !whom.names.empty() || !whom.objects.empty();
   auto lookout = control::Lookout::open({whom.names, whom.objects});
   if (!lookout) return lookout.error();

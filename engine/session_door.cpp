@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "engine/base/exhaustion.h"
+#include "engine/format/escape.h"
 #include "engine/session_state.h"
 
 namespace uprobe {
@@ -38,7 +39,7 @@ std::string owner_text(const ProbeState& probe) {
 std::string listing(const std::vector<ProbeState>& probes) {
   std::string text;
   for (const ProbeState& probe : probes)
-    text += probe.definition + (probe.on ? " # on" : " # off") + owner_text(probe) + "\n";
+    text += format::escaped(probe.definition) + (probe.on ? " # on" : " # off") + owner_text(probe) + "\n";
   return text;
 }
 
@@ -94,20 +95,28 @@ Reply Session::State::answer(const std::vector<Order>& orders) {
   return reply;
 }
 
-// Without a name nobody has asked for it: where there can be none the session goes on without.
 Status Session::State::serve() {
   const Status guests = serve_guests();
   if (!guests || !door) return guests;
   return survive_exhaustion([&] { return door->serve([this](const auto& orders) { return answer(orders); }), ok(); });
 }
 
+// A session that was given no name goes on without a door where there can be none.
 Status Session::State::open_doors() {
   if (!options.has_door) return ok();
-  auto for_guests = GuestDoor::open();
-  if (for_guests) guest_door.emplace(for_guests.take());
   auto opened = LiveServer::open(options.name, options.known_as != 0 ? options.known_as : ::getpid());
-  if (opened) door.emplace(opened.take());
-  return opened || options.name.empty() ? ok() : Status(opened.error());
+  auto for_guests = opened ? GuestDoor::open() : Result<GuestDoor>(opened.error());
+  if (opened && for_guests) {
+    door.emplace(opened.take());
+    guest_door.emplace(for_guests.take());
+    return ok();
+  }
+  const Error why = opened ? for_guests.error() : opened.error();
+  if (!options.name.empty()) return why;
+  notes.push_back("no other tool can join or change this session: " +
+                  (why.where.empty() || why.text.find(why.where) != std::string::npos ? "" : why.where + " ") +
+                  why.text);
+  return ok();
 }
 
 void Session::State::close_doors() {

@@ -15,6 +15,7 @@
 #include "engine/base/exhaustion.h"
 #include "engine/base/fd.h"
 #include "engine/base/quiet_thread.h"
+#include "engine/control/attach.h"
 #include "engine/session_state.h"
 #include "engine/spec/listing.h"
 
@@ -108,7 +109,7 @@ Result<std::vector<std::string>> Session::State::admit(const std::shared_ptr<Gue
   const std::uint32_t owner = ++last_owner;
   for (Probe& probe : *more) probe.owner = owner;
   if (Status fit = may_join(*more, hello.tier); !fit) return fit.error();
-  guest->owner = owner, guest->tier = hello.tier, guest->known_as = static_cast<int>(hello.known_as);
+  guest->owner = owner, guest->tier = hello.tier, guest->known_as = control::known_as(guest->pid());
   // Where output has waited nobody has read, and the rings may be full.
   wants_steward = true;
   if (const std::unique_lock turn(turns, std::try_to_lock); turn && !steward.joinable()) begin_stewardship();

@@ -105,6 +105,7 @@ struct Session::State {
   std::optional<GuestDoor> guest_door;
   // And the guest's:
   std::optional<Visit> visit;
+  Tell tell = [](const std::string&) {};  // while it attaches
 
   ~State();
   Status launch(const std::string& program, const std::vector<std::string>& argv);

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "engine/control/attach.h"
+#include "engine/peer.h"
 #include "engine/session_state.h"
 
 namespace uprobe {
@@ -28,9 +29,17 @@ std::string working_folder() {
 }  // namespace
 
 Status Session::State::become_guest(pid_t host, const GivenUp& given_up) {
-  const std::string whose = "uprobe-run, process " + std::to_string(control::known_as(host)) + ", traces it: ";
+  const std::string number = std::to_string(control::known_as(host));
+  const std::string whose = "uprobe-run, process " + number + ", traces it: ";
+  const auto owner = user_of(host);
+  const bool is_others = owner && *owner != ::geteuid();
+  if (is_others && !options.joins_others)
+    return Error{.code = Code::refused,
+                 .text = "is traced by uprobe-run, process " + number + ", of user " + user_text(*owner),
+                 .help = "--join joins that user's session"};
   if (!options.name.empty()) return cannot_join(whose + "a session that joins it has no --session of its own");
-  Hello hello{.processes = {},
+  Hello hello{.pass = {},
+              .processes = {},
               .known_as = static_cast<std::uint32_t>(options.known_as != 0 ? options.known_as : ::getpid()),
               .folder = working_folder(),
               .strict = options.strict,
@@ -43,8 +52,9 @@ Status Session::State::become_guest(pid_t host, const GivenUp& given_up) {
   for (const Definition& definition : options.definitions)
     if (!definition.triggers.empty() || definition.is_disabled)
       return cannot_join(whose + "--trigger and --disabled belong to the beginning of a session");
-  auto begun = Visit::begin(host, hello, describe(probes), given_up);
+  auto begun = Visit::begin(host, hello, describe(probes), options.joins_others, given_up);
   if (!begun) return begun.error();
+  if (is_others) tell("joins the session of user " + user_text(*owner) + " (uprobe-run, process " + number + ")");
   visit.emplace(begun.take());
   return ok();
 }

@@ -15,9 +15,10 @@ namespace uprobe {
 
 class Visit {
  public:
-  // `given_up` is asked while the host thinks. Code::not_found: nobody takes guests there. EAGAIN: the host is about to leave, or
-  // has done so meanwhile. `probes`: what the host has to answer.
-  static Result<Visit> begin(pid_t host, const Hello& hello, const std::vector<std::string>& probes,
+  // `given_up` is asked while the host thinks. Code::not_found: it takes no guests. EAGAIN: the host is about to leave, or has done
+  // so meanwhile. `probes`: what the host has to answer. `joins_others`: also a host that may not look into this process: one of
+  // another user, or with fewer capabilities.
+  static Result<Visit> begin(pid_t host, const Hello& hello, const std::vector<std::string>& probes, bool joins_others,
                              const GivenUp& given_up);
 
   // Hands on what has come, and waits for it no longer than so. False: no more comes.
@@ -33,8 +34,10 @@ class Visit {
  private:
   Visit(Fd socket, pid_t host, std::vector<std::string> probes)
       : socket_(std::move(socket)), host_(host), probes_(std::move(probes)), received_(probes_.size()) {}
+  Status hear_greeting(bool joins_others, const GivenUp& given_up);
   Status send(std::string_view bytes, const GivenUp& given_up);
   Status hear_answer(const GivenUp& given_up);
+  Result<MessageCutter::Message> next(const GivenUp& given_up);
   bool take(const MessageCutter::Message& message, const std::function<void(const GuestRecord&)>& sink);
 
   Fd socket_;

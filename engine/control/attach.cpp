@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -57,17 +58,22 @@ bool has_agent_code(pid_t pid) {
          });
 }
 
-// The tool that has a session: it maps the area and has no agent, unless it has been attached to itself.
+// The tool that has a session: it maps the area and has no agent, unless it has been attached to itself. A process of this user's
+// before those of others: a target of another user may look like a tool as well.
 pid_t tool_of(ino_t session) {
-  for (const pid_t pid : processes_mapping(session))
-    if (!has_agent_code(pid) || is_tool_of(pid, session)) return pid;
-  return 0;
+  pid_t others = 0;
+  for (const pid_t pid : processes_mapping(session)) {
+    if (has_agent_code(pid) && !is_tool_of(pid, session)) continue;
+    struct stat owner {};
+    if (::stat(("/proc/" + std::to_string(pid)).c_str(), &owner) == 0 && owner.st_uid == ::geteuid()) return pid;
+    if (others == 0) others = pid;
+  }
+  return others;
 }
 
-// Whether a tool lives that we may not look at: another user's.
+// Whether a tool lives that we do not see: another user's, or in another PID namespace.
 bool has_unseen_tool(pid_t pid, const FoundAgent& found) {
   constexpr useconds_t kLook = 25'000;
-  if (::geteuid() == 0) return false;  // sees all
   auto files = target::ProcessFiles::open(pid);
   const Addr area = files ? area_of(*files, found) : Addr{};
   const auto pulse = [&](std::uint32_t& to) {
@@ -236,9 +242,7 @@ Status forget_areas(pid_t pid) {
 
 }  // namespace
 
-bool is_in_session(pid_t pid, const Result<FoundAgent>& found) {
-  return found && session_of(pid, *found) != 0;
-}
+bool is_in_session(pid_t pid, const Result<FoundAgent>& found) { return found && session_of(pid, *found) != 0; }
 
 pid_t host_of(pid_t pid) {
   const auto found = find_agent(pid);
@@ -259,7 +263,10 @@ Status make_free(pid_t pid, ino_t ours) {
   if (session == ours) return Error{.code = Code::refused, .text = "is in this session already", .err = EALREADY};
   const pid_t tool = tool_of(session);
   if (tool != 0) return occupied("process " + std::to_string(known_as(tool)), kOccupied);
-  return has_unseen_tool(pid, *found) ? occupied("of another user", 0) : take_away(pid, session);
+  if (!has_unseen_tool(pid, *found)) return take_away(pid, session);
+  Error unseen = occupied("of another user or in another namespace", 0);
+  unseen.help = "join it, or end it, as that user and in that namespace";
+  return unseen;
 }
 
 // Those that a tool was killed over before their agent knew of its session have the area alone.

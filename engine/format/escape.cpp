@@ -56,4 +56,10 @@ char* put_escaped(char* at, std::string_view text) {
   return at;
 }
 
+std::string escaped(std::string_view text) {
+  std::string result(kMostEscaped * text.size(), '\0');
+  result.resize(static_cast<std::size_t>(put_escaped(result.data(), text) - result.data()));
+  return result;
+}
+
 }  // namespace uprobe::format

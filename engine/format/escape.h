@@ -1,6 +1,7 @@
 // Making the bytes of a traced program harmless for a terminal.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace uprobe::format {
@@ -11,5 +12,8 @@ inline constexpr std::size_t kMostEscaped = 4;  // bytes that one byte can becom
 // or is a control character there (U+0080 to U+009F). Quotes and backslashes stay. Needs kMostEscaped * text.size()
 // bytes.
 char* put_escaped(char* at, std::string_view text);
+
+// The same as a string.
+std::string escaped(std::string_view text);
 
 }  // namespace uprobe::format

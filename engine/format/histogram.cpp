@@ -77,10 +77,7 @@ class Printer {
 };
 
 std::string Printer::shown(std::string_view text) const {
-  if (!names_.escape_control) return std::string(text);
-  std::string escaped(kMostEscaped * text.size(), '\0');
-  escaped.resize(static_cast<std::size_t>(put_escaped(escaped.data(), text) - escaped.data()));
-  return escaped;
+  return names_.escape_control ? escaped(text) : std::string(text);
 }
 
 std::string Printer::text_of(const HistogramEntry& entry, const HistogramWord& key) const {

@@ -14,6 +14,28 @@ from process_state import read
 from tracers_test import BusyCase, TracersCase
 
 
+GREETING = struct.pack("=II", 40, 11)  # then the version and a pass
+
+
+def guest_socket(host):
+    """Where a tool takes other tools."""
+    name = f"uprobe-run/.guests-{host}"
+    folders = [os.environ.get("XDG_RUNTIME_DIR", "/nowhere"), "/tmp"]
+    return next(path for path in (f"{folders[0]}/{name}", f"{folders[1]}/{name}".replace("uprobe-run", f"uprobe-run-{os.geteuid()}"))
+                if os.path.exists(path))
+
+
+def everything(connection):
+    """What comes until the other side closes."""
+    data = b""
+    try:
+        while part := connection.recv(65536):
+            data += part
+    except ConnectionResetError:
+        pass
+    return data
+
+
 class Words(TracersCase):
     """What a further tool is told, and what is told of it."""
 
@@ -94,14 +116,18 @@ class Words(TracersCase):
         harness.copied(fixture("attached_busy"), program)
         self.addCleanup(os.unlink, program)
         target = self.start_ready(program, user=NOBODY, group=NOBODY, extra_groups=[])
-        first = subprocess.Popen([*tracer("-d", "2s", "-o", "/dev/null"), "-p", f"p:w {program}:several", "-P", str(target.pid)],
+        first = subprocess.Popen([*tracer("-d", "4s", "-o", "/dev/null"), "-p", f"p:w {program}:several", "-P", str(target.pid)],
                                  user=NOBODY, group=NOBODY, extra_groups=[], stderr=subprocess.PIPE)
         self.addCleanup(first.wait)
         wait_until(lambda: "uprobe-session" in read(f"/proc/{target.pid}/maps"), "the first")
-        root = self.tracer("root", target.pid, f"p:w {program}:several", options=["-d", "50ms"]).end()
+        seen = harness.run([*tracer("-o", "/dev/null", "-P", str(target.pid)), "-p", f"p:w {program}:several"])
+        self.assertEqual(seen.returncode, 125, "only when it is told to")
+        self.assertRegex(seen.stderr, rb"of user nobody \(uid 65534\)\n  --join joins")
+        root = self.tracer("root", target.pid, f"p:w {program}:several", options=["-d", "50ms", "--join"]).end()
+        self.assertIn(b"joins the session of user nobody (uid 65534)", root.error)
         self.assertGreater(len(root.hits), 0)
         os.mkdir(self.path("roots"), 0o700)
-        words = ["-d", "50ms", "-P", str(target.pid), "-p"]
+        words = ["--join", "-d", "50ms", "-P", str(target.pid), "-p"]
         seen = harness.run([*tracer(*words), f"p:w {program}:several"], cwd=self.path("roots"))
         self.assertEqual((seen.returncode, seen.stdout.count(b": w: ") > 0), (0, True), seen.stderr)
         os.symlink(program, self.path("roots/here"))
@@ -131,7 +157,7 @@ class Strangers(BusyCase):
     def connect(self, engine):
         stranger = socket.socket(socket.AF_UNIX)
         self.addCleanup(stranger.close)
-        stranger.connect(f"\0uprobe-run/{engine}")
+        stranger.connect(guest_socket(engine))
         stranger.settimeout(harness.TIMEOUT)
         return stranger
 
@@ -145,14 +171,14 @@ class Strangers(BusyCase):
             try:
                 stranger.sendall(pick.randbytes(size))
                 stranger.shutdown(socket.SHUT_WR)
-                self.assertEqual(stranger.recv(100), b"")
+                self.assertEqual(everything(stranger)[:8], GREETING, "a greeting and no more")
             except OSError:
                 pass  # it has closed
         endless = self.connect(engine)
         endless.sendall(struct.pack("=II", 0x7fffffff, 1))
-        self.assertEqual(endless.recv(100), b"", "a length that nobody believes")
+        self.assertEqual(everything(endless)[:8], GREETING, "a length that nobody believes")
         silent = [self.connect(engine) for _ in range(40)]  # more than are let in at a time
-        self.assertIn(b"too many", silent[-1].recv(4096))
+        self.assertIn(b"too many", everything(silent[-1]))
         for one in silent:
             one.close()
         guest = self.tracer("guest", target.pid, *self.definitions("several"), options=["-n", "5"]).end()

@@ -53,7 +53,7 @@ class Live(harness.TestCase):
 
     def sockets(self):
         folder = os.path.join(self.runtime.name, "uprobe-run")
-        return sorted(os.listdir(folder)) if os.path.exists(folder) else []
+        return sorted(name for name in os.listdir(folder) if name[0] != ".") if os.path.exists(folder) else []
 
 
 class Changes(Live):

@@ -9,7 +9,7 @@ namespace uprobe::test {
 namespace {
 
 Hello some_hello() {
-  Hello hello{.processes = {12, 34}, .known_as = 56, .folder = "/a b", .strict = true, .force = false};
+  Hello hello{.pass = "a pass", .processes = {12, 34}, .known_as = 56, .folder = "/a b", .strict = true, .force = false};
   hello.tier = plan::Tier::breakpoint;
   hello.returns = plan::ReturnMode::exits;
   hello.definitions = {{.text = "p:f /a:1 %di", .default_object = "/bin/x", .filter = "arg1 > 5"},
@@ -43,6 +43,7 @@ Summary some_summary() {
 std::vector<std::string> all_messages() {
   return {
       encode(some_hello()),
+      encode_greeting("a pass"),
       encode_leave(),
       encode_admitted({"p:a", ""}),
       encode(Refusal{.error = {.code = Code::limit, .text = "no", .where = "p", .column = 3, .help = "h", .err = 11},
@@ -57,6 +58,8 @@ bool is_sense(const MessageCutter::Message& message) {
   switch (message.word) {
     case Word::hello:
       return decode_hello(message.bytes).has_value();
+    case Word::greeting:
+      return decode_greeting(message.bytes).has_value();
     case Word::leave:
       return message.bytes.empty();
     case Word::admitted:
@@ -79,6 +82,8 @@ std::string inside(const std::string& message) { return message.substr(8); }
 TEST(GuestProtocol, BringsAHello) {
   const auto got = decode_hello(inside(encode(some_hello())));
   ASSERT_TRUE(got);
+  EXPECT_EQ(got->pass, "a pass");
+  EXPECT_EQ(decode_greeting(inside(encode_greeting("a pass"))), "a pass");
   EXPECT_EQ(got->processes, some_hello().processes);
   EXPECT_EQ(got->known_as, 56U);
   EXPECT_EQ(got->folder, "/a b");
@@ -108,7 +113,7 @@ TEST(GuestProtocol, BringsRecords) {
 }
 
 TEST(GuestProtocol, BringsAnswers) {
-  const auto refusal = decode_refusal(inside(all_messages()[3]));
+  const auto refusal = decode_refusal(inside(all_messages()[4]));
   ASSERT_TRUE(refusal && refusal->come_back);
   EXPECT_EQ(refusal->error.text + refusal->error.where + refusal->error.help, "noph");
   EXPECT_EQ(refusal->error.column, 3);
@@ -180,6 +185,10 @@ TEST(GuestProtocol, NoLengthIsWaitedForThatIsTooLong) {
   cutter.add(std::string("\xff\xff\xff\x7f\1\0\0\0", 8));
   EXPECT_FALSE(cutter.next());
   EXPECT_TRUE(cutter.is_bad());
+  MessageCutter small(kMostHelloBytes);
+  small.add(std::string("\1\0\x10\0\1\0\0\0", 8));
+  EXPECT_FALSE(small.next());
+  EXPECT_TRUE(small.is_bad());
   MessageCutter unknown;
   unknown.add(std::string("\0\0\0\0\x63\0\0\0", 8));
   EXPECT_FALSE(unknown.next());

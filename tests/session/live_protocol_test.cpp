@@ -28,6 +28,17 @@ TEST(LiveProtocol, BringsOrders) {
   }
 }
 
+TEST(LiveProtocol, BringsRequests) {
+  const std::string bytes = encode(Request{"a pass", some_orders()});
+  const auto got = decode_request(bytes);
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->pass, "a pass");
+  EXPECT_EQ(got->orders.size(), 3U);
+  for (std::size_t size = 0; size < bytes.size(); ++size) EXPECT_FALSE(decode_request(bytes.substr(0, size)));
+  EXPECT_FALSE(decode_request(bytes + "x"));
+  EXPECT_FALSE(decode_request(encode(some_orders()))) << "of another version";
+}
+
 TEST(LiveProtocol, BringsReplies) {
   const auto good = decode_reply(encode(Reply{.text = "x", .error = {}}));
   ASSERT_TRUE(good);
