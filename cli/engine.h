@@ -31,7 +31,7 @@ class Engine {
   // As uprobe::Session's.
   virtual bool has_guests() = 0;
   virtual void serve_guests() = 0;
-  virtual std::string histograms(bool escape_control) = 0;
+  virtual std::string histograms(bool raw_strings) = 0;
 
   // As uprobe::ask_session.
   virtual Result<Reply> ask(const std::string& session, const std::vector<Order>& orders) = 0;

@@ -33,6 +33,7 @@ constexpr const char* kBufferSize = "UPROBE_BUFFER_SIZE";
 constexpr const char* kVerbose = "UPROBE_VERBOSE";
 constexpr const char* kTier = "UPROBE_TIER";
 constexpr const char* kReturn = "UPROBE_RETURN";
+constexpr const char* kRawStrings = "UPROBE_RAW_STRINGS";
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -44,6 +45,7 @@ struct Settings {
   std::vector<std::string> places;  // of the definitions, for messages
   std::string output;
   int verbosity = 0;
+  bool raw_strings = false;
 };
 
 Error bad_variable(const char* name, std::string text) {
@@ -115,6 +117,9 @@ Result<Settings> settings(pid_t pid) {
   if (verbose.size() > 1 || (!verbose.empty() && (verbose[0] < '0' || verbose[0] > '2')))
     return bad_variable(kVerbose, "must be 0, 1 or 2");
   result.verbosity = verbose.empty() ? 0 : verbose[0] - '0';
+  const std::string raw = variable(kRawStrings);
+  if (raw.size() > 1 || (!raw.empty() && raw != "0" && raw != "1")) return bad_variable(kRawStrings, "must be 0 or 1");
+  result.raw_strings = raw == "1";
   result.output = variable(kOutput);
   if (result.output == "-") return bad_variable(kOutput, "must be a file: standard output is the program's");
   return result;
@@ -133,11 +138,10 @@ class Appender {
     Appender to;
     if (pattern.empty()) return to;
     const std::string name = expand_pid(pattern, std::to_string(pid));
-    to.file_ = Fd(::open(name.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666));
-    if (to.file_) return to;
-    Error error = system_error("cannot write to it", errno);
-    error.where = name;
-    return error;
+    auto opened = open_output(name, OpenMode::append);
+    if (!opened) return opened.error();
+    to.file_ = std::move(opened->file);
+    return to;
   }
 
   bool is_stderr() const { return !file_; }
@@ -146,7 +150,7 @@ class Appender {
   bool wants_header() {
     struct stat status {};
     if (is_stderr()) return true;
-    ::flock(file_.get(), LOCK_EX);
+    lock();
     const bool empty = ::fstat(file_.get(), &status) == 0 && status.st_size == 0;
     if (!empty) ::flock(file_.get(), LOCK_UN);
     return empty;
@@ -159,6 +163,12 @@ class Appender {
   }
 
  private:
+  // Another process may hold the lock for as long as it likes.
+  void lock() {
+    constexpr int kMostLooks = 100;
+    constexpr useconds_t kMoment = 10'000;
+    for (int looks = 0; ::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 && looks < kMostLooks; ++looks) ::usleep(kMoment);
+  }
   int descriptor() const { return file_ ? file_.get() : STDERR_FILENO; }
   Fd file_;
 };
@@ -216,7 +226,7 @@ int serve(Helper& helper) {
   (void)!::chdir("/");
   RunOptions options;
   options.header = output->wants_header();
-  options.escape_control = output->is_terminal();
+  options.raw_strings = helper.settings.raw_strings;
   options.detach_requested = is_asked_to_end;
   const Status followed =
       session->follow(helper.program, options, [&](std::string_view lines) { return output->write(lines); });

@@ -258,6 +258,10 @@ constexpr std::array kRows = {
         [](Options& o, const std::string&) { return add_order(o, OrderKind::stats); }},
     Row{0, "clear", no_argument, "", "with --control: take all probes away",
         [](Options& o, const std::string&) { return add_order(o, OrderKind::clear); }},
+    Row{0, "raw-strings", no_argument, "",
+        "write the bytes of strings and names as they are, as the kernel does, and not\nbytes that are no text as \\n, "
+        "\\t, \\r and \\x1b",
+        [](Options& o, const std::string&) { return o.raw_strings = true, ok(); }},
     Row{'q', "quiet", no_argument, "", "no summary",
         [](Options& o, const std::string&) { return o.quiet = true, ok(); }},
     Row{'v', "verbose", no_argument, "", "say how each probe is placed; twice: with its instruction",

@@ -72,6 +72,7 @@ struct Options {
   plan::ReturnMode returns = plan::ReturnMode::automatic;
   spec::Style style = spec::Style::event;  // of events that have none of their own
   bool joins_others = false;               // --join
+  bool raw_strings = false;
   bool quiet = false;
   int verbosity = 0;
   ColorMode color = ColorMode::automatic;

@@ -83,7 +83,7 @@ int write_patiently(int fd, std::string_view text) {
 TraceSink::TraceSink(int fd, std::string name) : fd_(fd), name_(std::move(name)), terminal_(::isatty(fd) == 1) {}
 
 TraceSink::~TraceSink() {
-  if (owned_ && !preliminary_.empty()) ::unlink(preliminary_.c_str());
+  if (owned_.file && !pattern_.empty()) remove_output(owned_);
 }
 
 Result<TraceSink> TraceSink::open(const std::string& path, const Streams& streams) {
@@ -91,27 +91,28 @@ Result<TraceSink> TraceSink::open(const std::string& path, const Streams& stream
   if (path == "-") return TraceSink(streams.out, "standard output");
   const bool preliminary = has_pid_mark(path);
   const std::string name = expand_pid(path, "starting-" + std::to_string(::getpid()));
-  // A preliminary file is one of ours alone: never write through what somebody else has put at that name.
-  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | (preliminary ? O_EXCL : O_TRUNC);
-  Fd file = above_standard(Fd(::open(name.c_str(), flags, 0666)));
-  if (!file) return cannot_create(preliminary ? path : name, errno);
-  TraceSink sink(file.get(), name);
-  sink.owned_ = std::move(file);
-  if (preliminary) sink.pattern_ = path, sink.preliminary_ = name;
+  auto opened = open_output(name, preliminary ? OpenMode::create : OpenMode::truncate);
+  if (!opened && opened.error().code == Code::refused) return opened.error();
+  if (!opened) return cannot_create(preliminary ? path : name, opened.error().err);
+  opened->file = above_standard(std::move(opened->file));
+  if (!opened->file) return cannot_create(path, errno);
+  TraceSink sink(opened->file.get(), name);
+  sink.owned_ = opened.take();
+  if (preliminary) sink.pattern_ = path;
   return sink;
 }
 
 Status TraceSink::child_started(int pid) {
-  if (preliminary_.empty()) return ok();
+  if (pattern_.empty()) return ok();
   const std::string name = expand_pid(pattern_, std::to_string(pid));
-  if (::rename(preliminary_.c_str(), name.c_str()) != 0) {
-    Error error = system_error("cannot rename it to " + name, errno);
-    error.where = preliminary_;
-    preliminary_.clear();  // the trace is in it: it stays
+  pattern_.clear();  // where it cannot be renamed it stays: the trace is in it
+  if (Status renamed = rename_output(owned_, name); !renamed) {
+    Error error = renamed.error();
+    error.text = "cannot be renamed to " + name + ": " + error.text;
+    error.where = name_;
     return error;
   }
   name_ = name;
-  preliminary_.clear();
   return ok();
 }
 
@@ -142,10 +143,10 @@ int TraceSink::flush() {
 
 void TraceSink::finish() {
   flush();
-  if (!owned_ || !preliminary_.empty()) return;
+  if (!owned_.file || !pattern_.empty()) return;
   // Some file systems report a full disk or quota only when a descriptor is closed; any one of the file's will do, and
   // Fd closes in silence.
-  const Fd file = std::move(owned_);
+  const Fd file = std::move(owned_.file);
   const int copy = ::fcntl(file.get(), F_DUPFD_CLOEXEC, 3);
   if (copy >= 0 && ::close(copy) != 0 && errno != EINTR && ended_ == 0) fail(errno);
 }

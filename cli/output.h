@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/base/fd.h"
+#include "cli/output_file.h"
 #include "engine/base/result.h"
 
 namespace uprobe::cli {
@@ -29,9 +29,9 @@ std::string expand_pid(std::string_view pattern, std::string_view pid);
 
 class TraceSink {
  public:
-  // `path` empty: standard error; "-": standard output; else a file, created or truncated now. A "%p" in its name is
-  // the traced program's PID, known only later: the file gets a preliminary name, and its own by child_started ("%%" is
-  // "%").
+  // `path` empty: standard error; "-": standard output; else a file, created or truncated now as output_file.h has it. A "%p" in
+  // its name is the traced program's PID, known only later: the file gets a preliminary name, and its own by child_started ("%%"
+  // is "%").
   static Result<TraceSink> open(const std::string& path, const Streams& streams);
   TraceSink(TraceSink&&) noexcept = default;
   TraceSink& operator=(TraceSink&&) = delete;
@@ -54,11 +54,10 @@ class TraceSink {
   TraceSink(int fd, std::string name);
   void fail(int err);
 
-  Fd owned_;
+  OutputFile owned_;
   int fd_ = -1;
-  std::string name_;         // as shown in messages
-  std::string pattern_;      // with %p; empty when the name is final
-  std::string preliminary_;  // the file's name until then; empty: none
+  std::string name_;     // as shown in messages
+  std::string pattern_;  // with %p; empty when the name is final
   std::string collected_;
   bool terminal_ = false;
   int ended_ = 0;  // the errno that ended the output

@@ -255,7 +255,7 @@ Outcome control(const Call& call) {
   if (!orders) return fail(call, orders.error());
   const auto reply = call.engine.ask(call.options.control, orders->list);
   if (!reply) return fail(call, reply.error());
-  const Outcome printed = print(call, reply->text);
+  const Outcome printed = print(call, escape_lines(reply->text));
   if (!reply->error) return printed;
   call.diagnostics.error(*reply->error, context_of(*reply->error, *orders, reply->failed));
   return kFailed;
@@ -278,7 +278,7 @@ Result<Ending> follow(const Call& call, TraceSink& sink, const Signals& signals)
   RunOptions options;
   options.max_events = call.options.max_events;
   options.duration = call.options.duration;
-  options.escape_control = sink.is_terminal();
+  options.raw_strings = call.options.raw_strings;
   options.detach_requested = [&] {
     sink.flush();
     report_failure(call, sink);
@@ -319,7 +319,7 @@ Status Sinks::child_started(int pid) {
 // A blank line divides the records from the first table.
 void Sinks::finish(const Call& call) {
   TraceSink& to = histograms ? *histograms : trace;
-  if (const std::string text = call.engine.histograms(to.is_terminal()); !text.empty())
+  if (const std::string text = call.engine.histograms(call.options.raw_strings); !text.empty())
     to.write((histograms ? "" : "\n") + text);
   trace.finish();
   report_failure(call, trace);

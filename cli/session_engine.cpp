@@ -42,7 +42,7 @@ bool SessionEngine::has_guests() { return session_->has_guests(); }
 
 void SessionEngine::serve_guests() { session_->serve_guests(); }
 
-std::string SessionEngine::histograms(bool escape_control) { return session_->histograms(escape_control); }
+std::string SessionEngine::histograms(bool raw_strings) { return session_->histograms(raw_strings); }
 
 Result<Reply> SessionEngine::ask(const std::string& session, const std::vector<Order>& orders) {
   return ask_session(session, orders);

@@ -101,6 +101,18 @@ std::string escape(std::string_view input) {
   return result;
 }
 
+std::string escape_lines(std::string_view lines) {
+  std::string result;
+  while (!lines.empty()) {
+    const std::size_t end = lines.find('\n');
+    result += escape(lines.substr(0, end));
+    if (end == std::string_view::npos) break;
+    result += '\n';
+    lines.remove_prefix(end + 1);
+  }
+  return result;
+}
+
 std::string grouped(std::uint64_t number) {
   const std::string digits = std::to_string(number);
   std::string text;

@@ -21,6 +21,9 @@ struct Glyph {
 std::vector<Glyph> glyphs(std::string_view input);
 std::string escape(std::string_view input);
 
+// The same of each line; their ends stay.
+std::string escape_lines(std::string_view lines);
+
 // 1234567 -> "1,234,567"
 std::string grouped(std::uint64_t number);
 

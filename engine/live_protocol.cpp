@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 // Another one for each change of the messages.
 constexpr std::uint32_t kVersion = 0x55510001;
 constexpr auto kLook = 100ms;
-constexpr auto kAnswerPatience = 60s;  // a pattern may define a thousand probes
+constexpr auto kAnswerPatience = 180s;  // a pattern may define a thousand probes, on a machine that is busy
 constexpr auto kStopPatience = 1s;
 
 struct Connection {

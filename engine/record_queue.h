@@ -1,5 +1,5 @@
 // Records on their way from the thread that reads them to whoever prints them, where that one must not keep the reader waiting: a
-// guest's (guest_door.h), and those of whoever began the session while there are guests. Bounded; what is beyond is counted.
+// guest's (guest_door.h), and those of whoever began the session while there are guests. Bounded, each and all together; what is beyond is counted.
 #pragma once
 
 #include <condition_variable>
@@ -14,6 +14,11 @@ namespace uprobe {
 
 class RecordQueue {
  public:
+  RecordQueue() = default;
+  RecordQueue(const RecordQueue&) = delete;
+  RecordQueue& operator=(const RecordQueue&) = delete;
+  ~RecordQueue();
+
   // Never waits.
   void take(const GuestRecord& record);
   bool is_empty() const;
@@ -32,6 +37,7 @@ class RecordQueue {
   mutable std::mutex lock_;
   std::condition_variable told_;
   std::string waiting_;
+  std::size_t handed_out_ = 0;  // what the last swap_out() took: it is taken as in use until the next
   std::vector<std::uint64_t> lost_;
   bool is_closed_ = false;
 };

@@ -322,7 +322,7 @@ class Printer : public Recipient {
       : probes_(probes),
         options_(options),
         output_(output),
-        formatter_({}, {.escape_control = options.escape_control, .symbols = symbols}) {
+        formatter_({}, {.escape_control = !options.raw_strings, .symbols = symbols}) {
     if (options.header) formatter_.header(text_);
   }
 

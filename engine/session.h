@@ -134,7 +134,7 @@ struct RunOptions {
   std::uint64_t max_events = 0;            // 0: no limit; after it the program goes on untraced
   std::chrono::nanoseconds duration{0};    // 0: no limit
   bool header = true;                      // the columns' names first
-  bool escape_control = false;             // control bytes of strings as \x1b (a terminal)
+  bool raw_strings = false;                // all bytes of strings and names as they are, as the kernel does
   std::function<bool()> detach_requested;  // polled; true: let the program go on untraced
 };
 
@@ -192,7 +192,7 @@ class Session {
   Summary summary() const;
   // What `hist` triggers have counted so far, as the kernel's hist files show it; empty: there is no such trigger. Those of several
   // events stand one after the other, each under its event's name.
-  std::string histograms(bool escape_control) const;
+  std::string histograms(bool raw_strings) const;
 
   // While run() is under way, from any thread; every process of the session is changed. Code::refused once the session has ended.
   // A line as uprobe_events takes it. All that it adds is added or, with an Error, nothing; what it deletes is gone.

@@ -176,13 +176,13 @@ void add_notes(const trace::Area& area, const trace::ReaderCounts& counts, std::
 
 }  // namespace
 
-std::string Session::histograms(bool escape_control) const {
+std::string Session::histograms(bool raw_strings) const {
   State& s = *state_;
   if (!s.area || s.area->histogram_count() == 0) return {};
   const format::HistogramNames names{
       .task = [&](std::uint32_t tid) { return std::string(s.names.name(tid)); },
       .symbols = s.symbols.get(),
-      .escape_control = escape_control,
+      .escape_control = !raw_strings,
   };
   const auto& all = s.switches.histograms;
   const bool are_of_one = std::all_of(all.begin(), all.end(), [&](const auto& h) { return h.event == all[0].event; });

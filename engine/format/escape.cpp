@@ -14,6 +14,14 @@ bool is_continuation(std::string_view text, std::size_t i) {
   return i < text.size() && (byte_at(text, i) & 0xc0) == 0x80;
 }
 
+// U+200B to U+200F, U+2028 to U+202E, U+2060 to U+206F, U+FEFF: they reorder or split what is shown.
+bool is_format(std::uint8_t lead, std::uint8_t second, std::uint8_t third) {
+  if (lead == 0xef) return second == 0xbb && third == 0xbf;
+  if (lead != 0xe2 || (second != 0x80 && second != 0x81)) return false;
+  if (second == 0x81) return third >= 0xa0 && third <= 0xaf;
+  return (third >= 0x8b && third <= 0x8f) || (third >= 0xa8 && third <= 0xae);
+}
+
 // The length of the UTF-8 character of two bytes or more that `text` starts with; 0 if there is none, if it is longer
 // than need be, a surrogate, beyond U+10FFFF, or a control character.
 std::size_t wide_character(std::string_view text) {
@@ -22,7 +30,11 @@ std::size_t wide_character(std::string_view text) {
   const std::uint8_t second = byte_at(text, 1);
   if (lead < 0xe0) return lead == 0xc2 && second < 0xa0 ? 0 : 2;
   if (!is_continuation(text, 2)) return 0;
-  if (lead < 0xf0) return (lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0) ? 0 : 3;
+  if (lead < 0xf0)
+    return (lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0) ||
+                   is_format(lead, second, byte_at(text, 2))
+               ? 0
+               : 3;
   if (!is_continuation(text, 3)) return 0;
   return (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second >= 0x90) ? 0 : 4;
 }
@@ -41,11 +53,11 @@ char* put_byte_escaped(char* at, std::uint8_t byte) {
 
 char* put_escaped(char* at, std::string_view text) {
   while (!text.empty()) {
-    const std::uint8_t byte = byte_at(text, 0);
-    const bool plain = byte >= 0x20 && byte < 0x7f;
-    const std::size_t length = plain ? 1 : wide_character(text);
+    std::size_t plain = 0;
+    while (plain < text.size() && byte_at(text, plain) >= 0x20 && byte_at(text, plain) < 0x7f) ++plain;
+    const std::size_t length = plain != 0 ? plain : wide_character(text);
     if (length == 0) {
-      at = put_byte_escaped(at, byte);
+      at = put_byte_escaped(at, byte_at(text, 0));
       text.remove_prefix(1);
       continue;
     }

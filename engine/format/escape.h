@@ -1,4 +1,4 @@
-// Making the bytes of a traced program harmless for a terminal.
+// Making the bytes of a traced program harmless for a terminal, and for whoever reads a trace line by line.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace uprobe::format {
 inline constexpr std::size_t kMostEscaped = 4;  // bytes that one byte can become
 
 // Copies `text` to `at` with control bytes as \n, \t, \r or \x1b, and likewise everything that is not well-formed UTF-8
-// or is a control character there (U+0080 to U+009F). Quotes and backslashes stay. Needs kMostEscaped * text.size()
+// or is a control character there (U+0080 to U+009F), ends a line, or turns the direction of text (U+2028 and the like). Quotes and backslashes stay. Needs kMostEscaped * text.size()
 // bytes.
 char* put_escaped(char* at, std::string_view text);
 

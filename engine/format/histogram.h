@@ -14,7 +14,7 @@ namespace uprobe::format {
 struct HistogramNames {
   std::function<std::string(std::uint32_t tid)> task;
   Symbols* symbols = nullptr;   // of code addresses; null: they print as numbers
-  bool escape_control = false;  // for a terminal
+  bool escape_control = false;  // bytes that are no text as \x1b
 };
 
 std::string print_histogram(const program::HistogramPlan& plan, const trace::HistogramCopy& copy,

@@ -153,11 +153,16 @@ TextFormatter::EventPlan TextFormatter::plan_event(const program::EventLayout& l
   return plan;
 }
 
-void TextFormatter::plan_place(const program::EventLayout& layout, EventPlan& plan) {
-  const std::string place = layout.place.empty() ? layout.event : layout.place;
+// Names of functions are those of a file, which may have any bytes in them.
+std::string TextFormatter::shown(const std::string& name) const {
+  return options_.escape_control ? escaped(name) : name;
+}
+
+void TextFormatter::plan_place(const program::EventLayout& layout, EventPlan& plan) const {
+  const std::string place = shown(layout.place.empty() ? layout.event : layout.place);
   switch (layout.style) {
     case Style::event:
-      plan.prefix = Piece(": " + layout.event + ": (0x");
+      plan.prefix = Piece(": " + shown(layout.event) + ": (0x");
       break;
     case Style::kprobes_2009:
       plan.prefix = Piece(layout.is_return ? ": " : ": " + std::string(name_in(place)) + ": @" + place);
@@ -170,13 +175,14 @@ void TextFormatter::plan_place(const program::EventLayout& layout, EventPlan& pl
   }
 }
 
-void TextFormatter::plan_field(const program::Field& field, bool is_first, EventPlan& plan) {
+void TextFormatter::plan_field(const program::Field& field, bool is_first, EventPlan& plan) const {
   const std::uint32_t elements = std::max<std::uint32_t>(field.count, 1);
   const bool is_array = field.count != 0, is_number = !is_array && field.kind == Kind::hex && !field.of_entry;
-  std::string prefix = " " + field.name + "=";
+  const std::string name = shown(field.name);
+  std::string prefix = " " + name + "=";
   if (plan.style == Style::kprobes_2009) prefix = " ";
   if (plan.style == Style::function)
-    prefix = (is_first ? "" : ", ") + field.name + "=";
+    prefix = (is_first ? "" : ", ") + name + "=";
   else
     prefix += is_array && !field.is_text ? "{" : is_number ? "0x" : "";
   plan.fields.push_back({.prefix = Piece(prefix),

@@ -26,7 +26,7 @@
 namespace uprobe::format {
 
 struct TextOptions {
-  bool escape_control = false;  // for a terminal; else every byte is printed as it is, as the kernel does
+  bool escape_control = false;  // of strings and names (escape.h); else every byte is printed as it is, as the kernel does
   Symbols* symbols = nullptr;   // of code addresses; null: they print as numbers. Outlives the formatter
 };
 
@@ -96,10 +96,11 @@ class TextFormatter final : public Formatter {
   };
 
   EventPlan plan_event(const program::EventLayout& layout) const;
-  static void plan_place(const program::EventLayout& layout, EventPlan& plan);
-  static void plan_field(const program::Field& field, bool is_first, EventPlan& plan);
+  void plan_place(const program::EventLayout& layout, EventPlan& plan) const;
+  void plan_field(const program::Field& field, bool is_first, EventPlan& plan) const;
   const std::string& task_text(std::uint32_t tid, std::string_view comm);
   char* put_text(char* at, std::string_view text) const;
+  std::string shown(const std::string& name) const;
   char* put_cpu_and_time(char* at, std::uint16_t cpu, std::uint64_t ns);
   char* put_field(char* at, const FieldPlan& field, Payload& payload) const;
   static char* put_missing(char* at, const FieldPlan& field);

@@ -239,7 +239,7 @@ TEST_F(CliRun, OptionsReachTheEngine) {
   EXPECT_TRUE(engine_.prepared.force);
   EXPECT_EQ(engine_.run_options.max_events, 9u);
   EXPECT_EQ(engine_.run_options.duration, std::chrono::minutes(2));
-  EXPECT_FALSE(engine_.run_options.escape_control) << "not a terminal";
+  EXPECT_FALSE(engine_.run_options.raw_strings) << "only where the user asks for it";
 }
 
 TEST_F(CliRun, CheckingTakesWholeTextsAndRunsNothing) {

@@ -54,7 +54,7 @@ class Differential(harness.TestCase):
     def both(self, definitions, command, stdin=b"", keep=None, options=()):
         kernel, again = (oracle.run_kernel(definitions, command, stdin, self.environment, randomise=False)
                          for _ in range(2))
-        ours = harness.run_tool(definitions, command, options, stdin, self.environment, randomise=False)
+        ours = harness.run_tool(definitions, command, ["--raw-strings", *options], stdin, self.environment, randomise=False)
         for seen in (kernel, again, ours):
             seen.hits = keep(seen.hits) if keep else seen.hits
         self.assertGreater(len(kernel.hits), 0, "the kernel saw nothing: the test asks for the wrong place")

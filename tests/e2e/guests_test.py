@@ -14,7 +14,7 @@ from process_state import read
 from tracers_test import BusyCase, TracersCase
 
 
-GREETING = struct.pack("=II", 40, 11)  # then the version and a pass
+GREETING = struct.pack("=II", 8, 11)  # then the version, and no pass: a stranger has none
 
 
 def guest_socket(host):

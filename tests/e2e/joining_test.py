@@ -267,7 +267,7 @@ class Folders(Door):
     def test_a_path_and_no_abstract_name(self):
         self.launch()
         with open("/proc/net/unix", encoding="ascii") as file:
-            self.assertNotIn("@uprobe-run", file.read())
+            self.assertNotIn(f"@uprobe-run/{self.process.pid}", file.read())
         self.assertEqual({os.stat(path).st_mode & 0o777 for path in self.doors()}, {0o600})
         self.check_unharmed()
 

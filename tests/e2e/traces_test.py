@@ -145,7 +145,7 @@ class Traces(harness.TestCase):
     def by_tool(self, definition, call):
         output = self.path("trace")
         # a program that reads its own text finds the first byte of what stands there: the kernel's breakpoint, or ours
-        words = [harness.tool(), "-o", output, *(["--tier=int3"] if READS_TEXT in definition else [])]
+        words = [harness.tool(), "--raw-strings", "-o", output, *(["--tier=int3"] if READS_TEXT in definition else [])]
         for line in self.target.expand(definition).split("\n"):
             words += ["-p", line]
         process = self.start([*words, "--"])
