@@ -69,13 +69,30 @@ TEST_F(CliOutput, AFileIsTruncatedAndWritten) {
   EXPECT_FALSE(sink->take_failure());
 }
 
-TEST_F(CliOutput, TheModeFollowsTheUmask) {
-  const mode_t before = ::umask(022);
+TEST_F(CliOutput, AFileThatIsCreatedIsTheUsersAlone) {
+  const mode_t before = ::umask(0);
   ASSERT_TRUE(TraceSink::open(path("t"), Streams{}));
   ::umask(before);
   struct stat facts;
   ASSERT_EQ(::stat(path("t").c_str(), &facts), 0);
-  EXPECT_EQ(facts.st_mode & 0777u, 0644u);
+  EXPECT_EQ(facts.st_mode & 0777u, 0600u);
+}
+
+TEST_F(CliOutput, WhereOthersCanChangeTheFolderLinksAndPipesAreRefused) {
+  ASSERT_EQ(::chmod(folder_.c_str(), 01777), 0);
+  ASSERT_EQ(::symlink("/dev/null", path("link").c_str()), 0);
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  ASSERT_EQ(::close(::open(path("file").c_str(), O_CREAT | O_WRONLY, 0600)), 0);
+  ASSERT_EQ(::link(path("file").c_str(), path("hard").c_str()), 0);
+  for (const char* name : {"link", "pipe", "hard"}) {
+    const auto sink = TraceSink::open(path(name), Streams{});
+    ASSERT_FALSE(sink) << name;
+    EXPECT_EQ(sink.error().code, Code::refused) << name;
+  }
+  ASSERT_EQ(::unlink(path("hard").c_str()), 0);
+  EXPECT_TRUE(TraceSink::open(path("file"), Streams{}));
+  ASSERT_EQ(::chmod(folder_.c_str(), 0700), 0);
+  EXPECT_TRUE(TraceSink::open(path("link"), Streams{})) << "the user's own";
 }
 
 TEST_F(CliOutput, LargeBatchesDoNotWaitForFlush) {

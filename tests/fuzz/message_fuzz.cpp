@@ -60,7 +60,7 @@ void cut(std::string_view bytes, std::size_t piece) {
   }
 }
 
-void control(std::string_view bytes) {
+void read_control(std::string_view bytes) {
   if (const auto request = decode_request(bytes)) {
     const auto again = decode_request(encode(*request));
     require(again && again->pass == request->pass && again->orders.size() == request->orders.size());
@@ -107,7 +107,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   if (data[0] % 4 == 0)
-    control(bytes);
+    read_control(bytes);
   else
     cut(bytes, data[0]);
   return 0;
