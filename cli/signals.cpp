@@ -25,6 +25,7 @@ constexpr std::int64_t kSecondPress = 2'000'000'000;
 volatile sig_atomic_t g_tool = 0;
 volatile sig_atomic_t g_child = 0;  // 0: not started
 volatile sig_atomic_t g_child_handle = -1;
+volatile sig_atomic_t g_ignored[NSIG];  // when the tool began
 volatile sig_atomic_t g_detach = 0;
 volatile sig_atomic_t g_attaching = 0;
 volatile sig_atomic_t g_front = 0;      // 0: we are no engine
@@ -78,7 +79,7 @@ void handle(int signal, siginfo_t* info, void*) {
   } else if (g_attaching != 0) {
     handle_attaching(signal);
   } else if (signal != SIGPIPE) {
-    if (signal == SIGINT) note_interrupt();
+    if (signal == SIGINT && g_ignored[signal] == 0) note_interrupt();
     if (g_child == 0)
       g_waiting[signal] = came_from_terminal(info->si_code) ? 0 : 1;
     else if (!came_from_terminal(info->si_code))
@@ -112,7 +113,8 @@ Signals::Signals() {
   const struct sigaction ours = our_action();
   for (std::size_t i = 0; i < kCaught.size(); ++i) {
     ::sigaction(kCaught[i], nullptr, &g_before_caught[i]);
-    if (g_before_caught[i].sa_handler != SIG_IGN) ::sigaction(kCaught[i], &ours, nullptr);
+    g_ignored[kCaught[i]] = g_before_caught[i].sa_handler == SIG_IGN ? 1 : 0;
+    if (g_ignored[kCaught[i]] == 0) ::sigaction(kCaught[i], &ours, nullptr);
   }
   for (std::size_t i = 0; i < kSetLater.size(); ++i) ::sigaction(kSetLater[i], nullptr, &g_before_later[i]);
 }
@@ -129,6 +131,10 @@ void Signals::child_started(int pid) {
   g_child = pid;
   ::signal(SIGCHLD, SIG_DFL);
   ::signal(SIGTTOU, SIG_IGN);
+  // The program has inherited by now what is ignored.
+  const struct sigaction ours = our_action();
+  for (const int signal : kCaught)
+    if (signal != SIGPIPE) ::sigaction(signal, &ours, nullptr);
   for (const int signal : kCaught) {
     if (g_waiting[signal] == 0) continue;
     g_waiting[signal] = 0;

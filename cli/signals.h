@@ -3,7 +3,8 @@
 // The handlers are installed before the program starts. The kernel gives every caught signal its default action at
 // exec, an ignored one stays ignored, and the mask is never touched: so the program gets exactly what it would have
 // without us, and there is no moment in which one of these could kill the tool while it works on the program's memory.
-// What was ignored at the start (nohup, background jobs of a script) stays ignored.
+// What was ignored at the start (nohup, background jobs of a script) the program finds ignored. It may have a handler of its own for it
+// later: so once it runs, what a process sends to the tool is passed on as well, and nothing else is done about it.
 //
 //   SIGINT, SIGQUIT   from the terminal: the program gets it as well, so nothing is to be done; a second SIGINT
 //                     within 2 s asks to detach

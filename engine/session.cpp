@@ -118,7 +118,7 @@ void Session::State::stop_tracing() {
   door.reset();
   if (guest_door) guest_door->close();
   end_search();
-  if (area && attaches) __atomic_store_n(&area->header().tool_gone, 1, __ATOMIC_RELAXED);  // nobody need ask
+  if (area) __atomic_store_n(&area->header().tool_gone, 1, __ATOMIC_RELAXED);  // nobody need ask
   {
     const std::lock_guard lock(changing);  // who is adding probes has added them
     if (mail) mail->stop();

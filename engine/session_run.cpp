@@ -2,11 +2,16 @@
 // guests have gone.
 #include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
+#include "engine/control/processes.h"
 #include "engine/session_state.h"
+#include "engine/target/process_stat.h"
 
 namespace uprobe {
 namespace {
@@ -24,6 +29,26 @@ Ending ending_of(pid_t child) {
   siginfo_t info{};
   if (::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED) != 0) return {.signalled = true, .code = SIGKILL};
   return {.signalled = info.si_code != CLD_EXITED, .code = info.si_status};
+}
+
+// The processes that are in the session, beside its tools.
+std::vector<pid_t> members_of(const trace::Area& area) {
+  struct stat status {};
+  if (::fstat(area.fd(), &status) != 0) return {};
+  std::vector<pid_t> members = control::processes_mapping(status.st_ino);
+  std::erase_if(members, [&](pid_t pid) { return pid == ::getpid() || control::is_tool_of(pid, status.st_ino); });
+  return members;
+}
+
+// Of these, those that have outlived the session; a line for the user.
+void tell_survivors(const std::vector<pid_t>& members, std::vector<std::string>& notes) {
+  const auto goes_on = [](pid_t pid) {
+    const auto stat = target::stat_of(pid);
+    return stat && !target::has_ended(*stat);
+  };
+  const auto count = std::count_if(members.begin(), members.end(), goes_on);
+  if (count == 1) notes.push_back("1 traced process goes on untraced");
+  if (count > 1) notes.push_back(std::to_string(count) + " traced processes go on untraced");
 }
 
 }  // namespace
@@ -100,7 +125,11 @@ Ending Session::State::end_with_processes() {
   learn_names();
   learn_counted_tasks();
   names.refresh_all();
-  if (recording) end_session(GuestEnd::processes);
+  if (recording) {
+    const std::vector<pid_t> members = members_of(*area);
+    end_session(GuestEnd::processes);
+    tell_survivors(members, notes);
+  }
   if (own_recipient != nullptr) own_recipient->end_batch();
   return attaches ? Ending{} : ending_of(child);
 }

@@ -104,8 +104,11 @@ MailSlot* find_slot(Mailbox& box) {
   return nullptr;
 }
 
+// Nothing is left to ask for. A request that the tool has not seen waits for no answer then.
+bool is_over(const AreaHeader* area) { return load(area->tool_gone) != 0 || !is_recording(*area); }
+
 bool is_answered(const ProcessBlock& block, const AreaHeader* area) {
-  return __atomic_load_n(&block.tool_gone, __ATOMIC_RELAXED) == 0 && load(area->tool_gone) == 0 && is_recording(*area);
+  return __atomic_load_n(&block.tool_gone, __ATOMIC_RELAXED) == 0 && !is_over(area);
 }
 
 // A program with many threads may ask for more than there are slots: a thread that finds all taken waits as long as for an answer.
@@ -155,7 +158,8 @@ void ring_for(AreaHeader* area, u32 tid) {
   for (u32 i = 0; i < shared::kBells && !is_rung; ++i) {
     u32& bell = live.bells[(tid + i) % shared::kBells];
     u32 expected = 0;
-    is_rung = __atomic_compare_exchange_n(&bell, &expected, tid, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) || expected == tid;
+    is_rung = __atomic_compare_exchange_n(&bell, &expected, tid, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||
+              expected == tid;
   }
   if (!is_rung) __atomic_store_n(&live.bells_missed, 1, __ATOMIC_RELEASE);
 }
@@ -200,7 +204,8 @@ bool converse_until(const Line& line, const Mailbox* box, MailSlot& slot, u32 nu
   Silence silence(line);
   for (;;) {
     const u32 wake_value = load(*line.wake), next = shared::number_behind(number, 1), heard = hear(slot.answered);
-    if (heard == shared::turn(next, MailState::done)) return say(slot.asked, shared::turn(number, MailState::accepted)), true;
+    if (heard == shared::turn(next, MailState::done))
+      return say(slot.asked, shared::turn(number, MailState::accepted)), true;
     if (heard == shared::turn(next, MailState::command)) {
       slot.result = execute(slot);
       say(slot.asked, shared::turn(number = shared::number_behind(next, 1), MailState::result));
@@ -260,9 +265,9 @@ void ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request) {
   const bool is_done = converse_until(line, &box, *slot, number, [&] {
     ring_for(area, tid);
     ring(line);
-    return !(is_refused = refusals.are_enough());
+    return !(is_refused = refusals.are_enough()) && !is_over(area);
   });
-  if (!is_done && !is_refused) give_up(block, area);
+  if (!is_done && !is_refused && !is_over(area)) give_up(block, area);
   free_slot(box, *slot);
 }
 
