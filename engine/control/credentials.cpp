@@ -88,15 +88,17 @@ Result<Credentials> credentials_in(const std::string& path) {
 bool is_subset(std::uint64_t some, std::uint64_t all) { return (some & ~all) == 0; }
 
 bool have_same_names(const Credentials& a, const Credentials& b) {
-  return a.uids == b.uids && a.gids == b.gids && a.groups == b.groups && a.namespace_device == b.namespace_device &&
-         a.user_namespace == b.user_namespace;
+  return a.uids == b.uids && a.gids == b.gids && a.groups == b.groups;
 }
 
-// Root of its namespace, and nothing is kept from it. A capability that the kernel does not know is in no bounding set.
-bool is_full_root(const Credentials& c) {
-  constexpr std::uint64_t kFirstCapabilities = (std::uint64_t{1} << 38) - 1;  // up to audit_read, Linux 3.16
-  const bool is_root = std::ranges::all_of(c.uids, [](std::uint32_t uid) { return uid == 0; });
-  return is_root && c.permitted == c.bounding && is_subset(kFirstCapabilities, c.permitted);
+bool have_same_namespace(const Credentials& a, const Credentials& b) {
+  return a.namespace_device == b.namespace_device && a.user_namespace == b.user_namespace;
+}
+
+// It takes the uids, gids and groups that it likes.
+bool can_be_anyone(const Credentials& c) {
+  constexpr std::uint64_t kSetgid = std::uint64_t{1} << 6, kSetuid = std::uint64_t{1} << 7;
+  return is_subset(kSetgid | kSetuid, c.permitted);
 }
 
 }  // namespace
@@ -116,17 +118,19 @@ Result<Credentials> credentials_of(pid_t pid) { return credentials_in("/proc/" +
 
 Result<Credentials> own_credentials() { return credentials_in("/proc/self"); }
 
+bool is_same_domain(const Credentials& a, const Credentials& b) {
+  return have_same_namespace(a, b) && a.permitted == b.permitted && a.bounding == b.bounding &&
+         (can_be_anyone(a) || have_same_names(a, b));
+}
+
 bool is_within(const Credentials& lesser, const Credentials& greater) {
-  const bool same_namespace =
-      lesser.namespace_device == greater.namespace_device && lesser.user_namespace == greater.user_namespace;
-  if (!same_namespace || !is_subset(lesser.permitted, greater.permitted) ||
-      !is_subset(lesser.bounding, greater.bounding))
-    return false;
-  return have_same_names(lesser, greater) || is_full_root(greater);
+  return have_same_namespace(lesser, greater) && is_subset(lesser.permitted, greater.permitted) &&
+         is_subset(lesser.bounding, greater.bounding) && (can_be_anyone(greater) || have_same_names(lesser, greater));
 }
 
 bool has_gained(const Credentials& before, const Credentials& after) {
-  return !have_same_names(before, after) || !is_subset(after.permitted, before.permitted);
+  return !have_same_namespace(before, after) || !have_same_names(before, after) ||
+         !is_subset(after.permitted, before.permitted);
 }
 
 }  // namespace uprobe::control

@@ -4,8 +4,10 @@
 // permitted capabilities, bounding set and user namespace are equal.
 //
 // - Groups count: a record may hold what the recording process read from a file of its group.
+// - Uids, gids and groups do not count for a process whose permitted set has CAP_SETUID and CAP_SETGID: it takes whichever it
+//   likes. So a server of root's that takes a user's effective uid for a moment stays where it is.
 // - Permitted counts and effective does not: a process raises its effective set to the permitted one whenever it likes.
-// - The bounding set counts: a process of uid 0 gets what is in it by its next execve, whatever it has dropped. The inheritable and
+// - The bounding set counts: a process of uid 0 gets all of it by its next execve, whatever it has dropped. The inheritable and
 //   ambient sets lie within what these two allow.
 // - no_new_privs and seccomp filters do not count, as they do not in the kernel's own check of who may trace whom.
 //
@@ -17,6 +19,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "engine/base/result.h"
@@ -28,7 +31,6 @@ struct Credentials {
   std::vector<std::uint32_t> groups;            // sorted
   std::uint64_t permitted = 0, bounding = 0;    // capabilities
   std::uint64_t namespace_device = 0, user_namespace = 0;
-  bool operator==(const Credentials&) const = default;
 };
 
 // All of it is about one process, also where the id is given to another one while it is read: then it is an Error.
@@ -38,6 +40,8 @@ Result<Credentials> own_credentials();
 
 // From the text of /proc/PID/status; the namespace is left 0.
 Result<Credentials> parse_credentials(const std::string& status);
+
+bool is_same_domain(const Credentials& a, const Credentials& b);
 
 // Whether every right of `lesser` is one of `greater` as well. False where that is not known, as across user namespaces.
 bool is_within(const Credentials& lesser, const Credentials& greater);

@@ -70,7 +70,7 @@ class ExecFollower {
   bool advance(Queued& queued);
   bool look_at(Pending& pending);
   bool handle_stop(Pending& pending, pid_t who, int status);
-  bool is_of_tool(const Credentials& credentials) const { return own_ && *own_ == credentials; }
+  bool is_of_tool(const Credentials& credentials) const { return own_ && is_same_domain(*own_, credentials); }
   Status load(const Pending& pending, target::PtraceTarget& target);
 
   Load load_;
