@@ -26,6 +26,14 @@ enum Number : u64 {
   kRtSigreturn = 15,
   kExecve = 59,
   kPtrace = 101,
+  kSetuid = 105,
+  kSetgid = 106,
+  kSetreuid = 113,
+  kSetregid = 114,
+  kSetgroups = 116,
+  kSetresuid = 117,
+  kSetresgid = 119,
+  kCapset = 126,
   kRtSigpending = 127,
   kRtSigtimedwait = 128,
   kRtSigsuspend = 130,
@@ -35,7 +43,9 @@ enum Number : u64 {
   kPselect6 = 270,
   kExitGroup = 231,
   kPpoll = 271,
+  kUnshare = 272,
   kEpollPwait = 281,
+  kSetns = 308,
   kSignalfd = 282,
   kSignalfd4 = 289,
   kSeccomp = 317,
@@ -45,6 +55,7 @@ enum Number : u64 {
   kEpollPwait2 = 441,
 };
 constexpr u64 kPrSetSeccomp = 22;
+constexpr u64 kCloneNewuser = 0x10000000;
 constexpr u64 kAtCwd = static_cast<u64>(-100);  // AT_FDCWD
 constexpr u64 kCloneVm = 0x100, kCloneVfork = 0x4000, kCloneSettls = 0x80000, kCloneClearSighand = u64{1} << 32;
 constexpr long kInterrupted = -4;  // EINTR
@@ -78,13 +89,27 @@ long execute(ProcessBlock& block, const SignalFrame& frame) {
   if (follow) ask_tool(block, area, request);
   // Counted before, since the call does not come back if it succeeds.
   u64* untraced = nullptr;
-  if (!follow && !preloaded && area != nullptr) untraced = traced ? &live_of(area).traced_execs : &live_of(area).filtered_execs;
+  if (!follow && !preloaded && area != nullptr)
+    untraced = traced ? &live_of(area).traced_execs : &live_of(area).filtered_execs;
   if (untraced != nullptr) __atomic_fetch_add(untraced, 1, __ATOMIC_RELAXED);
   show_mask_to_successor(block);
   const long result = traced ? execute_traced(block, frame) : pass(block, frame);
   take_mask_back(block);
   if (untraced != nullptr) __atomic_fetch_sub(untraced, 1, __ATOMIC_RELAXED);
   if (follow) ask_tool(block, area, {shared::MailKind::exec_failed, tid, 0, 0});
+  return result;
+}
+
+// Whoever shares the live part of the session with the process is of its trust domain: when the call returns the process has the
+// part of the domain that it is in now. A thread whose call is one of several, one in each thread, asks as they do: the last of them
+// asks about what all have changed. A child in its parent's memory has none of its own.
+long change_credentials(ProcessBlock& block, const SignalFrame& frame) {
+  const long result = pass(block, frame);
+  const bool asks = result == 0 && (block.flags & shared::kBlockFiltered) == 0 && !borrows_memory(block);
+  if (asks) {
+    const u32 tid = static_cast<u32>(system_call(kSysGettid));
+    ask_tool(block, session_area(block, 0), {shared::MailKind::credentials_changed, tid, 0, 0});
+  }
   return result;
 }
 
@@ -247,6 +272,20 @@ bool make(ProcessBlock& block, SignalFrame& frame, long& result) {
       return true;
     case kPtrace:
       return call_ptrace(block, frame, result);
+    case kUnshare:
+      if ((frame.di & kCloneNewuser) == 0) return false;
+      [[fallthrough]];
+    case kSetuid:
+    case kSetgid:
+    case kSetreuid:
+    case kSetregid:
+    case kSetgroups:
+    case kSetresuid:
+    case kSetresgid:
+    case kCapset:
+    case kSetns:
+      result = change_credentials(block, frame);
+      return true;
     case kOpen:
     case kOpenat:
       return open_status(block, frame, result);

@@ -170,13 +170,13 @@ Status unmap_forgotten_areas(HeldProcess& process) {
 }
 
 // A block that was given back: nobody is in the agent, so all of it may be written anew.
-Result<Block> reuse_block(HeldProcess& process, const FoundAgent& found, const trace::Area& area) {
+Result<Block> reuse_block(HeldProcess& process, const FoundAgent& found, const trace::Area& area, std::size_t part) {
   auto block = Block::read(process, found.block);
   if (!block) return block;
   shared::ProcessBlock& head = block->head();
   if ((head.flags & shared::kBlockLedBack) != 0)
     if (Status s = protect_restorer(process, found.agent, PROT_READ); !s) return s.error();
-  auto place = place_area(process, area);
+  auto place = place_area(process, area, part);
   if (!place) return place.error();
   head.sessions[0].area = place->value;
   head.session_count = 1;
@@ -193,8 +193,9 @@ Result<Block> reuse_block(HeldProcess& process, const FoundAgent& found, const t
   return block;
 }
 
-Result<Block> make_block(HeldProcess& process, const MappedAgent& agent, const trace::Area& area, std::size_t points) {
-  return place_block(process, agent, area, std::max(points, kLeastPoints), 0);
+Result<Block> make_block(HeldProcess& process, const MappedAgent& agent, const trace::Area& area, std::size_t points,
+                         std::size_t part) {
+  return place_block(process, agent, area, std::max(points, kLeastPoints), 0, part);
 }
 
 Status tell_agent(HeldProcess& process, Block& block, std::int32_t tid_offset) {
@@ -236,9 +237,7 @@ Status forget_areas(pid_t pid) {
 
 }  // namespace
 
-bool is_in_session(pid_t pid, const Result<FoundAgent>& found) {
-  return found && session_of(pid, *found) != 0;
-}
+bool is_in_session(pid_t pid, const Result<FoundAgent>& found) { return found && session_of(pid, *found) != 0; }
 
 pid_t host_of(pid_t pid) {
   const auto found = find_agent(pid);
@@ -276,7 +275,7 @@ Status free_all_of(pid_t front) {
 }
 
 Result<Block> attach_agent(HeldProcess& process, const Result<FoundAgent>& found, const AgentImage& image,
-                           const trace::Area& area, std::size_t points) {
+                           const trace::Area& area, std::size_t points, std::size_t part) {
   const std::int32_t tid_offset = tid_offset_of(process);
   if (Status fit = check_threads(process, tid_offset); !fit) return fit.error();
   if (!found && found.error().code != Code::not_found) return found.error();
@@ -284,7 +283,7 @@ Result<Block> attach_agent(HeldProcess& process, const Result<FoundAgent>& found
   const DescriptorRoom room(process.pid());
   const auto agent = found ? Result<MappedAgent>(found->agent) : map_agent(process, image);
   if (!agent) return agent.error();
-  auto block = found ? reuse_block(process, *found, area) : make_block(process, *agent, area, points);
+  auto block = found ? reuse_block(process, *found, area, part) : make_block(process, *agent, area, points, part);
   if (!block) return block;
   if (Status told = tell_agent(process, *block, tid_offset); !told) return told.error();
   AgentCalls calls(process, *agent);

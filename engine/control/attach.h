@@ -33,7 +33,7 @@ bool is_in_session(pid_t pid, const Result<FoundAgent>& found);
 // would have seen it do. An agent that was given back before is used again. On an error the process is as it was, but for
 // memory. `found`: by find_agent() since it is held. Only where there is no session.
 Result<Block> attach_agent(target::HeldProcess& process, const Result<FoundAgent>& found, const AgentImage& agent,
-                           const trace::Area& area, std::size_t points);
+                           const trace::Area& area, std::size_t points, std::size_t part = 0);
 
 // The opposite: text, dispositions, masks and alternate stacks are the program's own, the area is unmapped; agent, block,
 // islands and stacks stay for the next time. On an Error the text is the program's again if that was possible at all, and the

@@ -52,8 +52,8 @@ Status map_file(Target& target, Addr scratch, Addr base, std::span<const trace::
 
 // Private, and empty in a child of fork. (A kernel before 4.14 copies it: to a child in which no thread waits for an answer.)
 Status map_mailbox(Target& target, Addr at) {
-  auto made = target::map_memory(target, at, shared::kMailboxBytes, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-                                 0, "the mailbox");
+  auto made = target::map_memory(target, at, shared::kMailboxBytes, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+                                 -1, 0, "the mailbox");
   if (!made) return made.error();
   constexpr std::uint64_t kWipeOnFork = 18;
   auto advised = target.system_call(SYS_madvise, {at.value, shared::kMailboxBytes, kWipeOnFork, 0, 0, 0});
@@ -75,13 +75,13 @@ Addr place_far_from_code(std::uint64_t bytes) {
 }
 
 // [ the mailbox | plan and live part ]
-Result<Addr> map_area(Target& target, MappedMemory& mapped, Addr scratch, const trace::Area& area) {
+Result<Addr> map_area(Target& target, MappedMemory& mapped, Addr scratch, const trace::Area& area, std::size_t part) {
   const std::uint64_t bytes = shared::kMailboxBytes + area.span_bytes();
   auto place = mapped.map(bytes, PROT_NONE, MAP_NORESERVE, "the session area", place_far_from_code(bytes));
   if (!place) return place.error();
   if (Status made = map_mailbox(target, *place); !made) return made.error();
   const Addr base = *place + shared::kMailboxBytes;
-  const std::vector<trace::MapStep> steps = area.map_steps();
+  const std::vector<trace::MapStep> steps = area.map_steps(part);
   const std::span all(steps);
   if (Status made = map_file(target, scratch, base, all.first(1)); !made) return made.error();
   if (Status made = map_file(target, scratch, base, all.subspan(1)); !made) return made.error();
@@ -140,19 +140,35 @@ bool is_data(Target& target, Addr at) {
   return m != nullptr && m->readable && !m->executable;
 }
 
-Result<Addr> place_area(Target& target, const trace::Area& area) {
+Result<Addr> place_area(Target& target, const trace::Area& area, std::size_t part) {
   if (Status room = check_room(target.pid(), area); !room) return room.error();
   MappedMemory scratch_memory(target), mapped(target);
   auto scratch = scratch_memory.map_scratch();
   if (!scratch) return scratch.error();
-  auto base = map_area(target, mapped, *scratch, area);
+  auto base = map_area(target, mapped, *scratch, area, part);
   if (base) mapped.keep();
   return base;
 }
 
+Status replace_part(Target& target, Addr base, const trace::Area& area, std::size_t part) {
+  MappedMemory scratch_memory(target);
+  auto scratch = scratch_memory.map_scratch();
+  if (!scratch) return scratch.error();
+  const std::vector<trace::MapStep> steps = area.map_steps(part);
+  return map_file(target, *scratch, base, std::span(steps).subspan(1));
+}
+
+Status cover_part(Target& target, Addr base, const trace::Area& area) {
+  const std::uint64_t begin = area.map_steps().at(1).offset;
+  auto made = target::map_memory(target, base + begin, area.span_bytes() - begin, kReadWrite,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0,
+                                 "memory in the place of its records");
+  return made ? ok() : Status(made.error());
+}
+
 Result<Block> place_block(Target& target, const MappedAgent& agent, const trace::Area& area, std::size_t points,
-                          std::uint64_t blocked) {
-  auto area_base = place_area(target, area);
+                          std::uint64_t blocked, std::size_t part) {
+  auto area_base = place_area(target, area, part);
   if (!area_base) return area_base.error();
   MappedMemory mapped(target);
   auto place = mapped.map(Block::bytes_for(points), kReadWrite, MAP_NORESERVE, "the process block");
@@ -182,8 +198,8 @@ Result<Block> place_block(Target& target, const MappedAgent& agent, const trace:
 }
 
 Result<Block> install_agent(Target& target, const MappedAgent& agent, const trace::Area& area, std::size_t points,
-                            std::uint64_t blocked) {
-  auto block = place_block(target, agent, area, points, blocked);
+                            std::uint64_t blocked, std::size_t part) {
+  auto block = place_block(target, agent, area, points, blocked, part);
   if (!block) return block;
   MappedMemory scratch_memory(target);
   auto scratch = scratch_memory.map_scratch();
@@ -208,14 +224,15 @@ Status uninstall_handlers(Target& target, Block& block) {
   return ok();
 }
 
-Result<Block> load_agent(PtraceTarget& target, const AgentImage& agent, const trace::Area& area, std::size_t points) {
+Result<Block> load_agent(PtraceTarget& target, const AgentImage& agent, const trace::Area& area, std::size_t points,
+                         std::size_t part) {
   MappedMemory scratch_memory(target);
   auto scratch = scratch_memory.map_scratch();
   if (!scratch) return scratch.error();
   auto base = agent.map_into(target, *scratch, kScratchBytes);
   if (!base) return base.error();
   const std::uint64_t blocked = target.signal_mask();
-  auto block = install_agent(target, agent.mapped_at(*base), area, points, blocked);
+  auto block = install_agent(target, agent.mapped_at(*base), area, points, blocked, part);
   if (!block) {
     agent.unmap_from(target, *base);
     return block.error();

@@ -13,6 +13,7 @@
 #include "engine/base/exhaustion.h"
 #include "engine/base/quiet_thread.h"
 #include "engine/control/attach.h"
+#include "engine/control/domain_guard.h"
 #include "engine/control/futex.h"
 #include "engine/control/hooks.h"
 #include "engine/control/load.h"
@@ -33,6 +34,12 @@ constexpr auto kLookPause = 20ms;
 constexpr int kLookShare = 5;
 constexpr std::size_t kMostStrangers = 4 * shared::kBells;
 
+// Those of the processes that the session begins with. Where it waits for its first one: the tool's.
+Credentials credentials_of_first(const std::map<pid_t, Addr>& first) {
+  auto found = first.empty() ? own_credentials() : credentials_of(first.begin()->first);
+  return found ? found.take() : Credentials{};
+}
+
 }  // namespace
 
 MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent,
@@ -49,6 +56,7 @@ MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, cons
     beside_.add(pid);
   }
   flush_event_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  guard_ = std::make_unique<DomainGuard>(area, credentials_of_first(first));
   // A thread of its own: planning a large library may keep the other one busy for long.
   pulse_.emplace(area.header().tool_pulse);
   thread_ = start_quiet_thread([this] { loop(); }, {SIGCHLD});
@@ -63,6 +71,7 @@ void MailService::stop() {
   __atomic_fetch_add(&bell, 1, __ATOMIC_RELEASE);
   futex_wake(bell);
   thread_.join();
+  guard_->stop();
   pulse_.reset();
 }
 
@@ -189,8 +198,11 @@ Status MailService::load(target::PtraceTarget& target) {
   if (!hook_note) return hook_note.error();
   if (!hook_note->empty()) note_failure(*hook_note);
   const std::uint64_t blocked = target.signal_mask();
-  auto block = load_agent(target, *agent_, area_, probes_.size());
+  const auto part = guard_->part_for(target.pid());
+  if (!part) return part.error();
+  auto block = load_agent(target, *agent_, area_, probes_.size(), *part);
   if (!block) return block.error();
+  guard_->has_come(target.pid());
   blocks_.insert(block->address());
   const Status armed = survive_exhaustion([&] { return armer_.arm(target, *block); });
   if (armed) return ok();
@@ -221,8 +233,11 @@ Status MailService::take_in(pid_t pid, const std::function<bool()>& is_wanted) {
   if (!is_wanted() || is_in_session(pid, found))
     return Error{.code = Code::refused, .text = "has changed meanwhile", .err = EBUSY};
   const Status taken = survive_exhaustion([&]() -> Status {
-    auto block = attach_agent(**process, found, *agent_, area_, probes_.size());
+    const auto part = guard_->part_for(pid);
+    if (!part) return part.error();
+    auto block = attach_agent(**process, found, *agent_, area_, probes_.size(), *part);
     if (!block) return block.error();
+    guard_->has_come(pid);
     blocks_.insert(block->address());
     note_name(pid);
     if (Status armed = armer_.arm(**process, *block); !armed) return armed;
@@ -253,6 +268,7 @@ void MailService::answer(const std::shared_ptr<const Member>& process, Addr at) 
 
 Notes MailService::notes() const {
   Notes notes = exec_.notes();
+  for (const std::string& note : guard_->notes()) notes.insert(note);
   notes.insert(left_);
   notes.insert(failures_);
   return notes;
@@ -280,6 +296,7 @@ Status MailService::serve(const std::shared_ptr<Request>& asked) {
   const auto kind = static_cast<shared::MailKind>(slot.kind);
   if (kind == shared::MailKind::leave_me) return let_go(request, asker->pid);
   if (kind == shared::MailKind::leave_one) return let_go_of_other(request, *asker);
+  if (kind == shared::MailKind::credentials_changed) return guard_->look_at(asker->pid), ok();
   const bool mapped = kind == shared::MailKind::code_mapped, writable = kind == shared::MailKind::code_writable;
   if (!mapped && !writable && kind != shared::MailKind::libraries_changed) return serve_exec(asked, *asker);
   note_name(asker->pid);

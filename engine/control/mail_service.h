@@ -34,6 +34,8 @@
 
 namespace uprobe::control {
 
+class DomainGuard;
+
 class MailService {
  public:
   // All outlive the service; `armer` and `probes` are its thread's while it runs, but for alone().
@@ -131,6 +133,7 @@ class MailService {
   std::mutex names_lock_;
   std::vector<std::pair<pid_t, std::string>> names_;
   Fd flush_event_;
+  std::unique_ptr<DomainGuard> guard_;
   std::optional<Pulse> pulse_;
   std::thread thread_;
 };

@@ -16,10 +16,12 @@ using Bytes = std::span<const std::uint8_t>;
 
 constexpr std::uint32_t kEpollPwait2 = 441;
 constexpr std::uint32_t kFollowed[] = {
-    SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_execve, SYS_execveat,        SYS_prctl,    SYS_seccomp,
-    SYS_ppoll,        SYS_rt_sigsuspend,  SYS_clone3, SYS_epoll_pwait,     kEpollPwait2, SYS_rt_sigpending,
-    SYS_sigaltstack,  SYS_open,           SYS_openat, SYS_rt_sigtimedwait, SYS_pselect6, SYS_mmap,
-    SYS_mprotect,     SYS_pkey_mprotect,  SYS_ptrace, SYS_signalfd,        SYS_signalfd4};
+    SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_execve,   SYS_execveat,        SYS_prctl,     SYS_seccomp,
+    SYS_ppoll,        SYS_rt_sigsuspend,  SYS_clone3,   SYS_epoll_pwait,     kEpollPwait2,  SYS_rt_sigpending,
+    SYS_sigaltstack,  SYS_open,           SYS_openat,   SYS_rt_sigtimedwait, SYS_pselect6,  SYS_mmap,
+    SYS_mprotect,     SYS_pkey_mprotect,  SYS_ptrace,   SYS_signalfd,        SYS_signalfd4, SYS_setuid,
+    SYS_setgid,       SYS_setreuid,       SYS_setregid, SYS_setresuid,       SYS_setresgid, SYS_setgroups,
+    SYS_capset,       SYS_unshare,        SYS_setns};
 constexpr std::uint32_t kClones[] = {SYS_clone, SYS_fork, SYS_vfork, SYS_clone3};
 constexpr std::uint32_t kNoNumber = 1024;
 constexpr std::size_t kWindow = 64;
@@ -145,6 +147,16 @@ std::optional<RegisterLoad> register_load(Bytes insn) {
   if (insn.size() != opcode + 5 || (insn[opcode] & 0xf8) != 0xb8) return std::nullopt;
   const unsigned reg = (insn[opcode] & 7U) + (high ? 8U : 0U);
   return RegisterLoad{static_cast<std::uint8_t>(reg), word_at(insn, opcode + 1)};
+}
+
+bool loads_ax_from_memory(Bytes insn) {
+  constexpr unsigned kRexBits = 0x0b;  // W, X and B; R would name another register than rax
+  const bool rex = !insn.empty() && (insn[0] & ~kRexBits) == 0x40;
+  const std::size_t at = rex ? 1 : 0;
+  if (insn.size() < at + 2 || (insn[at] != 0x8b && insn[at] != 0x63)) return false;
+  const unsigned mod = insn[at + 1] >> 6, reg = insn[at + 1] >> 3 & 7, base = insn[at + 1] & 7;
+  constexpr unsigned kByStackPointer = 4, kByFramePointer = 5;  // or by the instruction pointer
+  return mod != 3 && reg == 0 && base != kByStackPointer && base != kByFramePointer;
 }
 
 std::optional<std::uint8_t> copied_to_ax(Bytes insn) {

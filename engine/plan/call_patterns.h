@@ -28,6 +28,10 @@ struct RegisterLoad {
 };
 std::optional<RegisterLoad> register_load(std::span<const std::uint8_t> insn);
 std::optional<std::uint8_t> copied_to_ax(std::span<const std::uint8_t> insn);
+// Whether one whole instruction loads rax or eax from memory that a register points to, and not from the stack, where Go has the
+// numbers of all calls. A number from there is that of a call which every thread of a process makes: the set*id calls of glibc
+// (nptl/nptl_setxid.c) and of musl (src/unistd/setxid.c).
+bool loads_ax_from_memory(std::span<const std::uint8_t> insn);
 inline constexpr std::size_t kRegisters = 16;
 
 // Whether the calls with this number are the agent's business.

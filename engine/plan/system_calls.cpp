@@ -19,6 +19,7 @@ using x86::Leads;
 using Bytes = std::span<const std::uint8_t>;
 
 constexpr std::uint8_t kSyscall[] = {0x0f, 0x05};
+constexpr std::uint32_t kFromMemory = ~1u;  // no constant
 
 shared::PointRole clone_role(std::uint32_t number) {
   if (number == SYS_vfork) return shared::PointRole::vfork_return;
@@ -71,6 +72,7 @@ void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool a
     const Bytes rest = code.subspan(at);
     if (!x86::scan(rest, Addr{begin + at}, insn)) break;
     if (insn.leads == Leads::jump || insn.leads == Leads::jump_if) targets.push_back(insn.target - begin + offset);
+    if (loads_ax_from_memory(rest.first(insn.length))) number = kFromMemory;
     if (const auto load = register_load(rest.first(insn.length))) loaded[load->reg] = load->number;
     if (const auto reg = copied_to_ax(rest.first(insn.length))) number = loaded[*reg];
     if (const auto load = number_load_ending(code, at + insn.length); load && is_whole(*load, at))
@@ -79,7 +81,7 @@ void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool a
     const bool is_syscall = insn.length == 2 && std::equal(std::begin(kSyscall), std::end(kSyscall), rest.begin());
     if (is_syscall && !any && is_open_call(number) && is_mov_before_open(before))
       sites.push_back({offset + at - shared::kBeforeOpen, shared::PointRole::open_call});
-    else if (is_syscall && (any || is_followed_call(number)))
+    else if (is_syscall && (any || number == kFromMemory || is_followed_call(number)))
       sites.push_back({offset + at, shared::PointRole::system_call});
     if (is_syscall && is_clone_call(number)) sites.push_back({offset + at + 2, clone_role(number)});
     before = rest.first(insn.length);

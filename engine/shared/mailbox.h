@@ -42,7 +42,8 @@ enum class MailKind : u32 {
   code_mapped,
   leave_me,
   leave_one,
-  code_writable  // is about to be: [path, folder)
+  code_writable,       // is about to be: [path, folder)
+  credentials_changed  // may have: the process may have left its trust domain
 };
 
 struct Turn {

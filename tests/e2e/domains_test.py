@@ -1,7 +1,8 @@
-"""Processes of different credentials in one session of root's: what a process of another trust domain starts with rights of its
-own is left alone.
+"""Processes of different credentials in one session of root's: each trust domain has memory of its own for its records, also
+after a process has changed its credentials, and what a process of another domain starts with rights of its own is left alone.
 """
 import os
+import re
 import struct
 import unittest
 
@@ -11,14 +12,106 @@ NET_RAW = 1 << 13
 
 
 @unittest.skipIf(os.geteuid() != 0, "changes of credentials need root")
-class Programs(harness.TestCase):
-    """Of set-id files and files with capabilities, executed by a traced process."""
-
+class Case(harness.TestCase):
     def setUp(self):
         super().setUp()
         os.chmod(self.folder, 0o755)
         self.fixture = self.copy_of(harness.fixture("domains"))
         os.chmod(self.fixture, 0o755)
+
+
+class Traced(Case):
+    def traced(self, *steps, controls=(), ring="64K", timeout=harness.TIMEOUT):
+        output = self.path("trace")
+        seen = harness.run([*harness.tracer("-o", output, "-b", ring), "-p",
+                            f"p:hit {self.fixture}:probed text=+0(%di):string", *controls, "--", self.fixture, *steps],
+                           timeout=timeout)
+        with open(output, encoding="latin-1", newline="") as file:
+            seen.hits = harness.parse_trace(file.read())
+        self.assertEqual(seen.returncode, 0, seen.stderr)
+        seen.texts = [hit.arguments[len('text="'):-1] for hit in seen.hits]
+        seen.parts = re.findall(rb"^part (\d+)$", seen.stdout, re.M)
+        return seen
+
+
+class Changes(Traced):
+    """A process changes its credentials, and goes on being recorded, to other memory than those that have the old ones."""
+
+    def test_by_libc_before_the_call_returns(self):
+        seen = self.traced("part", "child", "hit=before", "drop", "part", "hit=after", "part", "end", "part")
+        first, *dropped, last = seen.parts
+        self.assertNotIn(b"0", seen.parts)
+        self.assertEqual(first, last)
+        self.assertNotIn(first, dropped)
+        self.assertEqual(len(set(dropped)), 1)
+        self.assertEqual(seen.texts, ["before", "after"])
+
+    def test_threads_are_moved_together(self):
+        seen = self.traced("part", "child", "threads=3", "drop", "part", "hit=after", "end", ring="4M")
+        self.assertEqual(len(set(seen.parts)), 2, seen.stderr)
+        self.assertNotIn(b"0", seen.parts, seen.stderr)
+        self.assertEqual([text for text in seen.texts if text not in ("thread", "after")], [])
+        self.assertIn("after", seen.texts)
+
+    def test_by_its_own_system_calls_soon(self):
+        seen = self.traced("part", "child", "hit=before", "drop_raw", "settle=1000", "part", "hit=after", "end")
+        self.assertEqual(len(set(seen.parts)), 2, seen.parts)
+        self.assertEqual(seen.texts, ["before", "after"])
+
+    def test_another_user_namespace(self):
+        probe = harness.run([self.fixture, "namespace"])
+        if probe.returncode != 0:
+            self.skipTest("no user namespaces here")
+        seen = self.traced("part", "child", "namespace", "part", "hit=after", "end")
+        self.assertEqual(len(set(seen.parts)), 2, seen.parts)
+        self.assertEqual(seen.texts, ["after"])
+
+    def test_equal_credentials_share_their_memory(self):
+        seen = self.traced("child", "drop", "part", "end", "child", "drop", "part", "end")
+        self.assertEqual(len(set(seen.parts)), 1)
+
+    def test_a_program_that_another_user_starts(self):
+        seen = self.traced("part", "child", "drop", "exec", self.fixture, "part", "hit=after")
+        self.assertEqual(len(set(seen.parts)), 2, seen.parts)
+        self.assertEqual(seen.texts, ["after"])
+
+    def test_more_domains_than_there_are_parts(self):
+        steps = [word for user in range(20) for word in ("child", f"user={60000 + user}", f"hit={user}", "end")]
+        seen = self.traced(*steps, "hit=last")
+        known = [text for text in seen.texts if text != "last"]
+        self.assertEqual(known, [str(user) for user in range(15)])
+        self.assertEqual(seen.texts[-1], "last")
+        self.assertIn(b"has changed its credentials and is no longer recorded", seen.stderr)
+
+
+class Adversaries(Traced):
+    """What a process can do to those of another domain. It has dropped its privileges."""
+
+    def test_reads_no_strings_of_others(self):
+        text = "a" + "-secret"  # not in one piece among the arguments: these are no memory of a session
+        seen = self.traced(f"hit={text}", "child", f"search={text}", "end", "child", "drop", f"search={text}", "end")
+        self.assertEqual(seen.stdout, b"found\nnot found\n")
+
+    def test_spoils_no_records_of_others(self):
+        seen = self.traced("child", "drop", "scribble", "end", *[f"hit={i}" for i in range(200)])
+        self.assertEqual(seen.texts[-200:], [str(i) for i in range(200)])
+
+    def test_switches_nothing_off_for_others(self):
+        controls = ["--trigger", 'traceoff if text == "off"']
+        seen = self.traced("child", "drop", "hit=off", "hit=unseen", "settle=200", "end", "hit=seen", controls=controls)
+        self.assertIn("seen", seen.texts)
+        self.assertNotIn("unseen", seen.texts)
+
+    def test_is_switched_off_by_those_above(self):
+        controls = ["--trigger", 'traceoff if text == "off"']
+        seen = self.traced("child", "drop", "hit=first", "end", "hit=off", "settle=500", "child", "drop", "hit=unseen",
+                           "end", controls=controls)
+        self.assertIn("first", seen.texts)
+        self.assertNotIn("unseen", seen.texts)
+
+
+class Programs(Case):
+    """Of set-id files and files with capabilities, executed by a traced process."""
 
     def set_id(self):
         path = harness.copied(self.fixture, self.path("set_id"))

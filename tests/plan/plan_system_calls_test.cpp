@@ -22,7 +22,9 @@ constexpr std::uint64_t kFollowed[] = {
     SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_execve,      SYS_execveat,      SYS_ptrace,      SYS_prctl,
     SYS_seccomp,      SYS_rt_sigsuspend,  SYS_pselect6,    SYS_ppoll,         SYS_epoll_pwait, 441 /* epoll_pwait2 */,
     SYS_rt_sigreturn, SYS_rt_sigpending,  SYS_sigaltstack, SYS_open,          SYS_openat,      SYS_rt_sigtimedwait,
-    SYS_clone3,       SYS_mmap,           SYS_mprotect,    SYS_pkey_mprotect, SYS_signalfd,    SYS_signalfd4};
+    SYS_clone3,       SYS_mmap,           SYS_mprotect,    SYS_pkey_mprotect, SYS_signalfd,    SYS_signalfd4,
+    SYS_setuid,       SYS_setgid,         SYS_setreuid,    SYS_setregid,      SYS_setresuid,   SYS_setresgid,
+    SYS_setgroups,    SYS_capset,         SYS_unshare,     SYS_setns};
 constexpr std::uint64_t kClones[] = {SYS_clone, SYS_clone3, SYS_vfork, SYS_fork};
 
 template <std::size_t N>
@@ -153,6 +155,20 @@ TEST(SystemCalls, ANumberMayComeByAnotherRegister) {
   EXPECT_FALSE(copied_to_ax(to_r8));
   const std::vector<std::uint8_t> unrelated = {0xbb, 13, 0, 0, 0, 0x4c, 0x89, 0xe0, 0x0f, 0x05};  // %ebx, %r12
   EXPECT_FALSE(number_before(unrelated, 8));
+}
+
+TEST(SystemCalls, ANumberMayComeFromMemory) {
+  using Bytes = std::vector<std::uint8_t>;
+  EXPECT_TRUE(loads_ax_from_memory(Bytes{0x8b, 0x00}));                  // mov (%rax),%eax
+  EXPECT_TRUE(loads_ax_from_memory(Bytes{0x8b, 0x03}));                  // mov (%rbx),%eax
+  EXPECT_TRUE(loads_ax_from_memory(Bytes{0x48, 0x63, 0x47, 0x0c}));      // movslq 0xc(%rdi),%rax
+  EXPECT_FALSE(loads_ax_from_memory(Bytes{0x8b, 0xc3}));                 // mov %ebx,%eax
+  EXPECT_FALSE(loads_ax_from_memory(Bytes{0x44, 0x8b, 0x00}));           // mov (%rax),%r8d
+  EXPECT_FALSE(loads_ax_from_memory(Bytes{0x8b, 0x05, 1, 0, 0, 0}));     // mov 1(%rip),%eax
+  EXPECT_FALSE(loads_ax_from_memory(Bytes{0x48, 0x8b, 0x44, 0x24, 8}));  // mov 8(%rsp),%rax
+  EXPECT_FALSE(loads_ax_from_memory(Bytes{0x89, 0x03}));                 // mov %eax,(%rbx)
+  EXPECT_FALSE(loads_ax_from_memory(Bytes{0x8b}));
+  EXPECT_FALSE(loads_ax_from_memory(Bytes{}));
 }
 
 // mov $14,%eax; mov $8,%r8d; mov %r8,%r10; syscall: rt_sigprocmask in gcc's sanitizers. In `mov $2,%eax` behind a byte that
