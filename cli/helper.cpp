@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,7 @@
 #include "cli/output.h"
 #include "cli/probes_file.h"
 #include "cli/run.h"
+#include "cli/skip_refused.h"
 #include "cli/summary.h"
 #include "cli/values.h"
 #include "engine/control/preloaded.h"
@@ -33,6 +35,7 @@ constexpr const char* kBufferSize = "UPROBE_BUFFER_SIZE";
 constexpr const char* kVerbose = "UPROBE_VERBOSE";
 constexpr const char* kTier = "UPROBE_TIER";
 constexpr const char* kReturn = "UPROBE_RETURN";
+constexpr const char* kSkipRefused = "UPROBE_SKIP_REFUSED";
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -44,6 +47,7 @@ struct Settings {
   std::vector<std::string> places;  // of the definitions, for messages
   std::string output;
   int verbosity = 0;
+  bool skips_refused = false;
 };
 
 Error bad_variable(const char* name, std::string text) {
@@ -111,6 +115,9 @@ Result<Settings> settings(pid_t pid) {
     if (!chosen) return bad_variable(kReturn, chosen.error().text);
     result.session.returns = *chosen;
   }
+  const std::string skip = variable(kSkipRefused);
+  if (!skip.empty() && skip != "0" && skip != "1") return bad_variable(kSkipRefused, "must be 0 or 1");
+  result.skips_refused = skip == "1";
   const std::string verbose = variable(kVerbose);
   if (verbose.size() > 1 || (!verbose.empty() && (verbose[0] < '0' || verbose[0] > '2')))
     return bad_variable(kVerbose, "must be 0, 1 or 2");
@@ -202,8 +209,18 @@ int serve(Helper& helper) {
     helper.diagnostics.error(error, context_of(error, helper.settings));
     return kExitFailure;
   };
-  auto session = Session::prepare(helper.settings.session);
-  if (!session) return fail(session.error());
+  std::optional<Session> session;
+  const auto prepare = [&](const SessionOptions& options) -> Status {
+    auto prepared = Session::prepare(options);
+    if (!prepared) return prepared.error();
+    session.emplace(prepared.take());
+    return ok();
+  };
+  Settings& settings = helper.settings;
+  const Status prepared = settings.skips_refused
+                              ? prepare_others(settings.session, settings.places, prepare, helper.diagnostics)
+                              : prepare(settings.session);
+  if (!prepared) return fail(prepared.error());
   auto output = Appender::open(helper.settings.output, helper.program.target().pid());
   if (!output) return fail(output.error());
   if (Status adopted = session->adopt(helper.program); !adopted) return fail(adopted.error());

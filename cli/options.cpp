@@ -183,6 +183,8 @@ constexpr std::array kRows = {
         [](Options&, const std::string&) { return ok(); }},
     Row{0, "force", no_argument, "", "probe at an offset inside an instruction all the same",
         [](Options& o, const std::string&) { return o.force = true, ok(); }},
+    Row{0, "skip-refused", no_argument, "", "arm the other definitions where some are refused; says which, and why",
+        [](Options& o, const std::string&) { return o.skip_refused = true, ok(); }},
     Row{0, "tier", required_argument, "TIER",
         "auto (default): by a jump where that is safe, else by a breakpoint;\nint3: breakpoints; jump: refuse what "
         "needs one",

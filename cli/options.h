@@ -68,6 +68,7 @@ struct Options {
   bool json = false;     // of --check
   bool profile = false;  // uprobe_profile's lines behind the trace
   bool force = false;
+  bool skip_refused = false;
   plan::Tier tier = plan::Tier::automatic;
   plan::ReturnMode returns = plan::ReturnMode::automatic;
   spec::Style style = spec::Style::event;  // of events that have none of their own

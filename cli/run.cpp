@@ -11,6 +11,7 @@
 #include "cli/front.h"
 #include "cli/options.h"
 #include "cli/probes_file.h"
+#include "cli/skip_refused.h"
 #include "cli/summary.h"
 #include "cli/text.h"
 
@@ -173,6 +174,13 @@ bool prepare(const Call& call) {
   options.has_door = true;
   options.known_as = visible_pid();
   options.name = call.options.session_name;
+  if (call.options.skip_refused) {
+    std::vector<std::string> places = definitions->places;
+    const auto try_these = [&](const SessionOptions& these) { return call.engine.prepare(these); };
+    const Status rest = prepare_others(options, places, try_these, call.diagnostics);
+    if (!rest) call.diagnostics.error(rest.error());
+    return static_cast<bool>(rest);
+  }
   const Status prepared = call.engine.prepare(options);
   if (prepared) return true;
   show(problems(call.engine, options, *definitions, prepared.error()), call.diagnostics);
@@ -248,10 +256,31 @@ Result<Orders> gather_orders(const Call& call) {
   return orders;
 }
 
+// One order at a time. A definition that is refused is said, and the next one comes.
+Outcome control_others(const Call& call, const Orders& orders) {
+  std::size_t skipped = 0;
+  for (std::size_t i = 0; i < orders.list.size(); ++i) {
+    const auto reply = call.engine.ask(call.options.control, {orders.list[i]});
+    if (!reply) return fail(call, reply.error());
+    const Outcome printed = print(call, reply->text);
+    if (!reply->error && printed.code != 0) return printed;
+    if (!reply->error) continue;
+    if (orders.list[i].kind != OrderKind::define) {
+      call.diagnostics.error(*reply->error);
+      return kFailed;
+    }
+    call.diagnostics.line(skipped_line(*reply->error, orders.contexts[i]));
+    ++skipped;
+  }
+  if (skipped != 0) call.diagnostics.line(counted(skipped, "definition", "definitions") + " skipped");
+  return {};
+}
+
 // What the session says, up to the first order that fails.
 Outcome control(const Call& call) {
   const auto orders = gather_orders(call);
   if (!orders) return fail(call, orders.error());
+  if (call.options.skip_refused) return control_others(call, *orders);
   const auto reply = call.engine.ask(call.options.control, orders->list);
   if (!reply) return fail(call, reply.error());
   const Outcome printed = print(call, reply->text);

@@ -181,6 +181,33 @@ TEST_F(CliRun, TheTraceGoesToStandardErrorAndTheSummaryBehindIt) {
   EXPECT_EQ(engine_.launched, (Words{"zsh", "-c", "y"}));
 }
 
+TEST_F(CliRun, RefusedDefinitionsAreSkippedWhenAsked) {
+  engine_.bad["nowhere"] = {.code = Code::not_found, .text = "no such function"};
+  EXPECT_EQ(code({"--skip-refused", "-p", "p:a /x:nowhere", "-p", "p:b /x:y", "-p", "p:c /x:nowhere2", "zsh"}), 0);
+  EXPECT_EQ(err(),
+            "uprobe-run: skipped -p: 'p:a /x:nowhere': no such function\n"
+            "uprobe-run: skipped -p: 'p:c /x:nowhere2': no such function\n"
+            "uprobe-run: 2 of 3 definitions skipped\n");
+  ASSERT_EQ(engine_.prepared.definitions.size(), 1u);
+  EXPECT_EQ(engine_.prepared.definitions[0].text, "p:b /x:y");
+  EXPECT_EQ(engine_.launched, Words{"zsh"});
+}
+
+TEST_F(CliRun, NothingStartsWhereAllAreRefused) {
+  engine_.bad["nowhere"] = {.code = Code::not_found, .text = "no such function"};
+  EXPECT_EQ(code({"--skip-refused", "-p", "p:a /x:nowhere", "zsh"}), 125);
+  EXPECT_EQ(err(),
+            "uprobe-run: skipped -p: 'p:a /x:nowhere': no such function\n"
+            "uprobe-run: no probe is left: 1 definition skipped\n");
+  EXPECT_TRUE(engine_.launched.empty());
+}
+
+TEST_F(CliRun, WhatIsAboutNoDefinitionIsNotSkipped) {
+  engine_.together = Error{.code = Code::limit, .text = "ring size out of range"};
+  EXPECT_EQ(code({"--skip-refused", "-p", "p:a /x:y", "zsh"}), 125);
+  EXPECT_EQ(err(), "uprobe-run: ring size out of range\n");
+}
+
 TEST_F(CliRun, WhoIsAttachedToIsToldUnlessQuiet) {
   engine_.ending.detached = true;
   EXPECT_EQ(code({"-p", "p:a /bin/zsh:x", "--comm=x", "--comm", "y*", "--object=/a", "--wait", "-P", "12"}), 0);
