@@ -77,7 +77,14 @@ Session::State::~State() {
 // From the mail service, which sees processes while they live.
 void Session::State::learn_names() {
   if (!mail) return;
-  for (const auto& [pid, name] : mail->take_names()) names.preset(static_cast<std::uint32_t>(pid), name);
+  learn(mail->take_names());
+}
+
+void Session::State::learn(const std::vector<control::SeenTask>& tasks) {
+  for (const control::SeenTask& seen : tasks) {
+    names.know_space(seen.space);
+    names.learn(seen.own, seen.name, seen.ns);
+  }
 }
 
 void Session::State::learn_counted_tasks() {
@@ -209,6 +216,10 @@ Status Session::State::make_area() {
                                              .insists_on_stubs = options.returns == plan::ReturnMode::stub});
   clock.emplace(trace::Clock::start(clock_begin));
   area->header().tick_rate = clock->rate();
+  struct stat file {};
+  if (::fstat(area->fd(), &file) != 0) return system_error("fstat of the session area", errno);
+  const auto tasks = std::make_shared<control::TracedTasks>(file.st_ino);
+  names = trace::TaskNames("/proc", [tasks](std::uint32_t tid) { return tasks->has(tid); });
   reader.emplace(*area, *clock, names);
   return ok();
 }
@@ -229,8 +240,11 @@ Status Session::State::arm(target::Target& target, const std::function<Result<co
 
 Status Session::State::begin(const std::map<pid_t, Addr>& first) {
   if (Status some = find_any_armed(); !some) return some;
-  if (code_maps)
-    for (const auto& [pid, block] : first) code_maps->note(pid);
+  for (const auto& [pid, block] : first) {
+    if (code_maps) code_maps->note(pid);
+    learn(control::tasks_of(pid));
+  }
+  names.settle_spaces();
   mail.emplace(*area, *armer, planned, agent ? &*agent : nullptr, first, code_maps.get());
   area->set_state(shared::SessionState::recording);
   recording = true;

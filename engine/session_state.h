@@ -110,6 +110,7 @@ struct Session::State {
   Status launch(const std::string& program, const std::vector<std::string>& argv);
   void stop_tracing();
   void learn_names();
+  void learn(const std::vector<control::SeenTask>& tasks);
   // Of tasks that nothing but a histogram shows, while they live.
   void learn_counted_tasks();
   void await_writers();

@@ -10,6 +10,7 @@
 #include "preload/stacks.h"
 #include "preload/status.h"
 #include "preload/system_call.h"
+#include "preload/task_name.h"
 #include "preload/thread.h"
 #include "preload/tracers.h"
 
@@ -44,7 +45,7 @@ enum Number : u64 {
   kClone3 = 435,
   kEpollPwait2 = 441,
 };
-constexpr u64 kPrSetSeccomp = 22;
+constexpr u64 kPrSetName = 15, kPrSetSeccomp = 22;
 constexpr u64 kAtCwd = static_cast<u64>(-100);  // AT_FDCWD
 constexpr u64 kCloneVm = 0x100, kCloneVfork = 0x4000, kCloneSettls = 0x80000, kCloneClearSighand = u64{1} << 32;
 constexpr long kInterrupted = -4;  // EINTR
@@ -216,6 +217,12 @@ void finish_keeping_handlers(ProcessBlock& block, const Point& point, const Sign
   entry->cleared = 0;
 }
 
+bool set_name(ProcessBlock& block, const SignalFrame& frame, long& result) {
+  result = pass(block, frame);
+  if (result == 0) record_task_name(block, false);
+  return true;
+}
+
 // The call made here: its result, or false: the copy shall make it.
 bool make(ProcessBlock& block, SignalFrame& frame, long& result) {
   switch (frame.ax) {
@@ -269,6 +276,7 @@ bool make(ProcessBlock& block, SignalFrame& frame, long& result) {
     case kPselect6:
       return pselect(block, frame, result);
     case kPrctl:
+      if (frame.di == kPrSetName) return set_name(block, frame, result);
       if (frame.di != kPrSetSeccomp) return false;
       [[fallthrough]];
     case kSeccomp:
@@ -361,6 +369,7 @@ void leave_clone(ProcessBlock& block, const Point& point, const SignalFrame& fra
   const bool thread = frame.ax == 0 && shares && !borrows_memory(block);
   if (thread) begin_thread(block, frame);
   give_stack(block, frame);
+  if (frame.ax == 0) record_task_name(block, true);
 }
 
 }  // namespace uprobe::agent

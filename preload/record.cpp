@@ -9,25 +9,6 @@
 namespace uprobe::agent {
 namespace {
 
-struct Room {
-  u8* at;
-  u32 position;  // units of 8 bytes
-  u32 number;
-  u64 bytes;
-};
-
-UPROBE_IN_SECTION Room room_of(AreaHeader* area, const Ring& ring, u32 index) {
-  const u64 commit = __atomic_load_n(&ring.commit, __ATOMIC_RELAXED);
-  const u32 position = static_cast<u32>(commit >> 32);
-  const u32 tail = __atomic_load_n(&ring.tail, __ATOMIC_ACQUIRE);
-  const u64 used = u64{position - tail} * 8;
-  u8* data = at_offset<u8>(area, area->data_offset + index * 2 * area->ring_bytes);
-  return Room{.at = data + (u64{position} * 8 & (area->ring_bytes - 1)),
-              .position = position,
-              .number = static_cast<u32>(commit),
-              .bytes = used < area->ring_bytes ? area->ring_bytes - used : 0};
-}
-
 // A hit that finds no room in its ring counts in histograms all the same: it is built in the ring's scratch. False: there is none.
 UPROBE_IN_SECTION bool move_aside(const Draft& draft, Payload& payload) {
   const u64 at = draft.area->scratch_offset + u64{draft.index} * shared::kScratchBytes;

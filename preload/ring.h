@@ -5,6 +5,26 @@
 
 namespace uprobe::agent {
 
+// Where the next record of a ring goes.
+struct Room {
+  u8* at;
+  u32 position;  // units of 8 bytes
+  u32 number;
+  u64 bytes;
+};
+
+[[gnu::always_inline]] inline Room room_of(AreaHeader* area, const Ring& ring, u32 index) {
+  const u64 commit = __atomic_load_n(&ring.commit, __ATOMIC_RELAXED);
+  const u32 position = static_cast<u32>(commit >> 32);
+  const u32 tail = __atomic_load_n(&ring.tail, __ATOMIC_ACQUIRE);
+  const u64 used = u64{position - tail} * 8;
+  u8* data = at_offset<u8>(area, area->data_offset + index * 2 * area->ring_bytes);
+  return Room{.at = data + (u64{position} * 8 & (area->ring_bytes - 1)),
+              .position = position,
+              .number = static_cast<u32>(commit),
+              .bytes = used < area->ring_bytes ? area->ring_bytes - used : 0};
+}
+
 // What a hit adds to histograms, once it is certain that it happens. Few bytes: they lie on the application's stack.
 struct Addend {
   u64* sums;  // of the entry, the count of hits first; or the count of dropped hits
@@ -87,6 +107,8 @@ void forget_cpu(const ProcessBlock& block);
 
 // ring_claim.cpp. One record into a ring that is claimed for it. False: every ring is taken.
 bool record_claimed(Draft& draft, Built& built);
+// The index of a ring that is the caller's now; area->ring_count: none is free. CPUs start at different ones.
+u32 claim_ring(AreaHeader* area, u32 tid, u32 cpu);
 
 // Whether the area's words about rings can be used.
 inline bool rings_make_sense(const AreaHeader* area) {

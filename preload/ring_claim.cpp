@@ -7,10 +7,8 @@
 #include "preload/ring.h"
 
 namespace uprobe::agent {
-namespace {
 
-// The index of a ring that is the caller's now; ring_count: none is free. CPUs start at different ones.
-u32 claim(AreaHeader* area, u32 tid, u32 cpu) {
+u32 claim_ring(AreaHeader* area, u32 tid, u32 cpu) {
   Ring* rings = at_offset<Ring>(area, area->ring_offset);
   const u32 first = area->cpu_ring_count, n = area->ring_count - first;
   if (n == 0) return area->ring_count;
@@ -25,13 +23,11 @@ u32 claim(AreaHeader* area, u32 tid, u32 cpu) {
   return area->ring_count;
 }
 
-}  // namespace
-
 // Not part of its callers: the other way to record is deep enough.
 [[gnu::noinline]] bool record_claimed(Draft& draft, Built& built) {
   AreaHeader* const area = draft.area;
   const u32 cpu = current_cpu();
-  const u32 index = claim(area, draft.hit->tid, cpu);
+  const u32 index = claim_ring(area, draft.hit->tid, cpu);
   if (index >= area->ring_count) return false;
   Ring& ring = at_offset<Ring>(area, area->ring_offset)[index];
   draft.ring = &ring, draft.index = index, draft.cpu = cpu, draft.in_section = false;

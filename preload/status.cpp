@@ -1,6 +1,8 @@
 // /proc/self/status as it would be without us: its lines SigBlk, SigIgn and SigCgt name what the kernel has, which is ours.
 // A program that opens it gets the same text in a file in memory, with these three lines corrected.
 //
+// One that opens the name of a thread for writing is about to change it (pthread_setname_np).
+//
 // System calls, the first of which is the application's own open: read, memfd_create, write, lseek, dup3 and close. Not once
 // a filter of the program's own has come into force.
 #include "preload/status.h"
@@ -9,12 +11,14 @@
 #include "preload/delivery.h"
 #include "preload/masks.h"
 #include "preload/system_call.h"
+#include "preload/task_name.h"
 #include "preload/thread.h"
 
 namespace uprobe::agent {
 namespace {
 
 constexpr long kRead = 0, kWrite = 1, kOpen = 2, kClose = 3, kLseek = 8, kDup3 = 292, kMemfdCreate = 319;
+constexpr u64 kAccess = 3;  // O_ACCMODE; 0: for reading
 constexpr u64 kCloexec = 02000000, kMemfdCloexec = 1, kMostText = 4000, kDigits = 16;
 
 constexpr char kSelf[] = "/proc/self/status", kThreadSelf[] = "/proc/thread-self/status";
@@ -32,6 +36,24 @@ bool is_path(u64 address, const char* wanted, u64 bytes) {
 bool is_status(u64 path) {
   if (is_path(path, kThreadSelf, sizeof kThreadSelf)) return true;
   return is_path(path, kSelf, sizeof kSelf) && system_call(kSysGettid) == system_call(kSysGetpid);
+}
+
+// The thread whose name a file under /proc/self or /proc/thread-self is; 0: it is no such file.
+u32 task_of_name_file(ProcessBlock& block, u64 path) {
+  constexpr char kThread[] = "/proc/thread-self/comm", kProcess[] = "/proc/self/comm", kTask[] = "/proc/self/task/",
+                 kName[] = "/comm";
+  if (is_path(path, kThread, sizeof kThread)) return thread_id(block, true);
+  if (is_path(path, kProcess, sizeof kProcess)) return block.pid;
+  if (!is_path(path, kTask, sizeof kTask - 1)) return 0;
+  const Reader reader{true};
+  u32 id = 0;
+  for (u64 at = path + sizeof kTask - 1;; ++at) {
+    u8 digit = 0;
+    if (reader.copy(&digit, at, 1) != 1) return 0;
+    if (digit < '0' || digit > '9') return is_path(at, kName, sizeof kName) ? id : 0;
+    if (id > 100'000'000) return 0;
+    id = id * 10 + (digit - '0');
+  }
 }
 
 // The digits of a line "\nSigXxx:\t0123456789abcdef", null: there is none.
@@ -115,7 +137,10 @@ bool open_status(ProcessBlock& block, const SignalFrame& frame, long& result) {
   const bool at = frame.ax != static_cast<u64>(kOpen);
   const u64 path = at ? frame.si : frame.di, flags = at ? frame.dx : frame.si;
   if ((block.flags & shared::kBlockFilteredLater) != 0 || borrows_memory(block)) return false;
-  if (!may_be_status(path) || !is_status(path)) return false;
+  if (!may_be_status(path)) return false;
+  if ((flags & kAccess) != 0)
+    if (const u32 task = task_of_name_file(block, path); task != 0) forget_task_name(block, task);
+  if (!is_status(path)) return false;
   result = pass(frame);
   if (result >= 0) show_belief_in(block, frame, result, (flags & kCloexec) != 0);
   return true;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <iterator>
 #include <utility>
 
 #include "engine/base/exhaustion.h"
@@ -168,16 +169,14 @@ void MailService::take_flush_requests() {
 void MailService::note_name(pid_t pid) {
   beside_.add(pid);
   if (maps_ != nullptr) maps_->note(pid);
-  auto name = read_file("/proc/" + std::to_string(pid) + "/comm");
-  if (!name || name->empty()) return;
-  name->pop_back();  // the newline
+  auto tasks = tasks_of(pid);
   // Where the output does not go on nobody takes them: the latest are what is missed then.
   constexpr std::size_t kMost = 4096;
   const std::lock_guard lock(names_lock_);
-  if (names_.size() < kMost) names_.emplace_back(pid, name.take());
+  if (names_.size() < kMost) std::move(tasks.begin(), tasks.end(), std::back_inserter(names_));
 }
 
-std::vector<std::pair<pid_t, std::string>> MailService::take_names() {
+std::vector<SeenTask> MailService::take_names() {
   const std::lock_guard lock(names_lock_);
   return std::exchange(names_, {});
 }

@@ -30,6 +30,7 @@
 #include "engine/control/futex.h"
 #include "engine/control/live.h"
 #include "engine/control/pulse.h"
+#include "engine/control/task_number.h"
 #include "engine/trace/area.h"
 
 namespace uprobe::control {
@@ -68,7 +69,7 @@ class MailService {
 
   // Processes that asked or were loaded since the last call, and their names: a short-lived one may be gone when its records
   // are read.
-  std::vector<std::pair<pid_t, std::string>> take_names();
+  std::vector<SeenTask> take_names();
 
   // After stop(): where the process blocks of this session are, for taking the probes out; what is worth a line.
   const std::set<Addr>& blocks() const { return blocks_; }
@@ -129,7 +130,7 @@ class MailService {
   std::mutex work_lock_;
   std::atomic<int> waiting_{0};  // for it
   std::mutex names_lock_;
-  std::vector<std::pair<pid_t, std::string>> names_;
+  std::vector<SeenTask> names_;
   Fd flush_event_;
   std::optional<Pulse> pulse_;
   std::thread thread_;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/shared/task_name.h"
+
 namespace uprobe::trace {
 
 namespace {
@@ -23,11 +25,6 @@ constexpr double kWantedFill = 0.25;
 
 std::uint64_t in_ticks(const Clock& clock, std::chrono::nanoseconds time) {
   return clock.ticks(static_cast<std::uint64_t>(time.count()));
-}
-
-std::uint64_t steady_ns() {
-  const auto time = std::chrono::steady_clock::now().time_since_epoch();
-  return static_cast<std::uint64_t>(std::chrono::nanoseconds(time).count());
 }
 
 bool same_claim(const RingView& a, const RingView& b) {
@@ -160,15 +157,21 @@ void Reader::hand_on(RingCopy& ring, const Sink& sink) {
   shared::PayloadHead payload;
   std::memcpy(&payload, bytes.data(), sizeof payload);
   const auto tid = static_cast<std::uint32_t>(payload.pid);
-  if ((head.flags & shared::kRecordCommLater) != 0) fill_in_comm(bytes, payload.type, tid);
-  if (!is_wanted(head, bytes, payload.type, tid)) {
+  const Task task{tid, clock_.to_ns(head.tsc)};
+  if ((head.flags & shared::kRecordTaskName) != 0) {
+    if ((payload.flags & shared::kTaskBegins) != 0) names_.begin(tid);
+    learn_name(bytes.subspan(sizeof payload), task);
+    return ring.pop(head);
+  }
+  if ((head.flags & shared::kRecordCommLater) != 0) fill_in_comm(bytes, payload.type, task);
+  if (!is_wanted(head, bytes, payload.type, task)) {
     ++counts_.dropped[payload.type];
     return ring.pop(head);
   }
   if (head.tsc < handed_on_) ++counts_.order_breaks;
   handed_on_ = std::max(handed_on_, head.tsc);
   ++counts_.recorded[payload.type];
-  sink({.ns = clock_.to_ns(head.tsc),
+  sink({.ns = task.ns,
         .tid = tid,
         .cpu = head.cpu,
         .type = payload.type,
@@ -178,20 +181,27 @@ void Reader::hand_on(RingCopy& ring, const Sink& sink) {
   ring.pop(head);
 }
 
+// `name`: kNameBytes, or nothing.
+void Reader::learn_name(std::span<const std::uint8_t> name, const Task& task) {
+  if (name.empty()) return names_.forget(task.tid, task.ns);
+  const auto end = std::find(name.begin(), name.end() - 1, std::uint8_t{0});
+  names_.learn(task.tid, std::string(name.begin(), end), task.ns);
+}
+
 // The agent has run the filter unless it did not know the task's name.
 bool Reader::is_wanted(const shared::RecordHead& head, std::span<const std::uint8_t> payload, std::uint16_t type,
-                       std::uint32_t tid) {
+                       const Task& task) {
   if ((head.flags & shared::kRecordJudgeLater) == 0) return true;
   std::uint8_t name[shared::kNameBytes] = {};
-  const std::string_view known = names_.name(tid);
+  const std::string_view known = names_.name(task.tid, task.ns);
   std::copy_n(known.begin(), std::min(known.size(), sizeof name - 1), name);
   const shared::FilterInput input{payload.data(), static_cast<std::uint32_t>(payload.size()), head.cpu, name};
   return area_.judge(type, input) != shared::Verdict::drop;
 }
 
 // The agent left room for the name, with a NUL at its end; a locator that leads elsewhere is left alone.
-void Reader::fill_in_comm(std::span<std::uint8_t> payload, std::uint16_t type, std::uint32_t tid) {
-  const std::string_view name = names_.name(tid);
+void Reader::fill_in_comm(std::span<std::uint8_t> payload, std::uint16_t type, const Task& task) {
+  const std::string_view name = names_.name(task.tid, task.ns);
   for (const std::uint32_t place : area_.comm_locators(type)) {
     std::uint32_t locator = 0;
     if (place + sizeof locator > payload.size()) continue;
@@ -206,7 +216,7 @@ void Reader::fill_in_comm(std::span<std::uint8_t> payload, std::uint16_t type, s
 
 void Reader::poll(const Sink& sink) {
   clock_.keep(options_.now());
-  names_.begin_batch(steady_ns());
+  names_.begin_batch(TaskNames::now_ns());
   double fill = 0;
   std::size_t done = 0;
   bool more = true;
@@ -245,7 +255,7 @@ void Reader::advise(double fill, bool more) {
 // of rounds is limited whatever the target does meanwhile.
 void Reader::finish(const Sink& sink) {
   clock_.keep(options_.now());
-  names_.begin_batch(steady_ns());
+  names_.begin_batch(TaskNames::now_ns());
   names_.refresh_all();
   const std::uint64_t rounds = sources_.size() * (area_.ring_bytes() / shared::kMaxRecord + 1);
   bool left = true;

@@ -71,6 +71,11 @@ class Reader {
     std::uint64_t next_check = 0;  // when to look at the owner again
     bool emptied = true;           // nothing committed was left in the ring
   };
+  // Whose record, and when it was made.
+  struct Task {
+    std::uint32_t tid;
+    std::uint64_t ns;
+  };
   // A ring in the merge, by the time of its first waiting record.
   struct Next {
     std::uint64_t time;
@@ -88,9 +93,10 @@ class Reader {
   bool all_emptied() const;
   std::size_t merge(std::uint64_t limit, std::size_t most, const Sink& sink);
   void hand_on(RingCopy& ring, const Sink& sink);
+  void learn_name(std::span<const std::uint8_t> name, const Task& task);
   bool is_wanted(const shared::RecordHead& head, std::span<const std::uint8_t> payload, std::uint16_t type,
-                 std::uint32_t tid);
-  void fill_in_comm(std::span<std::uint8_t> payload, std::uint16_t type, std::uint32_t tid);
+                 const Task& task);
+  void fill_in_comm(std::span<std::uint8_t> payload, std::uint16_t type, const Task& task);
   void advise(double fill, bool more);
   double fullest() const;
 

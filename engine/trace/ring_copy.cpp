@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "engine/shared/task_name.h"
+
 namespace uprobe::trace {
 
 namespace {
@@ -32,6 +34,11 @@ T load_from(const std::uint8_t* at) {
 bool is_frame(const RecordHead& head) {
   return head.length % kUnit == 0 && head.length >= kMinRecord && head.length <= shared::kMaxRecord &&
          head.payload_bytes >= sizeof(PayloadHead) && head.payload_bytes <= head.length - sizeof(RecordHead);
+}
+
+bool has_name_bytes(const RecordHead& head) {
+  const std::uint32_t bytes = head.payload_bytes;
+  return bytes == sizeof(PayloadHead) || bytes == sizeof(PayloadHead) + shared::kNameBytes;
 }
 
 }  // namespace
@@ -132,6 +139,7 @@ RingCopy::Sifted RingCopy::sift(std::uint8_t* bytes, std::uint64_t size, bool wh
                                 TaskNames& names, ReaderCounts& counts) {
   Sifted done;
   std::uint32_t seen = 0;
+  bool has_seen = false;
   while (done.taken < size) {
     const std::uint64_t left = size - done.taken;
     if (!whole && left < shared::kMaxRecord) return done;
@@ -147,12 +155,14 @@ RingCopy::Sifted RingCopy::sift(std::uint8_t* bytes, std::uint64_t size, bool wh
     const std::uint64_t time = possible_time(head, rules, counts);
 
     const auto payload = load_from<PayloadHead>(record + sizeof head);
-    if (payload.type >= rules.fixed_bytes.size() || head.payload_bytes < rules.fixed_bytes[payload.type]) {
+    const bool is_name = (head.flags & shared::kRecordTaskName) != 0;
+    if (is_name ? !has_name_bytes(head)
+                : payload.type >= rules.fixed_bytes.size() || head.payload_bytes < rules.fixed_bytes[payload.type]) {
       ++counts.damaged;
       continue;
     }
     const auto tid = static_cast<std::uint32_t>(payload.pid);
-    if (tid != seen || done.kept == 0) names.see(seen = tid);
+    if (!is_name && (tid != seen || !has_seen)) names.see(seen = tid), has_seen = true;
     std::uint8_t* place = bytes + done.kept;
     if (place != record) std::memmove(place, record, head.length);
     std::memcpy(place + offsetof(RecordHead, tsc), &time, sizeof time);

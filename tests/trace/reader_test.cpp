@@ -6,6 +6,7 @@
 #include <chrono>
 #include <vector>
 
+#include "engine/shared/task_name.h"
 #include "tests/trace/ring_writer.h"
 
 namespace uprobe::test {
@@ -56,6 +57,43 @@ TEST_F(ReaderTest, HandsOnWhatWasWritten) {
   EXPECT_EQ(reader.counts().recorded, (Times{1, 0}));
   EXPECT_EQ(reader.counts().damaged, 0u);
   EXPECT_EQ(area_.ring(1).tail, area_.ring(1).commit >> 32);
+}
+
+std::vector<std::uint8_t> name_payload(std::uint32_t tid, std::string name) {
+  name.resize(shared::kNameBytes);
+  const std::vector<std::uint8_t> bytes(name.begin(), name.end());
+  return make_payload(0, tid, bytes);
+}
+
+// In the order of time, whatever ring they are in; no hit is counted for one.
+TEST_F(ReaderTest, NamesComeWithTheHits) {
+  Reader reader = make_reader();
+  write(0, 20), write(0, 40), write(0, 60);
+  RingWriter names(area_, 1);
+  names.write(kStart + 10, name_payload(55, "first"), shared::kRecordTaskName);
+  names.write(kStart + 30, name_payload(55, "second"), shared::kRecordTaskName);
+  names.write(kStart + 50, make_payload(0, 55), shared::kRecordTaskName);
+  time_.now += kMillisecond;
+  std::vector<std::string> shown;
+  reader.poll([&](const trace::EventRecord& record) { shown.emplace_back(names_.name(record.tid)); });
+  EXPECT_EQ(shown, (std::vector<std::string>{"first", "second", "<...>"}));
+  EXPECT_EQ(reader.counts().recorded, (Times{3, 0}));
+  EXPECT_EQ(reader.counts().damaged + reader.counts().missing, 0u);
+}
+
+TEST_F(ReaderTest, ANameOfAnotherSizeIsDamaged) {
+  Reader reader = make_reader();
+  RingWriter writer(area_, 1);
+  writer.write(kStart + 10, make_payload(0, 55, 7), shared::kRecordTaskName);
+  std::string long_name(64, 'x');
+  const std::vector<std::uint8_t> bytes(long_name.begin(), long_name.end());
+  writer.write(kStart + 20, make_payload(0, 55, bytes), shared::kRecordTaskName);
+  write(1, 30);
+  time_.now += kMillisecond;
+  reader.poll(got_.sink());
+  EXPECT_EQ(got_.items.size(), 1u);
+  EXPECT_EQ(names_.name(55), "<...>");
+  EXPECT_EQ(reader.counts().damaged, 2u);
 }
 
 TEST_F(ReaderTest, MergesTheRingsByTime) {
@@ -376,14 +414,14 @@ class CommTest : public ReaderTest {
 };
 
 TEST_F(CommTest, IsFilledInWithItsNul) {
-  names_.preset(55, "worker");
+  names_.learn(55, "worker", 0);
   const std::string expected("worker\0\0\0\0\0\0\0\0\0\0", 16);
   EXPECT_EQ(text_at(send(16u << 16 | 24), 24, 16), expected);
   EXPECT_EQ(text_at(send(4u << 16 | 24), 24, 16), std::string("wor\0\0\0\0\0\0\0\0\0\0\0\0\0", 16));
 }
 
 TEST_F(CommTest, IsLeftAloneWithoutTheFlagOrWithABadLocator) {
-  names_.preset(55, "worker");
+  names_.learn(55, "worker", 0);
   const std::string zeros(16, '\0');
   EXPECT_EQ(text_at(send(16u << 16 | 24, 0), 24, 16), zeros);
   for (const std::uint32_t locator :

@@ -7,9 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "engine/trace/thread_alive.h"
 
@@ -77,16 +79,100 @@ TEST_F(TaskNamesTest, ReadsAllOnceMoreAtTheEnd) {
   EXPECT_EQ(names.name(7), "late");
 }
 
-TEST_F(TaskNamesTest, APresetNameHoldsUntilTheTaskSaysOtherwise) {
+TEST_F(TaskNamesTest, ALearntNameHoldsUntilTheTaskSaysOtherwise) {
   TaskNames names(root_);
   names.begin_batch(0);
-  names.preset(9, "told");
+  names.learn(9, "told", 0);
   EXPECT_EQ(names.name(9), "told");
   names.begin_batch(500 * kMillisecond);
   EXPECT_EQ(names.name(9), "told");
   set_comm(9, "real\n");
   names.begin_batch(1000 * kMillisecond);
   EXPECT_EQ(names.name(9), "real");
+}
+
+TEST_F(TaskNamesTest, AHitShowsTheNameOfItsTime) {
+  TaskNames names("/nonexistent");
+  names.learn(9, "executed", 30);
+  names.learn(9, "forked", 10);
+  names.learn(9, "again", 50);
+  EXPECT_EQ(names.name(9, 5), "forked");  // nothing is known of earlier
+  EXPECT_EQ(names.name(9, 10), "forked");
+  EXPECT_EQ(names.name(9, 29), "forked");
+  EXPECT_EQ(names.name(9, 30), "executed");
+  EXPECT_EQ(names.name(9, 60), "again");
+  EXPECT_EQ(names.name(9), "again");
+}
+
+// By /proc too: of a time before it was read it says nothing, if more is known of that.
+TEST_F(TaskNamesTest, WhatIsReadHoldsFromThenOn) {
+  set_comm(7, "now\n");
+  TaskNames names(root_);
+  const std::uint64_t before = TaskNames::now_ns();
+  names.learn(7, "then", before - 5);
+  names.see(7);
+  EXPECT_EQ(names.name(7, before), "then");
+  EXPECT_EQ(names.name(7, TaskNames::now_ns()), "now");
+}
+
+TEST_F(TaskNamesTest, ANameThatIsBeingWrittenIsReadLater) {
+  set_comm(7, "old\n");
+  TaskNames names(root_);
+  const std::uint64_t opened = TaskNames::now_ns();
+  names.begin_batch(opened);
+  names.learn(7, "old", opened - 2);
+  names.learn(8, "old", opened - 2);
+  names.forget(7, opened);
+  names.forget(8, opened);
+  EXPECT_EQ(names.name(7, opened - 1), "old");
+  EXPECT_EQ(names.name(7, opened + 1), "<...>");
+  EXPECT_EQ(names.name(8, opened + 1), "<...>");
+  set_comm(7, "new\n");
+  std::this_thread::sleep_for(std::chrono::milliseconds(25));
+  names.begin_batch(TaskNames::now_ns());
+  EXPECT_EQ(names.name(7, opened + 2), "new");
+  EXPECT_EQ(names.name(8, opened + 2), "<...>");
+}
+
+TEST_F(TaskNamesTest, NothingIsReadOfStrangers) {
+  set_comm(7, "traced\n");
+  set_comm(8, "stranger\n");
+  TaskNames names(root_, [](std::uint32_t tid) { return tid == 7; });
+  EXPECT_EQ(names.name(7), "traced");
+  EXPECT_EQ(names.name(8), "<...>");
+  names.learn(8, "told", 1);
+  names.refresh_all();
+  EXPECT_EQ(names.name(8), "told");
+}
+
+// Two namespaces have tasks of the same numbers.
+TEST_F(TaskNamesTest, ANumberOfSeveralNamespacesSaysNothing) {
+  set_comm(7, "here\n");
+  TaskNames names(root_, [](std::uint32_t tid) { return tid == 7; });
+  names.begin(1);
+  names.know_space(100);
+  names.learn(2, "child", 1);
+  EXPECT_EQ(names.name(2), "child");
+  names.begin(1);
+  EXPECT_EQ(names.name(2), "<...>");
+  EXPECT_EQ(names.name(7), "here");
+}
+
+TEST_F(TaskNamesTest, AnotherNamespaceBesideTheOneThatWasThere) {
+  TaskNames names("/nonexistent", [](std::uint32_t) { return false; });
+  names.know_space(100);
+  names.settle_spaces();
+  names.learn(2, "child", 1);
+  EXPECT_EQ(names.name(2), "child");
+  names.begin(1);
+  EXPECT_EQ(names.name(2), "<...>");
+}
+
+TEST_F(TaskNamesTest, OneTaskWithManyNamesDoesNotGrowWithoutEnd) {
+  TaskNames names("/nonexistent");
+  for (std::uint64_t i = 0; i < 100'000; ++i) names.learn(9, "n" + std::to_string(i), i);
+  EXPECT_EQ(names.name(9), "n99999");
+  EXPECT_EQ(names.name(9, 0), "n99999");
 }
 
 TEST_F(TaskNamesTest, TakesNamesAsTheyAre) {
@@ -103,17 +189,17 @@ TEST_F(TaskNamesTest, TakesNamesAsTheyAre) {
 
 TEST_F(TaskNamesTest, ForgetsRatherThanGrowsWithoutEnd) {
   TaskNames names("/nonexistent");
-  names.preset(1, "one");
+  names.learn(1, "one", 0);
   EXPECT_EQ(names.name(1), "one");
   for (std::uint32_t tid = 2; tid < 70'000; ++tid) names.see(tid);
   EXPECT_EQ(names.name(1), "<...>");
-  names.preset(1, "again");
+  names.learn(1, "again", 0);
   EXPECT_EQ(names.name(1), "again");
 }
 
 TEST(TaskNames, TasksWithTheSameCacheSlotAreKeptApart) {
   TaskNames names("/nonexistent");
-  for (std::uint32_t i = 0; i < 5; ++i) names.preset(i * 64, std::string(1, static_cast<char>('a' + i)));
+  for (std::uint32_t i = 0; i < 5; ++i) names.learn(i * 64, std::string(1, static_cast<char>('a' + i)), 0);
   for (std::uint32_t i = 0; i < 5; ++i) EXPECT_EQ(names.name(i * 64), std::string(1, static_cast<char>('a' + i)));
 }
 
