@@ -1,7 +1,7 @@
 #include "engine/elf/rseq_sections.h"
 
 #include <algorithm>
-#include <iterator>
+#include <cstring>
 #include <unordered_map>
 
 #include "engine/elf/image.h"
@@ -12,9 +12,31 @@ namespace {
 
 // struct rseq_cs: u32 version, u32 flags, u64 start_ip, u64 post_commit_offset, u64 abort_ip; aligned to its size.
 constexpr std::uint64_t kStart = 8, kLength = 16, kAbort = 24, kSize = 32;
-// ud1 with the signature as displacement: what stands before every abort handler, so that no jump can be made to lead to
-// chosen code (glibc's bits/rseq.h).
-constexpr std::uint8_t kSignature[] = {0x0f, 0xb9, 0x3d, 0x53, 0x30, 0x05, 0x53};
+// What the kernel wants to see before every abort handler, so that no jump can be made to lead to chosen code (glibc's
+// bits/rseq.h; the displacement of an ud1).
+constexpr std::uint8_t kSignature[] = {0x53, 0x30, 0x05, 0x53};
+
+// The addresses behind the signature's occurrences in code, sorted: all abort handlers, and rarely something else.
+std::vector<std::uint64_t> signed_places(const Image& image) {
+  std::vector<std::uint64_t> found;
+  std::uint64_t left = 2 * image.bytes().size();  // segments may show the same bytes, but not that often
+  for (const Segment& segment : image.segments()) {
+    if (!segment.executable || segment.file_bytes > left) continue;
+    left -= segment.file_bytes;
+    const auto code = image.bytes().slice(segment.offset, segment.file_bytes).span();
+    const std::uint8_t* at = code.data();
+    const std::uint8_t* const end = at + code.size();
+    while ((at = static_cast<const std::uint8_t*>(
+                ::memmem(at, static_cast<std::size_t>(end - at), kSignature, sizeof kSignature))) != nullptr) {
+      at += sizeof kSignature;
+      if (at == end) break;
+      found.push_back(segment.address + static_cast<std::uint64_t>(at - code.data()));
+    }
+  }
+  std::sort(found.begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
+  return found;
+}
 
 class Descriptors {
  public:
@@ -39,24 +61,33 @@ class Descriptors {
       add(section.header.sh_addr + at);
   }
 
-  // Every aligned place in the data whose last word leads to an abort handler.
-  void add_by_signature() {
-    const auto bytes = image_.bytes().span();
-    std::vector<std::uint64_t> aborts;
-    for (auto at = bytes.begin();; ++at) {
-      at = std::search(at, bytes.end(), std::begin(kSignature), std::end(kSignature));
-      if (at == bytes.end()) break;
-      const auto behind = static_cast<std::uint64_t>(at - bytes.begin()) + sizeof kSignature;
-      if (const auto address = image_.address_of_offset(behind)) aborts.push_back(*address);
-    }
-    if (aborts.empty()) return;
-    std::sort(aborts.begin(), aborts.end());
-    std::uint64_t left = 2 * bytes.size();  // segments may show the same bytes, but not that often
+  // Every aligned place in the file's data whose last word leads to an abort handler.
+  void add_by_aborts(const std::vector<std::uint64_t>& aborts) {
+    for (const auto& [place, value] : relocated_)
+      if (place >= kAbort && std::binary_search(aborts.begin(), aborts.end(), value)) add(place - kAbort);
+    std::uint64_t left = 2 * image_.bytes().size();
     for (const Segment& segment : image_.segments()) {
       if (segment.file_bytes > left) return;
       left -= segment.file_bytes;
       add_of_segment(segment, aborts);
     }
+  }
+
+  // Descriptors that the program makes at run time: which part of the function that handles the abort they name is not
+  // known, nor of the one that the handler jumps to.
+  void add_without_descriptor(const ElfFile& file, std::uint64_t abort) {
+    const auto is_its = [abort](const RseqSection& section) { return section.abort == abort; };
+    if (std::any_of(found_.begin(), found_.end(), is_its)) return;
+    const auto add_function = [&](std::uint64_t address) {
+      if (const auto range = file.range_at(address)) found_.push_back({*range, abort, false});
+    };
+    add_function(abort);
+    constexpr std::uint8_t kJump = 0xe9, kShortJump = 0xeb;
+    const BytesView code = image_.bytes_at(abort);
+    const std::uint8_t opcode = code.read<std::uint8_t>(0).value_or(0);
+    if (opcode == kJump) add_function(abort + 5 + static_cast<std::uint64_t>(code.read<std::int32_t>(1).value_or(0)));
+    if (opcode == kShortJump)
+      add_function(abort + 2 + static_cast<std::uint64_t>(code.read<std::int8_t>(1).value_or(0)));
   }
 
   std::vector<RseqSection> take() {
@@ -68,9 +99,13 @@ class Descriptors {
 
  private:
   void add_of_segment(const Segment& segment, const std::vector<std::uint64_t>& aborts) {
-    const std::uint64_t end = segment.address + segment.file_bytes;
-    for (std::uint64_t at = segment.address + (-segment.address & (kSize - 1)); at + kSize <= end; at += kSize)
-      if (std::binary_search(aborts.begin(), aborts.end(), word(at + kAbort))) add(at);
+    const auto bytes = image_.bytes().slice(segment.offset, segment.file_bytes).span();
+    for (std::uint64_t at = -segment.address & 7U; at + 8 <= bytes.size(); at += 8) {
+      std::uint64_t word;
+      std::memcpy(&word, bytes.data() + at, sizeof word);
+      if (word < aborts.front() || word > aborts.back() || segment.address + at < kAbort) continue;
+      if (std::binary_search(aborts.begin(), aborts.end(), word)) add(segment.address + at - kAbort);
+    }
   }
 
   // As the running program sees it, at link-time addresses.
@@ -85,26 +120,19 @@ class Descriptors {
   std::vector<RseqSection> found_;
 };
 
-// Both kinds of file: looked at before the relocations, which few files need.
-bool may_have_sections(const Image& image, const Section* section) {
-  if (section != nullptr) return true;
-  if (!image.sections().empty()) return false;
-  const auto bytes = image.bytes().span();
-  return std::search(bytes.begin(), bytes.end(), std::begin(kSignature), std::end(kSignature)) != bytes.end();
-}
-
 }  // namespace
 
 std::vector<RseqSection> rseq_sections(const ElfFile& file) {
   const Result<Image> image = Image::parse(BytesView(file.bytes()));
   if (!image) return {};
   const Section* section = image->find_section(SHT_PROGBITS, "__rseq_cs");
-  if (!may_have_sections(*image, section)) return {};
+  const std::vector<std::uint64_t> aborts = signed_places(*image);
+  // Before the relocations are looked at, which few files need.
+  if (section == nullptr && aborts.empty()) return {};
   Descriptors descriptors(file, *image);
-  if (section != nullptr)
-    descriptors.add_section(*section);
-  else
-    descriptors.add_by_signature();
+  if (section != nullptr) descriptors.add_section(*section);
+  if (!aborts.empty()) descriptors.add_by_aborts(aborts);
+  for (const std::uint64_t abort : aborts) descriptors.add_without_descriptor(file, abort);
   return descriptors.take();
 }
 

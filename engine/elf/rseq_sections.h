@@ -13,6 +13,7 @@ namespace uprobe::elf {
 struct RseqSection {
   Range code;               // up to where its last instruction commits
   std::uint64_t abort = 0;  // where the kernel goes on; the four bytes before it are a signature that it reads
+  bool is_exact = true;  // false: no descriptor is in the file, `code` is the function that has the section somewhere
   bool operator==(const RseqSection&) const = default;
 
   // Whether [begin, end) touches the code or the signature.
@@ -21,9 +22,9 @@ struct RseqSection {
   }
 };
 
-// Those that the file's data describe, by address: the descriptors of the section __rseq_cs; in a file without section
-// headers, those whose abort handler stands behind the usual signature of x86 (glibc registers no other). A descriptor
-// that a program makes at run time is not seen.
+// By address: the descriptors of the section __rseq_cs, and those anywhere in the file's data whose abort handler stands after
+// the usual signature of x86 (glibc registers no other). Where such a handler has no descriptor in the file, the program makes
+// it at run time: then the whole functions of the handler and of what it jumps to.
 std::vector<RseqSection> rseq_sections(const ElfFile& file);
 
 }  // namespace uprobe::elf

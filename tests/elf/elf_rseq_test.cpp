@@ -1,4 +1,4 @@
-// Restartable sequences: found by their section, and without section headers by what stands before their abort handlers.
+// Restartable sequences: found by their section, and by what stands before their abort handlers.
 #include "engine/elf/rseq_sections.h"
 #include "tests/elf/fixture.h"
 
@@ -25,6 +25,19 @@ TEST_P(RseqSections, AreFound) {
 
 INSTANTIATE_TEST_SUITE_P(AllKinds, RseqSections,
                          testing::Values("elf_rseq_library", "elf_rseq_packed", "elf_rseq_fixed"));
+
+// Wherever its descriptor lies; without one in the file, the function that its abort handler belongs to.
+TEST_P(RseqSections, WithoutASectionOfTheirOwn) {
+  const ElfFile file = must_open(fixture(std::string(GetParam()) + "_elsewhere"));
+  const std::uint64_t one = only_function(file, "add_one").address, two = only_function(file, "add_two").address;
+  const Symbol three = only_function(file, "add_three");
+  const auto sections = file.rseq_sections();
+  ASSERT_EQ(sections.size(), 3U);
+  EXPECT_EQ(sections[0], (RseqSection{.code = {one + 7, one + 13}, .abort = one + 21}));
+  EXPECT_EQ(sections[1], (RseqSection{.code = {two, two + 7}, .abort = two + 15}));
+  EXPECT_EQ(sections[2].code, (Range{three.address, three.address + three.size}));
+  EXPECT_FALSE(sections[2].is_exact);
+}
 
 TEST(RseqSection, TouchesItsCodeAndItsSignature) {
   const RseqSection section{.code = {0x100, 0x110}, .abort = 0x200};
