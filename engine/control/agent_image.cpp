@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "engine/base/fd.h"
 #include "engine/control/passed_file.h"
@@ -53,45 +54,50 @@ Result<AgentImage> AgentImage::open(const std::string& path) {
   return image;
 }
 
-// An anonymous file of the target's.
-Status AgentImage::fill(pid_t pid, int fd) const {
-  const std::string link = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(fd);
-  Fd file(::open(link.c_str(), O_RDWR | O_CLOEXEC));
-  if (!file) return system_error("open " + link, errno);
-  const int error = write_all(file.get(), bytes_.data(), bytes_.size());
-  return error == 0 ? ok() : system_error("writing the agent to an anonymous file", error);
-}
-
-// Under another root the same path may be another file.
-Status AgentImage::compare(pid_t pid, int fd) const {
+// That the bytes are from: another one may have taken its name.
+Result<Fd> AgentImage::same_file() const {
+  Fd file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
-  const std::string link = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(fd);
-  if (::stat(link.c_str(), &status) != 0) return system_error("stat " + link, errno);
-  return elf::Identity{status.st_dev, status.st_ino} == identity_ ? ok() : not_an_agent(path_);
+  if (!file || ::fstat(file.get(), &status) != 0) return system_error("open " + path_, errno);
+  return elf::Identity{status.st_dev, status.st_ino} == identity_ ? Result<Fd>(std::move(file)) : not_an_agent(path_);
 }
 
-Result<int> AgentImage::open_in(target::Target& target, Addr scratch, std::size_t scratch_bytes, bool anonymous) const {
-  const std::string name = anonymous ? "libuprobe.so" : path_;
-  if (name.size() + 1 > scratch_bytes) return Error{.code = Code::limit, .text = "path too long", .where = path_};
-  if (Status s = target.write(scratch, name.c_str(), name.size() + 1); !s) return s.error();
+// Nothing can be written to it any more, by whoever has it open.
+Result<Fd> AgentImage::sealed_copy() const {
+  constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  Fd file(::memfd_create("libuprobe.so", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file) return system_error("memfd_create", errno);
+  const int error = write_all(file.get(), bytes_.data(), bytes_.size());
+  if (error != 0) return system_error("writing the agent to a file in memory", error);
+  if (::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) return system_error("sealing a file in memory", errno);
+  return file;
+}
+
+Result<int> AgentImage::open_path_in(target::Target& target, Addr scratch, std::size_t scratch_bytes) const {
+  if (path_.size() + 1 > scratch_bytes) return Error{.code = Code::limit, .text = "path too long", .where = path_};
+  if (Status s = target.write(scratch, path_.c_str(), path_.size() + 1); !s) return s.error();
   constexpr auto kHere = static_cast<std::uint64_t>(static_cast<std::int64_t>(AT_FDCWD));
-  auto fd = anonymous ? target.system_call(SYS_memfd_create, {scratch.value, MFD_CLOEXEC, 0, 0, 0, 0})
-                      : target.system_call(SYS_openat, {kHere, scratch.value, O_RDONLY | O_CLOEXEC, 0, 0, 0});
-  if (!fd) return fd.error();
-  if (*fd < 0) return system_error("opening the agent in the target", static_cast<int>(-*fd));
-  const Status filled =
-      anonymous ? fill(target.pid(), static_cast<int>(*fd)) : compare(target.pid(), static_cast<int>(*fd));
-  if (filled) return static_cast<int>(*fd);
-  close_in(target, static_cast<int>(*fd));
-  return filled.error();
+  auto number = target.system_call(SYS_openat, {kHere, scratch.value, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0, 0, 0});
+  if (!number) return number.error();
+  if (*number < 0) return system_error("opening the agent in the target", static_cast<int>(-*number));
+  return static_cast<int>(*number);
 }
 
-Status AgentImage::map_segment(target::Target& target, Addr base, const Segment& s, int fd) const {
-  const std::uint64_t begin = page_down(s.address), skew = s.address - begin;
+// `number`: of the file in the target.
+Status AgentImage::map_file_parts(target::Target& target, Addr base, int number, int file) const {
+  std::vector<MappedRange> ranges;
+  for (const Segment& s : segments_) {
+    const std::uint64_t begin = page_down(s.address), bytes = page_up(s.address + s.file_bytes) - begin;
+    auto made = target::map_memory(target, base + begin, bytes, s.protection, MAP_PRIVATE | MAP_FIXED, number,
+                                   s.offset - (s.address - begin), "the agent");
+    if (!made) return made.error();
+    ranges.push_back({base + begin, bytes});
+  }
+  return check_mapped(target, ranges, file);
+}
+
+Status AgentImage::add_zeros(target::Target& target, Addr base, const Segment& s) const {
   const std::uint64_t file_end = page_up(s.address + s.file_bytes), memory_end = page_up(s.address + s.memory_bytes);
-  auto made = target::map_memory(target, base + begin, file_end - begin, s.protection, MAP_PRIVATE | MAP_FIXED, fd,
-                                 s.offset - skew, "the agent");
-  if (!made) return made.error();
   if (s.memory_bytes > s.file_bytes && (s.protection & PROT_WRITE) != 0) {
     const std::string zeros(file_end - (s.address + s.file_bytes), '\0');
     if (Status cleared = target.write(base + s.address + s.file_bytes, zeros.data(), zeros.size()); !cleared)
@@ -100,27 +106,30 @@ Status AgentImage::map_segment(target::Target& target, Addr base, const Segment&
   if (memory_end == file_end) return ok();
   auto bss = target::map_memory(target, base + file_end, memory_end - file_end, s.protection,
                                 MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, -1, 0, "the agent's data");
-  if (!bss) return bss.error();
-  return ok();
+  return bss ? ok() : Status(bss.error());
+}
+
+Status AgentImage::map_from(target::Target& target, Addr scratch, std::size_t scratch_bytes, Addr base,
+                            bool by_path) const {
+  auto file = by_path ? same_file() : sealed_copy();
+  if (!file) return file.error();
+  auto number = by_path ? open_path_in(target, scratch, scratch_bytes) : pass_file(target, scratch, file->get());
+  if (!number) return number.error();
+  Status done = map_file_parts(target, base, *number, file->get());
+  close_in(target, *number, file->get());
+  for (const Segment& segment : segments_)
+    if (done) done = add_zeros(target, base, segment);
+  return done;
 }
 
 Result<Addr> AgentImage::map_into(target::Target& target, Addr scratch, std::size_t scratch_bytes) const {
   auto base =
       target::map_memory(target, Addr{0}, span_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, "the agent's place");
   if (!base) return base.error();
-  Status done = ok();
-  for (const bool anonymous : {false, true}) {
-    auto fd = open_in(target, scratch, scratch_bytes, anonymous);
-    if (!fd) {
-      done = fd.error();
-      continue;
-    }
-    done = ok();
-    for (const Segment& segment : segments_)
-      if (done) done = map_segment(target, *base, segment, *fd);
-    close_in(target, *fd);
-    if (done) return *base;
-  }
+  const bool has_path = shares_our_view(target.pid());
+  if (has_path && map_from(target, scratch, scratch_bytes, *base, true)) return *base;
+  const Status done = map_from(target, scratch, scratch_bytes, *base, false);
+  if (done) return *base;
   unmap_from(target, *base);
   return done.error();
 }

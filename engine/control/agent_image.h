@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/fd.h"
 #include "engine/base/result.h"
 #include "engine/elf/elf_file.h"
 #include "engine/shared/agent_header.h"
@@ -30,7 +31,7 @@ class AgentImage {
   // Code::not_found, or Code::damaged when the file is no agent of this version.
   static Result<AgentImage> open(const std::string& path);
 
-  // Maps the segments into the target: from the path, or from an anonymous file where the target cannot open it (chroot,
+  // Maps the segments into the target: from the path, or from a sealed copy in memory where the target cannot open that (chroot,
   // a file system without exec). Returns the base address; on an error nothing stays mapped.
   Result<Addr> map_into(target::Target& target, Addr scratch, std::size_t scratch_bytes) const;
   // Only while the agent has no handlers.
@@ -43,10 +44,12 @@ class AgentImage {
     std::uint64_t address, offset, file_bytes, memory_bytes;
     int protection;
   };
-  Status fill(pid_t pid, int fd) const;
-  Status compare(pid_t pid, int fd) const;
-  Result<int> open_in(target::Target& target, Addr scratch, std::size_t scratch_bytes, bool anonymous) const;
-  Status map_segment(target::Target& target, Addr base, const Segment& segment, int fd) const;
+  Result<Fd> same_file() const;
+  Result<Fd> sealed_copy() const;
+  Result<int> open_path_in(target::Target& target, Addr scratch, std::size_t scratch_bytes) const;
+  Status map_from(target::Target& target, Addr scratch, std::size_t scratch_bytes, Addr base, bool by_path) const;
+  Status map_file_parts(target::Target& target, Addr base, int number, int file) const;
+  Status add_zeros(target::Target& target, Addr base, const Segment& segment) const;
 
   std::string path_;
   elf::Identity identity_;

@@ -40,14 +40,16 @@ Result<std::uint64_t> checked_call(Target& target, const std::string& what, long
 Status map_file(Target& target, Addr scratch, Addr base, std::span<const trace::MapStep> steps) {
   auto fd = pass_file(target, scratch, steps.front().fd);
   if (!fd) return fd.error();
+  std::vector<MappedRange> ranges;
   Status done = ok();
   for (const trace::MapStep& step : steps) {
     auto made = target::map_memory(target, base + step.offset, step.length, step.writable ? kReadWrite : PROT_READ,
                                    MAP_SHARED | MAP_FIXED, *fd, step.file_offset, "the session area");
     if (done && !made) done = made.error();
+    ranges.push_back({base + step.offset, step.length});
   }
-  close_in(target, *fd);
-  return done;
+  close_in(target, *fd, steps.front().fd);
+  return done ? check_mapped(target, ranges, steps.front().fd) : done;
 }
 
 // Private, and empty in a child of fork. (A kernel before 4.14 copies it: to a child in which no thread waits for an answer.)

@@ -3,13 +3,15 @@ import os
 import random
 import re
 import signal
+import socket
 import subprocess
 import time
+import unittest
 
 import harness
 from harness import fixture, tracer, wait_until
 
-REFUSED = re.compile(rb"uprobe-run: .*(refused|makes no sense|could not be|does not|process block|gone|ended)")
+REFUSED = re.compile(rb"uprobe-run: .*(exchanged|refused|makes no sense|could not be|does not|process block|gone|ended)")
 
 
 class AdversaryCase(harness.TestCase):
@@ -29,6 +31,51 @@ class AdversaryCase(harness.TestCase):
         self.assertNotIn(b"was killed by signal", seen.stderr)
         if seen.returncode != 0:
             self.assertRegex(seen.stderr, REFUSED)
+
+
+class Descriptors(AdversaryCase):
+    """Somebody who shares the target's descriptors exchanges them while the tool works there."""
+
+    ROUNDS = 60
+
+    def attach_often(self, process):
+        worked = 0
+        for _ in range(self.ROUNDS):
+            seen = self.attach(process, f"p:w {fixture('attached_exchanges')}:work %di:s64")
+            self.check_end(seen)
+            worked += seen.returncode == 0
+        out, _ = process.communicate(b"x", harness.TIMEOUT)
+        self.assertEqual((process.returncode, out), (0, b"fine\n"))
+        return worked
+
+    def test_no_file_is_written(self):
+        content = b"0123456789" * 5000
+        with open(self.path("victim"), "wb") as file:
+            file.write(content)
+        os.chmod(self.path("victim"), 0o600)
+        self.attach_often(self.start_ready(fixture("attached_exchanges"), self.path("victim")))
+        with open(self.path("victim"), "rb") as file:
+            self.assertEqual(file.read(), content)
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can put a process under another root")
+    def test_no_file_is_written_where_the_agent_is_passed_on(self):
+        """In a name space of its own the target has the agent from memory."""
+        content = b"0123456789" * 5000
+        with open(self.path("victim"), "wb") as file:
+            file.write(content)
+        self.attach_often(self.start_ready("unshare", "-m", fixture("attached_exchanges"), self.path("victim")))
+        with open(self.path("victim"), "rb") as file:
+            self.assertEqual(file.read(), content)
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can put a process under another root")
+    def test_no_stranger_gets_a_message(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+            stranger.bind(self.path("socket"))
+            stranger.setblocking(False)
+            self.attach_often(self.start_ready("unshare", "-m", fixture("attached_exchanges"), "/dev/null",
+                                               self.path("socket")))
+            with self.assertRaises(BlockingIOError):
+                stranger.recv(1)
 
 
 class Blocks(AdversaryCase):
