@@ -16,6 +16,8 @@ namespace {
 
 // Strangers end as well, and nobody tells.
 constexpr std::size_t kMostProcesses = 4096;
+// Others wait while they are read.
+constexpr std::size_t kMostThreads = 256;
 
 std::string folder_of(pid_t tid) { return "/proc/" + std::to_string(tid); }
 
@@ -56,6 +58,7 @@ std::vector<SeenTask> tasks_of(pid_t pid) {
   if (!first || (!first->is_here && ::stat((folder_of(pid) + "/ns/pid").c_str(), &space) != 0)) return seen;
   const std::vector<pid_t> threads = first->is_here ? std::vector<pid_t>{pid} : threads_of(pid);
   for (const pid_t tid : threads) {
+    if (seen.size() == kMostThreads) break;
     const auto numbers = first->is_here ? first : numbers_of(tid);
     if (!numbers) continue;
     if (auto found = task(tid, numbers->own, first->is_here ? 0 : space.st_ino)) seen.push_back(std::move(*found));

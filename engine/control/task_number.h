@@ -17,7 +17,7 @@ struct SeenTask {
   std::string name;
   std::uint64_t ns = 0;  // when it was called so, by CLOCK_MONOTONIC
 };
-// The first thread of a process; of one in another namespace all threads. Empty: the process has ended.
+// The first thread of a process; of one in another namespace the first 256. Empty: the process has ended.
 std::vector<SeenTask> tasks_of(pid_t pid);
 
 // Tells the threads of the session's processes from strangers that have the same number here.
