@@ -10,6 +10,7 @@
 
 #include "engine/control/block.h"
 #include "engine/control/disarm.h"
+#include "engine/shared/trampoline.h"
 #include "tests/control/fake_target.h"
 #include "tests/fuzz/driver.h"
 
