@@ -389,7 +389,7 @@ TEST(Marks, Call) {
 TEST(Marks, IndirectCallHasPushed) {
   const auto copy = make_copy(from_hex("ff 50 18"), kFrom, kTo);
   ASSERT_TRUE(copy);
-  const std::vector<CopyMark> expected = {{0, 0, kFrom}, {6, 8, kFrom}};
+  const std::vector<CopyMark> expected = {{0, 0, kFrom}, {20, 8, kFrom}};  // after the operand was read once
   EXPECT_EQ(copy->marks, expected);
 }
 

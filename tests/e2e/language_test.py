@@ -142,7 +142,7 @@ class FunctionEvents(Language):
         libc = harness.libc_of(self.program)
         lines = self.trace("-F", f"{libc}:puts(string s)", "-F", f"{libc}:printf(string s)",
                            program=harness.fixture("language_O0"))
-        self.assertEqual(lines, ["main->printf(s=%d", ")"])
+        self.assertEqual(lines, ["main->printf(s=%d\\n)"])
 
     def test_the_format_file(self):
         proto = "vfs_read(symbol ip[16] | x64[6] stack[16] | unsigned int n[2])"
