@@ -73,11 +73,19 @@ class Descriptors {
     }
   }
 
+  // Whether the signature in front of `abort` is a number that an instruction loads or pushes: code that registers an rseq area
+  // hands it to the kernel (rseq(2)). The conventions of handlers, ud1 and nop with it as a displacement, look different.
+  bool is_loaded_number(std::uint64_t abort) const {
+    constexpr std::uint8_t kMove = 0xb8, kMoveMask = 0xf8, kPush = 0x68;
+    const std::uint8_t before = image_.bytes_at(abort - sizeof kSignature - 1).read<std::uint8_t>(0).value_or(0);
+    return (before & kMoveMask) == kMove || before == kPush;
+  }
+
   // Descriptors that the program makes at run time: which part of the function that handles the abort they name is not
   // known, nor of the one that the handler jumps to.
   void add_without_descriptor(const ElfFile& file, std::uint64_t abort) {
     const auto is_its = [abort](const RseqSection& section) { return section.abort == abort; };
-    if (std::any_of(found_.begin(), found_.end(), is_its)) return;
+    if (std::any_of(found_.begin(), found_.end(), is_its) || is_loaded_number(abort)) return;
     const auto add_function = [&](std::uint64_t address) {
       if (const auto range = file.range_at(address)) found_.push_back({*range, abort, false});
     };

@@ -50,6 +50,12 @@ TEST(RseqSection, TouchesItsCodeAndItsSignature) {
   EXPECT_FALSE(section.touches(0x200, 0x204));
 }
 
+// glibc hands the signature to the kernel when it registers a thread's area: that is no abort handler.
+TEST(RseqSection, RegisteringAnAreaIsNone) {
+  for (const std::string& path : {fixture("elf_static"), std::string("/lib/x86_64-linux-gnu/libc.so.6")})
+    EXPECT_TRUE(must_open(path).rseq_sections().empty()) << path;
+}
+
 TEST(RseqSection, MostFilesHaveNone) {
   for (const char* name : {"elf_pie", "elf_tiny"}) {
     EXPECT_TRUE(must_open(fixture(name)).rseq_sections().empty());
