@@ -12,9 +12,6 @@ using x86::Leads;
 
 constexpr unsigned kNone = 16;
 
-// ud2 (SDM volume 2, UD).
-bool is_undefined(std::span<const std::uint8_t> code) { return code.size() >= 2 && code[0] == 0x0f && code[1] == 0x0b; }
-
 // The register of `push %reg` or `pop %reg`, whose opcodes begin at `first`; kNone: it is another instruction.
 unsigned stack_register(std::span<const std::uint8_t> insn, std::uint8_t first) {
   const bool is_high = insn.size() == 2 && insn[0] == 0x41;  // REX.B
@@ -99,8 +96,8 @@ void Reach::follow(std::uint64_t at) {
     note_operands(insn);
     const bool has_target = insn.leads == Leads::jump || insn.leads == Leads::jump_if || insn.leads == Leads::call;
     if (has_target) arrive(insn.target);
-    // An int3 that control reaches is no padding: its handler goes on after it. So may that of ud2.
-    const bool goes_on = insn.falls_through || insn.is_padding || is_undefined(code);
+    // An int3 that control reaches is no padding: its handler goes on after it.
+    const bool goes_on = insn.falls_through || insn.is_padding;
     if (!goes_on || (insn.leads == Leads::call && takes_return_address(insn.target))) return;
     at += insn.length;
     if (is_data_after(*area, insn, at)) return;
