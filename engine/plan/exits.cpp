@@ -6,7 +6,6 @@
 
 #include "arch/x86/code/scan.h"
 #include "engine/base/text.h"
-#include "engine/plan/reach.h"
 
 namespace uprobe::plan {
 namespace {
@@ -80,24 +79,10 @@ class Finder {
     return std::any_of(parts_.begin(), parts_.end(), [=](const elf::Range& part) { return part.holds(address); });
   }
 
-  // Go's compiler makes all of its functions, and no unwind information. Code by hand has a symbol with a size: that is known
-  // if its own branches lead to all of it.
+  // Go's compiler makes all of its functions, and no unwind information.
   bool is_known(const SweptFunction& part) const {
-    if (part.trouble == FlowTrouble::none) return true;
-    const bool is_bounded = part.trouble == FlowTrouble::no_unwind && !part.jumps_anywhere && !part.jumps_by_pointer;
-    return flow_.is_go() ? part.trouble == FlowTrouble::no_unwind && !part.jumps_anywhere
-                         : is_bounded && is_all_reached(part.range);
-  }
-
-  bool is_all_reached(const elf::Range& range) const {
-    Reach reach(flow_.file(), {range});
-    reach.add(range.begin);
-    reach.run();
-    for (auto at = flow_.next_start(range.begin, range.end); at; at = flow_.next_start(*at + 1, range.end))
-      if (!reach.is_start(*at) && !flow_.is_padding(*at)) return false;
-    for (auto at = reach.next_start(range.begin, range.end); at; at = reach.next_start(*at + 1, range.end))
-      if (!flow_.is_start(*at)) return false;
-    return true;
+    const bool is_go = part.trouble == FlowTrouble::no_unwind && flow_.is_go() && !part.jumps_anywhere;
+    return part.trouble == FlowTrouble::none || is_go;
   }
 
   bool add_part(std::uint64_t address) {

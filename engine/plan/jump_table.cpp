@@ -102,7 +102,6 @@ class Resolver {
       case Kind::pointer:
         return result_.has_pointers = true;
       case Kind::sum:
-        note_blocks(origin, origin.value.a, origin.value.b), note_blocks(origin, origin.value.b, origin.value.a);
         return add_sum(origin, origin.value.a, origin.value.b) || add_sum(origin, origin.value.b, origin.value.a);
       default:
         return false;
@@ -119,14 +118,6 @@ class Resolver {
       const auto table = one_constant(code_.origins(load.value.a, load.address));
       return table && from ? add_table(*table, *from) : add_tables(load, sum, base);
     });
-  }
-
-  // A distance that comes from no table: the jump leads into a row of blocks of code, all of one size.
-  void note_blocks(const Origin& sum, unsigned base, unsigned distance) {
-    const auto first = one_constant(code_.origins(base, sum.address));
-    const auto is_computed = [](const Origin& origin) { return origin.value.kind == Kind::other; };
-    if (!first || !code_.range().holds(*first)) return;
-    if (all(code_.origins(distance, sum.address), is_computed)) result_.blocks.push_back(*first);
   }
 
   bool add_table(std::uint64_t table, std::uint64_t from) {

@@ -25,14 +25,13 @@ bool begins_function(const elf::ElfFile& file, std::uint64_t address) {
   return !symbols.empty() && symbols.front().address == address;
 }
 
-// Whether an argument is what the program's registers or memory hold at the return, or when that is: before somebody else
-// returns in the function's stead that is not known.
+// Whether an argument is what the program's registers or memory hold at the return: before somebody else returns in the
+// function's stead that is not known.
 bool depends_on_return(const spec::Argument& argument) {
   using spec::Sink;
   const bool is_constant =
       argument.sink == Sink::value && argument.steps.size() == 1 && argument.steps[0].kind == spec::StepKind::constant;
-  const bool is_of_entry = argument.sink == Sink::value && argument.steps.size() == 1 &&
-                           argument.steps[0].kind == spec::StepKind::entry;
+  const bool is_of_entry = argument.sink == Sink::value && argument.steps.size() == 1 && spec::wants_entry(argument);
   return argument.sink != Sink::comm && argument.sink != Sink::text && !is_constant && !is_of_entry;
 }
 

@@ -4,7 +4,6 @@
 
 #include <fstream>
 
-#include "engine/plan/flow_cache.h"
 #include "engine/plan/resolve.h"
 #include "engine/spec/parse.h"
 
@@ -16,8 +15,7 @@ Result<Site> resolve_text(const std::string& place, bool force = false) {
   EXPECT_TRUE(spec) << spec.error().text;
   if (!spec) return spec.error();
   FileCache files;
-  FlowCache flows;
-  return resolve(*spec, files, flows, {.force = force});
+  return resolve(*spec, files, {.force = force});
 }
 
 Site must(const std::string& place) {
@@ -122,8 +120,7 @@ TEST(Resolve, AFileThatIsNotThere) {
   spec.definition = "p /nowhere:f";
   spec.place.path = "/nowhere", spec.place.symbol = "f", spec.place.path_column = 2;
   FileCache files;
-  FlowCache flows;
-  const auto site = resolve(spec, files, flows, {});
+  const auto site = resolve(spec, files, {});
   ASSERT_FALSE(site);
   EXPECT_EQ(site.error().code, Code::not_found);
   EXPECT_EQ(site.error().column, 2);

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "engine/elf/rseq_sections.h"
-#include "engine/plan/flow_cache.h"
 #include "engine/plan/resolve.h"
 #include "engine/plan/window.h"
 #include "engine/spec/parse.h"
@@ -277,8 +276,7 @@ TEST_P(WindowPlan, RespectsRestartableSequences) {
   const auto spec = spec::parse_definition("p:e " + subject_.file().path() + ":restartable+9");
   ASSERT_TRUE(spec);
   FileCache files;
-  FlowCache flows;
-  const auto site = resolve(*spec, files, flows, {});
+  const auto site = resolve(*spec, files, {});
   ASSERT_FALSE(site);
   EXPECT_EQ(site.error().code, Code::refused);
   EXPECT_NE(site.error().text.find("inside an rseq critical section"), std::string::npos) << site.error().text;
