@@ -15,6 +15,7 @@
 #include <memory>
 #include <sstream>
 
+#include "engine/target/process_list.h"
 #include "engine/target/process_stat.h"
 
 #ifndef SO_PEERPIDFD
@@ -37,14 +38,10 @@ std::string link_text(const std::string& path) {
   return size <= 0 ? std::string() : std::string(text.data(), static_cast<std::size_t>(size));
 }
 
-// The numbers of a process in its own PID namespace and those around it, the outermost that this /proc shows first.
-std::string numbers_of(const std::string& folder) {
-  constexpr std::string_view kLine = "\nNSpid:\t";
+// The ids of a process, from the outermost PID namespace that this /proc shows inwards.
+std::vector<pid_t> ids_of(const std::string& folder) {
   const auto status = read_file(folder + "/status", 1 << 16);
-  const std::size_t at = status ? status->find(kLine) : std::string::npos;
-  if (at == std::string::npos) return {};
-  const std::size_t begin = at + kLine.size();
-  return status->substr(begin, status->find('\n', begin) - begin);
+  return status ? target::namespace_ids(*status) : std::vector<pid_t>();
 }
 
 struct Pass {
@@ -94,12 +91,9 @@ Result<Peer> peer_of(int socket) {
 
 Status check_namespaces(const Peer& peer) {
   const std::string own = "/proc/self", other = folder_of(peer.pid);
-  const std::string number = std::to_string(peer.pid), numbers = numbers_of(other);
-  // Of the same namespace: as many numbers as ours, the last of which is the one that the kernel told us.
-  const std::size_t last = numbers.rfind('\t');
-  const auto depth = [](const std::string& list) { return std::count(list.begin(), list.end(), '\t'); };
-  const bool is_near = !numbers.empty() && depth(numbers) == depth(numbers_of(own)) &&
-                       numbers.substr(last == std::string::npos ? 0 : last + 1) == number;
+  const std::vector<pid_t> ids = ids_of(other);
+  // Of the same namespace: as many ids as the tool has, the last of which is the one that the kernel told.
+  const bool is_near = !ids.empty() && ids.size() == ids_of(own).size() && ids.back() == peer.pid;
   if (!is_near) return Error{.code = Code::refused, .text = "the peer is in another PID namespace"};
   for (const char* name : {"pid", "user"}) {
     const std::string its = link_text(other + "/ns/" + name);

@@ -5,25 +5,20 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "engine/control/processes.h"
 #include "engine/shared/process_block.h"
+#include "engine/target/process_list.h"
 
 namespace uprobe::control {
 namespace {
 
-// What a thread is called in each PID namespace that it is in, from ours inwards: "NSpid:\tOUTER\t...\tINNER".
+// The ids of a thread, from the tool's PID namespace inwards; empty: it has ended.
 std::vector<pid_t> ids_of(pid_t pid, pid_t tid) {
-  std::vector<pid_t> ids;
   const auto status = read_file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/status");
-  const std::size_t at = status ? status->find("\nNSpid:") : std::string::npos;
-  if (at == std::string::npos) return ids;
-  std::istringstream line(status->substr(at + 7, status->find('\n', at + 1) - at - 7));
-  for (pid_t id = 0; line >> id;) ids.push_back(id);
-  return ids;
+  return status ? target::namespace_ids(*status) : std::vector<pid_t>();
 }
 
 // The thread of the process that calls itself `inner`.

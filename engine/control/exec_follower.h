@@ -38,7 +38,6 @@ class ExecFollower {
   // cred_guard_mutex): with two seized threads of a process the tracer and the program would wait for each other.
   // Set-id programs and files with capabilities are not followed: traced by a tool without privileges they would lose their own, and
   // a process of another trust domain than the tool's must not get at what they do. Root's tool follows those of its own domain.
-  void begins(pid_t pid, pid_t tid, const std::string& path, int folder);
   bool begins(Call call, Waiting waiting);
   // The call came back.
   void failed(pid_t tid);

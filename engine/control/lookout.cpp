@@ -1,11 +1,9 @@
 #include "engine/control/lookout.h"
 
-#include <dirent.h>
 #include <fnmatch.h>
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -13,6 +11,7 @@
 
 #include "engine/base/regular_file.h"
 #include "engine/base/roles.h"
+#include "engine/target/process_list.h"
 #include "engine/target/process_stat.h"
 
 namespace uprobe::control {
@@ -104,15 +103,12 @@ void Lookout::look_at(pid_t pid, Known& known, std::vector<Candidate>& found) {
 
 std::vector<Candidate> Lookout::look() {
   std::vector<Candidate> found;
-  const std::unique_ptr<DIR, int (*)(DIR*)> proc(::opendir("/proc"), ::closedir);
-  if (!proc) return found;
+  const auto processes = target::list_processes();
+  if (processes.empty()) return found;
   ++round_;
-  while (const dirent* entry = ::readdir(proc.get())) {
-    pid_t pid = 0;
-    const char* end = entry->d_name + std::strlen(entry->d_name);
-    if (std::from_chars(entry->d_name, end, pid).ptr != end) continue;
+  for (const auto& [pid, entry] : processes) {
     Known& known = known_[pid];
-    if (known.entry != entry->d_ino) known = {.entry = entry->d_ino};
+    if (known.entry != entry) known = {.entry = entry};
     known.round = round_;
     if (!known.is_settled && known.next <= round_) look_at(pid, known, found);
   }

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/control/descriptor_room.h"
 #include "engine/control/filters.h"
@@ -18,6 +19,7 @@
 #include "engine/control/processes.h"
 #include "engine/target/attachable.h"
 #include "engine/target/held_process.h"
+#include "engine/target/process_list.h"
 
 namespace uprobe::control {
 namespace {
@@ -65,11 +67,8 @@ bool waits_in_call(const Thread& thread) {
 // A thread's own id is that of its innermost PID namespace.
 std::uint32_t own_id(pid_t pid, pid_t tid) {
   const auto status = read_file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/status");
-  const std::size_t at = status ? status->find("\nNSpid:") : std::string::npos;
-  const std::size_t end = at == std::string::npos ? at : status->find('\n', at + 1);
-  const std::size_t last = end == std::string::npos ? end : status->rfind('\t', end);
-  return last == std::string::npos ? static_cast<std::uint32_t>(tid)
-                                   : static_cast<std::uint32_t>(std::strtoul(status->c_str() + last, nullptr, 10));
+  const auto ids = status ? target::namespace_ids(*status) : std::vector<pid_t>();
+  return static_cast<std::uint32_t>(ids.empty() ? tid : ids.back());
 }
 
 // What threads do to the part that goes away. A record in a ring of a CPU is built in an rseq section, which begins anew in the new

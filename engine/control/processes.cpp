@@ -7,13 +7,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <optional>
 
 #include "engine/control/block.h"
+#include "engine/target/process_list.h"
 #include "engine/shared/mailbox.h"
 
 namespace uprobe::control {
@@ -79,14 +78,8 @@ namespace {
 // With the mappings of those that have any of a session.
 template <class Look>
 void each_in_session(Look look) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> proc(::opendir("/proc"), ::closedir);
-  if (!proc) return;
-  while (const dirent* entry = ::readdir(proc.get())) {
-    pid_t pid = 0;
-    const char* end = entry->d_name + std::strlen(entry->d_name);
-    if (std::from_chars(entry->d_name, end, pid).ptr != end) continue;
-    if (const std::string maps = maps_of(pid); shows_session(maps)) look(pid, target::parse_maps(maps));
-  }
+  for (const auto& process : target::list_processes())
+    if (const std::string maps = maps_of(process.pid); shows_session(maps)) look(process.pid, target::parse_maps(maps));
 }
 
 }  // namespace

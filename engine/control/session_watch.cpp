@@ -1,12 +1,7 @@
 #include "engine/control/session_watch.h"
 
-#include <dirent.h>
-
-#include <charconv>
-#include <cstring>
-#include <memory>
-
 #include "engine/base/fd.h"
+#include "engine/target/process_list.h"
 
 namespace uprobe::control {
 
@@ -23,17 +18,14 @@ bool SessionWatch::may_have_new_ones() {
 }
 
 void SessionWatch::find_new_ones() {
-  const std::unique_ptr<DIR, int (*)(DIR*)> proc(::opendir("/proc"), ::closedir);
-  if (!proc) return;
+  const auto processes = target::list_processes();
+  if (processes.empty()) return;
   ++round_;
-  while (const dirent* entry = ::readdir(proc.get())) {
-    pid_t pid = 0;
-    const char* end = entry->d_name + std::strlen(entry->d_name);
-    if (std::from_chars(entry->d_name, end, pid).ptr != end) continue;
+  for (const auto& [pid, entry] : processes) {
     Known& known = known_[pid];
     known.round = round_;
-    if (known.entry == entry->d_ino) continue;
-    known.entry = entry->d_ino;
+    if (known.entry == entry) continue;
+    known.entry = entry;
     known.part = find_part_(pid);
   }
   std::erase_if(known_, [this](const auto& one) { return one.second.round != round_; });

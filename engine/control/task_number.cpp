@@ -9,6 +9,7 @@
 #include "engine/base/fd.h"
 #include "engine/control/processes.h"
 #include "engine/target/maps.h"
+#include "engine/target/process_list.h"
 #include "engine/trace/task_names.h"
 
 namespace uprobe::control {
@@ -27,19 +28,16 @@ struct Numbers {
   bool is_here;  // in the tool's namespace
 };
 
-// The lines "Tgid:\t31234" and "NSpid:\t31234\t5", the outermost namespace first.
+// Nothing: it has ended.
 std::optional<Numbers> numbers_of(pid_t tid) {
   const auto status = read_file(folder_of(tid) + "/status");
   if (!status) return std::nullopt;
-  const std::size_t process = status->find("\nTgid:\t"), line = status->find("\nNSpid:\t");
-  if (process == std::string::npos || line == std::string::npos) return std::nullopt;
-  const std::size_t begin = line + 8;
-  const std::string all = status->substr(begin, status->find('\n', begin) - begin);
-  const std::size_t tab = all.rfind('\t');
-  const std::string own = tab == std::string::npos ? all : all.substr(tab + 1);
+  const std::size_t process = status->find("\nTgid:\t");
+  const auto ids = target::namespace_ids(*status);
+  if (process == std::string::npos || ids.empty()) return std::nullopt;
   return Numbers{.process = static_cast<pid_t>(std::strtol(status->c_str() + process + 7, nullptr, 10)),
-                 .own = static_cast<std::uint32_t>(std::strtoul(own.c_str(), nullptr, 10)),
-                 .is_here = tab == std::string::npos};
+                 .own = static_cast<std::uint32_t>(ids.back()),
+                 .is_here = ids.size() == 1};
 }
 
 std::optional<SeenTask> task(pid_t tid, std::uint32_t own, std::uint64_t space) {

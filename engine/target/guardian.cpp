@@ -3,7 +3,6 @@
 // only when the tool is stopped. What it goes by is the kernel's word, and nothing that the tool would have to keep up to date.
 #include "engine/target/guardian.h"
 
-#include <dirent.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -11,13 +10,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <memory>
 #include <string>
 
 #include "engine/base/fd.h"
+#include "engine/target/process_list.h"
 #include "engine/target/process_stat.h"
 #include "engine/target/target.h"
 
@@ -67,11 +67,8 @@ bool is_held(pid_t tool, pid_t pid) {
 }
 
 bool holds_a_program(pid_t tool) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> processes(::opendir("/proc"), ::closedir);
-  while (const dirent* entry = processes ? ::readdir(processes.get()) : nullptr)
-    if (const auto pid = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10)); pid > 0 && is_held(tool, pid))
-      return true;
-  return false;
+  const auto processes = list_processes();
+  return std::any_of(processes.begin(), processes.end(), [tool](const auto& one) { return is_held(tool, one.pid); });
 }
 
 [[noreturn]] void guard(pid_t tool, int process) {

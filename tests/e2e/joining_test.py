@@ -306,14 +306,18 @@ class Elsewhere(Door):
         self.leave(first)
         self.end_well(target, b"")
 
-    def test_a_tool_that_cannot_be_seen(self):
-        """The target is in a PID namespace, its tool outside; another tool comes inside, where root sees no process that has it."""
+    def start_in_pid_namespace(self):
+        """unshare, and the program in it, as this namespace calls it."""
         target = subprocess.Popen(["unshare", "--pid", "--fork", "--mount-proc", self.program, "rounds"], stdin=subprocess.PIPE,
                                   stdout=subprocess.PIPE, start_new_session=True)
         self.addCleanup(harness.stop_group, target)
         self.target = target
         self.assertEqual(target.stdout.readline(), b"ready\n")
-        pid = harness.descendants(target.pid)[0]
+        return target, harness.descendants(target.pid)[0]
+
+    def test_a_tool_that_cannot_be_seen(self):
+        """The target is in a PID namespace, its tool outside; another tool comes inside, where root sees no process that has it."""
+        target, pid = self.start_in_pid_namespace()
         first = self.attached_from([], pid)
         inside = ["nsenter", "-t", str(pid), "--pid", "--mount"]
         self.refused(1, "is traced by another uprobe-run, of another user or in another namespace\n  join it, or end it", inside)
@@ -325,12 +329,7 @@ class Elsewhere(Door):
 
     def test_a_tool_in_a_pid_namespace(self):
         """The tool is inside, and another one comes from outside."""
-        target = subprocess.Popen(["unshare", "--pid", "--fork", "--mount-proc", self.program, "rounds"], stdin=subprocess.PIPE,
-                                  stdout=subprocess.PIPE, start_new_session=True)
-        self.addCleanup(harness.stop_group, target)
-        self.target = target
-        self.assertEqual(target.stdout.readline(), b"ready\n")
-        pid = harness.descendants(target.pid)[0]
+        target, pid = self.start_in_pid_namespace()
         first = self.attached_from(["nsenter", "-t", str(pid), "--pid", "--mount"], 1)
         self.refused(pid, "another (PID|mount) namespace")
         self.round()

@@ -1,0 +1,38 @@
+#include "engine/target/process_list.h"
+
+#include <dirent.h>
+
+#include <charconv>
+#include <cstring>
+#include <memory>
+
+namespace uprobe::target {
+
+std::vector<ProcessEntry> list_processes() {
+  std::vector<ProcessEntry> found;
+  const std::unique_ptr<DIR, int (*)(DIR*)> proc(::opendir("/proc"), ::closedir);
+  while (const dirent* entry = proc ? ::readdir(proc.get()) : nullptr) {
+    pid_t pid = 0;
+    const char* end = entry->d_name + std::strlen(entry->d_name);
+    if (std::from_chars(entry->d_name, end, pid).ptr == end) found.push_back({pid, entry->d_ino});
+  }
+  return found;
+}
+
+std::vector<pid_t> namespace_ids(std::string_view status) {
+  constexpr std::string_view kLine = "\nNSpid:";
+  std::vector<pid_t> ids;
+  const std::size_t at = status.find(kLine);
+  if (at == std::string_view::npos) return ids;
+  status.remove_prefix(at + kLine.size());
+  for (status = status.substr(0, status.find('\n')); !status.empty() && status.front() == '\t';) {
+    pid_t id = 0;
+    const auto [end, error] = std::from_chars(status.data() + 1, status.data() + status.size(), id);
+    if (error != std::errc{}) break;
+    ids.push_back(id);
+    status.remove_prefix(static_cast<std::size_t>(end - status.data()));
+  }
+  return ids;
+}
+
+}  // namespace uprobe::target

@@ -1,0 +1,23 @@
+// Which processes /proc shows, and what the kernel calls them in their PID namespaces.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string_view>
+#include <vector>
+
+namespace uprobe::target {
+
+struct ProcessEntry {
+  pid_t pid;
+  ino_t entry;  // of its folder: another process with the same id has another one
+};
+
+// All that /proc shows; empty: it cannot be read.
+std::vector<ProcessEntry> list_processes();
+
+// The ids of a task in each PID namespace that it is in, from the reader's inwards: of the text of its `status` file the line
+// "NSpid:\tOUTER\t...\tINNER" (proc(5)). Empty: there is no such line.
+std::vector<pid_t> namespace_ids(std::string_view status);
+
+}  // namespace uprobe::target
