@@ -1,6 +1,8 @@
 #include "engine/control/credentials.h"
 
 #include <fcntl.h>
+#include <linux/nsfs.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -95,6 +97,32 @@ bool have_same_namespace(const Credentials& a, const Credentials& b) {
   return a.namespace_device == b.namespace_device && a.user_namespace == b.user_namespace;
 }
 
+bool is_of(const Credentials& c, const Fd& user_namespace) {
+  struct stat status {};
+  return ::fstat(user_namespace.get(), &status) == 0 && status.st_dev == c.namespace_device &&
+         status.st_ino == c.user_namespace;
+}
+
+// Whether the capability holds over a process: it is permitted in the process's user namespace or in one around it, or the effective
+// user owns a namespace right inside its own, which gives all of them there.
+bool is_capable_over(const Credentials& c, std::uint64_t capability, pid_t pid) {
+  constexpr int kMostNested = 33;  // of user namespaces (kernel/user_namespace.c)
+  Fd inner(::open(("/proc/" + std::to_string(pid) + "/ns/user").c_str(), O_RDONLY | O_CLOEXEC));
+  for (int depth = 0; inner && depth < kMostNested; ++depth) {
+    if (is_of(c, inner)) return is_subset(capability, c.permitted);
+    Fd outer(::ioctl(inner.get(), NS_GET_PARENT));
+    uid_t owner = 0;
+    if (outer && is_of(c, outer) && ::ioctl(inner.get(), NS_GET_OWNER_UID, &owner) == 0 && owner == c.uids[1]) return true;
+    inner = std::move(outer);
+  }
+  return false;
+}
+
+// Real, effective and saved ids are all this one.
+bool are_all(const std::array<std::uint32_t, 4>& ids, std::uint32_t id) {
+  return ids[0] == id && ids[1] == id && ids[2] == id;
+}
+
 // It takes the uids, gids and groups that it likes.
 bool can_be_anyone(const Credentials& c) {
   constexpr std::uint64_t kSetgid = std::uint64_t{1} << 6, kSetuid = std::uint64_t{1} << 7;
@@ -126,6 +154,15 @@ bool is_same_domain(const Credentials& a, const Credentials& b) {
 bool is_within(const Credentials& lesser, const Credentials& greater) {
   return have_same_namespace(lesser, greater) && is_subset(lesser.permitted, greater.permitted) &&
          is_subset(lesser.bounding, greater.bounding) && (can_be_anyone(greater) || have_same_names(lesser, greater));
+}
+
+bool may_trace(pid_t tracer, pid_t tracee) {
+  constexpr std::uint64_t kSysPtrace = std::uint64_t{1} << 19;
+  const auto asks = credentials_of(tracer), is_asked = credentials_of(tracee);
+  if (!asks || !is_asked) return false;
+  const bool is_its_own = have_same_namespace(*asks, *is_asked) && are_all(is_asked->uids, asks->uids[0]) &&
+                          are_all(is_asked->gids, asks->gids[0]) && is_subset(is_asked->permitted, asks->permitted);
+  return is_its_own || is_capable_over(*asks, kSysPtrace, tracee);
 }
 
 bool has_gained(const Credentials& before, const Credentials& after) {

@@ -46,6 +46,11 @@ bool is_same_domain(const Credentials& a, const Credentials& b);
 // Whether every right of `lesser` is one of `greater` as well. False where that is not known, as across user namespaces.
 bool is_within(const Credentials& lesser, const Credentials& greater);
 
+// Whether the kernel would let one process trace the other, but for what it asks of security modules and of the other's dumpable flag
+// (kernel/ptrace.c, __ptrace_may_access with real credentials; security/commoncap.c, cap_capable and cap_ptrace_access_check). False
+// where it cannot be found out.
+bool may_trace(pid_t tracer, pid_t tracee);
+
 // Whether execve has changed more than it does for an ordinary file: the file was set-id, or has capabilities.
 bool has_gained(const Credentials& before, const Credentials& after);
 

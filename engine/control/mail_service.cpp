@@ -14,6 +14,7 @@
 #include "engine/base/exhaustion.h"
 #include "engine/base/quiet_thread.h"
 #include "engine/control/attach.h"
+#include "engine/control/credentials.h"
 #include "engine/control/domain_guard.h"
 #include "engine/control/futex.h"
 #include "engine/control/hooks.h"
@@ -320,7 +321,8 @@ Status MailService::let_go(Request& request, pid_t pid) {
 
 Status MailService::let_go_of_other(const Request& request, const Asker& asker) {
   const pid_t pid = process_called(area_, asker, static_cast<pid_t>(request.slot.path));
-  if (pid == 0) return ok();  // none of ours
+  // To be told to leave a process alone must not be a way to blind it. The kernel will refuse the call as well.
+  if (pid == 0 || !may_trace(asker.pid, pid)) return ok();
   const auto block = find_block(pid);
   if (block && disarm(pid, *block)) note_left(pid);
   return ok();

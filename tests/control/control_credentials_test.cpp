@@ -189,5 +189,29 @@ TEST(Credentials, AProcessThatHasEndedHasNone) {
   EXPECT_FALSE(credentials_of(pid));
 }
 
+TEST(MayTrace, OnesOwnAndThoseBelow) {
+  const Child same([] { return true; });
+  EXPECT_TRUE(may_trace(::getpid(), same.pid()));
+  EXPECT_TRUE(may_trace(same.pid(), ::getpid()));
+  const Child inside([] { return ::unshare(CLONE_NEWUSER) == 0; });
+  if (!inside.is_changed()) GTEST_SKIP() << "no user namespaces here";
+  EXPECT_TRUE(may_trace(::getpid(), inside.pid()));
+  EXPECT_FALSE(may_trace(inside.pid(), ::getpid()));
+}
+
+TEST(MayTrace, NobodyElse) {
+  if (::geteuid() != 0) GTEST_SKIP() << "changing users needs root";
+  const auto drop = [] { return ::setgroups(0, nullptr) == 0 && ::setgid(kUser) == 0 && ::setuid(kUser) == 0; };
+  const Child low(drop), as_low(drop);
+  ASSERT_TRUE(low.is_changed() && as_low.is_changed());
+  EXPECT_TRUE(may_trace(::getpid(), low.pid()));
+  EXPECT_TRUE(may_trace(low.pid(), as_low.pid()));
+  EXPECT_FALSE(may_trace(low.pid(), ::getpid()));
+  const Child inside([&] { return drop() && ::unshare(CLONE_NEWUSER) == 0; });
+  if (!inside.is_changed()) GTEST_SKIP() << "no user namespaces here";
+  EXPECT_TRUE(may_trace(low.pid(), inside.pid()));  // owns the namespace
+  EXPECT_FALSE(may_trace(inside.pid(), low.pid()));
+}
+
 }  // namespace
 }  // namespace uprobe::control

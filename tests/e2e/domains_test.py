@@ -102,6 +102,12 @@ class Adversaries(Traced):
         self.assertIn("seen", seen.texts)
         self.assertNotIn("unseen", seen.texts)
 
+    def test_takes_no_probes_out_of_others(self):
+        """A process that is about to be traced gets its text back first, but only where the kernel lets the other one trace it."""
+        seen = self.traced("hit=before", "child", "drop", "trace_parent", "end", "hit=after")
+        self.assertEqual(seen.stdout, b"refused\n")
+        self.assertEqual(seen.texts, ["before", "after"], seen.stderr)
+
     def test_is_switched_off_by_those_above(self):
         controls = ["--trigger", 'traceoff if text == "off"']
         seen = self.traced("child", "drop", "hit=first", "end", "hit=off", "settle=500", "child", "drop", "hit=unseen",
