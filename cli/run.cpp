@@ -171,7 +171,7 @@ bool prepare(const Call& call) {
   options.tier = call.options.tier;
   options.returns = returns_for(call.options);
   options.style = call.options.style;
-  options.has_door = true;
+  options.has_door = options.has_guardian = true;
   options.joins_others = call.options.joins_others;
   options.known_as = visible_pid();
   options.name = call.options.session_name;

@@ -15,9 +15,7 @@ Status SessionEngine::check(const SessionOptions& options) {
   return ok();
 }
 
-// Before planning makes the process large.
 Status SessionEngine::prepare(const SessionOptions& options) {
-  target::start_guardian();
   Result<Session> session = Session::prepare(options);
   if (!session) return session.error();
   session_.emplace(session.take());

@@ -87,6 +87,7 @@ std::string render_summary(const Summary& summary, bool color, bool verbose) {
                             " mapped while uprobe-run was too busy to answer in time",
                         color);
   for (const std::string& note : summary.notes) text += render_line(note, color);
+  for (std::size_t i = 0; verbose && i < summary.details.size(); ++i) text += render_line(summary.details[i], color);
   return text;
 }
 

@@ -17,7 +17,15 @@
 namespace uprobe {
 namespace {
 
-std::string temporary_folder_of(uid_t user) { return "/tmp/uprobe-run-" + std::to_string(user); }
+// The user ids of a further user namespace are others than those of the first one, and folders in /tmp may be seen from both.
+std::string name_of_namespace() {
+  constexpr ino_t kFirst = 0xeffffffd;  // include/linux/proc_ns.h, PROC_USER_INIT_INO
+  struct stat space {};
+  if (::stat("/proc/self/ns/user", &space) != 0 || space.st_ino == kFirst) return {};
+  return "." + std::to_string(space.st_ino);
+}
+
+std::string temporary_folder_of(uid_t user) { return "/tmp/uprobe-run-" + std::to_string(user) + name_of_namespace(); }
 
 // $XDG_RUNTIME_DIR, if it is this user's own, so that no one else can have put anything there.
 std::string runtime_folder() {
@@ -128,7 +136,7 @@ Status claim_name(const DoorFolder& folder, const std::string& name) {
     return Error{.code = Code::refused, .text = "is no socket of a session", .where = folder.path + "/" + name};
   const auto answered = connect_in(folder, name);
   if (answered || answered.error().code != Code::not_found)
-    return Error{.code = Code::refused, .text = "a session of this name is running", .where = name};
+    return Error{.code = Code::refused, .text = "a session of this name is running", .where = name, .err = EADDRINUSE};
   if (::unlinkat(folder.fd.get(), name.c_str(), 0) == 0 || errno == ENOENT) return ok();
   return system_error("unlink " + name, errno);
 }

@@ -5,8 +5,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <chrono>
 
 #include "engine/base/exhaustion.h"
 #include "engine/control/attach.h"
@@ -22,7 +22,10 @@ constexpr auto kPace = 40ms;  // the help and README say it
 constexpr auto kAgain = 10ms;
 constexpr int kMostTries = 25;
 constexpr std::size_t kMostTold = 10;  // of one kind
-constexpr std::size_t kMostLines = 100, kMostReasons = 100;
+constexpr std::size_t kMostReasons = 100;
+// Lines at once, and afterwards one for each of these times.
+constexpr std::size_t kMostLines = 100;
+constexpr auto kLinePace = 50ms;
 
 // What is over in a moment: others of us are at work there, it begins or ends, it calls execve.
 bool may_pass(const Error& error) { return error.err == EBUSY || error.err == EPERM || error.err == EACCES; }
@@ -60,8 +63,12 @@ Status Newcomers::take(const Candidate& candidate) {
 
 // Programs that start all the time must not fill the user's screen.
 void Newcomers::tell(const std::string& line) {
-  if (told_ == kMostLines) return void(++untold_);
-  ++told_;
+  const auto now = std::chrono::steady_clock::now();
+  const auto earned = (now - earned_until_) / kLinePace;
+  earned_until_ += earned * kLinePace;
+  lines_left_ = std::min(kMostLines, lines_left_ + static_cast<std::size_t>(earned));
+  if (lines_left_ == 0) return void(++untold_);
+  --lines_left_;
   tell_(line);
 }
 

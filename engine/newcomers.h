@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <string>
@@ -54,7 +55,8 @@ class Newcomers {
   std::vector<Fd> handles_;
   std::map<std::string, std::size_t> refusals_;  // how often for that reason
   std::size_t taken_ = 0, found_ = 0, gone_ = 0;
-  std::size_t told_ = 0, untold_ = 0;  // lines
+  std::size_t lines_left_ = 0, untold_ = 0;  // lines that may be told now, and that were not
+  std::chrono::steady_clock::time_point earned_until_;
   bool is_watching_ = false;
   std::atomic<bool> stop_{false};
   std::thread thread_;

@@ -23,6 +23,7 @@
 #include "engine/format/text.h"
 #include "engine/session_state.h"
 #include "engine/target/attachable.h"
+#include "engine/target/guardian.h"
 #include "engine/trace/histogram_copy.h"
 
 namespace uprobe {
@@ -299,6 +300,7 @@ Status Session::launch(const std::vector<std::string>& argv) {
 
 Status Session::State::launch(const std::string& program, const std::vector<std::string>& argv) {
   const auto meanwhile = [&] {
+    if (options.has_guardian) target::start_guardian();  // the program is the first child that others see
     if (options.tier != plan::Tier::breakpoint)
       for (const control::FilePoints& file : planned.files()) flows.begin(file.file);
     raise_own_limits();  // the child has inherited them as they were

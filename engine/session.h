@@ -54,6 +54,8 @@ struct SessionOptions {
   // Whether another tool is joined that may not look into this process: another user's (root alone can), or one with fewer
   // capabilities.
   bool joins_others = false;
+  // Whether a further process, the guardian, continues this one when it is stopped while it holds a program.
+  bool has_guardian = false;
   int known_as = 0;  // another process id than ours; 0: ours
   std::string name;
   // A thread whose hits are not recorded; they are counted only where the definition has a filter. 0: none.
@@ -93,6 +95,7 @@ struct Summary {
   plan::Tier tier = plan::Tier::automatic;   // as asked for
   std::uint64_t jumps = 0, breakpoints = 0;  // probes armed somewhere, by the tier they have there
   std::uint64_t mail_timeouts = 0;           // libraries that went unprobed because the tool did not answer in time
+  std::vector<std::string> details;          // what only matters to a user who asks (-v)
   std::vector<std::string> notes;            // anything else worth a line: points refused in a library, ...
 };
 

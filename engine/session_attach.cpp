@@ -19,6 +19,7 @@
 #include "engine/control/running_handlers.h"
 #include "engine/session_state.h"
 #include "engine/target/attachable.h"
+#include "engine/target/guardian.h"
 #include "engine/target/held_process.h"
 
 namespace uprobe {
@@ -255,6 +256,7 @@ void Session::State::end_search() {
 
 Status Session::attach(const Selection& whom, const GivenUp& given_up) {
   State& s = *state_;
+  if (s.options.has_guardian) target::start_guardian();
   s.attaches = true;
   s.tell = whom.tell;
   s.searches = !whom.names.empty() || !whom.objects.empty();

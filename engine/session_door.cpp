@@ -101,7 +101,8 @@ Status Session::State::serve() {
   return survive_exhaustion([&] { return door->serve([this](const auto& orders) { return answer(orders); }), ok(); });
 }
 
-// A session that was given no name goes on without a door where there can be none.
+// A session that was given no name goes on without a door where there can be none. The user is told of a folder that another user
+// has prepared; that a system has no place for one is of interest to those who want to join.
 Status Session::State::open_doors() {
   if (!options.has_door) return ok();
   auto opened = LiveServer::open(options.name, options.known_as != 0 ? options.known_as : ::getpid());
@@ -113,9 +114,9 @@ Status Session::State::open_doors() {
   }
   const Error why = opened ? for_guests.error() : opened.error();
   if (!options.name.empty()) return why;
-  notes.push_back("no other tool can join or change this session: " +
-                  (why.where.empty() || why.text.find(why.where) != std::string::npos ? "" : why.where + " ") +
-                  why.text);
+  auto& list = why.err != 0 || why.code != Code::refused ? details : notes;
+  list.push_back("no other tool can join or change this session: " +
+                 (why.where.empty() || why.text.find(why.where) != std::string::npos ? "" : why.where + " ") + why.text);
   return ok();
 }
 

@@ -201,7 +201,7 @@ std::string Session::histograms(bool raw_strings) const {
 Summary Session::State::summary_of(std::uint32_t owner, const Guest* guest) {
   Summary summary;
   summary.tier = guest != nullptr ? guest->tier : options.tier;
-  if (guest == nullptr) summary.notes = notes;
+  if (guest == nullptr) summary.notes = notes, summary.details = details;
   std::vector<std::size_t> events;
   if (guest != nullptr) events.assign(guest->events.begin(), guest->events.end());
   for (std::size_t i = 0; guest == nullptr && i < probes.size(); ++i)

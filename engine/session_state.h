@@ -64,7 +64,7 @@ struct Session::State {
   bool searches = false;  // for processes by name or by file
   bool waits = false;     // for more of them
   std::optional<trace::Reader> reader;
-  std::vector<std::string> notes;
+  std::vector<std::string> notes, details;  // as in Summary
   pid_t child = 0;
   bool attaches = false;  // to processes that run; else `child` is ours, or has loaded us
   std::vector<pid_t> attached;

@@ -103,9 +103,10 @@ class Placer {
   bool settle_copy(Pending& p, const shared::Point& before);
   Status read(Addr from, void* to, std::size_t bytes);
   Status write_event(Addr at, const EventWord& word);
-  Status write_events();
+  Status write_settled();
   bool stands(Addr at, const std::vector<std::uint8_t>& bytes);
   bool has_body(std::size_t body, Addr at);
+  bool renew_body(const x86::BodySpec& spec, const std::vector<std::uint8_t>& wanted);
   std::size_t body_for(const Pending& p);
   std::uint64_t choose_bodies();
   std::uint64_t body_room() const;
@@ -131,6 +132,7 @@ class Placer {
   std::vector<Slot> slots_;
   TextView held_;
   std::vector<std::pair<Addr, EventWord>> events_;  // of slots that stand in a held process, to be written
+  std::vector<std::pair<Addr, std::vector<std::uint8_t>>> renewed_;  // bodies that stand there, likewise
   std::size_t fresh_ = 0;  // points so far that will be new in the block
   std::vector<SharedBody> bodies_;
   std::map<std::string, std::size_t> by_program_;   // with filter and kind; "": the agent records
@@ -291,15 +293,31 @@ bool Placer::stands(Addr at, const std::vector<std::uint8_t>& bytes) {
   return read(at, now.data(), now.size()) && now == bytes;
 }
 
-// Whether just this body stands there.
+// Whether just this body stands there, from now on.
 bool Placer::has_body(std::size_t body, Addr at) {
   const auto [known, is_new] = seen_.try_emplace({at, body}, false);
   if (is_new) {
     x86::BodySpec spec = bodies_[body].spec;
     spec.at = at;
-    known->second = stands(at, x86::make_body(spec).bytes);
+    const std::vector<std::uint8_t> wanted = x86::make_body(spec).bytes;
+    known->second = stands(at, wanted) || renew_body(spec, wanted);
   }
   return known->second;
+}
+
+// The body of an earlier session, whose area lay elsewhere, becomes this session's: no thread is in the agent's code when a session
+// takes over what another one has left.
+bool Placer::renew_body(const x86::BodySpec& spec, const std::vector<std::uint8_t>& wanted) {
+  if (!context_.target.is_held() || !spec.fast) return false;
+  x86::BodySpec elsewhere = spec;
+  elsewhere.fast->area = Addr{~spec.fast->area.value};
+  const std::vector<std::uint8_t> other = x86::make_body(elsewhere).bytes;
+  std::vector<std::uint8_t> now(wanted.size());
+  if (other.size() != wanted.size() || !read(spec.at, now.data(), now.size())) return false;
+  for (std::size_t i = 0; i < now.size(); ++i)
+    if (wanted[i] == other[i] && now[i] != wanted[i]) return false;
+  renewed_.emplace_back(spec.at, wanted);
+  return true;
 }
 
 // Of a held process with all others: a thousand small writes take half as long as all else.
@@ -309,13 +327,14 @@ Status Placer::write_event(Addr at, const EventWord& word) {
   return ok();
 }
 
-Status Placer::write_events() {
+Status Placer::write_settled() {
   std::vector<TextPiece> pieces;
   for (const auto& [at, word] : events_) pieces.push_back({at, word});
+  for (const auto& [at, body] : renewed_) pieces.push_back({at, body});
   return write_in_runs(context_.target, std::move(pieces));
 }
 
-// A thunk and its body are never changed: a thread may be in them.
+// A thunk is never changed, nor its body in a session: a thread may be in them.
 bool Placer::settle_jump(Pending& p, const shared::Point& before) {
   if (p.window == nullptr || !shared::has_thunk(before) || (p.long_jump && !p.known_long_jump)) return false;
   const Addr copy{before.copy}, slot = copy - shared::kCopyBehindThunk;
@@ -463,7 +482,7 @@ Result<Placer::Part> Placer::make_new() {
 
 Status Placer::run() {
   for (std::size_t i = 0; i < pending_.size(); ++i) slots_[i].settled = settle(pending_[i]);
-  if (Status s = write_events(); !s) return s;
+  if (Status s = write_settled(); !s) return s;
   const auto has_settled = [](const Slot& slot) { return slot.settled; };
   if (std::all_of(slots_.begin(), slots_.end(), has_settled)) return ok();
   const auto made = make_new();

@@ -4,8 +4,8 @@
 
 namespace uprobe::target {
 
-// Starts the guardian of this process; once, and early: while the process is small and has one thread. Where no process can be
-// had the tool works without it.
+// Starts the guardian of this process; once, and while the process has one thread. Where no process can be had the tool works
+// without it.
 void start_guardian();
 
 }  // namespace uprobe::target

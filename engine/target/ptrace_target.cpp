@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/ptrace.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -38,16 +39,16 @@ Error gone(int status) {
                .err = WIFSIGNALED(status) ? WTERMSIG(status) : 0};
 }
 
-// In the child, after fork: wait until we are traced, then become the program. Reports a failed execve through the pipe.
-[[noreturn]] void become(const char* path, char* const* argv, int go, int failure, const LaunchHooks& hooks) {
+// In the child, after fork: wait until we are traced, then become the program. Reports a failed execve to the parent.
+[[noreturn]] void become(const char* path, char* const* argv, int parent, const LaunchHooks& hooks) {
   char byte = 0;
-  while (::read(go, &byte, 1) < 0 && errno == EINTR) {
+  while (::read(parent, &byte, 1) < 0 && errno == EINTR) {
   }
   if (byte != 'x') ::_exit(125);
   if (hooks.in_child != nullptr) hooks.in_child();
   ::execv(path, argv);
   const int error = errno;
-  (void)!::write(failure, &error, sizeof error);
+  (void)!::write(parent, &error, sizeof error);
   ::_exit(127);
 }
 
@@ -64,29 +65,29 @@ Result<std::unique_ptr<PtraceTarget>> PtraceTarget::launch(const std::string& pa
   std::vector<char*> words;
   for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
-  int go[2], failure[2];
-  if (::pipe2(go, O_CLOEXEC) != 0) return system_error("pipe", errno);
-  Fd go_read(go[0]), go_write(go[1]);
-  if (::pipe2(failure, O_CLOEXEC) != 0) return system_error("pipe", errno);
-  Fd failure_read(failure[0]), failure_write(failure[1]);
+  int ends[2];  // one pair of descriptors: the limit, which the program inherits, may be low
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return system_error("socketpair", errno);
+  Fd to_child(ends[0]), to_parent(ends[1]);
 
   const pid_t pid = ::fork();
   if (pid < 0) return system_error("fork", errno);
   if (pid == 0) {
-    go_write.reset();
-    become(path.c_str(), words.data(), go_read.get(), failure_write.get(), hooks);
+    to_child.reset();
+    become(path.c_str(), words.data(), to_parent.get(), hooks);
   }
-  failure_write.reset();
+  to_parent.reset();
   if (const Status done = hooks.meanwhile ? hooks.meanwhile() : ok(); !done) {
-    go_write.reset();  // it ends
+    to_child.reset();  // it ends
     bury(pid);
     return done.error();
   }
   const auto options = PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD;
   const bool seized = ::ptrace(PTRACE_SEIZE, pid, nullptr, as_data(options)) == 0;
   const int seize_error = errno;
-  if (seized) (void)!::write(go_write.get(), "x", 1);
-  go_write.reset();
+  if (seized)
+    (void)!::send(to_child.get(), "x", 1, MSG_NOSIGNAL);
+  else
+    to_child.reset();
   int status = 0;
   for (;;) {
     if (::waitpid(pid, &status, __WALL) < 0 && errno == EINTR) continue;
@@ -101,7 +102,7 @@ Result<std::unique_ptr<PtraceTarget>> PtraceTarget::launch(const std::string& pa
                  .help = "a container or security module may forbid ptrace"};
   if (!WIFSTOPPED(status)) {
     int error = 0;
-    if (::read(failure_read.get(), &error, sizeof error) == sizeof error) return exec_error(path, error);
+    if (::read(to_child.get(), &error, sizeof error) == sizeof error) return exec_error(path, error);
     return gone(status);
   }
   auto files = ProcessFiles::open(pid);

@@ -41,11 +41,10 @@ def left_out():
 
 @functools.cache
 def differs_by_processor():
-    """Places whose unprobed result depends on the processor that runs them (sgdt and sidt where the kernel lets them)."""
-    program = harness.fixture("instructions")
-    runs = [results(harness.run([program, "run"], before_exec=lambda one=one: os.sched_setaffinity(0, {one})).stdout)
-            for one in os.sched_getaffinity(0)]
-    return {name for name in runs[0] if any(run.get(name) != runs[0][name] for run in runs)}
+    """sgdt and sidt show the tables of the processor that happens to run them, in a guest those of its host, unless the kernel
+    lets nobody look (user-mode instruction prevention)."""
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        return set() if re.search(r"^flags\b.*\bumip\b", file.read(), re.M) else {"sgdt", "sidt"}
 
 
 def first_hits(text):

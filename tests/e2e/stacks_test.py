@@ -90,7 +90,8 @@ class Tables(harness.TestCase):
         """FILE+OFFSET of a line of a stack."""
         found = re.fullmatch(r"(/.*|\[vdso\])\[\+0x(\w+)\]", line)
         if found:
-            return f"{os.path.realpath(found[1])}+{int(found[2], 16):#x}"
+            file = os.path.realpath(found[1]) if found[1].startswith("/") else found[1]
+            return f"{file}+{int(found[2], 16):#x}"
         if line.startswith("0x"):
             return line
         name, distance = re.fullmatch(r"(.+)\+0x(\w+)/0x\w+", line).groups()

@@ -141,6 +141,7 @@ class Ending:
     mode: str
     hits: tuple = ()  # at least, at most; empty: as many as the program says
     words: list = field(default_factory=list)  # a surrounding
+    said: list = field(default_factory=list)  # by the tool; an agent that was preloaded goes on with the daemon
 
 
 # A daemon outlives its starter: the tool stops tracing then, a helper goes on.
@@ -155,7 +156,7 @@ ENDINGS = [
     Ending("unlinked"),
     Ending("unlinked", words=["user=65534"]),
     Ending("descriptors"),
-    Ending("daemon", hits=(4, 6)),
+    Ending("daemon", hits=(4, 6), said=["uprobe-run: 1 traced process goes on untraced"]),
     Ending("chain 3", hits=(4, 4)),
     Ending("chain 3", hits=(4, 4), words=["user=65534"]),
     Ending("chain 3", hits=(4, 4), words=["filter=container"]),

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/shared/task_name.h"
 #include "engine/trace/reader.h"
 #include "tests/trace/ring_writer.h"
 
@@ -73,7 +74,9 @@ std::vector<Case> cases() {
   all.push_back({"owner is nobody", [](auto& ring, auto*) { ring.owner = ~0u; }, 3});
   all.push_back({"stamp under way", [](auto& ring, auto*) { ring.owner = 5, ring.stamp = ~0ull; }, 3});
   all.push_back({"tail moved by the target", [](auto& ring, auto*) { ring.tail = 0xdeadbeef; }, 3});
-  all.push_back({"all flags", [](auto&, auto* data) { head_of(data, 1)->flags = 0xffff; }, 3});
+  all.push_back({"all flags", [](auto&, auto* data) { head_of(data, 1)->flags = 0xffff; }, 2, 1});  // no name has 24 bytes
+  all.push_back({"all flags but the name's",
+                 [](auto&, auto* data) { head_of(data, 1)->flags = 0xffffu & ~unsigned{shared::kRecordTaskName}; }, 3});
   all.push_back({"negative thread", [](auto&, auto* data) { payload_of(data, 1)->pid = -5; }, 3});
   all.push_back({"all ones", [](auto&, auto* data) { std::memset(data, 0xff, 8192); }, 0, 3});
   all.push_back({"all zeros", [](auto&, auto* data) { std::memset(data, 0, 8192); }, 0, 3});
