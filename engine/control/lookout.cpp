@@ -22,7 +22,11 @@ constexpr std::uint32_t kEager = 4;
 constexpr std::uint64_t kTurns = 32, kInEachLook = 8;
 
 bool is_one_of_us(pid_t pid, const target::ProcessStat& stat) {
-  return pid == ::getpid() || stat.name == kFrontName || stat.name == kEngineName;
+  return pid == ::getpid() || stat.name == kFrontName || stat.name == kEngineName || stat.name == kGuardianName;
+}
+
+Error no_file(const std::string& path) {
+  return Error{.code = Code::usage, .text = "is no file that a process could map", .where = path};
 }
 
 // Between the second blank of a line and its path; a path may have such words in it as well.
@@ -42,10 +46,11 @@ bool maps_object(const std::string& maps, const std::string& shown) {
 Result<Lookout::Object> Lookout::show(const std::string& path) {
   constexpr std::size_t kPage = 4096;
   auto opened = open_regular(path);
+  if (!opened && opened.error().code == Code::refused) return no_file(path);
   if (!opened) return opened.error();
   Object object{.file = std::move(opened->fd), .shown = {}};
   void* const at = ::mmap(nullptr, kPage, PROT_READ, MAP_PRIVATE, object.file.get(), 0);
-  if (at == MAP_FAILED) return Error{.code = Code::usage, .text = "is no file that a process could map", .where = path};
+  if (at == MAP_FAILED) return no_file(path);
   const auto maps = read_file("/proc/self/maps");
   ::munmap(at, kPage);
   if (!maps) return maps.error();

@@ -17,6 +17,7 @@
 #include <string>
 
 #include "engine/base/fd.h"
+#include "engine/base/roles.h"
 #include "engine/target/process_list.h"
 #include "engine/target/process_stat.h"
 #include "engine/target/target.h"
@@ -25,7 +26,6 @@ namespace uprobe::target {
 namespace {
 
 constexpr int kPaceMs = 200;
-constexpr const char* kName = "uprobe-guardian";
 
 pid_t g_guarded = 0;  // a forked child is not
 
@@ -76,7 +76,7 @@ bool holds_a_program(pid_t tool) {
   sigset_t all;
   ::sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
-  ::prctl(PR_SET_NAME, kName);
+  ::prctl(PR_SET_NAME, kGuardianName);
   (void)!::chdir("/");
   keep_only(process);
   for (pollfd end{process, POLLIN, 0}; ::poll(&end, 1, kPaceMs) == 0;)

@@ -52,7 +52,6 @@ class Strangers(harness.TestCase):
         if os.path.exists(self.trace):
             with open(self.trace, encoding="latin-1", newline="") as file:
                 seen.hits = harness.parse_trace(file.read())
-            os.remove(self.trace)  # the next tool may be another user's
         return seen
 
     def check(self, seen, hits, said="", code=7):
@@ -147,12 +146,15 @@ wait $sleeper; echo $?"""
             self.skipTest("set-id bits count for nothing here")
         refused = self.under_tool(program, surrounding=nobody, program=program)
         self.check(refused, 0, "set-id", code=125)
-        for seen, hits, said in (
-                (self.under_tool("/usr/bin/env", program, surrounding=nobody, program=program), 0, "runs untraced"),
-                (self.preloaded(*nobody, program, program=program), 0, ""),
-                (self.under_tool(*nobody, program, program=program), 18, "")):
-            self.check(seen, hits, said)
+        os.remove(self.trace)
+        for run, said in (
+                (lambda: self.under_tool("/usr/bin/env", program, surrounding=nobody, program=program), "runs untraced"),
+                (lambda: self.preloaded(*nobody, program, program=program), ""),
+                (lambda: self.under_tool(*nobody, program, program=program), "runs untraced")):
+            seen = run()
+            self.check(seen, 0, said)
             self.assertEqual(seen.stdout, plain.stdout)
+            os.remove(self.trace)  # the next tool may be another user's
 
 
 if __name__ == "__main__":
