@@ -2,6 +2,7 @@
 // process.
 #include <fcntl.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -42,12 +43,22 @@ void keep_memory() {
   ::mallopt(M_TRIM_THRESHOLD, 64 << 20);
 }
 
+// The limits are those that the program was to have: eight threads with 8 MB each would not fit into data of 64 MB.
+void keep_stacks_small() {
+  constexpr std::size_t kBytes = 2 << 20;  // what glibc takes where stacks have no limit
+  pthread_attr_t threads;
+  if (::pthread_attr_init(&threads) != 0) return;
+  if (::pthread_attr_setstacksize(&threads, kBytes) == 0) ::pthread_setattr_default_np(&threads);
+  ::pthread_attr_destroy(&threads);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   using namespace uprobe::cli;
   fill_closed_streams();
   keep_memory();
+  keep_stacks_small();
   if (is_helper_call(argc, argv)) return without_exceptions([&] { return run_helper(argv); });
   if (is_attendant_call(argc, argv)) return without_exceptions([&] { return run_attendant(argv); });
   return without_exceptions([&]() -> int {
