@@ -151,7 +151,7 @@ void Session::State::let_go_of(pid_t pid) {
     notes.push_back("process " + std::to_string(pid) +
                     " keeps handlers of ours, without probes: " + given.error().text);
   }
-  for (const Addr block : mail->blocks()) static_cast<void>(control::disarm(pid, block));
+  if (const auto block = control::find_block(pid)) static_cast<void>(control::disarm_running(pid, *block));
 }
 
 Result<Session> Session::prepare(const SessionOptions& options) {
@@ -234,7 +234,7 @@ Status Session::State::arm(target::Target& target, const std::function<Result<co
     return begin({{target.pid(), block->address()}});
   });
   if (begun) return ok();
-  static_cast<void>(control::disarm(target.pid(), block->address()));
+  static_cast<void>(control::disarm_waiting(target.pid(), block->address()));
   static_cast<void>(control::uninstall_handlers(target, *block));
   return begun;
 }

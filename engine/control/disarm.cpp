@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "engine/control/patch.h"
 #include "engine/control/processes.h"
 #include "engine/control/text_view.h"
+#include "engine/target/held_process.h"
 
 namespace uprobe::control {
 namespace {
@@ -66,8 +68,12 @@ class Disarming {
     for (std::uint32_t i = 0; i < block_.points().size(); ++i) consider(text, i);
     if (Status s = block_.set_states(target_, gone_, shared::PointState::unmapped); !s) return s;
     if (Status s = restore(probes_, serializer); !s) return s;
+    if (keeps_own_) return Error{.code = Code::refused, .text = "the agent's own points had to stay"};
     return has_stubs() ? stubs_stay() : restore(own_, serializer);
   }
+  // For a process whose threads run and cannot be stopped. Without the points at rt_sigprocmask a thread blocks SIGTRAP, and dies at
+  // the next point that is still there.
+  void keep_own() { keeps_own_ = true; }
 
   Status run_for(std::span<const std::uint32_t> points, Serializer& serializer) {
     TextView text(target_);
@@ -155,6 +161,7 @@ class Disarming {
   Block& block_;
   const std::vector<target::Mapping>& maps_;
   const bool traced_;
+  bool keeps_own_ = false;
   Batch probes_, own_;
   std::vector<std::uint32_t> gone_;  // other code stands there now
   std::size_t left_ = 0;             // ours that had to stay
@@ -172,21 +179,42 @@ Status take_out(target::Target& target, Block& block, Serializer& serializer, st
   return maps ? Disarming(target, block, *maps).run_for(points, serializer) : Status(maps.error());
 }
 
-Status disarm(pid_t pid, Addr block_address) {
-  auto files = target::ProcessFiles::open(pid);
-  if (!files) return files.error();
-  target::RunningTarget target(files.take());
+namespace {
+
+Status disarm_in(target::Target& target, Addr block_address, bool keeps_own) {
   auto block = Block::read(target, block_address);
   if (!block) return block.error();
-  ProcessSerializer serializer(pid);
+  const auto maps = target.maps();
+  if (!maps) return maps.error();
+  ProcessSerializer serializer(target.pid());
   const Addr changer = block_address + offsetof(shared::ProcessBlock, changer);
   const std::uint64_t us = static_cast<std::uint64_t>(::getpid()), nobody = 0;
   if (Status s = target.write(changer, &us, sizeof us); !s) return s;
-  const Status disarmed = take_out(target, *block, serializer);
+  Disarming disarming(target, *block, *maps);
+  if (keeps_own) disarming.keep_own();
+  const Status disarmed = disarming.run(serializer);
   static_cast<void>(target.write(changer, &nobody, sizeof nobody));
+  if (keeps_own) return disarmed;  // the agent goes on with the masks
   const std::uint32_t left = shared::kLeft;
   const Status noted = target.write(block_address + offsetof(shared::ProcessBlock, left), &left, sizeof left);
   return disarmed ? noted : disarmed;
+}
+
+Status disarm_unstopped(pid_t pid, Addr block, bool keeps_own) {
+  auto files = target::ProcessFiles::open(pid);
+  if (!files) return files.error();
+  target::RunningTarget target(files.take());
+  return disarm_in(target, block, keeps_own);
+}
+
+}  // namespace
+
+Status disarm_waiting(pid_t pid, Addr block) { return disarm_unstopped(pid, block, false); }
+
+Status disarm_running(pid_t pid, Addr block) {
+  constexpr std::chrono::milliseconds kMostWaited{200};
+  auto process = target::HeldProcess::hold(pid, kMostWaited);
+  return process ? disarm_in(**process, block, false) : disarm_unstopped(pid, block, true);
 }
 
 }  // namespace uprobe::control

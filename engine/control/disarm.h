@@ -1,4 +1,4 @@
-// Taking the probes out of a process that runs: disarm() (processes.h) for any target.
+// Taking the probes out of a process that runs: disarm_waiting() and disarm_running() (processes.h) for any target.
 #pragma once
 
 #include <span>

@@ -32,17 +32,17 @@ enum class Seen { nothing, stop, end };
 
 // The end of a process that the tool has started is left to the thread that waits for it. Of its other threads the tool is the tracer
 // and not the parent: while such an end is not taken the process does not end, and execve of another thread waits.
-bool is_awaited_elsewhere(pid_t pid, pid_t tid) { return tid == pid && target::parent_of(pid) == ::getpid(); }
+bool is_awaited_elsewhere(pid_t tid) { return target::is_own_child(tid); }
 
 // What became of a tracee, without waiting. A stop is only looked at: the kernel delivers the signal of a stop that nobody
 // has taken when the tracer is killed. The end of a tracee has to be taken by the tracer before its parent is told.
-Seen look(pid_t pid, pid_t tid, int& status) {
+Seen look(pid_t tid, int& status) {
   siginfo_t info{};
   constexpr int kHow = WSTOPPED | WEXITED | WNOHANG | WNOWAIT | __WALL;
   if (::waitid(P_PID, static_cast<id_t>(tid), &info, kHow) != 0) return errno == ECHILD ? Seen::end : Seen::nothing;
   if (info.si_pid != tid) return Seen::nothing;
   if (info.si_code != CLD_TRAPPED && info.si_code != CLD_STOPPED) {
-    if (!is_awaited_elsewhere(pid, tid)) ::waitid(P_PID, static_cast<id_t>(tid), &info, WEXITED | WNOHANG | __WALL);
+    if (!is_awaited_elsewhere(tid)) ::waitid(P_PID, static_cast<id_t>(tid), &info, WEXITED | WNOHANG | __WALL);
     return Seen::end;
   }
   status = info.si_status;  // signal | event << 8
@@ -130,7 +130,7 @@ void ExecFollower::failed(pid_t tid) {
   if (::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) != 0) return;
   int status = 0;
   Seen seen = Seen::nothing;
-  for (int i = 0; i < 2000 && (seen = look(found->pid, tid, status)) == Seen::nothing; ++i) ::usleep(100);
+  for (int i = 0; i < 2000 && (seen = look(tid, status)) == Seen::nothing; ++i) ::usleep(100);
   if (seen == Seen::nothing) return;
   pending_.erase(found);
   if (seen == Seen::end) return;
@@ -158,12 +158,12 @@ void ExecFollower::step() {
 // True when there is nothing more to wait for.
 bool ExecFollower::look_at(Pending& p) {
   int status = 0;
-  const Seen thread = look(p.pid, p.tid, status);
+  const Seen thread = look(p.tid, status);
   if (thread == Seen::stop) return handle_stop(p, p.tid, status);
   if (p.pid != p.tid && thread == Seen::nothing) return false;
   // Another thread than the first one takes over the first one's id when execve succeeds: it may be the one that is followed, or one
   // that has not announced its call and that nobody traces.
-  const Seen leader = p.pid == p.tid ? thread : look(p.pid, p.pid, status);
+  const Seen leader = p.pid == p.tid ? thread : look(p.pid, status);
   if (leader == Seen::stop) return handle_stop(p, p.pid, status);
   if (leader == Seen::nothing && is_traced_here(p.pid)) return false;
   if (leader == Seen::nothing && !p.given_up)

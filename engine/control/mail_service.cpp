@@ -207,7 +207,7 @@ Status MailService::load(target::PtraceTarget& target) {
   blocks_.insert(block->address());
   const Status armed = survive_exhaustion([&] { return armer_.arm(target, *block); });
   if (armed) return ok();
-  static_cast<void>(disarm(target.pid(), block->address()));
+  static_cast<void>(disarm_waiting(target.pid(), block->address()));
   static_cast<void>(uninstall_handlers(target, *block));
   static_cast<void>(target.set_signal_mask(blocked));
   return armed;
@@ -310,11 +310,14 @@ Status MailService::serve(const std::shared_ptr<Request>& asked) {
 // The handlers go as well where no other thread can be on its way to them.
 Status MailService::let_go(Request& request, pid_t pid) {
   const MailSlot& slot = request.slot;
-  if (Status out = disarm(pid, Addr{slot.block}); !out) return out;
+  const bool is_alone = threads_of(pid).size() == 1;
+  const Addr block_address{slot.block};
+  const Status out = is_alone ? disarm_waiting(pid, block_address) : disarm_running(pid, block_address);
+  if (!out) return out;
   note_left(pid);
-  if (slot.path == 0 || threads_of(pid).size() != 1) return ok();
+  if (slot.path == 0 || !is_alone) return ok();
   MailTarget target(request.process->files, request.thread);
-  auto block = Block::read(target, Addr{slot.block});
+  auto block = Block::read(target, block_address);
   if (!block) return block.error();
   return uninstall_handlers(target, *block);
 }
@@ -324,7 +327,7 @@ Status MailService::let_go_of_other(const Request& request, const Asker& asker) 
   // To be told to leave a process alone must not be a way to blind it. The kernel will refuse the call as well.
   if (pid == 0 || !may_trace(asker.pid, pid)) return ok();
   const auto block = find_block(pid);
-  if (block && disarm(pid, *block)) note_left(pid);
+  if (block && disarm_running(pid, *block)) note_left(pid);
   return ok();
 }
 

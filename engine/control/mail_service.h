@@ -73,8 +73,7 @@ class MailService {
   // are read.
   std::vector<SeenTask> take_names();
 
-  // After stop(): where the process blocks of this session are, for taking the probes out; what is worth a line.
-  const std::set<Addr>& blocks() const { return blocks_; }
+  // After stop(): what is worth a line.
   Notes notes() const;
 
  private:

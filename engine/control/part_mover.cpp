@@ -168,7 +168,7 @@ std::optional<MoveFailure> move_to_part(pid_t pid, const trace::Area& area, std:
   if (is_at_rest && given) return std::nullopt;
   if (!given) static_cast<void>(stopped->cut_off(area));  // some of it may be there
   stopped->let_go();
-  if (const auto block = find_block(pid)) static_cast<void>(disarm(pid, *block));
+  if (const auto block = find_block(pid)) static_cast<void>(disarm_running(pid, *block));
   return MoveFailure{
       .error = given ? Error{.code = Code::limit, .text = "there is no memory for its records"} : given.error(),
       .is_cut_off = true};

@@ -54,7 +54,10 @@ bool is_traced(pid_t pid);
 // thread that has trapped already still finds its copy: the tables stay. Errors of a process that ends meanwhile are no errors.
 // Long jumps in padding stay, unreachable: a thread may have been about to execute one for as long as it likes. An Error also
 // when breakpoints of ours had to stay; the process goes on needing the agent's handlers then.
-Status disarm(pid_t pid, Addr block);
+// The former: all threads of the process are stopped, or wait for the tool. The latter stops them for a moment; where that cannot be
+// the agent's own points stay, which is an Error.
+Status disarm_waiting(pid_t pid, Addr block);
+Status disarm_running(pid_t pid, Addr block);
 
 // The agent in a process and its block, whoever's session it is. Code::not_found when there is none that has begun to work,
 // Code::refused when there is one of another version.

@@ -124,12 +124,26 @@ Result<ErrandPlace> find_errand_place(const ProcessFiles& files) {
 
 Error ended() { return Error{.code = Code::killed, .text = "the process has ended", .err = ESRCH}; }
 
+// How a thread has stopped or ended, as waitpid tells it. The end of a program that this process has started is only looked at: it is
+// left to the thread that waits for it.
+pid_t take_change(pid_t tid, int& status, int how) {
+  const auto id = static_cast<id_t>(tid);
+  siginfo_t info{};
+  if (::waitid(P_PID, id, &info, WSTOPPED | WEXITED | WNOWAIT | __WALL | how) != 0) return -1;
+  if (info.si_pid != tid) return 0;
+  const bool has_stopped = info.si_code == CLD_TRAPPED || info.si_code == CLD_STOPPED;
+  status = has_stopped ? info.si_status << 8 | 0x7f : 0;
+  if (has_stopped) return ::waitid(P_PID, id, &info, WSTOPPED | WNOHANG | __WALL) == 0 ? tid : -1;
+  if (!is_own_child(tid)) ::waitid(P_PID, id, &info, WEXITED | WNOHANG | __WALL);
+  return tid;
+}
+
 // How a thread has stopped or ended. It does so at once as a rule: to sleep and be woken takes several times as long.
 int await_change(pid_t tid) {
   int status = 0;
   for (const auto end = Clock::now() + kAtOnce; Clock::now() < end; ::sched_yield())
-    if (::waitpid(tid, &status, __WALL | WNOHANG) == tid) return status;
-  while (::waitpid(tid, &status, __WALL) < 0 && errno == EINTR) {
+    if (take_change(tid, status, WNOHANG) == tid) return status;
+  while (take_change(tid, status, 0) < 0 && errno == EINTR) {
   }
   return status;
 }
@@ -240,7 +254,7 @@ Status HeldProcess::await_stops(std::vector<pid_t>& stopping, Clock::time_point 
     for (std::size_t i = 0; i < stopping.size();) {
       const pid_t tid = stopping[i];
       int status = 0;
-      const pid_t seen = ::waitpid(tid, &status, __WALL | WNOHANG);
+      const pid_t seen = take_change(tid, status, WNOHANG);
       if (seen == 0) {
         ++i;
         continue;
@@ -405,7 +419,7 @@ Status HeldProcess::await_done(Addr state) {
     if (Status s = files_.read(state, &seen, sizeof seen); !s) return s;
     if (seen != shared::kOrderGiven) return ok();
     int status = 0;
-    const pid_t changed = ::waitpid(away_, &status, __WALL | WNOHANG);
+    const pid_t changed = take_change(away_, status, WNOHANG);
     if (changed == away_ && !WIFSTOPPED(status)) return ended();
     // SIGSTOP: no mask holds it back.
     if (changed == away_) ::ptrace(PTRACE_CONT, away_, nullptr, as_data(status >> 16 == 0 ? WSTOPSIG(status) : 0));
@@ -477,7 +491,7 @@ namespace {
 std::optional<int> change_by(pid_t tid, Clock::time_point deadline) {
   for (;;) {
     int status = 0;
-    if (::waitpid(tid, &status, __WALL | WNOHANG) != 0) return status;
+    if (take_change(tid, status, WNOHANG) != 0) return status;
     if (Clock::now() > deadline) return std::nullopt;
     ::sched_yield();
   }

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -35,10 +36,25 @@ std::vector<pid_t> threads_of(pid_t pid) {
   return threads;
 }
 
+namespace {
+
+pid_t number_in(const std::string& status, const std::string& name) {
+  const std::size_t at = status.find("\n" + name + ":\t");
+  return at == std::string::npos
+             ? 0
+             : static_cast<pid_t>(std::strtol(status.c_str() + at + name.size() + 3, nullptr, 10));
+}
+
+}  // namespace
+
 pid_t parent_of(pid_t pid) {
   const auto status = read_file("/proc/" + std::to_string(pid) + "/status");
-  const std::size_t at = status ? status->find("\nPPid:\t") : std::string::npos;
-  return at == std::string::npos ? 0 : static_cast<pid_t>(std::strtol(status->c_str() + at + 7, nullptr, 10));
+  return status ? number_in(*status, "PPid") : 0;
+}
+
+bool is_own_child(pid_t pid) {
+  const auto status = read_file("/proc/" + std::to_string(pid) + "/status");
+  return status && number_in(*status, "PPid") == ::getpid() && number_in(*status, "Tgid") == pid;
 }
 
 // The first thread may have ended: then the others have the memory.

@@ -55,6 +55,9 @@ std::vector<pid_t> threads_of(pid_t pid);
 // The process that started this one; 0 if that cannot be found out.
 pid_t parent_of(pid_t pid);
 
+// Whether `pid` is a process that this one has started, and not a thread of one.
+bool is_own_child(pid_t pid);
+
 // The part that every target shares: /proc/PID. Works for a stopped tracee and, as the same user, for a running process.
 class ProcessFiles {
  public:

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "engine/base/quiet_thread.h"
+#include "engine/target/target.h"
 
 namespace uprobe::target {
 namespace {
@@ -15,6 +16,7 @@ using namespace std::chrono_literals;
 constexpr auto kPatience = 20ms;
 
 void bury(pid_t tid) {
+  if (is_own_child(tid)) return;  // its end is awaited elsewhere
   siginfo_t info{};
   ::waitid(P_PID, static_cast<id_t>(tid), &info, WEXITED | WNOHANG | __WALL);
 }

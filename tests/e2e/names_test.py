@@ -81,6 +81,13 @@ class Otherwise(Names):
         self.assertEqual(len(self.read_hits()), 5)
         self.assertNotIn(b"lost", done.stderr)
 
+    def test_tracing_ends_while_threads_begin(self):
+        """The agent's own breakpoints go all at once: a new thread's creator blocks all signals, and would die of one that stays."""
+        for end in ("-n5", "-n50", "-d20ms", "-d40ms") * 8:
+            done = harness.run([*harness.tracer("-o", self.path("trace"), "-q", end), "-p", self.definition, "--",
+                                self.program, "threads", "50"])
+            self.assertEqual((done.returncode, done.stderr), (0, b""), end)
+
 
 class Skipped(Names):
     """--skip-refused: one bad definition does not end the command."""
