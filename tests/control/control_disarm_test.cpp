@@ -80,7 +80,7 @@ class Disarm : public testing::Test {
 };
 
 TEST_F(Disarm, TheOriginalBytesComeBackAndTheTablesStay) {
-  ASSERT_TRUE(control::disarm(child_.pid(), child_.block()));
+  ASSERT_TRUE(control::disarm_waiting(child_.pid(), child_.block()));
   EXPECT_EQ(byte_at(0), 0x55);
   EXPECT_EQ(byte_at(1), 0x31);
   EXPECT_EQ(byte_at(3), 0x5d);
@@ -93,12 +93,12 @@ TEST_F(Disarm, TheOriginalBytesComeBackAndTheTablesStay) {
   std::uint32_t left = 0;
   ASSERT_TRUE(target_.read(child_.block() + offsetof(shared::ProcessBlock, left), &left, sizeof left));
   EXPECT_EQ(left, 1U) << "nothing is armed there again";
-  EXPECT_TRUE(control::disarm(child_.pid(), child_.block())) << "a second time there is nothing to do";
+  EXPECT_TRUE(control::disarm_waiting(child_.pid(), child_.block())) << "a second time there is nothing to do";
 }
 
 TEST_F(Disarm, WhatIsNoBreakpointOfOursIsLeftAlone) {
   put(1, 0x90);  // the program has changed its code
-  ASSERT_TRUE(control::disarm(child_.pid(), child_.block()));
+  ASSERT_TRUE(control::disarm_waiting(child_.pid(), child_.block()));
   EXPECT_EQ(byte_at(0), 0x55);
   EXPECT_EQ(byte_at(1), 0x90);
 }
@@ -109,7 +109,7 @@ TEST_F(Disarm, ABreakpointInOtherCodeIsLeftAlone) {
   gone.address = child_.code() + 16, gone.insn = {0x55}, gone.behind = {0x48, 0x89, 0xe5};
   ASSERT_TRUE(block_->add(target_, {gone}));
   put(16, 0xcc), put(17, 0xb8), put(18, 42);
-  ASSERT_TRUE(control::disarm(child_.pid(), child_.block()));
+  ASSERT_TRUE(control::disarm_waiting(child_.pid(), child_.block()));
   EXPECT_EQ(byte_at(16), 0xcc);
   EXPECT_EQ(byte_at(0), 0x55);
   const auto block = Block::read(target_, child_.block());
@@ -125,7 +125,7 @@ TEST_F(Disarm, APointWhoseMemoryIsGoneDoesNotKeepTheOthers) {
   last.address = child_.code() + 4, last.insn = {0xc3};
   ASSERT_TRUE(block_->add(target_, {last}));
   put(4, 0xcc);
-  ASSERT_TRUE(control::disarm(child_.pid(), child_.block()));
+  ASSERT_TRUE(control::disarm_waiting(child_.pid(), child_.block()));
   EXPECT_EQ(byte_at(4), 0xc3);
 }
 
@@ -158,7 +158,7 @@ class DisarmJump : public Disarm {
 };
 
 TEST_F(DisarmJump, TheOriginalComesBackWithTheBreakpoints) {
-  ASSERT_TRUE(control::disarm(child_.pid(), child_.block()));
+  ASSERT_TRUE(control::disarm_waiting(child_.pid(), child_.block()));
   EXPECT_EQ(text(), original_);
   EXPECT_EQ(byte_at(0), 0x55);
   EXPECT_EQ(state(), static_cast<std::uint32_t>(shared::PointState::disarmed));
@@ -166,7 +166,7 @@ TEST_F(DisarmJump, TheOriginalComesBackWithTheBreakpoints) {
 
 TEST_F(DisarmJump, ABreakpointWhereAJumpWasToBeGoesToo) {
   put_text({0xcc, 1, 2, 3, 4});
-  ASSERT_TRUE(control::disarm(child_.pid(), child_.block()));
+  ASSERT_TRUE(control::disarm_waiting(child_.pid(), child_.block()));
   EXPECT_EQ(text(), original_);
 }
 
@@ -178,7 +178,7 @@ TEST_F(DisarmJump, WhatIsHalfWayIsBroughtBack) {
     halfway[0] = 0xcc;
     std::copy_n(original_.begin() + 1, originals, halfway.begin() + 1);
     put_text(halfway);
-    ASSERT_TRUE(control::disarm(child_.pid(), child_.block()));
+    ASSERT_TRUE(control::disarm_waiting(child_.pid(), child_.block()));
     EXPECT_EQ(text(), original_);
     ASSERT_TRUE(block_->set_state(target_, 3, shared::PointState::armed));
   }
@@ -189,18 +189,18 @@ TEST_F(DisarmJump, ABreakpointOfADebuggerIsLeftAlone) {
   ASSERT_EQ(::ptrace(PTRACE_SEIZE, child_.pid(), 0, 0), 0);
   put(kAt, 0xcc);
   const auto before = text();
-  EXPECT_FALSE(control::disarm(child_.pid(), child_.block())) << "the process still needs the agent";
+  EXPECT_FALSE(control::disarm_waiting(child_.pid(), child_.block())) << "the process still needs the agent";
   EXPECT_EQ(text(), before);
   EXPECT_EQ(byte_at(0), 0x55);
   put(kAt, 0xe9), put(kAt + 2, 0xcc);
   const auto inside = text();
-  EXPECT_FALSE(control::disarm(child_.pid(), child_.block()));
+  EXPECT_FALSE(control::disarm_waiting(child_.pid(), child_.block()));
   EXPECT_EQ(text(), inside);
 }
 
 TEST_F(DisarmJump, WhatTheProgramHasChangedIsLeftAlone) {
   put_text({0xe9, 9, 9, 9, 9});
-  ASSERT_TRUE(control::disarm(child_.pid(), child_.block()));
+  ASSERT_TRUE(control::disarm_waiting(child_.pid(), child_.block()));
   EXPECT_EQ(text(), (std::vector<std::uint8_t>{0xe9, 9, 9, 9, 9}));
   EXPECT_EQ(byte_at(0), 0x55);
 }
@@ -219,17 +219,17 @@ TEST_F(DisarmJump, OfAShortJumpTheSecondHalfStays) {
   put_armed(block_->points()[4]), put_armed(block_->points()[5]);
   EXPECT_EQ(byte_at(64), 0xeb);
   EXPECT_EQ(byte_at(65), 14);
-  ASSERT_TRUE(control::disarm(child_.pid(), child_.block()));
+  ASSERT_TRUE(control::disarm_waiting(child_.pid(), child_.block()));
   EXPECT_EQ(byte_at(64), 0x31);
   EXPECT_EQ(byte_at(65), 0xc0);
   EXPECT_EQ(byte_at(80), 0xe9) << "a thread may be on its way there";
 }
 
 TEST_F(Disarm, WithoutABlockNothingIsTouched) {
-  EXPECT_FALSE(control::disarm(child_.pid(), child_.code()));
-  EXPECT_FALSE(control::disarm(child_.pid(), Addr{0}));
+  EXPECT_FALSE(control::disarm_waiting(child_.pid(), child_.code()));
+  EXPECT_FALSE(control::disarm_waiting(child_.pid(), Addr{0}));
   EXPECT_EQ(byte_at(0), 0xcc);
-  EXPECT_FALSE(control::disarm(0x7ffffff0, child_.block()));
+  EXPECT_FALSE(control::disarm_waiting(0x7ffffff0, child_.block()));
 }
 
 // A process that exists in memory only, for what a real one does not show: the order of the writes.

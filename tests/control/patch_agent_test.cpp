@@ -172,7 +172,7 @@ TEST(PatchAgent, TheProgramRunsOnWithoutItsProbes) {
   const auto block = control::find_block(pid);
   ASSERT_TRUE(block);
   traced.await_calls();
-  EXPECT_TRUE(control::disarm(pid, *block));
+  EXPECT_TRUE(control::disarm_waiting(pid, *block));
   traced.await_calls();
   target::RunningTarget target(target::ProcessFiles::open(pid).take());
   const auto after = control::Block::read(target, *block);
