@@ -28,6 +28,7 @@
 #include "engine/shared/agent_header.h"
 #include "engine/target/cut_call.h"
 #include "engine/target/process_stat.h"
+#include "engine/target/thread_change.h"
 
 namespace uprobe::target {
 namespace {
@@ -123,20 +124,6 @@ Result<ErrandPlace> find_errand_place(const ProcessFiles& files) {
 }
 
 Error ended() { return Error{.code = Code::killed, .text = "the process has ended", .err = ESRCH}; }
-
-// How a thread has stopped or ended, as waitpid tells it. The end of a program that this process has started is only looked at: it is
-// left to the thread that waits for it.
-pid_t take_change(pid_t tid, int& status, int how) {
-  const auto id = static_cast<id_t>(tid);
-  siginfo_t info{};
-  if (::waitid(P_PID, id, &info, WSTOPPED | WEXITED | WNOWAIT | __WALL | how) != 0) return -1;
-  if (info.si_pid != tid) return 0;
-  const bool has_stopped = info.si_code == CLD_TRAPPED || info.si_code == CLD_STOPPED;
-  status = has_stopped ? info.si_status << 8 | 0x7f : 0;
-  if (has_stopped) return ::waitid(P_PID, id, &info, WSTOPPED | WNOHANG | __WALL) == 0 ? tid : -1;
-  if (!is_own_child(tid)) ::waitid(P_PID, id, &info, WEXITED | WNOHANG | __WALL);
-  return tid;
-}
 
 // How a thread has stopped or ended. It does so at once as a rule: to sleep and be woken takes several times as long.
 int await_change(pid_t tid) {
