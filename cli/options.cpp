@@ -120,6 +120,12 @@ Status set_style(Options& options, const std::string& value) {
   return ok();
 }
 
+Status set_until(Options& options, const std::string& value) {
+  if (value != "first" && value != "last") return usage("'" + value + "' is none of first, last");
+  options.until_last = value == "last";
+  return ok();
+}
+
 Status add_pids(Options& options, const std::string& value) {
   auto pids = parse_pids(value);
   if (!pids) return pids.error();
@@ -185,6 +191,10 @@ constexpr std::array kRows = {
         [](Options& o, const std::string&) { return o.joins_others = true, ok(); }},
     Row{'f', "follow-forks", no_argument, "", "trace child processes too (the default)",
         [](Options&, const std::string&) { return ok(); }},
+    Row{0, "until", required_argument, "WHICH",
+        "first (default): stop when the program has ended (with -P: the processes);\nlast: when all traced processes "
+        "have ended; ^C lets them go on untraced",
+        set_until},
     Row{0, "force", no_argument, "", "probe at an offset inside an instruction all the same",
         [](Options& o, const std::string&) { return o.force = true, ok(); }},
     Row{0, "skip-refused", no_argument, "", "arm the other definitions where some are refused; says which, and why",

@@ -63,6 +63,7 @@ struct Options {
   std::string histogram_file;            // empty: histograms stand behind the trace
   std::uint64_t max_events = 0;          // 0: no limit
   std::chrono::nanoseconds duration{0};  // 0: no limit
+  bool until_last = false;               // --until=last
   std::uint64_t ring_bytes = 4u << 20;
   bool strict = false;
   bool json = false;     // of --check

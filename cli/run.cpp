@@ -301,13 +301,25 @@ void report_failure(const Call& call, TraceSink& sink) {
   if (const std::optional<Error> failure = sink.take_failure()) call.diagnostics.error(*failure);
 }
 
+void tell_first_ended(const Call& call, std::size_t others) {
+  const std::string who = attaches(call.options) ? "what was attached to" : "the program";
+  call.diagnostics.line(who + " has ended; " +
+                        (others == 1 ? "1 traced process goes" : std::to_string(others) + " traced processes go") +
+                        " on, and ^C ends the trace");
+}
+
 // Reads until the program has ended. The engine asks for `detach_requested` once a round: the moment to write what was
 // collected.
-Result<Ending> follow(const Call& call, TraceSink& sink, const Signals& signals) {
+Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
   RunOptions options;
   options.max_events = call.options.max_events;
   options.duration = call.options.duration;
   options.raw_strings = call.options.raw_strings;
+  options.until_last = call.options.until_last;
+  options.first_ended = [&](std::size_t others) {
+    signals.first_ended();
+    if (!call.options.quiet) tell_first_ended(call, others);
+  };
   options.detach_requested = [&] {
     sink.flush();
     report_failure(call, sink);

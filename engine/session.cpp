@@ -139,6 +139,7 @@ void Session::State::stop_tracing() {
       if (seen.count(pid) != 0 || target::borrows_memory(pid)) continue;  // given back with its parent
       seen.insert(pid);
       found_new = true;
+      if (!control::is_tool_of(pid, status.st_ino)) let_go.insert(pid);
       let_go_of(pid);
     }
   }

@@ -139,6 +139,9 @@ struct RunOptions {
   bool header = true;                      // the columns' names first
   bool raw_strings = false;                // all bytes of strings and names as they are, as the kernel does
   std::function<bool()> detach_requested;  // polled; true: let the program go on untraced
+  bool until_last = false;                 // stay until the last traced process has ended, not the first ones
+  // With until_last: called once when the first ones have ended and so many others are still traced.
+  std::function<void(std::size_t others)> first_ended;
 };
 
 // Whether nobody wants any more what has been begun.

@@ -4,12 +4,11 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
-#include "engine/control/processes.h"
 #include "engine/session_state.h"
 #include "engine/target/process_stat.h"
 
@@ -31,26 +30,6 @@ Ending ending_of(pid_t child) {
   return {.signalled = info.si_code != CLD_EXITED, .code = info.si_status};
 }
 
-// The processes that are in the session, beside its tools.
-std::vector<pid_t> members_of(const trace::Area& area) {
-  struct stat status {};
-  if (::fstat(area.fd(), &status) != 0) return {};
-  std::vector<pid_t> members = control::processes_mapping(status.st_ino);
-  std::erase_if(members, [&](pid_t pid) { return pid == ::getpid() || control::is_tool_of(pid, status.st_ino); });
-  return members;
-}
-
-// Of these, those that have outlived the session; a line for the user.
-void tell_survivors(const std::vector<pid_t>& members, std::vector<std::string>& notes) {
-  const auto goes_on = [](pid_t pid) {
-    const auto stat = target::stat_of(pid);
-    return stat && !target::has_ended(*stat);
-  };
-  const auto count = std::count_if(members.begin(), members.end(), goes_on);
-  if (count == 1) notes.push_back("1 traced process goes on untraced");
-  if (count > 1) notes.push_back(std::to_string(count) + " traced processes go on untraced");
-}
-
 }  // namespace
 
 // A child stays a zombie, so that its name can still be read. The descriptor and not waitid tells: while the mail service leads the
@@ -67,6 +46,7 @@ Result<Ending> Session::State::run(const RunOptions& run_options, Recipient& rec
     return *ended_early;
   }
   if (visit) return run_as_guest(run_options, recipient);
+  if (Status known = stay_with_survivors(run_options); !known) return known.error();
   own_recipient = &recipient;
   const auto started = steady_clock::now();
   const auto is_over_time = [&] {
@@ -105,7 +85,31 @@ void Session::State::take_turn() {
 bool Session::State::await_end() {
   const auto wait = recording ? reader->next_poll() : std::chrono::microseconds(100'000);
   if (waits) return std::this_thread::sleep_for(wait), false;
-  return attaches ? all_ended(processes, wait) : has_ended(pidfd.get(), wait);
+  if (!(attaches ? all_ended(processes, wait) : has_ended(pidfd.get(), wait))) return false;
+  if (!survivors || !recording || survivors->have_ended(wait)) return true;
+  if (first_ended && survivors->count() != 0) std::exchange(first_ended, nullptr)(survivors->count());
+  return false;
+}
+
+Status Session::State::stay_with_survivors(const RunOptions& run_options) {
+  if (!run_options.until_last) return ok();
+  struct stat status {};
+  if (::fstat(area->fd(), &status) != 0) return system_error("fstat of the session area", errno);
+  survivors.emplace(status.st_ino, [this] { return mail->is_following(); });
+  first_ended = run_options.first_ended;
+  return ok();
+}
+
+// Those that stop_tracing() has taken the probes out of, and that go on.
+void Session::State::tell_survivors() {
+  const auto goes_on = [](pid_t pid) {
+    const auto stat = target::stat_of(pid);
+    return stat && !target::has_ended(*stat);
+  };
+  const auto count = std::ranges::count_if(let_go, goes_on);
+  if (count == 0) return;
+  const std::string who = count == 1 ? "1 traced process goes" : std::to_string(count) + " traced processes go";
+  notes.push_back(who + " on untraced; --until=last stays until the last has ended");
 }
 
 // The programs go on.
@@ -126,9 +130,8 @@ Ending Session::State::end_with_processes() {
   learn_counted_tasks();
   names.refresh_all();
   if (recording) {
-    const std::vector<pid_t> members = members_of(*area);
     end_session(GuestEnd::processes);
-    tell_survivors(members, notes);
+    tell_survivors();
   }
   if (own_recipient != nullptr) own_recipient->end_batch();
   return attaches ? Ending{} : ending_of(child);

@@ -18,6 +18,7 @@
 #include "engine/newcomers.h"
 #include "engine/plan/flow_cache.h"
 #include "engine/session.h"
+#include "engine/survivors.h"
 #include "engine/switches.h"
 #include "engine/symbols.h"
 #include "engine/trace/reader.h"
@@ -71,6 +72,10 @@ struct Session::State {
   std::optional<Ending> ended_early;
   Fd pidfd;                   // of the child
   std::vector<Fd> processes;  // those attached to, pidfds
+  // Where the session stays with them; `first_ended` as in RunOptions, empty after its call.
+  std::optional<Survivors> survivors;
+  std::function<void(std::size_t others)> first_ended;
+  std::set<pid_t> let_go;  // by stop_tracing()
   std::atomic<bool> recording{false};
   std::vector<std::uint32_t> counted_tasks;  // of each histogram: entries there were when its tasks were looked at
   std::optional<LiveServer> door;
@@ -138,6 +143,8 @@ struct Session::State {
   void hand_on(const trace::EventRecord& record);
   void take_turn();
   bool await_end();
+  Status stay_with_survivors(const RunOptions& options);
+  void tell_survivors();
   void end_session(GuestEnd why);
   Ending end_with_processes();
   // Whether nobody is left but whoever began it, and nobody comes any more.

@@ -111,6 +111,7 @@ void MailService::serve_all(bool was_rung) {
   if (nameless_ > 1) has_missed_ = true;
   if ((has_missed_ || !strangers_.empty()) && Clock::now() >= next_look_) look_at_all();
   exec_.step();
+  is_following_ = exec_.waiting();
   beside_.step();
 }
 
@@ -362,6 +363,7 @@ Status MailService::serve_exec(const std::shared_ptr<Request>& request, const As
     return now && now->pid == asker.pid && now->tid == asker.tid;
   };
   const auto answer = [request] { request->thread.finish(); };
+  is_following_ = true;  // before it goes on
   request->is_put_off =
       !exec_.begins({asker.pid, asker.tid, path, static_cast<int>(slot.folder)}, {still_asks, answer, [] {}});
   return ok();

@@ -73,6 +73,9 @@ class MailService {
   // are read.
   std::vector<SeenTask> take_names();
 
+  // Whether a process is in an execve whose program is still to be loaded.
+  bool is_following() const { return is_following_; }
+
   // After stop(): what is worth a line.
   Notes notes() const;
 
@@ -128,6 +131,7 @@ class MailService {
   std::map<std::size_t, std::uint32_t> flush_requests_;  // by live part, as last seen
   std::atomic<std::uint32_t> flush_round_{0};
   std::atomic<bool> stop_{false};
+  std::atomic<bool> is_following_{false};
   std::mutex work_lock_;
   std::atomic<int> waiting_{0};  // for it
   std::mutex names_lock_;

@@ -62,13 +62,21 @@ TEST(CliOptions, EveryOptionInBothForms) {
   }
 }
 
+TEST(CliOptions, UntilWhichProcessHasEnded) {
+  EXPECT_TRUE(parse({"--until=last", "-p", "p:a x:y", "ls"})->until_last);
+  EXPECT_FALSE(parse({"--until=last", "--until", "first", "-p", "p:a x:y", "ls"})->until_last);
+  const auto refused = parse({"--until=never", "-p", "p:a x:y", "ls"});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().text, "'never' is none of first, last");
+}
+
 TEST(CliOptions, Defaults) {
   const auto options = parse({"-p", "p:a x:y", "ls"});
   ASSERT_TRUE(options);
   EXPECT_EQ(options->ring_bytes, 4u << 20);
   EXPECT_EQ(options->max_events, 0u);
   EXPECT_EQ(options->duration.count(), 0);
-  EXPECT_FALSE(options->quiet || options->force);
+  EXPECT_FALSE(options->quiet || options->force || options->until_last);
   EXPECT_EQ(options->verbosity, 0);
   EXPECT_EQ(options->color, ColorMode::automatic);
 }

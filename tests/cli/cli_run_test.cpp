@@ -257,7 +257,8 @@ TEST_F(CliRun, QuietLeavesTheSummaryAway) {
 
 TEST_F(CliRun, OptionsReachTheEngine) {
   EXPECT_EQ(
-      code({"-p", "p:a x:y", "-x", "/bin/zsh", "-p", "p:b zfree", "-b", "64K", "-n", "9", "-d", "2m", "--force", "ls"}),
+      code({"-p", "p:a x:y", "-x", "/bin/zsh", "-p", "p:b zfree", "-b", "64K", "-n", "9", "-d", "2m", "--force",
+            "--until=last", "ls"}),
       0);
   ASSERT_EQ(engine_.prepared.definitions.size(), 2u);
   EXPECT_EQ(engine_.prepared.definitions[0].default_object, "/bin/ls") << "the program to run";
@@ -266,6 +267,7 @@ TEST_F(CliRun, OptionsReachTheEngine) {
   EXPECT_TRUE(engine_.prepared.force);
   EXPECT_EQ(engine_.run_options.max_events, 9u);
   EXPECT_EQ(engine_.run_options.duration, std::chrono::minutes(2));
+  EXPECT_TRUE(engine_.run_options.until_last);
   EXPECT_FALSE(engine_.run_options.raw_strings) << "only where the user asks for it";
 }
 

@@ -207,6 +207,24 @@ TEST(CliSignals, TwoInterruptsDetach) {
   EXPECT_EQ(WEXITSTATUS(status), 1);
 }
 
+TEST(CliSignals, WhenTheProgramHasEndedEachAsksToDetach) {
+  for (const auto& [number, is_ignored] :
+       {std::pair{SIGINT, false}, {SIGTERM, false}, {SIGHUP, false}, {SIGHUP, true}}) {
+    const int status = status_of([number, is_ignored] {
+      ::signal(number, is_ignored ? SIG_IGN : SIG_DFL);
+      const pid_t program = ::fork();
+      if (program == 0) ::_exit(0);
+      Signals signals;
+      signals.child_started(program);
+      signals.first_ended();
+      const bool before = signals.detach_requested();
+      ::raise(number);
+      ::_exit(!before && signals.detach_requested() != is_ignored ? 1 : 2);
+    });
+    EXPECT_EQ(WEXITSTATUS(status), 1) << number << is_ignored;
+  }
+}
+
 TEST(CliSignals, IgnoredAtTheStartStaysIgnored) {
   const int status = status_of([] {
     ::signal(SIGINT, SIG_IGN);

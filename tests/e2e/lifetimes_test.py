@@ -1,14 +1,36 @@
 """Children that outlive the program, sessions that end early, and programs in the background."""
+import os
 import signal
 import subprocess
 import sys
 import time
+import unittest
 
 import harness
 from harness import need, tracer
 
 # Goes on for a moment when its parent has ended, and then starts another program.
 OUTLIVED = "(sleep 1; /bin/echo late) >&2 & exit 3"
+# Its parent ends at once as well.
+DAEMON = "(setsid sh -c '(sleep 1; exec /bin/echo late) >&2 & exit' &) ; exit 3"
+# Belongs to another trust domain.
+OTHER_USER = "setpriv --reuid=65534 --clear-groups sh -c 'sleep 1; /bin/echo late' >&2 & exit 3"
+FOREVER = "sleep 60 >/dev/null 2>&1 & echo $!; exit 3"
+
+
+def is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="latin-1") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def kill(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 class Lifetimes(harness.TestCase):
@@ -24,13 +46,90 @@ class Lifetimes(harness.TestCase):
     def test_survivors_are_told_of(self):
         seen = harness.run([*self.words, "--", "sh", "-c", OUTLIVED])
         self.assertEqual(seen.returncode, 3, seen.stderr)
-        self.assertRegex(seen.stderr, rb"uprobe-run: (1 traced process goes|\d traced processes go) on untraced")
+        self.assertRegex(seen.stderr, rb"uprobe-run: (1 traced process goes|\d traced processes go) on untraced; "
+                                      rb"--until=last stays until the last has ended")
         self.assertNotIn("echo", self.names())
 
     def test_no_survivors_are_told_of(self):
         seen = harness.run([*self.words, "--", "sh", "-c", "/bin/echo x; exit 3"])
         self.assertEqual((seen.returncode, seen.stdout), (3, b"x\n"))
         self.assertNotIn(b"untraced", seen.stderr)
+
+    def check_until_last(self, job):
+        seen = harness.run([*self.words, "--until=last", "--", "sh", "-c", job])
+        self.assertEqual(seen.returncode, 3, seen.stderr)
+        self.assertIn("echo", self.names(), seen.stderr)
+        self.assertNotIn(b"untraced", seen.stderr)
+        self.assertRegex(seen.stderr, rb"the program has ended; \d traced process(es)? go(es)? on, and \^C ends the trace")
+
+    def test_until_the_last_has_ended(self):
+        for job in (OUTLIVED, DAEMON):
+            with self.subTest(job=job):
+                self.check_until_last(job)
+
+    @unittest.skipIf(os.geteuid() != 0, "needs root")
+    def test_until_another_users_process_has_ended(self):
+        self.check_until_last(OTHER_USER)
+
+    def test_until_the_first_has_ended(self):
+        seen = harness.run([*self.words, "--until=first", "--", "sh", "-c", OUTLIVED])
+        self.assertEqual(seen.returncode, 3, seen.stderr)
+        self.assertNotIn("echo", self.names())
+
+    def test_until_the_last_where_none_is_left(self):
+        seen = harness.run([*self.words, "--until=last", "--", "sh", "-c", "/bin/echo x; exit 3"])
+        self.assertEqual((seen.returncode, seen.stdout), (3, b"x\n"))
+        self.assertNotIn(b"has ended", seen.stderr)
+
+    def test_interrupted_while_others_go_on(self):
+        tool = subprocess.Popen([*self.words, "--until=last", "--", "sh", "-c", FOREVER], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, start_new_session=True)
+        self.addCleanup(harness.stop_group, tool)
+        survivor = int(tool.stdout.readline())
+        self.addCleanup(kill, survivor)
+        for line in tool.stderr:
+            if b"the program has ended" in line:
+                break
+        time.sleep(0.3)
+        self.assertIsNone(tool.poll())
+        tool.send_signal(signal.SIGINT)
+        said = tool.communicate(timeout=harness.TIMEOUT)[1]
+        self.assertEqual(tool.returncode, 3, said)
+        self.assertTrue(is_alive(survivor))
+
+    def attach(self, job):
+        shell = subprocess.Popen(["sh", "-c", "read line; " + job], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                 stderr=subprocess.DEVNULL, start_new_session=True)
+        self.addCleanup(harness.stop_group, shell)
+        tool = subprocess.Popen([*self.words, "-v", "--until=last", "-P", str(shell.pid)], stderr=subprocess.PIPE,
+                                start_new_session=True)
+        self.addCleanup(harness.stop_group, tool)
+        for line in tool.stderr:
+            if line == b"uprobe-run: attached\n":
+                break
+        shell.stdin.write(b"x\n")
+        shell.stdin.flush()
+        return shell, tool
+
+    def test_attached(self):
+        shell, tool = self.attach(OUTLIVED)
+        self.assertEqual(shell.wait(harness.TIMEOUT), 3)
+        said = tool.communicate(timeout=harness.TIMEOUT)[1]
+        self.assertEqual(tool.returncode, 0, said)
+        self.assertIn("echo", self.names(), said)
+
+    def test_attached_and_interrupted(self):
+        shell, tool = self.attach(FOREVER)
+        survivor = int(shell.stdout.readline())
+        self.addCleanup(kill, survivor)
+        self.assertEqual(shell.wait(harness.TIMEOUT), 3)
+        for line in tool.stderr:
+            if b"what was attached to has ended" in line:
+                break
+        tool.send_signal(signal.SIGINT)
+        said = tool.communicate(timeout=harness.TIMEOUT)[1]
+        self.assertEqual(tool.returncode, 0, said)
+        self.assertTrue(is_alive(survivor))
 
 
 class EarlyEnd(harness.TestCase):
