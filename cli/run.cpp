@@ -257,13 +257,16 @@ Result<Orders> gather_orders(const Call& call) {
   return orders;
 }
 
+// A session's names may be of a program's choice.
+Outcome print_reply(const Call& call, const Reply& reply) { return print(call, escape_lines(reply.text)); }
+
 // One order at a time. A definition that is refused is said, and the next one comes.
 Outcome control_others(const Call& call, const Orders& orders) {
   std::size_t skipped = 0;
   for (std::size_t i = 0; i < orders.list.size(); ++i) {
     const auto reply = call.engine.ask(call.options.control, {orders.list[i]});
     if (!reply) return fail(call, reply.error());
-    const Outcome printed = print(call, reply->text);
+    const Outcome printed = print_reply(call, *reply);
     if (!reply->error && printed.code != 0) return printed;
     if (!reply->error) continue;
     if (orders.list[i].kind != OrderKind::define) {
@@ -284,7 +287,7 @@ Outcome control(const Call& call) {
   if (call.options.skip_refused) return control_others(call, *orders);
   const auto reply = call.engine.ask(call.options.control, orders->list);
   if (!reply) return fail(call, reply.error());
-  const Outcome printed = print(call, escape_lines(reply->text));
+  const Outcome printed = print_reply(call, *reply);
   if (!reply->error) return printed;
   call.diagnostics.error(*reply->error, context_of(*reply->error, *orders, reply->failed));
   return kFailed;

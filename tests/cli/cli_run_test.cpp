@@ -538,6 +538,14 @@ TEST_F(CliRun, ShowsWhereTheOrderThatFailedIsWrong) {
   EXPECT_EQ(text(err_), "uprobe-run: -p: bad type\n  p:f /a:1 %di:u9\n               ^\n");
 }
 
+TEST_F(CliRun, ShowsNoControlBytesOfAReply) {
+  engine_.reply = Reply{.text = "p:a/b /x\x1b[2J:0\n", .error = {}};
+  EXPECT_EQ(code({"--control", "it", "--stats"}), 0);
+  EXPECT_EQ(text(out_).find('\x1b'), std::string::npos);
+  EXPECT_EQ(code({"--control", "it", "--skip-refused", "-p", "p f"}), 0);
+  EXPECT_EQ(text(out_).find('\x1b'), std::string::npos);
+}
+
 TEST_F(CliRun, OrdersNeedASession) {
   EXPECT_EQ(code({"--remove", "x", "-p", "p f", "program"}), kExitFailure);
   EXPECT_NE(text(err_).find("--remove needs --control SESSION"), std::string::npos);
