@@ -50,7 +50,7 @@ std::vector<Gap> gaps_of(const std::vector<Mapping>& maps) {
     if (m.path == "[stack]") end = at;  // the stack grows down into it
     if (end > at) gaps.push_back({at, end});
     at = std::max(at, m.end.value);
-    if (m.path == "[heap]") at += kBreakRoom;
+    if (m.path == "[heap]" && at < kHighest) at += kBreakRoom;
   }
   return gaps;
 }

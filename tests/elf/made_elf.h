@@ -3,6 +3,7 @@
 
 #include <elf.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -57,7 +58,7 @@ class MadeElf {
     std::memcpy(bytes_.data() + offset, &value, sizeof value);
   }
   void put_bytes(std::uint64_t offset, const std::vector<std::uint8_t>& bytes) {
-    std::memcpy(bytes_.data() + offset, bytes.data(), bytes.size());
+    std::copy(bytes.begin(), bytes.end(), bytes_.begin() + static_cast<std::ptrdiff_t>(offset));
   }
 
   std::vector<std::uint8_t> bytes() {
