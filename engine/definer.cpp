@@ -78,6 +78,7 @@ Status number_objects(std::vector<Probe>& probes, control::ProbeSet& in) {
 
 Definer::Definer(const SessionOptions& options, plan::FlowCache& flows)
     : options_(options),
+      flows_(flows),
       planner_(flows),
       places_(files_,
               [this](const spec::ProbeSpec& spec, const plan::Site& site) -> Status {
@@ -136,7 +137,7 @@ Result<Probe> Definer::make(const spec::ProbeSpec& definition, unsigned event_nu
     return spec::at_column(
         definition, definition.place.place_column,
         Error{.code = Code::refused, .text = "reference counters are not available in this version"});
-  auto site = plan::resolve(probe.spec, files_, {.force = options_.force});
+  auto site = plan::resolve(probe.spec, files_, flows_, {.force = options_.force});
   if (!site) return site.error();
   probe.site = site.take();
   if (Status checked = check_vectors(probe.spec); !checked) return checked.error();

@@ -84,6 +84,7 @@ class Definer {
 
   const SessionOptions& options_;
   plan::FileCache files_;
+  plan::FlowCache& flows_;
   plan::ReturnPlanner planner_;
   Places places_;
   spec::DefinitionSet definitions_;

@@ -218,6 +218,10 @@ void FileFlow::resolve_jumps(const std::vector<JumpingFunction>& jumping) {
     for (const JumpingFunction& one : jumping) is_new |= resolve_function(one, steps);
   }
   std::sort(pointer_jumps_.begin(), pointer_jumps_.end());
+  for (std::vector<std::uint64_t>* places : {&table_targets_, &block_rows_}) {
+    std::sort(places->begin(), places->end());
+    places->erase(std::unique(places->begin(), places->end()), places->end());
+  }
   // Label differences added to a label: the labels need not be named anywhere.
   for (SweptFunction& function : functions_)
     if (function.takes_label && function.jumps_by_pointer) note_unresolved(function);
@@ -245,8 +249,10 @@ bool FileFlow::resolve_function(const JumpingFunction& jumping, std::size_t& ste
     if (!found.is_known) note_unresolved(function);
     function.jumps_by_pointer |= found.has_pointers;
     if (found.has_pointers) pointer_jumps_.push_back(jump);
+    block_rows_.insert(block_rows_.end(), found.blocks.begin(), found.blocks.end());
     for (const std::uint64_t target : found.targets) {
       note_table(function, target);
+      table_targets_.push_back(target);
       SegmentMap* segment = map_.at(target);
       is_new |= !segment->entered.test(target);
       segment->entered.set(target);
@@ -364,6 +370,10 @@ bool FileFlow::is_pointer_jump(std::uint64_t address) const {
   return std::binary_search(pointer_jumps_.begin(), pointer_jumps_.end(), address);
 }
 
+std::vector<std::uint64_t> FileFlow::table_at(std::uint64_t address) const {
+  return read_jump_table(map_, address, address);
+}
+
 bool FileFlow::is_start(std::uint64_t address) const {
   const SegmentMap* code = map_.code_at(address);
   return code != nullptr && code->starts.test(address);
@@ -397,7 +407,7 @@ std::optional<std::uint64_t> FileFlow::last_start(std::uint64_t from, std::uint6
 
 std::size_t FileFlow::memory() const {
   return map_.bytes() + functions_.capacity() * sizeof(SweptFunction) +
-         pointer_jumps_.capacity() * sizeof(pointer_jumps_[0]);
+         (pointer_jumps_.capacity() + table_targets_.capacity()) * sizeof(std::uint64_t);
 }
 
 }  // namespace uprobe::plan

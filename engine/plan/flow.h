@@ -52,6 +52,13 @@ class FileFlow {
   // Whether the jump through a register at the address goes where a pointer leads, and not by a table.
   bool is_pointer_jump(std::uint64_t address) const;
 
+  // Where jump tables lead, and what stands after them; sorted, each once.
+  const std::vector<std::uint64_t>& table_targets() const { return table_targets_; }
+  // Where rows of blocks of code begin that jumps compute their way into; sorted, each once.
+  const std::vector<std::uint64_t>& block_rows() const { return block_rows_; }
+  // Where a table of distances from its own address would lead, if one stands there.
+  std::vector<std::uint64_t> table_at(std::uint64_t address) const;
+
   bool is_start(std::uint64_t address) const;    // of an instruction
   bool is_stop(std::uint64_t address) const;     // start of one behind which control does not go on
   bool is_padding(std::uint64_t address) const;  // start of a nop or int3
@@ -91,6 +98,7 @@ class FileFlow {
   FlowMap map_;
   std::vector<SweptFunction> functions_;
   std::vector<std::uint64_t> pointer_jumps_;  // through registers; sorted
+  std::vector<std::uint64_t> table_targets_, block_rows_;
   bool is_go_ = false;
   bool has_patchable_entries_ = false;
 };

@@ -102,6 +102,7 @@ class Resolver {
       case Kind::pointer:
         return result_.has_pointers = true;
       case Kind::sum:
+        note_blocks(origin, origin.value.a, origin.value.b), note_blocks(origin, origin.value.b, origin.value.a);
         return add_sum(origin, origin.value.a, origin.value.b) || add_sum(origin, origin.value.b, origin.value.a);
       default:
         return false;
@@ -118,6 +119,14 @@ class Resolver {
       const auto table = one_constant(code_.origins(load.value.a, load.address));
       return table && from ? add_table(*table, *from) : add_tables(load, sum, base);
     });
+  }
+
+  // A distance that comes from no table: the jump leads into a row of blocks of code, all of one size.
+  void note_blocks(const Origin& sum, unsigned base, unsigned distance) {
+    const auto first = one_constant(code_.origins(base, sum.address));
+    const auto is_computed = [](const Origin& origin) { return origin.value.kind == Kind::other; };
+    if (!first || !code_.range().holds(*first)) return;
+    if (all(code_.origins(distance, sum.address), is_computed)) result_.blocks.push_back(*first);
   }
 
   bool add_table(std::uint64_t table, std::uint64_t from) {
@@ -210,7 +219,8 @@ std::vector<std::uint64_t> read_jump_table(const FlowMap& map, std::uint64_t tab
   const SegmentMap* segment = map.at(table);
   if (segment == nullptr || segment->segment.writable) return {};
   Targets targets;
-  for (std::uint64_t at = table; segment->holds(at) && segment->holds(at + 3); at += 4) {
+  std::uint64_t first = UINT64_MAX;  // of the targets after the table, which may stand in text: it ends before that
+  for (std::uint64_t at = table; segment->holds(at) && segment->holds(at + 3) && at < first; at += 4) {
     if (at != table && segment->named.next(at, at + 4)) break;
     std::int32_t distance = 0;
     std::memcpy(&distance, segment->bytes.data() + (at - segment->segment.address), sizeof distance);
@@ -218,6 +228,7 @@ std::vector<std::uint64_t> read_jump_table(const FlowMap& map, std::uint64_t tab
     const SegmentMap* code = map.code_at(target);
     if (code == nullptr) break;
     if (targets.size() == kMostEntries) return {};
+    if (target > table) first = std::min(first, target);
     targets.push_back(target);
   }
   return targets;

@@ -67,6 +67,7 @@ struct JumpTargets {
   bool is_known = false;
   bool has_pointers = false;           // some of the targets are whatever a pointer holds
   std::vector<std::uint64_t> targets;  // the other ones, anywhere in executable segments
+  std::vector<std::uint64_t> blocks;   // beginnings of rows of blocks of code that it computes its way into
 };
 
 // A table ends where something else is named, or at the first entry that does not lead to code: what stands behind it may

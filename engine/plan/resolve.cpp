@@ -72,13 +72,31 @@ Result<Meant> meaning_of(const spec::ProbeSpec& spec, const elf::ElfFile& file) 
   return Meant{found[0].address + place.offset, found[0].is_ifunc};
 }
 
-Status check_boundary(const elf::ElfFile& file, std::uint64_t address) {
-  const Boundary boundary = find_boundary(file, address);
+// An int3 inside makes the kernel go to the abort handler instead of telling us, and a copy is not inside.
+Status check_critical_sections(const elf::ElfFile& file, std::uint64_t address, std::uint64_t length) {
+  const auto sections = file.rseq_sections();
+  const auto section = std::find_if(sections.begin(), sections.end(),
+                                    [&](const elf::RseqSection& s) { return s.touches(address, address + length); });
+  if (section == sections.end()) return ok();
+  const std::string offset = hex(file.offset_of_address(address).value_or(address));
+  if (section->is_exact)
+    return Error{.code = Code::refused,
+                 .text = "the instruction at " + offset + " is inside an rseq critical section",
+                 .help = "probe the function that contains it, or the code behind it"};
+  return Error{.code = Code::refused,
+               .text = "the instruction at " + offset +
+                       " may be inside an rseq critical section: its function has one whose "
+                       "descriptor is not in the file",
+               .help = "probe the functions that call it"};
+}
+
+Status check_boundary(const elf::ElfFile& file, Boundaries& boundaries, std::uint64_t address) {
+  const Boundary boundary = boundaries.find(address);
   const auto offset = [&](std::uint64_t a) { return hex(file.offset_of_address(a).value_or(a)); };
   if (!boundary.known)
     return Error{.code = Code::refused,
                  .text = "cannot show that an instruction starts at " + offset(address),
-                 .help = "no function is known there; --force insists"};
+                 .help = std::string(boundary.reason) + "; --force insists"};
   if (boundary.is_start) return ok();
   return Error{.code = Code::refused,
                .text = offset(address) + " is byte " + std::to_string(address - boundary.before + 1) +
@@ -88,6 +106,9 @@ Status check_boundary(const elf::ElfFile& file, std::uint64_t address) {
 }
 
 }  // namespace
+
+FileCache::FileCache() = default;
+FileCache::~FileCache() = default;
 
 Result<std::shared_ptr<const elf::ElfFile>> FileCache::open(const std::string& path, elf::NamedBy whom) {
   struct stat status {};
@@ -111,6 +132,12 @@ void FileCache::drop_unused() {
 void FileCache::know(std::shared_ptr<const elf::ElfFile> file) {
   const elf::Identity identity = file->identity();
   by_identity_[identity] = std::move(file);
+}
+
+Boundaries& FileCache::boundaries_of(const std::shared_ptr<const elf::ElfFile>& file, FlowCache& flows) {
+  auto& known = boundaries_[file.get()];
+  if (!known) known = std::make_unique<Boundaries>(file, flows);
+  return *known;
 }
 
 std::string symbol_near(const elf::ElfFile& file, std::uint64_t address) {
@@ -148,12 +175,7 @@ Result<Site> site_at(std::shared_ptr<const elf::ElfFile> file, std::uint64_t off
   if (file->is_relocated_code(*address, insn->length))
     return Error{.code = Code::refused,
                  .text = "the dynamic loader changes the instruction at " + hex(offset) + " (a text relocation)"};
-  const auto sections = file->rseq_sections();
-  if (std::any_of(sections.begin(), sections.end(),
-                  [&](const elf::RseqSection& section) { return section.touches(*address, *address + insn->length); }))
-    return Error{.code = Code::refused,
-                 .text = "the instruction at " + hex(offset) + " is inside an rseq critical section",
-                 .help = "probe the function that contains it, or the code behind it"};
+  if (Status outside = check_critical_sections(*file, *address, insn->length); !outside) return outside.error();
   Site site;
   site.offset = offset;
   site.address = *address;
@@ -179,12 +201,13 @@ Result<Found> look_up(const spec::ProbeSpec& spec, FileCache& files) {
   return Found{file.take(), *offset, meant->address, meant->is_ifunc};
 }
 
-Result<Site> resolve(const spec::ProbeSpec& spec, FileCache& files, const ResolveOptions& options) {
+Result<Site> resolve(const spec::ProbeSpec& spec, FileCache& files, FlowCache& flows, const ResolveOptions& options) {
   auto found = look_up(spec, files);
   if (!found) return found.error();
   // First where the instruction starts: an offset inside one would be called an odd instruction otherwise.
   if (!options.force && found->file->is_executable_offset(found->offset))
-    if (Status boundary = check_boundary(*found->file, found->address); !boundary)
+    if (Status boundary = check_boundary(*found->file, files.boundaries_of(found->file, flows), found->address);
+        !boundary)
       return at_column(spec, spec.place.place_column, boundary.error());
   auto site = site_at(found->file, found->offset);
   if (!site) return at_column(spec, spec.place.place_column, site.error());

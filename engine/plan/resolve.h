@@ -14,18 +14,26 @@
 
 namespace uprobe::plan {
 
+class Boundaries;
+class FlowCache;
+
 // Opens each file once, under whatever path it is named.
 class FileCache {
  public:
+  FileCache();
+  ~FileCache();
   // By what the path leads to now (/proc/PID/exe changes).
   Result<std::shared_ptr<const elf::ElfFile>> open(const std::string& path, elf::NamedBy whom = elf::NamedBy::user);
   // A file that was opened elsewhere: every path to it leads to this object.
   void know(std::shared_ptr<const elf::ElfFile> file);
+  // Where instructions of the file start. `flows`: outlives this; the same one at each call.
+  Boundaries& boundaries_of(const std::shared_ptr<const elf::ElfFile>& file, FlowCache& flows);
 
  private:
   void drop_unused();
 
   std::map<elf::Identity, std::shared_ptr<const elf::ElfFile>> by_identity_;
+  std::map<const elf::ElfFile*, std::unique_ptr<Boundaries>> boundaries_;
 };
 
 // Where a definition goes.
@@ -39,7 +47,7 @@ struct Site {
 };
 
 struct ResolveOptions {
-  bool force = false;  // accept an offset inside an instruction
+  bool force = false;  // accept an offset inside an instruction, and in data
 };
 
 // The place that a definition names, whatever is there.
@@ -55,8 +63,8 @@ struct Found {
 Result<Found> look_up(const spec::ProbeSpec& spec, FileCache& files);
 
 // Fails with Code::not_found (file, symbol; help: near misses), Code::usage (ambiguous symbol, offset outside),
-// Code::refused (inside an instruction, not displaceable). `where` and `column` point into the definition.
-Result<Site> resolve(const spec::ProbeSpec& spec, FileCache& files, const ResolveOptions& options);
+// Code::refused (inside an instruction, perhaps in data, not displaceable). `where` and `column` point into the definition.
+Result<Site> resolve(const spec::ProbeSpec& spec, FileCache& files, FlowCache& flows, const ResolveOptions& options);
 
 // The site at a file offset that is known to be the start of an instruction (an IFUNC's choice, a hook of our own).
 Result<Site> site_at(std::shared_ptr<const elf::ElfFile> file, std::uint64_t offset);

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "engine/base/fd.h"
+#include "engine/plan/boundary.h"
 #include "engine/plan/exits.h"
 #include "engine/plan/flow.h"
 #include "engine/plan/window.h"
@@ -47,11 +48,31 @@ void check_exits(const plan::FileFlow& flow, const Result<std::vector<plan::Exit
   }
 }
 
+void check_boundary(const plan::Boundary& boundary, std::uint64_t address) {
+  if (!boundary.known) require(!boundary.is_start);
+  if (boundary.known && !boundary.is_start) require(boundary.before < address && address < boundary.after);
+}
+
+// Of places in and around the functions, and of any.
+void check_boundaries(const std::shared_ptr<const elf::ElfFile>& file, const plan::FileFlow& flow) {
+  plan::FlowCache flows;
+  plan::Boundaries boundaries(file, flows);
+  std::size_t places = 0;
+  for (const plan::SweptFunction& function : flow.functions())
+    for (std::uint64_t at = function.range.begin - 4; at != function.range.end + 4 && places < 500; ++at, ++places)
+      check_boundary(boundaries.find(at), at);
+  for (const elf::Segment& segment : file->segments())
+    for (std::uint64_t at = segment.address; at < segment.address + segment.file_bytes && places < 1000;
+         at += 7, ++places)
+      check_boundary(boundaries.find(at), at);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const Result<elf::ElfFile> file = elf::ElfFile::parse("input", std::vector<std::uint8_t>(data, data + size));
-  if (!file) return 0;
+  Result<elf::ElfFile> parsed = elf::ElfFile::parse("input", std::vector<std::uint8_t>(data, data + size));
+  if (!parsed) return 0;
+  const auto file = std::make_shared<const elf::ElfFile>(parsed.take());
   const plan::FileFlow flow(*file);
   plan::WindowClaims claims;
   std::size_t places = 0;
@@ -64,13 +85,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const plan::FunctionEntries entries(flow);
   for (const plan::SweptFunction& function : flow.functions())
     if (places++ < 4000) check_exits(flow, plan::exits_of(flow, entries, function.range.begin));
+  check_boundaries(file, flow);
   return 0;
 }
 
 std::vector<std::string> fuzz_seeds() {
   std::vector<std::string> seeds;
-  for (const char* name : {"windows_library", "windows_fixed", "windows_packed", "exits_library", "exits_stripped",
-                           "flow_gcc_O2_pic.so", "flow_gcc_Os_fixed.so", "flow_clang_O2_pic.so"}) {
+  for (const char* name :
+       {"windows_library", "windows_fixed", "windows_packed", "exits_library", "exits_stripped", "places_library",
+        "places_fixed", "flow_gcc_O2_pic.so", "flow_gcc_Os_fixed.so", "flow_clang_O2_pic.so"}) {
     auto text = read_file(std::string(UPROBE_PLAN_FIXTURES) + "/" + name);
     if (text) seeds.push_back(text.take());
   }

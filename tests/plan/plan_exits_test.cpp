@@ -151,7 +151,7 @@ class Returns : public testing::Test {
   Result<ReturnPlan> plan(const std::string& words, ReturnMode mode) {
     const auto spec = spec::parse_definition("r:e " + std::string(EXIT_SUBJECTS) + "/exits_library:" + words);
     EXPECT_TRUE(spec) << (spec ? "" : spec.error().text);
-    auto site = resolve(*spec, files_, {.force = true});
+    auto site = resolve(*spec, files_, flows_, {.force = true});
     EXPECT_TRUE(site) << (site ? "" : site.error().text);
     return planner_.plan(*spec, *site, mode);
   }

@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "engine/plan/flow_cache.h"
 #include "engine/plan/resolve.h"
 #include "engine/spec/parse.h"
 
@@ -15,7 +16,8 @@ Result<Site> resolve_text(const std::string& place, bool force = false) {
   EXPECT_TRUE(spec) << spec.error().text;
   if (!spec) return spec.error();
   FileCache files;
-  return resolve(*spec, files, {.force = force});
+  FlowCache flows;
+  return resolve(*spec, files, flows, {.force = force});
 }
 
 Site must(const std::string& place) {
@@ -120,7 +122,8 @@ TEST(Resolve, AFileThatIsNotThere) {
   spec.definition = "p /nowhere:f";
   spec.place.path = "/nowhere", spec.place.symbol = "f", spec.place.path_column = 2;
   FileCache files;
-  const auto site = resolve(spec, files, {});
+  FlowCache flows;
+  const auto site = resolve(spec, files, flows, {});
   ASSERT_FALSE(site);
   EXPECT_EQ(site.error().code, Code::not_found);
   EXPECT_EQ(site.error().column, 2);

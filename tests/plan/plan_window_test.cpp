@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/elf/rseq_sections.h"
+#include "engine/plan/flow_cache.h"
 #include "engine/plan/resolve.h"
 #include "engine/plan/window.h"
 #include "engine/spec/parse.h"
@@ -276,7 +277,8 @@ TEST_P(WindowPlan, RespectsRestartableSequences) {
   const auto spec = spec::parse_definition("p:e " + subject_.file().path() + ":restartable+9");
   ASSERT_TRUE(spec);
   FileCache files;
-  const auto site = resolve(*spec, files, {});
+  FlowCache flows;
+  const auto site = resolve(*spec, files, flows, {});
   ASSERT_FALSE(site);
   EXPECT_EQ(site.error().code, Code::refused);
   EXPECT_NE(site.error().text.find("inside an rseq critical section"), std::string::npos) << site.error().text;
