@@ -155,9 +155,30 @@ void ProvenCode::add_pointers(const elf::Image& image) {
 
 // Symbols without a type name data as well: those that code makes pointers to, or loads from.
 void ProvenCode::add_labels() {
-  for (const elf::Symbol& symbol : flow_.file().functions())
-    if (symbol.is_label && !reach_.is_taken(symbol.address) && is_like_code(symbol.address)) reach_.add(symbol.address);
+  for (const elf::Symbol& symbol : flow_.file().functions()) {
+    const bool may_be_data = reach_.is_taken(symbol.address) && !leads_on_from_call(symbol.address);
+    if (symbol.is_label && !may_be_data && is_like_code(symbol.address)) reach_.add(symbol.address);
+  }
   reach_.run();
+}
+
+// Whether a system call stands before the label, and a few instructions lead from there to one that is known: a libc compares the
+// place that a signal has interrupted with such labels. No text, and no number or address with a byte of zeros, lies in between.
+bool ProvenCode::leads_on_from_call(std::uint64_t label) const {
+  constexpr std::uint64_t kMostBytes = 16;
+  const auto before = reach_.start_before(label);
+  x86::Scanned insn;
+  if (!before || !x86::scan(flow_.bytes_at(*before), Addr{*before}, insn) || *before + insn.length != label ||
+      insn.leads != Leads::system_call)
+    return false;
+  std::uint64_t at = label;
+  for (; at - label <= kMostBytes && !reach_.is_start(at); at += insn.length)
+    if (!x86::scan(flow_.bytes_at(at), Addr{at}, insn) || !is_likely_code(flow_.file(), reach_, at, insn)) return false;
+  if (!reach_.is_start(at)) return false;
+  const auto bytes = flow_.bytes_at(label).first(at - label);
+  const auto is_printed = [](std::uint8_t byte) { return byte >= ' ' && byte < 0x7f; };
+  return std::none_of(bytes.begin(), bytes.end(), [](std::uint8_t byte) { return byte == 0; }) &&
+         !std::all_of(bytes.begin(), bytes.end(), is_printed);
 }
 
 bool is_likely_code(const elf::ElfFile& file, const Reach& reach, std::uint64_t address, const x86::Scanned& insn) {

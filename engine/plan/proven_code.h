@@ -30,6 +30,7 @@ class ProvenCode {
   bool add_tables();
   void add_pointers(const elf::Image& image);
   void add_labels();
+  bool leads_on_from_call(std::uint64_t label) const;
   bool may_lead_to(std::uint64_t address) const;
   bool is_like_code(std::uint64_t address) const;
   bool spend(std::size_t steps) const;

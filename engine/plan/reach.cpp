@@ -119,7 +119,7 @@ void Reach::follow(std::uint64_t at) {
     if (has_target) arrive(insn.target);
     // An int3 that control reaches is no padding: its handler goes on after it.
     const bool goes_on = insn.falls_through || insn.is_padding;
-    if (!goes_on || (insn.leads == Leads::call && takes_return_address(insn.target))) return;
+    if (!goes_on || (insn.leads == Leads::call && takes_return_address(insn.target, at))) return;
     at += insn.length;
     if (is_data_after(*area, insn, at)) return;
   }
