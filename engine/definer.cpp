@@ -126,7 +126,10 @@ std::map<spec::DefinitionSet::Id, unsigned> Definer::event_numbers() const {
 // A return probe: how it gets at the returns, and the places that it needs for that.
 Status Definer::plan_returns(Probe& probe) {
   auto returns = planner_.plan(probe.spec, probe.site, options_.returns);
-  if (!returns) return spec::at_column(probe.spec, probe.spec.place.place_column, returns.error());
+  if (!returns) {
+    const int argument = returns.error().column;
+    return spec::at_column(probe.spec, argument < 0 ? probe.spec.place.place_column : argument, returns.error());
+  }
   probe.returns = returns.take();
   return ok();
 }

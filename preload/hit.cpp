@@ -1,11 +1,17 @@
 // A hit: the consumers of a point, newest first; those of a return behind the others.
 #include "preload/agent.h"
+#include "preload/stubs.h"
 
 namespace uprobe::agent {
 namespace {
 
 using shared::Consumer;
 using shared::ConsumerKind;
+
+// Behind a stub nobody knows what else the return has taken: where that is something, nothing of the entry is found.
+u32 popped_by(const Consumer& consumer) {
+  return consumer.kind == static_cast<u8>(ConsumerKind::exit) ? consumer.pops : u32{sizeof(u64)};
+}
 
 bool is(const Consumer& consumer, ConsumerKind kind) { return consumer.kind == static_cast<u8>(kind); }
 
@@ -15,6 +21,14 @@ struct Leaves {
   u32 lead, moves, restored;
 };
 
+// Of a consumer of the return. Who comes to a function once more by tail calls, before the first of these has returned, is not
+// followed: the stub that leads back is that of the first call, and so is what has been noted.
+inline bool notes_now(const Hit& hit, const AreaHeader* area, const Consumer& consumer) {
+  if (is(consumer, ConsumerKind::note)) return true;
+  if (!is(consumer, ConsumerKind::stub) || noting_event(area, consumer.event) == nullptr) return false;
+  return !hit.may_fault || !is_under_way(*hit.block, *hit.point, (*hit.registers)[shared::Reg::sp]);
+}
+
 // The consumers of one kind.
 inline Leaves feed(Hit& hit, ConsumerKind kind) {
   Leaves leaves{0, 0, 0};
@@ -23,11 +37,11 @@ inline Leaves feed(Hit& hit, ConsumerKind kind) {
       leaves = {consumer.lead, u32{consumer.lead} + consumer.pops, consumer.restored};
     AreaHeader* area = session_area(*hit.block, consumer.session);
     if (area == nullptr) return;
-    if (kind == ConsumerKind::entry && is(consumer, ConsumerKind::note)) note_entry(hit, area, consumer.event);
+    if (kind == ConsumerKind::entry && notes_now(hit, area, consumer)) note_entry(hit, area, consumer.event);
     if (!is(consumer, kind)) return;
     hit.function = hit.point->address - static_cast<u64>(i64{consumer.distance});
-    if (kind == ConsumerKind::exit)
-      take_entry(hit, area, consumer.event, (*hit.registers)[shared::Reg::sp] - consumer.pops);
+    if (kind != ConsumerKind::entry)
+      take_entry(hit, area, consumer.event, (*hit.registers)[shared::Reg::sp] - popped_by(consumer));
     record_event(hit, area, consumer.event);
   });
   return leaves;
@@ -61,6 +75,8 @@ void handle_hit(Hit& hit) {
 }
 
 void handle_return(Hit& hit, ConsumerKind kind, u64 address) {
+  NotedEntry noted;
+  hit.noted = &noted;
   (*hit.registers)[shared::Reg::ip] = address;
   feed(hit, kind);
 }

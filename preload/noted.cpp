@@ -17,6 +17,7 @@
 //   stacks copied away and back            the same slot for two calls under way at once: the kept registers tell them apart, unless
 //                                          they are equal too (greenlets). Go: not noted at all, the tool refuses.
 #include "preload/agent.h"
+#include "preload/stubs.h"
 
 namespace uprobe::agent {
 namespace {
@@ -42,7 +43,7 @@ u64 place_of(const AreaHeader* area, u32 event_index, u64 function, u64 slot) {
 }
 
 u64 seal_of(const Registers& registers, u64 address) {
-  u64 sum = mix(0, address);
+  u64 sum = mix(0, behind_stubs(address));
   for (const shared::Reg reg : shared::kKeptRegisters) sum = mix(sum, registers[reg]);
   return sum;
 }

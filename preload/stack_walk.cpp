@@ -10,14 +10,6 @@ constexpr u64 kMostFrameBytes = 1 << 20;
 // Below the stack pointer (System V ABI): where a function that is about to return has what it has just taken from the stack.
 constexpr u64 kRedZone = 128;
 
-// Where a function returns to that returns by way of a stub.
-UPROBE_IN_SECTION u64 behind_stubs(u64 address) {
-  if (!is_in_stub(address)) return address;
-  const u64 number = (address - reinterpret_cast<u64>(uprobe_return_stubs)) / shared::kStubUnit;
-  const u64 root = uprobe_return_slots[number].root;
-  return root != 0 ? root : address;
-}
-
 // Behind a stack that libc has made lies the thread's control block: nothing of a stack is further up. 0: not known.
 UPROBE_IN_SECTION u64 control_block(const Hit& hit) {
   u64 low = 0, high = 0;

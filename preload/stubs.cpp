@@ -237,6 +237,17 @@ void lead_through_stub(ProcessBlock& block, const Point& point, u64 sp, bool may
   for_stub_consumers(block, point, true);
 }
 
+bool is_under_way(const ProcessBlock& block, const Point& point, u64 sp) {
+  u64 address = 0;
+  if (!uprobe_peek8(sp, &address)) return false;
+  for (u32 depth = 0; is_in_stub(address) && depth < shared::kMostChained; ++depth) {
+    const ReturnSlot& slot = uprobe_return_slots[number_of(address)];
+    if (slot.point == index_of(block, point)) return true;
+    address = slot.return_address;
+  }
+  return false;
+}
+
 bool is_end_of_return(u64 ip) { return ip == as_word(uprobe_return_waits); }
 
 bool leave_stub(SignalFrame& frame) {

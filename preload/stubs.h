@@ -21,10 +21,22 @@ inline bool is_in_stub(u64 address) {
   return address - reinterpret_cast<u64>(uprobe_return_stubs) < u64{shared::kReturnStubs} * shared::kStubUnit;
 }
 
+// The program's own address in the place of one in a stub; any other stays.
+inline u64 behind_stubs(u64 address) {
+  if (!is_in_stub(address)) return address;
+  const u64 number = (address - reinterpret_cast<u64>(uprobe_return_stubs)) / shared::kStubUnit;
+  const u64 root = uprobe_return_slots[number].root;
+  return root != 0 ? root : address;
+}
+
 // A thread is at the first instruction of a function, and a hit of it has been recorded: where a consumer wants its return, the
 // return address that `sp` points to becomes that of a stub; where none can be had it stays, and the return is counted as
 // missed. No system call, no lock, reentrant at every instruction.
 void lead_through_stub(ProcessBlock& block, const Point& point, u64 sp, bool may_fault);
+
+// Whether the return address that `sp` points to leads back through a stub of the point: a call of the function is under way
+// there that has not returned. `sp` may be anything.
+bool is_under_way(const ProcessBlock& block, const Point& point, u64 sp);
 
 // Takes an interrupted thread out of what the agent does for a stub, once its return has been recorded, to the return address.
 // False: it is not there.

@@ -25,13 +25,14 @@ bool begins_function(const elf::ElfFile& file, std::uint64_t address) {
   return !symbols.empty() && symbols.front().address == address;
 }
 
-// Whether an argument is what the program's registers or memory hold at the return: before somebody else returns in the
-// function's stead that is not known.
+// Whether an argument is what the program's registers or memory hold at the return, or when that is: before another function
+// has returned in this one's stead that is not known.
 bool depends_on_return(const spec::Argument& argument) {
   using spec::Sink;
   const bool is_constant =
       argument.sink == Sink::value && argument.steps.size() == 1 && argument.steps[0].kind == spec::StepKind::constant;
-  const bool is_of_entry = argument.sink == Sink::value && argument.steps.size() == 1 && spec::wants_entry(argument);
+  const bool is_of_entry =
+      argument.sink == Sink::value && argument.steps.size() == 1 && argument.steps[0].kind == spec::StepKind::entry;
   return argument.sink != Sink::comm && argument.sink != Sink::text && !is_constant && !is_of_entry;
 }
 
@@ -100,10 +101,12 @@ Result<ReturnPlan> ReturnPlanner::plan_exits(const spec::ProbeSpec& spec, const 
     plan.exits = exits.take();
     return plan;
   }
-  return refused(name_of(site) + " ends at " +
-                     hex(site.file->offset_of_address(jump->address).value_or(jump->address)) +
-                     " in another function, which returns for it: '" + argument->name + "' is not known there",
-                 "without arguments its returns can be probed");
+  Error error =
+      refused(name_of(site) + " ends at " + hex(site.file->offset_of_address(jump->address).value_or(jump->address)) +
+                  " in another function, which returns for it: '" + argument->name + "' is not known there",
+              "without arguments its returns can be probed");
+  error.column = argument->column;
+  return error;
 }
 
 // Exits where they do: nothing on a stack changes. What cannot be had by them returns by a stub, if one is right for it.
@@ -111,17 +114,13 @@ Result<ReturnPlan> ReturnPlanner::plan(const spec::ProbeSpec& spec, const Site& 
   if (!begins_function(*site.file, site.address))
     return refused("a return probe belongs at the beginning of a function, and " + hex(site.offset) + " is none",
                    site.symbol.empty() ? std::string() : "it is " + site.symbol);
-  if (wanted == ReturnMode::stub && spec::wants_entry(spec))
-    return refused("a return stub knows nothing of the entry: $latency and entry(...) need --return=exits");
   const std::string against = wanted == ReturnMode::exits ? "" : reason_against_stub(flows_.of(site.file), site);
   if (wanted == ReturnMode::stub && !against.empty())
     return refused(name_of(site) + " " + against, "--return=exits probes its returns");
   const ReturnPlan stub{.mode = ReturnMode::stub, .exits = {}, .sites = {}};
   if (wanted == ReturnMode::stub) return stub;
   auto exits = plan_exits(spec, site);
-  const bool needs_exits = wanted == ReturnMode::exits || !against.empty() || spec::wants_entry(spec);
-  if (exits || needs_exits) return exits;
-  return stub;
+  return exits || wanted == ReturnMode::exits || !against.empty() ? exits : Result<ReturnPlan>(stub);
 }
 
 }  // namespace uprobe::plan

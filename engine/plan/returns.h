@@ -28,7 +28,7 @@ class ReturnPlanner {
   explicit ReturnPlanner(FlowCache& flows) : flows_(flows) {}
 
   // For a return probe at a site. Code::refused with a text that reads on from nothing: not at the beginning of a function, or
-  // no way of the wanted mode is right for it.
+  // no way of the wanted mode is right for it; with the column of an argument that cannot be had.
   Result<ReturnPlan> plan(const spec::ProbeSpec& spec, const Site& site, ReturnMode wanted);
 
  private:

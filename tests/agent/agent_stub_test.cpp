@@ -16,7 +16,7 @@
 #include "tests/agent/jump_probe.h"
 
 extern "C" {
-extern const char return_thunk_site[], return_pops_site[], return_loaded_site[], return_takes_word[];
+extern const char return_thunk_site[], return_pops_site[], return_loaded_site[], return_takes_word[], return_again[];
 extern void* return_target;
 long return_thunk(long);
 long return_call_pops(long, long);
@@ -66,8 +66,8 @@ static_assert(sizeof(Returned) == kFixed);
 // A probe at the return of the function with this site.
 class ReturnProbe {
  public:
-  explicit ReturnProbe(const char* site)
-      : session_(program(), kFixed, static_cast<u32>(::sysconf(_SC_NPROCESSORS_CONF)), 4, 1 << 20), probe_(site) {
+  explicit ReturnProbe(const char* site, const std::vector<Insn>& insns = program())
+      : session_(insns, kFixed, static_cast<u32>(::sysconf(_SC_NPROCESSORS_CONF)), 4, 1 << 20), probe_(site) {
     install_agent_handlers();
     session_.event().flags = shared::kEventReturns;
     probe_.block().consumers[0].kind = static_cast<u8>(shared::ConsumerKind::stub);
@@ -77,6 +77,13 @@ class ReturnProbe {
     probe_.arm(session_, false);
   }
   JumpProbe& probe() { return probe_; }
+  // The program from an instruction on is that of the note, of one word.
+  void note_from(u32 first) {
+    shared::Event& event = session_.event();
+    event.flags |= shared::kEventNotes;
+    event.first_note = first, event.note_count = 4, event.note_bytes = sizeof(shared::PayloadHead) + 8;
+    session_.header()->tick_rate = 1;
+  }
   u64 missed() { return session_.counts().missed; }
   u64 lost() { return session_.counts().lost_full + session_.counts().lost_busy; }
 
@@ -187,6 +194,68 @@ TEST(Stubs, StackUseIsBounded) {
   std::printf("stack below the red zone: %u bytes; where a ring is claimed: %u\n", in_section, claimed);
   EXPECT_LE(in_section, 1024U);
   EXPECT_LE(claimed, 1024U);
+}
+
+// rdi at the entry, in the place of ax; nanoseconds, in that of ip.
+std::vector<Insn> looks_back() {
+  constexpr u32 kAt = sizeof(shared::ReturnHead);
+  return {{Op::begin, 0, 0, 0, 0},
+          {Op::load_entry, 8, 0, sizeof(shared::PayloadHead), 0},
+          {Op::store_value, 8, 0, kAt, 0},
+          {Op::begin, 0, 0, 0, 0},
+          {Op::load_latency, 0, 0, 0, 0},
+          {Op::store_value, 8, 0, kAt + 16, 0},
+          {Op::end, 0, 0, 0, 0},
+          {Op::begin, 0, 0, 0, 0},
+          {Op::load_register, static_cast<u8>(Reg::di), 0, 0, 0},
+          {Op::store_value, 8, 0, sizeof(shared::PayloadHead), 0},
+          {Op::end, 0, 0, 0, 0}};
+}
+constexpr u32 kNoteOfLooksBack = 7;
+
+TEST(Stubs, AReturnKnowsItsEntry) {
+  ReturnProbe probe(return_thunk_site, looks_back());
+  probe.note_from(kNoteOfLooksBack);
+  lead_to(twice);
+  for (long i = 0; i < 100; ++i) return_thunk(i);
+  const auto returned = probe.take();
+  ASSERT_EQ(returned.size(), 100U);
+  for (u64 i = 0; i < 100; ++i) EXPECT_EQ(returned[i].ax, i);
+}
+
+long down(long depth) { return depth == 0 ? 0 : return_thunk(depth - 1) + 1; }
+
+TEST(Stubs, EachOfManyCallsKnowsItsOwnEntry) {
+  ReturnProbe probe(return_thunk_site, looks_back());
+  probe.note_from(kNoteOfLooksBack);
+  lead_to(down);
+  EXPECT_EQ(return_thunk(50), 50);
+  const auto returned = probe.take();
+  ASSERT_EQ(returned.size(), 51U);
+  for (u64 i = 0; i <= 50; ++i) EXPECT_EQ(returned[i].ax, i) << "the innermost returns first";
+  for (u64 i = 1; i <= 50; ++i) EXPECT_GE(returned[i].ip, returned[i - 1].ip) << "and has taken the least";
+}
+
+// It comes to the thunk again by a jump: that is the same call still.
+TEST(Stubs, WhoComesAgainByAJumpIsOneCall) {
+  ReturnProbe probe(return_thunk_site, looks_back());
+  probe.note_from(kNoteOfLooksBack);
+  return_target = const_cast<char*>(return_again);
+  EXPECT_EQ(return_thunk(5), 0);
+  const auto returned = probe.take();
+  ASSERT_EQ(returned.size(), 1U);
+  EXPECT_EQ(returned[0].ax, 5U);
+  EXPECT_EQ(probe.missed(), 5U);
+}
+
+TEST(Stubs, NotingTakesNoMoreOfTheStack) {
+  ReturnProbe probe(return_thunk_site, looks_back());
+  probe.note_from(kNoteOfLooksBack);
+  lead_to(twice);
+  constexpr u32 kMostStack = 1400;  // stub.S makes sure of more
+  const u32 used = stack_use();
+  std::printf("stack below the red zone: %u bytes\n", used);
+  EXPECT_LE(used, kMostStack);
 }
 
 TEST(Stubs, ReturnsThatTakeTheirArguments) {

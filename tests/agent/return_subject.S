@@ -54,6 +54,15 @@ return_takes_word:
         popq    %rax
         ret
 
+// What return_thunk goes on to: goes to it again until rdi is 0.
+        .globl  return_again
+        .p2align 4
+return_again:
+        xorl    %eax, %eax
+        decq    %rdi
+        jns     return_thunk
+        ret
+
 // void return_state(const ReturnState* in, ReturnState* out): loads all registers from `in`, calls return_loaded, and stores
 // what it then finds in `out`. ReturnState: 0 rax rbx rcx rdx rsi rdi rbp r8..r15 (15 words), 120 flags, 128 ymm0..15,
 // 640 the 16 words below the stack pointer; 768 st0.

@@ -132,6 +132,76 @@ class Frames(harness.TestCase):
         self.assertIn(b"do not pass return stubs", seen.stderr)
 
 
+class Entries(returns_test.Entries):
+    """The same by stubs; what takes its arguments from the stack as it returns has left nothing that is found."""
+
+    @returns_test.for_each_compiler
+    def test_memory_then_and_now(self, program):
+        definitions = [f"r:e {program}:text given=entry(%di):s32 again=$entry_arg1:u8 +0($retval):string",
+                       f"r:p {program}:popping a=entry(+8(%sp)):s64 v=$retval:s64"]
+        seen = harness.run_tool(definitions, [program, "values"])
+        self.assertEqual(seen.returncode, 7, seen.stderr)
+        found = {name: [hit.arguments for hit in seen.hits if hit.event == name] for name in "ep"}
+        self.assertEqual(found["e"], [f'given={n} again={n} arg3="text-{n}"' for n in range(40)])
+        self.assertEqual(found["p"], [f"a=(missing) v={n + 7 + 1100}" for n in range(40)])
+
+
+class TailCalls(harness.TestCase):
+    """What ends in another function has its own entry and its own time, until that has returned."""
+
+    def returns_of(self, name, mode, functions, *options):
+        program = self.copy_of(harness.fixture(name))
+        definitions = [f"r:{function} {program}:{function} n=$entry_arg1:s64 v=$retval:s64 ns=$latency"
+                       for function in functions]
+        command = [program, mode] if mode else [program]
+        alone = harness.run(command)
+        seen = harness.run_tool(definitions, command, [returns_test.BIG_RINGS, *options])
+        self.assertEqual((seen.returncode, seen.stdout), (alone.returncode, alone.stdout), seen.stderr)
+        texts = [(hit.event, re.fullmatch(r"n=(-?\d+) v=(-?\d+) ns=(\d+)", hit.arguments)) for hit in seen.hits]
+        self.assertTrue(all(match for _, match in texts), seen.stderr)
+        return [(function, *map(int, match.groups())) for function, match in texts]
+
+    def test_a_chain(self):
+        for name in programs(self):
+            for tier in ("auto", "int3"):
+                with self.subTest(name, tier=tier):
+                    found = self.returns_of(name, "tails", ["tail_1", "tail_2", "tail_3"], f"--tier={tier}")
+                    self.assertEqual([function for function, *_ in found], ["tail_3", "tail_2", "tail_1"] * 101)
+                    for i, first in enumerate([7, *range(100)]):
+                        chain = found[3 * i:3 * i + 3]
+                        self.assertEqual([n for _, n, _, _ in chain], [first + 0x200, first + 0x100, first])
+                        self.assertEqual({value for _, _, value, _ in chain}, {first + 0x401})
+                        times = [time for *_, time in chain]
+                        self.assertEqual(times, sorted(times), "who began earlier has returned later")
+
+    def test_who_comes_back_to_its_beginning_is_one_call(self):
+        for name in programs(self):
+            with self.subTest(name):
+                found = {function: (n, value) for function, n, value, _ in
+                         self.returns_of(name, "tails", ["tail_self", "tail_a", "tail_b"])}
+                self.assertEqual(found, {"tail_self": (1000, 1000), "tail_a": (1000, 3000), "tail_b": (999, 3000)})
+
+    def test_without_an_option(self):
+        """The one that ends in the other returns by a stub, the other one by its exit, in the order of the kernel."""
+        program = self.copy_of(harness.fixture("callers_"))
+        definitions = [f"r:{name} {program}:{name} ns=$latency" for name in ("tailing", "returned_for")]
+        seen = harness.run_tool(definitions, [program], ["--return=auto"])
+        self.assertEqual(seen.returncode, 7, seen.stderr)
+        followed = [(hit.event, int(hit.arguments.removeprefix("ns="))) for hit in seen.hits[100:]]
+        self.assertEqual([name for name, _ in followed], ["returned_for", "tailing"] * 50)
+        for inner, outer in zip(followed[::2], followed[1::2]):
+            self.assertLessEqual(inner[1], outer[1])
+
+    def test_refused_where_nothing_follows(self):
+        program = self.copy_of(harness.fixture("callers_"))
+        definition = f"r:e {program}:tailing n=$entry_arg1 ns=$latency"
+        seen = harness.run_tool([definition], [program], ["--return=exits"])
+        self.assertEqual((seen.returncode, seen.stdout), (125, b""))
+        self.assertIn(b"in another function, which returns for it: 'ns' is not known there", seen.stderr)
+        shown, caret = seen.stderr.decode().splitlines()[1:3]
+        self.assertEqual(shown[caret.index("^"):], "ns=$latency")
+
+
 def add_modes():
     for mode in EXPECTED:
         def test(self, mode=mode):

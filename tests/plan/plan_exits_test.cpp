@@ -194,12 +194,26 @@ TEST_F(Returns, GoByAStubWhereExitsDoNotDo) {
 
 TEST_F(Returns, ValuesOfTheEntryNeedOneBeginning) {
   EXPECT_EQ(refusal("one_return $latency"), "accepted");
-  EXPECT_EQ(refusal("tail $latency $entry_arg1"), "accepted") << "they are known there";
+  EXPECT_EQ(refusal("tail $entry_arg1 entry(%si)"), "accepted") << "they are known there";
   EXPECT_NE(refusal("tail +0($entry_arg1):u32").find("which returns for it"), std::string::npos);
   EXPECT_EQ(refusal("loops $latency"),
             "'loops' jumps to its own beginning: what it was called with is not known at its return");
   EXPECT_EQ(refusal("loops $retval"), "accepted");
-  EXPECT_NE(refusal("one_return $latency", ReturnMode::stub).find("a return stub knows nothing"), std::string::npos);
+  for (const char* words : {"one_return $latency", "loops $latency"})
+    EXPECT_EQ(refusal(words, ReturnMode::stub), "accepted") << "which call returns is known by the stub";
+}
+
+TEST_F(Returns, ALatencyLastsUntilTheFunctionHasReturned) {
+  for (const char* words : {"tail $latency", "tail_by_pointer $latency", "loops $latency"})
+    EXPECT_EQ(plan(words, ReturnMode::automatic)->mode, ReturnMode::stub) << words;
+  EXPECT_EQ(plan("one_return $latency", ReturnMode::automatic)->mode, ReturnMode::exits);
+  const auto refused = plan("tail $entry_arg1 ns=$latency", ReturnMode::exits);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().text.find("returns for it: 'ns' is not known there"), std::string::npos)
+      << refused.error().text;
+  const auto spec =
+      spec::parse_definition("r:e " + std::string(EXIT_SUBJECTS) + "/exits_library:tail $entry_arg1 ns=$latency");
+  EXPECT_EQ(refused.error().column, spec->arguments[1].column);
 }
 
 TEST_F(Returns, SayWhy) {
