@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "arch/x86/code/scan.h"
+#include "engine/elf/code_pointers.h"
 
 namespace uprobe::plan {
 namespace {
@@ -20,7 +21,10 @@ void sort_out(std::vector<std::uint64_t>& list) {
 FunctionEntries::FunctionEntries(const FileFlow& flow) {
   for (const elf::Segment& segment : flow.file().segments())
     if (segment.executable) read(flow, {segment.address, segment.address + segment.file_bytes});
+  if (const auto image = elf::Image::parse(elf::BytesView(flow.file().bytes())))
+    for (const std::uint64_t pointer : elf::code_pointers(*image)) note_pointer(flow, pointer);
   sort_out(called_);
+  sort_out(pointed_);
   std::sort(crossings_.begin(), crossings_.end());
 }
 
@@ -33,6 +37,10 @@ void FunctionEntries::read(const FileFlow& flow, const elf::Range& code) {
       around = function != nullptr ? function->range : elf::Range{};
     }
     if (!x86::scan(flow.bytes_at(*at), Addr{*at}, insn)) continue;
+    // A register and a 32-bit displacement make an address only where addresses have 32 bits.
+    const bool has_low_addresses = !flow.file().is_position_independent();
+    if (insn.is_address_of && (insn.is_rip_relative || has_low_addresses)) note_pointer(flow, insn.operand);
+    if (insn.has_immediate && has_low_addresses) note_pointer(flow, insn.immediate);
     const bool is_call = insn.leads == Leads::call;
     const bool is_jump = insn.leads == Leads::jump || insn.leads == Leads::jump_if;
     const bool leaves = is_call || (is_jump && !around.holds(insn.target));
@@ -53,6 +61,13 @@ void FunctionEntries::note_called(std::uint64_t address) {
   sorted_ = called_.size();
 }
 
+void FunctionEntries::note_pointer(const FileFlow& flow, std::uint64_t value) {
+  if (flow.bytes_at(value).empty()) return;
+  const SweptFunction* function = flow.swept_at(value);
+  if (function != nullptr && function->trouble == FlowTrouble::no_unwind && value != function->range.begin)
+    pointed_.push_back(value);
+}
+
 std::span<const Crossing> FunctionEntries::into(const elf::Range& range) const {
   const auto first = std::lower_bound(crossings_.begin(), crossings_.end(), Crossing{range.begin, 0});
   const auto last = std::lower_bound(first, crossings_.end(), Crossing{range.end, 0});
@@ -61,6 +76,11 @@ std::span<const Crossing> FunctionEntries::into(const elf::Range& range) const {
 
 bool FunctionEntries::is_called(std::uint64_t address) const {
   return std::binary_search(called_.begin(), called_.end(), address);
+}
+
+bool FunctionEntries::is_pointed_into(const elf::Range& range) const {
+  const auto first = std::lower_bound(pointed_.begin(), pointed_.end(), range.begin);
+  return first != pointed_.end() && *first < range.end;
 }
 
 }  // namespace uprobe::plan

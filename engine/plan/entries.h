@@ -26,14 +26,19 @@ class FunctionEntries {
   std::span<const Crossing> into(const elf::Range& range) const;
   // Whether a direct call leads to the address.
   bool is_called(std::uint64_t address) const;
+  // Whether a pointer in data, or an address that code makes, leads behind the first instruction of a function without unwind
+  // information, to a place in the range.
+  bool is_pointed_into(const elf::Range& range) const;
 
  private:
   void read(const FileFlow& flow, const elf::Range& code);
   void note_called(std::uint64_t address);
+  void note_pointer(const FileFlow& flow, std::uint64_t value);
 
-  std::vector<Crossing> crossings_;    // sorted
-  std::vector<std::uint64_t> called_;  // beginnings of functions; sorted, each once
-  std::size_t sorted_ = 0;             // how many there were when they were sorted the last time
+  std::vector<Crossing> crossings_;     // sorted
+  std::vector<std::uint64_t> called_;   // beginnings of functions; sorted, each once
+  std::vector<std::uint64_t> pointed_;  // sorted, each once
+  std::size_t sorted_ = 0;              // how many there were when they were sorted the last time
 };
 
 }  // namespace uprobe::plan

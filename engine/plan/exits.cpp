@@ -6,6 +6,7 @@
 
 #include "arch/x86/code/scan.h"
 #include "engine/base/text.h"
+#include "engine/plan/bare_function.h"
 
 namespace uprobe::plan {
 namespace {
@@ -89,6 +90,7 @@ class Finder {
     constexpr std::size_t kMostParts = 64, kMostCrossings = 4096;  // two or three, and a handful
     const SweptFunction* part = flow_.swept_at(address);
     if (part == nullptr) return refuse("has no unwind information: its returns are not known");
+    if (parts_.empty() && part->trouble == FlowTrouble::no_unwind && !flow_.is_go()) return add_bare(*part);
     if (!is_known(*part)) return refuse(std::string("has returns that are not known: ") + text_of(part->trouble));
     if (part->leaves_by_table || part->entered_by_table)
       return refuse("shares a jump table with another function, or with a part of its own");
@@ -96,6 +98,16 @@ class Finder {
     if (parts_.size() <= kMostParts && entries_.into({part->range.begin + 1, part->range.end}).size() <= kMostCrossings)
       return true;
     return refuse("is too tangled with other functions");
+  }
+
+  // The flow of such a function is not followed into others.
+  bool add_bare(const SweptFunction& function) {
+    const std::string why = reason_against_bare(flow_, function);
+    if (!why.empty()) return refuse(why);
+    if (function.entered_by_table || entries_.is_pointed_into({function.range.begin + 1, function.range.end}))
+      return refuse("has no unwind information, and a pointer leads into it");
+    parts_.push_back(function.range);
+    return true;
   }
 
   bool read_part(const elf::Range& part) {

@@ -11,33 +11,10 @@
 #include "arch/x86/code/scan.h"
 #include "arch/x86/code/stack_use.h"
 #include "engine/base/text.h"
+#include "engine/plan/tracked_stack.h"
 
 namespace uprobe::plan {
 namespace {
-
-using x86::StackUse;
-
-// Of the two registers, where they point from the word that holds the return address; nothing: it is not known.
-struct Stack {
-  std::optional<std::int64_t> rsp, rbp;
-};
-
-std::optional<std::int64_t> behind(const StackUse::Register& change, std::optional<std::int64_t> own,
-                                   const Stack& before) {
-  const auto moved = [&](std::optional<std::int64_t> from) {
-    return from ? std::optional<std::int64_t>(*from + change.distance) : std::nullopt;
-  };
-  switch (change.becomes) {
-    case StackUse::Becomes::same:
-      return own;
-    case StackUse::Becomes::from_rsp:
-      return moved(before.rsp);
-    case StackUse::Becomes::from_rbp:
-      return moved(before.rbp);
-    default:
-      return std::nullopt;
-  }
-}
 
 // Follows the stack pointer from the function's entry on, by all direct branches within it.
 class ReturnAddressReader {
@@ -46,7 +23,7 @@ class ReturnAddressReader {
 
   // The instruction that reads the return address, or takes the address of where it is.
   std::optional<std::uint64_t> find() {
-    pending_.push_back({range_.begin, {0, std::nullopt}});
+    pending_.push_back({range_.begin, kStackAtEntry});
     while (!pending_.empty()) {
       const auto [at, stack] = pending_.back();
       pending_.pop_back();
@@ -56,7 +33,7 @@ class ReturnAddressReader {
   }
 
  private:
-  std::optional<std::uint64_t> follow(std::uint64_t at, Stack stack) {
+  std::optional<std::uint64_t> follow(std::uint64_t at, TrackedStack stack) {
     x86::Scanned insn;
     while (range_.holds(at) && seen_.emplace(at, true).second) {
       const auto code = flow_.bytes_at(at);
@@ -64,7 +41,7 @@ class ReturnAddressReader {
       const auto use = x86::stack_use(code.first(insn.length));
       if (!use) return std::nullopt;
       if (use->reads && is_return_address(*use->reads, stack)) return at;
-      stack = {behind(use->rsp, stack.rsp, stack), behind(use->rbp, stack.rbp, stack)};
+      stack = stack_behind(*use, stack);
       const bool is_branch = insn.leads == x86::Leads::jump || insn.leads == x86::Leads::jump_if;
       if (is_branch) pending_.push_back({insn.target, stack});
       if (!insn.falls_through) return std::nullopt;
@@ -73,17 +50,10 @@ class ReturnAddressReader {
     return std::nullopt;
   }
 
-  static bool is_return_address(const x86::StackPlace& place, const Stack& stack) {
-    const auto base = place.by_frame ? stack.rbp : stack.rsp;
-    if (!base) return false;
-    const std::int64_t begin = *base + place.distance;
-    return place.bytes == 0 ? begin == 0 : begin < 8 && begin + place.bytes > 0;
-  }
-
   const FileFlow& flow_;
   elf::Range range_;
   std::map<std::uint64_t, bool> seen_;
-  std::vector<std::pair<std::uint64_t, Stack>> pending_;
+  std::vector<std::pair<std::uint64_t, TrackedStack>> pending_;
 };
 
 // The C library's that keep their return address to go there, once more perhaps: a stub can be gone to as often as wanted.

@@ -250,6 +250,109 @@ class RealPrograms(Differential):
         self.check(zsh, "-fc", [f"r:{name} {{0}}:{name} v=$retval:b12@0/32 sp=%sp" for name in functions], more=[job])
 
 
+class WithoutUnwindInformation(Differential):
+    """Functions by hand, of which a symbol says where they end."""
+
+    FUNCTIONS = ("bare_sum", "bare_sign", "bare_applies", "bare_pops")
+    # mode -> function -> (calls, returns)
+    EXPECTED = {"values": {"bare_sum": (210, 210), "bare_sign": (82, 82), "bare_pops": (41, 41)},
+                "nested": {"bare_sum": (120, 120), "bare_applies": (31, 31)},
+                "jumps": {"bare_applies": (100, 50)},
+                "threads": {"bare_sum": (22000, 22000)}}
+
+    def run_mode(self, mode):
+        program = self.copy_of(harness.fixture("bare"))
+        alone = harness.run([program, mode])
+        definitions = [f"{kind}:{kind}_{name} {program}:{name}{' v=$retval:s64 n=$entry_arg1:s64' if kind == 'r' else ''}"
+                       for name in self.FUNCTIONS for kind in "pr"]
+        seen = harness.run_tool(definitions, [program, mode], [BIG_RINGS, "--return=exits"])
+        self.assertEqual((seen.returncode, seen.stdout), (alone.returncode, alone.stdout), seen.stderr)
+        return seen
+
+    def test_counts(self):
+        for mode, expected in self.EXPECTED.items():
+            with self.subTest(mode):
+                hits = self.run_mode(mode).counts()
+                found = {name: (hits.get(f"p_{name}", 0), hits.get(f"r_{name}", 0)) for name in self.FUNCTIONS}
+                self.assertEqual(found, {name: expected.get(name, (0, 0)) for name in self.FUNCTIONS})
+
+    def test_what_is_returned_belongs_to_what_was_given(self):
+        for hit in self.run_mode("values").hits:
+            if hit.event in ("r_bare_sum", "r_bare_sign"):
+                value, given = map(int, re.fullmatch(r"v=(-?\d+) n=(-?\d+)", hit.arguments).groups())
+                self.assertEqual(value, given * (given + 1) // 2 if hit.event == "r_bare_sum" else (given > 0) - (given < 0))
+
+    def test_signals_in_between(self):
+        hits = self.run_mode("signals").counts()
+        for name in ("bare_sum", "bare_sign"):
+            self.assertEqual(hits[f"p_{name}"], hits[f"r_{name}"])
+            self.assertGreater(hits[f"r_{name}"], 199)
+
+    def test_the_kernel_sees_the_same(self):
+        program = self.copy_of(harness.fixture("bare"))
+        for mode in ("values", "nested"):
+            with self.subTest(mode):
+                self.check(program, mode, [f"{kind}:{kind}_{name} {{0}}:{name} v=%ax:s64 sp=%sp" for name in
+                                           ("bare_sum", "bare_sign", "bare_applies", "bare_pops") for kind in "pr"], ordered=True)
+
+    def test_refused_where_it_leads_out(self):
+        program = self.copy_of(harness.fixture("bare"))
+        for name, why in (("bare_leads_on", rb"a jump that leaves it"), ("bare_pushes", rb"a return instruction that is none of a call")):
+            seen = harness.run_tool([f"r:e {program}:{name}"], [program], ["--return=exits"])
+            self.assertEqual((seen.returncode, seen.stdout), (125, b""))
+            self.assertRegex(seen.stderr, rb"'%s' has no unwind information, and at 0x[0-9a-f]+ %s" % (name.encode(), why))
+
+    def test_a_library_of_such_functions(self):
+        """GMP's, each that runs here against the kernel."""
+        library = "/usr/lib/x86_64-linux-gnu/libgmp.so.10"
+        compiler = harness.need("gcc")
+        if not os.path.exists(library):
+            self.skipTest("no GMP here")
+        source, program = self.write("numbers.c", GMP), self.path("numbers")
+        subprocess.run([compiler, "-O1", "-o", program, source, library], check=True)
+        names = [name for name in ("add_n", "sub_n", "com", "lshift", "rshift", "copyi", "copyd", "popcount", "hamdist",
+                                   "mul_1", "addmul_1", "submul_1", "cnd_add_n", "and_n", "xor_n", "divexact_1")
+                 if self.has_exits(f"{library}:__gmpn_{name}")]
+        self.assertGreater(len(names), 5)
+        oracle.require()
+        definitions = [f"{kind}:{kind}_{name} {library}:__gmpn_{name} s=%sp{' v=$retval' if kind == 'r' else ''}"
+                       for name in names for kind in "pr"]
+        seen = [run(definitions, [program], *options, randomise=False) for run, *options in
+                ((oracle.run_kernel,), (harness.run_tool, [BIG_RINGS, "--return=exits"]))]
+        records = [[(hit.event, hit.arguments) for hit in one.hits] for one in seen]
+        self.assertGreater(len(records[0]), 100)
+        self.assertEqual(*records)
+        self.assertEqual(*[one.stdout for one in seen])
+
+    def has_exits(self, place):
+        return harness.run([harness.tool(), "--dry-run", "--return=exits", "-p", f"r {place}"]).returncode == 0
+
+
+GMP = """
+typedef unsigned long limb;
+#define N(name) __gmpn_##name
+limb N(add_n)(limb*, const limb*, const limb*, long), N(sub_n)(limb*, const limb*, const limb*, long);
+limb N(lshift)(limb*, const limb*, long, unsigned), N(rshift)(limb*, const limb*, long, unsigned);
+limb N(mul_1)(limb*, const limb*, long, limb), N(addmul_1)(limb*, const limb*, long, limb);
+limb N(submul_1)(limb*, const limb*, long, limb), N(popcount)(const limb*, long), N(hamdist)(const limb*, const limb*, long);
+void N(copyi)(limb*, const limb*, long), N(copyd)(limb*, const limb*, long), N(com)(limb*, const limb*, long);
+void N(and_n)(limb*, const limb*, const limb*, long), N(xor_n)(limb*, const limb*, const limb*, long);
+limb N(cnd_add_n)(limb, limb*, const limb*, const limb*, long);
+int printf(const char*, ...);
+int main(void) {
+  limb a[20], b[20], c[24], sum = 0;
+  for (int i = 0; i < 20; ++i) a[i] = i * 0x9e3779b97f4a7c15ul, b[i] = ~a[i] >> (i % 7);
+  for (long n = 1; n < 20; ++n) {
+    sum += N(add_n)(c, a, b, n) + N(sub_n)(c, c, b, n) + N(lshift)(c, c, n, 5) + N(rshift)(c, a, n, 9);
+    sum += N(mul_1)(c, a, n, 77) + N(addmul_1)(c, b, n, 99) + N(submul_1)(c, a, n, 3) + N(popcount)(c, n) + N(hamdist)(a, c, n);
+    N(copyi)(c, a, n), N(copyd)(c, b, n), N(com)(c, c, n), N(and_n)(c, c, a, n), N(xor_n)(c, c, b, n);
+    sum += N(cnd_add_n)(1, c, a, b, n) + c[n - 1];
+  }
+  printf("%lu\\n", sum);
+  return 7;
+}
+"""
+
 GO = """package main
 import ("errors"; "fmt"; "os"; "runtime"; "sync"; "sync/atomic")
 var abandoned int64

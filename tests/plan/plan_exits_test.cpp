@@ -104,7 +104,29 @@ TEST_P(ExitPlan, ReturnsThatAreNotItsAlone) {
 
 TEST_P(ExitPlan, NothingToBeFound) {
   expect_refused("never", "never returns");
-  expect_refused("without_unwind", "no unwind information");
+  expect_refused("without_size", "no unwind information: its returns are not known");
+}
+
+TEST_P(ExitPlan, WithoutUnwindInformation) {
+  EXPECT_EQ(texts("bare"), Texts{"ret 8"});
+  EXPECT_EQ(texts("bare_branches"), (Texts{"ret 8", "ret 16"}));
+  EXPECT_EQ(texts("bare_frame"), (Texts{"ret 8", "ret 8"}));
+  EXPECT_EQ(texts("bare_ends_in_call"), Texts{"ret 8"});
+}
+
+TEST_P(ExitPlan, WithoutUnwindInformationTheFlowHasToShowAll) {
+  for (const char* name : {"bare_leaves", "bare_leaves_if"}) expect_refused(name, "a jump that leaves it");
+  for (const char* name : {"bare_pointer", "bare_memory"}) expect_refused(name, "a jump whose target is not known");
+  expect_refused("bare_data", "code or data that its flow does not reach");
+  expect_refused("bare_runs_on", "goes on behind its end");
+  for (const char* name : {"bare_unbalanced", "bare_switches", "bare_aligns"})
+    expect_refused(name, "a return instruction whose place on the stack is not known");
+  expect_refused("bare_goes_to_its_word", "a return instruction that is none of a call");
+  expect_refused("bare_writes_its_word", "an instruction that changes its return address");
+  expect_refused("bare_takes_its_word", "an instruction that takes its return address from the stack");
+  expect_refused("bare_calls_itself", "a call of a part of itself");
+  expect_refused("bare_entered", "jumps into it or into a part of it");
+  for (const char* name : {"bare_named", "bare_made"}) expect_refused(name, "a pointer leads into it");
 }
 
 TEST_P(ExitPlan, RunIntoByTheCodeInFront) {

@@ -61,14 +61,17 @@ StackUse::Register stack_pointer_behind(const ZydisDecodedInstruction& insn, con
   return assigned(insn, operands, ZYDIS_REGISTER_RSP);
 }
 
-std::optional<StackPlace> place_read(const ZydisDecodedInstruction& insn, const Operands& operands) {
+// The one that is read, its address taken with it, or written.
+std::optional<StackPlace> place_named(const ZydisDecodedInstruction& insn, const Operands& operands,
+                                      ZydisOperandActions how) {
   for (unsigned i = 0; i < insn.operand_count_visible; ++i) {
     const ZydisDecodedOperand& operand = operands[i];
     if (operand.type != ZYDIS_OPERAND_TYPE_MEMORY || operand.mem.index != ZYDIS_REGISTER_NONE) continue;
     const bool by_frame = operand.mem.base == ZYDIS_REGISTER_RBP;
     if (!by_frame && operand.mem.base != ZYDIS_REGISTER_RSP) continue;
     const bool is_address = operand.mem.type == ZYDIS_MEMOP_TYPE_AGEN;
-    if (!is_address && (operand.actions & ZYDIS_OPERAND_ACTION_MASK_READ) == 0) continue;
+    const bool is_used_so = is_address ? how == ZYDIS_OPERAND_ACTION_MASK_READ : (operand.actions & how) != 0;
+    if (!is_used_so) continue;
     return StackPlace{by_frame, operand.mem.disp.value, is_address ? 0U : operand.size / 8U};
   }
   return std::nullopt;
@@ -85,7 +88,8 @@ std::optional<StackUse> stack_use(Bytes bytes) {
   use.rsp = stack_pointer_behind(insn, operands);
   if (insn.mnemonic != ZYDIS_MNEMONIC_CALL && writes(insn, operands, ZYDIS_REGISTER_RBP))
     use.rbp = assigned(insn, operands, ZYDIS_REGISTER_RBP);
-  use.reads = place_read(insn, operands);
+  use.reads = place_named(insn, operands, ZYDIS_OPERAND_ACTION_MASK_READ);
+  use.writes = place_named(insn, operands, ZYDIS_OPERAND_ACTION_MASK_WRITE);
   return use;
 }
 

@@ -1,4 +1,4 @@
-// What one instruction does with the stack pointer and by way of it, for those who look for readers of return addresses.
+// What one instruction does with the stack pointer and by way of it, for those who look for users of return addresses.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,9 @@ struct StackUse {
     Becomes becomes = Becomes::same;
     std::int64_t distance = 0;
   };
-  Register rsp, rbp;                // behind it; of a call: behind the return
-  std::optional<StackPlace> reads;  // by an explicit operand
+  Register rsp, rbp;  // behind it; of a call: behind the return
+  // By an explicit operand.
+  std::optional<StackPlace> reads, writes;
 };
 
 // Nothing when the bytes are no instruction.
