@@ -10,7 +10,7 @@
 
 #include "bench/hit_driver.h"
 #include "cli/output.h"
-#include "engine/format/text.h"
+#include "engine/output/text.h"
 #include "engine/program/compile.h"
 #include "engine/spec/parse.h"
 #include "engine/trace/reader.h"

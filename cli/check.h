@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/check.h"
+#include "engine/resolve/check.h"
 
 namespace uprobe::cli {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/session.h"
+#include "engine/session/session.h"
 
 namespace uprobe::cli {
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/check.h"
-#include "engine/live_protocol.h"
-#include "engine/session.h"
+#include "engine/resolve/check.h"
+#include "engine/ipc/control_protocol.h"
+#include "engine/session/session.h"
 
 namespace uprobe::cli {
 

@@ -4,7 +4,7 @@
 //   engine   a child in a session of its own and with a name of its own, so that what is meant for the tool (a terminal's
 //            signals, kill of a process group, killall) does not hit it: attaches, reads, prints, detaches
 //
-// An engine that has guests (engine/guest_protocol.h) outlives its front: it tells it how to end, and goes on until the last
+// An engine that has guests (engine/ipc/peer_protocol.h) outlives its front: it tells it how to end, and goes on until the last
 // guest has gone. When the front dies, by SIGKILL too, the engine finishes what it is doing, detaches as it always does, and exits. When the engine
 // is killed the front takes away what it has left. ^Z stops the front, and the engine stops reading; it is never stopped itself,
 // since it may hold a program.

@@ -23,7 +23,7 @@
 #include "cli/skip_refused.h"
 #include "cli/summary.h"
 #include "cli/values.h"
-#include "engine/control/preloaded.h"
+#include "engine/inject/preloaded.h"
 
 namespace uprobe::cli {
 namespace {

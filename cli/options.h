@@ -9,10 +9,10 @@
 
 #include "cli/diagnostics.h"
 #include "engine/base/result.h"
-#include "engine/live_protocol.h"
+#include "engine/ipc/control_protocol.h"
 #include "engine/plan/return_mode.h"
 #include "engine/plan/tier.h"
-#include "engine/session.h"
+#include "engine/session/session.h"
 #include "engine/spec/probe_spec.h"
 
 namespace uprobe::cli {

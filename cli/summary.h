@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/session.h"
+#include "engine/session/session.h"
 
 namespace uprobe::cli {
 

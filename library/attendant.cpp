@@ -21,8 +21,8 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "engine/attendant_protocol.h"
-#include "engine/session.h"
+#include "engine/ipc/self_attach_protocol.h"
+#include "engine/session/session.h"
 #include "library/system_call.h"
 
 namespace libuprobe {

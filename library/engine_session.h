@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-#include "engine/session.h"
+#include "engine/session/session.h"
 #include "library/tracer.h"
 
 namespace libuprobe {

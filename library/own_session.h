@@ -1,4 +1,4 @@
-// A session of this process with itself. The attendant has it (engine/attendant_protocol.h); here is the other end of its socket, on a
+// A session of this process with itself. The attendant has it (engine/ipc/self_attach_protocol.h); here is the other end of its socket, on a
 // thread of its own (own_thread.h): all of the private functions run there.
 #pragma once
 
@@ -6,7 +6,7 @@
 #include <map>
 #include <memory>
 
-#include "engine/attendant_protocol.h"
+#include "engine/ipc/self_attach_protocol.h"
 #include "engine/base/fd.h"
 #include "library/attendant.h"
 #include "library/own_thread.h"

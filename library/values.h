@@ -5,7 +5,7 @@
 
 #include "engine/base/result.h"
 #include "engine/program/layout.h"
-#include "engine/session.h"
+#include "engine/session/session.h"
 #include "engine/trace/event_record.h"
 #include "library/uprobe/session.h"
 

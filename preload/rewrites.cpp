@@ -1,7 +1,7 @@
 // Breakpoints can stay where a program rewrites its code: one byte is compared with what was there at each hit. A jump takes
 // bytes of several instructions, and who changes one of them makes it lead nowhere.
 //
-// In executable code it goes as engine/control/patch.cpp does it: a breakpoint, the bytes behind it, the first byte, and a
+// In executable code it goes as engine/patch/patch.cpp does it: a breakpoint, the bytes behind it, the first byte, and a
 // serializing instruction on every processor after each (membarrier, uapi/linux/membarrier.h).
 #include "preload/rewrites.h"
 

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <filesystem>
 
-#include "engine/control/armer.h"
+#include "engine/arm/armer.h"
 #include "tests/control/fake_target.h"
 
 namespace uprobe::test {

@@ -4,8 +4,8 @@
 
 #include <random>
 
-#include "engine/control/block.h"
-#include "engine/control/block_check.h"
+#include "engine/process/block.h"
+#include "engine/process/block_check.h"
 #include "tests/control/fake_target.h"
 
 namespace uprobe::test {

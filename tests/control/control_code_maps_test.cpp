@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "engine/base/fd.h"
-#include "engine/control/code_maps.h"
+#include "engine/symbolize/code_maps.h"
 
 namespace uprobe::control {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <functional>
 
-#include "engine/control/credentials.h"
+#include "engine/process/credentials.h"
 
 namespace uprobe::control {
 namespace {

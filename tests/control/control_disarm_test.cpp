@@ -8,9 +8,9 @@
 
 #include <cstring>
 
-#include "engine/control/block.h"
-#include "engine/control/disarm.h"
-#include "engine/control/processes.h"
+#include "engine/process/block.h"
+#include "engine/patch/disarm.h"
+#include "engine/process/processes.h"
 #include "tests/control/fake_target.h"
 
 namespace uprobe::test {

@@ -9,8 +9,8 @@
 #include <cstdio>
 #include <set>
 
-#include "engine/control/domains.h"
-#include "engine/control/session_watch.h"
+#include "engine/service/domains.h"
+#include "engine/service/session_watch.h"
 
 namespace uprobe::control {
 namespace {

@@ -1,7 +1,7 @@
 // What the threads of a held process may come back to.
 #include <gtest/gtest.h>
 
-#include "engine/control/kept_addresses.h"
+#include "engine/arm/live_code_addresses.h"
 #include "tests/control/fake_target.h"
 
 namespace uprobe::test {

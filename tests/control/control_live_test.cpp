@@ -1,7 +1,7 @@
 // Points that join a process which runs, and leave it: what is written in which order, against one that exists in memory only.
 #include <gtest/gtest.h>
 
-#include "engine/control/armer.h"
+#include "engine/arm/armer.h"
 #include "tests/control/fake_target.h"
 
 namespace uprobe::test {

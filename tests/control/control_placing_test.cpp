@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "arch/x86/code/trampoline.h"
-#include "engine/control/placing.h"
+#include "engine/arm/slot_layout.h"
 #include "engine/shared/trampoline.h"
 #include "tests/control/fake_target.h"
 

@@ -14,9 +14,9 @@
 #include <string>
 #include <thread>
 
-#include "engine/control/block.h"
-#include "engine/control/patch.h"
-#include "engine/control/processes.h"
+#include "engine/process/block.h"
+#include "engine/patch/patch.h"
+#include "engine/process/processes.h"
 
 namespace uprobe::test {
 namespace {

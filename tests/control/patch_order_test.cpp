@@ -1,7 +1,7 @@
 // What patch_running writes, in which order, and what it leaves alone; on a process that exists in memory only.
 #include <gtest/gtest.h>
 
-#include "engine/control/patch.h"
+#include "engine/patch/patch.h"
 #include "tests/control/fake_target.h"
 
 namespace uprobe::test {

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/control/serialize.h"
+#include "engine/patch/serialize.h"
 
 namespace uprobe::test {
 namespace {

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "arch/x86/code/window.h"
-#include "engine/control/patch.h"
+#include "engine/patch/patch.h"
 
 namespace uprobe::test {
 

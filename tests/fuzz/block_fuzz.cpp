@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/control/block.h"
-#include "engine/control/disarm.h"
+#include "engine/process/block.h"
+#include "engine/patch/disarm.h"
 #include "engine/shared/trampoline.h"
 #include "tests/control/fake_target.h"
 #include "tests/fuzz/driver.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/format/text.h"
+#include "engine/output/text.h"
 #include "engine/trace/reader.h"
 #include "tests/fuzz/driver.h"
 

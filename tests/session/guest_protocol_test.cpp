@@ -1,9 +1,9 @@
 // What tools on one target say to each other survives the way; bytes that are nothing of it are told from it, whatever they are.
-#include "engine/guest_protocol.h"
+#include "engine/ipc/peer_protocol.h"
 
 #include <gtest/gtest.h>
 
-#include "engine/record_queue.h"
+#include "engine/ipc/record_queue.h"
 
 namespace uprobe::test {
 namespace {

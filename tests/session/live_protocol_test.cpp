@@ -1,5 +1,5 @@
 // Orders and replies survive the way through a socket; bytes that are none are told from them, whatever they are.
-#include "engine/live_protocol.h"
+#include "engine/ipc/control_protocol.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Stacks from what is behind a record: by tables, by links, by both, and by what makes no sense.
-#include "engine/stack_unwinder.h"
+#include "engine/symbolize/stack_unwinder.h"
 
 #include <elf.h>
 #include <gtest/gtest.h>

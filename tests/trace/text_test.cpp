@@ -1,5 +1,5 @@
 // Trace text: each kind of value from a hand-made payload against the exact line.
-#include "engine/format/text.h"
+#include "engine/output/text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,123 @@
+// Brings a process to what the session wants: every planned point armed wherever its file is mapped. Called at the exec
+// stop and whenever the process says that its mappings changed; those that were looked at before are left alone.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/base/notes.h"
+#include "engine/process/block.h"
+#include "engine/arm/file_jumps.h"
+#include "engine/process/block_cache.h"
+#include "engine/arm/object_places.h"
+#include "engine/arm/internal_points.h"
+#include "engine/arm/slot_layout.h"
+#include "engine/arm/probe_set.h"
+#include "engine/elf/relocations.h"
+#include "engine/plan/sparse_set.h"
+#include "engine/plan/tier.h"
+#include "engine/target/target.h"
+
+namespace uprobe::control {
+
+// What arming found out, for the summary. Shared by all processes of the session.
+struct ArmReport {
+  plan::SparseSet armed_events;                   // armed in some process at least once
+  Notes notes;                                    // "libx.so: 0x1234 not probed: ..."
+  std::map<std::uint16_t, std::string> refusals;  // event -> why it could not be armed somewhere
+  std::string first_refusal;                      // of any point, also of one that the agent needs
+  plan::SparseSet jumps, breakpoints;             // events armed so somewhere
+  std::map<std::uint16_t, std::string> against;   // event -> why it is no jump there
+};
+
+// Addresses whose contents are not what they were.
+struct Changed {
+  Addr begin, end;
+};
+
+// Code of a file, and this process's alone: what is written to a shared mapping would change the file.
+bool can_be_armed(const target::Mapping& mapping);
+
+struct ArmOptions {
+  bool ends_too = false;                     // the agent also has to see the program end
+  plan::Tier tier = plan::Tier::breakpoint;  // jumps need what follows
+  plan::FlowCache* flows = nullptr;          // both outlive the armer
+  const trace::Area* area = nullptr;
+  bool insists_on_stubs = false;  // also beside unwinders that nobody knows
+};
+
+class Armer {
+ public:
+  explicit Armer(const ProbeSet& probes, const ArmOptions& options = {});
+
+  // `block` must be the process's. The target is stopped, or one of its threads waits for us.
+  Status arm(target::Target& target, Block& block, const Changed& changed = {});
+  // What costs time and needs no stopped process: reads and plans the files that are mapped there.
+  void look_ahead(target::Target& target);
+  // The same for the block at `block`; nothing where the breakpoints have been taken out (disarm).
+  Status arm(target::Target& target, Addr block, const Changed& changed);
+  // Jumps in a range that the process is about to write to become breakpoints, which can stay.
+  Status take_jumps(target::Target& target, Addr block, const Changed& range);
+  // Of a program that runs, in joining.cpp; see live.h. An Error of add() is also that a point had to be refused: take it out
+  // again then. `is_live` says which events are left.
+  Status add(target::Target& target, Addr block, const ProbeSet& more);
+  Status remove(target::Target& target, Addr block, const std::function<bool(std::uint16_t)>& is_live);
+  // What somebody else's breakpoints have left of ours in a running process; see beside.h. An Error: no block is there.
+  Status mend(target::Target& target, Addr block);
+  const ArmReport& report() const { return report_; }
+
+  struct Work;  // one arm() under way; of the armer's own files
+
+ private:
+  Status look_at(Work& work, const target::Mapping& mapping, const KnownMapping* known);
+  Status arm_mapping(Work& work, const target::Mapping& mapping);
+  Status arm_choices(Work& work, const target::Mapping& mapping);
+  Status note_unbound(Work& work);
+  Status keep_room(Work& work);
+  Status note_objects(Work& work);
+  bool follows_returns(Work& work);
+  bool finds_stubs(Work& work);
+  Status note_code(Work& work, const target::Mapping& mapping);
+  Status forbid_stubs(Work& work, const target::Mapping& mapping);
+  const PlannedPoint* possible(Work& work, const PlannedPoint& point);
+  Status retire(Work& work, const Changed& range);
+
+  Status arm_file(Work& work, const FilePoints& file, const target::Mapping& mapping, const plan::FileJumps* jumps);
+  Status arm_ifuncs(Work& work, const FilePoints& file, const target::Mapping& mapping);
+  Status consider(Work& work, const PlannedPoint& given, const target::Mapping& mapping, const plan::FileJumps* jumps);
+  const plan::Window* window_for(Work& work, const Pending& pending, const target::Mapping& mapping,
+                                 const plan::FileJumps* jumps, std::string& why);
+  Status join(Work& work, const PlannedPoint& point, std::uint32_t known);
+  bool join_pending(Work& work, PlannedPoint& point, const target::Mapping& mapping);
+  Status look_behind(Work& work, std::uint32_t point);
+  Status make_breakpoints(target::Target& target, Block& block, const Changed& reach,
+                          std::span<const std::uint32_t> jumps);
+  Status uncover(Work& work, const FilePoints& file, const target::Mapping& mapping);
+  Status add_in(Work& work, const target::Mapping& mapping, const ProbeSet& more);
+  Status list_consumers(Work& work);
+  Status list_again(Work& work);
+  Status place(Work& work, const target::Mapping& mapping);
+  Status publish(Work& work);
+  Status write_texts(Work& work);
+  // In the mapping under way: the other exits of a function go with it.
+  void refuse(Work& work, const PlannedPoint& point, const std::string& why);
+  void note_other(const target::Mapping& mapping, Addr at);
+
+  const ProbeSet& probes_;
+  const ArmOptions options_;
+  ArmReport report_;
+  OwnPoints own_;
+  std::optional<JumpPlanner> jumps_;
+  std::vector<std::unique_ptr<PlannedPoint>>
+      choices_;  // of the process under way: what IFUNCs chose, and what is left of others
+  std::map<const elf::ElfFile*, std::optional<std::vector<elf::Relocation>>> relocations_;
+  KnownState known_;
+  ObjectPlaces objects_;
+};
+
+}  // namespace uprobe::control

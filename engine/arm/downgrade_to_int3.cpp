@@ -1,0 +1,109 @@
+// Jumps become breakpoints where a program is going to write to its code. A jump stands for several instructions, whose copies
+// would be executed whatever the program makes of the originals; a breakpoint displaces one, and is looked behind at each hit.
+#include <algorithm>
+
+#include "engine/arm/armer.h"
+#include "engine/patch/patch.h"
+#include "engine/arm/slot_layout.h"
+
+namespace uprobe::control {
+namespace {
+
+using shared::kBreakpoint;
+
+Pending breakpoint_at(const shared::Point& point, const shared::Undo& undo, std::uint32_t index) {
+  Pending pending{.point = {}, .code = {undo.original, undo.original + point.insn_bytes}, .known = index};
+  pending.point.address = Addr{point.address};
+  pending.point.file_bias = point.file_bias;
+  pending.point.role = static_cast<shared::PointRole>(point.role);
+  pending.point.insn = pending.code;
+  pending.point.behind.assign(undo.original + 1, undo.original + 1 + point.behind_bytes);
+  pending.point.behind_varies = point.behind_varies;
+  pending.point.consumers = point.consumer;
+  return pending;
+}
+
+bool can_be_breakpoint(const shared::Point& point) {
+  return shared::is_armed_jump(point) && point.insn_bytes <= sizeof(shared::Undo::original);
+}
+
+Patch to_breakpoint(const shared::Point& point, const shared::Undo& undo) {
+  Patch patch = patch_back(point, undo);
+  patch.after[0] = kBreakpoint;
+  return patch;
+}
+
+Patch first_byte(Addr at, std::uint8_t before, std::uint8_t after) {
+  Patch patch{.at = at, .size = 1};
+  patch.before[0] = before, patch.after[0] = after;
+  return patch;
+}
+
+// Where a breakpoint stands at the beginning of an approach, and the place has its copy: a breakpoint comes to the place, and the
+// other goes. Until then threads come through the approach, and are past the place.
+Status end_approach(target::Target& target, Block& block, Serializer& serializer, std::uint32_t approach,
+                    const Pending& place) {
+  const std::uint8_t original = block.undo()[*place.known].original[0];
+  if (Status s = block.set_point(target, *place.known, place.point); !s) return s;
+  const Patch comes = first_byte(place.point.address, original, kBreakpoint);
+  if (patch_running(target, {&comes, 1}, serializer).front() != Patched::done) return ok();
+  const Addr begin{block.points()[approach].address};
+  const Patch goes = first_byte(begin, kBreakpoint, block.undo()[approach].original[0]);
+  if (patch_running(target, {&goes, 1}, serializer).front() != Patched::done) return ok();
+  return block.set_state(target, approach, shared::PointState::disarmed);
+}
+
+}  // namespace
+
+// The text first: until a point has its new copy, threads that trap there go through the old one, which is still right. Of an
+// approach the place that it leads to gets the breakpoint.
+Status Armer::make_breakpoints(target::Target& target, Block& block, const Changed& reach,
+                               std::span<const std::uint32_t> jumps) {
+  std::vector<Pending> pending;
+  std::vector<Patch> patches;
+  for (const std::uint32_t jump : jumps) {
+    const bool leads_on = shared::is_approach(block.points()[jump]);
+    const std::uint32_t i = leads_on ? block.behind_approach(jump).value_or(jump) : jump;
+    pending.push_back(breakpoint_at(block.points()[i], block.undo()[i], i));
+  }
+  const PlaceContext context{.target = target,
+                             .block = block,
+                             .area = nullptr,
+                             .begin = reach.begin,
+                             .end = reach.end,
+                             .refuse = [](const Pending&, const std::string&) {}};
+  if (Status s = place_all(context, pending); !s) return s;
+  if (Status s = block.write_head(target); !s) return s;
+  for (const Pending& p : pending) {
+    const std::uint32_t i = block.leads_to(*p.known);
+    patches.push_back(to_breakpoint(block.points()[i], block.undo()[i]));
+  }
+  ProcessSerializer serializer(target.pid());
+  const std::vector<Patched> outcomes = patch_running(target, patches, serializer);
+  for (std::size_t i = 0; i < pending.size(); ++i) {
+    if (outcomes[i] != Patched::done) continue;
+    const std::uint32_t place = *pending[i].known, from = block.leads_to(place);
+    const Status s = from == place ? block.set_point(target, place, pending[i].point)
+                                   : end_approach(target, block, serializer, from, pending[i]);
+    if (!s) return s;
+  }
+  return ok();
+}
+
+Status Armer::take_jumps(target::Target& target, Addr at, const Changed& range) {
+  auto block = known_.take(target, at);
+  if (!block) return block.error();
+  std::vector<std::uint32_t> jumps = block->points_in(range.begin, range.end);
+  std::erase_if(jumps, [&](std::uint32_t i) { return !can_be_breakpoint(block->points()[i]); });
+  if (jumps.empty()) return ok();
+  // What is known of the mappings holds on.
+  const auto* mappings = known_.mappings(block->stamp());
+  const std::vector<KnownMapping> kept = mappings != nullptr ? *mappings : std::vector<KnownMapping>();
+  if (Status s = block->renew(target); !s) return s;
+  if (mappings != nullptr) known_.keep_mappings(block->stamp(), kept);
+  if (Status s = make_breakpoints(target, *block, range, jumps); !s) return s;
+  known_.keep(block.take());
+  return ok();
+}
+
+}  // namespace uprobe::control

@@ -1,0 +1,119 @@
+#include "engine/arm/foreign_breakpoints.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/fd.h"
+#include "engine/base/text.h"
+#include "engine/patch/patch.h"
+#include "engine/process/processes.h"
+#include "engine/process/text_view.h"
+
+namespace uprobe::control {
+namespace {
+
+using namespace std::chrono_literals;
+using shared::kBreakpoint;
+
+// The patch that a point needs; size 0: none.
+Patch mended(TextView& text, const shared::Point& point, const shared::Undo& undo) {
+  if (point.state != static_cast<std::uint32_t>(shared::PointState::armed) || undo.state != 1) return {.size = 0};
+  if (shared::is_long_jump(point)) return {.size = 0};
+  Patch patch = patch_back(point, undo);
+  const auto armed = patch.before, original = patch.after;
+  if (!text.read(patch.at, patch.before.data(), patch.size) || patch.before == armed) return {.size = 0};
+  patch.after[0] = kBreakpoint;
+  const bool tail_armed = std::equal(armed.begin() + 1, armed.end(), patch.before.begin() + 1);
+  const bool on_jump = patch.size > 1 && patch.before[0] == kBreakpoint && tail_armed;
+  return on_jump || patch.before == original ? patch : Patch{.size = 0};
+}
+
+// By another tool, which has not been killed at it.
+bool is_being_changed(const shared::ProcessBlock& head) {
+  return head.changer != 0 && !threads_of(static_cast<pid_t>(head.changer)).empty();
+}
+
+std::vector<pid_t> children_of(pid_t pid) {
+  std::vector<pid_t> children;
+  for (const pid_t tid : threads_of(pid)) {
+    const auto list = read_file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/children");
+    if (!list) continue;
+    const char *at = list->data(), *const end = at + list->size();
+    for (pid_t child = 0; at < end; ++at) {
+      at = std::from_chars(at, end, child).ptr;
+      if (child > 0) children.push_back(std::exchange(child, 0));
+    }
+  }
+  return children;
+}
+
+}  // namespace
+
+// Most looks find nothing, by what is remembered of the block. Where there is something the block is read again, since the agent
+// may have given code back, and the text too: only what is found before and after nobody traces the process is no debugger's.
+Status Armer::mend(target::Target& target, Addr at) {
+  auto block = known_.take(target, at);
+  if (!block) return block.error();
+  std::vector<std::uint32_t> suspects;
+  TextView text(target);
+  for (std::uint32_t i = 0; i < block->points().size(); ++i)
+    if (mended(text, block->points()[i], block->undo()[i]).size != 0) suspects.push_back(i);
+  known_.keep(block.take());
+  if (suspects.empty() || is_traced(target.pid())) return ok();
+  const auto maps = target.maps();
+  auto now = Block::read(target, at);
+  if (!maps || !now || now->head().left != 0 || is_being_changed(now->head())) return ok();
+  std::vector<Patch> patches;
+  TextView again(target);
+  for (const std::uint32_t i : suspects) {
+    const shared::Point& point = now->points()[i];
+    const Patch patch = mended(again, point, now->undo()[i]);
+    const target::Mapping* m = target::mapping_at(*maps, patch.at);
+    shared::Point last{};
+    if (patch.size == 0 || m == nullptr || !can_be_armed(*m) || m->begin.value - m->offset != point.file_bias) continue;
+    if (!target.read(now->point_at(i), &last, sizeof last) || last.state != point.state) continue;
+    patches.push_back(patch);
+    note_other(*m, patch.at);
+  }
+  if (patches.empty()) return ok();
+  ProcessSerializer serializer(target.pid());
+  static_cast<void>(patch_running(target, patches, serializer));
+  return ok();
+}
+
+void Armer::note_other(const target::Mapping& m, Addr at) {
+  report_.notes.insert(m.path + ": " + hex(m.offset + (at - m.begin)) +
+                       ": somebody else's breakpoint stood there for a while; what came meanwhile is not counted");
+}
+
+void BesideOthers::step() {
+  const auto begin = std::chrono::steady_clock::now();
+  if (begin < next_) return;
+  find_children();
+  std::erase_if(known_, [this](pid_t pid) { return !look(pid); });
+  const auto end = std::chrono::steady_clock::now();
+  next_ = end + std::max<std::chrono::steady_clock::duration>(50ms, 50 * (end - begin));
+}
+
+void BesideOthers::find_children() {
+  std::vector<pid_t> open(known_.begin(), known_.end());
+  while (!open.empty()) {
+    const pid_t pid = open.back();
+    open.pop_back();
+    for (const pid_t child : children_of(pid))
+      if (known_.insert(child).second) open.push_back(child);
+  }
+}
+
+// False where there is nothing to see for ever.
+bool BesideOthers::look(pid_t pid) {
+  auto files = target::ProcessFiles::open(pid);
+  if (!files) return false;
+  target::RunningTarget target(files.take());
+  return std::any_of(blocks_.begin(), blocks_.end(), [&](Addr block) { return bool(armer_.mend(target, block)); });
+}
+
+}  // namespace uprobe::control

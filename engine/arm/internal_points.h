@@ -1,0 +1,48 @@
+// The points that the agent itself needs: where a libc changes signals, mappings and programs. Found once per file.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+
+#include "engine/base/notes.h"
+#include "engine/arm/probe_set.h"
+#include "engine/plan/system_calls.h"
+#include "engine/target/target.h"
+
+namespace uprobe::control {
+
+class OwnPoints {
+ public:
+  // `ends_too`: the agent also has to see the program end. `insists_on_stubs`: unwinders that nobody knows are not feared. `notes` gets a line for each file that cannot be followed.
+  OwnPoints(const ProbeSet& probes, bool ends_too, bool insists_on_stubs, Notes& notes)
+      : probes_(probes), ends_too_(ends_too), insists_on_stubs_(insists_on_stubs), notes_(notes) {}
+
+  // In the file of a mapping; empty for most. Good until the next trim().
+  const FilePoints& in(const target::Target& target, const target::Mapping& mapping, const FileVersion& version);
+  // In all of a file. Good until the next trim(), for a probed file for ever.
+  const FilePoints& in(const std::shared_ptr<const elf::ElfFile>& file);
+  // Targets map new files all the time: forgets those that are not probed when there are too many. They are read again.
+  void trim();
+
+ private:
+  bool is_probed(const elf::ElfFile& file) const;
+  std::shared_ptr<const elf::ElfFile> file_of(const target::Target& target, const target::Mapping& mapping,
+                                              const FileVersion& version);
+  bool fears(const std::string& path) const;
+  // A preloaded agent is known to ld.so.
+  void add_unwinders(FilePoints& own);
+
+  plan::SystemCallSite beside_probes(const elf::ElfFile& file, plan::SystemCallSite site) const;
+
+  const ProbeSet& probes_;
+  const bool ends_too_, insists_on_stubs_;
+  Notes& notes_;
+  using FilePart = std::tuple<FileVersion, std::uint64_t, std::uint64_t>;  // offset, bytes
+  std::map<FilePart, const FilePoints*> known_;
+  std::map<const elf::ElfFile*, FilePoints> by_file_;
+  const FilePoints none_{};
+};
+
+}  // namespace uprobe::control

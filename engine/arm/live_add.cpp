@@ -1,0 +1,116 @@
+// Points that come to a program that runs, and that leave it. What makes that safe: live.h.
+#include <algorithm>
+
+#include "engine/arm/armer_work.h"
+#include "engine/patch/disarm.h"
+#include "engine/patch/serialize.h"
+
+namespace uprobe::control {
+namespace {
+
+// Armed jumps whose displaced code has the address in its middle, or an approach there, which can have no consumer. Not those that
+// lead to the point of the address.
+std::vector<std::uint32_t> jumps_over(const Block& block, Addr address) {
+  constexpr std::uint64_t kLongest = sizeof(shared::Undo::original);
+  std::vector<std::uint32_t> found = block.points_in(address - kLongest, address + 1);
+  const auto known = block.find(address);
+  std::erase_if(found, [&](std::uint32_t i) {
+    const shared::Point& point = block.points()[i];
+    const std::uint64_t inside = address.value - point.address;
+    if (!shared::is_armed_jump(point) || inside >= std::max(point.jump_bytes, point.code_bytes)) return true;
+    return shared::is_approach(point) ? known && block.behind_approach(i) == known : inside == 0;
+  });
+  return found;
+}
+
+// What was known of the mappings before, and that IFUNCs have still to choose in some.
+void remember(KnownState& known, std::uint64_t stamp, std::vector<KnownMapping> mappings,
+              const std::vector<Addr>& waiting) {
+  for (KnownMapping& m : mappings) m.waits = m.waits || std::count(waiting.begin(), waiting.end(), m.begin) != 0;
+  known.keep_mappings(stamp, std::move(mappings));
+}
+
+}  // namespace
+
+// A breakpoint at a place that a jump stands for, or that it has displaced, would not be seen: the jump becomes one too.
+Status Armer::uncover(Work& work, const FilePoints& file, const target::Mapping& m) {
+  for (const PlannedPoint& point : file.points) {
+    if (point.site.offset < m.offset || point.site.offset - m.offset >= m.end - m.begin) continue;
+    const auto jumps = jumps_over(work.block, m.begin + (point.site.offset - m.offset));
+    if (jumps.empty()) continue;
+    if (Status s = work.change(); !s) return s;
+    if (Status s = make_breakpoints(work.target, work.block, {m.begin, m.end}, jumps); !s) return s;
+  }
+  return ok();
+}
+
+Status Armer::add_in(Work& work, const target::Mapping& m, const ProbeSet& more) {
+  const auto version = file_behind(work.target.pid(), m);
+  for (const FilePoints& file : more.files()) {
+    if (!version || file.file->identity() != version->identity) continue;
+    if (has_changed(file, *version))
+      return Error{.code = Code::refused, .text = "the file has changed since it was read", .where = m.path};
+    if (Status s = uncover(work, file, m); !s) return s;
+    if (Status s = arm_file(work, file, m, nullptr); !s) return s;
+  }
+  return ok();
+}
+
+Status Armer::add(target::Target& target, Addr at, const ProbeSet& more) {
+  auto block = Block::read(target, at);
+  const auto maps = target.maps();
+  if (!block || !maps) return block ? maps.error() : block.error();
+  if (block->head().left != 0) return ok();
+  const Changed nothing{};
+  Work work(target, *block, *maps, nothing);
+  work.is_live = true, work.quiet = false;
+  if (const auto* known = known_.mappings(block->stamp())) work.before = *known;
+  if (Status s = note_objects(work); !s) return s;
+  std::vector<Addr> waiting;
+  for (const target::Mapping& m : *maps) {
+    if (!work.is_armable(m)) continue;
+    work.waits = false;
+    if (Status s = add_in(work, m, more); !s) return s;
+    if (work.waits) waiting.push_back(m.begin);
+  }
+  work.unbound = !waiting.empty() || block->head().unbound != 0;
+  if (Status s = note_unbound(work); !s) return s;
+  if (!work.refusal.empty()) return Error{.code = Code::refused, .text = work.refusal};
+  if (!work.changed) return ok();
+  if (!work.before.empty()) remember(known_, block->stamp(), work.before, waiting);
+  known_.keep(block.take());
+  return ok();
+}
+
+Status Armer::remove(target::Target& target, Addr at, const std::function<bool(std::uint16_t)>& is_live) {
+  auto block = Block::read(target, at);
+  if (!block) return block.error();
+  if (block->head().left != 0) return ok();
+  std::vector<KnownMapping> before;
+  if (const auto* known = known_.mappings(block->stamp())) before = *known;
+  bool changed = false;
+  std::vector<std::uint32_t> idle;
+  for (std::uint32_t i = 0; i < block->points().size(); ++i) {
+    const shared::Point& point = block->points()[i];
+    std::vector<shared::Consumer> list = block->list_of(i);
+    if (std::erase_if(list, [&](const shared::Consumer& c) { return !is_live(c.event); }) == 0) continue;
+    const bool is_armed = point.state == static_cast<std::uint32_t>(shared::PointState::armed);
+    const bool is_probe = point.role == static_cast<std::uint32_t>(shared::PointRole::probe);
+    if (list.empty() && is_probe && !is_armed) continue;
+    if (!std::exchange(changed, true))
+      if (Status s = block->renew(target); !s) return s;
+    if (list.empty() && is_probe)
+      idle.push_back(i);
+    else  // without room for a new list the old one stays: what is switched off is not recorded
+      static_cast<void>(block->keep_only(target, i, list));
+  }
+  ProcessSerializer serializer(target.pid());
+  if (Status s = take_out(target, *block, serializer, idle); !s) return s;
+  if (!changed) return ok();
+  for (KnownMapping& m : before) m.witness = Addr{};  // it may be gone
+  if (!before.empty()) known_.keep_mappings(block->stamp(), std::move(before));
+  known_.keep(block.take());
+  return ok();
+}
+
+}  // namespace uprobe::control

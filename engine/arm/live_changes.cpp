@@ -1,0 +1,61 @@
+#include "engine/arm/live_changes.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/process/processes.h"
+
+namespace uprobe::control {
+
+// Until a look finds nobody new: children that are forked meanwhile have what their parents had then. Who has ended in the
+// middle of it, or has begun another program, is nobody's failure.
+Status LiveChanges::each_process(const std::function<Status(target::Target&, Addr)>& change) {
+  constexpr int kMostLooks = 100;
+  struct stat status {};
+  if (::fstat(area_.fd(), &status) != 0) return system_error("fstat of the session area", errno);
+  std::set<pid_t> seen{::getpid()};
+  bool found_new = true;
+  for (int looks = 0; found_new && looks < kMostLooks; ++looks) {
+    found_new = false;
+    for (const pid_t pid : processes_mapping(status.st_ino)) {
+      if (!seen.insert(pid).second) continue;
+      found_new = true;
+      auto files = target::ProcessFiles::open(pid);
+      if (!files) continue;
+      target::RunningTarget target(files.take());
+      for (const Addr block : blocks_) {
+        if (!is_block(target, block)) continue;
+        const Status changed = change(target, block);
+        if (!changed && is_block(target, block)) return changed;
+      }
+    }
+  }
+  return ok();
+}
+
+Status LiveChanges::add(const ProbeSet& more) {
+  std::set<std::uint16_t> events;
+  for (const FilePoints& file : more.files())
+    for (const auto* points : {&file.points, &file.ifuncs})
+      for (const PlannedPoint& point : *points)
+        for (auto consumer = point.consumers.rbegin(); consumer != point.consumers.rend(); ++consumer) {
+          probes_.add(point.site, *consumer);
+          events.insert(consumer->event);
+        }
+  const Status added = each_process([&](auto& target, Addr block) { return armer_.add(target, block, more); });
+  if (added) return ok();
+  remove(std::vector<std::uint16_t>(events.begin(), events.end()),
+         [&](std::uint16_t event) { return events.count(event) == 0; });
+  return added;
+}
+
+// A breakpoint that has to stay, since somebody else's is in the middle of it or a debugger is there, does no harm.
+void LiveChanges::remove(std::span<const std::uint16_t> events, const std::function<bool(std::uint16_t)>& is_live) {
+  for (const std::uint16_t event : events) probes_.remove(event);
+  static_cast<void>(each_process([&](auto& target, Addr block) {
+    static_cast<void>(armer_.remove(target, block, is_live));
+    return ok();
+  }));
+}
+
+}  // namespace uprobe::control

@@ -1,0 +1,70 @@
+#include "engine/arm/probe_set.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace uprobe::control {
+
+std::optional<FileVersion> version_of(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  return FileVersion{
+      {status.st_dev, status.st_ino}, status.st_size, status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec};
+}
+
+PlannedPoint& ProbeSet::point_for(plan::Site site) {
+  auto file = std::find_if(files_.begin(), files_.end(),
+                           [&](const FilePoints& f) { return f.file->identity() == site.file->identity(); });
+  if (file == files_.end()) {
+    file = files_.insert(files_.end(), FilePoints{.file = site.file, .points = {}, .ifuncs = {}});
+    const auto version = version_of(site.file->path());
+    if (version && version->identity == site.file->identity()) file->version = version;
+  }
+  auto& points = site.is_ifunc ? file->ifuncs : file->points;
+  const auto place =
+      std::lower_bound(points.begin(), points.end(), site.offset,
+                       [](const PlannedPoint& p, std::uint64_t offset) { return p.site.offset < offset; });
+  if (place != points.end() && place->site.offset == site.offset) return *place;
+  ++file->edition;
+  return *points.insert(place, PlannedPoint{.site = std::move(site), .consumers = {}});
+}
+
+void ProbeSet::add(plan::Site site, const PlannedConsumer& consumer) {
+  auto& consumers = point_for(std::move(site)).consumers;
+  consumers.insert(consumers.begin(), consumer);
+  wants_stubs_ = wants_stubs_ || consumer.kind == shared::ConsumerKind::stub;
+  ++size_;
+}
+
+Result<std::uint16_t> ProbeSet::number_of(const NamedObject& object) {
+  const auto known = std::find_if(objects_.begin(), objects_.end(), [&](const NamedObject& other) {
+    return other.file->identity() == object.file->identity() && other.version == object.version &&
+           other.exported == object.exported && other.exported_address == object.exported_address;
+  });
+  if (known != objects_.end()) return static_cast<std::uint16_t>(known - objects_.begin());
+  if (objects_.size() == shared::kMappedObjects)
+    return Error{.code = Code::limit, .text = "too many objects are named by @OBJECT:SYMBOL in one session"};
+  objects_.push_back(object);
+  return static_cast<std::uint16_t>(objects_.size() - 1);
+}
+
+void ProbeSet::remove(std::uint16_t event) {
+  const auto is_its = [event](const PlannedConsumer& consumer) { return consumer.event == event; };
+  const auto is_unwanted = [&](PlannedPoint& point) {
+    const bool had = std::erase_if(point.consumers, is_its) != 0;
+    return had && point.consumers.empty() && point.role == shared::PointRole::probe;
+  };
+  for (FilePoints& file : files_)
+    for (auto* points : {&file.points, &file.ifuncs})
+      if (std::erase_if(*points, is_unwanted) != 0) ++file.edition;
+}
+
+void ProbeSet::add_hook(plan::Site site) {
+  PlannedPoint& point = point_for(std::move(site));
+  if (std::exchange(point.role, shared::PointRole::library_hook) != shared::PointRole::library_hook) ++size_;
+}
+
+}  // namespace uprobe::control

@@ -1,0 +1,305 @@
+#include "engine/attach/attach.h"
+
+#include <dirent.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "engine/base/fd.h"
+#include "engine/base/roles.h"
+#include "engine/attach/attached_threads.h"
+#include "engine/inject/descriptor_room.h"
+#include "engine/inject/load.h"
+#include "engine/target/attachable.h"
+
+namespace uprobe::control {
+namespace {
+
+using shared::AttachOrder;
+using shared::AttachStep;
+using target::HeldProcess;
+
+// Probes of later sessions need room as well.
+constexpr std::size_t kLeastPoints = 4096;
+
+// ---- another session
+
+// Where the agent in a process has its session; 0: it has none.
+Addr area_of(const target::ProcessFiles& files, const FoundAgent& found) {
+  std::uint64_t area = 0;
+  constexpr std::uint64_t kAreaAt = offsetof(shared::ProcessBlock, sessions) + offsetof(shared::SessionLink, area);
+  return files.read(found.block + kAreaAt, &area, sizeof area) ? Addr{area} : Addr{};
+}
+
+// The session's inode.
+ino_t session_of(pid_t pid, const FoundAgent& found) {
+  auto files = target::ProcessFiles::open(pid);
+  const auto maps = files ? files->maps() : Result<std::vector<target::Mapping>>(Error{});
+  const std::uint64_t area = maps ? area_of(*files, found).value : 0;
+  if (area == 0) return 0;
+  const auto mapped =
+      std::find_if(maps->begin(), maps->end(), [area](const target::Mapping& m) { return m.begin.value == area; });
+  return mapped == maps->end() ? 0 : mapped->inode;
+}
+
+// Whether the agent's code is there, at work or about to be: a tool may have been killed in between.
+bool has_agent_code(pid_t pid) {
+  const auto files = target::ProcessFiles::open(pid);
+  const auto maps = files ? files->maps() : Result<std::vector<target::Mapping>>(Error{});
+  return maps && std::any_of(maps->begin(), maps->end(), [](const target::Mapping& m) {
+           return m.executable && m.path.find("libuprobe.so") != std::string::npos;
+         });
+}
+
+// The tool that has a session: it maps the area and has no agent, unless it has been attached to itself. A process of this user's
+// before those of others: a target of another user may look like a tool as well.
+pid_t tool_of(ino_t session) {
+  pid_t others = 0;
+  for (const pid_t pid : processes_mapping(session)) {
+    if (has_agent_code(pid) && !is_tool_of(pid, session)) continue;
+    struct stat owner {};
+    if (::stat(("/proc/" + std::to_string(pid)).c_str(), &owner) == 0 && owner.st_uid == ::geteuid()) return pid;
+    if (others == 0) others = pid;
+  }
+  return others;
+}
+
+// Whether a tool lives that we do not see: another user's, or in another PID namespace.
+bool has_unseen_tool(pid_t pid, const FoundAgent& found) {
+  constexpr useconds_t kLook = 25'000;
+  auto files = target::ProcessFiles::open(pid);
+  const Addr area = files ? area_of(*files, found) : Addr{};
+  const auto pulse = [&](std::uint32_t& to) {
+    return area && files->read(area + offsetof(shared::AreaHeader, tool_pulse), &to, sizeof to);
+  };
+  std::uint32_t first = 0, now = 0;
+  if (!pulse(first)) return false;
+  for (int looks = 0; looks < 40; ++looks) {
+    ::usleep(kLook);
+    if (!pulse(now)) return false;
+    if (now != first) return true;
+  }
+  return false;
+}
+
+Error occupied(const std::string& whose, int err) {
+  return Error{.code = Code::refused,
+               .text = "is traced by another uprobe-run, " + whose,
+               .where = {},
+               .column = -1,
+               .help = {},
+               .err = err};
+}
+
+// What a tool has left that was killed together with its front. The process first: its children may be gone by then.
+Status take_away(pid_t pid, ino_t session) {
+  const Status given = give_back(pid);
+  for (const pid_t other : processes_mapping(session))
+    if (!target::borrows_memory(other)) static_cast<void>(give_back(other));
+  return given;
+}
+
+// ---- what the agent would have seen
+
+// Of our signals, named by a signalfd that the program has.
+std::uint32_t by_descriptor(pid_t pid) {
+  std::uint64_t named = 0;
+  constexpr std::size_t kMostText = 65536;  // of a signalfd; that of an epoll descriptor may be endless
+  const std::string folder = "/proc/" + std::to_string(pid) + "/fdinfo";
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), ::closedir);
+  if (!entries) return 0;
+  while (const dirent* entry = ::readdir(entries.get())) {
+    const auto text = entry->d_name[0] == '.' ? Result<std::string>(Error{}) : read_file(folder + "/" + entry->d_name, kMostText);
+    const std::size_t at = text ? text->find("sigmask:\t") : std::string::npos;
+    if (at != std::string::npos) named |= std::strtoull(text->c_str() + at + 9, nullptr, 16);
+  }
+  return static_cast<std::uint32_t>(named & shared::kOurSignals);
+}
+
+// As learn_layout in preload/thread.cpp does.
+std::int32_t tid_offset_of(HeldProcess& process) {
+  for (const HeldProcess::Thread& thread : process.threads()) {
+    for (const shared::ControlBlockLayout& layout : shared::kControlBlocks) {
+      const std::uint64_t at = thread.registers.fs_base + static_cast<std::uint64_t>(layout.list);
+      std::uint64_t list = 0;
+      if (thread.registers.fs_base != 0 && process.read(Addr{at}, &list, sizeof list) && list == at) return layout.tid;
+    }
+  }
+  return 0;
+}
+
+Status check_threads(HeldProcess& process, std::int32_t tid_offset) {
+  for (const HeldProcess::Thread& thread : process.threads())
+    if ((thread.mask & shared::kOurSignals) != 0 && !has_control_block(process, thread, tid_offset))
+      return Error{.code = Code::refused,
+                   .text = "thread " + std::to_string(thread.tid) +
+                           " blocks SIGTRAP, SIGSEGV or SIGBUS and cannot be told from others"};
+  return ok();
+}
+
+// ---- the agent
+
+Result<MappedAgent> map_agent(HeldProcess& process, const AgentImage& image) {
+  MappedMemory memory(process);
+  auto scratch = memory.map_scratch();
+  if (!scratch) return scratch.error();
+  auto base = image.map_into(process, *scratch, kScratchBytes);
+  if (!base) return base.error();
+  return image.mapped_at(*base);
+}
+
+// The visible restorer must fault again (see give_back).
+Status protect_restorer(HeldProcess& process, const MappedAgent& agent, int protection) {
+  const std::uint64_t page = agent.place(agent.header.visible_restorer).value & ~std::uint64_t{4095};
+  auto done = process.system_call(SYS_mprotect, {page, 4096, static_cast<std::uint64_t>(protection), 0, 0, 0});
+  if (!done) return done.error();
+  return *done == 0 ? ok() : Status(system_error("mprotect in the target", static_cast<int>(-*done)));
+}
+
+// A tool may have been killed between mapping its area and telling the agent of it.
+Status unmap_forgotten_areas(HeldProcess& process) {
+  const auto maps = process.maps();
+  if (!maps) return maps.error();
+  for (const target::Mapping& m : *maps) {
+    if (!is_session_area(m) || is_tool_of(process.pid(), m.inode)) continue;
+    const AreaRange range = area_range(*maps, m.begin);
+    auto done = process.system_call(SYS_munmap, {range.begin.value, range.end - range.begin, 0, 0, 0, 0});
+    if (!done) return done.error();
+  }
+  return ok();
+}
+
+// A block that was given back: nobody is in the agent, so all of it may be written anew.
+Result<Block> reuse_block(HeldProcess& process, const FoundAgent& found, const trace::Area& area, std::size_t part) {
+  auto block = Block::read(process, found.block);
+  if (!block) return block;
+  shared::ProcessBlock& head = block->head();
+  if ((head.flags & shared::kBlockLedBack) != 0)
+    if (Status s = protect_restorer(process, found.agent, PROT_READ); !s) return s.error();
+  auto place = place_area(process, area, part);
+  if (!place) return place.error();
+  head.sessions[0].area = place->value;
+  head.session_count = 1;
+  head.pid = static_cast<std::uint32_t>(process.pid());
+  head.left = head.unbound = 0;
+  head.start_blocked = 0;
+  head.repeat_count = head.held_count = 0;
+  std::fill(std::begin(head.pending), std::end(head.pending), shared::PendingSignal{});
+  std::fill(std::begin(head.held), std::end(head.held), shared::HeldSignal{});
+  std::fill(std::begin(head.repeats), std::end(head.repeats), shared::Repeat{});
+  head.tool_gone = 0;
+  if (Status s = block->renew(process); !s) return s.error();
+  if (Status s = block->begin_anew(process); !s) return s.error();
+  return block;
+}
+
+Result<Block> make_block(HeldProcess& process, const MappedAgent& agent, const trace::Area& area, std::size_t points,
+                         std::size_t part) {
+  return place_block(process, agent, area, std::max(points, kLeastPoints), 0, part);
+}
+
+Status tell_agent(HeldProcess& process, Block& block, std::int32_t tid_offset) {
+  block.head().flags |= shared::kBlockAttached;
+  block.head().tid_offset = tid_offset;
+  block.head().by_descriptor = by_descriptor(process.pid());
+  return block.write_agent_part(process);
+}
+
+// Each thread's mask is opened when the agent knows of it: a breakpoint under a blocked SIGTRAP kills.
+Status take_threads(HeldProcess& process, AgentCalls& calls, std::int32_t tid_offset) {
+  const std::vector<HeldProcess::Thread> threads = process.threads();
+  for (const HeldProcess::Thread& thread : threads) {
+    AttachOrder order{.step = static_cast<std::uint32_t>(AttachStep::take_thread),
+                      .has_control_block = has_control_block(process, thread, tid_offset) ? 1U : 0U,
+                      .blocked = thread.mask & shared::kOurSignals,
+                      .stack_pointer = 0,
+                      .state = shared::kOrderGiven,
+                      .reserved = 0};
+    if (order.has_control_block == 0) continue;
+    if (Status s = calls.ask_thread(thread, order); !s) return s;
+    if (Status s = process.bring_home(); !s) return s;
+    if (Status s = process.set_mask(thread.tid, thread.mask & ~shared::kOurSignals); !s) return s;
+  }
+  return ok();
+}
+
+bool is_attached_session_of(pid_t front, pid_t pid, Addr area) {
+  const auto files = target::ProcessFiles::open(pid);
+  shared::AreaHeader header{};
+  return files && files->read(area, &header, sizeof header) && (header.mode & shared::kModeAttached) != 0 &&
+         header.known_as == static_cast<std::uint32_t>(front);
+}
+
+Status forget_areas(pid_t pid) {
+  auto process = HeldProcess::hold(pid);
+  return process ? unmap_forgotten_areas(**process) : Status(process.error());
+}
+
+}  // namespace
+
+bool is_in_session(pid_t pid, const Result<FoundAgent>& found) { return found && session_of(pid, *found) != 0; }
+
+pid_t host_of(pid_t pid) {
+  const auto found = find_agent(pid);
+  const ino_t session = found ? session_of(pid, *found) : 0;
+  return session == 0 ? 0 : tool_of(session);
+}
+
+pid_t known_as(pid_t tool) {
+  const pid_t front = front_of(tool);
+  return front != 0 ? front : tool;
+}
+
+Status make_free(pid_t pid, ino_t ours) {
+  const auto found = find_agent(pid);
+  if (!found) return found.error().code == Code::not_found ? ok() : Status(found.error());
+  const ino_t session = session_of(pid, *found);
+  if (session == 0) return ok();
+  if (session == ours) return Error{.code = Code::refused, .text = "is in this session already", .err = EALREADY};
+  const pid_t tool = tool_of(session);
+  if (tool != 0) return occupied("process " + std::to_string(known_as(tool)), kOccupied);
+  if (!has_unseen_tool(pid, *found)) return take_away(pid, session);
+  Error unseen = occupied("of another user or in another namespace", 0);
+  unseen.help = "join it, or end it, as that user and in that namespace";
+  return unseen;
+}
+
+// Those that a tool was killed over before their agent knew of its session have the area alone.
+Status free_all_of(pid_t front) {
+  Status all = ok();
+  for (const auto& [pid, session, area] : processes_in_sessions()) {
+    if (target::borrows_memory(pid) || !is_attached_session_of(front, pid, area) || tool_of(session) != 0) continue;
+    const auto found = find_agent(pid);
+    const bool is_known = found && session_of(pid, *found) != 0;
+    const Status taken = is_known ? take_away(pid, session) : forget_areas(pid);
+    if (all && !taken && has_session(pid)) all = taken;
+  }
+  return all;
+}
+
+Result<Block> attach_agent(HeldProcess& process, const Result<FoundAgent>& found, const AgentImage& image,
+                           const trace::Area& area, std::size_t points, std::size_t part) {
+  const std::int32_t tid_offset = tid_offset_of(process);
+  if (Status fit = check_threads(process, tid_offset); !fit) return fit.error();
+  if (!found && found.error().code != Code::not_found) return found.error();
+  if (Status s = unmap_forgotten_areas(process); !s) return s.error();
+  const DescriptorRoom room(process.pid());
+  const auto agent = found ? Result<MappedAgent>(found->agent) : map_agent(process, image);
+  if (!agent) return agent.error();
+  auto block = found ? reuse_block(process, *found, area, part) : make_block(process, *agent, area, points, part);
+  if (!block) return block;
+  if (Status told = tell_agent(process, *block, tid_offset); !told) return told.error();
+  AgentCalls calls(process, *agent);
+  if (Status s = calls.ask_process(AttachStep::take_process); !s) return s.error();
+  if (Status s = take_threads(process, calls, tid_offset); !s) return s.error();
+  return block;
+}
+
+}  // namespace uprobe::control

@@ -1,0 +1,65 @@
+#include "engine/attach/attached_threads.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "engine/shared/process_block.h"
+
+namespace uprobe::control {
+
+constexpr std::uint64_t kStackBytes = 16384;
+
+Status AgentCalls::ask(shared::AttachOrder& order) {
+  if (!place_) {
+    auto memory = memory_.map_scratch(kStackBytes + sizeof order);
+    if (!memory) return memory.error();
+    place_ = *memory + kStackBytes;
+  }
+  if (Status s = process_.write(place_, &order, sizeof order); !s) return s;
+  if (Status s = process_.run(agent_.place(agent_.header.attach_entry), place_); !s) return s;
+  return process_.read(place_, &order, sizeof order);
+}
+
+Status AgentCalls::ask_process(shared::AttachStep step) {
+  shared::AttachOrder order{.step = static_cast<std::uint32_t>(step),
+                            .has_control_block = 0,
+                            .blocked = 0,
+                            .stack_pointer = 0,
+                            .state = 0,
+                            .reserved = 0};
+  return ask(order);
+}
+
+Status AgentCalls::ask_thread(const target::HeldProcess::Thread& thread, shared::AttachOrder& order) {
+  order.stack_pointer = thread.registers.rsp;
+  if (Status sent = process_.send(thread.tid); !sent) return sent;
+  return ask(order);
+}
+
+shared::ThreadEntry entry_of(target::HeldProcess& process, Block& block, std::uint64_t fs_base) {
+  const std::uint32_t mask = shared::kThreadEntries - 1;
+  std::uint32_t slot = shared::hash_slot(fs_base, 12);
+  for (std::uint32_t i = 0; i <= mask; ++i, slot = (slot + 1) & mask) {
+    shared::ThreadEntry entry{};
+    const Addr at = block.address() + block.head().thread_offset + slot * sizeof entry;
+    if (!process.read(at, &entry, sizeof entry) || entry.thread == 0) break;
+    if (entry.thread == fs_base) return entry;
+  }
+  return {};
+}
+
+bool has_control_block(target::HeldProcess& process, const target::HeldProcess::Thread& thread,
+                       std::int32_t tid_offset) {
+  const Addr begin{thread.registers.fs_base};
+  const auto is_there = [&](std::int32_t offset) {
+    std::uint64_t word = 0;
+    return process.read(begin + static_cast<std::uint64_t>(offset), &word, sizeof word);
+  };
+  if (!begin || !is_there(0)) return false;
+  if (tid_offset != 0) return bool(is_there(tid_offset));
+  return std::all_of(
+      std::begin(shared::kControlBlocks), std::end(shared::kControlBlocks),
+      [&](const shared::ControlBlockLayout& layout) { return is_there(layout.list) && is_there(layout.tid); });
+}
+
+}  // namespace uprobe::control

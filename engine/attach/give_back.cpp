@@ -1,0 +1,258 @@
+// The end of a session in a process that goes on: give_back() (attach.h).
+//
+//   hold it; text back; whoever is in the agent leaves it; masks, stacks, dispositions back; area away; let it go
+//
+// A thread may wait in a system call that the agent makes in its stead. It is sent to where the agent goes when a signal has
+// come before the call: back to the program's own place, where it makes the call itself.
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "engine/base/fd.h"
+#include "engine/attach/attach.h"
+#include "engine/attach/attached_threads.h"
+#include "engine/patch/disarm.h"
+#include "engine/process/processes.h"
+#include "engine/shared/mailbox.h"
+#include "engine/target/attachable.h"
+
+namespace uprobe::control {
+namespace {
+
+using shared::AttachOrder;
+using shared::AttachStep;
+using target::HeldProcess;
+using Thread = HeldProcess::Thread;
+using namespace std::chrono_literals;
+
+constexpr auto kMoment = 200us;
+constexpr int kMostMoments = 10000;  // a request to the tool that nobody answers takes a second
+
+// Every thread is stopped, and goes on by a return from the kernel, which serializes.
+class StoppedThreads : public Serializer {
+ public:
+  Status serialize() override { return ok(); }
+};
+
+class GivingBack {
+ public:
+  GivingBack(HeldProcess& process, const FoundAgent& found, Block& block)
+      : process_(process), agent_(found.agent), block_(block) {}
+
+  Status run() {
+    const Status out = take_text_back();
+    const Status given = out ? give_all() : out;
+    // Also where the agent goes on to pass signals on: of masks it knows nothing any more.
+    if (Status s = note_left(shared::kLeft); !s) return s;
+    return given ? leave_session() : given;
+  }
+
+ private:
+  Status give_all() {
+    if (Status s = drain(); !s) return s;
+    AgentCalls calls(process_, agent_);
+    for (const Thread& thread : std::vector<Thread>(process_.threads()))
+      if (Status s = give(calls, thread); !s) return s;
+    if (Status s = calls.ask_process(AttachStep::give_process); !s) return s;
+    return open_restorer();
+  }
+
+  Status take_text_back() {
+    StoppedThreads serializer;
+    const Status out = take_out(process_, block_, serializer);
+    const Status noted = note_left(shared::kLeaving);
+    return out ? noted : out;
+  }
+  Status note_left(std::uint32_t left) {
+    block_.head().left = left;
+    return process_.write(block_.address() + offsetof(shared::ProcessBlock, left), &left, sizeof left);
+  }
+
+  // ---- who is in the agent
+
+  bool is_copy(std::uint64_t ip) const {
+    return std::any_of(block_.points().begin(), block_.points().end(),
+                       [ip](const shared::Point& p) { return ip >= p.copy && ip - p.copy < p.copy_bytes; });
+  }
+  bool is_in_trampoline(std::uint64_t ip) const {
+    const shared::ProcessBlock& h = block_.head();
+    const bool in_island = std::any_of(h.islands, h.islands + h.island_count,
+                                       [ip](const shared::Island& i) { return ip - i.base < i.bytes; });
+    return in_island && !is_copy(ip);
+  }
+  bool is_in_agent(std::uint64_t ip) const {
+    const shared::ProcessBlock& h = block_.head();
+    return ip - h.agent_text < h.agent_text_end - h.agent_text;
+  }
+  shared::ThreadEntry entry_of(const Thread& thread) {
+    return control::entry_of(process_, block_, thread.registers.fs_base);
+  }
+  // A breakpoint or a fault that the thread has not been told of yet.
+  bool has_own_signal(const Thread& thread) const {
+    constexpr std::uint64_t kFaults = shared::kOurSignals | 1ull << (SIGILL - 1) | 1ull << (SIGFPE - 1);
+    const auto status =
+        read_file("/proc/" + std::to_string(process_.pid()) + "/task/" + std::to_string(thread.tid) + "/status");
+    const std::size_t at = status ? status->find("\nSigPnd:\t") : std::string::npos;
+    return at != std::string::npos &&
+           (std::strtoull(status->c_str() + at + 9, nullptr, 16) & kFaults & ~thread.mask) != 0;
+  }
+  bool is_busy(const Thread& thread) {
+    const std::uint64_t ip = thread.registers.rip;
+    const shared::ThreadEntry entry = entry_of(thread);
+    return process_.is_on_errand(thread) || is_in_agent(ip) || is_in_trampoline(ip) || entry.steps != 0 ||
+           entry.pending != 0 || has_own_signal(thread);
+  }
+  static bool is_interrupted(const Thread& thread) {
+    const auto result = static_cast<std::int64_t>(thread.registers.rax);
+    return result <= -512 && result >= -516;
+  }
+  bool waits_in_call(const Thread& thread) const {
+    return thread.registers.rip == agent_.place(agent_.header.open_call).value && is_interrupted(thread);
+  }
+  // For a tool that was killed, having done what that had ordered (preload/attach.cpp).
+  bool waits_to_be_moved(const Thread& thread) const {
+    return is_in_agent(thread.registers.rip) && !waits_in_call(thread) && is_interrupted(thread) &&
+           thread.registers.orig_rax == SYS_ppoll;
+  }
+  Status end_wait(const Thread& thread) {
+    user_regs_struct registers = thread.registers;
+    registers.rax = 0;
+    registers.orig_rax = ~0ull;
+    return process_.set_registers(thread.tid, registers);
+  }
+  Status call_it_off(const Thread& thread) {
+    user_regs_struct registers = thread.registers;
+    registers.rip = agent_.place(agent_.header.call_not_made).value;
+    registers.rax = static_cast<std::uint64_t>(shared::kNotMade);
+    registers.orig_rax = ~0ull;
+    return process_.set_registers(thread.tid, registers);
+  }
+
+  // What it does behind the agent nobody sees any more: a mask that it changed there would not be the one that the agent knows of.
+  Status let_out(const Thread& thread) {
+    const shared::ProcessBlock& h = block_.head();
+    const auto is_ours = [&](std::uint64_t ip) {
+      const bool in_island = std::any_of(h.islands, h.islands + h.island_count,
+                                         [ip](const shared::Island& i) { return ip - i.base < i.bytes; });
+      return in_island || is_in_agent(ip) || process_.is_errand(ip);
+    };
+    if (is_ours(thread.registers.rip) || has_own_signal(thread))
+      return process_.let_out(thread.tid, kMoment, is_ours);
+    return process_.let_run(thread.tid, kMoment);
+  }
+
+  // Has asked the tool, which answers nobody any more (or was killed).
+  bool waits_for_tool(const Thread& thread) const {
+    return is_in_agent(thread.registers.rip) && is_interrupted(thread) && thread.registers.orig_rax == SYS_futex;
+  }
+  // Its wait ends when it goes on, and it finds the answer: whatever the last word of each slot was, the next one is `done`.
+  void answer_waiters() {
+    const Addr box{block_.head().sessions[0].area - shared::kMailboxBytes};
+    for (std::uint64_t i = 0; i < shared::kMailSlots; ++i) {
+      const Addr at = box + offsetof(shared::Mailbox, slots) + i * sizeof(shared::MailSlot);
+      shared::MailSlot slot{};
+      if (!process_.read(at, &slot, sizeof slot)) return;
+      const shared::MailState state = shared::state_of(slot.asked.word);
+      if (state != shared::MailState::request && state != shared::MailState::result) continue;
+      const std::uint32_t next = shared::number_behind(shared::number_of(slot.asked.word), 1);
+      const std::uint32_t done = shared::turn(next, shared::MailState::done);
+      const shared::Turn answered{done, done};
+      static_cast<void>(process_.write(at + offsetof(shared::MailSlot, answered), &answered, sizeof answered));
+    }
+  }
+
+  Status drain() {
+    for (int moments = 0; moments < kMostMoments; ++moments) {
+      const auto& threads = process_.threads();
+      const auto busy = std::find_if(threads.begin(), threads.end(), [this](const Thread& t) { return is_busy(t); });
+      if (busy == threads.end()) return ok();
+      const Thread thread = *busy;
+      if (thread.in_group_stop) return Error{.code = Code::refused, .text = "it was stopped in the middle of a hit"};
+      if (waits_in_call(thread))
+        if (Status s = call_it_off(thread); !s) return s;
+      const bool waits = waits_for_tool(thread);
+      if (waits) answer_waiters();
+      if (waits || waits_to_be_moved(thread))
+        if (Status s = end_wait(thread); !s) return s;
+      if (Status s = let_out(thread); !s) return s;
+    }
+    return Error{.code = Code::refused, .text = "a thread does not come back from its hit"};
+  }
+
+  // ---- what is the program's
+
+  Status give(AgentCalls& calls, const Thread& thread) {
+    const shared::ThreadEntry entry = entry_of(thread);
+    const std::uint64_t believed = entry.thread != 0 ? entry.blocked : block_.head().start_blocked;
+    if (entry.own_stack == 0 && (believed & shared::kOurSignals) == 0) return ok();
+    AttachOrder order{.step = static_cast<std::uint32_t>(AttachStep::give_thread),
+                      .has_control_block = has_control_block(process_, thread, block_.head().tid_offset) ? 1U : 0U,
+                      .blocked = 0,
+                      .stack_pointer = 0,
+                      .state = shared::kOrderGiven,
+                      .reserved = 0};
+    if (Status s = calls.ask_thread(thread, order); !s) return s;
+    if (Status s = process_.bring_home(); !s) return s;
+    return process_.set_mask(thread.tid, thread.mask | order.blocked);
+  }
+
+  // Handlers that are running may return there yet, when nobody takes its fault any more. The bytes are right.
+  Status open_restorer() {
+    std::uint32_t flags = 0;
+    if (Status s = process_.read(block_.address() + offsetof(shared::ProcessBlock, flags), &flags, sizeof flags); !s)
+      return s;
+    if ((flags & shared::kBlockLedBack) == 0) return ok();
+    const std::uint64_t page = agent_.place(agent_.header.visible_restorer).value & ~std::uint64_t{4095};
+    auto done = process_.system_call(SYS_mprotect, {page, 4096, PROT_READ | PROT_EXEC, 0, 0, 0});
+    return done ? ok() : Status(done.error());
+  }
+
+  Status leave_session() {
+    const Addr area{block_.head().sessions[0].area};
+    const auto maps = process_.maps();
+    if (!maps) return maps.error();
+    const AreaRange range = area_range(*maps, area);
+    if (range.begin != range.end) {
+      auto done = process_.system_call(SYS_munmap, {range.begin.value, range.end - range.begin, 0, 0, 0, 0});
+      if (!done) return done.error();
+    }
+    block_.head().sessions[0].area = 0;
+    return block_.write_head(process_);
+  }
+
+  HeldProcess& process_;
+  const MappedAgent& agent_;
+  Block& block_;
+};
+
+bool is_at(HeldProcess& process, const FoundAgent& found) {
+  shared::AgentHeader header{};
+  Addr block;
+  const bool is_read = process.read(found.agent.at, &header, sizeof header) &&
+                       process.read(found.agent.place(header.block_slot), &block, sizeof block);
+  return is_read && std::memcmp(&header, &found.agent.header, sizeof header) == 0 && block == found.block &&
+         is_block(process, block);
+}
+
+}  // namespace
+
+// Looked for while it runs. Where it has called execve since then there is another one, or none.
+Status give_back(pid_t pid) {
+  auto found = find_agent(pid);
+  auto process = HeldProcess::hold(pid);
+  if (!process) return process.error();
+  if (!found || !is_at(**process, *found)) found = find_agent(pid);
+  if (!found) return found.error();
+  auto block = Block::read(**process, found->block);
+  if (!block) return block.error();
+  // Not a child of vfork, for which its parent, held, has waited.
+  if (Status alone = target::check_lending(pid); !alone) return alone;
+  return GivingBack(**process, *found, *block).run();
+}
+
+}  // namespace uprobe::control

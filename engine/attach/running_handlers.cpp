@@ -1,0 +1,111 @@
+// A handler's frame is found by what the kernel has written there (arch/x86/kernel/signal_64.c): the address of the restorer, and
+// behind it a ucontext with the user's code segment and its extended state further up.
+#include "engine/attach/running_handlers.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "arch/x86/code/return_frame.h"
+#include "engine/attach/attached_threads.h"
+#include "engine/process/processes.h"
+#include "engine/shared/process_block.h"
+
+namespace uprobe::control {
+namespace {
+
+using target::HeldProcess;
+using x86::ReturnFrame;
+
+constexpr std::uint64_t kMostStack = 1 << 18;     // that is looked at
+constexpr std::uint64_t kMostState = 1 << 16;     // from a frame to its extended state
+constexpr std::size_t kMostFrames = 16, kLast = 7;  // of ReturnFrame::reserved: what the agent keeps the restorer in
+// mov $15, %rax; syscall: what unwinders know a restorer by
+constexpr std::uint8_t kRestorer[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
+constexpr std::uint64_t kSyscallAt = 7;
+
+struct Frame {
+  std::uint64_t restorer;
+  ReturnFrame context;
+};
+
+class Handlers {
+ public:
+  Handlers(HeldProcess& process, Addr visible, Block& block) : process_(process), block_(block), visible_(visible) {}
+
+  Status lead_back(const std::vector<std::uint64_t>& stacks) {
+    const auto maps = process_.maps();
+    if (!maps) return maps.error();
+    for (const std::uint64_t sp : stacks)
+      if (Status s = follow(*maps, sp); !s) return s;
+    return ok();
+  }
+
+ private:
+  // From one frame to what it has interrupted, which may have another stack.
+  Status follow(const std::vector<target::Mapping>& maps, std::uint64_t sp) {
+    for (std::size_t frames = 0; frames < kMostFrames; ++frames) {
+      const target::Mapping* stack = target::mapping_at(maps, Addr{sp});
+      if (stack == nullptr || !stack->readable || !stack->writable) return ok();
+      Frame frame{};
+      const Addr at = find(Addr{sp / 8 * 8}, std::min(stack->end, Addr{sp} + kMostStack), frame);
+      if (!at) return ok();
+      if (Status s = take(at, frame); !s) return s;
+      const bool is_above = frame.context.sp > at.value && Addr{frame.context.sp} < stack->end;
+      sp = is_above ? at.value + sizeof frame : frame.context.sp;
+    }
+    return ok();
+  }
+
+  Addr find(Addr begin, Addr end, Frame& frame) {
+    std::vector<std::uint8_t> bytes(end - begin);
+    if (bytes.size() < sizeof frame || !process_.read(begin, bytes.data(), bytes.size())) return {};
+    for (std::size_t i = 0; i + sizeof frame <= bytes.size(); i += 8) {
+      std::memcpy(&frame, &bytes[i], sizeof frame);
+      if (is_frame(begin + i, frame)) return begin + i;
+    }
+    return {};
+  }
+
+  bool is_frame(Addr at, const Frame& frame) {
+    const ReturnFrame& context = frame.context;
+    if (context.cs != x86::kLongModeCodeSegment || context.fpstate - at.value > kMostState) return false;
+    std::uint8_t code[sizeof kRestorer] = {};
+    return frame.restorer == visible_.value ||
+           (process_.read(Addr{frame.restorer}, code, sizeof code) && std::equal(code, std::end(code), kRestorer));
+  }
+
+  Status take(Addr at, Frame frame) {
+    const auto known = block_.find(Addr{frame.restorer + kSyscallAt});
+    const bool is_seen = frame.restorer == visible_.value ||
+                         (known && block_.points()[*known].state == static_cast<std::uint32_t>(shared::PointState::armed));
+    if (is_seen) return ok();
+    block_.head().flags |= shared::kBlockLedBack;
+    const Addr flags = block_.address() + offsetof(shared::ProcessBlock, flags);
+    if (Status s = process_.write(flags, &block_.head().flags, sizeof block_.head().flags); !s) return s;
+    frame.context.reserved[kLast] = frame.restorer;
+    frame.restorer = visible_.value;
+    return process_.write(at, &frame, sizeof frame);
+  }
+
+  HeldProcess& process_;
+  Block& block_;
+  const Addr visible_;
+};
+
+}  // namespace
+
+// A handler blocks its own signal at least, unless it was installed not to: then the agent believes nothing that could get old.
+Status lead_handlers_back(HeldProcess& process, Block& block) {
+  if ((block.head().flags & shared::kBlockLeadsBack) == 0 || block.head().tid_offset == 0) return ok();
+  std::vector<std::uint64_t> stacks;
+  for (const HeldProcess::Thread& thread : process.threads())
+    if ((entry_of(process, block, thread.registers.fs_base).blocked & shared::kOurSignals) != 0)
+      stacks.push_back(thread.registers.rsp);
+  const auto found = stacks.empty() ? Result<FoundAgent>(Error{}) : find_agent(process.pid());
+  if (!found) return ok();
+  const Addr visible = found->agent.place(found->agent.header.visible_restorer);
+  return Handlers(process, visible, block).lead_back(stacks);
+}
+
+}  // namespace uprobe::control

@@ -1,0 +1,195 @@
+#include "engine/ipc/control_server.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <list>
+#include <utility>
+
+#include "engine/base/quiet_thread.h"
+#include "engine/ipc/peer.h"
+
+namespace uprobe {
+namespace {
+
+using std::chrono::steady_clock;
+using namespace std::chrono_literals;
+using Answer = std::function<Reply(const std::vector<Order>&)>;
+
+constexpr auto kPatience = 5s;  // with a client that neither reads nor writes, and again for its answer
+constexpr std::size_t kMostClients = 16;
+
+bool is_name(const std::string& name) {
+  const auto is_plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+           c == '.';
+  };
+  return !name.empty() && name.size() <= 64 && name[0] != '.' && std::all_of(name.begin(), name.end(), is_plain) &&
+         name.find_first_not_of("0123456789") != std::string::npos;
+}
+
+Reply refusal(std::string text) {
+  return Reply{.text = {}, .error = Error{.code = Code::refused, .text = std::move(text)}};
+}
+
+// One connection: its request, then its answer.
+class Client {
+ public:
+  Client(Fd socket) : socket_(std::move(socket)), deadline_(steady_clock::now() + kPatience) {
+    const auto peer = peer_of(socket_.get());
+    const Status fit = peer ? check_namespaces(*peer) : Status(peer.error());
+    if (peer && peer->uid != ::geteuid())
+      say(refusal("the session is another user's"));
+    else if (!fit)
+      say(refusal(fit.error().text));
+  }
+
+  int socket() const { return socket_.get(); }
+  short wanted() const { return static_cast<short>(is_answered_ ? POLLOUT : POLLIN); }
+  bool is_over() const { return is_over_ || steady_clock::now() >= deadline_; }
+  bool is_answered() const { return is_answered_; }
+
+  void go_on(const Answer& answer) {
+    if (is_answered_)
+      write();
+    else
+      read(answer);
+  }
+
+ private:
+  void say(const Reply& reply) {
+    bytes_ = encode(reply);
+    is_answered_ = true;
+    deadline_ = steady_clock::now() + kPatience;
+    write();
+  }
+
+  // The request ends where the client writes no more.
+  void read(const Answer& answer) {
+    char part[16384];
+    const ssize_t got = ::recv(socket_.get(), part, sizeof part, MSG_DONTWAIT);
+    if (got < 0) {
+      is_over_ = errno != EAGAIN && errno != EINTR;
+    } else if (got > 0) {
+      bytes_.append(part, static_cast<std::size_t>(got));
+      if (bytes_.size() > kMostRequestBytes) say(refusal("the request is too long"));
+    } else if (bytes_.empty()) {
+      is_over_ = true;
+    } else {
+      follow(answer);
+    }
+  }
+
+  void follow(const Answer& answer) {
+    const auto request = decode_request(bytes_);
+    if (!request) return say(refusal("the request is that of another version of uprobe-run, or none"));
+    if (!is_own_pass(request->pass)) return say(refusal("the session's tool has more rights than this process"));
+    if (request->orders.empty()) return say(refusal("the request has no order"));
+    say(answer(request->orders));
+  }
+
+  void write() {
+    const ssize_t sent = ::send(socket_.get(), bytes_.data(), bytes_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0)
+      is_over_ = errno != EAGAIN && errno != EINTR;
+    else
+      bytes_.erase(0, static_cast<std::size_t>(sent));
+    if (bytes_.empty()) is_over_ = true;
+  }
+
+  Fd socket_;
+  std::string bytes_;  // of the request so far, then of the answer that is left
+  bool is_answered_ = false, is_over_ = false;
+  steady_clock::time_point deadline_;
+};
+
+// Where there are too many the oldest one without a request makes room: each could be silent for seconds.
+void make_room(std::list<Client>& clients) {
+  if (clients.size() < kMostClients) return;
+  const auto silent =
+      std::find_if(clients.begin(), clients.end(), [](const Client& client) { return !client.is_answered(); });
+  clients.erase(silent == clients.end() ? clients.begin() : silent);
+}
+
+void loop(int listener, int stop, const Answer& answer) {
+  constexpr int kLook = 200;
+  std::list<Client> clients;
+  for (std::vector<pollfd> waits;;) {
+    waits = {{.fd = listener, .events = POLLIN, .revents = 0}, {.fd = stop, .events = POLLIN, .revents = 0}};
+    for (const Client& client : clients)
+      waits.push_back({.fd = client.socket(), .events = client.wanted(), .revents = 0});
+    ::poll(waits.data(), waits.size(), clients.empty() ? -1 : kLook);
+    if (waits[1].revents != 0) return;
+    std::size_t at = 2;
+    for (Client& client : clients)
+      if (waits[at++].revents != 0) client.go_on(answer);
+    std::erase_if(clients, [](const Client& client) { return client.is_over(); });
+    if (waits[0].revents == 0) continue;
+    Fd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) {
+      ::usleep(10'000);  // no descriptor is free, perhaps
+      continue;
+    }
+    make_room(clients);
+    clients.emplace_back(std::move(socket));
+  }
+}
+
+}  // namespace
+
+Result<LiveServer> LiveServer::open(const std::string& name, int pid) {
+  if (!name.empty() && !is_name(name))
+    return Error{.code = Code::usage,
+                 .text = "a session's name has letters, digits, '_', '-' and '.', and is no number",
+                 .where = name};
+  if (Status made = make_own_pass(); !made) return made.error();
+  auto folder = make_door_folder();
+  if (!folder) return folder.error();
+  LiveServer server;
+  server.folder_ = folder.take();
+  server.stop_ = Fd(::eventfd(0, EFD_CLOEXEC));
+  const std::string own = std::to_string(pid);
+  sweep_folder(*server.folder_);
+  if (Status mine = claim_name(*server.folder_, own); !mine) return mine.error();
+  auto listener = listen_in(*server.folder_, own);
+  if (!listener) return listener.error();
+  server.listener_ = listener.take();
+  const auto keep = [&](const std::string& made) -> Status {
+    auto kept = DoorName::keep(*server.folder_, made);
+    if (!kept) return kept.error();
+    server.names_.push_back(kept.take());
+    return ok();
+  };
+  if (Status kept = keep(own); !kept) return kept.error();
+  if (!name.empty()) {
+    if (Status mine = claim_name(*server.folder_, name); !mine) return mine.error();
+    if (::symlinkat(own.c_str(), server.folder_->fd.get(), name.c_str()) != 0)
+      return system_error("symlink " + name, errno);
+    if (Status kept = keep(name); !kept) return kept.error();
+  }
+  unlock_folder(*server.folder_);
+  return server;
+}
+
+LiveServer::~LiveServer() {
+  if (thread_.joinable()) {
+    ::eventfd_write(stop_.get(), 1);
+    thread_.join();
+  }
+  if (!folder_ || !folder_->fd) return;
+  lock_folder(*folder_);
+  names_.clear();
+  leave_folder(*folder_);
+}
+
+void LiveServer::serve(std::function<Reply(const std::vector<Order>&)> answer) {
+  thread_ = start_quiet_thread(
+      [listener = listener_.get(), stop = stop_.get(), answer = std::move(answer)] { loop(listener, stop, answer); });
+}
+
+}  // namespace uprobe

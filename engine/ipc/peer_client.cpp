@@ -1,0 +1,199 @@
+#include "engine/ipc/peer_client.h"
+
+#include <poll.h>
+
+#include <cerrno>
+
+#include "engine/ipc/socket_folder.h"
+#include "engine/ipc/peer_server.h"
+#include "engine/ipc/peer.h"
+
+namespace uprobe {
+namespace {
+
+using std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr auto kLook = 50ms;
+constexpr auto kAnswerPatience = 30s;  // it may have to read debug information, and others may be before us
+constexpr auto kStopPatience = 1s;
+
+void wait_for(int socket, short events, std::chrono::milliseconds limit) {
+  pollfd one{.fd = socket, .events = events, .revents = 0};
+  ::poll(&one, 1, static_cast<int>(limit.count()));
+}
+
+Error given_up_error() { return Error{.code = Code::killed, .text = "given up"}; }
+
+Error gone() {
+  return Error{
+      .code = Code::refused, .text = "the session has ended", .where = {}, .column = -1, .help = {}, .err = EAGAIN};
+}
+
+Error another_version() {
+  return Error{.code = Code::damaged, .text = "the tool that traces it is another version of uprobe-run"};
+}
+
+// How long a host may say nothing.
+class Wait {
+ public:
+  explicit Wait(pid_t host) : host_(host) {}
+  Status check() const {
+    const auto waited = steady_clock::now() - begun_;
+    const std::string number = std::to_string(host_);
+    if (waited > kStopPatience && is_stopped(host_))
+      return Error{.code = Code::refused,
+                   .text = "uprobe-run, process " + number + ", traces it and is stopped",
+                   .help = "kill -CONT " + number + " lets it go on"};
+    if (waited <= kAnswerPatience) return ok();
+    return Error{.code = Code::refused,
+                 .text = "uprobe-run, process " + number + ", traces it and does not answer",
+                 .help = "end it, or try again later"};
+  }
+
+ private:
+  pid_t host_;
+  steady_clock::time_point begun_ = steady_clock::now();
+};
+
+struct Connection {
+  Fd socket;
+  Peer peer;
+};
+
+Result<Connection> connect_in_folder(const DoorFolder& folder, pid_t host, uid_t owner) {
+  auto socket = connect_in(folder, guest_socket_of(host));
+  if (!socket) return socket.error();
+  auto peer = peer_of(socket->get());
+  if (!peer) return peer.error();
+  if (peer->pid != host || peer->uid != owner)
+    return Error{.code = Code::not_found, .text = "another process listens in its place"};
+  if (Status near = check_namespaces(*peer); !near) return near.error();
+  return Connection{socket.take(), peer.take()};
+}
+
+// In the folder of the host's user.
+Result<Connection> connect_to(pid_t host) {
+  const auto owner = user_of(host);
+  if (!owner) return gone();
+  Error why{.code = Code::not_found, .text = "takes no further tracers"};
+  for (auto& folder : door_folders_of(*owner)) {
+    if (!folder) continue;
+    auto found = connect_in_folder(*folder, host, *owner);
+    if (found || found.error().code != Code::not_found) return found;
+  }
+  return why;
+}
+
+}  // namespace
+
+Result<Visit> Visit::begin(pid_t host, const Hello& hello, const std::vector<std::string>& probes, bool joins_others,
+                           const GivenUp& given_up) {
+  if (Status made = make_own_pass(); !made) return made.error();
+  auto found = connect_to(host);
+  if (!found) return found.error();
+  Visit visit(std::move(found->socket), host, probes);
+  if (Status greeted = visit.hear_greeting(joins_others, given_up); !greeted) return greeted.error();
+  Hello ours = hello;
+  ours.pass = pass_of(found->peer);
+  if (Status sent = visit.send(encode(ours), given_up); !sent) return sent.error();
+  if (Status admitted = visit.hear_answer(given_up); !admitted) return admitted.error();
+  return visit;
+}
+
+Status Visit::send(std::string_view bytes, const GivenUp& given_up) {
+  for (Wait wait(host_); !bytes.empty();) {
+    if (given_up()) return given_up_error();
+    const ssize_t sent = send_some(socket_.get(), bytes);
+    if (sent < 0) return gone();
+    bytes.remove_prefix(static_cast<std::size_t>(sent));
+    if (sent != 0) continue;
+    if (Status patient = wait.check(); !patient) return patient;
+    wait_for(socket_.get(), POLLOUT, kLook);
+  }
+  return ok();
+}
+
+// What the host says next; its refusal is an error.
+Result<MessageCutter::Message> Visit::next(const GivenUp& given_up) {
+  for (Wait wait(host_);;) {
+    const auto message = in_.next();
+    if (in_.is_bad()) return another_version();
+    if (message && message->word == Word::refused) {
+      const auto refusal = decode_refusal(message->bytes);
+      if (!refusal) return another_version();
+      Error error = refusal->error;
+      error.err = refusal->come_back ? EAGAIN : 0;
+      return error;
+    }
+    if (message) return *message;
+    if (given_up()) return given_up_error();
+    if (Status patient = wait.check(); !patient) return patient.error();
+    wait_for(socket_.get(), POLLIN, kLook);
+    if (!receive_some(socket_.get(), in_)) return gone();
+  }
+}
+
+Status Visit::hear_greeting(bool joins_others, const GivenUp& given_up) {
+  const auto message = next(given_up);
+  if (!message) return message.error();
+  const auto pass = message->word == Word::greeting ? decode_greeting(message->bytes) : std::nullopt;
+  if (!pass) return another_version();
+  if (joins_others || is_own_pass(*pass)) return ok();
+  return Error{.code = Code::refused,
+               .text = "uprobe-run, process " + std::to_string(host_) + ", traces it with fewer rights than this one",
+               .help = "--join joins it all the same"};
+}
+
+Status Visit::hear_answer(const GivenUp& given_up) {
+  const auto message = next(given_up);
+  if (!message) return message.error();
+  if (message->word != Word::admitted) return another_version();
+  if (decode_admitted(message->bytes) == probes_) return ok();
+  return Error{.code = Code::refused,
+               .text = "uprobe-run, process " + std::to_string(host_) +
+                       ", which traces it, reads these definitions in another way, or other files by their names"};
+}
+
+bool Visit::take(const MessageCutter::Message& message, const std::function<void(const GuestRecord&)>& sink) {
+  if (message.word == Word::record) {
+    const auto record = decode_record(message.bytes);
+    // Stacks belong to triggers, which a guest has none of.
+    if (!record || record->index >= received_.size() || !record->record.stack.empty()) return false;
+    ++received_[record->index];
+    sink(*record);
+    return true;
+  }
+  if (message.word == Word::summary) return (summary_ = decode_summary(message.bytes)).has_value();
+  if (message.word == Word::ended) end_ = decode_end(message.bytes);
+  return false;
+}
+
+bool Visit::receive(const std::function<void(const GuestRecord&)>& sink, std::chrono::milliseconds limit) {
+  wait_for(socket_.get(), POLLIN, limit);
+  const bool is_there = receive_some(socket_.get(), in_);
+  while (const auto message = in_.next())
+    if (!take(*message, sink)) return false;
+  return is_there && !in_.is_bad();
+}
+
+// What the host has in its hands for us comes yet. Where the socket takes nothing now its end says the same.
+void Visit::leave() {
+  if (std::exchange(has_left_, true)) return;
+  static_cast<void>(send_some(socket_.get(), encode_leave()));
+}
+
+Summary Visit::summary() const {
+  if (summary_) return *summary_;
+  Summary summary;
+  for (std::size_t i = 0; i < probes_.size(); ++i) {
+    ProbeSummary probe;
+    probe.name = probes_[i];
+    probe.hits = probe.recorded = received_[i];
+    summary.probes.push_back(std::move(probe));
+  }
+  summary.notes.push_back("the tool that had the target has gone before it could tell what it had counted");
+  return summary;
+}
+
+}  // namespace uprobe

@@ -1,0 +1,114 @@
+#include "engine/mailbox/conversation.h"
+
+#include "engine/mailbox/futex.h"
+
+namespace uprobe::control {
+namespace {
+
+using shared::MailSlot;
+using shared::MailState;
+using shared::Turn;
+using namespace std::chrono_literals;
+
+constexpr auto kPatience = 2s;        // a target that is stopped or killed meanwhile does not hold us longer
+constexpr auto kLastWord = 100ms;     // of a thread that is giving up
+constexpr auto kLook = 20ms;          // the bell may be swallowed
+
+bool is_before(std::uint32_t a, std::uint32_t b) {
+  const std::uint32_t distance = shared::number_behind(b, ~a + 1);
+  return distance != 0 && distance < 1u << 27;
+}
+
+}  // namespace
+
+bool has_request(const MailSlot& slot) {
+  return slot.asked.word == slot.asked.check && shared::state_of(slot.asked.word) == MailState::request &&
+         is_before(shared::number_of(slot.answered.word), shared::number_of(slot.asked.word));
+}
+
+void PrivateLine::wake() {
+  std::uint32_t& word = area_.header().notices[tid_ % shared::kNotices].wake;
+  __atomic_fetch_add(&word, 1, __ATOMIC_RELEASE);
+  futex_wake(word);
+}
+
+std::uint32_t PrivateLine::rung() {
+  return __atomic_load_n(&area_.live(part_).header().mail_requests, __ATOMIC_ACQUIRE);
+}
+
+void PrivateLine::wait(std::uint32_t rung, std::chrono::nanoseconds limit) {
+  futex_wait(area_.live(part_).header().mail_requests, rung, limit);
+}
+
+// `check` first: it is written last.
+std::uint32_t Conversation::hear() {
+  std::uint32_t check = 0, word = 0;
+  constexpr std::size_t kAt = offsetof(MailSlot, asked);
+  const bool is_read = line_.read(kAt + offsetof(Turn, check), &check, sizeof check) &&
+                       line_.read(kAt + offsetof(Turn, word), &word, sizeof word);
+  return is_read && word == check ? word : 0;
+}
+
+Status Conversation::say(MailState state) {
+  const std::uint32_t word = shared::turn(number_, state);
+  constexpr std::size_t kAt = offsetof(MailSlot, answered);
+  if (Status s = line_.write(kAt + offsetof(Turn, word), &word, sizeof word); !s) return s;
+  return line_.write(kAt + offsetof(Turn, check), &word, sizeof word);
+}
+
+bool Conversation::has_request() {
+  Turn answered{};
+  const std::uint32_t asked = hear();
+  if (shared::state_of(asked) != MailState::request ||
+      !line_.read(offsetof(MailSlot, answered), &answered, sizeof answered))
+    return false;
+  number_ = shared::number_of(asked);
+  return is_before(shared::number_of(answered.word), number_);
+}
+
+Status Conversation::begin() { return say(MailState::working); }
+
+Status Conversation::await_result() {
+  const std::uint32_t wanted = shared::turn(shared::number_behind(number_, 1), MailState::result);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  for (;;) {
+    const std::uint32_t rung = line_.rung(), heard = hear();
+    if (heard == wanted) return ok();
+    const MailState state = shared::state_of(heard);
+    if (state == MailState::abandoned || state == MailState::left)
+      return Error{.code = Code::system, .text = "the waiting thread gave up"};
+    if (std::chrono::steady_clock::now() > deadline)
+      return Error{.code = Code::system, .text = "the waiting thread does not answer"};
+    line_.wait(rung, kLook);
+  }
+}
+
+Result<std::uint64_t> Conversation::command(const std::array<std::uint64_t, 7>& words) {
+  static_assert(sizeof words == sizeof MailSlot::command);
+  if (Status s = line_.write(offsetof(MailSlot, command), words.data(), sizeof words); !s) return s.error();
+  number_ = shared::number_behind(number_, 1);
+  if (Status s = say(MailState::command); !s) return s.error();
+  line_.wake();
+  if (Status answered = await_result(); !answered) return answered.error();
+  number_ = shared::number_behind(number_, 1);
+  std::uint64_t result = 0;
+  if (Status s = line_.read(offsetof(MailSlot, result), &result, sizeof result); !s) return s.error();
+  return result;
+}
+
+bool Conversation::finish() {
+  const std::uint32_t before = number_;
+  number_ = shared::number_behind(number_, 1);
+  if (!say(MailState::done)) return false;
+  line_.wake();
+  const auto deadline = std::chrono::steady_clock::now() + kLastWord;
+  std::uint32_t heard = hear();
+  while (heard == shared::turn(before, MailState::abandoned) && std::chrono::steady_clock::now() < deadline) {
+    line_.wait(line_.rung(), 1ms);
+    heard = hear();
+  }
+  const MailState state = shared::state_of(heard);
+  return shared::number_of(heard) != before || (state != MailState::abandoned && state != MailState::left);
+}
+
+}  // namespace uprobe::control

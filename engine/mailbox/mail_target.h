@@ -1,0 +1,26 @@
+// A process one of whose threads waits in the agent, at a hook in its dynamic loader: it executes our system calls.
+#pragma once
+
+#include "engine/mailbox/conversation.h"
+#include "engine/target/target.h"
+
+namespace uprobe::control {
+
+class MailTarget : public target::Target {
+ public:
+  // Both outlive it.
+  MailTarget(const target::ProcessFiles& files, Conversation& thread) : files_(files), thread_(thread) {}
+
+  pid_t pid() const override { return files_.pid(); }
+  Result<std::vector<target::Mapping>> maps() override { return files_.maps(); }
+  Status read(Addr from, void* to, std::size_t bytes) override { return files_.read(from, to, bytes); }
+  Status write(Addr to, const void* from, std::size_t bytes) override { return files_.write(to, from, bytes); }
+  Result<std::int64_t> system_call(long number, const std::array<std::uint64_t, 6>& arguments) override;
+  Result<std::uint64_t> call(Addr function) override;
+
+ private:
+  const target::ProcessFiles& files_;
+  Conversation& thread_;
+};
+
+}  // namespace uprobe::control

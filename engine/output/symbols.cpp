@@ -1,0 +1,31 @@
+#include "engine/output/symbols.h"
+
+#include "engine/base/text.h"
+#include "engine/trace/stack_copy.h"
+
+namespace uprobe::format {
+
+namespace {
+
+constexpr std::size_t kMostName = 200;  // no line grows without bound
+
+}  // namespace
+
+std::vector<StackFrame> linked_frames(const trace::EventRecord& record) {
+  std::vector<StackFrame> frames;
+  const auto stack = trace::parse_stack(record.stack);
+  if (!stack) return frames;
+  for (const auto& frame : stack->frames) frames.push_back({frame.address, !frames.empty()});
+  return frames;
+}
+
+std::string frame_text(Symbols* symbols, const trace::EventRecord* record, std::uint64_t address, bool is_return) {
+  const std::uint64_t behind = is_return ? 1 : 0;
+  const CodePlace place = symbols == nullptr ? CodePlace{} : symbols->place_of(record, address - behind);
+  if (!place.name.empty())
+    return place.name.substr(0, kMostName) + "+" + hex(place.distance + behind) + "/" + hex(place.size);
+  if (!place.path.empty()) return place.path + "[+" + hex(place.offset + behind) + "]";
+  return hex(address);
+}
+
+}  // namespace uprobe::format

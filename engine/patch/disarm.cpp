@@ -1,0 +1,220 @@
+#include "engine/patch/disarm.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/fd.h"
+#include "engine/patch/batched_patch.h"
+#include "engine/patch/patch.h"
+#include "engine/process/processes.h"
+#include "engine/process/text_view.h"
+#include "engine/target/held_process.h"
+
+namespace uprobe::control {
+namespace {
+
+using shared::kBreakpoint;
+
+// Whether the code that a point was put into is still there: by what stands behind it, or by the file that is mapped there.
+bool is_there(TextView& text, const std::vector<target::Mapping>& maps, const shared::Point& point,
+              const shared::Undo& undo) {
+  std::uint8_t behind[shared::kMostBehind] = {};
+  if (!text.read(Addr{point.address + 1}, behind, point.behind_bytes) || shared::is_as_before(point, undo, behind))
+    return true;
+  return std::any_of(maps.begin(), maps.end(), [&](const target::Mapping& m) {
+    return m.is_file() && m.begin.value <= point.address && point.address < m.end.value &&
+           m.begin.value - m.offset == point.file_bias;
+  });
+}
+
+// What stands at a point.
+enum class Standing {
+  ours,  // all of the armed text, or a breakpoint where a jump was to be
+  // Between the two, behind a breakpoint: a tool was killed, or its parent forked, in the middle of a change. Or the breakpoint
+  // is a debugger's, which will put the jump's first byte back one day.
+  halfway,
+  spoilt,  // the jump, with a breakpoint of somebody else in the middle
+  other,
+};
+
+Standing standing_of(const Patch& patch, const shared::ArmedText& armed) {
+  bool all_armed = true, tail_original = true, tail_ours = true, spoilt = true;
+  for (std::uint32_t i = 0; i < armed.length; ++i) {
+    const std::uint8_t now = patch.before[i];
+    const bool is_armed = now == armed.bytes[i], is_original = now == patch.after[i];
+    all_armed = all_armed && is_armed;
+    tail_original = tail_original && (i == 0 || is_original);
+    tail_ours = tail_ours && (i == 0 || is_armed || is_original);
+    spoilt = spoilt && (is_armed || now == kBreakpoint);
+  }
+  const bool breakpoint = patch.before[0] == kBreakpoint;
+  if (all_armed || (breakpoint && tail_original)) return Standing::ours;
+  if (breakpoint && tail_ours) return Standing::halfway;
+  return spoilt ? Standing::spoilt : Standing::other;
+}
+
+class Disarming {
+ public:
+  Disarming(target::Target& target, Block& block, const std::vector<target::Mapping>& maps)
+      : target_(target), block_(block), maps_(maps), traced_(is_traced(target.pid())) {}
+
+  Status run(Serializer& serializer) {
+    TextView text(target_);
+    for (std::uint32_t i = 0; i < block_.points().size(); ++i) consider(text, i);
+    if (Status s = block_.set_states(target_, gone_, shared::PointState::unmapped); !s) return s;
+    if (Status s = restore(probes_, serializer); !s) return s;
+    if (keeps_own_) return Error{.code = Code::refused, .text = "the agent's own points had to stay"};
+    return has_stubs() ? stubs_stay() : restore(own_, serializer);
+  }
+  // For a process whose threads run and cannot be stopped. Without the points at rt_sigprocmask a thread blocks SIGTRAP, and dies at
+  // the next point that is still there.
+  void keep_own() { keeps_own_ = true; }
+
+  Status run_for(std::span<const std::uint32_t> points, Serializer& serializer) {
+    TextView text(target_);
+    for (const std::uint32_t i : points) consider(text, block_.leads_to(i));
+    if (Status s = block_.set_states(target_, gone_, shared::PointState::unmapped); !s) return s;
+    return restore(probes_, serializer);
+  }
+
+ private:
+  struct Batch {
+    std::vector<Patch> patches;
+    std::vector<std::uint32_t> points;
+  };
+
+  Status restore(const Batch& batch, Serializer& serializer) {
+    const std::vector<Patched> outcomes =
+        put_back_held(batch) ? std::vector(batch.patches.size(), Patched::done)
+                             : patch_running(target_, batch.patches, serializer);
+    std::vector<std::uint32_t> restored;
+    for (std::size_t i = 0; i < outcomes.size(); ++i) {
+      if (outcomes[i] == Patched::done) add_restored(restored, batch.points[i]);
+      if (stays(outcomes[i], batch.patches[i].at)) ++left_;
+    }
+    if (Status s = block_.set_states(target_, restored, shared::PointState::disarmed); !s) return s;
+    return left_ == 0 ? ok() : some_left();
+  }
+  void add_restored(std::vector<std::uint32_t>& restored, std::uint32_t index) const {
+    restored.push_back(index);
+    const bool leads_on = shared::is_approach(block_.points()[index]);
+    if (const auto place = leads_on ? block_.behind_approach(index) : std::nullopt) restored.push_back(*place);
+  }
+  // What consider() has seen is there still, and nobody executes it. False: one after the other, to see which fails.
+  bool put_back_held(const Batch& batch) {
+    if (!target_.is_held()) return false;
+    std::vector<TextPiece> pieces;
+    for (const Patch& patch : batch.patches) pieces.push_back({patch.at, {patch.after.data(), patch.size}});
+    return bool(write_in_runs(target_, std::move(pieces)));
+  }
+  // Not where its memory is gone.
+  bool stays(Patched outcome, Addr at) {
+    std::uint8_t now = 0;
+    return outcome == Patched::breakpoint || (outcome == Patched::failed && target_.read(at, &now, 1));
+  }
+  // Frames that return by way of a stub may be there for as long as the program runs. Whoever unwinds through them needs our
+  // points at _dl_find_object and dl_iterate_phdr, and these need the others.
+  bool has_stubs() {
+    constexpr auto kFirst = static_cast<std::uint32_t>(shared::PointRole::find_object);
+    const auto is_asked = [](const shared::Point& point) { return point.role >= kFirst; };
+    const Addr flags = block_.address() + offsetof(shared::ProcessBlock, flags);
+    std::uint32_t now = 0;
+    return std::any_of(block_.points().begin(), block_.points().end(), is_asked) &&
+           target_.read(flags, &now, sizeof now) && (now & shared::kBlockHasStubs) != 0;
+  }
+  static Status stubs_stay() {
+    return Error{.code = Code::refused, .text = "functions are to return by way of stubs, which have to stay"};
+  }
+  Status some_left() const {
+    return Error{.code = Code::refused, .text = std::to_string(left_) + " probes could not be taken out"};
+  }
+
+  void consider(TextView& text, std::uint32_t index) {
+    const shared::Point& point = block_.points()[index];
+    const shared::Undo& undo = block_.undo()[index];
+    if (undo.state != 1 || shared::is_long_jump(point)) return;
+    const shared::ArmedText armed = shared::armed_text(point);
+    Patch patch{.at = Addr{point.address}, .size = static_cast<std::uint8_t>(armed.length)};
+    if (!text.read(patch.at, patch.before.data(), patch.size)) return;
+    std::copy_n(undo.original, patch.size, patch.after.begin());
+    const Standing standing = standing_of(patch, armed);
+    if (standing == Standing::other) return;
+    if (standing == Standing::spoilt || (standing == Standing::halfway && traced_)) {
+      ++left_;
+      return;
+    }
+    if (!is_there(text, maps_, point, undo)) {
+      gone_.push_back(index);
+      return;
+    }
+    Batch& batch = point.role == static_cast<std::uint32_t>(shared::PointRole::probe) ? probes_ : own_;
+    batch.patches.push_back(patch);
+    batch.points.push_back(index);
+  }
+
+  target::Target& target_;
+  Block& block_;
+  const std::vector<target::Mapping>& maps_;
+  const bool traced_;
+  bool keeps_own_ = false;
+  Batch probes_, own_;
+  std::vector<std::uint32_t> gone_;  // other code stands there now
+  std::size_t left_ = 0;             // ours that had to stay
+};
+
+}  // namespace
+
+Status take_out(target::Target& target, Block& block, Serializer& serializer) {
+  const auto maps = target.maps();
+  return maps ? Disarming(target, block, *maps).run(serializer) : Status(maps.error());
+}
+
+Status take_out(target::Target& target, Block& block, Serializer& serializer, std::span<const std::uint32_t> points) {
+  const auto maps = target.maps();
+  return maps ? Disarming(target, block, *maps).run_for(points, serializer) : Status(maps.error());
+}
+
+namespace {
+
+Status disarm_in(target::Target& target, Addr block_address, bool keeps_own) {
+  auto block = Block::read(target, block_address);
+  if (!block) return block.error();
+  const auto maps = target.maps();
+  if (!maps) return maps.error();
+  ProcessSerializer serializer(target.pid());
+  const Addr changer = block_address + offsetof(shared::ProcessBlock, changer);
+  const std::uint64_t us = static_cast<std::uint64_t>(::getpid()), nobody = 0;
+  if (Status s = target.write(changer, &us, sizeof us); !s) return s;
+  Disarming disarming(target, *block, *maps);
+  if (keeps_own) disarming.keep_own();
+  const Status disarmed = disarming.run(serializer);
+  static_cast<void>(target.write(changer, &nobody, sizeof nobody));
+  if (keeps_own) return disarmed;  // the agent goes on with the masks
+  const std::uint32_t left = shared::kLeft;
+  const Status noted = target.write(block_address + offsetof(shared::ProcessBlock, left), &left, sizeof left);
+  return disarmed ? noted : disarmed;
+}
+
+Status disarm_unstopped(pid_t pid, Addr block, bool keeps_own) {
+  auto files = target::ProcessFiles::open(pid);
+  if (!files) return files.error();
+  target::RunningTarget target(files.take());
+  return disarm_in(target, block, keeps_own);
+}
+
+}  // namespace
+
+Status disarm_waiting(pid_t pid, Addr block) { return disarm_unstopped(pid, block, false); }
+
+Status disarm_running(pid_t pid, Addr block) {
+  constexpr std::chrono::milliseconds kMostWaited{200};
+  auto process = target::HeldProcess::hold(pid, kMostWaited);
+  return process ? disarm_in(**process, block, false) : disarm_unstopped(pid, block, true);
+}
+
+}  // namespace uprobe::control

@@ -1,0 +1,141 @@
+#include "engine/process/agent_image.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "engine/base/fd.h"
+#include "engine/process/fd_transfer.h"
+#include "engine/elf/elf_file.h"
+
+namespace uprobe::control {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+std::uint64_t page_down(std::uint64_t n) { return n / kPage * kPage; }
+std::uint64_t page_up(std::uint64_t n) { return page_down(n + kPage - 1); }
+
+Error not_an_agent(const std::string& path) {
+  return Error{.code = Code::damaged, .text = "not an agent of this version", .where = path};
+}
+
+}  // namespace
+
+bool is_our_agent(const shared::AgentHeader& header) {
+  return header.magic == shared::kAgentMagic && header.abi_version == shared::kAbiVersion &&
+         header.header_bytes == sizeof header;
+}
+
+Result<AgentImage> AgentImage::open(const std::string& path) {
+  auto file = elf::ElfFile::open(path);
+  if (!file) return file.error();
+  AgentImage image;
+  image.path_ = path;
+  image.identity_ = file->identity();
+  image.bytes_.assign(file->bytes().begin(), file->bytes().end());
+  for (const elf::Segment& s : file->segments()) {
+    // Every segment of the agent is readable.
+    const int protection = PROT_READ | (s.writable ? PROT_WRITE : 0) | (s.executable ? PROT_EXEC : 0);
+    image.segments_.push_back({s.address, s.offset, s.file_bytes, s.memory_bytes, protection});
+    image.span_ = std::max(image.span_, page_up(s.address + s.memory_bytes));
+  }
+  const auto symbol = file->find_any("uprobe_agent");
+  const auto offset = symbol ? file->offset_of_address(symbol->address) : std::nullopt;
+  if (!offset || *offset + sizeof image.header_ > image.bytes_.size()) return not_an_agent(path);
+  std::memcpy(&image.header_, image.bytes_.data() + *offset, sizeof image.header_);
+  image.header_address_ = symbol->address;
+  if (!is_our_agent(image.header_)) return not_an_agent(path);
+  return image;
+}
+
+// That the bytes are from: another one may have taken its name.
+Result<Fd> AgentImage::same_file() const {
+  Fd file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  if (!file || ::fstat(file.get(), &status) != 0) return system_error("open " + path_, errno);
+  return elf::Identity{status.st_dev, status.st_ino} == identity_ ? Result<Fd>(std::move(file)) : not_an_agent(path_);
+}
+
+// Nothing can be written to it any more, by whoever has it open.
+Result<Fd> AgentImage::sealed_copy() const {
+  constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  Fd file(::memfd_create("libuprobe.so", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file) return system_error("memfd_create", errno);
+  const int error = write_all(file.get(), bytes_.data(), bytes_.size());
+  if (error != 0) return system_error("writing the agent to a file in memory", error);
+  if (::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) return system_error("sealing a file in memory", errno);
+  return file;
+}
+
+Result<int> AgentImage::open_path_in(target::Target& target, Addr scratch, std::size_t scratch_bytes) const {
+  if (path_.size() + 1 > scratch_bytes) return Error{.code = Code::limit, .text = "path too long", .where = path_};
+  if (Status s = target.write(scratch, path_.c_str(), path_.size() + 1); !s) return s.error();
+  constexpr auto kHere = static_cast<std::uint64_t>(static_cast<std::int64_t>(AT_FDCWD));
+  auto number = target.system_call(SYS_openat, {kHere, scratch.value, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0, 0, 0});
+  if (!number) return number.error();
+  if (*number < 0) return system_error("opening the agent in the target", static_cast<int>(-*number));
+  return static_cast<int>(*number);
+}
+
+// `number`: of the file in the target.
+Status AgentImage::map_file_parts(target::Target& target, Addr base, int number, int file) const {
+  std::vector<MappedRange> ranges;
+  for (const Segment& s : segments_) {
+    const std::uint64_t begin = page_down(s.address), bytes = page_up(s.address + s.file_bytes) - begin;
+    auto made = target::map_memory(target, base + begin, bytes, s.protection, MAP_PRIVATE | MAP_FIXED, number,
+                                   s.offset - (s.address - begin), "the agent");
+    if (!made) return made.error();
+    ranges.push_back({base + begin, bytes});
+  }
+  return check_mapped(target, ranges, file);
+}
+
+Status AgentImage::add_zeros(target::Target& target, Addr base, const Segment& s) const {
+  const std::uint64_t file_end = page_up(s.address + s.file_bytes), memory_end = page_up(s.address + s.memory_bytes);
+  if (s.memory_bytes > s.file_bytes && (s.protection & PROT_WRITE) != 0) {
+    const std::string zeros(file_end - (s.address + s.file_bytes), '\0');
+    if (Status cleared = target.write(base + s.address + s.file_bytes, zeros.data(), zeros.size()); !cleared)
+      return cleared;
+  }
+  if (memory_end == file_end) return ok();
+  auto bss = target::map_memory(target, base + file_end, memory_end - file_end, s.protection,
+                                MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, -1, 0, "the agent's data");
+  return bss ? ok() : Status(bss.error());
+}
+
+Status AgentImage::map_from(target::Target& target, Addr scratch, std::size_t scratch_bytes, Addr base,
+                            bool by_path) const {
+  auto file = by_path ? same_file() : sealed_copy();
+  if (!file) return file.error();
+  auto number = by_path ? open_path_in(target, scratch, scratch_bytes) : pass_file(target, scratch, file->get());
+  if (!number) return number.error();
+  Status done = map_file_parts(target, base, *number, file->get());
+  close_in(target, *number, file->get());
+  for (const Segment& segment : segments_)
+    if (done) done = add_zeros(target, base, segment);
+  return done;
+}
+
+Result<Addr> AgentImage::map_into(target::Target& target, Addr scratch, std::size_t scratch_bytes) const {
+  auto base =
+      target::map_memory(target, Addr{0}, span_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, "the agent's place");
+  if (!base) return base.error();
+  const bool has_path = shares_our_view(target.pid());
+  if (has_path && map_from(target, scratch, scratch_bytes, *base, true)) return *base;
+  const Status done = map_from(target, scratch, scratch_bytes, *base, false);
+  if (done) return *base;
+  unmap_from(target, *base);
+  return done.error();
+}
+
+void AgentImage::unmap_from(target::Target& target, Addr base) const {
+  static_cast<void>(target.system_call(SYS_munmap, {base.value, span_, 0, 0, 0, 0}));
+}
+
+}  // namespace uprobe::control

@@ -1,0 +1,42 @@
+#include "engine/process/block_cache.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace uprobe::control {
+namespace {
+
+constexpr std::size_t kBlocks = 8, kMappings = 64;  // what is forgotten is read once more
+
+}  // namespace
+
+Result<Block> KnownState::take(target::Target& target, Addr at) {
+  auto stamp = Block::read_stamp(target, at);
+  if (!stamp) return stamp.error();
+  const auto known = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& block) {
+    return *stamp != 0 && block.stamp() == *stamp && block.address() == at;
+  });
+  if (known == blocks_.end()) return Block::read(target, at);
+  Block block = std::move(*known);
+  blocks_.erase(known);
+  return block;
+}
+
+void KnownState::keep(Block block) {
+  blocks_.push_front(std::move(block));
+  if (blocks_.size() > kBlocks) blocks_.pop_back();
+}
+
+const std::vector<KnownMapping>* KnownState::mappings(std::uint64_t stamp) const {
+  const auto known =
+      std::find_if(mappings_.begin(), mappings_.end(), [stamp](const Mappings& m) { return m.stamp == stamp; });
+  return stamp == 0 || known == mappings_.end() ? nullptr : &known->list;
+}
+
+void KnownState::keep_mappings(std::uint64_t stamp, std::vector<KnownMapping> mappings) {
+  std::erase_if(mappings_, [stamp](const Mappings& m) { return m.stamp == stamp; });
+  mappings_.push_front({stamp, std::move(mappings)});
+  if (mappings_.size() > kMappings) mappings_.pop_back();
+}
+
+}  // namespace uprobe::control

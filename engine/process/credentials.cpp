@@ -1,0 +1,173 @@
+#include "engine/process/credentials.h"
+
+#include <fcntl.h>
+#include <linux/nsfs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "engine/base/fd.h"
+
+namespace uprobe::control {
+namespace {
+
+Error senseless() { return Error{.code = Code::damaged, .text = "/proc/PID/status does not show its credentials"}; }
+
+// The rest of the line that begins with `name`; nothing: there is no such line.
+std::string_view line_of(std::string_view status, std::string_view name) {
+  for (std::size_t at = 0; at < status.size();) {
+    const std::size_t end = std::min(status.find('\n', at), status.size());
+    const std::string_view line = status.substr(at, end - at);
+    if (line.starts_with(name)) return line.substr(name.size());
+    at = end + 1;
+  }
+  return {};
+}
+
+// Numbers between blanks. False: something else is there.
+bool read_numbers(std::string_view text, std::vector<std::uint32_t>& numbers) {
+  while (true) {
+    const std::size_t first = text.find_first_not_of(" \t");
+    if (first == std::string_view::npos) return true;
+    text.remove_prefix(first);
+    std::uint32_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc{}) return false;
+    numbers.push_back(number);
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  }
+}
+
+bool read_ids(std::string_view text, std::array<std::uint32_t, 4>& ids) {
+  std::vector<std::uint32_t> numbers;
+  if (!read_numbers(text, numbers) || numbers.size() != ids.size()) return false;
+  std::copy(numbers.begin(), numbers.end(), ids.begin());
+  return true;
+}
+
+bool read_set(std::string_view text, std::uint64_t& set) {
+  const std::size_t first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return false;
+  text.remove_prefix(first);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), set, 16);
+  return error == std::errc{} && end == text.data() + text.size();
+}
+
+// Of a file of /proc/PID, whose folder is open: the folder stands for one process and never for a later one with its id.
+Result<std::string> read_in(int folder, const char* name) {
+  const Fd file(::openat(folder, name, O_RDONLY | O_CLOEXEC));
+  if (!file) return system_error(std::string("/proc/PID/") + name, errno);
+  std::string text;
+  char part[4096];
+  for (ssize_t size = 0; (size = ::read(file.get(), part, sizeof part)) != 0;) {
+    if (size < 0) return system_error(std::string("/proc/PID/") + name, errno);
+    text.append(part, static_cast<std::size_t>(size));
+  }
+  return text;
+}
+
+Result<Credentials> credentials_in(const std::string& path) {
+  const Fd folder(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!folder) return system_error(path, errno);
+  const auto status = read_in(folder.get(), "status");
+  if (!status) return status.error();
+  auto credentials = parse_credentials(*status);
+  if (!credentials) return credentials;
+  struct stat user {};
+  if (::fstatat(folder.get(), "ns/user", &user, 0) != 0) return system_error(path + "/ns/user", errno);
+  credentials->namespace_device = user.st_dev;
+  credentials->user_namespace = user.st_ino;
+  return credentials;
+}
+
+bool is_subset(std::uint64_t some, std::uint64_t all) { return (some & ~all) == 0; }
+
+bool have_same_names(const Credentials& a, const Credentials& b) {
+  return a.uids == b.uids && a.gids == b.gids && a.groups == b.groups;
+}
+
+bool have_same_namespace(const Credentials& a, const Credentials& b) {
+  return a.namespace_device == b.namespace_device && a.user_namespace == b.user_namespace;
+}
+
+bool is_of(const Credentials& c, const Fd& user_namespace) {
+  struct stat status {};
+  return ::fstat(user_namespace.get(), &status) == 0 && status.st_dev == c.namespace_device &&
+         status.st_ino == c.user_namespace;
+}
+
+// Whether the capability holds over a process: it is permitted in the process's user namespace or in one around it, or the effective
+// user owns a namespace right inside its own, which gives all of them there.
+bool is_capable_over(const Credentials& c, std::uint64_t capability, pid_t pid) {
+  constexpr int kMostNested = 33;  // of user namespaces (kernel/user_namespace.c)
+  Fd inner(::open(("/proc/" + std::to_string(pid) + "/ns/user").c_str(), O_RDONLY | O_CLOEXEC));
+  for (int depth = 0; inner && depth < kMostNested; ++depth) {
+    if (is_of(c, inner)) return is_subset(capability, c.permitted);
+    Fd outer(::ioctl(inner.get(), NS_GET_PARENT));
+    uid_t owner = 0;
+    if (outer && is_of(c, outer) && ::ioctl(inner.get(), NS_GET_OWNER_UID, &owner) == 0 && owner == c.uids[1]) return true;
+    inner = std::move(outer);
+  }
+  return false;
+}
+
+// Real, effective and saved ids are all this one.
+bool are_all(const std::array<std::uint32_t, 4>& ids, std::uint32_t id) {
+  return ids[0] == id && ids[1] == id && ids[2] == id;
+}
+
+// It takes the uids, gids and groups that it likes.
+bool can_be_anyone(const Credentials& c) {
+  constexpr std::uint64_t kSetgid = std::uint64_t{1} << 6, kSetuid = std::uint64_t{1} << 7;
+  return is_subset(kSetgid | kSetuid, c.permitted);
+}
+
+}  // namespace
+
+Result<Credentials> parse_credentials(const std::string& status) {
+  Credentials found;
+  const bool is_read = read_ids(line_of(status, "Uid:"), found.uids) && read_ids(line_of(status, "Gid:"), found.gids) &&
+                       read_numbers(line_of(status, "Groups:"), found.groups) &&
+                       read_set(line_of(status, "CapPrm:"), found.permitted) &&
+                       read_set(line_of(status, "CapBnd:"), found.bounding);
+  if (!is_read) return senseless();
+  std::ranges::sort(found.groups);
+  return found;
+}
+
+Result<Credentials> credentials_of(pid_t pid) { return credentials_in("/proc/" + std::to_string(pid)); }
+
+Result<Credentials> own_credentials() { return credentials_in("/proc/self"); }
+
+bool is_same_domain(const Credentials& a, const Credentials& b) {
+  return have_same_namespace(a, b) && a.permitted == b.permitted && a.bounding == b.bounding &&
+         (can_be_anyone(a) || have_same_names(a, b));
+}
+
+bool is_within(const Credentials& lesser, const Credentials& greater) {
+  return have_same_namespace(lesser, greater) && is_subset(lesser.permitted, greater.permitted) &&
+         is_subset(lesser.bounding, greater.bounding) && (can_be_anyone(greater) || have_same_names(lesser, greater));
+}
+
+bool may_trace(pid_t tracer, pid_t tracee) {
+  constexpr std::uint64_t kSysPtrace = std::uint64_t{1} << 19;
+  const auto asks = credentials_of(tracer), is_asked = credentials_of(tracee);
+  if (!asks || !is_asked) return false;
+  const bool is_its_own = have_same_namespace(*asks, *is_asked) && are_all(is_asked->uids, asks->uids[0]) &&
+                          are_all(is_asked->gids, asks->gids[0]) && is_subset(is_asked->permitted, asks->permitted);
+  return is_its_own || is_capable_over(*asks, kSysPtrace, tracee);
+}
+
+bool has_gained(const Credentials& before, const Credentials& after) {
+  return !have_same_namespace(before, after) || !have_same_names(before, after) ||
+         !is_subset(after.permitted, before.permitted);
+}
+
+}  // namespace uprobe::control

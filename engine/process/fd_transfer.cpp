@@ -1,0 +1,207 @@
+#include "engine/process/fd_transfer.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "engine/base/fd.h"
+
+namespace uprobe::control {
+namespace {
+
+using target::Target;
+
+// A message of one byte with a descriptor, as recvmsg takes it; laid out for the address where it will be.
+struct Message {
+  msghdr head;
+  iovec piece;
+  char byte;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+
+  static Message at(std::uint64_t address) {
+    Message m{};
+    m.piece.iov_base = pointer(address + offsetof(Message, byte));
+    m.piece.iov_len = 1;
+    m.head.msg_iov = static_cast<iovec*>(pointer(address + offsetof(Message, piece)));
+    m.head.msg_iovlen = 1;
+    m.head.msg_control = pointer(address + offsetof(Message, control));
+    m.head.msg_controllen = sizeof m.control;
+    return m;
+  }
+
+ private:
+  static void* pointer(std::uint64_t address) { return reinterpret_cast<void*>(address); }
+};
+
+Error exchanged() {
+  return Error{
+      .code = Code::refused,
+      .text = "a process that shares its descriptors has exchanged one of the tool's; stop that process first"};
+}
+
+Error failed(const char* what, std::int64_t result) {
+  return system_error(std::string(what) + " in the target", static_cast<int>(-result));
+}
+
+int access_of(int fd) { return ::fcntl(fd, F_GETFL) & O_ACCMODE; }
+
+Result<int> open_by_name(Target& target, Addr scratch, int fd) {
+  if (!shares_our_view(target.pid())) return failed("open of a file of ours", -ENOENT);
+  const std::string link = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(fd);
+  if (Status s = target.write(scratch, link.c_str(), link.size() + 1); !s) return s.error();
+  constexpr auto kHere = static_cast<std::uint64_t>(static_cast<std::int64_t>(AT_FDCWD));
+  const auto flags = static_cast<std::uint64_t>(access_of(fd) | O_CLOEXEC);
+  auto opened = target.system_call(SYS_openat, {kHere, scratch.value, flags, 0, 0, 0});
+  if (!opened) return opened.error();
+  return *opened < 0 ? Result<int>(failed("open of a file of ours", *opened)) : static_cast<int>(*opened);
+}
+
+// Nobody else than the target has made this socket: what is sent goes to no stranger.
+bool is_pair_of(pid_t pid, int socket) {
+  int domain = 0, type = 0;
+  ucred peer{};
+  socklen_t domain_bytes = sizeof domain, type_bytes = sizeof type, peer_bytes = sizeof peer;
+  return ::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &domain_bytes) == 0 && domain == AF_UNIX &&
+         ::getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &type_bytes) == 0 && type == SOCK_DGRAM &&
+         ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &peer_bytes) == 0 && peer.pid == pid;
+}
+
+Status send_to(pid_t pid, int socket, int fd) {
+  const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  const Fd ours(static_cast<int>(::syscall(SYS_pidfd_getfd, process.get(), socket, 0)));
+  if (!ours) return system_error("pidfd_getfd", errno);
+  if (!is_pair_of(pid, ours.get())) return exchanged();
+  Message m{};
+  m = Message::at(reinterpret_cast<std::uint64_t>(&m));
+  cmsghdr* rights = CMSG_FIRSTHDR(&m.head);
+  *rights = {.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+  std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
+  return ::sendmsg(ours.get(), &m.head, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 ? ok() : system_error("sendmsg", errno);
+}
+
+Result<int> receive(Target& target, Addr scratch, int socket) {
+  Message m = Message::at(scratch.value);
+  if (Status s = target.write(scratch, &m, sizeof m); !s) return s.error();
+  const auto number = static_cast<std::uint64_t>(socket);
+  auto got = target.system_call(SYS_recvmsg, {number, scratch.value, MSG_CMSG_CLOEXEC | MSG_DONTWAIT, 0, 0, 0});
+  if (!got) return got.error();
+  if (*got < 0) return failed("recvmsg", *got);
+  if (Status s = target.read(scratch, &m, sizeof m); !s) return s.error();
+  cmsghdr head;
+  std::memcpy(&head, m.control, sizeof head);
+  if (m.head.msg_controllen < CMSG_LEN(sizeof(int)) || head.cmsg_type != SCM_RIGHTS)
+    return failed("receiving a descriptor", -EMFILE);
+  int fd = -1;
+  std::memcpy(&fd, m.control + CMSG_LEN(0), sizeof fd);
+  return fd;
+}
+
+void close_number(Target& target, int number) {
+  static_cast<void>(target.system_call(SYS_close, {static_cast<std::uint64_t>(number), 0, 0, 0, 0, 0}));
+}
+
+void close_socket_in(Target& target, int number) {
+  const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, target.pid(), 0)));
+  const Fd same(static_cast<int>(::syscall(SYS_pidfd_getfd, process.get(), number, 0)));
+  if (same && is_pair_of(target.pid(), same.get())) close_number(target, number);
+}
+
+Result<int> send_through_socket(Target& target, Addr scratch, int fd) {
+  auto made = target.system_call(SYS_socketpair, {AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, scratch.value, 0, 0});
+  if (!made) return made.error();
+  if (*made < 0) return failed("socketpair", *made);
+  int ends[2] = {-1, -1};
+  if (Status s = target.read(scratch, ends, sizeof ends); !s) return s.error();
+  const Status sent = send_to(target.pid(), ends[0], fd);
+  close_socket_in(target, ends[0]);
+  auto received = sent ? receive(target, scratch, ends[1]) : Result<int>(sent.error());
+  close_socket_in(target, ends[1]);
+  return received;
+}
+
+// "ino:" in what the kernel tells of a descriptor, since 5.14; empty: not known.
+std::string inode_of(pid_t pid, int number) {
+  const auto text = read_file("/proc/" + std::to_string(pid) + "/fdinfo/" + std::to_string(number));
+  const std::size_t at = text ? text->find("ino:\t") : std::string::npos;
+  return at == std::string::npos ? "" : text->substr(at, text->find('\n', at) - at);
+}
+
+std::string link_of(const std::string& path) {
+  std::array<char, 4096> text{};
+  const ssize_t size = ::readlink(path.c_str(), text.data(), text.size());
+  return size <= 0 ? "" : std::string(text.data(), static_cast<std::size_t>(size));
+}
+
+// How the kernel prints a mapping of the file: on some file systems with other numbers than stat() has.
+Result<target::Mapping> as_mapped(int fd) {
+  constexpr std::size_t kPage = 4096;
+  void* const page = ::mmap(nullptr, kPage, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (page == MAP_FAILED) return system_error("mmap of a file of ours", errno);
+  const auto text = read_file("/proc/self/maps");
+  ::munmap(page, kPage);
+  if (!text) return text.error();
+  std::array<char, 32> first{};
+  std::snprintf(first.data(), first.size(), "\n%08lx-", reinterpret_cast<unsigned long>(page));
+  const std::size_t at = text->find(first.data()) + 1;
+  const auto maps =
+      at == 0 ? std::vector<target::Mapping>() : target::parse_maps(text->substr(at, text->find('\n', at) - at));
+  return maps.size() == 1 ? Result<target::Mapping>(maps[0]) : system_error("a mapping of ours", ENOENT);
+}
+
+bool is_mapped(const std::vector<target::Mapping>& maps, const MappedRange& range, const target::Mapping& file) {
+  const Addr end = range.begin + range.bytes;
+  for (Addr at = range.begin; at < end;) {
+    const target::Mapping* m = target::mapping_at(maps, at);
+    if (m == nullptr || m->inode != file.inode || m->device != file.device || file.inode == 0) return false;
+    at = m->end;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<int> pass_file(Target& target, Addr scratch, int fd) {
+  static_assert(sizeof(Message) <= 512);
+  auto named = open_by_name(target, scratch, fd);
+  if (named) return named;
+  auto sent = send_through_socket(target, scratch, fd);
+  return sent ? sent : named;
+}
+
+// By what the kernel prints: to ask the file itself might mean to ask its owner.
+void close_in(Target& target, int number, int fd) {
+  const std::string there = inode_of(target.pid(), number), here = inode_of(::getpid(), fd);
+  if (there == here) close_number(target, number);
+}
+
+Status check_mapped(Target& target, std::span<const MappedRange> ranges, int fd) {
+  const auto file = as_mapped(fd);
+  if (!file) return file.error();
+  const auto maps = target.maps();
+  if (!maps) return maps.error();
+  const auto is_of_file = [&](const MappedRange& range) { return is_mapped(*maps, range, *file); };
+  return std::all_of(ranges.begin(), ranges.end(), is_of_file) ? ok() : Status(exchanged());
+}
+
+// The links' texts: what they lead to is the target's.
+bool shares_our_view(pid_t pid) {
+  const std::string theirs = "/proc/" + std::to_string(pid) + "/", ours = "/proc/self/";
+  const auto is_same = [&](const char* name) {
+    const std::string there = link_of(theirs + name);
+    return !there.empty() && there == link_of(ours + name);
+  };
+  return is_same("ns/pid") && is_same("ns/mnt") && is_same("root");
+}
+
+}  // namespace uprobe::control

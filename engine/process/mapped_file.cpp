@@ -1,0 +1,46 @@
+#include "engine/process/mapped_file.h"
+
+#include <sys/stat.h>
+
+#include <array>
+#include <cinttypes>
+#include <cstdio>
+#include <string>
+
+namespace uprobe::control {
+namespace {
+
+std::string map_file(pid_t pid, const target::Mapping& m) {
+  char name[96];
+  std::snprintf(name, sizeof name, "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, m.begin.value, m.end.value);
+  return name;
+}
+
+// The kernel shows a path as seen from our root, or, where that does not reach it (another mount namespace), from the root
+// of the process. map_files needs privileges.
+std::array<std::string, 3> names_of(pid_t pid, const target::Mapping& m) {
+  return {"/proc/" + std::to_string(pid) + "/root" + m.path, m.path, map_file(pid, m)};
+}
+
+std::optional<elf::Identity> identity_of(const std::string& name) {
+  struct stat status {};
+  if (::stat(name.c_str(), &status) != 0) return std::nullopt;
+  return elf::Identity{status.st_dev, status.st_ino};
+}
+
+}  // namespace
+
+std::optional<elf::Identity> identity_behind(pid_t pid, const target::Mapping& m) {
+  const auto names = names_of(pid, m);
+  for (const std::string& name : {names[2], names[0], names[1]})
+    if (const auto identity = identity_of(name)) return identity;
+  return std::nullopt;
+}
+
+Result<std::string> name_behind(pid_t pid, const target::Mapping& m, const elf::Identity& identity) {
+  for (const std::string& name : names_of(pid, m))
+    if (identity_of(name) == identity) return name;
+  return Error{.code = Code::not_found, .text = "cannot be reached from here", .where = m.path};
+}
+
+}  // namespace uprobe::control

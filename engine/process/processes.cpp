@@ -1,0 +1,166 @@
+#include "engine/process/processes.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+
+#include "engine/process/block.h"
+#include "engine/target/process_list.h"
+#include "engine/shared/mailbox.h"
+
+namespace uprobe::control {
+
+namespace {
+
+constexpr const char* kSessionName = "memfd:uprobe-session";
+
+}  // namespace
+
+bool is_session_area(const target::Mapping& m) { return m.path.find(kSessionName) != std::string::npos; }
+
+AreaRange area_range(const std::vector<target::Mapping>& maps, Addr area) {
+  const auto first = std::ranges::find(maps, area, &target::Mapping::begin);
+  if (first == maps.end() || !is_session_area(*first)) return {area, area};
+  AreaRange range{area, area};
+  for (auto m = first; m != maps.end() && m->begin == range.end && is_session_area(*m); ++m) range.end = m->end;
+  const bool has_mailbox = first != maps.begin() && (first - 1)->end == area && (first - 1)->path.empty() &&
+                           (first - 1)->end - (first - 1)->begin == shared::kMailboxBytes;
+  if (has_mailbox) range.begin = (first - 1)->begin;
+  return range;
+}
+
+bool is_tool_of(pid_t pid, ino_t memfd) {
+  const std::string folder = "/proc/" + std::to_string(pid) + "/fd/";
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), ::closedir);
+  while (const dirent* entry = entries ? ::readdir(entries.get()) : nullptr) {
+    std::array<char, 64> link{};
+    const std::string path = folder + entry->d_name;
+    const ssize_t size = ::readlink(path.c_str(), link.data(), link.size());
+    if (size <= 0 ||
+        std::string_view(link.data(), static_cast<std::size_t>(size)).find(kSessionName) == std::string::npos)
+      continue;
+    struct stat status {};
+    if (::stat(path.c_str(), &status) == 0 && status.st_ino == memfd) return true;
+  }
+  return false;
+}
+
+namespace {
+
+// What it has mapped; empty: nothing, or it cannot be seen. The first thread may have ended: then the others have the memory.
+std::string maps_of(pid_t pid) {
+  const std::string own = "/proc/" + std::to_string(pid);
+  auto text = read_file(own + "/maps");
+  if (!text) return {};
+  if (!text->empty()) return text.take();
+  const std::vector<pid_t> threads = target::threads_of(pid);
+  for (std::size_t i = 1; i < threads.size(); ++i)
+    if (auto other = read_file(own + "/task/" + std::to_string(threads[i]) + "/maps"); other && !other->empty())
+      return other.take();
+  return {};
+}
+
+bool shows_session(const std::string& maps) { return maps.find(kSessionName) != std::string::npos; }
+
+}  // namespace
+
+bool has_session(pid_t pid) { return shows_session(maps_of(pid)); }
+
+namespace {
+
+// With the mappings of those that have any of a session.
+template <class Look>
+void each_in_session(Look look) {
+  for (const auto& process : target::list_processes())
+    if (const std::string maps = maps_of(process.pid); shows_session(maps)) look(process.pid, target::parse_maps(maps));
+}
+
+}  // namespace
+
+std::vector<pid_t> processes_mapping(ino_t memfd) {
+  std::vector<pid_t> found;
+  each_in_session([&](pid_t pid, const std::vector<target::Mapping>& maps) {
+    const auto is_of_it = [memfd](const target::Mapping& m) { return m.inode == memfd && is_session_area(m); };
+    if (std::any_of(maps.begin(), maps.end(), is_of_it)) found.push_back(pid);
+  });
+  return found;
+}
+
+std::vector<InSession> processes_in_sessions() {
+  std::vector<InSession> found;
+  each_in_session([&](pid_t pid, const std::vector<target::Mapping>& maps) {
+    const auto area = std::find_if(maps.begin(), maps.end(), is_session_area);
+    if (area != maps.end()) found.push_back({pid, area->inode, area->begin});
+  });
+  return found;
+}
+
+pid_t process_of_thread(pid_t tid) {
+  const auto status = read_file("/proc/" + std::to_string(tid) + "/status");
+  const std::size_t at = status ? status->find("\nTgid:\t") : std::string::npos;
+  return at == std::string::npos ? 0 : static_cast<pid_t>(std::strtol(status->c_str() + at + 7, nullptr, 10));
+}
+
+bool is_traced(pid_t pid) {
+  const auto status = read_file("/proc/" + std::to_string(pid) + "/status");
+  return !status || status->find("\nTracerPid:\t0\n") == std::string::npos;
+}
+
+namespace {
+
+// Where in a mapping of the agent its header is.
+std::optional<Addr> agent_header_in(const target::ProcessFiles& files, const target::Mapping& m) {
+  constexpr std::uint64_t kMostBytes = 1 << 20;
+  std::vector<std::uint64_t> words(std::min(m.end - m.begin, kMostBytes) / sizeof(std::uint64_t));
+  if (!files.read(m.begin, words.data(), words.size() * sizeof words[0])) return std::nullopt;
+  const auto found = std::find(words.begin(), words.end(), shared::kAgentMagic);
+  if (found == words.end()) return std::nullopt;
+  return m.begin + static_cast<std::uint64_t>(found - words.begin()) * sizeof words[0];
+}
+
+}  // namespace
+
+Result<FoundAgent> find_agent(pid_t pid) {
+  constexpr int kMostLooks = 64;  // any file may have this name
+  auto files = target::ProcessFiles::open(pid);
+  if (!files) return files.error();
+  const auto maps = files->maps();
+  if (!maps) return maps.error();
+  int looks = 0;
+  for (const target::Mapping& m : *maps) {
+    if (!m.readable || m.shared || m.path.find("libuprobe.so") == std::string::npos) continue;
+    if (++looks > kMostLooks) break;
+    const auto at = agent_header_in(*files, m);
+    FoundAgent found{};
+    if (!at || !files->read(*at, &found.agent.header, sizeof found.agent.header)) continue;
+    if (!is_our_agent(found.agent.header))
+      return Error{.code = Code::refused, .text = "the agent of another version of uprobe-run is in the process"};
+    found.agent.at = *at;
+    found.agent.base = found.agent.place(found.agent.header.text);
+    if (files->read(found.agent.place(found.agent.header.block_slot), &found.block, sizeof found.block) && found.block)
+      return found;
+  }
+  return Error{.code = Code::not_found, .text = "there is no agent in the process"};
+}
+
+Result<Addr> find_block(pid_t pid) {
+  const auto found = find_agent(pid);
+  return found ? Result<Addr>(found->block) : found.error();
+}
+
+bool gains_privileges(const std::string& path) { return ::geteuid() != 0 && gives_privileges(path); }
+
+bool gives_privileges(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return false;  // execve will fail, or the interpreter of a script decides
+  return (status.st_mode & (S_ISUID | S_ISGID)) != 0 || ::getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
+}
+
+}  // namespace uprobe::control

@@ -1,0 +1,115 @@
+#include "engine/resolve/check.h"
+
+#include "engine/base/text.h"
+#include "engine/resolve/locations.h"
+#include "engine/program/compile.h"
+#include "engine/program/filter.h"
+#include "engine/spec/definition_set.h"
+#include "engine/spec/listing.h"
+#include "engine/spec/messages.h"
+#include "engine/resolve/event_enable_plan.h"
+
+namespace uprobe {
+namespace {
+
+// The kernel numbers all its events; ours have the numbers of their order.
+EventFormat format_of(const spec::ProbeSpec& first_probe, const program::EventLayout& layout, unsigned id) {
+  return {.event = first_probe.group + "/" + first_probe.event,
+          .print_format = program::print_format(layout),
+          .fields = program::format_fields(layout),
+          .file = program::format_file(layout, id)};
+}
+
+// By the function's name, as far as the file has one there.
+std::string listing_2009(const spec::ProbeSpec& probe, plan::FileCache& files) {
+  const auto found = plan::look_up(probe, files);
+  if (!found) return spec::listing(probe);
+  return spec::listing_2009(probe,
+                            plan::place_of_2009(plan::symbol_near(*found->file, found->address), found->address));
+}
+
+void describe(const spec::DefinitionSet& set, const CheckOptions& options, plan::FileCache& files,
+              CheckReport& report) {
+  const std::vector<spec::ProbeSpec> probes = set.probes();
+  const bool as_2009 = options.style == spec::Style::kprobes_2009;
+  for (const spec::ProbeSpec& probe : probes)
+    report.listing.push_back(as_2009 ? listing_2009(probe, files) : spec::listing(probe));
+  for (const spec::EventProbes& event : set.events()) {
+    const spec::ProbeSpec& first = probes[event.probes.front()];
+    // A layout fails for what no definition that was accepted has.
+    if (const auto layout = program::make_layout(first))
+      report.formats.push_back(format_of(first, *layout, static_cast<unsigned>(report.formats.size() + 1)));
+  }
+}
+
+// Of the events that the last write has defined.
+Status apply_controls(spec::DefinitionSet& set, const Definition& write) {
+  set.control({.filter = write.filter, .triggers = write.triggers, .is_disabled = write.is_disabled});
+  unsigned id = 0;
+  const unsigned cpus = program::possible_cpus();
+  const std::vector<spec::ProbeSpec> probes = set.probes();
+  for (const spec::EventProbes& event : set.events()) {
+    ++id;
+    const spec::ProbeSpec& first = probes[event.probes.front()];
+    const spec::EventControls& controls = set.controls_of(first);
+    const auto layout = program::make_layout(first);
+    if (!controls.filter || !layout) continue;
+    program::EventProgram program{.layout = *layout, .insns = {}, .text = {}, .filter = {}};
+    const program::FilterContext context{.id = id, .cpus = cpus};
+    if (Status status = program::set_filter(program, *controls.filter, context); !status)
+      return of_filter(controls, status.error());
+  }
+  return ok();
+}
+
+// The number of the line that begins so, from 1.
+int line_of(const std::string& text, const std::string& beginning) {
+  std::size_t at = text.find(beginning);
+  while (at != std::string::npos && at != 0 && text[at - 1] != '\n') at = text.find(beginning, at + 1);
+  return at == std::string::npos
+             ? 0
+             : 1 + static_cast<int>(std::count(text.begin(), text.begin() + static_cast<long>(at), '\n'));
+}
+
+// Triggers may name events that are defined later.
+void check_triggers(const spec::DefinitionSet& set, CheckReport& report) {
+  std::vector<program::EventLayout> layouts;
+  for (const spec::ProbeSpec& probe : set.probes()) {
+    auto layout = program::make_layout(probe);
+    if (!layout) return;
+    layouts.push_back(layout.take());
+  }
+  const auto planned = plan_switches(set, layouts, program::possible_cpus());
+  if (planned) return;
+  report.option = "--trigger";
+  report.error = planned.error();
+}
+
+}  // namespace
+
+CheckReport check_definitions(const std::vector<Definition>& writes, const CheckOptions& options) {
+  CheckReport report;
+  plan::FileCache files;
+  Places places(files);
+  spec::DefinitionSet set(
+      {.strict = options.strict, .words_2009 = !options.strict && options.style == spec::Style::kprobes_2009},
+      options.strict ? spec::Resolve() : std::ref(places));
+  for (; report.write < writes.size(); ++report.write) {
+    const Definition& text = writes[report.write];
+    if (options.style == spec::Style::kprobes_2009 && is_all_blank(text.text)) set.clear();
+    const Status written = set.write(text.text, text.default_object);
+    const Status filtered = written ? apply_controls(set, text) : ok();
+    if (written && filtered) continue;
+    report.error = written ? filtered.error() : written.error();
+    report.option = written && text.filter && text.filter->starts_with(report.error->where) ? "--filter" : "";
+    report.is_kernels = written || spec::message::is_kernels(written.error().text);
+    report.line = written ? line_of(text.text, report.error->where) : set.last_line();
+    break;
+  }
+  if (!report.error) check_triggers(set, report);
+  describe(set, options, files, report);
+  report.notes = places.notes();
+  return report;
+}
+
+}  // namespace uprobe

@@ -1,0 +1,146 @@
+#include "engine/resolve/event_enable_plan.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+
+namespace uprobe {
+namespace {
+
+using program::TriggerProgram;
+using program::TriggerSpec;
+
+Error about(const std::string& trigger, std::size_t at, std::string text, int err) {
+  return Error{
+      .code = Code::usage, .text = std::move(text), .where = trigger, .column = static_cast<int>(at), .err = err};
+}
+
+class Planner {
+ public:
+  Planner(const spec::DefinitionSet& definitions, const std::vector<program::EventLayout>& layouts, unsigned cpus)
+      : definitions_(definitions),
+        layouts_(layouts),
+        cpus_(cpus),
+        probes_(definitions.probes()),
+        events_(definitions.events()) {}
+
+  Result<SwitchPlan> plan();
+
+ private:
+  const spec::EventControls& controls_of(const spec::EventProbes& event) const {
+    return definitions_.controls_of(probes_[event.probes.front()]);
+  }
+  Status add_event(std::uint32_t number);
+  Result<TriggerProgram> make(const TriggerSpec& spec, const std::string& text, std::uint32_t number);
+  Status add_histogram(const TriggerSpec& spec, const std::string& text, std::uint32_t number);
+  std::optional<std::uint32_t> find(const std::string& group, const std::string& event) const;
+
+  const spec::DefinitionSet& definitions_;
+  const std::vector<program::EventLayout>& layouts_;
+  unsigned cpus_;
+  std::vector<spec::ProbeSpec> probes_;
+  std::vector<spec::EventProbes> events_;
+  SwitchPlan plan_;
+};
+
+std::optional<std::uint32_t> Planner::find(const std::string& group, const std::string& event) const {
+  for (std::uint32_t i = 0; i < events_.size(); ++i)
+    if (events_[i].group == group && events_[i].event == event) return i;
+  return std::nullopt;
+}
+
+Status Planner::add_histogram(const TriggerSpec& spec, const std::string& text, std::uint32_t number) {
+  const program::EventLayout& layout = layouts_[events_[number].probes.front()];
+  auto plan = program::parse_histogram(text, spec.attributes_at, spec.attributes_end, layout);
+  if (!plan) return plan.error();
+  plan->filter = spec.filter;
+  std::uint32_t others = 0;
+  for (const trace::EventHistogram& other : plan_.histograms) {
+    if (other.event != number) continue;
+    if (program::are_same(other.plan, *plan)) return about(text, 0, "Hist trigger already exists", EEXIST);
+    if (++others == shared::kMaxEventHistograms) return about(text, 0, "an event has four histograms at most", EINVAL);
+  }
+  plan_.histograms.push_back({.event = number, .plan = plan.take()});
+  return ok();
+}
+
+Result<TriggerProgram> Planner::make(const TriggerSpec& spec, const std::string& text, std::uint32_t number) {
+  TriggerProgram made{.kind = spec.kind, .target = 0, .count = spec.count, .condition = {}};
+  if (!spec.event.empty()) {
+    const auto target = find(spec.group, spec.event);
+    if (!target)
+      return about(text, spec.target_at, "no event " + spec.group + ":" + spec.event + " is defined", EINVAL);
+    made.target = *target;
+  }
+  if (spec.kind == shared::TriggerKind::histogram) {
+    if (Status added = add_histogram(spec, text, number); !added) return added.error();
+    made.target = static_cast<std::uint32_t>(plan_.histograms.size() - 1);
+  }
+  const program::EventLayout& layout = layouts_[events_[number].probes.front()];
+  auto condition = program::compile_condition(spec, text, layout, {.id = number + 1, .cpus = cpus_});
+  if (!condition) return condition.error();
+  made.condition = condition.take();
+  program::EventProgram alone{
+      .layout = layout, .insns = {}, .text = made.condition.text, .filter = made.condition.tests};
+  if (Status verified = program::verify_filter(alone); !verified) return verified.error();
+  return made;
+}
+
+// The newest trigger acts first, as in the kernel.
+Status Planner::add_event(std::uint32_t number) {
+  const spec::EventControls& controls = controls_of(events_[number]);
+  const auto first = static_cast<std::uint32_t>(plan_.triggers.size());
+  std::vector<TriggerSpec> known;
+  for (const std::string& text : controls.triggers) {
+    auto spec = program::parse_trigger(text);
+    if (!spec) return spec.error();
+    const auto excludes = [&](const TriggerSpec& other) { return program::exclude_each_other(*spec, other); };
+    if (std::ranges::any_of(known, excludes)) return about(text, 0, "the event has such a trigger already", EEXIST);
+    auto made = make(*spec, text, number);
+    if (!made) return made.error();
+    const bool is_paused = spec->kind == shared::TriggerKind::histogram && plan_.histograms.back().plan.is_paused;
+    if (!is_paused) plan_.triggers.push_back(made.take());
+    known.push_back(spec.take());
+  }
+  std::reverse(plan_.triggers.begin() + first, plan_.triggers.end());
+  const auto count = static_cast<std::uint32_t>(plan_.triggers.size()) - first;
+  for (const std::size_t probe : events_[number].probes)
+    plan_.switches[probe] = {
+        .number = number, .is_off = controls.is_disabled, .first_trigger = first, .trigger_count = count};
+  return ok();
+}
+
+Result<SwitchPlan> Planner::plan() {
+  const bool any = std::ranges::any_of(events_, [&](const spec::EventProbes& event) {
+    const spec::EventControls& controls = controls_of(event);
+    return controls.is_disabled || !controls.triggers.empty();
+  });
+  if (!any) return std::move(plan_);
+  plan_.switches.resize(probes_.size());
+  for (std::uint32_t number = 0; number < events_.size(); ++number)
+    if (Status added = add_event(number); !added) return added.error();
+  return std::move(plan_);
+}
+
+bool shows_symbol(const program::HistogramWord& key) {
+  return key.modifier == program::HistogramModifier::symbol ||
+         key.modifier == program::HistogramModifier::symbol_offset ||
+         static_cast<shared::HistogramSource>(key.field.source) == shared::HistogramSource::stack;
+}
+
+}  // namespace
+
+bool shows_addresses(const SwitchPlan& plan) {
+  const bool has_stacks = std::ranges::any_of(
+      plan.triggers, [](const TriggerProgram& trigger) { return trigger.kind == shared::TriggerKind::stack; });
+  return has_stacks || std::ranges::any_of(plan.histograms, [](const trace::EventHistogram& histogram) {
+           return std::ranges::any_of(histogram.plan.keys, shows_symbol);
+         });
+}
+
+Result<SwitchPlan> plan_switches(const spec::DefinitionSet& definitions,
+                                 const std::vector<program::EventLayout>& layouts, unsigned cpus) {
+  return Planner(definitions, layouts, cpus).plan();
+}
+
+}  // namespace uprobe

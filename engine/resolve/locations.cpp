@@ -1,0 +1,220 @@
+// A plain name goes before a pattern: '*' and '[' are in C++ names too ("operator*", "f(char*)").
+#include "engine/resolve/locations.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "engine/base/text.h"
+#include "engine/session/session.h"
+#include "engine/spec/name.h"
+#include "engine/spec/parse.h"
+
+namespace uprobe {
+namespace {
+
+using spec::ProbeSpec;
+
+// A name without a slash is a program, found as the shell finds it.
+Status find_object(ProbeSpec& spec) {
+  spec::Place& place = spec.place;
+  if (place.path.find('/') != std::string::npos) return ok();
+  auto program = find_program(place.path);
+  if (!program) return at_column(spec, place.path_column, Error{.code = Code::not_found, .text = program.error().text});
+  place.path = program.take();
+  const spec::FileState state = spec::look_up_file(place.path);
+  place.device = state.device;
+  place.inode = state.inode;
+  return ok();
+}
+
+bool is_pattern(const std::string& symbol) { return symbol.find_first_of("*?[") != std::string::npos; }
+
+void set_place(ProbeSpec& spec, const std::string& symbol, const spec::FoundSymbol& found) {
+  spec.place.symbol = symbol;
+  spec.place.found = found;
+  if (spec.event == spec::kNameOfSymbol) spec.event = spec::symbol_event_name(spec.place);
+  if (spec.has_automatic_name) spec.event = spec::automatic_name(spec.place, spec.is_return);
+}
+
+// Of several names of one function the one that is likely meant: "free" of "__libc_free", "cfree" and "free".
+bool is_better_name(const elf::Symbol& a, const elf::Symbol& b) {
+  const auto rank = [](const elf::Symbol& s) {
+    return std::tuple(std::min(s.name.find_first_not_of('_'), s.name.size()), s.name.size());
+  };
+  return rank(a) < rank(b);
+}
+
+// By the symbol's name; a pattern with "::" also by the C++ name with its parameters.
+bool matches(const std::string& pattern, const std::string& name) {
+  if (::fnmatch(pattern.c_str(), name.c_str(), 0) == 0) return true;
+  return pattern.find("::") != std::string::npos && ::fnmatch(pattern.c_str(), elf::demangle(name).c_str(), 0) == 0;
+}
+
+// What a compiler moved out of a function, reached by jumps: its calls are the function's own.
+bool is_cold_part(const std::string& name) { return name.ends_with(".cold"); }
+
+// The functions that a pattern matches, each once, by address.
+std::vector<elf::Symbol> matching_functions(const elf::ElfFile& file, const std::string& pattern) {
+  std::vector<elf::Symbol> found;
+  for (const elf::Symbol& symbol : file.functions()) {
+    if (symbol.is_label || is_cold_part(symbol.name) || !matches(pattern, symbol.name)) continue;
+    if (found.empty() || found.back().address != symbol.address)
+      found.push_back(symbol);
+    else if (is_better_name(symbol, found.back()))
+      found.back() = symbol;
+  }
+  return found;
+}
+
+// How @+OFF, which the kernel counts from the probe, says a link-time address.
+std::uint64_t distance(std::uint64_t address, const plan::Found& place) {
+  return address - place.address + place.offset;
+}
+
+Error ambiguous(const std::string& symbol, const std::vector<std::uint64_t>& addresses, const plan::Found& place) {
+  std::string candidates;
+  constexpr std::size_t kShown = 4;
+  for (std::size_t i = 0; i < std::min(kShown, addresses.size()); ++i)
+    candidates += (i == 0 ? "@+" : ", @+") + hex(distance(addresses[i], place));
+  return Error{.text = "'" + symbol + "' is ambiguous in " + place.file->path(),
+               .help = "candidates: " + candidates + (addresses.size() > kShown ? ", ..." : "")};
+}
+
+// Data that is named by the file: it has to be found there.
+bool is_in_file(const spec::Argument& argument) { return !argument.symbol.empty() || argument.address; }
+
+bool is_mapped(const elf::ElfFile& file, std::uint64_t address) {
+  const auto segments = file.segments();
+  return std::any_of(segments.begin(), segments.end(), [&](const elf::Segment& segment) {
+    return address >= segment.address && address - segment.address < segment.memory_bytes;
+  });
+}
+
+// A library's exported data may live in the program instead (a copy relocation), which its file does not show.
+Result<std::uint64_t> address_of_data(const std::string& symbol, const plan::Found& place) {
+  const elf::ElfFile& file = *place.file;
+  const std::vector<std::uint64_t> addresses = file.addresses_of(symbol);
+  if (addresses.empty())
+    return Error{.code = Code::not_found,
+                 .text = "no symbol '" + symbol + "' in " + file.path(),
+                 .help = file.has_symtab() ? "" : "the file is stripped: only its dynamic symbols are known"};
+  if (addresses.size() > 1) return ambiguous(symbol, addresses, place);
+  const auto found = file.find_any(symbol);
+  if (found && found->dynamic && found->binding != elf::Binding::local && !found->is_function && !file.is_program())
+    return Error{.code = Code::refused,
+                 .text = "'" + symbol + "' is exported by a library: the program may use a copy of its own",
+                 .help = "the library's is @+" + hex(distance(addresses[0], place))};
+  return addresses[0];
+}
+
+}  // namespace
+
+Result<Places::Specs> Places::operator()(ProbeSpec spec) {
+  if (Status found = find_object(spec); !found) return found.error();
+  if (spec.place.is_address) {
+    const auto found = plan::look_up(spec, files_);
+    if (!found) return found.error();
+    spec.place.offset = found->offset;
+    spec.place.is_address = false;
+  }
+  if (!spec.place.source.empty()) return at_line(std::move(spec));
+  const bool has_data = std::any_of(spec.arguments.begin(), spec.arguments.end(), [](const spec::Argument& argument) {
+    return is_in_file(argument) || !argument.variable.empty();
+  });
+  if (spec.place.symbol.empty() && !has_data) return Specs{std::move(spec)};
+  auto found = plan::look_up(spec, files_);
+  if (!found) {
+    const bool is_unknown = !spec.place.symbol.empty() && found.error().column == spec.place.place_column;
+    auto file = files_.open(spec.place.path);
+    if (!is_unknown || !file || found.error().code != Code::not_found || !is_pattern(spec.place.symbol))
+      return found.error();
+    return expand(spec, *file, found.error().help);
+  }
+  if (Status passed = pass_prologue(spec, *found); !passed) return passed.error();
+  if (!spec.place.symbol.empty()) set_place(spec, spec.place.symbol, {found->offset, found->address, found->is_ifunc});
+  if (Status data = find_data(spec, *found); !data) return data.error();
+  return Specs{std::move(spec)};
+}
+
+// Whether a function that a pattern has matched can be probed.
+Status Places::check_match(const ProbeSpec& spec, const File& file) {
+  if (!spec.place.found) return Error{.text = "outside of the file"};
+  auto site = plan::site_at(file, spec.place.found->offset);
+  if (!site) return site.error();
+  site->is_ifunc = spec.place.found->is_ifunc;
+  return spec.is_return && returns_ ? returns_(spec, *site) : ok();
+}
+
+// `help` is for a pattern that matches nothing, and perhaps was meant as a name.
+Result<Places::Specs> Places::expand(const ProbeSpec& pattern, const File& file, const std::string& help) {
+  const spec::Place& place = pattern.place;
+  const std::string what = "'" + place.symbol + "' in " + place.path;
+  if (place.offset != 0)
+    return at_column(pattern, place.place_column, Error{.text = "No offset goes with a pattern of functions"});
+  Specs specs;
+  std::size_t left_out = 0;
+  std::string reason;
+  const std::vector<elf::Symbol> functions = matching_functions(*file, place.symbol);
+  for (const elf::Symbol& symbol : functions) {
+    ProbeSpec spec = pattern;
+    const auto offset = file->offset_of_address(symbol.address);
+    if (offset) set_place(spec, symbol.name, {*offset, symbol.address, symbol.is_ifunc});
+    if (const Status can = check_match(spec, file); !can) {
+      ++left_out;
+      if (reason.empty()) reason = can.error().text;
+      continue;
+    }
+    plan::Found found{file, *offset, symbol.address, symbol.is_ifunc};
+    if (Status passed = pass_prologue(spec, found); !passed) return passed.error();
+    set_place(spec, symbol.name, {found.offset, found.address, found.is_ifunc});
+    if (Status data = find_data(spec, found); !data) return data.error();
+    specs.push_back(std::move(spec));
+  }
+  if (functions.empty())
+    return at_column(pattern, place.place_column,
+                     Error{.code = Code::not_found, .text = "no function matches " + what, .help = help});
+  if (specs.empty())
+    return at_column(pattern, place.place_column,
+                     Error{.code = Code::refused, .text = "no function of " + what + " can be probed: " + reason});
+  if (left_out != 0)
+    notes_.push_back(std::to_string(left_out) + " of " + std::to_string(functions.size()) + " functions of " + what +
+                     " cannot be probed: " + reason);
+  return specs;
+}
+
+// Probe and data move together, by the load address.
+Status Places::find_data(ProbeSpec& spec, const plan::Found& place) {
+  if (Status variables = find_variables(spec, place); !variables) return variables;
+  for (spec::Argument& argument : spec.arguments) {
+    if (!is_in_file(argument)) continue;
+    if (!argument.object.empty()) {
+      if (Status found = find_in_object(spec, argument); !found) return found;
+      continue;
+    }
+    const auto refuse = [&](Error error) { return at_column(spec, argument.symbol_column, std::move(error)); };
+    if (place.is_ifunc)
+      return refuse(Error{.code = Code::refused,
+                          .text = "'" + argument.body + "' has no fixed distance from an IFUNC's implementation"});
+    if (argument.address) {
+      if (!is_mapped(*place.file, *argument.address))
+        return refuse(Error{.text = "address " + hex(*argument.address) + " is in no part of " + place.file->path(),
+                            .help = "addresses are the file's own, as nm prints them"});
+      argument.steps.front().value += distance(*argument.address, place);
+      argument.address.reset();
+      continue;
+    }
+    auto known = data_.find({place.file, argument.symbol});
+    if (known == data_.end()) {
+      const auto address = address_of_data(argument.symbol, place);
+      if (!address) return refuse(address.error());
+      known = data_.emplace(std::pair(place.file, argument.symbol), *address).first;
+    }
+    argument.steps.front().value += distance(known->second, place);
+    argument.symbol.clear();
+  }
+  return ok();
+}
+
+}  // namespace uprobe

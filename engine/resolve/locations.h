@@ -1,0 +1,66 @@
+// What the names in a definition mean: a program is found through PATH, a symbol gets its file offset, a pattern becomes
+// a definition for each function that it matches, a source line one for each place of its code, $vars an argument for each
+// variable, @SYMBOL becomes memory at a
+// fixed distance from the probe, a variable what the debug information says of it there.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/resolve/debug_reader.h"
+#include "engine/plan/resolve.h"
+#include "engine/spec/probe_spec.h"
+
+namespace uprobe {
+
+// A spec::Resolve. Errors have their place in the definition.
+class Places {
+ public:
+  // Whether a return probe can be had at a site; the reason if not.
+  using Returns = std::function<Status(const spec::ProbeSpec&, const plan::Site&)>;
+
+  // `files` must outlive it. Without `returns` nobody asks.
+  explicit Places(plan::FileCache& files, Returns returns = {}) : files_(files), returns_(std::move(returns)) {}
+
+  Result<std::vector<spec::ProbeSpec>> operator()(spec::ProbeSpec spec);
+
+  // The file of a spec::Argument::object that was looked up.
+  std::shared_ptr<const elf::ElfFile> object(const std::string& path) const;
+
+  // Ends the readers of debug information, until it is asked for again.
+  void close_debug_info() { debug_.clear(); }
+
+  // What is worth a line: functions that a pattern matched and that cannot be probed.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  using File = std::shared_ptr<const elf::ElfFile>;
+  using Specs = std::vector<spec::ProbeSpec>;
+
+  Status check_match(const spec::ProbeSpec& spec, const File& file);
+  Result<Specs> at_line(spec::ProbeSpec spec);
+  Result<std::vector<spec::Argument>> variables_for(const spec::Argument& group, const spec::ProbeSpec& spec,
+                                                    const plan::Found& place);
+  Status expand_variables(spec::ProbeSpec& spec, const plan::Found& place);
+  Result<const DebugReader*> debug_info(const File& file);
+  Status pass_prologue(spec::ProbeSpec& spec, plan::Found& found);
+  Status find_variables(spec::ProbeSpec& spec, const plan::Found& place);
+  Result<Specs> expand(const spec::ProbeSpec& pattern, const File& file, const std::string& help);
+  Status find_data(spec::ProbeSpec& spec, const plan::Found& place);
+  Status find_in_object(const spec::ProbeSpec& spec, spec::Argument& argument);
+
+  plan::FileCache& files_;
+  Returns returns_;
+  std::vector<std::string> notes_;
+  std::vector<std::string> moved_;                              // a note, once the probe that it is about is complete
+  std::map<std::pair<File, std::string>, std::uint64_t> data_;  // link-time addresses
+  std::map<File, DebugReader> debug_;
+  std::map<std::string, File> objects_;
+};
+
+}  // namespace uprobe

@@ -1,0 +1,203 @@
+#include "engine/resolve/probe_builder.h"
+
+#include <algorithm>
+#include <array>
+
+#include "arch/x86/code/vector_state.h"
+#include "engine/base/text.h"
+#include "engine/program/compile.h"
+#include "engine/program/filter.h"
+#include "engine/program/verify.h"
+#include "engine/spec/argument.h"
+
+namespace uprobe {
+namespace {
+
+void set_style(Probe& probe, spec::Style wanted) {
+  program::EventLayout& layout = probe.program.layout;
+  if (layout.style == spec::Style::event) layout.style = wanted;
+  const std::string& symbol = probe.spec.place.symbol;  // perhaps with a version
+  layout.place = layout.style == spec::Style::kprobes_2009 ? plan::place_of_2009(probe.site.symbol, probe.site.address)
+                                                           : symbol.substr(0, symbol.find('@'));
+}
+
+// Of the machine that is traced, which is this one.
+Status check_vectors(const spec::ProbeSpec& spec) {
+  for (const spec::Argument& argument : spec.arguments)
+    if (argument.sink == spec::Sink::value && spec::fixed_size(argument) > shared::kXmmBytes && !x86::has_ymm())
+      return spec::at_column(spec, argument.column,
+                             Error{.code = Code::refused, .text = "this processor has no %ymm registers"});
+  return ok();
+}
+
+}  // namespace
+
+bool shows_symbols(const Probe& probe) {
+  const auto& fields = probe.program.layout.fields;
+  return probe.program.layout.style != spec::Style::event ||
+         std::any_of(fields.begin(), fields.end(), [](const auto& field) { return field.kind == spec::Kind::symbol; });
+}
+
+bool is_function_entry(const Probe& probe) {
+  constexpr std::uint8_t kPushFramePointer = 0x55;
+  constexpr std::array<std::uint8_t, 4> kLandingPad{0xf3, 0x0f, 0x1e, 0xfa};  // endbr64
+  if (probe.returns) return false;
+  const auto& symbol = probe.site.symbol;
+  const auto& insn = probe.site.insn;
+  return (!symbol.empty() && symbol.find('+') == std::string::npos) ||
+         (insn.size() == 1 && insn[0] == kPushFramePointer) ||
+         std::equal(insn.begin(), insn.end(), kLandingPad.begin(), kLandingPad.end());
+}
+
+void add_points(const Probe& probe, std::uint16_t event, control::ProbeSet& to) {
+  if (!probe.returns) return to.add(probe.site, {.event = event});
+  if (probe.returns->mode == plan::ReturnMode::stub)
+    return to.add(probe.site, {.event = event, .kind = shared::ConsumerKind::stub});
+  if (spec::wants_entry(probe.spec)) to.add(probe.site, {.event = event, .kind = shared::ConsumerKind::note});
+  for (std::size_t i = 0; i < probe.returns->exits.size(); ++i) {
+    const plan::Exit& exit = probe.returns->exits[i];
+    to.add(probe.returns->sites[i], {.event = event,
+                                     .kind = shared::ConsumerKind::exit,
+                                     .distance = static_cast<std::int32_t>(exit.address - probe.site.address),
+                                     .pops = exit.pops,
+                                     .lead = exit.lead,
+                                     .restored = exit.restored});
+  }
+}
+
+Status number_objects(std::vector<Probe>& probes, control::ProbeSet& in) {
+  for (Probe& probe : probes)
+    for (shared::Insn& insn : probe.program.insns) {
+      if (insn.op != shared::Op::load_object) continue;
+      const auto number = in.number_of(probe.objects[insn.count]);
+      if (!number) return spec::at_column(probe.spec, probe.spec.place.place_column, number.error());
+      insn.count = *number;
+    }
+  return ok();
+}
+
+Definer::Definer(const SessionOptions& options, plan::FlowCache& flows)
+    : options_(options),
+      flows_(flows),
+      planner_(flows),
+      places_(files_,
+              [this](const spec::ProbeSpec& spec, const plan::Site& site) -> Status {
+                const auto planned = planner_.plan(spec, site, options_.returns);
+                return planned ? ok() : Status(planned.error());
+              }),
+      definitions_(
+          {.strict = options.strict, .words_2009 = !options.strict && options.style == spec::Style::kprobes_2009},
+          options.strict ? spec::Resolve() : std::ref(places_)) {}
+
+Status Definer::add(const Definition& definition) {
+  if (options_.style == spec::Style::kprobes_2009 && is_all_blank(definition.text)) definitions_.clear();
+  if (Status added = definitions_.add(definition.text, definition.default_object); !added) return added;
+  definitions_.control(
+      {.filter = definition.filter, .triggers = definition.triggers, .is_disabled = definition.is_disabled});
+  return ok();
+}
+
+Status Definer::read(const Definition& definition) {
+  const int number = reads_++;
+  if (const Status added = add(definition); !added) {
+    Error error = added.error();
+    error.definition = number;
+    return error;
+  }
+  const auto& all = definitions_.by_id();
+  const spec::DefinitionSet::Id known = read_by_.empty() ? 0 : read_by_.rbegin()->first + 1;
+  for (auto at = all.lower_bound(known); at != all.end(); ++at) read_by_.emplace(at->first, number);
+  return ok();
+}
+
+// The number of each probe's event, as in format files.
+std::map<spec::DefinitionSet::Id, unsigned> Definer::event_numbers() const {
+  std::vector<spec::DefinitionSet::Id> ids;
+  for (const auto& [id, definition] : definitions_.by_id()) ids.push_back(id);
+  std::map<spec::DefinitionSet::Id, unsigned> numbers;
+  unsigned number = 0;
+  for (const spec::EventProbes& event : definitions_.events()) {
+    ++number;
+    for (const std::size_t probe : event.probes) numbers[ids[probe]] = number;
+  }
+  return numbers;
+}
+
+// A return probe: how it gets at the returns, and the places that it needs for that.
+Status Definer::plan_returns(Probe& probe) {
+  auto returns = planner_.plan(probe.spec, probe.site, options_.returns);
+  if (!returns) {
+    const int argument = returns.error().column;
+    return spec::at_column(probe.spec, argument < 0 ? probe.spec.place.place_column : argument, returns.error());
+  }
+  probe.returns = returns.take();
+  return ok();
+}
+
+Result<Probe> Definer::make(const spec::ProbeSpec& definition, unsigned event_number) {
+  Probe probe{.spec = definition, .site = {}, .program = {}, .returns = {}};
+  if (definition.place.reference_counter)
+    return spec::at_column(
+        definition, definition.place.place_column,
+        Error{.code = Code::refused, .text = "reference counters are not available in this version"});
+  auto site = plan::resolve(probe.spec, files_, flows_, {.force = options_.force});
+  if (!site) return site.error();
+  probe.site = site.take();
+  if (Status checked = check_vectors(probe.spec); !checked) return checked.error();
+  auto program = program::compile(probe.spec);
+  if (!program) return program.error();
+  const spec::EventControls& controls = definitions_.controls_of(definition);
+  if (controls.filter) {
+    const program::FilterContext context{.id = event_number, .cpus = cpus_};
+    if (Status set = program::set_filter(*program, *controls.filter, context); !set)
+      return of_filter(controls, set.error());
+  }
+  if (options_.unseen_thread != 0) {
+    program::leave_out_thread(*program, options_.unseen_thread);
+    probe.just_unseen = !controls.filter;
+  }
+  if (Status verified = program::verify(*program); !verified) return verified.error();
+  for (const program::ObjectData& data : program->objects) {
+    control::NamedObject object{places_.object(data.path), std::nullopt, data.exported, data.exported_address};
+    if (!object.file) return Error{.code = Code::not_found, .text = data.path + " was not looked up"};
+    object.version = control::version_of(data.path);
+    if (!object.version || object.version->identity != object.file->identity())
+      return Error{.code = Code::refused, .text = data.path + " has been replaced while it was read"};
+    probe.objects.push_back(std::move(object));
+  }
+  probe.program = program.take();
+  set_style(probe, options_.style);
+  if (definition.is_return)
+    if (Status planned = plan_returns(probe); !planned) return planned.error();
+  return probe;
+}
+
+Result<std::vector<Probe>> Definer::make_new() {
+  std::vector<Probe> made;
+  std::vector<spec::DefinitionSet::Id> fresh;
+  const auto& all = definitions_.by_id();
+  for (auto at = all.lower_bound(made_); at != all.end(); ++at) fresh.push_back(at->first);
+  const auto numbers = event_numbers();
+  for (const spec::DefinitionSet::Id id : fresh) {
+    auto probe = make(all.at(id), numbers.at(id));
+    if (!probe) {
+      Error error = probe.error();
+      error.definition = read_by_.at(id);
+      for (const spec::DefinitionSet::Id unmade : fresh) forget(unmade);
+      return error;
+    }
+    probe->id = id, probe->definition = read_by_.at(id);
+    made.push_back(probe.take());
+  }
+  if (!fresh.empty()) made_ = fresh.back() + 1;
+  places_.close_debug_info();
+  return made;
+}
+
+Result<SwitchPlan> Definer::plan_switches(const std::vector<Probe>& probes) const {
+  std::vector<program::EventLayout> layouts;
+  for (const Probe& probe : probes) layouts.push_back(probe.program.layout);
+  return uprobe::plan_switches(definitions_, layouts, cpus_);
+}
+
+}  // namespace uprobe

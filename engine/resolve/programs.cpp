@@ -1,0 +1,109 @@
+// Files by name: the program to run, the agent beside us, the functions of an object.
+#include <fnmatch.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "engine/base/text.h"
+#include "engine/elf/elf_file.h"
+#include "engine/plan/resolve.h"
+#include "engine/session/session.h"
+
+namespace uprobe {
+namespace {
+
+bool is_regular(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
+Error cannot_run(const std::string& program, int error) {
+  const Code code = error == ENOENT || error == ENOTDIR ? Code::not_found : Code::not_executable;
+  return Error{.code = code, .text = std::strerror(error), .where = program, .err = error};
+}
+
+std::string own_folder() {
+  std::string path(4096, '\0');
+  const ssize_t n = ::readlink("/proc/self/exe", path.data(), path.size());
+  path.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+  return path.substr(0, path.rfind('/'));
+}
+
+// The event name that a definition of `name` can have, or nothing: operators and templates have no plain one.
+std::string event_name(const std::string& name) {
+  for (const char c : name)
+    if (!(c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'))) return {};
+  return name.empty() || name.size() > 63 || (name[0] >= '0' && name[0] <= '9') ? std::string() : name;
+}
+
+bool is_word(const std::string& name) {
+  return std::none_of(name.begin(), name.end(), [](unsigned char c) { return c <= ' ' || c == 0x7f; });
+}
+
+}  // namespace
+
+// As execvp: a name with a slash is a path; else the first executable file in PATH, and EACCES if there was one that may
+// not be executed.
+Result<std::string> find_program(const std::string& program) {
+  if (program.empty()) return cannot_run(program, ENOENT);
+  const auto usable = [](const std::string& path) {
+    if (::access(path.c_str(), X_OK) != 0) return errno;
+    return is_regular(path) ? 0 : EACCES;
+  };
+  if (program.find('/') != std::string::npos) {
+    const int error = usable(program);
+    if (error != 0) return cannot_run(program, error);
+    return program;
+  }
+  const char* variable = std::getenv("PATH");
+  const std::string folders = variable != nullptr ? variable : "/bin:/usr/bin";
+  int error = ENOENT;
+  for (std::size_t at = 0; at <= folders.size();) {
+    const std::size_t end = std::min(folders.find(':', at), folders.size());
+    const std::string folder = folders.substr(at, end - at);
+    const std::string path = (folder.empty() ? "." : folder) + "/" + program;
+    const int failed = usable(path);
+    if (failed == 0) return path;
+    if (failed == EACCES) error = EACCES;
+    at = end + 1;
+  }
+  return cannot_run(program, error);
+}
+
+std::string find_agent() {
+  const std::string here = own_folder();
+  for (const std::string& path : {here + "/libuprobe.so", here + "/../" UPROBE_LIBDIR "/uprobe/libuprobe.so",
+                                  here + "/../lib/uprobe/libuprobe.so"})
+    if (is_regular(path)) return path;
+  return {};
+}
+
+Result<std::vector<std::string>> list_functions(const std::string& object, const std::string& glob) {
+  auto path = object.find('/') == std::string::npos ? find_program(object) : Result<std::string>(object);
+  if (!path) return path.error();
+  auto opened = elf::ElfFile::open(*path);
+  if (!opened) return opened.error();
+  const auto file = std::make_shared<const elf::ElfFile>(opened.take());
+  std::vector<std::string> lines;
+  for (const elf::Symbol& symbol : file->functions()) {
+    if (!glob.empty() && ::fnmatch(glob.c_str(), symbol.name.c_str(), 0) != 0) continue;
+    const auto offset = file->offset_of_address(symbol.address);
+    if (!offset || !plan::site_at(file, *offset)) continue;
+    const auto found = file->find_functions(symbol.name);
+    // A name that does not lead back to this one place is listed by its offset; so is one that is no word, as Go has them.
+    const bool unique = found.size() == 1 && found[0].address == symbol.address && is_word(symbol.name);
+    const std::string event = event_name(symbol.name);
+    std::string line =
+        (event.empty() ? "p " : "p:" + event + " ") + *path + ":" + (unique ? symbol.name : hex(*offset));
+    // Versions of one function have one name and one place.
+    if (lines.empty() || lines.back() != line) lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace uprobe

@@ -1,0 +1,147 @@
+#include "engine/service/domain_guard.h"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <optional>
+
+#include "engine/base/exhaustion.h"
+#include "engine/base/quiet_thread.h"
+#include "engine/process/members.h"
+#include "engine/target/attachable.h"
+
+namespace uprobe::control {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kSwitchPace = 10ms;
+constexpr std::chrono::milliseconds kLookPace = 60ms;  // with the look itself and a stop it is less than 100
+constexpr int kMostMoves = 64;                         // of one process
+constexpr std::size_t kMostNotes = 20, kMostTroubles = 4096;
+constexpr auto kAgain = 20ms;
+constexpr int kMostDoublings = 8;
+constexpr std::uint64_t kMostBytes = 512 << 20;  // of further parts, which are all in memory; two there may always be
+
+std::string called(pid_t pid) {
+  const auto name = read_file("/proc/" + std::to_string(pid) + "/comm");
+  return "process " + std::to_string(pid) +
+         (name && name->size() > 1 ? " (" + name->substr(0, name->size() - 1) + ")" : std::string());
+}
+
+}  // namespace
+
+DomainGuard::DomainGuard(trace::Area& area, const Credentials& first)
+    : area_(area),
+      domains_([&area]() -> Result<std::size_t> {
+        const std::uint64_t part_bytes = area.span_bytes() / 2;  // rings are mapped twice
+        if (area.live_count() > std::max<std::uint64_t>(2, kMostBytes / part_bytes))
+          return Error{.code = Code::limit,
+                       .text = "the buffers of so many different credentials would take too much memory"};
+        return area.add_live();
+      }),
+      carrier_(area),
+      watch_(
+          [&area](pid_t pid) {
+            // A child in its parent's memory has that one's part as long as it is there.
+            const auto member = open_member(area, pid);
+            return member && !target::borrows_memory(pid) ? std::optional(member->part) : std::nullopt;
+          },
+          [this](std::size_t part) { return domains_.domain_of(part); }) {
+  static_cast<void>(domains_.part_for(first));
+  thread_ = start_quiet_thread([this] { loop(); }, {SIGCHLD});
+}
+
+void DomainGuard::stop() {
+  stop_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+void DomainGuard::loop() {
+  const auto pace = area_.has_switches() ? kSwitchPace : kLookPace;
+  for (auto next_look = Clock::now(); !stop_; std::this_thread::sleep_for(pace)) {
+    static_cast<void>(survive_exhaustion([&] {
+      carrier_.step(domains_);
+      if (Clock::now() >= next_look) look_at_all(), next_look = Clock::now() + kLookPace;
+      return ok();
+    }));
+  }
+}
+
+Result<std::size_t> DomainGuard::part_for(pid_t pid) {
+  const auto credentials = credentials_of(pid);
+  if (!credentials) return credentials.error();
+  return domains_.part_for(*credentials);
+}
+
+void DomainGuard::has_come(pid_t pid) {
+  const std::lock_guard lock(lock_);
+  troubles_.erase(pid), failing_.erase(pid);
+  watch_.forget(pid);
+}
+
+void DomainGuard::look_at(pid_t pid) {
+  const std::lock_guard lock(lock_);
+  if (const auto stray = watch_.look_at(pid)) settle(*stray);
+}
+
+void DomainGuard::look_at_all() {
+  const std::lock_guard lock(lock_);
+  for (const SessionWatch::Stray& stray : watch_.step()) settle(stray);
+}
+
+void DomainGuard::settle(const SessionWatch::Stray& stray) {
+  if (troubles_.size() > kMostTroubles) troubles_.clear();
+  Trouble& trouble = troubles_[stray.pid];
+  if (Clock::now() < trouble.next) return;
+  const auto part = domains_.part_for(stray.credentials);
+  const bool is_restless = trouble.moves == kMostMoves;
+  // Without a part to go to it is cut off.
+  auto failure = move(stray.pid, part && !is_restless ? std::optional(*part) : std::nullopt);
+  if (failure && failure->is_cut_off && !part) failure->error = part.error();
+  if (failure && failure->is_cut_off && is_restless) failure->error.text = "it changes them all the time";
+  failing_.erase(stray.pid);
+  if (!failure) {
+    trouble = {.moves = trouble.moves + 1};
+    return watch_.forget(stray.pid);
+  }
+  if (!failure->is_cut_off) {
+    // A stop is felt: one that has been in vain is not made again and again.
+    trouble.next = Clock::now() + kAgain * (1 << std::min(trouble.tries++, kMostDoublings));
+    return fail(stray.pid, failure->error);
+  }
+  if (notes_.size() < kMostNotes)
+    notes_.insert(called(stray.pid) + " has changed its credentials and is no longer recorded: " + failure->error.text);
+  watch_.forget(stray.pid);
+}
+
+// On a thread of its own: what cannot be let go of when a stop fails is let go of when the thread ends.
+std::optional<MoveFailure> DomainGuard::move(pid_t pid, std::optional<std::size_t> part) {
+  std::optional<MoveFailure> failure;
+  start_quiet_thread(
+      [&] {
+        const Status made = survive_exhaustion([&] { return failure = move_to_part(pid, area_, part), ok(); });
+        if (!made) failure = MoveFailure{.error = made.error()};
+      },
+      {SIGCHLD})
+      .join();
+  return failure;
+}
+
+// It is tried again.
+void DomainGuard::fail(pid_t pid, const Error& error) {
+  if (error.code == Code::not_found || failing_.size() == kMostNotes) return;
+  failing_[pid] =
+      called(pid) +
+      " has changed its credentials and shares its records' memory with processes of the old ones: " + error.text;
+}
+
+std::vector<std::string> DomainGuard::notes() const {
+  const std::lock_guard lock(lock_);
+  std::vector<std::string> all(notes_.begin(), notes_.end());
+  for (const auto& [pid, note] : failing_) all.push_back(note);
+  return all;
+}
+
+}  // namespace uprobe::control

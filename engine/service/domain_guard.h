@@ -1,0 +1,65 @@
+// Keeps the processes of a session in their trust domains: a process whose credentials have changed gets the live part of the domain
+// that it is in now, within 100 milliseconds; where that cannot be done its part is taken away. A thread of the tool, which also
+// carries what triggers switch in one domain to the domains of equal or less privilege.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/service/domains.h"
+#include "engine/service/part_mover.h"
+#include "engine/service/session_watch.h"
+#include "engine/service/switch_carrier.h"
+#include "engine/trace/area.h"
+
+namespace uprobe::control {
+
+class DomainGuard {
+ public:
+  // `area` outlives it. `first`: the credentials of the processes that the session begins with; they get part 0.
+  DomainGuard(trace::Area& area, const Credentials& first);
+  ~DomainGuard() { stop(); }
+  void stop();
+
+  // The part for a process that is about to get the session. An Error: there is none, the process runs untraced.
+  Result<std::size_t> part_for(pid_t pid);
+  // A process has got the session, in another program perhaps.
+  void has_come(pid_t pid);
+  // A process says that its credentials may have changed: where they have it has its new part when this returns.
+  void look_at(pid_t pid);
+
+  // After stop().
+  std::vector<std::string> notes() const;
+
+ private:
+  void loop();
+  void look_at_all();
+  void settle(const SessionWatch::Stray& stray);
+  std::optional<MoveFailure> move(pid_t pid, std::optional<std::size_t> part);
+  void fail(pid_t pid, const Error& error);
+
+  trace::Area& area_;
+  Domains domains_;
+  SwitchCarrier carrier_;
+  mutable std::mutex lock_;  // of what follows
+  SessionWatch watch_;
+  // What was done for a process: so many moves, so many tries in vain since the last one, and when it is tried again.
+  struct Trouble {
+    int moves = 0, tries = 0;
+    std::chrono::steady_clock::time_point next{};
+  };
+  std::map<pid_t, Trouble> troubles_;
+  std::map<pid_t, std::string> failing_;  // could not be moved when it was tried last
+  std::set<std::string> notes_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+}  // namespace uprobe::control

@@ -1,0 +1,202 @@
+#include "engine/service/exec_follower.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "engine/process/processes.h"
+
+namespace uprobe::control {
+namespace {
+
+constexpr int kExecEvent = SIGTRAP | PTRACE_EVENT_EXEC << 8;
+
+void* as_data(long value) { return reinterpret_cast<void*>(value); }
+
+// The file that the thread means, as a path of ours. Its process's first thread may have ended, and has no folder then.
+std::string path_from_here(pid_t tid, const std::string& path, int folder) {
+  const std::string proc = "/proc/" + std::to_string(tid);
+  if (path.empty()) return proc + "/fd/" + std::to_string(folder);  // execveat with AT_EMPTY_PATH
+  if (path[0] == '/') return proc + "/root" + path;
+  return folder == AT_FDCWD ? proc + "/cwd/" + path : proc + "/fd/" + std::to_string(folder) + "/" + path;
+}
+
+enum class Seen { nothing, stop, end };
+
+// The end of a process that the tool has started is left to the thread that waits for it. Of its other threads the tool is the tracer
+// and not the parent: while such an end is not taken the process does not end, and execve of another thread waits.
+bool is_awaited_elsewhere(pid_t tid) { return target::is_own_child(tid); }
+
+// What became of a tracee, without waiting. A stop is only looked at: the kernel delivers the signal of a stop that nobody
+// has taken when the tracer is killed. The end of a tracee has to be taken by the tracer before its parent is told.
+Seen look(pid_t tid, int& status) {
+  siginfo_t info{};
+  constexpr int kHow = WSTOPPED | WEXITED | WNOHANG | WNOWAIT | __WALL;
+  if (::waitid(P_PID, static_cast<id_t>(tid), &info, kHow) != 0) return errno == ECHILD ? Seen::end : Seen::nothing;
+  if (info.si_pid != tid) return Seen::nothing;
+  if (info.si_code != CLD_TRAPPED && info.si_code != CLD_STOPPED) {
+    if (!is_awaited_elsewhere(tid)) ::waitid(P_PID, static_cast<id_t>(tid), &info, WEXITED | WNOHANG | __WALL);
+    return Seen::end;
+  }
+  status = info.si_status;  // signal | event << 8
+  return Seen::stop;
+}
+
+// A group stop keeps the thread stopped until SIGCONT; after that one, and at our own interruption, it goes on.
+bool is_group_stop(int status) {
+  const int signal = status & 0x7f;
+  return status >> 8 == PTRACE_EVENT_STOP &&
+         (signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU);
+}
+
+// Whether the calling thread traces the first thread of a process. For the tool's own child waitid does not tell: it knows the child
+// in any case.
+bool is_traced_here(pid_t pid) {
+  const auto status = read_file("/proc/" + std::to_string(pid) + "/status");
+  return status && status->find("\nTracerPid:\t" + std::to_string(::gettid()) + "\n") != std::string::npos;
+}
+
+}  // namespace
+
+ExecFollower::~ExecFollower() {
+  const std::vector<Pending> left = pending_;
+  for (const Pending& p : left) failed(p.tid);
+  step();  // those that have been killed
+}
+
+bool ExecFollower::is_in_execve(pid_t pid) const {
+  return std::any_of(pending_.begin(), pending_.end(), [pid](const Pending& p) { return p.pid == pid; });
+}
+
+bool ExecFollower::is_queued(pid_t pid) const {
+  return std::any_of(queue_.begin(), queue_.end(), [pid](const Queued& q) { return q.call.pid == pid; });
+}
+
+// In the order in which they come: a thread whose calls fail and which tries again takes nobody's turn.
+bool ExecFollower::begins(Call call, Waiting waiting) {
+  if (!is_in_execve(call.pid) && !is_queued(call.pid)) return seize(call), true;
+  queue_.push_back({std::move(call), std::move(waiting), std::chrono::steady_clock::now()});
+  return false;
+}
+
+void ExecFollower::seize(const Call& call) {
+  auto before = credentials_of(call.pid);
+  if (!before) {
+    notes_.insert(call.path + " runs untraced: the credentials of its caller are not known: " + before.error().text);
+    return;
+  }
+  const bool is_trusted = ::geteuid() == 0 && is_of_tool(*before);
+  if (!is_trusted && gives_privileges(path_from_here(call.tid, call.path, call.folder))) {
+    notes_.insert(call.path + " is set-id: it runs untraced");
+    return;
+  }
+  if (::ptrace(PTRACE_SEIZE, call.tid, nullptr, as_data(PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD)) != 0) {
+    notes_.insert(call.path + " runs untraced: ptrace: " + std::strerror(errno));
+    return;
+  }
+  pending_.push_back({.pid = call.pid, .tid = call.tid, .before = before.take()});
+}
+
+// True when the thread waits no more.
+bool ExecFollower::advance(Queued& queued) {
+  constexpr auto kPatience = std::chrono::seconds(1);
+  if (is_in_execve(queued.call.pid)) {
+    if (std::chrono::steady_clock::now() - queued.since < kPatience) return false;
+    notes_.insert(queued.call.path + " runs untraced: other threads of its process were in execve for a second");
+  } else if (queued.waiting.still_asks()) {
+    seize(queued.call);
+  } else {
+    return queued.waiting.forget(), true;
+  }
+  return queued.waiting.answer(), true;
+}
+
+void ExecFollower::answer_all() {
+  for (const Queued& queued : std::exchange(queue_, {})) queued.waiting.answer();
+}
+
+void ExecFollower::failed(pid_t tid) {
+  const auto found = std::find_if(pending_.begin(), pending_.end(), [&](const Pending& p) { return p.tid == tid; });
+  if (found == pending_.end()) return;
+  // One that has been killed meanwhile has to be taken by us (step) before its parent is told.
+  found->given_up = true;
+  if (::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) != 0) return;
+  int status = 0;
+  Seen seen = Seen::nothing;
+  for (int i = 0; i < 2000 && (seen = look(tid, status)) == Seen::nothing; ++i) ::usleep(100);
+  if (seen == Seen::nothing) return;
+  pending_.erase(found);
+  if (seen == Seen::end) return;
+  // Detaching from a group stop leaves the thread stopped, as it was without us.
+  const int signal = status >> 8 == 0 ? status & 0x7f : 0;
+  ::ptrace(PTRACE_DETACH, tid, nullptr, as_data(signal));
+}
+
+void ExecFollower::step() {
+  for (std::size_t i = 0; i < pending_.size();) {
+    if (look_at(pending_[i]))
+      pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+    else
+      ++i;
+  }
+  // One at a time: who was let go is pending now.
+  for (std::size_t i = 0; i < queue_.size();) {
+    if (advance(queue_[i]))
+      queue_.erase(queue_.begin() + static_cast<std::ptrdiff_t>(i));
+    else
+      ++i;
+  }
+}
+
+// True when there is nothing more to wait for.
+bool ExecFollower::look_at(Pending& p) {
+  int status = 0;
+  const Seen thread = look(p.tid, status);
+  if (thread == Seen::stop) return handle_stop(p, p.tid, status);
+  if (p.pid != p.tid && thread == Seen::nothing) return false;
+  // Another thread than the first one takes over the first one's id when execve succeeds: it may be the one that is followed, or one
+  // that has not announced its call and that nobody traces.
+  const Seen leader = p.pid == p.tid ? thread : look(p.pid, status);
+  if (leader == Seen::stop) return handle_stop(p, p.pid, status);
+  if (leader == Seen::nothing && is_traced_here(p.pid)) return false;
+  if (leader == Seen::nothing && !p.given_up)
+    notes_.insert("a program runs untraced after an execve that its process did not announce");
+  return true;
+}
+
+// The file may have been exchanged since its call was announced: the kernel's word on the process that it has made of it counts.
+Status ExecFollower::load(const Pending& p, target::PtraceTarget& target) {
+  const auto after = credentials_of(target.pid());
+  if (!after) return after.error();
+  if (!is_of_tool(p.before) && has_gained(p.before, *after))
+    return Error{.code = Code::refused, .text = "execve has changed its credentials"};
+  return load_(target);
+}
+
+bool ExecFollower::handle_stop(Pending& p, pid_t who, int status) {
+  if (p.given_up) return ::ptrace(PTRACE_DETACH, who, nullptr, nullptr) == 0;
+  if (status != kExecEvent) {
+    const int signal = status >> 8 == 0 ? status & 0x7f : 0;
+    ::ptrace(is_group_stop(status) ? PTRACE_LISTEN : PTRACE_CONT, who, nullptr, as_data(signal));
+    return false;
+  }
+  // A thread other than the first one has another id now: until this stop has been taken, ptrace says ESRCH (kernel/ptrace.c,
+  // looks_like_a_spurious_pid).
+  while (::waitpid(who, &status, __WALL | WNOHANG) < 0 && errno == EINTR) {
+  }
+  auto target = target::PtraceTarget::adopt(p.pid);
+  const Status loaded = target ? load(p, **target) : Status(target.error());
+  if (!loaded) notes_.insert("a program runs untraced after execve: " + loaded.error().text);
+  // Killed in between it is still ours, and its parent waits until we have seen its end.
+  p.given_up = !target || !(*target)->release();
+  return !p.given_up;
+}
+
+}  // namespace uprobe::control

@@ -1,0 +1,372 @@
+#include "engine/service/mail_service.h"
+
+#include <limits.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <iterator>
+#include <utility>
+
+#include "engine/base/exhaustion.h"
+#include "engine/base/quiet_thread.h"
+#include "engine/attach/attach.h"
+#include "engine/process/credentials.h"
+#include "engine/service/domain_guard.h"
+#include "engine/mailbox/futex.h"
+#include "engine/arm/loader_events.h"
+#include "engine/inject/load.h"
+#include "engine/mailbox/mail_target.h"
+#include "engine/process/processes.h"
+#include "engine/attach/running_handlers.h"
+
+namespace uprobe::control {
+namespace {
+
+using shared::MailSlot;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::microseconds kIdlePace = 50ms, kExecPace = 200us, kTurn = 100us;
+// Between two looks at all processes: this long, and so many times as long as one takes.
+constexpr auto kLookPause = 20ms;
+constexpr int kLookShare = 5;
+constexpr std::size_t kMostStrangers = 4 * shared::kBells;
+
+// Those of the processes that the session begins with. Where it waits for its first one: the tool's.
+Credentials credentials_of_first(const std::map<pid_t, Addr>& first) {
+  auto found = first.empty() ? own_credentials() : credentials_of(first.begin()->first);
+  return found ? found.take() : Credentials{};
+}
+
+}  // namespace
+
+MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent,
+                         const std::map<pid_t, Addr>& first, CodeMaps* maps)
+    : area_(area),
+      armer_(armer),
+      probes_(probes),
+      agent_(agent),
+      maps_(maps),
+      exec_([this](auto& target) { return load(target); }),
+      beside_(armer, blocks_) {
+  for (const auto& [pid, block] : first) {
+    blocks_.insert(block);
+    beside_.add(pid);
+  }
+  flush_event_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  guard_ = std::make_unique<DomainGuard>(area, credentials_of_first(first));
+  // A thread of its own: planning a large library may keep the other one busy for long.
+  pulse_.emplace(area.header().tool_pulse);
+  thread_ = start_quiet_thread([this] { loop(); }, {SIGCHLD});
+}
+
+MailService::~MailService() { stop(); }
+
+void MailService::stop() {
+  if (!thread_.joinable()) return;
+  stop_ = true;
+  std::uint32_t& bell = area_.live(0).header().mail_requests;
+  __atomic_fetch_add(&bell, 1, __ATOMIC_RELEASE);
+  futex_wake(bell);
+  thread_.join();
+  guard_->stop();
+  pulse_.reset();
+}
+
+std::vector<FutexSeen> MailService::bells() const {
+  std::vector<FutexSeen> all;
+  for (std::size_t part = 0; part < area_.live_count(); ++part) {
+    std::uint32_t& bell = area_.live(part).header().mail_requests;
+    all.push_back({&bell, __atomic_load_n(&bell, __ATOMIC_ACQUIRE)});
+  }
+  return all;
+}
+
+void MailService::loop() {
+  bool was_rung = false;
+  while (!stop_) {
+    const std::vector<FutexSeen> seen = bells();
+    serve_all(was_rung);
+    const bool is_to_look = has_missed_ || !strangers_.empty();
+    const std::chrono::nanoseconds pace = exec_.waiting() ? kExecPace : kIdlePace;
+    const auto pause = is_to_look ? std::clamp<std::chrono::nanoseconds>(next_look_ - Clock::now(), 100us, pace) : pace;
+    if (!stop_) was_rung = futex_wait_any(seen, pause);
+    while (waiting_ != 0) std::this_thread::sleep_for(kTurn);
+  }
+  exec_.answer_all();
+}
+
+// Where the bell is rung again and again without a name, another process may take the names away.
+void MailService::serve_all(bool was_rung) {
+  const std::lock_guard lock(work_lock_);
+  take_flush_requests();
+  const std::size_t strangers = strangers_.size();
+  const auto served = served_;
+  take_hints();
+  nameless_ = was_rung && served == served_ && strangers == strangers_.size() ? nameless_ + 1 : 0;
+  if (nameless_ > 1) has_missed_ = true;
+  if ((has_missed_ || !strangers_.empty()) && Clock::now() >= next_look_) look_at_all();
+  exec_.step();
+  is_following_ = exec_.waiting();
+  beside_.step();
+}
+
+void MailService::take_hints() {
+  std::set<std::uint32_t> named;
+  for (std::size_t part = 0; part < area_.live_count(); ++part) {
+    shared::LiveHeader& live = area_.live(part).header();
+    for (std::uint32_t& bell : live.bells)
+      if (__atomic_load_n(&bell, __ATOMIC_RELAXED) != 0) named.insert(__atomic_exchange_n(&bell, 0, __ATOMIC_ACQ_REL));
+    if (__atomic_exchange_n(&live.bells_missed, 0, __ATOMIC_ACQ_REL) != 0) has_missed_ = true;
+  }
+  std::set<pid_t> seen;
+  for (const std::uint32_t tid : named) {
+    const pid_t pid = process_of_thread(static_cast<pid_t>(tid));
+    if (pid != 0 && (!seen.insert(pid).second || look_at(pid))) continue;
+    if (strangers_.size() < kMostStrangers) strangers_.insert(tid);
+  }
+}
+
+// Threads of other PID namespaces are called otherwise there, and bells can be taken away.
+void MailService::look_at_all() {
+  const auto begun = Clock::now();
+  struct stat status {};
+  const bool is_known = ::fstat(area_.fd(), &status) == 0;
+  for (const pid_t pid : is_known ? processes_mapping(status.st_ino) : std::vector<pid_t>())
+    if (pid != ::getpid()) look_at(pid);
+  for (const std::uint32_t tid : strangers_) refuse(tid);
+  strangers_.clear();
+  has_missed_ = false;
+  const auto ended = Clock::now();
+  next_look_ = ended + std::max<Clock::duration>(kLookPause, kLookShare * (ended - begun));
+}
+
+// A thread whose request has been seen does not mind.
+void MailService::refuse(std::uint32_t tid) {
+  shared::Notice& notice = area_.header().notices[tid % shared::kNotices];
+  __atomic_store_n(&notice.refused, tid, __ATOMIC_RELEASE);
+  __atomic_fetch_add(&notice.refused_count, 1, __ATOMIC_RELEASE);
+  __atomic_fetch_add(&notice.wake, 1, __ATOMIC_RELEASE);
+  futex_wake(notice.wake);
+}
+
+// False: it is not in the session, or may not be looked at, or nothing stood in its mailbox.
+bool MailService::look_at(pid_t pid) {
+  auto member = open_member(area_, pid);
+  shared::Mailbox box{};
+  if (!member || !member->files.read(member->mailbox(), &box, sizeof box)) return false;
+  const auto process = std::make_shared<const Member>(member.take());
+  bool found = false;
+  for (std::size_t i = 0; i < shared::kMailSlots; ++i) {
+    if (!has_request(box.slots[i])) continue;
+    answer(process, process->mailbox() + offsetof(shared::Mailbox, slots) + i * sizeof(MailSlot));
+    found = true;
+  }
+  served_ += found ? 1 : 0;
+  return found;
+}
+
+void MailService::take_flush_requests() {
+  for (std::size_t part = 0; part < area_.live_count(); ++part) {
+    const std::uint32_t now = __atomic_load_n(&area_.live(part).header().flush_requests, __ATOMIC_SEQ_CST);
+    if (std::exchange(flush_requests_[part], now) != now) ::eventfd_write(flush_event_.get(), 1);
+  }
+}
+
+void MailService::note_name(pid_t pid) {
+  beside_.add(pid);
+  if (maps_ != nullptr) maps_->note(pid);
+  auto tasks = tasks_of(pid);
+  // Where the output stands still the reader takes none of them: then the latest are missed.
+  constexpr std::size_t kMost = 4096;
+  const std::lock_guard lock(names_lock_);
+  for (SeenTask& task : tasks)
+    if (names_.size() < kMost) names_.push_back(std::move(task));
+}
+
+std::vector<SeenTask> MailService::take_names() {
+  const std::lock_guard lock(names_lock_);
+  return std::exchange(names_, {});
+}
+
+// The agent gets into a program that execve has just started.
+Status MailService::load(target::PtraceTarget& target) {
+  note_name(target.pid());
+  const auto hook_note = add_library_hook(target.pid(), files_, probes_);
+  if (!hook_note) return hook_note.error();
+  if (!hook_note->empty()) note_failure(*hook_note);
+  const std::uint64_t blocked = target.signal_mask();
+  const auto part = guard_->part_for(target.pid());
+  if (!part) return part.error();
+  auto block = load_agent(target, *agent_, area_, probes_.size(), *part);
+  if (!block) return block.error();
+  guard_->has_come(target.pid());
+  blocks_.insert(block->address());
+  const Status armed = survive_exhaustion([&] { return armer_.arm(target, *block); });
+  if (armed) return ok();
+  static_cast<void>(disarm_waiting(target.pid(), block->address()));
+  static_cast<void>(uninstall_handlers(target, *block));
+  static_cast<void>(target.set_signal_mask(blocked));
+  return armed;
+}
+
+Status MailService::prepare_for(pid_t pid) {
+  auto files = target::ProcessFiles::open(pid);
+  if (!files) return files.error();
+  target::RunningTarget running(files.take());
+  const auto hook_note = add_library_hook(pid, files_, probes_);
+  if (!hook_note) return hook_note.error();
+  if (!hook_note->empty()) note_failure(*hook_note);
+  armer_.look_ahead(running);
+  return ok();
+}
+
+// Nobody else is served while it is held: rather refused than held for long.
+Status MailService::take_in(pid_t pid, const std::function<bool()>& is_wanted) {
+  constexpr auto kPatience = 100ms;
+  if (Status prepared = prepare_for(pid); !prepared) return prepared;
+  auto process = target::HeldProcess::hold(pid, kPatience);
+  if (!process) return process.error();
+  const auto found = find_agent(pid);
+  if (!is_wanted() || is_in_session(pid, found))
+    return Error{.code = Code::refused, .text = "has changed meanwhile", .err = EBUSY};
+  const Status taken = survive_exhaustion([&]() -> Status {
+    const auto part = guard_->part_for(pid);
+    if (!part) return part.error();
+    auto block = attach_agent(**process, found, *agent_, area_, probes_.size(), *part);
+    if (!block) return block.error();
+    guard_->has_come(pid);
+    blocks_.insert(block->address());
+    note_name(pid);
+    if (Status armed = armer_.arm(**process, *block); !armed) return armed;
+    return lead_handlers_back(**process, *block);
+  });
+  (*process)->let_go();
+  if (!taken) static_cast<void>(give_back(pid));
+  return taken;
+}
+
+void MailService::note_failure(const std::string& why) {
+  failures_.insert("a library or program goes unprobed: " + why);
+}
+
+// What is served is a copy, made when the request was there for certain.
+void MailService::answer(const std::shared_ptr<const Member>& process, Addr at) {
+  std::uint32_t tid = 0;
+  if (!process->files.read(at + offsetof(MailSlot, tid), &tid, sizeof tid)) return;
+  const auto request = std::make_shared<Request>(area_, process, at, tid);
+  MailSlot& slot = request->slot;
+  if (!request->thread.has_request() || !process->files.read(at, &slot, sizeof slot) || !request->thread.begin()) return;
+  const Status served = blocks_.contains(Addr{slot.block})
+                            ? survive_exhaustion([&] { return serve(request); })
+                            : Status(Error{.code = Code::damaged, .text = "a request that makes no sense"});
+  if (!served) note_failure(served.error().text);
+  if (!request->is_put_off) request->thread.finish();
+}
+
+Notes MailService::notes() const {
+  Notes notes = exec_.notes();
+  for (const std::string& note : guard_->notes()) notes.insert(note);
+  notes.insert(left_);
+  notes.insert(failures_);
+  return notes;
+}
+
+// The number is told before anything is read.
+bool MailService::begin_flush() {
+  eventfd_t count = 0;
+  if (::eventfd_read(flush_event_.get(), &count) != 0) return false;
+  __atomic_store_n(&area_.header().flush_begun, ++flush_round_, __ATOMIC_SEQ_CST);
+  return true;
+}
+
+void MailService::end_flush() {
+  std::uint32_t& done = area_.header().flush_done;
+  __atomic_store_n(&done, flush_round_, __ATOMIC_SEQ_CST);
+  futex_wake(done);
+}
+
+Status MailService::serve(const std::shared_ptr<Request>& asked) {
+  Request& request = *asked;
+  const MailSlot& slot = request.slot;
+  auto asker = find_asker(area_, *request.process, request.at, slot);
+  if (!asker) return asker.error();
+  const auto kind = static_cast<shared::MailKind>(slot.kind);
+  if (kind == shared::MailKind::leave_me) return let_go(request, asker->pid);
+  if (kind == shared::MailKind::leave_one) return let_go_of_other(request, *asker);
+  if (kind == shared::MailKind::credentials_changed) return guard_->look_at(asker->pid), ok();
+  const bool mapped = kind == shared::MailKind::code_mapped, writable = kind == shared::MailKind::code_writable;
+  if (!mapped && !writable && kind != shared::MailKind::libraries_changed) return serve_exec(asked, *asker);
+  note_name(asker->pid);
+  MailTarget target(request.process->files, request.thread);
+  const Changed range{Addr{slot.path}, Addr{slot.folder}};
+  if (writable) return armer_.take_jumps(target, Addr{slot.block}, range);
+  return armer_.arm(target, Addr{slot.block}, mapped ? range : Changed{});
+}
+
+// The handlers go as well where no other thread can be on its way to them.
+Status MailService::let_go(Request& request, pid_t pid) {
+  const MailSlot& slot = request.slot;
+  const bool is_alone = threads_of(pid).size() == 1;
+  const Addr block_address{slot.block};
+  const Status out = is_alone ? disarm_waiting(pid, block_address) : disarm_running(pid, block_address);
+  if (!out) return out;
+  note_left(pid);
+  if (slot.path == 0 || !is_alone) return ok();
+  MailTarget target(request.process->files, request.thread);
+  auto block = Block::read(target, block_address);
+  if (!block) return block.error();
+  return uninstall_handlers(target, *block);
+}
+
+Status MailService::let_go_of_other(const Request& request, const Asker& asker) {
+  const pid_t pid = process_called(area_, asker, static_cast<pid_t>(request.slot.path));
+  // To be told to leave a process alone must not be a way to blind it. The kernel will refuse the call as well.
+  if (pid == 0 || !may_trace(asker.pid, pid)) return ok();
+  const auto block = find_block(pid);
+  if (block && disarm_running(pid, *block)) note_left(pid);
+  return ok();
+}
+
+void MailService::note_left(pid_t pid) {
+  const auto name = read_file("/proc/" + std::to_string(pid) + "/comm");
+  left_.insert("a process named " + (name && !name->empty() ? name->substr(0, name->size() - 1) : "?") +
+               " is traced by another of the traced programs: from then on it runs untraced");
+}
+
+Status MailService::serve_exec(const std::shared_ptr<Request>& request, const Asker& asker) {
+  const MailSlot& slot = request->slot;
+  if (agent_ == nullptr) return ok();
+  if (slot.kind == static_cast<std::uint32_t>(shared::MailKind::exec_failed)) {
+    exec_.failed(asker.tid);
+    return ok();
+  }
+  // A forked child has not been seen yet, and what it has recorded is from before.
+  if (maps_ != nullptr) maps_->note(asker.pid);
+  std::string path(PATH_MAX, '\0');
+  std::size_t bytes = 0;  // up to the end of a page at a time: the path may end right before unmapped memory
+  while (bytes < path.size()) {
+    const std::uint64_t at = slot.path + bytes;
+    const std::size_t step = std::min<std::size_t>(4096 - at % 4096, path.size() - bytes);
+    if (!request->process->files.read(Addr{at}, path.data() + bytes, step)) break;
+    bytes += step;
+    if (path.find('\0') < bytes) break;
+  }
+  path.resize(std::min(path.find('\0'), bytes));
+  const auto still_asks = [this, request, asker] {
+    if (!request->process->lives() || !request->thread.still_waits()) return false;
+    const auto now = find_asker(area_, *request->process, request->at, request->slot);
+    return now && now->pid == asker.pid && now->tid == asker.tid;
+  };
+  const auto answer = [request] { request->thread.finish(); };
+  is_following_ = true;  // before it goes on
+  request->is_put_off =
+      !exec_.begins({asker.pid, asker.tid, path, static_cast<int>(slot.folder)}, {still_asks, answer, [] {}});
+  return ok();
+}
+
+}  // namespace uprobe::control

@@ -1,0 +1,86 @@
+#include "engine/service/requester.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "engine/process/processes.h"
+#include "engine/shared/process_block.h"
+#include "engine/target/process_list.h"
+
+namespace uprobe::control {
+namespace {
+
+// The ids of a thread, from the tool's PID namespace inwards; empty: it has ended.
+std::vector<pid_t> ids_of(pid_t pid, pid_t tid) {
+  const auto status = read_file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/status");
+  return status ? target::namespace_ids(*status) : std::vector<pid_t>();
+}
+
+// The thread of the process that calls itself `inner`.
+pid_t thread_called(pid_t pid, pid_t inner) {
+  for (const pid_t tid : threads_of(pid)) {
+    const std::vector<pid_t> ids = ids_of(pid, tid);
+    if (!ids.empty() && ids.back() == inner) return tid;
+  }
+  return 0;
+}
+
+// Whether a thread of the process is called `id` in the namespace that is `depth` levels in, ours being the first.
+bool has_thread_called(pid_t pid, pid_t id, std::size_t depth) {
+  for (const pid_t tid : threads_of(pid)) {
+    const std::vector<pid_t> ids = ids_of(pid, tid);
+    if (depth >= 1 && ids.size() >= depth && ids[depth - 1] == id) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+namespace {
+
+bool shares_slot(const trace::Area& area, pid_t pid, Addr at, const shared::MailSlot& slot) {
+  auto member = open_member(area, pid);
+  shared::MailSlot there{};
+  return member && member->files.read(at, &there, sizeof there) && there.asked.word == slot.asked.word &&
+         there.tid == slot.tid && there.kind == slot.kind && there.block == slot.block && there.path == slot.path;
+}
+
+}  // namespace
+
+Result<Asker> find_asker(const trace::Area& area, const Member& process, Addr at, const shared::MailSlot& slot) {
+  const pid_t pid = process.files.pid();
+  const auto named = static_cast<pid_t>(slot.tid);
+  Asker asker{pid, thread_called(pid, named)};
+  if (asker.tid != 0) return asker;
+  // A thread id is only needed where the thread is to be seized.
+  const auto kind = static_cast<shared::MailKind>(slot.kind);
+  if (kind != shared::MailKind::exec_begins && kind != shared::MailKind::exec_failed) return asker;
+  std::vector<pid_t> others{process_of_thread(named)};
+  if (others[0] == 0 || !shares_slot(area, others[0], at, slot)) {
+    struct stat status {};
+    if (::fstat(area.fd(), &status) != 0) return system_error("fstat", errno);
+    others = processes_mapping(status.st_ino);
+    std::erase_if(others, [&](pid_t other) { return !shares_slot(area, other, at, slot); });
+  }
+  for (const pid_t other : others)
+    if (const pid_t tid = thread_called(other, named); tid != 0) return Asker{other, tid};
+  return Error{.code = Code::damaged, .text = "a request that no traced process has made"};
+}
+
+pid_t process_called(const trace::Area& area, const Asker& asker, pid_t id) {
+  struct stat status {};
+  const std::size_t depth = ids_of(asker.pid, asker.pid).size();
+  const pid_t same = process_of_thread(id);
+  if (same != 0 && depth == ids_of(::getpid(), ::getpid()).size()) return open_member(area, same) ? same : 0;
+  if (::fstat(area.fd(), &status) != 0) return 0;
+  for (const pid_t pid : processes_mapping(status.st_ino))
+    if (has_thread_called(pid, id, depth) && open_member(area, pid)) return pid;
+  return 0;
+}
+
+}  // namespace uprobe::control

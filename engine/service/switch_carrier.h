@@ -1,0 +1,26 @@
+// What a trigger switches on or off in one trust domain is carried to the domains of equal or less privilege.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/service/domains.h"
+#include "engine/trace/area.h"
+
+namespace uprobe::control {
+
+class SwitchCarrier {
+ public:
+  explicit SwitchCarrier(trace::Area& area) : area_(area) {}
+  // Compares the switches with what they were at the last step.
+  void step(const Domains& domains);
+
+ private:
+  std::vector<std::uint32_t> state_of(std::size_t part) const;
+  void put(std::size_t part, std::size_t number, std::uint32_t value);
+
+  trace::Area& area_;
+  std::vector<std::vector<std::uint32_t>> before_;  // of each part: the switch of the session, then those of the events
+};
+
+}  // namespace uprobe::control

@@ -1,0 +1,148 @@
+#include "engine/session/late_attacher.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "engine/base/exhaustion.h"
+#include "engine/attach/attach.h"
+#include "engine/target/attachable.h"
+
+namespace uprobe {
+namespace {
+
+using control::Candidate;
+using namespace std::chrono_literals;
+
+constexpr auto kPace = 40ms;  // the help and README say it
+constexpr auto kAgain = 10ms;
+constexpr int kMostTries = 25;
+constexpr std::size_t kMostTold = 10;  // of one kind
+constexpr std::size_t kMostReasons = 100;
+// Lines at once, and afterwards one for each of these times.
+constexpr std::size_t kMostLines = 100;
+constexpr auto kLinePace = 50ms;
+
+// What is over in a moment: others of us are at work there, it begins or ends, it calls execve.
+bool may_pass(const Error& error) { return error.err == EBUSY || error.err == EPERM || error.err == EACCES; }
+
+bool has_gone(pid_t pid, const Error& error) {
+  return error.code == Code::killed || error.err == ESRCH || (::kill(pid, 0) != 0 && errno == ESRCH);
+}
+
+std::string called(const Candidate& candidate) {
+  return "process " + std::to_string(candidate.pid) + " (" + candidate.name + ")";
+}
+
+}  // namespace
+
+// What a thread holds by ptrace is let go of when it ends, whatever has failed (kernel/ptrace.c, exit_ptrace): each newcomer has one
+// of its own.
+Status Newcomers::try_to_take(const Candidate& candidate) {
+  Status taken = ok();
+  std::thread thread =
+      start_quiet_thread([&] { taken = survive_exhaustion([&] { return take(candidate); }); }, {SIGCHLD});
+  thread.join();
+  return taken;
+}
+
+Status Newcomers::take(const Candidate& candidate) {
+  Fd handle(static_cast<int>(::syscall(SYS_pidfd_open, candidate.pid, 0)));
+  if (!handle) return system_error("pidfd_open", errno);
+  if (Status free = control::make_free(candidate.pid, session_); !free) return free;
+  if (Status fit = target::check_attachable(candidate.pid); !fit) return fit;
+  const auto is_wanted = [&] { return lookout_.is_still(candidate); };
+  const Status taken = service_.alone([&] { return service_.take_in(candidate.pid, is_wanted); });
+  if (taken && !is_watching_) handles_.push_back(std::move(handle));
+  return taken;
+}
+
+// Programs that start all the time must not fill the user's screen.
+void Newcomers::tell(const std::string& line) {
+  const auto now = std::chrono::steady_clock::now();
+  const auto earned = (now - earned_until_) / kLinePace;
+  earned_until_ += earned * kLinePace;
+  lines_left_ = std::min(kMostLines, lines_left_ + static_cast<std::size_t>(earned));
+  if (lines_left_ == 0) return void(++untold_);
+  --lines_left_;
+  tell_(line);
+}
+
+void Newcomers::tell_refusal(const Candidate& candidate, const Error& error) {
+  const bool is_forbidden = error.err == EPERM || error.err == EACCES;
+  const Error told = is_forbidden ? target::explain_refusal(candidate.pid, error.err) : error;
+  if (refusals_.size() >= kMostReasons && !refusals_.contains(told.text)) return void(++untold_);
+  if (++refusals_[told.text] > kMostTold) return;
+  tell(called(candidate) + (told.where.empty() || is_forbidden ? " " : ": ") + told.text + ": it is left out");
+}
+
+// Whether it is to be tried again.
+bool Newcomers::settle(const Candidate& candidate, const Status& outcome) {
+  const bool has_ended = !outcome && has_gone(candidate.pid, outcome.error());
+  if (!outcome && !has_ended && may_pass(outcome.error()) && candidate.offers < kMostTries) return true;
+  lookout_.settle(candidate);
+  if (has_ended)
+    ++gone_;
+  else if (outcome || outcome.error().err == EALREADY)
+    ++taken_;
+  else
+    tell_refusal(candidate, outcome.error());
+  if (outcome) tell("attached to " + called(candidate));
+  return false;
+}
+
+bool Newcomers::step() {
+  bool again = false;
+  for (const Candidate& candidate : lookout_.look()) {
+    if (stop_) return false;
+    if (candidate.offers == 1) ++found_;
+    again = settle(candidate, try_to_take(candidate)) || again;
+  }
+  return again;
+}
+
+void Newcomers::tell_closed() {
+  const std::size_t closed = lookout_.closed_ones();
+  if (closed != 0)
+    tell_(std::to_string(closed) + (closed == 1 ? " process does not show us what it maps: it is left out"
+                                                : " processes do not show us what they map: they are left out"));
+}
+
+void Newcomers::take_present(const GivenUp& given_up) {
+  while (step() && !given_up()) std::this_thread::sleep_for(kAgain);
+  tell_closed();
+}
+
+void Newcomers::watch() {
+  is_watching_ = true;
+  thread_ = start_quiet_thread(
+      [this] {
+        while (!stop_) {
+          static_cast<void>(survive_exhaustion([this] { return step(), ok(); }));
+          std::this_thread::sleep_for(kPace);
+        }
+      },
+      {SIGCHLD});
+}
+
+void Newcomers::stop() {
+  stop_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+std::vector<std::string> Newcomers::notes() const {
+  std::vector<std::string> notes;
+  for (const auto& [reason, times] : refusals_)
+    if (times > kMostTold) notes.push_back(std::to_string(times - kMostTold) + " more processes left out: " + reason);
+  if (untold_ != 0) notes.push_back(std::to_string(untold_) + " further messages about processes are not shown");
+  if (gone_ != 0)
+    notes.push_back(std::to_string(gone_) + (gone_ == 1 ? " process had ended" : " processes had ended") +
+                    " before they were attached to");
+  return notes;
+}
+
+}  // namespace uprobe

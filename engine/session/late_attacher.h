@@ -1,0 +1,65 @@
+// Processes that come into a session that is under way: those that a name or a mapped file means, at its beginning or, watched
+// for, whenever they start. Each by itself: one that cannot be attached to is told and left out.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/base/quiet_thread.h"
+#include "engine/attach/process_finder.h"
+#include "engine/service/mail_service.h"
+#include "engine/session/session.h"
+
+namespace uprobe {
+
+class Newcomers {
+ public:
+  // All outlive it. `session`: the inode of the session's area. `tell` may be called from another thread.
+  Newcomers(control::Lookout lookout, ino_t session, control::MailService& service, Tell tell)
+      : lookout_(std::move(lookout)), session_(session), service_(service), tell_(std::move(tell)) {}
+  ~Newcomers() { stop(); }
+  Newcomers(const Newcomers&) = delete;
+  Newcomers& operator=(const Newcomers&) = delete;
+
+  // All that are there. What is in somebody's way for a moment is tried again for a while.
+  void take_present(const GivenUp& given_up);
+  // From now on those that come, on a thread of its own, until stop().
+  void watch();
+  void stop();
+
+  // After stop(), or before watch(): how many are or have been in the session because of it; pidfds of those that take_present has
+  // brought; how many were found; what has not been told one by one.
+  std::size_t taken() const { return taken_; }
+  std::vector<Fd> take_handles() { return std::move(handles_); }
+  std::size_t found() const { return found_; }
+  std::vector<std::string> notes() const;
+
+ private:
+  // Whether some are to be tried again.
+  bool step();
+  bool settle(const control::Candidate& candidate, const Status& outcome);
+  Status try_to_take(const control::Candidate& candidate);
+  Status take(const control::Candidate& candidate);
+  void tell(const std::string& line);
+  void tell_refusal(const control::Candidate& candidate, const Error& error);
+  void tell_closed();
+
+  control::Lookout lookout_;
+  const ino_t session_;
+  control::MailService& service_;
+  const Tell tell_;
+  std::vector<Fd> handles_;
+  std::map<std::string, std::size_t> refusals_;  // how often for that reason
+  std::size_t taken_ = 0, found_ = 0, gone_ = 0;
+  std::size_t lines_left_ = 0, untold_ = 0;  // lines that may be told now, and that were not
+  std::chrono::steady_clock::time_point earned_until_;
+  bool is_watching_ = false;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+}  // namespace uprobe

@@ -1,0 +1,437 @@
+#include "engine/session/session.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <thread>
+
+#include "engine/base/exhaustion.h"
+#include "engine/base/limits.h"
+#include "engine/base/text.h"
+#include "engine/attach/attach.h"
+#include "engine/arm/loader_events.h"
+#include "engine/inject/load.h"
+#include "engine/inject/preloaded.h"
+#include "engine/process/processes.h"
+#include "engine/output/text.h"
+#include "engine/session/session_state.h"
+#include "engine/target/attachable.h"
+#include "engine/target/guardian.h"
+#include "engine/trace/histogram_copy.h"
+
+namespace uprobe {
+namespace {
+
+using std::chrono::steady_clock;
+
+// Beyond it text is written in the middle of a turn. Output that waits is to do that between turns, when others can take them.
+constexpr std::size_t kFlushBytes = std::size_t{16} << 20;
+constexpr std::uint32_t kMoreEvents = 1024;  // may join while the session runs
+
+std::uint64_t power_of_two(std::uint64_t n) {
+  std::uint64_t power = shared::kMinRingBytes;
+  while (power < n && power < shared::kMaxRingBytes) power *= 2;
+  return power;
+}
+
+// A ring for each CPU, and some to claim for threads without rseq: one that is preempted in the middle of a record keeps its
+// ring meanwhile.
+void set_rings(trace::AreaSpec& spec) {
+  const auto cpus = static_cast<std::uint32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_CONF)));
+  const std::uint32_t claimed = std::min(shared::kMaxRings / 2, std::max(4u, cpus / 2));
+  spec.cpu_ring_count = std::min(shared::kMaxRings - claimed, cpus);
+  spec.ring_count = spec.cpu_ring_count + claimed;
+}
+
+// Of events that join while the session runs.
+std::uint32_t room_for_events(std::size_t present) {
+  return static_cast<std::uint32_t>(
+      std::min<std::size_t>(kMoreEvents, shared::kMaxEvents - std::min<std::size_t>(present, shared::kMaxEvents)));
+}
+
+// The /proc of another PID namespace shows strangers under our children's numbers: nothing may be read or written there.
+bool proc_is_ours() {
+  char link[32] = {};
+  return ::readlink("/proc/self", link, sizeof link - 1) > 0 && std::strtol(link, nullptr, 10) == ::getpid();
+}
+
+}  // namespace
+
+Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+Session::~Session() = default;
+
+Session::State::~State() {
+  if (steward.joinable()) steward.join();
+  if (area) stop_tracing();
+  guest_door.reset();
+}
+
+// From the mail service, which sees processes while they live.
+void Session::State::learn_names() {
+  if (!mail) return;
+  learn(mail->take_names());
+}
+
+void Session::State::learn(const std::vector<control::SeenTask>& tasks) {
+  for (const control::SeenTask& seen : tasks) {
+    names.know_space(seen.space);
+    names.learn(seen.own, seen.name, seen.ns);
+  }
+}
+
+void Session::State::learn_counted_tasks() {
+  counted_tasks.resize(area->histogram_count());
+  for (std::size_t i = 0; i < counted_tasks.size(); ++i) {
+    std::uint32_t entries = 0;
+    for (std::size_t part = 0; part < area->live_count(); ++part)
+      entries += __atomic_load_n(area->histogram(i, part).next_entry, __ATOMIC_RELAXED);
+    for (const program::HistogramWord& key : switches.histograms[i].plan.keys) {
+      if (key.modifier != program::HistogramModifier::task || entries == counted_tasks[i]) continue;
+      for (const trace::HistogramEntry& entry : trace::copy_histogram(*area, i).entries)
+        names.see(static_cast<std::uint32_t>(entry.key[key.field.key_offset / 8]));
+    }
+    counted_tasks[i] = entries;
+  }
+}
+
+// Hits that were under way when recording went off still commit: they are a matter of microseconds, unless their thread is
+// stopped or dead.
+void Session::State::await_writers() {
+  for (int tries = 0; tries < 20; ++tries) {
+    bool busy = false;
+    for (std::uint32_t i = 0; i < area->ring_count(); ++i) busy = busy || area->is_being_written(i);
+    if (!busy) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+// Recording off, original bytes back in every process that has the session: whoever lives on runs untraced.
+void Session::State::stop_tracing() {
+  door.reset();
+  if (guest_door) guest_door->close();
+  end_search();
+  if (area) __atomic_store_n(&area->header().tool_gone, 1, __ATOMIC_RELAXED);  // nobody need ask
+  {
+    const std::lock_guard lock(changing);  // who is adding probes has added them
+    if (mail) mail->stop();
+    if (!recording.exchange(false)) return;
+  }
+  area->set_state(shared::SessionState::off);
+  await_writers();
+  struct stat status {};
+  if (::fstat(area->fd(), &status) != 0) return;
+  // Children that are forked meanwhile come with the next look.
+  std::set<pid_t> seen{::getpid()};
+  constexpr int kMostLooks = 100;
+  bool found_new = true;
+  for (int looks = 0; found_new && looks < kMostLooks; ++looks) {
+    found_new = false;
+    for (const pid_t pid : control::processes_mapping(status.st_ino)) {
+      if (seen.count(pid) != 0 || target::borrows_memory(pid)) continue;  // given back with its parent
+      seen.insert(pid);
+      found_new = true;
+      if (!control::is_tool_of(pid, status.st_ino)) let_go.insert(pid);
+      let_go_of(pid);
+    }
+  }
+}
+
+void Session::State::let_go_of(pid_t pid) {
+  if (attaches) {
+    const Status given = control::give_back(pid);
+    if (given || !control::has_session(pid)) return;  // it may have ended, or have called execve
+    notes.push_back("process " + std::to_string(pid) +
+                    " keeps handlers of ours, without probes: " + given.error().text);
+  }
+  if (const auto block = control::find_block(pid)) static_cast<void>(control::disarm_running(pid, *block));
+}
+
+Result<Session> Session::prepare(const SessionOptions& options) {
+  auto state = std::make_unique<State>();
+  state->options = options;
+  if (options.ring_bytes < shared::kMinRingBytes || options.ring_bytes > shared::kMaxRingBytes)
+    return Error{.code = Code::limit, .text = "ring size out of range: 8K to 1G"};
+  state->options.ring_bytes = power_of_two(options.ring_bytes);
+  state->definer.emplace(state->options, state->flows);
+  for (const Definition& definition : options.definitions)
+    if (Status read = state->definer->read(definition); !read) return read.error();
+  auto probes = state->definer->make_new();
+  if (!probes) return probes.error();
+  if (probes->empty()) return Error{.code = Code::usage, .text = "no probe is defined"};
+  state->notes = state->definer->notes();
+  state->probes = probes.take();
+  if (Status numbered = number_objects(state->probes, state->planned); !numbered) return numbered.error();
+  for (std::size_t i = 0; i < state->probes.size(); ++i)
+    add_points(state->probes[i], static_cast<std::uint16_t>(i), state->planned);
+  auto switches = state->definer->plan_switches(state->probes);
+  if (!switches) return switches.error();
+  state->switches = switches.take();
+  if (Status jumps = state->check_tiers(); !jumps) return jumps.error();
+  return Session(std::move(state));
+}
+
+Status Session::State::plan_for(pid_t pid) {
+  plan::FileCache files;
+  for (const Probe& probe : probes) files.know(probe.site.file);
+  auto hook_note = control::add_library_hook(pid, files, planned);
+  if (!hook_note) return hook_note.error();
+  if (!hook_note->empty()) notes.push_back(hook_note.take());
+  return ok();
+}
+
+Status Session::State::make_area() {
+  trace::AreaSpec spec{.events = {},
+                       .ring_bytes = options.ring_bytes,
+                       .more_events = room_for_events(probes.size()),
+                       .more_insns = 8 * kMoreEvents,
+                       .more_tests = probes.size() <= kMoreEvents || options.unseen_thread != 0 ? 8 * kMoreEvents : 0,
+                       .more_text = 16 * kMoreEvents};
+  set_rings(spec);
+  for (const Probe& probe : probes) spec.events.push_back(&probe.program);
+  spec.switches = switches.switches, spec.triggers = switches.triggers, spec.histograms = switches.histograms;
+  for (std::size_t i = 0; i < spec.switches.size(); ++i) spec.switches[i].at_entry = is_function_entry(probes[i]);
+  auto made = trace::Area::create_private(spec);
+  if (!made) return made.error();
+  area.emplace(made.take());
+  area->keep_from_children();
+  area->header().mode = (agent ? 0 : shared::kModePreloaded) | (attaches ? shared::kModeAttached : 0);
+  area->header().known_as = static_cast<std::uint32_t>(options.known_as);
+  if (std::any_of(probes.begin(), probes.end(), shows_symbols) || shows_addresses(switches)) {
+    std::vector<plan::Site> sites;
+    for (const Probe& probe : probes) sites.push_back(probe.site);
+    code_maps = std::make_unique<control::CodeMaps>();
+    symbols = std::make_unique<SessionSymbols>(*code_maps, std::move(sites));
+  }
+  armer.emplace(planned, control::ArmOptions{.ends_too = !agent,
+                                             .tier = options.tier,
+                                             .flows = &flows,
+                                             .area = &*area,
+                                             .insists_on_stubs = options.returns == plan::ReturnMode::stub});
+  clock.emplace(trace::Clock::start(clock_begin));
+  area->header().tick_rate = clock->rate();
+  struct stat file {};
+  if (::fstat(area->fd(), &file) != 0) return system_error("fstat of the session area", errno);
+  const auto tasks = std::make_shared<control::TracedTasks>(file.st_ino);
+  names = trace::TaskNames("/proc", [tasks](std::uint32_t tid) { return tasks->has(tid); });
+  reader.emplace(*area, *clock, names);
+  return ok();
+}
+
+Status Session::State::arm(target::Target& target, const std::function<Result<control::Block>()>& load) {
+  if (Status known = plan_for(target.pid()); !known) return known;
+  auto block = load();
+  if (!block) return block.error();
+  const Status begun = survive_exhaustion([&]() -> Status {
+    if (Status armed = armer->arm(target, *block); !armed) return armed;
+    return begin({{target.pid(), block->address()}});
+  });
+  if (begun) return ok();
+  static_cast<void>(control::disarm_waiting(target.pid(), block->address()));
+  static_cast<void>(control::uninstall_handlers(target, *block));
+  return begun;
+}
+
+Status Session::State::begin(const std::map<pid_t, Addr>& first) {
+  if (Status some = find_any_armed(); !some) return some;
+  for (const auto& [pid, block] : first) {
+    if (code_maps) code_maps->note(pid);
+    learn(control::tasks_of(pid));
+  }
+  names.settle_spaces();
+  mail.emplace(*area, *armer, planned, agent ? &*agent : nullptr, first, code_maps.get());
+  area->set_state(shared::SessionState::recording);
+  recording = true;
+  return ok();
+}
+
+// Where nothing can be armed that is there, tracing would be a wait for nothing.
+Status Session::State::find_any_armed() const {
+  const control::ArmReport& report = armer->report();
+  if (!report.armed_events.empty() || report.first_refusal.empty()) return ok();
+  return Error{.code = Code::refused, .text = "nothing in the program can be probed: " + report.first_refusal};
+}
+
+// A program that somebody kills while it is being loaded has ended as it would have without us; run() says so. While it is
+// stopped, with all signals masked, SIGKILL alone can have done that.
+Status Session::State::unless_killed(const Error& error) {
+  constexpr auto kOnItsWayOut = std::chrono::milliseconds(20);
+  const bool killed =
+      error.code == Code::killed || error.err == ESRCH || (pidfd && has_ended(pidfd.get(), kOnItsWayOut));
+  if (!killed) return error;
+  ended_early = Ending{.signalled = true, .code = error.code == Code::killed ? error.err : SIGKILL};
+  return ok();
+}
+
+Status Session::State::open_agent() {
+  if (!proc_is_ours())
+    return Error{.code = Code::refused,
+                 .text = "/proc is missing or belongs to another PID namespace",
+                 .help = "mount one for this namespace (unshare --mount-proc)"};
+  const std::string path = options.agent_path.empty() ? find_agent() : options.agent_path;
+  if (path.empty())
+    return Error{.code = Code::not_found,
+                 .text = "libuprobe.so is neither beside uprobe-run nor where it was installed"};
+  auto image = control::AgentImage::open(path);
+  if (!image) return image.error();
+  agent.emplace(image.take());
+  return ok();
+}
+
+Status Session::launch(const std::vector<std::string>& argv) {
+  auto program = find_program(argv[0]);
+  if (!program) return program.error();
+  if (control::gains_privileges(*program))
+    return Error{.code = Code::refused,
+                 .text = "is a set-id program or has capabilities: traced, it would run without them",
+                 .where = *program};
+  if (Status agent = state_->open_agent(); !agent) return agent;
+  const Status launched = state_->launch(*program, argv);
+  if (!launched || state_->ended_early) state_->close_doors();
+  return launched;
+}
+
+Status Session::State::launch(const std::string& program, const std::vector<std::string>& argv) {
+  const auto meanwhile = [&] {
+    if (options.has_guardian) target::start_guardian();  // the program is the first child that others see
+    if (options.tier != plan::Tier::breakpoint)
+      for (const control::FilePoints& file : planned.files()) flows.begin(file.file);
+    raise_own_limits();  // the child has inherited them as they were
+    return make_area();
+  };
+  auto target = target::PtraceTarget::launch(program, argv, {.meanwhile = meanwhile});
+  if (!target) return unless_killed(target.error());
+  child = (*target)->pid();
+  // Where SIGCHLD is ignored (inherited; the child has inherited it by now) a child that ends leaves no status to take. The
+  // program is stopped: it cannot end before this.
+  ::signal(SIGCHLD, SIG_DFL);
+  pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  if (!pidfd) return system_error("pidfd_open", errno);
+  if (Status opened = open_doors(); !opened) return opened;
+  const auto load = [&] { return control::load_agent(**target, *agent, *area, planned.size()); };
+  if (Status armed = arm(**target, load); !armed) return unless_killed(armed.error());
+  if (Status released = (*target)->release(); !released) return unless_killed(released.error());
+  return serve();
+}
+
+Status Session::adopt(control::Preloaded& program) {
+  State& s = *state_;
+  if (Status made = s.make_area(); !made) return made;
+  return s.arm(program.target(), [&] { return program.load(*s.area, s.planned.size()); });
+}
+
+int Session::child_pid() const { return state_->child; }
+
+namespace {
+
+// The part of a run that turns records into text.
+class Printer : public Recipient {
+ public:
+  Printer(const std::vector<Probe>& probes, const RunOptions& options, const Output& output, format::Symbols* symbols)
+      : probes_(probes),
+        options_(options),
+        output_(output),
+        formatter_({}, {.escape_control = !options.raw_strings, .symbols = symbols}) {
+    if (options.header) formatter_.header(text_);
+  }
+
+  void learn_events() override {
+    for (; known_ < probes_.size(); ++known_) formatter_.add(probes_[known_].program.layout);
+  }
+  void take(const trace::EventRecord& record, std::string_view task) override {
+    if (is_full()) return;
+    ++printed_;
+    formatter_.append(record, task, text_);
+    if (text_.size() >= kFlushBytes) end_batch();
+  }
+  void end_batch() override {
+    if (text_.size() != 0 && !broken_) broken_ = output_(text_.view()) != 0;
+    text_.clear();
+  }
+  bool is_broken() const override { return broken_; }
+  bool is_full() const override { return options_.max_events != 0 && printed_ >= options_.max_events; }
+
+ private:
+  const std::vector<Probe>& probes_;  // some may join
+  std::size_t known_ = 0;
+  const RunOptions& options_;
+  const Output& output_;
+  format::TextFormatter formatter_;
+  format::Buffer text_;
+  std::uint64_t printed_ = 0;
+  bool broken_ = false;
+};
+
+class Forwarder : public Recipient {
+ public:
+  Forwarder(const std::vector<Probe>& probes, const RecordSink& sink) : probes_(probes), sink_(sink) {}
+  void take(const trace::EventRecord& record, std::string_view task) override {
+    if (record.type < probes_.size()) sink_(record, probes_[record.type].program.layout, task);
+  }
+
+ private:
+  const std::vector<Probe>& probes_;
+  const RecordSink& sink_;
+};
+
+// Until the descriptor is readable; -1: all the time.
+void wait_for(int event, std::chrono::microseconds limit) {
+  pollfd poll_for{.fd = event, .events = POLLIN, .revents = 0};
+  const timespec timeout{.tv_sec = limit.count() / 1'000'000, .tv_nsec = limit.count() % 1'000'000 * 1000};
+  ::ppoll(&poll_for, 1, &timeout, nullptr);
+}
+
+}  // namespace
+
+Result<Ending> Session::run(const RunOptions& options, const Output& output) {
+  Printer printer(state_->probes, options, output, state_->symbols.get());
+  return state_->run(options, printer);
+}
+
+Result<Ending> Session::run(const RunOptions& options, const RecordSink& sink) {
+  Forwarder forwarder(state_->probes, sink);
+  return state_->run(options, forwarder);
+}
+
+bool Session::is_recording() const { return state_->recording; }
+
+void Session::kill_program() {
+  if (state_->pidfd) ::syscall(SYS_pidfd_send_signal, state_->pidfd.get(), SIGKILL, nullptr, 0);
+}
+
+Status Session::follow(const control::Preloaded& program, const RunOptions& options, const Output& output) {
+  State& s = *state_;
+  Printer printer(s.probes, options, output, s.symbols.get());
+  s.own_recipient = &printer;
+  const auto step = [&] {
+    const bool flushes = s.mail->begin_flush();
+    if (flushes)
+      s.print_settled();
+    else
+      s.poll();
+    printer.end_batch();
+    if (flushes) s.mail->end_flush();
+  };
+  bool deserted = false;
+  while (!deserted && !printer.is_broken() && !(options.detach_requested && options.detach_requested())) {
+    deserted = program.is_deserted();
+    step();
+    if (!deserted) wait_for(s.mail->flush_wanted(), s.reader->next_poll());
+  }
+  if (deserted) s.recording = false;  // nobody is left to take the probes out of
+  s.stop_tracing();
+  step();
+  s.read_all();
+  printer.end_batch();
+  return ok();
+}
+
+}  // namespace uprobe

@@ -1,0 +1,291 @@
+// Attaching to processes that run. The session's other doors are in session.cpp.
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "engine/base/exhaustion.h"
+#include "engine/base/limits.h"
+#include "engine/base/roles.h"
+#include "engine/attach/attach.h"
+#include "engine/attach/running_handlers.h"
+#include "engine/session/session_state.h"
+#include "engine/target/attachable.h"
+#include "engine/target/guardian.h"
+#include "engine/target/held_process.h"
+
+namespace uprobe {
+namespace {
+
+using target::HeldProcess;
+
+Error about(pid_t pid, Error error) {
+  if (error.err == EPERM || error.err == EACCES) return target::explain_refusal(pid, error.err);
+  if (error.where.empty()) error.where = "process " + std::to_string(pid);
+  return error;
+}
+
+Status check_free(pid_t pid) {
+  if (Status fit = target::check_attachable(pid); !fit) return fit;
+  const auto files = target::ProcessFiles::open(pid);
+  if (!files) return files.error();
+  return control::make_free(pid);
+}
+
+// Tries to get at a process while others of us may be there just now: one that is about to end, one that begins.
+class Turn {
+ public:
+  explicit Turn(const GivenUp& given_up) : given_up_(given_up) {}
+
+  // Whether to try once more, a moment later.
+  bool comes_after(const Error& error) {
+    using namespace std::chrono_literals;
+    constexpr int kMostBusy = 1000, kMostForbidden = 20;
+    const int most = error.err == EBUSY ? kMostBusy : error.err == EPERM ? kMostForbidden : 0;
+    if (++tries_ > most || given_up_()) return false;
+    std::this_thread::sleep_for(10ms);
+    return true;
+  }
+  Error failed(const Error& error) const {
+    return given_up_() ? Error{.code = Code::killed, .text = "given up"} : error;
+  }
+
+ private:
+  const GivenUp& given_up_;
+  int tries_ = 0;
+};
+
+Status await_free(pid_t pid, const GivenUp& given_up) {
+  for (Turn turn(given_up);;) {
+    const Status free = check_free(pid);
+    if (free || !turn.comes_after(free.error())) return free ? free : turn.failed(free.error());
+  }
+}
+
+struct Held {
+  std::unique_ptr<HeldProcess> process;
+  Result<control::FoundAgent> agent;
+};
+
+// Held, with nobody's session in it. Of several of us that begin at the same time one gets the first thread; the others see that
+// and look again.
+Result<Held> hold_free(pid_t pid, const GivenUp& given_up) {
+  for (Turn turn(given_up);;) {
+    if (Status free = await_free(pid, given_up); !free) return free.error();
+    if (given_up()) return turn.failed({});
+    auto process = HeldProcess::hold(pid);
+    if (process) {
+      auto agent = control::find_agent(pid);
+      if (!control::is_in_session(pid, agent)) return Held{process.take(), std::move(agent)};
+    }
+    const Error error = process
+                            ? Error{.code = Code::refused, .text = "others attach to it at the same time", .err = EBUSY}
+                            : process.error();
+    if (process) (*process)->let_go();
+    if (!turn.comes_after(error)) return turn.failed(error);
+  }
+}
+
+bool has_gone(pid_t pid) { return ::kill(pid, 0) != 0 && errno == ESRCH; }
+
+// Also where a tool was killed before it had a session there: its code for remote calls goes with ours.
+Status clean(pid_t pid) {
+  const GivenUp never = [] { return false; };
+  auto held = hold_free(pid, never);
+  return held ? held->process->send(held->process->threads().front().tid) : Status(held.error());
+}
+
+}  // namespace
+
+// All of them stay held until all are armed: either the session begins in each or in none.
+Status Session::State::attach_all(const GivenUp& given_up) {
+  for (const pid_t pid : attached) {
+    auto files = target::ProcessFiles::open(pid);
+    if (!files) return about(pid, files.error());
+    target::RunningTarget running(files.take());
+    armer->look_ahead(running);
+  }
+  std::vector<std::unique_ptr<HeldProcess>> held;
+  std::map<pid_t, Addr> blocks;
+  const auto take = [&](pid_t pid) -> Status {
+    auto free = hold_free(pid, given_up);
+    if (!free) return free.error();
+    held.push_back(std::move(free->process));
+    auto block = control::attach_agent(*held.back(), free->agent, *agent, *area, planned.size());
+    if (!block) return block.error();
+    blocks[pid] = block->address();
+    if (Status armed = armer->arm(*held.back(), *block); !armed) return armed;
+    return control::lead_handlers_back(*held.back(), *block);
+  };
+  Status begun = ok();
+  for (const pid_t pid : attached) {
+    if (begun) begun = survive_exhaustion([&] { return take(pid); });
+    if (!begun && begun.error().where.empty()) begun = about(pid, begun.error());
+  }
+  if (begun) begun = survive_exhaustion([&] { return begin(blocks); });
+  std::vector<pid_t> taken;
+  for (const auto& process : held) taken.push_back(process->pid());
+  held.clear();
+  if (begun) return ok();
+  for (const pid_t pid : taken) static_cast<void>(control::give_back(pid));
+  return begun;
+}
+
+// Those that are asked for by number.
+Status Session::State::attach_first(const GivenUp& given_up) {
+  for (const pid_t pid : attached) {
+    if (Status free = await_free(pid, given_up); !free) return about(pid, free.error());
+    processes.emplace_back(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (!processes.back()) return about(pid, system_error("pidfd_open", errno));
+    if (Status known = plan_for(pid); !known) return about(pid, known.error());
+  }
+  if (Status made = make_area(); !made) return made;
+  if (Status opened = open_doors(); !opened) return opened;
+  const Status begun = attach_all(given_up);
+  if (!begun) close_doors();
+  return begun;
+}
+
+// Nothing of it is in any process. The places of our own points stay planned.
+void Session::State::forget_attempt() {
+  processes.clear();
+  reader.reset();
+  armer.reset();
+  clock.reset();
+  symbols.reset();
+  code_maps.reset();
+  area.reset();
+}
+
+namespace {
+
+// Why a tool that is seen has no socket here: it is in another namespace.
+std::optional<Error> reason_out_of_reach(pid_t host) {
+  for (const std::string name : {"mnt", "pid", "user"}) {
+    std::error_code unread;
+    const auto its = std::filesystem::read_symlink("/proc/" + std::to_string(host) + "/ns/" + name, unread);
+    const auto ours = std::filesystem::read_symlink("/proc/self/ns/" + name, unread);
+    if (unread || its == ours) continue;
+    const std::string number = std::to_string(control::known_as(host));
+    return Error{.code = Code::refused,
+                 .text = "is traced by uprobe-run, process " + number +
+                         ", which cannot be joined from here: it is in another " +
+                         (name == "mnt"   ? "mount"
+                          : name == "pid" ? "PID"
+                                          : "user") +
+                         " namespace",
+                 .help = "end that one, or run this one there (nsenter -t " + number + " -a)"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+// A host that is about to leave lets go of the process, and it is ours; one that is about to begin takes us in.
+Status Session::State::join_host(const Error& occupied, const GivenUp& given_up) {
+  pid_t host = 0;
+  for (const pid_t pid : attached)
+    if (host == 0) host = control::host_of(pid);
+  const Error again{
+      .code = Code::refused, .text = occupied.text, .where = occupied.where, .column = -1, .help = {}, .err = EAGAIN};
+  if (host == 0) return again;
+  const Status joined = become_guest(host, given_up);
+  if (joined) return joined;
+  if (joined.error().code != Code::not_found) return about(attached.front(), joined.error());
+  if (const auto elsewhere = reason_out_of_reach(host)) return about(attached.front(), *elsewhere);
+  return is_engine(host) ? again : occupied;
+}
+
+// By number, in a session of our own or as another's guest.
+Status Session::State::attach_or_join(const GivenUp& given_up) {
+  using namespace std::chrono_literals;
+  constexpr auto kPatience = 10s;
+  for (const auto begun = std::chrono::steady_clock::now();;) {
+    const Status first = attach_first(given_up);
+    if (first || first.error().err != control::kOccupied || searches || !options.has_door) return first;
+    forget_attempt();
+    const Status joined = join_host(first.error(), given_up);
+    if (joined || joined.error().err != EAGAIN || std::chrono::steady_clock::now() - begun > kPatience) return joined;
+    if (given_up()) return Error{.code = Code::killed, .text = "given up"};
+    std::this_thread::sleep_for(5ms);
+  }
+}
+
+namespace {
+
+Error nobody_found(const Selection& whom, std::size_t found) {
+  std::string what;
+  for (const std::string& name : whom.names) what += (what.empty() ? "is called '" : " or is called '") + name + "'";
+  for (const std::string& object : whom.objects) what += (what.empty() ? "maps " : " or maps ") + object;
+  if (found != 0) return Error{.code = Code::refused, .text = "no process that " + what + " could be attached to"};
+  return Error{.code = Code::not_found,
+               .text = "no process " + what,
+               .help = "--wait waits for some, --dry-run shows the probes without any"};
+}
+
+}  // namespace
+
+// The session is under way: who is found joins it.
+Status Session::State::find_others(const Selection& whom, control::Lookout lookout, const GivenUp& given_up) {
+  struct stat area_file {};
+  if (::fstat(area->fd(), &area_file) != 0) return system_error("fstat of the session area", errno);
+  newcomers.emplace(std::move(lookout), area_file.st_ino, *mail, whom.tell);
+  newcomers->take_present(given_up);
+  for (Fd& handle : newcomers->take_handles()) processes.push_back(std::move(handle));
+  waits = whom.waits;
+  if (waits) return newcomers->watch(), ok();
+  if (newcomers->taken() != 0 || !attached.empty()) return mail->alone([this] { return find_any_armed(); });
+  if (given_up()) return Error{.code = Code::killed, .text = "given up"};
+  return nobody_found(whom, newcomers->found());
+}
+
+void Session::State::end_search() {
+  if (!newcomers) return;
+  newcomers->stop();
+  for (std::string& note : newcomers->notes()) notes.push_back(std::move(note));
+  newcomers.reset();
+}
+
+Status Session::attach(const Selection& whom, const GivenUp& given_up) {
+  State& s = *state_;
+  if (s.options.has_guardian) target::start_guardian();
+  s.attaches = true;
+  s.tell = whom.tell;
+  s.searches = !whom.names.empty() || !whom.objects.empty();
+  auto lookout = control::Lookout::open({whom.names, whom.objects});
+  if (!lookout) return lookout.error();
+  raise_own_limits();
+  if (Status agent = s.open_agent(); !agent) return agent;
+  // In an order that all of us keep: nobody holds what another one waits for.
+  const std::set<pid_t> wanted(whom.pids.begin(), whom.pids.end());
+  s.attached.assign(wanted.begin(), wanted.end());
+  if (Status begun = s.attach_or_join(given_up); !begun || s.visit) return begun;
+  if (s.searches)
+    if (Status found = survive_exhaustion([&] { return s.find_others(whom, lookout.take(), given_up); }); !found) {
+      s.stop_tracing();
+      return found;
+    }
+  return s.serve();
+}
+
+Status release(const Selection& whom) {
+  Status all = ok();
+  for (const int pid : whom.pids) {
+    const Status freed = clean(pid);
+    const bool is_anothers = !freed && freed.error().err == control::kOccupied;  // by now
+    if (all && !freed && !is_anothers && !has_gone(pid)) all = about(pid, freed.error());
+  }
+  if (whom.names.empty() && whom.objects.empty()) return all;
+  const Status others = control::free_all_of(::getpid());
+  return all ? others : all;
+}
+
+}  // namespace uprobe

@@ -1,0 +1,247 @@
+// What a session tells of itself: the plan before it runs, the summary behind it.
+#include <algorithm>
+#include <set>
+
+#include "engine/base/text.h"
+#include "engine/output/histogram.h"
+#include "engine/session/session_state.h"
+#include "engine/spec/listing.h"
+
+namespace uprobe {
+
+namespace {
+
+std::string reason_at(const plan::Site& site, const plan::FileJumps& jumps) {
+  const plan::Window* window = jumps.window_at(site.address);
+  return window == nullptr ? "the agent itself needs a breakpoint there" : window->text();
+}
+
+// Of the first place that cannot have one.
+std::string reason_against_jumps(const Probe& probe, const plan::FileJumps& jumps) {
+  if (!probe.returns || probe.returns->mode == plan::ReturnMode::stub) return reason_at(probe.site, jumps);
+  if (const std::string reason = reason_at(probe.site, jumps); spec::wants_entry(probe.spec) && !reason.empty())
+    return hex(probe.site.offset) + ": " + reason;
+  for (const plan::Site& exit : probe.returns->sites)
+    if (const std::string reason = reason_at(exit, jumps); !reason.empty()) return hex(exit.offset) + ": " + reason;
+  return {};
+}
+
+// "a stub", "3 exits: 0x1234, 0x1250, jump at 0x1260"
+std::string returns_text(const Probe& probe) {
+  if (probe.returns->mode == plan::ReturnMode::stub) return "a stub";
+  const auto& exits = probe.returns->exits;
+  std::string text = std::to_string(exits.size()) + (exits.size() == 1 ? " exit:" : " exits:");
+  for (std::size_t i = 0; i < exits.size(); ++i)
+    text +=
+        (i == 0 ? " " : ", ") + std::string(exits[i].is_jump ? "jump at " : "") + hex(probe.returns->sites[i].offset);
+  return text;
+}
+
+}  // namespace
+
+std::string Session::State::event_name(std::uint32_t number) const {
+  for (std::size_t i = 0; i < switches.switches.size(); ++i)
+    if (switches.switches[i].number == number) return probes[i].spec.group + "/" + probes[i].spec.event;
+  return {};
+}
+
+std::vector<std::string> Session::State::reasons_against_jumps() {
+  Notes unread;
+  control::OwnPoints own(planned, !agent, options.returns == plan::ReturnMode::stub, unread);
+  control::JumpPlanner jumps(flows, own);
+  std::vector<std::string> reasons;
+  for (const Probe& probe : probes) {
+    const auto file = std::find_if(planned.files().begin(), planned.files().end(),
+                                   [&](const control::FilePoints& f) { return f.file == probe.site.file; });
+    if (probe.site.is_ifunc || file == planned.files().end()) {
+      reasons.emplace_back();  // what the program chooses decides
+      continue;
+    }
+    reasons.push_back(reason_against_jumps(probe, jumps.of(*file)));
+  }
+  return reasons;
+}
+
+// Before there is a process: every probe by a jump, or none at all.
+Status Session::State::check_tiers() {
+  if (options.tier != plan::Tier::jump) return ok();
+  const std::vector<std::string> reasons = reasons_against_jumps();
+  for (std::size_t i = 0; i < probes.size(); ++i)
+    if (!reasons[i].empty())
+      return Error{.code = Code::refused,
+                   .text = "needs a breakpoint: " + reasons[i],
+                   .where = probes[i].spec.definition,
+                   .help = "--tier=auto takes one there",
+                   .definition = probes[i].definition};
+  return ok();
+}
+
+std::vector<PlanReport> Session::report() const {
+  const bool may_jump = state_->options.tier != plan::Tier::breakpoint;
+  const auto reasons = may_jump ? state_->reasons_against_jumps() : std::vector<std::string>();
+  std::vector<PlanReport> reports;
+  for (const Probe& probe : state_->probes) {
+    PlanReport report;
+    report.definition = spec::listing(probe.spec, probe.site.offset);
+    report.path = probe.spec.place.path;
+    report.offset = probe.site.offset;
+    report.address = probe.site.address;
+    report.symbol = probe.site.symbol;
+    report.bytes = probe.site.insn;
+    report.why = may_jump ? reasons[reports.size()] : "as --tier wants it";
+    report.tier = may_jump && report.why.empty() ? "jump" : "int3";
+    if (probe.returns) report.returns = returns_text(probe);
+    if (probe.site.is_ifunc) report.why = "an IFUNC: the implementation that the program chooses is probed";
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+namespace {
+
+std::string hint_for(const Probe& probe, std::size_t event, const control::ArmReport& report) {
+  if (!probe.live) return "removed";
+  const auto refused = report.refusals.find(static_cast<std::uint16_t>(event));
+  if (refused != report.refusals.end()) return refused->second;
+  if (report.armed_events.has(event)) return probe.returns ? "never returned" : "never reached";
+  if (probe.site.is_ifunc)
+    return "the program never chose an implementation, or " + probe.site.file->path() + " was not mapped";
+  return probe.site.file->path() + " was not mapped by this program";
+}
+
+}  // namespace
+
+EventCounts Session::State::all_counts_of(std::size_t event) const {
+  const auto number = static_cast<std::uint32_t>(event);
+  const shared::EventCounts seen = area->counts(number);
+  const trace::ReaderCounts& read = reader->counts();
+  const bool is_known = event < read.recorded.size();
+  return {.recorded = is_known ? read.recorded[event] : 0,
+          .filtered = probes[event].just_unseen ? 0 : area->dropped(number) + (is_known ? read.dropped[event] : 0),
+          .muted = seen.muted,
+          .lost_full = seen.lost_full,
+          .lost_too_big = seen.lost_too_big,
+          .lost_busy = seen.lost_busy,
+          .missed = seen.missed,
+          .undecided = seen.undecided};
+}
+
+EventCounts Session::State::counts_of(std::size_t event) const {
+  const EventCounts all = all_counts_of(event), &before = probes[event].before;
+  return {.recorded = all.recorded - before.recorded,
+          .filtered = all.filtered - before.filtered,
+          .muted = all.muted - before.muted,
+          .lost_full = all.lost_full - before.lost_full,
+          .lost_too_big = all.lost_too_big - before.lost_too_big,
+          .lost_busy = all.lost_busy - before.lost_busy,
+          .missed = all.missed - before.missed,
+          .undecided = all.undecided - before.undecided};
+}
+
+ProbeSummary Session::State::line_of(std::size_t event, const EventCounts& counts, std::uint64_t behind) const {
+  const Probe& probe = probes[event];
+  const control::ArmReport& report = armer->report();
+  ProbeSummary line;
+  line.name = probe.spec.group + "/" + probe.spec.event;
+  line.place = probe.spec.place.path + ":" + hex(probe.site.offset);
+  line.lost_full = counts.lost_full, line.lost_too_big = counts.lost_too_big, line.lost_busy = counts.lost_busy;
+  line.lost_behind = std::min(behind, counts.recorded);
+  line.recorded = counts.recorded - line.lost_behind;
+  line.missed = counts.missed, line.undecided = counts.undecided, line.filtered = counts.filtered,
+  line.muted = counts.muted;
+  line.hits = counts.recorded + line.filtered + line.muted + line.lost_full + line.lost_too_big + line.lost_busy;
+  if (line.hits == 0) line.hint = hint_for(probe, event, report);
+  const auto against = report.against.find(static_cast<std::uint16_t>(event));
+  if (against != report.against.end()) line.against = against->second;
+  return line;
+}
+
+namespace {
+
+void add_notes(const trace::Area& area, const trace::ReaderCounts& counts, std::vector<std::string>& notes) {
+  const auto note = [&](std::uint64_t n, const char* what) {
+    if (n != 0) notes.push_back(std::to_string(n) + " " + what);
+  };
+  const shared::LiveHeader header = area.live_sums();
+  note(header.filtered_execs,
+       "times execve was called under a seccomp filter of the program's own: what it started ran untraced");
+  note(header.traced_execs, "programs were started for a debugger among the traced programs: they ran untraced");
+  note(header.unread_signals,
+       "of SIGTRAP, SIGSEGV and SIGBUS were sent to a program that has a signalfd for them: they cannot be read there");
+  note(counts.damaged, "records were damaged and left out");
+  note(counts.missing, "records are missing");
+  note(counts.bad_stamps, "records had impossible time stamps");
+  note(counts.order_breaks, "records came out of order");
+}
+
+}  // namespace
+
+std::string Session::histograms(bool raw_strings) const {
+  State& s = *state_;
+  if (!s.area || s.area->histogram_count() == 0) return {};
+  const format::HistogramNames names{
+      .task = [&](std::uint32_t tid) { return std::string(s.names.name(tid)); },
+      .symbols = s.symbols.get(),
+      .escape_control = !raw_strings,
+  };
+  const auto& all = s.switches.histograms;
+  const bool are_of_one = std::all_of(all.begin(), all.end(), [&](const auto& h) { return h.event == all[0].event; });
+  std::string text;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool begins_event = i == 0 || all[i].event != all[i - 1].event;
+    if (i != 0) text += begins_event ? "\n" : "\n\n";
+    if (begins_event && !are_of_one) text += "==> " + s.event_name(all[i].event) + " <==\n";
+    text += format::print_histogram(all[i].plan, trace::copy_histogram(*s.area, i), names);
+  }
+  return text;
+}
+
+// Of a guest's probes in the order of its definitions; of the session's own those that were removed as well. Nobody changes the
+// list meanwhile.
+Summary Session::State::summary_of(std::uint32_t owner, const Guest* guest) {
+  Summary summary;
+  summary.tier = guest != nullptr ? guest->tier : options.tier;
+  if (guest == nullptr) summary.notes = notes, summary.details = details;
+  std::vector<std::size_t> events;
+  if (guest != nullptr) events.assign(guest->events.begin(), guest->events.end());
+  for (std::size_t i = 0; guest == nullptr && i < probes.size(); ++i)
+    if (probes[i].owner == owner && !probes[i].was_refused) events.push_back(i);
+  std::vector<EventCounts> counts;
+  trace::ReaderCounts read;
+  {
+    const std::lock_guard reads(reading);
+    for (const std::size_t event : events) counts.push_back(counts_of(event));
+    read = reader->counts();
+  }
+  mail->alone([&] {
+    const control::ArmReport& report = armer->report();
+    for (std::size_t i = 0; i < events.size(); ++i) {
+      summary.probes.push_back(line_of(events[i], counts[i],
+                                       guest != nullptr ? guest->records.lost(i)
+                                       : own_queue      ? own_queue->lost(events[i])
+                                                        : 0));
+      const auto event = static_cast<std::uint16_t>(events[i]);
+      const bool is_breakpoint = report.breakpoints.has(event);
+      summary.breakpoints += is_breakpoint ? 1 : 0;
+      summary.jumps += !is_breakpoint && report.jumps.has(event) ? 1 : 0;
+    }
+    summary.mail_timeouts = area->live_sums().mail_timeouts;
+    Notes all = mail->notes();
+    all.insert(report.notes);
+    for (std::string& text : all.lines()) summary.notes.push_back(std::move(text));
+  });
+  add_notes(*area, read, summary.notes);
+  return summary;
+}
+
+Summary Session::summary() const {
+  State& s = *state_;
+  if (s.visit) return s.visit->summary();
+  if (s.own_summary) return *s.own_summary;
+  if (s.mail) return s.summary_of(0, nullptr);
+  Summary summary;
+  summary.notes = s.notes;
+  return summary;
+}
+
+}  // namespace uprobe

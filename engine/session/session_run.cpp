@@ -1,0 +1,191 @@
+// The time in which a session's records are read and handed on: until its programs have ended, or whoever began it has left and its
+// guests have gone.
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "engine/session/session_state.h"
+#include "engine/target/process_stat.h"
+
+namespace uprobe {
+namespace {
+
+using std::chrono::steady_clock;
+
+// Those that have ended are forgotten.
+bool all_ended(std::vector<Fd>& processes, std::chrono::microseconds limit) {
+  while (!processes.empty() && has_ended(processes.back().get(), limit)) processes.pop_back();
+  return processes.empty();
+}
+
+// Takes the zombie. One that was killed in the middle of execve may have been taken by the mail service.
+Ending ending_of(pid_t child) {
+  siginfo_t info{};
+  if (::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED) != 0) return {.signalled = true, .code = SIGKILL};
+  return {.signalled = info.si_code != CLD_EXITED, .code = info.si_status};
+}
+
+}  // namespace
+
+// A child stays a zombie, so that its name can still be read. The descriptor and not waitid tells: while the mail service leads the
+// child through execve, waitid would report its stops as well.
+bool has_ended(int pidfd, std::chrono::microseconds limit) {
+  pollfd poll_for{.fd = pidfd, .events = POLLIN, .revents = 0};
+  const timespec timeout{.tv_sec = limit.count() / 1'000'000, .tv_nsec = limit.count() % 1'000'000 * 1000};
+  return ::ppoll(&poll_for, 1, &timeout, nullptr) == 1;
+}
+
+Result<Ending> Session::State::run(const RunOptions& run_options, Recipient& recipient) {
+  if (ended_early) {
+    recipient.end_batch();
+    return *ended_early;
+  }
+  if (visit) return run_as_guest(run_options, recipient);
+  if (Status known = stay_with_survivors(run_options); !known) return known.error();
+  own_recipient = &recipient;
+  const auto started = steady_clock::now();
+  const auto is_over_time = [&] {
+    return run_options.duration.count() != 0 && steady_clock::now() - started >= run_options.duration;
+  };
+  const auto wants_to_leave = [&] {
+    return recipient.is_full() || (attaches && recipient.is_broken()) || is_over_time() ||
+           (run_options.detach_requested && run_options.detach_requested());
+  };
+  std::unique_lock turn(turns);
+  do {
+    if (wants_steward && !steward.joinable()) begin_stewardship();
+    if (steward.joinable()) {
+      turn.unlock();
+      return run_beside_guests(recipient, wants_to_leave);
+    }
+    take_turn();
+    turn.unlock();  // whoever is stopped waits here, and whose output does
+    recipient.end_batch();
+    const bool is_to_leave = recording && wants_to_leave();
+    turn.lock();
+    if (steward.joinable() || !is_to_leave || !close_if_alone()) continue;
+    end_session(GuestEnd::host);
+    if (attaches) return Ending{.detached = true};
+  } while (steward.joinable() || !await_end());
+  return end_with_processes();
+}
+
+void Session::State::take_turn() {
+  learn_names();
+  if (!recording) return;
+  poll();
+  serve_settling();
+}
+
+bool Session::State::await_end() {
+  const auto wait = recording ? reader->next_poll() : std::chrono::microseconds(100'000);
+  if (waits) return std::this_thread::sleep_for(wait), false;
+  if (!(attaches ? all_ended(processes, wait) : has_ended(pidfd.get(), wait))) return false;
+  if (!survivors || !recording || survivors->have_ended(wait)) return true;
+  if (first_ended && survivors->count() != 0) std::exchange(first_ended, nullptr)(survivors->count());
+  return false;
+}
+
+Status Session::State::stay_with_survivors(const RunOptions& run_options) {
+  if (!run_options.until_last) return ok();
+  struct stat status {};
+  if (::fstat(area->fd(), &status) != 0) return system_error("fstat of the session area", errno);
+  survivors.emplace(status.st_ino, [this] { return mail->is_following(); });
+  first_ended = run_options.first_ended;
+  return ok();
+}
+
+// Those that stop_tracing() has taken the probes out of, and that go on.
+void Session::State::tell_survivors() {
+  const auto goes_on = [](pid_t pid) {
+    const auto stat = target::stat_of(pid);
+    return stat && !target::has_ended(*stat);
+  };
+  const auto count = std::ranges::count_if(let_go, goes_on);
+  if (count == 0) return;
+  const std::string who = count == 1 ? "1 traced process goes" : std::to_string(count) + " traced processes go";
+  notes.push_back(who + " on untraced; --until=last stays until the last has ended");
+}
+
+// The programs go on.
+void Session::State::end_session(GuestEnd why) {
+  stop_tracing();
+  read_all();
+  if (own_recipient != nullptr) own_recipient->end_batch();
+  {
+    const std::lock_guard lock(settling);
+    is_over = true;
+  }
+  settled.notify_all();
+  if (guest_door) guest_door->end(why);
+}
+
+Ending Session::State::end_with_processes() {
+  learn_names();
+  learn_counted_tasks();
+  names.refresh_all();
+  if (recording) {
+    end_session(GuestEnd::processes);
+    tell_survivors();
+  }
+  if (own_recipient != nullptr) own_recipient->end_batch();
+  return attaches ? Ending{} : ending_of(child);
+}
+
+void Session::State::poll() {
+  const std::lock_guard lock(reading);
+  if (own_recipient != nullptr) own_recipient->learn_events();
+  reader->poll([this](const trace::EventRecord& record) { hand_on(record); });
+  learn_counted_tasks();
+  for (const Route& route : routes)
+    if (route.guest && route.index == 0) route.guest->flush();
+  if (own_queue) own_queue->tell();
+}
+
+void Session::State::read_all() {
+  const std::lock_guard lock(reading);
+  if (own_recipient != nullptr) own_recipient->learn_events();
+  reader->finish([this](const trace::EventRecord& record) { hand_on(record); });
+}
+
+void Session::State::hand_on(const trace::EventRecord& record) {
+  const std::string_view task = names.name(record.tid, record.ns);
+  const Route* route = record.type < routes.size() ? &routes[record.type] : nullptr;
+  if (route != nullptr && route->guest) {
+    if (record.ns >= route->since) route->guest->records.take({route->index, record, task});
+  } else if (own_queue) {
+    if (!is_left) own_queue->take({record.type, record, task});
+  } else if (own_recipient != nullptr) {
+    own_recipient->take(record, task);
+  }
+}
+
+// Prints at least all that is committed now. Records wait for those that threads in the middle of a hit may still publish
+// with an older time: a matter of microseconds, unless such a thread is stopped.
+void Session::State::print_settled() {
+  const std::uint64_t now = trace::Clock::now();
+  const auto may_be_older = [&](std::uint32_t ring) {
+    for (std::size_t part = 0; part < area->live_count(); ++part) {
+      const trace::LiveArea& live = area->live(part);
+      if (live.is_being_written(ring) && __atomic_load_n(&live.ring(ring).stamp, __ATOMIC_RELAXED) < now) return true;
+    }
+    return false;
+  };
+  for (int tries = 0; tries < 20; ++tries) {
+    bool waiting = false;
+    for (std::uint32_t i = 0; i < area->ring_count(); ++i) waiting = waiting || may_be_older(i);
+    std::this_thread::sleep_for(std::chrono::microseconds(10));  // also the clocks' difference
+    if (waiting) continue;
+    do poll();
+    while (reader->next_poll().count() == 0);
+    return;
+  }
+  read_all();
+}
+
+}  // namespace uprobe

@@ -1,0 +1,202 @@
+// The inside of a Session. Internal to the session's files.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "engine/base/fd.h"
+#include "engine/process/agent_image.h"
+#include "engine/arm/armer.h"
+#include "engine/service/mail_service.h"
+#include "engine/resolve/probe_builder.h"
+#include "engine/ipc/peer_server.h"
+#include "engine/ipc/control_server.h"
+#include "engine/session/late_attacher.h"
+#include "engine/plan/flow_cache.h"
+#include "engine/session/session.h"
+#include "engine/session/survivors.h"
+#include "engine/resolve/event_enable_plan.h"
+#include "engine/symbolize/symbols.h"
+#include "engine/trace/reader.h"
+#include "engine/ipc/peer_client.h"
+
+namespace uprobe {
+
+// Where records go.
+class Recipient {
+ public:
+  virtual ~Recipient() = default;
+  // There may be further events; nobody changes them meanwhile.
+  virtual void learn_events() {}
+  virtual void take(const trace::EventRecord& record, std::string_view task) = 0;
+  virtual void end_batch() {}
+  virtual bool is_full() const { return false; }
+  virtual bool is_broken() const { return false; }  // nobody reads any more
+};
+
+// Whether the process behind the descriptor has ended; waits for it, at most so long.
+bool has_ended(int pidfd, std::chrono::microseconds limit);
+
+// Of each probe what a host and its guest must agree on: the definition as it was read, and the file.
+std::vector<std::string> describe(const std::vector<Probe>& probes);
+
+struct Session::State {
+  std::vector<Probe> probes;
+  control::ProbeSet planned;
+  SwitchPlan switches;
+  plan::FlowCache flows;
+  SessionOptions options;
+  std::optional<Definer> definer;
+  std::optional<control::AgentImage> agent;
+  std::optional<trace::Area> area;
+  std::optional<control::Armer> armer;
+  trace::ClockSample clock_begin = trace::Clock::sample();
+  std::optional<trace::Clock> clock;
+  trace::TaskNames names;
+  // Where records show names of code addresses.
+  std::unique_ptr<control::CodeMaps> code_maps;
+  std::unique_ptr<SessionSymbols> symbols;
+  std::optional<control::MailService> mail;
+  std::optional<Newcomers> newcomers;
+  bool searches = false;  // for processes by name or by file
+  bool waits = false;     // for more of them
+  std::optional<trace::Reader> reader;
+  std::vector<std::string> notes, details;  // as in Summary
+  pid_t child = 0;
+  bool attaches = false;  // to processes that run; else `child` is ours, or has loaded us
+  std::vector<pid_t> attached;
+  std::optional<Ending> ended_early;
+  Fd pidfd;                   // of the child
+  std::vector<Fd> processes;  // those attached to, pidfds
+  // Where the session stays with them; `first_ended` as in RunOptions, empty after its call.
+  std::optional<Survivors> survivors;
+  std::function<void(std::size_t others)> first_ended;
+  std::set<pid_t> let_go;  // by stop_tracing()
+  std::atomic<bool> recording{false};
+  std::vector<std::uint32_t> counted_tasks;  // of each histogram: entries there were when its tasks were looked at
+  std::optional<LiveServer> door;
+  mutable std::mutex changing;  // one change at a time; comes before the next
+  mutable std::mutex reading;   // the probes, and what the reader knows of them
+
+  // Several tools on one target (session_guests.cpp). The host's:
+  struct Route {
+    std::shared_ptr<Guest> guest;  // null: the session's own
+    std::uint32_t index = 0;       // among the guest's probes
+    std::uint64_t since = 0;       // what is older was recorded for another one
+  };
+  std::vector<Route> routes;    // by event; with `reading`
+  std::size_t guest_count = 0;  // admitted and not dismissed; this and the next three with `changing`
+  std::uint32_t last_owner = 0;
+  bool is_closing = false;             // nobody is admitted any more
+  bool is_leaving = false;             // takes no orders any more
+  std::atomic<bool> is_left{false};    // by whoever began the session
+  std::optional<Summary> own_summary;  // of that moment
+  Recipient* own_recipient = nullptr;  // null: nobody's
+  // While there are guests another thread reads, and own records go through a queue: whoever began the session keeps nobody
+  // waiting either. Reading is of whoever holds `turns`, until there is a steward; guests' threads only try to get it.
+  std::mutex turns;
+  std::atomic<bool> wants_steward{false};
+  std::thread steward;
+  std::optional<RecordQueue> own_queue;
+  Ending steward_ending;
+  std::mutex settling;
+  std::condition_variable settled;
+  std::uint64_t settle_wanted = 0, settle_done = 0;
+  bool is_over = false;  // nobody reads any more; these three with `settling`
+  std::optional<GuestDoor> guest_door;
+  // And the guest's:
+  std::optional<Visit> visit;
+  Tell tell = [](const std::string&) {};  // while it attaches
+
+  ~State();
+  Status launch(const std::string& program, const std::vector<std::string>& argv);
+  void stop_tracing();
+  void learn_names();
+  void learn(const std::vector<control::SeenTask>& tasks);
+  // Of tasks that nothing but a histogram shows, while they live.
+  void learn_counted_tasks();
+  void await_writers();
+  Result<Ending> run(const RunOptions& options, Recipient& recipient);
+  Status unless_killed(const Error& error);
+  void print_settled();
+  Status open_agent();
+  // Area, armer, clock and reader; no process has any of it yet.
+  Status make_area();
+  // Attached processes are given back as they were, others only lose their probes.
+  void let_go_of(pid_t pid);
+  // What a process needs of our own points in it besides; it is not touched.
+  Status plan_for(pid_t pid);
+  Status attach_all(const GivenUp& given_up);
+  Status find_others(const Selection& whom, control::Lookout lookout, const GivenUp& given_up);
+  void end_search();
+  // `load` brings the agent to work in the target; what a failure leaves armed is taken out again.
+  Status arm(target::Target& target, const std::function<Result<control::Block>()>& load);
+  // `first`: the programs, and their process blocks.
+  Status begin(const std::map<pid_t, Addr>& first);
+  Status find_any_armed() const;
+  void poll();
+  void read_all();
+  void hand_on(const trace::EventRecord& record);
+  void take_turn();
+  bool await_end();
+  Status stay_with_survivors(const RunOptions& options);
+  void tell_survivors();
+  void end_session(GuestEnd why);
+  Ending end_with_processes();
+  // Whether nobody is left but whoever began it, and nobody comes any more.
+  bool close_if_alone();
+  bool is_deserted();
+  void serve_as_steward();
+  void begin_stewardship();
+  Ending run_beside_guests(Recipient& recipient, const std::function<bool()>& wants_to_leave);
+  void leave_to_guests();
+  Status serve_guests();
+  Result<std::vector<std::string>> admit(const std::shared_ptr<Guest>& guest, const Hello& hello);
+  bool dismiss(Guest& guest);
+  Status may_be_joined(const Hello& hello) const;
+  std::vector<pid_t> roots() const;
+  std::vector<std::uint16_t> live_events_of(std::uint32_t owner) const;
+  void settle();
+  void serve_settling();
+  void free_events_of(std::uint32_t owner);
+  // Since the beginning of the session; since the event is its owner's.
+  EventCounts all_counts_of(std::size_t event) const;
+  EventCounts counts_of(std::size_t event) const;
+  Summary summary_of(std::uint32_t owner, const Guest* guest);
+  ProbeSummary line_of(std::size_t event, const EventCounts& counts, std::uint64_t behind) const;
+  // A guest's.
+  Status become_guest(pid_t host, const GivenUp& given_up);
+  Result<Ending> run_as_guest(const RunOptions& options, Recipient& recipient);
+  Status attach_first(const GivenUp& given_up);
+  Status attach_or_join(const GivenUp& given_up);
+  Status join_host(const Error& occupied, const GivenUp& given_up);
+  void forget_attempt();
+  // Live changes, in session_live.cpp.
+  Result<Changes> define(const Definition& definition);
+  Result<Changes> remove(const std::string& name);
+  Result<std::size_t> switch_events(const std::string& name, bool on);
+  std::vector<ProbeState> list() const;
+  Reply answer(const std::vector<Order>& orders);
+  Result<std::string> follow_order(const Order& order);
+  Result<Changes> define_one(const Definition& definition);
+  Status open_doors();
+  Status serve();
+  void close_doors();
+  Status may_join(const std::vector<Probe>& more, plan::Tier tier) const;
+  std::vector<Probe>::iterator before(const Probe& probe);
+  Status has_room(const std::vector<Probe>& more);
+  Result<std::uint16_t> number_for(Probe probe);
+  // `guest`: whose they are; null: the session's own.
+  Result<std::vector<std::uint16_t>> join(const std::vector<Probe>& more, const std::shared_ptr<Guest>& guest);
+  void leave(const std::vector<std::uint16_t>& events);
+  // Why each probe cannot be a jump at all of its places, empty for those that can. By the files alone; nobody asks for a tier of int3.
+  std::vector<std::string> reasons_against_jumps();
+  Status check_tiers();
+  std::string event_name(std::uint32_t number) const;  // by the number of its switch
+};
+
+}  // namespace uprobe

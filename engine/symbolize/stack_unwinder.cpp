@@ -1,0 +1,137 @@
+#include "engine/symbolize/stack_unwinder.h"
+
+#include <algorithm>
+
+#include "engine/elf/frame_walk.h"
+
+namespace uprobe {
+namespace {
+
+using elf::kFrameBp;
+using elf::kFrameIp;
+using elf::kFrameSp;
+using shared::Reg;
+
+// As in the agent (preload/stack_walk.cpp): a link that leads further is something else.
+constexpr std::uint64_t kMostFrameBytes = 1 << 20;
+// By the numbers of unwind tables.
+constexpr Reg kOrder[elf::kFrameRegisters] = {Reg::ax,  Reg::dx,  Reg::cx,  Reg::bx,  Reg::si,  Reg::di,
+                                              Reg::bp,  Reg::sp,  Reg::r8,  Reg::r9,  Reg::r10, Reg::r11,
+                                              Reg::r12, Reg::r13, Reg::r14, Reg::r15, Reg::ip};
+
+class Memory final : public elf::FrameMemory {
+ public:
+  explicit Memory(const trace::StackCopy& stack) : stack_(stack) {}
+  std::optional<std::uint64_t> load(std::uint64_t address) const override { return stack_.word_at(address); }
+
+ private:
+  const trace::StackCopy& stack_;
+};
+
+class Unwinder {
+ public:
+  Unwinder(const trace::StackCopy& stack, const std::function<CodeAt(std::uint64_t)>& find)
+      : stack_(stack), memory_(stack), find_(find) {
+    for (std::size_t i = 0; i < elf::kFrameRegisters; ++i) state_[i] = stack[kOrder[i]];
+  }
+
+  std::vector<format::StackFrame> run() {
+    std::vector<format::StackFrame> frames{{*state_[kFrameIp], false}};
+    while (frames.size() < kMostStackFrames && step(frames.back())) frames.push_back({*state_[kFrameIp], is_return_});
+    return frames;
+  }
+
+ private:
+  // To the caller of a frame. False: there is none, or none that is known.
+  bool step(const format::StackFrame& frame) {
+    const CodeAt code = find_(frame.address - (frame.is_return ? 1 : 0));
+    const elf::FrameRow* row = code.tables == nullptr ? nullptr : code.tables->row_at(code.link_address);
+    if (row == nullptr) return step_by_link(state_[kFrameSp].value_or(0));
+    elf::FrameState caller = state_;
+    const elf::Step done = elf::step_up(*row, memory_, caller);
+    if (done == elf::Step::end) return false;
+    is_return_ = !row->is_signal;
+    if (done == elf::Step::up && find_(*caller[kFrameIp] - (is_return_ ? 1 : 0)).is_code) {
+      state_ = caller;
+      return true;
+    }
+    const auto top = elf::frame_top(*row, memory_, state_);
+    return step_by_link(top && *top >= 16 ? *top - 16 : state_[kFrameSp].value_or(0));
+  }
+
+  // To the frame that is linked at `low` or next above.
+  bool step_by_link(std::uint64_t low) {
+    is_return_ = true;
+    if (low == *state_[kFrameSp] && is_entered(low)) return true;
+    const auto link = next_link(low);
+    const auto address = link ? stack_.word_at(*link + 8) : std::nullopt;
+    if (!address || !is_return_address(*address)) return false;
+    const auto outer = stack_.word_at(*link);
+    state_ = {};
+    state_[kFrameIp] = address, state_[kFrameSp] = *link + 16, state_[kFrameBp] = outer;
+    return true;
+  }
+
+  // A function that has been entered just now, as the agent knows: the return address is where the stack pointer is.
+  bool is_entered(std::uint64_t sp) {
+    if (stack_.frames.size() < 2 || stack_.frames[1].place != sp || stack_[Reg::sp] != sp) return false;
+    if (!is_return_address(stack_.frames[1].address)) return false;
+    state_[kFrameIp] = stack_.frames[1].address, state_[kFrameSp] = sp + 8;
+    return true;
+  }
+
+  // What the frame pointer says, if it can be one, else the first frame of the agent's chain that is not below.
+  std::optional<std::uint64_t> next_link(std::uint64_t low) const {
+    const auto link = state_[kFrameBp];
+    if (link && *link >= low && *link - low < kMostFrameBytes && *link % 8 == 0 && stack_.word_at(*link + 8))
+      return link;
+    for (std::size_t i = 1; i < stack_.frames.size(); ++i)
+      if (stack_.has_link(i) && stack_.frames[i].place >= low + 8) return stack_.frames[i].place - 8;
+    return std::nullopt;
+  }
+
+  bool is_return_address(std::uint64_t address) const {
+    const CodeAt code = find_(address - 1);
+    if (!code.is_code || code.file == nullptr) return code.is_code;
+    // Who starts a thread of its own making leaves a function's address there, plus one (Go's goexit): unwinders look one back.
+    const auto function = code.file->range_at(code.link_address);
+    return is_behind_call(*code.file, code.link_address + 1) || (function && function->begin == code.link_address);
+  }
+
+  const trace::StackCopy& stack_;
+  const Memory memory_;
+  const std::function<CodeAt(std::uint64_t)>& find_;
+  elf::FrameState state_;
+  bool is_return_ = true;  // of the frame that was found last
+};
+
+// The length of `call *r/m64` (ff /2) by the bytes behind ff, without prefixes; 0: it is something else.
+std::size_t indirect_call_bytes(std::uint8_t modes, std::uint8_t scaled) {
+  const unsigned mode = modes >> 6, base = modes & 7;
+  if ((modes & 0x38) != 0x10) return 0;
+  if (mode == 3) return 2;
+  const std::size_t index = base == 4 ? 1 : 0;
+  const bool is_far = mode == 2 || (mode == 0 && (base == 5 || (index != 0 && (scaled & 7) == 5)));
+  return 2 + index + (is_far ? 4 : mode == 1 ? 1 : 0);
+}
+
+}  // namespace
+
+bool is_behind_call(const elf::ElfFile& file, std::uint64_t address) {
+  constexpr std::size_t kLongest = 7;
+  const auto end = file.offset_of_address(address - 1);
+  if (!end) return false;
+  const auto bytes = file.bytes().first(std::min<std::size_t>(*end + 1, file.bytes().size()));
+  const auto back = [&](std::size_t n) { return n <= bytes.size() ? bytes[bytes.size() - n] : std::uint8_t{0}; };
+  if (back(5) == 0xe8) return true;
+  for (std::size_t n = 2; n <= kLongest; ++n)
+    if (back(n) == 0xff && indirect_call_bytes(back(n - 1), n > 2 ? back(n - 2) : std::uint8_t{0}) == n) return true;
+  return false;
+}
+
+std::vector<format::StackFrame> unwind(const trace::StackCopy& stack,
+                                       const std::function<CodeAt(std::uint64_t address)>& find) {
+  return Unwinder(stack, find).run();
+}
+
+}  // namespace uprobe

@@ -1,0 +1,71 @@
+// Names of code addresses in records: by the mappings of the process that made the record, as they were noted while it lived,
+// and the symbols of the mapped files. An address of which that leaves a doubt has no name.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/symbolize/code_maps.h"
+#include "engine/output/symbols.h"
+#include "engine/plan/resolve.h"
+#include "engine/symbolize/stack_unwinder.h"
+
+namespace uprobe {
+
+class SessionSymbols final : public format::Symbols {
+ public:
+  // sites[i] is where the event of type i is. `maps` must outlive it.
+  SessionSymbols(control::CodeMaps& maps, std::vector<plan::Site> sites);
+
+  format::NamedAddress name_of(const trace::EventRecord& record, std::uint64_t address) override;
+  format::CodePlace place_of(const trace::EventRecord* record, std::uint64_t address) override;
+  std::vector<format::StackFrame> frames_of(const trace::EventRecord& record) override;
+
+ private:
+  using File = std::shared_ptr<const elf::ElfFile>;
+  struct Known {
+    std::uint64_t address = 0, anchor = 0, generation = 0;
+    std::uint32_t tid = 0;
+    bool valid = false;
+    std::string name;
+    std::uint64_t distance = 0, size = 0;
+  };
+
+  struct KnownCode {
+    std::uint64_t address = 0, anchor = 0, generation = 0;
+    std::uint32_t tid = 0;
+    bool valid = false;
+    CodeAt code;
+  };
+
+  // Of the record's own place; nothing for a record that does not say.
+  std::optional<control::CodeMaps::Anchor> anchor_of(const trace::EventRecord& record) const;
+  void look_again(const trace::EventRecord& record);
+  std::vector<control::CodeMapping> mapped_at(const trace::EventRecord& record, const control::CodeMaps::Anchor& anchor,
+                                              std::uint64_t address);
+  void look_up(const trace::EventRecord& record, const control::CodeMaps::Anchor& anchor, Known& known);
+  CodeAt code_at(const trace::EventRecord& record, const control::CodeMaps::Anchor& anchor, std::uint64_t address);
+  CodeAt find_code(const trace::EventRecord& record, const control::CodeMaps::Anchor& anchor, std::uint64_t address);
+  CodeAt code_in(const elf::ElfFile& file, std::uint64_t link_address);
+  // The probe's own file moves as a whole, so that it needs no mappings; nothing: the address is not in its code.
+  static std::optional<std::uint64_t> address_in_own(const plan::Site& site, const control::CodeMaps::Anchor& anchor,
+                                                     std::uint64_t address);
+  File file_of(const control::CodeMapping& mapping);
+  void make_room();
+  static void name_in(const elf::ElfFile& file, std::uint64_t link_address, Known& known);
+
+  control::CodeMaps& maps_;
+  std::vector<plan::Site> sites_;
+  plan::FileCache files_;
+  std::map<std::string, File> by_path_;                    // null: not the file that was mapped
+  std::uint64_t file_bytes_ = 0;                           // of these
+  std::map<const elf::ElfFile*, elf::CallFrames> tables_;  // of files that are kept above
+  std::array<Known, 256> recent_;
+  std::array<KnownCode, 1024> recent_code_;
+};
+
+}  // namespace uprobe
