@@ -101,7 +101,8 @@ x86::FastRecord fast_record(trace::Area& area, std::uint32_t event) {
   fast.area = Addr{word_of(&header)};
   fast.data_offset = header.data_offset, fast.ring_bytes = header.ring_bytes;
   fast.ring_offset = header.ring_offset, fast.cpu_ring_count = header.cpu_ring_count;
-  fast.events_offset = header.event_offset, fast.counts_offset = header.counts_offset, fast.fixed_bytes = area.event(event).fixed_bytes;
+  fast.events_offset = header.event_offset, fast.counts_offset = header.counts_offset,
+  fast.fixed_bytes = area.event(event).fixed_bytes;
   fast.filter = area.filter(event);
   fast.dropped_offset = header.dropped_offset, fast.dropped_stride = header.dropped_stride;
   fast.program = {agent::at_offset<Insn>(&header, header.insn_offset) + area.event(event).first_insn,

@@ -18,11 +18,11 @@
 
 #include "cli/inheritance.h"
 #include "cli/run.h"
-#include "engine/ipc/self_attach_protocol.h"
 #include "engine/base/exhaustion.h"
 #include "engine/base/fd.h"
 #include "engine/base/quiet_thread.h"
 #include "engine/ipc/record_queue.h"
+#include "engine/ipc/self_attach_protocol.h"
 #include "engine/session/session.h"
 
 namespace uprobe::cli {

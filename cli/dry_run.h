@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/session/session.h"
+#include "engine/types.h"
 
 namespace uprobe::cli {
 

@@ -4,8 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/resolve/check.h"
 #include "engine/ipc/control_protocol.h"
+#include "engine/resolve/check.h"
+#include "engine/resolve/programs.h"
 #include "engine/session/session.h"
 
 namespace uprobe::cli {

@@ -12,8 +12,8 @@
 #include "engine/ipc/control_protocol.h"
 #include "engine/plan/return_mode.h"
 #include "engine/plan/tier.h"
-#include "engine/session/session.h"
 #include "engine/spec/probe_spec.h"
+#include "engine/types.h"
 
 namespace uprobe::cli {
 

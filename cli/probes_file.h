@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/options.h"
-#include "engine/session/session.h"
+#include "engine/types.h"
 
 namespace uprobe::cli {
 

@@ -20,7 +20,8 @@ Status prepare_others(SessionOptions& options, std::vector<std::string>& places,
       list.erase(list.begin() + static_cast<std::ptrdiff_t>(number));
       places.erase(places.begin() + static_cast<std::ptrdiff_t>(number));
       if (!list.empty()) continue;
-      return Error{.code = Code::usage, .text = "no probe is left: " + counted(all, "definition", "definitions") + " skipped"};
+      return Error{.code = Code::usage,
+                   .text = "no probe is left: " + counted(all, "definition", "definitions") + " skipped"};
     }
     if (list.size() != all)
       diagnostics.line(std::to_string(all - list.size()) + " of " + counted(all, "definition", "definitions") +

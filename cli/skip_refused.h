@@ -5,7 +5,7 @@
 
 #include "cli/diagnostics.h"
 #include "cli/probes_file.h"
-#include "engine/session/session.h"
+#include "engine/types.h"
 
 namespace uprobe::cli {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/session/session.h"
+#include "engine/types.h"
 
 namespace uprobe::cli {
 

@@ -22,6 +22,7 @@
 #include <initializer_list>
 
 #include "engine/ipc/self_attach_protocol.h"
+#include "engine/resolve/programs.h"
 #include "engine/session/session.h"
 #include "library/system_call.h"
 

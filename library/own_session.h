@@ -6,8 +6,8 @@
 #include <map>
 #include <memory>
 
-#include "engine/ipc/self_attach_protocol.h"
 #include "engine/base/fd.h"
+#include "engine/ipc/self_attach_protocol.h"
 #include "library/attendant.h"
 #include "library/own_thread.h"
 #include "library/tracer.h"

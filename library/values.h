@@ -5,8 +5,8 @@
 
 #include "engine/base/result.h"
 #include "engine/program/layout.h"
-#include "engine/session/session.h"
 #include "engine/trace/event_record.h"
+#include "engine/types.h"
 #include "library/uprobe/session.h"
 
 namespace libuprobe {

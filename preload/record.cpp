@@ -98,8 +98,7 @@ inline void record(Draft& draft, u32 event_index) {
 
 // Where events can be off. Not part of its caller: only such a session needs the stack for it.
 [[gnu::noinline]] void record_switched(const Hit& hit, AreaHeader* area, const Event& event, u32 event_index) {
-  Draft draft{&hit,  area, &event, &counts_of(area, event_index), nullptr, 0, 0, false, false, {},
-              false, 0,    nullptr, 0};
+  Draft draft{&hit, area, &event, &counts_of(area, event_index), nullptr, 0, 0, false, false, {}, false, 0, nullptr, 0};
   if ((event.flags & shared::kEventCounts) != 0) return record_counted(draft, event_index);
   if (!begin_switched(draft)) return count(draft.counts->muted);
   record(draft, event_index);
@@ -114,8 +113,7 @@ void record_event(const Hit& hit, AreaHeader* area, u32 event_index) {
   const Event& event = at_offset<Event>(area, area->event_offset)[event_index];
   if (!is_recording(event)) return;
   if (area->switch_count != 0) return record_switched(hit, area, event, event_index);
-  Draft draft{&hit,  area, &event, &counts_of(area, event_index), nullptr, 0, 0, false, false, {},
-              false, 0,    nullptr, 0};
+  Draft draft{&hit, area, &event, &counts_of(area, event_index), nullptr, 0, 0, false, false, {}, false, 0, nullptr, 0};
   record(draft, event_index);
 }
 

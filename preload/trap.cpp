@@ -222,7 +222,8 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_on_trap(i32, SignalInfo*
     if (end_step(block, *frame)) return leave(block, *frame, true);
     // A step of the program's own that was a return: it has ended behind the call, whatever is between.
     const bool has_returned = came_home(block, *frame, true);
-    if (!has_returned && (finish_jump(block, *frame, true) || in_agent(block, frame->ip))) return leave(block, *frame, true);
+    if (!has_returned && (finish_jump(block, *frame, true) || in_agent(block, frame->ip)))
+      return leave(block, *frame, true);
   }
   return pass_on(block, *info, *frame, true);
 }

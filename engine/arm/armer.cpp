@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "engine/arm/armer_work.h"
-#include "engine/inject/code_files.h"
 #include "engine/arm/islands.h"
+#include "engine/inject/code_files.h"
 #include "engine/process/mapped_file.h"
 
 namespace uprobe::control {

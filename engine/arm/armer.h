@@ -10,17 +10,17 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/notes.h"
-#include "engine/process/block.h"
 #include "engine/arm/file_jumps.h"
-#include "engine/process/block_cache.h"
-#include "engine/arm/object_places.h"
 #include "engine/arm/internal_points.h"
-#include "engine/arm/slot_layout.h"
+#include "engine/arm/object_places.h"
 #include "engine/arm/probe_set.h"
+#include "engine/arm/slot_layout.h"
+#include "engine/base/notes.h"
 #include "engine/elf/relocations.h"
 #include "engine/plan/sparse_set.h"
 #include "engine/plan/tier.h"
+#include "engine/process/block.h"
+#include "engine/process/block_cache.h"
 #include "engine/target/target.h"
 
 namespace uprobe::control {

@@ -5,10 +5,10 @@
 #include <functional>
 
 #include "arch/x86/code/scan.h"
-#include "engine/base/text.h"
 #include "engine/arm/armer_work.h"
-#include "engine/patch/batched_patch.h"
 #include "engine/arm/ifunc.h"
+#include "engine/base/text.h"
+#include "engine/patch/batched_patch.h"
 #include "engine/patch/patch.h"
 
 namespace uprobe::control {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "engine/arm/armer.h"
-#include "engine/patch/patch.h"
 #include "engine/arm/slot_layout.h"
+#include "engine/patch/patch.h"
 
 namespace uprobe::control {
 namespace {

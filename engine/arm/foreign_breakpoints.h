@@ -11,8 +11,8 @@
 #include <chrono>
 #include <set>
 
-#include "engine/base/address.h"
 #include "engine/arm/armer.h"
+#include "engine/base/address.h"
 
 namespace uprobe::control {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "engine/process/mapped_file.h"
 #include "engine/plan/call_patterns.h"
 #include "engine/plan/unwinder_signs.h"
+#include "engine/process/mapped_file.h"
 
 namespace uprobe::control {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <tuple>
 
-#include "engine/base/notes.h"
 #include "engine/arm/probe_set.h"
+#include "engine/base/notes.h"
 #include "engine/plan/system_calls.h"
 #include "engine/target/target.h"
 

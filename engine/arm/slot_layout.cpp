@@ -9,8 +9,8 @@
 
 #include "arch/x86/code/trampoline.h"
 #include "arch/x86/code/window.h"
-#include "engine/patch/batched_patch.h"
 #include "engine/arm/islands.h"
+#include "engine/patch/batched_patch.h"
 #include "engine/process/text_view.h"
 #include "engine/shared/trampoline.h"
 
@@ -133,9 +133,9 @@ class Placer {
   TextView held_;
   std::vector<std::pair<Addr, EventWord>> events_;  // of slots that stand in a held process, to be written
   std::vector<std::pair<Addr, std::vector<std::uint8_t>>> renewed_;  // bodies that stand there, likewise
-  std::size_t fresh_ = 0;  // points so far that will be new in the block
+  std::size_t fresh_ = 0;                                            // points so far that will be new in the block
   std::vector<SharedBody> bodies_;
-  std::map<std::string, std::size_t> by_program_;   // with filter and kind; "": the agent records
+  std::map<std::string, std::size_t> by_program_;      // with filter and kind; "": the agent records
   std::map<std::pair<Addr, std::size_t>, bool> seen_;  // which bodies stand where, of points that were there before
 };
 
@@ -185,16 +185,15 @@ std::size_t Placer::body_for(const Pending& p) {
   const PlannedConsumer* recorded = may_record(p) ? &p.planned->consumers.front() : nullptr;
   // Neighbours mostly record alike.
   const PlannedConsumer* latest = bodies_.empty() ? nullptr : bodies_.back().made_for;
-  if (recorded != nullptr && latest != nullptr && record_alike(*context_.area, *recorded, *latest)) return bodies_.size() - 1;
+  if (recorded != nullptr && latest != nullptr && record_alike(*context_.area, *recorded, *latest))
+    return bodies_.size() - 1;
   const std::string key = recorded != nullptr ? key_of(*context_.area, *recorded) : "";
   const auto [found, is_new] = by_program_.try_emplace(key, bodies_.size());
   if (!is_new) return found->second;
   SharedBody& body = bodies_.emplace_back();
   body.made_for = recorded;
-  body.spec = {.at = {},
-               .block = context_.block.address(),
-               .jump_entry = Addr{context_.block.head().jump_entry},
-               .fast = {}};
+  body.spec = {
+      .at = {}, .block = context_.block.address(), .jump_entry = Addr{context_.block.head().jump_entry}, .fast = {}};
   if (recorded != nullptr) body.spec.fast = fast_record(*recorded, p);
   const x86::Body longest = x86::longest_body(body.spec);
   body.records = longest.records;

@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
-#include "engine/process/block.h"
 #include "engine/arm/probe_set.h"
 #include "engine/plan/window.h"
+#include "engine/process/block.h"
 #include "engine/trace/area.h"
 
 namespace uprobe::control {

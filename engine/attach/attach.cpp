@@ -12,9 +12,9 @@
 #include <memory>
 #include <string>
 
+#include "engine/attach/attached_threads.h"
 #include "engine/base/fd.h"
 #include "engine/base/roles.h"
-#include "engine/attach/attached_threads.h"
 #include "engine/inject/descriptor_room.h"
 #include "engine/inject/load.h"
 #include "engine/target/attachable.h"
@@ -116,7 +116,8 @@ std::uint32_t by_descriptor(pid_t pid) {
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), ::closedir);
   if (!entries) return 0;
   while (const dirent* entry = ::readdir(entries.get())) {
-    const auto text = entry->d_name[0] == '.' ? Result<std::string>(Error{}) : read_file(folder + "/" + entry->d_name, kMostText);
+    const auto text =
+        entry->d_name[0] == '.' ? Result<std::string>(Error{}) : read_file(folder + "/" + entry->d_name, kMostText);
     const std::size_t at = text ? text->find("sigmask:\t") : std::string::npos;
     if (at != std::string::npos) named |= std::strtoull(text->c_str() + at + 9, nullptr, 16);
   }

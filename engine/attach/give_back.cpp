@@ -13,9 +13,9 @@
 #include <cstring>
 #include <string>
 
-#include "engine/base/fd.h"
 #include "engine/attach/attach.h"
 #include "engine/attach/attached_threads.h"
+#include "engine/base/fd.h"
 #include "engine/patch/disarm.h"
 #include "engine/process/processes.h"
 #include "engine/shared/mailbox.h"
@@ -141,8 +141,7 @@ class GivingBack {
                                          [ip](const shared::Island& i) { return ip - i.base < i.bytes; });
       return in_island || is_in_agent(ip) || process_.is_errand(ip);
     };
-    if (is_ours(thread.registers.rip) || has_own_signal(thread))
-      return process_.let_out(thread.tid, kMoment, is_ours);
+    if (is_ours(thread.registers.rip) || has_own_signal(thread)) return process_.let_out(thread.tid, kMoment, is_ours);
     return process_.let_run(thread.tid, kMoment);
   }
 

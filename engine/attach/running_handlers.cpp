@@ -17,8 +17,8 @@ namespace {
 using target::HeldProcess;
 using x86::ReturnFrame;
 
-constexpr std::uint64_t kMostStack = 1 << 18;     // that is looked at
-constexpr std::uint64_t kMostState = 1 << 16;     // from a frame to its extended state
+constexpr std::uint64_t kMostStack = 1 << 18;       // that is looked at
+constexpr std::uint64_t kMostState = 1 << 16;       // from a frame to its extended state
 constexpr std::size_t kMostFrames = 16, kLast = 7;  // of ReturnFrame::reserved: what the agent keeps the restorer in
 // mov $15, %rax; syscall: what unwinders know a restorer by
 constexpr std::uint8_t kRestorer[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
@@ -77,8 +77,9 @@ class Handlers {
 
   Status take(Addr at, Frame frame) {
     const auto known = block_.find(Addr{frame.restorer + kSyscallAt});
-    const bool is_seen = frame.restorer == visible_.value ||
-                         (known && block_.points()[*known].state == static_cast<std::uint32_t>(shared::PointState::armed));
+    const bool is_seen =
+        frame.restorer == visible_.value ||
+        (known && block_.points()[*known].state == static_cast<std::uint32_t>(shared::PointState::armed));
     if (is_seen) return ok();
     block_.head().flags |= shared::kBlockLedBack;
     const Addr flags = block_.address() + offsetof(shared::ProcessBlock, flags);

@@ -46,7 +46,8 @@ Result<Addr> object_at(const target::ProcessFiles& files, Addr inside) {
 
 // Words are written and read whole: both sides use them at once.
 Status Preloaded::PageLine::read(std::size_t offset, void* to, std::size_t bytes) {
-  const auto* from = reinterpret_cast<const std::uint32_t*>(reinterpret_cast<const std::uint8_t*>(&page_.slot) + offset);
+  const auto* from =
+      reinterpret_cast<const std::uint32_t*>(reinterpret_cast<const std::uint8_t*>(&page_.slot) + offset);
   auto* words = static_cast<std::uint32_t*>(to);
   for (std::size_t i = 0; i < bytes / sizeof *from; ++i) words[i] = __atomic_load_n(from + i, __ATOMIC_SEQ_CST);
   return ok();
@@ -99,8 +100,7 @@ Result<std::unique_ptr<Preloaded>> Preloaded::open(Fd page) {
 Status Preloaded::find_process() {
   // Yama lets only a descendant's memory be written, unless it says so itself. Where there is no Yama the call fails.
   const auto us = static_cast<std::uint64_t>(::getpid());
-  if (auto asked = thread_.command({SYS_prctl, PR_SET_PTRACER, us, 0, 0, 0, 0}); !asked)
-    return asked.error();
+  if (auto asked = thread_.command({SYS_prctl, PR_SET_PTRACER, us, 0, 0, 0, 0}); !asked) return asked.error();
   const auto pid = static_cast<pid_t>(shared_->pid);
   const Fd handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!handle) return system_error("pidfd_open", errno);

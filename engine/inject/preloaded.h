@@ -7,10 +7,10 @@
 #include <optional>
 
 #include "engine/base/fd.h"
-#include "engine/process/block.h"
 #include "engine/inject/load.h"
-#include "engine/mailbox/mail_target.h"
 #include "engine/mailbox/heartbeat.h"
+#include "engine/mailbox/mail_target.h"
+#include "engine/process/block.h"
 #include "engine/shared/bootstrap.h"
 #include "engine/trace/area.h"
 

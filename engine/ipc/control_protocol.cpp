@@ -8,9 +8,9 @@
 #include <chrono>
 #include <cstdint>
 
-#include "engine/ipc/socket_folder.h"
 #include "engine/ipc/message.h"
 #include "engine/ipc/peer.h"
+#include "engine/ipc/socket_folder.h"
 
 namespace uprobe {
 namespace {

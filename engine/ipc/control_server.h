@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "engine/ipc/socket_folder.h"
 #include "engine/ipc/control_protocol.h"
+#include "engine/ipc/socket_folder.h"
 
 namespace uprobe {
 

@@ -4,9 +4,9 @@
 
 #include <cerrno>
 
-#include "engine/ipc/socket_folder.h"
-#include "engine/ipc/peer_server.h"
 #include "engine/ipc/peer.h"
+#include "engine/ipc/peer_server.h"
+#include "engine/ipc/socket_folder.h"
 
 namespace uprobe {
 namespace {

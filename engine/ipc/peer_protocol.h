@@ -29,8 +29,8 @@
 
 #include "engine/base/fd.h"
 #include "engine/base/result.h"
-#include "engine/session/session.h"
 #include "engine/trace/event_record.h"
+#include "engine/types.h"
 
 namespace uprobe {
 

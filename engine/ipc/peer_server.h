@@ -14,10 +14,10 @@
 #include <thread>
 #include <vector>
 
-#include "engine/ipc/socket_folder.h"
-#include "engine/ipc/peer_protocol.h"
 #include "engine/ipc/peer.h"
+#include "engine/ipc/peer_protocol.h"
 #include "engine/ipc/record_queue.h"
+#include "engine/ipc/socket_folder.h"
 
 namespace uprobe {
 

@@ -22,8 +22,8 @@
 #include <string>
 #include <string_view>
 
-#include "engine/ipc/peer_protocol.h"
 #include "engine/ipc/control_protocol.h"
+#include "engine/ipc/peer_protocol.h"
 #include "engine/program/layout.h"
 
 namespace uprobe {

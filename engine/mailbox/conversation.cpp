@@ -10,9 +10,9 @@ using shared::MailState;
 using shared::Turn;
 using namespace std::chrono_literals;
 
-constexpr auto kPatience = 2s;        // a target that is stopped or killed meanwhile does not hold us longer
-constexpr auto kLastWord = 100ms;     // of a thread that is giving up
-constexpr auto kLook = 20ms;          // the bell may be swallowed
+constexpr auto kPatience = 2s;     // a target that is stopped or killed meanwhile does not hold us longer
+constexpr auto kLastWord = 100ms;  // of a thread that is giving up
+constexpr auto kLook = 20ms;       // the bell may be swallowed
 
 bool is_before(std::uint32_t a, std::uint32_t b) {
   const std::uint32_t distance = shared::number_behind(b, ~a + 1);

@@ -32,7 +32,9 @@ class PrivateLine : public MailLine {
   PrivateLine(const target::ProcessFiles& files, Addr slot, trace::Area& area, std::size_t part, std::uint32_t tid)
       : files_(files), slot_(slot), area_(area), part_(part), tid_(tid) {}
 
-  Status read(std::size_t offset, void* to, std::size_t bytes) override { return files_.read(slot_ + offset, to, bytes); }
+  Status read(std::size_t offset, void* to, std::size_t bytes) override {
+    return files_.read(slot_ + offset, to, bytes);
+  }
   Status write(std::size_t offset, const void* from, std::size_t bytes) override {
     return files_.write(slot_ + offset, from, bytes);
   }

@@ -30,7 +30,8 @@ bool futex_wait_any(std::span<const FutexSeen> words, std::chrono::nanoseconds l
   };
   constexpr std::uint32_t kOf32Bits = 2;
   std::vector<Waiter> waiters;
-  for (const FutexSeen& seen : words) waiters.push_back({seen.value, reinterpret_cast<std::uint64_t>(seen.word), kOf32Bits, 0});
+  for (const FutexSeen& seen : words)
+    waiters.push_back({seen.value, reinterpret_cast<std::uint64_t>(seen.word), kOf32Bits, 0});
   timespec until{};
   ::clock_gettime(CLOCK_MONOTONIC, &until);
   const std::int64_t nanoseconds = until.tv_nsec + limit.count();

@@ -26,8 +26,9 @@
 namespace uprobe::format {
 
 struct TextOptions {
-  bool escape_control = false;  // of strings and names (escape.h); else every byte is printed as it is, as the kernel does
-  Symbols* symbols = nullptr;   // of code addresses; null: they print as numbers. Outlives the formatter
+  bool escape_control =
+      false;  // of strings and names (escape.h); else every byte is printed as it is, as the kernel does
+  Symbols* symbols = nullptr;  // of code addresses; null: they print as numbers. Outlives the formatter
 };
 
 class TextFormatter final : public Formatter {

@@ -89,9 +89,8 @@ class Disarming {
   };
 
   Status restore(const Batch& batch, Serializer& serializer) {
-    const std::vector<Patched> outcomes =
-        put_back_held(batch) ? std::vector(batch.patches.size(), Patched::done)
-                             : patch_running(target_, batch.patches, serializer);
+    const std::vector<Patched> outcomes = put_back_held(batch) ? std::vector(batch.patches.size(), Patched::done)
+                                                               : patch_running(target_, batch.patches, serializer);
     std::vector<std::uint32_t> restored;
     for (std::size_t i = 0; i < outcomes.size(); ++i) {
       if (outcomes[i] == Patched::done) add_restored(restored, batch.points[i]);

@@ -3,8 +3,8 @@
 
 #include <span>
 
-#include "engine/process/block.h"
 #include "engine/patch/serialize.h"
+#include "engine/process/block.h"
 #include "engine/target/target.h"
 
 namespace uprobe::control {

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "engine/base/fd.h"
-#include "engine/process/fd_transfer.h"
 #include "engine/elf/elf_file.h"
+#include "engine/process/fd_transfer.h"
 
 namespace uprobe::control {
 namespace {

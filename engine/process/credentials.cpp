@@ -112,7 +112,8 @@ bool is_capable_over(const Credentials& c, std::uint64_t capability, pid_t pid) 
     if (is_of(c, inner)) return is_subset(capability, c.permitted);
     Fd outer(::ioctl(inner.get(), NS_GET_PARENT));
     uid_t owner = 0;
-    if (outer && is_of(c, outer) && ::ioctl(inner.get(), NS_GET_OWNER_UID, &owner) == 0 && owner == c.uids[1]) return true;
+    if (outer && is_of(c, outer) && ::ioctl(inner.get(), NS_GET_OWNER_UID, &owner) == 0 && owner == c.uids[1])
+      return true;
     inner = std::move(outer);
   }
   return false;

@@ -22,7 +22,8 @@ std::uint64_t device_of(const struct stat& status) {
   return std::uint64_t{major(status.st_dev)} << 32 | minor(status.st_dev);
 }
 
-std::optional<std::size_t> part_at(const trace::Area& area, const std::vector<Mapping>& maps, Addr at, std::uint64_t device) {
+std::optional<std::size_t> part_at(const trace::Area& area, const std::vector<Mapping>& maps, Addr at,
+                                   std::uint64_t device) {
   const auto found = std::ranges::lower_bound(maps, at, {}, &Mapping::begin);
   if (found == maps.end() || found->begin != at || !found->shared || found->offset != 0 || found->device != device)
     return std::nullopt;

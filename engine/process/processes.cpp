@@ -12,8 +12,8 @@
 #include <optional>
 
 #include "engine/process/block.h"
-#include "engine/target/process_list.h"
 #include "engine/shared/mailbox.h"
+#include "engine/target/process_list.h"
 
 namespace uprobe::control {
 

@@ -1,13 +1,13 @@
 #include "engine/resolve/check.h"
 
 #include "engine/base/text.h"
-#include "engine/resolve/locations.h"
 #include "engine/program/compile.h"
 #include "engine/program/filter.h"
+#include "engine/resolve/event_enable_plan.h"
+#include "engine/resolve/locations.h"
 #include "engine/spec/definition_set.h"
 #include "engine/spec/listing.h"
 #include "engine/spec/messages.h"
-#include "engine/resolve/event_enable_plan.h"
 
 namespace uprobe {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "engine/base/result.h"
 #include "engine/program/format_file.h"
-#include "engine/session/session.h"
+#include "engine/types.h"
 
 namespace uprobe {
 

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "engine/base/text.h"
-#include "engine/session/session.h"
+#include "engine/resolve/programs.h"
 #include "engine/spec/name.h"
 #include "engine/spec/parse.h"
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "engine/base/result.h"
-#include "engine/resolve/debug_reader.h"
 #include "engine/plan/resolve.h"
+#include "engine/resolve/debug_reader.h"
 #include "engine/spec/probe_spec.h"
 
 namespace uprobe {

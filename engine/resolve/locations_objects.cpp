@@ -5,7 +5,7 @@
 
 #include "engine/base/text.h"
 #include "engine/resolve/locations.h"
-#include "engine/session/session.h"
+#include "engine/resolve/programs.h"
 
 namespace uprobe {
 namespace {

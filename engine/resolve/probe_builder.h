@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "engine/arm/probe_set.h"
-#include "engine/resolve/locations.h"
 #include "engine/plan/returns.h"
 #include "engine/program/filter.h"
 #include "engine/program/layout.h"
-#include "engine/session/session.h"
-#include "engine/spec/definition_set.h"
 #include "engine/resolve/event_enable_plan.h"
+#include "engine/resolve/locations.h"
+#include "engine/spec/definition_set.h"
+#include "engine/types.h"
 
 namespace uprobe {
 

@@ -1,4 +1,6 @@
 // Files by name: the program to run, the agent beside us, the functions of an object.
+#include "engine/resolve/programs.h"
+
 #include <fnmatch.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,7 +14,6 @@
 #include "engine/base/text.h"
 #include "engine/elf/elf_file.h"
 #include "engine/plan/resolve.h"
-#include "engine/session/session.h"
 
 namespace uprobe {
 namespace {

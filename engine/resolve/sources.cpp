@@ -3,9 +3,9 @@
 #include <sstream>
 
 #include "engine/base/regular_file.h"
-#include "engine/resolve/debug_reader.h"
 #include "engine/plan/resolve.h"
-#include "engine/session/session.h"
+#include "engine/resolve/debug_reader.h"
+#include "engine/resolve/programs.h"
 #include "engine/spec/name.h"
 
 namespace uprobe {

@@ -11,17 +11,17 @@
 #include <iterator>
 #include <utility>
 
+#include "engine/arm/loader_events.h"
+#include "engine/attach/attach.h"
+#include "engine/attach/running_handlers.h"
 #include "engine/base/exhaustion.h"
 #include "engine/base/quiet_thread.h"
-#include "engine/attach/attach.h"
-#include "engine/process/credentials.h"
-#include "engine/service/domain_guard.h"
-#include "engine/mailbox/futex.h"
-#include "engine/arm/loader_events.h"
 #include "engine/inject/load.h"
+#include "engine/mailbox/futex.h"
 #include "engine/mailbox/mail_target.h"
+#include "engine/process/credentials.h"
 #include "engine/process/processes.h"
-#include "engine/attach/running_handlers.h"
+#include "engine/service/domain_guard.h"
 
 namespace uprobe::control {
 namespace {
@@ -260,7 +260,8 @@ void MailService::answer(const std::shared_ptr<const Member>& process, Addr at) 
   if (!process->files.read(at + offsetof(MailSlot, tid), &tid, sizeof tid)) return;
   const auto request = std::make_shared<Request>(area_, process, at, tid);
   MailSlot& slot = request->slot;
-  if (!request->thread.has_request() || !process->files.read(at, &slot, sizeof slot) || !request->thread.begin()) return;
+  if (!request->thread.has_request() || !process->files.read(at, &slot, sizeof slot) || !request->thread.begin())
+    return;
   const Status served = blocks_.contains(Addr{slot.block})
                             ? survive_exhaustion([&] { return serve(request); })
                             : Status(Error{.code = Code::damaged, .text = "a request that makes no sense"});

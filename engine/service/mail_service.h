@@ -19,18 +19,18 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/notes.h"
-#include "engine/process/agent_image.h"
 #include "engine/arm/armer.h"
-#include "engine/service/requester.h"
 #include "engine/arm/foreign_breakpoints.h"
-#include "engine/symbolize/code_maps.h"
-#include "engine/mailbox/conversation.h"
-#include "engine/service/exec_follower.h"
-#include "engine/mailbox/futex.h"
 #include "engine/arm/live_changes.h"
+#include "engine/base/notes.h"
+#include "engine/mailbox/conversation.h"
+#include "engine/mailbox/futex.h"
 #include "engine/mailbox/heartbeat.h"
+#include "engine/process/agent_image.h"
 #include "engine/process/task_number.h"
+#include "engine/service/exec_follower.h"
+#include "engine/service/requester.h"
+#include "engine/symbolize/code_maps.h"
 #include "engine/trace/area.h"
 
 namespace uprobe::control {
@@ -121,12 +121,12 @@ class MailService {
   std::set<Addr> blocks_;
   ExecFollower exec_;
   BesideOthers beside_;
-  Notes failures_;  // why requests could not be served
-  Notes left_;      // processes that another tracer has
+  Notes failures_;                     // why requests could not be served
+  Notes left_;                         // processes that another tracer has
   std::set<std::uint32_t> strangers_;  // who have rung and are in no process that was found
-  std::uint64_t served_ = 0;            // looks that found requests
+  std::uint64_t served_ = 0;           // looks that found requests
   unsigned nameless_ = 0;
-  bool has_missed_ = false;            // a thread has rung, and it is not known which
+  bool has_missed_ = false;  // a thread has rung, and it is not known which
   std::chrono::steady_clock::time_point next_look_{};
   std::map<std::size_t, std::uint32_t> flush_requests_;  // by live part, as last seen
   std::atomic<std::uint32_t> flush_round_{0};

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "engine/inject/descriptor_room.h"
-#include "engine/inject/seccomp.h"
 #include "engine/inject/load.h"
+#include "engine/inject/seccomp.h"
 #include "engine/process/mapped_memory.h"
 #include "engine/process/members.h"
 #include "engine/process/processes.h"

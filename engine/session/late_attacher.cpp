@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "engine/base/exhaustion.h"
 #include "engine/attach/attach.h"
+#include "engine/base/exhaustion.h"
 #include "engine/target/attachable.h"
 
 namespace uprobe {

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/quiet_thread.h"
 #include "engine/attach/process_finder.h"
+#include "engine/base/quiet_thread.h"
 #include "engine/service/mail_service.h"
-#include "engine/session/session.h"
+#include "engine/types.h"
 
 namespace uprobe {
 

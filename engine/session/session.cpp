@@ -12,15 +12,16 @@
 #include <cstdlib>
 #include <thread>
 
+#include "engine/arm/loader_events.h"
+#include "engine/attach/attach.h"
 #include "engine/base/exhaustion.h"
 #include "engine/base/limits.h"
 #include "engine/base/text.h"
-#include "engine/attach/attach.h"
-#include "engine/arm/loader_events.h"
 #include "engine/inject/load.h"
 #include "engine/inject/preloaded.h"
-#include "engine/process/processes.h"
 #include "engine/output/text.h"
+#include "engine/process/processes.h"
+#include "engine/resolve/programs.h"
 #include "engine/session/session_state.h"
 #include "engine/target/attachable.h"
 #include "engine/target/guardian.h"

@@ -12,11 +12,11 @@
 #include <optional>
 #include <thread>
 
+#include "engine/attach/attach.h"
+#include "engine/attach/running_handlers.h"
 #include "engine/base/exhaustion.h"
 #include "engine/base/limits.h"
 #include "engine/base/roles.h"
-#include "engine/attach/attach.h"
-#include "engine/attach/running_handlers.h"
 #include "engine/session/session_state.h"
 #include "engine/target/attachable.h"
 #include "engine/target/guardian.h"

@@ -116,7 +116,8 @@ Status Session::State::open_doors() {
   if (!options.name.empty()) return why;
   auto& list = why.err != 0 || why.code != Code::refused ? details : notes;
   list.push_back("no other tool can join or change this session: " +
-                 (why.where.empty() || why.text.find(why.where) != std::string::npos ? "" : why.where + " ") + why.text);
+                 (why.where.empty() || why.text.find(why.where) != std::string::npos ? "" : why.where + " ") +
+                 why.text);
   return ok();
 }
 

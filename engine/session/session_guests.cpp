@@ -12,10 +12,10 @@
 #include <cerrno>
 #include <utility>
 
+#include "engine/attach/attach.h"
 #include "engine/base/exhaustion.h"
 #include "engine/base/fd.h"
 #include "engine/base/quiet_thread.h"
-#include "engine/attach/attach.h"
 #include "engine/session/session_state.h"
 #include "engine/spec/listing.h"
 

@@ -8,21 +8,21 @@
 #include <set>
 #include <thread>
 
-#include "engine/base/fd.h"
-#include "engine/process/agent_image.h"
 #include "engine/arm/armer.h"
-#include "engine/service/mail_service.h"
-#include "engine/resolve/probe_builder.h"
-#include "engine/ipc/peer_server.h"
+#include "engine/base/fd.h"
 #include "engine/ipc/control_server.h"
-#include "engine/session/late_attacher.h"
+#include "engine/ipc/peer_client.h"
+#include "engine/ipc/peer_server.h"
 #include "engine/plan/flow_cache.h"
+#include "engine/process/agent_image.h"
+#include "engine/resolve/event_enable_plan.h"
+#include "engine/resolve/probe_builder.h"
+#include "engine/service/mail_service.h"
+#include "engine/session/late_attacher.h"
 #include "engine/session/session.h"
 #include "engine/session/survivors.h"
-#include "engine/resolve/event_enable_plan.h"
 #include "engine/symbolize/symbols.h"
 #include "engine/trace/reader.h"
-#include "engine/ipc/peer_client.h"
 
 namespace uprobe {
 

@@ -357,8 +357,8 @@ struct ProcessBlock {
   AppAction actions[kAppSignals];
   u64 start_blocked;  // of kOurSignals, blocked when the program started: what a thread without an entry believes
   OtherAction others[kSignals + 1];
-  u8 masked_in[72];     // per signal: which of kOurSignals its sa_mask names (bit 0 TRAP, 1 SEGV, 2 BUS)
-  u32 tool_gone;        // a request ran into its deadline: nobody asks again
+  u8 masked_in[72];  // per signal: which of kOurSignals its sa_mask names (bit 0 TRAP, 1 SEGV, 2 BUS)
+  u32 tool_gone;     // a request ran into its deadline: nobody asks again
   u32 reserved3;
   u64 file_ranges[kFileRanges];
   u32 repeat_count;

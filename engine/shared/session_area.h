@@ -138,12 +138,13 @@ struct alignas(128) LiveHeader {
 static_assert(sizeof(LiveHeader) == 512 && offsetof(LiveHeader, tracing) == 384);
 
 // Of Event::flags.
-inline constexpr u16 kEventReturns = 1;   // the payload begins with a ReturnHead
-inline constexpr u16 kEventNotes = 2;     // and wants what was noted at the entry
+inline constexpr u16 kEventReturns = 1;  // the payload begins with a ReturnHead
+inline constexpr u16 kEventNotes = 2;    // and wants what was noted at the entry
 inline constexpr u16 kEventAsksEntry =
     8;  // one is about what was noted at the entry: a record that knows nothing of that is dropped
-inline constexpr u16 kEventLooksFirst = 16;   // of its triggers one has tests, acts behind the record, asks for the task's name, or turns
-                                              // a switch beside one that is about the record
+inline constexpr u16 kEventLooksFirst =
+    16;  // of its triggers one has tests, acts behind the record, asks for the task's name, or turns
+         // a switch beside one that is about the record
 inline constexpr u16 kEventCounts = 32;       // one adds to a histogram
 inline constexpr u16 kEventShowsStack = 128;  // one puts the stack behind the record
 inline constexpr u16 kEventAtEntry = 64;  // it is where a function begins: the return address is at the stack pointer
@@ -159,9 +160,9 @@ struct alignas(128) Event {
   u32 fixed_bytes;  // payload without dynamic data, PayloadHead included
   u16 type;         // its own index
   u16 flags;
-  u32 first_note;   // kEventNotes: the program of the entry
-  u32 note_count;   // its instructions
-  u32 note_bytes;   // of what it notes, PayloadHead included
+  u32 first_note;              // kEventNotes: the program of the entry
+  u32 note_count;              // its instructions
+  u32 note_bytes;              // of what it notes, PayloadHead included
   u32 first_test, test_count;  // the filter; 0: none
   u32 first_trigger, trigger_count;
   u32 switch_number;  // kNoSwitch: it is never off by one

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/symbolize/code_maps.h"
 #include "engine/output/symbols.h"
 #include "engine/plan/resolve.h"
+#include "engine/symbolize/code_maps.h"
 #include "engine/symbolize/stack_unwinder.h"
 
 namespace uprobe {

@@ -40,9 +40,8 @@ namespace {
 
 pid_t number_in(const std::string& status, const std::string& name) {
   const std::size_t at = status.find("\n" + name + ":\t");
-  return at == std::string::npos
-             ? 0
-             : static_cast<pid_t>(std::strtol(status.c_str() + at + name.size() + 3, nullptr, 10));
+  return at == std::string::npos ? 0
+                                 : static_cast<pid_t>(std::strtol(status.c_str() + at + name.size() + 3, nullptr, 10));
 }
 
 }  // namespace

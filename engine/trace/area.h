@@ -32,7 +32,7 @@ class Area {
   bool is_sealed() const;
   // Children of this process do not have the memory: who has it and lives is the tool, or traced.
   void keep_from_children() const;
-  std::uint64_t span_bytes() const;        // address space a process needs for it
+  std::uint64_t span_bytes() const;  // address space a process needs for it
   // What a process has to mmap, MAP_SHARED, inside a reservation of span_bytes, to have the plan and a live part.
   std::vector<MapStep> map_steps(std::size_t part = 0) const;
 

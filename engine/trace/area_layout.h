@@ -41,7 +41,8 @@ struct AreaLayout {
   explicit AreaLayout(const AreaSpec& spec);
 
   std::uint64_t events = 0, insns = 0, tests = 0, triggers = 0, histograms = 0, text = 0;
-  std::uint64_t live = 0, counts = 0, histogram_counts = 0, left = 0, switches = 0, rings = 0, dropped = 0, scratch = 0, data = 0;
+  std::uint64_t live = 0, counts = 0, histogram_counts = 0, left = 0, switches = 0, rings = 0, dropped = 0, scratch = 0,
+                data = 0;
   std::uint64_t event_room = 0, insn_room = 0, test_room = 0, text_room = 0;
   std::uint64_t dropped_rows = 0, dropped_stride = 0;
   std::uint64_t ring_bytes = 0;
@@ -50,7 +51,7 @@ struct AreaLayout {
     std::uint64_t slots = 0, entries = 0;
     std::uint32_t slot_count = 0, entry_count = 0, key_bytes = 0, sum_count = 0;
   };
-  std::vector<Map> maps = {};             // of histograms
+  std::vector<Map> maps = {};              // of histograms
   std::vector<std::uint64_t> limits = {};  // of triggers, in the beginning
   std::vector<std::uint32_t> states = {};  // of switches
 

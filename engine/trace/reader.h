@@ -28,9 +28,9 @@ namespace uprobe::trace {
 using Sink = std::function<void(const EventRecord&)>;
 
 struct ReaderOptions {
-  std::size_t pending_bytes = std::size_t{64} << 20;    // what may wait in memory, all rings together
-  std::chrono::nanoseconds slack{2'000};                // by how much stamps of different CPUs may be apart
-  std::chrono::nanoseconds reclaim_after{20'000'000};   // a claim this old is looked into: does its thread live?
+  std::size_t pending_bytes = std::size_t{64} << 20;   // what may wait in memory, all rings together
+  std::chrono::nanoseconds slack{2'000};               // by how much stamps of different CPUs may be apart
+  std::chrono::nanoseconds reclaim_after{20'000'000};  // a claim this old is looked into: does its thread live?
   // A claim this old is not waited for any more, nor does a ring hold the others up for longer by one claim after the other.
   std::chrono::nanoseconds stall_after{100'000'000};
   // Nor is a section of a CPU ring: one that was interrupted is seen until the next, and one that is not takes microseconds,

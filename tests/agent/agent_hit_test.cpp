@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "arch/x86/code/relocate.h"
-#include "engine/process/block.h"
 #include "engine/arm/islands.h"
+#include "engine/process/block.h"
 #include "engine/trace/reader.h"
 #include "preload/masks.h"
 #include "tests/agent/hit_state.h"

@@ -58,7 +58,8 @@ inline x86::FastRecord fast_record(OneEvent& session) {
   fast.area = Addr{word_of(&header)};
   fast.data_offset = header.data_offset, fast.ring_bytes = header.ring_bytes;
   fast.ring_offset = header.ring_offset, fast.cpu_ring_count = header.cpu_ring_count;
-  fast.events_offset = header.event_offset, fast.counts_offset = header.counts_offset, fast.fixed_bytes = event.fixed_bytes, fast.file_bias = 0x7000000;
+  fast.events_offset = header.event_offset, fast.counts_offset = header.counts_offset,
+  fast.fixed_bytes = event.fixed_bytes, fast.file_bias = 0x7000000;
   fast.filter = session.area().filter(0);
   fast.dropped_offset = header.dropped_offset, fast.dropped_stride = header.dropped_stride;
   fast.program = {agent::at_offset<shared::Insn>(&header, header.insn_offset), event.insn_count};

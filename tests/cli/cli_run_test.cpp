@@ -256,10 +256,9 @@ TEST_F(CliRun, QuietLeavesTheSummaryAway) {
 }
 
 TEST_F(CliRun, OptionsReachTheEngine) {
-  EXPECT_EQ(
-      code({"-p", "p:a x:y", "-x", "/bin/zsh", "-p", "p:b zfree", "-b", "64K", "-n", "9", "-d", "2m", "--force",
-            "--until=last", "ls"}),
-      0);
+  EXPECT_EQ(code({"-p", "p:a x:y", "-x", "/bin/zsh", "-p", "p:b zfree", "-b", "64K", "-n", "9", "-d", "2m", "--force",
+                  "--until=last", "ls"}),
+            0);
   ASSERT_EQ(engine_.prepared.definitions.size(), 2u);
   EXPECT_EQ(engine_.prepared.definitions[0].default_object, "/bin/ls") << "the program to run";
   EXPECT_EQ(engine_.prepared.definitions[1].default_object, "/bin/zsh");

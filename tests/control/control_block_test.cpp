@@ -200,27 +200,48 @@ TEST_F(BlockTest, ATargetThatLiesInItsTablesIsRefused) {
     EXPECT_TRUE(target_.write(kAt + table, &good, sizeof good));
   };
   using shared::CodeFile, shared::Consumer, shared::Point, shared::Undo;
-  refused("behind_bytes", head.point_offset, +[](Point& p) { p.behind_bytes = 16; });
-  refused("insn_bytes", head.point_offset, +[](Point& p) { p.insn_bytes = 17; });
-  refused("jump_bytes", head.point_offset, +[](Point& p) { p.jump_bytes = 200, p.jump_to = 0x500000; });
-  refused("a jump to nowhere", head.point_offset, +[](Point& p) { p.jump_bytes = 5; });
-  refused("copy_bytes", head.point_offset, +[](Point& p) { p.copy_bytes = ~0U; });
-  refused("approach", head.point_offset, +[](Point& p) { p.approach = 5; });
-  refused("copy below its slot", head.point_offset, +[](Point& p) { p.copy = 1; });
-  refused("copy in the kernel", head.point_offset, +[](Point& p) { p.copy = ~0ULL; });
-  refused("address in the kernel", head.point_offset, +[](Point& p) { p.address = 1ULL << 63; });
-  refused("state", head.point_offset, +[](Point& p) { p.state = 9; });
-  refused("role", head.point_offset, +[](Point& p) { p.role = 99; });
-  refused("consumer", head.point_offset, +[](Point& p) { p.consumer = 1000; });
-  refused("undo length", head.undo_offset, +[](Undo& u) { u.length = 17; });
-  refused("undo state", head.undo_offset, +[](Undo& u) { u.state = 2; });
-  refused("undo address", head.undo_offset, +[](Undo& u) { u.address += 1; });
-  refused("session", head.consumer_offset, +[](Consumer& c) { c.session = 200; });
-  refused("kind", head.consumer_offset, +[](Consumer& c) { c.kind = 77; });
-  refused("next", head.consumer_offset, +[](Consumer& c) { c.next = 1000; });
-  refused("a list that never ends", head.consumer_offset, +[](Consumer& c) { c.next = 1; });
-  refused("a file of code", head.code_file_offset, +[](CodeFile& f) { f.end = ~0ULL; });
-  refused("the number of islands", offsetof(ProcessBlock, island_count), +[](std::uint32_t& n) { n = 1; });
+  refused(
+      "behind_bytes", head.point_offset, +[](Point& p) { p.behind_bytes = 16; });
+  refused(
+      "insn_bytes", head.point_offset, +[](Point& p) { p.insn_bytes = 17; });
+  refused(
+      "jump_bytes", head.point_offset, +[](Point& p) { p.jump_bytes = 200, p.jump_to = 0x500000; });
+  refused(
+      "a jump to nowhere", head.point_offset, +[](Point& p) { p.jump_bytes = 5; });
+  refused(
+      "copy_bytes", head.point_offset, +[](Point& p) { p.copy_bytes = ~0U; });
+  refused(
+      "approach", head.point_offset, +[](Point& p) { p.approach = 5; });
+  refused(
+      "copy below its slot", head.point_offset, +[](Point& p) { p.copy = 1; });
+  refused(
+      "copy in the kernel", head.point_offset, +[](Point& p) { p.copy = ~0ULL; });
+  refused(
+      "address in the kernel", head.point_offset, +[](Point& p) { p.address = 1ULL << 63; });
+  refused(
+      "state", head.point_offset, +[](Point& p) { p.state = 9; });
+  refused(
+      "role", head.point_offset, +[](Point& p) { p.role = 99; });
+  refused(
+      "consumer", head.point_offset, +[](Point& p) { p.consumer = 1000; });
+  refused(
+      "undo length", head.undo_offset, +[](Undo& u) { u.length = 17; });
+  refused(
+      "undo state", head.undo_offset, +[](Undo& u) { u.state = 2; });
+  refused(
+      "undo address", head.undo_offset, +[](Undo& u) { u.address += 1; });
+  refused(
+      "session", head.consumer_offset, +[](Consumer& c) { c.session = 200; });
+  refused(
+      "kind", head.consumer_offset, +[](Consumer& c) { c.kind = 77; });
+  refused(
+      "next", head.consumer_offset, +[](Consumer& c) { c.next = 1000; });
+  refused(
+      "a list that never ends", head.consumer_offset, +[](Consumer& c) { c.next = 1; });
+  refused(
+      "a file of code", head.code_file_offset, +[](CodeFile& f) { f.end = ~0ULL; });
+  refused(
+      "the number of islands", offsetof(ProcessBlock, island_count), +[](std::uint32_t& n) { n = 1; });
   EXPECT_TRUE(Block::read(target_, kAt));
 }
 

@@ -8,8 +8,8 @@
 
 #include <cstring>
 
-#include "engine/process/block.h"
 #include "engine/patch/disarm.h"
+#include "engine/process/block.h"
 #include "engine/process/processes.h"
 #include "tests/control/fake_target.h"
 

@@ -14,8 +14,8 @@
 #include <string>
 #include <thread>
 
-#include "engine/process/block.h"
 #include "engine/patch/patch.h"
+#include "engine/process/block.h"
 #include "engine/process/processes.h"
 
 namespace uprobe::test {

@@ -13,11 +13,18 @@ LAYERS = {
     "engine/elf": 2, "engine/spec": 2, "arch/x86/code": 2,
     "engine/target": 3, "engine/program": 3, "engine/dwarf": 3,
     "engine/plan": 4, "engine/trace": 4,
-    "engine/control": 5, "engine/format": 5,
-    "engine": 6,  # session.h, session*.cpp: the facade
-    "cli": 7,
+    "engine/output": 5, "engine/mailbox": 5,
+    "engine": 5,  # types.h: the facade's vocabulary
+    "engine/ipc": 6, "engine/process": 6,
+    "engine/symbolize": 7, "engine/patch": 7,
+    "engine/inject": 8,
+    "engine/arm": 9,
+    "engine/resolve": 10, "engine/attach": 10,
+    "engine/service": 11,
+    "engine/session": 12,
+    "cli": 13,
     "library/uprobe": 0,  # what is installed: nothing but the standard's
-    "library": 7,
+    "library": 13,
 }
 # What runs inside the traced program sees the shared structs and itself.
 IN_TARGET = {"preload", "arch/x86/entry"}

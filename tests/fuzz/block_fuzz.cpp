@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/process/block.h"
 #include "engine/patch/disarm.h"
+#include "engine/process/block.h"
 #include "engine/shared/trampoline.h"
 #include "tests/control/fake_target.h"
 #include "tests/fuzz/driver.h"

@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "engine/ipc/self_attach_protocol.h"
-#include "engine/ipc/peer_protocol.h"
 #include "engine/ipc/control_protocol.h"
+#include "engine/ipc/peer_protocol.h"
+#include "engine/ipc/self_attach_protocol.h"
 #include "tests/fuzz/driver.h"
 
 using namespace uprobe;

@@ -1,7 +1,7 @@
 // What a process and its attendant say to each other survives the way; bytes that are nothing of it are told from it.
-#include "engine/ipc/self_attach_protocol.h"
-
 #include <gtest/gtest.h>
+
+#include "engine/ipc/self_attach_protocol.h"
 
 namespace uprobe::test {
 namespace {

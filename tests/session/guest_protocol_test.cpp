@@ -1,15 +1,15 @@
 // What tools on one target say to each other survives the way; bytes that are nothing of it are told from it, whatever they are.
-#include "engine/ipc/peer_protocol.h"
-
 #include <gtest/gtest.h>
 
+#include "engine/ipc/peer_protocol.h"
 #include "engine/ipc/record_queue.h"
 
 namespace uprobe::test {
 namespace {
 
 Hello some_hello() {
-  Hello hello{.pass = "a pass", .processes = {12, 34}, .known_as = 56, .folder = "/a b", .strict = true, .force = false};
+  Hello hello{
+      .pass = "a pass", .processes = {12, 34}, .known_as = 56, .folder = "/a b", .strict = true, .force = false};
   hello.tier = plan::Tier::breakpoint;
   hello.returns = plan::ReturnMode::exits;
   hello.definitions = {{.text = "p:f /a:1 %di", .default_object = "/bin/x", .filter = "arg1 > 5"},

@@ -1,13 +1,15 @@
 // Orders and replies survive the way through a socket; bytes that are none are told from them, whatever they are.
-#include "engine/ipc/control_protocol.h"
-
 #include <gtest/gtest.h>
+
+#include "engine/ipc/control_protocol.h"
 
 namespace uprobe::test {
 namespace {
 
 std::vector<Order> some_orders() {
-  return {{OrderKind::define, "p:f /a:1 %di", "/bin/x", "arg1 > 5"}, {OrderKind::disable, "", ""}, {OrderKind::clear, "a\0b", ""}};
+  return {{OrderKind::define, "p:f /a:1 %di", "/bin/x", "arg1 > 5"},
+          {OrderKind::disable, "", ""},
+          {OrderKind::clear, "a\0b", ""}};
 }
 
 Reply failed_reply() {

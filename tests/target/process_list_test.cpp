@@ -12,7 +12,8 @@ namespace {
 
 TEST(ProcessList, HasThisProcessWithItsFolder) {
   const auto processes = list_processes();
-  const auto own = std::find_if(processes.begin(), processes.end(), [](const auto& one) { return one.pid == ::getpid(); });
+  const auto own =
+      std::find_if(processes.begin(), processes.end(), [](const auto& one) { return one.pid == ::getpid(); });
   ASSERT_NE(own, processes.end());
   EXPECT_NE(own->entry, 0U);
 }

@@ -122,7 +122,8 @@ TEST(FreePlaces, NearestBelowComesFirst) {
 }
 
 TEST(FreePlaces, NoRoomBehindAHeapAtTheEndOfAllNumbers) {
-  const std::vector<Mapping> maps = {mapping(0x10000, 0x400000, "/low"), mapping(0x400000, 0xfffffffffffff000, "[heap]"),
+  const std::vector<Mapping> maps = {mapping(0x10000, 0x400000, "/low"),
+                                     mapping(0x400000, 0xfffffffffffff000, "[heap]"),
                                      mapping(0x500000, 0x7fffffffe000, "/code")};
   EXPECT_TRUE(free_places_near(maps, Addr{0x500000}, Addr{0x501000}, 0x10000).empty());
 }

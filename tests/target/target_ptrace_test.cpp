@@ -160,7 +160,8 @@ TEST(Launch, AProgramThatDiesBeforeItsExec) {
 }
 
 TEST(Launch, WhatGoesWrongMeanwhileEndsIt) {
-  const auto target = start({"wait"}, {.meanwhile = [] { return Status(Error{.code = Code::limit, .text = "no room"}); }});
+  const auto target =
+      start({"wait"}, {.meanwhile = [] { return Status(Error{.code = Code::limit, .text = "no room"}); }});
   ASSERT_FALSE(target);
   EXPECT_EQ(target.error().text, "no room");
   EXPECT_EQ(::waitpid(-1, nullptr, __WALL), -1) << "the child has ended and was taken";

@@ -74,7 +74,8 @@ std::vector<Case> cases() {
   all.push_back({"owner is nobody", [](auto& ring, auto*) { ring.owner = ~0u; }, 3});
   all.push_back({"stamp under way", [](auto& ring, auto*) { ring.owner = 5, ring.stamp = ~0ull; }, 3});
   all.push_back({"tail moved by the target", [](auto& ring, auto*) { ring.tail = 0xdeadbeef; }, 3});
-  all.push_back({"all flags", [](auto&, auto* data) { head_of(data, 1)->flags = 0xffff; }, 2, 1});  // no name has 24 bytes
+  all.push_back(
+      {"all flags", [](auto&, auto* data) { head_of(data, 1)->flags = 0xffff; }, 2, 1});  // no name has 24 bytes
   all.push_back({"all flags but the name's",
                  [](auto&, auto* data) { head_of(data, 1)->flags = 0xffffu & ~unsigned{shared::kRecordTaskName}; }, 3});
   all.push_back({"negative thread", [](auto&, auto* data) { payload_of(data, 1)->pid = -5; }, 3});

@@ -284,7 +284,7 @@ void Recorder::find_room() {
   a_.raw({0x48, 0xc1, 0xee, 32 - 3});                        // shr, %rsi: eight times the position, and three bits more
   a_.raw({0x81, 0xe6}), a_.number(fast_.ring_bytes - 8, 4);  // and, %esi
   a_.raw({0x48, 0x8d, 0x8c, 0x31}), a_.number(fast_.data_offset, 4);  // lea data_offset(%rcx,%rsi), %rcx
-  a_.raw({0x0f, 0x0d, 0x89}), a_.number(kSoon, 4);  // prefetchw kSoon(%rcx)
+  a_.raw({0x0f, 0x0d, 0x89}), a_.number(kSoon, 4);                    // prefetchw kSoon(%rcx)
   a_.store({rcx, offsetof(shared::RecordHead, number)}, r8, 4);
   a_.store({rcx, offsetof(shared::RecordHead, cpu)}, rdx, 4);  // and no flags
   a_.store({rcx, offsetof(shared::RecordHead, tsc)}, rax);

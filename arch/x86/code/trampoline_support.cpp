@@ -104,9 +104,8 @@ bool is_supported(const BodySpec& spec) {
   return f.fixed_bytes >= head_bytes && f.fixed_bytes + kMostDynamic + 16 <= shared::kMaxPayload &&
          std::has_single_bit(f.ring_bytes) && f.ring_bytes <= shared::kMaxRingBytes &&
          f.ring_bytes >= shared::kMinRingBytes && f.cpu_ring_count != 0 && fits(f.data_offset) && fits(f.ring_offset) &&
-         fits(f.events_offset + sizeof(shared::Event)) &&
-         fits(f.counts_offset + sizeof(shared::EventCounts)) && f.program.size() <= 256 && fits(f.dropped_offset) &&
-         filter_place(f) != FilterPlace::agent;
+         fits(f.events_offset + sizeof(shared::Event)) && fits(f.counts_offset + sizeof(shared::EventCounts)) &&
+         f.program.size() <= 256 && fits(f.dropped_offset) && filter_place(f) != FilterPlace::agent;
 }
 
 }  // namespace uprobe::x86
