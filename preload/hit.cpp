@@ -23,7 +23,7 @@ struct Leaves {
 
 // Of a consumer of the return. Who comes to a function once more by tail calls, before the first of these has returned, is not
 // followed: the stub that leads back is that of the first call, and so is what has been noted.
-inline bool notes_now(const Hit& hit, const AreaHeader* area, const Consumer& consumer) {
+[[gnu::noinline]] bool notes_now(const Hit& hit, const AreaHeader* area, const Consumer& consumer) {
   if (is(consumer, ConsumerKind::note)) return true;
   if (!is(consumer, ConsumerKind::stub) || noting_event(area, consumer.event) == nullptr) return false;
   return !hit.may_fault || !is_under_way(*hit.block, *hit.point, (*hit.registers)[shared::Reg::sp]);
@@ -53,7 +53,9 @@ inline Leaves feed(Hit& hit, ConsumerKind kind) {
 bool step_behind_return(Hit& hit, const Leaves& leaves) {
   Registers& registers = *hit.registers;
   const u64 sp = registers[shared::Reg::sp];
-  if (!uprobe_peek8(sp + leaves.lead, &registers[shared::Reg::ip])) return false;
+  u64 address = 0;
+  if (!uprobe_peek8(sp + leaves.lead, &address)) return false;
+  registers[shared::Reg::ip] = behind_stubs(address);  // who has come by a tail call may have one there
   for (u32 i = 0; leaves.restored != 0 && i < sizeof shared::kKeptRegisters; ++i) {
     const u32 word = shared::restored_at(leaves.restored, i);
     if (word != 0 && !uprobe_peek8(sp + 8 * (word - 1), &registers[shared::kKeptRegisters[i]])) return false;

@@ -1,6 +1,7 @@
 // Runs an event's program (engine/shared/event_program.h) and lays out the payload. The tool verified the program, but it
 // lies in memory that the application can write: every store is checked against the limit all the same.
 #include "preload/agent.h"
+#include "preload/stubs.h"
 #include "preload/system_call.h"
 
 namespace uprobe::agent {
@@ -26,6 +27,8 @@ class Builder {
  private:
   bool inside(u32 offset, u64 bytes) const { return offset + bytes <= fixed_; }
   void store_value(const Insn& insn);
+  void copy_memory(const Insn& insn);
+  void lead_behind_stubs(const Insn& insn);
   void store_memory(const Insn& insn);
   void store_string(u32 offset, u64 address, bool readable);
   void store_string_array(const Insn& insn);
@@ -74,9 +77,26 @@ UPROBE_IN_SECTION void Builder::store_value(const Insn& insn) {
   for (u32 i = 0; i < insn.size; ++i) payload_.at[insn.offset + i] = static_cast<u8>(value >> (8 * i));
 }
 
+// No address of ours shows.
+UPROBE_IN_SECTION void Builder::lead_behind_stubs(const Insn& insn) {
+  if (!shared::is_of_words(insn)) return;
+  for (u32 i = 0; i < insn.count; i += 8) {
+    u64 word = 0;
+    __builtin_memcpy(&word, payload_.at + insn.offset + i, 8);
+    if (!is_in_stub(word)) continue;
+    word = behind_stubs(word);
+    __builtin_memcpy(payload_.at + insn.offset + i, &word, 8);
+  }
+}
+
 UPROBE_IN_SECTION void Builder::store_memory(const Insn& insn) {
-  constexpr u64 kPageBytes = 4096;
   if (!inside(insn.offset, insn.count)) return;
+  copy_memory(insn);
+  lead_behind_stubs(insn);
+}
+
+UPROBE_IN_SECTION void Builder::copy_memory(const Insn& insn) {
+  constexpr u64 kPageBytes = 4096;
   const Reader reader{reader_.may_fault && !fault_};
   const u64 from = value_ + insn.immediate;
   u8* const to = payload_.at + insn.offset;
@@ -221,7 +241,7 @@ UPROBE_IN_SECTION void Builder::run(const Insn& insn) {
       value_ = 0, fault_ = false, object_ = 0;
       break;
     case Op::load_register:
-      value_ = insn.size < shared::kRegCount ? hit_.registers->value[insn.size] : 0;
+      value_ = insn.size < shared::kRegCount ? behind_stubs(hit_.registers->value[insn.size]) : 0;
       break;
     case Op::load_constant:
       value_ = insn.immediate;
@@ -234,6 +254,7 @@ UPROBE_IN_SECTION void Builder::run(const Insn& insn) {
       break;
     case Op::dereference:
       if (!fault_ && !reader_.load8(value_ + insn.immediate, value_)) value_ = 0, fault_ = true;
+      value_ = behind_stubs(value_);
       break;
     case Op::add:
       value_ += insn.immediate;

@@ -346,6 +346,7 @@ Status Armer::place(Work& work, const target::Mapping& m) {
       .target = work.target,
       .block = work.block,
       .area = options_.area,
+      .has_stubs = probes_.wants_stubs(),
       .begin = m.begin,
       .end = m.end,
       .refuse = [&](const Pending& p, const std::string& why) { refuse(work, *p.planned, why); }};

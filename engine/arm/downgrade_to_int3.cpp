@@ -69,6 +69,7 @@ Status Armer::make_breakpoints(target::Target& target, Block& block, const Chang
   const PlaceContext context{.target = target,
                              .block = block,
                              .area = nullptr,
+                             .has_stubs = false,
                              .begin = reach.begin,
                              .end = reach.end,
                              .refuse = [](const Pending&, const std::string&) {}};

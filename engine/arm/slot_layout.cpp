@@ -151,7 +151,9 @@ x86::FastRecord Placer::fast_record(const PlannedConsumer& consumer, const Pendi
   const trace::Area& area = *context_.area;
   const trace::Area::Places places = area.places();
   const std::uint16_t event = consumer.event;
-  return x86::FastRecord{.area = Addr{context_.block.head().sessions[0].area},
+  const shared::ProcessBlock& head = context_.block.head();
+  const std::uint64_t text_bytes = context_.has_stubs ? head.agent_text_end - head.agent_text : 0;
+  return x86::FastRecord{.area = Addr{head.sessions[0].area},
                          .data_offset = places.data,
                          .ring_bytes = area.ring_bytes(),
                          .ring_offset = places.rings,
@@ -161,6 +163,8 @@ x86::FastRecord Placer::fast_record(const PlannedConsumer& consumer, const Pendi
                          .fixed_bytes = area.fixed_bytes(event),
                          .file_bias = p.point.file_bias,
                          .is_return = consumer.kind == shared::ConsumerKind::exit,
+                         .agent_text = Addr{head.agent_text},
+                         .agent_text_bytes = static_cast<std::uint32_t>(text_bytes),
                          .program = area.program(event),
                          .filter = area.filter(event),
                          .dropped_offset = places.dropped,

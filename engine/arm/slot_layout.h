@@ -31,6 +31,7 @@ struct PlaceContext {
   target::Target& target;
   Block& block;
   const trace::Area* area;  // null: bodies do not record by themselves
+  bool has_stubs;           // functions return by stubs, now or later
   Addr begin, end;          // the code; everything has to be within reach of it
   std::function<void(const Pending&, const std::string& why)> refuse;
 };

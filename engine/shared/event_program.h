@@ -27,6 +27,9 @@
 //   store_vector       the lowest `count` bytes of vector register `size` go to payload[offset]
 //   end                the payload is complete
 //
+// A register or a word of memory, read whole, that is the address of a return stub (return_stub.h) becomes the one that the stub
+// leads to.
+//
 // What is noted at an entry is the payload of a program of its own, without dynamic data.
 //
 // A locator is ftrace's __data_loc: u32 = length (NUL included) << 16 | offset from the start of the payload; a fault is
@@ -71,6 +74,11 @@ struct Insn {
   u64 immediate;  // two's complement where it is an offset; load_object: link-time address
 };
 static_assert(sizeof(Insn) == 16);
+
+// Of store_memory: whether whole words are stored, which may be addresses.
+constexpr bool is_of_words(const Insn& insn) {
+  return insn.count % 8 == 0 && (insn.size == 8 || (insn.size == 0 && insn.count == 8));
+}
 
 // ftrace's raw record, common part (the fields `common_*` of every format file) and the first field of an entry event.
 struct PayloadHead {

@@ -84,6 +84,35 @@ TEST_P(Jump, WhatIsRecordedIsTheStateBeforeTheInstruction) {
   EXPECT_EQ(head.type, 0);
 }
 
+// A word that is one shows as what it leads to, wherever it is found; a piece of one is no address.
+TEST_P(Jump, AddressesOfStubsDoNotShow) {
+  OneEvent session({insn(Op::begin), load(Reg::si), insn(Op::store_value, 8, 0, 16), insn(Op::begin), load(Reg::di),
+                    insn(Op::store_memory, 0, 8, 24), insn(Op::begin), load(Reg::di), insn(Op::store_memory, 8, 8, 32),
+                    insn(Op::begin), load(Reg::di), insn(Op::dereference), insn(Op::dereference),
+                    insn(Op::store_value, 8, 0, 40), insn(Op::begin), load(Reg::di), insn(Op::store_memory, 4, 8, 48),
+                    insn(Op::end)},
+                   56, cpus(), kClaimed, 1 << 20);
+  JumpProbe probe(hit_site);
+  probe.has_stubs = true;
+  probe.arm(session, fast());
+  ASSERT_EQ(probe.body().records, fast());
+  constexpr u32 kNumber = shared::kReturnStubs - 1;
+  const u64 there = 0x1122334455667788, root = word_of(&there);
+  const u64 stub = word_of(agent::uprobe_return_stubs) + kNumber * shared::kStubUnit + shared::kStubReturns;
+  const auto before = std::exchange(agent::uprobe_return_slots[kNumber], {root, 1, root, 0, 0});
+  for (const u64 word : {stub, root}) {
+    HitState in = make_state(1, 0), out{};
+    in.registers[4] = word, in.registers[5] = word_of(&word);
+    hit_check(&in, &out);
+    const auto records = take(session);
+    ASSERT_EQ(records.size(), 1U);
+    for (const u32 at : {16U, 24U, 32U}) EXPECT_EQ(records[0].word(at), root) << at;
+    EXPECT_EQ(records[0].word(40), there);
+    EXPECT_EQ(records[0].word(48), word);
+  }
+  agent::uprobe_return_slots[kNumber] = before;
+}
+
 TEST_P(Jump, NothingIsRecordedWhileTheSessionIsOff) {
   OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 1 << 20);
   JumpProbe probe(hit_site);

@@ -4,6 +4,7 @@
 #include "arch/x86/code/trampoline.h"
 #include "engine/shared/trampoline.h"
 #include "preload/ring.h"
+#include "preload/stubs.h"
 #include "tests/agent/recording.h"
 
 extern "C" __attribute__((visibility("hidden"))) void uprobe_jump_entry();
@@ -109,6 +110,8 @@ class JumpProbe {
     spec.at = at, spec.block = Addr{word_of(&block_)}, spec.jump_entry = Addr{word_of(uprobe_jump_entry)};
     block_.point.file_bias = 0x7000000;
     if (fast) spec.fast = fast_record(session), spec.fast->is_return = exit.pops != 0;
+    if (fast && has_stubs) spec.fast->agent_text = Addr{word_of(agent::uprobe_return_stubs)};
+    if (fast && has_stubs) spec.fast->agent_text_bytes = shared::kReturnStubs * shared::kStubUnit;
     body_ = x86::make_body(spec);
     std::vector<u8> thunk;
     ASSERT_TRUE(copy && x86::append_thunk(thunk, thunk_at, at + x86::kBodyEntry));
@@ -125,6 +128,8 @@ class JumpProbe {
     std::memcpy(jump + 1, &distance, 4);
     patch(jump, sizeof jump);
   }
+
+  bool has_stubs = false;  // to be set before it is armed
 
   PointBlock& block() { return block_; }
   const x86::Body& body() const { return body_; }

@@ -72,6 +72,7 @@ class Placing : public testing::Test {
     const control::PlaceContext context{.target = target_,
                                         .block = *block_,
                                         .area = &*area_,
+                                        .has_stubs = false,
                                         .begin = kCode,
                                         .end = kCode + kCodeBytes,
                                         .refuse = [](const Pending&, const std::string& why) { ADD_FAILURE() << why; }};

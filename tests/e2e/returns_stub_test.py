@@ -202,6 +202,55 @@ class TailCalls(harness.TestCase):
         self.assertEqual(shown[caret.index("^"):], "ns=$latency")
 
 
+class Hidden(harness.TestCase):
+    """No record shows a stub's address: all of them are as they are where no function returns by one."""
+
+    SHOWN = ("p:at {0}:looks $stack0 a=+0(%sp) b=+0(%sp):symbol c=+0(%sp):x64[2] d=+0(+0(%sp)):x8[6] e=+0($stack0):u64",
+             "r:back {0}:looks $retval ip=%ip name=%ip:symbol was=entry(+0(%sp)) f=entry($stack0):symbol",
+             "r:again {0}:looks", "p:given {0}:shows %di name=%di:symbol by_frame=+8(%bp) $comm",
+             "p:text {0}:shows at=+0(%di):x32 t=\\\"x\" s=%di:symbol", "p:seen {0}:shows %di")
+    LEADS = ("r:leads {0}:leads $retval ns=$latency", "r:leads_on {0}:leads_on $retval")
+
+    def shown(self, program, definitions, *options):
+        seen = harness.run_tool([text.format(program) for text in definitions], [program],
+                                ["--return=auto", *options], randomise=False)
+        self.assertEqual((seen.returncode, seen.stdout), (7, b"880\n"), seen.stderr)
+        return seen
+
+    def test_addresses_are_the_programs(self):
+        program = self.copy_of(harness.fixture("shown"))
+        for tier in ("auto", "int3"):
+            for shown in (self.SHOWN, *((one,) for one in self.SHOWN)):
+                with self.subTest(tier, shown=shown):
+                    alone = self.shown(program, shown, f"--tier={tier}")
+                    beside = self.shown(program, [*shown, *self.LEADS], f"--tier={tier}")
+                    names = {text.split()[0].split(":")[1] for text in shown}
+                    texts = [[f"{hit.event}: {hit.rest}" for hit in seen.hits if hit.event in names] for seen in (alone, beside)]
+                    self.assertEqual(*texts)
+                    self.assertEqual(len(texts[0]), 40 * len(shown))
+                    self.assertEqual({name: count for name, count in beside.counts().items() if name not in names},
+                                     {"leads": 40, "leads_on": 20})
+
+    def test_filters_know_them_so(self):
+        """Where it looks at what is recorded, and where at the program's registers."""
+        program = self.copy_of(harness.fixture("shown"))
+        for filtered in ("p:at {0}:looks s=$stack0", "p:at {0}:looks s=+0(%sp):x64", "p:at {0}:shows s=%di"):
+            with self.subTest(filtered):
+                address = self.shown(program, [filtered]).hits[0].arguments.removeprefix("s=")
+                alone = self.filtered(program, [filtered], f"s=={address}")
+                self.assertGreater(alone, 0)
+                self.assertEqual(self.filtered(program, [filtered, *self.LEADS], f"s=={address}"), alone)
+
+    def filtered(self, program, definitions, text):
+        first, *others = ["-p" + definition.format(program) for definition in definitions]
+        output = self.path("trace")
+        seen = harness.run([*harness.tracer("--return=auto", "-o", output), first, "--filter=" + text, *others, "--", program],
+                           before_exec=harness.fixed_layout)
+        self.assertEqual(seen.returncode, 7, seen.stderr)
+        with open(output, encoding="latin-1") as file:
+            return sum(" at: " in line for line in file)
+
+
 def add_modes():
     for mode in EXPECTED:
         def test(self, mode=mode):

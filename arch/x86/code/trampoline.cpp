@@ -59,6 +59,8 @@ void Maker::literals() {
   a_.number(0x8080808080808080, 8);
   a_.bind(labels_.jump_entry);
   a_.number(spec_.jump_entry.value, 8);
+  a_.bind(labels_.agent_text);
+  a_.number(spec_.fast ? spec_.fast->agent_text.value : 0, 8);
 }
 
 void Maker::save() {

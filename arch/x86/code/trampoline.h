@@ -39,6 +39,10 @@ struct FastRecord {
   std::uint32_t fixed_bytes = 0;    // of an event's payload
   std::uint64_t file_bias = 0;      // of all points that share the body
   bool is_return = false;           // functions return there: slots have an ExitHead
+  // The agent's code, where functions return to it by stubs (engine/shared/return_stub.h): a word of it that a record would have
+  // is the agent's to look up. 0: they do not.
+  Addr agent_text;
+  std::uint32_t agent_text_bytes = 0;
   std::span<const shared::Insn> program;
   std::span<const shared::Test> filter = {};             // empty: every hit is recorded
   std::uint32_t dropped_offset = 0, dropped_stride = 0;  // of the counts of what it drops

@@ -92,6 +92,7 @@ class Recorder {
   void return_head();
   void load_returned(Reg reg);
   void argument(const shared::Insn& insn);
+  void leave_if_stub(Gpr value);
   void load_app(Reg reg);
   void value_to_rax();
   Mem pointer(std::uint64_t offset);
@@ -307,7 +308,17 @@ void Recorder::heads() {
 void Recorder::return_head() {
   a_.load4(rax, {rsi, kExitLead});
   a_.raw({0x48, 0x8b, 0x84, 0x04}), a_.number(kFrame, 4);  // mov kFrame(%rsp,%rax), %rax
+  leave_if_stub(rax);
   a_.store(payload(offsetof(shared::ReturnHead, return_ip)), rax);
+}
+
+// A return address on the stack may be that of a stub, and what the program has made of it. rsi is free here.
+void Recorder::leave_if_stub(Gpr value) {
+  if (fast_.agent_text_bytes == 0) return;
+  a_.move(rsi, value);
+  a_.op(0x2b, 8, rsi, labels_.agent_text);  // sub agent_text(%rip), %rsi
+  a_.op(0x81, 8, 7, rsi), a_.number(fast_.agent_text_bytes, 4);
+  a_.jump_if(kBelow, leave_);
 }
 
 // rax = the stack pointer or the instruction pointer behind the return.
@@ -360,6 +371,7 @@ void Recorder::store_memory(const shared::Insn& insn) {
     a_.op(0x8b, insn.count, rax, from);
   else
     a_.op(insn.count == 2 ? 0x0fb7 : 0x0fb6, 4, rax, from);  // movzx
+  if (shared::is_of_words(insn)) leave_if_stub(rax);
   a_.store(payload(insn.offset), rax, insn.count);
 }
 
@@ -424,7 +436,8 @@ void Recorder::copy_word(std::uint32_t at, Label& has_end) {
 void Recorder::argument(const shared::Insn& insn) {
   switch (insn.op) {
     case Op::load_register:
-      return load_app(static_cast<Reg>(insn.size));
+      load_app(static_cast<Reg>(insn.size));
+      return leave_if_stub(in_rax_ ? rax : live_);
     case Op::load_constant:
       in_rax_ = true;
       return a_.constant(rax, insn.immediate);
@@ -434,7 +447,7 @@ void Recorder::argument(const shared::Insn& insn) {
     case Op::dereference:
       a_.load(rax, pointer(insn.immediate));
       in_rax_ = true;
-      return;
+      return leave_if_stub(rax);
     case Op::add:
       a_.lea(rax, pointer(insn.immediate));
       in_rax_ = true;

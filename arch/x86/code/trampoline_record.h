@@ -12,7 +12,7 @@ inline constexpr unsigned kFrame = 64 + 128;  // bytes below the interrupted rsp
 inline constexpr int kCopyInFrame = 56;       // where the address of the copy is, from rsp
 
 struct BodyLabels {
-  Label descriptor, ones, highs, jump_entry;  // literals
+  Label descriptor, ones, highs, jump_entry, agent_text;  // literals
   Label slow, faulted, out;
   Label section, section_end;       // of rseq
   unsigned lost = 0;                // offset of what follows the count of a lost record
