@@ -1,4 +1,4 @@
-// Hits by jump where a function returns: the state that is recorded is that behind the return.
+// Hits by jump where a function returns: the recorded state is the one after the return.
 #include "tests/agent/jump_records.h"
 
 namespace uprobe::test {
@@ -6,7 +6,7 @@ namespace {
 
 INSTANTIATE_TEST_SUITE_P(FastAndNot, Jump, testing::Bool(), [](const auto& p) { return p.param ? "fast" : "agent"; });
 
-// Behind the head of a return event every register, and the word that lies `below` the stack pointer.
+// After the head of a return event every register, and the word that lies `below` the stack pointer.
 constexpr u32 kWordAtReturn = 24 + 8 * shared::kRegCount, kReturnRegisters = kWordAtReturn + 8;
 std::vector<Insn> all_registers_behind_return(u32 below) {
   std::vector<Insn> program = all_registers();
@@ -52,7 +52,7 @@ TEST_P(Jump, AtAReturnTheStateIsThatBehindIt) {
   }
 }
 
-// By the agent: bodies are asked only where nobody wants to know.
+// By the agent: a body records only where no consumer asks for restored registers.
 TEST_P(Jump, InFrontOfAReturnWhatIsRestoredComesFromTheStack) {
   if (fast()) GTEST_SKIP();
   std::vector<Insn> program = all_registers_behind_return(24);  // rsp is 24 higher: the first word
@@ -74,8 +74,8 @@ TEST_P(Jump, InFrontOfAReturnWhatIsRestoredComesFromTheStack) {
   }
 }
 
-// The site as one where a function returns, for whoever wants that; the word that the stack pointer points to is what it would
-// return to.
+// The site is one where a function returns, for consumers of the return; the word that the stack pointer points to is the
+// return address.
 class Exit : public Jump {
  protected:
   static constexpr shared::i32 kDistance = 0x40;

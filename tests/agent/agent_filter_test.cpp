@@ -1,5 +1,5 @@
 // Filters at a hit: by the body over registers, by the body over the record, by the agent. All three let the same hits pass, leave
-// nothing of the others in a ring, count them, and nobody notices.
+// nothing of the others in a ring and count them; the program cannot tell.
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/time.h>
@@ -109,7 +109,7 @@ std::optional<bool> passes(OneEvent& session, const HitState& in) {
   return more == 1;
 }
 
-TEST_F(Filters, TheSameHitsPassWhoeverRunsThem) {
+TEST_F(Filters, TheSameHitsPassInBodyAndAgent) {
   std::mt19937_64 random(3);
   int passed = 0, dropped = 0;
   for (int round = 0; round < 600; ++round) {
@@ -137,12 +137,12 @@ std::vector<Insn> one_register(Reg reg) {
           insn(Op::end)};
 }
 
-// Passes what is equal.
+// Passes equal values.
 std::vector<Test> equal(u8 size, u32 offset, u64 value) {
   return {test(TestOp::not_equal, size, 2, offset, value), end(TestOp::pass), end(TestOp::drop)};
 }
 
-TEST_F(Filters, WhatIsDroppedIsNoticedByNobody) {
+TEST_F(Filters, ADroppedHitIsNotNoticed) {
   for (const bool fast : {true, false}) {
     OneEvent session(one_register(Reg::flags), kArgument + 8, cpus(), kClaimed, 16384, equal(8, kArgument, 0));
     JumpProbe probe(hit_site);
@@ -163,7 +163,7 @@ TEST_F(Filters, AFullRingDropsBeforeItLoses) {
   OneEvent session(one_register(Reg::di), kArgument + 8, cpus(), kClaimed, 8192, equal(8, kArgument, ~u64{5}));
   JumpProbe probe(hit_site);
   probe.arm(session, true);
-  for (u32 i = 0; i < cpus(); ++i) session.area().ring(i).tail = 1024;  // as if the position were 1024 units behind
+  for (u32 i = 0; i < cpus(); ++i) session.area().ring(i).tail = 1024;  // as if the position were 1024 units earlier
   EXPECT_TRUE(passes_unnoticed(1, kArithmetic));
   EXPECT_EQ(session.area().dropped(0), 1U);
   EXPECT_EQ(session.counts().lost_full, 0U);

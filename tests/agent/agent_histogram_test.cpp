@@ -83,7 +83,7 @@ class Histograms : public testing::Test {
   }
 };
 
-TEST_F(Histograms, CountWhoeverRecords) {
+TEST_F(Histograms, CountByBodyAndByAgent) {
   for (const u32 cpu_rings : {cpus(), 0u}) {
     OneEvent events = session({by_number()}, cpu_rings);
     for (u64 i = 0; i < 90; ++i) events.hit(registers(i % 3));
@@ -179,7 +179,7 @@ TEST_F(Histograms, ThreadsAndInterruptionsAddUp) {
   EXPECT_EQ(by_cpu, sum);
 }
 
-// What a killed writer leaves keeps nobody from counting.
+// The state that a killed writer leaves keeps no other writer from counting.
 TEST_F(Histograms, KilledWritersLeaveATableThatWorks) {
   OneEvent events = session({by_number()}, cpus());
   for (int round = 0; round < 40; ++round) {
@@ -205,7 +205,7 @@ TEST_F(Histograms, KilledWritersLeaveATableThatWorks) {
   EXPECT_LE(torn, 40U);
 }
 
-TEST_F(Histograms, SlotsThatNobodyCameBackToAreGonePast) {
+TEST_F(Histograms, AbandonedSlotsAreSkipped) {
   OneEvent events = session({by_number()}, cpus());
   events.hit(registers(5));
   auto* slots = const_cast<shared::HistogramSlot*>(events.area().histogram(0).slots);
@@ -321,7 +321,7 @@ class StackCopies : public Histograms {
     const agent::Hit hit{agent::uprobe_block, &point, &r, 1, may_fault, true};
     bytes_.assign(shared::kMaxStack + 8, 0xcc);
     const u32 used = agent::record_stack(hit, shared::Event{}, bytes_.data(), limit);
-    EXPECT_EQ(bytes_[used], 0xcc) << "nothing behind it is written";
+    EXPECT_EQ(bytes_[used], 0xcc) << "nothing after it is written";
     const auto found = trace::parse_stack(std::span(bytes_).first(used));
     EXPECT_TRUE(found);
     return found.value_or(trace::StackCopy{});
@@ -368,7 +368,7 @@ TEST_F(StackCopies, StubsShowAsWhatTheyStandFor) {
   stack[21] = word_of(agent::uprobe_return_stubs) + shared::kReturnStubs * u64{shared::kStubUnit};
   const trace::StackCopy copy = record(word_of(&stack[16]), 512);
   EXPECT_EQ(copy.word_at(word_of(&stack[20])), 0x4242U);
-  EXPECT_EQ(copy.word_at(word_of(&stack[21])), stack[21]) << "behind the last";
+  EXPECT_EQ(copy.word_at(word_of(&stack[21])), stack[21]) << "after the last";
   agent::uprobe_return_slots[kNumber].root = 0;
   agent::uprobe_block->flags &= ~shared::kBlockHasStubs;
 }

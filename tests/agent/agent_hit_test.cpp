@@ -312,7 +312,7 @@ TEST(Fault, WithoutAHandlerTheProgramDiesAsItWould) {
   EXPECT_EQ(WTERMSIG(wait_status([] { ::raise(SIGTRAP); })), SIGTRAP);
 }
 
-TEST(Fault, AnIgnoredSignalThatSomebodySendsIsIgnored) {
+TEST(Fault, AnIgnoredSignalThatIsSentIsIgnored) {
   SelfSession session;
   const shared::KernelSigaction ignore{1, 0, 0, 0};
   EXPECT_EQ(wait_status([&] {

@@ -89,7 +89,7 @@ class Interpret : public testing::Test {
     outcome.flags = payload.record_flags;
     const auto is_canary = [](u8 byte) { return byte == kCanary; };
     EXPECT_TRUE(std::all_of(memory.begin(), memory.begin() + kPage, is_canary)) << "written before the payload";
-    EXPECT_TRUE(std::all_of(memory.begin() + kPage + limit, memory.end(), is_canary)) << "written behind the payload";
+    EXPECT_TRUE(std::all_of(memory.begin() + kPage + limit, memory.end(), is_canary)) << "written after the payload";
     EXPECT_LE(payload.used, std::max(limit, event.fixed_bytes));
     if (outcome.built == Built::ok) outcome.payload.assign(payload.at, payload.at + payload.used);
     return outcome;

@@ -203,7 +203,7 @@ TEST_P(Jump, ARecordOfExactlyTheRoomFits) {
   EXPECT_EQ(session.counts().lost_full, 3U);
 }
 
-// Memory for the programs below: words that point to each other, strings of all lengths, an end behind which nothing is.
+// Memory for the programs below: words that point to each other, strings of all lengths, an end after which nothing is mapped.
 class Playground {
  public:
   Playground() {
@@ -397,9 +397,8 @@ TEST(Trampolines, AThreadInAThunkHasNotComeYet) {
     EXPECT_EQ(frame.ip, ip);
     EXPECT_EQ(agent::slot_around(block, ip).head, ip < probe.slot() ? nullptr : &probe.head());
   }
-  EXPECT_EQ(agent::slot_around(block, probe.copy() + probe.block().point.copy_bytes).head, nullptr)
-      << "behind the copy";
-  // Another slot has been made for the point: nobody comes here.
+  EXPECT_EQ(agent::slot_around(block, probe.copy() + probe.block().point.copy_bytes).head, nullptr) << "after the copy";
+  // Another slot has been made for the point: no hit arrives at this one.
   probe.block().point.copy += 0x1000;
   agent::SignalFrame frame{};
   frame.ip = thunk;

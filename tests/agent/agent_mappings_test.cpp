@@ -20,7 +20,7 @@ constexpr int kAnonymous = MAP_PRIVATE | MAP_ANONYMOUS;
 
 // A session whose tool has nothing to say to any question.
 struct Session {
-  shared::Mailbox box{};  // in front of the area
+  shared::Mailbox box{};  // before the area
   shared::AreaHeader header{};
   shared::LiveHeader live{};
   u32 asked = 0;
@@ -144,7 +144,7 @@ TEST_F(Mappings, NoneIsForgottenWhenTheTableIsFull) {
   EXPECT_EQ(questions(), kMany);
 }
 
-TEST_F(Mappings, UnderAFilterOfItsOwnNobodyIsAsked) {
+TEST_F(Mappings, UnderAFilterOfItsOwnTheToolIsNotAsked) {
   block_.flags = shared::kBlockFiltered | shared::kBlockFilteredLater;
   map(kCode, MAP_PRIVATE);
   EXPECT_EQ(questions(), 0U);
@@ -180,7 +180,7 @@ TEST_F(Mappings, ItsOwnStackIsLeftToTheApplication) {
   EXPECT_FALSE(agent::map_pages(block_, frame, result));
 }
 
-// Behind a breakpoint: the point's own code, the same with another breakpoint, and code of somebody else's.
+// After a breakpoint: the point's own code, the same with another breakpoint, and foreign code.
 TEST_F(Mappings, CodeThatIsGoneIsTold) {
   std::uint8_t text[16] = {0xcc, 0x44, 0x7f, 0x01, 0xc3, 0x0f, 0x1f, 0x00};
   struct {

@@ -141,7 +141,7 @@ TEST(Noted, CallsInEachOtherHaveTheirs) {
   }
 }
 
-// One that lasts keeps what is known of it while thousands come and go.
+// A call that lasts keeps its entry record while thousands come and go.
 TEST(Noted, ALongCallKeepsItsEntry) {
   Session session;
   std::vector<u64> stack(20'000, 0x1234);

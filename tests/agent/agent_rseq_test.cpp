@@ -1,4 +1,4 @@
-// Rings of CPUs: who writes there, who must not, and that nothing is torn, doubled or unaccounted for when sections are
+// Rings of CPUs: which threads write there, which must not; nothing is torn, doubled or unaccounted for when sections are
 // interrupted, abandoned and killed.
 #include <gtest/gtest.h>
 #include <linux/rseq.h>
@@ -140,7 +140,7 @@ TEST_F(Rseq, ABorrowedControlBlockHasNoRseq) {
 }
 
 // The one word that bodies look at.
-TEST_F(Rseq, TheWordForTrampolinesIsPositiveWhereNobodyBorrows) {
+TEST_F(Rseq, TheWordForTrampolinesIsPositiveUnlessBorrowed) {
   block_->own_rseq = 0, block_->tid_offset = 0;
   agent::note_own_rseq(*block_);
   EXPECT_EQ(block_->own_rseq, 0) << "the thread id is not known";

@@ -74,7 +74,7 @@ inline u8* island_near(u64 site) {
   return island;
 }
 
-// Of a place where a function returns that begins `distance` in front of it; pops = 0: of another one.
+// For a place where a function returns that begins `distance` before it; pops = 0: for another place.
 struct ExitPlace {
   u16 pops = 0, lead = 0;
   shared::i32 distance = 0;

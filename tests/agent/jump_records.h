@@ -84,7 +84,7 @@ class Jump : public testing::TestWithParam<bool> {
 
 // The lowest byte of the stack that a hit writes to; below it the stack is painted first.
 [[gnu::noinline]] inline u64 lowest_written(const HitState& in) {
-  constexpr u64 kFrame = 160, kPainted = 4096;  // kFrame: of this frame, and of the red zone behind it
+  constexpr u64 kFrame = 160, kPainted = 4096;  // kFrame: of this frame, and of the red zone after it
   HitState out{};
   auto* const below = reinterpret_cast<volatile u8*>(word_of(&out) - kFrame - kPainted);
   for (u64 i = 0; i < kPainted; ++i) below[i] = 0xb7;

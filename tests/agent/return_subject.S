@@ -44,7 +44,7 @@ return_call_pops:
         .size return_call_pops, . - return_call_pops
 
 // long return_to_data(long word): comes to return_thunk by a jump, with a word on the stack that is no return address and
-// the real one behind it.
+// the real one after it.
         .globl  return_to_data, return_takes_word
         .p2align 4
 return_to_data:

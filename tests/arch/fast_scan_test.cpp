@@ -46,7 +46,7 @@ Code with_room(Code code) {
   return code;
 }
 
-// Every opcode of a map behind the prefixes, with every form of ModRM; `registers` of the eight in rm.
+// Every opcode of a map after the prefixes, with every form of ModRM; `registers` of the eight in rm.
 template <class Comparison>
 void enumerate(const Code& prefixes, std::initializer_list<unsigned> registers, Comparison& comparison) {
   for (const bool is_two_byte : {false, true}) {

@@ -1,4 +1,4 @@
-// The machine behind machine.h: its memory, its states, its runs.
+// The machine of machine.h: its memory, its states, its runs.
 #include "tests/arch/machine.h"
 
 #include <cpuid.h>
@@ -37,7 +37,7 @@ constexpr std::uint64_t kStack = 0x2c00'0000;
 constexpr std::uint64_t kArrived = 0x2e00'0000;  // where a landing place writes its number
 constexpr std::size_t kCodeBytes = 0x10000;
 constexpr std::size_t kAreaBytes = 0x4000;  // data, and stack
-// The landing place of direct branches stands this far behind the instruction's start: an 8-bit distance reaches it.
+// The landing place of direct branches stands this far after the instruction's start: an 8-bit distance reaches it.
 constexpr std::uint64_t kTargetDistance = 100;
 // That of indirect ones stands far from all else: what points to it also serves as the address of operands.
 constexpr std::uint64_t kIndirectTarget = kCode + 0x2000;
@@ -195,9 +195,9 @@ void fill(std::uint8_t* out, std::size_t size, Random& random) {
 unsigned translate(Outcome& outcome, const Copy& copy, std::uint64_t to) {
   const std::uint64_t offset = outcome.signal.rip - to;
   if (outcome.signal.number == 0 || offset >= copy.bytes.size()) return 0;
-  const auto behind = std::find_if(copy.marks.begin(), copy.marks.end(),
-                                   [offset](const CopyMark& mark) { return mark.offset > offset; });
-  const CopyMark& mark = *std::prev(behind);
+  const auto after = std::find_if(copy.marks.begin(), copy.marks.end(),
+                                  [offset](const CopyMark& mark) { return mark.offset > offset; });
+  const CopyMark& mark = *std::prev(after);
   if (outcome.signal.address == outcome.signal.rip) outcome.signal.address = mark.original.value;
   outcome.signal.rip = mark.original.value;
   outcome.registers.gpr[4] += mark.pushed;
@@ -210,7 +210,7 @@ void take_below_stack(Outcome& outcome, const Outcome& other, unsigned bytes) {
               outcome.memory.begin() + static_cast<std::ptrdiff_t>(offset));
 }
 
-// What is below the red zone of the caller is nobody's: a copy of a call may write there.
+// Below the red zone of the caller no data lives: a copy of a call may write there.
 void take_below_red_zone(Outcome& outcome, const Outcome& native, std::uint64_t rsp) {
   constexpr unsigned kRedZone = 128;
   constexpr unsigned kScratch = 16;

@@ -45,7 +45,7 @@ bool is_unfit(std::string_view mnemonic) {
   return kUnfit.count(mnemonic) != 0;
 }
 
-// A REX prefix counts also where it has no effect, in front of other prefixes.
+// A REX prefix counts also where it has no effect, before other prefixes.
 bool is_prefix(std::uint8_t byte) {
   if ((byte & 0xf0) == 0x40) return true;
   static constexpr std::uint8_t kPrefixes[] = {0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65, 0x66, 0x67, 0xf0, 0xf2, 0xf3};

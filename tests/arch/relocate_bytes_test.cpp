@@ -12,7 +12,7 @@ namespace {
 
 constexpr Addr kFrom{0x100000};
 constexpr Addr kTo{0x180000};
-// The jump back from behind a copy of the same length as the instruction.
+// The jump back from the end of a copy of the same length as the instruction.
 constexpr const char* kBack = "e9 fb ff f7 ff";
 
 struct Row {
@@ -93,8 +93,8 @@ constexpr Row kPlain[] = {
     {"0f 01 d5", "0f 01 d5", true},        // xend
 };
 
-// A rip-relative operand: 0x10 - 0x80000 is 00 f8 ff of the new displacement, whatever comes behind it.
-// Undefined, privileged and I/O instructions: as they are. What control never leaves behind has no jump back.
+// A rip-relative operand: 0x10 - 0x80000 is 00 f8 ff of the new displacement, whatever follows it.
+// Undefined, privileged and I/O instructions: as they are. An instruction that control never passes has no jump back.
 constexpr Row kFaulting[] = {
     {"0f 0b", "0f 0b"},                                                  // ud2
     {"66 0f 0b", "66 0f 0b"},                                            // ud2 with a prefix

@@ -1,4 +1,4 @@
-// The rest of a call: registers, flags and stack behind it are those of the whole call, and so is the result (resumed_call.h).
+// The rest of a call: registers, flags and stack after it are those of the whole call, and so is the result (resumed_call.h).
 #include "arch/x86/code/resumed_call.h"
 
 #include <gtest/gtest.h>

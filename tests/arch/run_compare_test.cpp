@@ -22,7 +22,7 @@ class Compare : public testing::TestWithParam<InsnGroup> {};
 
 // What happened over all the states of one row.
 struct Seen {
-  bool behind = false;
+  bool falls_through = false;
   bool target = false;
   unsigned signals = 0;
 };
@@ -44,7 +44,7 @@ void run_row(Machine& machine, const InsnRow& row, Random& random, Seen& seen) {
       ++seen.signals;
       continue;
     }
-    seen.behind |= result.native.arrived == kBehind;
+    seen.falls_through |= result.native.arrived == kBehind;
     seen.target |= result.native.arrived >= kTarget;
   }
 }
@@ -54,7 +54,7 @@ void check_arrivals(const InsnRow& row, const Seen& seen) {
   if (row.scene != Scene::branch) return;
   const auto decoded = decode_fully(from_hex(row.bytes), {});
   const bool conditional = decoded->flow == Flow::jump_if || decoded->flow == Flow::loop;
-  EXPECT_EQ(seen.behind, conditional) << row.text;
+  EXPECT_EQ(seen.falls_through, conditional) << row.text;
   EXPECT_TRUE(seen.target || seen.signals > 0) << row.text;
 }
 
@@ -124,7 +124,7 @@ TEST(Transaction, CommitsDisplaced) {
   EXPECT_EQ(as_it_stands > 0, displaced > 0);
 }
 
-// With the permission the instructions work, displaced as well. 0x80 is the port that nobody listens to.
+// With the permission the instructions work, displaced as well. 0x80 is the port that no device listens to.
 TEST(InputOutput, WorksDisplacedWherePermitted) {
   if (ioperm(0x80, 1, 1) != 0) GTEST_SKIP() << "no permission for a port";
   Machine machine;

@@ -52,7 +52,7 @@ struct Shape {
   const char* syscall;
 };
 
-// syscall; jmp *%r15 at the start of a page. Displaced, the original syscall is poisoned: nobody may come back to it.
+// syscall; jmp *%r15 at the start of a page. Displaced, the original syscall is poisoned: no thread may come back to it.
 class SystemCalls : public testing::TestWithParam<Shape> {
  protected:
   static constexpr std::size_t kCopy = 0x800;
@@ -76,15 +76,15 @@ class SystemCalls : public testing::TestWithParam<Shape> {
   }
 
   std::uint64_t entry() const { return word(page_) + (GetParam().is_displaced ? kCopy : 0); }
-  // Where the kernel restarts a call: behind a prefix.
+  // Where the kernel restarts a call: after a prefix.
   std::uint64_t restart() const { return entry() + length_ - 2; }
-  // What the original leaves in rcx: the address behind it.
-  std::uint64_t behind() const { return word(page_) + length_; }
+  // The original leaves in rcx the address after it.
+  std::uint64_t next() const { return word(page_) + length_; }
 
   long run(long number, std::array<std::uint64_t, 6> arguments = {}, bool expects_child = false) {
     *call_ = SystemCall{entry(), static_cast<std::uint64_t>(number), arguments, expects_child, {}, {}};
     const long result = system_call_through(call_);
-    EXPECT_EQ(call_->out.rcx, behind()) << number;
+    EXPECT_EQ(call_->out.rcx, next()) << number;
     EXPECT_EQ(call_->out.r11 & ~kUnsteadyFlags, kFlags) << number;
     return result;
   }
@@ -94,7 +94,7 @@ class SystemCalls : public testing::TestWithParam<Shape> {
     int status = 0;
     ASSERT_EQ(waitpid(static_cast<pid_t>(pid), &status, __WALL), pid);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << "status " << status;
-    EXPECT_EQ(call_->child.rcx, behind());
+    EXPECT_EQ(call_->child.rcx, next());
     EXPECT_EQ(call_->child.r11 & ~kUnsteadyFlags, kFlags);
     EXPECT_EQ(call_->child.rsp, rsp);
   }
@@ -254,7 +254,7 @@ TEST_P(SystemCalls, RestartedByAnotherNumber) {
     const timespec time = {0, 1'000'000};
     raise(SIGSTOP);
     for (int i = 0; i < 20; ++i)
-      if (run(SYS_nanosleep, {word(&time), 0}) != 0 || call_->out.rcx != behind()) _exit(1);
+      if (run(SYS_nanosleep, {word(&time), 0}) != 0 || call_->out.rcx != next()) _exit(1);
     _exit(0);
   }
   int status = 0;

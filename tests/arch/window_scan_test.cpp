@@ -57,7 +57,7 @@ TEST(Scan, SaysWhichAddressesAreNamed) {
   EXPECT_EQ(scanned("48 8d 05 10 00 00 00").operand, 0x1017U);
   EXPECT_TRUE(scanned("48 8d 05 10 00 00 00").is_address_of);
   EXPECT_TRUE(scanned("48 8d 05 10 00 00 00").is_rip_relative);
-  EXPECT_EQ(scanned("c7 05 10 00 00 00 2a 00 00 00").operand, 0x101aU);  // an immediate behind the displacement
+  EXPECT_EQ(scanned("c7 05 10 00 00 00 2a 00 00 00").operand, 0x101aU);  // an immediate after the displacement
   EXPECT_FALSE(scanned("c7 05 10 00 00 00 2a 00 00 00").is_address_of);
   EXPECT_EQ(scanned("ff 24 c5 00 20 40 00").operand, 0x402000U);
   EXPECT_FALSE(scanned("ff 24 c5 00 20 40 00").is_rip_relative);

@@ -43,7 +43,7 @@ TEST_P(WindowForms, BytesOut) {
   EXPECT_EQ(*planned, copy->bytes.size());
 }
 
-// Only the jump behind the last one is another.
+// Only the jump after the last one differs.
 TEST_P(WindowForms, GoesOnElsewhere) {
   const auto window = from_hex(GetParam().window);
   const Addr next = kTo + 0x1234;

@@ -62,7 +62,7 @@ TEST(CliCheck, EveryByteIsACharacter) {
   EXPECT_NE(render_check_json(report, true).find("[\"p:g/\\u00e9 /\\\"x\\\\\\u0001\\u007f:1\"]"), std::string::npos);
 }
 
-// make-corpus.sh, whose rows these are compared with, leaves out what is called so.
+// make-corpus.sh, whose rows these are compared with, leaves out events with these names.
 TEST(CliCheck, CommonFieldsAreLeftOut) {
   CheckReport report = accepted();
   report.formats[0].fields = {{"u64 common_cpu", 16, 8, false}};

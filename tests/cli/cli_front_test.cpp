@@ -43,7 +43,7 @@ class NoEngine : public Engine {
   Result<std::string> find_program(const std::string& program) override { return program; }
 };
 
-// Words as the kernel puts them: one behind the other.
+// Words as the kernel puts them: one after the other.
 struct Words {
   std::vector<std::string> list;
   std::string bytes;
@@ -84,7 +84,7 @@ Front front_of_engine(InEngine in_engine) {
   return {*outcome, engine.released, said ? *said : ""};
 }
 
-// `act` says in a child of ours whether all is well; what it does to signals stays there.
+// `act` runs in a child of the test and returns whether all is well; its changes to signals stay there.
 template <class Act>
 bool holds(Act act) {
   const pid_t pid = ::fork();

@@ -1,4 +1,4 @@
-// Whole calls against a fake engine: exit codes, what is printed where, and what is never started.
+// Whole calls against a fake engine: exit codes, the stream of each output, and programs that are never started.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>

@@ -21,7 +21,7 @@ TEST(CliText, Utf8PassesAndBrokenUtf8DoesNot) {
   EXPECT_EQ(escape("\xc0\x9b"), "\\xc0\\x9b") << "overlong ESC";
   EXPECT_EQ(escape("\xe0\x80\x9b"), "\\xe0\\x80\\x9b") << "overlong ESC";
   EXPECT_EQ(escape("\xed\xa0\x80"), "\\xed\\xa0\\x80") << "surrogate";
-  EXPECT_EQ(escape("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80") << "behind the last character";
+  EXPECT_EQ(escape("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80") << "after the last character";
   EXPECT_EQ(escape("\xff\xfe"), "\\xff\\xfe");
 }
 

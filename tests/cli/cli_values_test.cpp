@@ -1,4 +1,4 @@
-// Counts, times and sizes: what is understood, and that everything else is refused with a reason.
+// Counts, times and sizes: the forms that are understood; everything else is refused with a reason.
 #include <gtest/gtest.h>
 
 #include "cli/values.h"

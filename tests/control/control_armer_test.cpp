@@ -127,7 +127,7 @@ TEST_F(ArmerTest, SeveralProbesAtOneAddressNewestFirst) {
   EXPECT_EQ(events_at(address_of(code, "subject_add")), (std::vector<std::uint16_t>{4, 3, 2, 1, 0}));
 }
 
-// Some of a function's returns alone would be counts that nobody can use.
+// Some of a function's returns alone would give a useless count.
 TEST_F(ArmerTest, AllExitsOfAFunctionOrNone) {
   const control::PlannedConsumer first{.event = 0, .kind = shared::ConsumerKind::exit, .distance = 4, .pops = 8};
   control::PlannedConsumer second = first;
@@ -148,7 +148,7 @@ TEST_F(ArmerTest, AllExitsOfAFunctionOrNone) {
   EXPECT_EQ(armer_.report().refusals.count(0), 1U);
 }
 
-TEST_F(ArmerTest, AnExitThatNobodyWantsAnyMoreIsLeftAlone) {
+TEST_F(ArmerTest, AnExitWithoutConsumersIsLeftAlone) {
   const control::PlannedConsumer only{.event = 0, .kind = shared::ConsumerKind::exit, .distance = 4, .pops = 8};
   probes_.add(site_of(subject_, "subject_add"), only);
   probes_.add(site_of(subject_, "subject_twice"), only);
@@ -311,7 +311,7 @@ TEST_F(ArmerTest, WhatWasLookedAtIsLeftAlone) {
   EXPECT_EQ(target_.reads.size(), 1U) << "one breakpoint shows that the code is still the one";
 }
 
-// A process that somebody else traces by now.
+// A process that another tracer has taken over.
 TEST_F(ArmerTest, WhereTheBreakpointsWereTakenOutNothingIsArmed) {
   probe("subject_add", 0);
   const Mapping code = target_.map_code(*subject_, kBase);

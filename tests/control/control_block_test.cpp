@@ -1,4 +1,4 @@
-// The process block from the tool's side: what is written comes back, in an order that a running agent can bear, and
+// The process block from the tool's side: what the tool writes it reads back, in an order that a running agent can bear, and
 // what a target has put in its place is not believed.
 #include <gtest/gtest.h>
 
@@ -308,7 +308,7 @@ TEST_F(BlockTest, ATargetThatGoesAwayIsAnError) {
   EXPECT_FALSE(Block::create(target_, kAt, 10));
 }
 
-// The program has changed its code behind a jump. What the jump itself stands on is still to come back one day.
+// The program has changed its code after a jump. The bytes under the jump itself still have to be restored.
 TEST_F(BlockTest, WhatStandsBehindAJumpChangesNothingOfItsOwnOriginal) {
   Block block = make();
   NewPoint point = make_point(block, 0x401000);

@@ -199,7 +199,7 @@ TEST(MayTrace, OnesOwnAndThoseBelow) {
   EXPECT_FALSE(may_trace(inside.pid(), ::getpid()));
 }
 
-TEST(MayTrace, NobodyElse) {
+TEST(MayTrace, NoOtherProcess) {
   if (::geteuid() != 0) GTEST_SKIP() << "changing users needs root";
   const auto drop = [] { return ::setgroups(0, nullptr) == 0 && ::setgid(kUser) == 0 && ::setuid(kUser) == 0; };
   const Child low(drop), as_low(drop);

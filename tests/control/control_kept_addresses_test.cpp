@@ -49,7 +49,7 @@ TEST(KeptAddresses, WordsOfStacks) {
   held.put(kStack + 0x8008, kCode + 0x30);        // above
   held.put(kStack + 0x8004 - 120, kCode + 0x41);  // not aligned: no frame's
   held.put(kStack + 0x8000 - 120, kCode + 0x40);  // in the red zone
-  held.put(kStack + 0x8000 - 256, kCode + 0x50);  // below: nobody's
+  held.put(kStack + 0x8000 - 256, kCode + 0x50);  // below: no frame's
   held.put(kStack + 0x8010, Addr{0x1234});        // no code
   const auto kept = held.kept();
   EXPECT_TRUE(has(kept, kCode + 0x30));

@@ -1,4 +1,4 @@
-// Points that join a process which runs, and leave it: what is written in which order, against one that exists in memory only.
+// Points that join a process which runs, and leave it: the writes and their order, against one that exists in memory only.
 #include <gtest/gtest.h>
 
 #include "engine/arm/armer.h"
@@ -81,7 +81,7 @@ TEST_F(LiveTest, APointHasAllThatItNeedsBeforeItsBreakpoint) {
   ASSERT_TRUE(add("subject_add", 1));
   EXPECT_EQ(order(), "scoupHhb");
   EXPECT_EQ(target_.writes.back().bytes, std::vector<std::uint8_t>{0xcc});
-  EXPECT_TRUE(target_.calls.empty()) << "nobody in the process does anything for it";
+  EXPECT_TRUE(target_.calls.empty()) << "no thread of the process does anything for it";
   EXPECT_EQ(events_at("subject_add"), std::vector<std::uint16_t>{1});
 }
 

@@ -1,4 +1,4 @@
-// Slots and bodies in a process that exists in memory only: what is shared, what is written again, what never changes.
+// Slots and bodies in a process that exists in memory only: which are shared, which are written again, which never change.
 #include <gtest/gtest.h>
 
 #include "arch/x86/code/trampoline.h"
@@ -56,7 +56,7 @@ class Placing : public testing::Test {
     p.point.consumers = block_->list_for(consumers, p.known.has_value()).take();
     pending_.push_back(std::move(p));
   }
-  // An exit of the function that begins `distance` in front of it.
+  // An exit of the function that begins `distance` before it.
   void want_exit(std::uint64_t offset, std::uint16_t event, std::int32_t distance, std::uint16_t lead = 0) {
     want(offset, {event}, true);
     planned_.back()->consumers.front().kind = shared::ConsumerKind::exit;
@@ -67,7 +67,7 @@ class Placing : public testing::Test {
   shared::ExitHead exit_of(std::uint64_t offset) {
     return target_.get<shared::ExitHead>(slot_at(offset) - sizeof(shared::ExitHead));
   }
-  // Places what is wanted and publishes it.
+  // Places the wanted points and publishes them.
   void place() {
     const control::PlaceContext context{.target = target_,
                                         .block = *block_,

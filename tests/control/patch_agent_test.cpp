@@ -139,7 +139,7 @@ void change(pid_t pid, Addr block_at) {
   ASSERT_EQ(there.size(), std::size(kFunctions));
   std::vector<Patch> back = there;
   for (Patch& p : back) std::swap(p.before, p.after);
-  // The tool, which looks after its text, keeps out of what is not its own; a look that has begun ends.
+  // The tool, which looks after its text, leaves foreign text alone; a check that has begun ends.
   const std::uint64_t us = static_cast<std::uint64_t>(::getpid());
   ASSERT_TRUE(target.write(block_at + offsetof(shared::ProcessBlock, changer), &us, sizeof us));
   std::this_thread::sleep_for(300ms);

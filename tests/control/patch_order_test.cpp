@@ -118,7 +118,7 @@ TEST_F(PatchOrder, WhatIsNotAsItShouldBeIsLeftAloneAndTheOthersGoOn) {
   EXPECT_EQ(log(), "400010:cc | 400011:12345678 | 400010:e9 | ");
 }
 
-TEST_F(PatchOrder, WithoutPatchesNobodyIsDisturbed) {
+TEST_F(PatchOrder, WithoutPatchesNoThreadIsDisturbed) {
   EXPECT_TRUE(run({}).empty());
   Patch wrong = to_jump(kText);
   wrong.before[3] = 0;
@@ -138,7 +138,7 @@ TEST_F(PatchOrder, WhereTheProcessorsCannotBeReachedTheBreakpointStays) {
 }
 
 // Between the steps the program runs: it may close a library, and map another one in the same place.
-TEST_F(PatchOrder, WhatComesToStandThereMeanwhileIsNotOverwritten) {
+TEST_F(PatchOrder, BytesThatAppearDuringThePatchAreNotOverwritten) {
   for (const int when : {1, 2}) {
     const std::vector patches{to_jump(kText), to_jump(kText + 16)};
     serializer_.calls = 0;
@@ -151,7 +151,7 @@ TEST_F(PatchOrder, WhatComesToStandThereMeanwhileIsNotOverwritten) {
   }
 }
 
-TEST_F(PatchOrder, ABreakpointOfSomebodyElseInTheMiddleStays) {
+TEST_F(PatchOrder, AForeignBreakpointInTheMiddleStays) {
   serializer_.on_call = [&](int call) {
     if (call == 1) put(kText + 3, {0xcc});
   };
@@ -166,7 +166,7 @@ TEST_F(PatchOrder, MemoryThatIsGoneDoesNotKeepTheOthers) {
   EXPECT_EQ(run({to_jump(kText + 16)}), std::vector{Patched::failed});
 }
 
-// A target whose page ends within the bytes behind: a part of them is written, then the write fails.
+// A target whose page ends within the bytes after the first: a part of them is written, then the write fails.
 class HalfWritten : public FakeTarget {
  public:
   Status write(Addr to, const void* from, std::size_t bytes) override {
@@ -191,7 +191,7 @@ TEST(PatchUndo, AWriteThatFailsIsUndone) {
   EXPECT_EQ(serializer.calls, 2) << "the first byte comes back only when everybody has seen the others back";
   target.fails = 2;
   EXPECT_EQ(control::patch_running(target, patches, serializer), std::vector{Patched::breakpoint});
-  EXPECT_EQ(target.get<std::uint8_t>(kText), 0xcc) << "what cannot be undone stays behind the breakpoint";
+  EXPECT_EQ(target.get<std::uint8_t>(kText), 0xcc) << "bytes that cannot be restored stay after the breakpoint";
 }
 
 }  // namespace

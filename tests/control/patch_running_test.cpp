@@ -1,4 +1,4 @@
-// Text that changes under threads that run it, a hundred thousand times: no hit is lost, nobody crashes, and every
+// Text that changes under threads that run it, a hundred thousand times: no hit is lost, no thread crashes, and every
 // function returns what it always does.
 #include <sys/resource.h>
 
@@ -61,8 +61,8 @@ TEST_F(PatchRunning, BetweenBreakpointAndJumpNoHitIsLost) {
   }
 }
 
-// Nobody may stand inside of several instructions when the jump comes.
-TEST_F(PatchRunning, BetweenOriginalAndJumpNobodyIsHarmed) {
+// No thread may stand inside a window of several instructions when the jump is written.
+TEST_F(PatchRunning, BetweenOriginalAndJumpNoThreadIsHarmed) {
   Subject subject(false);
   change(subject, &Site::original, &Site::jump, [](Kind kind) { return kind != Kind::several; });
   EXPECT_EQ(subject.finish(), 0);
@@ -98,7 +98,7 @@ TEST_F(PatchRunning, JumpsOverSeveralInstructionsGoWhileTheyAreExecuted) {
   EXPECT_EQ(subject.finish(), 0);
 }
 
-TEST_F(PatchRunning, BetweenOriginalAndBreakpointNobodyIsHarmed) {
+TEST_F(PatchRunning, BetweenOriginalAndBreakpointNoThreadIsHarmed) {
   Subject subject(false);
   change(subject, &Site::original, &Site::trap, [](Kind) { return true; });
   EXPECT_EQ(subject.finish(), 0);

@@ -1,4 +1,4 @@
-// That every processor of a running process is reached, and what is done where that cannot be.
+// Serialization reaches every processor of a running process; where it cannot, the tool says so.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>

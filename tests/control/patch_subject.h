@@ -36,7 +36,7 @@ inline const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = {
       // mov $0x1001,%eax; add %rdi,%rax; ret
       {Kind::one, 5, 5, {0xb8, 0x01, 0x10, 0, 0, 0x48, 0x01, 0xf8, 0xc3}},
-      // jmp over three bytes that nobody executes; then the same
+      // jmp over three bytes that are never executed; then the same
       {Kind::padded, 2, 5, {0xeb, 3, 0x0f, 0x0b, 0x90, 0xb8, 0x01, 0x10, 0, 0, 0x48, 0x01, 0xf8, 0xc3}},
       // mov %rdi,%rax; inc %rax; add $0x1000,%rax; ret
       {Kind::several, 6, 5, {0x48, 0x89, 0xf8, 0x48, 0xff, 0xc0, 0x48, 0x05, 0, 0x10, 0, 0, 0xc3}},

@@ -36,7 +36,7 @@ class Adversaries(harness.TestCase):
         seen = self.attack("plan")
         self.assertEqual((seen.returncode, seen.stdout), (0, b"plan: 0\n"), seen.stderr)
 
-    def test_random_words_harm_nobody(self):
+    def test_random_words_harm_no_process(self):
         for options in ([], ["--filter=arg1 > 50"], ["--trigger=hist:keys=arg1"], ["--trigger=stacktrace"]):
             with self.subTest(options=options):
                 words = harness.tracer("-b", "64K", "-o", self.path("trace"), "-p", self.definitions[0], *options)

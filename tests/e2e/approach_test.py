@@ -1,5 +1,5 @@
-"""Jumps that begin in front of the probed place, in the instructions that lead to it (approach/places.c has such places, compiled
-here): every hit is counted, with the registers that a breakpoint shows, whatever becomes of the jump meanwhile."""
+"""Jumps that begin before the probed place, in the instructions that lead to it (approach/places.c has such places, compiled
+here): every hit is counted, with the registers that a breakpoint shows, also while the jump comes, goes or becomes an int3."""
 import os
 import random
 import re
@@ -186,7 +186,7 @@ class Changing(Approach):
             self.assertEqual(hits["four"], rounds, before)
             self.assertGreater(hits["other"], 900)
 
-    def test_the_text_is_as_before_when_nobody_wants_it(self):
+    def test_the_text_is_as_before_without_consumers(self):
         with open(self.program, "rb") as file:
             whole = file.read()
         self.start(self.definition("four"), self.definition("memory"))

@@ -34,7 +34,7 @@ class AdversaryCase(harness.TestCase):
 
 
 class Descriptors(AdversaryCase):
-    """Somebody who shares the target's descriptors exchanges them while the tool works there."""
+    """A process that shares the target's descriptors exchanges them while the tool works there."""
 
     ROUNDS = 60
 

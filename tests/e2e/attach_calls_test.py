@@ -1,5 +1,5 @@
-"""What threads are in the middle of when somebody attaches, or follows: system calls (what they do, how long they wait, what they begin)
-and their own ends."""
+"""Threads that are in a system call or end when a tool attaches or follows: the call's effects, how long it waits, and the threads
+and processes that it starts."""
 import select
 import signal
 import time
@@ -11,7 +11,7 @@ from process_state import footprint
 
 
 class CutCalls(AttachCase):
-    """What a thread has been told to do it does to the end, and in its time, however often somebody attaches meanwhile."""
+    """A thread finishes the call that it has begun, and in its time, however often a tool attaches during the call."""
 
     def check(self, program):
         process = self.start_ready(program)

@@ -22,7 +22,7 @@ class Wide(AttachCase):
 
 
 class Inside(AttachCase):
-    """A jump over several instructions is placed where nobody is behind the first of them, or comes back there unseen."""
+    """A jump over several instructions is placed only where no thread stands after the first of them or comes back there unseen."""
 
     def check(self, how, program="attached_inside", stays_breakpoint=True):
         program = fixture(program)

@@ -16,7 +16,7 @@ import harness
 from harness import fixture, tool, tracer, wait_until
 from process_state import checksum_of_text, footprint, mappings, read, same_threads, signals_of, state_of
 
-NOBODY = 65534
+UNPRIVILEGED = 65534
 
 class AttachCase(harness.TestCase):
     def start(self, *command, **more):
@@ -162,7 +162,7 @@ class Signals(AttachCase):
 
     @unittest.expectedFailure
     def test_stack_flags(self):
-        """The kernel lets nobody set them back to 0 without a stack."""
+        """The kernel lets no process set them back to 0 without a stack."""
         self.check("attached_stack_flags")
 
     def test_stack_flags_alone(self):
@@ -337,7 +337,7 @@ class Life(AttachCase):
         session.communicate(timeout=harness.TIMEOUT)
         self.end_well(process)
 
-    @unittest.skipIf(os.geteuid() != 0, "only root can become somebody else")
+    @unittest.skipIf(os.geteuid() != 0, "only root can change to another user")
     def test_no_descriptor_is_left(self):
         """Limits and descriptors are what they were."""
         program = fixture("attached_told")
@@ -354,18 +354,18 @@ class Life(AttachCase):
             self.assertEqual(resource.prlimit(process.pid, resource.RLIMIT_NOFILE), limits)
             self.assertEqual(footprint(process.pid)[2], before)
 
-    def test_as_somebody_else(self):
+    def test_as_another_user(self):
         program = os.path.join("/tmp", f"uprobe-attach-{os.getpid()}")
         harness.copied(fixture("attached_busy"), program)
         self.addCleanup(os.unlink, program)
-        process = self.start_ready(program, user=NOBODY, group=NOBODY, extra_groups=[])
+        process = self.start_ready(program, user=UNPRIVILEGED, group=UNPRIVILEGED, extra_groups=[])
         foreign = self.start_ready(program)
         command = [*tracer("-d", "50ms"), "-p", f"p:w {program}:several"]
-        seen = subprocess.run([*command, "-P", str(process.pid)], capture_output=True, user=NOBODY, group=NOBODY,
+        seen = subprocess.run([*command, "-P", str(process.pid)], capture_output=True, user=UNPRIVILEGED, group=UNPRIVILEGED,
                               extra_groups=[], check=False)
         self.assertEqual(seen.returncode, 0, seen.stderr)
         self.assertIn(b": w: ", seen.stdout)
-        seen = subprocess.run([*command, "-P", str(foreign.pid)], capture_output=True, user=NOBODY, group=NOBODY,
+        seen = subprocess.run([*command, "-P", str(foreign.pid)], capture_output=True, user=UNPRIVILEGED, group=UNPRIVILEGED,
                               extra_groups=[], check=False)
         self.assertEqual(seen.returncode, 125)
         self.assertIn(b"belongs to another user", seen.stderr)

@@ -1,6 +1,6 @@
-"""How the tool behaves around a program: exit codes, streams, signals, limits, what it leaves behind.
+"""How the tool behaves around a program: exit codes, streams, signals, limits, and leftovers.
 
-The first rule is tested throughout: the program does what it would have done without us.
+The first rule is tested throughout: the program does the same as without the tool.
 """
 import os
 import re
@@ -178,7 +178,7 @@ class Unchanged(Behaviour):
             return [line for line in text.splitlines() if line.split(b":")[0] in kept]
         self.compare([harness.need("cat"), "/proc/self/status"], pick)
 
-    def test_nobody_traces_the_program(self):
+    def test_the_program_has_no_tracer(self):
         process = self.start(["-o", self.path("trace"), "-p", self.numbers], [self.subject, "wait"])
         self.assertEqual(process.stdout.readline(), b"ready\n")
         target = self.target_of(process)

@@ -36,7 +36,7 @@ class Beside(harness.TestCase):
         return tool
 
     def call(self, tool):
-        """Each function ROUND times; what they return is what they compute."""
+        """Calls each function ROUND times; returns their results."""
         tool.stdin.write("".join(f"{name} {ROUND}\n" for name in FUNCTIONS))
         tool.stdin.flush()
         return [tool.stdout.readline() for _ in FUNCTIONS]
@@ -55,7 +55,7 @@ class Beside(harness.TestCase):
         return found
 
     def await_texts(self, pid, wanted, first):
-        """Until the bytes behind the first are the file's, and the first is as told."""
+        """Waits until the bytes after the first are the file's, and the first is `first`."""
         end = time.monotonic() + PATIENCE
         while [text[1:] for text in self.texts(pid)] != wanted or any(text[0] != first for text in self.texts(pid)):
             self.assertLess(time.monotonic(), end, (self.texts(pid), wanted))
@@ -64,15 +64,15 @@ class Beside(harness.TestCase):
     def check(self, tier):
         plain = harness.run([self.program], "".join(f"{name} {ROUND}\n" for name in FUNCTIONS).encode())
         expected = plain.stdout.decode().splitlines(keepends=True)
-        behind = [self.file.data[self.file.offset_of(name):][1:5] for name in FUNCTIONS]
+        rest = [self.file.data[self.file.offset_of(name):][1:5] for name in FUNCTIONS]
         tool = self.start(tier)
         self.assertEqual(self.call(tool), expected)
         pid = self.child_of(tool)
         with oracle.Oracle(self.definitions, everybody=True) as kernel:
-            self.await_texts(pid, behind, BREAKPOINT)
+            self.await_texts(pid, rest, BREAKPOINT)
             self.assertEqual(self.call(tool), expected)
             counts = kernel.read_profile()
-        self.await_texts(pid, behind, BREAKPOINT)  # ours again
+        self.await_texts(pid, rest, BREAKPOINT)  # the tool's again
         self.assertEqual(self.call(tool), expected)
         _, errors = tool.communicate()
         self.assertEqual(tool.returncode, plain.returncode, errors)

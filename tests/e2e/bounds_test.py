@@ -8,7 +8,7 @@ import time
 import harness
 
 MOST_MEMORY = 300 << 20
-NOBODY = 65534
+UNPRIVILEGED = 65534
 CALL = b"\xb8\x0d\x00\x00\x00\x0f\x05"  # rt_sigaction: a file with this in its code is read as a whole
 PROBE = "/lib/x86_64-linux-gnu/libc.so.6:getppid"
 # Maps a file as code; goes on only when that has been looked at. Then a hit.
@@ -51,7 +51,7 @@ class Files(harness.TestCase):
                                 sys.executable, path])
 
     def sparse(self, size):
-        """An ELF file of the tool's machine with a system call in its code, and nothing behind that."""
+        """An ELF file of the tool's machine with a system call in its code, and nothing after it."""
         path = self.path("sparse.so")
         with open(harness.libc_of(sys.executable), "rb") as libc, open(path, "wb") as file:
             file.write(libc.read(64))
@@ -141,7 +141,7 @@ class DebugInformation(harness.TestCase):
         os.mkfifo(self.path(parts[0]))
         os.chmod(self.path(parts[0]), 0o644)
         os.chmod(self.folder, 0o755)
-        os.chown(program, NOBODY, NOBODY)  # another user's: read with less patience
+        os.chown(program, UNPRIVILEGED, UNPRIVILEGED)  # another user's: read with less patience
         code, err, _ = run_and_measure(harness.tracer("-x", program, "--vars=twice"))
         self.assertEqual(code, 125, err)
         self.assertIn("reading it takes longer than", err)

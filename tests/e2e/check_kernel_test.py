@@ -1,4 +1,4 @@
-"""--check --strict against this machine's kernel: definitions that nobody has recorded, made from those that were.
+"""--check --strict against this machine's kernel: definitions that are not in the recorded corpus, made from those that are.
 
 Each is written to uprobe_events, looked at and taken away again; nothing is enabled and nothing runs. All events have
 this process in their group's name or their file's. By hand, for longer: CHECK_SEED=7 CHECK_CASES=2000 ...
@@ -17,7 +17,7 @@ import oracle
 SEED = int(os.environ.get("CHECK_SEED", "1"))
 CASES = int(os.environ.get("CHECK_CASES", "250"))
 EVENTS = f"{oracle.TRACEFS}/uprobe_events"
-# What stands between the parts of definitions, and what is at the limits of their numbers.
+# Separators between the parts of definitions, and numbers at their limits.
 CHARACTERS = list("+-0x:()[]@%$\\\"=/.,_u1b \tpr~#*&\xa0\xe9\r")
 NUMBERS = ["0", "00", "1", "-1", "+1", "0x", "0x0", "08", "64", "65", "128", "2147483647", "2147483648", "4294967295",
            "4294967296", "0x7fffffffffffffff", "0x8000000000000000", "18446744073709551615", "18446744073709551616"]
@@ -28,7 +28,7 @@ PIECES = ["$stack", "$stack1", "$retval", "$comm", "$arg1", "$arg", "$", "%di", 
 
 
 class Kernel:
-    """uprobe_events as make-corpus.sh asks it. What is ours is known by the folder in its path, and its group."""
+    """uprobe_events as make-corpus.sh asks it. The test's events are known by the folder in their path, and their group."""
 
     def __init__(self, folder, group):
         self.marks = (folder, f":{group}")
@@ -49,7 +49,7 @@ class Kernel:
             os.close(descriptor)
 
     def clear(self):
-        """A deletion can fail for a moment while somebody else on the machine looks at all events."""
+        """A deletion can fail for a moment while another process of the machine looks at all events."""
         def cleared():
             for line in reversed(self.listing()):
                 self.write(f"-:{line.split()[0][2:]}\n")
@@ -172,14 +172,14 @@ class Live(harness.TestCase):
         self.addCleanup(self.kernel.clear)
 
     def harmless(self, text):
-        """A deletion names our group, a definition a file of ours: nobody else's events are touched."""
+        """A deletion names the test's group, a definition one of its files: no other process's events are touched."""
         for line in text.split("\n"):
             word = line.split(" ")[0]
             if word.startswith("-:") and not word.startswith(("-:" + self.group, "-:/")):
                 return False
             if re.match(r"\s*[pr]", line) and "/" in line and self.folder not in line:
                 return False
-            # outside of the test's own group names could be somebody else's
+            # outside of the test's own group names could belong to another process
             if re.match(r"\s*[pr]", line) and not re.match(rf"\s*[pr]:{self.group}", line):
                 return False
         return True

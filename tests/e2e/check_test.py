@@ -1,4 +1,4 @@
-"""--check against what a kernel answered to 807 writes, row by row, and the forms in which it is told."""
+"""--check against what a kernel answered to 807 writes, row by row, and the forms in which it is printed."""
 import json
 import subprocess
 from dataclasses import asdict
@@ -20,9 +20,9 @@ def answer(text, *options):
     """--check --json's answer; its exit code says the same as `accepted`."""
     code, out, err = check(text, "--json", *options)
     assert err == "", err
-    told = json.loads(out)
-    assert code == (0 if told["accepted"] else 125), (code, out)
-    return told
+    reply = json.loads(out)
+    assert code == (0 if reply["accepted"] else 125), (code, out)
+    return reply
 
 
 class Recorded(harness.TestCase):
@@ -35,12 +35,12 @@ class Recorded(harness.TestCase):
         self.assertEqual(len(rows), 807)
         different = []
         for row in rows:
-            told = answer(self.files.expand(row.definition), "--strict")
+            reply = answer(self.files.expand(row.definition), "--strict")
             expected = asdict(self.files.expected(row))
             if not row.has_formats():
-                expected["formats"] = told["formats"]
-            if told != expected:
-                different.append((row.definition, told, expected))
+                expected["formats"] = reply["formats"]
+            if reply != expected:
+                different.append((row.definition, reply, expected))
         self.assertEqual(different, [])
 
     def test_extensions_never_change_what_the_kernel_accepts(self):
@@ -48,9 +48,9 @@ class Recorded(harness.TestCase):
         for row in corpus.read_rows():
             if not row.answer.accepted:
                 continue
-            told = answer(self.files.expand(row.definition))
-            if told["accepted"]:
-                self.assertEqual(told["listing"], self.files.expected(row).listing, row.definition)
+            reply = answer(self.files.expand(row.definition))
+            if reply["accepted"]:
+                self.assertEqual(reply["listing"], self.files.expected(row).listing, row.definition)
 
 
 class Words(harness.TestCase):
@@ -61,10 +61,10 @@ class Words(harness.TestCase):
 
     def test_definitions_on_the_command_line(self):
         """Each a write of its own to the same events, the first mistake ends it."""
-        told = self.answer_to("-p", f"p:g/a {harness.tool()}:1\np:g/b {harness.tool()}:2", "-p", "", "-p", "-:g/a",
+        reply = self.answer_to("-p", f"p:g/a {harness.tool()}:1\np:g/b {harness.tool()}:2", "-p", "", "-p", "-:g/a",
                               "-p", "1234", "-p", f"p:g/c {harness.tool()}:3")
-        self.assertEqual((told["accepted"], told["errno"], told["error"], told["caret"]), (False, "EINVAL", None, None))
-        self.assertEqual(told["listing"], [f"p:g/b {harness.tool()}:0x0000000000000002"])
+        self.assertEqual((reply["accepted"], reply["errno"], reply["error"], reply["caret"]), (False, "EINVAL", None, None))
+        self.assertEqual(reply["listing"], [f"p:g/b {harness.tool()}:0x0000000000000002"])
 
     def test_an_empty_write_defines_nothing(self):
         empty = {"accepted": True, "errno": None, "error": None, "caret": None, "listing": [], "formats": []}
@@ -72,7 +72,7 @@ class Words(harness.TestCase):
         self.assertEqual(answer("", "--strict"), empty)
         self.assertEqual(self.answer_to("-p", ""), empty)
 
-    def test_a_mistake_is_told_with_its_line(self):
+    def test_a_mistake_is_reported_with_its_line(self):
         code, out, err = check(f"p:g/a {harness.tool()}:1\n\np:g/b   {harness.tool()}:1 %dii # no\n", "--strict")
         definition = f"p:g/b {harness.tool()}:1 %dii"
         self.assertEqual((code, out), (125, ""))
@@ -81,8 +81,8 @@ class Words(harness.TestCase):
 
     def test_nothing_is_said_where_the_kernel_says_nothing(self):
         for text in ("p:g/a", "junk", "-:", "p:g/a x:1", "p:g/a /x", "p:g/a /x:-1", "  -:g/a"):
-            told = answer(text, "--strict")
-            self.assertEqual((told["errno"], told["error"], told["caret"]), ("EINVAL", None, None), text)
+            reply = answer(text, "--strict")
+            self.assertEqual((reply["errno"], reply["error"], reply["caret"]), ("EINVAL", None, None), text)
             self.assertIn("the kernel refuses this without a message", check(text, "--strict")[2])
 
     def test_a_missing_file_of_definitions(self):

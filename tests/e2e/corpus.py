@@ -107,7 +107,7 @@ class Files:
 
     def expected(self, row):
         """The row's answer with its tokens replaced; the caret moves with those before it in the line that failed, which
-        is the one behind those that are listed, or the last."""
+        is the one after those that are listed, or the last."""
         told = row.answer
         answer = Answer(told.accepted, told.errno, told.error, None, self.expand_all(told.listing),
                         self.expand_all(told.formats))

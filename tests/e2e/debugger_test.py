@@ -57,7 +57,7 @@ class Debugger(harness.TestCase):
         return seen.stdout.decode()
 
     def walk(self, definitions, steps, options=()):
-        """[(address, rdi behind a hit, functions)]; each of them leads to the program's frames."""
+        """[(address, rdi after a hit, functions)]; each of them leads to the program's frames."""
         pid = self.start(definitions, options)
         script = self.path("walk.py")
         with open(script, "w", encoding="ascii") as file:
@@ -73,7 +73,7 @@ class Debugger(harness.TestCase):
         return found
 
     def hits(self, found):
-        """Those that stand in a hit, behind which there is the probed function."""
+        """The backtraces of threads in a hit, where the probed function follows."""
         return [(address, rdi) for address, rdi, *names in found if names[0] not in FUNCTIONS]
 
     def test_from_every_instruction_of_a_hit(self):

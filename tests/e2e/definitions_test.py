@@ -34,7 +34,7 @@ class Definitions(harness.TestCase):
         return out.splitlines()
 
     def refusal(self, definition):
-        """What is said, and the part of the definition from the caret on."""
+        """The message, and the part of the definition from the caret on."""
         code, out, err = ask("--check", "-p", definition)
         self.assertEqual((code, out), (125, ""))
         lines = err.splitlines()

@@ -140,7 +140,7 @@ class Programs(Case):
         self.assertEqual([hit.arguments for hit in seen.hits], ['text="before"'])
 
     def test_nor_is_one_that_stands_behind_a_script(self):
-        """Before execve the file is an ordinary one: only what the kernel makes of it tells."""
+        """Before execve the file is an ordinary one: only the credentials that the kernel gives show otherwise."""
         program = self.set_id()
         script = self.write("script", f"#!{program} report\n", 0o755)
         plain = harness.run([self.fixture, "drop", "exec", script])

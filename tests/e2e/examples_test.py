@@ -1,6 +1,6 @@
 """docs/examples.md is true: every command in it is run, and prints what the document says.
 
-In the document a line "    $ COMMAND" is a command, indented lines behind it are what it prints, "..." stands for any lines.
+In the document a line "    $ COMMAND" is a command, indented lines after it are its output, "..." stands for any lines.
 The commands of a section run in one shell, in a folder of their own in which ./prog is the fixture `examples`. Compared is all
 but process ids, CPUs, times and numbers that are addresses. After a change:
 

@@ -1,5 +1,5 @@
-"""Faults of probed instructions: a handler is told the same as without probes, may repair, skip or leave, and a program that
-nobody saves ends the same way. tests/e2e/fixtures/faults.c has the cases.
+"""Faults of probed instructions: a handler sees the same as without probes, may repair, skip or leave, and a program that
+catches nothing ends the same way. tests/e2e/fixtures/faults.c has the cases.
 """
 import resource
 

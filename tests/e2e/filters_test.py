@@ -1,5 +1,5 @@
 """Filters: the recorded answers of a kernel (tests/data/kernel-filters.tsv), and this machine's kernel with filters that
-nobody has recorded: what is refused and how, and which hits pass.
+are not in the recorded corpus: which are refused and how, and which hits pass.
 
 By hand, for longer: FILTER_SEED=7 FILTER_CASES=2000 ...
 """
@@ -39,7 +39,7 @@ def read_rows():
 
 
 def accepted(rows):
-    """Filters and who passes; the process that makes the calls is not known before it runs."""
+    """Filters and the hits that pass; the process that makes the calls is not known before it runs."""
     return [(text, calls) for text, write, calls, _ in rows if write == "ok" and "@PID@" not in text]
 
 
@@ -251,7 +251,7 @@ class Live(Corpus):
 
 
 class Conditions(harness.TestCase):
-    """`if EXPR` behind a definition, wherever definitions are read."""
+    """`if EXPR` after a definition, wherever definitions are read."""
 
     def setUp(self):
         super().setUp()

@@ -1,5 +1,6 @@
-"""Who may join a tool that traces a program already, what with, and what is told of it."""
+"""Which users may join a tool that traces a program already, with which options, and the messages of both."""
 import os
+import pwd
 import random
 import socket
 import struct
@@ -8,7 +9,7 @@ import time
 import unittest
 
 import harness
-from attach_test import NOBODY
+from attach_test import UNPRIVILEGED
 from harness import fixture, tool, tracer, wait_until
 from process_state import read
 from tracers_test import BusyCase, TracersCase
@@ -37,7 +38,7 @@ def everything(connection):
 
 
 class Words(TracersCase):
-    """What a further tool is told, and what is told of it."""
+    """The messages that a further tool gets, and those about it."""
 
     def test_list_names_owners(self):
         target = self.start_rounds()
@@ -110,21 +111,22 @@ class Words(TracersCase):
         first.leave()
         self.end_well(target, b"")
 
-    @unittest.skipIf(os.geteuid() != 0, "only root can become somebody else")
+    @unittest.skipIf(os.geteuid() != 0, "only root can change to another user")
     def test_root_is_anybodys_guest(self):
         program = os.path.join("/tmp", f"uprobe-tracers-{os.getpid()}")
         harness.copied(fixture("attached_busy"), program)
         self.addCleanup(os.unlink, program)
-        target = self.start_ready(program, user=NOBODY, group=NOBODY, extra_groups=[])
+        target = self.start_ready(program, user=UNPRIVILEGED, group=UNPRIVILEGED, extra_groups=[])
         first = subprocess.Popen([*tracer("-d", "4s", "-o", "/dev/null"), "-p", f"p:w {program}:several", "-P", str(target.pid)],
-                                 user=NOBODY, group=NOBODY, extra_groups=[], stderr=subprocess.PIPE)
+                                 user=UNPRIVILEGED, group=UNPRIVILEGED, extra_groups=[], stderr=subprocess.PIPE)
         self.addCleanup(first.wait)
         wait_until(lambda: "uprobe-session" in read(f"/proc/{target.pid}/maps"), "the first")
         seen = harness.run([*tracer("-o", "/dev/null", "-P", str(target.pid)), "-p", f"p:w {program}:several"])
         self.assertEqual(seen.returncode, 125, "only when it is told to")
-        self.assertRegex(seen.stderr, rb"of user nobody \(uid 65534\)\n  --join joins")
+        name = pwd.getpwuid(UNPRIVILEGED).pw_name.encode()
+        self.assertRegex(seen.stderr, rb"of user %b \(uid 65534\)\n  --join joins" % name)
         root = self.tracer("root", target.pid, f"p:w {program}:several", options=["-d", "50ms", "--join"]).end()
-        self.assertIn(b"joins the session of user nobody (uid 65534)", root.error)
+        self.assertIn(b"joins the session of user %b (uid 65534)" % name, root.error)
         self.assertGreater(len(root.hits), 0)
         os.mkdir(self.path("roots"), 0o700)
         words = ["--join", "-d", "50ms", "-P", str(target.pid), "-p"]
@@ -132,19 +134,19 @@ class Words(TracersCase):
         self.assertEqual((seen.returncode, seen.stdout.count(b": w: ") > 0), (0, True), seen.stderr)
         os.symlink(program, self.path("roots/here"))
         seen = harness.run([*tracer(*words), "p:w here:several"], cwd=self.path("roots"))
-        self.assertEqual(seen.returncode, 125, "the host cannot see what is meant")
+        self.assertEqual(seen.returncode, 125, "the host cannot see the namespace's process")
         self.assertEqual(first.communicate()[1].count(b"killed"), 0)
         self.end_well(target)
 
-    @unittest.skipIf(os.geteuid() != 0, "only root can become somebody else")
-    def test_nobody_is_roots(self):
+    @unittest.skipIf(os.geteuid() != 0, "only root can change to another user")
+    def test_an_unprivileged_tool_cannot_join_roots(self):
         program = os.path.join("/tmp", f"uprobe-tracers-{os.getpid()}")
         harness.copied(fixture("attached_busy"), program)
         self.addCleanup(os.unlink, program)
-        target = self.start_ready(program, user=NOBODY, group=NOBODY, extra_groups=[])
+        target = self.start_ready(program, user=UNPRIVILEGED, group=UNPRIVILEGED, extra_groups=[])
         first = self.tracer("first", target.pid, f"p:several {program}:several %di:s64 %si:s64").attached()
         words = [*tracer("-o", "/dev/null", "-P", str(target.pid)), "-p", f"p:w {program}:several"]
-        seen = subprocess.run(words, user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, check=False)
+        seen = subprocess.run(words, user=UNPRIVILEGED, group=UNPRIVILEGED, extra_groups=[], capture_output=True, check=False)
         self.assertEqual(seen.returncode, 125)
         self.assertIn(b"is traced by another uprobe-run, of another user", seen.stderr)
         self.assertEqual(BusyCase.check_sequences(self, first.leave()), 8)
@@ -152,7 +154,7 @@ class Words(TracersCase):
 
 
 class Strangers(BusyCase):
-    """Whoever connects without being a tool of ours."""
+    """Peers that connect and are no tool."""
 
     def connect(self, engine):
         stranger = socket.socket(socket.AF_UNIX)
@@ -176,7 +178,7 @@ class Strangers(BusyCase):
                 pass  # it has closed
         endless = self.connect(engine)
         endless.sendall(struct.pack("=II", 0x7fffffff, 1))
-        self.assertEqual(everything(endless)[:8], GREETING, "a length that nobody believes")
+        self.assertEqual(everything(endless)[:8], GREETING, "a length that no tool accepts")
         silent = [self.connect(engine) for _ in range(40)]  # more than are let in at a time
         self.assertIn(b"too many", everything(silent[-1]))
         for one in silent:

@@ -208,7 +208,7 @@ def _listing(folder):
 
 
 def copied(program, path):
-    """A copy that can be executed at once: no child that another thread forks meanwhile has it open for writing."""
+    """A copy that can be executed at once: no child that another thread forks during the copy has it open for writing."""
     subprocess.run(["cp", "--preserve=mode", program, path], check=True)
     return path
 

@@ -144,7 +144,7 @@ class Counts(Counted):
         return {int(n): (int(hits), int(q)) for n, hits, q in re.findall(r"\{ n: +(\d+) \} hitcount: +(\d+)  q: +(\d+)", text)}
 
     def test_a_full_ring(self):
-        """The event loses what has no room in its ring; the histogram does not."""
+        """The event loses hits that find no room in its ring; the histogram does not."""
         text = self.run_tool(["hist:keys=n:vals=q"], "threads", "8", "2000", options=("-b", "8K"))
         self.assertEqual(self.sums(text), {n: (8, 8 * n * n) for n in range(2000)})
         self.assertRegex(self.summary(), r"^16,000 hits, lost ")

@@ -14,7 +14,7 @@ import harness
 CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hostile_cases")
 SECONDS = 90  # each takes less than two, but far longer on a crowded machine with slow system calls
 SUMMARY = re.compile(rb"^uprobe-run: (?:\S+/)?(\S+) \S+: ([\d,]+) hits?(?:, lost ([\d,]+))?", re.M)
-# The sandbox's first processes are sleepers that nobody may touch.
+# The sandbox's first processes are sleepers that the tool may not touch.
 SANDBOX = ["unshare", "-p", "-f", "--mount-proc", "sh", "-c", 'sleep 30 & sleep 30 & sleep 30 & "$@"; exit $?', "sh"]
 
 
@@ -48,7 +48,7 @@ class HostileCases(harness.TestCase):
 
     def run_both(self, program, how, definitions):
         listed = self.write("list", "\n".join(definitions) + "\n")
-        command = [program, program]  # its own path, for whoever looks for a file beside it
+        command = [program, program]  # its own path: some programs look for a file beside it
         traced = harness.tracer("-b", "16M", "-o", self.path("trace"), "-i", listed, "--", *command)
         if how == "sandbox":
             harness.need("unshare")
@@ -68,7 +68,7 @@ class HostileCases(harness.TestCase):
             self.assertEqual(found.get(event or "x"), (number.encode(), b""), seen.stderr[:2000])
 
     def test_signals_that_a_descriptor_does_not_show_are_said(self):
-        """Only where one was sent: that a program names them for its descriptor harms nobody."""
+        """Only where one was sent: naming them for a descriptor alone has no effect."""
         for source, how, sent in (("signalfd_for_trap", "", b"3 of SIGTRAP"), ("signalfd_for_trap", "musl", b"3 of SIGTRAP"),
                                   ("signalfd_for_all", "", None)):
             with self.subTest(source=source, how=how):
@@ -78,7 +78,7 @@ class HostileCases(harness.TestCase):
                 self.assertIn(sent or b"", seen.stderr)
 
     def test_own_steps_through_a_return_stub(self):
-        """The step that is a return ends behind the call, and is seen once."""
+        """The step that is a return ends after the call, and is seen once."""
         program = self.compile("single_steps", "")
         plain = harness.run([program])
         seen = harness.run([*harness.tracer("--return=stub", "-o", self.path("trace"), "-p",

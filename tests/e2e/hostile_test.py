@@ -27,7 +27,7 @@ class Hostile(harness.TestCase):
         self.assertNotIn(plain.returncode, (2, -11), "the fixture does not work alone")
         seen = harness.run_tool(self.definitions, [self.program, mode], ["-b", "16M"])
         self.assertEqual(seen.returncode, plain.returncode, (seen.stdout, seen.stderr))
-        if mode != "timer_storm":  # how often the timer fires is nobody's promise
+        if mode != "timer_storm":  # how often the timer fires is not defined
             self.assertEqual(seen.stdout, plain.stdout)
         self.check_trace(mode, seen)
 

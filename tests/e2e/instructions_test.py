@@ -1,5 +1,5 @@
 """Every instruction that may be probed, probed: from a known machine state, alone and all at once, against the run without
-probes. tests/e2e/fixtures/instructions has the instructions ("places") and says what is compared: registers, flags, vector
+probes. tests/e2e/fixtures/instructions has the instructions ("places") and lists the compared state: registers, flags, vector
 state, memory, the red zone, and for faults what a signal handler is told.
 
 The first hit's registers are compared with what the program itself saw there through a breakpoint of its own.
@@ -41,8 +41,8 @@ def left_out():
 
 @functools.cache
 def differs_by_processor():
-    """sgdt and sidt show the tables of the processor that happens to run them, in a guest those of its host, unless the kernel
-    lets nobody look (user-mode instruction prevention)."""
+    """sgdt and sidt show the tables of the processor that happens to run them, in a virtual machine those of its host, unless the
+    kernel hides them (user-mode instruction prevention)."""
     with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
         return set() if re.search(r"^flags\b.*\bumip\b", file.read(), re.M) else {"sgdt", "sidt"}
 

@@ -29,7 +29,7 @@ while part := s.recv(65536): sys.stdout.buffer.write(part)
 CLEAR = "0100000006000000000000000000000000000000"  # an order, without version and pass
 
 
-@unittest.skipIf(os.geteuid() != 0, "only root can become somebody else")
+@unittest.skipIf(os.geteuid() != 0, "only root can change to another user")
 class Door(TracersCase):
     def setUp(self):
         super().setUp()
@@ -151,7 +151,7 @@ class Silent(Door):
                 sent += one.send(bytes(1 << 16))
         except OSError:
             pass
-        self.assertLess(sent, 8 << 20, "nobody reads that much")
+        self.assertLess(sent, 8 << 20, "the tool does not read that much")
         self.check_unharmed()
 
     def test_a_tool_that_is_stopped(self):

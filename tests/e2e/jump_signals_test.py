@@ -1,5 +1,5 @@
-"""Signals that interrupt hits, by jump and by breakpoint: handlers see the program in front of the probed instruction or
-behind it, with its registers, and every execution is one hit. jump_signals/ has the programs, compiled here.
+"""Signals that interrupt hits, by jump and by breakpoint: handlers see the program before the probed instruction or
+after it, with its registers, and every execution is one hit. jump_signals/ has the programs, compiled here.
 """
 import os
 import re
@@ -17,7 +17,7 @@ ARGUMENTS = {"itself": "%ax %bx", "agent": "%ax:b4@0/8 $comm", "flags": "+0(%sp)
 # The same of hits that are filtered out, and of a trigger, which is run on a record that has been built.
 FILTERED = {"filtered_by_registers": "%ax %bx --filter=arg1 == 0x123456789abcdef || arg2 == 0x123456789abcdef",
             "filtered_by_the_record": "%ax w=+0(%sp):x64 --filter=w == 1 || cpu < 0",
-            "filtered_by_the_agent": "c=$comm --filter=c == \"nobody\" || comm ~ \"n*y\"",
+            "filtered_by_the_agent": "c=$comm --filter=c == \"nothing\" || comm ~ \"n*y\"",
             "triggered": "%ax --trigger=traceoff if arg1 == 0x123456789abcdef"}
 WITHOUT_RSEQ = {**os.environ, "GLIBC_TUNABLES": "glibc.pthread.rseq=0"}
 ODD_FLAGS = "ed7"  # all arithmetic ones, and the direction flag

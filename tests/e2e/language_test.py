@@ -93,7 +93,7 @@ class Kprobes2009(Language):
 
 class FunctionEvents(Language):
     def test_the_documented_lines(self):
-        """Every form of the document, by the names of a program of ours."""
+        """Every form of the document, by the names of the test's program."""
         cases = {
             "vfs_read()": "run->vfs_read()",
             "vfs_read(symbol read+40[0]+16)": r"run->vfs_read(read=reader+0x0/SIZE)",
@@ -227,7 +227,7 @@ class Source(Language):
                               'name="a name" len=9 text="the last" tag="last" sum=64 local=60'])
 
     def test_types(self):
-        place = f"language.c:{self.line('behind the loop')}"
+        place = f"language.c:{self.line('after the loop')}"
         self.assertEqual(self.values(f"p:f {place} sum local large paint small p->weight p->kind p->tag[0] n=numbers[2] "
                                      "numbers:s32[3] text=p->next->text:string bits=p->flags hex=local:x16"),
                          ["sum=133 local=60 large=1099511627776 paint=5 small=-3 weight=7 kind=2 tag='f' n=30 "
@@ -269,7 +269,7 @@ class Source(Language):
     def test_groups_of_variables(self):
         for level in ("O0", "O2"):
             self.assertEqual(self.values("p:f eight $params", level=level), ["a=1 b=-2 c='c' d=100 e=65535 f=6 g=7 h=-8"])
-        place = f"language.c:{self.line('behind the loop')}"
+        place = f"language.c:{self.line('after the loop')}"
         self.assertRegex(self.values(f"p:f {place} local:u8 $vars %ip")[0],
                          '^local=60 name="a name" p=0x7ff\\w+ numbers=0x7ff\\w+ sum=133 large=1099511627776 paint=5 small=-3 '
                          r"arg3=0x\w+$")
@@ -326,7 +326,7 @@ class Source(Language):
             _, _, err = self.ask("--check", "-p", definition, harness.fixture(f"language_{level}"))
             return err.splitlines()[0].split(": ", 2)[2]
         self.assertRegex(said(f"p language.c:{self.line('gone')} gone"), "^'gone' is (optimised away|not kept) here")
-        self.assertRegex(said(f"p language.c:{self.line('behind the loop')} sum"), "^'sum' is optimised away here")
+        self.assertRegex(said(f"p language.c:{self.line('after the loop')} sum"), "^'sum' is optimised away here")
 
     def test_refusals(self):
         self.program = harness.fixture("language_O0")

@@ -217,7 +217,7 @@ class Python(LibcCase):
         self.assertEqual([hit.arguments for hit in seen.hits], [hit.arguments for hit in expected.hits])
 
     def test_a_filter_against_tracing(self):
-        """Whoever asks for ptrace or process_vm_readv gets EPERM; the library must do without."""
+        """A filter answers ptrace and process_vm_readv with EPERM; the library must do without."""
         filtered = harness.fixture("refuses_tracing")
         asks = "import ctypes; print(ctypes.CDLL(None).ptrace(0, 0, 0, 0))"
         seen = harness.run([filtered, "/usr/bin/python3", "-c", asks])

@@ -1,4 +1,4 @@
-"""The engine as a library: installed, found by somebody else's project, which builds and passes its tests with it."""
+"""The engine as a library: installed, found by a user's project, which builds and passes its tests with it."""
 import os
 import re
 import shutil

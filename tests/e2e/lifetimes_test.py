@@ -135,7 +135,7 @@ class Lifetimes(harness.TestCase):
 class EarlyEnd(harness.TestCase):
     """-n and -d end the session while children call execve: no child waits for an answer that does not come."""
 
-    def test_nobody_waits(self):
+    def test_no_child_waits(self):
         job = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do /bin/true; done; echo end; exit 5"
         definition = f"p:m {harness.libc_of(need('sh'))}:malloc"
         ends = [("-n", str(number)) for number in (20, 60, 100, 140, 180, 220)]

@@ -105,7 +105,7 @@ class Changes(Live):
             numbers = [hit.arguments for hit in harness.parse_trace(file.read()) if hit.event == "f"]
         self.assertEqual(sorted(numbers), sorted(2 * [f"n={i}" for limit in (10, 20) for i in range(limit)]))
 
-    def test_the_text_is_as_before_when_nobody_wants_it(self):
+    def test_the_text_is_as_before_without_consumers(self):
         self.start("rounds", "p:g {}:g", "p:h {}:h")
         pids = harness.descendants(self.process.pid)
         before = [self.text_of(pid) for pid in pids]
@@ -150,7 +150,7 @@ class Changes(Live):
             values = [hit.arguments for hit in harness.parse_trace(file.read()) if hit.event == "fr"]
         self.assertEqual(sorted(values), sorted(2 * [f"value={3 * i + 1:#x}" for i in range(100)]))
 
-    def test_a_file_that_nobody_has_probed_before(self):
+    def test_a_file_without_probes_before(self):
         self.start("rounds", "p:w " + harness.libc_of(self.program) + ":fork")
         self.told("-p", "p:f {}:f", "-p", "r:gr {}:g $retval")
         self.round()
@@ -241,7 +241,7 @@ class Changes(Live):
 
 class Storm(Live):
     def test_two_hundred_changes_under_hot_threads(self):
-        """What is not changed loses nothing, what is changed breaks nothing: the program checks each of its results."""
+        """Events that are not changed lose nothing, changed ones break nothing: the program checks each of its results."""
         self.start("hot", "p:g {}:g n=%di", "p:h {}:h", options=["-b", "64K"])
         pick = random.Random(7)
         # What begins as a jump over several instructions of h becomes a breakpoint, goes and comes back.
@@ -307,7 +307,7 @@ class Door(Live):
         self.assertEqual(os.stat(os.path.join(folder, "it")).st_mode & 0o777, 0o600)
         if os.geteuid() != 0:
             return
-        # Whatever the modes say, the tool looks who asks.
+        # Whatever the modes allow, the tool checks the credentials of the peer.
         for path in (self.runtime.name, folder, os.path.join(folder, "it"), self.folder):
             os.chmod(path, 0o777)
         stranger = ("import socket,sys\ns = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n"
@@ -320,7 +320,7 @@ class Door(Live):
             os.chmod(path, 0o700)
         self.round()
         _, hits, _ = self.finish()
-        self.assertEqual(hits, {"g": 200}, "nobody has cleared it")
+        self.assertEqual(hits, {"g": 200}, "no command has cleared it")
 
     def test_gone_at_the_end(self):
         self.start("rounds", "p:g {}:g")
@@ -343,14 +343,14 @@ class Door(Live):
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.assertEqual(self.ask("--list").returncode, 125)
-        self.assertEqual(len(self.sockets()), 2, "nobody was there to take them away")
+        self.assertEqual(len(self.sockets()), 2, "no tool was left to remove them")
         true = shutil.which("true")
         seen = harness.run([harness.tool(), "--session", "it", "-p", f"p:g {self.program}:g", true],
                            env=self.environment)
         self.assertEqual(seen.returncode, 0, seen.stderr)
         self.assertEqual(self.sockets(), [])
 
-    def test_a_tool_that_is_stopped_holds_nobody_up(self):
+    def test_a_stopped_tool_holds_no_process_up(self):
         self.start("rounds", "p:g {}:g")
         os.kill(self.process.pid, signal.SIGSTOP)
         true = shutil.which("true")
@@ -361,7 +361,7 @@ class Door(Live):
         self.assertEqual(self.told("--list").count("\n"), 1)
         self.finish()
 
-    def test_a_folder_of_somebody_else_is_not_used(self):
+    def test_a_folder_of_another_user_is_not_used(self):
         os.mkdir(os.path.join(self.runtime.name, "uprobe-run"), 0o777)
         os.chmod(os.path.join(self.runtime.name, "uprobe-run"), 0o777)
         seen = harness.run([harness.tool(), "--session", "it", "-p", f"p:g {self.program}:g", self.program, "hot"],

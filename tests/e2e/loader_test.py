@@ -1,4 +1,4 @@
-"""Every way in which code of a file gets into a process: what is probed there is hit from its first instruction on, as often
+"""Every way in which code of a file gets into a process: a probe there is hit from the first instruction on, as often
 as the kernel counts it, and the program does what it does alone.
 
 The programs are fixtures/loader/*.c, compiled here; each prints what it finds and is run alone and probed.
@@ -186,9 +186,9 @@ class Opened(LoaderCase):
     def test_text_relocations(self):
         library = self.library("text.so", "-DTEXT_RELOCATION", "-Wl,-z,notext")
         offset = Elf(library).offset_of("lib_relocated") + 10
-        counts = self.probed([f"p:behind {library}:{offset:#x}", f"p:work {library}:lib_work"],
+        counts = self.probed([f"p:after {library}:{offset:#x}", f"p:work {library}:lib_work"],
                              [self.program, "now", library])
-        self.assertEqual((counts, self.output), ({"behind": 1, "work": 1}, "relocated: 77\n118\n"))
+        self.assertEqual((counts, self.output), ({"after": 1, "work": 1}, "relocated: 77\n118\n"))
         refused = harness.run(harness.tracer("-p", f"p {library}:lib_relocated", "--", self.program, "now", library))
         self.assertEqual(refused.returncode, 125)
         self.assertIn(b"text relocation", refused.stderr)
@@ -311,7 +311,7 @@ class ByHand(LoaderCase):
 
 
 class Private(LoaderCase):
-    """Probes in the C library and in the dynamic loader themselves: copies, that nobody else runs."""
+    """Probes in the C library and in the dynamic loader themselves: copies that no other process runs."""
 
     def setUp(self):
         super().setUp()

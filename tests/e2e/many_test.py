@@ -1,4 +1,4 @@
-"""Attaching to whoever has a name or maps a file, now and later."""
+"""Attaching to all processes that have a name or map a file, now and later."""
 import collections
 import os
 import re
@@ -12,7 +12,7 @@ import unittest
 import harness
 from harness import fixture, tracer, wait_until
 
-NOBODY = 65534
+UNPRIVILEGED = 65534
 ATTACHED = re.compile(rb"uprobe-run: attached to process (\d+) \((.*)\)\n")
 
 
@@ -28,7 +28,7 @@ def is_free(pid):
 class ManyCase(harness.TestCase):
     def setUp(self):
         super().setUp()
-        self.name = f"told{os.getpid()}"[:15]  # nobody else's: what is done here is done to all of the name
+        self.name = f"told{os.getpid()}"[:15]  # of this test alone: the tool attaches to every process of the name
         self.program = harness.copied(fixture("attached_told"), self.path(self.name))
         self.object = harness.copied(fixture("libplugin.so"), self.path("object.so"))
         self.processes = []
@@ -223,7 +223,7 @@ class Later(ManyCase):
 
 
 class Storm(ManyCase):
-    """Programs that come and go all the time run as they would have, and everybody who was attached to is let go of."""
+    """Programs that come and go all the time run as they would have, and the tool lets go of every one that it attached to."""
     JOBS = ((["/bin/echo", "one"], b"one\n", 0),
             (["sh", "-c", "for i in 1 2 3; do /bin/echo $i | cat; done; exit 7"], b"1\n2\n3\n", 7),
             (["sh", "-c", "trap 'echo caught' USR1; kill -USR1 $$; sleep 0.06; echo end"], b"caught\nend\n", 0),
@@ -294,7 +294,7 @@ class LeftOut(ManyCase):
         self.assertIn(text, seen.stderr.decode())
         return seen
 
-    def test_nobody(self):
+    def test_no_such_process(self):
         self.check_refused(["--comm", self.name], f"no process is called '{self.name}'")
         self.check_refused(["--object", self.object], f"no process maps {self.object}")
 
@@ -342,13 +342,13 @@ class LeftOut(ManyCase):
         self.check_refused(["--comm", self.name], "no process is called")
         self.check_refused(["--comm", "uprobe-*"], "no process is called")
 
-    @unittest.skipIf(os.geteuid() != 0, "only root can become somebody else")
+    @unittest.skipIf(os.geteuid() != 0, "only root can change to another user")
     def test_those_of_another_user(self):
         os.chmod(self.folder, 0o755)
         foreign = self.start()
-        nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
-        own = self.start(**nobody)
-        session = self.session("-o", "/dev/null", "--comm", self.name, **nobody)
+        unprivileged = {"user": UNPRIVILEGED, "group": UNPRIVILEGED, "extra_groups": []}
+        own = self.start(**unprivileged)
+        session = self.session("-o", "/dev/null", "--comm", self.name, **unprivileged)
         self.assertEqual(self.await_attached(session, 1), {own.pid})
         self.await_said(session, b"is left out")
         said = self.finish(session)

@@ -38,7 +38,7 @@ class Names(harness.TestCase):
         self.assertEqual(wrong, [])
 
     def check_threads(self, pairs, rounds):
-        """The name that another thread gives is written behind an open that is seen: it may be unknown."""
+        """The name that another thread gives is written after an open that is seen: it may be unknown."""
         self.assertEqual(len(pairs), 3 * rounds)
         wrong = [(shown, true) for shown, true in pairs
                  if shown != true and not (true.startswith("other") and shown == UNKNOWN)]

@@ -59,14 +59,14 @@ class Values(Objects):
         self.assertEqual(self.arguments(), seen.stdout.decode().splitlines())
 
     def test_another_file_is_not_the_same(self):
-        """A copy that nobody maps, though its contents and its name are those of what is mapped."""
+        """A copy that no process maps, though it has the contents and the name of the mapped file."""
         os.mkdir(self.path("other"))
         other = harness.copied(self.plugin, self.path("other/objects_plugin.so"))
         _, seen = self.trace("-p", f"p:m {self.host}:mark a=@{other}:plugin_count:s32 b=+0(@{other}:plugin_text):string")
         self.assertEqual(set(seen), {"a=0 b=(fault)"})
 
     def test_what_the_program_has_instead(self):
-        """Nobody uses the library's variable where the program has one of that name."""
+        """Where the program has a variable of that name, the library's is not used."""
         self.take("objects_host_own")
         _, seen = self.trace("-p", f"p:m {self.host}:mark a=@{self.library}:library_count:s32 "
                                    f"b=@{self.library}:private_count:s32 c=@{self.host}:library_count:s32")

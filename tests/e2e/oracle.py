@@ -74,7 +74,7 @@ def _remove_group(group):
 
 
 def remove_leftovers():
-    """What a test that was killed by SIGKILL has left behind: groups whose process is gone."""
+    """Leftovers of a test that was killed by SIGKILL: groups whose process is gone."""
     with open(os.path.join(TRACEFS, "uprobe_events"), encoding="latin-1") as file:
         groups = set(re.findall(rf":({PREFIX}\d+)/", file.read()))
     groups |= {name for name in os.listdir(f"{TRACEFS}/instances") if name.startswith(PREFIX)}
@@ -87,7 +87,7 @@ class Oracle:
     """with Oracle(definitions) as kernel: ... Definitions name no group of their own: "p:name PATH:PLACE args"."""
 
     def __init__(self, definitions, buffer_kb=BUFFER_KB, everybody=False):
-        """everybody: whoever runs the files, instead of a process tree (for files that nobody else has)."""
+        """everybody: hits of all processes that run the files, not of one process tree (for files that only the test has)."""
         self.buffer_kb, self.everybody = buffer_kb, everybody
         self.group = f"{PREFIX}{os.getpid()}"
         self.instance = f"{TRACEFS}/instances/{self.group}"
@@ -132,7 +132,7 @@ class Oracle:
         return text
 
     def read_profile(self):
-        """event -> hits; of every process that ran the file, whoever started it."""
+        """event -> hits; of every process that ran the file, not only of the test's."""
         counts = {}
         names = set(events_of(self.group))
         paths = {definition.split(" ")[1].rpartition(":")[0] for definition in self.definitions}

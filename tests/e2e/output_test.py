@@ -133,7 +133,7 @@ class Files(Output):
         self.assertIn(b"there is no folder", seen.stderr)
 
 
-@unittest.skipIf(os.geteuid() != 0, "only root can become somebody else")
+@unittest.skipIf(os.geteuid() != 0, "only root can change to another user")
 class Planted(Output):
     """A folder that others can change: what they have prepared there is not written to, and one line says so."""
 

@@ -1,4 +1,4 @@
-"""Data in text, and restartable sequences: what may be either is refused, and the program runs on with probes on what is code
+"""Data in text, and restartable sequences: a place that may be either is refused, and the program runs on with probes on the code
 for certain.
 """
 import subprocess

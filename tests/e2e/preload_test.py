@@ -67,14 +67,14 @@ class Preload(harness.TestCase):
         return seen
 
     def numbers_of(self, seen):
-        """A summary that has come already stands behind the last one."""
+        """A summary that has come already stands after the last one."""
         return [int(hit.arguments.split("=")[1].split("\n# ")[0]) for hit in seen.hits]
 
     def assert_traced(self, seen, numbers=(1, 2), code=7):
         self.assertEqual((seen.returncode, self.numbers_of(seen)), (code, list(numbers)), seen.stderr)
 
     def assert_unprobed(self, seen, reason, code=7):
-        """One line of ours on stderr, nothing else changed."""
+        """One line of the tool on stderr, nothing else changed."""
         self.assertEqual((seen.returncode, seen.hits), (code, []), seen.stderr)
         lines = seen.stderr.decode().splitlines()
         ours = [line for line in lines if line.startswith("uprobe")]
@@ -238,7 +238,7 @@ class Invisible(Preload):
 
 
 class Streams(Preload):
-    """A reader of the program's output does not wait for the helper, nor for what the program leaves behind."""
+    """A reader of the program's output does not wait for the helper, nor for processes that outlive the program."""
 
     def check_daemon(self, command):
         seen = self.preloaded(command)
@@ -305,13 +305,13 @@ class Surroundings(Preload):
     def test_no_further_process(self):
         need_root()
 
-        def become_nobody():
+        def become_unprivileged():
             os.setgroups([])
             os.setresuid(65533, 65533, 65533)
             resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
         if not os.access(library(), os.R_OK) or os.stat(os.path.dirname(library())).st_mode & 0o001 == 0:
             raise unittest.SkipTest("the build tree is closed to others")
-        seen = self.preloaded([self.guest], before_exec=become_nobody)
+        seen = self.preloaded([self.guest], before_exec=become_unprivileged)
         self.assert_unprobed(seen, "cannot start uprobe-run")
 
 

@@ -1,4 +1,4 @@
-"""What of a process must be as before when nobody traces it any more."""
+"""The state of a process that must be as before when tracing has ended."""
 import os
 import re
 import zlib

@@ -27,7 +27,7 @@ class Job:
     shell: str = "/bin/sh"
     brief: bool = True  # False: left out of the short tests, for time or because another job runs the same script
     slow: bool = False  # runs for more than half a minute with everything armed
-    counts_variables: bool = False  # prints how many environment variables there are: LD_PRELOAD and ours show
+    counts_variables: bool = False  # prints how many environment variables there are: LD_PRELOAD and the tool's show
     needs: str = ""  # programs that the script runs
     build: str = ""  # makes the target, in a folder that the job finds in $BUILT
 
@@ -352,10 +352,10 @@ setsid sh -c 'sh d.sh < /dev/null > /dev/null 2>&1 &'; for i in 1 2 3 4 5 6 7 8 
 kill $(cat pid); for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do [ -f end ] && break; sleep 0.1; done; cat out; nohup echo nohup; timeout 0.1 sleep 5; echo $?
 """
 POSTGRES = r"""
-B=$(ls -d /usr/lib/postgresql/*/bin | head -1); chown -R nobody . ; r() { setpriv --reuid nobody --clear-groups "$@"; }
-r $B/initdb -D data -A trust -U nobody -N > /dev/null 2>&1; echo $?
+B=$(ls -d /usr/lib/postgresql/*/bin | head -1); chown -R 65534 . ; r() { setpriv --reuid 65534 --clear-groups "$@"; }
+r $B/initdb -D data -A trust -U tester -N > /dev/null 2>&1; echo $?
 r $B/pg_ctl -D data -w -l log -o "-k $PWD -c listen_addresses= -c fsync=off" start > /dev/null; echo $?
-p="psql -h $PWD -U nobody -d postgres -Atqc"; $p 'create table t as select g as a, md5(g::text) as b from generate_series(1, 3000) g'
+p="psql -h $PWD -U tester -d postgres -Atqc"; $p 'create table t as select g as a, md5(g::text) as b from generate_series(1, 3000) g'
 $p 'create index on t(b); select count(*), sum(a), max(b) from t'; $p 'select a from t order by b limit 5'; $p 'select 1/0'; echo $?
 r $B/pg_ctl -D data -m fast -w stop > /dev/null; echo $?
 """

@@ -321,7 +321,7 @@ class Choice(harness.TestCase):
                     self.assertIn("knows the return addresses", text)
 
     def test_a_static_program_without_symbols(self):
-        """Nobody knows how exceptions pass there."""
+        """The tool cannot know how exceptions pass there."""
         program = harness.fixture("subject_static_pie_stripped")
         offset = Elf(harness.fixture("subject_static_pie")).offset_of("take_numbers")
         seen = harness.run_tool([f"r:e {program}:{offset:#x}"], [program])

@@ -1,4 +1,4 @@
-"""Programs that answer, and what is asked of them while a tool attaches and leaves, over and over: scripts/endure --attach.
+"""Programs that answer, and the requests that they get while a tool attaches and leaves, over and over: scripts/endure --attach.
 
 A Service runs in an empty folder of its own and listens on a socket there. Several askers compare each of its answers with what it
 has to be.
@@ -71,7 +71,7 @@ class Service:
         raise NotImplementedError
 
     def end(self):
-        """Whether it ends as it does when nobody has traced it."""
+        """Whether it ends as it does untraced."""
         self.process.terminate()
         return self.process.wait(PATIENCE) == 0
 

@@ -1,4 +1,4 @@
-"""Stacks behind records: which hits have one, and what is in it; and this machine's kernel on both."""
+"""Stacks of records: which hits have one, and its frames; and this machine's kernel on both."""
 import os
 import re
 import subprocess
@@ -64,7 +64,7 @@ class Frames(Stacks):
                              ["hit", "inner", "outer", "thread_main"] if n == 7 else None)
 
     def test_handlers(self):
-        """A signal's frame has no link of its own: the chain goes on behind it."""
+        """A signal's frame has no link of its own: the chain goes on after it."""
         found = stacks(self.run_tool("stacktrace", "signals", "3000"))
         for n, frames in found:
             expected = ["hit", "on_alarm"] if n < 0 else ["hit", "inner", "outer", "main"]
@@ -173,7 +173,7 @@ class Tables(harness.TestCase):
         self.assertEqual([places for _, _, places in by_stub], expected)
 
     def test_through_return_stubs(self):
-        """A return address that is ours on the stack shows as what it stands for."""
+        """A stub's return address on the stack shows as the address that it stands for."""
         definitions = ["p:t/e {}:hit n=%di:s32", "r:t/a {}:leads", "r:t/b {}:aligned", "r:t/c {}:descends"]
         _, own = self.run_jobs("stacks", definitions[:1], *self.JOBS)
         ours, _ = self.run_jobs("stacks", definitions, *self.JOBS, options=("--return=stub",))
@@ -181,7 +181,7 @@ class Tables(harness.TestCase):
         self.assertEqual(hits, [(n, frames[1:]) for n, frames in own])
 
     def test_at_each_instruction(self):
-        """In front of the prologue, between its pushes, behind the pops: the callers are the same."""
+        """Before the prologue, between its pushes, after the pops: the callers are the same."""
         harness.need("objdump")
         text = subprocess.run(["objdump", "-d", "--disassemble=winds", harness.fixture("stacks")], check=True, capture_output=True,
                               text=True).stdout
@@ -232,7 +232,7 @@ class Tables(harness.TestCase):
 
 
 class Live(Stacks):
-    """The kernel shows its own stack behind an event; the user's, of every event, if it is asked to."""
+    """The kernel shows its own stack after an event; the user's, of every event, if it is asked to."""
     SCENARIOS = ("stacktrace", "stacktrace:2", "stacktrace if n > 1", "stacktrace:1 if n > 1", "stacktrace:0")
 
     def setUp(self):

@@ -1,4 +1,4 @@
-"""Several tools trace one program at the same time: each has what it asked for, and nobody loses a hit when another comes or goes."""
+"""Several tools trace one program at the same time: each gets its own hits, and none loses a hit when another comes or goes."""
 import array
 import fcntl
 import itertools
@@ -168,7 +168,7 @@ class BusyCase(TracersCase):
 
 
 class Threads(BusyCase):
-    """Eight threads number their calls: whoever is there sees every one of them, each once."""
+    """Eight threads number their calls: a tool sees every one of them while it is there, each once."""
 
     def test_comings_and_goings(self):
         target = self.start_busy()
@@ -333,7 +333,7 @@ class Ways(BusyCase):
         self.end_well(target)
 
     def test_the_first_does_not_read(self):
-        """Its output waits for somebody; those who come then have all of theirs."""
+        """Its output is blocked; tools that come later have all of their hits."""
         target = self.start_busy()
         words = [*tracer("-q", "-P", str(target.pid)), "-p", self.definitions("several")[0]]
         first = subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)

@@ -153,7 +153,7 @@ class Scenarios(Triggers):
 
 
 class Names(harness.TestCase):
-    """A trigger that asks for comm sees the name that the thread has at the hit, whoever gave it; or does nothing, which counts."""
+    """A trigger that asks for comm sees the name that the thread has at the hit, however it was set; or does nothing, which counts."""
 
     WORDS = ("hit=0", "self=worker", "hit=1", "other=w", "hit=2", "self=idle", "hit=3", "other=worker", "hit=4", "hit=5")
 
@@ -231,7 +231,7 @@ class Names(harness.TestCase):
 
 class Threads(harness.TestCase):
     def test_each_hit_is_recorded_or_counted(self):
-        """Whoever turns a switch first: what is on is recorded."""
+        """Whichever thread turns a switch first: events that are on are recorded."""
         program = self.copy_of(harness.fixture("subject"))
         trace = self.path("trace")
         done = harness.run([*harness.tracer("-o", trace, "-b", "16M"), "-p", f"p:t/n {program}:take_numbers a=%di:u64",

@@ -1,5 +1,5 @@
-"""Variables as gdb has them at the same instruction, in code of several compilers and levels: what we print is what it prints, and
-where it has nothing we have nothing."""
+"""Variables as gdb has them at the same instruction, in code of several compilers and levels: the tool prints the same values, and
+where gdb has none the tool has none."""
 import os
 import re
 import shutil

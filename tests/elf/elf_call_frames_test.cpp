@@ -36,7 +36,7 @@ std::optional<std::uint64_t> value_of(const Bytes& expression, const FakeMemory&
   return evaluate(BytesView(expression), first, memory, state);
 }
 
-// The rules of one function of 0x40 bytes, behind `def_cfa rsp+8; offset ip -8`.
+// The rules of one function of 0x40 bytes, after `def_cfa rsp+8; offset ip -8`.
 Bytes file_with(const Bytes& rules, const std::string& letters = "zR") {
   MadeElf made;
   made.add_part(PT_GNU_EH_FRAME, kHeader, 12);
@@ -159,7 +159,7 @@ TEST(CallFrames, WhatIsNotUnderstoodIsNotKnown) {
   }
 }
 
-TEST(CallFrames, RegistersThatNobodyKnowsChangeNothing) {
+TEST(CallFrames, UnknownRegistersChangeNothing) {
   const Bytes file = file_with({0x05, 0xff, 0xff, 0xff, 0x3f, 1, 0x06, 0x80, 0x80, 0x01, 0x07, 0x50});
   CallFrames frames{std::span(file)};
   ASSERT_NE(frames.row_at(kFunction), nullptr);
@@ -212,7 +212,7 @@ TEST(Expressions, LinkageTables) {
 TEST(Expressions, AreBounded) {
   EXPECT_EQ(value_of({0x31, 0x2f, 0xfc, 0xff}), std::nullopt) << "a loop that grows";
   EXPECT_EQ(value_of({0x2f, 0xfd, 0xff}), std::nullopt) << "a loop";
-  EXPECT_EQ(value_of({0x2f, 0x00, 0x80}), std::nullopt) << "to in front of it";
+  EXPECT_EQ(value_of({0x2f, 0x00, 0x80}), std::nullopt) << "to before its start";
   EXPECT_EQ(value_of({0x22}), std::nullopt) << "nothing to add";
   EXPECT_EQ(value_of({0x13}), std::nullopt);
   EXPECT_EQ(value_of({}), std::nullopt);

@@ -1,4 +1,4 @@
-// Opening: what is accepted, what is refused in which words, offsets and addresses, hostile headers.
+// Opening: files that are accepted, messages for those that are refused, offsets and addresses, hostile headers.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -53,7 +53,7 @@ void check(const spec::ProbeSpec& probe, const spec::ParseOptions& with) {
   require(program::format_file(program->layout, 1).ends_with('\n'));
 }
 
-// What stands behind an `if` is a filter that verifies, or a mistake that has its place in the line.
+// The text after an `if` is a filter that verifies, or a mistake that has its place in the line.
 void check_filter(const spec::DefinitionSet& set, const spec::ProbeSpec& probe) {
   const spec::EventControls& controls = set.controls_of(probe);
   if (!controls.filter) return;

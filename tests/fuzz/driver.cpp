@@ -23,7 +23,7 @@ void run(const std::string& input) {
   LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
 }
 
-// A place in the input, rather one with something in it: binary formats are mostly zeros that nobody looks at.
+// A place in the input, rather one with something in it: binary formats are mostly zeros that no reader looks at.
 std::size_t place(const std::string& input, Random& random, std::size_t limit) {
   std::size_t at = below(random, limit);
   for (int tries = 0; tries < 4 && at < input.size() && input[at] == 0; ++tries) at = below(random, limit);

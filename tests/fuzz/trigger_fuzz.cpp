@@ -41,7 +41,7 @@ void check(const program::HistogramPlan& plan) {
   require(plan.bits >= shared::kMinHistogramBits && plan.bits <= shared::kMaxHistogramBits);
   for (const program::HistogramSort& sort : plan.sorts) require(sort.field < plan.values.size() + plan.keys.size());
   for (const program::HistogramWord& key : plan.keys) require(key.field.key_offset < plan.key_bytes);
-  // A sort by what is in buckets prints as the kernel prints it, which cannot be read.
+  // A sort by a bucketed key prints as the kernel prints it, which cannot be read.
   program::HistogramPlan unsorted = plan;
   unsorted.sorts = {{}}, unsorted.filter.clear(), unsorted.is_paused = false;
   const std::string text = unsorted.text(), again = text.substr(0, text.rfind(" ["));

@@ -215,7 +215,7 @@ static int without_descriptors(const char* unused) {
   return kExitCode;
 }
 
-// The starter ends while its grandchild works on; whoever reads stdout waits for both.
+// The starter ends while its grandchild works on; the reader of stdout waits for both.
 static int daemonise(const char* unused) {
   (void)unused;
   int ready[2];

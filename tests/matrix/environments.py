@@ -1,7 +1,7 @@
 """The table of the matrix: one line for each surrounding, and one for each way in which a program can end.
 
 A surrounding is made by tests/matrix/surround.c from `words`. `outcome` names, for a door (or a door and a program),
-what our one line must say where the program runs unprobed; doors that are not named trace it.
+the text of the tool's one line where the program runs unprobed; doors that are not named trace it.
 """
 import signal
 from dataclasses import dataclass, field
@@ -48,14 +48,14 @@ BIG = {f"BIG{n}": "x" * 120_000 for n in range(8)}
 
 ENVIRONMENTS = [
     E("plain", root=False),
-    # who we are
-    E("nobody", ["user=65534"]),
+    # users
+    E("unprivileged user", ["user=65534"]),
     E("root without capabilities", ["capabilities"]),
     E("no new privileges", ["no-new-privileges"], root=False),
-    E("nobody without new privileges", ["no-new-privileges", "user=65534"]),
+    E("unprivileged user without new privileges", ["no-new-privileges", "user=65534"]),
     # namespaces
     E("new user namespace", ["user-namespace"]),
-    E("new user namespace for nobody", ["user=65534", "user-namespace"]),
+    E("new user namespace for an unprivileged user", ["user=65534", "user-namespace"]),
     E("new network, ipc, mounts", ["namespaces", "mounts"]),
     E("first process of a namespace", ["processes", "mounts", "proc"]),
     E("first process on an overlay", ["processes", "mounts", "proc", "overlay={out}/o.{number}"], {"around": UNSEEN}),
@@ -63,13 +63,13 @@ ENVIRONMENTS = [
     E("other PID namespace's proc", ["processes"], {"tool": "/proc", "preload": "/proc"}),
     E("no proc", ["mounts", "no-proc"], {"tool": "/proc", "preload": "/proc", ("preload", "cell_musl"): UNSEEN}),
     E("hidden processes", ["mounts", "no-proc", "proc=hidepid=2"]),
-    E("hidden processes, nobody", ["mounts", "no-proc", "proc=hidepid=2", "user=65534"]),
+    E("hidden processes, unprivileged user", ["mounts", "no-proc", "proc=hidepid=2", "user=65534"]),
     # files
     E("read-only /tmp, no HOME", ["mounts", "read-only=/tmp"]),
     E("library where nothing may be executed", ["mounts", "no-exec={library}"], doors=("tool", "around")),
     E("bare root", ["root={bare}"], doors=("around",), only=("cell_static", "cell_musl_static")),
     E("deleted folder", ["deleted-folder={out}/gone.{number}"]),
-    E("folder of nobody's", ["folder=/root", "user=65534"]),
+    E("folder of another user", ["folder=/root", "user=65534"]),
     # filters
     E("filter of a container", ["filter=container"], {"around": OWN_FILTER}),
     E("no tracing", ["filter=tracing"], {"tool": "ptrace", "around": OWN_FILTER}),

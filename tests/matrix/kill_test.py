@@ -24,7 +24,7 @@ WAIT = 30  # seconds until a program counts as hanging; it waits a second for a 
 
 
 def all_output(process):
-    """Until every process that the call has left behind has ended. None: they hang."""
+    """Waits until every process that the call has left has ended. None: they hang."""
     try:
         return process.communicate(timeout=WAIT)
     except subprocess.TimeoutExpired:
@@ -119,7 +119,7 @@ class Killed(harness.TestCase):
             self.skipTest(f"no {PYTHON}")
         self.check("spawn", "tool", self.rounds // 2)
 
-    def test_libraries_opened_meanwhile(self):
+    def test_libraries_opened_at_the_same_time(self):
         if not os.path.exists(PYTHON):
             self.skipTest(f"no {PYTHON}")
         for door in ("tool", "preload"):

@@ -173,7 +173,7 @@ class Matrix(harness.TestCase):
         self.assertTrue(least <= hits <= most, f"{least} <= {hits} <= {most}: {said}")
 
     def complaints(self, stderr):
-        """What the tool or the agent says, without the summary; and what is left."""
+        """The lines of the tool or the agent, without the summary; and the remaining lines."""
         lines = stderr.decode("latin-1").split("\n")
         ours = [line for line in lines if re.match(r"uprobe(-run)?: ", line)]
         said = [line for line in ours if not re.search(r": \d+ hits?\b", line)]

@@ -1,4 +1,4 @@
-"""Programs that cannot or must not be traced, and others that trace: the program runs as without us, and one line says
+"""Programs that cannot or must not be traced, and others that trace: the program runs as without the tool, and one line says
 why it goes unprobed.
 """
 import os
@@ -65,7 +65,7 @@ class Strangers(harness.TestCase):
         self.check(self.under_tool(program), 0, "32-bit", code=125)
         self.check(self.under_tool("sh", "-c", f"{program}; test $? = 7 && {self.cell} work"), 18, "32-bit")
 
-    def test_a_program_that_somebody_else_traces(self):
+    def test_a_program_that_another_tracer_has(self):
         strace = harness.need("strace")
         self.check(self.under_tool(strace, "-f", "-o", "/dev/null", self.cell, "work"), 0, "from then on it runs untraced")
         refused = self.under_tool(self.cell, "work", surrounding=[strace, "-f", "-o", "/dev/null"])
@@ -79,7 +79,7 @@ class Strangers(harness.TestCase):
         seen = self.read(harness.run([strace, "-f", "-o", self.path("log"), *words, self.cell, "work"]))
         self.check(seen, 18)
         with open(self.path("log"), encoding="latin-1") as file:
-            self.assertNotIn("--preload-helper", file.read(), "the helper is nobody's tracee")
+            self.assertNotIn("--preload-helper", file.read(), "no process traces the helper")
 
     def same_under_both(self, *command, said):
         def shown(seen):
@@ -121,17 +121,17 @@ wait $sleeper; echo $?"""
     def test_program_with_capabilities(self):
         if os.geteuid() != 0:
             self.skipTest("needs root")
-        nobody = [self.copy_of(harness.fixture("surround")), "user=65534", "--"]
+        unprivileged = [self.copy_of(harness.fixture("surround")), "user=65534", "--"]
         program = shutil.copy(self.cell, self.path("capable"))
         net_raw = 1 << 13
         try:
             os.setxattr(program, "security.capability", struct.pack("<IIIII", 0x02000001, net_raw, 0, 0, 0))
         except OSError as error:
             self.skipTest(f"no capabilities of files here: {error}")
-        refused = self.under_tool(program, "work", surrounding=nobody, program=program)
+        refused = self.under_tool(program, "work", surrounding=unprivileged, program=program)
         self.check(refused, 0, "capabilities", code=125)
         os.remove(self.trace)
-        followed = self.under_tool("/usr/bin/env", program, "work", surrounding=nobody, program=program)
+        followed = self.under_tool("/usr/bin/env", program, "work", surrounding=unprivileged, program=program)
         self.check(followed, 0, "runs untraced")
 
     def test_set_id_program(self):
@@ -140,17 +140,17 @@ wait $sleeper; echo $?"""
         surround = self.copy_of(harness.fixture("surround"))
         program = shutil.copy(self.cell, self.path("set_id"))
         os.chmod(program, 0o4755)
-        nobody = [surround, "user=65534", "--"]
-        plain = harness.run([*nobody, program], env=self.variables)
+        unprivileged = [surround, "user=65534", "--"]
+        plain = harness.run([*unprivileged, program], env=self.variables)
         if b"user 65534 0 " not in plain.stdout:
             self.skipTest("set-id bits count for nothing here")
-        refused = self.under_tool(program, surrounding=nobody, program=program)
+        refused = self.under_tool(program, surrounding=unprivileged, program=program)
         self.check(refused, 0, "set-id", code=125)
         os.remove(self.trace)
         for run, said in (
-                (lambda: self.under_tool("/usr/bin/env", program, surrounding=nobody, program=program), "runs untraced"),
-                (lambda: self.preloaded(*nobody, program, program=program), ""),
-                (lambda: self.under_tool(*nobody, program, program=program), "runs untraced")):
+                (lambda: self.under_tool("/usr/bin/env", program, surrounding=unprivileged, program=program), "runs untraced"),
+                (lambda: self.preloaded(*unprivileged, program, program=program), ""),
+                (lambda: self.under_tool(*unprivileged, program, program=program), "runs untraced")):
             seen = run()
             self.check(seen, 0, said)
             self.assertEqual(seen.stdout, plain.stdout)

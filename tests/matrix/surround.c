@@ -233,7 +233,7 @@ static void filter(const char* name) {
                                      REFUSE,
                                      ALLOW};
   struct sock_filter no_files[] = {LOAD_NUMBER, IF_CALL(SYS_memfd_create, 0, 1), REFUSE, ALLOW};
-  // as container engines have it: some calls that nobody here makes
+  // as container engines have it: some calls that no program here makes
   struct sock_filter of_container[] = {LOAD_NUMBER, IF_CALL(SYS_keyctl, 1, 0), IF_CALL(SYS_swapon, 0, 1), REFUSE,
                                        ALLOW};
   if (strcmp(name, "container") == 0) install(of_container, LENGTH(of_container));

@@ -1,4 +1,4 @@
-// exits_list FILE: the file offset of each function whose exits are all known, and "tail" behind it if some of them are jumps
+// exits_list FILE: the file offset of each function whose exits are all known, and "tail" after it if some of them are jumps
 // to other functions.
 #include <cstdio>
 

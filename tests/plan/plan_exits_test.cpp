@@ -91,7 +91,7 @@ TEST_P(ExitPlan, PartsThatStandApart) {
   EXPECT_EQ(texts("in_two"), Texts{"ret 8"});
   const auto found = exits("leads_to_private");
   ASSERT_TRUE(found);
-  EXPECT_FALSE((*found)[0].is_jump) << "nobody else gets there: its return is the function's";
+  EXPECT_FALSE((*found)[0].is_jump) << "no other code gets there: its return is the function's";
 }
 
 TEST_P(ExitPlan, ReturnsThatAreNotItsAlone) {
@@ -152,7 +152,7 @@ TEST_P(ExitPlan, JumpsFindRoomInFrontOfAReturn) {
   EXPECT_EQ(way(0, bit(shared::Reg::r12)), stays);
   EXPECT_EQ(way(1, 0), (Way{7, 0x1234}));
   EXPECT_EQ(way(1, bit(shared::Reg::flags)), stays);
-  EXPECT_EQ(way(2, 0), stays) << "the instruction in front of it makes the value";
+  EXPECT_EQ(way(2, 0), stays) << "the instruction before it makes the value";
   EXPECT_EQ(way(3, 0), stays) << "it is jumped to";
 }
 

@@ -111,7 +111,7 @@ TEST(Resolve, DataIsNoFunction) {
 
 TEST(Resolve, PlacesThatAreNoCode) {
   EXPECT_EQ(refused("0x10").code, Code::refused) << "the ELF header";
-  EXPECT_EQ(refused("0x7fffffff").code, Code::usage) << "behind the end";
+  EXPECT_EQ(refused("0x7fffffff").code, Code::usage) << "after the end";
   EXPECT_FALSE(resolve_text("0x10", true)) << "not even with force";
   EXPECT_FALSE(resolve_text("hand_written+0x7fffffff"));
   EXPECT_FALSE(resolve_text("hand_written-0x7fffffff"));

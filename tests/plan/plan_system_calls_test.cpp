@@ -171,7 +171,7 @@ TEST(SystemCalls, ANumberMayComeFromMemory) {
   EXPECT_FALSE(loads_ax_from_memory(Bytes{}));
 }
 
-// mov $14,%eax; mov $8,%r8d; mov %r8,%r10; syscall: rt_sigprocmask in gcc's sanitizers. In `mov $2,%eax` behind a byte that
+// mov $14,%eax; mov $8,%r8d; mov %r8,%r10; syscall: rt_sigprocmask in gcc's sanitizers. In `mov $2,%eax` after a byte that
 // only looks like the prefix of the former (jmp +0x41) it is the number after all.
 TEST(SystemCalls, AnotherRegistersNumberIsNotTheCalls) {
   const std::vector<std::uint8_t> size_too = {0xb8, 14, 0, 0, 0, 0x41, 0xb8, 8, 0, 0, 0, 0x4d, 0x89, 0xc2, 0x0f, 0x05};

@@ -92,7 +92,7 @@ TEST_P(WindowPlan, NotOverTheHeadOfALoop) {
   expect(WindowKind::several, 5, 5, subject_.at("loop_to_5"));
 }
 
-// A window may begin where the loop does: who comes round hits the probe again.
+// A window may begin where the loop does: control that comes round hits the probe again.
 TEST_P(WindowPlan, AtTheHeadOfALoop) { expect(WindowKind::several, 5, 5, subject_.at("loop_to_4", 4)); }
 
 TEST_P(WindowPlan, IntoPaddingBehindTheEnd) {
@@ -130,7 +130,7 @@ TEST_P(WindowPlan, NotOverALockThatIsJumpedOver) {
 
 TEST_P(WindowPlan, NotWhereAnIndirectJumpIsComputed) {
   expect_trouble(FlowTrouble::jump_table, subject_.at("computed"));
-  expect(WindowKind::one, 7, 7, subject_.at("computed", 1));  // of one instruction: nobody can want to enter it
+  expect(WindowKind::one, 7, 7, subject_.at("computed", 1));  // of one instruction: no control flow enters its middle
 }
 
 TEST_P(WindowPlan, WhereAnIndirectJumpIsATailCall) {

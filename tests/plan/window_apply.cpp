@@ -113,7 +113,7 @@ class Patch {
     if (!copy(window.address, window.code_length, Addr{})) return false;
     const std::uint64_t front = copies_ + text_.size();
     if (window.approach != 0 && !copy(window.begin(), window.approach, Addr{to})) return false;
-    // Whoever comes into the middle dies of a breakpoint.
+    // A thread that comes into the middle dies of a breakpoint.
     const std::vector<std::uint8_t> nothing(window.approach + window.length, 0xcc);
     if (!write(window.begin() + bias_, nothing.data(), nothing.size())) return false;
     if (window.approach != 0) return jump(window.begin(), front);
@@ -123,7 +123,7 @@ class Patch {
     return jump(window.padding, to) && write(window.address + bias_, near_jump, sizeof near_jump);
   }
 
-  // Appends the copy of what stands at `from`; it goes on at `next`, or behind.
+  // Appends the copy of the instruction at `from`; it goes on at `next`, or after it.
   bool copy(std::uint64_t from, std::size_t bytes, Addr next) {
     const Addr to{copies_ + text_.size()};
     const auto made = x86::displace_window(flow_.bytes_at(from).first(bytes), Addr{from + bias_}, to, next);

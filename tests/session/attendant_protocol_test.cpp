@@ -1,4 +1,4 @@
-// What a process and its attendant say to each other survives the way; bytes that are nothing of it are told from it.
+// The messages between a process and its attendant survive the way; other bytes are recognised as such.
 #include <gtest/gtest.h>
 
 #include "engine/ipc/self_attach_protocol.h"

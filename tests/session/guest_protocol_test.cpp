@@ -1,4 +1,4 @@
-// What tools on one target say to each other survives the way; bytes that are nothing of it are told from it, whatever they are.
+// The messages between tools on one target survive the way; other bytes are recognised as such, whatever they are.
 #include <gtest/gtest.h>
 
 #include "engine/ipc/peer_protocol.h"

@@ -1,4 +1,4 @@
-// Orders and replies survive the way through a socket; bytes that are none are told from them, whatever they are.
+// Commands and replies survive the way through a socket; other bytes are recognised as such, whatever they are.
 #include <gtest/gtest.h>
 
 #include "engine/ipc/control_protocol.h"

@@ -1,4 +1,4 @@
-// Stacks from what is behind a record: by tables, by links, by both, and by what makes no sense.
+// Stacks from the bytes after a record: by tables, by links, by both, and from bytes that make no sense.
 #include "engine/symbolize/stack_unwinder.h"
 
 #include <elf.h>

@@ -1,4 +1,4 @@
-// Sets of definitions: several probes of one event, deletions, files with two names, and what an error leaves behind.
+// Sets of definitions: several probes of one event, deletions, files with two names, and the state after an error.
 #include "engine/spec/definition_set.h"
 
 #include <gtest/gtest.h>

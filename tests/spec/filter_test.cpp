@@ -1,5 +1,5 @@
-// Filters beyond the recorded ones: precedence against a second evaluation, globs, CPU lists, what the verifier refuses, and
-// lists of tests that nobody verified.
+// Filters beyond the recorded ones: precedence against a second evaluation, globs, CPU lists, lists that are refused, and
+// lists of tests that were not verified.
 #include "engine/program/filter.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ Verdict run(const EventProgram& program, const std::vector<std::uint8_t>& payloa
   return shared::run_filter(filter, {payload.data(), static_cast<std::uint32_t>(payload.size()), cpu, name});
 }
 
-// A payload of bytes behind the head.
+// A payload of bytes after the head.
 std::vector<std::uint8_t> record(std::initializer_list<std::uint8_t> bytes) {
   std::vector<std::uint8_t> payload(kEntryHead);
   for (const std::uint8_t byte : bytes) payload.push_back(byte);
@@ -65,7 +65,7 @@ Expression make(std::mt19937& random, int depth) {
     const Expression inner = make(random, depth - 1);
     return {"!(" + inner.text + ")", [=](unsigned bits) { return !inner.holds(bits); }};
   }
-  // Precedence is what is tested: "x && y || z" has no parentheses.
+  // This tests precedence: "x && y || z" has no parentheses.
   const Expression x = make(random, depth - 1), y = make(random, depth - 1), z = make(random, depth - 1);
   const bool first = random() % 2 == 0;
   return {"(" + x.text + (first ? " && " : " || ") + y.text + (first ? " || " : " && ") + z.text + ")",
@@ -107,7 +107,7 @@ TEST(Filter, FieldsOfTheHeadAndOfTheEvent) {
   EXPECT_EQ(run(filtered("", "common_type == 3", {.id = 4}), payload), Verdict::drop);
   EXPECT_EQ(run(filtered("", "cpu == 3 || cpu & CPUS{4-5}", {.cpus = 8}), payload, 4), Verdict::pass);
   EXPECT_EQ(run(filtered("", "cpu == 3 || cpu & CPUS{4-5}", {.cpus = 8}), payload, 6), Verdict::drop);
-  // An argument comes before what is there without one.
+  // An argument comes before the common fields of the same name.
   EXPECT_EQ(run(filtered("cpu=%di:u8", "cpu == 9"), record({9}), 1), Verdict::pass);
 }
 
@@ -258,7 +258,7 @@ TEST(Filter, TheVerifierRefuses) {
 }
 
 // In a target anything may stand there: it ends, and reads nothing that it was not given (the sanitizers look).
-TEST(Filter, TestsThatNobodyVerifiedAreHarmless) {
+TEST(Filter, UnverifiedTestsAreHarmless) {
   std::mt19937_64 random(11);
   const std::vector<std::uint8_t> payload(40, 0x11);
   for (int round = 0; round < 100000; ++round) {

@@ -60,7 +60,7 @@ TEST(Compile, VectorRegistersAreStoredAsTheyAre) {
   EXPECT_EQ(text_of(compiled("%xmm0:b2@1/16[3]")), "begin; vector n6 @16; shift s2 n3 @16 3597; end");
 }
 
-// Two programs: what is noted at the entry is read at the return.
+// Two programs: the return reads the value that the entry noted.
 TEST(Compile, ValuesOfTheEntry) {
   const EventProgram program = compiled("$entry_arg2:u16 entry(+8(%di)):s32 +4(entry(+0(%di))):u8 $latency", "r");
   EXPECT_EQ(text_of(program.note),

@@ -1,5 +1,5 @@
 // What a real kernel (6.18) answered to 807 writes to uprobe_events, compared with strict parsing, row by row: accepted
-// or not, errno, message, place of the caret, what is listed afterwards, and each event's format file.
+// or not, errno, message, place of the caret, the listing afterwards, and each event's format file.
 //
 // The rows are tests/data/kernel-corpus.tsv, recorded by make-corpus.sh; a token such as @OFF:t_args@ stands for what
 // depends on the recording. The offsets are made up here, the files are real ones in a temporary directory.

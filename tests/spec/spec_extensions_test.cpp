@@ -189,7 +189,7 @@ TEST(Extensions, DataBySymbol) {
   EXPECT_EQ(spec.arguments[0].symbol_column, 10);
   EXPECT_EQ(spec.arguments[2].symbol_column, 42);
   EXPECT_EQ(spec.arguments[1].sink, Sink::memory);
-  EXPECT_FALSE(program::compile(spec)) << "nobody has looked the symbols up";
+  EXPECT_FALSE(program::compile(spec)) << "the symbols have not been looked up";
   for (const char* bad : {"@", "@-4", "@-x"})
     EXPECT_EQ(error("p /b/x:f " + std::string(bad)), "9: Symbol is not available with uprobe") << bad;
   EXPECT_EQ(error("p /b/x:f @sym+0x"), "14: Invalid offset from the symbol");
@@ -219,7 +219,7 @@ TEST(Extensions, DataOfAnotherObject) {
     EXPECT_EQ(argument.steps.at(0).kind, StepKind::object) << one.fetch;
     EXPECT_EQ(argument.steps.at(0).value, one.distance) << one.fetch;
     EXPECT_EQ(argument.size, one.size) << one.fetch;
-    EXPECT_FALSE(program::compile(spec)) << "nobody has looked the symbol up";
+    EXPECT_FALSE(program::compile(spec)) << "the symbol has not been looked up";
     EXPECT_EQ(argument.body, one.fetch) << "a listing is read again";
   }
   const Argument nested = parsed("p /b/x:f a=+0(@./libx.so:text):string").arguments[0];
@@ -265,13 +265,13 @@ TEST(Extensions, NamesThatAreLeftToTheSymbol) {
   const std::string first = name(std::string(100, 'a') + "C1Ev"), second = name(std::string(100, 'a') + "C2Ev");
   EXPECT_EQ(first.size(), kMaxEventName);
   EXPECT_EQ(first.substr(0, 50), second.substr(0, 50));
-  EXPECT_NE(first, second) << "names that differ far behind are two";
+  EXPECT_NE(first, second) << "names that differ near their end are two";
   EXPECT_EQ(error("p:g/* /b/x:0x10"), "4: Event name must follow the same rules as C identifiers");
   EXPECT_EQ(error("p:g/a* /b/x:f"), "4: Event name must follow the same rules as C identifiers");
   EXPECT_EQ(error("p:/e /b/x:f"), "2: Group name is not specified");
 }
 
-// The demangler numbers what has no name: a '#' that no comment follows.
+// The demangler numbers entities without a name: a '#' that no comment follows.
 TEST(Extensions, NamesWithANumberSign) {
   const std::string name = "main::{lambda(int)#1}::operator()";
   const ProbeSpec spec = parsed("p:e /b/x:" + name + " %di #1} no");
@@ -365,7 +365,7 @@ TEST_F(Resolved, OfAPatternAllOrNone) {
   EXPECT_EQ(add("-:g/e1"), "ok");
   EXPECT_EQ(add("p:g/e /b/x:f*"), message::kSameProbe) << "of e2";
   EXPECT_EQ(set_.listing(), "p:g/e2 /b/x:0x0000000000000010\n");
-  EXPECT_EQ(add("p:g/e1 /b/x:0x20"), "ok") << "nothing of it was left behind";
+  EXPECT_EQ(add("p:g/e1 /b/x:0x20"), "ok") << "nothing of it was left";
   EXPECT_EQ(add("p:g/x /b/x:none"), "not there");
   EXPECT_EQ(set_.size(), 2u);
 }

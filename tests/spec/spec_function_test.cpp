@@ -1,4 +1,4 @@
-// Prototypes of function-based events: what each piece fetches, by the steps that it becomes, and what is wrong with a bad one.
+// Prototypes of function-based events: the steps that each piece becomes, and the errors of bad ones.
 #include <gtest/gtest.h>
 
 #include <map>

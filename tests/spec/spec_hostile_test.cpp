@@ -1,5 +1,5 @@
 // Definitions from people who mean harm, and from files that are no definitions at all: no crash, no endless work, an
-// error that says what is wrong, in both dialects.
+// error that names the fault, in both dialects.
 #include <gtest/gtest.h>
 
 #include <random>

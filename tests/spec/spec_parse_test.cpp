@@ -369,7 +369,7 @@ TEST(Strict, DefaultGroupAndIgnoredText) {
               "r:uprobes/p_x_0x10 /b/x:0x0000000000000010 arg1=$retval");
 }
 
-// The slash that a place needs may be behind its ':'. No path is the current directory (measured).
+// The slash that a place needs may be after its ':'. No path is the current directory (measured).
 TEST(Strict, PathsWithoutASlash) {
   const auto none = parse_definition("p:g/e :1/0", {.strict = true});
   ASSERT_FALSE(none);

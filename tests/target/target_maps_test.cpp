@@ -96,7 +96,7 @@ void check_place(const Space& space, Addr place, std::uint64_t size) {
   }
 }
 
-TEST(FreePlaces, AreFreeAndWithinReachAndInNobodysWay) {
+TEST(FreePlaces, AreFreeAndWithinReachAndLeaveRoom) {
   std::mt19937_64 random(7);
   std::size_t found = 0;
   for (int round = 0; round < 5000; ++round) {

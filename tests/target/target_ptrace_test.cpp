@@ -93,13 +93,13 @@ TEST(Launch, NothingOfTheProgramHasRunAndRegistersAreAsTheyWere) {
   ASSERT_EQ(::ptrace(PTRACE_GETREGS, pid, nullptr, &before), 0);
   for (int i = 0; i < 5; ++i) ASSERT_TRUE((*target)->system_call(SYS_getppid, {}));
   ASSERT_EQ(::ptrace(PTRACE_GETREGS, pid, nullptr, &after), 0);
-  EXPECT_EQ(before.rip, after.rip) << "between two calls it stands at its way home";
+  EXPECT_EQ(before.rip, after.rip) << "between two calls it stands at its return path";
   EXPECT_EQ(before.rsp, after.rsp);
   ASSERT_TRUE((*target)->release());
   EXPECT_EQ(exit_status(pid), 2);
 }
 
-TEST(Launch, ASignalThatComesMeanwhileIsDeliveredOnce) {
+TEST(Launch, ASignalThatComesDuringTheLaunchIsDeliveredOnce) {
   const LaunchHooks hooks{.in_child = [] {
     sigset_t mask;
     sigemptyset(&mask);
@@ -139,10 +139,10 @@ TEST(Launch, ProgramsThatCannotBeStarted) {
   ::chmod(text.c_str(), 0755);
   EXPECT_EQ(code_of(text), Code::not_executable);
   ::unlink(text.c_str());
-  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "no child is left behind";
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "no child is left";
 }
 
-TEST(Launch, AProgramThatIsKilledMeanwhile) {
+TEST(Launch, AProgramThatIsKilledDuringTheLaunch) {
   auto target = start({"wait"});
   ASSERT_TRUE(target);
   ASSERT_EQ(::kill((*target)->pid(), SIGKILL), 0);
@@ -159,7 +159,7 @@ TEST(Launch, AProgramThatDiesBeforeItsExec) {
   EXPECT_EQ(target.error().code, Code::killed);
 }
 
-TEST(Launch, WhatGoesWrongMeanwhileEndsIt) {
+TEST(Launch, AnErrorDuringTheLaunchEndsIt) {
   const auto target =
       start({"wait"}, {.meanwhile = [] { return Status(Error{.code = Code::limit, .text = "no room"}); }});
   ASSERT_FALSE(target);
@@ -167,7 +167,7 @@ TEST(Launch, WhatGoesWrongMeanwhileEndsIt) {
   EXPECT_EQ(::waitpid(-1, nullptr, __WALL), -1) << "the child has ended and was taken";
 }
 
-TEST(Launch, WhatIsChangedMeanwhileIsNotInherited) {
+TEST(Launch, AChangeDuringTheLaunchIsNotInherited) {
   ::setenv("TARGET_TEST", "kept", 1);
   const auto change = [] { return ::setenv("TARGET_TEST", "other", 1) == 0 ? ok() : Status(Error{.text = "setenv"}); };
   EXPECT_EQ(run({"environment"}, {.meanwhile = change}), 42);
@@ -233,7 +233,7 @@ TEST(Adopt, ATargetThatIsNotReleasedIsLetGo) {
   EXPECT_EQ(exit_status(pid), 3);
 }
 
-// Makes system calls in a tracee until it is killed; a byte through the pipe tells that it has begun.
+// Makes system calls in a tracee until it is killed; a byte through the pipe says that it has begun.
 [[noreturn]] void trace_for_ever(pid_t pid, int ready) {
   lead_to_exec(pid);
   const auto target = PtraceTarget::adopt(pid);

@@ -1,4 +1,4 @@
-// The reader against rings that a broken or hostile target wrote: it survives, counts, and goes on with what is good.
+// The reader against rings that a broken or hostile target wrote: it survives, counts, and goes on with the good records.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -60,7 +60,7 @@ std::vector<Case> cases() {
   all.push_back(with_head_moved(0u - 19, 0, 3));     // before the tail
   all.push_back(with_head_moved(0x40000000, 0, 3));  // far beyond the ring
   all.push_back(with_head_moved(0u - 1, 2, 1));      // inside the last record
-  all.push_back(with_head_moved(1, 3, 1));           // behind it: no record follows
+  all.push_back(with_head_moved(1, 3, 1));           // after it: no record follows
   all.push_back(with_head_moved(0u - 18, 0, 1));     // nothing there, though three were counted
   all.push_back({"count too high", [](auto& ring, auto*) { ring.commit += 5; }, 3, 1});
   all.push_back({"count too low", [](auto& ring, auto*) { ring.commit -= 1; }, 3, 1});
@@ -68,10 +68,10 @@ std::vector<Case> cases() {
   all.push_back({"unknown event", [](auto&, auto* data) { payload_of(data, 1)->type = 2; }, 2, 1});
   all.push_back({"event 65535", [](auto&, auto* data) { payload_of(data, 0)->type = 65535; }, 2, 1});
   all.push_back({"number ahead", [](auto&, auto* data) { head_of(data, 2)->number = 7; }, 3, 1, 5});
-  all.push_back({"number behind", [](auto&, auto* data) { head_of(data, 1)->number = 0; }, 3, 1, 1});
+  all.push_back({"number in the past", [](auto&, auto* data) { head_of(data, 1)->number = 0; }, 3, 1, 1});
   all.push_back({"stamp from the future", [](auto&, auto* data) { head_of(data, 1)->tsc = ~0ull; }, 3, 0, 0, 1});
   all.push_back({"stamp from the past", [](auto&, auto* data) { head_of(data, 1)->tsc = 1; }, 3, 0, 0, 1});
-  all.push_back({"owner is nobody", [](auto& ring, auto*) { ring.owner = ~0u; }, 3});
+  all.push_back({"owner is unknown", [](auto& ring, auto*) { ring.owner = ~0u; }, 3});
   all.push_back({"stamp under way", [](auto& ring, auto*) { ring.owner = 5, ring.stamp = ~0ull; }, 3});
   all.push_back({"tail moved by the target", [](auto& ring, auto*) { ring.tail = 0xdeadbeef; }, 3});
   all.push_back(

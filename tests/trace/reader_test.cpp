@@ -230,7 +230,7 @@ TEST_F(ReaderTest, ABusyWriterIsNotADeadOne) {
   EXPECT_EQ(reader.counts().reclaimed_rings, 0u);
 }
 
-// What a killed writer left behind the head is not a record, and the next one overwrites it.
+// Bytes that a killed writer left after the head are not a record, and the next writer overwrites them.
 TEST_F(ReaderTest, AKilledWriterLeavesNothing) {
   trace::ReaderOptions options = time_.options();
   options.thread_is_alive = [](std::uint32_t) { return false; };

@@ -94,7 +94,7 @@ class RingWriter {
   }
   void commit() { std::atomic_ref(ring_.commit).store(next_commit_, std::memory_order_release); }
 
-  // The whole of it, in a ring that nobody else has.
+  // A whole write, in a ring without other writers.
   bool write(std::uint64_t tsc, std::span<const std::uint8_t> payload, std::uint16_t flags = 0) {
     if (!claim(1)) return false;
     stamp(tsc);

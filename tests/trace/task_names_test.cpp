@@ -49,7 +49,7 @@ TEST_F(TaskNamesTest, ReadsANameAndKeepsItWhenTheTaskIsGone) {
   EXPECT_EQ(names.name(7), "zsh");
 }
 
-TEST_F(TaskNamesTest, NobodySawItAlive) {
+TEST_F(TaskNamesTest, AThreadThatWasNeverSeenAlive) {
   TaskNames names(root_);
   EXPECT_EQ(names.name(8), "<...>");
   EXPECT_EQ(names.name(0), "<...>");

@@ -85,7 +85,7 @@ class Sample {
     return place == std::string::npos || all.back() != '\n' ? all : all.substr(place + 3, all.size() - place - 4);
   }
 
-  // As behind a record: frames without places, nothing copied.
+  // As after a record: frames without places, nothing copied.
   std::vector<std::uint8_t> stack_bytes() const {
     if (stack.empty()) return {};
     shared::StackHead head{};
@@ -165,7 +165,7 @@ TEST(Text, SymbolsAreFunctionsAndDistances) {
   EXPECT_EQ(values(0x4011), " a=0x4011");
   EXPECT_EQ(values(0), " a=0x0");
   EXPECT_EQ(values(0x7000), " a=" + std::string(200, 'n') + "+0x0") << "no line grows without bound";
-  EXPECT_EQ(Sample().field("a", Kind::symbol, std::uint64_t{0x4010}).values(), " a=0x4010") << "nobody to ask";
+  EXPECT_EQ(Sample().field("a", Kind::symbol, std::uint64_t{0x4010}).values(), " a=0x4010") << "no symbols to look in";
   EXPECT_EQ(Sample().array<std::uint64_t>("a", Kind::symbol, {0x4010, 1}).values({.symbols = &symbols}),
             " a={reader+0x10,0x1}");
   EXPECT_EQ(Sample()

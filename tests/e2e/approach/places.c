@@ -1,4 +1,4 @@
-// Places that are too short for a jump, each in front of an instruction that a branch may enter, and what leads to them.
+// Places that are too short for a jump, each before an instruction that a branch may enter, and the code that leads to them.
 //
 //   places list               "NAME OFFSET APPROACH" of each, from the beginning of walk()
 //   places walk COUNT         prints what walk() makes of everything
@@ -28,7 +28,7 @@ uint64_t walk(uint64_t count, atomic_ulong* counter);
 extern const char walk_end[];
 extern const int places[], place_count;
 __asm__(
-    // behind it a branch may come: it never does
+    // a branch may enter after it: it never does
     ".macro ENTERED at\n.L\\at: test %rdi, %rdi\njs .L\\at\n.endm\n"
     ".skip 160, 0xf4\n"  // no padding for a short jump
     ".globl walk, walk_end\n.type walk, @function\n.p2align 4\nwalk:\n.cfi_startproc\nxor %eax, %eax\n.Lhead:\n"

@@ -13,12 +13,12 @@ long probed(long number);
 __asm__(
     ".text\n.type ask, @function\nask: mov %rdi, %rax\n"
     ".globl probed\n.type probed, @function\nprobed: syscall\n.size probed, . - probed\n"
-    "behind: ret\n");
+    "after: ret\n");
 long ask(long number);
-extern const char behind[];
+extern const char after[];
 
 int main(void) {
-  const unsigned low = (unsigned)(unsigned long)behind;  // the kernel has the address behind the instruction
+  const unsigned low = (unsigned)(unsigned long)after;  // the kernel has the address after the instruction
   struct sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getppid, 0, 2),

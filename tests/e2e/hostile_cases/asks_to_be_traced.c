@@ -1,4 +1,4 @@
-// A program that finds out whether somebody debugs it: by asking its parent to.
+// A program that finds out whether it has a debugger: by asking its parent to trace it.
 #include <stdio.h>
 #include <sys/ptrace.h>
 

@@ -1,4 +1,4 @@
-// An execve that fails behind the point of no return: the kernel kills the process, its parent reaps it.
+// An execve that fails after the point of no return: the kernel kills the process, its parent reaps it.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-// What a handler finds in its context, in its thread's mask and behind it, whatever libc it returns through.
+// The state that a handler finds in its context and in its thread's mask, and the state after it, with each libc.
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 // A process of another PID namespace calls execve: its process numbers mean other processes outside, which must be
-// left alone. Run it in a namespace whose first processes are somebody else's.
+// left alone. Run it in a namespace whose first processes belong to the test.
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>

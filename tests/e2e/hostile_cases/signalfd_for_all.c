@@ -1,4 +1,4 @@
-// A program that reads all its signals from a descriptor, and is sent some that are nobody else's business.
+// A program that reads all its signals from a descriptor, and is sent some that do not concern the agent.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

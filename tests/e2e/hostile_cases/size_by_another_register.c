@@ -1,5 +1,5 @@
 // Blocks all signals by a system call of its own whose last number loaded is the size of the mask, then makes a child that
-// begins right behind a call of its own, as gcc's leak checker does.
+// begins right after a call of its own, as gcc's leak checker does.
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-// Coroutines on stacks that hold one signal frame and hardly more, under a fast timer: what lies behind each stack stays.
+// Coroutines on stacks that hold one signal frame and hardly more, under a fast timer: the memory below each stack stays.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

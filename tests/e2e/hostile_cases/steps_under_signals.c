@@ -13,7 +13,7 @@
 enum { kRounds = 6000, kTrapFlag = 0x100 };
 #define FUNCTION(name, body) __asm__(".globl " #name "\n.type " #name ", @function\n" #name ": " body "\n.size " #name ", .-" #name "\n")
 FUNCTION(pushes, "pushfq\npop %rax\nret");
-FUNCTION(pops, "popfq\npush %rdi\nret");  // called by `visit_pops`, which has pushed flags behind its return address
+FUNCTION(pops, "popfq\npush %rdi\nret");  // called by `visit_pops`, which has pushed flags after its return address
 FUNCTION(loads, "mov (%rdi), %rax\nret");
 FUNCTION(calls, "call *target(%rip)\nret");
 FUNCTION(turns, "loop turns\nret");  // long turns(int, int, int, count): each turn is a hit

@@ -1,4 +1,4 @@
-// Executes a probed instruction that needs no stack at every distance from the end of a stack. Nobody may see a fault.
+// Executes a probed instruction that needs no stack at every distance from the end of a stack. The program may see no fault.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

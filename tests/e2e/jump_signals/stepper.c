@@ -1,6 +1,6 @@
 // stepper steps|breaks SIGNAL COMMAND...: runs a command that ends in subject.c, and sends it a signal at every
 // instruction of its visits: found by single steps, or by a hardware breakpoint at each byte of its slot and of the body (a step inside
-// of an rseq section aborts it, a breakpoint behind it does not). Prints what was sent, then what the subject says.
+// of an rseq section aborts it, a breakpoint after it does not). Prints the signals that were sent, then the subject's output.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum { kGetppid = 110, kMostSteps = 20000, kSyscallStop = SIGTRAP | 0x80, kSlot = 64, kThunkCall = 5, kBody = 700 };
-static struct { int64_t pid, site, behind; } subject;
+static struct { int64_t pid, site, after; } subject;
 static long sent;
 
 static void die(const char* what) {
@@ -58,7 +58,7 @@ static void go_to_marker(int number) {
 
 static int has_passed(void) {
   const int64_t ip = (int64_t)registers().rip;
-  return ip >= subject.behind && ip < subject.behind + 64;
+  return ip >= subject.after && ip < subject.after + 64;
 }
 
 static void set_breakpoint(uint64_t at) {
@@ -136,7 +136,7 @@ static uint64_t jump_target(uint64_t at) {
 
 static int byte_at(uint64_t at) { return (int)(ptrace(PTRACE_PEEKTEXT, subject.pid, at, 0) & 0xff); }
 
-// What an approach leads to, by the jump behind its copy.
+// The place that an approach leads to, by the jump after its copy.
 static uint64_t thunk_behind(uint64_t copy) {
   if (byte_at(copy + kThunkCall) == 0xe8) return copy;
   for (uint64_t at = copy; at < copy + kSlot; ++at)

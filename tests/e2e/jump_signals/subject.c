@@ -1,5 +1,5 @@
 // Visits a probed place with every register known, again and again, between two system calls by which a stepper (stepper.c)
-// knows where it is. A handler says whether what it is shown is the program: in front of the place, or behind it.
+// knows where it is. A handler checks that its context is one of the program: before the place, or after it.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdint.h>
@@ -53,7 +53,7 @@ __asm__(
 
 __attribute__((noinline)) void handled(long n) { __asm__ volatile("lea 0x1000(%0), %0\nnop" : "+r"(n)); }
 
-static volatile long signals, bad_places, bad_registers, in_front, behind, elsewhere;
+static volatile long signals, bad_places, bad_registers, before, after, elsewhere;
 
 // As at one of the two places. Of the flags all but RF, which the kernel sets at will, and IF.
 static int is_as_wanted(const greg_t* r, uint64_t gain, int changes_flags) {
@@ -71,9 +71,9 @@ static void handle(int number, siginfo_t* info, void* context) {
   const char* ip = (const char*)r[REG_RIP];
   ++signals;
   if (ip == visit_site)
-    ++in_front, bad_registers += !is_as_wanted(r, 0, 0);
+    ++before, bad_registers += !is_as_wanted(r, 0, 0);
   else if (ip == visit_behind)
-    ++behind, bad_registers += !is_as_wanted(r, kGain, kChangesFlags);
+    ++after, bad_registers += !is_as_wanted(r, kGain, kChangesFlags);
   else if (ip >= (const char*)visit && ip < visit_end && !(ip > visit_site && ip < visit_behind))
     ++elsewhere;
   else
@@ -106,6 +106,6 @@ int main(int count, char** words) {
   } while (asked != 0);
   dprintf(3, "visits %ld signals %ld bad: places %ld registers %ld results %ld red zone %ld\n", visits, signals,
           bad_places, bad_registers, bad_results, (long)red_zone_changed);
-  fprintf(stderr, "in front %ld, behind %ld, elsewhere %ld\n", in_front, behind, elsewhere);
+  fprintf(stderr, "before %ld, after %ld, elsewhere %ld\n", before, after, elsewhere);
   return 0;
 }
