@@ -5,7 +5,7 @@
 
 A program of many threads and functions is made here. One more thread of it looks at the clock all the time and notes when it was
 away; the longest such moment between the start of an attach and its end is what the program stood still for. What the
-scheduler takes shows in the last row, where nobody attaches: on a machine that does other things as well it is not small.
+scheduler takes shows in the last row, where no tool attaches: on a machine that does other things as well it is not small.
 """
 import argparse
 import os

@@ -3,7 +3,7 @@
 //
 //   uprobe-coverage [--reasons] [--list REASON] [FILE...]
 //
-// --reasons: why not, for each file; --list: the places with this reason, or "front": those whose jump begins in front of them.
+// --reasons: why not, for each file; --list: the places with this reason, or "front": those whose jump begins before them.
 // Without files: the usual ones that are there.
 #include <sys/resource.h>
 #include <unistd.h>
@@ -64,7 +64,7 @@ struct Counts {
   }
 };
 
-// Functions, by what is known of their exits.
+// Functions, sorted by whether their exits are known.
 struct Functions {
   std::size_t number = 0, known = 0, by_jumps = 0;
   void add(const Functions& other) { number += other.number, known += other.known, by_jumps += other.by_jumps; }

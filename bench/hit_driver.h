@@ -16,10 +16,10 @@ struct HandHit {
 };
 
 extern "C" {
-// `count` hits, one after the other. Every few hundred the rings of `area` are declared read: nobody else reads them.
+// `count` hits, one after the other. Every few hundred the driver marks the rings of `area` as read: they have no other reader.
 void uprobe_bench_hits(const HandHit* hit, shared::AreaHeader* area, shared::u64 count);
-// `count` hits, one each `ticks` of the time stamp counter; late ones follow at once. The rings are somebody else's to
-// read.
+// `count` hits, one each `ticks` of the time stamp counter; late ones follow at once. Another process reads the
+// rings.
 void uprobe_bench_paced_hits(const HandHit* hit, shared::u64 count, shared::u64 ticks);
 }
 

@@ -51,7 +51,7 @@ using Site = long (*)(long, const char*, long);
 constexpr std::size_t kPage = 4096, kIsland = 16 * kPage;
 constexpr std::uint64_t kCalls = 20'000, kHitsBetweenReads = 256;
 constexpr char kText[] __attribute__((aligned(64))) = "fifteen letters";
-// What is recorded; behind the first four, of which nothing is filtered out, what lets no hit pass: by a register, by memory, by
+// The events; the first four filter nothing out, the others let no hit pass: by a register, by memory, by
 // a string.
 struct Probed {
   const char *definition, *filter;
@@ -123,7 +123,7 @@ void patch(std::uint64_t site, std::uint64_t to) {
   ::mprotect(page, 2 * kPage, PROT_READ | PROT_EXEC);
 }
 
-// A probe of one event on a site; the copy is a jump behind the nop. `function`: the site is where this one returns.
+// A probe of one event on a site; the copy is a jump to the place after the nop. `function`: the site is where this one returns.
 void arm(std::uint32_t index, std::uint64_t site, trace::Area& area, u8 session, std::uint32_t event, bool fast,
          std::uint64_t function = 0) {
   static std::uint8_t* const island = island_near(site);
@@ -227,7 +227,7 @@ struct Row {
   const char* compared = nullptr;  // with this row: the ratio
   double aim = 0;                  // of the ratio; of a row without one, nanoseconds
   const char* by_hand = nullptr;   // with this row: another ratio
-  bool crowded = false;            // another thread hits the same site meanwhile
+  bool crowded = false;            // another thread hits the same site at the same time
   std::vector<double> measured = {};
 
   double median() {

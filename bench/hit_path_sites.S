@@ -13,7 +13,7 @@
         SITE hp_\n
         .endr
 
-// Hit at its beginning and in front of its return.
+// Hit at its beginning and before its return.
         .macro PAIR name
         .globl \name, at_return_\name
         .type \name, @function

@@ -32,7 +32,7 @@ std::string group_of(pid_t owner) { return kPrefix + std::to_string(owner); }
 std::vector<std::string> events_of(const std::string& group) {
   std::vector<std::string> events;
   std::istringstream lines(read_file(kEvents).take());
-  const std::string start = ":" + group + "/";  // behind p or r
+  const std::string start = ":" + group + "/";  // after p or r
   for (std::string line; std::getline(lines, line);)
     if (line.find(start) == 1) events.push_back(line.substr(start.size() + 1, line.find(' ') - start.size() - 1));
   return events;

@@ -17,7 +17,7 @@ class KernelEvents {
  public:
   // Empty, or why the kernel's events cannot be used here.
   static std::string why_not();
-  // What a run left behind, in whatever way it ended.
+  // Removes the events that a run left, in whatever way it ended.
   static void remove(pid_t owner);
   // The same for runs that were killed together with the process that waits for them.
   static void remove_leftovers();

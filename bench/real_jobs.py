@@ -2,7 +2,7 @@
 must have been.
 
 A job gets a folder of its own for each way of tracing, with copies of the files that are probed: the kernel's uprobes belong to
-a file, whoever runs it, and so do not meet anybody else's processes.
+a file and hit in every process that runs it; with a copy, only the job's own processes are hit.
 """
 import os
 import re
@@ -90,12 +90,12 @@ def answers(port):
 
 
 def wait_for_port(port, program):
-    """Until nobody has it."""
+    """Waits until the port is free."""
     for _ in range(50):
         if not answers(port):
             return
         time.sleep(0.1)
-    raise Failure(f"{program} needs port {port}, and somebody has it")
+    raise Failure(f"{program} needs port {port}, which another process uses")
 
 
 class Compile(Job):

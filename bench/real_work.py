@@ -10,7 +10,7 @@ allocations of a compiler) another number in uprobe-run's summary, or in the ker
 
 CPU x: CPU time of the traced processes for the same work, against untraced. reader: uprobe-run's own, of one CPU. hits: of a run.
 
-Nothing stays behind: processes, files and the kernel's events go on every way out; what SIGKILL leaves goes with the next run.
+Nothing is left over: processes, files and the kernel's events go on every way out; what SIGKILL leaves goes with the next run.
 """
 import argparse
 import ctypes
@@ -130,7 +130,7 @@ class Way:
         return Run(command, environment, self.folder, traced=False)
 
     def count(self, run):
-        """event -> (hits, lost), of the run that is over. None where nobody counts."""
+        """event -> (hits, lost), of the run that is over. None where neither kernel nor tool counts."""
 
 
 class Ours(Way):

@@ -32,7 +32,7 @@
         ret
         END site_nop
 
-        SITE site_pair                  # calls nobody, has an exit that a jump fits on
+        SITE site_pair                  # calls no function, has an exit that a jump fits on
         pushq   %rbp
         popq    %rbp
         ret

@@ -102,7 +102,7 @@ std::string site_definition(const std::string& target, const std::string& site, 
 
 namespace {
 
-// The number behind the first `start` of it: "uprobe-run: uprobes/push /path:0x11a0: 1,234 hits, lost 5 (ring full)".
+// The number after the first `start` in it: "uprobe-run: uprobes/push /path:0x11a0: 1,234 hits, lost 5 (ring full)".
 std::optional<std::uint64_t> number_behind(const std::string& summary, const std::string& start) {
   const std::size_t name = summary.find("uprobe-run: " + start);
   if (name == std::string::npos) return std::nullopt;

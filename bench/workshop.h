@@ -1,5 +1,5 @@
-// The folder of a run: a copy of the target for each way to trace it (the kernel's uprobes belong to a file, whoever
-// runs it), traces, summaries. Taken away at the end.
+// The folder of a run: a copy of the target for each way to trace it (a kernel uprobe belongs to a file and hits in every
+// process that runs it), traces, summaries. Removed at the end.
 #pragma once
 
 #include <sys/types.h>

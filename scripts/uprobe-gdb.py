@@ -31,9 +31,9 @@ BODY_UNIT, MOST_BODY, BODY = 64, 4096, struct.Struct("<QHHHHH")
 RED_ZONE, FULL_DEPTH, SAVED = 128, 192, 12
 SAVE_DEPTHS = ((0, 136), (1, 144), (2, 152), (3, 160), (4, 168), (5, 176), (7, 184), (12, 192))
 RESTORE_DEPTHS = ((0, 192), (1, 184), (6, 176), (7, 168), (8, 160), (9, 152), (10, 144), (11, 136))
-KEPT = ("r8", "rdi", "rsi", "rdx", "rcx", "rax")  # behind the flags, in the frame
+KEPT = ("r8", "rdi", "rsi", "rdx", "rcx", "rax")  # after the flags, in the frame
 COPY_IN_FRAME = 56
-POP_RAX = 0x58  # behind a pushfq: the one place in a body where rsp is lower
+POP_RAX = 0x58  # after a pushfq: the one place in a body where rsp is lower
 # struct ucontext, to whose beginning rsp points where a handler has returned: uc_mcontext.gregs (sys/ucontext.h)
 CONTEXT_REGISTERS = 40
 IN_CONTEXT = ("r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "rdi", "rsi", "rbp", "rbx", "rdx", "rax", "rcx", "rsp", "rip")
@@ -92,7 +92,7 @@ class Place:
 
 
 def interrupted(context):
-    """Where a signal came, which may have been a breakpoint of ours: then the pc is behind it already."""
+    """The place that a signal interrupted. If the signal was one of the agent's breakpoints, the pc is already after it."""
     registers = dict(zip(IN_CONTEXT, struct.unpack("<17Q", read(context + CONTEXT_REGISTERS, 17 * 8))))
     return Place(registers["rip"] - 1, registers["rsp"], registers)
 
