@@ -22,7 +22,7 @@ using shared::Reg;
 
 constexpr std::size_t kFlushBytes = 256 * 1024;  // as in the session
 
-// What the agent needs of a process block, tables included.
+// The parts of a process block that the agent needs, tables included.
 struct HostedBlock {
   shared::ProcessBlock head{};
   shared::Point point{};

@@ -1,4 +1,4 @@
-// uprobe-bench: what a hit costs, beside what it is made of and beside the kernel's; one table from one run.
+// uprobe-bench: the cost of a hit, beside the cost of its parts and of the kernel's hit; one table from one run.
 //
 //   uprobe-bench [--quick] [--seconds=N] [--repetitions=N]
 //

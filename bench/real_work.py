@@ -1,4 +1,4 @@
-"""What probes cost programs at work: each job untraced, under uprobe-run and under the kernel's uprobes, in turn, in one run.
+"""The cost of probes in programs at work: each job untraced, under uprobe-run and under the kernel's uprobes, in turn, in one run.
 
     scripts/bench real [--quick] [--repetitions N] [--tool-options='-b 64M'] [--output FILE] [PATTERN]
 

@@ -1,4 +1,4 @@
-// What is noted at entries and taken at returns: a value is the call's own, or missing.
+// Entry records, written at entries and taken at returns: a value is the call's own, or missing.
 #include <gtest/gtest.h>
 
 #include <cstring>

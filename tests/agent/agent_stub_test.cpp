@@ -87,7 +87,7 @@ class ReturnProbe {
   u64 missed() { return session_.counts().missed; }
   u64 lost() { return session_.counts().lost_full + session_.counts().lost_busy; }
 
-  // Takes what was recorded since the last time.
+  // Takes the records since the last time.
   std::vector<Returned> take() {
     std::vector<Returned> all;
     for (u32 i = 0; i < session_.area().ring_count(); ++i) {

@@ -1,4 +1,4 @@
-// What the tests of the agent share: a process block of this very process, the agent's real handlers, memory with
+// Shared by the tests of the agent: a process block of this very process, the agent's real handlers, memory with
 // holes.
 #pragma once
 

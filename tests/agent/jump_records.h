@@ -54,7 +54,7 @@ struct Recorded {
   }
 };
 
-// Takes what was recorded since the last time.
+// Takes the records since the last time.
 inline std::vector<Recorded> take(OneEvent& session) {
   std::vector<Recorded> all;
   for (u32 i = 0; i < session.area().ring_count(); ++i) {

@@ -38,7 +38,7 @@ struct MachineContext {
 };
 static_assert(offsetof(MachineContext, out) == 136 && offsetof(MachineContext, has_fsgsbase) == 336);
 
-// What the state before the instruction is made of besides chance.
+// The parts of the state before the instruction that are not random.
 enum class Scene : std::uint8_t {
   data,         // rbx rbp rsi rdi r8 r12 r13 r14 point into memory, r9 and rcx are small, the rest is anything
   branch,       // rax rdx r10 r11 r15 and every word of memory and stack are a landing place

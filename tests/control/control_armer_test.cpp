@@ -281,7 +281,7 @@ TEST_F(ArmerTest, ALibraryThatComesBackManyTimes) {
   EXPECT_EQ(block_->head().islands[0].used, used) << "the copy that is there already does";
 }
 
-// What stood at an address before must not answer for what stands there now.
+// The tool must not take an earlier mapping at an address for the present one.
 TEST_F(ArmerTest, AnotherLibraryAtTheSameAddress) {
   probe("subject_add", 3);
   probe("other_first", 4);
@@ -301,7 +301,7 @@ TEST_F(ArmerTest, AnotherLibraryAtTheSameAddress) {
   EXPECT_EQ(point_at(address).file_bias, address.value - site_of(other_, "other_first").offset);
 }
 
-// What a further library costs does not depend on how many points there are already.
+// The cost of a further library does not depend on the number of points.
 TEST_F(ArmerTest, WhatWasLookedAtIsLeftAlone) {
   for (const char* function : {"subject_add", "subject_twice", "subject_sum"}) probe(function, 0);
   target_.map_code(*subject_, kBase);

@@ -1,4 +1,4 @@
-// What the threads of a held process may come back to.
+// The code addresses that the threads of a stopped process may come back to.
 #include <gtest/gtest.h>
 
 #include "engine/arm/live_code_addresses.h"

@@ -137,7 +137,7 @@ TEST_F(LiveTest, ForeignBytesAreRefusedAndNothingIsWrittenThere) {
   EXPECT_EQ(byte_at(at), 0x0f);
 }
 
-// What is mapped later is armed with all that is wanted then.
+// Code that is mapped later is armed with all points that are wanted then.
 TEST_F(LiveTest, LaterMappingsHaveWhatHasJoined) {
   ASSERT_TRUE(add("subject_add", 1));
   probes_.add(site_of("subject_add"), {.event = 1});

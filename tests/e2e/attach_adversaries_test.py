@@ -79,7 +79,7 @@ class Descriptors(AdversaryCase):
 
 
 class Blocks(AdversaryCase):
-    """The target overwrites what the tool reads."""
+    """The target overwrites the memory that the tool reads."""
 
     def check(self, how, rounds):
         for _ in range(rounds):

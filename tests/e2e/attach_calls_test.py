@@ -37,7 +37,7 @@ class CutCalls(AttachCase):
 
 
 class ExecOfAThread(AttachCase):
-    """What a thread begins that is not the first one."""
+    """Calls of a thread that is not the first one."""
 
     def test_all_of_them_are_followed(self):
         program = fixture("attached_thread_execs")
@@ -47,7 +47,7 @@ class ExecOfAThread(AttachCase):
             self.assertEqual(sum(hit.arguments == "arg1=1" for hit in seen.hits), 21, seen.stderr)
 
     def test_at_any_moment(self):
-        """Who holds the other threads does not wait for one that waits for their end."""
+        """The tool, which holds the other threads, does not wait for one that waits for their end."""
         program = fixture("attached_thread_execs")
         process = self.start(program, "t", "1000000")
         for _ in range(40):

@@ -234,7 +234,7 @@ class Killed(AttachCase):
         self.end_well(process)
 
     def test_between_any_two_steps_in_a_new_process(self):
-        """What is mapped there for the first time, too."""
+        """Also code that is mapped there for the first time."""
         harness.need("strace")
         program = fixture("attached_told")
         for step in range(3, 150, 7):
@@ -253,7 +253,7 @@ class Killed(AttachCase):
             self.assertEqual(self.end_well(process, b""), b"")
 
     def test_by_name_or_group(self):
-        """What is meant for the tool does not hit the process that holds the program."""
+        """A signal for the tool does not reach the process that holds the program."""
         program = fixture("attached_busy")
         process = self.begin(program)
         for group in (False, True):
@@ -271,7 +271,7 @@ class Killed(AttachCase):
 
 
 class EngineKilled(Killed):
-    """The front takes away what the engine has left."""
+    """The launcher removes the probes that the tracer has left."""
     test_among_waits = test_by_name_or_group = None
     test_between_any_two_steps = test_between_any_two_steps_in_a_new_process = None
 
@@ -339,7 +339,7 @@ class Life(AttachCase):
 
     @unittest.skipIf(os.geteuid() != 0, "only root can change to another user")
     def test_no_descriptor_is_left(self):
-        """Limits and descriptors are what they were."""
+        """Limits and descriptors are as before."""
         program = fixture("attached_told")
         process = self.start_ready(program, fixture("libplugin.so"))
         numbers = [int(name) for name in os.listdir(f"/proc/{process.pid}/fd")]
@@ -374,7 +374,7 @@ class Life(AttachCase):
 
 
 class Followed(AttachCase):
-    """What comes later: libraries, forked children, programs that execve starts."""
+    """Later arrivals: libraries, forked children, programs that execve starts."""
     SCRIPT = """
 import ctypes, os, subprocess, sys
 print("ready", flush=True)

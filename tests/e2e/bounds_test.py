@@ -1,4 +1,4 @@
-"""What others make of files, debug information and messages takes little memory and time of the tool, and no command hangs."""
+"""Hostile files, debug information and messages take little memory and time of the tool, and no command hangs."""
 import os
 import subprocess
 import sys

@@ -33,7 +33,7 @@ class Target(harness.TestCase):
 
 @dataclass
 class Answer:
-    """What a write led to. Without an entry in error_log, error and caret are None."""
+    """The result of a write. Without an entry in error_log, error and caret are None."""
     accepted: bool
     errno: str = None
     error: str = None

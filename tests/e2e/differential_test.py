@@ -37,7 +37,7 @@ SUBJECT = [
 
 
 def comparable(hit):
-    """What must be equal in two runs: the event and its values, moving addresses by their place in the page."""
+    """The part of a hit that must be equal in two runs: the event and its values, moving addresses by their place in the page."""
     def address(match):
         value = int(match[0], 16)
         return f"..{value & 0xfff:03x}" if MMAP_AREA <= value < TOP_OF_USER else match[0]

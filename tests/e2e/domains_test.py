@@ -85,7 +85,7 @@ class Changes(Traced):
 
 
 class Adversaries(Traced):
-    """What a process can do to those of another domain. It has dropped its privileges."""
+    """Attacks of a process on those of another domain. It has dropped its privileges."""
 
     def test_reads_no_strings_of_others(self):
         text = "a" + "-secret"  # not in one piece among the arguments: these are no memory of a session

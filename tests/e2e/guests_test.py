@@ -27,7 +27,7 @@ def guest_socket(host):
 
 
 def everything(connection):
-    """What comes until the other side closes."""
+    """All bytes until the other side closes."""
     data = b""
     try:
         while part := connection.recv(65536):

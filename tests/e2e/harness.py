@@ -1,4 +1,4 @@
-"""What every end-to-end test shares: running a command under the tool, reading trace text, the main function.
+"""Shared by all end-to-end tests: running a command under the tool, reading trace text, the main function.
 
 A test file ends with `harness.main()`. ctest passes the places of what was built; by hand:
     python3 tests/e2e/behaviour_test.py --tool build/uprobe-run --fixtures build/tests/e2e/fixtures [--tier TIER] [-k NAME]
@@ -48,7 +48,7 @@ class Hit:
 
 @dataclass
 class Observation:
-    """What a command did: streams as bytes, hits in the order of the trace."""
+    """The result of a command: streams as bytes, hits in the order of the trace."""
     returncode: int
     stdout: bytes
     stderr: bytes
@@ -140,7 +140,7 @@ def run(command, stdin=b"", env=None, timeout=TIMEOUT, before_exec=None, cwd=Non
 
 
 def stop_group(process):
-    """Kills what a test has started, children included."""
+    """Kills the processes that a test has started, children included."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

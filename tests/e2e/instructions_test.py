@@ -19,7 +19,7 @@ BASE = 0x400000  # of the fixture, which is not position independent
 # of these, one like the other, the run of all at once is enough
 VARIANTS = re.compile(r"j\w+_(8|32)_(clear|set)|rep_\d+_|movs_._|stos_._|lods_._|cmps_._|scas_._|repn?e_|jmp_r|lock_|zmm_")
 BRANCH = re.compile("j|call|ret")
-# What is not right yet.
+# Known differences.
 OPEN = {
     "x87_own_address": "x87 instructions leave the address of the copy for fxsave",
 }
@@ -48,7 +48,7 @@ def differs_by_processor():
 
 
 def first_hits(text):
-    """What the program recorded itself: place -> [ip, sp, ax, cx, flags]."""
+    """The program's own record: place -> [ip, sp, ax, cx, flags]."""
     return {words[1]: [int(word, 16) for word in words[2:]]
             for words in (line.split() for line in text.decode().splitlines()) if words[0] == "hit"}
 

@@ -180,7 +180,7 @@ class Silent(Door):
 
 
 class Folders(Door):
-    """What another user has put in the folder's place is not used, and not touched."""
+    """A file or folder that another user has put in the folder's place is not used, and not touched."""
 
     def run_as_stranger(self, *options):
         program = f"/tmp/uprobe-joining-{os.getpid()}"

@@ -1,4 +1,4 @@
-"""What definitions may say beyond the kernel's probes: the kprobe tracer's forms, function-based events, names of addresses.
+"""Definitions beyond the kernel's probes: the kprobe tracer's forms, function-based events, names of addresses.
 Each by the lines that a run prints."""
 import os
 import re
@@ -34,7 +34,7 @@ class Language(harness.TestCase):
                     for line in file.read().splitlines() if not line.startswith("#")]
 
     def refusal(self, *words):
-        """What is said, and the part of the definition from the caret on."""
+        """The message, and the part of the definition from the caret on."""
         code, out, err = self.ask("--check", *words, self.program)
         self.assertEqual((code, out), (125, ""))
         lines = err.splitlines()

@@ -31,7 +31,7 @@ class Objects(TracersCase):
             return [hit.arguments for hit in harness.parse_trace(file.read()) if hit.event == "m"]
 
     def trace(self, *words):
-        """What the program has said, and what was seen."""
+        """The program's output, and the trace."""
         seen = harness.run([*harness.tracer("-q", "-o", self.path("trace"), *words), "--", self.host, self.plugin])
         self.assertEqual((seen.returncode, seen.stderr), (0, b""))
         return seen.stdout.decode().splitlines(), self.arguments()

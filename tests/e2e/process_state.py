@@ -47,7 +47,7 @@ def same_threads(before, after):
 
 
 def footprint(pid):
-    """What must not grow: mappings, address space, descriptors."""
+    """Quantities that must not grow: mappings, address space, descriptors."""
     return (len(list(mappings(pid))), re.search(r"VmSize:\s+(\d+)", read(f"/proc/{pid}/status"))[1],
             len(os.listdir(f"/proc/{pid}/fd")))
 

@@ -147,7 +147,7 @@ class Entries(returns_test.Entries):
 
 
 class TailCalls(harness.TestCase):
-    """What ends in another function has its own entry and its own time, until that has returned."""
+    """A function that ends in another one has its own entry and its own time, until that one has returned."""
 
     def returns_of(self, name, mode, functions, *options):
         program = self.copy_of(harness.fixture(name))
@@ -263,7 +263,7 @@ def add_modes():
 
 
 class Choice(harness.TestCase):
-    """What is taken where the user has nothing in mind, and why."""
+    """The way that is chosen without an option, and the reason."""
 
     def planned(self, definition, *options):
         seen = harness.run([harness.tool(), "--dry-run", *options, "-p", definition])

@@ -104,7 +104,7 @@ class Values(harness.TestCase):
 
 
 class Entries(harness.TestCase):
-    """What a call was given, shown with what it returns: never another call's."""
+    """The arguments of a call, shown with its return value: never another call's."""
 
     # mode -> function, and what it returns for its argument
     MODES = {"values": [("fibonacci", None)], "exceptions": [("thrower", int)], "coroutines": [("yields", int)],

@@ -60,14 +60,14 @@ class Service:
         return self.process.pid
 
     def connect(self):
-        """What an asker keeps."""
+        """The state that a client keeps."""
         connection = socket.socket(socket.AF_UNIX)
         connection.settimeout(PATIENCE)
         connection.connect(self.place)
         return connection.makefile("rwb", buffering=0)
 
     def ask(self, connection, asker, number):
-        """(the answer, what it has to be)."""
+        """(the answer, the expected answer)."""
         raise NotImplementedError
 
     def end(self):

@@ -220,7 +220,7 @@ class Tables(harness.TestCase):
         self.assertEqual(places[-3:], own[1][1][-3:])
 
     def test_a_child_that_becomes_another_program(self):
-        """What it has recorded before is what it was then."""
+        """Its earlier records keep their values."""
         self.compare("stacks", "exec")
 
     def test_in_small_rings(self):

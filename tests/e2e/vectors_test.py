@@ -9,7 +9,7 @@ SOME = "%ymm3:u8[32] %ymm14:u8[32]"
 
 
 def pattern(seed, number, size):
-    """What the fixture puts into the register."""
+    """The value that the fixture puts into the register."""
     return "{" + ",".join(str((seed * 7 + number * 32 + i) & 0xff) for i in range(size)) + "}"
 
 

@@ -1,4 +1,4 @@
-// What the tests of engine/elf share: the fixtures, and files changed in memory.
+// Shared by the tests of engine/elf: the fixtures, and files changed in memory.
 #pragma once
 
 #include <elf.h>

@@ -78,7 +78,7 @@ class Killed(harness.TestCase):
         return time.monotonic() - begin, out
 
     def kill_once(self, mode, number, door, moment, expected):
-        """What went wrong, or None."""
+        """The error, or None."""
         process, trace = self.start(mode, number, door)
         time.sleep(moment)
         try:

@@ -1,4 +1,4 @@
-// What the default dialect adds to the kernel's names: parts of registers, data by symbol, names left to the symbol. The
+// The default dialect's additions to the kernel's names: parts of registers, data by symbol, names left to the symbol. The
 // strict dialect has none of it.
 #include <gtest/gtest.h>
 

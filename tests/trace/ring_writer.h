@@ -124,7 +124,7 @@ struct FakeTime {
   }
 };
 
-// Keeps what the reader hands on.
+// Keeps the records that the reader hands on.
 struct Collected {
   struct Item {
     std::uint64_t ns;
