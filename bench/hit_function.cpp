@@ -60,7 +60,7 @@ class Printer {
     formatter_.header(text_);
   }
   void print(const trace::EventRecord& record, Throughput& result) {
-    formatter_.append(record, names_.name(record.tid), text_);
+    formatter_.append(record, names_.name(record.task), text_);
     ++result.lines;
     if (text_.size() >= kFlushBytes) flush(result);
   }

@@ -55,7 +55,7 @@ std::string probe_line(const ProbeSummary& probe, bool verbose) {
   if (lost_count(probe) != 0) text += ", lost " + lost_text(probe, false);
   if (probe.missed != 0) text += ", " + counted(probe.missed, "return", "returns") + " not followed";
   if (probe.undecided != 0)
-    text += ", " + counted(probe.undecided, "trigger", "triggers") + " could not look at comm (seccomp filter)";
+    text += ", " + counted(probe.undecided, "trigger", "triggers") + " could not look at comm (seccomp filter) or common_pid (PID namespace)";
   if (verbose && !probe.against.empty()) text += "; int3: " + probe.against;
   return text;
 }

@@ -71,7 +71,7 @@ struct ProbeSummary {
   std::uint64_t lost_full = 0, lost_too_big = 0, lost_busy = 0;
   std::uint64_t lost_behind = 0;  // in memory: this tool did not take them while others had to go on
   std::uint64_t missed = 0;       // entries whose return could not be followed; not among the hits
-  std::uint64_t undecided = 0;    // times that a trigger asked for comm, which may not be fetched: it did nothing
+  std::uint64_t undecided = 0;    // times that a trigger asked for comm or common_pid, which was not known there: it did nothing
   std::string hint;               // for a probe never hit: the likely reason
   std::string against;            // why it is a breakpoint and no jump; empty: it is a jump, or was to be a breakpoint
 };

@@ -6,6 +6,7 @@
 #include "engine/shared/mailbox.h"
 #include "engine/shared/process_block.h"
 #include "engine/shared/session_area.h"
+#include "engine/shared/task_number.h"
 
 namespace uprobe::agent {
 
@@ -62,7 +63,7 @@ struct Hit {
   ProcessBlock* block;
   const Point* point;
   Registers* registers;  // changed where a function returns: see handle_hit()
-  u32 tid;
+  u32 tid;           // in its own PID namespace
   bool may_fault;    // false: SIGSEGV or SIGBUS is blocked, a faulting load would kill the process: read nothing
   bool no_rseq;      // a load of this hit is known to fault, which an rseq section does not survive
   u64 function = 0;  // of a return event: the function's address
@@ -97,6 +98,17 @@ const Event* noting_event(const AreaHeader* area, u32 event_index);
 
 // interpret.cpp. What the event wants of an entry, as words behind a PayloadHead. False: it makes no sense.
 bool build_note(const Hit& hit, const AreaHeader* area, const Event& event, u64 (&words)[shared::kNotedWords]);
+
+inline shared::TaskWords task_words(const ProcessBlock& block) { return {block.process_word, block.thread_word}; }
+
+// The head of a payload, but for its address.
+[[gnu::always_inline]] inline void put_task(const ProcessBlock& block, u32 tid, u16 type, u8* payload) {
+  const bool is_elsewhere = shared::is_elsewhere(task_words(block));
+  const u32 first = type | block.process_word;
+  const u32 second = (is_elsewhere ? tid & shared::kNumberMask : tid) | block.thread_word;
+  __builtin_memcpy(payload, &first, 4);
+  __builtin_memcpy(payload + shared::kTaskOffset, &second, 4);
+}
 
 // interpret.cpp. The payload of one event at `at`; at most `limit` bytes are written.
 enum class Built : u32 {

@@ -404,6 +404,7 @@ void leave_clone(ProcessBlock& block, const Point& point, const SignalFrame& fra
   if (frame.ax == 0 && !shares) {
     forget_other_threads(block);
     forget_held(block);
+    begin_process(block);
   }
   const bool thread = frame.ax == 0 && shares && !borrows_memory(block);
   if (thread) begin_thread(block, frame);

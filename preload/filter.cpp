@@ -12,6 +12,12 @@ using shared::Verdict;
   return !draft.in_section && may_fetch_name(draft) && get_task_name(name);
 }
 
+// Of the first thread the tool has said it; of the others nobody here knows.
+UPROBE_IN_SECTION u32 number_elsewhere(const Hit& hit) {
+  const shared::TaskNumber task = shared::task_of(hit.block->process_word, hit.block->thread_word);
+  return hit.tid == hit.block->own_process && !task.of_child ? task.process : 0;
+}
+
 // Not part of its callers: only who has tests needs the stack for it.
 [[gnu::noinline]] UPROBE_IN_SECTION Verdict verdict_of(const Draft& draft, const Payload& payload, u32 first,
                                                        u32 count) {
@@ -19,7 +25,9 @@ using shared::Verdict;
   if (u64{first} + count > area->test_count) return Verdict::pass;
   const shared::Filter filter{at_offset<shared::Test>(area, area->test_offset) + first, count,
                               at_offset<u8>(area, area->text_offset), area->text_bytes};
-  shared::FilterInput input{payload.at, payload.used, draft.cpu, nullptr};
+  const bool is_elsewhere = shared::is_elsewhere(task_words(*draft.hit->block));
+  shared::FilterInput input{payload.at, payload.used, draft.cpu, nullptr, is_elsewhere, 0};
+  if (is_elsewhere) input.pid = number_elsewhere(*draft.hit);
   u8 name[shared::kNameBytes] = {};
   for (;; input.name = name) {
     const Verdict verdict = shared::run_filter(filter, input);
@@ -33,7 +41,7 @@ UPROBE_IN_SECTION Built judge(const Draft& draft, Payload& payload) {
   if (is_missing && (event.flags & shared::kEventAsksEntry) != 0) return Built::dropped;
   const Verdict verdict = verdict_of(draft, payload, event.first_test, event.test_count);
   if (verdict == Verdict::unknown && draft.in_section && may_fetch_name(draft)) return Built::wants_call;
-  if (verdict == Verdict::unknown) payload.record_flags |= shared::kRecordJudgeLater;
+  if (verdict == Verdict::unknown || verdict == Verdict::later) payload.record_flags |= shared::kRecordJudgeLater;
   return verdict == Verdict::drop ? Built::dropped : Built::ok;
 }
 

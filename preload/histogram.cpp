@@ -63,6 +63,18 @@ UPROBE_IN_SECTION u64 number_of(const HistogramField& field, const Payload& payl
   return is_grouped ? value - value % field.width : value;
 }
 
+// common_pid is the number in the tool's PID namespace, which is not known here.
+UPROBE_IN_SECTION bool is_unknown_task(const Draft& draft, const HistogramField& field) {
+  return static_cast<HistogramSource>(field.source) == HistogramSource::number &&
+         shared::is_of_task(field.offset, field.size) && shared::is_elsewhere(task_words(*draft.hit->block));
+}
+
+UPROBE_IN_SECTION u64 number_key(const Draft& draft, const HistogramField& field, const Payload& payload) {
+  if (!is_unknown_task(draft, field)) return number_of(field, payload, draft.cpu);
+  const shared::TaskWords words = task_words(*draft.hit->block);
+  return shared::task_of(words.process, words.thread | (draft.hit->tid & shared::kNumberMask)).key();
+}
+
 // Up to a NUL; the rest of the room is 0 already.
 UPROBE_IN_SECTION void copy_text(u8* to, u32 room, const u8* from, u32 bytes) {
   for (u32 i = 0; i < bytes && i + 1 < room && from[i] != 0; ++i) to[i] = from[i];
@@ -116,7 +128,7 @@ UPROBE_IN_SECTION bool build_key(const Draft& draft, const Payload& payload, con
     } else if (source == HistogramSource::stack)
       walk_stack(*draft.hit, *draft.event, to, shared::kHistogramFrames);
     else if (source == HistogramSource::number || source == HistogramSource::cpu)
-      *to = number_of(field, payload, draft.cpu);
+      *to = number_key(draft, field, payload);
     else
       put_text(reinterpret_cast<u8*>(to), field, payload);
   }
@@ -192,14 +204,16 @@ UPROBE_IN_SECTION u64* find_entry(const Map& map, const Key& key) {
   return nullptr;
 }
 
-// A name that nobody has fetched yet is no key.
-UPROBE_IN_SECTION bool is_known(const Map& map, const Payload& payload) {
+// A name that nobody has fetched yet is no key, and what is not known is not added up.
+UPROBE_IN_SECTION bool is_known(const Draft& draft, const Map& map, const Payload& payload) {
   if ((payload.record_flags & shared::kRecordNoEntry) != 0 && (map.head->flags & shared::kHistogramWantsEntry) != 0)
     return false;
   for (u32 i = 0; i < map.keys; ++i)
     if (static_cast<HistogramSource>(map.head->keys[i].source) == HistogramSource::text &&
         (payload.record_flags & shared::kRecordCommLater) != 0)
       return false;
+  for (u32 i = 0; i + 1 < map.sums; ++i)
+    if (is_unknown_task(draft, map.head->values[i])) return false;
   return true;
 }
 
@@ -213,7 +227,7 @@ UPROBE_IN_SECTION Key* key_of(const Draft& draft) {
 // How many values; none of a hit that is dropped, as one is of which nobody can tell whether it `belongs`.
 UPROBE_IN_SECTION u8 look_up(const Draft& draft, const Payload& payload, const Map& map, bool belongs, Addend& addend) {
   Key* const key = belongs ? key_of(draft) : nullptr;
-  const bool is_key = key != nullptr && is_known(map, payload) && build_key(draft, payload, map, *key);
+  const bool is_key = key != nullptr && is_known(draft, map, payload) && build_key(draft, payload, map, *key);
   addend.sums = is_key ? find_entry(map, *key) : nullptr;
   if (addend.sums == nullptr) return addend.sums = &map.counts->dropped, u8{0};
   for (u32 i = 0; i + 1 < map.sums; ++i) {

@@ -252,6 +252,9 @@ UPROBE_IN_SECTION void Builder::run(const Insn& insn) {
     case Op::load_object:
       load_object(insn);
       break;
+    case Op::load_thread:
+      value_ = hit_.tid;
+      break;
     case Op::dereference:
       if (!fault_ && !reader_.load8(value_ + insn.immediate, value_)) value_ = 0, fault_ = true;
       value_ = behind_stubs(value_);
@@ -306,9 +309,7 @@ UPROBE_IN_SECTION Built build_payload(const Hit& hit, const AreaHeader* area, co
   if (u64{event.first_insn} + event.insn_count > area->insn_count) return Built::too_big;
   if (fixed > payload.limit) return Built::no_room;
   auto& head = *reinterpret_cast<shared::PayloadHead*>(payload.at);
-  head.type = event.type;
-  head.flags = head.preempt_count = 0;
-  head.pid = static_cast<i32>(hit.tid);
+  put_task(*hit.block, hit.tid, event.type, payload.at);
   head.ip = (*hit.registers)[shared::Reg::ip];
   if (is_return) {
     auto& returns = *reinterpret_cast<shared::ReturnHead*>(payload.at);

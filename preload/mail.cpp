@@ -1,9 +1,9 @@
 // Asking the tool: a slot of the process's own mailbox (engine/shared/mailbox.h), and system calls made here on its behalf.
 //
-// Only reached from hooks in the dynamic loader and at mmap and mprotect (code was mapped or unmapped), around execve and
-// at the end of the program, never from a probe's hit. The system calls are futex on shared memory and what the tool commands
-// (mmap for displaced copies): a process that may not make these cannot load libraries either. Every wait is bounded, and after one
-// deadline passed the process asks no more.
+// Only reached from hooks in the dynamic loader and at mmap and mprotect (code was mapped or unmapped), around execve, in a child
+// of fork in another PID namespace than the tool's, and at the end of the program, never from a probe's hit. The system calls are
+// futex on shared memory and what the tool commands (mmap for displaced copies): a process that may not make these cannot load
+// libraries either. Every wait is bounded, and after one deadline passed the process asks no more.
 //
 // Any process of the session can wake us, or take a bell that we have rung: so each wait lasts a slice at most, after which we look
 // into our own mailbox, and ring again until the tool has seen the request.
@@ -82,11 +82,21 @@ class Silence {
   u32 pulse_, silent_ = 0, slices_ = 0, idle_wakes_ = 0;
 };
 
-Notice& notice_of(AreaHeader* area, u32 tid) { return area->notices[tid % shared::kNotices]; }
+Notice& notice_of(AreaHeader* area, u32 called) { return area->notices[called % shared::kNotices]; }
 
-Line line_to(AreaHeader* area, u32 tid) {
+// What a thread rings by. A child that has not been told its number is looked for among those of its parent, or of the process that
+// was loaded, where these have numbers of the tool's namespace.
+u32 called(const ProcessBlock& block, u32 tid) {
+  const shared::TaskWords words = task_words(block);
+  if (!shared::is_elsewhere(words)) return tid;
+  const shared::TaskNumber task = shared::task_of(words.process, words.thread);
+  if (!task.of_child) return task.process;
+  return (task.process != 0 ? task.process : block.pid) | shared::kBellOfChild;
+}
+
+Line line_to(AreaHeader* area, u32 called) {
   return {.pulse = &area->tool_pulse,
-          .wake = &notice_of(area, tid).wake,
+          .wake = &notice_of(area, called).wake,
           .bell = &live_of(area).mail_requests,
           .slice_nanoseconds = kSlice,
           .silent_slices = kSilentSlices,
@@ -151,34 +161,35 @@ void ring(const Line& line) {
   wake(line.bell);
 }
 
-// A bell shows which thread asks. It may be free of us at any moment: the tool has come, or another process has taken it.
-void ring_for(AreaHeader* area, u32 tid) {
+// A bell shows who asks. It may be free of us at any moment: the tool has come, or another process has taken it.
+void ring_for(AreaHeader* area, u32 called) {
   shared::LiveHeader& live = live_of(area);
   bool is_rung = false;
   for (u32 i = 0; i < shared::kBells && !is_rung; ++i) {
-    u32& bell = live.bells[(tid + i) % shared::kBells];
+    u32& bell = live.bells[(called + i) % shared::kBells];
     u32 expected = 0;
-    is_rung = __atomic_compare_exchange_n(&bell, &expected, tid, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||
-              expected == tid;
+    is_rung = __atomic_compare_exchange_n(&bell, &expected, called, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||
+              expected == called;
   }
   if (!is_rung) __atomic_store_n(&live.bells_missed, 1, __ATOMIC_RELEASE);
 }
 
-// The tool says of a thread that nothing can be done for it. Once may have been said before it had asked.
+// The tool says of who rings that nothing can be done for it. Once may have been said before it had asked.
 class Refusals {
  public:
-  Refusals(AreaHeader* area, u32 tid) : notice_(notice_of(area, tid)), tid_(tid), count_(load(notice_.refused_count)) {}
+  Refusals(AreaHeader* area, u32 called)
+      : notice_(notice_of(area, called)), called_(called), count_(load(notice_.refused_count)) {}
   bool are_enough() {
     const u32 now = load(notice_.refused_count);
     if (now == count_) return false;
     count_ = now;
-    seen_ += load(notice_.refused) == tid_ ? 1 : 0;
+    seen_ += load(notice_.refused) == called_ ? 1 : 0;
     return seen_ >= 2;
   }
 
  private:
   const Notice& notice_;
-  u32 tid_, count_, seen_ = 0;
+  u32 called_, count_, seen_ = 0;
 };
 
 u64 execute(const MailSlot& slot) {
@@ -246,24 +257,25 @@ void ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request) {
   learn_rseq(block);  // the first request comes when libc has set up the thread
   if (area == nullptr || !is_answered(block, area)) return;
   Mailbox& box = *mailbox_of(area);
-  const u32 tid = request.tid;
-  const Line line = line_to(area, tid);
+  const u32 called = agent::called(block, request.tid);
+  const Line line = line_to(area, called);
   MailSlot* slot = take_slot(block, area, box, line);
   if (slot == nullptr) {
     __atomic_fetch_add(&live_of(area).mail_timeouts, 1, __ATOMIC_RELAXED);
     return;
   }
   slot->kind = static_cast<u32>(request.kind);
-  slot->tid = tid;
+  slot->tid = request.tid;
+  slot->called = called;
   slot->path = request.path;
   slot->folder = request.folder;
   slot->block = as_word(&block);
   const u32 number = fresh_number(*slot);
   say_request(*slot, number);
-  Refusals refusals(area, tid);
+  Refusals refusals(area, called);
   bool is_refused = false;
   const bool is_done = converse_until(line, &box, *slot, number, [&] {
-    ring_for(area, tid);
+    ring_for(area, called);
     ring(line);
     return !(is_refused = refusals.are_enough()) && !is_over(area);
   });

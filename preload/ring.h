@@ -108,7 +108,7 @@ void forget_cpu(const ProcessBlock& block);
 // ring_claim.cpp. One record into a ring that is claimed for it. False: every ring is taken.
 bool record_claimed(Draft& draft, Built& built);
 // The index of a ring that is the caller's now; area->ring_count: none is free. CPUs start at different ones.
-u32 claim_ring(AreaHeader* area, u32 tid, u32 cpu);
+u32 claim_ring(AreaHeader* area, u32 owner, u32 cpu);
 
 // Whether the area's words about rings can be used.
 inline bool rings_make_sense(const AreaHeader* area) {

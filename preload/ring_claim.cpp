@@ -8,7 +8,7 @@
 
 namespace uprobe::agent {
 
-u32 claim_ring(AreaHeader* area, u32 tid, u32 cpu) {
+u32 claim_ring(AreaHeader* area, u32 owner, u32 cpu) {
   Ring* rings = at_offset<Ring>(area, area->ring_offset);
   const u32 first = area->cpu_ring_count, n = area->ring_count - first;
   if (n == 0) return area->ring_count;
@@ -17,7 +17,7 @@ u32 claim_ring(AreaHeader* area, u32 tid, u32 cpu) {
     u32 expected = 0;
     Ring& ring = rings[first + index];
     if (__atomic_load_n(&ring.owner, __ATOMIC_RELAXED) != 0) continue;
-    if (__atomic_compare_exchange_n(&ring.owner, &expected, tid, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+    if (__atomic_compare_exchange_n(&ring.owner, &expected, owner, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
       return first + index;
   }
   return area->ring_count;
@@ -27,7 +27,8 @@ u32 claim_ring(AreaHeader* area, u32 tid, u32 cpu) {
 [[gnu::noinline]] bool record_claimed(Draft& draft, Built& built) {
   AreaHeader* const area = draft.area;
   const u32 cpu = current_cpu();
-  const u32 index = claim_ring(area, draft.hit->tid, cpu);
+  const Hit& hit = *draft.hit;
+  const u32 index = claim_ring(area, shared::owner_of(task_words(*hit.block), hit.tid), cpu);
   if (index >= area->ring_count) return false;
   Ring& ring = at_offset<Ring>(area, area->ring_offset)[index];
   draft.ring = &ring, draft.index = index, draft.cpu = cpu, draft.in_section = false;

@@ -6,6 +6,7 @@
 namespace uprobe::agent {
 
 inline constexpr long kSysRtSigaction = 13, kSysRtSigprocmask = 14, kSysRtSigreturn = 15, kSysGetpid = 39,
+                      kSysGetppid = 110,
                       kSysPrctl = 157, kSysGettid = 186, kSysFutex = 202, kSysRtTgsigqueueinfo = 297,
                       kSysRtSigqueueinfo = 129;
 

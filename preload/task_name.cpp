@@ -17,11 +17,11 @@ constexpr u32 kWithoutName = offsetof(NameRecord, name);
 struct Says {
   u32 tid;
   bool name;  // else that there may be another one
-  u8 flags;
+  u16 kind;
 };
 
 // The name comes after the stamp: what another thread changes from then on it says itself, with a later one.
-u32 build(const Room& room, u64 tsc, u32 cpu, const Says& says) {
+u32 build(const ProcessBlock& block, const Room& room, u64 tsc, u32 cpu, const Says& says) {
   auto& record = *reinterpret_cast<NameRecord*>(room.at);
   alignas(8) u8 name[shared::kNameBytes] = {};
   const bool is_known = says.name && get_task_name(name);
@@ -33,14 +33,15 @@ u32 build(const Room& room, u64 tsc, u32 cpu, const Says& says) {
   record.head.payload_bytes = length - static_cast<u32>(sizeof record.head);
   record.head.cpu = static_cast<u16>(cpu);
   record.head.flags = shared::kRecordTaskName | (tsc == 0 ? shared::kRecordNoClock : 0);
-  record.payload = {.type = 0, .flags = says.flags, .preempt_count = 0, .pid = static_cast<i32>(says.tid), .ip = 0};
+  put_task(block, says.tid, says.kind, reinterpret_cast<u8*>(&record.payload));
+  record.payload.ip = 0;
   return length;
 }
 
-void write(AreaHeader* area, const Says& says) {
+void write(const ProcessBlock& block, AreaHeader* area, const Says& says) {
   if (!is_recording(*area) || !rings_make_sense(area)) return;
   const u32 cpu = current_cpu();
-  const u32 index = claim_ring(area, says.tid, cpu);
+  const u32 index = claim_ring(area, shared::owner_of(task_words(block), says.tid), cpu);
   if (index >= area->ring_count) return;
   Ring& ring = at_offset<Ring>(area, area->ring_offset)[index];
   u64 tsc = 0;
@@ -48,7 +49,7 @@ void write(AreaHeader* area, const Says& says) {
   if (tsc != 0) __atomic_store_n(&ring.stamp, tsc, __ATOMIC_RELEASE);
   const Room room = room_of(area, ring, index);
   if (room.bytes >= sizeof(NameRecord)) {
-    const u32 units = build(room, tsc, cpu, says) / 8;
+    const u32 units = build(block, room, tsc, cpu, says) / 8;
     __atomic_store_n(&ring.commit, u64{room.position + units} << 32 | (room.number + 1), __ATOMIC_RELEASE);
   }
   __atomic_store_n(&ring.owner, 0, __ATOMIC_RELEASE);
@@ -56,14 +57,14 @@ void write(AreaHeader* area, const Says& says) {
 
 void write_to_all(ProcessBlock& block, const Says& says) {
   for (u32 i = 0; i < shared::kMaxSessions; ++i)
-    if (AreaHeader* area = session_area(block, i); area != nullptr) write(area, says);
+    if (AreaHeader* area = session_area(block, i); area != nullptr) write(block, area, says);
 }
 
 }  // namespace
 
 void record_task_name(ProcessBlock& block, bool begins) {
   const bool may_ask = (block.flags & shared::kBlockFiltered) == 0;
-  write_to_all(block, {thread_id(block, true), may_ask, begins ? shared::kTaskBegins : u8{0}});
+  write_to_all(block, {thread_id(block, true), may_ask, begins ? shared::kTaskBegins : u16{0}});
 }
 
 void forget_task_name(ProcessBlock& block, u32 tid) { write_to_all(block, {tid, false, 0}); }

@@ -97,6 +97,12 @@ void count_borrowed(ProcessBlock& block, bool more) {
   __atomic_fetch_add(&block.own_rseq, more ? -shared::kBorrowedStep : shared::kBorrowedStep, __ATOMIC_RELAXED);
 }
 
+// Where no parent is seen there is none in the caller's namespace (getppid(2)), which only tells, as gettid does.
+bool has_moved_away(const ProcessBlock& block) {
+  return !shared::is_elsewhere(task_words(block)) && (block.flags & shared::kBlockFiltered) == 0 &&
+         system_call(kSysGetppid) == 0;
+}
+
 }  // namespace
 
 void forget_borrowers(ProcessBlock& block, const shared::ThreadEntry* own) {
@@ -104,6 +110,7 @@ void forget_borrowers(ProcessBlock& block, const shared::ThreadEntry* own) {
   for (shared::ThreadEntry& entry : threads_of(block))
     if (&entry != own && lent(&entry)) entry.borrower = entry.beside = 0;
   block.own_rseq = rseq_part(block.own_rseq) - (lent(own) ? shared::kBorrowedStep : 0);
+  if ((block.flags & shared::kBlockMovedAway) != 0) count_borrowed(block, true);
 }
 
 bool borrows_memory(ProcessBlock& block) {
@@ -132,17 +139,34 @@ void after_clone(ProcessBlock& block, u64 result, CloneKind kind) {
   entry->traced_at_exec = 0;
   const bool was_lent = lent(entry);
   entry->borrower = borrows ? real : 0;
+  if (is_child) entry->goes_by_parent = borrows && has_moved_away(block) ? 1 : 0;
   if (is_child || !borrows) entry->shares = borrows ? kind.shares : 0;
   // Under a filter the parent of a child of a child could not tell what it is itself.
   if (is_child && borrows && (kind.shares == 1 || (filtered && was_lent))) entry->beside = 1;
   if (lent(entry) != was_lent) count_borrowed(block, !was_lent);
 }
 
+void begin_process(ProcessBlock& block) {
+  const shared::TaskWords words = task_words(block);
+  const bool moves = has_moved_away(block);
+  if (!moves && !shared::is_elsewhere(words)) return;
+  if (moves && (block.flags & shared::kBlockMovedAway) == 0) {
+    block.flags |= shared::kBlockMovedAway;
+    count_borrowed(block, true);
+  }
+  const shared::TaskWords of_child = shared::words_of(shared::task_of(words.process, words.thread).process, true);
+  block.process_word = of_child.process, block.thread_word = of_child.thread;
+  block.own_process = 0;
+  if ((block.flags & shared::kBlockFiltered) != 0) return;
+  const u32 tid = static_cast<u32>(system_call(kSysGettid));
+  ask_tool(block, session_area(block, 0), {shared::MailKind::process_begins, tid, 0, 0});
+}
+
 u32 thread_id(ProcessBlock& block, bool may_fault) {
   if (!may_fault) return block.pid;
   const shared::ThreadEntry* entry = lent_entry(block);
   const u32 child = entry != nullptr ? borrower(block, *entry) : 0;
-  if (child != 0) return child;
+  if (child != 0 && entry->goes_by_parent == 0) return child;
   const u32 id = id_in_control_block(block);
   return id != 0 ? id : block.pid;
 }

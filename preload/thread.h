@@ -40,4 +40,8 @@ struct CloneKind {
 // A thread comes out of clone or vfork with this result.
 void after_clone(ProcessBlock& block, u64 result, CloneKind kind);
 
+// A child of fork begins, with memory of its own. Where it is not in the tool's PID namespace it asks what its number is there; until
+// then its records say that they are of its parent's child. gettid and futex: under a filter, which may not know them, it stays so.
+void begin_process(ProcessBlock& block);
+
 }  // namespace uprobe::agent

@@ -45,7 +45,7 @@ UPROBE_IN_SECTION bool holds(const Draft& draft, const Payload& payload, const T
   if (trigger.test_count == 0) return true;
   if ((payload.record_flags & shared::kRecordNoEntry) != 0) return false;
   const shared::Verdict verdict = verdict_of(draft, payload, trigger.first_test, trigger.test_count);
-  if (verdict == shared::Verdict::unknown) count(draft.counts->undecided);
+  if (verdict == shared::Verdict::unknown || verdict == shared::Verdict::later) count(draft.counts->undecided);
   return verdict == shared::Verdict::pass;
 }
 

@@ -1,16 +1,14 @@
 #include "engine/arm/foreign_breakpoints.h"
 
 #include <algorithm>
-#include <charconv>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "engine/base/fd.h"
 #include "engine/base/text.h"
 #include "engine/patch/patch.h"
 #include "engine/process/processes.h"
 #include "engine/process/text_view.h"
+#include "engine/target/process_list.h"
 
 namespace uprobe::control {
 namespace {
@@ -34,20 +32,6 @@ Patch mended(TextView& text, const shared::Point& point, const shared::Undo& und
 // By another tool, which has not been killed at it.
 bool is_being_changed(const shared::ProcessBlock& head) {
   return head.changer != 0 && !threads_of(static_cast<pid_t>(head.changer)).empty();
-}
-
-std::vector<pid_t> children_of(pid_t pid) {
-  std::vector<pid_t> children;
-  for (const pid_t tid : threads_of(pid)) {
-    const auto list = read_file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/children");
-    if (!list) continue;
-    const char *at = list->data(), *const end = at + list->size();
-    for (pid_t child = 0; at < end; ++at) {
-      at = std::from_chars(at, end, child).ptr;
-      if (child > 0) children.push_back(std::exchange(child, 0));
-    }
-  }
-  return children;
 }
 
 }  // namespace
@@ -103,7 +87,7 @@ void BesideOthers::find_children() {
   while (!open.empty()) {
     const pid_t pid = open.back();
     open.pop_back();
-    for (const pid_t child : children_of(pid))
+    for (const pid_t child : target::children_of(pid))
       if (known_.insert(child).second) open.push_back(child);
   }
 }

@@ -168,7 +168,8 @@ x86::FastRecord Placer::fast_record(const PlannedConsumer& consumer, const Pendi
                          .program = area.program(event),
                          .filter = area.filter(event),
                          .dropped_offset = places.dropped,
-                         .dropped_stride = places.dropped_stride};
+                         .dropped_stride = places.dropped_stride,
+                         .is_elsewhere = (context_.block.head().flags & shared::kBlockElsewhere) != 0};
 }
 
 bool record_alike(const trace::Area& area, const PlannedConsumer& a, const PlannedConsumer& b) {

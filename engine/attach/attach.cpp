@@ -17,6 +17,7 @@
 #include "engine/base/roles.h"
 #include "engine/inject/descriptor_room.h"
 #include "engine/inject/load.h"
+#include "engine/process/task_number.h"
 #include "engine/target/attachable.h"
 
 namespace uprobe::control {
@@ -188,7 +189,7 @@ Result<Block> reuse_block(HeldProcess& process, const FoundAgent& found, const t
   if (!place) return place.error();
   head.sessions[0].area = place->value;
   head.session_count = 1;
-  head.pid = static_cast<std::uint32_t>(process.pid());
+  name_process(head, process.pid());
   head.left = head.unbound = 0;
   head.start_blocked = 0;
   head.repeat_count = head.held_count = 0;

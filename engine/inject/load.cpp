@@ -17,6 +17,7 @@
 
 #include "engine/inject/seccomp.h"
 #include "engine/process/fd_transfer.h"
+#include "engine/process/task_number.h"
 #include "engine/shared/mailbox.h"
 
 namespace uprobe::control {
@@ -192,6 +193,7 @@ Result<Block> place_block(Target& target, const MappedAgent& agent, const trace:
   if ((::getauxval(AT_HWCAP2) & kFsgsbase) != 0) block->head().flags |= shared::kBlockFsgsbase;
   if (is_data(target, agent.place(agent.header.visible_restorer))) block->head().flags |= shared::kBlockLeadsBack;
   if (may_be_killed_for_calls(target.pid())) block->head().flags |= shared::kBlockFiltered;
+  name_process(block->head(), target.pid());
   block->head().start_blocked = blocked & shared::kOurSignals;
   if (Status s = block->write_head(target); !s) return s.error();
   const Addr slot = agent.place(agent.header.block_slot);

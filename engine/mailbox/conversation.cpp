@@ -27,7 +27,7 @@ bool has_request(const MailSlot& slot) {
 }
 
 void PrivateLine::wake() {
-  std::uint32_t& word = area_.header().notices[tid_ % shared::kNotices].wake;
+  std::uint32_t& word = area_.header().notices[called_ % shared::kNotices].wake;
   __atomic_fetch_add(&word, 1, __ATOMIC_RELEASE);
   futex_wake(word);
 }

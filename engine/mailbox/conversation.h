@@ -28,9 +28,9 @@ class MailLine {
 // A slot of a process's own mailbox, through /proc/PID/mem. Other processes can ring the bell, and that is all that they can do.
 class PrivateLine : public MailLine {
  public:
-  // All outlive it. `tid`: the thread that waits, as it calls itself; `part`: the live part that it rings in.
-  PrivateLine(const target::ProcessFiles& files, Addr slot, trace::Area& area, std::size_t part, std::uint32_t tid)
-      : files_(files), slot_(slot), area_(area), part_(part), tid_(tid) {}
+  // All outlive it. `called`: what the thread rings by (MailSlot); `part`: the live part that it rings in.
+  PrivateLine(const target::ProcessFiles& files, Addr slot, trace::Area& area, std::size_t part, std::uint32_t called)
+      : files_(files), slot_(slot), area_(area), part_(part), called_(called) {}
 
   Status read(std::size_t offset, void* to, std::size_t bytes) override {
     return files_.read(slot_ + offset, to, bytes);
@@ -47,7 +47,7 @@ class PrivateLine : public MailLine {
   Addr slot_;
   trace::Area& area_;
   std::size_t part_;
-  std::uint32_t tid_;
+  std::uint32_t called_;
 };
 
 class Conversation {

@@ -1,7 +1,5 @@
 #include "engine/process/task_number.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
@@ -40,11 +38,14 @@ std::optional<Numbers> numbers_of(pid_t tid) {
                  .is_here = ids.size() == 1};
 }
 
-std::optional<SeenTask> task(pid_t tid, std::uint32_t own, std::uint64_t space) {
+std::optional<SeenTask> seen_as(const shared::TaskNumber& task, pid_t tid) {
   auto name = read_file(folder_of(tid) + "/comm");
   if (!name || name->empty()) return std::nullopt;
   name->pop_back();  // the newline
-  return SeenTask{.own = own, .space = space, .name = name.take(), .ns = trace::TaskNames::now_ns()};
+  return SeenTask{.task = task,
+                  .number = static_cast<std::uint32_t>(tid),
+                  .name = name.take(),
+                  .ns = trace::TaskNames::now_ns()};
 }
 
 }  // namespace
@@ -52,21 +53,54 @@ std::optional<SeenTask> task(pid_t tid, std::uint32_t own, std::uint64_t space) 
 std::vector<SeenTask> tasks_of(pid_t pid) {
   std::vector<SeenTask> seen;
   const auto first = numbers_of(pid);
-  struct stat space {};
-  if (!first || (!first->is_here && ::stat((folder_of(pid) + "/ns/pid").c_str(), &space) != 0)) return seen;
+  if (!first) return seen;
+  const std::uint32_t process = first->is_here ? 0 : static_cast<std::uint32_t>(pid);
   const std::vector<pid_t> threads = first->is_here ? std::vector<pid_t>{pid} : threads_of(pid);
   for (const pid_t tid : threads) {
     if (seen.size() == kMostThreads) break;
     const auto numbers = first->is_here ? first : numbers_of(tid);
     if (!numbers) continue;
-    if (auto found = task(tid, numbers->own, first->is_here ? 0 : space.st_ino)) seen.push_back(std::move(*found));
+    if (auto found = seen_as({.process = process, .thread = numbers->own}, tid)) seen.push_back(std::move(*found));
   }
   return seen;
 }
 
-bool TracedTasks::has(std::uint32_t tid) {
+std::optional<SeenTask> task_named_by(shared::TaskWords words, pid_t tid) {
+  const auto numbers = numbers_of(tid);
+  shared::TaskNumber task = shared::task_of(words.process, words.thread);
+  if (!numbers || !task.is_elsewhere()) return std::nullopt;
+  task.thread = numbers->own;
+  return seen_as(task, tid);
+}
+
+std::optional<ProcessNumber> number_of(pid_t pid) {
+  const auto numbers = numbers_of(pid);
+  if (!numbers) return std::nullopt;
+  const auto process = numbers->is_here ? 0 : static_cast<std::uint32_t>(pid);
+  return ProcessNumber{.own = numbers->own, .words = shared::words_of(process, false)};
+}
+
+// The flags are the agent's: they are written with what else is its own.
+void name_process(shared::ProcessBlock& head, pid_t pid) {
+  const ProcessNumber number = number_of(pid).value_or(ProcessNumber{.own = static_cast<std::uint32_t>(pid)});
+  head.pid = head.own_process = number.own;
+  head.process_word = number.words.process, head.thread_word = number.words.thread;
+  head.flags &= ~shared::kBlockElsewhere;
+  if (shared::is_elsewhere(number.words)) head.flags |= shared::kBlockElsewhere;
+}
+
+Status tell_process(const target::ProcessFiles& files, Addr block) {
+  const auto number = number_of(files.pid());
+  if (!number) return ok();
+  static_assert(offsetof(shared::ProcessBlock, process_word) == offsetof(shared::ProcessBlock, own_process) + 4);
+  static_assert(offsetof(shared::ProcessBlock, thread_word) == offsetof(shared::ProcessBlock, own_process) + 8);
+  const std::uint32_t told[] = {number->own, number->words.process, number->words.thread};
+  return files.write(block + offsetof(shared::ProcessBlock, own_process), told, sizeof told);
+}
+
+bool TracedTasks::has(std::uint32_t tid, bool is_elsewhere) {
   const auto numbers = numbers_of(static_cast<pid_t>(tid));
-  if (!numbers || !numbers->is_here || numbers->own != tid) return false;
+  if (!numbers || numbers->is_here == is_elsewhere) return false;
   const std::uint64_t now = trace::TaskNames::now_ns();
   if (processes_.size() >= kMostProcesses) processes_.clear();
   Known& known = processes_[numbers->process];
@@ -75,7 +109,7 @@ bool TracedTasks::has(std::uint32_t tid) {
   const auto parsed = maps ? target::parse_maps(*maps) : std::vector<target::Mapping>();
   known.is_traced = std::any_of(parsed.begin(), parsed.end(),
                                 [&](const target::Mapping& m) { return m.inode == area_ && is_session_area(m); });
-  known.until = now + (known.is_traced ? 1'000'000'000 : 100'000'000);
+  known.until = now + (known.is_traced ? 1'000'000'000 : is_elsewhere ? 0 : 100'000'000);
   return known.is_traced;
 }
 

@@ -102,6 +102,7 @@ Status Verifier::check_insn(const Insn& insn) {
     case Op::load_constant:
     case Op::load_file_offset:
     case Op::load_object:
+    case Op::load_thread:
     case Op::dereference:
     case Op::add:
     case Op::shift_right:

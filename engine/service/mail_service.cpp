@@ -22,6 +22,7 @@
 #include "engine/process/credentials.h"
 #include "engine/process/processes.h"
 #include "engine/service/domain_guard.h"
+#include "engine/target/process_list.h"
 
 namespace uprobe::control {
 namespace {
@@ -124,21 +125,30 @@ void MailService::take_hints() {
     if (__atomic_exchange_n(&live.bells_missed, 0, __ATOMIC_ACQ_REL) != 0) has_missed_ = true;
   }
   std::set<pid_t> seen;
-  for (const std::uint32_t tid : named) {
-    const pid_t pid = process_of_thread(static_cast<pid_t>(tid));
-    if (pid != 0 && (!seen.insert(pid).second || look_at(pid))) continue;
-    if (strangers_.size() < kMostStrangers) strangers_.insert(tid);
-  }
+  for (const std::uint32_t called : named)
+    if (!look_for(called, seen) && strangers_.size() < kMostStrangers) strangers_.insert(called);
 }
 
-// Threads of other PID namespaces are called otherwise there, and bells can be taken away.
+// Whether a process was there that it may mean: see LiveHeader.
+bool MailService::look_for(std::uint32_t called, std::set<pid_t>& seen) {
+  const auto number = static_cast<pid_t>(called & ~shared::kBellOfChild);
+  if ((called & shared::kBellOfChild) == 0) {
+    const pid_t pid = process_of_thread(number);
+    return pid != 0 && (!seen.insert(pid).second || look_at(pid));
+  }
+  bool found = false;
+  for (const pid_t child : target::children_of(number)) found = look_at(child) || found;
+  return found;
+}
+
+// Threads of other PID namespaces may be called otherwise there, and bells can be taken away.
 void MailService::look_at_all() {
   const auto begun = Clock::now();
   struct stat status {};
   const bool is_known = ::fstat(area_.fd(), &status) == 0;
   for (const pid_t pid : is_known ? processes_mapping(status.st_ino) : std::vector<pid_t>())
     if (pid != ::getpid()) look_at(pid);
-  for (const std::uint32_t tid : strangers_) refuse(tid);
+  for (const std::uint32_t called : strangers_) refuse(called);
   strangers_.clear();
   has_missed_ = false;
   const auto ended = Clock::now();
@@ -146,9 +156,9 @@ void MailService::look_at_all() {
 }
 
 // A thread whose request has been seen does not mind.
-void MailService::refuse(std::uint32_t tid) {
-  shared::Notice& notice = area_.header().notices[tid % shared::kNotices];
-  __atomic_store_n(&notice.refused, tid, __ATOMIC_RELEASE);
+void MailService::refuse(std::uint32_t called) {
+  shared::Notice& notice = area_.header().notices[called % shared::kNotices];
+  __atomic_store_n(&notice.refused, called, __ATOMIC_RELEASE);
   __atomic_fetch_add(&notice.refused_count, 1, __ATOMIC_RELEASE);
   __atomic_fetch_add(&notice.wake, 1, __ATOMIC_RELEASE);
   futex_wake(notice.wake);
@@ -180,7 +190,10 @@ void MailService::take_flush_requests() {
 void MailService::note_name(pid_t pid) {
   beside_.add(pid);
   if (maps_ != nullptr) maps_->note(pid);
-  auto tasks = tasks_of(pid);
+  note_names(tasks_of(pid));
+}
+
+void MailService::note_names(std::vector<SeenTask> tasks) {
   // Where the output stands still the reader takes none of them: then the latest are missed.
   constexpr std::size_t kMost = 4096;
   const std::lock_guard lock(names_lock_);
@@ -256,9 +269,9 @@ void MailService::note_failure(const std::string& why) {
 
 // What is served is a copy, made when the request was there for certain.
 void MailService::answer(const std::shared_ptr<const Member>& process, Addr at) {
-  std::uint32_t tid = 0;
-  if (!process->files.read(at + offsetof(MailSlot, tid), &tid, sizeof tid)) return;
-  const auto request = std::make_shared<Request>(area_, process, at, tid);
+  std::uint32_t called = 0;
+  if (!process->files.read(at + offsetof(MailSlot, called), &called, sizeof called)) return;
+  const auto request = std::make_shared<Request>(area_, process, at, called);
   MailSlot& slot = request->slot;
   if (!request->thread.has_request() || !process->files.read(at, &slot, sizeof slot) || !request->thread.begin())
     return;
@@ -300,6 +313,10 @@ Status MailService::serve(const std::shared_ptr<Request>& asked) {
   if (kind == shared::MailKind::leave_me) return let_go(request, asker->pid);
   if (kind == shared::MailKind::leave_one) return let_go_of_other(request, *asker);
   if (kind == shared::MailKind::credentials_changed) return guard_->look_at(asker->pid), ok();
+  if (kind == shared::MailKind::process_begins) {
+    note_names(tasks_of(asker->pid));
+    return tell_process(request.process->files, Addr{slot.block});
+  }
   const bool mapped = kind == shared::MailKind::code_mapped, writable = kind == shared::MailKind::code_writable;
   if (!mapped && !writable && kind != shared::MailKind::libraries_changed) return serve_exec(asked, *asker);
   note_name(asker->pid);
@@ -339,6 +356,14 @@ void MailService::note_left(pid_t pid) {
                " is traced by another of the traced programs: from then on it runs untraced");
 }
 
+// A child in its parent's memory has recorded by the parent's number, and what its own is shows here alone.
+void MailService::note_caller(const Request& request, const Asker& asker) {
+  shared::TaskWords words{};
+  constexpr std::size_t kWords = offsetof(shared::ProcessBlock, process_word);
+  if (!request.process->files.read(Addr{request.slot.block} + kWords, &words, sizeof words)) return;
+  if (auto task = task_named_by(words, asker.tid)) note_names({std::move(*task)});
+}
+
 Status MailService::serve_exec(const std::shared_ptr<Request>& request, const Asker& asker) {
   const MailSlot& slot = request->slot;
   if (agent_ == nullptr) return ok();
@@ -348,6 +373,7 @@ Status MailService::serve_exec(const std::shared_ptr<Request>& request, const As
   }
   // A forked child has not been seen yet, and what it has recorded is from before.
   if (maps_ != nullptr) maps_->note(asker.pid);
+  note_caller(*request, asker);
   std::string path(PATH_MAX, '\0');
   std::size_t bytes = 0;  // up to the end of a page at a time: the path may end right before unmapped memory
   while (bytes < path.size()) {

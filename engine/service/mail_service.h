@@ -82,8 +82,8 @@ class MailService {
  private:
   // A request as it was when it was looked at: what the process does to it later changes nothing.
   struct Request {
-    Request(trace::Area& area, std::shared_ptr<const Member> asks, Addr slot_at, std::uint32_t tid)
-        : process(std::move(asks)), at(slot_at), line(process->files, at, area, process->part, tid), thread(line) {}
+    Request(trace::Area& area, std::shared_ptr<const Member> asks, Addr slot_at, std::uint32_t called)
+        : process(std::move(asks)), at(slot_at), line(process->files, at, area, process->part, called), thread(line) {}
 
     std::shared_ptr<const Member> process;
     Addr at;  // of its slot
@@ -99,7 +99,8 @@ class MailService {
   void take_hints();
   void take_flush_requests();
   void look_at_all();
-  void refuse(std::uint32_t tid);
+  void refuse(std::uint32_t called);
+  bool look_for(std::uint32_t called, std::set<pid_t>& seen);
   bool look_at(pid_t pid);
   void answer(const std::shared_ptr<const Member>& process, Addr at);
   Status serve(const std::shared_ptr<Request>& request);
@@ -111,6 +112,8 @@ class MailService {
   Status load(target::PtraceTarget& target);
   Status prepare_for(pid_t pid);
   void note_name(pid_t pid);
+  void note_names(std::vector<SeenTask> tasks);
+  void note_caller(const Request& request, const Asker& asker);
 
   trace::Area& area_;
   Armer& armer_;

@@ -76,8 +76,9 @@ std::uint32_t own_id(pid_t pid, pid_t tid) {
 // until the record is there, and what was found in a histogram until it is added to.
 class Records {
  public:
-  Records(HeldProcess& process, const trace::Area& area, const trace::LiveArea& live, const SessionCode& code)
-      : process_(process), area_(area), live_(live), code_(code) {}
+  Records(HeldProcess& process, const trace::Area& area, const trace::LiveArea& live, const SessionCode& code,
+          shared::TaskWords words)
+      : process_(process), area_(area), live_(live), code_(code), words_(words) {}
 
   // Lets threads go on, one after the other, until none of them is in the middle of a record. False: one stays there.
   bool finish() {
@@ -99,7 +100,7 @@ class Records {
     return may_record && (area_.histogram_count() != 0 || owns_ring(thread));
   }
   bool owns_ring(const Thread& thread) {
-    const std::uint32_t id = own_id(process_.pid(), thread.tid);
+    const std::uint32_t id = shared::owner_of(words_, own_id(process_.pid(), thread.tid));
     for (std::uint32_t i = 0; i < area_.ring_count(); ++i)
       if (!area_.is_cpu_ring(i) && std::atomic_ref(live_.ring(i).owner).load(std::memory_order_relaxed) == id)
         return true;
@@ -110,6 +111,7 @@ class Records {
   const trace::Area& area_;
   const trace::LiveArea& live_;
   const SessionCode& code_;
+  const shared::TaskWords words_;
 };
 
 // A process that has the session, all of its threads stopped.
@@ -137,7 +139,8 @@ class StoppedMember {
     auto block = Block::read(*process_, found->block);
     if (!block) return false;
     const SessionCode code(block->head(), block->points());
-    return Records(*process_, area, area.live(member_.part), code).finish();
+    const shared::TaskWords words{block->head().process_word, block->head().thread_word};
+    return Records(*process_, area, area.live(member_.part), code, words).finish();
   }
   Status give(const trace::Area& area, std::size_t part) {
     const DescriptorRoom room(process_->pid());

@@ -84,8 +84,8 @@ void Session::State::learn_names() {
 
 void Session::State::learn(const std::vector<control::SeenTask>& tasks) {
   for (const control::SeenTask& seen : tasks) {
-    names.know_space(seen.space);
-    names.learn(seen.own, seen.name, seen.ns);
+    names.learn_number(seen.task, seen.number);
+    names.learn(seen.task, seen.name, seen.ns);
   }
 }
 
@@ -96,9 +96,12 @@ void Session::State::learn_counted_tasks() {
     for (std::size_t part = 0; part < area->live_count(); ++part)
       entries += __atomic_load_n(area->histogram(i, part).next_entry, __ATOMIC_RELAXED);
     for (const program::HistogramWord& key : switches.histograms[i].plan.keys) {
-      if (key.modifier != program::HistogramModifier::task || entries == counted_tasks[i]) continue;
-      for (const trace::HistogramEntry& entry : trace::copy_histogram(*area, i).entries)
-        names.see(static_cast<std::uint32_t>(entry.key[key.field.key_offset / 8]));
+      if (!trace::is_task(key.field) || entries == counted_tasks[i]) continue;
+      const bool has_name = key.modifier == program::HistogramModifier::task;
+      for (const trace::HistogramEntry& entry : trace::copy_histogram(*area, i).entries) {
+        const shared::TaskNumber task = shared::task_of_key(entry.key[key.field.key_offset / 8]);
+        if (has_name || task.is_elsewhere()) names.see(task);
+      }
     }
     counted_tasks[i] = entries;
   }
@@ -222,7 +225,7 @@ Status Session::State::make_area() {
   struct stat file {};
   if (::fstat(area->fd(), &file) != 0) return system_error("fstat of the session area", errno);
   const auto tasks = std::make_shared<control::TracedTasks>(file.st_ino);
-  names = trace::TaskNames("/proc", [tasks](std::uint32_t tid) { return tasks->has(tid); });
+  names = trace::TaskNames("/proc", [tasks](std::uint32_t tid, bool is_elsewhere) { return tasks->has(tid, is_elsewhere); });
   reader.emplace(*area, *clock, names);
   return ok();
 }
@@ -247,7 +250,6 @@ Status Session::State::begin(const std::map<pid_t, Addr>& first) {
     if (code_maps) code_maps->note(pid);
     learn(control::tasks_of(pid));
   }
-  names.settle_spaces();
   mail.emplace(*area, *armer, planned, agent ? &*agent : nullptr, first, code_maps.get());
   area->set_state(shared::SessionState::recording);
   recording = true;

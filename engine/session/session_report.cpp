@@ -180,7 +180,7 @@ std::string Session::histograms(bool raw_strings) const {
   State& s = *state_;
   if (!s.area || s.area->histogram_count() == 0) return {};
   const format::HistogramNames names{
-      .task = [&](std::uint32_t tid) { return std::string(s.names.name(tid)); },
+      .task = [&](std::uint32_t tid) { return std::string(s.names.name(s.names.called(tid))); },
       .symbols = s.symbols.get(),
       .escape_control = !raw_strings,
   };
@@ -191,7 +191,11 @@ std::string Session::histograms(bool raw_strings) const {
     const bool begins_event = i == 0 || all[i].event != all[i - 1].event;
     if (i != 0) text += begins_event ? "\n" : "\n\n";
     if (begins_event && !are_of_one) text += "==> " + s.event_name(all[i].event) + " <==\n";
-    text += format::print_histogram(all[i].plan, trace::copy_histogram(*s.area, i), names);
+    trace::HistogramCopy copy = trace::copy_histogram(*s.area, i);
+    std::vector<shared::HistogramField> keys;
+    for (const program::HistogramWord& key : all[i].plan.keys) keys.push_back(key.field);
+    trace::show_tasks(copy, keys, [&](const shared::TaskNumber& task) { return s.names.number(task); });
+    text += format::print_histogram(all[i].plan, copy, names);
   }
   return text;
 }

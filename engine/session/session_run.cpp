@@ -154,7 +154,7 @@ void Session::State::read_all() {
 }
 
 void Session::State::hand_on(const trace::EventRecord& record) {
-  const std::string_view task = names.name(record.tid, record.ns);
+  const std::string_view task = names.name(record.task, record.ns);
   const Route* route = record.type < routes.size() ? &routes[record.type] : nullptr;
   if (route != nullptr && route->guest) {
     if (record.ns >= route->since) route->guest->records.take({route->index, record, task});

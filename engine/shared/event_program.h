@@ -24,6 +24,7 @@
 //   load_entry         value = the `size` bytes at `offset` of what was noted at the function's entry; missing: value = 0,
 //                      fault = yes, and the record says so
 //   load_latency       value = nanoseconds since then; missing: the same
+//   load_thread        value = the number of the thread in its own PID namespace
 //   store_vector       the lowest `count` bytes of vector register `size` go to payload[offset]
 //   end                the payload is complete
 //
@@ -60,8 +61,9 @@ enum class Op : u8 {
   add,
   shift_right,
   load_object,
+  load_thread,
 };
-inline constexpr u8 kOpCount = 19;
+inline constexpr u8 kOpCount = 20;
 inline constexpr u64 kShiftSigned = u64{1} << 16;
 
 struct Insn {
@@ -83,7 +85,7 @@ constexpr bool is_of_words(const Insn& insn) {
 // ftrace's raw record, common part (the fields `common_*` of every format file) and the first field of an entry event.
 struct PayloadHead {
   u16 type;  // the event's id: its index in the session's event table
-  u8 flags;
+  u8 flags;  // these three: in a ring as task_number.h says
   u8 preempt_count;
   i32 pid;  // thread id
   u64 ip;   // __probe_ip; of a return event __probe_func

@@ -3,11 +3,12 @@
 // The tool compiles a filter (engine/program/filter.h) to a list of tests. A test that holds sends on to its target, else the
 // next one follows; every way leads forward, and ends at `pass` or `drop`. The agent runs them over the payload that it has
 // built in a ring and publishes what passes. Where it cannot know the task's name it publishes the record marked
-// (kRecordJudgeLater), and the reader runs the same tests. Nothing here believes what it reads: who runs a list that makes no
+// (kRecordJudgeLater), and the reader runs the same tests. So it does where common_pid is asked for in another PID namespace than the
+// tool's: it is the tool's number, which the agent knows of the first thread of a process alone. Nothing here believes what it reads: who runs a list that makes no
 // sense passes everything.
 #pragma once
 
-#include "engine/shared/layout.h"
+#include "engine/shared/task_number.h"
 
 namespace uprobe::shared {
 
@@ -71,9 +72,12 @@ struct FilterInput {
   u32 bytes;
   u32 cpu;
   const u8* name;  // kNameBytes, zeroes behind the end; null: not known
+  bool is_elsewhere = false;  // common_pid is not in the payload, but
+  u32 pid = 0;                // 0: not known here
 };
 
-enum class Verdict : u8 { pass, drop, unknown };
+// `unknown`: without the name; `later`: here, the reader will know.
+enum class Verdict : u8 { pass, drop, unknown, later };
 
 UPROBE_ALWAYS_INLINE constexpr bool number_holds(TestOp op, u32 size, u64 number, u64 value) {
   const u32 unused = 64 - 8 * size;
@@ -206,6 +210,10 @@ UPROBE_ALWAYS_INLINE constexpr Text up_to_nul(Text text) {
   return {text.at, size};
 }
 
+UPROBE_ALWAYS_INLINE constexpr bool is_of_task(u32 offset, u32 size) {
+  return offset == kTaskOffset && size == kTaskBytes;
+}
+
 // A list of tests and the texts that they name.
 struct Filter {
   const Test* tests;
@@ -227,8 +235,9 @@ UPROBE_ALWAYS_INLINE constexpr u32 loaded_once(u32 value) {
 }
 
 UPROBE_ALWAYS_INLINE constexpr bool load_number(const Test& test, const FilterInput& input, u64& number) {
-  number = input.cpu;
-  if (test.offset == kTestCpu) return true;
+  const bool is_pid = input.is_elsewhere && is_of_task(test.offset, test.size);
+  number = is_pid ? input.pid : input.cpu;
+  if (is_pid || test.offset == kTestCpu) return true;
   if (test.size > 8 || test.offset > input.bytes || test.size > input.bytes - test.offset) return false;
   number = bytes_at(input.payload + test.offset, test.size);
   return true;
@@ -261,13 +270,14 @@ UPROBE_ALWAYS_INLINE constexpr bool name_holds(TextMatch match, const u8* name, 
   return text_holds(match, match == TextMatch::end ? whole : up_to_nul(whole), pattern);
 }
 
-enum class Answer : u8 { no, yes, unknown, nonsense };
+enum class Answer : u8 { no, yes, unknown, later, nonsense };
 UPROBE_ALWAYS_INLINE constexpr Answer answer(bool yes) { return yes ? Answer::yes : Answer::no; }
 
 UPROBE_ALWAYS_INLINE constexpr Answer ask_number(const Filter& filter, const Test& test, const FilterInput& input) {
   u64 number = 0;
   Text set{};
   if (test.size == 0 || !load_number(test, input, number)) return Answer::nonsense;
+  if (input.is_elsewhere && input.pid == 0 && is_of_task(test.offset, test.size)) return Answer::later;
   if (is_number_test(test.op)) return answer(number_holds(test.op, test.size, number, test.value));
   if (!filter.text_of(test, set)) return Answer::nonsense;
   return answer(set_holds(set, number) == (test.op == TestOp::in_set));
@@ -291,6 +301,7 @@ UPROBE_ALWAYS_INLINE constexpr Verdict run_filter(const Filter& filter, const Fi
                           : is_text_test(test.op)                           ? ask_text(filter, test, input)
                                                                             : Answer::nonsense;
     if (answer == Answer::unknown) return Verdict::unknown;
+    if (answer == Answer::later) return Verdict::later;
     if (answer == Answer::nonsense || (answer == Answer::yes && test.target <= at)) return Verdict::pass;
     at = answer == Answer::yes ? test.target : at + 1;
   }

@@ -28,7 +28,7 @@ inline constexpr u32 kHistogramFrames = 16;  // of a stack in a key; 0 behind th
 inline constexpr u32 kMaxHistogramKey = kHistogramText + 8 * kHistogramFrames;
 
 enum class HistogramSource : u8 {
-  number,      // of `size` bytes in the payload
+  number,      // of `size` bytes in the payload; common_pid of another PID namespace: TaskNumber::key(), not grouped
   text,        // a string whose locator is in the payload; one that could not be read is "(fault)"
   characters,  // `size` bytes of the payload, up to a NUL
   cpu,

@@ -33,7 +33,7 @@ enum class MailState : u32 { none, request, working, command, result, done, aban
 // exec_begins: the thread is about to call execve; the tool seizes it. exec_failed: the call came back. code_mapped: what was in a
 // range of addresses is gone, and code of a file may be there. leave_me: the asker is about to be traced by somebody else; its
 // breakpoints come out, for good; path = 1 if the handlers are its own. leave_one: the same for the process with the thread that the
-// asker calls `path`.
+// asker calls `path`. process_begins: a child of fork, in another PID namespace than the tool, is told its number there.
 enum class MailKind : u32 {
   none,
   libraries_changed,
@@ -43,7 +43,8 @@ enum class MailKind : u32 {
   leave_me,
   leave_one,
   code_writable,       // is about to be: [path, folder)
-  credentials_changed  // may have: the process may have left its trust domain
+  credentials_changed,  // may have: the process may have left its trust domain
+  process_begins
 };
 
 struct Turn {
@@ -62,8 +63,8 @@ struct alignas(128) MailSlot {
   Turn answered;  // the tool's
   u32 taken;      // by a thread of the process; the tool does not look at it
   u32 kind;
-  u32 tid;  // the waiting thread, as its thread control block says
-  u32 reserved0;
+  u32 tid;     // the waiting thread, as its thread control block says
+  u32 called;  // what it rings by, and is woken by
   u64 block;       // address of the process block
   u64 command[7];  // a system call for the agent to execute: number, six arguments; or kCallFunction
   u64 result;

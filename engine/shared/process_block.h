@@ -234,10 +234,12 @@ struct ThreadEntry {
   u16 beside;          // 1: a borrower runs, or ran, beside its parent: which of them a thread is, it alone knows
   u16 steps;           // of copies, by a trap flag of ours, that have not been reported yet; see preload/steps.cpp
   u16 step_kind;       // of the newest
+  u32 goes_by_parent;  // 1: the borrower is in another PID namespace than its parent, and has the parent's number in records
+  u32 reserved;
 };
 inline constexpr u64 kCloneUnderWay = u64{1} << 63;
 inline constexpr u32 kParentWaits = 2;
-static_assert(sizeof(ThreadEntry) == 104);
+static_assert(sizeof(ThreadEntry) == 112);
 
 // Places in the thread control block, from fs:0 (struct pthread): glibc x86-64 since 2.10, musl 1.2. A layout is believed when
 // its robust list, empty nearly always, points to itself: a word that holds its own address is there in no other layout.
@@ -296,6 +298,8 @@ inline constexpr u32 kBlockLedBack = 16;       // a handler has been given it to
 inline constexpr u32 kBlockHasStubs = 32;      // functions return by way of stubs, now or later
 inline constexpr u32 kBlockAttached =
     64;  // the program was running already: nobody knows of handlers that it may be in
+inline constexpr u32 kBlockElsewhere = 128;  // it began in another PID namespace than the tool's: its bodies add the words of a task
+inline constexpr u32 kBlockMovedAway = 256;  // it is in another one than the process that it was forked from: its bodies do not
 
 inline constexpr i64 kRseqBias = i64{1} << 31;
 inline constexpr u32 kBorrowedBits = 40;
@@ -314,7 +318,7 @@ struct ProcessBlock {
   u32 undo_offset;  // frozen: magic .. undo_count stay at these places
   u32 undo_count;
 
-  u32 pid;            // of the process that was loaded; a forked child has its parent's
+  u32 pid;            // of the process that was loaded, in its own PID namespace; a forked child has its parent's
   u32 thread_offset;  // of the table of threads, which is the agent's own; 0: there is none
   u32 point_count;
   u32 point_capacity;
@@ -350,7 +354,8 @@ struct ProcessBlock {
   u32 flags;       // kBlockFiltered
   i32 tid_offset;  // of the thread id in the thread control block, from fs:0; 0: not known yet
   // rseq_offset + kRseqBias when that and tid_offset are known, else 0; and kBorrowedStep less for each control block that has a
-  // borrower, or had one beside its owner. So it is positive, which is all that bodies look at, where a thread's rseq is its own.
+  // borrower, or had one beside its owner, and with kBlockMovedAway. So it is positive, which is all that bodies look at, where a
+  // thread's rseq is its own and a body knows what to write.
   i64 own_rseq;
   i32 rseq_offset;      // of libc's struct rseq, from fs:0; 0: none, or not known yet
   u32 segv_stays_open;  // 1: the program's SIGSEGV handler runs with SIGSEGV deliverable
@@ -359,7 +364,8 @@ struct ProcessBlock {
   OtherAction others[kSignals + 1];
   u8 masked_in[72];  // per signal: which of kOurSignals its sa_mask names (bit 0 TRAP, 1 SEGV, 2 BUS)
   u32 tool_gone;     // a request ran into its deadline: nobody asks again
-  u32 reserved3;
+  u32 own_process;   // of this process, in its own PID namespace; 0: not known. Of those that have other numbers in the tool's
+  u32 process_word, thread_word;  // TaskWords
   u64 file_ranges[kFileRanges];
   u32 repeat_count;
   u32 held_count;
@@ -370,7 +376,7 @@ struct ProcessBlock {
   Repeat repeats[kRepeats];
 };
 static_assert(offsetof(ProcessBlock, flags) == 2328 && sizeof(CodeFile) == 24 && sizeof(MappedObject) == 24);
-static_assert(sizeof(ProcessBlock) == 8000 + 168 * kPendingSignals + 8 * kFileRanges + 8);
+static_assert(sizeof(ProcessBlock) == 8008 + 168 * kPendingSignals + 8 * kFileRanges + 8);
 inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
 

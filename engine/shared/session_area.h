@@ -61,10 +61,10 @@ inline constexpr u32 kModePreloaded = 1;
 // It is in programs that ran already, and is taken out of them when its tool has died.
 inline constexpr u32 kModeAttached = 2;
 
-// How the tool tells a thread that waits. The thread with the id T (its own, in its PID namespace) sleeps on number T % kNotices.
+// How the tool tells a thread that waits. One that rings by T (see LiveHeader) sleeps on number T % kNotices.
 struct Notice {
   u32 wake;           // futex: bumped when something has been said to one of these threads
-  u32 refused;        // the id of a thread that nothing can be done for, and
+  u32 refused;        // what one rings by that nothing can be done for, and
   u32 refused_count;  // how often that was said of any of them
   u32 reserved;
 };
@@ -119,9 +119,10 @@ struct AreaHeader {
 };
 static_assert(sizeof(AreaHeader) == 256 + sizeof(Notice) * kNotices);
 
-// At the beginning of the live file. An agent rings by its thread's id in a free bell and by `mail_requests`; the tool believes
-// neither, and finds out by itself who has a request in its mailbox.
-inline constexpr u32 kBells = 64;
+// At the beginning of the live file. An agent rings by a number in a free bell and by `mail_requests`; the tool believes neither, and
+// finds out by itself who has a request in its mailbox. The number is its thread's; in another PID namespace than the tool's that of
+// its process in the tool's, or with kBellOfChild that of a process that it is a child of.
+inline constexpr u32 kBells = 64, kBellOfChild = 1u << 31;
 struct alignas(128) LiveHeader {
   u32 mail_requests;   // futex: bumped by agents when there is something for the tool to see
   u32 bells_missed;    // not 0: an agent found no bell free
@@ -131,7 +132,7 @@ struct alignas(128) LiveHeader {
   u64 traced_execs;    // programs that execve started for a tracer within the tree
   u64 unread_signals;  // of kOurSignals, held though the program has a signalfd that names them
   u64 reserved0[11];
-  u32 bells[kBells];  // ids of threads that ask, each as its own PID namespace has it; 0: free
+  u32 bells[kBells];  // 0: free
   u32 tracing;        // the switch of the whole session
   u32 reserved1[31];
 };
@@ -178,7 +179,7 @@ struct alignas(128) EventCounts {
   u64 lost_too_big;  // payload over kMaxPayload (the kernel drops these silently)
   u64 lost_busy;     // every ring was claimed
   u64 missed;        // returns that could not be led through a stub; not among the hits
-  u64 undecided;     // times that a trigger asked for the task's name, which may not be fetched
+  u64 undecided;     // times that a trigger asked for the task's name or number, which is not known there
   u64 muted;         // hits while the event or the session was off
   u64 reserved[10];
 };
@@ -188,7 +189,7 @@ struct alignas(128) Ring {
   // writer's line
   u64 commit;  // end of the last record, in units of 8 bytes modulo 2^32, << 32 | number of records modulo 2^32
   u64 stamp;   // time stamp of the record under way
-  u32 owner;   // claimed ring: thread id of the writer that has it, 0: free
+  u32 owner;   // claimed ring: of the writer that has it, as owner_of() says (task_number.h), 0: free
   u32 begun;   // CPU ring: number of records once the one under way is published
   u32 reserved0[26];
   // reader's line

@@ -12,13 +12,13 @@ namespace uprobe::shared {
 // Of RecordHead::flags: no event's record, but a NameRecord.
 inline constexpr u16 kRecordTaskName = 32;
 
-// PayloadHead::flags: the thread has just begun.
-inline constexpr u8 kTaskBegins = 1;
+// PayloadHead::type: the thread has just begun.
+inline constexpr u16 kTaskBegins = 1;
 
 // Without `name` (RecordHead::length): the thread may have another name from now on, which the agent does not know.
 struct NameRecord {
   RecordHead head;
-  PayloadHead payload;  // `pid`: the thread; `flags`: kTaskBegins or 0; else zeroes
+  PayloadHead payload;  // the thread as in every record (task_number.h); `type`: kTaskBegins or 0; `ip`: 0
   u8 name[kNameBytes];
 };
 static_assert(sizeof(NameRecord) == 56 && offsetof(NameRecord, name) % 8 == 0);

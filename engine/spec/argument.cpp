@@ -183,6 +183,8 @@ Status ArgumentParser::narrow(const TypedBody& parts, Fetch& fetch) {
   if (is_vector(fetch)) return fit_vector(parts, fetch);
   const bool is_latency = !fetch.steps.empty() && fetch.steps[0].kind == StepKind::latency;
   if (is_latency && !parts.type) argument_.kind = Kind::unsigned_decimal;
+  const bool is_thread = !fetch.steps.empty() && fetch.steps[0].kind == StepKind::thread;
+  if (is_thread && !parts.type) argument_.kind = Kind::unsigned_decimal, argument_.size = 4;
   if (fetch.register_bytes == 8) return ok();
   if (!parts.type) argument_.size = fetch.register_bytes;
   if (argument_.kind == Kind::string || argument_.size <= fetch.register_bytes) return ok();

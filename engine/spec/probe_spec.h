@@ -35,6 +35,7 @@ enum class StepKind : std::uint8_t {
   entry,        // what the argument's EntryFetch was at the function's entry
   latency,      // nanoseconds since then
   object,       // @OBJECT:SYMBOL: memory of another mapped file; `value` is the link-time address there
+  thread,       // $nspid: the number of the thread in its own PID namespace
   vector,       // %xmmN, %ymmN: as many bytes as the argument has; `value` is the number
 };
 

@@ -5,6 +5,11 @@
 #include <charconv>
 #include <cstring>
 #include <memory>
+#include <string>
+#include <utility>
+
+#include "engine/base/fd.h"
+#include "engine/target/target.h"
 
 namespace uprobe::target {
 
@@ -17,6 +22,20 @@ std::vector<ProcessEntry> list_processes() {
     if (std::from_chars(entry->d_name, end, pid).ptr == end) found.push_back({pid, entry->d_ino});
   }
   return found;
+}
+
+std::vector<pid_t> children_of(pid_t pid) {
+  std::vector<pid_t> children;
+  for (const pid_t tid : threads_of(pid)) {
+    const auto list = read_file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/children");
+    if (!list) continue;
+    const char *at = list->data(), *const end = at + list->size();
+    for (pid_t child = 0; at < end; ++at) {
+      at = std::from_chars(at, end, child).ptr;
+      if (child > 0) children.push_back(std::exchange(child, 0));
+    }
+  }
+  return children;
 }
 
 std::vector<pid_t> namespace_ids(std::string_view status) {

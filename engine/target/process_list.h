@@ -16,6 +16,10 @@ struct ProcessEntry {
 // All that /proc shows; empty: it cannot be read.
 std::vector<ProcessEntry> list_processes();
 
+// What the threads of a process have started and has not been left to another one. Empty also where the kernel does not tell
+// (CONFIG_PROC_CHILDREN).
+std::vector<pid_t> children_of(pid_t pid);
+
 // The ids of a task in each PID namespace that it is in, from the reader's inwards: of the text of its `status` file the line
 // "NSpid:\tOUTER\t...\tINNER" (proc(5)). Empty: there is no such line.
 std::vector<pid_t> namespace_ids(std::string_view status);

@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <span>
 
+#include "engine/shared/task_number.h"
+
 namespace uprobe::trace {
 
 struct EventRecord {
   std::uint64_t ns = 0;   // CLOCK_MONOTONIC
-  std::uint32_t tid = 0;  // as the target says it; not necessarily a thread that exists
+  std::uint32_t tid = 0;  // in the tool's PID namespace, as the target says it; not necessarily a thread that exists
+  shared::TaskNumber task = {};  // whose that is
   std::uint16_t cpu = 0;
   std::uint16_t type = 0;                    // the event's id, below Area::event_count()
   std::uint16_t flags = 0;                   // shared::kRecord*

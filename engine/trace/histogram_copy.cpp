@@ -1,5 +1,7 @@
 #include "engine/trace/histogram_copy.h"
 
+#include <algorithm>
+#include <bit>
 #include <map>
 #include <utility>
 
@@ -67,6 +69,44 @@ HistogramCopy copy_histogram(const Area& area, std::size_t number) {
     dropped += __atomic_load_n(memory.dropped, __ATOMIC_RELAXED);
   }
   return copy_of(sums_of, dropped);
+}
+
+bool is_task(const shared::HistogramField& key) {
+  return static_cast<shared::HistogramSource>(key.source) == shared::HistogramSource::number &&
+         shared::is_of_task(key.offset, key.size);
+}
+
+namespace {
+
+// As the agent groups what it knows (preload/histogram.cpp).
+std::uint64_t grouped(const shared::HistogramField& key, std::uint64_t number) {
+  switch (static_cast<shared::HistogramGroup>(key.group)) {
+    case shared::HistogramGroup::log2:
+      return number < 2 ? 0 : std::bit_width(number - 1);
+    case shared::HistogramGroup::buckets:
+      return key.width == 0 ? number : number - number % key.width;
+    default:
+      return number;
+  }
+}
+
+}  // namespace
+
+void show_tasks(HistogramCopy& copy, std::span<const shared::HistogramField> keys,
+                const std::function<std::uint32_t(const shared::TaskNumber&)>& number_of) {
+  if (std::ranges::none_of(keys, is_task)) return;
+  Sums sums_of;
+  for (HistogramEntry& entry : copy.entries) {
+    for (const shared::HistogramField& key : keys) {
+      std::uint64_t& word = entry.key[key.key_offset / 8];
+      const shared::TaskNumber task = shared::task_of_key(word);
+      if (is_task(key) && task.is_elsewhere()) word = grouped(key, number_of(task));
+    }
+    Words& sums = sums_of[entry.key];
+    sums.resize(entry.sums.size());
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += entry.sums[i];
+  }
+  copy = copy_of(sums_of, copy.dropped);
 }
 
 }  // namespace uprobe::trace

@@ -3,8 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <vector>
 
+#include "engine/shared/histogram.h"
+#include "engine/shared/task_number.h"
 #include "engine/trace/area.h"
 
 namespace uprobe::trace {
@@ -24,5 +28,11 @@ struct HistogramCopy {
 HistogramCopy copy_histogram(const HistogramMemory& memory);
 // Of all live parts together.
 HistogramCopy copy_histogram(const Area& area, std::size_t number);
+
+// Whether a word of a key is common_pid.
+bool is_task(const shared::HistogramField& key);
+// Threads of other PID namespaces get the numbers that `number_of` says; entries that have the same key then are one.
+void show_tasks(HistogramCopy& copy, std::span<const shared::HistogramField> keys,
+                const std::function<std::uint32_t(const shared::TaskNumber&)>& number_of);
 
 }  // namespace uprobe::trace

@@ -10,6 +10,7 @@ namespace uprobe::trace {
 
 namespace {
 
+using shared::task_of;
 using std::chrono::microseconds;
 
 // So many records are handed on between two looks at the rings, and by one poll.
@@ -106,7 +107,9 @@ void Reader::follow_claim(Source& source, const RingView& view, std::uint64_t no
   if (now - source.claimed_at >= stall_after) source.floor = std::max(source.floor, now);
   if (source.of_cpu || now < source.next_check) return;
   source.next_check = now + reclaim_after_;
-  if (!options_.thread_is_alive(view.owner) && source.copy.reclaim(view.owner)) ++counts_.reclaimed_rings;
+  // Of a thread of another PID namespace its process is known.
+  const std::uint32_t owner = view.owner & ~shared::kOwnerElsewhere;
+  if (!options_.thread_is_alive(owner) && source.copy.reclaim(view.owner)) ++counts_.reclaimed_rings;
 }
 
 // Everything is older that can still come: what writers have not committed yet.
@@ -156,23 +159,24 @@ void Reader::hand_on(RingCopy& ring, const Sink& sink) {
   const std::span<std::uint8_t> bytes = ring.payload_behind(head);
   shared::PayloadHead payload;
   std::memcpy(&payload, bytes.data(), sizeof payload);
-  const auto tid = static_cast<std::uint32_t>(payload.pid);
-  const Task task{tid, clock_.to_ns(head.tsc)};
+  const Maker maker{task_of(payload), clock_.to_ns(head.tsc)};
   if ((head.flags & shared::kRecordTaskName) != 0) {
-    if ((payload.flags & shared::kTaskBegins) != 0) names_.begin(tid);
-    learn_name(bytes.subspan(sizeof payload), task);
+    learn_name(bytes.subspan(sizeof payload), maker);
     return ring.pop(head);
   }
-  if ((head.flags & shared::kRecordCommLater) != 0) fill_in_comm(bytes, payload.type, task);
-  if (!is_wanted(head, bytes, payload.type, task)) {
+  const std::uint32_t tid = names_.number(maker.task);
+  if (maker.task.is_elsewhere()) show_number(bytes, tid);
+  if ((head.flags & shared::kRecordCommLater) != 0) fill_in_comm(bytes, payload.type, maker);
+  if (!is_wanted(head, bytes, payload.type, maker)) {
     ++counts_.dropped[payload.type];
     return ring.pop(head);
   }
   if (head.tsc < handed_on_) ++counts_.order_breaks;
   handed_on_ = std::max(handed_on_, head.tsc);
   ++counts_.recorded[payload.type];
-  sink({.ns = task.ns,
+  sink({.ns = maker.ns,
         .tid = tid,
+        .task = maker.task,
         .cpu = head.cpu,
         .type = payload.type,
         .flags = head.flags,
@@ -181,27 +185,33 @@ void Reader::hand_on(RingCopy& ring, const Sink& sink) {
   ring.pop(head);
 }
 
-// `name`: kNameBytes, or nothing.
-void Reader::learn_name(std::span<const std::uint8_t> name, const Task& task) {
-  if (name.empty()) return names_.forget(task.tid, task.ns);
-  const auto end = std::find(name.begin(), name.end() - 1, std::uint8_t{0});
-  names_.learn(task.tid, std::string(name.begin(), end), task.ns);
+// As the format of the records has it (engine/shared/task_number.h).
+void Reader::show_number(std::span<std::uint8_t> payload, std::uint32_t tid) {
+  std::memset(payload.data() + offsetof(shared::PayloadHead, flags), 0, 2);
+  std::memcpy(payload.data() + shared::kTaskOffset, &tid, sizeof tid);
 }
 
-// The agent has run the filter unless it did not know the task's name.
+// `name`: kNameBytes, or nothing.
+void Reader::learn_name(std::span<const std::uint8_t> name, const Maker& maker) {
+  if (name.empty()) return names_.forget(maker.task, maker.ns);
+  const auto end = std::find(name.begin(), name.end() - 1, std::uint8_t{0});
+  names_.learn(maker.task, std::string(name.begin(), end), maker.ns);
+}
+
+// The agent has run the filter unless it did not know the task's name or number.
 bool Reader::is_wanted(const shared::RecordHead& head, std::span<const std::uint8_t> payload, std::uint16_t type,
-                       const Task& task) {
+                       const Maker& maker) {
   if ((head.flags & shared::kRecordJudgeLater) == 0) return true;
   std::uint8_t name[shared::kNameBytes] = {};
-  const std::string_view known = names_.name(task.tid, task.ns);
+  const std::string_view known = names_.name(maker.task, maker.ns);
   std::copy_n(known.begin(), std::min(known.size(), sizeof name - 1), name);
   const shared::FilterInput input{payload.data(), static_cast<std::uint32_t>(payload.size()), head.cpu, name};
   return area_.judge(type, input) != shared::Verdict::drop;
 }
 
 // The agent left room for the name, with a NUL at its end; a locator that leads elsewhere is left alone.
-void Reader::fill_in_comm(std::span<std::uint8_t> payload, std::uint16_t type, const Task& task) {
-  const std::string_view name = names_.name(task.tid, task.ns);
+void Reader::fill_in_comm(std::span<std::uint8_t> payload, std::uint16_t type, const Maker& maker) {
+  const std::string_view name = names_.name(maker.task, maker.ns);
   for (const std::uint32_t place : area_.comm_locators(type)) {
     std::uint32_t locator = 0;
     if (place + sizeof locator > payload.size()) continue;

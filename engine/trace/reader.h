@@ -72,8 +72,8 @@ class Reader {
     bool emptied = true;           // nothing committed was left in the ring
   };
   // Whose record, and when it was made.
-  struct Task {
-    std::uint32_t tid;
+  struct Maker {
+    shared::TaskNumber task;
     std::uint64_t ns;
   };
   // A ring in the merge, by the time of its first waiting record.
@@ -93,10 +93,11 @@ class Reader {
   bool all_emptied() const;
   std::size_t merge(std::uint64_t limit, std::size_t most, const Sink& sink);
   void hand_on(RingCopy& ring, const Sink& sink);
-  void learn_name(std::span<const std::uint8_t> name, const Task& task);
+  static void show_number(std::span<std::uint8_t> payload, std::uint32_t tid);
+  void learn_name(std::span<const std::uint8_t> name, const Maker& maker);
   bool is_wanted(const shared::RecordHead& head, std::span<const std::uint8_t> payload, std::uint16_t type,
-                 const Task& task);
-  void fill_in_comm(std::span<std::uint8_t> payload, std::uint16_t type, const Task& task);
+                 const Maker& maker);
+  void fill_in_comm(std::span<std::uint8_t> payload, std::uint16_t type, const Maker& maker);
   void advise(double fill, bool more);
   double fullest() const;
 

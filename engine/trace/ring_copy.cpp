@@ -14,6 +14,7 @@ namespace {
 
 using shared::PayloadHead;
 using shared::RecordHead;
+using shared::task_of;
 
 constexpr std::uint64_t kUnit = 8;
 // So much is copied and then looked at while it is in the nearest cache.
@@ -138,7 +139,7 @@ void RingCopy::resynchronise(std::uint64_t commit, ReaderCounts& counts) {
 RingCopy::Sifted RingCopy::sift(std::uint8_t* bytes, std::uint64_t size, bool whole, const Rules& rules,
                                 TaskNames& names, ReaderCounts& counts) {
   Sifted done;
-  std::uint32_t seen = 0;
+  shared::TaskNumber seen{};
   bool has_seen = false;
   while (done.taken < size) {
     const std::uint64_t left = size - done.taken;
@@ -161,8 +162,9 @@ RingCopy::Sifted RingCopy::sift(std::uint8_t* bytes, std::uint64_t size, bool wh
       ++counts.damaged;
       continue;
     }
-    const auto tid = static_cast<std::uint32_t>(payload.pid);
-    if (!is_name && (tid != seen || !has_seen)) names.see(seen = tid), has_seen = true;
+    const shared::TaskNumber task = task_of(payload);
+    if (is_name && (payload.type & shared::kTaskBegins) != 0) names.begin(task);
+    if ((!is_name || task.is_elsewhere()) && (task != seen || !has_seen)) names.see(seen = task), has_seen = true;
     std::uint8_t* place = bytes + done.kept;
     if (place != record) std::memmove(place, record, head.length);
     std::memcpy(place + offsetof(RecordHead, tsc), &time, sizeof time);

@@ -14,12 +14,11 @@ namespace uprobe::trace {
 namespace {
 
 constexpr std::string_view kUnknown = "<...>";
-constexpr std::uint64_t kRefreshNs = 100'000'000;
+constexpr std::uint64_t kRefreshNs = 100'000'000, kRetryNs = 10'000'000;
 // A target can put any number into the thread id of a record: it must not fill the tool's memory with names.
 constexpr std::size_t kMostNames = 65536;
 // Nor with the names that one task has had since its last hit that was printed.
 constexpr std::size_t kMostChanges = 16;
-constexpr std::size_t kMostSpaces = 2;  // more of them mean the same
 // A thread that has opened the file of a name has written it after so long, unless it was stopped.
 constexpr std::uint64_t kWrittenAfterNs = 20'000'000;
 
@@ -30,20 +29,9 @@ std::uint64_t TaskNames::now_ns() {
   return static_cast<std::uint64_t>(std::chrono::nanoseconds(time).count());
 }
 
-TaskNames::TaskNames(std::string proc, std::function<bool(std::uint32_t tid)> is_traced)
-    : proc_(std::move(proc)), is_traced_(std::move(is_traced)) {}
-
-void TaskNames::begin(std::uint32_t tid) {
-  if (tid == 1) ++begun_spaces_;
-}
-
-// A namespace's number is given again when it has ended: then it counts once, which is right.
-void TaskNames::know_space(std::uint64_t space) {
-  if (space != 0 && spaces_.size() < kMostSpaces) spaces_.insert(space);
-}
-
-bool TaskNames::is_ambiguous(const Entry& entry) const {
-  return !entry.is_here && std::max(spaces_.size(), first_spaces_ + begun_spaces_) > 1;
+TaskNames::TaskNames(std::string proc, std::function<bool(std::uint32_t tid, bool is_elsewhere)> is_traced)
+    : proc_(std::move(proc)), is_traced_(std::move(is_traced)), numbers_(proc_, nullptr) {
+  if (is_traced_) numbers_ = TaskNumbers(proc_, [ask = is_traced_](std::uint32_t process) { return ask(process, true); });
 }
 
 void TaskNames::begin_batch(std::uint64_t now_ns) {
@@ -51,30 +39,29 @@ void TaskNames::begin_batch(std::uint64_t now_ns) {
   now_ns_ = now_ns;
 }
 
-TaskNames::Entry& TaskNames::find(std::uint32_t tid) {
-  Recent& recent = recent_[tid % recent_.size()];
-  if (recent.entry != nullptr && recent.tid == tid) return *recent.entry;
-  if (entries_.size() >= kMostNames && !entries_.contains(tid)) {
+TaskNames::Entry& TaskNames::find(std::uint64_t key) {
+  Recent& recent = recent_[(key ^ key >> 32) % recent_.size()];
+  if (recent.entry != nullptr && recent.key == key) return *recent.entry;
+  if (entries_.size() >= kMostNames && !entries_.contains(key)) {
     entries_.clear();
+    elsewhere_.clear();
     recent_.fill({});
   }
-  recent = {tid, &entries_[tid]};
+  recent = {key, &entries_[key]};
   return *recent.entry;
 }
 
-TaskNames::Entry& TaskNames::entry(std::uint32_t tid) {
-  Entry& entry = find(tid);
+TaskNames::Entry& TaskNames::entry(const Task& task) {
+  Entry& entry = find(task.key());
   if (entry.batch == batch_) return entry;
   const bool is_new = entry.batch == 0;
   entry.batch = batch_;
-  if (is_new || now_ns_ - entry.read_ns >= kRefreshNs) read(tid, entry);
+  if (is_new || now_ns_ - entry.read_ns >= kRefreshNs) read(task.number(), entry);
   return entry;
 }
 
-std::string_view TaskNames::name(std::uint32_t tid, std::uint64_t ns) {
-  Entry& known = entry(tid);
-  if (is_ambiguous(known)) return kUnknown;
-  std::vector<Name>& names = known.names;
+std::string_view TaskNames::name(const Task& task, std::uint64_t ns) {
+  std::vector<Name>& names = entry(task).names;
   std::size_t at = 0;
   while (at + 1 < names.size() && names[at + 1].since <= ns) ++at;
   names.erase(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(at));
@@ -83,8 +70,33 @@ std::string_view TaskNames::name(std::uint32_t tid, std::uint64_t ns) {
   return kUnknown;
 }
 
+std::uint32_t TaskNames::number(const Task& task) {
+  const shared::TaskNumber& of = task.number();
+  if (!of.is_elsewhere()) return of.thread;
+  const Entry& known = entry(task);
+  return known.number != 0 ? known.number : of.of_child ? 0 : of.process;
+}
+
+Task TaskNames::called(std::uint32_t number) const {
+  const auto found = elsewhere_.find(number);
+  return found == elsewhere_.end() ? Task(number) : Task(shared::task_of_key(found->second));
+}
+
+void TaskNames::learn_number(const Task& task, std::uint32_t number) {
+  if (!task.number().is_elsewhere() || number == 0) return;
+  find(task.key()).number = number;
+  elsewhere_[number] = task.key();
+}
+
+void TaskNames::begin(const Task& task) {
+  if (!task.number().is_elsewhere()) return;
+  Entry& begun = find(task.key());
+  begun.number = 0;
+  begun.batch = 0;
+}
+
 void TaskNames::refresh_all() {
-  for (auto& [tid, entry] : entries_) read(tid, entry);
+  for (auto& [key, entry] : entries_) read(shared::task_of_key(key), entry);
 }
 
 TaskNames::Name TaskNames::make(std::string_view name, std::uint64_t ns) {
@@ -105,24 +117,38 @@ bool TaskNames::is_doubtful(const Entry& entry, std::uint64_t ns) {
   return !entry.names.empty() && !entry.names.back().known && ns < entry.names.back().since + kWrittenAfterNs;
 }
 
-void TaskNames::learn(std::uint32_t tid, std::string_view name, std::uint64_t ns) {
-  Entry& known = find(tid);
+void TaskNames::learn(const Task& task, std::string_view name, std::uint64_t ns) {
+  Entry& known = find(task.key());
   if (!is_doubtful(known, ns)) add(known, make(name, ns));
 }
 
-void TaskNames::forget(std::uint32_t tid, std::uint64_t ns) {
-  Entry& entry = find(tid);
+void TaskNames::forget(const Task& task, std::uint64_t ns) {
+  Entry& entry = find(task.key());
   add(entry, {.since = ns});
-  read(tid, entry);
+  read(task.number(), entry);
+}
+
+// Where there was no time it is tried with the next batch, and soon where there was no such task: its process may be in execve. What
+// has been found once stays, when the task has gone.
+bool TaskNames::find_number(const shared::TaskNumber& task, Entry& entry) {
+  const TaskNumbers::Found found = numbers_.find(task);
+  if (entry.number == 0 && found.number == 0) entry.read_ns -= kRefreshNs - kRetryNs;
+  if (!found.has_looked) entry.read_ns = 0;
+  if (found.number != 0) learn_number(task, found.number);
+  return found.number != 0;
 }
 
 // A task that is gone keeps the name that it had. The name may itself contain newlines; the last one is the file's. Where another
 // thread was about to write it, what stands there may still be the old one: it is read again with the next batch.
-void TaskNames::read(std::uint32_t tid, Entry& entry) const {
+void TaskNames::read(const shared::TaskNumber& task, Entry& entry) {
   entry.read_ns = now_ns_;
-  if (is_traced_ && !entry.is_here && !is_traced_(tid)) return;
+  if (task.is_elsewhere()) {
+    if (!find_number(task, entry)) return;
+  } else if (is_traced_ && !entry.is_here && !is_traced_(task.thread, false)) {
+    return;
+  }
   entry.is_here = true;
-  const std::string path = proc_ + "/" + std::to_string(tid) + "/comm";
+  const std::string path = proc_ + "/" + std::to_string(task.is_elsewhere() ? entry.number : task.thread) + "/comm";
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return;
   const std::uint64_t begun = now_ns();

@@ -113,6 +113,33 @@ TEST_P(Jump, AddressesOfStubsDoNotShow) {
   agent::uprobe_return_slots[kNumber] = before;
 }
 
+// The number of the process is the tool's, that of the thread its own.
+TEST_P(Jump, InAnotherNamespaceTheProcessIsNamed) {
+  const std::vector<Insn> own = {insn(Op::begin), insn(Op::load_thread), insn(Op::store_value, 8, 0, 16), insn(Op::end)};
+  OneEvent session(own, 24, cpus(), kClaimed, 1 << 20);
+  JumpProbe probe(hit_site);
+  shared::ProcessBlock& block = probe.block().head;
+  block.flags |= shared::kBlockElsewhere;
+  probe.arm(session, fast());
+  EXPECT_EQ(probe.body().records, fast());
+  for (const bool of_child : {false, true}) {
+    const shared::TaskWords words = shared::words_of(1234567, of_child);
+    block.process_word = words.process, block.thread_word = words.thread;
+    EXPECT_TRUE(passes_unnoticed(1, kArithmetic));
+    const auto records = take(session);
+    ASSERT_EQ(records.size(), 1U);
+    EXPECT_LT(records[0].ring, cpus());
+    shared::PayloadHead head;
+    std::memcpy(&head, records[0].payload.data(), sizeof head);
+    const auto thread = static_cast<u32>(::gettid()) & shared::kNumberMask;
+    EXPECT_EQ(head.type, 0);
+    EXPECT_EQ(shared::task_of(head), (shared::TaskNumber{1234567, thread, of_child}));
+    EXPECT_EQ(records[0].word(16), static_cast<u64>(::gettid()));
+  }
+  block.flags &= ~shared::kBlockElsewhere;
+  block.process_word = block.thread_word = 0;
+}
+
 TEST_P(Jump, NothingIsRecordedWhileTheSessionIsOff) {
   OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 1 << 20);
   JumpProbe probe(hit_site);

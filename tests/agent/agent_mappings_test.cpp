@@ -48,7 +48,7 @@ struct Session {
     __atomic_fetch_add(&asked, 1, __ATOMIC_RELEASE);
     __atomic_store_n(&slot.answered.word, done, __ATOMIC_RELEASE);
     __atomic_store_n(&slot.answered.check, done, __ATOMIC_RELEASE);
-    u32& wake = header.notices[slot.tid % shared::kNotices].wake;
+    u32& wake = header.notices[slot.called % shared::kNotices].wake;
     __atomic_fetch_add(&wake, 1, __ATOMIC_RELEASE);
     ::syscall(SYS_futex, &wake, FUTEX_WAKE, 1, nullptr, nullptr, 0);
   }

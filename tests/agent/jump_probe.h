@@ -112,6 +112,7 @@ class JumpProbe {
     if (fast) spec.fast = fast_record(session), spec.fast->is_return = exit.pops != 0;
     if (fast && has_stubs) spec.fast->agent_text = Addr{word_of(agent::uprobe_return_stubs)};
     if (fast && has_stubs) spec.fast->agent_text_bytes = shared::kReturnStubs * shared::kStubUnit;
+    if (fast) spec.fast->is_elsewhere = (block_.head.flags & shared::kBlockElsewhere) != 0;
     body_ = x86::make_body(spec);
     std::vector<u8> thunk;
     ASSERT_TRUE(copy && x86::append_thunk(thunk, thunk_at, at + x86::kBodyEntry));

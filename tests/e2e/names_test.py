@@ -140,37 +140,4 @@ class Skipped(Names):
             target.communicate()
 
 
-class Namespaces(Names):
-    """Numbers of another PID namespace are those of strangers here."""
-    def trace(self, *command):
-        probe = ["-p", self.definition]
-        done = harness.run([*harness.tracer("-o", self.path("trace")), *probe, "--", *command])
-        if b"Operation not permitted" in done.stderr:
-            self.skipTest("no PID namespaces here")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        with open(self.path("trace"), encoding="latin-1") as file:
-            return harness.parse_trace(file.read())
-
-    def space(self):
-        return [harness.need("unshare"), "--pid", "--fork", "--mount-proc"]
-
-    def test_one(self):
-        hits = self.trace(*self.space(), self.program, "forks", "40")
-        self.assertEqual(len(hits), 40)
-        self.assertTrue(all(hit.tid < 200 for hit in hits))
-        self.check(shown_and_true(hits), 40)
-
-    def test_nested(self):
-        """Numbers of two namespaces: no name rather than another task's."""
-        hits = self.trace(*self.space(), *self.space(), self.program, "forks", "20")
-        self.assertEqual(len(hits), 20)
-        self.assertEqual([pair for pair in shown_and_true(hits) if pair[0] not in (UNKNOWN, pair[1])], [])
-
-    def test_two_at_once(self):
-        space = " ".join([*self.space(), self.program])
-        hits = self.trace("sh", "-c", f"{space} forks 20 & {space} threads 20 & wait; exec {self.program} forks 4")
-        self.assertEqual(len(hits), 20 + 60 + 4)
-        self.assertEqual([pair for pair in shown_and_true(hits) if pair[0] not in (UNKNOWN, pair[1])], [])
-
-
 harness.main()

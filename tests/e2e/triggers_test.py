@@ -196,7 +196,7 @@ class Names(harness.TestCase):
     def test_where_a_filter_forbids_to_ask(self):
         words = ("self=worker", "hit=1", "filter", "hit=2", "other=w", "hit=3")
         self.assertEqual(self.recorded(words, "--trigger=disable_event:t:e if n > 1 && comm ~ \"w*\""), "123")
-        self.assertRegex(self.summary, r"t/e .*: 3 hits, 2 triggers could not look at comm \(seccomp filter\)\n")
+        self.assertRegex(self.summary, r"t/e .*: 3 hits, 2 triggers could not look at comm \(seccomp filter\) or common_pid \(PID namespace\)\n")
         self.assertEqual(self.recorded(words, "--trigger=disable_event:t:e if n > 2 && comm ~ \"w*\""), "123")
         self.assertRegex(self.summary, r", 1 trigger could not look at comm")
         self.assertEqual(self.recorded(words, "--trigger=traceoff if n == 2 || comm == \"x\""), "12", "the name does not matter")

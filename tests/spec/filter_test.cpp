@@ -49,6 +49,20 @@ std::vector<std::uint8_t> record(std::initializer_list<std::uint8_t> bytes) {
   return payload;
 }
 
+TEST(Filter, TheNumberOfAThreadElsewhereIsTheTools) {
+  const EventProgram program = filtered("%di", "common_pid == 70 || arg1 == 1");
+  const shared::Filter filter{program.filter.data(), static_cast<std::uint32_t>(program.filter.size()), nullptr, 0};
+  std::vector<std::uint8_t> payload(kEntryHead + 8);
+  payload[4] = 70;
+  const auto verdict = [&](bool is_elsewhere, std::uint32_t pid) {
+    return shared::run_filter(filter, {payload.data(), static_cast<std::uint32_t>(payload.size()), 0, nullptr, is_elsewhere, pid});
+  };
+  EXPECT_EQ(verdict(false, 0), Verdict::pass);
+  EXPECT_EQ(verdict(true, 70), Verdict::pass);
+  EXPECT_EQ(verdict(true, 71), Verdict::drop);
+  EXPECT_EQ(verdict(true, 0), Verdict::later);
+}
+
 // Random expressions over a, b and c, each 0 or 1, and what they mean.
 struct Expression {
   std::string text;

@@ -31,7 +31,8 @@ std::string name_of(Op op) {
   constexpr const char* kNames[] = {"end",         "begin",       "register",     "constant",     "file_offset",
                                     "dereference", "store_value", "store_memory", "store_string", "store_strings",
                                     "store_text",  "store_comm",  "shift",        "load_entry",   "latency",
-                                    "vector",      "add",         "shift_right",  "object"};
+                                    "vector",      "add",         "shift_right",  "object",
+                                    "thread"};
   static_assert(std::size(kNames) == shared::kOpCount);
   return kNames[static_cast<std::size_t>(op)];
 }
@@ -50,6 +51,11 @@ std::string text_of(const std::vector<Insn>& insns) {
   return text;
 }
 std::string text_of(const EventProgram& program) { return text_of(program.insns); }
+
+TEST(Compile, TheOwnNumberOfTheThread) {
+  EXPECT_EQ(text_of(compiled("$nspid n=$nspid:x64")),
+            "begin; thread; store_value s4 @16; begin; thread; store_value s8 @20; end");
+}
 
 TEST(Compile, VectorRegistersAreStoredAsTheyAre) {
   const EventProgram program = compiled("%xmm3 %ymm1:u8[32] %xmm0:f64 %di entry(%xmm5):f32", "r");

@@ -128,6 +128,15 @@ TEST(Extensions, TheWordsOf2009) {
   EXPECT_EQ(parsed("p /b/x:f a0").arguments[0].variable, "a0") << "in any other style a variable";
 }
 
+TEST(Extensions, TheNumberInItsOwnNamespace) {
+  const ProbeSpec spec = parsed("p /b/x:f $nspid n=$nspid:x64");
+  EXPECT_EQ(spec.arguments.at(0).steps.at(0).kind, StepKind::thread);
+  EXPECT_EQ(spec.arguments[0].kind, Kind::unsigned_decimal);
+  EXPECT_EQ(spec.arguments[0].size, 4);
+  EXPECT_EQ(spec.arguments.at(1).kind, Kind::hex);
+  EXPECT_EQ(spec.arguments[1].size, 8);
+}
+
 TEST(Extensions, ReturnsLookBackToTheEntry) {
   const ProbeSpec spec = parsed("r /b/x:f $latency $entry_arg3 entry(+8(%si)):u16 +0(entry(%di)):string entry(%edx)");
   ASSERT_EQ(spec.arguments.size(), 5u);

@@ -51,6 +51,8 @@ std::string step_text(const Step& step) {
     case StepKind::entry:
     case StepKind::latency:
       return "entry";
+    case StepKind::thread:
+      return "thread";
   }
   return {};
 }

@@ -81,6 +81,29 @@ TEST_F(ReaderTest, NamesComeWithTheHits) {
   EXPECT_EQ(reader.counts().damaged + reader.counts().missing, 0u);
 }
 
+// The number that is handed on is the tool's, and the record has the form that its format says.
+TEST_F(ReaderTest, ThreadsOfOtherNamespacesHaveNumbersOfTheTools) {
+  Reader reader = make_reader();
+  const shared::TaskNumber thread{.process = 70000, .thread = 7}, child{.process = 70000, .thread = 8, .of_child = true};
+  names_.learn_number(thread, 70003);
+  RingWriter writer(area_, 0);
+  std::string name = "worker";
+  name.resize(shared::kNameBytes);
+  writer.write(kStart + 1, make_payload(0, thread, std::vector<std::uint8_t>(name.begin(), name.end())),
+               shared::kRecordTaskName);
+  const std::vector<std::uint8_t> rest(8);
+  for (const shared::TaskNumber& task : {thread, shared::TaskNumber{.process = 70000, .thread = 9}, child})
+    writer.write(kStart + 2, make_payload(0, task, rest));
+  time_.now += kMillisecond;
+  std::vector<std::pair<std::uint32_t, std::string>> shown;
+  reader.poll([&](const trace::EventRecord& record) {
+    shown.emplace_back(record.tid, names_.name(record.task, record.ns));
+    EXPECT_EQ(std::vector<std::uint8_t>(record.payload.begin(), record.payload.end()), make_payload(0, record.tid, rest));
+  });
+  EXPECT_EQ(shown, (std::vector<std::pair<std::uint32_t, std::string>>{{70003, "worker"}, {70000, "<...>"}, {0, "<...>"}}));
+  EXPECT_EQ(reader.counts().damaged, 0u);
+}
+
 TEST_F(ReaderTest, ANameOfAnotherSizeIsDamaged) {
   Reader reader = make_reader();
   RingWriter writer(area_, 1);

@@ -31,6 +31,17 @@ inline std::vector<std::uint8_t> make_payload(std::uint16_t type, std::uint32_t 
   return payload;
 }
 
+// The same of a thread of another PID namespace.
+inline std::vector<std::uint8_t> make_payload(std::uint16_t type, const shared::TaskNumber& task,
+                                              std::span<const std::uint8_t> rest = {}) {
+  std::vector<std::uint8_t> payload = make_payload(type, 0u, rest);
+  const shared::TaskWords words = shared::words_of(task.process, task.of_child);
+  const std::uint32_t first = type | words.process, second = task.thread | words.thread;
+  std::memcpy(payload.data(), &first, sizeof first);
+  std::memcpy(payload.data() + shared::kTaskOffset, &second, sizeof second);
+  return payload;
+}
+
 // One 64-bit argument at offset 16.
 inline std::vector<std::uint8_t> make_payload(std::uint16_t type, std::uint32_t tid, std::uint64_t argument) {
   std::uint8_t bytes[8];

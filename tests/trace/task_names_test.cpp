@@ -33,6 +33,19 @@ class TaskNamesTest : public testing::Test {
     std::filesystem::create_directories(folder);
     std::ofstream(folder + "/comm") << text;
   }
+  // With what /proc shows of threads in PID namespaces: the numbers from the tool's inwards.
+  void add_task(std::uint32_t process, std::uint32_t thread, const std::vector<std::uint32_t>& numbers, const std::string& name) {
+    set_comm(thread, name);
+    const std::string folder = root_ + "/" + std::to_string(process) + "/task/" + std::to_string(thread);
+    std::filesystem::create_directories(folder);
+    std::ofstream status(folder + "/status");
+    status << "Name:\tx\nNSpid:";
+    for (const std::uint32_t number : numbers) status << "\t" << number;
+    status << "\n";
+  }
+  static shared::TaskNumber elsewhere(std::uint32_t process, std::uint32_t thread, bool of_child = false) {
+    return {process, thread, of_child};
+  }
   void end_task(std::uint32_t tid) { std::filesystem::remove_all(root_ + "/" + std::to_string(tid)); }
 
   std::string root_;
@@ -137,7 +150,7 @@ TEST_F(TaskNamesTest, ANameThatIsBeingWrittenIsReadLater) {
 TEST_F(TaskNamesTest, NothingIsReadOfStrangers) {
   set_comm(7, "traced\n");
   set_comm(8, "stranger\n");
-  TaskNames names(root_, [](std::uint32_t tid) { return tid == 7; });
+  TaskNames names(root_, [](std::uint32_t tid, bool is_elsewhere) { return tid == 7 && !is_elsewhere; });
   EXPECT_EQ(names.name(7), "traced");
   EXPECT_EQ(names.name(8), "<...>");
   names.learn(8, "told", 1);
@@ -145,27 +158,63 @@ TEST_F(TaskNamesTest, NothingIsReadOfStrangers) {
   EXPECT_EQ(names.name(8), "told");
 }
 
-// Two namespaces have tasks of the same numbers.
-TEST_F(TaskNamesTest, ANumberOfSeveralNamespacesSaysNothing) {
+// Two namespaces have tasks of the same numbers, and the tool's has one as well.
+TEST_F(TaskNamesTest, NumbersOfOtherNamespacesAreNobodyElses) {
   set_comm(7, "here\n");
-  TaskNames names(root_, [](std::uint32_t tid) { return tid == 7; });
-  names.begin(1);
-  names.know_space(100);
-  names.learn(2, "child", 1);
-  EXPECT_EQ(names.name(2), "child");
-  names.begin(1);
-  EXPECT_EQ(names.name(2), "<...>");
+  add_task(100, 100, {100, 7}, "first\n");
+  add_task(200, 200, {200, 7}, "second\n");
+  TaskNames names(root_);
   EXPECT_EQ(names.name(7), "here");
+  EXPECT_EQ(names.name(elsewhere(100, 7)), "first");
+  EXPECT_EQ(names.name(elsewhere(200, 7)), "second");
+  EXPECT_EQ(names.number(7), 7u);
+  EXPECT_EQ(names.number(elsewhere(100, 7)), 100u);
+  EXPECT_EQ(names.name(names.called(200)), "second");
+  EXPECT_EQ(names.name(names.called(7)), "here");
 }
 
-TEST_F(TaskNamesTest, AnotherNamespaceBesideTheOneThatWasThere) {
-  TaskNames names("/nonexistent", [](std::uint32_t) { return false; });
-  names.know_space(100);
-  names.settle_spaces();
-  names.learn(2, "child", 1);
-  EXPECT_EQ(names.name(2), "child");
-  names.begin(1);
-  EXPECT_EQ(names.name(2), "<...>");
+TEST_F(TaskNamesTest, AThreadIsKnownAsLongAsItIsRemembered) {
+  add_task(100, 100, {100, 7}, "first\n");
+  add_task(100, 105, {105, 9}, "other\n");
+  TaskNames names(root_);
+  EXPECT_EQ(names.number(elsewhere(100, 9)), 105u);
+  EXPECT_EQ(names.name(elsewhere(100, 9)), "other");
+  end_task(105), std::filesystem::remove_all(root_ + "/100/task/105");
+  names.begin_batch(names.now_ns());
+  names.refresh_all();
+  EXPECT_EQ(names.number(elsewhere(100, 9)), 105u);
+  names.begin(elsewhere(100, 9));
+  EXPECT_EQ(names.number(elsewhere(100, 9)), 100u) << "of one that nobody has seen the process's";
+}
+
+TEST_F(TaskNamesTest, ChildrenThatHaveNotBeenToldTheirNumber) {
+  add_task(100, 100, {100, 7}, "parent\n");
+  add_task(110, 110, {110, 8}, "child\n");
+  add_task(120, 120, {120, 1, 8}, "further in\n");
+  add_task(130, 130, {130, 12}, "grandchild\n");
+  std::ofstream(root_ + "/100/task/100/children") << "120 110 ";
+  std::ofstream(root_ + "/110/task/110/children") << "130 ";
+  TaskNames names(root_, [](std::uint32_t tid, bool is_elsewhere) { return is_elsewhere && tid != 130; });
+  EXPECT_EQ(names.number(elsewhere(100, 8, true)), 110u);
+  EXPECT_EQ(names.name(elsewhere(100, 8, true)), "child");
+  EXPECT_EQ(names.number(elsewhere(100, 12, true)), 0u) << "it is not traced";
+  EXPECT_EQ(names.name(elsewhere(100, 12, true)), "<...>");
+  names.learn_number(elsewhere(100, 13, true), 131);
+  EXPECT_EQ(names.number(elsewhere(100, 13, true)), 131u);
+}
+
+TEST(TaskNumbers, AreWhatARecordSays) {
+  for (const std::uint32_t process : {0u, 1u, 65536u, 4194303u})
+    for (const bool of_child : {false, true})
+      for (const std::uint32_t thread : {1u, 4194303u}) {
+        const shared::TaskNumber task{process, thread, of_child};
+        const shared::TaskWords words = shared::words_of(process, of_child);
+        EXPECT_EQ(words.process & 0xffff, 0u);
+        EXPECT_EQ(shared::task_of(words.process | 0x1234, words.thread | thread), task);
+        EXPECT_EQ(shared::task_of_key(task.key()), task);
+      }
+  EXPECT_EQ(shared::owner_of({}, 77), 77u);
+  EXPECT_EQ(shared::owner_of(shared::words_of(99, false), 77), shared::kOwnerElsewhere | 99);
 }
 
 TEST_F(TaskNamesTest, OneTaskWithManyNamesDoesNotGrowWithoutEnd) {

@@ -46,6 +46,7 @@ struct FastRecord {
   std::span<const shared::Insn> program;
   std::span<const shared::Test> filter = {};             // empty: every hit is recorded
   std::uint32_t dropped_offset = 0, dropped_stride = 0;  // of the counts of what it drops
+  bool is_elsewhere = false;  // kBlockElsewhere: records get the words of the block (engine/shared/task_number.h)
 };
 
 struct BodySpec {

@@ -52,6 +52,7 @@ bool is_generated(const Test& test) { return is_end(test.op) || test.op == TestO
 bool is_in_record(const FastRecord& fast, const Test& test) {
   const bool is_size = test.size == 1 || test.size == 2 || test.size == 4 || test.size == 8;
   if (test.offset == shared::kTestCpu) return test.size == 4;
+  if (fast.is_elsewhere && shared::is_of_task(test.offset, test.size)) return false;
   return is_size && std::uint64_t{test.offset} + test.size <= fast.fixed_bytes;
 }
 

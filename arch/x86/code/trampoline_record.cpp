@@ -27,6 +27,7 @@
 #include "arch/x86/code/trampoline_support.h"
 #include "engine/shared/process_block.h"
 #include "engine/shared/session_area.h"
+#include "engine/shared/task_number.h"
 #include "engine/shared/trampoline.h"
 
 namespace uprobe::x86 {
@@ -89,6 +90,8 @@ class Recorder {
   void announce_and_stamp();
   void find_room();
   void heads();
+  void task();
+  void load_thread();
   void return_head();
   void load_returned(Reg reg);
   void argument(const shared::Insn& insn);
@@ -294,15 +297,35 @@ void Recorder::find_room() {
 void Recorder::heads() {
   a_.load(rsi, {rsp, kCopyInFrame});
   a_.op(0x0fb7, 4, rax, Mem{rsi, kSlotEvent});  // movzwl: `flags` and `preempt_count` are 0
+  if (fast_.is_elsewhere) {
+    a_.constant(rdx, spec_.block.value);
+    a_.op(0x0b, 4, rax, Mem{rdx, offsetof(ProcessBlock, process_word)});  // or
+  }
   a_.store(payload(0), rax, 4);
   a_.load(rax, {rsi, fast_.is_return ? kExitFunction : kSlotAddress});
   a_.store(payload(offsetof(shared::PayloadHead, ip)), rax);
   if (fast_.is_return) return_head();
+  task();
+  if (dynamic_) a_.constant(rdx, fast_.fixed_bytes);
+}
+
+// rdx = the block.
+void Recorder::task() {
   a_.constant(rdx, spec_.block.value);
   a_.op(0x63, 8, rax, Mem{rdx, offsetof(ProcessBlock, tid_offset)});
   a_.op(0x8b, 4, rax, Mem{rax, 0}, kFs);
+  if (fast_.is_elsewhere) {
+    a_.raw({0x25}), a_.number(shared::kNumberMask, 4);                   // and, %eax
+    a_.op(0x0b, 4, rax, Mem{rdx, offsetof(ProcessBlock, thread_word)});  // or
+  }
   a_.store(payload(offsetof(shared::PayloadHead, pid)), rax, 4);
-  if (dynamic_) a_.constant(rdx, fast_.fixed_bytes);
+}
+
+void Recorder::load_thread() {
+  a_.constant(rax, spec_.block.value);
+  a_.op(0x63, 8, rax, Mem{rax, offsetof(ProcessBlock, tid_offset)});
+  a_.op(0x8b, 4, rax, Mem{rax, 0}, kFs);
+  in_rax_ = true;
 }
 
 void Recorder::return_head() {
@@ -444,6 +467,8 @@ void Recorder::argument(const shared::Insn& insn) {
     case Op::load_file_offset:
       in_rax_ = true;
       return a_.constant(rax, fast_.file_bias + insn.immediate);
+    case Op::load_thread:
+      return load_thread();
     case Op::dereference:
       a_.load(rax, pointer(insn.immediate));
       in_rax_ = true;

@@ -58,6 +58,7 @@ bool is_supported(const shared::Insn& insn) {
     case Op::begin:
     case Op::load_constant:
     case Op::load_file_offset:
+    case Op::load_thread:
       return true;
     case Op::load_register:
       return insn.size < shared::kRegCount;
@@ -81,7 +82,8 @@ bool has_sources(std::span<const shared::Insn> program) {
   for (std::size_t i = 0; i + 1 < program.size(); ++i) {
     if (program[i].op != Op::begin) continue;
     const Op next = program[i + 1].op;
-    const bool is_source = next == Op::load_register || next == Op::load_constant || next == Op::load_file_offset;
+    const bool is_source = next == Op::load_register || next == Op::load_constant || next == Op::load_file_offset ||
+                           next == Op::load_thread;
     if (!is_source) return false;
   }
   return !program.empty() && (program[0].op == Op::begin || program[0].op == Op::end);

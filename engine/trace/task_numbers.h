@@ -1,0 +1,53 @@
+// Who a thread of another PID namespace is in the tool's: by /proc, where each task says what it is called in its own
+// (NSpid of /proc/PID/task/TID/status, proc(5)).
+//
+// What is asked for are numbers that a target says. Nothing is read of processes that are not traced, and the time that is spent is a
+// fifth of all, 20 ms at once: a number that cannot be looked up now is looked up later.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/shared/task_number.h"
+
+namespace uprobe::trace {
+
+class TaskNumbers {
+ public:
+  // `is_traced`: whether the process is; null: all are.
+  TaskNumbers(std::string proc, std::function<bool(std::uint32_t process)> is_traced);
+
+  struct Found {
+    bool has_looked;       // else there was no time
+    std::uint32_t number;  // 0: there is no such task
+  };
+  // A thread of the process, or else of a process that it has started.
+  Found find(const shared::TaskNumber& task);
+
+ private:
+  struct Own {
+    std::uint32_t number = 0;
+    std::size_t depth = 0;  // of the namespace in which that is its number
+  };
+  using Threads = std::unordered_map<std::uint32_t, std::uint32_t>;  // number here -> own
+
+  std::uint32_t look_for(const shared::TaskNumber& task);
+  std::uint32_t thread_of(std::uint32_t process, std::uint32_t own);
+  std::uint32_t thread_below(std::uint32_t process, std::uint32_t own);
+  std::vector<std::uint32_t> children_of(std::uint32_t process);
+  Own own_number(std::uint32_t process, std::uint32_t thread);
+  std::string folder(std::uint32_t process) const { return proc_ + "/" + std::to_string(process) + "/task"; }
+  void read_threads(std::uint32_t process, Threads& known);
+  bool may_read() { return reads_left_ != 0 && reads_left_-- != 0; }
+
+  std::string proc_;
+  std::function<bool(std::uint32_t)> is_traced_;
+  std::unordered_map<std::uint32_t, Threads> threads_;  // by process
+  unsigned reads_left_ = 0;             // by this look
+  std::uint64_t left_ns_ = 0, last_ns_ = 0;  // to spend, and when that was known
+};
+
+}  // namespace uprobe::trace
