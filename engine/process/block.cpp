@@ -211,6 +211,7 @@ std::optional<std::uint32_t> Block::find(Addr address) const {
 
 std::vector<std::uint32_t> Block::points_in(Addr begin, Addr end) const {
   std::vector<std::uint32_t> found;
+  if (end < begin) return found;
   const auto last = by_address_.lower_bound(end.value);
   for (auto at = by_address_.lower_bound(begin.value); at != last; ++at) found.push_back(at->second);
   return found;

@@ -57,6 +57,7 @@ class Block {
   bool has_room(std::size_t points) const;
   Addr point_at(std::size_t index) const { return at_ + head_->point_offset + index * sizeof(shared::Point); }
   std::optional<std::uint32_t> find(Addr address) const;
+  // None where the end is in front of the beginning: a process may say so of what it has mapped.
   std::vector<std::uint32_t> points_in(Addr begin, Addr end) const;
   // The point whose text leads to a point: itself, or where its approach begins.
   std::uint32_t leads_to(std::uint32_t point) const;

@@ -136,6 +136,16 @@ TEST_F(BlockTest, StatesAndCopiesChangeInPlace) {
   EXPECT_EQ(Block::read(target_, kAt)->undo()[0].original[0], 0x90);
 }
 
+// A process may say of what it has mapped that it ends before it begins.
+TEST_F(BlockTest, PointsAreThoseOfARange) {
+  Block block = make();
+  ASSERT_TRUE(block.add(target_, {make_point(block, 0x401000), make_point(block, 0x402000), make_point(block, 0x403000)}));
+  EXPECT_EQ(block.points_in(Addr{0x401001}, Addr{0x403000}), std::vector<std::uint32_t>{1});
+  EXPECT_EQ(block.points_in(Addr{0}, Addr{~std::uint64_t{0}}), (std::vector<std::uint32_t>{0, 1, 2}));
+  EXPECT_TRUE(block.points_in(Addr{0x403000}, Addr{0x401000}).empty());
+  EXPECT_TRUE(block.points_in(Addr{~std::uint64_t{0}}, Addr{0}).empty());
+}
+
 TEST_F(BlockTest, APointOfOursGetsConsumersOnce) {
   Block block = make();
   ASSERT_TRUE(block.add(target_, {make_point(block, 0x400000, 0)}));
