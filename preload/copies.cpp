@@ -140,7 +140,8 @@ Moved move_to_original(ProcessBlock& block, SignalFrame& frame, Arrival arrival)
   const u64 offset = frame.ip - point->copy;
   const shared::Mark& mark = mark_covering(*point, offset);
   const bool in_front = is_in_front(*point, offset);
-  if (arrival == Arrival::step && in_front && offset != 0) return Moved::within;
+  // A jump leads to the beginning of an approach's copy: its step is none of the program's.
+  if (arrival == Arrival::step && in_front && (offset != 0 || shared::is_approach(*point))) return Moved::within;
   if (is_no_way_back(block, *point, mark, frame, arrival)) return arrival == Arrival::step ? Moved::within : Moved::no;
   frame.ip = point->address + static_cast<u64>(i64{mark.place});
   frame.sp += mark.pushed;

@@ -171,6 +171,13 @@ bool came_home(ProcessBlock& block, SignalFrame& frame, bool may_fault) {
   return finish_return(block, frame, may_fault && (frame.mask & kFaultSignals) == 0);
 }
 
+// Through all of a chain of tail calls.
+bool came_all_the_way_home(ProcessBlock& block, SignalFrame& frame) {
+  bool has_returned = false;
+  while (came_home(block, frame, true)) has_returned = true;
+  return has_returned;
+}
+
 }  // namespace
 
 // Only where an approach leads to the place, which is in the middle of its jump, the hit is taken.
@@ -221,7 +228,7 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_on_trap(i32, SignalInfo*
   if (is_step(*info)) {
     if (end_step(block, *frame)) return leave(block, *frame, true);
     // A step of the program's own that was a return: it has ended behind the call, whatever is between.
-    const bool has_returned = came_home(block, *frame, true);
+    const bool has_returned = came_all_the_way_home(block, *frame);
     if (!has_returned && (finish_jump(block, *frame, true) || in_agent(block, frame->ip)))
       return leave(block, *frame, true);
   }

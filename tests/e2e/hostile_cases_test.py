@@ -86,6 +86,38 @@ class HostileCases(harness.TestCase):
         self.assertEqual((seen.returncode, seen.stdout), (0, plain.stdout), seen.stderr)
         self.assertIn(b": 1 hit\n", seen.stderr)
 
+    def test_own_steps_through_returns(self):
+        """Each instruction once and in order: through jumps and their approaches, exits, chains of tail calls."""
+        program = self.compile("steps_through_returns", "")
+        functions = ("leaf", "outer", "either", "tail", "deep", "turns_off", "turns_on")
+        definitions = [f"{kind}:{kind}_{name} {program}:{name}" for name in functions for kind in "pr"]
+        hits = {"leaf": 3, "outer": 1, "either": 2, "tail": 1, "deep": 4, "turns_off": 1, "turns_on": 1}
+        plain = harness.run([program])
+        for tier in ("auto", "int3"):
+            for returns in ("exits", "stub"):
+                for wanted in (definitions, definitions[1::2]):
+                    with self.subTest(tier=tier, returns=returns, count=len(wanted)):
+                        listed = self.write("list", "\n".join(wanted) + "\n")
+                        seen = harness.run([harness.tool(), f"--tier={tier}", f"--return={returns}", "-o", self.path("trace"),
+                                            "-i", listed, "--", program])
+                        self.assertEqual((seen.returncode, seen.stdout), (0, plain.stdout), seen.stderr)
+                        found = {name.decode(): int(number) for name, number, _ in SUMMARY.findall(seen.stderr)}
+                        self.assertEqual(found, {one[2:].split()[0]: hits[one.split(":")[-1]] for one in wanted})
+
+    def test_a_debugger_in_the_tree_steps(self):
+        """Its child has been in probed functions, and is in some: from the attaching on its code is its own."""
+        program = self.compile("steps_its_child", "")
+        listed = self.write("list", "".join(f"{kind}:{kind}_{name} {program}:{name}\n" for kind in "pr"
+                                            for name in ("leaf", "waits", "middle", "tail", "outer")))
+        plain = harness.run([program])
+        for tier in ("auto", "int3"):
+            with self.subTest(tier=tier):
+                seen = harness.run([harness.tool(), f"--tier={tier}", "--return=exits", "-o", self.path("trace"), "-i", listed,
+                                    "--", program])
+                self.assertEqual((seen.returncode, seen.stdout), (0, plain.stdout), seen.stderr)
+                self.assertIn(b"r_outer", seen.stderr)
+                self.assertIn(b"is traced by another of the traced programs", seen.stderr)
+
     def test_signals_at_the_end_under_preload(self):
         """They come while the library waits for its helper, and wait until it is done."""
         for how in ("", "musl"):

@@ -4,6 +4,8 @@ and the ends of threads, unwinders, coroutines, chains of tail calls, stacks a m
 import glob
 import os
 import re
+import subprocess
+import sys
 
 import harness
 import returns_test
@@ -327,6 +329,31 @@ class Choice(harness.TestCase):
         seen = harness.run_tool([f"r:e {program}:{offset:#x}"], [program])
         self.assertEqual((seen.returncode, seen.stdout), (125, b""))
         self.assertIn(b"exceptions would not pass its return stub", seen.stderr)
+
+    def test_static_programs_without_section_headers(self):
+        """Exits where unwind information shows the function; else the reason, and nothing of the program runs."""
+        drop = os.path.join(harness.Options.source, "tests/e2e/fixtures/drop_section_headers.py")
+        for name, exits, reason in (("subject_static_pie", True, b"exceptions would not pass its return stub"),
+                                    ("subject_static", False, b"a return probe belongs at the beginning of a function")):
+            with self.subTest(name):
+                offset = Elf(harness.fixture(name)).offset_of("take_numbers")
+                stripped, program = self.path("stripped"), self.path("program")
+                subprocess.run([harness.need("strip"), "-o", stripped, harness.fixture(name)], check=True)
+                subprocess.run([sys.executable, drop, stripped, program], check=True)
+                os.chmod(program, 0o755)
+                alone = harness.run([program, "calls", "23"])
+                for mode in ("exits", "stub"):
+                    seen = harness.run_tool([f"r:e {program}:{offset:#x}"], [program, "calls", "23"], ["--return=" + mode])
+                    if exits and mode == "exits":
+                        self.assertEqual((seen.returncode, seen.stdout), (alone.returncode, alone.stdout), seen.stderr)
+                        self.assertEqual(seen.counts()["e"], self.hits_of(name))
+                    else:
+                        self.assertEqual((seen.returncode, seen.stdout), (125, b""))
+                        self.assertIn(reason, seen.stderr)
+
+    def hits_of(self, name):
+        program = harness.fixture(name)
+        return harness.run_tool([f"r:e {program}:take_numbers"], [program, "calls", "23"], ["--return=exits"]).counts()["e"]
 
 
 add_modes()
