@@ -21,8 +21,10 @@ inline bool is_in_stub(u64 address) {
   return address - reinterpret_cast<u64>(uprobe_return_stubs) < u64{shared::kReturnStubs} * shared::kStubUnit;
 }
 
-// The program's own address in the place of one in a stub; any other stays.
+// The program's own address in the place of one in a stub; any other stays. The word may lie in a ring, where others write: what has
+// been looked at is not read again.
 inline u64 behind_stubs(u64 address) {
+  asm("" : "+r"(address));
   if (!is_in_stub(address)) return address;
   const u64 number = (address - reinterpret_cast<u64>(uprobe_return_stubs)) / shared::kStubUnit;
   const u64 root = uprobe_return_slots[number].root;
