@@ -52,10 +52,11 @@ MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, cons
       probes_(probes),
       agent_(agent),
       maps_(maps),
+      blocks_([this] { return blocks_in_use(); }),
       exec_([this](auto& target) { return load(target); }),
-      beside_(armer, blocks_) {
+      beside_(armer, blocks_.all()) {
   for (const auto& [pid, block] : first) {
-    blocks_.insert(block);
+    blocks_.add(block);
     beside_.add(pid);
   }
   flush_event_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -76,6 +77,16 @@ void MailService::stop() {
   thread_.join();
   guard_->stop();
   pulse_.reset();
+}
+
+// Of each process that has the session, as its agent says: one that lies has no other requests served than it had.
+std::set<Addr> MailService::blocks_in_use() const {
+  std::set<Addr> all;
+  struct stat status {};
+  if (::fstat(area_.fd(), &status) != 0) return blocks_.all();
+  for (const pid_t pid : processes_mapping(status.st_ino))
+    if (const auto block = find_block(pid)) all.insert(*block);
+  return all;
 }
 
 std::vector<FutexSeen> MailService::bells() const {
@@ -218,7 +229,7 @@ Status MailService::load(target::PtraceTarget& target) {
   auto block = load_agent(target, *agent_, area_, probes_.size(), *part);
   if (!block) return block.error();
   guard_->has_come(target.pid());
-  blocks_.insert(block->address());
+  blocks_.add(block->address());
   const Status armed = survive_exhaustion([&] { return armer_.arm(target, *block); });
   if (armed) return ok();
   static_cast<void>(disarm_waiting(target.pid(), block->address()));
@@ -253,7 +264,7 @@ Status MailService::take_in(pid_t pid, const std::function<bool()>& is_wanted) {
     auto block = attach_agent(**process, found, *agent_, area_, probes_.size(), *part);
     if (!block) return block.error();
     guard_->has_come(pid);
-    blocks_.insert(block->address());
+    blocks_.add(block->address());
     note_name(pid);
     if (Status armed = armer_.arm(**process, *block); !armed) return armed;
     return lead_handlers_back(**process, *block);

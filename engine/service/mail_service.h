@@ -29,6 +29,7 @@
 #include "engine/process/agent_image.h"
 #include "engine/process/task_number.h"
 #include "engine/service/exec_follower.h"
+#include "engine/service/known_blocks.h"
 #include "engine/service/requester.h"
 #include "engine/symbolize/code_maps.h"
 #include "engine/trace/area.h"
@@ -58,7 +59,7 @@ class MailService {
   // its threads are stopped `is_wanted` is asked whether it is the one that was meant; EBUSY if not. The calling thread holds the
   // process, and some failures leave that to its end: it ends after this.
   Status take_in(pid_t pid, const std::function<bool()>& is_wanted);
-  LiveChanges changes() const { return {area_, armer_, probes_, blocks_}; }
+  LiveChanges changes() const { return {area_, armer_, probes_, blocks_.all()}; }
 
   // No further answers: requests that come now run into their deadline. Joins the thread.
   void stop();
@@ -93,6 +94,7 @@ class MailService {
     bool is_put_off = false;  // answered later, by another
   };
 
+  std::set<Addr> blocks_in_use() const;
   void loop();
   std::vector<FutexSeen> bells() const;
   void serve_all(bool was_rung);
@@ -121,7 +123,7 @@ class MailService {
   const AgentImage* agent_;
   CodeMaps* maps_;
   plan::FileCache files_;
-  std::set<Addr> blocks_;
+  KnownBlocks blocks_;
   ExecFollower exec_;
   BesideOthers beside_;
   Notes failures_;                     // why requests could not be served
