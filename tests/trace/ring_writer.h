@@ -75,7 +75,9 @@ inline Area make_area(std::uint32_t rings, std::uint64_t ring_bytes, const std::
 class RingWriter {
  public:
   RingWriter(Area& area, std::uint32_t ring)
-      : ring_(area.ring(ring)), data_(area.data(ring)), ring_bytes_(area.ring_bytes()) {}
+      : RingWriter(area.live(0), ring, area.ring_bytes()) {}
+  RingWriter(trace::LiveArea& live, std::uint32_t ring, std::uint64_t ring_bytes)
+      : ring_(live.ring(ring)), data_(live.data(ring)), ring_bytes_(ring_bytes) {}
 
   bool claim(std::uint32_t tid) {
     std::uint32_t free = 0;

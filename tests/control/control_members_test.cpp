@@ -1,0 +1,129 @@
+// Who belongs to a session: those that map its plan for reading and a live part of it behind that, by the kernel's word.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+
+#include "engine/process/members.h"
+#include "tests/trace/ring_writer.h"
+
+namespace uprobe::test {
+namespace {
+
+using control::open_member;
+
+// A process that has done `work`, and waits.
+class Process {
+ public:
+  explicit Process(const std::function<void()>& work) {
+    int ready[2] = {-1, -1};
+    EXPECT_EQ(::pipe(ready), 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      work();
+      static_cast<void>(!::write(ready[1], "x", 1));
+      for (;;) ::pause();
+    }
+    char word = 0;
+    EXPECT_EQ(::read(ready[0], &word, 1), 1);
+    ::close(ready[0]), ::close(ready[1]);
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  ~Process() { end(); }
+  void end() {
+    if (pid_ > 0) ::kill(pid_, SIGKILL), ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+class Members : public testing::Test {
+ protected:
+  Members() : area_(make_area(2, 8192, {make_program(24)})) { area_.keep_from_children(); }
+
+  // As a process has it; `change` says what is different with a step.
+  static void map(const Area& area, std::size_t part, const std::function<void(trace::MapStep&)>& change) {
+    constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    auto* const base = static_cast<char*>(::mmap(nullptr, area.span_bytes() + (1 << 20), PROT_NONE, kFlags, -1, 0));
+    for (trace::MapStep step : area.map_steps(part)) {
+      change(step);
+      const int protection = step.writable ? PROT_READ | PROT_WRITE : PROT_READ;
+      if (step.length != 0)
+        ::mmap(base + step.offset, step.length, protection, MAP_SHARED | MAP_FIXED, step.fd,
+               static_cast<off_t>(step.file_offset));
+    }
+  }
+  bool is_member(pid_t pid) { return bool(open_member(area_, pid)); }
+
+  Area area_;
+};
+
+TEST_F(Members, HaveThePlanAndAPart) {
+  const std::size_t second = area_.add_live().take();
+  for (const std::size_t part : {std::size_t{0}, second}) {
+    const Process process([&] { map(area_, part, [](trace::MapStep&) {}); });
+    const auto member = open_member(area_, process.pid());
+    ASSERT_TRUE(member) << member.error().text;
+    EXPECT_EQ(member->part, part);
+    EXPECT_EQ(member->files.pid(), process.pid());
+    EXPECT_TRUE(member->lives());
+    shared::u64 magic = 0;
+    ASSERT_TRUE(member->files.read(member->area, &magic, sizeof magic));
+    EXPECT_EQ(magic, shared::kAreaMagic);
+    EXPECT_EQ(member->mailbox().value, member->area.value - shared::kMailboxBytes);
+  }
+}
+
+TEST_F(Members, AreNotStrangersNorTheTool) {
+  const Process stranger([] {});
+  EXPECT_FALSE(is_member(stranger.pid()));
+  EXPECT_FALSE(is_member(::getpid())) << "its plan is writable";
+  EXPECT_FALSE(is_member(0x3ffffff));
+}
+
+TEST_F(Members, AreNotThoseOfAnotherSession) {
+  const Area other = make_area(2, 8192, {make_program(24)});
+  const Process process([&] { map(other, 0, [](trace::MapStep&) {}); });
+  EXPECT_FALSE(is_member(process.pid()));
+  EXPECT_TRUE(open_member(other, process.pid()));
+}
+
+TEST_F(Members, HaveThePartWhereItBelongs) {
+  const std::uint64_t live = area_.header().live_offset;
+  const Process moved(
+      [&] { map(area_, 0, [&](trace::MapStep& step) { step.offset += step.offset >= live ? 8192 : 0; }); });
+  EXPECT_FALSE(is_member(moved.pid()));
+  const Process without(
+      [&] { map(area_, 0, [&](trace::MapStep& step) { step.length = step.offset >= live ? 0 : step.length; }); });
+  EXPECT_FALSE(is_member(without.pid()));
+  const Area other = make_area(2, 8192, {make_program(24)});
+  const Process mixed([&] {
+    map(area_, 0, [&](trace::MapStep& step) {
+      if (step.offset >= live) step.fd = other.live(0).fd();
+    });
+  });
+  EXPECT_FALSE(is_member(mixed.pid())) << "a part of another session";
+}
+
+// Whoever comes by the same number is another one: the memory that was opened is the first one's.
+TEST_F(Members, EndWithTheirProcess) {
+  Process process([&] { map(area_, 0, [](trace::MapStep&) {}); });
+  const auto member = open_member(area_, process.pid());
+  ASSERT_TRUE(member);
+  process.end();
+  EXPECT_FALSE(member->lives());
+  shared::u64 magic = 0;
+  EXPECT_FALSE(member->files.read(member->area, &magic, sizeof magic));
+}
+
+}  // namespace
+}  // namespace uprobe::test
