@@ -13,8 +13,6 @@
 
 namespace uprobe {
 
-class Parser;
-
 // As dwarf::DebugInfo has it, which see. Each may also fail as Confined::ask does; after that all do.
 class DebugReader {
  public:
@@ -31,8 +29,7 @@ class DebugReader {
 
  private:
   DebugReader(std::string path, Confined reader) : path_(std::move(path)), reader_(std::move(reader)) {}
-  template <class Value, class Take>
-  Result<Value> ask(const std::string& request, const Take& take) const;
+  Result<std::string> ask(const std::string& request) const;
 
   std::string path_;
   mutable Confined reader_;

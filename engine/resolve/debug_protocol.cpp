@@ -1,0 +1,198 @@
+#include "engine/resolve/debug_protocol.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "engine/spec/fetch.h"
+#include "engine/spec/type.h"
+
+namespace uprobe {
+namespace {
+
+using dwarf::CodeLine;
+using dwarf::NamedVariable;
+using spec::Argument;
+using spec::Step;
+using spec::StepKind;
+
+CodeLine take_line(Parser& from) {
+  CodeLine line{.file = from.text(), .line = static_cast<int>(from.number())};
+  return line;
+}
+
+NamedVariable take_variable(Parser& from) {
+  NamedVariable variable{.name = from.text(), .type = from.text(), .problem = from.text()};
+  variable.is_parameter = from.number() != 0;
+  return variable;
+}
+
+bool is_step_of_variable(StepKind kind) {
+  return kind == StepKind::reg || kind == StepKind::constant || kind == StepKind::file_offset ||
+         kind == StepKind::dereference || kind == StepKind::add || kind == StepKind::shift_right ||
+         kind == StepKind::vector;
+}
+
+// Numbers that the rest of the tool takes for granted, since libdw's reader never gives others.
+bool makes_sense(const Argument& argument) {
+  constexpr std::uint64_t kWidest = 8;
+  const bool is_size = argument.size == 1 || argument.size == 2 || argument.size == 4 || argument.size == kWidest;
+  const bool fits = argument.bit_width + argument.bit_offset <= 8 * argument.size;
+  if (!is_size || !fits || argument.count > spec::kMaxArray) return false;
+  if (argument.sink != spec::Sink::value && argument.sink != spec::Sink::memory) return false;
+  for (const Step& step : argument.steps) {
+    if (!is_step_of_variable(step.kind)) return false;
+    if (step.kind == StepKind::reg && static_cast<std::uint32_t>(step.reg) >= shared::kRegCount) return false;
+    if (step.kind == StepKind::vector && step.value >= shared::kVectorCount) return false;
+    if (step.kind == StepKind::shift_right && step.value >= 8 * kWidest) return false;
+  }
+  return true;
+}
+
+// Every list is as long as its count says, which the bytes that are there bound.
+template <class Item, class Take>
+std::vector<Item> take_list(Parser& from, const Take& take_one) {
+  std::vector<Item> list;
+  for (std::uint32_t left = from.number(); left != 0 && from.good(); --left) list.push_back(take_one(from));
+  return list;
+}
+
+// The most that it may say of a place is a column in the variable's name.
+Error take_modest_error(Parser& words) {
+  constexpr int kMostColumns = 1 << 16;
+  Error error = take_error(words);
+  error.where.clear(), error.definition = -1;
+  error.column = std::clamp(error.column, -1, kMostColumns);
+  return error;
+}
+
+// Without a value: the answer makes no sense.
+template <class Value, class Take>
+Result<Value> decode(std::string_view answer, const std::string& path, const Take& take_value) {
+  Parser words(answer);
+  if (words.kind(Answer::value) == Answer::error) {
+    Error error = take_modest_error(words);
+    if (words.is_done()) return error;
+  } else {
+    std::optional<Value> value = take_value(words);
+    if (value && words.is_done()) return std::move(*value);
+  }
+  return about_debug_information(path, {.code = Code::damaged, .text = "what is read there makes no sense"});
+}
+
+}  // namespace
+
+Error about_debug_information(const std::string& path, Error error) {
+  error.text = path + ": its debug information: " + error.text;
+  return error;
+}
+
+std::string question(Question which) {
+  std::string request;
+  put(request, static_cast<std::uint32_t>(which));
+  return request;
+}
+
+std::string question(Question which, std::uint64_t address) {
+  std::string request = question(which);
+  put_long(request, address);
+  return request;
+}
+
+void put(std::string& to, const CodeLine& line) {
+  put(to, std::string_view(line.file));
+  put(to, static_cast<std::uint32_t>(line.line));
+}
+
+void put(std::string& to, const NamedVariable& variable) {
+  for (const std::string* text : {&variable.name, &variable.type, &variable.problem}) put(to, std::string_view(*text));
+  put(to, static_cast<std::uint32_t>(variable.is_parameter));
+}
+
+void put(std::string& to, const Argument& argument) {
+  put(to, std::string_view(argument.variable));
+  for (const std::uint64_t number :
+       {std::uint64_t{argument.has_type}, std::uint64_t{argument.is_text}, static_cast<std::uint64_t>(argument.kind),
+        std::uint64_t{argument.size}, std::uint64_t{argument.count}, std::uint64_t{argument.is_bitfield},
+        std::uint64_t{argument.bit_width}, std::uint64_t{argument.bit_offset}, std::uint64_t{argument.is_user_string},
+        static_cast<std::uint64_t>(argument.sink), argument.memory_offset, std::uint64_t{argument.address.has_value()},
+        argument.address.value_or(0)})
+    put_long(to, number);
+  put(to, static_cast<std::uint32_t>(argument.steps.size()));
+  for (const Step& step : argument.steps) {
+    put(to, static_cast<std::uint32_t>(step.kind));
+    put(to, static_cast<std::uint32_t>(step.reg));
+    put_long(to, step.value);
+  }
+}
+
+bool take(Parser& from, Argument& argument) {
+  argument.variable = from.text();
+  const auto number = [&] { return from.long_number(); };
+  argument.has_type = number() != 0, argument.is_text = number() != 0;
+  const std::uint64_t kind = number(), size = number(), count = number();
+  argument.is_bitfield = number() != 0;
+  const std::uint64_t width = number(), offset = number();
+  argument.is_user_string = number() != 0;
+  const std::uint64_t sink = number();
+  argument.memory_offset = number();
+  const bool has_address = number() != 0;
+  const std::uint64_t address = number();
+  argument.address = has_address ? std::optional(address) : std::nullopt;
+  if (kind > static_cast<std::uint64_t>(spec::Kind::floating) || sink > static_cast<std::uint64_t>(spec::Sink::text) ||
+      size > UINT8_MAX || count > UINT32_MAX || width > UINT8_MAX || offset > UINT8_MAX)
+    return false;
+  argument.kind = static_cast<spec::Kind>(kind), argument.sink = static_cast<spec::Sink>(sink);
+  argument.size = static_cast<std::uint8_t>(size), argument.count = static_cast<std::uint32_t>(count);
+  argument.bit_width = static_cast<std::uint8_t>(width), argument.bit_offset = static_cast<std::uint8_t>(offset);
+  const std::uint32_t steps = from.number();
+  if (steps > static_cast<std::uint32_t>(spec::kKernelEndSlot)) return false;
+  argument.steps.clear();
+  for (std::uint32_t i = 0; i < steps; ++i) {
+    Step step{.kind = from.kind(StepKind::vector)};
+    const std::uint32_t reg = from.number();
+    if (reg >= shared::kRegCount) return false;
+    step.reg = static_cast<shared::Reg>(reg), step.value = from.long_number();
+    argument.steps.push_back(step);
+  }
+  return from.good();
+}
+
+Status decode_opened(std::string_view answer, const std::string& path) {
+  const auto opened = decode<Unit>(answer, path, [](Parser&) { return std::optional(Unit{}); });
+  return opened ? ok() : Status(opened.error());
+}
+
+Result<std::vector<std::uint64_t>> decode_addresses(std::string_view answer, const std::string& path) {
+  return decode<std::vector<std::uint64_t>>(answer, path, [](Parser& words) {
+    return std::optional(take_list<std::uint64_t>(words, [](Parser& from) { return from.long_number(); }));
+  });
+}
+
+Result<CodeLine> decode_declaration(std::string_view answer, const std::string& path) {
+  return decode<CodeLine>(answer, path, [](Parser& words) { return std::optional(take_line(words)); });
+}
+
+Result<std::uint64_t> decode_address(std::string_view answer, const std::string& path) {
+  return decode<std::uint64_t>(answer, path, [](Parser& words) { return std::optional(words.long_number()); });
+}
+
+Result<Argument> decode_argument(std::string_view answer, const std::string& path) {
+  return decode<Argument>(answer, path, [](Parser& words) {
+    std::optional<Argument> made(std::in_place);
+    if (!take(words, *made) || !makes_sense(*made)) made.reset();
+    return made;
+  });
+}
+
+Result<std::vector<CodeLine>> decode_lines(std::string_view answer, const std::string& path) {
+  return decode<std::vector<CodeLine>>(
+      answer, path, [](Parser& words) { return std::optional(take_list<CodeLine>(words, take_line)); });
+}
+
+Result<std::vector<NamedVariable>> decode_variables(std::string_view answer, const std::string& path) {
+  return decode<std::vector<NamedVariable>>(
+      answer, path, [](Parser& words) { return std::optional(take_list<NamedVariable>(words, take_variable)); });
+}
+
+}  // namespace uprobe
