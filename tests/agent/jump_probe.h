@@ -51,8 +51,9 @@ inline u8* pages_near(u64 near, std::size_t bytes) {
   return nullptr;
 }
 
-// What a body needs to know of a session.
-inline x86::FastRecord fast_record(OneEvent& session) {
+// What a body needs to know of a session: OneEvent, or what has header(), event() and area() as it has.
+template <class Session>
+x86::FastRecord fast_record(Session& session) {
   const shared::AreaHeader& header = *session.header();
   const shared::Event& event = session.event();
   x86::FastRecord fast;
@@ -95,7 +96,8 @@ class JumpProbe {
   ~JumpProbe() { patch(original_, sizeof original_); }
 
   // Over any jump that is there already. `fast`: the body is to record by itself.
-  void arm(OneEvent& session, bool fast, ExitPlace exit = {}) {
+  template <class Session>
+  void arm(Session& session, bool fast, ExitPlace exit = {}) {
     patch(original_, sizeof original_);
     for (shared::Consumer& consumer : block_.consumers) {
       if (consumer.kind == static_cast<u8>(shared::ConsumerKind::stub)) continue;
