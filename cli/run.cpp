@@ -184,7 +184,11 @@ bool prepare(const Call& call) {
   }
   const Status prepared = call.engine.prepare(options);
   if (prepared) return true;
-  show(problems(call.engine, options, *definitions, prepared.error()), call.diagnostics);
+  const std::vector<Problem> found = problems(call.engine, options, *definitions, prepared.error());
+  show(found, call.diagnostics);
+  const auto is_refused = [](const Problem& problem) { return problem.error.code == Code::refused && !problem.error.where.empty(); };
+  if (found.size() < definitions->list.size() && std::all_of(found.begin(), found.end(), is_refused))
+    call.diagnostics.line("--skip-refused arms the other definitions");
   return false;
 }
 

@@ -79,7 +79,7 @@ std::string reason_against_entry(const FileFlow& flow, const Site& site) {
 
 }  // namespace
 
-Result<ReturnPlan> ReturnPlanner::plan_exits(const spec::ProbeSpec& spec, const Site& site) {
+Result<ReturnPlan> ReturnPlanner::plan_exits(const spec::ProbeSpec& spec, const Site& site, const char* stub_help) {
   if (site.is_ifunc)
     return refused(name_of(site) + " is chosen at run time (IFUNC): its returns are not known before",
                    "probe the implementation by its own name");
@@ -104,7 +104,7 @@ Result<ReturnPlan> ReturnPlanner::plan_exits(const spec::ProbeSpec& spec, const 
   Error error =
       refused(name_of(site) + " ends at " + hex(site.file->offset_of_address(jump->address).value_or(jump->address)) +
                   " in another function, which returns for it: '" + argument->name + "' is not known there",
-              "without arguments its returns can be probed");
+              "without arguments its returns can be probed" + std::string(stub_help));
   error.column = argument->column;
   return error;
 }
@@ -114,12 +114,12 @@ Result<ReturnPlan> ReturnPlanner::plan(const spec::ProbeSpec& spec, const Site& 
   if (!begins_function(*site.file, site.address))
     return refused("a return probe belongs at the beginning of a function, and " + hex(site.offset) + " is none",
                    site.symbol.empty() ? std::string() : "it is " + site.symbol);
-  const std::string against = wanted == ReturnMode::exits ? "" : reason_against_stub(flows_.of(site.file), site);
+  const std::string against = reason_against_stub(flows_.of(site.file), site);
   if (wanted == ReturnMode::stub && !against.empty())
     return refused(name_of(site) + " " + against, "--return=exits probes its returns");
   const ReturnPlan stub{.mode = ReturnMode::stub, .exits = {}, .sites = {}};
   if (wanted == ReturnMode::stub) return stub;
-  auto exits = plan_exits(spec, site);
+  auto exits = plan_exits(spec, site, against.empty() ? "; --return=stub follows it to its return" : "");
   return exits || wanted == ReturnMode::exits || !against.empty() ? exits : Result<ReturnPlan>(stub);
 }
 

@@ -32,7 +32,8 @@ class ReturnPlanner {
   Result<ReturnPlan> plan(const spec::ProbeSpec& spec, const Site& site, ReturnMode wanted);
 
  private:
-  Result<ReturnPlan> plan_exits(const spec::ProbeSpec& spec, const Site& site);
+  // `stub_help` continues the help of what a stub could do.
+  Result<ReturnPlan> plan_exits(const spec::ProbeSpec& spec, const Site& site, const char* stub_help);
   const FunctionEntries& entries_of(const FileFlow& flow);
 
   FlowCache& flows_;

@@ -193,6 +193,21 @@ TEST_F(CliRun, RefusedDefinitionsAreSkippedWhenAsked) {
   EXPECT_EQ(engine_.launched, Words{"zsh"});
 }
 
+TEST_F(CliRun, RefusalsNameTheOptionThatArmsTheOthers) {
+  const std::string hint = "--skip-refused arms the other definitions";
+  engine_.bad["nowhere"] = {.code = Code::refused, .text = "has no exits", .where = "p:a /x:nowhere"};
+  EXPECT_EQ(code({"-p", "p:a /x:nowhere", "zsh"}), 125);
+  EXPECT_EQ(err().find(hint), std::string::npos) << "there are none";
+  EXPECT_EQ(code({"-p", "p:a /x:nowhere", "-p", "p:b /x:y", "zsh"}), 125);
+  EXPECT_NE(err().find(hint), std::string::npos);
+}
+
+TEST_F(CliRun, AMistakeIsNoRefusal) {
+  engine_.bad["nowhere"] = {.code = Code::usage, .text = "no place", .where = "p:a /x:nowhere"};
+  EXPECT_EQ(code({"-p", "p:a /x:nowhere", "-p", "p:b /x:y", "zsh"}), 125);
+  EXPECT_EQ(err().find("--skip-refused"), std::string::npos);
+}
+
 TEST_F(CliRun, NothingStartsWhereAllAreRefused) {
   engine_.bad["nowhere"] = {.code = Code::not_found, .text = "no such function"};
   EXPECT_EQ(code({"--skip-refused", "-p", "p:a /x:nowhere", "zsh"}), 125);
