@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 
 import harness
 import returns_test
@@ -202,6 +203,50 @@ class TailCalls(harness.TestCase):
         self.assertIn(b"in another function, which returns for it: 'ns' is not known there", seen.stderr)
         shown, caret = seen.stderr.decode().splitlines()[1:3]
         self.assertEqual(shown[caret.index("^"):], "ns=$latency")
+
+
+class Attached(harness.TestCase):
+    """A process that runs already is given back, which stubs do not let: the user has to insist."""
+
+    SOURCE = """
+#include <stdio.h>
+#include <unistd.h>
+__attribute__((noipa)) long last(long value) { __asm__ volatile("" : "+r"(value)); return value * 2; }
+__attribute__((noipa)) long leads(long value) { return last(value + 1); }
+int main(void) {
+  long wrong = 0;
+  puts("ready"), fflush(stdout);
+  char byte;
+  while (read(0, &byte, 1) == 0 || byte != 'q')
+    for (long i = 0; i < 100; ++i) wrong += leads(i) != 2 * i + 2;
+  for (long i = 0; i < 100; ++i) wrong += leads(i) != 2 * i + 2;
+  return wrong == 0 ? 7 : 1;
+}
+"""
+
+    def test_only_when_the_user_insists(self):
+        program = self.path("runs")
+        subprocess.run([harness.need("gcc"), "-O2", "-o", program, self.write("runs.c", self.SOURCE)], check=True)
+        process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        self.addCleanup(harness.stop_group, process)
+        self.assertEqual(process.stdout.readline(), b"ready\n")
+        words = ["-P", str(process.pid), "-d100ms", "-p", f"r:e {program}:leads $retval ns=$latency", "-p", f"r:l {program}:last"]
+        refused = harness.run([harness.tool(), *words])
+        self.assertEqual(refused.returncode, 125)
+        for part in (b"'arg1' is not known there", b"--return=stub follows it to its return", b"--skip-refused arms the other"):
+            self.assertIn(part, refused.stderr)
+        output = self.path("trace")
+        tracer = subprocess.Popen([harness.tool(), "--return=stub", "-o", output, "-n100", *words[:2], *words[3:]],
+                                  stderr=subprocess.PIPE)
+        self.addCleanup(harness.stop_group, tracer)
+        while tracer.poll() is None:
+            process.stdin.write(b"."), process.stdin.flush()
+            time.sleep(0.02)
+        self.assertEqual(tracer.returncode, 0, tracer.stderr.read())
+        with open(output, encoding="latin-1") as file:
+            self.assertRegex(file.read(), r" e: .* arg1=0x[0-9a-f]+ ns=\d+")
+        process.stdin.write(b"q"), process.stdin.flush()
+        self.assertEqual(process.wait(20), 7, "it goes on, and returns rightly")
 
 
 class Hidden(harness.TestCase):
