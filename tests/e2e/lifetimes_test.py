@@ -179,6 +179,17 @@ class Background(harness.TestCase):
         out, said = tool.communicate(timeout=harness.TIMEOUT)
         self.assertEqual((tool.returncode, out), (4, b"taken\n"), said)
 
+    def test_every_signal_that_can_be_ignored(self):
+        def ignore():
+            for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+                signal.signal(number, signal.SIG_IGN)
+        command = [need("grep"), "-E", "SigBlk|SigIgn", "/proc/self/status"]
+        words = tracer("-q", "-o", self.path("trace"), "-p", f"p:w {harness.libc_of(need('sh'))}:write")
+        seen = subprocess.run([*words, "--", *command], capture_output=True, preexec_fn=ignore, restore_signals=False,
+                              timeout=harness.TIMEOUT)
+        without = subprocess.run(command, capture_output=True, preexec_fn=ignore, restore_signals=False)
+        self.assertEqual((seen.returncode, seen.stdout, seen.stderr), (0, without.stdout, b""))
+
 
 if __name__ == "__main__":
     harness.main()
