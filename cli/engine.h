@@ -32,6 +32,7 @@ class Engine {
   // As uprobe::Session's.
   virtual bool has_guests() = 0;
   virtual void serve_guests() = 0;
+  virtual void let_program_end() = 0;
   virtual std::string histograms(bool raw_strings) = 0;
 
   // As uprobe::ask_session.

@@ -186,26 +186,11 @@ void let_go_of_streams() {
   if (null) ::dup2(null.get(), STDERR_FILENO);
 }
 
-bool has_losses(const Summary& summary) {
-  if (summary.mail_timeouts != 0) return true;
-  for (const ProbeSummary& probe : summary.probes)
-    if (probe.lost_full + probe.lost_too_big + probe.lost_busy + probe.missed + probe.undecided != 0) return true;
-  return false;
-}
-
 // In a file each line is a comment.
 void write_summary(const Summary& summary, int verbosity, Appender& output) {
   if (verbosity == 0 && !has_losses(summary)) return;
-  std::string text;
-  std::string_view rest;
-  const std::string rendered = render_summary(summary, false, verbosity > 0);
-  for (rest = rendered; !rest.empty();) {
-    const std::size_t end = std::min(rest.find('\n'), rest.size() - 1);
-    if (!output.is_stderr()) text += "# ";
-    text += rest.substr(0, end + 1);
-    rest.remove_prefix(end + 1);
-  }
-  static_cast<void>(output.write(text));
+  const std::string text = render_summary(summary, false, verbosity > 0);
+  static_cast<void>(output.write(output.is_stderr() ? text : as_comments(text)));
 }
 
 struct Helper {

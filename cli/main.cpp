@@ -9,6 +9,7 @@
 #include <exception>
 
 #include "cli/attendant.h"
+#include "cli/beside.h"
 #include "cli/front.h"
 #include "cli/helper.h"
 #include "cli/run.h"
@@ -65,7 +66,10 @@ int main(int argc, char** argv) {
     SessionEngine engine;
     const Streams streams;
     const std::vector<std::string> arguments(argv, argv + argc);
+    if (const auto ended = stand_beside(arguments, streams)) end_as(*ended);
     if (const auto ended = stand_in_front(arguments, argv, engine, streams)) end_as(*ended);
-    end_as(run_cli(arguments, engine, streams));
+    const Outcome outcome = run_cli(arguments, engine, streams);
+    dismiss_waiting(outcome);
+    end_as(outcome);
   });
 }

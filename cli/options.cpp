@@ -195,6 +195,11 @@ constexpr std::array kRows = {
         "first (default): stop when the program has ended (with -P: the processes);\nlast: when all traced processes "
         "have ended; ^C lets them go on untraced",
         set_until},
+    Row{'D', "beside", no_argument, "",
+        "the process that was called becomes PROGRAM: its parent, its terminal and job\n"
+        "control see no other; the tool stands beside it, in a session of its own, and\n"
+        "says no more than -o FILE has, with -v its summary too",
+        [](Options& o, const std::string&) { return o.beside = true, ok(); }},
     Row{0, "force", no_argument, "", "probe at an offset inside an instruction all the same",
         [](Options& o, const std::string&) { return o.force = true, ok(); }},
     Row{0, "skip-refused", no_argument, "", "arm the other definitions where some are refused; says which, and why",
@@ -430,12 +435,25 @@ Status settle_attach(const Options& options) {
                "leave one of them away");
 }
 
+// The tool keeps neither standard output nor standard error: those are the program's.
+Status settle_beside(const Options& options) {
+  if (!options.beside) return ok();
+  if (options.mode != Mode::trace) return usage("-D is for a program that is started, and none is");
+  if (attaches(options)) return usage("-D is for a program that is started: to attach, the tool is beside it already");
+  if (options.output.empty() || options.output == "-")
+    return usage("-D needs -o FILE: standard output and standard error are the program's alone");
+  if (options.histogram_file == "-") return usage("with -D --hist-file needs a file: standard output is the program's");
+  return ok();
+}
+
 Status settle(Options& options) {
   if (is_final(options)) return ok();
+  if (!options.control.empty() && options.beside) return usage("-D is for a program that is started, and none is");
   if (!options.control.empty()) return settle_control(options);
   for (const ControlOrder& order : options.orders)
     if (const char* name = spelling(order.kind)) return usage(std::string(name) + " needs --control SESSION");
   if (Status attaching = settle_attach(options); !attaching) return attaching;
+  if (Status beside = settle_beside(options); !beside) return beside;
   if (options.mode == Mode::list) return settle_list(options);
   if (options.mode == Mode::lines || options.mode == Mode::variables) {
     if (options.object.empty() && options.program.empty())

@@ -64,6 +64,7 @@ struct Options {
   std::uint64_t max_events = 0;          // 0: no limit
   std::chrono::nanoseconds duration{0};  // 0: no limit
   bool until_last = false;               // --until=last
+  bool beside = false;                   // -D
   std::uint64_t ring_bytes = 4u << 20;
   bool strict = false;
   bool json = false;     // of --check

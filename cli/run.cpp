@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <optional>
 
+#include "cli/beside.h"
 #include "cli/check.h"
 #include "cli/diagnostics.h"
 #include "cli/dry_run.h"
@@ -174,6 +175,14 @@ bool prepare(const Call& call) {
   options.has_door = options.has_guardian = true;
   options.joins_others = call.options.joins_others;
   options.known_as = visible_pid();
+  if (call.options.beside) {
+    options.waiting = waiting_process();
+    options.known_as = options.waiting->pid;
+    options.waiting->give_up = [&call](const Error& error) {
+      call.diagnostics.error(error);
+      return exit_code_of_launch(error);
+    };
+  }
   options.name = call.options.session_name;
   if (call.options.skip_refused) {
     std::vector<std::string> places = definitions->places;
@@ -324,7 +333,7 @@ Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
   options.raw_strings = call.options.raw_strings;
   options.until_last = call.options.until_last;
   options.first_ended = [&](std::size_t others) {
-    signals.first_ended();
+    signals.no_program();
     if (!call.options.quiet) tell_first_ended(call, others);
   };
   options.detach_requested = [&] {
@@ -347,7 +356,8 @@ struct Sinks {
 
   static Result<Sinks> open(const std::string& output, const Call& call);
   Status child_started(int pid);
-  void finish(const Call& call);
+  // `behind` comes last.
+  void finish(const Call& call, const std::string& behind = {});
 };
 
 Result<Sinks> Sinks::open(const std::string& output, const Call& call) {
@@ -365,10 +375,11 @@ Status Sinks::child_started(int pid) {
 }
 
 // A blank line divides the records from the first table.
-void Sinks::finish(const Call& call) {
+void Sinks::finish(const Call& call, const std::string& behind) {
   TraceSink& to = histograms ? *histograms : trace;
   if (const std::string text = call.engine.histograms(call.options.raw_strings); !text.empty())
     to.write((histograms ? "" : "\n") + text);
+  trace.write(behind);
   trace.finish();
   report_failure(call, trace);
   if (!histograms) return;
@@ -386,6 +397,11 @@ void tell_ending(const Call& call, const Ending& ending) {
   call.diagnostics.line("the program " + how + std::to_string(ending.code));
 }
 
+void tell_beginning(const Call& call) {
+  if (call.options.verbosity == 0) return;
+  call.diagnostics.line("tracing " + call.options.program[0] + ", PID " + std::to_string(call.engine.child_pid()));
+}
+
 // From the launch on the program's fate decides how we end, whatever happens to the trace.
 Outcome launch_and_follow(const Call& call, Sinks& sinks) {
   Signals signals;
@@ -393,8 +409,7 @@ Outcome launch_and_follow(const Call& call, Sinks& sinks) {
   if (!launched) return fail(call, launched.error(), exit_code_of_launch(launched.error()));
   const int pid = call.engine.child_pid();
   signals.child_started(pid);
-  if (call.options.verbosity > 0)
-    call.diagnostics.line("tracing " + call.options.program[0] + ", PID " + std::to_string(pid));
+  tell_beginning(call);
   const Status named = sinks.child_started(pid);
   if (!named) call.diagnostics.error(named.error());
 
@@ -407,6 +422,35 @@ Outcome launch_and_follow(const Call& call, Sinks& sinks) {
   if (!ending) return fail(call, ending.error());
   tell_ending(call, *ending);
   return outcome_of(*ending);
+}
+
+// What the user gets to see when nobody hears of anything any more: what was asked for, and losses.
+std::string last_words(const Call& call) {
+  const Summary summary = call.engine.summary();
+  std::string text = call.options.profile ? render_profile(summary) : "";
+  const bool is_told = call.options.verbosity > 0 || has_losses(summary);
+  if (is_told && !call.options.quiet) text += render_summary(summary, false, call.options.verbosity > 0);
+  return as_comments(text);
+}
+
+// The program is its parent's alone: how it ends is nothing of ours.
+Outcome follow_beside(const Call& call, Sinks& sinks) {
+  step_aside();
+  const std::string restriction = restriction_on_children();
+  if (!restriction.empty() && !call.options.quiet) call.diagnostics.line(restriction);
+  Signals signals;
+  signals.no_program();
+  const Status launched = call.engine.launch(call.options.program);
+  if (!launched && launched.error().code == Code::killed) return {};
+  if (!launched) return fail(call, launched.error(), exit_code_of_launch(launched.error()));
+  tell_beginning(call);
+  const Status named = sinks.child_started(call.engine.child_pid());
+  if (!named) call.diagnostics.error(named.error());
+  fall_silent();
+  static_cast<void>(follow(call, sinks.trace, signals));
+  sinks.finish(call, last_words(call));
+  call.engine.let_program_end();
+  return {};
 }
 
 void tell_end_of_attached(const Call& call, const Ending& ending) {
@@ -458,7 +502,7 @@ Outcome trace(const Call& call) {
   Result<Sinks> sinks = Sinks::open(call.options.output, call);
   if (!sinks) return fail(call, sinks.error());
   explain(call);
-  return launch_and_follow(call, *sinks);
+  return call.options.beside ? follow_beside(call, *sinks) : launch_and_follow(call, *sinks);
 }
 
 }  // namespace

@@ -47,6 +47,8 @@ bool SessionEngine::has_guests() { return session_->has_guests(); }
 
 void SessionEngine::serve_guests() { session_->serve_guests(); }
 
+void SessionEngine::let_program_end() { session_->let_program_end(); }
+
 std::string SessionEngine::histograms(bool raw_strings) { return session_->histograms(raw_strings); }
 
 Result<Reply> SessionEngine::ask(const std::string& session, const std::vector<Order>& orders) {

@@ -21,6 +21,7 @@ class SessionEngine final : public Engine {
   Summary summary() override;
   bool has_guests() override;
   void serve_guests() override;
+  void let_program_end() override;
   std::string histograms(bool raw_strings) override;
   Result<Reply> ask(const std::string& session, const std::vector<Order>& orders) override;
   Result<std::vector<std::string>> list_functions(const std::string& object, const std::string& glob) override;

@@ -25,7 +25,7 @@ constexpr std::int64_t kSecondPress = 2'000'000'000;
 volatile sig_atomic_t g_tool = 0;
 volatile sig_atomic_t g_child = 0;  // 0: not started
 volatile sig_atomic_t g_child_handle = -1;
-volatile sig_atomic_t g_first_ended = 0;
+volatile sig_atomic_t g_no_program = 0;
 volatile sig_atomic_t g_ignored[NSIG];  // when the tool began
 volatile sig_atomic_t g_detach = 0;
 volatile sig_atomic_t g_attaching = 0;
@@ -81,7 +81,7 @@ void handle(int signal, siginfo_t* info, void*) {
     handle_attaching(signal);
   } else if (signal != SIGPIPE) {
     if (signal == SIGINT && g_ignored[signal] == 0) note_interrupt();
-    if (g_first_ended != 0)
+    if (g_no_program != 0)
       g_detach = g_detach != 0 || g_ignored[signal] == 0 ? 1 : 0;
     else if (g_child == 0)
       g_waiting[signal] = came_from_terminal(info->si_code) ? 0 : 1;
@@ -94,7 +94,7 @@ void handle(int signal, siginfo_t* info, void*) {
 void forget_everything() {
   g_tool = ::getpid();
   g_child = 0;
-  g_first_ended = 0;
+  g_no_program = 0;
   g_detach = 0;
   g_attaching = 0;
   g_stopped = 0;
@@ -146,7 +146,7 @@ void Signals::child_started(int pid) {
   }
 }
 
-void Signals::first_ended() { g_first_ended = 1; }
+void Signals::no_program() { g_no_program = 1; }
 
 void Signals::attaching() {
   g_attaching = 1;

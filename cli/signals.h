@@ -9,8 +9,8 @@
 //   SIGINT, SIGQUIT   from the terminal: the program gets it as well, so nothing is to be done; a second SIGINT
 //                     within 2 s asks to detach
 //   SIGTERM, SIGHUP   (and the two above) sent to the tool by a process: passed on to the program
-//                     When the program has ended and its children are still traced (--until=last), all four ask to detach,
-//                     but for one that was ignored at the start
+//                     When the program has ended and its children are still traced (--until=last), and where it is another's
+//                     child (-D), all four ask to detach, but for one that was ignored at the start
 //   SIGPIPE           becomes EPIPE
 //
 // In the engine of an attached session (front.h) no signal may end us while we hold a program: all four, SIGUSR1, SIGUSR2, SIGALRM
@@ -41,8 +41,9 @@ class Signals {
 
   // Signals are passed on from now on; those that came earlier are passed on now.
   void child_started(int pid);
-  // The program has ended and others are still traced: each signal asks to detach.
-  void first_ended();
+  // There is none that signals are passed on to, or not any more: it has ended and others are still traced, or it gets its own (-D). Each
+  // signal asks to detach.
+  void no_program();
   // There is no program of ours; signals that came earlier count.
   void attaching();
   bool detach_requested() const;

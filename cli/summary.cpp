@@ -91,6 +91,23 @@ std::string render_summary(const Summary& summary, bool color, bool verbose) {
   return text;
 }
 
+bool has_losses(const Summary& summary) {
+  if (summary.mail_timeouts != 0) return true;
+  for (const ProbeSummary& probe : summary.probes)
+    if (lost_count(probe) + probe.missed + probe.undecided != 0) return true;
+  return false;
+}
+
+std::string as_comments(std::string_view lines) {
+  std::string text;
+  for (bool begins = true; const char c : lines) {
+    if (begins) text += "# ";
+    text += c;
+    begins = c == '\n';
+  }
+  return text;
+}
+
 // The widths are the kernel's. A path may hold colons, the offset behind it does not.
 std::string render_profile(const Summary& summary) {
   std::string text;

@@ -25,6 +25,15 @@ struct Definition {
   bool is_disabled = false;
 };
 
+// A process that waits to become the program (engine/base/start_line.h). It is no child of ours; its parent finds the trace complete
+// when the program ends.
+struct WaitingProcess {
+  int pid = 0;
+  int line = -1;
+  // It has become the program, and cannot be traced: it ends with the exit code that this returns, before it has run.
+  std::function<int(const Error&)> give_up = {};
+};
+
 struct SessionOptions {
   std::vector<Definition> definitions;
   std::uint64_t ring_bytes = 4u << 20;  // one ring; rounded up to a power of two
@@ -42,7 +51,10 @@ struct SessionOptions {
   bool joins_others = false;
   // Whether a further process, the guardian, continues this one when it is stopped while it holds a program.
   bool has_guardian = false;
-  int known_as = 0;  // another process id than ours; 0: ours
+  // Another process id than ours; 0: ours.
+  int known_as = 0;
+  // launch() makes this one the program, and not a child.
+  std::optional<WaitingProcess> waiting;
   std::string name;
   // A thread whose hits are not recorded; they are counted only where the definition has a filter. 0: none.
   std::uint32_t unseen_thread = 0;

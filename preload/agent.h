@@ -174,7 +174,7 @@ void say_request(shared::MailSlot& slot, u32 number);
 // not done after all slices.
 bool converse(const Line& line, shared::MailSlot& slot, u32 number);
 
-// In a session of a preloaded agent: returns when everything recorded so far is in the output. Bounded.
+// In a session of a preloaded agent, and in the first program beside the tool: returns when everything recorded so far is in the output. Bounded.
 void flush_output(ProcessBlock& block);
 
 // The process's own page in front of the area.

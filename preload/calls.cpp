@@ -191,12 +191,21 @@ bool wait_for_signal(ProcessBlock& block, SignalFrame& frame, long& result) {
   return true;
 }
 
+bool asks_at_end(ProcessBlock& block, const AreaHeader& area) {
+  if ((area.mode & shared::kModePreloaded) != 0) return true;
+  if ((area.mode & shared::kModeBeside) == 0 || (block.flags & shared::kBlockFilteredLater) != 0) return false;
+  return !borrows_memory(block) && static_cast<u32>(system_call(kSysGetpid)) == area.first_process;
+}
+
 // Signals that come from here on come too late, as they would a little later: a timer faster than the flush would keep the
 // program from its end. rt_sigprocmask: not under a filter, which may not know it.
+//
+// Beside the tool the first process alone asks: whoever waits for it finds the trace complete. getpid: not under a filter of its own.
 void end(ProcessBlock& block) {
   const AreaHeader* area = session_area(block, 0);
   const u64 others = ~shared::kOurSignals;
-  if (area == nullptr || (area->mode & shared::kModePreloaded) == 0) return;
+  if (area == nullptr || !asks_at_end(block, *area)) return;
+  __atomic_store_n(&block.ends, 1, __ATOMIC_RELEASE);
   if ((block.flags & shared::kBlockFiltered) == 0)
     system_call(kSysRtSigprocmask, kSetMask, as_word(&others), 0, sizeof others);
   flush_output(block);

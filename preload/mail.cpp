@@ -288,7 +288,7 @@ void ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request) {
 // What is asked for is a round of printing that begins from now on; the tool alone writes how many have begun and ended.
 void flush_output(ProcessBlock& block) {
   AreaHeader* area = session_area(block, 0);
-  if (area == nullptr || (area->mode & shared::kModePreloaded) == 0) return;
+  if (area == nullptr || (area->mode & (shared::kModePreloaded | shared::kModeBeside)) == 0) return;
   if ((block.flags & shared::kBlockFilteredLater) != 0 || borrows_memory(block) || !is_answered(block, area)) return;
   Line line = line_to(area, 0);
   line.wake = &area->flush_done;

@@ -34,7 +34,9 @@ bool Armer::Work::is_just_mapped(const target::Mapping& m) const {
 }
 
 Armer::Armer(const ProbeSet& probes, const ArmOptions& options)
-    : probes_(probes), options_(options), own_(probes, options.ends_too, options.insists_on_stubs, report_.notes) {
+    : probes_(probes),
+      options_(options),
+      own_(probes, {options.ends_too, options.is_preloaded, options.insists_on_stubs}, report_.notes) {
   if (options.tier != plan::Tier::breakpoint && options.flows != nullptr) jumps_.emplace(*options.flows, own_);
 }
 
@@ -58,7 +60,7 @@ bool Armer::finds_stubs(Work& work) {
     return version && own_.in(work.target, m, *version).finds_objects;
   };
   if (!work.finds_stubs)
-    work.finds_stubs = options_.ends_too || std::any_of(work.maps.begin(), work.maps.end(), has_point);
+    work.finds_stubs = options_.is_preloaded || std::any_of(work.maps.begin(), work.maps.end(), has_point);
   return *work.finds_stubs;
 }
 

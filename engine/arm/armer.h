@@ -45,6 +45,7 @@ bool can_be_armed(const target::Mapping& mapping);
 
 struct ArmOptions {
   bool ends_too = false;                     // the agent also has to see the program end
+  bool is_preloaded = false;                 // ld.so knows the agent
   plan::Tier tier = plan::Tier::breakpoint;  // jumps need what follows
   plan::FlowCache* flows = nullptr;          // both outlive the armer
   const trace::Area* area = nullptr;

@@ -42,7 +42,7 @@ plan::SystemCallSite OwnPoints::beside_probes(const elf::ElfFile& file, plan::Sy
 }
 
 bool OwnPoints::fears(const std::string& path) const {
-  return probes_.wants_stubs() && !insists_on_stubs_ && plan::may_unwind_by_itself(path);
+  return probes_.wants_stubs() && !wishes_.insists_on_stubs && plan::may_unwind_by_itself(path);
 }
 
 // glibc's loader brings a libc that has them.
@@ -53,7 +53,7 @@ void OwnPoints::add_unwinders(FilePoints& own) {
   own.fears_stubs = own.file->find_any("__libunwind_Unwind_RaiseException").has_value() || fears(own.file->path());
   const auto loader = own.file->find_any("_rtld_global");
   own.finds_objects = loader && loader->dynamic;
-  if (ends_too_) return;
+  if (wishes_.is_preloaded) return;
   using shared::PointRole;
   for (const auto& [name, role] :
        {std::pair("_dl_find_object", PointRole::find_object), {"dl_iterate_phdr", PointRole::iterate_objects}}) {
@@ -87,7 +87,7 @@ const FilePoints& OwnPoints::in(const std::shared_ptr<const elf::ElfFile>& file)
   FilePoints& own = entry->second;
   if (!is_new) return own;
   own.file = file;
-  const auto sites = plan::system_call_sites(*file, ends_too_);
+  const auto sites = plan::system_call_sites(*file, wishes_.ends_too);
   if (!sites) notes_.insert(file->path() + ": its system calls are not followed: " + sites.error().text);
   for (const plan::SystemCallSite& any : sites ? *sites : std::vector<plan::SystemCallSite>()) {
     const plan::SystemCallSite found = beside_probes(*file, any);

@@ -15,9 +15,14 @@ namespace uprobe::control {
 
 class OwnPoints {
  public:
-  // `ends_too`: the agent also has to see the program end. `insists_on_stubs`: unwinders that nobody knows are not feared. `notes` gets a line for each file that cannot be followed.
-  OwnPoints(const ProbeSet& probes, bool ends_too, bool insists_on_stubs, Notes& notes)
-      : probes_(probes), ends_too_(ends_too), insists_on_stubs_(insists_on_stubs), notes_(notes) {}
+  struct Wishes {
+    bool ends_too;          // the agent also has to see the program end
+    bool is_preloaded;      // ld.so knows the agent
+    bool insists_on_stubs;  // unwinders that nobody knows are not feared
+  };
+  // `notes` gets a line for each file that cannot be followed.
+  OwnPoints(const ProbeSet& probes, const Wishes& wishes, Notes& notes)
+      : probes_(probes), wishes_(wishes), notes_(notes) {}
 
   // In the file of a mapping; empty for most. Good until the next trim().
   const FilePoints& in(const target::Target& target, const target::Mapping& mapping, const FileVersion& version);
@@ -31,13 +36,12 @@ class OwnPoints {
   std::shared_ptr<const elf::ElfFile> file_of(const target::Target& target, const target::Mapping& mapping,
                                               const FileVersion& version);
   bool fears(const std::string& path) const;
-  // A preloaded agent is known to ld.so.
   void add_unwinders(FilePoints& own);
 
   plan::SystemCallSite beside_probes(const elf::ElfFile& file, plan::SystemCallSite site) const;
 
   const ProbeSet& probes_;
-  const bool ends_too_, insists_on_stubs_;
+  const Wishes wishes_;
   Notes& notes_;
   using FilePart = std::tuple<FileVersion, std::uint64_t, std::uint64_t>;  // offset, bytes
   std::map<FilePart, const FilePoints*> known_;

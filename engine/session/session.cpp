@@ -21,6 +21,7 @@
 #include "engine/inject/preloaded.h"
 #include "engine/output/text.h"
 #include "engine/process/processes.h"
+#include "engine/process/program_end.h"
 #include "engine/resolve/programs.h"
 #include "engine/session/session_state.h"
 #include "engine/target/attachable.h"
@@ -135,6 +136,7 @@ void Session::State::stop_tracing() {
   if (::fstat(area->fd(), &status) != 0) return;
   // Children that are forked meanwhile come with the next look.
   std::set<pid_t> seen{::getpid()};
+  if (is_flushing && control::waits_at_its_end(child)) seen.insert(child);
   constexpr int kMostLooks = 100;
   bool found_new = true;
   for (int looks = 0; found_new && looks < kMostLooks; ++looks) {
@@ -207,7 +209,9 @@ Status Session::State::make_area() {
   if (!made) return made.error();
   area.emplace(made.take());
   area->keep_from_children();
-  area->header().mode = (agent ? 0 : shared::kModePreloaded) | (attaches ? shared::kModeAttached : 0);
+  area->header().mode = (agent ? 0 : shared::kModePreloaded) | (attaches ? shared::kModeAttached : 0) |
+                        (is_beside() ? shared::kModeBeside : 0);
+  area->header().first_process = static_cast<std::uint32_t>(is_beside() ? options.waiting->pid : 0);
   area->header().known_as = static_cast<std::uint32_t>(options.known_as);
   if (std::any_of(probes.begin(), probes.end(), shows_symbols) || shows_addresses(switches)) {
     std::vector<plan::Site> sites;
@@ -215,7 +219,8 @@ Status Session::State::make_area() {
     code_maps = std::make_unique<control::CodeMaps>();
     symbols = std::make_unique<SessionSymbols>(*code_maps, std::move(sites));
   }
-  armer.emplace(planned, control::ArmOptions{.ends_too = !agent,
+  armer.emplace(planned, control::ArmOptions{.ends_too = asks_at_end(),
+                                             .is_preloaded = !agent,
                                              .tier = options.tier,
                                              .flows = &flows,
                                              .area = &*area,
@@ -302,27 +307,49 @@ Status Session::launch(const std::vector<std::string>& argv) {
   return launched;
 }
 
-Status Session::State::launch(const std::string& program, const std::vector<std::string>& argv) {
+Result<std::unique_ptr<target::PtraceTarget>> Session::State::start(const std::string& program,
+                                                                    const std::vector<std::string>& argv) {
   const auto meanwhile = [&] {
-    if (options.has_guardian) target::start_guardian();  // the program is the first child that others see
+    if (options.has_guardian)  // the program is the first child that others see
+      target::start_guardian(is_beside() ? options.waiting->pid : 0);
     if (options.tier != plan::Tier::breakpoint)
       for (const control::FilePoints& file : planned.files()) flows.begin(file.file);
     raise_own_limits();  // the child has inherited them as they were
     return make_area();
   };
-  auto target = target::PtraceTarget::launch(program, argv, {.meanwhile = meanwhile});
-  if (!target) return unless_killed(target.error());
-  child = (*target)->pid();
+  if (!is_beside()) return target::PtraceTarget::launch(program, argv, {.meanwhile = meanwhile});
+  if (Status made = meanwhile(); !made) return made.error();
+  return target::PtraceTarget::launch_waiting(options.waiting->pid, options.waiting->line, program);
+}
+
+Status Session::State::launch(const std::string& program, const std::vector<std::string>& argv) {
+  auto target = start(program, argv);
+  if (!target) return is_beside() ? Status(target.error()) : unless_killed(target.error());
+  if (Status ready = make_ready(**target); !ready)
+    return is_beside() ? give_up(**target, ready.error()) : unless_killed(ready.error());
+  return ended_early ? ok() : serve();
+}
+
+// Nothing of it has run: it ends as the tool would have ended.
+Status Session::State::give_up(target::PtraceTarget& target, const Error& error) {
+  constexpr auto kOnItsWayOut = std::chrono::milliseconds(20);
+  const bool killed = error.err == ESRCH || (pidfd && has_ended(pidfd.get(), kOnItsWayOut));
+  if (error.code == Code::killed || killed) return Error{.code = Code::killed, .text = error.text, .err = SIGKILL};
+  target.end(options.waiting->give_up(error));
+  return Error{.code = Code::killed, .text = error.text, .err = SIGKILL};
+}
+
+Status Session::State::make_ready(target::PtraceTarget& target) {
+  child = target.pid();
   // Where SIGCHLD is ignored (inherited; the child has inherited it by now) a child that ends leaves no status to take. The
   // program is stopped: it cannot end before this.
   ::signal(SIGCHLD, SIG_DFL);
   pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   if (!pidfd) return system_error("pidfd_open", errno);
   if (Status opened = open_doors(); !opened) return opened;
-  const auto load = [&] { return control::load_agent(**target, *agent, *area, planned.size()); };
-  if (Status armed = arm(**target, load); !armed) return unless_killed(armed.error());
-  if (Status released = (*target)->release(); !released) return unless_killed(released.error());
-  return serve();
+  const auto load = [&] { return control::load_agent(target, *agent, *area, planned.size()); };
+  if (Status armed = arm(target, load); !armed) return armed;
+  return target.release();
 }
 
 Status Session::adopt(control::Preloaded& program) {
@@ -403,6 +430,8 @@ Result<Ending> Session::run(const RunOptions& options, const RecordSink& sink) {
   Forwarder forwarder(state_->probes, sink);
   return state_->run(options, forwarder);
 }
+
+void Session::let_program_end() { state_->end_flush(); }
 
 bool Session::is_recording() const { return state_->recording; }
 

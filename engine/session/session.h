@@ -33,7 +33,8 @@ class Session {
 
   std::vector<PlanReport> report() const;
 
-  // Starts argv[0] (found through PATH), traced, with the environment as it is. The program runs when this returns.
+  // Starts argv[0] (found through PATH), traced, with the environment as it is. The program runs when this returns. Code::killed where
+  // a process that waited has ended meanwhile.
   Status launch(const std::vector<std::string>& argv);
   int child_pid() const;
 
@@ -57,6 +58,8 @@ class Session {
   // Guests have outlasted run(): the target cannot be left before them. serve_guests() returns when the last has gone.
   bool has_guests() const;
   void serve_guests();
+  // A program that was a waiting process and waits at its end goes on: all that is to be written of it has been.
+  void let_program_end();
   bool is_recording() const;  // launched, and not let go since
   // SIGKILL, if the program has not ended.
   void kill_program();

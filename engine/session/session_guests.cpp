@@ -77,7 +77,7 @@ Status Session::State::may_be_joined(const Hello& hello) const {
   return Error{
       .code = Code::refused,
       .text = "is traced by another uprobe-run, process " +
-              std::to_string(options.known_as != 0 ? options.known_as : ::getpid()) +
+              std::to_string(attaches && options.known_as != 0 ? options.known_as : ::getpid()) +
               ", together with what that was begun for",
       .where = "process " + list_of(wanted),
       .column = -1,
@@ -224,9 +224,9 @@ void Session::State::serve_as_steward() {
     take_turn();
     if (!recording || !is_deserted()) continue;
     end_session(GuestEnd::host);
-    if (attaches) break;
+    if (!awaits_program()) break;
   } while (!await_end());
-  if (recording || !attaches) steward_ending = end_with_processes();
+  if (recording || awaits_program()) steward_ending = end_with_processes();
   own_queue->close();
 }
 

@@ -47,7 +47,9 @@ std::string Session::State::event_name(std::uint32_t number) const {
 
 std::vector<std::string> Session::State::reasons_against_jumps() {
   Notes unread;
-  control::OwnPoints own(planned, !agent, options.returns == plan::ReturnMode::stub, unread);
+  const control::OwnPoints::Wishes wishes{
+      .ends_too = asks_at_end(), .is_preloaded = !agent, .insists_on_stubs = options.returns == plan::ReturnMode::stub};
+  control::OwnPoints own(planned, wishes, unread);
   control::JumpPlanner jumps(flows, own);
   std::vector<std::string> reasons;
   for (const Probe& probe : probes) {

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "engine/process/program_end.h"
 #include "engine/session/session_state.h"
 #include "engine/target/process_stat.h"
 
@@ -70,22 +71,59 @@ Result<Ending> Session::State::run(const RunOptions& run_options, Recipient& rec
     turn.lock();
     if (steward.joinable() || !is_to_leave || !close_if_alone()) continue;
     end_session(GuestEnd::host);
-    if (attaches) return Ending{.detached = true};
+    if (!awaits_program()) return Ending{.detached = true};
   } while (steward.joinable() || !await_end());
+  if (is_beside() && recording) {  // before all processes are looked at: its parent sees its end
+    take_turn();
+    recipient.end_batch();
+    static_cast<void>(wants_to_leave());
+  }
   return end_with_processes();
 }
 
 void Session::State::take_turn() {
   learn_names();
   if (!recording) return;
-  poll();
+  is_flushing = is_flushing || (is_beside() && mail->begin_flush());
+  if (is_flushing)
+    print_settled();
+  else
+    poll();
   serve_settling();
 }
 
+// Its records are printed. Where the session stays with others, or it has not said so itself, it goes on: any process of the session
+// can ask for a round of printing. What it costs to find out who it was is a small part of the time.
+bool Session::State::is_program_ending() {
+  constexpr pid_t kLastOfAll = 1;  // with it all processes of its namespace end
+  constexpr int kShare = 5;
+  const auto begun = steady_clock::now();
+  if (!is_flushing || begun < next_end_look) return false;
+  if (recording && (!survivors || child == kLastOfAll) && control::waits_at_its_end(child)) return true;
+  next_end_look = begun + kShare * (steady_clock::now() - begun);
+  end_flush();
+  return false;
+}
+
+void Session::State::end_flush() {
+  if (std::exchange(is_flushing, false)) mail->end_flush();
+}
+
+// Or asks, beside us, for all to be printed: then it has not.
+bool Session::State::has_program_ended(std::chrono::microseconds limit) const {
+  if (!is_beside() || !recording) return has_ended(pidfd.get(), limit);
+  pollfd both[] = {{.fd = pidfd.get(), .events = POLLIN, .revents = 0},
+                   {.fd = mail->flush_wanted(), .events = POLLIN, .revents = 0}};
+  const timespec timeout{.tv_sec = limit.count() / 1'000'000, .tv_nsec = limit.count() % 1'000'000 * 1000};
+  ::ppoll(both, std::size(both), &timeout, nullptr);
+  return both[0].revents != 0;
+}
+
 bool Session::State::await_end() {
+  if (is_program_ending()) return true;
   const auto wait = recording ? reader->next_poll() : std::chrono::microseconds(100'000);
   if (waits) return std::this_thread::sleep_for(wait), false;
-  if (!(attaches ? all_ended(processes, wait) : has_ended(pidfd.get(), wait))) return false;
+  if (!(attaches ? all_ended(processes, wait) : has_program_ended(wait))) return false;
   if (!survivors || !recording || survivors->have_ended(wait)) return true;
   if (first_ended && survivors->count() != 0) std::exchange(first_ended, nullptr)(survivors->count());
   return false;
@@ -134,7 +172,7 @@ Ending Session::State::end_with_processes() {
     tell_survivors();
   }
   if (own_recipient != nullptr) own_recipient->end_batch();
-  return attaches ? Ending{} : ending_of(child);
+  return awaits_program() ? ending_of(child) : Ending{};
 }
 
 void Session::State::poll() {

@@ -67,7 +67,10 @@ struct Session::State {
   std::optional<trace::Reader> reader;
   std::vector<std::string> notes, details;  // as in Summary
   pid_t child = 0;
-  bool attaches = false;  // to processes that run; else `child` is ours, or has loaded us
+  bool attaches = false;  // to processes that run; else `child` is ours or is_beside(), or has loaded us
+  // A round of printing that the program may wait for has begun, and when to look next whether it does; with `turns`.
+  bool is_flushing = false;
+  std::chrono::steady_clock::time_point next_end_look{};
   std::vector<pid_t> attached;
   std::optional<Ending> ended_early;
   Fd pidfd;                   // of the child
@@ -122,6 +125,18 @@ struct Session::State {
   void await_writers();
   Result<Ending> run(const RunOptions& options, Recipient& recipient);
   Status unless_killed(const Error& error);
+  // The program, stopped before its first instruction.
+  Result<std::unique_ptr<target::PtraceTarget>> start(const std::string& program, const std::vector<std::string>& argv);
+  Status make_ready(target::PtraceTarget& target);
+  Status give_up(target::PtraceTarget& target, const Error& error);
+  // The program has been a waiting process: it has another parent.
+  bool is_beside() const { return options.waiting.has_value(); }
+  // Let go of, it is waited for all the same, and we end as it ends.
+  bool awaits_program() const { return !attaches && !is_beside(); }
+  bool asks_at_end() const { return !agent || is_beside(); }
+  bool is_program_ending();
+  bool has_program_ended(std::chrono::microseconds limit) const;
+  void end_flush();
   void print_settled();
   Status open_agent();
   // Area, armer, clock and reader; no process has any of it yet.

@@ -366,6 +366,8 @@ struct ProcessBlock {
   u32 tool_gone;     // a request ran into its deadline: nobody asks again
   u32 own_process;   // of this process, in its own PID namespace; 0: not known. Of those that have other numbers in the tool's
   u32 process_word, thread_word;  // TaskWords
+  u32 ends;                       // 1: it is about to end, and waits until its trace is complete
+  u32 reserved3;
   u64 file_ranges[kFileRanges];
   u32 repeat_count;
   u32 held_count;
@@ -376,7 +378,7 @@ struct ProcessBlock {
   Repeat repeats[kRepeats];
 };
 static_assert(offsetof(ProcessBlock, flags) == 2328 && sizeof(CodeFile) == 24 && sizeof(MappedObject) == 24);
-static_assert(sizeof(ProcessBlock) == 8008 + 168 * kPendingSignals + 8 * kFileRanges + 8);
+static_assert(sizeof(ProcessBlock) == 8016 + 168 * kPendingSignals + 8 * kFileRanges + 8);
 inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
 

@@ -60,6 +60,8 @@ enum class SessionState : u32 { off = 0, recording = 1 };
 inline constexpr u32 kModePreloaded = 1;
 // It is in programs that ran already, and is taken out of them when its tool has died.
 inline constexpr u32 kModeAttached = 2;
+// Its first program is no child of the tool: it asks for a flush before it ends.
+inline constexpr u32 kModeBeside = 4;
 
 // How the tool tells a thread that waits. One that rings by T (see LiveHeader) sleeps on number T % kNotices.
 struct Notice {
@@ -105,16 +107,17 @@ struct AreaHeader {
   u32 dropped_rows;
   u32 dropped_offset;
   u32 dropped_stride;
-  u32 mode;         // kModePreloaded, kModeAttached
+  u32 mode;         // kModePreloaded, kModeAttached, kModeBeside
   u32 known_as;     // kModeAttached: the tool's process id, the front's
   u64 tick_rate;    // nanoseconds of a tick of the clock, << 32; 0: not known
   u64 name;         // random: no other session has it
   u32 state;        // SessionState; that of the events goes with it
   u32 tool_gone;    // nobody need ask any more
   u32 tool_pulse;   // moves while the tool lives
-  u32 flush_begun;  // rounds of printing what is committed, which agents of preloaded programs ask for
+  u32 flush_begun;  // rounds of printing what is committed, which agents ask for
   u32 flush_done;   // futex: the newest round that is over
-  u32 reserved[19];
+  u32 first_process;  // kModeBeside: its id
+  u32 reserved[18];
   Notice notices[kNotices];
 };
 static_assert(sizeof(AreaHeader) == 256 + sizeof(Notice) * kNotices);

@@ -55,23 +55,29 @@ std::string program_of(pid_t pid) {
   return size <= 0 ? "" : std::string(path.data(), static_cast<std::size_t>(size));
 }
 
+struct Guarded {
+  pid_t tool, waiting;
+};
+
 // A thread that the tool traces, or a program to be launched that waits for the tool: before execve it has the tool's file.
-bool is_held(pid_t tool, pid_t pid) {
+bool is_held(const Guarded& by, pid_t pid) {
+  const pid_t tool = by.tool;
   for (const pid_t tid : threads_of(pid)) {
     const auto status = read_file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/status");
     if (!status) continue;
     if (number_in(*status, "\nTracerPid:\t") == tool) return true;
-    if (number_in(*status, "\nPPid:\t") == tool && program_of(pid) == program_of(tool)) return true;
+    const bool may_wait = pid == by.waiting || number_in(*status, "\nPPid:\t") == tool;
+    if (may_wait && program_of(pid) == program_of(tool)) return true;
   }
   return false;
 }
 
-bool holds_a_program(pid_t tool) {
+bool holds_a_program(const Guarded& guarded) {
   const auto processes = list_processes();
-  return std::any_of(processes.begin(), processes.end(), [tool](const auto& one) { return is_held(tool, one.pid); });
+  return std::any_of(processes.begin(), processes.end(), [&](const auto& one) { return is_held(guarded, one.pid); });
 }
 
-[[noreturn]] void guard(pid_t tool, int process) {
+[[noreturn]] void guard(const Guarded& guarded, int process) {
   ::setsid();
   sigset_t all;
   ::sigfillset(&all);
@@ -80,19 +86,20 @@ bool holds_a_program(pid_t tool) {
   (void)!::chdir("/");
   keep_only(process);
   for (pollfd end{process, POLLIN, 0}; ::poll(&end, 1, kPaceMs) == 0;)
-    if (is_stopped(tool) && holds_a_program(tool)) ::syscall(SYS_pidfd_send_signal, process, SIGCONT, nullptr, 0U);
+    if (is_stopped(guarded.tool) && holds_a_program(guarded))
+      ::syscall(SYS_pidfd_send_signal, process, SIGCONT, nullptr, 0U);
   ::_exit(0);
 }
 
 }  // namespace
 
-void start_guardian() {
+void start_guardian(pid_t waiting) {
   const pid_t tool = ::getpid();
   if (g_guarded == tool) return;
   const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, tool, 0U)));
   const pid_t between = process ? ::fork() : -1;
   if (between == 0) {
-    if (::fork() == 0) guard(tool, process.get());
+    if (::fork() == 0) guard({tool, waiting}, process.get());
     ::_exit(0);
   }
   if (between < 0) return;

@@ -9,12 +9,13 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/ptrace.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <cerrno>
 #include <cstring>
+
+#include "engine/base/start_line.h"
 
 namespace uprobe::target {
 namespace {
@@ -40,21 +41,46 @@ Error gone(int status) {
 }
 
 // In the child, after fork: wait until we are traced, then become the program. Reports a failed execve to the parent.
-[[noreturn]] void become(const char* path, char* const* argv, int parent, const LaunchHooks& hooks) {
-  char byte = 0;
-  while (::read(parent, &byte, 1) < 0 && errno == EINTR) {
-  }
-  if (byte != 'x') ::_exit(125);
+[[noreturn]] void become(char* const* argv, int parent, const LaunchHooks& hooks) {
+  const auto order = await_order(parent);
+  if (!order) ::_exit(125);
   if (hooks.in_child != nullptr) hooks.in_child();
-  ::execv(path, argv);
-  const int error = errno;
-  (void)!::write(parent, &error, sizeof error);
+  ::execv(order->path.c_str(), argv);
+  send_number(parent, errno);
   ::_exit(127);
 }
 
-Error exec_error(const std::string& path, int error) {
-  const Code code = error == ENOENT || error == ENOTDIR ? Code::not_found : Code::not_executable;
-  return Error{.code = code, .text = std::strerror(error), .where = path, .err = error};
+Status seize(pid_t pid) {
+  constexpr auto kOptions = PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD;
+  if (::ptrace(PTRACE_SEIZE, pid, nullptr, as_data(kOptions)) == 0) return ok();
+  const int error = errno;
+  return Error{.code = Code::system,
+               .text = std::string("ptrace of the program to start: ") + std::strerror(error),
+               .where = {},
+               .column = -1,
+               .help = "a container or security module may forbid ptrace",
+               .err = error};
+}
+
+// A stop by a terminal or by SIGSTOP lasts until SIGCONT.
+bool is_group_stop(int status) {
+  const int signal = WSTOPSIG(status);
+  return status >> 16 == PTRACE_EVENT_STOP &&
+         (signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU);
+}
+
+// The status with which it stands at the end of its execve, or has ended.
+int wait_for_exec(pid_t pid) {
+  int status = 0;
+  for (;;) {
+    if (::waitpid(pid, &status, __WALL) < 0) {
+      if (errno == EINTR) continue;
+      return 0;
+    }
+    if (!WIFSTOPPED(status) || status >> 8 == kExecStop) return status;
+    const int signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
+    ::ptrace(is_group_stop(status) ? PTRACE_LISTEN : PTRACE_CONT, pid, nullptr, as_data(signal));
+  }
 }
 
 }  // namespace
@@ -65,15 +91,15 @@ Result<std::unique_ptr<PtraceTarget>> PtraceTarget::launch(const std::string& pa
   std::vector<char*> words;
   for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
-  int ends[2];  // one pair of descriptors: the limit, which the program inherits, may be low
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return system_error("socketpair", errno);
-  Fd to_child(ends[0]), to_parent(ends[1]);
+  auto ends = make_start_line();  // one pair of descriptors: the limit, which the program inherits, may be low
+  if (!ends) return system_error("socketpair", errno);
+  auto& [to_child, to_parent] = *ends;
 
   const pid_t pid = ::fork();
   if (pid < 0) return system_error("fork", errno);
   if (pid == 0) {
     to_child.reset();
-    become(path.c_str(), words.data(), to_parent.get(), hooks);
+    become(words.data(), to_parent.get(), hooks);
   }
   to_parent.reset();
   if (const Status done = hooks.meanwhile ? hooks.meanwhile() : ok(); !done) {
@@ -81,34 +107,33 @@ Result<std::unique_ptr<PtraceTarget>> PtraceTarget::launch(const std::string& pa
     bury(pid);
     return done.error();
   }
-  const auto options = PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD;
-  const bool seized = ::ptrace(PTRACE_SEIZE, pid, nullptr, as_data(options)) == 0;
-  const int seize_error = errno;
-  if (seized)
-    (void)!::send(to_child.get(), "x", 1, MSG_NOSIGNAL);
-  else
+  if (const Status seized = seize(pid); !seized) {
     to_child.reset();
-  int status = 0;
-  for (;;) {
-    if (::waitpid(pid, &status, __WALL) < 0 && errno == EINTR) continue;
-    if (!WIFSTOPPED(status) || status >> 8 == kExecStop) break;
-    const int signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
-    ::ptrace(PTRACE_CONT, pid, nullptr, as_data(signal));
+    const int status = wait_for_exec(pid);
+    return WIFSIGNALED(status) ? gone(status) : seized.error();
   }
-  if (!seized && WIFSIGNALED(status)) return gone(status);
-  if (!seized)
-    return Error{.code = Code::system,
-                 .text = std::string("ptrace of the program to start: ") + std::strerror(seize_error),
-                 .help = "a container or security module may forbid ptrace"};
-  if (!WIFSTOPPED(status)) {
-    int error = 0;
-    if (::read(to_child.get(), &error, sizeof error) == sizeof error) return exec_error(path, error);
-    return gone(status);
-  }
+  send_order(to_child.get(), {.path = path});
+  const int status = wait_for_exec(pid);
+  if (WIFSTOPPED(status)) return stopped_at_exec(pid);
+  if (const auto error = take_number(to_child.get())) return exec_error(path, *error);
+  return gone(status);
+}
+
+// It tells its user of a failed execve itself, and ends.
+Result<std::unique_ptr<PtraceTarget>> PtraceTarget::launch_waiting(pid_t pid, int line, const std::string& path) {
+  const Error ended{.code = Code::killed, .text = "the program ended before it started to run", .err = SIGKILL};
+  if (!await_number(line)) return ended;
+  if (const Status seized = seize(pid); !seized) return seized.error().err == ESRCH ? ended : seized.error();
+  send_order(line, {.path = path});
+  if (!WIFSTOPPED(wait_for_exec(pid))) return ended;
+  return stopped_at_exec(pid);
+}
+
+Result<std::unique_ptr<PtraceTarget>> PtraceTarget::stopped_at_exec(pid_t pid) {
   auto files = ProcessFiles::open(pid);
   if (!files) {
     ::kill(pid, SIGKILL);
-    ::waitpid(pid, &status, __WALL);
+    ::waitpid(pid, nullptr, __WALL);
     return files.error();
   }
   std::unique_ptr<PtraceTarget> target(new PtraceTarget(files.take()));
@@ -137,6 +162,10 @@ PtraceTarget::~PtraceTarget() {
   ::kill(pid(), SIGKILL);
   int status = 0;
   ::waitpid(pid(), &status, __WALL);
+}
+
+void PtraceTarget::end(int code) {
+  if (prepared_) static_cast<void>(system_call(SYS_exit_group, {static_cast<std::uint64_t>(code)}));
 }
 
 // Waits for the next system-call stop; keeps signals for later.

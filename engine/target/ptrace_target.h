@@ -28,6 +28,10 @@ class PtraceTarget : public Target {
   // Code::not_found or Code::not_executable, as the errno says.
   static Result<std::unique_ptr<PtraceTarget>> launch(const std::string& path, const std::vector<std::string>& argv,
                                                       const LaunchHooks& hooks);
+  // The same with the process `pid`, which waits at the other end of the line (engine/base/start_line.h): it says one number when it
+  // may be traced, and becomes the program. It is no child of the caller. Code::killed when it has ended meanwhile, also for its
+  // execve has failed, which it has told its user then.
+  static Result<std::unique_ptr<PtraceTarget>> launch_waiting(pid_t pid, int line, const std::string& path);
   // Takes over a tracee of the calling thread that stands at PTRACE_EVENT_EXEC (options: TRACESYSGOOD). When this fails the
   // tracee has been let go.
   static Result<std::unique_ptr<PtraceTarget>> adopt(pid_t pid);
@@ -44,11 +48,15 @@ class PtraceTarget : public Target {
   std::uint64_t signal_mask() const { return mask_; }
   Status set_signal_mask(std::uint64_t mask);
 
+  // It ends with this exit code, without having run. The target is good for nothing afterwards.
+  void end(int code);
+
   // Registers and mask as they were, then detach: the target runs free.
   Status release();
 
  private:
   PtraceTarget(ProcessFiles files) : files_(std::move(files)) {}
+  static Result<std::unique_ptr<PtraceTarget>> stopped_at_exec(pid_t pid);
   Status prepare();
   Result<int> next_stop();
 

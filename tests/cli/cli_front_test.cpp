@@ -32,6 +32,7 @@ class NoEngine : public Engine {
   Summary summary() override { return {}; }
   bool has_guests() override { return false; }
   void serve_guests() override {}
+  void let_program_end() override {}
   std::string histograms(bool) override { return {}; }
   Result<Reply> ask(const std::string&, const std::vector<Order>&) override { return Reply{}; }
   Result<std::vector<std::string>> list_functions(const std::string&, const std::string&) override {

@@ -70,6 +70,24 @@ TEST(CliOptions, UntilWhichProcessHasEnded) {
   EXPECT_EQ(refused.error().text, "'never' is none of first, last");
 }
 
+TEST(CliOptions, TheToolBesideTheProgram) {
+  EXPECT_TRUE(parse({"-D", "-o", "f", "-p", "p:a x:y", "ls", "-D"})->beside);
+  EXPECT_TRUE(parse({"--beside", "-o", "f", "--hist-file=h", "-p", "p:a x:y", "ls"})->beside);
+  EXPECT_FALSE(parse({"-o", "f", "-p", "p:a x:y", "ls", "-D"})->beside);
+  const std::vector<std::vector<std::string>> refused = {
+      {"-D", "-p", "p:a x:y", "ls"},
+      {"-D", "-o", "-", "-p", "p:a x:y", "ls"},
+      {"-D", "-o", "f", "--hist-file=-", "-p", "p:a x:y", "ls"},
+      {"-D", "-o", "f", "-p", "p:a x:y", "-P", "1"},
+      {"-D", "-o", "f", "-p", "p:a x:y", "--comm=x"},
+      {"-D", "-o", "f", "--dry-run", "-p", "p:a x:y"},
+      {"-D", "--control=x", "--list"},
+  };
+  for (const auto& words : refused) EXPECT_FALSE(parse(words)) << words[1];
+  EXPECT_EQ(parse(refused[0]).error().text,
+            "-D needs -o FILE: standard output and standard error are the program's alone");
+}
+
 TEST(CliOptions, Defaults) {
   const auto options = parse({"-p", "p:a x:y", "ls"});
   ASSERT_TRUE(options);

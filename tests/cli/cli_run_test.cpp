@@ -6,6 +6,8 @@
 
 #include <cerrno>
 #include <csignal>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -45,6 +47,7 @@ class FakeEngine : public Engine {
   std::vector<int> attached;
   Words attached_names, attached_objects;
   bool waits = false;
+  bool is_let_end = false;
   Summary totals;
   std::string tables;
   Ending ending;
@@ -105,6 +108,7 @@ class FakeEngine : public Engine {
   Summary summary() override { return totals; }
   bool has_guests() override { return false; }
   void serve_guests() override {}
+  void let_program_end() override { is_let_end = true; }
   std::string histograms(bool) override { return tables; }
   Result<Reply> ask(const std::string& session, const std::vector<Order>& orders) override {
     asked_session = session;
@@ -268,6 +272,32 @@ TEST_F(CliRun, QuietLeavesTheSummaryAway) {
   EXPECT_EQ(code({"-q", "-o", "-", "-p", "p:a x:y", "zsh"}), 0);
   EXPECT_EQ(out(), "hit\n");
   EXPECT_EQ(err(), "");
+}
+
+TEST_F(CliRun, BesideTheProgramNothingIsSaidButInTheFile) {
+  engine_.lines = {"zsh-1 hit\n"};
+  engine_.totals.probes = {probe_summary(1)};
+  engine_.ending.code = 7;
+  const std::string file = testing::TempDir() + "cli-beside";
+  const auto text = [&] {
+    std::ifstream stream(file);
+    return std::string(std::istreambuf_iterator<char>(stream), {});
+  };
+  EXPECT_EQ(code({"-D", "-o", file, "-p", "p:a x:y", "zsh"}), 0) << "how the program ends is its parent's to know";
+  EXPECT_EQ(text(), "zsh-1 hit\n");
+  EXPECT_TRUE(engine_.prepared.waiting && engine_.is_let_end);
+  EXPECT_EQ(err() + out(), "");
+  EXPECT_EQ(code({"-D", "-v", "-o", file, "-p", "p:a x:y", "zsh"}), 0);
+  EXPECT_EQ(text(), "zsh-1 hit\n# uprobe-run: uprobes/a /bin/zsh:0x1: 1 hit\n");
+  engine_.totals.probes[0].lost_full = 1;
+  EXPECT_EQ(code({"-D", "-o", file, "-p", "p:a x:y", "zsh"}), 0);
+  EXPECT_NE(text().find("# uprobe-run: lost: 1"), std::string::npos) << text();
+  EXPECT_EQ(code({"-D", "-q", "-o", file, "-p", "p:a x:y", "zsh"}), 0);
+  EXPECT_EQ(text(), "zsh-1 hit\n");
+  engine_.launch_error = Error{.code = Code::killed, .text = "told already"};
+  EXPECT_EQ(code({"-D", "-q", "-o", file, "-p", "p:a x:y", "zsh"}), 0);
+  EXPECT_EQ(err().find("told already"), std::string::npos);
+  ::unlink(file.c_str());
 }
 
 TEST_F(CliRun, OptionsReachTheEngine) {

@@ -216,7 +216,7 @@ TEST(CliSignals, WhenTheProgramHasEndedEachAsksToDetach) {
       if (program == 0) ::_exit(0);
       Signals signals;
       signals.child_started(program);
-      signals.first_ended();
+      signals.no_program();
       const bool before = signals.detach_requested();
       ::raise(number);
       ::_exit(!before && signals.detach_requested() != is_ignored ? 1 : 2);

@@ -84,6 +84,17 @@ TEST(CliSummary, TimeoutsAndNotes) {
   EXPECT_EQ(render_summary({}, false), "");
 }
 
+TEST(CliSummary, LinesAsComments) {
+  EXPECT_EQ(as_comments("a\n\nb\n"), "# a\n# \n# b\n");
+  EXPECT_EQ(as_comments(""), "");
+  EXPECT_FALSE(has_losses({}));
+  Summary summary;
+  summary.probes = {probe("g/a", 1)};
+  EXPECT_FALSE(has_losses(summary));
+  summary.probes[0].missed = 1;
+  EXPECT_TRUE(has_losses(summary));
+}
+
 TEST(CliSummary, TheProfileHasTheKernelsColumns) {
   ProbeSummary a = probe("g/a", 5000);
   a.place = "/x:y/z\x1b:0x10";

@@ -86,6 +86,19 @@ TEST(Guardian, EveryStopIsUndoneAlsoOfOneThatIsAboutToLaunch) {
   EXPECT_EQ(exit_within(tool, 10s), kDone);
 }
 
+TEST(Guardian, AProcessThatWaitsForTheToolIsHeld) {
+  const pid_t waiting = start([] {
+    for (;;) ::pause();
+  });
+  const pid_t tool = start([waiting] {
+    start_guardian(waiting);
+    ::raise(SIGSTOP);
+  });
+  EXPECT_EQ(exit_within(tool, 5s), kDone);
+  ::kill(waiting, SIGKILL);
+  ::waitpid(waiting, nullptr, 0);
+}
+
 TEST(Guardian, IsNoChildAndEndsWithTheTool) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);

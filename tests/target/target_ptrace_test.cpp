@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "engine/base/start_line.h"
 #include "engine/target/ptrace_target.h"
 
 namespace uprobe::target {
@@ -181,6 +182,94 @@ TEST(Launch, ATargetThatIsNotReleasedIsKilled) {
     pid = (*target)->pid();
   }
   EXPECT_EQ(::kill(pid, 0), -1);
+}
+
+// A process that waits to become the program, and its parent, which exits as it does (128 more after a signal).
+struct Waiting {
+  Fd line;
+  pid_t pid = 0, parent = 0;
+};
+
+[[noreturn]] void wait_on(int line, const char* word) {
+  send_number(line, ::getpid());
+  send_number(line, 0);
+  const auto order = await_order(line);
+  if (!order) ::_exit(98);
+  if (order->path.empty()) ::_exit(order->code);
+  ::execl(order->path.c_str(), SUBJECT, word, nullptr);
+  ::_exit(99);
+}
+
+Waiting begin_waiting(const char* word) {
+  auto ends = make_start_line();
+  Waiting waiting;
+  waiting.parent = ::fork();
+  if (waiting.parent == 0) {
+    (*ends)[0].reset();
+    const pid_t pid = ::fork();
+    if (pid == 0) wait_on((*ends)[1].get(), word);
+    (*ends)[1].reset();
+    const int status = exit_status(pid);
+    ::_exit(status < 0 ? 128 - status : status);
+  }
+  waiting.line = std::move((*ends)[0]);
+  waiting.pid = *await_number(waiting.line.get());
+  return waiting;
+}
+
+TEST(LaunchWaiting, ItBecomesTheProgramOfItsOwnParent) {
+  const Waiting waiting = begin_waiting("environment");
+  ::setenv("TARGET_TEST", "kept", 1);
+  const Waiting other = begin_waiting("environment");
+  for (const Waiting* one : {&waiting, &other}) {
+    auto target = PtraceTarget::launch_waiting(one->pid, one->line.get(), SUBJECT);
+    ASSERT_TRUE(target);
+    EXPECT_EQ((*target)->pid(), one->pid);
+    EXPECT_EQ(*(*target)->system_call(SYS_getppid, {}), one->parent);
+    EXPECT_TRUE((*target)->release());
+  }
+  EXPECT_EQ(exit_status(other.parent), 42);
+  exit_status(waiting.parent);
+}
+
+TEST(LaunchWaiting, ItIsEndedWithACode) {
+  const Waiting waiting = begin_waiting("environment");
+  auto target = PtraceTarget::launch_waiting(waiting.pid, waiting.line.get(), SUBJECT);
+  ASSERT_TRUE(target);
+  (*target)->end(77);
+  EXPECT_EQ(exit_status(waiting.parent), 77);
+}
+
+TEST(LaunchWaiting, ItIsStoppedMeanwhile) {
+  const Waiting waiting = begin_waiting("environment");
+  ::kill(waiting.pid, SIGSTOP);
+  const pid_t continues = ::fork();
+  if (continues == 0) {
+    ::usleep(100'000);
+    ::kill(waiting.pid, SIGCONT);
+    ::_exit(0);
+  }
+  auto target = PtraceTarget::launch_waiting(waiting.pid, waiting.line.get(), SUBJECT);
+  ASSERT_TRUE(target);
+  EXPECT_TRUE((*target)->release());
+  exit_status(waiting.parent), exit_status(continues);
+}
+
+TEST(LaunchWaiting, WhatCannotBeStartedHasEnded) {
+  const Waiting waiting = begin_waiting("environment");
+  auto target = PtraceTarget::launch_waiting(waiting.pid, waiting.line.get(), "/nowhere");
+  ASSERT_FALSE(target);
+  EXPECT_EQ(target.error().code, Code::killed);
+  EXPECT_EQ(exit_status(waiting.parent), 99);
+}
+
+TEST(LaunchWaiting, OneThatIsKilledBefore) {
+  const Waiting waiting = begin_waiting("environment");
+  ::kill(waiting.pid, SIGKILL);
+  EXPECT_EQ(exit_status(waiting.parent), 128 + SIGKILL);
+  auto target = PtraceTarget::launch_waiting(waiting.pid, waiting.line.get(), SUBJECT);
+  ASSERT_FALSE(target);
+  EXPECT_EQ(target.error().code, Code::killed);
 }
 
 // A child that stops itself and then becomes the subject, with SIGUSR1 blocked.
