@@ -1,9 +1,10 @@
 // Asking the tool: a slot of the process's own mailbox (engine/shared/mailbox.h), and system calls made here on its behalf.
 //
 // Only reached from hooks in the dynamic loader and at mmap and mprotect (code was mapped or unmapped), around execve, in a child
-// of fork in another PID namespace than the tool's, and at the end of the program, never from a probe's hit. The system calls are
-// futex on shared memory and what the tool commands (mmap for displaced copies): a process that may not make these cannot load
-// libraries either. Every wait is bounded, and after one deadline passed the process asks no more.
+// of fork in another PID namespace than the tool's, at the end of the program, and from a breakpoint that has aborted a restartable
+// sequence, never from a probe's hit. The system calls are futex on shared memory and what the tool commands (mmap for displaced
+// copies): a process that may not make these cannot load libraries either. Every wait is bounded, and after one deadline passed the
+// process asks no more.
 //
 // Any process of the session can wake us, or take a bell that we have rung: so each wait lasts a slice at most, after which we look
 // into our own mailbox, and ring again until the tool has seen the request.

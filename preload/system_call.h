@@ -5,10 +5,9 @@
 
 namespace uprobe::agent {
 
-inline constexpr long kSysRtSigaction = 13, kSysRtSigprocmask = 14, kSysRtSigreturn = 15, kSysGetpid = 39,
-                      kSysGetppid = 110,
-                      kSysPrctl = 157, kSysGettid = 186, kSysFutex = 202, kSysRtTgsigqueueinfo = 297,
-                      kSysRtSigqueueinfo = 129;
+inline constexpr long kSysMprotect = 10, kSysRtSigaction = 13, kSysRtSigprocmask = 14, kSysRtSigreturn = 15,
+                      kSysGetpid = 39, kSysGetppid = 110, kSysPrctl = 157, kSysGettid = 186, kSysFutex = 202,
+                      kSysRtTgsigqueueinfo = 297, kSysRseq = 334, kSysRtSigqueueinfo = 129;
 
 inline long system_call(long number, shared::u64 a = 0, shared::u64 b = 0, shared::u64 c = 0, shared::u64 d = 0,
                         shared::u64 e = 0, shared::u64 f = 0) {

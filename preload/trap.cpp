@@ -7,6 +7,7 @@
 #include "preload/held.h"
 #include "preload/mappings.h"
 #include "preload/masks.h"
+#include "preload/restarts.h"
 #include "preload/returns.h"
 #include "preload/stacks.h"
 #include "preload/steps.h"
@@ -219,6 +220,10 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_on_trap(i32, SignalInfo*
     const Code code = point != nullptr ? code_at(block, *point, *frame) : Code::foreign;
     if (code != Code::foreign) {
       code == Code::ours ? hit_point(block, *point, *frame) : hit_changed(block, *point, *frame);
+      return leave(block, *frame, true);
+    }
+    if (is_abort(block, *frame)) {
+      leave_sequence(block, *frame);
       return leave(block, *frame, true);
     }
     const bool blocked = (believed_blocked(block) & signal_bit(kSigTrap)) != 0;

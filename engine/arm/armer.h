@@ -14,6 +14,7 @@
 #include "engine/arm/internal_points.h"
 #include "engine/arm/object_places.h"
 #include "engine/arm/probe_set.h"
+#include "engine/arm/sequence_search.h"
 #include "engine/arm/slot_layout.h"
 #include "engine/base/notes.h"
 #include "engine/elf/relocations.h"
@@ -25,6 +26,15 @@
 
 namespace uprobe::control {
 
+// What was taken out of a process since it stood in a restartable sequence (barring.cpp).
+struct BarredReport {
+  pid_t pid = 0;
+  std::string program;  // its name
+  std::set<std::uint16_t> events;
+  std::string why;
+};
+inline constexpr std::size_t kMostBarred = 100;
+
 // What arming found out, for the summary. Shared by all processes of the session.
 struct ArmReport {
   plan::SparseSet armed_events;                   // armed in some process at least once
@@ -33,6 +43,7 @@ struct ArmReport {
   std::string first_refusal;                      // of any point, also of one that the agent needs
   plan::SparseSet jumps, breakpoints;             // events armed so somewhere
   std::map<std::uint16_t, std::string> against;   // event -> why it is no jump there
+  std::vector<BarredReport> barred;               // kMostBarred at most
 };
 
 // Addresses whose contents are not what they were.
@@ -68,6 +79,10 @@ class Armer {
   // again then. `is_live` says which events are left.
   Status add(target::Target& target, Addr block, const ProbeSet& more);
   Status remove(target::Target& target, Addr block, const std::function<bool(std::uint16_t)>& is_live);
+  // A breakpoint inside a restartable sequence has made the kernel abort it: the probes there go, for good. `place`: what the thread has
+  // said; `threads`: how many the process has now.
+  using ThreadCount = std::function<std::size_t()>;
+  Status bar(target::Target& target, Addr block, const AbortPlace& place, const ThreadCount& threads);
   // What somebody else's breakpoints have left of ours in a running process; see beside.h. An Error: no block is there.
   Status mend(target::Target& target, Addr block);
   const ArmReport& report() const { return report_; }
@@ -75,6 +90,9 @@ class Armer {
   struct Work;  // one arm() under way; of the armer's own files
 
  private:
+  struct Barring;  // one bar() under way
+  using StaysFn = std::function<bool(std::uint32_t point, const shared::Consumer&)>;
+
   Status look_at(Work& work, const target::Mapping& mapping, const KnownMapping* known);
   Status arm_mapping(Work& work, const target::Mapping& mapping);
   Status arm_choices(Work& work, const target::Mapping& mapping);
@@ -98,6 +116,14 @@ class Armer {
   Status look_behind(Work& work, std::uint32_t point);
   Status make_breakpoints(target::Target& target, Block& block, const Changed& reach,
                           std::span<const std::uint32_t> jumps);
+  Status strip(target::Target& target, Block& block, const StaysFn& stays);
+  std::vector<CodeRange> ranges_of(Barring& barring, shared::BarredStep step);
+  Status take_barred(Barring& barring, shared::BarredStep step, const std::set<std::uint32_t>& probes);
+  Status bar_more(Barring& barring, shared::BarredStep step);
+  Status bar_next(Barring& barring);
+  Status bar_in(target::Target& target, Block& block, const AbortPlace& place, const ThreadCount& threads);
+  void note_barred(const Barring& barring, shared::BarredStep step, const std::set<std::uint16_t>& events);
+  void leave_barred_out(Work& work, std::span<const PlannedPoint> points, const target::Mapping& mapping);
   Status uncover(Work& work, const FilePoints& file, const target::Mapping& mapping);
   Status add_in(Work& work, const target::Mapping& mapping, const ProbeSet& more);
   Status list_consumers(Work& work);

@@ -45,6 +45,7 @@ struct Armer::Work {
   bool is_new = false;                         // it has just been mapped: nothing of it has run
   bool unbound = false;                        // in any mapping
   bool is_live = false;                        // add() to a program that runs
+  bool has_barred = false;                     // code that is not probed, see reason_barred
   std::string refusal;                         // the first one of that
   std::string agent;                           // its file
   bool changed = false;
@@ -59,6 +60,7 @@ struct Armer::Work {
   Work(target::Target& in, Block& its_block, const std::vector<target::Mapping>& its_maps, const Changed& reported)
       : target(in), block(its_block), maps(its_maps), range(reported), text(in) {
     if (const auto* m = target::mapping_at(maps, Addr{block.head().agent_base})) agent = m->path;
+    for (const shared::BarredCode& barred : block.head().barred) has_barred = has_barred || barred.abort != 0;
   }
   // The program's own code: none of the agent's.
   bool is_armable(const target::Mapping& m) const { return can_be_armed(m) && (agent.empty() || m.path != agent); }
@@ -98,5 +100,10 @@ struct Armer::Work {
     return all;
   }
 };
+
+// Why nothing may be probed in [begin, end) of the mapping; null: it may. See barring.cpp.
+const char* reason_barred(const Armer::Work& work, const target::Mapping& m, Addr begin, Addr end);
+// The same of a point. What the agent needs for itself is in no sequence.
+const char* reason_barred(const Armer::Work& work, const PlannedPoint& point, const target::Mapping& m);
 
 }  // namespace uprobe::control

@@ -188,6 +188,8 @@ const plan::Window* Armer::window_for(Work& work, const Pending& pending, const 
   };
   const bool is_short = window->kind == plan::WindowKind::short_jump;
   const std::size_t bytes = window->approach + std::max(window->length, window->code_length);
+  const Addr begin = pending.point.address - window->approach;
+  if (const char* barred = reason_barred(work, m, begin, begin + bytes)) return none(barred);
   const bool is_all =
       is_original(window->begin(), bytes) && (!is_short || is_original(window->padding, shared::kJumpBytes));
   return is_all ? window : none("the bytes behind it are not the file's");
@@ -223,6 +225,10 @@ Status Armer::consider(Work& work, const PlannedPoint& given, const target::Mapp
   if (left == nullptr) return ok();
   const PlannedPoint& point = *left;
   const Addr address = m.begin + (point.site.offset - m.offset);
+  if (const char* why = reason_barred(work, point, m)) {
+    refuse(work, point, why);
+    return ok();
+  }
   const auto known = work.block.find(address);
   const bool armed =
       known && work.block.points()[*known].state == static_cast<std::uint32_t>(shared::PointState::armed);
@@ -266,6 +272,7 @@ Status Armer::arm_file(Work& work, const FilePoints& file, const target::Mapping
   const auto last = std::partition_point(
       first, file.points.end(), [&m](const PlannedPoint& p) { return p.site.offset - m.offset < m.end - m.begin; });
   work.pending.reserve(static_cast<std::size_t>(last - first));
+  leave_barred_out(work, {first, last}, m);
   for (auto point = first; point != last; ++point)
     if (Status s = consider(work, *point, m, jumps); !s) return s;
   return arm_ifuncs(work, file, m);

@@ -86,30 +86,37 @@ Status Armer::remove(target::Target& target, Addr at, const std::function<bool(s
   auto block = Block::read(target, at);
   if (!block) return block.error();
   if (block->head().left != 0) return ok();
+  if (Status s = strip(target, *block, [&](std::uint32_t, const shared::Consumer& c) { return is_live(c.event); }); !s)
+    return s;
+  known_.keep(block.take());
+  return ok();
+}
+
+// Takes consumers out of points, and points that have none left out of the text. What is known of the mappings holds on.
+Status Armer::strip(target::Target& target, Block& block, const StaysFn& stays) {
   std::vector<KnownMapping> before;
-  if (const auto* known = known_.mappings(block->stamp())) before = *known;
+  if (const auto* known = known_.mappings(block.stamp())) before = *known;
   bool changed = false;
   std::vector<std::uint32_t> idle;
-  for (std::uint32_t i = 0; i < block->points().size(); ++i) {
-    const shared::Point& point = block->points()[i];
-    std::vector<shared::Consumer> list = block->list_of(i);
-    if (std::erase_if(list, [&](const shared::Consumer& c) { return !is_live(c.event); }) == 0) continue;
+  for (std::uint32_t i = 0; i < block.points().size(); ++i) {
+    const shared::Point& point = block.points()[i];
+    std::vector<shared::Consumer> list = block.list_of(i);
+    if (std::erase_if(list, [&](const shared::Consumer& c) { return !stays(i, c); }) == 0) continue;
     const bool is_armed = point.state == static_cast<std::uint32_t>(shared::PointState::armed);
     const bool is_probe = point.role == static_cast<std::uint32_t>(shared::PointRole::probe);
     if (list.empty() && is_probe && !is_armed) continue;
     if (!std::exchange(changed, true))
-      if (Status s = block->renew(target); !s) return s;
+      if (Status s = block.renew(target); !s) return s;
     if (list.empty() && is_probe)
       idle.push_back(i);
     else  // without room for a new list the old one stays: what is switched off is not recorded
-      static_cast<void>(block->keep_only(target, i, list));
+      static_cast<void>(block.keep_only(target, i, list));
   }
   ProcessSerializer serializer(target.pid());
-  if (Status s = take_out(target, *block, serializer, idle); !s) return s;
+  if (Status s = take_out(target, block, serializer, idle); !s) return s;
   if (!changed) return ok();
   for (KnownMapping& m : before) m.witness = Addr{};  // it may be gone
-  if (!before.empty()) known_.keep_mappings(block->stamp(), std::move(before));
-  known_.keep(block.take());
+  if (!before.empty()) known_.keep_mappings(block.stamp(), std::move(before));
   return ok();
 }
 

@@ -420,6 +420,7 @@ Status Block::begin_anew(target::Target& target) {
   written_consumers_ = 0;
   head_->consumer_count = 0;
   for (shared::MappedObject& object : head_->objects) object = {};
+  for (shared::BarredCode& barred : head_->barred) barred = {};
   if (Status s = write_head(target); !s) return s;
   std::fill(hash_.begin(), hash_.end(), 0);
   if (Status s = write_table(target, at_ + head_->hash_offset, hash_, 0); !s) return s;

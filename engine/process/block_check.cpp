@@ -115,6 +115,11 @@ bool is_code_file(const shared::CodeFile& f) {
   return f.begin <= f.end && f.end <= kUserEnd && f.unwind_header < kUserEnd;
 }
 
+bool is_barred_code(const shared::BarredCode& b) {
+  return b.begin <= b.end && b.step <= static_cast<std::uint32_t>(shared::BarredStep::process) &&
+         (b.abort == 0) == (b.step == 0);
+}
+
 }  // namespace
 
 Status check_head(const ProcessBlock& h) {
@@ -122,6 +127,7 @@ Status check_head(const ProcessBlock& h) {
   if (!has_sane_counts(h)) return wrong("its counts");
   if (!has_tables_inside(h)) return wrong("its tables");
   if (!std::all_of(h.islands, h.islands + h.island_count, is_island)) return wrong("its islands");
+  if (!std::all_of(std::begin(h.barred), std::end(h.barred), is_barred_code)) return wrong("what is not probed in it");
   return ok();
 }
 

@@ -329,10 +329,15 @@ Status MailService::serve(const std::shared_ptr<Request>& asked) {
     return tell_process(request.process->files, Addr{slot.block});
   }
   const bool mapped = kind == shared::MailKind::code_mapped, writable = kind == shared::MailKind::code_writable;
-  if (!mapped && !writable && kind != shared::MailKind::libraries_changed) return serve_exec(asked, *asker);
+  const bool is_of_code =
+      mapped || writable || kind == shared::MailKind::libraries_changed || kind == shared::MailKind::sequence_aborted;
+  if (!is_of_code) return serve_exec(asked, *asker);
   note_name(asker->pid);
   MailTarget target(request.process->files, request.thread);
   const Changed range{Addr{slot.path}, Addr{slot.folder}};
+  if (kind == shared::MailKind::sequence_aborted)
+    return armer_.bar(target, Addr{slot.block}, {Addr{slot.path}, Addr{slot.folder}},
+                      [&] { return threads_of(asker->pid).size(); });
   if (writable) return armer_.take_jumps(target, Addr{slot.block}, range);
   return armer_.arm(target, Addr{slot.block}, mapped ? range : Changed{});
 }

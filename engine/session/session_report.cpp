@@ -176,6 +176,20 @@ void add_notes(const trace::Area& area, const trace::ReaderCounts& counts, std::
   note(counts.order_breaks, "records came out of order");
 }
 
+// "cat (pid 12): 2 probes removed (uprobes/a, uprobes/b): inside ..."; nothing if none of them is asked for.
+std::string removed_text(const control::BarredReport& barred, const std::vector<std::size_t>& events,
+                         const std::vector<ProbeSummary>& lines) {
+  std::string names;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    if (barred.events.count(static_cast<std::uint16_t>(events[i])) == 0) continue;
+    names += (count++ == 0 ? "" : ", ") + lines[i].name;
+  }
+  if (count == 0) return {};
+  return barred.program + " (pid " + std::to_string(barred.pid) + "): " + std::to_string(count) +
+         (count == 1 ? " probe" : " probes") + " removed (" + names + "): " + barred.why;
+}
+
 }  // namespace
 
 std::string Session::histograms(bool raw_strings) const {
@@ -234,6 +248,8 @@ Summary Session::State::summary_of(std::uint32_t owner, const Guest* guest) {
     summary.mail_timeouts = area->live_sums().mail_timeouts;
     Notes all = mail->notes();
     all.insert(report.notes);
+    for (const control::BarredReport& barred : report.barred)
+      if (const std::string text = removed_text(barred, events, summary.probes); !text.empty()) all.insert(text);
     for (std::string& text : all.lines()) summary.notes.push_back(std::move(text));
   });
   add_notes(*area, read, summary.notes);

@@ -34,6 +34,8 @@ enum class MailState : u32 { none, request, working, command, result, done, aban
 // range of addresses is gone, and code of a file may be there. leave_me: the asker is about to be traced by somebody else; its
 // breakpoints come out, for good; path = 1 if the handlers are its own. leave_one: the same for the process with the thread that the
 // asker calls `path`. process_begins: a child of fork, in another PID namespace than the tool, is told its number there.
+// sequence_aborted: a breakpoint has made the kernel abort a restartable sequence; path = its abort handler, folder = the thread's
+// stack pointer there.
 enum class MailKind : u32 {
   none,
   libraries_changed,
@@ -42,9 +44,10 @@ enum class MailKind : u32 {
   code_mapped,
   leave_me,
   leave_one,
-  code_writable,       // is about to be: [path, folder)
+  code_writable,        // is about to be: [path, folder)
   credentials_changed,  // may have: the process may have left its trust domain
-  process_begins
+  process_begins,
+  sequence_aborted
 };
 
 struct Turn {

@@ -172,6 +172,21 @@ struct JumpRange {
 };
 inline constexpr u32 kJumpRanges = 16;
 
+// What a process has shown of a restartable sequence (rseq) that no file shows: the kernel has led a thread from a breakpoint to the
+// abort handler at `abort`. sequence: [begin, end) is the sequence, by a descriptor in the process's memory. functions: a function
+// that the handler belongs to or leads to. object, process: all of the code that the handler belongs to, or all that there is.
+enum class BarredStep : u32 { sequence = 1, functions, object, process };
+// Nothing is probed in [begin, end) of the file, nor in the four bytes before `abort`, which the kernel reads.
+struct BarredCode {
+  u64 begin, end;
+  u64 abort;          // 0: the entry is free
+  u64 device, inode;  // as in /proc/PID/maps; 0, 0: of any file
+  u32 step;           // BarredStep
+  u32 late;           // so many threads may still come that had trapped before the breakpoints were gone
+};
+static_assert(sizeof(BarredCode) == 48);
+inline constexpr u32 kBarredCodes = 16;
+
 // Mapped code of a file, [begin, end), and where the file's .eh_frame_hdr is in memory, 0: it has none. Known only where functions
 // are to return by stubs.
 struct CodeFile {
@@ -349,6 +364,7 @@ struct ProcessBlock {
   u64 reserved2[7];
   MappedObject objects[kMappedObjects];  // Op::load_object names them
   JumpRange jump_ranges[kJumpRanges];
+  BarredCode barred[kBarredCodes];
 
   // From here on the agent's own: the tool writes it once, before the agent runs.
   u32 flags;       // kBlockFiltered
@@ -367,7 +383,7 @@ struct ProcessBlock {
   u32 own_process;   // of this process, in its own PID namespace; 0: not known. Of those that have other numbers in the tool's
   u32 process_word, thread_word;  // TaskWords
   u32 ends;                       // 1: it is about to end, and waits until its trace is complete
-  u32 reserved3;
+  u32 alone;                      // 1: a thread takes breakpoints out by itself, since the tool is gone
   u64 file_ranges[kFileRanges];
   u32 repeat_count;
   u32 held_count;
@@ -377,8 +393,8 @@ struct ProcessBlock {
   HeldSignal held[kHeldSignals];
   Repeat repeats[kRepeats];
 };
-static_assert(offsetof(ProcessBlock, flags) == 2328 && sizeof(CodeFile) == 24 && sizeof(MappedObject) == 24);
-static_assert(sizeof(ProcessBlock) == 8016 + 168 * kPendingSignals + 8 * kFileRanges + 8);
+static_assert(offsetof(ProcessBlock, flags) == 3096 && sizeof(CodeFile) == 24 && sizeof(MappedObject) == 24);
+static_assert(sizeof(ProcessBlock) == 8784 + 168 * kPendingSignals + 8 * kFileRanges + 8);
 inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
 

@@ -1,0 +1,311 @@
+// Probes leave code that has shown itself to be a restartable sequence (rseq): the kernel aborts one that a breakpoint interrupts, so its
+// thread would come back to the breakpoint for ever; and a jump out of it takes its atomicity away without a sign. The file did not show
+// the sequence (engine/elf/rseq_sections.h), so it is looked for in the process.
+//
+// What is barred stands in the process block: fork copies it with the text, and execve ends both. Where the first guess was too small
+// the breakpoint is still there, and a thread comes again: the next step takes more. A thread that had trapped before its
+// breakpoint was gone comes once more too; there are at most as many of these as threads.
+#include <algorithm>
+#include <string>
+
+#include "arch/x86/code/scan.h"
+#include "engine/arm/armer_work.h"
+#include "engine/base/fd.h"
+#include "engine/patch/disarm.h"
+#include "engine/patch/serialize.h"
+
+namespace uprobe::control {
+
+using shared::BarredCode;
+using shared::BarredStep;
+
+struct Armer::Barring {
+  target::Target& target;
+  Block& block;
+  const std::vector<target::Mapping>& maps;
+  const target::Mapping& code;  // that the abort handler is in
+  AbortPlace place;
+  const ThreadCount& threads;
+};
+
+namespace {
+
+constexpr std::uint64_t kSignatureBytes = 4;
+constexpr CodeRange kEverything{Addr{0}, Addr{~std::uint64_t{0}}};
+
+const char* why_barred(BarredStep step) {
+  switch (step) {
+    case BarredStep::sequence:
+      return "inside a restartable sequence (rseq) whose descriptor the program makes at run time";
+    case BarredStep::functions:
+      return "in the functions of a restartable sequence (rseq) whose descriptor the program makes at run time and was "
+             "not found";
+    case BarredStep::object:
+      return "in the file of a restartable sequence (rseq) whose descriptor the program makes at run time and was not "
+             "found";
+    case BarredStep::process:
+      return "in a process with restartable sequences (rseq) whose descriptors it makes at run time and were not found";
+  }
+  return "";
+}
+
+bool is_file_of(const BarredCode& barred, const target::Mapping& m) {
+  return (barred.device == 0 && barred.inode == 0) || (barred.device == m.device && barred.inode == m.inode);
+}
+
+bool touches(const BarredCode& barred, std::uint64_t begin, std::uint64_t end) {
+  const bool on_signature = begin < barred.abort && end > barred.abort - kSignatureBytes;
+  return (begin < barred.end && end > barred.begin) || on_signature;
+}
+
+// The last step for the handler at `abort`; null: it is not known yet.
+BarredCode* known_abort(shared::ProcessBlock& head, Addr abort, const target::Mapping& m) {
+  BarredCode* found = nullptr;
+  for (BarredCode& barred : head.barred)
+    if (barred.abort == abort.value && is_file_of(barred, m) && (found == nullptr || barred.step >= found->step))
+      found = &barred;
+  return found;
+}
+
+bool is_armed_probe(const shared::Point& point) {
+  return point.state == static_cast<std::uint32_t>(shared::PointState::armed) &&
+         point.role == static_cast<std::uint32_t>(shared::PointRole::probe) && !shared::is_long_jump(point);
+}
+
+bool has_armed_probe(const Block& block) {
+  return std::any_of(block.points().begin(), block.points().end(), is_armed_probe);
+}
+
+// What a point replaces or displaces.
+std::uint64_t end_of(const shared::Point& point) {
+  const std::uint64_t bytes = point.jump_bytes == 0 ? 1 : std::max(point.jump_bytes, point.code_bytes);
+  return point.address + bytes;
+}
+
+// The armed probes that touch the range, which grows to where the first of them begins.
+void add_probes(const Block& block, CodeRange& range, Addr abort, std::set<std::uint32_t>& probes) {
+  constexpr std::uint64_t kLongest = sizeof(shared::Undo::original);
+  const BarredCode barred{.begin = range.begin.value, .end = range.end.value, .abort = abort.value};
+  for (std::uint32_t i = 0; i < block.points().size(); ++i) {
+    const shared::Point& point = block.points()[i];
+    if (!is_armed_probe(point) || !touches(barred, point.address, end_of(point))) continue;
+    if (point.address < barred.begin && barred.begin - point.address < kLongest)
+      range.begin = std::min(range.begin, Addr{point.address});
+    probes.insert(shared::is_approach(point) ? block.behind_approach(i).value_or(i) : i);
+  }
+}
+
+std::set<std::uint32_t> probes_in(const Block& block, std::vector<CodeRange>& ranges, Addr abort) {
+  std::set<std::uint32_t> probes;
+  for (CodeRange& range : ranges) add_probes(block, range, abort, probes);
+  return probes;
+}
+
+// Link-time addresses that the handler leads to without a call; a handler is short.
+std::vector<std::uint64_t> led_to(const elf::ElfFile& file, std::uint64_t abort) {
+  std::vector<std::uint64_t> open{abort}, all;
+  for (int instructions = 32; instructions > 0 && !open.empty();) {
+    std::uint64_t at = open.back();
+    open.pop_back();
+    all.push_back(at);
+    for (bool goes_on = true; goes_on && instructions > 0; --instructions) {
+      const auto offset = file.offset_of_address(at);
+      x86::Scanned scanned;
+      if (!offset || !x86::scan(file.bytes().subspan(*offset), Addr{at}, scanned)) break;
+      const bool is_jump = scanned.leads == x86::Leads::jump || scanned.leads == x86::Leads::jump_if;
+      if (is_jump && std::count(all.begin(), all.end(), scanned.target) == 0) open.push_back(scanned.target);
+      goes_on = scanned.falls_through;
+      at += scanned.length;
+    }
+  }
+  return all;
+}
+
+std::vector<CodeRange> functions_of(const elf::ElfFile& file, const target::Mapping& m, Addr abort) {
+  const auto address = file.address_of_offset(abort - m.begin + m.offset);
+  std::vector<CodeRange> found;
+  for (const std::uint64_t at : address ? led_to(file, *address) : std::vector<std::uint64_t>()) {
+    const auto function = file.range_at(at);
+    const auto offset = function ? file.offset_of_address(function->begin) : std::nullopt;
+    if (!offset || *offset < m.offset) continue;
+    const Addr begin = m.begin + (*offset - m.offset);
+    const auto is_same = [begin](const CodeRange& range) { return range.begin == begin; };
+    if (std::none_of(found.begin(), found.end(), is_same))
+      found.push_back({begin, begin + (function->end - function->begin)});
+  }
+  return found;
+}
+
+std::vector<CodeRange> object_of(const std::vector<target::Mapping>& maps, const target::Mapping& code) {
+  CodeRange all{code.begin, code.end};
+  for (const target::Mapping& m : maps)
+    if (m.executable && m.device == code.device && m.inode == code.inode)
+      all = {std::min(all.begin, m.begin), std::max(all.end, m.end)};
+  return {all};
+}
+
+// False: there is no room.
+bool note_ranges(shared::ProcessBlock& head, const std::vector<CodeRange>& ranges, BarredStep step, Addr abort,
+                 const target::Mapping& m) {
+  const auto is_free = [](const BarredCode& barred) { return barred.abort == 0; };
+  const auto room = std::count_if(std::begin(head.barred), std::end(head.barred), is_free);
+  if (static_cast<std::size_t>(room) < ranges.size()) return false;
+  for (const CodeRange& range : ranges)
+    *std::find_if(std::begin(head.barred), std::end(head.barred), is_free) = {.begin = range.begin.value,
+                                                                              .end = range.end.value,
+                                                                              .abort = abort.value,
+                                                                              .device = m.device,
+                                                                              .inode = m.inode,
+                                                                              .step = static_cast<std::uint32_t>(step),
+                                                                              .late = 0};
+  return true;
+}
+
+void note_everything(shared::ProcessBlock& head, Addr abort) {
+  std::end(head.barred)[-1] = {.begin = kEverything.begin.value,
+                               .end = kEverything.end.value,
+                               .abort = abort.value,
+                               .device = 0,
+                               .inode = 0,
+                               .step = static_cast<std::uint32_t>(BarredStep::process),
+                               .late = 0};
+}
+
+}  // namespace
+
+const char* reason_barred(const Armer::Work& work, const target::Mapping& m, Addr begin, Addr end) {
+  if (!work.has_barred) return nullptr;
+  for (const BarredCode& barred : work.block.head().barred)
+    if (barred.abort != 0 && is_file_of(barred, m) && touches(barred, begin.value, end.value))
+      return why_barred(static_cast<BarredStep>(barred.step));
+  return nullptr;
+}
+
+const char* reason_barred(const Armer::Work& work, const PlannedPoint& point, const target::Mapping& m) {
+  if (point.role != shared::PointRole::probe) return nullptr;
+  const Addr at = m.begin + (point.site.offset - m.offset);
+  return reason_barred(work, m, at, at + 1);
+}
+
+std::vector<CodeRange> Armer::ranges_of(Barring& barring, BarredStep step) {
+  const target::Mapping& code = barring.code;
+  if (step == BarredStep::sequence) return find_sequences(barring.target, barring.maps, barring.place);
+  if (step == BarredStep::process) return {kEverything};
+  if (!code.is_file()) return {};
+  if (step == BarredStep::object) return object_of(barring.maps, code);
+  const auto version = file_behind(barring.target.pid(), code);
+  for (const FilePoints& file : probes_.files())
+    if (version && file.file->identity() == version->identity && !has_changed(file, *version))
+      return functions_of(*file.file, code, barring.place.abort);
+  return {};
+}
+
+void Armer::note_barred(const Barring& barring, BarredStep step, const std::set<std::uint16_t>& events) {
+  const std::string why = why_barred(step);
+  for (const std::uint16_t event : events) report_.refusals.try_emplace(event, why);
+  const pid_t pid = barring.target.pid();
+  const auto same = std::find_if(report_.barred.begin(), report_.barred.end(),
+                                 [&](const BarredReport& known) { return known.pid == pid && known.why == why; });
+  if (same != report_.barred.end()) {
+    same->events.insert(events.begin(), events.end());
+    return;
+  }
+  if (report_.barred.size() == kMostBarred) {
+    report_.notes.insert("further processes have lost probes that were in restartable sequences (rseq)");
+    return;
+  }
+  const auto name = read_file("/proc/" + std::to_string(pid) + "/comm");
+  report_.barred.push_back({pid, name && !name->empty() ? name->substr(0, name->size() - 1) : "?", events, why});
+}
+
+// Of a function that loses an exit all exits go: some of its returns would be counts that are of no use.
+Status Armer::take_barred(Barring& barring, BarredStep step, const std::set<std::uint32_t>& probes) {
+  Block& block = barring.block;
+  std::set<std::uint16_t> events, functions;
+  for (const std::uint32_t i : probes)
+    for (const shared::Consumer& c : block.list_of(i)) {
+      events.insert(c.event);
+      const auto kind = static_cast<shared::ConsumerKind>(c.kind);
+      if (kind == shared::ConsumerKind::exit || kind == shared::ConsumerKind::note) functions.insert(c.event);
+    }
+  note_barred(barring, step, events);
+  const auto stays = [&](std::uint32_t point, const shared::Consumer& c) {
+    const auto kind = static_cast<shared::ConsumerKind>(c.kind);
+    const bool is_part = kind == shared::ConsumerKind::exit || kind == shared::ConsumerKind::note;
+    return probes.count(point) == 0 && (!is_part || functions.count(c.event) == 0);
+  };
+  if (Status s = strip(barring.target, block, stays); !s) return s;
+  // Probes without consumers are still armed.
+  std::vector<std::uint32_t> left;
+  std::copy_if(probes.begin(), probes.end(), std::back_inserter(left),
+               [&](std::uint32_t i) { return is_armed_probe(block.points()[i]); });
+  ProcessSerializer serializer(barring.target.pid());
+  return left.empty() ? ok() : take_out(barring.target, block, serializer, left);
+}
+
+// The first step from `step` on that there are probes for.
+Status Armer::bar_more(Barring& barring, BarredStep step) {
+  Block& block = barring.block;
+  std::vector<CodeRange> ranges;
+  std::set<std::uint32_t> probes;
+  for (auto next = static_cast<std::uint32_t>(step);; ++next) {
+    step = static_cast<BarredStep>(next);
+    ranges = ranges_of(barring, step);
+    probes = probes_in(block, ranges, barring.place.abort);
+    if (!probes.empty() || step == BarredStep::process) break;
+  }
+  const bool is_all = step == BarredStep::process;
+  if (is_all || !note_ranges(block.head(), ranges, step, barring.place.abort, barring.code)) {
+    note_everything(block.head(), barring.place.abort);
+    ranges = {kEverything}, step = BarredStep::process;
+    probes = probes_in(block, ranges, barring.place.abort);
+  }
+  if (Status s = block.write_head(barring.target); !s) return s;
+  const Status taken = take_barred(barring, step, probes);
+  if (!taken) report_.notes.insert(barring.code.path + ": a restartable sequence (rseq): " + taken.error().text);
+  // Counted when the text is the file's again.
+  BarredCode* const last = known_abort(block.head(), barring.place.abort, barring.code);
+  if (last != nullptr) last->late = static_cast<std::uint32_t>(barring.threads());
+  return block.write_head(barring.target);
+}
+
+// The steps go on from the last one. What is known of the mappings holds on.
+Status Armer::bar_next(Barring& barring) {
+  Block& block = barring.block;
+  const auto* mappings = known_.mappings(block.stamp());
+  const std::vector<KnownMapping> kept = mappings != nullptr ? *mappings : std::vector<KnownMapping>();
+  if (Status s = block.renew(barring.target); !s) return s;
+  if (mappings != nullptr) known_.keep_mappings(block.stamp(), kept);
+  BarredCode* const known = known_abort(block.head(), barring.place.abort, barring.code);
+  if (known == nullptr) return bar_more(barring, BarredStep::sequence);
+  if (known->late == 0) return bar_more(barring, static_cast<BarredStep>(known->step));
+  --known->late;
+  return block.write_head(barring.target);
+}
+
+Status Armer::bar_in(target::Target& target, Block& block, const AbortPlace& place, const ThreadCount& threads) {
+  const auto maps = target.maps();
+  if (!maps) return maps.error();
+  const target::Mapping* code = target::mapping_at(*maps, place.abort);
+  if (code == nullptr || !code->executable)
+    return Error{.code = Code::damaged, .text = "a request that makes no sense"};
+  Barring barring{target, block, *maps, *code, place, threads};
+  return bar_next(barring);
+}
+
+Status Armer::bar(target::Target& target, Addr at, const AbortPlace& place, const ThreadCount& threads) {
+  auto block = known_.take(target, at);
+  if (!block) return block.error();
+  const bool has_any = block->head().left == 0 && has_armed_probe(*block);
+  const Status barred = has_any ? bar_in(target, *block, place, threads) : ok();
+  if (barred) known_.keep(block.take());
+  return barred;
+}
+
+// Before the points of a file are looked at one after the other: the exits of a function are there together or not at all.
+void Armer::leave_barred_out(Work& work, std::span<const PlannedPoint> points, const target::Mapping& m) {
+  for (const PlannedPoint& point : work.has_barred ? points : points.first(0))
+    if (const char* why = reason_barred(work, point, m)) refuse(work, point, why);
+}
+
+}  // namespace uprobe::control
