@@ -10,6 +10,10 @@ std::uint32_t load(std::uint32_t& word) { return std::atomic_ref(word).load(std:
 
 }  // namespace
 
+SwitchCarrier::SwitchCarrier(trace::Area& area) : area_(area) {
+  if (area_.has_switches()) before_.push_back(state_of(0));
+}
+
 std::vector<std::uint32_t> SwitchCarrier::state_of(std::size_t part) const {
   trace::LiveArea& live = area_.live(part);
   std::vector<std::uint32_t> state{load(live.header().tracing)};
@@ -23,14 +27,15 @@ void SwitchCarrier::put(std::size_t part, std::size_t number, std::uint32_t valu
   std::atomic_ref(word).store(value, std::memory_order_relaxed);
 }
 
-// A part that is new begins with the switches of the first one. A value that is none of the two is a switch that is on.
+// A part that is new began with the switches that the first one had at the last step, or has changed to since. A value that is
+// none of the two is a switch that is on.
 void SwitchCarrier::step(const Domains& domains) {
   if (!area_.has_switches()) return;
   const std::size_t parts = std::min(area_.live_count(), domains.count());
+  if (before_.size() < parts) before_.resize(parts, before_.empty() ? state_of(0) : before_[0]);
   for (std::size_t part = 0; part < parts; ++part) {
     const std::vector<std::uint32_t> now = state_of(part);
-    if (part == before_.size()) before_.push_back(now);
-    for (std::size_t i = 0; i < now.size(); ++i) {
+    for (std::size_t i = 0; i < std::min(now.size(), before_[part].size()); ++i) {
       if (now[i] == before_[part][i]) continue;
       before_[part][i] = now[i];
       const std::uint32_t value = now[i] == shared::kSwitchOff ? shared::kSwitchOff : shared::kSwitchOn;

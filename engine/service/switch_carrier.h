@@ -11,7 +11,8 @@ namespace uprobe::control {
 
 class SwitchCarrier {
  public:
-  explicit SwitchCarrier(trace::Area& area) : area_(area) {}
+  // Before any process of the session runs: a switch may change before the first step.
+  explicit SwitchCarrier(trace::Area& area);
   // Compares the switches with what they were at the last step.
   void step(const Domains& domains);
 

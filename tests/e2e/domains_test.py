@@ -47,7 +47,7 @@ class Changes(Traced):
         self.assertEqual(seen.texts, ["before", "after"])
 
     def test_threads_are_moved_together(self):
-        seen = self.traced("part", "child", "threads=3", "drop", "part", "hit=after", "end", ring="4M")
+        seen = self.traced("part", "child", "threads=3", "drop", "part", "hit=after", "end", ring="16M")
         self.assertEqual(len(set(seen.parts)), 2, seen.stderr)
         self.assertNotIn(b"0", seen.parts, seen.stderr)
         self.assertEqual([text for text in seen.texts if text not in ("thread", "after")], [])
