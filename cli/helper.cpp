@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +23,7 @@
 #include "cli/run.h"
 #include "cli/skip_refused.h"
 #include "cli/summary.h"
+#include "cli/text.h"
 #include "cli/values.h"
 #include "engine/inject/preloaded.h"
 
@@ -37,10 +39,25 @@ constexpr const char* kTier = "UPROBE_TIER";
 constexpr const char* kReturn = "UPROBE_RETURN";
 constexpr const char* kRawStrings = "UPROBE_RAW_STRINGS";
 constexpr const char* kSkipRefused = "UPROBE_SKIP_REFUSED";
+constexpr const char* kDisable = "UPROBE_DISABLE";
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";
+}
+
+// A misspelt variable would be a setting that has no effect.
+void tell_unknown_variables(const Diagnostics& diagnostics) {
+  static const std::vector<std::string> kVariables = {kProbes, kProbesFile, kOutput,     kBufferSize,  kVerbose,
+                                                      kTier,   kReturn,     kRawStrings, kSkipRefused, kDisable};
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string name(text.substr(0, text.find('=')));
+    if (!name.starts_with("UPROBE_") || std::find(kVariables.begin(), kVariables.end(), name) != kVariables.end())
+      continue;
+    const std::string close = nearest(name, kVariables);
+    diagnostics.line("unknown variable " + name + (close.empty() ? "" : ": did you mean " + close + "?"));
+  }
 }
 
 struct Settings {
@@ -252,6 +269,7 @@ int run_helper(char** argv) {
     if (program.error().code != Code::killed) diagnostics.error(program.error());
     return kExitFailure;
   }
+  tell_unknown_variables(diagnostics);
   auto chosen = settings((*program)->target().pid());
   if (!chosen) {
     diagnostics.error(chosen.error());

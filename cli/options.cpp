@@ -1,7 +1,6 @@
 // Option parsing. See options.h.
 #include "cli/options.h"
 
-#include <capstone/capstone.h>
 #include <getopt.h>
 
 #include <algorithm>
@@ -17,13 +16,13 @@ namespace {
 
 // What getopt returns for row i of the table, letter or not.
 constexpr int kRowBase = 1000;
+constexpr std::size_t kShownNames = 5;
 
 struct Row {
   char letter;  // 0: long form only
   const char* name;
   int takes;             // no_argument, required_argument, optional_argument
-  const char* argument;  // how -h calls it
-  const char* help;      // lines divided by \n; null: not shown
+  const char* argument;  // how --help calls it
   Status (*apply)(Options&, const std::string& value);
 };
 
@@ -150,145 +149,73 @@ Status add_mapped_object(Options& options, const std::string& value) {
   return ok();
 }
 
-// In the order of -h.
+using Text = const std::string&;
+
 constexpr std::array kRows = {
-    Row{'p', "probe", required_argument, "DEF",
-        "define a probe, as in uprobe_events; PATH:SYMBOL works too (repeatable)", add_probe},
-    Row{'i', "probes-from", required_argument, "FILE", "definitions from FILE, one a line (- = standard input)",
-        add_file},
-    Row{'F', "function", required_argument, "PROTO",
-        "define a function event: 'zfree(x64 p, s32 sz)' prints\ncaller->zfree(p=..., sz=...)", add_function},
-    Row{0, "filter", required_argument, "EXPR",
-        "record only hits of the -p before it for which EXPR holds, as in the kernel's\nfilter files: 'size > 64 && "
-        "name ~ "
-        "\"lib*\"'; also cpu, comm, common_pid",
-        set_filter},
-    Row{0, "trigger", required_argument, "ACT",
-        "what a hit of the -p before it does: traceon, traceoff, enable_event:G:E,\n"
-        "disable_event:G:E, stacktrace; each with :COUNT and ' if EXPR'; counts it:\n"
-        "hist:keys=FIELD[,...][:vals=...][:sort=...][:size=N], whose table comes\n"
-        "behind the trace (repeatable)",
-        add_trigger},
-    Row{0, "disabled", no_argument, "", "the events of the -p before it are off until a trigger enables them",
-        set_disabled},
-    Row{'x', "exec", required_argument, "FILE", "the object of the definitions after it that name none (else: PROGRAM)",
-        [](Options& o, const std::string& v) { return set_name(o.object, v); }},
-    Row{'P', "pid", required_argument, "PID[,PID]...",
-        "attach to running processes instead of starting one (also --attach);\nthey go on untraced at ^C", add_pids},
-    Row{0, "comm", required_argument, "NAME",
-        "attach to all processes of this name (as in /proc/PID/comm; *, ? and [] as in\na shell); those that cannot be "
-        "attached to are told and left out (repeatable)",
-        add_process_name},
-    Row{0, "object", required_argument, "FILE",
-        "the same for all processes that map this file, a program or a library, now", add_mapped_object},
-    Row{0, "wait", no_argument, "",
-        "with --comm and --object: also those that come later. They are looked for 25\ntimes a second: what they do "
-        "before, and who has ended by then, goes unseen",
-        [](Options& o, const std::string&) { return o.attach.waits = true, ok(); }},
-    Row{0, "join", no_argument, "",
-        "with -P: where a tool of another user (root only), or one with fewer rights than\nthis one, traces a process "
-        "already: join its session",
-        [](Options& o, const std::string&) { return o.joins_others = true, ok(); }},
-    Row{'f', "follow-forks", no_argument, "", "trace child processes too (the default)",
-        [](Options&, const std::string&) { return ok(); }},
-    Row{0, "until", required_argument, "WHICH",
-        "first (default): stop when the program has ended (with -P: the processes);\nlast: when all traced processes "
-        "have ended; ^C lets them go on untraced",
-        set_until},
-    Row{'D', "beside", no_argument, "",
-        "the process that was called becomes PROGRAM: its parent, its terminal and job\n"
-        "control see no other; the tool stands beside it, in a session of its own, and\n"
-        "says no more than -o FILE has, with -v its summary too",
-        [](Options& o, const std::string&) { return o.beside = true, ok(); }},
-    Row{0, "force", no_argument, "", "probe at an offset inside an instruction all the same",
-        [](Options& o, const std::string&) { return o.force = true, ok(); }},
-    Row{0, "skip-refused", no_argument, "", "arm the other definitions where some are refused; says which, and why",
-        [](Options& o, const std::string&) { return o.skip_refused = true, ok(); }},
-    Row{0, "tier", required_argument, "TIER",
-        "auto (default): by a jump where that is safe, else by a breakpoint;\nint3: breakpoints; jump: refuse what "
-        "needs one",
-        [](Options& o, const std::string& v) { return store(o.tier, parse_tier(v)); }},
+    Row{'p', "probe", required_argument, "DEF", add_probe},
+    Row{'i', "probes-from", required_argument, "FILE", add_file},
+    Row{'F', "function", required_argument, "PROTO", add_function},
+    Row{0, "filter", required_argument, "EXPR", set_filter},
+    Row{0, "trigger", required_argument, "ACT", add_trigger},
+    Row{0, "disabled", no_argument, "", set_disabled},
+    Row{'x', "exec", required_argument, "FILE", [](Options& o, Text v) { return set_name(o.object, v); }},
+    Row{'P', "pid", required_argument, "PID[,PID]...", add_pids},
+    Row{0, "comm", required_argument, "NAME", add_process_name},
+    Row{0, "object", required_argument, "FILE", add_mapped_object},
+    Row{0, "wait", no_argument, "", [](Options& o, Text) { return o.attach.waits = true, ok(); }},
+    Row{0, "join", no_argument, "", [](Options& o, Text) { return o.joins_others = true, ok(); }},
+    Row{'f', "follow-forks", no_argument, "", [](Options&, Text) { return ok(); }},
+    Row{0, "until", required_argument, "WHICH", set_until},
+    Row{'D', "beside", no_argument, "", [](Options& o, Text) { return o.beside = true, ok(); }},
+    Row{0, "force", no_argument, "", [](Options& o, Text) { return o.force = true, ok(); }},
+    Row{0, "skip-refused", no_argument, "", [](Options& o, Text) { return o.skip_refused = true, ok(); }},
+    Row{0, "tier", required_argument, "TIER", [](Options& o, Text v) { return store(o.tier, parse_tier(v)); }},
     Row{0, "return", required_argument, "MODE",
-        "how return probes see the return: auto (default), exits: at every\nreturn instruction of the function; stub: "
-        "by a return address of ours",
-        [](Options& o, const std::string& v) { return store(o.returns, parse_return_mode(v)); }},
-    Row{0, "style", required_argument, "STYLE",
-        "event (default): as uprobe events print; 2009: as the first kprobe tracer did,\nfunction: @function+OFFSET",
-        set_style},
-    Row{'o', "output", required_argument, "FILE",
-        "the trace goes to FILE (- = standard output, %p = PID);\nwithout it to standard error, with -P to standard "
-        "output",
-        [](Options& o, const std::string& v) { return set_name(o.output, v); }},
-    Row{0, "hist-file", required_argument, "FILE",
-        "the tables of hist triggers go to FILE instead (- = standard output)",
-        [](Options& o, const std::string& v) { return set_name(o.histogram_file, v); }},
-    Row{'n', "max-events", required_argument, "N", "stop after N hits; the program goes on untraced",
-        [](Options& o, const std::string& v) { return store(o.max_events, parse_count(v)); }},
-    Row{'d', "duration", required_argument, "TIME", "stop after TIME (5, 500ms, 2m, 1h); the program goes on untraced",
-        [](Options& o, const std::string& v) { return store(o.duration, parse_duration(v)); }},
-    Row{'b', "buffer-size", required_argument, "SIZE", "size of each ring buffer, with K, M or G (default 4M)",
-        [](Options& o, const std::string& v) { return store(o.ring_bytes, parse_ring_size(v)); }},
+        [](Options& o, Text v) { return store(o.returns, parse_return_mode(v)); }},
+    Row{0, "style", required_argument, "STYLE", set_style},
+    Row{'o', "output", required_argument, "FILE", [](Options& o, Text v) { return set_name(o.output, v); }},
+    Row{0, "hist-file", required_argument, "FILE", [](Options& o, Text v) { return set_name(o.histogram_file, v); }},
+    Row{'n', "max-events", required_argument, "N",
+        [](Options& o, Text v) { return store(o.max_events, parse_count(v)); }},
+    Row{'d', "duration", required_argument, "TIME",
+        [](Options& o, Text v) { return store(o.duration, parse_duration(v)); }},
+    Row{'b', "buffer-size", required_argument, "SIZE",
+        [](Options& o, Text v) { return store(o.ring_bytes, parse_ring_size(v)); }},
     Row{'l', "list", optional_argument, "GLOB",
-        "list the functions that can be probed, of -x FILE or of PROGRAM;\nevery line can be given to -p",
-        [](Options& o, const std::string& v) {
+        [](Options& o, Text v) {
           o.list_glob = v;
           static_cast<void>(add_order(o, OrderKind::list));
           return set_mode(o, Mode::list);
         }},
     Row{0, "lines", required_argument, "FUNC",
-        "list the source lines of a function that have code, of -x FILE or of PROGRAM;\nevery line can be given to -p",
-        [](Options& o, const std::string& v) { return o.function = v, set_mode(o, Mode::lines); }},
-    Row{0, "vars", required_argument, "FUNC", "a definition that shows the function's variables, and their types",
-        [](Options& o, const std::string& v) { return o.function = v, set_mode(o, Mode::variables); }},
-    Row{0, "dry-run", no_argument, "", "show where each probe would go, and how; run nothing",
-        [](Options& o, const std::string&) { return set_mode(o, Mode::dry_run); }},
-    Row{0, "check", no_argument, "",
-        "say what uprobe_events would take the definitions for, or what is wrong with\nthem; run nothing",
-        [](Options& o, const std::string&) { return set_mode(o, Mode::check); }},
-    Row{0, "strict", no_argument, "", "accept exactly the definitions that the kernel accepts",
-        [](Options& o, const std::string&) { return o.strict = true, ok(); }},
-    Row{0, "json", no_argument, "", "--check's answer as a JSON object",
-        [](Options& o, const std::string&) { return o.json = true, ok(); }},
-    Row{0, "list-events", no_argument, "", "list the events that are defined, as uprobe_events would; run nothing",
-        [](Options& o, const std::string&) { return set_mode(o, Mode::list_events); }},
-    Row{0, "format-file", no_argument, "", "print the events' format files; run nothing",
-        [](Options& o, const std::string&) { return set_mode(o, Mode::format_file); }},
-    Row{0, "profile", no_argument, "",
-        "behind the trace a line per probe, as uprobe_profile has it: path, event, hits,\nmisses",
-        [](Options& o, const std::string&) { return o.profile = true, ok(); }},
-    Row{0, "session", required_argument, "NAME", "the session's name, for --control; its process id is one in any case",
-        [](Options& o, const std::string& v) {
-          return o.session_name = v, v.empty() ? usage("the name is empty") : ok();
-        }},
+        [](Options& o, Text v) { return o.function = v, set_mode(o, Mode::lines); }},
+    Row{0, "vars", required_argument, "FUNC",
+        [](Options& o, Text v) { return o.function = v, set_mode(o, Mode::variables); }},
+    Row{0, "dry-run", no_argument, "", [](Options& o, Text) { return set_mode(o, Mode::dry_run); }},
+    Row{0, "check", no_argument, "", [](Options& o, Text) { return set_mode(o, Mode::check); }},
+    Row{0, "strict", no_argument, "", [](Options& o, Text) { return o.strict = true, ok(); }},
+    Row{0, "json", no_argument, "", [](Options& o, Text) { return o.json = true, ok(); }},
+    Row{0, "list-events", no_argument, "", [](Options& o, Text) { return set_mode(o, Mode::list_events); }},
+    Row{0, "format-file", no_argument, "", [](Options& o, Text) { return set_mode(o, Mode::format_file); }},
+    Row{0, "profile", no_argument, "", [](Options& o, Text) { return o.profile = true, ok(); }},
+    Row{0, "session", required_argument, "NAME",
+        [](Options& o, Text v) { return o.session_name = v, v.empty() ? usage("the name is empty") : ok(); }},
     Row{0, "control", required_argument, "SESSION",
-        "change a session that runs: with -p and -i add (or, by -:, delete) probes;\n--list: what there is",
-        [](Options& o, const std::string& v) {
-          return o.control = v, v.empty() ? usage("a session is a process id or a name") : ok();
-        }},
-    Row{0, "remove", required_argument, "EVENT", "with --control: take [GROUP/]EVENT or GROUP/ away",
-        [](Options& o, const std::string& v) { return add_order(o, OrderKind::remove, v); }},
-    Row{0, "disable", optional_argument, "EVENT", "with --control: record nothing of [GROUP/]EVENT, GROUP/ or all",
-        [](Options& o, const std::string& v) { return add_order(o, OrderKind::disable, v); }},
-    Row{0, "enable", optional_argument, "EVENT", "with --control: the other way round",
-        [](Options& o, const std::string& v) { return add_order(o, OrderKind::enable, v); }},
-    Row{0, "stats", no_argument, "", "with --control: hits and losses so far",
-        [](Options& o, const std::string&) { return add_order(o, OrderKind::stats); }},
-    Row{0, "clear", no_argument, "", "with --control: take all probes away",
-        [](Options& o, const std::string&) { return add_order(o, OrderKind::clear); }},
-    Row{0, "raw-strings", no_argument, "",
-        "write the bytes of strings and names as they are, as the kernel does, and not\nbytes that are no text as \\n, "
-        "\\t, \\r and \\x1b",
-        [](Options& o, const std::string&) { return o.raw_strings = true, ok(); }},
-    Row{'q', "quiet", no_argument, "", "no summary",
-        [](Options& o, const std::string&) { return o.quiet = true, ok(); }},
-    Row{'v', "verbose", no_argument, "", "say how each probe is placed; twice: with its instruction",
-        [](Options& o, const std::string&) { return ++o.verbosity, ok(); }},
-    Row{0, "color", required_argument, "WHEN", "auto (default), always or never", set_color},
-    Row{'V', "version", no_argument, "", "version and features",
-        [](Options& o, const std::string&) { return o.mode = Mode::version, ok(); }},
-    Row{'h', "help", no_argument, "", "this text",
-        [](Options& o, const std::string&) { return o.mode = Mode::help, ok(); }},
-    Row{0, "attach", required_argument, "PID[,PID]...", nullptr, add_pids},
+        [](Options& o,
+           Text v) { return o.control = v, v.empty() ? usage("a session is a process id or a name") : ok(); }},
+    Row{0, "remove", required_argument, "EVENT", [](Options& o, Text v) { return add_order(o, OrderKind::remove, v); }},
+    Row{0, "disable", optional_argument, "EVENT",
+        [](Options& o, Text v) { return add_order(o, OrderKind::disable, v); }},
+    Row{0, "enable", optional_argument, "EVENT", [](Options& o, Text v) { return add_order(o, OrderKind::enable, v); }},
+    Row{0, "stats", no_argument, "", [](Options& o, Text) { return add_order(o, OrderKind::stats); }},
+    Row{0, "clear", no_argument, "", [](Options& o, Text) { return add_order(o, OrderKind::clear); }},
+    Row{0, "raw-strings", no_argument, "", [](Options& o, Text) { return o.raw_strings = true, ok(); }},
+    Row{'q', "quiet", no_argument, "", [](Options& o, Text) { return o.quiet = true, ok(); }},
+    Row{'v', "verbose", no_argument, "", [](Options& o, Text) { return ++o.verbosity, ok(); }},
+    Row{0, "color", required_argument, "WHEN", set_color},
+    Row{'V', "version", no_argument, "", [](Options& o, Text) { return o.mode = Mode::version, ok(); }},
+    Row{'h', "help", no_argument, "", [](Options& o, Text) { return o.mode = Mode::help, ok(); }},
+    Row{0, "attach", required_argument, "PID[,PID]...", add_pids},
 };
 
 // "+": the first word that is no option is the program. ":": a missing argument is told apart from an unknown option.
@@ -323,36 +250,53 @@ std::string spelling(const Row& row, int returned) {
   return text;
 }
 
-std::vector<std::string> long_names(std::string_view beginning) {
+// NAME of --NAME and --NAME=VALUE.
+std::string name_in(const std::string& word) { return word.substr(2, word.find('=') - 2); }
+
+// The word of the option that getopt has returned: the argument may be a word of its own after it.
+const std::string& word_read(const std::vector<std::string>& words) {
+  const auto last = static_cast<std::size_t>(optind - 1);
+  return words[optarg == words[last].data() ? last - 1 : last];
+}
+
+std::vector<std::string> long_names() {
   std::vector<std::string> names;
-  for (const Row& row : kRows)
-    if (row.help != nullptr && std::string_view(row.name).starts_with(beginning)) names.push_back(row.name);
+  for (const Row& row : kRows) names.emplace_back(row.name);
   return names;
 }
 
-Error unknown_long(const std::string& word) {
-  const std::string name = word.substr(2, word.find('=') == std::string::npos ? word.npos : word.find('=') - 2);
-  const std::vector<std::string> longer = long_names(name);
-  if (longer.size() > 1) {
-    std::string list;
-    for (const std::string& one : longer) list += (list.empty() ? "--" : ", --") + one;
-    return usage("option '--" + name + "' is ambiguous", "it could be " + list);
-  }
-  const std::string close = nearest(name, long_names(""));
-  return usage("unknown option '--" + name + "'",
-               close.empty() ? "see uprobe-run --help" : "did you mean '--" + close + "'?");
+std::string joined(const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "--" : ", --") + name;
+  return list;
 }
 
-// getopt's ':' and '?', with what it left in optopt.
+// Which options the user may have meant: those that begin with the word, else the nearest one.
+std::string suggestion(const std::string& name) {
+  const std::vector<std::string> all = long_names();
+  std::vector<std::string> longer;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(longer),
+               [&](const std::string& one) { return !name.empty() && one.starts_with(name); });
+  if (longer.size() > 1 && longer.size() <= kShownNames) return "it could be " + joined(longer);
+  const std::string close = longer.size() == 1 ? longer[0] : nearest(name, all);
+  return close.empty() ? "see uprobe-run --help" : "did you mean '--" + close + "'?";
+}
+
+Error unknown_long(const std::string& name) { return usage("unknown option '--" + name + "'", suggestion(name)); }
+
+// getopt_long also takes a unique beginning of a name; the next version of the tool may have two options that begin so.
+bool is_abbreviation(const Row& row, const std::string& word) { return name_in(word) != row.name; }
+
+// getopt's ':' and '?', with what it left in optopt: 0 for an unknown long option.
 Error refused_word(int returned, const std::string& word) {
-  const Row* row = optopt == 0 ? nullptr : row_of(optopt);
-  if (row != nullptr && returned == ':')
-    return usage("option '" + spelling(*row, optopt) + "' needs an argument: " + row->argument,
-                 "see uprobe-run --help");
-  if (row != nullptr)
-    return usage("option '" + spelling(*row, optopt) + "' takes no argument", "see uprobe-run --help");
-  if (word.starts_with("--")) return unknown_long(word);
-  return usage("unknown option '-" + std::string(1, static_cast<char>(optopt)) + "'", "see uprobe-run --help");
+  if (optopt == 0) return unknown_long(name_in(word));
+  const Row* row = row_of(optopt);
+  if (row == nullptr)
+    return usage("unknown option '-" + std::string(1, static_cast<char>(optopt)) + "'", "see uprobe-run --help");
+  if (optopt >= kRowBase && is_abbreviation(*row, word)) return unknown_long(name_in(word));
+  const std::string option = "option '" + spelling(*row, optopt) + "' ";
+  if (returned == ':') return usage(option + "needs an argument: " + row->argument, "see uprobe-run --help");
+  return usage(option + "takes no argument", "see uprobe-run --help");
 }
 
 bool is_final(const Options& options) { return options.mode == Mode::help || options.mode == Mode::version; }
@@ -446,6 +390,14 @@ Status settle_beside(const Options& options) {
   return ok();
 }
 
+// Among the program's own arguments.
+bool has_probe_option(const std::vector<std::string>& program) {
+  const auto is_one = [](const std::string& word) {
+    return word == "-p" || word == "-r" || word == "--probe" || word.starts_with("--probe=");
+  };
+  return program.size() > 1 && std::any_of(program.begin() + 1, program.end(), is_one);
+}
+
 Status settle(Options& options) {
   if (is_final(options)) return ok();
   if (!options.control.empty() && options.beside) return usage("-D is for a program that is started, and none is");
@@ -461,25 +413,15 @@ Status settle(Options& options) {
     return ok();
   }
   if (options.json && options.mode != Mode::check) return usage("--json is the form of --check's answer");
+  if (options.sources.empty() && has_probe_option(options.program))
+    return usage("options go before the program '" + options.program[0] + "'",
+                 "e.g. uprobe-run -p DEF " + options.program[0]);
   if (options.sources.empty())
     return usage("no probe is defined: -p or -i is missing",
                  "e.g. uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo'");
-  for (const ProbeSource& source : options.sources) {
-    if (options.mode == Mode::check || source.kind == ProbeSource::Kind::file) continue;
-    if (options.style == spec::Style::kprobes_2009 && is_all_blank(source.text)) continue;
-    if (Status definition = check_definition(source.text); !definition) return definition;
-  }
   if (options.mode == Mode::trace && options.program.empty() && !attaches(options))
     return usage("no program to run", "e.g. uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo'");
   return ok();
-}
-
-std::string option_column(const Row& row) {
-  std::string text = row.letter == 0 ? "      " : std::string("  -") + row.letter + ", ";
-  text += std::string("--") + row.name;
-  if (row.takes == required_argument) text += std::string("=") + row.argument;
-  if (row.takes == optional_argument) text += std::string("[=") + row.argument + "]";
-  return text;
 }
 
 }  // namespace
@@ -506,6 +448,8 @@ Result<Options> parse_options(const std::vector<std::string>& arguments) {
     if (returned == -1) break;
     if (returned == ':' || returned == '?') return refused_word(returned, words[static_cast<std::size_t>(optind - 1)]);
     const Row* row = row_of(returned);
+    if (const std::string& word = word_read(words); returned >= kRowBase && is_abbreviation(*row, word))
+      return unknown_long(name_in(word));
     const Status applied = row->apply(options, optarg == nullptr ? std::string() : std::string(optarg));
     if (!applied) {
       Error error = applied.error();
@@ -520,6 +464,21 @@ Result<Options> parse_options(const std::vector<std::string>& arguments) {
   return options;
 }
 
+Status check_definitions(const Options& options) {
+  for (const ProbeSource& source : options.sources) {
+    if (source.kind == ProbeSource::Kind::file) continue;
+    if (options.style == spec::Style::kprobes_2009 && is_all_blank(source.text)) continue;
+    if (Status definition = check_definition(source.text); !definition) return definition;
+  }
+  return ok();
+}
+
+std::vector<OptionName> option_names() {
+  std::vector<OptionName> names;
+  for (const Row& row : kRows) names.push_back({row.letter, row.name, row.argument, row.takes == required_argument});
+  return names;
+}
+
 ColorMode early_color(const std::vector<std::string>& arguments) {
   Options options;
   static constexpr std::string_view kName = "--color=";
@@ -528,39 +487,6 @@ ColorMode early_color(const std::vector<std::string>& arguments) {
     if (word.starts_with(kName)) static_cast<void>(set_color(options, word.substr(kName.size())));
   }
   return options.color;
-}
-
-std::string help_text() {
-  static constexpr std::size_t kTextColumn = 28;
-  std::string text =
-      "Usage: uprobe-run [OPTION]... -p DEF [-p DEF]... PROGRAM [ARGUMENT]...\n"
-      "       uprobe-run [OPTION]... -p DEF [-p DEF]... -P PID[,PID]... | --comm=NAME [--wait]\n"
-      "       uprobe-run --dry-run|--check|--list-events|--format-file -p DEF [-p DEF]...\n"
-      "       uprobe-run -l[GLOB] PROGRAM | -x FILE\n"
-      "Runs PROGRAM and prints a line each time one of its probed instructions is reached. No root needed.\n\n";
-  for (const Row& row : kRows) {
-    if (row.help == nullptr) continue;
-    std::string line = option_column(row);
-    line.resize(std::max(kTextColumn, line.size() + 2), ' ');
-    for (const char* at = row.help; *at != '\0'; ++at)
-      line += *at == '\n' ? "\n" + std::string(kTextColumn, ' ') : std::string(1, *at);
-    text += line + "\n";
-  }
-  return text +
-         "\nA definition: p[:[GROUP/]EVENT] PATH:OFFSET|SYMBOL[+OFFSET]|GLOB [[NAME=]FETCH[:TYPE]]... [if FILTER]\n"
-         "              or FUNCTION(TYPE NAME, ...), or a deletion of earlier ones: -:[GROUP/]EVENT\n"
-         "  uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo hello'\n"
-         "Exit status: the program's own (or its fatal signal), 0 after -P; 125 when uprobe-run itself fails, 126 "
-         "when\nthe program cannot be executed, 127 when it is not found.\n";
-}
-
-std::string version_text() {
-  int major = 0, minor = 0;
-  cs_version(&major, &minor);
-  return "uprobe-run " UPROBE_VERSION
-         "\nmachine: x86-64; tiers: jump, int3; modes: launch, attach, list, dry-run, check, LD_PRELOAD\ndisassembler: "
-         "Capstone " +
-         std::to_string(major) + "." + std::to_string(minor) + "\n";
 }
 
 }  // namespace uprobe::cli

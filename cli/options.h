@@ -1,4 +1,4 @@
-// The words of the command line as data. One table describes every option: getopt's tables and -h are made from it.
+// The words of the command line as data. One table describes every option; its help is in help.cpp.
 #pragma once
 
 #include <chrono>
@@ -89,10 +89,20 @@ bool attaches(const Options& options);
 // `arguments` as main() gets them, the tool's own name first. Errors name the option as the user spelt it.
 Result<Options> parse_options(const std::vector<std::string>& arguments);
 
+// The slips of the hand in definitions. To be asked when the program has been found: a program that does not exist is the first
+// thing to say.
+Status check_definitions(const Options& options);
+
 // The colour of messages about the command line itself: the last --color that can be read, before anything is checked.
 ColorMode early_color(const std::vector<std::string>& arguments);
 
-std::string help_text();
-std::string version_text();
+// An option as the parser knows it.
+struct OptionName {
+  char letter;  // 0: long form only
+  std::string name;
+  std::string argument;  // empty: takes none
+  bool is_required;      // the argument
+};
+std::vector<OptionName> option_names();
 
 }  // namespace uprobe::cli

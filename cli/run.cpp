@@ -10,11 +10,13 @@
 #include "cli/diagnostics.h"
 #include "cli/dry_run.h"
 #include "cli/front.h"
+#include "cli/help.h"
 #include "cli/options.h"
 #include "cli/probes_file.h"
 #include "cli/skip_refused.h"
 #include "cli/summary.h"
 #include "cli/text.h"
+#include "cli/version.h"
 
 namespace uprobe::cli {
 
@@ -159,6 +161,10 @@ plan::ReturnMode returns_for(const Options& options) {
 }
 
 bool prepare(const Call& call) {
+  if (const Status checked = check_definitions(call.options); !checked) {
+    call.diagnostics.error(checked.error());
+    return false;
+  }
   const Result<Definitions> definitions = gather_definitions(sources_of(call), call.streams.in);
   if (!definitions) {
     call.diagnostics.error(definitions.error());
@@ -195,7 +201,9 @@ bool prepare(const Call& call) {
   if (prepared) return true;
   const std::vector<Problem> found = problems(call.engine, options, *definitions, prepared.error());
   show(found, call.diagnostics);
-  const auto is_refused = [](const Problem& problem) { return problem.error.code == Code::refused && !problem.error.where.empty(); };
+  const auto is_refused = [](const Problem& problem) {
+    return problem.error.code == Code::refused && !problem.error.where.empty();
+  };
   if (found.size() < definitions->list.size() && std::all_of(found.begin(), found.end(), is_refused))
     call.diagnostics.line("--skip-refused arms the other definitions");
   return false;
@@ -215,6 +223,8 @@ Outcome refuse(const Call& call, const CheckReport& report, const Definitions& w
 
 Outcome check(const Call& call) {
   const Options& options = call.options;
+  if (const Status checked = check_definitions(options); !checked && options.mode != Mode::check)
+    return fail(call, checked.error());
   const Result<Definitions> writes = gather_writes(sources_of(call), call.streams.in);
   if (!writes) return fail(call, writes.error());
   const CheckReport report = call.engine.define(writes->list, {options.strict, options.style});
@@ -228,6 +238,9 @@ Outcome check(const Call& call) {
 }
 
 Outcome dry_run(const Call& call) {
+  if (!call.options.program.empty())
+    if (const auto program = call.engine.find_program(call.options.program[0]); !program)
+      return fail(call, program.error(), exit_code_of_launch(program.error()));
   if (!prepare(call)) return kFailed;
   const std::vector<PlanReport> reports = call.engine.report();
   const Outcome printed = print(call, render_plan(reports));

@@ -137,6 +137,27 @@ const char* variable(char** environment, const char* name) {
   return nullptr;
 }
 
+namespace {
+
+// One text, since a table of pointers would need relocations. As kVariables in cli/helper.cpp.
+constexpr char kKnownVariables[] =
+    "UPROBE_PROBES=\0UPROBE_PROBES_FILE=\0UPROBE_OUTPUT=\0UPROBE_BUFFER_SIZE=\0UPROBE_VERBOSE=\0UPROBE_TIER=\0"
+    "UPROBE_RETURN=\0UPROBE_RAW_STRINGS=\0UPROBE_SKIP_REFUSED=\0UPROBE_DISABLE=\0";
+
+bool is_known(const char* entry) {
+  for (const char* name = kKnownVariables; *name != 0; name += length_of(name) + 1)
+    if (starts_with(entry, name)) return true;
+  return false;
+}
+
+}  // namespace
+
+const char* unknown_variable(char** environment) {
+  for (char** entry = environment; *entry != nullptr; ++entry)
+    if (starts_with(*entry, "UPROBE_") && !is_known(*entry)) return *entry;
+  return nullptr;
+}
+
 // The auxiliary vector follows the environment.
 bool is_secure(char** environment) {
   constexpr u64 kAtNull = 0, kAtSecure = 23;

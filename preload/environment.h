@@ -12,6 +12,9 @@ char** find_environment(i64 argc, char** argv, char** envp);
 // "NAME=" among them: the value, or null. `name` ends with the '='.
 const char* variable(char** environment, const char* name);
 
+// The first variable that begins with UPROBE_ and is none of the agent's or its helper's ("NAME=VALUE"), or null.
+const char* unknown_variable(char** environment);
+
 // Whether the program runs with more rights than whoever wrote these variables (AT_SECURE).
 bool is_secure(char** environment);
 

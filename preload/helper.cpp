@@ -342,6 +342,18 @@ void let_go(Helper& helper, bool keep) {
   if (!keep && helper.page != nullptr) call(kMunmap, as_word(helper.page), shared::kBootstrapBytes);
 }
 
+namespace {
+
+void write_line(const char* line, u32 used) {
+  // Signals are blocked: a SIGPIPE of ours is taken back before the program could get it.
+  constexpr long kBrokenPipe = -32;
+  const u64 pipe_signal = 1ull << (13 - 1), no_time[2] = {0, 0};
+  if (call(kWrite, 2, as_word(line), used) == kBrokenPipe)
+    call(kRtSigtimedwait, as_word(&pipe_signal), 0, as_word(no_time), 8);
+}
+
+}  // namespace
+
 void complain(const char* what, u32 error) {
   char line[512];
   u32 used = 0;
@@ -353,11 +365,23 @@ void complain(const char* what, u32 error) {
     append(line, used, sizeof line, ")");
   }
   append(line, used, sizeof line, "; the program runs unprobed\n");
-  // Signals are blocked: a SIGPIPE of ours is taken back before the program could get it.
-  constexpr long kBrokenPipe = -32;
-  const u64 pipe_signal = 1ull << (13 - 1), no_time[2] = {0, 0};
-  if (call(kWrite, 2, as_word(line), used) == kBrokenPipe)
-    call(kRtSigtimedwait, as_word(&pipe_signal), 0, as_word(no_time), 8);
+  write_line(line, used);
+}
+
+void complain_of_variable(const char* entry) {
+  constexpr u32 kLongestName = 64;
+  char name[kLongestName];
+  u32 length = 0;
+  for (; length + 1 < kLongestName && entry[length] > ' ' && entry[length] < 0x7f && entry[length] != '='; ++length)
+    name[length] = entry[length];
+  name[length] = 0;
+  char line[512];
+  u32 used = 0;
+  append(line, used, sizeof line, "uprobe: unknown variable ");
+  append(line, used, sizeof line, name);
+  append(line, used, sizeof line,
+         ", and neither UPROBE_PROBES nor UPROBE_PROBES_FILE is set; the program runs unprobed\n");
+  write_line(line, used);
 }
 
 }  // namespace uprobe::agent

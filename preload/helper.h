@@ -23,5 +23,7 @@ void let_go(Helper& helper, bool keep);
 
 // One line on stderr: "uprobe: WHAT (errno ERROR); the program runs unprobed". No errno: 0.
 void complain(const char* what, u32 error);
+// The same about the name of a variable that nothing reads; no probes are given.
+void complain_of_variable(const char* entry);
 
 }  // namespace uprobe::agent

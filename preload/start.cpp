@@ -19,12 +19,13 @@ constexpr u32 kSilentSlices = 200, kSlices = 1000;
 bool is_set(const char* value) { return value != nullptr && *value != 0; }
 
 // A set-id program gets here only by /etc/ld.so.preload; its variables are not to be obeyed.
-bool is_wanted(char** environment) {
+bool is_disabled(char** environment) {
   const char* disable = variable(environment, "UPROBE_DISABLE=");
-  if (is_set(disable) && !(disable[0] == '0' && disable[1] == 0)) return false;
-  const bool asked =
-      is_set(variable(environment, "UPROBE_PROBES=")) || is_set(variable(environment, "UPROBE_PROBES_FILE="));
-  return asked && !is_secure(environment);
+  return (is_set(disable) && !(disable[0] == '0' && disable[1] == 0)) || is_secure(environment);
+}
+
+bool has_probes(char** environment) {
+  return is_set(variable(environment, "UPROBE_PROBES=")) || is_set(variable(environment, "UPROBE_PROBES_FILE="));
 }
 
 // Somebody was here before the program's first instruction: a session that the tool brought in at its execve.
@@ -37,6 +38,15 @@ u64 set_mask(u64 mask) {
   u64 before = 0;
   system_call(kSysRtSigprocmask, kSetMask, as_word(&mask), as_word(&before), 8);
   return before;
+}
+
+// Without probes there is no helper to say so.
+void tell_unknown_variable(char** environment) {
+  const char* const entry = unknown_variable(environment);
+  if (entry == nullptr || is_filtered()) return;
+  const u64 blocked = set_mask(~shared::kOurSignals);
+  complain_of_variable(entry);
+  set_mask(blocked);
 }
 
 void explain_silence(const Helper& helper, bool alive) {
@@ -74,7 +84,8 @@ extern "C" {
 void uprobe_init(uprobe::agent::i64 argc, char** argv, char** envp) {
   using namespace uprobe::agent;
   char** environment = find_environment(argc, argv, envp);
-  if (environment == nullptr || !is_wanted(environment)) return;
+  if (environment == nullptr || is_disabled(environment)) return;
+  if (!has_probes(environment)) return tell_unknown_variable(environment);
   if (!is_safe_here()) return complain("a seccomp filter kills for what would have to be done", 0);
   if (is_traced()) return;
   if (is_debugged()) return complain("a debugger traces this program", 0);

@@ -85,10 +85,12 @@ Result<std::unique_ptr<Preloaded>> Preloaded::open(Fd page) {
   void* at = ::mmap(nullptr, shared::kBootstrapBytes, PROT_READ | PROT_WRITE, MAP_SHARED, page.get(), 0);
   if (at == MAP_FAILED) return system_error("mmap of the agent's page", errno);
   auto* shared = static_cast<Bootstrap*>(at);
-  const bool ours = shared->magic == shared::kBootstrapMagic && shared->abi_version == shared::kAbiVersion;
-  if (!ours) {
+  const std::uint64_t magic = shared->magic;
+  const std::uint32_t version = shared->abi_version;
+  if (magic != shared::kBootstrapMagic || version != shared::kAbiVersion) {
     ::munmap(at, shared::kBootstrapBytes);
-    return senseless("libuprobe.so and uprobe-run are of different versions");
+    if (magic != shared::kBootstrapMagic) return senseless("not the page of a preloaded agent");
+    return other_abi(version, "libuprobe.so");
   }
   std::unique_ptr<Preloaded> program(new Preloaded(std::move(page), shared));
   if (!program->thread_.has_request() || !program->thread_.begin())
@@ -110,7 +112,7 @@ Status Preloaded::find_process() {
   if (::syscall(SYS_pidfd_send_signal, handle.get(), 0, nullptr, 0) != 0) return senseless("the program has ended");
   agent_.at = Addr{shared_->agent};
   if (Status s = files->read(agent_.at, &agent_.header, sizeof agent_.header); !s) return s;
-  if (!is_our_agent(agent_.header)) return senseless("libuprobe.so is of another version than uprobe-run");
+  if (Status ours = check_agent(agent_.header, "libuprobe.so"); !ours) return ours.error();
   auto base = object_at(*files, agent_.at);
   if (!base) return base.error();
   agent_.base = *base;

@@ -22,14 +22,26 @@ std::uint64_t page_down(std::uint64_t n) { return n / kPage * kPage; }
 std::uint64_t page_up(std::uint64_t n) { return page_down(n + kPage - 1); }
 
 Error not_an_agent(const std::string& path) {
-  return Error{.code = Code::damaged, .text = "not an agent of this version", .where = path};
+  return Error{.code = Code::damaged, .text = "is no agent of uprobe-run", .where = path};
+}
+
+Error changed(const std::string& path) {
+  return Error{.code = Code::damaged, .text = "another file has taken this name since the start", .where = path};
 }
 
 }  // namespace
 
-bool is_our_agent(const shared::AgentHeader& header) {
-  return header.magic == shared::kAgentMagic && header.abi_version == shared::kAbiVersion &&
-         header.header_bytes == sizeof header;
+Error other_abi(std::uint32_t version, const std::string& where) {
+  return Error{.code = Code::damaged,
+               .text = "the agent has ABI version " + std::to_string(version) + " and uprobe-run has " +
+                       std::to_string(shared::kAbiVersion) + ": install both from the same build",
+               .where = where};
+}
+
+Status check_agent(const shared::AgentHeader& header, const std::string& where) {
+  if (header.magic != shared::kAgentMagic) return not_an_agent(where);
+  if (header.abi_version == shared::kAbiVersion && header.header_bytes == sizeof header) return ok();
+  return other_abi(header.abi_version, where);
 }
 
 Result<AgentImage> AgentImage::open(const std::string& path) {
@@ -50,7 +62,7 @@ Result<AgentImage> AgentImage::open(const std::string& path) {
   if (!offset || *offset + sizeof image.header_ > image.bytes_.size()) return not_an_agent(path);
   std::memcpy(&image.header_, image.bytes_.data() + *offset, sizeof image.header_);
   image.header_address_ = symbol->address;
-  if (!is_our_agent(image.header_)) return not_an_agent(path);
+  if (Status ours = check_agent(image.header_, path); !ours) return ours.error();
   return image;
 }
 
@@ -59,7 +71,7 @@ Result<Fd> AgentImage::same_file() const {
   Fd file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0) return system_error("open " + path_, errno);
-  return elf::Identity{status.st_dev, status.st_ino} == identity_ ? Result<Fd>(std::move(file)) : not_an_agent(path_);
+  return elf::Identity{status.st_dev, status.st_ino} == identity_ ? Result<Fd>(std::move(file)) : changed(path_);
 }
 
 // Nothing can be written to it any more, by whoever has it open.

@@ -23,8 +23,9 @@ struct MappedAgent {
   }
 };
 
-// Whether a header is that of an agent of this version.
-bool is_our_agent(const shared::AgentHeader& header);
+// Code::damaged where a header is not that of an agent of this version; `where` is the place of the agent.
+Error other_abi(std::uint32_t version, const std::string& where);
+Status check_agent(const shared::AgentHeader& header, const std::string& where);
 
 class AgentImage {
  public:

@@ -140,8 +140,11 @@ Result<FoundAgent> find_agent(pid_t pid) {
     const auto at = agent_header_in(*files, m);
     FoundAgent found{};
     if (!at || !files->read(*at, &found.agent.header, sizeof found.agent.header)) continue;
-    if (!is_our_agent(found.agent.header))
-      return Error{.code = Code::refused, .text = "the agent of another version of uprobe-run is in the process"};
+    if (Status ours = check_agent(found.agent.header, m.path); !ours) {
+      Error error = ours.error();
+      error.code = Code::refused;
+      return error;
+    }
     found.agent.at = *at;
     found.agent.base = found.agent.place(found.agent.header.text);
     if (files->read(found.agent.place(found.agent.header.block_slot), &found.block, sizeof found.block) && found.block)

@@ -376,6 +376,7 @@ TEST_F(CliRun, FailuresHaveTheirCodes) {
   engine_.missing_program = Error{.code = Code::not_found, .text = "No such file or directory", .where = "nope"};
   EXPECT_EQ(code(words), 127);
   EXPECT_EQ(err(), "uprobe-run: nope: No such file or directory\n");
+  EXPECT_EQ(code({"-p", " ", "-p", "12", "nope"}) + code({"--dry-run", "-p", " ", "nope"}), 2 * 127);
   engine_.missing_program = Error{.code = Code::not_executable, .text = "Permission denied", .where = "nope"};
   EXPECT_EQ(code(words), 126);
   engine_.missing_program.reset();

@@ -4,6 +4,7 @@ The first rule is tested throughout: the program does the same as without the to
 """
 import os
 import re
+import shutil
 import signal
 import subprocess
 
@@ -522,6 +523,15 @@ class Listings(Behaviour):
         definition = "p:numbers take_numbers %di:u64"
         seen = harness.run_tool([definition], [self.subject, "calls", "2"], ["-x", self.subject])
         self.assertEqual((seen.returncode, len(seen.hits)), (0, 2), seen.stderr)
+
+    def test_agent_of_another_version(self):
+        folder = os.path.dirname(harness.tool())
+        for name in ("uprobe-run", "libuprobe.so"):
+            shutil.copy(os.path.join(folder, name), self.path(name))
+        said = harness.change_abi(self.path("libuprobe.so"))
+        seen = harness.run([self.path("uprobe-run"), "-p", f"p {self.subject}:take_numbers", self.subject, "calls", "2"])
+        self.assertEqual((seen.returncode, seen.stdout), (125, b""))
+        self.assertEqual(seen.stderr.decode(), f"uprobe-run: {self.path('libuprobe.so')}: {said}\n")
 
     def test_help_and_version(self):
         for option in ("-h", "--help", "-V", "--version"):

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -211,6 +212,17 @@ def copied(program, path):
     """A copy that can be executed at once: no child that another thread forks during the copy has it open for writing."""
     subprocess.run(["cp", "--preserve=mode", program, path], check=True)
     return path
+
+
+def change_abi(library):
+    """Gives a copy of the agent another ABI version; returns what the tool says to that."""
+    place = Elf(library).offset_of("uprobe_agent") + struct.calcsize("<Q")
+    with open(library, "r+b") as file:
+        file.seek(place)
+        version, = struct.unpack("<I", file.read(4))
+        file.seek(place)
+        file.write(struct.pack("<I", version + 1))
+    return f"the agent has ABI version {version + 1} and uprobe-run has {version}: install both from the same build"
 
 
 class TestCase(unittest.TestCase):

@@ -337,6 +337,16 @@ class Failures(Preload):
                 self.assert_unprobed(seen, value if value.startswith("/") else name)
                 self.assertNotRegex(seen.stderr, rb"(^|[ \n])-[a-z]\b", "no option of the command line's")
 
+    def test_unknown_variables(self):
+        seen = self.preloaded([self.guest], UPROBE_PROBES=None, UPROBE_PROBE=self.numbers)
+        self.assert_unprobed(seen, "unknown variable UPROBE_PROBE, and neither UPROBE_PROBES nor UPROBE_PROBES_FILE is set")
+        seen = self.preloaded([self.guest], UPROBE_PROBES=None, UPROBE_PROBE=self.numbers, UPROBE_DISABLE="1")
+        self.assertEqual((seen.returncode, seen.stderr), (7, b""))
+        seen = self.preloaded([self.guest], UPROBE_TEIR="int3")
+        self.assert_traced(seen)
+        self.assertEqual(seen.stderr.decode().splitlines()[:1],
+                         ["uprobe-run: unknown variable UPROBE_TEIR: did you mean UPROBE_TIER?"])
+
     def test_bad_line_of_a_file(self):
         listed = self.write("list", f"# comment\n\np:x {self.guest}:no_such_function\n")
         seen = self.preloaded([self.guest], UPROBE_PROBES=None, UPROBE_PROBES_FILE=listed)
@@ -344,6 +354,12 @@ class Failures(Preload):
 
     def test_no_helper(self):
         self.assert_unprobed(self.preloaded([self.guest], LD_PRELOAD=self.copy_library()), "cannot start uprobe-run")
+
+    def test_agent_of_another_version(self):
+        path = self.copy_library()
+        shutil.copy(harness.tool(), self.path("uprobe-run"))
+        said = harness.change_abi(path)
+        self.assert_unprobed(self.preloaded([self.guest], LD_PRELOAD=path), said)
 
     def test_helper_that_fails(self):
         self.copy_library()

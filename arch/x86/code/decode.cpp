@@ -16,6 +16,12 @@ const ZydisDecoder& decoder() {
   return kDecoder;
 }
 
+std::string decoder_version() {
+  const ZyanU64 version = ZydisGetVersion();
+  return std::to_string(ZYDIS_VERSION_MAJOR(version)) + "." + std::to_string(ZYDIS_VERSION_MINOR(version)) + "." +
+         std::to_string(ZYDIS_VERSION_PATCH(version));
+}
+
 namespace {
 
 using Operands = std::array<ZydisDecodedOperand, ZYDIS_MAX_OPERAND_COUNT>;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "arch/x86/code/relocate.h"
@@ -56,6 +57,9 @@ struct Decoded {
   bool falls_through = true;
   bool branches_to_rsp = false;  // call *%rsp
 };
+
+// Of the decoder's library, "4.0.0".
+std::string decoder_version();
 
 // Nothing when the bytes are no instruction or end too early.
 std::optional<Decoded> decode_fully(Bytes bytes, Addr at);

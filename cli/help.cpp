@@ -1,0 +1,142 @@
+// The text of --help, as it is printed: at most 80 columns. See help.h.
+#include "cli/help.h"
+
+namespace uprobe::cli {
+
+std::string help_text() {
+  return R"(Usage: uprobe-run [OPTION]... -p DEF [-p DEF]... PROGRAM [ARGUMENT]...
+       uprobe-run [OPTION]... -p DEF [-p DEF]... -P PID | --comm=NAME [--wait]
+       uprobe-run --dry-run|--check|--list-events|--format-file -p DEF...
+       uprobe-run -l[GLOB] PROGRAM | -x FILE
+Runs PROGRAM and prints a line each time one of its probed instructions is
+reached. Needs no root. Options go before PROGRAM; what follows it is its own.
+
+Probes:
+  -p, --probe=DEF           define a probe, as in uprobe_events (repeatable)
+  -i, --probes-from=FILE    read definitions from FILE, one a line (- = standard
+                            input)
+  -F, --function=PROTO      define a function event: 'zfree(x64 p, s32 sz)'
+                            prints caller->zfree(p=..., sz=...)
+      --filter=EXPR         record only those hits of the -p before it for which
+                            EXPR holds, as in the kernel's filter files:
+                            'size > 64 && name ~ "lib*"'; also cpu, comm,
+                            common_pid
+      --trigger=ACT         what a hit of the -p before it does: traceon,
+                            traceoff, enable_event:G:E, disable_event:G:E,
+                            stacktrace; each with :COUNT and ' if EXPR';
+                            hist:keys=FIELD[,...][:vals=...][:sort=...][:size=N]
+                            counts, and prints a table after the trace
+                            (repeatable)
+      --disabled            a trigger has to enable the events of the -p before
+                            it; until then they record nothing
+  -x, --exec=FILE           the object of later definitions that name none
+                            (default: PROGRAM)
+
+Processes:
+  -P, --pid=PID[,PID]...    attach to running processes instead of starting one
+                            (also --attach); at ^C they go on untraced
+      --comm=NAME           attach to all processes of this name (as in
+                            /proc/PID/comm; *, ? and [] as in a shell);
+                            processes that cannot be attached are reported and
+                            skipped (repeatable)
+      --object=FILE         attach to all processes that map FILE, a program or
+                            a library (repeatable)
+      --wait                with --comm and --object: also attach to processes
+                            that come later. Polls 25 times a second; earlier
+                            activity, and processes already gone, are missed
+      --join                with -P: join the session of a tool that traces the
+                            process already as another user (root only), or
+                            with fewer rights
+  -f, --follow-forks        trace child processes too (the default)
+      --until=WHICH         first (default): stop when the program has ended
+                            (with -P: the processes); last: stop when all traced
+                            processes have ended; ^C lets them go on untraced
+  -D, --beside              the called process becomes PROGRAM: its parent, its
+                            terminal and job control see no other process; the
+                            tool runs in a session of its own and writes to -o
+                            FILE alone, with -v its summary too
+  -n, --max-events=N        stop after N hits; the program goes on untraced
+  -d, --duration=TIME       stop after TIME (5, 500ms, 2m, 1h); the program goes
+                            on untraced
+
+Output:
+  -o, --output=FILE         the trace goes to FILE (- = standard output, %p =
+                            PID); default: standard error, with -P standard
+                            output
+      --hist-file=FILE      the tables of hist triggers go to FILE (- = standard
+                            output)
+      --style=STYLE         event (default): as uprobe events print; 2009: as
+                            the first kprobe tracer did, function:
+                            @function+OFFSET
+      --profile             after the trace, one line per probe, as in
+                            uprobe_profile: path, event, hits, misses
+      --raw-strings         write strings and names byte for byte, as the kernel
+                            does; default: bytes that are no text as \n, \t, \r
+                            and \x1b
+  -q, --quiet               no summary
+  -v, --verbose             say how each probe is placed; twice: with its
+                            instruction
+      --color=WHEN          auto (default), always or never
+
+Look without running:
+  -l, --list[=GLOB]         list the functions that can be probed, of -x FILE or
+                            of PROGRAM; every line can be given to -p
+      --lines=FUNC          list the source lines of a function that have code,
+                            of -x FILE or of PROGRAM; every line can be given
+                            to -p
+      --vars=FUNC           print a definition that shows the function's
+                            variables, and their types
+      --dry-run             show where each probe would go, and how
+      --check               say what uprobe_events would take the definitions
+                            for, or what is wrong with them
+      --json                print the answer of --check as a JSON object
+      --list-events         list the defined events, as uprobe_events would
+      --format-file         print the events' format files
+  -V, --version             print the version, the commit and the libraries
+  -h, --help                print this text
+
+Running session:
+      --session=NAME        name the session, for --control; its process id is
+                            one of its names in any case
+      --control=SESSION     change a running session: -p and -i add (or, by -:,
+                            delete) probes; --list shows them
+      --remove=EVENT        with --control: remove [GROUP/]EVENT or GROUP/
+      --disable[=EVENT]     with --control: record nothing of [GROUP/]EVENT, of
+                            GROUP/ or of all
+      --enable[=EVENT]      with --control: resume recording
+      --stats               with --control: hits and losses so far
+      --clear               with --control: remove all probes
+
+Expert:
+  -b, --buffer-size=SIZE    size of each ring buffer, with K, M or G (default
+                            4M)
+      --tier=TIER           auto (default): a jump where it is safe, else a
+                            breakpoint; int3: breakpoints; jump: refuse what
+                            needs a breakpoint
+      --return=MODE         how return probes see the return: auto (default);
+                            exits: at every return instruction of the function;
+                            stub: by a return address of the tool's
+      --strict              accept exactly the definitions that the kernel
+                            accepts
+      --force               probe at an offset inside an instruction all the
+                            same
+      --skip-refused        arm the other definitions where some are refused;
+                            says which, and why
+
+A definition: p[:[GROUP/]EVENT] PATH:OFFSET|SYMBOL[+OFFSET]|GLOB
+                [[NAME=]FETCH[:TYPE]]... [if FILTER]
+              r[:[GROUP/]EVENT] ...   the function's return
+              FUNCTION(TYPE NAME, ...)
+              -:[GROUP/]EVENT         deletes earlier ones
+Exit status: the program's own (or its fatal signal), 0 after -P; 125 when
+uprobe-run itself fails, 126 when the program cannot be executed, 127 when it is
+not found.
+
+Examples:
+  uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo hello'
+  uprobe-run -p 'r:lines ./demo:count_lines n=$retval:s32' -o trace.txt ./demo
+  uprobe-run -p 'p /bin/bash:execute_command' -d 10s --comm=bash
+)";
+}
+
+}  // namespace uprobe::cli
