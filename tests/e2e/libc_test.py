@@ -197,7 +197,7 @@ class Python(LibcCase):
                                       UPROBE_BUFFER_SIZE="16M")
         expected = oracle.run_kernel([self.definition], self.command,
                                      env={**self.environment, **variables, "UPROBE_DISABLE": "1"})
-        variables["UPROBE_DISABLF"] = "1"
+        variables["XPROBE_DISABLE"] = "1"
         if wrapper:
             seen = harness.run([*wrapper, *self.command], env={**self.environment, **variables})
             with open(self.path("preloaded"), encoding="latin-1") as file:
