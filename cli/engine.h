@@ -30,13 +30,13 @@ class Engine {
   virtual Result<Ending> run(const RunOptions& options, const Output& output) = 0;
   virtual Summary summary() = 0;
   // As uprobe::Session's.
-  virtual bool has_guests() = 0;
-  virtual void serve_guests() = 0;
+  virtual bool has_clients() = 0;
+  virtual void serve_clients() = 0;
   virtual void let_program_end() = 0;
   virtual std::string histograms(bool raw_strings) = 0;
 
   // As uprobe::ask_session.
-  virtual Result<Reply> ask(const std::string& session, const std::vector<Order>& orders) = 0;
+  virtual Result<Reply> ask(const std::string& session, const std::vector<Command>& commands) = 0;
   virtual Result<std::vector<std::string>> list_functions(const std::string& object, const std::string& glob) = 0;
   virtual Result<std::vector<std::string>> list_source(const std::string& object, const std::string& function,
                                                        SourceList what) = 0;

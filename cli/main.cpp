@@ -8,11 +8,11 @@
 #include <cstdio>
 #include <exception>
 
-#include "cli/attendant.h"
-#include "cli/beside.h"
-#include "cli/front.h"
+#include "cli/daemonize.h"
 #include "cli/helper.h"
+#include "cli/launcher.h"
 #include "cli/run.h"
+#include "cli/self_attach_tracer.h"
 #include "cli/session_engine.h"
 
 namespace {
@@ -61,13 +61,13 @@ int main(int argc, char** argv) {
   keep_memory();
   keep_stacks_small();
   if (is_helper_call(argc, argv)) return without_exceptions([&] { return run_helper(argv); });
-  if (is_attendant_call(argc, argv)) return without_exceptions([&] { return run_attendant(argv); });
+  if (is_self_attach_tracer_call(argc, argv)) return without_exceptions([&] { return run_self_attach_tracer(argv); });
   return without_exceptions([&]() -> int {
     SessionEngine engine;
     const Streams streams;
     const std::vector<std::string> arguments(argv, argv + argc);
-    if (const auto ended = stand_beside(arguments, streams)) end_as(*ended);
-    if (const auto ended = stand_in_front(arguments, argv, engine, streams)) end_as(*ended);
+    if (const auto ended = run_daemonized(arguments, streams)) end_as(*ended);
+    if (const auto ended = run_as_launcher(arguments, argv, engine, streams)) end_as(*ended);
     const Outcome outcome = run_cli(arguments, engine, streams);
     dismiss_waiting(outcome);
     end_as(outcome);

@@ -42,7 +42,7 @@ bool is_pid_list(const std::string& text) {
 }
 
 Status add_probe(Options& options, const std::string& value) {
-  options.orders.push_back({.kind = OrderKind::define, .name = {}, .source = options.sources.size()});
+  options.commands.push_back({.kind = CommandKind::define, .name = {}, .source = options.sources.size()});
   options.sources.push_back({ProbeSource::Kind::definition, value, options.object});
   return ok();
 }
@@ -78,7 +78,7 @@ Status set_disabled(Options& options, const std::string&) {
 
 Status add_file(Options& options, const std::string& value) {
   if (value.empty()) return usage("the file's name is empty");
-  options.orders.push_back({.kind = OrderKind::define, .name = {}, .source = options.sources.size()});
+  options.commands.push_back({.kind = CommandKind::define, .name = {}, .source = options.sources.size()});
   options.sources.push_back({ProbeSource::Kind::file, value, options.object});
   return ok();
 }
@@ -96,8 +96,8 @@ Status set_mode(Options& options, Mode mode) {
   return ok();
 }
 
-Status add_order(Options& options, OrderKind kind, const std::string& name = {}) {
-  options.orders.push_back({.kind = kind, .name = name});
+Status add_command(Options& options, CommandKind kind, const std::string& name = {}) {
+  options.commands.push_back({.kind = kind, .name = name});
   return ok();
 }
 
@@ -166,7 +166,7 @@ constexpr std::array kRows = {
     Row{0, "join", no_argument, "", [](Options& o, Text) { return o.joins_others = true, ok(); }},
     Row{'f', "follow-forks", no_argument, "", [](Options&, Text) { return ok(); }},
     Row{0, "until", required_argument, "WHICH", set_until},
-    Row{'D', "beside", no_argument, "", [](Options& o, Text) { return o.beside = true, ok(); }},
+    Row{'D', "daemonize", no_argument, "", [](Options& o, Text) { return o.daemonize = true, ok(); }},
     Row{0, "force", no_argument, "", [](Options& o, Text) { return o.force = true, ok(); }},
     Row{0, "skip-refused", no_argument, "", [](Options& o, Text) { return o.skip_refused = true, ok(); }},
     Row{0, "tier", required_argument, "TIER", [](Options& o, Text v) { return store(o.tier, parse_tier(v)); }},
@@ -184,7 +184,7 @@ constexpr std::array kRows = {
     Row{'l', "list", optional_argument, "GLOB",
         [](Options& o, Text v) {
           o.list_glob = v;
-          static_cast<void>(add_order(o, OrderKind::list));
+          static_cast<void>(add_command(o, CommandKind::list));
           return set_mode(o, Mode::list);
         }},
     Row{0, "lines", required_argument, "FUNC",
@@ -203,12 +203,14 @@ constexpr std::array kRows = {
     Row{0, "control", required_argument, "SESSION",
         [](Options& o,
            Text v) { return o.control = v, v.empty() ? usage("a session is a process id or a name") : ok(); }},
-    Row{0, "remove", required_argument, "EVENT", [](Options& o, Text v) { return add_order(o, OrderKind::remove, v); }},
+    Row{0, "remove", required_argument, "EVENT",
+        [](Options& o, Text v) { return add_command(o, CommandKind::remove, v); }},
     Row{0, "disable", optional_argument, "EVENT",
-        [](Options& o, Text v) { return add_order(o, OrderKind::disable, v); }},
-    Row{0, "enable", optional_argument, "EVENT", [](Options& o, Text v) { return add_order(o, OrderKind::enable, v); }},
-    Row{0, "stats", no_argument, "", [](Options& o, Text) { return add_order(o, OrderKind::stats); }},
-    Row{0, "clear", no_argument, "", [](Options& o, Text) { return add_order(o, OrderKind::clear); }},
+        [](Options& o, Text v) { return add_command(o, CommandKind::disable, v); }},
+    Row{0, "enable", optional_argument, "EVENT",
+        [](Options& o, Text v) { return add_command(o, CommandKind::enable, v); }},
+    Row{0, "stats", no_argument, "", [](Options& o, Text) { return add_command(o, CommandKind::stats); }},
+    Row{0, "clear", no_argument, "", [](Options& o, Text) { return add_command(o, CommandKind::clear); }},
     Row{0, "raw-strings", no_argument, "", [](Options& o, Text) { return o.raw_strings = true, ok(); }},
     Row{'q', "quiet", no_argument, "", [](Options& o, Text) { return o.quiet = true, ok(); }},
     Row{'v', "verbose", no_argument, "", [](Options& o, Text) { return ++o.verbosity, ok(); }},
@@ -330,17 +332,17 @@ Status check_definition(const std::string& text) {
   return error;
 }
 
-const char* spelling(OrderKind kind) {
+const char* spelling(CommandKind kind) {
   switch (kind) {
-    case OrderKind::remove:
+    case CommandKind::remove:
       return "--remove";
-    case OrderKind::disable:
+    case CommandKind::disable:
       return "--disable";
-    case OrderKind::enable:
+    case CommandKind::enable:
       return "--enable";
-    case OrderKind::stats:
+    case CommandKind::stats:
       return "--stats";
-    case OrderKind::clear:
+    case CommandKind::clear:
       return "--clear";
     default:
       return nullptr;  // means something without --control as well
@@ -353,10 +355,10 @@ Status settle_control(Options& options) {
     return usage("--control changes a session, and --dry-run, --check, --list-events and --format-file run nothing");
   if (!options.session_name.empty()) return usage("--session names a new session, --control one that runs");
   options.mode = Mode::control;
-  if (options.orders.empty())
+  if (options.commands.empty())
     return usage("--control needs something to do", "-p, --remove, --disable, --enable, --list, --stats or --clear");
-  ControlOrder& last = options.orders.back();
-  const bool takes_event = last.kind == OrderKind::disable || last.kind == OrderKind::enable;
+  ControlCommand& last = options.commands.back();
+  const bool takes_event = last.kind == CommandKind::disable || last.kind == CommandKind::enable;
   if (takes_event && last.name.empty() && options.program.size() == 1) {
     last.name = options.program[0];
     options.program.clear();
@@ -380,8 +382,8 @@ Status settle_attach(const Options& options) {
 }
 
 // The tool keeps neither standard output nor standard error: those are the program's.
-Status settle_beside(const Options& options) {
-  if (!options.beside) return ok();
+Status settle_daemonize(const Options& options) {
+  if (!options.daemonize) return ok();
   if (options.mode != Mode::trace) return usage("-D is for a program that is started, and none is");
   if (attaches(options)) return usage("-D is for a program that is started: to attach, the tool is beside it already");
   if (options.output.empty() || options.output == "-")
@@ -400,12 +402,12 @@ bool has_probe_option(const std::vector<std::string>& program) {
 
 Status settle(Options& options) {
   if (is_final(options)) return ok();
-  if (!options.control.empty() && options.beside) return usage("-D is for a program that is started, and none is");
+  if (!options.control.empty() && options.daemonize) return usage("-D is for a program that is started, and none is");
   if (!options.control.empty()) return settle_control(options);
-  for (const ControlOrder& order : options.orders)
-    if (const char* name = spelling(order.kind)) return usage(std::string(name) + " needs --control SESSION");
+  for (const ControlCommand& command : options.commands)
+    if (const char* name = spelling(command.kind)) return usage(std::string(name) + " needs --control SESSION");
   if (Status attaching = settle_attach(options); !attaching) return attaching;
-  if (Status beside = settle_beside(options); !beside) return beside;
+  if (Status daemonize = settle_daemonize(options); !daemonize) return daemonize;
   if (options.mode == Mode::list) return settle_list(options);
   if (options.mode == Mode::lines || options.mode == Mode::variables) {
     if (options.object.empty() && options.program.empty())

@@ -44,8 +44,8 @@ struct ProbeSource {
 };
 
 // What --control asks for, in the order given.
-struct ControlOrder {
-  OrderKind kind = OrderKind::list;
+struct ControlCommand {
+  CommandKind kind = CommandKind::list;
   std::string name;        // of events; empty: all
   std::size_t source = 0;  // of a definition: which of the sources
 };
@@ -55,7 +55,7 @@ struct Options {
   std::vector<ProbeSource> sources;
   std::string session_name;  // --session
   std::string control;       // the session to change; empty: none
-  std::vector<ControlOrder> orders;
+  std::vector<ControlCommand> commands;
   std::string object;                    // the last -x
   std::string list_glob;                 // -l; empty: all
   std::string function;                  // of --lines and --vars
@@ -64,7 +64,7 @@ struct Options {
   std::uint64_t max_events = 0;          // 0: no limit
   std::chrono::nanoseconds duration{0};  // 0: no limit
   bool until_last = false;               // --until=last
-  bool beside = false;                   // -D
+  bool daemonize = false;                // -D
   std::uint64_t ring_bytes = 4u << 20;
   bool strict = false;
   bool json = false;     // of --check

@@ -5,12 +5,12 @@
 #include <cerrno>
 #include <optional>
 
-#include "cli/beside.h"
 #include "cli/check.h"
+#include "cli/daemonize.h"
 #include "cli/diagnostics.h"
 #include "cli/dry_run.h"
-#include "cli/front.h"
 #include "cli/help.h"
+#include "cli/launcher.h"
 #include "cli/options.h"
 #include "cli/probes_file.h"
 #include "cli/skip_refused.h"
@@ -178,10 +178,10 @@ bool prepare(const Call& call) {
   options.tier = call.options.tier;
   options.returns = returns_for(call.options);
   options.style = call.options.style;
-  options.has_door = options.has_guardian = true;
+  options.has_socket = options.has_guardian = true;
   options.joins_others = call.options.joins_others;
   options.known_as = visible_pid();
-  if (call.options.beside) {
+  if (call.options.daemonize) {
     options.waiting = waiting_process();
     options.known_as = options.waiting->pid;
     options.waiting->give_up = [&call](const Error& error) {
@@ -248,25 +248,25 @@ Outcome dry_run(const Call& call) {
   return any_refused(reports) ? kFailed : printed;
 }
 
-struct Orders {
-  std::vector<Order> list;
+struct Commands {
+  std::vector<Command> list;
   std::vector<Context> contexts;  // of the definitions among them
 };
 
 // What an error of a running session is about.
-Context context_of(const Error& error, const Orders& orders, std::size_t failed) {
-  if (failed >= orders.list.size()) return {};
-  const std::string& filter = orders.list[failed].filter;
+Context context_of(const Error& error, const Commands& commands, std::size_t failed) {
+  if (failed >= commands.list.size()) return {};
+  const std::string& filter = commands.list[failed].filter;
   const bool is_filters = !filter.empty() && !error.where.empty() && filter.starts_with(error.where);
-  return is_filters ? Context{"--filter", filter} : orders.contexts[failed];
+  return is_filters ? Context{"--filter", filter} : commands.contexts[failed];
 }
 
-Result<Orders> gather_orders(const Call& call) {
-  Orders orders;
-  for (const ControlOrder& wanted : call.options.orders) {
-    if (wanted.kind != OrderKind::define) {
-      orders.list.push_back({.kind = wanted.kind, .text = wanted.name, .default_object = {}});
-      orders.contexts.emplace_back();
+Result<Commands> gather_commands(const Call& call) {
+  Commands commands;
+  for (const ControlCommand& wanted : call.options.commands) {
+    if (wanted.kind != CommandKind::define) {
+      commands.list.push_back({.kind = wanted.kind, .text = wanted.name, .default_object = {}});
+      commands.contexts.emplace_back();
       continue;
     }
     const auto definitions = gather_definitions({call.options.sources[wanted.source]}, call.streams.in);
@@ -275,47 +275,47 @@ Result<Orders> gather_orders(const Call& call) {
       const Definition& definition = definitions->list[i];
       if (!definition.triggers.empty() || definition.is_disabled)
         return Error{.code = Code::usage, .text = "--trigger and --disabled belong to the beginning of a session"};
-      orders.list.push_back(
-          {OrderKind::define, definition.text, definition.default_object, definition.filter.value_or("")});
-      orders.contexts.push_back({definitions->places[i], definition.text});
+      commands.list.push_back(
+          {CommandKind::define, definition.text, definition.default_object, definition.filter.value_or("")});
+      commands.contexts.push_back({definitions->places[i], definition.text});
     }
   }
-  return orders;
+  return commands;
 }
 
 // A session's names may be of a program's choice.
 Outcome print_reply(const Call& call, const Reply& reply) { return print(call, escape_lines(reply.text)); }
 
-// One order at a time. A definition that is refused is said, and the next one comes.
-Outcome control_others(const Call& call, const Orders& orders) {
+// One command at a time. A definition that is refused is said, and the next one comes.
+Outcome control_others(const Call& call, const Commands& commands) {
   std::size_t skipped = 0;
-  for (std::size_t i = 0; i < orders.list.size(); ++i) {
-    const auto reply = call.engine.ask(call.options.control, {orders.list[i]});
+  for (std::size_t i = 0; i < commands.list.size(); ++i) {
+    const auto reply = call.engine.ask(call.options.control, {commands.list[i]});
     if (!reply) return fail(call, reply.error());
     const Outcome printed = print_reply(call, *reply);
     if (!reply->error && printed.code != 0) return printed;
     if (!reply->error) continue;
-    if (orders.list[i].kind != OrderKind::define) {
+    if (commands.list[i].kind != CommandKind::define) {
       call.diagnostics.error(*reply->error);
       return kFailed;
     }
-    call.diagnostics.line(skipped_line(*reply->error, orders.contexts[i]));
+    call.diagnostics.line(skipped_line(*reply->error, commands.contexts[i]));
     ++skipped;
   }
   if (skipped != 0) call.diagnostics.line(counted(skipped, "definition", "definitions") + " skipped");
   return {};
 }
 
-// What the session says, up to the first order that fails.
+// What the session says, up to the first command that fails.
 Outcome control(const Call& call) {
-  const auto orders = gather_orders(call);
-  if (!orders) return fail(call, orders.error());
-  if (call.options.skip_refused) return control_others(call, *orders);
-  const auto reply = call.engine.ask(call.options.control, orders->list);
+  const auto commands = gather_commands(call);
+  if (!commands) return fail(call, commands.error());
+  if (call.options.skip_refused) return control_others(call, *commands);
+  const auto reply = call.engine.ask(call.options.control, commands->list);
   if (!reply) return fail(call, reply.error());
   const Outcome printed = print_reply(call, *reply);
   if (!reply->error) return printed;
-  call.diagnostics.error(*reply->error, context_of(*reply->error, *orders, reply->failed));
+  call.diagnostics.error(*reply->error, context_of(*reply->error, *commands, reply->failed));
   return kFailed;
 }
 
@@ -352,7 +352,7 @@ Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
   options.detach_requested = [&] {
     sink.flush();
     report_failure(call, sink);
-    signals.wait_for_front();
+    signals.wait_for_launcher();
     return signals.detach_requested();
   };
   return call.engine.run(options, [&](std::string_view lines) {
@@ -447,7 +447,7 @@ std::string last_words(const Call& call) {
 }
 
 // The program is its parent's alone: how it ends is nothing of ours.
-Outcome follow_beside(const Call& call, Sinks& sinks) {
+Outcome follow_daemonized(const Call& call, Sinks& sinks) {
   step_aside();
   const std::string restriction = restriction_on_children();
   if (!restriction.empty() && !call.options.quiet) call.diagnostics.line(restriction);
@@ -491,9 +491,9 @@ Outcome attach_and_follow(const Call& call, Sinks& sinks) {
   if (!call.options.quiet)
     call.diagnostics.print(render_summary(call.engine.summary(), call.diagnostics.color(), call.options.verbosity > 0));
   const Outcome outcome = ending ? Outcome{} : fail(call, ending.error());
-  if (call.engine.has_guests()) {
-    leave_front(outcome);
-    call.engine.serve_guests();
+  if (call.engine.has_clients()) {
+    leave_launcher(outcome);
+    call.engine.serve_clients();
   }
   return outcome;
 }
@@ -515,7 +515,7 @@ Outcome trace(const Call& call) {
   Result<Sinks> sinks = Sinks::open(call.options.output, call);
   if (!sinks) return fail(call, sinks.error());
   explain(call);
-  return call.options.beside ? follow_beside(call, *sinks) : launch_and_follow(call, *sinks);
+  return call.options.daemonize ? follow_daemonized(call, *sinks) : launch_and_follow(call, *sinks);
 }
 
 }  // namespace

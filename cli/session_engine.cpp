@@ -43,16 +43,16 @@ Result<Ending> SessionEngine::run(const RunOptions& options, const Output& outpu
 
 Summary SessionEngine::summary() { return session_->summary(); }
 
-bool SessionEngine::has_guests() { return session_->has_guests(); }
+bool SessionEngine::has_clients() { return session_->has_clients(); }
 
-void SessionEngine::serve_guests() { session_->serve_guests(); }
+void SessionEngine::serve_clients() { session_->serve_clients(); }
 
 void SessionEngine::let_program_end() { session_->let_program_end(); }
 
 std::string SessionEngine::histograms(bool raw_strings) { return session_->histograms(raw_strings); }
 
-Result<Reply> SessionEngine::ask(const std::string& session, const std::vector<Order>& orders) {
-  return ask_session(session, orders);
+Result<Reply> SessionEngine::ask(const std::string& session, const std::vector<Command>& commands) {
+  return ask_session(session, commands);
 }
 
 Result<std::vector<std::string>> SessionEngine::list_functions(const std::string& object, const std::string& glob) {

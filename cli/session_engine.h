@@ -19,11 +19,11 @@ class SessionEngine final : public Engine {
   int child_pid() override;
   Result<Ending> run(const RunOptions& options, const Output& output) override;
   Summary summary() override;
-  bool has_guests() override;
-  void serve_guests() override;
+  bool has_clients() override;
+  void serve_clients() override;
   void let_program_end() override;
   std::string histograms(bool raw_strings) override;
-  Result<Reply> ask(const std::string& session, const std::vector<Order>& orders) override;
+  Result<Reply> ask(const std::string& session, const std::vector<Command>& commands) override;
   Result<std::vector<std::string>> list_functions(const std::string& object, const std::string& glob) override;
   Result<std::vector<std::string>> list_source(const std::string& object, const std::string& function,
                                                SourceList what) override;

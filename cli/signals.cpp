@@ -29,8 +29,8 @@ volatile sig_atomic_t g_no_program = 0;
 volatile sig_atomic_t g_ignored[NSIG];  // when the tool began
 volatile sig_atomic_t g_detach = 0;
 volatile sig_atomic_t g_attaching = 0;
-volatile sig_atomic_t g_front = 0;      // 0: we are no engine
-volatile sig_atomic_t g_stopped = 0;    // the front is
+volatile sig_atomic_t g_launcher = 0;   // 0: we are no engine
+volatile sig_atomic_t g_stopped = 0;    // the launcher is
 volatile sig_atomic_t g_waiting[NSIG];  // came before the program had started
 volatile std::int64_t g_last_interrupt = 0;
 
@@ -158,13 +158,13 @@ void Signals::attaching() {
 }
 
 // The parent's end shows in its number whatever becomes of the signal that tells of it.
-bool Signals::detach_requested() const { return g_detach != 0 || (g_front != 0 && ::getppid() != g_front); }
+bool Signals::detach_requested() const { return g_detach != 0 || (g_launcher != 0 && ::getppid() != g_launcher); }
 
-void Signals::wait_for_front() const {
+void Signals::wait_for_launcher() const {
   while (g_stopped != 0 && !detach_requested()) ::usleep(kStoppedPoll);
 }
 
-void Signals::follow_front(int front) { g_front = front; }
+void Signals::follow_launcher(int launcher) { g_launcher = launcher; }
 
 bool came_from_terminal(int signal_code) { return signal_code == SI_KERNEL; }
 

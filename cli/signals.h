@@ -13,8 +13,8 @@
 //                     child (-D), all four ask to detach, but for one that was ignored at the start
 //   SIGPIPE           becomes EPIPE
 //
-// In the engine of an attached session (front.h) no signal may end us while we hold a program: all four, SIGUSR1, SIGUSR2, SIGALRM
-// and SIGXCPU ask to detach, as does the end of the front; SIGTSTP and SIGCONT come from the front, which has stopped and goes
+// In the engine of an attached session (launcher.h) no signal may end us while we hold a program: all four, SIGUSR1, SIGUSR2, SIGALRM
+// and SIGXCPU ask to detach, as does the end of the launcher; SIGTSTP and SIGCONT come from the launcher, which has stopped and goes
 // on; SIGXFSZ becomes EFBIG. The program gets none of them.
 //
 //   SIGCHLD, SIGTTOU  default and ignored once the program runs: its end must be seen even if we were started with
@@ -47,11 +47,11 @@ class Signals {
   // There is no program of ours; signals that came earlier count.
   void attaching();
   bool detach_requested() const;
-  // Waits while the front is stopped, unless it is to be detached.
-  void wait_for_front() const;
+  // Waits while the launcher is stopped, unless it is to be detached.
+  void wait_for_launcher() const;
 
-  // This process is the engine of this front: its end asks to detach.
-  static void follow_front(int front);
+  // This process is the engine of this launcher: its end asks to detach.
+  static void follow_launcher(int launcher);
 };
 
 // Whether a signal reached the traced program too: the kernel sends the terminal's to the whole foreground group.

@@ -25,14 +25,14 @@ std::vector<Cause> causes(const ProbeSummary& lost) {
       {lost.lost_full, "ring full", ": use -b to enlarge"},
       {lost.lost_too_big, "larger than " + grouped(shared::kMaxPayload) + " bytes", ""},
       {lost.lost_busy, "every ring busy", ""},
-      {lost.lost_behind, "this tool did not keep up beside the others", ""},
+      {lost.lost_to_reader_lag, "this tool did not keep up beside the others", ""},
   };
   std::erase_if(all, [](const Cause& cause) { return cause.count == 0; });
   return all;
 }
 
 std::uint64_t lost_count(const ProbeSummary& probe) {
-  return probe.lost_full + probe.lost_too_big + probe.lost_busy + probe.lost_behind;
+  return probe.lost_full + probe.lost_too_big + probe.lost_busy + probe.lost_to_reader_lag;
 }
 
 // "12 (ring full)", "15 (12 ring full; 3 every ring busy)"
@@ -51,11 +51,12 @@ std::string probe_line(const ProbeSummary& probe, bool verbose) {
   std::string text = probe.name + " " + probe.place + ": " + counted(probe.hits, "hit", "hits");
   if (probe.hits == 0 && probe.missed == 0) text += " (" + (probe.hint.empty() ? "never reached" : probe.hint) + ")";
   if (probe.filtered != 0) text += ", " + grouped(probe.filtered) + " filtered";
-  if (probe.muted != 0) text += ", " + grouped(probe.muted) + " while off";
+  if (probe.disabled != 0) text += ", " + grouped(probe.disabled) + " while off";
   if (lost_count(probe) != 0) text += ", lost " + lost_text(probe, false);
   if (probe.missed != 0) text += ", " + counted(probe.missed, "return", "returns") + " not followed";
-  if (probe.undecided != 0)
-    text += ", " + counted(probe.undecided, "trigger", "triggers") + " could not look at comm (seccomp filter) or common_pid (PID namespace)";
+  if (probe.unavailable != 0)
+    text += ", " + counted(probe.unavailable, "trigger", "triggers") +
+            " could not look at comm (seccomp filter) or common_pid (PID namespace)";
   if (verbose && !probe.against.empty()) text += "; int3: " + probe.against;
   return text;
 }
@@ -67,7 +68,7 @@ ProbeSummary total_of(const std::vector<ProbeSummary>& probes) {
     total.lost_full += probe.lost_full;
     total.lost_too_big += probe.lost_too_big;
     total.lost_busy += probe.lost_busy;
-    total.lost_behind += probe.lost_behind;
+    total.lost_to_reader_lag += probe.lost_to_reader_lag;
   }
   return total;
 }
@@ -94,7 +95,7 @@ std::string render_summary(const Summary& summary, bool color, bool verbose) {
 bool has_losses(const Summary& summary) {
   if (summary.mail_timeouts != 0) return true;
   for (const ProbeSummary& probe : summary.probes)
-    if (lost_count(probe) + probe.missed + probe.undecided != 0) return true;
+    if (lost_count(probe) + probe.missed + probe.unavailable != 0) return true;
   return false;
 }
 

@@ -40,7 +40,7 @@ forbid("${code}" "\t(rep|repz|repnz|movs[bwlq]|stos[bwlq]|lods[bwlq]|cmps[bwlq]|
 
 # The rseq section (arch/x86/entry/rseq.S): nothing in it goes elsewhere but back to its driver.
 string(REGEX MATCH "<uprobe_rseq_start>:.*<uprobe_rseq_end>:" section "${code}")
-foreach(function uprobe_draft uprobe_peek8 uprobe_rseq_begin)
+foreach(function uprobe_build_record uprobe_peek8 uprobe_rseq_begin)
   if(NOT section MATCHES "<${function}>:")
     message(FATAL_ERROR "agent check: ${function} is not in the rseq section")
   endif()

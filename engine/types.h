@@ -45,7 +45,7 @@ struct SessionOptions {
   std::string agent_path;                  // libuprobe.so; empty: found beside the running program
   // Whether `uprobe-run --control` finds the session, by our process id and by the name unless it is empty, and whether other tools
   // may join it and it them.
-  bool has_door = false;
+  bool has_socket = false;
   // Whether another tool is joined that may not look into this process: another user's (root alone can), or one with fewer
   // capabilities.
   bool joins_others = false;
@@ -76,16 +76,17 @@ struct PlanReport {
 struct ProbeSummary {
   std::string name;        // "uprobes/zfree_entry"
   std::string place;       // "/bin/zsh:0x6ae40"
-  std::uint64_t hits = 0;  // recorded + filtered + muted + lost
+  std::uint64_t hits = 0;  // recorded + filtered + disabled + lost
   std::uint64_t recorded = 0;
   std::uint64_t filtered = 0;  // not wanted by the event's filter
-  std::uint64_t muted = 0;     // while the event or all tracing was off
+  std::uint64_t disabled = 0;  // while the event or all tracing was off
   std::uint64_t lost_full = 0, lost_too_big = 0, lost_busy = 0;
-  std::uint64_t lost_behind = 0;  // in memory: this tool did not take them while others had to go on
-  std::uint64_t missed = 0;       // entries whose return could not be followed; not among the hits
-  std::uint64_t undecided = 0;    // times that a trigger asked for comm or common_pid, which was not known there: it did nothing
-  std::string hint;               // for a probe never hit: the likely reason
-  std::string against;            // why it is a breakpoint and no jump; empty: it is a jump, or was to be a breakpoint
+  std::uint64_t lost_to_reader_lag = 0;  // in memory: this tool did not take them while others had to go on
+  std::uint64_t missed = 0;              // entries whose return could not be followed; not among the hits
+  std::uint64_t unavailable =
+      0;                // times that a trigger asked for comm or common_pid, which was not known there: it did nothing
+  std::string hint;     // for a probe never hit: the likely reason
+  std::string against;  // why it is a breakpoint and no jump; empty: it is a jump, or was to be a breakpoint
 };
 
 struct Summary {

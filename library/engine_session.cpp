@@ -60,7 +60,7 @@ void EngineSession::run() {
     take(event_of(record, layout, task));
   };
   Ending ending;
-  static_cast<void>(uprobe::survive_exhaustion([&]() -> uprobe::Status {
+  static_cast<void>(uprobe::catch_resource_exhaustion([&]() -> uprobe::Status {
     const auto ended = session_.run(options, sink);
     if (!ended) return ended.error();
     ending = {.signalled = ended->signalled, .code = ended->code};

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "library/engine_session.h"
-#include "library/own_session.h"
+#include "library/self_session.h"
 
 namespace libuprobe {
 
@@ -29,7 +29,7 @@ Result<Session> Session::launch(const Options& options, const std::vector<std::s
 }
 
 Result<Session> Session::attach(const Options& options, int pid) {
-  auto tracer = pid == ::getpid() ? OwnSession::begin(options) : EngineSession::attach(options, pid);
+  auto tracer = pid == ::getpid() ? SelfSession::begin(options) : EngineSession::attach(options, pid);
   if (!tracer) return tracer.error();
   return Session(std::move(*tracer));
 }

@@ -1,5 +1,5 @@
 // What a Session does, by one of two ways: in this process (engine_session.h), or, for this process itself, in another one
-// (own_session.h). The functions are those of uprobe/session.h.
+// (self_session.h). The functions are those of uprobe/session.h.
 #pragma once
 
 #include "library/system_call.h"

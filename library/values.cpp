@@ -74,7 +74,7 @@ Error error_of(const uprobe::Error& error) {
 Counts counts_of(const uprobe::ProbeSummary& probe) {
   return {.name = probe.name,
           .hits = probe.hits,
-          .lost = probe.lost_full + probe.lost_too_big + probe.lost_busy + probe.lost_behind,
+          .lost = probe.lost_full + probe.lost_too_big + probe.lost_busy + probe.lost_to_reader_lag,
           .missed = probe.missed};
 }
 

@@ -51,8 +51,8 @@ __attribute__((visibility("hidden"))) void uprobe_return_copy();
 // outside, so whatever it uses is inlined.
 #define UPROBE_IN_SECTION __attribute__((section(".text.sorted.uprobe_rseq.1"), flatten))
 
-// What is known of a function's entry when it returns. See noted.cpp.
-struct NotedEntry {
+// What is known of a function's entry when it returns. See entry_record.cpp.
+struct EntryRecord {
   bool known;
   u64 nanoseconds;  // since then
   u64 words[shared::kNotedWords];
@@ -63,14 +63,14 @@ struct Hit {
   ProcessBlock* block;
   const Point* point;
   Registers* registers;  // changed where a function returns: see handle_hit()
-  u32 tid;           // in its own PID namespace
-  bool may_fault;    // false: SIGSEGV or SIGBUS is blocked, a faulting load would kill the process: read nothing
-  bool no_rseq;      // a load of this hit is known to fault, which an rseq section does not survive
-  u64 function = 0;  // of a return event: the function's address
+  u32 tid;               // in its own PID namespace
+  bool may_fault;        // false: SIGSEGV or SIGBUS is blocked, a faulting load would kill the process: read nothing
+  bool no_rseq;          // a load of this hit is known to fault, which an rseq section does not survive
+  u64 function = 0;      // of a return event: the function's address
   u64 vectors =
       0;  // address of the XSAVE area of the signal frame that we are in; 0: no signal came, the registers hold
           // what the application left there, since the agent is compiled without them
-  NotedEntry* noted = nullptr;  // room for what the event under way wants of the entry; null: nothing is known
+  EntryRecord* noted = nullptr;  // room for what the event under way wants of the entry; null: nothing is known
 };
 
 // hit.cpp. The one function that every way into the agent arrives at: one record per consumer of the point, newest first.
@@ -89,7 +89,7 @@ void record_event(const Hit& hit, AreaHeader* area, u32 event_index);
 // Counts a return that will not be seen.
 void count_missed(AreaHeader* area, u32 event_index);
 
-// noted.cpp. Notes what an event's return will want of the function that begins at the point.
+// entry_record.cpp. Notes what an event's return will want of the function that begins at the point.
 void note_entry(const Hit& hit, const AreaHeader* area, u32 event_index);
 // Fills hit.noted in, of the call that returns now: `slot` held its return address. What is given is given once.
 void take_entry(const Hit& hit, const AreaHeader* area, u32 event_index, u64 slot);
@@ -117,7 +117,7 @@ enum class Built : u32 {
   too_big,
   wants_call,  // a system call is needed, and this is an rseq section
   dropped,     // by the event's filter
-  muted,       // the event, or the session, is off
+  disabled,    // the event, or the session, is off
 };
 struct Payload {
   u8* at;
@@ -160,9 +160,9 @@ void ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request);
 
 // By what the two sides wake each other, and how long the agent waits.
 struct Line {
-  const u32* pulse;  // moves while the tool lives
-  const u32* wake;   // futex: the tool has said something to a thread that waits there
-  u32* bell;         // futex: there is something for the tool
+  const u32* heartbeat;  // moves while the tool lives
+  const u32* wake;       // futex: the tool has said something to a thread that waits there
+  u32* bell;             // futex: there is something for the tool
   i64 slice_nanoseconds;
   u32 silent_slices, slices;
   i32 lifeline;  // a pipe whose other end the tool holds, -1: none
@@ -170,7 +170,7 @@ struct Line {
 bool is_cut(i32 lifeline);  // no process holds the other end any more
 // Says the request that has been put into the slot.
 void say_request(shared::MailSlot& slot, u32 number);
-// Works for the tool. True when the tool finished; false: it gave no sign of life (`pulse` did not move, the lifeline was cut) or was
+// Works for the tool. True when the tool finished; false: it gave no sign of life (`heartbeat` did not move, the lifeline was cut) or was
 // not done after all slices.
 bool converse(const Line& line, shared::MailSlot& slot, u32 number);
 

@@ -4,11 +4,11 @@
 #include "engine/shared/agent_header.h"
 #include "preload/agent.h"
 #include "preload/copies.h"
-#include "preload/held.h"
-#include "preload/masks.h"
+#include "preload/deferred_signals.h"
 #include "preload/stacks.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
+#include "preload/virtual_mask.h"
 
 namespace uprobe::agent {
 namespace {
@@ -34,13 +34,13 @@ void give_thread(ProcessBlock& block, AttachOrder& order) {
   if (order.has_control_block == 0) return;
   give_stack_back(block, order.stack_pointer);
   order.blocked = give_mask(block);
-  send_held(block, thread_pointer());
+  send_deferred(block, thread_pointer());
 }
 
 void give_process(ProcessBlock& block) {
   give_dispositions(block);
-  send_held(block, 0);
-  forget_held(block);
+  send_deferred(block, 0);
+  forget_deferred(block);
 }
 
 void carry_out(ProcessBlock& block, AttachOrder& order) {

@@ -3,16 +3,16 @@
 
 #include "arch/x86/entry/signal_frame.h"
 #include "preload/copies.h"
-#include "preload/delivery.h"
-#include "preload/held.h"
+#include "preload/deferred_signals.h"
+#include "preload/handler_entry.h"
 #include "preload/mappings.h"
-#include "preload/masks.h"
 #include "preload/stacks.h"
 #include "preload/status.h"
 #include "preload/system_call.h"
 #include "preload/task_name.h"
 #include "preload/thread.h"
 #include "preload/tracers.h"
+#include "preload/virtual_mask.h"
 
 namespace uprobe::agent {
 namespace {
@@ -120,7 +120,7 @@ long change_credentials(ProcessBlock& block, const SignalFrame& frame) {
 bool wait_with(ProcessBlock& block, SignalFrame& frame, u64& mask, long& result) {
   const Reader reader{true};
   u64 clean = 0, wanted = 0;
-  if (mask != 0 && reader.load8(mask, wanted) && release_held(block, wanted, frame.mask)) {
+  if (mask != 0 && reader.load8(mask, wanted) && release_deferred(block, wanted, frame.mask)) {
     result = kInterrupted;
     return true;
   }
@@ -151,16 +151,16 @@ long change_mask(ProcessBlock& block, SignalFrame& frame) {
   if (result == kNotMade) return result;
   // The mask in the frame is the one that will be in force behind the call.
   system_call(kSysRtSigprocmask, 0, 0, as_word(&frame.mask), 8);
-  release_held(block, believed_blocked(block), frame.mask);
+  release_deferred(block, virtually_blocked(block), frame.mask);
   return result;
 }
 
 // rt_sigpending(set, bytes): what is held is pending as well.
 bool pending(ProcessBlock& block, SignalFrame& frame, long& result) {
-  const u64 held = held_signals(block);
+  const u64 held = deferred_signals(block);
   if (held == 0) return false;
   result = pass(block, frame);
-  if (result == 0) *reinterpret_cast<u64*>(frame.di) |= held & believed_blocked(block);
+  if (result == 0) *reinterpret_cast<u64*>(frame.di) |= held & virtually_blocked(block);
   return true;
 }
 
@@ -178,12 +178,12 @@ bool wait_for_signal(ProcessBlock& block, SignalFrame& frame, long& result) {
   call.si = as_word(&info);
   entry->waits = set & shared::kOurSignals;
   do {
-    if (take_held(block, set & shared::kOurSignals, info))
+    if (take_deferred(block, set & shared::kOurSignals, info))
       result = info.signal;
     else
       result = pass(block, call);
     if (result > 0 && is_nudge(block, info))
-      result = take_held(block, signal_bit(info.signal), info) ? info.signal : kNotMade;
+      result = take_deferred(block, signal_bit(info.signal), info) ? info.signal : kNotMade;
     // Without breakpoints the program waits for itself.
   } while (result == kNotMade && __atomic_load_n(&block.left, __ATOMIC_RELAXED) == 0 && begin_call(block));
   entry->waits = 0;
@@ -193,7 +193,7 @@ bool wait_for_signal(ProcessBlock& block, SignalFrame& frame, long& result) {
 
 bool asks_at_end(ProcessBlock& block, const AreaHeader& area) {
   if ((area.mode & shared::kModePreloaded) != 0) return true;
-  if ((area.mode & shared::kModeBeside) == 0 || (block.flags & shared::kBlockFilteredLater) != 0) return false;
+  if ((area.mode & shared::kModeDaemonize) == 0 || (block.flags & shared::kBlockFilteredLater) != 0) return false;
   return !borrows_memory(block) && static_cast<u32>(system_call(kSysGetpid)) == area.first_process;
 }
 
@@ -269,7 +269,7 @@ bool make(ProcessBlock& block, SignalFrame& frame, long& result) {
     case kRtSigreturn:
       app_sigreturn(block, frame.sp);
       result = kNotMade;
-      return release_held(block, believed_blocked(block), frame.mask);
+      return release_deferred(block, virtually_blocked(block), frame.mask);
     case kRtSigpending:
       return pending(block, frame, result);
     case kRtSigtimedwait:
@@ -412,7 +412,7 @@ void leave_clone(ProcessBlock& block, const Point& point, const SignalFrame& fra
   finish_keeping_handlers(block, point, frame, shares);
   if (frame.ax == 0 && !shares) {
     forget_other_threads(block);
-    forget_held(block);
+    forget_deferred(block);
     begin_process(block);
   }
   const bool thread = frame.ax == 0 && shares && !borrows_memory(block);

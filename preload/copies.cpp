@@ -90,9 +90,9 @@ bool is_followed(const ProcessBlock& block, u64 restorer) {
   return returns_through_us(block, restorer) || can_lead_back(block, restorer);
 }
 
-// Whether the original place lies in the middle of a jump. That of an approach covers the place that it leads to.
+// Whether the original place lies in the middle of a jump. That of a prefix window covers the place that it leads to.
 bool is_inside(const Point& point, i32 place) {
-  return point.approach != 0 ? place == 0 : place > 0 && place < point.jump_bytes;
+  return point.prefix_window != 0 ? place == 0 : place > 0 && place < point.jump_bytes;
 }
 
 // Whether the thread would be lost at the original place, or hit once more, because nobody says that the handler has returned.
@@ -114,7 +114,7 @@ bool is_under_way(const ProcessBlock& block, u64 ip) {
   const Point* point = point_with_copy_at(block, ip);
   if (point == nullptr) return false;
   const i32 place = mark_covering(*point, ip - point->copy).place;
-  const i32 end = point->code_bytes + (shared::is_approach(*point) ? 1 : 0);  // behind it the hit is still to come
+  const i32 end = point->code_bytes + (shared::is_prefix_window(*point) ? 1 : 0);  // behind it the hit is still to come
   return place >= 0 && place < end;
 }
 
@@ -140,8 +140,8 @@ Moved move_to_original(ProcessBlock& block, SignalFrame& frame, Arrival arrival)
   const u64 offset = frame.ip - point->copy;
   const shared::Mark& mark = mark_covering(*point, offset);
   const bool in_front = is_in_front(*point, offset);
-  // A jump leads to the beginning of an approach's copy: its step is none of the program's.
-  if (arrival == Arrival::step && in_front && (offset != 0 || shared::is_approach(*point))) return Moved::within;
+  // A jump leads to the beginning of a prefix window's copy: its step is none of the program's.
+  if (arrival == Arrival::step && in_front && (offset != 0 || shared::is_prefix_window(*point))) return Moved::within;
   if (is_no_way_back(block, *point, mark, frame, arrival)) return arrival == Arrival::step ? Moved::within : Moved::no;
   frame.ip = point->address + static_cast<u64>(i64{mark.place});
   frame.sp += mark.pushed;
@@ -170,7 +170,7 @@ u64 place_to_go_on(ProcessBlock& block, const SignalFrame& frame) {
   const bool repeated = forget_repeat(block, frame) && point != nullptr;
   if (repeated && point->role != static_cast<u32>(shared::PointRole::system_call)) return point->copy;
   if (repeated) expect_repeat(block, frame);  // the handler may have changed the registers
-  return point == nullptr || point->approach != 0 ? place_in_copy(block, frame.ip) : frame.ip;
+  return point == nullptr || point->prefix_window != 0 ? place_in_copy(block, frame.ip) : frame.ip;
 }
 
 void not_gone_on(ProcessBlock& block, SignalFrame& frame, u64 ip) {

@@ -8,8 +8,8 @@ namespace uprobe::agent {
 using shared::Verdict;
 
 // Not part of its callers: a system call takes registers.
-[[gnu::noinline]] UPROBE_IN_SECTION bool fetch_name(const Draft& draft, u8* name) {
-  return !draft.in_section && may_fetch_name(draft) && get_task_name(name);
+[[gnu::noinline]] UPROBE_IN_SECTION bool fetch_name(const RecordBuilder& builder, u8* name) {
+  return !builder.in_section && may_fetch_name(builder) && get_task_name(name);
 }
 
 // Of the first thread the tool has said it; of the others nobody here knows.
@@ -19,28 +19,28 @@ UPROBE_IN_SECTION u32 number_elsewhere(const Hit& hit) {
 }
 
 // Not part of its callers: only who has tests needs the stack for it.
-[[gnu::noinline]] UPROBE_IN_SECTION Verdict verdict_of(const Draft& draft, const Payload& payload, u32 first,
+[[gnu::noinline]] UPROBE_IN_SECTION Verdict verdict_of(const RecordBuilder& builder, const Payload& payload, u32 first,
                                                        u32 count) {
-  const AreaHeader* const area = draft.area;
+  const AreaHeader* const area = builder.area;
   if (u64{first} + count > area->test_count) return Verdict::pass;
   const shared::Filter filter{at_offset<shared::Test>(area, area->test_offset) + first, count,
                               at_offset<u8>(area, area->text_offset), area->text_bytes};
-  const bool is_elsewhere = shared::is_elsewhere(task_words(*draft.hit->block));
-  shared::FilterInput input{payload.at, payload.used, draft.cpu, nullptr, is_elsewhere, 0};
-  if (is_elsewhere) input.pid = number_elsewhere(*draft.hit);
+  const bool is_elsewhere = shared::is_elsewhere(task_words(*builder.hit->block));
+  shared::FilterInput input{payload.at, payload.used, builder.cpu, nullptr, is_elsewhere, 0};
+  if (is_elsewhere) input.pid = number_elsewhere(*builder.hit);
   u8 name[shared::kNameBytes] = {};
   for (;; input.name = name) {
     const Verdict verdict = shared::run_filter(filter, input);
-    if (verdict != Verdict::unknown || !fetch_name(draft, name)) return verdict;
+    if (verdict != Verdict::unknown || !fetch_name(builder, name)) return verdict;
   }
 }
 
-UPROBE_IN_SECTION Built judge(const Draft& draft, Payload& payload) {
-  const Event& event = *draft.event;
+UPROBE_IN_SECTION Built judge(const RecordBuilder& builder, Payload& payload) {
+  const Event& event = *builder.event;
   const bool is_missing = (payload.record_flags & shared::kRecordNoEntry) != 0;
   if (is_missing && (event.flags & shared::kEventAsksEntry) != 0) return Built::dropped;
-  const Verdict verdict = verdict_of(draft, payload, event.first_test, event.test_count);
-  if (verdict == Verdict::unknown && draft.in_section && may_fetch_name(draft)) return Built::wants_call;
+  const Verdict verdict = verdict_of(builder, payload, event.first_test, event.test_count);
+  if (verdict == Verdict::unknown && builder.in_section && may_fetch_name(builder)) return Built::wants_call;
   if (verdict == Verdict::unknown || verdict == Verdict::later) payload.record_flags |= shared::kRecordJudgeLater;
   return verdict == Verdict::drop ? Built::dropped : Built::ok;
 }

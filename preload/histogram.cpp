@@ -64,15 +64,15 @@ UPROBE_IN_SECTION u64 number_of(const HistogramField& field, const Payload& payl
 }
 
 // common_pid is the number in the tool's PID namespace, which is not known here.
-UPROBE_IN_SECTION bool is_unknown_task(const Draft& draft, const HistogramField& field) {
+UPROBE_IN_SECTION bool is_unknown_task(const RecordBuilder& builder, const HistogramField& field) {
   return static_cast<HistogramSource>(field.source) == HistogramSource::number &&
-         shared::is_of_task(field.offset, field.size) && shared::is_elsewhere(task_words(*draft.hit->block));
+         shared::is_of_task(field.offset, field.size) && shared::is_elsewhere(task_words(*builder.hit->block));
 }
 
-UPROBE_IN_SECTION u64 number_key(const Draft& draft, const HistogramField& field, const Payload& payload) {
-  if (!is_unknown_task(draft, field)) return number_of(field, payload, draft.cpu);
-  const shared::TaskWords words = task_words(*draft.hit->block);
-  return shared::task_of(words.process, words.thread | (draft.hit->tid & shared::kNumberMask)).key();
+UPROBE_IN_SECTION u64 number_key(const RecordBuilder& builder, const HistogramField& field, const Payload& payload) {
+  if (!is_unknown_task(builder, field)) return number_of(field, payload, builder.cpu);
+  const shared::TaskWords words = task_words(*builder.hit->block);
+  return shared::task_of(words.process, words.thread | (builder.hit->tid & shared::kNumberMask)).key();
 }
 
 // Up to a NUL; the rest of the room is 0 already.
@@ -115,7 +115,7 @@ struct Key {
   u64 words[shared::kMaxHistogramKey / 8];
 };
 
-UPROBE_IN_SECTION bool build_key(const Draft& draft, const Payload& payload, const Map& map, Key& key) {
+UPROBE_IN_SECTION bool build_key(const RecordBuilder& builder, const Payload& payload, const Map& map, Key& key) {
   for (u32 i = 0; i < map.key_bytes / 8; ++i) *const_cast<volatile u64*>(&key.words[i]) = 0;
   for (u32 i = 0; i < map.keys; ++i) {
     const HistogramField field = map.head->keys[i];
@@ -124,11 +124,11 @@ UPROBE_IN_SECTION bool build_key(const Draft& draft, const Payload& payload, con
     u64* const to = key.words + field.key_offset / 8;
     if (source == HistogramSource::task_name) {
       // The kernel fills what is behind a name with zeroes.
-      if (!fetch_name(draft, reinterpret_cast<u8*>(to))) return false;
+      if (!fetch_name(builder, reinterpret_cast<u8*>(to))) return false;
     } else if (source == HistogramSource::stack)
-      walk_stack(*draft.hit, *draft.event, to, shared::kHistogramFrames);
+      walk_stack(*builder.hit, *builder.event, to, shared::kHistogramFrames);
     else if (source == HistogramSource::number || source == HistogramSource::cpu)
-      *to = number_key(draft, field, payload);
+      *to = number_key(builder, field, payload);
     else
       put_text(reinterpret_cast<u8*>(to), field, payload);
   }
@@ -205,7 +205,7 @@ UPROBE_IN_SECTION u64* find_entry(const Map& map, const Key& key) {
 }
 
 // A name that nobody has fetched yet is no key, and what is not known is not added up.
-UPROBE_IN_SECTION bool is_known(const Draft& draft, const Map& map, const Payload& payload) {
+UPROBE_IN_SECTION bool is_known(const RecordBuilder& builder, const Map& map, const Payload& payload) {
   if ((payload.record_flags & shared::kRecordNoEntry) != 0 && (map.head->flags & shared::kHistogramWantsEntry) != 0)
     return false;
   for (u32 i = 0; i < map.keys; ++i)
@@ -213,26 +213,27 @@ UPROBE_IN_SECTION bool is_known(const Draft& draft, const Map& map, const Payloa
         (payload.record_flags & shared::kRecordCommLater) != 0)
       return false;
   for (u32 i = 0; i + 1 < map.sums; ++i)
-    if (is_unknown_task(draft, map.head->values[i])) return false;
+    if (is_unknown_task(builder, map.head->values[i])) return false;
   return true;
 }
 
 // The scratch of a ring is that of who writes the ring. Null: there is none.
-UPROBE_IN_SECTION Key* key_of(const Draft& draft) {
-  const u64 at = draft.area->scratch_offset + u64{draft.index} * shared::kScratchBytes + shared::kScratchPayload;
-  const bool fits = draft.area->scratch_offset != 0 && at % 8 == 0 && at + sizeof(Key) <= draft.area->data_offset;
-  return fits ? at_offset<Key>(draft.area, at) : nullptr;
+UPROBE_IN_SECTION Key* key_of(const RecordBuilder& builder) {
+  const u64 at = builder.area->scratch_offset + u64{builder.index} * shared::kScratchBytes + shared::kScratchPayload;
+  const bool fits = builder.area->scratch_offset != 0 && at % 8 == 0 && at + sizeof(Key) <= builder.area->data_offset;
+  return fits ? at_offset<Key>(builder.area, at) : nullptr;
 }
 
 // How many values; none of a hit that is dropped, as one is of which nobody can tell whether it `belongs`.
-UPROBE_IN_SECTION u8 look_up(const Draft& draft, const Payload& payload, const Map& map, bool belongs, Addend& addend) {
-  Key* const key = belongs ? key_of(draft) : nullptr;
-  const bool is_key = key != nullptr && is_known(draft, map, payload) && build_key(draft, payload, map, *key);
+UPROBE_IN_SECTION u8 look_up(const RecordBuilder& builder, const Payload& payload, const Map& map, bool belongs,
+                             Addend& addend) {
+  Key* const key = belongs ? key_of(builder) : nullptr;
+  const bool is_key = key != nullptr && is_known(builder, map, payload) && build_key(builder, payload, map, *key);
   addend.sums = is_key ? find_entry(map, *key) : nullptr;
   if (addend.sums == nullptr) return addend.sums = &map.counts->dropped, u8{0};
   for (u32 i = 0; i + 1 < map.sums; ++i) {
     const HistogramField field = map.head->values[i];
-    addend.values[i] = number_of(field, payload, draft.cpu);
+    addend.values[i] = number_of(field, payload, builder.cpu);
   }
   return static_cast<u8>(map.sums - 1);
 }
@@ -240,21 +241,21 @@ UPROBE_IN_SECTION u8 look_up(const Draft& draft, const Payload& payload, const M
 }  // namespace
 
 // Not part of its callers: only who has a histogram needs the stack for it.
-[[gnu::noinline]] UPROBE_IN_SECTION void find_sums(const Draft& draft, const Payload& payload) {
-  AreaHeader* const area = draft.area;
-  Addends& addends = *draft.addends;
+[[gnu::noinline]] UPROBE_IN_SECTION void find_sums(const RecordBuilder& builder, const Payload& payload) {
+  AreaHeader* const area = builder.area;
+  Addends& addends = *builder.addends;
   addends.found = true, addends.count = 0;
-  const Triggers all = triggers_of(area, *draft.event);
+  const Triggers all = triggers_of(area, *builder.event);
   const bool is_missing = (payload.record_flags & shared::kRecordNoEntry) != 0;
   for (u32 i = 0; i < all.count && addends.count < shared::kMaxEventHistograms; ++i) {
     const Trigger& trigger = all.first[i];
     if (!is_histogram(trigger) || (is_missing && trigger.test_count != 0)) continue;
     const auto verdict = trigger.test_count == 0 ? shared::Verdict::pass
-                                                 : verdict_of(draft, payload, trigger.first_test, trigger.test_count);
+                                                 : verdict_of(builder, payload, trigger.first_test, trigger.test_count);
     Map map;
     if (verdict == shared::Verdict::drop || !find_map(area, trigger.target, map)) continue;
     addends.value_counts[addends.count] =
-        look_up(draft, payload, map, verdict == shared::Verdict::pass, addends.list[addends.count]);
+        look_up(builder, payload, map, verdict == shared::Verdict::pass, addends.list[addends.count]);
     ++addends.count;
   }
 }

@@ -68,7 +68,7 @@ bool step_behind_return(Hit& hit, const Leaves& leaves) {
 
 // One call of feed(): it is inlined with all that a record takes, and the frame is the application's stack.
 void handle_hit(Hit& hit) {
-  NotedEntry noted;
+  EntryRecord noted;
   hit.noted = &noted;
   for (ConsumerKind kind = ConsumerKind::entry;; kind = ConsumerKind::exit) {
     const Leaves leaves = feed(hit, kind);
@@ -77,7 +77,7 @@ void handle_hit(Hit& hit) {
 }
 
 void handle_return(Hit& hit, ConsumerKind kind, u64 address) {
-  NotedEntry noted;
+  EntryRecord noted;
   hit.noted = &noted;
   (*hit.registers)[shared::Reg::ip] = address;
   feed(hit, kind);

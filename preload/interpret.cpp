@@ -169,7 +169,7 @@ UPROBE_IN_SECTION void Builder::store_vector(const Insn& insn) {
 
 // A word or the beginning of one, wherever it stands.
 UPROBE_IN_SECTION void Builder::load_entry(const Insn& insn) {
-  const NotedEntry* noted = hit_.noted;
+  const EntryRecord* noted = hit_.noted;
   value_ = 0;
   fault_ = noted == nullptr || !noted->known;
   constexpr u32 kHead = sizeof(shared::PayloadHead);
@@ -178,17 +178,17 @@ UPROBE_IN_SECTION void Builder::load_entry(const Insn& insn) {
   for (u32 i = 0; i < insn.size; ++i) value_ |= u64{bytes[i]} << (8 * i);
 }
 
-// The tool changes an entry while we read it: it clears `witness_at` first and writes it last (x86 keeps the order of stores, and that
+// The tool changes an entry while we read it: it clears `sentinel_at` first and writes it last (x86 keeps the order of stores, and that
 // of loads).
 UPROBE_IN_SECTION bool Builder::find_object(u32 index, u64& bias) const {
   if (index >= shared::kMappedObjects) return false;
   const shared::MappedObject& object = hit_.block->objects[index];
-  const u64 at = __atomic_load_n(&object.witness_at, __ATOMIC_ACQUIRE);
+  const u64 at = __atomic_load_n(&object.sentinel_at, __ATOMIC_ACQUIRE);
   bias = __atomic_load_n(&object.bias, __ATOMIC_ACQUIRE);
-  const u64 witness = __atomic_load_n(&object.witness, __ATOMIC_ACQUIRE);
+  const u64 sentinel = __atomic_load_n(&object.sentinel, __ATOMIC_ACQUIRE);
   u64 there = 0;
-  if (at == 0 || __atomic_load_n(&object.witness_at, __ATOMIC_RELAXED) != at) return false;
-  return reader_.load8(at, there) && there == witness;
+  if (at == 0 || __atomic_load_n(&object.sentinel_at, __ATOMIC_RELAXED) != at) return false;
+  return reader_.load8(at, there) && there == sentinel;
 }
 
 UPROBE_IN_SECTION void Builder::load_object(const Insn& insn) {

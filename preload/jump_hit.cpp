@@ -2,7 +2,7 @@
 #include "arch/x86/entry/cpu.h"
 #include "preload/agent.h"
 #include "preload/calls.h"
-#include "preload/delivery.h"
+#include "preload/handler_entry.h"
 #include "preload/slots.h"
 #include "preload/stubs.h"
 

@@ -60,7 +60,7 @@ bool wait_slice(const u32& word, u32 value, i64 nanoseconds) {
 // How long the tool has been silent.
 class Silence {
  public:
-  explicit Silence(const Line& line) : line_(line), pulse_(load(*line.pulse)) {}
+  explicit Silence(const Line& line) : line_(line), heartbeat_(load(*line.heartbeat)) {}
 
   // Waits until something may have been said. False: no longer.
   bool wait(const Mailbox* box, const u32& word, u32 value) {
@@ -71,16 +71,16 @@ class Silence {
     if (idle_wakes_ == kIdleWakes && box != nullptr) wait_slice(box->quiet, load(box->quiet), line_.slice_nanoseconds);
     idle_wakes_ = 0;
     if (is_cut(line_.lifeline)) return false;
-    const u32 now = load(*line_.pulse);
-    silent_ = now == pulse_ ? silent_ + 1 : 0;
-    pulse_ = now;
+    const u32 now = load(*line_.heartbeat);
+    silent_ = now == heartbeat_ ? silent_ + 1 : 0;
+    heartbeat_ = now;
     return ++slices_ < line_.slices && silent_ < line_.silent_slices;
   }
   void has_heard() { idle_wakes_ = 0; }
 
  private:
   const Line& line_;
-  u32 pulse_, silent_ = 0, slices_ = 0, idle_wakes_ = 0;
+  u32 heartbeat_, silent_ = 0, slices_ = 0, idle_wakes_ = 0;
 };
 
 Notice& notice_of(AreaHeader* area, u32 called) { return area->notices[called % shared::kNotices]; }
@@ -96,7 +96,7 @@ u32 called(const ProcessBlock& block, u32 tid) {
 }
 
 Line line_to(AreaHeader* area, u32 called) {
-  return {.pulse = &area->tool_pulse,
+  return {.heartbeat = &area->tool_heartbeat,
           .wake = &notice_of(area, called).wake,
           .bell = &live_of(area).mail_requests,
           .slice_nanoseconds = kSlice,
@@ -289,7 +289,7 @@ void ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request) {
 // What is asked for is a round of printing that begins from now on; the tool alone writes how many have begun and ended.
 void flush_output(ProcessBlock& block) {
   AreaHeader* area = session_area(block, 0);
-  if (area == nullptr || (area->mode & (shared::kModePreloaded | shared::kModeBeside)) == 0) return;
+  if (area == nullptr || (area->mode & (shared::kModePreloaded | shared::kModeDaemonize)) == 0) return;
   if ((block.flags & shared::kBlockFilteredLater) != 0 || borrows_memory(block) || !is_answered(block, area)) return;
   Line line = line_to(area, 0);
   line.wake = &area->flush_done;

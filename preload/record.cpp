@@ -10,52 +10,53 @@ namespace uprobe::agent {
 namespace {
 
 // A hit that finds no room in its ring counts in histograms all the same: it is built in the ring's scratch. False: there is none.
-UPROBE_IN_SECTION bool move_aside(const Draft& draft, Payload& payload) {
-  const u64 at = draft.area->scratch_offset + u64{draft.index} * shared::kScratchBytes;
-  if (draft.addends == nullptr || draft.area->scratch_offset == 0 ||
-      at + shared::kScratchBytes > draft.area->data_offset)
+UPROBE_IN_SECTION bool move_aside(const RecordBuilder& builder, Payload& payload) {
+  const u64 at = builder.area->scratch_offset + u64{builder.index} * shared::kScratchBytes;
+  if (builder.addends == nullptr || builder.area->scratch_offset == 0 ||
+      at + shared::kScratchBytes > builder.area->data_offset)
     return false;
-  payload.at = at_offset<u8>(draft.area, at), payload.limit = shared::kMaxPayload, payload.record_flags = 0;
+  payload.at = at_offset<u8>(builder.area, at), payload.limit = shared::kMaxPayload, payload.record_flags = 0;
   return true;
 }
 
 // Behind the payload: how many bytes. `room` is that of the payload and all behind it.
-[[gnu::noinline]] UPROBE_IN_SECTION Built add_stack(const Draft& draft, const Payload& payload, u64 room, u32& bytes) {
+[[gnu::noinline]] UPROBE_IN_SECTION Built add_stack(const RecordBuilder& builder, const Payload& payload, u64 room,
+                                                    u32& bytes) {
   const u64 at = (payload.used + u64{7}) & ~u64{7};
-  const u32 copy_limit = shared::stack_copy_limit(draft.area->ring_bytes);
+  const u32 copy_limit = shared::stack_copy_limit(builder.area->ring_bytes);
   if (at + shared::kMaxStack - shared::kMaxStackCopy + copy_limit > room) return Built::no_room;
-  bytes = wants_stack(draft, payload) ? record_stack(*draft.hit, *draft.event, payload.at + at, copy_limit) : 0;
+  bytes = wants_stack(builder, payload) ? record_stack(*builder.hit, *builder.event, payload.at + at, copy_limit) : 0;
   return Built::ok;
 }
 
 }  // namespace
 
-UPROBE_IN_SECTION Built build_record(Draft& draft) {
+UPROBE_IN_SECTION Built build_record(RecordBuilder& builder) {
   constexpr u32 kHead = sizeof(shared::RecordHead);
-  Ring& ring = *draft.ring;
+  Ring& ring = *builder.ring;
   u64 tsc = 0;
   if (!uprobe_clock(&tsc)) tsc = 0;
   if (tsc != 0) __atomic_store_n(&ring.stamp, tsc, __ATOMIC_RELEASE);
 
-  const Room room = room_of(draft.area, ring, draft.index);
+  const Room room = room_of(builder.area, ring, builder.index);
   const u64 limit = room.bytes > kHead ? room.bytes - kHead : 0;
   Payload payload{room.at + kHead, static_cast<u32>(limit > shared::kMaxPayload ? shared::kMaxPayload : limit), 0, 0,
-                  draft.in_section};
+                  builder.in_section};
   Built built = Built::no_room;
   bool is_aside = false;
   for (;; is_aside = true) {
-    built = build_payload(*draft.hit, draft.area, *draft.event, payload);
-    if (built != Built::no_room || is_aside || !move_aside(draft, payload)) break;
+    built = build_payload(*builder.hit, builder.area, *builder.event, payload);
+    if (built != Built::no_room || is_aside || !move_aside(builder, payload)) break;
   }
-  if (draft.addends != nullptr) draft.addends->found = false;
-  if (built == Built::ok && draft.addends != nullptr) find_sums(draft, payload);
+  if (builder.addends != nullptr) builder.addends->found = false;
+  if (built == Built::ok && builder.addends != nullptr) find_sums(builder, payload);
   if (built == Built::ok && is_aside) built = Built::no_room;
-  if (built == Built::ok && draft.looks) built = act_on(draft, payload);
-  if (built == Built::ok && draft.is_off) built = Built::muted;
-  if (built == Built::ok && draft.event->test_count != 0) built = judge(draft, payload);
+  if (built == Built::ok && builder.looks) built = act_on(builder, payload);
+  if (built == Built::ok && builder.is_off) built = Built::disabled;
+  if (built == Built::ok && builder.event->test_count != 0) built = judge(builder, payload);
   u32 stack_bytes = 0;
-  if (built == Built::ok && (draft.event->flags & shared::kEventShowsStack) != 0)
-    built = add_stack(draft, payload, limit, stack_bytes);
+  if (built == Built::ok && (builder.event->flags & shared::kEventShowsStack) != 0)
+    built = add_stack(builder, payload, limit, stack_bytes);
   if (built != Built::ok) return built;
   if (stack_bytes != 0) payload.record_flags |= shared::kRecordStack;
 
@@ -65,44 +66,45 @@ UPROBE_IN_SECTION Built build_record(Draft& draft) {
   head.number = room.number;
   head.tsc = tsc;
   head.payload_bytes = payload.used;
-  head.cpu = static_cast<u16>(draft.cpu);
+  head.cpu = static_cast<u16>(builder.cpu);
   head.flags = static_cast<u16>(payload.record_flags | (tsc == 0 ? shared::kRecordNoClock : 0));
-  draft.commit = u64{room.position + head.length / 8} << 32 | (room.number + 1);
+  builder.commit = u64{room.position + head.length / 8} << 32 | (room.number + 1);
   return Built::ok;
 }
 
 namespace {
 
-inline void record(Draft& draft, u32 event_index) {
-  EventCounts& counts = *draft.counts;
+inline void record(RecordBuilder& builder, u32 event_index) {
+  EventCounts& counts = *builder.counts;
   Built built = Built::ok;
-  if ((draft.looks || !record_on_cpu(draft, built)) && !record_claimed(draft, built)) {
-    if (draft.addends != nullptr) draft.addends->found = false;
-    return count(draft.is_off ? counts.muted : counts.lost_busy);
+  if ((builder.looks || !record_on_cpu(builder, built)) && !record_claimed(builder, built)) {
+    if (builder.addends != nullptr) builder.addends->found = false;
+    return count(builder.is_off ? counts.disabled : counts.lost_busy);
   }
-  if (draft.is_off) built = Built::muted;
-  if (built == Built::dropped) count_dropped(draft.area, event_index, draft.cpu);
-  if (built == Built::muted) count(counts.muted);
+  if (builder.is_off) built = Built::disabled;
+  if (built == Built::dropped) count_dropped(builder.area, event_index, builder.cpu);
+  if (built == Built::disabled) count(counts.disabled);
   if (built == Built::no_room) count(counts.lost_full);
   if (built == Built::too_big) count(counts.lost_too_big);
 }
 
-[[gnu::noinline]] void record_counted(Draft& draft, u32 event_index) {
+[[gnu::noinline]] void record_counted(RecordBuilder& builder, u32 event_index) {
   Addends addends;
-  draft.addends = &addends;
-  begin_switched(draft);
-  record(draft, event_index);
-  addends.found ? add_up(addends) : count_unseen(draft.area, *draft.event);
-  if (draft.behind != 0) act_behind(draft);
+  builder.addends = &addends;
+  begin_switched(builder);
+  record(builder, event_index);
+  addends.found ? add_up(addends) : count_unseen(builder.area, *builder.event);
+  if (builder.behind != 0) run_post_triggers(builder);
 }
 
 // Where events can be off. Not part of its caller: only such a session needs the stack for it.
 [[gnu::noinline]] void record_switched(const Hit& hit, AreaHeader* area, const Event& event, u32 event_index) {
-  Draft draft{&hit, area, &event, &counts_of(area, event_index), nullptr, 0, 0, false, false, {}, false, 0, nullptr, 0};
-  if ((event.flags & shared::kEventCounts) != 0) return record_counted(draft, event_index);
-  if (!begin_switched(draft)) return count(draft.counts->muted);
-  record(draft, event_index);
-  if (draft.behind != 0) act_behind(draft);
+  RecordBuilder builder{&hit, area,    &event, &counts_of(area, event_index), nullptr, 0, 0, false, false, {}, false,
+                        0,    nullptr, 0};
+  if ((event.flags & shared::kEventCounts) != 0) return record_counted(builder, event_index);
+  if (!begin_switched(builder)) return count(builder.counts->disabled);
+  record(builder, event_index);
+  if (builder.behind != 0) run_post_triggers(builder);
 }
 
 }  // namespace
@@ -113,8 +115,9 @@ void record_event(const Hit& hit, AreaHeader* area, u32 event_index) {
   const Event& event = at_offset<Event>(area, area->event_offset)[event_index];
   if (!is_recording(event)) return;
   if (area->switch_count != 0) return record_switched(hit, area, event, event_index);
-  Draft draft{&hit, area, &event, &counts_of(area, event_index), nullptr, 0, 0, false, false, {}, false, 0, nullptr, 0};
-  record(draft, event_index);
+  RecordBuilder builder{&hit, area,    &event, &counts_of(area, event_index), nullptr, 0, 0, false, false, {}, false,
+                        0,    nullptr, 0};
+  record(builder, event_index);
 }
 
 void count_missed(AreaHeader* area, u32 event_index) {

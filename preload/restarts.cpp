@@ -15,10 +15,10 @@
 #include "preload/restarts.h"
 
 #include "preload/copies.h"
-#include "preload/masks.h"
 #include "preload/slots.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
+#include "preload/virtual_mask.h"
 
 namespace uprobe::agent {
 namespace {
@@ -71,8 +71,8 @@ bool is_gone(const ProcessBlock& block, const AreaHeader* area) {
 }
 
 bool is_breakpoint(const Point& point) {
-  return point.state == static_cast<u32>(shared::PointState::armed) && point.jump_bytes == 0 && point.approach == 0 &&
-         point.role == static_cast<u32>(shared::PointRole::probe);
+  return point.state == static_cast<u32>(shared::PointState::armed) && point.jump_bytes == 0 &&
+         point.prefix_window == 0 && point.role == static_cast<u32>(shared::PointRole::probe);
 }
 
 bool protect(u64 page, u64 protection) {

@@ -12,8 +12,8 @@
 #include "preload/returns.h"
 
 #include "arch/x86/entry/cpu.h"
-#include "preload/masks.h"
 #include "preload/system_call.h"
+#include "preload/virtual_mask.h"
 
 namespace uprobe::agent {
 namespace {

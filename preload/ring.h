@@ -42,7 +42,7 @@ enum class SessionWas : u8 { on, off, open };
 
 // A record to be built behind the head of a ring that nobody else writes meanwhile. `ring` and what follows is the business
 // of who finds the ring.
-struct Draft {
+struct RecordBuilder {
   const Hit* hit;
   AreaHeader* area;
   const Event* event;
@@ -60,15 +60,15 @@ struct Draft {
   u64 commit;          // out, with Built::ok: what publishes the record once it is stored to ring->commit
 };
 // Stamps and builds. Runs inside the rseq section as well.
-Built build_record(Draft& draft);
+Built build_record(RecordBuilder& builder);
 
 // trigger.cpp. In a session in which events can be off: whether the hit is to be recorded, or at least built.
-bool begin_switched(Draft& draft);
-// Runs the triggers of a draft that `looks`: `ok` or `muted`.
-Built act_on(Draft& draft, const Payload& payload);
-void act_behind(const Draft& draft);
+bool begin_switched(RecordBuilder& builder);
+// Runs the triggers of a builder that `looks`: `ok` or `disabled`.
+Built act_on(RecordBuilder& builder, const Payload& payload);
+void run_post_triggers(const RecordBuilder& builder);
 // Of an event with kEventShowsStack: whether this hit's stack is to be recorded. Asked once, when the record is wanted.
-bool wants_stack(const Draft& draft, const Payload& payload);
+bool wants_stack(const RecordBuilder& builder, const Payload& payload);
 struct Triggers {
   const shared::Trigger* first;
   u64* left;  // of each, how often it may still act
@@ -79,26 +79,28 @@ inline bool is_histogram(const shared::Trigger& trigger) {
   return trigger.kind == static_cast<u32>(shared::TriggerKind::histogram);
 }
 
-// histogram.cpp. Fills draft.addends from what has been built; nothing is added yet.
-void find_sums(const Draft& draft, const Payload& payload);
+// histogram.cpp. Fills builder.addends from what has been built; nothing is added yet.
+void find_sums(const RecordBuilder& builder, const Payload& payload);
 void add_up(const Addends& addends);
 // The hit could not be built: it is missing in every histogram of the event.
 void count_unseen(AreaHeader* area, const Event& event);
 
 // filter.cpp. Whether the task's name may be fetched, which takes a system call: not where a seccomp filter may be in force.
-inline bool may_fetch_name(const Draft& draft) { return (draft.hit->block->flags & shared::kBlockFiltered) == 0; }
+inline bool may_fetch_name(const RecordBuilder& builder) {
+  return (builder.hit->block->flags & shared::kBlockFiltered) == 0;
+}
 // The caller's, kNameBytes. False: it may not be fetched, or not in a section.
-bool fetch_name(const Draft& draft, u8* name);
+bool fetch_name(const RecordBuilder& builder, u8* name);
 // What the session's tests from `first` on say of what has been built; no tests let everything pass. The name is fetched where that
 // depends on it; `unknown`: it may not be, or not in a section.
-shared::Verdict verdict_of(const Draft& draft, const Payload& payload, u32 first, u32 count);
+shared::Verdict verdict_of(const RecordBuilder& builder, const Payload& payload, u32 first, u32 count);
 // Whether what has been built is wanted: `ok`, `dropped`, or `wants_call`.
-Built judge(const Draft& draft, Payload& payload);
+Built judge(const RecordBuilder& builder, Payload& payload);
 void count_dropped(AreaHeader* area, u32 event_index, u32 cpu);
 
 // ring_rseq.cpp. One record into the ring of the CPU. False: this thread has no rseq now, or the record cannot be built in
 // a section; nothing has been done.
-bool record_on_cpu(Draft& draft, Built& built);
+bool record_on_cpu(RecordBuilder& builder, Built& built);
 // Finds libc's struct rseq. Makes system calls: not in a hit on an application's code. Nothing where a filter may be in force.
 void learn_rseq(ProcessBlock& block);
 // In a new thread with a control block of its own: libc has not registered rseq yet, and the block may be a reused one that
@@ -106,7 +108,7 @@ void learn_rseq(ProcessBlock& block);
 void forget_cpu(const ProcessBlock& block);
 
 // ring_claim.cpp. One record into a ring that is claimed for it. False: every ring is taken.
-bool record_claimed(Draft& draft, Built& built);
+bool record_claimed(RecordBuilder& builder, Built& built);
 // The index of a ring that is the caller's now; area->ring_count: none is free. CPUs start at different ones.
 u32 claim_ring(AreaHeader* area, u32 owner, u32 cpu);
 

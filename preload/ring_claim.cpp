@@ -24,16 +24,16 @@ u32 claim_ring(AreaHeader* area, u32 owner, u32 cpu) {
 }
 
 // Not part of its callers: the other way to record is deep enough.
-[[gnu::noinline]] bool record_claimed(Draft& draft, Built& built) {
-  AreaHeader* const area = draft.area;
+[[gnu::noinline]] bool record_claimed(RecordBuilder& builder, Built& built) {
+  AreaHeader* const area = builder.area;
   const u32 cpu = current_cpu();
-  const Hit& hit = *draft.hit;
+  const Hit& hit = *builder.hit;
   const u32 index = claim_ring(area, shared::owner_of(task_words(*hit.block), hit.tid), cpu);
   if (index >= area->ring_count) return false;
   Ring& ring = at_offset<Ring>(area, area->ring_offset)[index];
-  draft.ring = &ring, draft.index = index, draft.cpu = cpu, draft.in_section = false;
-  built = build_record(draft);
-  if (built == Built::ok) __atomic_store_n(&ring.commit, draft.commit, __ATOMIC_RELEASE);
+  builder.ring = &ring, builder.index = index, builder.cpu = cpu, builder.in_section = false;
+  built = build_record(builder);
+  if (built == Built::ok) __atomic_store_n(&ring.commit, builder.commit, __ATOMIC_RELEASE);
   __atomic_store_n(&ring.owner, 0, __ATOMIC_RELEASE);
   return true;
 }

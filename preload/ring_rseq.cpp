@@ -23,7 +23,7 @@ struct RseqJob {
   Ring* ring;
   u64 commit;
   i32 tries;
-  Draft* draft;
+  RecordBuilder* builder;
 };
 static_assert(offsetof(RseqJob, ring) == 8 && offsetof(RseqJob, commit) == 16 && offsetof(RseqJob, tries) == 24);
 
@@ -37,18 +37,18 @@ extern "C" __attribute__((visibility("hidden"))) u32 uprobe_rseq_record(RseqJob*
 
 // The first part of the section: rseq.S stores the commit. A ring is its CPU's from the comparison on that the kernel makes
 // when it interrupts the section.
-extern "C" __attribute__((visibility("hidden"), used)) UPROBE_IN_SECTION u32 uprobe_draft(RseqJob* job) {
-  Draft& draft = *job->draft;
+extern "C" __attribute__((visibility("hidden"), used)) UPROBE_IN_SECTION u32 uprobe_build_record(RseqJob* job) {
+  RecordBuilder& builder = *job->builder;
   const u32 cpu = __atomic_load_n(&job->rseq->cpu_id, __ATOMIC_RELAXED);
-  if (cpu >= draft.area->cpu_ring_count) return kRseqGaveUp;
-  draft.cpu = draft.index = cpu;
-  draft.ring = job->ring = &at_offset<Ring>(draft.area, draft.area->ring_offset)[cpu];
+  if (cpu >= builder.area->cpu_ring_count) return kRseqGaveUp;
+  builder.cpu = builder.index = cpu;
+  builder.ring = job->ring = &at_offset<Ring>(builder.area, builder.area->ring_offset)[cpu];
   const u32 begun = static_cast<u32>(__atomic_load_n(&job->ring->commit, __ATOMIC_RELAXED)) + 1;
   __atomic_store_n(&job->ring->begun, begun, __ATOMIC_RELEASE);
-  const Built built = build_record(draft);
+  const Built built = build_record(builder);
   // What is not published has not begun.
   if (built != Built::ok) __atomic_store_n(&job->ring->begun, begun - 1, __ATOMIC_RELAXED);
-  job->commit = draft.commit;
+  job->commit = builder.commit;
   return static_cast<u32>(built);
 }
 
@@ -82,12 +82,12 @@ bool is_registered(u64 area) {
 
 }  // namespace
 
-bool record_on_cpu(Draft& draft, Built& built) {
-  if (draft.hit->no_rseq || draft.area->cpu_ring_count == 0) return false;
-  Rseq* rseq = rseq_of(*draft.hit->block);
+bool record_on_cpu(RecordBuilder& builder, Built& built) {
+  if (builder.hit->no_rseq || builder.area->cpu_ring_count == 0) return false;
+  Rseq* rseq = rseq_of(*builder.hit->block);
   if (rseq == nullptr) return false;
-  draft.in_section = true;
-  RseqJob job{rseq, nullptr, 0, kMostTries, &draft};
+  builder.in_section = true;
+  RseqJob job{rseq, nullptr, 0, kMostTries, &builder};
   const u32 result = uprobe_rseq_record(&job);
   built = static_cast<Built>(result);
   return result < kRseqGaveUp && built != Built::wants_call;

@@ -9,10 +9,10 @@
 
 #include "engine/shared/agent_header.h"
 #include "preload/copies.h"
-#include "preload/masks.h"
 #include "preload/returns.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
+#include "preload/virtual_mask.h"
 
 namespace uprobe::agent {
 namespace {

@@ -3,11 +3,11 @@
 #include "preload/start.h"
 
 #include "engine/shared/agent_header.h"
-#include "preload/delivery.h"
 #include "preload/environment.h"
+#include "preload/handler_entry.h"
 #include "preload/helper.h"
-#include "preload/masks.h"
 #include "preload/system_call.h"
+#include "preload/virtual_mask.h"
 
 namespace uprobe::agent {
 namespace {
@@ -60,7 +60,7 @@ u64 begin_session(char** environment, u64 blocked) {
   Helper helper;
   if (!start_helper(helper, environment, blocked)) return blocked;
   shared::MailSlot& slot = helper.page->slot;
-  const Line line{.pulse = &helper.page->pulse,
+  const Line line{.heartbeat = &helper.page->heartbeat,
                   .wake = &helper.page->wake,
                   .bell = &helper.page->bell,
                   .slice_nanoseconds = kSlice,

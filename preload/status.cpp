@@ -8,11 +8,11 @@
 #include "preload/status.h"
 
 #include "preload/calls.h"
-#include "preload/delivery.h"
-#include "preload/masks.h"
+#include "preload/handler_entry.h"
 #include "preload/system_call.h"
 #include "preload/task_name.h"
 #include "preload/thread.h"
+#include "preload/virtual_mask.h"
 
 namespace uprobe::agent {
 namespace {
@@ -86,7 +86,7 @@ void correct(ProcessBlock& block, const SignalFrame& frame, u8* text, u64 size) 
   u8* ignored = digits_of(text, size, "\nSigIgn:\t");
   u8* caught = digits_of(text, size, "\nSigCgt:\t");
   if (blocked == nullptr || ignored == nullptr || caught == nullptr) return;
-  put_set(blocked, blocked_by_program(block, frame) | believed_blocked(block));
+  put_set(blocked, blocked_by_program(block, frame) | virtually_blocked(block));
   u64 ignores = set_at(ignored), catches = set_at(caught);
   for (u32 i = 0; i < shared::kAppSignals; ++i) {
     const u64 bit = signal_bit(static_cast<i32>(shared::kAppSignalNumbers[i])), handler = block.actions[i].handler;

@@ -3,14 +3,14 @@
 // registers changed, its stack moved, its code gone on in another thread) would make that arrival a new one. So the signal
 // waits, the thread executes the instruction with the trap flag set, and the handler sees it behind:
 //
-//   signal --> put aside (delivery.cpp) --> TF, iretq --> copy: one instruction --> SIGTRAP --> the handler's turn
+//   signal --> put aside (handler_entry.cpp) --> TF, iretq --> copy: one instruction --> SIGTRAP --> the handler's turn
 //
 // No system call: iretq sets the flag, the processor traps (SDM vol. 3, 17.3.1.4). No handler runs meanwhile, since what else
 // comes is put aside as well; where it is not (handlers that we do not know of) the trap comes when they have returned.
 #include "preload/steps.h"
 
 #include "preload/copies.h"
-#include "preload/delivery.h"
+#include "preload/handler_entry.h"
 #include "preload/thread.h"
 
 namespace uprobe::agent {

@@ -118,7 +118,7 @@ bool is_behind_call(const ProcessBlock& block, u64 address) {
 
 // Where the handlers of signals return to (mov $15, %rax; the next instruction may be a point), and the functions of
 // makecontext (__start_context of glibc: mov %rbx, %rsp; mov (%rsp), %rdi).
-bool is_known_way_home(u64 address) {
+bool is_known_return_path(u64 address) {
   constexpr u64 kSevenBytes = (u64{1} << 56) - 1, kRestorer = 0x0000000fc0c748, kStartContext = 0x243c8b48dc8948;
   u64 code = 0;
   if (!uprobe_peek8(address, &code)) return false;
@@ -129,7 +129,7 @@ bool is_known_way_home(u64 address) {
 bool describe(const ProcessBlock& block, const Point& point, u64 address, ReturnSlot& slot) {
   slot = {address, point.copy, address, index_of(block, point), 0};
   if (!is_in_stub(address))
-    return (is_behind_call(block, address) && may_return_by_stub(block, address)) || is_known_way_home(address);
+    return (is_behind_call(block, address) && may_return_by_stub(block, address)) || is_known_return_path(address);
   while (is_in_stub(address)) {
     const ReturnSlot& below = uprobe_return_slots[number_of(address)];
     if (offset_in_stub(address) != kStubReturns || below.body == 0) return false;

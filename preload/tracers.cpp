@@ -8,9 +8,9 @@
 #include "preload/tracers.h"
 
 #include "preload/calls.h"
-#include "preload/held.h"
-#include "preload/masks.h"
+#include "preload/deferred_signals.h"
 #include "preload/thread.h"
+#include "preload/virtual_mask.h"
 
 namespace uprobe::agent {
 namespace {
@@ -51,7 +51,7 @@ void hand_signals_over(ProcessBlock& block, u64 blocked) {
   SignalInfo info;
   system_call(kSysRtSigprocmask, kSigBlock, as_word(&blocked), 0, 8);
   const u64 pid = static_cast<u64>(system_call(kSysGetpid)), tid = static_cast<u64>(system_call(kSysGettid));
-  while (take_held(block, blocked, info))
+  while (take_deferred(block, blocked, info))
     system_call(kSysRtTgsigqueueinfo, pid, tid, static_cast<u64>(info.signal), as_word(&info));
 }
 
@@ -63,7 +63,7 @@ long be_traced(ProcessBlock& block, const SignalFrame& frame) {
     entry->traced_at_exec = 1;
     return 0;
   }
-  const u64 blocked = believed_blocked(block);
+  const u64 blocked = virtually_blocked(block);
   if (!leave(block)) return kNotPermitted;
   hand_signals_over(block, blocked);
   return pass(frame);

@@ -3,10 +3,9 @@
 #include "preload/agent.h"
 #include "preload/calls.h"
 #include "preload/copies.h"
-#include "preload/delivery.h"
-#include "preload/held.h"
+#include "preload/deferred_signals.h"
+#include "preload/handler_entry.h"
 #include "preload/mappings.h"
-#include "preload/masks.h"
 #include "preload/restarts.h"
 #include "preload/returns.h"
 #include "preload/stacks.h"
@@ -16,6 +15,7 @@
 #include "preload/thread.h"
 #include "preload/trampolines.h"
 #include "preload/unwinders.h"
+#include "preload/virtual_mask.h"
 
 namespace uprobe::agent {
 namespace {
@@ -129,9 +129,10 @@ bool can_wait(ProcessBlock& block, const SignalFrame& frame) {
 // (kernel/signal.c, force_sig_info_to_task); what somebody sends waits.
 Exit pass_on(ProcessBlock& block, SignalInfo& info, SignalFrame& frame, bool mask_is_clean) {
   const bool sent = info.code <= 0, nested = in_agent(block, frame.ip);
-  const bool blocked = (believed_blocked(block) & signal_bit(info.signal)) != 0;
+  const bool blocked = (virtually_blocked(block) & signal_bit(info.signal)) != 0;
   const bool nudge = sent && is_nudge(block, info);
-  if (nudge && (blocked || !take_held(block, signal_bit(info.signal), info))) return leave(block, frame, mask_is_clean);
+  if (nudge && (blocked || !take_deferred(block, signal_bit(info.signal), info)))
+    return leave(block, frame, mask_is_clean);
   if (sent && blocked && hold(block, info)) {
     if (nested) look_again(frame);
     return leave(block, frame, mask_is_clean);
@@ -168,24 +169,24 @@ bool finish_jump(ProcessBlock& block, SignalFrame& frame, bool may_fault) {
 }
 
 // The same for a return that is interrupted on its way through a stub.
-bool came_home(ProcessBlock& block, SignalFrame& frame, bool may_fault) {
+bool finish_stub_return(ProcessBlock& block, SignalFrame& frame, bool may_fault) {
   return finish_return(block, frame, may_fault && (frame.mask & kFaultSignals) == 0);
 }
 
 // Through all of a chain of tail calls.
-bool came_all_the_way_home(ProcessBlock& block, SignalFrame& frame) {
+bool finished_return_path(ProcessBlock& block, SignalFrame& frame) {
   bool has_returned = false;
-  while (came_home(block, frame, true)) has_returned = true;
+  while (finish_stub_return(block, frame, true)) has_returned = true;
   return has_returned;
 }
 
 }  // namespace
 
-// Only where an approach leads to the place, which is in the middle of its jump, the hit is taken.
+// Only where a prefix window leads to the place, which is in the middle of its jump, the hit is taken.
 void leave_for_handler(ProcessBlock& block, SignalFrame& frame, bool may_fault) {
   if (leave_trampoline(block, frame) != Jump::arriving) return;
   const Point* point = find_point(block, frame.ip);
-  if (point == nullptr || point->approach == 0) return;
+  if (point == nullptr || point->prefix_window == 0) return;
   record_hit(block, *point, frame, may_fault && (frame.mask & kFaultSignals) == 0);
   frame.ip = point->copy;
 }
@@ -195,7 +196,7 @@ namespace {
 Exit on_fault(SignalInfo& info, SignalFrame& frame, bool mask_is_clean) {
   ProcessBlock& block = *uprobe_block;
   if (info.code > 0 &&
-      (fix_up(frame) || finish_jump(block, frame, mask_is_clean) || came_home(block, frame, mask_is_clean)))
+      (fix_up(frame) || finish_jump(block, frame, mask_is_clean) || finish_stub_return(block, frame, mask_is_clean)))
     return leave(block, frame, mask_is_clean);
   if (info.code > 0 && has_come_back(frame.ip)) {
     hit_point(block, begin_return(frame), frame);
@@ -226,14 +227,14 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_on_trap(i32, SignalInfo*
       leave_sequence(block, *frame);
       return leave(block, *frame, true);
     }
-    const bool blocked = (believed_blocked(block) & signal_bit(kSigTrap)) != 0;
+    const bool blocked = (virtually_blocked(block) & signal_bit(kSigTrap)) != 0;
     if (blocked || block.actions[static_cast<u32>(shared::AppSignal::trap)].handler <= kSigIgn)
       frame->ip -= 1;  // executed again, it kills
   }
   if (is_step(*info)) {
     if (end_step(block, *frame)) return leave(block, *frame, true);
     // A step of the program's own that was a return: it has ended behind the call, whatever is between.
-    const bool has_returned = came_all_the_way_home(block, *frame);
+    const bool has_returned = finished_return_path(block, *frame);
     if (!has_returned && (finish_jump(block, *frame, true) || in_agent(block, frame->ip)))
       return leave(block, *frame, true);
   }

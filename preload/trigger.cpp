@@ -41,11 +41,11 @@ UPROBE_IN_SECTION void turn(AreaHeader* area, const Trigger& trigger, u64& left)
 }
 
 // One that asks for a name that may not be fetched does not act. What is missing fulfils no condition.
-UPROBE_IN_SECTION bool holds(const Draft& draft, const Payload& payload, const Trigger& trigger) {
+UPROBE_IN_SECTION bool holds(const RecordBuilder& builder, const Payload& payload, const Trigger& trigger) {
   if (trigger.test_count == 0) return true;
   if ((payload.record_flags & shared::kRecordNoEntry) != 0) return false;
-  const shared::Verdict verdict = verdict_of(draft, payload, trigger.first_test, trigger.test_count);
-  if (verdict == shared::Verdict::unknown || verdict == shared::Verdict::later) count(draft.counts->undecided);
+  const shared::Verdict verdict = verdict_of(builder, payload, trigger.first_test, trigger.test_count);
+  if (verdict == shared::Verdict::unknown || verdict == shared::Verdict::later) count(builder.counts->unavailable);
   return verdict == shared::Verdict::pass;
 }
 
@@ -57,52 +57,52 @@ UPROBE_IN_SECTION Triggers triggers_of(AreaHeader* area, const Event& event) {
           at_offset<u64>(area, area->left_offset) + event.first_trigger, fits ? event.trigger_count : 0};
 }
 
-[[gnu::noinline]] bool begin_switched(Draft& draft) {
-  AreaHeader* const area = draft.area;
-  const u32* const own = switch_of(area, draft.event->switch_number);
-  draft.looks = (draft.event->flags & shared::kEventLooksFirst) != 0;
+[[gnu::noinline]] bool begin_switched(RecordBuilder& builder) {
+  AreaHeader* const area = builder.area;
+  const u32* const own = switch_of(area, builder.event->switch_number);
+  builder.looks = (builder.event->flags & shared::kEventLooksFirst) != 0;
   // As in the kernel, which builds a record beside the ring if there is a filter or the event is off, else in the ring at once.
-  const bool is_open = draft.event->test_count != 0 || is_off(own);
-  draft.session = is_open ? SessionWas::open : is_off(&live_of(area).tracing) ? SessionWas::off : SessionWas::on;
-  if (draft.looks) return true;
+  const bool is_open = builder.event->test_count != 0 || is_off(own);
+  builder.session = is_open ? SessionWas::open : is_off(&live_of(area).tracing) ? SessionWas::off : SessionWas::on;
+  if (builder.looks) return true;
   // And so: no hit is seen that turns its own event on, but where a trigger of it looks at the record.
   const bool comes_too_late = is_off(own);
-  const Triggers all = triggers_of(area, *draft.event);
+  const Triggers all = triggers_of(area, *builder.event);
   for (u32 i = 0; i < all.count; ++i) turn(area, all.first[i], all.left[i]);
-  draft.is_off = comes_too_late || is_off(own) || is_off(&live_of(area).tracing);
-  return !draft.is_off || draft.addends != nullptr;
+  builder.is_off = comes_too_late || is_off(own) || is_off(&live_of(area).tracing);
+  return !builder.is_off || builder.addends != nullptr;
 }
 
-[[gnu::noinline]] UPROBE_IN_SECTION Built act_on(Draft& draft, const Payload& payload) {
-  AreaHeader* const area = draft.area;
-  const Triggers all = triggers_of(area, *draft.event);
+[[gnu::noinline]] UPROBE_IN_SECTION Built act_on(RecordBuilder& builder, const Payload& payload) {
+  AreaHeader* const area = builder.area;
+  const Triggers all = triggers_of(area, *builder.event);
   for (u32 i = 0; i < all.count; ++i) {
     const auto kind = static_cast<TriggerKind>(all.first[i].kind);
-    if (!shared::turns_switch(kind) || !holds(draft, payload, all.first[i])) continue;
+    if (!shared::turns_switch(kind) || !holds(builder, payload, all.first[i])) continue;
     if (shared::acts_behind(kind))
-      draft.behind = i + 1;
+      builder.behind = i + 1;
     else
       turn(area, all.first[i], all.left[i]);
   }
   const bool session_off =
-      draft.session == SessionWas::open ? is_off(&live_of(area).tracing) : draft.session == SessionWas::off;
-  return session_off || is_off(switch_of(area, draft.event->switch_number)) ? Built::muted : Built::ok;
+      builder.session == SessionWas::open ? is_off(&live_of(area).tracing) : builder.session == SessionWas::off;
+  return session_off || is_off(switch_of(area, builder.event->switch_number)) ? Built::disabled : Built::ok;
 }
 
 // Of a count one is taken here: such an event is never built in a section.
-[[gnu::noinline]] UPROBE_IN_SECTION bool wants_stack(const Draft& draft, const Payload& payload) {
-  const Triggers all = triggers_of(draft.area, *draft.event);
+[[gnu::noinline]] UPROBE_IN_SECTION bool wants_stack(const RecordBuilder& builder, const Payload& payload) {
+  const Triggers all = triggers_of(builder.area, *builder.event);
   for (u32 i = 0; i < all.count; ++i) {
     const Trigger& trigger = all.first[i];
     if (static_cast<TriggerKind>(trigger.kind) != TriggerKind::stack) continue;
-    if (holds(draft, payload, trigger)) return take_one(all.left[i]);
+    if (holds(builder, payload, trigger)) return take_one(all.left[i]);
   }
   return false;
 }
 
-[[gnu::noinline]] void act_behind(const Draft& draft) {
-  const Triggers all = triggers_of(draft.area, *draft.event);
-  if (draft.behind <= all.count) turn(draft.area, all.first[draft.behind - 1], all.left[draft.behind - 1]);
+[[gnu::noinline]] void run_post_triggers(const RecordBuilder& builder) {
+  const Triggers all = triggers_of(builder.area, *builder.event);
+  if (builder.behind <= all.count) turn(builder.area, all.first[builder.behind - 1], all.left[builder.behind - 1]);
 }
 
 }  // namespace uprobe::agent

@@ -149,13 +149,13 @@ Status Armer::arm(target::Target& target, Addr at, const Changed& changed) {
 
 namespace {
 
-// Whether nothing has happened to a mapping since it was looked at. The witness shows what nobody has reported.
+// Whether nothing has happened to a mapping since it was looked at. The sentinel shows what nobody has reported.
 bool is_untouched(target::Target& target, const Block& block, const KnownMapping& known, const target::Mapping& m,
                   const Changed& changed) {
   const bool replaced = m.begin < changed.end && changed.begin < m.end;
   if (!is_same(known, m) || replaced) return false;
-  const auto witness = known.witness ? block.find(known.witness) : std::nullopt;
-  return !known.witness || (witness && has_armed_text(target, block, block.points()[*witness]));
+  const auto sentinel = known.sentinel ? block.find(known.sentinel) : std::nullopt;
+  return !known.sentinel || (sentinel && has_armed_text(target, block, block.points()[*sentinel]));
 }
 
 const KnownMapping* known_at(const std::vector<KnownMapping>& known, Addr begin) {
@@ -176,7 +176,7 @@ Status Armer::note_objects(Work& work) {
   }
   for (std::size_t i = 0; i < places.size(); ++i) {
     const shared::MappedObject& known = work.block.head().objects[i];
-    if (known.witness_at == places[i].witness_at && known.bias == places[i].bias) continue;
+    if (known.sentinel_at == places[i].sentinel_at && known.bias == places[i].bias) continue;
     if (Status s = work.change(); !s) return s;
     if (Status s = work.block.set_object(work.target, i, places[i]); !s) return s;
   }
@@ -206,7 +206,7 @@ Status Armer::keep_room(Work& work) {
 // One mapping; `known`: what was found there the last time, null: nothing.
 Status Armer::look_at(Work& work, const target::Mapping& m, const KnownMapping* known) {
   const bool untouched = known != nullptr && is_untouched(work.target, work.block, *known, m, work.range);
-  work.witness = untouched ? known->witness : Addr{};
+  work.sentinel = untouched ? known->sentinel : Addr{};
   work.waits = false;
   work.is_new = !untouched && work.is_just_mapped(m);
   if (!untouched)
@@ -214,7 +214,7 @@ Status Armer::look_at(Work& work, const target::Mapping& m, const KnownMapping* 
   if (untouched && known->waits)
     if (Status s = arm_choices(work, m); !s) return s;
   work.unbound = work.unbound || work.waits;
-  const KnownMapping found{m.begin, m.end, m.offset, m.device, m.inode, work.witness, work.waits};
+  const KnownMapping found{m.begin, m.end, m.offset, m.device, m.inode, work.sentinel, work.waits};
   if (untouched)
     work.untouched.push_back(found);
   else

@@ -83,7 +83,7 @@ class Armer {
   // said; `threads`: how many the process has now.
   using ThreadCount = std::function<std::size_t()>;
   Status bar(target::Target& target, Addr block, const AbortPlace& place, const ThreadCount& threads);
-  // What somebody else's breakpoints have left of ours in a running process; see beside.h. An Error: no block is there.
+  // What somebody else's breakpoints have left of ours in a running process; see foreign_breakpoints.h. An Error: no block is there.
   Status mend(target::Target& target, Addr block);
   const ArmReport& report() const { return report_; }
 
@@ -138,12 +138,12 @@ class Armer {
   const ProbeSet& probes_;
   const ArmOptions options_;
   ArmReport report_;
-  OwnPoints own_;
+  InternalPoints own_;
   std::optional<JumpPlanner> jumps_;
   std::vector<std::unique_ptr<PlannedPoint>>
       choices_;  // of the process under way: what IFUNCs chose, and what is left of others
   std::map<const elf::ElfFile*, std::optional<std::vector<elf::Relocation>>> relocations_;
-  KnownState known_;
+  BlockCache known_;
   ObjectPlaces objects_;
 };
 

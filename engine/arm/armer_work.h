@@ -39,7 +39,7 @@ struct Armer::Work {
   std::vector<KnownMapping> before;            // what was looked at the last time
   std::vector<KnownMapping> untouched;         // of these, by address
   std::map<Addr, KnownMapping> looked_at;      // anew; one that is no file's never is the same again
-  Addr witness;                                // an armed place in the mapping under way
+  Addr sentinel;                               // an armed place in the mapping under way
   std::vector<ArmedPlace> texts;               // of a held process, written when everything else is
   bool waits = false;                          // an IFUNC in it has not chosen yet
   bool is_new = false;                         // it has just been mapped: nothing of it has run
@@ -49,11 +49,11 @@ struct Armer::Work {
   std::string refusal;                         // the first one of that
   std::string agent;                           // its file
   bool changed = false;
-  // Found out when it matters: see is_quiet; whether the application's handlers come back through a point of ours; whether
+  // Found out when it matters: see is_single_threaded_at_start; whether the application's handlers come back through a point of ours; whether
   // unwinders find the stubs.
   std::optional<bool> quiet, follows_returns, finds_stubs;
 
-  std::optional<KeptAddresses> kept;  // of a held process
+  std::optional<LiveCodeAddresses> kept;  // of a held process
 
   TextView text;  // of the file under way, as it was before anything of it was written
 
@@ -70,8 +70,8 @@ struct Armer::Work {
     text = TextView(target);
   }
   void stands(const shared::Point& point) {
-    witness = Addr{point.address - point.approach};
-    standing.insert({point.address, witness.value});
+    sentinel = Addr{point.address - point.prefix_window};
+    standing.insert({point.address, sentinel.value});
     if (point.jump_bytes == shared::kShortJumpBytes) standing.insert(point.jump_to);
   }
   bool stands_soon(Addr at) const { return standing.count(at.value) != 0; }
@@ -81,16 +81,17 @@ struct Armer::Work {
   bool is_just_mapped(const target::Mapping& m) const;
   // Whether nobody executes the code of the mapping under way.
   bool nobody_runs() {
-    if (!is_new && !quiet) quiet = !target.is_held() && is_quiet(target, block.address());
+    if (!is_new && !quiet) quiet = !target.is_held() && is_single_threaded_at_start(target, block.address());
     return is_new || *quiet;
   }
   // The same of what lies behind the beginning of a window, for as long as the process is held. (The long jump of a short one stays
   // in the padding, and the text would not be the file's again.)
   bool nobody_is_inside(const plan::Window& window, Addr begin) {
     using plan::WindowKind;
-    if (!target.is_held() || window.kind == WindowKind::approach || window.kind == WindowKind::short_jump) return false;
+    if (!target.is_held() || window.kind == WindowKind::prefix_window || window.kind == WindowKind::short_jump)
+      return false;
     if (window.kind == WindowKind::one) return true;
-    if (!kept) kept = KeptAddresses::of(target, maps);
+    if (!kept) kept = LiveCodeAddresses::of(target, maps);
     return !kept->has_in(begin + 1, begin + window.length);
   }
   std::vector<KnownMapping> all_known() {

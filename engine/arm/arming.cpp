@@ -87,21 +87,22 @@ bool may_jump(shared::PointRole role) {
 }
 
 // What stands in front of the place, where the jump begins.
-std::unique_ptr<Pending> approach_of(const Pending& place, const plan::FileJumps& jumps, const plan::Window& window,
-                                     const Block& block, const target::Mapping& m) {
+std::unique_ptr<Pending> prefix_window_of(const Pending& place, const plan::FileJumps& jumps,
+                                          const plan::Window& window, const Block& block, const target::Mapping& m) {
   const auto code = jumps.flow().bytes_at(window.begin());
   x86::Scanned first;
   if (!x86::scan(code, Addr{window.begin()}, first)) return nullptr;
-  auto approach = std::make_unique<Pending>();
-  approach->window = &window;
-  approach->code.assign(code.begin(), code.begin() + window.approach);
-  approach->point.address = place.point.address - window.approach;
-  approach->point.file_bias = place.point.file_bias;
-  approach->point.insn.assign(code.begin(), code.begin() + first.length);
-  approach->point.behind = bytes_behind(*place.planned->site.file, place.planned->site.offset - window.approach, m);
-  approach->point.behind_varies = jumps.changed_behind(window.begin());
-  approach->known = block.find(approach->point.address);
-  return approach;
+  auto prefix_window = std::make_unique<Pending>();
+  prefix_window->window = &window;
+  prefix_window->code.assign(code.begin(), code.begin() + window.prefix_window);
+  prefix_window->point.address = place.point.address - window.prefix_window;
+  prefix_window->point.file_bias = place.point.file_bias;
+  prefix_window->point.insn.assign(code.begin(), code.begin() + first.length);
+  prefix_window->point.behind =
+      bytes_behind(*place.planned->site.file, place.planned->site.offset - window.prefix_window, m);
+  prefix_window->point.behind_varies = jumps.changed_behind(window.begin());
+  prefix_window->known = block.find(prefix_window->point.address);
+  return prefix_window;
 }
 
 // Becomes a jump: the whole window is displaced.
@@ -111,7 +112,8 @@ void take_window(Pending& pending, const plan::FileJumps& jumps, const plan::Win
   const auto code = flow.bytes_at(window.address);
   pending.window = &window;
   pending.code.assign(code.begin(), code.begin() + window.code_length);
-  if (window.kind == plan::WindowKind::approach) pending.approach = approach_of(pending, jumps, window, block, m);
+  if (window.kind == plan::WindowKind::prefix_window)
+    pending.prefix_window = prefix_window_of(pending, jumps, window, block, m);
   if (window.kind != plan::WindowKind::short_jump) return;
   const auto padding = flow.bytes_at(window.padding);
   const Addr bias{pending.point.address.value - window.address};
@@ -175,11 +177,11 @@ const plan::Window* Armer::window_for(Work& work, const Pending& pending, const 
   const plan::Window* window = jumps != nullptr ? jumps->window_at(pending.planned->site.address) : nullptr;
   if (window == nullptr) return none("the agent itself needs a breakpoint there, or another probe stands near");
   if (!window->is_jump() || !may_jump(pending.point.role)) return none(window->text());
-  if (window->approach != 0 && pending.point.role != shared::PointRole::probe)
+  if (window->prefix_window != 0 && pending.point.role != shared::PointRole::probe)
     return none("the agent itself needs a jump of its own there");
   if (!work.nobody_runs() && !work.nobody_is_inside(*window, pending.point.address))
     return none("the program may be executing it");
-  const bool has_middle = window->instructions > 1 || window->approach != 0;
+  const bool has_middle = window->instructions > 1 || window->prefix_window != 0;
   if (has_middle && !follows_returns(work)) return none("handlers of the program return in a way that is not known");
   const auto is_original = [&](std::uint64_t address, std::size_t bytes) {
     const Addr at = pending.point.address + (address - window->address);
@@ -187,8 +189,8 @@ const plan::Window* Armer::window_for(Work& work, const Pending& pending, const 
            has_file_bytes(work.text, at, jumps->flow().bytes_at(address), bytes);
   };
   const bool is_short = window->kind == plan::WindowKind::short_jump;
-  const std::size_t bytes = window->approach + std::max(window->length, window->code_length);
-  const Addr begin = pending.point.address - window->approach;
+  const std::size_t bytes = window->prefix_window + std::max(window->length, window->code_length);
+  const Addr begin = pending.point.address - window->prefix_window;
   if (const char* barred = reason_barred(work, m, begin, begin + bytes)) return none(barred);
   const bool is_all =
       is_original(window->begin(), bytes) && (!is_short || is_original(window->padding, shared::kJumpBytes));
@@ -396,14 +398,15 @@ Status Armer::publish(Work& work) {
   for (Pending& p : work.pending) {
     if (!p.known) fresh.push_back(std::move(p.point));
     if (p.long_jump && !p.known_long_jump) fresh.push_back(std::move(*p.long_jump));
-    if (p.approach && !p.approach->known) fresh.push_back(std::move(p.approach->point));
+    if (p.prefix_window && !p.prefix_window->known) fresh.push_back(std::move(p.prefix_window->point));
   }
   if (Status s = work.block.add(work.target, std::move(fresh)); !s) return s;
   std::vector<Block::Change> changes;
   for (const Pending& p : work.pending) {
     if (p.known) changes.push_back({*p.known, &p.point});
     if (p.known_long_jump) changes.push_back({*p.known_long_jump, &*p.long_jump});
-    if (p.approach && p.approach->known) changes.push_back({*p.approach->known, &p.approach->point});
+    if (p.prefix_window && p.prefix_window->known)
+      changes.push_back({*p.prefix_window->known, &p.prefix_window->point});
   }
   if (Status s = work.block.set_points(work.target, std::move(changes)); !s) return s;
   std::vector<ArmedPlace> texts;
@@ -413,8 +416,8 @@ Status Armer::publish(Work& work) {
   for (const Pending& p : work.pending) {
     const std::uint32_t index = index_of(p.known);
     if (p.long_jump) texts.push_back(text_of(work, index_of(p.known_long_jump)));
-    if (p.approach) work.standing.insert(p.point.address.value);
-    texts.push_back(text_of(work, p.approach ? index_of(p.approach->known) : index));
+    if (p.prefix_window) work.standing.insert(p.point.address.value);
+    texts.push_back(text_of(work, p.prefix_window ? index_of(p.prefix_window->known) : index));
     add_events(report_.armed_events, work, *p.planned);
     add_events(p.window != nullptr ? report_.jumps : report_.breakpoints, work, *p.planned);
   }

@@ -91,7 +91,7 @@ void add_probes(const Block& block, CodeRange& range, Addr abort, std::set<std::
     if (!is_armed_probe(point) || !touches(barred, point.address, end_of(point))) continue;
     if (point.address < barred.begin && barred.begin - point.address < kLongest)
       range.begin = std::min(range.begin, Addr{point.address});
-    probes.insert(shared::is_approach(point) ? block.behind_approach(i).value_or(i) : i);
+    probes.insert(shared::is_prefix_window(point) ? block.after_prefix_window(i).value_or(i) : i);
   }
 }
 

@@ -39,31 +39,31 @@ Patch first_byte(Addr at, std::uint8_t before, std::uint8_t after) {
   return patch;
 }
 
-// Where a breakpoint stands at the beginning of an approach, and the place has its copy: a breakpoint comes to the place, and the
-// other goes. Until then threads come through the approach, and are past the place.
-Status end_approach(target::Target& target, Block& block, Serializer& serializer, std::uint32_t approach,
-                    const Pending& place) {
+// Where a breakpoint stands at the beginning of a prefix window, and the place has its copy: a breakpoint comes to the place, and the
+// other goes. Until then threads come through the prefix_window, and are past the place.
+Status end_prefix_window(target::Target& target, Block& block, Serializer& serializer, std::uint32_t prefix_window,
+                         const Pending& place) {
   const std::uint8_t original = block.undo()[*place.known].original[0];
   if (Status s = block.set_point(target, *place.known, place.point); !s) return s;
   const Patch comes = first_byte(place.point.address, original, kBreakpoint);
   if (patch_running(target, {&comes, 1}, serializer).front() != Patched::done) return ok();
-  const Addr begin{block.points()[approach].address};
-  const Patch goes = first_byte(begin, kBreakpoint, block.undo()[approach].original[0]);
+  const Addr begin{block.points()[prefix_window].address};
+  const Patch goes = first_byte(begin, kBreakpoint, block.undo()[prefix_window].original[0]);
   if (patch_running(target, {&goes, 1}, serializer).front() != Patched::done) return ok();
-  return block.set_state(target, approach, shared::PointState::disarmed);
+  return block.set_state(target, prefix_window, shared::PointState::disarmed);
 }
 
 }  // namespace
 
 // The text first: until a point has its new copy, threads that trap there go through the old one, which is still right. Of an
-// approach the place that it leads to gets the breakpoint.
+// prefix_window the place that it leads to gets the breakpoint.
 Status Armer::make_breakpoints(target::Target& target, Block& block, const Changed& reach,
                                std::span<const std::uint32_t> jumps) {
   std::vector<Pending> pending;
   std::vector<Patch> patches;
   for (const std::uint32_t jump : jumps) {
-    const bool leads_on = shared::is_approach(block.points()[jump]);
-    const std::uint32_t i = leads_on ? block.behind_approach(jump).value_or(jump) : jump;
+    const bool leads_on = shared::is_prefix_window(block.points()[jump]);
+    const std::uint32_t i = leads_on ? block.after_prefix_window(jump).value_or(jump) : jump;
     pending.push_back(breakpoint_at(block.points()[i], block.undo()[i], i));
   }
   const PlaceContext context{.target = target,
@@ -85,7 +85,7 @@ Status Armer::make_breakpoints(target::Target& target, Block& block, const Chang
     if (outcomes[i] != Patched::done) continue;
     const std::uint32_t place = *pending[i].known, from = block.leads_to(place);
     const Status s = from == place ? block.set_point(target, place, pending[i].point)
-                                   : end_approach(target, block, serializer, from, pending[i]);
+                                   : end_prefix_window(target, block, serializer, from, pending[i]);
     if (!s) return s;
   }
   return ok();

@@ -14,7 +14,7 @@ namespace uprobe::control {
 class JumpPlanner {
  public:
   // Both outlive it.
-  JumpPlanner(plan::FlowCache& flows, OwnPoints& own) : flows_(flows), own_(own) {}
+  JumpPlanner(plan::FlowCache& flows, InternalPoints& own) : flows_(flows), own_(own) {}
 
   // Good until the file gets further points.
   plan::FileJumps& of(const FilePoints& file);
@@ -25,7 +25,7 @@ class JumpPlanner {
     std::unique_ptr<plan::FileJumps> jumps;
   };
   plan::FlowCache& flows_;
-  OwnPoints& own_;
+  InternalPoints& own_;
   std::map<const elf::ElfFile*, Planned> planned_;
 };
 

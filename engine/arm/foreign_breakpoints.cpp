@@ -73,7 +73,7 @@ void Armer::note_other(const target::Mapping& m, Addr at) {
                        ": somebody else's breakpoint stood there for a while; what came meanwhile is not counted");
 }
 
-void BesideOthers::step() {
+void ForeignBreakpoints::step() {
   const auto begin = std::chrono::steady_clock::now();
   if (begin < next_) return;
   find_children();
@@ -82,7 +82,7 @@ void BesideOthers::step() {
   next_ = end + std::max<std::chrono::steady_clock::duration>(50ms, 50 * (end - begin));
 }
 
-void BesideOthers::find_children() {
+void ForeignBreakpoints::find_children() {
   std::vector<pid_t> open(known_.begin(), known_.end());
   while (!open.empty()) {
     const pid_t pid = open.back();
@@ -93,7 +93,7 @@ void BesideOthers::find_children() {
 }
 
 // False where there is nothing to see for ever.
-bool BesideOthers::look(pid_t pid) {
+bool ForeignBreakpoints::look(pid_t pid) {
   auto files = target::ProcessFiles::open(pid);
   if (!files) return false;
   target::RunningTarget target(files.take());

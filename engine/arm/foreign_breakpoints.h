@@ -16,10 +16,10 @@
 
 namespace uprobe::control {
 
-class BesideOthers {
+class ForeignBreakpoints {
  public:
   // Both outlive it. `blocks`: where the session's process blocks may be.
-  BesideOthers(Armer& armer, const std::set<Addr>& blocks) : armer_(armer), blocks_(blocks) {}
+  ForeignBreakpoints(Armer& armer, const std::set<Addr>& blocks) : armer_(armer), blocks_(blocks) {}
   // A process of the session; its children are found.
   void add(pid_t pid) { known_.insert(pid); }
   // Looks at all of them, but no more often than every 50 ms, and never for more than a fiftieth of the time.

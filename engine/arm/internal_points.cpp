@@ -14,8 +14,8 @@ bool is_libunwind(const std::string& path) { return path.compare(path.rfind('/')
 }  // namespace
 
 // The file of a mapping, if the agent may need points in it.
-std::shared_ptr<const elf::ElfFile> OwnPoints::file_of(const target::Target& target, const target::Mapping& m,
-                                                       const FileVersion& version) {
+std::shared_ptr<const elf::ElfFile> InternalPoints::file_of(const target::Target& target, const target::Mapping& m,
+                                                            const FileVersion& version) {
   for (const FilePoints& probed : probes_.files())
     if (probed.version == version) return probed.file;
   const auto name = name_behind(target.pid(), m, version.identity);
@@ -31,7 +31,7 @@ std::shared_ptr<const elf::ElfFile> OwnPoints::file_of(const target::Target& tar
 }
 
 // Where a probe is on the call itself, that has to be hit before the agent makes it: the point goes there as well.
-plan::SystemCallSite OwnPoints::beside_probes(const elf::ElfFile& file, plan::SystemCallSite site) const {
+plan::SystemCallSite InternalPoints::beside_probes(const elf::ElfFile& file, plan::SystemCallSite site) const {
   if (site.role != shared::PointRole::open_call) return site;
   const std::uint64_t call = site.offset + shared::kBeforeOpen;
   const auto is_call = [call](const PlannedPoint& point) { return point.site.offset == call; };
@@ -41,7 +41,7 @@ plan::SystemCallSite OwnPoints::beside_probes(const elf::ElfFile& file, plan::Sy
   return site;
 }
 
-bool OwnPoints::fears(const std::string& path) const {
+bool InternalPoints::fears(const std::string& path) const {
   return probes_.wants_stubs() && !wishes_.insists_on_stubs && plan::may_unwind_by_itself(path);
 }
 
@@ -49,7 +49,7 @@ bool OwnPoints::fears(const std::string& path) const {
 //
 // nongnu libunwind wants to write to where a return address is kept, which of a stub's caller is nowhere. It may be part of
 // another file.
-void OwnPoints::add_unwinders(FilePoints& own) {
+void InternalPoints::add_unwinders(FilePoints& own) {
   own.fears_stubs = own.file->find_any("__libunwind_Unwind_RaiseException").has_value() || fears(own.file->path());
   const auto loader = own.file->find_any("_rtld_global");
   own.finds_objects = loader && loader->dynamic;
@@ -66,12 +66,12 @@ void OwnPoints::add_unwinders(FilePoints& own) {
   }
 }
 
-bool OwnPoints::is_probed(const elf::ElfFile& file) const {
+bool InternalPoints::is_probed(const elf::ElfFile& file) const {
   return std::any_of(probes_.files().begin(), probes_.files().end(),
                      [&](const FilePoints& probed) { return probed.file.get() == &file; });
 }
 
-void OwnPoints::trim() {
+void InternalPoints::trim() {
   constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
   constexpr std::size_t kMostParts = 16384;
   std::uint64_t bytes = 0;
@@ -82,7 +82,7 @@ void OwnPoints::trim() {
   std::erase_if(by_file_, [this](const auto& one) { return !is_probed(*one.first); });
 }
 
-const FilePoints& OwnPoints::in(const std::shared_ptr<const elf::ElfFile>& file) {
+const FilePoints& InternalPoints::in(const std::shared_ptr<const elf::ElfFile>& file) {
   const auto [entry, is_new] = by_file_.try_emplace(file.get());
   FilePoints& own = entry->second;
   if (!is_new) return own;
@@ -102,7 +102,8 @@ const FilePoints& OwnPoints::in(const std::shared_ptr<const elf::ElfFile>& file)
   return own;
 }
 
-const FilePoints& OwnPoints::in(const target::Target& target, const target::Mapping& m, const FileVersion& version) {
+const FilePoints& InternalPoints::in(const target::Target& target, const target::Mapping& m,
+                                     const FileVersion& version) {
   const auto [entry, is_new] = known_.try_emplace({version, m.offset, m.end - m.begin}, &none_);
   if (!is_new) return *entry->second;
   if (const auto file = file_of(target, m, version)) entry->second = &in(file);

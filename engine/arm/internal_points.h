@@ -13,7 +13,7 @@
 
 namespace uprobe::control {
 
-class OwnPoints {
+class InternalPoints {
  public:
   struct Wishes {
     bool ends_too;          // the agent also has to see the program end
@@ -21,7 +21,7 @@ class OwnPoints {
     bool insists_on_stubs;  // unwinders that nobody knows are not feared
   };
   // `notes` gets a line for each file that cannot be followed.
-  OwnPoints(const ProbeSet& probes, const Wishes& wishes, Notes& notes)
+  InternalPoints(const ProbeSet& probes, const Wishes& wishes, Notes& notes)
       : probes_(probes), wishes_(wishes), notes_(notes) {}
 
   // In the file of a mapping; empty for most. Good until the next trim().

@@ -8,7 +8,7 @@
 namespace uprobe::control {
 namespace {
 
-// Armed jumps whose displaced code has the address in its middle, or an approach there, which can have no consumer. Not those that
+// Armed jumps whose displaced code has the address in its middle, or a prefix window there, which can have no consumer. Not those that
 // lead to the point of the address.
 std::vector<std::uint32_t> jumps_over(const Block& block, Addr address) {
   constexpr std::uint64_t kLongest = sizeof(shared::Undo::original);
@@ -18,13 +18,13 @@ std::vector<std::uint32_t> jumps_over(const Block& block, Addr address) {
     const shared::Point& point = block.points()[i];
     const std::uint64_t inside = address.value - point.address;
     if (!shared::is_armed_jump(point) || inside >= std::max(point.jump_bytes, point.code_bytes)) return true;
-    return shared::is_approach(point) ? known && block.behind_approach(i) == known : inside == 0;
+    return shared::is_prefix_window(point) ? known && block.after_prefix_window(i) == known : inside == 0;
   });
   return found;
 }
 
 // What was known of the mappings before, and that IFUNCs have still to choose in some.
-void remember(KnownState& known, std::uint64_t stamp, std::vector<KnownMapping> mappings,
+void remember(BlockCache& known, std::uint64_t stamp, std::vector<KnownMapping> mappings,
               const std::vector<Addr>& waiting) {
   for (KnownMapping& m : mappings) m.waits = m.waits || std::count(waiting.begin(), waiting.end(), m.begin) != 0;
   known.keep_mappings(stamp, std::move(mappings));
@@ -115,7 +115,7 @@ Status Armer::strip(target::Target& target, Block& block, const StaysFn& stays) 
   ProcessSerializer serializer(target.pid());
   if (Status s = take_out(target, block, serializer, idle); !s) return s;
   if (!changed) return ok();
-  for (KnownMapping& m : before) m.witness = Addr{};  // it may be gone
+  for (KnownMapping& m : before) m.sentinel = Addr{};  // it may be gone
   if (!before.empty()) known_.keep_mappings(block.stamp(), std::move(before));
   return ok();
 }

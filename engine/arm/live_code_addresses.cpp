@@ -14,8 +14,8 @@ constexpr std::uint64_t kRedZone = 128;
 
 }  // namespace
 
-KeptAddresses KeptAddresses::of(target::Target& process, const std::vector<target::Mapping>& maps) {
-  KeptAddresses all;
+LiveCodeAddresses LiveCodeAddresses::of(target::Target& process, const std::vector<target::Mapping>& maps) {
+  LiveCodeAddresses all;
   all.is_known_ = process.is_held();
   for (const target::Mapping& m : maps)
     if (m.executable) all.code_.insert(all.code_.end(), {m.begin, m.end});
@@ -27,12 +27,12 @@ KeptAddresses KeptAddresses::of(target::Target& process, const std::vector<targe
   return all;
 }
 
-bool KeptAddresses::has_in(Addr begin, Addr end) const {
+bool LiveCodeAddresses::has_in(Addr begin, Addr end) const {
   const auto first = std::lower_bound(kept_.begin(), kept_.end(), begin.value);
   return !is_known_ || (first != kept_.end() && *first < end.value);
 }
 
-void KeptAddresses::add_stack(target::Target& process, const std::vector<target::Mapping>& maps, Addr sp) {
+void LiveCodeAddresses::add_stack(target::Target& process, const std::vector<target::Mapping>& maps, Addr sp) {
   const target::Mapping* stack = target::mapping_at(maps, sp);
   if (stack == nullptr || sp.value < kRedZone) {
     is_known_ = false;
@@ -46,7 +46,7 @@ void KeptAddresses::add_stack(target::Target& process, const std::vector<target:
 }
 
 // Most words of a stack are small numbers.
-bool KeptAddresses::is_code(std::uint64_t word) const {
+bool LiveCodeAddresses::is_code(std::uint64_t word) const {
   if (code_.empty() || word < code_.front().value) return false;
   return (std::upper_bound(code_.begin(), code_.end(), Addr{word}) - code_.begin()) % 2 != 0;
 }

@@ -8,10 +8,10 @@
 
 namespace uprobe::control {
 
-class KeptAddresses {
+class LiveCodeAddresses {
  public:
   // `maps`: the process's. Not held, or not to be read: it may go on anywhere.
-  static KeptAddresses of(target::Target& process, const std::vector<target::Mapping>& maps);
+  static LiveCodeAddresses of(target::Target& process, const std::vector<target::Mapping>& maps);
 
   // In [begin, end): an instruction pointer, or a word of a stack, as signal frames and return addresses are.
   bool has_in(Addr begin, Addr end) const;

@@ -68,7 +68,7 @@ std::optional<std::uint64_t> bias_of(pid_t pid, const std::vector<Mapping>& maps
 }
 
 // Eight bytes that other files do not have in the same place: of the build ID, or the header's word that says where the sections are.
-std::optional<std::uint64_t> witness_offset(const elf::ElfFile& file) {
+std::optional<std::uint64_t> sentinel_offset(const elf::ElfFile& file) {
   const auto id = file.build_id(), bytes = file.bytes();
   if (id.size() >= 8 && id.data() >= bytes.data() && id.data() + 8 <= bytes.data() + bytes.size())
     return static_cast<std::uint64_t>(id.data() - bytes.data());
@@ -131,15 +131,15 @@ shared::MappedObject ObjectPlaces::find(target::Target& target, const std::vecto
                                         const NamedObject& object, std::string& why) {
   const pid_t pid = target.pid();
   const auto bias = bias_of(pid, maps, object, why);
-  const auto offset = witness_offset(*object.file);
-  const auto witness_address = offset ? object.file->address_of_offset(*offset) : std::nullopt;
-  if (!bias || !witness_address) return {};
+  const auto offset = sentinel_offset(*object.file);
+  const auto sentinel_address = offset ? object.file->address_of_offset(*offset) : std::nullopt;
+  if (!bias || !sentinel_address) return {};
   const auto data = object.exported.empty() ? bias : bias_of_exported(pid, maps, object, *bias, why);
   if (!data) return {};
-  shared::MappedObject place{.bias = *data, .witness_at = *bias + *witness_address, .witness = 0};
-  std::memcpy(&place.witness, object.file->bytes().data() + *offset, sizeof place.witness);
+  shared::MappedObject place{.bias = *data, .sentinel_at = *bias + *sentinel_address, .sentinel = 0};
+  std::memcpy(&place.sentinel, object.file->bytes().data() + *offset, sizeof place.sentinel);
   std::uint64_t there = 0;
-  const bool is_it = target.read(Addr{place.witness_at}, &there, sizeof there) && there == place.witness;
+  const bool is_it = target.read(Addr{place.sentinel_at}, &there, sizeof there) && there == place.sentinel;
   return is_it ? place : shared::MappedObject{};
 }
 

@@ -9,7 +9,7 @@
 
 namespace uprobe::control {
 
-bool is_quiet(target::Target& target, Addr block) {
+bool is_single_threaded_at_start(target::Target& target, Addr block) {
   const auto head = std::make_unique<shared::ProcessBlock>();
   if (threads_of(target.pid()).size() != 1 || !target.read(block, head.get(), sizeof *head)) return false;
   // Neither SIG_DFL, 0, nor SIG_IGN, 1.

@@ -28,7 +28,7 @@ bool is_system_call(const std::vector<std::uint8_t>& insn) {
   return insn.size() >= 2 && insn[insn.size() - 2] == 0x0f && insn[insn.size() - 1] == 0x05;
 }
 
-// `next`: where an approach leads.
+// `next`: where a prefix window leads.
 Result<x86::Copy> displace(const Pending& p, Addr to, Addr next) {
   const Addr from = p.point.address;
   return p.window != nullptr ? x86::displace_window(p.code, from, to, next) : x86::make_copy(p.code, from, to);
@@ -75,7 +75,7 @@ std::uint32_t usual_room(const Pending& p) {
   constexpr std::size_t kGrows = 13;  // a jump back, and what a branch becomes
   const std::size_t insns = p.code.size() / 2 + 2;
   const std::size_t own = shared::kCopyBehindThunk + p.code.size() + kGrows + insns * sizeof(shared::Mark);
-  return round_up(own, kIslandUnit) + (p.approach ? usual_room(*p.approach) : 0);
+  return round_up(own, kIslandUnit) + (p.prefix_window ? usual_room(*p.prefix_window) : 0);
 }
 
 class Placer {
@@ -117,11 +117,11 @@ class Placer {
   Result<Made> make_copy(const Pending& p, Addr at, std::vector<std::uint8_t> front, Addr next = {}) const;
   std::vector<std::uint8_t> make_exit_head(const Pending& p, std::size_t body) const;
   Result<Made> make_slot(const Pending& p, Addr at, std::size_t body, Addr entry) const;
-  Result<Made> make_approach(const Pending& p, Addr at, Addr thunk) const;
+  Result<Made> make_prefix_window(const Pending& p, Addr at, Addr thunk) const;
   Result<std::vector<std::uint8_t>> make_one(std::size_t index, Addr at);
-  bool settle_approach(Pending& p, Addr thunk);
+  bool settle_prefix_window(Pending& p, Addr thunk);
   void take(Pending& p, const Made& made, Addr copy);
-  void take_approach(Pending& p, const Made& made, Addr at);
+  void take_prefix_window(Pending& p, const Made& made, Addr at);
   std::size_t index_of(const Pending& p) const { return p.known ? *p.known : context_.block.points().size() + fresh_; }
   // Whether the body that a point gets may make the record.
   bool may_record(const Pending& p) const;
@@ -243,7 +243,7 @@ Result<Made> Placer::make_slot(const Pending& p, Addr at, std::size_t body, Addr
 }
 
 // Comes behind take() of the place that it leads to. The slot is that of a breakpoint.
-Result<Made> Placer::make_approach(const Pending& p, Addr at, Addr thunk) const {
+Result<Made> Placer::make_prefix_window(const Pending& p, Addr at, Addr thunk) const {
   std::vector<std::uint8_t> front;
   append(front, shared::SlotHead{.address = p.point.address.value,
                                  .point = static_cast<shared::u32>(index_of(p)),
@@ -258,7 +258,7 @@ void note_copy(Pending& p, const Made& made, Addr copy) {
   p.point.code_bytes = static_cast<std::uint32_t>(p.code.size());
 }
 
-void Placer::take_approach(Pending& p, const Made& made, Addr at) {
+void Placer::take_prefix_window(Pending& p, const Made& made, Addr at) {
   note_copy(p, made, at + shared::kCopyInSlot);
   p.point.jump_to = p.point.copy, p.point.jump_bytes = shared::kJumpBytes;
   fresh_ += p.known ? 0U : 1U;
@@ -267,9 +267,10 @@ void Placer::take_approach(Pending& p, const Made& made, Addr at) {
 void Placer::take(Pending& p, const Made& made, Addr copy) {
   note_copy(p, made, copy);
   p.point.jump_to = {}, p.point.jump_bytes = 0;
-  p.point.approach = p.approach ? static_cast<std::uint32_t>(p.point.address - p.approach->point.address) : 0;
+  p.point.prefix_window =
+      p.prefix_window ? static_cast<std::uint32_t>(p.point.address - p.prefix_window->point.address) : 0;
   fresh_ += (p.known ? 0U : 1U) + (p.long_jump && !p.known_long_jump ? 1U : 0U);
-  if (p.window == nullptr || p.approach) return;
+  if (p.window == nullptr || p.prefix_window) return;
   const Addr thunk = copy - shared::kThunkBytes;
   p.point.jump_to = p.long_jump ? p.long_jump->address : thunk;
   p.point.jump_bytes = p.long_jump ? shared::kShortJumpBytes : shared::kJumpBytes;
@@ -282,7 +283,7 @@ void Placer::take(Pending& p, const Made& made, Addr copy) {
 void take_breakpoint(Pending& p) {
   p.window = nullptr;
   p.long_jump.reset();
-  p.approach.reset();
+  p.prefix_window.reset();
   p.code = p.point.insn;
 }
 
@@ -355,18 +356,18 @@ bool Placer::settle_jump(Pending& p, const shared::Point& before) {
   EventWord wanted;
   std::copy_n(word, wanted.size(), wanted.begin());
   if (!read(event, word, wanted.size()) || !stands(slot, made->bytes)) return false;
-  if (p.approach && !settle_approach(*p.approach, copy - shared::kThunkBytes)) return false;
+  if (p.prefix_window && !settle_prefix_window(*p.prefix_window, copy - shared::kThunkBytes)) return false;
   if (!write_event(event, wanted)) return false;
   take(p, *made, copy);
   return true;
 }
 
-bool Placer::settle_approach(Pending& p, Addr thunk) {
-  if (!p.known || !shared::is_approach(context_.block.points()[*p.known])) return false;
+bool Placer::settle_prefix_window(Pending& p, Addr thunk) {
+  if (!p.known || !shared::is_prefix_window(context_.block.points()[*p.known])) return false;
   const Addr at = Addr{context_.block.points()[*p.known].copy} - shared::kCopyInSlot;
-  const auto made = make_approach(p, at, thunk);
+  const auto made = make_prefix_window(p, at, thunk);
   if (!made || !stands(at, made->bytes)) return false;
-  take_approach(p, *made, at);
+  take_prefix_window(p, *made, at);
   return true;
 }
 
@@ -436,13 +437,13 @@ Result<std::vector<std::uint8_t>> Placer::make_one(std::size_t index, Addr at) {
   all.resize(round_up(all.size(), kIslandUnit), kFiller);
   const std::size_t fresh = fresh_;
   take(p, *made, slot + copy_in_slot(body != kNoBody));
-  if (!p.approach) return all;
+  if (!p.prefix_window) return all;
   const Addr in_front = at + all.size();
-  const auto approach = make_approach(*p.approach, in_front, slot + shared::kThunkInSlot);
-  if (!approach) fresh_ = fresh;
-  if (!approach) return approach.error();
-  take_approach(*p.approach, *approach, in_front);
-  all.insert(all.end(), approach->bytes.begin(), approach->bytes.end());
+  const auto prefix_window = make_prefix_window(*p.prefix_window, in_front, slot + shared::kThunkInSlot);
+  if (!prefix_window) fresh_ = fresh;
+  if (!prefix_window) return prefix_window.error();
+  take_prefix_window(*p.prefix_window, *prefix_window, in_front);
+  all.insert(all.end(), prefix_window->bytes.begin(), prefix_window->bytes.end());
   all.resize(round_up(all.size(), kIslandUnit), kFiller);
   return all;
 }

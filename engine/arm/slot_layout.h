@@ -24,7 +24,7 @@ struct Pending {
   std::optional<NewPoint> long_jump;  // of a short jump: what goes into the padding; place_all fills in where it leads
   std::optional<std::uint32_t> known_long_jump;
   std::unique_ptr<Pending>
-      approach;  // with point, code, window and known: what stands in front of the place and leads to it
+      prefix_window;  // with point, code, window and known: what stands in front of the place and leads to it
 };
 
 struct PlaceContext {

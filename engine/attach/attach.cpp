@@ -25,7 +25,7 @@ namespace {
 
 using shared::AttachOrder;
 using shared::AttachStep;
-using target::HeldProcess;
+using target::StoppedProcess;
 
 // Probes of later sessions need room as well.
 constexpr std::size_t kLeastPoints = 4096;
@@ -77,14 +77,14 @@ bool has_unseen_tool(pid_t pid, const FoundAgent& found) {
   constexpr useconds_t kLook = 25'000;
   auto files = target::ProcessFiles::open(pid);
   const Addr area = files ? area_of(*files, found) : Addr{};
-  const auto pulse = [&](std::uint32_t& to) {
-    return area && files->read(area + offsetof(shared::AreaHeader, tool_pulse), &to, sizeof to);
+  const auto heartbeat = [&](std::uint32_t& to) {
+    return area && files->read(area + offsetof(shared::AreaHeader, tool_heartbeat), &to, sizeof to);
   };
   std::uint32_t first = 0, now = 0;
-  if (!pulse(first)) return false;
+  if (!heartbeat(first)) return false;
   for (int looks = 0; looks < 40; ++looks) {
     ::usleep(kLook);
-    if (!pulse(now)) return false;
+    if (!heartbeat(now)) return false;
     if (now != first) return true;
   }
   return false;
@@ -126,8 +126,8 @@ std::uint32_t by_descriptor(pid_t pid) {
 }
 
 // As learn_layout in preload/thread.cpp does.
-std::int32_t tid_offset_of(HeldProcess& process) {
-  for (const HeldProcess::Thread& thread : process.threads()) {
+std::int32_t tid_offset_of(StoppedProcess& process) {
+  for (const StoppedProcess::Thread& thread : process.threads()) {
     for (const shared::ControlBlockLayout& layout : shared::kControlBlocks) {
       const std::uint64_t at = thread.registers.fs_base + static_cast<std::uint64_t>(layout.list);
       std::uint64_t list = 0;
@@ -137,8 +137,8 @@ std::int32_t tid_offset_of(HeldProcess& process) {
   return 0;
 }
 
-Status check_threads(HeldProcess& process, std::int32_t tid_offset) {
-  for (const HeldProcess::Thread& thread : process.threads())
+Status check_threads(StoppedProcess& process, std::int32_t tid_offset) {
+  for (const StoppedProcess::Thread& thread : process.threads())
     if ((thread.mask & shared::kOurSignals) != 0 && !has_control_block(process, thread, tid_offset))
       return Error{.code = Code::refused,
                    .text = "thread " + std::to_string(thread.tid) +
@@ -148,7 +148,7 @@ Status check_threads(HeldProcess& process, std::int32_t tid_offset) {
 
 // ---- the agent
 
-Result<MappedAgent> map_agent(HeldProcess& process, const AgentImage& image) {
+Result<MappedAgent> map_agent(StoppedProcess& process, const AgentImage& image) {
   MappedMemory memory(process);
   auto scratch = memory.map_scratch();
   if (!scratch) return scratch.error();
@@ -158,7 +158,7 @@ Result<MappedAgent> map_agent(HeldProcess& process, const AgentImage& image) {
 }
 
 // The visible restorer must fault again (see give_back).
-Status protect_restorer(HeldProcess& process, const MappedAgent& agent, int protection) {
+Status protect_restorer(StoppedProcess& process, const MappedAgent& agent, int protection) {
   const std::uint64_t page = agent.place(agent.header.visible_restorer).value & ~std::uint64_t{4095};
   auto done = process.system_call(SYS_mprotect, {page, 4096, static_cast<std::uint64_t>(protection), 0, 0, 0});
   if (!done) return done.error();
@@ -166,7 +166,7 @@ Status protect_restorer(HeldProcess& process, const MappedAgent& agent, int prot
 }
 
 // A tool may have been killed between mapping its area and telling the agent of it.
-Status unmap_forgotten_areas(HeldProcess& process) {
+Status unmap_forgotten_areas(StoppedProcess& process) {
   const auto maps = process.maps();
   if (!maps) return maps.error();
   for (const target::Mapping& m : *maps) {
@@ -179,7 +179,7 @@ Status unmap_forgotten_areas(HeldProcess& process) {
 }
 
 // A block that was given back: nobody is in the agent, so all of it may be written anew.
-Result<Block> reuse_block(HeldProcess& process, const FoundAgent& found, const trace::Area& area, std::size_t part) {
+Result<Block> reuse_block(StoppedProcess& process, const FoundAgent& found, const trace::Area& area, std::size_t part) {
   auto block = Block::read(process, found.block);
   if (!block) return block;
   shared::ProcessBlock& head = block->head();
@@ -192,9 +192,9 @@ Result<Block> reuse_block(HeldProcess& process, const FoundAgent& found, const t
   name_process(head, process.pid());
   head.left = head.unbound = 0;
   head.start_blocked = 0;
-  head.repeat_count = head.held_count = 0;
+  head.repeat_count = head.deferred_count = 0;
   std::fill(std::begin(head.pending), std::end(head.pending), shared::PendingSignal{});
-  std::fill(std::begin(head.held), std::end(head.held), shared::HeldSignal{});
+  std::fill(std::begin(head.held), std::end(head.held), shared::DeferredSignal{});
   std::fill(std::begin(head.repeats), std::end(head.repeats), shared::Repeat{});
   head.tool_gone = 0;
   if (Status s = block->renew(process); !s) return s.error();
@@ -202,12 +202,12 @@ Result<Block> reuse_block(HeldProcess& process, const FoundAgent& found, const t
   return block;
 }
 
-Result<Block> make_block(HeldProcess& process, const MappedAgent& agent, const trace::Area& area, std::size_t points,
+Result<Block> make_block(StoppedProcess& process, const MappedAgent& agent, const trace::Area& area, std::size_t points,
                          std::size_t part) {
   return place_block(process, agent, area, std::max(points, kLeastPoints), 0, part);
 }
 
-Status tell_agent(HeldProcess& process, Block& block, std::int32_t tid_offset) {
+Status tell_agent(StoppedProcess& process, Block& block, std::int32_t tid_offset) {
   block.head().flags |= shared::kBlockAttached;
   block.head().tid_offset = tid_offset;
   block.head().by_descriptor = by_descriptor(process.pid());
@@ -215,9 +215,9 @@ Status tell_agent(HeldProcess& process, Block& block, std::int32_t tid_offset) {
 }
 
 // Each thread's mask is opened when the agent knows of it: a breakpoint under a blocked SIGTRAP kills.
-Status take_threads(HeldProcess& process, AgentCalls& calls, std::int32_t tid_offset) {
-  const std::vector<HeldProcess::Thread> threads = process.threads();
-  for (const HeldProcess::Thread& thread : threads) {
+Status take_threads(StoppedProcess& process, AgentCalls& calls, std::int32_t tid_offset) {
+  const std::vector<StoppedProcess::Thread> threads = process.threads();
+  for (const StoppedProcess::Thread& thread : threads) {
     AttachOrder order{.step = static_cast<std::uint32_t>(AttachStep::take_thread),
                       .has_control_block = has_control_block(process, thread, tid_offset) ? 1U : 0U,
                       .blocked = thread.mask & shared::kOurSignals,
@@ -240,7 +240,7 @@ bool is_attached_session_of(pid_t front, pid_t pid, Addr area) {
 }
 
 Status forget_areas(pid_t pid) {
-  auto process = HeldProcess::hold(pid);
+  auto process = StoppedProcess::hold(pid);
   return process ? unmap_forgotten_areas(**process) : Status(process.error());
 }
 
@@ -286,7 +286,7 @@ Status free_all_of(pid_t front) {
   return all;
 }
 
-Result<Block> attach_agent(HeldProcess& process, const Result<FoundAgent>& found, const AgentImage& image,
+Result<Block> attach_agent(StoppedProcess& process, const Result<FoundAgent>& found, const AgentImage& image,
                            const trace::Area& area, std::size_t points, std::size_t part) {
   const std::int32_t tid_offset = tid_offset_of(process);
   if (Status fit = check_threads(process, tid_offset); !fit) return fit.error();

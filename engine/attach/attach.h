@@ -6,7 +6,7 @@
 #include "engine/process/agent_image.h"
 #include "engine/process/block.h"
 #include "engine/process/processes.h"
-#include "engine/target/held_process.h"
+#include "engine/target/stopped_process.h"
 #include "engine/trace/area.h"
 
 namespace uprobe::control {
@@ -32,7 +32,7 @@ bool is_in_session(pid_t pid, const Result<FoundAgent>& found);
 // The agent, a block and the session area are there, the dispositions are the agent's, and it knows of each thread what it
 // would have seen it do. An agent that was given back before is used again. On an error the process is as it was, but for
 // memory. `found`: by find_agent() since it is held. Only where there is no session.
-Result<Block> attach_agent(target::HeldProcess& process, const Result<FoundAgent>& found, const AgentImage& agent,
+Result<Block> attach_agent(target::StoppedProcess& process, const Result<FoundAgent>& found, const AgentImage& agent,
                            const trace::Area& area, std::size_t points, std::size_t part = 0);
 
 // The opposite: text, dispositions, masks and alternate stacks are the program's own, the area is unmapped; agent, block,

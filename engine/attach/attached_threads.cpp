@@ -30,13 +30,13 @@ Status AgentCalls::ask_process(shared::AttachStep step) {
   return ask(order);
 }
 
-Status AgentCalls::ask_thread(const target::HeldProcess::Thread& thread, shared::AttachOrder& order) {
+Status AgentCalls::ask_thread(const target::StoppedProcess::Thread& thread, shared::AttachOrder& order) {
   order.stack_pointer = thread.registers.rsp;
   if (Status sent = process_.send(thread.tid); !sent) return sent;
   return ask(order);
 }
 
-shared::ThreadEntry entry_of(target::HeldProcess& process, Block& block, std::uint64_t fs_base) {
+shared::ThreadEntry entry_of(target::StoppedProcess& process, Block& block, std::uint64_t fs_base) {
   const std::uint32_t mask = shared::kThreadEntries - 1;
   std::uint32_t slot = shared::hash_slot(fs_base, 12);
   for (std::uint32_t i = 0; i <= mask; ++i, slot = (slot + 1) & mask) {
@@ -48,7 +48,7 @@ shared::ThreadEntry entry_of(target::HeldProcess& process, Block& block, std::ui
   return {};
 }
 
-bool has_control_block(target::HeldProcess& process, const target::HeldProcess::Thread& thread,
+bool has_control_block(target::StoppedProcess& process, const target::StoppedProcess::Thread& thread,
                        std::int32_t tid_offset) {
   const Addr begin{thread.registers.fs_base};
   const auto is_there = [&](std::int32_t offset) {

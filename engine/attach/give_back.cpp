@@ -26,8 +26,8 @@ namespace {
 
 using shared::AttachOrder;
 using shared::AttachStep;
-using target::HeldProcess;
-using Thread = HeldProcess::Thread;
+using target::StoppedProcess;
+using Thread = StoppedProcess::Thread;
 using namespace std::chrono_literals;
 
 constexpr auto kMoment = 200us;
@@ -41,7 +41,7 @@ class StoppedThreads : public Serializer {
 
 class GivingBack {
  public:
-  GivingBack(HeldProcess& process, const FoundAgent& found, Block& block)
+  GivingBack(StoppedProcess& process, const FoundAgent& found, Block& block)
       : process_(process), agent_(found.agent), block_(block) {}
 
   Status run() {
@@ -104,7 +104,7 @@ class GivingBack {
   bool is_busy(const Thread& thread) {
     const std::uint64_t ip = thread.registers.rip;
     const shared::ThreadEntry entry = entry_of(thread);
-    return process_.is_on_errand(thread) || is_in_agent(ip) || is_in_trampoline(ip) || entry.steps != 0 ||
+    return process_.is_in_remote_call(thread) || is_in_agent(ip) || is_in_trampoline(ip) || entry.steps != 0 ||
            entry.pending != 0 || has_own_signal(thread);
   }
   static bool is_interrupted(const Thread& thread) {
@@ -139,7 +139,7 @@ class GivingBack {
     const auto is_ours = [&](std::uint64_t ip) {
       const bool in_island = std::any_of(h.islands, h.islands + h.island_count,
                                          [ip](const shared::Island& i) { return ip - i.base < i.bytes; });
-      return in_island || is_in_agent(ip) || process_.is_errand(ip);
+      return in_island || is_in_agent(ip) || process_.is_remote_call(ip);
     };
     if (is_ours(thread.registers.rip) || has_own_signal(thread)) return process_.let_out(thread.tid, kMoment, is_ours);
     return process_.let_run(thread.tid, kMoment);
@@ -224,12 +224,12 @@ class GivingBack {
     return block_.write_head(process_);
   }
 
-  HeldProcess& process_;
+  StoppedProcess& process_;
   const MappedAgent& agent_;
   Block& block_;
 };
 
-bool is_at(HeldProcess& process, const FoundAgent& found) {
+bool is_at(StoppedProcess& process, const FoundAgent& found) {
   shared::AgentHeader header{};
   Addr block;
   const bool is_read = process.read(found.agent.at, &header, sizeof header) &&
@@ -243,7 +243,7 @@ bool is_at(HeldProcess& process, const FoundAgent& found) {
 // Looked for while it runs. Where it has called execve since then there is another one, or none.
 Status give_back(pid_t pid) {
   auto found = find_agent(pid);
-  auto process = HeldProcess::hold(pid);
+  auto process = StoppedProcess::hold(pid);
   if (!process) return process.error();
   if (!found || !is_at(**process, *found)) found = find_agent(pid);
   if (!found) return found.error();

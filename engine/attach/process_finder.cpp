@@ -22,7 +22,7 @@ constexpr std::uint32_t kEager = 4;
 constexpr std::uint64_t kTurns = 32, kInEachLook = 8;
 
 bool is_one_of_us(pid_t pid, const target::ProcessStat& stat) {
-  return pid == ::getpid() || stat.name == kFrontName || stat.name == kEngineName || stat.name == kGuardianName;
+  return pid == ::getpid() || stat.name == kLauncherName || stat.name == kEngineName || stat.name == kGuardianName;
 }
 
 Error no_file(const std::string& path) {
@@ -43,7 +43,7 @@ bool maps_object(const std::string& maps, const std::string& shown) {
 }  // namespace
 
 // What mappings are shown with is not what stat says on every file system: one of our own tells.
-Result<Lookout::Object> Lookout::show(const std::string& path) {
+Result<ProcessFinder::Object> ProcessFinder::show(const std::string& path) {
   constexpr std::size_t kPage = 4096;
   auto opened = open_regular(path);
   if (!opened && opened.error().code == Code::refused) return no_file(path);
@@ -68,18 +68,18 @@ Result<Lookout::Object> Lookout::show(const std::string& path) {
   return Error{.code = Code::system, .text = "/proc/self/maps does not show it", .where = path};
 }
 
-Result<Lookout> Lookout::open(const Wanted& wanted) {
-  Lookout lookout;
-  lookout.names_ = wanted.names;
+Result<ProcessFinder> ProcessFinder::open(const Wanted& wanted) {
+  ProcessFinder finder;
+  finder.names_ = wanted.names;
   for (const std::string& path : wanted.objects) {
     auto object = show(path);
     if (!object) return object.error();
-    lookout.objects_.push_back(object.take());
+    finder.objects_.push_back(object.take());
   }
-  return lookout;
+  return finder;
 }
 
-bool Lookout::matches(pid_t pid, const std::string& name, bool& is_closed) const {
+bool ProcessFinder::matches(pid_t pid, const std::string& name, bool& is_closed) const {
   for (const std::string& pattern : names_)
     if (::fnmatch(pattern.c_str(), name.c_str(), 0) == 0) return true;
   if (objects_.empty()) return false;
@@ -89,13 +89,13 @@ bool Lookout::matches(pid_t pid, const std::string& name, bool& is_closed) const
                              [&](const Object& object) { return maps_object(*maps, object.shown); });
 }
 
-void Lookout::put_off(Known& known) const {
+void ProcessFinder::put_off(Known& known) const {
   const std::uint64_t rarest = std::max<std::uint64_t>(kTurns, known_.size() / kInEachLook);
   const std::uint32_t doublings = known.looks < kEager ? 0 : std::min(known.looks - kEager + 1, 32u);
   known.next = round_ + std::min(rarest, std::uint64_t{1} << doublings);
 }
 
-void Lookout::look_at(pid_t pid, Known& known, std::vector<Candidate>& found) {
+void ProcessFinder::look_at(pid_t pid, Known& known, std::vector<Candidate>& found) {
   ++known.looks;
   put_off(known);
   const auto stat = target::stat_of(pid);
@@ -106,7 +106,7 @@ void Lookout::look_at(pid_t pid, Known& known, std::vector<Candidate>& found) {
   found.push_back({pid, stat->started, stat->name, ++known.offers});
 }
 
-std::vector<Candidate> Lookout::look() {
+std::vector<Candidate> ProcessFinder::look() {
   std::vector<Candidate> found;
   const auto processes = target::list_processes();
   if (processes.empty()) return found;
@@ -123,11 +123,11 @@ std::vector<Candidate> Lookout::look() {
   return found;
 }
 
-void Lookout::settle(const Candidate& candidate) {
+void ProcessFinder::settle(const Candidate& candidate) {
   if (const auto known = known_.find(candidate.pid); known != known_.end()) known->second.is_settled = true;
 }
 
-bool Lookout::is_still(const Candidate& candidate) const {
+bool ProcessFinder::is_still(const Candidate& candidate) const {
   const auto stat = target::stat_of(candidate.pid);
   bool is_closed = false;
   return stat && stat->started == candidate.started && matches(candidate.pid, stat->name, is_closed);

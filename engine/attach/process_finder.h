@@ -30,10 +30,10 @@ struct Candidate {
   int offers = 0;  // how many looks it has come with
 };
 
-class Lookout {
+class ProcessFinder {
  public:
   // The first object that cannot be mapped is an Error.
-  static Result<Lookout> open(const Wanted& wanted);
+  static Result<ProcessFinder> open(const Wanted& wanted);
 
   // Those that match and have not been settled: a candidate comes with every look until it is.
   std::vector<Candidate> look();

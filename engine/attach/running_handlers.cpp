@@ -14,7 +14,7 @@
 namespace uprobe::control {
 namespace {
 
-using target::HeldProcess;
+using target::StoppedProcess;
 using x86::ReturnFrame;
 
 constexpr std::uint64_t kMostStack = 1 << 18;       // that is looked at
@@ -31,7 +31,7 @@ struct Frame {
 
 class Handlers {
  public:
-  Handlers(HeldProcess& process, Addr visible, Block& block) : process_(process), block_(block), visible_(visible) {}
+  Handlers(StoppedProcess& process, Addr visible, Block& block) : process_(process), block_(block), visible_(visible) {}
 
   Status lead_back(const std::vector<std::uint64_t>& stacks) {
     const auto maps = process_.maps();
@@ -89,7 +89,7 @@ class Handlers {
     return process_.write(at, &frame, sizeof frame);
   }
 
-  HeldProcess& process_;
+  StoppedProcess& process_;
   Block& block_;
   const Addr visible_;
 };
@@ -97,10 +97,10 @@ class Handlers {
 }  // namespace
 
 // A handler blocks its own signal at least, unless it was installed not to: then the agent believes nothing that could get old.
-Status lead_handlers_back(HeldProcess& process, Block& block) {
+Status lead_handlers_back(StoppedProcess& process, Block& block) {
   if ((block.head().flags & shared::kBlockLeadsBack) == 0 || block.head().tid_offset == 0) return ok();
   std::vector<std::uint64_t> stacks;
-  for (const HeldProcess::Thread& thread : process.threads())
+  for (const StoppedProcess::Thread& thread : process.threads())
     if ((entry_of(process, block, thread.registers.fs_base).blocked & shared::kOurSignals) != 0)
       stacks.push_back(thread.registers.rsp);
   const auto found = stacks.empty() ? Result<FoundAgent>(Error{}) : find_agent(process.pid());

@@ -9,7 +9,7 @@
 namespace uprobe {
 
 template <class Work>
-Status survive_exhaustion(Work work) try {
+Status catch_resource_exhaustion(Work work) try {
   return work();
 } catch (const std::exception& e) {
   return Error{.code = Code::system, .text = std::string("memory or threads have run out: ") + e.what()};

@@ -28,11 +28,11 @@ pid_t parent_of(pid_t pid) {
 
 bool is_engine(pid_t pid) { return is_called(pid, kEngineName); }
 
-bool is_of_ours(pid_t pid) { return is_called(pid, kFrontName) || is_engine(pid); }
+bool is_of_ours(pid_t pid) { return is_called(pid, kLauncherName) || is_engine(pid); }
 
 pid_t front_of(pid_t engine) {
   const pid_t parent = parent_of(engine);
-  return parent != 0 && is_called(parent, kFrontName) ? parent : 0;
+  return parent != 0 && is_called(parent, kLauncherName) ? parent : 0;
 }
 
 }  // namespace uprobe

@@ -6,7 +6,7 @@
 
 namespace uprobe {
 
-inline constexpr const char* kFrontName = "uprobe-run";
+inline constexpr const char* kLauncherName = "uprobe-run";
 inline constexpr const char* kEngineName = "uprobe-engine";
 inline constexpr const char* kGuardianName = "uprobe-guardian";  // engine/target/guardian.h
 

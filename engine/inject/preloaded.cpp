@@ -73,7 +73,7 @@ void Preloaded::PageLine::wait(std::uint32_t rung, std::chrono::nanoseconds limi
 
 Preloaded::Preloaded(Fd page, Bootstrap* shared)
     : page_(std::move(page)), shared_(shared), line_(*shared), thread_(line_), blocked_(shared->blocked) {
-  pulse_.emplace(shared->pulse);
+  heartbeat_.emplace(shared->heartbeat);
 }
 
 Preloaded::~Preloaded() { finish(false); }
@@ -129,7 +129,7 @@ bool Preloaded::finish(bool armed) {
   if (shared_ == nullptr) return false;
   shared_->slot.result = armed ? 0 : 1;
   const bool waited = thread_.finish();
-  pulse_.reset();
+  heartbeat_.reset();
   ::munmap(shared_, shared::kBootstrapBytes);
   shared_ = nullptr;
   return waited;

@@ -57,7 +57,7 @@ class Preloaded {
   Conversation thread_;
   std::uint64_t blocked_;
   MappedAgent agent_{};
-  std::optional<Pulse> pulse_;
+  std::optional<Heartbeat> heartbeat_;
   std::optional<target::ProcessFiles> files_;
   std::optional<MailTarget> target_;
 };

@@ -36,7 +36,7 @@ Error not_this_users(const std::string& session) {
 // In the first folder that knows it. A folder that cannot be used counts only where no other one has the session.
 Result<Connection> find_session(const std::string& session) {
   Error why{.code = Code::not_found, .text = "no such session is running", .where = session};
-  for (auto& folder : door_folders_of(::geteuid())) {
+  for (auto& folder : socket_folders_of(::geteuid())) {
     if (!folder && folder.error().code == Code::refused) why = folder.error();
     if (!folder) continue;
     auto socket = connect_in(*folder, session);
@@ -100,49 +100,49 @@ Result<std::string> receive_all(const Connection& connection) {
 
 }  // namespace
 
-std::string encode(const std::vector<Order>& orders) {
+std::string encode(const std::vector<Command>& commands) {
   std::string bytes;
-  put(bytes, static_cast<std::uint32_t>(orders.size()));
-  for (const Order& order : orders) {
-    put(bytes, static_cast<std::uint32_t>(order.kind));
-    put(bytes, order.text);
-    put(bytes, order.default_object);
-    put(bytes, order.filter);
+  put(bytes, static_cast<std::uint32_t>(commands.size()));
+  for (const Command& command : commands) {
+    put(bytes, static_cast<std::uint32_t>(command.kind));
+    put(bytes, command.text);
+    put(bytes, command.default_object);
+    put(bytes, command.filter);
   }
   return bytes;
 }
 
-std::optional<std::vector<Order>> decode_orders(std::string_view bytes) {
+std::optional<std::vector<Command>> decode_commands(std::string_view bytes) {
   Parser parser(bytes);
-  std::vector<Order> orders;
+  std::vector<Command> commands;
   for (std::uint32_t left = parser.number(); left != 0 && parser.good(); --left) {
     const std::uint32_t kind = parser.number();
-    if (kind > static_cast<std::uint32_t>(OrderKind::clear)) return std::nullopt;
-    Order order{.kind = static_cast<OrderKind>(kind), .text = parser.text(), .default_object = {}};
-    order.default_object = parser.text();
-    order.filter = parser.text();
-    orders.push_back(std::move(order));
+    if (kind > static_cast<std::uint32_t>(CommandKind::clear)) return std::nullopt;
+    Command command{.kind = static_cast<CommandKind>(kind), .text = parser.text(), .default_object = {}};
+    command.default_object = parser.text();
+    command.filter = parser.text();
+    commands.push_back(std::move(command));
   }
   if (!parser.is_done()) return std::nullopt;
-  return orders;
+  return commands;
 }
 
 std::string encode(const Request& request) {
   std::string bytes;
   put(bytes, kVersion);
   put(bytes, request.pass);
-  return bytes + encode(request.orders);
+  return bytes + encode(request.commands);
 }
 
 std::optional<Request> decode_request(std::string_view bytes) {
   constexpr std::size_t kMostPass = 64;
   Parser parser(bytes);
   if (parser.number() != kVersion) return std::nullopt;
-  Request request{.pass = std::string(parser.view().substr(0, kMostPass)), .orders = {}};
+  Request request{.pass = std::string(parser.view().substr(0, kMostPass)), .commands = {}};
   if (!parser.good()) return std::nullopt;
-  auto orders = decode_orders(parser.rest());
-  if (!orders) return std::nullopt;
-  request.orders = std::move(*orders);
+  auto commands = decode_commands(parser.rest());
+  if (!commands) return std::nullopt;
+  request.commands = std::move(*commands);
   return request;
 }
 
@@ -167,13 +167,13 @@ std::optional<Reply> decode_reply(std::string_view bytes) {
   return reply;
 }
 
-Result<Reply> ask_session(const std::string& session, const std::vector<Order>& orders) {
+Result<Reply> ask_session(const std::string& session, const std::vector<Command>& commands) {
   if (session.empty() || session[0] == '.' || session.find('/') != std::string::npos)
     return Error{.code = Code::usage, .text = "a session is a process id or a name", .where = session};
   const auto connection = find_session(session);
   if (!connection) return connection.error();
   // A tool that refuses the request does not read it, but answers.
-  static_cast<void>(send_all(*connection, encode(Request{pass_of(connection->peer), orders})));
+  static_cast<void>(send_all(*connection, encode(Request{pass_of(connection->peer), commands})));
   const auto bytes = receive_all(*connection);
   if (!bytes) return bytes.error();
   if (bytes->empty()) return Error{.code = Code::refused, .text = "the session has ended meanwhile", .where = session};

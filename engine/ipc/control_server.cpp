@@ -11,7 +11,7 @@
 #include <list>
 #include <utility>
 
-#include "engine/base/quiet_thread.h"
+#include "engine/base/signal_masked_thread.h"
 #include "engine/ipc/peer.h"
 
 namespace uprobe {
@@ -19,7 +19,7 @@ namespace {
 
 using std::chrono::steady_clock;
 using namespace std::chrono_literals;
-using Answer = std::function<Reply(const std::vector<Order>&)>;
+using Answer = std::function<Reply(const std::vector<Command>&)>;
 
 constexpr auto kPatience = 5s;  // with a client that neither reads nor writes, and again for its answer
 constexpr std::size_t kMostClients = 16;
@@ -89,8 +89,8 @@ class Client {
     const auto request = decode_request(bytes_);
     if (!request) return say(refusal("the request is that of another version of uprobe-run, or none"));
     if (!is_own_pass(request->pass)) return say(refusal("the session's tool has more rights than this process"));
-    if (request->orders.empty()) return say(refusal("the request has no order"));
-    say(answer(request->orders));
+    if (request->commands.empty()) return say(refusal("the request has no command"));
+    say(answer(request->commands));
   }
 
   void write() {
@@ -142,15 +142,15 @@ void loop(int listener, int stop, const Answer& answer) {
 
 }  // namespace
 
-Result<LiveServer> LiveServer::open(const std::string& name, int pid) {
+Result<ControlServer> ControlServer::open(const std::string& name, int pid) {
   if (!name.empty() && !is_name(name))
     return Error{.code = Code::usage,
                  .text = "a session's name has letters, digits, '_', '-' and '.', and is no number",
                  .where = name};
   if (Status made = make_own_pass(); !made) return made.error();
-  auto folder = make_door_folder();
+  auto folder = make_socket_folder();
   if (!folder) return folder.error();
-  LiveServer server;
+  ControlServer server;
   server.folder_ = folder.take();
   server.stop_ = Fd(::eventfd(0, EFD_CLOEXEC));
   const std::string own = std::to_string(pid);
@@ -160,7 +160,7 @@ Result<LiveServer> LiveServer::open(const std::string& name, int pid) {
   if (!listener) return listener.error();
   server.listener_ = listener.take();
   const auto keep = [&](const std::string& made) -> Status {
-    auto kept = DoorName::keep(*server.folder_, made);
+    auto kept = SocketName::keep(*server.folder_, made);
     if (!kept) return kept.error();
     server.names_.push_back(kept.take());
     return ok();
@@ -176,7 +176,7 @@ Result<LiveServer> LiveServer::open(const std::string& name, int pid) {
   return server;
 }
 
-LiveServer::~LiveServer() {
+ControlServer::~ControlServer() {
   if (thread_.joinable()) {
     ::eventfd_write(stop_.get(), 1);
     thread_.join();
@@ -187,8 +187,8 @@ LiveServer::~LiveServer() {
   leave_folder(*folder_);
 }
 
-void LiveServer::serve(std::function<Reply(const std::vector<Order>&)> answer) {
-  thread_ = start_quiet_thread(
+void ControlServer::serve(std::function<Reply(const std::vector<Command>&)> answer) {
+  thread_ = start_signal_masked_thread(
       [listener = listener_.get(), stop = stop_.get(), answer = std::move(answer)] { loop(listener, stop, answer); });
 }
 

@@ -14,25 +14,25 @@
 
 namespace uprobe {
 
-class LiveServer {
+class ControlServer {
  public:
   // `pid`: the tool's, as its user knows it. A name whose tool was killed is taken over. Code::refused: a session of that name is
   // running, or the folder cannot be used.
-  static Result<LiveServer> open(const std::string& name, int pid);
-  LiveServer(LiveServer&&) noexcept = default;
-  LiveServer& operator=(LiveServer&&) = delete;
+  static Result<ControlServer> open(const std::string& name, int pid);
+  ControlServer(ControlServer&&) noexcept = default;
+  ControlServer& operator=(ControlServer&&) = delete;
   // Waits for the request under way; the socket and its name are gone then.
-  ~LiveServer();
+  ~ControlServer();
 
   // From now on requests are answered: a client that has connected before has waited. Once.
-  void serve(std::function<Reply(const std::vector<Order>&)> answer);
+  void serve(std::function<Reply(const std::vector<Command>&)> answer);
 
  private:
-  LiveServer() = default;
+  ControlServer() = default;
 
-  std::optional<DoorFolder> folder_;
+  std::optional<SocketFolder> folder_;
   Fd listener_, stop_;
-  std::vector<DoorName> names_;
+  std::vector<SocketName> names_;
   std::thread thread_;
 };
 

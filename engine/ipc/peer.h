@@ -6,12 +6,12 @@
 // it holds open. Names of open files are in /proc/PID/fd, which the kernel shows only to a process that passes the check (read mode,
 // as for /proc/PID/environ). Who can say the pass of a process may look into that process.
 //
-//   host                                         guest
+//   host                                         client
 //   holds "uprobe-pass:H"                        holds "uprobe-pass:G"
 //   reads G in /proc/GUEST/fd
 //                        -- greeting: G -->      compares: the host may look into this process
 //                        <-- hello: H, ... --    reads H in /proc/HOST/fd
-//   compares: the guest may look into this process
+//   compares: the client may look into this process
 #pragma once
 
 #include <sys/types.h>

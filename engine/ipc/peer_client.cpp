@@ -61,8 +61,8 @@ struct Connection {
   Peer peer;
 };
 
-Result<Connection> connect_in_folder(const DoorFolder& folder, pid_t host, uid_t owner) {
-  auto socket = connect_in(folder, guest_socket_of(host));
+Result<Connection> connect_in_folder(const SocketFolder& folder, pid_t host, uid_t owner) {
+  auto socket = connect_in(folder, client_socket_of(host));
   if (!socket) return socket.error();
   auto peer = peer_of(socket->get());
   if (!peer) return peer.error();
@@ -77,7 +77,7 @@ Result<Connection> connect_to(pid_t host) {
   const auto owner = user_of(host);
   if (!owner) return gone();
   Error why{.code = Code::not_found, .text = "takes no further tracers"};
-  for (auto& folder : door_folders_of(*owner)) {
+  for (auto& folder : socket_folders_of(*owner)) {
     if (!folder) continue;
     auto found = connect_in_folder(*folder, host, *owner);
     if (found || found.error().code != Code::not_found) return found;
@@ -87,21 +87,21 @@ Result<Connection> connect_to(pid_t host) {
 
 }  // namespace
 
-Result<Visit> Visit::begin(pid_t host, const Hello& hello, const std::vector<std::string>& probes, bool joins_others,
-                           const GivenUp& given_up) {
+Result<PeerClient> PeerClient::begin(pid_t host, const Hello& hello, const std::vector<std::string>& probes,
+                                     bool joins_others, const GivenUp& given_up) {
   if (Status made = make_own_pass(); !made) return made.error();
   auto found = connect_to(host);
   if (!found) return found.error();
-  Visit visit(std::move(found->socket), host, probes);
-  if (Status greeted = visit.hear_greeting(joins_others, given_up); !greeted) return greeted.error();
+  PeerClient client(std::move(found->socket), host, probes);
+  if (Status greeted = client.hear_greeting(joins_others, given_up); !greeted) return greeted.error();
   Hello ours = hello;
   ours.pass = pass_of(found->peer);
-  if (Status sent = visit.send(encode(ours), given_up); !sent) return sent.error();
-  if (Status admitted = visit.hear_answer(given_up); !admitted) return admitted.error();
-  return visit;
+  if (Status sent = client.send(encode(ours), given_up); !sent) return sent.error();
+  if (Status admitted = client.hear_answer(given_up); !admitted) return admitted.error();
+  return client;
 }
 
-Status Visit::send(std::string_view bytes, const GivenUp& given_up) {
+Status PeerClient::send(std::string_view bytes, const GivenUp& given_up) {
   for (Wait wait(host_); !bytes.empty();) {
     if (given_up()) return given_up_error();
     const ssize_t sent = send_some(socket_.get(), bytes);
@@ -115,7 +115,7 @@ Status Visit::send(std::string_view bytes, const GivenUp& given_up) {
 }
 
 // What the host says next; its refusal is an error.
-Result<MessageCutter::Message> Visit::next(const GivenUp& given_up) {
+Result<MessageCutter::Message> PeerClient::next(const GivenUp& given_up) {
   for (Wait wait(host_);;) {
     const auto message = in_.next();
     if (in_.is_bad()) return another_version();
@@ -134,7 +134,7 @@ Result<MessageCutter::Message> Visit::next(const GivenUp& given_up) {
   }
 }
 
-Status Visit::hear_greeting(bool joins_others, const GivenUp& given_up) {
+Status PeerClient::hear_greeting(bool joins_others, const GivenUp& given_up) {
   const auto message = next(given_up);
   if (!message) return message.error();
   const auto pass = message->word == Word::greeting ? decode_greeting(message->bytes) : std::nullopt;
@@ -145,7 +145,7 @@ Status Visit::hear_greeting(bool joins_others, const GivenUp& given_up) {
                .help = "--join joins it all the same"};
 }
 
-Status Visit::hear_answer(const GivenUp& given_up) {
+Status PeerClient::hear_answer(const GivenUp& given_up) {
   const auto message = next(given_up);
   if (!message) return message.error();
   if (message->word != Word::admitted) return another_version();
@@ -155,10 +155,10 @@ Status Visit::hear_answer(const GivenUp& given_up) {
                        ", which traces it, reads these definitions in another way, or other files by their names"};
 }
 
-bool Visit::take(const MessageCutter::Message& message, const std::function<void(const GuestRecord&)>& sink) {
+bool PeerClient::take(const MessageCutter::Message& message, const std::function<void(const ClientRecord&)>& sink) {
   if (message.word == Word::record) {
     const auto record = decode_record(message.bytes);
-    // Stacks belong to triggers, which a guest has none of.
+    // Stacks belong to triggers, which a client has none of.
     if (!record || record->index >= received_.size() || !record->record.stack.empty()) return false;
     ++received_[record->index];
     sink(*record);
@@ -169,7 +169,7 @@ bool Visit::take(const MessageCutter::Message& message, const std::function<void
   return false;
 }
 
-bool Visit::receive(const std::function<void(const GuestRecord&)>& sink, std::chrono::milliseconds limit) {
+bool PeerClient::receive(const std::function<void(const ClientRecord&)>& sink, std::chrono::milliseconds limit) {
   wait_for(socket_.get(), POLLIN, limit);
   const bool is_there = receive_some(socket_.get(), in_);
   while (const auto message = in_.next())
@@ -178,12 +178,12 @@ bool Visit::receive(const std::function<void(const GuestRecord&)>& sink, std::ch
 }
 
 // What the host has in its hands for us comes yet. Where the socket takes nothing now its end says the same.
-void Visit::leave() {
+void PeerClient::leave() {
   if (std::exchange(has_left_, true)) return;
   static_cast<void>(send_some(socket_.get(), encode_leave()));
 }
 
-Summary Visit::summary() const {
+Summary PeerClient::summary() const {
   if (summary_) return *summary_;
   Summary summary;
   for (std::size_t i = 0; i < probes_.size(); ++i) {

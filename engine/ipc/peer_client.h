@@ -1,4 +1,4 @@
-// A guest's side of several tools on one target (guest_protocol.h): the connection to the tool that has it.
+// A client's side of several tools on one target (peer_protocol.h): the connection to the tool that has it.
 #pragma once
 
 #include <sys/types.h>
@@ -13,32 +13,32 @@
 
 namespace uprobe {
 
-class Visit {
+class PeerClient {
  public:
-  // `given_up` is asked while the host thinks. Code::not_found: it takes no guests. EAGAIN: the host is about to leave, or has done
+  // `given_up` is asked while the host thinks. Code::not_found: it takes no clients. EAGAIN: the host is about to leave, or has done
   // so meanwhile. `probes`: what the host has to answer. `joins_others`: also a host that may not look into this process: one of
   // another user, or with fewer capabilities.
-  static Result<Visit> begin(pid_t host, const Hello& hello, const std::vector<std::string>& probes, bool joins_others,
-                             const GivenUp& given_up);
+  static Result<PeerClient> begin(pid_t host, const Hello& hello, const std::vector<std::string>& probes,
+                                  bool joins_others, const GivenUp& given_up);
 
   // Hands on what has come, and waits for it no longer than so. False: no more comes.
-  bool receive(const std::function<void(const GuestRecord&)>& sink, std::chrono::milliseconds limit);
+  bool receive(const std::function<void(const ClientRecord&)>& sink, std::chrono::milliseconds limit);
   void leave();
 
   pid_t host() const { return host_; }
   // Why no more comes; nothing: nobody has said so.
-  std::optional<GuestEnd> end() const { return end_; }
+  std::optional<ClientEnd> end() const { return end_; }
   // As the host has told it in the end, else what came.
   Summary summary() const;
 
  private:
-  Visit(Fd socket, pid_t host, std::vector<std::string> probes)
+  PeerClient(Fd socket, pid_t host, std::vector<std::string> probes)
       : socket_(std::move(socket)), host_(host), probes_(std::move(probes)), received_(probes_.size()) {}
   Status hear_greeting(bool joins_others, const GivenUp& given_up);
   Status send(std::string_view bytes, const GivenUp& given_up);
   Status hear_answer(const GivenUp& given_up);
   Result<MessageCutter::Message> next(const GivenUp& given_up);
-  bool take(const MessageCutter::Message& message, const std::function<void(const GuestRecord&)>& sink);
+  bool take(const MessageCutter::Message& message, const std::function<void(const ClientRecord&)>& sink);
 
   Fd socket_;
   pid_t host_;
@@ -46,7 +46,7 @@ class Visit {
   std::vector<std::uint64_t> received_;
   MessageCutter in_;
   std::optional<Summary> summary_;
-  std::optional<GuestEnd> end_;
+  std::optional<ClientEnd> end_;
   bool has_left_ = false;
 };
 

@@ -48,8 +48,8 @@ void put_definition(std::string& to, const Definition& definition) {
 
 template <class Probe, class Each>
 void each_count(Probe& probe, Each each) {
-  for (auto* count : {&probe.hits, &probe.recorded, &probe.filtered, &probe.muted, &probe.lost_full,
-                      &probe.lost_too_big, &probe.lost_busy, &probe.lost_behind, &probe.missed})
+  for (auto* count : {&probe.hits, &probe.recorded, &probe.filtered, &probe.disabled, &probe.lost_full,
+                      &probe.lost_too_big, &probe.lost_busy, &probe.lost_to_reader_lag, &probe.missed})
     each(*count);
 }
 
@@ -167,12 +167,12 @@ std::optional<Refusal> decode_refusal(std::string_view bytes) {
   return whole(parser, std::move(refusal));
 }
 
-std::size_t record_bytes(const GuestRecord& record) {
+std::size_t record_bytes(const ClientRecord& record) {
   return kHeadBytes + 4 + 8 + 4 + 4 + 4 + record.task.size() + 4 + record.record.payload.size() + 4 +
          record.record.stack.size();
 }
 
-void append_record(std::string& to, const GuestRecord& record) {
+void append_record(std::string& to, const ClientRecord& record) {
   const trace::EventRecord& r = record.record;
   put(to, static_cast<std::uint32_t>(record_bytes(record) - kHeadBytes));
   put(to, static_cast<std::uint32_t>(Word::record));
@@ -185,9 +185,9 @@ void append_record(std::string& to, const GuestRecord& record) {
   put(to, as_text(r.stack));
 }
 
-std::optional<GuestRecord> decode_record(std::string_view bytes) {
+std::optional<ClientRecord> decode_record(std::string_view bytes) {
   Parser parser(bytes);
-  GuestRecord got{.index = parser.number(), .record = {}, .task = {}};
+  ClientRecord got{.index = parser.number(), .record = {}, .task = {}};
   got.record.ns = parser.long_number();
   got.record.tid = parser.number();
   const std::uint32_t both = parser.number();
@@ -200,7 +200,7 @@ std::optional<GuestRecord> decode_record(std::string_view bytes) {
   return whole(parser, got);
 }
 
-void each_record(std::string_view messages, const std::function<void(const GuestRecord&)>& sink) {
+void each_record(std::string_view messages, const std::function<void(const ClientRecord&)>& sink) {
   while (messages.size() >= kHeadBytes) {
     const std::uint32_t size = Parser(messages).number();
     if (const auto record = decode_record(messages.substr(kHeadBytes, size))) sink(*record);
@@ -238,15 +238,15 @@ std::optional<Summary> decode_summary(std::string_view bytes) {
   return whole(parser, std::move(summary));
 }
 
-std::string encode(GuestEnd end) {
+std::string encode(ClientEnd end) {
   std::string bytes = begin_message(Word::ended);
   put(bytes, static_cast<std::uint32_t>(end));
   return finish_message(std::move(bytes));
 }
 
-std::optional<GuestEnd> decode_end(std::string_view bytes) {
+std::optional<ClientEnd> decode_end(std::string_view bytes) {
   Parser parser(bytes);
-  const auto end = parser.kind(GuestEnd::host);
+  const auto end = parser.kind(ClientEnd::host);
   return whole(parser, end);
 }
 

@@ -1,9 +1,9 @@
 // What two tools on one target say to each other. The one that was first (the host) has the target: agent, rings, reader. Each
-// further one (a guest) does not touch it; it sends its definitions, the host adds them as events of that guest's, and passes on
-// their records as they are. The guest prints them as if they were its own.
+// further one (a client) does not touch it; it sends its definitions, the host adds them as events of that client's, and passes on
+// their records as they are. The client prints them as if they were its own.
 //
-//   guest -> host                                    host -> guest
-//                                                    greeting   the guest's pass
+//   client -> host                                    host -> client
+//                                                    greeting   the client's pass
 //   hello      the host's pass, processes, options,  admitted   its probes, as the host has read them
 //              definitions
 //                                                    refused    the error; whether to come back when the host has gone
@@ -12,10 +12,10 @@
 //                                                    summary    of its probes, when all records are sent
 //                                                    ended      and why
 //
-// A stream socket in the folder of the host's user (door_folder.h), named by the host's process id; each side takes from the kernel
+// A stream socket in the folder of the host's user (socket_folder.h), named by the host's process id; each side takes from the kernel
 // which process the other is, and by its pass whether it may look into that process (peer.h). Each message has its bytes' number and
 // its kind in front. The processes may be of different users (root with --join): neither side believes a number of the other's. A
-// guest that closes the socket, or dies, has left.
+// client that closes the socket, or dies, has left.
 #pragma once
 
 #include <sys/types.h>
@@ -44,16 +44,16 @@ enum class Word : std::uint32_t {
   summary,
   ended,
   layout,
-  order,
+  command,
   reply,
   greeting
 };
 
 // Why no more comes.
-enum class GuestEnd : std::uint32_t {
-  left,       // the guest has left
+enum class ClientEnd : std::uint32_t {
+  left,       // the client has left
   processes,  // the processes have ended
-  host,       // the host goes, and cannot leave the target to its guests
+  host,       // the host goes, and cannot leave the target to its clients
 };
 
 struct Hello {
@@ -73,8 +73,8 @@ struct Refusal {
   bool come_back = false;  // the host is about to let the target go
 };
 
-// Of the guest's probe `index`, in the order of its definitions.
-struct GuestRecord {
+// Of the client's probe `index`, in the order of its definitions.
+struct ClientRecord {
   std::uint32_t index = 0;
   trace::EventRecord record;  // `type` is the index; the payload is the message's
   std::string_view task;
@@ -88,26 +88,26 @@ std::string encode_greeting(std::string_view pass);
 std::string encode_leave();
 std::string encode_admitted(const std::vector<std::string>& probes);
 std::string encode(const Refusal& refusal);
-void append_record(std::string& to, const GuestRecord& record);
-std::size_t record_bytes(const GuestRecord& record);
+void append_record(std::string& to, const ClientRecord& record);
+std::size_t record_bytes(const ClientRecord& record);
 // Of whole messages that append_record has made.
-void each_record(std::string_view messages, const std::function<void(const GuestRecord&)>& sink);
+void each_record(std::string_view messages, const std::function<void(const ClientRecord&)>& sink);
 // How many bytes of them make whole ones, one more than fit into `most`.
 std::size_t some_messages(std::string_view messages, std::size_t most);
 std::string encode(const Summary& summary);
-std::string encode(GuestEnd end);
+std::string encode(ClientEnd end);
 
 // Of what is inside a message; nothing where the bytes make no sense.
 std::optional<Hello> decode_hello(std::string_view bytes);
 std::optional<std::string> decode_greeting(std::string_view bytes);
 std::optional<std::vector<std::string>> decode_admitted(std::string_view bytes);
 std::optional<Refusal> decode_refusal(std::string_view bytes);
-std::optional<GuestRecord> decode_record(std::string_view bytes);
+std::optional<ClientRecord> decode_record(std::string_view bytes);
 std::optional<Summary> decode_summary(std::string_view bytes);
-std::optional<GuestEnd> decode_end(std::string_view bytes);
+std::optional<ClientEnd> decode_end(std::string_view bytes);
 
 inline constexpr std::size_t kMostMessageBytes = std::size_t{16} << 20;
-// From a guest: definitions, then that it leaves.
+// From a client: definitions, then that it leaves.
 inline constexpr std::size_t kMostHelloBytes = std::size_t{1} << 20;
 
 // Cuts what comes out of a socket into messages. Bounded: a longer message is bad, for good.

@@ -12,7 +12,7 @@
 #include <chrono>
 
 #include "engine/base/exhaustion.h"
-#include "engine/base/quiet_thread.h"
+#include "engine/base/signal_masked_thread.h"
 
 namespace uprobe {
 namespace {
@@ -20,9 +20,9 @@ namespace {
 using std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMostGuests = 32;  // threads
-constexpr auto kPatience = 1000ms;       // with a guest that takes nothing, at the end
-constexpr auto kLongestFarewell = 10s;   // with one that takes little
+constexpr std::size_t kMostClients = 32;  // threads
+constexpr auto kPatience = 1000ms;        // with a client that takes nothing, at the end
+constexpr auto kLongestFarewell = 10s;    // with one that takes little
 constexpr auto kHelloPatience = 5000ms;
 constexpr useconds_t kMoment = 10'000;
 
@@ -34,7 +34,7 @@ void wait_for(int socket, short events, int wake, std::chrono::milliseconds limi
   if (waits[1].revents != 0) ::eventfd_read(wake, &count);
 }
 
-// Names of files are the guest's. Each thread may have a working folder of its own. Where root's is closed to us there are no names
+// Names of files are the client's. Each thread may have a working folder of its own. Where root's is closed to us there are no names
 // but whole ones: in this folder of numbers nobody has a file.
 Status go_to(const std::string& folder) {
   constexpr const char* kNobodys = "/proc/self/fdinfo";
@@ -44,78 +44,78 @@ Status go_to(const std::string& folder) {
 
 }  // namespace
 
-Guest::Guest(Fd socket, Peer peer)
+Client::Client(Fd socket, Peer peer)
     : socket_(std::move(socket)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), peer_(std::move(peer)) {}
 
-void Guest::flush() {
+void Client::flush() {
   if (!records.is_empty()) ::eventfd_write(wake_.get(), 1);
 }
 
-std::optional<GuestEnd> Guest::end() const {
+std::optional<ClientEnd> Client::end() const {
   const std::lock_guard lock(lock_);
   return end_;
 }
 
-std::string guest_socket_of(pid_t host) { return ".guests-" + std::to_string(host); }
+std::string client_socket_of(pid_t host) { return ".clients-" + std::to_string(host); }
 
-struct GuestDoor::State {
-  std::optional<DoorFolder> folder;
-  std::optional<DoorName> name;
+struct PeerServer::State {
+  std::optional<SocketFolder> folder;
+  std::optional<SocketName> name;
   Fd listener, stop;
   std::mutex lock;
-  std::list<std::shared_ptr<Guest>> guests;
-  GuestCalls calls;
+  std::list<std::shared_ptr<Client>> clients;
+  ClientCalls calls;
   std::thread thread;
 
   void let_in();
   void take(Fd socket);
   void leave();
   void sweep(bool all);
-  void attend(const std::shared_ptr<Guest>& guest);
-  // One guest, in its thread.
-  std::optional<Hello> hear_hello(Guest& guest, MessageCutter& in);
+  void attend(const std::shared_ptr<Client>& client);
+  // One client, in its thread.
+  std::optional<Hello> hear_hello(Client& client, MessageCutter& in);
   enum class Why { left, gone, ended };
-  bool say(Guest& guest, std::string_view bytes);
-  void refuse(Guest& guest, const Error& error, bool come_back = false);
-  ssize_t push(Guest& guest);
-  Why pass_on(Guest& guest, MessageCutter& in);
-  void see_off(Guest& guest, GuestEnd end);
+  bool say(Client& client, std::string_view bytes);
+  void refuse(Client& client, const Error& error, bool come_back = false);
+  ssize_t push(Client& client);
+  Why pass_on(Client& client, MessageCutter& in);
+  void see_off(Client& client, ClientEnd end);
 };
 
-GuestDoor::GuestDoor() = default;
-GuestDoor::GuestDoor(GuestDoor&&) noexcept = default;
+PeerServer::PeerServer() = default;
+PeerServer::PeerServer(PeerServer&&) noexcept = default;
 
-Result<GuestDoor> GuestDoor::open() {
+Result<PeerServer> PeerServer::open() {
   if (Status made = make_own_pass(); !made) return made.error();
-  auto folder = make_door_folder();
+  auto folder = make_socket_folder();
   if (!folder) return folder.error();
-  GuestDoor door;
-  door.state_ = std::make_unique<State>();
-  State& s = *door.state_;
+  PeerServer server;
+  server.state_ = std::make_unique<State>();
+  State& s = *server.state_;
   s.folder = folder.take();
-  const std::string name = guest_socket_of(::getpid());
+  const std::string name = client_socket_of(::getpid());
   if (Status mine = claim_name(*s.folder, name); !mine) return mine.error();
   auto listener = listen_in(*s.folder, name);
   if (!listener) return listener.error();
   s.listener = listener.take();
-  auto kept = DoorName::keep(*s.folder, name);
+  auto kept = SocketName::keep(*s.folder, name);
   if (!kept) return kept.error();
   s.name.emplace(kept.take());
   s.stop = Fd(::eventfd(0, EFD_CLOEXEC));
   unlock_folder(*s.folder);
-  return door;
+  return server;
 }
 
-GuestDoor::~GuestDoor() {
-  if (state_) end(GuestEnd::host);
+PeerServer::~PeerServer() {
+  if (state_) end(ClientEnd::host);
 }
 
-void GuestDoor::serve(GuestCalls calls) {
+void PeerServer::serve(ClientCalls calls) {
   state_->calls = std::move(calls);
-  state_->thread = start_quiet_thread([state = state_.get()] { state->let_in(); });
+  state_->thread = start_signal_masked_thread([state = state_.get()] { state->let_in(); });
 }
 
-void GuestDoor::State::let_in() {
+void PeerServer::State::let_in() {
   for (;;) {
     pollfd waits[] = {{.fd = listener.get(), .events = POLLIN, .revents = 0},
                       {.fd = stop.get(), .events = POLLIN, .revents = 0}};
@@ -131,7 +131,7 @@ void GuestDoor::State::let_in() {
 }
 
 // A stranger is told why, and no more.
-void GuestDoor::State::take(Fd socket) {
+void PeerServer::State::take(Fd socket) {
   const auto refuse = [&](const Error& error, bool come_back) {
     static_cast<void>(send_some(socket.get(), encode(Refusal{.error = error, .come_back = come_back})));
   };
@@ -141,32 +141,32 @@ void GuestDoor::State::take(Fd socket) {
   if (!is_users) return refuse({.code = Code::refused, .text = "the session is another user's"}, false);
   if (Status near = check_namespaces(*peer); !near) return refuse(near.error(), false);
   const std::lock_guard hold(lock);
-  if (guests.size() >= kMostGuests)
+  if (clients.size() >= kMostClients)
     return refuse({.code = Code::limit, .text = "is traced by too many of us already"}, true);
-  guests.push_back(std::make_shared<Guest>(std::move(socket), peer.take()));
-  const std::shared_ptr<Guest> guest = guests.back();
-  const Status begun = survive_exhaustion([&] {
-    guest->thread_ = start_quiet_thread([this, guest] { attend(guest); });
+  clients.push_back(std::make_shared<Client>(std::move(socket), peer.take()));
+  const std::shared_ptr<Client> client = clients.back();
+  const Status begun = catch_resource_exhaustion([&] {
+    client->thread_ = start_signal_masked_thread([this, client] { attend(client); });
     return ok();
   });
-  if (!begun) guests.pop_back();
+  if (!begun) clients.pop_back();
 }
 
 // The threads that have ended, or all of them, are waited for.
-void GuestDoor::State::sweep(bool all) {
-  std::list<std::shared_ptr<Guest>> gone;
+void PeerServer::State::sweep(bool all) {
+  std::list<std::shared_ptr<Client>> gone;
   {
     const std::lock_guard hold(lock);
-    for (auto at = guests.begin(); at != guests.end();) {
+    for (auto at = clients.begin(); at != clients.end();) {
       const auto next = std::next(at);
-      if (all || (*at)->done_) gone.splice(gone.end(), guests, at);
+      if (all || (*at)->done_) gone.splice(gone.end(), clients, at);
       at = next;
     }
   }
-  for (const std::shared_ptr<Guest>& guest : gone) guest->thread_.join();
+  for (const std::shared_ptr<Client>& client : gone) client->thread_.join();
 }
 
-void GuestDoor::close() {
+void PeerServer::close() {
   State& s = *state_;
   if (s.thread.joinable()) {
     ::eventfd_write(s.stop.get(), 1);
@@ -176,7 +176,7 @@ void GuestDoor::close() {
   s.leave();
 }
 
-void GuestDoor::State::leave() {
+void PeerServer::State::leave() {
   if (!folder) return;
   lock_folder(*folder);
   name.reset();
@@ -184,111 +184,111 @@ void GuestDoor::State::leave() {
   folder.reset();
 }
 
-void GuestDoor::end(GuestEnd end) {
+void PeerServer::end(ClientEnd end) {
   close();
   {
     const std::lock_guard hold(state_->lock);
-    for (const std::shared_ptr<Guest>& guest : state_->guests) {
-      const std::lock_guard lock(guest->lock_);
-      if (!guest->end_) guest->end_ = end;
-      ::eventfd_write(guest->wake_.get(), 1);
+    for (const std::shared_ptr<Client>& client : state_->clients) {
+      const std::lock_guard lock(client->lock_);
+      if (!client->end_) client->end_ = end;
+      ::eventfd_write(client->wake_.get(), 1);
     }
   }
   state_->sweep(true);
 }
 
-std::optional<Hello> GuestDoor::State::hear_hello(Guest& guest, MessageCutter& in) {
-  if (!say(guest, encode_greeting(pass_of(guest.peer_)))) return std::nullopt;
+std::optional<Hello> PeerServer::State::hear_hello(Client& client, MessageCutter& in) {
+  if (!say(client, encode_greeting(pass_of(client.peer_)))) return std::nullopt;
   for (const auto deadline = steady_clock::now() + kHelloPatience; steady_clock::now() < deadline && !in.is_bad();) {
-    if (guest.end()) return std::nullopt;
+    if (client.end()) return std::nullopt;
     if (const auto message = in.next()) {
       auto hello = message->word == Word::hello ? decode_hello(message->bytes) : std::nullopt;
       if (!hello) {
-        refuse(guest, {.code = Code::refused, .text = "is traced by another version of uprobe-run"});
+        refuse(client, {.code = Code::refused, .text = "is traced by another version of uprobe-run"});
       } else if (!is_own_pass(hello->pass)) {
-        refuse(guest, {.code = Code::refused, .text = "is traced by a tool with more rights than this one"});
+        refuse(client, {.code = Code::refused, .text = "is traced by a tool with more rights than this one"});
         return std::nullopt;
       }
       return hello;
     }
-    wait_for(guest.socket_.get(), POLLIN, guest.wake_.get(), 100ms);
-    if (!receive_some(guest.socket_.get(), in)) return std::nullopt;
+    wait_for(client.socket_.get(), POLLIN, client.wake_.get(), 100ms);
+    if (!receive_some(client.socket_.get(), in)) return std::nullopt;
   }
   return std::nullopt;
 }
 
 // False: it takes nothing any more, or too little.
-bool GuestDoor::State::say(Guest& guest, std::string_view bytes) {
+bool PeerServer::State::say(Client& client, std::string_view bytes) {
   const auto last = steady_clock::now() + kLongestFarewell;
   for (auto deadline = steady_clock::now() + kPatience; !bytes.empty();) {
-    const ssize_t sent = send_some(guest.socket_.get(), bytes);
+    const ssize_t sent = send_some(client.socket_.get(), bytes);
     if (sent < 0 || steady_clock::now() >= std::min(deadline, last)) return false;
     bytes.remove_prefix(static_cast<std::size_t>(sent));
     if (sent > 0) deadline = steady_clock::now() + kPatience;
-    if (!bytes.empty()) wait_for(guest.socket_.get(), POLLOUT, guest.wake_.get(), 50ms);
+    if (!bytes.empty()) wait_for(client.socket_.get(), POLLOUT, client.wake_.get(), 50ms);
   }
   return true;
 }
 
-void GuestDoor::State::refuse(Guest& guest, const Error& error, bool come_back) {
-  say(guest, encode(Refusal{.error = error, .come_back = come_back}));
+void PeerServer::State::refuse(Client& client, const Error& error, bool come_back) {
+  say(client, encode(Refusal{.error = error, .come_back = come_back}));
 }
 
 // Of what waits, what the socket takes at once: how many bytes; -1: nobody is there any more.
-ssize_t GuestDoor::State::push(Guest& guest) {
-  if (guest.sent_ == guest.sending_.size()) {
-    guest.records.swap_out(guest.sending_);
-    guest.sent_ = 0;
+ssize_t PeerServer::State::push(Client& client) {
+  if (client.sent_ == client.sending_.size()) {
+    client.records.swap_out(client.sending_);
+    client.sent_ = 0;
   }
-  const ssize_t sent = send_some(guest.socket_.get(), std::string_view(guest.sending_).substr(guest.sent_));
-  if (sent > 0) guest.sent_ += static_cast<std::size_t>(sent);
+  const ssize_t sent = send_some(client.socket_.get(), std::string_view(client.sending_).substr(client.sent_));
+  if (sent > 0) client.sent_ += static_cast<std::size_t>(sent);
   return sent;
 }
 
 // All that it may say after its hello is that it leaves.
-GuestDoor::State::Why GuestDoor::State::pass_on(Guest& guest, MessageCutter& in) {
+PeerServer::State::Why PeerServer::State::pass_on(Client& client, MessageCutter& in) {
   for (;;) {
-    if (guest.end()) return Why::ended;
-    const ssize_t sent = push(guest);
+    if (client.end()) return Why::ended;
+    const ssize_t sent = push(client);
     if (sent < 0) return Why::gone;
-    const bool is_full = guest.sent_ != guest.sending_.size();
+    const bool is_full = client.sent_ != client.sending_.size();
     const int events = is_full ? POLLIN | POLLOUT : POLLIN;
-    if (sent == 0) wait_for(guest.socket_.get(), static_cast<short>(events), guest.wake_.get(), 1000ms);
-    if (!receive_some(guest.socket_.get(), in)) return Why::gone;
+    if (sent == 0) wait_for(client.socket_.get(), static_cast<short>(events), client.wake_.get(), 1000ms);
+    if (!receive_some(client.socket_.get(), in)) return Why::gone;
     const auto message = in.next();
     if (in.is_bad() || message) return message && message->word == Word::leave ? Why::left : Why::gone;
   }
 }
 
-void GuestDoor::State::see_off(Guest& guest, GuestEnd end) {
-  const std::string_view rest = std::string_view(guest.sending_).substr(guest.sent_);
-  if (!say(guest, rest)) return;
+void PeerServer::State::see_off(Client& client, ClientEnd end) {
+  const std::string_view rest = std::string_view(client.sending_).substr(client.sent_);
+  if (!say(client, rest)) return;
   std::string bytes;
-  guest.records.swap_out(bytes);
-  if (say(guest, bytes)) say(guest, encode(calls.summary_of(guest)) + encode(end));
+  client.records.swap_out(bytes);
+  if (say(client, bytes)) say(client, encode(calls.summary_of(client)) + encode(end));
 }
 
-void GuestDoor::State::attend(const std::shared_ptr<Guest>& guest) {
+void PeerServer::State::attend(const std::shared_ptr<Client>& client) {
   MessageCutter in(kMostHelloBytes);
-  if (const auto hello = hear_hello(*guest, in)) {
+  if (const auto hello = hear_hello(*client, in)) {
     auto admitted = Result<std::vector<std::string>>(Error{});
-    const Status tried = survive_exhaustion([&]() -> Status {
+    const Status tried = catch_resource_exhaustion([&]() -> Status {
       if (Status there = go_to(hello->folder); !there) return there;
-      admitted = calls.admit(guest, *hello);
+      admitted = calls.admit(client, *hello);
       return admitted ? ok() : Status(admitted.error());
     });
     if (!tried) {
-      refuse(*guest, tried.error(), tried.error().err == EAGAIN);
+      refuse(*client, tried.error(), tried.error().err == EAGAIN);
     } else {
-      const Why why = say(*guest, encode_admitted(*admitted)) ? pass_on(*guest, in) : Why::gone;
-      const bool was_last = why != Why::ended && calls.dismiss(*guest);
-      while (was_last && !guest->end()) wait_for(guest->wake_.get(), POLLIN, guest->wake_.get(), 100ms);
-      if (why != Why::gone) see_off(*guest, why == Why::left ? GuestEnd::left : *guest->end());
-      calls.forget(*guest);
+      const Why why = say(*client, encode_admitted(*admitted)) ? pass_on(*client, in) : Why::gone;
+      const bool was_last = why != Why::ended && calls.dismiss(*client);
+      while (was_last && !client->end()) wait_for(client->wake_.get(), POLLIN, client->wake_.get(), 100ms);
+      if (why != Why::gone) see_off(*client, why == Why::left ? ClientEnd::left : *client->end());
+      calls.forget(*client);
     }
   }
-  guest->socket_.reset();
-  guest->done_ = true;
+  client->socket_.reset();
+  client->done_ = true;
 }
 
 }  // namespace uprobe

@@ -1,7 +1,7 @@
-// The host's side of several tools on one target: where guests come in (only those that pass the checks of peer.h), and a thread for
-// each of them. Nothing that a guest does or
+// The host's side of several tools on one target: where clients come in (only those that pass the checks of peer.h), and a thread for
+// each of them. Nothing that a client does or
 // leaves undone keeps the host's reader waiting: its records go to memory, of which there is a limit, and what is beyond it is
-// counted and lost for that guest.
+// counted and lost for that client.
 #pragma once
 
 #include <atomic>
@@ -22,9 +22,9 @@
 namespace uprobe {
 
 // One that has come in.
-class Guest {
+class Client {
  public:
-  Guest(Fd socket, Peer peer);
+  Client(Fd socket, Peer peer);
   pid_t pid() const { return peer_.pid; }
 
   // The reader's thread puts records there, and says so.
@@ -38,53 +38,53 @@ class Guest {
   std::vector<std::uint16_t> events;  // in the order of its definitions
 
  private:
-  friend class GuestDoor;
+  friend class PeerServer;
 
-  std::optional<GuestEnd> end() const;
+  std::optional<ClientEnd> end() const;
 
   Fd socket_, wake_;
   const Peer peer_;
   std::string sending_;  // of its own thread, as far as `sent_` gone
   std::size_t sent_ = 0;
   mutable std::mutex lock_;
-  std::optional<GuestEnd> end_;  // no more comes
+  std::optional<ClientEnd> end_;  // no more comes
   std::atomic<bool> done_{false};
   std::thread thread_;
 };
 
-// What the door asks of the session, from the guests' threads.
-struct GuestCalls {
-  // Its probes as they are now; the guest's records may come from the first moment on.
-  std::function<Result<std::vector<std::string>>(const std::shared_ptr<Guest>&, const Hello&)> admit;
+// What the server asks of the session, from the clients' threads.
+struct ClientCalls {
+  // Its probes as they are now; the client's records may come from the first moment on.
+  std::function<Result<std::vector<std::string>>(const std::shared_ptr<Client>&, const Hello&)> admit;
   // It has left: its probes are removed, and what they have recorded has been taken. Once for each that was admitted and that
   // end() has not ended. Whether it was the last, and end() comes: it hears of its own end when the target is let go.
-  std::function<bool(Guest&)> dismiss;
-  std::function<Summary(const Guest&)> summary_of;
+  std::function<bool(Client&)> dismiss;
+  std::function<Summary(const Client&)> summary_of;
   // The last call for one that was admitted.
-  std::function<void(const Guest&)> forget;
+  std::function<void(const Client&)> forget;
 };
 
 // The name of a tool's socket in the folder.
-std::string guest_socket_of(pid_t host);
+std::string client_socket_of(pid_t host);
 
-class GuestDoor {
+class PeerServer {
  public:
   // In the folder of this user's sessions. Code::refused where that cannot be used.
-  static Result<GuestDoor> open();
-  GuestDoor(GuestDoor&&) noexcept;
-  GuestDoor& operator=(GuestDoor&&) = delete;
-  ~GuestDoor();
+  static Result<PeerServer> open();
+  PeerServer(PeerServer&&) noexcept;
+  PeerServer& operator=(PeerServer&&) = delete;
+  ~PeerServer();
 
-  // From now on guests are let in: whoever has knocked before has waited. Once.
-  void serve(GuestCalls calls);
+  // From now on clients are let in: whoever has knocked before has waited. Once.
+  void serve(ClientCalls calls);
   // Nobody else comes in. Whoever is about to is refused by the session.
   void close();
-  // Every guest gets what waits for it, as long as it takes some of it each second, and its summary; then there are none.
-  void end(GuestEnd end);
+  // Every client gets what waits for it, as long as it takes some of it each second, and its summary; then there are none.
+  void end(ClientEnd end);
 
  private:
   struct State;
-  GuestDoor();
+  PeerServer();
   std::unique_ptr<State> state_;
 };
 

@@ -13,7 +13,7 @@ std::atomic<std::size_t> g_together{
 
 }  // namespace
 
-void RecordQueue::take(const GuestRecord& record) {
+void RecordQueue::take(const ClientRecord& record) {
   const std::lock_guard lock(lock_);
   const std::size_t size = record_bytes(record);
   if (waiting_.size() + size <= kMostWaiting && g_together + size <= kMostTogether) {

@@ -1,5 +1,5 @@
 // Records on their way from the thread that reads them to whoever prints them, where that one must not keep the reader waiting: a
-// guest's (guest_door.h), and those of whoever began the session while there are guests. Bounded, each and all together; what is beyond is counted.
+// client's (peer_server.h), and those of whoever began the session while there are clients. Bounded, each and all together; what is beyond is counted.
 #pragma once
 
 #include <condition_variable>
@@ -20,7 +20,7 @@ class RecordQueue {
   ~RecordQueue();
 
   // Never waits.
-  void take(const GuestRecord& record);
+  void take(const ClientRecord& record);
   bool is_empty() const;
   // All that is there, as whole messages, in place of what `bytes` held.
   void swap_out(std::string& bytes);

@@ -54,14 +54,16 @@ std::optional<LayoutMessage> decode_layout(std::string_view bytes) {
   return message;
 }
 
-std::string encode_order(const Order& order) { return framed(Word::order, encode(std::vector<Order>{order})); }
+std::string encode_command(const Command& command) {
+  return framed(Word::command, encode(std::vector<Command>{command}));
+}
 
 std::string encode_reply(const Reply& reply) { return framed(Word::reply, encode(reply)); }
 
-std::optional<Order> decode_order(std::string_view bytes) {
-  auto orders = decode_orders(bytes);
-  if (!orders || orders->size() != 1) return std::nullopt;
-  return std::move(orders->front());
+std::optional<Command> decode_command(std::string_view bytes) {
+  auto commands = decode_commands(bytes);
+  if (!commands || commands->size() != 1) return std::nullopt;
+  return std::move(commands->front());
 }
 
 }  // namespace uprobe

@@ -43,8 +43,8 @@ Error unusable(const std::string& path, std::string why) {
                .help = "sessions need a folder of their own there: remove it, or set XDG_RUNTIME_DIR"};
 }
 
-Result<DoorFolder> open_folder(const std::string& path, uid_t user) {
-  DoorFolder folder{Fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)), path};
+Result<SocketFolder> open_folder(const std::string& path, uid_t user) {
+  SocketFolder folder{Fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)), path};
   if (!folder.fd && errno == ENOENT)
     return Error{.code = Code::not_found, .text = "no session is running", .where = path};
   if (!folder.fd && (errno == ENOTDIR || errno == ELOOP)) return unusable(path, "is no folder");
@@ -60,9 +60,9 @@ Result<DoorFolder> open_folder(const std::string& path, uid_t user) {
   return folder;
 }
 
-Result<sockaddr_un> address_of(const DoorFolder& folder, const std::string& name) {
+Result<sockaddr_un> address_of(const SocketFolder& folder, const std::string& name) {
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-  const std::string path = door_path(folder, name);
+  const std::string path = socket_path(folder, name);
   if (path.size() >= sizeof address.sun_path)
     return Error{.code = Code::usage, .text = "the name is too long", .where = name};
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
@@ -74,7 +74,7 @@ bool is_socket_or_link(const struct stat& status) { return S_ISSOCK(status.st_mo
 }  // namespace
 
 // Where it is removed by a tool that leaves, before it is locked, another one is made.
-Result<DoorFolder> make_door_folder() {
+Result<SocketFolder> make_socket_folder() {
   const std::string runtime = runtime_folder();
   const std::string path = runtime.empty() ? temporary_folder_of(::geteuid()) : runtime;
   for (int tries = 0; tries < 100; ++tries) {
@@ -89,22 +89,22 @@ Result<DoorFolder> make_door_folder() {
   return unusable(path, "changes all the time");
 }
 
-std::vector<Result<DoorFolder>> door_folders_of(uid_t user) {
+std::vector<Result<SocketFolder>> socket_folders_of(uid_t user) {
   std::vector<std::string> paths;
   if (user != ::geteuid()) paths.push_back("/run/user/" + std::to_string(user) + "/uprobe-run");
   if (const std::string runtime = runtime_folder(); user == ::geteuid() && !runtime.empty()) paths.push_back(runtime);
   paths.push_back(temporary_folder_of(user));
-  std::vector<Result<DoorFolder>> folders;
+  std::vector<Result<SocketFolder>> folders;
   for (const std::string& path : paths) folders.push_back(open_folder(path, user));
   return folders;
 }
 
-std::string door_path(const DoorFolder& folder, const std::string& name) {
+std::string socket_path(const SocketFolder& folder, const std::string& name) {
   return "/proc/self/fd/" + std::to_string(folder.fd.get()) + "/" + name;
 }
 
 // The mode of the socket is there from the beginning: the kernel takes it from the descriptor's.
-Result<Fd> listen_in(const DoorFolder& folder, const std::string& name) {
+Result<Fd> listen_in(const SocketFolder& folder, const std::string& name) {
   const auto address = address_of(folder, name);
   if (!address) return address.error();
   Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -115,7 +115,7 @@ Result<Fd> listen_in(const DoorFolder& folder, const std::string& name) {
   return socket;
 }
 
-Result<Fd> connect_in(const DoorFolder& folder, const std::string& name) {
+Result<Fd> connect_in(const SocketFolder& folder, const std::string& name) {
   const auto address = address_of(folder, name);
   if (!address) return address.error();
   Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -126,7 +126,7 @@ Result<Fd> connect_in(const DoorFolder& folder, const std::string& name) {
   return system_error("connect to the session", errno);
 }
 
-Status claim_name(const DoorFolder& folder, const std::string& name) {
+Status claim_name(const SocketFolder& folder, const std::string& name) {
   struct stat status {};
   if (::fstatat(folder.fd.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
     if (errno == ENOENT) return ok();
@@ -141,17 +141,17 @@ Status claim_name(const DoorFolder& folder, const std::string& name) {
   return system_error("unlink " + name, errno);
 }
 
-void sweep_folder(const DoorFolder& folder) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(door_path(folder, ".").c_str()), ::closedir);
+void sweep_folder(const SocketFolder& folder) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(socket_path(folder, ".").c_str()), ::closedir);
   while (const dirent* entry = entries ? ::readdir(entries.get()) : nullptr) {
     const std::string name = entry->d_name;
     if (name != "." && name != "..") static_cast<void>(claim_name(folder, name));
   }
 }
 
-Result<DoorName> DoorName::keep(const DoorFolder& folder, std::string name) {
+Result<SocketName> SocketName::keep(const SocketFolder& folder, std::string name) {
   struct stat status {};
-  DoorName kept;
+  SocketName kept;
   kept.folder_ = Fd(::fcntl(folder.fd.get(), F_DUPFD_CLOEXEC, 3));
   if (!kept.folder_ || ::fstatat(folder.fd.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0)
     return system_error("stat of " + folder.path + "/" + name, errno);
@@ -160,17 +160,17 @@ Result<DoorName> DoorName::keep(const DoorFolder& folder, std::string name) {
   return kept;
 }
 
-DoorName::DoorName(DoorName&& other) noexcept
+SocketName::SocketName(SocketName&& other) noexcept
     : folder_(std::move(other.folder_)), name_(std::exchange(other.name_, {})), inode_(other.inode_) {}
 
-DoorName::~DoorName() {
+SocketName::~SocketName() {
   struct stat status {};
   if (name_.empty() || ::fstatat(folder_.get(), name_.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return;
   if (status.st_ino == inode_ && status.st_uid == ::geteuid() && is_socket_or_link(status))
     ::unlinkat(folder_.get(), name_.c_str(), 0);
 }
 
-bool lock_folder(const DoorFolder& folder) {
+bool lock_folder(const SocketFolder& folder) {
   constexpr int kMostLooks = 200;
   constexpr useconds_t kMoment = 10'000;
   for (int looks = 0; ::flock(folder.fd.get(), LOCK_EX | LOCK_NB) != 0; ++looks) {
@@ -180,9 +180,9 @@ bool lock_folder(const DoorFolder& folder) {
   return true;
 }
 
-void unlock_folder(const DoorFolder& folder) { ::flock(folder.fd.get(), LOCK_UN); }
+void unlock_folder(const SocketFolder& folder) { ::flock(folder.fd.get(), LOCK_UN); }
 
-void leave_folder(const DoorFolder& folder) {
+void leave_folder(const SocketFolder& folder) {
   struct stat meant {
   }, named{};
   if (::fstat(folder.fd.get(), &meant) != 0 || ::lstat(folder.path.c_str(), &named) != 0) return;

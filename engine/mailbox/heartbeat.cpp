@@ -2,13 +2,13 @@
 
 #include <chrono>
 
-#include "engine/base/quiet_thread.h"
+#include "engine/base/signal_masked_thread.h"
 
 namespace uprobe::control {
 
-Pulse::Pulse(std::uint32_t& word) : word_(word), thread_(start_quiet_thread([this] { beat(); })) {}
+Heartbeat::Heartbeat(std::uint32_t& word) : word_(word), thread_(start_signal_masked_thread([this] { beat(); })) {}
 
-Pulse::~Pulse() {
+Heartbeat::~Heartbeat() {
   {
     const std::lock_guard lock(lock_);
     stop_ = true;
@@ -17,7 +17,7 @@ Pulse::~Pulse() {
   thread_.join();
 }
 
-void Pulse::beat() {
+void Heartbeat::beat() {
   std::unique_lock lock(lock_);
   do {
     __atomic_fetch_add(&word_, 1, __ATOMIC_RELAXED);

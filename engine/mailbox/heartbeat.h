@@ -8,13 +8,13 @@
 
 namespace uprobe::control {
 
-class Pulse {
+class Heartbeat {
  public:
-  // `word` outlives the pulse.
-  explicit Pulse(std::uint32_t& word);
-  ~Pulse();
-  Pulse(const Pulse&) = delete;
-  Pulse& operator=(const Pulse&) = delete;
+  // `word` outlives the heartbeat.
+  explicit Heartbeat(std::uint32_t& word);
+  ~Heartbeat();
+  Heartbeat(const Heartbeat&) = delete;
+  Heartbeat& operator=(const Heartbeat&) = delete;
 
  private:
   void beat();

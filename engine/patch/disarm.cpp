@@ -13,7 +13,7 @@
 #include "engine/patch/patch.h"
 #include "engine/process/processes.h"
 #include "engine/process/text_view.h"
-#include "engine/target/held_process.h"
+#include "engine/target/stopped_process.h"
 
 namespace uprobe::control {
 namespace {
@@ -89,8 +89,8 @@ class Disarming {
   };
 
   Status restore(const Batch& batch, Serializer& serializer) {
-    const std::vector<Patched> outcomes = put_back_held(batch) ? std::vector(batch.patches.size(), Patched::done)
-                                                               : patch_running(target_, batch.patches, serializer);
+    const std::vector<Patched> outcomes = put_back_deferred(batch) ? std::vector(batch.patches.size(), Patched::done)
+                                                                   : patch_running(target_, batch.patches, serializer);
     std::vector<std::uint32_t> restored;
     for (std::size_t i = 0; i < outcomes.size(); ++i) {
       if (outcomes[i] == Patched::done) add_restored(restored, batch.points[i]);
@@ -101,11 +101,11 @@ class Disarming {
   }
   void add_restored(std::vector<std::uint32_t>& restored, std::uint32_t index) const {
     restored.push_back(index);
-    const bool leads_on = shared::is_approach(block_.points()[index]);
-    if (const auto place = leads_on ? block_.behind_approach(index) : std::nullopt) restored.push_back(*place);
+    const bool leads_on = shared::is_prefix_window(block_.points()[index]);
+    if (const auto place = leads_on ? block_.after_prefix_window(index) : std::nullopt) restored.push_back(*place);
   }
   // What consider() has seen is there still, and nobody executes it. False: one after the other, to see which fails.
-  bool put_back_held(const Batch& batch) {
+  bool put_back_deferred(const Batch& batch) {
     if (!target_.is_held()) return false;
     std::vector<TextPiece> pieces;
     for (const Patch& patch : batch.patches) pieces.push_back({patch.at, {patch.after.data(), patch.size}});
@@ -212,7 +212,7 @@ Status disarm_waiting(pid_t pid, Addr block) { return disarm_unstopped(pid, bloc
 
 Status disarm_running(pid_t pid, Addr block) {
   constexpr std::chrono::milliseconds kMostWaited{200};
-  auto process = target::HeldProcess::hold(pid, kMostWaited);
+  auto process = target::StoppedProcess::hold(pid, kMostWaited);
   return process ? disarm_in(**process, block, false) : disarm_unstopped(pid, block, true);
 }
 

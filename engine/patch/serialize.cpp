@@ -32,7 +32,7 @@
 #include <vector>
 
 #include "engine/base/exhaustion.h"
-#include "engine/base/quiet_thread.h"
+#include "engine/base/signal_masked_thread.h"
 #include "engine/process/processes.h"
 
 namespace uprobe::control {
@@ -97,7 +97,8 @@ Processors used_by(pid_t pid) {
 class Visitor {
  public:
   // Starts; `urgent` ones first. May throw std::system_error: no thread can be had.
-  explicit Visitor(const Processors& urgent) : thread_(start_quiet_thread([this, urgent] { go_around(urgent); })) {}
+  explicit Visitor(const Processors& urgent)
+      : thread_(start_signal_masked_thread([this, urgent] { go_around(urgent); })) {}
   Visitor(const Visitor&) = delete;
   Visitor& operator=(const Visitor&) = delete;
   ~Visitor() { thread_.join(); }
@@ -171,7 +172,7 @@ Status global_membarrier() {
 // Not only the processors of its threads: these may move while we go around, and whoever shares its memory without being
 // a thread of it (CLONE_VM) is in no list.
 Status visit_processors(pid_t pid, Clock::time_point deadline) {
-  return survive_exhaustion([&]() -> Status {
+  return catch_resource_exhaustion([&]() -> Status {
     const Processors visited = Visitor(used_by(pid)).visited(deadline);
     if (used_by(pid).without(visited).empty()) return ok();
     return Error{.code = Code::refused, .text = "some processors of the process are out of reach"};

@@ -76,7 +76,7 @@ Exit place_for(const FileFlow& flow, const Exit& exit, RegisterSet wanted) {
   const auto has_jump = [&](std::uint64_t address) {
     const Window window = plan_window(flow, address, none);
     return window.is_jump() &&
-           window.kind != WindowKind::approach;  // what is in front is taken by the approach, at a price
+           window.kind != WindowKind::prefix_window;  // what is in front is taken by the prefix_window, at a price
   };
   if (exit.is_jump || has_jump(exit.address)) return exit;
   Exit place = exit;

@@ -55,7 +55,7 @@ std::uint16_t FileJumps::changed_behind(std::uint64_t address) const {
   const std::uint64_t first = address + 1, last = first + shared::kMostBehind;
   std::uint16_t bits = 0;
   auto at = std::lower_bound(patched_.begin(), patched_.end(), std::pair{address, std::uint64_t{0}});
-  if (at != patched_.begin() && std::prev(at)->second > first) --at;  // of the place's approach
+  if (at != patched_.begin() && std::prev(at)->second > first) --at;  // of the place's prefix_window
   if (at != patched_.end() && at->first == address) ++at;
   for (; at != patched_.end() && at->first < last; ++at)
     for (std::uint64_t byte = std::max(at->first, first); byte < std::min(at->second, last); ++byte)

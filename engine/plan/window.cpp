@@ -75,7 +75,7 @@ class Planner {
     window_ = place;
     if (grow(kShortJumpBytes) && find_padding()) return window_;
     window_ = place;
-    return find_approach() ? window_ : refusal;
+    return find_prefix_window() ? window_ : refusal;
   }
 
  private:
@@ -220,26 +220,27 @@ class Planner {
 
   // As many of the instructions in front as make room for a jump. Nobody comes to the place, or to one of them but the first,
   // in another way than through them.
-  bool find_approach() {
+  bool find_prefix_window() {
     const std::uint64_t end = behind();
     x86::scan(flow_.bytes_at(window_.address), Addr{window_.address}, insn_);
     if (!function_->is_known() || insn_.leads == Leads::system_call) return false;
     while (end - window_.begin() < kJumpBytes)
-      if (!take_approach(window_.begin())) return false;
-    if (window_.approach >= kJumpBytes || !is_one_page(window_.begin(), window_.begin() + kJumpBytes - 1)) return false;
-    window_.kind = WindowKind::approach;
+      if (!take_prefix_window(window_.begin())) return false;
+    if (window_.prefix_window >= kJumpBytes || !is_one_page(window_.begin(), window_.begin() + kJumpBytes - 1))
+      return false;
+    window_.kind = WindowKind::prefix_window;
     return true;
   }
 
   // The instruction that ends at `end`.
-  bool take_approach(std::uint64_t end) {
+  bool take_prefix_window(std::uint64_t end) {
     const std::uint64_t from = end - std::min<std::uint64_t>(end, x86::kMaxInsnBytes);
     const auto at = flow_.last_start(std::max(from, function_->range.begin), end);
     if (flow_.is_arrival(end) || !at || !x86::scan(flow_.bytes_at(*at), Addr{*at}, insn_)) return false;
     if (*at + insn_.length != end || !insn_.falls_through || !may_go_on() || pops_flags(*at)) return false;
     if (flow_.has_arrival(*at + 1, end) || !is_usable(*at, end)) return false;
     if (!x86::can_displace(flow_.bytes_at(*at), Addr{*at})) return false;
-    window_.approach = static_cast<std::uint8_t>(window_.address - *at);
+    window_.prefix_window = static_cast<std::uint8_t>(window_.address - *at);
     return true;
   }
 

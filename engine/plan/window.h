@@ -19,13 +19,13 @@
 namespace uprobe::plan {
 
 enum class WindowKind : std::uint8_t {
-  one,         // an instruction of five bytes or more
-  padded,      // instructions and padding behind them that is never executed
-  several,     // several instructions of one function
-  short_jump,  // a jump of two bytes to one of five in unused padding
-  approach,    // a jump over the instructions in front of the place as well, which only they lead to
-  breakpoint,  // none: see the reason
-  refused,     // no probe at all: see the reason
+  one,            // an instruction of five bytes or more
+  padded,         // instructions and padding behind them that is never executed
+  several,        // several instructions of one function
+  short_jump,     // a jump of two bytes to one of five in unused padding
+  prefix_window,  // a jump over the instructions in front of the place as well, which only they lead to
+  breakpoint,     // none: see the reason
+  refused,        // no probe at all: see the reason
 };
 
 // Closed. The first five refuse, the others leave a breakpoint.
@@ -62,13 +62,13 @@ struct Window {
   std::uint8_t code_length = 0;  // bytes of the instructions, which go into the copy
   std::uint8_t instructions = 0;
   std::array<std::uint8_t, kJumpBytes> offsets = {};  // where they start, from the window's first byte
-  std::uint8_t approach =
+  std::uint8_t prefix_window =
       0;  // bytes of the instructions in front of the address, less than a jump's, where the jump begins;
           // they are in neither of the two lengths, nor among the instructions
   std::uint64_t padding = 0;  // short_jump: link-time address of five bytes for the long one
 
   bool is_jump() const { return kind < WindowKind::breakpoint; }
-  std::uint64_t begin() const { return address - approach; }
+  std::uint64_t begin() const { return address - prefix_window; }
   // One line without a full stop; empty for a jump.
   std::string text() const;
 };
@@ -88,7 +88,7 @@ class WindowClaims {
   SparseSet taken_;  // bytes
 };
 
-// The best window for a link-time address: one, padded, several, short_jump, approach, else none.
+// The best window for a link-time address: one, padded, several, short_jump, prefix_window, else none.
 Window plan_window(const FileFlow& flow, std::uint64_t address, const WindowClaims& claims);
 
 }  // namespace uprobe::plan

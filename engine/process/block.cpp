@@ -59,8 +59,8 @@ Status write_table(target::Target& target, Addr at, const std::vector<T>& table,
 Undo undo_of(const NewPoint& added) {
   Undo undo{};
   undo.address = added.address.value;
-  undo.length = added.approach != 0 ? 0 : std::max(1U, added.jump_bytes);
-  undo.state = added.approach != 0 ? 0 : 1;
+  undo.length = added.prefix_window != 0 ? 0 : std::max(1U, added.jump_bytes);
+  undo.state = added.prefix_window != 0 ? 0 : 1;
   std::memcpy(undo.original, added.insn.data(), std::min(added.insn.size(), sizeof undo.original));
   return undo;
 }
@@ -98,7 +98,7 @@ void take_copy(Point& point, const NewPoint& from) {
   point.mark_count = static_cast<std::uint8_t>(from.mark_count);
   point.jump_to = from.jump_to.value;
   point.jump_bytes = static_cast<std::uint8_t>(from.jump_bytes);
-  point.approach = static_cast<std::uint8_t>(from.approach);
+  point.prefix_window = static_cast<std::uint8_t>(from.prefix_window);
 }
 
 }  // namespace
@@ -219,13 +219,13 @@ std::vector<std::uint32_t> Block::points_in(Addr begin, Addr end) const {
 
 std::uint32_t Block::leads_to(std::uint32_t point) const {
   const Point& place = points_[point];
-  return place.approach == 0 ? point : find(Addr{place.address - place.approach}).value_or(point);
+  return place.prefix_window == 0 ? point : find(Addr{place.address - place.prefix_window}).value_or(point);
 }
 
-std::optional<std::uint32_t> Block::behind_approach(std::uint32_t approach) const {
-  const Addr begin{points_[approach].address};
+std::optional<std::uint32_t> Block::after_prefix_window(std::uint32_t prefix_window) const {
+  const Addr begin{points_[prefix_window].address};
   for (const std::uint32_t i : points_in(begin + 1, begin + shared::kJumpBytes))
-    if (points_[i].approach != 0 && points_[i].address - points_[i].approach == begin.value) return i;
+    if (points_[i].prefix_window != 0 && points_[i].address - points_[i].prefix_window == begin.value) return i;
   return std::nullopt;
 }
 
@@ -373,7 +373,7 @@ Status Block::set_state(target::Target& target, std::uint32_t point, shared::Poi
 Status Block::set_states(target::Target& target, std::span<const std::uint32_t> points, shared::PointState state) {
   for (const std::uint32_t point : points) {
     points_[point].state = static_cast<std::uint32_t>(state);
-    undo_[point].state = state == shared::PointState::armed && points_[point].approach == 0 ? 1 : 0;
+    undo_[point].state = state == shared::PointState::armed && points_[point].prefix_window == 0 ? 1 : 0;
   }
   for (std::size_t i = 0, run = 1; i < points.size(); i += run) {
     const std::uint32_t first = points[i];
@@ -430,13 +430,13 @@ Status Block::begin_anew(target::Target& target) {
 // Threads that are in a hit meanwhile do not use what is half written: each write is there before the next.
 Status Block::set_object(target::Target& target, std::size_t index, const shared::MappedObject& object) {
   const Addr at = at_ + offsetof(ProcessBlock, objects) + index * sizeof object;
-  const Addr witness_at = at + offsetof(shared::MappedObject, witness_at);
+  const Addr sentinel_at = at + offsetof(shared::MappedObject, sentinel_at);
   shared::MappedObject cleared = object;
-  cleared.witness_at = 0;
-  if (Status s = target.write(witness_at, &cleared.witness_at, sizeof cleared.witness_at); !s) return s;
+  cleared.sentinel_at = 0;
+  if (Status s = target.write(sentinel_at, &cleared.sentinel_at, sizeof cleared.sentinel_at); !s) return s;
   if (Status s = target.write(at, &cleared, sizeof cleared); !s) return s;
   head_->objects[index] = object;
-  return object.witness_at == 0 ? ok() : target.write(witness_at, &object.witness_at, sizeof object.witness_at);
+  return object.sentinel_at == 0 ? ok() : target.write(sentinel_at, &object.sentinel_at, sizeof object.sentinel_at);
 }
 
 Status Block::write_head(target::Target& target) { return target.write(at_, head_.get(), shared::kToolOwnedBytes); }
@@ -452,9 +452,9 @@ bool is_block(target::Target& target, Addr at) {
 }
 
 bool has_armed_text(target::Target& target, const Block& block, const shared::Point& point) {
-  if (point.approach != 0) {
-    const auto leading = block.find(Addr{point.address - point.approach});
-    return leading && shared::is_approach(block.points()[*leading]) &&
+  if (point.prefix_window != 0) {
+    const auto leading = block.find(Addr{point.address - point.prefix_window});
+    return leading && shared::is_prefix_window(block.points()[*leading]) &&
            has_armed_text(target, block, block.points()[*leading]);
   }
   const shared::ArmedText armed = shared::armed_text(point);

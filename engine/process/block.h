@@ -20,11 +20,11 @@ struct NewPoint {
   Addr address;
   Addr copy;
   std::uint32_t copy_bytes = 0;
-  std::uint32_t mark_count = 0;  // behind the copy
-  std::uint32_t code_bytes = 0;  // of all displaced instructions
-  Addr jump_to;                  // see Point
-  std::uint32_t jump_bytes = 0;  // 0: a breakpoint
-  std::uint32_t approach = 0;    // see Point
+  std::uint32_t mark_count = 0;     // behind the copy
+  std::uint32_t code_bytes = 0;     // of all displaced instructions
+  Addr jump_to;                     // see Point
+  std::uint32_t jump_bytes = 0;     // 0: a breakpoint
+  std::uint32_t prefix_window = 0;  // see Point
   std::uint64_t file_bias = 0;
   shared::PointRole role = shared::PointRole::probe;
   std::vector<std::uint8_t> insn;    // what stands at the address now, and after a disarm again
@@ -59,10 +59,10 @@ class Block {
   std::optional<std::uint32_t> find(Addr address) const;
   // None where the end is in front of the beginning: a process may say so of what it has mapped.
   std::vector<std::uint32_t> points_in(Addr begin, Addr end) const;
-  // The point whose text leads to a point: itself, or where its approach begins.
+  // The point whose text leads to a point: itself, or where its prefix_window begins.
   std::uint32_t leads_to(std::uint32_t point) const;
-  // The point that an approach leads to; nothing: it does not any more.
-  std::optional<std::uint32_t> behind_approach(std::uint32_t approach) const;
+  // The point that a prefix window leads to; nothing: it does not any more.
+  std::optional<std::uint32_t> after_prefix_window(std::uint32_t prefix_window) const;
 
   // Where mapped code has its unwind information. What was known of a part of [begin, end) goes; where the table is full nothing is
   // added: what is not known is treated with care.

@@ -10,7 +10,7 @@ constexpr std::size_t kBlocks = 8, kMappings = 64;  // what is forgotten is read
 
 }  // namespace
 
-Result<Block> KnownState::take(target::Target& target, Addr at) {
+Result<Block> BlockCache::take(target::Target& target, Addr at) {
   auto stamp = Block::read_stamp(target, at);
   if (!stamp) return stamp.error();
   const auto known = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& block) {
@@ -22,18 +22,18 @@ Result<Block> KnownState::take(target::Target& target, Addr at) {
   return block;
 }
 
-void KnownState::keep(Block block) {
+void BlockCache::keep(Block block) {
   blocks_.push_front(std::move(block));
   if (blocks_.size() > kBlocks) blocks_.pop_back();
 }
 
-const std::vector<KnownMapping>* KnownState::mappings(std::uint64_t stamp) const {
+const std::vector<KnownMapping>* BlockCache::mappings(std::uint64_t stamp) const {
   const auto known =
       std::find_if(mappings_.begin(), mappings_.end(), [stamp](const Mappings& m) { return m.stamp == stamp; });
   return stamp == 0 || known == mappings_.end() ? nullptr : &known->list;
 }
 
-void KnownState::keep_mappings(std::uint64_t stamp, std::vector<KnownMapping> mappings) {
+void BlockCache::keep_mappings(std::uint64_t stamp, std::vector<KnownMapping> mappings) {
   std::erase_if(mappings_, [stamp](const Mappings& m) { return m.stamp == stamp; });
   mappings_.push_front({stamp, std::move(mappings)});
   if (mappings_.size() > kMappings) mappings_.pop_back();

@@ -17,7 +17,7 @@ namespace uprobe::control {
 struct KnownMapping {
   Addr begin, end;
   std::uint64_t offset = 0, device = 0, inode = 0;
-  Addr witness;        // of a breakpoint in it, 0: none
+  Addr sentinel;       // of a breakpoint in it, 0: none
   bool waits = false;  // an IFUNC in it has not chosen yet
 };
 
@@ -26,7 +26,7 @@ inline bool is_same(const KnownMapping& known, const target::Mapping& m) {
          known.inode == m.inode;
 }
 
-class KnownState {
+class BlockCache {
  public:
   // The block at `at`, as remembered or read.
   Result<Block> take(target::Target& target, Addr at);

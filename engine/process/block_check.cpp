@@ -61,7 +61,7 @@ bool has_sane_lengths(const Point& p) {
   const bool is_jump_length =
       p.jump_bytes == 0 || p.jump_bytes == shared::kShortJumpBytes || p.jump_bytes == shared::kJumpBytes;
   return is_jump_length && p.behind_bytes <= shared::kMostBehind && p.insn_bytes <= kMostInstruction &&
-         p.copy_bytes <= kMostCopyBytes && p.approach < shared::kJumpBytes;
+         p.copy_bytes <= kMostCopyBytes && p.prefix_window < shared::kJumpBytes;
 }
 
 bool has_sane_addresses(const Point& p) {

@@ -1,4 +1,4 @@
-// The end of a program beside the tool (shared::kModeBeside): it waits, in its last system call, until its trace is complete.
+// The end of a program beside the tool (shared::kModeDaemonize): it waits, in its last system call, until its trace is complete.
 #pragma once
 
 #include <sys/types.h>

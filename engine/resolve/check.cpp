@@ -90,7 +90,7 @@ void check_triggers(const spec::DefinitionSet& set, CheckReport& report) {
 CheckReport check_definitions(const std::vector<Definition>& writes, const CheckOptions& options) {
   CheckReport report;
   plan::FileCache files;
-  Places places(files);
+  LocationResolver places(files);
   spec::DefinitionSet set(
       {.strict = options.strict, .words_2009 = !options.strict && options.style == spec::Style::kprobes_2009},
       options.strict ? spec::Resolve() : std::ref(places));

@@ -111,7 +111,7 @@ Result<std::uint64_t> address_of_data(const std::string& symbol, const plan::Fou
 
 }  // namespace
 
-Result<Places::Specs> Places::operator()(ProbeSpec spec) {
+Result<LocationResolver::Specs> LocationResolver::operator()(ProbeSpec spec) {
   if (Status found = find_object(spec); !found) return found.error();
   if (spec.place.is_address) {
     const auto found = plan::look_up(spec, files_);
@@ -139,7 +139,7 @@ Result<Places::Specs> Places::operator()(ProbeSpec spec) {
 }
 
 // Whether a function that a pattern has matched can be probed.
-Status Places::check_match(const ProbeSpec& spec, const File& file) {
+Status LocationResolver::check_match(const ProbeSpec& spec, const File& file) {
   if (!spec.place.found) return Error{.text = "outside of the file"};
   auto site = plan::site_at(file, spec.place.found->offset);
   if (!site) return site.error();
@@ -148,7 +148,8 @@ Status Places::check_match(const ProbeSpec& spec, const File& file) {
 }
 
 // `help` is for a pattern that matches nothing, and perhaps was meant as a name.
-Result<Places::Specs> Places::expand(const ProbeSpec& pattern, const File& file, const std::string& help) {
+Result<LocationResolver::Specs> LocationResolver::expand(const ProbeSpec& pattern, const File& file,
+                                                         const std::string& help) {
   const spec::Place& place = pattern.place;
   const std::string what = "'" + place.symbol + "' in " + place.path;
   if (place.offset != 0)
@@ -185,7 +186,7 @@ Result<Places::Specs> Places::expand(const ProbeSpec& pattern, const File& file,
 }
 
 // Probe and data move together, by the load address.
-Status Places::find_data(ProbeSpec& spec, const plan::Found& place) {
+Status LocationResolver::find_data(ProbeSpec& spec, const plan::Found& place) {
   if (Status variables = find_variables(spec, place); !variables) return variables;
   for (spec::Argument& argument : spec.arguments) {
     if (!is_in_file(argument)) continue;

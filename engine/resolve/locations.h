@@ -19,13 +19,14 @@
 namespace uprobe {
 
 // A spec::Resolve. Errors have their place in the definition.
-class Places {
+class LocationResolver {
  public:
   // Whether a return probe can be had at a site; the reason if not.
   using Returns = std::function<Status(const spec::ProbeSpec&, const plan::Site&)>;
 
   // `files` must outlive it. Without `returns` nobody asks.
-  explicit Places(plan::FileCache& files, Returns returns = {}) : files_(files), returns_(std::move(returns)) {}
+  explicit LocationResolver(plan::FileCache& files, Returns returns = {})
+      : files_(files), returns_(std::move(returns)) {}
 
   Result<std::vector<spec::ProbeSpec>> operator()(spec::ProbeSpec spec);
 

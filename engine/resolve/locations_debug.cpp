@@ -41,7 +41,7 @@ Result<std::vector<std::uint64_t>> addresses_of(const DebugReader& debug, const 
 
 }  // namespace
 
-Result<const DebugReader*> Places::debug_info(const File& file) {
+Result<const DebugReader*> LocationResolver::debug_info(const File& file) {
   if (const auto known = debug_.find(file); known != debug_.end()) return &known->second;
   auto opened = DebugReader::open(file);
   if (!opened) return opened.error();
@@ -49,7 +49,7 @@ Result<const DebugReader*> Places::debug_info(const File& file) {
 }
 
 // One event with a probe at each place of the line's code.
-Result<Places::Specs> Places::at_line(ProbeSpec spec) {
+Result<LocationResolver::Specs> LocationResolver::at_line(ProbeSpec spec) {
   const auto refuse = [&](Error error) { return at_column(spec, spec.place.place_column, std::move(error)); };
   auto file = files_.open(spec.place.path);
   if (!file) {
@@ -79,7 +79,7 @@ Result<Places::Specs> Places::at_line(ProbeSpec spec) {
 }
 
 // A probe of a function that shows its variables goes where they are in place.
-Status Places::pass_prologue(ProbeSpec& spec, plan::Found& found) {
+Status LocationResolver::pass_prologue(ProbeSpec& spec, plan::Found& found) {
   const spec::Argument* variable = first_variable(spec);
   moved_.clear();
   if (variable == nullptr) return ok();
@@ -101,8 +101,8 @@ Status Places::pass_prologue(ProbeSpec& spec, plan::Found& found) {
 }
 
 // In place of "$vars" or "$params": an argument for each variable that can be fetched there, unless one is called so already.
-Result<std::vector<spec::Argument>> Places::variables_for(const spec::Argument& group, const ProbeSpec& spec,
-                                                          const plan::Found& place) {
+Result<std::vector<spec::Argument>> LocationResolver::variables_for(const spec::Argument& group, const ProbeSpec& spec,
+                                                                    const plan::Found& place) {
   const auto refuse = [&](std::string text) {
     return at_column(spec, group.column, Error{.code = Code::refused, .text = std::move(text)});
   };
@@ -130,7 +130,7 @@ Result<std::vector<spec::Argument>> Places::variables_for(const spec::Argument& 
   return found;
 }
 
-Status Places::expand_variables(ProbeSpec& spec, const plan::Found& place) {
+Status LocationResolver::expand_variables(ProbeSpec& spec, const plan::Found& place) {
   for (std::size_t i = 0; i < spec.arguments.size(); ++i) {
     if (!spec::is_group_of_variables(spec.arguments[i].variable)) continue;
     auto found = variables_for(spec.arguments[i], spec, place);
@@ -142,7 +142,7 @@ Status Places::expand_variables(ProbeSpec& spec, const plan::Found& place) {
   return ok();
 }
 
-Status Places::find_variables(ProbeSpec& spec, const plan::Found& place) {
+Status LocationResolver::find_variables(ProbeSpec& spec, const plan::Found& place) {
   if (!spec.is_return)
     if (Status expanded = expand_variables(spec, place); !expanded) return expanded;
   for (spec::Argument& argument : spec.arguments) {

@@ -43,13 +43,13 @@ bool is_exported_by_library(const elf::ElfFile& file, const elf::Symbol& symbol)
 
 }  // namespace
 
-std::shared_ptr<const elf::ElfFile> Places::object(const std::string& path) const {
+std::shared_ptr<const elf::ElfFile> LocationResolver::object(const std::string& path) const {
   const auto at = objects_.find(path);
   return at == objects_.end() ? nullptr : at->second;
 }
 
 // The program may have a copy of a library's data, which has no more than the data's own bytes.
-Status Places::find_in_object(const spec::ProbeSpec& spec, spec::Argument& argument) {
+Status LocationResolver::find_in_object(const spec::ProbeSpec& spec, spec::Argument& argument) {
   const auto refuse = [&](int column, Error error) { return at_column(spec, column, std::move(error)); };
   auto path = find_file(argument.object);
   if (!path) return refuse(argument.object_column, path.error());

@@ -76,20 +76,20 @@ Status number_objects(std::vector<Probe>& probes, control::ProbeSet& in) {
   return ok();
 }
 
-Definer::Definer(const SessionOptions& options, plan::FlowCache& flows)
+ProbeBuilder::ProbeBuilder(const SessionOptions& options, plan::FlowCache& flows)
     : options_(options),
       flows_(flows),
       planner_(flows),
-      places_(files_,
-              [this](const spec::ProbeSpec& spec, const plan::Site& site) -> Status {
-                const auto planned = planner_.plan(spec, site, options_.returns);
-                return planned ? ok() : Status(planned.error());
-              }),
+      resolver_(files_,
+                [this](const spec::ProbeSpec& spec, const plan::Site& site) -> Status {
+                  const auto planned = planner_.plan(spec, site, options_.returns);
+                  return planned ? ok() : Status(planned.error());
+                }),
       definitions_(
           {.strict = options.strict, .words_2009 = !options.strict && options.style == spec::Style::kprobes_2009},
-          options.strict ? spec::Resolve() : std::ref(places_)) {}
+          options.strict ? spec::Resolve() : std::ref(resolver_)) {}
 
-Status Definer::add(const Definition& definition) {
+Status ProbeBuilder::add(const Definition& definition) {
   if (options_.style == spec::Style::kprobes_2009 && is_all_blank(definition.text)) definitions_.clear();
   if (Status added = definitions_.add(definition.text, definition.default_object); !added) return added;
   definitions_.control(
@@ -97,7 +97,7 @@ Status Definer::add(const Definition& definition) {
   return ok();
 }
 
-Status Definer::read(const Definition& definition) {
+Status ProbeBuilder::read(const Definition& definition) {
   const int number = reads_++;
   if (const Status added = add(definition); !added) {
     Error error = added.error();
@@ -111,7 +111,7 @@ Status Definer::read(const Definition& definition) {
 }
 
 // The number of each probe's event, as in format files.
-std::map<spec::DefinitionSet::Id, unsigned> Definer::event_numbers() const {
+std::map<spec::DefinitionSet::Id, unsigned> ProbeBuilder::event_numbers() const {
   std::vector<spec::DefinitionSet::Id> ids;
   for (const auto& [id, definition] : definitions_.by_id()) ids.push_back(id);
   std::map<spec::DefinitionSet::Id, unsigned> numbers;
@@ -124,7 +124,7 @@ std::map<spec::DefinitionSet::Id, unsigned> Definer::event_numbers() const {
 }
 
 // A return probe: how it gets at the returns, and the places that it needs for that.
-Status Definer::plan_returns(Probe& probe) {
+Status ProbeBuilder::plan_returns(Probe& probe) {
   auto returns = planner_.plan(probe.spec, probe.site, options_.returns);
   if (!returns) {
     const int argument = returns.error().column;
@@ -134,7 +134,7 @@ Status Definer::plan_returns(Probe& probe) {
   return ok();
 }
 
-Result<Probe> Definer::make(const spec::ProbeSpec& definition, unsigned event_number) {
+Result<Probe> ProbeBuilder::make(const spec::ProbeSpec& definition, unsigned event_number) {
   Probe probe{.spec = definition, .site = {}, .program = {}, .returns = {}};
   if (definition.place.reference_counter)
     return spec::at_column(
@@ -158,7 +158,7 @@ Result<Probe> Definer::make(const spec::ProbeSpec& definition, unsigned event_nu
   }
   if (Status verified = program::verify(*program); !verified) return verified.error();
   for (const program::ObjectData& data : program->objects) {
-    control::NamedObject object{places_.object(data.path), std::nullopt, data.exported, data.exported_address};
+    control::NamedObject object{resolver_.object(data.path), std::nullopt, data.exported, data.exported_address};
     if (!object.file) return Error{.code = Code::not_found, .text = data.path + " was not looked up"};
     object.version = control::version_of(data.path);
     if (!object.version || object.version->identity != object.file->identity())
@@ -172,7 +172,7 @@ Result<Probe> Definer::make(const spec::ProbeSpec& definition, unsigned event_nu
   return probe;
 }
 
-Result<std::vector<Probe>> Definer::make_new() {
+Result<std::vector<Probe>> ProbeBuilder::make_new() {
   std::vector<Probe> made;
   std::vector<spec::DefinitionSet::Id> fresh;
   const auto& all = definitions_.by_id();
@@ -190,11 +190,11 @@ Result<std::vector<Probe>> Definer::make_new() {
     made.push_back(probe.take());
   }
   if (!fresh.empty()) made_ = fresh.back() + 1;
-  places_.close_debug_info();
+  resolver_.close_debug_info();
   return made;
 }
 
-Result<SwitchPlan> Definer::plan_switches(const std::vector<Probe>& probes) const {
+Result<SwitchPlan> ProbeBuilder::plan_switches(const std::vector<Probe>& probes) const {
   std::vector<program::EventLayout> layouts;
   for (const Probe& probe : probes) layouts.push_back(probe.program.layout);
   return uprobe::plan_switches(definitions_, layouts, cpus_);

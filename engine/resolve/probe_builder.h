@@ -19,8 +19,8 @@ namespace uprobe {
 
 // What is counted of an event, since the beginning of the session.
 struct EventCounts {
-  std::uint64_t recorded = 0, filtered = 0, muted = 0, lost_full = 0, lost_too_big = 0, lost_busy = 0, missed = 0,
-                undecided = 0;
+  std::uint64_t recorded = 0, filtered = 0, disabled = 0, lost_full = 0, lost_too_big = 0, lost_busy = 0, missed = 0,
+                unavailable = 0;
 };
 
 // One definition, all the way to a place and a program.
@@ -35,7 +35,7 @@ struct Probe {
   bool live = true;          // not deleted
   bool on = true;            // not switched off
   bool was_refused = false;  // by the program that it was to join: it never was
-  std::uint32_t owner = 0;   // a guest; 0: the session's own
+  std::uint32_t owner = 0;   // a client; 0: the session's own
   bool is_free = false;      // its owner has left: another one's may have its number
   bool just_unseen = false;  // its filter drops hits of SessionOptions::unseen_thread, and no others
   EventCounts before = {};   // of those that have had its number
@@ -54,12 +54,12 @@ void add_points(const Probe& probe, std::uint16_t event, control::ProbeSet& to);
 // Gives the objects that the probes read data of their numbers, once for each probe.
 Status number_objects(std::vector<Probe>& probes, control::ProbeSet& in);
 
-class Definer {
+class ProbeBuilder {
  public:
   // Both outlive it. The flows are used by its calls alone.
-  Definer(const SessionOptions& options, plan::FlowCache& flows);
-  Definer(const Definer&) = delete;
-  Definer& operator=(const Definer&) = delete;
+  ProbeBuilder(const SessionOptions& options, plan::FlowCache& flows);
+  ProbeBuilder(const ProbeBuilder&) = delete;
+  ProbeBuilder& operator=(const ProbeBuilder&) = delete;
 
   // What is known of a file already holds for its probes too.
   void know(std::shared_ptr<const elf::ElfFile> file) { files_.know(std::move(file)); }
@@ -74,7 +74,7 @@ class Definer {
   void forget(spec::DefinitionSet::Id id) { definitions_.erase(id); }
 
   // What is worth a line: functions that a pattern matched and that cannot be probed.
-  const std::vector<std::string>& notes() const { return places_.notes(); }
+  const std::vector<std::string>& notes() const { return resolver_.notes(); }
 
  private:
   Result<Probe> make(const spec::ProbeSpec& definition, unsigned event_number);
@@ -86,7 +86,7 @@ class Definer {
   plan::FileCache files_;
   plan::FlowCache& flows_;
   plan::ReturnPlanner planner_;
-  Places places_;
+  LocationResolver resolver_;
   spec::DefinitionSet definitions_;
   spec::DefinitionSet::Id made_ = 0;  // all below
   int reads_ = 0;

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "engine/base/exhaustion.h"
-#include "engine/base/quiet_thread.h"
+#include "engine/base/signal_masked_thread.h"
 #include "engine/process/members.h"
 #include "engine/target/attachable.h"
 
@@ -50,7 +50,7 @@ DomainGuard::DomainGuard(trace::Area& area, const Credentials& first)
           },
           [this](std::size_t part) { return domains_.domain_of(part); }) {
   static_cast<void>(domains_.part_for(first));
-  thread_ = start_quiet_thread([this] { loop(); }, {SIGCHLD});
+  thread_ = start_signal_masked_thread([this] { loop(); }, {SIGCHLD});
 }
 
 void DomainGuard::stop() {
@@ -61,7 +61,7 @@ void DomainGuard::stop() {
 void DomainGuard::loop() {
   const auto pace = area_.has_switches() ? kSwitchPace : kLookPace;
   for (auto next_look = Clock::now(); !stop_; std::this_thread::sleep_for(pace)) {
-    static_cast<void>(survive_exhaustion([&] {
+    static_cast<void>(catch_resource_exhaustion([&] {
       carrier_.step(domains_);
       if (Clock::now() >= next_look) look_at_all(), next_look = Clock::now() + kLookPace;
       return ok();
@@ -119,9 +119,9 @@ void DomainGuard::settle(const SessionWatch::Stray& stray) {
 // On a thread of its own: what cannot be let go of when a stop fails is let go of when the thread ends.
 std::optional<MoveFailure> DomainGuard::move(pid_t pid, std::optional<std::size_t> part) {
   std::optional<MoveFailure> failure;
-  start_quiet_thread(
+  start_signal_masked_thread(
       [&] {
-        const Status made = survive_exhaustion([&] { return failure = move_to_part(pid, area_, part), ok(); });
+        const Status made = catch_resource_exhaustion([&] { return failure = move_to_part(pid, area_, part), ok(); });
         if (!made) failure = MoveFailure{.error = made.error()};
       },
       {SIGCHLD})

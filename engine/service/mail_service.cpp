@@ -15,7 +15,7 @@
 #include "engine/attach/attach.h"
 #include "engine/attach/running_handlers.h"
 #include "engine/base/exhaustion.h"
-#include "engine/base/quiet_thread.h"
+#include "engine/base/signal_masked_thread.h"
 #include "engine/inject/load.h"
 #include "engine/mailbox/futex.h"
 #include "engine/mailbox/mail_target.h"
@@ -54,16 +54,16 @@ MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, cons
       maps_(maps),
       blocks_([this] { return blocks_in_use(); }),
       exec_([this](auto& target) { return load(target); }),
-      beside_(armer, blocks_.all()) {
+      foreign_breakpoints_(armer, blocks_.all()) {
   for (const auto& [pid, block] : first) {
     blocks_.add(block);
-    beside_.add(pid);
+    foreign_breakpoints_.add(pid);
   }
   flush_event_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   guard_ = std::make_unique<DomainGuard>(area, credentials_of_first(first));
   // A thread of its own: planning a large library may keep the other one busy for long.
-  pulse_.emplace(area.header().tool_pulse);
-  thread_ = start_quiet_thread([this] { loop(); }, {SIGCHLD});
+  heartbeat_.emplace(area.header().tool_heartbeat);
+  thread_ = start_signal_masked_thread([this] { loop(); }, {SIGCHLD});
 }
 
 MailService::~MailService() { stop(); }
@@ -76,7 +76,7 @@ void MailService::stop() {
   futex_wake(bell);
   thread_.join();
   guard_->stop();
-  pulse_.reset();
+  heartbeat_.reset();
 }
 
 // Of each process that has the session, as its agent says: one that lies has no other requests served than it had.
@@ -124,7 +124,7 @@ void MailService::serve_all(bool was_rung) {
   if ((has_missed_ || !strangers_.empty()) && Clock::now() >= next_look_) look_at_all();
   exec_.step();
   is_following_ = exec_.waiting();
-  beside_.step();
+  foreign_breakpoints_.step();
 }
 
 void MailService::take_hints() {
@@ -199,7 +199,7 @@ void MailService::take_flush_requests() {
 }
 
 void MailService::note_name(pid_t pid) {
-  beside_.add(pid);
+  foreign_breakpoints_.add(pid);
   if (maps_ != nullptr) maps_->note(pid);
   note_names(tasks_of(pid));
 }
@@ -230,7 +230,7 @@ Status MailService::load(target::PtraceTarget& target) {
   if (!block) return block.error();
   guard_->has_come(target.pid());
   blocks_.add(block->address());
-  const Status armed = survive_exhaustion([&] { return armer_.arm(target, *block); });
+  const Status armed = catch_resource_exhaustion([&] { return armer_.arm(target, *block); });
   if (armed) return ok();
   static_cast<void>(disarm_waiting(target.pid(), block->address()));
   static_cast<void>(uninstall_handlers(target, *block));
@@ -253,12 +253,12 @@ Status MailService::prepare_for(pid_t pid) {
 Status MailService::take_in(pid_t pid, const std::function<bool()>& is_wanted) {
   constexpr auto kPatience = 100ms;
   if (Status prepared = prepare_for(pid); !prepared) return prepared;
-  auto process = target::HeldProcess::hold(pid, kPatience);
+  auto process = target::StoppedProcess::hold(pid, kPatience);
   if (!process) return process.error();
   const auto found = find_agent(pid);
   if (!is_wanted() || is_in_session(pid, found))
     return Error{.code = Code::refused, .text = "has changed meanwhile", .err = EBUSY};
-  const Status taken = survive_exhaustion([&]() -> Status {
+  const Status taken = catch_resource_exhaustion([&]() -> Status {
     const auto part = guard_->part_for(pid);
     if (!part) return part.error();
     auto block = attach_agent(**process, found, *agent_, area_, probes_.size(), *part);
@@ -287,7 +287,7 @@ void MailService::answer(const std::shared_ptr<const Member>& process, Addr at) 
   if (!request->thread.has_request() || !process->files.read(at, &slot, sizeof slot) || !request->thread.begin())
     return;
   const Status served = blocks_.contains(Addr{slot.block})
-                            ? survive_exhaustion([&] { return serve(request); })
+                            ? catch_resource_exhaustion([&] { return serve(request); })
                             : Status(Error{.code = Code::damaged, .text = "a request that makes no sense"});
   if (!served) note_failure(served.error().text);
   if (!request->is_put_off) request->thread.finish();
@@ -318,26 +318,26 @@ void MailService::end_flush() {
 Status MailService::serve(const std::shared_ptr<Request>& asked) {
   Request& request = *asked;
   const MailSlot& slot = request.slot;
-  auto asker = find_asker(area_, *request.process, request.at, slot);
-  if (!asker) return asker.error();
+  auto requester = find_requester(area_, *request.process, request.at, slot);
+  if (!requester) return requester.error();
   const auto kind = static_cast<shared::MailKind>(slot.kind);
-  if (kind == shared::MailKind::leave_me) return let_go(request, asker->pid);
-  if (kind == shared::MailKind::leave_one) return let_go_of_other(request, *asker);
-  if (kind == shared::MailKind::credentials_changed) return guard_->look_at(asker->pid), ok();
+  if (kind == shared::MailKind::leave_me) return let_go(request, requester->pid);
+  if (kind == shared::MailKind::leave_one) return let_go_of_other(request, *requester);
+  if (kind == shared::MailKind::credentials_changed) return guard_->look_at(requester->pid), ok();
   if (kind == shared::MailKind::process_begins) {
-    note_names(tasks_of(asker->pid));
+    note_names(tasks_of(requester->pid));
     return tell_process(request.process->files, Addr{slot.block});
   }
   const bool mapped = kind == shared::MailKind::code_mapped, writable = kind == shared::MailKind::code_writable;
   const bool is_of_code =
       mapped || writable || kind == shared::MailKind::libraries_changed || kind == shared::MailKind::sequence_aborted;
-  if (!is_of_code) return serve_exec(asked, *asker);
-  note_name(asker->pid);
+  if (!is_of_code) return serve_exec(asked, *requester);
+  note_name(requester->pid);
   MailTarget target(request.process->files, request.thread);
   const Changed range{Addr{slot.path}, Addr{slot.folder}};
   if (kind == shared::MailKind::sequence_aborted)
     return armer_.bar(target, Addr{slot.block}, {Addr{slot.path}, Addr{slot.folder}},
-                      [&] { return threads_of(asker->pid).size(); });
+                      [&] { return threads_of(requester->pid).size(); });
   if (writable) return armer_.take_jumps(target, Addr{slot.block}, range);
   return armer_.arm(target, Addr{slot.block}, mapped ? range : Changed{});
 }
@@ -357,10 +357,10 @@ Status MailService::let_go(Request& request, pid_t pid) {
   return uninstall_handlers(target, *block);
 }
 
-Status MailService::let_go_of_other(const Request& request, const Asker& asker) {
-  const pid_t pid = process_called(area_, asker, static_cast<pid_t>(request.slot.path));
+Status MailService::let_go_of_other(const Request& request, const Requester& requester) {
+  const pid_t pid = process_called(area_, requester, static_cast<pid_t>(request.slot.path));
   // To be told to leave a process alone must not be a way to blind it. The kernel will refuse the call as well.
-  if (pid == 0 || !may_trace(asker.pid, pid)) return ok();
+  if (pid == 0 || !may_trace(requester.pid, pid)) return ok();
   const auto block = find_block(pid);
   if (block && disarm_running(pid, *block)) note_left(pid);
   return ok();
@@ -373,23 +373,23 @@ void MailService::note_left(pid_t pid) {
 }
 
 // A child in its parent's memory has recorded by the parent's number, and what its own is shows here alone.
-void MailService::note_caller(const Request& request, const Asker& asker) {
+void MailService::note_caller(const Request& request, const Requester& requester) {
   shared::TaskWords words{};
   constexpr std::size_t kWords = offsetof(shared::ProcessBlock, process_word);
   if (!request.process->files.read(Addr{request.slot.block} + kWords, &words, sizeof words)) return;
-  if (auto task = task_named_by(words, asker.tid)) note_names({std::move(*task)});
+  if (auto task = task_named_by(words, requester.tid)) note_names({std::move(*task)});
 }
 
-Status MailService::serve_exec(const std::shared_ptr<Request>& request, const Asker& asker) {
+Status MailService::serve_exec(const std::shared_ptr<Request>& request, const Requester& requester) {
   const MailSlot& slot = request->slot;
   if (agent_ == nullptr) return ok();
   if (slot.kind == static_cast<std::uint32_t>(shared::MailKind::exec_failed)) {
-    exec_.failed(asker.tid);
+    exec_.failed(requester.tid);
     return ok();
   }
   // A forked child has not been seen yet, and what it has recorded is from before.
-  if (maps_ != nullptr) maps_->note(asker.pid);
-  note_caller(*request, asker);
+  if (maps_ != nullptr) maps_->note(requester.pid);
+  note_caller(*request, requester);
   std::string path(PATH_MAX, '\0');
   std::size_t bytes = 0;  // up to the end of a page at a time: the path may end right before unmapped memory
   while (bytes < path.size()) {
@@ -400,15 +400,15 @@ Status MailService::serve_exec(const std::shared_ptr<Request>& request, const As
     if (path.find('\0') < bytes) break;
   }
   path.resize(std::min(path.find('\0'), bytes));
-  const auto still_asks = [this, request, asker] {
+  const auto still_asks = [this, request, requester] {
     if (!request->process->lives() || !request->thread.still_waits()) return false;
-    const auto now = find_asker(area_, *request->process, request->at, request->slot);
-    return now && now->pid == asker.pid && now->tid == asker.tid;
+    const auto now = find_requester(area_, *request->process, request->at, request->slot);
+    return now && now->pid == requester.pid && now->tid == requester.tid;
   };
   const auto answer = [request] { request->thread.finish(); };
   is_following_ = true;  // before it goes on
   request->is_put_off =
-      !exec_.begins({asker.pid, asker.tid, path, static_cast<int>(slot.folder)}, {still_asks, answer, [] {}});
+      !exec_.begins({requester.pid, requester.tid, path, static_cast<int>(slot.folder)}, {still_asks, answer, [] {}});
   return ok();
 }
 

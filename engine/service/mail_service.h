@@ -106,16 +106,16 @@ class MailService {
   bool look_at(pid_t pid);
   void answer(const std::shared_ptr<const Member>& process, Addr at);
   Status serve(const std::shared_ptr<Request>& request);
-  Status serve_exec(const std::shared_ptr<Request>& request, const Asker& asker);
+  Status serve_exec(const std::shared_ptr<Request>& request, const Requester& requester);
   Status let_go(Request& request, pid_t pid);
-  Status let_go_of_other(const Request& request, const Asker& asker);
+  Status let_go_of_other(const Request& request, const Requester& requester);
   void note_left(pid_t pid);
   void note_failure(const std::string& why);
   Status load(target::PtraceTarget& target);
   Status prepare_for(pid_t pid);
   void note_name(pid_t pid);
   void note_names(std::vector<SeenTask> tasks);
-  void note_caller(const Request& request, const Asker& asker);
+  void note_caller(const Request& request, const Requester& requester);
 
   trace::Area& area_;
   Armer& armer_;
@@ -125,7 +125,7 @@ class MailService {
   plan::FileCache files_;
   KnownBlocks blocks_;
   ExecFollower exec_;
-  BesideOthers beside_;
+  ForeignBreakpoints foreign_breakpoints_;
   Notes failures_;                     // why requests could not be served
   Notes left_;                         // processes that another tracer has
   std::set<std::uint32_t> strangers_;  // who have rung and are in no process that was found
@@ -143,7 +143,7 @@ class MailService {
   std::vector<SeenTask> names_;
   Fd flush_event_;
   std::unique_ptr<DomainGuard> guard_;
-  std::optional<Pulse> pulse_;
+  std::optional<Heartbeat> heartbeat_;
   std::thread thread_;
 };
 

@@ -18,14 +18,14 @@
 #include "engine/process/members.h"
 #include "engine/process/processes.h"
 #include "engine/target/attachable.h"
-#include "engine/target/held_process.h"
 #include "engine/target/process_list.h"
+#include "engine/target/stopped_process.h"
 
 namespace uprobe::control {
 namespace {
 
-using target::HeldProcess;
-using Thread = HeldProcess::Thread;
+using target::StoppedProcess;
+using Thread = StoppedProcess::Thread;
 using namespace std::chrono_literals;
 
 constexpr auto kPatience = 100ms;
@@ -72,11 +72,11 @@ std::uint32_t own_id(pid_t pid, pid_t tid) {
 }
 
 // What threads do to the part that goes away. A record in a ring of a CPU is built in an rseq section, which begins anew in the new
-// part when the thread goes on (HeldProcess sees to that where it sends the thread elsewhere first). A claimed ring is its thread's
+// part when the thread goes on (StoppedProcess sees to that where it sends the thread elsewhere first). A claimed ring is its thread's
 // until the record is there, and what was found in a histogram until it is added to.
 class Records {
  public:
-  Records(HeldProcess& process, const trace::Area& area, const trace::LiveArea& live, const SessionCode& code,
+  Records(StoppedProcess& process, const trace::Area& area, const trace::LiveArea& live, const SessionCode& code,
           shared::TaskWords words)
       : process_(process), area_(area), live_(live), code_(code), words_(words) {}
 
@@ -88,7 +88,7 @@ class Records {
       const auto busy = std::ranges::find_if(threads, [this](const Thread& t) { return is_busy(t); });
       if (busy == threads.end()) return true;
       if (busy->in_group_stop) return false;
-      const auto is_ours = [this](std::uint64_t ip) { return code_.contains(ip) || process_.is_errand(ip); };
+      const auto is_ours = [this](std::uint64_t ip) { return code_.contains(ip) || process_.is_remote_call(ip); };
       if (!process_.let_out(busy->tid, kMoment, is_ours)) return false;
     }
     return false;
@@ -107,7 +107,7 @@ class Records {
     return false;
   }
 
-  HeldProcess& process_;
+  StoppedProcess& process_;
   const trace::Area& area_;
   const trace::LiveArea& live_;
   const SessionCode& code_;
@@ -122,7 +122,7 @@ class StoppedMember {
     const Error filtered{.code = Code::refused,
                          .text = "it has a seccomp filter, which may forbid what has to be done in it"};
     if (may_be_killed_for_calls(pid)) return filtered;
-    auto process = HeldProcess::hold(pid, kPatience);
+    auto process = StoppedProcess::hold(pid, kPatience);
     if (!process) return process.error();
     if (may_be_killed_for_calls(pid)) return filtered;
     // All that is found out from here on is of the process that is stopped.
@@ -150,10 +150,10 @@ class StoppedMember {
   Status cut_off(const trace::Area& area) { return cover_part(*process_, member_.area, area); }
 
  private:
-  StoppedMember(std::unique_ptr<HeldProcess> process, Member member)
+  StoppedMember(std::unique_ptr<StoppedProcess> process, Member member)
       : process_(std::move(process)), member_(std::move(member)) {}
 
-  std::unique_ptr<HeldProcess> process_;
+  std::unique_ptr<StoppedProcess> process_;
   Member member_;
 };
 

@@ -52,14 +52,15 @@ bool shares_slot(const trace::Area& area, pid_t pid, Addr at, const shared::Mail
 
 }  // namespace
 
-Result<Asker> find_asker(const trace::Area& area, const Member& process, Addr at, const shared::MailSlot& slot) {
+Result<Requester> find_requester(const trace::Area& area, const Member& process, Addr at,
+                                 const shared::MailSlot& slot) {
   const pid_t pid = process.files.pid();
   const auto named = static_cast<pid_t>(slot.tid);
-  Asker asker{pid, thread_called(pid, named)};
-  if (asker.tid != 0) return asker;
+  Requester requester{pid, thread_called(pid, named)};
+  if (requester.tid != 0) return requester;
   // A thread id is only needed where the thread is to be seized.
   const auto kind = static_cast<shared::MailKind>(slot.kind);
-  if (kind != shared::MailKind::exec_begins && kind != shared::MailKind::exec_failed) return asker;
+  if (kind != shared::MailKind::exec_begins && kind != shared::MailKind::exec_failed) return requester;
   std::vector<pid_t> others{process_of_thread(named)};
   if (others[0] == 0 || !shares_slot(area, others[0], at, slot)) {
     struct stat status {};
@@ -68,13 +69,13 @@ Result<Asker> find_asker(const trace::Area& area, const Member& process, Addr at
     std::erase_if(others, [&](pid_t other) { return !shares_slot(area, other, at, slot); });
   }
   for (const pid_t other : others)
-    if (const pid_t tid = thread_called(other, named); tid != 0) return Asker{other, tid};
+    if (const pid_t tid = thread_called(other, named); tid != 0) return Requester{other, tid};
   return Error{.code = Code::damaged, .text = "a request that no traced process has made"};
 }
 
-pid_t process_called(const trace::Area& area, const Asker& asker, pid_t id) {
+pid_t process_called(const trace::Area& area, const Requester& requester, pid_t id) {
   struct stat status {};
-  const std::size_t depth = ids_of(asker.pid, asker.pid).size();
+  const std::size_t depth = ids_of(requester.pid, requester.pid).size();
   const pid_t same = process_of_thread(id);
   if (same != 0 && depth == ids_of(::getpid(), ::getpid()).size()) return open_member(area, same) ? same : 0;
   if (::fstat(area.fd(), &status) != 0) return 0;

@@ -42,27 +42,27 @@ std::string called(const Candidate& candidate) {
 
 // What a thread holds by ptrace is let go of when it ends, whatever has failed (kernel/ptrace.c, exit_ptrace): each newcomer has one
 // of its own.
-Status Newcomers::try_to_take(const Candidate& candidate) {
+Status LateAttacher::try_to_take(const Candidate& candidate) {
   Status taken = ok();
-  std::thread thread =
-      start_quiet_thread([&] { taken = survive_exhaustion([&] { return take(candidate); }); }, {SIGCHLD});
+  std::thread thread = start_signal_masked_thread(
+      [&] { taken = catch_resource_exhaustion([&] { return take(candidate); }); }, {SIGCHLD});
   thread.join();
   return taken;
 }
 
-Status Newcomers::take(const Candidate& candidate) {
+Status LateAttacher::take(const Candidate& candidate) {
   Fd handle(static_cast<int>(::syscall(SYS_pidfd_open, candidate.pid, 0)));
   if (!handle) return system_error("pidfd_open", errno);
   if (Status free = control::make_free(candidate.pid, session_); !free) return free;
   if (Status fit = target::check_attachable(candidate.pid); !fit) return fit;
-  const auto is_wanted = [&] { return lookout_.is_still(candidate); };
+  const auto is_wanted = [&] { return finder_.is_still(candidate); };
   const Status taken = service_.alone([&] { return service_.take_in(candidate.pid, is_wanted); });
   if (taken && !is_watching_) handles_.push_back(std::move(handle));
   return taken;
 }
 
 // Programs that start all the time must not fill the user's screen.
-void Newcomers::tell(const std::string& line) {
+void LateAttacher::tell(const std::string& line) {
   const auto now = std::chrono::steady_clock::now();
   const auto earned = (now - earned_until_) / kLinePace;
   earned_until_ += earned * kLinePace;
@@ -72,7 +72,7 @@ void Newcomers::tell(const std::string& line) {
   tell_(line);
 }
 
-void Newcomers::tell_refusal(const Candidate& candidate, const Error& error) {
+void LateAttacher::tell_refusal(const Candidate& candidate, const Error& error) {
   const bool is_forbidden = error.err == EPERM || error.err == EACCES;
   const Error told = is_forbidden ? target::explain_refusal(candidate.pid, error.err) : error;
   if (refusals_.size() >= kMostReasons && !refusals_.contains(told.text)) return void(++untold_);
@@ -81,10 +81,10 @@ void Newcomers::tell_refusal(const Candidate& candidate, const Error& error) {
 }
 
 // Whether it is to be tried again.
-bool Newcomers::settle(const Candidate& candidate, const Status& outcome) {
+bool LateAttacher::settle(const Candidate& candidate, const Status& outcome) {
   const bool has_ended = !outcome && has_gone(candidate.pid, outcome.error());
   if (!outcome && !has_ended && may_pass(outcome.error()) && candidate.offers < kMostTries) return true;
-  lookout_.settle(candidate);
+  finder_.settle(candidate);
   if (has_ended)
     ++gone_;
   else if (outcome || outcome.error().err == EALREADY)
@@ -95,9 +95,9 @@ bool Newcomers::settle(const Candidate& candidate, const Status& outcome) {
   return false;
 }
 
-bool Newcomers::step() {
+bool LateAttacher::step() {
   bool again = false;
-  for (const Candidate& candidate : lookout_.look()) {
+  for (const Candidate& candidate : finder_.look()) {
     if (stop_) return false;
     if (candidate.offers == 1) ++found_;
     again = settle(candidate, try_to_take(candidate)) || again;
@@ -105,36 +105,36 @@ bool Newcomers::step() {
   return again;
 }
 
-void Newcomers::tell_closed() {
-  const std::size_t closed = lookout_.closed_ones();
+void LateAttacher::tell_closed() {
+  const std::size_t closed = finder_.closed_ones();
   if (closed != 0)
     tell_(std::to_string(closed) + (closed == 1 ? " process does not show us what it maps: it is left out"
                                                 : " processes do not show us what they map: they are left out"));
 }
 
-void Newcomers::take_present(const GivenUp& given_up) {
+void LateAttacher::take_present(const GivenUp& given_up) {
   while (step() && !given_up()) std::this_thread::sleep_for(kAgain);
   tell_closed();
 }
 
-void Newcomers::watch() {
+void LateAttacher::watch() {
   is_watching_ = true;
-  thread_ = start_quiet_thread(
+  thread_ = start_signal_masked_thread(
       [this] {
         while (!stop_) {
-          static_cast<void>(survive_exhaustion([this] { return step(), ok(); }));
+          static_cast<void>(catch_resource_exhaustion([this] { return step(), ok(); }));
           std::this_thread::sleep_for(kPace);
         }
       },
       {SIGCHLD});
 }
 
-void Newcomers::stop() {
+void LateAttacher::stop() {
   stop_ = true;
   if (thread_.joinable()) thread_.join();
 }
 
-std::vector<std::string> Newcomers::notes() const {
+std::vector<std::string> LateAttacher::notes() const {
   std::vector<std::string> notes;
   for (const auto& [reason, times] : refusals_)
     if (times > kMostTold) notes.push_back(std::to_string(times - kMostTold) + " more processes left out: " + reason);

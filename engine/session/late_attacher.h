@@ -10,20 +10,20 @@
 #include <vector>
 
 #include "engine/attach/process_finder.h"
-#include "engine/base/quiet_thread.h"
+#include "engine/base/signal_masked_thread.h"
 #include "engine/service/mail_service.h"
 #include "engine/types.h"
 
 namespace uprobe {
 
-class Newcomers {
+class LateAttacher {
  public:
   // All outlive it. `session`: the inode of the session's area. `tell` may be called from another thread.
-  Newcomers(control::Lookout lookout, ino_t session, control::MailService& service, Tell tell)
-      : lookout_(std::move(lookout)), session_(session), service_(service), tell_(std::move(tell)) {}
-  ~Newcomers() { stop(); }
-  Newcomers(const Newcomers&) = delete;
-  Newcomers& operator=(const Newcomers&) = delete;
+  LateAttacher(control::ProcessFinder finder, ino_t session, control::MailService& service, Tell tell)
+      : finder_(std::move(finder)), session_(session), service_(service), tell_(std::move(tell)) {}
+  ~LateAttacher() { stop(); }
+  LateAttacher(const LateAttacher&) = delete;
+  LateAttacher& operator=(const LateAttacher&) = delete;
 
   // All that are there. What is in somebody's way for a moment is tried again for a while.
   void take_present(const GivenUp& given_up);
@@ -48,7 +48,7 @@ class Newcomers {
   void tell_refusal(const control::Candidate& candidate, const Error& error);
   void tell_closed();
 
-  control::Lookout lookout_;
+  control::ProcessFinder finder_;
   const ino_t session_;
   control::MailService& service_;
   const Tell tell_;

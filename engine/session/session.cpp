@@ -72,9 +72,9 @@ Session& Session::operator=(Session&&) noexcept = default;
 Session::~Session() = default;
 
 Session::State::~State() {
-  if (steward.joinable()) steward.join();
+  if (reader_thread.joinable()) reader_thread.join();
   if (area) stop_tracing();
-  guest_door.reset();
+  peer_server.reset();
 }
 
 // From the mail service, which sees processes while they live.
@@ -121,8 +121,8 @@ void Session::State::await_writers() {
 
 // Recording off, original bytes back in every process that has the session: whoever lives on runs untraced.
 void Session::State::stop_tracing() {
-  door.reset();
-  if (guest_door) guest_door->close();
+  socket.reset();
+  if (peer_server) peer_server->close();
   end_search();
   if (area) __atomic_store_n(&area->header().tool_gone, 1, __ATOMIC_RELAXED);  // nobody need ask
   {
@@ -210,8 +210,8 @@ Status Session::State::make_area() {
   area.emplace(made.take());
   area->keep_from_children();
   area->header().mode = (agent ? 0 : shared::kModePreloaded) | (attaches ? shared::kModeAttached : 0) |
-                        (is_beside() ? shared::kModeBeside : 0);
-  area->header().first_process = static_cast<std::uint32_t>(is_beside() ? options.waiting->pid : 0);
+                        (is_daemonized() ? shared::kModeDaemonize : 0);
+  area->header().first_process = static_cast<std::uint32_t>(is_daemonized() ? options.waiting->pid : 0);
   area->header().known_as = static_cast<std::uint32_t>(options.known_as);
   if (std::any_of(probes.begin(), probes.end(), shows_symbols) || shows_addresses(switches)) {
     std::vector<plan::Site> sites;
@@ -230,7 +230,8 @@ Status Session::State::make_area() {
   struct stat file {};
   if (::fstat(area->fd(), &file) != 0) return system_error("fstat of the session area", errno);
   const auto tasks = std::make_shared<control::TracedTasks>(file.st_ino);
-  names = trace::TaskNames("/proc", [tasks](std::uint32_t tid, bool is_elsewhere) { return tasks->has(tid, is_elsewhere); });
+  names = trace::TaskNames("/proc",
+                           [tasks](std::uint32_t tid, bool is_elsewhere) { return tasks->has(tid, is_elsewhere); });
   reader.emplace(*area, *clock, names);
   return ok();
 }
@@ -239,7 +240,7 @@ Status Session::State::arm(target::Target& target, const std::function<Result<co
   if (Status known = plan_for(target.pid()); !known) return known;
   auto block = load();
   if (!block) return block.error();
-  const Status begun = survive_exhaustion([&]() -> Status {
+  const Status begun = catch_resource_exhaustion([&]() -> Status {
     if (Status armed = armer->arm(target, *block); !armed) return armed;
     return begin({{target.pid(), block->address()}});
   });
@@ -303,7 +304,7 @@ Status Session::launch(const std::vector<std::string>& argv) {
                  .where = *program};
   if (Status agent = state_->open_agent(); !agent) return agent;
   const Status launched = state_->launch(*program, argv);
-  if (!launched || state_->ended_early) state_->close_doors();
+  if (!launched || state_->ended_early) state_->close_sockets();
   return launched;
 }
 
@@ -311,22 +312,22 @@ Result<std::unique_ptr<target::PtraceTarget>> Session::State::start(const std::s
                                                                     const std::vector<std::string>& argv) {
   const auto meanwhile = [&] {
     if (options.has_guardian)  // the program is the first child that others see
-      target::start_guardian(is_beside() ? options.waiting->pid : 0);
+      target::start_guardian(is_daemonized() ? options.waiting->pid : 0);
     if (options.tier != plan::Tier::breakpoint)
       for (const control::FilePoints& file : planned.files()) flows.begin(file.file);
     raise_own_limits();  // the child has inherited them as they were
     return make_area();
   };
-  if (!is_beside()) return target::PtraceTarget::launch(program, argv, {.meanwhile = meanwhile});
+  if (!is_daemonized()) return target::PtraceTarget::launch(program, argv, {.meanwhile = meanwhile});
   if (Status made = meanwhile(); !made) return made.error();
   return target::PtraceTarget::launch_waiting(options.waiting->pid, options.waiting->line, program);
 }
 
 Status Session::State::launch(const std::string& program, const std::vector<std::string>& argv) {
   auto target = start(program, argv);
-  if (!target) return is_beside() ? Status(target.error()) : unless_killed(target.error());
+  if (!target) return is_daemonized() ? Status(target.error()) : unless_killed(target.error());
   if (Status ready = make_ready(**target); !ready)
-    return is_beside() ? give_up(**target, ready.error()) : unless_killed(ready.error());
+    return is_daemonized() ? give_up(**target, ready.error()) : unless_killed(ready.error());
   return ended_early ? ok() : serve();
 }
 
@@ -346,7 +347,7 @@ Status Session::State::make_ready(target::PtraceTarget& target) {
   ::signal(SIGCHLD, SIG_DFL);
   pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   if (!pidfd) return system_error("pidfd_open", errno);
-  if (Status opened = open_doors(); !opened) return opened;
+  if (Status opened = open_sockets(); !opened) return opened;
   const auto load = [&] { return control::load_agent(target, *agent, *area, planned.size()); };
   if (Status armed = arm(target, load); !armed) return armed;
   return target.release();

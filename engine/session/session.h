@@ -1,7 +1,7 @@
 // The facade: everything that the CLI (and later the helper and the tests) may use of the engine.
 //
 //   prepare   every definition is parsed, resolved and planned against the files; no process exists yet
-//   attach    the same for processes that run already. Where another tool traces them, the session is that tool's guest
+//   attach    the same for processes that run already. Where another tool traces them, the session is that tool's client
 //   launch    the program starts under ptrace, the agent gets in at the exec stop, points are armed, the tracer lets go
 //   run       records are read and printed until the program ends (or the session is stopped); other threads may add and
 //             remove probes meanwhile
@@ -44,7 +44,7 @@ class Session {
   // it was given up before the first was touched, or while another was waited for: all of them are as they were.
   Status attach(const Selection& whom, const GivenUp& given_up);
 
-  // The other door: the program that has the agent by LD_PRELOAD and waits for us. When this returns the points are armed;
+  // The other socket: the program that has the agent by LD_PRELOAD and waits for us. When this returns the points are armed;
   // the program begins with program.finish(true).
   Status adopt(control::Preloaded& program);
   // Reads and prints until no process has the session any more, or `options` or the output end it.
@@ -55,9 +55,9 @@ class Session {
   // program.
   Result<Ending> run(const RunOptions& options, const Output& output);
   Result<Ending> run(const RunOptions& options, const RecordSink& sink);
-  // Guests have outlasted run(): the target cannot be left before them. serve_guests() returns when the last has gone.
-  bool has_guests() const;
-  void serve_guests();
+  // Clients have outlasted run(): the target cannot be left before them. serve_clients() returns when the last has gone.
+  bool has_clients() const;
+  void serve_clients();
   // A program that was a waiting process and waits at its end goes on: all that is to be written of it has been.
   void let_program_end();
   bool is_recording() const;  // launched, and not let go since

@@ -1,4 +1,4 @@
-// Attaching to processes that run. The session's other doors are in session.cpp.
+// Attaching to processes that run. The session's other sockets are in session.cpp.
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -20,12 +20,12 @@
 #include "engine/session/session_state.h"
 #include "engine/target/attachable.h"
 #include "engine/target/guardian.h"
-#include "engine/target/held_process.h"
+#include "engine/target/stopped_process.h"
 
 namespace uprobe {
 namespace {
 
-using target::HeldProcess;
+using target::StoppedProcess;
 
 Error about(pid_t pid, Error error) {
   if (error.err == EPERM || error.err == EACCES) return target::explain_refusal(pid, error.err);
@@ -71,7 +71,7 @@ Status await_free(pid_t pid, const GivenUp& given_up) {
 }
 
 struct Held {
-  std::unique_ptr<HeldProcess> process;
+  std::unique_ptr<StoppedProcess> process;
   Result<control::FoundAgent> agent;
 };
 
@@ -81,7 +81,7 @@ Result<Held> hold_free(pid_t pid, const GivenUp& given_up) {
   for (Turn turn(given_up);;) {
     if (Status free = await_free(pid, given_up); !free) return free.error();
     if (given_up()) return turn.failed({});
-    auto process = HeldProcess::hold(pid);
+    auto process = StoppedProcess::hold(pid);
     if (process) {
       auto agent = control::find_agent(pid);
       if (!control::is_in_session(pid, agent)) return Held{process.take(), std::move(agent)};
@@ -113,7 +113,7 @@ Status Session::State::attach_all(const GivenUp& given_up) {
     target::RunningTarget running(files.take());
     armer->look_ahead(running);
   }
-  std::vector<std::unique_ptr<HeldProcess>> held;
+  std::vector<std::unique_ptr<StoppedProcess>> held;
   std::map<pid_t, Addr> blocks;
   const auto take = [&](pid_t pid) -> Status {
     auto free = hold_free(pid, given_up);
@@ -127,10 +127,10 @@ Status Session::State::attach_all(const GivenUp& given_up) {
   };
   Status begun = ok();
   for (const pid_t pid : attached) {
-    if (begun) begun = survive_exhaustion([&] { return take(pid); });
+    if (begun) begun = catch_resource_exhaustion([&] { return take(pid); });
     if (!begun && begun.error().where.empty()) begun = about(pid, begun.error());
   }
-  if (begun) begun = survive_exhaustion([&] { return begin(blocks); });
+  if (begun) begun = catch_resource_exhaustion([&] { return begin(blocks); });
   std::vector<pid_t> taken;
   for (const auto& process : held) taken.push_back(process->pid());
   held.clear();
@@ -148,9 +148,9 @@ Status Session::State::attach_first(const GivenUp& given_up) {
     if (Status known = plan_for(pid); !known) return about(pid, known.error());
   }
   if (Status made = make_area(); !made) return made;
-  if (Status opened = open_doors(); !opened) return opened;
+  if (Status opened = open_sockets(); !opened) return opened;
   const Status begun = attach_all(given_up);
-  if (!begun) close_doors();
+  if (!begun) close_sockets();
   return begun;
 }
 
@@ -197,20 +197,20 @@ Status Session::State::join_host(const Error& occupied, const GivenUp& given_up)
   const Error again{
       .code = Code::refused, .text = occupied.text, .where = occupied.where, .column = -1, .help = {}, .err = EAGAIN};
   if (host == 0) return again;
-  const Status joined = become_guest(host, given_up);
+  const Status joined = become_client(host, given_up);
   if (joined) return joined;
   if (joined.error().code != Code::not_found) return about(attached.front(), joined.error());
   if (const auto elsewhere = reason_out_of_reach(host)) return about(attached.front(), *elsewhere);
   return is_engine(host) ? again : occupied;
 }
 
-// By number, in a session of our own or as another's guest.
+// By number, in a session of our own or as another's client.
 Status Session::State::attach_or_join(const GivenUp& given_up) {
   using namespace std::chrono_literals;
   constexpr auto kPatience = 10s;
   for (const auto begun = std::chrono::steady_clock::now();;) {
     const Status first = attach_first(given_up);
-    if (first || first.error().err != control::kOccupied || searches || !options.has_door) return first;
+    if (first || first.error().err != control::kOccupied || searches || !options.has_socket) return first;
     forget_attempt();
     const Status joined = join_host(first.error(), given_up);
     if (joined || joined.error().err != EAGAIN || std::chrono::steady_clock::now() - begun > kPatience) return joined;
@@ -234,24 +234,24 @@ Error nobody_found(const Selection& whom, std::size_t found) {
 }  // namespace
 
 // The session is under way: who is found joins it.
-Status Session::State::find_others(const Selection& whom, control::Lookout lookout, const GivenUp& given_up) {
+Status Session::State::find_others(const Selection& whom, control::ProcessFinder finder, const GivenUp& given_up) {
   struct stat area_file {};
   if (::fstat(area->fd(), &area_file) != 0) return system_error("fstat of the session area", errno);
-  newcomers.emplace(std::move(lookout), area_file.st_ino, *mail, whom.tell);
-  newcomers->take_present(given_up);
-  for (Fd& handle : newcomers->take_handles()) processes.push_back(std::move(handle));
+  late_attacher.emplace(std::move(finder), area_file.st_ino, *mail, whom.tell);
+  late_attacher->take_present(given_up);
+  for (Fd& handle : late_attacher->take_handles()) processes.push_back(std::move(handle));
   waits = whom.waits;
-  if (waits) return newcomers->watch(), ok();
-  if (newcomers->taken() != 0 || !attached.empty()) return mail->alone([this] { return find_any_armed(); });
+  if (waits) return late_attacher->watch(), ok();
+  if (late_attacher->taken() != 0 || !attached.empty()) return mail->alone([this] { return find_any_armed(); });
   if (given_up()) return Error{.code = Code::killed, .text = "given up"};
-  return nobody_found(whom, newcomers->found());
+  return nobody_found(whom, late_attacher->found());
 }
 
 void Session::State::end_search() {
-  if (!newcomers) return;
-  newcomers->stop();
-  for (std::string& note : newcomers->notes()) notes.push_back(std::move(note));
-  newcomers.reset();
+  if (!late_attacher) return;
+  late_attacher->stop();
+  for (std::string& note : late_attacher->notes()) notes.push_back(std::move(note));
+  late_attacher.reset();
 }
 
 Status Session::attach(const Selection& whom, const GivenUp& given_up) {
@@ -260,16 +260,17 @@ Status Session::attach(const Selection& whom, const GivenUp& given_up) {
   s.attaches = true;
   s.tell = whom.tell;
   s.searches = !whom.names.empty() || !whom.objects.empty();
-  auto lookout = control::Lookout::open({whom.names, whom.objects});
-  if (!lookout) return lookout.error();
+  auto finder = control::ProcessFinder::open({whom.names, whom.objects});
+  if (!finder) return finder.error();
   raise_own_limits();
   if (Status agent = s.open_agent(); !agent) return agent;
   // In an order that all of us keep: nobody holds what another one waits for.
   const std::set<pid_t> wanted(whom.pids.begin(), whom.pids.end());
   s.attached.assign(wanted.begin(), wanted.end());
-  if (Status begun = s.attach_or_join(given_up); !begun || s.visit) return begun;
+  if (Status begun = s.attach_or_join(given_up); !begun || s.connection) return begun;
   if (s.searches)
-    if (Status found = survive_exhaustion([&] { return s.find_others(whom, lookout.take(), given_up); }); !found) {
+    if (Status found = catch_resource_exhaustion([&] { return s.find_others(whom, finder.take(), given_up); });
+        !found) {
       s.stop_tracing();
       return found;
     }

@@ -93,20 +93,20 @@ void Session::State::leave(const std::vector<std::uint16_t>& events) {
 
 // The events first, for nobody may record what the reader does not know.
 Result<std::vector<std::uint16_t>> Session::State::join(const std::vector<Probe>& more,
-                                                        const std::shared_ptr<Guest>& guest) {
+                                                        const std::shared_ptr<Client>& client) {
   std::vector<std::uint16_t> events;
   control::ProbeSet points;
   Status joined = ok();
   {
     const std::lock_guard lock(reading);
     if (joined = has_room(more); !joined) return about(joined.error(), more.front());
-    const std::uint64_t since = guest ? clock->to_ns(trace::Clock::now()) : 0;
+    const std::uint64_t since = client ? clock->to_ns(trace::Clock::now()) : 0;
     for (const Probe& probe : more) {
       const auto number = number_for(probe);
       joined = number ? ok() : Status(number.error());
       if (!joined) break;
       routes.resize(probes.size());
-      routes[*number] = {guest, static_cast<std::uint32_t>(events.size()), since};
+      routes[*number] = {client, static_cast<std::uint32_t>(events.size()), since};
       events.push_back(*number);
       add_points(probe, *number, points);
     }
@@ -120,7 +120,7 @@ Result<std::vector<std::uint16_t>> Session::State::join(const std::vector<Probe>
   const std::lock_guard lock(reading);
   for (const std::uint16_t event : events) {
     probes[event].was_refused = reader->counts().recorded[event] == 0;
-    probes[event].is_free = guest != nullptr;
+    probes[event].is_free = client != nullptr;
     routes[event] = {};
   }
   return error;
@@ -219,7 +219,7 @@ std::vector<ProbeState> Session::State::list() const {
     const EventCounts counts = counts_of(i);
     ProbeState state{
         .definition = spec::listing(probe.spec, probe.site.offset), .name = name_of(probe), .on = probe.on};
-    if (i < routes.size() && routes[i].guest) state.owner = routes[i].guest->known_as;
+    if (i < routes.size() && routes[i].client) state.owner = routes[i].client->known_as;
     state.lost = counts.lost_full + counts.lost_too_big + counts.lost_busy;
     state.hits = counts.recorded + counts.filtered + state.lost;
     state.missed = counts.missed;

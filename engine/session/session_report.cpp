@@ -47,9 +47,9 @@ std::string Session::State::event_name(std::uint32_t number) const {
 
 std::vector<std::string> Session::State::reasons_against_jumps() {
   Notes unread;
-  const control::OwnPoints::Wishes wishes{
+  const control::InternalPoints::Wishes wishes{
       .ends_too = asks_at_end(), .is_preloaded = !agent, .insists_on_stubs = options.returns == plan::ReturnMode::stub};
-  control::OwnPoints own(planned, wishes, unread);
+  control::InternalPoints own(planned, wishes, unread);
   control::JumpPlanner jumps(flows, own);
   std::vector<std::string> reasons;
   for (const Probe& probe : probes) {
@@ -120,24 +120,24 @@ EventCounts Session::State::all_counts_of(std::size_t event) const {
   const bool is_known = event < read.recorded.size();
   return {.recorded = is_known ? read.recorded[event] : 0,
           .filtered = probes[event].just_unseen ? 0 : area->dropped(number) + (is_known ? read.dropped[event] : 0),
-          .muted = seen.muted,
+          .disabled = seen.disabled,
           .lost_full = seen.lost_full,
           .lost_too_big = seen.lost_too_big,
           .lost_busy = seen.lost_busy,
           .missed = seen.missed,
-          .undecided = seen.undecided};
+          .unavailable = seen.unavailable};
 }
 
 EventCounts Session::State::counts_of(std::size_t event) const {
   const EventCounts all = all_counts_of(event), &before = probes[event].before;
   return {.recorded = all.recorded - before.recorded,
           .filtered = all.filtered - before.filtered,
-          .muted = all.muted - before.muted,
+          .disabled = all.disabled - before.disabled,
           .lost_full = all.lost_full - before.lost_full,
           .lost_too_big = all.lost_too_big - before.lost_too_big,
           .lost_busy = all.lost_busy - before.lost_busy,
           .missed = all.missed - before.missed,
-          .undecided = all.undecided - before.undecided};
+          .unavailable = all.unavailable - before.unavailable};
 }
 
 ProbeSummary Session::State::line_of(std::size_t event, const EventCounts& counts, std::uint64_t behind) const {
@@ -147,11 +147,11 @@ ProbeSummary Session::State::line_of(std::size_t event, const EventCounts& count
   line.name = probe.spec.group + "/" + probe.spec.event;
   line.place = probe.spec.place.path + ":" + hex(probe.site.offset);
   line.lost_full = counts.lost_full, line.lost_too_big = counts.lost_too_big, line.lost_busy = counts.lost_busy;
-  line.lost_behind = std::min(behind, counts.recorded);
-  line.recorded = counts.recorded - line.lost_behind;
-  line.missed = counts.missed, line.undecided = counts.undecided, line.filtered = counts.filtered,
-  line.muted = counts.muted;
-  line.hits = counts.recorded + line.filtered + line.muted + line.lost_full + line.lost_too_big + line.lost_busy;
+  line.lost_to_reader_lag = std::min(behind, counts.recorded);
+  line.recorded = counts.recorded - line.lost_to_reader_lag;
+  line.missed = counts.missed, line.unavailable = counts.unavailable, line.filtered = counts.filtered,
+  line.disabled = counts.disabled;
+  line.hits = counts.recorded + line.filtered + line.disabled + line.lost_full + line.lost_too_big + line.lost_busy;
   if (line.hits == 0) line.hint = hint_for(probe, event, report);
   const auto against = report.against.find(static_cast<std::uint16_t>(event));
   if (against != report.against.end()) line.against = against->second;
@@ -216,15 +216,15 @@ std::string Session::histograms(bool raw_strings) const {
   return text;
 }
 
-// Of a guest's probes in the order of its definitions; of the session's own those that were removed as well. Nobody changes the
+// Of a client's probes in the order of its definitions; of the session's own those that were removed as well. Nobody changes the
 // list meanwhile.
-Summary Session::State::summary_of(std::uint32_t owner, const Guest* guest) {
+Summary Session::State::summary_of(std::uint32_t owner, const Client* client) {
   Summary summary;
-  summary.tier = guest != nullptr ? guest->tier : options.tier;
-  if (guest == nullptr) summary.notes = notes, summary.details = details;
+  summary.tier = client != nullptr ? client->tier : options.tier;
+  if (client == nullptr) summary.notes = notes, summary.details = details;
   std::vector<std::size_t> events;
-  if (guest != nullptr) events.assign(guest->events.begin(), guest->events.end());
-  for (std::size_t i = 0; guest == nullptr && i < probes.size(); ++i)
+  if (client != nullptr) events.assign(client->events.begin(), client->events.end());
+  for (std::size_t i = 0; client == nullptr && i < probes.size(); ++i)
     if (probes[i].owner == owner && !probes[i].was_refused) events.push_back(i);
   std::vector<EventCounts> counts;
   trace::ReaderCounts read;
@@ -237,9 +237,9 @@ Summary Session::State::summary_of(std::uint32_t owner, const Guest* guest) {
     const control::ArmReport& report = armer->report();
     for (std::size_t i = 0; i < events.size(); ++i) {
       summary.probes.push_back(line_of(events[i], counts[i],
-                                       guest != nullptr ? guest->records.lost(i)
-                                       : own_queue      ? own_queue->lost(events[i])
-                                                        : 0));
+                                       client != nullptr ? client->records.lost(i)
+                                       : own_queue       ? own_queue->lost(events[i])
+                                                         : 0));
       const auto event = static_cast<std::uint16_t>(events[i]);
       const bool is_breakpoint = report.breakpoints.has(event);
       summary.breakpoints += is_breakpoint ? 1 : 0;
@@ -258,7 +258,7 @@ Summary Session::State::summary_of(std::uint32_t owner, const Guest* guest) {
 
 Summary Session::summary() const {
   State& s = *state_;
-  if (s.visit) return s.visit->summary();
+  if (s.connection) return s.connection->summary();
   if (s.own_summary) return *s.own_summary;
   if (s.mail) return s.summary_of(0, nullptr);
   Summary summary;

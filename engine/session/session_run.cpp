@@ -1,5 +1,5 @@
 // The time in which a session's records are read and handed on: until its programs have ended, or whoever began it has left and its
-// guests have gone.
+// clients have gone.
 #include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -46,7 +46,7 @@ Result<Ending> Session::State::run(const RunOptions& run_options, Recipient& rec
     recipient.end_batch();
     return *ended_early;
   }
-  if (visit) return run_as_guest(run_options, recipient);
+  if (connection) return run_as_client(run_options, recipient);
   if (Status known = stay_with_survivors(run_options); !known) return known.error();
   own_recipient = &recipient;
   const auto started = steady_clock::now();
@@ -57,23 +57,23 @@ Result<Ending> Session::State::run(const RunOptions& run_options, Recipient& rec
     return recipient.is_full() || (attaches && recipient.is_broken()) || is_over_time() ||
            (run_options.detach_requested && run_options.detach_requested());
   };
-  std::unique_lock turn(turns);
+  std::unique_lock turn(reader_lock);
   do {
-    if (wants_steward && !steward.joinable()) begin_stewardship();
-    if (steward.joinable()) {
+    if (wants_reader_thread && !reader_thread.joinable()) start_reader_thread();
+    if (reader_thread.joinable()) {
       turn.unlock();
-      return run_beside_guests(recipient, wants_to_leave);
+      return run_with_clients(recipient, wants_to_leave);
     }
     take_turn();
     turn.unlock();  // whoever is stopped waits here, and whose output does
     recipient.end_batch();
     const bool is_to_leave = recording && wants_to_leave();
     turn.lock();
-    if (steward.joinable() || !is_to_leave || !close_if_alone()) continue;
-    end_session(GuestEnd::host);
+    if (reader_thread.joinable() || !is_to_leave || !close_if_alone()) continue;
+    end_session(ClientEnd::host);
     if (!awaits_program()) return Ending{.detached = true};
-  } while (steward.joinable() || !await_end());
-  if (is_beside() && recording) {  // before all processes are looked at: its parent sees its end
+  } while (reader_thread.joinable() || !await_end());
+  if (is_daemonized() && recording) {  // before all processes are looked at: its parent sees its end
     take_turn();
     recipient.end_batch();
     static_cast<void>(wants_to_leave());
@@ -84,7 +84,7 @@ Result<Ending> Session::State::run(const RunOptions& run_options, Recipient& rec
 void Session::State::take_turn() {
   learn_names();
   if (!recording) return;
-  is_flushing = is_flushing || (is_beside() && mail->begin_flush());
+  is_flushing = is_flushing || (is_daemonized() && mail->begin_flush());
   if (is_flushing)
     print_settled();
   else
@@ -111,7 +111,7 @@ void Session::State::end_flush() {
 
 // Or asks, beside us, for all to be printed: then it has not.
 bool Session::State::has_program_ended(std::chrono::microseconds limit) const {
-  if (!is_beside() || !recording) return has_ended(pidfd.get(), limit);
+  if (!is_daemonized() || !recording) return has_ended(pidfd.get(), limit);
   pollfd both[] = {{.fd = pidfd.get(), .events = POLLIN, .revents = 0},
                    {.fd = mail->flush_wanted(), .events = POLLIN, .revents = 0}};
   const timespec timeout{.tv_sec = limit.count() / 1'000'000, .tv_nsec = limit.count() % 1'000'000 * 1000};
@@ -151,7 +151,7 @@ void Session::State::tell_survivors() {
 }
 
 // The programs go on.
-void Session::State::end_session(GuestEnd why) {
+void Session::State::end_session(ClientEnd why) {
   stop_tracing();
   read_all();
   if (own_recipient != nullptr) own_recipient->end_batch();
@@ -160,7 +160,7 @@ void Session::State::end_session(GuestEnd why) {
     is_over = true;
   }
   settled.notify_all();
-  if (guest_door) guest_door->end(why);
+  if (peer_server) peer_server->end(why);
 }
 
 Ending Session::State::end_with_processes() {
@@ -168,7 +168,7 @@ Ending Session::State::end_with_processes() {
   learn_counted_tasks();
   names.refresh_all();
   if (recording) {
-    end_session(GuestEnd::processes);
+    end_session(ClientEnd::processes);
     tell_survivors();
   }
   if (own_recipient != nullptr) own_recipient->end_batch();
@@ -181,7 +181,7 @@ void Session::State::poll() {
   reader->poll([this](const trace::EventRecord& record) { hand_on(record); });
   learn_counted_tasks();
   for (const Route& route : routes)
-    if (route.guest && route.index == 0) route.guest->flush();
+    if (route.client && route.index == 0) route.client->flush();
   if (own_queue) own_queue->tell();
 }
 
@@ -194,8 +194,8 @@ void Session::State::read_all() {
 void Session::State::hand_on(const trace::EventRecord& record) {
   const std::string_view task = names.name(record.task, record.ns);
   const Route* route = record.type < routes.size() ? &routes[record.type] : nullptr;
-  if (route != nullptr && route->guest) {
-    if (record.ns >= route->since) route->guest->records.take({route->index, record, task});
+  if (route != nullptr && route->client) {
+    if (record.ns >= route->since) route->client->records.take({route->index, record, task});
   } else if (own_queue) {
     if (!is_left) own_queue->take({record.type, record, task});
   } else if (own_recipient != nullptr) {

@@ -41,7 +41,7 @@ class Recipient {
 // Whether the process behind the descriptor has ended; waits for it, at most so long.
 bool has_ended(int pidfd, std::chrono::microseconds limit);
 
-// Of each probe what a host and its guest must agree on: the definition as it was read, and the file.
+// Of each probe what a host and its client must agree on: the definition as it was read, and the file.
 std::vector<std::string> describe(const std::vector<Probe>& probes);
 
 struct Session::State {
@@ -50,7 +50,7 @@ struct Session::State {
   SwitchPlan switches;
   plan::FlowCache flows;
   SessionOptions options;
-  std::optional<Definer> definer;
+  std::optional<ProbeBuilder> definer;
   std::optional<control::AgentImage> agent;
   std::optional<trace::Area> area;
   std::optional<control::Armer> armer;
@@ -61,14 +61,14 @@ struct Session::State {
   std::unique_ptr<control::CodeMaps> code_maps;
   std::unique_ptr<SessionSymbols> symbols;
   std::optional<control::MailService> mail;
-  std::optional<Newcomers> newcomers;
+  std::optional<LateAttacher> late_attacher;
   bool searches = false;  // for processes by name or by file
   bool waits = false;     // for more of them
   std::optional<trace::Reader> reader;
   std::vector<std::string> notes, details;  // as in Summary
   pid_t child = 0;
-  bool attaches = false;  // to processes that run; else `child` is ours or is_beside(), or has loaded us
-  // A round of printing that the program may wait for has begun, and when to look next whether it does; with `turns`.
+  bool attaches = false;  // to processes that run; else `child` is ours or is_daemonized(), or has loaded us
+  // A round of printing that the program may wait for has begun, and when to look next whether it does; with `reader_lock`.
   bool is_flushing = false;
   std::chrono::steady_clock::time_point next_end_look{};
   std::vector<pid_t> attached;
@@ -81,38 +81,38 @@ struct Session::State {
   std::set<pid_t> let_go;  // by stop_tracing()
   std::atomic<bool> recording{false};
   std::vector<std::uint32_t> counted_tasks;  // of each histogram: entries there were when its tasks were looked at
-  std::optional<LiveServer> door;
+  std::optional<ControlServer> socket;
   mutable std::mutex changing;  // one change at a time; comes before the next
   mutable std::mutex reading;   // the probes, and what the reader knows of them
 
-  // Several tools on one target (session_guests.cpp). The host's:
+  // Several tools on one target (session_clients.cpp). The host's:
   struct Route {
-    std::shared_ptr<Guest> guest;  // null: the session's own
-    std::uint32_t index = 0;       // among the guest's probes
-    std::uint64_t since = 0;       // what is older was recorded for another one
+    std::shared_ptr<Client> client;  // null: the session's own
+    std::uint32_t index = 0;         // among the client's probes
+    std::uint64_t since = 0;         // what is older was recorded for another one
   };
-  std::vector<Route> routes;    // by event; with `reading`
-  std::size_t guest_count = 0;  // admitted and not dismissed; this and the next three with `changing`
+  std::vector<Route> routes;     // by event; with `reading`
+  std::size_t client_count = 0;  // admitted and not dismissed; this and the next three with `changing`
   std::uint32_t last_owner = 0;
   bool is_closing = false;             // nobody is admitted any more
-  bool is_leaving = false;             // takes no orders any more
+  bool is_leaving = false;             // takes no commands any more
   std::atomic<bool> is_left{false};    // by whoever began the session
   std::optional<Summary> own_summary;  // of that moment
   Recipient* own_recipient = nullptr;  // null: nobody's
-  // While there are guests another thread reads, and own records go through a queue: whoever began the session keeps nobody
-  // waiting either. Reading is of whoever holds `turns`, until there is a steward; guests' threads only try to get it.
-  std::mutex turns;
-  std::atomic<bool> wants_steward{false};
-  std::thread steward;
+  // While there are clients another thread reads, and own records go through a queue: whoever began the session keeps nobody
+  // waiting either. Reading is of whoever holds `reader_lock`, until there is a reader_thread; clients' threads only try to get it.
+  std::mutex reader_lock;
+  std::atomic<bool> wants_reader_thread{false};
+  std::thread reader_thread;
   std::optional<RecordQueue> own_queue;
-  Ending steward_ending;
+  Ending reader_thread_ending;
   std::mutex settling;
   std::condition_variable settled;
   std::uint64_t settle_wanted = 0, settle_done = 0;
   bool is_over = false;  // nobody reads any more; these three with `settling`
-  std::optional<GuestDoor> guest_door;
-  // And the guest's:
-  std::optional<Visit> visit;
+  std::optional<PeerServer> peer_server;
+  // And the client's:
+  std::optional<PeerClient> connection;
   Tell tell = [](const std::string&) {};  // while it attaches
 
   ~State();
@@ -130,10 +130,10 @@ struct Session::State {
   Status make_ready(target::PtraceTarget& target);
   Status give_up(target::PtraceTarget& target, const Error& error);
   // The program has been a waiting process: it has another parent.
-  bool is_beside() const { return options.waiting.has_value(); }
+  bool is_daemonized() const { return options.waiting.has_value(); }
   // Let go of, it is waited for all the same, and we end as it ends.
-  bool awaits_program() const { return !attaches && !is_beside(); }
-  bool asks_at_end() const { return !agent || is_beside(); }
+  bool awaits_program() const { return !attaches && !is_daemonized(); }
+  bool asks_at_end() const { return !agent || is_daemonized(); }
   bool is_program_ending();
   bool has_program_ended(std::chrono::microseconds limit) const;
   void end_flush();
@@ -146,7 +146,7 @@ struct Session::State {
   // What a process needs of our own points in it besides; it is not touched.
   Status plan_for(pid_t pid);
   Status attach_all(const GivenUp& given_up);
-  Status find_others(const Selection& whom, control::Lookout lookout, const GivenUp& given_up);
+  Status find_others(const Selection& whom, control::ProcessFinder finder, const GivenUp& given_up);
   void end_search();
   // `load` brings the agent to work in the target; what a failure leaves armed is taken out again.
   Status arm(target::Target& target, const std::function<Result<control::Block>()>& load);
@@ -160,18 +160,18 @@ struct Session::State {
   bool await_end();
   Status stay_with_survivors(const RunOptions& options);
   void tell_survivors();
-  void end_session(GuestEnd why);
+  void end_session(ClientEnd why);
   Ending end_with_processes();
   // Whether nobody is left but whoever began it, and nobody comes any more.
   bool close_if_alone();
   bool is_deserted();
-  void serve_as_steward();
-  void begin_stewardship();
-  Ending run_beside_guests(Recipient& recipient, const std::function<bool()>& wants_to_leave);
-  void leave_to_guests();
-  Status serve_guests();
-  Result<std::vector<std::string>> admit(const std::shared_ptr<Guest>& guest, const Hello& hello);
-  bool dismiss(Guest& guest);
+  void run_reader_thread();
+  void start_reader_thread();
+  Ending run_with_clients(Recipient& recipient, const std::function<bool()>& wants_to_leave);
+  void leave_to_clients();
+  Status serve_clients();
+  Result<std::vector<std::string>> admit(const std::shared_ptr<Client>& client, const Hello& hello);
+  bool dismiss(Client& client);
   Status may_be_joined(const Hello& hello) const;
   std::vector<pid_t> roots() const;
   std::vector<std::uint16_t> live_events_of(std::uint32_t owner) const;
@@ -181,11 +181,11 @@ struct Session::State {
   // Since the beginning of the session; since the event is its owner's.
   EventCounts all_counts_of(std::size_t event) const;
   EventCounts counts_of(std::size_t event) const;
-  Summary summary_of(std::uint32_t owner, const Guest* guest);
+  Summary summary_of(std::uint32_t owner, const Client* client);
   ProbeSummary line_of(std::size_t event, const EventCounts& counts, std::uint64_t behind) const;
-  // A guest's.
-  Status become_guest(pid_t host, const GivenUp& given_up);
-  Result<Ending> run_as_guest(const RunOptions& options, Recipient& recipient);
+  // A client's.
+  Status become_client(pid_t host, const GivenUp& given_up);
+  Result<Ending> run_as_client(const RunOptions& options, Recipient& recipient);
   Status attach_first(const GivenUp& given_up);
   Status attach_or_join(const GivenUp& given_up);
   Status join_host(const Error& occupied, const GivenUp& given_up);
@@ -195,18 +195,18 @@ struct Session::State {
   Result<Changes> remove(const std::string& name);
   Result<std::size_t> switch_events(const std::string& name, bool on);
   std::vector<ProbeState> list() const;
-  Reply answer(const std::vector<Order>& orders);
-  Result<std::string> follow_order(const Order& order);
+  Reply answer(const std::vector<Command>& commands);
+  Result<std::string> follow_command(const Command& order);
   Result<Changes> define_one(const Definition& definition);
-  Status open_doors();
+  Status open_sockets();
   Status serve();
-  void close_doors();
+  void close_sockets();
   Status may_join(const std::vector<Probe>& more, plan::Tier tier) const;
   std::vector<Probe>::iterator before(const Probe& probe);
   Status has_room(const std::vector<Probe>& more);
   Result<std::uint16_t> number_for(Probe probe);
-  // `guest`: whose they are; null: the session's own.
-  Result<std::vector<std::uint16_t>> join(const std::vector<Probe>& more, const std::shared_ptr<Guest>& guest);
+  // `client`: whose they are; null: the session's own.
+  Result<std::vector<std::uint16_t>> join(const std::vector<Probe>& more, const std::shared_ptr<Client>& client);
   void leave(const std::vector<std::uint16_t>& events);
   // Why each probe cannot be a jump at all of its places, empty for those that can. By the files alone; nobody asks for a tier of int3.
   std::vector<std::string> reasons_against_jumps();

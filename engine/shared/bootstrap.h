@@ -24,7 +24,7 @@ struct Bootstrap {
   u64 address;      // of this page in the process
   u64 agent;        // of the AgentHeader in the process
   u64 blocked;      // signal mask of the waiting thread, as the program will have it
-  u32 pulse;        // moves while the helper lives
+  u32 heartbeat;    // moves while the helper lives
   u32 start_error;  // errno of starting the helper
   u32 wake;         // futex: bumped by the helper
   u32 bell;         // futex: bumped by the agent

@@ -31,9 +31,9 @@ inline constexpr u64 kCallFunction = ~u64{0};
 enum class MailState : u32 { none, request, working, command, result, done, abandoned, accepted, left };
 
 // exec_begins: the thread is about to call execve; the tool seizes it. exec_failed: the call came back. code_mapped: what was in a
-// range of addresses is gone, and code of a file may be there. leave_me: the asker is about to be traced by somebody else; its
+// range of addresses is gone, and code of a file may be there. leave_me: the requester is about to be traced by somebody else; its
 // breakpoints come out, for good; path = 1 if the handlers are its own. leave_one: the same for the process with the thread that the
-// asker calls `path`. process_begins: a child of fork, in another PID namespace than the tool, is told its number there.
+// requester calls `path`. process_begins: a child of fork, in another PID namespace than the tool, is told its number there.
 // sequence_aborted: a breakpoint has made the kernel abort a restartable sequence; path = its abort handler, folder = the thread's
 // stack pointer there.
 enum class MailKind : u32 {
@@ -66,8 +66,8 @@ struct alignas(128) MailSlot {
   Turn answered;  // the tool's
   u32 taken;      // by a thread of the process; the tool does not look at it
   u32 kind;
-  u32 tid;     // the waiting thread, as its thread control block says
-  u32 called;  // what it rings by, and is woken by
+  u32 tid;         // the waiting thread, as its thread control block says
+  u32 called;      // what it rings by, and is woken by
   u64 block;       // address of the process block
   u64 command[7];  // a system call for the agent to execute: number, six arguments; or kCallFunction
   u64 result;

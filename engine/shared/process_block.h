@@ -64,8 +64,8 @@ struct Point {
   u8 code_bytes;  // of all displaced instructions: more than one where a jump needed their room
   u8 jump_bytes;  // kJumpBytes or kShortJumpBytes; 0: a breakpoint
   u8 mark_count;
-  u8 behind_bytes;  // how much is known of what the file has behind the first byte; see Undo
-  u8 approach;      // not 0: nothing of its own stands at `address`; it lies in a jump that begins so many bytes before
+  u8 behind_bytes;   // how much is known of what the file has behind the first byte; see Undo
+  u8 prefix_window;  // not 0: nothing of its own stands at `address`; it lies in a jump that begins so many bytes before
   u16 behind_varies;  // bit i: the byte i + 1 behind `address` is or was changed by a jump of a neighbour
 };
 static_assert(sizeof(Point) == 56);
@@ -75,17 +75,17 @@ static_assert(sizeof(Point) == 56);
 constexpr bool is_long_jump(const Point& point) {
   return point.jump_bytes == kJumpBytes && point.copy == point.jump_to && point.mark_count == 0;
 }
-// Who comes to a place that has too little room for a jump comes through the instructions in front of it: its approach. A point
-// without consumers stands where that begins, by a jump, for a moment by a breakpoint. Its copy is that of the approach and
-// goes on in the thunk of the place, whose point has no text of its own (Point::approach; its undo entry says "restored").
-constexpr bool is_approach(const Point& point) {
+// Who comes to a place that has too little room for a jump comes through the instructions in front of it: its prefix_window. A point
+// without consumers stands where that begins, by a jump, for a moment by a breakpoint. Its copy is that of the prefix_window and
+// goes on in the thunk of the place, whose point has no text of its own (Point::prefix_window; its undo entry says "restored").
+constexpr bool is_prefix_window(const Point& point) {
   return point.jump_bytes == kJumpBytes && point.copy == point.jump_to && point.mark_count != 0;
 }
 // A thunk stands in front of the copy.
 constexpr bool has_thunk(const Point& point) {
-  return point.approach != 0 || (point.jump_bytes != 0 && point.copy != point.jump_to);
+  return point.prefix_window != 0 || (point.jump_bytes != 0 && point.copy != point.jump_to);
 }
-// A jump at a probe point or an approach, armed.
+// A jump at a probe point or a prefix window, armed.
 constexpr bool is_armed_jump(const Point& point) {
   return point.jump_bytes != 0 && !is_long_jump(point) && point.state == static_cast<u32>(PointState::armed);
 }
@@ -196,11 +196,11 @@ struct CodeFile {
 inline constexpr u32 kCodeFiles = 1024;
 
 // Where a file that events read data of is in this process. Its addresses lie `bias` above those that it was linked for. It can be gone
-// before the tool knows: at `witness_at` it has the word `witness`, and where that is not read its data is not either.
+// before the tool knows: at `sentinel_at` it has the word `sentinel`, and where that is not read its data is not either.
 struct MappedObject {
   u64 bias;
-  u64 witness_at;  // 0: it is not mapped, or its data is not found for certain. Written last, and cleared before a change
-  u64 witness;
+  u64 sentinel_at;  // 0: it is not mapped, or its data is not found for certain. Written last, and cleared before a change
+  u64 sentinel;
 };
 inline constexpr u32 kMappedObjects = 32;
 
@@ -276,13 +276,13 @@ struct PendingSignal {
 inline constexpr u32 kPendingSignals = 256;  // one thread may get all of the 64 kinds at once
 
 // One of kOurSignals, sent while the receiver believes it blocked: kept until it may arrive.
-struct HeldSignal {
+struct DeferredSignal {
   u32 state;  // 0 free, 1 being written, 2 there
   u32 signal;
   u64 thread;  // thread pointer of the receiver, 0: any thread of the process
   u8 info[128];
 };
-inline constexpr u32 kHeldSignals = 16;
+inline constexpr u32 kDeferredSignals = 16;
 
 // A thread will execute the instruction at `address` once more though its hit has been recorded: a signal came when the
 // thread was in front of it, in the copy, and the handler was shown the original address.
@@ -313,8 +313,10 @@ inline constexpr u32 kBlockLedBack = 16;       // a handler has been given it to
 inline constexpr u32 kBlockHasStubs = 32;      // functions return by way of stubs, now or later
 inline constexpr u32 kBlockAttached =
     64;  // the program was running already: nobody knows of handlers that it may be in
-inline constexpr u32 kBlockElsewhere = 128;  // it began in another PID namespace than the tool's: its bodies add the words of a task
-inline constexpr u32 kBlockMovedAway = 256;  // it is in another one than the process that it was forked from: its bodies do not
+inline constexpr u32 kBlockElsewhere =
+    128;  // it began in another PID namespace than the tool's: its bodies add the words of a task
+inline constexpr u32 kBlockMovedAway =
+    256;  // it is in another one than the process that it was forked from: its bodies do not
 
 inline constexpr i64 kRseqBias = i64{1} << 31;
 inline constexpr u32 kBorrowedBits = 40;
@@ -380,17 +382,17 @@ struct ProcessBlock {
   OtherAction others[kSignals + 1];
   u8 masked_in[72];  // per signal: which of kOurSignals its sa_mask names (bit 0 TRAP, 1 SEGV, 2 BUS)
   u32 tool_gone;     // a request ran into its deadline: nobody asks again
-  u32 own_process;   // of this process, in its own PID namespace; 0: not known. Of those that have other numbers in the tool's
+  u32 own_process;  // of this process, in its own PID namespace; 0: not known. Of those that have other numbers in the tool's
   u32 process_word, thread_word;  // TaskWords
   u32 ends;                       // 1: it is about to end, and waits until its trace is complete
   u32 alone;                      // 1: a thread takes breakpoints out by itself, since the tool is gone
   u64 file_ranges[kFileRanges];
   u32 repeat_count;
-  u32 held_count;
+  u32 deferred_count;
   u32 stack_cursor;   // of the search for stacks of threads that have ended
   u32 by_descriptor;  // of kOurSignals, named by a signalfd that the program has made
   PendingSignal pending[kPendingSignals];
-  HeldSignal held[kHeldSignals];
+  DeferredSignal held[kDeferredSignals];
   Repeat repeats[kRepeats];
 };
 static_assert(offsetof(ProcessBlock, flags) == 3096 && sizeof(CodeFile) == 24 && sizeof(MappedObject) == 24);

@@ -61,7 +61,7 @@ inline constexpr u32 kModePreloaded = 1;
 // It is in programs that ran already, and is taken out of them when its tool has died.
 inline constexpr u32 kModeAttached = 2;
 // Its first program is no child of the tool: it asks for a flush before it ends.
-inline constexpr u32 kModeBeside = 4;
+inline constexpr u32 kModeDaemonize = 4;
 
 // How the tool tells a thread that waits. One that rings by T (see LiveHeader) sleeps on number T % kNotices.
 struct Notice {
@@ -107,16 +107,16 @@ struct AreaHeader {
   u32 dropped_rows;
   u32 dropped_offset;
   u32 dropped_stride;
-  u32 mode;         // kModePreloaded, kModeAttached, kModeBeside
-  u32 known_as;     // kModeAttached: the tool's process id, the front's
-  u64 tick_rate;    // nanoseconds of a tick of the clock, << 32; 0: not known
-  u64 name;         // random: no other session has it
-  u32 state;        // SessionState; that of the events goes with it
-  u32 tool_gone;    // nobody need ask any more
-  u32 tool_pulse;   // moves while the tool lives
-  u32 flush_begun;  // rounds of printing what is committed, which agents ask for
-  u32 flush_done;   // futex: the newest round that is over
-  u32 first_process;  // kModeBeside: its id
+  u32 mode;            // kModePreloaded, kModeAttached, kModeDaemonize
+  u32 known_as;        // kModeAttached: the tool's process id, the front's
+  u64 tick_rate;       // nanoseconds of a tick of the clock, << 32; 0: not known
+  u64 name;            // random: no other session has it
+  u32 state;           // SessionState; that of the events goes with it
+  u32 tool_gone;       // nobody need ask any more
+  u32 tool_heartbeat;  // moves while the tool lives
+  u32 flush_begun;     // rounds of printing what is committed, which agents ask for
+  u32 flush_done;      // futex: the newest round that is over
+  u32 first_process;   // kModeDaemonize: its id
   u32 reserved[18];
   Notice notices[kNotices];
 };
@@ -182,8 +182,8 @@ struct alignas(128) EventCounts {
   u64 lost_too_big;  // payload over kMaxPayload (the kernel drops these silently)
   u64 lost_busy;     // every ring was claimed
   u64 missed;        // returns that could not be led through a stub; not among the hits
-  u64 undecided;     // times that a trigger asked for the task's name or number, which is not known there
-  u64 muted;         // hits while the event or the session was off
+  u64 unavailable;   // times that a trigger asked for the task's name or number, which is not known there
+  u64 disabled;      // hits while the event or the session was off
   u64 reserved[10];
 };
 static_assert(sizeof(EventCounts) == sizeof(Event));

@@ -4,7 +4,7 @@
 // follow. Where a jump leads to the slot, a *thunk* stands between, which skips the red zone and calls a *body*:
 //
 //   a jump:        [ SlotHead | thunk: lea -128(%rsp), %rsp; call body | copy | marks ]
-//   a breakpoint:  [ SlotHead | copy | marks ]    and an approach (process_block.h)
+//   a breakpoint:  [ SlotHead | copy | marks ]    and a prefix window (process_block.h)
 //
 // In front of the head stands an ExitHead where the body records returns.
 //

@@ -2,7 +2,7 @@
 //   - registers set at PTRACE_EVENT_EXEC are overwritten (rax = 0): go on to the exit of the system call first;
 //   - single-step and int3 as the end of a remote call reset an ignored SIGTRAP: PTRACE_SYSCALL stops only;
 //   - signals that arrive meanwhile must neither be lost nor run a handler: everything is masked;
-//   - a tracer that is killed leaves the tracee with the registers and the mask of that moment (way_home.h).
+//   - a tracer that is killed leaves the tracee with the registers and the mask of that moment (return_path.h).
 #include "engine/target/ptrace_target.h"
 
 #include <elf.h>
@@ -180,7 +180,7 @@ Result<int> PtraceTarget::next_stop() {
       return gone(status);
     }
     if (WSTOPSIG(status) == kSyscallStop) return status;
-    if (status >> 16 == 0) held_signals_.push_back(WSTOPSIG(status));
+    if (status >> 16 == 0) deferred_signals_.push_back(WSTOPSIG(status));
   }
 }
 
@@ -189,10 +189,10 @@ Status PtraceTarget::prepare() {
   if (::ptrace(PTRACE_GETREGS, pid(), nullptr, &registers_) != 0) return system_error("PTRACE_GETREGS", errno);
   if (::ptrace(PTRACE_GETSIGMASK, pid(), as_data(sizeof mask_), &mask_) != 0)
     return system_error("PTRACE_GETSIGMASK", errno);
-  if (Status built = way_home_.build(files_, registers_, mask_); !built) return built;
+  if (Status built = return_path_.build(files_, registers_, mask_); !built) return built;
   // The way home restores the mask as well: the registers first.
   user_regs_struct r = registers_;
-  way_home_.turn_back(r);
+  return_path_.turn_back(r);
   if (::ptrace(PTRACE_SETREGS, pid(), nullptr, &r) != 0) return system_error("PTRACE_SETREGS", errno);
   std::uint64_t all = ~std::uint64_t{0};
   if (::ptrace(PTRACE_SETSIGMASK, pid(), as_data(sizeof all), &all) != 0)
@@ -203,12 +203,12 @@ Status PtraceTarget::prepare() {
 
 Status PtraceTarget::set_signal_mask(std::uint64_t mask) {
   mask_ = mask;
-  return way_home_.set_mask(files_, mask);
+  return return_path_.set_mask(files_, mask);
 }
 
 Result<std::int64_t> PtraceTarget::system_call(long number, const std::array<std::uint64_t, 6>& a) {
   user_regs_struct r = registers_;
-  way_home_.set_out(r);
+  return_path_.set_out(r);
   r.rax = static_cast<unsigned long long>(number);
   r.rdi = a[0], r.rsi = a[1], r.rdx = a[2], r.r10 = a[3], r.r8 = a[4], r.r9 = a[5];
   if (::ptrace(PTRACE_SETREGS, pid(), nullptr, &r) != 0) return system_error("PTRACE_SETREGS", errno);
@@ -224,11 +224,11 @@ Status PtraceTarget::release() {
     if (::ptrace(PTRACE_SETSIGMASK, pid(), as_data(sizeof mask_), &mask_) != 0)
       return system_error("PTRACE_SETSIGMASK", errno);
     if (::ptrace(PTRACE_SETREGS, pid(), nullptr, &registers_) != 0) return system_error("PTRACE_SETREGS", errno);
-    way_home_.erase(files_);
+    return_path_.erase(files_);
   }
   if (::ptrace(PTRACE_DETACH, pid(), nullptr, nullptr) != 0) return system_error("PTRACE_DETACH", errno);
   attached_ = false;
-  for (const int signal : held_signals_) ::kill(pid(), signal);
+  for (const int signal : deferred_signals_) ::kill(pid(), signal);
   return ok();
 }
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/target/return_path.h"
 #include "engine/target/target.h"
-#include "engine/target/way_home.h"
 
 namespace uprobe::target {
 
@@ -63,9 +63,10 @@ class PtraceTarget : public Target {
   ProcessFiles files_;
   user_regs_struct registers_{};
   std::uint64_t mask_ = 0;
-  WayHome way_home_;  // at every moment from prepare() on: if we die, the program begins as if we had not been there
-  std::vector<int> held_signals_;  // arrived while we worked; sent again at release
-  bool prepared_ = false;          // its registers are ours
+  ReturnPath
+      return_path_;  // at every moment from prepare() on: if we die, the program begins as if we had not been there
+  std::vector<int> deferred_signals_;  // arrived while we worked; sent again at release
+  bool prepared_ = false;              // its registers are ours
   bool attached_ = true;
   bool ours_ = true;  // launched by us, not adopted
 };

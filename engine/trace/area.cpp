@@ -373,7 +373,7 @@ shared::EventCounts Area::counts(std::uint32_t event) const {
     shared::EventCounts& counts = live(part).counts(event);
     add(sum.lost_full, counts.lost_full), add(sum.lost_too_big, counts.lost_too_big);
     add(sum.lost_busy, counts.lost_busy), add(sum.missed, counts.missed);
-    add(sum.undecided, counts.undecided), add(sum.muted, counts.muted);
+    add(sum.unavailable, counts.unavailable), add(sum.disabled, counts.disabled);
   }
   return sum;
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "preload/callers.h"
-#include "tests/agent/host.h"
+#include "tests/agent/agent_in_test.h"
 
 extern "C" const char bare_code[], bare_code_end[];
 // A call without a description: .cfi_startproc is missing.

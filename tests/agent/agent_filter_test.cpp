@@ -80,7 +80,7 @@ std::vector<Test> random_filter(std::mt19937_64& random, const Fields& made, con
   return tests;
 }
 
-bool is_quiet(OneEvent& session) {
+bool is_single_threaded_at_start(OneEvent& session) {
   for (u32 i = 0; i < session.area().ring_count(); ++i)
     if (session.area().is_being_written(i)) return false;
   return true;
@@ -103,7 +103,7 @@ std::optional<bool> passes(OneEvent& session, const HitState& in) {
   HitState expected = in;
   expected.registers[1] += 1;
   EXPECT_EQ(std::memcmp(&out, &expected, sizeof out), 0);
-  EXPECT_TRUE(is_quiet(session));
+  EXPECT_TRUE(is_single_threaded_at_start(session));
   const u64 more = session.records_from(0, session.area().ring_count()) - recorded;
   EXPECT_EQ(more + session.area().dropped(0) - dropped, 1U);
   return more == 1;
@@ -176,7 +176,7 @@ TEST_F(Filters, WithoutRseqTheAgentDrops) {
   probe.block().head.rseq_offset = 0, probe.block().head.own_rseq = 0;
   EXPECT_TRUE(passes_unnoticed(1, kArithmetic));
   EXPECT_EQ(session.area().dropped(0), 1U);
-  EXPECT_TRUE(is_quiet(session));
+  EXPECT_TRUE(is_single_threaded_at_start(session));
 }
 
 std::vector<Test> names(const char* text, std::string& pool) {
@@ -224,13 +224,13 @@ TEST_F(Filters, ATriggerThatAsksForTheTasksName) {
     in.registers[5] = 7;
     probe.block().head.flags |= shared::kBlockFiltered;
     hit_check(&in, &out);
-    EXPECT_EQ(session.counts().undecided, wanted == 7 ? 0U : 1U);
+    EXPECT_EQ(session.counts().unavailable, wanted == 7 ? 0U : 1U);
     EXPECT_EQ(session.area().live(0).header().tracing, wanted == 7 ? shared::kSwitchOff : shared::kSwitchOn);
     probe.block().head.flags &= ~shared::kBlockFiltered;
     hit_check(&in, &out);
-    EXPECT_EQ(session.counts().undecided, wanted == 7 ? 0U : 1U);
+    EXPECT_EQ(session.counts().unavailable, wanted == 7 ? 0U : 1U);
     EXPECT_EQ(session.area().live(0).header().tracing, shared::kSwitchOff);
-    EXPECT_TRUE(is_quiet(session));
+    EXPECT_TRUE(is_single_threaded_at_start(session));
   }
 }
 
@@ -344,7 +344,7 @@ TEST_F(Filters, ATriggerTurnsItsSwitchAsOftenAsItMay) {
   done = true;
   for (std::thread& thread : threads) thread.join();
   const shared::EventCounts& event = session.counts();
-  EXPECT_EQ(session.records_from(0, session.area().ring_count()) + event.muted + event.lost_full + event.lost_busy,
+  EXPECT_EQ(session.records_from(0, session.area().ring_count()) + event.disabled + event.lost_full + event.lost_busy,
             g_hits);
 }
 
@@ -377,7 +377,7 @@ TEST_F(Filters, EachHitOfManyThreadsCountsOnce) {
     EXPECT_EQ(recorded + session.area().dropped(0) + session.counts().lost_full + session.counts().lost_busy, g_hits);
     EXPECT_GE(recorded, (2 * cpus() + 1) * (60'000 / 1024));
     EXPECT_EQ(session.counts().lost_full, 0U);
-    EXPECT_TRUE(is_quiet(session));
+    EXPECT_TRUE(is_single_threaded_at_start(session));
   }
 }
 

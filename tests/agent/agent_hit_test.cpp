@@ -12,7 +12,7 @@
 #include "engine/arm/islands.h"
 #include "engine/process/block.h"
 #include "engine/trace/reader.h"
-#include "preload/masks.h"
+#include "preload/virtual_mask.h"
 #include "tests/agent/hit_state.h"
 
 namespace uprobe::test {

@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-#include "tests/agent/host.h"
+#include "tests/agent/agent_in_test.h"
 
 namespace uprobe::test {
 namespace {
@@ -192,10 +192,10 @@ TEST_F(Interpret, ConstantAndFileOffset) {
   EXPECT_EQ(outcome.at<u64>(24), 0x7000123U);
 }
 
-// The witness is the object's: where it is not read, or is another word, nothing of the object is.
+// The sentinel is the object's: where it is not read, or is another word, nothing of the object is.
 TEST_F(Interpret, DataOfAnObjectThatIsThere) {
   const u64 data[2] = {0x1122334455667788, 42};
-  const u64 witness = 0xfeedfacecafebeef;
+  const u64 sentinel = 0xfeedfacecafebeef;
   const HoleyMemory hole(1);
   shared::MappedObject& object = block_->objects[3];
   const u64 bias = word_of(data) - 0x4000;
@@ -210,20 +210,20 @@ TEST_F(Interpret, DataOfAnObjectThatIsThere) {
     EXPECT_EQ(outcome.at<u64>(24), outcome.at<u64>(16) == 0 ? 0 : word_of(data));
     return outcome.at<u64>(16);
   };
-  EXPECT_EQ(seen({bias, word_of(&witness), witness}), 42u);
-  EXPECT_EQ(seen({bias, word_of(&witness), witness + 1}), 0u) << "another object in its place";
-  EXPECT_EQ(seen({bias, word_of(hole.end()), witness}), 0u) << "it has gone";
+  EXPECT_EQ(seen({bias, word_of(&sentinel), sentinel}), 42u);
+  EXPECT_EQ(seen({bias, word_of(&sentinel), sentinel + 1}), 0u) << "another object in its place";
+  EXPECT_EQ(seen({bias, word_of(hole.end()), sentinel}), 0u) << "it has gone";
   EXPECT_EQ(seen({bias, 0, 0}), 0u) << "it is not there";
-  EXPECT_EQ(seen({bias, word_of(&witness), witness}, 2), 0u) << "another one's entry";
-  EXPECT_EQ(seen({bias, word_of(&witness), witness}, shared::kMappedObjects), 0u);
-  EXPECT_EQ(seen({bias, word_of(&witness), witness}, 3, false), 0u);
+  EXPECT_EQ(seen({bias, word_of(&sentinel), sentinel}, 2), 0u) << "another one's entry";
+  EXPECT_EQ(seen({bias, word_of(&sentinel), sentinel}, shared::kMappedObjects), 0u);
+  EXPECT_EQ(seen({bias, word_of(&sentinel), sentinel}, 3, false), 0u);
   object = {};
 }
 
-// The witness lies where the record is written: storing what was read is when the object goes.
+// The sentinel lies where the record is written: storing what was read is when the object goes.
 TEST_F(Interpret, AnObjectThatGoesWhileItIsRead) {
   const char* const text = "an object's text";
-  const u64 data = 42, pointer = word_of(text), witness = 0x6666666666666666;
+  const u64 data = 42, pointer = word_of(text), sentinel = 0x6666666666666666;
   const Insn stores[] = {insn(Op::store_memory, 0, 8, 16), insn(Op::store_value, 8, 0, 16), string(16),
                          insn(Op::store_string_array, 0, 2, 16)};
   for (const Insn& one : stores) {
@@ -232,8 +232,8 @@ TEST_F(Interpret, AnObjectThatGoesWhileItIsRead) {
     alignas(8) u8 memory[4096];
     std::fill(std::begin(memory), std::end(memory), u8{0x66});
     for (const bool goes : {false, true}) {
-      const u64 at = goes ? word_of(memory + 16) : word_of(&witness);
-      block_->objects[0] = {from, at, witness};
+      const u64 at = goes ? word_of(memory + 16) : word_of(&sentinel);
+      block_->objects[0] = {from, at, sentinel};
       area_.insns[0] = begin(), area_.insns[1] = insn(Op::load_object), area_.insns[2] = one;
       area_.insns[3] = insn(Op::end);
       shared::Event event{};

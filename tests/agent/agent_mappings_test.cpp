@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "preload/mappings.h"
-#include "tests/agent/host.h"
+#include "tests/agent/agent_in_test.h"
 
 namespace uprobe::test {
 namespace {

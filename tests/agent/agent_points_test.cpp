@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "tests/agent/host.h"
+#include "tests/agent/agent_in_test.h"
 
 namespace uprobe::test {
 namespace {

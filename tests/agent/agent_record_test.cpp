@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "engine/trace/reader.h"
-#include "tests/agent/host.h"
+#include "tests/agent/agent_in_test.h"
 
 namespace uprobe::test {
 namespace {

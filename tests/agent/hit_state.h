@@ -4,7 +4,7 @@
 #include <iterator>
 #include <random>
 
-#include "tests/agent/host.h"
+#include "tests/agent/agent_in_test.h"
 
 namespace uprobe::test {
 

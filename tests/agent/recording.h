@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "engine/trace/area.h"
-#include "tests/agent/host.h"
+#include "tests/agent/agent_in_test.h"
 
 namespace uprobe::test {
 

@@ -72,9 +72,9 @@ TEST(CliOptions, UntilWhichProcessHasEnded) {
 }
 
 TEST(CliOptions, TheToolBesideTheProgram) {
-  EXPECT_TRUE(parse({"-D", "-o", "f", "-p", "p:a x:y", "ls", "-D"})->beside);
-  EXPECT_TRUE(parse({"--beside", "-o", "f", "--hist-file=h", "-p", "p:a x:y", "ls"})->beside);
-  EXPECT_FALSE(parse({"-o", "f", "-p", "p:a x:y", "ls", "-D"})->beside);
+  EXPECT_TRUE(parse({"-D", "-o", "f", "-p", "p:a x:y", "ls", "-D"})->daemonize);
+  EXPECT_TRUE(parse({"--daemonize", "-o", "f", "--hist-file=h", "-p", "p:a x:y", "ls"})->daemonize);
+  EXPECT_FALSE(parse({"-o", "f", "-p", "p:a x:y", "ls", "-D"})->daemonize);
   const std::vector<std::vector<std::string>> refused = {
       {"-D", "-p", "p:a x:y", "ls"},
       {"-D", "-o", "-", "-p", "p:a x:y", "ls"},

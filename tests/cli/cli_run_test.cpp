@@ -62,7 +62,7 @@ class FakeEngine : public Engine {
   int checks = 0;
   std::vector<int> answers;  // what the output returned
   std::string asked_session;
-  std::vector<Order> asked;
+  std::vector<Command> asked;
   Result<Reply> reply = Reply{};
 
   CheckReport define(const std::vector<Definition>& writes, const CheckOptions& options) override {
@@ -106,13 +106,13 @@ class FakeEngine : public Engine {
     return ending;
   }
   Summary summary() override { return totals; }
-  bool has_guests() override { return false; }
-  void serve_guests() override {}
+  bool has_clients() override { return false; }
+  void serve_clients() override {}
   void let_program_end() override { is_let_end = true; }
   std::string histograms(bool) override { return tables; }
-  Result<Reply> ask(const std::string& session, const std::vector<Order>& orders) override {
+  Result<Reply> ask(const std::string& session, const std::vector<Command>& commands) override {
     asked_session = session;
-    asked = orders;
+    asked = commands;
     return reply;
   }
   Result<Words> list_functions(const std::string& object, const std::string& glob) override {
@@ -565,13 +565,13 @@ TEST_F(CliRun, AsksASessionInTheOrderOfTheWords) {
   EXPECT_EQ(text(out_), "added a/b\n");
   EXPECT_EQ(engine_.asked_session, "it");
   ASSERT_EQ(engine_.asked.size(), 4U);
-  EXPECT_EQ(engine_.asked[0].kind, OrderKind::define);
+  EXPECT_EQ(engine_.asked[0].kind, CommandKind::define);
   EXPECT_EQ(engine_.asked[0].text, "p f");
   EXPECT_EQ(engine_.asked[0].default_object, "/o");
-  EXPECT_EQ(engine_.asked[1].kind, OrderKind::remove);
+  EXPECT_EQ(engine_.asked[1].kind, CommandKind::remove);
   EXPECT_EQ(engine_.asked[1].text, "g/");
-  EXPECT_EQ(engine_.asked[2].kind, OrderKind::stats);
-  EXPECT_EQ(engine_.asked[3].kind, OrderKind::disable);
+  EXPECT_EQ(engine_.asked[2].kind, CommandKind::stats);
+  EXPECT_EQ(engine_.asked[3].kind, CommandKind::disable);
   EXPECT_EQ(engine_.asked[3].text, "h");
 }
 

@@ -120,7 +120,7 @@ TEST(CliSignals, TheEngineWaitsWhileItsFrontIsStopped) {
     Signals signals;
     signals.attaching();
     ::raise(SIGXFSZ);
-    signals.wait_for_front();
+    signals.wait_for_launcher();
     ::raise(SIGTSTP);
     const pid_t waker = ::fork();
     if (waker == 0) {
@@ -128,12 +128,12 @@ TEST(CliSignals, TheEngineWaitsWhileItsFrontIsStopped) {
       ::kill(::getppid(), SIGCONT);
       ::_exit(6);
     }
-    signals.wait_for_front();
+    signals.wait_for_launcher();
     int ended = 0;
     const bool waited = ::waitpid(waker, &ended, 0) == waker && WEXITSTATUS(ended) == 6;
     ::raise(SIGTSTP);
     ::raise(SIGTERM);
-    signals.wait_for_front();
+    signals.wait_for_launcher();
     ::_exit(waited && signals.detach_requested() ? 1 : 2);
   });
   EXPECT_EQ(WEXITSTATUS(status), 1);

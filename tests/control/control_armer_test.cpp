@@ -350,7 +350,7 @@ TEST_F(ArmerTest, TheSameCodeMappedOnceMoreAtTheSamePlace) {
   arm();
   target_.unmap(code.begin);
   target_.map_code(*subject_, kBase);
-  // All but the last one: an unlucky witness would not show it.
+  // All but the last one: an unlucky sentinel would not show it.
   const Addr last = std::max(address_of(code, "subject_add"), address_of(code, "subject_twice"));
   const std::uint8_t breakpoint = 0xcc;
   ASSERT_TRUE(target_.write(last, &breakpoint, 1));

@@ -139,7 +139,8 @@ TEST_F(BlockTest, StatesAndCopiesChangeInPlace) {
 // A process may say of what it has mapped that it ends before it begins.
 TEST_F(BlockTest, PointsAreThoseOfARange) {
   Block block = make();
-  ASSERT_TRUE(block.add(target_, {make_point(block, 0x401000), make_point(block, 0x402000), make_point(block, 0x403000)}));
+  ASSERT_TRUE(
+      block.add(target_, {make_point(block, 0x401000), make_point(block, 0x402000), make_point(block, 0x403000)}));
   EXPECT_EQ(block.points_in(Addr{0x401001}, Addr{0x403000}), std::vector<std::uint32_t>{1});
   EXPECT_EQ(block.points_in(Addr{0}, Addr{~std::uint64_t{0}}), (std::vector<std::uint32_t>{0, 1, 2}));
   EXPECT_TRUE(block.points_in(Addr{0x403000}, Addr{0x401000}).empty());
@@ -221,7 +222,7 @@ TEST_F(BlockTest, ATargetThatLiesInItsTablesIsRefused) {
   refused(
       "copy_bytes", head.point_offset, +[](Point& p) { p.copy_bytes = ~0U; });
   refused(
-      "approach", head.point_offset, +[](Point& p) { p.approach = 5; });
+      "prefix_window", head.point_offset, +[](Point& p) { p.prefix_window = 5; });
   refused(
       "copy below its slot", head.point_offset, +[](Point& p) { p.copy = 1; });
   refused(

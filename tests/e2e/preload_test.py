@@ -36,13 +36,13 @@ def limits(**values):
 
 
 class Preload(harness.TestCase):
-    fixture = "guest"
+    fixture = "preloaded_program"
 
     def setUp(self):
         super().setUp()
         os.chmod(self.folder, 0o777)
-        self.guest = self.copy_of(harness.fixture(self.fixture))
-        self.numbers = f"p:numbers {self.guest}:take_number %di:u64"
+        self.program = self.copy_of(harness.fixture(self.fixture))
+        self.numbers = f"p:numbers {self.program}:take_number %di:u64"
         self.trace = self.path("trace")
 
     def variables(self, **more):
@@ -55,8 +55,8 @@ class Preload(harness.TestCase):
         return self.read_trace(seen)
 
     def inside(self, preparation, *mode, wrapper=(), **more):
-        """The same in a surrounding that the guest makes, or a wrapper that must run without the library."""
-        command = [*wrapper, self.guest, preparation, library(), self.guest, *mode]
+        """The same in a surrounding that the program makes, or a wrapper that must run without the library."""
+        command = [*wrapper, self.program, preparation, library(), self.program, *mode]
         return self.read_trace(harness.run(command, env=self.variables(**more)))
 
     def read_trace(self, seen):
@@ -88,10 +88,10 @@ class Output(Preload):
             with self.subTest(mode=mode):
                 with contextlib.suppress(FileNotFoundError):
                     os.remove(self.trace)
-                self.assert_traced(self.preloaded([self.guest, mode]), numbers)
+                self.assert_traced(self.preloaded([self.program, mode]), numbers)
 
     def test_forked_children(self):
-        seen = self.preloaded([self.guest, "forks"])
+        seen = self.preloaded([self.program, "forks"])
         self.assertEqual(sorted(self.numbers_of(seen)), [1, 2, 100, 101, 102, 103, 104], seen.stderr)
         self.assertEqual(len({hit.tid for hit in seen.hits}), 6)
 
@@ -110,12 +110,12 @@ class Output(Preload):
 
     def test_exec_in_children_appends_to_one_file(self):
         shell = harness.need("sh")
-        seen = self.preloaded([shell, "-c", '"$0" plain; "$0" plain; exit 3', self.guest])
+        seen = self.preloaded([shell, "-c", '"$0" plain; "$0" plain; exit 3', self.program])
         self.assert_traced(seen, [1, 2, 1, 2], 3)
         self.assertEqual(seen.text.count("# tracer:"), 1, "the header stands once, at the top")
 
     def test_pid_in_the_name(self):
-        seen = self.preloaded([self.guest], UPROBE_OUTPUT=self.path("of.%p"))
+        seen = self.preloaded([self.program], UPROBE_OUTPUT=self.path("of.%p"))
         names = [name for name in os.listdir(self.folder) if name.startswith("of.")]
         self.assertEqual(len(names), 1, seen.stderr)
         with open(self.path(names[0]), encoding="latin-1") as file:
@@ -123,60 +123,60 @@ class Output(Preload):
         self.assertEqual({f"of.{hit.tid}" for hit in hits}, set(names))
 
     def test_standard_error_by_default(self):
-        seen = self.preloaded([self.guest], UPROBE_OUTPUT=None)
+        seen = self.preloaded([self.program], UPROBE_OUTPUT=None)
         self.assertEqual(seen.stdout, b"")
         self.assertEqual(len(harness.parse_trace(seen.stderr.decode("latin-1"))), 2, seen.stderr)
 
     def test_definitions_by_semicolon_line_and_file(self):
-        more = self.write("probes", f"# a comment\n\np:third {self.guest}:take_number\n")
-        seen = self.preloaded([self.guest], UPROBE_PROBES=f"{self.numbers};p:second {self.guest}:take_number\n;\n",
+        more = self.write("probes", f"# a comment\n\np:third {self.program}:take_number\n")
+        seen = self.preloaded([self.program], UPROBE_PROBES=f"{self.numbers};p:second {self.program}:take_number\n;\n",
                               UPROBE_PROBES_FILE=more)
         self.assertEqual(seen.counts(), {"numbers": 2, "second": 2, "third": 2}, seen.stderr)
 
     def test_relative_names(self):
-        seen = self.preloaded(["./guest"], cwd=self.folder, UPROBE_OUTPUT="trace",
-                              UPROBE_PROBES="p:numbers ./guest:take_number %di:u64")
+        seen = self.preloaded(["./preloaded_program"], cwd=self.folder, UPROBE_OUTPUT="trace",
+                              UPROBE_PROBES="p:numbers ./preloaded_program:take_number %di:u64")
         self.assert_traced(seen)
 
     def test_pid_twice_in_the_name(self):
-        seen = self.preloaded([self.guest], UPROBE_OUTPUT=self.path("of.%p.%p"))
+        seen = self.preloaded([self.program], UPROBE_OUTPUT=self.path("of.%p.%p"))
         names = [name for name in os.listdir(self.folder) if name.startswith("of.")]
         self.assertRegex(" ".join(names), r"^of\.(\d+)\.\1$", seen.stderr)
 
     def test_size_of_a_ring(self):
         for size in ("8K", "8192", "1M"):
             self.trace = self.path("trace." + size)
-            self.assert_traced(self.preloaded([self.guest], UPROBE_BUFFER_SIZE=size))
+            self.assert_traced(self.preloaded([self.program], UPROBE_BUFFER_SIZE=size))
 
     def test_words_of_the_helper(self):
         for verbosity, comments in (("0", 0), ("1", 1), ("2", 1)):
             self.trace = self.path("trace." + verbosity)
-            seen = self.preloaded([self.guest], UPROBE_VERBOSE=verbosity)
+            seen = self.preloaded([self.program], UPROBE_VERBOSE=verbosity)
             self.assert_traced(seen)
             self.assertEqual(seen.stderr.count(b"uprobe-run: "), comments, seen.stderr)
             harness.wait_until(lambda: self.read_trace(seen).text.count("numbers") == 2 + comments, "the summary")
 
     def test_many_at_once(self):
         shell = harness.need("sh")
-        seen = self.preloaded([shell, "-c", 'for i in 1 2 3 4 5 6 7 8; do "$0" plain & done; wait; exit 3', self.guest])
+        seen = self.preloaded([shell, "-c", 'for i in 1 2 3 4 5 6 7 8; do "$0" plain & done; wait; exit 3', self.program])
         self.assertEqual((seen.returncode, sorted(self.numbers_of(seen))), (3, [1] * 8 + [2] * 8), seen.stderr)
         self.assertEqual(len({hit.tid for hit in seen.hits}), 8)
         self.assertEqual(seen.text.count("# tracer:"), 1)
 
     def test_read_only_folder(self):
-        seen = self.preloaded([self.guest], cwd="/proc")
+        seen = self.preloaded([self.program], cwd="/proc")
         self.assert_traced(seen)
 
 
 class MuslOutput(Output):
     """A C library that hands an initialiser neither arguments nor environment."""
-    fixture = "guest_musl"
+    fixture = "preloaded_program_musl"
 
     def setUp(self):
         super().setUp()
-        os.rename(self.guest, self.path("guest"))
-        self.guest = self.path("guest")
-        self.numbers = f"p:numbers {self.guest}:take_number %di:u64"
+        os.rename(self.program, self.path("preloaded_program"))
+        self.program = self.path("preloaded_program")
+        self.numbers = f"p:numbers {self.program}:take_number %di:u64"
 
     def test_exec_in_children_appends_to_one_file(self):
         raise unittest.SkipTest("the shell here has another C library")
@@ -190,13 +190,13 @@ class MuslOutput(Output):
 
 class Invisible(Preload):
     def test_no_child_and_no_signal(self):
-        seen = self.preloaded([self.guest, "family"])
+        seen = self.preloaded([self.program, "family"])
         self.assert_traced(seen)
         self.assertEqual(seen.stdout, b"wait -1 ECHILD\nclone -1 ECHILD\nall -1 ECHILD\nsignals 0 pending 0\n")
 
     def test_environment_descriptors_signals(self):
-        without = harness.run([self.guest, "surroundings"], env=self.variables(LD_PRELOAD=library(), UPROBE_DISABLE="1"))
-        seen = self.preloaded([self.guest, "surroundings"], UPROBE_DISABLE="0")
+        without = harness.run([self.program, "surroundings"], env=self.variables(LD_PRELOAD=library(), UPROBE_DISABLE="1"))
+        seen = self.preloaded([self.program, "surroundings"], UPROBE_DISABLE="0")
         self.assert_traced(seen)
         self.assertEqual(seen.stdout.replace(b"UPROBE_DISABLE=0", b"UPROBE_DISABLE=1"), without.stdout)
 
@@ -229,11 +229,11 @@ class Invisible(Preload):
         self.assertEqual(seen.stdout, b"wait -1 ECHILD\nsignals 0 pending 0\n")
 
     def test_disabled(self):
-        seen = self.preloaded([self.guest, "family"], UPROBE_DISABLE="1")
+        seen = self.preloaded([self.program, "family"], UPROBE_DISABLE="1")
         self.assertEqual((seen.returncode, seen.stderr, os.path.exists(self.trace)), (7, b"", False))
 
     def test_nothing_to_do(self):
-        seen = self.preloaded([self.guest, "family"], UPROBE_PROBES=None)
+        seen = self.preloaded([self.program, "family"], UPROBE_PROBES=None)
         self.assertEqual((seen.returncode, seen.stderr, os.path.exists(self.trace)), (7, b"", False))
 
 
@@ -251,13 +251,13 @@ class Streams(Preload):
         self.assertIn(1, self.numbers_of(seen))
 
     def test_a_daemon_is_left_behind(self):
-        self.check_daemon([self.guest, "daemon"])
+        self.check_daemon([self.program, "daemon"])
 
     def test_command_substitution(self):
-        self.check_daemon([harness.need("sh"), "-c", 'echo $("$0" daemon 2>&1)', self.guest])
+        self.check_daemon([harness.need("sh"), "-c", 'echo $("$0" daemon 2>&1)', self.program])
 
     def test_a_reader_that_goes_away(self):
-        seen = self.preloaded([harness.need("sh"), "-c", '"$0" surroundings 2>&1 | head -n 1; true', self.guest])
+        seen = self.preloaded([harness.need("sh"), "-c", '"$0" surroundings 2>&1 | head -n 1; true', self.program])
         self.assertEqual(seen.returncode, 0, seen.stderr)
         self.assertEqual(seen.stdout.count(b"\n"), 1)
 
@@ -295,12 +295,12 @@ class Surroundings(Preload):
             with self.subTest(limits=values):
                 with contextlib.suppress(FileNotFoundError):
                     os.remove(self.trace)
-                self.assert_traced(self.preloaded([self.guest], before_exec=limits(**values)))
+                self.assert_traced(self.preloaded([self.program], before_exec=limits(**values)))
 
     def test_limits_that_leave_no_room(self):
         for values in ({"FSIZE": 0}, {"FSIZE": 65536}, {"NOFILE": 5}):
             with self.subTest(limits=values):
-                self.assert_unprobed(self.preloaded([self.guest], before_exec=limits(**values)), "")
+                self.assert_unprobed(self.preloaded([self.program], before_exec=limits(**values)), "")
 
     def test_no_further_process(self):
         need_root()
@@ -311,7 +311,7 @@ class Surroundings(Preload):
             resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
         if not os.access(library(), os.R_OK) or os.stat(os.path.dirname(library())).st_mode & 0o001 == 0:
             raise unittest.SkipTest("the build tree is closed to others")
-        seen = self.preloaded([self.guest], before_exec=become_unprivileged)
+        seen = self.preloaded([self.program], before_exec=become_unprivileged)
         self.assert_unprobed(seen, "cannot start uprobe-run")
 
 
@@ -320,7 +320,7 @@ class Failures(Preload):
         return shutil.copy(library(), self.path("libuprobe.so"))
 
     def test_bad_definition(self):
-        seen = self.preloaded([self.guest], UPROBE_PROBES=f"p:x {self.guest}:no_such_function")
+        seen = self.preloaded([self.program], UPROBE_PROBES=f"p:x {self.program}:no_such_function")
         self.assert_unprobed(seen, "UPROBE_PROBES: ")
         self.assertIn(b"^", seen.stderr)
 
@@ -333,46 +333,46 @@ class Failures(Preload):
                             ("UPROBE_PROBES_FILE", self.folder), ("UPROBE_PROBES_FILE", "/dev/null")):
             with self.subTest(name=name, value=value):
                 only = {"UPROBE_PROBES": None} if value == "/dev/null" else {}
-                seen = self.preloaded([self.guest], **{**only, name: value})
+                seen = self.preloaded([self.program], **{**only, name: value})
                 self.assert_unprobed(seen, value if value.startswith("/") else name)
                 self.assertNotRegex(seen.stderr, rb"(^|[ \n])-[a-z]\b", "no option of the command line's")
 
     def test_unknown_variables(self):
-        seen = self.preloaded([self.guest], UPROBE_PROBES=None, UPROBE_PROBE=self.numbers)
+        seen = self.preloaded([self.program], UPROBE_PROBES=None, UPROBE_PROBE=self.numbers)
         self.assert_unprobed(seen, "unknown variable UPROBE_PROBE, and neither UPROBE_PROBES nor UPROBE_PROBES_FILE is set")
-        seen = self.preloaded([self.guest], UPROBE_PROBES=None, UPROBE_PROBE=self.numbers, UPROBE_DISABLE="1")
+        seen = self.preloaded([self.program], UPROBE_PROBES=None, UPROBE_PROBE=self.numbers, UPROBE_DISABLE="1")
         self.assertEqual((seen.returncode, seen.stderr), (7, b""))
-        seen = self.preloaded([self.guest], UPROBE_TEIR="int3")
+        seen = self.preloaded([self.program], UPROBE_TEIR="int3")
         self.assert_traced(seen)
         self.assertEqual(seen.stderr.decode().splitlines()[:1],
                          ["uprobe-run: unknown variable UPROBE_TEIR: did you mean UPROBE_TIER?"])
 
     def test_bad_line_of_a_file(self):
-        listed = self.write("list", f"# comment\n\np:x {self.guest}:no_such_function\n")
-        seen = self.preloaded([self.guest], UPROBE_PROBES=None, UPROBE_PROBES_FILE=listed)
+        listed = self.write("list", f"# comment\n\np:x {self.program}:no_such_function\n")
+        seen = self.preloaded([self.program], UPROBE_PROBES=None, UPROBE_PROBES_FILE=listed)
         self.assert_unprobed(seen, "list:3")
 
     def test_no_helper(self):
-        self.assert_unprobed(self.preloaded([self.guest], LD_PRELOAD=self.copy_library()), "cannot start uprobe-run")
+        self.assert_unprobed(self.preloaded([self.program], LD_PRELOAD=self.copy_library()), "cannot start uprobe-run")
 
     def test_agent_of_another_version(self):
         path = self.copy_library()
         shutil.copy(harness.tool(), self.path("uprobe-run"))
         said = harness.change_abi(path)
-        self.assert_unprobed(self.preloaded([self.guest], LD_PRELOAD=path), said)
+        self.assert_unprobed(self.preloaded([self.program], LD_PRELOAD=path), said)
 
     def test_helper_that_fails(self):
         self.copy_library()
         for program in ("true", "false"):
             shutil.copy(harness.need(program), self.path(program))
             os.replace(self.path(program), self.path("uprobe-run"))
-            seen = self.preloaded([self.guest], LD_PRELOAD=self.path("libuprobe.so"))
+            seen = self.preloaded([self.program], LD_PRELOAD=self.path("libuprobe.so"))
             self.assert_unprobed(seen, "ended before")
 
     def test_helper_that_hangs(self):
         self.copy_library()
         self.write("uprobe-run", "#!/bin/sh\nexec sleep 5 2>/dev/null\n", 0o755)
-        seen = self.preloaded([self.guest], LD_PRELOAD=self.path("libuprobe.so"))
+        seen = self.preloaded([self.program], LD_PRELOAD=self.path("libuprobe.so"))
         self.assert_unprobed(seen, "did not answer")
 
     def test_installed(self):
@@ -384,12 +384,12 @@ class Failures(Preload):
                 shutil.copy(library(), self.path(place))
                 with contextlib.suppress(FileNotFoundError):
                     os.remove(self.trace)
-                self.assert_traced(self.preloaded([self.guest], LD_PRELOAD=self.path(f"{place}/libuprobe.so")))
+                self.assert_traced(self.preloaded([self.program], LD_PRELOAD=self.path(f"{place}/libuprobe.so")))
 
     def test_under_the_tool_as_well(self):
         output = self.path("of-the-tool")
         seen = harness.run([harness.tool(), "-q", "-o", output, "-p", self.numbers, "--", harness.need("env"),
-                            f"LD_PRELOAD={library()}", self.guest], env=self.variables())
+                            f"LD_PRELOAD={library()}", self.program], env=self.variables())
         self.assertEqual(seen.returncode, 7, seen.stderr)
         with open(output, encoding="latin-1") as file:
             self.assertEqual(len(harness.parse_trace(file.read())), 2)

@@ -87,7 +87,7 @@ void use(test::FakeTarget& target, Block& block) {
     const std::vector<shared::Consumer> list = block.list_of(i);
     require(block.has(i, list));
     static_cast<void>(block.leads_to(i));
-    static_cast<void>(block.behind_approach(i));
+    static_cast<void>(block.after_prefix_window(i));
     static_cast<void>(control::has_armed_text(target, block, block.points()[i]));
     if (i == 0)
       static_cast<void>(block.set_behind(target, i, std::vector<std::uint8_t>(block.points()[i].behind_bytes)));

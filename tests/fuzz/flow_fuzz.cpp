@@ -22,17 +22,18 @@ void check_window(const plan::FileFlow& flow, const plan::Window& window) {
   require(window.text().empty() == window.is_jump());
   if (!window.is_jump()) return;
   require(window.code_length <= window.length && window.instructions > 0);
-  require((window.kind == WindowKind::approach) == (window.approach != 0) && window.approach < plan::kJumpBytes);
-  const std::size_t room = window.approach + window.length;
+  require((window.kind == WindowKind::prefix_window) == (window.prefix_window != 0) &&
+          window.prefix_window < plan::kJumpBytes);
+  const std::size_t room = window.prefix_window + window.length;
   require(room >= (window.kind == WindowKind::short_jump ? plan::kShortJumpBytes : plan::kJumpBytes));
   require(!flow.has_arrival(window.begin() + 1, window.address + window.length));
   const auto code = flow.bytes_at(window.address);
   require(code.size() >= window.code_length);
   const auto copy = x86::window_copy_bytes(code.first(window.code_length), Addr{window.address});
   require(copy || copy.error().text.find("out of reach") != std::string::npos);
-  if (window.approach != 0) {
+  if (window.prefix_window != 0) {
     const auto front =
-        x86::window_copy_bytes(flow.bytes_at(window.begin()).first(window.approach), Addr{window.begin()});
+        x86::window_copy_bytes(flow.bytes_at(window.begin()).first(window.prefix_window), Addr{window.begin()});
     require(front || front.error().text.find("out of reach") != std::string::npos);
   }
   if (window.kind == WindowKind::short_jump)

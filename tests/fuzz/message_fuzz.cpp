@@ -44,8 +44,9 @@ void check(const MessageCutter::Message& message) {
     static_cast<void>(decode_end(bytes));
   } else if (message.word == Word::layout) {
     static_cast<void>(decode_layout(bytes));
-  } else if (message.word == Word::order) {
-    if (const auto order = decode_order(bytes)) require(decode_order(inside(encode_order(*order))).has_value());
+  } else if (message.word == Word::command) {
+    if (const auto command = decode_command(bytes))
+      require(decode_command(inside(encode_command(*command))).has_value());
   } else if (message.word == Word::reply) {
     static_cast<void>(decode_reply(bytes));
   }
@@ -63,7 +64,7 @@ void cut(std::string_view bytes, std::size_t piece) {
 void read_control(std::string_view bytes) {
   if (const auto request = decode_request(bytes)) {
     const auto again = decode_request(encode(*request));
-    require(again && again->pass == request->pass && again->orders.size() == request->orders.size());
+    require(again && again->pass == request->pass && again->commands.size() == request->commands.size());
   }
   if (const auto reply = decode_reply(bytes)) require(decode_reply(encode(*reply)).has_value());
 }
@@ -115,18 +116,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 std::vector<std::string> fuzz_seeds() {
   const Error error{.code = Code::limit, .text = "no", .where = "p", .column = 3, .help = "h", .err = 11};
-  const std::vector<Order> orders = {{OrderKind::define, "p:f /a:1 %di", "/bin/x", "arg1 > 5"},
-                                     {OrderKind::clear, "", ""}};
+  const std::vector<Command> commands = {{CommandKind::define, "p:f /a:1 %di", "/bin/x", "arg1 > 5"},
+                                         {CommandKind::clear, "", ""}};
   const std::string piece(1, '\x7f');
   std::vector<std::string> seeds;
   for (const std::string& message :
        {encode(some_hello()), encode_greeting(std::string(32, 'b')), encode_leave(), encode_admitted({"p:a", ""}),
         encode(Refusal{.error = error, .come_back = true}), some_record(), encode(some_summary()),
-        encode(GuestEnd::processes), encode(some_layout()), encode_order(orders[0]),
+        encode(ClientEnd::processes), encode(some_layout()), encode_command(commands[0]),
         encode_reply(Reply{.text = "x", .error = error, .failed = 1})})
     seeds.push_back(piece + message);
   seeds.push_back(piece + encode(some_hello()) + some_record() + some_record() + encode_leave());
-  seeds.push_back(std::string(1, '\0') + encode(Request{std::string(32, 'c'), orders}));
+  seeds.push_back(std::string(1, '\0') + encode(Request{std::string(32, 'c'), commands}));
   seeds.push_back(std::string(1, '\0') + encode(Reply{.text = "added a/b\n", .error = error, .failed = 3}));
   return seeds;
 }

@@ -178,8 +178,8 @@ TEST_P(WindowPlan, OfShortJumpsNeverSharesPadding) {
 TEST_P(WindowPlan, FromInFrontOfThePlace) {
   for (const char* name : {"approached", "approached_by_four"}) {
     const Window window = subject_.at(name, 4);
-    expect(WindowKind::approach, 1, 1, window);
-    EXPECT_EQ(window.approach, 4);
+    expect(WindowKind::prefix_window, 1, 1, window);
+    EXPECT_EQ(window.prefix_window, 4);
     EXPECT_EQ(window.begin(), subject_.address(name));
   }
 }
@@ -193,7 +193,7 @@ TEST_P(WindowPlan, NotFromInFrontWhereAnythingElseLeadsThere) {
 TEST_P(WindowPlan, NotFromInFrontOverWhatCannotBeDisplaced) {
   for (const char* name : {"behind_what_stays", "behind_popf"})
     expect_none(WindowReason::branch_enters, subject_.at(name, 4));
-  EXPECT_NE(subject_.at("approached_system_call", 3).kind, WindowKind::approach);
+  EXPECT_NE(subject_.at("approached_system_call", 3).kind, WindowKind::prefix_window);
 }
 
 // There the place would not be in the jump.

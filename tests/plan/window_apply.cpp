@@ -112,11 +112,11 @@ class Patch {
     const std::uint64_t to = copies_ + text_.size();
     if (!copy(window.address, window.code_length, Addr{})) return false;
     const std::uint64_t front = copies_ + text_.size();
-    if (window.approach != 0 && !copy(window.begin(), window.approach, Addr{to})) return false;
+    if (window.prefix_window != 0 && !copy(window.begin(), window.prefix_window, Addr{to})) return false;
     // A thread that comes into the middle dies of a breakpoint.
-    const std::vector<std::uint8_t> nothing(window.approach + window.length, 0xcc);
+    const std::vector<std::uint8_t> nothing(window.prefix_window + window.length, 0xcc);
     if (!write(window.begin() + bias_, nothing.data(), nothing.size())) return false;
-    if (window.approach != 0) return jump(window.begin(), front);
+    if (window.prefix_window != 0) return jump(window.begin(), front);
     if (window.kind != plan::WindowKind::short_jump) return jump(window.address, to);
     const std::uint8_t near_jump[] = {
         0xeb, static_cast<std::uint8_t>(window.padding - (window.address + plan::kShortJumpBytes))};

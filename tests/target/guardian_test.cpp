@@ -9,8 +9,8 @@
 
 #include <chrono>
 
-#include "engine/target/held_process.h"
 #include "engine/target/process_stat.h"
+#include "engine/target/stopped_process.h"
 
 namespace uprobe::target {
 namespace {
@@ -52,7 +52,7 @@ TEST(Guardian, AToolThatHoldsAProgramDoesNotStayStopped) {
   });
   const pid_t tool = start([program] {
     start_guardian();
-    const auto held = HeldProcess::hold(program);
+    const auto held = StoppedProcess::hold(program);
     if (!held) ::_exit(1);
     ::raise(SIGSTOP);
   });

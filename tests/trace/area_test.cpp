@@ -180,8 +180,8 @@ TEST(Area, ThePlanIsWrittenByTheToolAlone) {
     EXPECT_NE(::mprotect(at, 4096, PROT_READ | PROT_WRITE), 0);
     const Fd memory(::open("/proc/self/mem", O_RDWR));
     EXPECT_LT(::pwrite(memory.get(), &word, sizeof word, static_cast<off_t>(reinterpret_cast<std::uintptr_t>(at))), 0);
-    area.header().tool_pulse = 77;
-    EXPECT_EQ(static_cast<const shared::AreaHeader*>(at)->tool_pulse, 77u);
+    area.header().tool_heartbeat = 77;
+    EXPECT_EQ(static_cast<const shared::AreaHeader*>(at)->tool_heartbeat, 77u);
     ::munmap(at, 4096);
   }
 }

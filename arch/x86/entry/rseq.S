@@ -1,6 +1,6 @@
 // The rseq section of the agent: a record is built in a CPU's ring and published by the section's last instruction.
 //
-//   uprobe_rseq_record --> [uprobe_rseq_begin: call uprobe_draft ... movq commit] --> result
+//   uprobe_rseq_record --> [uprobe_rseq_begin: call uprobe_build_record ... movq commit] --> result
 //         ^                          |  preempted, moved, a signal: the kernel continues at uprobe_rseq_abort
 //         +--------------------------+
 //
@@ -33,7 +33,7 @@
         .hidden uprobe_rseq_record
         .type uprobe_rseq_record, @function
         .p2align 4
-// u32 uprobe_rseq_record(RseqJob*): what uprobe_draft returned, or kRseqGaveUp, kRseqFaulted.
+// u32 uprobe_rseq_record(RseqJob*): what uprobe_build_record returned, or kRseqGaveUp, kRseqFaulted.
 uprobe_rseq_record:
         .cfi_startproc
         pushq   %rbp
@@ -134,7 +134,7 @@ uprobe_rseq_begin:
         .cfi_offset r13, -40
         .cfi_offset r14, -48
         .cfi_offset r15, -56
-        call    uprobe_draft            # rdi = job
+        call    uprobe_build_record            # rdi = job
         testl   %eax, %eax              # 0: there is something to publish
         jne     leave
         movq    8(%rbp), %rdi

@@ -1,0 +1,162 @@
+#include "cli/launcher.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <new>
+
+#include "cli/diagnostics.h"
+#include "cli/options.h"
+#include "cli/run.h"
+#include "engine/base/roles.h"
+
+namespace uprobe::cli {
+namespace {
+
+// What the engine says to its launcher when it stays behind.
+struct Farewell {
+  std::atomic<bool> said{false};
+  Outcome outcome;
+};
+
+pid_t g_launcher = 0;            // in its engine
+Farewell* g_farewell = nullptr;  // shared by the two
+
+constexpr int kPassedOn[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP};
+
+// Nothing: this call attaches to nothing.
+std::optional<Selection> selection_in(const std::vector<std::string>& arguments) {
+  const Result<Options> options = parse_options(arguments);
+  if (!options || options->mode != Mode::trace || !attaches(*options)) return std::nullopt;
+  return options->attach;
+}
+
+// What is ignored or blocked stays so: as if there were one process.
+sigset_t heeded() {
+  sigset_t blocked, found;
+  ::sigprocmask(SIG_BLOCK, nullptr, &blocked);
+  ::sigemptyset(&found);
+  ::sigaddset(&found, SIGCHLD);
+  for (const int number : kPassedOn) {
+    struct sigaction now {};
+    ::sigaction(number, nullptr, &now);
+    if (now.sa_handler != SIG_IGN && ::sigismember(&blocked, number) == 0) ::sigaddset(&found, number);
+  }
+  return found;
+}
+
+// Where the group of processes is nobody's to continue the kernel does not stop us.
+void stop_with(pid_t engine) {
+  ::kill(engine, SIGTSTP);
+  sigset_t one;
+  ::sigemptyset(&one);
+  ::sigaddset(&one, SIGTSTP);
+  ::raise(SIGTSTP);
+  ::sigprocmask(SIG_UNBLOCK, &one, nullptr);
+  ::sigprocmask(SIG_BLOCK, &one, nullptr);
+  ::kill(engine, SIGCONT);
+}
+
+Farewell* share_farewell() {
+  void* const page = ::mmap(nullptr, sizeof(Farewell), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return page == MAP_FAILED ? nullptr : new (page) Farewell;
+}
+
+// The status of the engine, when it has ended; nothing where it has said farewell and goes on.
+std::optional<int> wait_for(pid_t engine, const sigset_t& signals) {
+  for (;;) {
+    int status = 0;
+    if (::waitpid(engine, &status, WNOHANG) == engine) return status;
+    if (g_farewell->said) return std::nullopt;
+    const int number = ::sigwaitinfo(&signals, nullptr);
+    if (number == SIGTSTP) stop_with(engine);
+    if (number > 0 && number != SIGCHLD && number != SIGTSTP) ::kill(engine, number);
+  }
+}
+
+void hide(char** words, std::size_t count) {
+  char* const begin = words[0];
+  const auto bytes = static_cast<std::size_t>(words[count - 1] + std::strlen(words[count - 1]) - begin);
+  std::memset(begin, 0, bytes);
+  std::memcpy(begin, kEngineName, std::min(bytes, std::strlen(kEngineName)));
+}
+
+void begin_engine(pid_t launcher, const sigset_t& before) {
+  ::setsid();
+  ::prctl(PR_SET_NAME, kEngineName);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  Signals::follow_launcher(launcher);
+  g_launcher = launcher;
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+}
+
+// SIGTERM and the like before there was anything to be done for them end the engine as they would have ended us.
+bool is_passed_on(int signal) {
+  return std::find(std::begin(kPassedOn), std::end(kPassedOn), signal) != std::end(kPassedOn);
+}
+
+Outcome outcome_of(int status, const Selection& whom, Engine& engine, const Diagnostics& diagnostics) {
+  if (WIFEXITED(status)) return {WEXITSTATUS(status), 0};
+  const int signal = WTERMSIG(status);
+  const Status released = engine.release(whom);
+  if (is_passed_on(signal)) return {0, signal};
+  diagnostics.line("the engine was killed by signal " + std::to_string(signal) +
+                   (released ? "; what it had left is taken away" : ""));
+  if (!released) diagnostics.error(released.error());
+  return {kExitFailure, 0};
+}
+
+// Whoever reads what we print has all of it.
+void drop_streams() {
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int stream = STDIN_FILENO; null >= 0 && stream <= STDERR_FILENO; ++stream) ::dup2(null, stream);
+  if (null > STDERR_FILENO) ::close(null);
+}
+
+}  // namespace
+
+void leave_launcher(const Outcome& outcome) {
+  if (g_launcher == 0) return;
+  ::prctl(PR_SET_PDEATHSIG, 0);
+  drop_streams();
+  g_farewell->outcome = outcome;
+  g_farewell->said = true;
+  if (::getppid() == g_launcher) ::kill(g_launcher, SIGCHLD);
+}
+
+int visible_pid() { return g_launcher != 0 ? g_launcher : ::getpid(); }
+
+std::optional<Outcome> run_as_launcher(const std::vector<std::string>& arguments, char** words, Engine& engine,
+                                       const Streams& streams) {
+  const std::optional<Selection> whom = selection_in(arguments);
+  if (!whom) return std::nullopt;
+  const Diagnostics diagnostics(streams.err, use_color(early_color(arguments), streams.err));
+  ::signal(SIGCHLD, SIG_DFL);
+  sigset_t before;
+  const sigset_t signals = heeded();
+  ::sigprocmask(SIG_BLOCK, &signals, &before);
+  g_farewell = share_farewell();
+  const pid_t launcher = ::getpid(), child = g_farewell != nullptr ? ::fork() : -1;
+  if (child < 0) {
+    diagnostics.error(system_error("fork", errno));
+    return Outcome{kExitFailure, 0};
+  }
+  if (child == 0) {
+    begin_engine(launcher, before);
+    hide(words, arguments.size());
+    return std::nullopt;
+  }
+  ::prctl(PR_SET_NAME, kLauncherName);
+  const std::optional<int> status = wait_for(child, signals);
+  return status ? outcome_of(*status, *whom, engine, diagnostics) : g_farewell->outcome;
+}
+
+}  // namespace uprobe::cli

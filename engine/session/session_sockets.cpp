@@ -1,0 +1,130 @@
+// What `uprobe-run --control` asks of a session that runs.
+#include <unistd.h>
+
+#include "engine/base/exhaustion.h"
+#include "engine/output/escape.h"
+#include "engine/session/session_state.h"
+
+namespace uprobe {
+namespace {
+
+void append(std::string& text, const char* verb, const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  text += text.empty() ? "" : ", ";
+  text += std::string(verb) + " " + (names.size() == 1 ? names[0] : std::to_string(names.size()) + " probes");
+}
+
+// "added uprobes/e", "removed 3 probes"
+std::string describe(const Changes& changes) {
+  std::string text;
+  append(text, "added", changes.added);
+  append(text, "removed", changes.removed);
+  return (text.empty() ? "nothing changed" : text) + "\n";
+}
+
+Result<std::string> describe(const Result<Changes>& changes) {
+  if (!changes) return changes.error();
+  return describe(*changes);
+}
+
+Result<std::string> describe(const Result<std::size_t>& switched, const char* verb) {
+  if (!switched) return switched.error();
+  return std::string(verb) + " " + std::to_string(*switched) + (*switched == 1 ? " probe\n" : " probes\n");
+}
+
+std::string owner_text(const ProbeState& probe) {
+  return probe.owner == 0 ? std::string() : ", of process " + std::to_string(probe.owner);
+}
+
+std::string listing(const std::vector<ProbeState>& probes) {
+  std::string text;
+  for (const ProbeState& probe : probes)
+    text += format::escaped(probe.definition) + (probe.on ? " # on" : " # off") + owner_text(probe) + "\n";
+  return text;
+}
+
+std::string statistics(const std::vector<ProbeState>& probes) {
+  std::string text;
+  for (const ProbeState& probe : probes) {
+    text += probe.name + owner_text(probe) + " " + std::to_string(probe.hits) + " hits, " + std::to_string(probe.lost) +
+            " lost";
+    text +=
+        (probe.missed == 0 ? "" : ", " + std::to_string(probe.missed) + " returns not followed") + std::string("\n");
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<std::string> Session::State::follow_command(const Command& order) {
+  switch (order.kind) {
+    case CommandKind::define:
+      return describe(define({.text = order.text,
+                              .default_object = order.default_object,
+                              .filter = order.filter.empty() ? std::nullopt : std::optional(order.filter)}));
+    case CommandKind::remove:
+      return describe(remove(order.text));
+    case CommandKind::clear:
+      return describe(remove({}));
+    case CommandKind::enable:
+      return describe(switch_events(order.text, true), "enabled");
+    case CommandKind::disable:
+      return describe(switch_events(order.text, false), "disabled");
+    case CommandKind::list:
+      return listing(list());
+    case CommandKind::stats:
+      return statistics(list());
+  }
+  return Error{.code = Code::damaged, .text = "an order that this session does not know"};
+}
+
+// One after the other, until one fails: what went before it stays.
+Reply Session::State::answer(const std::vector<Command>& commands) {
+  Reply reply;
+  for (; reply.failed < commands.size(); ++reply.failed) {
+    const Status done = catch_resource_exhaustion([&]() -> Status {
+      const auto text = follow_command(commands[reply.failed]);
+      if (!text) return text.error();
+      reply.text += *text;
+      return ok();
+    });
+    if (done) continue;
+    reply.error = done.error();
+    break;
+  }
+  return reply;
+}
+
+Status Session::State::serve() {
+  const Status clients = serve_clients();
+  if (!clients || !socket) return clients;
+  return catch_resource_exhaustion(
+      [&] { return socket->serve([this](const auto& commands) { return answer(commands); }), ok(); });
+}
+
+// A session that was given no name goes on without a socket where there can be none. The user is told of a folder that another user
+// has prepared; that a system has no place for one is of interest to those who want to join.
+Status Session::State::open_sockets() {
+  if (!options.has_socket) return ok();
+  auto opened = ControlServer::open(options.name, options.known_as != 0 ? options.known_as : ::getpid());
+  auto for_clients = opened ? PeerServer::open() : Result<PeerServer>(opened.error());
+  if (opened && for_clients) {
+    socket.emplace(opened.take());
+    peer_server.emplace(for_clients.take());
+    return ok();
+  }
+  const Error why = opened ? for_clients.error() : opened.error();
+  if (!options.name.empty()) return why;
+  auto& list = why.err != 0 || why.code != Code::refused ? details : notes;
+  list.push_back("no other tool can join or change this session: " +
+                 (why.where.empty() || why.text.find(why.where) != std::string::npos ? "" : why.where + " ") +
+                 why.text);
+  return ok();
+}
+
+void Session::State::close_sockets() {
+  peer_server.reset();
+  socket.reset();
+}
+
+}  // namespace uprobe

@@ -1,0 +1,53 @@
+#include "engine/target/exit_reaper.h"
+
+#include <sys/wait.h>
+
+#include <chrono>
+
+#include "engine/base/signal_masked_thread.h"
+#include "engine/target/target.h"
+
+namespace uprobe::target {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A call that waits for longer waits for a lock.
+constexpr auto kPatience = 20ms;
+
+void bury(pid_t tid) {
+  if (is_own_child(tid)) return;  // its end is awaited elsewhere
+  siginfo_t info{};
+  ::waitid(P_PID, static_cast<id_t>(tid), &info, WEXITED | WNOHANG | __WALL);
+}
+
+}  // namespace
+
+ExitReaper::ExitReaper(const std::vector<pid_t>& tracees) : tracees_(tracees) {
+  thread_ = start_signal_masked_thread([this] { work(); });
+}
+
+ExitReaper::~ExitReaper() {
+  {
+    const std::lock_guard lock(lock_);
+    has_ended_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void ExitReaper::set_awaited(bool is_awaited) {
+  const std::lock_guard lock(lock_);
+  is_awaited_ = is_awaited;
+}
+
+void ExitReaper::work() {
+  std::unique_lock lock(lock_);
+  for (bool was_awaited = false; !has_ended_; was_awaited = is_awaited_) {
+    changed_.wait_for(lock, kPatience);
+    if (!is_awaited_ || !was_awaited) continue;
+    for (const pid_t tid : tracees_) bury(tid);
+  }
+}
+
+}  // namespace uprobe::target

@@ -1,0 +1,266 @@
+// Which results are a part only follows from the kernel's sources: fs/pipe.c (pipe_write), net/ipv4/tcp.c and net/unix/af_unix.c
+// (sendmsg, and recvmsg with MSG_WAITALL), drivers/tty/n_tty.c, drivers/char/random.c, fs/splice.c, fs/aio.c (read_events),
+// io_uring/io_uring.c (io_uring_enter). With a descriptor that does not block, a part is what the program has asked for.
+#include "engine/target/interrupted_syscall.h"
+
+#include <fcntl.h>
+#include <linux/io_uring.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <iterator>
+#include <string>
+
+#include "engine/base/fd.h"
+
+namespace uprobe::target {
+namespace {
+
+using namespace std::chrono_literals;
+using x86::ResumedCall;
+using Registers = user_regs_struct;
+using Register = unsigned long long Registers::*;
+
+constexpr long kEpollPwait2 = 441;
+
+std::int64_t result_of(const Registers& r) { return static_cast<std::int64_t>(r.rax); }
+std::int64_t call_of(const Registers& r) { return static_cast<std::int64_t>(r.orig_rax); }
+
+// ---- for how long
+
+enum class Unit { milliseconds, timespec, timeval };  // the first in the register, the others where it points to
+struct Timed {
+  long call;
+  Register at;
+  Unit unit;
+};
+constexpr Timed kTimed[] = {
+    {SYS_epoll_wait, &Registers::r10, Unit::milliseconds},  {SYS_epoll_pwait, &Registers::r10, Unit::milliseconds},
+    {kEpollPwait2, &Registers::r10, Unit::timespec},        {SYS_semtimedop, &Registers::r10, Unit::timespec},
+    {SYS_rt_sigtimedwait, &Registers::rdx, Unit::timespec}, {SYS_io_getevents, &Registers::r8, Unit::timespec},
+    {SYS_io_pgetevents, &Registers::r8, Unit::timespec},    {SYS_ppoll, &Registers::rdx, Unit::timespec},
+    {SYS_pselect6, &Registers::r8, Unit::timespec},         {SYS_select, &Registers::r8, Unit::timeval},
+};
+
+const Timed* timed(long call) {
+  const auto found =
+      std::find_if(std::begin(kTimed), std::end(kTimed), [call](const Timed& t) { return t.call == call; });
+  return found == std::end(kTimed) ? nullptr : found;
+}
+
+bool shorten_milliseconds(unsigned long long& value, std::chrono::nanoseconds slept) {
+  const auto whole = static_cast<std::int32_t>(value);
+  if (whole <= 0) return false;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::milliseconds(whole) - slept);
+  value = static_cast<std::uint64_t>(std::max(left, 0ms).count());
+  return true;
+}
+
+struct Time {
+  std::int64_t seconds, rest;
+};
+
+bool shorten_time(const ProcessFiles& files, Time& time, Addr at, std::chrono::nanoseconds unit,
+                  std::chrono::nanoseconds slept) {
+  constexpr std::int64_t kMostSeconds = 1'000'000'000;  // sums of nanoseconds fit
+  if (!at || !files.read(at, &time, sizeof time)) return false;
+  if (time.seconds < 0 || time.seconds > kMostSeconds) return false;
+  const auto whole = std::chrono::seconds(time.seconds) + time.rest * unit;
+  const auto left = std::max(whole - slept, std::chrono::nanoseconds(0));
+  time.seconds = left / 1s, time.rest = left % 1s / unit;
+  return true;
+}
+
+// True when there is a time, and it is what is left of it.
+bool shorten(const ProcessFiles& files, Registers& r, ResumedCall& call, Addr frame, std::chrono::nanoseconds slept) {
+  const Timed* how = timed(call_of(r));
+  if (how == nullptr) return false;
+  if (how->unit == Unit::milliseconds) return shorten_milliseconds(r.*how->at, slept);
+  Time time{};
+  const auto unit = how->unit == Unit::timeval ? std::chrono::nanoseconds(1us) : 1ns;
+  if (!shorten_time(files, time, Addr{r.*how->at}, unit, slept)) return false;
+  call.time[0] = time.seconds, call.time[1] = time.rest;
+  r.*how->at = (frame + offsetof(ResumedCall, time)).value;
+  return true;
+}
+
+// ---- how much
+
+struct stat status_of(const ProcessFiles& files, std::uint64_t fd) {
+  struct stat found {};
+  const std::string path = "/proc/" + std::to_string(files.pid()) + "/fd/" + std::to_string(static_cast<int>(fd));
+  if (::stat(path.c_str(), &found) != 0) found.st_mode = 0;
+  return found;
+}
+
+bool blocks(const ProcessFiles& files, std::uint64_t fd) {
+  const auto text =
+      read_file("/proc/" + std::to_string(files.pid()) + "/fdinfo/" + std::to_string(static_cast<int>(fd)));
+  const std::size_t at = text ? text->find("flags:\t") : std::string::npos;
+  return at != std::string::npos && (std::strtoul(text->c_str() + at + 7, nullptr, 8) & O_NONBLOCK) == 0;
+}
+
+bool is_terminal(dev_t device) {
+  constexpr unsigned kVirtual = 4, kAlternate = 5, kFirstPty = 136,
+                     kLastPty = 143;  // Documentation/admin-guide/devices.txt
+  const unsigned number = major(device);
+  return number == kVirtual || number == kAlternate || (number >= kFirstPty && number <= kLastPty);
+}
+
+// Writes of all, however long that takes.
+bool takes_all(const ProcessFiles& files, std::uint64_t fd) {
+  const struct stat found = status_of(files, fd);
+  const bool is_stream =
+      S_ISFIFO(found.st_mode) || S_ISSOCK(found.st_mode) || (S_ISCHR(found.st_mode) && is_terminal(found.st_rdev));
+  return is_stream && blocks(files, fd);
+}
+
+bool is_random(const ProcessFiles& files, std::uint64_t fd) {
+  const struct stat found = status_of(files, fd);
+  return S_ISCHR(found.st_mode) && (found.st_rdev == makedev(1, 8) || found.st_rdev == makedev(1, 9));
+}
+
+bool shrink(unsigned long long& size, std::uint64_t done) {
+  size -= done;
+  return true;
+}
+bool advance(unsigned long long& place, unsigned long long& size, std::uint64_t done, std::uint64_t bytes = 1) {
+  place += done * bytes;
+  return shrink(size, done);
+}
+
+bool advance_parts(const ProcessFiles& files, Registers& r, ResumedCall& call, Addr frame, std::uint64_t done) {
+  iovec parts[x86::kMostResumedParts];
+  const std::uint64_t count = r.rdx;
+  if (count == 0 || count > std::size(parts) || !files.read(Addr{r.rsi}, parts, count * sizeof *parts)) return false;
+  std::uint64_t left = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t step = std::min<std::uint64_t>(done, parts[i].iov_len);
+    done -= step;
+    call.parts[2 * i] = reinterpret_cast<std::uint64_t>(parts[i].iov_base) + step;
+    call.parts[2 * i + 1] = parts[i].iov_len - step;
+    left += call.parts[2 * i + 1];
+  }
+  r.rsi = (frame + offsetof(ResumedCall, parts)).value;
+  return left != 0;
+}
+
+// True when a part is missing: the arguments are those of the rest.
+bool take_rest(const ProcessFiles& files, Registers& r, ResumedCall& call, Addr frame, bool has_slept) {
+  constexpr std::uint64_t kEventBytes = 32;  // struct io_event
+  const std::uint64_t done = r.rax;
+  switch (call_of(r)) {
+    case SYS_write:
+      return done < r.rdx && takes_all(files, r.rdi) && advance(r.rsi, r.rdx, done);
+    case SYS_sendto:
+      return done < r.rdx && (r.r10 & MSG_DONTWAIT) == 0 && takes_all(files, r.rdi) && advance(r.rsi, r.rdx, done);
+    case SYS_writev:
+      return takes_all(files, r.rdi) && advance_parts(files, r, call, frame, done);
+    case SYS_recvfrom:
+      return done < r.rdx && (r.r10 & (MSG_WAITALL | MSG_DONTWAIT | MSG_PEEK)) == MSG_WAITALL && blocks(files, r.rdi) &&
+             advance(r.rsi, r.rdx, done);
+    case SYS_read:
+      return done < r.rdx && is_random(files, r.rdi) && advance(r.rsi, r.rdx, done);
+    case SYS_getrandom:
+      return done < r.rsi && advance(r.rdi, r.rsi, done);
+    case SYS_sendfile:
+      return done < r.r10 && takes_all(files, r.rdi) && shrink(r.r10, done);
+    case SYS_io_getevents:
+    case SYS_io_pgetevents:
+      return has_slept && done < r.rsi && shrink(r.rsi, done) && advance(r.r10, r.rdx, done, kEventBytes);
+    case SYS_io_uring_enter:
+      return has_slept && done == r.rsi && r.rdx != 0 && shrink(r.rsi, done) &&
+             (r.r10 & (IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG)) == IORING_ENTER_GETEVENTS;
+    default:
+      return false;
+  }
+}
+
+// ---- where
+
+// Room for the frame is where the stack is mapped already: a write from outside would not make it grow.
+bool has_room(const ProcessFiles& files, Addr frame, Addr stack) {
+  const auto maps = files.maps();
+  const Mapping* m = maps ? mapping_at(*maps, frame) : nullptr;
+  return m != nullptr && m->writable && stack <= m->end;
+}
+
+}  // namespace
+
+bool may_begin_again(long call) {
+  constexpr long kCalls[] = {
+      SYS_read,
+      SYS_readv,
+      SYS_write,
+      SYS_writev,
+      SYS_accept,
+      SYS_accept4,
+      SYS_connect,
+      SYS_recvfrom,
+      SYS_recvmsg,
+      SYS_recvmmsg,
+      SYS_sendto,
+      SYS_sendmsg,
+      SYS_sendmmsg,
+      SYS_semop,
+      SYS_semtimedop,
+      SYS_epoll_wait,
+      SYS_epoll_pwait,
+      SYS_epoll_pwait2,
+      SYS_sendfile,
+      SYS_splice,
+      SYS_io_getevents,
+      SYS_rt_sigtimedwait,
+      SYS_io_uring_enter,
+      // Where it cannot be written to the program's memory what is left of the time (fs/select.c, poll_select_finish).
+      SYS_select,
+      SYS_pselect6,
+      SYS_ppoll,
+  };
+  return std::find(std::begin(kCalls), std::end(kCalls), call) != std::end(kCalls);
+}
+
+bool loses_time(long call) { return timed(call) != nullptr || call == SYS_io_uring_enter; }
+
+bool has_kept_time(long call, std::int64_t result) {
+  return result != -EINTR && (call == SYS_ppoll || call == SYS_pselect6 || call == SYS_select);
+}
+
+bool may_be_cut(const Registers& r) {
+  if (call_of(r) < 0) return false;
+  const std::int64_t result = result_of(r);
+  if (result == kRestartNoHandler) return timed(call_of(r)) != nullptr;
+  constexpr long kInParts[] = {SYS_write,     SYS_writev,   SYS_sendto,       SYS_recvfrom,      SYS_read,
+                               SYS_getrandom, SYS_sendfile, SYS_io_getevents, SYS_io_pgetevents, SYS_io_uring_enter};
+  return result > 0 && std::find(std::begin(kInParts), std::end(kInParts), call_of(r)) != std::end(kInParts);
+}
+
+std::optional<RestOfCall> rest_of_call(const ProcessFiles& files, const Registers& registers, Addr code,
+                                       std::optional<std::chrono::nanoseconds> slept) {
+  const bool is_there = registers.rip == (code + x86::kResumedBack).value;
+  RestOfCall rest{registers, {}};
+  Registers& r = rest.registers;
+  const Addr frame{is_there ? r.rsp : r.rsp - x86::kResumedDistance};
+  if (is_there && !files.read(frame, &rest.call, sizeof rest.call)) return std::nullopt;
+  if (!is_there) {
+    rest.call.di = r.rdi, rest.call.si = r.rsi, rest.call.dx = r.rdx, rest.call.r10 = r.r10, rest.call.r8 = r.r8;
+    rest.call.ip = r.rip;
+  }
+  const bool is_part = result_of(r) > 0;
+  if (is_part && !take_rest(files, r, rest.call, frame, slept.has_value())) return std::nullopt;
+  const bool is_shorter = slept && shorten(files, r, rest.call, frame, *slept);
+  if (!is_part && !is_shorter) return std::nullopt;
+  if (!is_there && !has_room(files, frame, Addr{r.rsp})) return std::nullopt;
+  if (is_part) rest.call.done += registers.rax;
+  r.rax = static_cast<std::uint64_t>(kRestartNoHandler);
+  r.rip = (code + x86::kResumedBack).value, r.rsp = frame.value;
+  return rest;
+}
+
+}  // namespace uprobe::target

@@ -1,0 +1,591 @@
+// Facts of the kernel that this file builds on:
+//   - PTRACE_SEIZE and PTRACE_INTERRUPT stop a thread in get_signal(), before anything is decided about the system call that
+//     the stop has interrupted: the registers say which (orig_rax) and how it would be restarted (rax). Put back as they were,
+//     the kernel restarts it;
+//   - some calls answer EINTR to any wake-up instead (fs/eventpoll.c, kernel/signal.c sigtimedwait, ipc/sem.c, sockets with a
+//     timeout: net/core/sock.c sock_intr_errno). They have done nothing yet: -ERESTARTNOHAND makes them start again, and a handler
+//     that is about to run still makes it EINTR;
+//   - what restart_syscall goes on with is kept through other system calls of the thread;
+//   - a process stopped by SIGSTOP stops again by itself when its tracer detaches (kernel/ptrace.c, __ptrace_unlink);
+//   - single-step and int3 as the end of a call would reset an ignored SIGTRAP: system-call stops only.
+#include "engine/target/stopped_process.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "arch/x86/code/remote_call.h"
+#include "arch/x86/code/return_frame.h"
+#include "engine/shared/agent_header.h"
+#include "engine/target/interrupted_syscall.h"
+#include "engine/target/process_stat.h"
+#include "engine/target/thread_change.h"
+
+namespace uprobe::target {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr int kSyscallStop = SIGTRAP | 0x80;  // with PTRACE_O_TRACESYSGOOD
+constexpr auto kAtOnce = 200us, kPace = 50us, kMoment = 200us;
+constexpr std::chrono::microseconds kHandlersMoment = 100ms;
+constexpr int kMostMoments = 1000;
+constexpr auto kOrderPatience = 5s;
+constexpr auto kLastPatience = 200ms;
+constexpr std::uint64_t kCallBytes = 2;  // syscall, sysenter, int $0x80
+constexpr std::uint64_t kAllSignals = ~std::uint64_t{0};
+constexpr std::uint64_t kTrapFlag = 0x100, kDirectionFlag = 0x400, kNestedTask = 0x4000, kAlignmentCheck = 0x40000;
+
+template <class T>
+void* as_data(T value) {
+  return reinterpret_cast<void*>(static_cast<std::uintptr_t>(value));
+}
+
+std::int64_t result_of(const user_regs_struct& r) { return static_cast<std::int64_t>(r.rax); }
+std::int64_t call_of(const user_regs_struct& r) { return static_cast<std::int64_t>(r.orig_rax); }
+
+x86::RemoteCallReturn way_back(const user_regs_struct& r, std::uint64_t mask) {
+  x86::RemoteCallReturn to{};
+  to.flags = r.eflags & ~kTrapFlag, to.sp = r.rsp, to.mask = mask, to.ip = r.rip;
+  to.ax = r.rax, to.bx = r.rbx, to.cx = r.rcx, to.dx = r.rdx, to.si = r.rsi, to.di = r.rdi, to.bp = r.rbp;
+  to.r8 = r.r8, to.r9 = r.r9, to.r10 = r.r10, to.r11 = r.r11;
+  to.r12 = r.r12, to.r13 = r.r13, to.r14 = r.r14, to.r15 = r.r15;
+  // What the kernel would do (arch/x86/kernel/signal.c, arch_do_signal_or_restart).
+  const std::int64_t result = result_of(r);
+  const bool again = result == kRestart || result == kRestartNoIntr || result == kRestartNoHandler;
+  if (call_of(r) < 0 || (!again && result != kRestartBlock)) return to;
+  to.ip -= kCallBytes;
+  to.ax = again ? r.orig_rax : static_cast<std::uint64_t>(SYS_restart_syscall);
+  return to;
+}
+
+// In a restartable sequence the kernel would send the thread to the abort handler at its next preemption (kernel/rseq.c). On an
+// remote call it would forget the sequence instead: so it is aborted now.
+void leave_sequence(const ProcessFiles& files, pid_t tid, user_regs_struct& registers) {
+  constexpr std::uint64_t kDescriptorAt = 8;  // struct rseq::rseq_cs
+  struct Configuration {
+    std::uint64_t area;
+    std::uint32_t bytes, signature, flags, pad;
+  } configuration{};
+  struct Section {
+    std::uint32_t version, flags;
+    std::uint64_t begin, bytes, abort;
+  } section{};
+  std::uint64_t descriptor = 0;
+  constexpr auto kGetRseqConfiguration = static_cast<__ptrace_request>(0x420f);
+  if (::ptrace(kGetRseqConfiguration, tid, as_data(sizeof configuration), &configuration) <= 0) return;
+  if (configuration.area == 0) return;
+  const Addr at{configuration.area + kDescriptorAt};
+  if (!files.read(at, &descriptor, sizeof descriptor) || descriptor == 0) return;
+  if (!files.read(Addr{descriptor}, &section, sizeof section)) return;
+  if (registers.rip - section.begin >= section.bytes) return;
+  const std::uint64_t none = 0;
+  if (files.write(at, &none, sizeof none)) registers.rip = section.abort;
+}
+
+struct RemoteCallPlace {
+  Addr at;
+  std::vector<std::uint8_t> before;
+  bool is_left;  // the code of a tool that was killed is there, or of one that is at work
+};
+
+// Over the vDSO's section headers, which no program needs. Every process has the same vDSO: what stood there before is known even
+// where somebody's code is left.
+Result<RemoteCallPlace> find_remote_call_place(const ProcessFiles& files) {
+  const auto maps = files.maps();
+  if (!maps) return maps.error();
+  const auto vdso = std::find_if(maps->begin(), maps->end(), [](const Mapping& m) { return m.path == "[vdso]"; });
+  if (vdso == maps->end())
+    return Error{.code = Code::refused, .text = "the program has no vDSO to make system calls in (vdso=0?)"};
+  constexpr std::uint64_t kSectionOffset = 0x28, kAlignment = 16;  // e_shoff
+  std::uint64_t offset = 0;
+  if (Status s = files.read(vdso->begin + kSectionOffset, &offset, sizeof offset); !s) return s.error();
+  offset = (offset + kAlignment - 1) / kAlignment * kAlignment;
+  if (offset == 0 || offset > vdso->end - vdso->begin || vdso->end - vdso->begin - offset < x86::kRemoteCallBytes)
+    return Error{.code = Code::refused, .text = "the program's vDSO has no room to make system calls in"};
+  std::vector<std::uint8_t> theirs(offset + x86::kRemoteCallBytes);
+  if (Status s = files.read(vdso->begin, theirs.data(), theirs.size()); !s) return s.error();
+  RemoteCallPlace place{vdso->begin + offset, {theirs.end() - x86::kRemoteCallBytes, theirs.end()}, false};
+  const auto* ours = reinterpret_cast<const std::uint8_t*>(::getauxval(AT_SYSINFO_EHDR));
+  if (ours == nullptr || !std::equal(theirs.begin(), theirs.end() - x86::kRemoteCallBytes, ours)) return place;
+  place.is_left = !std::equal(place.before.begin(), place.before.end(), ours + offset);
+  std::copy_n(ours + offset, x86::kRemoteCallBytes, place.before.begin());
+  return place;
+}
+
+Error ended() { return Error{.code = Code::killed, .text = "the process has ended", .err = ESRCH}; }
+
+// How a thread has stopped or ended. It does so at once as a rule: to sleep and be woken takes several times as long.
+int await_change(pid_t tid) {
+  int status = 0;
+  for (const auto end = Clock::now() + kAtOnce; Clock::now() < end; ::sched_yield())
+    if (take_change(tid, status, WNOHANG) == tid) return status;
+  while (take_change(tid, status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
+// The thread that calls it takes over the id of the first (fs/exec.c, de_thread): what is known of that one is of a dead one.
+Error in_execve() { return Error{.code = Code::refused, .text = "begins another program just now", .err = EBUSY}; }
+
+Error failed(const char* what) { return errno == ESRCH ? ended() : system_error(what, errno); }
+
+bool is_traced(pid_t pid) {
+  const auto status = read_file("/proc/" + std::to_string(pid) + "/status");
+  return status && status->find("\nTracerPid:\t0\n") == std::string::npos;
+}
+
+bool is_zombie(pid_t pid, pid_t tid) {
+  const auto status = read_file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/status");
+  return !status || status->find("\nState:\tZ") != std::string::npos ||
+         status->find("\nState:\tX") != std::string::npos;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StoppedProcess>> StoppedProcess::hold(pid_t pid, std::chrono::milliseconds patience) {
+  auto files = ProcessFiles::open(pid);
+  if (!files) return files.error();
+  // A handler that a thread was entered for on its way home from a killed tool's remote call returns to there.
+  const auto seen = find_remote_call_place(*files);
+  if (seen && seen->is_left) ::usleep(kHandlersMoment.count());
+  std::unique_ptr<StoppedProcess> process(new StoppedProcess(files.take(), patience));
+  process->look_at_sleepers();
+  if (Status held = process->hold_all(); !held) return held.error();
+  const auto stat = stat_of(pid);
+  if (process->threads_.empty()) return stat && !has_ended(*stat) ? in_execve() : ended();
+  // It may have called execve before it was stopped. The thread that did may have the first one's id now, and be nobody's.
+  if (!is_zombie(pid, pid) && !is_traced(pid)) return in_execve();
+  auto now = ProcessFiles::open(pid);
+  if (!now) return now.error();
+  process->files_ = now.take();
+  auto place = find_remote_call_place(process->files_);
+  if (!place) return place.error();
+  process->place_ = place->at, process->before_ = std::move(place->before);
+  if (Status home = process->await_others_remote_calls(); !home) return home.error();
+  return process;
+}
+
+StoppedProcess::~StoppedProcess() { let_go(); }
+
+Status StoppedProcess::hold_all() {
+  std::vector<pid_t> stopping;
+  for (;;) {
+    auto found = seize_new(stopping);
+    if (!found) return found.error();
+    if (!*found) undertaker_.reset();
+    if (!*found) return ok();
+    if (Status stopped = await_stops(stopping, Clock::now() + patience_); !stopped) return stopped;
+    if (!stopping.empty())
+      return Error{.code = Code::refused,
+                   .text = "thread " + std::to_string(stopping.front()) + " does not stop: it waits in the kernel"};
+  }
+}
+
+// Before anybody is stopped: to be woken is the end of a sleep.
+void StoppedProcess::look_at_sleepers() {
+  for (const pid_t tid : threads_of(pid()))
+    if (loses_time(call_under_way(pid(), tid)))
+      if (const auto sleep = sleep_of(pid(), tid)) sleepers_.emplace(tid, *sleep);
+}
+
+// One that has left its processor once more, to be stopped, has slept until then.
+std::optional<Sleep> StoppedProcess::sleep_until_now(pid_t tid) {
+  const auto before = sleepers_.extract(tid);
+  const auto now = before.empty() ? std::nullopt : sleep_of(pid(), tid);
+  if (!now || now->switches != before.mapped().switches + 1) return std::nullopt;
+  return before.mapped();
+}
+
+// While one of them is in execve it is not to be had before all others have ended, and those that we have had taken by us.
+int StoppedProcess::seize(pid_t tid) {
+  if (!seized_.empty() && !undertaker_) undertaker_.emplace(seized_);
+  if (undertaker_) undertaker_->begin();
+  const int error = ::ptrace(PTRACE_SEIZE, tid, nullptr, as_data(PTRACE_O_TRACESYSGOOD)) == 0 ? 0 : errno;
+  if (undertaker_) undertaker_->end();
+  return error;
+}
+
+// Threads that begin while others are being stopped come with the next look.
+Result<bool> StoppedProcess::seize_new(std::vector<pid_t>& stopping) {
+  bool found = false;
+  for (const pid_t tid : threads_of(pid())) {
+    if (std::find(seized_.begin(), seized_.end(), tid) != seized_.end()) continue;
+    if (const int error = seize(tid); error != 0) {
+      if (error == ESRCH || is_zombie(pid(), tid)) continue;
+      return system_error("ptrace", error);
+    }
+    seized_.push_back(tid);
+    stopping.push_back(tid);
+    ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr);
+    found = true;
+    // At once where it sleeps: if we were killed before, some waits would see EINTR.
+    if (Status stopped = await_stops(stopping, Clock::now() + kAtOnce); !stopped) return stopped.error();
+  }
+  return found;
+}
+
+// Those that have not stopped by then are left in the list.
+Status StoppedProcess::await_stops(std::vector<pid_t>& stopping, Clock::time_point deadline) {
+  while (!stopping.empty()) {
+    for (std::size_t i = 0; i < stopping.size();) {
+      const pid_t tid = stopping[i];
+      int status = 0;
+      const pid_t seen = take_change(tid, status, WNOHANG);
+      if (seen == 0) {
+        ++i;
+        continue;
+      }
+      if (seen < 0 && errno == ECHILD) return in_execve();
+      const bool stopped = seen == tid && WIFSTOPPED(status);
+      if (stopped && status >> 16 != PTRACE_EVENT_STOP) {
+        // About to get a signal: it gets it first.
+        ::ptrace(PTRACE_CONT, tid, nullptr, as_data(WSTOPSIG(status) == kSyscallStop ? 0 : WSTOPSIG(status)));
+        continue;
+      }
+      stopping.erase(stopping.begin() + static_cast<std::ptrdiff_t>(i));
+      if (!stopped) std::erase(seized_, tid);
+      if (stopped)
+        if (Status taken = take_state(tid, WSTOPSIG(status) != SIGTRAP); !taken) return taken;
+    }
+    if (stopping.empty() || Clock::now() > deadline) break;
+    if (deadline - Clock::now() > kAtOnce)
+      ::usleep(kPace.count());
+    else
+      ::sched_yield();
+  }
+  return ok();
+}
+
+Status StoppedProcess::take_state(pid_t tid, bool in_group_stop) {
+  Thread t{.tid = tid, .registers = {}, .mask = 0, .in_group_stop = in_group_stop, .sleep = {}};
+  if (::ptrace(PTRACE_GETREGS, tid, nullptr, &t.registers) != 0 ||
+      ::ptrace(PTRACE_GETSIGMASK, tid, as_data(sizeof t.mask), &t.mask) != 0)
+    return errno == ESRCH ? ok() : Status(system_error("ptrace", errno));
+  if (t.registers.cs != x86::kLongModeCodeSegment) return Error{.code = Code::refused, .text = "runs 32-bit code"};
+  t.sleep = sleep_until_now(tid);
+  if (has_kept_time(call_of(t.registers), result_of(t.registers))) t.sleep.reset();
+  if (result_of(t.registers) == -EINTR && may_begin_again(call_of(t.registers))) {
+    t.registers.rax = static_cast<std::uint64_t>(kRestartNoHandler);
+    if (::ptrace(PTRACE_SETREGS, tid, nullptr, &t.registers) != 0) return failed("PTRACE_SETREGS");
+  }
+  if (Thread* known = thread(tid))
+    *known = t;
+  else
+    threads_.push_back(t);
+  return ok();
+}
+
+StoppedProcess::Thread* StoppedProcess::thread(pid_t tid) {
+  const auto found = std::find_if(threads_.begin(), threads_.end(), [tid](const Thread& t) { return t.tid == tid; });
+  return found == threads_.end() ? nullptr : &*found;
+}
+
+std::vector<ThreadPlace> StoppedProcess::places() const {
+  std::vector<ThreadPlace> all;
+  for (const Thread& thread : threads_) all.push_back({thread.registers.rip, thread.registers.rsp});
+  return all;
+}
+
+bool StoppedProcess::is_remote_call(std::uint64_t ip) const { return ip - place_.value < x86::kRemoteCallBytes; }
+
+// Sent by a tool that was killed, on its way home: its way must not be overwritten, nor taken away.
+Status StoppedProcess::await_others_remote_calls() {
+  for (int moments = 0; moments < kMostMoments; ++moments) {
+    const auto away =
+        std::find_if(threads_.begin(), threads_.end(), [this](const Thread& t) { return is_in_remote_call(t); });
+    if (away == threads_.end()) return ok();
+    if (away->in_group_stop) break;
+    if (Status s = let_run(away->tid, kMoment); !s) return s;
+  }
+  return Error{.code = Code::refused, .text = "a thread does not come back from what a killed tool made it do"};
+}
+
+Status StoppedProcess::put(const user_regs_struct& registers) {
+  return ::ptrace(PTRACE_SETREGS, away_, nullptr, &registers) == 0 ? ok() : Status(failed("PTRACE_SETREGS"));
+}
+
+// On the way home, and out of every system call.
+user_regs_struct StoppedProcess::resume_frame() const {
+  const auto own = std::find_if(threads_.begin(), threads_.end(), [this](const Thread& t) { return t.tid == away_; });
+  user_regs_struct r = own->registers;
+  r.rip = (place_ + x86::kRemoteCallHome).value;
+  r.orig_rax = ~0ull;
+  r.eflags &= ~(kTrapFlag | kDirectionFlag | kNestedTask | kAlignmentCheck);
+  return r;
+}
+
+Status StoppedProcess::send(pid_t tid) {
+  if (away_ == tid) return ok();
+  if (Status home = bring_home(); !home) return home;
+  is_changed_ = true;
+  Thread* t = thread(tid);
+  if (t == nullptr) return ended();
+  leave_sequence(files_, tid, t->registers);
+  const x86::RemoteCallCode code = x86::make_remote_call(way_back(t->registers, t->mask));
+  if (Status s = files_.write(place_, code.data(), code.size()); !s) return s;
+  away_ = tid;
+  is_at_rest_ = true;
+  // The way home restores the mask as well: the registers first.
+  Status sent = put(resume_frame());
+  std::uint64_t all = kAllSignals;
+  if (sent && ::ptrace(PTRACE_SETSIGMASK, tid, as_data(sizeof all), &all) != 0) sent = failed("PTRACE_SETSIGMASK");
+  return sent;
+}
+
+// It has been interrupted, and runs.
+Status StoppedProcess::await_rest() {
+  for (;;) {
+    const int status = await_change(away_);
+    if (!WIFSTOPPED(status)) return ended();
+    if (status >> 16 == PTRACE_EVENT_STOP) break;
+    ::ptrace(PTRACE_CONT, away_, nullptr, as_data(WSTOPSIG(status) & 0x7f));
+  }
+  is_at_rest_ = true;
+  return ok();
+}
+
+// Not an instruction is executed.
+Status StoppedProcess::bring_home() {
+  if (away_ == 0) return ok();
+  const Thread own = *thread(away_);
+  if (!is_at_rest_) {
+    if (Status s = put(resume_frame()); !s) return s;
+    if (::ptrace(PTRACE_INTERRUPT, away_, nullptr, nullptr) != 0 || ::ptrace(PTRACE_CONT, away_, nullptr, nullptr) != 0)
+      return failed("ptrace");
+    if (Status s = await_rest(); !s) return s;
+  }
+  std::uint64_t mask = own.mask;
+  if (::ptrace(PTRACE_SETSIGMASK, away_, as_data(sizeof mask), &mask) != 0) return failed("PTRACE_SETSIGMASK");
+  if (Status s = put(own.registers); !s) return s;
+  away_ = 0;
+  return ok();
+}
+
+// The next system-call stop of the one that is away.
+Result<int> StoppedProcess::next_stop() {
+  int signal = 0;
+  for (;;) {
+    if (::ptrace(PTRACE_SYSCALL, away_, nullptr, as_data(signal)) != 0) return failed("ptrace");
+    const int status = await_change(away_);
+    if (!WIFSTOPPED(status)) return ended();
+    if (WSTOPSIG(status) == kSyscallStop) return status;
+    signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;  // SIGSTOP: no mask holds it back
+  }
+}
+
+Result<std::int64_t> StoppedProcess::system_call(long number, const std::array<std::uint64_t, 6>& a) {
+  if (away_ == 0)
+    if (Status sent = send(threads_.front().tid); !sent) return sent.error();
+  user_regs_struct r = resume_frame();
+  r.rip = place_.value;
+  r.rax = static_cast<unsigned long long>(number);
+  r.rdi = a[0], r.rsi = a[1], r.rdx = a[2], r.r10 = a[3], r.r8 = a[4], r.r9 = a[5];
+  is_at_rest_ = false;
+  if (Status s = put(r); !s) return s.error();
+  if (auto entry = next_stop(); !entry) return entry.error();
+  if (auto exit = next_stop(); !exit) return exit.error();
+  if (::ptrace(PTRACE_GETREGS, away_, nullptr, &r) != 0) return failed("PTRACE_GETREGS");
+  return static_cast<std::int64_t>(r.rax);
+}
+
+Status StoppedProcess::await_done(Addr state) {
+  const auto deadline = Clock::now() + kOrderPatience;
+  while (Clock::now() < deadline) {
+    std::uint32_t seen = 0;
+    if (Status s = files_.read(state, &seen, sizeof seen); !s) return s;
+    if (seen != shared::kOrderGiven) return ok();
+    int status = 0;
+    const pid_t changed = take_change(away_, status, WNOHANG);
+    if (changed == away_ && !WIFSTOPPED(status)) return ended();
+    // SIGSTOP: no mask holds it back.
+    if (changed == away_) ::ptrace(PTRACE_CONT, away_, nullptr, as_data(status >> 16 == 0 ? WSTOPSIG(status) : 0));
+    ::sched_yield();
+  }
+  return Error{.code = Code::refused, .text = "a thread does not do what attaching needs"};
+}
+
+// The tool was stopped for longer than the thread waits.
+Status StoppedProcess::left_early() {
+  if (Status taken = take_state(std::exchange(away_, 0), false); !taken) return taken;
+  if (Status home = await_others_remote_calls(); !home) return home;
+  return Error{.code = Code::refused,
+               .text = "a thread has gone on by itself: this uprobe-run was stopped for too long"};
+}
+
+// No stop for each of its system calls: the thread says itself that it is done, and waits.
+Status StoppedProcess::run(Addr function, Addr order) {
+  if (away_ == 0)
+    if (Status sent = send(threads_.front().tid); !sent) return sent;
+  user_regs_struct r = resume_frame();
+  const std::uint64_t home = r.rip;
+  r.rsp = (order.value & ~std::uint64_t{15}) - sizeof home;
+  if (Status s = files_.write(Addr{r.rsp}, &home, sizeof home); !s) return s;
+  r.rip = function.value, r.rdi = order.value;
+  if (Status s = put(r); !s) return s;
+  is_at_rest_ = false;
+  if (::ptrace(PTRACE_CONT, away_, nullptr, nullptr) != 0) return failed("PTRACE_CONT");
+  const Addr state = order + offsetof(shared::AttachOrder, state);
+  if (Status done = await_done(state); !done) return done;
+  if (::ptrace(PTRACE_INTERRUPT, away_, nullptr, nullptr) != 0) return failed("PTRACE_INTERRUPT");
+  if (Status stopped = await_rest(); !stopped) return stopped;
+  std::uint32_t seen = 0;
+  if (Status s = files_.read(state, &seen, sizeof seen); !s) return s;
+  if (seen != shared::kOrderDone) return left_early();
+  return put(resume_frame());
+}
+
+Status StoppedProcess::set_mask(pid_t tid, std::uint64_t mask) {
+  Thread* t = thread(tid);
+  if (t == nullptr || t->mask == mask) return ok();
+  t->mask = mask;
+  return ::ptrace(PTRACE_SETSIGMASK, tid, as_data(sizeof mask), &mask) == 0 ? ok()
+                                                                            : Status(failed("PTRACE_SETSIGMASK"));
+}
+
+Status StoppedProcess::set_registers(pid_t tid, const user_regs_struct& registers) {
+  Thread* t = thread(tid);
+  if (t == nullptr) return ok();
+  t->registers = registers;
+  return ::ptrace(PTRACE_SETREGS, tid, nullptr, &registers) == 0 ? ok() : Status(failed("PTRACE_SETREGS"));
+}
+
+Status StoppedProcess::let_run(pid_t tid, std::chrono::microseconds moment) {
+  if (::ptrace(PTRACE_CONT, tid, nullptr, nullptr) != 0) return failed("PTRACE_CONT");
+  ::usleep(static_cast<useconds_t>(moment.count()));
+  ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr);
+  std::vector<pid_t> stopping{tid};
+  if (Status stopped = await_stops(stopping, Clock::now() + patience_); !stopped) return stopped;
+  if (!stopping.empty()) return Error{.code = Code::refused, .text = "a thread does not stop again"};
+  if (std::find(seized_.begin(), seized_.end(), tid) == seized_.end())
+    std::erase_if(threads_, [tid](const Thread& t) { return t.tid == tid; });
+  return hold_all();
+}
+
+namespace {
+
+// Nothing: it runs.
+std::optional<int> change_by(pid_t tid, Clock::time_point deadline) {
+  for (;;) {
+    int status = 0;
+    if (take_change(tid, status, WNOHANG) != 0) return status;
+    if (Clock::now() > deadline) return std::nullopt;
+    ::sched_yield();
+  }
+}
+
+// At the entry of a system call: the thread stands in front of it again, even if we were killed now (a number below 0 leaves rax
+// alone; kernel: do_syscall_64).
+Status take_call_back(pid_t tid, user_regs_struct registers) {
+  registers.rip -= kCallBytes;
+  registers.rax = registers.orig_rax;
+  registers.orig_rax = ~0ull;
+  if (::ptrace(PTRACE_SETREGS, tid, nullptr, &registers) != 0) return failed("PTRACE_SETREGS");
+  return ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0 ? ok() : Status(failed("PTRACE_INTERRUPT"));
+}
+
+}  // namespace
+
+// Interrupted when the deadline has passed.
+Result<int> StoppedProcess::stop_again(pid_t tid, Clock::time_point deadline) {
+  if (const auto stop = change_by(tid, deadline)) return *stop;
+  ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr);
+  if (const auto stop = change_by(tid, Clock::now() + patience_)) return *stop;
+  return Error{.code = Code::refused, .text = "a thread does not stop again"};
+}
+
+Status StoppedProcess::let_out(pid_t tid, std::chrono::microseconds moment,
+                               const std::function<bool(std::uint64_t ip)>& is_ours) {
+  const auto deadline = Clock::now() + moment;
+  int signal = 0;
+  bool in_call = false;
+  for (auto request = PTRACE_SYSCALL;;) {
+    if (::ptrace(request, tid, nullptr, as_data(signal)) != 0) return failed("ptrace");
+    const auto stop = stop_again(tid, deadline);
+    if (!stop) return stop.error();
+    if (!WIFSTOPPED(*stop)) {
+      std::erase(seized_, tid);
+      std::erase_if(threads_, [tid](const Thread& t) { return t.tid == tid; });
+      return hold_all();
+    }
+    if (*stop >> 16 == PTRACE_EVENT_STOP) {
+      if (Status taken = take_state(tid, WSTOPSIG(*stop) != SIGTRAP); !taken) return taken;
+      return hold_all();
+    }
+    signal = WSTOPSIG(*stop) == kSyscallStop ? 0 : WSTOPSIG(*stop);
+    if (signal != 0) continue;
+    in_call = !in_call;
+    user_regs_struct registers{};
+    if (::ptrace(PTRACE_GETREGS, tid, nullptr, &registers) != 0) return failed("PTRACE_GETREGS");
+    if (!in_call || is_ours(registers.rip - kCallBytes)) continue;
+    if (Status taken = take_call_back(tid, registers); !taken) return taken;
+    request = PTRACE_CONT;
+  }
+}
+
+// The code stays in the process, for the next time as well.
+Result<Addr> StoppedProcess::place_resume_code() {
+  constexpr std::uint64_t kPage = 4096;
+  const auto maps = files_.maps();
+  if (!maps) return maps.error();
+  for (const Mapping& m : *maps) {
+    if (!m.executable || m.writable || !m.path.empty() || m.end - m.begin != kPage) continue;
+    std::array<std::uint8_t, x86::kResumeCode.size()> seen{};
+    if (files_.read(m.begin, seen.data(), seen.size()) && seen == x86::kResumeCode) return m.begin;
+  }
+  const auto place =
+      map_memory(*this, Addr{}, kPage, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, "the rest of a call");
+  if (!place) return place;
+  const Status written = files_.write(*place, x86::kResumeCode.data(), x86::kResumeCode.size());
+  return written ? place : Result<Addr>(written.error());
+}
+
+// Who is stopped by SIGSTOP knows of it.
+void StoppedProcess::resume_interrupted_syscalls() {
+  const auto is_cut = [](const Thread& t) { return !t.in_group_stop && may_be_cut(t.registers); };
+  if (!place_ || std::none_of(threads_.begin(), threads_.end(), is_cut)) return;
+  const auto rest_of = [&](const Thread& t, Addr code) {
+    return rest_of_call(files_, t.registers, code, t.sleep ? time_since(*t.sleep) : std::nullopt);
+  };
+  const auto needs_code = [&](const Thread& t) { return is_cut(t) && rest_of(t, Addr{}).has_value(); };
+  if (std::none_of(threads_.begin(), threads_.end(), needs_code)) return;
+  const auto code = place_resume_code();
+  if (!code || !bring_home()) return;
+  for (const Thread& t : threads_) {
+    const auto rest = is_cut(t) ? rest_of(t, *code) : std::nullopt;
+    if (rest && files_.write(Addr{rest->registers.rsp}, &rest->call, sizeof rest->call))
+      static_cast<void>(set_registers(t.tid, rest->registers));
+  }
+}
+
+// It has not stopped yet; or it was seized in the middle of execve, and has the first one's id now.
+void StoppedProcess::let_go_running(pid_t tid, Clock::time_point deadline) {
+  if (::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) != 0) return;
+  const auto stop = change_by(tid, deadline);
+  if (!stop || !WIFSTOPPED(*stop)) return;
+  ::ptrace(PTRACE_DETACH, tid, nullptr, as_data(*stop >> 16 == 0 ? WSTOPSIG(*stop) : 0));
+}
+
+void StoppedProcess::let_go() {
+  resume_interrupted_syscalls();
+  const Status home = bring_home();  // one that is not there needs its way yet
+  if (is_changed_ && home) static_cast<void>(files_.write(place_, before_.data(), before_.size()));
+  is_changed_ = false;
+  const auto deadline = Clock::now() + kLastPatience;
+  for (const pid_t tid : seized_)
+    if (::ptrace(PTRACE_DETACH, tid, nullptr, nullptr) != 0) let_go_running(tid, deadline);
+  seized_.clear();
+  threads_.clear();
+}
+
+}  // namespace uprobe::target

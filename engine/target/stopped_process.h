@@ -1,0 +1,107 @@
+// A running process whose threads are all stopped by ptrace, each wherever it was. It goes on as if nobody had been there:
+// waits go on waiting, stopped processes stay stopped. It survives the death of its tracer at any moment (remote_call.h).
+#pragma once
+
+#include <sys/user.h>
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/target/exit_reaper.h"
+#include "engine/target/sleep_clock.h"
+#include "engine/target/target.h"
+
+namespace uprobe::target {
+
+class StoppedProcess : public Target {
+ public:
+  static constexpr std::chrono::milliseconds kPatience{2000};
+
+  struct Thread {
+    pid_t tid;
+    user_regs_struct registers;  // its own
+    std::uint64_t mask;          // of blocked signals, its own
+    bool in_group_stop;          // by SIGSTOP and the like
+    std::optional<Sleep> sleep;  // that the stop has ended, in a call that would begin anew with all of its time
+  };
+
+  // Code::refused where a thread cannot be stopped or seen through; EBUSY with it: it has begun another program meanwhile. The
+  // process has been let go then, but for threads that have not stopped within `patience`: the end of the calling thread lets these
+  // go. A parent in vfork does not stop before its child has gone on.
+  static Result<std::unique_ptr<StoppedProcess>> hold(pid_t pid, std::chrono::milliseconds patience = kPatience);
+  ~StoppedProcess() override;  // lets go
+
+  pid_t pid() const override { return files_.pid(); }
+  Result<std::vector<Mapping>> maps() override { return files_.maps(); }
+  Status read(Addr from, void* to, std::size_t bytes) override { return files_.read(from, to, bytes); }
+  Status write(Addr to, const void* from, std::size_t bytes) override { return files_.write(to, from, bytes); }
+  bool is_held() const override { return true; }
+  std::vector<ThreadPlace> places() const override;
+
+  const std::vector<Thread>& threads() const { return threads_; }
+
+  // Whether a thread that is at home stands in the code of the way home: on a remote call of a tool that was killed.
+  bool is_in_remote_call(const Thread& thread) const { return is_remote_call(thread.registers.rip); }
+  bool is_remote_call(std::uint64_t ip) const;
+
+  // Which thread makes the calls from now on; the one before is brought back to its own work first. Without it the first one.
+  Status send(pid_t tid);
+  Status bring_home();
+  Result<std::int64_t> system_call(long number, const std::array<std::uint64_t, 6>& arguments) override;
+  // Has the agent's `function` carry out an order (shared::AttachOrder), on a stack that ends where the order stands, all signals
+  // held back; waits until it is done.
+  Status run(Addr function, Addr order);
+
+  // For threads that are at home: what they go on with.
+  Status set_mask(pid_t tid, std::uint64_t mask);
+  Status set_registers(pid_t tid, const user_regs_struct& registers);
+  // Lets one thread run for a moment and stops it again. Another one may have begun meanwhile: it is held too.
+  Status let_run(pid_t tid, std::chrono::microseconds moment);
+  // The same for one in code of ours, until it has left that: of system calls it makes only those that `is_ours` has. In front of
+  // another one it stands as if it had not begun.
+  Status let_out(pid_t tid, std::chrono::microseconds moment, const std::function<bool(std::uint64_t ip)>& is_ours);
+
+  // Detaches; the process runs (or stays stopped by SIGSTOP). Ok also when it has ended.
+  void let_go();
+
+ private:
+  StoppedProcess(ProcessFiles files, std::chrono::milliseconds patience)
+      : files_(std::move(files)), patience_(patience) {}
+  void look_at_sleepers();
+  std::optional<Sleep> sleep_until_now(pid_t tid);
+  Status hold_all();
+  int seize(pid_t tid);
+  Result<bool> seize_new(std::vector<pid_t>& stopping);
+  Status await_stops(std::vector<pid_t>& stopping, std::chrono::steady_clock::time_point deadline);
+  Status take_state(pid_t tid, bool in_group_stop);
+  Status await_others_remote_calls();
+  Result<int> next_stop();
+  Status await_done(Addr state);
+  Status await_rest();
+  Status left_early();
+  Status put(const user_regs_struct& registers);
+  Result<Addr> place_resume_code();
+  void resume_interrupted_syscalls();
+  static void let_go_running(pid_t tid, std::chrono::steady_clock::time_point deadline);
+  Result<int> stop_again(pid_t tid, std::chrono::steady_clock::time_point deadline);
+  user_regs_struct resume_frame() const;
+  Thread* thread(pid_t tid);
+
+  ProcessFiles files_;
+  std::chrono::milliseconds patience_;
+  std::map<pid_t, Sleep> sleepers_;  // before the stop
+  std::vector<Thread> threads_;
+  std::vector<pid_t> seized_;             // also those that have not stopped
+  std::optional<ExitReaper> undertaker_;  // of these, while more of them are being seized
+  pid_t away_ = 0;                        // on a remote call
+  bool is_at_rest_ = false;               // that one: in a stop behind which the kernel looks at what it was doing
+  Addr place_;                            // of the remote call's code
+  std::vector<std::uint8_t> before_;
+  bool is_changed_ = false;  // what stands there
+};
+
+}  // namespace uprobe::target

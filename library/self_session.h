@@ -1,0 +1,66 @@
+// A session of this process with itself. The attendant has it (engine/ipc/self_attach_protocol.h); here is the other end of its socket, on a
+// thread of its own (worker_thread.h): all of the private functions run there.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+
+#include "engine/base/fd.h"
+#include "engine/ipc/self_attach_protocol.h"
+#include "library/self_attach_tracer.h"
+#include "library/tracer.h"
+#include "library/worker_thread.h"
+
+namespace libuprobe {
+
+class SelfSession final : public Tracer {
+ public:
+  static Result<std::unique_ptr<Tracer>> begin(const Options& options);
+  explicit SelfSession(std::unique_ptr<WorkerThread> thread) : thread_(std::move(thread)) {}
+  ~SelfSession() override;
+
+  int pid() const override { return process_; }
+  std::optional<Event> next(std::chrono::milliseconds patience) override;
+  std::vector<Event> finish() override;
+  std::optional<Ending> ending() override;
+  Status add(const std::string& definition) override;
+  Status remove(const std::string& event) override;
+  Status switch_events(const std::string& event, bool on) override;
+  std::vector<Counts> counts() override;
+  void stop() override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  Status start(const Options& options);
+  Status meet(const Options& options);
+  Status await_admission();
+  // Whether something has come, or it has ended; false: it is too late.
+  bool wait(std::optional<Clock::time_point> until);
+  void receive();
+  void handle(const uprobe::MessageCutter::Message& message);
+  void send(std::string_view bytes);
+  std::optional<Event> take_next(std::chrono::milliseconds patience);
+  Status command(const uprobe::Command& command);
+  Status ask(uprobe::CommandKind kind, const std::string& text);
+  void ask_counts();
+  void leave();
+  void let_go();
+
+  const int process_ = ::getpid();
+  uprobe::Fd socket_, life_;  // of the attendant
+  pid_t between_ = 0;
+  bool is_tracer_named_ = false;
+  uprobe::MessageCutter in_;
+  std::map<std::uint32_t, uprobe::program::EventLayout> layouts_;
+  std::deque<Event> events_;
+  std::vector<Counts> counts_;
+  std::optional<Error> refusal_;
+  std::optional<uprobe::Reply> reply_;
+  bool is_met_ = false, is_admitted_ = false, has_counts_ = false, has_ended_ = false;
+  int tracer_ = 0;
+  std::unique_ptr<WorkerThread> thread_;  // the last: nothing goes before it has ended
+};
+
+}  // namespace libuprobe

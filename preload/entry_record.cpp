@@ -1,0 +1,135 @@
+// What functions leave at their entries for those who record their returns: when it was, and some words. Best effort: a value
+// may be missing, but none is another call's.
+//
+// An entry is named by its *place*: session, event, function, and the slot of the stack that holds the return address. Its
+// *seal* is made of what the call has to leave as it found it: the return address and the registers that a function keeps. A
+// return takes the entry of its place if the seal is the same, once.
+//
+//   left by longjmp, exceptions, exit      nobody takes the entry. The next call in that place writes over it, whatever thread
+//                                          it is: the table is the process's, not a thread's.
+//   coroutines, stacks moved by threads    the slot's address stays the same
+//   fork                                   each process has its own table, as it has its own stack
+//   two threads at once in one way         words of both, and a check that fits neither
+//   vfork, setjmp: two returns of a call   the first takes the entry
+//   an entry that was not seen             what an older call of the same function has left in the same place, by longjmp, with the
+//                                          same seal, would do. From the session's first entry in the place on all are seen: the point
+//                                          stays armed, and notes also while recording is off.
+//   stacks copied away and back            the same slot for two calls under way at once: the kept registers tell them apart, unless
+//                                          they are equal too (greenlets). Go: not noted at all, the tool refuses.
+#include "preload/agent.h"
+#include "preload/stubs.h"
+
+namespace uprobe::agent {
+namespace {
+
+__extension__ using Wide = unsigned __int128;
+
+struct Noted {
+  u64 place, seal, tsc;
+  u64 words[shared::kNotedWords];
+  u64 check;  // of all others; 0: there is nothing
+};
+constexpr u32 kSetBits = 10, kWays = 4;
+
+Noted table[kWays << kSetBits];
+
+u64 mix(u64 sum, u64 word) {
+  sum = (sum ^ word) * 0x9e3779b97f4a7c15;
+  return sum ^ sum >> 32;
+}
+
+u64 place_of(const AreaHeader* area, u32 event_index, u64 function, u64 slot) {
+  return mix(mix(mix(mix(area->name, event_index), function), slot), slot >> 3);
+}
+
+u64 seal_of(const Registers& registers, u64 address) {
+  u64 sum = mix(0, behind_stubs(address));
+  for (const shared::Reg reg : shared::kKeptRegisters) sum = mix(sum, registers[reg]);
+  return sum;
+}
+
+u64 check_of(const Noted& noted) {
+  u64 sum = mix(mix(mix(1, noted.place), noted.seal), noted.tsc);
+  for (const u64 word : noted.words) sum = mix(sum, word);
+  return sum | 1;
+}
+
+Noted* set_of(u64 place) { return &table[(place >> (64 - kSetBits)) * kWays]; }
+
+u64 load(const u64& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
+void store(u64& word, u64 value) { __atomic_store_n(&word, value, __ATOMIC_RELEASE); }
+
+// The way that has an entry of the place.
+Noted* find(u64 place) {
+  Noted* const set = set_of(place);
+  for (u32 i = 0; i < kWays; ++i)
+    if (load(set[i].check) != 0 && load(set[i].place) == place) return &set[i];
+  return nullptr;
+}
+
+// One that nobody needs, if there is one: calls that are under way for long keep theirs.
+Noted& way_for(u64 place, u64 tsc) {
+  Noted* const set = set_of(place);
+  for (u32 i = 0; i < kWays; ++i)
+    if (load(set[i].check) == 0) return set[i];
+  return set[tsc >> 4 & (kWays - 1)];
+}
+
+void copy(Noted& to, const Noted& from) {
+  store(to.place, load(from.place)), store(to.seal, load(from.seal)), store(to.tsc, load(from.tsc));
+  for (u32 i = 0; i < shared::kNotedWords; ++i) store(to.words[i], load(from.words[i]));
+}
+
+u64 nanoseconds_between(const AreaHeader* area, u64 from, u64 to) {
+  return static_cast<u64>(Wide{to - from} * area->tick_rate >> 32);
+}
+
+}  // namespace
+
+const Event* noting_event(const AreaHeader* area, u32 event_index) {
+  if (event_index >= area->event_count) return nullptr;
+  const Event* event = &at_offset<Event>(area, area->event_offset)[event_index];
+  return (event->flags & shared::kEventNotes) != 0 ? event : nullptr;
+}
+
+// An older entry of the place goes first, whether or not there will be a new one.
+[[gnu::noinline]] void note_entry(const Hit& hit, const AreaHeader* area, u32 event_index) {
+  const Event* event = noting_event(area, event_index);
+  if (event == nullptr) return;
+  const Registers& registers = *hit.registers;
+  const u64 slot = registers[shared::Reg::sp];
+  Noted made;
+  made.place = place_of(area, event_index, hit.point->address, slot);
+  if (Noted* const older = find(made.place)) store(older->check, 0);
+  u64 address = 0;
+  if (!hit.may_fault || !uprobe_peek8(slot, &address)) return;
+  made.seal = seal_of(registers, address);
+  if (!build_note(hit, area, *event, made.words) || !uprobe_clock(&made.tsc)) return;
+  Noted& way = way_for(made.place, made.tsc);
+  store(way.check, 0);
+  copy(way, made);
+  store(way.check, check_of(made));
+}
+
+[[gnu::noinline]] void take_entry(const Hit& hit, const AreaHeader* area, u32 event_index, u64 slot) {
+  const Event* event = noting_event(area, event_index);
+  if (event == nullptr) return;
+  EntryRecord& entry = *hit.noted;
+  entry.known = false;
+  const u64 place = place_of(area, event_index, hit.function, slot);
+  Noted* const way = find(place);
+  if (way == nullptr) return;
+  Noted taken;
+  u64 check = load(way->check), now = 0;
+  copy(taken, *way);
+  if (taken.place != place || check != check_of(taken)) return;
+  if (!__atomic_compare_exchange_n(&way->check, &check, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return;
+  const Registers& registers = *hit.registers;
+  if (taken.seal != seal_of(registers, registers[shared::Reg::ip])) return;
+  if (!uprobe_clock(&now) || now < taken.tsc || area->tick_rate == 0) return;
+  entry.known = true;
+  entry.nanoseconds = nanoseconds_between(area, taken.tsc, now);
+  copy_words(entry.words, taken.words, sizeof entry.words);
+}
+
+}  // namespace uprobe::agent

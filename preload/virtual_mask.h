@@ -1,0 +1,60 @@
+// The application's view of its signal dispositions and masks. See virtual_mask.cpp.
+#pragma once
+
+#include "engine/shared/agent_header.h"
+#include "preload/agent.h"
+#include "preload/handler_entry.h"
+
+namespace uprobe::agent {
+
+inline constexpr u64 kSigDfl = 0, kSigIgn = 1;
+inline constexpr u64 kSigBlock = 0, kSigUnblock = 1, kSetMask = 2;
+// The call was not made, a signal has to be handled first (uprobe_interruptible_call).
+inline constexpr long kNotMade = shared::kNotMade;
+
+inline u64 signal_bit(i32 signal) { return u64{1} << (signal - 1); }
+
+// The two system calls, made for the application. Results as the kernel's; app_sigprocmask: or kNotMade.
+long app_sigaction(ProcessBlock& block, u64 signal, u64 wanted, u64 old, u64 bytes);
+long app_sigprocmask(ProcessBlock& block, u64 how, u64 set, u64 old, u64 bytes);
+// rt_sigreturn is about to put the mask and the stack at `context` in force.
+void app_sigreturn(ProcessBlock& block, u64 context);
+// A handler is about to run with this frame: a thread that stands in front of its rt_sigreturn has not made that after all.
+void undo_sigreturn(ProcessBlock& block, const SignalFrame& frame);
+
+// What the calling thread believes to have blocked of kOurSignals.
+u64 virtually_blocked(ProcessBlock& block);
+// A handler of the application is about to run with this frame: shows it what was blocked, and believes blocked what the
+// kernel would block for it. Only where its way back is known to come by app_sigreturn, or false.
+bool show_belief(ProcessBlock& block, i32 signal, SignalFrame& frame, u64 restorer);
+
+// signalfd(descriptor, mask, bytes): remembers which of our signals the program means to read.
+void note_signalfd(ProcessBlock& block, u64 mask, u64 bytes);
+
+// The address of a mask that is `mask` without our signals, `clean` or `mask` itself: for waits that take one.
+u64 without_our_signals(u64 mask, u64& clean);
+// The application's handler of one of our signals, as it is called now (SA_RESETHAND acts).
+AppHandler handler_to_call(ProcessBlock& block, i32 signal);
+u64 restorer_of(ProcessBlock& block, i32 signal);
+u64 mask_of(ProcessBlock& block, i32 signal);  // its sa_mask
+// Blocks what the sa_mask of one of our signals names, as the kernel does for a handler. Nothing to do in most programs.
+void block_mask_of(ProcessBlock& block, i32 signal);
+// The application has no handler (`handler` is 0 or 1). A synchronous signal kills whatever the disposition was; one that
+// somebody sent kills unless it is ignored.
+void default_action(const SignalInfo& info, u64 handler);
+
+// Around execve: the next program inherits what the application ignores and blocks, not what is so in fact.
+void show_mask_to_successor(ProcessBlock& block);
+void take_mask_back(ProcessBlock& block);
+
+// A process that runs without us: its dispositions as if it had set them now, and what its thread believes to have blocked.
+void take_dispositions(ProcessBlock& block);
+void take_mask(ProcessBlock& block, u64 blocked);
+// The other way round. Signals that are held become pending: all signals are blocked meanwhile.
+void give_dispositions(ProcessBlock& block);
+u64 give_mask(ProcessBlock& block);
+
+// A child whose handlers the kernel would have cleared (CLONE_CLEAR_SIGHAND): clears them but for ours.
+void clear_handlers(ProcessBlock& block, bool shares_memory);
+
+}  // namespace uprobe::agent
