@@ -51,7 +51,7 @@ Processes:
       --until=WHICH         first (default): stop when the program has ended
                             (with -P: the processes); last: stop when all traced
                             processes have ended; ^C lets them go on untraced
-  -D, --daemonize              the called process becomes PROGRAM: its parent, its
+  -D, --daemonize              the called process becomes PROGRAM: parent, its
                             terminal and job control see no other process; the
                             tool runs in a session of its own and writes to -o
                             FILE alone, with -v its summary too
