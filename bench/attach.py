@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """How long a program stands still while probes come into it and leave it again.
 
     scripts/bench attach [--times N] [--threads N] [--probes N] [--tier T]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A program that the benchmark starts and talks to by lines over its standard input and output.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How many places of real programs a jump reaches, and why not the others: one line per file, each place planned by itself.
 // Of functions whose exits are all known: how many of the exits, and how many functions are left by jumps alone.
 //

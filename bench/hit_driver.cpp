@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Compiled as the agent is: see hit_driver.h.
 #include "bench/hit_driver.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The agent's hit function, called by hand: a library of its own, so that the agent's copies of memcpy and its kin stay
 // inside, as they do in libuprobe.so.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "bench/hit_function.h"
 
 #include <sched.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The agent's hit function driven by hand, without a trap: what a hit costs once a thread is in the agent, and how many
 // hits a second the reader can print.
 #pragma once

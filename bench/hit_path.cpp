@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // uprobe-bench-hitpath: what a hit by jump costs beside the least that such a hit can cost, in one process.
 //
 // Each row is a function of its own, patched before any other thread exists; rows are measured in turn, many times, and the

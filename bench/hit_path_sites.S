@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Functions that do the same, hit in different ways: long site(long, const char*, long) returns its first argument + 1.
         .text
         .macro SITE name

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "bench/hit_rows.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The rows of the table that are nanoseconds of a call or a hit: measured in turn, in random order, many times over.
 #pragma once
 

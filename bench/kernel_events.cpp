@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "bench/kernel_events.h"
 
 #include <fcntl.h>

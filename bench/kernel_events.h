@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The kernel's own uprobe events on one target, for comparison: a group and a tracing instance of this run, taken away
 // again on every way out.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "bench/launches.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What whole programs take under uprobe-run, in seconds on the wall, and in memory.
 #pragma once
 

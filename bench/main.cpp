@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // uprobe-bench: the cost of a hit, beside the cost of its parts and of the kernel's hit; one table from one run.
 //
 //   uprobe-bench [--quick] [--seconds=N] [--repetitions=N]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How often a run of uprobe-bench repeats what.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "bench/process_view.h"
 
 #include <fcntl.h>

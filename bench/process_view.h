@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What /proc shows of a program that uprobe-run has started, from outside of both.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What bench/real_work.py has compiled: everyday C++, mostly the standard library's headers. It is fixed: how often the
 // compiler allocates is a number that two runs must agree on.
 #include <algorithm>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The jobs of bench/real_work.py: what is run, what of it is probed, what it says of its own speed, and how many hits there
 must have been.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The cost of probes in programs at work: each job untraced, under uprobe-run and under the kernel's uprobes, in turn, in one run.
 
     scripts/bench real [--quick] [--repetitions N] [--tool-options='-b 64M'] [--output FILE] [PATTERN]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The functions that the traced program calls: the three kinds of places that the kernel's uprobes tell apart, a
 // breakpoint of the program's own, a crowd of 20,000 ordinary functions, and one that calls each of them.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A target that runs during the whole benchmark, traced in one way, and measures what it is told to.
 #pragma once
 

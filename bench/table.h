@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The results, one line each, and how Google Benchmark's get into them.
 #pragma once
 

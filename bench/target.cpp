@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The traced program. It measures itself, in the CPU time of its thread, and does nothing else: what a hit costs is
 // what a call of a probed function takes longer than one of a function without a probe.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "bench/workshop.h"
 
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The folder of a run: a copy of the target for each way to trace it (a kernel uprobe belongs to a file and hits in every
 // process that runs it), traces, summaries. Removed at the end.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rendering what definitions define. See check.h.
 #include "cli/check.h"
 

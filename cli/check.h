@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // --check, --list-events and --format-file: what definitions would define, and what is wrong with them. Nothing runs.
 #pragma once
 

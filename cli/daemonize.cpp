@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cli/daemonize.h"
 
 #include <dirent.h>

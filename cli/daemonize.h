@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // -D: the process that was called becomes the program, so that its parent, its terminal and job control see no other. Before that
 // it starts the tool, and waits for its word:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rendering of errors. See diagnostics.h.
 #include "cli/diagnostics.h"
 

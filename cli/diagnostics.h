@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the tool says to its user: "uprobe-run: PLACE: what is wrong", the definition with a caret, one line of help.
 #pragma once
 

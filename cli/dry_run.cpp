@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The plan in words. See dry_run.h.
 #include "cli/dry_run.h"
 

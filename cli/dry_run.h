@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What --dry-run shows: where each probe goes, the instruction there, and how the hit gets in.
 #pragma once
 

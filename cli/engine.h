@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the CLI needs of the engine, as an interface: the program binds it to uprobe::Session, the tests to a fake.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The text of --help, as it is printed: at most 80 columns. See help.h.
 #include "cli/help.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What --help prints. The parser's table (options.cpp) knows the options; a test compares the two.
 #pragma once
 

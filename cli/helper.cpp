@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // See helper.h. Bad variables and definitions are told on the program's stderr, once; the program then runs unprobed.
 #include "cli/helper.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The tool as the helper of a preloaded agent: `uprobe-run --preload-helper PAGE LIFELINE`, started by libuprobe.so in
 // a program that has it in LD_PRELOAD. The options are the environment variables UPROBE_*.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cli/inheritance.h"
 
 #include <sched.h>

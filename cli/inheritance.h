@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a tool that a traced program has started has of that program, and must not have.
 #pragma once
 

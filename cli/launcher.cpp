@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cli/launcher.h"
 
 #include <fcntl.h>

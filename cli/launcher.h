@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attaching is done by two processes, so that nothing that happens to the tool interrupts work on another program's memory:
 //
 //   launcher    what was called: passes signals on, waits for the engine, ends as it has ended. It does nothing else

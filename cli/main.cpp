@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // uprobe-run: runs a program and prints its hits. Everything is in run.cpp; only this file and signals.cpp end the
 // process.
 #include <fcntl.h>

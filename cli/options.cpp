@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Option parsing. See options.h.
 #include "cli/options.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The words of the command line as data. One table describes every option; its help is in help.cpp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The trace's way out. See output.h.
 #include "cli/output.h"
 

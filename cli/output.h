@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where the trace text goes: a file, standard output or standard error.
 //
 // Lines are collected and written whole: at once on a terminal, else when flush() is called or the buffer is full. When

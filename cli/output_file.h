@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Opening the files that the tool writes: traces, histograms, UPROBE_OUTPUT.
 //
 // A path is walked one name at a time. In a folder that only this user and root can change every name is what they have made it, and

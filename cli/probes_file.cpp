@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reading definitions. See probes_file.h.
 #include "cli/probes_file.h"
 

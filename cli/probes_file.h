@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The definitions of a run, gathered from -p and -i in the order given.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One call from start to end. See run.h.
 #include "cli/run.h"
 

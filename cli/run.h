@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The story of one call: words -> definitions -> plan -> (list, dry run, or) launch, trace, summary -> how to end.
 #pragma once
 

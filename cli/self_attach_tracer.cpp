@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cli/self_attach_tracer.h"
 
 #include <fcntl.h>

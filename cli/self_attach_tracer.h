@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The tool as the attendant of a process that attaches to itself (library/uprobe/session.h): nobody can trace its own process, so
 // the library starts `uprobe-run --attend ...`, which does what `uprobe-run -P` does and sends back what it reads. What the two
 // say: engine/ipc/self_attach_protocol.h.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Calls through to uprobe::Session; nothing is decided here.
 #include "cli/session_engine.h"
 

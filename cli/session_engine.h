@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The real engine: uprobe::Session behind the CLI's interface.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Handlers and the last act. See signals.h.
 #include "cli/signals.h"
 

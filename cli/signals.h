@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Signals while a program is traced, and ending as the program ended.
 //
 // The handlers are installed before the program starts. The kernel gives every caught signal its default action at

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cli/skip_refused.h"
 
 #include "cli/text.h"

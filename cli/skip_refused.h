@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // --skip-refused: what is refused of a list of definitions does not keep the others from being armed.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The summary's lines. See summary.h.
 #include "cli/summary.h"
 

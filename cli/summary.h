@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The end of a run, in words: a line per probe, the total, what was lost and why.
 #pragma once
 

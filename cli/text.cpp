@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Escaping, grouping, near misses.
 #include "cli/text.h"
 

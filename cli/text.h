@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Words for people: escaping what came from outside, grouping digits, finding the name that was meant.
 #pragma once
 

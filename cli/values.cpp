@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Counts, times and sizes from option arguments.
 #include "cli/values.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The values that options take: counts, times, sizes. Everything that is not wholly understood is refused.
 #pragma once
 

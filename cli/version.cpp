@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // See version.h. The libraries say their versions at run time where they can.
 #include "cli/version.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What --version prints: the tool, the commit it was built from, the agent's ABI, the libraries.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # After each link: the agent needs nothing and touches nothing that belongs to the application.
 
 function(run out)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # At each build: writes the commit of the source tree into FILE, if it is another than the one that is there. The commit of a
 # repository around the tree does not count.
 find_program(GIT git)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Helpers of the build: one function for warnings, one for the flags of in-target code.
 
 option(UPROBE_WERROR "Warnings are errors" ON)

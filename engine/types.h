@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The facade's vocabulary: what a session is asked for, and what it says.
 #pragma once
 

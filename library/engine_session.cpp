@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "library/engine_session.h"
 
 #include "engine/base/exhaustion.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A session with another process: a thread of this one runs it, and what it reads waits in a queue.
 #pragma once
 

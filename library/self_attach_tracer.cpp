@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // As preload/helper.cpp does it, from a process that runs and may have threads: two processes, one after the other, since execve
 // gives a process the exit signal SIGCHLD. The one between has exit signal 0 and ends at once, the kernel finds the tool another
 // parent. Where that would be us (we are a subreaper, or process 1) the one between stays as the tool's parent; it has to have

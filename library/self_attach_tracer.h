@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Starts the attendant: the process that does to this one what no process can do to itself (cli/self_attach_tracer.h). The program does not
 // see it: no child for wait(), no SIGCHLD, no descriptor but the socket.
 #pragma once

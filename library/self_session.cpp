@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "library/self_session.h"
 
 #include <poll.h>

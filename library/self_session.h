@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A session of this process with itself. The attendant has it (engine/ipc/self_attach_protocol.h); here is the other end of its socket, on a
 // thread of its own (worker_thread.h): all of the private functions run there.
 #pragma once

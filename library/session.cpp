@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The installed interface over the engine.
 #include "library/uprobe/session.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // System calls of our own assembly: functions of the C library may be probed, and who calls them makes events.
 #pragma once
 

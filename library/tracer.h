@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a Session does, by one of two ways: in this process (engine_session.h), or, for this process itself, in another one
 // (self_session.h). The functions are those of uprobe/session.h.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "library/values.h"
 
 #include <cstring>

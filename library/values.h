@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // From what the engine has to what the installed interface shows.
 #pragma once
 

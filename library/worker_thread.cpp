@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "library/worker_thread.h"
 
 #include <fcntl.h>

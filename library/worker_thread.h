@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The one thread that works for a session in a process that traces itself. Its hits make no events (the attendant is told its id), so
 // everything is done on it, down to the values that the callers get: a caller makes system calls of its own assembly and calls no
 // function of any library until it has its answer. Else who takes the events of malloc, or of memcpy, would make new ones by taking.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The agent's inner interface. In-target code: see README.md for its rules.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A process that has begun without us is taken over while it runs, and given back. The tool has stopped all of its threads and
 // sends them here, one after the other, on a stack of its own and with all signals held back: system calls are safe, no fault
 // may be caused.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // From a return address to the description of its caller. Who keeps generated code alive, or finds its own frames, by the
 // return addresses on a stack (collectors of garbage that look at stacks, virtual machines) has code without one.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whose code an address is in, as far as unwind information says it. See callers.cpp.
 #pragma once
 

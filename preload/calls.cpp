@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // System calls at points of our own (in libc and ld.so): the few that the agent has to make in the application's stead.
 #include "preload/calls.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The system calls that the agent makes in the application's stead.
 #pragma once
 

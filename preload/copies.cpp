@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Threads that are inside a displaced copy: where they are in the original program, and hits that must not count twice.
 #include "preload/copies.h"
 

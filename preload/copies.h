@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Threads that are inside a displaced copy, in terms of the original program.
 #pragma once
 

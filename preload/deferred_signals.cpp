@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Signals of ours that are sent while blocked. The kernel would keep them pending; it cannot, because they are never blocked
 // in fact. So they are kept here, and arrive where the kernel would deliver them: when they are unblocked, in a wait for
 // them, in a wait with another mask.

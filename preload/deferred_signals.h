@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // SIGTRAP, SIGSEGV and SIGBUS that somebody has sent while the application believes them blocked. See deferred_signals.cpp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What functions leave at their entries for those who record their returns: when it was, and some words. Best effort: a value
 // may be missing, but none is another call's.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // See environment.h. Runs once, on the program's first thread, before any of its code; system calls only where the
 // variables say that there is something to do, or under musl to see these.
 #include "preload/environment.h"

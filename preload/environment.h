@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What ld.so's call of the agent leaves to find: the environment, and where the agent's own file is.
 #pragma once
 

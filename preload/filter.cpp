@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whether a record that has been built is wanted: engine/shared/filter.h over the payload, in a ring's free space. What is
 // dropped is never published and leaves nothing but a count.
 #include "preload/ring.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Handing signals to the application's handlers: at once, with the kernel's frame, or when the thread leaves the agent.
 //
 // A signal that comes while its thread is in the agent would show its handler a place that the program does not have, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Handing signals to the application's handlers. See handler_entry.cpp.
 #pragma once
 

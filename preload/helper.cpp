@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The helper is the tool, found beside the library. The application must not see it: not in wait(), not by SIGCHLD, not
 // in its descriptors.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Starting the tool as a helper that the application cannot see. See helper.cpp.
 #pragma once
 

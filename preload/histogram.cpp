@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Histograms at a hit: engine/shared/histogram.h. Entries are found, or made, from a payload that has been built, which may be in
 // an rseq section: one that starts anew finds the entry that it has made, or leaves a claimed slot. Sums change behind it, once.
 #include "preload/ring.h"

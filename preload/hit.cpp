@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A hit: the consumers of a point, newest first; those of a return behind the others.
 #include "preload/agent.h"
 #include "preload/stubs.h"

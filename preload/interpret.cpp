@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Runs an event's program (engine/shared/event_program.h) and lays out the payload. The tool verified the program, but it
 // lies in memory that the application can write: every store is checked against the limit all the same.
 #include "preload/agent.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Hits that come by a jump, as far as the body has not recorded them itself, and returns that come by a stub.
 #include "arch/x86/entry/cpu.h"
 #include "preload/agent.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Asking the tool: a slot of the process's own mailbox (engine/shared/mailbox.h), and system calls made here on its behalf.
 //
 // Only reached from hooks in the dynamic loader and at mmap and mprotect (code was mapped or unmapped), around execve, in a child

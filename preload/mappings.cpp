@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Code that comes into the process: every mapping of a file that can be executed is shown to the tool before the call that
 // made it returns, so that nothing of it has run. Who made the call does not matter: the dynamic loader, the program itself,
 // a plugin system.

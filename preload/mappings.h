@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Code that comes into the process by mmap and mprotect, and code that is gone. See mappings.cpp.
 #pragma once
 

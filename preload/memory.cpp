@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The four functions that compilers call on their own, also in freestanding code. Byte loops: `rep movs` depends on DF,
 // which belongs to the application.
 #include <cstddef>

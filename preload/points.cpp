@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // From an address to its point: a hash with linear probing that the tool fills. An entry once published stays.
 #include "preload/agent.h"
 

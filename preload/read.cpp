@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reads of the application's memory by plain loads with a fault table: 1-2 ns where the memory is there.
 #include "preload/agent.h"
 

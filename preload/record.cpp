@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A record: stamped, built in place behind the head of a ring, made visible by one store.
 //
 // Rings of CPUs come first (ring_rseq.cpp): nothing is left behind when a hit is abandoned in the middle. Where a thread

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The kernel knows a restartable sequence by its descriptor (struct rseq_cs: start, length, abort handler), which the thread's rseq
 // area names. A thread that gets a signal inside goes on at the abort handler, and the signal frame shows it there
 // (kernel/rseq.c, rseq_ip_fixup). So after an int3 inside:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Restartable sequences (rseq) of the program that no file shows: an int3 inside one makes the kernel abort it.
 #pragma once
 

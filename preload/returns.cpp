@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where handlers of the application return to: their rt_sigreturn puts a mask and a stack in force that the handler may have
 // changed, so the agent has to see it. glibc's restorer carries a point. musl's cannot: it has no unwind information, and
 // unwinders know it by its bytes, which a point would change.

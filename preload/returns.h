@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where handlers of the application return to. See returns.cpp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Breakpoints can stay where a program rewrites its code: one byte is compared with what was there at each hit. A jump takes
 // bytes of several instructions, and who changes one of them makes it lead nowhere.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Code that the program makes writable: what it writes there must find its own bytes, and no half of a jump.
 #pragma once
 

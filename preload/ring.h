@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rings from the writer's side: what record.cpp, ring_rseq.cpp and ring_claim.cpp share. See engine/shared/session_area.h.
 #pragma once
 

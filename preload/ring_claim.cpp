@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Claimed rings: right in every thread, also before libc registers rseq, in vfork children, under musl, in Go.
 //
 // A thread that finds a ring claimed takes the next one; it never waits. A signal handler that hits while its own thread is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rings of CPUs, written inside rseq sections of the registration that libc has made. The agent never registers one.
 //
 // cpu_id says nothing about whether the kernel watches this thread. It does not in a child that runs on its parent's control

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Slots of islands (engine/shared/trampoline.h): whose they are. See slots.cpp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "preload/stack_walk.h"
 
 #include "preload/stubs.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The stack of a hit: return addresses by the chain of frame pointers, and what the tool needs to unwind by tables.
 #pragma once
 

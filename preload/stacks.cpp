@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Alternate signal stacks. A hit needs a signal frame (3-4 KiB with AVX-512) and a kilobyte for the agent. On the program's
 // own stack, or on an alternate stack as small as the program could make it, that may be more than there is; and an alternate
 // stack may hold something that lives (coroutines have been made that way). So each thread gets a stack of ours as the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where signal frames go: our own on a stack of ours, the application's where the kernel would have put them. See stacks.cpp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // LD_PRELOAD: ld.so calls us before the program and its libraries. We start the tool, wait until it has armed the
 // probes, and let the program begin. Whatever goes wrong is one line on stderr and an unprobed program.
 #include "preload/start.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where ld.so enters and leaves a preloaded agent (DT_INIT, DT_FINI). See start.cpp.
 #pragma once
 

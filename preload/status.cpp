@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // /proc/self/status as it would be without us: its lines SigBlk, SigIgn and SigCgt name what the kernel has, which is ours.
 // A program that opens it gets the same text in a file in memory, with these three lines corrected.
 //

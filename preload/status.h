@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What /proc says of the program's own signals. See status.cpp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Threads that a signal finds in a displaced copy, in front of its instruction. The hit has been recorded. A handler that
 // was shown the original address would send the thread there once more, and what it does with the thread in between (its
 // registers changed, its stack moved, its code gone on in another thread) would make that arrival a new one. So the signal

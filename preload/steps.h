@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Signals that find a thread in front of a displaced instruction. See steps.cpp.
 #pragma once
 

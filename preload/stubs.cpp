@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Functions that return by way of a stub. A hit at their entry finds the stub of the pair (copy, return address), or fills in
 // one that nobody has had, and puts it in the place of the return address; what returns there is recorded and sent home.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Returns by way of a stub. See stubs.cpp and engine/shared/return_stub.h.
 #pragma once
 

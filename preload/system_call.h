@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Raw system calls. Whoever calls one says in a comment why it is safe at that place.
 #pragma once
 

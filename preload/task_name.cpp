@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A name is a record among the hits (kRecordTaskName), so the reader learns it before it prints the thread's first hit. The ring is a
 // claimed one: a new thread has no rseq yet. Little stack is used, since a new thread may have little. Where no ring is free, or
 // the ring is full, the name is lost, and the reader goes by /proc alone.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tells the reader what tasks are called: a thread that ends within milliseconds has no name in /proc any more when its records
 // are printed.
 #pragma once

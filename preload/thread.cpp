@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which thread this is, without a system call: libc keeps the id in the thread control block (shared::kControlBlocks). Before
 // that exists, and in programs without such a libc, the process id stands in.
 #include "preload/thread.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the agent knows of the thread that it runs in. See thread.cpp.
 #pragma once
 

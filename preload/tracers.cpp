@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Debuggers in the traced tree. A tracer sees the SIGTRAP of our breakpoints before we do, takes it for one of its own, and
 // the thread goes on behind the first byte of an instruction. So whoever is about to be traced gets its text back first, for
 // good: the tool takes the breakpoints out, and what the process starts from then on runs untraced as well.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Debuggers in the traced tree. See tracers.cpp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Hits by jump in terms of the program: a thread inside a trampoline (a point's thunk, the body that it calls, or what the
 // agent does for that) either has not come yet, or stands in front of the displaced instruction. Faults inside bodies: see
 // engine/shared/trampoline.h.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Threads inside trampolines. See trampolines.cpp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Signals: which are ours, and how the others reach the application as if we were not there.
 #include "engine/shared/agent_header.h"
 #include "preload/agent.h"

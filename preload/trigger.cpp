@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Triggers at a hit: engine/shared/trigger.h. Those that look at the record, or act behind it, are run on one that has been built
 // in a claimed ring: a section of rseq could be started anew, and a switch be turned twice.
 #include "preload/ring.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // An agent that was mapped by the tool is in no list of ld.so's. Who unwinds through a stub asks libc for its unwind
 // information, and gets it from here: by _dl_find_object (glibc since 2.35, gcc since 12), or by dl_iterate_phdr.
 #include "preload/unwinders.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Unwinders that ask where code belongs. See unwinders.cpp.
 #pragma once
 

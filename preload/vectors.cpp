@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Vector registers at a hit. Where a signal brought it the kernel has put them into the frame and given the handler fresh ones
 // (arch/x86/kernel/fpu/signal.c); else they are still there.
 #include "preload/agent.h"

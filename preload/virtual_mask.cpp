@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Signal dispositions and masks as the application believes them to be. The faults stay with us, and SIGTRAP, SIGSEGV and
 // SIGBUS stay deliverable, or a breakpoint would kill; what the application sets is remembered, shown when it asks, and used when one
 // of its signals is passed on.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The application's view of its signal dispositions and masks. See virtual_mask.cpp.
 #pragma once
 

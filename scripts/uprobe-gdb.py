@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Backtraces through hits of uprobe-run, for gdb:
 
     gdb -x scripts/uprobe-gdb.py -p PID        (or in gdb: source scripts/uprobe-gdb.py)

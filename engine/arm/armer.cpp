@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which mappings have to be looked at, and what becomes of points whose code has gone. What is armed in a mapping: arming.cpp.
 #include "engine/arm/armer.h"
 

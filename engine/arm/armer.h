@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Brings a process to what the session wants: every planned point armed wherever its file is mapped. Called at the exec
 // stop and whenever the process says that its mappings changed; those that were looked at before are left alone.
 #pragma once

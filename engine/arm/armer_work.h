@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One Armer::arm() under way. Internal to the armer's files.
 #pragma once
 

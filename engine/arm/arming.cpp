@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is armed in one mapping: what has to be done for each point, and doing it.
 #include <algorithm>
 #include <cinttypes>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Probes leave code that has shown itself to be a restartable sequence (rseq): the kernel aborts one that a breakpoint interrupts, so its
 // thread would come back to the breakpoint for ever; and a jump out of it takes its atomicity away without a sign. The file did not show
 // the sequence (engine/elf/rseq_sections.h), so it is looked for in the process.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Jumps become breakpoints where a program is going to write to its code. A jump stands for several instructions, whose copies
 // would be executed whatever the program makes of the originals; a breakpoint displaces one, and is looked behind at each hit.
 #include <algorithm>

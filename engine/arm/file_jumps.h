@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which points of a file can be jumps: the planner's windows for all that a session wants there, chosen once.
 #pragma once
 

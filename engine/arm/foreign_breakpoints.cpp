@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/arm/foreign_breakpoints.h"
 
 #include <algorithm>

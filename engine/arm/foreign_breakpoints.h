@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Keeps an eye on the text of the traced processes, for breakpoints that the kernel's uprobes put over ours and take away again.
 //
 // A uprobe that is set writes int3 over the first byte of a jump and executes the file's instruction by itself; that is right as

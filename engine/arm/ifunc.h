@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What an IFUNC chose in a process.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/arm/internal_points.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The points that the agent itself needs: where a libc changes signals, mappings and programs. Found once per file.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Islands: executable pages of ours near the code that is probed, where slots and bodies live (engine/shared/trampoline.h).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Points that come to a program that runs, and that leave it. What makes that safe: live.h.
 #include <algorithm>
 

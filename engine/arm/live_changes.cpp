@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/arm/live_changes.h"
 
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Changes of what a session wants while its programs run: points join and leave in every process that has the session.
 //
 // Whoever runs goes on running: no thread is stopped, none is asked for anything. Threads read the tables at every moment, in

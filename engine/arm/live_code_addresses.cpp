@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A signal frame has the address that was interrupted (struct sigcontext, arch/x86/include/uapi/asm/sigcontext.h), wherever on the
 // stack it lies. No frame is looked for: each word that could be an address is taken for one. What other stacks hold, and what lies
 // further up than is looked at, comes back by rt_sigreturn, where the agent has a point.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where the threads of a held process may go on in code: what must not lie in the middle of a jump when they do.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/arm/loader_events.h"
 
 #include <elf.h>

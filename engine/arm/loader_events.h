@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where the program tells that its libraries changed: the points of our own that a session needs besides its probes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // An object is where its code is mapped, if all of its segments are where they belong from there. While the dynamic loader is at work, or a
 // program has mapped something over a part of it, that is not so.
 #include "engine/arm/object_places.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where a file that events read data of is in a process (@OBJECT:SYMBOL). Reads files and mappings; what is not certain is not there.
 #pragma once
 

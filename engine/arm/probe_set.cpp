@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/arm/probe_set.h"
 
 #include <sys/stat.h>

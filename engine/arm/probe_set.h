@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a session wants armed, by file: the product of resolving all definitions.
 #pragma once
 

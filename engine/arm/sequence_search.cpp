@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/arm/sequence_search.h"
 
 #include <algorithm>

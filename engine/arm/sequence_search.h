@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Looks for restartable sequences that no file shows: their descriptors (struct rseq_cs) are somewhere in a process's memory.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/arm/single_threaded_start.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whether text may be changed as one likes: nobody is executing it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/arm/slot_layout.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a point needs in a process besides its text: its slot with the displaced copy, and, if the point is to be a jump, a body
 // that records for all points with the same event program (engine/shared/trampoline.h). Both go into islands near the code.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/attach/attach.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gets the agent to work in a process that runs already, and takes it out of its ways again.
 #pragma once
 

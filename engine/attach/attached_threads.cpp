@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/attach/attached_threads.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the threads of a held process and the agent have to tell each other. Internal to attach.cpp and give_back.cpp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The end of a session in a process that goes on: give_back() (attach.h).
 //
 //   hold it; text back; whoever is in the agent leaves it; masks, stacks, dispositions back; area away; let it go

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/attach/process_finder.h"
 
 #include <fnmatch.h>

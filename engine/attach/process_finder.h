@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which processes are meant by a name or by a file that they map: looked for in /proc, as often as somebody asks.
 //
 // A look costs what is new: whoever has not matched is looked at again in the next looks and then ever more rarely, since it may

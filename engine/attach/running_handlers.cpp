@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A handler's frame is found by what the kernel has written there (arch/x86/kernel/signal_64.c): the address of the restorer, and
 // behind it a ucontext with the user's code segment and its extended state further up.
 #include "engine/attach/running_handlers.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Handlers of a program that run while a tool attaches to it.
 #pragma once
 

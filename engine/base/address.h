@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // An address in a target process. A type of its own, so that it cannot be dereferenced here by mistake.
 #pragma once
 

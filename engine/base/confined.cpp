@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/base/confined.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A child process that reads what others have made, and can do nothing else: it has no privileges, no descriptor of the tool's, little
 // memory and time, and may make no system call but those that reading takes. What it answers is as little believed as what it reads.
 #pragma once

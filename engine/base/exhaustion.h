@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Memory and threads that have run out, as an error. Elsewhere that ends the tool (cli/main.cpp); where it would leave a
 // program half traced, the work is done through this.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/base/fd.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/base/limits.h"
 
 #include <signal.h>

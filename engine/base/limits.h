@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Limits that somebody set for the traced program and that we share.
 #pragma once
 

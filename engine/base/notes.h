@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Lines for the user whose number others decide about: each distinct one is kept once, up to a limit, the rest is counted.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/base/regular_file.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Files that a target, or the contents of a file, names: their owner may have put anything there.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/base/result.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Result<T>: a value or an Error. Tool side only. std::expected is C++23 and does not build with clang 14 and
 // libstdc++ 12, hence these lines.
 #pragma once

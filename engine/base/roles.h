@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The two processes of an attached session: the front, which was called and has the user's signals, and the engine, which it has
 // started and which does all the work. Others know them by these names of theirs (comm).
 #pragma once

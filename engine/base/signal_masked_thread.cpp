@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/base/signal_masked_thread.h"
 
 #include <csignal>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Threads that no signal to the process interrupts: these are the main thread's business.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/base/start_line.h"
 
 #include <limits.h>

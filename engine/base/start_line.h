@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The line between the tool and a process that waits to become the program: a pair of sockets that keep messages whole. The tool
 // says which file the process is to execute, or how it is to end; a child of the tool answers with an errno if execve fails.
 #pragma once

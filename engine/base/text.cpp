@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/base/text.h"
 
 #include <cinttypes>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Small pieces of text that several layers print alike.
 #pragma once
 

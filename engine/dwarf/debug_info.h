@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the compiler says of a file's code (DWARF, by libdw): where source lines are, and where the variables are at a place.
 //
 // Nothing is guessed: a line without code, and a variable that has no location at a place or one that a fetch cannot follow,

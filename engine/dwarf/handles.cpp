@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/dwarf/handles.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // libdw's handles, and small questions to it. Internal to this folder.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Source lines and where their code is.
 #include <algorithm>
 #include <map>

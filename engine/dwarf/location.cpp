@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Location expressions, of which those are followed that a fetch can follow.
 #include <algorithm>
 #include <utility>

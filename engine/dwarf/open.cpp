@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Opening the debug information of a file: its own, or that of the debug file that its build-id leads to.
 #include "engine/base/regular_file.h"
 #include "engine/dwarf/handles.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Types of variables as kinds of fields.
 #include "engine/spec/type.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A variable on its way from its name to a fetch. Internal to this folder.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Names of variables and what follows them: name, name->member, name.member, name[N], and so on; *name, and &name.
 #include <algorithm>
 #include <set>

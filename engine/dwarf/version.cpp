@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/dwarf/version.h"
 
 #include <elfutils/libdwfl.h>

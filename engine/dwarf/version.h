@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which elfutils the tool works with.
 #pragma once
 

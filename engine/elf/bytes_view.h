@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Bounds-checked reading of untrusted bytes. Every access of engine/elf to a file's contents goes through these two
 // classes: an offset may be any 64-bit number, and what does not lie wholly inside is simply not there.
 #pragma once

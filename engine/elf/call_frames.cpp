@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/elf/call_frames.h"
 
 #include <algorithm>

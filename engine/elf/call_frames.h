@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a file's unwind tables (.eh_frame, .debug_frame; DWARF 5, section 6.4) say of the frame at an address: how its caller's
 // registers follow from its own. frame_walk.h follows the rules.
 //

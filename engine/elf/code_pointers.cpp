@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/elf/code_pointers.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The addresses of this file's own code that its data hold once the program runs: what relocations put there, and what
 // stands there already. Whoever loads a pointer from memory to jump through it gets one of these, or one that
 // code made.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/elf/data_in_text.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Data that symbols (STT_OBJECT) name in executable segments: constants and tables of hand-written code, read-only data of
 // programs whose linker put everything into one segment.
 #pragma once

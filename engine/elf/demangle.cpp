@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Demangling within bounds, and taking a demangled name apart.
 #include "engine/elf/demangle.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // C++ names in the forms that people write them.
 #pragma once
 

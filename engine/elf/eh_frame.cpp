@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/elf/eh_frame.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Function ranges and landing pads from the unwind tables (.eh_frame), which stripped programs keep.
 #pragma once
 

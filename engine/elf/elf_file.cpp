@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The facade: reads the file, gathers symbols and ranges on demand, answers questions about them.
 #include "engine/elf/elf_file.h"
 

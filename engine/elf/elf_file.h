@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // An ELF file as the planner sees it: symbols, function ranges, file offset <-> link-time address, identity.
 //
 // The file is read once, into memory: a file that changes afterwards changes nothing here, and one that is cut off

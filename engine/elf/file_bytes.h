@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The contents of a file in memory, as they were when it was read: whatever happens to the file, they stay.
 #pragma once
 

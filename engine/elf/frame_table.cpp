@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/elf/frame_table.h"
 
 #include <unordered_map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The entries of unwind tables (.eh_frame, .debug_frame). Internal to this folder.
 //
 //   CIE  length, id, version, augmentation, alignments, return column, augmentation data (pointer encodings), first rules

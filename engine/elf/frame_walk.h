@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One step from a frame to its caller's, by a row of unwind tables (call_frames.h) and what is known of registers and memory.
 // Nothing is assumed: what follows from something unknown is unknown.
 #pragma once

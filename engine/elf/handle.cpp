@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Opens bytes in memory with libelf.
 #include "engine/elf/handle.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The file as libelf sees it: the one place that opens a libelf handle, and what is shared by all who read tables
 // through it. libelf checks every index and offset against the table that it is given, and the table against the file;
 // what it does not bound (counts, the length of names, the number of tables) is bounded by the callers.

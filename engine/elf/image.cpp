@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checks the headers of an ELF file and maps offsets to addresses.
 #include "engine/elf/image.h"
 

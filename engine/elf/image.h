@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The frame of an ELF file: its headers, checked, and the map between file offsets and link-time addresses.
 // Only what asks for a section depends on section headers, which a program may lack or lie about.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exact and demangled lookup over the function symbols of one file.
 #include "engine/elf/name_index.h"
 

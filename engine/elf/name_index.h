@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Finding function symbols by what people call them: exact names at once, C++ names after one pass of demangling that
 // is made only when somebody asks for a name that is no symbol.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Scores candidates by edit distance behind cheap filters: most of 50,000 names are left out by their length alone.
 #include "engine/elf/near_names.h"
 

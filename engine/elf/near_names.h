@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // "Did you mean": the names of a list that are most like a misspelt one.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reads relocations through libelf.
 #include "engine/elf/relocations.h"
 

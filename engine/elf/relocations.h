@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The two kinds of relocation that tell whether an object has been relocated and what its IFUNCs chose.
 #pragma once
 

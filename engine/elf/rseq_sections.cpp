@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/elf/rseq_sections.h"
 
 #include <algorithm>

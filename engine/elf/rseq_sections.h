@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Restartable sequences: stretches of code that the kernel makes begin anew when it interrupts them (include/uapi/linux/rseq.h,
 // struct rseq_cs). It knows them by their addresses, so a thread that leaves one for anywhere else (a copy, a trampoline,
 // a signal handler) loses that promise without noticing: nothing may be probed there.

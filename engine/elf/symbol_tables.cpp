@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reads symbol tables and versions, trusting no count, offset or name in them.
 #include "engine/elf/symbol_tables.h"
 

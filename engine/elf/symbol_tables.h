@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The symbols of a file as they lie in it, entry by entry through libelf: .symtab as the section headers say, .dynsym
 // and its versions as PT_DYNAMIC says, where the dynamic linker finds them too and which no program can lack.
 #pragma once

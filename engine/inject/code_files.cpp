@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/inject/code_files.h"
 
 #include <elf.h>

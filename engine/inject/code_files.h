@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where the unwind information of mapped code is: the agent replaces no return address of code that has none.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/inject/descriptor_room.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A process that has as many descriptors open as it may gets room for ours while all of its threads are held: its limit is higher
 // until this object ends. Where we may not raise it, opening a file there fails, and says why.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/inject/load.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gets the agent to work: in a program that is stopped at the end of its execve, or where ld.so has mapped it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/inject/preloaded.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A program that ld.so has put the agent into, and that waits for its session: the other way in besides launch. All
 // goes through the page that the agent shares with us (engine/shared/bootstrap.h) and /proc/PID: no ptrace, no
 // process_vm_*.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/inject/seccomp.h"
 
 #include <linux/futex.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Seccomp filters of the target, as far as they concern the agent.
 #pragma once
 

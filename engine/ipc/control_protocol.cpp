@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/ipc/control_protocol.h"
 
 #include <poll.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What `uprobe-run --control` and the tool that has the session say to each other: one request, one reply, over a stream socket in
 // the owner's folder (socket_folder.h). The request begins with the tool's pass (peer.h): only a process that the kernel lets look into
 // the tool can say it. Neither side believes a length that the other gives, and neither waits without a deadline.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/ipc/control_server.h"
 
 #include <poll.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The door of a session for `uprobe-run --control`: a socket in the owner's folder, called by the tool's process id and, where it was
 // given one, by a name. A thread of its own reads several requests at a time and answers one after the other: a client that is
 // silent, slow or stopped keeps no other one waiting.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Messages between processes of ours: numbers as they lie in memory (both are on one machine), texts with their length in front.
 // Neither side believes a length that the other gives.
 #pragma once

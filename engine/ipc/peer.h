@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Who is at the other end of a local socket, and whether that process may join a session.
 //
 // The rule is the kernel's ptrace access check, in both directions: same user and PID namespace, same user, and at least the other

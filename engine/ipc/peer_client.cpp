@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/ipc/peer_client.h"
 
 #include <poll.h>

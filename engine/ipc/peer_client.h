@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A client's side of several tools on one target (peer_protocol.h): the connection to the tool that has it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/ipc/peer_protocol.h"
 
 #include <sys/socket.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What two tools on one target say to each other. The one that was first (the host) has the target: agent, rings, reader. Each
 // further one (a client) does not touch it; it sends its definitions, the host adds them as events of that client's, and passes on
 // their records as they are. The client prints them as if they were its own.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The host's side of several tools on one target: where clients come in (only those that pass the checks of peer.h), and a thread for
 // each of them. Nothing that a client does or
 // leaves undone keeps the host's reader waiting: its records go to memory, of which there is a limit, and what is beyond it is

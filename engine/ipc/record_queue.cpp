@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/ipc/record_queue.h"
 
 #include <atomic>

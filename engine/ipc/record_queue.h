@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Records on their way from the thread that reads them to whoever prints them, where that one must not keep the reader waiting: a
 // client's (peer_server.h), and those of whoever began the session while there are clients. Bounded, each and all together; what is beyond is counted.
 #pragma once

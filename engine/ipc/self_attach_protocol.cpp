@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/ipc/self_attach_protocol.h"
 
 #include "engine/ipc/message.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a process that attaches to itself and the tool that does it for it (its self-attach tracer, cli/self_attach_tracer.h) say to each other: the
 // messages of peer_protocol.h, and the commands of control_protocol.h inside of them.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/ipc/socket_folder.h"
 
 #include <dirent.h>

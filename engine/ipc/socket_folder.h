@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The folder with the sockets of a user's sessions: $XDG_RUNTIME_DIR/uprobe-run, or /tmp/uprobe-run-UID where that variable names no
 // folder of the user's own (in a further user namespace with the namespace's number behind it). It belongs to the user, has mode 0700 and is reached through no link; what another user has put at that
 // name is never used. Names in it: a tool's process id (--control), the name of a session (a link to the former), and ".clients-PID"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/mailbox/conversation.h"
 
 #include "engine/mailbox/futex.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The tool's end of a conversation with a thread that waits in the agent (engine/shared/mailbox.h).
 #pragma once
 

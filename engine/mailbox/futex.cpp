@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/mailbox/futex.h"
 
 #include <linux/futex.h>

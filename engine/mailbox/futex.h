@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Futexes on shared memory, from the tool's side.
 #pragma once
 

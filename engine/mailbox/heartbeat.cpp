@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/mailbox/heartbeat.h"
 
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A word in shared memory that moves while the tool lives, whatever its other threads are busy with.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/mailbox/mail_target.h"
 
 namespace uprobe::control {

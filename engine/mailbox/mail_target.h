@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A process one of whose threads waits in the agent, at a hook in its dynamic loader: it executes our system calls.
 #pragma once
 

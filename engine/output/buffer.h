@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Text under way: grows at its end, where a format writes without asking for each character. Not a string, whose room may not be
 // written before it is filled.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Numbers as text, for the output formats: written to `at`, which has the room; the end is returned.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Making the bytes of a traced program harmless for a terminal, and for whoever reads a trace line by line.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What an output format is: it turns records into bytes, one after the other. One format per file.
 #pragma once
 

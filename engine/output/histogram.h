@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Histograms as the kernel's `hist` files show them (kernel/trace/trace_events_hist.c). Where the kernel leaves the order of entries
 // open, those that are equal stand in the order of their keys.
 #pragma once

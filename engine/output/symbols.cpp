@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/output/symbols.h"
 
 #include "engine/base/text.h"

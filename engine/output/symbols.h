@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where the formats get the names of code addresses from.
 #pragma once
 

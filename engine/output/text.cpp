@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Prints records as ftrace does; see text.h.
 #include "engine/output/text.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // ftrace's trace text: the header and one line per record, as the kernel's uprobe events print them.
 //
 //          TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/patch/batched_patch.h"
 
 #include <algorithm>

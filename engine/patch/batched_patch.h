@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Many small pieces of a stopped program's text in few writes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/patch/disarm.h"
 
 #include <unistd.h>

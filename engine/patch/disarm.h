@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Taking the probes out of a process that runs: disarm_waiting() and disarm_running() (processes.h) for any target.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Three steps, each for all patches before the next, so that the processors are serialized three times in all, however many
 // patches there are. This is what the kernel does to its own text (arch/x86/kernel/alternative.c, smp_text_poke_batch_finish).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Changing the text of a process that runs: from the original to a jump and back, while its threads may be anywhere.
 //
 //     original      48 89 5c 24 08     mov %rbx,8(%rsp)

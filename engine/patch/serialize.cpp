@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Two ways, none of which touches the process.
 //
 // Visits. A thread of ours runs once on every processor. Where it runs the kernel has put another address space in the

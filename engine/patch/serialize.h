@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What has to come between two changes of the same code while it runs: an event on every processor after which it fetches
 // and decodes the code anew (SDM vol. 3A, "Handling Self- and Cross-Modifying Code": the other processors execute a serializing
 // instruction before they execute what was changed).

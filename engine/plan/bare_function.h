@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Functions without unwind information, written by hand as a rule: whether what their own code shows is enough to know their
 // returns.
 #pragma once

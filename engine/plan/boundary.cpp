@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/plan/boundary.h"
 
 #include <algorithm>

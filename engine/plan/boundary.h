@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whether an address is the start of an instruction: whether control is known to reach it (reach.h), or whether it stands in
 // code that nothing known leads to and that cannot be data (gap.h). What symbols call data is none.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/plan/call_patterns.h"
 
 #include <sys/syscall.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Byte patterns of system calls, for code of which neither symbols nor unwind information tell where functions begin.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The ways into functions that the code of a file shows: who jumps from one function into another, and what is called. For
 // those who ask to whom a return belongs.
 #pragma once

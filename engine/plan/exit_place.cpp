@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/plan/exit_place.h"
 
 #include <algorithm>

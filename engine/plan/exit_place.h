@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A better place for a probe of a return than the return instruction itself, which is short, and has other code right behind it
 // where a function has several.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where a function is left: its returns, and the jumps to functions that return in its stead. All of them, or a reason.
 #pragma once
 

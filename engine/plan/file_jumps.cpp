@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/plan/file_jumps.h"
 
 #include <algorithm>

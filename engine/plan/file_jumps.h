@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The jumps of one file: the windows of all its probes, chosen together, and what each place sees of its neighbours'.
 #pragma once
 

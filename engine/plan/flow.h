@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where control can arrive, of all code of a file: the ground on which windows of several instructions stand.
 //
 // Built once per file by one pass over its code: some 20 M instructions a second, and about as much memory as there is code.

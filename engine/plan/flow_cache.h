@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The flow of each probed file, found once: it takes tens of milliseconds for a large one.
 #pragma once
 

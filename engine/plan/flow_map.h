@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A file's bytes with what is known of each: where instructions start and which addresses something names. One bit per byte
 // and question, so that a text of 30 MB costs 23 MB and a question costs nothing.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/plan/flow_sweep.h"
 
 #include <algorithm>

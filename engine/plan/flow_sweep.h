@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The one pass over all code of a file that fills a FlowMap: every instruction, every address that one names.
 #pragma once
 

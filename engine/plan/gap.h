@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Code of a function that nothing known leads to: what a signal handler skips to, what a computed jump enters, what a compiler
 // left over. It stands between an instruction after which control does not go on and the next one that control reaches, or
 // the function's end; data may stand there just as well. It is taken for code only where

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where the jumps through a register lead: what compilers make of a switch, and pointers.
 //
 // A pointer that is loaded whole, passed in or returned leads to an address that something names: data, relocations or

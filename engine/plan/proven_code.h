@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which instructions of a file are shown to be instructions: control reaches them from where code certainly begins (functions'
 // symbols, unwind entries and their landing pads, initialisers, resolved jump tables), or a pointer leads there that can be
 // one to code only. All of a file is followed once, some 20 M instructions a second.

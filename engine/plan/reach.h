@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which instructions control reaches from given places on: by falling through, by direct branches, by calls and by coming back
 // from them. What it reaches is code, whatever lies around it; a linear walk that goes on after a jump or a return may be in
 // data.

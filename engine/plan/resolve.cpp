@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/plan/resolve.h"
 
 #include <sys/stat.h>

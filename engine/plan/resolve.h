@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // From a parsed definition to a site in a file: which file, which offset, what instruction, and whether it can be probed.
 // Pure: reads files, touches no process.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How a return probe gets at the returns of its function, as the user wants it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A way to the returns of a function that is right for it.
 #pragma once
 

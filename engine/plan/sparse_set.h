@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A set of numbers that lie in groups, as addresses do: one bit for each, by words of 64 in a hash table.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/plan/stub_fit.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whether a function can return by way of a stub (engine/shared/return_stub.h) and not notice.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/plan/system_calls.h"
 
 #include <sys/syscall.h>

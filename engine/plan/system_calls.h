@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where a C library makes the system calls that the agent has to know about.
 #pragma once
 

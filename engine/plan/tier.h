@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How a thread gets from a probe point to its copy, as the user wants it.
 #pragma once
 

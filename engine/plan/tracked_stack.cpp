@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/plan/tracked_stack.h"
 
 namespace uprobe::plan {

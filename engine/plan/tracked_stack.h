@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where the stack pointer and the frame pointer are along a function's code, from the word that holds its return address.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/plan/unwinder_signs.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Signs of an unwinder in a file that nobody knows to be one.
 #pragma once
 

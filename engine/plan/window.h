@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which bytes a jump may take at a probe's place: the window. Pure: decides, writes nothing.
 //
 // A jump needs five bytes, an instruction often has fewer. What follows may be taken too where it is certain that nothing

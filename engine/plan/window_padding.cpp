@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/plan/window_padding.h"
 
 #include "arch/x86/code/scan.h"

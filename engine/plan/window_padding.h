@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Padding: nops and int3 that stand behind a jump or a return and to which nothing leads.
 #pragma once
 

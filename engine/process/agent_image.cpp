@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/process/agent_image.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // libuprobe.so as the tool needs it: its segments and its header.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/process/block.h"
 
 #include <sys/random.h>

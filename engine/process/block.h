@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The process block of one target, edited from outside: a local copy of its tables and the writes that keep the target's
 // in step. What is read from a target is checked before it is used.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the tool remembers of the processes it has armed, so that a request costs what has changed and not what there is.
 //
 // The key is the stamp of the process block. A forked child has its parent's stamp with its parent's tables and text, so

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A process block is the target's own memory: the target can write anything into it. The tool copies a block once and believes no
 // number in the copy before this has looked at it: no offset, count, length, index, address or enumerator.
 #pragma once

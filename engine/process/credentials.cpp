@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/process/credentials.h"
 
 #include <fcntl.h>

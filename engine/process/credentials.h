@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The rights of a process, by the kernel's word.
 //
 // Two processes are in one *trust domain* when neither can do anything that the other cannot: the uids, gids, supplementary groups,

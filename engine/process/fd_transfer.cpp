@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/process/fd_transfer.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One of the tool's open files, opened once more in the target.
 //
 // A process that shares the target's descriptors may exchange them at any time. So the tool writes nothing through a descriptor of

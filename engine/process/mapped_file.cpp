@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/process/mapped_file.h"
 
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The file behind a mapping of another process, as it can be reached from here.
 #pragma once
 

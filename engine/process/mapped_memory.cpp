@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/process/mapped_memory.h"
 
 #include <sys/mman.h>

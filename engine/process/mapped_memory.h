@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Memory that is mapped in a target for a while.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/process/members.h"
 
 #include <poll.h>

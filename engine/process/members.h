@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which processes belong to a session, by the kernel's word alone: those that map its plan, and a live part of it where that belongs.
 #pragma once
 

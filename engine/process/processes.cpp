@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/process/processes.h"
 
 #include <dirent.h>

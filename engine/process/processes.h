@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which processes belong to a session, and taking probes out of them.
 #pragma once
 

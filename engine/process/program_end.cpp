@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/process/program_end.h"
 
 #include "engine/process/processes.h"

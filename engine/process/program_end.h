@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The end of a program beside the tool (shared::kModeDaemonize): it waits, in its last system call, until its trace is complete.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which numbers tasks have: in the tool's PID namespace, and in their own (engine/shared/task_number.h).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/process/text_view.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The memory of a target, read a page at a time where many small pieces in a row are wanted. What it shows of a page is as
 // old as the first look at it: for one pass over addresses that rise.
 #pragma once

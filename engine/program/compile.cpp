@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Compiling arguments one after the other: source, dereferences, then one store (and a shift for bitfields).
 #include "engine/program/compile.h"
 

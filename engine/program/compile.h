@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // From a parsed definition to what the agent runs at each hit and what the reader needs to print it.
 #pragma once
 

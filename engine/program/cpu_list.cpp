@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Lists are regions between blanks and commas: "all", A, A-B, each of the last two forms with :USED/GROUP behind it.
 #include "engine/program/cpu_list.h"
 

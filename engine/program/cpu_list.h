@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sets of CPUs as the kernel reads and writes them: "0-3,8", "all", "0-N:2/4" (every group of four, its first two).
 #pragma once
 

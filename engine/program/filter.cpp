@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // From the text to a tree of terms, and from there to tests in which the first answer that decides ends the matter.
 #include "engine/program/filter.h"
 

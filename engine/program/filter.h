@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Filters: the kernel's language for events/GROUP/EVENT/filter, compiled to the tests that the agent runs on a payload before
 // it publishes it.
 //

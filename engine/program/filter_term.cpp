@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Terms, read from left to right; carets stand where the kernel's reading has come to, one character on.
 #include "engine/program/filter_term.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One term of a filter: FIELD OPERATOR VALUE. Internal to this folder.
 #pragma once
 

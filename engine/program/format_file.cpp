@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Printing format files.
 #include "engine/program/format_file.h"
 

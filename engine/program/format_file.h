@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // ftrace's `format` file of an event: the fields of its records and how they print. Readers of raw records (trace-cmd,
 // perf, libtraceevent) take it as it is.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reads a `hist` trigger, attribute by attribute; then fields, which need the event's layout.
 #include "engine/program/histogram.h"
 

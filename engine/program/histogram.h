@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Histograms: the kernel's language for `hist` triggers (Documentation/trace/histogram.rst), without variables, expressions and
 // actions.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The layout of an event's payload (ftrace's raw record): one description for text, format files and every later output.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reads a trigger word by word, as the kernel's strsep does.
 #include "engine/program/trigger.h"
 

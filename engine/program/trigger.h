@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Triggers: the kernel's language for events/GROUP/EVENT/trigger.
 //
 //   COMMAND[:COUNT] [if FILTER]

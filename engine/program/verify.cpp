@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One pass over the instructions with a small state: where in an argument we are, and which bytes are taken.
 #include "engine/program/verify.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The verifier: what a program must fulfil before an agent may run it. It knows nothing of how programs are made, so
 // that a mistake of the compiler, or a program from elsewhere, is caught here and not in a traced process.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The verifier of filters: one look at each test, which knows nothing of how they are made.
 #include <algorithm>
 

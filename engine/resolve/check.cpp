@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/resolve/check.h"
 
 #include "engine/base/text.h"

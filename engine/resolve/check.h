@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Definitions as a write(2) to an empty uprobe_events: what would be listed, each event's format, or the first mistake.
 // Nothing is planned and no process exists. Of the facade, as session.h.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What DebugReader and its confined child say to each other. What the child reads may have taken it over: its answer is taken whole,
 // with numbers that the rest of the tool can do with, or not at all.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/resolve/debug_reader.h"
 
 #include <sys/stat.h>

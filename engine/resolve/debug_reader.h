@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // dwarf::DebugInfo in a process of its own (engine/base/confined.h): libdw reads what anybody may have made, follows names in it to
 // other files, and waits where these are FIFOs. What comes back is checked before it is believed.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/resolve/event_enable_plan.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which events can be off, and the triggers that turn them on and off: from the words of the definitions to what a session area
 // holds. Of the session's inside.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A plain name goes before a pattern: '*' and '[' are in C++ names too ("operator*", "f(char*)").
 #include "engine/resolve/locations.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the names in a definition mean: a program is found through PATH, a symbol gets its file offset, a pattern becomes
 // a definition for each function that it matches, a source line one for each place of its code, $vars an argument for each
 // variable, @SYMBOL becomes memory at a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What needs debug information: source lines and variables.
 #include <algorithm>
 

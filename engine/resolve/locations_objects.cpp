@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // @OBJECT:SYMBOL: which file, and where in it.
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/resolve/probe_builder.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // From the lines of a user to probes: parsed, resolved, planned against the files, compiled. No process is needed for it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Files by name: the program to run, the agent beside us, the functions of an object.
 #include "engine/resolve/programs.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Programs and objects on disk: which file a name means, which functions, lines and variables an object has to probe.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Lines and variables of a function, as definitions.
 #include <algorithm>
 #include <sstream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Keeps the processes of a session in their trust domains: a process whose credentials have changed gets the live part of the domain
 // that it is in now, within 100 milliseconds; where that cannot be done its part is taken away. A thread of the tool, which also
 // carries what triggers switch in one domain to the domains of equal or less privilege.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The trust domains of a session, and which of its live parts each of them has: at most kMost, the first for the processes that it
 // began with.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/service/exec_follower.h"
 
 #include <fcntl.h>

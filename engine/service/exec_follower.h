@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Follows programs through execve: a thread that is about to call it says so, is seized, stops at the end of the call with
 // the new program, gets the agent, and runs on without a tracer.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/service/known_blocks.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where the process blocks of a session are, as far as some process still has them: each execve brings another one.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/service/mail_service.h"
 
 #include <limits.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The thread of the tool that answers the agents: a library was mapped, so there may be something to arm; a program is about
 // to be replaced by execve, so that the new one has to be loaded. That the output is to be flushed is handed on to the
 // thread that reads the rings.

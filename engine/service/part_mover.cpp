@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/service/part_mover.h"
 
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gives a running process another live part of its session: in all of its threads at once, while none of them is in the middle of a
 // record.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/service/requester.h"
 
 #include <sys/stat.h>

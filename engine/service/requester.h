@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Who asks through a mailbox: a process that is known to have it, and a thread that it calls by an id of its own PID namespace.
 #pragma once
 

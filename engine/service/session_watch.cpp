@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/service/session_watch.h"
 
 #include "engine/base/fd.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which processes have a session, and whether each of them still has the credentials of its trust domain: looked for in /proc, as
 // often as step() is called. Nothing is stopped for it.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/service/switch_carrier.h"
 
 #include <algorithm>

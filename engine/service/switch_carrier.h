@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a trigger switches on or off in one trust domain is carried to the domains of equal or less privilege.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/session/late_attacher.h"
 
 #include <poll.h>

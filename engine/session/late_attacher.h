@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Processes that come into a session that is under way: those that a name or a mapped file means, at its beginning or, watched
 // for, whenever they start. Each by itself: one that cannot be attached to is told and left out.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/session/session.h"
 
 #include <poll.h>

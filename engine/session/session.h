@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The facade: everything that the CLI (and later the helper and the tests) may use of the engine.
 //
 //   prepare   every definition is parsed, resolved and planned against the files; no process exists yet

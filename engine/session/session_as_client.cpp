@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A session that is the client of another tool's: that one has the target, ours has what it sends.
 #include <signal.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attaching to processes that run. The session's other sockets are in session.cpp.
 #include <signal.h>
 #include <sys/stat.h>

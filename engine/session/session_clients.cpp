@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Clients of a session: other tools whose probes it has among its own (peer_protocol.h). Each has its own names, filters and counts;
 // whoever shares a place with another one gets every hit. They come and go like live changes (session_live.cpp), so nobody's
 // hits are lost for it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A session changes while its programs run. See engine/arm/live_changes.h for what that takes.
 //
 // The thread of run() reads records, the mail service arms, whoever calls here changes. Three locks, always in this order:

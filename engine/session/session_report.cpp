@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a session tells of itself: the plan before it runs, the summary behind it.
 #include <algorithm>
 #include <set>

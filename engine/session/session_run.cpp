@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The time in which a session's records are read and handed on: until its programs have ended, or whoever began it has left and its
 // clients have gone.
 #include <poll.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What `uprobe-run --control` asks of a session that runs.
 #include <unistd.h>
 

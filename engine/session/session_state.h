@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The inside of a Session. Internal to the session's files.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // All processes of the machine are looked at only when those that are known have gone.
 #include "engine/session/survivors.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The traced processes that outlive the first ones, where the session stays with them (--until=last).
 #pragma once
 

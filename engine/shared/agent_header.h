@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the two worlds have in common, part 5: where things are in libuprobe.so.
 //
 // The library exports one symbol, `uprobe_agent`, a constant AgentHeader. Every place in it is a distance in bytes from

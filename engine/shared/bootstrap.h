@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the two worlds have in common, part 6: how a preloaded agent gets its session.
 //
 // Loaded by ld.so, the agent starts the tool as a helper and shares one page with it, a memfd:

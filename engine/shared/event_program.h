@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the two worlds have in common, part 2: an event's program.
 //
 // The tool compiles the fetch arguments of a definition into a straight list of instructions (engine/program); the agent

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the two worlds have in common, part 8: an event's filter.
 //
 // The tool compiles a filter (engine/program/filter.h) to a list of tests. A test that holds sends on to its target, else the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the two worlds have in common, part 10: histograms, which a `hist` trigger adds hits to.
 //
 //   table of Histograms;  HistogramCounts of each | for each: Slot[slot_count]  Entry[entry_count] | a scratch for each ring

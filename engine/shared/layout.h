@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the two worlds have in common, part 1: sizes, limits and the register file.
 //
 // engine/shared is the only folder that both the agent (inside the target) and the tool (outside) include. Rules:

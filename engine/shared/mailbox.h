@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the two worlds have in common, part 11: the mailbox, by which the threads of one process ask the tool for work.
 //
 // One page in front of the session area, the process's own: private memory that a child of fork finds empty (MADV_WIPEONFORK; a

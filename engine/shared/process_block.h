@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the two worlds have in common, part 4: the process block.
 //
 // Private memory of one traced process (copied by fork): which addresses are patched, with what, for whom. Written by the

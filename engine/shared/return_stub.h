@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the two worlds have in common, part 8: return stubs.
 //
 // A stub is where a function returns to that is probed at its return. It belongs to one pair (point, return address), is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the two worlds have in common, part 3: the session area.
 //
 // One range of addresses in the tool and in every traced process, made of two files, and one page in front of it that is the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the two worlds have in common, part 8: names of tasks, among the records.
 //
 // A thread that ends within milliseconds has no name in /proc any more when its hits are printed. So the agent records the name of each

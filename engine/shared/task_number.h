@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the two worlds have in common, part 12: which thread made a record.
 //
 // The agent knows a thread by its number in its own PID namespace. In the namespace of the tool that number is the thread's as well, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the two worlds have in common, part 7: what stands in islands.
 //
 // Each probe point has a *slot*. Its head says whose it is; the displaced copy, which ends with a jump back, and its marks

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the two worlds have in common, part 9: triggers, and what they switch.
 //
 // In a session in which events can be off there is a switch for the whole session and one for each event (all probes of an

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reading arguments: the name, then the type's words, then the fetch, then whether type and fetch go together. This is
 // the kernel's order, and it decides which of several mistakes is reported.
 #include "engine/spec/argument.h"

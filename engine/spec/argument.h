@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One argument of a definition: "[NAME=]FETCH[:TYPE]".
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/spec/condition.h"
 
 #include <cerrno>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A definition with a condition: "p:e PATH:PLACE fd=%di if fd == 2". What follows the word `if` is the filter of the events that
 // the line defines (engine/program/filter.h), as behind a trigger's command. No fetch argument is that word: as a variable it
 // could have no name, in no language that has debug information. The kernel's dialect has no conditions.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Adding to and deleting from the set. Everything is found through an index, so that a list of all functions of a program
 // (some 100,000 lines), and their deletion one by one, are taken in linear time.
 #include "engine/spec/definition_set.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The probes of a session, built as tracefs' uprobe_events is: definitions add probes, deletions take them away, and a
 // definition with the name of an event that is there adds a probe to that event, if their arguments agree.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reading fetches. Two things are the kernel's and look odd: where carets point inside braces (strict mode mirrors it,
 // see `blame`), and 32-bit truncation of $stackN and of dereference offsets (strict mode mirrors it, else it is
 // refused).

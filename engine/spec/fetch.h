@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The fetch of an argument: "%di", "+8(%si)", "$stack2", "@+0x10", "\5", "\"text"".
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reading prototypes: a list of tokens, one pass over it. Every step is bounded by the line's length.
 #include "engine/spec/function_event.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Function-based events: a prototype of the function that is to be traced, of which the arguments are fetched.
 //
 //   [PATH:]FUNCTION(ARG, ARG | ARG, NULL, ...)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Printing definitions.
 #include "engine/spec/listing.h"
 

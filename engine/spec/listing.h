@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A definition in its canonical form, as tracefs lists it; it can be fed back.
 #pragma once
 

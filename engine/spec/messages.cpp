@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The list of the kernel's own texts.
 #include "engine/spec/messages.h"
 

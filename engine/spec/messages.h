@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The texts of definition errors. The first group is the kernel's own wording (6.18, trace_probe): whoever knows an
 // error from tracefs' error_log meets it again here. The second group is ours, for what the kernel refuses without a
 // word and for what it accepts by accident.

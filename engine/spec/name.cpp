@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Names of events and groups.
 #include "engine/spec/name.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The event's name: "p:GROUP/EVENT", "p:EVENT", "p:GROUP/", or none.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One digit reader for all three; the callers differ in signs, in overflow and in what may follow.
 #include "engine/spec/number.h"
 

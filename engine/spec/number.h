@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Numbers as the kernel reads them (kstrtoul and friends): base 0 means 0x.. hexadecimal, 0.. octal, else decimal.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A ':' inside braces can be no type's. Outside, what follows it is the symbol of an object if it is no type, and if the object looks like
 // a file or a type comes behind it.
 #include "engine/spec/object.h"

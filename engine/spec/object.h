@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The `OBJECT:SYMBOL` of an argument: "@./libx.so:counter+8:u32", "+0(@libc.so.6:environ):x64".
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A definition's skeleton: kind, place, name, arguments, in the order in which the kernel looks at them.
 #include "engine/spec/parse.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // From the text of a definition to a ProbeSpec:
 //
 //   p|r[:[GROUP/][EVENT]] PLACE [[NAME=]FETCH[:TYPE]] ...

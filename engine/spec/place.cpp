@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reading places. The kernel looks the file up before it reads the offset, and reads the reference counter before the
 // %return before the offset; so does this.
 //

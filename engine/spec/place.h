@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The place of a probe: "PATH:OFFSET", "PATH:SYMBOL+OFFS", each with "%return" and "(REFCTR)" behind it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A definition, parsed: "p:G/E PATH:PLACE [NAME=]FETCH[:TYPE] ..." as data. What the words mean is decided here and in
 // parse.h; whether the file and the symbol exist is not (engine/elf, engine/session/session).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Register names, and guesses at what a wrong one was meant to be.
 #include "engine/spec/registers.h"
 

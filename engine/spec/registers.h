@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The names of registers in definitions.
 #pragma once
 

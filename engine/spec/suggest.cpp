@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Edit distances, and the names that people bring along from C and from other tools.
 #include "engine/spec/suggest.h"
 

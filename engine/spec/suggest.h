@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Guesses at what a mistaken word was meant to be: the `help` line of an error.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reading types. The order of the checks is the kernel's: it decides which of two mistakes is reported.
 #include "engine/spec/type.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The type of a fetch argument: "u8", "x64[4]", "string", "b3@7/32".
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Cutting a line into words. Linear in the line; nothing here can fail.
 #include "engine/spec/words.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Characters as the kernel sees them, and a definition cut into words.
 #pragma once
 

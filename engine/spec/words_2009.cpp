@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/spec/words_2009.h"
 
 #include <cstdint>

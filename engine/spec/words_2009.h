@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The fetch words of the kprobe tracer of 2009, for definitions read in its style: another spelling of fetches of today.
 //
 //   aN   the function's Nth argument, from 0      $arg1..$arg6, then $stack1 and on

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/symbolize/code_maps.h"
 
 #include <time.h>

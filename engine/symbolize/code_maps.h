@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which file's code lay where in the processes of a session, for names of addresses that are read when the process may be gone.
 //
 // Whatever becomes executable of a file is shown to the tool before it runs (preload/mappings.cpp), so a look at each such moment

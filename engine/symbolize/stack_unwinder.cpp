@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/symbolize/stack_unwinder.h"
 
 #include <algorithm>

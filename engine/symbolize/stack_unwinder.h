@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The stack of a record: who called, by the unwind tables of the code that the frames belong to, and where these say nothing, or
 // lead out of what was copied of the stack, by frame pointers.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/symbolize/symbols.h"
 
 #include <sys/auxv.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Names of code addresses in records: by the mappings of the process that made the record, as they were noted while it lived,
 // and the symbols of the mapped files. An address of which that leaves a doubt has no name.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/target/attachable.h"
 
 #include <elf.h>

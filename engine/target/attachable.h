@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whether a running process can be attached to: all that can be known before it is touched.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/target/exit_reaper.h"
 
 #include <sys/wait.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Takes notice of the end of threads whose tracer cannot, since it waits for a lock of the kernel's.
 //
 // A thread in execve waits for all others of its process to end, and for their tracers to take notice; meanwhile it has the lock that

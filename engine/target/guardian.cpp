@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The guardian is no child of the tool, so that a look at the tool's children does not show it, and it has a session of its own:
 // a stop of the tool's process group does not stop the guardian. It looks at the tool a few times a second, and at other processes
 // only when the tool is stopped. What it goes by is the kernel's word, and nothing that the tool would have to keep up to date.

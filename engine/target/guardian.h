@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A tool that is stopped by SIGSTOP must not keep a program stopped that it holds by ptrace. A process of its own, the guardian,
 // continues the tool then. A tool that holds no program stays stopped. The guardian ends with the tool.
 #pragma once

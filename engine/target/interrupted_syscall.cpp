@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which results are a part only follows from the kernel's sources: fs/pipe.c (pipe_write), net/ipv4/tcp.c and net/unix/af_unix.c
 // (sendmsg, and recvmsg with MSG_WAITALL), drivers/tty/n_tty.c, drivers/char/random.c, fs/splice.c, fs/aio.c (read_events),
 // io_uring/io_uring.c (io_uring_enter). With a descriptor that does not block, a part is what the program has asked for.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // System calls that a stop cuts short though nothing has happened: how they go on as if nobody had been there
 // (arch/x86/code/resumed_call.h). The kernel returns from some what has been done so far, and has others begin again with all of
 // their time.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/target/process_list.h"
 
 #include <dirent.h>

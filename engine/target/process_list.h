@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which processes /proc shows, and what the kernel calls them in their PID namespaces.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What /proc/PID/stat says, proc(5): everybody may read it of every process.
 #pragma once
 

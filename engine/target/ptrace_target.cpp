@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Launch by ptrace. Traps that this file knows about:
 //   - registers set at PTRACE_EVENT_EXEC are overwritten (rax = 0): go on to the exit of the system call first;
 //   - single-step and int3 as the end of a remote call reset an ignored SIGTRAP: PTRACE_SYSCALL stops only;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A program started under ptrace, stopped at the end of its execve: nothing of it has run yet. It survives the death of its
 // tracer at any moment, and then begins untraced.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/target/return_path.h"
 
 #include <cerrno>

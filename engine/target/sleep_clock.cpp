@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/target/sleep_clock.h"
 
 #include <sched.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Since when a thread sleeps, and how long that is. The kernel tells it in /proc/PID/task/TID/sched (kernel/sched/debug.c), by the
 // clock of the processor that the thread was on last; where it does not, nothing is known.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Facts of the kernel that this file builds on:
 //   - PTRACE_SEIZE and PTRACE_INTERRUPT stop a thread in get_signal(), before anything is decided about the system call that
 //     the stop has interrupted: the registers say which (orig_rax) and how it would be restarted (rax). Put back as they were,

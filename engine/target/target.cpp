@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/target/target.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A process that is being traced, as control sees it: its mappings, its memory, and system calls made by one of its own
 // threads. Who makes them differs: a thread stopped by ptrace, or a thread that asked through the mailbox.
 #pragma once

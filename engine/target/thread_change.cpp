@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/target/thread_change.h"
 
 #include <sys/wait.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What has become of a thread that this process traces.
 #pragma once
 

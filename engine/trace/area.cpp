@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fills a session area and maps it. What is needed later (sizes, counts, places) is kept in private memory.
 #include "engine/trace/area.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The session area from the tool's side: laid out, filled and mapped. See engine/shared/session_area.h for the picture.
 #pragma once
 

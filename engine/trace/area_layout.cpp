@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/trace/area_layout.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where each table of a session area stands (engine/shared/session_area.h), and the mapping of its two files.
 #pragma once
 

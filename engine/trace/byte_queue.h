@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A queue of bytes in one piece: appended at the back, taken from the front. For records that have been copied out of a
 // ring and wait for their turn.
 #pragma once

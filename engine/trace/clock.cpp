@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Calibration and conversion; see clock.h for the idea.
 #include "engine/trace/clock.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // From the time stamp counter, which the agent stamps with, to CLOCK_MONOTONIC.
 //
 // The conversion is a chain of straight pieces. Up to the latest stamp that has been converted it never changes again;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One recorded event, as the reader hands it on and the formats take it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/trace/histogram_copy.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a histogram holds at a moment, read out of memory that the target writes. Nothing in it is trusted: whatever slots and
 // entries say, each entry counts once, and the copy is no larger than what was laid out.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/trace/live_area.h"
 
 #include <fcntl.h>

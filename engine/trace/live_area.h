@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A live file of a session area from the tool's side: what the processes of one trust domain write. Everything read from it is
 // theirs to change at any moment.
 #pragma once

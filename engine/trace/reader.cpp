@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Watermark, merge and poll interval; see reader.h.
 #include "engine/trace/reader.h"
 

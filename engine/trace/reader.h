@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reads the records of a session out of its rings and hands them on, one by one, in the order of time.
 //
 // poll() copies everything that is committed into own memory at once (the target loses events while a ring is full),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Taking records out of one ring; see ring_copy.h.
 #include "engine/trace/ring_copy.h"
 

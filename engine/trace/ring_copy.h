@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One ring from the reader's side: takes committed records out of shared memory, checks them and queues them.
 //
 //   shared ring --take(): one copy--> own memory --checked, stamped--> queue --front(), pop()--> merge (reader.h)

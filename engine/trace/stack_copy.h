@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The stack behind a record (shared::StackHead) as the target wrote it: checked for its shape, believed in nothing else.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reading and remembering task names.
 #include "engine/trace/task_names.h"
 

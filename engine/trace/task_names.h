@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Task and time -> the task's name, as the trace's first column and a late $comm need it; and its number in the tool's PID namespace.
 //
 // The agent tells the name of each thread that it sees begin or renamed (engine/shared/task_name.h), the mail service those of programs

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/trace/task_numbers.h"
 
 #include <algorithm>

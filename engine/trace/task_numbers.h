@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Who a thread of another PID namespace is in the tool's: by /proc, where each task says what it is called in its own
 // (NSpid of /proc/PID/task/TID/status, proc(5)).
 //

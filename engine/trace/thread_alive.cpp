@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Asks the kernel twice: getpgid says "no such task" whatever /proc is mounted with (hidepid makes living tasks look
 // missing there), and the state in /proc tells zombies.
 #include "engine/trace/thread_alive.h"

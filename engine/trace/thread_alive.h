@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whether a thread still exists.
 #pragma once
 

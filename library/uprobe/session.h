@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Runs a program with probes in it, or puts them into one that runs, or into this process itself, and gives their hits as values: for
 // tests that assert which functions of a library were called, with what, and what they returned, and for small tools. Nothing of the
 // program under test is changed or rebuilt.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whose callers may return by way of a stub: by this program's own unwind information and by that of its libraries.
 #include <elf.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Entry records, written at entries and taken at returns: a value is the call's own, or missing.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Hits by jump where a function returns: the recorded state is the one after the return.
 #include "tests/agent/jump_records.h"
 

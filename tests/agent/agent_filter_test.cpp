@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Filters at a hit: by the body over registers, by the body over the record, by the agent. All three let the same hits pass, leave
 // nothing of the others in a ring and count them; the program cannot tell.
 #include <gtest/gtest.h>

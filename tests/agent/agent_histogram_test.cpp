@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Histograms at a hit: nothing is counted twice or not at all, whatever interrupts, kills or fills; and nothing is believed.
 #include <gtest/gtest.h>
 #include <sys/time.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Real breakpoints in this very program: a copy nearby, the agent's handlers, and threads that must not notice.
 #include <gtest/gtest.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Shared by the tests of the agent: a process block of this very process, the agent's real handlers, memory with
 // holes.
 #pragma once

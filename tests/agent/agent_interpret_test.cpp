@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Event programs as the agent runs them: each operation, every way in which memory can be unreadable, the limits, and
 // programs that no verifier would let pass. Nothing outside of the payload is ever written.
 #include <gtest/gtest.h>

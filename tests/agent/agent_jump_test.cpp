@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Trampolines in this very program: the application notices nothing, and what they record by themselves is, byte for byte,
 // what the interpreter records.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which calls of mmap and mprotect the tool is asked about, and what they return. Each goes through the agent as if a thread
 // stood at its `syscall` instruction; a thread answers the mail, and counts.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // From an address to its point: the hash as the tool fills it, with collisions, at its end, and full. And the thread
 // that hits: its id without a system call.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Publishing: what a record looks like, what happens when there is no room, and that nothing is lost uncounted when
 // threads and signal handlers hit at the same time.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rings of CPUs: which threads write there, which must not; nothing is torn, doubled or unaccounted for when sections are
 // interrupted, abandoned and killed.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Return stubs in this very program: what comes back through one is what was returned, to whom it was to be returned, however
 // the frames between are left.
 #include <execinfo.h>

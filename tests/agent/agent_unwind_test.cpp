@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Handlers that come in the middle of hits ask where they are: backtrace() leads from the trampoline to the probed
 // instruction and on to its callers.
 #include <execinfo.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The application's view of its signals, compared with the kernel's: the same calls are made natively in one child and
 // through the agent in another, and every answer (result, what `old` says) has to be the same.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // All that a thread has before and after a probed instruction, for hit_subject.S.
 #pragma once
 

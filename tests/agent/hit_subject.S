@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Functions with a place to probe, and one that shows all that a thread has before and after such a place.
 //
 // void hit_check(const HitState* in, HitState* out): loads every register, the flags, the vector registers, MXCSR and the red

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A probe by jump in this very program: block, island, body, slot with thunk and copy, and the jump at the site.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Hits by jump in this very program, with and without a body that records by itself, and what they have recorded.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A session over this process that tests hit by hand.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Functions whose returns are probed, each with a first instruction that is long enough for a jump.
         .macro FUNCTION name
         .globl  \name, \name\()_site

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Processes of several threads that hit as fast as they can, alarms whose handlers hit as well and leave by siglongjmp, and
 // a reader that kills processes and checks every record: nothing torn, nothing twice, nothing unaccounted for.
 //

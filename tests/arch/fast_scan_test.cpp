@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The tables of fast_scan() against Zydis: whatever they have an answer for, Zydis gives the same one, and the allow-list
 // admits it. Over combinations of prefixes, opcodes and ModRM bytes, over random bytes, and from every byte of the code of
 // system programs.

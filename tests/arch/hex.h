@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Bytes written as hex digits, blanks allowed: "48 89 e5".
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Real instructions, one row each, with the bytes that GNU as made of them. Registers by the convention of Scene::data:
 // rbx rbp rsi rdi r8 r12 r13 r14 point into memory, rcx and r9 are small, xmm14-15 and zmm30-31 hold small indices.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the kernel's uprobes accept is displaced here as well, and most of what they refuse. tests/data/kernel-insns.tsv has
 // what a 6.18 kernel said of one instruction after the other; its bytes end after seven, zeros follow.
 #include <gtest/gtest.h>

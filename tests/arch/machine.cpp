@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The machine of machine.h: its memory, its states, its runs.
 #include "tests/arch/machine.h"
 

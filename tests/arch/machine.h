@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Runs one instruction from a chosen machine state, where it stands and displaced, and says what differs: general
 // registers, flags, x87, MXCSR, vector and mask registers, fs and gs base, memory, stack and red zone, where control
 // arrives, and the signal if there is one. One Machine per process at a time: its memory has fixed addresses.

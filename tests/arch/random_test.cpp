@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Random instructions from random states, where they stand and displaced. Each batch runs in a child, so that one that
 // kills or hangs its process is an error of that batch alone. UPROBE_FUZZ_ITERATIONS sets how many (default 100,000),
 // UPROBE_FUZZ_SEED where the random numbers start.

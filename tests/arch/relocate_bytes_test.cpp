@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Bytes in, bytes out: one row per form of copy, the refusals with their reasons, and hostile input.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A thread that is sent home finds all of its registers, its flags and its mask (arch/x86/code/remote_call.h), run as it is.
 #include "arch/x86/code/remote_call.h"
 

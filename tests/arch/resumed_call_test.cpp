@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The rest of a call: registers, flags and stack after it are those of the whole call, and so is the result (resumed_call.h).
 #include "arch/x86/code/resumed_call.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every row of the allow-list, run where it stands and displaced from the same random states, and compared.
 #include <gtest/gtest.h>
 #include <signal.h>

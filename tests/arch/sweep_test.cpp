@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Linear sweep of the text of system programs: of every instruction Zydis and Capstone agree on the length, on whether and
 // how it branches, on where to, and on the address of a rip-relative operand; and all that compilers make is displaced.
 #include <capstone/capstone.h>

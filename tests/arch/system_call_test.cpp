@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A displaced syscall instruction does what it does where it stands: results, rcx and r11, children of every kind that
 // come out of it, interruption and restart. Each test runs both ways.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 # long system_call_through(SystemCall*): loads the registers of a system call, jumps to `entry` and takes what comes out.
 # The code at `entry` ends with jmp *%r15. Nothing on the stack is used between, so that a vfork child can run it on its
 # parent's stack and a clone child on an empty one. A child, told by rax = 0 where `expects_child` is set, writes down what

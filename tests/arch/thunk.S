@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // machine_enter loads a whole machine state and jumps to the code under test; the code comes back to machine_exit, which
 // stores the whole state before anything changes it. Offsets are those of MachineContext in machine.h.
 //

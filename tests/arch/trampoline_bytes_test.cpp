@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Trampolines (thunks and bodies) as bytes: what stands in them, what never does, and what the kernel and the agent look for. That they work is
 // shown by running them: tests/agent/agent_jump_test.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // scan() and what registers hold, one row per form; and scan() against the full decoder over this program's own code.
 #include <gtest/gtest.h>
 

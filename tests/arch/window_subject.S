@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Functions of the form long f(long, long) for window_test.cpp, which lays windows over them and compares what they return.
 // They keep to a page of their own.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Copies of several instructions: byte by byte, and run in the place of what they were made from.
 #include "arch/x86/code/window.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The line to a process that waits to become the program.
 #include <gtest/gtest.h>
 

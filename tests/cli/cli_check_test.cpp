@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The forms in which --check answers.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The exact text of errors, and when it is coloured.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The plan in words.
 #include <gtest/gtest.h>
 

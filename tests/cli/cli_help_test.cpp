@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // --help and --version: the help has every option that the parser knows and no other one.
 #include <gtest/gtest.h>
 

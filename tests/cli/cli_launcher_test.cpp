@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The front of an attached session and its engine. Each case forks: the launcher's part runs in a child of the test.
 #include <gtest/gtest.h>
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The command line as data, and its mistakes in words.
 #include <gtest/gtest.h>
 

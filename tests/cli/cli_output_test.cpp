@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The trace's way out: files, pipes, full disks, closed pipes, terminals.
 #include <fcntl.h>
 #include <gtest/gtest.h>

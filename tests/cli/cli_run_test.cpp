@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whole calls against a fake engine: exit codes, the stream of each output, and programs that are never started.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -20,11 +21,7 @@ namespace {
 using Words = std::vector<std::string>;
 
 ProbeSummary probe_summary(std::uint64_t hits) {
-  ProbeSummary result;
-  result.name = "uprobes/a";
-  result.place = "/bin/zsh:0x1";
-  result.hits = hits;
-  return result;
+  return {.name = "uprobes/a", .place = "/bin/zsh:0x1", .hits = hits};
 }
 
 PlanReport plan_report() {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Signals in a traced run, and ending as the program ended. Everything that changes dispositions happens in a child.
 #include <fcntl.h>
 #include <gtest/gtest.h>

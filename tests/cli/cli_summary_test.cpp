@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The summary's exact text.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Escaping, grouping and near misses.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Counts, times and sizes: the forms that are understood; everything else is refused with a reason.
 #include <gtest/gtest.h>
 

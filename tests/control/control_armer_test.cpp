@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What arming does to a process, byte by byte, against one that exists in memory only.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Restartable sequences that show themselves at run time: which descriptors are believed, and what is taken out of a process.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The process block from the tool's side: what the tool writes it reads back, in an order that a running agent can bear, and
 // what a target has put in its place is not believed.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which file's code lay where: files that are mapped and unmapped in this process, and generated code in their place.
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The tool's end of a conversation against a thread that speaks by turns, and against one that says what it likes.
 #include <gtest/gtest.h>
 

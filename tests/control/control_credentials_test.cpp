@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <sched.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Taking breakpoints out of a process that runs.
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The blocks of programs that execve has replaced are forgotten, those of others never.
 #include <gtest/gtest.h>
 

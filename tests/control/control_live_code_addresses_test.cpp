@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The code addresses that the threads of a stopped process may come back to.
 #include <gtest/gtest.h>
 

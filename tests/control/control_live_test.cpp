@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Points that join a process which runs, and leave it: the writes and their order, against one that exists in memory only.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Who belongs to a session: those that map its plan for reading and a live part of it behind that, by the kernel's word.
 #include <gtest/gtest.h>
 #include <signal.h>

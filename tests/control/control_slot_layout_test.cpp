@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Slots and bodies in a process that exists in memory only: which are shared, which are written again, which never change.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A process that exists in memory only: mappings, bytes, and a record of everything that was done to it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The same changes in a program that the tool traces, with the agent's handlers and the trampolines of its probes: as many
 // hits as calls, whether they came by jump or by breakpoint.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What patch_running writes, in which order, and what it leaves alone; on a process that exists in memory only.
 #include <gtest/gtest.h>
 

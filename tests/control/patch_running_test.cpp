@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Text that changes under threads that run it, a hundred thousand times: no hit is lost, no thread crashes, and every
 // function returns what it always does.
 #include <sys/resource.h>

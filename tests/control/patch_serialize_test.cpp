@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Serialization reaches every processor of a running process; where it cannot, the tool says so.
 #include <gtest/gtest.h>
 #include <sched.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A program whose threads call functions with a window of each kind and check what they return, while the test changes the
 // text under them. It is a forked child: the tool's side is another process, as in life.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Traced programs that turn on the memory of their session: tests/e2e/fixtures/adversary.c has the attacks. Nothing happens to a
 process beside them but that records and counts may be spoiled, and the tool ends.
 """

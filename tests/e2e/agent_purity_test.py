@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The built agent keeps the promises that let it live in any program: it needs nothing, brings nothing and touches no
 state that a hit does not save. Read from the linked file with binutils, because flags of the compiler promise less.
 """

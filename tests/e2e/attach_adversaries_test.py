@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Processes that are attached to and want to harm the tool, or others by way of the tool."""
 import os
 import random

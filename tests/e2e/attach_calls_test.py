@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Threads that are in a system call or end when a tool attaches or follows: the call's effects, how long it waits, and the threads
 and processes that it starts."""
 import select

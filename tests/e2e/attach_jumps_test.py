@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Jumps in programs that are attached to."""
 import unittest
 

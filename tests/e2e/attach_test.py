@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Attaching to processes that run, and leaving them as they were."""
 import contextlib
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How the tool behaves around a program: exit codes, streams, signals, limits, and leftovers.
 
 The first rule is tested throughout: the program does the same as without the tool.

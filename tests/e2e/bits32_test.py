@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """32-bit programs: refused, said so, and unharmed. One is assembled here, without any C library."""
 import os
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Hostile files, debug information and messages take little memory and time of the tool, and no command hangs."""
 import os
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """--check --strict against this machine's kernel: definitions that are not in the recorded corpus, made from those that are.
 
 Each is written to uprobe_events, looked at and taken away again; nothing is enabled and nothing runs. All events have

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """--check against what a kernel answered to 807 writes, row by row, and the forms in which it is printed."""
 import json
 import subprocess

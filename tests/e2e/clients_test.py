@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which users may join a tool that traces a program already, with which options, and the messages of both."""
 import os
 import pwd

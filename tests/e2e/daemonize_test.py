@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """-D: the process that was called is the program, and the tool stands beside it."""
 import errno
 import fcntl

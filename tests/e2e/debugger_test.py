@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """gdb attached from outside, with scripts/uprobe-gdb.py, to a thread that takes hits: from every instruction of a hit the
 backtrace leads to the program's own frames, with the registers of the probed instruction.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Definitions beyond the kernel's: patterns of functions, data by symbol, parts of registers, deletions in a
 file of definitions. Each in a run, by the values that it prints, and in what --check says of it.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The tool against the running kernel: same definitions, same command, one after the other; counts, values, output and
 exit code must be equal.
 

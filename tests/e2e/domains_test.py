@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Processes of different credentials in one session of root's: each trust domain has memory of its own for its records, also
 after a process has changed its credentials, and what a process of another domain starts with rights of its own is left alone.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A small ELF64 reader: what turns PATH:SYMBOL+OFF into the file offset that the kernel's interface wants.
 
 It shares nothing with the engine's own reader, so that a mistake there cannot hide here.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Everything probed at once: all functions of real programs and of their C library are armed, a job is run, and what it
 prints and how it ends must be what it is without probes.
 """

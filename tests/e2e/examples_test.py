@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """docs/examples.md is true: every command in it is run, and prints what the document says.
 
 In the document a line "    $ COMMAND" is a command, indented lines after it are its output, "..." stands for any lines.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Threads of a process that call execve at the same time, some in vain: the program never stands still, and its successor is traced or
 said not to be."""
 import os

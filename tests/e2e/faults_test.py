@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Faults of probed instructions: a handler sees the same as without probes, may repair, skip or leave, and a program that
 catches nothing ends the same way. tests/e2e/fixtures/faults.c has the cases.
 """

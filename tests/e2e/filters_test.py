@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Filters: the recorded answers of a kernel (tests/data/kernel-filters.tsv), and this machine's kernel with filters that
 are not in the recorded corpus: which are refused and how, and which hits pass.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The kernel's uprobes put on places that are traced already, and taken away again while the program runs: it lives and
 computes what it did, each tracer counts what came while the place was its own, and the tool says so.
 """

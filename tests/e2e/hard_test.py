@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Functions whose first bytes leave a jump little room (fixtures/hard), probed in every tier, each place alone and many
 together: what they compute is what they compute alone, every hit is counted, and a place gets the tier that its function
 says, or the reason why it does not.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Shared by all end-to-end tests: running a command under the tool, reading trace text, the main function.
 
 A test file ends with `harness.main()`. ctest passes the places of what was built; by hand:

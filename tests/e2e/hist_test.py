@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Histograms: what they count and what they print, of programs that make known calls in known numbers."""
 import os
 import re

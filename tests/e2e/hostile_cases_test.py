@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Small programs that each broke the engine once (hostile_cases/*.c): compiled here, run alone and probed, compared.
 
 cases.tsv names them: source, how it is built and run, definitions (@BIN@ the program, @LIBC@ its C library), hits

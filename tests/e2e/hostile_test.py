@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs that block signals, close descriptors, forbid system calls or live on tiny stacks: they must end exactly as
 they do alone, and every call must be in the trace. tests/e2e/fixtures/hostile.c has the programs.
 """

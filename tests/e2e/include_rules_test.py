@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The folders are layers: this reads every #include line and holds them to the order. Also: the length of files, and
 who may use which foreign library.
 """
@@ -136,10 +137,17 @@ class IncludeRules(harness.TestCase):
         self.assertEqual(long, [])
 
     def test_headers_say_what_they_are_for(self):
-        """The first line is a comment, and a header is included once."""
+        """A comment follows the licence, and a header is included once."""
         broken = [path for path in source_files(ROOTS, (".h",))
-                  if not read(path).startswith("//") or "#pragma once" not in read(path)]
+                  if not read(path).partition("\n")[2].startswith("//") or "#pragma once" not in read(path)]
         self.assertEqual(broken, [])
+
+    def test_files_name_their_licence(self):
+        paths = [*source_files([*ROOTS, "tests", "bench", "scripts"], (".h", ".cpp", ".S", ".py")),
+                 *source_files([*ROOTS, "tests", "bench", "cmake"], ("CMakeLists.txt", ".cmake"))]
+        unnamed = [path for path in paths if not re.search("/(fixtures|data)/", path)
+                   and "SPDX-License-Identifier: MIT" not in read(path)[:100]]
+        self.assertEqual(unnamed, [])
 
 
 if __name__ == "__main__":

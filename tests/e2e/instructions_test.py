@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every instruction that may be probed, probed: from a known machine state, alone and all at once, against the run without
 probes. tests/e2e/fixtures/instructions has the instructions ("places") and lists the compared state: registers, flags, vector
 state, memory, the red zone, and for faults what a signal handler is told.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Signals that interrupt hits, by jump and by breakpoint: handlers see the program before the probed instruction or
 after it, with its registers, and every execution is one hit. jump_signals/ has the programs, compiled here.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Definitions beyond the kernel's probes: the kprobe tracer's forms, function-based events, names of addresses.
 Each by the lines that a run prints."""
 import os

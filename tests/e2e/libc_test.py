@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What programs ask of their C library, with probes in it: named functions counted against the kernel's own uprobes, and all
 functions of the library at once, under the tool and under LD_PRELOAD. Output, exit code and counts must be what they are
 alone. fixtures/libc_cases.c has the modes; `--long` repeats every comparison.

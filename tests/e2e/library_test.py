@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The engine as a library: installed, found by a user's project, which builds and passes its tests with it."""
 import os
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Children that outlive the program, sessions that end early, and programs in the background."""
 import os
 import signal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Adversaries at the door of a session: other users, uid 0 without capabilities, other namespaces, prepared folders, silent peers."""
 import os
 import re

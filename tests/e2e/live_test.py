@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A session changes while its programs run: probes are added, removed and switched through `uprobe-run --control`."""
 import os
 import random

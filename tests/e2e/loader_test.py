@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every way in which code of a file gets into a process: a probe there is hit from the first instruction on, as often
 as the kernel counts it, and the program does what it does alone.
 

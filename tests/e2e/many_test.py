@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Attaching to all processes that have a name or map a file, now and later."""
 import collections
 import os

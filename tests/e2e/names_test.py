@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The task column: threads and processes that end before anybody could look at /proc. Each hit carries the name that its task has."""
 import os
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """@OBJECT:SYMBOL: data of another mapped file than the probed one, against what the program itself says of it: where it is loaded,
 unloaded, loaded elsewhere, where something else comes to its place, in forked children, where the program has a copy of it."""
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The kernel's own uprobe events as an oracle: the same definitions, the same command, what the kernel prints.
 
 Everything happens in a tracing instance and an event group named after this process, is limited to the command's

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Where a trace goes, and what stands in it: prepared names are refused, and no byte of a program forges a line."""
 import os
 import shutil

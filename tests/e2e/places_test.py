@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Data in text, and restartable sequences: a place that may be either is refused, and the program runs on with probes on the code
 for certain.
 """

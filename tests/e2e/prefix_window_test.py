@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Jumps that begin before the probed place, in the instructions that lead to it (approach/places.c has such places, compiled
 here): every hit is counted, with the registers that a breakpoint shows, also while the jump comes, goes or becomes an int3."""
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The preloaded library without the command line: it finds its helper, the output is complete when the command returns, and
 the program sees neither the helper nor what started it. Where that cannot be, the program runs on unprobed.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The state of a process that must be as before when tracing has ended."""
 import os
 import re

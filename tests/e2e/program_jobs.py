@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Real programs and a job for each, whose output is the same in every run: what scripts/endure and programs_test.py compare
 with and without probes. A job is a shell script that runs in an empty folder of its own, in both cases under the same name.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Real programs doing real work with probes in their hot functions: output, exit code and what other programs see must be
 what they are without. program_jobs.py has the jobs. `--long` arms all functions of each target at once, under the tool and
 under LD_PRELOAD, which takes minutes.

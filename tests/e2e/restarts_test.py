@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Probes in restartable sequences (rseq) that no file shows: the program computes what it did, the probes that stand there are taken
 out, all others go on to count, and a line says so. Traps of the program's own stay its own.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Return probes by stubs: the same programs as by exits, and what only stubs must be asked: frames left by exceptions, jumps
 and the ends of threads, unwinders, coroutines, chains of tail calls, stacks a million frames deep.
 """

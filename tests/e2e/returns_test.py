@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Return probes by the exits of a function: what the program itself counts, what the kernel's uretprobes see, and all of libc
 at once. The kernel is asked only where it can answer: it ends programs that throw through a probed function, and sees the 64
 outermost calls of a recursion alone.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs that answer, and the requests that they get while a tool attaches and leaves, over and over: scripts/endure --attach.
 
 A Service runs in an empty folder of its own and listens on a socket there. Several askers compare each of its answers with what it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """PID namespaces: the names and numbers that a trace shows are those of the tool's own, as the kernel's trace has them. Each hit carries
 who its thread is there; the fixture reads that from a /proc of the tool's namespace, which it keeps as descriptor 9."""
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Stacks of records: which hits have one, and its frames; and this machine's kernel on both."""
 import os
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Several tools trace one program at the same time: each gets its own hits, and none loses a hit when another comes or goes."""
 import array
 import fcntl

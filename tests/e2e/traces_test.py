@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The kernel's recorded trace output (tests/data/kernel-traces.tsv) against what the tool prints for the same calls.
 
 Tokens of the table and the normalisation of the output are those of tests/data/make-traces.sh, which recorded it. With

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Triggers: what they are refused for, and which hits are recorded under them, on this machine's kernel and by the tool.
 
 By hand, for longer: TRIGGER_SEED=7 TRIGGER_CASES=300 ...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Variables as gdb has them at the same instruction, in code of several compilers and levels: the tool prints the same values, and
 where gdb has none the tool has none."""
 import os

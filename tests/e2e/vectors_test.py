@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Vector registers: what a probe shows of them is what the instruction would read, however the hit comes, also while signals
 come in between, and the program finds them as they were. And the floating point numbers that are passed in them."""
 import re

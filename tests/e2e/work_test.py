@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """All functions of the C library, libcrypto, libpython, bash and SQLite probed at once while each of them works: the output is
 that of the run without probes, and a sample of the functions is hit as often as the kernel's own uprobes count.
 """

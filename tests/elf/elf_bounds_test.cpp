@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How much of a file that others have made is taken into memory.
 #include <fcntl.h>
 #include <gtest/gtest.h>

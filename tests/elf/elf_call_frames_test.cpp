@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rows of unwind tables against readelf's, steps by them, and tables that lie.
 #include <map>
 #include <random>

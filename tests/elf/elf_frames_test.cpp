@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Function ranges: symbols, unwind tables in all their encodings, and agreement between the two.
 #include <algorithm>
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Opening: files that are accepted, messages for those that are refused, offsets and addresses, hostile headers.
 #include <fcntl.h>
 #include <sys/stat.h>

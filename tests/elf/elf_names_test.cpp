@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // C++ names, misspelt names, names that are bombs.
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Relocations: agreement with readelf, with and without section headers, tables that lie.
 #include <algorithm>
 #include <tuple>

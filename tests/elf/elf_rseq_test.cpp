@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Restartable sequences: found by their section, and by what stands before their abort handlers.
 #include "engine/elf/rseq_sections.h"
 #include "tests/elf/fixture.h"

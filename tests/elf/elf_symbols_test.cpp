@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Symbols: every kind of file, versions, ambiguity, agreement with readelf, hostile tables.
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Shared by the tests of engine/elf: the fixtures, and files changed in memory.
 #pragma once
 

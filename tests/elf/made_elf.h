@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A minimal ELF file made in memory: one executable segment that is the whole file, and what a test puts into it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What binutils' readelf says about a file: a second opinion that shares no code with libelf.
 #pragma once
 

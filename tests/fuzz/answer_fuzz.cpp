@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fuzzes the answers of the confined reader of debug information, which may have been taken over: what is accepted is an argument that
 // compiler and verifier take, or refuse in words, and an error names no place but a column.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fuzzes the agent against the shared memory of a hostile process: the live file holds anything, and changes at any moment of a hit. The
 // agent is the real one, in this process, with the view that a traced process has: the plan for reading, the live file for writing, and
 // nothing for a terabyte on both sides. A store that leads elsewhere faults, a loop without end is counted out, and the program's

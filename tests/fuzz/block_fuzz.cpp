@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fuzzes what the tool does with the process block of a target that lies: the block is read, its probes are looked at, changed and
 // taken out. All of it must end and stay inside the tool's memory, and no write may leave the target's.
 //

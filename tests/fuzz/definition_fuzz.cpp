@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fuzzes definitions in both dialects: whatever is accepted compiles to a program that verifies, lists as something
 // that is accepted again with the same listing, and has a format file. The first byte chooses what is done with the
 // rest.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The main of a fuzz test: runs every seed, every short cut-off of it, then UPROBE_FUZZ_ITERATIONS (default 20,000)
 // mutations. The random numbers have a fixed start, so that a failure can be repeated: its iteration is printed first
 // by UPROBE_FUZZ_TRACE=1, and UPROBE_FUZZ_SEED starts elsewhere.

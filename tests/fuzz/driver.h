@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What every *_fuzz.cpp provides. Each of them becomes an ordinary test (driver.cpp is its main: mutated seeds, the
 // same ones at each run) and, with clang and UPROBE_FUZZERS, a libFuzzer program.
 #pragma once

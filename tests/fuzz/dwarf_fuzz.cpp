@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Damaged debug information: whatever it says, every question has an answer, and no answer is one that a fetch cannot have.
 #include <cstdlib>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Damaged ELF files: whatever the bytes are, every question has an answer, and the answers fit together.
 #include <algorithm>
 #include <cstdlib>

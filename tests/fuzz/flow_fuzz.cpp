@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Damaged programs: the planners of jumps and of exits answer for every place of any file, in bounded time, and what they
 // choose keeps their own rules.
 #include <cstdlib>

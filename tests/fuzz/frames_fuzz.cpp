@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Damaged unwind tables, tables of landing pads and notes: the input is all of them, in a file that is sound otherwise.
 #include <algorithm>
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fuzzes what the tool makes of a histogram that a hostile target has written: slots, entries, sums and keys hold anything. The copy is
 // no larger than what was laid out, each of its keys is there once, and it prints.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A process that lies to the tool, for mailbox_fuzz and page_fuzz: a child of the fuzzer that answers commands with whatever its part of
 // an input says, and writes over what the tool reads meanwhile.
 #pragma once

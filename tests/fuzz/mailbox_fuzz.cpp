@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fuzzes the tool against a process that lies in its mailbox: requests of every kind with any fields, answers to the tool's commands that
 // are not true or never come, a mailbox and a process block that change meanwhile. The tool is the real thread that serves requests; the
 // process is a child of this one. Each input ends, a process beside it that has the session too stays as it was, and the tool's memory

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fuzzes the bytes of sockets: messages of other tools and of attendants, requests and replies of --control. Whatever is
 // accepted is the same again when it is encoded and decoded once more. The first byte chooses what the rest is taken for, and in which
 // pieces it comes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fuzzes the helper of a preloaded program that lies in the page which they share: fields, answers to commands, and what changes
 // meanwhile. The helper is the real one up to the armed probes; the program is a child of this one. Each input ends, and nothing of the
 // tool's is touched.

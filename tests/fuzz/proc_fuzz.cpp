@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What /proc says of a process, parts of which (paths, names) the process has chosen: lists of mappings, the line of its state.
 #include <algorithm>
 #include <cstdlib>

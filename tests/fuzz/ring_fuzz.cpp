@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fuzzes the reading of rings: the input is what a hostile target leaves in the shared area (header, ring words, data),
 // and what it does to it between polls. Reader and text formatter must end, stay inside, and add up.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fuzzes the unwinding of a stack that a hostile target has recorded: head, frames, links, registers and words say anything, and lead
 // into code with unwind tables or without. It ends, and stays inside.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fuzzes triggers, with their filters and histograms: whatever is accepted makes sense to the agent, and a histogram prints as
 // something that reads as the same again.
 #include <algorithm>

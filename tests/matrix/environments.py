@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The table of the matrix: one line for each surrounding, and one for each way in which a program can end.
 
 A surrounding is made by tests/matrix/surround.c from `words`. `outcome` names, for a door (or a door and a program),

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The tool is killed by SIGKILL at any moment, and the program that it traces goes on as if nothing had been. Moments
 are random but seeded; `--rounds N` asks for more of them.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs x surroundings x doors. Each cell: the program's output, exit code and stderr are those of the run without
 probes, and its hits are exactly as many as it counts itself; or one line says why it runs unprobed, or is not started.
 

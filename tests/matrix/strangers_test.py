@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs that cannot or must not be traced, and others that trace: the program runs as without the tool, and one line says
 why it goes unprobed.
 """

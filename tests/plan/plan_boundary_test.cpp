@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Instruction boundaries over all functions of real programs: nearly each that decoding finds is accepted, nothing between
 // two is; and over data in text.
 #include <gtest/gtest.h>

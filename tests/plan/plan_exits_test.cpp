@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every rule of exits_of on a small function of its own (fixtures/exits.S), in a library, in a program at fixed addresses, and
 // in one whose symbols are gone.
 #include <gtest/gtest.h>

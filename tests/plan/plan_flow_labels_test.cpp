@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Arrivals against what the compiler knows: it keeps the labels of all branch targets, in programs of every kind, and the
 // same file without its symbols must show each of them to be one.
 #include <elf.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Several threads find the same flow of a file as one does.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // From a definition to a place in a file, or to the reason why not.
 #include <gtest/gtest.h>
 #include <unistd.h>

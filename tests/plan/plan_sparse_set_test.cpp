@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // SparseSet against std::set.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The places where the C library makes the system calls that matter, compared with what another decoder says.
 #include <capstone/capstone.h>
 #include <dlfcn.h>

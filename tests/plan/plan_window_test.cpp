@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every rule of plan_window on a small function of its own (fixtures/windows.S), in a library, in a program at fixed
 // addresses and in a library with packed relocations.
 #include <gtest/gtest.h>

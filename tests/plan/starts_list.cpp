@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Of each file: how many of the instructions that a linear walk of its functions finds are refused as places, and why. LIST=1
 // prints them.
 #include <chrono>

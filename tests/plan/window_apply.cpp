@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Starts a program, puts jumps into all windows that its own code has room for, each to a copy of what it replaces and
 // back, and lets it run: it has to do what it always does. No probe, no trampoline: only the windows and their copies.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Single-steps a program and holds every window that could be chosen in it, and in the libraries that it loads, against
 // what control really does: nothing but the instruction before may ever lead strictly inside a window, and nothing at all
 // to padding that a window would use. Stricter yet, in functions whose flow is called known every arrival that is no return

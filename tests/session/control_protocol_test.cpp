@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Commands and replies survive the way through a socket; other bytes are recognised as such, whatever they are.
 #include "engine/ipc/control_protocol.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Answers of the confined reader of debug information: whole and usable, or refused.
 #include "engine/resolve/debug_protocol.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The messages between tools on one target survive the way; other bytes are recognised as such, whatever they are.
 #include "engine/ipc/peer_protocol.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The messages between a process and its self-attach tracer survive the way; other bytes are recognised as such.
 #include "engine/ipc/self_attach_protocol.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Stacks from the bytes after a record: by tables, by links, by both, and from bytes that make no sense.
 #include "engine/symbolize/stack_unwinder.h"
 

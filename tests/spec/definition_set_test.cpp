@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sets of definitions: several probes of one event, deletions, files with two names, and the state after an error.
 #include "engine/spec/definition_set.h"
 

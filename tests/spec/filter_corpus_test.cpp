@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a real kernel (6.18) made of 132 filters of one event, row by row: accepted or not, errno, message, place of the caret,
 // and which of two records passed. The rows are tests/data/kernel-filters.tsv, recorded by make-filters.py.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Filters beyond the recorded ones: precedence against a second evaluation, globs, CPU lists, lists that are refused, and
 // lists of tests that were not verified.
 #include "engine/program/filter.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What `hist` triggers say: how they read, print again, and where carets stand.
 #include "engine/program/histogram.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Compiled programs: instructions, layout and text pool of each form of argument, and the format file.
 #include <gtest/gtest.h>
 

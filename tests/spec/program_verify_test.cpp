@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The verifier: programs with one thing wrong each, and random ones.
 #include <gtest/gtest.h>
 

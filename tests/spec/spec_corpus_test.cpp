@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a real kernel (6.18) answered to 807 writes to uprobe_events, compared with strict parsing, row by row: accepted
 // or not, errno, message, place of the caret, the listing afterwards, and each event's format file.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The default dialect's additions to the kernel's names: parts of registers, data by symbol, names left to the symbol. The
 // strict dialect has none of it.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Prototypes of function-based events: the steps that each piece becomes, and the errors of bad ones.
 #include <gtest/gtest.h>
 

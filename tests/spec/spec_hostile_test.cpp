@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Definitions from people who mean harm, and from files that are no definitions at all: no crash, no endless work, an
 // error that names the fault, in both dialects.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Definitions in the default dialect: what it adds to the kernel's, what it refuses, and what its errors say.
 #include <gtest/gtest.h>
 

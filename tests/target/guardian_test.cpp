@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Each case is a tool in a process of its own, with a guardian, that is stopped by SIGSTOP.
 #include "engine/target/guardian.h"
 

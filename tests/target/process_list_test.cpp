@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Processes as /proc lists them, and their ids in PID namespaces.
 #include "engine/target/process_list.h"
 

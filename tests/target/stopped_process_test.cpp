@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/target/stopped_process.h"
 
 #include <gtest/gtest.h>

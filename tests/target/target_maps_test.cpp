@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // /proc/PID/maps as data, and the search for address space near code.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Programs started under ptrace: what they see of it (nothing), and what happens when they cannot be started or end
 // early.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The session area: tables, rebased texts, the double mapping, limits.
 #include "engine/trace/area.h"
 

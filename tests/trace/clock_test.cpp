@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The clock on made-up samples, and its sanity on the real ones.
 #include "engine/trace/clock.h"
 

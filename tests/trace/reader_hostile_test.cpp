@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The reader against rings that a broken or hostile target wrote: it survives, counts, and goes on with the good records.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Several live parts are one trace, and what a process writes in its own delays the records of another by so much and no more.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The reader against rings that a well-behaved writer fills: order, watermark, wrap-around, loss, claims.
 #include "engine/trace/reader.h"
 

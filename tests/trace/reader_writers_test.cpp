@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The reader against real writers that run at the same time: threads, and processes that are killed at any instruction.
 // Whatever happens, each writer's records arrive complete, once, unchanged, and all of them in the order of time.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The agent's side of a ring, written once more for the tests after the protocol in session_area.h: claim, stamp, build
 // in place, commit, give back. Also the fixtures that most tests here need.
 #pragma once

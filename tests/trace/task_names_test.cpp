@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Task names, from a /proc of the test's own and from the real one.
 #include "engine/trace/task_names.h"
 

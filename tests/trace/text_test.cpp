@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Trace text: each kind of value from a hand-made payload against the exact line.
 #include "engine/output/text.h"
 

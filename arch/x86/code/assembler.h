@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A small assembler for code that the tool generates: 64-bit operations on registers and on [base + displacement], forward
 // and backward jumps. Internal to this folder; every form that is used has a test that runs it (tests/arch/trampoline_*).
 #pragma once

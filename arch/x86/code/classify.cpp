@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The allow-list. An instruction is displaced when its instruction set, its set and category, or its own name stands
 // here, and nothing else about it is known to depend on where it runs. Everything else is refused, also whatever a
 // later decoder learns to name. Every row has its test in tests/arch/run_compare_test.cpp.

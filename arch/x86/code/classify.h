@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The allow-list: which instructions may be displaced, and how. Internal to this folder and its tests.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Bytes to Decoded and Insn. Nothing is judged here.
 #include "arch/x86/code/decode.h"
 

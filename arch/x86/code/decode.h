@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the allow-list and the relocator need to know of one instruction, without a decoder's types: internal to this
 // folder and its tests.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Appends machine code to a copy, knowing where each byte will stand. Internal to this folder.
 #pragma once
 

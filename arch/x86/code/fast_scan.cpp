@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The length of an instruction follows from its prefixes, its opcode and its ModRM byte, and so does where it leads (SDM
 // vol. 2A, chapter 2; opcode maps: vol. 2D, appendix A). What the tables do not have is for Zydis to judge: nothing here
 // says that bytes are no instruction.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // scan() without a decoder for what compilers mostly write: legacy and REX prefixes, the one-byte opcodes and those behind
 // 0f, by tables. Internal to this folder and its tests; from outside there is scan() alone.
 #pragma once

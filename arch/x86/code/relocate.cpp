@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The bytes of a copy, by form. Every form has one size whatever the addresses are.
 #include "arch/x86/code/relocate.h"
 

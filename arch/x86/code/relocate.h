@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Displaced instructions: the bytes that do at `to` what the instruction does at `from`. Bytes in, bytes out; no OS.
 //
 // Five limits of every displaced copy that no rewriting can lift:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "arch/x86/code/remote_call.h"
 
 #include <cstring>

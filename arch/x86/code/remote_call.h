@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A thread that is sent on a remote call: it makes system calls, or runs a function, for somebody who stops and moves it from
 // outside, and it finds back to what it was doing without anybody's help, should that somebody be gone.
 //

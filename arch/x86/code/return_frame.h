@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A system call made for somebody else, with a way back that needs nobody's help: the bytes of the call and the frame that
 // rt_sigreturn restores everything from (Linux: arch/x86/include/uapi/asm/sigcontext.h and ucontext.h).
 //

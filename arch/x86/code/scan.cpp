@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Instructions of whole programs: by tables where they are usual ones, else by Zydis.
 #include "arch/x86/code/scan.h"
 

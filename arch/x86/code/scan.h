@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One instruction for those who read whole programs: where it leads, which addresses it names, and what it leaves in a
 // register. Much cheaper than Decoded; judges nothing.
 #pragma once

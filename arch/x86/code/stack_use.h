@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What one instruction does with the stack pointer and by way of it, for those who look for users of return addresses.
 #pragma once
 

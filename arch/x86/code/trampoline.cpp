@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Thunks, and the frame of a body: what comes before and after recording. What records is in trampoline_record.cpp.
 //
 // Frame, from rsp up, as jump.S expects it: flags, r8, rdi, rsi, rdx, rcx, rax, return address; then the red zone, then the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Trampolines: the machine code between a probe point's `jmp rel32` and its displaced copy. Bytes in, bytes out; no OS. Two
 // parts (engine/shared/trampoline.h): a thunk of the point's own, and a body that many points share.
 //

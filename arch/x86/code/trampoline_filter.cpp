@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tests as compares and jumps. Conditions are those of the compare "number with value".
 #include "arch/x86/code/trampoline_filter.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The part of a body that runs the event's filter. Internal to this folder.
 //
 // A filter of numbers that are in registers runs before the ring is touched; one of other numbers over the record once it is

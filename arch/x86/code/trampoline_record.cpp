@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Recording in a body: an rseq section that claims nothing, builds the record in place behind the head of the CPU's
 // ring and ends with the store of `commit`. The same bytes as preload/record.cpp and preload/interpret.cpp make.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The part of a body that records by itself. Internal to this folder.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "arch/x86/code/trampoline_support.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a body can record by itself, and where it finds the application's registers. Internal to this folder.
 #pragma once
 

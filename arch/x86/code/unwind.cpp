@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // DWARF call frame information (DWARF 5, section 6.4; LSB "Exception Frames" for the augmentation).
 #include "arch/x86/code/unwind.h"
 

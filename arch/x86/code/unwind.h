@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Unwind information for trampolines and their copies: a thread inside shows as standing at the original instruction, with
 // the registers that it had there. Bytes in, bytes out.
 #pragma once

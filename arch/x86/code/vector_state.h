@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What this machine's processor has of vector registers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "arch/x86/code/window.h"
 
 #include "arch/x86/code/scan.h"

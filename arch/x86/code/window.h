@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The displaced copy of several instructions in a row: what a jump over all of them leads to.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What those here that use Zydis share: decode.cpp, scan.cpp, stack_use.cpp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Machine facts that the agent reads without a system call.
 #pragma once
 

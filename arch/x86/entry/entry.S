@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How control enters and leaves the agent, and the loads that may fault. Runs in the target, on whatever stack the kernel
 // chose for the handler. Constraints: no vector register, no string instruction, no relocation, no writable data but the
 // block slot.

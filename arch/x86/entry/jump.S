@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where trampolines (arch/x86/code/trampoline.h) go with hits that they do not record themselves. Runs on the application's
 // stack, below its red zone.
 //

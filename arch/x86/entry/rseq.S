@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The rseq section of the agent: a record is built in a CPU's ring and published by the section's last instruction.
 //
 //   uprobe_rseq_record --> [uprobe_rseq_begin: call uprobe_build_record ... movq commit] --> result

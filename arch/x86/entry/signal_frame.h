@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The frame that the kernel builds for a signal handler (x86-64: arch/x86/include/uapi/asm/sigcontext.h, ucontext.h,
 // asm-generic/siginfo.h), as far as the agent reads it. Offsets are ABI; entry.S uses the same ones as numbers.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Return stubs (engine/shared/return_stub.h) and what they lead to. Runs on the application's stack, below its red zone.
 //
 // A probed function returns into its stub, which puts the return address back where the function has popped it, records, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The application's vector registers, where no signal frame has them: a hit by jump, or a return by a stub, runs on with
 // whatever the application left in them, since the agent is compiled for general registers only. Nothing here changes one:
 // cmake/CheckAgent.cmake looks.
