@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Regenerates kernel-filters.tsv from a list of filters, by giving every one of them to an event of the running kernel.
 
     make-filters.py LIST > OUT.tsv

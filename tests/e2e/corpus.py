@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The recorded answers of a kernel to definitions (tests/data/kernel-corpus.tsv), with values for their tokens.
 
 A row's definition is one write to uprobe_events; make-corpus.sh, which recorded them, explains the tokens. Bytes are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The program of the matrix: says what it sees of its surroundings, calls take_number() a number of times that it counts
 // itself, and ends in one of many ways. What it prints must be the same with probes and without.
 //

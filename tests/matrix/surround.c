@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Makes a surrounding for another program, one piece a word, then becomes it:
 //
 //   surround [WORD[=VALUE]]... -- PROGRAM [ARGUMENT]...

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A program for LD_PRELOAD: says what it sees of the agent and its helper, or makes a surrounding for another program.
 // Every mode calls take_number() a known number of times.
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every signal there is arrives at once.
 #define _GNU_SOURCE
 #include <signal.h>

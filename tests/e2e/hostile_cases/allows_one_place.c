@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A seccomp filter that lets one instruction alone ask for the parent's process id.
 #define _GNU_SOURCE
 #include <linux/filter.h>

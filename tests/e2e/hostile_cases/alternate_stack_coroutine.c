@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A coroutine made with the sigaltstack trick (GNU Pth, QEMU): the frame of the handler that has returned is gone back
 // to later.
 #define _GNU_SOURCE

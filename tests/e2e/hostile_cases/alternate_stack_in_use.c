@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A handler on the alternate stack switches to another stack (user-level fault handlers, coroutines): what it left on
 // the alternate stack must be there when it comes back.
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A program that finds out whether it has a debugger: by asking its parent to trace it.
 #include <stdio.h>
 #include <sys/ptrace.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A traced program attaches to others, by the id of a process and of a thread: these stop for nothing but what they do
 // themselves, before and after it lets go, and what they load later is theirs alone.
 #define _GNU_SOURCE

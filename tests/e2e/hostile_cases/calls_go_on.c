@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A read that a signal interrupts goes on where the signal has no handler, is blocked, or has one with SA_RESTART.
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A call through memory that cannot be read has pushed nothing when the handler looks.
 #define _GNU_SOURCE
 #include <signal.h>

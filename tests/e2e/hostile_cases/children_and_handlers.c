@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a child does to its handlers is the child's affair, and no signal that waits is waiting in a child as well.
 #define _GNU_SOURCE
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A child made with CLONE_CLEAR_SIGHAND, as posix_spawn does since glibc 2.38.
 #define _GNU_SOURCE
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // After dlclose, code with a breakpoint of the program's own stands where a probed function was.
 #define _GNU_SOURCE
 #include <dlfcn.h>

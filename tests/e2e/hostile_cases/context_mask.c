@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A handler changes the mask that its return puts in force.
 #define _GNU_SOURCE
 #include <signal.h>

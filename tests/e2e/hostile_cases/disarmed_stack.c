@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // SS_AUTODISARM: nested handlers, the stack rearmed by rt_sigreturn.
 #define _GNU_SOURCE
 #include <signal.h>

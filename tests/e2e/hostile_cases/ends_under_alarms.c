@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A program that ends while signals come faster than anybody can wait.
 #define _GNU_SOURCE
 #include <signal.h>

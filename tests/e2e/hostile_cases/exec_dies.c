@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // An execve that fails after the point of no return: the kernel kills the process, its parent reaps it.
 #define _GNU_SOURCE
 #include <stdio.h>

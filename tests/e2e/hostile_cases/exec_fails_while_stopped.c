@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // execve fails again and again while the process is stopped and continued.
 #define _GNU_SOURCE
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Children that are killed while they execve: their parent must be able to reap every one.
 #define _GNU_SOURCE
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // SIGSEGV and SIGBUS sent while a hit reads what cannot be read.
 #define _GNU_SOURCE
 #include <signal.h>

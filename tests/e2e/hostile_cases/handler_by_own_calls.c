@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A handler installed by a system call of which the code does not say that it is that one looks where its instruction has failed.
 #define _GNU_SOURCE
 #include <signal.h>

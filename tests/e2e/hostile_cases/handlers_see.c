@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The state that a handler finds in its context and in its thread's mask, and the state after it, with each libc.
 #define _GNU_SOURCE
 #include <setjmp.h>

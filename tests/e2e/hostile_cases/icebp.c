@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // int1 without a handler kills, although it is a trap that does not come again.
 #define _GNU_SOURCE
 #include <sys/types.h>

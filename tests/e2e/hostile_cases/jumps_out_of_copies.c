@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Handlers that leave by siglongjmp take nothing with them that later hits are counted by.
 #define _GNU_SOURCE
 #include <setjmp.h>

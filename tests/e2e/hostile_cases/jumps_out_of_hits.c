@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A fast timer's handlers leave by siglongjmp from wherever they came, also from the middle of a hit: no ring may stay
 // claimed.
 #define _GNU_SOURCE

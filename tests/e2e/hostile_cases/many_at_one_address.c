@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Signals and calls under more definitions at one address than a process block has room for by its number of points.
 #define _GNU_SOURCE
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Counts mappings where the sanitizers want their shadow memory: they end a program that has anything there. Above
 // the reach of its own code, below that of the stack and the libraries as far as 28 random bits move them.
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The program runs with an FS base of its own for a while, as green threads with storage of their own do: nothing of its
 // memory may change.
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A filter set by the program's own syscall instructions; gettid is fatal from then on.
 #define _GNU_SOURCE
 #include <linux/filter.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Signals blocked and handled by system calls of the program's own, as Go and the sanitizers make them.
 #define _GNU_SOURCE
 #include <stdio.h>

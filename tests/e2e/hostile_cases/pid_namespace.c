@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A process of another PID namespace calls execve: its process numbers mean other processes outside, which must be
 // left alone. Run it in a namespace whose first processes belong to the test.
 #define _GNU_SOURCE

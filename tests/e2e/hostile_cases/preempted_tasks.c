@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tasks that a timer preempts, wherever they are, and that go on in another thread: every call counts once.
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What /proc says of a program's own signals is what the program has set.
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A handler of an asynchronous signal looks at the number of the thread's last trap.
 #define _GNU_SOURCE
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Six kinds of signals on four threads that hit all the time: every hit counts once.
 #define _GNU_SOURCE
 #include <pthread.h>

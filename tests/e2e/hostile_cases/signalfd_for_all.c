@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A program that reads all its signals from a descriptor, and is sent some that do not concern the agent.
 #define _GNU_SOURCE
 #include <signal.h>

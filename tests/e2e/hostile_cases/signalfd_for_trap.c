@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Signals that the program has blocked are read from a descriptor.
 #define _GNU_SOURCE
 #include <signal.h>

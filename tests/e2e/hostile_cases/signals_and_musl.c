@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What posix programs do with signals, in musl (whose libc gives most of its functions no symbol).
 #define _GNU_SOURCE
 #include <pthread.h>

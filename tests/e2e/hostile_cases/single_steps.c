@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A program that single-steps itself sees its own instructions, each once.
 #define _GNU_SOURCE
 #include <signal.h>

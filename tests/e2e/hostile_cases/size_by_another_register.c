@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Blocks all signals by a system call of its own whose last number loaded is the size of the mask, then makes a child that
 // begins right after a call of its own, as gcc's leak checker does.
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Coroutines on stacks that hold one signal frame and hardly more, under a fast timer: the memory below each stack stays.
 #define _GNU_SOURCE
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Handlers on alternate stacks of every size: they run where the program has said, see what it has set, and die where a frame
 // does not fit.
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A debugger in the traced tree that attaches to its child and steps it through functions that are probed, have been entered already, and
 // return: it sees the child's own instructions, and what the child reads of its stack is the program's.
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A program that single-steps itself through functions that return: it sees its own instructions, each once and in order.
 #define _GNU_SOURCE
 #include <signal.h>

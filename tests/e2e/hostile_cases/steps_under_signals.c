@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A timer that comes at every place of probed instructions of all kinds: handlers see places of the program and never a trap
 // flag that it has not set, pushed flags have none, faults are those of the program, and one that steps itself counts the
 // steps that it has without a timer.

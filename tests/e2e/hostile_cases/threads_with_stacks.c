@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Threads come and go with alternate stacks (as Rust's std does), signals in between; some exit from a handler; cancelled.
 #define _GNU_SOURCE
 #include <pthread.h>

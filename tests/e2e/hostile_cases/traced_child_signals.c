@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A child that asks to be traced and lives on: its masks, handlers and pending signals are what it has set, and its tracer
 // sees each signal once.
 #include <signal.h>

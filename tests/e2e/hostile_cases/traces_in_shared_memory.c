@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A child in its parent's memory whose parent does not wait for it to call execve: the parent sees it stop before.
 #define _GNU_SOURCE
 #include <sched.h>

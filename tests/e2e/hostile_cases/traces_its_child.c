@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A debugger in the traced tree: between PTRACE_TRACEME and execve its child runs probed code (execve itself, for one), and
 // each breakpoint there is a stop that goes to the debugger, which takes it for the one at the end of execve.
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A debugger's launcher: the child asks to be traced in its parent's memory, where the parent's probes are, and its stops
 // go to the debugger. A name that cannot be executed first leaves a traced child in that memory for a while.
 #include <signal.h>

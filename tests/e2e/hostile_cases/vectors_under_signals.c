@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Vector registers, whole, live across calls that are probed while handlers come in between and use vectors of their own.
 #define _GNU_SOURCE
 #include <immintrin.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the program believes of its mask and of its alternate stack stays true through thousands of handlers.
 #define _GNU_SOURCE
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Signals that the program has blocked stay pending until it asks for them.
 #define _GNU_SOURCE
 #include <signal.h>

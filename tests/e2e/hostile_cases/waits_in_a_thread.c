@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A thread waits for a signal that all threads have blocked; it is sent to the process, whose first thread is busy.
 #define _GNU_SOURCE
 #include <pthread.h>

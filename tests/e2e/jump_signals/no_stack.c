@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Executes a probed instruction that needs no stack at every distance from the end of a stack. The program may see no fault.
 #define _GNU_SOURCE
 #include <signal.h>

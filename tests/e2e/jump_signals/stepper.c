@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // stepper steps|breaks SIGNAL COMMAND...: runs a command that ends in subject.c, and sends it a signal at every
 // instruction of its visits: found by single steps, or by a hardware breakpoint at each byte of its slot and of the body (a step inside
 // of an rseq section aborts it, a breakpoint after it does not). Prints the signals that were sent, then the subject's output.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Visits a probed place with every register known, again and again, between two system calls by which a stepper (stepper.c)
 // knows where it is. A handler checks that its context is one of the program: before the place, or after it.
 #define _GNU_SOURCE

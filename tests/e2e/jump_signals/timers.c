@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Threads that execute a probed instruction as fast as they can, under timers whose handlers do it too, leave by siglongjmp,
 // go on by setcontext, and ask where they are. The instruction, or the second one of a window of two (SEVERAL), counts its
 // executions: as many hits there have to be. APPROACH: it is too short for a jump, which begins before it.

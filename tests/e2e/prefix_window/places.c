@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Places that are too short for a jump, each before an instruction that a branch may enter, and the code that leads to them.
 //
 //   places list               "NAME OFFSET APPROACH" of each, from the beginning of walk()
