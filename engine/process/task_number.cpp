@@ -43,10 +43,8 @@ std::optional<SeenTask> seen_as(const shared::TaskNumber& task, pid_t tid) {
   auto name = read_file(folder_of(tid) + "/comm");
   if (!name || name->empty()) return std::nullopt;
   name->pop_back();  // the newline
-  return SeenTask{.task = task,
-                  .number = static_cast<std::uint32_t>(tid),
-                  .name = name.take(),
-                  .ns = trace::TaskNames::now_ns()};
+  return SeenTask{
+      .task = task, .number = static_cast<std::uint32_t>(tid), .name = name.take(), .ns = trace::TaskNames::now_ns()};
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ struct FilterInput {
   const u8* payload;
   u32 bytes;
   u32 cpu;
-  const u8* name;  // kNameBytes, zeroes behind the end; null: not known
+  const u8* name;             // kNameBytes, zeroes behind the end; null: not known
   bool is_elsewhere = false;  // common_pid is not in the payload, but
   u32 pid = 0;                // 0: not known here
 };

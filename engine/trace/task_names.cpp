@@ -32,7 +32,8 @@ std::uint64_t TaskNames::now_ns() {
 
 TaskNames::TaskNames(std::string proc, std::function<bool(std::uint32_t tid, bool is_elsewhere)> is_traced)
     : proc_(std::move(proc)), is_traced_(std::move(is_traced)), numbers_(proc_, nullptr) {
-  if (is_traced_) numbers_ = TaskNumbers(proc_, [ask = is_traced_](std::uint32_t process) { return ask(process, true); });
+  if (is_traced_)
+    numbers_ = TaskNumbers(proc_, [ask = is_traced_](std::uint32_t process) { return ask(process, true); });
 }
 
 void TaskNames::begin_batch(std::uint64_t now_ns) {

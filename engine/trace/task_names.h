@@ -78,7 +78,7 @@ class TaskNames {
     std::uint64_t read_ns = 0;
     bool is_here = false;      // seen among the traced processes of the tool's namespace
     std::uint32_t number = 0;  // of a task of another namespace; 0: not known
-    std::vector<Name> names;  // by time
+    std::vector<Name> names;   // by time
   };
   struct Recent {
     std::uint64_t key = 0;
@@ -97,9 +97,9 @@ class TaskNames {
   std::string proc_;
   std::function<bool(std::uint32_t tid, bool is_elsewhere)> is_traced_;
   TaskNumbers numbers_;
-  std::unordered_map<std::uint64_t, Entry> entries_;             // by Task::key()
+  std::unordered_map<std::uint64_t, Entry> entries_;            // by Task::key()
   std::unordered_map<std::uint32_t, std::uint64_t> elsewhere_;  // number here -> key, of other namespaces
-  std::array<Recent, 64> recent_{};  // in front of the map: most records are of a few tasks
+  std::array<Recent, 64> recent_{};                             // in front of the map: most records are of a few tasks
   std::uint64_t batch_ = 1;
   std::uint64_t now_ns_ = 0;
 };

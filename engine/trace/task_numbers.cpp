@@ -83,7 +83,9 @@ std::uint32_t TaskNumbers::thread_of(std::uint32_t process, std::uint32_t own) {
   if (own_number(process, process).number == own) return process;
   if (threads_.size() >= kMostProcesses && !threads_.contains(process)) threads_.clear();
   Threads& known = threads_[process];
-  const auto is_it = [&](const auto& thread) { return thread.second == own && own_number(process, thread.first).number == own; };
+  const auto is_it = [&](const auto& thread) {
+    return thread.second == own && own_number(process, thread.first).number == own;
+  };
   for (const auto& thread : known)
     if (is_it(thread)) return thread.first;
   read_threads(process, known);

@@ -47,8 +47,8 @@ class TaskNumbers {
   std::string proc_;
   std::function<bool(std::uint32_t)> is_traced_;
   std::unordered_map<std::uint32_t, Threads> threads_;  // by process
-  unsigned reads_left_ = 0;             // by this look
-  std::uint64_t left_ns_ = 0, last_ns_ = 0;  // to spend, and when that was known
+  unsigned reads_left_ = 0;                             // by this look
+  std::uint64_t left_ns_ = 0, last_ns_ = 0;             // to spend, and when that was known
 };
 
 }  // namespace uprobe::trace

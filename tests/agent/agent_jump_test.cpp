@@ -87,12 +87,12 @@ TEST_P(Jump, WhatIsRecordedIsTheStateBeforeTheInstruction) {
 
 // A word that is one shows as what it leads to, wherever it is found; a piece of one is no address.
 TEST_P(Jump, AddressesOfStubsDoNotShow) {
-  OneEvent session({insn(Op::begin), load(Reg::si), insn(Op::store_value, 8, 0, 16), insn(Op::begin), load(Reg::di),
-                    insn(Op::store_memory, 0, 8, 24), insn(Op::begin), load(Reg::di), insn(Op::store_memory, 8, 8, 32),
-                    insn(Op::begin), load(Reg::di), insn(Op::dereference), insn(Op::dereference),
-                    insn(Op::store_value, 8, 0, 40), insn(Op::begin), load(Reg::di), insn(Op::store_memory, 4, 8, 48),
-                    insn(Op::end)},
-                   56, cpus(), kClaimed, 1 << 20);
+  OneEvent session(
+      {insn(Op::begin), load(Reg::si), insn(Op::store_value, 8, 0, 16), insn(Op::begin), load(Reg::di),
+       insn(Op::store_memory, 0, 8, 24), insn(Op::begin), load(Reg::di), insn(Op::store_memory, 8, 8, 32),
+       insn(Op::begin), load(Reg::di), insn(Op::dereference), insn(Op::dereference), insn(Op::store_value, 8, 0, 40),
+       insn(Op::begin), load(Reg::di), insn(Op::store_memory, 4, 8, 48), insn(Op::end)},
+      56, cpus(), kClaimed, 1 << 20);
   JumpProbe probe(hit_site);
   probe.has_stubs = true;
   probe.arm(session, fast());
@@ -116,7 +116,8 @@ TEST_P(Jump, AddressesOfStubsDoNotShow) {
 
 // The number of the process is the tool's, that of the thread its own.
 TEST_P(Jump, InAnotherNamespaceTheProcessIsNamed) {
-  const std::vector<Insn> own = {insn(Op::begin), insn(Op::load_thread), insn(Op::store_value, 8, 0, 16), insn(Op::end)};
+  const std::vector<Insn> own = {insn(Op::begin), insn(Op::load_thread), insn(Op::store_value, 8, 0, 16),
+                                 insn(Op::end)};
   OneEvent session(own, 24, cpus(), kClaimed, 1 << 20);
   JumpProbe probe(hit_site);
   shared::ProcessBlock& block = probe.block().head;

@@ -20,9 +20,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-ProbeSummary probe_summary(std::uint64_t hits) {
-  return {.name = "uprobes/a", .place = "/bin/zsh:0x1", .hits = hits};
-}
+ProbeSummary probe_summary(std::uint64_t hits) { return {.name = "uprobes/a", .place = "/bin/zsh:0x1", .hits = hits}; }
 
 PlanReport plan_report() {
   PlanReport result;

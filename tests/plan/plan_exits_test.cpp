@@ -212,7 +212,8 @@ TEST_F(Returns, GoByAStubWhereExitsDoNotDo) {
   const auto refused = plan("tail $retval", ReturnMode::exits);
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().text.find("in another function"), std::string::npos) << refused.error().text;
-  EXPECT_EQ(refused.error().help, "without arguments its returns can be probed; --return=stub follows it to its return");
+  EXPECT_EQ(refused.error().help,
+            "without arguments its returns can be probed; --return=stub follows it to its return");
   EXPECT_EQ(plan("one_return $retval", ReturnMode::stub)->mode, ReturnMode::stub);
 }
 

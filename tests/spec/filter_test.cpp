@@ -56,7 +56,8 @@ TEST(Filter, TheNumberOfAThreadElsewhereIsTheTools) {
   std::vector<std::uint8_t> payload(kEntryHead + 8);
   payload[4] = 70;
   const auto verdict = [&](bool is_elsewhere, std::uint32_t pid) {
-    return shared::run_filter(filter, {payload.data(), static_cast<std::uint32_t>(payload.size()), 0, nullptr, is_elsewhere, pid});
+    return shared::run_filter(
+        filter, {payload.data(), static_cast<std::uint32_t>(payload.size()), 0, nullptr, is_elsewhere, pid});
   };
   EXPECT_EQ(verdict(false, 0), Verdict::pass);
   EXPECT_EQ(verdict(true, 70), Verdict::pass);

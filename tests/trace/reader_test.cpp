@@ -85,7 +85,8 @@ TEST_F(ReaderTest, NamesComeWithTheHits) {
 // The number that is handed on is the tool's, and the record has the form that its format says.
 TEST_F(ReaderTest, ThreadsOfOtherNamespacesHaveNumbersOfTheTools) {
   Reader reader = make_reader();
-  const shared::TaskNumber thread{.process = 70000, .thread = 7}, child{.process = 70000, .thread = 8, .of_child = true};
+  const shared::TaskNumber thread{.process = 70000, .thread = 7},
+      child{.process = 70000, .thread = 8, .of_child = true};
   names_.learn_number(thread, 70003);
   RingWriter writer(area_, 0);
   std::string name = "worker";
@@ -99,9 +100,11 @@ TEST_F(ReaderTest, ThreadsOfOtherNamespacesHaveNumbersOfTheTools) {
   std::vector<std::pair<std::uint32_t, std::string>> shown;
   reader.poll([&](const trace::EventRecord& record) {
     shown.emplace_back(record.tid, names_.name(record.task, record.ns));
-    EXPECT_EQ(std::vector<std::uint8_t>(record.payload.begin(), record.payload.end()), make_payload(0, record.tid, rest));
+    EXPECT_EQ(std::vector<std::uint8_t>(record.payload.begin(), record.payload.end()),
+              make_payload(0, record.tid, rest));
   });
-  EXPECT_EQ(shown, (std::vector<std::pair<std::uint32_t, std::string>>{{70003, "worker"}, {70000, "<...>"}, {0, "<...>"}}));
+  EXPECT_EQ(shown,
+            (std::vector<std::pair<std::uint32_t, std::string>>{{70003, "worker"}, {70000, "<...>"}, {0, "<...>"}}));
   EXPECT_EQ(reader.counts().damaged, 0u);
 }
 

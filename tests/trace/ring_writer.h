@@ -75,8 +75,7 @@ inline Area make_area(std::uint32_t rings, std::uint64_t ring_bytes, const std::
 // Writes into one ring. Does what the agent does, one step at a time if wanted.
 class RingWriter {
  public:
-  RingWriter(Area& area, std::uint32_t ring)
-      : RingWriter(area.live(0), ring, area.ring_bytes()) {}
+  RingWriter(Area& area, std::uint32_t ring) : RingWriter(area.live(0), ring, area.ring_bytes()) {}
   RingWriter(trace::LiveArea& live, std::uint32_t ring, std::uint64_t ring_bytes)
       : ring_(live.ring(ring)), data_(live.data(ring)), ring_bytes_(ring_bytes) {}
 

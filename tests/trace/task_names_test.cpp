@@ -35,7 +35,8 @@ class TaskNamesTest : public testing::Test {
     std::ofstream(folder + "/comm") << text;
   }
   // With what /proc shows of threads in PID namespaces: the numbers from the tool's inwards.
-  void add_task(std::uint32_t process, std::uint32_t thread, const std::vector<std::uint32_t>& numbers, const std::string& name) {
+  void add_task(std::uint32_t process, std::uint32_t thread, const std::vector<std::uint32_t>& numbers,
+                const std::string& name) {
     set_comm(thread, name);
     const std::string folder = root_ + "/" + std::to_string(process) + "/task/" + std::to_string(thread);
     std::filesystem::create_directories(folder);
