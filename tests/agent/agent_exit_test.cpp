@@ -55,7 +55,7 @@ TEST_P(Jump, AtAReturnTheStateIsThatBehindIt) {
 
 // By the agent: a body records only where no consumer asks for restored registers.
 TEST_P(Jump, InFrontOfAReturnWhatIsRestoredComesFromTheStack) {
-  if (fast()) GTEST_SKIP();
+  if (fast()) GTEST_SKIP() << "a case of the slow way";
   std::vector<Insn> program = all_registers_behind_return(24);  // rsp is 24 higher: the first word
   OneEvent session(program, kReturnRegisters, cpus(), kClaimed, 1 << 20);
   session.event().flags = shared::kEventReturns;

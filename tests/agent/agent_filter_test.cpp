@@ -90,7 +90,7 @@ bool is_single_threaded_at_start(OneEvent& session) {
 class Filters : public testing::Test {
  protected:
   void SetUp() override {
-    if (!has_avx()) GTEST_SKIP();
+    if (!has_avx()) GTEST_SKIP() << "no AVX here";
     install_agent_handlers();
     if (point_block().head.rseq_offset == 0) GTEST_SKIP() << "no rseq here";
   }

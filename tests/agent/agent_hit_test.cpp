@@ -138,12 +138,12 @@ class AltStack {
 };
 
 TEST(Hit, TheStateWithoutABreakpointIsKept) {
-  if (!has_avx()) GTEST_SKIP();
+  if (!has_avx()) GTEST_SKIP() << "no AVX here";
   for (const u64 flags : kFlagSets) EXPECT_TRUE(passes_unnoticed(1, flags)) << std::hex << flags;
 }
 
 TEST(Hit, RegistersFlagsVectorsAndRedZoneSurvive) {
-  if (!has_avx()) GTEST_SKIP();
+  if (!has_avx()) GTEST_SKIP() << "no AVX here";
   SelfSession session;
   session.arm(hit_site);
   u64 hits = 0;
@@ -157,7 +157,7 @@ TEST(Hit, RegistersFlagsVectorsAndRedZoneSurvive) {
 }
 
 TEST(Hit, AlsoOnAnAlternateStack) {
-  if (!has_avx()) GTEST_SKIP();
+  if (!has_avx()) GTEST_SKIP() << "no AVX here";
   SelfSession session;
   session.arm(hit_site);
   const AltStack stack(65536);
@@ -166,7 +166,7 @@ TEST(Hit, AlsoOnAnAlternateStack) {
 }
 
 TEST(Hit, WhatIsRecordedIsTheStateBeforeTheInstruction) {
-  if (!has_avx()) GTEST_SKIP();
+  if (!has_avx()) GTEST_SKIP() << "no AVX here";
   SelfSession session;
   session.arm(hit_site);
   const u64 pointed_to = 0x123456789abcdef0;
@@ -232,7 +232,7 @@ void hit_with_timers(bool alternate, u64 rounds) {
 }
 
 TEST(Hit, ThreadsWithTimersWhoseHandlersHitToo) {
-  if (!has_avx()) GTEST_SKIP();
+  if (!has_avx()) GTEST_SKIP() << "no AVX here";
   g_hits = g_wrong = 0;
   SelfSession session;
   session.arm(hit_site);

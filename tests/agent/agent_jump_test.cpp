@@ -329,7 +329,7 @@ std::optional<Recorded> one_hit(OneEvent& session, const HitState& in) {
 }
 
 TEST(JumpPrograms, TheSameBytesAsTheInterpreter) {
-  if (!has_avx()) GTEST_SKIP();
+  if (!has_avx()) GTEST_SKIP() << "no AVX here";
   install_agent_handlers();
   if (point_block().head.rseq_offset == 0) GTEST_SKIP() << "no rseq here";
   const Playground playground;

@@ -138,7 +138,7 @@ constexpr u64 kArithmetic = 0x8d5, kDirection = 0x400, kAlignment = 0x40000;
 
 TEST(Stubs, AllThatAFunctionLeavesBehindSurvives) {
   __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx")) GTEST_SKIP();
+  if (!__builtin_cpu_supports("avx")) GTEST_SKIP() << "no AVX here";
   ReturnProbe probe(return_loaded_site);
   u64 calls = 0;
   for (u64 seed = 0; seed < 64; ++seed)

@@ -76,7 +76,7 @@ inline std::vector<Recorded> take(OneEvent& session) {
 class Jump : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
-    if (!has_avx()) GTEST_SKIP();
+    if (!has_avx()) GTEST_SKIP() << "no AVX here";
     install_agent_handlers();
     if (point_block().head.rseq_offset == 0) GTEST_SKIP() << "no rseq here";
   }

@@ -16,7 +16,7 @@ import harness
 import oracle
 
 SEED = int(os.environ.get("CHECK_SEED", "1"))
-CASES = int(os.environ.get("CHECK_CASES", "250"))
+CASES = int(os.environ.get("CHECK_CASES", "2000" if harness.LONG else "250"))
 EVENTS = f"{oracle.TRACEFS}/uprobe_events"
 # Separators between the parts of definitions, and numbers at their limits.
 CHARACTERS = list("+-0x:()[]@%$\\\"=/.,_u1b \tpr~#*&\xa0\xe9\r")

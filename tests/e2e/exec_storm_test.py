@@ -8,7 +8,7 @@ import harness
 from harness import fixture, preloaded, tracer
 
 ROUNDS = 3
-RUNS = int(os.environ.get("STORM_RUNS", "2"))
+RUNS = int(os.environ.get("STORM_RUNS", "10" if harness.LONG else "2"))
 HOWS = ("libc", "raw", "mixed", "unseen", "ended", "forked")
 LAST = b"the last program\n"
 

@@ -17,7 +17,7 @@ import oracle
 from traces_test import unescape
 
 SEED = int(os.environ.get("FILTER_SEED", "1"))
-CASES = int(os.environ.get("FILTER_CASES", "200"))
+CASES = int(os.environ.get("FILTER_CASES", "2000" if harness.LONG else "200"))
 CALLS = {"1": "args", "4294967295": "argsneg"}  # by the argument u
 PLACE = "t_args"
 FIELDS = {"u": "u=%di:u32", "s": "s=%si:s32", "str": "str=@0x20000200:string", "x": "x=%dx",

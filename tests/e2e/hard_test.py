@@ -16,7 +16,7 @@ BASE = 0x400000  # of the fixture, which is not position independent
 WORKERS = 2
 TIERS = ("int3", "auto")
 STORM = 1000  # times the rounds of a run
-SUBSETS = 12  # random ones, of all instructions
+SUBSETS = 12 if harness.LONG else 4  # random ones, of all instructions
 # It compares its own code with what it was.
 READS_ITSELF = "reads_own_code"
 INNER = "inner_door"  # a part of another one

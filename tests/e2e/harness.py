@@ -6,6 +6,7 @@ A test file ends with `harness.main()`. ctest passes the places of what was buil
 """
 import argparse
 import ctypes
+import hashlib
 import os
 import re
 import shutil
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from elf_reader import Elf
 
 SKIPPED = 77  # what ctest takes for "not run here"
+LONG = bool(os.environ.get("UPROBE_TEST_LONG"))  # scripts/test --full: loops are as long as they can be
 TIMEOUT = 60  # seconds until a command counts as hanging
 ADDR_NO_RANDOMIZE = 0x0040000
 
@@ -213,6 +215,24 @@ def copied(program, path):
     """A copy that can be executed at once: no child that another thread forks during the copy has it open for writing."""
     subprocess.run(["cp", "--preserve=mode", program, path], check=True)
     return path
+
+
+def compiled(command, program):
+    """Runs a compiler's command (all paths of sources whole), or takes what the same command on the same sources has made before."""
+    folder = os.path.join(Options.fixtures or "/nowhere", "compiled")
+    known = hashlib.sha256(repr(command).encode())
+    for word in command:
+        if os.path.isfile(word) and os.path.isabs(word):
+            with open(word, "rb") as file:
+                known.update(file.read())
+    kept = os.path.join(folder, known.hexdigest())
+    if not os.path.exists(kept):
+        subprocess.run([*command, "-o", program], check=True, capture_output=True)
+        if Options.fixtures:
+            os.makedirs(folder, exist_ok=True)
+            os.replace(copied(program, f"{kept}.{os.getpid()}"), kept)
+        return program
+    return copied(kept, program)
 
 
 def change_abi(library):

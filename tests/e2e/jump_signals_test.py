@@ -5,7 +5,6 @@ after it, with its registers, and every execution is one hit. jump_signals/ has 
 import os
 import re
 import signal
-import subprocess
 import unittest
 
 import harness
@@ -27,10 +26,8 @@ ODD_FLAGS = "ed7"  # all arithmetic ones, and the direction flag
 class JumpSignals(harness.TestCase):
     def compile(self, source, *options):
         program = self.path(source + "".join(options).replace("-", "_"))
-        if not os.path.exists(program):
-            words = [harness.need("gcc"), "-O1", "-g", *options, os.path.join(SOURCES, source + ".c"), "-o", program]
-            subprocess.run([*words, "-pthread"], check=True, capture_output=True)
-        return program
+        words = [harness.need("gcc"), "-O1", "-g", *options, os.path.join(SOURCES, source + ".c"), "-pthread"]
+        return program if os.path.exists(program) else harness.compiled(words, program)
 
     def traced(self, tier, definitions, command):
         options = [word for one in definitions for word in ("-p", *re.split(r" (?=--)", one))]

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: MIT
 """What programs ask of their C library, with probes in it: named functions counted against the kernel's own uprobes, and all
 functions of the library at once, under the tool and under LD_PRELOAD. Output, exit code and counts must be what they are
-alone. fixtures/libc_cases.c has the modes; `--long` repeats every comparison.
+alone. fixtures/libc_cases.c has the modes; UPROBE_TEST_LONG=1 repeats every comparison.
 """
 import os
 import re
 import shutil
 import struct
 import subprocess
-import sys
 import time
 import unittest
 
@@ -16,8 +15,7 @@ import harness
 import oracle
 
 # Taken off the command line before unittest sees it.
-REPEATS = 10 if "--long" in sys.argv else 1
-sys.argv = [word for word in sys.argv if word != "--long"]
+REPEATS = 10 if harness.LONG else 1
 
 # mode -> functions of libc whose counts do not differ from run to run
 COUNTED = {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Real programs doing real work with probes in their hot functions: output, exit code and what other programs see must be
-what they are without. program_jobs.py has the jobs. `--long` arms all functions of each target at once, under the tool and
+what they are without. program_jobs.py has the jobs. UPROBE_TEST_LONG=1 arms all functions of each target at once, under the tool and
 under LD_PRELOAD, which takes minutes.
 """
 import os
@@ -9,16 +9,14 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 import unittest
 
 import harness
 import oracle
 import program_jobs
+from harness import LONG
 
-LONG = "--long" in sys.argv  # taken off the command line before unittest sees it
-sys.argv = [word for word in sys.argv if word != "--long"]
 SECONDS = 600 if LONG else 60
 
 

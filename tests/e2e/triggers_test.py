@@ -15,7 +15,7 @@ import harness
 import oracle
 
 SEED = int(os.environ.get("TRIGGER_SEED", "1"))
-CASES = int(os.environ.get("TRIGGER_CASES", "25"))
+CASES = int(os.environ.get("TRIGGER_CASES", "200" if harness.LONG else "25"))
 EVENTS = {"a": "t_args u=%di:u32 s=%si:s32 x=%dx", "r": "t_ret u=%di:u32", "p": "t_ptr u=%di:u32"}
 CALLS = ["args", "argsneg", "ret=5", "ret=6", "ret=7", "hello", "args", "ret=5", "comm=worker", "comm=w", "comm=a name of 15 b"]
 NAMES = ['comm == "worker"', 'comm ~ "w*"', 'COMM != "w"', 'comm ~ "*e*" && common_pid > 0', '!(comm ~ "corpus*") || cpu > 4096']

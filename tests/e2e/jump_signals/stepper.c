@@ -102,9 +102,12 @@ static long count_steps(void) {
   return steps;
 }
 
+// Each step is there at the beginning, and where UPROBE_TEST_LONG is set also at the end; of the others some, since the way to each is
+// stepped.
 static void all_steps(int number) {
-  const long steps = count_steps();
-  for (long n = 0; n < steps; n += n < 150 || n > steps - 60 ? 1 : 11)
+  const int is_long = getenv("UPROBE_TEST_LONG") != NULL;
+  const long steps = count_steps(), sparse = is_long ? 11 : 37, end = is_long ? 1 : 4;
+  for (long n = 0; n < steps; n += n < 150 ? 1 : n > steps - 60 ? end : sparse)
     if (!send_after(n, number)) go_to_marker(0);
   printf("%ld steps ", steps);
 }
