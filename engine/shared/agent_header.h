@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the two worlds have in common, part 5: where things are in libuprobe.so.
+// The agent's header: the places in libuprobe.so that the tool needs.
 //
 // The library exports one symbol, `uprobe_agent`, a constant AgentHeader. Every place in it is a distance in bytes from
 // the header itself, so the tool needs neither relocations nor a loader to use a mapped agent.
@@ -19,38 +19,40 @@ struct AgentHeader {
   i32 trap_entry;        // SIGTRAP handler
   i32 fault_entry;       // SIGSEGV and SIGBUS handler
   i32 restorer;          // sa_restorer: rt_sigreturn
-  i32 text, text_end;    // all of its code is in between
+  i32 text, text_end;    // all of its code lies between
   i32 jump_entry;        // what trampolines call for hits that they do not record themselves (arch/x86/entry/jump.S)
-  i32 visible_restorer;  // of handlers whose own carries no point; there, nothing is executable (preload/returns.cpp)
-  i32 attach_entry;      // void(AttachOrder*): a running process is taken over, or given back (preload/attach.cpp)
-  i32 open_call;         // where threads wait in a call that the agent makes for them: behind its `syscall`
-  i32 call_not_made;  // such a thread, sent there with kNotMade in rax, makes the call again, at the program's own place
+  i32 visible_restorer;  // for handlers whose own restorer has no point; not executable (preload/returns.cpp)
+  i32 attach_entry;      // void(AttachOrder*): takes over a running process, or gives it back (preload/attach.cpp)
+  i32 open_call;         // where threads wait in a call that the agent makes for them: the address after its `syscall`
+  i32 call_not_made;  // such a thread, moved there with kNotMade in rax, makes the call again, at the program's own place
   i32 reserved;
 };
 static_assert(sizeof(AgentHeader) == 64);
-inline constexpr i64 kNotMade = -4096;  // no result of the kernel
+inline constexpr i64 kNotMade = -4096;  // the kernel never returns it
 
-// What the tool has a thread of a stopped process do, all signals held back. Threads are asked one by one, the process once.
+// A step that the tool has a thread of a stopped process execute, all signals blocked. Threads are asked one by one, the
+// process once.
 enum class AttachStep : u32 {
   take_process,  // the dispositions become the agent's, which remembers the program's
-  take_thread,   // the thread believes `blocked` of kOurSignals blocked; it gets a stack for our handlers
-  give_thread,   // its alternate stack is the program's again; `blocked` is what it believes
+  take_thread,  // the thread's virtual mask becomes `blocked`, of kOurSignals; it gets a stack for the agent's handlers
+  give_thread,  // its alternate stack is the program's again; `blocked` returns its virtual mask
   give_process,  // the dispositions are the program's again
 };
 struct AttachOrder {
   u32 step;
-  u32 has_control_block;  // 1: what thread_id() reads of the thread is there
+  u32 has_control_block;  // 1: the fields that thread_id() reads are valid
   u64 blocked;
   u64 stack_pointer;  // the thread's own
-  u32 state;          // kOrderGiven, ...; the thread's word from then on
+  u32 state;          // kOrderGiven, ...; the thread writes it from then on
   u32 reserved;
 };
 static_assert(sizeof(AttachOrder) == 32);
-// When it is done the thread waits in the agent to be stopped and moved; where nobody comes it goes home after a while.
+// When the step is done the thread waits in the agent until the tool stops and moves it; if the tool does not come, it returns
+// itself.
 inline constexpr u32 kOrderGiven = 0, kOrderDone = 1, kOrderLeft = 2;
 inline constexpr u64 kOrderSeconds = 5;
 
-// How the kernel is told about a signal handler (struct sigaction of the kernel's x86-64 ABI, uapi/asm/signal.h).
+// A signal handler in the kernel's form (struct sigaction of the kernel's x86-64 ABI, uapi/asm/signal.h).
 struct KernelSigaction {
   u64 handler;
   u64 flags;
@@ -63,8 +65,8 @@ inline constexpr u64 kSaRestart = 0x10000000;
 inline constexpr u64 kSaNodefer = 0x40000000;
 inline constexpr u64 kSaRestorer = 0x04000000;
 
-// Our own handlers: nothing is masked in them, so leaving them needs no system call to restore a mask. A program without a
-// handler of its own does not know of system calls that a signal has interrupted.
+// The agent's own handlers mask nothing, so leaving them needs no system call to restore a mask. A program without a handler
+// expects no system call to be interrupted: kSaRestart.
 inline constexpr u64 kAgentSaFlags = kSaSiginfo | kSaOnstack | kSaNodefer | kSaRestart | kSaRestorer;
 
 }  // namespace uprobe::shared

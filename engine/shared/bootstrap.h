@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// What the two worlds have in common, part 6: how a preloaded agent gets its session.
+// The page by which a preloaded agent gets its session.
 //
 // Loaded by ld.so, the agent starts the tool as a helper and shares one page with it, a memfd:
 //
 //   agent   fills the page, says `request`, starts the helper, works for it
 //   helper  (command -> result)* -> done, slot.result = 0 (armed) or 1 (refused, the helper has said why)
 //
-// The page stays mapped in the process and in every fork of it, and in nothing else: the helper is done when nobody
-// maps it (F_SEAL_WRITE can then be set on it). After `done` neither side looks into it again, whatever a child writes there; the
-// program has no other thread before, and has forked no child. Later requests go by the process's own mailbox.
+// The page stays mapped in the process and in every fork of it, and nowhere else: the helper has ended when no process maps it
+// (F_SEAL_WRITE can then be set on it). The exchange ends before the program has another thread or forks; after `done` neither
+// side reads the page again, so a child may write anything to it. Later requests use the process's own mailbox.
 #pragma once
 
 #include "engine/shared/mailbox.h"

@@ -1,41 +1,46 @@
 // SPDX-License-Identifier: MIT
-// What the two worlds have in common, part 2: an event's program.
+// An event program: the instructions by which the agent builds the payload of an event at each hit.
 //
-// The tool compiles the fetch arguments of a definition into a straight list of instructions (engine/program); the agent
-// runs it at each hit and builds the event's payload (preload/interpret). There is one working value and one fault mark:
+//   fetch arguments --engine/program/compile--> Insn[] in the plan --preload/interpret, or a body--> payload in a ring
+//
+//   payload   [ PayloadHead | fixed part: one place for each argument | dynamic data, in argument order ]
+//
+// A program is a straight list of instructions, without branches. The machine has one working value and one fault flag:
 //
 //   begin              value = 0, fault = no                                 (starts each argument)
 //   load_register r    value = register r
 //   load_constant      value = immediate
 //   load_file_offset   value = (address of the point - its file offset) + immediate          (@+OFF)
-//   load_object        value = immediate in object `count` of the process block (@OBJECT:SYMBOL); not mapped: value = 0, fault = yes
+//   load_object        value = immediate in object `count` of the process block (@OBJECT:SYMBOL); not mapped: value = 0,
+//                      fault = yes
 //   dereference        value = *(u64*)(value + immediate); not wholly readable: value = 0, fault = yes
 //   add                value += immediate
-//   shift_right        value >>= immediate & 63, unsigned                  (what is in the upper part of a register)
-//   store_value        the low `size` bytes of value go to payload[offset]  (0 when fault)
+//   shift_right        value >>= immediate & 63, unsigned                  (the upper part of a register)
+//   store_value        the low `size` bytes of value go to payload[offset]  (0 if fault)
 //   store_memory       `count` bytes at value + immediate go to payload[offset]; from the first unreadable byte on: 0. Of an
-//                      array (`size` != 0) each element by itself: those behind an unreadable page are read
+//                      array (`size` != 0) each element by itself: elements after an unreadable page are read
 //   store_string       the NUL-terminated string at value + immediate becomes dynamic data, its locator goes to
 //                      payload[offset]; unreadable or longer than kMaxStringBytes: locator length 0
-//   store_string_array the same for each of `count` pointers found one after the other at value + immediate
+//   store_string_array the same for each of `count` pointers that follow each other at value + immediate
 //   store_text         `count` bytes (NUL included) at text[immediate] of the session become dynamic data (`\"abc"`)
 //   store_comm         the task's name becomes dynamic data
 //   shift              `count` elements of `size` bytes at payload[offset]: each <<= (immediate & 0xff), then
-//                      >>= (immediate >> 8 & 0xff), unsigned, or with its sign if immediate >> 16 is 1    (bitfields)
-//   load_entry         value = the `size` bytes at `offset` of what was noted at the function's entry; missing: value = 0,
-//                      fault = yes, and the record says so
-//   load_latency       value = nanoseconds since then; missing: the same
+//                      >>= (immediate >> 8 & 0xff), unsigned, or signed if immediate >> 16 is 1    (bitfields)
+//   load_entry         value = the `size` bytes at `offset` of the entry record; missing: value = 0, fault = yes, and the
+//   record
+//                      says so
+//   load_latency       value = nanoseconds since the entry; missing: the same
 //   load_thread        value = the number of the thread in its own PID namespace
 //   store_vector       the lowest `count` bytes of vector register `size` go to payload[offset]
 //   end                the payload is complete
 //
-// A register or a word of memory, read whole, that is the address of a return stub (return_stub.h) becomes the one that the stub
-// leads to.
+// A register, or a whole word of memory, that holds the address of a return stub (return_stub.h) is replaced by the return
+// address for which the stub stands.
 //
-// What is noted at an entry is the payload of a program of its own, without dynamic data.
+// An entry record is the payload of a program of its own, without dynamic data.
 //
 // A locator is ftrace's __data_loc: u32 = length (NUL included) << 16 | offset from the start of the payload; a fault is
-// length 0. Dynamic data follows the fixed part in argument order.
+// length 0. The tool verifies each program (program/verify.cpp); agents read it from the plan, which no process can write.
 #pragma once
 
 #include "engine/shared/layout.h"
@@ -73,34 +78,34 @@ struct Insn {
                   // load_register: the Reg; store_vector: the register's number
   u16 count;      // store_memory, store_vector: bytes; store_string_array, shift: elements; store_text: bytes;
                   // load_object: index into ProcessBlock::objects
-  u32 offset;     // place in the payload; load_entry: in what was noted
+  u32 offset;     // place in the payload; load_entry: in the entry record
   u64 immediate;  // two's complement where it is an offset; load_object: link-time address
 };
 static_assert(sizeof(Insn) == 16);
 
-// Of store_memory: whether whole words are stored, which may be addresses.
+// Of store_memory: whether it stores whole words, which may be addresses.
 constexpr bool is_of_words(const Insn& insn) {
   return insn.count % 8 == 0 && (insn.size == 8 || (insn.size == 0 && insn.count == 8));
 }
 
-// ftrace's raw record, common part (the fields `common_*` of every format file) and the first field of an entry event.
+// The common part of ftrace's raw record (the fields `common_*` of every format file) and the first field of an entry event.
 struct PayloadHead {
   u16 type;  // the event's id: its index in the session's event table
-  u8 flags;  // these three: in a ring as task_number.h says
+  u8 flags;  // these three: in a ring as in task_number.h
   u8 preempt_count;
   i32 pid;  // thread id
   u64 ip;   // __probe_ip; of a return event __probe_func
 };
 static_assert(sizeof(PayloadHead) == 16);
 
-// The same and the second field of a return event.
+// The same, and the second field of a return event.
 struct ReturnHead {
   PayloadHead common;
   u64 return_ip;  // __probe_ret_ip
 };
 static_assert(sizeof(ReturnHead) == 24);
 
-// The most that is noted at an entry: behind a PayloadHead, which is left alone, six words.
+// The largest entry record: an unused PayloadHead, then six words.
 inline constexpr u32 kNotedWords = 6, kMostNoted = sizeof(PayloadHead) + 8 * kNotedWords;
 
 }  // namespace uprobe::shared

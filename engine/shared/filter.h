@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// What the two worlds have in common, part 8: an event's filter.
+// The filter of an event: the tests that decide whether a record is published.
 //
-// The tool compiles a filter (engine/program/filter.h) to a list of tests. A test that holds sends on to its target, else the
-// next one follows; every way leads forward, and ends at `pass` or `drop`. The agent runs them over the payload that it has
-// built in a ring and publishes what passes. Where it cannot know the task's name it publishes the record marked
-// (kRecordJudgeLater), and the reader runs the same tests. So it does where common_pid is asked for in another PID namespace than the
-// tool's: it is the tool's number, which the agent knows of the first thread of a process alone. Nothing here believes what it reads: who runs a list that makes no
-// sense passes everything.
+// The tool compiles a filter (engine/program/filter.h) to a list of tests. A test that holds leads to its target, otherwise the
+// next test follows; every path leads forward and ends at `pass` or `drop`. The agent runs the tests over the payload that it
+// has built in a ring, and publishes records that pass. Where it does not know the task's name it publishes the record with the
+// mark kRecordJudgeLater, and the reader runs the same tests. It does the same where a test asks for common_pid in another PID
+// namespace than the tool's: that is the tool's number, and the agent knows it only for the first thread of a process. This
+// code trusts nothing that it reads: a list of tests that makes no sense passes every record.
 #pragma once
 
 #include "engine/shared/task_number.h"
@@ -36,7 +36,7 @@ enum class TestOp : u8 {
   // The number of a CPU, cut to 32 bits, in a set: a bit for each CPU, in the session's texts.
   in_set,
   not_in_set,
-  // A string, an array of characters up to its first NUL, or the task's name, against a text of the session; `size` is a
+  // A string, an array of characters up to its first NUL, or the task's name, compared with a text of the session; `size` is a
   // TextMatch.
   text,
   not_text,
@@ -46,15 +46,15 @@ inline constexpr u8 kTestOpCount = 19;
 enum class TextMatch : u8 { full, front, middle, end, glob };
 inline constexpr u8 kTextMatchCount = 5;
 
-// Instead of places in the payload: the CPU of the hit, 4 bytes; the task's name.
+// In place of an offset in the payload: the CPU of the hit, 4 bytes; the task's name.
 inline constexpr u32 kTestCpu = ~u32{0}, kTestName = ~u32{1};
 
 struct Test {
   TestOp op;
   u8 size;     // 1, 2, 4, 8; a TextMatch
-  u16 target;  // index of a later test, where to go on if this one holds
+  u16 target;  // index of a later test, the next one if this one holds
   u32 offset;  // in the payload: of the number, of the string's locator, or of the characters
-  u64 value;  // of texts and sets: place in the session's texts, its length << 32, how many characters the record has << 48
+  u64 value;  // of texts and sets: offset in the session's texts, length << 32, number of characters in the record << 48
 };
 static_assert(sizeof(Test) == 16);
 
@@ -72,12 +72,12 @@ struct FilterInput {
   const u8* payload;
   u32 bytes;
   u32 cpu;
-  const u8* name;             // kNameBytes, zeroes behind the end; null: not known
-  bool is_elsewhere = false;  // common_pid is not in the payload, but
+  const u8* name;             // kNameBytes, zeroes after the end; null: not known
+  bool is_elsewhere = false;  // the payload does not hold common_pid; `pid` does
   u32 pid = 0;                // 0: not known here
 };
 
-// `unknown`: without the name; `later`: here, the reader will know.
+// `unknown`: the tests need the name. `later`: the agent cannot tell, the reader can.
 enum class Verdict : u8 { pass, drop, unknown, later };
 
 UPROBE_ALWAYS_INLINE constexpr bool number_holds(TestOp op, u32 size, u64 number, u64 value) {
@@ -127,13 +127,13 @@ UPROBE_ALWAYS_INLINE constexpr bool begins_with(Text text, u32 from, Text patter
   return true;
 }
 
-// Whether a part of a pattern stands for a character, and where the next part begins; 0: there is no such part.
+// Whether one part of a pattern matches a character, and where the next part begins; 0: there is no such part.
 struct GlobPart {
   bool holds;
   u32 next;
 };
 
-// "[a-z]", "[!a-z]"; `from` is behind the bracket. The first character may be the closing bracket.
+// "[a-z]", "[!a-z]"; `from` is after the opening bracket. The first character may be the closing bracket.
 UPROBE_ALWAYS_INLINE constexpr GlobPart glob_set(Text pattern, u32 from, u8 character) {
   const bool inverted = pattern[from] == '!';
   bool found = false;
@@ -147,7 +147,7 @@ UPROBE_ALWAYS_INLINE constexpr GlobPart glob_set(Text pattern, u32 from, u8 char
   }
 }
 
-// A set without an end is a bracket as any character.
+// A set without a closing bracket is an ordinary character '['.
 UPROBE_ALWAYS_INLINE constexpr GlobPart glob_part(Text pattern, u32 at, u8 character) {
   if (pattern[at] == '?') return {true, at + 1};
   if (pattern[at] == '[') {
@@ -229,7 +229,7 @@ struct Filter {
   }
 };
 
-// As it was loaded: where other processes can write, a second load could give another one.
+// The value as loaded once: where other processes can write, a second load could give another value.
 UPROBE_ALWAYS_INLINE constexpr u32 loaded_once(u32 value) {
   if (!__builtin_is_constant_evaluated()) __asm__("" : "+r"(value));
   return value;
@@ -255,7 +255,7 @@ UPROBE_ALWAYS_INLINE constexpr bool characters_hold(const Test& test, const Filt
   return text_holds(static_cast<TextMatch>(test.size), up_to_nul({input.payload + test.offset, count}), pattern);
 }
 
-// A string that could not be read is like no text.
+// A string that could not be read matches no text.
 UPROBE_ALWAYS_INLINE constexpr bool string_holds(const Test& test, const FilterInput& input, Text pattern) {
   if (characters_of(test) != 0) return characters_hold(test, input, pattern);
   if (test.offset > input.bytes || input.bytes - test.offset < 4) return false;

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: MIT
-// What the two worlds have in common, part 10: histograms, which a `hist` trigger adds hits to.
+// Histograms, to which a `hist` trigger adds hits.
 //
 //   table of Histograms;  HistogramCounts of each | for each: Slot[slot_count]  Entry[entry_count] | a scratch for each ring
 //
-// A histogram is a hash table that is only ever added to. An entry is the sums (the count of hits, then the values) and behind
-// them the key; a slot says which entry a key has:
+// A histogram is a hash table from which no key is ever removed. An entry holds the sums (the count of hits, then the values)
+// and after them the key; a slot names the entry of a key:
 //
 //   free (0) --cmpxchg--> claimed --the entry is taken, its key is written, one store--> ready
 //
-// Nobody waits long for a claimed slot: who looks for the same key, and finds it nowhere, looks a few microseconds and goes on to
-// the next slot, so that a key may have two entries, which the reader adds up. A writer that ends in between (SIGKILL, a section
-// of rseq that starts anew) leaves a claimed slot, which is room lost and nothing else. Sums change by lock add on ready entries
-// alone.
+// A writer does not wait long for a claimed slot: if it looks for the same key and finds no other slot with it, it tries for a
+// few microseconds and takes the next slot. A key may then have two entries, which the reader adds up. A writer that ends
+// before `ready` (SIGKILL, an rseq section that restarts) leaves a claimed slot, which only costs room. Sums change by lock
+// add, and only in ready entries.
 //
-// The table of Histograms is in the session's plan, which the tool alone writes; HistogramCounts, slots and entries are in its live
-// file, which every traced process writes: the numbers there are bounded by the plan's before they lead anywhere.
+// The table of Histograms is in the session's plan, which only the tool writes; HistogramCounts, slots and entries are in the
+// live file, which every process of the domain writes: readers bound their numbers by those of the plan.
 #pragma once
 
 #include "engine/shared/layout.h"
 
 namespace uprobe::shared {
 
-inline constexpr u32 kMaxHistogramKeys = 3, kMaxHistogramValues = 2;  // besides the count of hits
+inline constexpr u32 kMaxHistogramKeys = 3, kMaxHistogramValues = 2;  // in addition to the count of hits
 inline constexpr u32 kMaxEventHistograms = 4;
 inline constexpr u32 kMinHistogramBits = 7, kMaxHistogramBits = 17, kDefaultHistogramBits = 11;  // entries, log2
 inline constexpr u32 kHistogramText = 256;   // bytes of a string in a key, a NUL at the end included
-inline constexpr u32 kHistogramFrames = 16;  // of a stack in a key; 0 behind the last
+inline constexpr u32 kHistogramFrames = 16;  // of a stack in a key; zeroes after the last
 inline constexpr u32 kMaxHistogramKey = kHistogramText + 8 * kHistogramFrames;
 
 enum class HistogramSource : u8 {
@@ -53,7 +53,7 @@ struct HistogramField {
 };
 static_assert(sizeof(HistogramField) == 24);
 
-inline constexpr u32 kHistogramWantsEntry = 1;  // of Histogram::flags: it uses what was noted at the function's entry
+inline constexpr u32 kHistogramWantsEntry = 1;  // of Histogram::flags: it uses the entry record
 
 struct alignas(64) Histogram {
   u32 key_count, value_count;
@@ -68,11 +68,11 @@ struct alignas(64) Histogram {
 };
 static_assert(sizeof(Histogram) == 192);
 
-// Of writers.
+// In the live file: written by agents.
 struct alignas(64) HistogramCounts {
   u32 next_entry;
   u32 reserved0;
-  u64 dropped;  // hits that found no room, or whose fields were not known
+  u64 dropped;  // hits for which there was no room, or whose fields were not known
   u64 reserved1[6];
 };
 static_assert(sizeof(HistogramCounts) == 64);
@@ -86,7 +86,7 @@ constexpr u32 histogram_entry_bytes(u32 key_bytes, u32 value_count) {
   return 8 * histogram_sums(value_count) + key_bytes;
 }
 
-// The scratch of a ring, for who writes it: a payload (a hit that finds the ring full still counts), then a key.
+// A ring's writer has a scratch: a payload (a hit that finds the ring full still counts), then a key.
 inline constexpr u32 kScratchPayload = (kMaxPayload + 63) / 64 * 64, kScratchBytes = kScratchPayload + kMaxHistogramKey;
 static_assert(kScratchBytes % 64 == 0);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the two worlds have in common, part 1: sizes, limits and the register file.
+// Shared by the tool and the agent: sizes, limits and the register file.
 //
 // engine/shared is the only folder that both the agent (inside the target) and the tool (outside) include. Rules:
 //   - plain structs of fixed-width integers, no pointers, no functions that need a library;
@@ -52,7 +52,7 @@ enum class Reg : u8 {
   orig_ax,
 };
 inline constexpr u32 kRegCount = 21;
-inline constexpr u32 kWalkRegisters = 17;  // those that a caller may be found by: ax..r15, ip
+inline constexpr u32 kWalkRegisters = 17;  // by which a caller may be found: ax..r15, ip
 
 // The application's registers at a hit. `ip` is the address of the probed instruction, `sp` what it was before it.
 struct Registers {

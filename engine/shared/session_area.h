@@ -1,43 +1,40 @@
 // SPDX-License-Identifier: MIT
-// What the two worlds have in common, part 3: the session area.
+// The session area: records, counts and programs, shared by the tool and the traced processes of one trust domain.
 //
-// One range of addresses in the tool and in every traced process, made of two files, and one page in front of it that is the
-// process's own (engine/shared/mailbox.h):
+// Two files, mapped in one range of addresses in the tool and in every process, after one page of the process's own:
 //
-//   process  [ Mailbox ]                                                                     private, gone in a child of fork
+//   process  [ Mailbox ]                                              private, empty in a child of fork (mailbox.h)
 //   plan     [ AreaHeader | Event[] | Insn[] | Test[] | Trigger[] | Histogram[] | text ]     the tool writes, processes read
 //   live     [ LiveHeader | EventCounts[] | HistogramCounts[] | left[] | switches | Ring[] | counts of dropped hits |
-//              slots and entries of histograms | scratch ]                                   all of its processes write
+//              slots and entries of histograms | scratch ]            all processes of the domain write
 //            [ data of ring 0 ][ data of ring 1 ] ...
 //
 //   memory   base - kMailboxBytes      base    base + live_offset    base + data_offset
 //            [ Mailbox             ]   [ plan ][ live, fixed part   ][ data 0 ][ data 0 again ][ data 1 ][ data 1 again ] ...
 //
-// The rule of trust: what a process can write is never an instruction, an index or a length to anybody else. Geometry, programs,
-// filters, triggers and histograms' fields are in the plan, whose file is sealed: no process can write it or map it writable
-// (F_SEAL_FUTURE_WRITE; before Linux 5.1 its descriptors are read-only). What is read from the live file is a value, which is
-// loaded once and bounded by the plan before it leads anywhere: a process that writes nonsense there spoils records and counts of
-// those that share the file with it, and nothing else. There may be several live files with the same layout; a process maps one.
+// All places are byte offsets from `base`. Each ring's data is mapped twice in a row, so a record never wraps.
 //
-// Each ring's data is mapped twice in a row, so a record never wraps. All places are offsets from `base`.
+// Trust: no value that a process can write is an instruction, an index or a length to another process. Geometry, programs,
+// filters, triggers and histogram fields are in the plan, whose file is sealed: no process can write it or map it writable
+// (F_SEAL_FUTURE_WRITE; before Linux 5.1 its descriptors are read-only). A reader of the live file loads a value once and
+// bounds it by the plan before use: a process that writes nonsense there spoils records and counts of its own domain, and
+// nothing else. Each trust domain has its own live file, with the same layout.
 //
 // Rings are of two kinds, and no ring ever has writers of both.
 //
-// CPU rings (the first `cpu_ring_count`): ring N is written by threads on CPU N, inside an rseq section (Linux
-// Documentation: rseq(2), `struct rseq_cs`), which the kernel restarts when the thread is preempted, moved or gets a signal.
-// The section announces itself by `begun`, stamps, builds the record in place behind the head, and its last instruction is
-// the 8-byte store of `commit`. What interrupts it leaves nothing but `begun`, and that is the next writer's as well.
+// CPU rings (the first `cpu_ring_count`): threads on CPU N write ring N inside an rseq section (Linux Documentation: rseq(2),
+// `struct rseq_cs`), which the kernel restarts when the thread is preempted, moved or signalled. The section sets `begun` and
+// `stamp`, builds the record in place at the end of the ring, and its last instruction is the 8-byte store of `commit`. An
+// interrupted section leaves only `begun`, which the next writer sets again.
 //
-// Claimed rings (the others), for threads without rseq.
-// A writer claims a ring (cmpxchg of `owner` from 0 to its thread id), stamps, builds the record in place behind
-// the head, and publishes it by ONE 8-byte store of `commit`; then it gives the ring back (owner = 0). A writer that is
-// killed in between leaves an owner and nothing else: the record was never committed. Every ring is sorted by time,
-// because the stamp is taken between claim and commit.
+// Claimed rings (the others), for threads without rseq: a writer claims a ring (cmpxchg of `owner` from 0), sets `stamp`,
+// builds the record, and publishes it by one 8-byte store of `commit`. A writer that is killed before the commit leaves `owner`
+// and no record. The stamp is taken between claim and commit, so every ring is sorted by time.
 //
 //   free --cmpxchg--> claimed --stamp--> writing --commit--> committed --owner = 0--> free
 //
-// The reader may pass everything that is older than min over all rings of (writing ? stamp : now), where writing means
-// `begun` != number of records for a CPU ring, `owner` != 0 for a claimed one.
+// The reader may print each record that is older than the minimum over all rings of (writing ? stamp : now). A CPU ring is
+// being written if `begun` differs from its number of records, a claimed ring if `owner` is not 0.
 #pragma once
 
 #include "engine/shared/event_program.h"
@@ -56,24 +53,24 @@ inline constexpr u64 kMaxRingBytes = 1ull << 30;
 
 enum class SessionState : u32 { off = 0, recording = 1 };
 
-// AreaHeader::mode. The session belongs to a preloaded agent: it asks for a flush before the program ends, and a program
-// that execve starts makes a session of its own.
+// AreaHeader::mode. The session belongs to a preloaded agent: the agent asks for a flush before the program ends, and a program
+// started by execve makes a session of its own.
 inline constexpr u32 kModePreloaded = 1;
-// It is in programs that ran already, and is taken out of them when its tool has died.
+// The tool attached to running programs: when it dies, the programs are given back.
 inline constexpr u32 kModeAttached = 2;
-// Its first program is no child of the tool: it asks for a flush before it ends.
+// The first program is no child of the tool: its agent asks for a flush before it ends.
 inline constexpr u32 kModeDaemonize = 4;
 
-// How the tool tells a thread that waits. One that rings by T (see LiveHeader) sleeps on number T % kNotices.
+// How the tool wakes a waiting thread. A thread that rings by number T (see LiveHeader) sleeps on notice T % kNotices.
 struct Notice {
-  u32 wake;           // futex: bumped when something has been said to one of these threads
-  u32 refused;        // what one rings by that nothing can be done for, and
-  u32 refused_count;  // how often that was said of any of them
+  u32 wake;           // futex: bumped when one of these threads has an answer
+  u32 refused;        // the number of a thread for which the tool could do nothing, and
+  u32 refused_count;  // how often the tool has refused any of them
   u32 reserved;
 };
 inline constexpr u32 kNotices = 64;
 
-// The plan's.
+// Part of the plan.
 struct AreaHeader {
   u64 magic;
   u32 abi_version;
@@ -95,7 +92,7 @@ struct AreaHeader {
   u32 text_offset;
   u32 trigger_count;
   u32 trigger_offset;
-  u32 left_offset;    // of a u64 for each trigger: how often it may still act; kUnlimited
+  u32 left_offset;    // of a u64 for each trigger: how often it may still act, or kUnlimited
   u32 switch_count;   // 0: no event is ever off
   u32 switch_offset;  // of a u32 for each event, kSwitchOn or kSwitchOff
   u32 histogram_count;
@@ -103,38 +100,38 @@ struct AreaHeader {
   u32 histogram_counts_offset;  // of HistogramCounts[]
   u32 scratch_offset;           // of kScratchBytes for each ring; only where there are histograms
   // Hits that a filter has dropped: a u64 for each event, in rows that are `dropped_stride` bytes apart, so that CPUs do not
-  // share lines. The first `dropped_rows`, one of each CPU, are written inside rseq sections, as rings of CPUs are; as many
-  // behind them with lock add. 0: no event has a filter.
+  // share lines. The first `dropped_rows`, one for each CPU, are written inside rseq sections, like CPU rings; as many rows
+  // after them by lock add. 0: no event has a filter.
   u32 dropped_rows;
   u32 dropped_offset;
   u32 dropped_stride;
   u32 mode;            // kModePreloaded, kModeAttached, kModeDaemonize
-  u32 known_as;        // kModeAttached: the tool's process id, the front's
+  u32 known_as;        // kModeAttached: the tool's process id, as users know it (of `-P`, the launcher's)
   u64 tick_rate;       // nanoseconds of a tick of the clock, << 32; 0: not known
   u64 name;            // random: no other session has it
-  u32 state;           // SessionState; that of the events goes with it
-  u32 tool_gone;       // nobody need ask any more
+  u32 state;           // SessionState; the events' states change with it
+  u32 tool_gone;       // 1: the tool has ended, no thread need ask
   u32 tool_heartbeat;  // moves while the tool lives
-  u32 flush_begun;     // rounds of printing what is committed, which agents ask for
-  u32 flush_done;      // futex: the newest round that is over
+  u32 flush_begun;     // rounds of printing committed records, begun; agents ask for them
+  u32 flush_done;      // futex: the newest round that has ended
   u32 first_process;   // kModeDaemonize: its id
   u32 reserved[18];
   Notice notices[kNotices];
 };
 static_assert(sizeof(AreaHeader) == 256 + sizeof(Notice) * kNotices);
 
-// At the beginning of the live file. An agent rings by a number in a free bell and by `mail_requests`; the tool believes neither, and
-// finds out by itself who has a request in its mailbox. The number is its thread's; in another PID namespace than the tool's that of
-// its process in the tool's, or with kBellOfChild that of a process that it is a child of.
+// At the beginning of the live file. An agent rings by storing a number in a free bell and bumping `mail_requests`. The tool
+// trusts neither and looks into the mailboxes. The number is the thread's; of a process in another PID namespace it is the
+// process's number in the tool's namespace, or, with kBellOfChild, that of an ancestor.
 inline constexpr u32 kBells = 64, kBellOfChild = 1u << 31;
 struct alignas(128) LiveHeader {
-  u32 mail_requests;   // futex: bumped by agents when there is something for the tool to see
+  u32 mail_requests;   // futex: bumped by agents when the tool has something to see
   u32 bells_missed;    // not 0: an agent found no bell free
-  u32 flush_requests;  // bumped by an agent that waits for a further round of printing
+  u32 flush_requests;  // bumped by an agent that waits for another round of printing
   u32 mail_timeouts;   // requests that were not answered
-  u64 filtered_execs;  // programs that execve started under a filter of their parent's own: nobody could be asked
-  u64 traced_execs;    // programs that execve started for a tracer within the tree
-  u64 unread_signals;  // of kOurSignals, held though the program has a signalfd that names them
+  u64 filtered_execs;  // programs started by execve under a seccomp filter of their parent's own, so not traced
+  u64 traced_execs;    // programs started by execve for a tracer within the tree
+  u64 unread_signals;  // of kOurSignals, deferred though the program has a signalfd that names them
   u64 reserved0[11];
   u32 bells[kBells];  // 0: free
   u32 tracing;        // the switch of the whole session
@@ -144,46 +141,46 @@ static_assert(sizeof(LiveHeader) == 512 && offsetof(LiveHeader, tracing) == 384)
 
 // Of Event::flags.
 inline constexpr u16 kEventReturns = 1;  // the payload begins with a ReturnHead
-inline constexpr u16 kEventNotes = 2;    // and wants what was noted at the entry
+inline constexpr u16 kEventNotes = 2;    // the payload needs the entry record
 inline constexpr u16 kEventAsksEntry =
-    8;  // one is about what was noted at the entry: a record that knows nothing of that is dropped
+    8;  // a filter or trigger test is about the entry record: a record without one is dropped
 inline constexpr u16 kEventLooksFirst =
-    16;  // of its triggers one has tests, acts behind the record, asks for the task's name, or turns
-         // a switch beside one that is about the record
+    16;  // one of its triggers has tests, acts after the record, asks for the task's name, or turns
+         // a switch in addition to one that is about the record
 inline constexpr u16 kEventCounts = 32;       // one adds to a histogram
-inline constexpr u16 kEventShowsStack = 128;  // one puts the stack behind the record
-inline constexpr u16 kEventAtEntry = 64;  // it is where a function begins: the return address is at the stack pointer
+inline constexpr u16 kEventShowsStack = 128;  // one adds the stack to the record
+inline constexpr u16 kEventAtEntry = 64;      // at function entries: (sp) is the return address
 
 // One event (one definition).
 //
-// The table has room for events to come. One that joins while the session records is written whole before `event_count` says
-// that it is there; its number is never given again. One that is taken away is switched off for good: threads that are on their way
-// to it, in whichever process, find that out here.
+// The table has room for later events. An event that is added while the session records is written whole before `event_count`
+// includes it; its number is never used again. A removed event is switched off for good here, so that threads on their way to
+// it, in any process, see that.
 struct alignas(128) Event {
   u32 first_insn;
   u32 insn_count;
   u32 fixed_bytes;  // payload without dynamic data, PayloadHead included
   u16 type;         // its own index
   u16 flags;
-  u32 first_note;              // kEventNotes: the program of the entry
+  u32 first_note;              // kEventNotes: the program that makes the entry record
   u32 note_count;              // its instructions
-  u32 note_bytes;              // of what it notes, PayloadHead included
+  u32 note_bytes;              // bytes of the entry record, PayloadHead included
   u32 first_test, test_count;  // the filter; 0: none
   u32 first_trigger, trigger_count;
-  u32 switch_number;  // kNoSwitch: it is never off by one
+  u32 switch_number;  // kNoSwitch: no switch turns it off
   u64 reserved0[2];
   u32 state;  // SessionState; a hit looks at it first
   u32 reserved1[15];
 };
 static_assert(sizeof(Event) == 128 && offsetof(Event, state) == 64);
 
-// Hits of an event = records + the sum of these and of what its filter has dropped. Written with lock add.
+// Hits of an event = records + the sum of these + hits that its filter has dropped. Written by lock add.
 struct alignas(128) EventCounts {
   u64 lost_full;     // no room in the ring
   u64 lost_too_big;  // payload over kMaxPayload (the kernel drops these silently)
   u64 lost_busy;     // every ring was claimed
-  u64 missed;        // returns that could not be led through a stub; not among the hits
-  u64 unavailable;   // times that a trigger asked for the task's name or number, which is not known there
+  u64 missed;        // returns that could not be led through a stub; not part of the hits
+  u64 unavailable;   // times that a trigger asked for the task's name or number and the agent did not know it
   u64 disabled;      // hits while the event or the session was off
   u64 reserved[10];
 };
@@ -193,25 +190,26 @@ struct alignas(128) Ring {
   // writer's line
   u64 commit;  // end of the last record, in units of 8 bytes modulo 2^32, << 32 | number of records modulo 2^32
   u64 stamp;   // time stamp of the record under way
-  u32 owner;   // claimed ring: of the writer that has it, as owner_of() says (task_number.h), 0: free
+  u32 owner;   // claimed ring: the writer that has claimed it, in the form of owner_of() (task_number.h); 0: free
   u32 begun;   // CPU ring: number of records once the one under way is published
   u32 reserved0[26];
   // reader's line
-  u32 tail;  // how far the reader has come, in units of 8 bytes modulo 2^32
+  u32 tail;  // how far the reader has read, in units of 8 bytes modulo 2^32
   u32 reserved1[31];
 };
 static_assert(sizeof(Ring) == 256);
 
 inline constexpr u16 kRecordNoClock = 1;    // rdtsc faulted (PR_SET_TSC): `tsc` is 0
-inline constexpr u16 kRecordCommLater = 2;  // $comm was not fetched: the reader fills the 16 bytes in
-inline constexpr u16 kRecordNoEntry = 4;  // nothing is known of the function's entry: what comes from there is missing
-inline constexpr u16 kRecordStack = 16;   // behind the payload and its padding: a StackHead and what follows it
+inline constexpr u16 kRecordCommLater = 2;  // $comm was not fetched: the reader fills in the 16 bytes
+inline constexpr u16 kRecordNoEntry = 4;    // the entry record was missing: values from the function's entry are absent
+inline constexpr u16 kRecordStack = 16;     // after the payload and its padding: a StackHead and its data
 inline constexpr u16 kRecordJudgeLater =
-    8;  // the filter wants the task's name, which was not fetched: the reader runs it
+    8;  // the filter needs the task's name, which was not fetched: the reader runs the filter
 
-// A record: this head, then the payload (PayloadHead, arguments, dynamic data), padded to 8 bytes; then the stack, if there is one.
+// A record: this head, then the payload (PayloadHead, arguments, dynamic data), padded to 8 bytes; then the stack, if there is
+// one.
 struct RecordHead {
-  u32 length;  // bytes, all of that; a multiple of 8
+  u32 length;  // bytes of head, payload, padding and stack; a multiple of 8
   u32 number;  // low 32 bits of the ring's record count, from 0
   u64 tsc;
   u32 payload_bytes;  // without the padding
@@ -220,17 +218,18 @@ struct RecordHead {
 };
 static_assert(sizeof(RecordHead) == 24);
 
-// The stack of a hit: who called by frame pointers, and what it takes to find out by unwind tables when it is printed.
+// The stack of a hit: its callers by frame pointers, and the data by which the reader unwinds it by unwind tables when it
+// prints.
 //
 //   [ StackHead | addresses, u64[frames] | places, u64[frames] | words of the stack, copy_bytes ]
 //
-// The first address is that of the hit. A place is where the return address lies on the stack; for a frame with a link, the link
-// is in front of it, and leads to in front of the next one's. Of the first the place is 0. Return addresses that lead to a stub
-// (return_stub.h) are shown as what they stand for.
+// The first address is that of the hit. A place is the address at which the return address lies on the stack; of a frame with a
+// frame pointer, the saved one is in the word before it and points to the next frame's. The first place is 0. A return address
+// of a stub (return_stub.h) is shown as the address for which the stub stands.
 struct StackHead {
   u32 frames;
   u32 copy_bytes;  // a multiple of 8
-  u64 copy_begin;  // where they are from
+  u64 copy_begin;  // the address from which the words were copied
   u64 registers[kWalkRegisters];
 };
 static_assert(sizeof(StackHead) == 152);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// What the two worlds have in common, part 12: which thread made a record.
+// Task numbers: how a record names its thread.
 //
-// The agent knows a thread by its number in its own PID namespace. In the namespace of the tool that number is the thread's as well, and
-// PayloadHead::pid has it alone. Elsewhere it may be a stranger's there: then the tool has told the process which number it has in the
+// The agent knows a thread by its number in its own PID namespace. If that is the tool's namespace, PayloadHead::pid holds this
+// number alone. In another namespace the number may be a different thread's: the tool tells the process its number in the
 // tool's namespace (ProcessBlock::process_word, thread_word), and each record has both:
 //
 //   flags, preempt_count   the lower 16 bits of the process's number
 //   pid                    own number of the thread : 22 | upper bits of the process's number : 6 | kOfChild
 //
-// (No number reaches 2^22: PID_MAX_LIMIT of include/linux/threads.h.) A child of fork that has not been told its number has its parent's,
-// and says so by kOfChild; where the parent is in the tool's namespace that number is 0. The reader finds out who it is, and what it
-// hands on has the number of the thread in the tool's namespace, as the format of the records says.
+// (No number reaches 2^22: PID_MAX_LIMIT of include/linux/threads.h.) A child of fork that has not been told its number has its
+// parent's and sets kOfChild; if the parent is in the tool's namespace, that number is 0. The reader finds the thread, and the
+// records that it hands on have the thread's number in the tool's namespace, as ftrace's format requires.
 #pragma once
 
 #include "engine/shared/event_program.h"
@@ -20,7 +20,7 @@ namespace uprobe::shared {
 inline constexpr u32 kNumberBits = 22, kNumberMask = (1u << kNumberBits) - 1;
 inline constexpr u32 kOfChild = 1u << 31;
 
-// What is added to the first and the second word of a record's payload; both 0: the numbers are the tool's.
+// Added to the first and the second word of a record's payload; both 0: the numbers are those of the tool's namespace.
 struct TaskWords {
   u32 process, thread;
 };
@@ -34,10 +34,10 @@ constexpr bool is_elsewhere(TaskWords words) { return (words.process | words.thr
 struct TaskNumber {
   u32 process = 0;        // in the tool's namespace; 0: `thread` is the number there
   u32 thread = 0;         // in its own
-  bool of_child = false;  // it is of a child of that process, or of one of its children
+  bool of_child = false;  // it belongs to a child or later descendant of that process
 
   constexpr bool is_elsewhere() const { return process != 0 || of_child; }
-  // Different ones of different tasks; of the tool's namespace the number.
+  // Unique for each task; of a task in the tool's namespace its number.
   constexpr u64 key() const {
     return is_elsewhere() ? u64{process | (of_child ? kOfChild : 0)} << 32 | thread : thread;
   }
@@ -61,7 +61,7 @@ constexpr TaskNumber task_of_key(u64 key) {
 
 inline constexpr u32 kTaskOffset = offsetof(PayloadHead, pid), kTaskBytes = sizeof(PayloadHead::pid);
 
-// Of Ring::owner: not the number of a thread in the tool's namespace, but that of its process there, or of its parent.
+// Of Ring::owner: the number is not a thread's, but that of its process, or of its parent, in the tool's namespace.
 inline constexpr u32 kOwnerElsewhere = 1u << 30;
 constexpr u32 owner_of(TaskWords words, u32 thread) {
   if (!is_elsewhere(words)) return thread;

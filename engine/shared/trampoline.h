@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT
-// What the two worlds have in common, part 7: what stands in islands.
+// The contents of islands: slots, thunks and bodies.
 //
-// Each probe point has a *slot*. Its head says whose it is; the displaced copy, which ends with a jump back, and its marks
-// follow. Where a jump leads to the slot, a *thunk* stands between, which skips the red zone and calls a *body*:
+// Each probe point has a *slot*: a head that names the point, the displaced copy, which ends with a jump back, and the copy's
+// marks. In the slot of a jump a *thunk* stands before the copy; it steps over the red zone and calls a *body*:
 //
 //   a jump:        [ SlotHead | thunk: lea -128(%rsp), %rsp; call body | copy | marks ]
 //   a breakpoint:  [ SlotHead | copy | marks ]    and a prefix window (process_block.h)
 //
-// In front of the head stands an ExitHead where the body records returns.
-//
-// The body, one for all points of an island with the same event program, records the hit and goes on in the copy:
+// If the body records returns, an ExitHead stands before the SlotHead. All points of an island with the same event program
+// share one body. It records the hit and returns to the copy:
 //
 //   [ BodyHead | literals | save | record, or nothing | restore, ret $128 | call of the agent, jump to restore ]
 //                         ^code         ^recorded       ^out                ^slow
 //
-// It knows the point by its return address, which is where the copy begins: the slot's head stands kCopyBehindThunk bytes
-// before. The hit has been recorded, or counted as lost or dropped, from `recorded` to `slow`, at `lost`, and from `called` on.
+// The body knows the point by its return address, which is where the copy begins: the slot's head is kCopyBehindThunk bytes
+// before it. A thread from `recorded` to `slow`, at `lost`, or from `called` on has recorded its hit, or counted it as lost or
+// dropped; at any other place of the body it has not.
 //
-// Thunks, copies and bodies are machine code that the tool generates (arch/x86/code) and never changes or moves again:
-// threads may be inside, and the kernel may still know a body's rseq descriptor.
+// The tool generates thunks, copies and bodies (arch/x86/code), and never changes or moves them: threads may be inside, and the
+// kernel may still hold the address of a body's rseq descriptor. Of a slot, only SlotHead::event changes later.
 #pragma once
 
 #include "engine/shared/layout.h"
@@ -27,37 +27,37 @@
 namespace uprobe::shared {
 
 inline constexpr u32 kSlotUnit = 16;  // slots begin and end at multiples of it
-inline constexpr u32 kBodyUnit = 64;  // and bodies of this
+inline constexpr u32 kBodyUnit = 64;  // and bodies at multiples of this
 
-// The body records for one event. Any other consumers: the agent does it.
+// The body records for one event. For any other consumers it calls the agent.
 inline constexpr u32 kAskAgent = ~u32{0};
-// The highest byte of the word alone: says so from now on, by one write that no thread sees the half of.
+// Written to the highest byte of the event alone: one store, so that no thread sees half of the change.
 inline constexpr u32 kEventMark = 3;
 inline constexpr u8 kNowAskAgent = 0xff, kNowRecord = 0;
 
 struct SlotHead {
   u64 address;  // of the probe point
   u32 point;    // its index in the block's table
-  u32 event;  // its only consumer, index in the table of session 0; negative: ask the agent. The one word that changes later
+  u32 event;    // its only consumer, index in session 0's event table; negative: call the agent. Changes later
 };
 static_assert(sizeof(SlotHead) == 16);
 
-// A multiple of kSlotUnit in front of the SlotHead.
+// A multiple of kSlotUnit before the SlotHead.
 struct ExitHead {
-  u32 lead;      // from the application's stack pointer to the return address
-  u32 moves;     // how much higher the stack pointer is behind the return
+  u32 lead;      // bytes from the application's stack pointer to the return address
+  u32 moves;     // bytes by which the stack pointer is higher after the return
   u64 function;  // address of its first instruction
 };
 static_assert(sizeof(ExitHead) == kSlotUnit);
 
-inline constexpr u32 kThunkBytes = 10, kThunkCall = 5;  // the call's distance from the thunk's beginning
+inline constexpr u32 kThunkBytes = 10, kThunkCall = 5;  // distance of the call from the thunk's beginning
 inline constexpr u32 kThunkInSlot = sizeof(SlotHead);
 inline constexpr u32 kCopyInSlot = sizeof(SlotHead);                     // of a breakpoint
 inline constexpr u32 kCopyBehindThunk = sizeof(SlotHead) + kThunkBytes;  // of a jump
-inline constexpr u32 kMaxCopyInSlot = kCopyBehindThunk + 256;  // where copies end: marks have offsets of 8 bits
+inline constexpr u32 kMaxCopyInSlot = kCopyBehindThunk + 256;  // end of the longest copy: marks have 8-bit offsets
 
-// Whether a slot with this head at `at` is the point's. Copies in different slots have different addresses, so no other
-// multiple of kSlotUnit than the slot's own beginning passes.
+// Whether a slot with this head at `at` is the point's. Copies in different slots have different addresses, so at no other
+// multiple of kSlotUnit does this hold.
 constexpr bool is_slot_of(const SlotHead& head, u64 at, const Point& point) {
   return head.address == point.address && (point.copy - at == kCopyInSlot || point.copy - at == kCopyBehindThunk);
 }
@@ -66,28 +66,28 @@ inline constexpr u64 kBodyMagic = 0x31312d79646f6275;  // "ubody-11"
 inline constexpr u32 kMaxBodyBytes = 4096;
 inline constexpr u32 kBodyFaults = 3;
 
-// A load that may fault, and where the thread goes on; distances from the head. 0, 0: none.
+// A load that may fault, and the place at which the thread goes on; distances from the head. 0, 0: none.
 struct BodyFault {
   u16 insn, fixup;
 };
 
-// Heads stand at multiples of kBodyUnit: from any address in a body its head is found by going back.
+// Heads stand at multiples of kBodyUnit: going back from any address in a body finds its head.
 struct BodyHead {
-  u64 mark;   // kBodyMagic ^ its own address: nothing else in an island looks like this
+  u64 mark;   // kBodyMagic ^ its own address: no other data in an island looks like this
   u16 bytes;  // of the whole body
-  u16 code;   // distance of the first instruction, as all that follow
+  u16 code;   // distance of the first instruction from the head, as all that follow
   u16 recorded, out, slow;
-  u16 lost;         // the jump behind the count of a lost record; 0: there is none
-  u16 whole_flags;  // from here to `short_flags` TrampolineFrame::flags are all of them
-  u16 called;       // behind the call of the agent
+  u16 lost;         // the jump after the count of a lost record; 0: there is none
+  u16 whole_flags;  // from here to `short_flags` TrampolineFrame::flags holds all flags
+  u16 called;       // after the call of the agent
   u16 short_flags;
   u16 reserved;
   BodyFault faults[kBodyFaults];
 };
 static_assert(sizeof(BodyHead) == 40);
 
-// What a body keeps of the application, at its stack pointer; above it the red zone, then the application's stack. rbx, rbp and
-// r9 to r15 stay where they are.
+// The application's registers that a body saves, at its stack pointer; above them the red zone, then the application's stack.
+// rbx, rbp and r9 to r15 stay in place.
 struct TrampolineFrame {
   u64 flags;  // the arithmetic ones: al = OF (setcc), ah = the others (lahf)
   u64 r8, di, si, dx, cx, ax;
@@ -96,8 +96,8 @@ struct TrampolineFrame {
 static_assert(sizeof(TrampolineFrame) == 64);
 inline constexpr u32 kSkippedRedZone = 128;
 
-// The instructions that make the frame and that take it down: from where on (distances from `code` and `out`) rsp is how much
-// lower than the application's.
+// Depth of rsp below the application's while the frame is built and taken down: from `at` (a distance from `code` or `out`) on
+// it is `depth` bytes.
 struct TrampolineDepth {
   u8 at, depth;
 };
@@ -105,7 +105,7 @@ inline constexpr u32 kCalledDepth = kSkippedRedZone + 8;
 inline constexpr u32 kFullDepth = kSkippedRedZone + sizeof(TrampolineFrame);
 inline constexpr TrampolineDepth kSaveDepths[] = {{0, kCalledDepth}, {1, 144}, {2, 152}, {3, 160},
                                                   {4, 168},          {5, 176}, {7, 184}, {12, kFullDepth}};
-inline constexpr u32 kRaxSaved = 8;  // from here on rax is not the application's: behind lahf
+inline constexpr u32 kRaxSaved = 8;  // from here on, after lahf, rax is not the application's
 inline constexpr TrampolineDepth kRestoreDepths[] = {{0, kFullDepth}, {1, 184}, {6, 176},  {7, 168},
                                                      {8, 160},        {9, 152}, {10, 144}, {11, kCalledDepth}};
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// What the two worlds have in common, part 9: triggers, and what they switch.
+// Triggers: what a hit of an event does besides being recorded.
 //
-// In a session in which events can be off there is a switch for the whole session and one for each event (all probes of an
-// event share it). A trigger belongs to an event: each hit of it, or each for which the trigger's tests hold, turns a switch. The
-// agent does that before the hit is recorded, but for trace_off, which the event that causes it still sees. A trigger of the kind
-// `histogram` turns nothing: it adds the hit to a histogram (engine/shared/histogram.h), also while the event is off.
-// One of the kind `stack` puts the stack of the hit behind the payload of its record. One whose tests ask for a name that may not
-// be fetched (a seccomp filter) does nothing, and is counted: nobody could do it later.
+// In a session in which events can be off, one switch turns the whole session and one switch turns each event (all probes of an
+// event share it). A trigger belongs to an event: each hit, or each hit for which the trigger's tests hold, turns a switch. The
+// agent does that before it records the hit, except for trace_off: the event that causes it is still recorded. A trigger of the
+// kind `histogram` turns no switch: it adds the hit to a histogram (histogram.h), also while the event is off. A trigger of the
+// kind `stack` adds the stack of the hit to its record. If a trigger's tests ask for a task name that the agent may not fetch
+// (a seccomp filter), it does nothing and is counted: the reader could not do it later.
 #pragma once
 
 #include "engine/shared/layout.h"
@@ -26,9 +26,9 @@ struct Trigger {
 static_assert(sizeof(Trigger) == 16);
 
 inline constexpr u32 kSwitchOn = 0, kSwitchOff = 1;
-inline constexpr u32 kNoSwitch = ~u32{0};  // instead of the number of one
+inline constexpr u32 kNoSwitch = ~u32{0};  // no switch
 
-// Whether a trigger acts behind the record, so that the event itself is still seen.
+// Whether a trigger acts after the record, so that the event itself is still recorded.
 constexpr bool acts_behind(TriggerKind kind) { return kind == TriggerKind::trace_off; }
 constexpr bool turns_switch(TriggerKind kind) { return kind <= TriggerKind::disable_event; }
 constexpr u32 wanted_state(TriggerKind kind) {
