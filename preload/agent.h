@@ -1,5 +1,17 @@
 // SPDX-License-Identifier: MIT
-// The agent's inner interface. In-target code: see README.md for its rules.
+// The agent's inner interface: the functions by which its files call each other. In-target code: README.md has its rules.
+//
+//   SIGTRAP --entry.S--> trap.cpp -----.
+//   jump    --jump.S---> jump_hit.cpp --+--> handle_hit --each consumer--> record_event --+--> ring_rseq.cpp:  a CPU ring
+//   stub    --stub.S---> jump_hit.cpp --'    hit.cpp                       record.cpp     '--> ring_claim.cpp: a claimed ring
+//                                                                          build_payload: interpret.cpp, filter.cpp,
+//                                                                          trigger.cpp
+//
+//   internal point --> calls.cpp, mappings.cpp, tracers.cpp ... --> ask_tool (mail.cpp)
+//
+// A Hit lives on the stack of the hit and owns nothing. All functions of the upper part are reentrant at every instruction,
+// take no lock, allocate nothing, and make no system call but the prctl that reads a task's name. They check values from the
+// block or the area at the place of use.
 #pragma once
 
 #include "arch/x86/entry/signal_frame.h"
@@ -29,11 +41,11 @@ struct FaultEntry {
 extern const FaultEntry uprobe_fault_table[] __attribute__((visibility("hidden")));
 __attribute__((visibility("hidden"))) bool uprobe_peek8(u64 address, u64* out);
 __attribute__((visibility("hidden"))) bool uprobe_peek1(u64 address, u64* out);
-__attribute__((visibility("hidden"))) u64 uprobe_peek_words(u64 address, u64* out, u64 count);  // how many were there
+__attribute__((visibility("hidden"))) u64 uprobe_peek_words(u64 address, u64* out, u64 count);  // readable ones
 __attribute__((visibility("hidden"))) bool uprobe_poke8(u64 address, u64 value);
 __attribute__((visibility("hidden"))) bool uprobe_peek_fs4(i64 offset, u64* out);
 __attribute__((visibility("hidden"))) bool uprobe_clock(u64* out);
-// arch/x86/entry/vectors.S: a register of the application that the thread still holds. `number` < shared::kVectorCount.
+// arch/x86/entry/vectors.S: a register that still holds the application's value. `number` < shared::kVectorCount.
 __attribute__((visibility("hidden"))) void uprobe_store_xmm(u32 number, u64 (&to)[2]);
 __attribute__((visibility("hidden"))) void uprobe_store_ymm(u32 number, u64 (&to)[4]);
 __attribute__((visibility("hidden"))) void uprobe_trap_entry();
@@ -48,18 +60,18 @@ __attribute__((visibility("hidden"))) void uprobe_restorer();
 __attribute__((visibility("hidden"))) void uprobe_return_copy();
 }
 
-// What builds records may run inside the rseq section and lies in it (arch/x86/entry/rseq.S): such a function calls nothing
-// outside, so whatever it uses is inlined.
+// Functions that build records may run inside the rseq section and lie in it (arch/x86/entry/rseq.S): they call nothing
+// outside, so all that they use is inlined.
 #define UPROBE_IN_SECTION __attribute__((section(".text.sorted.uprobe_rseq.1"), flatten))
 
-// What is known of a function's entry when it returns. See entry_record.cpp.
+// An entry record as its return reads it. See entry_record.cpp.
 struct EntryRecord {
   bool known;
-  u64 nanoseconds;  // since then
+  u64 nanoseconds;  // since the entry
   u64 words[shared::kNotedWords];
 };
 
-// A hit in progress: everything that recording needs. Lives on the stack of the hit.
+// A hit in progress: all that recording needs.
 struct Hit {
   ProcessBlock* block;
   const Point* point;
@@ -69,40 +81,39 @@ struct Hit {
   bool no_rseq;          // a load of this hit is known to fault, which an rseq section does not survive
   u64 function = 0;      // of a return event: the function's address
   u64 vectors =
-      0;  // address of the XSAVE area of the signal frame that we are in; 0: no signal came, the registers hold
-          // what the application left there, since the agent is compiled without them
-  EntryRecord* noted = nullptr;  // room for what the event under way wants of the entry; null: nothing is known
+      0;  // address of the XSAVE area of the current signal frame; 0: no signal came, and the registers still hold the
+          // application's values, since the agent is compiled without them
+  EntryRecord* noted = nullptr;  // room for the entry record of the current event; null: not wanted
 };
 
-// hit.cpp. The one function that every way into the agent arrives at: one record per consumer of the point, newest first.
-// Where a function is left at the point, the consumers of its return come behind all others, and `registers` are then as
-// they will be behind the return.
-// No system call, no lock, reentrant at every instruction.
+// hit.cpp. Every way into the agent leads to this function: one record for each consumer of the point, newest first. If the
+// function is left at the point, the consumers of its return follow all others, and `registers` then become those after the
+// return. No system call, no lock, reentrant at every instruction.
 void handle_hit(Hit& hit);
 
-// hit.cpp. The same for the consumers of one kind, of a return to `address`; `registers` as they are behind the return, but
-// for ip, which is set here.
+// hit.cpp. The same for the consumers of one kind, of a return to `address`; `registers` are those after the return, except ip,
+// which is set here.
 void handle_return(Hit& hit, shared::ConsumerKind kind, u64 address);
 
-// record.cpp. Builds the record in place in a ring of the session, publishes it, counts what is lost.
+// record.cpp. Builds the record in place in a ring of the session and publishes it, or counts it as lost.
 void record_event(const Hit& hit, AreaHeader* area, u32 event_index);
 
 // Counts a return that will not be seen.
 void count_missed(AreaHeader* area, u32 event_index);
 
-// entry_record.cpp. Notes what an event's return will want of the function that begins at the point.
+// entry_record.cpp. Makes the entry record of the function that begins at the point, for an event at its return.
 void note_entry(const Hit& hit, const AreaHeader* area, u32 event_index);
-// Fills hit.noted in, of the call that returns now: `slot` held its return address. What is given is given once.
+// Fills in hit.noted for the call that returns now: `slot` held its return address. An entry record is taken once.
 void take_entry(const Hit& hit, const AreaHeader* area, u32 event_index, u64 slot);
-// Of the area's, or null.
+// The event, if it wants entry records; else null.
 const Event* noting_event(const AreaHeader* area, u32 event_index);
 
-// interpret.cpp. What the event wants of an entry, as words behind a PayloadHead. False: it makes no sense.
+// interpret.cpp. The words of an entry record, as they follow its PayloadHead. False: the program makes no sense.
 bool build_note(const Hit& hit, const AreaHeader* area, const Event& event, u64 (&words)[shared::kNotedWords]);
 
 inline shared::TaskWords task_words(const ProcessBlock& block) { return {block.process_word, block.thread_word}; }
 
-// The head of a payload, but for its address.
+// The head of a payload, without its address.
 [[gnu::always_inline]] inline void put_task(const ProcessBlock& block, u32 tid, u16 type, u8* payload) {
   const bool is_elsewhere = shared::is_elsewhere(task_words(block));
   const u32 first = type | block.process_word;
@@ -116,7 +127,7 @@ enum class Built : u32 {
   ok,
   no_room,
   too_big,
-  wants_call,  // a system call is needed, and this is an rseq section
+  wants_call,  // a system call is needed, which an rseq section must not make
   dropped,     // by the event's filter
   disabled,    // the event, or the session, is off
 };
@@ -125,18 +136,18 @@ struct Payload {
   u32 limit;
   u32 used;
   u16 record_flags;
-  bool in_section;  // of rseq
+  bool in_section;  // inside an rseq section
 };
 Built build_payload(const Hit& hit, const AreaHeader* area, const Event& event, Payload& payload);
 
 // vectors.cpp. The lowest `bytes` of vector register `number`, which are at most kYmmBytes.
 void read_vector(const Hit& hit, u32 number, u32 bytes, u8* to);
 
-// read.cpp. Reads of the application's memory. A load that faults costs its value, nothing else.
+// read.cpp. Reads of the application's memory. A load that faults costs its value and nothing else.
 struct Reader {
   bool may_fault;
   bool load8(u64 address, u64& value) const { return may_fault && uprobe_peek8(address, &value); }
-  u32 copy(u8* to, u64 from, u32 bytes) const;  // how many were readable; the rest is zeroed
+  u32 copy(u8* to, u64 from, u32 bytes) const;  // returns the number of readable bytes; the rest is zeroed
   u32 string_bytes(u64 from, u32 limit) const;  // length with the NUL; 0: unreadable or no NUL within limit
 };
 
@@ -147,11 +158,11 @@ u64 thread_pointer();
 
 // points.cpp
 const Point* find_point(const ProcessBlock& block, u64 address);
-// The point is one of the block's: its number, and what stood there before.
+// Of a point in the block's table: its index, and its entry in the table of original text.
 u32 index_of(const ProcessBlock& block, const Point& point);
 const shared::Undo& undo_of(const ProcessBlock& block, const Point& point);
 
-// mail.cpp. Asks the tool for work and executes the system calls that it wants made here, until it is done. Bounded.
+// mail.cpp. Sends a request to the tool and executes the system calls that the tool commands, until it is done. Bounded.
 struct Request {
   shared::MailKind kind;
   u32 tid;
@@ -159,26 +170,27 @@ struct Request {
 };
 void ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request);
 
-// By what the two sides wake each other, and how long the agent waits.
+// How the two sides wake each other, and how long the agent waits.
 struct Line {
   const u32* heartbeat;  // moves while the tool lives
-  const u32* wake;       // futex: the tool has said something to a thread that waits there
-  u32* bell;             // futex: there is something for the tool
+  const u32* wake;       // futex: the tool has said something to a thread that waits on it
+  u32* bell;             // futex: a request waits for the tool
   i64 slice_nanoseconds;
   u32 silent_slices, slices;
   i32 lifeline;  // a pipe whose other end the tool holds, -1: none
 };
 bool is_cut(i32 lifeline);  // no process holds the other end any more
-// Says the request that has been put into the slot.
+// Publishes the request in the slot.
 void say_request(shared::MailSlot& slot, u32 number);
-// Works for the tool. True when the tool finished; false: it gave no sign of life (`heartbeat` did not move, the lifeline was cut) or was
-// not done after all slices.
+// Executes the tool's commands. True: the tool finished. False: it gave no sign of life (`heartbeat` did not move, the lifeline
+// was cut) or was not done after all slices.
 bool converse(const Line& line, shared::MailSlot& slot, u32 number);
 
-// In a session of a preloaded agent, and in the first program beside the tool: returns when everything recorded so far is in the output. Bounded.
+// For a preloaded agent's session, and for a first program that is not the tool's child: returns when all records so far are in
+// the output. Bounded.
 void flush_output(ProcessBlock& block);
 
-// The process's own page in front of the area.
+// The process's own page before the area.
 inline shared::Mailbox* mailbox_of(AreaHeader* area) {
   return reinterpret_cast<shared::Mailbox*>(reinterpret_cast<u8*>(area) - shared::kMailboxBytes);
 }
@@ -204,7 +216,7 @@ inline void each_consumer(const ProcessBlock& block, const Point& point, const V
   }
 }
 
-// Whole words, the last one too, in a loop that no compiler makes a string instruction of (these depend on DF).
+// Copies whole words, the last one too, by a loop that no compiler turns into a string instruction (these depend on DF).
 inline void copy_words(void* to, const void* from, u64 bytes) {
   auto* out = static_cast<u64*>(to);
   const auto* in = static_cast<const volatile u64*>(from);

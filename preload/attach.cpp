@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A process that has begun without us is taken over while it runs, and given back. The tool has stopped all of its threads and
-// sends them here, one after the other, on a stack of its own and with all signals held back: system calls are safe, no fault
-// may be caused.
+// Taking over a process that already runs, and giving it back. The tool has stopped all of its threads and sends them here one
+// by one, on a stack of the tool's and with all signals blocked: system calls are safe, faults are not.
 #include "engine/shared/agent_header.h"
 #include "preload/agent.h"
 #include "preload/copies.h"
@@ -17,7 +16,7 @@ namespace {
 using shared::AttachOrder;
 using shared::AttachStep;
 
-// The tool has waited for children that run in its memory, and knows where the thread id is.
+// The tool has waited for children that share this memory, and knows the place of the thread id.
 void take_process(ProcessBlock& block) {
   forget_borrowers(block, nullptr);
   note_own_rseq(block);
@@ -57,7 +56,7 @@ void carry_out(ProcessBlock& block, AttachOrder& order) {
   }
 }
 
-// By ppoll: of the calls that wait for so long it is one that leaves alone what restart_syscall is to go on with.
+// By ppoll: of the calls that can wait so long, it leaves alone the data that restart_syscall will need.
 void wait_to_be_moved(AttachOrder& order) {
   constexpr long kSysPpoll = 271;
   struct {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// From a return address to the description of its caller. Who keeps generated code alive, or finds its own frames, by the
-// return addresses on a stack (collectors of garbage that look at stacks, virtual machines) has code without one.
+// From a return address to the description of its caller. A program that keeps generated code alive, or finds its own frames,
+// by the return addresses on a stack (garbage collectors that scan stacks, virtual machines) has code without unwind
+// information.
 //
-// The tool has told which mapped files there are; what stands in them now is looked at here, so that a library that has gone
-// is not believed to be there.
+// The tool has listed the mapped files; the agent reads their contents at the hit, so that it does not rely on a library that
+// has been unmapped.
 #include "preload/callers.h"
 
 namespace uprobe::agent {
@@ -14,7 +15,7 @@ using shared::CodeFile;
 // LSB core specification, .eh_frame_hdr: version 1, DW_EH_PE_pcrel | sdata4, udata4, datarel | sdata4.
 constexpr u64 kTableHeader = 0x3b031b01;
 constexpr u64 kCountAt = 8, kTableAt = 12, kEntryBytes = 8;
-constexpr u64 kFdeBegins = 8;  // behind its length and the distance of its CIE
+constexpr u64 kFdeBegins = 8;  // after its length and the distance of its CIE
 
 // Two words of 32 bits; 0 where they cannot be read.
 u64 pair_at(u64 address) {
@@ -23,10 +24,10 @@ u64 pair_at(u64 address) {
 }
 u64 low_half(u64 pair) { return pair & 0xffffffff; }
 u64 high_half(u64 pair) { return pair >> 32; }
-// As a distance.
+// The low half as a signed distance.
 u64 low_signed(u64 pair) { return static_cast<u64>(i64{static_cast<i32>(pair)}); }
 
-// 0: the address is in the code of no file.
+// 0: the address is in no mapped file's code.
 u64 unwind_header_for(const ProcessBlock& block, u64 address) {
   const auto* files = at_offset<CodeFile>(&block, block.code_file_offset);
   const u32 count = __atomic_load_n(&block.code_file_count, __ATOMIC_ACQUIRE);
@@ -49,7 +50,7 @@ u64 entry_for(u64 header, u64 address) {
   return low == 0 ? 0 : header + kTableAt + (low - 1) * kEntryBytes;
 }
 
-// An entry says where its function begins and where its FDE is; the FDE says the former again, and how long it is.
+// An entry has its function's begin and the address of its FDE; the FDE repeats the begin and has the length.
 bool covers(u64 header, u64 entry, u64 address) {
   const u64 pair = pair_at(entry);
   const u64 begin = header + low_signed(pair), fde = header + low_signed(high_half(pair));

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Whose code an address is in, as far as unwind information says it. See callers.cpp.
+// Whether unwind information describes the code at an address. See callers.cpp.
 #pragma once
 
 #include "preload/agent.h"
 
 namespace uprobe::agent {
 
-// Whether who returns to `address` may return there by way of a stub: the instruction in front of it is in a function that the
-// unwind information of its file covers (.eh_frame_hdr with its search table, as linkers make it), or the user insists. What cannot be shown is false: generated code, images of virtual
-// machines, code written by hand. Reads memory only, any of which may be missing; reentrant at every instruction.
+// Whether a function that returns to `address` may return there through a stub: the instruction before it lies in a function
+// that the file's unwind information covers (.eh_frame_hdr with a search table, as linkers make it), or the user insists. False
+// if that cannot be shown: generated code, images of virtual machines, assembly code. Reads memory, any of which may be
+// missing; reentrant at every instruction.
 bool may_return_by_stub(const ProcessBlock& block, u64 address);
 
 }  // namespace uprobe::agent

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// System calls at points of our own (in libc and ld.so): the few that the agent has to make in the application's stead.
+// System calls at internal points (in libc and ld.so): the few that the agent has to make in the application's stead.
 #include "preload/calls.h"
 
 #include "arch/x86/entry/signal_frame.h"
@@ -68,7 +68,7 @@ long pass(ProcessBlock& block, const SignalFrame& frame) {
                             frame.r9);
 }
 
-// What comes from here on keeps `pass` from making the call. False: something has come before.
+// A signal that comes from here on keeps `pass` from making the call. False: one has come before.
 bool begin_call(ProcessBlock& block) {
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
   if (entry == nullptr) return true;
@@ -76,9 +76,9 @@ bool begin_call(ProcessBlock& block) {
   return __atomic_load_n(&entry->pending, __ATOMIC_ACQUIRE) == 0;
 }
 
-// The tool seizes this thread, so that it stops once more at the end of execve and the agent gets in again. gettid and
-// futex: a process whose filter forbids these and still allows execve is possible; it is marked as filtered and then goes
-// on untraced, counted.
+// The tool seizes this thread, so that it stops again at the end of execve and can put the agent into the new program. gettid
+// and futex: a filter may forbid them and still allow execve; such a process is marked as filtered, and its new program runs
+// unprobed, counted.
 long execute(ProcessBlock& block, const SignalFrame& frame) {
   AreaHeader* area = session_area(block, 0);
   const bool preloaded = area != nullptr && (area->mode & shared::kModePreloaded) != 0;
@@ -89,7 +89,7 @@ long execute(ProcessBlock& block, const SignalFrame& frame) {
   const bool at = frame.ax == kExecveat;
   const Request request{shared::MailKind::exec_begins, tid, at ? frame.si : frame.di, at ? frame.di : kAtCwd};
   if (follow) ask_tool(block, area, request);
-  // Counted before, since the call does not come back if it succeeds.
+  // Counted before the call, which does not come back if it succeeds.
   u64* untraced = nullptr;
   if (!follow && !preloaded && area != nullptr)
     untraced = traced ? &live_of(area).traced_execs : &live_of(area).filtered_execs;
@@ -102,9 +102,9 @@ long execute(ProcessBlock& block, const SignalFrame& frame) {
   return result;
 }
 
-// Whoever shares the live part of the session with the process is of its trust domain: when the call returns the process has the
-// part of the domain that it is in now. A thread whose call is one of several, one in each thread, asks as they do: the last of them
-// asks about what all have changed. A child in its parent's memory has none of its own.
+// All processes that share a live part are of one trust domain, so the process has the live part of its new domain when the
+// call returns. libc makes such a call in each thread of a process; each asks, and the last request covers the changes of all
+// of them. A child in its parent's memory has no live part of its own.
 long change_credentials(ProcessBlock& block, const SignalFrame& frame) {
   const long result = pass(block, frame);
   const bool asks = result == 0 && (block.flags & shared::kBlockFiltered) == 0 && !borrows_memory(block);
@@ -115,8 +115,8 @@ long change_credentials(ProcessBlock& block, const SignalFrame& frame) {
   return result;
 }
 
-// A wait with a mask of its own, whose address is `mask`, where the call finds it. The displaced copy makes it where our
-// signals play no part; else it is made here, with a mask that does not name them. One that is held and that the mask lets
+// A wait with a mask of its own, at the address `mask`, where the call finds it. If the mask names none of kOurSignals the
+// displaced copy makes the call; otherwise the agent makes it, with a mask without them. A deferred signal that the mask lets
 // through ends the wait at once.
 bool wait_with(ProcessBlock& block, SignalFrame& frame, u64& mask, long& result) {
   const Reader reader{true};
@@ -146,17 +146,17 @@ bool pselect(ProcessBlock& block, SignalFrame& frame, long& result) {
   return made;
 }
 
-// The call, and what to believe of the mask afterwards: what it lets through arrives.
+// Makes the call and updates the virtual mask; deferred signals that it lets through arrive.
 long change_mask(ProcessBlock& block, SignalFrame& frame) {
   const long result = app_sigprocmask(block, frame.di, frame.si, frame.dx, frame.r10);
   if (result == kNotMade) return result;
-  // The mask in the frame is the one that will be in force behind the call.
+  // The mask in the frame takes effect after the call.
   system_call(kSysRtSigprocmask, 0, 0, as_word(&frame.mask), 8);
   release_deferred(block, virtually_blocked(block), frame.mask);
   return result;
 }
 
-// rt_sigpending(set, bytes): what is held is pending as well.
+// rt_sigpending(set, bytes): deferred signals are pending as well.
 bool pending(ProcessBlock& block, SignalFrame& frame, long& result) {
   const u64 held = deferred_signals(block);
   if (held == 0) return false;
@@ -165,8 +165,8 @@ bool pending(ProcessBlock& block, SignalFrame& frame, long& result) {
   return true;
 }
 
-// rt_sigtimedwait(set, info, timeout, bytes) for one of our signals: what is held ends it, and what comes to another thread
-// is handed to one that waits (`waits`).
+// rt_sigtimedwait(set, info, timeout, bytes) for one of kOurSignals: a deferred signal ends it, and a signal that comes to
+// another thread is handed to one that waits (`waits`).
 bool wait_for_signal(ProcessBlock& block, SignalFrame& frame, long& result) {
   const Reader reader{true};
   u64 set = 0, unused = 0;
@@ -185,7 +185,7 @@ bool wait_for_signal(ProcessBlock& block, SignalFrame& frame, long& result) {
       result = pass(block, call);
     if (result > 0 && is_nudge(block, info))
       result = take_deferred(block, signal_bit(info.signal), info) ? info.signal : kNotMade;
-    // Without breakpoints the program waits for itself.
+    // Without breakpoints the program makes the call itself.
   } while (result == kNotMade && __atomic_load_n(&block.left, __ATOMIC_RELAXED) == 0 && begin_call(block));
   entry->waits = 0;
   if (result > 0 && frame.si != 0) copy_words(reinterpret_cast<void*>(frame.si), &info, sizeof info);
@@ -198,10 +198,11 @@ bool asks_at_end(ProcessBlock& block, const AreaHeader& area) {
   return !borrows_memory(block) && static_cast<u32>(system_call(kSysGetpid)) == area.first_process;
 }
 
-// Signals that come from here on come too late, as they would a little later: a timer faster than the flush would keep the
-// program from its end. rt_sigprocmask: not under a filter, which may not know it.
+// Signals that come from here on come too late, as they would a little later anyway: a timer faster than the flush would keep
+// the program from ending. rt_sigprocmask: not under a filter, which may not know it.
 //
-// Beside the tool the first process alone asks: whoever waits for it finds the trace complete. getpid: not under a filter of its own.
+// If the first program is not the tool's child, only that process asks: its parent then finds the trace complete. getpid: not
+// under a filter of its own.
 void end(ProcessBlock& block) {
   const AreaHeader* area = session_area(block, 0);
   const u64 others = ~shared::kOurSignals;
@@ -212,9 +213,9 @@ void end(ProcessBlock& block) {
   flush_output(block);
 }
 
-// clone3(struct clone_args*, bytes): flags first. They are kept for the child: the struct is on its parent's stack, and the
-// parent may have gone on. A child without handlers would die at its next breakpoint: it gets them, and clears the others
-// itself (leave_clone).
+// clone3(struct clone_args*, bytes): flags first. The agent keeps them for the child: the struct is on its parent's stack, and
+// the parent may have gone on. A child without handlers would die at its next breakpoint: it starts with handlers, and the
+// agent clears all but its own (leave_clone).
 void begin_clone(ProcessBlock& block, const SignalFrame& frame) {
   const Reader reader{true};
   u64 flags = 0;
@@ -227,8 +228,8 @@ void begin_clone(ProcessBlock& block, const SignalFrame& frame) {
   *reinterpret_cast<u64*>(frame.di) = flags & ~kCloneClearSighand;
 }
 
-// The call's first argument is still where it was (SYSCALL keeps rdi): for clone the flags. Those of a clone3 are with its
-// caller's control block, and with a forked child's copy of it; a thread has a control block of its own, where there are none.
+// rdi still has the call's first argument (SYSCALL keeps it): for clone, the flags. Those of a clone3 are in the ThreadEntry of
+// its caller's control block, which a forked child has a copy of; a new thread has a control block of its own, without them.
 u64 flags_of_clone(ProcessBlock& block, const Point& point, const SignalFrame& frame) {
   if (point.role == static_cast<u32>(shared::PointRole::vfork_return)) return kCloneVm | kCloneVfork;
   if (point.role == static_cast<u32>(shared::PointRole::fork_return)) return 0;
@@ -239,7 +240,7 @@ u64 flags_of_clone(ProcessBlock& block, const Point& point, const SignalFrame& f
   return flags;
 }
 
-// In the parent the flags are again what they were. System calls in the child: not under a filter, which may not know them.
+// Restores the flags in the parent. System calls in the child: not under a filter, which may not know them.
 void finish_keeping_handlers(ProcessBlock& block, const Point& point, const SignalFrame& frame, bool shares) {
   if (point.role != static_cast<u32>(shared::PointRole::clone3_return)) return;
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
@@ -258,7 +259,7 @@ bool set_name(ProcessBlock& block, const SignalFrame& frame, long& result) {
   return true;
 }
 
-// The call made here: its result, or false: the copy shall make it.
+// Makes the call: true, with its result; false: the displaced copy has to make it.
 bool make(ProcessBlock& block, SignalFrame& frame, long& result) {
   switch (frame.ax) {
     case kRtSigaction:
@@ -329,7 +330,7 @@ bool make(ProcessBlock& block, SignalFrame& frame, long& result) {
       if (frame.di != kPrSetSeccomp) return false;
       [[fallthrough]];
     case kSeccomp:
-      // From now on no system call of ours; the mark comes first, another thread may be in a hit.
+      // From now on the agent makes no system call; the mark comes first, since another thread may be in a hit.
       __atomic_fetch_or(&block.flags, shared::kBlockFiltered | shared::kBlockFilteredLater, __ATOMIC_RELAXED);
       result = pass(block, frame);
       return true;
@@ -338,7 +339,7 @@ bool make(ProcessBlock& block, SignalFrame& frame, long& result) {
   }
 }
 
-// What `syscall` leaves behind (SDM vol. 2, SYSCALL): rcx = return address, r11 = flags.
+// The registers after `syscall` (SDM vol. 2, SYSCALL): rcx = return address, r11 = flags.
 void leave_call(u64 address, SignalFrame& frame, long result) {
   frame.ax = static_cast<u64>(result);
   frame.cx = address + 2;
@@ -382,7 +383,7 @@ bool wants_open(const ProcessBlock& block, const Point& point, const shared::Reg
   return may_be_status(value(number == kOpen ? shared::Reg::di : shared::Reg::si));
 }
 
-// No signal can keep it waiting: a call that is made here is over at once.
+// A call that is made here returns at once, so no signal has to wait for it.
 bool make_open(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   const Mov mov = mov_at(block, point);
   u64& target = mov.to == shared::Reg::ax ? frame.ax : mov.to == shared::Reg::dx ? frame.dx : frame.di;

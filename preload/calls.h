@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The system calls that the agent makes in the application's stead.
+// System calls that the agent makes in the application's stead.
 #pragma once
 
 #include "arch/x86/entry/signal_frame.h"
@@ -8,21 +8,21 @@
 
 namespace uprobe::agent {
 
-// The call of a thread that stands at a `syscall` instruction, as the application made it. For calls that do not wait and
-// that no handler can tell the time of.
+// Makes the call of a thread that stands at a `syscall` instruction, unchanged. For calls that do not wait and whose time no
+// handler can observe.
 inline long pass(const SignalFrame& frame) {
   return system_call(static_cast<long>(frame.ax), frame.di, frame.si, frame.dx, frame.r10, frame.r8, frame.r9);
 }
 
-// A thread is at a point of role system_call. True: the call has been made, the frame holds its result and goes on behind
-// it; or signals wait that have to be handled first, and the frame goes to the point once more. False: the displaced copy
-// shall make it.
+// A thread is at a point of role system_call. True: either the call is made, the frame holds its result and goes on after it;
+// or signals have to be handled first, and the frame goes to the point once more. False: the displaced copy has to make the
+// call.
 bool make_call(ProcessBlock& block, const Point& point, SignalFrame& frame);
 
-// A thread is at a point of role open_call, or has come from it to the copy. True: the call has been made, as above. False: the
-// copy leads to it.
+// A thread is at a point of role open_call, or has come from it to the copy. True: the call is made, as above. False: the copy
+// has to lead to it.
 bool make_open(ProcessBlock& block, const Point& point, SignalFrame& frame);
-// Whether a thread that is there, by a jump, has to come by a signal for that.
+// Whether a thread that came to such a point by a jump has to come by a signal instead.
 bool wants_open(const ProcessBlock& block, const Point& point, const shared::Registers& registers);
 // The point of role open_call whose copy begins at an address; null: there is none.
 const Point* open_point_with_copy(const ProcessBlock& block, u64 copy);

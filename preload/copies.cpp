@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Threads that are inside a displaced copy: where they are in the original program, and hits that must not count twice.
+// Threads inside a displaced copy: their places in the original program, and hits that must not count twice.
 #include "preload/copies.h"
 
 #include "preload/returns.h"
@@ -13,7 +13,7 @@ namespace {
 
 using shared::Repeat;
 
-// The farthest that a stack pointer moves up when frames are left by longjmp; another stack is farther away or below.
+// The farthest that longjmp moves a stack pointer up; another stack is farther away or below.
 constexpr u64 kSameStack = u64{8} << 20;
 
 const Point* point_with_copy_at(const ProcessBlock& block, u64 address) {
@@ -33,7 +33,7 @@ const shared::Mark& mark_covering(const Point& point, u64 offset) {
   return marks[mark];
 }
 
-// Whether the probed instruction is still to come. Where a branch leads back to it (loop) it is over all the same.
+// Whether the probed instruction is still to come. At the target of a branch back to it (loop) it has been executed.
 bool is_in_front(const Point& point, u64 offset) {
   const shared::Mark* marks = table_of(point);
   for (u32 i = 1; i < point.mark_count && offset >= marks[i].offset; ++i)
@@ -41,7 +41,7 @@ bool is_in_front(const Point& point, u64 offset) {
   return true;
 }
 
-// All that the instruction could see of the thread.
+// All state of the thread that the instruction could depend on.
 u64 digest(const SignalFrame& f) {
   constexpr u64 kVisibleFlags = 0x40cd5;  // CF PF AF ZF SF DF OF, AC
   u64 state = f.flags & kVisibleFlags;
@@ -60,7 +60,8 @@ bool release(ProcessBlock& block, Repeat& repeat, u64 whose) {
   return true;
 }
 
-// What is expected of the thread when the handler with this frame returns. False: nothing, or not at the frame's address.
+// Forgets the re-execution that is expected when the handler with this frame returns. False: none, or not at the frame's
+// address.
 bool forget_repeat(ProcessBlock& block, const SignalFrame& frame) {
   if (__atomic_load_n(&block.repeat_count, __ATOMIC_RELAXED) == 0) return false;
   const u64 thread = thread_key();
@@ -73,7 +74,7 @@ bool forget_repeat(ProcessBlock& block, const SignalFrame& frame) {
   return found;
 }
 
-// The place in a copy that stands for an address inside of a jump; the address itself if it is none.
+// The place in a copy for an address inside a jump; any other address itself.
 u64 place_in_copy(const ProcessBlock& block, u64 ip) {
   for (u32 inside = 1; inside < shared::kJumpBytes; ++inside) {
     const Point* point = find_point(block, ip - inside);
@@ -86,17 +87,18 @@ u64 place_in_copy(const ProcessBlock& block, u64 ip) {
   return ip;
 }
 
-// Whether the end of a handler with this restorer will show.
+// Whether the agent sees the return of a handler with this restorer.
 bool is_followed(const ProcessBlock& block, u64 restorer) {
   return returns_through_us(block, restorer) || can_lead_back(block, restorer);
 }
 
-// Whether the original place lies in the middle of a jump. That of a prefix window covers the place that it leads to.
+// Whether the original place lies in the middle of a jump. A prefix window's jump covers the place that the window leads to.
 bool is_inside(const Point& point, i32 place) {
   return point.prefix_window != 0 ? place == 0 : place > 0 && place < point.jump_bytes;
 }
 
-// Whether the thread would be lost at the original place, or hit once more, because nobody says that the handler has returned.
+// Whether a thread moved to the original place would be lost there, or hit again, because the agent will not see the handler
+// return.
 bool is_no_way_back(const ProcessBlock& block, const Point& point, const shared::Mark& mark, SignalFrame& frame,
                     Arrival arrival) {
   const bool inside = is_inside(point, mark.place);
@@ -115,11 +117,11 @@ bool is_under_way(const ProcessBlock& block, u64 ip) {
   const Point* point = point_with_copy_at(block, ip);
   if (point == nullptr) return false;
   const i32 place = mark_covering(*point, ip - point->copy).place;
-  const i32 end = point->code_bytes + (shared::is_prefix_window(*point) ? 1 : 0);  // behind it the hit is still to come
+  const i32 end = point->code_bytes + (shared::is_prefix_window(*point) ? 1 : 0);  // after it the hit is still to come
   return place >= 0 && place < end;
 }
 
-// No place left: the hit counts twice.
+// If the table is full the hit counts twice.
 void expect_repeat(ProcessBlock& block, const SignalFrame& frame) {
   for (Repeat& repeat : block.repeats) {
     u64 expected = 0;
@@ -141,7 +143,7 @@ Moved move_to_original(ProcessBlock& block, SignalFrame& frame, Arrival arrival)
   const u64 offset = frame.ip - point->copy;
   const shared::Mark& mark = mark_covering(*point, offset);
   const bool in_front = is_in_front(*point, offset);
-  // A jump leads to the beginning of a prefix window's copy: its step is none of the program's.
+  // A jump leads to the beginning of a prefix window's copy: a step there is not the program's.
   if (arrival == Arrival::step && in_front && (offset != 0 || shared::is_prefix_window(*point))) return Moved::within;
   if (is_no_way_back(block, *point, mark, frame, arrival)) return arrival == Arrival::step ? Moved::within : Moved::no;
   frame.ip = point->address + static_cast<u64>(i64{mark.place});
@@ -152,7 +154,7 @@ Moved move_to_original(ProcessBlock& block, SignalFrame& frame, Arrival arrival)
   return Moved::to_original;
 }
 
-// Two frames of handlers that run are never at one place: one that was there before has been left by longjmp.
+// Frames of running handlers never share a place: an earlier frame at the same place was left by longjmp.
 void expect_after(ProcessBlock& block, const SignalFrame& frame, bool shown) {
   if (__atomic_load_n(&block.repeat_count, __ATOMIC_RELAXED) == 0) return;
   const u64 thread = thread_key(), at = as_word(&frame);
@@ -165,7 +167,7 @@ void expect_after(ProcessBlock& block, const SignalFrame& frame, bool shown) {
   }
 }
 
-// Points of our own at system calls make or refuse the call at each arrival.
+// Internal points at system calls make or refuse the call at each arrival.
 u64 place_to_go_on(ProcessBlock& block, const SignalFrame& frame) {
   const Point* point = find_point(block, frame.ip);
   const bool repeated = forget_repeat(block, frame) && point != nullptr;
@@ -196,8 +198,8 @@ void expect_nothing_of_others(ProcessBlock& block) {
   }
 }
 
-// Where nobody says that a handler has returned: one that was left by longjmp will not come back to its instruction, and a
-// thread seen above it says so.
+// If the agent does not see a handler return: one that was left by longjmp never comes back to its instruction, and a thread
+// seen above its stack pointer shows that.
 bool is_repeat(ProcessBlock& block, const Point& point, const SignalFrame& frame) {
   if (__atomic_load_n(&block.repeat_count, __ATOMIC_RELAXED) == 0) return false;
   const u64 thread = thread_key(), state = digest(frame);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Threads that are inside a displaced copy, in terms of the original program.
+// Threads inside a displaced copy, in terms of the original program.
 #pragma once
 
 #include "preload/agent.h"
@@ -11,35 +11,36 @@ bool in_agent(const ProcessBlock& block, u64 address);
 
 // How an interrupted thread came to stop in a copy.
 enum class Arrival {
-  fault,   // the copy's instruction faulted: the original one did
+  fault,   // the copy's instruction faulted, as the original would have
   step,    // the trap flag
-  signal,  // from outside, between two instructions
+  signal,  // between two instructions, from outside
 };
 
-// Whether a thread at this address is in a copy whose instructions it has not all executed: the hit has been recorded, and at
-// the original place it would either count again or be inside of a jump.
+// Whether a thread at this address is in a copy with instructions still to execute: its hit is recorded, and at the original
+// place it would hit again or be inside a jump.
 bool is_under_way(const ProcessBlock& block, u64 ip);
 
-// Moves an interrupted thread from a copy to the place of the original program that it stands for.
-// no: it is in no copy. within (step only): between two instructions of the copy that are one in the original; untouched.
-// A thread that a signal finds in front of its instruction will hit the point again: that is remembered for is_repeat.
+// Moves an interrupted thread from a copy to the corresponding place in the original program.
+// no: it is in no copy. within (step only): between two instructions of the copy that stand for one original; not moved.
+// A thread that a signal finds before its instruction will hit the point again: is_repeat will know it.
 enum class Moved { no, within, to_original };
 Moved move_to_original(ProcessBlock& block, SignalFrame& frame, Arrival arrival);
 
-// The thread will arrive at the point at frame.ip, where it is in front of its instruction, once more with these registers.
+// The thread will come once more, with these registers, to the point at frame.ip, before whose instruction it stands.
 void expect_repeat(ProcessBlock& block, const SignalFrame& frame);
-// A handler begins with this frame: what is expected at frame.ip comes when it has returned. `shown`: returned_to will say so.
+// A handler begins with this frame: a re-execution expected at frame.ip comes after it returns. `shown`: the agent will see
+// that.
 void expect_after(ProcessBlock& block, const SignalFrame& frame, bool shown);
-// A handler returns with this frame: where the thread has to go on. That is in the copy when it has been shown a place in front
-// of an instruction whose hit is recorded, or one that is inside of a jump by now.
+// A handler returns with this frame: the address at which the thread goes on. It is in the copy if the handler was shown a
+// place before an instruction whose hit is recorded, or a place that is now inside a jump.
 u64 place_to_go_on(ProcessBlock& block, const SignalFrame& frame);
-// It has not returned after all, and the frame shows `ip` again.
+// The handler has not returned after all, and the frame shows `ip` again.
 void not_gone_on(ProcessBlock& block, SignalFrame& frame, u64 ip);
-// Nothing is expected any more of the calling thread, or of all others.
+// Forgets the re-executions of the calling thread, or of all others.
 void expect_nothing(ProcessBlock& block);
 void expect_nothing_of_others(ProcessBlock& block);
 
-// Whether this hit is one that has been recorded already.
+// Whether this hit has been recorded already.
 bool is_repeat(ProcessBlock& block, const Point& point, const SignalFrame& frame);
 
 }  // namespace uprobe::agent

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Signals of ours that are sent while blocked. The kernel would keep them pending; it cannot, because they are never blocked
-// in fact. So they are kept here, and arrive where the kernel would deliver them: when they are unblocked, in a wait for
-// them, in a wait with another mask.
+// Deferred signals: SIGTRAP, SIGSEGV and SIGBUS that were sent while the application blocks them. The kernel would keep them
+// pending, but the agent never lets it block them. So the agent keeps them, and they arrive where the kernel would deliver
+// them: when the program unblocks them, waits for them, or waits with another mask.
 #include "preload/deferred_signals.h"
 
 #include "preload/handler_entry.h"
@@ -15,13 +15,14 @@ namespace {
 using shared::DeferredSignal;
 
 enum State : u32 { kFree, kWriting, kThere };
-constexpr i32 kSiTkill = -6;  // sent to this very thread (tgkill, raise)
+constexpr i32 kSiTkill = -6;  // sent to one thread (tgkill, raise)
 
 bool is_there(const DeferredSignal& held) { return __atomic_load_n(&held.state, __ATOMIC_ACQUIRE) == kThere; }
 
 bool is_for(const DeferredSignal& held, u64 thread) { return held.thread == 0 || held.thread == thread; }
 
-// A thread cannot be sent somebody else's siginfo (rt_tgsigqueueinfo(2)): it is sent this one, and takes what is held.
+// No process may send a thread a siginfo of the kernel's (rt_tgsigqueueinfo(2)): it gets this one, and takes the deferred
+// signal.
 constexpr i32 kSiQueue = -1;
 u64 nudge_value(const ProcessBlock& block) { return ~as_word(&block); }
 
@@ -35,7 +36,7 @@ SignalInfo make_nudge(const ProcessBlock& block, i32 signal) {
 }
 
 // A signal of the process goes to a thread that waits for it or does not block it, if there is one. rt_tgsigqueueinfo: not
-// under a filter. Entries of threads that have ended lead to no thread, or to none of this process.
+// under a filter. Entries of ended threads lead to no thread, or to none of this process.
 void nudge_other_thread(ProcessBlock& block, i32 signal) {
   if ((block.flags & shared::kBlockFiltered) != 0 || block.tid_offset == 0) return;
   const u64 own = thread_pointer(), bit = signal_bit(signal);
@@ -59,8 +60,8 @@ bool is_deferred(const ProcessBlock& block, u32 signal, u64 thread) {
   return false;
 }
 
-// A signalfd reads what the kernel has pending, which a held signal is not, and no thread of the program can have it pending
-// there and go on over breakpoints: that is said, not mended.
+// A signalfd reads the kernel's pending signals, which do not include deferred ones; and a thread that has one pending there
+// cannot go on over breakpoints. The tool reports that.
 void count_unread(const ProcessBlock& block, u32 signal) {
   AreaHeader* area = session_area(block, 0);
   const u64 named = __atomic_load_n(&block.by_descriptor, __ATOMIC_RELAXED);
@@ -111,7 +112,7 @@ void forget_deferred(ProcessBlock& block) {
   block.deferred_count = 0;
 }
 
-// With their siginfo; the kernel keeps them while they are blocked. In the name of the process, or of one of its threads.
+// With their siginfo; the kernel keeps them while they are blocked. Sent to the process, or to one of its threads.
 void send_deferred(ProcessBlock& block, u64 thread) {
   const u64 pid = static_cast<u64>(system_call(kSysGetpid));
   for (DeferredSignal& held : block.held) {

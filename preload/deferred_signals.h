@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: MIT
-// SIGTRAP, SIGSEGV and SIGBUS that somebody has sent while the application believes them blocked. See deferred_signals.cpp.
+// SIGTRAP, SIGSEGV and SIGBUS that are sent while the application's virtual mask blocks them. See deferred_signals.cpp.
 #pragma once
 
 #include "preload/agent.h"
 
 namespace uprobe::agent {
 
-// Keeps a signal until it may arrive. False: no place, it has to arrive now.
+// Keeps a signal until it may arrive. False: the table is full, it has to arrive now.
 bool hold(ProcessBlock& block, const SignalInfo& info);
 
-// Whether a signal only says that one of its number is held for the process and may arrive in this thread.
+// Whether a signal only tells this thread to take a deferred signal of the same number, of the process.
 bool is_nudge(const ProcessBlock& block, const SignalInfo& info);
 
-// What is held for the calling thread, as bits of a sigset.
+// The calling thread's deferred signals, as bits of a sigset.
 u64 deferred_signals(const ProcessBlock& block);
 
 // A forked child has no pending signals.
 void forget_deferred(ProcessBlock& block);
 
-// What is held for this thread, 0: for the process, becomes pending in the kernel. Only while all signals are blocked.
+// Makes the deferred signals of this thread, 0: of the process, pending in the kernel. Only while all signals are blocked.
 void send_deferred(ProcessBlock& block, u64 thread);
 
 // Takes the one with the lowest number out of `set`; false: there is none.
 bool take_deferred(ProcessBlock& block, u64 set, SignalInfo& info);
 
-// What the application does not believe blocked any more (`blocked`) arrives: its handler runs when the thread leaves the
-// agent, and `mask` is in force after it. True when a handler will run. System calls: right after one of the application's
+// Delivers deferred signals that the virtual mask (`blocked`) no longer blocks: the handler runs when the thread leaves the
+// agent, and `mask` is in force after it. True if a handler will run. System calls: only right after one of the application's
 // own that changes its mask.
 bool release_deferred(ProcessBlock& block, u64 blocked, u64 mask);
 

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MIT
-// What functions leave at their entries for those who record their returns: when it was, and some words. Best effort: a value
-// may be missing, but none is another call's.
+// Entry records: values that functions leave at their entries for the events at their returns: the time, and some words. Best
+// effort: a value may be missing, but none is another call's.
 //
-// An entry is named by its *place*: session, event, function, and the slot of the stack that holds the return address. Its
-// *seal* is made of what the call has to leave as it found it: the return address and the registers that a function keeps. A
-// return takes the entry of its place if the seal is the same, once.
+// The *place* of an entry names it: session, event, function, and the stack slot that holds the return address. Its *seal* is a
+// digest of state that the call preserves: the return address and the callee-saved registers. A return takes the record of its
+// place if the seal is the same, and takes it once.
 //
-//   left by longjmp, exceptions, exit      nobody takes the entry. The next call in that place writes over it, whatever thread
-//                                          it is: the table is the process's, not a thread's.
+//   left by longjmp, exceptions, exit      no return takes the record. The next call in that place, in any thread, writes over
+//   it:
+//                                          the table is the process's, not a thread's.
 //   coroutines, stacks moved by threads    the slot's address stays the same
 //   fork                                   each process has its own table, as it has its own stack
 //   two threads at once in one way         words of both, and a check that fits neither
-//   vfork, setjmp: two returns of a call   the first takes the entry
-//   an entry that was not seen             what an older call of the same function has left in the same place, by longjmp, with the
-//                                          same seal, would do. From the session's first entry in the place on all are seen: the point
-//                                          stays armed, and notes also while recording is off.
-//   stacks copied away and back            the same slot for two calls under way at once: the kept registers tell them apart, unless
-//                                          they are equal too (greenlets). Go: not noted at all, the tool refuses.
+//   vfork, setjmp: two returns of a call   the first takes the record
+//   an entry that was not seen             an older record of the same function in the same place, left by longjmp and with the
+//                                          same seal, would be taken. From the session's first entry in the place on all are
+//                                          seen: the point stays armed, and makes records also while recording is off.
+//   stacks copied away and back            one slot for two calls under way at once: the callee-saved registers tell them apart
+//                                          unless these are equal too (greenlets). Go: the tool refuses entry records.
 #include "preload/agent.h"
 #include "preload/stubs.h"
 
@@ -28,7 +29,7 @@ __extension__ using Wide = unsigned __int128;
 struct Noted {
   u64 place, seal, tsc;
   u64 words[shared::kNotedWords];
-  u64 check;  // of all others; 0: there is nothing
+  u64 check;  // digest of all others; 0: empty
 };
 constexpr u32 kSetBits = 10, kWays = 4;
 
@@ -60,7 +61,7 @@ Noted* set_of(u64 place) { return &table[(place >> (64 - kSetBits)) * kWays]; }
 u64 load(const u64& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
 void store(u64& word, u64 value) { __atomic_store_n(&word, value, __ATOMIC_RELEASE); }
 
-// The way that has an entry of the place.
+// The way that holds the record of the place.
 Noted* find(u64 place) {
   Noted* const set = set_of(place);
   for (u32 i = 0; i < kWays; ++i)
@@ -68,7 +69,7 @@ Noted* find(u64 place) {
   return nullptr;
 }
 
-// One that nobody needs, if there is one: calls that are under way for long keep theirs.
+// A way that holds no record, if there is one: long calls keep theirs.
 Noted& way_for(u64 place, u64 tsc) {
   Noted* const set = set_of(place);
   for (u32 i = 0; i < kWays; ++i)
@@ -93,7 +94,7 @@ const Event* noting_event(const AreaHeader* area, u32 event_index) {
   return (event->flags & shared::kEventNotes) != 0 ? event : nullptr;
 }
 
-// An older entry of the place goes first, whether or not there will be a new one.
+// An older record of the place goes first, whether or not a new one is made.
 [[gnu::noinline]] void note_entry(const Hit& hit, const AreaHeader* area, u32 event_index) {
   const Event* event = noting_event(area, event_index);
   if (event == nullptr) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// See environment.h. Runs once, on the program's first thread, before any of its code; system calls only where the
-// variables say that there is something to do, or under musl to see these.
+// See environment.h. Runs once, on the program's first thread, before any of its code. Makes system calls only if the variables
+// ask for probes, or under musl, to find the variables.
 #include "preload/environment.h"
 
 #include "preload/system_call.h"
@@ -21,7 +21,7 @@ class Characters {
     if (fd_ >= 0) system_call(kSysClose, static_cast<u64>(fd_));
   }
 
-  // -1: the end.
+  // -1: end of the file.
   int next() {
     if (at_ == end_) {
       end_ = fd_ < 0 ? 0 : system_call(kSysRead, static_cast<u64>(fd_), as_word(buffer_), sizeof buffer_);
@@ -38,8 +38,8 @@ class Characters {
   char buffer_[1024];
 };
 
-// Field 28 of /proc/self/stat: where the kernel put argc. Fields are counted behind the name, which may hold anything
-// but ends with the last ')' of the line.
+// Field 28 of /proc/self/stat: where the kernel put argc. Fields are counted after the name, which may hold any character but
+// ends with the last ')' of the line.
 u64 start_of_stack() {
   Characters text("/proc/self/stat");
   u64 value = 0;
@@ -59,7 +59,7 @@ u64 start_of_stack() {
   return 0;
 }
 
-// A hexadecimal number and the character behind it.
+// A hexadecimal number and the character after it.
 u64 hexadecimal(Characters& text, int& behind) {
   u64 value = 0;
   for (behind = text.next();; behind = text.next()) {
@@ -82,7 +82,7 @@ bool path_in_line(Characters& text, char* path, u32 bytes) {
   return used != 0;
 }
 
-// The decimal number behind `name`, which begins with the end of the line before; -1: there is none.
+// The decimal number after `name`, which begins with the newline of the line before; -1: there is none.
 i64 number_in_status(const char* name) {
   Characters text("/proc/self/status");
   u32 matched = 0;

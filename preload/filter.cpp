@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Whether a record that has been built is wanted: engine/shared/filter.h over the payload, in a ring's free space. What is
-// dropped is never published and leaves nothing but a count.
+// Decides whether a built record is wanted: runs the tests of engine/shared/filter.h over the payload, in a ring's free space.
+// A dropped record is never published and leaves only a count.
 #include "preload/ring.h"
 #include "preload/system_call.h"
 
@@ -8,18 +8,18 @@ namespace uprobe::agent {
 
 using shared::Verdict;
 
-// Not part of its callers: a system call takes registers.
+// Not inlined: a system call takes registers.
 [[gnu::noinline]] UPROBE_IN_SECTION bool fetch_name(const RecordBuilder& builder, u8* name) {
   return !builder.in_section && may_fetch_name(builder) && get_task_name(name);
 }
 
-// Of the first thread the tool has said it; of the others nobody here knows.
+// The tool has told the number of the first thread; the agent does not know those of the others.
 UPROBE_IN_SECTION u32 number_elsewhere(const Hit& hit) {
   const shared::TaskNumber task = shared::task_of(hit.block->process_word, hit.block->thread_word);
   return hit.tid == hit.block->own_process && !task.of_child ? task.process : 0;
 }
 
-// Not part of its callers: only who has tests needs the stack for it.
+// Not inlined: only an event with tests needs the stack for it.
 [[gnu::noinline]] UPROBE_IN_SECTION Verdict verdict_of(const RecordBuilder& builder, const Payload& payload, u32 first,
                                                        u32 count) {
   const AreaHeader* const area = builder.area;
@@ -46,8 +46,8 @@ UPROBE_IN_SECTION Built judge(const RecordBuilder& builder, Payload& payload) {
   return verdict == Verdict::drop ? Built::dropped : Built::ok;
 }
 
-// In the second half of the rows: those of the first are written without lock. Which one is right wherever the thread has moved
-// meanwhile.
+// In the second half of the rows: the first half is written without lock. The row of any CPU is right, wherever the thread has
+// moved since.
 void count_dropped(AreaHeader* area, u32 event_index, u32 cpu) {
   if (area->dropped_rows == 0) return;
   const u64 row = area->dropped_offset + u64{area->dropped_rows + cpu % area->dropped_rows} * area->dropped_stride;

@@ -2,10 +2,10 @@
 // Handing signals to the application's handlers: at once, with the kernel's frame, or when the thread leaves the agent.
 //
 // A signal that comes while its thread is in the agent would show its handler a place that the program does not have, and
-// a handler that leaves by siglongjmp would leave a half-done hit behind. So it waits: its siginfo is put aside, the thread
+// a handler that leaves by siglongjmp would leave the hit half done. So the agent defers it: it keeps the siginfo, the thread
 // goes on with the mask that the kernel has set for the handler, and at the end of the hit the frame of the breakpoint
-// itself becomes the frame of the handler. No system call; no lock: a list belongs to one thread, and what interrupts the
-// thread is done before it goes on.
+// itself becomes the frame of the handler. No system call and no lock: a list belongs to one thread, and a signal that
+// interrupts the thread has ended before the thread goes on.
 #include "preload/handler_entry.h"
 
 #include "arch/x86/entry/cpu.h"
@@ -28,7 +28,7 @@ constexpr u32 kNothingPending = 0;
 constexpr u64 kHandlerClears = 0x10500;  // TF, DF, RF: what the kernel clears at the entry of a handler
 
 extern "C" {
-// entry.S: where the windows are that `look_again` knows.
+// entry.S: the windows that `look_again` knows.
 extern const u8 uprobe_resume_look[] __attribute__((visibility("hidden")));
 extern const u8 uprobe_resume_iretq[] __attribute__((visibility("hidden")));
 extern const u8 uprobe_sigreturn_look[] __attribute__((visibility("hidden")));
@@ -59,8 +59,8 @@ void push(ProcessBlock& block, shared::ThreadEntry& entry, PendingSignal& signal
   __atomic_store_n(&entry.attention, 1, __ATOMIC_RELEASE);
 }
 
-// The oldest: the one that found the fewest signals blocked, since each that came has blocked more for the next. It is not
-// always the first in the list: of two that the kernel delivers at once the later one runs first, and is here first.
+// The oldest is the one that found the fewest signals blocked, since each has blocked more for the next. It is not always the
+// last in the list: of two that the kernel delivers at once the later one runs first, and comes here first.
 u32 oldest_of(const ProcessBlock& block, u32 newest) {
   u32 oldest = newest;
   for (u32 index = newest; index != 0; index = block.pending[index - 1].next)
@@ -85,7 +85,7 @@ PendingSignal* take_oldest(ProcessBlock& block, shared::ThreadEntry& entry) {
   }
 }
 
-// A frame with this mask is left without putting it in force: the handlers that are to run do so in the end.
+// A frame with this mask is left without putting it in force: the deferred handlers do that in the end.
 void remember_mask(ProcessBlock& block, const shared::ThreadEntry& entry, u64 mask) {
   const u32 newest = __atomic_load_n(&entry.pending, __ATOMIC_ACQUIRE);
   if (newest != 0) block.pending[oldest_of(block, newest) - 1].mask &= mask;
@@ -159,7 +159,7 @@ bool can_iretq(const SignalFrame& frame) {
   return (frame.stack_flags & kStackAutodisarm) == 0 && frame.fpstate != 0 && shadow_stack() == 0;
 }
 
-// Under a shadow stack only rt_sigreturn may go back, and that would put the old mask in force.
+// Under a shadow stack only rt_sigreturn can go back, and that would put the old mask in force.
 bool defer(ProcessBlock& block, const AppHandler& handler, const SignalInfo& info, SignalFrame& frame) {
   if (frame.fpstate == 0 || shadow_stack() != 0) return false;
   if (!defer(block, handler, frame_around(frame).restorer, frame.mask, info)) return false;
@@ -191,7 +191,7 @@ void send_pending_again(ProcessBlock& block) {
       i32 number = 0;
       __builtin_memcpy(&number, signal->info, sizeof number);
       queue_to_self(static_cast<u64>(number), signal->info);
-      mask &= signal->mask;  // the oldest's: what was blocked before all of them
+      mask &= signal->mask;  // the oldest's: the mask before all of them
       free_place(*signal);
     }
     uprobe_open_call(kSysRtSigprocmask, kSetMask, as_word(&mask), 0, 8);
@@ -201,15 +201,15 @@ void send_pending_again(ProcessBlock& block) {
 void forget_other_threads(ProcessBlock& block) {
   expect_nothing_of_others(block);
   const shared::ThreadEntry* own = thread_entry(block, thread_pointer(), false);
-  if (own != nullptr && own->pending != 0) return;  // its own are in the pool
+  if (own != nullptr && own->pending != 0) return;  // its own pending signals are in the pool
   for (shared::ThreadEntry& entry : threads_of(block)) entry.pending = 0;
   for (PendingSignal& signal : block.pending) free_place(signal);
 }
 
 extern "C" {
 
-// The oldest pending signal of a thread that is about to leave the agent for the state in `frame`. That frame, built by the
-// kernel for our own signal, becomes its handler's.
+// Delivers the oldest deferred signal of a thread that is about to leave the agent for the state in `frame`. That frame, built
+// by the kernel for the agent's own signal, becomes the frame of its handler.
 __attribute__((visibility("hidden"), used)) Exit uprobe_deliver(SignalFrame* frame) {
   ProcessBlock& block = *uprobe_block;
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
@@ -231,7 +231,7 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_deliver(SignalFrame* fra
   return enter(block, handler, *frame);
 }
 
-// The oldest pending signal interrupts a handler at its first instruction, as when the kernel delivers two at once: a frame
+// The oldest deferred signal interrupts a handler at its first instruction, as when the kernel delivers two at once: a frame
 // below, without extended state, which is initial there. `fresh` is room for it.
 __attribute__((visibility("hidden"), used)) Exit uprobe_stack_signal(HandlerFrame* fresh, HandlerFrame* below,
                                                                      u64 interrupted, const u32* pending) {

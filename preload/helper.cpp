@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// The helper is the tool, found beside the library. The application must not see it: not in wait(), not by SIGCHLD, not
-// in its descriptors.
+// The helper is the tool, found beside the library. It must stay invisible to the application: to wait(), by SIGCHLD, and in
+// its descriptors.
 //
-//   agent --clone, exit signal 0--> between --clone--> the helper-to-be --execve--> the tool
+//   agent --clone, exit signal 0--> intermediate --clone--> helper-to-be --execve--> the tool
 //
-// execve gives a process the exit signal SIGCHLD, so the tool must not be our child: the process between ends at once
-// (we reap it with __WCLONE, which no wait() of the application does) and the kernel finds the tool another parent. A
-// subreaper would be that parent itself: it is none for the moment. Process 1 always is: there the process between
-// stays, as the tool's parent; with its exit signal 0 only __WALL sees it. Both are plain forks, with memory of their
-// own: a child in our memory would keep it alive after execve and make us look like a process with threads.
+// execve gives a process the exit signal SIGCHLD, so the tool must not be a child of the program: the intermediate process ends
+// at once (the agent reaps it with __WCLONE, which no wait() of the application does) and the kernel gives the tool another
+// parent. If the program is a subreaper it would become that parent itself, so the agent clears that state for the moment.
+// Process 1 always is one: there the intermediate process stays, as the tool's parent; with its exit signal 0 only __WALL sees
+// it. Both are plain forks, with memory of their own: a child in the program's memory would keep it alive after execve and look
+// like a second thread.
 //
 // System calls: the program has not begun; signals are blocked, so none of its handlers runs in a child.
 #include "preload/helper.h"
@@ -64,11 +65,11 @@ long call(Call number, Arguments... arguments) {
 
 u32 error_of(long result) { return result < 0 ? static_cast<u32>(-result) : 0; }
 
-// What the children need to know, prepared before they exist.
+// Data for the children, prepared before they exist.
 struct Start {
   Bootstrap* page;
   i32 memory, lifeline;  // descriptors that the helper gets
-  bool stays;            // the process between
+  bool stays;            // the intermediate process stays
   char* variables[kMostVariables];
   char words[2][12];
   char path[kPathBytes];
@@ -89,7 +90,7 @@ void append_number(char* to, u32& used, u32 room, u64 number) {
   append(to, used, room, digits + at);
 }
 
-// The tool is beside the library (build tree), or in bin when that is in lib/uprobe or lib/TRIPLET/uprobe.
+// The tool is beside the library (build tree), or in bin if the library is in lib/uprobe or lib/TRIPLET/uprobe.
 long become_tool(Start& start) {
   char* words[] = {const_cast<char*>("uprobe-run"), const_cast<char*>("--preload-helper"), start.words[0],
                    start.words[1], nullptr};
@@ -103,8 +104,8 @@ long become_tool(Start& start) {
   return result;
 }
 
-// Standard input and output would keep a reader of ours waiting: $(program). What cannot be opened becomes a pipe
-// without a reader: numbers below 3 that are free would be the helper's next files.
+// With the program's standard input and output the helper would keep a reader of them waiting: $(program). A stream that cannot
+// be opened becomes a pipe without a reader: free numbers below 3 would be the helper's next files.
 void turn_streams_away() {
   long null = call(kOpen, as_word("/dev/null"), kReadWrite);
   i32 pipe[2];
@@ -124,7 +125,7 @@ void close_others(u32 a, u32 b) {
   }
 }
 
-// What the program may use of memory is not the tool's measure: as far up as may be.
+// The program's limits on memory are not meant for the tool: raised as far as allowed.
 void lift_limits() {
   const u64 resources[] = {kData, kStack, kAddressSpace};
   for (const u64 resource : resources) {
@@ -153,7 +154,7 @@ void lift_limits() {
   if (helper == 0) run_helper(start);
   if (helper < 0) start.page->start_error = error_of(helper);
   if (start.stays && helper > 0) {
-    // Nothing of the program's may be held, and the page would look like a traced process.
+    // The helper must keep nothing of the program's, and the page would make it look like a traced process.
     call(kSetsid);
     call(kCloseRange, 0, ~0u, 0);
     call(kMunmap, as_word(start.page), shared::kBootstrapBytes);
@@ -178,7 +179,7 @@ u32 start_children(Start& start) {
   return error_of(between);
 }
 
-// Descriptors below 3 are free only if the program was started without a stream: the helper puts others there.
+// Descriptors below 3 are free only if the program was started without a stream; the helper opens others there.
 long above_streams(long fd) {
   if (fd < 0 || fd > 2) return fd;
   const long moved = call(kFcntl, fd, kDupAbove, 3);
@@ -186,7 +187,7 @@ long above_streams(long fd) {
   return moved;
 }
 
-// A page's worth, however small the limit of file sizes is: to run into it is a SIGXFSZ.
+// Sizes the page even if the limit of file sizes is smaller, since hitting that limit is a SIGXFSZ.
 long size_page(long memory) {
   constexpr long kTooBig = -27;
   u64 limit[2];
@@ -219,8 +220,8 @@ bool same_link(const char* a, const char* b) {
          __builtin_memcmp(left, right, static_cast<u64>(n)) == 0;
 }
 
-// /proc must be ours, or the helper would take another process for us; and our children must be born into our own PID
-// namespace: the first one of a new namespace (unshare -p) is its process 1, and its end the end of the namespace.
+// Whether /proc shows this PID namespace, or the helper would take another process for this one; and whether children are born
+// into it: the first process of a new namespace (unshare -p) is its process 1, whose end is the end of the namespace.
 bool can_be_found() {
   char number[24], link[24];
   u32 digits = 0;
@@ -230,8 +231,8 @@ bool can_be_found() {
          same_link("/proc/self/ns/pid", "/proc/self/ns/pid_for_children");
 }
 
-// Makes the calls that the program itself would have to make for us, in a child: a filter may kill for any of them. (One that
-// kills for clone or wait4 cannot be found out about.)
+// Makes the calls that the agent would have to make in the program, but in a child: a filter may kill for any of them. (A
+// filter that kills for clone or wait4 cannot be detected.)
 bool survives_our_calls() {
   const long child = call(kClone, kCloneUntraced, 0, 0, 0, 0);
   if (child == 0) {
@@ -261,7 +262,7 @@ bool survives_our_calls() {
   return child > 0 && status == 0;
 }
 
-// The helper gets what concerns it, and neither LD_PRELOAD nor anything else that its loader would obey.
+// The helper gets its own variables, and neither LD_PRELOAD nor any other that its loader would obey.
 void choose_variables(char** environment, Start& start) {
   u32 count = 0;
   for (char** entry = environment; *entry != nullptr && count + 1 < kMostVariables; ++entry)
@@ -297,7 +298,7 @@ void write_words(Start& start) {
   }
 }
 
-// Page, lifeline, helper: 0 or an errno.
+// Makes page and lifeline and starts the helper: 0 or an errno.
 u32 start_with(Start& start, Helper& helper, u64 blocked) {
   const long page = make_page(start.memory);
   if (error_of(page) != 0) return error_of(page);
@@ -346,7 +347,7 @@ void let_go(Helper& helper, bool keep) {
 namespace {
 
 void write_line(const char* line, u32 used) {
-  // Signals are blocked: a SIGPIPE of ours is taken back before the program could get it.
+  // Signals are blocked: a SIGPIPE from this write is removed before the program could get it.
   constexpr long kBrokenPipe = -32;
   const u64 pipe_signal = 1ull << (13 - 1), no_time[2] = {0, 0};
   if (call(kWrite, 2, as_word(line), used) == kBrokenPipe)

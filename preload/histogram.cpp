@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Histograms at a hit: engine/shared/histogram.h. Entries are found, or made, from a payload that has been built, which may be in
-// an rseq section: one that starts anew finds the entry that it has made, or leaves a claimed slot. Sums change behind it, once.
+// Adds hits to histograms (engine/shared/histogram.h). A hit finds or makes its entries from the payload, perhaps in an rseq
+// section: if that restarts, it finds the entry that it has made, or leaves a claimed slot. Sums change after the section,
+// once.
 #include "preload/ring.h"
 #include "preload/stack_walk.h"
 
@@ -14,7 +15,7 @@ using shared::HistogramSlot;
 using shared::HistogramSource;
 using shared::Trigger;
 
-// A histogram that lies in the area as a whole; numbers that were looked at are not read again.
+// A histogram that lies wholly in the area; numbers that have been checked are not read again.
 struct Map {
   const Histogram* head;
   shared::HistogramCounts* counts;
@@ -48,7 +49,7 @@ UPROBE_IN_SECTION u64* entry_of(const Map& map, u32 number) {
   return reinterpret_cast<u64*>(map.entries + u64{number} * map.entry_bytes);
 }
 
-// The smallest power of two that is not below; of 0 as of 1.
+// The exponent of the smallest power of two that is not below the value; of 0 as of 1.
 UPROBE_IN_SECTION u64 log2_of(u64 value) { return value < 2 ? 0 : 64 - static_cast<u64>(__builtin_clzll(value - 1)); }
 
 UPROBE_IN_SECTION u64 number_of(const HistogramField& field, const Payload& payload, u32 cpu) {
@@ -64,7 +65,7 @@ UPROBE_IN_SECTION u64 number_of(const HistogramField& field, const Payload& payl
   return is_grouped ? value - value % field.width : value;
 }
 
-// common_pid is the number in the tool's PID namespace, which is not known here.
+// common_pid is the number in the tool's PID namespace, which the agent does not know.
 UPROBE_IN_SECTION bool is_unknown_task(const RecordBuilder& builder, const HistogramField& field) {
   return static_cast<HistogramSource>(field.source) == HistogramSource::number &&
          shared::is_of_task(field.offset, field.size) && shared::is_elsewhere(task_words(*builder.hit->block));
@@ -124,7 +125,7 @@ UPROBE_IN_SECTION bool build_key(const RecordBuilder& builder, const Payload& pa
     if (field.key_offset % 8 != 0 || u32{field.key_offset} + bytes_of(source) > map.key_bytes) return false;
     u64* const to = key.words + field.key_offset / 8;
     if (source == HistogramSource::task_name) {
-      // The kernel fills what is behind a name with zeroes.
+      // The kernel fills the bytes after a name with zeroes.
       if (!fetch_name(builder, reinterpret_cast<u8*>(to))) return false;
     } else if (source == HistogramSource::stack)
       walk_stack(*builder.hit, *builder.event, to, shared::kHistogramFrames);
@@ -154,7 +155,8 @@ UPROBE_IN_SECTION bool has_key(const Map& map, u32 number, const Key& key) {
   return true;
 }
 
-// The slot is the caller's. Null: every entry is taken, and the slot stays as it is, since others may have gone past it.
+// The caller has claimed the slot. Null: every entry is taken, and the slot stays claimed, since other writers may have passed
+// it.
 UPROBE_IN_SECTION u64* make_entry(const Map& map, HistogramSlot& slot, u32 hash, const Key& key) {
   u32& next = map.counts->next_entry;
   if (__atomic_load_n(&next, __ATOMIC_RELAXED) >= map.entry_count) return nullptr;
@@ -166,7 +168,7 @@ UPROBE_IN_SECTION u64* make_entry(const Map& map, HistogramSlot& slot, u32 hash,
   return entry;
 }
 
-// The slot, once it is no longer claimed; or as it was, of a writer that does not run (or never will again).
+// The slot once it is no longer claimed; or still claimed, by a writer that does not run now (or never will again).
 UPROBE_IN_SECTION HistogramSlot wait_for(const HistogramSlot& slot) {
   constexpr u32 kLooks = 200;  // some microseconds; a claim is held for a tenth of one
   HistogramSlot word = __atomic_load_n(&slot, __ATOMIC_ACQUIRE);
@@ -184,11 +186,11 @@ UPROBE_IN_SECTION u64* entry_if(const Map& map, HistogramSlot word, u32 hash, co
                                                                    : nullptr;
 }
 
-// Null: there is no room. Ends after a look at each slot at most, and a wait before each that is free.
+// Null: there is no room. Looks at each slot at most once, and waits at most once before each free one.
 UPROBE_IN_SECTION u64* find_entry(const Map& map, const Key& key) {
   const u32 hash = hash_of(key, map.key_bytes), mask = map.slot_count - 1;
   const HistogramSlot claimed = u64{hash} << 32 | shared::kSlotClaimed;
-  const HistogramSlot* other = nullptr;  // claimed by who may be adding this key
+  const HistogramSlot* other = nullptr;  // claimed by a writer that may be adding this key
   for (u32 tries = 0, at = hash & mask; tries <= mask; ++tries, at = (at + 1) & mask) {
     HistogramSlot& slot = map.slots[at];
     HistogramSlot word = __atomic_load_n(&slot, __ATOMIC_ACQUIRE);
@@ -205,7 +207,7 @@ UPROBE_IN_SECTION u64* find_entry(const Map& map, const Key& key) {
   return nullptr;
 }
 
-// A name that nobody has fetched yet is no key, and what is not known is not added up.
+// A name that has not been fetched yet is no key, and an unknown value is not added up.
 UPROBE_IN_SECTION bool is_known(const RecordBuilder& builder, const Map& map, const Payload& payload) {
   if ((payload.record_flags & shared::kRecordNoEntry) != 0 && (map.head->flags & shared::kHistogramWantsEntry) != 0)
     return false;
@@ -218,14 +220,14 @@ UPROBE_IN_SECTION bool is_known(const RecordBuilder& builder, const Map& map, co
   return true;
 }
 
-// The scratch of a ring is that of who writes the ring. Null: there is none.
+// A ring's scratch belongs to the writer of the ring. Null: there is none.
 UPROBE_IN_SECTION Key* key_of(const RecordBuilder& builder) {
   const u64 at = builder.area->scratch_offset + u64{builder.index} * shared::kScratchBytes + shared::kScratchPayload;
   const bool fits = builder.area->scratch_offset != 0 && at % 8 == 0 && at + sizeof(Key) <= builder.area->data_offset;
   return fits ? at_offset<Key>(builder.area, at) : nullptr;
 }
 
-// How many values; none of a hit that is dropped, as one is of which nobody can tell whether it `belongs`.
+// Returns the number of values: 0 for a hit that is dropped, such as one of which it is unknown whether it `belongs`.
 UPROBE_IN_SECTION u8 look_up(const RecordBuilder& builder, const Payload& payload, const Map& map, bool belongs,
                              Addend& addend) {
   Key* const key = belongs ? key_of(builder) : nullptr;
@@ -241,7 +243,7 @@ UPROBE_IN_SECTION u8 look_up(const RecordBuilder& builder, const Payload& payloa
 
 }  // namespace
 
-// Not part of its callers: only who has a histogram needs the stack for it.
+// Not inlined: only an event with a histogram needs the stack for it.
 [[gnu::noinline]] UPROBE_IN_SECTION void find_sums(const RecordBuilder& builder, const Payload& payload) {
   AreaHeader* const area = builder.area;
   Addends& addends = *builder.addends;

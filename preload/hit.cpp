@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A hit: the consumers of a point, newest first; those of a return behind the others.
+// A hit: calls the consumers of a point, newest first; those of a return after the others.
 #include "preload/agent.h"
 #include "preload/stubs.h"
 
@@ -9,28 +9,28 @@ namespace {
 using shared::Consumer;
 using shared::ConsumerKind;
 
-// Behind a stub nobody knows what else the return has taken: where that is something, nothing of the entry is found.
+// For a return by a stub the bytes popped after the address are unknown: if there are any, the entry record is not found.
 u32 popped_by(const Consumer& consumer) {
   return consumer.kind == static_cast<u8>(ConsumerKind::exit) ? consumer.pops : u32{sizeof(u64)};
 }
 
 bool is(const Consumer& consumer, ConsumerKind kind) { return consumer.kind == static_cast<u8>(kind); }
 
-// From the stack pointer at the point: where the return address is, and the stack pointer behind the return. Both 0: nobody
-// wants to know of a return.
+// Distances from the stack pointer at the point: to the return address (lead), and to the stack pointer after the return
+// (moves). Both 0: no consumer wants the return.
 struct Leaves {
   u32 lead, moves, restored;
 };
 
-// Of a consumer of the return. Who comes to a function once more by tail calls, before the first of these has returned, is not
-// followed: the stub that leads back is that of the first call, and so is what has been noted.
+// Whether an entry is recorded for a consumer of the return. If a function is reached again by tail calls before its first call
+// has returned, it is not: stub and entry record are those of the first call.
 [[gnu::noinline]] bool notes_now(const Hit& hit, const AreaHeader* area, const Consumer& consumer) {
   if (is(consumer, ConsumerKind::note)) return true;
   if (!is(consumer, ConsumerKind::stub) || noting_event(area, consumer.event) == nullptr) return false;
   return !hit.may_fault || !is_under_way(*hit.block, *hit.point, (*hit.registers)[shared::Reg::sp]);
 }
 
-// The consumers of one kind.
+// Calls the consumers of one kind.
 inline Leaves feed(Hit& hit, ConsumerKind kind) {
   Leaves leaves{0, 0, 0};
   each_consumer(*hit.block, *hit.point, [&](const Consumer& consumer) {
@@ -48,15 +48,15 @@ inline Leaves feed(Hit& hit, ConsumerKind kind) {
   return leaves;
 }
 
-// What stands at the point is a return, or what leads to one, or a jump in whose stead somebody else returns: the registers
-// become those behind it. False: the stack cannot be read, so nothing will return; the load that faults here is what the
-// program does next.
+// The instruction at the point is a return, leads to one, or is a jump to a function that returns in its stead: sets the
+// registers to those after the return. False: the stack cannot be read, so no return will happen; the program's next step is
+// the load that faults here.
 bool step_behind_return(Hit& hit, const Leaves& leaves) {
   Registers& registers = *hit.registers;
   const u64 sp = registers[shared::Reg::sp];
   u64 address = 0;
   if (!uprobe_peek8(sp + leaves.lead, &address)) return false;
-  registers[shared::Reg::ip] = behind_stubs(address);  // who has come by a tail call may have one there
+  registers[shared::Reg::ip] = behind_stubs(address);  // after a tail call it may be a stub's
   for (u32 i = 0; leaves.restored != 0 && i < sizeof shared::kKeptRegisters; ++i) {
     const u32 word = shared::restored_at(leaves.restored, i);
     if (word != 0 && !uprobe_peek8(sp + 8 * (word - 1), &registers[shared::kKeptRegisters[i]])) return false;
@@ -67,7 +67,7 @@ bool step_behind_return(Hit& hit, const Leaves& leaves) {
 
 }  // namespace
 
-// One call of feed(): it is inlined with all that a record takes, and the frame is the application's stack.
+// One call of feed(): it is inlined together with all recording, and the stack is the application's.
 void handle_hit(Hit& hit) {
   EntryRecord noted;
   hit.noted = &noted;

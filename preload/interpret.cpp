@@ -49,15 +49,15 @@ class Builder {
   Reader reader_;
   Payload& payload_;
   u32 fixed_;
-  u32 total_ = 0;  // what the payload needs, also beyond the room that it has
+  u32 total_ = 0;  // bytes that the payload needs, also beyond its room
   u64 value_ = 0;
-  u32 object_ = 0;  // whose data the argument reads: its index + 1
+  u32 object_ = 0;  // index + 1 of the object whose data the argument reads; 0: none
   u64 object_bias_ = 0;
   bool fault_ = false;
   bool wants_call_ = false;
 };
 
-// Room for `bytes` of dynamic data whose locator stands at `offset`. Null when it does not fit: the hit is then dropped.
+// Room for `bytes` of dynamic data with the locator at `offset`. Null if it does not fit: the hit is then dropped.
 UPROBE_IN_SECTION u8* Builder::dynamic(u32 offset, u32 bytes) {
   const u32 place = total_;
   total_ += bytes;
@@ -78,7 +78,7 @@ UPROBE_IN_SECTION void Builder::store_value(const Insn& insn) {
   for (u32 i = 0; i < insn.size; ++i) payload_.at[insn.offset + i] = static_cast<u8>(value >> (8 * i));
 }
 
-// No address of ours shows.
+// A stub's address must not show: the return address replaces it.
 UPROBE_IN_SECTION void Builder::lead_behind_stubs(const Insn& insn) {
   if (!shared::is_of_words(insn)) return;
   for (u32 i = 0; i < insn.count; i += 8) {
@@ -168,7 +168,7 @@ UPROBE_IN_SECTION void Builder::store_vector(const Insn& insn) {
   read_vector(hit_, insn.size, insn.count, payload_.at + insn.offset);
 }
 
-// A word or the beginning of one, wherever it stands.
+// Loads a word or the beginning of one, at any offset.
 UPROBE_IN_SECTION void Builder::load_entry(const Insn& insn) {
   const EntryRecord* noted = hit_.noted;
   value_ = 0;
@@ -179,8 +179,8 @@ UPROBE_IN_SECTION void Builder::load_entry(const Insn& insn) {
   for (u32 i = 0; i < insn.size; ++i) value_ |= u64{bytes[i]} << (8 * i);
 }
 
-// The tool changes an entry while we read it: it clears `sentinel_at` first and writes it last (x86 keeps the order of stores, and that
-// of loads).
+// The tool may change an entry while the agent reads it: it clears `sentinel_at` first and writes it last (x86 keeps the order
+// of stores, and that of loads).
 UPROBE_IN_SECTION bool Builder::find_object(u32 index, u64& bias) const {
   if (index >= shared::kMappedObjects) return false;
   const shared::MappedObject& object = hit_.block->objects[index];
@@ -199,7 +199,8 @@ UPROBE_IN_SECTION void Builder::load_object(const Insn& insn) {
   if (!fault_) object_ = insn.count + 1u, object_bias_ = bias;
 }
 
-// What was stored is the object's if that is there still: another thread may have unloaded it meanwhile, and mapped something else.
+// The stored value is the object's only if the object is still mapped: another thread may have unloaded it and mapped another
+// file.
 UPROBE_IN_SECTION void Builder::check_object(const Insn& insn) {
   u64 bias = 0;
   const bool is_store = insn.op == Op::store_value || insn.op == Op::store_memory || insn.op == Op::store_string ||

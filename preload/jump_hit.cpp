@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Hits that come by a jump, as far as the body has not recorded them itself, and returns that come by a stub.
+// Hits by jump that the body does not record itself, and returns through a stub.
 #include "arch/x86/entry/cpu.h"
 #include "preload/agent.h"
 #include "preload/calls.h"
@@ -10,7 +10,7 @@
 namespace uprobe::agent {
 namespace {
 
-constexpr u32 kWaits = 1;  // as a pending word that says so
+constexpr u32 kWaits = 1;  // serves as a pending word that is not 0
 
 }  // namespace
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Asking the tool: a slot of the process's own mailbox (engine/shared/mailbox.h), and system calls made here on its behalf.
+// Requests to the tool: a slot of the process's own mailbox (engine/shared/mailbox.h), and system calls that the tool commands.
 //
-// Only reached from hooks in the dynamic loader and at mmap and mprotect (code was mapped or unmapped), around execve, in a child
-// of fork in another PID namespace than the tool's, at the end of the program, and from a breakpoint that has aborted a restartable
-// sequence, never from a probe's hit. The system calls are futex on shared memory and what the tool commands (mmap for displaced
-// copies): a process that may not make these cannot load libraries either. Every wait is bounded, and after one deadline passed the
-// process asks no more.
+// Reached only from internal points in the dynamic loader and at mmap and mprotect (code was mapped or unmapped), around
+// execve, in a child of fork in another PID namespace than the tool's, at the end of the program, and from a breakpoint that
+// has aborted a restartable sequence; never from a probe's hit. The system calls are futex on shared memory and the tool's
+// commands (mmap for displaced copies): a process that may not make these cannot load libraries either. Every wait is bounded,
+// and after one missed deadline the process asks no more.
 //
-// Any process of the session can wake us, or take a bell that we have rung: so each wait lasts a slice at most, after which we look
-// into our own mailbox, and ring again until the tool has seen the request.
+// Any process of the session can wake this thread, or take its bell: so each wait lasts one slice at most, after which the
+// thread looks into its own mailbox, and rings again until the tool has seen the request.
 #include "arch/x86/entry/cpu.h"
 #include "preload/agent.h"
 #include "preload/ring.h"
@@ -27,14 +27,14 @@ using shared::Turn;
 constexpr u64 kFutexWait = 0, kFutexWake = 1, kAll = 0x7fffffff;
 constexpr i64 kSlice = 20'000'000;
 constexpr u32 kSilentSlices = 50, kSlices = 500;
-// So often a wait may end for nothing, before the rest of it is slept where no other process wakes.
+// So many waits may end early; after them the thread sleeps the rest where no other process can wake it.
 constexpr u32 kIdleWakes = 64;
 
 struct Timespec {
   i64 seconds, nanoseconds;
 };
 
-// Every thread that waits there: one of another process might swallow the only wake.
+// Wakes all waiting threads: with a single wake, a thread of another process might take it.
 void wake(u32* word) { system_call(kSysFutex, as_word(word), kFutexWake, kAll); }
 
 u32 load(const u32& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
@@ -44,7 +44,7 @@ void say(Turn& turn, u32 word) {
   __atomic_store_n(&turn.check, word, __ATOMIC_SEQ_CST);
 }
 
-// 0: it is being written.
+// 0: the word is being written.
 u32 hear(const Turn& turn) {
   const u32 check = __atomic_load_n(&turn.check, __ATOMIC_SEQ_CST);
   const u32 word = __atomic_load_n(&turn.word, __ATOMIC_SEQ_CST);
@@ -63,7 +63,7 @@ class Silence {
  public:
   explicit Silence(const Line& line) : line_(line), heartbeat_(load(*line.heartbeat)) {}
 
-  // Waits until something may have been said. False: no longer.
+  // Waits until the tool may have said something. False: it has been silent for too long.
   bool wait(const Mailbox* box, const u32& word, u32 value) {
     if (idle_wakes_ < kIdleWakes && wait_slice(word, value, line_.slice_nanoseconds)) {
       ++idle_wakes_;
@@ -86,8 +86,8 @@ class Silence {
 
 Notice& notice_of(AreaHeader* area, u32 called) { return area->notices[called % shared::kNotices]; }
 
-// What a thread rings by. A child that has not been told its number is looked for among those of its parent, or of the process that
-// was loaded, where these have numbers of the tool's namespace.
+// The number by which a thread rings. The tool looks for a child that has not been told its number among the children of its
+// parent, or of the process that was loaded, if these have numbers in the tool's namespace.
 u32 called(const ProcessBlock& block, u32 tid) {
   const shared::TaskWords words = task_words(block);
   if (!shared::is_elsewhere(words)) return tid;
@@ -116,14 +116,14 @@ MailSlot* find_slot(Mailbox& box) {
   return nullptr;
 }
 
-// Nothing is left to ask for. A request that the tool has not seen waits for no answer then.
+// Whether the session has ended. A request that the tool has not seen then waits for no answer.
 bool is_over(const AreaHeader* area) { return load(area->tool_gone) != 0 || !is_recording(*area); }
 
 bool is_answered(const ProcessBlock& block, const AreaHeader* area) {
   return __atomic_load_n(&block.tool_gone, __ATOMIC_RELAXED) == 0 && !is_over(area);
 }
 
-// A program with many threads may ask for more than there are slots: a thread that finds all taken waits as long as for an answer.
+// More threads may ask than there are slots: a thread that finds all taken waits for one as long as for an answer.
 MailSlot* await_slot(const ProcessBlock& block, AreaHeader* area, Mailbox& box, const Line& line) {
   Silence silence(line);
   while (is_answered(block, area)) {
@@ -149,7 +149,7 @@ void free_slot(Mailbox& box, MailSlot& slot) {
   wake(&box.freed);
 }
 
-// Later than anything that either side has said there: what the tool may still say of an earlier request is not an answer.
+// Later than any number in the slot: an answer to an earlier request is then not taken for one to this.
 u32 fresh_number(const MailSlot& slot) {
   const u32 asked = shared::number_of(load(slot.asked.word)), answered = shared::number_of(load(slot.answered.word));
   const bool is_behind = shared::number_behind(answered, ~asked + 1) < shared::number_behind(0, 1u << 27);
@@ -163,7 +163,7 @@ void ring(const Line& line) {
   wake(line.bell);
 }
 
-// A bell shows who asks. It may be free of us at any moment: the tool has come, or another process has taken it.
+// A bell holds the number of the asking thread. It may become free at any moment: the tool or another process has taken it.
 void ring_for(AreaHeader* area, u32 called) {
   shared::LiveHeader& live = live_of(area);
   bool is_rung = false;
@@ -176,7 +176,7 @@ void ring_for(AreaHeader* area, u32 called) {
   if (!is_rung) __atomic_store_n(&live.bells_missed, 1, __ATOMIC_RELEASE);
 }
 
-// The tool says of who rings that nothing can be done for it. Once may have been said before it had asked.
+// Counts the tool's refusals to this thread's number. One of them may be older than this request.
 class Refusals {
  public:
   Refusals(AreaHeader* area, u32 called)
@@ -202,7 +202,7 @@ u64 execute(const MailSlot& slot) {
   return static_cast<u64>(system_call(static_cast<long>(c[0]), c[1], c[2], c[3], c[4], c[5], c[6]));
 }
 
-// Gives up, unless the tool finishes at this very moment: true then.
+// Gives up, unless the tool finishes at this very moment: then true.
 bool abandon(MailSlot& slot, u32 number) {
   say(slot.asked, shared::turn(number, MailState::abandoned));
   const bool is_done = hear(slot.answered) == shared::turn(shared::number_behind(number, 1), MailState::done);
@@ -210,7 +210,7 @@ bool abandon(MailSlot& slot, u32 number) {
   return is_done;
 }
 
-// `unseen` is called after each wait while the tool has not seen the request; it says whether to go on.
+// Calls `unseen` after each wait while the tool has not seen the request; `unseen` says whether to go on.
 template <class Unseen>
 bool converse_until(const Line& line, const Mailbox* box, MailSlot& slot, u32 number, const Unseen& unseen) {
   const u32 first = number;
@@ -285,9 +285,10 @@ void ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request) {
   free_slot(box, *slot);
 }
 
-// A filter that was there before us has seen these calls already. A child in its parent's memory leaves it to the parent.
+// A filter that is older than the agent has allowed these calls before. A child in its parent's memory leaves the flush to the
+// parent.
 //
-// What is asked for is a round of printing that begins from now on; the tool alone writes how many have begun and ended.
+// The request is for a round of printing that begins after it; only the tool writes how many have begun and ended.
 void flush_output(ProcessBlock& block) {
   AreaHeader* area = session_area(block, 0);
   if (area == nullptr || (area->mode & (shared::kModePreloaded | shared::kModeDaemonize)) == 0) return;

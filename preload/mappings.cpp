@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Code that comes into the process: every mapping of a file that can be executed is shown to the tool before the call that
-// made it returns, so that nothing of it has run. Who made the call does not matter: the dynamic loader, the program itself,
-// a plugin system.
+// Code that comes into the process: the agent shows the tool each executable mapping of a file before the call that made it
+// returns, so that none of it has run unprobed. It does not matter which code made the call: the dynamic loader, the program
+// itself, a plugin system.
 //
-// There are two ways: mmap with PROT_EXEC, and mprotect with PROT_EXEC of what mmap made without. For the second, private
-// mappings of files are remembered in a table; the anonymous memory of JIT compilers is in none of its ranges, so their
-// calls cost a look at the table and no more. munmap is not seen. A range may therefore be out of date; it goes when
-// something else is mapped there, or with the first, idle, question.
+// There are two ways: mmap with PROT_EXEC, and mprotect with PROT_EXEC of an earlier mapping without. For the second the agent
+// keeps private mappings of files in a table; the anonymous memory of JIT compilers is in none of its ranges, so their calls
+// cost one look at the table. munmap is not seen, so a range may be out of date; it goes when another file is mapped there, or
+// with the first request, which is then idle.
 //
-// System calls: the application's own, and what asking the tool takes. Nobody is asked once a filter has come into force.
+// System calls: the application's own, and those of a request to the tool. No request is sent once a filter is in force.
 #include "preload/mappings.h"
 
 #include "preload/calls.h"
@@ -39,7 +39,7 @@ Pages unpack(u64 word) {
 }
 u64 pack(Pages p) { return p.begin < p.end ? p.begin | (p.end - p.begin) << shared::kRangeBeginBits : 0; }
 
-// Addresses from 2^48 on are given out on request only, and a range of a terabyte is no code.
+// The kernel gives out addresses from 2^48 on only on request, and code does not take a terabyte.
 bool can_be_packed(Pages p) {
   return p.end < 1ull << shared::kRangeBeginBits && p.end - p.begin < 1ull << (64 - shared::kRangeBeginBits);
 }
@@ -53,8 +53,7 @@ bool replace(u64& word, u64 from, u64 to) {
   return __atomic_compare_exchange_n(&word, &from, to, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-// Where a range goes: to an entry that it touches, to a free one, or to the nearest: too much is remembered then, never too
-// little.
+// The entry for a range: one that it touches, a free one, or the nearest: the table then covers too much, never too little.
 u64& entry_for(ProcessBlock& block, Pages pages) {
   u64 *free = nullptr, *nearest = nullptr, best = ~0ull;
   for (u64& entry : block.file_ranges) {
@@ -87,7 +86,7 @@ void forget(ProcessBlock& block, Pages pages) {
     if (word == 0 || !overlap(known, pages)) continue;
     const Pages left{known.begin, pages.begin}, right{pages.end, known.end};
     const bool has_left = left.begin < left.end, has_right = right.begin < right.end;
-    // Another thread has changed it: what stays too much costs an idle question.
+    // Another thread has changed it: a range that covers too much costs an idle request.
     if (!replace(entry, word, has_left ? pack(left) : has_right ? pack(right) : 0)) continue;
     if (has_left && has_right) remember(block, right);
   }
@@ -108,7 +107,7 @@ void show_to_tool(ProcessBlock& block, const SignalFrame& frame, Pages pages, sh
            {kind, thread_id(block, may_fault), pages.begin << kPageBits, pages.end << kPageBits});
 }
 
-// What MAP_FIXED takes away must not be the stack that we stand on: from here to the end of the signal frame.
+// MAP_FIXED must not replace the stack in use: from here to the end of the signal frame.
 bool takes_our_stack(const SignalFrame& frame, Pages pages) {
   constexpr u64 kBelow = 4096, kExtendedState = 16384;
   const u64 low = as_word(__builtin_frame_address(0)) - kBelow;
@@ -116,12 +115,12 @@ bool takes_our_stack(const SignalFrame& frame, Pages pages) {
   return overlap(pages, pages_of(low, high - low));
 }
 
-// Code that can still be written is not probed: its mapping counts as one that is not executable yet.
+// Code that can still be written is not probed: its mapping counts as not executable yet.
 bool is_code(u64 protection) { return (protection & (kProtWrite | kProtExec)) == kProtExec; }
 
 bool is_error(long result) { return result < 0 && result > -4096; }
 
-// All fifteen bytes are the file's: two loads at each hit, where looking at each byte would be eight.
+// Compares all fifteen bytes by two loads at each hit; a loop over the bytes would take eight.
 bool is_untouched(const Reader& reader, const Point& point, const shared::Undo& undo) {
   constexpr u32 kLast = shared::kMostBehind - 8;
   u64 now[2], then[2];
@@ -150,7 +149,8 @@ bool map_pages(ProcessBlock& block, const SignalFrame& frame, long& result) {
   return true;
 }
 
-// A loader that has relocated a library makes part of its data read-only: its IFUNCs have chosen, its constructors are next.
+// After a loader has relocated a library it makes part of its data read-only: its IFUNCs have chosen, its constructors are
+// next.
 bool protect_pages(ProcessBlock& block, const SignalFrame& frame, long& result) {
   const Pages pages = pages_of(frame.di, frame.si);
   const u64 begin = pages.begin << kPageBits, end = pages.end << kPageBits;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Code that comes into the process by mmap and mprotect, and code that is gone. See mappings.cpp.
+// Code that comes into the process by mmap and mprotect, and code that goes. See mappings.cpp.
 #pragma once
 
 #include "arch/x86/entry/signal_frame.h"
@@ -7,13 +7,13 @@
 
 namespace uprobe::agent {
 
-// The thread is about to call mmap; mprotect or pkey_mprotect. True: the call has been made, `result` is what the kernel
-// returned, and code that it made executable is probed. False: the displaced copy shall make it.
+// The thread is about to call mmap; mprotect or pkey_mprotect. True: the agent has made the call, `result` is the kernel's, and
+// code that it made executable is probed. False: the displaced copy has to make it.
 bool map_pages(ProcessBlock& block, const SignalFrame& frame, long& result);
 bool protect_pages(ProcessBlock& block, const SignalFrame& frame, long& result);
 
-// A breakpoint was executed at a point. Whose code stands there: the point's; somebody else's, breakpoint included; or the
-// program's own, changed meanwhile, with its first byte back in place. Where the bytes leave a doubt the tool is asked.
+// The code at a point whose breakpoint was executed: the point's own; foreign code or a foreign breakpoint; or the program's
+// code, changed since, with its first byte back in place. If the bytes leave a doubt the agent asks the tool.
 enum class Code { ours, foreign, changed };
 Code code_at(ProcessBlock& block, const Point& point, const SignalFrame& frame);
 

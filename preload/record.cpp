@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// A record: stamped, built in place behind the head of a ring, made visible by one store.
+// A record: stamped, built in place at the end of a ring, published by one store.
 //
-// Rings of CPUs come first (ring_rseq.cpp): nothing is left behind when a hit is abandoned in the middle. Where a thread
-// has no rseq, or a record cannot be built in a section that a fault or a signal starts anew, a ring is claimed
-// (ring_claim.cpp). Both build by the same function.
+// CPU rings come first (ring_rseq.cpp): a hit that is abandoned in the middle leaves nothing there. For a thread without rseq,
+// or a record that cannot be built in a section that restarts at each fault and signal, a ring is claimed (ring_claim.cpp).
+// Both build by the same function.
 #include "preload/ring.h"
 #include "preload/stack_walk.h"
 
 namespace uprobe::agent {
 namespace {
 
-// A hit that finds no room in its ring counts in histograms all the same: it is built in the ring's scratch. False: there is none.
+// A hit that finds its ring full still counts in histograms: it is built in the ring's scratch. False: the ring has none.
 UPROBE_IN_SECTION bool move_aside(const RecordBuilder& builder, Payload& payload) {
   const u64 at = builder.area->scratch_offset + u64{builder.index} * shared::kScratchBytes;
   if (builder.addends == nullptr || builder.area->scratch_offset == 0 ||
@@ -20,7 +20,7 @@ UPROBE_IN_SECTION bool move_aside(const RecordBuilder& builder, Payload& payload
   return true;
 }
 
-// Behind the payload: how many bytes. `room` is that of the payload and all behind it.
+// Adds the stack after the payload. `room` is the size of the room for the payload and the stack.
 [[gnu::noinline]] UPROBE_IN_SECTION Built add_stack(const RecordBuilder& builder, const Payload& payload, u64 room,
                                                     u32& bytes) {
   const u64 at = (payload.used + u64{7}) & ~u64{7};
@@ -61,7 +61,7 @@ UPROBE_IN_SECTION Built build_record(RecordBuilder& builder) {
   if (built != Built::ok) return built;
   if (stack_bytes != 0) payload.record_flags |= shared::kRecordStack;
 
-  // Field by field: reloading a head that was put together on the stack would wait for its stores.
+  // Field by field: loading a head that was put together on the stack would wait for its stores.
   auto& head = *reinterpret_cast<shared::RecordHead*>(room.at);
   head.length = static_cast<u32>((sizeof head + payload.used + 7) & ~u64{7}) + stack_bytes;
   head.number = room.number;
@@ -98,7 +98,7 @@ inline void record(RecordBuilder& builder, u32 event_index) {
   if (builder.behind != 0) run_post_triggers(builder);
 }
 
-// Where events can be off. Not part of its caller: only such a session needs the stack for it.
+// For a session in which events can be off. Not inlined: only such a session needs the stack for it.
 [[gnu::noinline]] void record_switched(const Hit& hit, AreaHeader* area, const Event& event, u32 event_index) {
   RecordBuilder builder{&hit, area,    &event, &counts_of(area, event_index), nullptr, 0, 0, false, false, {}, false,
                         0,    nullptr, 0};

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-// The kernel knows a restartable sequence by its descriptor (struct rseq_cs: start, length, abort handler), which the thread's rseq
-// area names. A thread that gets a signal inside goes on at the abort handler, and the signal frame shows it there
-// (kernel/rseq.c, rseq_ip_fixup). So after an int3 inside:
+// Restartable sequences of the program. The kernel knows a sequence by its descriptor (struct rseq_cs: start, length, abort
+// handler), which the thread's rseq area points to. A thread that gets a signal inside goes on at the abort handler, and the
+// signal frame shows it there (kernel/rseq.c, rseq_ip_fixup). So after an int3 inside:
 //
-//     sequence: ...  cc ...                        one of our breakpoints
-//               .long SIGNATURE                    the kernel compares it with what the thread has registered
+//     sequence: ...  cc ...                        a breakpoint of the tool
+//               .long SIGNATURE                    the kernel compares it with the thread's registration
 //     abort:    ...                                frame.ip; the area names no descriptor any more
 //
-// Which breakpoint it was the frame does not show. The tool finds the sequence and takes all of its probes out; until then the thread
-// would come back, and trap, for ever.
+// The frame does not show which breakpoint it was. The tool finds the sequence and removes all of its probes; until then the
+// thread would come back, and trap, for ever.
 //
-// System calls, in the handler of SIGTRAP: what asking takes (mail.cpp); rseq(2) with arguments that it refuses, which tells whether
-// the thread has an area; and where the tool is gone mprotect of pages of text, which stay executable and readable. None is made
-// under a filter that the program has put in force.
+// System calls, in the handler of SIGTRAP: those of a request (mail.cpp); rseq(2) with arguments that it refuses, which tells
+// whether the thread has an area; and, if the tool is gone, mprotect of pages of text, which stay executable and readable. None
+// is made under a filter that the program has put in force.
 #include "preload/restarts.h"
 
 #include "preload/copies.h"
@@ -49,7 +49,7 @@ bool can_trap(u32 before) {
 
 long try_area(u64 area, u32 signature) { return system_call(kSysRseq, area, kAreaBytes, 0, signature); }
 
-// Of what the thread has registered; rseq(2) says EINVAL for a second area, EBUSY for the same one, EFAULT (or ENOSYS) else.
+// The thread's registration: rseq(2) says EINVAL for a second area, EBUSY for the same one, EFAULT (or ENOSYS) else.
 bool has_area() { return try_area(kNoUsersAddress, 0) == kInvalid; }
 bool has_usual_signature(const ProcessBlock& block) {
   const i32 offset = block.rseq_offset;
@@ -64,7 +64,7 @@ bool dies_of_traps(const ProcessBlock& block) {
   return block.actions[static_cast<u32>(shared::AppSignal::trap)].handler <= kSigIgn;
 }
 
-// ---- where the tool is gone
+// ---- if the tool is gone
 
 bool is_gone(const ProcessBlock& block, const AreaHeader* area) {
   return __atomic_load_n(&block.tool_gone, __ATOMIC_RELAXED) != 0 ||
@@ -81,7 +81,7 @@ bool protect(u64 page, u64 protection) {
   return system_call(kSysMprotect, page & ~(kPage - 1), kPage, protection) == 0;
 }
 
-// One byte, which processors see or do not see (engine/control/patch.cpp): a thread that traps still finds its copy.
+// One byte, so a processor sees either the old or the new one: a thread that traps still finds its copy.
 void put_back(Point& point, shared::Undo& undo) {
   constexpr u64 kRead = 1, kWrite = 2, kExecute = 4;
   auto* text = reinterpret_cast<volatile u8*>(point.address);
@@ -94,7 +94,7 @@ void put_back(Point& point, shared::Undo& undo) {
   protect(point.address, kRead | kExecute);
 }
 
-// Which breakpoint it was is not known: all go. A thread that finds another one at it comes again until it is done.
+// Which breakpoint it was is unknown: all go. A thread that finds another thread at it comes again until it is done.
 void put_all_back(ProcessBlock& block) {
   u32 expected = 0;
   if (!__atomic_compare_exchange_n(&block.alone, &expected, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return;
@@ -107,7 +107,7 @@ void put_all_back(ProcessBlock& block) {
 
 }  // namespace
 
-// A trap of the program's own whose int3 another thread has taken away looks the same, but for the signature.
+// A trap of the program's own, whose int3 another thread has since removed, looks the same except for the signature.
 bool is_abort(ProcessBlock& block, const SignalFrame& frame) {
   const Reader reader{(frame.mask & shared::kOurSignals) == 0};
   u32 before = 0;

@@ -6,11 +6,12 @@
 
 namespace uprobe::agent {
 
-// Whether the thread has executed an int3 inside a restartable sequence. The kernel has moved it then to the abort handler, before
-// the signal: the instruction before frame.ip is none that traps. System calls (rseq, which changes nothing), none under a filter.
+// Whether the thread has executed an int3 inside a restartable sequence. The kernel has then moved it to the abort handler
+// before the signal: the instruction before frame.ip cannot trap. System calls (rseq, which changes nothing), none under a
+// filter.
 bool is_abort(ProcessBlock& block, const SignalFrame& frame);
 
-// Has the tool take the probes out of the sequence. The thread goes on at the abort handler, as every aborted thread does.
+// Has the tool remove the probes from the sequence. The thread goes on at the abort handler, as every aborted thread does.
 void leave_sequence(ProcessBlock& block, const SignalFrame& frame);
 
 }  // namespace uprobe::agent

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Where handlers of the application return to: their rt_sigreturn puts a mask and a stack in force that the handler may have
+// The returns of the application's handlers: their rt_sigreturn restores a mask and a stack that the handler may have
 // changed, so the agent has to see it. glibc's restorer carries a point. musl's cannot: it has no unwind information, and
 // unwinders know it by its bytes, which a point would change.
 //
-// A handler with such a restorer gets ours as its return address: the same bytes, in memory that can be read and not
-// executed. Whoever unwinds finds what it looks for; the thread that returns there faults, and SIGSEGV brings it to us.
+// A handler with such a restorer gets the agent's as its return address: the same bytes, in memory that can be read and not
+// executed. An unwinder finds the bytes that it looks for; the thread that returns there faults, and SIGSEGV brings it to the
+// agent.
 //
 //   handler --ret--> visible restorer --SIGSEGV--> uprobe_on_fault --> as at a point of role system_call --> return copy
 //
-// A fault under a blocked SIGSEGV kills. It is never blocked in fact but in a handler of its own; such a handler is
-// installed with SA_NODEFER where it is to come back this way, and what it believes is kept as for SIGTRAP.
+// A fault while SIGSEGV is blocked kills. The kernel blocks it only in a SIGSEGV handler of the program's own; such a handler
+// is installed with SA_NODEFER if it is to return this way, and its virtual mask is kept as for SIGTRAP.
 #include "preload/returns.h"
 
 #include "arch/x86/entry/cpu.h"
@@ -24,10 +25,10 @@ extern const u8 uprobe_visible_restorer[] __attribute__((visibility("hidden")));
 extern const u8 uprobe_visible_syscall[] __attribute__((visibility("hidden")));
 }
 
-constexpr u64 kNumberBytes = 7;  // of `mov $15, %rax`, the instruction in front of the `syscall`
+constexpr u64 kNumberBytes = 7;  // of `mov $15, %rax`, the instruction before the `syscall`
 constexpr u32 kWordOfRestorer = 7;
 
-// The one that a frame had. In the last of the words that the kernel neither writes nor reads (sigcontext::reserved1).
+// The restorer that a frame had, in the last of the words that the kernel neither writes nor reads (sigcontext::reserved1).
 u64& own_restorer(SignalFrame& frame) { return frame.reserved[kWordOfRestorer]; }
 
 bool has_known_bytes(u64 restorer) {
@@ -38,14 +39,14 @@ bool has_known_bytes(u64 restorer) {
          from_second == kFromSecond;
 }
 
-// No handler of SIGSEGV can have left it blocked (by longjmp), and the interrupted thread has not.
+// No handler of SIGSEGV can have left it blocked (by longjmp), and the interrupted thread has not blocked it.
 bool segv_is_open(const ProcessBlock& block, const SignalFrame& frame) {
   const bool handled = block.actions[static_cast<u32>(shared::AppSignal::segv)].handler > kSigIgn;
   return (frame.mask & signal_bit(kSigSegv)) == 0 && (!handled || block.segv_stays_open != 0);
 }
 
-// The other way round, for the frame of a handler that has come back. What its signal found returning is still there: the word
-// that was the return address, and the frame. SIGSEGV is open here, so these may be no memory.
+// The reverse, for the frame of a handler that has returned. The word that was its return address, and the frame, are still
+// there. SIGSEGV is open here, so they may be unmapped memory.
 void hide_own_restorer(u64 context) {
   const Reader reader{true};
   u64 returned_to = 0, own = 0, unused = 0;
@@ -64,14 +65,14 @@ bool returns_through_us(const ProcessBlock& block, u64 restorer) {
   return point != nullptr && point->state == static_cast<u32>(shared::PointState::armed);
 }
 
-// Not without a libc that we know: Go's restorer has the same bytes, its handlers keep nothing that matters in their frames,
-// and what they interrupt goes on in other threads. Under a shadow stack the kernel's return address is the only one.
+// False without a known libc: Go's restorer has the same bytes, but its handlers keep nothing that matters in their frames, and
+// other threads go on with the code that they interrupt. Under a shadow stack only the kernel's return address is valid.
 bool can_lead_back(const ProcessBlock& block, u64 restorer) {
   return (block.flags & shared::kBlockLeadsBack) != 0 && block.tid_offset != 0 && shadow_stack() == 0 &&
          has_known_bytes(restorer) && !returns_through_us(block, restorer);
 }
 
-// Not for a debugger's eyes: it would be shown the faults.
+// Not under a debugger: it would be shown the faults.
 void lead_back(ProcessBlock& block, HandlerFrame& whole) {
   if (__atomic_load_n(&block.left, __ATOMIC_RELAXED) != 0 || !segv_is_open(block, whole.context)) return;
   if (!can_lead_back(block, whole.restorer)) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where handlers of the application return to. See returns.cpp.
+// The returns of the application's handlers. See returns.cpp.
 #pragma once
 
 #include "preload/agent.h"
@@ -8,18 +8,18 @@ namespace uprobe::agent {
 
 // Whether handlers with this restorer come back through the agent (app_sigreturn).
 bool returns_through_us(const ProcessBlock& block, u64 restorer);
-// Whether handlers with this restorer can be given the visible one of ours.
+// Whether handlers with this restorer can be given the agent's visible one.
 bool can_lead_back(const ProcessBlock& block, u64 restorer);
-// A handler is about to run with this frame, which has the mask of the interrupted thread as the kernel has it.
+// A handler is about to run with this frame, which holds the kernel's mask of the interrupted thread.
 void lead_back(ProcessBlock& block, HandlerFrame& whole);
 
-// A handler that returns through us begins with this frame: it sees a thread that its signal has found at the visible restorer
-// at the application's own.
+// A handler that returns through the agent begins with this frame: if its signal has found the thread at the visible restorer,
+// the frame shows the application's own restorer.
 void show_own_restorer(SignalFrame& frame);
 
-// Whether a thread stands at the visible restorer: its handler has come back.
+// Whether a thread stands at the visible restorer: its handler has returned.
 bool has_come_back(u64 address);
-// Such a thread, faulted: moves it to the `syscall` there, as a point of role system_call. The point is in no table.
+// Moves such a thread, after its fault, to the `syscall` there, as a point of role system_call that is in no table.
 Point begin_return(SignalFrame& frame);
 // Moves a thread that is about to make that call back to the visible restorer; false: it is not there.
 bool leave_return_copy(SignalFrame& frame);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Breakpoints can stay where a program rewrites its code: one byte is compared with what was there at each hit. A jump takes
-// bytes of several instructions, and who changes one of them makes it lead nowhere.
+// Breakpoints can stay where a program rewrites its code: the agent compares one byte with the original at each hit. A jump
+// covers the bytes of several instructions, and a program that changes one of them makes the jump lead astray.
 //
-// In executable code it goes as engine/patch/patch.cpp does it: a breakpoint, the bytes behind it, the first byte, and a
-// serializing instruction on every processor after each (membarrier, uapi/linux/membarrier.h).
+// In executable code the jump is replaced as engine/patch/ does it: a breakpoint, the bytes after it, the first byte, and a
+// serializing instruction on every processor after each step (membarrier, uapi/linux/membarrier.h).
 #include "preload/rewrites.h"
 
 #include "preload/system_call.h"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Rings from the writer's side: what record.cpp, ring_rseq.cpp and ring_claim.cpp share. See engine/shared/session_area.h.
+// Rings from the writer's side: declarations that record.cpp, ring_rseq.cpp and ring_claim.cpp share. See session_area.h.
 #pragma once
 
 #include "preload/agent.h"
 
 namespace uprobe::agent {
 
-// Where the next record of a ring goes.
+// The place of a ring's next record.
 struct Room {
   u8* at;
   u32 position;  // units of 8 bytes
@@ -26,23 +26,23 @@ struct Room {
               .bytes = used < area->ring_bytes ? area->ring_bytes - used : 0};
 }
 
-// What a hit adds to histograms, once it is certain that it happens. Few bytes: they lie on the application's stack.
+// The sums that a hit adds to once it is certain that it is recorded. Small: they lie on the application's stack.
 struct Addend {
   u64* sums;  // of the entry, the count of hits first; or the count of dropped hits
   u64 values[shared::kMaxHistogramValues];
 };
 struct Addends {
-  bool found;  // those below are what the hit adds
+  bool found;  // the fields below are set
   u8 count;
   u8 value_counts[shared::kMaxEventHistograms];
   Addend list[shared::kMaxEventHistograms];
 };
 
-// Whether a hit is recorded by what the session was when it came, or by what it is behind the triggers.
+// Whether the session was on when the hit came, off, or is to be tested after the triggers (open).
 enum class SessionWas : u8 { on, off, open };
 
-// A record to be built behind the head of a ring that nobody else writes meanwhile. `ring` and what follows is the business
-// of who finds the ring.
+// A record to be built at the end of a ring that no other thread writes at that time. `ring` and the fields after it are set by
+// the function that finds the ring.
 struct RecordBuilder {
   const Hit* hit;
   AreaHeader* area;
@@ -53,12 +53,12 @@ struct RecordBuilder {
   u32 cpu;
   bool in_section;
   // trigger.cpp:
-  bool looks;          // triggers are to be run on what has been built: never in a section
+  bool looks;          // triggers are to be run on the built record: never in a section
   SessionWas session;  // when the hit came
-  bool is_off;         // the event is, or the session
-  u32 behind;          // index + 1 of the event's trigger that acts when the record is published
-  Addends* addends;    // of an event that adds to histograms; else null. Such a hit is built, whatever is off
-  u64 commit;          // out, with Built::ok: what publishes the record once it is stored to ring->commit
+  bool is_off;         // the event is off, or the session
+  u32 behind;          // index + 1 of the event's trigger that acts after the record is published
+  Addends* addends;    // of an event that adds to histograms; else null. Such a hit is built even if all is off
+  u64 commit;          // out, with Built::ok: stored to ring->commit it publishes the record
 };
 // Stamps and builds. Runs inside the rseq section as well.
 Built build_record(RecordBuilder& builder);
@@ -68,11 +68,11 @@ bool begin_switched(RecordBuilder& builder);
 // Runs the triggers of a builder that `looks`: `ok` or `disabled`.
 Built act_on(RecordBuilder& builder, const Payload& payload);
 void run_post_triggers(const RecordBuilder& builder);
-// Of an event with kEventShowsStack: whether this hit's stack is to be recorded. Asked once, when the record is wanted.
+// Of an event with kEventShowsStack: whether this hit's stack is to be recorded. Called once, when the record is wanted.
 bool wants_stack(const RecordBuilder& builder, const Payload& payload);
 struct Triggers {
   const shared::Trigger* first;
-  u64* left;  // of each, how often it may still act
+  u64* left;  // for each, how often it may still act
   u32 count;
 };
 Triggers triggers_of(AreaHeader* area, const Event& event);
@@ -80,7 +80,7 @@ inline bool is_histogram(const shared::Trigger& trigger) {
   return trigger.kind == static_cast<u32>(shared::TriggerKind::histogram);
 }
 
-// histogram.cpp. Fills builder.addends from what has been built; nothing is added yet.
+// histogram.cpp. Fills builder.addends from the built record; add_up adds them.
 void find_sums(const RecordBuilder& builder, const Payload& payload);
 void add_up(const Addends& addends);
 // The hit could not be built: it is missing in every histogram of the event.
@@ -92,28 +92,28 @@ inline bool may_fetch_name(const RecordBuilder& builder) {
 }
 // The caller's, kNameBytes. False: it may not be fetched, or not in a section.
 bool fetch_name(const RecordBuilder& builder, u8* name);
-// What the session's tests from `first` on say of what has been built; no tests let everything pass. The name is fetched where that
-// depends on it; `unknown`: it may not be, or not in a section.
+// Runs the session's tests from `first` on over the built record; without tests everything passes. Fetches the name if a test
+// needs it; `unknown`: it may not be fetched, or not in a section.
 shared::Verdict verdict_of(const RecordBuilder& builder, const Payload& payload, u32 first, u32 count);
-// Whether what has been built is wanted: `ok`, `dropped`, or `wants_call`.
+// Whether the built record is wanted: `ok`, `dropped`, or `wants_call`.
 Built judge(const RecordBuilder& builder, Payload& payload);
 void count_dropped(AreaHeader* area, u32 event_index, u32 cpu);
 
-// ring_rseq.cpp. One record into the ring of the CPU. False: this thread has no rseq now, or the record cannot be built in
+// ring_rseq.cpp. Makes one record in the ring of the CPU. False: this thread has no rseq now, or the record cannot be built in
 // a section; nothing has been done.
 bool record_on_cpu(RecordBuilder& builder, Built& built);
-// Finds libc's struct rseq. Makes system calls: not in a hit on an application's code. Nothing where a filter may be in force.
+// Finds libc's struct rseq. Makes system calls: not in a probe's hit. Does nothing if a filter may be in force.
 void learn_rseq(ProcessBlock& block);
-// In a new thread with a control block of its own: libc has not registered rseq yet, and the block may be a reused one that
-// says otherwise.
+// For a new thread with a control block of its own: libc has not registered rseq yet, and a reused block may still hold the CPU
+// of an earlier thread.
 void forget_cpu(const ProcessBlock& block);
 
-// ring_claim.cpp. One record into a ring that is claimed for it. False: every ring is taken.
+// ring_claim.cpp. Makes one record in a ring that it claims. False: every ring is taken.
 bool record_claimed(RecordBuilder& builder, Built& built);
-// The index of a ring that is the caller's now; area->ring_count: none is free. CPUs start at different ones.
+// The index of a ring that is now the caller's; area->ring_count: none is free. CPUs start at different ones.
 u32 claim_ring(AreaHeader* area, u32 owner, u32 cpu);
 
-// Whether the area's words about rings can be used.
+// Whether the area's numbers about rings can be used.
 inline bool rings_make_sense(const AreaHeader* area) {
   return area->ring_count != 0 && area->ring_count <= shared::kMaxRings && area->cpu_ring_count <= area->ring_count;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Claimed rings: right in every thread, also before libc registers rseq, in vfork children, under musl, in Go.
+// Claimed rings: correct in every thread, also before libc registers rseq, in vfork children, under musl, in Go.
 //
 // A thread that finds a ring claimed takes the next one; it never waits. A signal handler that hits while its own thread is
 // building a record sees that ring claimed and takes another. A thread that leaves the building of a record by siglongjmp
-// takes the ring with it: CPU rings have no such loss.
+// leaves its ring claimed for good: CPU rings have no such loss.
 #include "arch/x86/entry/cpu.h"
 #include "preload/ring.h"
 
@@ -24,7 +24,7 @@ u32 claim_ring(AreaHeader* area, u32 owner, u32 cpu) {
   return area->ring_count;
 }
 
-// Not part of its callers: the other way to record is deep enough.
+// Not inlined: the other way to record takes enough stack.
 [[gnu::noinline]] bool record_claimed(RecordBuilder& builder, Built& built) {
   AreaHeader* const area = builder.area;
   const u32 cpu = current_cpu();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Rings of CPUs, written inside rseq sections of the registration that libc has made. The agent never registers one.
+// CPU rings, written inside rseq sections of libc's registration. The agent never registers an area.
 //
-// cpu_id says nothing about whether the kernel watches this thread. It does not in a child that runs on its parent's control
-// block (vfork, clone with CLONE_VM; ProcessBlock::own_rseq), nor in a new thread before libc gets to it (forget_cpu).
+// cpu_id does not show whether the kernel maintains it for this thread. It does not in a child that runs on its parent's
+// control block (vfork, clone with CLONE_VM; ProcessBlock::own_rseq), nor in a new thread before libc registers it
+// (forget_cpu).
 #include "preload/ring.h"
 #include "preload/system_call.h"
 #include "preload/thread.h"
@@ -18,7 +19,7 @@ struct Rseq {
   u32 flags;
 };
 
-// rseq.S uses the places.
+// rseq.S uses the offsets.
 struct RseqJob {
   Rseq* rseq;
   Ring* ring;
@@ -28,7 +29,7 @@ struct RseqJob {
 };
 static_assert(offsetof(RseqJob, ring) == 8 && offsetof(RseqJob, commit) == 16 && offsetof(RseqJob, tries) == 24);
 
-constexpr u32 kRseqGaveUp = 100;  // from here on not Built: too many interruptions, a load that faulted (rseq.S)
+constexpr u32 kRseqGaveUp = 100;  // from here on no Built: too many interruptions, or a load that faulted (rseq.S)
 constexpr i32 kMostTries = 100;
 
 constexpr long kSysRseq = 334;
@@ -36,8 +37,8 @@ constexpr u64 kRseqUnregister = 1, kRseqSignature = 0x53053053;
 
 extern "C" __attribute__((visibility("hidden"))) u32 uprobe_rseq_record(RseqJob* job);
 
-// The first part of the section: rseq.S stores the commit. A ring is its CPU's from the comparison on that the kernel makes
-// when it interrupts the section.
+// The first part of the section: rseq.S stores the commit. The kernel compares the CPU when it interrupts the section, so
+// from that comparison on the ring is the CPU's.
 extern "C" __attribute__((visibility("hidden"), used)) UPROBE_IN_SECTION u32 uprobe_build_record(RseqJob* job) {
   RecordBuilder& builder = *job->builder;
   const u32 cpu = __atomic_load_n(&job->rseq->cpu_id, __ATOMIC_RELAXED);
@@ -47,13 +48,13 @@ extern "C" __attribute__((visibility("hidden"), used)) UPROBE_IN_SECTION u32 upr
   const u32 begun = static_cast<u32>(__atomic_load_n(&job->ring->commit, __ATOMIC_RELAXED)) + 1;
   __atomic_store_n(&job->ring->begun, begun, __ATOMIC_RELEASE);
   const Built built = build_record(builder);
-  // What is not published has not begun.
+  // A record that is not published has not begun.
   if (built != Built::ok) __atomic_store_n(&job->ring->begun, begun - 1, __ATOMIC_RELAXED);
   job->commit = builder.commit;
   return static_cast<u32>(built);
 }
 
-// Null: none of this thread's own.
+// Null: this thread has no area of its own.
 Rseq* rseq_of(ProcessBlock& block) {
   if (block.rseq_offset == 0) return nullptr;
   const u64 thread = thread_pointer();
@@ -62,13 +63,13 @@ Rseq* rseq_of(ProcessBlock& block) {
   const u64 at = thread + static_cast<u64>(i64{block.rseq_offset});
   u64 ids = 0, section = 0;
   if (!uprobe_peek8(at, &ids) || static_cast<i64>(ids) < 0) return nullptr;
-  // What a program with an FS base of its own has there is not ours to change.
+  // A program with an FS base of its own may have other data there, which must not change.
   if (!uprobe_peek8(at + 8, &section) || section != 0) return nullptr;
   return reinterpret_cast<Rseq*>(at);
 }
 
-// Asks to end a registration with a wrong signature: that changes nothing, and fails with EPERM only where the calling
-// thread has registered just this area (kernel/rseq.c). Asking to make the one that is there already tells by EBUSY that its
+// Asks to end a registration with a wrong signature: that changes nothing, and fails with EPERM only if the calling
+// thread has registered exactly this area (kernel/rseq.c). Asking to register it again fails with EBUSY, which shows that its
 // signature is the usual one.
 bool is_registered(u64 area, u64 bytes) {
   constexpr long kPermission = -1, kBusy = -16;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From an address in an island to the point whose slot it is in: back in steps of kSlotUnit, to the first place that is proven
-// to be a point's slot. A slot that is not its point's any more (another one was made when the point was armed again) has none.
+// From an address in an island to the point whose slot holds it: goes back in steps of kSlotUnit, to the first place that is
+// proven to be a point's slot. A slot that its point no longer uses (another was made when the point was armed again) has none.
 #include "preload/slots.h"
 
 namespace uprobe::agent {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Slots of islands (engine/shared/trampoline.h): whose they are. See slots.cpp.
+// Slots of islands (engine/shared/trampoline.h) and their points. See slots.cpp.
 #pragma once
 
 #include "engine/shared/trampoline.h"
@@ -18,10 +18,10 @@ struct Slot {
   const shared::SlotHead* head;  // null: none
   const Point* point;
 };
-// The slot that an address is in, from the head to the end of the copy.
+// The slot that holds an address, from its head to the end of its copy.
 Slot slot_around(const ProcessBlock& block, u64 address);
 
-// The point that the head of a slot names, null: there is none with this index.
+// The point that the head of a slot names, null: the index is out of range.
 const Point* point_of(const ProcessBlock& block, const shared::SlotHead& head);
 
 }  // namespace uprobe::agent

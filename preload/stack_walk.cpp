@@ -6,19 +6,19 @@
 namespace uprobe::agent {
 namespace {
 
-// A frame that is larger than this is a register that holds something else.
+// A link that would make a larger frame is a register that holds something else.
 constexpr u64 kMostFrameBytes = 1 << 20;
-// Below the stack pointer (System V ABI): where a function that is about to return has what it has just taken from the stack.
+// Below the stack pointer (System V ABI): a function that is about to return has just taken its saved words from there.
 constexpr u64 kRedZone = 128;
 
-// Behind a stack that libc has made lies the thread's control block: nothing of a stack is further up. 0: not known.
+// A stack that libc has made ends at the thread's control block: no frame is above it. 0: not known.
 UPROBE_IN_SECTION u64 control_block(const Hit& hit) {
   u64 low = 0, high = 0;
   if (hit.block->tid_offset == 0 || !uprobe_peek_fs4(0, &low) || !uprobe_peek_fs4(4, &high)) return 0;
   return high << 32 | low;
 }
 
-// Returns how many bytes were there. A load that faults costs two signals in a section: the ends that are known are no fault.
+// Returns the number of bytes copied. A load that faults costs two signals in a section, so the known ends are respected.
 UPROBE_IN_SECTION u32 copy_stack(const Hit& hit, u64 from, u8* to, u32 limit) {
   const u64 sp = (*hit.registers)[shared::Reg::sp];
   const auto end_at = [&](u64 end) __attribute__((always_inline)) {

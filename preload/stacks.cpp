@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Alternate signal stacks. A hit needs a signal frame (3-4 KiB with AVX-512) and a kilobyte for the agent. On the program's
-// own stack, or on an alternate stack as small as the program could make it, that may be more than there is; and an alternate
-// stack may hold something that lives (coroutines have been made that way). So each thread gets a stack of ours as the
-// kernel's alternate stack, and what the application believes about its own is kept here.
+// Alternate signal stacks. A hit needs a signal frame (3-4 KiB with AVX-512) and a kilobyte for the agent. The program's
+// own stack, or an alternate stack as small as the program could make it, may not have that much; and an alternate
+// stack may hold live data (coroutines have been made that way). So the agent gives each thread a stack of its own as the
+// kernel's alternate stack, and remembers here the one that the application has set.
 //
 // The rules of sigaltstack and of where a frame goes are the kernel's: kernel/signal.c (do_sigaltstack, on_sig_stack),
 // arch/x86/kernel/signal.c (get_sigframe).
@@ -20,14 +20,14 @@ namespace {
 
 using shared::ThreadEntry;
 
-// All signals that there are may come at once, each a frame of its own. A page or two are ever touched in most threads.
+// All kinds of signals may come at once, each with a frame of its own. Most threads ever touch a page or two.
 constexpr u64 kStackBytes = 1024 * 1024;
 constexpr u64 kUses = 4095;  // the bits of ThreadEntry::own_stack that count its threads
 constexpr u64 kRedZone = 128, kFpAlignment = 64, kSmallest = 2048;  // MINSIGSTKSZ
 constexpr u32 kDisable = 2, kOnstack = 1, kFlagBits = 1u << 31;     // SS_DISABLE, SS_ONSTACK, SS_AUTODISARM
 constexpr long kPermission = -1, kNoMemory = -12, kFault = -14, kInvalid = -22;
 constexpr long kSysMmap = 9, kSysTgkill = 234, kSysSigaltstack = 131;
-constexpr u32 kLooks = 16;  // entries that are looked at for the stack of a thread that has ended
+constexpr u32 kLooks = 16;  // entries examined for the stack of an ended thread
 // In the legacy area of an xsave image (uapi/asm/sigcontext.h, struct _fpx_sw_bytes).
 constexpr u64 kFpMagicAt = 464, kFpBytesAt = 468, kFpPlainBytes = 512;
 constexpr u32 kFpMagic = 0x46505853;
@@ -47,8 +47,8 @@ bool is_on_apps(const ThreadEntry& entry, u64 sp) {
   return (entry.app_stack_flags & kFlagBits) == 0 && is_on(entry.app_stack, entry.app_stack_size, sp);
 }
 
-// A stack with SS_AUTODISARM is none while a handler runs on it; where the end of a handler does not show, nothing can be put
-// back: there it stays one that is in use.
+// A stack with SS_AUTODISARM is not set while a handler runs on it. If the agent does not see the handler's end it could not
+// set it again: then the stack stays set, and counts as in use.
 bool is_in_use(const ProcessBlock& block, const ThreadEntry& entry, u64 sp, u64 restorer) {
   if (returns_through_us(block, restorer)) return is_on_apps(entry, sp);
   return is_on(entry.app_stack, entry.app_stack_size, sp);
@@ -62,7 +62,7 @@ u64 fp_bytes(u64 fpstate) {
   return magic == kFpMagic ? bytes : kFpPlainBytes;
 }
 
-// The id in its control block says nothing: musl clears that before a thread has run its last instruction.
+// The id in the control block does not tell: musl clears it before a thread has run its last instruction.
 bool has_ended(const ThreadEntry& entry, u64 pid) {
   constexpr long kNoSuchThread = -3;
   return system_call(kSysTgkill, pid, entry.id, 0) == kNoSuchThread;
@@ -74,8 +74,8 @@ bool has_own_stack(const ThreadEntry& entry, const SignalFrame& hit) {
   return entry.own_stack != 0 && hit.stack_base == stack_of(entry);
 }
 
-// The stack of a thread that is gone; 0: none found in a few looks. A thread that begins with the same control block
-// meanwhile has changed the word (begin_thread).
+// The stack of an ended thread; 0: none found in a few looks. If a thread has begun with the same control block since, the word
+// has changed (begin_thread).
 u64 inherit_stack(ProcessBlock& block) {
   if (block.tid_offset == 0) return 0;
   const u64 pid = static_cast<u64>(system_call(kSysGetpid)), own = thread_pointer();
@@ -107,13 +107,13 @@ long set_stack(ThreadEntry& entry, const StackT& wanted, u64 sp) {
   return 0;
 }
 
-// As sigaltstack says it.
+// The stack as sigaltstack reports it.
 StackT shown_stack(const ThreadEntry& entry, u64 sp) {
   const u32 mode = entry.app_stack_size == 0 ? kDisable : is_on_apps(entry, sp) ? kOnstack : 0;
   return {entry.app_stack, mode | (entry.app_stack_flags & kFlagBits), 0, entry.app_stack_size};
 }
 
-// `before` is what the kernel has: none, or what the application has set by a call that we do not see.
+// `before` is the kernel's: none, or one that the application has set by a call that the agent did not see.
 bool set_again(ThreadEntry& entry, const StackT& before) {
   const StackT ours{stack_of(entry), 0, 0, kStackBytes};
   if (system_call(kSysSigaltstack, as_word(&ours)) != 0) return false;
@@ -135,7 +135,7 @@ void give_stack(ProcessBlock& block, const SignalFrame& hit) {
   if (has_it) entry->id = id;  // or a forked child's
   StackT before{};
   if (has_it || system_call(kSysSigaltstack, 0, as_word(&before)) != 0 || (before.flags & kOnstack) != 0) return;
-  // A new thread with an old control block; or a handler has returned that began when there was no stack of ours yet.
+  // A new thread with an old control block; or a handler has returned that began before this stack was given.
   if (entry->own_stack != 0 && (entry->id != id || !set_again(*entry, before))) begin_thread(block, hit);
   entry->id = id;
   if (entry->own_stack != 0) return;
@@ -149,7 +149,7 @@ void give_stack(ProcessBlock& block, const SignalFrame& hit) {
   entry->own_stack = stack;
 }
 
-// A thread that is on its own alternate stack may be given another: on_its_stack() sees by its stack pointer where it is.
+// A thread on its own alternate stack may be given another: on_its_stack() sees by its stack pointer where it is.
 void take_stack_over(ProcessBlock& block) {
   if ((block.flags & shared::kBlockFiltered) != 0 || borrows_memory(block)) return;
   ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
@@ -168,7 +168,7 @@ void take_stack_over(ProcessBlock& block) {
   entry->app_stack_flags = before.size != 0 ? before.flags & ~kOnstack : kDisable;
 }
 
-// As it is now, not as its own stack pointer would have it: the kernel looks at the one of the moment.
+// Set as it is now, regardless of the thread's stack pointer: the kernel judges by the current one.
 void give_stack_back(ProcessBlock& block, u64 sp) {
   const ThreadEntry* entry = own_entry(block);
   StackT now{};
@@ -189,7 +189,7 @@ void begin_thread(ProcessBlock& block, const SignalFrame& hit) {
   entry->app_stack_flags = kDisable;
   u64 stack = __atomic_load_n(&entry->own_stack, __ATOMIC_RELAXED);
   const u64 used = (stack & ~kUses) | ((stack + 1) & kUses);
-  // Given to another thread meanwhile: this one gets a new one later.
+  // The stack went to another thread just now: this one gets a new one later.
   if (stack == 0 ||
       !__atomic_compare_exchange_n(&entry->own_stack, &stack, used, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
     return;
@@ -232,7 +232,7 @@ HandlerFrame* place_above(ProcessBlock& block, const HandlerFrame& below, Handle
   return is_on(entry->app_stack, entry->app_stack_size, as_word(fresh)) ? fresh : nullptr;
 }
 
-// Before a new thread has come to a point of ours the entry may still be that of one before it.
+// Before a new thread has come to an internal point, the entry may still be that of an earlier thread.
 void show_stack(ProcessBlock& block, SignalFrame& frame) {
   ThreadEntry* entry = own_entry(block);
   if (entry == nullptr || entry->own_stack == 0 || entry->id != thread_id(block, true)) return;
@@ -245,7 +245,8 @@ void show_stack(ProcessBlock& block, SignalFrame& frame) {
   if (disarms) entry->app_stack = entry->app_stack_size = entry->app_stack_flags = 0;
 }
 
-// As restore_altstack: what is in the frame is set, errors are not reported. A frame that has ours has never been shown another.
+// Like restore_altstack: sets the stack in the frame, reports no errors. A frame with the agent's stack was never shown
+// another.
 void take_stack(ProcessBlock& block, SignalFrame& frame) {
   ThreadEntry* entry = own_entry(block);
   if (entry == nullptr || entry->own_stack == 0 || frame.stack_base == stack_of(*entry)) return;

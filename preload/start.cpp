@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// LD_PRELOAD: ld.so calls us before the program and its libraries. We start the tool, wait until it has armed the
-// probes, and let the program begin. Whatever goes wrong is one line on stderr and an unprobed program.
+// LD_PRELOAD: ld.so calls the agent before the program and its libraries. The agent starts the tool, waits until it has armed
+// the probes, and lets the program begin. Any failure is one line on stderr and an unprobed program.
 #include "preload/start.h"
 
 #include "engine/shared/agent_header.h"
@@ -19,7 +19,7 @@ constexpr u32 kSilentSlices = 200, kSlices = 1000;
 
 bool is_set(const char* value) { return value != nullptr && *value != 0; }
 
-// A set-id program gets here only by /etc/ld.so.preload; its variables are not to be obeyed.
+// A set-id program gets here only by /etc/ld.so.preload; the agent ignores its variables.
 bool is_disabled(char** environment) {
   const char* disable = variable(environment, "UPROBE_DISABLE=");
   return (is_set(disable) && !(disable[0] == '0' && disable[1] == 0)) || is_secure(environment);
@@ -29,7 +29,7 @@ bool has_probes(char** environment) {
   return is_set(variable(environment, "UPROBE_PROBES=")) || is_set(variable(environment, "UPROBE_PROBES_FILE="));
 }
 
-// Somebody was here before the program's first instruction: a session that the tool brought in at its execve.
+// Whether the tool already traces the process: its session brought the agent in at execve, before the first instruction.
 bool is_traced() {
   shared::KernelSigaction action{};
   return system_call(kSysRtSigaction, kSigTrap, 0, as_word(&action), 8) != 0 || action.handler > 1;
@@ -41,7 +41,7 @@ u64 set_mask(u64 mask) {
   return before;
 }
 
-// Without probes there is no helper to say so.
+// Without probes there is no helper that could report it.
 void tell_unknown_variable(char** environment) {
   const char* const entry = unknown_variable(environment);
   if (entry == nullptr || is_filtered()) return;
@@ -56,7 +56,7 @@ void explain_silence(const Helper& helper, bool alive) {
   complain(alive ? "uprobe-run did not answer in time" : "uprobe-run ended before the probes were in place", 0);
 }
 
-// Returns the signal mask that the program begins with.
+// Returns the signal mask for the program.
 u64 begin_session(char** environment, u64 blocked) {
   Helper helper;
   if (!start_helper(helper, environment, blocked)) return blocked;
@@ -72,7 +72,7 @@ u64 begin_session(char** environment, u64 blocked) {
   const bool armed = answered && slot.result == 0;
   if (!answered) explain_silence(helper, !is_cut(helper.lifeline));
   let_go(helper, armed);
-  // Left alone in the middle, breakpoints may stand already: they must find their signal deliverable.
+  // If the helper failed in the middle, breakpoints may already stand: their signal must be deliverable.
   const bool may_trap = armed || (!answered && uprobe_block != nullptr);
   return may_trap ? blocked & ~shared::kOurSignals : blocked;
 }
@@ -90,7 +90,7 @@ void uprobe_init(uprobe::agent::i64 argc, char** argv, char** envp) {
   if (!is_safe_here()) return complain("a seccomp filter kills for what would have to be done", 0);
   if (is_traced()) return;
   if (is_debugged()) return complain("a debugger traces this program", 0);
-  // Resolvers that we run for the tool may hit probes: our signals stay open.
+  // Resolvers that the agent runs for the tool may hit probes: kOurSignals stay open.
   const u64 blocked = set_mask(~uprobe::shared::kOurSignals);
   set_mask(begin_session(environment, blocked));
 }
@@ -99,7 +99,7 @@ void uprobe_fini() {
   using namespace uprobe::agent;
   if (uprobe_block == nullptr) return;
   flush_output(*uprobe_block);
-  send_pending_again(*uprobe_block);  // no hit follows that would deliver them
+  send_pending_again(*uprobe_block);  // no later hit would deliver them
 }
 
 }  // extern "C"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// /proc/self/status as it would be without us: its lines SigBlk, SigIgn and SigCgt name what the kernel has, which is ours.
-// A program that opens it gets the same text in a file in memory, with these three lines corrected.
+// /proc/self/status as the program must see it: its lines SigBlk, SigIgn and SigCgt show the kernel's state, which is the
+// agent's. A program that opens it gets the same text in a memory file, with these three lines corrected.
 //
-// One that opens the name of a thread for writing is about to change it (pthread_setname_np).
+// A program that opens the name of a thread for writing is about to change it (pthread_setname_np).
 //
-// System calls, the first of which is the application's own open: read, memfd_create, write, lseek, dup3 and close. Not once
-// a filter of the program's own has come into force.
+// System calls, the first of which is the application's own open: read, memfd_create, write, lseek, dup3 and close. None once
+// a filter of the program's own is in force.
 #include "preload/status.h"
 
 #include "preload/calls.h"
@@ -33,13 +33,13 @@ bool is_path(u64 address, const char* wanted, u64 bytes) {
   return true;
 }
 
-// The line of the main thread is shown to everybody who asks for "self": known here for the main thread only.
+// The path "self" shows the main thread to every thread; the agent can correct it for the main thread only.
 bool is_status(u64 path) {
   if (is_path(path, kThreadSelf, sizeof kThreadSelf)) return true;
   return is_path(path, kSelf, sizeof kSelf) && system_call(kSysGettid) == system_call(kSysGetpid);
 }
 
-// The thread whose name a file under /proc/self or /proc/thread-self is; 0: it is no such file.
+// The thread whose name is in a file under /proc/self or /proc/thread-self; 0: the path is no such file.
 u32 task_of_name_file(ProcessBlock& block, u64 path) {
   constexpr char kThread[] = "/proc/thread-self/comm", kProcess[] = "/proc/self/comm", kTask[] = "/proc/self/task/",
                  kName[] = "/comm";
@@ -98,7 +98,7 @@ void correct(ProcessBlock& block, const SignalFrame& frame, u8* text, u64 size) 
   put_set(caught, catches);
 }
 
-// Puts the text in place of what the descriptor is open for. Whatever fails leaves the kernel's own text.
+// Makes the descriptor refer to the text. On any failure the kernel's own text stays.
 void replace(long descriptor, const u8* text, u64 size, bool closes) {
   const u64 fd = static_cast<u64>(descriptor);
   const char name[] = "status";
@@ -112,7 +112,7 @@ void replace(long descriptor, const u8* text, u64 size, bool closes) {
   if (memory >= 0) system_call(kClose, file);
 }
 
-// Apart: four kilobytes of stack, for the one open in thousands that needs them.
+// Not inlined: it takes four kilobytes of stack, for one open in thousands.
 __attribute__((noinline)) void show_belief_in(ProcessBlock& block, const SignalFrame& frame, long descriptor,
                                               bool closes) {
   u8 text[kMostText];

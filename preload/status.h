@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What /proc says of the program's own signals. See status.cpp.
+// The lines of /proc/self/status about the program's signals. See status.cpp.
 #pragma once
 
 #include "arch/x86/entry/signal_frame.h"
@@ -7,10 +7,10 @@
 
 namespace uprobe::agent {
 
-// Whether a path can be that of a process's own status, as its first eight bytes have it.
+// Whether a path may be that of a process's own status, by its first eight bytes.
 bool may_be_status(u64 path);
-// A thread is about to call open or openat. True: it was for the process's own status, and `result` is a descriptor of that
-// text with the signals as the application set them. False: the displaced copy shall make the call.
+// A thread is about to call open or openat. True: for the process's own status, and `result` is a descriptor of that text with
+// the signals as the application set them. False: the displaced copy has to make the call.
 bool open_status(ProcessBlock& block, const SignalFrame& frame, long& result);
 
 }  // namespace uprobe::agent

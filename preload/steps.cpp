@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Threads that a signal finds in a displaced copy, in front of its instruction. The hit has been recorded. A handler that
-// was shown the original address would send the thread there once more, and what it does with the thread in between (its
-// registers changed, its stack moved, its code gone on in another thread) would make that arrival a new one. So the signal
-// waits, the thread executes the instruction with the trap flag set, and the handler sees it behind:
+// Threads that a signal finds in a displaced copy, before its instruction. The hit has been recorded. A handler that
+// was shown the original address would send the thread there once more, and its changes to the thread (its
+// registers, its stack, its code continued in another thread) would make that arrival a new hit. So the agent defers the
+// signal, the thread executes the instruction with the trap flag set, and the handler sees it after the instruction:
 //
-//   signal --> put aside (handler_entry.cpp) --> TF, iretq --> copy: one instruction --> SIGTRAP --> the handler's turn
+//   signal --> deferred (handler_entry.cpp) --> TF, iretq --> copy: one instruction --> SIGTRAP --> the handler's turn
 //
-// No system call: iretq sets the flag, the processor traps (SDM vol. 3, 17.3.1.4). No handler runs meanwhile, since what else
-// comes is put aside as well; where it is not (handlers that we do not know of) the trap comes when they have returned.
+// No system call: iretq sets the flag, the processor traps (SDM vol. 3, 17.3.1.4). No handler runs before the trap, since later
+// signals are deferred as well; with handlers that the agent does not know the trap comes when they have returned.
 #include "preload/steps.h"
 
 #include "preload/copies.h"
@@ -17,8 +17,8 @@
 namespace uprobe::agent {
 namespace {
 
-// never: a system call may sleep for ever; iret, uiret, software interrupts and whatever sets the fs base, by which the
-// thread is known, are rare. pushes, pops: the flags, with ours among them.
+// never: a system call may sleep for ever; iret, uiret, software interrupts and instructions that set the fs base, by which the
+// agent knows the thread, are rare. pushes, pops: the flags, including the agent's trap flag.
 enum class StepKind : u16 { plain, pushes_flags, pops_flags, never };
 
 // Each iteration of a repeated string instruction traps.
@@ -35,7 +35,7 @@ bool is_string(u8 opcode) {
   return (opcode >= 0xa4 && opcode <= 0xa7) || (opcode >= 0xaa && opcode <= 0xaf) || (opcode & 0xfc) == 0x6c;
 }
 
-// Behind 0f (SDM vol. 2, table A-3).
+// After 0f (SDM vol. 2, table A-3).
 StepKind kind_of_two_bytes(const u8* opcode, bool is_prefixed) {
   switch (opcode[0]) {
     case 0x05:  // syscall
@@ -76,7 +76,7 @@ StepKind kind_of(const u8* code, u64 iterations) {
   }
 }
 
-// The entry by which the trap will be known; null: there is none that is this thread's alone.
+// The entry by which the agent will know the trap; null: the thread has none of its own.
 shared::ThreadEntry* entry_of(ProcessBlock& block) {
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
   return entry != nullptr && entry->thread > 1 ? entry : nullptr;
@@ -99,7 +99,7 @@ bool can_step(ProcessBlock& block, const SignalFrame& frame) {
          entry_of(block) != nullptr;
 }
 
-// A flag that is set already is the application's, which then gets the trap, or that of a step that has been interrupted.
+// If the flag is set already it is the application's, which then gets the trap, or that of an interrupted step.
 bool step(ProcessBlock& block, SignalFrame& frame) {
   if (!can_step(block, frame)) return false;
   if ((frame.flags & kTrapFlag) != 0) return true;

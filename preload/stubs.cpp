@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Functions that return by way of a stub. A hit at their entry finds the stub of the pair (copy, return address), or fills in
-// one that nobody has had, and puts it in the place of the return address; what returns there is recorded and sent home.
+// Functions that return through a stub. A hit at their entry finds the stub of the pair (copy, return address), or fills in an
+// unused one, and replaces the return address by it; the stub records the return and leads on to the return address.
 //
-// Nothing is ever pending: a stub says where it leads, so frames may be left by longjmp or an exception, stacks moved, copied
-// or freed, and one return address used twice. A word on the stack that is not a return address must not be taken for one:
-// it has a call in front of it, or is one of the few that are known. Nor is one whose caller has no unwind information: it
-// may be known to somebody who does not ask an unwinder.
+// There is no list of pending returns: a stub itself says where it leads, so frames may be left by longjmp or an exception,
+// stacks moved, copied or freed, and one return address used twice. A word on the stack counts as a return address only if a
+// call stands before it, or if it is one of the few known ones; and only if its caller has unwind information: code without it
+// may find its callers by means other than an unwinder.
 #include "preload/stubs.h"
 
 #include "arch/x86/entry/cpu.h"
@@ -35,10 +35,10 @@ extern const u8 uprobe_return_waits[] __attribute__((visibility("hidden")));
 constexpr u32 kHashSize = u32{1} << shared::kStubHashBits;
 static_assert(kHashSize >= 2 * kReturnStubs);
 
-// Of this process, copied by fork with the stacks that lead here.
+// The process's own, copied by fork together with the stacks that lead here.
 struct Table {
-  u32 last;   // number of the last stub given
-  u32 spare;  // one that a lost race has left, for the next pair
+  u32 last;   // number of the last stub used
+  u32 spare;  // a stub that a lost race has left, for the next pair
   u32 hash[kHashSize];
   u16 used[shared::kPointsOfABudget];
 } table;
@@ -58,7 +58,7 @@ bool is_of(u32 number, u64 body, u64 address) {
   return slot.return_address == address && slot.body == body;
 }
 
-// The number of the pair's stub, or 0 and the place in the hash where it would be found.
+// The number of the pair's stub, or 0 and the place in the hash where it belongs.
 u32 find(u64 body, u64 address, u32& place) {
   place = place_in_hash(body, address);
   for (u32 steps = 0; steps < kHashSize; ++steps, place = (place + 1) % kHashSize) {
@@ -76,7 +76,7 @@ u32 free_number() {
   return number < kReturnStubs ? number : 0;
 }
 
-// How long a near call is whose opcode ff and ModRM byte these are (SDM vol. 2, tables 2-2 and 2-3); 0: it is none.
+// The length of a near call with opcode ff and this ModRM byte (SDM vol. 2, tables 2-2 and 2-3); 0: it is none.
 u32 indirect_call_bytes(u8 modrm, u8 sib) {
   const u32 mode = modrm >> 6, base = modrm & 7;
   if ((modrm & 0x38) != 0x10) return 0;
@@ -87,7 +87,7 @@ u32 indirect_call_bytes(u8 modrm, u8 sib) {
   return is_wide ? bytes + 4 : bytes;
 }
 
-// What the program has in [address - sizeof bytes, address), whatever stands there now. False: it cannot be read.
+// The program's own bytes in [address - sizeof bytes, address), without the tool's changes. False: unreadable.
 constexpr u32 kLongestCall = 7;
 bool original_before(const ProcessBlock& block, u64 address, u8 (&bytes)[kLongestCall]) {
   for (u32 i = 0; i < kLongestCall; ++i) {
@@ -117,7 +117,7 @@ bool is_behind_call(const ProcessBlock& block, u64 address) {
   return false;
 }
 
-// Where the handlers of signals return to (mov $15, %rax; the next instruction may be a point), and the functions of
+// The return addresses of signal handlers (mov $15, %rax; the next instruction may be a point), and of functions of
 // makecontext (__start_context of glibc: mov %rbx, %rsp; mov (%rsp), %rdi).
 bool is_known_return_path(u64 address) {
   constexpr u64 kSevenBytes = (u64{1} << 56) - 1, kRestorer = 0x0000000fc0c748, kStartContext = 0x243c8b48dc8948;
@@ -126,7 +126,7 @@ bool is_known_return_path(u64 address) {
   return (code & kSevenBytes) == kRestorer || (code & kSevenBytes) == kStartContext;
 }
 
-// What a new stub would be. A chain is short and has no point twice: tail calls in a loop would make one without an end.
+// The contents of a new stub. A chain is short and has no point twice: tail calls in a loop would make an endless one.
 bool describe(const ProcessBlock& block, const Point& point, u64 address, ReturnSlot& slot) {
   slot = {address, point.copy, address, index_of(block, point), 0};
   if (!is_in_stub(address))
@@ -141,7 +141,7 @@ bool describe(const ProcessBlock& block, const Point& point, u64 address, Return
   return true;
 }
 
-// Threads that come at once may take a little more than there is.
+// Threads that pay at once may take slightly more than the budget.
 bool pay(const ReturnSlot& slot) {
   u16& used = table.used[slot.point % shared::kPointsOfABudget];
   const u32 cost = slot.depth == 0 ? 1 : shared::kChainedCost;
@@ -150,7 +150,7 @@ bool pay(const ReturnSlot& slot) {
   return true;
 }
 
-// Who comes second to a place in the hash looks whether it is the same pair there, and else goes on behind it.
+// A thread that comes second to a place in the hash checks whether the same pair is there, and else goes on to the next place.
 u32 publish(u32 number, u32 place) {
   const ReturnSlot& slot = uprobe_return_slots[number];
   for (u32 steps = 0; steps < kHashSize; ++steps, place = (place + 1) % kHashSize) {
@@ -175,7 +175,7 @@ u32 make(const ProcessBlock& block, const Point& point, u64 address, u32 place) 
 
 bool wants_stub(const Consumer& consumer) { return consumer.kind == static_cast<u8>(ConsumerKind::stub); }
 
-// Whether consumers of the point want its return from a stub, now; each is told that it is missed, if it is.
+// Whether consumers of the point want its return from a stub now; if `is_missed`, counts the return as missed for each.
 bool for_stub_consumers(const ProcessBlock& block, const Point& point, bool is_missed) {
   bool found = false;
   each_consumer(block, point, [&](const Consumer& consumer) {
@@ -188,7 +188,7 @@ bool for_stub_consumers(const ProcessBlock& block, const Point& point, bool is_m
   return found;
 }
 
-// Before the first stub is used: the tool then leaves what unwinders need.
+// Before the first stub is used: the tool then leaves the data that unwinders need.
 void note_stubs(ProcessBlock& block) {
   if ((__atomic_load_n(&block.flags, __ATOMIC_RELAXED) & shared::kBlockHasStubs) == 0)
     __atomic_fetch_or(&block.flags, shared::kBlockHasStubs, __ATOMIC_SEQ_CST);
@@ -222,7 +222,7 @@ void take_registers(SignalFrame& frame, const ReturnFrame& kept) {
   frame.sp = as_word(&kept + 1);
 }
 
-// How much lower rsp is than behind the return, by the place in the stub; uprobe_return_entry comes behind its last one.
+// How much lower rsp is than after the return, by the offset in the stub; uprobe_return_entry follows its last instruction.
 u64 depth_at(u32 offset) {
   if (offset < shared::kStubSkips) return 0;
   if (offset < shared::kStubNumbers) return 8;
@@ -233,7 +233,7 @@ u64 depth_at(u32 offset) {
 
 void lead_through_stub(ProcessBlock& block, const Point& point, u64 sp, bool may_fault) {
   if (!for_stub_consumers(block, point, false)) return;
-  // Under a shadow stack only the address that the call has left there can be returned to.
+  // Under a shadow stack a function can only return to the address that the call has left there.
   if (may_fault && block.no_stubs == 0 && shadow_stack() == 0 && replace(block, point, sp)) return;
   for_stub_consumers(block, point, true);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Returns by way of a stub. See stubs.cpp and engine/shared/return_stub.h.
+// Returns through a stub. See stubs.cpp and engine/shared/return_stub.h.
 #pragma once
 
 #include "arch/x86/entry/signal_frame.h"
@@ -22,8 +22,8 @@ inline bool is_in_stub(u64 address) {
   return address - reinterpret_cast<u64>(uprobe_return_stubs) < u64{shared::kReturnStubs} * shared::kStubUnit;
 }
 
-// The program's own address in the place of one in a stub; any other stays. The word may lie in a ring, where others write: what has
-// been looked at is not read again.
+// The program's return address for one in a stub; any other stays. The word may lie in a ring, where others write: each word is
+// read once.
 inline u64 behind_stubs(u64 address) {
   asm("" : "+r"(address));
   if (!is_in_stub(address)) return address;
@@ -32,24 +32,24 @@ inline u64 behind_stubs(u64 address) {
   return root != 0 ? root : address;
 }
 
-// A thread is at the first instruction of a function, and a hit of it has been recorded: where a consumer wants its return, the
-// return address that `sp` points to becomes that of a stub; where none can be had it stays, and the return is counted as
+// A thread is at the first instruction of a function whose hit has been recorded: if a consumer wants the return, this replaces
+// the return address at `sp` by a stub's; if no stub can be had, the address stays and the return is counted as
 // missed. No system call, no lock, reentrant at every instruction.
 void lead_through_stub(ProcessBlock& block, const Point& point, u64 sp, bool may_fault);
 
-// Whether the return address that `sp` points to leads back through a stub of the point: a call of the function is under way
+// Whether the return address at `sp` leads back through a stub of the point: a call of the function is under way
 // there that has not returned. `sp` may be anything.
 bool is_under_way(const ProcessBlock& block, const Point& point, u64 sp);
 
-// Takes an interrupted thread out of what the agent does for a stub, once its return has been recorded, to the return address.
+// Moves an interrupted thread out of the agent's code for a stub, after its return has been recorded, to the return address.
 // False: it is not there.
 bool leave_stub(SignalFrame& frame);
 
-// A function has returned to its stub, and the thread cannot go on there, for want of stack or by steps of the application's
-// own: the return is recorded, and the thread stands at its return address. False: it is not there.
+// A function has returned to its stub and the thread cannot go on there, for want of stack or because the application
+// single-steps it: records the return and moves the thread to its return address. False: it is not there.
 bool finish_return(ProcessBlock& block, SignalFrame& frame, bool may_fault);
 
-// Whether an int3 before `ip` is the agent's own, for a thread with signals that wait: leave_stub knows where it goes.
+// Whether the int3 before `ip` is the agent's own, for a thread with deferred signals: leave_stub knows the return path.
 bool is_end_of_return(u64 ip);
 
 }  // namespace uprobe::agent

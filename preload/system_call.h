@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Raw system calls. Whoever calls one says in a comment why it is safe at that place.
+// Raw system calls. A comment at each call says why it is safe at that place.
 #pragma once
 
 #include "engine/shared/layout.h"

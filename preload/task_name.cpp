@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A name is a record among the hits (kRecordTaskName), so the reader learns it before it prints the thread's first hit. The ring is a
-// claimed one: a new thread has no rseq yet. Little stack is used, since a new thread may have little. Where no ring is free, or
-// the ring is full, the name is lost, and the reader goes by /proc alone.
+// A name is a record among the hits (kRecordTaskName), so the reader learns it before it prints the thread's first hit. The
+// ring is a claimed one: a new thread has no rseq yet. It takes little stack, since a new thread may have little. If no ring is
+// free, or the ring is full, the name is lost, and the reader uses /proc alone.
 #include "preload/task_name.h"
 
 #include "arch/x86/entry/cpu.h"
@@ -17,11 +17,11 @@ constexpr u32 kWithoutName = offsetof(NameRecord, name);
 
 struct Says {
   u32 tid;
-  bool name;  // else that there may be another one
+  bool name;  // else the name may have changed
   u16 kind;
 };
 
-// The name comes after the stamp: what another thread changes from then on it says itself, with a later one.
+// The name is read after the stamp: another thread that changes it later makes a record of its own, with a later stamp.
 u32 build(const ProcessBlock& block, const Room& room, u64 tsc, u32 cpu, const Says& says) {
   auto& record = *reinterpret_cast<NameRecord*>(room.at);
   alignas(8) u8 name[shared::kNameBytes] = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which thread this is, without a system call: libc keeps the id in the thread control block (shared::kControlBlocks). Before
-// that exists, and in programs without such a libc, the process id stands in.
+// The id of the calling thread, without a system call: libc keeps it in the thread control block (shared::kControlBlocks).
+// Before that exists, and in programs without such a libc, the process id stands in.
 #include "preload/thread.h"
 
 #include "arch/x86/entry/cpu.h"
@@ -11,7 +11,7 @@
 namespace uprobe::agent {
 namespace {
 
-// Of ProcessBlock::own_rseq: all but the borrowers.
+// ProcessBlock::own_rseq without the count of borrowers.
 i64 rseq_part(i64 word) { return word & (shared::kBorrowedStep - 1); }
 
 void learn_layout(ProcessBlock& block) {
@@ -28,7 +28,7 @@ void learn_layout(ProcessBlock& block) {
   }
 }
 
-// 0: there is no control block, or none of a libc that we know.
+// 0: there is no control block, or its libc is unknown.
 u32 id_in_control_block(ProcessBlock& block) {
   if (block.tid_offset == 0) learn_layout(block);
   u64 value = 0;
@@ -37,7 +37,7 @@ u32 id_in_control_block(ProcessBlock& block) {
 
 }  // namespace
 
-// Of two threads that learn one place each, at least one sees both.
+// Two threads may learn one of the two places each: at least one of them sees both.
 void note_own_rseq(ProcessBlock& block) {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
   if (block.tid_offset == 0 || block.rseq_offset == 0) return;
@@ -70,7 +70,7 @@ shared::ThreadEntry* thread_entry(ProcessBlock& block, u64 thread, bool make) {
     if (found != 0) continue;
     if (!make) return nullptr;
     if (__atomic_compare_exchange_n(&threads[slot].thread, &found, thread, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-      threads[slot].blocked = block.start_blocked;  // what it believed without an entry
+      threads[slot].blocked = block.start_blocked;  // its virtual mask without an entry
       return &threads[slot];
     }
     if (found == thread) return &threads[slot];
@@ -85,7 +85,7 @@ const shared::ThreadEntry* lent_entry(ProcessBlock& block) {
   return thread_entry(block, thread_pointer(), false);
 }
 
-// 0: the calling thread has a control block of its own. gettid only tells: it is safe wherever no filter forbids it.
+// 0: the calling thread has a control block of its own. gettid changes nothing: it is safe unless a filter forbids it.
 u32 borrower(ProcessBlock& block, const shared::ThreadEntry& entry) {
   if (entry.beside == 0 || (block.flags & shared::kBlockFiltered) != 0) return entry.borrower;
   const u32 real = static_cast<u32>(system_call(kSysGettid));
@@ -98,7 +98,7 @@ void count_borrowed(ProcessBlock& block, bool more) {
   __atomic_fetch_add(&block.own_rseq, more ? -shared::kBorrowedStep : shared::kBorrowedStep, __ATOMIC_RELAXED);
 }
 
-// Where no parent is seen there is none in the caller's namespace (getppid(2)), which only tells, as gettid does.
+// If getppid(2) is 0 the parent is in another namespace. The call changes nothing, like gettid.
 bool has_moved_away(const ProcessBlock& block) {
   return !shared::is_elsewhere(task_words(block)) && (block.flags & shared::kBlockFiltered) == 0 &&
          system_call(kSysGetppid) == 0;
@@ -121,10 +121,10 @@ bool borrows_memory(ProcessBlock& block) {
 
 bool is_lent(ProcessBlock& block) { return lent(lent_entry(block)); }
 
-// A child that has its parent's control block shows by its thread id, which the block does not have: children of vfork and
-// posix_spawn, and of clone without CLONE_SETTLS. Where a filter forbids gettid the call's flags tell, and the child goes by its
-// parent's id. The parent comes here as well: of a child in its memory that has gone on or ended, nothing may be left. It may
-// itself be somebody's child.
+// A child that uses its parent's control block (of vfork and posix_spawn, and of clone without CLONE_SETTLS) shows by its
+// thread id, which the block does not have. If a filter forbids gettid, the call's flags show it, and the child uses its
+// parent's id. The parent comes here as well: it clears the state of a child in its memory that has gone on or ended. It may
+// itself be such a child.
 void after_clone(ProcessBlock& block, u64 result, CloneKind kind) {
   const bool is_child = result == 0, filtered = (block.flags & shared::kBlockFiltered) != 0;
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
@@ -142,7 +142,7 @@ void after_clone(ProcessBlock& block, u64 result, CloneKind kind) {
   entry->borrower = borrows ? real : 0;
   if (is_child) entry->goes_by_parent = borrows && has_moved_away(block) ? 1 : 0;
   if (is_child || !borrows) entry->shares = borrows ? kind.shares : 0;
-  // Under a filter the parent of a child of a child could not tell what it is itself.
+  // Under a filter the parent of a grandchild could not tell which of them it is itself.
   if (is_child && borrows && (kind.shares == 1 || (filtered && was_lent))) entry->beside = 1;
   if (lent(entry) != was_lent) count_borrowed(block, !was_lent);
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Debuggers in the traced tree. A tracer sees the SIGTRAP of our breakpoints before we do, takes it for one of its own, and
-// the thread goes on behind the first byte of an instruction. So whoever is about to be traced gets its text back first, for
-// good: the tool takes the breakpoints out, and what the process starts from then on runs untraced as well.
+// Debuggers in the traced tree. A tracer sees the SIGTRAP of the agent's breakpoints first, takes it for one of its own, and
+// the thread goes on after the first byte of an instruction. So a process that is about to be traced gets its text back first,
+// for good: the tool removes the breakpoints, and programs that the process starts later run unprobed as well.
 //
-// The text of a child in its parent's memory (vfork) is the parent's too. All that such a child does is execve, so its
-// request to be traced is put off until then, and no breakpoint lies between the two. A parent that does not stop meanwhile
-// (clone without CLONE_VFORK) may wait for its child before: there both lose their probes.
+// The text of a child in its parent's memory (vfork) is the parent's too. Such a child calls only execve, so the agent puts its
+// request to be traced off until then, and no breakpoint lies between the two. A parent that does not stop in that time
+// (clone without CLONE_VFORK) may wait for its child first: there both lose their probes.
 #include "preload/tracers.h"
 
 #include "preload/calls.h"
@@ -18,11 +18,11 @@ namespace {
 
 constexpr u64 kTraceme = 0, kAttach = 16, kSeize = 0x4206;  // uapi/linux/ptrace.h
 constexpr long kSysNanosleep = 35, kSysPtrace = 101;
-constexpr long kNotPermitted = -1;  // EPERM, as for one that is traced already
+constexpr long kNotPermitted = -1;  // EPERM, as for a process that is traced already
 
 bool has_left(const ProcessBlock& block) { return __atomic_load_n(&block.left, __ATOMIC_ACQUIRE) != 0; }
 
-// A session that has ended takes its breakpoints out of one process after the other: our turn comes without asking.
+// A session that has ended removes its breakpoints from one process after the other: this one's turn comes without a request.
 void await_end_of_session(const ProcessBlock& block) {
   const AreaHeader* area = session_area(block, 0);
   const u64 pause[2] = {0, 1'000'000};  // struct timespec
@@ -37,8 +37,8 @@ void ask_to_leave(ProcessBlock& block, shared::MailKind kind, u64 argument) {
   ask_tool(block, session_area(block, 0), {kind, thread_id(block, true), argument, 0});
 }
 
-// False: the breakpoints stand, nobody was there to take them out. Our handlers stay where they are the parent's as well, or
-// where one of the application's may come back by a fault.
+// False: the breakpoints stand, since the tool did not answer. The agent's handlers stay if the parent uses them too, or if a
+// handler of the application may still return by a fault.
 bool leave(ProcessBlock& block) {
   const bool needed = borrows_memory(block) || (block.flags & shared::kBlockLedBack) != 0;
   if (!has_left(block)) ask_to_leave(block, shared::MailKind::leave_me, needed ? 0 : 1);
@@ -46,7 +46,7 @@ bool leave(ProcessBlock& block) {
   return has_left(block);
 }
 
-// What the application believes blocked is so in fact from here on, and what was held for it waits in the kernel.
+// From here on the kernel blocks the signals of the virtual mask, and the deferred ones wait in the kernel.
 void hand_signals_over(ProcessBlock& block, u64 blocked) {
   if (blocked == 0) return;
   SignalInfo info;
@@ -56,7 +56,7 @@ void hand_signals_over(ProcessBlock& block, u64 blocked) {
     system_call(kSysRtTgsigqueueinfo, pid, tid, static_cast<u64>(info.signal), as_word(&info));
 }
 
-// A process that cannot be left alone is told what one is told that is traced already: its debugger says so, nobody dies.
+// A process that still has breakpoints is told that it is traced already: its debugger reports that, and the program lives.
 long be_traced(ProcessBlock& block, const SignalFrame& frame) {
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
   if (entry != nullptr && entry->borrower != 0 && entry->shares == shared::kParentWaits) {
@@ -84,8 +84,8 @@ bool is_traced_at_exec(ProcessBlock& block) {
   return entry != nullptr && entry->traced_at_exec != 0;
 }
 
-// From the request on signals go to the tracer first, so the second call is never put off for one. A program that cannot be
-// executed leaves a traced thread in text with breakpoints: they come out of the parent's text as well then.
+// From the request on signals go to the tracer first, so the second call is never put off for one. If execve fails, the traced
+// thread is in text with breakpoints: then the parent's text is restored as well.
 long execute_traced(ProcessBlock& block, const SignalFrame& frame) {
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
   const long asked = uprobe_interruptible_call(&entry->attention, kSysPtrace, kTraceme, 0, 0, 0, 0, 0);

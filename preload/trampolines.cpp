@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Hits by jump in terms of the program: a thread inside a trampoline (a point's thunk, the body that it calls, or what the
-// agent does for that) either has not come yet, or stands in front of the displaced instruction. Faults inside bodies: see
-// engine/shared/trampoline.h.
+// Hits by jump in terms of the program: a thread inside a trampoline (a point's thunk, the body that it calls, or the agent's
+// work for the body) either has not reached the probe point yet, or stands before the displaced instruction. For faults inside
+// bodies see engine/shared/trampoline.h.
 //
-// The application's registers are where they were, or in the body's frame, with the address of the point's copy. What has been
-// popped off that frame is still there: it lies in the red zone, and no signal frame of ours is put into that.
+// The application's registers are in place, or in the body's frame, with the address of the point's copy. Words that were
+// popped off that frame are still readable: they lie in the red zone, and the agent's signal frames do not overwrite that.
 #include "preload/trampolines.h"
 
 #include "arch/x86/entry/cpu.h"
@@ -43,7 +43,7 @@ const BodyHead* body_around(const ProcessBlock& block, u64 ip) {
   return nullptr;
 }
 
-// Whose hit a frame is of.
+// The slot of the hit that a frame belongs to.
 const SlotHead& slot_of(const TrampolineFrame& kept) {
   return *reinterpret_cast<const SlotHead*>(kept.copy - shared::kCopyBehindThunk);
 }
@@ -66,7 +66,7 @@ void take_registers(SignalFrame& frame, const TrampolineFrame& kept) {
   frame.sp = as_word(&kept) + shared::kFullDepth;
 }
 
-// A trap flag in the frame may be that of a debugger, which pushfq does not hide.
+// A trap flag in the frame may be a debugger's, which pushfq does not hide.
 void take_whole_frame(SignalFrame& frame, const TrampolineFrame& kept) {
   take_registers(frame, kept);
   frame.flags = (kept.flags & ~kTrapFlag) | (frame.flags & kTrapFlag);
@@ -80,7 +80,7 @@ void take_frame(SignalFrame& frame, const TrampolineFrame& kept) {
 
 const TrampolineFrame& frame_at(u64 sp) { return *reinterpret_cast<const TrampolineFrame*>(sp); }
 
-// While the frame is being made all registers are still what they were, but rax at the end.
+// While the frame is being built all registers but rax, at the end, still hold their values.
 const TrampolineFrame& undo_save(SignalFrame& frame, u32 distance) {
   const u64 sp = frame.sp + depth_at(shared::kSaveDepths, distance);
   const TrampolineFrame& kept = frame_at(sp - shared::kFullDepth);
@@ -95,7 +95,7 @@ const TrampolineFrame& finish_restore(SignalFrame& frame, u32 distance) {
   return kept;
 }
 
-// Somewhere between. `pushfq; pop %rax` is the only pair there that moves rsp.
+// Between the two. `pushfq; pop %rax` is the only pair there that moves rsp.
 const TrampolineFrame& take_kept(SignalFrame& frame, const BodyHead& body, u32 at) {
   constexpr u8 kPopRax = 0x58;
   const bool pushed = *reinterpret_cast<const u8*>(frame.ip) == kPopRax;
@@ -127,7 +127,7 @@ Jump leave_thunk(const ProcessBlock& block, SignalFrame& frame) {
   return Jump::arriving;
 }
 
-// The far jump of a short one stands in padding, at an address that the program never has.
+// The long jump of a short one stands in padding, at an address that the program never executes.
 Jump leave_padding(const ProcessBlock& block, SignalFrame& frame) {
   const Point* point = find_point(block, frame.ip);
   if (point == nullptr || !shared::is_long_jump(*point)) return Jump::no;
@@ -137,7 +137,7 @@ Jump leave_padding(const ProcessBlock& block, SignalFrame& frame) {
   return Jump::arriving;
 }
 
-// The stack that the agent needs is not there.
+// Leaves the entry of the agent, whose stack is missing.
 Jump leave_entry(const ProcessBlock& block, SignalFrame& frame) {
   if (body_around(block, *reinterpret_cast<const u64*>(frame.sp)) == nullptr) return Jump::no;
   const TrampolineFrame& kept = frame_at(frame.sp + 8);
@@ -146,7 +146,8 @@ Jump leave_entry(const ProcessBlock& block, SignalFrame& frame) {
   return Jump::arriving;
 }
 
-// rbp points to where jump.S has saved it, below its return address, until the last two instructions; its registers lie below.
+// Until the last two instructions rbp points to the place where jump.S has saved it, below its return address; its registers
+// lie below.
 Jump leave_end(const ProcessBlock& block, SignalFrame& frame) {
   const bool popped = frame.ip > as_word(uprobe_jump_leaves) && frame.ip < as_word(uprobe_jump_left);
   const u64 base = popped ? frame.sp - 8 : frame.bp;
@@ -168,7 +169,7 @@ Jump leave_end(const ProcessBlock& block, SignalFrame& frame) {
 
 bool is_end_of_jump(u64 ip) { return ip == as_word(uprobe_jump_waits); }
 
-// What the thunk's call has put on a shadow stack only a return takes off: there the thread has to go through.
+// Only a return removes the thunk's return address from a shadow stack: there the thread has to go through.
 Jump leave_trampoline(const ProcessBlock& block, SignalFrame& frame) {
   if (leave_stub(frame)) return Jump::recorded;
   const bool can_leave_call = shadow_stack() == 0;

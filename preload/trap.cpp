@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Signals: which are ours, and how the others reach the application as if we were not there.
+// Signals: the agent's own, and the others, which reach the application as if the agent were not there.
 #include "engine/shared/agent_header.h"
 #include "preload/agent.h"
 #include "preload/calls.h"
@@ -24,13 +24,13 @@ namespace {
 constexpr i32 kTrapBreakpoint = 1, kTrapTrace = 2;  // si_code
 constexpr u64 kFaultSignals = 1ull << (kSigBus - 1) | 1ull << (kSigSegv - 1);
 
-// A single step. Now and then a virtual machine loses DR6.BS by the time that the kernel looks, which then takes the step for
-// an icebp (arch/x86/kernel/traps.c, exc_debug_user; asm/traps.h, get_si_code); there is none in copies, trampolines and here.
+// A single step. A virtual machine sometimes loses DR6.BS before the kernel reads it, and the kernel then takes the step for
+// an icebp (arch/x86/kernel/traps.c, exc_debug_user; asm/traps.h, get_si_code); copies, trampolines and the agent have none.
 bool is_step(const SignalInfo& info) {
   return info.signal == kSigTrap && (info.code == kTrapTrace || info.code == kTrapBreakpoint);
 }
 
-// Back to where the frame says: to the application, or to the agent that it was in.
+// Goes back to the state in the frame: to the application, or to the interrupted agent.
 Exit leave(ProcessBlock& block, SignalFrame& frame, bool mask_is_clean) {
   const bool plain = mask_is_clean && can_iretq(frame);
   if (in_agent(block, frame.ip)) return {plain ? kResumeNested : kSigreturnNested, 0};
@@ -51,7 +51,7 @@ bool fix_up(SignalFrame& frame) {
   return true;
 }
 
-// One record per consumer, unless this very arrival has its records already. Returns the thread's id.
+// One record per consumer, unless this arrival is a re-execution. Returns the thread's id.
 u32 record_hit(ProcessBlock& block, const Point& point, const SignalFrame& frame, bool may_fault) {
   const bool repeat = is_repeat(block, point, frame);
   Registers registers = registers_of(frame, point.address);
@@ -64,8 +64,8 @@ u32 record_hit(ProcessBlock& block, const Point& point, const SignalFrame& frame
   return tid;
 }
 
-// popf that sets the trap flag: its copy's jump back would be the instruction that traps. So the flags are set here, and iretq,
-// after which the next instruction traps (SDM vol. 3, 17.3.1.4), goes on behind it. False: it is another instruction.
+// popf that sets the trap flag: the instruction that traps would be its copy's jump back. So the flags are set here, and iretq,
+// after which the next instruction traps (SDM vol. 3, 17.3.1.4), goes on after the popf. False: it is another instruction.
 bool pop_trap_flag(const ProcessBlock& block, const Point& point, SignalFrame& frame) {
   constexpr u64 kUsers = 0x244dd5;  // what popf changes at CPL 3 (SDM vol. 2, POPF)
   constexpr u8 kPopf = 0x9d, kOperandSize = 0x66;
@@ -87,8 +87,8 @@ bool is_behind_clone(const Point& point) {
          point.role <= static_cast<u32>(shared::PointRole::fork_return);
 }
 
-// Records, does what the point is for besides, and moves the thread on: to the copy, behind a call already made, or to the
-// point again, when a signal has to be handled before its call.
+// Records the hit, acts by the point's role, and moves the thread on: to the copy, after a call that was made, or to the
+// point again, if a signal has to be handled before its call.
 void hit_point(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   const bool may_fault = (frame.mask & kFaultSignals) == 0;
   const u32 tid = record_hit(block, point, frame, may_fault);
@@ -105,14 +105,14 @@ void hit_point(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   frame.ip = point.copy;
 }
 
-// The program has changed the instruction, and has it back: it goes on there.
+// The program has changed the instruction and got it back: the thread goes on there.
 void hit_changed(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   record_hit(block, point, frame, (frame.mask & kFaultSignals) == 0);
   frame.ip = point.address;
 }
 
-// Where the application's instruction faulted, or would go on after a step, in its own terms. False: the step was one that
-// its program does not have.
+// Shows where the application's instruction faulted, or would go on after a step, in the program's terms. False: the program
+// has no such step.
 bool show_original(ProcessBlock& block, SignalInfo& info, SignalFrame& frame) {
   const Arrival arrival = info.code <= 0 ? Arrival::signal : is_step(info) ? Arrival::step : Arrival::fault;
   const u64 ip = frame.ip;
@@ -121,13 +121,13 @@ bool show_original(ProcessBlock& block, SignalInfo& info, SignalFrame& frame) {
   return moved != Moved::within;
 }
 
-// Whether a signal finds the thread in the middle of a hit that it can go through with.
+// Whether a signal finds the thread in the middle of a hit that it can finish first.
 bool can_wait(ProcessBlock& block, const SignalFrame& frame) {
   return in_agent(block, frame.ip) || can_step(block, frame);
 }
 
-// One of our signals that is not for us: the application's handler, or its default. A fault under a blocked signal kills
-// (kernel/signal.c, force_sig_info_to_task); what somebody sends waits.
+// One of kOurSignals that is not the agent's: the application's handler, or its default. A fault under a blocked signal kills
+// (kernel/signal.c, force_sig_info_to_task); a signal that was sent waits.
 Exit pass_on(ProcessBlock& block, SignalInfo& info, SignalFrame& frame, bool mask_is_clean) {
   const bool sent = info.code <= 0, nested = in_agent(block, frame.ip);
   const bool blocked = (virtually_blocked(block) & signal_bit(info.signal)) != 0;
@@ -150,7 +150,7 @@ Exit pass_on(ProcessBlock& block, SignalInfo& info, SignalFrame& frame, bool mas
   if (sent) leave_for_handler(block, frame, mask_is_clean);
   if (sent && can_wait(block, frame) && defer(block, handler, info, frame)) {
     if (mask_is_clean) return leave(block, frame, true);
-    // The hit that goes on may read what faults.
+    // The hit that goes on may make loads that fault.
     frame.mask |= mask_of(block, info.signal) & ~shared::kOurSignals;
     return leave(block, frame, false);
   }
@@ -158,8 +158,8 @@ Exit pass_on(ProcessBlock& block, SignalInfo& info, SignalFrame& frame, bool mas
   return enter(block, handler, frame);
 }
 
-// A hit by jump that is interrupted for good, for want of stack or by the application's own steps (it has one instruction
-// there): it is taken here, as that of a breakpoint. False: the thread was in no trampoline.
+// Finishes a hit by jump that cannot go on, for want of stack or because the application single-steps (it has one instruction
+// there): it becomes a hit by breakpoint. False: the thread was in no trampoline.
 bool finish_jump(ProcessBlock& block, SignalFrame& frame, bool may_fault) {
   const Jump jump = leave_trampoline(block, frame);
   if (jump != Jump::arriving) return jump == Jump::recorded;
@@ -169,12 +169,12 @@ bool finish_jump(ProcessBlock& block, SignalFrame& frame, bool may_fault) {
   return true;
 }
 
-// The same for a return that is interrupted on its way through a stub.
+// The same for a return that is interrupted in a stub.
 bool finish_stub_return(ProcessBlock& block, SignalFrame& frame, bool may_fault) {
   return finish_return(block, frame, may_fault && (frame.mask & kFaultSignals) == 0);
 }
 
-// Through all of a chain of tail calls.
+// Through a whole chain of tail calls.
 bool finished_return_path(ProcessBlock& block, SignalFrame& frame) {
   bool has_returned = false;
   while (finish_stub_return(block, frame, true)) has_returned = true;
@@ -183,7 +183,7 @@ bool finished_return_path(ProcessBlock& block, SignalFrame& frame) {
 
 }  // namespace
 
-// Only where a prefix window leads to the place, which is in the middle of its jump, the hit is taken.
+// The hit is taken only if a prefix window leads to the place, which is in the middle of its jump.
 void leave_for_handler(ProcessBlock& block, SignalFrame& frame, bool may_fault) {
   if (leave_trampoline(block, frame) != Jump::arriving) return;
   const Point* point = find_point(block, frame.ip);
@@ -230,11 +230,11 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_on_trap(i32, SignalInfo*
     }
     const bool blocked = (virtually_blocked(block) & signal_bit(kSigTrap)) != 0;
     if (blocked || block.actions[static_cast<u32>(shared::AppSignal::trap)].handler <= kSigIgn)
-      frame->ip -= 1;  // executed again, it kills
+      frame->ip -= 1;  // executed again, the int3 kills
   }
   if (is_step(*info)) {
     if (end_step(block, *frame)) return leave(block, *frame, true);
-    // A step of the program's own that was a return: it has ended behind the call, whatever is between.
+    // A step of the program's own over a return ends after the call, whatever code lies between.
     const bool has_returned = finished_return_path(block, *frame);
     if (!has_returned && (finish_jump(block, *frame, true) || in_agent(block, frame->ip)))
       return leave(block, *frame, true);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Triggers at a hit: engine/shared/trigger.h. Those that look at the record, or act behind it, are run on one that has been built
-// in a claimed ring: a section of rseq could be started anew, and a switch be turned twice.
+// Triggers at a hit: engine/shared/trigger.h. Triggers that test the record, or act after it, run on a record that was built in
+// a claimed ring: an rseq section could restart, and would turn a switch twice.
 #include "preload/ring.h"
 
 namespace uprobe::agent {
@@ -17,7 +17,7 @@ UPROBE_IN_SECTION bool is_off(const u32* state) {
   return state != nullptr && __atomic_load_n(state, __ATOMIC_ACQUIRE) == shared::kSwitchOff;
 }
 
-// One act less. False: none is left.
+// Takes one of the remaining acts. False: none is left.
 UPROBE_IN_SECTION bool take_one(u64& left) {
   u64 now = __atomic_load_n(&left, __ATOMIC_RELAXED);
   do {
@@ -27,7 +27,7 @@ UPROBE_IN_SECTION bool take_one(u64& left) {
   return true;
 }
 
-// A switch that stands as it should is no act.
+// A switch that already has the wanted state is not turned, and costs no act.
 UPROBE_IN_SECTION void turn(AreaHeader* area, const Trigger& trigger, u64& left) {
   const auto kind = static_cast<TriggerKind>(trigger.kind);
   if (!shared::turns_switch(kind)) return;
@@ -41,7 +41,7 @@ UPROBE_IN_SECTION void turn(AreaHeader* area, const Trigger& trigger, u64& left)
   if (!turned && counts) __atomic_fetch_add(&left, 1, __ATOMIC_RELAXED);
 }
 
-// One that asks for a name that may not be fetched does not act. What is missing fulfils no condition.
+// A trigger that asks for a name that may not be fetched does not act. A missing value fulfils no condition.
 UPROBE_IN_SECTION bool holds(const RecordBuilder& builder, const Payload& payload, const Trigger& trigger) {
   if (trigger.test_count == 0) return true;
   if ((payload.record_flags & shared::kRecordNoEntry) != 0) return false;
@@ -62,11 +62,12 @@ UPROBE_IN_SECTION Triggers triggers_of(AreaHeader* area, const Event& event) {
   AreaHeader* const area = builder.area;
   const u32* const own = switch_of(area, builder.event->switch_number);
   builder.looks = (builder.event->flags & shared::kEventLooksFirst) != 0;
-  // As in the kernel, which builds a record beside the ring if there is a filter or the event is off, else in the ring at once.
+  // As in the kernel, which builds a record outside the ring if there is a filter or the event is off, else in the ring at
+  // once.
   const bool is_open = builder.event->test_count != 0 || is_off(own);
   builder.session = is_open ? SessionWas::open : is_off(&live_of(area).tracing) ? SessionWas::off : SessionWas::on;
   if (builder.looks) return true;
-  // And so: no hit is seen that turns its own event on, but where a trigger of it looks at the record.
+  // It follows: a hit that turns its own event on is not recorded, unless a trigger of the event tests the record.
   const bool comes_too_late = is_off(own);
   const Triggers all = triggers_of(area, *builder.event);
   for (u32 i = 0; i < all.count; ++i) turn(area, all.first[i], all.left[i]);
@@ -90,7 +91,7 @@ UPROBE_IN_SECTION Triggers triggers_of(AreaHeader* area, const Event& event) {
   return session_off || is_off(switch_of(area, builder.event->switch_number)) ? Built::disabled : Built::ok;
 }
 
-// Of a count one is taken here: such an event is never built in a section.
+// Takes one from a count here: such an event is never built in a section.
 [[gnu::noinline]] UPROBE_IN_SECTION bool wants_stack(const RecordBuilder& builder, const Payload& payload) {
   const Triggers all = triggers_of(builder.area, *builder.event);
   for (u32 i = 0; i < all.count; ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// An agent that was mapped by the tool is in no list of ld.so's. Who unwinds through a stub asks libc for its unwind
+// An agent that the tool has mapped is in no list of ld.so's. An unwinder that reaches a stub asks libc for its unwind
 // information, and gets it from here: by _dl_find_object (glibc since 2.35, gcc since 12), or by dl_iterate_phdr.
 #include "preload/unwinders.h"
 
@@ -64,7 +64,8 @@ bool store(u64 to, const FoundObject& object) {
   return true;
 }
 
-// What a callback is given says whom it looks for: the first word in libgcc and in nongnu libunwind, the third in LLVM's.
+// The callback's data holds the address that it looks for: in the first word for libgcc and nongnu libunwind, in the third for
+// LLVM's.
 bool looks_for_stub(u64 data) {
   constexpr u32 kWords = 4;
   for (u32 i = 0; i < kWords; ++i) {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-// Vector registers at a hit. Where a signal brought it the kernel has put them into the frame and given the handler fresh ones
-// (arch/x86/kernel/fpu/signal.c); else they are still there.
+// Vector registers at a hit. If a signal brought the hit, the kernel has saved them in the frame and given the handler fresh
+// ones (arch/x86/kernel/fpu/signal.c); otherwise they still hold the application's values.
 #include "preload/agent.h"
 
 namespace uprobe::agent {
 namespace {
 
 // The frame's area in XSAVE's standard format (SDM vol. 1, 13.4): the legacy region with the kernel's own words in its last
-// bytes (struct _fpx_sw_bytes), a header, the upper halves of the YMM registers. The last offset is CPUID's to tell, but the
-// same on all processors; the tool looks (arch/x86/code/vector_state.h).
+// bytes (struct _fpx_sw_bytes), a header, the upper halves of the YMM registers. CPUID gives the last offset, which is the
+// same on all processors; the tool checks it (arch/x86/code/vector_state.h).
 constexpr u64 kXmm = 160, kMagic = 464, kSaved = 472, kHeader = 512, kYmmUpper = 576;
 constexpr u32 kMagicOfXsave = 0x46505853;  // FP_XSTATE_MAGIC1: there is a header
 constexpr u64 kSse = 2, kAvx = 4;          // state components
 
-// Which components the area holds. The others are in their first state: zero.
+// The components that the area holds. The others are in their initial state: zero.
 UPROBE_IN_SECTION u64 components_of(u64 area) {
   if (*reinterpret_cast<const u32*>(area + kMagic) != kMagicOfXsave) return kSse;
   return *reinterpret_cast<const u64*>(area + kSaved) & *reinterpret_cast<const u64*>(area + kHeader);
@@ -30,7 +30,7 @@ UPROBE_IN_SECTION void read_saved(u64 area, u32 number, u64 (&words)[4]) {
 
 }  // namespace
 
-// Not part of its callers: only who asks for one needs the stack for it.
+// Not inlined: only a hit that records one needs the stack for it.
 [[gnu::noinline]] UPROBE_IN_SECTION void read_vector(const Hit& hit, u32 number, u32 bytes, u8* to) {
   u64 words[4];
   if (hit.vectors != 0)

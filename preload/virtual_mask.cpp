@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Signal dispositions and masks as the application believes them to be. The faults stay with us, and SIGTRAP, SIGSEGV and
-// SIGBUS stay deliverable, or a breakpoint would kill; what the application sets is remembered, shown when it asks, and used when one
-// of its signals is passed on.
+// The application's signal dispositions and virtual mask. Faults stay with the agent, and SIGTRAP, SIGSEGV and SIGBUS stay
+// deliverable, or a breakpoint would kill; the agent remembers the application's settings, shows them when it asks, and uses
+// them when it passes one of its signals on.
 //
 // The calls made here are the application's own rt_sigaction and rt_sigprocmask, with changed arguments: a filter that
 // lets them pass lets these pass.
@@ -24,10 +24,10 @@ using shared::kOurSignals;
 
 constexpr u64 kSetBytes = 8;  // the kernel's sigset_t
 constexpr u64 kSaResethand = 0x80000000;
-// What the application's handlers are installed with besides: without SA_SIGINFO the kernel writes no siginfo, and our code
-// in front of them needs a stack.
+// Additional flags of the application's handlers: without SA_SIGINFO the kernel writes no siginfo, and the agent's code before
+// them needs a stack.
 constexpr u64 kForced = shared::kSaSiginfo | shared::kSaOnstack;
-constexpr u64 kKnownFlags = 0xdc000807;  // what the kernel keeps of sa_flags (UAPI_SA_FLAGS, SA_RESTORER)
+constexpr u64 kKnownFlags = 0xdc000807;  // the kernel's part of sa_flags (UAPI_SA_FLAGS, SA_RESTORER)
 constexpr u64 kNeverBlocked = 1ull << (9 - 1) | 1ull << (19 - 1);  // SIGKILL, SIGSTOP
 constexpr long kFault = -14;                                       // EFAULT
 constexpr u64 kSignals = 64;
@@ -52,21 +52,21 @@ AppAction* our_action(ProcessBlock& block, u64 signal) {
   return nullptr;
 }
 
-// What the kernel is told for one of our signals. SIGTRAP: always our own way. A fault: the application's flags, mask and
-// restorer with our entry, so that its handler can be entered as the kernel entered us.
+// The kernel's action for one of kOurSignals. SIGTRAP: always the agent's. A fault: the application's flags, mask and
+// restorer with the agent's entry, so that its handler can be entered as the kernel entered the agent.
 KernelSigaction installed_for(const ProcessBlock& block, u64 signal, const AppAction& app) {
   const u64 entry = as_word(signal == kSigTrap ? uprobe_trap_entry : uprobe_fault_entry);
-  // A fault that nobody handles keeps our way as well, and dies when it is passed on.
+  // A fault without a handler has the agent's action as well, and kills when it is passed on.
   const u64 restart = app.handler > kSigIgn ? ~shared::kSaRestart | app.flags : ~u64{0};
   if (signal == kSigTrap || app.handler <= kSigIgn)
     return {entry, shared::kAgentSaFlags & restart, as_word(uprobe_restorer), 0};
-  // Its handler comes back by a fault.
+  // Its handler returns by a fault.
   const u64 open = signal == kSigSegv && can_lead_back(block, app.restorer) ? shared::kSaNodefer : 0;
   return {as_word(uprobe_app_fault_entry), (app.flags & ~kSaResethand) | kForced | open, app.restorer,
           app.mask & ~kOurSignals};
 }
 
-// rt_sigaction(signal, wanted, null) for one of our signals.
+// rt_sigaction(signal, wanted, null) for one of kOurSignals.
 long our_sigaction(ProcessBlock& block, u64 signal, const KernelSigaction& wanted) {
   if (borrows_memory(block)) return 0;
   const AppAction app{wanted.handler, wanted.flags & kKnownFlags, wanted.restorer, wanted.mask & ~kNeverBlocked};
@@ -82,7 +82,7 @@ bool is_our_entry(u64 handler) {
          handler == as_word(uprobe_app_fault_entry) || handler == as_word(uprobe_signal_entry);
 }
 
-// What the kernel says of a signal that has our entry, as the application has set it.
+// Corrects the kernel's answer about a signal with the agent's entry to the application's setting.
 void show_own_handler(const shared::OtherAction& known, u64 old) {
   auto& shown = *reinterpret_cast<KernelSigaction*>(old);
   const bool ours = shown.handler == as_word(uprobe_signal_entry);
@@ -91,8 +91,8 @@ void show_own_handler(const shared::OtherAction& known, u64 old) {
   if (ours || was_ours) shown.flags = (shown.flags & ~kForced) | (known.flags & kForced);
 }
 
-// rt_sigaction for a signal that is not ours. The kernel keeps all but the handler, which is entered through us. A handler
-// once known stays: a signal may be on its way to it.
+// rt_sigaction for any other signal. The kernel keeps all but the handler, whose place the agent's entry takes. A handler stays
+// known for ever: a signal may be on its way to it.
 long other_sigaction(ProcessBlock& block, u64 signal, KernelSigaction* wanted, u64 old) {
   shared::OtherAction& known = block.others[signal];
   const shared::OtherAction before = known;
@@ -119,15 +119,15 @@ long other_sigaction(ProcessBlock& block, u64 signal, KernelSigaction* wanted, u
   return result;
 }
 
-// What app_sigreturn changes, as it was: a signal may come before the call is made, and its handler shall find everything
+// The state before app_sigreturn: a signal may come before the call is made, and its handler must find everything
 // as the kernel still has it. Kept in words of the frame that the kernel neither writes nor reads (sigcontext::reserved1).
 struct Before {
   u64 mask, stack_base, stack_size, ip;  // in the frame
   u64 app_stack, app_stack_size;
   u32 stack_flags;
-  u32 app_stack_flags;  // and what is blocked of kOurSignals, whose bits are no flags
+  u32 app_stack_flags;  // and the virtual mask of kOurSignals, whose bits are no flags
 };
-static_assert(sizeof(Before) <= sizeof(SignalFrame::reserved) - sizeof(u64));  // the last is of returns.cpp
+static_assert(sizeof(Before) <= sizeof(SignalFrame::reserved) - sizeof(u64));  // the last word belongs to returns.cpp
 
 Before& before_of(SignalFrame& frame) { return *reinterpret_cast<Before*>(frame.reserved); }
 
@@ -145,7 +145,7 @@ void remember(ProcessBlock& block, SignalFrame& frame) {
   frame.uc_link = as_word(entry);
 }
 
-// A child in its parent's memory that began without handlers has none of ours either.
+// A child in its parent's memory that began without handlers has none of the agent's either.
 bool began_without_handlers(ProcessBlock& block) {
   if (!borrows_memory(block)) return false;
   const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
@@ -154,7 +154,7 @@ bool began_without_handlers(ProcessBlock& block) {
 
 }  // namespace
 
-// Without breakpoints nothing is followed any more: what the kernel blocks counts.
+// Without breakpoints the agent follows nothing any more: the kernel's mask counts.
 u64 virtually_blocked(ProcessBlock& block) {
   if (__atomic_load_n(&block.left, __ATOMIC_RELAXED) == shared::kLeft) return 0;
   const shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
@@ -172,7 +172,7 @@ AppHandler handler_to_call(ProcessBlock& block, i32 signal) {
 u64 restorer_of(ProcessBlock& block, i32 signal) { return our_action(block, static_cast<u64>(signal))->restorer; }
 u64 mask_of(ProcessBlock& block, i32 signal) { return our_action(block, static_cast<u64>(signal))->mask; }
 
-// rt_sigprocmask: as the kernel does for a handler, and not under a filter, which may not know the call.
+// rt_sigprocmask: as the kernel does for a handler; not under a filter, which may not know the call.
 void block_mask_of(ProcessBlock& block, i32 signal) {
   const u64 mask = our_action(block, static_cast<u64>(signal))->mask & ~kOurSignals;
   if (mask == 0 || (block.flags & shared::kBlockFiltered) != 0) return;
@@ -207,7 +207,7 @@ void app_sigreturn(ProcessBlock& block, u64 context) {
   const u64 at = context + offsetof(SignalFrame, mask);
   const Reader reader{true};
   u64 mask = 0;
-  if (!reader.load8(at, mask)) return;  // the kernel will say so
+  if (!reader.load8(at, mask)) return;  // the kernel will report that
   auto& frame = *reinterpret_cast<SignalFrame*>(context);
   remember(block, frame);
   if ((mask & kOurSignals) != 0) frame.mask = mask & ~kOurSignals;
@@ -237,7 +237,7 @@ void undo_sigreturn(ProcessBlock& block, const SignalFrame& frame) {
   not_gone_on(block, returning, before.ip);
 }
 
-// Those that are ours already stay: a tool may have been killed in the middle of this.
+// Signals with the agent's entry keep it: a tool may have been killed in the middle of this.
 void take_dispositions(ProcessBlock& block) {
   for (u64 signal = 1; signal <= kSignals; ++signal) {
     KernelSigaction now{};
@@ -253,7 +253,7 @@ void give_dispositions(ProcessBlock& block) {
   for (u64 signal = 1; signal <= kSignals; ++signal) {
     KernelSigaction now{};
     if (system_call(kSysRtSigaction, signal, 0, as_word(&now), kSetBytes) != 0) continue;
-    // Nothing but ours is set: a signal that is pending and ignored would be lost (kernel/signal.c, do_sigaction).
+    // Only the agent's own are set: a signal that is pending and ignored would be lost (kernel/signal.c, do_sigaction).
     if (!is_our_entry(now.handler)) continue;
     if (const AppAction* ours = our_action(block, signal)) {
       now = {ours->handler, ours->flags, ours->restorer, ours->mask};
@@ -305,9 +305,9 @@ long app_sigaction(ProcessBlock& block, u64 signal, u64 wanted, u64 old, u64 byt
   long result = 0;
   if (const AppAction* ours = our_action(block, signal)) {
     const AppAction before = *ours;
-    // Whether `old` can be written is for the kernel to find out: it writes what it has, we put the truth over it.
+    // The kernel finds out whether `old` can be written: it writes its own answer, which is then corrected.
     if (old != 0) result = system_call(kSysRtSigaction, signal, 0, old, bytes);
-    // A bad `old` shows after the action has been set, as in the kernel.
+    // As in the kernel, a bad `old` is reported after the action has been set.
     if (wanted != 0)
       if (const long set = our_sigaction(block, signal, action); set != 0) return set;
     if (result == 0 && old != 0) __builtin_memcpy(reinterpret_cast<void*>(old), &before, sizeof before);
@@ -325,19 +325,19 @@ long app_sigprocmask(ProcessBlock& block, u64 how, u64 set, u64 old, u64 bytes) 
   if (bytes != kSetBytes || (set != 0 && (!readable || how > kSetMask)))
     return system_call(kSysRtSigprocmask, how, set, old, bytes);
   const u64 before = virtually_blocked(block), ours = wanted & kOurSignals;
-  // In a handler of one of our signals it is blocked in fact: unblocked it may be.
+  // In a handler of one of kOurSignals the kernel blocks it: it may be unblocked.
   const u64 real = how == kSigUnblock ? wanted : wanted & ~kOurSignals;
   const long result =
       interruptible_call(block, kSysRtSigprocmask, how, set != 0 ? as_word(&real) : 0, old, bytes, 0, 0);
-  if (result != 0 && result != kFault) return result;  // a bad `old` shows after the mask has been set
+  if (result != 0 && result != kFault) return result;  // a bad `old` is reported after the mask has been set
   if (result == 0 && old != 0) *reinterpret_cast<u64*>(old) |= before;
   if (set == 0) return result;
   believe_blocked(block, how == kSigBlock ? before | ours : how == kSigUnblock ? before & ~ours : ours);
   return result;
 }
 
-// A wait that puts another mask in force while it lasts: `mask` is the address of that mask. Handlers that run meanwhile may
-// hit probes, so our signals stay out of it.
+// A wait that puts another mask in force while it lasts: `mask` is the address of that mask. Handlers that run during it may
+// hit probes, so kOurSignals are left out of it.
 u64 without_our_signals(u64 mask, u64& clean) {
   const Reader reader{true};
   if (mask == 0 || !reader.load8(mask, clean) || (clean & kOurSignals) == 0) return mask;
