@@ -88,7 +88,7 @@ void Compiler::emit_value(const std::vector<Step>& steps, const Field& field) {
   emit({.op = Op::store_value, .size = field.size, .offset = field.offset});
 }
 
-// The other program: what argument.entry fetches becomes a field of what is noted.
+// The other program: the fetch of argument.entry becomes a field of the entry record.
 void Compiler::emit_entry(const Argument& argument) {
   EventLayout& noted = program_.noted;
   const spec::EntryFetch& entry = *argument.entry;
@@ -104,8 +104,7 @@ void Compiler::emit_entry(const Argument& argument) {
   program_.insns.swap(program_.note);
 }
 
-// The last dereference is the store itself: it alone knows how many bytes to read, and what a fault part of the way
-// means.
+// The last dereference is the store itself: it alone knows how many bytes to read, and the meaning of a partial fault.
 void Compiler::emit_memory(const Argument& argument, const Field& field) {
   Insn insn{.op = Op::store_memory, .offset = field.offset, .immediate = argument.memory_offset};
   if (argument.kind != Kind::string) {
@@ -130,7 +129,7 @@ void Compiler::emit_text(const Argument& argument, const Field& field) {
         .immediate = at});
 }
 
-// Up to the container's top, then down to bit 0: what remains is the field, with its sign where the type has one.
+// Shifts to the container's top, then down to bit 0: the field remains, with its sign if the type has one.
 Status Compiler::emit_shift(const Argument& argument, const Field& field) {
   const unsigned bits = field.size * 8u;
   const unsigned width = argument.bit_width, offset = argument.bit_offset;
@@ -146,7 +145,7 @@ Status Compiler::emit_shift(const Argument& argument, const Field& field) {
   return ok();
 }
 
-// `begin` clears value and fault, so that an argument never sees what one before it left.
+// `begin` clears value and fault, so that an argument never sees the values of an earlier one.
 Status Compiler::add(const Argument& argument, const Field& field) {
   if (argument.entry) emit_entry(argument);
   if (!argument.object.empty())
@@ -173,7 +172,7 @@ Status Compiler::add(const Argument& argument, const Field& field) {
   return argument.is_bitfield ? emit_shift(argument, field) : ok();
 }
 
-// 64 elements and 4095 characters are what the agent's counts and the reader's locators are made for.
+// The agent's counts and the reader's locators are made for 64 elements and 4095 characters.
 Status check_argument(const Argument& argument) {
   if (argument.count > kMaxElements) return limit_error("the array '" + argument.name + "' is too long");
   if (argument.text.size() >= shared::kMaxStringBytes)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a parsed definition to what the agent runs at each hit and what the reader needs to print it.
+// From a parsed definition to the program for the agent's hits and the layout for the reader's output.
 #pragma once
 
 #include "engine/base/result.h"

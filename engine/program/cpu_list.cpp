@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lists are regions between blanks and commas: "all", A, A-B, each of the last two forms with :USED/GROUP behind it.
+// Lists are regions between blanks and commas: "all", A, A-B; after each of the last two :USED/GROUP may follow.
 #include "engine/program/cpu_list.h"
 
 #include <bit>
@@ -32,7 +32,7 @@ class ListReader {
   unsigned last_;
 };
 
-// In any case of letters.
+// In upper or lower case.
 bool ListReader::take_all() {
   constexpr std::string_view kAll = "all";
   for (std::size_t i = 0; i < kAll.size(); ++i)
@@ -41,7 +41,7 @@ bool ListReader::take_all() {
   return true;
 }
 
-// "N" is the last one there is.
+// "N" is the last possible number.
 std::optional<unsigned> ListReader::number() {
   if (take('N')) return last_;
   std::uint64_t value = 0;

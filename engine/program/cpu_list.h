@@ -17,7 +17,7 @@ class CpuSet {
   bool has(std::uint64_t cpu) const;
   unsigned count() const;
   unsigned first() const;                              // of a set that is not empty
-  const std::string& bytes() const { return bytes_; }  // a bit for each, the lowest first
+  const std::string& bytes() const { return bytes_; }  // a bit for each CPU, the lowest first
 
  private:
   std::string bytes_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From the text to a tree of terms, and from there to tests in which the first answer that decides ends the matter.
+// From the text to a tree of terms, and from there to tests; the first test that decides ends the filter.
 #include "engine/program/filter.h"
 
 #include <unistd.h>
@@ -43,7 +43,7 @@ bool is_pair(std::string_view text, std::size_t at) {
   return (text[at] == '&' || text[at] == '|') && at + 1 < text.size() && text[at + 1] == text[at];
 }
 
-// What the kernel looks at before all else: quotes and parentheses.
+// The kernel's first check: quotes and parentheses.
 class Balance {
  public:
   explicit Balance(std::string_view text) : text_(text) {}
@@ -96,7 +96,7 @@ class Parser {
   Result<Node> parse();
 
  private:
-  // What a parenthesis has opened, or the whole.
+  // A level of parentheses, or the whole.
   struct Level {
     bool inverted = false;
     Node any{.kind = Node::Kind::any};
@@ -117,7 +117,7 @@ class Parser {
   const FilterContext& context_;
   std::string& texts_;
   std::size_t at_ = 0;
-  bool inverted_ = false;  // what comes next, all parentheses around it counted
+  bool inverted_ = false;  // the next term is inverted, with all parentheses around it counted
   std::vector<Level> levels_;
   bool has_terms_ = false;
 };
@@ -158,7 +158,7 @@ void Parser::close_level() {
   level.all.parts.push_back(std::move(closed.any));
 }
 
-// Behind a term: closing parentheses, then an operator or the end.
+// After a term: closing parentheses, then an operator or the end.
 Result<Parser::Next> Parser::read_operator() {
   for (;; ++at_) {
     while (is_filter_space(now())) ++at_;
@@ -205,7 +205,7 @@ class Generator {
 
  private:
   using Label = std::size_t;
-  // Where to go on, and which of the two places comes next in the list.
+  // The two places at which a node goes on, and which of them is next in the list.
   struct Ways {
     Label yes, no, next;
     Ways swapped() const { return {no, yes, next}; }

@@ -6,7 +6,7 @@
 //   term         FIELD OPERATOR VALUE
 //
 // Fields are the event's arguments, __probe_ip (of a return __probe_func, __probe_ret_ip), cpu (CPU, common_cpu), comm (COMM)
-// and the common_* fields. What is refused, where the caret stands, and what passes is as in the kernel (Linux 6.18,
+// and the common_* fields. Refusals, the places of carets and accepted filters are as in the kernel (Linux 6.18,
 // kernel/trace/trace_events_filter.c), which also takes an expression that ends with an operator.
 #pragma once
 
@@ -27,7 +27,7 @@ struct FilterContext {
 // How many numbers of CPUs this machine has.
 unsigned possible_cpus();
 
-// A filter by itself. `text` holds what its tests compare with, behind what it began with.
+// A filter by itself. `text` begins as it was given; the texts of the tests follow.
 struct CompiledFilter {
   std::vector<shared::Test> tests;  // none: everything passes
   std::string text;
@@ -35,14 +35,14 @@ struct CompiledFilter {
 Result<CompiledFilter> compile_filter(const EventLayout& layout, std::string_view filter, const FilterContext& context,
                                       std::string text = {});
 
-// Sets the program's filter, or takes it away ("0"). On an error the program is as before: Error::where is the filter, err
-// what write(2) to the kernel's file says. Where the kernel tells nothing but "Error: (0)", `help` says what it is about.
+// Sets the program's filter, or removes it ("0"). On an error the program is unchanged: Error::where is the filter, err is the
+// errno of write(2) to the kernel's file. If the kernel says only "Error: (0)", `help` says what is wrong.
 Status set_filter(EventProgram& program, std::string_view text, const FilterContext& context);
 
-// What the thread hits passes the program's filter no more; what others hit passes as before.
+// Adds to the program's filter: it drops all hits of this thread.
 void leave_out_thread(EventProgram& program, std::uint32_t thread);
 
-// Of an event that has a filter: what verify() (verify.h) asks of it.
+// For an event with a filter: the conditions of verify() (verify.h).
 //   - every operation is known; the last one is an end, and every other leads to a later one
 //   - numbers and locators lie inside the fixed part; texts and sets lie in the program's text
 Status verify_filter(const EventProgram& program);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Terms, read from left to right; carets stand where the kernel's reading has come to, one character on.
+// Terms, read from left to right; carets stand where the kernel's reading has arrived, one character on.
 #include "engine/program/filter_term.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct FilterField {
   FieldKind kind = FieldKind::number;
   std::uint32_t offset = 0, size = 0;
   bool is_signed = false;
-  std::optional<std::uint64_t> constant = {};  // the same in every record
+  std::optional<std::uint64_t> constant = {};  // the same value in every record
 };
 
 enum class Operator { glob, not_equal, equal, at_most, less, at_least, greater, bits };
@@ -105,7 +105,7 @@ TestOp number_test(Operator op, bool is_signed) {
 
 Term fixed(bool holds) { return {.truth = holds ? Truth::always : Truth::never}; }
 
-// A pattern without its wildcards, as far as they say no more than where the rest has to stand.
+// A pattern without wildcards at its ends: these only say where the rest has to be.
 struct Pattern {
   TextMatch match = TextMatch::full;
   bool inverted = false;
@@ -114,7 +114,7 @@ struct Pattern {
 
 Pattern as_it_is(std::string_view text) { return {.text = text}; }
 
-// What the kernel makes of it: one that begins with a digit has no wildcards.
+// The kernel's reading: a pattern that begins with a digit has no wildcards.
 Pattern read_pattern(std::string_view text) {
   Pattern pattern{.inverted = text.starts_with('!'), .text = text};
   if (pattern.inverted) pattern.text.remove_prefix(1);
@@ -215,7 +215,7 @@ Result<Term> TermReader::read() {
   return fail(kBadValue);
 }
 
-// A function of the kernel, of which a tracer of programs knows none.
+// A function of the kernel; a tracer of programs knows none.
 Result<Term> TermReader::read_function(const FilterField& field, Operator op) {
   if (field.kind == FieldKind::cpu || field.size != 8) return fail(kBadFieldOperator);
   if (op != Operator::equal && op != Operator::not_equal) return fail(kBadOperator);
@@ -297,7 +297,7 @@ Result<Term> TermReader::read_number(const FilterField& field, Operator op) {
   return compare(field, op, field.is_signed, value);
 }
 
-// The kernel compares nothing but numbers of 1, 2, 4 and 8 bytes: arrays of such sizes, too.
+// The kernel compares only numbers of 1, 2, 4 and 8 bytes, including arrays of these sizes.
 Term TermReader::compare(const FilterField& field, Operator op, bool is_signed, std::uint64_t value) const {
   if (field.kind == FieldKind::stack || !is_comparable(field.size)) return fixed(false);
   const auto size = static_cast<std::uint8_t>(field.size);

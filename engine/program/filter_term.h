@@ -43,10 +43,10 @@ struct Term {
 // The kernel's ctype: Latin-1.
 bool is_filter_space(char c);
 
-// An error at a column; one behind the end stands at the end.
+// An error at a column; a column after the end means the end.
 Error filter_error(std::string_view filter, std::size_t column, std::string_view message, int err);
 
-// Reads the term that begins at `at`, which moves behind it. `texts` gets what the test compares with.
+// Reads the term that begins at `at`, and moves `at` after it. Adds the term's text to `texts`.
 Result<Term> read_term(std::string_view filter, std::size_t& at, const EventLayout& layout,
                        const FilterContext& context, std::string& texts);
 

@@ -7,7 +7,7 @@ namespace {
 
 std::string number(std::uint64_t value) { return std::to_string(value); }
 
-// As it was declared, the number of elements behind the name.
+// As declared, with the number of elements after the name.
 std::string c_declaration(const Field& field) {
   return field.declared + " " + field.name + (field.count == 0 ? "" : "[" + number(field.count) + "]");
 }
@@ -20,7 +20,7 @@ std::string c_type(const Field& field) {
   return (field.kind == Kind::signed_decimal ? "s" : "u") + number(field.size * 8u);
 }
 
-// The number of an array's elements does not show, except for strings; readers divide the sizes.
+// An array's declaration does not show its number of elements, except for strings; readers divide the sizes.
 FormatField argument_field(const Field& field) {
   const bool is_string = field.kind == Kind::string;
   if (!field.declared.empty())
@@ -53,7 +53,7 @@ std::string element_format(const Field& field) {
   return {};
 }
 
-// Elements stand in braces without blanks.
+// Elements stand in braces, without blanks.
 std::string value_format(const Field& field) {
   if (field.is_text) return "\\\"%s\\\"";
   const std::string element = element_format(field);
@@ -80,7 +80,8 @@ std::string field_line(const FormatField& field) {
          ";\tsigned:" + (field.is_signed ? "1" : "0") + ";\n";
 }
 
-// The caller first, as the proposal has it; nothing reads records by this text. The first field is the return address.
+// The caller first, as in the proposal of function events; no program reads records by this text. The first field is the return
+// address.
 std::vector<FormatField> function_fields(const EventLayout& layout) {
   std::vector<FormatField> fields{{"unsigned long __parent_ip", 8, 8, false}, {"unsigned long __ip", 16, 8, false}};
   for (std::size_t i = 1; i < layout.fields.size(); ++i) fields.push_back(argument_field(layout.fields[i]));
@@ -98,7 +99,7 @@ std::vector<FormatField> format_fields(const EventLayout& layout) {
   return fields;
 }
 
-// How an element of a function event prints: as of an event, but bare.
+// The format of an element of a function event: as of any event, but bare.
 std::string bare_format(const Field& field) {
   switch (field.kind) {
     case Kind::hex:

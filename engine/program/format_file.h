@@ -20,7 +20,7 @@ struct FormatField {
 // Without the four common fields: __probe_ip (or __probe_func, __probe_ret_ip), then the arguments.
 std::vector<FormatField> format_fields(const EventLayout& layout);
 
-// What follows "print fmt: ".
+// The text after "print fmt: ".
 std::string print_format(const EventLayout& layout);
 
 // The whole file; `id` is the common_type of the event's records.

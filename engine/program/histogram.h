@@ -6,8 +6,8 @@
 //   KEY     FIELD, FIELD.hex, .sym, .sym-offset, .log2, .buckets=N, common_pid.execname, common_cpu, common_stacktrace
 //   VALUE   hitcount or a number of the event, each with .hex, .percent or .graph if wanted; two besides hitcount
 //
-// What is refused, and in which words, is as in the kernel (Linux 6.18, kernel/trace/trace_events_hist.c); what it refuses without a
-// word, and what is not there, has words of ours.
+// Refusals and their texts are as in the kernel (Linux 6.18, kernel/trace/trace_events_hist.c); for its refusals without a
+// text, and for unsupported parts, the tool has texts of its own.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct HistogramWord {
   std::string name;  // as it prints
   HistogramModifier modifier = HistogramModifier::none;
   std::uint64_t width = 0;   // of buckets
-  bool is_hitcount = false;  // `field` says nothing
+  bool is_hitcount = false;  // `field` is unused
   shared::HistogramField field = {};
 };
 
@@ -62,11 +62,11 @@ struct HistogramPlan {
   std::string text() const;
 };
 
-// What stands behind "hist:", from `at` in `text` to `end`. Errors are about `text`.
+// The text after "hist:", from `at` in `text` to `end`. Error::where is `text`.
 Result<HistogramPlan> parse_histogram(std::string_view text, std::size_t at, std::size_t end,
                                       const EventLayout& layout);
 
-// Whether the kernel would take one for the other.
+// Whether the kernel treats the two as the same histogram.
 bool are_same(const HistogramPlan& a, const HistogramPlan& b);
 
 }  // namespace uprobe::program

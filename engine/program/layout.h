@@ -24,7 +24,7 @@ struct Field {
   std::uint32_t count = 0;   // 0: a scalar; N: an array of N elements
   bool is_text = false;      // characters that print up to the first NUL
   std::string declared;      // of a function event: the type as it was written; else empty
-  bool of_entry = false;     // missing in records that know nothing of the function's entry
+  bool of_entry = false;     // missing in records without an entry record
 };
 
 struct EventLayout {
@@ -32,12 +32,12 @@ struct EventLayout {
   std::string event;
   bool is_return = false;  // another address @16, __probe_ret_ip
   Style style = Style::event;
-  std::string place;  // "function+0x4", for the other styles; empty: not known
+  std::string place;  // "function+0x4", for the other styles; empty: unknown
   std::uint32_t fixed_bytes = 16;
   std::vector<Field> fields;  // in argument order
 };
 
-// The name of the field at 8, the address of the hit.
+// The name of the field at offset 8, the address of the hit.
 inline std::string_view head_name(const EventLayout& layout) {
   if (layout.is_return) return "__probe_func";
   return layout.style == Style::function ? "__ip" : "__probe_ip";
@@ -50,14 +50,14 @@ struct ObjectData {
   std::uint64_t exported_address = 0;
 };
 
-// A compiled definition: what the agent runs and what the reader needs to print it.
+// A compiled definition: the agent's program and the layout by which the reader prints.
 struct EventProgram {
   EventLayout layout;
   std::vector<shared::Insn> insns;   // ends with Op::end; store_text immediates are offsets into `text`
-  std::string text;                  // constant strings, each with its NUL; what the filter compares with
+  std::string text;                  // constant strings, each with its NUL; then the filter's texts
   std::vector<shared::Test> filter;  // empty: every hit is recorded
-  std::vector<shared::Insn> note;    // what is run at the entry of a function, for its return; empty: nothing
-  EventLayout noted;                 // of what it makes
+  std::vector<shared::Insn> note;    // run at the entry of a function, for its return; empty: no entry record
+  EventLayout noted;                 // of the entry record
   std::vector<ObjectData>
       objects;  // load_object counts in this list, until the session has given them numbers of its own
 };

@@ -53,7 +53,7 @@ class TriggerReader {
                      "' if FILTER' if wanted; hist:keys=FIELD",
                  .err = EINVAL};
   }
-  // Up to one of `ends`, which is taken as well; nothing behind it: `more` is false.
+  // Up to one of `ends`, which is read as well; at the end of the text `more` becomes false.
   std::string_view word(std::string_view ends, bool& more);
   Result<TriggerKind> command();
   Status target(std::string_view& parameter, TriggerSpec& spec);
@@ -100,7 +100,7 @@ Status TriggerReader::target(std::string_view& parameter, TriggerSpec& spec) {
   return count(parameter, spec);
 }
 
-// The kernel reads up to a next colon, whatever stands behind it.
+// The kernel reads up to the next colon, whatever follows it.
 Status TriggerReader::count(std::string_view number, TriggerSpec& spec) const {
   const std::size_t begin = static_cast<std::size_t>(number.data() - text_.data());
   const int err = spec::read_unsigned(number.substr(0, number.find(':')), 0, spec.count);
@@ -121,7 +121,7 @@ Status TriggerReader::condition(TriggerSpec& spec) {
   return ok();
 }
 
-// Up to an "if" between blanks; there may be blanks in front of it, too.
+// Up to an "if" between blanks; blanks may stand before it, too.
 Status TriggerReader::attributes(TriggerSpec& spec) {
   while (!rest_.empty() && is_filter_space(rest_.front())) rest_.remove_prefix(1);
   spec.attributes_at = at();

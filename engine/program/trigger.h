@@ -5,8 +5,9 @@
 //   COMMAND   traceon, traceoff, stacktrace, enable_event:GROUP:EVENT, disable_event:GROUP:EVENT
 //   hist:ATTRIBUTES [if FILTER]    engine/program/histogram.h
 //
-// As in the kernel (Linux 6.18, kernel/trace/trace_events_trigger.c) an event has one of traceon and traceoff, one stacktrace, and one
-// for each event that it enables or disables. The kernel refuses most mistakes without a word: the words are ours, the errno is its own.
+// As in the kernel (Linux 6.18, kernel/trace/trace_events_trigger.c) an event has one of traceon and traceoff, one stacktrace,
+// and one trigger for each event that it enables or disables. The kernel refuses most mistakes without a text: the texts are
+// the tool's, the errno is the kernel's.
 #pragma once
 
 #include <string>
@@ -22,7 +23,7 @@ namespace uprobe::program {
 struct TriggerSpec {
   shared::TriggerKind kind = shared::TriggerKind::trace_on;
   std::string group, event;                           // of enable_event and disable_event
-  std::size_t target_at = 0;                          // where they stand in the text
+  std::size_t target_at = 0;                          // where the two stand in the text
   std::size_t attributes_at = 0, attributes_end = 0;  // of a histogram, in the text
   std::uint64_t count = shared::kUnlimited;
   std::string filter;         // empty: none
@@ -31,14 +32,14 @@ struct TriggerSpec {
 
 Result<TriggerSpec> parse_trigger(std::string_view text);
 
-// Whether the kernel takes one of them beside the other.
+// Whether the kernel refuses one of them in addition to the other.
 bool exclude_each_other(const TriggerSpec& a, const TriggerSpec& b);
 
-// The tests of its filter, over the payload of the event that the trigger belongs to. Errors are about `text`, which was parsed.
+// The tests of the trigger's filter, over the payload of its event. Error::where is `text`, the parsed trigger.
 Result<CompiledFilter> compile_condition(const TriggerSpec& spec, std::string_view text, const EventLayout& layout,
                                          const FilterContext& context);
 
-// What a session needs to know of one.
+// A compiled trigger, as a session needs it.
 struct TriggerProgram {
   shared::TriggerKind kind = shared::TriggerKind::trace_on;
   std::uint32_t target = 0;  // number of a switch, or of a histogram

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One pass over the instructions with a small state: where in an argument we are, and which bytes are taken.
+// One pass over the instructions with a small state: the stage within an argument, and the bytes that are stored.
 #include "engine/program/verify.h"
 
 #include <string_view>
@@ -65,7 +65,7 @@ Status Verifier::check() {
   for (at_ = 0; at_ < insns.size(); ++at_) {
     if (auto status = check_insn(insns[at_]); !status) return status;
   }
-  // The ring's memory is used again and again: a byte that nobody stores would be another record's.
+  // The ring's memory is reused: a byte without a store would be another record's.
   for (std::size_t i = head(); i < taken_.size(); ++i) {
     if (!taken_[i]) return Error{.code = Code::damaged, .text = "byte " + std::to_string(i) + " is never stored"};
   }
@@ -140,7 +140,7 @@ Status Verifier::check_load(const Insn& insn) {
   return ok();
 }
 
-// What was noted has the size that its layout says, and nothing is noted for an entry.
+// A load from the entry record lies inside its layout, and only return events have one.
 Status Verifier::check_noted(const Insn& insn) {
   if (stage_ != Stage::begun) return fail("a load out of order");
   if (program_.note.empty() || !program_.layout.is_return) return fail("nothing is noted at the entry");
@@ -151,7 +151,7 @@ Status Verifier::check_noted(const Insn& insn) {
   return ok();
 }
 
-// A locator takes 4 bytes; what it points to is bounded by the agent at the hit.
+// A locator takes 4 bytes; the agent bounds its data at the hit.
 Status Verifier::check_store(const Insn& insn) {
   if (insn.op == Op::store_value && !is_element_size(insn.size)) return fail("a value of an impossible size");
   if (insn.op == Op::store_memory && insn.size != 0 && (!is_element_size(insn.size) || insn.count % insn.size != 0))
@@ -198,7 +198,7 @@ Status Verifier::check_shift(const Insn& insn) {
   return ok();
 }
 
-// A store of an argument: inside the fixed part, off the head, to bytes that nobody has stored to.
+// A store of an argument: inside the fixed part, outside the head, to bytes without an earlier store.
 Status Verifier::take(const Insn& insn, std::uint64_t bytes) {
   const std::uint64_t end = insn.offset + bytes;
   if (bytes == 0 || insn.offset < head() || end > taken_.size()) return fail("a store outside of the record");
@@ -214,7 +214,7 @@ Status Verifier::take(const Insn& insn, std::uint64_t bytes) {
 
 }  // namespace
 
-// What is noted has no dynamic data: strings would need the text of their own program.
+// An entry record has no dynamic data: strings would need the text of their own program.
 Status verify(const EventProgram& program) {
   if (Status s = Verifier(program).check(); !s) return s;
   if (program.note.empty()) return ok();

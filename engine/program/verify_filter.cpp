@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The verifier of filters: one look at each test, which knows nothing of how they are made.
+// The verifier of filters: one look at each test, independent of how the tests are made.
 #include <algorithm>
 
 #include "engine/program/filter.h"

@@ -16,8 +16,8 @@
 namespace uprobe::spec {
 namespace {
 
-// The fields that every record has; a filter or a reader of records could not tell an argument of that name from them.
-// (The kernel does not reserve common_cpu and the like.)
+// The fields of every record; a filter or a reader of records could not tell an argument of the same name from them. (The
+// kernel does not reserve common_cpu and the like.)
 constexpr std::array<std::string_view, 8> kReserved = {"common_type",    "common_flags", "common_preempt_count",
                                                        "common_pid",     "common_tgid",  "__probe_ip",
                                                        "__probe_ret_ip", "__probe_func"};
@@ -47,7 +47,7 @@ bool is_used(std::string_view name, const std::vector<Argument>& earlier) {
   return false;
 }
 
-// The last name in "p->next->len", if it can be one.
+// The last name in "p->next->len", if it can be an argument's name.
 std::string name_of_variable(std::string_view body, const std::vector<Argument>& earlier) {
   body.remove_prefix(std::min(body.find_first_not_of("*&"), body.size()));
   if (body.empty() || !(is_letter(body[0]) || body[0] == '_')) return {};
@@ -77,7 +77,7 @@ Result<NamedBody> parse_name(const Command& command, std::size_t word, const std
   return result;
 }
 
-// Only these two are strings by themselves; everything else with a string type is the string's address.
+// Only these two are strings by themselves; with any other fetch a string type means the string's address.
 bool is_comm_or_text(std::string_view fetch) {
   return fetch == "$comm" || fetch == "$COMM" || fetch.starts_with("\\\"");
 }
@@ -125,7 +125,7 @@ Result<Argument> ArgumentParser::parse(std::uint32_t& fixed_bytes) {
   auto fetch = parse_fetch(command_, word_, body_offset_, parts->fetch, context_);
   if (!fetch) return fetch.error();
   if (auto status = narrow(*parts, *fetch); !status) return status.error();
-  // Weighed before type and fetch are joined: the kernel reports a too big event rather than a string in a register.
+  // Checked before type and fetch are joined: like the kernel, this reports a too big event before a string in a register.
   fixed_bytes += fixed_size(argument_);
   if (fixed_bytes > shared::kMaxFixedArguments) return blame(fetch->blame_offset, message::kEventTooBig, E2BIG);
   if (auto status = join(*parts, *fetch); !status) return status.error();
@@ -133,7 +133,7 @@ Result<Argument> ArgumentParser::parse(std::uint32_t& fixed_bytes) {
   argument_.steps = std::move(fetch->steps);
   argument_.memory_offset = fetch->memory_offset;
   argument_.entry = std::move(fetch->entry);
-  // As much as is shown; an address that is followed later is all of a word.
+  // Takes only the bytes that are shown; an address that is followed later takes a whole word.
   if (argument_.entry && argument_.steps.size() == 1 && argument_.sink == Sink::value)
     argument_.entry->size = argument_.size;
   argument_.text = std::move(fetch->text);
@@ -145,7 +145,7 @@ Result<Argument> ArgumentParser::parse(std::uint32_t& fixed_bytes) {
   return std::move(argument_);
 }
 
-// The type alone; whether it suits the fetch is `join`'s question, after the fetch has been read.
+// The type alone; `join` decides whether it suits the fetch, after the fetch has been read.
 Status ArgumentParser::choose_type(const TypedBody& parts) {
   std::optional<std::string_view> name = parts.type;
   if (is_comm_or_text(parts.fetch)) {
@@ -166,7 +166,7 @@ Status ArgumentParser::choose_type(const TypedBody& parts) {
   return ok();
 }
 
-// A vector register is as many words as it has, unless a type says what its lowest bytes are.
+// A vector register is an array of its words, unless a type says how to read its lowest bytes.
 Status ArgumentParser::fit_vector(const TypedBody& parts, const Fetch& fetch) {
   if (!parts.type) argument_.count = fetch.register_bytes / 8u;
   if (argument_.kind == Kind::string || fixed_size(argument_) <= fetch.register_bytes) return ok();
@@ -176,8 +176,8 @@ Status ArgumentParser::fit_vector(const TypedBody& parts, const Fetch& fetch) {
   return error;
 }
 
-// A part of a register has its own width unless a type says less: %edi is x32. What a function returns as a floating point
-// number it returns in xmm0 (System V ABI, 3.2.3).
+// A part of a register has its own width unless a type is narrower: %edi is x32. A floating point return value is in xmm0
+// (System V ABI, 3.2.3).
 Status ArgumentParser::narrow(const TypedBody& parts, Fetch& fetch) {
   if (fetch.is_retval && argument_.kind == Kind::floating && parts.count == 0)
     fetch.steps = {{.kind = StepKind::vector, .value = 0}};
@@ -194,14 +194,14 @@ Status ArgumentParser::narrow(const TypedBody& parts, Fetch& fetch) {
   return error;
 }
 
-// Decides how the value ends up in the record. `fetch.slot` goes on counting the kernel's instructions.
+// Decides how the value gets into the record. `fetch.slot` goes on counting the kernel's instructions.
 Status ArgumentParser::join(const TypedBody& parts, Fetch& fetch) {
   const bool is_memory = fetch.yield == Yield::memory || fetch.yield == Yield::user_memory;
   argument_.sink = is_memory ? Sink::memory : Sink::value;
   if (argument_.kind == Kind::string) {
     if (auto status = join_string(parts, fetch); !status) return status;
   } else if (!is_memory) {
-    // A value is stored by an instruction of its own; a last dereference turns into the store.
+    // A value is stored by an instruction of its own; a last dereference becomes the store.
     ++fetch.slot;
   }
   if (parts.type && parts.type->starts_with('b')) {
@@ -210,7 +210,7 @@ Status ArgumentParser::join(const TypedBody& parts, Fetch& fetch) {
   return parts.count != 0 ? join_array(parts, fetch) : ok();
 }
 
-// An immediate is the address of a string; the kernel keeps its instruction and stores by another one.
+// An immediate is the address of a string; the kernel keeps its instruction and adds one for the store.
 Status ArgumentParser::join_string(const TypedBody& parts, Fetch& fetch) {
   switch (fetch.yield) {
     case Yield::value:
@@ -235,7 +235,7 @@ Status ArgumentParser::join_string(const TypedBody& parts, Fetch& fetch) {
   return ok();
 }
 
-// The kernel blames the type even when it is the instruction for the shift that does not fit any more.
+// The kernel blames the type even if it is the instruction for the shift that exceeds the limit.
 Status ArgumentParser::join_bitfield(const TypedBody& parts, Fetch& fetch) {
   const Widths widths = context_.strict ? Widths::wrapping : Widths::exact;
   if (!read_bitfield(*parts.type, widths, argument_) || ++fetch.slot == kKernelEndSlot)
@@ -243,7 +243,7 @@ Status ArgumentParser::join_bitfield(const TypedBody& parts, Fetch& fetch) {
   return ok();
 }
 
-// An array is read from memory in one go. The kernel's loop knows no user-space variant (+uOFF), except for strings.
+// An array is read from memory at once. The kernel's loop has no user-space variant (+uOFF), except for strings.
 Status ArgumentParser::join_array(const TypedBody& parts, Fetch& fetch) {
   const bool is_string = argument_.kind == Kind::string;
   if (fetch.yield == Yield::variable) return ok();
@@ -256,7 +256,7 @@ Status ArgumentParser::join_array(const TypedBody& parts, Fetch& fetch) {
 
 }  // namespace
 
-// A string counts with its locator: what it points to is not in the fixed part.
+// A string counts with its locator: its characters are not in the fixed part.
 std::uint32_t fixed_size(const Argument& argument) {
   return argument.size * (argument.count == 0 ? 1 : argument.count);
 }

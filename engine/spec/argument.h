@@ -17,7 +17,7 @@ namespace uprobe::spec {
 inline constexpr std::size_t kMaxArgumentName = 32;
 inline constexpr std::size_t kMaxArgumentBody = 63;
 
-// Whether an argument may be called so.
+// Whether an argument may have this name.
 bool can_be_argument(std::string_view name);
 
 // Bytes of an argument in the fixed part of a record.

@@ -17,7 +17,7 @@ std::size_t skip_blanks(std::string_view line, std::size_t at) {
   return at;
 }
 
-// Where the word stands: not the first one, and not in a comment. npos: nowhere.
+// The place of the word: not the first word, and not in a comment. npos: there is none.
 std::size_t find_if(std::string_view line) {
   line = line.substr(0, comment_start(line));
   for (std::size_t at = skip_blanks(line, 0), first = at; at < line.size(); at = skip_blanks(line, at)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A definition with a condition: "p:e PATH:PLACE fd=%di if fd == 2". What follows the word `if` is the filter of the events that
-// the line defines (engine/program/filter.h), as behind a trigger's command. No fetch argument is that word: as a variable it
-// could have no name, in no language that has debug information. The kernel's dialect has no conditions.
+// A definition with a condition: "p:e PATH:PLACE fd=%di if fd == 2". The text after the word `if` is the filter of the events
+// that the line defines (engine/program/filter.h), as after a trigger's command. No fetch argument is that word: no language
+// with debug information has a variable of that name. The kernel's dialect has no conditions.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ struct Conditional {
   std::size_t filter_at = 0;  // in the line
 };
 
-// Parts of `line`. A '#' inside quotes of the filter begins no comment. An error where nothing follows the `if`.
+// Parts of `line`. A '#' inside quotes of the filter begins no comment. An error if nothing follows the `if`.
 Result<Conditional> split_condition(std::string_view line, bool strict);
 
 }  // namespace uprobe::spec

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Adding to and deleting from the set. Everything is found through an index, so that a list of all functions of a program
-// (some 100,000 lines), and their deletion one by one, are taken in linear time.
+// Adding to and deleting from the set. All look-ups use an index, so a list of all functions of a program (some 100,000 lines),
+// and their deletion one by one, take linear time.
 #include "engine/spec/definition_set.h"
 
 #include <algorithm>
@@ -14,11 +14,11 @@
 namespace uprobe::spec {
 namespace {
 
-// '/' is in no name.
+// No name contains '/'.
 std::string event_key(const ProbeSpec& spec) { return spec.group + "/" + spec.event; }
 
-// Two paths to one file are one place. A file that was not looked at is known by its path alone, a symbol that was not
-// looked up by its name.
+// Two paths to one file are one place. A file that was not examined is known by its path alone, a symbol that was not looked up
+// by its name.
 std::string place_key(const Place& place) {
   std::string key = place.inode != 0 ? std::to_string(place.device) + ":" + std::to_string(place.inode) : place.path;
   if (place.found) return key + '\0' + '\0' + std::to_string(place.found->offset);
@@ -39,14 +39,14 @@ std::optional<std::size_t> first_difference(const std::vector<Argument>& a, cons
   return {};
 }
 
-// Two probes of one event with the same of these are the same probe.
+// Two probes of one event with the same key are the same probe.
 std::string exact_key(const ProbeSpec& spec) {
   std::string key = place_key(spec.place);
   for (const Argument& argument : spec.arguments) key += '\0' + argument.body;
   return key;
 }
 
-// Whether a probe's first arguments are what the words of a deletion say, compared with its listing as text.
+// Whether a probe's first arguments match the words of a deletion, compared with its listing as text.
 bool arguments_match(const Command& command, const ProbeSpec& spec) {
   const std::size_t first = 2;
   if (command.size() > first + spec.arguments.size()) return false;
@@ -125,7 +125,7 @@ Status DefinitionSet::write(std::string_view text) {
   return ok();
 }
 
-// Its filter is that of the events that this line defines.
+// The filter applies to the events that this line defines.
 Status DefinitionSet::define(std::string_view line) {
   const auto parts = split_condition(line, options_.strict);
   if (!parts) return parts.error();
@@ -140,7 +140,7 @@ Status DefinitionSet::define(std::string_view line) {
   return ok();
 }
 
-// Of a pattern's definitions all are taken or none.
+// Takes all definitions of a pattern or none.
 Status DefinitionSet::define_all(std::string_view line) {
   const bool is_function = !options_.strict && is_function_event(line);
   auto parsed = is_function ? parse_function_event(line, options_) : parse_definition(line, options_);
@@ -169,7 +169,7 @@ Status DefinitionSet::define_all(std::string_view line) {
   return ok();
 }
 
-// One place has one reference counter, whichever events probe it.
+// All events that probe one place have one reference counter.
 Status DefinitionSet::check_counter(const ProbeSpec& spec) const {
   const auto found = by_place_.find(place_key(spec.place));
   if (found == by_place_.end()) return ok();

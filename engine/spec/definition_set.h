@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The probes of a session, built as tracefs' uprobe_events is: definitions add probes, deletions take them away, and a
-// definition with the name of an event that is there adds a probe to that event, if their arguments agree.
+// The probes of a session, built like tracefs' uprobe_events: definitions add probes, deletions remove them, and a definition
+// with the name of an existing event adds a probe to that event, if their arguments agree.
 #pragma once
 
 #include <cstddef>
@@ -21,28 +21,28 @@
 
 namespace uprobe::spec {
 
-// An event and its probes, indices into what DefinitionSet::probes() gives, oldest first. They have the same names, types
-// and array sizes of arguments and therefore the same record layout.
+// An event and its probes, indices into DefinitionSet::probes(), oldest first. All have the same names, types and array sizes
+// of arguments, and therefore the same record layout.
 struct EventProbes {
   std::string group, event;
   std::vector<std::size_t> probes;
 };
 
-// What an event's files `filter`, `trigger` and `enable` hold, as it was written. What it says is not looked at here
+// The contents of an event's files `filter`, `trigger` and `enable`, as written. They are parsed elsewhere
 // (engine/program/filter.h, trigger.h).
 struct EventControls {
   std::optional<std::string> filter = {};
-  std::string filter_line = {};            // the definition that it stands in, behind "if"; empty: it came by itself
-  std::size_t filter_at = 0;               // and where in it
+  std::string filter_line = {};            // the definition that contains it, after "if"; empty: it was given by itself
+  std::size_t filter_at = 0;               // its place there
   std::vector<std::string> triggers = {};  // oldest first
   bool is_disabled = false;
 };
 
-// Gives an error that is about the filter its place in the definition, if it stands in one.
+// Adds to an error about the filter its place in the definition, if it is part of one.
 Error of_filter(const EventControls& controls, Error error);
 
-// What becomes of a parsed definition before it joins the set: symbols are looked up, and a pattern becomes a definition
-// for each function that it matches.
+// Applied to a parsed definition before it joins the set: looks up symbols, and turns a pattern into a definition for each
+// matching function.
 using Resolve = std::function<Result<std::vector<ProbeSpec>>(ProbeSpec spec)>;
 
 class DefinitionSet {
@@ -51,22 +51,22 @@ class DefinitionSet {
 
   explicit DefinitionSet(ParseOptions options = {}, Resolve resolve = {});
 
-  // One line: a definition, which not strictly may have a condition (condition.h), a deletion ("-:GROUP/EVENT", "-:EVENT", "-:GROUP/", each with a place and arguments to
-  // match), a comment or nothing. On an error the set is as before.
+  // One line: a definition (with a condition if not strict, condition.h), a deletion ("-:GROUP/EVENT", "-:EVENT", "-:GROUP/",
+  // each with a place and arguments to match), a comment or nothing. On an error the set is as before.
   Status add(std::string_view line);
   // The same with another default object (-x) for this and the following lines.
   Status add(std::string_view line, const std::string& default_object);
 
-  // For the events that the last add() or write() with an object has defined: a filter takes the place of an earlier one,
+  // For the events that the last add() or write() with an object has defined: a filter replaces an earlier one,
   // triggers are added.
   void control(const EventControls& controls);
   // Of the probe's event.
   const EventControls& controls_of(const ProbeSpec& spec) const;
 
-  // One write(2) to uprobe_events: lines until the first that fails. What earlier lines did stays.
+  // One write(2) to uprobe_events: lines until the first that fails. The effects of earlier lines stay.
   Status write(std::string_view text);
   Status write(std::string_view text, const std::string& default_object);
-  // The number, from 1, of the last write's last line that was looked at.
+  // The number, from 1, of the last line that the last write() has read.
   int last_line() const { return last_line_; }
 
   void clear();  // as an empty write did in the kprobe tracer of 2009 (echo > kprobe_events)
@@ -81,7 +81,7 @@ class DefinitionSet {
  private:
   struct Event {
     std::set<Id> probes;
-    std::unordered_set<std::string> exact;  // their places and fetches
+    std::unordered_set<std::string> exact;  // places and fetches of the probes
     EventControls controls;
   };
 
@@ -103,7 +103,7 @@ class DefinitionSet {
   std::unordered_map<std::string, std::set<std::string>> by_name_;   // by EVENT: keys of events_
   std::unordered_map<std::string, std::set<std::string>> by_group_;  // by GROUP: keys of events_
   std::unordered_map<std::string, std::set<Id>> by_place_;           // they share their reference counter
-  std::unordered_map<std::string, std::set<Id>> by_listing_;         // by PLACE as it is listed
+  std::unordered_map<std::string, std::set<Id>> by_listing_;         // by PLACE as listed
 };
 
 }  // namespace uprobe::spec

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reading fetches. Two things are the kernel's and look odd: where carets point inside braces (strict mode mirrors it,
-// see `blame`), and 32-bit truncation of $stackN and of dereference offsets (strict mode mirrors it, else it is
-// refused).
+// Reading fetches. Two oddities are the kernel's: where carets point inside parentheses (strict mode mirrors it, see `blame`),
+// and 32-bit truncation of $stackN and of dereference offsets (strict mode mirrors it, otherwise it is refused).
 //
 // Dereferences nest, so this recurses; a body has at most 63 characters and a level takes 3, which bounds the depth.
 #include "engine/spec/fetch.h"
@@ -17,7 +16,7 @@
 namespace uprobe::spec {
 namespace {
 
-// The words of a kernel stack of 16 KiB (measured): beyond it a number is bad, up to it the kind of probe is.
+// The words of a kernel stack of 16 KiB (measured): a larger number is bad, up to it the kind of probe is wrong.
 constexpr std::uint64_t kMaxArgumentNumber = 2048;
 
 class FetchParser {
@@ -45,7 +44,7 @@ class FetchParser {
   Result<Fetch> parse_dereference(std::string_view text);
   Result<Fetch> wrap(Fetch inner, bool user, std::int64_t distance, std::string_view at);
 
-  // The column of a mistake `extra` characters into `at`, a part of the body. In strict mode the kernel's own count.
+  // The column of a mistake `extra` characters into `at`, a part of the body. In strict mode as the kernel counts.
   Error blame(std::string_view at, std::string_view message, int err = EINVAL, std::size_t extra = 0) const {
     const std::size_t true_offset = static_cast<std::size_t>(at.data() - body_.data());
     return command_.blame(word_, offset_ + (context_.strict ? kernel_offset_ : true_offset) + extra, message, err);
@@ -54,7 +53,7 @@ class FetchParser {
     error.help = std::move(help);
     return error;
   }
-  // For what the kernel lets pass by accident: the true column.
+  // For input that the kernel accepts by accident: the true column.
   Error blame_junk(std::string_view at, std::string_view message) const {
     return command_.blame(word_, offset_ + static_cast<std::size_t>(at.data() - body_.data()), message);
   }
@@ -101,7 +100,7 @@ Result<Fetch> FetchParser::parse(std::string_view text) {
                                : "uprobe events know no variables; use %di, +8(%di) and the like");
 }
 
-// Another spelling, with mistakes where the word stands.
+// Another spelling; mistakes are reported at the original word.
 Result<Fetch> FetchParser::parse_as(std::string_view text, const std::string& modern) const {
   if (text == "ra" && !context_.is_return) return blame(text, message::kReturnAddressOnProbe);
   if (text[0] == 'a' && (context_.is_return || !context_.is_function_entry))
@@ -112,7 +111,7 @@ Result<Fetch> FetchParser::parse_as(std::string_view text, const std::string& mo
   return fetch;
 }
 
-// $retval and $stack are prefixes, the others whole words.
+// $retval and $stack are prefixes; the others have to be whole words.
 Result<Fetch> FetchParser::parse_variable(std::string_view text) {
   const std::string_view name = text.substr(1);
   if (name.starts_with("retval")) return parse_retval(text);
@@ -143,7 +142,7 @@ Result<Fetch> FetchParser::parse_entry(std::string_view text) {
   return at_entry(text, inside.substr(0, close));
 }
 
-// What `inside` fetches where the function begins; "arg1" is $arg1.
+// The fetch `inside`, made where the function begins; "arg1" is $arg1.
 Result<Fetch> FetchParser::at_entry(std::string_view text, std::string_view inside) {
   if (!context_.is_return) return blame(text, message::kEntryOnProbe);
   const FetchContext context{.words_2009 = context_.words_2009, .is_return = false, .is_function_entry = true};
@@ -156,7 +155,7 @@ Result<Fetch> FetchParser::at_entry(std::string_view text, std::string_view insi
   const bool is_memory = inner->yield == Yield::memory || inner->yield == Yield::user_memory;
   if (!inner->symbol.empty() || (!is_memory && inner->yield != Yield::value))
     return blame_junk(inside, message::kEntrySame);
-  // Of a vector register one number is noted.
+  // Of a vector register the entry record keeps one number.
   Fetch fetch{.steps = {{.kind = StepKind::entry}}, .register_bytes = std::min<std::uint8_t>(inner->register_bytes, 8)};
   fetch.has_word_2009 = inner->has_word_2009;
   fetch.entry =
@@ -164,7 +163,7 @@ Result<Fetch> FetchParser::at_entry(std::string_view text, std::string_view insi
   return fetch;
 }
 
-// The kernel takes anything that starts with $retval for it.
+// The kernel accepts any text that starts with $retval.
 Result<Fetch> FetchParser::parse_retval(std::string_view text) {
   constexpr std::size_t kLength = 7;
   if (!context_.is_return)
@@ -175,7 +174,7 @@ Result<Fetch> FetchParser::parse_retval(std::string_view text) {
   return fetch;
 }
 
-// A stack word is a value, not memory: its 8 bytes are read whatever the type, and it can be no string.
+// A stack word is a value, not memory: all 8 bytes are read, whatever the type, and it cannot be a string.
 Result<Fetch> FetchParser::parse_stack(std::string_view text) {
   const std::string_view number = text.substr(6);
   if (number.empty()) return register_fetch(shared::Reg::sp);
@@ -190,7 +189,7 @@ Result<Fetch> FetchParser::parse_stack(std::string_view text) {
   return fetch;
 }
 
-// The kernel knows $argN for its own functions only. Here it is another name of the register, checked in its order.
+// The kernel knows $argN for its own functions only. Here it is another name of the register, checked in the kernel's order.
 Result<Fetch> FetchParser::parse_argument_variable(std::string_view text) {
   std::uint64_t number = 0;
   if (read_unsigned(text.substr(4), 10, number) != 0) return blame(text, message::kBadVariable);
@@ -233,7 +232,7 @@ Result<Fetch> FetchParser::parse_memory(std::string_view text) {
   return Fetch{.yield = Yield::memory, .steps = {source}, .slot = 1};
 }
 
-// @SYMBOL, @SYMBOL+OFFS, @SYMBOL-OFFS: what the symbol names in the probed file; @OBJECT:SYMBOL...: in that one.
+// @SYMBOL, @SYMBOL+OFFS, @SYMBOL-OFFS: a symbol of the probed file; @OBJECT:SYMBOL...: of another file.
 Result<Fetch> FetchParser::parse_symbol(std::string_view text) {
   std::string_view rest = text.substr(1);
   const std::size_t colon = context_.strict ? std::string_view::npos : rest.find(':');
@@ -255,7 +254,7 @@ Result<Fetch> FetchParser::parse_symbol(std::string_view text) {
   return fetch;
 }
 
-// Without a sign the whole unsigned range, with one the signed range.
+// Without a sign the whole unsigned range, with a sign the signed range.
 Result<Fetch> FetchParser::parse_immediate(std::string_view text) {
   std::string_view number = text.substr(1);
   if (number.starts_with('"')) return parse_text(text);
@@ -273,7 +272,7 @@ Result<Fetch> FetchParser::parse_immediate(std::string_view text) {
   return Fetch{.yield = Yield::immediate, .steps = {Step{.kind = StepKind::constant, .value = value}}};
 }
 
-// What is between the first and the last quote: quotes inside need no escape.
+// The text between the first and the last quote: quotes inside need no escape.
 Result<Fetch> FetchParser::parse_text(std::string_view text) {
   const std::string_view quoted = text.substr(2);
   if (!quoted.ends_with('"'))
@@ -282,19 +281,19 @@ Result<Fetch> FetchParser::parse_text(std::string_view text) {
   return Fetch{.yield = Yield::text, .text = std::string(quoted.substr(0, quoted.size() - 1))};
 }
 
-// +OFF(f) and -OFF(f). The closing brace is the last one of the text.
+// +OFF(f) and -OFF(f). The closing parenthesis is the last one of the text.
 Result<Fetch> FetchParser::parse_dereference(std::string_view text) {
   const bool user = text.size() > 1 && text[1] == 'u';
   const bool minus = text[0] == '-';
   const std::size_t open = text.find('(');
   if (open == std::string_view::npos) return blame(text, message::kNeedBrace);
-  // What the kernel calls the offset: without one leading '+', and with the '-' in front of a 'u' moved behind it.
+  // The offset as the kernel reads it: without one leading '+', and with the '-' before a 'u' moved after it.
   std::string number(text.substr(user ? 2 : 1, open - (user ? 2 : 1)));
   if (minus) number.insert(0, 1, '-');
   std::int64_t distance = 0;
   if (const int err = read_signed(number, 0, distance)) return blame(text, message::kBadDereference, err);
   const std::string_view inside = text.substr(open + 1);
-  // The kernel counts the brace and, unless its text of the number starts with '-', the '+' that it skipped; never the
+  // The kernel counts the parenthesis and, unless its text of the number starts with '-', the '+' that it skipped; never the
   // 'u'.
   kernel_offset_ += number.size() + 1 + (number.starts_with('-') ? 0 : 1);
   const std::size_t close = inside.rfind(')');
@@ -314,7 +313,7 @@ Result<Fetch> FetchParser::parse_dereference(std::string_view text) {
   return wrap(inner.take(), user, static_cast<std::int32_t>(distance), inside);
 }
 
-// What was the address of a value becomes an address to load the next address from.
+// The address of a value becomes an address from which the next address is loaded.
 Result<Fetch> FetchParser::wrap(Fetch inner, bool user, std::int64_t distance, std::string_view at) {
   if (inner.yield == Yield::variable)
     return with_help(blame_junk(at, message::kVariableInside), "what a variable points to is NAME->MEMBER or NAME[N]");

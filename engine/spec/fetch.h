@@ -15,8 +15,8 @@
 
 namespace uprobe::spec {
 
-// The kernel compiles an argument to at most 16 instructions, the last of which is the end mark. Its limit on nesting
-// follows from that, so this parser counts the same instructions.
+// The kernel compiles an argument to at most 16 instructions, the last of which is the end mark. Its limit on nesting follows
+// from that, so this parser counts the same instructions.
 inline constexpr int kKernelEndSlot = 15;
 
 // What an argument may use, from its definition.
@@ -27,15 +27,15 @@ struct FetchContext {
   bool is_function_entry = true;  // false: the place is certainly not the first instruction of a function
 };
 
-// What the outermost step of a fetch yields.
+// The result of a fetch's outermost step.
 enum class Yield {
   value,
   immediate,
   memory,       // +OFF(f), @ADDR, @+OFF
-  user_memory,  // +uOFF(f): the same for us; the kernel allows fewer types
+  user_memory,  // +uOFF(f): the same here; the kernel allows fewer types
   comm,
   text,
-  variable,  // what it is says the debug information
+  variable,  // debug information gives its type
 };
 
 struct Fetch {
@@ -51,8 +51,8 @@ struct Fetch {
   std::size_t symbol_offset = 0;  // in the body
   std::string object = {};        // @OBJECT:SYMBOL: the source is an object's
   std::size_t object_offset = 0;
-  int slot = 0;                  // the kernel's instruction that the outermost step is
-  std::size_t blame_offset = 0;  // from the start of the body: where the kernel's later carets count from
+  int slot = 0;                  // the number of the kernel's instruction for the outermost step
+  std::size_t blame_offset = 0;  // from the start of the body: the origin of the kernel's later carets
 };
 
 inline bool is_vector(const Fetch& fetch) { return fetch.register_bytes > 8; }

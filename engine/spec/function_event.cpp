@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Reading prototypes: a list of tokens, one pass over it. Every step is bounded by the line's length.
+// Reading prototypes: a list of tokens, one pass over it. The line's length bounds every step.
 #include "engine/spec/function_event.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ using shared::Reg;
 constexpr std::string_view kPatternSigns = "*?[";
 
 struct Token {
-  std::string_view text;  // of the line; empty: its end
+  std::string_view text;  // in the line; empty: the end of the line
   std::size_t at = 0;
 };
 
@@ -68,7 +68,7 @@ struct CType {
   Kind kind = Kind::hex;
   std::uint8_t size = 8;
   std::uint32_t count = 0;
-  std::string declared;  // as it was written
+  std::string declared;  // as written
 };
 
 struct NamedCType {
@@ -95,7 +95,7 @@ constexpr NamedCType kCTypes[] = {{"size_t", Kind::unsigned_decimal, 8},
                                   {"double", Kind::floating, 8},
                                   {"void", Kind::hex, 0}};
 
-// C's integers are several of these words, in any order.
+// C's integers: several of these words, in any order.
 enum IntegerWord : std::size_t { kSigned, kUnsigned, kChar, kShort, kInt, kLong };
 constexpr std::array<std::string_view, 6> kIntegerWords = {"signed", "unsigned", "char", "short", "int", "long"};
 using IntegerWords = std::array<unsigned, kIntegerWords.size()>;
@@ -110,8 +110,8 @@ std::uint8_t integer_bytes(const IntegerWords& words) {
   return words[kChar] != 0 ? 1 : words[kShort] != 0 ? 2 : words[kLong] != 0 ? 8 : 4;
 }
 
-// System V ABI, 3.2.3: integers and pointers go to six registers, floating point numbers to eight vector registers, each class in
-// its own order; what is left of both lies on the stack behind the return address, in one order.
+// System V ABI, 3.2.3: integers and pointers go to six registers, floating point numbers to eight vector registers, each class
+// in its own order; the remaining arguments of both lie on the stack after the return address, in one order.
 struct Passed {
   std::size_t integers = 0, floats = 0, words = 0;
 
@@ -164,12 +164,12 @@ class FunctionParser {
   std::size_t open_;
   Tokens tokens_;
   ProbeSpec spec_;
-  Passed passed_;                 // what the arguments so far have taken up
-  std::optional<bool> is_float_;  // the argument under way; unset: none of its alternatives was read
+  Passed passed_;                 // registers and stack words of the arguments so far
+  std::optional<bool> is_float_;  // the current argument; unset: none of its alternatives was read
   std::uint32_t fixed_bytes_ = 0;
 };
 
-// The same words as a place anywhere else; only the columns are those of another line.
+// The same words as in any other place; only the columns are those of another line.
 Status FunctionParser::read_place() {
   const Command command("p " + std::string(line_.substr(0, open_)));
   auto parsed = parse_place(command, options_);
@@ -215,7 +215,7 @@ Status FunctionParser::read_arguments() {
   }
 }
 
-// A group of addresses alone is no argument of the function.
+// Alternatives that only read addresses are no argument of the function.
 Status FunctionParser::read_alternatives() {
   is_float_.reset();
   do {
@@ -225,7 +225,7 @@ Status FunctionParser::read_alternatives() {
   return ok();
 }
 
-// Whether the argument under way is a floating point number. It cannot be both: that would be two arguments.
+// Whether the current argument is a floating point number. It cannot be both: that would be two arguments.
 Status FunctionParser::take_class(bool is_float, std::size_t at) {
   if (is_float_.value_or(is_float) != is_float)
     return blame(at, "An argument is a floating point number or none", "they are in registers of different kinds");
@@ -255,7 +255,7 @@ Status FunctionParser::read_one() {
   return finish(*type, std::move(argument));
 }
 
-// Where the chain starts: what is read through is a pointer.
+// The start of the chain: the type of the memory is a pointer.
 Status FunctionParser::find_source(const CType& type, Argument& argument) {
   const auto at = static_cast<std::size_t>(argument.column);
   const bool is_float = type.kind == Kind::floating && argument.sink == Sink::value;
@@ -283,7 +283,7 @@ Result<CType> FunctionParser::read_atom() {
   return *type;
 }
 
-// Nothing but "unsigned" may stand in front of another type, too.
+// Before another type only "unsigned" may stand, too.
 Result<CType> FunctionParser::read_integer() {
   const std::size_t begin = tokens_.now().at;
   IntegerWords words{};
@@ -307,7 +307,7 @@ Result<CType> FunctionParser::read_integer() {
   return type;
 }
 
-// "struct S", to which there are pointers only.
+// "struct S", always as a pointer.
 Result<CType> FunctionParser::read_tagged() {
   const std::string keyword(tokens_.take().text);
   if (!is_identifier(tokens_.now().text)) return blame(tokens_.now().at, "Expected the name of the " + keyword);
@@ -360,7 +360,7 @@ Result<std::uint64_t> FunctionParser::read_number() {
   return value;
 }
 
-// Where a name in the file leads; that it is read, and how much of it, is the type's business.
+// The address of a name in the file; the type decides whether and how much is read there.
 Status FunctionParser::read_address(const Token& at, Argument& argument) {
   const bool is_symbol = at.text == "$";
   if (is_symbol) tokens_.take();
@@ -381,7 +381,7 @@ Status FunctionParser::read_address(const Token& at, Argument& argument) {
   return ok();
 }
 
-// A '[' reads; what is read is an address as soon as something follows.
+// A '[' reads; the value read is an address if anything follows.
 Status FunctionParser::read_chain(const CType& type, Argument& argument) {
   const bool is_string = type.kind == Kind::string;
   const std::uint64_t stride = is_string ? 8 : type.size;

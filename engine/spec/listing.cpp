@@ -21,7 +21,7 @@ std::string symbol_text(const Place& place) {
   return place.symbol + hex("+0x%" PRIx64, place.offset);
 }
 
-// The prototype leads back to the function by its name.
+// The prototype names the function, so it can be fed back.
 std::string function_listing(const ProbeSpec& spec) {
   return spec.place.path + ":" + spec.place.symbol + spec.definition.substr(spec.definition.find('('));
 }

@@ -14,7 +14,7 @@ namespace uprobe::spec {
 // known.
 std::string place_listing(const Place& place, std::optional<std::uint64_t> resolved = {});
 
-// "p function+4 FETCH...", as the kprobe tracer of 2009 listed its events; names stand where they were given. `place` is
+// "p function+4 FETCH...", as the kprobe tracer of 2009 listed its events; with names where they were given. `place` is
 // "function+4".
 std::string listing_2009(const ProbeSpec& spec, const std::string& place);
 

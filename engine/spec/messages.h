@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The texts of definition errors. The first group is the kernel's own wording (6.18, trace_probe): whoever knows an
-// error from tracefs' error_log meets it again here. The second group is ours, for what the kernel refuses without a
-// word and for what it accepts by accident.
+// The texts of definition errors. The first group is the kernel's own wording (6.18, trace_probe), so that users recognize
+// errors of tracefs' error_log. The second group is the tool's, for mistakes that the kernel refuses without a text or accepts
+// by accident.
 #pragma once
 
 #include <string_view>
@@ -62,7 +62,7 @@ inline constexpr std::string_view kDifferentKind = "Probe type is different from
 inline constexpr std::string_view kDifferentArguments = "Argument type or name is different from existing probe";
 inline constexpr std::string_view kSameProbe = "There is already the exact same probe event";
 
-// Ours.
+// The tool's own.
 inline constexpr std::string_view kEmpty = "The definition is empty";
 inline constexpr std::string_view kLineTooLong = "The line is too long";
 inline constexpr std::string_view kHasNul = "The line has a NUL byte";
@@ -91,7 +91,7 @@ inline constexpr std::string_view kNoCondition = "A condition has to follow the 
 inline constexpr std::string_view kBadDeletion = "A deletion is -:GROUP/EVENT, -:EVENT or -:GROUP/";
 inline constexpr std::string_view kNothingToDelete = "No event matches";
 
-// Whether it is one of the first group.
+// Whether the text is in the first group.
 bool is_kernels(std::string_view text);
 
 }  // namespace uprobe::spec::message

@@ -25,7 +25,7 @@ std::string_view base_of(std::string_view path) {
   return path.substr(0, path.find_first_of(".-_"));
 }
 
-// Symbols hold anything; the name of an event holds [A-Za-z0-9_].
+// Symbols may have any characters, names of events only [A-Za-z0-9_].
 std::string sanitised(std::string_view text) {
   std::string result(text);
   for (char& c : result) {
@@ -53,7 +53,7 @@ std::string cut(std::string name) {
   return name;
 }
 
-// Long names (of C++) differ somewhere behind: a sum of all of it (FNV-1a) takes the end's place.
+// Long names (of C++) differ near their ends: a digest of the whole name (FNV-1a) replaces the end.
 std::string cut_apart(const std::string& name) {
   if (name.size() <= kMaxEventName) return name;
   std::uint32_t sum = 0x811c9dc5;
@@ -95,7 +95,7 @@ std::string symbol_event_name(const Place& place) {
   return cut_apart(name.empty() || is_digit(name[0]) ? "_" + name : name);
 }
 
-// The file's own name is not touched where the kernel makes the name too.
+// If the kernel would make the name too, the file's own name is used unchanged.
 std::string automatic_name(const Place& place, bool is_return) {
   if (!place.names_object) return cut_apart(is_return ? "r_" + kprobe_text(place) : "p_" + kprobe_text(place));
   const std::string base(base_of(place.path));

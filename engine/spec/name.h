@@ -20,8 +20,8 @@ struct EventName {
   std::string event;  // empty: automatic
 };
 
-// Reads the name in the command's first word. Not strict: "p:" may be followed by nothing, and an event called "*" has
-// the name of its symbol.
+// Reads the name in the command's first word. If not strict, the name after "p:" may be empty, and an event called "*" has the
+// name of its symbol.
 Result<EventName> parse_event_name(const Command& command, bool strict);
 
 inline constexpr std::string_view kNameOfSymbol = "*";
@@ -29,10 +29,10 @@ inline constexpr std::string_view kNameOfSymbol = "*";
 // "<symbol>[_0x<distance>]" as the name of an event.
 std::string symbol_event_name(const Place& place);
 
-// The name of an event that was given none: "p_<base>_0x<offset>" as the kernel makes it (it is not checked against the
-// rules for names), "p_<base>_<symbol>[_0x<distance>]" for a symbol. Where no object is named, as the kernel does for kprobes:
-// "p_<symbol>_<distance>" or "p_0x<address>", with an r of return probes. Of longer ones than kMaxEventName the end is a sum
-// of the whole.
+// The name of an event without one: "p_<base>_0x<offset>" as the kernel makes it (not checked against the rules for names),
+// "p_<base>_<symbol>[_0x<distance>]" for a symbol. If no object is named, as the kernel does for kprobes:
+// "p_<symbol>_<distance>" or "p_0x<address>", with an r for return probes. The end of a name longer than kMaxEventName becomes
+// a digest of the whole.
 std::string automatic_name(const Place& place, bool is_return);
 
 }  // namespace uprobe::spec

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One digit reader for all three; the callers differ in signs, in overflow and in what may follow.
+// One digit reader for all three; the callers differ in signs, in overflow and in the characters that may follow.
 #include "engine/spec/number.h"
 
 #include <cerrno>
@@ -22,7 +22,7 @@ unsigned digit_of(char c) {
   return 99;
 }
 
-// "0x" without a hexadecimal digit behind it is the octal number 0 followed by an x.
+// "0x" without a hexadecimal digit after it is the octal number 0 followed by an x.
 bool has_hex_prefix(std::string_view text) {
   return text.size() >= 3 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X') && digit_of(text[2]) < 16;
 }

@@ -15,8 +15,8 @@ int read_unsigned(std::string_view text, unsigned base, std::uint64_t& value);
 // The same with at most one sign; ERANGE outside of the signed 64-bit numbers.
 int read_signed(std::string_view text, unsigned base, std::int64_t& value);
 
-// The digits that `text` starts with, base 0, no sign; a number over 64 bits wraps. `used` gets how many characters it
-// took, 0 if there is no number.
+// The digits at the start of `text`, base 0, no sign; a number over 64 bits wraps. `used` becomes their count, 0 if there is no
+// number.
 std::uint64_t read_wrapping(std::string_view text, std::size_t& used);
 
 }  // namespace uprobe::spec

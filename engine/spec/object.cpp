@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A ':' inside braces can be no type's. Outside, what follows it is the symbol of an object if it is no type, and if the object looks like
-// a file or a type comes behind it.
+// A ':' inside parentheses cannot begin a type. Outside, a symbol of an object follows it if no type does, and if the object
+// looks like a file or a type comes after the symbol.
 #include "engine/spec/object.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ bool looks_like_file(std::string_view name) {
   return name.find('/') != std::string_view::npos || name.find(".so") != std::string_view::npos;
 }
 
-// What the braces contain, as far as they come one inside the other: where it begins in the body.
+// The start, in the body, of the text inside all directly nested parentheses.
 std::size_t innermost(std::string_view body) {
   std::size_t at = 0;
   while (at < body.size()) {

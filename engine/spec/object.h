@@ -13,7 +13,7 @@ struct ObjectName {
   std::size_t bytes = 0;  // of OBJECT, with its ':'
 };
 
-// Nothing where what follows the ':' is a type: "@counter:u32".
+// Nothing if a type follows the ':': "@counter:u32".
 std::optional<ObjectName> find_object(std::string_view body);
 
 }  // namespace uprobe::spec

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A definition's skeleton: kind, place, name, arguments, in the order in which the kernel looks at them.
+// A definition's skeleton: kind, place, name, arguments, in the kernel's order of reading.
 #include "engine/spec/parse.h"
 
 #include <sys/stat.h>
@@ -22,8 +22,8 @@ Error with_help(Error error, std::string help) {
   return error;
 }
 
-// The kernel hands a line on to its other parsers when one of these does not hold, and ends in an EINVAL without a
-// message. The first word's letter, and whether there is a second word.
+// If one of these checks fails, the kernel passes the line on to its other parsers, which end in an EINVAL without a message:
+// the first word's letter, and whether there is a second word.
 Status check_head(const Command& command, const ParseOptions& options) {
   if (command.size() == 0) return Error{.text = std::string(message::kEmpty), .err = EINVAL};
   const std::string_view head = command.word(0);
@@ -39,7 +39,7 @@ Status check_head(const Command& command, const ParseOptions& options) {
 
 }  // namespace
 
-// stat does not open the file: a fifo or a device is only looked at.
+// stat does not open the file: a fifo or a device is only examined.
 FileState look_up_file(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return {.err = errno, .is_regular = false};
@@ -82,8 +82,8 @@ Result<ProbeSpec> parse_definition(std::string_view line, const ParseOptions& op
   spec.event = name->event.empty() ? automatic_name(spec.place, spec.is_return) : std::move(name->event);
   if (spec.event == kNameOfSymbol && spec.place.symbol.empty())
     return with_help(command.blame(0, command.word(0).size() - 1, message::kBadEvent), "'*' is the name of a symbol");
-  // $argN means the calling convention's registers, which hold it at the function's first instruction. An offset in the
-  // file may be one: the user knows.
+  // $argN means the calling convention's registers, which hold the arguments at the function's first instruction. An offset in
+  // the file may be that instruction: the user knows.
   const bool inside = !spec.place.symbol.empty() && spec.place.offset != 0;
   auto arguments = parse_arguments(command, {.strict = options.strict,
                                              .words_2009 = options.words_2009,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Reading places. The kernel looks the file up before it reads the offset, and reads the reference counter before the
-// %return before the offset; so does this.
+// Reading places. Like the kernel, this looks the file up before it reads the offset, and reads the reference counter before
+// the %return and that before the offset.
 //
-// A symbol is a demangled name as well as a plain one: it may have "::", braces, '<', '@', '%' (operator%) and '+', so
-// its suffixes are taken off from the end, and only where they cannot be part of a name.
+// A symbol may be a demangled name as well as a plain one: it may have "::", parentheses, '<', '@', '%' (operator%) and '+', so
+// its suffixes are removed from the end, and only if they cannot be part of a name.
 #include "engine/spec/place.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kReturn = "%return";
 constexpr std::string_view kOperator = "operator";
 
-// The endings of files that compilers read: "prog.c:42" is a line, "ld.bfd:42" an offset.
+// The endings of source files: "prog.c:42" is a line, "ld.bfd:42" an offset.
 bool is_source_name(std::string_view name) {
   static constexpr std::string_view kEndings[] = {"c",   "cc",  "cpp", "cxx", "c++", "C",  "h",  "hh",
                                                   "hpp", "hxx", "inc", "s",   "S",   "rs", "go", "d",
@@ -60,7 +60,7 @@ class PlaceParser {
   const Command& command_;
   const ParseOptions& options_;
   std::string_view word_;
-  std::string_view rest_;  // what is left of the part after the path
+  std::string_view rest_;  // the unread part of the text after the path
   std::size_t rest_offset_ = 0;
   ParsedPlace result_;
 };
@@ -93,7 +93,7 @@ Status PlaceParser::split_strict() {
   return ok();
 }
 
-// The ':' between path and symbol: the last one that is no part of a "::". None: npos.
+// The ':' between path and symbol: the last one that is not part of a "::". None: npos.
 std::size_t PlaceParser::separator() const {
   std::size_t at = word_.rfind(':');
   if (at != std::string_view::npos && at + 1 < word_.size() && is_digit(word_[at + 1])) return at;
@@ -126,7 +126,7 @@ Status PlaceParser::split() {
   return ok();
 }
 
-// No name of C or C++ starts so.
+// No name of C or C++ starts with these characters.
 bool PlaceParser::is_path() const {
   return word_.starts_with('/') || word_.starts_with("./") || word_.starts_with("../");
 }
@@ -136,7 +136,7 @@ bool PlaceParser::is_missing(const std::string& path) const {
   return options_.file_check && options_.file_check(path).err != 0;
 }
 
-// PATH:SOURCE:LINE, where no file has the name PATH:SOURCE, and SOURCE:LINE of the object that is named elsewhere.
+// PATH:SOURCE:LINE, if no file has the name PATH:SOURCE, and SOURCE:LINE of an object that is named elsewhere.
 void PlaceParser::take_source() {
   Place& place = result_.place;
   if (options_.strict || !at_offset() || !place.names_object || rest_.starts_with("0x")) return;
@@ -152,8 +152,8 @@ void PlaceParser::take_source() {
   }
 }
 
-// A name without a slash is a program to be found through PATH, which is the caller's business. (To the kernel it is a
-// file in the current directory, and no path at all is that directory.)
+// A name without a slash is a program, which the caller finds through PATH. (To the kernel it is a file in the current
+// directory, and an empty path is that directory.)
 Status PlaceParser::check_file() {
   Place& place = result_.place;
   if (!options_.file_check) return ok();
@@ -166,7 +166,7 @@ Status PlaceParser::check_file() {
   return ok();
 }
 
-// Where "(REFCTR)" starts; npos: there is none. After a symbol only braces around a number count.
+// Where "(REFCTR)" starts; npos: there is none. After a symbol only parentheses around a number count.
 std::size_t PlaceParser::counter_start() const {
   if (at_offset()) return rest_.find('(');
   const std::size_t open = rest_.rfind('(');
@@ -190,7 +190,7 @@ Status PlaceParser::take_counter() {
   return ok();
 }
 
-// A '%' is the suffix or, after a symbol's "operator", a part of the name.
+// A '%' is the suffix or, after a symbol's "operator", part of the name.
 Status PlaceParser::take_return() {
   std::size_t percent = rest_.find('%');
   while (percent != std::string_view::npos && !at_offset() && rest_.substr(0, percent).ends_with(kOperator))
@@ -211,7 +211,7 @@ Status PlaceParser::read_offset() {
 
 Status PlaceParser::read_line() {
   std::uint64_t line = 0;
-  const bool of_function = result_.place.source.find('.') == std::string::npos;  // whose own line is 0
+  const bool of_function = result_.place.source.find('.') == std::string::npos;  // whose own line is line 0
   if (read_unsigned(rest_, 10, line) != 0 || (line == 0 && !of_function) || line > INT32_MAX)
     return blame(rest_offset_, message::kBadLine);
   result_.place.line = static_cast<int>(line);

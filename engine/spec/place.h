@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The place of a probe: "PATH:OFFSET", "PATH:SYMBOL+OFFS", each with "%return" and "(REFCTR)" behind it.
+// The place of a probe: "PATH:OFFSET", "PATH:SYMBOL+OFFS"; "%return" and "(REFCTR)" may follow.
 #pragma once
 
 #include "engine/base/result.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A definition, parsed: "p:G/E PATH:PLACE [NAME=]FETCH[:TYPE] ..." as data. What the words mean is decided here and in
-// parse.h; whether the file and the symbol exist is not (engine/elf, engine/session/session).
+// A definition, parsed: "p:G/E PATH:PLACE [NAME=]FETCH[:TYPE] ..." as data. parse.h decides the meaning of the words;
+// engine/resolve finds out whether the file and the symbol exist.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ enum class Style : std::uint8_t {
   function,      // caller->function(a=1), as function-based events do; the first argument is the return address
 };
 
-// One step of a fetch: what the working value becomes. The first step of an argument is a source, the rest change its value.
+// One step of a fetch. The first step of an argument is a source of the working value, the others change it.
 enum class StepKind : std::uint8_t {
   reg,          // %reg, $stack, $retval
   constant,     // \IMM, @ADDR (followed by the store's own dereference)
@@ -33,11 +33,11 @@ enum class StepKind : std::uint8_t {
   dereference,  // value = *(u64*)(value + offset)
   add,          // variables alone: value += `value`
   shift_right,  // variables alone: the value without its lowest `value` bits
-  entry,        // what the argument's EntryFetch was at the function's entry
-  latency,      // nanoseconds since then
+  entry,        // the argument's EntryFetch, from the function's entry
+  latency,      // nanoseconds since the entry
   object,       // @OBJECT:SYMBOL: memory of another mapped file; `value` is the link-time address there
   thread,       // $nspid: the number of the thread in its own PID namespace
-  vector,       // %xmmN, %ymmN: as many bytes as the argument has; `value` is the number
+  vector,       // %xmmN, %ymmN: as many bytes as the argument has; `value` is the register's number
 };
 
 struct Step {
@@ -46,7 +46,7 @@ struct Step {
   std::uint64_t value = 0;  // constant; @+OFF's OFF; the offset of dereference and add (two's complement)
 };
 
-// entry(FETCH): what is fetched where the function begins, for an argument of its return.
+// entry(FETCH): a fetch that is made where the function begins, for an argument of its return.
 struct EntryFetch {
   std::vector<Step> steps;
   bool is_memory = false;  // `size` bytes at memory_offset from the value; else the value itself
@@ -54,7 +54,7 @@ struct EntryFetch {
   std::uint8_t size = 8;
 };
 
-// How the argument ends: the value itself, or what it points to at `memory_offset`.
+// What the argument stores: the value itself, or memory at `memory_offset` from it.
 enum class Sink : std::uint8_t { value, memory, comm, text };
 
 struct Argument {
@@ -62,22 +62,23 @@ struct Argument {
   std::string body;  // the fetch as written, with its type: what a listing prints after NAME=
   std::vector<Step> steps;
   std::optional<EntryFetch> entry;  // the first step is StepKind::entry
-  // @SYMBOL: the first step is a file_offset whose value is still the distance from this; empty: none, or looked up.
+  // @SYMBOL: the first step is a file_offset, whose value is the distance from this symbol; empty: none, or already looked up.
   std::string symbol;
   std::optional<std::uint64_t> address;  // the same for a link-time address
-  // @OBJECT:SYMBOL: the first step is an object's, whose value is the distance from `symbol` until that was looked up. As it was
+  // @OBJECT:SYMBOL: the first step is an object's, whose value is the distance from `symbol` until that is looked up. First as
   // written, then the file's path.
   std::string object;
-  // Of a library, looked up: the program may have a copy of what this names, at link-time address `exported_address` in the library.
+  // Of a library, looked up: the program may have a copy of this symbol, which the library has at link-time address
+  // `exported_address`.
   std::string exported;
   std::uint64_t exported_address = 0;
   int object_column = 0;
   int symbol_column = 0;
-  // The name of a variable, "p->next->len", of which nothing else is known before it was looked up; empty: none, or looked up.
+  // The name of a variable, "p->next->len", before it is looked up; empty: none, or already looked up.
   std::string variable;
   bool has_type = false;  // one was written
   bool is_text = false;   // an array of characters that prints up to its first NUL
-  std::string declared;   // of a function event: the type as it was written; else empty
+  std::string declared;   // of a function event: the type as written; else empty
   Sink sink = Sink::value;
   std::uint64_t memory_offset = 0;
   std::string text;  // Sink::text: the characters
@@ -91,7 +92,7 @@ struct Argument {
   int column = 0;               // of the argument's word in the definition
 };
 
-// What a symbol and the distance from it mean in the file.
+// A symbol and the distance from it, found in the file.
 struct FoundSymbol {
   std::uint64_t offset = 0;   // in the file
   std::uint64_t address = 0;  // link time
@@ -103,19 +104,19 @@ struct Place {
   std::string path;
   std::string symbol;        // empty: `offset` is a file offset
   std::uint64_t offset = 0;  // file offset, or with a symbol the signed distance from it
-  bool is_address = false;   // `offset` is a link-time address that was not looked up yet
+  bool is_address = false;   // `offset` is a link-time address that is not yet looked up
   std::string source;        // file:line in place of a symbol, or function:line; empty: none
   int line = 0;
   bool names_object = true;  // false: the path is that of -x or of the program to run
   std::optional<std::uint64_t> reference_counter;
-  std::optional<FoundSymbol> found;  // once the symbol was looked up
+  std::optional<FoundSymbol> found;  // set when the symbol is looked up
   int path_column = 0;
   int place_column = 0;                 // of the character after the ':' (of the word, if it names no object)
   std::uint64_t device = 0, inode = 0;  // of the file when it was defined; 0: not looked at
 };
 
 struct ProbeSpec {
-  std::string definition;  // the words as given, joined by single blanks, no comment: what columns count in
+  std::string definition;  // the words as given, joined by single blanks, no comment: columns count in it
   bool is_return = false;
   std::string group = "uprobes";
   std::string event;  // never empty: an automatic name is made while parsing
@@ -128,7 +129,7 @@ struct ProbeSpec {
 // "$vars", "$params": each variable at the place, or each parameter of its function, as an argument.
 inline bool is_group_of_variables(std::string_view variable) { return variable == "$vars" || variable == "$params"; }
 
-// Whether the argument's value may be missing, for want of the entry.
+// Whether the argument's value may be missing for lack of an entry record.
 inline bool wants_entry(const Argument& argument) {
   if (argument.steps.empty()) return false;
   return argument.steps[0].kind == StepKind::entry || argument.steps[0].kind == StepKind::latency;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Register names, and guesses at what a wrong one was meant to be.
+// Register names, and guesses for wrong ones.
 #include "engine/spec/registers.h"
 
 #include <array>
@@ -31,8 +31,8 @@ bool has_64_bit_name(Reg reg) { return reg <= Reg::sp || reg == Reg::ip || reg =
 
 bool is_numbered(Reg reg) { return reg >= Reg::r8 && reg <= Reg::r15; }
 
-// "edi", "eax", "eflags"; "r8d", "r8w", "r8b" (or "r8l"); "dil", "al". What is called 16 bits elsewhere (di, ax) is the
-// kernel's name of all 64; a second byte (ah) is no lowest part.
+// "edi", "eax", "eflags"; "r8d", "r8w", "r8b" (or "r8l"); "dil", "al". The usual names of 16 bits (di, ax) are the kernel's
+// names of all 64; a second byte (ah) is not the lowest part.
 std::optional<NamedRegister> find_part(std::string_view name) {
   const std::string_view start = name.substr(0, name.size() - 1);
   if (const auto reg = by_name(start); reg && is_numbered(*reg)) {
@@ -58,7 +58,7 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-// What the kernel takes for a name that only others take: "%di:u32" for edi.
+// The kernel's spelling of a name that it does not know: "%di:u32" for edi.
 std::string kernel_spelling(NamedRegister found) {
   const std::string name = "%" + std::string(kNames[static_cast<std::size_t>(found.reg)]);
   return found.bytes == 8 ? name : name + ":u" + std::to_string(found.bytes * 8);

@@ -17,7 +17,7 @@ enum class RegisterNames {
 
 struct NamedRegister {
   shared::Reg reg = shared::Reg::ax;
-  std::uint8_t bytes = 8;  // its lowest ones
+  std::uint8_t bytes = 8;  // the lowest ones
 };
 
 std::optional<NamedRegister> find_register(std::string_view name, RegisterNames names);
@@ -32,7 +32,7 @@ std::optional<NamedVector> find_vector(std::string_view name);
 // The register that holds the function's integer argument `number` (1..6) at its entry (System V).
 std::optional<shared::Reg> argument_register(std::uint64_t number);
 
-// What to write instead of an unknown name, a line for the user; empty if nothing is near.
+// The name to write instead of an unknown one, a line for the user; empty if no name is near.
 std::string register_help(std::string_view name, RegisterNames names);
 
 }  // namespace uprobe::spec

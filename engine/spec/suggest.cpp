@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Edit distances, and the names that people bring along from C and from other tools.
+// Edit distances, and names that users know from C and from other tools.
 #include "engine/spec/suggest.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ constexpr std::pair<std::string_view, std::string_view> kForeignTypes[] = {
     {"i16", "s16"},      {"i32", "s32"},      {"i64", "s64"},    {"float", "f32"},   {"double", "f64"},
 };
 
-// Words beyond this length are not names that anyone mistyped.
+// A longer word is hardly a mistyped name.
 constexpr std::size_t kMaxGuess = 24;
 
 // Levenshtein's distance with one row. Both words are short.
@@ -52,7 +52,7 @@ bool all_digits(std::string_view word) { return !word.empty() && std::all_of(wor
 std::string nearest(std::string_view word, std::span<const std::string_view> candidates) {
   if (word.empty() || word.size() > kMaxGuess) return {};
   std::string_view best;
-  std::size_t best_distance = word.size() <= 3 ? 2 : 3;  // exclusive: one slip in a short word, two in a longer one
+  std::size_t best_distance = word.size() <= 3 ? 2 : 3;  // one slip in a short word, two in a longer one
   for (const std::string_view candidate : candidates) {
     const std::size_t d = distance(word, candidate);
     if (d < best_distance && d < word.size()) {

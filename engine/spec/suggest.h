@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Guesses at what a mistaken word was meant to be: the `help` line of an error.
+// Guesses for a mistaken word: the `help` line of an error.
 #pragma once
 
 #include <span>
@@ -14,7 +14,7 @@ std::string nearest(std::string_view word, std::span<const std::string_view> can
 // For an unknown type: "did you mean 'string'?".
 std::string type_help(std::string_view type);
 
-// For a first word that is no 'p' or 'r'.
+// For a first word other than 'p' or 'r'.
 std::string definition_help(std::string_view word);
 
 }  // namespace uprobe::spec

@@ -31,11 +31,11 @@ constexpr NamedType kTypes[] = {
     {"ustring", {Kind::string, 4, true}},
 };
 
-// Ours: addresses with the function around them, and floating point numbers.
+// The tool's own: addresses with the function around them, and floating point numbers.
 constexpr NamedType kOwnTypes[] = {
     {"symbol", {Kind::symbol, 8}}, {"f32", {Kind::floating, 4}}, {"f64", {Kind::floating, 8}}};
 
-// The container is what follows the first '/', in any base.
+// The container's size follows the first '/', in any base.
 std::optional<Type> find_container(std::string_view name) {
   const std::size_t slash = name.find('/');
   std::uint64_t bits = 0;
@@ -55,7 +55,7 @@ Result<TypedBody> split_type(const Command& command, std::size_t word, std::size
   parts.type_offset = colon + 1;
   parts.type = body.substr(colon + 1);
 
-  // A '[' before the ':' is no array but text behind the fetch.
+  // A '[' before the ':' is not an array but text after the fetch.
   const std::size_t open = body.find('[', colon);
   if (open == std::string_view::npos) return parts;
   parts.type = body.substr(colon + 1, open - colon - 1);
@@ -83,7 +83,7 @@ std::optional<Type> find_type(std::optional<std::string_view> name, bool strict)
   return {};
 }
 
-// find_type has seen the container already; what is between '@' and '/' is read here for the first time.
+// find_type has already seen the container; the text between '@' and '/' is read here for the first time.
 bool read_bitfield(std::string_view type, Widths widths, Argument& argument) {
   std::size_t used = 0;
   type.remove_prefix(1);

@@ -22,7 +22,7 @@ struct TypedBody {
   std::uint32_t count = 0;               // elements of an array, 0: scalar
 };
 
-// Cuts at the first ':' from `from` on and takes the array suffix off. `word` and `offset` say where the body is in the command.
+// Cuts at the first ':' from `from` on and removes the array suffix. `word` and `offset` say where the body is in the command.
 Result<TypedBody> split_type(const Command& command, std::size_t word, std::size_t offset, std::string_view body,
                              std::size_t from);
 
@@ -32,11 +32,11 @@ struct Type {
   bool is_user_string = false;
 };
 
-// The type of that name; no name is x64; a bitfield gives its container. None for a name that is not known. Not strict:
-// `symbol`, `f32` and `f64` too, which uprobe events do not have.
+// The type with this name; without a name x64; a bitfield gives its container. None: the name is unknown. If not strict also
+// `symbol`, `f32` and `f64`, which uprobe events do not have.
 std::optional<Type> find_type(std::optional<std::string_view> name, bool strict);
 
-// How a bitfield's widths are checked.
+// How the widths of a bitfield are checked.
 enum class Widths {
   exact,    // 1 <= width, width + offset <= container
   wrapping  // the same in 64-bit arithmetic that wraps, as in the kernel

@@ -11,7 +11,7 @@ bool is_word_character(char c) { return is_digit(c) || is_letter(c) || c == '_';
 
 bool separates(char c, Blanks blanks) { return is_blank(c) || (blanks == Blanks::kernel && c == '\xa0'); }
 
-// The kind of failure follows from the errno that the kernel gives for it.
+// The kind of failure, from the kernel's errno.
 Code code_of(int err) {
   switch (err) {
     case E2BIG:
@@ -88,7 +88,7 @@ std::string_view Command::word(std::size_t index) const {
   return std::string_view(text_).substr(word.start, word.length);
 }
 
-// Past the last word the kernel counts a blank behind it, and one more.
+// After the last word the kernel counts the blank that follows it, and one more.
 std::size_t Command::start(std::size_t index) const {
   return index < words_.size() ? words_[index].start : text_.size() + 1;
 }

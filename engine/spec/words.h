@@ -20,8 +20,8 @@ bool is_digit(char c);
 // [A-Za-z_][A-Za-z0-9_]* with the kernel's idea of a letter.
 bool is_identifier(std::string_view text);
 
-// Where "+OFFS" or "-OFFS" starts at the end of a symbol: the last sign with a number from it to the end. The sign of
-// "operator-" or of "array<-1>" has none.
+// Where "+OFFS" or "-OFFS" starts at the end of a symbol: the last sign that a number follows up to the end. The sign of
+// "operator-" or of "array<-1>" does not count.
 std::size_t distance_start(std::string_view symbol);
 
 enum class Blanks {
@@ -29,7 +29,8 @@ enum class Blanks {
   kernel,  // also byte 0xA0 (a no-break space in Latin-1), which cuts UTF-8 words such as "voilà" in two
 };
 
-// Where a line's comment begins, at a '#'; its end if it has none. Not as the kernel sees it, "{lambda(int)#1}" is a name of C++.
+// Where a line's comment begins, at a '#'; the line's end if it has none. Unlike in the kernel, "{lambda(int)#1}" is a name of
+// C++.
 std::size_t comment_start(std::string_view line, Blanks blanks = Blanks::ascii);
 
 // The words of one line, its comment removed, and the same joined by single blanks: the text in which columns count.

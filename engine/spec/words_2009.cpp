@@ -9,10 +9,9 @@
 namespace uprobe::spec {
 namespace {
 
-constexpr std::uint64_t kInRegisters =
-    6;  // arguments; the next ones lie behind the return address (System V ABI, 3.2.3)
+constexpr std::uint64_t kInRegisters = 6;  // arguments; the others lie after the return address (System V ABI, 3.2.3)
 
-// The innermost fetch: behind the last opening brace, up to the first closing one or the type.
+// The innermost fetch: after the last opening parenthesis, up to the first closing one or the type.
 std::string_view core_of(std::string_view body) {
   const std::size_t open = body.rfind('(', body.find(':'));
   if (open != std::string_view::npos) body.remove_prefix(open + 1);

@@ -15,12 +15,12 @@
 
 namespace uprobe::spec {
 
-// The same today; empty for any other word.
+// Today's word; empty for any other word.
 std::string modern_word(std::string_view word);
 
 // Whether the innermost fetch of an argument's body looks like such a word.
 bool has_word_2009(std::string_view body);
-// A body in which it is one, spelt as today.
+// The body with that word in today's spelling.
 std::string modern_body(std::string_view body);
 
 }  // namespace uprobe::spec
