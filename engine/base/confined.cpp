@@ -32,7 +32,8 @@ constexpr std::uint32_t kMostAnswer = 16 << 20;
 constexpr int kSocket = 3;  // in the child
 constexpr gid_t kNoGroup = 65534;
 
-// What libdw, the allocator and the conversation need. Files are opened for reading alone; anything else fails with EPERM.
+// The system calls of libdw, the allocator and the conversation. Files are opened only for reading; any other call fails with
+// EPERM.
 constexpr unsigned kAllowed[] = {SYS_read,           SYS_pread64,   SYS_readv,     SYS_write,      SYS_recvfrom,
                                  SYS_sendto,         SYS_close,     SYS_fstat,     SYS_newfstatat, SYS_statx,
                                  SYS_lseek,          SYS_mmap,      SYS_munmap,    SYS_mremap,     SYS_mprotect,
@@ -43,7 +44,7 @@ constexpr unsigned kAllowed[] = {SYS_read,           SYS_pread64,   SYS_readv,  
 
 sock_filter load(std::size_t from) { return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(from)); }
 sock_filter answer_with(std::uint32_t what) { return BPF_STMT(BPF_RET | BPF_K, what); }
-// The next instruction where it is equal, else the one behind `skipped`.
+// Goes on with the next instruction if equal, else with the one after `skipped`.
 sock_filter unless_equal(std::uint32_t value, std::uint8_t skipped) {
   return BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, skipped);
 }
@@ -71,7 +72,7 @@ bool allow_reading_alone() {
   return ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// As far as the tool has any. What fails here leaves it with less than it could lack, never with more than the tool has.
+// Drops the tool's privileges, if it has any. A failure here leaves the child a right of the tool's, never more than that.
 void drop_privileges(uid_t user) {
   if (::geteuid() == 0) {
     ::syscall(SYS_setgroups, 0, nullptr);
@@ -107,7 +108,7 @@ void reset_signals() {
   ::sigprocmask(SIG_SETMASK, &empty, nullptr);
 }
 
-// Only the conversation is left of what the tool has open.
+// Closes all of the tool's descriptors but the conversation.
 bool keep_descriptor(int socket) {
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null < 0) return false;
@@ -201,7 +202,7 @@ Result<Confined> Confined::start(const Confinement& how, const Answer& answer) {
   return Confined(pid, std::move(ours), how.patience);
 }
 
-// A child that a file system keeps in the kernel is not waited for.
+// The tool does not wait for a child that a file system keeps in the kernel.
 void Confined::end() {
   socket_.reset();
   if (pid_ == 0) return;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A child process that reads what others have made, and can do nothing else: it has no privileges, no descriptor of the tool's, little
-// memory and time, and may make no system call but those that reading takes. What it answers is as little believed as what it reads.
+// A child process that reads files made by others and can do nothing else: it has no privileges, no descriptor of the tool's,
+// little memory and time, and may make only the system calls that reading takes. The tool trusts its answers no more than those
+// files.
 #pragma once
 
 #include <sys/types.h>
@@ -18,14 +19,14 @@
 namespace uprobe {
 
 struct Confinement {
-  uid_t user = 0;  // whose rights it reads further files with, where the tool has privileges; 0: the tool's own
-  std::uint64_t memory_bytes = 0;    // more than the tool has when it begins
-  std::chrono::seconds patience{0};  // for one answer; all together have ten times that of the processor
+  uid_t user = 0;  // with whose rights it opens further files, if the tool has privileges; 0: the tool's own
+  std::uint64_t memory_bytes = 0;    // in addition to the tool's memory at the start
+  std::chrono::seconds patience{0};  // for one answer; all answers together have ten times as much processor time
 };
 
 class Confined {
  public:
-  // `answer` runs in the child, once for each request; what it throws ends the child.
+  // `answer` runs in the child, once for each request; an exception ends the child.
   using Answer = std::function<std::string(std::string_view)>;
   static Result<Confined> start(const Confinement& how, const Answer& answer);
   Confined(Confined&& other) noexcept
@@ -33,7 +34,8 @@ class Confined {
   Confined& operator=(Confined&&) = delete;
   ~Confined() { end(); }
 
-  // Code::damaged: the child ended instead of answering. Code::limit: it took too long, or its answer was too large. It is gone then.
+  // Code::damaged: the child ended instead of answering. Code::limit: it took too long, or its answer was too large. It has
+  // then ended.
   Result<std::string> ask(std::string_view request);
 
  private:

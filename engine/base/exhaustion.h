@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Memory and threads that have run out, as an error. Elsewhere that ends the tool (cli/main.cpp); where it would leave a
-// program half traced, the work is done through this.
+// Turns lack of memory or threads into an error. Elsewhere it ends the tool (cli/main.cpp); work that would leave a program
+// half traced runs inside this.
 #pragma once
 
 #include <exception>

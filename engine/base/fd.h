@@ -37,9 +37,9 @@ class Fd {
   int fd_ = -1;
 };
 
-// The whole of a file that is read sequentially (also /proc files, whose size is 0). Fails with Code::system, or
-// Code::limit beyond `limit` bytes: a process may have 65,530 mappings, and paths of 4,096 bytes. For files of the kernel, and those
-// that the user names; others are regular_file.h's.
+// The whole of a file that is read sequentially (also /proc files, whose size is 0). Fails with Code::system, or Code::limit
+// beyond `limit` bytes: a process may have 65,530 mappings, and paths of 4,096 bytes. For files of the kernel, and files that
+// the user names; regular_file.h reads all others.
 Result<std::string> read_file(const std::string& path, std::size_t limit = std::size_t{32} << 20);
 
 // Writes all of `bytes`; retries short writes and EINTR. Returns 0 or an errno.

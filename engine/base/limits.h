@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Limits that somebody set for the traced program and that we share.
+// Limits that were set for the traced program and that the tool shares.
 #pragma once
 
 namespace uprobe {
 
-// File size, CPU time and descriptors as far up as may be. A file that is too large is then an error and no signal.
+// Raises the limits of file size, CPU time and descriptors as far as allowed. A too large file is then an error and not a
+// signal.
 void raise_own_limits();
 
 }  // namespace uprobe

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lines for the user whose number others decide about: each distinct one is kept once, up to a limit, the rest is counted.
+// Lines for the user whose number traced programs can raise: keeps each distinct line once, up to a limit, and counts the rest.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace uprobe {
 class Notes {
  public:
   static constexpr std::size_t kMost = 100;        // lines
-  static constexpr std::size_t kMostBytes = 4096;  // of one line; the rest of a longer one is cut off
+  static constexpr std::size_t kMostBytes = 4096;  // of one line; a longer one is cut off
 
   void insert(std::string_view line);
-  // Those of the other one as well, and its count.
+  // Adds the lines of the other one, and its count.
   void insert(const Notes& other);
-  // In the order in which they came, and after them how many have no line.
+  // In the order in which they came; the last says how many have no line.
   std::vector<std::string> lines() const;
   bool empty() const { return lines_.empty(); }
 

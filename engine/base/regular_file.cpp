@@ -26,8 +26,8 @@ Error cannot_open(const std::string& path, int err) {
 
 }  // namespace
 
-// O_PATH opens nothing yet: to open a device may already do something. The second open is of the same inode, whatever the path
-// leads to by then.
+// O_PATH opens nothing yet: opening a device may already have effects. The second open is of the same inode, even if the path
+// leads to another by then.
 Result<RegularFile> open_regular(const std::string& path) {
   RegularFile file;
   const Fd place(::open(path.c_str(), O_PATH | O_CLOEXEC));
@@ -38,7 +38,7 @@ Result<RegularFile> open_regular(const std::string& path) {
   const std::string again = "/proc/self/fd/" + std::to_string(place.get());
   const struct stat seen = file.about;
   file.fd = Fd(::open(again.c_str(), kHow));
-  // A /proc of another PID namespace does not know us.
+  // A /proc of another PID namespace does not know this process.
   if (!file.fd && errno == ENOENT) file.fd = Fd(::open(path.c_str(), kHow));
   if (!file.fd || ::fstat(file.fd.get(), &file.about) != 0) return cannot_open(path, errno);
   if (file.about.st_dev != seen.st_dev || file.about.st_ino != seen.st_ino) return cannot_open(path, ESTALE);
@@ -58,7 +58,7 @@ Result<std::string> read_regular(const std::string& path, std::size_t limit) {
   return text;
 }
 
-// A file system that knows no holes has none.
+// A file system without support for holes has none.
 FilePart next_data(const Fd& file, std::uint64_t offset, std::uint64_t end) {
   if (offset >= end || end > INT64_MAX) return {};
   const off_t data = ::lseek(file.get(), static_cast<off_t>(offset), SEEK_DATA);

@@ -10,22 +10,22 @@
 
 namespace uprobe {
 
-// What kind of failure it is; the CLI derives its exit code from it.
+// The kind of a failure; the CLI derives its exit code from it.
 enum class Code {
-  usage,           // the words of the caller are wrong (option, definition)
-  not_found,       // a file, symbol or program that is not there
-  not_executable,  // a program that is there but cannot be run
-  refused,         // possible in principle, not done because it would be unsafe; the text says why
+  usage,           // the caller's words are wrong (option, definition)
+  not_found,       // a file, symbol or program does not exist
+  not_executable,  // a program exists but cannot be run
+  refused,         // possible in principle, but not done because it would be unsafe; the text says why
   limit,           // more than a documented limit
-  damaged,         // a file or shared memory that does not make sense
-  killed,          // the program was killed by somebody before it ran; `err` is the signal
+  damaged,         // a file or shared memory does not make sense
+  killed,          // a signal killed the program before it ran; `err` is the signal
   system,          // a system call failed; the text names it and its errno
 };
 
-// One failure. `text` is one line without a full stop. `where` is what it is about (a path, a definition); for a
-// definition `column` is the byte of `where` that a caret goes under. `help` is one more line: what to do. `err` is the
-// errno that the kernel's interface gives for the same mistake (0: none). `definition` counts the definitions that were given,
-// from 0 (-1: it is about none of them, or it is not known which).
+// One failure. `text` is one line without a full stop. `where` is its subject (a path, a definition); for a definition `column`
+// is the byte of `where` under which the caret goes. `help` is one more line: what to do. `err` is the errno of the kernel's
+// interface for the same mistake (0: none). `definition` is the index of the definition among those given, from 0 (-1: none of
+// them, or unknown).
 struct Error {
   Code code = Code::usage;
   std::string text;
@@ -36,7 +36,7 @@ struct Error {
   int definition = -1;
 };
 
-// A value or an Error. Never empty; taking the value of a failed one is a programming error (assert).
+// A value or an Error. Never empty; taking the value of an Error is a programming error (assert).
 template <class T>
 class [[nodiscard]] Result {
  public:

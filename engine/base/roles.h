@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The two processes of an attached session: the front, which was called and has the user's signals, and the engine, which it has
-// started and which does all the work. Others know them by these names of theirs (comm).
+// The two processes of an attached session: the launcher, which the user has started and which has the user's signals, and the
+// tracer, which the launcher has started and which does all the work. Other tools know them by their names (comm).
 #pragma once
 
 #include <sys/types.h>
@@ -13,10 +13,10 @@ inline constexpr const char* kGuardianName = "uprobe-guardian";  // engine/targe
 
 bool is_engine(pid_t pid);
 
-// Whether it is one of us, of either name: what such a process holds by ptrace it lets go in a moment.
+// Whether the process is the tool, by either name: a process that it holds by ptrace is free again in a moment.
 bool is_of_ours(pid_t pid);
 
-// 0: it has gone, and the engine is about to end.
+// 0: the launcher has ended, and the tracer is about to end.
 pid_t front_of(pid_t engine);
 
 }  // namespace uprobe

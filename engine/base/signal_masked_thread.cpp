@@ -6,7 +6,7 @@
 namespace uprobe {
 namespace {
 
-// The mask of the calling thread, which a new one inherits.
+// Blocks signals in the calling thread, whose mask a new thread inherits.
 class HeldBack {
  public:
   explicit HeldBack(std::initializer_list<int> let_through) {

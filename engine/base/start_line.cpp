@@ -18,11 +18,11 @@ void send_whole(int line, const std::string& bytes) {
   }
 }
 
-// Empty: nothing, and nobody is there any more, or, where it does not wait, nothing yet.
+// Empty: the other side has ended, or, with MSG_DONTWAIT, no message has come yet.
 std::string receive_whole(int line, int flags) {
   std::string bytes(kMostBytes, '\0');
   ssize_t got = 0;
-  // ECONNRESET: the other side has gone without hearing us. What it has said before comes next.
+  // ECONNRESET: the other side has ended without reading; its earlier messages come next.
   while ((got = ::recv(line, bytes.data(), bytes.size(), flags)) < 0 && (errno == EINTR || errno == ECONNRESET)) {
   }
   bytes.resize(got > 0 ? static_cast<std::size_t>(got) : 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The line between the tool and a process that waits to become the program: a pair of sockets that keep messages whole. The tool
-// says which file the process is to execute, or how it is to end; a child of the tool answers with an errno if execve fails.
+// The line between the tool and a process that waits to become the program: a pair of sockets that keep messages whole. The
+// tool says which file the process executes, or how it ends; a child of the tool answers with an errno if execve fails.
 #pragma once
 
 #include <sys/types.h>
@@ -19,15 +19,15 @@ struct StartOrder {
   int code = 0;      // with this exit code
 };
 
-// Both ends; nothing and an errno where there can be no pair. Closed by execve.
+// Both ends; nothing and an errno if the pair cannot be made. Closed by execve.
 std::optional<std::array<Fd, 2>> make_start_line();
 
-// Of the tool. Nobody may be there any more.
+// For the tool. The process may have ended.
 void send_order(int line, const StartOrder& order);
-// Of the process: waits. Nothing: the tool has gone.
+// For the process: waits. Nothing: the tool has ended.
 std::optional<StartOrder> await_order(int line);
 
-// Why execve of a file has failed, as Code::not_found or Code::not_executable.
+// The error of a failed execve, as Code::not_found or Code::not_executable.
 Error exec_error(const std::string& path, int error);
 
 // One number from either side to the other.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What the compiler says of a file's code (DWARF, by libdw): where source lines are, and where the variables are at a place.
+// Debug information (DWARF, by libdw): the code of source lines, and the places of variables at an address.
 //
-// Nothing is guessed: a line without code, and a variable that has no location at a place or one that a fetch cannot follow,
-// is an error with the reason. Addresses are link-time.
+// No guesses: a line without code, and a variable that has no location at a place or one that a fetch cannot follow, is an
+// error with the reason. Addresses are link-time.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace uprobe::dwarf {
 
 // A line of a function that has code.
 struct CodeLine {
-  std::string file;  // as it was compiled
+  std::string file;  // as given to the compiler
   int line = 0;
 };
 
@@ -37,20 +37,20 @@ class DebugInfo {
   DebugInfo& operator=(DebugInfo&&) noexcept;
   ~DebugInfo();
 
-  // Where a line's code begins: once in each function, and in each copy of an inlined one, that has some of it. `file` is the
-  // end of the source's path. Of one function alone, unless its name is empty.
+  // Where a line's code begins: once in each function, and in each copy of an inlined one, with code of that line. `file` is
+  // the end of the source's path. In one function only, unless its name is empty.
   Result<std::vector<std::uint64_t>> find_line(const std::string& file, int line,
                                                const std::string& function = {}) const;
 
-  // Where a function's name stands. Code::not_found, or an error that names two of several.
+  // The file and line of a function's name. Code::not_found, or an error that names two of several.
   Result<CodeLine> declaration_of(const std::string& function) const;
 
-  // A function that was compiled without optimisation puts its arguments into its frame first: where that is done, if
+  // A function that was compiled without optimisation stores its arguments into its frame first: the address after that, if
   // `address` is its first instruction. Else `address`.
   std::uint64_t behind_prologue(std::uint64_t address) const;
 
-  // Fills in what the name of a variable in `argument` means at an address: steps, sink, and type as far as none was given.
-  // The error's column is in the expression.
+  // Fills in the fetch of a variable by the name in `argument`, at an address: steps, sink, and the type as far as none was
+  // given. The error's column is in the expression.
   Status find_variable(std::uint64_t address, spec::Argument& argument) const;
 
   // Of the function at an address: its lines with code, and the variables there.

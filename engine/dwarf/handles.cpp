@@ -14,7 +14,7 @@ void each_child(const Dwarf_Die& parent, const Visit& visit) {
   while (dwarf_siblingof(&die, &die) == 0);
 }
 
-// "GNU C11 12.2.0 -mtune=generic -O2 -g": gcc writes its options down, clang does not.
+// "GNU C11 12.2.0 -mtune=generic -O2 -g": gcc records its options, clang does not.
 bool says_optimised(Dwarf_Die function) {
   Dwarf_Die unit;
   Dwarf_Attribute attribute;
@@ -26,7 +26,7 @@ bool says_optimised(Dwarf_Die function) {
   return at != std::string_view::npos && text.substr(at + 3, 1) != "0";
 }
 
-// Whether an argument is in different places in different parts of the function: the code is optimised.
+// Whether an argument has different places in different parts of the function: then the code is optimised.
 bool has_location_lists(const Dwarf_Die& function) {
   bool found = false;
   each_child(function, [&](Dwarf_Die& child) {
@@ -42,10 +42,10 @@ bool has_location_lists(const Dwarf_Die& function) {
 
 bool is_function(int tag) { return tag == DW_TAG_subprogram || tag == DW_TAG_inlined_subroutine; }
 
-// No compiler nests deeper; a file may be made by anybody.
+// No compiler nests deeper; a file may have any contents.
 constexpr int kDeepest = 64;
 
-// The innermost block with the address inside `parent`, whose own code need not be around it: that of a lambda is described
+// The innermost block with the address inside `parent`, whose own code need not contain it: the code of a lambda is described
 // inside a type inside the function that makes it.
 std::optional<Dwarf_Die> block_inside(const Dwarf_Die& parent, std::uint64_t address, int depth = 0) {
   std::optional<Dwarf_Die> found;
@@ -62,7 +62,7 @@ std::optional<Dwarf_Die> block_inside(const Dwarf_Die& parent, std::uint64_t add
   return found;
 }
 
-// The blocks up to the function's own, and the unit: what is between them belongs to frames of others.
+// The blocks up to the function's own, and the unit: blocks between them belong to other frames.
 Scopes scopes_of_nested(Dwarf_Die unit, std::uint64_t address) {
   auto inner = block_inside(unit, address);
   Dwarf_Die* found = nullptr;
@@ -121,7 +121,7 @@ Scopes scopes_at(Dwarf* debug, std::uint64_t address) {
   return is_known || !unit ? scopes : scopes_of_nested(*unit, address);
 }
 
-// Behind an inlined function libdw goes on with what is around its source.
+// After an inlined function libdw goes on with the blocks around its source.
 std::optional<Dwarf_Die> function_of(const Scopes& scopes) {
   Scopes around = scopes;
   for (Dwarf_Die& scope : around) {
@@ -147,7 +147,7 @@ bool is_everywhere(Dwarf_Attribute& attribute) {
   return got > 0 && begin == 0 && end == ~Dwarf_Addr{0};
 }
 
-// Below the frame's top: what came on the stack is above it.
+// Below the frame's top: arguments passed on the stack are above it.
 bool is_in_frame(Dwarf_Die variable) {
   Dwarf_Attribute attribute;
   if (dwarf_attr(&variable, DW_AT_location, &attribute) == nullptr || !is_everywhere(attribute)) return false;

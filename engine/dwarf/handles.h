@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// libdw's handles, and small questions to it. Internal to this folder.
+// libdw's handles, and short queries to it. Internal to this folder.
 #pragma once
 
 #include <dwarf.h>
@@ -32,30 +32,30 @@ struct DebugInfo::Handles {
 using Scopes = std::vector<Dwarf_Die>;
 Scopes scopes_at(Dwarf* debug, std::uint64_t address);
 
-// The function whose code and frame these are: of an inlined function's block the one that it was inlined into.
+// The function whose code and frame these are: for an inlined function's block, the function into which it was inlined.
 std::optional<Dwarf_Die> function_of(const Scopes& scopes);
 
 // The unit that holds an address.
 std::optional<Dwarf_Die> unit_at(Dwarf* debug, std::uint64_t address);
 
-// What a skeleton stands for, where that file can be found (-gsplit-dwarf); of any other unit itself.
+// The unit for which a skeleton stands, if its file can be found (-gsplit-dwarf); any other unit itself.
 Dwarf_Die whole_unit(Dwarf_Die unit);
 
-// The source that something is declared in; null: not known. (libdw's own dwarf_decl_file stops the process at the units of
-// gcc's -gsplit-dwarf.)
+// The source file of a declaration; null: unknown. (libdw's own dwarf_decl_file stops the process at the units of gcc's
+// -gsplit-dwarf.)
 const char* declaring_source(Dwarf_Die die);
 
 // Whether a location holds for every address: there is no list of them.
 bool is_everywhere(Dwarf_Attribute& attribute);
 
-// Whether a variable is said to be at one place of the frame from the function's beginning to its end: of an argument that is
+// Whether a variable is described at one place of the frame from the function's beginning to its end: for an argument that is
 // wrong until it has been stored there.
 bool is_in_frame(Dwarf_Die variable);
 
-// Whether the function makes its frame and stores its arguments there first, as code that is not optimised does.
+// Whether the function first makes its frame and stores its arguments there, as code without optimisation does.
 bool has_prologue(const Dwarf_Die& function);
 
-// The first instruction behind the prologue, or the function's own.
+// The first instruction after the prologue, or the function's own.
 std::uint64_t end_of_prologue(Dwarf* debug, Dwarf_Die function);
 
 }  // namespace uprobe::dwarf

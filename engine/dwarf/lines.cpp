@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Source lines and where their code is.
+// Source lines and their code.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -63,7 +63,7 @@ std::optional<Dwarf_Die> instance_at(Dwarf* debug, std::uint64_t address) {
   return {};
 }
 
-// `after`: the next line that has code, 0: none; -1: the source has none at all.
+// `after`: the next line with code, 0: none; -1: the source has no code at all.
 Error no_such_line(const std::string& file, int line, int after) {
   if (after < 0) return Error{.code = Code::not_found, .text = "no source '" + file + "' in the debug information"};
   Error error{.code = Code::not_found, .text = "no code at " + file + ":" + std::to_string(line)};

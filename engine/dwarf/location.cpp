@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Location expressions, of which those are followed that a fetch can follow.
+// Location expressions, as far as a fetch can follow them.
 #include <algorithm>
 #include <utility>
 
@@ -49,7 +49,7 @@ Result<Location> memory_at(std::uint64_t number, std::uint64_t distance) {
   return Location{.steps = {*step}, .in_memory = true, .offset = distance};
 }
 
-// The CFA's register and distance at an address, by the unwind information.
+// The CFA's register and distance at an address, from the unwind information.
 std::optional<std::pair<std::uint64_t, std::uint64_t>> frame_top(const DebugInfo::Handles& handles,
                                                                  std::uint64_t address) {
   Dwarf_Frame* found = nullptr;
@@ -63,7 +63,7 @@ std::optional<std::pair<std::uint64_t, std::uint64_t>> frame_top(const DebugInfo
   return register_and_distance(ops[0]);
 }
 
-// What the compiler calls the frame: the CFA, or a register, which holds it from the prologue to the epilogue alone.
+// The compiler's frame base: the CFA, or a register that holds it only from the prologue to the epilogue.
 Result<Location> frame_base(const DebugInfo::Handles& handles, const Scopes& scopes, std::uint64_t address) {
   const Error unknown = not_understood("is in a frame whose place is not known here");
   auto function = function_of(scopes);
@@ -103,7 +103,7 @@ std::optional<std::uint64_t> constant_of(const Dwarf_Op& op) {
 
 Location constant(std::uint64_t value) { return {.steps = {{.kind = StepKind::constant, .value = value}}}; }
 
-// Where an expression belongs.
+// The context of an expression.
 struct Place {
   const DebugInfo::Handles& handles;
   Dwarf_Attribute& attribute;
@@ -123,7 +123,7 @@ std::optional<std::uint64_t> address_of(const Place& place, const Dwarf_Op& op) 
   return address;
 }
 
-// What an expression begins with, if that is an address or a part of one.
+// The source at the start of an expression, if that is an address or a part of one.
 Result<Location> source_of(const Place& place, const Dwarf_Op& op) {
   if (const auto known = register_and_distance(op)) return memory_at(known->first, known->second);
   if (const auto known = address_of(place, op))
@@ -135,7 +135,7 @@ Result<Location> source_of(const Place& place, const Dwarf_Op& op) {
   return frame;
 }
 
-// Additions and loads. False: something else.
+// Applies an addition or a load. False: another operation.
 bool apply(const Expression& expression, std::size_t& at, Location& location) {
   const Dwarf_Op& op = expression.ops[at];
   const bool has_operand = at + 1 < expression.count;
@@ -151,7 +151,7 @@ bool apply(const Expression& expression, std::size_t& at, Location& location) {
   return sign == DW_OP_plus || sign == DW_OP_minus;
 }
 
-// Where memory is that holds a value.
+// The address of memory that holds a value.
 Result<Location> address_in(const Place& place, const Expression& expression) {
   auto location = source_of(place, expression.ops[0]);
   for (std::size_t at = 1; location && at < expression.count; ++at)
@@ -159,7 +159,7 @@ Result<Location> address_in(const Place& place, const Expression& expression) {
   return location;
 }
 
-// Ends in DW_OP_stack_value: the value itself, which is nowhere.
+// Ends in DW_OP_stack_value: the value itself, which is stored nowhere.
 Result<Location> computed(const Place& place, const Expression& expression) {
   const Dwarf_Op& first = expression.ops[0];
   const auto value = constant_of(first);
@@ -194,7 +194,7 @@ Result<Location> follow_whole(const Place& place, const Expression& expression) 
   return Location{.steps = {*step}};
 }
 
-// "... DW_OP_piece N ... DW_OP_piece M": one behind the other, some of them nowhere.
+// "... DW_OP_piece N ... DW_OP_piece M": one after the other, some of them nowhere.
 Result<Location> follow_pieces(const Place& place, const Expression& expression) {
   Location all;
   for (std::size_t begin = 0, at = 0; at < expression.count; ++at) {
@@ -223,7 +223,7 @@ Result<Location> follow(const Place& place, const Expression& expression) {
   return is(DW_OP_piece) ? follow_pieces(place, expression) : follow_whole(place, expression);
 }
 
-// Of a constant in a few bytes nothing says whether they have a sign. Compilers write numbers below zero in other forms.
+// A constant in a few bytes does not show whether it is signed. Compilers write numbers below zero in other forms.
 Result<Location> constant_in(Dwarf_Attribute& attribute) {
   const unsigned form = dwarf_whatform(&attribute);
   const bool is_bytes = form == DW_FORM_data1 || form == DW_FORM_data2 || form == DW_FORM_data4;

@@ -22,7 +22,7 @@ bool has_units(Dwarf* debug) {
   return debug != nullptr && dwarf_nextcu(debug, 0, &next, &header, nullptr, nullptr, nullptr) == 0;
 }
 
-// Where distributions put it: /usr/lib/debug/.build-id/ab/cdef....debug
+// The distributions' place: /usr/lib/debug/.build-id/ab/cdef....debug
 std::string debug_file_of(std::span<const std::uint8_t> build_id) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string path = "/usr/lib/debug/.build-id/";

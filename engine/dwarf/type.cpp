@@ -28,7 +28,7 @@ std::string die_name(Dwarf_Die die) {
   return name == nullptr ? "" : name;
 }
 
-// "char", as it is the letters of a text; "signed char" and "unsigned char" are numbers.
+// "char", the type of a text's letters; "signed char" and "unsigned char" are numbers.
 bool is_plain_char(Type type) {
   return type.tag == DW_TAG_base_type && size_of(type) == 1 && die_name(type.die) == "char";
 }
@@ -89,7 +89,7 @@ Status set_array(Type type, Location& location, Argument& argument) {
   return set_scalar(type_of(type.die), argument);
 }
 
-// The type that was written behind the ':' stays; it must not read more than the variable has.
+// A type given after the ':' stays; it must not read more than the variable has.
 Status keep_type(Type type, Location& location, Argument& argument) {
   const bool is_array = type.tag == DW_TAG_array_type;
   if (argument.kind == Kind::string || argument.count != 0) {

@@ -8,8 +8,8 @@
 
 namespace uprobe::dwarf {
 
-// Where a value is, as the steps of a fetch: what lies `offset` behind the value after the last step, or that value itself without
-// its first `offset` bytes. In pieces: what is at `offset` of all of them one behind the other.
+// The place of a value, as the steps of a fetch: memory at `offset` from the value after the last step, or that value itself
+// without its first `offset` bytes. With pieces: at `offset` of all pieces one after the other.
 struct Location {
   struct Piece;
   std::vector<spec::Step> steps;
@@ -20,17 +20,17 @@ struct Location {
 struct Location::Piece {
   std::uint64_t bytes = 0;
   Location location;
-  std::string problem;  // why it has none
+  std::string problem;  // why there is no location
 };
 
-// Makes of a location that of its first `bytes` bytes as a fetch has it: one piece, a value from its lowest bit on.
+// Reduces a location to its first `bytes` bytes as a fetch reads them: one piece, a value from its lowest bit on.
 Status settle(Location& location, std::uint64_t bytes);
 
-// Of a variable (a DIE of this file) at an address. The error says why it has none.
+// The location of a variable (a DIE of this file) at an address. The error says why it has none.
 Result<Location> location_of(const DebugInfo::Handles& handles, Dwarf_Die variable, const Scopes& scopes,
                              std::uint64_t address);
 
-// A type without its other names and qualifiers.
+// A type without typedefs and qualifiers.
 struct Type {
   Dwarf_Die die;
   int tag = 0;  // 0: void
@@ -40,8 +40,8 @@ std::uint64_t size_of(Type type);       // 0: not known
 std::uint64_t elements_of(Type array);  // 0: not known
 std::string name_of(Dwarf_Die typed);   // the type of a variable or member as C writes it, near enough
 
-// What the type makes of the argument: its kind, size and number of elements. `location` is the variable's and becomes that
-// of what is fetched (a string is where its pointer leads).
+// Sets kind, size and number of elements of the argument by the type. `location` is the variable's and becomes that of the
+// fetched data (a string is at its pointer's target).
 Status set_type(Type type, Location& location, spec::Argument& argument);
 
 }  // namespace uprobe::dwarf

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Names of variables and what follows them: name, name->member, name.member, name[N], and so on; *name, and &name.
+// Variables and the parts of their expressions: name, name->member, name.member, name[N], and so on; *name, and &name.
 #include <algorithm>
 #include <set>
 
@@ -41,7 +41,7 @@ void each_child(Dwarf_Die parent, const Visit& visit) {
   while (dwarf_siblingof(&die, &die) == 0);
 }
 
-// An expression under way.
+// Walks through one expression.
 class Walker {
  public:
   Walker(const DebugInfo::Handles& handles, std::uint64_t address, std::string_view expression)
@@ -87,7 +87,7 @@ class Walker {
   const DebugInfo::Handles& handles_;
   std::uint64_t address_;
   std::string_view rest_, all_;
-  Dwarf_Die at_{};  // the variable or member that was named last
+  Dwarf_Die at_{};  // the variable or member named last
   Type type_;
   Location location_;
   bool is_element_ = false;  // of an array: `at_` is the array's
@@ -126,7 +126,7 @@ std::string names_of(const Scopes& scopes) {
   return names;
 }
 
-// An argument that the function has yet to store where it is said to be; in code that is not optimised, anything of the frame.
+// Whether the function has yet to store an argument at its described place; without optimisation, any variable of the frame.
 bool is_too_early(const DebugInfo::Handles& handles, Dwarf_Die variable, const Scopes& scopes, std::uint64_t address) {
   auto function = function_of(scopes);
   Dwarf_Addr low = 0;
@@ -135,7 +135,7 @@ bool is_too_early(const DebugInfo::Handles& handles, Dwarf_Die variable, const S
   return address < end_of_prologue(handles.debug.get(), *function);
 }
 
-// The innermost of that name. In one block the definition goes before a declaration.
+// The innermost variable of that name. In one block a definition precedes a declaration.
 Status Walker::start(const Scopes& scopes) {
   const std::string_view name = take_name();
   std::optional<Dwarf_Die> found;
@@ -199,7 +199,7 @@ Status Walker::walk() {
   return ok();
 }
 
-// As in C: *p->next is what p->next points to.
+// As in C: *p->next is the target of p->next.
 Status Walker::follow_stars() {
   const std::string_view behind = all_.substr(all_.size());
   for (std::size_t i = stars_end_; i > first_star_; --i) {
@@ -218,7 +218,7 @@ Status Walker::follow_stars() {
   return ok();
 }
 
-// Where a part of an aggregate lies; none: it is computed, as of a virtual base.
+// The distance of a part in an aggregate; none: it is computed, as for a virtual base.
 std::optional<Dwarf_Word> distance_of(Dwarf_Die part) {
   Dwarf_Attribute attribute;
   Dwarf_Word offset = 0;
@@ -228,7 +228,7 @@ std::optional<Dwarf_Word> distance_of(Dwarf_Die part) {
   return offset;
 }
 
-// Members of unnamed structs and unions inside count as its own, those of base classes where it has none of that name. More than
+// Members of unnamed structs and unions inside count as its own; those of base classes if it has none of that name. More than
 // one: the name is ambiguous.
 std::vector<Walker::Member> Walker::find_members(Dwarf_Die aggregate, std::string_view name, int depth) const {
   constexpr int kDeepest = 8;
@@ -314,12 +314,12 @@ std::optional<Dwarf_Word> number_of(Dwarf_Die die, unsigned name) {
   return number;
 }
 
-// How many bits the member has that was named last, if it is a bitfield.
+// The number of bits of the member named last, if it is a bitfield.
 std::optional<Dwarf_Word> Walker::bits_of_member() const {
   return is_element_ ? std::nullopt : number_of(at_, DW_AT_bit_size);
 }
 
-// The lowest bit, from where the member is said to lie. Before DWARF 4, and from clang for gdb, bits count from the highest of a
+// The lowest bit, counted from the member's place. Before DWARF 4, and from clang for gdb, bits count from the highest bit of a
 // container of the member's own.
 std::optional<Dwarf_Word> first_bit(Dwarf_Die member, Dwarf_Word width, std::uint64_t bytes) {
   if (const auto bit = number_of(member, DW_AT_data_bit_offset)) return bit;
@@ -329,7 +329,7 @@ std::optional<Dwarf_Word> first_bit(Dwarf_Die member, Dwarf_Word width, std::uin
   return bits - *from_above - width;
 }
 
-// A member of some bits, in a container that lies where one of its type would.
+// A member of some bits, in a container at the place where one of its type would be.
 Status Walker::set_bits(Argument& argument) {
   const auto width = bits_of_member();
   if (!width) return ok();
@@ -347,7 +347,7 @@ Status Walker::set_bits(Argument& argument) {
   return ok();
 }
 
-// What lies in memory, as a number; a reference is what it refers to.
+// The address of memory, as a number; a reference means its target.
 Status Walker::take_address(Argument& argument) {
   if (bits_of_member()) return blame(all_, "a bitfield has no address");
   if (argument.has_type && (argument.count != 0 || argument.kind == Kind::string))
@@ -365,7 +365,7 @@ Status Walker::take_address(Argument& argument) {
   return ok();
 }
 
-// A reference is what it refers to, as in the source; to a struct, which is no value, it is an address.
+// A reference means its target, as in the source; to a struct, which is no value, it is an address.
 Status Walker::follow_reference(const Argument& argument) {
   if (!is_reference(type_.tag)) return ok();
   const Type inner = type_of(type_.die);

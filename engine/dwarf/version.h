@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which elfutils the tool works with.
+// The elfutils versions of the tool.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 namespace uprobe::dwarf {
 
 struct LibraryVersions {
-  std::string libdw;   // that runs
-  std::string libelf;  // that was there at build time: libelf does not say its own
+  std::string libdw;   // at run time
+  std::string libelf;  // at build time: libelf does not report its own
 };
 LibraryVersions library_versions();
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Bounds-checked reading of untrusted bytes. Every access of engine/elf to a file's contents goes through these two
-// classes: an offset may be any 64-bit number, and what does not lie wholly inside is simply not there.
+// Bounds-checked reading of untrusted bytes. engine/elf reads a file's contents only through these two classes: an offset may
+// be any 64-bit number, and data that does not lie wholly inside does not exist.
 #pragma once
 
 #include <cstdint>
@@ -58,8 +58,8 @@ class BytesView {
   std::span<const std::uint8_t> bytes_;
 };
 
-// Bytes read one after the other. Past the end it yields zeros and `good()` turns false for ever: a parser checks once
-// at the end of a step instead of after each field.
+// Bytes read one after the other. After the end it yields zeros and `good()` stays false for ever: a parser checks once at the
+// end of a step instead of after each field.
 class Cursor {
  public:
   explicit Cursor(BytesView bytes, std::uint64_t at = 0) : bytes_(bytes), at_(at) {}

@@ -10,7 +10,7 @@ namespace {
 
 using Kind = FrameRule::Kind;
 
-// A stack has few places in code, again and again.
+// Stacks repeat the same few places in code.
 constexpr std::size_t kMostRows = 1 << 14;
 // The longest program of a frame that compilers write has some thousands of steps.
 constexpr unsigned kMostSteps = 1 << 14;
@@ -36,7 +36,7 @@ class CallFrames::Program {
  private:
   enum : std::uint8_t { kHigh = 0xc0, kAdvance = 0x40, kOffset = 0x80, kRestore = 0xc0, kOperand = 0x3f };
 
-  // False: there is something that is not understood.
+  // False: a rule is not understood.
   bool run_part(BytesView rules) {
     Cursor cursor(rules);
     while (cursor.at() < rules.size() && at_ <= address_)
@@ -137,7 +137,7 @@ class CallFrames::Program {
     return static_cast<std::int64_t>(units * static_cast<std::uint64_t>(form_.data_alignment));
   }
 
-  // Vector registers and the like are of no use to anybody here.
+  // No reader needs vector registers and the like.
   bool set(std::uint64_t reg, FrameRule rule) {
     if (reg < kFrameRegisters) row_.registers[reg] = rule;
     return true;
@@ -192,7 +192,7 @@ CallFrames::CallFrames(std::span<const std::uint8_t> file) {
   std::stable_sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) { return a.begin < b.begin; });
 }
 
-// Of two that begin at one address the first: .eh_frame is what the program itself unwinds by.
+// Of two that begin at one address, the first: the program itself unwinds by .eh_frame.
 const CallFrames::Entry* CallFrames::entry_at(std::uint64_t address) const {
   const auto behind = std::upper_bound(entries_.begin(), entries_.end(), address,
                                        [](std::uint64_t a, const Entry& entry) { return a < entry.begin; });

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What a file's unwind tables (.eh_frame, .debug_frame; DWARF 5, section 6.4) say of the frame at an address: how its caller's
-// registers follow from its own. frame_walk.h follows the rules.
+// Frames by a file's unwind tables (.eh_frame, .debug_frame; DWARF 5, section 6.4): the rules by which the caller's registers
+// follow from those at an address. frame_walk.h applies the rules.
 //
-// Tables are as hostile as any other part of a file: what cannot be read, or takes too long, is a frame that nothing is known of.
+// Tables are as hostile as any other part of a file: a frame whose table cannot be read, or takes too long, is unknown.
 #pragma once
 
 #include <array>
@@ -23,12 +23,12 @@ inline constexpr std::size_t kFrameBx = 3, kFrameBp = 6, kFrameSp = 7, kFrameIp 
 struct FrameRule {
   enum class Kind : std::uint8_t {
     unsaid,
-    undefined,      // the caller's cannot be known; of the return address: there is no caller
-    same,           // it is not changed
+    undefined,      // the caller's value cannot be known; of the return address: there is no caller
+    same,           // unchanged
     at_offset,      // saved `offset` from the CFA
-    is_offset,      // is `offset` from the CFA
-    in_register,    // `reg` holds it; of the CFA: plus `offset`
-    at_expression,  // saved where an expression says
+    is_offset,      // the value is the CFA + `offset`
+    in_register,    // in `reg`; of the CFA: plus `offset`
+    at_expression,  // saved at the address of an expression
     is_expression,
   };
   Kind kind = Kind::unsaid;
@@ -40,7 +40,7 @@ struct FrameRule {
 struct FrameRow {
   FrameRule cfa;  // in_register or is_expression
   std::array<FrameRule, kFrameRegisters> registers;
-  bool is_signal = false;  // the caller was interrupted: it goes on at its return address, not behind a call
+  bool is_signal = false;  // the caller was interrupted: it goes on at its return address, not after a call
 };
 
 class CallFrames {
@@ -48,11 +48,11 @@ class CallFrames {
   // Of a file that ElfFile has opened; views its bytes, which must outlive it.
   explicit CallFrames(std::span<const std::uint8_t> file);
 
-  // Of the instruction at a link-time address; null: nothing is known. Valid until the next call.
+  // The rules at the instruction with a link-time address; null: unknown. Valid until the next call.
   const FrameRow* row_at(std::uint64_t address);
 
  private:
-  // How many there are of each is bounded by the file's size; entries stand in the order of `begin`.
+  // The file's size bounds the number of each; entries are in the order of `begin`.
   struct Form {
     std::uint64_t code_alignment = 0, return_column = 0;
     std::int64_t data_alignment = 0;

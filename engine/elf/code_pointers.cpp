@@ -57,7 +57,7 @@ class Gather {
   std::vector<std::uint64_t> take() { return std::move(found_); }
 
  private:
-  // Nearly all words of a program are no such addresses: the first comparison is for them.
+  // Nearly all words of a program are not such addresses: the first comparison rejects those.
   void add(std::uint64_t address) {
     if (address < low_ || address >= high_ || address == 0) return;
     if (image_.executable_at(address) != nullptr) found_.push_back(address);

@@ -22,9 +22,9 @@ bool is_identifier(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$';
 }
 
-// Substitutions ("S1_", "T_") repeat what came before: n of them make a name at most 3^(n/3) times longer (three per
-// level, each level tripling, is the worst). A pack expansion repeats its pattern at most as often as the name is long.
-// Returns the base-2 logarithm of the worst length.
+// Substitutions ("S1_", "T_") repeat earlier parts: n of them make a name at most 3^(n/3) times longer (three per level, each
+// level tripling, is the worst). A pack expansion repeats its pattern at most as often as the name is long. Returns the base-2
+// logarithm of the worst length.
 double growth_bits(std::string_view mangled) {
   const double length_bits = std::log2(static_cast<double>(mangled.size()));
   double bits = length_bits;
@@ -39,11 +39,11 @@ double growth_bits(std::string_view mangled) {
   return bits;
 }
 
-// "non-virtual thunk to f()", "guard variable for x": the words in front are no return type.
+// "non-virtual thunk to f()", "guard variable for x": the words before the name are not a return type.
 bool is_special(std::string_view mangled) { return mangled.starts_with("_ZT") || mangled.starts_with("_ZG"); }
 
-// Where the parameter list starts: the '(' that belongs to the last ')' before the qualifiers. npos: there is none, or
-// the name goes on in another way ("[clone .cold]" is a part of a function, not the function).
+// Where the parameter list starts: the '(' that belongs to the last ')' before the qualifiers. npos: there is none, or the name
+// goes on differently ("[clone .cold]" is a part of a function, not the function).
 std::size_t parameter_list(std::string_view name) {
   constexpr std::array<std::string_view, 5> kQualifiers{" const", " volatile", " &&", " &", " noexcept"};
   for (bool again = true; again;) {
@@ -68,8 +68,8 @@ bool is_word_at(std::string_view name, std::size_t at, std::string_view word) {
   return at + word.size() >= name.size() || !is_identifier(name[at + word.size()]);
 }
 
-// Length of the return type and the space after it; 0: none, or not sure. Only the last space outside of all brackets
-// can separate the two, and what follows the word `operator` belongs to the name.
+// Length of the return type and the space after it; 0: none, or not sure. Only the last space outside of all brackets can
+// separate the two, and text after the word `operator` belongs to the name.
 std::size_t return_type_length(std::string_view name) {
   int depth = 0;
   std::size_t after = 0;
@@ -84,7 +84,7 @@ std::size_t return_type_length(std::string_view name) {
   return depth == 0 ? after : 0;
 }
 
-// "ns::f<int>" without "<int>"; the name as it is when its end is no argument list ("operator>", "operator->").
+// "ns::f<int>" without "<int>"; unchanged if the end is no argument list ("operator>", "operator->").
 std::string_view without_template_arguments(std::string_view name) {
   const std::size_t word = name.rfind("operator");
   if (!name.ends_with('>') || (word != std::string_view::npos && is_word_at(name, word, "operator"))) return name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// C++ names in the forms that people write them.
+// C++ names in the forms that users write.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 
 namespace uprobe::elf {
 
-// Demangling costs what the name expands to, and a hostile name of 200 characters expands to gigabytes. `budget` is the
-// work, in characters, that is left for a file; names that may cost more are not demangled.
+// Demangling costs as much as the name expands to, and a hostile name of 200 characters expands to gigabytes. `budget` is the
+// remaining work for a file, in characters; names that may cost more are not demangled.
 inline constexpr std::uint64_t kDemangleBudget = std::uint64_t{256} << 20;
 std::optional<std::string> demangle_within(const std::string& mangled, std::uint64_t& budget);
 
-// What a function may be called, without spaces and ABI tags (see squeeze).
-//   full    "ns::f<int>(int)" with the return type that templates have in front
+// The names of a function, without spaces and ABI tags (see squeeze).
+//   full    "ns::f<int>(int)", for templates with the return type before it
 //   others  without parameter list; without return type, with and without parameter list; "ns::f", without the
 //           template arguments at its end
 struct SpokenNames {
   std::vector<std::string> accepted;  // squeezed; the full name first, no two equal
-  std::string plain;                  // for people: without return type and parameter list
+  std::string plain;                  // for output: without return type and parameter list
 };
 SpokenNames spoken_names(std::string_view mangled, std::string_view demangled);
 

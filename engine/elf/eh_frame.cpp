@@ -9,12 +9,12 @@
 namespace uprobe::elf {
 namespace {
 
-// What the rules of a frame (DWARF 5, section 6.4.2) say of its first instruction.
+// The state at the first instruction, by the rules of a frame (DWARF 5, section 6.4.2).
 class FirstRow {
  public:
   explicit FirstRow(std::int64_t data_alignment) : data_alignment_(data_alignment) {}
 
-  // False: behind the row, or at a rule that is not understood.
+  // False: after the row, or at a rule that is not understood.
   bool run(BytesView rules) {
     Cursor cursor(rules);
     while (cursor.at() < rules.size())
@@ -102,7 +102,7 @@ std::optional<Frame> frame_of(const Image& image, const FrameTable& table, const
   return frame;
 }
 
-// Those of functions, or those of signal handlers' callers.
+// The frames of functions, or those of signal handlers' callers.
 std::vector<Frame> frames_of(const Image& image, bool signals) {
   std::vector<Frame> frames;
   const auto table = find_frame_table(image);

@@ -27,8 +27,8 @@ namespace {
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{2} << 30;
 constexpr std::size_t kMaxFunctions = std::size_t{8} << 20;
 
-// Of a file that a target has named no more than this is kept in memory, holes not counted. One of root or the tool's own
-// user that not everybody can write may have more: it is no target's to make, unless the target has their rights.
+// Of a file that a target has named no more than this is kept in memory, holes not counted. A file of root or of the tool's own
+// user that not everyone can write may have more: a target cannot have made it, unless it has their rights.
 constexpr std::uint64_t kMostOfTarget = std::uint64_t{48} << 20;
 constexpr std::uint64_t kMostOfInstalled = std::uint64_t{256} << 20;
 
@@ -36,7 +36,7 @@ bool is_installed(const struct stat& status) {
   return (status.st_uid == 0 || status.st_uid == ::geteuid()) && (status.st_mode & S_IWOTH) == 0;
 }
 
-// Of the functions that it names; beyond that it has none.
+// Of the file's functions; with more, it counts as having none.
 constexpr std::size_t kMostFunctionsOfTarget = std::size_t{512} << 10;
 constexpr std::uint64_t kMostNamesOfTarget = std::uint64_t{32} << 20;
 
@@ -62,7 +62,7 @@ Symbol make_symbol(const RawSymbol& raw, const Image& image) {
                 .dynamic = raw.dynamic};
 }
 
-// Equal symbols become neighbours; of those the one that knows most comes first.
+// Equal symbols become neighbours; the one with the most information comes first.
 bool before(const RawSymbol& a, const RawSymbol& b) {
   if (a.address != b.address) return a.address < b.address;
   const auto key = [](const RawSymbol& s) {
@@ -88,7 +88,7 @@ void merge_equal(std::vector<RawSymbol>& symbols) {
 
 bool begins_before(const Range& a, const Range& b) { return a.begin < b.begin; }
 
-// What the sizes of symbols say, the largest of several at one address: an alias may cover only a part.
+// The ranges by the sizes of symbols, the largest of several at one address: an alias may cover only a part.
 std::vector<Range> ranges_of(const std::vector<Symbol>& functions, const Image& image) {
   std::vector<Range> found;
   for (const Symbol& symbol : functions) {
@@ -141,7 +141,7 @@ struct ElfFile::Data {
   void add_initialisers(std::vector<std::uint64_t>& starts) const;
 };
 
-// The bytes stay where they are when they change hands, so the image's views stay good.
+// The bytes keep their address when they change owners, so the image's views stay valid.
 Result<ElfFile> ElfFile::Data::make(std::string path, Identity identity, Result<FileBytes> bytes, NamedBy whom) {
   if (!bytes) return bytes.error();
   Result<Image> image = Image::parse(BytesView(bytes->span()));
@@ -155,7 +155,7 @@ Result<ElfFile> ElfFile::Data::make(std::string path, Identity identity, Result<
   return ElfFile(std::move(data));
 }
 
-// Sorted as views: names are copied once, into their place.
+// Sorted as views: each name is copied once, into its final place.
 void ElfFile::Data::gather_functions() {
   std::vector<RawSymbol> found;
   const std::size_t most = whom == NamedBy::user ? kMaxFunctions : kMostFunctionsOfTarget;
@@ -173,7 +173,7 @@ void ElfFile::Data::gather_functions() {
   names = std::make_unique<NameIndex>(functions);
 }
 
-// Of those with one begin the symbol's is kept, or the first FDE's.
+// Of ranges with one begin the symbol's is kept, or else the first FDE's.
 void ElfFile::Data::gather_ranges() {
   frames = frame_ranges(image);
   std::stable_sort(frames.begin(), frames.end(), begins_before);
@@ -186,7 +186,7 @@ void ElfFile::Data::gather_ranges() {
   for (const Range& range : ranges) reach.push_back(std::max(range.end, reach.empty() ? 0 : reach.back()));
 }
 
-// The arrays of a position-independent file are filled by relocations: their zeros are left out by the caller's check.
+// Relocations fill the arrays of a position-independent file: the caller's check skips their zeros.
 void ElfFile::Data::add_initialisers(std::vector<std::uint64_t>& starts) const {
   for (const std::int64_t tag : {DT_INIT, DT_FINI})
     if (const auto address = image.dynamic(tag)) starts.push_back(*address);
@@ -256,7 +256,7 @@ std::span<const Symbol> ElfFile::functions_from(std::uint64_t address) const {
           all.end()};
 }
 
-// Asked for a few names only, hence no index.
+// Used for a few names only, hence no index.
 std::optional<Symbol> ElfFile::find_any(std::string_view name) const {
   const auto rank = [](const RawSymbol& s) {
     return std::tuple(s.binding == Binding::local, !s.default_version, s.binding, s.address, !s.dynamic);
@@ -271,7 +271,7 @@ std::optional<Symbol> ElfFile::find_any(std::string_view name) const {
   return make_symbol(*best, data_->image);
 }
 
-// Of versions the default one counts alone, as for the dynamic linker.
+// Of several versions only the default one counts, as for the dynamic linker.
 std::vector<std::uint64_t> ElfFile::addresses_of(std::string_view name) const {
   const WantedName wanted = WantedName::parse(name);
   std::set<std::uint64_t> found, not_default;
@@ -315,7 +315,7 @@ std::span<const Range> ElfFile::function_ranges() const {
   return data_->ranges;
 }
 
-// A body holds few others. A file may say that it holds millions, which would all be looked at for each address.
+// A body contains few others. A file may claim millions, which each look-up would go through.
 constexpr unsigned kMostNested = 1 << 14;
 
 std::optional<Range> ElfFile::range_at(std::uint64_t address) const {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 // An ELF file as the planner sees it: symbols, function ranges, file offset <-> link-time address, identity.
 //
-// The file is read once, into memory: a file that changes afterwards changes nothing here, and one that is cut off
-// while it is open cannot kill the reader. Every access is checked, so damaged and hostile files give errors or empty
-// results. Symbols and ranges are gathered when they are first asked for; all const functions may be called from
-// several threads.
+// The file is read once, into memory: later changes to the file have no effect here, and a file that is truncated while it is
+// open cannot kill the reader. Every access is checked, so damaged and hostile files give errors or empty results. Symbols and
+// ranges are gathered at the first request; all const functions may be called from several threads.
 #pragma once
 
 #include <sys/types.h>
@@ -21,7 +20,7 @@
 
 namespace uprobe::elf {
 
-// What makes two paths the same file.
+// Two paths with the same identity are the same file.
 struct Identity {
   dev_t device = 0;
   ino_t inode = 0;
@@ -43,8 +42,8 @@ struct Symbol {
   std::uint64_t size = 0;
   Binding binding = Binding::global;
   bool is_function = false;  // STT_FUNC, STT_GNU_IFUNC or STT_NOTYPE, in executable bytes of the file
-  bool is_label = false;     // STT_NOTYPE: hand-written code, perhaps data
-  bool is_ifunc = false;     // the resolver: it runs once, at binding; the function itself is what it returns
+  bool is_label = false;     // STT_NOTYPE: assembly code, perhaps data
+  bool is_ifunc = false;     // the resolver: it runs once, at binding, and returns the function
   bool dynamic = false;      // in .dynsym (perhaps in .symtab too)
 };
 
@@ -57,13 +56,13 @@ struct Range {
 
 struct RseqSection;
 
-// Who has named a file. What a target has named is of its making: see kMostOfTarget in elf_file.cpp.
+// Who has named a file. A target has made the file that it names: see kMostOfTarget in elf_file.cpp.
 enum class NamedBy : std::uint8_t { user, target };
 
 class ElfFile {
  public:
   // Opens and checks: ELF64, x86-64, ET_EXEC or ET_DYN, program headers inside the file. Works without section headers
-  // (.dynsym through PT_DYNAMIC, function ranges through PT_GNU_EH_FRAME). Never waits (fifos, devices are refused).
+  // (.dynsym through PT_DYNAMIC, function ranges through PT_GNU_EH_FRAME). Never waits (refuses fifos and devices).
   // Error::where is the path, the text reads on from it: not_found "No such file or directory"; refused "is a
   // directory", "is a 32-bit program"; damaged "is not an ELF file"; limit; system "cannot be opened: Permission
   // denied".
@@ -80,7 +79,7 @@ class ElfFile {
   std::span<const Segment> segments() const;       // PT_LOAD, by address
   std::uint64_t entry() const;                     // e_entry, link time
   bool is_position_independent() const;            // ET_DYN
-  bool is_program() const;                         // ET_EXEC or a PIE that says so: its symbols are its own
+  bool is_program() const;                         // ET_EXEC, or a PIE marked as such: its symbols are its own
   const std::string& interpreter() const;          // empty: static (or a library)
   std::span<const std::uint8_t> bytes() const;     // the file's contents
 
@@ -91,9 +90,9 @@ class ElfFile {
   // False: "stripped" (only .dynsym is left, or nothing).
   bool has_symtab() const;
   // Every function symbol of .symtab and .dynsym that lies in executable bytes of the file, sorted by address, then
-  // name; the same (name, version, address) once, and a name without version not beside the same with one.
+  // name; the same (name, version, address) once, and a name without version only if it has none with one.
   std::span<const Symbol> functions() const;
-  std::span<const Symbol> functions_from(std::uint64_t address) const;  // those at or behind it
+  std::span<const Symbol> functions_from(std::uint64_t address) const;  // those at or after it
   // Any symbol, data included: for @SYMBOL and agent lookups. NAME, NAME@VERSION or NAME@@VERSION. Of several a global
   // one, with the default version, at the lowest address.
   std::optional<Symbol> find_any(std::string_view name) const;
@@ -103,24 +102,24 @@ class ElfFile {
 
   // Functions called `name`: exact symbol name, NAME@VERSION or NAME@@VERSION (which must be the default), else a
   // demangled C++ name: with or without its parameter list, and without a template's return type and arguments; spaces
-  // do not matter. Several symbols at one address count once. Without a version a default version wins over other
-  // versions of the name. More than one result: the name is ambiguous (local functions of one name, overloads). By
+  // are ignored. Several symbols at one address count once. Without a version the default version precedes other
+  // versions of the name. More than one result: the name is ambiguous (local functions of one name, overloads). Sorted by
   // address.
   std::vector<Symbol> find_functions(std::string_view name) const;
-  // Names most like `name`, best first, at most `most`; C++ names without parameter list.
+  // Names most similar to `name`, best first, at most `most`; C++ names without parameter list.
   std::vector<std::string> close_names(std::string_view name, std::size_t most = 3) const;
 
   // Function bodies: symbols with a size, and the FDEs of .eh_frame that no symbol starts at; sorted, no two with one
   // begin, clipped to their segment's file bytes. A range may lie inside another; the procedure linkage table is one.
   std::span<const Range> function_ranges() const;
-  // The body that contains the address; of nested ones the one that begins last.
+  // The body that contains the address; of nested bodies the one that begins last.
   std::optional<Range> range_at(std::uint64_t address) const;
-  // Whether unwinders are told that handlers return to this address (and need not recognise its bytes).
+  // Whether the tables tell unwinders that signal handlers return to this address (so that they need not recognise its bytes).
   bool is_signal_return(std::uint64_t address) const;
-  // Whether the loader writes into these bytes of code before they run, so that the file does not show what will be there.
+  // Whether the loader writes to these bytes of code before they run, so that the file does not show the final code.
   bool is_relocated_code(std::uint64_t address, std::uint64_t size) const;
   // Link-time addresses where an instruction certainly starts: typed function symbols, FDEs, the entry point,
-  // initialisers and finalisers. Sorted, each once. Labels (symbols without type) are not among them: they may name
+  // initialisers and finalisers. Sorted, each once. Without labels (symbols without type): they may name
   // data.
   std::vector<std::uint64_t> known_starts() const;
   // As in rseq_sections.h.
@@ -132,7 +131,7 @@ class ElfFile {
   std::unique_ptr<Data> data_;
 };
 
-// The name itself when it is not a mangled one, or when it would expand beyond all reason.
+// Returns the name unchanged if it is not mangled, or would expand too far.
 std::string demangle(const std::string& name);
 
 }  // namespace uprobe::elf

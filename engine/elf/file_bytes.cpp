@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Fresh memory is zero and takes none until it is written, so that only what a file holds is read. Of pages of the usual size: to
-// make large ones the kernel may first move other memory about, which took 300 ms for a file of 100 MB.
+// Fresh memory is zero and takes none until it is written, so only the file's data is read. Pages of the usual size: to make
+// large ones the kernel may first move other memory, which took 300 ms for a file of 100 MB.
 #include "engine/elf/file_bytes.h"
 
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The contents of a file in memory, as they were when it was read: whatever happens to the file, they stay.
+// The contents of a file in memory at the time of reading: later changes to the file do not affect them.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace uprobe::elf {
 
 class FileBytes {
  public:
-  // A file that grew or shrank since it was measured is what read() finds now, up to its measured size. Its holes take no memory.
-  // Code::system, or Code::limit where there is not so much memory or more than `most` bytes of data.
+  // Of a file that grew or shrank since it was measured, the current contents up to the measured size. Holes take no memory.
+  // Code::system, or Code::limit for lack of memory or for more than `most` bytes of data.
   static Result<FileBytes> read(const Fd& fd, std::uint64_t size, std::uint64_t most, const std::string& path);
   static Result<FileBytes> copy_of(std::span<const std::uint8_t> bytes, const std::string& path);
 

@@ -51,7 +51,7 @@ std::optional<std::uint64_t> take_address(Cursor& cursor, std::uint8_t encoding,
 
 namespace {
 
-// From a CIE's augmentation data. A letter that is not known hides what comes after it.
+// From a CIE's augmentation data. An unknown letter hides the data after it.
 std::optional<FrameForm> take_letters(Cursor& cursor, std::string_view letters) {
   FrameForm form{.has_augmentation = true};
   for (const char letter : letters) {
@@ -72,7 +72,7 @@ std::optional<FrameForm> take_letters(Cursor& cursor, std::string_view letters) 
   return form;
 }
 
-// Nothing if the CIE is not one or cannot be understood. `at` is the place of its id.
+// Nothing if it is not a CIE or cannot be understood. `at` is the place of its id.
 std::optional<FrameForm> parse_form(BytesView record, std::uint64_t at, bool is_debug) {
   Cursor cursor(record, at);
   if (cursor.take<std::uint32_t>() != (is_debug ? kDebugForm : 0)) return std::nullopt;
@@ -113,7 +113,7 @@ class Walk {
   }
 
  private:
-  // Where the form of the record at `at` is, by the word there; nothing: it is a form.
+  // The place of the form for the record at `at`, by the word there; nothing: the record is a form.
   std::optional<std::uint64_t> form_place(std::uint64_t at, std::uint32_t word) const {
     if (table_.is_debug) return word == kDebugForm ? std::nullopt : std::optional<std::uint64_t>(word);
     return word == 0 || word > at ? std::nullopt : std::optional(at - word);
@@ -176,7 +176,7 @@ std::optional<FrameTable> find_frame_table(const Image& image) {
   return FrameTable{image.bytes_at(*address), *address, true};
 }
 
-// Compressed sections are left alone.
+// Compressed sections are ignored.
 std::optional<FrameTable> find_debug_frame_table(const Image& image) {
   const Section* section = image.find_section(SHT_PROGBITS, ".debug_frame");
   if (section == nullptr || (section->header.sh_flags & SHF_COMPRESSED) != 0) return std::nullopt;

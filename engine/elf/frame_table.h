@@ -13,15 +13,15 @@
 
 namespace uprobe::elf {
 
-// Pointer encodings (DW_EH_PE_*): the low half is the format, the high half what the value is relative to.
+// Pointer encodings (DW_EH_PE_*): the low half is the format, the high half the base of the value.
 inline constexpr std::uint8_t kFormatMask = 0x0f;
 inline constexpr std::uint8_t kOmitted = 0xff;
 inline constexpr std::uint8_t kAbsolute = 0x00;
 
-// A value without what it is relative to; an unknown format leaves the cursor in a failed state.
+// A value without its base; an unknown format leaves the cursor in a failed state.
 std::uint64_t take_format(Cursor& cursor, std::uint8_t format);
 
-// An address that is in the file as it will be in memory: indirect and text- or function-relative ones are not.
+// An address that is the same in the file and in memory: not an indirect, text-relative or function-relative one.
 std::optional<std::uint64_t> take_address(Cursor& cursor, std::uint8_t encoding, std::uint64_t field_address);
 
 // The table's bytes and where they are loaded.
@@ -39,7 +39,7 @@ struct FrameForm {
   std::uint64_t code_alignment = 0;
   std::int64_t data_alignment = 0;
   std::uint64_t return_column = 0;
-  BytesView rules;  // that its FDEs begin with
+  BytesView rules;  // the first rules of its FDEs
   std::uint8_t pointer = kAbsolute;
   std::uint8_t handlers = kOmitted;
   bool has_augmentation = false;

@@ -12,7 +12,7 @@ using Value = std::optional<std::uint64_t>;
 constexpr unsigned kMostSteps = 1000;
 constexpr std::size_t kMostDepth = 64;
 
-// What a function has to leave as it was (System V ABI x86-64, figure 3.4); tables say nothing of those that it does not touch.
+// Callee-saved registers (System V ABI x86-64, figure 3.4); tables do not mention those that a function leaves alone.
 constexpr bool is_kept(std::size_t reg) { return reg == kFrameBx || reg == kFrameBp || (reg >= 12 && reg <= 15); }
 
 class Evaluator {

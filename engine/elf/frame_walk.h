@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One step from a frame to its caller's, by a row of unwind tables (call_frames.h) and what is known of registers and memory.
-// Nothing is assumed: what follows from something unknown is unknown.
+// One step from a frame to its caller's, by a row of unwind tables (call_frames.h) and the known registers and memory. A value
+// that follows from an unknown value is unknown.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace uprobe::elf {
 
-// Those of one frame, by number; the last is where it is. Nothing: not known.
+// The registers of one frame, by number; the last is its code address. Nothing: unknown.
 using FrameState = std::array<std::optional<std::uint64_t>, kFrameRegisters>;
 
 class FrameMemory {
@@ -27,15 +27,16 @@ class FrameMemory {
 enum class Step : std::uint8_t {
   up,       // the state is the caller's
   end,      // the tables say that there is no caller
-  unknown,  // it cannot be known; nothing has changed
+  unknown,  // the caller cannot be known; the state is unchanged
 };
 
 Step step_up(const FrameRow& row, const FrameMemory& memory, FrameState& state);
 
-// The canonical frame address: what the stack pointer was before the call.
+// The canonical frame address: the stack pointer before the call.
 std::optional<std::uint64_t> frame_top(const FrameRow& row, const FrameMemory& memory, const FrameState& state);
 
-// An expression (DWARF 5, section 2.5) of a frame, bounded in steps and depth; `first` is what its stack begins with, if anything.
+// Evaluates an expression (DWARF 5, section 2.5) of a frame, bounded in steps and depth; its stack begins with `first`, if
+// given.
 std::optional<std::uint64_t> evaluate(BytesView expression, std::optional<std::uint64_t> first,
                                       const FrameMemory& memory, const FrameState& state);
 

@@ -11,9 +11,9 @@ namespace {
 // As many as fit into e_shnum. libelf makes a record of more than 200 bytes of every section that the table claims.
 constexpr std::uint64_t kMaxSections = 0xffff;
 
-// A count of sections that does not fit into the ELF header is in the first section header, where it has 64 bits:
-// libelf refuses the whole file when it is over 32 bits, and allocates for it below that. A table that is cut off, on
-// the other hand, counts as none in libelf as it does here.
+// A count of sections that does not fit into the ELF header is in the first section header, where it has 64 bits: libelf
+// refuses the whole file if it is over 32 bits, and allocates for it below that. A truncated table counts as none, in libelf as
+// here.
 bool has_absurd_section_count(BytesView bytes, const Elf64_Ehdr& header) {
   if (header.e_shnum != 0 || header.e_shoff == 0) return false;
   const auto first = bytes.read<Elf64_Shdr>(header.e_shoff);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The file as libelf sees it: the one place that opens a libelf handle, and what is shared by all who read tables
-// through it. libelf checks every index and offset against the table that it is given, and the table against the file;
-// what it does not bound (counts, the length of names, the number of tables) is bounded by the callers.
+// libelf's view of the file: only this class opens a libelf handle, and all readers of tables use it. libelf checks every index
+// and offset against the table that it is given, and the table against the file; the callers bound the rest (counts, the length
+// of names, the number of tables).
 #pragma once
 
 #include <gelf.h>
@@ -17,12 +17,12 @@
 
 namespace uprobe::elf {
 
-// Views the bytes, which must outlive it and which libelf only reads. Not for several threads at a time: asking for
-// data links it into the handle.
+// Views the bytes, which must outlive it and which libelf only reads. Not for several threads at a time: a request for data
+// links it into the handle.
 class Handle {
  public:
   Handle() = default;
-  // The bytes are those of a whole ELF64 header of this machine's byte order and the current version, and what follows.
+  // The bytes begin with a whole ELF64 header of this machine's byte order and the current version.
   static Result<Handle> open(BytesView bytes);
 
   Elf* get() const { return elf_.get(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The frame of an ELF file: its headers, checked, and the map between file offsets and link-time addresses.
-// Only what asks for a section depends on section headers, which a program may lack or lie about.
+// The frame of an ELF file: its headers, checked, and the map between file offsets and link-time addresses. Only queries for a
+// section depend on section headers, which a program may lack or falsify.
 #pragma once
 
 #include <gelf.h>
@@ -21,12 +21,12 @@ namespace uprobe::elf {
 
 struct Section {
   std::uint64_t index = 0;
-  std::string_view name;  // empty if it is longer than any that matters
+  std::string_view name;  // empty if longer than any known name
   GElf_Shdr header{};
 };
 
-// Views the file's bytes, which must outlive it. Const functions may be called from several threads, but for those that
-// hand out libelf's data.
+// Views the file's bytes, which must outlive it. Const functions may be called from several threads, except those that return
+// libelf's data.
 class Image {
  public:
   // Code::damaged or Code::refused; `text` reads on from the file's name ("is a 32-bit program").

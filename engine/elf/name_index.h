@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Finding function symbols by what people call them: exact names at once, C++ names after one pass of demangling that
-// is made only when somebody asks for a name that is no symbol.
+// Finds function symbols by users' names for them: exact names at once, C++ names after one pass of demangling, made at the
+// first request for a name that is no symbol.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +29,12 @@ struct WantedName {
 
 class NameIndex {
  public:
-  // The symbols must outlive the index and stay as they are.
+  // The symbols must outlive the index and not change.
   explicit NameIndex(std::span<const Symbol> symbols);
 
   // Indexes of the symbols of that name (without version), in the symbols' order: exact ones, else C++ names.
   std::vector<std::uint32_t> find(std::string_view name) const;
-  // Names that a user may have meant, best first, no two equal. The order depends on the names alone.
+  // Names that the user may have meant, best first, no two equal. The order depends on the names alone.
   std::vector<std::string> close_to(std::string_view name, std::size_t most) const;
 
  private:

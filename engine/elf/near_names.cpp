@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Scores candidates by edit distance behind cheap filters: most of 50,000 names are left out by their length alone.
+// Scores candidates by edit distance after cheap filters: most of 50,000 names are rejected by their length alone.
 #include "engine/elf/near_names.h"
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 namespace uprobe::elf {
 namespace {
 
-constexpr std::size_t kMaxWanted = 256;   // a longer name is no misspelling of anything
-constexpr std::size_t kMinContained = 4;  // shorter texts are in everything
+constexpr std::size_t kMaxWanted = 256;   // a longer name is hardly a misspelling
+constexpr std::size_t kMinContained = 4;  // many names contain shorter texts
 constexpr unsigned kFar = UINT32_MAX;
 constexpr unsigned kStep = 1000;  // between two edit distances; substrings are ranked by length below it
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// "Did you mean": the names of a list that are most like a misspelt one.
+// "Did you mean": the names of a list that are most similar to a misspelt one.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@ class Gather {
  public:
   Gather(const Image& image, Wanted wanted) : image_(image), wanted_(wanted) {}
 
-  // Section headers' tables, or where there are none what PT_DYNAMIC names.
+  // The tables of the section headers, or without those the tables of PT_DYNAMIC.
   void add_all() {
     add_sections();
     if (!found_.empty()) return;
@@ -29,8 +29,8 @@ class Gather {
 
  private:
   // Tables do not overlap, so all together hold no more entries than fit into the file. A file with many sections of
-  // the same bytes ends there; asking libelf for a table may cost a copy of it, so each counts whether it is one or
-  // not.
+  // the same bytes ends there; libelf may copy a table for a request, so each section counts, even if it is not a
+  // table.
   void add_sections() {
     std::uint64_t entries_left = image_.bytes().size() / sizeof(Elf64_Rela);
     for (const Section& section : image_.sections()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The two kinds of relocation that tell whether an object has been relocated and what its IFUNCs chose.
+// The two kinds of relocation that show whether an object has been relocated and what its IFUNCs chose.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ struct Relocation {
   std::uint64_t addend = 0;
 };
 
-// RELATIVE and IRELATIVE entries of the section headers' RELA tables, or of PT_DYNAMIC's where there are none. Bounds
-// are checked; a table that makes no sense is left out.
+// RELATIVE and IRELATIVE entries of the section headers' RELA tables, or without those of PT_DYNAMIC's. Bounds are checked; a
+// table that makes no sense is skipped.
 std::vector<Relocation> relocations_of(const ElfFile& file);
 
-// What a program has of a library's data in its own memory (R_X86_64_COPY). The dynamic linker lets all uses of the name lead there.
+// A program's own copy of a library's data (R_X86_64_COPY). The dynamic linker directs all uses of the name to the copy.
 struct CopiedSymbol {
   std::string name;  // without version
   std::uint64_t place = 0;

@@ -13,11 +13,11 @@ namespace {
 
 // struct rseq_cs: u32 version, u32 flags, u64 start_ip, u64 post_commit_offset, u64 abort_ip; aligned to its size.
 constexpr std::uint64_t kStart = 8, kLength = 16, kAbort = 24, kSize = 32;
-// What the kernel wants to see before every abort handler, so that no jump can be made to lead to chosen code (glibc's
+// The kernel requires this before every abort handler, so that an attacker cannot choose where the jump leads (glibc's
 // bits/rseq.h; the displacement of an ud1).
 constexpr std::uint8_t kSignature[] = {0x53, 0x30, 0x05, 0x53};
 
-// The addresses behind the signature's occurrences in code, sorted: all abort handlers, and rarely something else.
+// The addresses after the signature's occurrences in code, sorted: all abort handlers, and rarely other places.
 std::vector<std::uint64_t> signed_places(const Image& image) {
   std::vector<std::uint64_t> found;
   std::uint64_t left = 2 * image.bytes().size();  // segments may show the same bytes, but not that often
@@ -62,7 +62,7 @@ class Descriptors {
       add(section.header.sh_addr + at);
   }
 
-  // Every aligned place in the file's data whose last word leads to an abort handler.
+  // Every aligned place in the file's data whose last word points to an abort handler.
   void add_by_aborts(const std::vector<std::uint64_t>& aborts) {
     for (const auto& [place, value] : relocated_)
       if (place >= kAbort && std::binary_search(aborts.begin(), aborts.end(), value)) add(place - kAbort);
@@ -74,16 +74,16 @@ class Descriptors {
     }
   }
 
-  // Whether the signature in front of `abort` is a number that an instruction loads or pushes: code that registers an rseq area
-  // hands it to the kernel (rseq(2)). The conventions of handlers, ud1 and nop with it as a displacement, look different.
+  // Whether the signature before `abort` is a number that an instruction loads or pushes: code that registers an rseq area
+  // passes it to the kernel (rseq(2)). Handlers use ud1 or nop with it as a displacement, which looks different.
   bool is_loaded_number(std::uint64_t abort) const {
     constexpr std::uint8_t kMove = 0xb8, kMoveMask = 0xf8, kPush = 0x68;
     const std::uint8_t before = image_.bytes_at(abort - sizeof kSignature - 1).read<std::uint8_t>(0).value_or(0);
     return (before & kMoveMask) == kMove || before == kPush;
   }
 
-  // Descriptors that the program makes at run time: which part of the function that handles the abort they name is not
-  // known, nor of the one that the handler jumps to.
+  // Descriptors that the program makes at run time: it is unknown which part of the function with the abort handler they name,
+  // or of the function to which the handler jumps.
   void add_without_descriptor(const ElfFile& file, std::uint64_t abort) {
     const auto is_its = [abort](const RseqSection& section) { return section.abort == abort; };
     if (std::any_of(found_.begin(), found_.end(), is_its) || is_loaded_number(abort)) return;
@@ -117,7 +117,7 @@ class Descriptors {
     }
   }
 
-  // As the running program sees it, at link-time addresses.
+  // A word of the running program, at link-time addresses.
   std::uint64_t word(std::uint64_t place) const {
     const auto relocated = relocated_.find(place);
     if (relocated != relocated_.end()) return relocated->second;
@@ -136,7 +136,7 @@ std::vector<RseqSection> rseq_sections(const ElfFile& file) {
   if (!image) return {};
   const Section* section = image->find_section(SHT_PROGBITS, "__rseq_cs");
   const std::vector<std::uint64_t> aborts = signed_places(*image);
-  // Before the relocations are looked at, which few files need.
+  // Checked before the relocations, which few files need.
   if (section == nullptr && aborts.empty()) return {};
   Descriptors descriptors(file, *image);
   if (section != nullptr) descriptors.add_section(*section);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Restartable sequences: stretches of code that the kernel makes begin anew when it interrupts them (include/uapi/linux/rseq.h,
-// struct rseq_cs). It knows them by their addresses, so a thread that leaves one for anywhere else (a copy, a trampoline,
-// a signal handler) loses that promise without noticing: nothing may be probed there.
+// Restartable sequences: stretches of code that the kernel restarts when it interrupts them (include/uapi/linux/rseq.h, struct
+// rseq_cs). The kernel knows them by their addresses, so a thread that leaves one for other code (a copy, a trampoline, a
+// signal handler) loses that guarantee unnoticed: no probe may be armed there.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace uprobe::elf {
 
 struct RseqSection {
   Range code;               // up to where its last instruction commits
-  std::uint64_t abort = 0;  // where the kernel goes on; the four bytes before it are a signature that it reads
-  bool is_exact = true;  // false: no descriptor is in the file, `code` is the function that has the section somewhere
+  std::uint64_t abort = 0;  // where the kernel goes on; it checks a signature in the four bytes before
+  bool is_exact = true;     // false: the file has no descriptor; `code` is the function that contains the section
   bool operator==(const RseqSection&) const = default;
 
   // Whether [begin, end) touches the code or the signature.
@@ -23,9 +23,9 @@ struct RseqSection {
   }
 };
 
-// By address: the descriptors of the section __rseq_cs, and those anywhere in the file's data whose abort handler stands after
-// the usual signature of x86 (glibc registers no other). Where such a handler has no descriptor in the file, the program makes
-// it at run time: then the whole functions of the handler and of what it jumps to.
+// By address: the descriptors of the section __rseq_cs, and descriptors anywhere in the file's data whose abort handler stands
+// after the usual signature of x86 (glibc registers no other). If the file has no descriptor for such a handler, the program
+// makes it at run time: then the whole functions of the handler and of its jump targets.
 std::vector<RseqSection> rseq_sections(const ElfFile& file);
 
 }  // namespace uprobe::elf

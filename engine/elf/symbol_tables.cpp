@@ -14,10 +14,10 @@ constexpr std::uint16_t kVersionHidden = 0x8000;
 constexpr std::uint16_t kVersionIndex = 0x7fff;
 constexpr std::uint16_t kFirstVersion = 2;  // 0 is local, 1 is the file's base version
 
-// Symbols may share the bytes of their names, so a file can name much more than it holds. Real tables stay below twice.
+// Symbols may share the bytes of their names, so a file's names can be longer than the file. Real tables stay below twice.
 std::uint64_t name_budget(std::uint64_t string_bytes) { return 8 * string_bytes + (std::uint64_t{16} << 20); }
 
-// A GNU hash table does not say how many symbols there are: the last chain's end does.
+// A GNU hash table does not give the number of symbols: the end of the last chain does.
 std::uint64_t count_by_gnu_hash(BytesView table) {
   const auto buckets = table.read<std::uint32_t>(0);
   const auto first_hashed = table.read<std::uint32_t>(4);
@@ -84,9 +84,9 @@ SymbolTables::SymbolTables(const Image& image) {
   find_dynsym(image);
 }
 
-// Names are taken from the bytes of the string table and not by elf_strptr: a .dynsym without section headers has no
-// section of names, and elf_strptr looks for the table's last NUL at each call, which in a table without one costs
-// (symbols * bytes), and gives names of any length.
+// Names are read from the bytes of the string table and not by elf_strptr: a .dynsym without section headers has no section of
+// names, and elf_strptr searches for the table's last NUL at each call, which without one costs (symbols * bytes), and returns
+// names of any length.
 void SymbolTables::find_symtab(const Image& image) {
   const Section* section = image.find_section(SHT_SYMTAB);
   if (section == nullptr) return;
@@ -111,7 +111,7 @@ void SymbolTables::find_dynsym(const Image& image) {
   read_version_names(image, dynsym_.names);
 }
 
-// Only definitions count: a version that is needed from elsewhere belongs to symbols that are not here.
+// Only definitions count: a needed version belongs to symbols of other files.
 void SymbolTables::read_version_names(const Image& image, BytesView names) {
   const auto table = image.dynamic(DT_VERDEF);
   const auto count = image.dynamic(DT_VERDEFNUM);
@@ -148,7 +148,7 @@ void SymbolTables::visit_table(const Table& table, bool dynamic,
     const auto entry = entry_of(gelf_getsym, table.entries, index);
     if (!entry || !has_address(*entry)) continue;
     const auto name = table.names.text(entry->st_name, kMaxNameBytes);
-    // A name that does not end was searched all the same.
+    // A name without an end was searched all the same.
     const std::uint64_t cost = name ? name->size() : kMaxNameBytes;
     if (cost > budget) return;
     budget -= cost;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The symbols of a file as they lie in it, entry by entry through libelf: .symtab as the section headers say, .dynsym
-// and its versions as PT_DYNAMIC says, where the dynamic linker finds them too and which no program can lack.
+// The symbols of a file, entry by entry through libelf: .symtab by the section headers, .dynsym and its versions by PT_DYNAMIC,
+// where the dynamic linker finds them too and which no program can lack.
 #pragma once
 
 #include <gelf.h>
@@ -35,8 +35,8 @@ class SymbolTables {
   explicit SymbolTables(const Image& image);
 
   bool has_symtab() const { return symtab_.count != 0; }
-  // Every defined symbol with an address, .symtab first. The total length of names that are handed out is bounded by a
-  // multiple of the file's size, however the file is made. For several threads: one after the other.
+  // Every defined symbol with an address, .symtab first. The total length of the names is bounded by a
+  // multiple of the file's size, even for a hostile file. Threads wait for one another.
   void for_each(const std::function<void(const RawSymbol&)>& visit) const;
 
  private:
