@@ -109,8 +109,8 @@ Outcome outcome_of(int status, const Selection& whom, Engine& engine, const Diag
   const int signal = WTERMSIG(status);
   const Status released = engine.release(whom);
   if (is_passed_on(signal)) return {0, signal};
-  diagnostics.line("the engine was killed by signal " + std::to_string(signal) +
-                   (released ? "; what it had left is taken away" : ""));
+  diagnostics.line("the tracer was killed by signal " + std::to_string(signal) +
+                   (released ? "; its probes are removed" : ""));
   if (!released) diagnostics.error(released.error());
   return {kExitFailure, 0};
 }

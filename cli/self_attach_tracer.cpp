@@ -269,7 +269,7 @@ int attend(Line& line, Session& session) {
   const RecordSink sink = [&](const auto& record, const auto& layout, std::string_view task) {
     line.take(record, layout, task);
   };
-  ClientEnd why = ClientEnd::host;
+  ClientEnd why = ClientEnd::owner;
   const Status ran = catch_resource_exhaustion([&]() -> Status {
     const auto ended = session.run(options, sink);
     if (!ended) return ended.error();

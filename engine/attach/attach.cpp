@@ -28,19 +28,19 @@ using shared::AttachOrder;
 using shared::AttachStep;
 using target::StoppedProcess;
 
-// Probes of later sessions need room as well.
+// Later sessions of the process need room for their probes as well.
 constexpr std::size_t kLeastPoints = 4096;
 
 // ---- another session
 
-// Where the agent in a process has its session; 0: it has none.
+// The area of the agent's session in a process; 0: there is none.
 Addr area_of(const target::ProcessFiles& files, const FoundAgent& found) {
   std::uint64_t area = 0;
   constexpr std::uint64_t kAreaAt = offsetof(shared::ProcessBlock, sessions) + offsetof(shared::SessionLink, area);
   return files.read(found.block + kAreaAt, &area, sizeof area) ? Addr{area} : Addr{};
 }
 
-// The session's inode.
+// The inode of the session.
 ino_t session_of(pid_t pid, const FoundAgent& found) {
   auto files = target::ProcessFiles::open(pid);
   const auto maps = files ? files->maps() : Result<std::vector<target::Mapping>>(Error{});
@@ -51,7 +51,7 @@ ino_t session_of(pid_t pid, const FoundAgent& found) {
   return mapped == maps->end() ? 0 : mapped->inode;
 }
 
-// Whether the agent's code is there, at work or about to be: a tool may have been killed in between.
+// Whether the agent's code is mapped, at work or not yet: a tool may have been killed before it was.
 bool has_agent_code(pid_t pid) {
   const auto files = target::ProcessFiles::open(pid);
   const auto maps = files ? files->maps() : Result<std::vector<target::Mapping>>(Error{});
@@ -60,8 +60,8 @@ bool has_agent_code(pid_t pid) {
          });
 }
 
-// The tool that has a session: it maps the area and has no agent, unless it has been attached to itself. A process of this user's
-// before those of others: a target of another user may look like a tool as well.
+// The tool that has a session: it maps the area and has no agent, unless it is traced itself. This user's processes come first,
+// because another user's target may look like a tool.
 pid_t tool_of(ino_t session) {
   pid_t others = 0;
   for (const pid_t pid : processes_mapping(session)) {
@@ -73,7 +73,7 @@ pid_t tool_of(ino_t session) {
   return others;
 }
 
-// Whether a tool lives that we do not see: another user's, or in another PID namespace.
+// Whether an invisible tool lives: another user's, or one in another PID namespace.
 bool has_unseen_tool(pid_t pid, const FoundAgent& found) {
   constexpr useconds_t kLook = 25'000;
   auto files = target::ProcessFiles::open(pid);
@@ -100,7 +100,8 @@ Error occupied(const std::string& whose, int err) {
                .err = err};
 }
 
-// What a tool has left that was killed together with its front. The process first: its children may be gone by then.
+// Removes what a tool that was killed together with its launcher has left. The process first, because its children may be gone
+// by then.
 Status take_away(pid_t pid, ino_t session) {
   const Status given = give_back(pid);
   for (const pid_t other : processes_mapping(session))
@@ -108,12 +109,12 @@ Status take_away(pid_t pid, ino_t session) {
   return given;
 }
 
-// ---- what the agent would have seen
+// ---- facts that the agent would have seen
 
-// Of our signals, named by a signalfd that the program has.
+// The agent's signals that a signalfd of the program names.
 std::uint32_t by_descriptor(pid_t pid) {
   std::uint64_t named = 0;
-  constexpr std::size_t kMostText = 65536;  // of a signalfd; that of an epoll descriptor may be endless
+  constexpr std::size_t kMostText = 65536;  // enough for a signalfd; the text of an epoll descriptor may be endless
   const std::string folder = "/proc/" + std::to_string(pid) + "/fdinfo";
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), ::closedir);
   if (!entries) return 0;
@@ -126,7 +127,7 @@ std::uint32_t by_descriptor(pid_t pid) {
   return static_cast<std::uint32_t>(named & shared::kOurSignals);
 }
 
-// As learn_layout in preload/thread.cpp does.
+// The same as learn_layout in preload/thread.cpp.
 std::int32_t tid_offset_of(StoppedProcess& process) {
   for (const StoppedProcess::Thread& thread : process.threads()) {
     for (const shared::ControlBlockLayout& layout : shared::kControlBlocks) {
@@ -143,7 +144,7 @@ Status check_threads(StoppedProcess& process, std::int32_t tid_offset) {
     if ((thread.mask & shared::kOurSignals) != 0 && !has_control_block(process, thread, tid_offset))
       return Error{.code = Code::refused,
                    .text = "thread " + std::to_string(thread.tid) +
-                           " blocks SIGTRAP, SIGSEGV or SIGBUS and cannot be told from others"};
+                           " blocks SIGTRAP, SIGSEGV or SIGBUS and cannot be identified by the agent"};
   return ok();
 }
 
@@ -158,7 +159,7 @@ Result<MappedAgent> map_agent(StoppedProcess& process, const AgentImage& image) 
   return image.mapped_at(*base);
 }
 
-// The visible restorer must fault again (see give_back).
+// Makes the visible restorer fault again (see give_back).
 Status protect_restorer(StoppedProcess& process, const MappedAgent& agent, int protection) {
   const std::uint64_t page = agent.place(agent.header.visible_restorer).value & ~std::uint64_t{4095};
   auto done = process.system_call(SYS_mprotect, {page, 4096, static_cast<std::uint64_t>(protection), 0, 0, 0});
@@ -166,7 +167,7 @@ Status protect_restorer(StoppedProcess& process, const MappedAgent& agent, int p
   return *done == 0 ? ok() : Status(system_error("mprotect in the target", static_cast<int>(-*done)));
 }
 
-// A tool may have been killed between mapping its area and telling the agent of it.
+// A tool may have been killed after it mapped its area and before the agent knew of it.
 Status unmap_forgotten_areas(StoppedProcess& process) {
   const auto maps = process.maps();
   if (!maps) return maps.error();
@@ -179,7 +180,7 @@ Status unmap_forgotten_areas(StoppedProcess& process) {
   return ok();
 }
 
-// A block that was given back: nobody is in the agent, so all of it may be written anew.
+// A block that was given back: no thread is in the agent, so all of it may be written again.
 Result<Block> reuse_block(StoppedProcess& process, const FoundAgent& found, const trace::Area& area, std::size_t part) {
   auto block = Block::read(process, found.block);
   if (!block) return block;
@@ -215,7 +216,7 @@ Status tell_agent(StoppedProcess& process, Block& block, std::int32_t tid_offset
   return block.write_agent_part(process);
 }
 
-// Each thread's mask is opened when the agent knows of it: a breakpoint under a blocked SIGTRAP kills.
+// A thread's mask is opened after the agent knows the thread: a breakpoint under a blocked SIGTRAP kills the process.
 Status take_threads(StoppedProcess& process, AgentCalls& calls, std::int32_t tid_offset) {
   const std::vector<StoppedProcess::Thread> threads = process.threads();
   for (const StoppedProcess::Thread& thread : threads) {
@@ -249,15 +250,15 @@ Status forget_areas(pid_t pid) {
 
 bool is_in_session(pid_t pid, const Result<FoundAgent>& found) { return found && session_of(pid, *found) != 0; }
 
-pid_t host_of(pid_t pid) {
+pid_t owner_of(pid_t pid) {
   const auto found = find_agent(pid);
   const ino_t session = found ? session_of(pid, *found) : 0;
   return session == 0 ? 0 : tool_of(session);
 }
 
 pid_t known_as(pid_t tool) {
-  const pid_t front = front_of(tool);
-  return front != 0 ? front : tool;
+  const pid_t launcher = front_of(tool);
+  return launcher != 0 ? launcher : tool;
 }
 
 Status make_free(pid_t pid, ino_t ours) {
@@ -265,20 +266,20 @@ Status make_free(pid_t pid, ino_t ours) {
   if (!found) return found.error().code == Code::not_found ? ok() : Status(found.error());
   const ino_t session = session_of(pid, *found);
   if (session == 0) return ok();
-  if (session == ours) return Error{.code = Code::refused, .text = "is in this session already", .err = EALREADY};
+  if (session == ours) return Error{.code = Code::refused, .text = "is already in this session", .err = EALREADY};
   const pid_t tool = tool_of(session);
   if (tool != 0) return occupied("process " + std::to_string(known_as(tool)), kOccupied);
   if (!has_unseen_tool(pid, *found)) return take_away(pid, session);
   Error unseen = occupied("of another user or in another namespace", 0);
-  unseen.help = "join it, or end it, as that user and in that namespace";
+  unseen.help = "join or end that one as its user and in its namespace";
   return unseen;
 }
 
-// Those that a tool was killed over before their agent knew of its session have the area alone.
-Status free_all_of(pid_t front) {
+// If a tool was killed before the agent knew of its session, the process has the area alone.
+Status free_all_of(pid_t launcher) {
   Status all = ok();
   for (const auto& [pid, session, area] : processes_in_sessions()) {
-    if (target::borrows_memory(pid) || !is_attached_session_of(front, pid, area) || tool_of(session) != 0) continue;
+    if (target::borrows_memory(pid) || !is_attached_session_of(launcher, pid, area) || tool_of(session) != 0) continue;
     const auto found = find_agent(pid);
     const bool is_known = found && session_of(pid, *found) != 0;
     const Status taken = is_known ? take_away(pid, session) : forget_areas(pid);

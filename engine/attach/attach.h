@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Gets the agent to work in a process that runs already, and takes it out of its ways again.
+// Brings the agent into a running process, and undoes that.
 #pragma once
 
 #include <cerrno>
@@ -12,33 +12,33 @@
 
 namespace uprobe::control {
 
-// Whether a process is free for a session: Code::refused and kOccupied while another tool that lives has one there. What a dead
-// one has left is taken away, from the processes that it has followed as well; they are held for that, and let go. EALREADY with
-// Code::refused: it is in the session whose area has the inode `ours`.
+// Frees a process for a session. Code::refused with kOccupied while another living tool has a session there. If that tool is
+// dead, its session is removed, also from the other processes that it followed; they are stopped for that and released.
+// EALREADY with Code::refused: the process is in the session whose area has the inode `ours`.
 inline constexpr int kOccupied = EUSERS;
 Status make_free(pid_t pid, ino_t ours = 0);
 
-// The second part of that for all processes that the engine of this front, which has been killed, had attached to. The first error,
-// if any.
-Status free_all_of(pid_t front);
+// Removes the session of the killed tracer that `launcher` had, from all processes that it had attached to. Returns the first
+// error, if any.
+Status free_all_of(pid_t launcher);
 
-// The tool that has a session in the process, and lives; 0: none.
-pid_t host_of(pid_t pid);
-// What its user knows a tool by: the front's process id, or its own.
+// The living tool that has a session in the process; 0: none.
+pid_t owner_of(pid_t pid);
+// The process id by which its user knows a tool: its launcher's, or its own.
 pid_t known_as(pid_t tool);
 
-// Of a process where an agent was found, or not.
+// `found`: the result of find_agent(), which may be an error.
 bool is_in_session(pid_t pid, const Result<FoundAgent>& found);
 
-// The agent, a block and the session area are there, the dispositions are the agent's, and it knows of each thread what it
-// would have seen it do. An agent that was given back before is used again. On an error the process is as it was, but for
-// memory. `found`: by find_agent() since it is held. Only where there is no session.
+// Brings in the agent, a block and the session area; the dispositions become the agent's, and the agent learns about each
+// thread what it would have seen the thread do. An agent that was given back earlier is used again. On an error the process is
+// as it was, except for memory. `found`: by find_agent() after the process was stopped. Only where there is no session.
 Result<Block> attach_agent(target::StoppedProcess& process, const Result<FoundAgent>& found, const AgentImage& agent,
                            const trace::Area& area, std::size_t points, std::size_t part = 0);
 
-// The opposite: text, dispositions, masks and alternate stacks are the program's own, the area is unmapped; agent, block,
-// islands and stacks stay for the next time. On an Error the text is the program's again if that was possible at all, and the
-// agent goes on to pass signals on.
+// The opposite: text, dispositions, masks and alternate stacks are the program's own again, the area is unmapped; agent, block,
+// islands and stacks stay for the next session. On an Error the text is the program's again if that was possible at all, and
+// the agent goes on passing signals to the program.
 Status give_back(pid_t pid);
 
 }  // namespace uprobe::control

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the threads of a held process and the agent have to tell each other. Internal to attach.cpp and give_back.cpp.
+// Exchanges facts between the threads of a stopped process and the agent. Internal to attach.cpp and give_back.cpp.
 #pragma once
 
 #include "engine/process/agent_image.h"
@@ -10,13 +10,13 @@
 
 namespace uprobe::control {
 
-// Runs the agent's side in the threads of a process, on a stack that is there as long as this.
+// Runs the agent's side in threads of the process, on a stack that lives as long as this object.
 class AgentCalls {
  public:
   AgentCalls(target::StoppedProcess& process, const MappedAgent& agent)
       : process_(process), agent_(agent), memory_(process) {}
 
-  // One thread of the process does it.
+  // Executed by one thread of the process.
   Status ask_process(shared::AttachStep step);
   Status ask_thread(const target::StoppedProcess::Thread& thread, shared::AttachOrder& order);
 
@@ -26,14 +26,14 @@ class AgentCalls {
   target::StoppedProcess& process_;
   const MappedAgent& agent_;
   MappedMemory memory_;
-  Addr place_;  // the order's; the stack ends behind it
+  Addr place_;  // of the order; the stack ends after it
 };
 
-// Whether what the agent reads of a thread's control block can be read. `tid_offset` as in the process block.
+// Whether the part of a thread's control block that the agent needs can be read. `tid_offset`: as in the process block.
 bool has_control_block(target::StoppedProcess& process, const target::StoppedProcess::Thread& thread,
                        std::int32_t tid_offset);
 
-// What the agent knows of the thread with this fs base; all 0: nothing.
+// The agent's entry for the thread with this fs base; all 0: there is none.
 shared::ThreadEntry entry_of(target::StoppedProcess& process, Block& block, std::uint64_t fs_base);
 
 }  // namespace uprobe::control

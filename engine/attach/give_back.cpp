@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The end of a session in a process that goes on: give_back() (attach.h).
+// Ends a session in a process that goes on: give_back() (attach.h).
 //
-//   hold it; text back; whoever is in the agent leaves it; masks, stacks, dispositions back; area away; let it go
+//   stop it; restore the text; let every thread leave the agent; restore masks, stacks, dispositions; unmap the area; release
 //
-// A thread may wait in a system call that the agent makes in its stead. It is sent to where the agent goes when a signal has
-// come before the call: back to the program's own place, where it makes the call itself.
+// A thread may be waiting in a system call that the agent makes in its place. It is sent to the code that the agent runs when a
+// signal arrives before the call: back to the program's own instruction, where the thread makes the call itself.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -32,9 +32,9 @@ using Thread = StoppedProcess::Thread;
 using namespace std::chrono_literals;
 
 constexpr auto kMoment = 200us;
-constexpr int kMostMoments = 10000;  // a request to the tool that nobody answers takes a second
+constexpr int kMostMoments = 10000;  // an unanswered request to the tool takes a second
 
-// Every thread is stopped, and goes on by a return from the kernel, which serializes.
+// Every thread is stopped, and continues by a return from the kernel, which serializes.
 class StoppedThreads : public Serializer {
  public:
   Status serialize() override { return ok(); }
@@ -48,7 +48,7 @@ class GivingBack {
   Status run() {
     const Status out = take_text_back();
     const Status given = out ? give_all() : out;
-    // Also where the agent goes on to pass signals on: of masks it knows nothing any more.
+    // Even if the agent goes on passing signals: it no longer knows the program's masks.
     if (Status s = note_left(shared::kLeft); !s) return s;
     return given ? leave_session() : given;
   }
@@ -74,7 +74,7 @@ class GivingBack {
     return process_.write(block_.address() + offsetof(shared::ProcessBlock, left), &left, sizeof left);
   }
 
-  // ---- who is in the agent
+  // ---- threads in the agent
 
   bool is_copy(std::uint64_t ip) const {
     return std::any_of(block_.points().begin(), block_.points().end(),
@@ -93,7 +93,7 @@ class GivingBack {
   shared::ThreadEntry entry_of(const Thread& thread) {
     return control::entry_of(process_, block_, thread.registers.fs_base);
   }
-  // A breakpoint or a fault that the thread has not been told of yet.
+  // Whether a breakpoint or fault of the thread is still pending.
   bool has_own_signal(const Thread& thread) const {
     constexpr std::uint64_t kFaults = shared::kOurSignals | 1ull << (SIGILL - 1) | 1ull << (SIGFPE - 1);
     const auto status =
@@ -115,7 +115,7 @@ class GivingBack {
   bool waits_in_call(const Thread& thread) const {
     return thread.registers.rip == agent_.place(agent_.header.open_call).value && is_interrupted(thread);
   }
-  // For a tool that was killed, having done what that had ordered (preload/attach.cpp).
+  // Whether it waits for a killed tool after it has executed that tool's order (preload/attach.cpp).
   bool waits_to_be_moved(const Thread& thread) const {
     return is_in_agent(thread.registers.rip) && !waits_in_call(thread) && is_interrupted(thread) &&
            thread.registers.orig_rax == SYS_ppoll;
@@ -134,7 +134,8 @@ class GivingBack {
     return process_.set_registers(thread.tid, registers);
   }
 
-  // What it does behind the agent nobody sees any more: a mask that it changed there would not be the one that the agent knows of.
+  // Lets a thread leave the agent, and no further: after that, the agent would not see how the program changes the thread's
+  // mask.
   Status let_out(const Thread& thread) {
     const shared::ProcessBlock& h = block_.head();
     const auto is_ours = [&](std::uint64_t ip) {
@@ -146,11 +147,11 @@ class GivingBack {
     return process_.let_run(thread.tid, kMoment);
   }
 
-  // Has asked the tool, which answers nobody any more (or was killed).
+  // Whether the thread has sent a request, which no tool will answer.
   bool waits_for_tool(const Thread& thread) const {
     return is_in_agent(thread.registers.rip) && is_interrupted(thread) && thread.registers.orig_rax == SYS_futex;
   }
-  // Its wait ends when it goes on, and it finds the answer: whatever the last word of each slot was, the next one is `done`.
+  // Ends the waits of all requesters with an answer: for any last word of a slot, the next one is `done`.
   void answer_waiters() {
     const Addr box{block_.head().sessions[0].area - shared::kMailboxBytes};
     for (std::uint64_t i = 0; i < shared::kMailSlots; ++i) {
@@ -181,10 +182,10 @@ class GivingBack {
         if (Status s = end_wait(thread); !s) return s;
       if (Status s = let_out(thread); !s) return s;
     }
-    return Error{.code = Code::refused, .text = "a thread does not come back from its hit"};
+    return Error{.code = Code::refused, .text = "a thread does not leave its hit"};
   }
 
-  // ---- what is the program's
+  // ---- the program's own state
 
   Status give(AgentCalls& calls, const Thread& thread) {
     const shared::ThreadEntry entry = entry_of(thread);
@@ -201,7 +202,8 @@ class GivingBack {
     return process_.set_mask(thread.tid, thread.mask | order.blocked);
   }
 
-  // Handlers that are running may return there yet, when nobody takes its fault any more. The bytes are right.
+  // Makes the page of the restorer executable: handlers that are running may still return to it, when the agent no longer
+  // handles its fault. Its bytes are right.
   Status open_restorer() {
     std::uint32_t flags = 0;
     if (Status s = process_.read(block_.address() + offsetof(shared::ProcessBlock, flags), &flags, sizeof flags); !s)
@@ -241,7 +243,7 @@ bool is_at(StoppedProcess& process, const FoundAgent& found) {
 
 }  // namespace
 
-// Looked for while it runs. Where it has called execve since then there is another one, or none.
+// Finds the agent while the process runs. If the process has called execve since then, it has another agent, or none.
 Status give_back(pid_t pid) {
   auto found = find_agent(pid);
   auto process = StoppedProcess::hold(pid);
@@ -250,7 +252,7 @@ Status give_back(pid_t pid) {
   if (!found) return found.error();
   auto block = Block::read(**process, found->block);
   if (!block) return block.error();
-  // Not a child of vfork, for which its parent, held, has waited.
+  // Refuses a parent that waits, stopped, for its child of vfork.
   if (Status alone = target::check_lending(pid); !alone) return alone;
   return GivingBack(**process, *found, *block).run();
 }

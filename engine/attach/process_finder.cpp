@@ -18,7 +18,7 @@
 namespace uprobe::control {
 namespace {
 
-// Looks that follow each other before they become rarer; then each process has its turn, some in each look.
+// So many successive looks check a process, then looks become rarer: each look checks some of the processes in turn.
 constexpr std::uint32_t kEager = 4;
 constexpr std::uint64_t kTurns = 32, kInEachLook = 8;
 
@@ -27,10 +27,10 @@ bool is_one_of_us(pid_t pid, const target::ProcessStat& stat) {
 }
 
 Error no_file(const std::string& path) {
-  return Error{.code = Code::usage, .text = "is no file that a process could map", .where = path};
+  return Error{.code = Code::usage, .text = "is not a file that a process can map", .where = path};
 }
 
-// Between the second blank of a line and its path; a path may have such words in it as well.
+// Searches between the second blank of a line and its path, because a path may contain the same text.
 bool maps_object(const std::string& maps, const std::string& shown) {
   for (std::size_t at = maps.find(shown); at != std::string::npos; at = maps.find(shown, at + 1)) {
     const std::size_t line = at == 0 ? 0 : maps.rfind('\n', at - 1) + 1;
@@ -43,7 +43,7 @@ bool maps_object(const std::string& maps, const std::string& shown) {
 
 }  // namespace
 
-// What mappings are shown with is not what stat says on every file system: one of our own tells.
+// On some file systems the device and inode in /proc/PID/maps are not stat's. So this maps the file and reads the line.
 Result<ProcessFinder::Object> ProcessFinder::show(const std::string& path) {
   constexpr std::size_t kPage = 4096;
   auto opened = open_regular(path);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Which processes are meant by a name or by a file that they map: looked for in /proc, as often as somebody asks.
+// Finds processes by name, or by a file that they map, in /proc, at each call of look().
 //
-// A look costs what is new: whoever has not matched is looked at again in the next looks and then ever more rarely, since it may
-// call execve, take another name or map the file later. Nobody is stopped for it, and nothing needs privileges but the mappings of
-// other users' processes. Never found: we ourselves, others of our name, kernel threads, zombies.
+// The cost of a look depends on what is new: a process that does not match is checked again in the next looks and then ever
+// more rarely, since it may call execve, change its name or map the file later. No process is stopped, and only the mappings of
+// other users' processes need privileges. Never found: the tool itself, other processes of its name, kernel threads, zombies.
 #pragma once
 
 #include <sys/types.h>
@@ -18,7 +18,7 @@
 
 namespace uprobe::control {
 
-// Names match as fnmatch has it, files as the inode that is there now, whatever it is called elsewhere.
+// Names match by fnmatch; files by their inode at the beginning, so that a process may know them by another path.
 struct Wanted {
   std::vector<std::string> names, objects;
   bool is_empty() const { return names.empty() && objects.empty(); }
@@ -26,34 +26,34 @@ struct Wanted {
 
 struct Candidate {
   pid_t pid = 0;
-  std::uint64_t started = 0;  // after boot, in ticks: tells it from another process with its id
+  std::uint64_t started = 0;  // ticks after boot: distinguishes processes with the same id
   std::string name;
-  int offers = 0;  // how many looks it has come with
+  int offers = 0;  // in how many looks it was returned
 };
 
 class ProcessFinder {
  public:
-  // The first object that cannot be mapped is an Error.
+  // Fails with an Error for the first object that cannot be mapped.
   static Result<ProcessFinder> open(const Wanted& wanted);
 
-  // Those that match and have not been settled: a candidate comes with every look until it is.
+  // The processes that match and are not settled: each look returns a candidate again until it is settled.
   std::vector<Candidate> look();
   void settle(const Candidate& candidate);
 
-  // Whether it is the same process still, and matches still.
+  // Whether it is still the same process, and still matches.
   bool is_still(const Candidate& candidate) const;
 
-  // How many processes of the last look do not show us what they map.
+  // The number of processes in the last look whose mappings this user may not see.
   std::size_t closed_ones() const { return closed_; }
 
  private:
-  // As /proc/PID/maps has it between offset and path: " fe:01 4711 ". The descriptor keeps the inode from being somebody else's.
+  // As /proc/PID/maps shows it between offset and path: " fe:01 4711 ". The open file keeps its inode from being reused.
   struct Object {
     Fd file;
     std::string shown;
   };
   struct Known {
-    ino_t entry = 0;  // of /proc/PID itself: it changes with the process
+    ino_t entry = 0;  // of /proc/PID itself: another process has another one
     std::uint64_t round = 0, next = 0;
     std::uint32_t looks = 0;
     int offers = 0;

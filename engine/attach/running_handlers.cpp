@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A handler's frame is found by what the kernel has written there (arch/x86/kernel/signal_64.c): the address of the restorer, and
-// behind it a ucontext with the user's code segment and its extended state further up.
+// A handler's frame is recognized by what the kernel writes there (arch/x86/kernel/signal_64.c): the address of the restorer,
+// and after it a ucontext with the user's code segment and a pointer to the extended state higher up.
 #include "engine/attach/running_handlers.h"
 
 #include <algorithm>
@@ -18,10 +18,10 @@ namespace {
 using target::StoppedProcess;
 using x86::ReturnFrame;
 
-constexpr std::uint64_t kMostStack = 1 << 18;       // that is looked at
-constexpr std::uint64_t kMostState = 1 << 16;       // from a frame to its extended state
-constexpr std::size_t kMostFrames = 16, kLast = 7;  // of ReturnFrame::reserved: what the agent keeps the restorer in
-// mov $15, %rax; syscall: what unwinders know a restorer by
+constexpr std::uint64_t kMostStack = 1 << 18;       // the part that is searched
+constexpr std::uint64_t kMostState = 1 << 16;       // distance from a frame to its extended state
+constexpr std::size_t kMostFrames = 16, kLast = 7;  // kLast: index in ReturnFrame::reserved of the kept restorer
+// mov $15, %rax; syscall: the bytes by which unwinders recognize a restorer
 constexpr std::uint8_t kRestorer[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
 constexpr std::uint64_t kSyscallAt = 7;
 
@@ -43,7 +43,7 @@ class Handlers {
   }
 
  private:
-  // From one frame to what it has interrupted, which may have another stack.
+  // Goes from one frame to the code that it has interrupted, which may have another stack.
   Status follow(const std::vector<target::Mapping>& maps, std::uint64_t sp) {
     for (std::size_t frames = 0; frames < kMostFrames; ++frames) {
       const target::Mapping* stack = target::mapping_at(maps, Addr{sp});
@@ -97,7 +97,8 @@ class Handlers {
 
 }  // namespace
 
-// A handler blocks its own signal at least, unless it was installed not to: then the agent believes nothing that could get old.
+// A handler blocks at least its own signal, unless it was installed with SA_NODEFER: then the agent relies on nothing that may
+// be out of date.
 Status lead_handlers_back(StoppedProcess& process, Block& block) {
   if ((block.head().flags & shared::kBlockLeadsBack) == 0 || block.head().tid_offset == 0) return ok();
   std::vector<std::uint64_t> stacks;

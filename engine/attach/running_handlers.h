@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Handlers of a program that run while a tool attaches to it.
+// Signal handlers of the program that are running while a tool attaches to it.
 #pragma once
 
 #include "engine/process/block.h"
@@ -7,9 +7,10 @@
 
 namespace uprobe::control {
 
-// When a thread comes back from a handler the agent has to see it, since its mask becomes another one. Where no point stands in the
-// way back (preload/returns.cpp), handlers that the agent enters are led back by way of it; those that run already are here: in
-// their frames the agent's visible restorer takes the place of their own. For a process that has been attached to and armed.
+// The agent has to see each return from a signal handler, because the thread's mask changes then. Where no internal point is on
+// that return path (preload/returns.cpp), the agent makes handlers that it enters return through itself. This does the same for
+// handlers that run already: in their frames it replaces the restorer by the agent's visible restorer. For a process that is
+// attached and armed.
 Status lead_handlers_back(target::StoppedProcess& process, Block& block);
 
 }  // namespace uprobe::control

@@ -19,7 +19,7 @@ namespace {
 using std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-// Another one for each change of the messages.
+// Changes with every change of the messages.
 constexpr std::uint32_t kVersion = 0x55510001;
 constexpr auto kLook = 100ms;
 constexpr auto kAnswerPatience = 180s;  // a pattern may define a thousand probes, on a machine that is busy
@@ -34,7 +34,7 @@ Error not_this_users(const std::string& session) {
   return Error{.code = Code::refused, .text = "another user's process listens there", .where = session};
 }
 
-// In the first folder that knows it. A folder that cannot be used counts only where no other one has the session.
+// Looks in all folders. An unusable folder is an error only where no other folder has the session.
 Result<Connection> find_session(const std::string& session) {
   Error why{.code = Code::not_found, .text = "no such session is running", .where = session};
   for (auto& folder : socket_folders_of(::geteuid())) {
@@ -61,11 +61,11 @@ Error silent(const Connection& connection) {
   if (is_stopped(connection.peer.pid))
     return Error{.code = Code::refused,
                  .text = "the session's tool is stopped (process " + number + ")",
-                 .help = "kill -CONT " + number + " lets it go on"};
+                 .help = "kill -CONT " + number + " continues it"};
   return Error{.code = Code::refused, .text = "the session's tool does not answer (process " + number + ")"};
 }
 
-// Waits for the event; false where the other side has had its time.
+// Waits for the event; false where the deadline has passed.
 bool wait_for(const Connection& connection, short event, steady_clock::time_point begun) {
   pollfd one{.fd = connection.socket.get(), .events = event, .revents = 0};
   while (::poll(&one, 1, static_cast<int>(std::chrono::milliseconds(kLook).count())) <= 0) {
@@ -95,7 +95,7 @@ Result<std::string> receive_all(const Connection& connection) {
     if (got == 0 || (got < 0 && errno == ECONNRESET && !bytes.empty())) return bytes;
     if (got < 0 && errno != EINTR && errno != EAGAIN) return system_error("read from the session's socket", errno);
     if (got > 0) bytes.append(part, static_cast<std::size_t>(got));
-    if (bytes.size() > kMostReplyBytes) return Error{.code = Code::limit, .text = "the session's answer is too long"};
+    if (bytes.size() > kMostReplyBytes) return Error{.code = Code::limit, .text = "the session's reply is too long"};
   }
 }
 
@@ -173,13 +173,14 @@ Result<Reply> ask_session(const std::string& session, const std::vector<Command>
     return Error{.code = Code::usage, .text = "a session is a process id or a name", .where = session};
   const auto connection = find_session(session);
   if (!connection) return connection.error();
-  // A tool that refuses the request does not read it, but answers.
+  // A tool that refuses the request may answer without reading it, so a failed write is not the end.
   static_cast<void>(send_all(*connection, encode(Request{pass_of(connection->peer), commands})));
   const auto bytes = receive_all(*connection);
   if (!bytes) return bytes.error();
-  if (bytes->empty()) return Error{.code = Code::refused, .text = "the session has ended meanwhile", .where = session};
+  if (bytes->empty())
+    return Error{.code = Code::refused, .text = "the session ended before it answered", .where = session};
   auto reply = decode_reply(*bytes);
-  if (!reply) return Error{.code = Code::damaged, .text = "the session's answer makes no sense", .where = session};
+  if (!reply) return Error{.code = Code::damaged, .text = "the session's reply is malformed", .where = session};
   return std::move(*reply);
 }
 

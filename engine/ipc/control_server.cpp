@@ -22,7 +22,7 @@ using std::chrono::steady_clock;
 using namespace std::chrono_literals;
 using Answer = std::function<Reply(const std::vector<Command>&)>;
 
-constexpr auto kPatience = 5s;  // with a client that neither reads nor writes, and again for its answer
+constexpr auto kPatience = 5s;  // for the request, and again for the client to read the reply
 constexpr std::size_t kMostClients = 16;
 
 bool is_name(const std::string& name) {
@@ -38,7 +38,7 @@ Reply refusal(std::string text) {
   return Reply{.text = {}, .error = Error{.code = Code::refused, .text = std::move(text)}};
 }
 
-// One connection: its request, then its answer.
+// One connection: its request, then its reply.
 class Client {
  public:
   Client(Fd socket) : socket_(std::move(socket)), deadline_(steady_clock::now() + kPatience) {
@@ -70,7 +70,7 @@ class Client {
     write();
   }
 
-  // The request ends where the client writes no more.
+  // The request ends where the client shuts down its side.
   void read(const Answer& answer) {
     char part[16384];
     const ssize_t got = ::recv(socket_.get(), part, sizeof part, MSG_DONTWAIT);
@@ -78,7 +78,7 @@ class Client {
       is_over_ = errno != EAGAIN && errno != EINTR;
     } else if (got > 0) {
       bytes_.append(part, static_cast<std::size_t>(got));
-      if (bytes_.size() > kMostRequestBytes) say(refusal("the request is too long"));
+      if (bytes_.size() > kMostRequestBytes) say(refusal("the request is longer than 4 MiB"));
     } else if (bytes_.empty()) {
       is_over_ = true;
     } else {
@@ -88,7 +88,7 @@ class Client {
 
   void follow(const Answer& answer) {
     const auto request = decode_request(bytes_);
-    if (!request) return say(refusal("the request is that of another version of uprobe-run, or none"));
+    if (!request) return say(refusal("the request is malformed, or comes from another version of uprobe-run"));
     if (!is_own_pass(request->pass)) return say(refusal("the session's tool has more rights than this process"));
     if (request->commands.empty()) return say(refusal("the request has no command"));
     say(answer(request->commands));
@@ -104,12 +104,12 @@ class Client {
   }
 
   Fd socket_;
-  std::string bytes_;  // of the request so far, then of the answer that is left
+  std::string bytes_;  // the request so far, then the rest of the reply
   bool is_answered_ = false, is_over_ = false;
   steady_clock::time_point deadline_;
 };
 
-// Where there are too many the oldest one without a request makes room: each could be silent for seconds.
+// Where there are too many connections, closes the oldest one without a request: each could stay silent for seconds.
 void make_room(std::list<Client>& clients) {
   if (clients.size() < kMostClients) return;
   const auto silent =
@@ -133,7 +133,7 @@ void loop(int listener, int stop, const Answer& answer) {
     if (waits[0].revents == 0) continue;
     Fd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
-      ::usleep(10'000);  // no descriptor is free, perhaps
+      ::usleep(10'000);  // perhaps no descriptor is free
       continue;
     }
     make_room(clients);
@@ -146,7 +146,7 @@ void loop(int listener, int stop, const Answer& answer) {
 Result<ControlServer> ControlServer::open(const std::string& name, int pid) {
   if (!name.empty() && !is_name(name))
     return Error{.code = Code::usage,
-                 .text = "a session's name has letters, digits, '_', '-' and '.', and is no number",
+                 .text = "a session's name consists of letters, digits, '_', '-' and '.', and is not a number",
                  .where = name};
   if (Status made = make_own_pass(); !made) return made.error();
   auto folder = make_socket_folder();

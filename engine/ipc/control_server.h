@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The door of a session for `uprobe-run --control`: a socket in the owner's folder, called by the tool's process id and, where it was
-// given one, by a name. A thread of its own reads several requests at a time and answers one after the other: a client that is
-// silent, slow or stopped keeps no other one waiting.
+// The server side of `uprobe-run --control`: a socket in the user's folder, named after the tool's process id and, if the
+// session has a name, after that too. The server's own thread reads several requests at a time and answers them one by one, so
+// a client that is silent, slow or stopped delays no other client.
 #pragma once
 
 #include <functional>
@@ -17,15 +17,15 @@ namespace uprobe {
 
 class ControlServer {
  public:
-  // `pid`: the tool's, as its user knows it. A name whose tool was killed is taken over. Code::refused: a session of that name is
-  // running, or the folder cannot be used.
+  // `pid`: the tool's, as its user knows it. The name of a tool that was killed is taken over. Code::refused: a session of that
+  // name is running, or the folder cannot be used.
   static Result<ControlServer> open(const std::string& name, int pid);
   ControlServer(ControlServer&&) noexcept = default;
   ControlServer& operator=(ControlServer&&) = delete;
-  // Waits for the request under way; the socket and its name are gone then.
+  // Waits for the request in progress, then removes the socket and its name.
   ~ControlServer();
 
-  // From now on requests are answered: a client that has connected before has waited. Once.
+  // Starts to answer requests; clients that connected earlier have been waiting for this. Call once.
   void serve(std::function<Reply(const std::vector<Command>&)> answer);
 
  private:

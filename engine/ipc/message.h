@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Messages between processes of ours: numbers as they lie in memory (both are on one machine), texts with their length in front.
-// Neither side believes a length that the other gives.
+// Encoding of messages between processes of the tool: numbers in memory layout (both ends are on one machine), texts with their
+// length first. Neither side trusts a length that the other gives.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ inline void put(std::string& to, std::string_view text) {
   to.append(text);
 }
 
-// Takes from the front; what cannot be taken makes it bad for good.
+// Reads values from the beginning of the bytes. After the first failure every further read fails.
 class Parser {
  public:
   explicit Parser(std::string_view bytes) : rest_(bytes) {}
@@ -37,7 +37,7 @@ class Parser {
     return value;
   }
   std::string text() { return std::string(view()); }
-  // One of an enumeration whose greatest value is `last`.
+  // A value of an enumeration whose greatest value is `last`.
   template <class Kind>
   Kind kind(Kind last) {
     const std::uint32_t value = number();

@@ -29,7 +29,7 @@ namespace {
 constexpr std::string_view kPassPrefix = "uprobe-pass:";
 constexpr std::string_view kLinkPrefix = "/memfd:uprobe-pass:";
 constexpr std::size_t kPassBytes = 32;        // hexadecimal digits
-constexpr std::size_t kMostLooked = 1 << 16;  // descriptors of a process: a hostile one may have many
+constexpr std::size_t kMostLooked = 1 << 16;  // descriptors per process: a hostile process may have many
 
 std::string folder_of(pid_t pid) { return "/proc/" + std::to_string(pid); }
 
@@ -39,7 +39,7 @@ std::string link_text(const std::string& path) {
   return size <= 0 ? std::string() : std::string(text.data(), static_cast<std::size_t>(size));
 }
 
-// The ids of a process, from the outermost PID namespace that this /proc shows inwards.
+// The ids of a process, one per PID namespace, from the outermost one that this /proc shows to the innermost.
 std::vector<pid_t> ids_of(const std::string& folder) {
   const auto status = read_file(folder + "/status", 1 << 16);
   return status ? target::namespace_ids(*status) : std::vector<pid_t>();
@@ -93,7 +93,7 @@ Result<Peer> peer_of(int socket) {
 Status check_namespaces(const Peer& peer) {
   const std::string own = "/proc/self", other = folder_of(peer.pid);
   const std::vector<pid_t> ids = ids_of(other);
-  // Of the same namespace: as many ids as the tool has, the last of which is the one that the kernel told.
+  // A process of this namespace has as many ids as the tool, and its last one is the id that the kernel reported.
   const bool is_near = !ids.empty() && ids.size() == ids_of(own).size() && ids.back() == peer.pid;
   if (!is_near) return Error{.code = Code::refused, .text = "the peer is in another PID namespace"};
   for (const char* name : {"pid", "user"}) {
@@ -107,7 +107,8 @@ Status check_namespaces(const Peer& peer) {
 }
 
 Status make_own_pass() {
-  return pass().file ? ok() : Status(Error{.code = Code::system, .text = "no memory file for a pass can be had"});
+  return pass().file ? ok()
+                     : Status(Error{.code = Code::system, .text = "cannot create the memory file that holds the pass"});
 }
 
 bool is_own_pass(std::string_view text) { return text.size() == kPassBytes && text == pass().text; }
@@ -130,7 +131,7 @@ bool is_stopped(pid_t pid) {
   return stat && (stat->state == 'T' || stat->state == 't');
 }
 
-// By the file alone: what else may know users (nsswitch.conf) can wait for a network.
+// Reads /etc/passwd alone: other sources of user names (nsswitch.conf) may wait for a network.
 std::string user_text(uid_t uid) {
   const std::string number = std::to_string(uid);
   const auto known = read_file("/etc/passwd", 1 << 20);

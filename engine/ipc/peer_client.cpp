@@ -16,7 +16,7 @@ using std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr auto kLook = 50ms;
-constexpr auto kAnswerPatience = 30s;  // it may have to read debug information, and others may be before us
+constexpr auto kAnswerPatience = 30s;  // the owner tool may read debug information, and serve other clients first
 constexpr auto kStopPatience = 1s;
 
 void wait_for(int socket, short events, std::chrono::milliseconds limit) {
@@ -35,17 +35,17 @@ Error another_version() {
   return Error{.code = Code::damaged, .text = "the tool that traces it is another version of uprobe-run"};
 }
 
-// How long a host may say nothing.
+// The deadline for an owner tool that says nothing.
 class Wait {
  public:
-  explicit Wait(pid_t host) : host_(host) {}
+  explicit Wait(pid_t owner) : owner_(owner) {}
   Status check() const {
     const auto waited = steady_clock::now() - begun_;
-    const std::string number = std::to_string(host_);
-    if (waited > kStopPatience && is_stopped(host_))
+    const std::string number = std::to_string(owner_);
+    if (waited > kStopPatience && is_stopped(owner_))
       return Error{.code = Code::refused,
                    .text = "uprobe-run, process " + number + ", traces it and is stopped",
-                   .help = "kill -CONT " + number + " lets it go on"};
+                   .help = "kill -CONT " + number + " continues it"};
     if (waited <= kAnswerPatience) return ok();
     return Error{.code = Code::refused,
                  .text = "uprobe-run, process " + number + ", traces it and does not answer",
@@ -53,7 +53,7 @@ class Wait {
   }
 
  private:
-  pid_t host_;
+  pid_t owner_;
   steady_clock::time_point begun_ = steady_clock::now();
 };
 
@@ -62,25 +62,25 @@ struct Connection {
   Peer peer;
 };
 
-Result<Connection> connect_in_folder(const SocketFolder& folder, pid_t host, uid_t owner) {
-  auto socket = connect_in(folder, client_socket_of(host));
+Result<Connection> connect_in_folder(const SocketFolder& folder, pid_t owner, uid_t user) {
+  auto socket = connect_in(folder, client_socket_of(owner));
   if (!socket) return socket.error();
   auto peer = peer_of(socket->get());
   if (!peer) return peer.error();
-  if (peer->pid != host || peer->uid != owner)
-    return Error{.code = Code::not_found, .text = "another process listens in its place"};
+  if (peer->pid != owner || peer->uid != user)
+    return Error{.code = Code::not_found, .text = "another process listens at its socket"};
   if (Status near = check_namespaces(*peer); !near) return near.error();
   return Connection{socket.take(), peer.take()};
 }
 
-// In the folder of the host's user.
-Result<Connection> connect_to(pid_t host) {
-  const auto owner = user_of(host);
-  if (!owner) return gone();
-  Error why{.code = Code::not_found, .text = "takes no further tracers"};
-  for (auto& folder : socket_folders_of(*owner)) {
+// Looks in the folders of the owner tool's user.
+Result<Connection> connect_to(pid_t owner) {
+  const auto user = user_of(owner);
+  if (!user) return gone();
+  Error why{.code = Code::not_found, .text = "takes no client tools"};
+  for (auto& folder : socket_folders_of(*user)) {
     if (!folder) continue;
-    auto found = connect_in_folder(*folder, host, *owner);
+    auto found = connect_in_folder(*folder, owner, *user);
     if (found || found.error().code != Code::not_found) return found;
   }
   return why;
@@ -88,12 +88,12 @@ Result<Connection> connect_to(pid_t host) {
 
 }  // namespace
 
-Result<PeerClient> PeerClient::begin(pid_t host, const Hello& hello, const std::vector<std::string>& probes,
+Result<PeerClient> PeerClient::begin(pid_t owner, const Hello& hello, const std::vector<std::string>& probes,
                                      bool joins_others, const GivenUp& given_up) {
   if (Status made = make_own_pass(); !made) return made.error();
-  auto found = connect_to(host);
+  auto found = connect_to(owner);
   if (!found) return found.error();
-  PeerClient client(std::move(found->socket), host, probes);
+  PeerClient client(std::move(found->socket), owner, probes);
   if (Status greeted = client.hear_greeting(joins_others, given_up); !greeted) return greeted.error();
   Hello ours = hello;
   ours.pass = pass_of(found->peer);
@@ -103,7 +103,7 @@ Result<PeerClient> PeerClient::begin(pid_t host, const Hello& hello, const std::
 }
 
 Status PeerClient::send(std::string_view bytes, const GivenUp& given_up) {
-  for (Wait wait(host_); !bytes.empty();) {
+  for (Wait wait(owner_); !bytes.empty();) {
     if (given_up()) return given_up_error();
     const ssize_t sent = send_some(socket_.get(), bytes);
     if (sent < 0) return gone();
@@ -115,9 +115,9 @@ Status PeerClient::send(std::string_view bytes, const GivenUp& given_up) {
   return ok();
 }
 
-// What the host says next; its refusal is an error.
+// The owner tool's next message; a refusal becomes an error.
 Result<MessageCutter::Message> PeerClient::next(const GivenUp& given_up) {
-  for (Wait wait(host_);;) {
+  for (Wait wait(owner_);;) {
     const auto message = in_.next();
     if (in_.is_bad()) return another_version();
     if (message && message->word == Word::refused) {
@@ -142,8 +142,8 @@ Status PeerClient::hear_greeting(bool joins_others, const GivenUp& given_up) {
   if (!pass) return another_version();
   if (joins_others || is_own_pass(*pass)) return ok();
   return Error{.code = Code::refused,
-               .text = "uprobe-run, process " + std::to_string(host_) + ", traces it with fewer rights than this one",
-               .help = "--join joins it all the same"};
+               .text = "uprobe-run, process " + std::to_string(owner_) + ", traces it with fewer rights than this one",
+               .help = "use --join to join it nevertheless"};
 }
 
 Status PeerClient::hear_answer(const GivenUp& given_up) {
@@ -152,14 +152,14 @@ Status PeerClient::hear_answer(const GivenUp& given_up) {
   if (message->word != Word::admitted) return another_version();
   if (decode_admitted(message->bytes) == probes_) return ok();
   return Error{.code = Code::refused,
-               .text = "uprobe-run, process " + std::to_string(host_) +
-                       ", which traces it, reads these definitions in another way, or other files by their names"};
+               .text = "uprobe-run, process " + std::to_string(owner_) +
+                       ", which traces it, reads these definitions differently, or finds other files by their names"};
 }
 
 bool PeerClient::take(const MessageCutter::Message& message, const std::function<void(const ClientRecord&)>& sink) {
   if (message.word == Word::record) {
     const auto record = decode_record(message.bytes);
-    // Stacks belong to triggers, which a client has none of.
+    // Stacks belong to triggers, and a client tool has none.
     if (!record || record->index >= received_.size() || !record->record.stack.empty()) return false;
     ++received_[record->index];
     sink(*record);
@@ -178,7 +178,7 @@ bool PeerClient::receive(const std::function<void(const ClientRecord&)>& sink, s
   return is_there && !in_.is_bad();
 }
 
-// What the host has in its hands for us comes yet. Where the socket takes nothing now its end says the same.
+// Records that the owner tool already holds for this client still come. If the socket is full, its later close says the same.
 void PeerClient::leave() {
   if (std::exchange(has_left_, true)) return;
   static_cast<void>(send_some(socket_.get(), encode_leave()));
@@ -193,7 +193,8 @@ Summary PeerClient::summary() const {
     probe.hits = probe.recorded = received_[i];
     summary.probes.push_back(std::move(probe));
   }
-  summary.notes.push_back("the tool that had the target has gone before it could tell what it had counted");
+  summary.notes.push_back(
+      "the tool that had the target ended before it could tell its counts; the records received are shown");
   return summary;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A client's side of several tools on one target (peer_protocol.h): the connection to the tool that has it.
+// The client side of peer_protocol.h: a connection to the owner tool of a target.
 #pragma once
 
 #include <sys/types.h>
@@ -16,25 +16,25 @@ namespace uprobe {
 
 class PeerClient {
  public:
-  // `given_up` is asked while the host thinks. Code::not_found: it takes no clients. EAGAIN: the host is about to leave, or has done
-  // so meanwhile. `probes`: what the host has to answer. `joins_others`: also a host that may not look into this process: one of
-  // another user, or with fewer capabilities.
-  static Result<PeerClient> begin(pid_t host, const Hello& hello, const std::vector<std::string>& probes,
+  // Polls `given_up` while it waits for the owner tool. Code::not_found: the owner tool takes no clients. EAGAIN: it is about
+  // to leave, or has left. `probes`: the probes that the owner tool has to report in its answer. `joins_others`: join also an
+  // owner tool that may not inspect this process, because it belongs to another user or has fewer capabilities.
+  static Result<PeerClient> begin(pid_t owner, const Hello& hello, const std::vector<std::string>& probes,
                                   bool joins_others, const GivenUp& given_up);
 
-  // Hands on what has come, and waits for it no longer than so. False: no more comes.
+  // Passes received records to `sink`; waits at most `limit` for the first. False: no more will come.
   bool receive(const std::function<void(const ClientRecord&)>& sink, std::chrono::milliseconds limit);
   void leave();
 
-  pid_t host() const { return host_; }
-  // Why no more comes; nothing: nobody has said so.
+  pid_t owner() const { return owner_; }
+  // Why no more will come; nothing: the owner tool has not said.
   std::optional<ClientEnd> end() const { return end_; }
-  // As the host has told it in the end, else what came.
+  // The counts that the owner tool sent at the end, or else the number of received records.
   Summary summary() const;
 
  private:
-  PeerClient(Fd socket, pid_t host, std::vector<std::string> probes)
-      : socket_(std::move(socket)), host_(host), probes_(std::move(probes)), received_(probes_.size()) {}
+  PeerClient(Fd socket, pid_t owner, std::vector<std::string> probes)
+      : socket_(std::move(socket)), owner_(owner), probes_(std::move(probes)), received_(probes_.size()) {}
   Status hear_greeting(bool joins_others, const GivenUp& given_up);
   Status send(std::string_view bytes, const GivenUp& given_up);
   Status hear_answer(const GivenUp& given_up);
@@ -42,7 +42,7 @@ class PeerClient {
   bool take(const MessageCutter::Message& message, const std::function<void(const ClientRecord&)>& sink);
 
   Fd socket_;
-  pid_t host_;
+  pid_t owner_;
   std::vector<std::string> probes_;
   std::vector<std::uint64_t> received_;
   MessageCutter in_;

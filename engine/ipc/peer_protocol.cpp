@@ -11,11 +11,11 @@
 namespace uprobe {
 namespace {
 
-// Another one for each change of the messages.
+// Changes with every change of the messages.
 constexpr std::uint32_t kVersion = 0x55500003;
 constexpr std::size_t kHeadBytes = 8;
 
-// Numbers of elements come from outside: nothing is reserved for them.
+// The count comes from outside, so nothing is reserved for it.
 template <class T, class Take>
 std::vector<T> take_list(Parser& from, Take take) {
   std::vector<T> list;
@@ -247,7 +247,7 @@ std::string encode(ClientEnd end) {
 
 std::optional<ClientEnd> decode_end(std::string_view bytes) {
   Parser parser(bytes);
-  const auto end = parser.kind(ClientEnd::host);
+  const auto end = parser.kind(ClientEnd::owner);
   return whole(parser, end);
 }
 

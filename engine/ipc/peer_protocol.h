@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MIT
-// What two tools on one target say to each other. The one that was first (the host) has the target: agent, rings, reader. Each
-// further one (a client) does not touch it; it sends its definitions, the host adds them as events of that client's, and passes on
-// their records as they are. The client prints them as if they were its own.
+// The messages between two tools that trace one target. The first tool is the owner tool: it has the target, the agent, the
+// rings and the reader. Each later tool is a client tool and does not touch the target: it sends its definitions, the owner
+// tool adds them as events of that client and forwards their records unchanged, and the client tool prints these as if they
+// were its own.
 //
-//   client -> host                                    host -> client
+//   client tool -> owner tool                        owner tool -> client tool
 //                                                    greeting   the client's pass
-//   hello      the host's pass, processes, options,  admitted   its probes, as the host has read them
+//   hello      the owner's pass, processes, options, admitted   the client's probes, as the owner has parsed them
 //              definitions
-//                                                    refused    the error; whether to come back when the host has gone
-//                                                    record     ... as many as there are hits
-//   leave      it wants no more
-//                                                    summary    of its probes, when all records are sent
-//                                                    ended      and why
+//                                                    refused    the error; whether to retry once the owner tool has left
+//                                                    record     one per hit
+//   leave      the client wants no more records
+//                                                    summary    of the client's probes, after all records
+//                                                    ended      and the reason
 //
-// A stream socket in the folder of the host's user (socket_folder.h), named by the host's process id; each side takes from the kernel
-// which process the other is, and by its pass whether it may look into that process (peer.h). Each message has its bytes' number and
-// its kind in front. The processes may be of different users (root with --join): neither side believes a number of the other's. A
-// client that closes the socket, or dies, has left.
+// The socket is a stream socket in the folder of the owner tool's user (socket_folder.h), named after the owner tool's process
+// id. Each side asks the kernel which process the other one is, and learns from its pass whether it may inspect that process
+// (peer.h). A message starts with its size and its kind. The two processes may belong to different users (root with --join), so
+// neither side trusts a number that the other sends. A client tool that closes the socket, or dies, has left.
 #pragma once
 
 #include <sys/types.h>
@@ -35,7 +36,7 @@
 
 namespace uprobe {
 
-// Layout, order and reply: engine/ipc/self_attach_protocol.h.
+// For layout, command and reply see engine/ipc/self_attach_protocol.h.
 enum class Word : std::uint32_t {
   hello = 1,
   leave,
@@ -50,18 +51,18 @@ enum class Word : std::uint32_t {
   greeting
 };
 
-// Why no more comes.
+// Why no more records come.
 enum class ClientEnd : std::uint32_t {
   left,       // the client has left
   processes,  // the processes have ended
-  host,       // the host goes, and cannot leave the target to its clients
+  owner,      // the owner tool leaves and cannot hand the target over to its clients
 };
 
 struct Hello {
-  std::string pass;  // the other side's; empty: this side may not look into it
+  std::string pass;  // the other side's; empty: this side may not inspect it
   std::vector<std::uint32_t> processes;
-  std::uint32_t known_as = 0;  // the process id that its user knows it by; a host does not believe it
-  std::string folder;          // where it works: names of files may be relative
+  std::uint32_t known_as = 0;  // the process id that its user knows it by; the owner tool does not trust it
+  std::string folder;          // its working folder: file names may be relative to it
   bool strict = false, force = false;
   plan::Tier tier = plan::Tier::automatic;
   plan::ReturnMode returns = plan::ReturnMode::automatic;
@@ -71,17 +72,17 @@ struct Hello {
 
 struct Refusal {
   Error error;
-  bool come_back = false;  // the host is about to let the target go
+  bool come_back = false;  // the owner tool is about to release the target
 };
 
-// Of the client's probe `index`, in the order of its definitions.
+// A record of the client's probe `index`, counted in the order of its definitions.
 struct ClientRecord {
   std::uint32_t index = 0;
   trace::EventRecord record;  // `type` is the index; the payload is the message's
   std::string_view task;
 };
 
-// Whole messages; the first two frame what is put between them.
+// Whole messages. The first two functions frame what is put between them.
 std::string begin_message(Word word);
 std::string finish_message(std::string bytes);
 std::string encode(const Hello& hello);
@@ -91,14 +92,14 @@ std::string encode_admitted(const std::vector<std::string>& probes);
 std::string encode(const Refusal& refusal);
 void append_record(std::string& to, const ClientRecord& record);
 std::size_t record_bytes(const ClientRecord& record);
-// Of whole messages that append_record has made.
+// Calls `sink` for each of the whole messages that append_record has made.
 void each_record(std::string_view messages, const std::function<void(const ClientRecord&)>& sink);
-// How many bytes of them make whole ones, one more than fit into `most`.
+// The size of as many whole messages as fit into `most` bytes, plus one.
 std::size_t some_messages(std::string_view messages, std::size_t most);
 std::string encode(const Summary& summary);
 std::string encode(ClientEnd end);
 
-// Of what is inside a message; nothing where the bytes make no sense.
+// The decoders take a message's body, and return nothing where its bytes are malformed.
 std::optional<Hello> decode_hello(std::string_view bytes);
 std::optional<std::string> decode_greeting(std::string_view bytes);
 std::optional<std::vector<std::string>> decode_admitted(std::string_view bytes);
@@ -108,16 +109,16 @@ std::optional<Summary> decode_summary(std::string_view bytes);
 std::optional<ClientEnd> decode_end(std::string_view bytes);
 
 inline constexpr std::size_t kMostMessageBytes = std::size_t{16} << 20;
-// From a client: definitions, then that it leaves.
+// From a client: its definitions, then that it leaves.
 inline constexpr std::size_t kMostHelloBytes = std::size_t{1} << 20;
 
-// Cuts what comes out of a socket into messages. Bounded: a longer message is bad, for good.
+// Splits the bytes of a socket into messages. A message longer than the limit makes the cutter bad for good.
 class MessageCutter {
  public:
   explicit MessageCutter(std::size_t most = kMostMessageBytes) : most_(most) {}
   struct Message {
     Word word;
-    std::string_view bytes;  // good until the next call
+    std::string_view bytes;  // valid until the next call
   };
   void add(std::string_view bytes);
   std::optional<Message> next();
@@ -130,9 +131,9 @@ class MessageCutter {
   bool bad_ = false;
 };
 
-// All of it, or as far as it goes at once: how many bytes; -1: nobody is there any more.
+// Sends as much as the socket takes at once and returns the number of bytes; -1: the other side is gone.
 ssize_t send_some(int socket, std::string_view bytes);
-// What is there goes to `to`. False: nobody is there any more.
+// Adds the bytes that are there to `to`. False: the other side is gone.
 bool receive_some(int socket, MessageCutter& to);
 
 }  // namespace uprobe

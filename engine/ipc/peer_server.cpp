@@ -21,13 +21,13 @@ namespace {
 using std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMostClients = 32;  // threads
-constexpr auto kPatience = 1000ms;        // with a client that takes nothing, at the end
-constexpr auto kLongestFarewell = 10s;    // with one that takes little
+constexpr std::size_t kMostClients = 32;  // one thread each
+constexpr auto kPatience = 1000ms;        // at the end, with a client that reads nothing
+constexpr auto kLongestFarewell = 10s;    // at the end, with a client that reads slowly
 constexpr auto kHelloPatience = 5000ms;
 constexpr useconds_t kMoment = 10'000;
 
-// Waits for the events; the other descriptor wakes us too.
+// Waits for the events; `wake` ends the wait too.
 void wait_for(int socket, short events, int wake, std::chrono::milliseconds limit) {
   pollfd waits[] = {{.fd = socket, .events = events, .revents = 0}, {.fd = wake, .events = POLLIN, .revents = 0}};
   ::poll(waits, 2, static_cast<int>(limit.count()));
@@ -35,8 +35,9 @@ void wait_for(int socket, short events, int wake, std::chrono::milliseconds limi
   if (waits[1].revents != 0) ::eventfd_read(wake, &count);
 }
 
-// Names of files are the client's. Each thread may have a working folder of its own. Where root's is closed to us there are no names
-// but whole ones: in this folder of numbers nobody has a file.
+// File names in a client's definitions are relative to its working folder. Each client's thread has a working folder of its
+// own. Where this process may not enter the client's folder, the thread goes to a folder of numbers in which no relative name
+// exists.
 Status go_to(const std::string& folder) {
   constexpr const char* kNobodys = "/proc/self/fdinfo";
   if (::unshare(CLONE_FS) == 0 && (::chdir(folder.c_str()) == 0 || ::chdir(kNobodys) == 0)) return ok();
@@ -57,7 +58,7 @@ std::optional<ClientEnd> Client::end() const {
   return end_;
 }
 
-std::string client_socket_of(pid_t host) { return ".clients-" + std::to_string(host); }
+std::string client_socket_of(pid_t owner) { return ".clients-" + std::to_string(owner); }
 
 struct PeerServer::State {
   std::optional<SocketFolder> folder;
@@ -73,7 +74,7 @@ struct PeerServer::State {
   void leave();
   void sweep(bool all);
   void attend(const std::shared_ptr<Client>& client);
-  // One client, in its thread.
+  // For one client, in its thread.
   std::optional<Hello> hear_hello(Client& client, MessageCutter& in);
   enum class Why { left, gone, ended };
   bool say(Client& client, std::string_view bytes);
@@ -108,7 +109,7 @@ Result<PeerServer> PeerServer::open() {
 }
 
 PeerServer::~PeerServer() {
-  if (state_) end(ClientEnd::host);
+  if (state_) end(ClientEnd::owner);
 }
 
 void PeerServer::serve(ClientCalls calls) {
@@ -127,11 +128,11 @@ void PeerServer::State::let_in() {
     if (socket)
       take(std::move(socket));
     else
-      ::usleep(kMoment);  // no descriptor is free, perhaps
+      ::usleep(kMoment);  // perhaps no descriptor is free
   }
 }
 
-// A stranger is told why, and no more.
+// A process that may not join gets the reason, and nothing else.
 void PeerServer::State::take(Fd socket) {
   const auto refuse = [&](const Error& error, bool come_back) {
     static_cast<void>(send_some(socket.get(), encode(Refusal{.error = error, .come_back = come_back})));
@@ -143,7 +144,7 @@ void PeerServer::State::take(Fd socket) {
   if (Status near = check_namespaces(*peer); !near) return refuse(near.error(), false);
   const std::lock_guard hold(lock);
   if (clients.size() >= kMostClients)
-    return refuse({.code = Code::limit, .text = "is traced by too many of us already"}, true);
+    return refuse({.code = Code::limit, .text = "already has " + std::to_string(kMostClients) + " client tools"}, true);
   clients.push_back(std::make_shared<Client>(std::move(socket), peer.take()));
   const std::shared_ptr<Client> client = clients.back();
   const Status begun = catch_resource_exhaustion([&] {
@@ -153,7 +154,7 @@ void PeerServer::State::take(Fd socket) {
   if (!begun) clients.pop_back();
 }
 
-// The threads that have ended, or all of them, are waited for.
+// Joins the threads that have ended, or all of them.
 void PeerServer::State::sweep(bool all) {
   std::list<std::shared_ptr<Client>> gone;
   {
@@ -218,7 +219,7 @@ std::optional<Hello> PeerServer::State::hear_hello(Client& client, MessageCutter
   return std::nullopt;
 }
 
-// False: it takes nothing any more, or too little.
+// False: the client reads nothing, or too slowly.
 bool PeerServer::State::say(Client& client, std::string_view bytes) {
   const auto last = steady_clock::now() + kLongestFarewell;
   for (auto deadline = steady_clock::now() + kPatience; !bytes.empty();) {
@@ -235,7 +236,7 @@ void PeerServer::State::refuse(Client& client, const Error& error, bool come_bac
   say(client, encode(Refusal{.error = error, .come_back = come_back}));
 }
 
-// Of what waits, what the socket takes at once: how many bytes; -1: nobody is there any more.
+// Sends as much of the queued records as the socket takes at once and returns the number of bytes; -1: the client is gone.
 ssize_t PeerServer::State::push(Client& client) {
   if (client.sent_ == client.sending_.size()) {
     client.records.swap_out(client.sending_);
@@ -246,7 +247,7 @@ ssize_t PeerServer::State::push(Client& client) {
   return sent;
 }
 
-// All that it may say after its hello is that it leaves.
+// The only message that a client may send after its hello is `leave`.
 PeerServer::State::Why PeerServer::State::pass_on(Client& client, MessageCutter& in) {
   for (;;) {
     if (client.end()) return Why::ended;

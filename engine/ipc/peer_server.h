@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The host's side of several tools on one target: where clients come in (only those that pass the checks of peer.h), and a thread for
-// each of them. Nothing that a client does or
-// leaves undone keeps the host's reader waiting: its records go to memory, of which there is a limit, and what is beyond it is
-// counted and lost for that client.
+// The owner tool's side of peer_protocol.h: it admits clients (only those that pass the checks of peer.h) and serves each one
+// in a thread. No client can delay the owner tool's reader, whatever it does or fails to do: its records are queued in memory
+// up to a limit, and records beyond it are counted as lost for that client.
 #pragma once
 
 #include <atomic>
@@ -22,17 +21,17 @@
 
 namespace uprobe {
 
-// One that has come in.
+// A connected client tool.
 class Client {
  public:
   Client(Fd socket, Peer peer);
   pid_t pid() const { return peer_.pid; }
 
-  // The reader's thread puts records there, and says so.
+  // The thread that reads the rings puts records there, then calls flush().
   RecordQueue records;
   void flush();
 
-  // Of the session that has let it in.
+  // Set by the session that has admitted it.
   std::uint32_t owner = 0;
   int known_as = 0;
   plan::Tier tier = plan::Tier::automatic;
@@ -45,42 +44,44 @@ class Client {
 
   Fd socket_, wake_;
   const Peer peer_;
-  std::string sending_;  // of its own thread, as far as `sent_` gone
+  std::string sending_;  // used by its own thread alone; the first `sent_` bytes are sent
   std::size_t sent_ = 0;
   mutable std::mutex lock_;
-  std::optional<ClientEnd> end_;  // no more comes
+  std::optional<ClientEnd> end_;  // why no more comes
   std::atomic<bool> done_{false};
   std::thread thread_;
 };
 
-// What the server asks of the session, from the clients' threads.
+// The server's calls into the session, made by the clients' threads.
 struct ClientCalls {
-  // Its probes as they are now; the client's records may come from the first moment on.
+  // Adds the client's probes and returns them as parsed. The client's records may come from this moment on.
   std::function<Result<std::vector<std::string>>(const std::shared_ptr<Client>&, const Hello&)> admit;
-  // It has left: its probes are removed, and what they have recorded has been taken. Once for each that was admitted and that
-  // end() has not ended. Whether it was the last, and end() comes: it hears of its own end when the target is let go.
+  // The client has left: removes its probes, after which all of their records are in its queue. Called once for each admitted
+  // client that end() has not ended. True: it was the last one and end() will be called; its own end is sent when the target is
+  // released.
   std::function<bool(Client&)> dismiss;
   std::function<Summary(const Client&)> summary_of;
-  // The last call for one that was admitted.
+  // The last call for an admitted client.
   std::function<void(const Client&)> forget;
 };
 
 // The name of a tool's socket in the folder.
-std::string client_socket_of(pid_t host);
+std::string client_socket_of(pid_t owner);
 
 class PeerServer {
  public:
-  // In the folder of this user's sessions. Code::refused where that cannot be used.
+  // Listens in the folder of this user's sessions. Code::refused where that folder cannot be used.
   static Result<PeerServer> open();
   PeerServer(PeerServer&&) noexcept;
   PeerServer& operator=(PeerServer&&) = delete;
   ~PeerServer();
 
-  // From now on clients are let in: whoever has knocked before has waited. Once.
+  // Starts to admit clients; those that connected earlier have been waiting for this. Call once.
   void serve(ClientCalls calls);
-  // Nobody else comes in. Whoever is about to is refused by the session.
+  // Accepts no further connections. A client that is just being admitted is refused by the session.
   void close();
-  // Every client gets what waits for it, as long as it takes some of it each second, and its summary; then there are none.
+  // Sends every client its queued records, as long as it takes some each second, then its summary. No client is left
+  // afterwards.
   void end(ClientEnd end);
 
  private:

@@ -10,7 +10,7 @@ constexpr std::size_t kMostWaiting = std::size_t{32} << 20;
 constexpr std::size_t kMostTogether = std::size_t{96} << 20;
 
 std::atomic<std::size_t> g_together{
-    0};  // bytes in all queues of the process, and in the hands of those that print them
+    0};  // bytes in all queues of this process, and with the threads that print or send them
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Records on their way from the thread that reads them to whoever prints them, where that one must not keep the reader waiting: a
-// client's (peer_server.h), and those of whoever began the session while there are clients. Bounded, each and all together; what is beyond is counted.
+// A queue of records between the thread that reads them and a thread that prints or sends them at its own speed: one for each
+// client tool (peer_server.h), and one for the owner tool's own output while it has clients. Each queue is bounded, and so is
+// the sum of all queues; records beyond a bound are counted as lost.
 #pragma once
 
 #include <condition_variable>
@@ -20,25 +21,25 @@ class RecordQueue {
   RecordQueue& operator=(const RecordQueue&) = delete;
   ~RecordQueue();
 
-  // Never waits.
+  // Adds a record. Never waits.
   void take(const ClientRecord& record);
   bool is_empty() const;
-  // All that is there, as whole messages, in place of what `bytes` held.
+  // Replaces `bytes` by all queued records, as whole messages.
   void swap_out(std::string& bytes);
-  // How many were lost of probe `index`.
+  // How many records of probe `index` were lost.
   std::uint64_t lost(std::size_t index) const;
 
-  // For a reader that has nothing else to wait for: the thread that takes says when there is something, and when no more comes.
+  // For a consumer that waits for nothing else: the reader tells it that records are there, and that no more will come.
   void tell();
   void close();
-  // False: no more comes.
+  // False: no more will come.
   bool wait(std::chrono::milliseconds limit);
 
  private:
   mutable std::mutex lock_;
   std::condition_variable told_;
   std::string waiting_;
-  std::size_t handed_out_ = 0;  // what the last swap_out() took: it is taken as in use until the next
+  std::size_t handed_out_ = 0;  // bytes of the last swap_out(): counted as in use until the next one
   std::vector<std::uint64_t> lost_;
   bool is_closed_ = false;
 };

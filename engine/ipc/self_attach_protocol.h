@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
-// What a process that attaches to itself and the tool that does it for it (its self-attach tracer, cli/self_attach_tracer.h) say to each other: the
-// messages of peer_protocol.h, and the commands of control_protocol.h inside of them.
+// The messages between a process that attaches to itself and its self-attach tracer, the tool that traces it on its behalf
+// (cli/self_attach_tracer.h). They are messages of peer_protocol.h; commands inside them are those of control_protocol.h.
 //
-//   self-attach tracer -> process                             process -> self-attach tracer
+//   self-attach tracer -> process                    process -> self-attach tracer
 //   hello      its process id
 //                                                    hello      the process, its folder, definitions
-//   admitted   the probes are in
+//   admitted   the probes are armed
 //   refused    the error; nothing was changed
 //   layout     of an event, before its first record
-//   record     ... as many as there are hits         command      one at a time
-//   reply      to an command
-//   summary    counts: asked for, and at the end
-//                                                    leave      no more is wanted
-//   ended      and why; nothing comes after it
+//   record     one per hit                           command    one at a time
+//   reply      to a command
+//   summary    counts: on request, and at the end
+//                                                    leave      the process wants no more records
+//   ended      and the reason; the last message
 //
-// A pair of sockets that only the two have. A side that is gone has left. The process is stopped while probes come and go: the
-// self-attach tracer never waits for it then.
+// The socket pair belongs to these two alone. A side that is gone has left. The tracer stops the process while it adds or
+// removes probes, and never waits for a message from it during that time.
 #pragma once
 
 #include <cstdint>
@@ -29,23 +29,24 @@
 
 namespace uprobe {
 
-// The self-attach tracer is called as `uprobe-run --attend THREAD RING_BYTES AGENT`, the socket as its standard input. THREAD: the
-// process's thread that reads the socket, which makes no events. AGENT: libuprobe.so; empty: beside the tool.
+// The command line is `uprobe-run --attend THREAD RING_BYTES AGENT`, with the socket as standard input. THREAD: the process's
+// thread that reads the socket; its hits make no events. AGENT: path of libuprobe.so; empty: next to the tool.
 inline constexpr const char* kAttendOption = "--attend";
 inline constexpr int kAttendWords = 5, kAttendSocket = 0;
 
-// Of record `index`; of the layout what it takes to read a payload.
+// The layout of record `index`'s payload.
 struct LayoutMessage {
   std::uint32_t index = 0;
   program::EventLayout layout;
 };
 
-// Whole messages. Of commands, `stats` asks for a summary.
+// Whole messages. The command `stats` asks for a summary.
 std::string encode(const LayoutMessage& message);
 std::string encode_command(const Command& command);
 std::string encode_reply(const Reply& reply);
 
-// Of what is inside a message; nothing where the bytes make no sense. Replies: decode_reply of control_protocol.h.
+// The decoders take a message's body, and return nothing where its bytes are malformed. For replies: decode_reply of
+// control_protocol.h.
 std::optional<LayoutMessage> decode_layout(std::string_view bytes);
 std::optional<Command> decode_command(std::string_view bytes);
 

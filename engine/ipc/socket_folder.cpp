@@ -18,7 +18,7 @@
 namespace uprobe {
 namespace {
 
-// The user ids of a further user namespace are others than those of the first one, and folders in /tmp may be seen from both.
+// A further user namespace has its own user ids, and folders in /tmp may be visible in both namespaces.
 std::string name_of_namespace() {
   constexpr ino_t kFirst = 0xeffffffd;  // include/linux/proc_ns.h, PROC_USER_INIT_INO
   struct stat space {};
@@ -28,7 +28,7 @@ std::string name_of_namespace() {
 
 std::string temporary_folder_of(uid_t user) { return "/tmp/uprobe-run-" + std::to_string(user) + name_of_namespace(); }
 
-// $XDG_RUNTIME_DIR, if it is this user's own, so that no one else can have put anything there.
+// $XDG_RUNTIME_DIR, if this user owns it, so that no other user can have put anything there.
 std::string runtime_folder() {
   const char* const named = std::getenv("XDG_RUNTIME_DIR");
   struct stat status {};
@@ -38,17 +38,18 @@ std::string runtime_folder() {
 }
 
 Error unusable(const std::string& path, std::string why) {
-  return Error{.code = Code::refused,
-               .text = std::move(why),
-               .where = path,
-               .help = "sessions need a folder of their own there: remove it, or set XDG_RUNTIME_DIR"};
+  return Error{
+      .code = Code::refused,
+      .text = std::move(why),
+      .where = path,
+      .help = "sessions need a folder of their own at this path: remove what is there, or set XDG_RUNTIME_DIR"};
 }
 
 Result<SocketFolder> open_folder(const std::string& path, uid_t user) {
   SocketFolder folder{Fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)), path};
   if (!folder.fd && errno == ENOENT)
     return Error{.code = Code::not_found, .text = "no session is running", .where = path};
-  if (!folder.fd && (errno == ENOTDIR || errno == ELOOP)) return unusable(path, "is no folder");
+  if (!folder.fd && (errno == ENOTDIR || errno == ELOOP)) return unusable(path, "is not a folder");
   struct stat status {};
   if (!folder.fd || ::fstat(folder.fd.get(), &status) != 0) {
     const int err = errno;
@@ -74,7 +75,7 @@ bool is_socket_or_link(const struct stat& status) { return S_ISSOCK(status.st_mo
 
 }  // namespace
 
-// Where it is removed by a tool that leaves, before it is locked, another one is made.
+// Another tool that leaves may remove the folder before it is locked here; then a new one is made.
 Result<SocketFolder> make_socket_folder() {
   const std::string runtime = runtime_folder();
   const std::string path = runtime.empty() ? temporary_folder_of(::geteuid()) : runtime;
@@ -87,7 +88,7 @@ Result<SocketFolder> make_socket_folder() {
     struct stat status {};
     if (::fstat(folder->fd.get(), &status) == 0 && status.st_nlink != 0) return folder;
   }
-  return unusable(path, "changes all the time");
+  return unusable(path, "is removed again and again by other processes");
 }
 
 std::vector<Result<SocketFolder>> socket_folders_of(uid_t user) {
@@ -104,7 +105,7 @@ std::string socket_path(const SocketFolder& folder, const std::string& name) {
   return "/proc/self/fd/" + std::to_string(folder.fd.get()) + "/" + name;
 }
 
-// The mode of the socket is there from the beginning: the kernel takes it from the descriptor's.
+// The socket has its mode from the beginning, because the kernel takes it from the descriptor.
 Result<Fd> listen_in(const SocketFolder& folder, const std::string& name) {
   const auto address = address_of(folder, name);
   if (!address) return address.error();
@@ -134,7 +135,7 @@ Status claim_name(const SocketFolder& folder, const std::string& name) {
     return system_error("stat of " + folder.path + "/" + name, errno);
   }
   if (!is_socket_or_link(status) || status.st_uid != ::geteuid())
-    return Error{.code = Code::refused, .text = "is no socket of a session", .where = folder.path + "/" + name};
+    return Error{.code = Code::refused, .text = "is not a session's socket", .where = folder.path + "/" + name};
   const auto answered = connect_in(folder, name);
   if (answered || answered.error().code != Code::not_found)
     return Error{.code = Code::refused, .text = "a session of this name is running", .where = name, .err = EADDRINUSE};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The folder with the sockets of a user's sessions: $XDG_RUNTIME_DIR/uprobe-run, or /tmp/uprobe-run-UID where that variable names no
-// folder of the user's own (in a further user namespace with the namespace's number behind it). It belongs to the user, has mode 0700 and is reached through no link; what another user has put at that
-// name is never used. Names in it: a tool's process id (--control), the name of a session (a link to the former), and ".clients-PID"
-// (other tools).
+// The folder with the sockets of a user's sessions: $XDG_RUNTIME_DIR/uprobe-run, or /tmp/uprobe-run-UID where that variable
+// names no folder that the user owns (outside the initial user namespace with the namespace's number appended). The folder
+// belongs to the user, has mode 0700 and is reached without following a link; anything that another user has put at its name is
+// never used. It contains: a tool's process id (--control), a session's name (a link to the former), and ".clients-PID" (for
+// client tools).
 #pragma once
 
 #include <sys/types.h>
@@ -20,32 +21,33 @@ struct SocketFolder {
   std::string path;
 };
 
-// Where this process's sessions go, locked; made where it is not there. Code::refused, Code::system.
+// The folder for this process's sessions, locked; created if it does not exist. Code::refused, Code::system.
 Result<SocketFolder> make_socket_folder();
 
-// Where the sessions of a user can be, from the view of this process. The errors of those that are there and cannot be used are
-// Code::refused; of those that are not there, Code::not_found.
+// The folders where a user's sessions can be, as this process sees them. A folder that exists and cannot be used is an error
+// Code::refused; one that does not exist, Code::not_found.
 std::vector<Result<SocketFolder>> socket_folders_of(uid_t user);
 
-// "/proc/self/fd/N/NAME": paths of sockets are short.
+// "/proc/self/fd/N/NAME", because the path of a socket must be short.
 std::string socket_path(const SocketFolder& folder, const std::string& name);
 
-// A socket that listens at the name, mode 0600.
+// A socket that listens at the name, with mode 0600.
 Result<Fd> listen_in(const SocketFolder& folder, const std::string& name);
 
-// Connects; the socket does not block. Code::not_found: nobody listens there. EAGAIN: the tool has more to answer than it can.
+// Connects; the socket is non-blocking. Code::not_found: no process listens there. EAGAIN: the tool's queue of connections is
+// full.
 Result<Fd> connect_in(const SocketFolder& folder, const std::string& name);
 
-// Removes a name if it is a socket or a link of this user's (`link`), and no process listens there. Code::refused otherwise.
+// Removes a name if it is this user's socket or link and no process listens there. Code::refused otherwise.
 Status claim_name(const SocketFolder& folder, const std::string& name);
 
-// Removes the names that tools which were killed have left.
+// Removes the names that killed tools have left.
 void sweep_folder(const SocketFolder& folder);
 
-// A name in the folder that goes with this object, if it is still the one that was made.
+// A name in the folder. The destructor removes it if it is still the file that was made.
 class SocketName {
  public:
-  // The socket or link that has just been made.
+  // `name`: a socket or link that has just been made.
   static Result<SocketName> keep(const SocketFolder& folder, std::string name);
   SocketName(SocketName&& other) noexcept;
   SocketName& operator=(SocketName&&) = delete;
@@ -58,11 +60,11 @@ class SocketName {
   ino_t inode_ = 0;
 };
 
-// Keeps other tools of the user from changing the folder; false where another process keeps us out for too long.
+// Keeps the user's other tools from changing the folder; false where another process holds the lock for too long.
 bool lock_folder(const SocketFolder& folder);
 void unlock_folder(const SocketFolder& folder);
 
-// Removes the folder if it is empty, and still the one that is meant.
+// Removes the folder if it is empty and its path still leads to it.
 void leave_folder(const SocketFolder& folder);
 
 }  // namespace uprobe

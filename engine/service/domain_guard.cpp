@@ -18,12 +18,12 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kSwitchPace = 10ms;
-constexpr std::chrono::milliseconds kLookPace = 60ms;  // with the look itself and a stop it is less than 100
-constexpr int kMostMoves = 64;                         // of one process
+constexpr std::chrono::milliseconds kLookPace = 60ms;  // together with the check itself and a stop less than 100
+constexpr int kMostMoves = 64;                         // per process
 constexpr std::size_t kMostNotes = 20, kMostTroubles = 4096;
 constexpr auto kAgain = 20ms;
 constexpr int kMostDoublings = 8;
-constexpr std::uint64_t kMostBytes = 512 << 20;  // of further parts, which are all in memory; two there may always be
+constexpr std::uint64_t kMostBytes = 512 << 20;  // memory for further parts; two parts are always allowed
 
 std::string called(pid_t pid) {
   const auto name = read_file("/proc/" + std::to_string(pid) + "/comm");
@@ -39,13 +39,13 @@ DomainGuard::DomainGuard(trace::Area& area, const Credentials& first)
         const std::uint64_t part_bytes = area.span_bytes() / 2;  // rings are mapped twice
         if (area.live_count() > std::max<std::uint64_t>(2, kMostBytes / part_bytes))
           return Error{.code = Code::limit,
-                       .text = "the buffers of so many different credentials would take too much memory"};
+                       .text = "the buffers for so many different credentials would take too much memory"};
         return area.add_live();
       }),
       carrier_(area),
       watch_(
           [&area](pid_t pid) {
-            // A child in its parent's memory has that one's part as long as it is there.
+            // A child that runs in its parent's memory (vfork) has the parent's part, so it is not checked.
             const auto member = open_member(area, pid);
             return member && !target::borrows_memory(pid) ? std::optional(member->part) : std::nullopt;
           },
@@ -98,17 +98,17 @@ void DomainGuard::settle(const SessionWatch::Stray& stray) {
   if (Clock::now() < trouble.next) return;
   const auto part = domains_.part_for(stray.credentials);
   const bool is_restless = trouble.moves == kMostMoves;
-  // Without a part to go to it is cut off.
+  // Without a part to move to, its part is taken away.
   auto failure = move(stray.pid, part && !is_restless ? std::optional(*part) : std::nullopt);
   if (failure && failure->is_cut_off && !part) failure->error = part.error();
-  if (failure && failure->is_cut_off && is_restless) failure->error.text = "it changes them all the time";
+  if (failure && failure->is_cut_off && is_restless) failure->error.text = "it changed them too often";
   failing_.erase(stray.pid);
   if (!failure) {
     trouble = {.moves = trouble.moves + 1};
     return watch_.forget(stray.pid);
   }
   if (!failure->is_cut_off) {
-    // A stop is felt: one that has been in vain is not made again and again.
+    // A stop disturbs the process: one that failed is repeated ever more rarely.
     trouble.next = Clock::now() + kAgain * (1 << std::min(trouble.tries++, kMostDoublings));
     return fail(stray.pid, failure->error);
   }
@@ -117,7 +117,7 @@ void DomainGuard::settle(const SessionWatch::Stray& stray) {
   watch_.forget(stray.pid);
 }
 
-// On a thread of its own: what cannot be let go of when a stop fails is let go of when the thread ends.
+// On a thread of its own: after a failed stop the kernel releases some threads only when their tracer thread ends.
 std::optional<MoveFailure> DomainGuard::move(pid_t pid, std::optional<std::size_t> part) {
   std::optional<MoveFailure> failure;
   start_signal_masked_thread(
@@ -130,12 +130,11 @@ std::optional<MoveFailure> DomainGuard::move(pid_t pid, std::optional<std::size_
   return failure;
 }
 
-// It is tried again.
+// The move is tried again.
 void DomainGuard::fail(pid_t pid, const Error& error) {
   if (error.code == Code::not_found || failing_.size() == kMostNotes) return;
-  failing_[pid] =
-      called(pid) +
-      " has changed its credentials and shares its records' memory with processes of the old ones: " + error.text;
+  failing_[pid] = called(pid) +
+                  " has changed its credentials and still shares buffers with processes of the old ones: " + error.text;
 }
 
 std::vector<std::string> DomainGuard::notes() const {

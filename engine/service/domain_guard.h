@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Keeps the processes of a session in their trust domains: a process whose credentials have changed gets the live part of the domain
-// that it is in now, within 100 milliseconds; where that cannot be done its part is taken away. A thread of the tool, which also
-// carries what triggers switch in one domain to the domains of equal or less privilege.
+// Keeps each process of a session in its trust domain. A process whose credentials have changed gets the live part of its
+// present domain within 100 milliseconds; where that fails its live part is taken away. This is done by a thread of the tool,
+// which also copies what triggers switch in one domain to the domains of equal or less privilege.
 #pragma once
 
 #include <atomic>
@@ -24,16 +24,16 @@ namespace uprobe::control {
 
 class DomainGuard {
  public:
-  // `area` outlives it. `first`: the credentials of the processes that the session begins with; they get part 0.
+  // `area` must outlive it. `first`: the credentials of the session's first processes, which have part 0.
   DomainGuard(trace::Area& area, const Credentials& first);
   ~DomainGuard() { stop(); }
   void stop();
 
-  // The part for a process that is about to get the session. An Error: there is none, the process runs untraced.
+  // The part for a process that is about to join the session. On an Error the process runs untraced.
   Result<std::size_t> part_for(pid_t pid);
-  // A process has got the session, in another program perhaps.
+  // A process has joined the session, or runs another program in it.
   void has_come(pid_t pid);
-  // A process says that its credentials may have changed: where they have it has its new part when this returns.
+  // A process says that its credentials may have changed. If they have, it has its new part when this returns.
   void look_at(pid_t pid);
 
   // After stop().
@@ -49,15 +49,15 @@ class DomainGuard {
   trace::Area& area_;
   Domains domains_;
   SwitchCarrier carrier_;
-  mutable std::mutex lock_;  // of what follows
+  mutable std::mutex lock_;  // guards all that follows
   SessionWatch watch_;
-  // What was done for a process: so many moves, so many tries in vain since the last one, and when it is tried again.
+  // What was done for a process: its moves, its failed tries since the last move, and when it is tried again.
   struct Trouble {
     int moves = 0, tries = 0;
     std::chrono::steady_clock::time_point next{};
   };
   std::map<pid_t, Trouble> troubles_;
-  std::map<pid_t, std::string> failing_;  // could not be moved when it was tried last
+  std::map<pid_t, std::string> failing_;  // their last move failed
   std::set<std::string> notes_;
   std::atomic<bool> stop_{false};
   std::thread thread_;

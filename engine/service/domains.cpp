@@ -13,7 +13,7 @@ Result<std::size_t> Domains::part_for(const Credentials& credentials) {
   if (found != domains_.end()) return static_cast<std::size_t>(found - domains_.begin());
   if (domains_.size() == kMost)
     return Error{.code = Code::limit,
-                 .text = "the session has processes of " + std::to_string(kMost) + " different credentials already"};
+                 .text = "the session already has processes of " + std::to_string(kMost) + " different credentials"};
   if (!domains_.empty()) {
     const auto part = make_part_();
     if (!part) return part.error();

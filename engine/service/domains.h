@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The trust domains of a session, and which of its live parts each of them has: at most kMost, the first for the processes that it
-// began with.
+// The trust domains of a session and the live part of each: at most kMost. The first part is for the processes with which the
+// session began.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@ namespace uprobe::control {
 class Domains {
  public:
   static constexpr std::size_t kMost = 16;
-  // Makes a further part and says its number, which is that of the parts before; an Error: there is none to be had.
+  // Makes a further part and returns its number, which is the number of parts so far. An Error: none can be made.
   using MakePart = std::function<Result<std::size_t>()>;
   explicit Domains(MakePart make_part) : make_part_(std::move(make_part)) {}
 
-  // The part for processes with these credentials, made if there is none yet. The first ones get part 0, which is there already.
-  // Code::limit: there are kMost.
+  // The part for processes with these credentials, made if it does not exist. The first credentials get part 0, which always
+  // exists. Code::limit: all kMost parts are in use.
   Result<std::size_t> part_for(const Credentials& credentials);
-  // Empty ones where no process has asked for the part.
+  // The credentials of a part; empty where no process has asked for it.
   Credentials domain_of(std::size_t part) const;
   std::size_t count() const;
-  // Whether what happens in `from` may decide about `to`: `to` has equal or less privilege.
+  // Whether events in `from` may decide about `to`: true if `to` has equal or less privilege.
   bool may_decide(std::size_t from, std::size_t to) const;
 
  private:

@@ -21,7 +21,8 @@ constexpr int kExecEvent = SIGTRAP | PTRACE_EVENT_EXEC << 8;
 
 void* as_data(long value) { return reinterpret_cast<void*>(value); }
 
-// The file that the thread means, as a path of ours. Its process's first thread may have ended, and has no folder then.
+// The path, as the tool sees it, of the file that the thread names. The thread's own /proc entry is used because the process's
+// first thread may have ended, and then has no folder.
 std::string path_from_here(pid_t tid, const std::string& path, int folder) {
   const std::string proc = "/proc/" + std::to_string(tid);
   if (path.empty()) return proc + "/fd/" + std::to_string(folder);  // execveat with AT_EMPTY_PATH
@@ -31,12 +32,13 @@ std::string path_from_here(pid_t tid, const std::string& path, int folder) {
 
 enum class Seen { nothing, stop, end };
 
-// The end of a process that the tool has started is left to the thread that waits for it. Of its other threads the tool is the tracer
-// and not the parent: while such an end is not taken the process does not end, and execve of another thread waits.
+// The end of a process that the tool has started is left to the thread that waits for it. The process's other threads are
+// reaped here, since the tool is their tracer and not their parent: otherwise neither the process's end nor an execve of
+// another thread would complete.
 bool is_awaited_elsewhere(pid_t tid) { return target::is_own_child(tid); }
 
-// What became of a tracee, without waiting. A stop is only looked at: the kernel delivers the signal of a stop that nobody
-// has taken when the tracer is killed. The end of a tracee has to be taken by the tracer before its parent is told.
+// The state of a tracee, without waiting. A stop is only looked at (WNOWAIT): if the tracer is killed, the kernel then still
+// delivers the stop's signal. A tracee's end must be taken by the tracer before its parent is told of it.
 Seen look(pid_t tid, int& status) {
   siginfo_t info{};
   constexpr int kHow = WSTOPPED | WEXITED | WNOHANG | WNOWAIT | __WALL;
@@ -50,15 +52,15 @@ Seen look(pid_t tid, int& status) {
   return Seen::stop;
 }
 
-// A group stop keeps the thread stopped until SIGCONT; after that one, and at our own interruption, it goes on.
+// A thread stays in a group stop until SIGCONT; from that stop's end, and from the tool's own interruption, it is continued.
 bool is_group_stop(int status) {
   const int signal = status & 0x7f;
   return status >> 8 == PTRACE_EVENT_STOP &&
          (signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU);
 }
 
-// Whether the calling thread traces the first thread of a process. For the tool's own child waitid does not tell: it knows the child
-// in any case.
+// Whether the calling thread traces the first thread of a process. For a child of the tool waitid cannot tell, since it reports
+// a child in any case.
 bool is_traced_here(pid_t pid) {
   const auto status = read_file("/proc/" + std::to_string(pid) + "/status");
   return status && status->find("\nTracerPid:\t" + std::to_string(::gettid()) + "\n") != std::string::npos;
@@ -69,7 +71,7 @@ bool is_traced_here(pid_t pid) {
 ExecFollower::~ExecFollower() {
   const std::vector<Pending> left = pending_;
   for (const Pending& p : left) failed(p.tid);
-  step();  // those that have been killed
+  step();  // reaps those that have been killed
 }
 
 bool ExecFollower::is_in_execve(pid_t pid) const {
@@ -80,7 +82,7 @@ bool ExecFollower::is_queued(pid_t pid) const {
   return std::any_of(queue_.begin(), queue_.end(), [pid](const Queued& q) { return q.call.pid == pid; });
 }
 
-// In the order in which they come: a thread whose calls fail and which tries again takes nobody's turn.
+// In order of arrival: a thread whose calls fail and which tries again delays no other thread.
 bool ExecFollower::begins(Call call, Waiting waiting) {
   if (!is_in_execve(call.pid) && !is_queued(call.pid)) return seize(call), true;
   queue_.push_back({std::move(call), std::move(waiting), std::chrono::steady_clock::now()});
@@ -90,12 +92,12 @@ bool ExecFollower::begins(Call call, Waiting waiting) {
 void ExecFollower::seize(const Call& call) {
   auto before = credentials_of(call.pid);
   if (!before) {
-    notes_.insert(call.path + " runs untraced: the credentials of its caller are not known: " + before.error().text);
+    notes_.insert(call.path + " runs untraced: the credentials of its caller cannot be read: " + before.error().text);
     return;
   }
   const bool is_trusted = ::geteuid() == 0 && is_of_tool(*before);
   if (!is_trusted && gives_privileges(path_from_here(call.tid, call.path, call.folder))) {
-    notes_.insert(call.path + " is set-id: it runs untraced");
+    notes_.insert(call.path + " runs untraced: it is set-id");
     return;
   }
   if (::ptrace(PTRACE_SEIZE, call.tid, nullptr, as_data(PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD)) != 0) {
@@ -126,7 +128,7 @@ void ExecFollower::answer_all() {
 void ExecFollower::failed(pid_t tid) {
   const auto found = std::find_if(pending_.begin(), pending_.end(), [&](const Pending& p) { return p.tid == tid; });
   if (found == pending_.end()) return;
-  // One that has been killed meanwhile has to be taken by us (step) before its parent is told.
+  // A thread that was killed has to be reaped here (step) before its parent is told.
   found->given_up = true;
   if (::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) != 0) return;
   int status = 0;
@@ -135,7 +137,7 @@ void ExecFollower::failed(pid_t tid) {
   if (seen == Seen::nothing) return;
   pending_.erase(found);
   if (seen == Seen::end) return;
-  // Detaching from a group stop leaves the thread stopped, as it was without us.
+  // Detaching from a group stop leaves the thread stopped, as it was before it was seized.
   const int signal = status >> 8 == 0 ? status & 0x7f : 0;
   ::ptrace(PTRACE_DETACH, tid, nullptr, as_data(signal));
 }
@@ -147,7 +149,7 @@ void ExecFollower::step() {
     else
       ++i;
   }
-  // One at a time: who was let go is pending now.
+  // One at a time: a thread that was let go is pending now.
   for (std::size_t i = 0; i < queue_.size();) {
     if (advance(queue_[i]))
       queue_.erase(queue_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -162,8 +164,8 @@ bool ExecFollower::look_at(Pending& p) {
   const Seen thread = look(p.tid, status);
   if (thread == Seen::stop) return handle_stop(p, p.tid, status);
   if (p.pid != p.tid && thread == Seen::nothing) return false;
-  // Another thread than the first one takes over the first one's id when execve succeeds: it may be the one that is followed, or one
-  // that has not announced its call and that nobody traces.
+  // When execve of another thread than the first one succeeds, that thread takes over the first one's id. It may be the
+  // followed thread, or one that has not announced its call and is not traced.
   const Seen leader = p.pid == p.tid ? thread : look(p.pid, status);
   if (leader == Seen::stop) return handle_stop(p, p.pid, status);
   if (leader == Seen::nothing && is_traced_here(p.pid)) return false;
@@ -172,7 +174,7 @@ bool ExecFollower::look_at(Pending& p) {
   return true;
 }
 
-// The file may have been exchanged since its call was announced: the kernel's word on the process that it has made of it counts.
+// The file may have been exchanged since its call was announced, so the credentials of the new process decide.
 Status ExecFollower::load(const Pending& p, target::PtraceTarget& target) {
   const auto after = credentials_of(target.pid());
   if (!after) return after.error();
@@ -188,14 +190,14 @@ bool ExecFollower::handle_stop(Pending& p, pid_t who, int status) {
     ::ptrace(is_group_stop(status) ? PTRACE_LISTEN : PTRACE_CONT, who, nullptr, as_data(signal));
     return false;
   }
-  // A thread other than the first one has another id now: until this stop has been taken, ptrace says ESRCH (kernel/ptrace.c,
-  // looks_like_a_spurious_pid).
+  // A thread other than the first one has another id now, and ptrace fails with ESRCH until this stop has been taken
+  // (kernel/ptrace.c, looks_like_a_spurious_pid).
   while (::waitpid(who, &status, __WALL | WNOHANG) < 0 && errno == EINTR) {
   }
   auto target = target::PtraceTarget::adopt(p.pid);
   const Status loaded = target ? load(p, **target) : Status(target.error());
   if (!loaded) notes_.insert("a program runs untraced after execve: " + loaded.error().text);
-  // Killed in between it is still ours, and its parent waits until we have seen its end.
+  // If it was killed at this point the tool still traces it, and its parent waits until the tool has seen its end.
   p.given_up = !target || !(*target)->release();
   return !p.given_up;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Follows programs through execve: a thread that is about to call it says so, is seized, stops at the end of the call with
-// the new program, gets the agent, and runs on without a tracer.
+// Follows programs through execve: a thread announces its call, the tool seizes it, it stops at the end of the call with the
+// new program, the tool loads the agent, and the program runs on without a tracer.
 #pragma once
 
 #include <chrono>
@@ -16,37 +16,39 @@ namespace uprobe::control {
 
 class ExecFollower {
  public:
-  // `load` gets the agent into the stopped program; on an error the program runs on untraced and the text is noted.
+  // `load` loads the agent into the stopped program. On an error the program runs on untraced and the error is noted.
   using Load = std::function<Status(target::PtraceTarget&)>;
   explicit ExecFollower(Load load) : load_(std::move(load)) {}
-  ~ExecFollower();  // lets go of every thread still waited for
+  ~ExecFollower();  // releases every thread that it still waits for
 
-  // A thread announces execve of `path` (as it sees it, relative to descriptor `folder`).
+  // A thread announces execve of `path` (as the thread sees it, relative to descriptor `folder`).
   struct Call {
     pid_t pid, tid;
     std::string path;
     int folder;
   };
-  // A thread that waits for its turn. Its number alone does not name it: after execve of another thread the new program has it.
+  // A thread that waits for its turn. Its id alone does not identify it: after another thread's execve the new program has that
+  // id.
   struct Waiting {
     std::function<bool()> still_asks;
-    std::function<void()> answer;  // lets it go on to its call
+    std::function<void()> answer;  // lets it make its call
     std::function<void()> forget;  // it has ended
   };
-  // True: the thread may go on at once. False: step() answers it or forgets it: of several threads of a process that call execve at the
-  // same time the follower lets one go at a time. A thread in execve holds the lock that PTRACE_SEIZE of any other thread asks for,
-  // and it waits until the tracer has taken the end of every seized thread (fs/exec.c, de_thread; kernel/ptrace.c, ptrace_attach:
-  // cred_guard_mutex): with two seized threads of a process the tracer and the program would wait for each other.
-  // Set-id programs and files with capabilities are not followed: traced by a tool without privileges they would lose their own, and
-  // a process of another trust domain than the tool's must not get at what they do. Root's tool follows those of its own domain.
+  // True: the thread may proceed at once. False: step() answers or forgets it, because of several threads of a process that
+  // call execve at the same time the follower lets one proceed at a time. A thread in execve holds the lock that PTRACE_SEIZE
+  // of any other thread needs, and it waits until the tracer has reaped every seized thread (fs/exec.c, de_thread;
+  // kernel/ptrace.c, ptrace_attach: cred_guard_mutex): with two seized threads in one process, tracer and program would
+  // deadlock. Set-id programs and files with capabilities are not followed: a tool without privileges would make them lose
+  // theirs, and processes of another trust domain than the tool's must not see what they do. A tool of root follows those of
+  // its own domain.
   bool begins(Call call, Waiting waiting);
-  // The call came back.
+  // The announced call failed.
   void failed(pid_t tid);
 
-  // Answers every thread that waits, for the end of the session.
+  // Answers every waiting thread, at the end of the session.
   void answer_all();
 
-  // Looks after the threads that are waited for; call often while waiting() is true.
+  // Handles the threads that it waits for. Call often while waiting() is true.
   void step();
   bool waiting() const { return !pending_.empty() || !queue_.empty(); }
   const Notes& notes() const { return notes_; }
@@ -56,9 +58,9 @@ class ExecFollower {
     pid_t pid;  // after execve the thread has the process's id
     pid_t tid;
     Credentials before;     // of the program that calls execve
-    bool given_up = false;  // nothing more is to be done for it but to let it go, or to see its end
+    bool given_up = false;  // only to be released, or its end to be seen
   };
-  // A thread whose process has another one in execve.
+  // A thread whose process has another thread in execve.
   struct Queued {
     Call call;
     Waiting waiting;

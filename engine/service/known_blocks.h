@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where the process blocks of a session are, as far as some process still has them: each execve brings another one.
+// The addresses of the process blocks of a session. Each execve brings a new one; blocks that no process has are forgotten.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@ namespace uprobe::control {
 
 class KnownBlocks {
  public:
-  // `in_use` tells which blocks the processes of the session have now. It is asked before the number has doubled, and not for a few.
+  // `in_use` returns the blocks that the session's processes have now. It is called once per doubling of the number, from kFew
+  // on.
   explicit KnownBlocks(std::function<std::set<Addr>()> in_use) : in_use_(std::move(in_use)) {}
 
   void add(Addr block) {

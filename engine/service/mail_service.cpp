@@ -33,12 +33,12 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::microseconds kIdlePace = 50ms, kExecPace = 200us, kTurn = 100us;
-// Between two looks at all processes: this long, and so many times as long as one takes.
+// The pause between two looks at all processes: this long, and a multiple of the time that one look takes.
 constexpr auto kLookPause = 20ms;
 constexpr int kLookShare = 5;
 constexpr std::size_t kMostStrangers = 4 * shared::kBells;
 
-// Those of the processes that the session begins with. Where it waits for its first one: the tool's.
+// The credentials of the session's first processes. Where the session still waits for its first process: the tool's.
 Credentials credentials_of_first(const std::map<pid_t, Addr>& first) {
   auto found = first.empty() ? own_credentials() : credentials_of(first.begin()->first);
   return found ? found.take() : Credentials{};
@@ -62,7 +62,7 @@ MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, cons
   }
   flush_event_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   guard_ = std::make_unique<DomainGuard>(area, credentials_of_first(first));
-  // A thread of its own: planning a large library may keep the other one busy for long.
+  // The heartbeat has a thread of its own, because planning a large library may keep this one busy for long.
   heartbeat_.emplace(area.header().tool_heartbeat);
   thread_ = start_signal_masked_thread([this] { loop(); }, {SIGCHLD});
 }
@@ -80,7 +80,7 @@ void MailService::stop() {
   heartbeat_.reset();
 }
 
-// Of each process that has the session, as its agent says: one that lies has no other requests served than it had.
+// Asks each process of the session, as its agent reports. A process that lies gets no other requests served than before.
 std::set<Addr> MailService::blocks_in_use() const {
   std::set<Addr> all;
   struct stat status {};
@@ -113,7 +113,7 @@ void MailService::loop() {
   exec_.answer_all();
 }
 
-// Where the bell is rung again and again without a name, another process may take the names away.
+// Where the bell rings again and again without an id, another process may be removing the ids.
 void MailService::serve_all(bool was_rung) {
   const std::lock_guard lock(work_lock_);
   take_flush_requests();
@@ -141,7 +141,7 @@ void MailService::take_hints() {
     if (!look_for(called, seen) && strangers_.size() < kMostStrangers) strangers_.insert(called);
 }
 
-// Whether a process was there that it may mean: see LiveHeader.
+// Whether `called` may name a process that was found: see LiveHeader.
 bool MailService::look_for(std::uint32_t called, std::set<pid_t>& seen) {
   const auto number = static_cast<pid_t>(called & ~shared::kBellOfChild);
   if ((called & shared::kBellOfChild) == 0) {
@@ -153,7 +153,7 @@ bool MailService::look_for(std::uint32_t called, std::set<pid_t>& seen) {
   return found;
 }
 
-// Threads of other PID namespaces may be called otherwise there, and bells can be taken away.
+// Finds what the hints miss: threads of other PID namespaces have other ids there, and a process may remove bells.
 void MailService::look_at_all() {
   const auto begun = Clock::now();
   struct stat status {};
@@ -167,7 +167,7 @@ void MailService::look_at_all() {
   next_look_ = ended + std::max<Clock::duration>(kLookPause, kLookShare * (ended - begun));
 }
 
-// A thread whose request has been seen does not mind.
+// Harmless for a thread whose request has been seen.
 void MailService::refuse(std::uint32_t called) {
   shared::Notice& notice = area_.header().notices[called % shared::kNotices];
   __atomic_store_n(&notice.refused, called, __ATOMIC_RELEASE);
@@ -176,7 +176,7 @@ void MailService::refuse(std::uint32_t called) {
   futex_wake(notice.wake);
 }
 
-// False: it is not in the session, or may not be looked at, or nothing stood in its mailbox.
+// False: it is not in the session, or may not be inspected, or its mailbox was empty.
 bool MailService::look_at(pid_t pid) {
   auto member = open_member(area_, pid);
   shared::Mailbox box{};
@@ -206,7 +206,7 @@ void MailService::note_name(pid_t pid) {
 }
 
 void MailService::note_names(std::vector<SeenTask> tasks) {
-  // Where the output stands still the reader takes none of them: then the latest are missed.
+  // While the output is blocked the reader takes no names: then the latest ones are dropped.
   constexpr std::size_t kMost = 4096;
   const std::lock_guard lock(names_lock_);
   for (SeenTask& task : tasks)
@@ -218,7 +218,7 @@ std::vector<SeenTask> MailService::take_names() {
   return std::exchange(names_, {});
 }
 
-// The agent gets into a program that execve has just started.
+// Loads the agent into a program that execve has just started.
 Status MailService::load(target::PtraceTarget& target) {
   note_name(target.pid());
   const auto hook_note = add_library_hook(target.pid(), files_, probes_);
@@ -250,7 +250,7 @@ Status MailService::prepare_for(pid_t pid) {
   return ok();
 }
 
-// Nobody else is served while it is held: rather refused than held for long.
+// No other process is served while one is stopped, so it is refused rather than stopped for long.
 Status MailService::take_in(pid_t pid, const std::function<bool()>& is_wanted) {
   constexpr auto kPatience = 100ms;
   if (Status prepared = prepare_for(pid); !prepared) return prepared;
@@ -258,7 +258,7 @@ Status MailService::take_in(pid_t pid, const std::function<bool()>& is_wanted) {
   if (!process) return process.error();
   const auto found = find_agent(pid);
   if (!is_wanted() || is_in_session(pid, found))
-    return Error{.code = Code::refused, .text = "has changed meanwhile", .err = EBUSY};
+    return Error{.code = Code::refused, .text = "is another process now, or already in the session", .err = EBUSY};
   const Status taken = catch_resource_exhaustion([&]() -> Status {
     const auto part = guard_->part_for(pid);
     if (!part) return part.error();
@@ -276,10 +276,10 @@ Status MailService::take_in(pid_t pid, const std::function<bool()>& is_wanted) {
 }
 
 void MailService::note_failure(const std::string& why) {
-  failures_.insert("a library or program goes unprobed: " + why);
+  failures_.insert("a library or program is not probed: " + why);
 }
 
-// What is served is a copy, made when the request was there for certain.
+// Serves a copy, made after the request was seen to be complete.
 void MailService::answer(const std::shared_ptr<const Member>& process, Addr at) {
   std::uint32_t called = 0;
   if (!process->files.read(at + offsetof(MailSlot, called), &called, sizeof called)) return;
@@ -289,7 +289,7 @@ void MailService::answer(const std::shared_ptr<const Member>& process, Addr at) 
     return;
   const Status served = blocks_.contains(Addr{slot.block})
                             ? catch_resource_exhaustion([&] { return serve(request); })
-                            : Status(Error{.code = Code::damaged, .text = "a request that makes no sense"});
+                            : Status(Error{.code = Code::damaged, .text = "a malformed request"});
   if (!served) note_failure(served.error().text);
   if (!request->is_put_off) request->thread.finish();
 }
@@ -302,7 +302,7 @@ Notes MailService::notes() const {
   return notes;
 }
 
-// The number is told before anything is read.
+// The round's number is taken before anything is read.
 bool MailService::begin_flush() {
   eventfd_t count = 0;
   if (::eventfd_read(flush_event_.get(), &count) != 0) return false;
@@ -343,7 +343,7 @@ Status MailService::serve(const std::shared_ptr<Request>& asked) {
   return armer_.arm(target, Addr{slot.block}, mapped ? range : Changed{});
 }
 
-// The handlers go as well where no other thread can be on its way to them.
+// Removes the handlers as well, where no other thread can be on its way to them.
 Status MailService::let_go(Request& request, pid_t pid) {
   const MailSlot& slot = request.slot;
   const bool is_alone = threads_of(pid).size() == 1;
@@ -360,7 +360,7 @@ Status MailService::let_go(Request& request, pid_t pid) {
 
 Status MailService::let_go_of_other(const Request& request, const Requester& requester) {
   const pid_t pid = process_called(area_, requester, static_cast<pid_t>(request.slot.path));
-  // To be told to leave a process alone must not be a way to blind it. The kernel will refuse the call as well.
+  // A request to leave a process alone must not be a way to hide it from the tool. The kernel will refuse the call as well.
   if (pid == 0 || !may_trace(requester.pid, pid)) return ok();
   const auto block = find_block(pid);
   if (block && disarm_running(pid, *block)) note_left(pid);
@@ -373,7 +373,7 @@ void MailService::note_left(pid_t pid) {
                " is traced by another of the traced programs: from then on it runs untraced");
 }
 
-// A child in its parent's memory has recorded by the parent's number, and what its own is shows here alone.
+// A child in its parent's memory (vfork) has recorded under the parent's ids, and only this request shows its own.
 void MailService::note_caller(const Request& request, const Requester& requester) {
   shared::TaskWords words{};
   constexpr std::size_t kWords = offsetof(shared::ProcessBlock, process_word);
@@ -388,11 +388,11 @@ Status MailService::serve_exec(const std::shared_ptr<Request>& request, const Re
     exec_.failed(requester.tid);
     return ok();
   }
-  // A forked child has not been seen yet, and what it has recorded is from before.
+  // This may be a forked child that is seen for the first time: note its mappings before its earlier records are read.
   if (maps_ != nullptr) maps_->note(requester.pid);
   note_caller(*request, requester);
   std::string path(PATH_MAX, '\0');
-  std::size_t bytes = 0;  // up to the end of a page at a time: the path may end right before unmapped memory
+  std::size_t bytes = 0;  // read up to a page end at a time, because the path may end right before unmapped memory
   while (bytes < path.size()) {
     const std::uint64_t at = slot.path + bytes;
     const std::size_t step = std::min<std::size_t>(4096 - at % 4096, path.size() - bytes);
@@ -407,7 +407,7 @@ Status MailService::serve_exec(const std::shared_ptr<Request>& request, const Re
     return now && now->pid == requester.pid && now->tid == requester.tid;
   };
   const auto answer = [request] { request->thread.finish(); };
-  is_following_ = true;  // before it goes on
+  is_following_ = true;  // before the thread proceeds
   request->is_put_off =
       !exec_.begins({requester.pid, requester.tid, path, static_cast<int>(slot.folder)}, {still_asks, answer, [] {}});
   return ok();

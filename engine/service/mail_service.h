@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The thread of the tool that answers the agents: a library was mapped, so there may be something to arm; a program is about
-// to be replaced by execve, so that the new one has to be loaded. That the output is to be flushed is handed on to the
-// thread that reads the rings.
+// The thread of the tool that answers the agents: a process has mapped a library, so there may be points to arm; or a program
+// is about to be replaced by execve, so that the agent has to be loaded into the new one. A request to flush the output goes on
+// to the thread that reads the rings.
 //
-// Requests stand in the mailboxes of the processes. What the live parts say of them are hints: which thread has rung, or that one
-// has. Where these lead nowhere all processes of the session are looked at, not more often than a small part of the time allows.
+// Requests are in the mailboxes of the processes. The live parts hold only hints: the id of the thread that has rung, or just
+// that one has rung. Where the hints lead nowhere the service looks at all processes of the session, within a small share of
+// the time.
 #pragma once
 
 #include <atomic>
@@ -41,14 +42,14 @@ class DomainGuard;
 
 class MailService {
  public:
-  // All outlive the service; `armer` and `probes` are its thread's while it runs, but for alone().
-  // `first` are the first programs, and their process blocks. No `agent`: programs are not followed through execve. No `maps`:
-  // nobody asks what lies where.
+  // All arguments must outlive the service. While it runs, `armer` and `probes` belong to its thread, except in alone().
+  // `first`: the first programs and their process blocks. No `agent`: programs are not followed through execve. No `maps`:
+  // the session does not ask which file an address belongs to.
   MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent,
               const std::map<pid_t, Addr>& first, CodeMaps* maps);
   ~MailService();
 
-  // What others do with the armer, the probes and their flows: the service rests meanwhile.
+  // Runs `work`, which may use the armer, the probes and their flows: the service pauses for it.
   template <class Work>
   auto alone(const Work& work) {
     ++waiting_;
@@ -56,33 +57,34 @@ class MailService {
     --waiting_;
     return work();
   }
-  // In alone(): a process that runs already comes into the session as by attach_agent; what fails leaves it as it was. When all of
-  // its threads are stopped `is_wanted` is asked whether it is the one that was meant; EBUSY if not. The calling thread holds the
-  // process, and some failures leave that to its end: it ends after this.
+  // In alone(): takes a running process into the session, as attach_agent does; on failure the process is as it was. When all
+  // of its threads are stopped, `is_wanted` is asked whether it is the intended process; EBUSY if not. The calling thread
+  // traces the process, and after some failures the kernel releases the process only when that thread ends: end it after this
+  // call.
   Status take_in(pid_t pid, const std::function<bool()>& is_wanted);
   LiveChanges changes() const { return {area_, armer_, probes_, blocks_.all()}; }
 
-  // No further answers: requests that come now run into their deadline. Joins the thread.
+  // Answers no further requests: later ones run into their deadline. Joins the thread.
   void stop();
 
-  // A round of printing, which threads wait for: everything recorded before begin_flush() is in the output when end_flush() is
-  // called. False: none waits. The descriptor is readable while some do.
+  // A flush round, for which threads wait: everything recorded before begin_flush() has to be in the output when end_flush() is
+  // called. False: no thread waits. The descriptor is readable while some wait.
   bool begin_flush();
   void end_flush();
   int flush_wanted() const { return flush_event_.get(); }
 
-  // Processes that asked or were loaded since the last call, and their names: a short-lived one may be gone when its records
+  // Names of the processes that asked, or were loaded, since the last call: a short-lived process may be gone when its records
   // are read.
   std::vector<SeenTask> take_names();
 
-  // Whether a process is in an execve whose program is still to be loaded.
+  // Whether a process is in an execve whose new program is not loaded yet.
   bool is_following() const { return is_following_; }
 
-  // After stop(): what is worth a line.
+  // After stop(): what the user should be told.
   Notes notes() const;
 
  private:
-  // A request as it was when it was looked at: what the process does to it later changes nothing.
+  // A copy of a request, so that what the process does to it later changes nothing.
   struct Request {
     Request(trace::Area& area, std::shared_ptr<const Member> asks, Addr slot_at, std::uint32_t called)
         : process(std::move(asks)), at(slot_at), line(process->files, at, area, process->part, called), thread(line) {}
@@ -92,7 +94,7 @@ class MailService {
     shared::MailSlot slot{};
     PrivateLine line;
     Conversation thread;
-    bool is_put_off = false;  // answered later, by another
+    bool is_put_off = false;  // the exec follower answers it later
   };
 
   std::set<Addr> blocks_in_use() const;
@@ -129,10 +131,10 @@ class MailService {
   ForeignBreakpoints foreign_breakpoints_;
   Notes failures_;                     // why requests could not be served
   Notes left_;                         // processes that another tracer has
-  std::set<std::uint32_t> strangers_;  // who have rung and are in no process that was found
+  std::set<std::uint32_t> strangers_;  // ids that have rung and belong to no process that was found
   std::uint64_t served_ = 0;           // looks that found requests
   unsigned nameless_ = 0;
-  bool has_missed_ = false;  // a thread has rung, and it is not known which
+  bool has_missed_ = false;  // a thread has rung, and its id is not known
   std::chrono::steady_clock::time_point next_look_{};
   std::map<std::size_t, std::uint32_t> flush_requests_;  // by live part, as last seen
   std::atomic<std::uint32_t> flush_round_{0};

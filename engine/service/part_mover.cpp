@@ -31,16 +31,17 @@ using namespace std::chrono_literals;
 
 constexpr auto kPatience = 100ms;
 constexpr auto kMoment = 500us;
-constexpr auto kMostTime = 400ms;  // a record takes microseconds; on a busy machine a thread waits for its processor
+constexpr auto kMostTime =
+    400ms;  // a record takes microseconds, but on a busy machine a thread waits for its processor
 
-// Code of the session in a process: the agent's own, and what is in its islands.
+// The session's code in a process: the agent, and what is in its islands.
 class SessionCode {
  public:
   SessionCode(const shared::ProcessBlock& head, const std::vector<shared::Point>& points)
       : head_(head), points_(points) {}
 
   bool contains(std::uint64_t ip) const { return is_in_agent(ip) || is_in_island(ip); }
-  // Where a record may be under way: not in the copies of instructions, which run before or after it.
+  // Whether a record may be in progress at `ip`: not in a displaced copy, which runs before or after the recording.
   bool may_record_at(std::uint64_t ip) const { return is_in_agent(ip) || (is_in_island(ip) && !is_copy(ip)); }
 
  private:
@@ -59,29 +60,30 @@ class SessionCode {
   const std::vector<shared::Point>& points_;
 };
 
-// Waits in the kernel for something that comes from outside. No hit makes such a call between claiming a ring and publishing.
+// Whether the thread waits in the kernel for something from outside. No hit makes such a call between claiming a ring and
+// publishing.
 bool waits_in_call(const Thread& thread) {
   const auto result = static_cast<std::int64_t>(thread.registers.rax);
   return result <= -512 && result >= -516;
 }
 
-// A thread's own id is that of its innermost PID namespace.
+// A thread's id in its innermost PID namespace, which it uses itself.
 std::uint32_t own_id(pid_t pid, pid_t tid) {
   const auto status = read_file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/status");
   const auto ids = status ? target::namespace_ids(*status) : std::vector<pid_t>();
   return static_cast<std::uint32_t>(ids.empty() ? tid : ids.back());
 }
 
-// What threads do to the part that goes away. A record in a ring of a CPU is built in an rseq section, which begins anew in the new
-// part when the thread goes on (StoppedProcess sees to that where it sends the thread elsewhere first). A claimed ring is its thread's
-// until the record is there, and what was found in a histogram until it is added to.
+// What threads still do to the part that goes away. A record in a CPU ring is built in an rseq section, which restarts in the
+// new part when the thread goes on (StoppedProcess restarts it if it diverts the thread first). A claimed ring belongs to its
+// thread until the record is published, and a histogram entry until the thread has added to it.
 class Records {
  public:
   Records(StoppedProcess& process, const trace::Area& area, const trace::LiveArea& live, const SessionCode& code,
           shared::TaskWords words)
       : process_(process), area_(area), live_(live), code_(code), words_(words) {}
 
-  // Lets threads go on, one after the other, until none of them is in the middle of a record. False: one stays there.
+  // Lets threads run, one after the other, until none of them is in the middle of a record. False: one of them stays there.
   bool finish() {
     const auto deadline = std::chrono::steady_clock::now() + kMostTime;
     while (std::chrono::steady_clock::now() < deadline) {
@@ -115,25 +117,25 @@ class Records {
   const shared::TaskWords words_;
 };
 
-// A process that has the session, all of its threads stopped.
+// A process of the session with all of its threads stopped.
 class StoppedMember {
  public:
   static Result<StoppedMember> stop(pid_t pid, const trace::Area& area) {
-    // Its filter would decide about the calls that are made in it. One that has come meanwhile is seen when it is stopped.
+    // Its filter would decide about the system calls that the tool makes in it. A filter that is new is seen after the stop.
     const Error filtered{.code = Code::refused,
-                         .text = "it has a seccomp filter, which may forbid what has to be done in it"};
+                         .text = "it has a seccomp filter, which may forbid the system calls that the move needs"};
     if (may_be_killed_for_calls(pid)) return filtered;
     auto process = StoppedProcess::hold(pid, kPatience);
     if (!process) return process.error();
     if (may_be_killed_for_calls(pid)) return filtered;
-    // All that is found out from here on is of the process that is stopped.
+    // All facts from here on are those of the stopped process.
     auto member = open_member(area, pid);
     if (!member) return member.error();
     if (Status alone = target::check_lending(pid); !alone) return alone.error();
     return StoppedMember(process.take(), member.take());
   }
 
-  // Lets what is being recorded be recorded. False: a thread stays there.
+  // Lets threads finish their records. False: one of them does not.
   bool finish(const trace::Area& area) {
     const auto found = find_agent(process_->pid());
     if (!found) return false;
@@ -160,17 +162,17 @@ class StoppedMember {
 
 }  // namespace
 
-// What is mapped first cannot be wrong: a thread that writes there writes to memory of the process's own. So a part that cannot be
-// mapped leaves the process without one, and never with that of another domain.
+// The order makes a failure safe: mapping private memory first means that a thread that writes there writes to its own process.
+// So a part that cannot be mapped leaves the process without a part, and never with the part of another domain.
 std::optional<MoveFailure> move_to_part(pid_t pid, const trace::Area& area, std::optional<std::size_t> part) {
   auto stopped = StoppedMember::stop(pid, area);
   if (!stopped) return MoveFailure{.error = stopped.error()};
   const bool is_at_rest = stopped->finish(area);
   if (Status taken = stopped->cut_off(area); !taken) return MoveFailure{.error = taken.error()};
-  Status given = Error{.code = Code::refused, .text = "a thread does not come back from its hit"};
+  Status given = Error{.code = Code::refused, .text = "a thread does not leave its hit"};
   if (is_at_rest && part) given = stopped->give(area, *part);
   if (is_at_rest && given) return std::nullopt;
-  if (!given) static_cast<void>(stopped->cut_off(area));  // some of it may be there
+  if (!given) static_cast<void>(stopped->cut_off(area));  // it may be mapped in part
   stopped->let_go();
   if (const auto block = find_block(pid)) static_cast<void>(disarm_running(pid, *block));
   return MoveFailure{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Gives a running process another live part of its session: in all of its threads at once, while none of them is in the middle of a
-// record.
+// Moves a running process to another live part of its session: all of its threads at once, while none of them is in the middle
+// of a record.
 #pragma once
 
 #include <sys/types.h>
@@ -12,8 +12,8 @@
 
 namespace uprobe::control {
 
-// The process is stopped for it, some milliseconds. No `part`: it gets none. An Error without `is_cut_off`: everything is as it was. With it: the process has
-// no part any more and its probes are taken out: it runs on unrecorded.
+// Stops the process for some milliseconds. Without a `part` it gets none. An Error without `is_cut_off`: nothing was changed.
+// With `is_cut_off`: the process has no part any more and its probes are removed; it runs on unrecorded.
 struct MoveFailure {
   Error error;
   bool is_cut_off = false;

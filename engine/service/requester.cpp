@@ -16,13 +16,13 @@
 namespace uprobe::control {
 namespace {
 
-// The ids of a thread, from the tool's PID namespace inwards; empty: it has ended.
+// The ids of a thread, from the tool's PID namespace to the innermost one; empty: it has ended.
 std::vector<pid_t> ids_of(pid_t pid, pid_t tid) {
   const auto status = read_file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/status");
   return status ? target::namespace_ids(*status) : std::vector<pid_t>();
 }
 
-// The thread of the process that calls itself `inner`.
+// The thread of the process whose id in its own namespace is `inner`.
 pid_t thread_called(pid_t pid, pid_t inner) {
   for (const pid_t tid : threads_of(pid)) {
     const std::vector<pid_t> ids = ids_of(pid, tid);
@@ -31,7 +31,7 @@ pid_t thread_called(pid_t pid, pid_t inner) {
   return 0;
 }
 
-// Whether a thread of the process is called `id` in the namespace that is `depth` levels in, ours being the first.
+// Whether a thread of the process has the id `id` in the namespace `depth` levels in, counted from the tool's.
 bool has_thread_called(pid_t pid, pid_t id, std::size_t depth) {
   for (const pid_t tid : threads_of(pid)) {
     const std::vector<pid_t> ids = ids_of(pid, tid);
@@ -59,7 +59,7 @@ Result<Requester> find_requester(const trace::Area& area, const Member& process,
   const auto named = static_cast<pid_t>(slot.tid);
   Requester requester{pid, thread_called(pid, named)};
   if (requester.tid != 0) return requester;
-  // A thread id is only needed where the thread is to be seized.
+  // The thread id is needed only where the thread is to be seized.
   const auto kind = static_cast<shared::MailKind>(slot.kind);
   if (kind != shared::MailKind::exec_begins && kind != shared::MailKind::exec_failed) return requester;
   std::vector<pid_t> others{process_of_thread(named)};
@@ -71,7 +71,7 @@ Result<Requester> find_requester(const trace::Area& area, const Member& process,
   }
   for (const pid_t other : others)
     if (const pid_t tid = thread_called(other, named); tid != 0) return Requester{other, tid};
-  return Error{.code = Code::damaged, .text = "a request that no traced process has made"};
+  return Error{.code = Code::damaged, .text = "a request that no traced process has sent"};
 }
 
 pid_t process_called(const trace::Area& area, const Requester& requester, pid_t id) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Who asks through a mailbox: a process that is known to have it, and a thread that it calls by an id of its own PID namespace.
+// The sender of a request: a process that is known to have the mailbox, and a thread, which the request names by its id in the
+// process's own PID namespace.
 #pragma once
 
 #include "engine/process/members.h"
@@ -8,14 +9,14 @@
 namespace uprobe::control {
 
 struct Requester {
-  pid_t pid = 0, tid = 0;  // in our namespace; tid 0: not found, and not needed
+  pid_t pid = 0, tid = 0;  // in the tool's namespace; tid 0: not found, and not needed
 };
 
-// The thread that has put `slot` where the process has it at `at`. Several processes may share the memory (vfork): then it may be
-// another one. Code::damaged when there is none, where one is needed.
+// The thread that has put `slot` at `at` in the process's memory. Several processes may share that memory (vfork), so the
+// sender may belong to another one. Code::damaged where a thread is needed and none is found.
 Result<Requester> find_requester(const trace::Area& area, const Member& process, Addr at, const shared::MailSlot& slot);
 
-// The process of the session with the thread that the requester calls `id`; 0 if there is none.
+// The process of the session with the thread that the requester knows as `id`; 0 if there is none.
 pid_t process_called(const trace::Area& area, const Requester& requester, pid_t id);
 
 }  // namespace uprobe::control

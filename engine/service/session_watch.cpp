@@ -6,8 +6,8 @@
 
 namespace uprobe::control {
 
-// The last field of /proc/loadavg is the id that was given last, in the reader's PID namespace: threads and processes of the
-// namespaces inside it have ids there, too. Where it cannot be read there may always be new ones.
+// The last field of /proc/loadavg is the id that the kernel gave last in the reader's PID namespace; threads and processes of
+// nested namespaces have ids there, too. Where the file cannot be read, new processes are always assumed.
 bool SessionWatch::may_have_new_ones() {
   const auto load = read_file("/proc/loadavg");
   const std::size_t at = load ? load->rfind(' ') : std::string::npos;
@@ -47,7 +47,7 @@ std::vector<SessionWatch::Stray> SessionWatch::step() {
     if (!known.part) continue;
     auto credentials = credentials_of(pid);
     if (!credentials || is_same_domain(*credentials, domain_of_(*known.part))) continue;
-    // It may have called execve, and have nothing of the session any more.
+    // It may have called execve, and be no longer in the session.
     known.part = find_part_(pid);
     if (known.part && !is_same_domain(*credentials, domain_of_(*known.part)))
       strays.push_back({.pid = pid, .part = *known.part, .credentials = credentials.take()});

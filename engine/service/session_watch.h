@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Which processes have a session, and whether each of them still has the credentials of its trust domain: looked for in /proc, as
-// often as step() is called. Nothing is stopped for it.
+// Watches which processes have a session, and whether each still has the credentials of its trust domain. Each step() looks in
+// /proc and stops nothing.
 //
-// A process that is new has its mappings read once; those of the session are looked at in each step. A step in which the kernel has
-// started no process since the last one does not read the list of processes.
+// Step() reads the mappings of a new process once, and checks the session's own processes each time. It reads the list of
+// processes only if the kernel has started one since the last step.
 #pragma once
 
 #include <sys/types.h>
@@ -21,14 +21,14 @@ namespace uprobe::control {
 
 class SessionWatch {
  public:
-  // The part of the session that a process maps; nothing: none.
+  // The part of the session that a process maps; nothing: it maps none.
   using FindPart = std::function<std::optional<std::size_t>(pid_t)>;
-  // The credentials that this part is for.
+  // The credentials for which a part is.
   using DomainOf = std::function<Credentials(std::size_t part)>;
   SessionWatch(FindPart find_part, DomainOf domain_of)
       : find_part_(std::move(find_part)), domain_of_(std::move(domain_of)) {}
 
-  // A process that has a part which is not for it. It comes with every step until its part is another one, or it has ended.
+  // A process with a part that is not for its credentials. Each step reports it until it has another part, or has ended.
   struct Stray {
     pid_t pid;
     std::size_t part;
@@ -38,7 +38,7 @@ class SessionWatch {
   // The same for one process, new or known.
   std::optional<Stray> look_at(pid_t pid);
 
-  // The process maps something else now, or another program.
+  // The process has changed its mappings, or runs another program.
   void forget(pid_t pid) {
     known_.erase(pid);
     last_started_.clear();

@@ -28,8 +28,8 @@ void SwitchCarrier::put(std::size_t part, std::size_t number, std::uint32_t valu
   std::atomic_ref(word).store(value, std::memory_order_relaxed);
 }
 
-// A part that is new began with the switches that the first one had at the last step, or has changed to since. A value that is
-// none of the two is a switch that is on.
+// A new part began with the switches that the first part had at the last step, or has changed to since. A value that is neither
+// of the two is a switch that is on.
 void SwitchCarrier::step(const Domains& domains) {
   if (!area_.has_switches()) return;
   const std::size_t parts = std::min(area_.live_count(), domains.count());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a trigger switches on or off in one trust domain is carried to the domains of equal or less privilege.
+// Copies what a trigger switches on or off in one trust domain to the domains of equal or less privilege.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace uprobe::control {
 
 class SwitchCarrier {
  public:
-  // Before any process of the session runs: a switch may change before the first step.
+  // Construct it before any process of the session runs: a switch may change before the first step.
   explicit SwitchCarrier(trace::Area& area);
-  // Compares the switches with what they were at the last step.
+  // Compares the switches with their state at the last step.
   void step(const Domains& domains);
 
  private:
@@ -22,7 +22,7 @@ class SwitchCarrier {
   void put(std::size_t part, std::size_t number, std::uint32_t value);
 
   trace::Area& area_;
-  std::vector<std::vector<std::uint32_t>> before_;  // of each part: the switch of the session, then those of the events
+  std::vector<std::vector<std::uint32_t>> before_;  // per part: the session's switch, then those of the events
 };
 
 }  // namespace uprobe::control

@@ -19,16 +19,16 @@ namespace {
 using control::Candidate;
 using namespace std::chrono_literals;
 
-constexpr auto kPace = 40ms;  // the help and README say it
+constexpr auto kPace = 40ms;  // documented in the help and in README
 constexpr auto kAgain = 10ms;
 constexpr int kMostTries = 25;
-constexpr std::size_t kMostTold = 10;  // of one kind
+constexpr std::size_t kMostTold = 10;  // per reason
 constexpr std::size_t kMostReasons = 100;
-// Lines at once, and afterwards one for each of these times.
+// This many lines at once, and afterwards one line per kLinePace.
 constexpr std::size_t kMostLines = 100;
 constexpr auto kLinePace = 50ms;
 
-// What is over in a moment: others of us are at work there, it begins or ends, it calls execve.
+// Errors that may pass: another tool is at work in the process, or the process begins, ends or calls execve.
 bool may_pass(const Error& error) { return error.err == EBUSY || error.err == EPERM || error.err == EACCES; }
 
 bool has_gone(pid_t pid, const Error& error) {
@@ -41,8 +41,8 @@ std::string called(const Candidate& candidate) {
 
 }  // namespace
 
-// What a thread holds by ptrace is let go of when it ends, whatever has failed (kernel/ptrace.c, exit_ptrace): each newcomer has one
-// of its own.
+// What a thread holds by ptrace is released when the thread ends, whatever has failed (kernel/ptrace.c, exit_ptrace). So each
+// process is attached by a thread of its own.
 Status LateAttacher::try_to_take(const Candidate& candidate) {
   Status taken = ok();
   std::thread thread = start_signal_masked_thread(
@@ -62,7 +62,7 @@ Status LateAttacher::take(const Candidate& candidate) {
   return taken;
 }
 
-// Programs that start all the time must not fill the user's screen.
+// Limits the lines: programs that start all the time must not fill the user's screen.
 void LateAttacher::tell(const std::string& line) {
   const auto now = std::chrono::steady_clock::now();
   const auto earned = (now - earned_until_) / kLinePace;
@@ -78,10 +78,10 @@ void LateAttacher::tell_refusal(const Candidate& candidate, const Error& error) 
   const Error told = is_forbidden ? target::explain_refusal(candidate.pid, error.err) : error;
   if (refusals_.size() >= kMostReasons && !refusals_.contains(told.text)) return void(++untold_);
   if (++refusals_[told.text] > kMostTold) return;
-  tell(called(candidate) + (told.where.empty() || is_forbidden ? " " : ": ") + told.text + ": it is left out");
+  tell(called(candidate) + (told.where.empty() || is_forbidden ? " " : ": ") + told.text + ": it is skipped");
 }
 
-// Whether it is to be tried again.
+// True: the process is to be retried.
 bool LateAttacher::settle(const Candidate& candidate, const Status& outcome) {
   const bool has_ended = !outcome && has_gone(candidate.pid, outcome.error());
   if (!outcome && !has_ended && may_pass(outcome.error()) && candidate.offers < kMostTries) return true;
@@ -109,8 +109,8 @@ bool LateAttacher::step() {
 void LateAttacher::tell_closed() {
   const std::size_t closed = finder_.closed_ones();
   if (closed != 0)
-    tell_(std::to_string(closed) + (closed == 1 ? " process does not show us what it maps: it is left out"
-                                                : " processes do not show us what they map: they are left out"));
+    tell_(std::to_string(closed) + (closed == 1 ? " process does not show this user its mappings: it is skipped"
+                                                : " processes do not show this user their mappings: they are skipped"));
 }
 
 void LateAttacher::take_present(const GivenUp& given_up) {
@@ -138,11 +138,11 @@ void LateAttacher::stop() {
 std::vector<std::string> LateAttacher::notes() const {
   std::vector<std::string> notes;
   for (const auto& [reason, times] : refusals_)
-    if (times > kMostTold) notes.push_back(std::to_string(times - kMostTold) + " more processes left out: " + reason);
-  if (untold_ != 0) notes.push_back(std::to_string(untold_) + " further messages about processes are not shown");
+    if (times > kMostTold) notes.push_back(std::to_string(times - kMostTold) + " more processes skipped: " + reason);
+  if (untold_ != 0) notes.push_back(std::to_string(untold_) + " further messages about processes were not shown");
   if (gone_ != 0)
     notes.push_back(std::to_string(gone_) + (gone_ == 1 ? " process had ended" : " processes had ended") +
-                    " before they were attached to");
+                    " before the tool could attach");
   return notes;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Processes that come into a session that is under way: those that a name or a mapped file means, at its beginning or, watched
-// for, whenever they start. Each by itself: one that cannot be attached to is told and left out.
+// Attaches to processes while a session runs: those with a given name or mapped file, at the session's beginning and, if the
+// user wants to wait, whenever one starts. Each process is handled by itself: one that cannot be attached is reported and
+// skipped.
 #pragma once
 
 #include <atomic>
@@ -19,28 +20,28 @@ namespace uprobe {
 
 class LateAttacher {
  public:
-  // All outlive it. `session`: the inode of the session's area. `tell` may be called from another thread.
+  // All arguments must outlive it. `session`: the inode of the session's area. `tell` may be called from another thread.
   LateAttacher(control::ProcessFinder finder, ino_t session, control::MailService& service, Tell tell)
       : finder_(std::move(finder)), session_(session), service_(service), tell_(std::move(tell)) {}
   ~LateAttacher() { stop(); }
   LateAttacher(const LateAttacher&) = delete;
   LateAttacher& operator=(const LateAttacher&) = delete;
 
-  // All that are there. What is in somebody's way for a moment is tried again for a while.
+  // Attaches to all that exist now. A process that cannot be attached for the moment is retried for a while.
   void take_present(const GivenUp& given_up);
-  // From now on those that come, on a thread of its own, until stop().
+  // Attaches to later ones, on a thread of its own, until stop().
   void watch();
   void stop();
 
-  // After stop(), or before watch(): how many are or have been in the session because of it; pidfds of those that take_present has
-  // brought; how many were found; what has not been told one by one.
+  // After stop(), or before watch(): how many processes it brought into the session; pidfds of those that take_present()
+  // brought; how many it found; notes on what was not reported at once.
   std::size_t taken() const { return taken_; }
   std::vector<Fd> take_handles() { return std::move(handles_); }
   std::size_t found() const { return found_; }
   std::vector<std::string> notes() const;
 
  private:
-  // Whether some are to be tried again.
+  // True: some are to be retried.
   bool step();
   bool settle(const control::Candidate& candidate, const Status& outcome);
   Status try_to_take(const control::Candidate& candidate);
@@ -54,9 +55,9 @@ class LateAttacher {
   control::MailService& service_;
   const Tell tell_;
   std::vector<Fd> handles_;
-  std::map<std::string, std::size_t> refusals_;  // how often for that reason
+  std::map<std::string, std::size_t> refusals_;  // count per reason
   std::size_t taken_ = 0, found_ = 0, gone_ = 0;
-  std::size_t lines_left_ = 0, untold_ = 0;  // lines that may be told now, and that were not
+  std::size_t lines_left_ = 0, untold_ = 0;  // lines that may be printed now; lines that were suppressed
   std::chrono::steady_clock::time_point earned_until_;
   bool is_watching_ = false;
   std::atomic<bool> stop_{false};

@@ -34,9 +34,10 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Beyond it text is written in the middle of a turn. Output that waits is to do that between turns, when others can take them.
+// The printer writes its text out in the middle of a turn only beyond this size. Slow output belongs between turns, when
+// another thread can read.
 constexpr std::size_t kFlushBytes = std::size_t{16} << 20;
-constexpr std::uint32_t kMoreEvents = 1024;  // may join while the session runs
+constexpr std::uint32_t kMoreEvents = 1024;  // can be added while the session runs
 
 std::uint64_t power_of_two(std::uint64_t n) {
   std::uint64_t power = shared::kMinRingBytes;
@@ -44,8 +45,8 @@ std::uint64_t power_of_two(std::uint64_t n) {
   return power;
 }
 
-// A ring for each CPU, and some to claim for threads without rseq: one that is preempted in the middle of a record keeps its
-// ring meanwhile.
+// One ring per CPU, and some that threads without rseq claim: a thread that is preempted in the middle of a record keeps its
+// ring that long.
 void set_rings(trace::AreaSpec& spec) {
   const auto cpus = static_cast<std::uint32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_CONF)));
   const std::uint32_t claimed = std::min(shared::kMaxRings / 2, std::max(4u, cpus / 2));
@@ -53,13 +54,14 @@ void set_rings(trace::AreaSpec& spec) {
   spec.ring_count = spec.cpu_ring_count + claimed;
 }
 
-// Of events that join while the session runs.
+// Room for events that are added while the session runs.
 std::uint32_t room_for_events(std::size_t present) {
   return static_cast<std::uint32_t>(
       std::min<std::size_t>(kMoreEvents, shared::kMaxEvents - std::min<std::size_t>(present, shared::kMaxEvents)));
 }
 
-// The /proc of another PID namespace shows strangers under our children's numbers: nothing may be read or written there.
+// The /proc of another PID namespace has other processes under the ids of this tool's children: nothing there may be read or
+// written.
 bool proc_is_ours() {
   char link[32] = {};
   return ::readlink("/proc/self", link, sizeof link - 1) > 0 && std::strtol(link, nullptr, 10) == ::getpid();
@@ -78,7 +80,7 @@ Session::State::~State() {
   peer_server.reset();
 }
 
-// From the mail service, which sees processes while they live.
+// The mail service sees processes while they live.
 void Session::State::learn_names() {
   if (!mail) return;
   learn(mail->take_names());
@@ -109,8 +111,8 @@ void Session::State::learn_counted_tasks() {
   }
 }
 
-// Hits that were under way when recording went off still commit: they are a matter of microseconds, unless their thread is
-// stopped or dead.
+// Hits that were in progress when recording was switched off still commit: within microseconds, unless their thread is stopped
+// or dead.
 void Session::State::await_writers() {
   for (int tries = 0; tries < 20; ++tries) {
     bool busy = false;
@@ -120,14 +122,14 @@ void Session::State::await_writers() {
   }
 }
 
-// Recording off, original bytes back in every process that has the session: whoever lives on runs untraced.
+// Switches recording off and restores the text of every process that has the session: processes that live on run untraced.
 void Session::State::stop_tracing() {
   socket.reset();
   if (peer_server) peer_server->close();
   end_search();
-  if (area) __atomic_store_n(&area->header().tool_gone, 1, __ATOMIC_RELAXED);  // nobody need ask
+  if (area) __atomic_store_n(&area->header().tool_gone, 1, __ATOMIC_RELAXED);  // agents send no more requests
   {
-    const std::lock_guard lock(changing);  // who is adding probes has added them
+    const std::lock_guard lock(changing);  // a thread that adds probes has finished
     if (mail) mail->stop();
     if (!recording.exchange(false)) return;
   }
@@ -135,7 +137,7 @@ void Session::State::stop_tracing() {
   await_writers();
   struct stat status {};
   if (::fstat(area->fd(), &status) != 0) return;
-  // Children that are forked meanwhile come with the next look.
+  // Children that are forked during a look are found by the next look.
   std::set<pid_t> seen{::getpid()};
   if (is_flushing && control::waits_at_its_end(child)) seen.insert(child);
   constexpr int kMostLooks = 100;
@@ -143,7 +145,7 @@ void Session::State::stop_tracing() {
   for (int looks = 0; found_new && looks < kMostLooks; ++looks) {
     found_new = false;
     for (const pid_t pid : control::processes_mapping(status.st_ino)) {
-      if (seen.count(pid) != 0 || target::borrows_memory(pid)) continue;  // given back with its parent
+      if (seen.count(pid) != 0 || target::borrows_memory(pid)) continue;  // restored together with its parent
       seen.insert(pid);
       found_new = true;
       if (!control::is_tool_of(pid, status.st_ino)) let_go.insert(pid);
@@ -157,7 +159,7 @@ void Session::State::let_go_of(pid_t pid) {
     const Status given = control::give_back(pid);
     if (given || !control::has_session(pid)) return;  // it may have ended, or have called execve
     notes.push_back("process " + std::to_string(pid) +
-                    " keeps handlers of ours, without probes: " + given.error().text);
+                    " keeps handlers of the tool, without probes: " + given.error().text);
   }
   if (const auto block = control::find_block(pid)) static_cast<void>(control::disarm_running(pid, *block));
 }
@@ -166,7 +168,7 @@ Result<Session> Session::prepare(const SessionOptions& options) {
   auto state = std::make_unique<State>();
   state->options = options;
   if (options.ring_bytes < shared::kMinRingBytes || options.ring_bytes > shared::kMaxRingBytes)
-    return Error{.code = Code::limit, .text = "ring size out of range: 8K to 1G"};
+    return Error{.code = Code::limit, .text = "ring size out of range: allowed are 8K to 1G"};
   state->options.ring_bytes = power_of_two(options.ring_bytes);
   state->definer.emplace(state->options, state->flows);
   for (const Definition& definition : options.definitions)
@@ -263,15 +265,15 @@ Status Session::State::begin(const std::map<pid_t, Addr>& first) {
   return ok();
 }
 
-// Where nothing can be armed that is there, tracing would be a wait for nothing.
+// A session in which no point can be armed would never show anything.
 Status Session::State::find_any_armed() const {
   const control::ArmReport& report = armer->report();
   if (!report.armed_events.empty() || report.first_refusal.empty()) return ok();
   return Error{.code = Code::refused, .text = "nothing in the program can be probed: " + report.first_refusal};
 }
 
-// A program that somebody kills while it is being loaded has ended as it would have without us; run() says so. While it is
-// stopped, with all signals masked, SIGKILL alone can have done that.
+// A program that is killed while the tool loads the agent has ended as it would have without the tool; run() reports that. The
+// program is stopped with all signals masked, so only SIGKILL can have ended it.
 Status Session::State::unless_killed(const Error& error) {
   constexpr auto kOnItsWayOut = std::chrono::milliseconds(20);
   const bool killed =
@@ -289,7 +291,7 @@ Status Session::State::open_agent() {
   const std::string path = options.agent_path.empty() ? find_agent() : options.agent_path;
   if (path.empty())
     return Error{.code = Code::not_found,
-                 .text = "libuprobe.so is neither beside uprobe-run nor where it was installed"};
+                 .text = "libuprobe.so is neither next to uprobe-run nor where it was installed"};
   auto image = control::AgentImage::open(path);
   if (!image) return image.error();
   agent.emplace(image.take());
@@ -311,16 +313,16 @@ Status Session::launch(const std::vector<std::string>& argv) {
 
 Result<std::unique_ptr<target::PtraceTarget>> Session::State::start(const std::string& program,
                                                                     const std::vector<std::string>& argv) {
-  const auto meanwhile = [&] {
-    if (options.has_guardian)  // the program is the first child that others see
+  const auto in_parent = [&] {
+    if (options.has_guardian)  // first, so that the program is the first child that other threads see
       target::start_guardian(is_daemonized() ? options.waiting->pid : 0);
     if (options.tier != plan::Tier::breakpoint)
       for (const control::FilePoints& file : planned.files()) flows.begin(file.file);
-    raise_own_limits();  // the child has inherited them as they were
+    raise_own_limits();  // the child has inherited the old ones
     return make_area();
   };
-  if (!is_daemonized()) return target::PtraceTarget::launch(program, argv, {.meanwhile = meanwhile});
-  if (Status made = meanwhile(); !made) return made.error();
+  if (!is_daemonized()) return target::PtraceTarget::launch(program, argv, {.in_parent = in_parent});
+  if (Status made = in_parent(); !made) return made.error();
   return target::PtraceTarget::launch_waiting(options.waiting->pid, options.waiting->line, program);
 }
 
@@ -332,7 +334,7 @@ Status Session::State::launch(const std::string& program, const std::vector<std:
   return ended_early ? ok() : serve();
 }
 
-// Nothing of it has run: it ends as the tool would have ended.
+// The program has run no instruction: it ends with the exit code that the tool would have had.
 Status Session::State::give_up(target::PtraceTarget& target, const Error& error) {
   constexpr auto kOnItsWayOut = std::chrono::milliseconds(20);
   const bool killed = error.err == ESRCH || (pidfd && has_ended(pidfd.get(), kOnItsWayOut));
@@ -343,8 +345,8 @@ Status Session::State::give_up(target::PtraceTarget& target, const Error& error)
 
 Status Session::State::make_ready(target::PtraceTarget& target) {
   child = target.pid();
-  // Where SIGCHLD is ignored (inherited; the child has inherited it by now) a child that ends leaves no status to take. The
-  // program is stopped: it cannot end before this.
+  // Where SIGCHLD is ignored (the child has inherited that by now) a child that ends leaves no status. The program is stopped,
+  // so it cannot end before this.
   ::signal(SIGCHLD, SIG_DFL);
   pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   if (!pidfd) return system_error("pidfd_open", errno);
@@ -364,7 +366,7 @@ int Session::child_pid() const { return state_->child; }
 
 namespace {
 
-// The part of a run that turns records into text.
+// Turns records into text during a run.
 class Printer : public Recipient {
  public:
   Printer(const std::vector<Probe>& probes, const RunOptions& options, const Output& output, format::Symbols* symbols)
@@ -392,7 +394,7 @@ class Printer : public Recipient {
   bool is_full() const override { return options_.max_events != 0 && printed_ >= options_.max_events; }
 
  private:
-  const std::vector<Probe>& probes_;  // some may join
+  const std::vector<Probe>& probes_;  // grows while the session runs
   std::size_t known_ = 0;
   const RunOptions& options_;
   const Output& output_;
@@ -414,7 +416,7 @@ class Forwarder : public Recipient {
   const RecordSink& sink_;
 };
 
-// Until the descriptor is readable; -1: all the time.
+// Waits until the descriptor is readable.
 void wait_for(int event, std::chrono::microseconds limit) {
   pollfd poll_for{.fd = event, .events = POLLIN, .revents = 0};
   const timespec timeout{.tv_sec = limit.count() / 1'000'000, .tv_nsec = limit.count() % 1'000'000 * 1000};
@@ -460,7 +462,7 @@ Status Session::follow(const control::Preloaded& program, const RunOptions& opti
     step();
     if (!deserted) wait_for(s.mail->flush_wanted(), s.reader->next_poll());
   }
-  if (deserted) s.recording = false;  // nobody is left to take the probes out of
+  if (deserted) s.recording = false;  // there is no process left to take the probes out of
   s.stop_tracing();
   step();
   s.read_all();

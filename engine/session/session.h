@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// The facade: everything that the CLI (and later the helper and the tests) may use of the engine.
+// The facade: all of the engine that the CLI, the helper, the library and the tests may use.
 //
-//   prepare   every definition is parsed, resolved and planned against the files; no process exists yet
-//   attach    the same for processes that run already. Where another tool traces them, the session is that tool's client
-//   launch    the program starts under ptrace, the agent gets in at the exec stop, points are armed, the tracer lets go
-//   run       records are read and printed until the program ends (or the session is stopped); other threads may add and
-//             remove probes meanwhile
-//   summary   what was hit, missed and lost
+//   prepare   parses, resolves and plans every definition against the files; no process exists yet
+//   attach    the same for running processes. Where another tool traces them, the session becomes that tool's client
+//   launch    starts the program under ptrace, loads the agent at the exec stop, arms the points and releases the program
+//   run       reads and prints records until the program ends or the session is stopped; other threads may add and remove
+//             probes during this time
+//   summary   counts of hits, missed returns and lost records
 //
-// Nothing here exits, prints to the terminal on its own or throws; every failure is an Error.
+// No function here exits, throws, or prints to the terminal on its own; every failure is an Error.
 #pragma once
 
 #include <cstddef>
@@ -34,47 +34,50 @@ class Session {
 
   std::vector<PlanReport> report() const;
 
-  // Starts argv[0] (found through PATH), traced, with the environment as it is. The program runs when this returns. Code::killed where
-  // a process that waited has ended meanwhile.
+  // Starts argv[0] (found through PATH), traced, with the environment of this process. The program runs when this returns.
+  // Code::killed where a waiting process that was to become the program has ended.
   Status launch(const std::vector<std::string>& argv);
   int child_pid() const;
 
-  // Processes that run already. Where one of `pids` cannot be attached to, none is; of the others, unless they are waited for, one
-  // must be there. Where another tool has them, of this user's or with `joins_others`, it adds our probes to its own
-  // (engine/ipc/peer_protocol.h); they must be the ones that it was started with or for. They run when this returns. Code::killed when
-  // it was given up before the first was touched, or while another was waited for: all of them are as they were.
+  // Attaches to running processes. If one of `pids` cannot be attached, none is. Of the processes meant by name or file at
+  // least one has to exist, unless the user waits for them. Where another tool traces the processes (of this user, or of any
+  // with `joins_others`) that tool adds this session's probes to its own (engine/ipc/peer_protocol.h); the processes must be
+  // exactly those that it was started with or for. The processes run when this returns. Code::killed when `given_up` became
+  // true before the first process was touched, or while this waited for another tool: all of them are as they were.
   Status attach(const Selection& whom, const GivenUp& given_up);
 
-  // The other socket: the program that has the agent by LD_PRELOAD and waits for us. When this returns the points are armed;
-  // the program begins with program.finish(true).
+  // For a program that has loaded the agent by LD_PRELOAD and waits for this process. When this returns the points are armed;
+  // the program starts with program.finish(true).
   Status adopt(control::Preloaded& program);
-  // Reads and prints until no process has the session any more, or `options` or the output end it.
+  // Reads and prints until no process of the session is left, or `options` or the output end it.
   Status follow(const control::Preloaded& program, const RunOptions& options, const Output& output);
 
-  // After attach(): until the processes have ended (never where others are waited for) or `options` or the output end it. Else:
-  // reads and prints until the program has ended and everything recorded is printed. Output errors end printing, never the
-  // program.
+  // After attach(): reads and prints until the processes have ended (never where later ones are waited for), or `options` or
+  // the output end it. Otherwise: until the program has ended and everything recorded is printed. Output errors end the
+  // printing, never the program.
   Result<Ending> run(const RunOptions& options, const Output& output);
   Result<Ending> run(const RunOptions& options, const RecordSink& sink);
-  // Clients have outlasted run(): the target cannot be left before them. serve_clients() returns when the last has gone.
+  // Whether clients are left after run(): the target cannot be released before they leave. serve_clients() returns when none is
+  // left.
   bool has_clients() const;
   void serve_clients();
-  // A program that was a waiting process and waits at its end goes on: all that is to be written of it has been.
+  // Continues a program that was a waiting process and is held at its end until all of its records are written.
   void let_program_end();
-  bool is_recording() const;  // launched, and not let go since
+  bool is_recording() const;  // launched, and not released since
   // SIGKILL, if the program has not ended.
   void kill_program();
   Summary summary() const;
-  // What `hist` triggers have counted so far, as the kernel's hist files show it; empty: there is no such trigger. Those of several
-  // events stand one after the other, each under its event's name.
+  // The counts of the `hist` triggers, in the format of the kernel's hist files; empty: there is no such trigger. The
+  // histograms of several events follow each other, each under its event's name.
   std::string histograms(bool raw_strings) const;
 
-  // While run() is under way, from any thread; every process of the session is changed. Code::refused once the session has ended.
-  // A line as uprobe_events takes it. All that it adds is added or, with an Error, nothing; what it deletes is gone.
+  // While run() is in progress, from any thread. They change every process of the session. Code::refused once the session has
+  // ended. A line as uprobe_events takes it. Either all of its probes are added or, with an Error, none; what it deletes stays
+  // deleted.
   Result<Changes> define(const Definition& definition);
-  // "GROUP/EVENT", "EVENT" in any group, "GROUP/"; empty: all.
+  // "GROUP/EVENT", "EVENT" (in any group), "GROUP/"; empty: all events.
   Result<Changes> remove(const std::string& name);
-  // What is switched off keeps its places and records nothing. Returns how many probes that are.
+  // An event that is off keeps its probe points and records nothing. Returns the number of probes that were switched.
   Result<std::size_t> switch_events(const std::string& name, bool on);
   std::vector<ProbeState> probes() const;
 
@@ -84,8 +87,9 @@ class Session {
   std::unique_ptr<State> state_;
 };
 
-// Takes away what a tool that was killed has left in processes that it had attached to: in these, and where it has looked for some
-// itself, in all that it was in; it was known by our process id. The first error, if any.
+// Removes what a killed tool has left in the processes that it had attached to: in `whom`, and, where that tool searched for
+// processes itself, in all processes of its session. It was known by the calling tool's process id. Returns the first error, if
+// any.
 Status release(const Selection& whom);
 
 }  // namespace uprobe

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A session that is the client of another tool's: that one has the target, ours has what it sends.
+// A session that is the client of another tool's session: the owner tool has the target and sends this one its records.
 #include <signal.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@ using std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr auto kLook = 20ms;
-constexpr auto kLongestFarewell = 15s;  // without a word of the host's
+constexpr auto kLongestFarewell = 15s;  // in which the owner tool must answer that this client has left
 
 Error cannot_join(std::string text) { return Error{.code = Code::refused, .text = std::move(text)}; }
 
@@ -29,16 +29,16 @@ std::string working_folder() {
 
 }  // namespace
 
-Status Session::State::become_client(pid_t host, const GivenUp& given_up) {
-  const std::string number = std::to_string(control::known_as(host));
+Status Session::State::become_client(pid_t owner, const GivenUp& given_up) {
+  const std::string number = std::to_string(control::known_as(owner));
   const std::string whose = "uprobe-run, process " + number + ", traces it: ";
-  const auto owner = user_of(host);
-  const bool is_others = owner && *owner != ::geteuid();
+  const auto user = user_of(owner);
+  const bool is_others = user && *user != ::geteuid();
   if (is_others && !options.joins_others)
     return Error{.code = Code::refused,
-                 .text = "is traced by uprobe-run, process " + number + ", of user " + user_text(*owner),
+                 .text = "is traced by uprobe-run, process " + number + ", of user " + user_text(*user),
                  .help = "--join joins that user's session"};
-  if (!options.name.empty()) return cannot_join(whose + "a session that joins it has no --session of its own");
+  if (!options.name.empty()) return cannot_join(whose + "a session that joins it cannot have a --session name");
   Hello hello{.pass = {},
               .processes = {},
               .known_as = static_cast<std::uint32_t>(options.known_as != 0 ? options.known_as : ::getpid()),
@@ -52,10 +52,10 @@ Status Session::State::become_client(pid_t host, const GivenUp& given_up) {
   hello.processes.assign(attached.begin(), attached.end());
   for (const Definition& definition : options.definitions)
     if (!definition.triggers.empty() || definition.is_disabled)
-      return cannot_join(whose + "--trigger and --disabled belong to the beginning of a session");
-  auto begun = PeerClient::begin(host, hello, describe(probes), options.joins_others, given_up);
+      return cannot_join(whose + "--trigger and --disabled can only be given when a session starts");
+  auto begun = PeerClient::begin(owner, hello, describe(probes), options.joins_others, given_up);
   if (!begun) return begun.error();
-  if (is_others) tell("joins the session of user " + user_text(*owner) + " (uprobe-run, process " + number + ")");
+  if (is_others) tell("joins the session of user " + user_text(*user) + " (uprobe-run, process " + number + ")");
   connection.emplace(begun.take());
   return ok();
 }
@@ -83,14 +83,14 @@ Result<Ending> Session::State::run_as_client(const RunOptions& run_options, Reci
   if (left) return Ending{.detached = true};
   if (connection->end() == ClientEnd::processes) return Ending{};
   if (connection->end()) return Ending{.detached = true};
-  // Ended with the host while we did not listen, or it was killed.
+  // The processes ended together with the owner tool, or the owner tool was killed.
   const bool all_gone =
       std::all_of(attached.begin(), attached.end(), [](pid_t pid) { return ::kill(pid, 0) != 0 && errno == ESRCH; });
   if (all_gone) return Ending{};
   static_cast<void>(release({.pids = {attached.begin(), attached.end()}}));
   return Error{.code = Code::refused,
-               .text = "the uprobe-run that had the target (engine " + std::to_string(connection->host()) +
-                       ") has been killed; what it had left is taken away"};
+               .text = "the uprobe-run that had the target (tracer process " + std::to_string(connection->owner()) +
+                       ") has been killed; its probes are removed"};
 }
 
 }  // namespace uprobe

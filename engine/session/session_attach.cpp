@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Attaching to processes that run. The session's other sockets are in session.cpp.
+// Attaching to running processes, alone or as a client of the tool that traces them.
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -41,12 +41,12 @@ Status check_free(pid_t pid) {
   return control::make_free(pid);
 }
 
-// Tries to get at a process while others of us may be there just now: one that is about to end, one that begins.
+// Retries while another tool is at work in the process: one that is about to end, or one that begins.
 class Turn {
  public:
   explicit Turn(const GivenUp& given_up) : given_up_(given_up) {}
 
-  // Whether to try once more, a moment later.
+  // Whether to retry; sleeps for a moment first.
   bool comes_after(const Error& error) {
     using namespace std::chrono_literals;
     constexpr int kMostBusy = 1000, kMostForbidden = 20;
@@ -76,8 +76,8 @@ struct Held {
   Result<control::FoundAgent> agent;
 };
 
-// Held, with nobody's session in it. Of several of us that begin at the same time one gets the first thread; the others see that
-// and look again.
+// Stops a process that has no session. Of several tools that begin at the same time one gets the first thread, and the others
+// see that and retry.
 Result<Held> hold_free(pid_t pid, const GivenUp& given_up) {
   for (Turn turn(given_up);;) {
     if (Status free = await_free(pid, given_up); !free) return free.error();
@@ -87,9 +87,9 @@ Result<Held> hold_free(pid_t pid, const GivenUp& given_up) {
       auto agent = control::find_agent(pid);
       if (!control::is_in_session(pid, agent)) return Held{process.take(), std::move(agent)};
     }
-    const Error error = process
-                            ? Error{.code = Code::refused, .text = "others attach to it at the same time", .err = EBUSY}
-                            : process.error();
+    const Error error =
+        process ? Error{.code = Code::refused, .text = "another tool attaches to it at the same time", .err = EBUSY}
+                : process.error();
     if (process) (*process)->let_go();
     if (!turn.comes_after(error)) return turn.failed(error);
   }
@@ -97,7 +97,7 @@ Result<Held> hold_free(pid_t pid, const GivenUp& given_up) {
 
 bool has_gone(pid_t pid) { return ::kill(pid, 0) != 0 && errno == ESRCH; }
 
-// Also where a tool was killed before it had a session there: its code for remote calls goes with ours.
+// Also removes the remote-call code of a tool that was killed before it had a session in the process.
 Status clean(pid_t pid) {
   const GivenUp never = [] { return false; };
   auto held = hold_free(pid, never);
@@ -106,7 +106,7 @@ Status clean(pid_t pid) {
 
 }  // namespace
 
-// All of them stay held until all are armed: either the session begins in each or in none.
+// All processes stay stopped until all are armed, so that the session begins in each of them or in none.
 Status Session::State::attach_all(const GivenUp& given_up) {
   for (const pid_t pid : attached) {
     auto files = target::ProcessFiles::open(pid);
@@ -140,7 +140,7 @@ Status Session::State::attach_all(const GivenUp& given_up) {
   return begun;
 }
 
-// Those that are asked for by number.
+// Attaches to the processes that the user gave by id.
 Status Session::State::attach_first(const GivenUp& given_up) {
   for (const pid_t pid : attached) {
     if (Status free = await_free(pid, given_up); !free) return about(pid, free.error());
@@ -155,7 +155,7 @@ Status Session::State::attach_first(const GivenUp& given_up) {
   return begun;
 }
 
-// Nothing of it is in any process. The places of our own points stay planned.
+// No process has anything of the attempt. The internal points stay planned.
 void Session::State::forget_attempt() {
   processes.clear();
   reader.reset();
@@ -168,14 +168,14 @@ void Session::State::forget_attempt() {
 
 namespace {
 
-// Why a tool that is seen has no socket here: it is in another namespace.
-std::optional<Error> reason_out_of_reach(pid_t host) {
+// Why a tool that traces the process has no socket here: it is in another namespace.
+std::optional<Error> reason_out_of_reach(pid_t owner) {
   for (const std::string name : {"mnt", "pid", "user"}) {
     std::error_code unread;
-    const auto its = std::filesystem::read_symlink("/proc/" + std::to_string(host) + "/ns/" + name, unread);
+    const auto its = std::filesystem::read_symlink("/proc/" + std::to_string(owner) + "/ns/" + name, unread);
     const auto ours = std::filesystem::read_symlink("/proc/self/ns/" + name, unread);
     if (unread || its == ours) continue;
-    const std::string number = std::to_string(control::known_as(host));
+    const std::string number = std::to_string(control::known_as(owner));
     return Error{.code = Code::refused,
                  .text = "is traced by uprobe-run, process " + number +
                          ", which cannot be joined from here: it is in another " +
@@ -190,22 +190,23 @@ std::optional<Error> reason_out_of_reach(pid_t host) {
 
 }  // namespace
 
-// A host that is about to leave lets go of the process, and it is ours; one that is about to begin takes us in.
-Status Session::State::join_host(const Error& occupied, const GivenUp& given_up) {
-  pid_t host = 0;
+// An owner tool that is about to leave releases the process, and then this session attaches itself; one that is just starting
+// will admit this session. Both are EAGAIN.
+Status Session::State::join_owner(const Error& occupied, const GivenUp& given_up) {
+  pid_t owner = 0;
   for (const pid_t pid : attached)
-    if (host == 0) host = control::host_of(pid);
+    if (owner == 0) owner = control::owner_of(pid);
   const Error again{
       .code = Code::refused, .text = occupied.text, .where = occupied.where, .column = -1, .help = {}, .err = EAGAIN};
-  if (host == 0) return again;
-  const Status joined = become_client(host, given_up);
+  if (owner == 0) return again;
+  const Status joined = become_client(owner, given_up);
   if (joined) return joined;
   if (joined.error().code != Code::not_found) return about(attached.front(), joined.error());
-  if (const auto elsewhere = reason_out_of_reach(host)) return about(attached.front(), *elsewhere);
-  return is_engine(host) ? again : occupied;
+  if (const auto elsewhere = reason_out_of_reach(owner)) return about(attached.front(), *elsewhere);
+  return is_engine(owner) ? again : occupied;
 }
 
-// By number, in a session of our own or as another's client.
+// Attaches by id, in a session of its own or as a client.
 Status Session::State::attach_or_join(const GivenUp& given_up) {
   using namespace std::chrono_literals;
   constexpr auto kPatience = 10s;
@@ -213,7 +214,7 @@ Status Session::State::attach_or_join(const GivenUp& given_up) {
     const Status first = attach_first(given_up);
     if (first || first.error().err != control::kOccupied || searches || !options.has_socket) return first;
     forget_attempt();
-    const Status joined = join_host(first.error(), given_up);
+    const Status joined = join_owner(first.error(), given_up);
     if (joined || joined.error().err != EAGAIN || std::chrono::steady_clock::now() - begun > kPatience) return joined;
     if (given_up()) return Error{.code = Code::killed, .text = "given up"};
     std::this_thread::sleep_for(5ms);
@@ -226,15 +227,15 @@ Error nobody_found(const Selection& whom, std::size_t found) {
   std::string what;
   for (const std::string& name : whom.names) what += (what.empty() ? "is called '" : " or is called '") + name + "'";
   for (const std::string& object : whom.objects) what += (what.empty() ? "maps " : " or maps ") + object;
-  if (found != 0) return Error{.code = Code::refused, .text = "no process that " + what + " could be attached to"};
+  if (found != 0) return Error{.code = Code::refused, .text = "no process that " + what + " could be attached"};
   return Error{.code = Code::not_found,
                .text = "no process " + what,
-               .help = "--wait waits for some, --dry-run shows the probes without any"};
+               .help = "--wait waits for one, --dry-run shows the probes without a process"};
 }
 
 }  // namespace
 
-// The session is under way: who is found joins it.
+// The session runs already: processes that are found join it.
 Status Session::State::find_others(const Selection& whom, control::ProcessFinder finder, const GivenUp& given_up) {
   struct stat area_file {};
   if (::fstat(area->fd(), &area_file) != 0) return system_error("fstat of the session area", errno);
@@ -265,7 +266,7 @@ Status Session::attach(const Selection& whom, const GivenUp& given_up) {
   if (!finder) return finder.error();
   raise_own_limits();
   if (Status agent = s.open_agent(); !agent) return agent;
-  // In an order that all of us keep: nobody holds what another one waits for.
+  // All tools take processes in ascending order, so that no two tools wait for each other.
   const std::set<pid_t> wanted(whom.pids.begin(), whom.pids.end());
   s.attached.assign(wanted.begin(), wanted.end());
   if (Status begun = s.attach_or_join(given_up); !begun || s.connection) return begun;
@@ -282,7 +283,7 @@ Status release(const Selection& whom) {
   Status all = ok();
   for (const int pid : whom.pids) {
     const Status freed = clean(pid);
-    const bool is_anothers = !freed && freed.error().err == control::kOccupied;  // by now
+    const bool is_anothers = !freed && freed.error().err == control::kOccupied;  // taken by another tool since
     if (all && !freed && !is_anothers && !has_gone(pid)) all = about(pid, freed.error());
   }
   if (whom.names.empty() && whom.objects.empty()) return all;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Clients of a session: other tools whose probes it has among its own (peer_protocol.h). Each has its own names, filters and counts;
-// whoever shares a place with another one gets every hit. They come and go like live changes (session_live.cpp), so nobody's
-// hits are lost for it.
+// The clients of a session: other tools whose probes this session has among its own (peer_protocol.h). Each client has its own
+// names, filters and counts; clients with a probe at the same place each get every hit. Clients come and go as live changes
+// (session_live.cpp), so no other client loses hits by it.
 //
-// Whoever began the session leaves like a client while there are clients: its probes go, the rest stays, and the session's process
-// goes on for them. A session that was launched lasts as long as its program, one that was attached until the last client has gone.
+// The session's own user can leave while there are clients: the session's own probes are removed, the rest stays, and the
+// process of the session goes on for its clients. A launched session lasts as long as its program, an attached one until its
+// last client has left.
 //
-// Locks: as in session_live.cpp; `settling` comes after all of them.
+// Locks: see session_live.cpp; `settling` is locked last.
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,7 +26,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kSettlePatience = 2000ms;  // the reader's thread may be held up by its own output
+constexpr auto kSettlePatience = 2000ms;  // the reader may be delayed by its own output
 
 Error going() {
   return Error{
@@ -44,7 +45,7 @@ bool is_alive(pid_t pid) {
   return name_end != std::string::npos && (*stat)[name_end + 2] != 'Z' && (*stat)[name_end + 2] != 'X';
 }
 
-// Host and client must mean the same by the same words, in the same file.
+// Owner tool and client tool must mean the same by the same words, in the same file.
 std::string described(const Probe& probe) {
   const elf::Identity file = probe.site.file->identity();
   return spec::listing(probe.spec, probe.site.offset) + " in " + std::to_string(file.device) + ":" +
@@ -59,7 +60,7 @@ std::vector<std::string> describe(const std::vector<Probe>& probes) {
   return all;
 }
 
-// The processes that the session was begun with or for, and that are there.
+// The processes with which, or for which, the session was started, as far as they still exist.
 std::vector<pid_t> Session::State::roots() const {
   if (!attaches) return {child};
   std::vector<pid_t> alive;
@@ -68,7 +69,7 @@ std::vector<pid_t> Session::State::roots() const {
   return alive;
 }
 
-// Probes are in all processes of the session, so a client has to want all of them.
+// A client's probes are in all processes of the session, so the client has to want all of them.
 Status Session::State::may_be_joined(const Hello& hello) const {
   std::vector<pid_t> wanted(hello.processes.begin(), hello.processes.end());
   std::sort(wanted.begin(), wanted.end());
@@ -79,17 +80,17 @@ Status Session::State::may_be_joined(const Hello& hello) const {
       .code = Code::refused,
       .text = "is traced by another uprobe-run, process " +
               std::to_string(attaches && options.known_as != 0 ? options.known_as : ::getpid()) +
-              ", together with what that was begun for",
+              ", together with the processes for which that one was started",
       .where = "process " + list_of(wanted),
       .column = -1,
-      .help = searches ? "it finds its processes itself: nobody can join it" : "-P " + list_of(there) + " joins it"};
+      .help = searches ? "it finds its processes itself and cannot be joined" : "-P " + list_of(there) + " joins it"};
 }
 
 Result<std::vector<std::string>> Session::State::admit(const std::shared_ptr<Client>& client, const Hello& hello) {
   const std::lock_guard lock(changing);
   if (!recording || is_closing) return going();
   if (Status fit = may_be_joined(hello); !fit) return fit.error();
-  // Returns that are got at in two ways at one function would see each other.
+  // Two ways to catch the returns of one function would disturb each other.
   if (hello.returns == plan::ReturnMode::stub && options.returns != plan::ReturnMode::stub)
     return Error{.code = Code::refused, .text = "the session that traces it has no return stubs (--return=stub)"};
   SessionOptions wanted;
@@ -111,7 +112,7 @@ Result<std::vector<std::string>> Session::State::admit(const std::shared_ptr<Cli
   for (Probe& probe : *more) probe.owner = owner;
   if (Status fit = may_join(*more, hello.tier); !fit) return fit.error();
   client->owner = owner, client->tier = hello.tier, client->known_as = control::known_as(client->pid());
-  // Where output has waited nobody has read, and the rings may be full.
+  // While output was blocked the rings were not read, and they may be full.
   wants_reader_thread = true;
   if (const std::unique_lock turn(reader_lock, std::try_to_lock); turn && !reader_thread.joinable())
     start_reader_thread();
@@ -130,7 +131,7 @@ std::vector<std::uint16_t> Session::State::live_events_of(std::uint32_t owner) c
   return events;
 }
 
-// Numbers whose owner is no more there to count.
+// Frees the event numbers of an owner that has left and needs its counts no more.
 void Session::State::free_events_of(std::uint32_t owner) {
   const std::lock_guard reads(reading);
   for (std::size_t i = 0; i < probes.size(); ++i) {
@@ -152,7 +153,7 @@ bool Session::State::dismiss(Client& client) {
   return is_closing;
 }
 
-// Waits until the reader's thread has handed on all that is recorded by now.
+// Waits until the reader has handed on everything that is recorded by now.
 void Session::State::settle() {
   std::unique_lock lock(settling);
   const std::uint64_t mine = ++settle_wanted;
@@ -174,7 +175,7 @@ void Session::State::serve_settling() {
   settled.notify_all();
 }
 
-// Neither waits: somebody who is just coming in waits for the reader's thread.
+// These two never wait for `changing`: a client that is being admitted holds it and waits for the reader.
 bool Session::State::close_if_alone() {
   const std::unique_lock lock(changing, std::try_to_lock);
   if (!lock) return false;
@@ -208,7 +209,7 @@ Status Session::State::serve_clients() {
   return catch_resource_exhaustion([&] { return peer_server->serve(calls), ok(); });
 }
 
-// With `reader_lock`. Where there can be no thread it is tried again at the next turn.
+// Call with `reader_lock` held. If no thread can be made, the next turn tries again.
 void Session::State::start_reader_thread() {
   Recipient* const before = std::exchange(own_recipient, nullptr);
   own_queue.emplace();
@@ -225,7 +226,7 @@ void Session::State::run_reader_thread() {
   do {
     take_turn();
     if (!recording || !is_deserted()) continue;
-    end_session(ClientEnd::host);
+    end_session(ClientEnd::owner);
     if (!awaits_program()) break;
   } while (!await_end());
   if (recording || awaits_program()) reader_thread_ending = end_with_processes();
@@ -260,7 +261,7 @@ Ending Session::State::run_with_clients(Recipient& recipient, const std::functio
   return reader_thread_ending;
 }
 
-// Like a client.
+// The session's own user leaves as a client does.
 void Session::State::leave_to_clients() {
   {
     const std::lock_guard lock(changing);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// A session changes while its programs run. See engine/arm/live_changes.h for what that takes.
+// Changes to a session while its programs run; engine/arm/live_changes.h says how a process is changed.
 //
-// The thread of run() reads records, the mail service arms, whoever calls here changes. Three locks, always in this order:
-// `changing` (one change at a time), then either the service's (armer, probes, flows) or `reading` (the list of probes, and what the
-// reader knows of events), never both.
+// The thread of run() reads records, the mail service arms, and any other thread may call a change. Three locks, always taken
+// in this order: `changing` (one change at a time), then either the service's (armer, probes, flows) or `reading` (the list of
+// probes and what the reader knows of events), never both.
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -35,7 +35,7 @@ bool is_same(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
-// Whether the records of one are as the other's, under the same name, from the same place.
+// Whether two probes make the same records, under the same name, at the same place.
 bool is_same(const Probe& a, const Probe& b) {
   if (a.site.offset != b.site.offset || a.spec.event != b.spec.event) return false;
   const auto& x = a.program.insns;
@@ -47,7 +47,7 @@ bool is_same(const Probe& a, const Probe& b) {
 
 }  // namespace
 
-// The removed one that has come back.
+// The removed probe that is defined again now.
 std::vector<Probe>::iterator Session::State::before(const Probe& probe) {
   return std::find_if(probes.begin(), probes.end(), [&](const Probe& p) {
     return !p.live && (p.is_free || p.owner == probe.owner) && is_same(p, probe);
@@ -62,8 +62,8 @@ Status Session::State::has_room(const std::vector<Probe>& more) {
   return Error{.code = Code::limit, .text = "the session has no room for further events"};
 }
 
-// Numbers are not given twice, but a definition that comes back has its own again: whoever still was on the way to it records
-// what is right.
+// An event number is never given to another event. A definition that comes back gets its old number, so that a thread that was
+// still on the way to it records the right event.
 Result<std::uint16_t> Session::State::number_for(Probe probe) {
   const auto same = before(probe);
   const auto number = static_cast<std::uint16_t>(same - probes.begin());
@@ -78,7 +78,7 @@ Result<std::uint16_t> Session::State::number_for(Probe probe) {
   return number;
 }
 
-// Switched off first, which every process sees at once.
+// Switches the events off first, which every process sees at once.
 void Session::State::leave(const std::vector<std::uint16_t>& events) {
   if (events.empty()) return;
   {
@@ -92,7 +92,7 @@ void Session::State::leave(const std::vector<std::uint16_t>& events) {
   mail->alone([&] { mail->changes().remove(events, is_live); });
 }
 
-// The events first, for nobody may record what the reader does not know.
+// The reader learns the events first: no process may record an event that the reader does not know.
 Result<std::vector<std::uint16_t>> Session::State::join(const std::vector<Probe>& more,
                                                         const std::shared_ptr<Client>& client) {
   std::vector<std::uint16_t> events;
@@ -127,17 +127,18 @@ Result<std::vector<std::uint16_t>> Session::State::join(const std::vector<Probe>
   return error;
 }
 
-// What cannot join a program that runs already.
+// Whether the probes can be added to a program that runs.
 Status Session::State::may_join(const std::vector<Probe>& more, plan::Tier tier) const {
   if (tier == plan::Tier::jump)
-    return about({.code = Code::refused, .text = "needs a breakpoint: the program is running"}, more.front());
+    return about({.code = Code::refused, .text = "needs a breakpoint, because the program is running"}, more.front());
   for (const Probe& probe : more)
     if (shows_symbols(probe))
-      return about({.code = Code::refused, .text = "an event that shows names of addresses cannot join a session"},
-                   probe);
+      return about(
+          {.code = Code::refused, .text = "an event that shows symbol names cannot be added to a running session"},
+          probe);
   for (const Probe& probe : more)
     if (probe.returns && probe.returns->mode == plan::ReturnMode::stub && !planned.wants_stubs())
-      return about({.code = Code::refused, .text = "return stubs can join only where the session has begun with one"},
+      return about({.code = Code::refused, .text = "return stubs can be added only to a session that started with one"},
                    probe);
   return ok();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a session tells of itself: the plan before it runs, the summary behind it.
+// The session's reports: the plan before it runs, the summary after it.
 #include <algorithm>
 #include <set>
 
@@ -17,7 +17,7 @@ std::string reason_at(const plan::Site& site, const plan::FileJumps& jumps) {
   return window == nullptr ? "the agent itself needs a breakpoint there" : window->text();
 }
 
-// Of the first place that cannot have one.
+// The reason at the first place that cannot have a jump.
 std::string reason_against_jumps(const Probe& probe, const plan::FileJumps& jumps) {
   if (!probe.returns || probe.returns->mode == plan::ReturnMode::stub) return reason_at(probe.site, jumps);
   if (const std::string reason = reason_at(probe.site, jumps); spec::wants_entry(probe.spec) && !reason.empty())
@@ -57,7 +57,7 @@ std::vector<std::string> Session::State::reasons_against_jumps() {
     const auto file = std::find_if(planned.files().begin(), planned.files().end(),
                                    [&](const control::FilePoints& f) { return f.file == probe.site.file; });
     if (probe.site.is_ifunc || file == planned.files().end()) {
-      reasons.emplace_back();  // what the program chooses decides
+      reasons.emplace_back();  // known only when the program has chosen an implementation
       continue;
     }
     reasons.push_back(reason_against_jumps(probe, jumps.of(*file)));
@@ -65,7 +65,7 @@ std::vector<std::string> Session::State::reasons_against_jumps() {
   return reasons;
 }
 
-// Before there is a process: every probe by a jump, or none at all.
+// With --tier=jump every probe has to be a jump, or the session is refused before there is a process.
 Status Session::State::check_tiers() {
   if (options.tier != plan::Tier::jump) return ok();
   const std::vector<std::string> reasons = reasons_against_jumps();
@@ -74,7 +74,7 @@ Status Session::State::check_tiers() {
       return Error{.code = Code::refused,
                    .text = "needs a breakpoint: " + reasons[i],
                    .where = probes[i].spec.definition,
-                   .help = "--tier=auto takes one there",
+                   .help = "--tier=auto uses a breakpoint there",
                    .definition = probes[i].definition};
   return ok();
 }
@@ -91,7 +91,7 @@ std::vector<PlanReport> Session::report() const {
     report.address = probe.site.address;
     report.symbol = probe.site.symbol;
     report.bytes = probe.site.insn;
-    report.why = may_jump ? reasons[reports.size()] : "as --tier wants it";
+    report.why = may_jump ? reasons[reports.size()] : "--tier asks for a breakpoint";
     report.tier = may_jump && report.why.empty() ? "jump" : "int3";
     if (probe.returns) report.returns = returns_text(probe);
     if (probe.site.is_ifunc) report.why = "an IFUNC: the implementation that the program chooses is probed";
@@ -167,17 +167,17 @@ void add_notes(const trace::Area& area, const trace::ReaderCounts& counts, std::
   };
   const shared::LiveHeader header = area.live_sums();
   note(header.filtered_execs,
-       "times execve was called under a seccomp filter of the program's own: what it started ran untraced");
+       "times the program called execve under a seccomp filter of its own: the new programs ran untraced");
   note(header.traced_execs, "programs were started for a debugger among the traced programs: they ran untraced");
   note(header.unread_signals,
-       "of SIGTRAP, SIGSEGV and SIGBUS were sent to a program that has a signalfd for them: they cannot be read there");
-  note(counts.damaged, "records were damaged and left out");
+       "of SIGTRAP, SIGSEGV and SIGBUS were sent to a program with a signalfd for them, which cannot read them here");
+  note(counts.damaged, "records were damaged and dropped");
   note(counts.missing, "records are missing");
   note(counts.bad_stamps, "records had impossible time stamps");
   note(counts.order_breaks, "records came out of order");
 }
 
-// "cat (pid 12): 2 probes removed (uprobes/a, uprobes/b): inside ..."; nothing if none of them is asked for.
+// "cat (pid 12): 2 probes removed (uprobes/a, uprobes/b): inside ..."; nothing if the summary has none of them.
 std::string removed_text(const control::BarredReport& barred, const std::vector<std::size_t>& events,
                          const std::vector<ProbeSummary>& lines) {
   std::string names;
@@ -217,8 +217,8 @@ std::string Session::histograms(bool raw_strings) const {
   return text;
 }
 
-// Of a client's probes in the order of its definitions; of the session's own those that were removed as well. Nobody changes the
-// list meanwhile.
+// For a client, its probes in the order of its definitions; for the session itself, also those that were removed. The list of
+// probes must not change during the call.
 Summary Session::State::summary_of(std::uint32_t owner, const Client* client) {
   Summary summary;
   summary.tier = client != nullptr ? client->tier : options.tier;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The time in which a session's records are read and handed on: until its programs have ended, or whoever began it has left and its
-// clients have gone.
+// The run of a session: its records are read and handed on until its programs have ended, or until its own user and then its
+// clients have left.
 #include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -19,13 +19,13 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Those that have ended are forgotten.
+// Whether all have ended; forgets those that have.
 bool all_ended(std::vector<Fd>& processes, std::chrono::microseconds limit) {
   while (!processes.empty() && has_ended(processes.back().get(), limit)) processes.pop_back();
   return processes.empty();
 }
 
-// Takes the zombie. One that was killed in the middle of execve may have been taken by the mail service.
+// Reaps the child. A child that was killed in the middle of execve may have been reaped by the mail service.
 Ending ending_of(pid_t child) {
   siginfo_t info{};
   if (::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED) != 0) return {.signalled = true, .code = SIGKILL};
@@ -34,8 +34,8 @@ Ending ending_of(pid_t child) {
 
 }  // namespace
 
-// A child stays a zombie, so that its name can still be read. The descriptor and not waitid tells: while the mail service leads the
-// child through execve, waitid would report its stops as well.
+// The child stays a zombie, so that its name can still be read. This asks the pidfd and not waitid, which would also report the
+// child's stops while the mail service leads it through execve.
 bool has_ended(int pidfd, std::chrono::microseconds limit) {
   pollfd poll_for{.fd = pidfd, .events = POLLIN, .revents = 0};
   const timespec timeout{.tv_sec = limit.count() / 1'000'000, .tv_nsec = limit.count() % 1'000'000 * 1000};
@@ -66,15 +66,15 @@ Result<Ending> Session::State::run(const RunOptions& run_options, Recipient& rec
       return run_with_clients(recipient, wants_to_leave);
     }
     take_turn();
-    turn.unlock();  // whoever is stopped waits here, and whose output does
+    turn.unlock();  // a stopped tool waits here, and so does one whose output is blocked: another thread can read then
     recipient.end_batch();
     const bool is_to_leave = recording && wants_to_leave();
     turn.lock();
     if (reader_thread.joinable() || !is_to_leave || !close_if_alone()) continue;
-    end_session(ClientEnd::host);
+    end_session(ClientEnd::owner);
     if (!awaits_program()) return Ending{.detached = true};
   } while (reader_thread.joinable() || !await_end());
-  if (is_daemonized() && recording) {  // before all processes are looked at: its parent sees its end
+  if (is_daemonized() && recording) {  // first, because the program's parent is about to see its end
     take_turn();
     recipient.end_batch();
     static_cast<void>(wants_to_leave());
@@ -93,10 +93,10 @@ void Session::State::take_turn() {
   serve_settling();
 }
 
-// Its records are printed. Where the session stays with others, or it has not said so itself, it goes on: any process of the session
-// can ask for a round of printing. What it costs to find out who it was is a small part of the time.
+// Whether the program waits at its end for its records to be printed. Where it does not, or the session stays for other
+// processes, the flush round ends: any process of the session can ask for one. The checks take a small share of the time.
 bool Session::State::is_program_ending() {
-  constexpr pid_t kLastOfAll = 1;  // with it all processes of its namespace end
+  constexpr pid_t kLastOfAll = 1;  // when it ends, all processes of its namespace end
   constexpr int kShare = 5;
   const auto begun = steady_clock::now();
   if (!is_flushing || begun < next_end_look) return false;
@@ -110,7 +110,7 @@ void Session::State::end_flush() {
   if (std::exchange(is_flushing, false)) mail->end_flush();
 }
 
-// Or asks, beside us, for all to be printed: then it has not.
+// Also returns when the program asks for a flush: then it has not ended.
 bool Session::State::has_program_ended(std::chrono::microseconds limit) const {
   if (!is_daemonized() || !recording) return has_ended(pidfd.get(), limit);
   pollfd both[] = {{.fd = pidfd.get(), .events = POLLIN, .revents = 0},
@@ -139,7 +139,7 @@ Status Session::State::stay_with_survivors(const RunOptions& run_options) {
   return ok();
 }
 
-// Those that stop_tracing() has taken the probes out of, and that go on.
+// Notes how many processes go on without the probes that stop_tracing() has removed.
 void Session::State::tell_survivors() {
   const auto goes_on = [](pid_t pid) {
     const auto stat = target::stat_of(pid);
@@ -151,7 +151,7 @@ void Session::State::tell_survivors() {
   notes.push_back(who + " on untraced; --until=last stays until the last has ended");
 }
 
-// The programs go on.
+// Ends the tracing while the programs go on.
 void Session::State::end_session(ClientEnd why) {
   stop_tracing();
   read_all();
@@ -204,8 +204,8 @@ void Session::State::hand_on(const trace::EventRecord& record) {
   }
 }
 
-// Prints at least all that is committed now. Records wait for those that threads in the middle of a hit may still publish
-// with an older time: a matter of microseconds, unless such a thread is stopped.
+// Prints at least everything that is committed now. The reader keeps records back as long as threads in the middle of a hit may
+// still publish older ones: for microseconds, unless such a thread is stopped.
 void Session::State::print_settled() {
   const std::uint64_t now = trace::Clock::now();
   const auto may_be_older = [&](std::uint32_t ring) {
@@ -218,7 +218,7 @@ void Session::State::print_settled() {
   for (int tries = 0; tries < 20; ++tries) {
     bool waiting = false;
     for (std::uint32_t i = 0; i < area->ring_count(); ++i) waiting = waiting || may_be_older(i);
-    std::this_thread::sleep_for(std::chrono::microseconds(10));  // also the clocks' difference
+    std::this_thread::sleep_for(std::chrono::microseconds(10));  // more than the difference of the CPUs' clocks
     if (waiting) continue;
     do poll();
     while (reader->next_poll().count() == 0);

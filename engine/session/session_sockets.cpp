@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What `uprobe-run --control` asks of a session that runs.
+// Answers the commands of `uprobe-run --control`.
 #include <unistd.h>
 
 #include "engine/base/exhaustion.h"
@@ -76,10 +76,10 @@ Result<std::string> Session::State::follow_command(const Command& order) {
     case CommandKind::stats:
       return statistics(list());
   }
-  return Error{.code = Code::damaged, .text = "an order that this session does not know"};
+  return Error{.code = Code::damaged, .text = "a command that this session does not know"};
 }
 
-// One after the other, until one fails: what went before it stays.
+// Runs the commands in order until one fails. The effects of earlier ones stay.
 Reply Session::State::answer(const std::vector<Command>& commands) {
   Reply reply;
   for (; reply.failed < commands.size(); ++reply.failed) {
@@ -103,8 +103,8 @@ Status Session::State::serve() {
       [&] { return socket->serve([this](const auto& commands) { return answer(commands); }), ok(); });
 }
 
-// A session that was given no name goes on without a socket where there can be none. The user is told of a folder that another user
-// has prepared; that a system has no place for one is of interest to those who want to join.
+// A session without a name goes on without a socket where none can be made. A folder that another user has prepared is a note,
+// which the user always sees; that the system has no place for a socket is a detail.
 Status Session::State::open_sockets() {
   if (!options.has_socket) return ok();
   auto opened = ControlServer::open(options.name, options.known_as != 0 ? options.known_as : ::getpid());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The inside of a Session. Internal to the session's files.
+// The members of a Session, internal to the session's files.
 #pragma once
 
 #include <atomic>
@@ -27,22 +27,22 @@
 
 namespace uprobe {
 
-// Where records go.
+// Consumes the session's records.
 class Recipient {
  public:
   virtual ~Recipient() = default;
-  // There may be further events; nobody changes them meanwhile.
+  // There may be further events. The list of probes does not change during the call.
   virtual void learn_events() {}
   virtual void take(const trace::EventRecord& record, std::string_view task) = 0;
   virtual void end_batch() {}
   virtual bool is_full() const { return false; }
-  virtual bool is_broken() const { return false; }  // nobody reads any more
+  virtual bool is_broken() const { return false; }  // its reader is gone
 };
 
-// Whether the process behind the descriptor has ended; waits for it, at most so long.
+// Whether the process of the pidfd has ended. Waits for that at most `limit`.
 bool has_ended(int pidfd, std::chrono::microseconds limit);
 
-// Of each probe what a host and its client must agree on: the definition as it was read, and the file.
+// The facts of each probe on which an owner tool and its client tool must agree: the definition as it was parsed, and the file.
 std::vector<std::string> describe(const std::vector<Probe>& probes);
 
 struct Session::State {
@@ -63,45 +63,48 @@ struct Session::State {
   std::unique_ptr<SessionSymbols> symbols;
   std::optional<control::MailService> mail;
   std::optional<LateAttacher> late_attacher;
-  bool searches = false;  // for processes by name or by file
-  bool waits = false;     // for more of them
+  bool searches = false;  // finds processes by name or by file
+  bool waits = false;     // for further such processes
   std::optional<trace::Reader> reader;
   std::vector<std::string> notes, details;  // as in Summary
   pid_t child = 0;
-  bool attaches = false;  // to processes that run; else `child` is ours or is_daemonized(), or has loaded us
-  // A round of printing that the program may wait for has begun, and when to look next whether it does; with `reader_lock`.
+  bool attaches =
+      false;  // to running processes; else `child` is its own child, a waiting process, or has loaded the agent
+  // A flush round for which the program may wait has begun, and when to check again whether it does; guarded by `reader_lock`.
   bool is_flushing = false;
   std::chrono::steady_clock::time_point next_end_look{};
   std::vector<pid_t> attached;
   std::optional<Ending> ended_early;
   Fd pidfd;                   // of the child
-  std::vector<Fd> processes;  // those attached to, pidfds
-  // Where the session stays with them; `first_ended` as in RunOptions, empty after its call.
+  std::vector<Fd> processes;  // pidfds of the attached processes
+  // Where the session stays until the last process has ended. `first_ended`: see RunOptions; empty after it was called.
   std::optional<Survivors> survivors;
   std::function<void(std::size_t others)> first_ended;
   std::set<pid_t> let_go;  // by stop_tracing()
   std::atomic<bool> recording{false};
-  std::vector<std::uint32_t> counted_tasks;  // of each histogram: entries there were when its tasks were looked at
+  std::vector<std::uint32_t>
+      counted_tasks;  // per histogram: its number of entries when their task names were last read
   std::optional<ControlServer> socket;
-  mutable std::mutex changing;  // one change at a time; comes before the next
-  mutable std::mutex reading;   // the probes, and what the reader knows of them
+  mutable std::mutex changing;  // one change at a time; locked before the next one
+  mutable std::mutex reading;   // guards the list of probes and what the reader knows of them
 
-  // Several tools on one target (session_clients.cpp). The host's:
+  // Several tools on one target (session_clients.cpp). In the owner tool:
   struct Route {
     std::shared_ptr<Client> client;  // null: the session's own
     std::uint32_t index = 0;         // among the client's probes
-    std::uint64_t since = 0;         // what is older was recorded for another one
+    std::uint64_t since = 0;         // earlier records belong to a former event with this number
   };
-  std::vector<Route> routes;     // by event; with `reading`
-  std::size_t client_count = 0;  // admitted and not dismissed; this and the next three with `changing`
+  std::vector<Route> routes;     // by event; guarded by `reading`
+  std::size_t client_count = 0;  // admitted and not dismissed; this and the next three are guarded by `changing`
   std::uint32_t last_owner = 0;
-  bool is_closing = false;             // nobody is admitted any more
-  bool is_leaving = false;             // takes no commands any more
-  std::atomic<bool> is_left{false};    // by whoever began the session
-  std::optional<Summary> own_summary;  // of that moment
-  Recipient* own_recipient = nullptr;  // null: nobody's
-  // While there are clients another thread reads, and own records go through a queue: whoever began the session keeps nobody
-  // waiting either. Reading is of whoever holds `reader_lock`, until there is a reader_thread; clients' threads only try to get it.
+  bool is_closing = false;             // no further client is admitted
+  bool is_leaving = false;             // no further command is accepted
+  std::atomic<bool> is_left{false};    // the session's own user has left, its clients have not
+  std::optional<Summary> own_summary;  // as of that moment
+  Recipient* own_recipient = nullptr;  // null: none
+  // While there are clients a reader thread reads, and the session's own records go through a queue as well, so that its slow
+  // output delays no client. The holder of `reader_lock` reads the rings, until there is a reader thread; clients' threads only
+  // try to lock.
   std::mutex reader_lock;
   std::atomic<bool> wants_reader_thread{false};
   std::thread reader_thread;
@@ -110,29 +113,29 @@ struct Session::State {
   std::mutex settling;
   std::condition_variable settled;
   std::uint64_t settle_wanted = 0, settle_done = 0;
-  bool is_over = false;  // nobody reads any more; these three with `settling`
+  bool is_over = false;  // the reader thread has ended; guarded by `settling`, as are the two above
   std::optional<PeerServer> peer_server;
-  // And the client's:
+  // In a client tool:
   std::optional<PeerClient> connection;
-  Tell tell = [](const std::string&) {};  // while it attaches
+  Tell tell = [](const std::string&) {};  // used while it attaches
 
   ~State();
   Status launch(const std::string& program, const std::vector<std::string>& argv);
   void stop_tracing();
   void learn_names();
   void learn(const std::vector<control::SeenTask>& tasks);
-  // Of tasks that nothing but a histogram shows, while they live.
+  // The names of tasks that occur only in histograms, read while the tasks live.
   void learn_counted_tasks();
   void await_writers();
   Result<Ending> run(const RunOptions& options, Recipient& recipient);
   Status unless_killed(const Error& error);
-  // The program, stopped before its first instruction.
+  // Starts the program and stops it before its first instruction.
   Result<std::unique_ptr<target::PtraceTarget>> start(const std::string& program, const std::vector<std::string>& argv);
   Status make_ready(target::PtraceTarget& target);
   Status give_up(target::PtraceTarget& target, const Error& error);
-  // The program has been a waiting process: it has another parent.
+  // The program was a waiting process, so its parent is another process.
   bool is_daemonized() const { return options.waiting.has_value(); }
-  // Let go of, it is waited for all the same, and we end as it ends.
+  // After the program is released this process still waits for it, and ends as it ends.
   bool awaits_program() const { return !attaches && !is_daemonized(); }
   bool asks_at_end() const { return !agent || is_daemonized(); }
   bool is_program_ending();
@@ -140,18 +143,18 @@ struct Session::State {
   void end_flush();
   void print_settled();
   Status open_agent();
-  // Area, armer, clock and reader; no process has any of it yet.
+  // Makes area, armer, clock and reader; no process has any of them yet.
   Status make_area();
-  // Attached processes are given back as they were, others only lose their probes.
+  // Gives an attached process back as it was; from other processes it only removes the probes.
   void let_go_of(pid_t pid);
-  // What a process needs of our own points in it besides; it is not touched.
+  // Plans the internal points that a process needs. Does not touch the process.
   Status plan_for(pid_t pid);
   Status attach_all(const GivenUp& given_up);
   Status find_others(const Selection& whom, control::ProcessFinder finder, const GivenUp& given_up);
   void end_search();
-  // `load` brings the agent to work in the target; what a failure leaves armed is taken out again.
+  // `load` gets the agent to work in the target. After a failure nothing stays armed.
   Status arm(target::Target& target, const std::function<Result<control::Block>()>& load);
-  // `first`: the programs, and their process blocks.
+  // `first`: the first programs and their process blocks.
   Status begin(const std::map<pid_t, Addr>& first);
   Status find_any_armed() const;
   void poll();
@@ -163,7 +166,7 @@ struct Session::State {
   void tell_survivors();
   void end_session(ClientEnd why);
   Ending end_with_processes();
-  // Whether nobody is left but whoever began it, and nobody comes any more.
+  // Closes the session to clients if it has none. True: it is closed.
   bool close_if_alone();
   bool is_deserted();
   void run_reader_thread();
@@ -179,17 +182,17 @@ struct Session::State {
   void settle();
   void serve_settling();
   void free_events_of(std::uint32_t owner);
-  // Since the beginning of the session; since the event is its owner's.
+  // Counts since the beginning of the session; counts since the event belongs to its present owner.
   EventCounts all_counts_of(std::size_t event) const;
   EventCounts counts_of(std::size_t event) const;
   Summary summary_of(std::uint32_t owner, const Client* client);
   ProbeSummary line_of(std::size_t event, const EventCounts& counts, std::uint64_t behind) const;
-  // A client's.
-  Status become_client(pid_t host, const GivenUp& given_up);
+  // In a client tool.
+  Status become_client(pid_t owner, const GivenUp& given_up);
   Result<Ending> run_as_client(const RunOptions& options, Recipient& recipient);
   Status attach_first(const GivenUp& given_up);
   Status attach_or_join(const GivenUp& given_up);
-  Status join_host(const Error& occupied, const GivenUp& given_up);
+  Status join_owner(const Error& occupied, const GivenUp& given_up);
   void forget_attempt();
   // Live changes, in session_live.cpp.
   Result<Changes> define(const Definition& definition);
@@ -206,10 +209,11 @@ struct Session::State {
   std::vector<Probe>::iterator before(const Probe& probe);
   Status has_room(const std::vector<Probe>& more);
   Result<std::uint16_t> number_for(Probe probe);
-  // `client`: whose they are; null: the session's own.
+  // `client`: the owner of the probes; null: the session itself.
   Result<std::vector<std::uint16_t>> join(const std::vector<Probe>& more, const std::shared_ptr<Client>& client);
   void leave(const std::vector<std::uint16_t>& events);
-  // Why each probe cannot be a jump at all of its places, empty for those that can. By the files alone; nobody asks for a tier of int3.
+  // Why each probe cannot be a jump at all of its places; empty for those that can. Decided by the files alone. Not for
+  // --tier=int3.
   std::vector<std::string> reasons_against_jumps();
   Status check_tiers();
   std::string event_name(std::uint32_t number) const;  // by the number of its switch

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// All processes of the machine are looked at only when those that are known have gone.
+// Looks at all processes of the machine only when the known ones have gone.
 #include "engine/session/survivors.h"
 
 #include <fcntl.h>
@@ -20,11 +20,12 @@ using namespace std::chrono_literals;
 using std::chrono::steady_clock;
 
 constexpr std::size_t kMostKnown = 16;
-// A process that forks and ends while a look is under way may be missed with its child, but its child is not, in the next look.
+// A process that forks and ends during a look may be missed together with its child, but the next look finds the child.
 constexpr int kEmptyLooks = 3;
 constexpr auto kCheckPause = 100ms;
 
-// A program that execve has started without the tool has the same number and no session. What may not be read is believed to have one.
+// A program that execve has started without the tool has the same id and no session. A process that may not be read counts as
+// traced.
 bool may_be_traced(pid_t pid) {
   if (control::has_session(pid)) return true;
   const Fd maps(::open(("/proc/" + std::to_string(pid) + "/maps").c_str(), O_RDONLY | O_CLOEXEC));
@@ -40,7 +41,7 @@ bool Survivors::is_gone(const Known& process, std::chrono::microseconds limit) {
   return !may_be_traced(process.pid);
 }
 
-// Whether there are any.
+// Looks at all processes. True: some are left.
 bool Survivors::find() {
   count_ = 0;
   for (const pid_t pid : control::processes_mapping(area_)) {
@@ -56,7 +57,7 @@ bool Survivors::find() {
 bool Survivors::have_ended(std::chrono::microseconds limit) {
   while (!known_.empty() && is_gone(known_.back(), limit)) known_.pop_back();
   if (!known_.empty()) return false;
-  // Before and after: a process may begin its execve, and another may end it, during the look.
+  // is_following_ is asked before and after, because a process may begin its execve, and another may end one, during the look.
   const bool is_empty = !is_following_() && !find() && !is_following_();
   empty_looks_ = is_empty ? empty_looks_ + 1 : 0;
   if (empty_looks_ >= kEmptyLooks) return true;

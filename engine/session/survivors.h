@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The traced processes that outlive the first ones, where the session stays with them (--until=last).
+// The traced processes that are left after the first ones have ended, where the session stays for them (--until=last).
 #pragma once
 
 #include <sys/types.h>
@@ -15,13 +15,13 @@ namespace uprobe {
 
 class Survivors {
  public:
-  // `area` is the inode of the session's memory file. `is_following`: whether a process is in an execve whose program is still to be
-  // loaded; it is in the session, and does not map the file.
+  // `area`: the inode of the session's memory file. `is_following`: whether a process is in an execve whose new program is not
+  // loaded yet; such a process belongs to the session although it does not map the file.
   Survivors(ino_t area, std::function<bool()> is_following) : area_(area), is_following_(std::move(is_following)) {}
 
-  // Whether none is left. Waits at most so long for the end of those that are known.
+  // Whether none is left. Waits at most `limit` for the end of the known ones.
   bool have_ended(std::chrono::microseconds limit);
-  // How many there were when all processes were last looked at.
+  // How many there were at the last look at all processes.
   std::size_t count() const { return count_; }
 
  private:

@@ -103,7 +103,7 @@ Result<std::unique_ptr<PtraceTarget>> PtraceTarget::launch(const std::string& pa
     become(words.data(), to_parent.get(), hooks);
   }
   to_parent.reset();
-  if (const Status done = hooks.meanwhile ? hooks.meanwhile() : ok(); !done) {
+  if (const Status done = hooks.in_parent ? hooks.in_parent() : ok(); !done) {
     to_child.reset();  // it ends
     bury(pid);
     return done.error();

@@ -18,9 +18,9 @@ namespace uprobe::target {
 // What happens between fork and execve.
 struct LaunchHooks {
   void (*in_child)() = nullptr;  // runs in the child (dispositions, mask)
-  // Runs here, while the child waits: what it inherits it has by then, and what is done here need not be waited for once it is the
-  // program. An error ends the launch.
-  std::function<Status()> meanwhile = nullptr;
+  // Runs in the calling process while the child waits. The child has inherited everything by then, and this work delays no program
+  // that runs already. An error ends the launch.
+  std::function<Status()> in_parent = nullptr;
 };
 
 class PtraceTarget : public Target {

@@ -130,7 +130,7 @@ TEST(CliFront, WhatAKilledEngineHasLeftIsTakenAway) {
   EXPECT_TRUE(holds([] {
     const Front launcher = launcher_of_engine([](Words&) { return ::raise(SIGKILL); });
     return launcher.outcome.code == 125 && launcher.released == std::vector<int>{12, 34} &&
-           launcher.said == "uprobe-run: the engine was killed by signal 9; what it had left is taken away\n";
+           launcher.said == "uprobe-run: the tracer was killed by signal 9; its probes are removed\n";
   }));
 }
 

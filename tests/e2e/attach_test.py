@@ -279,7 +279,7 @@ class EngineKilled(Killed):
     def check_victim(self, process, code, err):
         if code == 0:
             return
-        self.assertEqual((code, err), (125, b"uprobe-run: the engine was killed by signal 9; what it had left is taken away\n"))
+        self.assertEqual((code, err), (125, b"uprobe-run: the tracer was killed by signal 9; its probes are removed\n"))
         self.check_as_before(process)
 
     @staticmethod

@@ -78,9 +78,9 @@ class Words(TracersCase):
         target = self.start_rounds()
         first = self.tracer("first", target.pid, f"p:g {self.program}:g").attached()
         probe = ["-p", f"p:f {self.program}:f n=%di"]
-        self.refused(target.pid, *probe, "--trigger=traceoff", text="belong to the beginning of a session")
-        self.refused(target.pid, *probe, "--session", "it", text="no --session of its own")
-        self.refused(target.pid, "-p", f"p:f {self.program}:f a=%di:symbol", text="names of addresses")
+        self.refused(target.pid, *probe, "--trigger=traceoff", text="can only be given when a session starts")
+        self.refused(target.pid, *probe, "--session", "it", text="cannot have a --session name")
+        self.refused(target.pid, "-p", f"p:f {self.program}:f a=%di:symbol", text="shows symbol names")
         self.refused(target.pid, "-p", f"p:f {self.program}:nothing", text="no function 'nothing'")
         self.round()
         seen = harness.run([tool(), "--control", str(first.process.pid), "--list"])

@@ -137,7 +137,7 @@ class Programs(Case):
         program = self.set_id()
         seen = self.traced("hit=before", "drop", "exec", program, "hit=secret", "report")
         self.assertEqual((seen.returncode, seen.stdout), (0, b"uid 65534 0 alone\n"), seen.stderr)
-        self.assertIn(b"set-id: it runs untraced", seen.stderr)
+        self.assertIn(b"runs untraced: it is set-id", seen.stderr)
         self.assertEqual([hit.arguments for hit in seen.hits], ['text="before"'])
 
     def test_nor_is_one_that_stands_behind_a_script(self):

@@ -321,7 +321,7 @@ class Elsewhere(Door):
         target, pid = self.start_in_pid_namespace()
         first = self.attached_from([], pid)
         inside = ["nsenter", "-t", str(pid), "--pid", "--mount"]
-        self.refused(1, "is traced by another uprobe-run, of another user or in another namespace\n  join it, or end it", inside)
+        self.refused(1, "is traced by another uprobe-run, of another user or in another namespace\n  join or end that one", inside)
         self.round()
         self.leave(first)
         target.stdin.close()

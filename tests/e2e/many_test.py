@@ -274,7 +274,7 @@ class Ended(ManyCase):
         os.kill(harness.descendants(session.pid)[0], signal.SIGKILL)
         said = self.finish(session, how=None)
         self.assertEqual(session.returncode, 125)
-        self.assertIn(b"the engine was killed by signal 9; what it had left is taken away", said)
+        self.assertIn(b"the tracer was killed by signal 9; its probes are removed", said)
 
     def test_engine_is_killed_at_any_moment(self):
         for delay in range(1, 41, 3):
@@ -304,7 +304,7 @@ class LeftOut(ManyCase):
         self.check_refused(["--wait", "-P", "1"], "--wait needs to know for whom")
         self.check_refused(["--comm", "0123456789abcdef"], "the kernel keeps 15 bytes of a name")
         self.check_refused(["--object", self.path("none")], "No such file")
-        self.check_refused(["--object", self.folder, "--wait"], "is no file that a process could map")
+        self.check_refused(["--object", self.folder, "--wait"], "is not a file that a process can map")
 
     def test_one_that_another_tracer_has(self):
         harness.need("strace")
@@ -351,7 +351,7 @@ class LeftOut(ManyCase):
         own = self.start(**unprivileged)
         session = self.session("-o", "/dev/null", "--comm", self.name, **unprivileged)
         self.assertEqual(self.await_attached(session, 1), {own.pid})
-        self.await_said(session, b"is left out")
+        self.await_said(session, b"is skipped")
         said = self.finish(session)
         self.assertEqual(said.count(f"process {foreign.pid} ({self.name}) belongs to another user".encode()), 1, said)
         self.assertEqual(session.returncode, 0)

@@ -264,7 +264,7 @@ class Ways(BusyCase):
     def test_the_engine_is_killed(self):
         target, first, guest = self.two()
         os.kill(first.engine(), signal.SIGKILL)
-        self.assertIn(b"what it had left is taken away", first.end(125).error)
+        self.assertIn(b"its probes are removed", first.end(125).error)
         self.assertIn(b"has been killed", guest.end(125).error)
         self.check_as_before()
         self.check_sequences(self.tracer("again", target.pid, *self.definitions("several"), options=["-d", "50ms"]).end())

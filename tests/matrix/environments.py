@@ -34,7 +34,7 @@ class Environment:
 
 
 UNSEEN = "no probe, no line"  # and a line of docs/limits.md
-OWN_FILTER = "seccomp filter of the program's own"
+OWN_FILTER = "seccomp filter of its own"
 
 
 def all_doors(reason):

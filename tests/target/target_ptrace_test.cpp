@@ -163,7 +163,7 @@ TEST(Launch, AProgramThatDiesBeforeItsExec) {
 
 TEST(Launch, AnErrorDuringTheLaunchEndsIt) {
   const auto target =
-      start({"wait"}, {.meanwhile = [] { return Status(Error{.code = Code::limit, .text = "no room"}); }});
+      start({"wait"}, {.in_parent = [] { return Status(Error{.code = Code::limit, .text = "no room"}); }});
   ASSERT_FALSE(target);
   EXPECT_EQ(target.error().text, "no room");
   EXPECT_EQ(::waitpid(-1, nullptr, __WALL), -1) << "the child has ended and was taken";
@@ -172,7 +172,7 @@ TEST(Launch, AnErrorDuringTheLaunchEndsIt) {
 TEST(Launch, AChangeDuringTheLaunchIsNotInherited) {
   ::setenv("TARGET_TEST", "kept", 1);
   const auto change = [] { return ::setenv("TARGET_TEST", "other", 1) == 0 ? ok() : Status(Error{.text = "setenv"}); };
-  EXPECT_EQ(run({"environment"}, {.meanwhile = change}), 42);
+  EXPECT_EQ(run({"environment"}, {.in_parent = change}), 42);
 }
 
 TEST(Launch, ATargetThatIsNotReleasedIsKilled) {
