@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which mappings have to be looked at, and what becomes of points whose code has gone. What is armed in a mapping: arming.cpp.
+// Decides which mappings to look at, and what to do with points whose code is gone. arming.cpp arms the points of one mapping.
 #include "engine/arm/armer.h"
 
 #include <sys/stat.h>
@@ -24,7 +24,7 @@ bool has_changed(const FilePoints& file, const FileVersion& now) { return file.v
 
 bool can_be_armed(const target::Mapping& m) { return m.executable && !m.shared && !m.writable && m.is_file(); }
 
-// A point that stands shows code that was there before.
+// An armed point in the mapping shows that its code was there before.
 bool Armer::Work::is_just_mapped(const target::Mapping& m) const {
   const auto points = block.points_in(m.begin, m.end);
   const auto stands = [&](std::uint32_t i) {
@@ -41,7 +41,7 @@ Armer::Armer(const ProbeSet& probes, const ArmOptions& options)
   if (options.tier != plan::Tier::breakpoint && options.flows != nullptr) jumps_.emplace(*options.flows, own_);
 }
 
-// Whether handlers of the application come back through a point of ours: in a libc that is there, or in glibc, which its
+// Whether the program's signal handlers return through an internal point: in a libc that is mapped, or in the glibc that its
 // loader will bring.
 bool Armer::follows_returns(Work& work) {
   const auto brings_them = [&](const target::Mapping& m) {
@@ -54,7 +54,8 @@ bool Armer::follows_returns(Work& work) {
   return *work.follows_returns;
 }
 
-// Whether unwinders find what they need of a stub: of an agent that ld.so knows, or by asking where we listen.
+// Whether unwinders can get through a stub: because ld.so knows the agent, or because there are points where unwinders look for
+// objects.
 bool Armer::finds_stubs(Work& work) {
   const auto has_point = [&](const target::Mapping& m) {
     const auto version = work.is_armable(m) ? file_behind(work.target.pid(), m) : std::nullopt;
@@ -65,7 +66,7 @@ bool Armer::finds_stubs(Work& work) {
   return *work.finds_stubs;
 }
 
-// The agent puts a stub in the place of an address in this code only if unwinders find their way there.
+// The agent replaces a return address in this code by a stub only if unwinders get through the stub.
 Status Armer::note_code(Work& work, const target::Mapping& m) {
   shared::ProcessBlock& head = work.block.head();
   const bool is_new = options_.insists_on_stubs && std::exchange(head.any_caller, 1) == 0;
@@ -75,13 +76,13 @@ Status Armer::note_code(Work& work, const target::Mapping& m) {
   return work.block.note_code(work.target, file);
 }
 
-// For good: what it has been bound to goes on using it.
+// For good, because code that was bound to the library goes on using it.
 Status Armer::forbid_stubs(Work& work, const target::Mapping& m) {
   shared::ProcessBlock& head = work.block.head();
   if (head.no_stubs != 0) return ok();
   head.no_stubs = 1;
   report_.notes.insert(m.path +
-                       ": exceptions that it throws do not pass return stubs: returns are not followed beside it"
+                       ": exceptions that it throws cannot pass return stubs: returns in this process are not followed"
                        " (--return=exits)");
   return work.target.write(work.block.address() + offsetof(shared::ProcessBlock, no_stubs), &head.no_stubs,
                            sizeof head.no_stubs);
@@ -100,7 +101,7 @@ void Armer::look_ahead(target::Target& target) {
   }
 }
 
-// The points of ours first: a probe's breakpoint must find the signals in order.
+// Internal points first, because a probe's breakpoint needs signals in order.
 Status Armer::arm_mapping(Work& work, const target::Mapping& m) {
   const auto version = file_behind(work.target.pid(), m);
   if (!version) return ok();
@@ -127,7 +128,7 @@ Status Armer::arm_mapping(Work& work, const target::Mapping& m) {
   return ok();
 }
 
-// What IFUNCs in a mapping that was looked at before have chosen since.
+// Arms the functions that IFUNCs have chosen since the mapping was looked at.
 Status Armer::arm_choices(Work& work, const target::Mapping& m) {
   const auto version = file_behind(work.target.pid(), m);
   for (const FilePoints& file : probes_.files()) {
@@ -150,7 +151,7 @@ Status Armer::arm(target::Target& target, Addr at, const Changed& changed) {
 
 namespace {
 
-// Whether nothing has happened to a mapping since it was looked at. The sentinel shows what nobody has reported.
+// Whether a mapping is unchanged since it was looked at. The sentinel shows changes that the process has not reported.
 bool is_untouched(target::Target& target, const Block& block, const KnownMapping& known, const target::Mapping& m,
                   const Changed& changed) {
   const bool replaced = m.begin < changed.end && changed.begin < m.end;
@@ -167,7 +168,7 @@ const KnownMapping* known_at(const std::vector<KnownMapping>& known, Addr begin)
 
 }  // namespace
 
-// Before anything is armed that reads them.
+// Comes before the arming of points that read the objects.
 Status Armer::note_objects(Work& work) {
   std::vector<shared::MappedObject> places;
   for (const NamedObject& object : probes_.objects()) {
@@ -184,7 +185,7 @@ Status Armer::note_objects(Work& work) {
   return ok();
 }
 
-// The agent asks once more when a library has been relocated.
+// Makes the agent ask again when a library has been relocated.
 Status Armer::note_unbound(Work& work) {
   if ((work.block.head().unbound != 0) == work.unbound) return ok();
   if (Status s = work.change(); !s) return s;
@@ -192,8 +193,8 @@ Status Armer::note_unbound(Work& work) {
   return work.block.write_head(work.target);
 }
 
-// For probes that join later, before the program can have forbidden it: what is mapped later is mostly near what is there at the
-// beginning. Where none can be had these will be refused.
+// Makes room for probes that are added later, before the program can forbid executable memory. Later mappings are mostly near
+// those of the beginning. Where no room can be made such probes will be refused.
 Status Armer::keep_room(Work& work) {
   bool made = false;
   for (const target::Mapping& m : work.maps) {
@@ -204,7 +205,7 @@ Status Armer::keep_room(Work& work) {
   return made ? work.block.write_head(work.target) : ok();
 }
 
-// One mapping; `known`: what was found there the last time, null: nothing.
+// One mapping; `known`: the facts of the last look, null: none.
 Status Armer::look_at(Work& work, const target::Mapping& m, const KnownMapping* known) {
   const bool untouched = known != nullptr && is_untouched(work.target, work.block, *known, m, work.range);
   work.sentinel = untouched ? known->sentinel : Addr{};
@@ -227,7 +228,7 @@ Status Armer::arm(target::Target& target, Block& block, const Changed& changed) 
   auto maps = target.maps();
   if (!maps) return maps.error();
   own_.trim();
-  choices_.clear();  // of the process before
+  choices_.clear();  // those of the previous process
   Work work(target, block, *maps, changed);
   if (Status s = note_objects(work); !s) return s;
   const auto* remembered = known_.mappings(block.stamp());
@@ -252,8 +253,8 @@ Status Armer::arm(target::Target& target, Block& block, const Changed& changed) 
 
 namespace {
 
-// Whether a point that was not found again has its code all the same: while that is being changed, and may be written; in a
-// file that cannot be looked at any more; as a copy, moved to large pages.
+// Whether a point that was not found again still has its code: it is being changed and may be written; or its file can no
+// longer be looked at; or it is a copy that was moved to large pages.
 bool has_its_code(target::Target& target, const Block& block, std::uint32_t index, const target::Mapping& m) {
   const shared::Point& point = block.points()[index];
   const shared::Undo& undo = block.undo()[index];
@@ -262,7 +263,7 @@ bool has_its_code(target::Target& target, const Block& block, std::uint32_t inde
   return target.read(Addr{point.address + 1}, behind, point.behind_bytes) && shared::is_as_before(point, undo, behind);
 }
 
-// Whether a mapping is a part of one that was looked at before, of the same file in the same place.
+// Whether a mapping is part of one that was looked at before, with the same file at the same place.
 bool was_there(const std::vector<KnownMapping>& before, const target::Mapping& m) {
   return std::any_of(before.begin(), before.end(), [&](const KnownMapping& known) {
     return m.is_file() && !m.shared && known.inode == m.inode && known.device == m.device &&
@@ -272,7 +273,7 @@ bool was_there(const std::vector<KnownMapping>& before, const target::Mapping& m
 
 }  // namespace
 
-// Points whose code is gone (dlclose): what comes to stand there later is not theirs.
+// Retires points whose code is gone (dlclose): what is mapped there later is not theirs.
 Status Armer::retire(Work& work, const Changed& range) {
   for (const std::uint32_t i : work.block.points_in(range.begin, range.end)) {
     const shared::Point& point = work.block.points()[i];

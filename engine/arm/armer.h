@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Brings a process to what the session wants: every planned point armed wherever its file is mapped. Called at the exec
-// stop and whenever the process says that its mappings changed; those that were looked at before are left alone.
+// Arms a process: every planned point, wherever its file is mapped. Called at the exec stop and whenever the process says that
+// its mappings changed; mappings that were looked at before are left alone.
 #pragma once
 
 #include <functional>
@@ -27,7 +27,7 @@
 
 namespace uprobe::control {
 
-// What was taken out of a process since it stood in a restartable sequence (barring.cpp).
+// The probes that a process lost because they were inside a restartable sequence (barring.cpp).
 struct BarredReport {
   pid_t pid = 0;
   std::string program;  // its name
@@ -36,62 +36,62 @@ struct BarredReport {
 };
 inline constexpr std::size_t kMostBarred = 100;
 
-// What arming found out, for the summary. Shared by all processes of the session.
+// The results of arming, for the summary. All processes of the session share one report.
 struct ArmReport {
   plan::SparseSet armed_events;                   // armed in some process at least once
   Notes notes;                                    // "libx.so: 0x1234 not probed: ..."
   std::map<std::uint16_t, std::string> refusals;  // event -> why it could not be armed somewhere
-  std::string first_refusal;                      // of any point, also of one that the agent needs
-  plan::SparseSet jumps, breakpoints;             // events armed so somewhere
-  std::map<std::uint16_t, std::string> against;   // event -> why it is no jump there
+  std::string first_refusal;                      // of any point, internal points included
+  plan::SparseSet jumps, breakpoints;             // events that are armed in that way somewhere
+  std::map<std::uint16_t, std::string> against;   // event -> why it is not a jump there
   std::vector<BarredReport> barred;               // kMostBarred at most
 };
 
-// Addresses whose contents are not what they were.
+// Addresses whose contents may have changed.
 struct Changed {
   Addr begin, end;
 };
 
-// Code of a file, and this process's alone: what is written to a shared mapping would change the file.
+// Whether the mapping is code of a file and private to the process: a write to a shared mapping would change the file.
 bool can_be_armed(const target::Mapping& mapping);
 
 struct ArmOptions {
-  bool ends_too = false;                     // the agent also has to see the program end
+  bool ends_too = false;                     // the agent also has to see the end of the program
   bool is_preloaded = false;                 // ld.so knows the agent
-  plan::Tier tier = plan::Tier::breakpoint;  // jumps need what follows
-  plan::FlowCache* flows = nullptr;          // both outlive the armer
+  plan::Tier tier = plan::Tier::breakpoint;  // jumps need the next two
+  plan::FlowCache* flows = nullptr;          // both must outlive the armer
   const trace::Area* area = nullptr;
-  bool insists_on_stubs = false;  // also beside unwinders that nobody knows
+  bool insists_on_stubs = false;  // also in programs whose unwinders are not known
 };
 
 class Armer {
  public:
   explicit Armer(const ProbeSet& probes, const ArmOptions& options = {});
 
-  // `block` must be the process's. The target is stopped, or one of its threads waits for us.
+  // `block` must be the process's. The target is stopped, or one of its threads waits for the tool.
   Status arm(target::Target& target, Block& block, const Changed& changed = {});
-  // What costs time and needs no stopped process: reads and plans the files that are mapped there.
+  // Does the slow part ahead of time, which needs no stopped process: reads and plans the files that are mapped there.
   void look_ahead(target::Target& target);
-  // The same for the block at `block`; nothing where the breakpoints have been taken out (disarm).
+  // The same for the block at `block`; does nothing once the breakpoints have been removed (disarm).
   Status arm(target::Target& target, Addr block, const Changed& changed);
-  // Jumps in a range that the process is about to write to become breakpoints, which can stay.
+  // Turns jumps in a range that the process is about to write into breakpoints, which can stay.
   Status take_jumps(target::Target& target, Addr block, const Changed& range);
-  // Of a program that runs, in joining.cpp; see live.h. An Error of add() is also that a point had to be refused: take it out
-  // again then. `is_live` says which events are left.
+  // Changes to a running program (live_add.cpp, live_changes.h). After an Error of add(), which also means that a point had to
+  // be refused, remove what was added. `is_live` says which events are left.
   Status add(target::Target& target, Addr block, const ProbeSet& more);
   Status remove(target::Target& target, Addr block, const std::function<bool(std::uint16_t)>& is_live);
-  // A breakpoint inside a restartable sequence has made the kernel abort it: the probes there go, for good. `place`: what the thread has
-  // said; `threads`: how many the process has now.
+  // A breakpoint inside a restartable sequence has made the kernel abort it: removes the probes there for good. `place`: as the
+  // thread reported it; `threads`: how many threads the process has now.
   using ThreadCount = std::function<std::size_t()>;
   Status bar(target::Target& target, Addr block, const AbortPlace& place, const ThreadCount& threads);
-  // What somebody else's breakpoints have left of ours in a running process; see foreign_breakpoints.h. An Error: no block is there.
+  // Repairs a running process after foreign breakpoints; see foreign_breakpoints.h. An Error: there is no block.
   Status mend(target::Target& target, Addr block);
   const ArmReport& report() const { return report_; }
 
-  struct Work;  // one arm() under way; of the armer's own files
+  struct Work;  // one arm() in progress; internal to the armer's files
 
  private:
-  struct Barring;  // one bar() under way
+  struct Barring;  // one bar() in progress
   using StaysFn = std::function<bool(std::uint32_t point, const shared::Consumer&)>;
 
   Status look_at(Work& work, const target::Mapping& mapping, const KnownMapping* known);
@@ -132,7 +132,7 @@ class Armer {
   Status place(Work& work, const target::Mapping& mapping);
   Status publish(Work& work);
   Status write_texts(Work& work);
-  // In the mapping under way: the other exits of a function go with it.
+  // Refuses a point in the present mapping, together with the other exits of its function.
   void refuse(Work& work, const PlannedPoint& point, const std::string& why);
   void note_other(const target::Mapping& mapping, Addr at);
 
@@ -142,7 +142,7 @@ class Armer {
   InternalPoints own_;
   std::optional<JumpPlanner> jumps_;
   std::vector<std::unique_ptr<PlannedPoint>>
-      choices_;  // of the process under way: what IFUNCs chose, and what is left of others
+      choices_;  // of the present process: implementations that IFUNCs chose, and points that lost consumers
   std::map<const elf::ElfFile*, std::optional<std::vector<elf::Relocation>>> relocations_;
   BlockCache known_;
   ObjectPlaces objects_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is armed in one mapping: what has to be done for each point, and doing it.
+// Arms one mapping: decides what each point needs, and does it.
 #include <algorithm>
 #include <cinttypes>
 #include <cstring>
@@ -17,12 +17,12 @@ namespace {
 
 using shared::kBreakpoint;
 
-// One of a function's exits is worth nothing without all others.
+// Whether it is useful only together with all other exits of its function.
 bool is_part(const PlannedConsumer& consumer) {
   return consumer.kind == shared::ConsumerKind::exit || consumer.kind == shared::ConsumerKind::note;
 }
 
-// Whether a consumer is to have the point.
+// Whether a consumer is to be armed.
 bool is_wanted(const Armer::Work& work, const PlannedConsumer& consumer) {
   return !is_part(consumer) || work.incomplete.count(consumer.event) == 0;
 }
@@ -47,7 +47,7 @@ void add_events(plan::SparseSet& to, const Armer::Work& work, const PlannedPoint
     if (is_wanted(work, consumer)) to.add(consumer.event);
 }
 
-// What the file has behind the first byte of an instruction at an offset, up to the end of the mapping.
+// The file's bytes after the first byte of an instruction at an offset, up to the end of the mapping.
 std::vector<std::uint8_t> bytes_behind(const elf::ElfFile& from, std::uint64_t offset, const target::Mapping& m) {
   const auto file = from.bytes();
   const std::uint64_t first = offset + 1, mapped = m.offset + (m.end - m.begin);
@@ -64,14 +64,14 @@ bool is_changed(const shared::Point& point, const shared::Undo& undo, const std:
   return false;
 }
 
-// What the file has in [address, address + bytes), and the process does as well.
+// Whether the process has the file's bytes in [address, address + bytes).
 bool has_file_bytes(TextView& text, Addr address, std::span<const std::uint8_t> file, std::size_t bytes) {
   std::vector<std::uint8_t> now(bytes);
   return file.size() >= bytes && text.read(address, now.data(), bytes) &&
          std::equal(now.begin(), now.end(), file.begin());
 }
 
-// Bit i: the byte i + 1 behind the address is, or was, a part of a jump in the process.
+// Bit i: the byte at address + i + 1 is, or was, part of a jump in the process.
 std::uint16_t jumps_behind(const Block& block, Addr address) {
   std::uint16_t bits = 0;
   for (const std::uint32_t i : block.points_in(address + 1, address + 1 + shared::kMostBehind)) {
@@ -82,12 +82,12 @@ std::uint16_t jumps_behind(const Block& block, Addr address) {
   return bits;
 }
 
-// The others need the thread in a signal's frame each time.
+// Other roles need the thread's registers in a signal frame at each hit.
 bool may_jump(shared::PointRole role) {
   return role == shared::PointRole::probe || role == shared::PointRole::open_call;
 }
 
-// What stands in front of the place, where the jump begins.
+// The instructions before the place, where the jump begins.
 std::unique_ptr<Pending> prefix_window_of(const Pending& place, const plan::FileJumps& jumps,
                                           const plan::Window& window, const Block& block, const target::Mapping& m) {
   const auto code = jumps.flow().bytes_at(window.begin());
@@ -106,7 +106,7 @@ std::unique_ptr<Pending> prefix_window_of(const Pending& place, const plan::File
   return prefix_window;
 }
 
-// Becomes a jump: the whole window is displaced.
+// Makes it a jump: the whole window is displaced.
 void take_window(Pending& pending, const plan::FileJumps& jumps, const plan::Window& window, const Block& block,
                  const target::Mapping& m) {
   const plan::FileFlow& flow = jumps.flow();
@@ -126,7 +126,7 @@ void take_window(Pending& pending, const plan::FileJumps& jumps, const plan::Win
   pending.known_long_jump = block.find(far.address);
 }
 
-// While other threads may be executing it. False where the probe has to stay.
+// Restores the text while other threads may be executing it. False where the probe has to stay.
 bool take_out(target::Target& target, const shared::Point& point, const shared::Undo& undo) {
   const Patch patch = patch_back(point, undo);
   ProcessSerializer serializer(target.pid());
@@ -144,12 +144,12 @@ void Armer::refuse(Work& work, const PlannedPoint& point, const std::string& why
   if (work.is_live) return;
   if (report_.first_refusal.empty()) report_.first_refusal = why;
   const std::string& path = point.site.file->path();
-  report_.notes.insert(point.consumers.empty() ? path + ": what the agent itself needs there is not followed: " + why
+  report_.notes.insert(point.consumers.empty() ? path + ": the agent does not follow the program there: " + why
                                                : path + ":" + hex(point.site.offset) + " not probed: " + why);
 }
 
-// The process doubts a point that is right: its program has changed the code there. What lies behind the instruction looks
-// like that from now on. The instruction itself, if it is another one now, is the program's own again.
+// The process has found that the bytes after a probed instruction have changed. They are noted as they are now. If the program
+// has changed the instruction itself, the point is disarmed.
 Status Armer::look_behind(Work& work, std::uint32_t place) {
   const std::uint32_t index = work.block.leads_to(place);
   const shared::Point& point = work.block.points()[index];
@@ -162,7 +162,7 @@ Status Armer::look_behind(Work& work, std::uint32_t place) {
   if (Status s = work.change(); !s) return s;
   if (!is_changed(point, undo, behind))
     return work.block.set_behind(work.target, index, {behind, behind + point.behind_bytes});
-  report_.notes.insert("a program changes probed code at " + hex(address.value) + ": not probed there any more");
+  report_.notes.insert("the program has changed probed code at " + hex(address.value) + ": it is not probed any more");
   return take_out(work.target, point, undo) ? work.block.set_state(work.target, index, shared::PointState::disarmed)
                                             : ok();
 }
@@ -176,14 +176,14 @@ const plan::Window* Armer::window_for(Work& work, const Pending& pending, const 
   };
   if (work.is_live) return none("the program is running");
   const plan::Window* window = jumps != nullptr ? jumps->window_at(pending.planned->site.address) : nullptr;
-  if (window == nullptr) return none("the agent itself needs a breakpoint there, or another probe stands near");
+  if (window == nullptr) return none("the agent itself needs a breakpoint there, or another probe is too near");
   if (!window->is_jump() || !may_jump(pending.point.role)) return none(window->text());
   if (window->prefix_window != 0 && pending.point.role != shared::PointRole::probe)
     return none("the agent itself needs a jump of its own there");
-  if (!work.nobody_runs() && !work.nobody_is_inside(*window, pending.point.address))
+  if (!work.no_thread_runs() && !work.no_thread_is_inside(*window, pending.point.address))
     return none("the program may be executing it");
   const bool has_middle = window->instructions > 1 || window->prefix_window != 0;
-  if (has_middle && !follows_returns(work)) return none("handlers of the program return in a way that is not known");
+  if (has_middle && !follows_returns(work)) return none("it is not known how the program's signal handlers return");
   const auto is_original = [&](std::uint64_t address, std::size_t bytes) {
     const Addr at = pending.point.address + (address - window->address);
     return m.begin <= at && at + bytes <= m.end &&
@@ -195,7 +195,7 @@ const plan::Window* Armer::window_for(Work& work, const Pending& pending, const 
   if (const char* barred = reason_barred(work, m, begin, begin + bytes)) return none(barred);
   const bool is_all =
       is_original(window->begin(), bytes) && (!is_short || is_original(window->padding, shared::kJumpBytes));
-  return is_all ? window : none("the bytes behind it are not the file's");
+  return is_all ? window : none("the bytes after it are not the file's");
 }
 
 Status Armer::join(Work& work, const PlannedPoint& point, std::uint32_t known) {
@@ -208,7 +208,7 @@ Status Armer::join(Work& work, const PlannedPoint& point, std::uint32_t known) {
   return work.block.want(work.target, known, consumers_of(work, point));
 }
 
-// What of a point can be had in this process; null: nothing.
+// The point, without the consumers that this process must refuse; null: none is left.
 const PlannedPoint* Armer::possible(Work& work, const PlannedPoint& point) {
   const auto is_stub = [](const PlannedConsumer& consumer) { return consumer.kind == shared::ConsumerKind::stub; };
   if (std::none_of(point.consumers.begin(), point.consumers.end(), is_stub) || finds_stubs(work)) return &point;
@@ -216,13 +216,13 @@ const PlannedPoint* Armer::possible(Work& work, const PlannedPoint& point) {
   std::erase_if(rest->consumers, is_stub);
   std::erase_if(refused->consumers, std::not_fn(is_stub));
   refuse(work, *refused,
-         "exceptions would not pass its return stub: it is not known how the program finds unwind information "
+         "exceptions would not pass its return stub, because it is not known how the program finds unwind information "
          "(--return=exits)");
   if (rest->consumers.empty() && rest->role == shared::PointRole::probe) return nullptr;
   return choices_.emplace_back(std::move(rest)).get();
 }
 
-// Decides what has to be done for one point in one mapping; nothing is written yet.
+// Decides what one point needs in one mapping. Writes nothing.
 Status Armer::consider(Work& work, const PlannedPoint& given, const target::Mapping& m, const plan::FileJumps* jumps) {
   const PlannedPoint* left = possible(work, given);
   if (left == nullptr) return ok();
@@ -243,7 +243,7 @@ Status Armer::consider(Work& work, const PlannedPoint& given, const target::Mapp
     return ok();
   }
   if (now != point.site.insn) {
-    refuse(work, point, "the bytes in memory are not the file's (another tracer, or code that changes itself)");
+    refuse(work, point, "the bytes in memory are not the file's (another tracer, or self-modifying code)");
     return ok();
   }
   Pending pending{.point = {}, .code = point.site.insn, .planned = &point, .known = known};
@@ -281,7 +281,7 @@ Status Armer::arm_file(Work& work, const FilePoints& file, const target::Mapping
   return arm_ifuncs(work, file, m);
 }
 
-// Whether the place is about to be armed for somebody else already; then it is for both.
+// Whether the place is already in the list for another point; then both share it.
 bool Armer::join_pending(Work& work, PlannedPoint& point, const target::Mapping& m) {
   const Addr address = m.begin + (point.site.offset - m.offset);
   const auto same = std::find_if(work.pending.begin(), work.pending.end(),
@@ -296,7 +296,7 @@ bool Armer::join_pending(Work& work, PlannedPoint& point, const target::Mapping&
   return true;
 }
 
-// The choice of an IFUNC is known once the object is relocated; until then its points wait for the next call.
+// An IFUNC has chosen once its object is relocated; until then its points wait for the next call.
 Status Armer::arm_ifuncs(Work& work, const FilePoints& file, const target::Mapping& m) {
   plan::FileJumps* jumps = jumps_ && !work.is_live && !file.ifuncs.empty() ? &jumps_->of(file) : nullptr;
   for (const PlannedPoint& point : file.ifuncs) {
@@ -306,9 +306,8 @@ Status Armer::arm_ifuncs(Work& work, const FilePoints& file, const target::Mappi
     auto chosen = chosen_implementation(work.target, file.file, *relocations, m, point.site);
     if (!chosen) {
       refuse(work, point,
-             work.is_live
-                 ? "its implementation is chosen at run time (IFUNC): which it is cannot be found out from outside"
-                 : chosen.error().text);
+             work.is_live ? "its implementation is chosen at run time (IFUNC) and cannot be found out from outside"
+                          : chosen.error().text);
       continue;
     }
     if (!*chosen) {
@@ -319,12 +318,12 @@ Status Armer::arm_ifuncs(Work& work, const FilePoints& file, const target::Mappi
     if (jumps != nullptr) jumps->add(planned->site.address);
     if (!join_pending(work, *planned, m))
       if (Status s = consider(work, *planned, m, jumps); !s) return s;
-    choices_.push_back(std::move(planned));  // what was considered points to it
+    choices_.push_back(std::move(planned));  // the pending points refer to it
   }
   return work.pending.empty() ? ok() : place(work, m);
 }
 
-// The lists of consumers of all that is to be placed.
+// Makes the consumer lists of all points that are to be placed.
 Status Armer::list_consumers(Work& work) {
   for (Pending& p : work.pending) {
     auto consumers = work.block.list_for(consumers_of(work, *p.planned), p.known.has_value());
@@ -334,7 +333,8 @@ Status Armer::list_consumers(Work& work) {
   return ok();
 }
 
-// Some of them may have lost consumers since they were placed, and their bodies do not know.
+// Some points may have lost consumers after they were placed. Their bodies still record for the old list, so they ask the
+// agent.
 Status Armer::list_again(Work& work) {
   for (const Pending& p : work.pending)
     if (p.window != nullptr && consumers_of(work, *p.planned).size() != p.planned->consumers.size())
@@ -361,7 +361,7 @@ Status Armer::place(Work& work, const target::Mapping& m) {
       .end = m.end,
       .refuse = [&](const Pending& p, const std::string& why) { refuse(work, *p.planned, why); }};
   if (Status s = place_all(context, work.pending); !s) return s;
-  // Trampolines know their points by the order of the list: who has lost its consumers stays in it.
+  // Slots contain the index of their point, so a point without consumers stays in the list.
   if (work.incomplete.size() != incomplete)
     if (Status s = list_again(work); !s) return s;
   const auto is_jump = [](const Pending& p) { return p.window != nullptr; };
@@ -391,7 +391,7 @@ Status write_together(target::Target& target, const std::vector<ArmedPlace>& tex
 
 }  // namespace
 
-// Tables first, the text last.
+// The tables first, the text last.
 Status Armer::publish(Work& work) {
   std::vector<NewPoint> fresh;
   fresh.reserve(work.pending.size());
@@ -426,11 +426,11 @@ Status Armer::publish(Work& work) {
     work.texts.insert(work.texts.end(), texts.begin(), texts.end());
     return ok();
   }
-  return work.nobody_runs() ? write_together(work.target, texts) : write_each(work.target, texts);
+  return work.no_thread_runs() ? write_together(work.target, texts) : write_each(work.target, texts);
 }
 
-// All of a held process in as little time as can be: if we were killed in the middle, the threads would run on with a part of it.
-// Least harm is done by what the agent needs, before there are probes.
+// Writes all texts of a stopped process in the least time: if the tool were killed in between, the threads would run on with
+// some of them. Internal points come first, because without probes they do the least harm.
 Status Armer::write_texts(Work& work) {
   const auto is_own = [](const ArmedPlace& text) { return text.role != shared::PointRole::probe; };
   const auto probes = std::stable_partition(work.texts.begin(), work.texts.end(), is_own);

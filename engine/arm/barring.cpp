@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Probes leave code that has shown itself to be a restartable sequence (rseq): the kernel aborts one that a breakpoint interrupts, so its
-// thread would come back to the breakpoint for ever; and a jump out of it takes its atomicity away without a sign. The file did not show
-// the sequence (engine/elf/rseq_sections.h), so it is looked for in the process.
+// Removes probes from code that has proved to be a restartable sequence (rseq). The kernel aborts a sequence that a breakpoint
+// interrupts, so the thread would come back to the breakpoint for ever; and a jump out of a sequence silently breaks its
+// atomicity. The file did not show the sequence (engine/elf/rseq_sections.h), so it is searched for in the process.
 //
-// What is barred stands in the process block: fork copies it with the text, and execve ends both. Where the first guess was too small
-// the breakpoint is still there, and a thread comes again: the next step takes more. A thread that had trapped before its
-// breakpoint was gone comes once more too; there are at most as many of these as threads.
+// The barred ranges are in the process block: fork copies it together with the text, and execve ends both. If the first guess
+// was too small the breakpoint is still there, a thread comes again, and the next step takes a larger range. A thread that
+// trapped before its breakpoint was removed comes once more, too; the number of threads limits how often that happens.
 #include <algorithm>
 #include <string>
 
@@ -24,7 +24,7 @@ struct Armer::Barring {
   target::Target& target;
   Block& block;
   const std::vector<target::Mapping>& maps;
-  const target::Mapping& code;  // that the abort handler is in
+  const target::Mapping& code;  // contains the abort handler
   AbortPlace place;
   const ThreadCount& threads;
 };
@@ -59,7 +59,7 @@ bool touches(const BarredCode& barred, std::uint64_t begin, std::uint64_t end) {
   return (begin < barred.end && end > barred.begin) || on_signature;
 }
 
-// The last step for the handler at `abort`; null: it is not known yet.
+// The latest step taken for the handler at `abort`; null: none.
 BarredCode* known_abort(shared::ProcessBlock& head, Addr abort, const target::Mapping& m) {
   BarredCode* found = nullptr;
   for (BarredCode& barred : head.barred)
@@ -77,13 +77,13 @@ bool has_armed_probe(const Block& block) {
   return std::any_of(block.points().begin(), block.points().end(), is_armed_probe);
 }
 
-// What a point replaces or displaces.
+// The end of the bytes that a point replaces or displaces.
 std::uint64_t end_of(const shared::Point& point) {
   const std::uint64_t bytes = point.jump_bytes == 0 ? 1 : std::max(point.jump_bytes, point.code_bytes);
   return point.address + bytes;
 }
 
-// The armed probes that touch the range, which grows to where the first of them begins.
+// Adds the armed probes that touch the range, and extends the range to the beginning of the first of them.
 void add_probes(const Block& block, CodeRange& range, Addr abort, std::set<std::uint32_t>& probes) {
   constexpr std::uint64_t kLongest = sizeof(shared::Undo::original);
   const BarredCode barred{.begin = range.begin.value, .end = range.end.value, .abort = abort.value};
@@ -102,7 +102,7 @@ std::set<std::uint32_t> probes_in(const Block& block, std::vector<CodeRange>& ra
   return probes;
 }
 
-// Link-time addresses that the handler leads to without a call; a handler is short.
+// Link-time addresses that the handler reaches without a call; a handler is short.
 std::vector<std::uint64_t> led_to(const elf::ElfFile& file, std::uint64_t abort) {
   std::vector<std::uint64_t> open{abort}, all;
   for (int instructions = 32; instructions > 0 && !open.empty();) {
@@ -145,7 +145,7 @@ std::vector<CodeRange> object_of(const std::vector<target::Mapping>& maps, const
   return {all};
 }
 
-// False: there is no room.
+// False: the table is full.
 bool note_ranges(shared::ProcessBlock& head, const std::vector<CodeRange>& ranges, BarredStep step, Addr abort,
                  const target::Mapping& m) {
   const auto is_free = [](const BarredCode& barred) { return barred.abort == 0; };
@@ -212,14 +212,14 @@ void Armer::note_barred(const Barring& barring, BarredStep step, const std::set<
     return;
   }
   if (report_.barred.size() == kMostBarred) {
-    report_.notes.insert("further processes have lost probes that were in restartable sequences (rseq)");
+    report_.notes.insert("further processes have lost probes inside restartable sequences (rseq)");
     return;
   }
   const auto name = read_file("/proc/" + std::to_string(pid) + "/comm");
   report_.barred.push_back({pid, name && !name->empty() ? name->substr(0, name->size() - 1) : "?", events, why});
 }
 
-// Of a function that loses an exit all exits go: some of its returns would be counts that are of no use.
+// A function that loses an exit loses all of them: counts of some of its returns would be useless.
 Status Armer::take_barred(Barring& barring, BarredStep step, const std::set<std::uint32_t>& probes) {
   Block& block = barring.block;
   std::set<std::uint16_t> events, functions;
@@ -236,7 +236,7 @@ Status Armer::take_barred(Barring& barring, BarredStep step, const std::set<std:
     return probes.count(point) == 0 && (!is_part || functions.count(c.event) == 0);
   };
   if (Status s = strip(barring.target, block, stays); !s) return s;
-  // Probes without consumers are still armed.
+  // Probes that have no consumers left are still armed.
   std::vector<std::uint32_t> left;
   std::copy_if(probes.begin(), probes.end(), std::back_inserter(left),
                [&](std::uint32_t i) { return is_armed_probe(block.points()[i]); });
@@ -244,7 +244,7 @@ Status Armer::take_barred(Barring& barring, BarredStep step, const std::set<std:
   return left.empty() ? ok() : take_out(barring.target, block, serializer, left);
 }
 
-// The first step from `step` on that there are probes for.
+// Takes the first step, from `step` on, that affects any probe.
 Status Armer::bar_more(Barring& barring, BarredStep step) {
   Block& block = barring.block;
   std::vector<CodeRange> ranges;
@@ -264,13 +264,13 @@ Status Armer::bar_more(Barring& barring, BarredStep step) {
   if (Status s = block.write_head(barring.target); !s) return s;
   const Status taken = take_barred(barring, step, probes);
   if (!taken) report_.notes.insert(barring.code.path + ": a restartable sequence (rseq): " + taken.error().text);
-  // Counted when the text is the file's again.
+  // Counted after the text is restored: threads that have trapped until now come once more.
   BarredCode* const last = known_abort(block.head(), barring.place.abort, barring.code);
   if (last != nullptr) last->late = static_cast<std::uint32_t>(barring.threads());
   return block.write_head(barring.target);
 }
 
-// The steps go on from the last one. What is known of the mappings holds on.
+// Takes the next step. The cached mappings stay valid.
 Status Armer::bar_next(Barring& barring) {
   Block& block = barring.block;
   const auto* mappings = known_.mappings(block.stamp());
@@ -288,8 +288,7 @@ Status Armer::bar_in(target::Target& target, Block& block, const AbortPlace& pla
   const auto maps = target.maps();
   if (!maps) return maps.error();
   const target::Mapping* code = target::mapping_at(*maps, place.abort);
-  if (code == nullptr || !code->executable)
-    return Error{.code = Code::damaged, .text = "a request that makes no sense"};
+  if (code == nullptr || !code->executable) return Error{.code = Code::damaged, .text = "a malformed request"};
   Barring barring{target, block, *maps, *code, place, threads};
   return bar_next(barring);
 }
@@ -303,7 +302,7 @@ Status Armer::bar(target::Target& target, Addr at, const AbortPlace& place, cons
   return barred;
 }
 
-// Before the points of a file are looked at one after the other: the exits of a function are there together or not at all.
+// Called before the points of a file are considered one by one, because a function's exits are armed together or not at all.
 void Armer::leave_barred_out(Work& work, std::span<const PlannedPoint> points, const target::Mapping& m) {
   for (const PlannedPoint& point : work.has_barred ? points : points.first(0))
     if (const char* why = reason_barred(work, point, m)) refuse(work, point, why);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Jumps become breakpoints where a program is going to write to its code. A jump stands for several instructions, whose copies
-// would be executed whatever the program makes of the originals; a breakpoint displaces one, and is looked behind at each hit.
+// Turns jumps into breakpoints where a program is about to write to its code. A jump stands for several instructions, whose
+// copies would run even after the program has changed the originals; a breakpoint displaces one instruction, and each hit
+// checks the bytes after it.
 #include <algorithm>
 
 #include "engine/arm/armer.h"
@@ -40,8 +41,8 @@ Patch first_byte(Addr at, std::uint8_t before, std::uint8_t after) {
   return patch;
 }
 
-// Where a breakpoint stands at the beginning of a prefix window, and the place has its copy: a breakpoint comes to the place, and the
-// other goes. Until then threads come through the prefix_window, and are past the place.
+// Ends a prefix window whose beginning is a breakpoint by now, and whose place has a copy: sets a breakpoint at the place and
+// removes the one at the beginning. Until then threads run through the prefix window's copy, which leads past the place.
 Status end_prefix_window(target::Target& target, Block& block, Serializer& serializer, std::uint32_t prefix_window,
                          const Pending& place) {
   const std::uint8_t original = block.undo()[*place.known].original[0];
@@ -56,8 +57,8 @@ Status end_prefix_window(target::Target& target, Block& block, Serializer& seria
 
 }  // namespace
 
-// The text first: until a point has its new copy, threads that trap there go through the old one, which is still right. Of an
-// prefix_window the place that it leads to gets the breakpoint.
+// The text first: until a point has its new copy, threads that trap there use the old one, which is still right. For a prefix
+// window the breakpoint goes to the place to which the window leads.
 Status Armer::make_breakpoints(target::Target& target, Block& block, const Changed& reach,
                                std::span<const std::uint32_t> jumps) {
   std::vector<Pending> pending;
@@ -98,7 +99,7 @@ Status Armer::take_jumps(target::Target& target, Addr at, const Changed& range) 
   std::vector<std::uint32_t> jumps = block->points_in(range.begin, range.end);
   std::erase_if(jumps, [&](std::uint32_t i) { return !can_be_breakpoint(block->points()[i]); });
   if (jumps.empty()) return ok();
-  // What is known of the mappings holds on.
+  // The cached mappings stay valid.
   const auto* mappings = known_.mappings(block->stamp());
   const std::vector<KnownMapping> kept = mappings != nullptr ? *mappings : std::vector<KnownMapping>();
   if (Status s = block->renew(target); !s) return s;

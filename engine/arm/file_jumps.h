@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which points of a file can be jumps: the planner's windows for all that a session wants there, chosen once.
+// Chooses once which points of a file can be jumps: the planner's windows for everything that the session wants there.
 #pragma once
 
 #include <map>
@@ -14,10 +14,10 @@ namespace uprobe::control {
 
 class JumpPlanner {
  public:
-  // Both outlive it.
+  // Both arguments must outlive it.
   JumpPlanner(plan::FlowCache& flows, InternalPoints& own) : flows_(flows), own_(own) {}
 
-  // Good until the file gets further points.
+  // Valid until the file gets further points.
   plan::FileJumps& of(const FilePoints& file);
 
  private:

@@ -17,7 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 using shared::kBreakpoint;
 
-// The patch that a point needs; size 0: none.
+// The patch that repairs a point; size 0: none is needed.
 Patch mended(TextView& text, const shared::Point& point, const shared::Undo& undo) {
   if (point.state != static_cast<std::uint32_t>(shared::PointState::armed) || undo.state != 1) return {.size = 0};
   if (shared::is_long_jump(point)) return {.size = 0};
@@ -30,15 +30,16 @@ Patch mended(TextView& text, const shared::Point& point, const shared::Undo& und
   return on_jump || patch.before == original ? patch : Patch{.size = 0};
 }
 
-// By another tool, which has not been killed at it.
+// Whether another tool, which is alive, is changing the process.
 bool is_being_changed(const shared::ProcessBlock& head) {
   return head.changer != 0 && !threads_of(static_cast<pid_t>(head.changer)).empty();
 }
 
 }  // namespace
 
-// Most looks find nothing, by what is remembered of the block. Where there is something the block is read again, since the agent
-// may have given code back, and the text too: only what is found before and after nobody traces the process is no debugger's.
+// Most looks find nothing, using the cached block. If there is something, the block is read again, since the agent may have
+// given code back, and so is the text: a breakpoint is a debugger's, unless it is found both before and after a check that the
+// process is not traced.
 Status Armer::mend(target::Target& target, Addr at) {
   auto block = known_.take(target, at);
   if (!block) return block.error();
@@ -71,7 +72,7 @@ Status Armer::mend(target::Target& target, Addr at) {
 
 void Armer::note_other(const target::Mapping& m, Addr at) {
   report_.notes.insert(m.path + ": " + hex(m.offset + (at - m.begin)) +
-                       ": somebody else's breakpoint stood there for a while; what came meanwhile is not counted");
+                       ": a foreign breakpoint stood there for a while; hits during that time are not counted");
 }
 
 void ForeignBreakpoints::step() {
@@ -93,7 +94,7 @@ void ForeignBreakpoints::find_children() {
   }
 }
 
-// False where there is nothing to see for ever.
+// False where there will never be anything to see.
 bool ForeignBreakpoints::look(pid_t pid) {
   auto files = target::ProcessFiles::open(pid);
   if (!files) return false;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Keeps an eye on the text of the traced processes, for breakpoints that the kernel's uprobes put over ours and take away again.
+// Watches the text of traced processes for breakpoints that the kernel's uprobes put over this tool's and later remove.
 //
-// A uprobe that is set writes int3 over the first byte of a jump and executes the file's instruction by itself; that is right as
-// long as the jump stands for one instruction. When it is taken away the kernel puts the file's first byte back: in front of the
-// rest of a jump that is no instruction. So what is behind a foreign int3 becomes the file's again at the first look, and
-// where the first byte has come back a breakpoint of ours goes.
+// A uprobe writes int3 over the first byte of a jump and executes the file's instruction itself, which is right as long as the
+// jump stands for one instruction. When the uprobe is removed the kernel restores the file's first byte, and together with the
+// rest of the jump that is no instruction. So at the first look the bytes after a foreign int3 become the file's again, and
+// where the first byte has been restored the tool writes a breakpoint.
 #pragma once
 
 #include <sys/types.h>
@@ -19,11 +19,11 @@ namespace uprobe::control {
 
 class ForeignBreakpoints {
  public:
-  // Both outlive it. `blocks`: where the session's process blocks may be.
+  // Both must outlive it. `blocks`: the addresses where the session's process blocks may be.
   ForeignBreakpoints(Armer& armer, const std::set<Addr>& blocks) : armer_(armer), blocks_(blocks) {}
-  // A process of the session; its children are found.
+  // Adds a process of the session; its children are found by step().
   void add(pid_t pid) { known_.insert(pid); }
-  // Looks at all of them, but no more often than every 50 ms, and never for more than a fiftieth of the time.
+  // Looks at all of them, at most every 50 ms and for at most a fiftieth of the time.
   void step();
 
  private:

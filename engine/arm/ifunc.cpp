@@ -8,7 +8,7 @@
 namespace uprobe::control {
 namespace {
 
-// What the file has at a link-time address: the word before any relocation.
+// The file's word at a link-time address, before any relocation.
 std::optional<std::uint64_t> word_in_file(const elf::ElfFile& file, std::uint64_t address) {
   const auto offset = file.offset_of_address(address);
   std::uint64_t word = 0;
@@ -23,7 +23,7 @@ std::optional<std::uint64_t> word_in_memory(target::Target& target, std::uint64_
   return word;
 }
 
-// The word of an IRELATIVE relocation once its resolver has run: neither 0, nor the file's, nor that moved by the base.
+// The word of an IRELATIVE relocation after its resolver has run: not 0, not the file's, and not the file's plus the base.
 std::optional<std::uint64_t> choice_at(target::Target& target, const elf::ElfFile& file, std::uint64_t base,
                                        std::uint64_t place) {
   const auto word = word_in_memory(target, base + place);
@@ -32,8 +32,8 @@ std::optional<std::uint64_t> choice_at(target::Target& target, const elf::ElfFil
   return word;
 }
 
-// RELATIVE relocations (none where a linker packed them, DT_RELR) come first, IRELATIVE ones last. A program may have
-// changed some of these words since.
+// Whether the object is relocated. RELATIVE relocations (absent where a linker packed them, DT_RELR) come first, IRELATIVE ones
+// last. A program may have changed some of these words since.
 bool is_relocated(target::Target& target, const elf::ElfFile& file, const std::vector<elf::Relocation>& relocations,
                   std::uint64_t base) {
   constexpr int kSome = 32;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What an IFUNC chose in a process.
+// Finds the function that an IFUNC has chosen in a process.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,12 @@
 
 namespace uprobe::control {
 
-// `relocations` are the file's.
 // The implementation that the resolver at `site` chose (or chooses) in the process that has `file` mapped by `mapping`.
-// Nothing: the object is not relocated yet, ask again later. An Error: it cannot be found out here.
+// `relocations`: the file's. Nothing: the object is not relocated yet, ask again later. An Error: the choice cannot be found
+// out.
 //
-// First source: the slot of an IRELATIVE relocation for this resolver, once it differs from what the file says. Second: the
-// resolver is called in the target, which is allowed as soon as the object is relocated (resolvers run at any time after).
+// First source: the slot of an IRELATIVE relocation for this resolver, once it differs from the file's word. Second: calls the
+// resolver in the target, which is allowed once the object is relocated (programs call resolvers at any time after that).
 Result<std::optional<plan::Site>> chosen_implementation(target::Target& target,
                                                         std::shared_ptr<const elf::ElfFile> file,
                                                         const std::vector<elf::Relocation>& relocations,

@@ -24,14 +24,14 @@ std::shared_ptr<const elf::ElfFile> InternalPoints::file_of(const target::Target
     return nullptr;
   auto file = name ? elf::ElfFile::open(*name, elf::NamedBy::target) : Result<elf::ElfFile>(name.error());
   if (!file || file->identity() != version.identity) {
-    const std::string why = file ? "it has changed meanwhile" : file.error().text;
+    const std::string why = file ? "it has changed since it was mapped" : file.error().text;
     notes_.insert(m.path + ": its system calls are not followed: " + why);
     return nullptr;
   }
   return std::make_shared<const elf::ElfFile>(file.take());
 }
 
-// Where a probe is on the call itself, that has to be hit before the agent makes it: the point goes there as well.
+// If a probe is on the call itself, it has to be hit before the agent makes the call, so the internal point goes there as well.
 plan::SystemCallSite InternalPoints::beside_probes(const elf::ElfFile& file, plan::SystemCallSite site) const {
   if (site.role != shared::PointRole::open_call) return site;
   const std::uint64_t call = site.offset + shared::kBeforeOpen;
@@ -46,10 +46,10 @@ bool InternalPoints::fears(const std::string& path) const {
   return probes_.wants_stubs() && !wishes_.insists_on_stubs && plan::may_unwind_by_itself(path);
 }
 
-// glibc's loader brings a libc that has them.
+// glibc's loader brings a libc that has these points.
 //
-// nongnu libunwind wants to write to where a return address is kept, which of a stub's caller is nowhere. It may be part of
-// another file.
+// nongnu libunwind wants to write to the place where a return address is stored, and a stub's caller has no such place. It may
+// be part of another file.
 void InternalPoints::add_unwinders(FilePoints& own) {
   own.fears_stubs = own.file->find_any("__libunwind_Unwind_RaiseException").has_value() || fears(own.file->path());
   const auto loader = own.file->find_any("_rtld_global");

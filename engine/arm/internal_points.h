@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The points that the agent itself needs: where a libc changes signals, mappings and programs. Found once per file.
+// The internal points: where a libc changes signals, mappings and programs. Found once per file.
 #pragma once
 
 #include <map>
@@ -17,19 +17,19 @@ namespace uprobe::control {
 class InternalPoints {
  public:
   struct Wishes {
-    bool ends_too;          // the agent also has to see the program end
+    bool ends_too;          // the agent also has to see the end of the program
     bool is_preloaded;      // ld.so knows the agent
-    bool insists_on_stubs;  // unwinders that nobody knows are not feared
+    bool insists_on_stubs;  // use stubs although the unwinders are not known
   };
   // `notes` gets a line for each file that cannot be followed.
   InternalPoints(const ProbeSet& probes, const Wishes& wishes, Notes& notes)
       : probes_(probes), wishes_(wishes), notes_(notes) {}
 
-  // In the file of a mapping; empty for most. Good until the next trim().
+  // The points in a mapping's file; empty for most files. Valid until the next trim().
   const FilePoints& in(const target::Target& target, const target::Mapping& mapping, const FileVersion& version);
-  // In all of a file. Good until the next trim(), for a probed file for ever.
+  // The points in a whole file. Valid until the next trim(), for a probed file for ever.
   const FilePoints& in(const std::shared_ptr<const elf::ElfFile>& file);
-  // Targets map new files all the time: forgets those that are not probed when there are too many. They are read again.
+  // Targets map new files all the time. Forgets files without probes when there are too many; they are read again if needed.
   void trim();
 
  private:

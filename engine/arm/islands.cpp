@@ -18,7 +18,7 @@ bool within_reach(const shared::Island& island, Addr begin, Addr end) {
 
 Result<Addr> make_island(target::Target& target, Block& block, Addr begin, Addr end, std::uint64_t bytes) {
   if (block.head().island_count == shared::kMaxIslands)
-    return Error{.code = Code::limit, .text = "no further page for displaced instructions in this process"};
+    return Error{.code = Code::limit, .text = "all pages for displaced instructions in this process are used"};
   auto maps = target.maps();
   if (!maps) return maps.error();
   constexpr std::uint64_t kLargest = 1U << 30;

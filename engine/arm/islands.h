@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Islands: executable pages of ours near the code that is probed, where slots and bodies live (engine/shared/trampoline.h).
+// Islands: executable pages of the tool near probed code, where slots and bodies live (engine/shared/trampoline.h).
 #pragma once
 
 #include <vector>
@@ -12,17 +12,17 @@ namespace uprobe::control {
 
 inline constexpr std::uint32_t kIslandUnit = shared::kSlotUnit;
 
-// Where `bytes` (a multiple of kIslandUnit) for code in [begin, end) go: in an island that the process has already, or in a
-// new one. Pages are private, readable and executable, never writable; they are filled through
-// Target::write. The block's head is changed; the caller writes it.
+// The address for `bytes` (a multiple of kIslandUnit) for code in [begin, end): in an existing island, or in a new one. Pages
+// are private, readable and executable, never writable; they are filled through Target::write. Changes the block's head; the
+// caller writes it to the process.
 Result<Addr> island_room(target::Target& target, Block& block, Addr begin, Addr end, std::uint64_t bytes);
 
-// Whether a probe that joins while the program runs, when nobody can make an island, finds room for code in [begin, end); and what
-// sees to it. The block's head is changed as above.
+// Whether a probe that is added later, when no island can be made, finds room for code in [begin, end); and the call that
+// provides that room. The block's head changes as above.
 bool has_spare_room(Block& block, Addr begin, Addr end);
 Status spare_room(target::Target& target, Block& block, Addr begin, Addr end);
 
-// The last `bytes` of the room that was got last, which ends at `end`, are not needed.
+// Returns the last `bytes` of the most recent allocation, which ends at `end`.
 void give_back(Block& block, Addr end, std::uint64_t bytes);
 
 }  // namespace uprobe::control

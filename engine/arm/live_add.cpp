@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Points that come to a program that runs, and that leave it. What makes that safe: live.h.
+// Adds points to a running program and removes them. Why that is safe: live_changes.h.
 #include <algorithm>
 
 #include "engine/arm/armer_work.h"
@@ -9,8 +9,8 @@
 namespace uprobe::control {
 namespace {
 
-// Armed jumps whose displaced code has the address in its middle, or a prefix window there, which can have no consumer. Not those that
-// lead to the point of the address.
+// Armed jumps that have the address in the middle of their displaced code, and prefix windows there, which cannot have a
+// consumer. Not those that lead to the point of the address.
 std::vector<std::uint32_t> jumps_over(const Block& block, Addr address) {
   constexpr std::uint64_t kLongest = sizeof(shared::Undo::original);
   std::vector<std::uint32_t> found = block.points_in(address - kLongest, address + 1);
@@ -24,7 +24,7 @@ std::vector<std::uint32_t> jumps_over(const Block& block, Addr address) {
   return found;
 }
 
-// What was known of the mappings before, and that IFUNCs have still to choose in some.
+// Keeps the cached mappings; IFUNCs in the `waiting` ones have still to choose.
 void remember(BlockCache& known, std::uint64_t stamp, std::vector<KnownMapping> mappings,
               const std::vector<Addr>& waiting) {
   for (KnownMapping& m : mappings) m.waits = m.waits || std::count(waiting.begin(), waiting.end(), m.begin) != 0;
@@ -33,7 +33,7 @@ void remember(BlockCache& known, std::uint64_t stamp, std::vector<KnownMapping> 
 
 }  // namespace
 
-// A breakpoint at a place that a jump stands for, or that it has displaced, would not be seen: the jump becomes one too.
+// A breakpoint inside the text or the displaced code of a jump would never be hit, so the jump becomes a breakpoint too.
 Status Armer::uncover(Work& work, const FilePoints& file, const target::Mapping& m) {
   for (const PlannedPoint& point : file.points) {
     if (point.site.offset < m.offset || point.site.offset - m.offset >= m.end - m.begin) continue;
@@ -93,7 +93,7 @@ Status Armer::remove(target::Target& target, Addr at, const std::function<bool(s
   return ok();
 }
 
-// Takes consumers out of points, and points that have none left out of the text. What is known of the mappings holds on.
+// Removes consumers from points, and points without consumers from the text. The cached mappings stay valid.
 Status Armer::strip(target::Target& target, Block& block, const StaysFn& stays) {
   std::vector<KnownMapping> before;
   if (const auto* known = known_.mappings(block.stamp())) before = *known;
@@ -110,13 +110,13 @@ Status Armer::strip(target::Target& target, Block& block, const StaysFn& stays) 
       if (Status s = block.renew(target); !s) return s;
     if (list.empty() && is_probe)
       idle.push_back(i);
-    else  // without room for a new list the old one stays: what is switched off is not recorded
+    else  // without room for a new list the old one stays, and the switched-off events in it are not recorded
       static_cast<void>(block.keep_only(target, i, list));
   }
   ProcessSerializer serializer(target.pid());
   if (Status s = take_out(target, block, serializer, idle); !s) return s;
   if (!changed) return ok();
-  for (KnownMapping& m : before) m.sentinel = Addr{};  // it may be gone
+  for (KnownMapping& m : before) m.sentinel = Addr{};  // its point may have been removed
   if (!before.empty()) known_.keep_mappings(block.stamp(), std::move(before));
   return ok();
 }

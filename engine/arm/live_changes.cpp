@@ -8,8 +8,8 @@
 
 namespace uprobe::control {
 
-// Until a look finds nobody new: children that are forked meanwhile have what their parents had then. Who has ended in the
-// middle of it, or has begun another program, is nobody's failure.
+// Repeats until a look finds no new process: a child that was forked during a look has its parent's state of that moment. A
+// process that ends during the change, or starts another program, is not a failure.
 Status LiveChanges::each_process(const std::function<Status(target::Target&, Addr)>& change) {
   constexpr int kMostLooks = 100;
   struct stat status {};
@@ -50,7 +50,7 @@ Status LiveChanges::add(const ProbeSet& more) {
   return added;
 }
 
-// A breakpoint that has to stay, since somebody else's is in the middle of it or a debugger is there, does no harm.
+// A breakpoint that has to stay, because a foreign breakpoint is in the middle of it or a debugger is there, does no harm.
 void LiveChanges::remove(std::span<const std::uint16_t> events, const std::function<bool(std::uint16_t)>& is_live) {
   for (const std::uint16_t event : events) probes_.remove(event);
   static_cast<void>(each_process([&](auto& target, Addr block) {

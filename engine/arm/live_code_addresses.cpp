@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A signal frame has the address that was interrupted (struct sigcontext, arch/x86/include/uapi/asm/sigcontext.h), wherever on the
-// stack it lies. No frame is looked for: each word that could be an address is taken for one. What other stacks hold, and what lies
-// further up than is looked at, comes back by rt_sigreturn, where the agent has a point.
+// A signal frame contains the interrupted address (struct sigcontext, arch/x86/include/uapi/asm/sigcontext.h), anywhere on the
+// stack. This does not look for frames: each word that could be a code address counts as one. Threads return to addresses on
+// other stacks, or beyond the part that is read, by rt_sigreturn, where the agent has a point.
 #include "engine/arm/live_code_addresses.h"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ void LiveCodeAddresses::add_stack(target::Target& process, const std::vector<tar
   for (const std::uint64_t word : words_) add(word);
 }
 
-// Most words of a stack are small numbers.
+// Fast exit: most words of a stack are small numbers.
 bool LiveCodeAddresses::is_code(std::uint64_t word) const {
   if (code_.empty() || word < code_.front().value) return false;
   return (std::upper_bound(code_.begin(), code_.end(), Addr{word}) - code_.begin()) % 2 != 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where the threads of a held process may go on in code: what must not lie in the middle of a jump when they do.
+// The code addresses at which threads of a stopped process may continue. None of them may be in the middle of a jump.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,11 @@ namespace uprobe::control {
 
 class LiveCodeAddresses {
  public:
-  // `maps`: the process's. Not held, or not to be read: it may go on anywhere.
+  // `maps`: the process's. If the process is not stopped, or cannot be read, it may continue anywhere.
   static LiveCodeAddresses of(target::Target& process, const std::vector<target::Mapping>& maps);
 
-  // In [begin, end): an instruction pointer, or a word of a stack, as signal frames and return addresses are.
+  // Whether [begin, end) contains an instruction pointer, or a word of a stack, such as a return address or part of a signal
+  // frame.
   bool has_in(Addr begin, Addr end) const;
 
  private:
@@ -24,9 +25,9 @@ class LiveCodeAddresses {
   void add_stack(target::Target& process, const std::vector<target::Mapping>& maps, Addr sp);
   bool is_code(std::uint64_t word) const;
 
-  std::vector<Addr> code_;  // begin and end of executable mappings, ascending
+  std::vector<Addr> code_;  // begins and ends of executable mappings, ascending
   std::vector<std::uint64_t> kept_;
-  std::vector<std::uint64_t> words_;  // of a stack
+  std::vector<std::uint64_t> words_;  // the stack that is being read
   bool is_known_ = true;
 };
 

@@ -18,7 +18,7 @@ bool wants_ifunc(const ProbeSet& probes) {
                      [](const FilePoints& f) { return !f.ifuncs.empty(); });
 }
 
-// A program brings the loader that it names, and each is kept for good.
+// Each program can name a loader of its own, and the probe set keeps them all, so their number is limited.
 bool has_room_for(const elf::ElfFile& loader, const ProbeSet& probes) {
   constexpr std::ptrdiff_t kMost = 64;
   const auto is_hooked = [](const FilePoints& file) {
@@ -54,7 +54,7 @@ Addr interpreter_base(pid_t pid) {
   return {};
 }
 
-// The file that is mapped there: the name in the program may lead through links of another root.
+// The file that is mapped there. The name in the program may lead through links of another root.
 Result<std::shared_ptr<const elf::ElfFile>> open_interpreter(pid_t pid, Addr base, plan::FileCache& files) {
   const auto process = target::ProcessFiles::open(pid);
   if (!process) return process.error();
@@ -74,7 +74,7 @@ Result<std::string> add_static_hook(const std::string& program, plan::FileCache&
   if (!wants_ifunc(probes)) return std::string();
   auto file = files.open(program, elf::NamedBy::target);
   const Status added = file ? add_hook(*file, "__libc_setup_tls", probes) : Status(file.error());
-  return added ? std::string() : "IFUNC probes in a static program need its symbols: " + added.error().text;
+  return added ? std::string() : "IFUNC probes in a static program need the program's symbols: " + added.error().text;
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where the program tells that its libraries changed: the points of our own that a session needs besides its probes.
+// Finds where the program reports changes of its libraries: a point that a session needs besides its probes.
 #pragma once
 
 #include <sys/types.h>
@@ -8,10 +8,10 @@
 
 namespace uprobe::control {
 
-// Adds the hook for a process stopped at the end of its execve. Dynamic programs: `_dl_debug_state` of the interpreter,
-// which glibc and musl call after the libraries of the start are mapped and before their constructors run, and around every
-// dlopen and dlclose. Static programs with IFUNC probes: `__libc_setup_tls`, which glibc calls right after the IFUNCs have
-// chosen. Returns a note when there should be a hook and none was found: libraries then go unprobed.
+// Adds the point for a process stopped at the end of its execve. Dynamic programs: `_dl_debug_state` of the interpreter, which
+// glibc and musl call after mapping the first libraries, before the constructors, and before and after every dlopen and
+// dlclose. Static programs with IFUNC probes: `__libc_setup_tls`, which glibc calls right after the IFUNCs have chosen. Returns
+// a note when a point is needed and none was found: libraries are not probed then.
 Result<std::string> add_library_hook(pid_t pid, plan::FileCache& files, ProbeSet& probes);
 
 }  // namespace uprobe::control

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// An object is where its code is mapped, if all of its segments are where they belong from there. While the dynamic loader is at work, or a
-// program has mapped something over a part of it, that is not so.
+// An object is where its code is mapped, if all of its segments are in the right places relative to it. That is not so while
+// the dynamic loader is at work, or if the program has mapped something over a part of the object.
 #include "engine/arm/object_places.h"
 
 #include <elf.h>
@@ -20,7 +20,7 @@ using target::Mapping;
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t page(std::uint64_t address) { return address & ~(kPage - 1); }
 
-// Its file bytes from a file, what is behind them from none.
+// Whether a segment's file bytes are mapped from the file, and the bytes after them from none.
 bool is_in_place(const elf::Segment& segment, std::uint64_t bias, const std::vector<Mapping>& maps, const Mapping& of) {
   if (segment.memory_bytes == 0) return true;
   const Addr begin{page(segment.address) + bias};
@@ -41,7 +41,7 @@ bool has_code(const elf::ElfFile& file) {
   return std::any_of(segments.begin(), segments.end(), [](const elf::Segment& s) { return s.executable; });
 }
 
-// The distance of its addresses from those it was linked for; nothing: it is not there, or more than once.
+// The difference between its addresses and its link-time addresses; nothing: it is not mapped, or more than once.
 std::optional<std::uint64_t> bias_of(pid_t pid, const std::vector<Mapping>& maps, const NamedObject& object,
                                      std::string& why) {
   std::set<std::uint64_t> found;
@@ -68,7 +68,7 @@ std::optional<std::uint64_t> bias_of(pid_t pid, const std::vector<Mapping>& maps
   return found.size() == 1 ? std::optional(*found.begin()) : std::nullopt;
 }
 
-// Eight bytes that other files do not have in the same place: of the build ID, or the header's word that says where the sections are.
+// The offset of eight bytes that differ between files: of the build ID, or of the header's field for the section headers.
 std::optional<std::uint64_t> sentinel_offset(const elf::ElfFile& file) {
   const auto id = file.build_id(), bytes = file.bytes();
   if (id.size() >= 8 && id.data() >= bytes.data() && id.data() + 8 <= bytes.data() + bytes.size())
@@ -77,7 +77,7 @@ std::optional<std::uint64_t> sentinel_offset(const elf::ElfFile& file) {
                                             : std::nullopt;
 }
 
-// Whether libraries use what the program has under that name, and not their own.
+// Whether libraries use the program's definition of that name, and not their own.
 bool defines(const elf::ElfFile& program, const std::string& name) {
   const auto symbol = program.find_any(name);
   return symbol && symbol->dynamic && symbol->binding != elf::Binding::local;
@@ -85,12 +85,13 @@ bool defines(const elf::ElfFile& program, const std::string& name) {
 
 }  // namespace
 
-// An object that is no program may be the dynamic loader, called by its name: then the program is another file.
+// The program of a process. /proc/PID/exe may be neither a program nor have an interpreter: it is the dynamic loader then, run
+// directly, and the program is another file, which is not known.
 const ObjectPlaces::Program* ObjectPlaces::program_of(pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/exe";
   const auto version = version_of(path);
   if (!version) return nullptr;
-  constexpr std::size_t kMostPrograms = 8;  // each is kept as a whole
+  constexpr std::size_t kMostPrograms = 8;  // each one is kept whole
   if (programs_.size() >= kMostPrograms && !programs_.contains(*version)) programs_.clear();
   const auto [at, is_new] = programs_.try_emplace(*version);
   if (is_new) {
@@ -103,8 +104,8 @@ const ObjectPlaces::Program* ObjectPlaces::program_of(pid_t pid) {
   return at->second.file ? &at->second : nullptr;
 }
 
-// Of several names of the data the program may have copied another one than that which is asked for: nobody knows then which of the two
-// is meant, unless both lead to the copy.
+// The library's data may have several names, and the program may have copied it under another one than the user gave. Then it
+// is not known which of the two is meant, unless both lead to the copy.
 std::optional<std::uint64_t> ObjectPlaces::bias_of_exported(pid_t pid, const std::vector<Mapping>& maps,
                                                             const NamedObject& object, std::uint64_t bias,
                                                             std::string& why) {
@@ -114,7 +115,7 @@ std::optional<std::uint64_t> ObjectPlaces::bias_of_exported(pid_t pid, const std
     why = because + ": the library's '" + name + "' is not shown";
     return std::nullopt;
   };
-  if (program == nullptr) return none("a program that is not known may use a copy of its own");
+  if (program == nullptr) return none("the program is not known, and may use a copy of its own");
   const auto has = [](const std::vector<std::uint64_t>& all, std::uint64_t one) {
     return std::find(all.begin(), all.end(), one) != all.end();
   };

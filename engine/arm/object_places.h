@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where a file that events read data of is in a process (@OBJECT:SYMBOL). Reads files and mappings; what is not certain is not there.
+// Finds where a process maps a file whose data events read (@OBJECT:SYMBOL). Reads files and mappings; in case of doubt, it is
+// not found.
 #pragma once
 
 #include <map>
@@ -17,14 +18,14 @@ namespace uprobe::control {
 
 class ObjectPlaces {
  public:
-  // All zero: it is not mapped, mapped twice, mapped in part, or not as it was when it was read; or it is a library whose data may be
-  // the program's own, and the program is not known. `maps` are the target's. `why`: what its user should know of that, which is nothing
-  // where it is just not mapped.
+  // All zero: the file is not mapped, mapped twice, mapped in part, or has changed since it was read; or it is a library whose
+  // data may be copied into the program, and the program is not known. `maps`: the target's. `why`: the reason for the user;
+  // empty where the file is just not mapped.
   shared::MappedObject find(target::Target& target, const std::vector<target::Mapping>& maps, const NamedObject& object,
                             std::string& why);
 
  private:
-  // What a process runs.
+  // The program file of a process.
   struct Program {
     std::shared_ptr<const elf::ElfFile> file;
     std::vector<elf::CopiedSymbol> copies;
@@ -33,7 +34,7 @@ class ObjectPlaces {
   std::optional<std::uint64_t> bias_of_exported(pid_t pid, const std::vector<target::Mapping>& maps,
                                                 const NamedObject& object, std::uint64_t bias, std::string& why);
 
-  std::map<FileVersion, Program> programs_;  // without file: not one that is understood
+  std::map<FileVersion, Program> programs_;  // without `file`: it could not be parsed
 };
 
 }  // namespace uprobe::control

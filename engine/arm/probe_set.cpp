@@ -47,7 +47,7 @@ Result<std::uint16_t> ProbeSet::number_of(const NamedObject& object) {
   });
   if (known != objects_.end()) return static_cast<std::uint16_t>(known - objects_.begin());
   if (objects_.size() == shared::kMappedObjects)
-    return Error{.code = Code::limit, .text = "too many objects are named by @OBJECT:SYMBOL in one session"};
+    return Error{.code = Code::limit, .text = "@OBJECT:SYMBOL names too many objects in one session"};
   objects_.push_back(object);
   return static_cast<std::uint16_t>(objects_.size() - 1);
 }

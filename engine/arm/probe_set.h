@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a session wants armed, by file: the product of resolving all definitions.
+// The places that a session wants armed, by file: the result of resolving all definitions.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace uprobe::control {
 
-// Who wants a place, and what of it: see shared::Consumer.
+// An event that wants a place, and what it wants there: see shared::Consumer.
 struct PlannedConsumer {
   std::uint16_t event = 0;
   shared::ConsumerKind kind = shared::ConsumerKind::entry;
@@ -22,14 +22,14 @@ struct PlannedConsumer {
   std::uint32_t restored = 0;
 };
 
-// One place in a file and who wants it.
+// One place in a file and its consumers.
 struct PlannedPoint {
   plan::Site site;
   std::vector<PlannedConsumer> consumers;  // newest definition first
   shared::PointRole role = shared::PointRole::probe;
 };
 
-// What stat says of a file: shows that it is the one, and as it was, when it was read.
+// The facts by which stat identifies a file and shows that it has not changed since it was read.
 struct FileVersion {
   elf::Identity identity;
   std::int64_t bytes = 0, modified = 0;  // nanoseconds
@@ -41,16 +41,17 @@ std::optional<FileVersion> version_of(const std::string& path);
 struct FilePoints {
   std::shared_ptr<const elf::ElfFile> file;
   std::optional<FileVersion> version = std::nullopt;  // nothing: not known
-  std::vector<PlannedPoint> points;                   // by offset, each offset once; choices of IFUNCs apart
+  std::vector<PlannedPoint> points;                   // by offset, each offset once; without the choices of IFUNCs
   std::vector<PlannedPoint> ifuncs;                   // by offset of the resolver
-  unsigned edition = 0;                               // another one when points come or go
-  // Of points that the agent itself needs:
-  bool has_signal_return = false;  // where handlers return to
-  bool fears_stubs = false;        // an unwinder that fails at return stubs
-  bool finds_objects = false;      // where unwinders find the agent, or what brings a library with such a place
+  unsigned edition = 0;                               // changes when points are added or removed
+  // For internal points:
+  bool has_signal_return = false;  // it has the code to which signal handlers return
+  bool fears_stubs = false;        // it has an unwinder that fails at return stubs
+  bool finds_objects = false;      // it has a place where unwinders look for objects, or loads a library that has one
 };
 
-// A file that events read data of. Of a library's exported data: which, at which link-time address; a program may have a copy of it.
+// A file whose data events read. For exported data of a library: its name and link-time address, since a program may have a
+// copy of it.
 struct NamedObject {
   std::shared_ptr<const elf::ElfFile> file;
   std::optional<FileVersion> version = std::nullopt;  // nothing: not known
@@ -62,16 +63,16 @@ class ProbeSet {
  public:
   // Events are numbered in the order of the definitions.
   void add(plan::Site site, const PlannedConsumer& consumer);
-  // All that an event wants; points that nobody wants then are none any more.
+  // Removes all that an event wants, and points that then have no consumer.
   void remove(std::uint16_t event);
   bool wants_stubs() const { return wants_stubs_; }
   // A place where the agent asks the tool about libraries; a probe may be there as well.
   void add_hook(plan::Site site);
   const std::vector<FilePoints>& files() const { return files_; }
-  // The number of an object, known or new, in shared::ProcessBlock::objects. Code::limit where there are too many.
+  // The index of an object, known or new, in shared::ProcessBlock::objects. Code::limit where there are too many.
   Result<std::uint16_t> number_of(const NamedObject& object);
   const std::vector<NamedObject>& objects() const { return objects_; }
-  // Points, or definitions where there are more of them: what a block has to have room for.
+  // The number of points or of definitions, whichever is larger: a block needs room for that many.
   std::size_t size() const { return size_; }
 
  private:

@@ -10,12 +10,12 @@ namespace {
 
 using target::Mapping;
 
-// struct rseq_cs (uapi/linux/rseq.h); the kernel takes no other version.
+// struct rseq_cs (uapi/linux/rseq.h); the kernel accepts no other version.
 struct Descriptor {
   std::uint32_t version, flags;
   std::uint64_t start, length, abort;
 };
-constexpr std::uint64_t kAlign = 8;  // the ABI wants 32, which the kernel does not look at
+constexpr std::uint64_t kAlign = 8;  // the ABI says 32, which the kernel does not check
 constexpr std::uint64_t kMostRead = 32u << 20, kPiece = 256u << 10;
 constexpr std::uint64_t kBelowStack = 4096, kAboveStack = 256u << 10;
 constexpr std::size_t kMostFound = 8;
@@ -42,7 +42,7 @@ class Search {
   }
 
  private:
-  // Smaller mappings first: one large one must not use the bound up.
+  // Smaller mappings first, so that one large mapping does not use up the limit.
   std::vector<const Mapping*> private_memory() const {
     std::vector<const Mapping*> all;
     for (const Mapping& m : maps_)
@@ -52,7 +52,7 @@ class Search {
     return all;
   }
 
-  // Pieces overlap by a descriptor. What cannot be read is passed over.
+  // Pieces overlap by the size of a descriptor. Unreadable pieces are skipped.
   void look_at(const CodeRange& range) {
     std::vector<std::uint8_t> bytes;
     for (Addr at = range.begin; at < range.end && left_ != 0;) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Looks for restartable sequences that no file shows: their descriptors (struct rseq_cs) are somewhere in a process's memory.
+// Searches a process's memory for the descriptors (struct rseq_cs) of restartable sequences that no file shows.
 #pragma once
 
 #include <vector>
@@ -13,14 +13,14 @@ struct CodeRange {
   Addr begin, end;
 };
 
-// Where the kernel has led a thread, and the thread's stack pointer there.
+// Where the kernel has sent a thread, and the thread's stack pointer there.
 struct AbortPlace {
   Addr abort, stack;
 };
 
-// The sequences of all descriptors that name the abort handler: the stack is searched first, then the data of the handler's file, then
-// private memory, up to a bound. Some may be out of date, and what is not found may exist. What the process says is not believed: each
-// lies in code that is mapped.
+// The sequences of all descriptors that name the abort handler. Searches the stack first, then the data of the handler's file,
+// then private memory, up to a limit. Some of them may be out of date, and further ones may exist. The process is not trusted:
+// each result lies in mapped code.
 std::vector<CodeRange> find_sequences(target::Target& target, const std::vector<target::Mapping>& maps,
                                       const AbortPlace& place);
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Whether text may be changed as one likes: nobody is executing it.
+// Whether text may be changed in any order, because no thread is executing it.
 #pragma once
 
 #include "engine/target/target.h"
 
 namespace uprobe::control {
 
-// Nobody can stand in the middle of code that the process has mapped, nor come back there: it has one thread, which is
-// stopped or waits in the agent, no handler of its own that could have interrupted anything, and shares its memory with
-// nobody. So it is at the start of a program, until the program's own code runs. `block` is its process block.
+// True while no thread can stand in the middle of mapped code, nor come back there: the process has one thread, which is
+// stopped or waits in the agent, it has no handler of its own that could have interrupted code, and it shares its memory with
+// no other process. That is so at the start of a program, until the program's own code runs. `block`: its process block.
 bool is_single_threaded_at_start(target::Target& target, Addr block);
 
 }  // namespace uprobe::control

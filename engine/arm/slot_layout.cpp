@@ -29,7 +29,7 @@ bool is_system_call(const std::vector<std::uint8_t>& insn) {
   return insn.size() >= 2 && insn[insn.size() - 2] == 0x0f && insn[insn.size() - 1] == 0x05;
 }
 
-// `next`: where a prefix window leads.
+// `next`: the address to which a prefix window leads.
 Result<x86::Copy> displace(const Pending& p, Addr to, Addr next) {
   const Addr from = p.point.address;
   return p.window != nullptr ? x86::displace_window(p.code, from, to, next) : x86::make_copy(p.code, from, to);
@@ -37,7 +37,7 @@ Result<x86::Copy> displace(const Pending& p, Addr to, Addr next) {
 
 constexpr std::uint32_t copy_in_slot(bool is_jump) { return is_jump ? shared::kCopyBehindThunk : shared::kCopyInSlot; }
 
-// All bytes of a slot.
+// The bytes of a slot.
 struct Made {
   std::vector<std::uint8_t> bytes;
   std::size_t copy_bytes = 0, marks = 0;
@@ -61,9 +61,9 @@ void append_marks(std::vector<std::uint8_t>& bytes, const x86::Copy& copy, const
   }
 }
 
-// A body, for all points whose jumps get it.
+// A body, and the points whose jumps share it.
 struct SharedBody {
-  const PlannedConsumer* made_for = nullptr;  // the first that it records; null: the agent records
+  const PlannedConsumer* made_for = nullptr;  // the first consumer for which it records; null: the agent records
   x86::BodySpec spec;
   std::uint32_t room = 0;
   bool records = false;
@@ -71,9 +71,9 @@ struct SharedBody {
 constexpr std::size_t kNoBody = ~std::size_t{0};
 using EventWord = std::array<std::uint8_t, sizeof(shared::SlotHead::event)>;
 
-// Most bytes that the slot of a point takes, nearly always: what compilers begin functions with.
+// The size that is almost always enough for a point's slot, with the instructions with which compilers begin functions.
 std::uint32_t usual_room(const Pending& p) {
-  constexpr std::size_t kGrows = 13;  // a jump back, and what a branch becomes
+  constexpr std::size_t kGrows = 13;  // a jump back, and the growth of one branch
   const std::size_t insns = p.code.size() / 2 + 2;
   const std::size_t own = shared::kCopyBehindThunk + p.code.size() + kGrows + insns * sizeof(shared::Mark);
   return round_up(own, kIslandUnit) + (p.prefix_window ? usual_room(*p.prefix_window) : 0);
@@ -87,16 +87,16 @@ class Placer {
   Status run();
 
  private:
-  // Of an island.
+  // A part of an island.
   struct Part {
     Addr begin;
     std::vector<std::uint8_t> bytes;
   };
-  // Of a point of the list.
+  // The slot of a point in the list.
   struct Slot {
     bool settled = false;
     std::size_t body = kNoBody;
-    std::string refusal;  // why it gets none
+    std::string refusal;  // why it cannot be placed
   };
 
   bool settle(Pending& p);
@@ -124,7 +124,7 @@ class Placer {
   void take(Pending& p, const Made& made, Addr copy);
   void take_prefix_window(Pending& p, const Made& made, Addr at);
   std::size_t index_of(const Pending& p) const { return p.known ? *p.known : context_.block.points().size() + fresh_; }
-  // Whether the body that a point gets may make the record.
+  // Whether the body of a point may make the record.
   bool may_record(const Pending& p) const;
   x86::FastRecord fast_record(const PlannedConsumer& consumer, const Pending& p) const;
 
@@ -132,20 +132,20 @@ class Placer {
   std::vector<Pending>& pending_;
   std::vector<Slot> slots_;
   TextView held_;
-  std::vector<std::pair<Addr, EventWord>> events_;  // of slots that stand in a held process, to be written
-  std::vector<std::pair<Addr, std::vector<std::uint8_t>>> renewed_;  // bodies that stand there, likewise
+  std::vector<std::pair<Addr, EventWord>> events_;  // for existing slots of a stopped process, still to be written
+  std::vector<std::pair<Addr, std::vector<std::uint8_t>>> renewed_;  // existing bodies of a stopped process, likewise
   std::size_t fresh_ = 0;                                            // points so far that will be new in the block
   std::vector<SharedBody> bodies_;
-  std::map<std::string, std::size_t> by_program_;      // with filter and kind; "": the agent records
-  std::map<std::pair<Addr, std::size_t>, bool> seen_;  // which bodies stand where, of points that were there before
+  std::map<std::string, std::size_t> by_program_;      // key: program, filter and kind; "": the agent records
+  std::map<std::pair<Addr, std::size_t>, bool> seen_;  // whether that body is at that address, for known points
 };
 
 bool Placer::may_record(const Pending& p) const {
   if (context_.area == nullptr || p.planned->consumers.size() != 1) return false;
   const shared::ConsumerKind kind = p.planned->consumers.front().kind;
   if (kind != shared::ConsumerKind::entry && kind != shared::ConsumerKind::exit) return false;
-  if (p.point.role != shared::PointRole::probe) return false;  // the agent has to see who comes
-  return !context_.area->has_switches();                       // and which events are off
+  if (p.point.role != shared::PointRole::probe) return false;  // the agent has to handle the hit
+  return !context_.area->has_switches();                       // the agent has to check which events are off
 }
 
 x86::FastRecord Placer::fast_record(const PlannedConsumer& consumer, const Pending& p) const {
@@ -186,10 +186,10 @@ std::string key_of(const trace::Area& area, const PlannedConsumer& consumer) {
   return key.append(reinterpret_cast<const char*>(filter.data()), filter.size());
 }
 
-// Equal programs have equal layouts, and all points of the list are in one file at one place.
+// Equal programs have equal layouts, and all points of the list are in one mapping.
 std::size_t Placer::body_for(const Pending& p) {
   const PlannedConsumer* recorded = may_record(p) ? &p.planned->consumers.front() : nullptr;
-  // Neighbours mostly record alike.
+  // Neighbouring points mostly record alike.
   const PlannedConsumer* latest = bodies_.empty() ? nullptr : bodies_.back().made_for;
   if (recorded != nullptr && latest != nullptr && record_alike(*context_.area, *recorded, *latest))
     return bodies_.size() - 1;
@@ -208,7 +208,7 @@ std::size_t Placer::body_for(const Pending& p) {
   return found->second;
 }
 
-// What stands at `at`: the bytes in front of the copy, the copy, the marks.
+// The bytes at `at`: those before the copy, the copy, the marks.
 Result<Made> Placer::make_copy(const Pending& p, Addr at, std::vector<std::uint8_t> front, Addr next) const {
   const auto copy = displace(p, at + front.size(), next);
   if (!copy) return copy.error();
@@ -219,7 +219,7 @@ Result<Made> Placer::make_copy(const Pending& p, Addr at, std::vector<std::uint8
   return made;
 }
 
-// What stands in front of the slot; nothing, unless the body records returns.
+// The bytes before the slot; none, unless the body records returns.
 std::vector<std::uint8_t> Placer::make_exit_head(const Pending& p, std::size_t body) const {
   std::vector<std::uint8_t> front;
   if (body == kNoBody || !bodies_[body].spec.fast || !bodies_[body].spec.fast->is_return) return front;
@@ -231,7 +231,7 @@ std::vector<std::uint8_t> Placer::make_exit_head(const Pending& p, std::size_t b
   return front;
 }
 
-// `entry`: of the body; a breakpoint has none.
+// `entry`: the body's; a breakpoint has none.
 Result<Made> Placer::make_slot(const Pending& p, Addr at, std::size_t body, Addr entry) const {
   const bool records = body != kNoBody && bodies_[body].records;
   std::vector<std::uint8_t> front;
@@ -243,7 +243,7 @@ Result<Made> Placer::make_slot(const Pending& p, Addr at, std::size_t body, Addr
   return make_copy(p, at, std::move(front));
 }
 
-// Comes behind take() of the place that it leads to. The slot is that of a breakpoint.
+// Call after take() of the place to which the window leads. The slot is that of a breakpoint.
 Result<Made> Placer::make_prefix_window(const Pending& p, Addr at, Addr thunk) const {
   std::vector<std::uint8_t> front;
   append(front, shared::SlotHead{.address = p.point.address.value,
@@ -276,7 +276,7 @@ void Placer::take(Pending& p, const Made& made, Addr copy) {
   p.point.jump_to = p.long_jump ? p.long_jump->address : thunk;
   p.point.jump_bytes = p.long_jump ? shared::kShortJumpBytes : shared::kJumpBytes;
   if (!p.long_jump) return;
-  // Who traps in the padding goes on where it leads.
+  // A thread that traps in the padding continues where the jump leads.
   p.long_jump->copy = p.long_jump->jump_to = thunk;
   p.long_jump->jump_bytes = shared::kJumpBytes;
 }
@@ -288,7 +288,7 @@ void take_breakpoint(Pending& p) {
   p.code = p.point.insn;
 }
 
-// Of a held process a page at a time: nothing but what is written here changes it, and that is not read again.
+// A stopped process is read a page at a time and cached: only this code writes to it.
 Status Placer::read(Addr from, void* to, std::size_t bytes) {
   return context_.target.is_held() ? held_.read(from, to, bytes) : context_.target.read(from, to, bytes);
 }
@@ -299,7 +299,7 @@ bool Placer::stands(Addr at, const std::vector<std::uint8_t>& bytes) {
   return read(at, now.data(), now.size()) && now == bytes;
 }
 
-// Whether just this body stands there, from now on.
+// Whether exactly this body is at `at`. Remembers the answer.
 bool Placer::has_body(std::size_t body, Addr at) {
   const auto [known, is_new] = seen_.try_emplace({at, body}, false);
   if (is_new) {
@@ -311,8 +311,8 @@ bool Placer::has_body(std::size_t body, Addr at) {
   return known->second;
 }
 
-// The body of an earlier session, whose area lay elsewhere, becomes this session's: no thread is in the agent's code when a session
-// takes over what another one has left.
+// Adapts the body of an earlier session, whose area was elsewhere. No thread is in the agent's code when a session takes over
+// what another one has left.
 bool Placer::renew_body(const x86::BodySpec& spec, const std::vector<std::uint8_t>& wanted) {
   if (!context_.target.is_held() || !spec.fast) return false;
   x86::BodySpec elsewhere = spec;
@@ -326,7 +326,8 @@ bool Placer::renew_body(const x86::BodySpec& spec, const std::vector<std::uint8_
   return true;
 }
 
-// Of a held process with all others: a thousand small writes take half as long as all else.
+// In a stopped process the words are written together later: a thousand small writes would take half as long as everything
+// else.
 Status Placer::write_event(Addr at, const EventWord& word) {
   if (!context_.target.is_held()) return context_.target.write(at, word.data(), word.size());
   events_.emplace_back(at, word);
@@ -340,7 +341,7 @@ Status Placer::write_settled() {
   return write_in_runs(context_.target, std::move(pieces));
 }
 
-// A thunk is never changed, nor its body in a session: a thread may be in them.
+// A thunk is never changed, nor is its body within a session: a thread may be in them.
 bool Placer::settle_jump(Pending& p, const shared::Point& before) {
   if (p.window == nullptr || !shared::has_thunk(before) || (p.long_jump && !p.known_long_jump)) return false;
   const Addr copy{before.copy}, slot = copy - shared::kCopyBehindThunk;
@@ -372,7 +373,7 @@ bool Placer::settle_prefix_window(Pending& p, Addr thunk) {
   return true;
 }
 
-// In the room of the copy before, whose code has been unmapped, or with the same bytes.
+// Uses the old slot again if its code was unmapped, or if the bytes are the same.
 bool Placer::settle_copy(Pending& p, const shared::Point& before) {
   const bool is_gone = before.state == static_cast<std::uint32_t>(shared::PointState::unmapped);
   const Addr at{before.copy};
@@ -385,8 +386,8 @@ bool Placer::settle_copy(Pending& p, const shared::Point& before) {
   return true;
 }
 
-// A point that is armed again (its library was unmapped meanwhile) keeps the room that it has had: libraries that come and go
-// must not use the islands up.
+// A point that is armed again (its library was unmapped and mapped again) keeps its slot, so that libraries that come and go do
+// not use up the islands.
 bool Placer::settle(Pending& p) {
   if (!p.known) return false;
   const shared::Point& before = context_.block.points()[*p.known];
@@ -395,7 +396,7 @@ bool Placer::settle(Pending& p) {
   return settle_copy(p, before);
 }
 
-// Returns the room that all points without a slot will usually need, bodies included.
+// Returns the room that all points without a slot will usually need, including bodies.
 std::uint64_t Placer::choose_bodies() {
   std::uint64_t all = 0;
   bodies_.clear(), by_program_.clear();
@@ -410,7 +411,7 @@ std::uint64_t Placer::choose_bodies() {
 std::uint64_t Placer::body_room() const {
   std::uint64_t all = 0;
   for (const SharedBody& body : bodies_) all += body.room;
-  return all == 0 ? 0 : all + shared::kBodyUnit - kIslandUnit;  // they begin where they may
+  return all == 0 ? 0 : all + shared::kBodyUnit - kIslandUnit;  // for the alignment of the first body
 }
 
 void Placer::place_bodies(Addr begin, std::vector<std::uint8_t>& all) {
@@ -425,7 +426,7 @@ void Placer::place_bodies(Addr begin, std::vector<std::uint8_t>& all) {
   all.resize(body_room(), kFiller);
 }
 
-// What stands at `at` for one point.
+// The bytes at `at` for one point.
 Result<std::vector<std::uint8_t>> Placer::make_one(std::size_t index, Addr at) {
   Pending& p = pending_[index];
   const std::size_t body = slots_[index].body;
@@ -449,11 +450,11 @@ Result<std::vector<std::uint8_t>> Placer::make_one(std::size_t index, Addr at) {
   return all;
 }
 
-// All that has to stand from there on. What cannot be displaced there has a refusal.
+// All bytes from there on. A point that cannot be displaced there gets a refusal.
 std::vector<std::uint8_t> Placer::make_all(Addr begin) {
   std::vector<std::uint8_t> all;
   place_bodies(begin, all);
-  fresh_ = 0;  // none of those that have settled is
+  fresh_ = 0;  // settled points are not new
   for (std::size_t i = 0; i < pending_.size(); ++i) {
     Slot& slot = slots_[i];
     if (slot.settled) continue;
@@ -464,7 +465,7 @@ std::vector<std::uint8_t> Placer::make_all(Addr begin) {
   return all;
 }
 
-// Where the slots take more than they usually do, once more in as much room.
+// If the slots need more than the usual room, tries once more with what they need.
 Result<Placer::Part> Placer::make_in_room(std::uint64_t usual) {
   for (std::uint64_t room = usual;;) {
     const auto begin = island_room(context_.target, context_.block, context_.begin, context_.end, room);
@@ -477,7 +478,7 @@ Result<Placer::Part> Placer::make_in_room(std::uint64_t usual) {
   }
 }
 
-// As breakpoints, if there is no room for jumps.
+// If there is no room for jumps, uses breakpoints.
 Result<Placer::Part> Placer::make_new() {
   auto made = make_in_room(choose_bodies());
   if (made) return made;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a point needs in a process besides its text: its slot with the displaced copy, and, if the point is to be a jump, a body
-// that records for all points with the same event program (engine/shared/trampoline.h). Both go into islands near the code.
+// What a point needs in a process besides its text: its slot with the displaced copy and, for a jump, a body that records for
+// all points with the same event program (engine/shared/trampoline.h). Both go into islands near the code.
 #pragma once
 
 #include <functional>
@@ -15,31 +15,31 @@
 
 namespace uprobe::control {
 
-// A point on its way into a process.
+// A point that is about to be armed.
 struct Pending {
-  NewPoint point;                  // address, instruction, consumers and the like; place_all fills in the rest
-  std::vector<std::uint8_t> code;  // what is displaced: the instruction, or all of the window
+  NewPoint point;                  // address, instruction, consumers and the like; place_all sets the rest
+  std::vector<std::uint8_t> code;  // the displaced bytes: the instruction, or the whole window
   const PlannedPoint* planned = nullptr;
-  std::optional<std::uint32_t> known;    // an entry of the block to be armed again
-  const plan::Window* window = nullptr;  // it is to be a jump; null: a breakpoint
-  std::optional<NewPoint> long_jump;  // of a short jump: what goes into the padding; place_all fills in where it leads
+  std::optional<std::uint32_t> known;    // its entry in the block, if it was armed before
+  const plan::Window* window = nullptr;  // for a jump; null: a breakpoint
+  std::optional<NewPoint> long_jump;     // of a short jump: the jump in the padding; place_all sets its target
   std::optional<std::uint32_t> known_long_jump;
   std::unique_ptr<Pending>
-      prefix_window;  // with point, code, window and known: what stands in front of the place and leads to it
+      prefix_window;  // with point, code, window and known: the instructions before the place, where the jump begins
 };
 
 struct PlaceContext {
   target::Target& target;
   Block& block;
-  const trace::Area* area;  // null: bodies do not record by themselves
+  const trace::Area* area;  // null: bodies do not record
   bool has_stubs;           // functions return by stubs, now or later
   Addr begin, end;          // the code; everything has to be within reach of it
   std::function<void(const Pending&, const std::string& why)> refuse;
 };
 
-// Finds room, makes the bytes and writes them; what cannot be placed is refused and leaves the list. Where there is no way to
-// a slot for jumps, the point becomes a breakpoint. The points are added to the block in the order of the list: slots know
-// their indices by it. Fails when the process cannot be written or its tables are full.
+// Finds room, makes the bytes and writes them. A point that cannot be placed is refused and leaves the list; a jump whose slot
+// is out of reach becomes a breakpoint. The points are added to the block in the order of the list, because slots contain their
+// indices. Fails when the process cannot be written or its tables are full.
 Status place_all(const PlaceContext& context, std::vector<Pending>& pending);
 
 }  // namespace uprobe::control

@@ -133,7 +133,7 @@ class Frames(harness.TestCase):
         seen = harness.run_tool([f"r:r_throwing {program}:throwing", f"r:r_nested {program}:nested"], command)
         self.assertEqual((seen.returncode, seen.stdout), (alone.returncode, alone.stdout), seen.stderr)
         self.assertEqual(seen.counts(), {})
-        self.assertIn(b"do not pass return stubs", seen.stderr)
+        self.assertIn(b"cannot pass return stubs", seen.stderr)
 
 
 class Entries(returns_test.Entries):
@@ -356,7 +356,7 @@ class Choice(harness.TestCase):
     def test_a_program_that_may_unwind_by_itself(self):
         counts, _, missed, told = self.run_callers("callers_objects", "auto")
         self.assertEqual((counts, missed), ({"p_tailing": 150}, [(b"tailing", b"150")]))
-        self.assertIn(b"returns are not followed beside it", told)
+        self.assertIn(b"returns in this process are not followed", told)
         self.assertEqual(self.run_callers("callers_objects", "stub")[0], {"p_tailing": 150, "r_tailing": 150})
 
     def test_virtual_machines_know_their_stacks(self):
