@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kMostHeaders = 64;
 
-// The nearest mapping below of the same file that begins with its first byte.
+// The nearest lower mapping of the same file that starts with the file's first byte.
 const target::Mapping* beginning_of(const std::vector<target::Mapping>& maps, const target::Mapping& code) {
   const target::Mapping* found = nullptr;
   for (const target::Mapping& m : maps) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where the unwind information of mapped code is: the agent replaces no return address of code that has none.
+// The location of unwind information for mapped code: the agent replaces no return address in code that has none.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace uprobe::control {
 
-// The code of a mapping of a file, as the agent wants to know it; `maps` are all of the process's. unwind_header is 0 where the
-// file's header is not mapped in front of the code, cannot be read, or names no PT_GNU_EH_FRAME.
+// The code of a file's mapping, as the agent needs it; `maps`: all of the process's. unwind_header is 0 where the file's header
+// is not mapped before the code, cannot be read, or has no PT_GNU_EH_FRAME.
 shared::CodeFile code_file_of(target::Target& target, const std::vector<target::Mapping>& maps,
                               const target::Mapping& code);
 

@@ -11,11 +11,11 @@
 namespace uprobe::control {
 namespace {
 
-constexpr rlim_t kOurs = 4;  // at the same time, at most
+constexpr rlim_t kOurs = 4;  // the most that the tool needs at one time
 
 struct Open {
   rlim_t below = 0;  // the limit
-  rlim_t end = 0;    // behind the last one
+  rlim_t end = 0;    // the highest open descriptor + 1
 };
 
 Open open_in(pid_t pid, rlim_t limit) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A process that has as many descriptors open as it may gets room for ours while all of its threads are held: its limit is higher
-// until this object ends. Where we may not raise it, opening a file there fails, and says why.
+// Lets a stopped process open a few descriptors for the tool even if it is at its limit: raises the limit until this object
+// ends. Where the tool may not raise it, opening a file there fails with its own error.
 #pragma once
 
 #include <sys/resource.h>

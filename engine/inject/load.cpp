@@ -29,7 +29,7 @@ using target::Target;
 
 constexpr int kReadWrite = PROT_READ | PROT_WRITE;
 
-// One system call whose negative result is an error called `what`.
+// One system call, whose negative result is an error about `what`.
 Result<std::uint64_t> checked_call(Target& target, const std::string& what, long number,
                                    const std::array<std::uint64_t, 6>& arguments) {
   auto result = target.system_call(number, arguments);
@@ -38,7 +38,7 @@ Result<std::uint64_t> checked_call(Target& target, const std::string& what, long
   return static_cast<std::uint64_t>(*result);
 }
 
-// The steps of one file.
+// The mappings of one file.
 Status map_file(Target& target, Addr scratch, Addr base, std::span<const trace::MapStep> steps) {
   auto fd = pass_file(target, scratch, steps.front().fd);
   if (!fd) return fd.error();
@@ -54,7 +54,7 @@ Status map_file(Target& target, Addr scratch, Addr base, std::span<const trace::
   return done ? check_mapped(target, ranges, steps.front().fd) : done;
 }
 
-// Private, and empty in a child of fork. (A kernel before 4.14 copies it: to a child in which no thread waits for an answer.)
+// Private, and empty in a child of fork. (A kernel before 4.14 copies it, into a child in which no thread waits for an answer.)
 Status map_mailbox(Target& target, Addr at) {
   auto made = target::map_memory(target, at, shared::kMailboxBytes, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
                                  -1, 0, "the mailbox");
@@ -64,12 +64,12 @@ Status map_mailbox(Target& target, Addr at) {
   return advised ? ok() : Status(advised.error());
 }
 
-// Far from all code: rings may be gigabytes, and within 2 GiB of code displaced copies need the room. Another place in each
-// process, which nobody can know.
+// Far from all code: rings may be gigabytes, and displaced copies need the room within 2 GiB of code. A random address, which
+// nothing outside the process can know.
 //
-// Below the libraries, which are at 0x7f...; programs are at 0x55... or low down. gcc's thread sanitizer ends a program that
-// has anything between 0x568000000000 and 0x7e8000000000, the address sanitizer below 0x10007fff8000 (their mappings of
-// shadow memory for x86-64).
+// Below the libraries, which are at 0x7f...; programs are at 0x55... or at low addresses. gcc's thread sanitizer ends a program
+// that has anything between 0x568000000000 and 0x7e8000000000, the address sanitizer below 0x10007fff8000 (their shadow memory
+// on x86-64).
 Addr place_far_from_code(std::uint64_t bytes) {
   constexpr std::uint64_t kLowest = 0x7e81'0000'0000, kHighest = 0x7ef0'0000'0000, kPage = 4096;
   std::uint64_t random = 0;
@@ -116,7 +116,7 @@ Status install_handlers(Target& target, const MappedAgent& agent, Addr scratch, 
   return ok();
 }
 
-// A program whose address space is limited must not miss what we take of it.
+// The tool must not take address space that a limited program needs.
 Status check_room(pid_t pid, const trace::Area& area) {
   constexpr std::uint64_t kShare = 8;
   rlimit limit{};
@@ -166,7 +166,7 @@ Status cover_part(Target& target, Addr base, const trace::Area& area) {
   const std::uint64_t begin = area.map_steps().at(1).offset;
   auto made = target::map_memory(target, base + begin, area.span_bytes() - begin, kReadWrite,
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0,
-                                 "memory in the place of its records");
+                                 "memory in place of its records");
   return made ? ok() : Status(made.error());
 }
 
@@ -242,7 +242,7 @@ Result<Block> load_agent(PtraceTarget& target, const AgentImage& agent, const tr
     agent.unmap_from(target, *base);
     return block.error();
   }
-  // A breakpoint under a blocked SIGTRAP kills. The program goes on to believe blocked what its parent had blocked.
+  // A breakpoint under a blocked SIGTRAP kills the process. The virtual mask keeps what the program's parent had blocked.
   if (Status open = target.set_signal_mask(blocked & ~shared::kOurSignals); !open) return open.error();
   return block;
 }

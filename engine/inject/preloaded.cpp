@@ -20,7 +20,7 @@ using shared::Bootstrap;
 
 Error senseless(std::string what) { return Error{.code = Code::damaged, .text = std::move(what)}; }
 
-// The process number is the agent's word: the process must really have the page where it says.
+// The agent claims its process id, so this checks that the process has the page at the address in it.
 Status check_owner(const target::ProcessFiles& files, int page, std::uint64_t address) {
   struct stat status {};
   if (::fstat(page, &status) != 0) return system_error("fstat", errno);
@@ -32,12 +32,12 @@ Status check_owner(const target::ProcessFiles& files, int page, std::uint64_t ad
   return there ? ok() : senseless("process " + std::to_string(files.pid()) + " does not have the page of its agent");
 }
 
-// Where the object begins that is mapped at `inside`.
+// The beginning of the object that is mapped at `inside`.
 Result<Addr> object_at(const target::ProcessFiles& files, Addr inside) {
   const auto maps = files.maps();
   if (!maps) return maps.error();
   const target::Mapping* here = target::mapping_at(*maps, inside);
-  if (here == nullptr || !here->is_file()) return senseless("the agent's header is in no file");
+  if (here == nullptr || !here->is_file()) return senseless("the agent's header is not in a mapped file");
   const auto first =
       std::find_if(maps->begin(), maps->end(), [&](const target::Mapping& m) { return m.path == here->path; });
   return first->begin;
@@ -45,7 +45,7 @@ Result<Addr> object_at(const target::ProcessFiles& files, Addr inside) {
 
 }  // namespace
 
-// Words are written and read whole: both sides use them at once.
+// Reads and writes whole words, because both sides use them at once.
 Status Preloaded::PageLine::read(std::size_t offset, void* to, std::size_t bytes) {
   const auto* from =
       reinterpret_cast<const std::uint32_t*>(reinterpret_cast<const std::uint8_t*>(&page_.slot) + offset);
@@ -95,13 +95,13 @@ Result<std::unique_ptr<Preloaded>> Preloaded::open(Fd page) {
   }
   std::unique_ptr<Preloaded> program(new Preloaded(std::move(page), shared));
   if (!program->thread_.has_request() || !program->thread_.begin())
-    return Error{.code = Code::killed, .text = "the program waits no more"};
+    return Error{.code = Code::killed, .text = "the program has given up waiting"};
   if (Status found = program->find_process(); !found) return found.error();
   return program;
 }
 
 Status Preloaded::find_process() {
-  // Yama lets only a descendant's memory be written, unless it says so itself. Where there is no Yama the call fails.
+  // Yama lets a process write only its descendants' memory, unless the other one permits it. Without Yama this call fails.
   const auto us = static_cast<std::uint64_t>(::getpid());
   if (auto asked = thread_.command({SYS_prctl, PR_SET_PTRACER, us, 0, 0, 0, 0}); !asked) return asked.error();
   const auto pid = static_cast<pid_t>(shared_->pid);

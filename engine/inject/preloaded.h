@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A program that ld.so has put the agent into, and that waits for its session: the other way in besides launch. All
-// goes through the page that the agent shares with us (engine/shared/bootstrap.h) and /proc/PID: no ptrace, no
-// process_vm_*.
+// A program into which ld.so has loaded the agent, and which waits for its session. It is reached through the page that the
+// agent shares with the tool (engine/shared/bootstrap.h) and /proc/PID alone: no ptrace, no process_vm_*.
 #pragma once
 
 #include <memory>
@@ -19,19 +18,19 @@ namespace uprobe::control {
 
 class Preloaded {
  public:
-  // Takes up the request in the page. Code::damaged when it makes no sense or the process does not have the page; Code::killed when
-  // the program has given up waiting, which it has said.
+  // Accepts the request in the page. Code::damaged when it is malformed or the process does not have the page; Code::killed
+  // when the program has given up waiting, which the page shows.
   static Result<std::unique_ptr<Preloaded>> open(Fd page);
   ~Preloaded();
 
   target::Target& target() { return *target_; }
 
-  // Block, area and handlers for the agent that is there already. On an error the handlers are not installed.
+  // Makes block and area and installs handlers for the agent. On an error no handler is installed.
   Result<Block> load(const trace::Area& area, std::size_t points);
 
-  // The program begins, with probes or without. False: it had given up waiting. Once; later calls do nothing.
+  // Lets the program begin, with probes or without. False: it had given up waiting. Later calls do nothing.
   bool finish(bool armed);
-  // After finish: whether no process has the session any more. True for ever from then on.
+  // After finish: whether no process has the session any more. Once true, always true.
   bool is_deserted() const;
 
  private:

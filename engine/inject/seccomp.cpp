@@ -18,7 +18,7 @@ namespace uprobe::control {
 namespace {
 
 struct Filters {
-  long mode = -1, count = -1;  // -1: the kernel does not say
+  long mode = -1, count = -1;  // -1: the kernel does not show it
 };
 
 long number_behind(const std::string& text, const std::string& name) {
@@ -32,7 +32,7 @@ Filters filters_of(const std::string& process) {
   return {number_behind(*status, "Seccomp"), number_behind(*status, "Seccomp_filters")};
 }
 
-// What the agent calls: mail.cpp, calls.cpp and interpret.cpp in preload/.
+// The system calls of the agent: mail.cpp, calls.cpp and interpret.cpp in preload/.
 [[noreturn]] void make_the_agents_calls() {
   const rlimit no_core{.rlim_cur = 0, .rlim_max = 0};
   ::setrlimit(RLIMIT_CORE, &no_core);

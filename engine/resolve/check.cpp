@@ -13,7 +13,7 @@
 namespace uprobe {
 namespace {
 
-// The kernel numbers all its events; ours have the numbers of their order.
+// The kernel numbers all of its events; these get their ordinal numbers.
 EventFormat format_of(const spec::ProbeSpec& first_probe, const program::EventLayout& layout, unsigned id) {
   return {.event = first_probe.group + "/" + first_probe.event,
           .print_format = program::print_format(layout),
@@ -21,7 +21,7 @@ EventFormat format_of(const spec::ProbeSpec& first_probe, const program::EventLa
           .file = program::format_file(layout, id)};
 }
 
-// By the function's name, as far as the file has one there.
+// Shows the function's name, if the file has one there.
 std::string listing_2009(const spec::ProbeSpec& probe, plan::FileCache& files) {
   const auto found = plan::look_up(probe, files);
   if (!found) return spec::listing(probe);
@@ -37,13 +37,13 @@ void describe(const spec::DefinitionSet& set, const CheckOptions& options, plan:
     report.listing.push_back(as_2009 ? listing_2009(probe, files) : spec::listing(probe));
   for (const spec::EventProbes& event : set.events()) {
     const spec::ProbeSpec& first = probes[event.probes.front()];
-    // A layout fails for what no definition that was accepted has.
+    // A layout never fails for a definition that was accepted.
     if (const auto layout = program::make_layout(first))
       report.formats.push_back(format_of(first, *layout, static_cast<unsigned>(report.formats.size() + 1)));
   }
 }
 
-// Of the events that the last write has defined.
+// For the events that the last write has defined.
 Status apply_controls(spec::DefinitionSet& set, const Definition& write) {
   set.control({.filter = write.filter, .triggers = write.triggers, .is_disabled = write.is_disabled});
   unsigned id = 0;
@@ -63,7 +63,7 @@ Status apply_controls(spec::DefinitionSet& set, const Definition& write) {
   return ok();
 }
 
-// The number of the line that begins so, from 1.
+// The number, from 1, of the line that begins in this way.
 int line_of(const std::string& text, const std::string& beginning) {
   std::size_t at = text.find(beginning);
   while (at != std::string::npos && at != 0 && text[at - 1] != '\n') at = text.find(beginning, at + 1);
@@ -72,7 +72,7 @@ int line_of(const std::string& text, const std::string& beginning) {
              : 1 + static_cast<int>(std::count(text.begin(), text.begin() + static_cast<long>(at), '\n'));
 }
 
-// Triggers may name events that are defined later.
+// Checked last, because triggers may name events that are defined later.
 void check_triggers(const spec::DefinitionSet& set, CheckReport& report) {
   std::vector<program::EventLayout> layouts;
   for (const spec::ProbeSpec& probe : set.probes()) {

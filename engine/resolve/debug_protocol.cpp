@@ -34,7 +34,7 @@ bool is_step_of_variable(StepKind kind) {
          kind == StepKind::vector;
 }
 
-// Numbers that the rest of the tool takes for granted, since libdw's reader never gives others.
+// Checks values that the rest of the tool relies on, because the real reader never sends others.
 bool makes_sense(const Argument& argument) {
   constexpr std::uint64_t kWidest = 8;
   const bool is_size = argument.size == 1 || argument.size == 2 || argument.size == 4 || argument.size == kWidest;
@@ -50,7 +50,7 @@ bool makes_sense(const Argument& argument) {
   return true;
 }
 
-// Every list is as long as its count says, which the bytes that are there bound.
+// The bytes that are there limit the list, even if the count is larger.
 template <class Item, class Take>
 std::vector<Item> take_list(Parser& from, const Take& take_one) {
   std::vector<Item> list;
@@ -58,7 +58,7 @@ std::vector<Item> take_list(Parser& from, const Take& take_one) {
   return list;
 }
 
-// The most that it may say of a place is a column in the variable's name.
+// An error about a variable may carry a column in its name, and nothing else.
 Error take_modest_error(Parser& words) {
   constexpr int kMostColumns = 1 << 16;
   Error error = take_error(words);
@@ -67,7 +67,7 @@ Error take_modest_error(Parser& words) {
   return error;
 }
 
-// Without a value: the answer makes no sense.
+// No value: the answer is malformed.
 template <class Value, class Take>
 Result<Value> decode(std::string_view answer, const std::string& path, const Take& take_value) {
   Parser words(answer);
@@ -78,7 +78,7 @@ Result<Value> decode(std::string_view answer, const std::string& path, const Tak
     std::optional<Value> value = take_value(words);
     if (value && words.is_done()) return std::move(*value);
   }
-  return about_debug_information(path, {.code = Code::damaged, .text = "what is read there makes no sense"});
+  return about_debug_information(path, {.code = Code::damaged, .text = "its reader sent a malformed answer"});
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What DebugReader and its confined child say to each other. What the child reads may have taken it over: its answer is taken whole,
-// with numbers that the rest of the tool can do with, or not at all.
+// The messages between DebugReader and its confined child. The file that the child reads may have taken over the child, so its
+// answer is accepted as a whole, with numbers that the rest of the tool can handle, or not at all.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ std::string question(Question which, std::uint64_t address);
 
 void put(std::string& to, const dwarf::CodeLine& line);
 void put(std::string& to, const dwarf::NamedVariable& variable);
-// What a variable's name is looked up with, and what that makes of the argument.
+// The part of an argument that the search for a variable needs, and that the search sets.
 void put(std::string& to, const spec::Argument& argument);
 bool take(Parser& from, spec::Argument& argument);
 
@@ -33,7 +33,8 @@ void put_list(std::string& to, const Items& items, const Put& put_one) {
   for (const auto& item : items) put_one(item);
 }
 
-// Of answers, in the order of the questions. An Error: the child's, or Code::damaged, about the debug information of `path`.
+// Decoders for the answers, in the order of the questions. An Error: the child's, or Code::damaged, about the debug information
+// of `path`.
 Status decode_opened(std::string_view answer, const std::string& path);
 Result<std::vector<std::uint64_t>> decode_addresses(std::string_view answer, const std::string& path);
 Result<dwarf::CodeLine> decode_declaration(std::string_view answer, const std::string& path);

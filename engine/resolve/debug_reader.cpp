@@ -92,7 +92,8 @@ class Reader {
   std::optional<Result<DebugInfo>> debug_;
 };
 
-// Debug information of large programs has gigabytes; what another user has made has as much as a test of it shows to be enough.
+// Debug information of large programs has gigabytes. For a file that another user owns the limit is what tests show to be
+// enough.
 Confinement confinement_for(const elf::ElfFile& file) {
   constexpr uid_t kNobody = 65534;
   struct stat status {};

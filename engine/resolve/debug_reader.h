@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// dwarf::DebugInfo in a process of its own (engine/base/confined.h): libdw reads what anybody may have made, follows names in it to
-// other files, and waits where these are FIFOs. What comes back is checked before it is believed.
+// dwarf::DebugInfo in a process of its own (engine/base/confined.h): libdw reads files that anyone may have made, opens further
+// files that they name, and waits if those are FIFOs. Its answers are checked before they are used.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace uprobe {
 
-// As dwarf::DebugInfo has it, which see. Each may also fail as Confined::ask does; after that all do.
+// The functions of dwarf::DebugInfo. Each may also fail as Confined::ask does; after that all of them do.
 class DebugReader {
  public:
   // The file must outlive it.

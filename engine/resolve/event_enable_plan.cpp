@@ -59,7 +59,8 @@ Status Planner::add_histogram(const TriggerSpec& spec, const std::string& text, 
   for (const trace::EventHistogram& other : plan_.histograms) {
     if (other.event != number) continue;
     if (program::are_same(other.plan, *plan)) return about(text, 0, "Hist trigger already exists", EEXIST);
-    if (++others == shared::kMaxEventHistograms) return about(text, 0, "an event has four histograms at most", EINVAL);
+    if (++others == shared::kMaxEventHistograms)
+      return about(text, 0, "an event can have at most four histograms", EINVAL);
   }
   plan_.histograms.push_back({.event = number, .plan = plan.take()});
   return ok();
@@ -96,7 +97,7 @@ Status Planner::add_event(std::uint32_t number) {
     auto spec = program::parse_trigger(text);
     if (!spec) return spec.error();
     const auto excludes = [&](const TriggerSpec& other) { return program::exclude_each_other(*spec, other); };
-    if (std::ranges::any_of(known, excludes)) return about(text, 0, "the event has such a trigger already", EEXIST);
+    if (std::ranges::any_of(known, excludes)) return about(text, 0, "the event already has such a trigger", EEXIST);
     auto made = make(*spec, text, number);
     if (!made) return made.error();
     const bool is_paused = spec->kind == shared::TriggerKind::histogram && plan_.histograms.back().plan.is_paused;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which events can be off, and the triggers that turn them on and off: from the words of the definitions to what a session area
-// holds. Of the session's inside.
+// Decides which events can be off, and compiles the triggers that switch them: from the text of definitions to the contents of
+// a session area. Internal to the session.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@
 namespace uprobe {
 
 struct SwitchPlan {
-  std::vector<trace::EventSwitch> switches;  // of each probe; empty: no event is ever off
+  std::vector<trace::EventSwitch> switches;  // per probe; empty: no event is ever off
   std::vector<program::TriggerProgram> triggers;
   std::vector<trace::EventHistogram> histograms;
 };
@@ -20,7 +20,7 @@ struct SwitchPlan {
 // Whether a trigger shows names of code addresses.
 bool shows_addresses(const SwitchPlan& plan);
 
-// `layouts`: of each probe's event. An error is about a trigger: Error::where is its text.
+// `layouts`: per probe, of its event. An error is about a trigger: Error::where is its text.
 Result<SwitchPlan> plan_switches(const spec::DefinitionSet& definitions,
                                  const std::vector<program::EventLayout>& layouts, unsigned cpus);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A plain name goes before a pattern: '*' and '[' are in C++ names too ("operator*", "f(char*)").
+// A plain name is tried before a pattern, because C++ names contain '*' and '[' too ("operator*", "f(char*)").
 #include "engine/resolve/locations.h"
 
 #include <fnmatch.h>
@@ -17,7 +17,7 @@ namespace {
 
 using spec::ProbeSpec;
 
-// A name without a slash is a program, found as the shell finds it.
+// A name without a slash is a program, found in PATH as the shell does.
 Status find_object(ProbeSpec& spec) {
   spec::Place& place = spec.place;
   if (place.path.find('/') != std::string::npos) return ok();
@@ -39,7 +39,7 @@ void set_place(ProbeSpec& spec, const std::string& symbol, const spec::FoundSymb
   if (spec.has_automatic_name) spec.event = spec::automatic_name(spec.place, spec.is_return);
 }
 
-// Of several names of one function the one that is likely meant: "free" of "__libc_free", "cfree" and "free".
+// Of several names of one function, the one that the user probably means: "free" of "__libc_free", "cfree" and "free".
 bool is_better_name(const elf::Symbol& a, const elf::Symbol& b) {
   const auto rank = [](const elf::Symbol& s) {
     return std::tuple(std::min(s.name.find_first_not_of('_'), s.name.size()), s.name.size());
@@ -47,16 +47,16 @@ bool is_better_name(const elf::Symbol& a, const elf::Symbol& b) {
   return rank(a) < rank(b);
 }
 
-// By the symbol's name; a pattern with "::" also by the C++ name with its parameters.
+// Compares with the symbol's name; a pattern with "::" also with the C++ name and its parameters.
 bool matches(const std::string& pattern, const std::string& name) {
   if (::fnmatch(pattern.c_str(), name.c_str(), 0) == 0) return true;
   return pattern.find("::") != std::string::npos && ::fnmatch(pattern.c_str(), elf::demangle(name).c_str(), 0) == 0;
 }
 
-// What a compiler moved out of a function, reached by jumps: its calls are the function's own.
+// Code that a compiler moved out of a function and that is reached by jumps: its calls belong to the function.
 bool is_cold_part(const std::string& name) { return name.ends_with(".cold"); }
 
-// The functions that a pattern matches, each once, by address.
+// The functions that match a pattern, each once, by address.
 std::vector<elf::Symbol> matching_functions(const elf::ElfFile& file, const std::string& pattern) {
   std::vector<elf::Symbol> found;
   for (const elf::Symbol& symbol : file.functions()) {
@@ -69,7 +69,7 @@ std::vector<elf::Symbol> matching_functions(const elf::ElfFile& file, const std:
   return found;
 }
 
-// How @+OFF, which the kernel counts from the probe, says a link-time address.
+// The OFF of @+OFF, which the kernel counts from the probe, for a link-time address.
 std::uint64_t distance(std::uint64_t address, const plan::Found& place) {
   return address - place.address + place.offset;
 }
@@ -83,7 +83,7 @@ Error ambiguous(const std::string& symbol, const std::vector<std::uint64_t>& add
                .help = "candidates: " + candidates + (addresses.size() > kShown ? ", ..." : "")};
 }
 
-// Data that is named by the file: it has to be found there.
+// Whether it names data of the probed file, which has to be found there.
 bool is_in_file(const spec::Argument& argument) { return !argument.symbol.empty() || argument.address; }
 
 bool is_mapped(const elf::ElfFile& file, std::uint64_t address) {
@@ -93,7 +93,7 @@ bool is_mapped(const elf::ElfFile& file, std::uint64_t address) {
   });
 }
 
-// A library's exported data may live in the program instead (a copy relocation), which its file does not show.
+// A library's exported data may be in the program instead (a copy relocation), which the library's file does not show.
 Result<std::uint64_t> address_of_data(const std::string& symbol, const plan::Found& place) {
   const elf::ElfFile& file = *place.file;
   const std::vector<std::uint64_t> addresses = file.addresses_of(symbol);
@@ -139,22 +139,22 @@ Result<LocationResolver::Specs> LocationResolver::operator()(ProbeSpec spec) {
   return Specs{std::move(spec)};
 }
 
-// Whether a function that a pattern has matched can be probed.
+// Whether a function that matches a pattern can be probed.
 Status LocationResolver::check_match(const ProbeSpec& spec, const File& file) {
-  if (!spec.place.found) return Error{.text = "outside of the file"};
+  if (!spec.place.found) return Error{.text = "it is outside the file"};
   auto site = plan::site_at(file, spec.place.found->offset);
   if (!site) return site.error();
   site->is_ifunc = spec.place.found->is_ifunc;
   return spec.is_return && returns_ ? returns_(spec, *site) : ok();
 }
 
-// `help` is for a pattern that matches nothing, and perhaps was meant as a name.
+// `help`: for a pattern that matches nothing, which may have been meant as a name.
 Result<LocationResolver::Specs> LocationResolver::expand(const ProbeSpec& pattern, const File& file,
                                                          const std::string& help) {
   const spec::Place& place = pattern.place;
   const std::string what = "'" + place.symbol + "' in " + place.path;
   if (place.offset != 0)
-    return at_column(pattern, place.place_column, Error{.text = "No offset goes with a pattern of functions"});
+    return at_column(pattern, place.place_column, Error{.text = "a pattern of functions cannot have an offset"});
   Specs specs;
   std::size_t left_out = 0;
   std::string reason;
@@ -186,7 +186,7 @@ Result<LocationResolver::Specs> LocationResolver::expand(const ProbeSpec& patter
   return specs;
 }
 
-// Probe and data move together, by the load address.
+// Data is addressed relative to the probe, because the load address moves both.
 Status LocationResolver::find_data(ProbeSpec& spec, const plan::Found& place) {
   if (Status variables = find_variables(spec, place); !variables) return variables;
   for (spec::Argument& argument : spec.arguments) {
@@ -201,8 +201,9 @@ Status LocationResolver::find_data(ProbeSpec& spec, const plan::Found& place) {
                           .text = "'" + argument.body + "' has no fixed distance from an IFUNC's implementation"});
     if (argument.address) {
       if (!is_mapped(*place.file, *argument.address))
-        return refuse(Error{.text = "address " + hex(*argument.address) + " is in no part of " + place.file->path(),
-                            .help = "addresses are the file's own, as nm prints them"});
+        return refuse(
+            Error{.text = "address " + hex(*argument.address) + " is not in a segment of " + place.file->path(),
+                  .help = "addresses are the file's own, as nm prints them"});
       argument.steps.front().value += distance(*argument.address, place);
       argument.address.reset();
       continue;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What the names in a definition mean: a program is found through PATH, a symbol gets its file offset, a pattern becomes
-// a definition for each function that it matches, a source line one for each place of its code, $vars an argument for each
-// variable, @SYMBOL becomes memory at a
-// fixed distance from the probe, a variable what the debug information says of it there.
+// Resolves the names in a definition: finds a program through PATH and the file offset of a symbol; replaces a pattern by a
+// definition for each matching function, a source line by one for each place of its code, $vars by an argument for each
+// variable, @SYMBOL by memory at a fixed distance from the probe, and a variable by its location in the debug information.
 #pragma once
 
 #include <functional>
@@ -19,13 +18,13 @@
 
 namespace uprobe {
 
-// A spec::Resolve. Errors have their place in the definition.
+// A spec::Resolve. Errors carry a column of the definition.
 class LocationResolver {
  public:
-  // Whether a return probe can be had at a site; the reason if not.
+  // Whether a return probe is possible at a site; the reason if not.
   using Returns = std::function<Status(const spec::ProbeSpec&, const plan::Site&)>;
 
-  // `files` must outlive it. Without `returns` nobody asks.
+  // `files` must outlive it. Without `returns` this is not checked.
   explicit LocationResolver(plan::FileCache& files, Returns returns = {})
       : files_(files), returns_(std::move(returns)) {}
 
@@ -34,10 +33,10 @@ class LocationResolver {
   // The file of a spec::Argument::object that was looked up.
   std::shared_ptr<const elf::ElfFile> object(const std::string& path) const;
 
-  // Ends the readers of debug information, until it is asked for again.
+  // Ends the debug information readers. They start again when needed.
   void close_debug_info() { debug_.clear(); }
 
-  // What is worth a line: functions that a pattern matched and that cannot be probed.
+  // Notes for the user: functions that match a pattern and cannot be probed.
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
@@ -59,7 +58,7 @@ class LocationResolver {
   plan::FileCache& files_;
   Returns returns_;
   std::vector<std::string> notes_;
-  std::vector<std::string> moved_;                              // a note, once the probe that it is about is complete
+  std::vector<std::string> moved_;                              // notes for `notes_`, once their probe is complete
   std::map<std::pair<File, std::string>, std::uint64_t> data_;  // link-time addresses
   std::map<File, DebugReader> debug_;
   std::map<std::string, File> objects_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What needs debug information: source lines and variables.
+// The part of the resolver that needs debug information: source lines and variables.
 #include <algorithm>
 
 #include "engine/base/text.h"
@@ -21,11 +21,11 @@ const spec::Argument* first_variable(const ProbeSpec& spec) {
   return found == spec.arguments.end() ? nullptr : &*found;
 }
 
-// The places of a line's code. A name without a '.' is a function's, its line 0 the one where it is declared.
+// The addresses of a line's code. A name without a '.' is a function's, and its line 0 the one where it is declared.
 Result<std::vector<std::uint64_t>> addresses_of(const DebugReader& debug, const spec::Place& place) {
   if (place.source.find_first_of("./") != std::string::npos) return debug.find_line(place.source, place.line);
   const auto declared = debug.declaration_of(place.source);
-  if (!declared) {  // a source may have no '.' either
+  if (!declared) {  // the name of a source file may have no '.' either
     auto found = debug.find_line(place.source, place.line);
     return found ? std::move(found) : declared.error();
   }
@@ -49,7 +49,7 @@ Result<const DebugReader*> LocationResolver::debug_info(const File& file) {
   return &debug_.emplace(file, opened.take()).first->second;
 }
 
-// One event with a probe at each place of the line's code.
+// One event, with a probe at each place of the line's code.
 Result<LocationResolver::Specs> LocationResolver::at_line(ProbeSpec spec) {
   const auto refuse = [&](Error error) { return at_column(spec, spec.place.place_column, std::move(error)); };
   auto file = files_.open(spec.place.path);
@@ -59,7 +59,7 @@ Result<LocationResolver::Specs> LocationResolver::at_line(ProbeSpec spec) {
     return at_column(spec, spec.place.path_column, std::move(error));
   }
   if (spec.is_return)
-    return refuse(Error{.code = Code::refused, .text = "A return probe is of a function, not of a line"});
+    return refuse(Error{.code = Code::refused, .text = "a return probe belongs to a function, not to a line"});
   const auto debug = debug_info(*file);
   if (!debug) return refuse(debug.error());
   const auto addresses = addresses_of(**debug, spec.place);
@@ -79,14 +79,14 @@ Result<LocationResolver::Specs> LocationResolver::at_line(ProbeSpec spec) {
   return specs;
 }
 
-// A probe of a function that shows its variables goes where they are in place.
+// A function's probe that shows variables is moved to where they have their values.
 Status LocationResolver::pass_prologue(ProbeSpec& spec, plan::Found& found) {
   const spec::Argument* variable = first_variable(spec);
   moved_.clear();
   if (variable == nullptr) return ok();
   const auto refuse = [&](Error error) { return at_column(spec, variable->symbol_column, std::move(error)); };
   if (found.is_ifunc)
-    return refuse(Error{.code = Code::refused, .text = "The implementation of an IFUNC has variables of its own"});
+    return refuse(Error{.code = Code::refused, .text = "the implementation of an IFUNC has variables of its own"});
   const auto debug = debug_info(found.file);
   if (!debug) return refuse(debug.error());
   if (spec.is_return || spec.place.symbol.empty() || spec.place.offset != 0) return ok();
@@ -94,21 +94,22 @@ Status LocationResolver::pass_prologue(ProbeSpec& spec, plan::Found& found) {
   if (!behind) return refuse(behind.error());
   const auto offset = found.file->offset_of_address(*behind);
   if (*behind == found.address || !offset) return ok();
-  moved_.push_back(spec.place.symbol + " is probed behind its prologue, at +" + hex(*behind - found.address) +
+  moved_.push_back(spec.place.symbol + " is probed after its prologue, at +" + hex(*behind - found.address) +
                    ", where its variables are");
   found.address = *behind;
   found.offset = *offset;
   return ok();
 }
 
-// In place of "$vars" or "$params": an argument for each variable that can be fetched there, unless one is called so already.
+// The arguments for "$vars" or "$params": one for each variable that can be fetched there, unless an argument has its name
+// already.
 Result<std::vector<spec::Argument>> LocationResolver::variables_for(const spec::Argument& group, const ProbeSpec& spec,
                                                                     const plan::Found& place) {
   const auto refuse = [&](std::string text) {
     return at_column(spec, group.column, Error{.code = Code::refused, .text = std::move(text)});
   };
   if (group.has_type || !group.name.starts_with("arg"))
-    return refuse(group.variable + " is several arguments: they have their own names and types");
+    return refuse(group.variable + " stands for several arguments, which have names and types of their own");
   const auto debug = debug_info(place.file);
   if (!debug) return at_column(spec, group.symbol_column, debug.error());
   const auto known = (*debug)->variables_at(place.address);
@@ -151,8 +152,8 @@ Status LocationResolver::find_variables(ProbeSpec& spec, const plan::Found& plac
     if (spec.is_return)
       return at_column(spec, argument.symbol_column,
                        Error{.code = Code::refused,
-                             .text = "a function's variables are gone when it has returned",
-                             .help = "$retval is what it returned"});
+                             .text = "a function's variables no longer exist when it has returned",
+                             .help = "$retval is the value that it returned"});
     const auto debug = debug_info(place.file);
     if (!debug) return at_column(spec, argument.symbol_column, debug.error());
     if (Status found = (*debug)->find_variable(place.address, argument); !found) {

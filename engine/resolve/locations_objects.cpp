@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// @OBJECT:SYMBOL: which file, and where in it.
+// @OBJECT:SYMBOL: finds the file and the address in it.
 #include <unistd.h>
 
 #include <array>
@@ -11,8 +11,8 @@
 namespace uprobe {
 namespace {
 
-// A name without a slash is a program, found as the shell finds it, or a library in the dynamic loader's own folders (glibc's defaults
-// for x86-64).
+// A name without a slash is a program, found in PATH as the shell does, or a library in the dynamic loader's own folders
+// (glibc's defaults for x86-64).
 Result<std::string> find_file(const std::string& name) {
   constexpr std::array kFolders = {
       "/lib/x86_64-linux-gnu/", "/usr/lib/x86_64-linux-gnu/", "/lib64/", "/usr/lib64/", "/lib/", "/usr/lib/"};
@@ -21,11 +21,11 @@ Result<std::string> find_file(const std::string& name) {
     if (const std::string path = folder + name; ::access(path.c_str(), R_OK) == 0) return path;
   if (auto program = find_program(name)) return program;
   return Error{.code = Code::not_found,
-               .text = "'" + name + "' is no program of PATH and in none of the loader's folders",
+               .text = "'" + name + "' is neither a program in PATH nor in one of the loader's folders",
                .help = "a path with a '/' names any file"};
 }
 
-// Where the data is in the file.
+// The address of the data in the file.
 Result<std::uint64_t> address_in(const elf::ElfFile& file, const std::string& symbol) {
   const std::vector<std::uint64_t> addresses = file.addresses_of(symbol);
   if (addresses.empty())
@@ -49,7 +49,7 @@ std::shared_ptr<const elf::ElfFile> LocationResolver::object(const std::string& 
   return at == objects_.end() ? nullptr : at->second;
 }
 
-// The program may have a copy of a library's data, which has no more than the data's own bytes.
+// The program may have a copy of a library's data, which contains only the symbol's own bytes.
 Status LocationResolver::find_in_object(const spec::ProbeSpec& spec, spec::Argument& argument) {
   const auto refuse = [&](int column, Error error) { return at_column(spec, column, std::move(error)); };
   auto path = find_file(argument.object);
@@ -64,16 +64,16 @@ Status LocationResolver::find_in_object(const spec::ProbeSpec& spec, spec::Argum
   if (!address) return refuse(argument.symbol_column, address.error());
   const auto symbol = (*file)->find_any(argument.symbol);
   if (!symbol || symbol->is_ifunc)
-    return refuse(
-        argument.symbol_column,
-        Error{.code = Code::refused, .text = "'" + argument.symbol + "' is chosen at run time (IFUNC): it is no data"});
+    return refuse(argument.symbol_column,
+                  Error{.code = Code::refused,
+                        .text = "'" + argument.symbol + "' is chosen at run time (IFUNC): it is not data"});
   std::uint64_t& value = argument.steps.front().value;
   if (is_exported_by_library(**file, *symbol)) {
     if (value != 0 && value >= symbol->size)
       return refuse(argument.symbol_column,
                     Error{.code = Code::refused,
                           .text = "'" + argument.symbol + "' has " + std::to_string(symbol->size) +
-                                  " bytes, and the program may have a copy of these alone"});
+                                  " bytes, and the program may have a copy of only these"});
     argument.exported = argument.symbol;
     argument.exported_address = *address;
   }

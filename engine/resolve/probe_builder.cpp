@@ -22,7 +22,7 @@ void set_style(Probe& probe, spec::Style wanted) {
                                                            : symbol.substr(0, symbol.find('@'));
 }
 
-// Of the machine that is traced, which is this one.
+// Checks the traced machine, which is this one.
 Status check_vectors(const spec::ProbeSpec& spec) {
   for (const spec::Argument& argument : spec.arguments)
     if (argument.sink == spec::Sink::value && spec::fixed_size(argument) > shared::kXmmBytes && !x86::has_ymm())
@@ -124,7 +124,7 @@ std::map<spec::DefinitionSet::Id, unsigned> ProbeBuilder::event_numbers() const 
   return numbers;
 }
 
-// A return probe: how it gets at the returns, and the places that it needs for that.
+// Decides how a return probe catches the returns, and which places that needs.
 Status ProbeBuilder::plan_returns(Probe& probe) {
   auto returns = planner_.plan(probe.spec, probe.site, options_.returns);
   if (!returns) {
@@ -163,7 +163,7 @@ Result<Probe> ProbeBuilder::make(const spec::ProbeSpec& definition, unsigned eve
     if (!object.file) return Error{.code = Code::not_found, .text = data.path + " was not looked up"};
     object.version = control::version_of(data.path);
     if (!object.version || object.version->identity != object.file->identity())
-      return Error{.code = Code::refused, .text = data.path + " has been replaced while it was read"};
+      return Error{.code = Code::refused, .text = data.path + " was replaced while it was read"};
     probe.objects.push_back(std::move(object));
   }
   probe.program = program.take();

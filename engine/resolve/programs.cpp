@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Files by name: the program to run, the agent beside us, the functions of an object.
+// Files by name: the program to run, the agent next to the tool, the functions of an object.
 #include "engine/resolve/programs.h"
 
 #include <fnmatch.h>
@@ -36,7 +36,7 @@ std::string own_folder() {
   return path.substr(0, path.rfind('/'));
 }
 
-// The event name that a definition of `name` can have, or nothing: operators and templates have no plain one.
+// The event name for a definition of `name`, or nothing: operators and templates have no plain name.
 std::string event_name(const std::string& name) {
   for (const char c : name)
     if (!(c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'))) return {};
@@ -49,8 +49,8 @@ bool is_word(const std::string& name) {
 
 }  // namespace
 
-// As execvp: a name with a slash is a path; else the first executable file in PATH, and EACCES if there was one that may
-// not be executed.
+// As execvp: a name with a slash is a path; otherwise the first executable file in PATH, or EACCES if there was only one that
+// may not be executed.
 Result<std::string> find_program(const std::string& program) {
   if (program.empty()) return cannot_run(program, ENOENT);
   const auto usable = [](const std::string& path) {
@@ -97,12 +97,12 @@ Result<std::vector<std::string>> list_functions(const std::string& object, const
     const auto offset = file->offset_of_address(symbol.address);
     if (!offset || !plan::site_at(file, *offset)) continue;
     const auto found = file->find_functions(symbol.name);
-    // A name that does not lead back to this one place is listed by its offset; so is one that is no word, as Go has them.
+    // A name that does not lead back to this one address is listed by its offset; so is one that is not a word, as in Go.
     const bool unique = found.size() == 1 && found[0].address == symbol.address && is_word(symbol.name);
     const std::string event = event_name(symbol.name);
     std::string line =
         (event.empty() ? "p " : "p:" + event + " ") + *path + ":" + (unique ? symbol.name : hex(*offset));
-    // Versions of one function have one name and one place.
+    // Versions of one function have the same name and address.
     if (lines.empty() || lines.back() != line) lines.push_back(std::move(line));
   }
   return lines;

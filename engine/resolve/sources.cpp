@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lines and variables of a function, as definitions.
+// The lines and variables of a function, as definitions.
 #include <algorithm>
 #include <sstream>
 
@@ -41,7 +41,7 @@ Result<Subject> look_up(const std::string& object, const std::string& function) 
 
 std::string event_of(const std::string& function) { return spec::symbol_event_name({.path = {}, .symbol = function}); }
 
-// The source's text, where it lies where it was compiled, as far as it is text of a reasonable size; no control characters. Debug
+// The source's text at the path where it was compiled, if it is text of a reasonable size; without control characters. Debug
 // information may name any file.
 std::vector<std::string> read_source(const std::string& path) {
   constexpr std::size_t kMostBytes = 16 << 20, kMostColumns = 4096;
@@ -59,7 +59,7 @@ std::vector<std::string> read_source(const std::string& path) {
   return lines;
 }
 
-// The last part of the source's path, unless there are several such.
+// The last part of the source's path, unless several sources have it.
 std::string short_name(const DebugReader& debug, const dwarf::CodeLine& line) {
   const std::string name = line.file.substr(line.file.rfind('/') + 1);
   return debug.find_line(name, line.line) ? name : line.file;
@@ -111,7 +111,7 @@ Result<std::vector<std::string>> list_source(const std::string& object, const st
   if (!lines) return lines.error();
   if (lines->empty())
     return Error{.code = Code::not_found,
-                 .text = "the debug information of " + object + " does not know '" + function + "'"};
+                 .text = "the debug information of " + object + " has no function '" + function + "'"};
   return lines;
 }
 

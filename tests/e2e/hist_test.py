@@ -259,7 +259,7 @@ class Refusals(Counted):
             self.assertIn(b"Hist trigger already exists", done.stderr)
         self.run_tool(["hist:keys=n", "hist:keys=n if n > 2", "hist:keys=n:sort=n", "hist:keys=n:vals=q"], "calls", "3")
         done = harness.run([*self.words(*[f"hist:keys=n if n > {i}" for i in range(5)]), "--", "/bin/false"])
-        self.assertIn(b"an event has four histograms at most", done.stderr)
+        self.assertIn(b"an event can have at most four histograms", done.stderr)
 
 
 if __name__ == "__main__":

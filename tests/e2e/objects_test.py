@@ -111,9 +111,9 @@ class Values(Objects):
         self.assertEqual(self.refusal("@none.so.6:x")[1], "none.so.6:x")
         self.assertEqual(self.refusal(f"@{self.plugin}:plugin_of_thread")[1], "plugin_of_thread")
         self.assertEqual(self.refusal("@libc.so.6:strlen"),
-                         ("'strlen' is chosen at run time (IFUNC): it is no data", "strlen"))
+                         ("'strlen' is chosen at run time (IFUNC): it is not data", "strlen"))
         self.assertEqual(self.refusal(f"@{self.plugin}:plugin_count+4")[0],
-                         "'plugin_count' has 4 bytes, and the program may have a copy of these alone")
+                         "'plugin_count' has 4 bytes, and the program may have a copy of only these")
         strict = harness.run([*harness.tracer("--check", "--strict", "-p", f"p:m {self.host}:0x10 @./sub:data"), self.host])
         self.assertIn(b"Unknown type is specified", strict.stderr)
 
