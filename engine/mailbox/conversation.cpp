@@ -11,9 +11,9 @@ using shared::MailState;
 using shared::Turn;
 using namespace std::chrono_literals;
 
-constexpr auto kPatience = 2s;     // a target that is stopped or killed meanwhile does not hold us longer
-constexpr auto kLastWord = 100ms;  // of a thread that is giving up
-constexpr auto kLook = 20ms;       // the bell may be swallowed
+constexpr auto kPatience = 2s;     // a target that is stopped or killed delays the tool no longer
+constexpr auto kLastWord = 100ms;  // for a thread that is giving up
+constexpr auto kLook = 20ms;       // another process may take a bell away
 
 bool is_before(std::uint32_t a, std::uint32_t b) {
   const std::uint32_t distance = shared::number_behind(b, ~a + 1);
@@ -41,7 +41,7 @@ void PrivateLine::wait(std::uint32_t rung, std::chrono::nanoseconds limit) {
   futex_wait(area_.live(part_).header().mail_requests, rung, limit);
 }
 
-// `check` first: it is written last.
+// The thread writes `check` last, so it is read first.
 std::uint32_t Conversation::hear() {
   std::uint32_t check = 0, word = 0;
   constexpr std::size_t kAt = offsetof(MailSlot, asked);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The tool's end of a conversation with a thread that waits in the agent (engine/shared/mailbox.h).
+// The tool's side of a conversation with a thread that waits in the agent (engine/shared/mailbox.h).
 #pragma once
 
 #include <array>
@@ -14,22 +14,22 @@
 
 namespace uprobe::control {
 
-// How the tool reaches a slot and the thread at it.
+// The way to a slot and to the thread that waits there.
 class MailLine {
  public:
   virtual ~MailLine() = default;
   virtual Status read(std::size_t offset, void* to, std::size_t bytes) = 0;  // of the slot
   virtual Status write(std::size_t offset, const void* from, std::size_t bytes) = 0;
   virtual void wake() = 0;
-  // Waits until the thread may have said something, at most `limit`; not at all if the bell no longer stands at `rung`.
+  // Waits until the thread may have answered, at most `limit`; returns at once if rung() no longer returns `rung`.
   virtual std::uint32_t rung() = 0;
   virtual void wait(std::uint32_t rung, std::chrono::nanoseconds limit) = 0;
 };
 
-// A slot of a process's own mailbox, through /proc/PID/mem. Other processes can ring the bell, and that is all that they can do.
+// A slot of a process's own mailbox, through /proc/PID/mem. Other processes can ring the bell, and nothing more.
 class PrivateLine : public MailLine {
  public:
-  // All outlive it. `called`: what the thread rings by (MailSlot); `part`: the live part that it rings in.
+  // All arguments must outlive it. `called`: the id by which the thread rings (MailSlot); `part`: the live part of its bell.
   PrivateLine(const target::ProcessFiles& files, Addr slot, trace::Area& area, std::size_t part, std::uint32_t called)
       : files_(files), slot_(slot), area_(area), part_(part), called_(called) {}
 
@@ -53,18 +53,18 @@ class PrivateLine : public MailLine {
 
 class Conversation {
  public:
-  // The line outlives it.
+  // `line` must outlive it.
   explicit Conversation(MailLine& line) : line_(line) {}
 
-  // The number of the request that waits there; false: there is none, or it has been seen.
+  // Whether a new request waits; notes its number. False: there is none, or it has been seen.
   bool has_request();
-  // The request is still the one that was seen, and the thread waits for its answer.
+  // Whether the request is the one that was seen, and its thread still waits for the answer.
   bool still_waits() { return hear() == shared::turn(number_, shared::MailState::request); }
-  // Says that it is seen.
+  // Tells the thread that its request is seen.
   Status begin();
-  // Has the thread execute a command: its result.
+  // Makes the thread execute a command and returns the result.
   Result<std::uint64_t> command(const std::array<std::uint64_t, 7>& words);
-  // The thread goes on. False: it had given up.
+  // Lets the thread go on. False: it had given up.
   bool finish();
 
  private:
@@ -76,7 +76,7 @@ class Conversation {
   std::uint32_t number_ = 0;
 };
 
-// Whether a slot, as it was copied, has a request that has not been seen.
+// Whether a copy of a slot has a request that has not been seen.
 bool has_request(const shared::MailSlot& slot);
 
 }  // namespace uprobe::control

@@ -20,7 +20,7 @@ bool futex_wait(std::uint32_t& word, std::uint32_t value, std::chrono::nanosecon
   return ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &timeout, nullptr, 0) == 0;
 }
 
-// A kernel before 5.16 does not know the call: then we look often.
+// A kernel before 5.16 does not have this call: then the tool polls.
 bool futex_wait_any(std::span<const FutexSeen> words, std::chrono::nanoseconds limit) {
   constexpr long kFutexWaitv = 449;
   constexpr std::chrono::milliseconds kLook{5};

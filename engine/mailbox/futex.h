@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Futexes on shared memory, from the tool's side.
+// Futexes on shared memory, for the tool.
 #pragma once
 
 #include <chrono>
@@ -8,9 +8,9 @@
 
 namespace uprobe::control {
 
-// Sleeps while *word == value, at most `limit`; may return early. Whether it was woken.
+// Sleeps while *word == value, at most `limit`; may return early. True: it was woken.
 bool futex_wait(std::uint32_t& word, std::uint32_t value, std::chrono::nanoseconds limit);
-// The same for several words: until one has changed, or one is woken.
+// The same for several words, until one of them has changed or is woken.
 struct FutexSeen {
   std::uint32_t* word;
   std::uint32_t value;

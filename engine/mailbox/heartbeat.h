@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A word in shared memory that moves while the tool lives, whatever its other threads are busy with.
+// A word in shared memory that a thread of its own changes while the tool lives, even if all other threads are busy.
 #pragma once
 
 #include <condition_variable>
@@ -11,7 +11,7 @@ namespace uprobe::control {
 
 class Heartbeat {
  public:
-  // `word` outlives the heartbeat.
+  // `word` must outlive the heartbeat.
   explicit Heartbeat(std::uint32_t& word);
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;

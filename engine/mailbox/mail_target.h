@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A process one of whose threads waits in the agent, at a hook in its dynamic loader: it executes our system calls.
+// A process of which one thread waits in the agent, called from the dynamic loader's notification point: it executes the tool's
+// system calls.
 #pragma once
 
 #include "engine/mailbox/conversation.h"
@@ -9,7 +10,7 @@ namespace uprobe::control {
 
 class MailTarget : public target::Target {
  public:
-  // Both outlive it.
+  // Both arguments must outlive it.
   MailTarget(const target::ProcessFiles& files, Conversation& thread) : files_(files), thread_(thread) {}
 
   pid_t pid() const override { return files_.pid(); }

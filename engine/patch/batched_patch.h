@@ -12,11 +12,11 @@ namespace uprobe::control {
 
 struct TextPiece {
   Addr at;
-  std::span<const std::uint8_t> bytes;  // the caller's
+  std::span<const std::uint8_t> bytes;  // must outlive the call
 };
 
-// What lies near each other in one write, the bytes in between as they are: for text that nobody executes or changes meanwhile.
-// All is read before anything is written. On an error some may have been written.
+// Writes neighbouring pieces at once, together with the unchanged bytes between them. Only for text that no thread executes or
+// changes during the call. Reads everything before it writes anything. After an error some pieces may have been written.
 Status write_in_runs(target::Target& target, std::vector<TextPiece> pieces);
 
 }  // namespace uprobe::control

@@ -21,7 +21,7 @@ namespace {
 
 using shared::kBreakpoint;
 
-// Whether the code that a point was put into is still there: by what stands behind it, or by the file that is mapped there.
+// Whether the code that was probed is still there, by the bytes after its first or by the file that is mapped there.
 bool is_there(TextView& text, const std::vector<target::Mapping>& maps, const shared::Point& point,
               const shared::Undo& undo) {
   std::uint8_t behind[shared::kMostBehind] = {};
@@ -33,13 +33,13 @@ bool is_there(TextView& text, const std::vector<target::Mapping>& maps, const sh
   });
 }
 
-// What stands at a point.
+// The state of the text at a point.
 enum class Standing {
-  ours,  // all of the armed text, or a breakpoint where a jump was to be
-  // Between the two, behind a breakpoint: a tool was killed, or its parent forked, in the middle of a change. Or the breakpoint
-  // is a debugger's, which will put the jump's first byte back one day.
+  ours,  // the whole armed text, or a breakpoint where a jump was to be
+  // A breakpoint, and after it bytes of both: a tool was killed, or the parent forked, in the middle of a change. Or the
+  // breakpoint is a debugger's, which will restore the jump's first byte later.
   halfway,
-  spoilt,  // the jump, with a breakpoint of somebody else in the middle
+  spoilt,  // the jump, with a foreign breakpoint in its middle
   other,
 };
 
@@ -69,11 +69,11 @@ class Disarming {
     for (std::uint32_t i = 0; i < block_.points().size(); ++i) consider(text, i);
     if (Status s = block_.set_states(target_, gone_, shared::PointState::unmapped); !s) return s;
     if (Status s = restore(probes_, serializer); !s) return s;
-    if (keeps_own_) return Error{.code = Code::refused, .text = "the agent's own points had to stay"};
+    if (keeps_own_) return Error{.code = Code::refused, .text = "the internal points had to stay"};
     return has_stubs() ? stubs_stay() : restore(own_, serializer);
   }
-  // For a process whose threads run and cannot be stopped. Without the points at rt_sigprocmask a thread blocks SIGTRAP, and dies at
-  // the next point that is still there.
+  // For a process whose threads run and cannot be stopped. Without the points at rt_sigprocmask a thread would block SIGTRAP,
+  // and die at the next point that is still armed.
   void keep_own() { keeps_own_ = true; }
 
   Status run_for(std::span<const std::uint32_t> points, Serializer& serializer) {
@@ -105,20 +105,21 @@ class Disarming {
     const bool leads_on = shared::is_prefix_window(block_.points()[index]);
     if (const auto place = leads_on ? block_.after_prefix_window(index) : std::nullopt) restored.push_back(*place);
   }
-  // What consider() has seen is there still, and nobody executes it. False: one after the other, to see which fails.
+  // The texts that consider() has checked are unchanged, because no thread runs. False: the caller patches one by one, to see
+  // which fails.
   bool put_back_deferred(const Batch& batch) {
     if (!target_.is_held()) return false;
     std::vector<TextPiece> pieces;
     for (const Patch& patch : batch.patches) pieces.push_back({patch.at, {patch.after.data(), patch.size}});
     return bool(write_in_runs(target_, std::move(pieces)));
   }
-  // Not where its memory is gone.
+  // A failed restore does not count where the memory is gone.
   bool stays(Patched outcome, Addr at) {
     std::uint8_t now = 0;
     return outcome == Patched::breakpoint || (outcome == Patched::failed && target_.read(at, &now, 1));
   }
-  // Frames that return by way of a stub may be there for as long as the program runs. Whoever unwinds through them needs our
-  // points at _dl_find_object and dl_iterate_phdr, and these need the others.
+  // Frames that return by a stub may live as long as the program. Unwinding through them needs the internal points at
+  // _dl_find_object and dl_iterate_phdr, and these need the other internal points.
   bool has_stubs() {
     constexpr auto kFirst = static_cast<std::uint32_t>(shared::PointRole::find_object);
     const auto is_asked = [](const shared::Point& point) { return point.role >= kFirst; };
@@ -128,10 +129,10 @@ class Disarming {
            target_.read(flags, &now, sizeof now) && (now & shared::kBlockHasStubs) != 0;
   }
   static Status stubs_stay() {
-    return Error{.code = Code::refused, .text = "functions are to return by way of stubs, which have to stay"};
+    return Error{.code = Code::refused, .text = "functions are to return by stubs, which have to stay"};
   }
   Status some_left() const {
-    return Error{.code = Code::refused, .text = std::to_string(left_) + " probes could not be taken out"};
+    return Error{.code = Code::refused, .text = std::to_string(left_) + " probes could not be removed"};
   }
 
   void consider(TextView& text, std::uint32_t index) {
@@ -163,8 +164,8 @@ class Disarming {
   const bool traced_;
   bool keeps_own_ = false;
   Batch probes_, own_;
-  std::vector<std::uint32_t> gone_;  // other code stands there now
-  std::size_t left_ = 0;             // ours that had to stay
+  std::vector<std::uint32_t> gone_;  // their code is gone, other code is there
+  std::size_t left_ = 0;             // the tool's texts that had to stay
 };
 
 }  // namespace
@@ -194,7 +195,7 @@ Status disarm_in(target::Target& target, Addr block_address, bool keeps_own) {
   if (keeps_own) disarming.keep_own();
   const Status disarmed = disarming.run(serializer);
   static_cast<void>(target.write(changer, &nobody, sizeof nobody));
-  if (keeps_own) return disarmed;  // the agent goes on with the masks
+  if (keeps_own) return disarmed;  // the agent goes on managing signal masks
   const std::uint32_t left = shared::kLeft;
   const Status noted = target.write(block_address + offsetof(shared::ProcessBlock, left), &left, sizeof left);
   return disarmed ? noted : disarmed;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Taking the probes out of a process that runs: disarm_waiting() and disarm_running() (processes.h) for any target.
+// Takes the probes out of a running process: disarm_waiting() and disarm_running() (processes.h) for any target.
 #pragma once
 
 #include <span>
@@ -10,12 +10,12 @@
 
 namespace uprobe::control {
 
-// The text back to the original wherever it is ours, and the tables in step. The agent's own points last: while there are
-// probes they keep SIGTRAP deliverable, and lead a handler that comes back into a jump's window to the copy. An Error when
-// some probe had to stay; then all of these do.
+// Restores the original text at all points and keeps the tables in step. Internal points come last: as long as there are probes
+// they keep SIGTRAP deliverable, and lead a signal handler that returns into a jump's window to the copy. An Error when some
+// probe had to stay; then all internal points stay.
 Status take_out(target::Target& target, Block& block, Serializer& serializer);
 
-// Some probes alone, of a session that goes on.
+// Takes out some probes of a session that goes on.
 Status take_out(target::Target& target, Block& block, Serializer& serializer, std::span<const std::uint32_t> points);
 
 }  // namespace uprobe::control

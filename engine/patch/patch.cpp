@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Three steps, each for all patches before the next, so that the processors are serialized three times in all, however many
-// patches there are. This is what the kernel does to its own text (arch/x86/kernel/alternative.c, smp_text_poke_batch_finish).
+// Three steps, each for all patches before the next, so that the processors are serialized three times in all, for any number
+// of patches. The kernel changes its own text in the same way (arch/x86/kernel/alternative.c, smp_text_poke_batch_finish).
 //
-// One byte is written at once or not at all, and a processor that is about to execute the old instruction executes it or
-// the breakpoint. Four bytes behind may be written in pieces (the kernel copies them, they may lie in two cache lines or
-// pages): behind a breakpoint that every processor has seen nobody decodes them, and a thread in the agent that reads them
-// compares byte by byte. Two bytes that differ with no breakpoint among them are never exchanged at once, not even alone:
-// no manual promises that another processor sees either the old or the new instruction then.
+// One byte is written at once or not at all, and a processor that is about to execute the old instruction executes either it or
+// the breakpoint. The four bytes after it may be written in pieces (the kernel copies them, and they may span two cache lines
+// or pages): once every processor has seen the breakpoint, no thread decodes them, and a thread in the agent that reads them
+// compares byte by byte. Two bytes that differ, with no breakpoint among them, are never exchanged at once, not even if they
+// are all there is: no manual promises that another processor sees either the old or the new instruction then.
 //
-// Each patch is looked at right before each of its writes, so that what comes to stand there meanwhile (another library,
-// a debugger's breakpoint) is not overwritten.
+// Each patch checks its place right before each of its writes, so that later changes by others (another library is mapped
+// there, a debugger's breakpoint) are not overwritten.
 #include "engine/patch/patch.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ Bytes with_first(Bytes bytes, std::uint8_t first) {
   return bytes;
 }
 
-// A breakpoint that comes or goes, nothing else.
+// Whether the patch only sets or only removes a breakpoint.
 bool is_one_write(const Patch& p) {
   const bool same_tail = std::equal(p.before.begin() + 1, p.before.begin() + p.size, p.after.begin() + 1);
   return same_tail && (p.before[0] == kBreakpoint || p.after[0] == kBreakpoint);
@@ -51,14 +51,14 @@ class Work {
     if (!serialize(Step::last)) return outcomes();
     each(Step::last, &Work::write_last);
     each(Step::undo, &Work::undo);
-    // From here on no processor executes the breakpoint any more. Where that cannot be had it is no harm: a late trap is
-    // sent on as any other.
+    // After this no processor executes the breakpoint any more. If it fails there is no harm: a late trap is handled like any
+    // other.
     if (was_written_) static_cast<void>(serializer_.serialize());
     return outcomes();
   }
 
  private:
-  // What is to be done next with a patch.
+  // The next step of a patch.
   enum class Step : std::uint8_t { first, tail, last, undo, done, refused, failed, breakpoint };
 
   static Patched outcome(Step step) {
@@ -73,7 +73,7 @@ class Work {
       if (steps_[i] == step) steps_[i] = (this->*action)(view, patches_[i]);
   }
 
-  // Nothing to wait for when no patch goes on.
+  // Without patches that go on there is nothing to wait for.
   bool serialize(Step next) {
     const auto goes_on = [next](Step s) { return s == next || s == Step::undo; };
     if (std::none_of(steps_.begin(), steps_.end(), goes_on)) return false;
@@ -83,7 +83,7 @@ class Work {
     return false;
   }
 
-  // Equal, unreadable or something else.
+  // Compares the text with `expected`.
   Step look(TextView& view, const Patch& p, const Bytes& expected, Step if_equal) {
     Bytes now{};
     if (!view.read(p.at, now.data(), p.size)) return Step::failed;
@@ -106,7 +106,7 @@ class Work {
     const Step seen = look(view, p, with_first(p.before, kBreakpoint), Step::tail);
     if (seen != Step::tail) return seen;
     if (put_tail(p, p.after)) return Step::last;
-    // A part of it may have been written.
+    // Some bytes may have been written.
     return put_tail(p, p.before) ? Step::undo : Step::breakpoint;
   }
 

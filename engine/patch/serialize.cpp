@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
-// Two ways, none of which touches the process.
+// Two ways, neither of which touches the process.
 //
-// Visits. A thread of ours runs once on every processor. Where it runs the kernel has put another address space in the
-// place of the program's, by a write of CR3, and will put the program's back by another one: MOV to a control register is
-// serializing (SDM vol. 3A, "Serializing Instructions"; AMD APM vol. 2, "Serializing Instructions"). This is what the kernel
-// itself builds on for its core-serializing membarrier (Documentation/features/sched/membarrier-sync-core: "we rely instead on
-// write_cr3() performed by switch_mm()"). A processor that had our address space already when the thread came has written CR3
-// since it last ran the program, and will again before it does so the next time. 10 to 50 us for a processor that is idle or
-// where we may preempt, milliseconds where we have to wait for our turn.
+// Visits. A thread of the tool runs once on every processor. Where it runs, the kernel has replaced the program's address space
+// by the tool's with a write of CR3, and will put the program's back with another: MOV to a control register is serializing
+// (SDM vol. 3A, "Serializing Instructions"; AMD APM vol. 2, "Serializing Instructions"). The kernel relies on the same for its
+// core-serializing membarrier (Documentation/features/sched/membarrier-sync-core: "we rely instead on write_cr3() performed by
+// switch_mm()"). A processor that was in the tool's address space already when the thread arrived has written CR3 since it last
+// ran the program, and will again before it next runs it. It takes 10 to 50 us per processor that is idle or where the thread
+// may preempt others, and milliseconds where the thread has to wait for its turn.
 //
-// membarrier(MEMBARRIER_CMD_GLOBAL), for processors that we may not use: synchronize_rcu() (kernel/sched/membarrier.c), which
-// returns when each processor has switched tasks, been idle, or been interrupted by the timer while in user mode. (Where
-// user mode goes on without a timer, nohz_full, the kernel refuses the command.) The interrupt ends with IRET, the switch
-// between two address spaces with CR3: both serialize. What neither covers is a switch between two threads of the
-// program, or to idle and back, whose way out is SYSRET. There the program was left by a system call or an interrupt and is
-// entered again after thousands of instructions of the kernel: nothing of it was fetched before the write and is still
-// under way, and what is fetched from then on comes from caches that are coherent. 5 to 30 ms.
+// membarrier(MEMBARRIER_CMD_GLOBAL), for processors that the thread may not use: synchronize_rcu() (kernel/sched/membarrier.c),
+// which returns when each processor has switched tasks, been idle, or been interrupted by the timer in user mode. (Where user
+// mode runs without a timer, nohz_full, the kernel refuses the command.) The interrupt ends with IRET, and a switch between two
+// address spaces writes CR3: both serialize. Neither covers a switch between two threads of the program, or to idle and back,
+// that ends with SYSRET. But then the program was left by a system call or an interrupt and is entered again after thousands of
+// kernel instructions: no instruction fetched before the write is still in the pipeline, and later fetches come from coherent
+// caches. It takes 5 to 30 ms.
 #include "engine/patch/serialize.h"
 
 #include <linux/membarrier.h>
@@ -42,14 +42,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-// Load alone keeps us waiting a few milliseconds a processor; beyond this a realtime task does not give way.
+// Ordinary load delays the thread by a few milliseconds per processor; after this time a realtime task must be keeping it out.
 constexpr auto kPatience = 500ms, kOthersPatience = 20ms;
 
 // A set of processors, as many as the kernel can have (NR_CPUS is at most 8192).
 class Processors {
  public:
-  // Those that a thread may use and that are running (the kernel leaves out the others); none if the thread is gone, all if
-  // we are not told. 0: the calling one.
+  // The running processors that a thread may use (the kernel omits the others); none if the thread is gone, all if the kernel
+  // does not tell. 0: the calling thread.
   static Processors of_thread(pid_t tid) {
     Processors found;
     if (::sched_getaffinity(tid, sizeof found.words_, found.set()) == 0) return found;
@@ -78,7 +78,7 @@ class Processors {
         numbers.push_back(i * kWordBits + static_cast<unsigned>(std::countr_zero(rest)));
     return numbers;
   }
-  // To a thread of ours, 0: the calling one. False where it may use none of them.
+  // Assigns a thread of the tool to them, 0: the calling thread. False where it may use none of them.
   bool assign_to(pid_t tid) { return ::sched_setaffinity(tid, sizeof words_, set()) == 0; }
 
  private:
@@ -93,18 +93,18 @@ Processors used_by(pid_t pid) {
   return used;
 }
 
-// The thread that goes around. Whoever waits for it may call it off: it can be stuck on a processor that a realtime task
+// The thread that visits the processors. Its caller can call it off, since it can be stuck on a processor that a realtime task
 // keeps.
 class Visitor {
  public:
-  // Starts; `urgent` ones first. May throw std::system_error: no thread can be had.
+  // Starts the thread, which goes to the `urgent` processors first. May throw std::system_error if there can be no thread.
   explicit Visitor(const Processors& urgent)
       : thread_(start_signal_masked_thread([this, urgent] { go_around(urgent); })) {}
   Visitor(const Visitor&) = delete;
   Visitor& operator=(const Visitor&) = delete;
   ~Visitor() { thread_.join(); }
 
-  // Waits for the urgent ones until `deadline`, for the others not long.
+  // Waits for the urgent processors until `deadline`, for the others only briefly.
   Processors visited(Clock::time_point deadline) {
     std::unique_lock lock(lock_);
     if (!changed_.wait_until(lock, deadline, [this] { return stage_ != Stage::urgent; })) return call_off(lock);
@@ -117,8 +117,8 @@ class Visitor {
 
   void go_around(const Processors& urgent) {
     tid_ = ::gettid();
-    // Where we may, ahead of ordinary tasks instead of waiting for our turn: each visit takes microseconds. The lowest of
-    // the realtime priorities.
+    // Where it may, the thread runs before ordinary tasks instead of waiting for its turn: a visit takes microseconds. It uses
+    // the lowest realtime priority.
     const sched_param lowest{1};
     static_cast<void>(::sched_setscheduler(0, SCHED_FIFO, &lowest));
     visit(urgent);
@@ -128,8 +128,8 @@ class Visitor {
     visit(Processors::of_thread(0).without(urgent));
     reach(Stage::finished);
   }
-  // The kernel returns from the call on that processor: the thread has been moved by then. (What only looks like a kernel may
-  // not have done it.)
+  // The call returns on that processor: the thread has been moved by then. (An emulation of the kernel may not have moved it,
+  // so the result is checked.)
   void visit(const Processors& processors) {
     for (const unsigned processor : processors.list()) {
       Processors one;
@@ -145,7 +145,8 @@ class Visitor {
     stage_ = stage;
     changed_.notify_one();
   }
-  // From wherever it waits to a processor that has time for it; more than once, it may have been about to go on.
+  // Moves the thread from where it waits to a processor that has time for it. Repeated, because it may have been about to go
+  // on.
   Processors call_off(std::unique_lock<std::mutex>& lock) {
     called_off_ = true;
     Processors all = Processors::all();
@@ -165,13 +166,13 @@ class Visitor {
 
 Status global_membarrier() {
   if (::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) == 0) return ok();
-  return Error{.code = Code::refused, .text = "no way to have every processor of the process fetch its code anew"};
+  return Error{.code = Code::refused, .text = "cannot serialize instruction fetch on all CPUs"};
 }
 
 }  // namespace
 
-// Not only the processors of its threads: these may move while we go around, and whoever shares its memory without being
-// a thread of it (CLONE_VM) is in no list.
+// Not only the processors of its threads: threads may move during the visits, and a process that shares its memory without
+// being a thread of it (CLONE_VM) is in no list.
 Status visit_processors(pid_t pid, Clock::time_point deadline) {
   return catch_resource_exhaustion([&]() -> Status {
     const Processors visited = Visitor(used_by(pid)).visited(deadline);

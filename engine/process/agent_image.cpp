@@ -23,11 +23,11 @@ std::uint64_t page_down(std::uint64_t n) { return n / kPage * kPage; }
 std::uint64_t page_up(std::uint64_t n) { return page_down(n + kPage - 1); }
 
 Error not_an_agent(const std::string& path) {
-  return Error{.code = Code::damaged, .text = "is no agent of uprobe-run", .where = path};
+  return Error{.code = Code::damaged, .text = "is not an agent of uprobe-run", .where = path};
 }
 
 Error changed(const std::string& path) {
-  return Error{.code = Code::damaged, .text = "another file has taken this name since the start", .where = path};
+  return Error{.code = Code::damaged, .text = "was replaced by another file after uprobe-run started", .where = path};
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ Result<AgentImage> AgentImage::open(const std::string& path) {
   return image;
 }
 
-// That the bytes are from: another one may have taken its name.
+// The file from which the bytes were read. Another file may have its name by now.
 Result<Fd> AgentImage::same_file() const {
   Fd file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
@@ -75,7 +75,7 @@ Result<Fd> AgentImage::same_file() const {
   return elf::Identity{status.st_dev, status.st_ino} == identity_ ? Result<Fd>(std::move(file)) : changed(path_);
 }
 
-// Nothing can be written to it any more, by whoever has it open.
+// Sealed: no process that has it open can write to it.
 Result<Fd> AgentImage::sealed_copy() const {
   constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   Fd file(::memfd_create("libuprobe.so", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -96,7 +96,7 @@ Result<int> AgentImage::open_path_in(target::Target& target, Addr scratch, std::
   return static_cast<int>(*number);
 }
 
-// `number`: of the file in the target.
+// `number`: the descriptor in the target.
 Status AgentImage::map_file_parts(target::Target& target, Addr base, int number, int file) const {
   std::vector<MappedRange> ranges;
   for (const Segment& s : segments_) {
@@ -136,8 +136,8 @@ Status AgentImage::map_from(target::Target& target, Addr scratch, std::size_t sc
 }
 
 Result<Addr> AgentImage::map_into(target::Target& target, Addr scratch, std::size_t scratch_bytes) const {
-  auto base =
-      target::map_memory(target, Addr{0}, span_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, "the agent's place");
+  auto base = target::map_memory(target, Addr{0}, span_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0,
+                                 "address space for the agent");
   if (!base) return base.error();
   const bool has_path = shares_our_view(target.pid());
   if (has_path && map_from(target, scratch, scratch_bytes, *base, true)) return *base;

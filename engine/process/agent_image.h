@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// libuprobe.so as the tool needs it: its segments and its header.
+// The parts of libuprobe.so that the tool needs: its segments and its header.
 #pragma once
 
 #include <string>
@@ -13,30 +13,30 @@
 
 namespace uprobe::control {
 
-// An agent in a process: what its header says and where things are.
+// An agent in a process: a copy of its header, and its addresses.
 struct MappedAgent {
   shared::AgentHeader header;
   Addr at;    // of the header
-  Addr base;  // where the first segment is
+  Addr base;  // of the first segment
 
   Addr place(std::int32_t distance) const {
     return at + static_cast<std::uint64_t>(static_cast<std::int64_t>(distance));
   }
 };
 
-// Code::damaged where a header is not that of an agent of this version; `where` is the place of the agent.
+// Code::damaged where a header is not that of an agent of this version; `where` names the place for the message.
 Error other_abi(std::uint32_t version, const std::string& where);
 Status check_agent(const shared::AgentHeader& header, const std::string& where);
 
 class AgentImage {
  public:
-  // Code::not_found, or Code::damaged when the file is no agent of this version.
+  // Code::not_found, or Code::damaged when the file is not an agent of this version.
   static Result<AgentImage> open(const std::string& path);
 
-  // Maps the segments into the target: from the path, or from a sealed copy in memory where the target cannot open that (chroot,
-  // a file system without exec). Returns the base address; on an error nothing stays mapped.
+  // Maps the segments into the target: from the path, or from a sealed copy in memory where the target cannot open the path
+  // (chroot, noexec file system). Returns the base address; on an error nothing stays mapped.
   Result<Addr> map_into(target::Target& target, Addr scratch, std::size_t scratch_bytes) const;
-  // Only while the agent has no handlers.
+  // Only while none of the agent's signal handlers is installed.
   void unmap_from(target::Target& target, Addr base) const;
 
   MappedAgent mapped_at(Addr base) const { return {header_, base + header_address_, base}; }

@@ -20,12 +20,12 @@ using shared::Point;
 using shared::ProcessBlock;
 using shared::Undo;
 
-// Room for what joins later, too.
+// Includes room for points that are added later.
 std::size_t capacity_for(std::size_t points) {
   return std::bit_ceil(std::clamp<std::size_t>(2 * points + 256, 2048, kMostPoints));
 }
 
-// Where the tables stand for a capacity; consumers get twice as many places as points.
+// The layout of the tables for a capacity; there are twice as many consumers as points.
 ProcessBlock lay_out(std::size_t capacity) {
   ProcessBlock head{};
   head.magic = shared::kBlockMagic;
@@ -66,7 +66,7 @@ Undo undo_of(const NewPoint& added) {
   return undo;
 }
 
-// Of a jump that asks the agent, whose only consumer is this entry again: where the slot says that the body was made for it.
+// Lets the body of a jump record again when its only consumer is the event for which, by the slot, the body was made.
 Status ask_body(target::Target& target, const Point& point, std::uint16_t event) {
   const bool is_armed = point.state == static_cast<std::uint32_t>(shared::PointState::armed);
   if (!is_armed || !shared::has_thunk(point) || point.role != static_cast<std::uint32_t>(shared::PointRole::probe))
@@ -156,7 +156,7 @@ Result<std::uint64_t> Block::read_stamp(target::Target& target, Addr at) {
   return stamp;
 }
 
-// Where there are too many the last one grows: too much is looked at then.
+// When all ranges are in use the last one grows, so that the agent checks too much rather than too little.
 void Block::note_jumps(Addr begin, Addr end) {
   for (shared::JumpRange& range : head_->jump_ranges) {
     if (range.begin == begin.value && range.end == end.value) return;
@@ -179,7 +179,7 @@ bool Block::knows_code(const shared::CodeFile& file) const {
   });
 }
 
-// A free entry is empty: the agent, which may be looking, finds no address in it.
+// A free entry is empty: the agent, which may be reading, finds no address in it.
 Status Block::note_code(target::Target& target, const shared::CodeFile& file) {
   const auto write = [&](std::size_t i) {
     return target.write(at_ + head_->code_file_offset + i * sizeof file, &code_files_[i], sizeof file);
@@ -230,14 +230,14 @@ std::optional<std::uint32_t> Block::after_prefix_window(std::uint32_t prefix_win
   return std::nullopt;
 }
 
-// Lists that are there never change.
+// Enters new lists. An existing list never changes.
 void Block::know_lists() {
   for (; known_consumers_ < consumers_.size(); ++known_consumers_)
     lists_.try_emplace(consumers_[known_consumers_], static_cast<std::uint32_t>(known_consumers_ + 1));
 }
 
 Result<std::uint32_t> Block::list_for(const std::vector<Consumer>& consumers, bool is_known) {
-  // What its end may be: from the last one on, as far as there is a list that goes on so.
+  // The longest end that already exists as a list, found from the last consumer on.
   std::uint32_t tail = 0;
   std::size_t shared = 0;
   if (is_known) know_lists();
@@ -278,7 +278,7 @@ Status Block::add(target::Target& target, std::vector<NewPoint> points) {
   return write_hash(target, first_point);
 }
 
-// Appends consumers, in front of the list that begins with consumer `tail` - 1; returns the index + 1 of the first.
+// Appends consumers that continue with the list at consumer `tail` - 1; returns the index + 1 of the first.
 std::uint32_t Block::chain(std::span<const Consumer> consumers, std::uint32_t tail) {
   const auto first = static_cast<std::uint32_t>(consumers_.size() + 1);
   for (std::size_t i = 0; i < consumers.size(); ++i) {
@@ -333,7 +333,7 @@ std::vector<Consumer> Block::list_of(std::uint32_t point) const {
   return list;
 }
 
-// The head says how many there are: it is the caller's to write.
+// The caller writes their number, which is in the head.
 Status Block::write_consumers(target::Target& target) {
   if (Status s = write_table(target, at_ + head_->consumer_offset, consumers_, written_consumers_); !s) return s;
   written_consumers_ = consumers_.size();
@@ -347,7 +347,7 @@ Status Block::publish_consumers(target::Target& target) {
   return write_head(target);
 }
 
-// Entries only ever appear: rewriting the whole table with the same words in the old places disturbs nobody.
+// Entries are only ever added: writing the whole table again, with the same words at the old places, disturbs no reader.
 Status Block::write_hash(target::Target& target, std::size_t first_point) {
   const std::uint32_t mask = (1u << head_->hash_bits) - 1;
   std::vector<std::uint32_t> changed;
@@ -355,7 +355,7 @@ Status Block::write_hash(target::Target& target, std::size_t first_point) {
     std::uint32_t slot = shared::hash_slot(points_[i].address, head_->hash_bits);
     std::uint32_t steps = 0;
     for (; hash_[slot] != 0 && steps <= mask; ++steps) slot = (slot + 1) & mask;
-    if (hash_[slot] != 0) return Error{.code = Code::damaged, .text = "the process block in the target makes no sense"};
+    if (hash_[slot] != 0) return Error{.code = Code::damaged, .text = "the process block in the target is damaged"};
     hash_[slot] = static_cast<std::uint32_t>(i + 1);
     changed.push_back(slot);
   }
@@ -370,7 +370,7 @@ Status Block::set_state(target::Target& target, std::uint32_t point, shared::Poi
   return set_states(target, {&point, 1}, state);
 }
 
-// Runs of neighbours in one write each.
+// Writes each run of neighbouring points at once.
 Status Block::set_states(target::Target& target, std::span<const std::uint32_t> points, shared::PointState state) {
   for (const std::uint32_t point : points) {
     points_[point].state = static_cast<std::uint32_t>(state);
@@ -386,7 +386,8 @@ Status Block::set_states(target::Target& target, std::span<const std::uint32_t> 
   return ok();
 }
 
-// What stands there now: of the point's own jump it says nothing, whose original is still to come back.
+// `bytes`: the present ones. Those under the point's own jump are not original bytes, so the known ones are kept for the
+// restore.
 Status Block::set_behind(target::Target& target, std::uint32_t point, std::vector<std::uint8_t> bytes) {
   const std::size_t own = std::min<std::size_t>(shared::armed_text(points_[point]).length - 1, bytes.size());
   std::copy_n(undo_[point].original + 1, own, bytes.begin());
@@ -396,7 +397,7 @@ Status Block::set_behind(target::Target& target, std::uint32_t point, std::vecto
 
 Status Block::set_points(target::Target& target, std::vector<Change> changes) {
   if (changes.empty()) return ok();
-  // Another file may be mapped there now: nothing of the points is what it was for sure.
+  // Another file may be mapped there now, so none of the old facts about the points is certain.
   if (Status s = publish_consumers(target); !s) return s;
   std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.point < b.point; });
   std::vector<std::uint32_t> changed;
@@ -428,7 +429,7 @@ Status Block::begin_anew(target::Target& target) {
   return write_hash(target, 0);
 }
 
-// Threads that are in a hit meanwhile do not use what is half written: each write is there before the next.
+// Threads in a hit never use a half-written entry: each write is complete before the next.
 Status Block::set_object(target::Target& target, std::size_t index, const shared::MappedObject& object) {
   const Addr at = at_ + offsetof(ProcessBlock, objects) + index * sizeof object;
   const Addr sentinel_at = at + offsetof(shared::MappedObject, sentinel_at);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The process block of one target, edited from outside: a local copy of its tables and the writes that keep the target's
-// in step. What is read from a target is checked before it is used.
+// The process block of one target, edited from outside: a local copy of its tables, and writes that keep the target's tables
+// equal to it. Everything that is read from a target is checked before it is used.
 #pragma once
 
 #include <cstdint>
@@ -16,37 +16,37 @@
 
 namespace uprobe::control {
 
-// A point to be added.
+// A point that is to be added.
 struct NewPoint {
   Addr address;
   Addr copy;
   std::uint32_t copy_bytes = 0;
-  std::uint32_t mark_count = 0;     // behind the copy
-  std::uint32_t code_bytes = 0;     // of all displaced instructions
+  std::uint32_t mark_count = 0;     // after the copy
+  std::uint32_t code_bytes = 0;     // the size of all displaced instructions
   Addr jump_to;                     // see Point
   std::uint32_t jump_bytes = 0;     // 0: a breakpoint
   std::uint32_t prefix_window = 0;  // see Point
   std::uint64_t file_bias = 0;
   shared::PointRole role = shared::PointRole::probe;
-  std::vector<std::uint8_t> insn;    // what stands at the address now, and after a disarm again
-  std::vector<std::uint8_t> behind;  // what stands behind its first byte, as much of it as is known
+  std::vector<std::uint8_t> insn;    // the original bytes at the address, which a disarm restores
+  std::vector<std::uint8_t> behind;  // the bytes after its first byte, as far as they are known
   std::uint16_t behind_varies = 0;   // see Point
-  std::uint32_t consumers = 0;       // of Block::list_for
+  std::uint32_t consumers = 0;       // from Block::list_for
 };
 
-// From now on the body of the jump with this copy leaves the hits to the agent.
+// Makes the body of the jump with this copy leave all further hits to the agent.
 Status ask_agent(target::Target& target, Addr copy);
 
 class Block {
  public:
-  // Bytes of address space that a block takes for about `points` points and as many consumers.
+  // The address space that a block needs for about `points` points and as many consumers.
   static std::uint64_t bytes_for(std::size_t points);
   // Lays an empty block out in zeroed memory of the target.
   static Result<Block> create(target::Target& target, Addr at, std::size_t points);
-  // Reads the block of a process (a forked child has its parent's). Code::damaged when it makes no sense.
+  // Reads the block of a process (a forked child has its parent's). Code::damaged when it is inconsistent.
   static Result<Block> read(target::Target& target, Addr at);
 
-  // The stamp of the block at `at`: whoever has seen a block with it knows its contents.
+  // The stamp of the block at `at`. Equal stamps mean equal contents.
   static Result<std::uint64_t> read_stamp(target::Target& target, Addr at);
 
   Addr address() const { return at_; }
@@ -58,36 +58,36 @@ class Block {
   bool has_room(std::size_t points) const;
   Addr point_at(std::size_t index) const { return at_ + head_->point_offset + index * sizeof(shared::Point); }
   std::optional<std::uint32_t> find(Addr address) const;
-  // None where the end is in front of the beginning: a process may say so of what it has mapped.
+  // None where the end is before the beginning, which a process may claim about its mappings.
   std::vector<std::uint32_t> points_in(Addr begin, Addr end) const;
-  // The point whose text leads to a point: itself, or where its prefix_window begins.
+  // The point whose text leads to a point: the point itself, or the one at which its prefix window begins.
   std::uint32_t leads_to(std::uint32_t point) const;
-  // The point that a prefix window leads to; nothing: it does not any more.
+  // The point to which a prefix window leads; nothing: it does not lead to one any more.
   std::optional<std::uint32_t> after_prefix_window(std::uint32_t prefix_window) const;
 
-  // Where mapped code has its unwind information. What was known of a part of [begin, end) goes; where the table is full nothing is
-  // added: what is not known is treated with care.
+  // Where mapped code has its unwind information. An entry replaces all that was known about any part of [begin, end); when the
+  // table is full nothing is added, and the agent treats unknown code with care.
   bool knows_code(const shared::CodeFile& file) const;
   Status note_code(target::Target& target, const shared::CodeFile& file);
-  // Where object `index` is from now on.
+  // Sets the address of object `index`.
   Status set_object(target::Target& target, std::size_t index, const shared::MappedObject& object);
-  // There will be jumps in [begin, end); the caller writes the head.
+  // Notes that there will be jumps in [begin, end); the caller writes the head.
   void note_jumps(Addr begin, Addr end);
-  // Comes before a change: the block gets a new stamp.
+  // Call before a change: gives the block a new stamp.
   Status renew(target::Target& target);
-  // A list of consumers, newest first (`next` is set here), for a point to come, or for one that is there already: then its own or
-  // another point's, or the end of one, where these are the same: libraries that take turns at an address, and probes that come
-  // and go, must not use the table up. It gets into the target with the point. Code::limit when there is no room.
+  // Makes a list of consumers, newest first (`next` is set here). For a known point it uses an existing list again, or the end
+  // of one, if that is the same: libraries that take turns at an address, and probes that come and go, must not use up the
+  // table. The list is written to the target together with the point. Code::limit when there is no room.
   Result<std::uint32_t> list_for(const std::vector<shared::Consumer>& consumers, bool is_known);
-  // Publishes points: tables first, the hash last. The text is not touched. Code::limit when the block is full; nothing
-  // has changed then.
+  // Publishes points: tables first, the hash last. Does not touch the text. Code::limit when the block is full; nothing has
+  // changed then.
   Status add(target::Target& target, std::vector<NewPoint> points);
-  // Whether a published point feeds all of these; makes it feed them too, newest first (a point of our own that a probe
-  // wants as well, a function that an IFUNC chose).
+  // Whether a published point already has all of these consumers; want() adds them, newest first. Used when a probe wants the
+  // place of an internal point, or a function that an IFUNC chose.
   bool has(std::uint32_t point, const std::vector<shared::Consumer>& consumers) const;
   Status want(target::Target& target, std::uint32_t point, const std::vector<shared::Consumer>& consumers);
-  // Makes it feed just these. They are a part of what it feeds, and nobody else is recording for it: a jump that one event alone
-  // is left of, the one that its body was made for, records by itself again.
+  // Keeps only these consumers, a part of the present ones, while no other body records for the point. If the one event is left
+  // for which a jump's body was made, the body records by itself again.
   Status keep_only(target::Target& target, std::uint32_t point, const std::vector<shared::Consumer>& consumers);
   // Newest first.
   std::vector<shared::Consumer> list_of(std::uint32_t point) const;
@@ -103,16 +103,16 @@ class Block {
   Status set_point(target::Target& target, std::uint32_t point, const NewPoint& with) {
     return set_points(target, {{point, &with}});
   }
-  // For a new session, perhaps after a tool that was killed while it wrote: no point feeds anybody, all are in the hash. Only
-  // while nobody is in a hit.
+  // For a new session, perhaps after a tool that was killed while it wrote: no point has a consumer, all points are in the
+  // hash. Only while no thread is in a hit.
   Status begin_anew(target::Target& target);
   // Writes the tool's part of the head (sessions, islands, counts) to the target.
   Status write_head(target::Target& target);
-  // Writes what the agent owns (flags, dispositions): only before the agent runs.
+  // Writes the agent's part (flags, dispositions). Only before the agent runs.
   Status write_agent_part(target::Target& target);
 
  private:
-  // Of a consumer and the list behind it.
+  // Hashes a consumer together with the list after it.
   struct ListHash {
     std::size_t operator()(const shared::Consumer& consumer) const;
   };
@@ -132,18 +132,19 @@ class Block {
   std::vector<shared::Point> points_;
   std::vector<shared::Consumer> consumers_;
   std::size_t written_consumers_ = 0;
-  std::unordered_map<shared::Consumer, std::uint32_t, ListHash, SameList> lists_;  // which consumer + 1 begins it
-  std::size_t known_consumers_ = 0;                                                // of the first so many
+  std::unordered_map<shared::Consumer, std::uint32_t, ListHash, SameList>
+      lists_;                        // to the index + 1 of its first consumer
+  std::size_t known_consumers_ = 0;  // so many consumers are in `lists_`
   std::vector<shared::CodeFile> code_files_;
   std::vector<shared::Undo> undo_;
   std::vector<std::uint32_t> hash_;
   std::map<std::uint64_t, std::uint32_t> by_address_;
 };
 
-// Whether there is one at `at`.
+// Whether there is a process block at `at`.
 bool is_block(target::Target& target, Addr at);
 
-// Whether the text of a point, or of what leads to it, is what we have written there.
+// Whether the text of a point, or of the prefix window that leads to it, is what the tool has written.
 bool has_armed_text(target::Target& target, const Block& block, const shared::Point& point);
 
 }  // namespace uprobe::control

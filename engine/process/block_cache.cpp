@@ -7,7 +7,7 @@
 namespace uprobe::control {
 namespace {
 
-constexpr std::size_t kBlocks = 8, kMappings = 64;  // what is forgotten is read once more
+constexpr std::size_t kBlocks = 8, kMappings = 64;  // what is dropped is read again
 
 }  // namespace
 

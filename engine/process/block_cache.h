@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What the tool remembers of the processes it has armed, so that a request costs what has changed and not what there is.
+// Caches the blocks and mappings of processes that the tool has armed, so that the cost of a request depends on what has
+// changed and not on the size of the tables.
 //
-// The key is the stamp of the process block. A forked child has its parent's stamp with its parent's tables and text, so
-// what is known of the one holds for the other until one of them is changed, which gives it a stamp of its own.
+// The key is the stamp of the process block. A forked child has its parent's stamp, tables and text, so cached facts hold for
+// both until one of them changes, which gives that one a new stamp.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +15,11 @@
 
 namespace uprobe::control {
 
-// A mapping that has been looked at: every planned point in it is armed or refused, or waits.
+// A mapping that was looked at: every planned point in it is armed, refused or waiting.
 struct KnownMapping {
   Addr begin, end;
   std::uint64_t offset = 0, device = 0, inode = 0;
-  Addr sentinel;       // of a breakpoint in it, 0: none
+  Addr sentinel;       // an armed address in it, 0: none
   bool waits = false;  // an IFUNC in it has not chosen yet
 };
 
@@ -29,12 +30,12 @@ inline bool is_same(const KnownMapping& known, const target::Mapping& m) {
 
 class BlockCache {
  public:
-  // The block at `at`, as remembered or read.
+  // The block at `at`, from the cache or read.
   Result<Block> take(target::Target& target, Addr at);
-  // Gives it back when nothing failed.
+  // Returns the block to the cache. Call it when nothing failed.
   void keep(Block block);
 
-  // By address; null: nothing is known of a block with this stamp. Good until the next keep_mappings().
+  // By address; null: no mappings are cached for this stamp. Valid until the next keep_mappings().
   const std::vector<KnownMapping>* mappings(std::uint64_t stamp) const;
   void keep_mappings(std::uint64_t stamp, std::vector<KnownMapping> mappings);
 

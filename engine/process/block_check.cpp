@@ -16,18 +16,17 @@ using shared::Point;
 using shared::ProcessBlock;
 using shared::Undo;
 
-constexpr std::uint64_t kUserEnd = std::uint64_t{1} << 47;  // of a process's addresses
+constexpr std::uint64_t kUserEnd = std::uint64_t{1} << 47;  // the end of user addresses
 constexpr std::uint32_t kMostBytes = 1U << 30;
 constexpr std::uint32_t kMostInstruction = 15;
-constexpr std::uint32_t kMostCopyBytes = 1024;   // of one copy; the tool's own have less than half
-constexpr std::uint64_t kMostWalked = 1U << 24;  // of consumers, in the lists of all points together
+constexpr std::uint32_t kMostCopyBytes = 1024;   // per copy; the tool's own have less than half of it
+constexpr std::uint64_t kMostWalked = 1U << 24;  // consumers in the lists of all points together
 
 Status wrong(const char* what) {
-  return Error{.code = Code::damaged,
-               .text = std::string("the process block in the target makes no sense (") + what + ")"};
+  return Error{.code = Code::damaged, .text = std::string("the process block in the target is damaged (") + what + ")"};
 }
 
-// The table lies in the block, behind the head.
+// Whether the table lies in the block, after the head.
 bool fits(const ProcessBlock& h, std::uint64_t offset, std::uint64_t count, std::uint64_t size) {
   return offset >= sizeof(ProcessBlock) && offset % alignof(std::uint32_t) == 0 &&
          offset + count * size <= h.block_bytes;
@@ -77,7 +76,7 @@ bool has_sane_names(const ProcessBlock& h, const Point& p) {
          p.role <= static_cast<std::uint32_t>(shared::PointRole::iterate_objects) && p.consumer <= h.consumer_count;
 }
 
-// `length` of an entry that is restored says nothing.
+// The `length` of a restored entry has no meaning.
 bool belongs_to(const Undo& undo, const Point& p) {
   return undo.address == p.address && undo.length <= sizeof undo.original && undo.state <= 1;
 }
@@ -89,7 +88,7 @@ bool is_consumer(const ProcessBlock& h, const Consumer& c) {
 
 // ---- lists of consumers
 
-// How many consumers the list has that begins with each, by index + 1; empty where a list leads back into itself.
+// For each consumer, by index + 1, the length of the list that begins with it; empty where a list has a cycle.
 std::vector<std::uint32_t> lengths_of(std::span<const Consumer> consumers) {
   constexpr std::uint32_t kOpen = ~0U;
   std::vector<std::uint32_t> lengths(consumers.size() + 1, 0), way;
@@ -124,11 +123,11 @@ bool is_barred_code(const shared::BarredCode& b) {
 }  // namespace
 
 Status check_head(const ProcessBlock& h) {
-  if (h.magic != shared::kBlockMagic || h.abi_version != shared::kAbiVersion) return wrong("its name");
+  if (h.magic != shared::kBlockMagic || h.abi_version != shared::kAbiVersion) return wrong("its magic or version");
   if (!has_sane_counts(h)) return wrong("its counts");
   if (!has_tables_inside(h)) return wrong("its tables");
   if (!std::all_of(h.islands, h.islands + h.island_count, is_island)) return wrong("its islands");
-  if (!std::all_of(std::begin(h.barred), std::end(h.barred), is_barred_code)) return wrong("what is not probed in it");
+  if (!std::all_of(std::begin(h.barred), std::end(h.barred), is_barred_code)) return wrong("its barred code");
   return ok();
 }
 
@@ -139,10 +138,10 @@ Status check_tables(const ProcessBlock& h, const BlockTables& tables) {
     const Point& p = tables.points[i];
     if (!has_sane_names(h, p) || !has_sane_addresses(p)) return wrong("a point");
     if (!has_sane_lengths(p)) return wrong("a length");
-    if (!belongs_to(tables.undo[i], p)) return wrong("what a point has displaced");
+    if (!belongs_to(tables.undo[i], p)) return wrong("the original bytes of a point");
   }
   if (!has_sane_lists(tables)) return wrong("a list of consumers");
-  if (!std::all_of(tables.code_files.begin(), tables.code_files.end(), is_code_file)) return wrong("a file of code");
+  if (!std::all_of(tables.code_files.begin(), tables.code_files.end(), is_code_file)) return wrong("a code file");
   const auto is_index = [&](std::uint32_t entry) { return entry <= h.point_count; };
   if (!std::all_of(tables.hash.begin(), tables.hash.end(), is_index)) return wrong("its hash");
   return ok();

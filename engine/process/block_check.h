@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A process block is the target's own memory: the target can write anything into it. The tool copies a block once and believes no
-// number in the copy before this has looked at it: no offset, count, length, index, address or enumerator.
+// A process block is the target's own memory, so the target can write anything into it. The tool copies a block once and uses
+// no number of the copy before it is checked here: no offset, count, length, index, address or enumerator.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace uprobe::control {
 
-// Of the largest block that the tool makes or reads: a quarter of a gigabyte of tables.
+// The limit for blocks that the tool makes or reads: a quarter of a gigabyte of tables.
 inline constexpr std::uint32_t kMostPoints = 1U << 20;
 
 // The tables of a block, copied out of the target.
@@ -23,7 +23,7 @@ struct BlockTables {
   std::span<const std::uint32_t> hash;
 };
 
-// Code::damaged, with what is wrong. The head comes first: it says how large the tables are.
+// Code::damaged, with the reason. The head is checked first, because it contains the sizes of the tables.
 Status check_head(const shared::ProcessBlock& head);
 Status check_tables(const shared::ProcessBlock& head, const BlockTables& tables);
 

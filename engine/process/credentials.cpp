@@ -21,7 +21,7 @@ namespace {
 
 Error senseless() { return Error{.code = Code::damaged, .text = "/proc/PID/status does not show its credentials"}; }
 
-// The rest of the line that begins with `name`; nothing: there is no such line.
+// The rest of the line that begins with `name`; empty: there is no such line.
 std::string_view line_of(std::string_view status, std::string_view name) {
   for (std::size_t at = 0; at < status.size();) {
     const std::size_t end = std::min(status.find('\n', at), status.size());
@@ -32,7 +32,7 @@ std::string_view line_of(std::string_view status, std::string_view name) {
   return {};
 }
 
-// Numbers between blanks. False: something else is there.
+// Numbers separated by blanks. False: there is something else in the text.
 bool read_numbers(std::string_view text, std::vector<std::uint32_t>& numbers) {
   while (true) {
     const std::size_t first = text.find_first_not_of(" \t");
@@ -61,7 +61,7 @@ bool read_set(std::string_view text, std::uint64_t& set) {
   return error == std::errc{} && end == text.data() + text.size();
 }
 
-// Of a file of /proc/PID, whose folder is open: the folder stands for one process and never for a later one with its id.
+// Reads a file of /proc/PID, whose folder is open: the folder stands for one process, never for a later one with its id.
 Result<std::string> read_in(int folder, const char* name) {
   const Fd file(::openat(folder, name, O_RDONLY | O_CLOEXEC));
   if (!file) return system_error(std::string("/proc/PID/") + name, errno);
@@ -104,8 +104,8 @@ bool is_of(const Credentials& c, const Fd& user_namespace) {
          status.st_ino == c.user_namespace;
 }
 
-// Whether the capability holds over a process: it is permitted in the process's user namespace or in one around it, or the effective
-// user owns a namespace right inside its own, which gives all of them there.
+// Whether the capability applies to a process: it is permitted in the process's user namespace or in one around it; or the
+// effective user owns a namespace directly inside its own, which gives all capabilities there.
 bool is_capable_over(const Credentials& c, std::uint64_t capability, pid_t pid) {
   constexpr int kMostNested = 33;  // of user namespaces (kernel/user_namespace.c)
   Fd inner(::open(("/proc/" + std::to_string(pid) + "/ns/user").c_str(), O_RDONLY | O_CLOEXEC));
@@ -120,12 +120,12 @@ bool is_capable_over(const Credentials& c, std::uint64_t capability, pid_t pid) 
   return false;
 }
 
-// Real, effective and saved ids are all this one.
+// Whether real, effective and saved ids all have this value.
 bool are_all(const std::array<std::uint32_t, 4>& ids, std::uint32_t id) {
   return ids[0] == id && ids[1] == id && ids[2] == id;
 }
 
-// It takes the uids, gids and groups that it likes.
+// Whether it can take any uid, gid and groups.
 bool can_be_anyone(const Credentials& c) {
   constexpr std::uint64_t kSetgid = std::uint64_t{1} << 6, kSetuid = std::uint64_t{1} << 7;
   return is_subset(kSetgid | kSetuid, c.permitted);

@@ -23,7 +23,7 @@ namespace {
 
 using target::Target;
 
-// A message of one byte with a descriptor, as recvmsg takes it; laid out for the address where it will be.
+// A message of one byte and a descriptor, as recvmsg takes it; laid out for its address in the target.
 struct Message {
   msghdr head;
   iovec piece;
@@ -58,17 +58,17 @@ Error failed(const char* what, std::int64_t result) {
 int access_of(int fd) { return ::fcntl(fd, F_GETFL) & O_ACCMODE; }
 
 Result<int> open_by_name(Target& target, Addr scratch, int fd) {
-  if (!shares_our_view(target.pid())) return failed("open of a file of ours", -ENOENT);
+  if (!shares_our_view(target.pid())) return failed("open of a file of the tool", -ENOENT);
   const std::string link = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(fd);
   if (Status s = target.write(scratch, link.c_str(), link.size() + 1); !s) return s.error();
   constexpr auto kHere = static_cast<std::uint64_t>(static_cast<std::int64_t>(AT_FDCWD));
   const auto flags = static_cast<std::uint64_t>(access_of(fd) | O_CLOEXEC);
   auto opened = target.system_call(SYS_openat, {kHere, scratch.value, flags, 0, 0, 0});
   if (!opened) return opened.error();
-  return *opened < 0 ? Result<int>(failed("open of a file of ours", *opened)) : static_cast<int>(*opened);
+  return *opened < 0 ? Result<int>(failed("open of a file of the tool", *opened)) : static_cast<int>(*opened);
 }
 
-// Nobody else than the target has made this socket: what is sent goes to no stranger.
+// Whether the target itself has made this socket pair: the descriptor is sent to no other process.
 bool is_pair_of(pid_t pid, int socket) {
   int domain = 0, type = 0;
   ucred peer{};
@@ -131,7 +131,7 @@ Result<int> send_through_socket(Target& target, Addr scratch, int fd) {
   return received;
 }
 
-// "ino:" in what the kernel tells of a descriptor, since 5.14; empty: not known.
+// The "ino:" line that the kernel shows for a descriptor, since 5.14; empty: not known.
 std::string inode_of(pid_t pid, int number) {
   const auto text = read_file("/proc/" + std::to_string(pid) + "/fdinfo/" + std::to_string(number));
   const std::size_t at = text ? text->find("ino:\t") : std::string::npos;
@@ -144,11 +144,11 @@ std::string link_of(const std::string& path) {
   return size <= 0 ? "" : std::string(text.data(), static_cast<std::size_t>(size));
 }
 
-// How the kernel prints a mapping of the file: on some file systems with other numbers than stat() has.
+// A mapping of the file as the kernel prints it: on some file systems its device and inode are not stat's.
 Result<target::Mapping> as_mapped(int fd) {
   constexpr std::size_t kPage = 4096;
   void* const page = ::mmap(nullptr, kPage, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (page == MAP_FAILED) return system_error("mmap of a file of ours", errno);
+  if (page == MAP_FAILED) return system_error("mmap of a file of the tool", errno);
   const auto text = read_file("/proc/self/maps");
   ::munmap(page, kPage);
   if (!text) return text.error();
@@ -157,7 +157,7 @@ Result<target::Mapping> as_mapped(int fd) {
   const std::size_t at = text->find(first.data()) + 1;
   const auto maps =
       at == 0 ? std::vector<target::Mapping>() : target::parse_maps(text->substr(at, text->find('\n', at) - at));
-  return maps.size() == 1 ? Result<target::Mapping>(maps[0]) : system_error("a mapping of ours", ENOENT);
+  return maps.size() == 1 ? Result<target::Mapping>(maps[0]) : system_error("a mapping of the tool", ENOENT);
 }
 
 bool is_mapped(const std::vector<target::Mapping>& maps, const MappedRange& range, const target::Mapping& file) {
@@ -180,7 +180,7 @@ Result<int> pass_file(Target& target, Addr scratch, int fd) {
   return sent ? sent : named;
 }
 
-// By what the kernel prints: to ask the file itself might mean to ask its owner.
+// Compares what the kernel prints: a question to the file itself might go to the file's owner (FUSE).
 void close_in(Target& target, int number, int fd) {
   const std::string there = inode_of(target.pid(), number), here = inode_of(::getpid(), fd);
   if (there == here) close_number(target, number);
@@ -195,7 +195,7 @@ Status check_mapped(Target& target, std::span<const MappedRange> ranges, int fd)
   return std::all_of(ranges.begin(), ranges.end(), is_of_file) ? ok() : Status(exchanged());
 }
 
-// The links' texts: what they lead to is the target's.
+// Compares the text of the links: the target controls what they lead to.
 bool shares_our_view(pid_t pid) {
   const std::string theirs = "/proc/" + std::to_string(pid) + "/", ours = "/proc/self/";
   const auto is_same = [&](const char* name) {

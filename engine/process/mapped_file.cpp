@@ -17,8 +17,8 @@ std::string map_file(pid_t pid, const target::Mapping& m) {
   return name;
 }
 
-// The kernel shows a path as seen from our root, or, where that does not reach it (another mount namespace), from the root
-// of the process. map_files needs privileges.
+// The kernel shows a path as seen from this process's root or, where that does not reach it (another mount namespace), from the
+// root of the other process. map_files needs privileges.
 std::array<std::string, 3> names_of(pid_t pid, const target::Mapping& m) {
   return {"/proc/" + std::to_string(pid) + "/root" + m.path, m.path, map_file(pid, m)};
 }
@@ -41,7 +41,7 @@ std::optional<elf::Identity> identity_behind(pid_t pid, const target::Mapping& m
 Result<std::string> name_behind(pid_t pid, const target::Mapping& m, const elf::Identity& identity) {
   for (const std::string& name : names_of(pid, m))
     if (identity_of(name) == identity) return name;
-  return Error{.code = Code::not_found, .text = "cannot be reached from here", .where = m.path};
+  return Error{.code = Code::not_found, .text = "cannot be opened from this mount namespace", .where = m.path};
 }
 
 }  // namespace uprobe::control

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The file behind a mapping of another process, as it can be reached from here.
+// The file of another process's mapping, as the tool can reach it.
 #pragma once
 
 #include <optional>
@@ -10,10 +10,10 @@
 
 namespace uprobe::control {
 
-// By stat: the numbers in maps are not stat's on every file system.
+// By stat: the device and inode in /proc/PID/maps are not stat's on every file system.
 std::optional<elf::Identity> identity_behind(pid_t pid, const target::Mapping& mapping);
 
-// A path of ours that leads to it. Code::not_found when there is none.
+// A path by which the tool can open the file. Code::not_found when there is none.
 Result<std::string> name_behind(pid_t pid, const target::Mapping& mapping, const elf::Identity& identity);
 
 }  // namespace uprobe::control

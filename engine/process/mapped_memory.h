@@ -13,7 +13,7 @@ namespace uprobe::control {
 
 inline constexpr std::uint64_t kScratchBytes = 8192;
 
-// Taken back when it goes, unless it is kept: address space may be limited there.
+// The destructor unmaps the memory, unless it is kept: the target's address space may be limited.
 class MappedMemory {
  public:
   explicit MappedMemory(target::Target& target) : target_(target) {}
@@ -21,7 +21,7 @@ class MappedMemory {
   MappedMemory& operator=(const MappedMemory&) = delete;
   ~MappedMemory();
 
-  // `wish`: where, if it is free there.
+  // `wish`: the address, if it is free.
   Result<Addr> map(std::uint64_t bytes, int protection, int flags, const std::string& what, Addr wish = {});
   Result<Addr> map_scratch(std::uint64_t bytes = kScratchBytes);
   void keep() { places_.clear(); }

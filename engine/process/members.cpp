@@ -18,7 +18,7 @@ namespace {
 
 using target::Mapping;
 
-// Both are of one file system, the kernel's own.
+// Both files are on one file system, the kernel's own.
 std::uint64_t device_of(const struct stat& status) {
   return std::uint64_t{major(status.st_dev)} << 32 | minor(status.st_dev);
 }
@@ -58,7 +58,7 @@ Result<Member> open_member(const trace::Area& area, pid_t pid) {
     if (member.lives()) return member;
     break;
   }
-  return Error{.code = Code::not_found, .text = "process " + std::to_string(pid) + " does not have the session"};
+  return Error{.code = Code::not_found, .text = "process " + std::to_string(pid) + " does not belong to the session"};
 }
 
 }  // namespace uprobe::control

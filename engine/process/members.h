@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which processes belong to a session, by the kernel's word alone: those that map its plan, and a live part of it where that belongs.
+// The processes of a session, as the kernel reports them: those that map the session's plan and, where it belongs, a live part.
 #pragma once
 
 #include "engine/base/fd.h"
@@ -10,17 +10,17 @@
 namespace uprobe::control {
 
 struct Member {
-  Fd handle;  // a pidfd, from before the first look
+  Fd handle;  // a pidfd, opened before anything else was read
   target::ProcessFiles files;
   Addr area;         // where the plan is mapped
   std::size_t part;  // the live part that it maps
 
   Addr mailbox() const { return Addr{area.value - shared::kMailboxBytes}; }
-  // The process that was looked at is still there: none has come after it by the same number.
+  // Whether this is still the process that was looked at, and not a later one with the same id.
   bool lives() const;
 };
 
-// Code::not_found: it does not map the session. An error of the kernel's where it may not be looked at.
+// Code::not_found: it does not map the session. The kernel's error where the process may not be inspected.
 Result<Member> open_member(const trace::Area& area, pid_t pid);
 
 }  // namespace uprobe::control

@@ -55,7 +55,8 @@ bool is_tool_of(pid_t pid, ino_t memfd) {
 
 namespace {
 
-// What it has mapped; empty: nothing, or it cannot be seen. The first thread may have ended: then the others have the memory.
+// The mappings of a process; empty: none, or not readable. The first thread may have ended: then the other threads have the
+// memory.
 std::string maps_of(pid_t pid) {
   const std::string own = "/proc/" + std::to_string(pid);
   auto text = read_file(own + "/maps");
@@ -76,7 +77,7 @@ bool has_session(pid_t pid) { return shows_session(maps_of(pid)); }
 
 namespace {
 
-// With the mappings of those that have any of a session.
+// Calls `look` for each process of any session, with its mappings.
 template <class Look>
 void each_in_session(Look look) {
   for (const auto& process : target::list_processes())
@@ -116,7 +117,7 @@ bool is_traced(pid_t pid) {
 
 namespace {
 
-// Where in a mapping of the agent its header is.
+// The address of the agent's header in one of its mappings.
 std::optional<Addr> agent_header_in(const target::ProcessFiles& files, const target::Mapping& m) {
   constexpr std::uint64_t kMostBytes = 1 << 20;
   std::vector<std::uint64_t> words(std::min(m.end - m.begin, kMostBytes) / sizeof(std::uint64_t));
@@ -129,7 +130,7 @@ std::optional<Addr> agent_header_in(const target::ProcessFiles& files, const tar
 }  // namespace
 
 Result<FoundAgent> find_agent(pid_t pid) {
-  constexpr int kMostLooks = 64;  // any file may have this name
+  constexpr int kMostLooks = 64;  // a process may map many files with the agent's name
   auto files = target::ProcessFiles::open(pid);
   if (!files) return files.error();
   const auto maps = files->maps();
@@ -163,7 +164,7 @@ bool gains_privileges(const std::string& path) { return ::geteuid() != 0 && give
 
 bool gives_privileges(const std::string& path) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) return false;  // execve will fail, or the interpreter of a script decides
+  if (::stat(path.c_str(), &status) != 0) return false;  // execve will fail, or the script's interpreter decides
   return (status.st_mode & (S_ISUID | S_ISGID)) != 0 || ::getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which processes belong to a session, and taking probes out of them.
+// Finds the processes of a session, and takes probes out of them.
 #pragma once
 
 #include <sys/types.h>
@@ -14,11 +14,11 @@
 
 namespace uprobe::control {
 
-// Every process that maps the file with this inode (the session's memfd): found in /proc/*/maps of the processes that we
-// may look at.
+// Every process that maps the file with this inode (the session's memfd), of the processes whose /proc/PID/maps this process
+// may read.
 std::vector<pid_t> processes_mapping(ino_t memfd);
 
-// Every process that maps any session's area: which one's and where.
+// Every process that maps a session's area, with the session and the address.
 struct InSession {
   pid_t pid;
   ino_t session;
@@ -26,55 +26,56 @@ struct InSession {
 };
 std::vector<InSession> processes_in_sessions();
 
-// Whether it is part of a session's shared memory, whoever's.
+// Whether the mapping is part of the shared memory of any session.
 bool is_session_area(const target::Mapping& m);
 
-// What a process has of a session whose plan it maps at `area`: [begin, end), the mailbox included. Empty: nothing.
+// The part of a process's address space that belongs to the session whose plan it maps at `area`: [begin, end), including the
+// mailbox. Empty: none.
 struct AreaRange {
   Addr begin, end;
 };
 AreaRange area_range(const std::vector<target::Mapping>& maps, Addr area);
 
-// Whether a process has the session with this inode as its tool: a tool keeps the descriptor, a traced process has none. A process
-// may be both, of different sessions.
+// Whether a process is the tool of the session with this inode: a tool keeps the descriptor, a traced process has none. A
+// process can be the tool of one session and traced by another.
 bool is_tool_of(pid_t pid, ino_t memfd);
 
 // Whether a process maps any session.
 bool has_session(pid_t pid);
 
-// The process that a thread belongs to; 0 if it is gone.
+// The process of a thread; 0 if the thread is gone.
 pid_t process_of_thread(pid_t tid);
 
 using target::threads_of;
 
-// Whether a debugger has the process, and may have breakpoints in it, which it will replace by what it has found there. True
-// when that cannot be told.
+// Whether a debugger traces the process and may have breakpoints in it, which it will later replace by the bytes that it found.
+// True when that is not known.
 bool is_traced(pid_t pid);
 
-// Writes the original bytes back over every armed point of a running process, for good: Armer arms nothing there again. A
-// thread that has trapped already still finds its copy: the tables stay. Errors of a process that ends meanwhile are no errors.
-// Long jumps in padding stay, unreachable: a thread may have been about to execute one for as long as it likes. An Error also
-// when breakpoints of ours had to stay; the process goes on needing the agent's handlers then.
-// The former: all threads of the process are stopped, or wait for the tool. The latter stops them for a moment; where that cannot be
-// the agent's own points stay, which is an Error.
+// Restore the original bytes at every armed point of a running process, for good: Armer arms nothing there again. The tables
+// stay, so a thread that has already trapped still finds its copy. If the process ends during this, that is no error. Long
+// jumps in padding stay, unreachable, because a thread may still be about to execute one. An Error also when some of the tool's
+// breakpoints had to stay; the process then still needs the agent's handlers. disarm_waiting: all threads of the process are
+// stopped, or wait for the tool. disarm_running stops them for a moment; where it cannot, the internal points stay, which is an
+// Error.
 Status disarm_waiting(pid_t pid, Addr block);
 Status disarm_running(pid_t pid, Addr block);
 
-// The agent in a process and its block, whoever's session it is. Code::not_found when there is none that has begun to work,
-// Code::refused when there is one of another version.
+// The agent in a process, and its block; of any session. Code::not_found when there is no agent that has begun to work,
+// Code::refused when it is one of another version.
 struct FoundAgent {
   MappedAgent agent;
   Addr block;
 };
 Result<FoundAgent> find_agent(pid_t pid);
 
-// The process block that the agent in a process uses, whoever's session it is.
+// The process block that the agent in a process uses, of any session.
 Result<Addr> find_block(pid_t pid);
 
-// Whether execve of the file would give more rights than we have: set-id bits or capabilities. Traced, the program would run
-// without them.
+// Whether execve of the file would give more rights than this process has: set-id bits or capabilities. A traced program would
+// not get them.
 bool gains_privileges(const std::string& path);
-// Whether it would change the rights of a process that executes it.
+// Whether the file would change the rights of a process that executes it.
 bool gives_privileges(const std::string& path);
 
 }  // namespace uprobe::control

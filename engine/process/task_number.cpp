@@ -14,9 +14,9 @@
 namespace uprobe::control {
 namespace {
 
-// Strangers end as well, and nobody tells.
+// Other processes end too, and nothing reports it; so the cache is limited.
 constexpr std::size_t kMostProcesses = 4096;
-// Others wait while they are read.
+// Other requests wait while threads are read.
 constexpr std::size_t kMostThreads = 256;
 
 std::string folder_of(pid_t tid) { return "/proc/" + std::to_string(tid); }
@@ -27,7 +27,7 @@ struct Numbers {
   bool is_here;  // in the tool's namespace
 };
 
-// Nothing: it has ended.
+// Nothing: the task has ended.
 std::optional<Numbers> numbers_of(pid_t tid) {
   const auto status = read_file(folder_of(tid) + "/status");
   if (!status) return std::nullopt;
@@ -79,7 +79,7 @@ std::optional<ProcessNumber> number_of(pid_t pid) {
   return ProcessNumber{.own = numbers->own, .words = shared::words_of(process, false)};
 }
 
-// The flags are the agent's: they are written with what else is its own.
+// The flags belong to the agent: the caller writes them together with the agent's other fields.
 void name_process(shared::ProcessBlock& head, pid_t pid) {
   const ProcessNumber number = number_of(pid).value_or(ProcessNumber{.own = static_cast<std::uint32_t>(pid)});
   head.pid = head.own_process = number.own;

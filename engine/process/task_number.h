@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which numbers tasks have: in the tool's PID namespace, and in their own (engine/shared/task_number.h).
+// The ids of tasks: in the tool's PID namespace, and in the tasks' own (engine/shared/task_number.h).
 #pragma once
 
 #include <sys/types.h>
@@ -18,37 +18,38 @@
 
 namespace uprobe::control {
 
-// A task as it is now.
+// A task at one moment.
 struct SeenTask {
-  shared::TaskNumber task;   // as its records name it
+  shared::TaskNumber task;   // the id in its records
   std::uint32_t number = 0;  // in the tool's namespace
   std::string name;
-  std::uint64_t ns = 0;  // when it was called so, by CLOCK_MONOTONIC
+  std::uint64_t ns = 0;  // when it had this name, by CLOCK_MONOTONIC
 };
-// The first thread of a process; of one in another namespace the first 256. Empty: the process has ended.
+// The first thread of a process; for a process in another namespace the first 256 threads. Empty: the process has ended.
 std::vector<SeenTask> tasks_of(pid_t pid);
-// A thread whose records another one's block has named: that of a parent in whose memory it runs, or one that was copied from there.
+// The thread whose records use the ids in another thread's block: a child that runs in its parent's memory, or was copied from
+// there.
 std::optional<SeenTask> task_named_by(shared::TaskWords words, pid_t tid);
 
-// What the agent of a process is to know of its number.
+// The ids that the agent of a process needs to know.
 struct ProcessNumber {
   std::uint32_t own = 0;  // in the process's own namespace
   shared::TaskWords words{};
 };
 // Nothing: the process has ended.
 std::optional<ProcessNumber> number_of(pid_t pid);
-// Writes it into the head of a block that is being made, or taken over.
+// Writes the ids into the head of a block that is being made or taken over.
 void name_process(shared::ProcessBlock& head, pid_t pid);
-// Into the block of a child that waits for it.
+// Writes them into the block of a child that waits for it.
 Status tell_process(const target::ProcessFiles& files, Addr block);
 
-// Tells the threads of the session's processes from strangers that have the same number here.
+// Tells the threads of the session's processes from other threads that have the same ids here.
 class TracedTasks {
  public:
-  // The inode of the session's memory file: traced processes map it.
+  // `area`: the inode of the session's memory file, which traced processes map.
   explicit TracedTasks(ino_t area) : area_(area) {}
-  // Whether the number means a thread of such a process, whose own PID namespace is another one than the tool's (`is_elsewhere`), or is
-  // the tool's. What is known of a process holds for a second, that it is a stranger for a tenth, of one elsewhere not at all.
+  // Whether the id means a thread of a traced process in the tool's PID namespace, or in another one (`is_elsewhere`). A
+  // positive answer is cached for a second, a negative one for a tenth of a second, answers about other namespaces not at all.
   bool has(std::uint32_t tid, bool is_elsewhere);
 
  private:

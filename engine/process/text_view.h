@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The memory of a target, read a page at a time where many small pieces in a row are wanted. What it shows of a page is as
-// old as the first look at it: for one pass over addresses that rise.
+// Reads a target's memory a page at a time, for many small reads at ascending addresses. It shows a page as it was at the first
+// read.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace uprobe::control {
 class TextView {
  public:
   explicit TextView(target::Target& target) : target_(&target) {}
-  // Whole or error.
+  // All bytes, or an error.
   Status read(Addr from, void* to, std::size_t bytes);
 
  private:
