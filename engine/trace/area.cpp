@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Fills a session area and maps it. What is needed later (sizes, counts, places) is kept in private memory.
+// Fills and maps a session area. Sizes, counts and offsets that are needed later are kept in private memory.
 #include "engine/trace/area.h"
 
 #include <fcntl.h>
@@ -24,8 +24,8 @@ using shared::Test;
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-// From here on nothing maps or writes the plan but the mapping that the tool has. False: the kernel (before 5.1) cannot do that;
-// then who has no descriptor for writing gets none, root apart.
+// After this, no mapping of the plan file can be writable except the tool's existing one. False: the kernel (before 5.1) cannot
+// do that; then at least no process without a writable descriptor can get one, except root's.
 bool seal_plan(int fd) {
   const bool sealed = ::fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0;
   if (!sealed) ::fchmod(fd, 0);
@@ -38,7 +38,7 @@ Result<Fd> for_reading(int fd) {
   return again ? Result<Fd>(std::move(again)) : Result<Fd>(system_error("open of the session area", errno));
 }
 
-// What the tool remembers of an event without looking into the shared tables.
+// What the tool remembers of an event, so that it need not read the shared tables.
 struct EventNote {
   std::uint32_t fixed_bytes = 0;
   std::vector<std::uint32_t> comm_locators;
@@ -67,10 +67,10 @@ struct Area::Data {
   const AreaLayout plan;
   Fd fd;
   bool sealed = false;
-  Reservation memory;  // of the plan and of the first live part
+  Reservation memory;  // for the plan file and the first live part
   std::array<std::unique_ptr<LiveArea>, kMostParts> parts;
   std::atomic<std::size_t> part_count = 0;
-  std::vector<EventNote> events;  // with room for all that may come: none ever moves
+  std::vector<EventNote> events;  // has capacity for all future events, so no element ever moves
   std::uint32_t insns_used = 0, tests_used = 0, text_used = 0;
   bool recording = false;
 
@@ -132,7 +132,7 @@ std::uint16_t flags_of(const program::EventProgram& event) {
   return static_cast<std::uint16_t>(returns | notes | asks);
 }
 
-// The next one. A program's constant strings move into the session's one pool, so what names them moves along.
+// Writes the next event. Its constant strings move into the session's pool, so offsets to them change.
 void Area::Data::write_event(const program::EventProgram& source) {
   const std::size_t index = events.size();
   shared::Event event{};
@@ -168,7 +168,7 @@ void Area::Data::set_event(std::size_t index) const {
       .store(static_cast<std::uint32_t>(state), std::memory_order_release);
 }
 
-// A name is fetched outside of sections alone.
+// Names are fetched outside of rseq sections only.
 bool asks_name(const AreaSpec& spec, const program::TriggerProgram& trigger) {
   if (asks_name(trigger.condition.tests)) return true;
   if (trigger.kind != shared::TriggerKind::histogram || trigger.target >= spec.histograms.size()) return false;
@@ -195,7 +195,7 @@ bool looks_first(const AreaSpec& spec, const EventSwitch& of) {
   });
 }
 
-// Tests and texts of triggers stand behind those of all events.
+// The triggers' tests and texts follow those of all events.
 void Area::Data::write_switches(const AreaSpec& spec) {
   auto* event = table<shared::Event>(plan.events);
   for (std::size_t i = 0; i < spec.switches.size(); ++i) {
@@ -237,7 +237,7 @@ shared::Histogram histogram_of(const program::HistogramPlan& plan, const AreaLay
   return made;
 }
 
-// Slots are zero, which is their empty state.
+// Fresh slots are zero, which means empty.
 void Area::Data::write_histograms(const AreaSpec& spec) {
   auto* table_of = table<shared::Histogram>(plan.histograms);
   for (std::size_t i = 0; i < spec.histograms.size(); ++i)
@@ -267,7 +267,7 @@ Area::Area(Area&&) noexcept = default;
 Area& Area::operator=(Area&&) noexcept = default;
 Area::~Area() = default;
 
-// The files are fresh, so rings are zero, which is their empty state.
+// The files are fresh, so all rings are zero, which means empty.
 Result<Area> Area::create_private(const AreaSpec& spec) {
   if (Status checked = check_spec(spec); !checked) return checked.error();
   Area area(std::make_unique<Data>(spec));
@@ -327,7 +327,7 @@ bool Area::has_room(std::span<const program::EventProgram* const> programs) cons
          tests <= plan.test_room - data_->tests_used && text <= plan.text_room - data_->text_used;
 }
 
-// The counts last: the agent takes nothing beyond them.
+// Writes the counts last: the agent uses nothing beyond them.
 Status Area::add_event(const program::EventProgram& program) {
   Data& data = *data_;
   if (Status size = check_size(program); !size) return size;

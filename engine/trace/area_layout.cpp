@@ -73,7 +73,7 @@ void AreaLayout::lay_out_live(const AreaSpec& spec) {
   data = round_up(data, kPage);
 }
 
-// Slots and entries of each, then the scratch payloads.
+// The slots and entries of each histogram, then the scratch payloads.
 void AreaLayout::lay_out_histograms(const AreaSpec& spec) {
   for (const EventHistogram& histogram : spec.histograms) {
     const program::HistogramPlan& plan = histogram.plan;
@@ -96,7 +96,7 @@ Error limit_error(std::string text) { return Error{.code = Code::limit, .text = 
 Status check_size(const program::EventProgram& event) {
   const std::uint32_t bytes = event.layout.fixed_bytes;
   if (bytes >= sizeof(shared::PayloadHead) && bytes <= shared::kMaxPayload) return ok();
-  return limit_error("event " + event.layout.event + " is too big");
+  return limit_error("event " + event.layout.event + " is too large");
 }
 
 Status check_spec(const AreaSpec& spec) {
@@ -107,13 +107,13 @@ Status check_spec(const AreaSpec& spec) {
   if (spec.ring_count == 0 || spec.ring_count > shared::kMaxRings)
     return limit_error(std::to_string(spec.ring_count) + " rings: 1 to " + std::to_string(shared::kMaxRings) +
                        " are possible");
-  if (spec.cpu_ring_count > spec.ring_count) return limit_error("more rings of CPUs than rings");
+  if (spec.cpu_ring_count > spec.ring_count) return limit_error("more CPU rings than rings");
   if (spec.events.size() + spec.more_events > shared::kMaxEvents)
     return limit_error("more than " + std::to_string(shared::kMaxEvents) + " events");
   for (const program::EventProgram* event : spec.events)
     if (Status size = check_size(*event); !size) return size;
   if (AreaLayout(spec).data > std::numeric_limits<std::uint32_t>::max())
-    return limit_error("the programs of all events together are too big");
+    return limit_error("the programs of all events together are too large");
   return ok();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where each table of a session area stands (engine/shared/session_area.h), and the mapping of its two files.
+// The offset of each table in a session area (engine/shared/session_area.h), and the mapping of its two files.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace uprobe::trace {
 
-// Of a session in which events can be off.
+// The switch of an event, in a session in which events can be off.
 struct EventSwitch {
-  std::uint32_t number = 0;  // probes of one event have the same
+  std::uint32_t number = 0;  // probes of one event have the same number
   bool is_off = false;       // at the beginning
   bool at_entry = false;     // shared::kEventAtEntry
   std::uint32_t first_trigger = 0, trigger_count = 0;
@@ -29,15 +29,15 @@ struct AreaSpec {
   std::vector<const program::EventProgram*> events;
   std::uint64_t ring_bytes = 4u << 20;  // a power of two, kMinRingBytes..kMaxRingBytes
   std::uint32_t ring_count = 4;         // 1..kMaxRings
-  std::uint32_t cpu_ring_count = 0;     // the first so many are CPU rings; at most ring_count
-  // Room for what add_event() brings.
+  std::uint32_t cpu_ring_count = 0;     // how many rings, from the first on, are CPU rings; at most ring_count
+  // Room for later add_event() calls.
   std::uint32_t more_events = 0, more_insns = 0, more_tests = 0, more_text = 0;
   std::vector<EventSwitch> switches = {};  // of each event; empty: no event is ever off, and there are no triggers
   std::vector<program::TriggerProgram> triggers = {};
   std::vector<EventHistogram> histograms = {};
 };
 
-// Distances from the beginning of the area. `live` begins the live file, `data` the rings' data.
+// Offsets from the beginning of the area. The live file begins at `live`, the rings' data at `data`.
 struct AreaLayout {
   explicit AreaLayout(const AreaSpec& spec);
 
@@ -52,9 +52,9 @@ struct AreaLayout {
     std::uint64_t slots = 0, entries = 0;
     std::uint32_t slot_count = 0, entry_count = 0, key_bytes = 0, sum_count = 0;
   };
-  std::vector<Map> maps = {};              // of histograms
-  std::vector<std::uint64_t> limits = {};  // of triggers, in the beginning
-  std::vector<std::uint32_t> states = {};  // of switches
+  std::vector<Map> maps = {};              // per histogram
+  std::vector<std::uint64_t> limits = {};  // per trigger, initial value
+  std::vector<std::uint32_t> states = {};  // per switch
 
   std::uint64_t live_file_bytes() const { return data - live + ring_bytes * ring_count; }
   std::uint64_t live_span() const { return data - live + 2 * ring_bytes * ring_count; }
@@ -66,11 +66,11 @@ struct AreaLayout {
   void lay_out_histograms(const AreaSpec& spec);
 };
 
-// One mmap that a process makes to have the area: `length` bytes of the file at `file_offset` go to base + `offset`.
+// One of the mappings by which a process gets the area: `length` bytes of the file at `file_offset`, at base + `offset`.
 struct MapStep {
   std::uint64_t offset = 0, length = 0, file_offset = 0;
   int fd = -1;
-  bool writable = false;  // else it is for reading: the file cannot be mapped otherwise
+  bool writable = false;  // else for reading: the file cannot be mapped otherwise
 };
 
 // Code::limit where no area can be laid out for it.
@@ -78,11 +78,11 @@ Status check_spec(const AreaSpec& spec);
 Status check_size(const program::EventProgram& event);
 Error limit_error(std::string text);
 
-// Sizes the file and takes all its pages at once: a page that cannot be had later would be a SIGBUS. The size is sealed.
+// Sets the size and seals it, and allocates all pages: a page that cannot be allocated later would be a SIGBUS.
 Status size_file(int fd, std::uint64_t bytes);
 Result<Fd> make_file(const char* name, std::uint64_t bytes);
 
-// Address space with nothing in it yet; unmaps itself.
+// Reserved address space; unmaps itself.
 class Reservation {
  public:
   Reservation() = default;
@@ -91,7 +91,7 @@ class Reservation {
   ~Reservation();
 
   Status reserve(std::uint64_t bytes);
-  Status map(const MapStep& step);  // writable, whatever the step says
+  Status map(const MapStep& step);  // always writable
   std::uint8_t* base() const { return base_; }
   void keep_from_children() const;
 

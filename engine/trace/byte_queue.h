@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A queue of bytes in one piece: appended at the back, taken from the front. For records that have been copied out of a
-// ring and wait for their turn.
+// A contiguous queue of bytes, appended at the back and taken from the front. It holds records that were copied out of a ring
+// and wait to be merged.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace uprobe::trace {
 
 class ByteQueue {
  public:
-  // Room for `bytes` more at the back, uninitialised; what is written there counts after `append`.
+  // Uninitialised room for `bytes` more at the back; append() makes what is written there count.
   std::uint8_t* room(std::size_t bytes) {
     if (capacity_ - end_ < bytes) make_room(bytes);
     return store_.get() + end_;
@@ -25,7 +25,7 @@ class ByteQueue {
   std::size_t size() const { return end_ - begin_; }
   bool empty() const { return begin_ == end_; }
 
-  // Takes `bytes` off the front. An empty queue starts over, and gives back what a burst made it take.
+  // Takes `bytes` off the front. An empty queue starts again at its beginning, and frees memory that a burst needed.
   void pop(std::size_t bytes) {
     begin_ += bytes;
     if (begin_ != end_) return;
@@ -38,7 +38,7 @@ class ByteQueue {
  private:
   static constexpr std::size_t kKeep = std::size_t{8} << 20;
 
-  // Moves the contents to the start, into a larger store if half of this one would not do.
+  // Moves the contents to the beginning, into a larger store if they would fill more than half of this one.
   void make_room(std::size_t bytes) {
     const std::size_t used = size();
     if (used + bytes > capacity_ / 2) {

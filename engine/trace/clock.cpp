@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Calibration and conversion; see clock.h for the idea.
+// Calibration and conversion; see clock.h.
 #include "engine/trace/clock.h"
 
 #include <time.h>
@@ -20,12 +20,12 @@ constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t kSecond = 1'000'000'000;
 constexpr std::uint64_t kFirstInterval = kSecond / 50;
 constexpr int kReadings = 50;
-constexpr std::size_t kPieces = 256;  // each calibration makes at most two
+constexpr std::size_t kPieces = 256;  // each calibration adds at most two
 
 std::uint64_t clamp_wide(Wide value) { return value > kMost ? kMost : static_cast<std::uint64_t>(value); }
 std::uint64_t scaled(std::uint64_t ticks, std::uint64_t rate) { return clamp_wide(Wide{ticks} * rate >> 32); }
 
-// Rounded down, so that a piece never ends above the start of the next one.
+// Rounded down, so that a piece never ends above the beginning of the next one.
 std::uint64_t rate_between(std::uint64_t ticks, std::uint64_t ns) {
   return ticks == 0 ? 0 : clamp_wide((Wide{ns} << 32) / ticks);
 }
@@ -55,7 +55,7 @@ ClockSample Clock::sample() {
   return best;
 }
 
-// 5 ms give a rate that is good to a few millionths; the first calibrations follow soon and over longer spans.
+// 5 ms give a rate that is exact to a few millionths; the first calibrations follow soon and measure longer times.
 Clock Clock::start(ClockSample early) {
   constexpr std::uint64_t kApart = 5'000'000;
   const std::uint64_t now = sample().ns;
@@ -81,7 +81,7 @@ std::uint64_t Clock::at(const Piece& piece, std::uint64_t tsc) {
   return clamp_wide(Wide{piece.ns} + scaled(tsc - piece.tsc, piece.rate));
 }
 
-// Stamps are recent as a rule, so the search starts at the newest piece.
+// Most stamps are recent, so the search starts at the newest piece.
 std::uint64_t Clock::look_up(std::uint64_t tsc) const {
   auto piece = pieces_.rbegin();
   while (std::next(piece) != pieces_.rend() && tsc < piece->tsc) ++piece;
@@ -101,8 +101,8 @@ void Clock::keep(std::uint64_t now_tsc) {
   due_ = now_tsc + ticks(interval_);
 }
 
-// A rate off by more than a hundredth is no clock drift but a machine that slept in between: the step is taken, the
-// rate is not. A sample that is older than what has been converted can say nothing any more.
+// A rate that is off by more than a hundredth is no clock drift: the machine slept. Then the step is taken over, the rate is
+// not. A sample older than the latest converted stamp is useless.
 void Clock::add_sample(ClockSample sample) {
   const std::uint64_t fixed = std::max(converted_, pieces_.back().tsc);
   if (sample.tsc <= fixed || sample.tsc <= last_.tsc || sample.ns < last_.ns) return;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// From the time stamp counter, which the agent stamps with, to CLOCK_MONOTONIC.
+// Converts the time stamp counter, which the agent reads, to CLOCK_MONOTONIC.
 //
-// The conversion is a chain of straight pieces. Up to the latest stamp that has been converted it never changes again;
-// beyond that, each calibration replaces the guess by what was measured. So results never go backwards, and most stamps
-// are interpolated between two calibrations rather than extrapolated from the last. Not thread-safe.
+// The conversion is a chain of linear pieces. Up to the latest converted stamp it never changes again; beyond that, each
+// calibration replaces the estimate by the measurement. So results never go backwards, and most stamps are interpolated between
+// two calibrations rather than extrapolated from the last one. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -20,29 +20,29 @@ struct ClockSample {
 
 class Clock {
  public:
-  // Measures both clocks over a few milliseconds, from `early` on: waits for what is left of them.
+  // Measures both clocks over a few milliseconds, counted from `early`: waits for the rest of that time.
   static Clock start(ClockSample early = sample());
-  // From two samples, `late` after `early`; calibrates itself no further unless a sampler is given.
+  // From two samples, `late` after `early`. Calibrates itself further only if a sampler is given.
   Clock(ClockSample early, ClockSample late, std::function<ClockSample()> sampler = nullptr);
 
-  // CLOCK_MONOTONIC in nanoseconds. to_ns(a) <= to_ns(b) for a <= b, over all calls and calibrations; a stamp from
-  // before the pieces that are remembered (a minute at least) is extrapolated.
+  // CLOCK_MONOTONIC in nanoseconds. to_ns(a) <= to_ns(b) for a <= b, over all calls and calibrations. A stamp older than the
+  // remembered pieces (at least a minute) is extrapolated.
   std::uint64_t to_ns(std::uint64_t tsc);
-  // Re-calibrates when it is time to: soon after the start, later each second.
+  // Calibrates again when it is due: soon after the start, later once a second.
   void keep(std::uint64_t now_tsc);
   void add_sample(ClockSample sample);
 
-  std::uint64_t ticks(std::uint64_t ns) const;  // how many ticks so long a time has
-  std::uint64_t rate() const { return rate_; }  // nanoseconds of a tick, << 32
+  std::uint64_t ticks(std::uint64_t ns) const;  // that time in ticks
+  std::uint64_t rate() const { return rate_; }  // nanoseconds per tick, << 32
   std::uint64_t started() const { return first_.tsc; }
 
   // rdtsc, ordered against the loads before and after it.
   static std::uint64_t now();
-  // The best of 50 readings of CLOCK_MONOTONIC between two of the counter.
+  // The best of 50 readings of CLOCK_MONOTONIC, each between two readings of the counter.
   static ClockSample sample();
 
  private:
-  // From `tsc` up to the next piece: ns + (t - tsc) * rate / 2^32.
+  // Applies from `tsc` to the next piece: ns + (t - tsc) * rate / 2^32.
   struct Piece {
     std::uint64_t tsc;
     std::uint64_t ns;

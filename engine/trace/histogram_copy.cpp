@@ -29,7 +29,7 @@ namespace {
 
 using Sums = std::map<Words, Words>;
 
-// Two threads that met the same key for the first time may have made an entry each.
+// Two threads that hit the same key for the first time may have made an entry each.
 void add(const HistogramMemory& memory, Sums& sums_of) {
   const std::uint32_t entry_bytes = 8 * memory.sum_count + memory.key_bytes;
   std::vector<bool> seen(memory.entry_count);
@@ -40,7 +40,7 @@ void add(const HistogramMemory& memory, Sums& sums_of) {
     seen[number] = true;
     const auto* words = reinterpret_cast<const std::uint64_t*>(memory.entries + std::uint64_t{number} * entry_bytes);
     const Words more = copy_words(words, memory.sum_count);
-    if (more[0] == 0) continue;  // whoever made it has not come to count
+    if (more[0] == 0) continue;  // the thread that made it has not counted its hit
     Words& sums = sums_of[copy_words(words + memory.sum_count, memory.key_bytes / 8)];
     sums.resize(memory.sum_count);
     for (std::uint32_t i = 0; i < memory.sum_count; ++i) sums[i] += more[i];
@@ -79,7 +79,7 @@ bool is_task(const shared::HistogramField& key) {
 
 namespace {
 
-// As the agent groups what it knows (preload/histogram.cpp).
+// Groups a value as the agent does (preload/histogram.cpp).
 std::uint64_t grouped(const shared::HistogramField& key, std::uint64_t number) {
   switch (static_cast<shared::HistogramGroup>(key.group)) {
     case shared::HistogramGroup::log2:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a histogram holds at a moment, read out of memory that the target writes. Nothing in it is trusted: whatever slots and
-// entries say, each entry counts once, and the copy is no larger than what was laid out.
+// A copy of a histogram at one moment, read from memory that the target can write. Nothing in it is trusted: for any contents
+// of slots and entries, each entry counts once, and the copy is no larger than the layout.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +20,19 @@ struct HistogramEntry {
 };
 
 struct HistogramCopy {
-  std::vector<HistogramEntry> entries;  // each key once, in the order of keys; no hits, no entry
+  std::vector<HistogramEntry> entries;  // sorted, each key once; without entries that have no hits
   std::uint64_t dropped = 0;
 
   std::uint64_t hits() const;
 };
 
 HistogramCopy copy_histogram(const HistogramMemory& memory);
-// Of all live parts together.
+// The sum over all live parts.
 HistogramCopy copy_histogram(const Area& area, std::size_t number);
 
-// Whether a word of a key is common_pid.
+// Whether the field of a key is common_pid.
 bool is_task(const shared::HistogramField& key);
-// Threads of other PID namespaces get the numbers that `number_of` says; entries that have the same key then are one.
+// Replaces threads of other PID namespaces by the ids that `number_of` returns, and then merges entries with equal keys.
 void show_tasks(HistogramCopy& copy, std::span<const shared::HistogramField> keys,
                 const std::function<std::uint32_t(const shared::TaskNumber&)>& number_of);
 

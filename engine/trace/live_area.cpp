@@ -10,7 +10,7 @@
 
 namespace uprobe::trace {
 
-// Without F_SEAL_SEAL a process could seal it against those that map it later.
+// F_SEAL_SEAL keeps a process from adding seals that would stop others from mapping the file later.
 Result<Fd> LiveArea::make(const AreaLayout& layout) {
   auto file = make_file("uprobe-session-live", layout.live_file_bytes());
   if (file && ::fcntl(file->get(), F_ADD_SEALS, F_SEAL_SEAL) != 0) return system_error("seal the session area", errno);
@@ -43,7 +43,7 @@ void LiveArea::keep_from_children() const {
   if (own_.base() != nullptr) own_.keep_from_children();
 }
 
-// The second copy of a ring and the first of the next one follow each other in the file as well.
+// The second mapping of a ring and the first of the next one are neighbours in the file as well.
 std::vector<MapStep> LiveArea::map_steps() const {
   const std::uint64_t start = layout_.data, bytes = layout_.ring_bytes, in_file = start - layout_.live;
   std::vector<MapStep> steps{

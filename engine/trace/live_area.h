@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A live file of a session area from the tool's side: what the processes of one trust domain write. Everything read from it is
-// theirs to change at any moment.
+// A live file of a session area as the tool uses it. The processes of one trust domain write it, and can change anything in it
+// at any moment.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace uprobe::trace {
 
-// Where a histogram is.
+// The memory of a histogram.
 struct HistogramMemory {
   const shared::HistogramSlot* slots = nullptr;
   const std::uint8_t* entries = nullptr;
@@ -22,18 +22,19 @@ struct HistogramMemory {
 
 class LiveArea {
  public:
-  // A fresh file: rings are empty, switches as the session begins. Owns descriptor and mapping.
+  // Makes a fresh file: rings are empty, switches as at the session's beginning.
   static Result<Fd> make(const AreaLayout& layout);
-  // `memory` has room for it at `at`, a distance from its beginning. All outlive it.
+  // Owns descriptor and mapping. `layout` must outlive it.
   LiveArea(const AreaLayout& layout, Fd file) : layout_(layout), file_(std::move(file)) {}
+  // Maps the file at offset `at` of `memory`, which has room for it and must outlive it.
   Status map_into(Reservation& memory, std::uint64_t at);
   Status map_alone();  // in memory of its own
-  void begin();        // the values that are not 0
+  void begin();        // writes the values that are not 0
 
   int fd() const { return file_.get(); }
   std::uint64_t inode() const { return inode_; }
   void keep_from_children() const;
-  // What a process maps to have it: offsets are those of the area.
+  // The mappings by which a process gets it; offsets are those of the area.
   std::vector<MapStep> map_steps() const;
 
   shared::LiveHeader& header() const { return *table<shared::LiveHeader>(layout_.live); }
@@ -42,7 +43,7 @@ class LiveArea {
   std::uint8_t* data(std::uint32_t ring) const {  // 2 * ring_bytes readable
     return table<std::uint8_t>(layout_.data + 2 * layout_.ring_bytes * ring);
   }
-  // A writer is in the middle of a record there, or has left it there.
+  // Whether a writer is in the middle of a record there, or died there.
   bool is_being_written(std::uint32_t ring) const;
   std::uint64_t dropped(std::uint32_t event) const;  // hits that the event's filter has dropped
   std::uint32_t* switches() const { return table<std::uint32_t>(layout_.switches); }

@@ -18,11 +18,13 @@ using std::chrono::microseconds;
 constexpr std::size_t kSlice = 4096;
 constexpr std::size_t kMostPerPoll = 65536;
 
-// While records come, a ring of 4 MiB has to last from one poll to the next, at several million hits a second out of nothing.
+// While records come, a ring of 4 MiB has to last from one poll to the next, even when several million hits a second start
+// suddenly.
 constexpr microseconds kShortest{1000}, kBrisk{8000}, kLongest{50000};
-// How the interval grows beyond that while nothing comes: programs have pauses. It takes a second.
+// The factor by which the interval grows from there while nothing comes, because programs pause. Reaching the longest takes a
+// second.
 constexpr double kCalmer = 1.05;
-// The fill that the poll interval aims at: three bursts as strong still fit.
+// The fill level at which the poll interval aims: a burst three times as strong still fits.
 constexpr double kWantedFill = 0.25;
 
 std::uint64_t in_ticks(const Clock& clock, std::chrono::nanoseconds time) {
@@ -45,7 +47,8 @@ Reader::Reader(Area& area, Clock& clock, TaskNames& names, ReaderOptions options
   know_parts();
 }
 
-// What may wait is for all rings together. Of a part that has joined nothing is known but that it was not there at the last look.
+// The limit on waiting records is shared by all rings. All that is known of a new part is that it did not exist at the last
+// look.
 void Reader::know_parts() {
   const std::size_t parts = area_.live_count(), rings = parts * area_.ring_count();
   if (sources_.size() == rings) return;
@@ -67,7 +70,7 @@ void Reader::know_events() {
   counts_.dropped.resize(fixed_bytes_.size());
 }
 
-// The time is taken before any ring is looked at: a writer that claims a ring after we saw it free stamps after `now`.
+// The time is read before any ring: a writer that claims a ring after it was seen free has a stamp later than `now`.
 void Reader::collect() {
   know_parts();
   const std::uint64_t now = options_.now();
@@ -87,10 +90,10 @@ void Reader::collect_from(Source& source, std::uint64_t now) {
   source.emptied = source.copy.take(view.commit, rules, names_, counts_);
 }
 
-// A free ring: later records are stamped after `now`. A claimed one: after its stamp, which may still be that of the
-// record before, so it can only raise the floor. A claim that stays is that of a thread which was stopped or killed
-// between two instructions; a dead one's ring is free from now on, and the floor waits for the next look, because the
-// thread may have committed after ours. Claims that follow each other with old stamps are those of a target that lies.
+// If the ring is free, later records are stamped after `now`. If it is claimed, they are stamped after the claim's stamp, which
+// may still be that of the previous record and so can only raise the floor. A claim that stays belongs to a thread that was
+// stopped or killed between two instructions. A dead thread's ring is freed, and the floor is left for the next look, because
+// the thread may have committed after this one. Successive claims with old stamps come from a target that lies.
 void Reader::follow_claim(Source& source, const RingView& view, std::uint64_t now) {
   if (!view.writing) {
     source.claim = {};
@@ -108,19 +111,19 @@ void Reader::follow_claim(Source& source, const RingView& view, std::uint64_t no
   if (now - source.claimed_at >= stall_after) source.floor = std::max(source.floor, now);
   if (source.of_cpu || now < source.next_check) return;
   source.next_check = now + reclaim_after_;
-  // Of a thread of another PID namespace its process is known.
+  // For a thread of another PID namespace only its process is known.
   const std::uint32_t owner = view.owner & ~shared::kOwnerElsewhere;
   if (!options_.thread_is_alive(owner) && source.copy.reclaim(view.owner)) ++counts_.reclaimed_rings;
 }
 
-// Everything is older that can still come: what writers have not committed yet.
+// All records that can still come, those which writers have not committed yet, are later.
 std::uint64_t Reader::watermark() const {
   std::uint64_t limit = kNoLimit;
   for (const Source& source : sources_) limit = std::min(limit, source.floor - std::min(source.floor, slack_));
   return limit;
 }
 
-// What is left in a ring for want of memory is not older than the last record taken from it.
+// Records left in a ring because memory is full are not earlier than the last record taken from it.
 std::uint64_t Reader::taken_limit() const {
   std::uint64_t limit = kNoLimit;
   for (const Source& source : sources_)
@@ -142,7 +145,7 @@ std::size_t Reader::merge(std::uint64_t limit, std::size_t most, const Sink& sin
     const std::uint32_t index = heap_.back().source;
     heap_.pop_back();
     RingCopy& ring = sources_[index].copy;
-    // A ring goes on until another one is older: mostly many records, for each CPU works on its own.
+    // Continues with a ring until another one is older: usually for many records, because each CPU works on its own.
     const std::uint64_t until = heap_.empty() ? limit : std::min(limit, heap_.front().time);
     do {
       hand_on(ring, sink);
@@ -186,20 +189,20 @@ void Reader::hand_on(RingCopy& ring, const Sink& sink) {
   ring.pop(head);
 }
 
-// As the format of the records has it (engine/shared/task_number.h).
+// In the format of records (engine/shared/task_number.h).
 void Reader::show_number(std::span<std::uint8_t> payload, std::uint32_t tid) {
   std::memset(payload.data() + offsetof(shared::PayloadHead, flags), 0, 2);
   std::memcpy(payload.data() + shared::kTaskOffset, &tid, sizeof tid);
 }
 
-// `name`: kNameBytes, or nothing.
+// `name`: kNameBytes, or empty.
 void Reader::learn_name(std::span<const std::uint8_t> name, const Maker& maker) {
   if (name.empty()) return names_.forget(maker.task, maker.ns);
   const auto end = std::find(name.begin(), name.end() - 1, std::uint8_t{0});
   names_.learn(maker.task, std::string(name.begin(), end), maker.ns);
 }
 
-// The agent has run the filter unless it did not know the task's name or number.
+// The agent has evaluated the filter unless it did not know the task's name or id.
 bool Reader::is_wanted(const shared::RecordHead& head, std::span<const std::uint8_t> payload, std::uint16_t type,
                        const Maker& maker) {
   if ((head.flags & shared::kRecordJudgeLater) == 0) return true;
@@ -210,7 +213,7 @@ bool Reader::is_wanted(const shared::RecordHead& head, std::span<const std::uint
   return area_.judge(type, input) != shared::Verdict::drop;
 }
 
-// The agent left room for the name, with a NUL at its end; a locator that leads elsewhere is left alone.
+// The agent left room for the name and a final NUL. A locator that points elsewhere is left alone.
 void Reader::fill_in_comm(std::span<std::uint8_t> payload, std::uint16_t type, const Maker& maker) {
   const std::string_view name = names_.name(maker.task, maker.ns);
   for (const std::uint32_t place : area_.comm_locators(type)) {
@@ -235,7 +238,7 @@ void Reader::poll(const Sink& sink) {
     collect();
     fill = std::max(fill, fullest());
     std::size_t slice = merge(std::min(watermark(), taken_limit()), kSlice, sink);
-    // Memory is full and a writer holds everything up: room comes before order.
+    // Memory is full and a writer delays everything: freeing memory comes before order.
     if (slice == 0 && !all_emptied()) slice = merge(taken_limit(), kSlice, sink);
     done += slice;
     more = slice == kSlice || (slice != 0 && !all_emptied());
@@ -249,7 +252,8 @@ double Reader::fullest() const {
   return fill;
 }
 
-// Aims at the wanted fill, at most doubling: rings that were nearly empty by chance say little about the next interval.
+// Aims at the wanted fill level, and at most doubles the interval: rings that happened to be nearly empty say little about the
+// future.
 void Reader::advise(double fill, bool more) {
   if (more) {
     wait_ = microseconds{0};
@@ -262,8 +266,8 @@ void Reader::advise(double fill, bool more) {
   wait_ = std::clamp(next, kShortest, calm ? kLongest : kBrisk);
 }
 
-// Each round empties at least the queue that held the others up. A ring can hold no more than its size, so the number
-// of rounds is limited whatever the target does meanwhile.
+// Each round empties at least the queue that delayed the others. A ring holds no more than its size, so the number of rounds is
+// limited even if the target goes on writing.
 void Reader::finish(const Sink& sink) {
   clock_.keep(options_.now());
   names_.begin_batch(TaskNames::now_ns());

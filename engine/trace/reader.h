@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Reads the records of a session out of its rings and hands them on, one by one, in the order of time.
+// Reads the records of a session from its rings and hands them on, one by one, in order of time.
 //
-// poll() copies everything that is committed into own memory at once (the target loses events while a ring is full),
-// then hands on what nobody can overtake any more: all records older than the least time that a writer may still
-// publish with (session_area.h). Handing on may be slow; the rings are emptied again every few thousand records
-// meanwhile. Records that have to wait are kept up to a limit; beyond it, or when a thread sits on a ring for a tenth of a second
-// (stopped in the middle of a hit), they are handed on all the same, and one that then comes too late is counted in
-// order_breaks. The rings of all live parts of the area are merged, those of parts that come later as well.
+// Poll() first copies everything that is committed into its own memory, because the target loses events while a ring is full.
+// Then it hands on the records that no later record can precede: all that are older than the least time with which a writer may
+// still publish (session_area.h). The sink may be slow, so the rings are emptied again every few thousand records. Records that
+// have to wait are kept up to a limit. Beyond it, or when a thread holds a ring for a tenth of a second (stopped in the middle
+// of a hit), they are handed on nevertheless, and a record that then comes too late is counted in order_breaks. The reader
+// merges the rings of all live parts, including parts that are added later.
 //
 // Nothing in the shared memory is trusted; see ring_copy.h. Not thread-safe.
 #pragma once
@@ -29,13 +29,14 @@ namespace uprobe::trace {
 using Sink = std::function<void(const EventRecord&)>;
 
 struct ReaderOptions {
-  std::size_t pending_bytes = std::size_t{64} << 20;   // what may wait in memory, all rings together
-  std::chrono::nanoseconds slack{2'000};               // by how much stamps of different CPUs may be apart
-  std::chrono::nanoseconds reclaim_after{20'000'000};  // a claim this old is looked into: does its thread live?
-  // A claim this old is not waited for any more, nor does a ring hold the others up for longer by one claim after the other.
+  std::size_t pending_bytes = std::size_t{64} << 20;  // limit of waiting records, all rings together
+  std::chrono::nanoseconds slack{2'000};              // the most by which stamps of different CPUs may differ
+  std::chrono::nanoseconds reclaim_after{
+      20'000'000};  // for a claim this old the reader checks whether its thread lives
+  // The reader waits for a claim no longer than this, nor longer for a series of claims of one ring.
   std::chrono::nanoseconds stall_after{100'000'000};
-  // Nor is a section of a CPU ring: one that was interrupted is seen until the next, and one that is not takes microseconds,
-  // unless the CPU itself is taken away.
+  // The same for a section of a CPU ring: an interrupted section restarts, and an uninterrupted one takes microseconds, unless
+  // the hypervisor takes the CPU away.
   std::chrono::nanoseconds section_stall_after{5'000'000};
   std::function<bool(std::uint32_t tid)> thread_is_alive = trace::thread_is_alive;
   std::function<std::uint64_t()> now = Clock::now;  // time stamp counter
@@ -43,17 +44,17 @@ struct ReaderOptions {
 
 class Reader {
  public:
-  // All three must outlive the reader. Goes on where the last reader of the area stopped.
+  // All three must outlive the reader. It continues where the last reader of the area stopped.
   Reader(Area& area, Clock& clock, TaskNames& names, ReaderOptions options = {});
 
-  // The area has further events; comes before anything of theirs is recorded.
+  // Call when the area has further events, before any of them is recorded.
   void know_events();
-  // Hands on what is certain, some ten thousand records at most.
+  // Hands on records whose order is certain, some ten thousand at most.
   void poll(const Sink& sink);
-  // Hands on everything that was committed when it was called. For the end, when nobody records any more.
+  // Hands on everything that is committed at the time of the call. For the end, when no process records any more.
   void finish(const Sink& sink);
-  // How long to wait before the next poll: 1..8 ms by how full the rings were, up to 50 ms when they have been empty for about
-  // a second, 0 if poll() had more to hand on.
+  // The time to wait before the next poll: 1 to 8 ms depending on how full the rings were, up to 50 ms when they have been
+  // empty for about a second, 0 if poll() had more to hand on.
   std::chrono::microseconds next_poll() const { return wait_; }
 
   const ReaderCounts& counts() const { return counts_; }
@@ -61,18 +62,18 @@ class Reader {
  private:
   static constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 
-  // A ring and what is known of its writers.
+  // A ring, and the facts about its writers.
   struct Source {
     RingCopy copy;
     bool of_cpu = false;
-    // Everything that is published later is stamped later than this (but for the slack).
+    // Everything published later has a later stamp than this (minus the slack).
     std::uint64_t floor = 0;
-    RingView claim = {};           // as last seen, while somebody writes
+    RingView claim = {};           // as last seen, while a writer has it
     std::uint64_t claimed_at = 0;  // when that claim was first seen
     std::uint64_t next_check = 0;  // when to look at the owner again
     bool emptied = true;           // nothing committed was left in the ring
   };
-  // Whose record, and when it was made.
+  // The task of a record, and the record's time.
   struct Maker {
     shared::TaskNumber task;
     std::uint64_t ns;
@@ -81,7 +82,7 @@ class Reader {
   struct Next {
     std::uint64_t time;
     std::uint32_t source;
-    // Turned round: the heap functions keep the greatest on top.
+    // Reversed: the heap functions keep the greatest on top.
     bool operator<(const Next& other) const { return time != other.time ? time > other.time : source > other.source; }
   };
 
@@ -111,7 +112,7 @@ class Reader {
   std::vector<std::uint32_t> fixed_bytes_;
   std::vector<Source> sources_;
   std::vector<Next> heap_;
-  std::uint64_t handed_on_ = 0;  // the youngest time handed on
+  std::uint64_t handed_on_ = 0;  // the latest time handed on
   ReaderCounts counts_;
   std::chrono::microseconds wait_{1000};
 };

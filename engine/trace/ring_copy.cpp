@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Taking records out of one ring; see ring_copy.h.
+// Takes records out of one ring; see ring_copy.h.
 #include "engine/trace/ring_copy.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using shared::RecordHead;
 using shared::task_of;
 
 constexpr std::uint64_t kUnit = 8;
-// So much is copied and then looked at while it is in the nearest cache.
+// The size of a piece that is copied and then checked while it is in the nearest cache.
 constexpr std::uint64_t kPiece = 32 << 10;
 constexpr std::uint64_t kMinRecord = sizeof(RecordHead) + sizeof(PayloadHead);
 
@@ -32,7 +32,7 @@ T load_from(const std::uint8_t* at) {
   return value;
 }
 
-// Could this be the head of a record? Says nothing about its event.
+// Whether this can be the head of a record. Says nothing about its event.
 bool is_frame(const RecordHead& head) {
   return head.length % kUnit == 0 && head.length >= kMinRecord && head.length <= shared::kMaxRecord &&
          head.payload_bytes >= sizeof(PayloadHead) && head.payload_bytes <= head.length - sizeof(RecordHead);
@@ -57,7 +57,7 @@ RingCopy::RingCopy(shared::Ring& ring, const std::uint8_t* data, std::uint64_t r
 
 RingView RingCopy::look() const {
   RingView view;
-  // `begun` before `commit`: a section that begins in between is seen as none, and stamps later than we look.
+  // `begun` before `commit`: a section that begins between the two loads is not seen, and its stamps are later than this look.
   const std::uint32_t begun = std::atomic_ref(ring_->begun).load(std::memory_order_acquire);
   if (!of_cpu_) view.owner = std::atomic_ref(ring_->owner).load(std::memory_order_acquire);
   view.stamp = std::atomic_ref(ring_->stamp).load(std::memory_order_acquire);
@@ -82,7 +82,7 @@ std::span<const std::uint8_t> RingCopy::stack_behind(const RecordHead& head) {
   return {queue_.front() + begin, head.length - begin};
 }
 
-// A writer may overwrite the bytes as soon as it sees the new tail: everything has been copied by then.
+// A writer may overwrite the bytes as soon as it sees the new tail, so everything has been copied by then.
 void RingCopy::publish_tail() { std::atomic_ref(ring_->tail).store(tail_, std::memory_order_release); }
 
 bool RingCopy::take(std::uint64_t commit, const Rules& rules, TaskNames& names, ReaderCounts& counts) {
@@ -124,8 +124,8 @@ RingCopy::Sifted RingCopy::take_piece(std::uint64_t size, bool whole, const Rule
   return sifted;
 }
 
-// The head is the one boundary that is certain. How many records are given up follows from the numbers, as far as so
-// many can have been in the bytes that are skipped.
+// Continues at the head, the only boundary that is certain. The numbers tell how many records are dropped, limited to as many
+// as the skipped bytes can hold.
 void RingCopy::resynchronise(std::uint64_t commit, ReaderCounts& counts) {
   const std::uint64_t skipped = std::min(std::uint64_t{position_of(commit) - tail_} * kUnit, ring_bytes_);
   const std::uint64_t lost = count_of(commit) - next_number_;
@@ -135,8 +135,8 @@ void RingCopy::resynchronise(std::uint64_t commit, ReaderCounts& counts) {
   publish_tail();
 }
 
-// Walks the copied records and closes the gaps of those that are refused. A copy that is not the whole of what is
-// committed may end inside a record, which is then left for the next time.
+// Walks through the copied records and closes the gaps of refused ones. A copy of only a part of the committed bytes may end
+// inside a record, which is left for the next time.
 RingCopy::Sifted RingCopy::sift(std::uint8_t* bytes, std::uint64_t size, bool whole, const Rules& rules,
                                 TaskNames& names, ReaderCounts& counts) {
   Sifted done;
@@ -174,7 +174,7 @@ RingCopy::Sifted RingCopy::sift(std::uint8_t* bytes, std::uint64_t size, bool wh
   return done;
 }
 
-// A number from the past means that the ring makes no sense, one from the future that records are missing.
+// A number that is too small means that the ring is inconsistent, one that is too large that records are missing.
 void RingCopy::check_number(std::uint32_t number, ReaderCounts& counts) {
   const std::uint32_t ahead = number - next_number_;
   next_number_ = number + 1;
@@ -185,8 +185,8 @@ void RingCopy::check_number(std::uint32_t number, ReaderCounts& counts) {
     ++counts.damaged;
 }
 
-// A ring is sorted, but for the few ticks that the counters of two CPUs may be apart; a record without a clock is as
-// old as the one before it, or as the last time that the ring was seen free.
+// A ring is sorted, except for the few ticks by which the counters of two CPUs may differ. A record without a time gets that of
+// the record before it, or the time at which the ring was last seen free.
 std::uint64_t RingCopy::possible_time(const RecordHead& head, const Rules& rules, ReaderCounts& counts) {
   const std::uint64_t earliest = last_time_;
   std::uint64_t time = head.tsc;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The stack behind a record (shared::StackHead) as the target wrote it: checked for its shape, believed in nothing else.
+// The stack after a record (shared::StackHead) as the target wrote it. Its shape is checked, its contents are not trusted.
 #pragma once
 
 #include <array>
@@ -14,18 +14,18 @@
 namespace uprobe::trace {
 
 struct StackCopy {
-  // By frame pointers: the place of the hit, then where it returns to, and where that lies on the stack (0 for the first).
+  // By frame pointers: first the place of the hit, then each return address and its location on the stack (0 for the first).
   struct Frame {
     std::uint64_t address = 0, place = 0;
   };
   std::vector<Frame> frames;
   std::array<std::uint64_t, shared::kWalkRegisters> registers{};  // as in shared::Registers
   std::uint64_t begin = 0;
-  std::span<const std::uint8_t> bytes;  // from there; the record's
+  std::span<const std::uint8_t> bytes;  // the stack from `begin` on; the record's memory
 
   std::uint64_t operator[](shared::Reg reg) const { return registers[static_cast<std::size_t>(reg)]; }
 
-  // The word at an address: of the copy, or a link of a frame or its return address.
+  // The word at an address: in the copied bytes, or a frame's link or return address.
   std::optional<std::uint64_t> word_at(std::uint64_t address) const {
     std::uint64_t word = 0;
     if (address >= begin && address - begin < bytes.size() && bytes.size() - (address - begin) >= sizeof word) {
@@ -39,11 +39,11 @@ struct StackCopy {
     }
     return std::nullopt;
   }
-  // Not where a function has just been entered: its caller's frame is the one that is linked.
+  // False for a function that has just been entered: the linked frame is its caller's.
   bool has_link(std::size_t frame) const { return frame != 0 && frames[frame].place != (*this)[shared::Reg::sp]; }
 };
 
-// Nothing for bytes that are no stack.
+// Nothing for bytes that are not a stack.
 inline std::optional<StackCopy> parse_stack(std::span<const std::uint8_t> stack) {
   shared::StackHead head;
   if (stack.size() < sizeof head) return std::nullopt;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Reading and remembering task names.
+// Reads and remembers task names.
 #include "engine/trace/task_names.h"
 
 #include <fcntl.h>
@@ -16,11 +16,11 @@ namespace {
 
 constexpr std::string_view kUnknown = "<...>";
 constexpr std::uint64_t kRefreshNs = 100'000'000, kRetryNs = 10'000'000;
-// A target can put any number into the thread id of a record: it must not fill the tool's memory with names.
+// A target can put any id into a record, and must not fill the tool's memory with names.
 constexpr std::size_t kMostNames = 65536;
-// Nor with the names that one task has had since its last hit that was printed.
+// Nor with the names of one task since its last printed hit.
 constexpr std::size_t kMostChanges = 16;
-// A thread that has opened the file of a name has written it after so long, unless it was stopped.
+// A thread that has opened the file of a name has written it after this time, unless it was stopped.
 constexpr std::uint64_t kWrittenAfterNs = 20'000'000;
 
 }  // namespace
@@ -130,8 +130,8 @@ void TaskNames::forget(const Task& task, std::uint64_t ns) {
   read(task.number(), entry);
 }
 
-// Where there was no time it is tried with the next batch, and soon where there was no such task: its process may be in execve. What
-// has been found once stays, when the task has gone.
+// If there was no time it tries again with the next batch, and soon if there was no such task, whose process may be in execve.
+// A found id is kept after the task has gone.
 bool TaskNames::find_number(const shared::TaskNumber& task, Entry& entry) {
   const TaskNumbers::Found found = numbers_.find(task);
   if (entry.number == 0 && found.number == 0) entry.read_ns -= kRefreshNs - kRetryNs;
@@ -140,8 +140,8 @@ bool TaskNames::find_number(const shared::TaskNumber& task, Entry& entry) {
   return found.number != 0;
 }
 
-// A task that is gone keeps the name that it had. The name may itself contain newlines; the last one is the file's. Where another
-// thread was about to write it, what stands there may still be the old one: it is read again with the next batch.
+// A task that is gone keeps its last name. A name may contain newlines; the last one belongs to the file. If another thread was
+// about to write the name, the file may still have the old one, so it is read again with the next batch.
 void TaskNames::read(const shared::TaskNumber& task, Entry& entry) {
   entry.read_ns = now_ns_;
   if (task.is_elsewhere()) {

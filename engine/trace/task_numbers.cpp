@@ -58,7 +58,7 @@ std::uint32_t TaskNumbers::look_for(const shared::TaskNumber& task) {
   return found != 0 ? found : thread_below(task.process, task.thread);
 }
 
-// 0: there is no such task any more, or enough has been read.
+// 0: the task has ended, or this look has read enough.
 TaskNumbers::Own TaskNumbers::own_number(std::uint32_t process, std::uint32_t thread) {
   if (!may_read()) return {};
   const auto status = read_file(folder(process) + "/" + std::to_string(thread) + "/status");
@@ -66,7 +66,7 @@ TaskNumbers::Own TaskNumbers::own_number(std::uint32_t process, std::uint32_t th
   return ids.empty() ? Own{} : Own{static_cast<std::uint32_t>(ids.back()), ids.size()};
 }
 
-// A thread keeps its numbers: only new ones are read. Where there are too many the next look goes on.
+// The ids of a thread never change, so only new threads are read. If there are too many, the next look continues.
 void TaskNumbers::read_threads(std::uint32_t process, Threads& known) {
   Threads now;
   for (const std::uint32_t thread : numbers_in(folder(process))) {
@@ -106,7 +106,7 @@ std::vector<std::uint32_t> TaskNumbers::children_of(std::uint32_t process) {
   return children;
 }
 
-// The nearest first. In a namespace further inside the same number is another task's.
+// The nearest process first. In a nested namespace the same id may be another task's.
 std::uint32_t TaskNumbers::thread_below(std::uint32_t process, std::uint32_t own) {
   const std::size_t depth = own_number(process, process).depth;
   std::vector<std::uint32_t> open{process};

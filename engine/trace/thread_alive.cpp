@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Asks the kernel twice: getpgid says "no such task" whatever /proc is mounted with (hidepid makes living tasks look
-// missing there), and the state in /proc tells zombies.
+// Asks the kernel twice: getpgid reports "no such task" regardless of /proc's mount options (hidepid makes living tasks look
+// missing there), and the state in /proc shows zombies.
 #include "engine/trace/thread_alive.h"
 
 #include <unistd.h>

@@ -6,8 +6,8 @@
 
 namespace uprobe::trace {
 
-// False only if it is certain that no instruction of the thread will run any more: no such task, or a zombie. Sends
-// nothing to the thread. The id counts in our own PID namespace.
+// False only if it is certain that the thread will execute no further instruction: there is no such task, or it is a zombie.
+// Sends nothing to the thread. The id is one of the tool's PID namespace.
 bool thread_is_alive(std::uint32_t tid);
 
 }  // namespace uprobe::trace
