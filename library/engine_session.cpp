@@ -35,7 +35,7 @@ Result<std::unique_ptr<Tracer>> EngineSession::launch(const Options& options, co
 
 Result<std::unique_ptr<Tracer>> EngineSession::attach(const Options& options, int pid) {
   uprobe::SessionOptions wanted = engine_options(options);
-  wanted.returns = uprobe::plan::ReturnMode::exits;  // what returns by a stub could not be given back
+  wanted.returns = uprobe::plan::ReturnMode::exits;  // return stubs could not be given back
   auto prepared = uprobe::Session::prepare(wanted);
   if (!prepared) return error_of(prepared.error());
   auto session = std::make_unique<EngineSession>(prepared.take());
@@ -114,7 +114,7 @@ std::vector<Counts> EngineSession::counts() {
   return counts;
 }
 
-// The thread that runs the session looks at it between two polls. With what it has attached to it ends, else with the program.
+// The session's thread checks it between two polls. Then an attached session ends, a launched one ends with its program.
 void EngineSession::stop() {
   stop_ = true;
   const auto goes_on = [&] { return attached_ != 0 || session_.is_recording(); };

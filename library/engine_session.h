@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A session with another process: a thread of this one runs it, and what it reads waits in a queue.
+// A session with another process: a thread of this process runs the session and queues the events that it reads.
 #pragma once
 
 #include <atomic>
@@ -45,7 +45,7 @@ class EngineSession final : public Tracer {
   std::condition_variable changed_;
   std::deque<Event> events_;
   std::optional<Ending> ending_;
-  std::vector<Counts> last_counts_;  // once it has ended
+  std::vector<Counts> last_counts_;  // once the session has ended
   std::thread thread_;
 };
 

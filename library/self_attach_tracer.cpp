@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// As preload/helper.cpp does it, from a process that runs and may have threads: two processes, one after the other, since execve
-// gives a process the exit signal SIGCHLD. The one between has exit signal 0 and ends at once, the kernel finds the tool another
-// parent. Where that would be us (we are a subreaper, or process 1) the one between stays as the tool's parent; it has to have
-// memory of its own then.
+// Works like preload/helper.cpp, but in a process that runs and may have threads. It needs two processes, one after the other,
+// since execve gives a process the exit signal SIGCHLD. The intermediate process has exit signal 0 and ends at once, and the
+// kernel gives the tool another parent. If that would be this process (a subreaper, or process 1) the intermediate process
+// stays as the tool's parent; it needs memory of its own then.
 //
-// The others share ours until execve (CLONE_VM), so that a large program need not be copied; whoever has started one waits for that
-// (CLONE_VFORK). They make system calls of our own assembly and nothing else.
+// Otherwise the processes share this one's memory until execve (CLONE_VM), so that a large program need not be copied, and each
+// parent waits for its child (CLONE_VFORK). They make system calls in inline assembly and do nothing else.
 #include "library/self_attach_tracer.h"
 
 #include <fcntl.h>
@@ -38,13 +38,13 @@ struct Start {
   char* const* words;
   char* const* variables;
   int socket;
-  bool stays;  // the process between
-  int error;   // why there is no tool; 0: there is one
+  bool stays;  // the intermediate process
+  int error;   // why the tool could not be started; 0: it was
   alignas(16) char stacks[2][kStackBytes];
 };
 
-// clone(2), with `work` as all that the new process does, on a stack that ends at `stack`. Not by the C library's function, which
-// sanitizers stand in front of: what they do for a child would be done to our memory. A negative errno.
+// clone(2): the new process does only `work`, on a stack that ends at `stack`. Not through the C library's function, which
+// sanitizers intercept: what they do for a child would be done to this process's memory. Returns a negative errno.
 pid_t start_process(int flags, char* stack, void (*work)(void*), void* of) {
   register std::uint64_t fourth asm("r10") = 0;
   register std::uint64_t fifth asm("r8") = 0;
@@ -74,7 +74,7 @@ void close_from(unsigned first) {
   for (unsigned fd = first; fd < 65536; ++fd) system_call(SYS_close, fd);  // a kernel before 5.9
 }
 
-// What the program may use of memory is not the tool's measure.
+// Limits on the program's memory must not apply to the tool.
 void lift_limits() {
   for (const std::uint64_t resource : {RLIMIT_DATA, RLIMIT_STACK, RLIMIT_AS}) {
     rlimit limit{};
@@ -99,7 +99,7 @@ void become_tool(void* of) {
   end(127);
 }
 
-void be_between(void* of) {
+void be_intermediate(void* of) {
   Start& start = *static_cast<Start*>(of);
   const int flags = CLONE_VM | CLONE_VFORK | CLONE_UNTRACED;
   const pid_t tool = start_process(flags, start.stacks[1] + kStackBytes, become_tool, of);
@@ -125,14 +125,14 @@ std::string link_at(const char* path) {
   return std::string(link.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
 }
 
-// Whether who we start finds us: /proc is that of our PID namespace, and our children are born into it (the first one of a new
-// namespace would be its process 1, and its end the end of the namespace).
+// Whether the tool will find this process: /proc belongs to its PID namespace, and its children are born into that namespace.
+// (The first process of a new namespace would be its process 1, and its end the end of the namespace.)
 bool can_be_found() {
   return link_at("/proc/self") == std::to_string(::getpid()) &&
          link_at("/proc/self/ns/pid") == link_at("/proc/self/ns/pid_for_children");
 }
 
-// The tool is beside the agent (build tree), or in bin when that is in lib/uprobe or lib/TRIPLET/uprobe.
+// The tool is next to the agent (build tree), or in bin if the agent is in lib/uprobe or lib/TRIPLET/uprobe.
 std::string find_tool(const Options& options) {
   if (!options.tool.empty()) return options.tool;
   const std::string agent = options.agent.empty() ? uprobe::find_agent() : options.agent;
@@ -144,15 +144,15 @@ std::string find_tool(const Options& options) {
 
 Error cannot_run(const std::string& tool, int error) {
   return {.text = "cannot run " + tool + ": " + std::strerror(error),
-          .help = "Options::tool says which uprobe-run it is"};
+          .help = "set Options::tool to the path of uprobe-run"};
 }
 
-// 0 or an errno; `between` is the process between where it stays.
-int start_processes(Start& start, pid_t& between) {
+// 0 or an errno; `intermediate`: the intermediate process if it stays.
+int start_processes(Start& start, pid_t& intermediate) {
   const int flags = CLONE_UNTRACED | (start.stays ? 0 : CLONE_VM | CLONE_VFORK);
-  const pid_t child = start_process(flags, start.stacks[0] + kStackBytes, be_between, &start);
+  const pid_t child = start_process(flags, start.stacks[0] + kStackBytes, be_intermediate, &start);
   if (child < 0) return -child;
-  if (start.stays) return between = child, 0;
+  if (start.stays) return intermediate = child, 0;
   while (::wait4(child, nullptr, __WCLONE, nullptr) < 0 && errno == EINTR) {
   }
   return start.error;
@@ -175,16 +175,16 @@ class SharedStart {
 
 }  // namespace
 
-// Of the environment nothing is the tool's business, least of all what its loader would obey.
-Result<Attendant> start_self_attach_tracer(const Options& options, std::uint32_t thread) {
-  if (!can_be_found()) return Error{.text = "/proc, or what this process starts, is of another PID namespace"};
+// The tool gets an empty environment: the program's must not matter to it, least of all variables that its loader obeys.
+Result<SelfAttachTracer> start_self_attach_tracer(const Options& options, std::uint32_t thread) {
+  if (!can_be_found()) return Error{.text = "/proc, or new processes of this one, belong to another PID namespace"};
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
     return Error{.text = "no descriptor is left"};
-  Attendant attendant{.socket = uprobe::Fd(ends[0])};
+  SelfAttachTracer tracer{.socket = uprobe::Fd(ends[0])};
   const uprobe::Fd its(ends[1]);
   const SharedStart shared;
-  if (!shared) return Error{.text = "memory has run out"};
+  if (!shared) return Error{.text = "out of memory"};
   const std::string tool = find_tool(options);
   std::array<std::string, uprobe::kAttendWords> texts = {"uprobe-run", uprobe::kAttendOption, std::to_string(thread),
                                                          std::to_string(options.buffer_bytes), options.agent};
@@ -194,9 +194,9 @@ Result<Attendant> start_self_attach_tracer(const Options& options, std::uint32_t
   Start& start = *shared;
   start.path = tool.c_str(), start.words = words.data(), start.variables = variables.data();
   start.socket = its.get(), start.stays = is_parent_of_orphans();
-  const int error = start_processes(start, attendant.between);
+  const int error = start_processes(start, tracer.intermediate);
   if (error != 0) return cannot_run(tool, error);
-  return attendant;
+  return tracer;
 }
 
 }  // namespace libuprobe

@@ -18,20 +18,21 @@ namespace {
 
 using uprobe::Word;
 
-// A process has one session with itself; the next attendant would find the first.
+// A process has at most one session with itself; a second self-attach tracer would find the first.
 std::atomic<int> g_attached{0};  // process id
 
 Error ended() { return Error{.text = "the session has ended"}; }
 
-// Yama lets a process be traced by its ancestors, and by one that it names. What a program has named before cannot be asked for.
-bool name_tracer(int attendant) {
+// Yama lets a process be traced by its ancestors and by one process that it names. Which one the program has named before
+// cannot be read.
+bool name_tracer(int tracer) {
   if (::access("/proc/sys/kernel/yama", F_OK) != 0) return false;
-  return ::prctl(PR_SET_PTRACER, attendant, 0, 0, 0) == 0;
+  return ::prctl(PR_SET_PTRACER, tracer, 0, 0, 0) == 0;
 }
 
 Error explained(Error error) {
   if (::prctl(PR_GET_DUMPABLE) != 1 && error.help.empty())
-    error.help = "it is not dumpable (prctl(PR_SET_DUMPABLE)), which forbids it to those without privileges";
+    error.help = "it is not dumpable (prctl(PR_SET_DUMPABLE)), so that only privileged processes may trace it";
   return error;
 }
 
@@ -39,9 +40,9 @@ Error explained(Error error) {
 
 Result<std::unique_ptr<Tracer>> SelfSession::begin(const Options& options) {
   const int process = ::getpid();
-  int holder = g_attached;  // or a parent that has had one when it forked
+  int holder = g_attached;  // this process, or a parent that had a session when it forked
   if (holder == process || !g_attached.compare_exchange_strong(holder, process))
-    return Error{.text = "this process has a session with itself already"};
+    return Error{.text = "this process already has a session with itself"};
   auto thread = WorkerThread::start();
   if (!thread) return g_attached = 0, thread.error();
   auto session = std::make_unique<SelfSession>(std::move(*thread));
@@ -65,12 +66,12 @@ Status SelfSession::start(const Options& options) {
 }
 
 Status SelfSession::meet(const Options& options) {
-  auto attendant = start_self_attach_tracer(options, thread_->id());
-  if (!attendant) return attendant.error();
-  socket_ = out_of_the_way(std::move(attendant->socket));
-  between_ = attendant->between;
+  auto tracer = start_self_attach_tracer(options, thread_->id());
+  if (!tracer) return tracer.error();
+  socket_ = out_of_the_way(std::move(tracer->socket));
+  intermediate_ = tracer->intermediate;
   while (!is_met_ && !has_ended_) wait(std::nullopt);
-  if (!is_met_) return Error{.text = "uprobe-run does not answer", .help = "it must be of the library's version"};
+  if (!is_met_) return Error{.text = "uprobe-run does not answer", .help = "it must have the library's version"};
   life_ = out_of_the_way(uprobe::Fd(static_cast<int>(::syscall(SYS_pidfd_open, tracer_, 0))));
   is_tracer_named_ = name_tracer(tracer_);
   uprobe::Hello hello{.processes = {static_cast<std::uint32_t>(process_)}, .folder = {}, .definitions = {}};
@@ -98,7 +99,8 @@ bool SelfSession::wait(std::optional<Clock::time_point> until) {
   return true;
 }
 
-// A part of what is there: whoever waits for an answer looks in between. What it has sent before it died comes first.
+// Receives a part of what is there, so that a caller that waits for an answer checks in between. Messages that the tracer sent
+// before it died are read before its end is noticed.
 void SelfSession::receive() {
   pollfd life{.fd = life_.get(), .events = POLLIN, .revents = 0},
       more{.fd = socket_.get(), .events = POLLIN, .revents = 0};
@@ -180,17 +182,17 @@ void SelfSession::leave() {
   let_go();
 }
 
-// The process between ends with the attendant, which ends without us.
+// The intermediate process ends with the tracer, which ends on its own.
 void SelfSession::let_go() {
   has_ended_ = true;
   thread_->watch(-1, {});
   socket_.reset();
   life_.reset();
-  if (between_ != 0) ::wait4(std::exchange(between_, 0), nullptr, __WCLONE, nullptr);
+  if (intermediate_ != 0) ::wait4(std::exchange(intermediate_, 0), nullptr, __WCLONE, nullptr);
   if (std::exchange(is_tracer_named_, false)) ::prctl(PR_SET_PTRACER, 0, 0, 0, 0);
 }
 
-// What the callers do: nothing but to wait.
+// The callers' side, which only waits.
 
 std::optional<Event> SelfSession::next(std::chrono::milliseconds patience) {
   std::optional<Event> event;

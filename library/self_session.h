@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A session of this process with itself. The attendant has it (engine/ipc/self_attach_protocol.h); here is the other end of its socket, on a
-// thread of its own (worker_thread.h): all of the private functions run there.
+// A session of this process with itself. The self-attach tracer runs it (engine/ipc/self_attach_protocol.h); this class is the
+// other end of the socket, on a thread of its own (worker_thread.h): all private functions run there.
 #pragma once
 
 #include <deque>
@@ -37,7 +37,7 @@ class SelfSession final : public Tracer {
   Status start(const Options& options);
   Status meet(const Options& options);
   Status await_admission();
-  // Whether something has come, or it has ended; false: it is too late.
+  // Waits until a message has come or the session has ended; false: the time is over.
   bool wait(std::optional<Clock::time_point> until);
   void receive();
   void handle(const uprobe::MessageCutter::Message& message);
@@ -50,8 +50,8 @@ class SelfSession final : public Tracer {
   void let_go();
 
   const int process_ = ::getpid();
-  uprobe::Fd socket_, life_;  // of the attendant
-  pid_t between_ = 0;
+  uprobe::Fd socket_, life_;  // to the self-attach tracer, and its pidfd
+  pid_t intermediate_ = 0;
   bool is_tracer_named_ = false;
   uprobe::MessageCutter in_;
   std::map<std::uint32_t, uprobe::program::EventLayout> layouts_;
@@ -61,7 +61,7 @@ class SelfSession final : public Tracer {
   std::optional<uprobe::Reply> reply_;
   bool is_met_ = false, is_admitted_ = false, has_counts_ = false, has_ended_ = false;
   int tracer_ = 0;
-  std::unique_ptr<WorkerThread> thread_;  // the last: nothing goes before it has ended
+  std::unique_ptr<WorkerThread> thread_;  // declared last, so that it ends before any member is destroyed
 };
 
 }  // namespace libuprobe

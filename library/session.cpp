@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The installed interface over the engine.
+// The installed interface on top of the engine.
 #include "library/uprobe/session.h"
 
 #include <unistd.h>
@@ -18,7 +18,7 @@ Session& Session::operator=(Session&& other) noexcept {
   const Session old(std::exchange(tracer_, std::move(other.tracer_)));
   return *this;
 }
-// In a child it is left alone: the session is its parent's.
+// A forked child leaves the session alone: it belongs to the parent.
 Session::~Session() {
   if (tracer_ && !tracer_->is_here()) static_cast<void>(tracer_.release());
 }
@@ -37,15 +37,15 @@ Result<Session> Session::attach(const Options& options, int pid) {
 
 namespace {
 
-// Clocks count on to that from any time.
+// Clocks can count that long from any time.
 constexpr std::chrono::milliseconds kNoPatience{0}, kMostPatience = std::chrono::hours(24 * 365);
 
-// Null: it has been moved away.
+// Null: the session was moved away.
 bool is_here(const std::unique_ptr<Tracer>& tracer) { return tracer && tracer->is_here(); }
 
 Error elsewhere(const std::unique_ptr<Tracer>& tracer) {
   if (!tracer) return Error{.text = "the session has been moved away"};
-  return Error{.text = "the session is that of another process, which this one is a child of"};
+  return Error{.text = "the session belongs to the process that forked this one"};
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// System calls of our own assembly: functions of the C library may be probed, and who calls them makes events.
+// System calls in inline assembly: functions of the C library may be probed, and a call of one would make events.
 #pragma once
 
 #include <sys/syscall.h>
@@ -11,7 +11,7 @@ namespace libuprobe {
 
 inline std::uint64_t as_word(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 
-// At most four arguments. A negative errno for what fails.
+// At most four arguments. Returns a negative errno on failure.
 inline long system_call(long number, std::uint64_t a = 0, std::uint64_t b = 0, std::uint64_t c = 0,
                         std::uint64_t d = 0) {
   register std::uint64_t fourth asm("r10") = d;

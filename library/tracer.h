@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a Session does, by one of two ways: in this process (engine_session.h), or, for this process itself, in another one
+// The implementation of a Session: in this process (engine_session.h) or, to trace this process itself, in another one
 // (self_session.h). The functions are those of uprobe/session.h.
 #pragma once
 
@@ -15,11 +15,11 @@ class Tracer {
   Tracer& operator=(const Tracer&) = delete;
   virtual ~Tracer() = default;
 
-  // False in a child of the process that has made it: its threads are not there, and neither is anything that it could do.
+  // False in a forked child of the process that made it: the session's threads are not there, so nothing works.
   bool is_here() const { return current_process() == maker_; }
 
   virtual int pid() const = 0;
-  // `patience` is no time, or some that clocks can count.
+  // `patience` is never negative, and small enough for clocks to count.
   virtual std::optional<Event> next(std::chrono::milliseconds patience) = 0;
   virtual std::vector<Event> finish() = 0;
   virtual std::optional<Ending> ending() = 0;

@@ -16,7 +16,7 @@ T load(Payload payload, std::size_t at) {
   return value;
 }
 
-// The locator's length counts the NUL; one that leads nowhere is a fault (engine/shared/event_program.h).
+// The locator's length counts the NUL; a locator outside the payload is a fault (engine/shared/event_program.h).
 Value string_at(Payload payload, std::uint32_t fixed_bytes, std::size_t at) {
   const auto locator = load<std::uint32_t>(payload, at);
   const std::uint32_t offset = locator & 0xffff, length = locator >> 16;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From what the engine has to what the installed interface shows.
+// Converts the engine's values to those of the installed interface.
 #pragma once
 
 #include <string_view>
@@ -17,7 +17,7 @@ Event event_of(const uprobe::trace::EventRecord& record, const uprobe::program::
 Error error_of(const uprobe::Error& error);
 Counts counts_of(const uprobe::ProbeSummary& probe);
 
-// Of both the errors are the same, of an engine's result the value is not wanted.
+// Both interfaces have the same errors; the value of the engine's result is dropped.
 template <class T>
 Status status_of(const uprobe::Result<T>& result) {
   if (!result) return error_of(result.error());

@@ -14,7 +14,7 @@
 #include "engine/base/signal_masked_thread.h"
 #include "library/system_call.h"
 
-// Of a program that is built with ThreadSanitizer, which sees neither our system calls nor, in a library that is not, our atomics.
+// Of a program built with ThreadSanitizer, which does not see these system calls nor the atomics of a library built without it.
 extern "C" {
 [[gnu::weak]] void __tsan_acquire(void* address);
 [[gnu::weak]] void __tsan_release(void* address);
@@ -23,7 +23,7 @@ extern "C" {
 namespace libuprobe {
 namespace {
 
-// What was done before `call` was handed over is done before what comes after it was taken.
+// Everything before the hand-over of `call` happens before everything after it was taken.
 void hand_over(void* call) {
   if (__tsan_release != nullptr) __tsan_release(call);
 }
@@ -31,7 +31,7 @@ void take_over(void* call) {
   if (__tsan_acquire != nullptr) __tsan_acquire(call);
 }
 
-// A signal, or being stopped for a probe, is no reason to come back.
+// Goes on waiting after a signal, or a stop for a probe.
 void wait_while(std::atomic<std::uint32_t>& word, std::uint32_t value) {
   while (word.load() == value) system_call(SYS_futex, as_word(&word), FUTEX_WAIT_PRIVATE, value);
 }
@@ -50,7 +50,7 @@ void give_turn(std::atomic<std::uint32_t>& turn) {
   if (turn.exchange(0) == 2) wake_all(turn);
 }
 
-// No handler of the program runs on it; what an instruction raises is not held back, the agent lives by it.
+// No handler of the program runs on this thread. Signals that instructions raise stay unblocked, because the agent needs them.
 constexpr auto kOfInstructions = {SIGTRAP, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS};
 
 }  // namespace
@@ -68,7 +68,7 @@ Result<std::unique_ptr<WorkerThread>> WorkerThread::start() {
   try {
     own->thread_ = uprobe::start_signal_masked_thread([here = own.get()] { here->serve(); }, kOfInstructions);
   } catch (const std::system_error&) {
-    return Error{.text = "there can be no further thread"};
+    return Error{.text = "no further thread can be made"};
   }
   wait_while(own->id_, 0);
   return own;
@@ -91,7 +91,7 @@ bool WorkerThread::submit(Call& call) {
   call_ = &call;
   const std::uint64_t one = 1;
   const long told = system_call(SYS_write, static_cast<std::uint64_t>(wake_.get()), as_word(&one), sizeof one);
-  const bool is_run = told == sizeof one || call_.exchange(nullptr) == nullptr;  // it may look just now
+  const bool is_run = told == sizeof one || call_.exchange(nullptr) == nullptr;  // or the thread has just taken it
   if (is_run) wait_while(call.done, 0);
   take_over(&call);
   give_turn(turn_);
@@ -118,7 +118,7 @@ void WorkerThread::serve() {
   ::pthread_setname_np(::pthread_self(), "uprobe-session");
   id_ = static_cast<std::uint32_t>(::gettid());
   wake_all(id_);
-  // Closing a descriptor wakes nobody who waits for it.
+  // Closing a descriptor does not wake a thread that waits for it.
   constexpr int kLook = 1000;
   while (!is_over_) {
     pollfd all[] = {{.fd = wake_.get(), .events = POLLIN, .revents = 0},

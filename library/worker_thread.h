@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The one thread that works for a session in a process that traces itself. Its hits make no events (the attendant is told its id), so
-// everything is done on it, down to the values that the callers get: a caller makes system calls of its own assembly and calls no
-// function of any library until it has its answer. Else who takes the events of malloc, or of memcpy, would make new ones by taking.
+// The one thread that works for a session in a process that traces itself. Its hits make no events (the self-attach tracer
+// knows its id), so everything runs on it, including the construction of the values that callers get. A caller makes system
+// calls in inline assembly and calls no library function until it has its answer: otherwise, a test that takes the events of
+// malloc or memcpy would make new events by taking them.
 #pragma once
 
 #include <atomic>
@@ -16,12 +17,12 @@
 
 namespace libuprobe {
 
-// The same descriptor with a number that programs do not expect to get, closed by exec.
+// The same descriptor with a number that programs do not expect, closed by exec.
 uprobe::Fd out_of_the_way(uprobe::Fd fd);
 
 class WorkerThread {
  public:
-  // Error: there can be no thread, or no descriptor.
+  // Error: no thread or no descriptor can be made.
   static Result<std::unique_ptr<WorkerThread>> start();
   WorkerThread(const WorkerThread&) = delete;
   WorkerThread& operator=(const WorkerThread&) = delete;
@@ -29,8 +30,8 @@ class WorkerThread {
 
   std::uint32_t id() const { return id_; }
 
-  // Runs `work` there; of several callers one after the other. What it throws is thrown here. False: the program has closed
-  // our descriptors, and nothing is run any more.
+  // Runs `work` there; several callers take turns. An exception of `work` is thrown here. False: the program has closed the
+  // thread's descriptors, and nothing runs any more.
   template <class Work>
   bool run(Work work) {
     Call call{.run = [](void* of) { (*static_cast<Work*>(of))(); }, .work = &work};
@@ -39,7 +40,7 @@ class WorkerThread {
     return true;
   }
 
-  // For `run`: while nothing is to be run, `ready` is called there when the descriptor can be read. -1: none.
+  // For use inside `run`: while there is nothing to run, `ready` is called when the descriptor is readable. -1: none.
   void watch(int fd, std::function<void()> ready);
 
  private:
@@ -56,10 +57,10 @@ class WorkerThread {
   void serve_call();
 
   uprobe::Fd wake_;
-  std::atomic<std::uint32_t> turn_{0};  // 0: free, 1: taken, 2: somebody may wait
+  std::atomic<std::uint32_t> turn_{0};  // 0: free, 1: taken, 2: taken, and a caller may be waiting
   std::atomic<Call*> call_{nullptr};
   std::atomic<std::uint32_t> id_{0};
-  bool is_over_ = false;  // these three the thread's
+  bool is_over_ = false;  // these three belong to the thread
   int watched_ = -1;
   std::function<void()> ready_;
   std::thread thread_;

@@ -1,34 +1,36 @@
 // SPDX-License-Identifier: MIT
-// Runs a program with probes in it, or puts them into one that runs, or into this process itself, and gives their hits as values: for
-// tests that assert which functions of a library were called, with what, and what they returned, and for small tools. Nothing of the
-// program under test is changed or rebuilt.
+// Probes a program from its start, a running process, or this process itself, and returns the hits as values: for tests that
+// check which functions of a library were called, with which arguments, and what they returned, and for small tools. The
+// program under test is neither changed nor rebuilt.
 //
 //   auto session = libuprobe::Session::launch({.definitions = {"p:open /lib/x86_64-linux-gnu/libc.so.6:open64 file=+0(%di):string"}},
 //                                             {"/bin/cat", "/etc/hostname"});
 //   if (!session) return fail(session.error().message());
 //   for (const libuprobe::Event& event : session->finish()) use(event.name, event.text("file"));
 //
-// A test that calls the library under test itself attaches to itself:
+// A test that calls the library under test itself attaches to its own process:
 //
 //   auto session = libuprobe::Session::attach({.definitions = {"p:price /opt/shop/libprices.so:price_of count=%si:s32"}}, getpid());
 //   sell("plum", 3);
 //   EXPECT_EQ(session->finish().at(0).number("count"), 3);
 //
-// Definitions are those of uprobe-run and of ftrace's uprobe_events. Linux x86-64; needs no privileges for one's own programs.
+// Definitions are those of uprobe-run and of ftrace's uprobe_events. Linux x86-64; needs no privileges for the user's own
+// programs.
 //
-// Build: find_package(uprobe) and link uprobe::session. The library needs libuprobe.so at run time and, for a session of a process
-// with itself, uprobe-run, which are installed with it (the package says where; Options::agent and Options::tool take others).
+// Build: find_package(uprobe) and link uprobe::session. The library needs libuprobe.so at run time and, for a session of a
+// process with itself, uprobe-run. Both are installed with it (the package knows where; Options::agent and Options::tool choose
+// others).
 //
-// Nothing here throws but for memory or threads that have run out. A Session may be used from any thread, one call at a time, and in
-// the process that has made it: in a child of that one every call fails, and the destructor does nothing. The process that launches
-// gets a few threads, its soft limits of files, file size and CPU time are raised to the hard ones, and SIGCHLD and SIGXFSZ get the
+// The functions throw only if memory or threads run out. A Session may be used from any thread, one call at a time, and only in
+// the process that made it: in a forked child every call fails, and the destructor does nothing. The launching process gets a
+// few threads, its soft limits of files, file size and CPU time are raised to the hard ones, and SIGCHLD and SIGXFSZ get the
 // dispositions SIG_DFL and SIG_IGN.
 //
-// A process that attaches to itself gets one thread ("uprobe-session", all signals blocked) and three descriptors (500 and above), and
-// nothing else of it changes: uprobe-run, which does the work, is no child that wait() or SIGCHLD tells of, has none of its
-// descriptors, environment, terminal, and ends with it. What the library does to bring events here makes no events, and counts as
-// hits only where a definition has a condition: functions of the C library may be probed. What the test itself does with an Event,
-// such as to free it, is the test's own: with `free` probed, take events by finish().
+// A process that attaches to itself gets one thread ("uprobe-session", all signals blocked) and three descriptors (500 and
+// above), and nothing else of it changes: uprobe-run, which does the work, is not a child for wait() or SIGCHLD, has none of
+// its descriptors, environment or terminal, and ends with it. The library's own work to deliver events makes no events, and
+// counts as hits only if a definition has a condition: functions of the C library may be probed. What the test does with an
+// Event, such as freeing it, does make events: with `free` probed, take events by finish().
 #pragma once
 
 #include <chrono>
@@ -42,26 +44,26 @@
 #include <vector>
 
 #ifndef UPROBE_AGENT
-#define UPROBE_AGENT ""  // beside the running program, or in ../lib/uprobe
+#define UPROBE_AGENT ""  // next to the running program, or in ../lib/uprobe
 #endif
 #ifndef UPROBE_TOOL
-#define UPROBE_TOOL ""  // beside the agent, or in bin above it
+#define UPROBE_TOOL ""  // next to the agent, or in bin above it
 #endif
 
 namespace libuprobe {
 
-// Why something could not be done, in one line. `definition` and `column` (a byte of it, -1: none) say what it is about.
+// Why something failed, in one line. `definition` and `column` (a byte offset in it, -1: none) say what the error is about.
 struct Error {
   std::string text;
   std::string definition = {};
   int column = -1;
   std::string help = {};  // what to do; may be empty
 
-  // All of it, the definition with a caret under the column; lines without the last newline.
+  // The complete message, with a caret under the column of the definition; lines without the last newline.
   std::string message() const;
 };
 
-// A value or an Error. Asking for the one that is not there ends the program.
+// A value or an Error. Access to the one that is not there ends the program.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -79,11 +81,11 @@ class [[nodiscard]] Result {
 struct Nothing {};
 using Status = Result<Nothing>;
 
-// What an argument of a definition fetched.
+// The value that an argument of a definition fetched.
 struct Value {
   enum class Kind : std::uint8_t {
     fault,            // a string that could not be read
-    unsigned_number,  // u8..u64, x8..x64 and what has no type; memory that could not be read is 0, as in ftrace
+    unsigned_number,  // u8..u64, x8..x64 and arguments without a type; unreadable memory is 0, as in ftrace
     signed_number,    // s8..s64; `number` is sign-extended
     text,             // string, ustring, char
     array,            // TYPE[N]: `elements`
@@ -95,7 +97,7 @@ struct Value {
 };
 
 struct Field {
-  std::string name;  // "arg1" where the definition gives none
+  std::string name;  // "arg1" where the definition gives no name
   Value value;
 };
 
@@ -106,78 +108,80 @@ struct Event {
   std::uint32_t pid = 0;  // id of the thread, as in ftrace's TASK-PID
   std::uint32_t cpu = 0;
   std::uint64_t nanoseconds = 0;     // CLOCK_MONOTONIC
-  std::uint64_t address = 0;         // of the probed instruction; of a return: of the function
-  std::uint64_t return_address = 0;  // of a return: where it went; else 0
+  std::uint64_t address = 0;         // of the probed instruction; for a return: of the function
+  std::uint64_t return_address = 0;  // for a return: the address to which it returned; else 0
   std::vector<Field> fields;         // in the order of the definition
 
   // Null: there is no such field.
   const Value* find(std::string_view field) const;
-  // Nothing: there is no such field, or it is no number, no text.
+  // Nothing: there is no such field, or it is not a number or a text.
   std::optional<std::int64_t> number(std::string_view field) const;
   std::optional<std::string> text(std::string_view field) const;
 };
 
 struct Options {
   std::vector<std::string> definitions;   // at least one
-  std::uint64_t buffer_bytes = 4u << 20;  // of each of the rings that hits wait in; see Counts::lost
+  std::uint64_t buffer_bytes = 4u << 20;  // per ring in which hits wait; see Counts::lost
   std::string agent = UPROBE_AGENT;       // libuprobe.so
   std::string tool = UPROBE_TOOL;         // uprobe-run, for a session of a process with itself
 };
 
-// Of one probe.
+// The counts of one probe.
 struct Counts {
   std::string name;          // "GROUP/EVENT"
-  std::uint64_t hits = 0;    // `lost` ones included
-  std::uint64_t lost = 0;    // no Event came of them: a ring was full, it was too large, or taken too late
+  std::uint64_t hits = 0;    // including `lost`
+  std::uint64_t lost = 0;    // hits without an Event: a ring was full, the record too large, or it was read too late
   std::uint64_t missed = 0;  // returns that could not be followed
 };
 
-// How the program ended; of one that was attached to, or is let go, nothing is known but that it is over.
+// How the program ended. For a program that was attached to, or let go, only the fact is known.
 struct Ending {
   bool signalled = false;
-  int code = 0;  // exit code, or signal
+  int code = 0;  // exit code or signal number
 };
 
 class Tracer;  // internal
 
 class Session {
  public:
-  // Starts argv[0], found through PATH, with this process's environment and streams; its children and what they execute are
-  // probed too. All definitions are checked first: with a bad one nothing runs. It runs when this returns.
+  // Starts argv[0], found through PATH, with this process's environment and streams. Its children, and the programs that they
+  // execute, are probed too. All definitions are checked first: if one is bad nothing is started. The program runs when this
+  // returns.
   static Result<Session> launch(const Options& options, const std::vector<std::string>& argv);
-  // To a process that runs already, and its children from now on. It is stopped for some milliseconds, and runs when this returns;
-  // with an Error it is as it was. Refused where another tool or session has it. If this process is killed the probes stay,
-  // harmless, until the next tool comes.
-  // Process getpid() may be this one: with all of its threads; one session at a time. Most probes are breakpoints, as in all code that
-  // runs already. Where Yama restricts ptrace the process names its tracer (PR_SET_PTRACER) for the time of the session, and nobody
-  // afterwards. The session ends when the process calls exec. Should uprobe-run be killed it is over, and the next one takes away
-  // what has stayed.
+  // Attaches to a running process and to its later children. The process is stopped for some milliseconds and runs when this
+  // returns; on an Error it is as it was. Refused if another tool or session has the process. If this process is killed the
+  // probes stay, harmless, until the next tool comes. The process may be this one, getpid(): with all of its threads; one
+  // session at a time. Most probes are breakpoints, as in all code that runs already. Where Yama restricts ptrace, the process
+  // names its tracer (PR_SET_PTRACER) during the session, and none afterwards. The session ends when the process calls exec. If
+  // uprobe-run is killed the session is over, and the next session removes what has stayed.
   static Result<Session> attach(const Options& options, int pid);
-  // Of one that has been moved away every call fails.
+  // Every call on a session that was moved away fails.
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
-  // Kills the program that it has launched, unless it has ended or been let go; leaves one that it has attached to, as stop() does.
+  // Kills a launched program, unless it has ended or was let go; leaves an attached process as stop() does.
   ~Session();
 
   int pid() const;  // of the program
 
-  // The oldest event that has not been taken; hits come up to 50 ms late. Nothing: none came in time, or none will come. Events
-  // that nobody takes wait in memory.
+  // The oldest event that was not taken yet; hits come up to 50 ms late. Nothing: none came in time, or none will come. Events
+  // that are not taken stay in memory.
   std::optional<Event> next(std::chrono::milliseconds patience);
-  // Waits for the end of the program, or for stop(), and returns all events that have not been taken. Of this process itself: stops.
+  // Waits for the end of the program, or for stop(), and returns all remaining events. A session with this process itself it
+  // stops.
   std::vector<Event> finish();
-  // Of the program, once it has ended.
+  // How the program ended, once it has.
   std::optional<Ending> ending() const;
 
-  // Changes while it runs, in all of its processes; see `uprobe-run --control`. A definition that starts with "-:" deletes.
+  // Changes during the run, in all processes of the session; see `uprobe-run --control`. A definition that starts with "-:"
+  // deletes.
   Status add(const std::string& definition);
   Status remove(const std::string& event);   // "GROUP/EVENT", "EVENT", "GROUP/"
-  Status disable(const std::string& event);  // the same; empty: all
+  Status disable(const std::string& event);  // the same names; empty: all
   Status enable(const std::string& event);
-  // Of all probes, removed ones too once the session has ended.
+  // The counts of all probes; after the end of the session also of removed ones.
   std::vector<Counts> counts() const;
 
-  // Takes the probes out, for good; the program goes on.
+  // Removes the probes for good; the program goes on.
   void stop();
 
  private:
