@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Text under way: grows at its end, where a format writes without asking for each character. Not a string, whose room may not be
-// written before it is filled.
+// Text that grows at its end and that formats write without a check per character. Not a std::string, which must be filled
+// before it can be written to.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace uprobe::format {
 
 class Buffer {
  public:
-  // Room for `bytes` more, uninitialised; what is written there counts up to where `end_at` says.
+  // Uninitialised room for `bytes` more; end_at() says how much of it was used.
   char* room(std::size_t bytes) {
     if (capacity_ - size_ < bytes) grow(bytes);
     return text_.get() + size_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Numbers as text, for the output formats: written to `at`, which has the room; the end is returned.
+// Numbers as text, for the output formats. The functions write to `at`, where there must be room, and return the end.
 #pragma once
 
 #include <emmintrin.h>
@@ -12,12 +12,12 @@
 
 namespace uprobe::format {
 
-inline constexpr std::size_t kMostDigits = 20;  // of a 64-bit number with its sign
+inline constexpr std::size_t kMostDigits = 20;  // a 64-bit number with its sign
 
 inline char* put_decimal(char* at, std::uint64_t value) { return std::to_chars(at, at + kMostDigits, value).ptr; }
 inline char* put_signed(char* at, std::int64_t value) { return std::to_chars(at, at + kMostDigits, value).ptr; }
 
-// "00" to "99" one after the other.
+// "00" to "99" in sequence.
 inline constexpr auto kDigitPairs = [] {
   std::array<char, 200> pairs{};
   for (std::size_t i = 0; i < 100; ++i) {
@@ -35,8 +35,8 @@ inline char* put_six(char* at, std::uint32_t value) {
   return at + 6;
 }
 
-// Lower-case hexadecimal without padding. Overwrites 16 bytes, however few digits there are: the nibbles are spread to bytes and
-// turned into text all at once.
+// Lower-case hexadecimal without padding. Always overwrites 16 bytes: the nibbles are spread to bytes and become text in one
+// step.
 inline char* put_hex(char* at, std::uint64_t value) {
   const auto digits = (static_cast<unsigned>(std::bit_width(value | 1)) + 3) / 4;
   const std::uint64_t left = value << (64 - 4 * digits);  // the first digit is the highest

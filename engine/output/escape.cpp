@@ -15,7 +15,7 @@ bool is_continuation(std::string_view text, std::size_t i) {
   return i < text.size() && (byte_at(text, i) & 0xc0) == 0x80;
 }
 
-// U+200B to U+200F, U+2028 to U+202E, U+2060 to U+206F, U+FEFF: they reorder or split what is shown.
+// U+200B to U+200F, U+2028 to U+202E, U+2060 to U+206F, U+FEFF: they reorder or split the shown text.
 bool is_format(std::uint8_t lead, std::uint8_t second, std::uint8_t third) {
   if (lead == 0xef) return second == 0xbb && third == 0xbf;
   if (lead != 0xe2 || (second != 0x80 && second != 0x81)) return false;
@@ -23,8 +23,8 @@ bool is_format(std::uint8_t lead, std::uint8_t second, std::uint8_t third) {
   return (third >= 0x8b && third <= 0x8f) || (third >= 0xa8 && third <= 0xae);
 }
 
-// The length of the UTF-8 character of two bytes or more that `text` starts with; 0 if there is none, if it is longer
-// than need be, a surrogate, beyond U+10FFFF, or a control character.
+// The length of the UTF-8 character of two bytes or more at the beginning of `text`; 0 if there is none, or if it is overlong,
+// a surrogate, beyond U+10FFFF, or a control character.
 std::size_t wide_character(std::string_view text) {
   const std::uint8_t lead = byte_at(text, 0);
   if (lead < 0xc2 || lead > 0xf4 || !is_continuation(text, 1)) return 0;

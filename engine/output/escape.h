@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Making the bytes of a traced program harmless for a terminal, and for whoever reads a trace line by line.
+// Makes the bytes of a traced program harmless for a terminal, and for programs that read a trace line by line.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace uprobe::format {
 
-inline constexpr std::size_t kMostEscaped = 4;  // bytes that one byte can become
+inline constexpr std::size_t kMostEscaped = 4;  // the most bytes that one byte becomes
 
-// Copies `text` to `at` with control bytes as \n, \t, \r or \x1b, and likewise everything that is not well-formed UTF-8
-// or is a control character there (U+0080 to U+009F), ends a line, or turns the direction of text (U+2028 and the like). Quotes and backslashes stay. Needs kMostEscaped * text.size()
-// bytes.
+// Copies `text` to `at` with control bytes as \n, \t, \r or \x1b. In the same way escapes everything that is not well-formed
+// UTF-8, or is a control character there (U+0080 to U+009F), ends a line, or changes the direction of text (U+2028 and the
+// like). Quotes and backslashes stay. Needs kMostEscaped * text.size() bytes.
 char* put_escaped(char* at, std::string_view text);
 
 // The same as a string.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What an output format is: it turns records into bytes, one after the other. One format per file.
+// The interface of an output format, which turns records into bytes, one after the other. One format per file.
 #pragma once
 
 #include <string_view>
@@ -9,8 +9,8 @@
 
 namespace uprobe::format {
 
-// Appends to `out`, which the caller writes and clears when it likes. A record is hostile input: whatever its payload
-// says, a formatter stays inside of it.
+// Appends to `out`, which the caller writes and clears at any time between calls. A record is hostile input: for any payload
+// the formatter reads nothing outside of it.
 class Formatter {
  public:
   Formatter() = default;
@@ -18,7 +18,7 @@ class Formatter {
   Formatter& operator=(const Formatter&) = delete;
   virtual ~Formatter() = default;
 
-  // Before the first record, and after the last one.
+  // Called before the first record, and after the last one.
   virtual void header(Buffer& out) = 0;
   virtual void append(const trace::EventRecord& record, std::string_view comm, Buffer& out) = 0;
   virtual void footer(Buffer& out) { static_cast<void>(out); }

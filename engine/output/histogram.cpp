@@ -35,7 +35,7 @@ std::string left(std::string text, std::size_t width) {
   return text;
 }
 
-// Which of an entry's sums a value shows; hitcount's other forms are no sums of their own.
+// For each value, the index of the sum that it shows; hitcount's other forms have no sum of their own.
 std::vector<std::size_t> sum_numbers(const HistogramPlan& plan) {
   std::vector<std::size_t> numbers;
   std::size_t next = 1;
@@ -128,7 +128,7 @@ std::string Printer::symbol(std::uint64_t address, bool with_offset) const {
   return shown(place.name) + number("+0x%llx", place.distance) + number("/0x%llx", place.size);
 }
 
-// A return address lies behind its call, which may be the last instruction of its function; the first is the hit's own.
+// A return address is after its call, which may be the last instruction of its function; the first address is the hit's own.
 std::string Printer::frames(const std::uint64_t* addresses) const {
   std::string text;
   for (std::size_t i = 0; i < shared::kHistogramFrames && addresses[i] != 0; ++i)
@@ -170,7 +170,7 @@ std::string Printer::keys_text(const HistogramEntry& entry) const {
   return text + (has_lines ? "}" : " }");
 }
 
-// Hundredths of a percent.
+// A share in hundredths of a percent.
 std::uint64_t share(std::uint64_t value, std::uint64_t whole) {
   constexpr std::uint64_t kWhole = 10'000;
   if (whole == 0) return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Histograms as the kernel's `hist` files show them (kernel/trace/trace_events_hist.c). Where the kernel leaves the order of entries
-// open, those that are equal stand in the order of their keys.
+// Prints histograms in the format of the kernel's `hist` files (kernel/trace/trace_events_hist.c). Where the kernel does not
+// define the order, equal entries are ordered by key.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@ namespace uprobe::format {
 
 struct HistogramNames {
   std::function<std::string(std::uint32_t tid)> task;
-  Symbols* symbols = nullptr;   // of code addresses; null: they print as numbers
-  bool escape_control = false;  // bytes that are no text as \x1b
+  Symbols* symbols = nullptr;   // names code addresses; null: they print as numbers
+  bool escape_control = false;  // print bytes that are not text as \x1b
 };
 
 std::string print_histogram(const program::HistogramPlan& plan, const trace::HistogramCopy& copy,

@@ -8,7 +8,7 @@ namespace uprobe::format {
 
 namespace {
 
-constexpr std::size_t kMostName = 200;  // no line grows without bound
+constexpr std::size_t kMostName = 200;  // limits the length of a line
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where the formats get the names of code addresses from.
+// The interface by which formats get the names of code addresses.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct NamedAddress {
   std::uint64_t distance = 0, size = 0;
 };
 
-// What is known of an address: the function, or at least the file.
+// The function at an address or, if that is not known, the file.
 struct CodePlace {
   std::string name;  // empty: not known
   std::uint64_t distance = 0, size = 0;
@@ -28,7 +28,7 @@ struct CodePlace {
 // One line of a stack.
 struct StackFrame {
   std::uint64_t address = 0;
-  bool is_return = false;  // the call is in front of it
+  bool is_return = false;  // the call is before the address
 };
 
 class Symbols {
@@ -38,18 +38,19 @@ class Symbols {
   Symbols& operator=(const Symbols&) = delete;
   virtual ~Symbols() = default;
 
-  // In the process that made the record. The name is valid until the next call.
+  // The name in the process that made the record, valid until the next call.
   virtual NamedAddress name_of(const trace::EventRecord& record, std::uint64_t address) = 0;
-  // In the process that made the record; null: in any, but where processes differ in what they have there nothing is known.
+  // The place in the process that made the record; null: in any process, and not known where processes have different code
+  // there.
   virtual CodePlace place_of(const trace::EventRecord* record, std::uint64_t address) = 0;
-  // Of a record with a stack, the place of the hit first.
+  // The frames of a record with a stack, the place of the hit first.
   virtual std::vector<StackFrame> frames_of(const trace::EventRecord& record) = 0;
 };
 
-// By frame pointers alone.
+// The frames by frame pointers alone.
 std::vector<StackFrame> linked_frames(const trace::EventRecord& record);
 
-// "function+0x4/0x20", "/file[+0x1040]", "0x7f00"; of a return address as of the call in front of it.
+// "function+0x4/0x20", "/file[+0x1040]", "0x7f00"; for a return address, the text for the call before it.
 std::string frame_text(Symbols* symbols, const trace::EventRecord* record, std::uint64_t address, bool is_return);
 
 }  // namespace uprobe::format

@@ -31,12 +31,13 @@ constexpr std::string_view kHeader =
 
 constexpr std::size_t kTaskWidth = 16, kTidWidth = 7;
 constexpr std::uint32_t kFuncOffset = 8, kReturnIpOffset = 16;
-// Around the fields: cpu, flags, time, two addresses, the punctuation between them, and what put_hex and pieces write too much.
+// Room for all but the fields: cpu, flags, time, two addresses, punctuation, and the bytes that put_hex and pieces write beyond
+// their end.
 constexpr std::size_t kLineOverhead = 192;
-// The most of a function's name that a line shows, and what may stand around it.
+// The most characters of a function's name that a line shows, and the room for what surrounds it.
 constexpr std::size_t kSymbolName = 200, kSymbolBytes = kMostEscaped * kSymbolName + 64;
 constexpr std::size_t kSecondBytes = 5 + 8 + 20 + 1;  // cpu, flags, seconds, point
-// A value of N bytes prints as at most so many times N characters: a string's locator as "(fault)," or two quotes and a
+// A value of N bytes prints as at most N times this many characters: a string's locator as "(fault)," or two quotes and a
 // comma, a character as '\x00',.
 constexpr std::size_t kExpansion = 8;
 
@@ -49,7 +50,7 @@ T load_from(const std::uint8_t* at) {
   return value;
 }
 
-// Names and punctuation: most are a few bytes long, where a call of memcpy would cost more than the copying.
+// For names and punctuation: most have a few bytes, for which a call of memcpy costs more than the copying.
 char* put(char* at, std::string_view text) {
   const std::size_t size = text.size();
   if (size > 16 && size <= 32) {
@@ -100,7 +101,7 @@ char* put_cpu_and_seconds(char* at, std::uint16_t cpu, std::uint64_t seconds) {
   return at;
 }
 
-// The shortest digits that are this number and no other.
+// The shortest digits that identify this number.
 char* put_floating(char* at, const std::uint8_t* value, std::uint8_t size) {
   constexpr std::size_t kRoom = 32;  // 24 characters at most
   return size == 4 ? std::to_chars(at, at + kRoom, load_from<float>(value)).ptr
@@ -133,7 +134,7 @@ TextFormatter::Piece::Piece(std::string_view text)
   if (long_text.empty()) std::copy(text.begin(), text.end(), bytes.begin());
 }
 
-// Overwrites sizeof bytes, however few there are.
+// Always overwrites sizeof bytes.
 char* TextFormatter::Piece::put_to(char* at) const {
   if (size > sizeof bytes) return put(at, long_text);
   std::memcpy(at, bytes.data(), sizeof bytes);
@@ -147,14 +148,14 @@ TextFormatter::EventPlan TextFormatter::plan_event(const program::EventLayout& l
   plan_place(layout, plan);
   plan.needed = std::max<std::uint32_t>(layout.fixed_bytes, layout.is_return ? kReturnIpOffset + 8 : kFuncOffset + 8);
   plan.line_bytes = plan.prefix.size + plan.middle.size + kLineOverhead;
-  // The return address, which a function event shows in front.
+  // The first field is the return address, which a function event shows at the beginning.
   const std::size_t first = layout.style == Style::function ? 1 : 0;
   for (std::size_t i = first; i < layout.fields.size(); ++i) plan_field(layout.fields[i], i == first, plan);
   if (layout.style != Style::event) plan.line_bytes += kSymbolBytes;
   return plan;
 }
 
-// Names of functions are those of a file, which may have any bytes in them.
+// Names of functions come from a file, and may contain any bytes.
 std::string TextFormatter::shown(const std::string& name) const {
   return options_.escape_control ? escaped(name) : name;
 }
@@ -207,7 +208,7 @@ char* TextFormatter::put_text(char* at, std::string_view text) const {
   return options_.escape_control ? put_escaped(at, text) : put(at, text);
 }
 
-// %16s-%-7d and the blank and bracket before the CPU.
+// "%16s-%-7d [", up to the CPU.
 const std::string& TextFormatter::task_text(std::uint32_t tid, std::string_view comm) {
   TaskPlan& task = tasks_[tid % tasks_.size()];
   if (task.tid == tid && task.comm == comm && !task.text.empty()) return task.text;
@@ -266,7 +267,7 @@ char* TextFormatter::put_place(char* at, const EventPlan& event, const Payload& 
   return event.middle.put_to(at);
 }
 
-// A return address lies behind its call, which may be the last instruction of its function.
+// A return address is after its call, which may be the last instruction of its function.
 char* TextFormatter::put_caller(char* at, std::uint64_t address, const Payload& payload) const {
   const NamedAddress found =
       options_.symbols == nullptr ? NamedAddress{} : options_.symbols->name_of(*payload.record, address - 1);
@@ -282,7 +283,7 @@ char* TextFormatter::put_symbol(char* at, std::uint64_t address, bool is_bare, c
   return is_bare ? put_hex(put(at, "/0x"), found.size) : at;
 }
 
-// Rounded to the nearest microsecond, as the kernel does. All but the microseconds is mostly as in a line before.
+// Rounded to the nearest microsecond, as in the kernel. All but the microseconds is usually the same as in an earlier line.
 char* TextFormatter::put_cpu_and_time(char* at, std::uint16_t cpu, std::uint64_t ns) {
   constexpr std::uint64_t kSecond = 1'000'000;
   const std::uint64_t microseconds = ns / 1000 + (ns % 1000 >= 500 ? 1 : 0);
@@ -311,7 +312,7 @@ char* TextFormatter::put_field(char* at, const FieldPlan& field, Payload& payloa
   return at;
 }
 
-// An array as a whole.
+// One text for a whole array.
 char* TextFormatter::put_missing(char* at, const FieldPlan& field) {
   at = put(at, kMissing);
   return field.is_array && !field.is_text ? put(at, "}") : at;
@@ -347,7 +348,7 @@ char* TextFormatter::put_value(char* at, const FieldPlan& field, const std::uint
   return at;
 }
 
-// The locator's length counts the NUL. A locator that does not lead to dynamic data of this payload is a fault.
+// The locator's length counts the NUL. A locator outside the dynamic data of this payload prints as a fault.
 char* TextFormatter::put_string(char* at, const std::uint8_t* locator, bool is_bare, Payload& payload) const {
   const auto value = load_from<std::uint32_t>(locator);
   const std::uint32_t offset = value & 0xffff, length = value >> 16;

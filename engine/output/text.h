@@ -4,13 +4,14 @@
 //          TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION
 //            zsh-10064   [001] .....  1370.652542: e: (0x564be9bf4d41) u=1 str="two words"
 //
-// A record with a stack is followed by one as the kernel's user stack traces print, with names of functions where they are known:
+// A record with a stack is followed by a second one in the format of the kernel's user stack traces, with names of functions if
+// known:
 //
 //            zsh-10064   [001] .....  1370.652542: <user stack trace>
 //  => zalloc+0x0
 //
-// Meant for millions of lines a second: everything that is the same in each line of an event is prepared, and a line is
-// built in a buffer that is large enough before it starts.
+// Made for millions of lines a second: text that is the same in each line of an event is prepared, and a line is built in a
+// buffer whose size is checked before it begins.
 #pragma once
 
 #include <array>
@@ -28,33 +29,33 @@ namespace uprobe::format {
 
 struct TextOptions {
   bool escape_control =
-      false;  // of strings and names (escape.h); else every byte is printed as it is, as the kernel does
-  Symbols* symbols = nullptr;  // of code addresses; null: they print as numbers. Outlives the formatter
+      false;  // in strings and names (escape.h); else every byte is printed unchanged, as the kernel does
+  Symbols* symbols = nullptr;  // names code addresses; null: they print as numbers. Must outlive the formatter
 };
 
 class TextFormatter final : public Formatter {
  public:
-  // layouts[i] is that of the records of type i; several may have the same name. They need not live on.
+  // layouts[i] is for records of type i; several may have the same name. They are needed only during the call.
   explicit TextFormatter(std::span<const program::EventLayout> layouts, TextOptions options = {});
 
-  // Of the next type.
+  // Adds the layout of the next type.
   void add(const program::EventLayout& layout) { events_.push_back(plan_event(layout)); }
 
   void header(Buffer& out) override;
   void append(const trace::EventRecord& record, std::string_view comm, Buffer& out) override;
 
  private:
-  // Text that is the same in each line. Most is short, and copied without a look at how short.
+  // Text that is the same in each line. Most pieces are short, and are copied at a fixed size.
   struct Piece {
     Piece() = default;
     explicit Piece(std::string_view text);
     char* put_to(char* at) const;
 
     std::array<char, 24> bytes = {};
-    std::string long_text;  // if it is longer than that
+    std::string long_text;  // if it does not fit into `bytes`
     std::size_t size = 0;
   };
-  // A field and how it prints.
+  // A field, and how it prints.
   struct FieldPlan {
     Piece prefix;  // " name=", " name=0x", " name={"
     program::Kind kind;
@@ -68,7 +69,7 @@ class TextFormatter final : public Formatter {
   };
   struct EventPlan {
     Piece prefix;  // ": event: (0x"
-    Piece middle;  // of the other styles: what follows the caller's name
+    Piece middle;  // in the other styles: the text after the caller's name
     program::Style style = program::Style::event;
     bool is_return = false;
     std::uint32_t needed = 0;    // bytes of payload that the fields take up
@@ -87,8 +88,8 @@ class TextFormatter final : public Formatter {
     std::uint64_t begin = 0;  // microseconds
     Piece text;
   };
-  // A payload under way: the strings of one line can be no longer than the payload that they come from, although
-  // hostile locators could name the same bytes again and again.
+  // The payload of a line. The strings of one line together can be no longer than the payload, although hostile locators could
+  // name the same bytes again and again.
   struct Payload {
     const std::uint8_t* bytes;
     std::uint32_t size;
@@ -118,7 +119,7 @@ class TextFormatter final : public Formatter {
   std::vector<EventPlan> events_;
   std::array<TaskPlan, 64> tasks_;
   std::array<SecondPlan, 8> seconds_;
-  std::vector<std::uint8_t> padded_;  // a payload that was too short
+  std::vector<std::uint8_t> padded_;  // for a payload that is too short
 };
 
 }  // namespace uprobe::format

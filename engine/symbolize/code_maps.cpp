@@ -11,7 +11,7 @@
 namespace uprobe::control {
 namespace {
 
-// A process may map files again and again, and there may be any number of processes.
+// Limits, because a process may map files again and again, and there may be any number of processes.
 constexpr std::size_t kMostFiles = 4096, kMostBytesOfOne = 1 << 20, kMostBytes = 32 << 20;
 
 bool has(const std::vector<CodeMapping>& book, const CodeMapping& mapping) {
@@ -34,7 +34,7 @@ std::uint64_t now() {
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-// Those that are not among them yet.
+// Adds those that are not in `found` yet.
 void add_places(const std::vector<CodeMapping>& book, std::uint64_t address, std::vector<CodeMapping>& found) {
   for (const CodeMapping& m : book) {
     const bool known =
@@ -45,7 +45,7 @@ void add_places(const std::vector<CodeMapping>& book, std::uint64_t address, std
 
 }  // namespace
 
-// Code generators change the protection of parts of their memory again and again.
+// Merges ranges, because code generators change the protection of parts of their memory again and again.
 bool CodeMaps::add_generated(Book& book, std::uint64_t begin, std::uint64_t end) {
   constexpr std::size_t kMost = 1024;
   const bool is_known = std::ranges::any_of(
@@ -60,7 +60,7 @@ bool CodeMaps::has_generated(const Book& book, std::uint64_t address) {
                              [&](const auto& range) { return range.first <= address && address < range.second; });
 }
 
-// 0: it is gone. An id that another process has by now is told by its anchor.
+// 0: the thread is gone. If another process has the id by now, the anchor shows it.
 pid_t CodeMaps::process_of(pid_t tid) {
   constexpr std::size_t kMost = 4096;
   {
@@ -117,7 +117,7 @@ void CodeMaps::add_file(Book& book, CodeMapping mapping) {
   book.bytes += bytes, bytes_ += bytes;
 }
 
-// The one that was looked at longest ago: it has most likely ended.
+// Drops the book that was read longest ago: its process has most likely ended.
 void CodeMaps::forget_oldest(pid_t but) {
   auto oldest = books_.end();
   for (auto book = books_.begin(); book != books_.end(); ++book)
@@ -141,7 +141,7 @@ std::vector<CodeMapping> CodeMaps::anywhere(std::uint64_t address) const {
   return found;
 }
 
-// Of the process, or where it has none, of all; those that have the anchor.
+// The book of the process or, if it has none, all books; only those that have the anchor.
 template <class Visit>
 void CodeMaps::each_book(pid_t pid, const Anchor& anchor, const Visit& visit) const {
   const auto look = [&](const Book& book) {

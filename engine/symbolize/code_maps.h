@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Which file's code lay where in the processes of a session, for names of addresses that are read when the process may be gone.
+// Remembers which file's code was at which addresses in the processes of a session, for the names of addresses that are printed
+// when the process may be gone.
 //
-// Whatever becomes executable of a file is shown to the tool before it runs (preload/mappings.cpp), so a look at each such moment
-// sees all files' code. Of generated code nobody tells, nor of what is unmapped: what a process has at an address is believed of
-// moments before the last look alone. What has been unmapped stays in the book: an address that two have had is nobody's.
+// A process reports each file mapping that becomes executable before its code runs (preload/mappings.cpp), so a look at each of
+// these moments sees all files' code. Generated code and unmapping are not reported: what a process has at an address is known
+// only for times before the last look. Unmapped code stays in the book, and an address that two files have had gets no name.
 #pragma once
 
 #include <sys/types.h>
@@ -20,7 +21,7 @@
 
 namespace uprobe::control {
 
-// What CodeMapping::path is of the kernel's own code in each process.
+// The CodeMapping::path of the kernel's own code in each process.
 inline constexpr std::string_view kVdso = "[vdso]";
 
 // An executable mapping of a file, or of the vDSO (inode 0).
@@ -33,32 +34,33 @@ struct CodeMapping {
   bool operator==(const CodeMapping&) const = default;
 };
 
-// For two threads: one notes, one asks.
+// For two threads: one adds, one asks.
 class CodeMaps {
  public:
-  // Reads the process's mappings, if it is there.
+  // Reads the process's mappings, if it still exists.
   void note(pid_t pid);
-  // The same of a thread's process, unless that has been done since `moment` (nanoseconds of CLOCK_MONOTONIC).
+  // The same for the process of a thread, unless it was done after `moment` (nanoseconds of CLOCK_MONOTONIC).
   void note_since(pid_t tid, std::uint64_t moment);
 
-  // A code address of which it is known what lies there.
+  // A code address whose file is known.
   struct Anchor {
     std::uint64_t address = 0, offset = 0, inode = 0;
   };
-  // What has lain at an address of a process that has the anchor where it says. `pid` may be a thread's id, which no process
-  // has; then any process counts. Each file and offset once; none where generated code has lain too.
+  // The files that were at an address, in the book of the process that has the anchor at its place. If no process has the id
+  // `pid`, which may be a thread's, the books of all processes with that anchor count. Each file and offset once; none where
+  // generated code was, too.
   std::vector<CodeMapping> at(pid_t pid, const Anchor& anchor, std::uint64_t address) const;
 
-  // Whether code has lain at an address of such a process, be it in no file.
+  // Whether code was at the address in such a process, of a file or not.
   bool has_code(pid_t pid, const Anchor& anchor, std::uint64_t address) const;
 
-  // In any process; each file and offset once.
+  // The same for all processes; each file and offset once.
   std::vector<CodeMapping> anywhere(std::uint64_t address) const;
 
-  // Grows with each change.
+  // Changes with every change of the books.
   std::uint64_t generation() const;
 
-  // How many processes have mapped more than is kept of one: none of their addresses has a name then.
+  // How many processes have mapped more than one book holds: none of their addresses gets a name.
   std::size_t overfull() const;
 
  private:
@@ -66,8 +68,8 @@ class CodeMaps {
     std::uint64_t noted = 0;  // when the last look began
     std::vector<CodeMapping> files;
     std::vector<std::pair<std::uint64_t, std::uint64_t>> generated;  // code without a file: begin and end
-    std::size_t bytes = 0;                                           // of memory, about
-    bool is_full = false;                                            // something that was mapped is not in it
+    std::size_t bytes = 0;                                           // memory, approximately
+    bool is_full = false;                                            // some mapping is not in it
   };
   void add_file(Book& book, CodeMapping mapping);
   void forget_oldest(pid_t but);
@@ -79,9 +81,9 @@ class CodeMaps {
 
   mutable std::mutex lock_;
   std::map<pid_t, Book> books_;
-  std::map<pid_t, pid_t> processes_;  // of threads
+  std::map<pid_t, pid_t> processes_;  // by thread
   std::size_t bytes_ = 0, overfull_ = 0;
-  bool has_forgotten_ = false;  // books: a process without one is not like another
+  bool has_forgotten_ = false;  // some books were dropped, so a process without a book cannot use all the others
   std::uint64_t generation_ = 0;
 };
 

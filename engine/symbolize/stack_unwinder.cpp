@@ -13,9 +13,9 @@ using elf::kFrameIp;
 using elf::kFrameSp;
 using shared::Reg;
 
-// As in the agent (preload/stack_walk.cpp): a link that leads further is something else.
+// As in the agent (preload/stack_walk.cpp): a link that leads further is not a frame.
 constexpr std::uint64_t kMostFrameBytes = 1 << 20;
-// By the numbers of unwind tables.
+// In the order of DWARF register numbers.
 constexpr Reg kOrder[elf::kFrameRegisters] = {Reg::ax,  Reg::dx,  Reg::cx,  Reg::bx,  Reg::si,  Reg::di,
                                               Reg::bp,  Reg::sp,  Reg::r8,  Reg::r9,  Reg::r10, Reg::r11,
                                               Reg::r12, Reg::r13, Reg::r14, Reg::r15, Reg::ip};
@@ -43,7 +43,7 @@ class Unwinder {
   }
 
  private:
-  // To the caller of a frame. False: there is none, or none that is known.
+  // Steps to the caller of a frame. False: there is none, or it is not known.
   bool step(const format::StackFrame& frame) {
     const CodeAt code = find_(frame.address - (frame.is_return ? 1 : 0));
     const elf::FrameRow* row = code.tables == nullptr ? nullptr : code.tables->row_at(code.link_address);
@@ -60,7 +60,7 @@ class Unwinder {
     return step_by_link(top && *top >= 16 ? *top - 16 : state_[kFrameSp].value_or(0));
   }
 
-  // To the frame that is linked at `low` or next above.
+  // Steps to the frame whose link is at `low` or at the next place above.
   bool step_by_link(std::uint64_t low) {
     is_return_ = true;
     if (low == *state_[kFrameSp] && is_entered(low)) return true;
@@ -73,7 +73,7 @@ class Unwinder {
     return true;
   }
 
-  // A function that has been entered just now, as the agent knows: the return address is where the stack pointer is.
+  // A function that has just been entered, as the agent knows: the return address is at the stack pointer.
   bool is_entered(std::uint64_t sp) {
     if (stack_.frames.size() < 2 || stack_.frames[1].place != sp || stack_[Reg::sp] != sp) return false;
     if (!is_return_address(stack_.frames[1].address)) return false;
@@ -81,7 +81,7 @@ class Unwinder {
     return true;
   }
 
-  // What the frame pointer says, if it can be one, else the first frame of the agent's chain that is not below.
+  // The frame pointer's value, if it can be a link; otherwise the first frame of the agent's chain that is not below `low`.
   std::optional<std::uint64_t> next_link(std::uint64_t low) const {
     const auto link = state_[kFrameBp];
     if (link && *link >= low && *link - low < kMostFrameBytes && *link % 8 == 0 && stack_.word_at(*link + 8))
@@ -94,7 +94,8 @@ class Unwinder {
   bool is_return_address(std::uint64_t address) const {
     const CodeAt code = find_(address - 1);
     if (!code.is_code || code.file == nullptr) return code.is_code;
-    // Who starts a thread of its own making leaves a function's address there, plus one (Go's goexit): unwinders look one back.
+    // Code that starts threads of its own kind leaves a function's address + 1 there (Go's goexit), because unwinders look one
+    // byte back.
     const auto function = code.file->range_at(code.link_address);
     return is_behind_call(*code.file, code.link_address + 1) || (function && function->begin == code.link_address);
   }
@@ -103,10 +104,10 @@ class Unwinder {
   const Memory memory_;
   const std::function<CodeAt(std::uint64_t)>& find_;
   elf::FrameState state_;
-  bool is_return_ = true;  // of the frame that was found last
+  bool is_return_ = true;  // for the frame found last
 };
 
-// The length of `call *r/m64` (ff /2) by the bytes behind ff, without prefixes; 0: it is something else.
+// The length of `call *r/m64` (ff /2) by the bytes after ff, without prefixes; 0: it is another instruction.
 std::size_t indirect_call_bytes(std::uint8_t modes, std::uint8_t scaled) {
   const unsigned mode = modes >> 6, base = modes & 7;
   if ((modes & 0x38) != 0x10) return 0;

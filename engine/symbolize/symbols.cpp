@@ -15,7 +15,7 @@ namespace {
 using control::CodeMapping;
 using control::CodeMaps;
 
-// Targets map what they like: files whose names were asked for are kept as long as they are few.
+// Targets may map any files: the files that were asked for are kept as long as they are few.
 bool is_too_much(std::size_t files, std::uint64_t bytes) {
   constexpr std::size_t kMostFiles = 4096;
   constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
@@ -24,7 +24,7 @@ bool is_too_much(std::size_t files, std::uint64_t bytes) {
 
 constexpr std::size_t kFunctionOffset = 8;  // of __probe_ip, or __probe_func, in the payload
 
-// Of several names of one function the one without leading underscores, then the shortest.
+// Of several names of one function, the one without leading underscores, then the shortest.
 bool is_better(const elf::Symbol& a, const elf::Symbol& b) {
   const auto rank = [](const elf::Symbol& s) {
     return std::tuple(s.is_label, std::min(s.name.find_first_not_of('_'), s.name.size()), s.name.size());
@@ -47,7 +47,7 @@ const elf::Symbol* function_around(const elf::ElfFile& file, std::uint64_t addre
   return best;
 }
 
-// The kernel gives all processes the same one.
+// The kernel gives the same one to all processes.
 std::shared_ptr<const elf::ElfFile> own_vdso() {
   constexpr std::size_t kMostBytes = 1 << 20;
   const auto begin = Addr{::getauxval(AT_SYSINFO_EHDR)};
@@ -73,7 +73,7 @@ std::optional<CodeMaps::Anchor> SessionSymbols::anchor_of(const trace::EventReco
   return anchor;
 }
 
-// Code that has been generated in the place of a file's has to be seen before a name is given.
+// Reads the mappings again before a name is given: the code may have been replaced by generated code.
 void SessionSymbols::look_again(const trace::EventRecord& record) {
   maps_.note_since(static_cast<pid_t>(record.tid), record.ns);
 }
@@ -177,7 +177,7 @@ format::CodePlace SessionSymbols::place_of(const trace::EventRecord* record, std
   return place;
 }
 
-// What lies at the path now, if that is what was mapped. (Its device has another number in maps on some file systems.)
+// The file at the path, if it is still the one that was mapped. (On some file systems its device has another number in maps.)
 SessionSymbols::File SessionSymbols::file_of(const CodeMapping& mapping) {
   const auto known = by_path_.find(mapping.path);
   if (known == by_path_.end() && is_too_much(by_path_.size(), file_bytes_)) return nullptr;
@@ -189,7 +189,7 @@ SessionSymbols::File SessionSymbols::file_of(const CodeMapping& mapping) {
   return at->second && at->second->identity().inode == mapping.inode ? at->second : nullptr;
 }
 
-// Before a record is looked at: what is found for one record stays until its end.
+// Called before a record is processed, because files found for one record must stay until its end.
 void SessionSymbols::make_room() {
   if (!is_too_much(by_path_.size(), file_bytes_)) return;
   recent_code_.fill({});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Names of code addresses in records: by the mappings of the process that made the record, as they were noted while it lived,
-// and the symbols of the mapped files. An address of which that leaves a doubt has no name.
+// Names of code addresses in records, by the mappings of the process as they were noted while it lived, and by the symbols of
+// the mapped files. A doubtful address gets no name.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace uprobe {
 
 class SessionSymbols final : public format::Symbols {
  public:
-  // sites[i] is where the event of type i is. `maps` must outlive it.
+  // sites[i] is the place of the event of type i. `maps` must outlive it.
   SessionSymbols(control::CodeMaps& maps, std::vector<plan::Site> sites);
 
   format::NamedAddress name_of(const trace::EventRecord& record, std::uint64_t address) override;
@@ -43,7 +43,7 @@ class SessionSymbols final : public format::Symbols {
     CodeAt code;
   };
 
-  // Of the record's own place; nothing for a record that does not say.
+  // The place of the record's own hit; nothing: the record does not contain it.
   std::optional<control::CodeMaps::Anchor> anchor_of(const trace::EventRecord& record) const;
   void look_again(const trace::EventRecord& record);
   std::vector<control::CodeMapping> mapped_at(const trace::EventRecord& record, const control::CodeMaps::Anchor& anchor,
@@ -52,7 +52,7 @@ class SessionSymbols final : public format::Symbols {
   CodeAt code_at(const trace::EventRecord& record, const control::CodeMaps::Anchor& anchor, std::uint64_t address);
   CodeAt find_code(const trace::EventRecord& record, const control::CodeMaps::Anchor& anchor, std::uint64_t address);
   CodeAt code_in(const elf::ElfFile& file, std::uint64_t link_address);
-  // The probe's own file moves as a whole, so that it needs no mappings; nothing: the address is not in its code.
+  // The probe's own file moves as a whole, so it needs no mappings. Nothing: the address is not in its code.
   static std::optional<std::uint64_t> address_in_own(const plan::Site& site, const control::CodeMaps::Anchor& anchor,
                                                      std::uint64_t address);
   File file_of(const control::CodeMapping& mapping);
@@ -62,9 +62,9 @@ class SessionSymbols final : public format::Symbols {
   control::CodeMaps& maps_;
   std::vector<plan::Site> sites_;
   plan::FileCache files_;
-  std::map<std::string, File> by_path_;                    // null: not the file that was mapped
-  std::uint64_t file_bytes_ = 0;                           // of these
-  std::map<const elf::ElfFile*, elf::CallFrames> tables_;  // of files that are kept above
+  std::map<std::string, File> by_path_;                    // null: it is not the file that was mapped
+  std::uint64_t file_bytes_ = 0;                           // size of these files
+  std::map<const elf::ElfFile*, elf::CallFrames> tables_;  // of the files in by_path_
   std::array<Known, 256> recent_;
   std::array<KnownCode, 1024> recent_code_;
 };
