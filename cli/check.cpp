@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Rendering what definitions define. See check.h.
+// Prints what definitions define. See check.h.
 #include "cli/check.h"
 
 #include <cstring>
@@ -8,8 +8,8 @@ namespace uprobe::cli {
 
 namespace {
 
-constexpr std::string_view kKernelPrefix = "trace_uprobe: ";  // as in error_log: the kernel's name of the subsystem
-constexpr std::string_view kFilterPrefix = "parse_error: ";   // as in a filter file that was written to
+constexpr std::string_view kKernelPrefix = "trace_uprobe: ";  // as in error_log, where it names the subsystem
+constexpr std::string_view kFilterPrefix = "parse_error: ";   // as in a filter file after a write
 constexpr std::string_view kOwnPrefix = "uprobe-run: ";
 
 std::string json_string(std::string_view text) {
@@ -39,7 +39,7 @@ std::string json_field(const program::FormatField& field) {
          std::to_string(field.size) + ", " + (field.is_signed ? "1" : "0") + "]";
 }
 
-// The recorded formats leave out all that is called common_..., which an argument may be called too (common_cpu).
+// The recorded formats omit all common_... fields; an argument can have such a name too (common_cpu).
 bool is_common(const program::FormatField& field) { return field.declaration.find(" common_") != std::string::npos; }
 
 std::string json_format(const EventFormat& format) {
@@ -49,7 +49,7 @@ std::string json_format(const EventFormat& format) {
          ", \"fields\": " + json_list(fields, json_field) + "}";
 }
 
-// Files and symbols that are not there have no errno from uprobe_events; it would be EINVAL, as of every symbol.
+// uprobe_events has no errno for missing files and symbols; it would be EINVAL, as for every symbol.
 std::string json_errno(const Error& error) {
   const char* name = ::strerrorname_np(error.err == 0 ? EINVAL : error.err);
   return json_string(name == nullptr ? std::to_string(error.err) : name);

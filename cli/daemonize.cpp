@@ -25,7 +25,7 @@ namespace {
 
 constexpr pid_t kFirstProcess = 1;
 
-// In the tool.
+// Set in the tool.
 pid_t g_program = 0;
 Fd g_line;
 
@@ -41,10 +41,10 @@ std::string link_at(const char* path) {
   return ::readlink(path, link, sizeof link - 1) > 0 ? link : "";
 }
 
-// The first child after unshare -p is process 1 of a namespace, and the program is outside of it.
+// After unshare -p the first child is process 1 of a new namespace, and the program is outside of it.
 bool is_divided() { return link_at("/proc/self/ns/pid") != link_at("/proc/self/ns/pid_for_children"); }
 
-// Of the program's parent: a shell may have started some and then become us.
+// Whether the program's parent-to-be has children: a shell may have started some and then become this process.
 bool has_children() {
   siginfo_t info{};
   return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0;
@@ -73,8 +73,9 @@ void divide(bool stays) {
 
 enum class Role { waiting, tool };
 
-// A child whose end nobody is told of and whose times count nowhere is one that ends while SIGCHLD is ignored; where there are others
-// that must not end so, it is one without an exit signal.
+// The intermediate process must leave no trace in its parent: neither a signal nor CPU times. A child that ends while SIGCHLD
+// is ignored leaves none; if there are other children, which must not end that way, the intermediate process is a child without
+// an exit signal.
 Role start_tool() {
   const bool stays = ::getpid() == kFirstProcess, is_ignored = !stays && !has_children();
   int is_reaper = 0;
@@ -94,16 +95,16 @@ Role start_tool() {
   return Role::waiting;
 }
 
-// Yama lets only a descendant be traced, unless it says so itself. Where there is no Yama the call fails.
+// Yama lets a process trace its descendants alone, unless the other process permits it. Without Yama this call fails.
 void admit(int line, int tool) {
   ::prctl(PR_SET_PTRACER, static_cast<unsigned long>(tool), 0, 0, 0);
   send_number(line, 0);
 }
 
-// An Error: execve has failed. A number: there is to be no program.
+// An Error: execve has failed. A number: the exit code, because there will be no program.
 Result<int> become(int line, const std::vector<std::string>& program) {
   const auto order = await_order(line);
-  if (!order) return Error{.code = Code::system, .text = "the tool has ended, and nothing was started"};
+  if (!order) return Error{.code = Code::system, .text = "the tool has ended; the program was not started"};
   if (order->path.empty()) return order->code;
   std::vector<char*> words;
   for (const std::string& word : program) words.push_back(const_cast<char*>(word.c_str()));
@@ -121,7 +122,7 @@ Outcome wait_as_program(int line, const std::vector<std::string>& program, const
   return {exit_code_of_launch(ended.error()), 0};
 }
 
-// Memory, where there is no /dev.
+// A memory file, if there is no /dev.
 Fd open_nothing() {
   Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   return null ? std::move(null) : Fd(::memfd_create("null", MFD_CLOEXEC));
@@ -132,7 +133,7 @@ void turn_away(int first, int last) {
   for (int stream = first; null && stream <= last; ++stream) ::dup2(null.get(), stream);
 }
 
-// What the tool has opened is closed by execve; what it was given is not.
+// execve closes the files that the tool has opened, but not those that it was given.
 void close_inherited() {
   const std::unique_ptr<DIR, int (*)(DIR*)> all(::opendir("/proc/self/fd"), ::closedir);
   while (const dirent* entry = all ? ::readdir(all.get()) : nullptr) {
@@ -180,11 +181,11 @@ void fall_silent() {
   if (g_program != 0) turn_away(STDERR_FILENO, STDERR_FILENO);
 }
 
-// Yama lets a tool trace its descendants, and who names it: the program's children do neither.
+// Yama lets a tool trace its descendants, and processes that name it: the program's children are neither.
 std::string restriction_on_children() {
   const auto scope = read_file("/proc/sys/kernel/yama/ptrace_scope");
   if (!scope || *scope == "0\n" || ::geteuid() == 0) return {};
-  return "kernel.yama.ptrace_scope is in force: what the program's children load or execute goes unprobed";
+  return "kernel.yama.ptrace_scope is in force: libraries and programs that the program's children load are not probed";
 }
 
 void dismiss_waiting(const Outcome& outcome) {

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
-// -D: the process that was called becomes the program, so that its parent, its terminal and job control see no other. Before that
-// it starts the tool, and waits for its word:
+// -D: the called process becomes the program, so that its parent, its terminal and job control see no other process. Before
+// that it starts the tool, and waits for the tool's order:
 //
-//   called --clone--> between --fork--> the tool: plans, traces the first one's execve, reads, prints
+//   called --clone--> intermediate --fork--> the tool: plans, traces the execve of the called process, reads, prints
 //
-// The tool is no child of the program: the process between ends at once, and the kernel finds the tool another parent. A subreaper
-// would be that parent itself: it is none for the moment. Process 1 of a PID namespace always is: there the process between stays,
-// with an exit signal of 0, so that only a wait with __WALL or __WCLONE sees it, and takes the tool's orphans. What the called process
-// waits for on the way leaves neither a signal nor a time in what it will be able to ask about its children.
+// The tool is not a child of the program: the intermediate process ends at once, and the kernel gives the tool another parent.
+// A subreaper would be that parent itself, so the called process stops being one for that moment. Process 1 of a PID namespace
+// always is one: there the intermediate process stays, with exit signal 0, so that only a wait with __WALL or __WCLONE sees it,
+// and takes the tool's orphans. The children for which the called process waits on the way leave neither a signal nor a time
+// that it could later notice.
 //
-// Until the tool has the files that it writes it is in the session and the process group of the program: it may open the terminal, and
-// ^C ends both.
+// Until the tool has opened its output files it stays in the session and the process group of the program: it may open the
+// terminal, and ^C ends both.
 #pragma once
 
 #include <optional>
@@ -23,23 +24,23 @@
 
 namespace uprobe::cli {
 
-// Returns nothing where the caller goes on: in the tool, and in every call without -D. In the process that waits it returns only when
-// there is to be no program: how to end.
+// Returns nothing where the caller goes on: in the tool, and in every call without -D. In the called process it returns only
+// when there will be no program, and says how to end.
 std::optional<Outcome> run_daemonized(const std::vector<std::string>& arguments, const Streams& streams);
 
-// In the tool, the process that waits; elsewhere there is none (pid 0).
+// In the tool, the called process that waits; elsewhere none (pid 0).
 WaitingProcess waiting_process();
 
-// The tool keeps standard error alone of all that it has been given: a reader of the program's output waits for the program. It has a
-// session of its own, without a terminal.
+// The tool closes all that it was given except standard error, because a reader of the program's output waits for the end of
+// that output. It gets a session of its own, without a terminal.
 void step_aside();
-// Nor that.
+// Gives up standard error as well.
 void fall_silent();
 
 // Why the program's children cannot be followed everywhere; empty: they can.
 std::string restriction_on_children();
 
-// There is no program: the process that waits, if it still does, ends so.
+// There will be no program: the waiting process, if it still waits, ends with this outcome.
 void dismiss_waiting(const Outcome& outcome);
 
 }  // namespace uprobe::cli

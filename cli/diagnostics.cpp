@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Rendering of errors. See diagnostics.h.
+// Prints errors. See diagnostics.h.
 #include "cli/diagnostics.h"
 
 #include <unistd.h>
@@ -30,7 +30,7 @@ std::string painted(std::string_view text, std::string_view paint, bool color) {
 
 std::string prefix(bool color) { return painted("uprobe-run:", kBold, color) + " "; }
 
-// The part [first, last) of the glyphs that is shown.
+// The shown part [first, last) of the glyphs.
 struct Window {
   std::size_t first = 0;
   std::size_t last = 0;
@@ -42,7 +42,7 @@ std::size_t width_of(const std::vector<Glyph>& line, Window part) {
   return width;
 }
 
-// Grows to both sides of the caret in turn, as long as the columns last.
+// Grows to both sides of the caret in turn, as long as there are columns left.
 Window window_around(const std::vector<Glyph>& line, std::size_t caret) {
   if (width_of(line, {0, line.size()}) <= kShownColumns) return {0, line.size()};
   Window part{caret, caret};
@@ -77,7 +77,7 @@ std::string quotation(std::string_view definition, int column, bool color) {
   return text + std::string(kIndent) + std::string(before, ' ') + painted("^", kBoldRed, color) + "\n";
 }
 
-// "PLACE: " as far as the text does not name it already.
+// "PLACE: ", unless the text already names the place.
 std::string place_of(const Error& error, const Context& context) {
   std::string place;
   if (!context.place.empty()) place += escape(context.place) + ": ";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The plan in words. See dry_run.h.
+// Prints the plan. See dry_run.h.
 #include "cli/dry_run.h"
 
 #include <capstone/capstone.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What --dry-run shows: where each probe goes, the instruction there, and how the hit gets in.
+// The output of --dry-run: the place of each probe, the instruction there, and how it is hit.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace uprobe::cli {
 
-// Several lines per definition, each ended.
+// Several lines per definition, each with its newline.
 std::string render_plan(const std::vector<PlanReport>& reports);
 
 // One line for -v: "/bin/zsh:0x6ae40 (zfree): int3: why".

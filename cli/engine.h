@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the CLI needs of the engine, as an interface: the program binds it to uprobe::Session, the tests to a fake.
+// The CLI's interface to the engine: the program binds it to uprobe::Session, the tests to a fake.
 #pragma once
 
 #include <string>
@@ -16,27 +16,27 @@ class Engine {
  public:
   virtual ~Engine() = default;
 
-  // As uprobe::check_definitions.
+  // See uprobe::check_definitions.
   virtual CheckReport define(const std::vector<Definition>& writes, const CheckOptions& options) = 0;
   // Whether these definitions could be prepared; keeps nothing.
   virtual Status check(const SessionOptions& options) = 0;
-  // Comes before the calls below it.
+  // Call before the functions below it.
   virtual Status prepare(const SessionOptions& options) = 0;
   virtual std::vector<PlanReport> report() = 0;
   virtual Status launch(const std::vector<std::string>& argv) = 0;
   virtual Status attach(const Selection& whom, const GivenUp& given_up) = 0;
-  // As uprobe::release.
+  // See uprobe::release.
   virtual Status release(const Selection& whom) = 0;
   virtual int child_pid() = 0;
   virtual Result<Ending> run(const RunOptions& options, const Output& output) = 0;
   virtual Summary summary() = 0;
-  // As uprobe::Session's.
+  // See uprobe::Session.
   virtual bool has_clients() = 0;
   virtual void serve_clients() = 0;
   virtual void let_program_end() = 0;
   virtual std::string histograms(bool raw_strings) = 0;
 
-  // As uprobe::ask_session.
+  // See uprobe::ask_session.
   virtual Result<Reply> ask(const std::string& session, const std::vector<Command>& commands) = 0;
   virtual Result<std::vector<std::string>> list_functions(const std::string& object, const std::string& glob) = 0;
   virtual Result<std::vector<std::string>> list_source(const std::string& object, const std::string& function,

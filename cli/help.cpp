@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The text of --help, as it is printed: at most 80 columns. See help.h.
+// The text of --help: at most 80 columns. See help.h.
 #include "cli/help.h"
 
 namespace uprobe::cli {
@@ -22,7 +22,7 @@ Probes:
                             EXPR holds, as in the kernel's filter files:
                             'size > 64 && name ~ "lib*"'; also cpu, comm,
                             common_pid
-      --trigger=ACT         what a hit of the -p before it does: traceon,
+      --trigger=ACT         action at each hit of the preceding -p: traceon,
                             traceoff, enable_event:G:E, disable_event:G:E,
                             stacktrace; each with :COUNT and ' if EXPR';
                             hist:keys=FIELD[,...][:vals=...][:sort=...][:size=N]
@@ -52,7 +52,7 @@ Processes:
       --until=WHICH         first (default): stop when the program has ended
                             (with -P: the processes); last: stop when all traced
                             processes have ended; ^C lets them go on untraced
-  -D, --daemonize              the called process becomes PROGRAM: parent, its
+  -D, --daemonize           the called process becomes PROGRAM: parent, its
                             terminal and job control see no other process; the
                             tool runs in a session of its own and writes to -o
                             FILE alone, with -v its summary too
@@ -72,24 +72,24 @@ Output:
       --profile             after the trace, one line per probe, as in
                             uprobe_profile: path, event, hits, misses
       --raw-strings         write strings and names byte for byte, as the kernel
-                            does; default: bytes that are no text as \n, \t, \r
-                            and \x1b
+                            does; default: bytes that are not text as \n, \t,
+                            \r and \x1b
   -q, --quiet               no summary
-  -v, --verbose             say how each probe is placed; twice: with its
+  -v, --verbose             show how each probe is placed; twice: with its
                             instruction
       --color=WHEN          auto (default), always or never
 
 Look without running:
   -l, --list[=GLOB]         list the functions that can be probed, of -x FILE or
-                            of PROGRAM; every line can be given to -p
+                            of PROGRAM; every line can be passed to -p
       --lines=FUNC          list the source lines of a function that have code,
                             of -x FILE or of PROGRAM; every line can be given
                             to -p
       --vars=FUNC           print a definition that shows the function's
                             variables, and their types
       --dry-run             show where each probe would go, and how
-      --check               say what uprobe_events would take the definitions
-                            for, or what is wrong with them
+      --check               show how uprobe_events would read the definitions,
+                            or what is wrong with them
       --json                print the answer of --check as a JSON object
       --list-events         list the defined events, as uprobe_events would
       --format-file         print the events' format files
@@ -112,17 +112,16 @@ Expert:
   -b, --buffer-size=SIZE    size of each ring buffer, with K, M or G (default
                             4M)
       --tier=TIER           auto (default): a jump where it is safe, else a
-                            breakpoint; int3: breakpoints; jump: refuse what
-                            needs a breakpoint
+                            breakpoint; int3: breakpoints; jump: refuse
+                            probes that need a breakpoint
       --return=MODE         how return probes see the return: auto (default);
                             exits: at every return instruction of the function;
-                            stub: by a return address of the tool's
+                            stub: by replacing the return address
       --strict              accept exactly the definitions that the kernel
                             accepts
-      --force               probe at an offset inside an instruction all the
-                            same
-      --skip-refused        arm the other definitions where some are refused;
-                            says which, and why
+      --force               allow a probe at an offset inside an instruction
+      --skip-refused        if some definitions are refused, arm the others and
+                            report the refused ones
 
 A definition: p[:[GROUP/]EVENT] PATH:OFFSET|SYMBOL[+OFFSET]|GLOB
                 [[NAME=]FETCH[:TYPE]]... [if FILTER]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What --help prints. The parser's table (options.cpp) knows the options; a test compares the two.
+// The text of --help. The parser's table (options.cpp) has the options; a test compares the two.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See helper.h. Bad variables and definitions are told on the program's stderr, once; the program then runs unprobed.
+// See helper.h. Reports bad variables and definitions once, on the program's stderr; the program then runs unprobed.
 #include "cli/helper.h"
 
 #include <fcntl.h>
@@ -47,7 +47,7 @@ std::string variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
-// A misspelt variable would be a setting that has no effect.
+// A misspelt variable would be a setting without effect.
 void tell_unknown_variables(const Diagnostics& diagnostics) {
   static const std::vector<std::string> kVariables = {kProbes, kProbesFile, kOutput,     kBufferSize,  kVerbose,
                                                       kTier,   kReturn,     kRawStrings, kSkipRefused, kDisable};
@@ -63,7 +63,7 @@ void tell_unknown_variables(const Diagnostics& diagnostics) {
 
 struct Settings {
   SessionOptions session;
-  std::vector<std::string> places;  // of the definitions, for messages
+  std::vector<std::string> places;  // one per definition, for messages
   std::string output;
   int verbosity = 0;
   bool raw_strings = false;
@@ -74,7 +74,7 @@ Error bad_variable(const char* name, std::string text) {
   return Error{.code = Code::usage, .text = std::move(text), .where = name};
 }
 
-// Where a definition ends that begins at `at`: at a newline, or a semicolon outside of the quotes of its condition.
+// The end of the definition at `at`: a newline, or a semicolon outside the quotes of its condition.
 std::size_t end_of_definition(const std::string& text, std::size_t at) {
   const std::size_t condition = text.find(" if ", at);
   for (char quote = '\0'; at < text.size(); ++at) {
@@ -89,7 +89,7 @@ std::size_t end_of_definition(const std::string& text, std::size_t at) {
   return at;
 }
 
-// Definitions are separated by newlines or semicolons, as in the kernel's boot parameter. Those that name no object are of the
+// Definitions are separated by newlines or semicolons, as in the kernel's boot parameter. Those without an object belong to the
 // program.
 std::vector<ProbeSource> sources(const std::string& program) {
   std::vector<ProbeSource> found;
@@ -156,7 +156,7 @@ Context context_of(const Error& error, const Settings& from) {
   return {from.places[number], from.session.definitions[number].text};
 }
 
-// Where the trace goes: appended to a file that other processes may be appending to, or standard error.
+// The destination of the trace: appended to a file that other processes may be appending to, or standard error.
 class Appender {
  public:
   static Result<Appender> open(const std::string& pattern, pid_t pid) {
@@ -171,7 +171,7 @@ class Appender {
 
   bool is_stderr() const { return !file_; }
   bool is_terminal() const { return ::isatty(descriptor()) == 1; }
-  // Whether the file is still without the header. Until the next write nobody else can put it there.
+  // Whether the file still lacks the header. If so, the lock is held until the next write, so that no other process writes it.
   bool wants_header() {
     struct stat status {};
     if (is_stderr()) return true;
@@ -188,7 +188,7 @@ class Appender {
   }
 
  private:
-  // Another process may hold the lock for as long as it likes.
+  // Gives up after a while, because another process may hold the lock for any time.
   void lock() {
     constexpr int kMostLooks = 100;
     constexpr useconds_t kMoment = 10'000;
@@ -198,7 +198,7 @@ class Appender {
   Fd file_;
 };
 
-// From here on a reader of the program's stderr waits for the program alone; and its folder can be unmounted.
+// After this a reader of the program's stderr waits for the program alone, and the working folder can be unmounted.
 void let_go_of_streams() {
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (null) ::dup2(null.get(), STDERR_FILENO);
@@ -240,7 +240,7 @@ int serve(Helper& helper) {
   if (helper.settings.verbosity > 0)
     for (const PlanReport& report : session->report()) helper.diagnostics.line(plan_line(report));
   if (!helper.program.finish(true))
-    return kExitFailure;  // it runs on without us; the session's end takes the probes out
+    return kExitFailure;  // the program runs on untraced; the session's end takes the probes out
 
   if (!output->is_stderr()) let_go_of_streams();
   (void)!::chdir("/");
@@ -261,12 +261,12 @@ bool is_helper_call(int argc, char** argv) { return argc == 4 && std::string_vie
 int run_helper(char** argv) {
   shed_inheritance();
   const Diagnostics diagnostics(STDERR_FILENO, use_color(ColorMode::automatic, STDERR_FILENO));
-  // The lifeline is never used: it is held open.
+  // The lifeline is held open and never used.
   Fd page(std::atoi(argv[2]));
   ::fcntl(page.get(), F_SETFD, FD_CLOEXEC);
   auto program = control::Preloaded::open(std::move(page));
   if (!program) {
-    // Who came too late has been told of by the program itself.
+    // If the program has given up waiting, it has reported that itself.
     if (program.error().code != Code::killed) diagnostics.error(program.error());
     return kExitFailure;
   }

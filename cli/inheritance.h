@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// What a tool that a traced program has started has of that program, and must not have.
+// Sheds what a tool that was started by a traced program has inherited from that program.
 #pragma once
 
 namespace uprobe::cli {
 
-// The program's own settings are not for us: what it ignores, its CPUs and its real-time class, its limits. SIGTERM and SIGHUP ask
-// to end from now on, signals of a terminal are ignored.
+// The program's own settings must not apply to the tool: ignored signals, CPUs, real-time class, limits. From now on SIGTERM
+// and SIGHUP ask to end, and signals of a terminal are ignored.
 void shed_inheritance();
 
 bool is_asked_to_end();

@@ -22,25 +22,25 @@
 namespace uprobe::cli {
 namespace {
 
-// What the engine says to its launcher when it stays behind.
+// The tracer's message to its launcher when it goes on without it.
 struct Farewell {
   std::atomic<bool> said{false};
   Outcome outcome;
 };
 
-pid_t g_launcher = 0;            // in its engine
+pid_t g_launcher = 0;            // set in its tracer
 Farewell* g_farewell = nullptr;  // shared by the two
 
 constexpr int kPassedOn[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP};
 
-// Nothing: this call attaches to nothing.
+// Nothing: this call attaches to no process.
 std::optional<Selection> selection_in(const std::vector<std::string>& arguments) {
   const Result<Options> options = parse_options(arguments);
   if (!options || options->mode != Mode::trace || !attaches(*options)) return std::nullopt;
   return options->attach;
 }
 
-// What is ignored or blocked stays so: as if there were one process.
+// The signals to pass on. Ignored and blocked ones stay so, as if there were one process.
 sigset_t heeded() {
   sigset_t blocked, found;
   ::sigprocmask(SIG_BLOCK, nullptr, &blocked);
@@ -54,7 +54,7 @@ sigset_t heeded() {
   return found;
 }
 
-// Where the group of processes is nobody's to continue the kernel does not stop us.
+// In an orphaned process group the kernel ignores the raised SIGTSTP, and this continues at once.
 void stop_with(pid_t engine) {
   ::kill(engine, SIGTSTP);
   sigset_t one;
@@ -71,7 +71,7 @@ Farewell* share_farewell() {
   return page == MAP_FAILED ? nullptr : new (page) Farewell;
 }
 
-// The status of the engine, when it has ended; nothing where it has said farewell and goes on.
+// The status of the tracer when it has ended; nothing where it has sent its farewell and goes on.
 std::optional<int> wait_for(pid_t engine, const sigset_t& signals) {
   for (;;) {
     int status = 0;
@@ -99,7 +99,7 @@ void begin_engine(pid_t launcher, const sigset_t& before) {
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
 }
 
-// SIGTERM and the like before there was anything to be done for them end the engine as they would have ended us.
+// A signal such as SIGTERM that ends the tracer before it has installed handlers ends the launcher in the same way.
 bool is_passed_on(int signal) {
   return std::find(std::begin(kPassedOn), std::end(kPassedOn), signal) != std::end(kPassedOn);
 }
@@ -115,7 +115,7 @@ Outcome outcome_of(int status, const Selection& whom, Engine& engine, const Diag
   return {kExitFailure, 0};
 }
 
-// Whoever reads what we print has all of it.
+// A reader of the tool's output has got all of it.
 void drop_streams() {
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int stream = STDIN_FILENO; null >= 0 && stream <= STDERR_FILENO; ++stream) ::dup2(null, stream);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// uprobe-run: runs a program and prints its hits. Everything is in run.cpp; only this file and signals.cpp end the
-// process.
+// uprobe-run: runs a program and prints its hits. run.cpp does the work; only this file and signals.cpp end the process.
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -18,8 +17,8 @@
 
 namespace {
 
-// A standard stream that the caller closed would be the next descriptor of the engine's, and our messages would go
-// there (it may be the program's memory). Closed again by exec: the program finds it as the caller left it.
+// If the caller has closed a standard stream, the engine's next descriptor would get its number, and messages would go there
+// (it may be the program's memory). Closed again by exec: the program finds the stream as the caller left it.
 void fill_closed_streams() {
   int fd = -1;
   do fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -27,8 +26,8 @@ void fill_closed_streams() {
   if (fd > STDERR_FILENO) ::close(fd);
 }
 
-// Only memory and threads can run out in a way that nobody has an answer to. What was begun is ended by the destructors on the
-// way here: the program runs on without us, or has not begun.
+// Only memory and threads can run out in a way that no code handles. By this point the destructors have ended what was begun:
+// the program runs on untraced, or has not been started.
 template <class Work>
 int without_exceptions(Work work) {
   try {
@@ -39,15 +38,15 @@ int without_exceptions(Work work) {
   }
 }
 
-// What planning has freed is there when programs are held, and has not to be mapped anew.
+// Keeps memory that planning has freed, so that it need not be mapped again while programs are stopped.
 void keep_memory() {
   ::mallopt(M_MMAP_THRESHOLD, 1 << 20);
   ::mallopt(M_TRIM_THRESHOLD, 64 << 20);
 }
 
-// The limits are those that the program was to have: eight threads with 8 MB each would not fit into data of 64 MB.
+// The limits are those for the program: eight threads with 8 MB each would not fit into a data limit of 64 MB.
 void keep_stacks_small() {
-  constexpr std::size_t kBytes = 2 << 20;  // what glibc takes where stacks have no limit
+  constexpr std::size_t kBytes = 2 << 20;  // glibc's default where stacks have no limit
   pthread_attr_t threads;
   if (::pthread_attr_init(&threads) != 0) return;
   if (::pthread_attr_setstacksize(&threads, kBytes) == 0) ::pthread_setattr_default_np(&threads);

@@ -15,7 +15,7 @@ namespace uprobe::cli {
 
 namespace {
 
-// What getopt returns for row i of the table, letter or not.
+// getopt's return value for row i of the table, with or without a letter.
 constexpr int kRowBase = 1000;
 constexpr std::size_t kShownNames = 5;
 
@@ -23,7 +23,7 @@ struct Row {
   char letter;  // 0: long form only
   const char* name;
   int takes;             // no_argument, required_argument, optional_argument
-  const char* argument;  // how --help calls it
+  const char* argument;  // its name in --help
   Status (*apply)(Options&, const std::string& value);
 };
 
@@ -48,7 +48,7 @@ Status add_probe(Options& options, const std::string& value) {
   return ok();
 }
 
-// What --filter, --trigger and --disabled are about: the last -p.
+// --filter, --trigger and --disabled apply to the last -p.
 template <class Change>
 Status change_probe(Options& options, const Change& change) {
   if (options.sources.empty() || options.sources.back().kind != ProbeSource::Kind::definition)
@@ -59,7 +59,7 @@ Status change_probe(Options& options, const Change& change) {
 
 Status add_function(Options& options, const std::string& value) {
   if (value.find('(') == std::string::npos)
-    return usage("a function event needs the function's arguments in braces", "e.g. -F 'zfree(x64 p, s32 sz)'");
+    return usage("a function event needs the function's arguments in parentheses", "e.g. -F 'zfree(x64 p, s32 sz)'");
   if (Status added = add_probe(options, value); !added) return added;
   options.sources.back().is_function = true;
   return ok();
@@ -110,18 +110,18 @@ Status set_color(Options& options, const std::string& value) {
   else if (value == "never")
     options.color = ColorMode::never;
   else
-    return usage("'" + value + "' is none of auto, always, never");
+    return usage("'" + value + "' is not one of auto, always, never");
   return ok();
 }
 
 Status set_style(Options& options, const std::string& value) {
-  if (value != "event" && value != "2009") return usage("'" + value + "' is none of event, 2009");
+  if (value != "event" && value != "2009") return usage("'" + value + "' is not one of event, 2009");
   options.style = value == "2009" ? spec::Style::kprobes_2009 : spec::Style::event;
   return ok();
 }
 
 Status set_until(Options& options, const std::string& value) {
-  if (value != "first" && value != "last") return usage("'" + value + "' is none of first, last");
+  if (value != "first" && value != "last") return usage("'" + value + "' is not one of first, last");
   options.until_last = value == "last";
   return ok();
 }
@@ -138,7 +138,7 @@ Status add_process_name(Options& options, const std::string& value) {
   constexpr std::size_t kMostBytes = 15;
   if (value.empty()) return usage("the name is empty");
   if (value.size() > kMostBytes && value.find_first_of("*?[") == std::string::npos)
-    return usage("no process is called '" + value + "': the kernel keeps 15 bytes of a name",
+    return usage("no process can have the name '" + value + "': the kernel keeps 15 bytes of a name",
                  "--comm='" + value.substr(0, kMostBytes) + "'");
   options.attach.names.push_back(value);
   return ok();
@@ -221,7 +221,7 @@ constexpr std::array kRows = {
     Row{0, "attach", required_argument, "PID[,PID]...", add_pids},
 };
 
-// "+": the first word that is no option is the program. ":": a missing argument is told apart from an unknown option.
+// "+": the first word that is not an option is the program. ":": distinguishes a missing argument from an unknown option.
 std::string letters() {
   std::string text = "+:";
   for (const Row& row : kRows) {
@@ -256,7 +256,7 @@ std::string spelling(const Row& row, int returned) {
 // NAME of --NAME and --NAME=VALUE.
 std::string name_in(const std::string& word) { return word.substr(2, word.find('=') - 2); }
 
-// The word of the option that getopt has returned: the argument may be a word of its own after it.
+// The word with the option that getopt has returned; its argument may be the word after it.
 const std::string& word_read(const std::vector<std::string>& words) {
   const auto last = static_cast<std::size_t>(optind - 1);
   return words[optarg == words[last].data() ? last - 1 : last];
@@ -274,7 +274,7 @@ std::string joined(const std::vector<std::string>& names) {
   return list;
 }
 
-// Which options the user may have meant: those that begin with the word, else the nearest one.
+// The options that the user may have meant: those that begin with the word, else the nearest one.
 std::string suggestion(const std::string& name) {
   const std::vector<std::string> all = long_names();
   std::vector<std::string> longer;
@@ -287,10 +287,10 @@ std::string suggestion(const std::string& name) {
 
 Error unknown_long(const std::string& name) { return usage("unknown option '--" + name + "'", suggestion(name)); }
 
-// getopt_long also takes a unique beginning of a name; the next version of the tool may have two options that begin so.
+// getopt_long also accepts a unique beginning of a name, but the next version of the tool may have two options that begin so.
 bool is_abbreviation(const Row& row, const std::string& word) { return name_in(word) != row.name; }
 
-// getopt's ':' and '?', with what it left in optopt: 0 for an unknown long option.
+// For getopt's ':' and '?', with the value that it left in optopt: 0 for an unknown long option.
 Error refused_word(int returned, const std::string& word) {
   if (optopt == 0) return unknown_long(name_in(word));
   const Row* row = row_of(optopt);
@@ -304,8 +304,8 @@ Error refused_word(int returned, const std::string& word) {
 
 bool is_final(const Options& options) { return options.mode == Mode::help || options.mode == Mode::version; }
 
-// -l takes its GLOB attached (-l'z*'), or as the next word where that cannot be the program: after -x, or when it has
-// glob characters and the program follows.
+// -l takes its GLOB attached (-l'z*'), or as the next word where that cannot be the program: after -x, or if it has glob
+// characters and the program follows.
 Status settle_list(Options& options) {
   std::vector<std::string>& words = options.program;
   const bool is_glob = words.size() > 1 && words[0].find_first_of("*?[") != std::string::npos;
@@ -314,14 +314,13 @@ Status settle_list(Options& options) {
     words.erase(words.begin());
   }
   if (!options.object.empty() && !words.empty())
-    return usage("-l lists either -x " + options.object + " or the program '" + words[0] + "'",
-                 "leave one of them away");
+    return usage("-l lists either -x " + options.object + " or the program '" + words[0] + "'", "drop one of them");
   if (options.object.empty() && words.empty())
     return usage("-l needs a program, or a file with -x", "e.g. uprobe-run -l'z*' /bin/zsh");
   return ok();
 }
 
-// What is likely a slip of the hand. To uprobe_events, whose answer --check gives, it is a text as any other.
+// Finds likely typing errors. Not for --check, which gives the answer of uprobe_events to any text.
 Status check_definition(const std::string& text) {
   Status result = ok();
   if (is_pid_list(text)) result = usage("-p takes a probe definition; use -P " + text + " to attach");
@@ -346,7 +345,7 @@ const char* spelling(CommandKind kind) {
     case CommandKind::clear:
       return "--clear";
     default:
-      return nullptr;  // means something without --control as well
+      return nullptr;  // also has a meaning without --control
   }
 }
 
@@ -354,7 +353,7 @@ const char* spelling(CommandKind kind) {
 Status settle_control(Options& options) {
   if (options.mode != Mode::trace && options.mode != Mode::list)
     return usage("--control changes a session, and --dry-run, --check, --list-events and --format-file run nothing");
-  if (!options.session_name.empty()) return usage("--session names a new session, --control one that runs");
+  if (!options.session_name.empty()) return usage("--session names a new session, --control a running one");
   options.mode = Mode::control;
   if (options.commands.empty())
     return usage("--control needs something to do", "-p, --remove, --disable, --enable, --list, --stats or --clear");
@@ -364,8 +363,8 @@ Status settle_control(Options& options) {
     last.name = options.program[0];
     options.program.clear();
   }
-  if (attaches(options)) return usage("--control changes a session: it attaches to nothing");
-  if (!options.program.empty()) return usage("--control runs no program: '" + options.program[0] + "' is too much");
+  if (attaches(options)) return usage("--control changes a session: it attaches to no process");
+  if (!options.program.empty()) return usage("--control takes no program (found '" + options.program[0] + "')");
   if (!options.list_glob.empty()) return usage("with --control --list takes no pattern");
   return ok();
 }
@@ -373,27 +372,27 @@ Status settle_control(Options& options) {
 Status settle_attach(const Options& options) {
   const Selection& whom = options.attach;
   if (whom.waits && whom.names.empty() && whom.objects.empty())
-    return usage("--wait needs to know for whom", "--comm NAME or --object FILE");
+    return usage("--wait needs a name or a file to wait for", "--comm NAME or --object FILE");
   if (!attaches(options)) return ok();
   const std::string option = !whom.pids.empty() ? "-P" : whom.names.empty() ? "--object" : "--comm";
   if (options.mode != Mode::trace) return usage(option + " does not go with -l and --dry-run");
   if (options.program.empty()) return ok();
-  return usage(option + " attaches to what runs, and '" + options.program[0] + "' is to be started",
-               "leave one of them away");
+  return usage(option + " attaches to running processes, and '" + options.program[0] + "' would be started",
+               "drop one of them");
 }
 
-// The tool keeps neither standard output nor standard error: those are the program's.
+// The tool keeps neither standard output nor standard error: they belong to the program.
 Status settle_daemonize(const Options& options) {
   if (!options.daemonize) return ok();
   if (options.mode != Mode::trace) return usage("-D is for a program that is started, and none is");
-  if (attaches(options)) return usage("-D is for a program that is started: to attach, the tool is beside it already");
+  if (attaches(options)) return usage("-D is for a program that is started, and attaching starts none");
   if (options.output.empty() || options.output == "-")
     return usage("-D needs -o FILE: standard output and standard error are the program's alone");
   if (options.histogram_file == "-") return usage("with -D --hist-file needs a file: standard output is the program's");
   return ok();
 }
 
-// Among the program's own arguments.
+// Looks among the program's own arguments.
 bool has_probe_option(const std::vector<std::string>& program) {
   const auto is_one = [](const std::string& word) {
     return word == "-p" || word == "-r" || word == "--probe" || word.starts_with("--probe=");
@@ -415,7 +414,8 @@ Status settle(Options& options) {
       return usage("--lines and --vars need a program, or a file with -x", "e.g. uprobe-run --vars=main ./prog");
     return ok();
   }
-  if (options.json && options.mode != Mode::check) return usage("--json is the form of --check's answer");
+  if (options.json && options.mode != Mode::check)
+    return usage("--json prints the answer of --check, and --check is missing");
   if (options.sources.empty() && has_probe_option(options.program))
     return usage("options go before the program '" + options.program[0] + "'",
                  "e.g. uprobe-run -p DEF " + options.program[0]);
@@ -444,7 +444,7 @@ Result<Options> parse_options(const std::vector<std::string>& arguments) {
   const std::vector<option> long_table = long_options();
 
   Options options;
-  optind = 0;  // glibc: start afresh
+  optind = 0;  // glibc: starts again
   opterr = 0;
   for (;;) {
     const int returned = ::getopt_long(argc, argv.data(), short_table.c_str(), long_table.data(), nullptr);

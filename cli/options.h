@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The words of the command line as data. One table describes every option; its help is in help.cpp.
+// The command line as data. One table describes every option; its help is in help.cpp.
 #pragma once
 
 #include <chrono>
@@ -41,14 +41,14 @@ struct ProbeSource {
   std::optional<std::string> filter = {};
   std::vector<std::string> triggers = {};
   bool is_disabled = false;
-  bool is_function = false;  // came by -F
+  bool is_function = false;  // given by -F
 };
 
-// What --control asks for, in the order given.
+// The commands of --control, in the order given.
 struct ControlCommand {
   CommandKind kind = CommandKind::list;
   std::string name;        // of events; empty: all
-  std::size_t source = 0;  // of a definition: which of the sources
+  std::size_t source = 0;  // for a definition: index of its source
 };
 
 struct Options {
@@ -59,42 +59,42 @@ struct Options {
   std::vector<ControlCommand> commands;
   std::string object;                    // the last -x
   std::string list_glob;                 // -l; empty: all
-  std::string function;                  // of --lines and --vars
+  std::string function;                  // for --lines and --vars
   std::string output;                    // -o; empty: standard error
-  std::string histogram_file;            // empty: histograms stand behind the trace
+  std::string histogram_file;            // empty: histograms follow the trace
   std::uint64_t max_events = 0;          // 0: no limit
   std::chrono::nanoseconds duration{0};  // 0: no limit
   bool until_last = false;               // --until=last
   bool daemonize = false;                // -D
   std::uint64_t ring_bytes = 4u << 20;
   bool strict = false;
-  bool json = false;     // of --check
-  bool profile = false;  // uprobe_profile's lines behind the trace
+  bool json = false;     // for --check
+  bool profile = false;  // uprobe_profile's lines after the trace
   bool force = false;
   bool skip_refused = false;
   plan::Tier tier = plan::Tier::automatic;
   plan::ReturnMode returns = plan::ReturnMode::automatic;
-  spec::Style style = spec::Style::event;  // of events that have none of their own
+  spec::Style style = spec::Style::event;  // for events without a style of their own
   bool joins_others = false;               // --join
   bool raw_strings = false;
   bool quiet = false;
   int verbosity = 0;
   ColorMode color = ColorMode::automatic;
-  Selection attach;                  // of processes that run; see attaches()
+  Selection attach;                  // running processes; see attaches()
   std::vector<std::string> program;  // argv of the program; may be empty with -l and --dry-run
 };
 
-// Whether processes that run are meant; else a program is started.
+// Whether running processes are meant; else a program is started.
 bool attaches(const Options& options);
 
 // `arguments` as main() gets them, the tool's own name first. Errors name the option as the user spelt it.
 Result<Options> parse_options(const std::vector<std::string>& arguments);
 
-// The slips of the hand in definitions. To be asked when the program has been found: a program that does not exist is the first
-// thing to say.
+// Finds likely typing errors in definitions. Call it after the program was found: a program that does not exist is the first
+// thing to report.
 Status check_definitions(const Options& options);
 
-// The colour of messages about the command line itself: the last --color that can be read, before anything is checked.
+// The colour of messages about the command line itself: by the last readable --color, before anything is checked.
 ColorMode early_color(const std::vector<std::string>& arguments);
 
 // An option as the parser knows it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The trace's way out. See output.h.
+// Writes the trace. See output.h.
 #include "cli/output.h"
 
 #include <fcntl.h>
@@ -44,7 +44,7 @@ Error cannot_create(const std::string& path, int err) {
   return error;
 }
 
-// A number below 3 is free only when the user closed that stream; our messages must not find their way into the trace.
+// A number below 3 is free only if the user closed that stream; the tool's messages must not get into the trace.
 Fd above_standard(Fd fd) {
   if (!fd || fd.get() > 2) return fd;
   return Fd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 3));
@@ -106,7 +106,7 @@ Result<TraceSink> TraceSink::open(const std::string& path, const Streams& stream
 Status TraceSink::child_started(int pid) {
   if (pattern_.empty()) return ok();
   const std::string name = expand_pid(pattern_, std::to_string(pid));
-  pattern_.clear();  // where it cannot be renamed it stays: the trace is in it
+  pattern_.clear();  // if the rename fails the file keeps its name, and the trace is in it
   if (Status renamed = rename_output(owned_, name); !renamed) {
     Error error = renamed.error();
     error.text = "cannot be renamed to " + name + ": " + error.text;
@@ -129,7 +129,7 @@ int TraceSink::write(std::string_view lines) {
     collected_ += lines;
     return 0;
   }
-  // What is large by itself is not copied once more.
+  // Large text is written directly, not copied once more.
   if (flush() != 0) return ended_;
   if (const int err = write_patiently(fd_, lines)) fail(err);
   return ended_;
@@ -145,8 +145,8 @@ int TraceSink::flush() {
 void TraceSink::finish() {
   flush();
   if (!owned_.file || !pattern_.empty()) return;
-  // Some file systems report a full disk or quota only when a descriptor is closed; any one of the file's will do, and
-  // Fd closes in silence.
+  // Some file systems report a full disk or quota only when a descriptor is closed. Fd ignores that error, so a copy of the
+  // descriptor is closed first.
   const Fd file = std::move(owned_.file);
   const int copy = ::fcntl(file.get(), F_DUPFD_CLOEXEC, 3);
   if (copy >= 0 && ::close(copy) != 0 && errno != EINTR && ended_ == 0) fail(errno);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Where the trace text goes: a file, standard output or standard error.
+// The destination of the trace text: a file, standard output or standard error.
 //
-// Lines are collected and written whole: at once on a terminal, else when flush() is called or the buffer is full. When
-// the output fails the sink goes quiet and the traced program goes on.
+// Lines are collected and written whole: at once on a terminal, else when flush() is called or the buffer is full. When the
+// output fails the sink drops all further text, and the traced program goes on.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ struct Streams {
   int err = 2;
 };
 
-// Writes everything, waiting where the descriptor is non-blocking (the traced program may have made a shared one so).
+// Writes everything, and waits where the descriptor is non-blocking (the traced program may have made a shared one so).
 // Returns 0 or an errno.
 int write_patiently(int fd, std::string_view text);
 
@@ -30,13 +30,13 @@ std::string expand_pid(std::string_view pattern, std::string_view pid);
 
 class TraceSink {
  public:
-  // `path` empty: standard error; "-": standard output; else a file, created or truncated now as output_file.h has it. A "%p" in
-  // its name is the traced program's PID, known only later: the file gets a preliminary name, and its own by child_started ("%%"
-  // is "%").
+  // `path` empty: standard error; "-": standard output; else a file, created or truncated now (see output_file.h). A "%p" in
+  // its name is the traced program's PID, which is known only later: the file has a preliminary name until child_started()
+  // renames it ("%%" is "%").
   static Result<TraceSink> open(const std::string& path, const Streams& streams);
   TraceSink(TraceSink&&) noexcept = default;
   TraceSink& operator=(TraceSink&&) = delete;
-  // A file that never got its own name is taken away again.
+  // Removes a file that still has its preliminary name.
   ~TraceSink();
 
   bool is_terminal() const { return terminal_; }
@@ -48,7 +48,7 @@ class TraceSink {
   // Flushes and closes a file.
   void finish();
 
-  // What is worth a line to the user, once. A reader that went away (EPIPE) is not.
+  // An error that the user should see, once. A reader that went away (EPIPE) is not one.
   std::optional<Error> take_failure();
 
  private:

@@ -17,9 +17,9 @@
 namespace uprobe::cli {
 namespace {
 
-constexpr int kMostLinks = 40;  // as the kernel
+constexpr int kMostLinks = 40;  // as in the kernel
 
-// In a user namespace that does not have all users, those that it does not have, root among them, look like this one.
+// In a user namespace without all users, those that it lacks, root among them, appear as this one.
 bool is_unmapped_root(uid_t user) {
   static const uid_t unmapped = [] {
     const auto map = read_file("/proc/self/uid_map", 1 << 16), number = read_file("/proc/sys/kernel/overflowuid", 64);
@@ -29,11 +29,11 @@ bool is_unmapped_root(uid_t user) {
   return unmapped != 0 && user == unmapped;
 }
 
-// Root's and this user's own names are theirs to choose.
+// Names that root and this user have made are their own choice.
 bool is_trusted(uid_t user) { return user == 0 || user == ::geteuid() || is_unmapped_root(user); }
 
-// Whether others can make, remove and exchange names in it. Members of a group of one's own (the group is called and numbered like
-// the user) are no others.
+// Whether others can make, remove and exchange names in the folder. Members of the user's own group (with the user's name and
+// number) do not count as others.
 bool is_open_to_others(const struct stat& folder) {
   if (!is_trusted(folder.st_uid) || (folder.st_mode & S_IWOTH) != 0) return true;
   const bool is_own_group = folder.st_gid == 0 || (folder.st_gid == ::getegid() && folder.st_gid == ::geteuid());
@@ -58,7 +58,7 @@ Error failed(const std::string& path, int err) {
   return error;
 }
 
-// Splits off the first name: "a/b" -> "a", "b". What is left is empty where the name is the last.
+// Splits off the first name: "a/b" -> "a", "b". The rest is empty after the last name.
 std::string take_name(std::string& path) {
   const std::size_t begin = path.find_first_not_of('/');
   path.erase(0, begin == std::string::npos ? path.size() : begin);
@@ -69,12 +69,12 @@ std::string take_name(std::string& path) {
   return name;
 }
 
-// Where a path leads: a folder and the name in it, which is no link, or is not there yet.
+// The end of a path: a folder and the name in it, which is not a link, or does not exist yet.
 struct Place {
   Fd folder;
   std::string name;
   bool is_open = false;    // others can change the folder
-  bool is_direct = false;  // a link of the kernel's to what a process has open: nothing more is to be followed
+  bool is_direct = false;  // a kernel link to a process's open file: nothing more is followed
   bool is_folder = false;  // the path ends in a slash, or in "." or ".."
 };
 
@@ -95,7 +95,7 @@ class Walk {
       if (::fstatat(folder_.get(), name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) != 0) {
         if (errno != ENOENT || !is_last) return failed(path_, errno);
       } else if (S_ISLNK(facts.st_mode)) {
-        if (is_open_ && !is_trusted(facts.st_uid)) return refused(path_, "a link of another user's leads there");
+        if (is_open_ && !is_trusted(facts.st_uid)) return refused(path_, "another user's link leads there");
         if (is_open_ && is_last) return refused(path_, "it is a link");
         if (is_kernels(folder_.get())) {
           if (is_last) return end_at(std::move(name), true);
@@ -133,7 +133,7 @@ class Walk {
     return look();
   }
 
-  // The kernel's links alone are left to follow here.
+  // The only links left to follow here are the kernel's.
   Status enter(const std::string& name) {
     const int follow = is_kernels(folder_.get()) ? 0 : O_NOFOLLOW;
     Fd next(::openat(folder_.get(), name.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC | follow));
@@ -155,9 +155,9 @@ class Walk {
   bool is_open_ = false;
 };
 
-// Why a file in a folder that others can change is not used; empty: it may be.
+// Why a file in a folder that others can change must not be used; empty: it may be used.
 std::string reason_against(const struct stat& file) {
-  if (!S_ISREG(file.st_mode)) return "it is no regular file";
+  if (!S_ISREG(file.st_mode)) return "it is not a regular file";
   if (file.st_uid != ::geteuid()) return "it is another user's";
   return file.st_nlink == 1 ? "" : "it has another name elsewhere";
 }
@@ -169,7 +169,7 @@ Result<OutputFile> open_existing(const std::string& path, Place& place, OpenMode
   OutputFile opened{Fd(::openat(place.folder.get(), place.name.c_str(), flags_of(mode) | careful)), {}, {}};
   struct stat facts {};
   if (!opened.file && place.is_open && (errno == ENXIO || errno == ELOOP))
-    return refused(path, "it is no regular file");
+    return refused(path, "it is not a regular file");
   if (!opened.file || ::fstat(opened.file.get(), &facts) != 0) return failed(path, errno);
   if (place.is_open) {
     if (std::string why = reason_against(facts); !why.empty()) return refused(path, std::move(why));
@@ -191,7 +191,7 @@ bool is_same(const OutputFile& file, int folder, const std::string& name) {
 }  // namespace
 
 Result<OutputFile> open_output(const std::string& path, OpenMode mode) {
-  // Between the two attempts a name may come and go.
+  // A name may appear and disappear between the two attempts.
   for (int tries = 0;; ++tries) {
     auto place = Walk(path).run();
     if (!place) return place.error();

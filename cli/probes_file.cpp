@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Reading definitions. See probes_file.h.
+// Reads definitions. See probes_file.h.
 #include "cli/probes_file.h"
 
 #include <unistd.h>
@@ -30,7 +30,7 @@ Result<std::string> read_descriptor(int fd) {
   }
 }
 
-// Tracefs files end lines with \n; those that went through a mail or an editor may have \r\n.
+// Lines of tracefs files end with \n; a mail program or editor may have made it \r\n.
 std::string_view without_return(std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   return line;
@@ -41,7 +41,7 @@ bool is_blank_or_comment(std::string_view line) {
   return first == std::string_view::npos || line[first] == '#';
 }
 
-// A file with nothing in it is a write of nothing.
+// An empty file is an empty write.
 void add_lines(Definitions& into, std::string_view text, const std::string& name, const std::string& object) {
   if (is_all_blank(text)) {
     into.list.push_back({"", object});
@@ -101,7 +101,7 @@ Result<Definitions> gather_definitions(const std::vector<ProbeSource>& sources, 
   const auto is_empty = [](const Definition& definition) { return is_all_blank(definition.text); };
   if (!std::all_of(result.list.begin(), result.list.end(), is_empty)) return result;
   return Error{
-      .code = Code::usage, .text = "holds no definition", .where = sources.empty() ? "-i" : sources.front().text};
+      .code = Code::usage, .text = "contains no definition", .where = sources.empty() ? "-i" : sources.front().text};
 }
 
 }  // namespace uprobe::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The definitions of a run, gathered from -p and -i in the order given.
+// Collects the definitions of a run from -p and -i, in the order given.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@ namespace uprobe::cli {
 
 struct Definitions {
   std::vector<Definition> list;
-  std::vector<std::string> places;  // for messages, one for each: "-p", "probes.txt:3"
+  std::vector<std::string> places;  // for messages, one per definition: "-p", "probes.txt:3"
 };
 
-// The sources' whole texts as they are, each a write to uprobe_events; places: "-p", "probes.txt".
+// The complete text of each source, as one write to uprobe_events; places: "-p", "probes.txt".
 Result<Definitions> gather_writes(const std::vector<ProbeSource>& sources, int standard_input);
 
-// `standard_input` is what "-i -" reads. Blank lines and lines of comment are left away.
+// `standard_input`: the descriptor that "-i -" reads. Skips blank lines and comment lines.
 Result<Definitions> gather_definitions(const std::vector<ProbeSource>& sources, int standard_input);
 
 }  // namespace uprobe::cli

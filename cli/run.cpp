@@ -23,8 +23,8 @@ namespace uprobe::cli {
 
 namespace {
 
-// Looking for further bad definitions prepares each one alone: cheap for what people type, not for a whole symbol
-// table.
+// The search for further bad definitions prepares each one alone, which is cheap for definitions that people type, not for a
+// whole symbol table.
 constexpr std::size_t kCheckedAlone = 64;
 constexpr std::size_t kShownProblems = 10;
 
@@ -35,7 +35,7 @@ struct Problem {
   Context context;
 };
 
-// Where in the options the mistake is, if it is not in the definition itself.
+// The option with the mistake, if the mistake is not in the definition itself.
 std::optional<Context> context_behind(const Error& error, const Definition& definition) {
   if (error.where.empty()) return std::nullopt;
   if (definition.filter && definition.filter->starts_with(error.where)) return Context{"--filter", *definition.filter};
@@ -54,14 +54,14 @@ Context context_of(const Error& error, const Definitions& definitions) {
 
 bool same(const Error& a, const Error& b) { return a.text == b.text && a.where == b.where && a.column == b.column; }
 
-// Means something only behind others.
+// A deletion has a meaning only after other definitions.
 bool is_deletion(const Definition& definition) {
   const std::size_t first = definition.text.find_first_not_of(" \t");
   return first != std::string::npos && definition.text[first] == '-';
 }
 
-// All that is wrong, as far as it can be told cheaply. `first` is there even when each definition alone is fine (two
-// events of one name).
+// All mistakes that can be found cheaply. `first` is among them even when each definition alone is fine (two events of one
+// name).
 std::vector<Problem> problems(Engine& engine, const SessionOptions& options, const Definitions& definitions,
                               const Error& first) {
   std::vector<Problem> found;
@@ -70,7 +70,7 @@ std::vector<Problem> problems(Engine& engine, const SessionOptions& options, con
     if (is_deletion(definitions.list[i])) continue;
     SessionOptions alone = options;
     alone.definitions = {definitions.list[i]};
-    alone.definitions[0].triggers.clear();  // they may name others
+    alone.definitions[0].triggers.clear();  // they may name other events
     const Status checked = engine.check(alone);
     if (checked) continue;
     const auto behind = context_behind(checked.error(), definitions.list[i]);
@@ -89,7 +89,7 @@ void show(const std::vector<Problem>& found, const Diagnostics& diagnostics) {
   diagnostics.line("and " + counted(found.size() - shown, "more bad definition", "more bad definitions"));
 }
 
-// What the functions below share.
+// The data that the functions below share.
 struct Call {
   Options options;
   Engine& engine;
@@ -102,7 +102,7 @@ Outcome fail(const Call& call, const Error& error, int code = kExitFailure) {
   return {code, 0};
 }
 
-// Text that was asked for; a reader that has gone away wanted no more of it.
+// Prints text that the user asked for; it is no error if the reader has gone away.
 Outcome print(const Call& call, const std::string& text) {
   const int err = write_patiently(call.streams.out, text);
   if (err == 0 || err == EPIPE) return {};
@@ -133,7 +133,7 @@ Outcome list(const Call& call) {
   return print(call, text);
 }
 
-// -x's file, or the program's.
+// Of the file of -x, or of the program.
 Outcome list_source(const Call& call) {
   const Options& options = call.options;
   const std::string& object = options.object.empty() ? options.program[0] : options.object;
@@ -145,7 +145,7 @@ Outcome list_source(const Call& call) {
   return print(call, text);
 }
 
-// What names no object is of the program that is to run.
+// Definitions without an object belong to the program that will run.
 std::vector<ProbeSource> sources_of(const Call& call) {
   std::vector<ProbeSource> sources = call.options.sources;
   if (call.options.program.empty()) return sources;
@@ -155,7 +155,7 @@ std::vector<ProbeSource> sources_of(const Call& call) {
   return sources;
 }
 
-// A process that is let go of gets all back that was changed in it: what returns by a stub could not be.
+// A process that is released must get back everything that was changed in it, which is impossible for return stubs.
 plan::ReturnMode returns_for(const Options& options) {
   const bool chosen = !attaches(options) || options.returns != plan::ReturnMode::automatic;
   return chosen ? options.returns : plan::ReturnMode::exits;
@@ -210,7 +210,7 @@ bool prepare(const Call& call) {
   return false;
 }
 
-// The mistake as everywhere; where the kernel would say nothing, that is said.
+// Reports the mistake as usual, and notes if the kernel would refuse it without a message.
 Outcome refuse(const Call& call, const CheckReport& report, const Definitions& writes) {
   Error error = *report.error;
   if (call.options.strict && !report.is_kernels)
@@ -251,10 +251,10 @@ Outcome dry_run(const Call& call) {
 
 struct Commands {
   std::vector<Command> list;
-  std::vector<Context> contexts;  // of the definitions among them
+  std::vector<Context> contexts;  // one per definition among them
 };
 
-// What an error of a running session is about.
+// The definition that an error of a running session is about.
 Context context_of(const Error& error, const Commands& commands, std::size_t failed) {
   if (failed >= commands.list.size()) return {};
   const std::string& filter = commands.list[failed].filter;
@@ -275,7 +275,7 @@ Result<Commands> gather_commands(const Call& call) {
     for (std::size_t i = 0; i < definitions->list.size(); ++i) {
       const Definition& definition = definitions->list[i];
       if (!definition.triggers.empty() || definition.is_disabled)
-        return Error{.code = Code::usage, .text = "--trigger and --disabled belong to the beginning of a session"};
+        return Error{.code = Code::usage, .text = "--trigger and --disabled can only be given when a session starts"};
       commands.list.push_back(
           {CommandKind::define, definition.text, definition.default_object, definition.filter.value_or("")});
       commands.contexts.push_back({definitions->places[i], definition.text});
@@ -284,10 +284,10 @@ Result<Commands> gather_commands(const Call& call) {
   return commands;
 }
 
-// A session's names may be of a program's choice.
+// Escaped, because a program may have chosen the names in a session.
 Outcome print_reply(const Call& call, const Reply& reply) { return print(call, escape_lines(reply.text)); }
 
-// One command at a time. A definition that is refused is said, and the next one comes.
+// One command at a time. A refused definition is reported and skipped.
 Outcome control_others(const Call& call, const Commands& commands) {
   std::size_t skipped = 0;
   for (std::size_t i = 0; i < commands.list.size(); ++i) {
@@ -307,7 +307,7 @@ Outcome control_others(const Call& call, const Commands& commands) {
   return {};
 }
 
-// What the session says, up to the first command that fails.
+// Prints the session's replies, up to the first command that fails.
 Outcome control(const Call& call) {
   const auto commands = gather_commands(call);
   if (!commands) return fail(call, commands.error());
@@ -331,15 +331,19 @@ void report_failure(const Call& call, TraceSink& sink) {
   if (const std::optional<Error> failure = sink.take_failure()) call.diagnostics.error(*failure);
 }
 
+bool names_one(const Selection& whom) { return whom.pids.size() == 1 && whom.names.empty() && whom.objects.empty(); }
+
 void tell_first_ended(const Call& call, std::size_t others) {
-  const std::string who = attaches(call.options) ? "what was attached to" : "the program";
-  call.diagnostics.line(who + " has ended; " +
+  const std::string who = !attaches(call.options)          ? "the program has"
+                          : names_one(call.options.attach) ? "the attached process has"
+                                                           : "the attached processes have";
+  call.diagnostics.line(who + " ended; " +
                         (others == 1 ? "1 traced process goes" : std::to_string(others) + " traced processes go") +
                         " on, and ^C ends the trace");
 }
 
-// Reads until the program has ended. The engine asks for `detach_requested` once a round: the moment to write what was
-// collected.
+// Reads until the program has ended. The engine polls `detach_requested` once per round, which is the moment to write the
+// collected text.
 Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
   RunOptions options;
   options.max_events = call.options.max_events;
@@ -363,14 +367,14 @@ Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
   });
 }
 
-// Where the trace goes, and the histograms if they have a file of their own.
+// The destinations of the trace, and of histograms if they have a file of their own.
 struct Sinks {
   TraceSink trace;
   std::optional<TraceSink> histograms;
 
   static Result<Sinks> open(const std::string& output, const Call& call);
   Status child_started(int pid);
-  // `behind` comes last.
+  // `behind` is written last.
   void finish(const Call& call, const std::string& behind = {});
 };
 
@@ -388,7 +392,7 @@ Status Sinks::child_started(int pid) {
   return named && histograms ? histograms->child_started(pid) : named;
 }
 
-// A blank line divides the records from the first table.
+// A blank line separates the records from the first table.
 void Sinks::finish(const Call& call, const std::string& behind) {
   TraceSink& to = histograms ? *histograms : trace;
   if (const std::string text = call.engine.histograms(call.options.raw_strings); !text.empty())
@@ -416,7 +420,7 @@ void tell_beginning(const Call& call) {
   call.diagnostics.line("tracing " + call.options.program[0] + ", PID " + std::to_string(call.engine.child_pid()));
 }
 
-// From the launch on the program's fate decides how we end, whatever happens to the trace.
+// After the launch the program's fate decides how the tool ends, whatever happens to the trace.
 Outcome launch_and_follow(const Call& call, Sinks& sinks) {
   Signals signals;
   const Status launched = call.engine.launch(call.options.program);
@@ -438,7 +442,7 @@ Outcome launch_and_follow(const Call& call, Sinks& sinks) {
   return outcome_of(*ending);
 }
 
-// What the user gets to see when nobody hears of anything any more: what was asked for, and losses.
+// The part of the summary for a user who gets no messages any more: what was asked for, and losses.
 std::string last_words(const Call& call) {
   const Summary summary = call.engine.summary();
   std::string text = call.options.profile ? render_profile(summary) : "";
@@ -447,7 +451,7 @@ std::string last_words(const Call& call) {
   return as_comments(text);
 }
 
-// The program is its parent's alone: how it ends is nothing of ours.
+// The program's end concerns only its parent, so the tool does not pass it on.
 Outcome follow_daemonized(const Call& call, Sinks& sinks) {
   step_aside();
   const std::string restriction = restriction_on_children();
@@ -470,8 +474,7 @@ Outcome follow_daemonized(const Call& call, Sinks& sinks) {
 void tell_end_of_attached(const Call& call, const Ending& ending) {
   if (ending.detached) return;
   const Selection& whom = call.options.attach;
-  const bool is_one = whom.pids.size() == 1 && whom.names.empty() && whom.objects.empty();
-  call.diagnostics.line(is_one ? "the process has ended" : "the processes have ended");
+  call.diagnostics.line(names_one(whom) ? "the process has ended" : "the processes have ended");
 }
 
 Outcome attach_and_follow(const Call& call, Sinks& sinks) {
@@ -499,7 +502,7 @@ Outcome attach_and_follow(const Call& call, Sinks& sinks) {
   return outcome;
 }
 
-// The trace of a program that we have not started may have standard output.
+// The trace may use standard output, because the tool has not started the program.
 Outcome attach(const Call& call) {
   if (!prepare(call)) return kFailed;
   Result<Sinks> sinks = Sinks::open(call.options.output.empty() ? "-" : call.options.output, call);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The story of one call: words -> definitions -> plan -> (list, dry run, or) launch, trace, summary -> how to end.
+// One call of the tool: words -> definitions -> plan -> (list, dry run, or) launch, trace, summary -> how to end.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@
 
 namespace uprobe::cli {
 
-inline constexpr int kExitFailure = 125;  // our own failures, usage errors included: 1 and 2 belong to the program
-inline constexpr int kExitNotExecutable = 126;  // as env, timeout and nohup
+inline constexpr int kExitFailure = 125;  // the tool's own failures, also usage errors: 1 and 2 belong to the program
+inline constexpr int kExitNotExecutable = 126;  // as in env, timeout and nohup
 inline constexpr int kExitNotFound = 127;
 
 // `arguments` as main() gets them, the tool's own name first. Prints to `streams`; never exits.
 Outcome run_cli(const std::vector<std::string>& arguments, Engine& engine, const Streams& streams);
 
-// Of an error in finding or starting the program.
+// The exit code for an error in finding or starting the program.
 int exit_code_of_launch(const Error& error);
 
 }  // namespace uprobe::cli

@@ -29,7 +29,7 @@
 namespace uprobe::cli {
 namespace {
 
-// Named files may be relative to where the process is now.
+// File names may be relative to the process's present working folder.
 template <class Work>
 auto where_it_is(pid_t process, Work work) {
   (void)!::chdir(("/proc/" + std::to_string(process) + "/cwd").c_str());
@@ -38,7 +38,7 @@ auto where_it_is(pid_t process, Work work) {
   return result;
 }
 
-// Who has made the pair of sockets; 0: somebody whom we cannot see.
+// The process that has made the socket pair; 0: it is not visible here.
 pid_t owner_of(int socket) {
   ucred peer{};
   socklen_t size = sizeof peer;
@@ -53,18 +53,18 @@ class Line {
 
   pid_t process() const { return process_; }
 
-  // What the process wants; nothing: it has gone.
+  // The process's request; nothing: the process has gone.
   std::optional<Hello> greet();
   void refuse(const Error& error);
   void admit() { replies_ = encode_admitted({}); }
 
-  // From here on there are two threads. Of the one that runs the session:
+  // From here on there are two threads. The one that runs the session calls:
   void take(const trace::EventRecord& record, const program::EventLayout& layout, std::string_view task);
   bool is_left() const { return left_ || gone_; }
   void end(ClientEnd why);
-  // Nobody has the socket any more.
+  // The process no longer has the socket.
   void give_up() { gone_ = true; }
-  // And of the other one: returns when the session has ended and the process has heard of it, or is gone.
+  // The other one calls this, which returns when the session has ended and the process has been told, or is gone.
   void serve(Session& session);
 
  private:
@@ -80,19 +80,19 @@ class Line {
 
   Fd socket_;
   const pid_t process_;
-  Fd life_;  // of the process
+  Fd life_;  // pidfd of the process
   const Fd wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   MessageCutter in_;
   std::string out_, replies_;
   std::size_t sent_ = 0;
-  std::string waiting_;  // records; what lies before `cut_` is in `out_`, or gone
+  std::string waiting_;  // records; those before `cut_` are in `out_`, or sent
   std::size_t cut_ = 0;
   std::atomic<bool> left_{false}, gone_{false}, told_{false}, over_{false};
-  ClientEnd why_ = ClientEnd::left;  // once it is over
+  ClientEnd why_ = ClientEnd::left;  // valid once it is over
 
   RecordQueue records_;
-  mutable std::mutex lock_;         // of the next two
-  std::string layouts_;             // messages
+  mutable std::mutex lock_;         // guards the next two
+  std::string layouts_;             // whole messages
   std::vector<std::string> names_;  // by index; empty: no record yet
 };
 
@@ -154,7 +154,7 @@ void Line::end(ClientEnd why) {
   ::eventfd_write(wake_.get(), 1);
 }
 
-// Records are looked for first: a layout is there before its records are. A reply waits for few of them.
+// Takes the records first: their layouts are there before them. A reply waits for only a few records.
 void Line::fill() {
   constexpr std::size_t kPiece = 64 << 10;
   told_ = false;
@@ -225,7 +225,7 @@ void Line::read_commands(Session& session) {
 
 void Line::serve(Session& session) {
   for (bool has_ended = false; !gone_;) {
-    const bool is_over = over_;  // before the records that it ends with are looked for
+    const bool is_over = over_;  // read before the last records are looked for
     if (is_all_sent()) fill();
     if (is_all_sent() && has_ended) return;
     if (is_all_sent() && is_over) {
@@ -241,13 +241,13 @@ void Line::serve(Session& session) {
 
 Result<Session> begin(const Hello& hello, char** argv, pid_t process) {
   if (process == 0 || hello.processes != std::vector{static_cast<std::uint32_t>(process)})
-    return Error{.code = Code::refused, .text = "it is not who has made the socket"};
+    return Error{.code = Code::refused, .text = "the peer is not the process that created the socket"};
   SessionOptions options;
   options.definitions = hello.definitions;
   options.unseen_thread = static_cast<std::uint32_t>(std::strtoul(argv[2], nullptr, 10));
   options.ring_bytes = std::strtoull(argv[3], nullptr, 10);
   options.agent_path = argv[4];
-  options.returns = plan::ReturnMode::exits;  // what returns by a stub could not be given back
+  options.returns = plan::ReturnMode::exits;  // return stubs could not be given back
   auto session = Session::prepare(options);
   if (!session) return session;
   Selection whom;
@@ -281,7 +281,7 @@ int attend(Line& line, Session& session) {
   return ran ? 0 : kExitFailure;
 }
 
-// The socket is what the process has given us alone.
+// The process has given the tracer nothing but the socket.
 Fd take_socket() {
   Fd socket(::fcntl(kAttendSocket, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Calls through to uprobe::Session; nothing is decided here.
+// Calls uprobe::Session; decides nothing.
 #include "cli/session_engine.h"
 
 #include "engine/target/guardian.h"

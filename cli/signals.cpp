@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Handlers and the last act. See signals.h.
+// The handlers, and the end of the process. See signals.h.
 #include "cli/signals.h"
 
 #include <sys/prctl.h>
@@ -22,16 +22,16 @@ constexpr std::array kCaughtAttaching = {SIGUSR1, SIGUSR2, SIGALRM, SIGXCPU, SIG
 constexpr useconds_t kStoppedPoll = 20'000;
 constexpr std::int64_t kSecondPress = 2'000'000'000;
 
-// Shared with the handlers; plain words, since one thread handles signals and nothing is taken apart.
+// Shared with the handlers. Plain words suffice, since one thread handles signals and each word is complete in itself.
 volatile sig_atomic_t g_tool = 0;
 volatile sig_atomic_t g_child = 0;  // 0: not started
 volatile sig_atomic_t g_child_handle = -1;
 volatile sig_atomic_t g_no_program = 0;
-volatile sig_atomic_t g_ignored[NSIG];  // when the tool began
+volatile sig_atomic_t g_ignored[NSIG];  // at the tool's start
 volatile sig_atomic_t g_detach = 0;
 volatile sig_atomic_t g_attaching = 0;
-volatile sig_atomic_t g_launcher = 0;   // 0: we are no engine
-volatile sig_atomic_t g_stopped = 0;    // the launcher is
+volatile sig_atomic_t g_launcher = 0;   // 0: this process is not a tracer
+volatile sig_atomic_t g_stopped = 0;    // the launcher is stopped
 volatile sig_atomic_t g_waiting[NSIG];  // came before the program had started
 volatile std::int64_t g_last_interrupt = 0;
 
@@ -44,7 +44,7 @@ std::int64_t now() {
   return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-// Through a pidfd where there is one: a number could belong to somebody else by now.
+// Through a pidfd if there is one: the process id may belong to another process by now.
 void pass_on(int signal) {
   if (g_child_handle >= 0)
     ::syscall(SYS_pidfd_send_signal, int{g_child_handle}, signal, nullptr, 0);
@@ -58,7 +58,7 @@ void note_interrupt() {
   g_last_interrupt = time;
 }
 
-// The forked child, not yet exec'd, still has our handlers: there the signal has to do what it would do without them.
+// A forked child that has not called exec yet still has these handlers: there a signal has to act as it would without them.
 void act_as_default(int signal) {
   ::signal(signal, SIG_DFL);
   ::raise(signal);
@@ -136,7 +136,7 @@ void Signals::child_started(int pid) {
   g_child = pid;
   ::signal(SIGCHLD, SIG_DFL);
   ::signal(SIGTTOU, SIG_IGN);
-  // The program has inherited by now what is ignored.
+  // By now the program has inherited the ignored signals.
   const struct sigaction ours = our_action();
   for (const int signal : kCaught)
     if (signal != SIGPIPE) ::sigaction(signal, &ours, nullptr);
@@ -158,7 +158,7 @@ void Signals::attaching() {
     if (g_waiting[signal] != 0) g_detach = 1;
 }
 
-// The parent's end shows in its number whatever becomes of the signal that tells of it.
+// The parent's end shows in getppid(), even if the signal about it is lost.
 bool Signals::detach_requested() const { return g_detach != 0 || (g_launcher != 0 && ::getppid() != g_launcher); }
 
 void Signals::wait_for_launcher() const {
@@ -171,7 +171,7 @@ bool came_from_terminal(int signal_code) { return signal_code == SI_KERNEL; }
 
 void end_as(const Outcome& outcome) {
   if (outcome.signal == 0) ::_exit(outcome.code);
-  // The program has left its core file, if it was to leave one. A core handler behind a pipe heeds only the second.
+  // The program has left its core file, if it was to leave one. A core handler at the end of a pipe obeys only the second call.
   const rlimit no_core{.rlim_cur = 0, .rlim_max = 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
   ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// --skip-refused: what is refused of a list of definitions does not keep the others from being armed.
+// --skip-refused: a refused definition does not keep the others from being armed.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@
 
 namespace uprobe::cli {
 
-// Takes refused definitions out of both lists until `prepare` accepts the others, with a line for each and one that counts them. An
-// error that is about none of them is returned, as is the last one's when none is left.
+// Removes refused definitions from both lists until `prepare` accepts the rest, with a line for each and one with their number.
+// Returns an error that is about none of them, and the last one's error if none is left.
 Status prepare_others(SessionOptions& options, std::vector<std::string>& places,
                       const std::function<Status(const SessionOptions&)>& prepare, const Diagnostics& diagnostics);
 

@@ -13,7 +13,7 @@ namespace uprobe::cli {
 
 namespace {
 
-constexpr std::size_t kEventWidth = 44;  // of uprobe_profile's column
+constexpr std::size_t kEventWidth = 44;  // uprobe_profile's column
 
 struct Cause {
   std::uint64_t count;
@@ -26,7 +26,7 @@ std::vector<Cause> causes(const ProbeSummary& lost) {
       {lost.lost_full, "ring full", ": use -b to enlarge"},
       {lost.lost_too_big, "larger than " + grouped(shared::kMaxPayload) + " bytes", ""},
       {lost.lost_busy, "every ring busy", ""},
-      {lost.lost_to_reader_lag, "this tool did not keep up beside the others", ""},
+      {lost.lost_to_reader_lag, "this tool did not keep up with the others", ""},
   };
   std::erase_if(all, [](const Cause& cause) { return cause.count == 0; });
   return all;
@@ -57,7 +57,7 @@ std::string probe_line(const ProbeSummary& probe, bool verbose) {
   if (probe.missed != 0) text += ", " + counted(probe.missed, "return", "returns") + " not followed";
   if (probe.unavailable != 0)
     text += ", " + counted(probe.unavailable, "trigger", "triggers") +
-            " could not look at comm (seccomp filter) or common_pid (PID namespace)";
+            " could not read comm (seccomp filter) or common_pid (PID namespace)";
   if (verbose && !probe.against.empty()) text += "; int3: " + probe.against;
   return text;
 }
@@ -110,7 +110,7 @@ std::string as_comments(std::string_view lines) {
   return text;
 }
 
-// The widths are the kernel's. A path may hold colons, the offset behind it does not.
+// The widths are the kernel's. A path may contain colons, the offset after it does not.
 std::string render_profile(const Summary& summary) {
   std::string text;
   for (const ProbeSummary& probe : summary.probes) {

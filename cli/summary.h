@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The end of a run, in words: a line per probe, the total, what was lost and why.
+// The end of a run, in words: a line per probe, the total, and losses with their reasons.
 #pragma once
 
 #include <string>
@@ -9,16 +9,17 @@
 
 namespace uprobe::cli {
 
-// All lines, each ended; empty when there is nothing to say. The tiers are told where there are several probes, or `verbose`.
+// All lines, each with its newline; empty when there is nothing to say. Shows the tiers where there are several probes, or if
+// `verbose`.
 std::string render_summary(const Summary& summary, bool color, bool verbose = false);
 
-// Whether something was lost, which the user must hear of.
+// Whether records were lost, which the user must always be told.
 bool has_losses(const Summary& summary);
 
 // Lines for the end of a trace file.
 std::string as_comments(std::string_view lines);
 
-// uprobe_profile's lines, "  PATH EVENT HITS MISSES": hits are all that arrived, misses those of them that were lost.
+// uprobe_profile's lines, "  PATH EVENT HITS MISSES": hits are all that arrived, misses are the lost ones among them.
 std::string render_profile(const Summary& summary);
 
 }  // namespace uprobe::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Escaping, grouping, near misses.
+// Escapes text, groups digits, guesses names.
 #include "cli/text.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 struct CodePoint {
   std::uint32_t value = 0;
-  std::size_t bytes = 0;  // 0: no valid UTF-8 here
+  std::size_t bytes = 0;  // 0: not valid UTF-8
 };
 
 bool is_continuation(unsigned char byte) { return (byte & 0xc0) == 0x80; }
@@ -129,7 +129,7 @@ std::string counted(std::uint64_t number, std::string_view singular, std::string
 }
 
 std::string nearest(std::string_view word, std::span<const std::string> candidates) {
-  // A third of the letters wrong is a guess no longer; very long words are not worth the squared work.
+  // With more than a third of the letters wrong it is no good guess; very long words are not worth the quadratic work.
   if (word.size() > 64) return {};
   std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;
   std::string best;

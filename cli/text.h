@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Words for people: escaping what came from outside, grouping digits, finding the name that was meant.
+// Text for people: escapes text from outside, groups digits, guesses the name that was meant.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,18 @@
 
 namespace uprobe::cli {
 
-// One thing that takes place on a line: a character, or the escape that stands for a byte that must not reach a
-// terminal.
+// A unit of a line: a character, or the escape for a byte that must not reach a terminal.
 struct Glyph {
   std::string text;
   std::size_t width = 1;  // columns; every character counts as one
-  std::size_t byte = 0;   // where it was in the input
+  std::size_t byte = 0;   // its position in the input
 };
 
 // Control bytes, broken UTF-8 and characters that reorder a line become \n, \t, \x1b, ...; a backslash stays as it is.
 std::vector<Glyph> glyphs(std::string_view input);
 std::string escape(std::string_view input);
 
-// The same of each line; their ends stay.
+// Escapes each line; the newlines stay.
 std::string escape_lines(std::string_view lines);
 
 // 1234567 -> "1,234,567"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Counts, times and sizes from option arguments.
+// Parses counts, times and sizes of options.
 #include "cli/values.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ std::optional<std::uint64_t> whole_number(std::string_view text) {
   return value;
 }
 
-// Digits with at most one point between them.
+// Digits with at most one point among them.
 std::optional<double> decimal(std::string_view text) {
   if (text.empty() || !is_digit(text.front()) || !is_digit(text.back())) return std::nullopt;
   double value = 0;
@@ -82,7 +82,7 @@ Result<std::uint64_t> parse_count(std::string_view text) {
 }
 
 Result<std::chrono::nanoseconds> parse_duration(std::string_view text) {
-  static const std::string help = "a number with ms, s, m or h behind it: 5, 500ms, 1.5s, 2m, 1h";
+  static const std::string help = "a number followed by ms, s, m or h: 5, 500ms, 1.5s, 2m, 1h";
   std::size_t digits = 0;
   while (digits < text.size() && (is_digit(text[digits]) || text[digits] == '.')) ++digits;
   const std::optional<double> value = decimal(text.substr(0, digits));
@@ -91,7 +91,7 @@ Result<std::chrono::nanoseconds> parse_duration(std::string_view text) {
   const double seconds = *value * *unit;
   if (seconds > kLongestSeconds) return unusable(text, "is too long a time", "at most 100 years");
   const auto result = std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9 + 0.5));
-  if (result.count() == 0) return unusable(text, "is no time at all", help);
+  if (result.count() == 0) return unusable(text, "is not a time above 0", help);
   return result;
 }
 
@@ -101,7 +101,7 @@ Result<std::uint64_t> parse_ring_size(std::string_view text) {
   const std::string limits = "from " + size_text(kMinRingBytes) + " to " + size_text(kMaxRingBytes) + " for each ring";
   const std::optional<unsigned> shift = text.empty() ? std::nullopt : size_shift(text.back());
   const std::optional<std::uint64_t> number = whole_number(shift ? text.substr(0, text.size() - 1) : text);
-  if (!number) return unusable(text, "is not a size", "bytes, or a number with K, M or G behind it, " + limits);
+  if (!number) return unusable(text, "is not a size", "bytes, or a number followed by K, M or G, " + limits);
   const unsigned by = shift.value_or(0);
   const bool overflows = *number > std::numeric_limits<std::uint64_t>::max() >> by;
   if (overflows || *number << by > kMaxRingBytes) return unusable(text, "is too large a buffer", limits);
@@ -116,7 +116,7 @@ Result<std::vector<int>> parse_pids(std::string_view text) {
     const std::size_t end = std::min(text.find(','), text.size());
     const auto number = whole_number(text.substr(0, end));
     if (!number || *number == 0 || *number > std::numeric_limits<int>::max())
-      return unusable(all, "is no list of process ids", "e.g. -P 1234 or -P 1234,1235");
+      return unusable(all, "is not a list of process ids", "e.g. -P 1234 or -P 1234,1235");
     pids.push_back(static_cast<int>(*number));
     if (end == text.size()) return pids;
     text.remove_prefix(end + 1);
@@ -127,14 +127,14 @@ Result<plan::Tier> parse_tier(std::string_view text) {
   if (text == "auto") return plan::Tier::automatic;
   if (text == "jump") return plan::Tier::jump;
   if (text == "int3") return plan::Tier::breakpoint;
-  return unusable(text, "is no tier", "auto, jump or int3");
+  return unusable(text, "is not a tier", "auto, jump or int3");
 }
 
 Result<plan::ReturnMode> parse_return_mode(std::string_view text) {
   if (text == "auto") return plan::ReturnMode::automatic;
   if (text == "stub") return plan::ReturnMode::stub;
   if (text == "exits") return plan::ReturnMode::exits;
-  return unusable(text, "is no way to see a return", "auto, stub or exits");
+  return unusable(text, "is not a return mode", "auto, stub or exits");
 }
 
 }  // namespace uprobe::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The values that options take: counts, times, sizes. Everything that is not wholly understood is refused.
+// Parses the values of options: counts, times, sizes. A value that is not understood completely is refused.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ namespace uprobe::cli {
 // 1 .. 2^64-1, decimal.
 Result<std::uint64_t> parse_count(std::string_view text);
 
-// "5" (seconds), "500ms", "1.5s", "2m", "1h", "250us"; more than nothing, at most 100 years.
+// "5" (seconds), "500ms", "1.5s", "2m", "1h", "250us"; more than 0, at most 100 years.
 Result<std::chrono::nanoseconds> parse_duration(std::string_view text);
 
 // "65536", "64K", "4M", "1G": a ring's size in bytes, kMinRingBytes..kMaxRingBytes.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See version.h. The libraries say their versions at run time where they can.
+// See version.h. The libraries report their versions at run time where they can.
 #include "cli/version.h"
 
 #include <capstone/capstone.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What --version prints: the tool, the commit it was built from, the agent's ABI, the libraries.
+// The text of --version: the tool, the commit from which it was built, the agent's ABI, the libraries.
 #pragma once
 
 #include <string>

@@ -69,7 +69,7 @@ TEST(CliOptions, UntilWhichProcessHasEnded) {
   EXPECT_FALSE(parse({"--until=last", "--until", "first", "-p", "p:a x:y", "ls"})->until_last);
   const auto refused = parse({"--until=never", "-p", "p:a x:y", "ls"});
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().text, "'never' is none of first, last");
+  EXPECT_EQ(refused.error().text, "'never' is not one of first, last");
 }
 
 TEST(CliOptions, TheToolBesideTheProgram) {
@@ -124,24 +124,24 @@ TEST(CliOptions, MistakesInWords) {
       {{"-p", "1234", "ls"}, "-p: -p takes a probe definition; use -P 1234 to attach"},
       {{"--probe=12,34", "ls"}, "-p: -p takes a probe definition; use -P 12,34 to attach"},
       {{"-p", " ", "ls"}, "-p: the definition is empty | e.g. -p 'p:free_hit /bin/zsh:zfree %di'"},
-      {{"-P", "x"}, "-P: 'x' is no list of process ids | e.g. -P 1234 or -P 1234,1235"},
-      {{"-P12,"}, "-P: '12,' is no list of process ids | e.g. -P 1234 or -P 1234,1235"},
-      {{"--pid=0"}, "--pid: '0' is no list of process ids | e.g. -P 1234 or -P 1234,1235"},
-      {{"--attach", "99999999999"}, "--attach: '99999999999' is no list of process ids | e.g. -P 1234 or -P 1234,1235"},
+      {{"-P", "x"}, "-P: 'x' is not a list of process ids | e.g. -P 1234 or -P 1234,1235"},
+      {{"-P12,"}, "-P: '12,' is not a list of process ids | e.g. -P 1234 or -P 1234,1235"},
+      {{"--pid=0"}, "--pid: '0' is not a list of process ids | e.g. -P 1234 or -P 1234,1235"},
+      {{"--attach", "99999999999"}, "--attach: '99999999999' is not a list of process ids | e.g. -P 1234 or -P 1234,1235"},
       {{"-p", "p a:b", "-P", "12", "ls"},
-       "-P attaches to what runs, and 'ls' is to be started | leave one of them away"},
+       "-P attaches to running processes, and 'ls' would be started | drop one of them"},
       {{"-l", "-P", "12", "-x", "a"}, "-P does not go with -l and --dry-run"},
       {{"-l", "--comm=a", "-x", "a"}, "--comm does not go with -l and --dry-run"},
       {{"-p", "p a:b", "--object", "/a", "ls"},
-       "--object attaches to what runs, and 'ls' is to be started | leave one of them away"},
-      {{"-p", "p a:b", "--wait"}, "--wait needs to know for whom | --comm NAME or --object FILE"},
-      {{"-p", "p a:b", "--wait", "-P", "12"}, "--wait needs to know for whom | --comm NAME or --object FILE"},
+       "--object attaches to running processes, and 'ls' would be started | drop one of them"},
+      {{"-p", "p a:b", "--wait"}, "--wait needs a name or a file to wait for | --comm NAME or --object FILE"},
+      {{"-p", "p a:b", "--wait", "-P", "12"}, "--wait needs a name or a file to wait for | --comm NAME or --object FILE"},
       {{"--comm", ""}, "--comm: the name is empty"},
       {{"--object="}, "--object: the file's name is empty"},
       {{"--comm=0123456789abcdef"},
        "--comm: no process is called '0123456789abcdef': the kernel keeps 15 bytes of a name | "
        "--comm='0123456789abcde'"},
-      {{"--control=1", "--list", "--comm=a"}, "--control changes a session: it attaches to nothing"},
+      {{"--control=1", "--list", "--comm=a"}, "--control changes a session: it attaches to no process"},
       {{"--exce", "f"}, "unknown option '--exce' | did you mean '--exec'?"},
       {{"--exce=f"}, "unknown option '--exce' | did you mean '--exec'?"},
       {{"--nonsense"}, "unknown option '--nonsense' | see uprobe-run --help"},
@@ -162,10 +162,10 @@ TEST(CliOptions, MistakesInWords) {
       {{"-o", "", "ls"}, "-o: the file's name is empty"},
       {{"-i", ""}, "-i: the file's name is empty"},
       {{"-d", "soon", "ls"},
-       "-d: 'soon' is not a time | a number with ms, s, m or h behind it: 5, 500ms, 1.5s, 2m, 1h"},
+       "-d: 'soon' is not a time | a number followed by ms, s, m or h: 5, 500ms, 1.5s, 2m, 1h"},
       {{"--buffer-size", "1", "ls"}, "--buffer-size: '1' is too small a buffer | from 8K to 1G for each ring"},
       {{"-n", "0", "ls"}, "-n: '0' is not a number of events | a whole number from 1 on"},
-      {{"--color=maybe"}, "--color: 'maybe' is none of auto, always, never"},
+      {{"--color=maybe"}, "--color: 'maybe' is not one of auto, always, never"},
       {{"-l", "--dry-run", "ls"},
        "--dry-run: -l, --lines, --vars, --dry-run, --check, --list-events and --format-file exclude each other"},
       {{"ls"},
@@ -176,7 +176,7 @@ TEST(CliOptions, MistakesInWords) {
       {{"--dry-run"},
        "no probe is defined: -p or -i is missing | e.g. uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo'"},
       {{"-l"}, "-l needs a program, or a file with -x | e.g. uprobe-run -l'z*' /bin/zsh"},
-      {{"-x", "A", "-lz", "ls"}, "-l lists either -x A or the program 'ls' | leave one of them away"},
+      {{"-x", "A", "-lz", "ls"}, "-l lists either -x A or the program 'ls' | drop one of them"},
   };
   for (const auto& [words, expected] : table) EXPECT_EQ(mistake(words), expected);
 }

@@ -456,7 +456,7 @@ TEST_F(CliRun, FilesOfDefinitionsThatAreNone) {
   EXPECT_EQ(code({"-i", "/nowhere/probes", "ls"}), 125);
   EXPECT_EQ(err(), "uprobe-run: open /nowhere/probes: No such file or directory\n");
   EXPECT_EQ(code({"-i", "/dev/null", "ls"}), 125);
-  EXPECT_TRUE(err().ends_with("uprobe-run: /dev/null: holds no definition\n")) << err();
+  EXPECT_TRUE(err().ends_with("uprobe-run: /dev/null: contains no definition\n")) << err();
   EXPECT_EQ(code({"-i", "/tmp", "ls"}), 125);
   EXPECT_TRUE(err().ends_with("Is a directory\n")) << err();
   EXPECT_TRUE(engine_.launched.empty());

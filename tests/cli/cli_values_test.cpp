@@ -34,8 +34,8 @@ TEST(CliValues, GarbageIsNoDuration) {
 }
 
 TEST(CliValues, DurationsHaveLimits) {
-  EXPECT_EQ(parse_duration("0").error().text, "'0' is no time at all");
-  EXPECT_EQ(parse_duration("0.0ms").error().text, "'0.0ms' is no time at all");
+  EXPECT_EQ(parse_duration("0").error().text, "'0' is not a time above 0");
+  EXPECT_EQ(parse_duration("0.0ms").error().text, "'0.0ms' is not a time above 0");
   EXPECT_EQ(parse_duration("99999999999h").error().text, "'99999999999h' is too long a time");
   const std::string digits(400, '9');
   EXPECT_FALSE(parse_duration(digits));
@@ -55,7 +55,7 @@ TEST(CliValues, WaysToSeeAReturn) {
   EXPECT_EQ(*parse_return_mode("exits"), plan::ReturnMode::exits);
   for (const char* text : {"", "exit", "Stub", "auto "})
     EXPECT_EQ(parse_return_mode(text).error().text,
-              std::string("'").append(text).append("' is no way to see a return"));
+              std::string("'").append(text).append("' is not a return mode"));
 }
 
 TEST(CliValues, RingSizes) {

@@ -432,7 +432,7 @@ class Refused(AttachCase):
         self.check(4194304, "no process 4194304")
 
     def test_words(self):
-        self.check("12,", "'12,' is no list of process ids")
+        self.check("12,", "'12,' is not a list of process ids")
 
     def test_zombie(self):
         process = self.start(shutil.which("true"))

@@ -163,7 +163,7 @@ class FunctionEvents(Language):
         self.assertEqual(self.refusal("-F", "walk(int a=0x7fffffffff)")[1], "0x7fffffffff)")
         code, _, err = self.ask("-F", "vfs_read", self.program)
         self.assertEqual(code, 125)
-        self.assertIn("braces", err)
+        self.assertIn("parentheses", err)
         code, _, err = self.ask("--check", "--strict", "-F", "vfs_read(x64 a)", self.program)
         self.assertEqual(code, 125)
         self.assertIn("the kernel refuses this without a message", err)

@@ -125,7 +125,7 @@ class Lifetimes(harness.TestCase):
         self.addCleanup(kill, survivor)
         self.assertEqual(shell.wait(harness.TIMEOUT), 3)
         for line in tool.stderr:
-            if b"what was attached to has ended" in line:
+            if b"the attached process has ended" in line:
                 break
         tool.send_signal(signal.SIGINT)
         said = tool.communicate(timeout=harness.TIMEOUT)[1]

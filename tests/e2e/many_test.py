@@ -300,8 +300,8 @@ class LeftOut(ManyCase):
         self.check_refused(["--object", self.object], f"no process maps {self.object}")
 
     def test_words(self):
-        self.check_refused(["--wait"], "--wait needs to know for whom")
-        self.check_refused(["--wait", "-P", "1"], "--wait needs to know for whom")
+        self.check_refused(["--wait"], "--wait needs a name or a file to wait for")
+        self.check_refused(["--wait", "-P", "1"], "--wait needs a name or a file to wait for")
         self.check_refused(["--comm", "0123456789abcdef"], "the kernel keeps 15 bytes of a name")
         self.check_refused(["--object", self.path("none")], "No such file")
         self.check_refused(["--object", self.folder, "--wait"], "is not a file that a process can map")

@@ -242,7 +242,7 @@ class Stranger(Spaces):
         self.assertLessEqual(len([hit for hit in hits if hit.tid == self.process]), 1)
         hits = self.attach("--trigger", "traceoff if common_pid == 1")
         self.assertGreater(len([hit for hit in hits if hit.tid == self.process]), 1)
-        self.assertIn(b"could not look at comm (seccomp filter) or common_pid (PID namespace)", self.summary)
+        self.assertIn(b"could not read comm (seccomp filter) or common_pid (PID namespace)", self.summary)
 
     def test_children_of_a_process_attached_to(self):
         """Forked later, and executing another program."""

@@ -178,7 +178,7 @@ class Names(harness.TestCase):
         self.assertEqual(self.recorded(self.WORDS, "--trigger=enable_event:t:e if comm == \"worker\"", "--trigger=disable_event:t:f",
                                        "--disabled", "-p", f"p:t/f {self.hits}"), "12345")
         self.assertEqual(self.recorded(self.WORDS, "--trigger=disable_event:t:e if comm ~ \"*k*\" || n == 2"), "0")
-        self.assertNotIn("could not look", self.summary)
+        self.assertNotIn("could not read", self.summary)
 
     def test_stacks_of_some_names(self):
         self.recorded(self.WORDS, "--trigger=stacktrace if comm == \"worker\"")
@@ -197,9 +197,9 @@ class Names(harness.TestCase):
     def test_where_a_filter_forbids_to_ask(self):
         words = ("self=worker", "hit=1", "filter", "hit=2", "other=w", "hit=3")
         self.assertEqual(self.recorded(words, "--trigger=disable_event:t:e if n > 1 && comm ~ \"w*\""), "123")
-        self.assertRegex(self.summary, r"t/e .*: 3 hits, 2 triggers could not look at comm \(seccomp filter\) or common_pid \(PID namespace\)\n")
+        self.assertRegex(self.summary, r"t/e .*: 3 hits, 2 triggers could not read at comm \(seccomp filter\) or common_pid \(PID namespace\)\n")
         self.assertEqual(self.recorded(words, "--trigger=disable_event:t:e if n > 2 && comm ~ \"w*\""), "123")
-        self.assertRegex(self.summary, r", 1 trigger could not look at comm")
+        self.assertRegex(self.summary, r", 1 trigger could not read at comm")
         self.assertEqual(self.recorded(words, "--trigger=traceoff if n == 2 || comm == \"x\""), "12", "the name does not matter")
         self.recorded(words, "--trigger=stacktrace if comm == \"worker\"")
         self.assertEqual(len(re.findall("<user stack trace>", self.text)), 1)
