@@ -55,15 +55,15 @@ sigset_t heeded() {
 }
 
 // In an orphaned process group the kernel ignores the raised SIGTSTP, and this continues at once.
-void stop_with(pid_t engine) {
-  ::kill(engine, SIGTSTP);
+void stop_with(pid_t tracer) {
+  ::kill(tracer, SIGTSTP);
   sigset_t one;
   ::sigemptyset(&one);
   ::sigaddset(&one, SIGTSTP);
   ::raise(SIGTSTP);
   ::sigprocmask(SIG_UNBLOCK, &one, nullptr);
   ::sigprocmask(SIG_BLOCK, &one, nullptr);
-  ::kill(engine, SIGCONT);
+  ::kill(tracer, SIGCONT);
 }
 
 Farewell* share_farewell() {
@@ -72,14 +72,14 @@ Farewell* share_farewell() {
 }
 
 // The status of the tracer when it has ended; nothing where it has sent its farewell and goes on.
-std::optional<int> wait_for(pid_t engine, const sigset_t& signals) {
+std::optional<int> wait_for(pid_t tracer, const sigset_t& signals) {
   for (;;) {
     int status = 0;
-    if (::waitpid(engine, &status, WNOHANG) == engine) return status;
+    if (::waitpid(tracer, &status, WNOHANG) == tracer) return status;
     if (g_farewell->said) return std::nullopt;
     const int number = ::sigwaitinfo(&signals, nullptr);
-    if (number == SIGTSTP) stop_with(engine);
-    if (number > 0 && number != SIGCHLD && number != SIGTSTP) ::kill(engine, number);
+    if (number == SIGTSTP) stop_with(tracer);
+    if (number > 0 && number != SIGCHLD && number != SIGTSTP) ::kill(tracer, number);
   }
 }
 
@@ -87,12 +87,12 @@ void hide(char** words, std::size_t count) {
   char* const begin = words[0];
   const auto bytes = static_cast<std::size_t>(words[count - 1] + std::strlen(words[count - 1]) - begin);
   std::memset(begin, 0, bytes);
-  std::memcpy(begin, kEngineName, std::min(bytes, std::strlen(kEngineName)));
+  std::memcpy(begin, kTracerName, std::min(bytes, std::strlen(kTracerName)));
 }
 
-void begin_engine(pid_t launcher, const sigset_t& before) {
+void begin_tracer(pid_t launcher, const sigset_t& before) {
   ::setsid();
-  ::prctl(PR_SET_NAME, kEngineName);
+  ::prctl(PR_SET_NAME, kTracerName);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   Signals::follow_launcher(launcher);
   g_launcher = launcher;
@@ -151,7 +151,7 @@ std::optional<Outcome> run_as_launcher(const std::vector<std::string>& arguments
     return Outcome{kExitFailure, 0};
   }
   if (child == 0) {
-    begin_engine(launcher, before);
+    begin_tracer(launcher, before);
     hide(words, arguments.size());
     return std::nullopt;
   }

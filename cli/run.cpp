@@ -36,7 +36,7 @@ struct Problem {
 };
 
 // The option with the mistake, if the mistake is not in the definition itself.
-std::optional<Context> context_behind(const Error& error, const Definition& definition) {
+std::optional<Context> option_context(const Error& error, const Definition& definition) {
   if (error.where.empty()) return std::nullopt;
   if (definition.filter && definition.filter->starts_with(error.where)) return Context{"--filter", *definition.filter};
   for (const std::string& trigger : definition.triggers)
@@ -46,7 +46,7 @@ std::optional<Context> context_behind(const Error& error, const Definition& defi
 
 Context context_of(const Error& error, const Definitions& definitions) {
   for (const Definition& definition : definitions.list)
-    if (const auto behind = context_behind(error, definition)) return *behind;
+    if (const auto option = option_context(error, definition)) return *option;
   const auto number = static_cast<std::size_t>(definitions.list.size() == 1 ? 0 : error.definition);
   if (number >= definitions.list.size()) return {};
   return {definitions.places[number], definitions.list[number].text};
@@ -73,8 +73,8 @@ std::vector<Problem> problems(Engine& engine, const SessionOptions& options, con
     alone.definitions[0].triggers.clear();  // they may name other events
     const Status checked = engine.check(alone);
     if (checked) continue;
-    const auto behind = context_behind(checked.error(), definitions.list[i]);
-    found.push_back({checked.error(), behind.value_or(Context{definitions.places[i], definitions.list[i].text})});
+    const auto option = option_context(checked.error(), definitions.list[i]);
+    found.push_back({checked.error(), option.value_or(Context{definitions.places[i], definitions.list[i].text})});
   }
   const auto again = [&](const Problem& problem) { return same(problem.error, first); };
   if (std::none_of(found.begin(), found.end(), again))
@@ -374,8 +374,8 @@ struct Sinks {
 
   static Result<Sinks> open(const std::string& output, const Call& call);
   Status child_started(int pid);
-  // `behind` is written last.
-  void finish(const Call& call, const std::string& behind = {});
+  // `last_lines` are written last.
+  void finish(const Call& call, const std::string& last_lines = {});
 };
 
 Result<Sinks> Sinks::open(const std::string& output, const Call& call) {
@@ -393,11 +393,11 @@ Status Sinks::child_started(int pid) {
 }
 
 // A blank line separates the records from the first table.
-void Sinks::finish(const Call& call, const std::string& behind) {
+void Sinks::finish(const Call& call, const std::string& last_lines) {
   TraceSink& to = histograms ? *histograms : trace;
   if (const std::string text = call.engine.histograms(call.options.raw_strings); !text.empty())
     to.write((histograms ? "" : "\n") + text);
-  trace.write(behind);
+  trace.write(last_lines);
   trace.finish();
   report_failure(call, trace);
   if (!histograms) return;

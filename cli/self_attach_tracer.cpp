@@ -256,7 +256,7 @@ Result<Session> begin(const Hello& hello, char** argv, pid_t process) {
   return session;
 }
 
-int attend(Line& line, Session& session) {
+int run_session(Line& line, Session& session) {
   line.admit();
   std::thread talker = start_signal_masked_thread(
       [&] {
@@ -308,7 +308,7 @@ int run_self_attach_tracer(char** argv) {
     line.refuse(session.error());
     return kExitFailure;
   }
-  return attend(line, *session);
+  return run_session(line, *session);
 }
 
 }  // namespace uprobe::cli

@@ -234,11 +234,11 @@ Status take_threads(StoppedProcess& process, AgentCalls& calls, std::int32_t tid
   return ok();
 }
 
-bool is_attached_session_of(pid_t front, pid_t pid, Addr area) {
+bool is_attached_session_of(pid_t launcher, pid_t pid, Addr area) {
   const auto files = target::ProcessFiles::open(pid);
   shared::AreaHeader header{};
   return files && files->read(area, &header, sizeof header) && (header.mode & shared::kModeAttached) != 0 &&
-         header.known_as == static_cast<std::uint32_t>(front);
+         header.known_as == static_cast<std::uint32_t>(launcher);
 }
 
 Status forget_areas(pid_t pid) {
@@ -257,7 +257,7 @@ pid_t owner_of(pid_t pid) {
 }
 
 pid_t known_as(pid_t tool) {
-  const pid_t launcher = front_of(tool);
+  const pid_t launcher = launcher_of(tool);
   return launcher != 0 ? launcher : tool;
 }
 

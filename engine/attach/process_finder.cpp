@@ -23,7 +23,7 @@ constexpr std::uint32_t kEager = 4;
 constexpr std::uint64_t kTurns = 32, kInEachLook = 8;
 
 bool is_one_of_us(pid_t pid, const target::ProcessStat& stat) {
-  return pid == ::getpid() || stat.name == kLauncherName || stat.name == kEngineName || stat.name == kGuardianName;
+  return pid == ::getpid() || stat.name == kLauncherName || stat.name == kTracerName || stat.name == kGuardianName;
 }
 
 Error no_file(const std::string& path) {

@@ -27,12 +27,12 @@ pid_t parent_of(pid_t pid) {
 
 }  // namespace
 
-bool is_engine(pid_t pid) { return is_called(pid, kEngineName); }
+bool is_tracer(pid_t pid) { return is_called(pid, kTracerName); }
 
-bool is_of_ours(pid_t pid) { return is_called(pid, kLauncherName) || is_engine(pid); }
+bool is_tool_process(pid_t pid) { return is_called(pid, kLauncherName) || is_tracer(pid); }
 
-pid_t front_of(pid_t engine) {
-  const pid_t parent = parent_of(engine);
+pid_t launcher_of(pid_t tracer) {
+  const pid_t parent = parent_of(tracer);
   return parent != 0 && is_called(parent, kLauncherName) ? parent : 0;
 }
 

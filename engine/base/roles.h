@@ -8,15 +8,15 @@
 namespace uprobe {
 
 inline constexpr const char* kLauncherName = "uprobe-run";
-inline constexpr const char* kEngineName = "uprobe-engine";
+inline constexpr const char* kTracerName = "uprobe-engine";
 inline constexpr const char* kGuardianName = "uprobe-guardian";  // engine/target/guardian.h
 
-bool is_engine(pid_t pid);
+bool is_tracer(pid_t pid);
 
 // Whether the process is the tool, by either name: a process that it holds by ptrace is free again in a moment.
-bool is_of_ours(pid_t pid);
+bool is_tool_process(pid_t pid);
 
 // 0: the launcher has ended, and the tracer is about to end.
-pid_t front_of(pid_t engine);
+pid_t launcher_of(pid_t tracer);
 
 }  // namespace uprobe

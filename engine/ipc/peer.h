@@ -54,7 +54,7 @@ std::string pass_of(const Peer& peer);
 // Whether a process is stopped (by SIGSTOP and the like, or by a debugger), so that it cannot answer.
 bool is_stopped(pid_t pid);
 
-// "nobody (uid 65534)", "uid 12345"
+// "root (uid 0)", "uid 12345"
 std::string user_text(uid_t uid);
 
 // The user id of a process; nothing: there is no such process.

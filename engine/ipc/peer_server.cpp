@@ -73,7 +73,7 @@ struct PeerServer::State {
   void take(Fd socket);
   void leave();
   void sweep(bool all);
-  void attend(const std::shared_ptr<Client>& client);
+  void serve_client(const std::shared_ptr<Client>& client);
   // For one client, in its thread.
   std::optional<Hello> hear_hello(Client& client, MessageCutter& in);
   enum class Why { left, gone, ended };
@@ -148,7 +148,7 @@ void PeerServer::State::take(Fd socket) {
   clients.push_back(std::make_shared<Client>(std::move(socket), peer.take()));
   const std::shared_ptr<Client> client = clients.back();
   const Status begun = catch_resource_exhaustion([&] {
-    client->thread_ = start_signal_masked_thread([this, client] { attend(client); });
+    client->thread_ = start_signal_masked_thread([this, client] { serve_client(client); });
     return ok();
   });
   if (!begun) clients.pop_back();
@@ -270,7 +270,7 @@ void PeerServer::State::see_off(Client& client, ClientEnd end) {
   if (say(client, bytes)) say(client, encode(calls.summary_of(client)) + encode(end));
 }
 
-void PeerServer::State::attend(const std::shared_ptr<Client>& client) {
+void PeerServer::State::serve_client(const std::shared_ptr<Client>& client) {
   MessageCutter in(kMostHelloBytes);
   if (const auto hello = hear_hello(*client, in)) {
     auto admitted = Result<std::vector<std::string>>(Error{});

@@ -189,12 +189,12 @@ Status disarm_in(target::Target& target, Addr block_address, bool keeps_own) {
   if (!maps) return maps.error();
   ProcessSerializer serializer(target.pid());
   const Addr changer = block_address + offsetof(shared::ProcessBlock, changer);
-  const std::uint64_t us = static_cast<std::uint64_t>(::getpid()), nobody = 0;
+  const std::uint64_t us = static_cast<std::uint64_t>(::getpid()), none = 0;
   if (Status s = target.write(changer, &us, sizeof us); !s) return s;
   Disarming disarming(target, *block, *maps);
   if (keeps_own) disarming.keep_own();
   const Status disarmed = disarming.run(serializer);
-  static_cast<void>(target.write(changer, &nobody, sizeof nobody));
+  static_cast<void>(target.write(changer, &none, sizeof none));
   if (keeps_own) return disarmed;  // the agent goes on managing signal masks
   const std::uint32_t left = shared::kLeft;
   const Status noted = target.write(block_address + offsetof(shared::ProcessBlock, left), &left, sizeof left);

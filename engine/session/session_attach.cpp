@@ -203,7 +203,7 @@ Status Session::State::join_owner(const Error& occupied, const GivenUp& given_up
   if (joined) return joined;
   if (joined.error().code != Code::not_found) return about(attached.front(), joined.error());
   if (const auto elsewhere = reason_out_of_reach(owner)) return about(attached.front(), *elsewhere);
-  return is_engine(owner) ? again : occupied;
+  return is_tracer(owner) ? again : occupied;
 }
 
 // Attaches by id, in a session of its own or as a client.

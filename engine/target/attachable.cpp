@@ -62,7 +62,7 @@ Status check_threads(pid_t pid) {
     const auto tracer = static_cast<pid_t>(std::strtol(value_of(*status, "TracerPid").c_str(), nullptr, 10));
     if (tracer == 0) continue;
     Error traced = refused(pid, "is traced by " + described(tracer) + " already");
-    if (is_of_ours(tracer)) traced.err = EBUSY;
+    if (is_tool_process(tracer)) traced.err = EBUSY;
     return traced;
   }
   return ok();

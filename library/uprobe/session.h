@@ -3,14 +3,15 @@
 // check which functions of a library were called, with which arguments, and what they returned, and for small tools. The
 // program under test is neither changed nor rebuilt.
 //
-//   auto session = libuprobe::Session::launch({.definitions = {"p:open /lib/x86_64-linux-gnu/libc.so.6:open64 file=+0(%di):string"}},
-//                                             {"/bin/cat", "/etc/hostname"});
+//   auto session = libuprobe::Session::launch(
+//       {.definitions = {"p:open /lib/x86_64-linux-gnu/libc.so.6:open64 file=+0(%di):string"}}, {"/bin/cat", "/etc/hostname"});
 //   if (!session) return fail(session.error().message());
 //   for (const libuprobe::Event& event : session->finish()) use(event.name, event.text("file"));
 //
 // A test that calls the library under test itself attaches to its own process:
 //
-//   auto session = libuprobe::Session::attach({.definitions = {"p:price /opt/shop/libprices.so:price_of count=%si:s32"}}, getpid());
+//   auto session = libuprobe::Session::attach(
+//       {.definitions = {"p:price /opt/shop/libprices.so:price_of count=%si:s32"}}, getpid());
 //   sell("plum", 3);
 //   EXPECT_EQ(session->finish().at(0).number("count"), 3);
 //

@@ -118,7 +118,7 @@ TEST(CliFront, EndsAsTheEngineHasEnded) {
 TEST(CliFront, TheEngineIsOutOfTheWayOfWhatIsMeantForTheTool) {
   EXPECT_TRUE(holds([] {
     const Front launcher = launcher_of_engine([](Words& words) {
-      const bool is_named = comm() == std::string(kEngineName) + "\n" && words.places[0] == std::string(kEngineName);
+      const bool is_named = comm() == std::string(kTracerName) + "\n" && words.places[0] == std::string(kTracerName);
       const bool is_hidden = words.bytes.find("uprobe-run") == std::string::npos;
       return is_named && is_hidden && ::getsid(0) == ::getpid() ? 3 : 4;
     });
