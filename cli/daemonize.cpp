@@ -44,7 +44,7 @@ std::string link_at(const char* path) {
 // After unshare -p the first child is process 1 of a new namespace, and the program is outside of it.
 bool is_divided() { return link_at("/proc/self/ns/pid") != link_at("/proc/self/ns/pid_for_children"); }
 
-// Whether the program's parent-to-be has children: a shell may have started some and then become this process.
+// Whether this process has children: it may be a shell that has started some before it called exec.
 bool has_children() {
   siginfo_t info{};
   return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0;

@@ -86,7 +86,7 @@ class Block {
   // place of an internal point, or a function that an IFUNC chose.
   bool has(std::uint32_t point, const std::vector<shared::Consumer>& consumers) const;
   Status want(target::Target& target, std::uint32_t point, const std::vector<shared::Consumer>& consumers);
-  // Keeps only these consumers, a part of the present ones, while no other body records for the point. If the one event is left
+  // Keeps only these consumers, a part of the present ones; the others need not be recorded any more. If the one event is left
   // for which a jump's body was made, the body records by itself again.
   Status keep_only(target::Target& target, std::uint32_t point, const std::vector<shared::Consumer>& consumers);
   // Newest first.

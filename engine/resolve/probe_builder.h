@@ -37,9 +37,9 @@ struct Probe {
   bool on = true;            // not switched off
   bool was_refused = false;  // by the program to which it was to be added: it was never armed
   std::uint32_t owner = 0;   // a client; 0: the session itself
-  bool is_free = false;      // its owner has left, and another probe may take its number
+  bool is_free = false;      // its owner has left, and the same probe of another owner may take its number
   bool just_unseen = false;  // its filter drops hits of SessionOptions::unseen_thread, and no others
-  EventCounts before = {};   // counts of earlier probes with its number
+  EventCounts before = {};   // counts of earlier owners of its number
 };
 
 // Whether its records show names of code addresses.

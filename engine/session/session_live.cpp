@@ -62,8 +62,8 @@ Status Session::State::has_room(const std::vector<Probe>& more) {
   return Error{.code = Code::limit, .text = "the session has no room for further events"};
 }
 
-// An event number is never given to another event. A definition that comes back gets its old number, so that a thread that was
-// still on the way to it records the right event.
+// An event number is never given to a different event. A definition that comes back, perhaps from another owner, gets the old
+// number, so that a thread that was still on its way to the probe records the right event.
 Result<std::uint16_t> Session::State::number_for(Probe probe) {
   const auto same = before(probe);
   const auto number = static_cast<std::uint16_t>(same - probes.begin());

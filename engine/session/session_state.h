@@ -92,7 +92,7 @@ struct Session::State {
   struct Route {
     std::shared_ptr<Client> client;  // null: the session's own
     std::uint32_t index = 0;         // among the client's probes
-    std::uint64_t since = 0;         // earlier records belong to a former event with this number
+    std::uint64_t since = 0;         // earlier records belong to another owner of this number
   };
   std::vector<Route> routes;     // by event; guarded by `reading`
   std::size_t client_count = 0;  // admitted and not dismissed; this and the next three are guarded by `changing`
