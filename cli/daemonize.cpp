@@ -107,6 +107,7 @@ Result<int> become(int line, const std::vector<std::string>& program) {
   if (!order) return Error{.code = Code::system, .text = "the tool has ended; the program was not started"};
   if (order->path.empty()) return order->code;
   std::vector<char*> words;
+  words.reserve(program.size() + 1);
   for (const std::string& word : program) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   ::execv(order->path.c_str(), words.data());
