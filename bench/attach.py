@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""How long a program stands still while probes come into it and leave it again.
+"""How long a program stands still while probes are added to it and removed again.
 
     scripts/bench attach [--times N] [--threads N] [--probes N] [--tier T]
 
-A program of many threads and functions is made here. One more thread of it looks at the clock all the time and notes when it was
-away; the longest such moment between the start of an attach and its end is what the program stood still for. What the
-scheduler takes shows in the last row, where no tool attaches: on a machine that does other things as well it is not small.
+This script makes a program of many threads and functions. One more thread reads the clock all the time and notes when it was
+away; the program stood still for the longest such moment between the start of an attach and its end. The share of the
+scheduler is in the last row, where no tool attaches: on a busy machine it is not small.
 """
 import argparse
 import os
@@ -88,7 +88,7 @@ class Subject:
 
 
 def attach(options, subject, program, folder):
-    """The moments (begin, attached, end)."""
+    """The times (begin, attached, end) of an attach."""
     words = [options.tool, "-v", "-q", "-b", "1M", "-o", "/dev/null", "--tier", options.tier, "-i",
              os.path.join(folder, "probes"), "-P", str(subject.process.pid)]
     begin = time.monotonic_ns()

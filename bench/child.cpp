@@ -15,7 +15,7 @@ struct Pipe {
   Fd read, write;
 };
 
-// Closed in every program but the one whose standard stream it becomes: the end of the input must get through.
+// Closed in every program but the one whose standard stream it becomes: otherwise the end of the input would not get through.
 Result<Pipe> make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe2", errno);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// How many places of real programs a jump reaches, and why not the others: one line per file, each place planned by itself.
-// Of functions whose exits are all known: how many of the exits, and how many functions are left by jumps alone.
+// How many places of real programs a jump can reach, and why it cannot reach the others: one line per file, each place planned
+// by itself. For functions whose exits are all known: how many of the exits, and how many functions are left only by jumps.
 //
 //   uprobe-coverage [--reasons] [--list REASON] [FILE...]
 //
-// --reasons: why not, for each file; --list: the places with this reason, or "front": those whose jump begins before them.
-// Without files: the usual ones that are there.
+// --reasons: the reasons, for each file; --list: the places with this reason, or "front": those whose jump begins before them.
+// Without files: the usual ones that exist.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -101,7 +101,7 @@ void print_reasons(const Counts& counts) {
     std::printf("    %7.3f%% %8zu  %s\n", percent(n, counts.total()), n, reason.c_str());
 }
 
-// Where jumps of other functions lead, and calls.
+// The targets of other functions' jumps, and of calls.
 struct Targets {
   std::set<std::uint64_t> jumps, calls;
 };
@@ -118,8 +118,8 @@ Targets targets_of(const plan::FileFlow& flow) {
   return targets;
 }
 
-// Starts of functions: what a symbol names or a call reaches. An FDE that only jumps lead to is the part of a function
-// that its compiler moved away (.cold); in a stripped file nothing else tells.
+// Starts of functions: symbols, and the targets of calls. An FDE that only jumps lead to is the part of a function that its
+// compiler moved away (.cold); in a stripped file only that shows it.
 std::vector<std::uint64_t> entries_of(const plan::FileFlow& flow) {
   const Targets targets = targets_of(flow);
   std::set<std::uint64_t> named;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Compiled as the agent is: see hit_driver.h.
+// Compiled like the agent: see hit_driver.h.
 #include "bench/hit_driver.h"
 
 #include "arch/x86/entry/cpu.h"

@@ -17,7 +17,7 @@ struct HandHit {
 };
 
 extern "C" {
-// `count` hits, one after the other. Every few hundred the driver marks the rings of `area` as read: they have no other reader.
+// `count` hits, one after the other. Every few hundred the driver marks the rings of `area` as read: they have no reader.
 void uprobe_bench_hits(const HandHit* hit, shared::AreaHeader* area, shared::u64 count);
 // `count` hits, one each `ticks` of the time stamp counter; late ones follow at once. Another process reads the
 // rings.

@@ -36,7 +36,7 @@ double cpu_seconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-// The last CPU is the thread's that hits; the reader goes where there is room.
+// The hitting thread takes the last CPU; the reader runs on the others.
 void take_last_cpu() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -47,7 +47,7 @@ void take_last_cpu() {
 // Of a run: the reader is there before the first hit and goes after the last.
 enum class Phase { starting, reading, done };
 
-// As many as a session makes.
+// The same number as a session makes.
 std::uint32_t ring_count() {
   const std::uint32_t cpus = std::max(1u, std::thread::hardware_concurrency());
   return std::min(shared::kMaxRings, cpus + std::max(4u, cpus / 2));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The agent's hit function driven by hand, without a trap: what a hit costs once a thread is in the agent, and how many
-// hits a second the reader can print.
+// The agent's hit function called by hand, without a trap: the cost of a hit for a thread that is already in the agent, and how
+// many hits a second the reader can print.
 #pragma once
 
 #include <chrono>

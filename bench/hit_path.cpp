@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// uprobe-bench-hitpath: what a hit by jump costs beside the least that such a hit can cost, in one process.
+// uprobe-bench-hitpath: the cost of a hit by jump and the least possible cost of such a hit, in one process.
 //
-// Each row is a function of its own, patched before any other thread exists; rows are measured in turn, many times, and the
-// table has medians of what a call takes longer than that of the function without a probe.
+// Each row is a function of its own, patched before any other thread exists; the rows are measured in turn, many times, and the
+// table has medians of the additional time of a call, compared with the function without a probe.
 #include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -52,8 +52,7 @@ using Site = long (*)(long, const char*, long);
 constexpr std::size_t kPage = 4096, kIsland = 16 * kPage;
 constexpr std::uint64_t kCalls = 20'000, kHitsBetweenReads = 256;
 constexpr char kText[] __attribute__((aligned(64))) = "fifteen letters";
-// The events; the first four filter nothing out, the others let no hit pass: by a register, by memory, by
-// a string.
+// The events; the first four filter nothing out, the others let no hit pass: by a register, by memory, by a string.
 struct Probed {
   const char *definition, *filter;
 };
@@ -124,7 +123,7 @@ void patch(std::uint64_t site, std::uint64_t to) {
   ::mprotect(page, 2 * kPage, PROT_READ | PROT_EXEC);
 }
 
-// A probe of one event on a site; the copy is a jump to the place after the nop. `function`: the site is where this one returns.
+// Arms a probe of one event at a site; the copy is a jump to the place after the nop. `function`: its return is at the site.
 void arm(std::uint32_t index, std::uint64_t site, trace::Area& area, u8 session, std::uint32_t event, bool fast,
          std::uint64_t function = 0) {
   static std::uint8_t* const island = island_near(site);

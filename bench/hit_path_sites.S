@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Functions that do the same, hit in different ways: long site(long, const char*, long) returns its first argument + 1.
+// Functions that do the same but are hit in different ways: long site(long, const char*, long) returns its first argument + 1.
         .text
         .macro SITE name
         .globl \name
@@ -30,8 +30,8 @@ at_return_\name:
         PAIR hp_\n
         .endr
 
-// What no hit can do without: room below the red zone, the registers that rdtsc and a store need, the clock, the words. No
-// flag is touched, nothing says whose record it is or that there is one.
+// The least that any hit needs: room below the red zone, the registers for rdtsc and a store, the clock, the words. It keeps no
+// flags, and records neither the event nor that there is a record.
         .macro LIMIT name, words:vararg
         .globl \name
         .type \name, @function
@@ -64,7 +64,7 @@ limit_\name:
         movq 8(%rsp), %rax
         movq %rax, 24(%rcx)
         .endm
-// A string is over with its NUL, wherever that is: byte by byte, and without a flag.
+// A string ends with its NUL at any place: byte by byte, and without a flag.
         .macro BYTE at
         movzbl \at(%rdx), %ecx
         movb %cl, \at(%rax)
@@ -135,10 +135,10 @@ hp_limit_pair:
 4:      LIMIT_HIT RETURNED
         jmp 2b
 
-// The same by hand with all that a hit cannot leave out if its record is to be right: registers and arithmetic flags kept,
-// the CPU's ring found and written in an rseq section, room looked for, the heads, the commit. It leaves out what a program
-// that changes under the probe needs: whether recording is on, for whom, whether libc has registered rseq, vfork, and the
-// announcement that lets a reader merge rings while they are written.
+// The same by hand with all that a correct record needs: registers and arithmetic flags kept, the CPU's ring found and written
+// in an rseq section, room checked, the heads, the commit. It omits the work for a program that changes under the probe:
+// whether recording is on, for which event, whether libc has registered rseq, vfork, and the announcement that lets a reader
+// merge rings while they are written.
         .macro CORRECT name, payload, words:vararg
         .globl \name
         .type \name, @function

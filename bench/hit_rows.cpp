@@ -24,12 +24,12 @@ constexpr struct {
 } kSiteTitles[] = {{"push", "push %rbp (emulated)", "push %rbp"},
                    {"move", "mov (single-stepped)", "mov"},
                    {"nop", "5-byte nop", "5-byte nop"}};
-// What a probe records, and the end of a subject's name that has such probes.
+// The record of a probe, and the end of the name of a subject with such probes.
 constexpr struct {
   const char *suffix, *arguments, *title;
 } kKinds[] = {{"0", "", "no argument"}, {"3", kThreeArguments, kThreeArguments}, {"s", kString, "string of 16 bytes"}};
 
-// Strings are measured at one place alone: it says all that the others would.
+// Strings are measured at one place only: the others would give the same.
 bool is_measured(std::size_t kind, std::size_t site) { return kind < 2 || site == 0; }
 
 }  // namespace
@@ -98,7 +98,7 @@ Status HitRows::add_tier(Tier tier) {
       .aim = {.peer = kCall, .most = kUnprobedAim, .label = "call"};
   add_tier_sites(tier);
   Timed& threads = add_site(one + ", two threads at once", who + "0", "push", count, 2);
-  // Two threads of a process wait for each other where the kernel sends each its SIGTRAP: no aim for breakpoints.
+  // Two threads of a process wait for each other while the kernel sends each its SIGTRAP: no aim for breakpoints.
   threads.base = kCall,
   threads.aim = {.peer = one, .most = tier == Tier::jump ? kThreadsAim : 0, .label = "one thread"};
   Timed& crowd = add_site(who + " probes, 20,000 hit in turn, no argument", who + "-crowd", "crowd", kCrowd);

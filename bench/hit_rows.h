@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The rows of the table that are nanoseconds of a call or a hit: measured in turn, in random order, many times over.
+// The table's rows in nanoseconds of a call or a hit: measured in turn, in random order, many times.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +24,16 @@ class HitRows {
   HitRows(const Options& options, const Workshop& workshop, KernelEvents& kernel, std::string no_kernel)
       : options_(options), workshop_(workshop), kernel_(kernel), no_kernel_(std::move(no_kernel)) {}
 
-  // Starts the targets, which live until the end of measure(), so that each repetition finds them as they were.
+  // Starts the targets, which live until the end of measure(), so that each repetition finds them unchanged.
   Status prepare(const std::vector<Tier>& tiers);
   Status measure();
   const std::vector<Row>& rows() const { return rows_; }
 
  private:
-  // What a row's cost is compared with.
+  // The peer of a row's cost.
   struct Aim {
     std::string peer = {};  // another row; empty: nanoseconds
-    double most = 0;        // of the ratio of the costs; 0: none, the ratio is shown alone
+    double most = 0;        // of the ratio of the costs; 0: none, only the ratio is shown
     std::string label = {};
   };
   // One row that Google Benchmark repeats: nanoseconds of one call of `count`.
@@ -42,7 +42,7 @@ class HitRows {
     std::uint64_t count = 0;
     std::function<Result<double>(std::uint64_t count)> nanoseconds = {};  // empty: `absent` says why
     std::string absent = {};
-    std::string base = {};  // the row without probes: the cost is what it takes longer than that; empty: all of it
+    std::string base = {};  // the row without probes: the cost is the additional time; empty: all of it
     Aim aim = {};
   };
 

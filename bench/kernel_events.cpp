@@ -39,7 +39,7 @@ std::vector<std::string> events_of(const std::string& group) {
   return events;
 }
 
-// The group's events first: an instance cannot go while one of them is enabled in it.
+// The events are removed before the instance: it cannot go while one of them is enabled in it.
 void remove_group(const std::string& group) {
   const std::string instance = kTracefs + "/instances/" + group;
   for (const std::string& event : events_of(group)) {

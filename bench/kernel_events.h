@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The kernel's own uprobe events on one target, for comparison: a group and a tracing instance of this run, taken away
-// again on every way out.
+// The kernel's own uprobe events on one target, for comparison: a group and a tracing instance of this run, removed however the
+// run ends.
 #pragma once
 
 #include <sys/types.h>
@@ -16,9 +16,9 @@ namespace uprobe::bench {
 
 class KernelEvents {
  public:
-  // Empty, or why the kernel's events cannot be used here.
+  // Empty, or the reason why the kernel's events cannot be used here.
   static std::string why_not();
-  // Removes the events that a run left, in whatever way it ended.
+  // Removes the events of a run that has ended in any way.
   static void remove(pid_t owner);
   // The same for runs that were killed together with the process that waits for them.
   static void remove_leftovers();

@@ -30,7 +30,7 @@ Error not_armed(const std::string& summary) {
   return {.code = Code::damaged, .text = "not every function of the crowd was probed", .help = summary.substr(0, 500)};
 }
 
-// One way to launch the target, and what was measured of it.
+// One way to launch the target, and its measurements.
 struct Launch {
   std::vector<std::string> command;
   int probes;

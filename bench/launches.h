@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What whole programs take under uprobe-run, in seconds on the wall, and in memory.
+// The time of whole programs under uprobe-run, in seconds on the wall, and their memory.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace uprobe::bench {
 struct LaunchTimes {
   double untraced = 0, one_probe = 0,
          crowd = 0;  // from starting the command to main() of the target; crowd: 20,000 probes
-  // From just before the target's execve of itself to the new main(): parsed and planned is everything by then.
+  // From just before the target's execve of itself to the new main(): all files are parsed and planned by then.
   double exec_one_probe = 0, exec_crowd = 0;
   double resident = 0, mapped = 0;  // bytes of anonymous memory that the crowd's probes take in the target, each
 };

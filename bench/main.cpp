@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// uprobe-bench: the cost of a hit, beside the cost of its parts and of the kernel's hit; one table from one run.
+// uprobe-bench: the cost of a hit, of its parts, and of the kernel's hit; one table from one run.
 //
 //   uprobe-bench [--quick] [--seconds=N] [--repetitions=N]
 //
-// The rows that are compared with each other are measured in turn, in random order, many times over; the table has the
-// medians.
+// Rows that are compared with each other are measured in turn, in random order, many times; the table has the medians.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/utsname.h>
@@ -166,7 +165,7 @@ std::string cpu_model() {
   return text->substr(at + 13, text->find('\n', at) - at - 13);
 }
 
-// Other programs' load falsifies what depends on the reader being scheduled in time: the table says how much there was.
+// Other programs' load falsifies rows that depend on a timely reader: the table shows how much load there was.
 std::string title(const Options& options, double load) {
   utsname system{};
   ::uname(&system);
@@ -198,7 +197,7 @@ int measure(const Options& options, pid_t owner) {
   return 0;
 }
 
-// Whatever ends the measuring process, and whatever signal comes here, the kernel's events and the folder go.
+// Removes the kernel's events and the folder, however the measuring process ends and whatever signal comes.
 int measure_and_clean_up(const Options& options) {
   const pid_t owner = ::getpid();
   const pid_t child = ::fork();

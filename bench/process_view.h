@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What /proc shows of a program that uprobe-run has started, from outside of both.
+// /proc's view of a program that uprobe-run has started, from outside of both.
 #pragma once
 
 #include <sys/types.h>
@@ -15,8 +15,7 @@ namespace uprobe::bench {
 // The program that `tool`, a uprobe-run, has started.
 Result<pid_t> program_of(pid_t tool);
 
-// Switches the session of `tool` off or on as it would itself, in the memory that it shares with what it traces: points stay
-// armed.
+// Switches the session of `tool` off or on as the tool would, in the memory that it shares with its targets: points stay armed.
 Status set_recording(pid_t tool, bool on);
 
 // Anonymous memory without a name: the process block and the islands are such.
@@ -25,11 +24,11 @@ struct AnonymousBytes {
 };
 Result<AnonymousBytes> anonymous_bytes(pid_t pid);
 
-// The text of a program in memory, and what its file has there.
+// The text of a program in memory, and in its file.
 class TextView {
  public:
   static Result<TextView> open(pid_t pid, const std::string& file);
-  // As it is now; the same bytes as before() where nothing has changed.
+  // The current bytes; those of before() where nothing has changed.
   Result<std::string> now() const;
   const std::string& in_file() const { return in_file_; }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What bench/real_work.py has compiled: everyday C++, mostly the standard library's headers. It is fixed: how often the
-// compiler allocates is a number that two runs must agree on.
+// Input for the compiler in bench/real_work.py: everyday C++, mostly the standard library's headers. It is fixed: two runs must
+// agree on how often the compiler allocates.
 #include <algorithm>
 #include <functional>
 #include <iostream>

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The jobs of bench/real_work.py: what is run, what of it is probed, what it says of its own speed, and how many hits there
-must have been.
+"""The jobs of bench/real_work.py: their commands, probed functions, own measures of speed, and the expected number of hits,
+if they know it.
 
 A job gets a folder of its own for each way of tracing, with copies of the files that are probed: the kernel's uprobes belong to
 a file and hit in every process that runs it; with a copy, only the job's own processes are hit.
@@ -18,7 +18,7 @@ LOAD = "/usr/share/dbench/client.txt"
 
 
 class Failure(Exception):
-    """Says what went wrong, in one line."""
+    """The error, in one line."""
 
 
 def with_own_libc(folder):
@@ -31,12 +31,12 @@ def definitions(path, functions, arguments):
 
 
 class Job:
-    """One row of the table for each way of tracing. `start(command, environment)` of run() is the harness's: it puts the tool in
-    front of the command where there is one, and gives back a Run that is waited for with finish()."""
+    """One row of the table for each way of tracing. `start(command, environment)` of run() is the harness's: it puts the tool
+    before the command if there is one, and returns a Run, whose finish() waits for it."""
     name = programs = packages = aim = ""
     more_is_better = True
     aim_ratio = 0.98
-    is_fixed_work = False  # else it does what it can in a given time
+    is_fixed_work = False  # else as much as it can in a given time
     probed_file = LIBC
 
     def prepare(self, folder):
@@ -46,13 +46,13 @@ class Job:
         return os.path.join(folder, os.path.basename(self.probed_file))
 
     def run(self, folder, start, seconds):
-        """(score, Run), the run being over. Its `expected` are the hits that the job itself can tell, by event."""
+        """(score, Run) of a finished run. Its `expected` are the hits that the job itself can count, by event."""
         raise NotImplementedError
 
 
 class Redis(Job):
-    """By TCP, as redis-benchmark does it when nothing is said. The client is not traced and takes what CPU time is left of the
-    machine's; which of the two waits for the other changes from run to run, so that many short ones say more than a long one."""
+    """By TCP, the default of redis-benchmark. The client is not traced and takes the remaining CPU time of the
+    machine; which of the two waits for the other changes from run to run, so that many short runs are better than a long one."""
     name = "redis, SET, 16 in a pipeline"
     # Debian has stripped redis-server but kept its dynamic symbols: modules link against them.
     programs, packages = "redis-benchmark redis-cli redis-check-rdb", "redis-tools"
@@ -61,7 +61,7 @@ class Redis(Job):
     requests, port = 200_000, 7004
 
     def copy_in(self, folder):
-        return os.path.join(folder, "redis-server")  # it goes by the name that it is called
+        return os.path.join(folder, "redis-server")  # it runs under the name that it is called by
 
     def definitions(self, folder):
         return definitions(self.copy_in(folder), ["processCommand"], "%di %si %dx")
@@ -71,7 +71,7 @@ class Redis(Job):
         run = start([self.copy_in(folder), "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
                      "--daemonize", "no", "--dir", folder], {"PATH": "/usr/bin:/bin"})
         run.wait_for(lambda: answers(self.port), "redis-server to answer")
-        self.throughput(run)  # what it touches for the first time
+        self.throughput(run)  # touches memory for the first time
         scores = [self.throughput(run) for _ in range(5 * seconds)]
         # it counts a command when it is done: this one is not in the number yet, and counts as a hit
         told = run.ask(["redis-cli", "-p", str(self.port), "info", "stats"])

@@ -5,13 +5,14 @@
 
 --quick: less than a minute, and rough; PATTERN: of the jobs' names; --output: where uprobe-run writes (/dev/null).
 
-A ratio is that to the untraced run of the same round; the table has the medians over the rounds. Every hit has to be recorded or
-counted as lost: where a job can tell how many there were (a server its commands, dbench its operations, the kernel the
-allocations of a compiler) another number in uprobe-run's summary, or in the kernel's profile, fails the run.
+A ratio is to the untraced run of the same round; the table has the medians over the rounds. Every hit has to be recorded or
+counted as lost: if a job knows their number (a server its commands, dbench its operations, the kernel the
+allocations of a compiler), another number in uprobe-run's summary, or in the kernel's profile, fails the run.
 
 CPU x: CPU time of the traced processes for the same work, against untraced. reader: uprobe-run's own, of one CPU. hits: of a run.
 
-Nothing is left over: processes, files and the kernel's events go on every way out; what SIGKILL leaves goes with the next run.
+Nothing is left over: processes, files and the kernel's events are removed however the run ends; the next run removes what SIGKILL
+leaves.
 """
 import argparse
 import ctypes
@@ -36,7 +37,7 @@ from real_jobs import JOBS, Failure  # noqa: E402
 
 TOOL = os.path.join(ROOT, "build", "uprobe-run")
 LIMIT = 300  # seconds until a run counts as hanging
-KERNEL_BUFFER_KB = 4096  # of each CPU: the size of our rings
+KERNEL_BUFFER_KB = 4096  # of each CPU: the size of the tool's rings
 SUBREAPER, PARENT_DIES = 36, 1  # PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG
 PREFIX = "uprobe-bench-real."
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -53,7 +54,7 @@ def end_with_us():
 
 
 class Run:
-    """A command that runs, with uprobe-run in front or without."""
+    """A running command, with uprobe-run before it or without."""
 
     def __init__(self, command, environment, folder, traced):
         self.expected, self.traced = {}, traced
@@ -73,7 +74,7 @@ class Run:
 
     @staticmethod
     def ask(command):
-        """A program beside it, to its end; what it wrote."""
+        """Runs another program to its end; returns its output."""
         return subprocess.run(command, capture_output=True, text=True, check=True, preexec_fn=end_with_us).stdout
 
     def ended(self):
@@ -83,7 +84,7 @@ class Run:
         self.process.send_signal(signal.SIGTERM)
 
     def finish(self):
-        """Waits for the end; what it wrote."""
+        """Waits for the end; returns the output."""
         signal.alarm(LIMIT)
         os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
         self.seconds = time.monotonic() - self.begun
@@ -107,7 +108,7 @@ class Run:
 
 
 def own_cpu_seconds(pid):
-    """Of the process alone, its children's apart. Fields 14 and 15 of stat; the name may hold spaces."""
+    """CPU time of the process alone, without its children's. Fields 14 and 15 of stat; the name may hold spaces."""
     with open(f"/proc/{pid}/stat", encoding="latin-1") as file:
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
@@ -131,7 +132,7 @@ class Way:
         return Run(command, environment, self.folder, traced=False)
 
     def count(self, run):
-        """event -> (hits, lost), of the run that is over. None where neither kernel nor tool counts."""
+        """event -> (hits, lost), of the finished run. None if neither kernel nor tool counts."""
 
 
 class Ours(Way):
@@ -193,7 +194,7 @@ def number(text):
 
 
 def check(job, way, run, counted):
-    """The job's own numbers, and for a job that has none the kernel's, against the summary."""
+    """Compares the job's own numbers, or without those the kernel's, with the summary."""
     for event, (hits, _) in counted.items():
         expected = run.expected.get(event)
         if expected is not None and expected != hits:
@@ -201,7 +202,7 @@ def check(job, way, run, counted):
 
 
 def check_between(job, ways):
-    """Where the job itself tells nothing, every traced run has to have the same hits."""
+    """If the job itself counts nothing, every traced run has to have the same hits."""
     exact = [counted for way in ways for counted in way.hits]
     if any(run.expected for way in ways for run in way.runs) or len(exact) < 2:
         return
@@ -264,7 +265,7 @@ def show(job, ways):
 
 
 def work(job, score):
-    """What CPU time is divided by: as much as was done in a fixed time, or the job as a whole."""
+    """The divisor of CPU time: the work done in a fixed time, or the job as a whole."""
     return 1 if job.is_fixed_work else score
 
 
@@ -273,7 +274,7 @@ def has_tiers():
 
 
 def make_ways(folder, options):
-    """The folders' names are of one length: some programs allocate by the length of paths."""
+    """The folders' names have the same length: some programs allocate by the length of paths."""
     peers = 1 if options.quick else options.repetitions
     extra = shlex.split(options.tool_options)
 
@@ -312,7 +313,7 @@ def machine():
 
 
 def end_everybody():
-    """All that was started, also what a launcher has left to us."""
+    """Ends all started processes, also those that a launcher has left behind."""
     for _ in range(100):
         left = [pid for pid in harness.descendants(os.getpid()) if not is_zombie(pid)]
         if not left:

@@ -12,7 +12,7 @@ namespace uprobe::bench {
 namespace {
 
 constexpr const char* kSites[] = {"push", "move", "nop"};
-// What is probed at entry and return: the site, and its function.
+// Probed at entry and return: the site, and its function.
 constexpr struct { const char *site, *function; } kPairs[] = {{"pair", "site_pair"}, {"deep", "site_deeper"}};
 constexpr const char* kFiltered = "push";
 constexpr std::uint64_t kWarmUp = 600;  // also where a call makes 30
@@ -64,7 +64,7 @@ std::string site_definitions(const std::string& target, const Tracing& tracing) 
   return text;
 }
 
-// A filter can follow a definition on the command line alone.
+// Only on the command line can a filter follow a definition.
 std::vector<std::string> filter_options(const std::string& target, const Tracing& tracing) {
   if (tracing.tracer != Tracer::tool_filter) return {};
   std::string definition = site_definition(target, kFiltered, "%sp");
@@ -192,7 +192,7 @@ Result<double> Subject::nanoseconds(const std::string& site, std::uint64_t count
   auto answer = child_.receive();
   if (!answer) return answer.error();
   if (has_probes(site)) calls_[site] += threads * (warm_up + count);
-  // By jump a ring fills faster than its reader looks at it: it has read the last burst when the next one comes.
+  // By jump a ring fills faster than its reader polls: it has read the last burst when the next one comes.
   if (is_traced_by_tool() && tracing_.tier == Tier::jump) std::this_thread::sleep_for(kReadersLongestSleep);
   return std::stod(*answer) / static_cast<double>(count);
 }

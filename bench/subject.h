@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A target that runs during the whole benchmark, traced in one way, and measures what it is told to.
+// A target that runs during the whole benchmark, traced in one way, and measures the sites that it is asked for.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ enum class Tracer {
   tool_off,     // the same, recording off
   tool_filter,  // probes at every site, that of `push` with a filter that lets nothing pass
   tool_crowd,   // uprobe-run, probes at the 20,000 functions of the crowd and none at the sites
-  tool_pairs,   // uprobe-run, entry and return of the functions that are there for that
+  tool_pairs,   // uprobe-run, entry and return of the functions for that
   kernel,       // uprobe events, at every site
   kernel_pairs,
 };
@@ -32,14 +32,14 @@ struct Tracing {
   std::string option = {};  // of uprobe-run, a further one
 };
 
-// How many functions the crowd has, and the definitions that probe the first `count` of them in `target`.
+// The number of functions in the crowd, and the definitions that probe the first `count` of them in `target`.
 inline constexpr int kCrowd = 20'000;
 std::string crowd_definitions(const std::string& target, int count);
 // One definition: that of `site` with its event name.
 std::string site_definition(const std::string& target, const std::string& site, const std::string& arguments);
 
-// Hits, recorded and lost, as uprobe-run's summary gives them for an event (empty: for all together); nothing when it does
-// not have it.
+// Hits, recorded and lost, as uprobe-run's summary gives them for an event (empty: for all together); nothing if the summary
+// does not have it.
 std::optional<std::uint64_t> hits_in_summary(const std::string& summary, const std::string& event);
 // Of all events.
 std::uint64_t lost_in_summary(const std::string& summary);
@@ -52,9 +52,9 @@ class Subject {
   static Result<Subject> start(const Workshop& workshop, KernelEvents& kernel, const std::string& name,
                                const Tracing& tracing);
 
-  // CPU time of a call of the site, of `count` in a row; `threads` threads do the same at once, each on a CPU of its own.
+  // CPU time of a call of the site, of `count` in a row; `threads` threads measure at once, each on a CPU of its own.
   Result<double> nanoseconds(const std::string& site, std::uint64_t count, unsigned threads);
-  // Ends it and compares: each call of a probed site is a recorded hit, and none while recording was off.
+  // Ends it and checks: each call of a probed site is a recorded hit, and none while recording was off.
   Status finish();
 
  private:
@@ -79,7 +79,7 @@ class Subject {
   std::string name_;
   Tracing tracing_;
   std::string summary_;                         // the file with uprobe-run's summary
-  std::map<std::string, std::uint64_t> calls_;  // of each probed site, while it was to be recorded
+  std::map<std::string, std::uint64_t> calls_;  // of each probed site, while recording was on
 };
 
 }  // namespace uprobe::bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The results, one line each, and how Google Benchmark's get into them.
+// The results, one line each, and the conversion from Google Benchmark's.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -35,9 +35,9 @@ struct Row {
   std::string value;
   std::string spread = {};                           // of the repetitions, "+-1%"
   std::string over = {};                             // nanoseconds more than the same call without a probe
-  std::optional<double> to_trap = {}, to_peer = {};  // ratios: to the bare SIGTRAP handler, to what the aim names
+  std::optional<double> to_trap = {}, to_peer = {};  // ratios: to the bare SIGTRAP handler, to the aim's peer
   std::string aim = {};
-  bool met = true;  // looked at where there is an aim
+  bool met = true;  // only meaningful with an aim
 };
 
 std::string render(const std::string& title, const std::vector<Row>& rows);

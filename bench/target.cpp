@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The traced program. It measures itself, in the CPU time of its thread, and does nothing else: what a hit costs is
-// what a call of a probed function takes longer than one of a function without a probe.
+// The traced program. It measures itself, in the CPU time of its thread, and does nothing else: the cost of a hit is the
+// additional time of a call of a probed function, compared with one without a probe.
 //
 //   started      it writes "ready NANOSECONDS" (CLOCK_MONOTONIC as main begins)
 //   each line    "SITE WARM-UP CALLS THREADS" on standard input: it calls the site so often, and writes the nanoseconds that

@@ -29,13 +29,13 @@ class Workshop {
   std::string folder_;
 };
 
-// How a hit gets to the agent. A uprobe-run that cannot choose makes breakpoints.
+// How a hit gets to the agent. A uprobe-run without the option makes breakpoints.
 enum class Tier { int3, jump };
 const char* name_of(Tier tier);
-// Those that the tool has; asked once, before the first tool_command().
+// The tool's tiers; determined once, before the first tool_command().
 Result<std::vector<Tier>> tool_tiers();
 
-// "uprobe-run ... -- target": what the tool is called with, the trace going to the file `trace`. `more`: further options.
+// "uprobe-run ... -- target": the tool's command line; the trace goes to the file `trace`. `more`: further options.
 std::vector<std::string> tool_command(Tier tier, const std::string& probes_file, const std::string& trace,
                                       const std::string& target, const std::vector<std::string>& more = {});
 

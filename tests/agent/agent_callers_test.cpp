@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whose callers may return by way of a stub: by this program's own unwind information and by that of its libraries.
+// Which callers may return through a stub: by the unwind information of this program and of its libraries.
 #include <elf.h>
 #include <gtest/gtest.h>
 #include <link.h>
@@ -106,7 +106,7 @@ TEST_F(Callers, WhatDoesNotStandThereAnyMoreIsNotBelieved) {
   EXPECT_TRUE(may(here));
 }
 
-// Whatever a table says, all reads are of memory that is looked at with care.
+// All reads of a damaged table are checked.
 TEST_F(Callers, DamagedTablesAreReadWithCare) {
   const u64 here = caller();
   std::vector<u32> table(512, 0x80808080);

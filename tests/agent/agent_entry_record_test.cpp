@@ -18,7 +18,7 @@ using shared::Op;
 using shared::Reg;
 using shared::Registers;
 
-// An event whose returns want %di and the word that %si points to, of the entry.
+// An event whose returns want %di and the word at %si, both from the entry.
 class Session {
  public:
   Session() {
@@ -44,7 +44,7 @@ class Session {
   std::optional<trace::Area> area_;
 };
 
-// A call: where it finds its return address, and what it finds in registers.
+// A call: the place of its return address, and its registers.
 struct Call {
   u64* slot;
   u64 di = 0, function = 0x401000, kept = 0;
@@ -100,7 +100,7 @@ TEST(Noted, ALaterCallInTheSamePlaceIsTheOne) {
   EXPECT_FALSE(later.end(session).known);
 }
 
-// It has been left by a longjmp, and nothing is known of the one after it.
+// The older call has been left by a longjmp; the one after it has no record.
 TEST(Noted, AnOlderCallIsForgottenByOneThatCannotBeNoted) {
   Session session;
   u64 stack[1] = {0x1234};
@@ -142,7 +142,7 @@ TEST(Noted, CallsInEachOtherHaveTheirs) {
   }
 }
 
-// A call that lasts keeps its entry record while thousands come and go.
+// A long call keeps its entry record while thousands come and go.
 TEST(Noted, ALongCallKeepsItsEntry) {
   Session session;
   std::vector<u64> stack(20'000, 0x1234);
@@ -172,8 +172,8 @@ TEST(Noted, MoreThanThereIsRoomForAreMissingNotWrong) {
   EXPECT_LT(known, 5'000U);
 }
 
-// Calls that return, that are left, and coroutines that go on in another thread, all in one table: what a return gets is what its
-// own call has left, or nothing.
+// Calls that return, calls that are left, and coroutines that go on in another thread, all in one table: a return gets the
+// record of its own call, or nothing.
 TEST(Noted, ThreadsNeverGetWhatIsNotTheirs) {
   constexpr u64 kThreads = 4, kRounds = 200'000, kStacks = 64, kDepth = 64;
   Session session;

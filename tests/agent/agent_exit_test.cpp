@@ -7,7 +7,7 @@ namespace {
 
 INSTANTIATE_TEST_SUITE_P(FastAndNot, Jump, testing::Bool(), [](const auto& p) { return p.param ? "fast" : "agent"; });
 
-// After the head of a return event every register, and the word that lies `below` the stack pointer.
+// After the head of a return event: every register, and the word `below` the stack pointer.
 constexpr u32 kWordAtReturn = 24 + 8 * shared::kRegCount, kReturnRegisters = kWordAtReturn + 8;
 std::vector<Insn> all_registers_behind_return(u32 below) {
   std::vector<Insn> program = all_registers();
@@ -53,7 +53,7 @@ TEST_P(Jump, AtAReturnTheStateIsThatBehindIt) {
   }
 }
 
-// By the agent: a body records only where no consumer asks for restored registers.
+// By the agent: a body records only if no consumer asks for restored registers.
 TEST_P(Jump, InFrontOfAReturnWhatIsRestoredComesFromTheStack) {
   if (fast()) GTEST_SKIP() << "a case of the slow way";
   std::vector<Insn> program = all_registers_behind_return(24);  // rsp is 24 higher: the first word
@@ -75,8 +75,7 @@ TEST_P(Jump, InFrontOfAReturnWhatIsRestoredComesFromTheStack) {
   }
 }
 
-// The site is one where a function returns, for consumers of the return; the word that the stack pointer points to is the
-// return address.
+// At the site a function returns; the consumers want the return, and the word at the stack pointer is the return address.
 class Exit : public Jump {
  protected:
   static constexpr shared::i32 kDistance = 0x40;
@@ -112,7 +111,7 @@ TEST_P(Exit, ShowsTheRegistersBehindTheReturn) {
   EXPECT_TRUE(passes_unnoticed(3, kArithmetic | kDirection));
 }
 
-// The newer one first, then that of the return, which is older still, whatever their order in the list.
+// The newer one first, then the return's, which is still older in the list, whatever their order.
 TEST_P(Exit, ReturnsComeBehindTheOthers) {
   OneEvent session({insn(Op::begin), load(Reg::sp), insn(Op::store_value, 8, 0, 24), insn(Op::end)}, 32, cpus(),
                    kClaimed, 1 << 20);
@@ -142,7 +141,7 @@ TEST_P(Exit, TakesNoMoreOfTheStack) {
   EXPECT_GT(used, 200U);
   EXPECT_LE(used, kMostStack);
 }
-// A function that is nothing but its return notes its entry and takes it at once.
+// A function that consists of its return makes its entry record and takes it at once.
 TEST_P(Exit, NotingTakesNoMoreOfTheStack) {
   constexpr u32 kNote = 7;
   OneEvent session({insn(Op::begin), insn(Op::load_entry, 8, 0, 16), insn(Op::store_value, 8, 0, 24), insn(Op::begin),

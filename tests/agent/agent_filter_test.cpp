@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Filters at a hit: by the body over registers, by the body over the record, by the agent. All three let the same hits pass, leave
-// nothing of the others in a ring and count them; the program cannot tell.
+// Filters at a hit: by the body over registers, by the body over the record, by the agent. All three let the same hits pass,
+// leave nothing of the others in a ring and count them; the program notices nothing.
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/time.h>
@@ -60,7 +60,7 @@ Fields fields(bool by_memory) {
   return made;
 }
 
-// `always` looks at the record and holds whatever is there.
+// With `always` the filter tests the record, but holds for any.
 std::vector<Test> random_filter(std::mt19937_64& random, const Fields& made, const HitState& in, bool in_record) {
   constexpr u32 kOrder[] = {5, 1, 4, 8, 3, 14, 0, 6};  // of kRegisters in HitState
   std::vector<Test> tests;
@@ -187,7 +187,7 @@ std::vector<Test> names(const char* text, std::string& pool) {
           end(TestOp::pass), end(TestOp::drop)};
 }
 
-// The name needs a system call, which is made outside of the section; where none may be made the reader decides.
+// The name needs a system call, made outside of the section; if none may be made the reader decides.
 TEST_F(Filters, TheTasksName) {
   char name[shared::kNameBytes] = {};
   ASSERT_EQ(::prctl(PR_GET_NAME, name), 0);
@@ -208,7 +208,7 @@ TEST_F(Filters, TheTasksName) {
   }
 }
 
-// Where no name may be fetched a trigger does nothing, which is counted; where the tests do not come to the name it acts.
+// If no name may be fetched a trigger does nothing, which is counted; if the tests do not reach the name it acts.
 TEST_F(Filters, ATriggerThatAsksForTheTasksName) {
   char name[shared::kNameBytes] = {};
   ASSERT_EQ(::prctl(PR_GET_NAME, name), 0);
@@ -260,7 +260,7 @@ void hit_once(u64 value) {
   ++g_hits;
 }
 
-// uprobe_jump_entry looks whether as much is there, before anything is done (arch/x86/entry/jump.S).
+// uprobe_jump_entry first checks that so much stack is there (arch/x86/entry/jump.S).
 TEST_F(Filters, StackUseIsBounded) {
   constexpr u32 kLookedFor = 1920 - 128 + sizeof(shared::TrampolineFrame) + 8;
   std::vector<Insn> program = one_register(Reg::sp);
@@ -322,7 +322,7 @@ TEST_F(Filters, StackUseIsBounded) {
   }
 }
 
-// Nothing but the trigger turns the session off, and this thread on again: each turn is one of the count.
+// Only the trigger turns the session off, and only this thread on again: each turn is one of the count.
 TEST_F(Filters, ATriggerTurnsItsSwitchAsOftenAsItMay) {
   constexpr u64 kTurns = 50;
   const program::TriggerProgram traceoff{.kind = shared::TriggerKind::trace_off, .count = kTurns, .condition = {}};

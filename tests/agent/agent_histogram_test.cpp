@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Histograms at a hit: nothing is counted twice or not at all, whatever interrupts, kills or fills; and nothing is believed.
+// Histograms at a hit: each hit counts once, in spite of interruptions, kills and full tables; no damaged word is trusted.
 #include <gtest/gtest.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -151,7 +151,7 @@ TEST_F(Histograms, NumbersAreGrouped) {
   EXPECT_EQ(hits(2), (std::map<u64, u64>{{0, 1}, {1, 2}, {2, 1}, {3, 1}, {~u64{0}, 2}}));
 }
 
-// A timer starts sections anew in the middle of everything.
+// A timer restarts sections at any instruction.
 TEST_F(Histograms, ThreadsAndInterruptionsAddUp) {
   constexpr u64 kThreads = 6, kHits = 20000, kKeys = 300;
   OneEvent events = session({by_number(9), plan_of({word(HistogramSource::cpu)}, 8)}, cpus());
@@ -180,7 +180,7 @@ TEST_F(Histograms, ThreadsAndInterruptionsAddUp) {
   EXPECT_EQ(by_cpu, sum);
 }
 
-// The state that a killed writer leaves keeps no other writer from counting.
+// The slots that a killed writer leaves claimed keep no other writer from counting.
 TEST_F(Histograms, KilledWritersLeaveATableThatWorks) {
   OneEvent events = session({by_number()}, cpus());
   for (int round = 0; round < 40; ++round) {
@@ -219,7 +219,7 @@ TEST_F(Histograms, AbandonedSlotsAreSkipped) {
   EXPECT_EQ(dropped(events), 1U);
 }
 
-// Whatever is written over it: hits come back, and the tool reads something.
+// With any contents of the table hits come back, and the tool reads something.
 TEST_F(Histograms, NothingIsBelieved) {
   std::mt19937_64 random(11);
   for (int round = 0; round < 3000; ++round) {
@@ -313,7 +313,7 @@ TEST_F(Stacks, AreAsLongAsThereIsRoom) {
 
 class StackCopies : public Histograms {
  protected:
-  // What is recorded of a hit with this stack pointer.
+  // The recorded stack of a hit with this stack pointer.
   trace::StackCopy record(u64 sp, u32 limit = shared::kMaxStackCopy, bool may_fault = true) {
     shared::Registers r{};
     for (u32 i = 0; i < shared::kRegCount; ++i) r.value[i] = 0x100 + i;

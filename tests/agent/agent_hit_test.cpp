@@ -64,7 +64,7 @@ class SelfSession {
     for (const auto& undo : block_->undo()) EXPECT_TRUE(target_.write(Addr{undo.address}, undo.original, 1));
   }
 
-  // As the armer does it: slot, tables, then the breakpoint.
+  // In the armer's order: slot, tables, then the breakpoint.
   void arm(const char* site) {
     const Addr at{word_of(site)};
     const x86::Bytes code(reinterpret_cast<const u8*>(site), x86::kMaxInsnBytes);
@@ -89,7 +89,7 @@ class SelfSession {
   }
 
   shared::ProcessBlock& block() { return *agent::uprobe_block; }
-  // Records so far that were read, and hits that are accounted for.
+  // Counts the records read so far, and the hits accounted for.
   u64 take(const trace::Sink& sink = [](const trace::EventRecord&) {}) {
     reader_->poll([&](const trace::EventRecord& record) {
       ++records_;
@@ -173,7 +173,7 @@ TEST(Hit, WhatIsRecordedIsTheStateBeforeTheInstruction) {
   HitState in = make_state(4, 0), out{};
   in.registers[4] = word_of(&pointed_to);
   hit_check(&in, &out);
-  in.registers[4] = 0x8000000000000000;  // not canonical: the value is lost, the hit is not
+  in.registers[4] = 0x8000000000000000;  // not canonical: the value is lost, but not the hit
   hit_check(&in, &out);
   EXPECT_EQ(out.registers[4], in.registers[4]);
   std::vector<std::vector<u8>> payloads;
@@ -257,7 +257,7 @@ TEST(Hit, ThreadsWithTimersWhoseHandlersHitToo) {
   EXPECT_EQ(session.finish(), g_hits);
 }
 
-// The program's own signals go on to it.
+// The agent passes the program's own signals on.
 sigjmp_buf g_back;
 volatile u64 g_seen_ip = 0;
 volatile u64 g_seen_address = 0;
@@ -268,7 +268,7 @@ void fault_handler(int, siginfo_t* info, void* context) {
   siglongjmp(g_back, 1);
 }
 
-// A load whose fault is left by a jump.
+// A load whose fault a jump leaves.
 __attribute__((noinline)) void load_and_come_back(u64 address) {
   g_seen_ip = 0;
   g_seen_address = 0;
@@ -342,7 +342,7 @@ TEST(Fault, ABreakpointOfTheProgramReachesItsHandlerAndGoesOn) {
   EXPECT_EQ(WTERMSIG(wait_status([] { hit_foreign(); })), SIGTRAP) << "the handler was for one time";
 }
 
-// Inside a handler of SIGSEGV another fault would kill: nothing is fetched there, the hit is recorded.
+// Inside a handler of SIGSEGV another fault would kill: nothing is fetched there, but the hit is recorded.
 void hit_in_fault_handler(int, siginfo_t*, void*) {
   hit_simple(1);
   siglongjmp(g_back, 1);

@@ -28,7 +28,7 @@ inline constexpr std::size_t kPage = 4096;
 inline u64 word_of(const void* pointer) { return reinterpret_cast<u64>(pointer); }
 inline u64 word_of(void (*function)()) { return reinterpret_cast<u64>(function); }
 
-// The one block of the process, empty but for what a test puts in.
+// The process's one block, empty but for the data of a test.
 inline shared::ProcessBlock& empty_block() {
   static struct {
     shared::ProcessBlock head;
@@ -48,7 +48,7 @@ inline void install(int signal, void (*entry)()) {
   ASSERT_EQ(::syscall(SYS_rt_sigaction, signal, &action, nullptr, 8), 0);
 }
 
-// Whether rdtsc faults here once a program has asked for that (PR_SET_TSC): some virtual machines execute it all the same.
+// Whether rdtsc faults here after a program has asked for that (PR_SET_TSC): some virtual machines execute it nevertheless.
 inline bool clock_can_fault() {
   static const bool can = [] {
     const pid_t child = ::fork();
@@ -64,7 +64,7 @@ inline bool clock_can_fault() {
   return can;
 }
 
-// As load.cpp installs them in a target.
+// Installed as load.cpp installs them in a target.
 inline void install_agent_handlers() {
   install(SIGTRAP, agent::uprobe_trap_entry);
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) install(signal, agent::uprobe_fault_entry);
@@ -84,7 +84,7 @@ class HoleyMemory {
 
   u8* begin() const { return begin_; }
   u8* end() const { return begin_ + bytes_; }
-  // `bytes` put so that they end where the readable memory ends.
+  // `bytes` at the end of the readable memory.
   u64 put_at_end(const void* bytes, std::size_t size) const {
     std::memcpy(end() - size, bytes, size);
     return word_of(end() - size);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Event programs as the agent runs them: each operation, every way in which memory can be unreadable, the limits, and
-// programs that no verifier would let pass. Nothing outside of the payload is ever written.
+// Event programs in the agent: each operation, every way in which memory can be unreadable, the limits, and programs that no
+// verifier would accept. No store ever goes outside of the payload.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ Insn dereference(u64 offset = 0) { return insn(Op::dereference, 0, 0, 0, offset)
 Insn store(u32 offset, u8 size) { return insn(Op::store_value, size, 0, offset); }
 Insn string(u32 offset, u64 skip = 0) { return insn(Op::store_string, 0, 0, offset, skip); }
 
-// An area of which build_payload looks at the header, the programs and the texts.
+// An area with the parts that build_payload reads: header, programs and texts.
 struct MiniArea {
   shared::AreaHeader header{};
   Insn insns[512]{};
@@ -40,7 +40,7 @@ struct MiniArea {
 
 struct Outcome {
   Built built = Built::ok;
-  std::vector<u8> payload;  // what was used
+  std::vector<u8> payload;  // the used part
   u16 flags = 0;
 
   template <class T>
@@ -49,7 +49,7 @@ struct Outcome {
     if (offset + sizeof value <= payload.size()) std::memcpy(&value, payload.data() + offset, sizeof value);
     return value;
   }
-  // The dynamic data that the locator at `offset` names; its length field has to agree.
+  // The dynamic data at the locator at `offset`; its length field has to agree.
   std::string dynamic(u32 offset) const {
     const u32 locator = at<u32>(offset), place = locator & 0xffff, length = locator >> 16;
     if (length == 0) return "(fault)";
@@ -96,7 +96,7 @@ class Interpret : public testing::Test {
     return outcome;
   }
 
-  // What the kernel puts on the stack of a handler (SDM vol. 1, 13.4; uapi/asm/sigcontext.h).
+  // The kernel's layout of a handler's stack (SDM vol. 1, 13.4; uapi/asm/sigcontext.h).
   struct alignas(64) Saved {
     u8 legacy[160];
     u8 xmm[16][16];
@@ -193,7 +193,7 @@ TEST_F(Interpret, ConstantAndFileOffset) {
   EXPECT_EQ(outcome.at<u64>(24), 0x7000123U);
 }
 
-// The sentinel is the object's: where it is not read, or is another word, nothing of the object is.
+// The sentinel is the object's: if it is unreadable, or another word, nothing of the object is read.
 TEST_F(Interpret, DataOfAnObjectThatIsThere) {
   const u64 data[2] = {0x1122334455667788, 42};
   const u64 sentinel = 0xfeedfacecafebeef;
@@ -221,7 +221,7 @@ TEST_F(Interpret, DataOfAnObjectThatIsThere) {
   object = {};
 }
 
-// The sentinel lies where the record is written: storing what was read is when the object goes.
+// The sentinel lies where the record is written: storing the value is the moment when the object goes.
 TEST_F(Interpret, AnObjectThatGoesWhileItIsRead) {
   const char* const text = "an object's text";
   const u64 data = 42, pointer = word_of(text), sentinel = 0x6666666666666666;
@@ -381,7 +381,7 @@ TEST_F(Interpret, AStringWithoutItsEndIsAFault) {
   }
 }
 
-// The longest string that fits beside the head and its own locator, one more, and the limits of the string itself.
+// The longest string that fits after the head and its own locator, one more, and the limits of the string itself.
 TEST_F(Interpret, LongStrings) {
   const HoleyMemory memory(4);
   const auto with_length = [&](std::size_t length) {
@@ -519,7 +519,7 @@ TEST_F(Interpret, ShiftsOfArraysTouchEachElementAlone) {
   EXPECT_EQ(outcome.at<u16>(20), 0x23);
 }
 
-// Programs that the verifier refuses, as an application that scribbles over the session area may leave them.
+// Programs that the verifier refuses, such as an application that overwrites the session area may leave.
 TEST_F(Interpret, StoresOutsideOfTheFixedPartAreLeftOut) {
   for (const u32 offset : {24u, 23u, 4000u, 0x7fffffffu, 0xfffffff0u, 0xffffffffu}) {
     const std::vector<Insn> stores = {store(offset, 8),
@@ -562,7 +562,7 @@ TEST_F(Interpret, FixedPartsThatCannotBeAreRefused) {
   }
 }
 
-// Whatever the words are, it ends and stays inside its payload; run_event() looks at the canaries.
+// With any words it ends and stays inside its payload; run_event() checks the canaries.
 TEST_F(Interpret, RandomPrograms) {
   std::mt19937_64 random(20);
   const char* const text = "random";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Trampolines in this very program: the application notices nothing, and what they record by themselves is, byte for byte,
-// what the interpreter records.
+// Trampolines in this very program: the application notices nothing, and their own records are byte for byte those of the
+// interpreter.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,7 +40,7 @@ TEST_P(Jump, EachArithmeticFlagComesBack) {
   }
 }
 
-// The store into the record faults where the application has alignment checks on.
+// The store into the record faults if the application has alignment checks on.
 TEST_P(Jump, WordsThatAreNotAlignedAreRecordedUnderAlignmentChecks) {
   constexpr u32 kOdd = 17;
   OneEvent session({insn(Op::begin), load(Reg::di), insn(Op::store_value, 8, 0, kOdd), insn(Op::end)}, kOdd + 8, cpus(),
@@ -85,7 +85,7 @@ TEST_P(Jump, WhatIsRecordedIsTheStateBeforeTheInstruction) {
   EXPECT_EQ(head.type, 0);
 }
 
-// A word that is one shows as what it leads to, wherever it is found; a piece of one is no address.
+// A whole word that is one shows as its return address, wherever it is read; a part of one is no address.
 TEST_P(Jump, AddressesOfStubsDoNotShow) {
   OneEvent session(
       {insn(Op::begin), load(Reg::si), insn(Op::store_value, 8, 0, 16), insn(Op::begin), load(Reg::di),
@@ -310,7 +310,7 @@ RandomProgram random_program(std::mt19937_64& random) {
   return made;
 }
 
-// Nothing where the record would have been too big, or found no room.
+// Nothing if the record would have been too big, or found no room.
 std::optional<Recorded> one_hit(OneEvent& session, const HitState& in) {
   static struct {
     u64 before[8];
@@ -318,7 +318,7 @@ std::optional<Recorded> one_hit(OneEvent& session, const HitState& in) {
     u64 behind[8];
   } zeroed;
   zeroed = {};
-  HitState& out = zeroed.out;  // programs look at the stack, where its address is
+  HitState& out = zeroed.out;  // programs read the stack, which holds its address
   hit_check_alike(&in, &out);
   HitState expected = in;
   expected.registers[1] += 1;
@@ -405,7 +405,7 @@ TEST_P(Jump, StackUseIsBounded) {
   EXPECT_LE(claimed, kMostStack);
 }
 
-// Every place of a slot, as the agent sees it.
+// Every place of a slot, as the agent classifies it.
 TEST(Trampolines, AThreadInAThunkHasNotComeYet) {
   OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 8192);
   JumpProbe probe(hit_site);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which calls of mmap and mprotect the tool is asked about, and what they return. Each goes through the agent as if a thread
-// stood at its `syscall` instruction; a thread answers the mail, and counts.
+// The calls of mmap and mprotect about which the agent asks the tool, and their results. Each goes through the agent as if a
+// thread stood at its `syscall` instruction; another thread answers the mail, and counts.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/futex.h>
@@ -19,7 +19,7 @@ namespace {
 constexpr int kReadable = PROT_READ, kCode = PROT_READ | PROT_EXEC, kAll = PROT_READ | PROT_WRITE | PROT_EXEC;
 constexpr int kAnonymous = MAP_PRIVATE | MAP_ANONYMOUS;
 
-// A session whose tool has nothing to say to any question.
+// A session whose tool answers every question with nothing to do.
 struct Session {
   shared::Mailbox box{};  // before the area
   shared::AreaHeader header{};
@@ -125,7 +125,7 @@ TEST_F(Mappings, AFileThatBecomesCodeIsAskedAboutOnce) {
 TEST_F(Mappings, ACompilersMemoryIsNot) {
   std::uint8_t* pages = map(PROT_READ | PROT_WRITE, kAnonymous);
   EXPECT_FALSE(protect(pages, kCode));
-  // Where a file was, anonymous memory is now.
+  // Anonymous memory replaces the file.
   std::uint8_t* file = map(kReadable, MAP_PRIVATE);
   EXPECT_EQ(map(PROT_READ | PROT_WRITE, kAnonymous | MAP_FIXED, file + kPage, 2), file + kPage);
   EXPECT_FALSE(protect(file + kPage, kCode, 2));
@@ -134,7 +134,7 @@ TEST_F(Mappings, ACompilersMemoryIsNot) {
   EXPECT_TRUE(protect(file + 3 * kPage, kCode)) << "right of it";
 }
 
-// More mappings than the table has entries: too much is remembered, never too little.
+// More mappings than the table has entries: it then covers too much, never too little.
 TEST_F(Mappings, NoneIsForgottenWhenTheTableIsFull) {
   constexpr std::size_t kMany = 3 * shared::kFileRanges;
   auto* room =
@@ -172,7 +172,7 @@ TEST_F(Mappings, ErrorsComeBack) {
   EXPECT_EQ(questions(), 0U);
 }
 
-// The stack that the agent stands on is not replaced under it.
+// The stack that the agent runs on is not replaced under it.
 TEST_F(Mappings, ItsOwnStackIsLeftToTheApplication) {
   agent::SignalFrame frame{};
   frame.ax = SYS_mmap, frame.di = word_of(&frame) & ~(kPage - 1), frame.si = kPage, frame.dx = kReadable;

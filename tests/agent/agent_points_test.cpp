@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From an address to its point: the hash as the tool fills it, with collisions, at its end, and full. And the thread
-// that hits: its id without a system call.
+// From an address to its point: the hash as the tool fills it, with collisions, at its end, and full. And the id of the hitting
+// thread, without a system call.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Publishing: what a record looks like, what happens when there is no room, and that nothing is lost uncounted when
-// threads and signal handlers hit at the same time.
+// Publishing: the form of a record, a ring without room, and that no hit is lost uncounted while threads and signal handlers
+// hit at the same time.
 #include <gtest/gtest.h>
 #include <sys/time.h>
 
@@ -203,7 +203,7 @@ TEST_F(Record, WithoutAClockTheRecordSaysSo) {
   EXPECT_EQ(session.records(0), 1U);
 }
 
-// What the reader got, by (thread, sequence).
+// The reader's records, by (thread, sequence).
 struct Tally {
   std::map<u64, std::set<u64>> seen;
   u64 records = 0, repeated = 0, torn = 0;
@@ -252,7 +252,7 @@ TEST_F(Record, ThreadsAndAReader) {
   expect_all_accounted_for(session, tally, reader.counts(), kThreads * kHits);
 }
 
-// A handler may hit at any instruction of a hit: its thread holds a ring then, so it takes another one.
+// A handler may hit at any instruction of a hit: its thread then holds a ring, so it takes another one.
 Recording* g_session = nullptr;
 std::atomic<u64> g_handler_hits{0};
 constexpr u64 kInHandler = u64{1} << 32;  // the handler's hits count on their own

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Rings of CPUs: which threads write there, which must not; nothing is torn, doubled or unaccounted for when sections are
+// CPU rings: which threads write there, and which must not; no record is torn, doubled or unaccounted for while sections are
 // interrupted, abandoned and killed.
 #include <gtest/gtest.h>
 #include <linux/rseq.h>
@@ -140,7 +140,7 @@ TEST_F(Rseq, ABorrowedControlBlockHasNoRseq) {
   EXPECT_EQ(session.records_from(0, cpus()), 1U);
 }
 
-// The one word that bodies look at.
+// The one word that bodies test.
 TEST_F(Rseq, TheWordForTrampolinesIsPositiveUnlessBorrowed) {
   block_->own_rseq = 0, block_->tid_offset = 0;
   agent::note_own_rseq(*block_);

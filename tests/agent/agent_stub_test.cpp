@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Return stubs in this very program: what comes back through one is what was returned, to whom it was to be returned, however
-// the frames between are left.
+// Return stubs in this very program: each returned value arrives, at the caller that it belongs to, however the frames between
+// are left.
 #include <execinfo.h>
 #include <gtest/gtest.h>
 #include <setjmp.h>
@@ -36,7 +36,7 @@ struct ReturnState {
   u64 registers[15];  // rax rbx rcx rdx rsi rdi rbp r8..r15
   u64 flags;
   u8 vectors[16][32];
-  u64 below[16];  // the first: how far off the stack pointer was
+  u64 below[16];  // the first: the distance of the stack pointer
   u8 st0[16];
 };
 static_assert(offsetof(ReturnState, below) == 640 && offsetof(ReturnState, st0) == 768);
@@ -78,7 +78,7 @@ class ReturnProbe {
     probe_.arm(session_, false);
   }
   JumpProbe& probe() { return probe_; }
-  // The program from an instruction on is that of the note, of one word.
+  // The program from an instruction on makes the entry record, of one word.
   void note_from(u32 first) {
     shared::Event& event = session_.event();
     event.flags |= shared::kEventNotes;
@@ -173,7 +173,7 @@ TEST(Stubs, TheRecordSaysWhoReturnedWhere) {
   EXPECT_FALSE(agent::is_in_stub(returned[0].ip));
 }
 
-// The stack below is painted first; what stub.S looks for is there for a return is what one may use.
+// The stack below is painted first; a hit may use as much as stub.S has checked for a return.
 __attribute__((noinline)) u32 stack_use() {
   constexpr u32 kPainted = 4096, kRedZone = 128;
   u64 sp = 0;
@@ -237,7 +237,7 @@ TEST(Stubs, EachOfManyCallsKnowsItsOwnEntry) {
   for (u64 i = 1; i <= 50; ++i) EXPECT_GE(returned[i].ip, returned[i - 1].ip) << "and has taken the least";
 }
 
-// It comes to the thunk again by a jump: that is the same call still.
+// A jump leads to the thunk again: that is still the same call.
 TEST(Stubs, WhoComesAgainByAJumpIsOneCall) {
   ReturnProbe probe(return_thunk_site, looks_back());
   probe.note_from(kNoteOfLooksBack);
@@ -253,7 +253,7 @@ TEST(Stubs, NotingTakesNoMoreOfTheStack) {
   ReturnProbe probe(return_thunk_site, looks_back());
   probe.note_from(kNoteOfLooksBack);
   lead_to(twice);
-  constexpr u32 kMostStack = 1400;  // stub.S makes sure of more
+  constexpr u32 kMostStack = 1400;  // stub.S checks for more
   const u32 used = stack_use();
   std::printf("stack below the red zone: %u bytes\n", used);
   EXPECT_LE(used, kMostStack);
@@ -449,8 +449,8 @@ TEST(StubsAtTheEnd, MorePairsThanAPointMayHaveAreMissed) {
 
 std::atomic<u64> g_good, g_bad, g_in_stubs;
 
-// Wherever a signal finds the thread: leave_stub brings it to a place of the program, or the agent has it, and the callers are
-// found from there.
+// At any place where a signal finds the thread, leave_stub brings it to a place of the program, or the agent has it; its
+// callers are found from there.
 void look_from_handler(int, siginfo_t*, void* context) {
   const auto& frame = *static_cast<const agent::SignalFrame*>(context);
   const bool in_stub = frame.ip - word_of(agent::uprobe_return_stubs) < u64{shared::kReturnStubs} * shared::kStubUnit;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Handlers that come in the middle of hits ask where they are: backtrace() leads from the trampoline to the probed
-// instruction and on to its callers.
+// Handlers that run in the middle of hits call backtrace(): it leads from the trampoline to the probed instruction and on to
+// its callers.
 #include <execinfo.h>
 #include <gtest/gtest.h>
 
@@ -29,13 +29,13 @@ namespace {
 std::atomic<u64> g_good, g_bad, g_inside, g_in_agent, g_misjudged;
 u64 g_island = 0, g_copy = 0;
 
-// The caller of the probed function: its frame is to be found.
+// The caller of the probed function: backtrace() has to find its frame.
 __attribute__((noinline)) void call_unwound() {
   for (int i = 0; i < 1000; ++i) hit_unwound();
   asm volatile("");  // no tail call
 }
 
-// And the caller of that, where the alarms come.
+// Its caller, in which the alarms come.
 std::function<void()> g_start_pace, g_stop_pace;
 __attribute__((noinline)) void run_until(u64 alarms) {
   g_start_pace();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The application's view of its signals, compared with the kernel's: the same calls are made natively in one child and
-// through the agent in another, and every answer (result, what `old` says) has to be the same.
+// The application's view of its signals, compared with the kernel's: one child makes the calls natively, another through the
+// agent, and every answer (result, contents of `old`) has to be the same.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -21,7 +21,7 @@ using shared::KernelSigaction;
 constexpr u64 bit(int signal) { return u64{1} << (signal - 1); }
 constexpr u64 kOurs = shared::kOurSignals;
 
-// How a child makes the two calls.
+// The two calls as a child makes them.
 struct Calls {
   std::function<long(u64, u64, u64, u64)> action;    // signal, new, old, bytes
   std::function<long(u64, u64, u64, u64)> procmask;  // how, set, old, bytes
@@ -45,7 +45,7 @@ Calls through_agent() {
           [](u64 a, u64 b, u64 c, u64 d) { return agent::app_sigprocmask(*agent::uprobe_block, a, b, c, d); }};
 }
 
-// Runs `script` in a child; what it appends to its text comes back. "died" when the child did.
+// Runs `script` in a child and returns the text that it appends. "died" if the child did.
 std::string in_child(const std::function<void(std::string&)>& script) {
   int ends[2];
   EXPECT_EQ(::pipe(ends), 0);
@@ -194,7 +194,7 @@ TEST(Sigprocmask, BadArguments) {
 TEST(Sigprocmask, AHandlerMayUnblockItsOwnSignal) {
   expect_same("unblock", [](const Calls& calls, std::string& text) {
     u64 blocked = bit(SIGSEGV);
-    raw(SYS_rt_sigprocmask, SIG_BLOCK, word_of(&blocked), 0, 8);  // what the kernel does at the entry of a handler
+    raw(SYS_rt_sigprocmask, SIG_BLOCK, word_of(&blocked), 0, 8);  // as the kernel does at the entry of a handler
     u64 old = 0;
     note(text, "ask", calls.procmask(0, 0, word_of(&old), 8));
     note(text, "old", static_cast<long>(old));
@@ -236,7 +236,7 @@ TEST(Sigprocmask, ThreadsHaveTheirOwnBeliefAndTheStartIsTheProgramsMask) {
   EXPECT_EQ(text, "another=" + std::to_string(bit(SIGTRAP)) + "\nthis=" + std::to_string(bit(SIGSEGV)) + "\n");
 }
 
-// More threads than the table has places: beliefs are lost, nothing else.
+// More threads than the table has places: virtual masks are lost, nothing else.
 TEST(Sigprocmask, AFullTableOfThreads) {
   const std::string text = in_child([](std::string& out) {
     install_agent_handlers();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// All that a thread has before and after a probed instruction, for hit_subject.S.
+// The whole state of a thread before and after a probed instruction, for hit_subject.S.
 #pragma once
 
 #include <iterator>
@@ -31,8 +31,8 @@ void hit_foreign();
 inline constexpr u64 kReservedFlags = 0x202;
 inline constexpr u64 kArithmetic = 0x8d5, kDirection = 0x400, kNested = 0x4000, kAlignment = 0x40000, kId = 0x200000;
 
-// Some virtual machines clear the nested-task flag of user code at every interrupt and system call: there no test can say
-// that a hit has kept it.
+// Some virtual machines clear the nested-task flag of user code at every interrupt and system call: there no test can show that
+// a hit keeps it.
 inline bool machine_keeps_nested_task() {
   static const bool keeps = [] {
     u64 flags = 0;
@@ -59,7 +59,7 @@ inline HitState make_state(u64 seed, u64 flags) {
   return state;
 }
 
-// One pass through the probed instruction; everything but rbx is what it was.
+// One pass through the probed instruction; all registers but rbx are unchanged.
 inline bool passes_unnoticed(u64 seed, u64 flags) {
   const HitState in = make_state(seed, flags);
   HitState out{};
@@ -77,7 +77,7 @@ inline bool has_avx() {
 inline constexpr u64 kFlagSets[] = {
     0, kArithmetic, kDirection, kNested, kAlignment, kId, kArithmetic | kDirection | kNested | kAlignment | kId};
 
-// How deep a hit of `in` goes below the red zone of `sp`: the stack is painted first.
+// The depth below the red zone of `sp` that a hit of `in` reaches: the stack is painted first.
 inline u32 stack_use(const HitState& in, u64 sp) {
   constexpr u32 kPainted = 2048;
   HitState out{};

@@ -21,7 +21,7 @@ struct PointBlock {
   shared::ThreadEntry threads[shared::kThreadEntries];
 };
 
-// The one of this process, agent::uprobe_block from now on.
+// The process's one, agent::uprobe_block from now on.
 inline PointBlock& point_block() {
   static PointBlock block;
   std::memset(&block, 0, sizeof block);
@@ -52,7 +52,7 @@ inline u8* pages_near(u64 near, std::size_t bytes) {
   return nullptr;
 }
 
-// What a body needs to know of a session: OneEvent, or what has header(), event() and area() as it has.
+// The session's data for a body: a OneEvent, or a class with the same header(), event() and area().
 template <class Session>
 x86::FastRecord fast_record(Session& session) {
   const shared::AreaHeader& header = *session.header();
@@ -76,7 +76,7 @@ inline u8* island_near(u64 site) {
   return island;
 }
 
-// For a place where a function returns that begins `distance` before it; pops = 0: for another place.
+// For a return of a function that begins `distance` before it; pops = 0: for any other place.
 struct ExitPlace {
   u16 pops = 0, lead = 0;
   shared::i32 distance = 0;
@@ -133,11 +133,11 @@ class JumpProbe {
     patch(jump, sizeof jump);
   }
 
-  bool has_stubs = false;  // to be set before it is armed
+  bool has_stubs = false;  // to be set before arming
 
   PointBlock& block() { return block_; }
   const x86::Body& body() const { return body_; }
-  // Where they are in the island, which begins with the body.
+  // The places in the island, which begins with the body.
   u64 slot() const { return address() + 3 * kPage; }
   u64 copy() const { return slot() + shared::kCopyBehindThunk; }
   shared::SlotHead& head() { return *reinterpret_cast<shared::SlotHead*>(slot()); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Hits by jump in this very program, with and without a body that records by itself, and what they have recorded.
+// Hits by jump in this very program, with and without a body that records by itself, and their records.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ using shared::Op;
 using shared::RecordHead;
 using shared::Reg;
 
-inline constexpr u32 kMostStack = 1200;  // below the red zone; what jump.S makes sure of is more
+inline constexpr u32 kMostStack = 1200;  // below the red zone; jump.S checks for more
 inline constexpr u32 kClaimed = 4;
 
 inline u32 cpus() { return static_cast<u32>(::sysconf(_SC_NPROCESSORS_CONF)); }
@@ -27,7 +27,7 @@ inline Insn insn(Op op, u8 size = 0, u16 count = 0, u32 offset = 0, u64 immediat
 }
 inline Insn load(Reg reg) { return insn(Op::load_register, static_cast<u8>(reg)); }
 
-// Every register, 8 bytes each, and the word that the stack pointer points to.
+// Every register, 8 bytes each, and the word at the stack pointer.
 inline std::vector<Insn> all_registers() {
   std::vector<Insn> program;
   for (u32 r = 0; r < shared::kRegCount; ++r) {

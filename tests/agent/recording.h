@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A session over this process that tests hit by hand.
+// A session over this process, for tests that cause hits by hand.
 #pragma once
 
 #include <optional>

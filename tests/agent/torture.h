@@ -2,8 +2,8 @@
 // Processes of several threads that hit as fast as they can, alarms whose handlers hit as well and leave by siglongjmp, and
 // a reader that kills processes and checks every record: nothing torn, nothing twice, nothing unaccounted for.
 //
-// A stream is a thread's hits, or its handlers'. What the stream says of itself is one word, so that the accounting cannot
-// tear where the hits do: attempts << 1 | one is under way.
+// A stream is a thread's hits, or its handlers'. A stream's own account is one word, so that the accounting cannot tear where
+// the hits do: attempts << 1 | one is under way.
 #pragma once
 
 #include <setjmp.h>
@@ -232,7 +232,7 @@ inline void Torture::expect_all_accounted_for() {
   EXPECT_EQ(counts.order_breaks, 0U);
 }
 
-// UPROBE_TORTURE_SECONDS for more.
+// A longer time by UPROBE_TORTURE_SECONDS.
 inline double torture_seconds() {
   const char* wanted = std::getenv("UPROBE_TORTURE_SECONDS");
   return wanted != nullptr ? std::atof(wanted) : 3;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The tables of fast_scan() against Zydis: whatever they have an answer for, Zydis gives the same one, and the allow-list
-// admits it. Over combinations of prefixes, opcodes and ModRM bytes, over random bytes, and from every byte of the code of
-// system programs.
+// The tables of fast_scan() against Zydis: for each answer of the tables, Zydis gives the same one, and the allow-list admits
+// it. Over combinations of prefixes, opcodes and ModRM bytes, over random bytes, and from every byte of the code of system
+// programs.
 #include "arch/x86/code/fast_scan.h"
 
 #include <elf.h>
@@ -18,10 +18,10 @@ namespace uprobe::x86::test {
 namespace {
 
 constexpr Addr kAt{0x7f0012345678};
-constexpr std::size_t kRoom = 40;  // more than fast_scan() wants to see
+constexpr std::size_t kRoom = 40;  // more than fast_scan() asks for
 using Code = std::vector<std::uint8_t>;
 
-// How often the tables had an answer; differences are failures, of which the first few are shown.
+// Counts the answers of the tables; differences are failures, of which the first few are shown.
 class Comparison {
  public:
   void at(Bytes bytes) {
@@ -42,7 +42,7 @@ class Comparison {
 };
 
 Code with_room(Code code) {
-  std::uint8_t filler = 0x81;  // negative when it is taken for a displacement or an immediate
+  std::uint8_t filler = 0x81;  // negative as a displacement or an immediate
   while (code.size() < kRoom) code.push_back(filler += 7);
   return code;
 }
@@ -115,7 +115,7 @@ TEST(FastScan, TheAllowListAdmitsWhatIsNotAskedAbout) {
   EXPECT_EQ(admission.different(), 0U);
 }
 
-// What fast_keeps() says of every register.
+// The answers of fast_keeps() for every register.
 class Keeping {
  public:
   void at(Bytes bytes) {
@@ -181,7 +181,7 @@ TEST(FastScan, AgreesOnRandomBytes) {
   EXPECT_GT(comparison.percent(), 70);
 }
 
-// The executable segments of a file; empty when it is not here.
+// The executable segments of a file; empty if the file does not exist.
 std::vector<Code> code_of(const std::string& path) {
   std::vector<Code> found;
   const auto content = read_file(path);
@@ -210,7 +210,7 @@ TEST_P(FastScanOfPrograms, AgreesFromEveryByte) {
   EXPECT_EQ(comparison.different(), 0U);
 }
 
-// It is of use: of what compilers make it reads nearly all.
+// The tables are of use: they read nearly all code of compilers.
 TEST_P(FastScanOfPrograms, ReadsNearlyAll) {
   const auto segments = code_of(GetParam());
   if (segments.empty()) GTEST_SKIP() << "not here";

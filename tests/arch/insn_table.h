@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Real instructions, one row each, with the bytes that GNU as made of them. Registers by the convention of Scene::data:
+// Real instructions, one row each, with their bytes by GNU as. Registers by the convention of Scene::data:
 // rbx rbp rsi rdi r8 r12 r13 r14 point into memory, rcx and r9 are small, xmm14-15 and zmm30-31 hold small indices.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace uprobe::x86::test {
 struct InsnRow {
   const char* text;
   const char* bytes;
-  const char* feature;  // in /proc/cpuinfo; "" is in every processor
+  const char* feature;  // in /proc/cpuinfo; "": every processor has it
   Scene scene = Scene::data;
   unsigned loose = 0;  // see Machine::compare
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What the kernel's uprobes accept is displaced here as well, and most of what they refuse. tests/data/kernel-insns.tsv has
-// what a 6.18 kernel said of one instruction after the other; its bytes end after seven, zeros follow.
+// Instructions that the kernel's uprobes accept are displaced here as well, and most that they refuse.
+// tests/data/kernel-insns.tsv has a 6.18 kernel's answers to one instruction after the other; its bytes end after seven, zeros
+// follow.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -23,7 +24,7 @@ std::vector<Row> rows() {
   std::ifstream file(UPROBE_TEST_DATA "/kernel-insns.tsv");
   std::vector<Row> found;
   std::string line;
-  std::getline(file, line);  // the titles
+  std::getline(file, line);  // the column titles
   while (std::getline(file, line)) {
     std::istringstream words(line);
     Row row;

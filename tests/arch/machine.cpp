@@ -40,7 +40,7 @@ constexpr std::size_t kCodeBytes = 0x10000;
 constexpr std::size_t kAreaBytes = 0x4000;  // data, and stack
 // The landing place of direct branches stands this far after the instruction's start: an 8-bit distance reaches it.
 constexpr std::uint64_t kTargetDistance = 100;
-// That of indirect ones stands far from all else: what points to it also serves as the address of operands.
+// The landing place of indirect branches stands far from all else: pointers to it also serve as addresses of operands.
 constexpr std::uint64_t kIndirectTarget = kCode + 0x2000;
 // There are many of these, each with its own number, and neighbouring words of memory hold different ones.
 constexpr unsigned kIndirectTargets = 64;
@@ -101,7 +101,7 @@ void release_signals() {
   for (const int number : {SIGSEGV, SIGILL, SIGFPE, SIGTRAP, SIGBUS}) ::signal(number, SIG_DFL);
 }
 
-// One processor only: cpuid, rdpid and rdtscp tell which.
+// One processor only: cpuid, rdpid and rdtscp show it.
 void stay_on_this_processor() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -153,7 +153,7 @@ void put_landing(std::uint8_t* out, std::uint64_t place, std::uint32_t number) {
 
 std::uint64_t pointer(Random& random) { return kData + 0x1000 + random() % 0x80 * 64; }
 
-// SplitMix64: a state is some five thousand numbers, and most of them are only there to be found unchanged.
+// SplitMix64: a state is some five thousand numbers, and most of them only have to stay unchanged.
 struct Quick {
   std::uint64_t state;
 
@@ -192,7 +192,7 @@ void fill(std::uint8_t* out, std::size_t size, Random& random) {
 
 // --- comparing -----------------------------------------------------------------------------------------------------
 
-// Where a thread that the signal found in the copy would be in the original. Returns how much the copy had pushed.
+// The original's place for a thread that the signal found in the copy. Returns the number of bytes that the copy had pushed.
 unsigned translate(Outcome& outcome, const Copy& copy, std::uint64_t to) {
   const std::uint64_t offset = outcome.signal.rip - to;
   if (outcome.signal.number == 0 || offset >= copy.bytes.size()) return 0;
@@ -211,7 +211,7 @@ void take_below_stack(Outcome& outcome, const Outcome& other, unsigned bytes) {
               outcome.memory.begin() + static_cast<std::ptrdiff_t>(offset));
 }
 
-// Below the red zone of the caller no data lives: a copy of a call may write there.
+// No data lives below the caller's red zone: a copy of a call may write there.
 void take_below_red_zone(Outcome& outcome, const Outcome& native, std::uint64_t rsp) {
   constexpr unsigned kRedZone = 128;
   constexpr unsigned kScratch = 16;
@@ -335,7 +335,7 @@ void Machine::fill_vectors(Random& random) {
   const std::uint64_t header[8] = {context_.xsave_mask};
   std::memcpy(xsave_ + 24, &mxcsr, 4);
   std::memcpy(xsave_ + 512, header, sizeof header);
-  // xmm14 and zmm30 hold small 32-bit indices, xmm15 and zmm31 small 64-bit ones: what gathers can use.
+  // xmm14 and zmm30 hold small 32-bit indices, xmm15 and zmm31 small 64-bit ones: for gathers.
   std::array<std::uint32_t, 16> narrow;
   std::array<std::uint64_t, 8> wide;
   for (auto& index : narrow) index = static_cast<std::uint32_t>(random() % 32);
@@ -398,7 +398,7 @@ Outcome Machine::run(std::uint64_t entry) {
   outcome.fsbase = context_.out_fsbase;
   outcome.gsbase = context_.out_gsbase;
   outcome.xsave.assign(context_.xsave_out, context_.xsave_out + xsave_bytes_);
-  // Which states are in their initial configuration is the processor's own book-keeping.
+  // The processor decides by itself which states it marks as initial.
   std::memset(outcome.xsave.data() + 512, 0, 64);
   outcome.memory.assign(at(kData), at(kData) + kAreaBytes);
   outcome.memory.insert(outcome.memory.end(), at(kStack), at(kStack) + kAreaBytes);
@@ -431,7 +431,7 @@ Comparison Machine::compare(Bytes insn, Scene scene, Random& random, unsigned lo
   std::memcpy(writable(to), copy->bytes.data(), copy->bytes.size());
   Outcome displaced = run(to);
   std::memset(writable(to), 0xcc, copy->bytes.size());
-  // The one thing that a fault does not undo: the bytes below rsp that the call was about to write.
+  // The one effect that a fault does not undo: the bytes below rsp that the call was about to write.
   if (const unsigned pushed = translate(displaced, *copy, to); pushed != 0)
     take_below_stack(displaced, result.native, pushed);
   translate_x87_address(displaced, from_, to);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Runs one instruction from a chosen machine state, where it stands and displaced, and says what differs: general
-// registers, flags, x87, MXCSR, vector and mask registers, fs and gs base, memory, stack and red zone, where control
-// arrives, and the signal if there is one. One Machine per process at a time: its memory has fixed addresses.
+// Runs one instruction from a chosen machine state, in its place and displaced, and reports differences: general registers,
+// flags, x87, MXCSR, vector and mask registers, fs and gs base, memory, stack and red zone, the place where control arrives,
+// and the signal if there is one. One Machine per process at a time: its memory has fixed addresses.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ struct Registers {
   std::uint64_t flags = 0;
 };
 
-// Known to thunk.S by its offsets.
+// thunk.S knows it by its offsets.
 struct MachineContext {
   Registers in;
   Registers out;
@@ -41,10 +41,10 @@ static_assert(offsetof(MachineContext, out) == 136 && offsetof(MachineContext, h
 
 // The parts of the state before the instruction that are not random.
 enum class Scene : std::uint8_t {
-  data,         // rbx rbp rsi rdi r8 r12 r13 r14 point into memory, r9 and rcx are small, the rest is anything
+  data,         // rbx rbp rsi rdi r8 r12 r13 r14 point into memory, r9 and rcx are small, the rest is random
   branch,       // rax rdx r10 r11 r15 and every word of memory and stack are a landing place
   flags,        // every word of the stack is a harmless flags image
-  nothing,      // every register is anything; some point into memory
+  nothing,      // every register is random; some point into memory
   fault,        // as data; a test of the table expects a signal of every run
   may_fault,    // as data; whether there is a signal depends on the machine
   system_call,  // as data, with the number of a call that changes nothing, or of none, in rax
@@ -57,7 +57,7 @@ struct Signal {
   std::uint64_t rip = 0;
 };
 
-// All that an instruction can have changed.
+// All state that an instruction can change.
 struct Outcome {
   Registers registers;
   std::uint64_t fsbase = 0;
@@ -84,7 +84,7 @@ class Machine {
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
-  // A direct branch is aimed at a landing place and a rip-relative operand at the data first. The caller has made sure
+  // A direct branch is first aimed at a landing place and a rip-relative operand at the data. The caller has checked
   // that the instruction is displaceable.
   // Registers of `loose` (bit n: gpr[n]) may differ: what rdtsc and rdrand give is never the same twice.
   Comparison compare(Bytes insn, Scene scene, Random& random, unsigned loose = 0);
@@ -111,7 +111,7 @@ class Machine {
   std::uint64_t from_ = 0;
 };
 
-// Whether the processor and the kernel have the feature, by its name in /proc/cpuinfo; "" is always there.
+// Whether the processor and the kernel have the feature, by its name in /proc/cpuinfo; "": always true.
 bool has_feature(const std::string& name);
 
 }  // namespace uprobe::x86::test

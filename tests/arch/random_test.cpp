@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Random instructions from random states, where they stand and displaced. Each batch runs in a child, so that one that
-// kills or hangs its process is an error of that batch alone. UPROBE_FUZZ_ITERATIONS sets how many (default 100,000),
-// UPROBE_FUZZ_SEED where the random numbers start.
+// Random instructions from random states, in their place and displaced. Each batch runs in a child, so that an instruction that
+// kills or hangs its process is an error of that batch alone. UPROBE_FUZZ_ITERATIONS sets their number (default 100,000),
+// UPROBE_FUZZ_SEED the start of the random numbers.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,8 +36,8 @@ unsigned long setting(const char* name, unsigned long otherwise) {
   return text == nullptr ? otherwise : std::strtoul(text, nullptr, 0);
 }
 
-// What would disturb the harness, reach the kernel or a hypervisor, wait, go on as 32-bit code, or never give the same
-// result twice. The table has a row for each.
+// Instructions that would disturb the harness, reach the kernel or a hypervisor, wait, go on as 32-bit code, or never give the
+// same result twice. The table has a row for each.
 bool is_unfit(std::string_view mnemonic) {
   static const std::set<std::string_view> kUnfit = {
       "popf",     "popfq",  "rdtsc",    "rdtscp", "rdpru",   "rdrand", "rdseed", "wrfsbase", "wrgsbase",
@@ -46,14 +46,14 @@ bool is_unfit(std::string_view mnemonic) {
   return kUnfit.count(mnemonic) != 0;
 }
 
-// A REX prefix counts also where it has no effect, before other prefixes.
+// A REX prefix also counts without an effect, before other prefixes.
 bool is_prefix(std::uint8_t byte) {
   if ((byte & 0xf0) == 0x40) return true;
   static constexpr std::uint8_t kPrefixes[] = {0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65, 0x66, 0x67, 0xf0, 0xf2, 0xf3};
   return std::find(std::begin(kPrefixes), std::end(kPrefixes), byte) != std::end(kPrefixes);
 }
 
-// fs reaches the thread's own memory, 67 the low addresses, where the harness lives; but eip is as good as rip there.
+// fs addresses the thread's own memory, 67 the low addresses with the harness; but eip is as good as rip there.
 bool has_unfit_prefix(const Decoded& insn) {
   for (unsigned i = 0; i < insn.length && is_prefix(insn.bytes[i]); ++i)
     if (insn.bytes[i] == 0x64 || (insn.bytes[i] == 0x67 && insn.base != Base::eip)) return true;
@@ -70,7 +70,7 @@ bool is_fit(const Decoded& insn) {
   return !(insn.has_memory && insn.base == Base::none);  // an absolute address
 }
 
-// Random bytes, with the beginnings of the rarer encodings made as likely as the rest.
+// Random bytes, in which the first bytes of rare encodings are as likely as others.
 std::array<std::uint8_t, kMaxInsnBytes> random_bytes(Random& random) {
   std::array<std::uint8_t, kMaxInsnBytes> bytes;
   for (auto& byte : bytes) byte = static_cast<std::uint8_t>(random());

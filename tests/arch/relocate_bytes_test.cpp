@@ -199,7 +199,7 @@ constexpr Row kBranches[] = {
     {"0f 05", "0f 05  48 8d 0d f9 ff f7 ff  e9 f4 ff f7 ff"},  // syscall; lea 0x100002,%rcx; jmp 0x100002
 };
 
-// Of a call through memory: its operand is read by a cmov that does not move. Push 0x100000 + length from a literal, then the
+// For a call through memory, a cmov that does not move reads its operand. Then push 0x100000 + length from a literal, and the
 // jump; the literal last.
 constexpr Row kCalls[] = {
     {"67 ff 15 10 00 00 00",
@@ -362,7 +362,7 @@ TEST(Reach, WrapsAroundLikeTheProcessor) {
   EXPECT_EQ(to_hex(*copy), "e90de0ffff");
 }
 
-// Whatever the decoder knows is displaced, or refused with a reason of its own.
+// Each instruction that the decoder knows is displaced, or refused with a reason of its own.
 TEST(AnyBytes, NothingIsMerelyUnlisted) {
   std::mt19937_64 random(3);
   for (int i = 0; i < 400'000; ++i) {

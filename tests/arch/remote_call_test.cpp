@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A thread that is sent home finds all of its registers, its flags and its mask (arch/x86/code/remote_call.h), run as it is.
+// A thread on the return path finds all of its registers, its flags and its mask (arch/x86/code/remote_call.h); run as machine
+// code.
 #include "arch/x86/code/remote_call.h"
 
 #include <gtest/gtest.h>
@@ -12,8 +13,8 @@
 namespace uprobe::x86 {
 namespace {
 
-// remote_call_leave(code): goes there and comes back through remote_call_arrive, which has kept the registers in remote_call_seen: ax bx cx dx
-// si di bp r8 ... r15 sp flags.
+// remote_call_leave(code): goes there and comes back through remote_call_arrive, which keeps the registers in remote_call_seen:
+// ax bx cx dx si di bp r8 ... r15 sp flags.
 asm(R"(
         .text
 remote_call_leave:
@@ -82,7 +83,7 @@ RemoteCallReturn some_registers(const void* stack) {
   return to;
 }
 
-TEST(Errand, TheWayHomeRestoresEverything) {
+TEST(RemoteCall, TheReturnPathRestoresEverything) {
   alignas(16) static char stack[4096];
   const RemoteCallReturn to = some_registers(stack + sizeof stack);
   void* page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -104,7 +105,7 @@ TEST(Errand, TheWayHomeRestoresEverything) {
   EXPECT_EQ(remote_call_seen[16] & kFlags, kFlags & 0xfff);
 }
 
-TEST(Errand, PlacesAreWhereTheHeaderSays) {
+TEST(RemoteCall, PlacesAreWhereTheHeaderSays) {
   const RemoteCallCode code = make_remote_call({});
   for (const std::uint64_t call : {std::uint64_t{0}, kRemoteCallMaskCall}) {
     EXPECT_EQ(code[call], 0x0f);

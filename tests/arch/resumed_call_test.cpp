@@ -13,8 +13,8 @@
 namespace uprobe::x86 {
 namespace {
 
-// resumed_run(code, frame, number): makes the call with 1 ... 5 for its arguments, from the stack that a thread would have.
-// resumed_seen: ax di si dx r10 r8 cx flags, and how far the stack pointer is from where it was.
+// resumed_run(code, frame, number): makes the call with arguments 1 ... 5, from a stack as a thread would have it.
+// resumed_seen: ax di si dx r10 r8 cx flags, and the distance of the stack pointer from its old value.
 asm(R"(
         .text
 resumed_run:

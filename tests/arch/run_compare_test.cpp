@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every row of the allow-list, run where it stands and displaced from the same random states, and compared.
+// Every row of the allow-list, run in its place and displaced from the same random states, and compared.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/io.h>
@@ -17,11 +17,11 @@ namespace uprobe::x86::test {
 namespace {
 
 constexpr int kStates = 6;
-constexpr int kManyStates = 40;  // enough for every condition to be seen both ways, and every system call
+constexpr int kManyStates = 40;  // enough to see every condition both ways, and every system call
 
 class Compare : public testing::TestWithParam<InsnGroup> {};
 
-// What happened over all the states of one row.
+// Counts over all the states of one row.
 struct Seen {
   bool falls_through = false;
   bool target = false;
@@ -50,7 +50,7 @@ void run_row(Machine& machine, const InsnRow& row, Random& random, Seen& seen) {
   }
 }
 
-// A condition that was not seen both ways has not been tested, nor a branch that never arrived.
+// A condition that was seen only one way has not been tested, nor a branch that never arrived.
 void check_arrivals(const InsnRow& row, const Seen& seen) {
   if (row.scene != Scene::branch) return;
   const auto decoded = decode_fully(from_hex(row.bytes), {});
@@ -93,7 +93,7 @@ struct TransactionCode {
 
   ~TransactionCode() { munmap(page, 4096); }
 
-  // Writes it and its copy; poisons the original xbegin unless it is what shall run.
+  // Writes it and its copy; poisons the original xbegin unless that is to run.
   void write(bool displaced) const {
     // xbegin +11; xend; mov $1,%eax; ret; nops; mov $2,%eax; ret
     const auto original = from_hex("c7f80b000000 0f01d5 b801000000c3 9090 b802000000c3");
@@ -143,7 +143,7 @@ TEST(InputOutput, WorksDisplacedWherePermitted) {
   EXPECT_EQ(forbidden.native.signal.number, SIGSEGV);
 }
 
-// The kernel takes cli and sti for nops after iopl(3); it looks at the byte where the fault happened.
+// After iopl(3) the kernel treats cli and sti as nops; it reads the byte at the fault.
 TEST(InputOutput, InterruptFlagInstructionsWorkDisplacedWherePermitted) {
   if (iopl(3) != 0) GTEST_SKIP() << "no permission to raise the I/O privilege";
   Machine machine;
@@ -157,7 +157,7 @@ TEST(InputOutput, InterruptFlagInstructionsWorkDisplacedWherePermitted) {
   iopl(0);
 }
 
-// What a handler is told of an instruction that exists to fault; the harness compares it with the displaced one.
+// The siginfo of an instruction that exists to fault; the harness compares it with the displaced one.
 TEST(Faults, AreOfTheRightKind) {
   struct Row {
     const char* insn;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Linear sweep of the text of system programs: of every instruction Zydis and Capstone agree on the length, on whether and
-// how it branches, on where to, and on the address of a rip-relative operand; and all that compilers make is displaced.
+// Linear sweep of the text of system programs: for every instruction Zydis and Capstone agree on the length, on the kind and
+// target of a branch, and on the address of a rip-relative operand; and all code of compilers is displaced.
 #include <capstone/capstone.h>
 #include <elf.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ T read_at(const File& file, std::uint64_t offset) {
   return value;
 }
 
-// The section .text; empty when there is none.
+// The section .text; empty if there is none.
 Text read_text(const std::string& path) {
   auto content = read_file(path);
   if (!content) return {};
@@ -52,7 +52,7 @@ Text read_text(const std::string& path) {
   return text;
 }
 
-// What two decoders have to say the same of.
+// The facts on which two decoders have to agree.
 struct Facts {
   unsigned length = 0;  // 0: no instruction
   bool is_call = false;
@@ -119,9 +119,8 @@ class Capstone {
   cs_insn* insn_ = nullptr;
 };
 
-// Where Capstone 4.0.2 is wrong (SDM vol. 2): it does not know many EVEX instructions, the 32- and 64-bit mask
-// instructions, the protection keys, vbroadcasti128, nops with a register operand, and segment registers under a REX prefix
-// that means nothing to them.
+// Errors of Capstone 4.0.2 (SDM vol. 2): it does not know many EVEX instructions, the 32- and 64-bit mask instructions, the
+// protection keys, vbroadcasti128, nops with a register operand, and segment registers under a REX prefix without an effect.
 bool is_unknown_to_capstone(const Decoded& insn) {
   const bool moves_segment = insn.mnemonic == "mov" && (insn.opcode == 0x8c || insn.opcode == 0x8e);
   return insn.isa_set.substr(0, 6) == "AVX512" || insn.isa_set.substr(0, 3) == "KNC" || insn.isa_set == "PKU" ||

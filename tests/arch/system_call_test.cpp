@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A displaced syscall instruction does what it does where it stands: results, rcx and r11, children of every kind that
-// come out of it, interruption and restart. Each test runs both ways.
+// A displaced syscall instruction does the same as in its place: results, rcx and r11, children of every kind that come out of
+// it, interruption and restart. Each test runs both ways.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
@@ -26,7 +26,7 @@ struct Found {
   std::uint64_t rsp = 0;
 };
 
-// Known to system_call_thunk.S by its offsets.
+// system_call_thunk.S knows it by its offsets.
 struct SystemCall {
   std::uint64_t entry = 0;
   std::uint64_t number = 0;
@@ -77,7 +77,7 @@ class SystemCalls : public testing::TestWithParam<Shape> {
   }
 
   std::uint64_t entry() const { return word(page_) + (GetParam().is_displaced ? kCopy : 0); }
-  // Where the kernel restarts a call: after a prefix.
+  // The place where the kernel restarts a call: after a prefix.
   std::uint64_t restart() const { return entry() + length_ - 2; }
   // The original leaves in rcx the address after it.
   std::uint64_t next() const { return word(page_) + length_; }
@@ -169,7 +169,7 @@ TEST_P(SystemCalls, Execve) {
 
 // --- interruption --------------------------------------------------------------------------------------------------
 
-// What the handler saw: how often the thread stood where an interrupted call is restarted or has just failed.
+// Counted by the handler: how often the thread stood where an interrupted call is restarted or has just failed.
 struct Interruption {
   std::uint64_t restarts_at = 0;
   std::uint64_t fails_at = 0;
@@ -248,7 +248,7 @@ TEST_P(SystemCalls, InterruptedAndFailed) {
   close(ends[1]);
 }
 
-// nanosleep is not made again as it was: the kernel puts restart_syscall into rax and goes back to the instruction.
+// The kernel does not repeat nanosleep: it puts restart_syscall into rax and goes back to the instruction.
 TEST_P(SystemCalls, RestartedByAnotherNumber) {
   const pid_t child = fork();
   if (child == 0) {
@@ -271,7 +271,7 @@ constexpr Shape kShapes[] = {{"Native", false, "0f 05"},
 INSTANTIATE_TEST_SUITE_P(Where, SystemCalls, testing::ValuesIn(kShapes),
                          [](const auto& shape) { return shape.param.name; });
 
-// int $0x80; ret, run where it stands and displaced: the call of the 32-bit table, restarted after signals.
+// int $0x80; ret, run in its place and displaced: the call of the 32-bit table, restarted after signals.
 TEST(OldSystemCalls, InterruptedAndRestartedDisplaced) {
   constexpr std::size_t kCopy = 0x800;
   auto* page = map<std::uint8_t>(4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_32BIT);

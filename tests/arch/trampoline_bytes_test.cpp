@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Trampolines (thunks and bodies) as bytes: what stands in them, what never does, and what the kernel and the agent look for. That they work is
-// shown by running them: tests/agent/agent_jump_test.
+// Trampolines (thunks and bodies) as bytes: their contents, forbidden bytes, and the fields that the kernel and the agent read.
+// tests/agent/agent_jump_test runs them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -143,7 +143,7 @@ TEST(TrampolineBytes, ABodyOutOfReachIsRefused) {
   EXPECT_TRUE(bytes.empty());
 }
 
-// The agent tells by it where it is: one beginning of a slot, at most, is proven for any address.
+// The agent finds its place by this: for any address at most one beginning of a slot is proven.
 TEST(TrampolineBytes, ASlotIsItsPoints) {
   shared::Point point{};
   point.address = 0x401000, point.copy = 0x500010;
@@ -173,7 +173,7 @@ TEST(TrampolineBytes, AProgramThatIsTooLongIsTheAgents) {
   EXPECT_LE(made.bytes.size(), shared::kMaxBodyBytes);
 }
 
-// An area that the application has written over, or of a later version: the agent, which checks each time, does it.
+// For an area that the application has overwritten, or of a later version, the agent records: it checks each time.
 TEST(TrampolineBytes, AnAreaThatMakesNoSenseIsTheAgents) {
   const auto spoil = [](auto change) {
     BodySpec spec = make_spec(true);
@@ -231,7 +231,7 @@ unsigned depth_at(const shared::TrampolineDepth (&depths)[N], std::size_t distan
   return depth;
 }
 
-// What the agent goes by (preload/trampolines.cpp), at every instruction.
+// The fields that the agent uses (preload/trampolines.cpp), at every instruction.
 TEST(TrampolineBytes, TheHeadSaysHowDeepTheStackIs) {
   for (const Body& made : several()) {
     const shared::BodyHead head = head_of(made);
@@ -276,7 +276,7 @@ TEST(TrampolineBytes, TheHeadSaysWhereTheHitIsRecorded) {
   }
 }
 
-// The kernel goes on at the abort address with the stack pointer as it is.
+// The kernel goes on at the abort address and leaves the stack pointer as it is.
 TEST(TrampolineBytes, NothingMovesTheStackInTheSection) {
   for (const Body& made : several()) {
     if (!made.records) continue;

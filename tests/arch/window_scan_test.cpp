@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// scan() and what registers hold, one row per form; and scan() against the full decoder over this program's own code.
+// scan() and the contents of registers, one row per form; and scan() against the full decoder over this program's own code.
 #include <gtest/gtest.h>
 
 #include "arch/x86/code/decode.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Copies of several instructions: byte by byte, and run in the place of what they were made from.
+// Copies of several instructions: byte by byte, and run in place of the originals.
 #include "arch/x86/code/window.h"
 
 #include <gtest/gtest.h>

@@ -53,7 +53,7 @@ TEST(ConfinedTest, WhoTakesTooLongIsEnded) {
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
 }
 
-// The tool is never held by what the other side's file is: the reader waits in its place.
+// The tool never waits at the other side's file: the reader waits in its place.
 TEST(ConfinedTest, WhoWaitsAtAFifoIsEnded) {
   char folder[] = "/tmp/uprobe-confined.XXXXXX";
   ASSERT_NE(::mkdtemp(folder), nullptr);

@@ -39,7 +39,7 @@ TEST_F(RegularFileTest, IsReadThroughALink) {
   EXPECT_EQ(read_regular(path("none"), 4).error().code, Code::not_found);
 }
 
-// An open of any of these for reading would wait, or do something.
+// An open of any of these for reading would wait, or have an effect.
 TEST_F(RegularFileTest, NothingElseIsOpened) {
   ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
   EXPECT_EQ(open_regular(path("fifo")).error().text, "is a fifo");

@@ -35,7 +35,7 @@ TEST(StartLine, ALongPathArrives) {
 TEST(StartLine, WhatWasSaidBeforeTheEndIsHeard) {
   auto ends = make_start_line();
   ASSERT_TRUE(ends);
-  send_number((*ends)[1].get(), 1);  // nobody hears it
+  send_number((*ends)[1].get(), 1);  // the other side has ended
   send_order((*ends)[0].get(), {.path = {}, .code = 125});
   (*ends)[0].reset();
   EXPECT_EQ(await_order((*ends)[1].get())->code, 125);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The forms in which --check answers.
+// The forms of --check's answers.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -63,7 +63,7 @@ TEST(CliCheck, EveryByteIsACharacter) {
   EXPECT_NE(render_check_json(report, true).find("[\"p:g/\\u00e9 /\\\"x\\\\\\u0001\\u007f:1\"]"), std::string::npos);
 }
 
-// make-corpus.sh, whose rows these are compared with, leaves out events with these names.
+// make-corpus.sh, which has recorded the rows to compare with, omits events with these names.
 TEST(CliCheck, CommonFieldsAreLeftOut) {
   CheckReport report = accepted();
   report.formats[0].fields = {{"u64 common_cpu", 16, 8, false}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The exact text of errors, and when it is coloured.
+// The exact text of errors, and the conditions for colour.
 #include <gtest/gtest.h>
 
 #include "cli/diagnostics.h"

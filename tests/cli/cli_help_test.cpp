@@ -29,7 +29,7 @@ std::string column_of(const OptionName& option) {
   return text + (option.is_required ? "=" + option.argument : "[=" + option.argument + "]");
 }
 
-// The options that the help has, by name.
+// The options in the help, by name.
 std::map<std::string, std::string> columns() {
   static const std::regex kOption("  ((?:-[A-Za-z],|   ) --([a-z-]+)\\S*).*");
   std::map<std::string, std::string> found;

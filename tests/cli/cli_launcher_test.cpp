@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The front of an attached session and its engine. Each case forks: the launcher's part runs in a child of the test.
+// The launcher of an attached session and its tracer. Each case forks: the launcher's part runs in a child of the test.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -72,7 +72,7 @@ struct Front {
   std::string said;
 };
 
-// `in_engine` gives the engine's exit code, or does not return.
+// `in_engine` returns the tracer's exit code, or does not return.
 template <class InEngine>
 Front launcher_of_engine(InEngine in_engine) {
   NoEngine engine;
@@ -137,7 +137,7 @@ TEST(CliFront, WhatAKilledEngineHasLeftIsTakenAway) {
 int await_request() {
   Signals signals;
   signals.attaching();
-  ::kill(::getppid(), SIGUSR1);  // we are ready; it comes back and asks to detach
+  ::kill(::getppid(), SIGUSR1);  // ready; the launcher comes back and asks to detach
   while (!signals.detach_requested()) ::usleep(1000);
   return 5;
 }
@@ -157,10 +157,10 @@ TEST(CliFront, ASignalThatComesTooEarlyEndsBoth) {
   }));
 }
 
-// The engine of a launcher that is killed writes to `end` when it has seen that.
+// The tracer of a launcher that is killed writes to `end` when it has seen that.
 void be_killed(int end) {
   static_cast<void>(launcher_of_engine([end](Words&) {
-    ::signal(SIGTERM, SIG_IGN);  // what tells of the parent's end may be ignored
+    ::signal(SIGTERM, SIG_IGN);  // the signal of the parent's end may be ignored
     Signals signals;
     signals.attaching();
     const bool before = signals.detach_requested();

@@ -14,7 +14,7 @@ Result<Options> parse(Words words) {
   return parse_options(words);
 }
 
-// "where: text | help", as far as there is any.
+// "where: text | help", as far as the error has them.
 std::string mistake(const Words& words) {
   const auto options = parse(words);
   const Status checked = options ? check_definitions(*options) : ok();

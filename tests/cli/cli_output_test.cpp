@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The trace's way out: files, pipes, full disks, closed pipes, terminals.
+// The trace's output: files, pipes, full disks, closed pipes, terminals.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pty.h>
@@ -45,7 +45,7 @@ struct Pipe {
     read_end = Fd(ends[0]);
     write_end = Fd(ends[1]);
   }
-  // What is in it now; not blocking.
+  // Reads its current contents, without waiting.
   std::string take() {
     ::fcntl(read_end.get(), F_SETFL, O_NONBLOCK);
     char buffer[65536];

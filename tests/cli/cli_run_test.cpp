@@ -36,7 +36,7 @@ class FakeEngine : public Engine {
  public:
   // A definition that holds a key of `bad` fails with the error.
   std::map<std::string, Error> bad;
-  std::optional<Error> together;  // fails only as a whole
+  std::optional<Error> together;  // fails only if all definitions come together
   std::optional<Error> missing_program, launch_error, run_error;
   std::vector<PlanReport> plan;
   std::vector<int> attached;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Signals in a traced run, and ending as the program ended. Everything that changes dispositions happens in a child.
+// Signals in a traced run, and ending in the same way as the program. All changes of dispositions happen in a child.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pty.h>
@@ -57,7 +57,7 @@ TEST(CliSignals, ASignalThatDoesNotKillStillEnds) {
   EXPECT_EQ(WEXITSTATUS(status), 128 + SIGCHLD);
 }
 
-// The signal lines of /proc/self/status as a program sees them that was forked and exec'd by `prepare`'s caller.
+// The signal lines of /proc/self/status in a program that was forked and exec'd by `prepare`'s caller.
 template <class Prepare>
 std::string inherited(Prepare prepare) {
   int ends[2];
@@ -263,7 +263,7 @@ TEST(CliSignals, TheTerminalsInterruptIsNotPassedOn) {
     Signals signals;
     const pid_t program = ::fork();
     if (program == 0) {
-      // Out of the foreground group: whatever arrives here now was passed on.
+      // Out of the foreground group: a signal that arrives now was passed on.
       ::setpgid(0, 0);
       ::signal(SIGINT, SIG_DFL);
       for (;;) ::pause();

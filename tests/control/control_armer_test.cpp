@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What arming does to a process, byte by byte, against one that exists in memory only.
+// The effects of arming on a process, byte by byte, in one that exists only in memory.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -128,7 +128,7 @@ TEST_F(ArmerTest, SeveralProbesAtOneAddressNewestFirst) {
   EXPECT_EQ(events_at(address_of(code, "subject_add")), (std::vector<std::uint16_t>{4, 3, 2, 1, 0}));
 }
 
-// Some of a function's returns alone would give a useless count.
+// A probe at only some of a function's returns would give a useless count.
 TEST_F(ArmerTest, AllExitsOfAFunctionOrNone) {
   const control::PlannedConsumer first{.event = 0, .kind = shared::ConsumerKind::exit, .distance = 4, .pops = 8};
   control::PlannedConsumer second = first;
@@ -162,7 +162,7 @@ TEST_F(ArmerTest, AnExitWithoutConsumersIsLeftAlone) {
   EXPECT_TRUE(block_->points().empty());
 }
 
-// More probes at one address than a block has places for consumers: refused, and not a byte beyond the table.
+// More probes at one address than a block has places for consumers: refused, without a write after the table.
 TEST_F(ArmerTest, TooManyProbesAtOneAddress) {
   for (std::uint16_t event = 0; event < 5000; ++event) probe("subject_add", event);
   const Mapping code = target_.map_code(*subject_, kBase);
@@ -210,7 +210,7 @@ TEST_F(ArmerTest, SharedAndWritableAndOtherMappingsAreLeftAlone) {
   variant(0x6000000, [](Mapping& m) { m.path = "/nowhere (deleted)"; });
   target_.writes.clear();
   arm();
-  for (const auto& write : target_.writes)  // there is an island for probes that join later
+  for (const auto& write : target_.writes)  // there is an island for probes that are added later
     EXPECT_LT(write.at.value - kBlock.value, shared::kToolOwnedBytes);
   EXPECT_TRUE(armer_.report().armed_events.empty());
 }
@@ -302,7 +302,7 @@ TEST_F(ArmerTest, AnotherLibraryAtTheSameAddress) {
   EXPECT_EQ(point_at(address).file_bias, address.value - site_of(other_, "other_first").offset);
 }
 
-// The cost of a further library does not depend on the number of points.
+// The cost of one more library does not depend on the number of points.
 TEST_F(ArmerTest, WhatWasLookedAtIsLeftAlone) {
   for (const char* function : {"subject_add", "subject_twice", "subject_sum"}) probe(function, 0);
   target_.map_code(*subject_, kBase);
@@ -322,7 +322,7 @@ TEST_F(ArmerTest, WhereTheBreakpointsWereTakenOutNothingIsArmed) {
   EXPECT_NE(byte_at(address_of(code, "subject_add")), 0xcc);
 }
 
-// A block that is read anew, as of a child after fork, is known by its stamp.
+// A block that is read anew, as for a child after fork, is known by its generation.
 TEST_F(ArmerTest, AForkedProcessIsKnown) {
   probe("subject_add", 0);
   const Mapping code = target_.map_code(*subject_, kBase);
@@ -351,7 +351,7 @@ TEST_F(ArmerTest, TheSameCodeMappedOnceMoreAtTheSamePlace) {
   arm();
   target_.unmap(code.begin);
   target_.map_code(*subject_, kBase);
-  // All but the last one: an unlucky sentinel would not show it.
+  // All but the last one: by an unlucky sentinel it would not show.
   const Addr last = std::max(address_of(code, "subject_add"), address_of(code, "subject_twice"));
   const std::uint8_t breakpoint = 0xcc;
   ASSERT_TRUE(target_.write(last, &breakpoint, 1));
@@ -360,7 +360,7 @@ TEST_F(ArmerTest, TheSameCodeMappedOnceMoreAtTheSamePlace) {
     EXPECT_EQ(byte_at(address_of(code, function)), 0xcc) << function;
 }
 
-// Anonymous memory where the code was: a copy of it keeps its points, anything else does not.
+// Anonymous memory in the place of the code: a copy of the code keeps its points, other contents do not.
 TEST_F(ArmerTest, CodeThatWasCopiedKeepsItsPoints) {
   probe("subject_add", 0);
   const Mapping code = target_.map_code(*subject_, kBase);
@@ -397,7 +397,7 @@ TEST_F(ArmerTest, AFileThatHasChangedIsRefused) {
   std::filesystem::remove(path);
 }
 
-// What comes to a point later, as a choice of an IFUNC does, is fed beside what it has.
+// A later consumer of a point, such as the choice of an IFUNC, is added to its consumers.
 TEST_F(ArmerTest, AProbeThatComesLater) {
   probe("subject_add", 1);
   const Mapping code = target_.map_code(*subject_, kBase);

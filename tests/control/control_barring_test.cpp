@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Restartable sequences that show themselves at run time: which descriptors are believed, and what is taken out of a process.
+// Restartable sequences that are found at run time: the descriptors that the tool accepts, and the probes that it removes.
 #include <gtest/gtest.h>
 
 #include "engine/arm/armer.h"
@@ -139,7 +139,7 @@ TEST_F(BarringTest, ThreadsThatHadTrappedBeforeTakeNothingMore) {
     ASSERT_TRUE(bar(abort_in("subject_sum"), 4));
     EXPECT_EQ(armed(), "twice sum ");
   }
-  // One comes back: the breakpoint is elsewhere. No further descriptor is there; the handler's function is next.
+  // One probe comes back: the breakpoint is elsewhere. There is no other descriptor; the handler's function is next.
   ASSERT_TRUE(bar(abort_in("subject_sum"), 4));
   EXPECT_EQ(armed(), "twice ");
 }
@@ -182,7 +182,7 @@ TEST_F(BarringTest, AHandlerWhereNoCodeIsChangesNothing) {
   EXPECT_EQ(armed(), "add twice sum ");
 }
 
-// Each takes a probe, which comes back by itself, as a process that writes its own block can have it.
+// Each handler removes a probe that comes back by itself: a process that writes its own block can cause that.
 TEST_F(BarringTest, ManyHandlersEndWithAllProbes) {
   const std::uint8_t breakpoint = 0xcc;
   const std::uint32_t armed_state = static_cast<std::uint32_t>(shared::PointState::armed), patched = 1;

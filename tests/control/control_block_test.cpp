@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The process block from the tool's side: what the tool writes it reads back, in an order that a running agent can bear, and
-// what a target has put in its place is not believed.
+// The process block from the tool's side: the tool reads its own writes back, in an order that suits a running agent, and does
+// not trust a target's changes.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -37,7 +37,7 @@ class BlockTest : public testing::Test {
  protected:
   void SetUp() override { target_.map_anonymous(kAt, Block::bytes_for(10)); }
   Block make() { return Block::create(target_, kAt, 10).take(); }
-  // What the agent would find for an address, or null.
+  // The point that the agent would find for an address, or null.
   std::optional<shared::Point> agent_finds(std::uint64_t address) {
     const auto head = target_.get<ProcessBlock>(kAt);
     std::uint32_t slot = shared::hash_slot(address, head.hash_bits);
@@ -137,7 +137,7 @@ TEST_F(BlockTest, StatesAndCopiesChangeInPlace) {
   EXPECT_EQ(Block::read(target_, kAt)->undo()[0].original[0], 0x90);
 }
 
-// A process may say of what it has mapped that it ends before it begins.
+// A process may report a mapping that ends before it begins.
 TEST_F(BlockTest, PointsAreThoseOfARange) {
   Block block = make();
   ASSERT_TRUE(
@@ -160,7 +160,7 @@ TEST_F(BlockTest, APointOfOursGetsConsumersOnce) {
   EXPECT_EQ(events_of(*agent_finds(0x400000)), (std::vector<std::uint16_t>{8, 6, 4})) << "an IFUNC that chose it later";
 }
 
-// Each field of the head with values that cannot be.
+// Each field of the head with impossible values.
 TEST_F(BlockTest, HeadsThatMakeNoSenseAreRefused) {
   Block block = make();
   ASSERT_TRUE(block.add(target_, {make_point(block, 0x400000)}));
@@ -197,7 +197,7 @@ TEST_F(BlockTest, HeadsThatMakeNoSenseAreRefused) {
   EXPECT_TRUE(Block::read(target_, kAt));
 }
 
-// Each of them is a number that the tool would use as a length, an index or an address.
+// The tool would use each of these numbers as a length, an index or an address.
 TEST_F(BlockTest, ATargetThatLiesInItsTablesIsRefused) {
   Block block = make();
   ASSERT_TRUE(block.add(target_, {make_point(block, 0x400000, 3), make_point(block, 0x400010)}));
@@ -276,7 +276,7 @@ TEST_F(BlockTest, ListsThatAreLongForManyPointsAreRefused) {
   EXPECT_TRUE(control::check_tables(head, tables));
 }
 
-// The target fills the hash: adding must come to an end all the same.
+// The target fills the hash: adding must come to an end nevertheless.
 TEST_F(BlockTest, AFullHashIsRefused) {
   Block block = make();
   const ProcessBlock head = block.head();
@@ -286,7 +286,7 @@ TEST_F(BlockTest, AFullHashIsRefused) {
   EXPECT_FALSE(read && read->add(target_, {make_point(*read, 0x400000)}));
 }
 
-// Random words in the head: refused, or used without an access outside of the block.
+// Random words in the head: refused, or used without an access outside the block.
 TEST_F(BlockTest, RandomHeads) {
   Block block = make();
   ASSERT_TRUE(block.add(target_, {make_point(block, 0x400000)}));
@@ -320,7 +320,7 @@ TEST_F(BlockTest, ATargetThatGoesAwayIsAnError) {
   EXPECT_FALSE(Block::create(target_, kAt, 10));
 }
 
-// The program has changed its code after a jump. The bytes under the jump itself still have to be restored.
+// The program has changed its code after a jump. The bytes under the jump itself must still be restored.
 TEST_F(BlockTest, WhatStandsBehindAJumpChangesNothingOfItsOwnOriginal) {
   Block block = make();
   NewPoint point = make_point(block, 0x401000);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which file's code lay where: files that are mapped and unmapped in this process, and generated code in their place.
+// The files of past mappings: files that are mapped and unmapped in this process, and generated code in their place.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kBytes = 4096;
 
-// Of the test itself: no process is asked for another's.
+// Maps of the test process itself.
 class Maps : public ::testing::Test {
  protected:
   Maps() : file_(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC)) {
@@ -67,7 +67,7 @@ TEST_F(Maps, WhereCodeWasGeneratedAFileHasNone) {
   ::munmap(pointer(address), kBytes);
 }
 
-// A process may map a file as often as it likes; where something of it is not known nothing is.
+// A process may map a file as often as it likes; if a part of its mappings is unknown, all are.
 TEST_F(Maps, OfAProcessThatHasTooManyThereAreNone) {
   constexpr int kMany = 5000;
   maps_.note(::getpid());
@@ -98,7 +98,7 @@ TEST_F(Maps, AThreadHasThoseOfItsProcess) {
   pid_t tid = 0;
   std::thread([&] { maps_.note_since(tid = ::gettid(), now()); }).join();
   EXPECT_EQ(found(address), 1U);
-  maps_.note_since(tid, now());  // it is gone
+  maps_.note_since(tid, now());  // the thread has ended
   EXPECT_EQ(maps_.at(tid, anchor_, address).size(), 1U) << "any process that has the anchor there";
   ::munmap(pointer(address), kBytes);
 }

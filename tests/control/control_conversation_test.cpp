@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The tool's end of a conversation against a thread that speaks by turns, and against one that says what it likes.
+// The tool's end of a conversation with a thread that speaks in turn, and with one that writes anything.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using shared::MailState;
 
 constexpr std::array<std::uint64_t, 7> kCommand = {9, 1, 2, 3, 4, 5, 6};
 
-// A slot in memory. What the other side does is done before each read.
+// A slot in memory. The other side acts before each read.
 class FakeLine : public control::MailLine {
  public:
   MailSlot slot{};
@@ -124,7 +124,8 @@ TEST(Conversation, AProcessThatIsGoneIsNoRequest) {
   EXPECT_FALSE(thread.has_request());
 }
 
-// What it says changes before each read. The tool writes its own words and commands, and nothing else; a result counts by its number.
+// Its words change before each read. The tool writes its own words and commands, and nothing else; a result counts by its
+// number.
 TEST(Conversation, AThreadThatSaysAnything) {
   std::mt19937 engine(1);
   const auto random = [&] { return static_cast<std::uint32_t>(engine()); };

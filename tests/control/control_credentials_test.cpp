@@ -16,7 +16,7 @@ namespace {
 
 constexpr uid_t kUser = 65534;
 
-// A child that changes its own rights and then waits to be looked at.
+// A child that changes its own rights and then waits to be examined.
 class Child {
  public:
   explicit Child(const std::function<bool()>& change) {

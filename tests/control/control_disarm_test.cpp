@@ -104,7 +104,7 @@ TEST_F(Disarm, WhatIsNoBreakpointOfOursIsLeftAlone) {
   EXPECT_EQ(byte_at(1), 0x90);
 }
 
-// Code with a breakpoint of its own stands where a point was: not a byte of it is changed.
+// Other code with a breakpoint of its own stands where a point was: none of its bytes is changed.
 TEST_F(Disarm, ABreakpointInOtherCodeIsLeftAlone) {
   control::NewPoint gone;
   gone.address = child_.code() + 16, gone.insn = {0x55}, gone.behind = {0x48, 0x89, 0xe5};
@@ -130,7 +130,7 @@ TEST_F(Disarm, APointWhoseMemoryIsGoneDoesNotKeepTheOthers) {
   EXPECT_EQ(byte_at(4), 0xc3);
 }
 
-// A jump over an instruction of five bytes, and its text as it stands now.
+// A jump over an instruction of five bytes, and its current text.
 class DisarmJump : public Disarm {
  protected:
   static constexpr std::uint64_t kAt = 32;
@@ -233,7 +233,7 @@ TEST_F(Disarm, WithoutABlockNothingIsTouched) {
   EXPECT_FALSE(control::disarm_waiting(0x7ffffff0, child_.block()));
 }
 
-// A process that exists in memory only, for what a real one does not show: the order of the writes.
+// A process that exists only in memory, for the order of the writes, which a real one does not show.
 TEST(TakeOut, TheAgentsOwnPointsGoWhenNoProbeIsLeft) {
   constexpr Addr kCode{0x400000}, kBlock{0x10000000};
   class Reachable : public control::Serializer {

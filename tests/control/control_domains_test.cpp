@@ -72,7 +72,7 @@ TEST(Domains, OnlyWhatIsNotWeakerDecides) {
   EXPECT_FALSE(domains.may_decide(2, 3));
 }
 
-// Children that wait until they are told to go, and some that become another user then.
+// Children that wait for the word to go, some of which then become another user.
 class Crowd {
  public:
   explicit Crowd(int count) {
@@ -92,7 +92,7 @@ class Crowd {
     ::close(gate_[1]);
   }
   const std::vector<pid_t>& pids() const { return pids_; }
-  // One of them, whichever gets the word.
+  // The first child to read the word changes.
   void change_one() {
     const char word = 'x';
     ASSERT_EQ(::write(gate_[1], &word, 1), 1);

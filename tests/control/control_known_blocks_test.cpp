@@ -39,7 +39,7 @@ TEST(KnownBlocks, AllThatAreInUseStay) {
   EXPECT_TRUE(blocks.contains(Addr{5}));
 }
 
-// What is being added is in use, though nobody has it yet.
+// A block that is being added is in use, though it has no process yet.
 TEST(KnownBlocks, TheLatestIsNeverForgotten) {
   KnownBlocks blocks([] { return std::set<Addr>{}; });
   for (std::uint64_t i = 0; i < 1'000; ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The code addresses that the threads of a stopped process may come back to.
+// The code addresses to which the threads of a stopped process may return.
 #include <gtest/gtest.h>
 
 #include "engine/arm/live_code_addresses.h"
@@ -40,12 +40,12 @@ TEST(LiveCodeAddresses, WhereThreadsStand) {
   EXPECT_TRUE(has(kept, kCode + 0x20));
   EXPECT_FALSE(has(kept, kCode + 0x11));
   EXPECT_TRUE(kept.has_in(kCode + 0xd, kCode + 0x11));
-  EXPECT_FALSE(kept.has_in(kCode + 0x11, kCode + 0x20));  // the end is none of it
+  EXPECT_FALSE(kept.has_in(kCode + 0x11, kCode + 0x20));  // the end is not part of it
 }
 
 TEST(LiveCodeAddresses, WordsOfStacks) {
   Held held;
-  const Addr sp = kStack + 0x8004;  // anybody's
+  const Addr sp = kStack + 0x8004;  // may be in any frame
   held.threads = {{0, sp.value}};
   held.put(kStack + 0x8008, kCode + 0x30);        // above
   held.put(kStack + 0x8004 - 120, kCode + 0x41);  // not aligned: no frame's

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Points that join a process which runs, and leave it: the writes and their order, against one that exists in memory only.
+// Points that are added to a running process, and removed: the writes and their order, in a process that exists only in memory.
 #include <gtest/gtest.h>
 
 #include "engine/arm/armer.h"
@@ -41,7 +41,7 @@ class LiveTest : public testing::Test {
   Status keep(std::set<std::uint16_t> live) {
     return armer_.remove(target_, kBlock, [&](std::uint16_t event) { return live.count(event) != 0; });
   }
-  // The process's own, as an agent would find it.
+  // The process's own block, as an agent would find it.
   Block now() { return Block::read(target_, kBlock).take(); }
   std::vector<std::uint16_t> events_at(const std::string& function) {
     const Block block = now();
@@ -138,7 +138,7 @@ TEST_F(LiveTest, ForeignBytesAreRefusedAndNothingIsWrittenThere) {
   EXPECT_EQ(byte_at(at), 0x0f);
 }
 
-// Code that is mapped later is armed with all points that are wanted then.
+// Code that is mapped later is armed with all points that are wanted by then.
 TEST_F(LiveTest, LaterMappingsHaveWhatHasJoined) {
   ASSERT_TRUE(add("subject_add", 1));
   probes_.add(site_of("subject_add"), {.event = 1});

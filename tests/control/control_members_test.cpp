@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Who belongs to a session: those that map its plan for reading and a live part of it behind that, by the kernel's word.
+// The members of a session: processes that map its plan for reading and a live part of it after that, by the kernel's account.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -51,7 +51,7 @@ class Members : public testing::Test {
  protected:
   Members() : area_(make_area(2, 8192, {make_program(24)})) { area_.keep_from_children(); }
 
-  // As a process has it; `change` says what is different with a step.
+  // The mappings of a member; `change` makes a step different.
   static void map(const Area& area, std::size_t part, const std::function<void(trace::MapStep&)>& change) {
     constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     auto* const base = static_cast<char*>(::mmap(nullptr, area.span_bytes() + (1 << 20), PROT_NONE, kFlags, -1, 0));
@@ -115,7 +115,7 @@ TEST_F(Members, HaveThePartWhereItBelongs) {
   EXPECT_FALSE(is_member(mixed.pid())) << "a part of another session";
 }
 
-// Whoever comes by the same number is another one: the memory that was opened is the first one's.
+// A later process with the same number is another one: the opened memory is the first one's.
 TEST_F(Members, EndWithTheirProcess) {
   Process process([&] { map(area_, 0, [](trace::MapStep&) {}); });
   const auto member = open_member(area_, process.pid());

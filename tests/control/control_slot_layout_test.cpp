@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Slots and bodies in a process that exists in memory only: which are shared, which are written again, which never change.
+// Slots and bodies in a process that exists only in memory: which are shared, which are written again, which never change.
 #include <gtest/gtest.h>
 
 #include "arch/x86/code/trampoline.h"
@@ -57,7 +57,7 @@ class Placing : public testing::Test {
     p.point.consumers = block_->list_for(consumers, p.known.has_value()).take();
     pending_.push_back(std::move(p));
   }
-  // An exit of the function that begins `distance` before it.
+  // An exit of a function that begins `distance` before it.
   void want_exit(std::uint64_t offset, std::uint16_t event, std::int32_t distance, std::uint16_t lead = 0) {
     want(offset, {event}, true);
     planned_.back()->consumers.front().kind = shared::ConsumerKind::exit;
@@ -91,7 +91,7 @@ class Placing : public testing::Test {
     return Addr{point.copy - (point.jump_bytes != 0 ? shared::kCopyBehindThunk : shared::kCopyInSlot)};
   }
   SlotHead head_at(std::uint64_t offset) { return target_.get<SlotHead>(slot_at(offset)); }
-  // Whose entry its thunk calls.
+  // The body that its thunk calls.
   Addr body_of(std::uint64_t offset) {
     const Addr copy{point_at(offset).copy};
     const auto distance = target_.get<std::int32_t>(copy - 4);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A process that exists in memory only: mappings, bytes, and a record of everything that was done to it.
+// A process that exists only in memory: mappings, bytes, and a record of all accesses to it.
 #pragma once
 
 #include <errno.h>
@@ -30,7 +30,7 @@ class FakeTarget : public target::Target {
   std::vector<Write> writes;
   std::vector<Addr> reads;
   std::vector<long> calls;
-  std::function<void(const Write&)> on_write;  // sees the memory as it is before the write
+  std::function<void(const Write&)> on_write;  // called before each write
 
   // The id of a real process: files are looked up through /proc/PID/root.
   pid_t pid() const override { return ::getpid(); }

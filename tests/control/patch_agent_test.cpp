@@ -51,7 +51,7 @@ class Traced {
     ::waitpid(pid_, nullptr, 0);
   }
 
-  // Its process; 0 if it has not come to that.
+  // Its process; 0 if it never started.
   pid_t program() { return static_cast<pid_t>(next_number()); }
   // Returns when a thread of it has gone on.
   void await_calls() {

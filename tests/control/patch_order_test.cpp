@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What patch_running writes, in which order, and what it leaves alone; on a process that exists in memory only.
+// The writes of patch_running, their order, and the bytes that it leaves alone; in a process that exists only in memory.
 #include <gtest/gtest.h>
 
 #include "engine/patch/patch.h"

@@ -17,7 +17,7 @@ using control::Patched;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-// How many changes a kind of window goes through; PATCH_ROUNDS: how often all of them change together instead.
+// The number of changes for a kind of window; PATCH_ROUNDS: how often all of them change together instead.
 constexpr std::size_t kChanges = 100'000;
 std::size_t rounds() {
   const char* const wanted = std::getenv("PATCH_ROUNDS");
@@ -32,7 +32,7 @@ class PatchRunning : public testing::Test {
     return std::count(outcomes.begin(), outcomes.end(), Patched::done);
   }
 
-  // Back and forth; where we may not preempt the program's threads a change takes long, and a few have to do.
+  // Back and forth; if the test may not preempt the program's threads a change takes long, and a few have to do.
   void change(Subject& subject, Text Site::*one, Text Site::*other, bool (*wanted)(Kind)) {
     target::RunningTarget target(target::ProcessFiles::open(subject.pid()).take());
     control::ProcessSerializer serializer(subject.pid());
@@ -74,7 +74,7 @@ TEST_F(PatchRunning, BetweenOriginalAndJumpNoThreadIsHarmed) {
   }
 }
 
-// They go while threads come to them and are in their copies. For their coming the threads are kept out.
+// They go while threads come to them and are in their copies. Threads are kept out only while the jumps are written.
 TEST_F(PatchRunning, JumpsOverSeveralInstructionsGoWhileTheyAreExecuted) {
   Subject subject(true);
   target::RunningTarget target(target::ProcessFiles::open(subject.pid()).take());

@@ -59,7 +59,7 @@ class Busy {
   }
   pid_t pid() const { return pid_; }
 
-  // Whether something else has run, or runs, on the thread's processor after `begin`.
+  // Whether another task has run, or runs, on the thread's processor after `begin`.
   bool has_left(std::size_t thread, std::uint64_t begin) const {
     const Clocked& clocked = shared_->threads[thread];
     const std::uint64_t seen = clocked.seen;
@@ -133,7 +133,7 @@ TEST(PatchSerialize, AProcessThatIsGoneNeedsNothing) {
   EXPECT_TRUE(control::visit_processors(0x7ffffff0, Clock::now() + 30s));
 }
 
-// A realtime task keeps a processor: the call comes back, and says that it has not been there.
+// A realtime task keeps a processor: the call returns, and reports that it has not reached that processor.
 TEST(PatchSerialize, AProcessorThatIsNotGivenUpIsNotWaitedForForEver) {
   const int processor = own_processors().back();
   const sched_param high{50}, none{0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A program whose threads call functions with a window of each kind and check what they return, while the test changes the
-// text under them. It is a forked child: the tool's side is another process, as in life.
+// A program whose threads call functions with a window of each kind and check the results, while the test changes the text
+// under them. It is a forked child: as in a real session, the tool's side is another process.
 //
 // Each function has a copy of its window, and a counter that both ways to the copy add to: the jump (through a trampoline)
 // and the trap (through a handler). While a function is armed, as a breakpoint or a jump, each call is one hit.
@@ -66,7 +66,7 @@ class Subject {
  public:
   static constexpr std::size_t kSites = 128, kThreads = 4, kPage = 4096;
 
-  // `armed`: each function begins as a breakpoint, else as it is.
+  // `armed`: each function begins as a breakpoint, otherwise unchanged.
   explicit Subject(bool armed) : shared_(new (map(sizeof(Shared), MAP_SHARED)) Shared) {
     text_ = map(kTextBytes, MAP_PRIVATE);
     lay_out();
@@ -98,7 +98,7 @@ class Subject {
     int status = 0;
     return !waited_ && ::waitpid(pid_, &status, WNOHANG) == 0;
   }
-  // Brings all threads to where none of them is in a function; and lets them go on.
+  // Stops all threads outside of the functions; and lets them go on.
   void pause() {
     shared_->pause = true;
     while (shared_->paused < kThreads && is_alive()) ::usleep(50);
@@ -107,7 +107,7 @@ class Subject {
     shared_->pause = false;
     while (shared_->paused != 0 && is_alive()) ::usleep(50);
   }
-  // Lets it come to its end: its wait status, 0 when all was well.
+  // Lets it end: its wait status, 0 if all results were right.
   int finish() {
     int status = -1;
     shared_->stop = true;
@@ -187,7 +187,7 @@ class Subject {
     std::memcpy(to + sizeof code, jump.data(), jump.size());
   }
 
-  // A trap at a function is a hit, at any time: its point is never taken away.
+  // A trap at a function is always a hit: its point is never removed.
   static void on_trap(int, siginfo_t*, void* context) {
     greg_t& ip = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP];
     for (std::size_t i = 0; i < self_->sites_.size(); ++i) {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Traced programs that turn on the memory of their session: tests/e2e/fixtures/adversary.c has the attacks. Nothing happens to a
-process beside them but that records and counts may be spoiled, and the tool ends.
+"""Traced programs that attack the memory of their session: tests/e2e/fixtures/adversary.c has the attacks. They may spoil records
+and counts, but other processes are unharmed, and the tool ends.
 """
 import os
 import re

@@ -63,7 +63,7 @@ class Purity(harness.TestCase):
         self.assertNotRegex(sections, r"\.(?:ctors|dtors|tdata|tbss|got\.plt|plt)\b")
 
     def test_no_vector_state(self):
-        """Nothing but stores of what the application left in the vector registers."""
+        """Only stores of the application's vector registers."""
         stores = {f"movups %xmm{n},(%rsi)" for n in range(16)} | {f"vmovups %ymm{n},(%rsi)" for n in range(16)}
         found = [" ".join(line.split()) for line in self.instructions() if VECTOR_STATE.search(line)]
         self.assertEqual(sorted(found), sorted(stores))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Processes that are attached to and want to harm the tool, or others by way of the tool."""
+"""Attached processes that try to harm the tool, or other processes through the tool."""
 import os
 import random
 import re
@@ -27,7 +27,7 @@ class AdversaryCase(harness.TestCase):
                             str(process.pid)])
 
     def check_end(self, seen):
-        """0, or 1 and a reason: no signal has ended the tool, nor its engine."""
+        """0, or 1 and a reason: no signal has ended the tool, nor its tracer."""
         self.assertIn(seen.returncode, (0, 1, 125), seen.stderr)
         self.assertNotIn(b"was killed by signal", seen.stderr)
         if seen.returncode != 0:
@@ -60,7 +60,7 @@ class Descriptors(AdversaryCase):
 
     @unittest.skipIf(os.geteuid() != 0, "only root can put a process under another root")
     def test_no_file_is_written_where_the_agent_is_passed_on(self):
-        """In a name space of its own the target has the agent from memory."""
+        """In a mount namespace of its own the target has the agent from memory."""
         content = b"0123456789" * 5000
         with open(self.path("victim"), "wb") as file:
             file.write(content)
@@ -97,7 +97,7 @@ class Blocks(AdversaryCase):
 
 
 class Stopped(AdversaryCase):
-    """A tool that is stopped by SIGSTOP in the middle of its work holds no program for longer than a second."""
+    """A tool that SIGSTOP stops in the middle of its work holds no program for longer than a second."""
 
     def longest_pause(self, process, seconds):
         """While standing still a program uses no processor."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Threads that are in a system call or end when a tool attaches or follows: the call's effects, how long it waits, and the threads
+"""Threads that are in a system call or end when a tool attaches or follows: the call's effects, its duration, and the threads
 and processes that it starts."""
 import select
 import signal
@@ -59,7 +59,7 @@ class ExecOfAThread(AttachCase):
 
 
 class FirstThread(AttachCase):
-    """Of a process whose first thread has ended /proc/PID shows no memory any more: its other threads' folders do."""
+    """After the first thread has ended /proc/PID shows no memory any more; the other threads' folders do."""
 
     def check(self, program):
         program = fixture(program)

@@ -11,7 +11,7 @@ from program_jobs import LIBC
 
 class Wide(AttachCase):
     def test_all_of_a_library(self):
-        """Nothing of them stays."""
+        """No byte of the jumps stays."""
         process = self.start_ready(fixture("attached_busy"), "signals")
         text = checksum_of_text(process.pid)
         for _ in range(3):
@@ -23,7 +23,7 @@ class Wide(AttachCase):
 
 
 class Inside(AttachCase):
-    """A jump over several instructions is placed only where no thread stands after the first of them or comes back there unseen."""
+    """A jump over several instructions is written only if no thread stands after the first of them or can come back there unseen."""
 
     def check(self, how, program="attached_inside", stays_breakpoint=True):
         program = fixture(program)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Attaching to processes that run, and leaving them as they were."""
+"""Attaching to running processes, and leaving them unchanged."""
 import contextlib
 import os
 import random
@@ -63,7 +63,7 @@ class AttachCase(harness.TestCase):
 
 
 class Waits(AttachCase):
-    """Whatever a thread waits for, it goes on waiting; masks and text are the program's own again."""
+    """A waiting thread goes on waiting; masks and text are the program's own again."""
 
     def check(self, program):
         process = self.start_ready(program)
@@ -94,7 +94,7 @@ class Threads(AttachCase):
         for hit in hits:
             number, thread = (int(value) for value in re.findall(r"=(-?\d+)", hit.arguments))
             if number < 0:
-                continue  # of a handler
+                continue  # of a handler's thread
             if (hit.event, thread) in last:
                 self.assertEqual(number, last[hit.event, thread] + 1)
             last[hit.event, thread] = number
@@ -133,7 +133,7 @@ class Threads(AttachCase):
 
 
 class Signals(AttachCase):
-    """A thread that is changing masks, dispositions or stacks when a tool comes or goes has what it has set."""
+    """A thread that changes masks, dispositions or stacks while a tool comes or goes keeps its own settings."""
 
     def check(self, name):
         program = fixture(name)
@@ -254,7 +254,7 @@ class Killed(AttachCase):
             self.assertEqual(self.end_well(process, b""), b"")
 
     def test_by_name_or_group(self):
-        """A signal for the tool does not reach the process that holds the program."""
+        """A signal for the tool does not reach the process that the tool holds."""
         program = fixture("attached_busy")
         process = self.begin(program)
         for group in (False, True):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How the tool behaves around a program: exit codes, streams, signals, limits, and leftovers.
+"""The tool's behaviour around a program: exit codes, streams, signals, limits, and leftovers.
 
 The first rule is tested throughout: the program does the same as without the tool.
 """
@@ -21,7 +21,7 @@ class Behaviour(harness.TestCase):
         self.numbers = f"p:numbers {self.subject}:take_numbers %di:u64"
 
     def start(self, options, command, **more):
-        """Starts the tool in a group of its own and leaves it running; killed with everything it started at the end."""
+        """Starts the tool in a group of its own and leaves it running; the whole group is killed at the end."""
         process = subprocess.Popen([harness.tool(), *options, "--", *command], stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, **more)
         self.addCleanup(harness.stop_group, process)
@@ -146,7 +146,7 @@ class Streams(Behaviour):
 
 
 class Unchanged(Behaviour):
-    """What the program can see of itself."""
+    """The state of the tool that a program could see."""
 
     def compare(self, command, pick=lambda text: text, env=None):
         plain = harness.run(command, env=env)
@@ -320,7 +320,7 @@ class Endings(Behaviour):
 
 
 class BadInput(Behaviour):
-    """Nothing starts when a word is wrong: one error, its place, what to do."""
+    """Nothing starts if a word is wrong: one error, its place, and advice."""
 
     def setUp(self):
         super().setUp()

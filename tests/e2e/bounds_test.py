@@ -28,7 +28,7 @@ def map_code(path, size):
 
 
 def run_and_measure(command, **options):
-    """The exit code, standard error and the peak of the memory of the command and all that it has waited for."""
+    """The exit code, standard error and the peak memory of the command and its children."""
     with tempfile.TemporaryFile() as err:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True, **options)
         deadline = time.monotonic() + harness.TIMEOUT
@@ -74,7 +74,7 @@ class Files(harness.TestCase):
                     self.assertLess(time.monotonic() - begin, 40)
 
     def test_a_file_that_is_cut_off_while_it_is_read(self):
-        """Mapped by the tool it would be SIGBUS there."""
+        """If the tool mapped the file it would get SIGBUS."""
         libc = harness.libc_of(sys.executable)
         script = f"""
 import shutil, threading
@@ -99,7 +99,7 @@ os._exit(7)
             self.assertLess(memory, MOST_MEMORY)
 
     def test_messages_are_as_few_as_can_be_read(self):
-        """A file that cannot be understood gets a line: not one for each of any number."""
+        """A file that cannot be read gets a line, but not each of any number of files."""
         path = self.sparse(1 << 13)
         script = f"""
 import shutil
@@ -142,7 +142,7 @@ class DebugInformation(harness.TestCase):
         os.mkfifo(self.path(parts[0]))
         os.chmod(self.path(parts[0]), 0o644)
         os.chmod(self.folder, 0o755)
-        os.chown(program, UNPRIVILEGED, UNPRIVILEGED)  # another user's: read with less patience
+        os.chown(program, UNPRIVILEGED, UNPRIVILEGED)  # another user's: the reader is less patient
         code, err, _ = run_and_measure(harness.tracer("-x", program, "--vars=twice"))
         self.assertEqual(code, 125, err)
         self.assertIn("reading it takes longer than", err)

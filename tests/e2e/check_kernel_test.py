@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""--check --strict against this machine's kernel: definitions that are not in the recorded corpus, made from those that are.
+"""--check --strict against this machine's kernel: definitions that are not in the recorded corpus, made from the recorded ones.
 
-Each is written to uprobe_events, looked at and taken away again; nothing is enabled and nothing runs. All events have
+Each is written to uprobe_events, compared and removed again; nothing is enabled and nothing runs. All events have
 this process in their group's name or their file's. By hand, for longer: CHECK_SEED=7 CHECK_CASES=2000 ...
 """
 import errno
@@ -50,7 +50,7 @@ class Kernel:
             os.close(descriptor)
 
     def clear(self):
-        """A deletion can fail for a moment while another process of the machine looks at all events."""
+        """A deletion can fail for a moment while another process of the machine reads all events."""
         def cleared():
             for line in reversed(self.listing()):
                 self.write(f"-:{line.split()[0][2:]}\n")
@@ -115,7 +115,7 @@ class Maker:
         return text
 
     def deletion(self):
-        """One or two definitions and a deletion that is like one of them."""
+        """One or two definitions and a deletion that resembles one of them."""
         lines = [self.random.choice(self.heads).rstrip("\n") for _ in range(self.random.randint(1, 2))]
         victim = self.random.choice(lines).split("#")[0].split()
         words = ["-:@G@/e", *victim[1:self.random.randint(1, len(victim))]]
@@ -125,7 +125,7 @@ class Maker:
         return "\n".join([*lines, " ".join(words)])
 
     def cut(self, text):
-        """A place in the text that is in no token."""
+        """A place in the text outside of all tokens."""
         spans = [match.span() for match in re.finditer(r"@[A-Z0-9]+(?::\w+)?(?:\+\d+)?@", text)]
         places = [i for i in range(2, len(text) + 1) if not any(begin < i < end for begin, end in spans)]
         return self.random.choice(places) if places else len(text)
@@ -191,7 +191,7 @@ class Live(harness.TestCase):
         return json.loads(done.stdout)
 
     def compare(self, text):
-        """None, or what differs."""
+        """None, or the difference."""
         told, expected = self.check(text), self.kernel.ask(text)
         if expected["formats"] is None:
             expected["formats"] = told["formats"]
@@ -216,7 +216,7 @@ class Live(harness.TestCase):
 
 
     def test_bytes_and_lengths(self):
-        """What the kernel's reading of lines makes of them, over the borders of its buffer of 4096 bytes."""
+        """How the kernel splits writes into lines, across the borders of its buffer of 4096 bytes."""
         def define(name, length=0):
             return f"p:{self.group}/{name} {self.files.expand('@BIN@')}:0x10 %di".ljust(length)
         comment = "# " + "x" * 1000 + "\n"

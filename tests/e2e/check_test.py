@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""--check against what a kernel answered to 807 writes, row by row, and the forms in which it is printed."""
+"""--check against a kernel's answers to 807 writes, row by row, and the forms of its output."""
 import json
 import subprocess
 from dataclasses import asdict
@@ -61,7 +61,7 @@ class Words(harness.TestCase):
         return json.loads(done.stdout)
 
     def test_definitions_on_the_command_line(self):
-        """Each a write of its own to the same events, the first mistake ends it."""
+        """Each definition is a write of its own to the same events; the first mistake ends it."""
         reply = self.answer_to("-p", f"p:g/a {harness.tool()}:1\np:g/b {harness.tool()}:2", "-p", "", "-p", "-:g/a",
                               "-p", "1234", "-p", f"p:g/c {harness.tool()}:3")
         self.assertEqual((reply["accepted"], reply["errno"], reply["error"], reply["caret"]), (False, "EINVAL", None, None))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which users may join a tool that traces a program already, with which options, and the messages of both."""
+"""Users and options with which a client tool may join an owner tool, and the messages of both."""
 import os
 import pwd
 import random
@@ -16,11 +16,11 @@ from process_state import read
 from tracers_test import BusyCase, TracersCase
 
 
-GREETING = struct.pack("=II", 8, 11)  # then the version, and no pass: a stranger has none
+GREETING = struct.pack("=II", 8, 11)  # then the version, and no pass: a foreign process has none
 
 
 def guest_socket(host):
-    """Where a tool takes other tools."""
+    """The socket where a tool accepts client tools."""
     name = f"uprobe-run/.clients-{host}"
     folders = [os.environ.get("XDG_RUNTIME_DIR", "/nowhere"), "/tmp"]
     return next(path for path in (f"{folders[0]}/{name}", f"{folders[1]}/{name}".replace("uprobe-run", f"uprobe-run-{os.geteuid()}"))
@@ -39,7 +39,7 @@ def everything(connection):
 
 
 class Words(TracersCase):
-    """The messages that a further tool gets, and those about it."""
+    """The messages to and about a client tool."""
 
     def test_list_names_owners(self):
         target = self.start_rounds()
@@ -155,7 +155,7 @@ class Words(TracersCase):
 
 
 class Strangers(BusyCase):
-    """Peers that connect and are no tool."""
+    """Peers that connect and are not tools."""
 
     def connect(self, engine):
         stranger = socket.socket(socket.AF_UNIX)
@@ -180,7 +180,7 @@ class Strangers(BusyCase):
         endless = self.connect(engine)
         endless.sendall(struct.pack("=II", 0x7fffffff, 1))
         self.assertEqual(everything(endless)[:8], GREETING, "a length that no tool accepts")
-        silent = [self.connect(engine) for _ in range(40)]  # more than are let in at a time
+        silent = [self.connect(engine) for _ in range(40)]  # more than the tool accepts at a time
         self.assertIn(b"too many", everything(silent[-1]))
         for one in silent:
             one.close()

@@ -21,7 +21,7 @@ NO_FORMAT = "delete-multi"
 
 
 class Target(harness.TestCase):
-    """With the program that the kernel's answers were recorded on, built as then."""
+    """With the program of the recorded kernel's answers, built as then."""
 
     def setUp(self):
         super().setUp()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""-D: the process that was called is the program, and the tool stands beside it."""
+"""-D: the started process becomes the program, and the tool runs beside it."""
 import errno
 import fcntl
 import os
@@ -63,7 +63,7 @@ class Beside(harness.TestCase):
         return program
 
     def find_tools(self):
-        """Those that hold the trace."""
+        """The processes that hold the trace open."""
         found = []
         for pid in processes():
             try:
@@ -81,7 +81,7 @@ class Beside(harness.TestCase):
         harness.wait_until(lambda: not self.find_tools(), "the tool's end")
 
     def echoing(self):
-        """cat, which runs for certain."""
+        """cat, which has certainly begun."""
         program = self.begin(need("cat"))
         program.stdin.write(b"first\n")
         program.stdin.flush()
@@ -171,7 +171,7 @@ class Errors(Beside):
                    self.shell, "-c", "echo started")
 
     def test_what_shows_when_it_is_the_program_already(self):
-        """Nothing of it runs."""
+        """Nothing of the program runs."""
         words = [*self.with_options("-b", "32M"), "--", self.shell, "-c", "echo started"]
         self.check(125, b"address space is limited", need("prlimit"), "--as=1000000000", *words)
         self.wait_for_no_tool()
@@ -185,13 +185,13 @@ class Errors(Beside):
         self.check(125, b"-D is for a program that is started", *tracer("-D", "--control", "x", "--list"))
 
     def test_refused_ptrace(self):
-        """Another one traces what is to become the program."""
+        """Another tracer traces the process that is to become the program."""
         plain = [need("strace"), "-q", "-o", "/dev/null", *self.words]
         self.check(125, b"^uprobe-run: ptrace of the program to start: Operation not permitted\n", *plain, "--", self.shell, "-c",
                    "echo started")
 
     def test_a_session_that_cannot_be(self):
-        """It is the program already: nothing of it runs."""
+        """The process is the program already: nothing of it runs."""
         self.check(125, b"a session's name", *self.with_options("--session", "1"), "--", self.shell, "-c", "echo started")
         self.wait_for_no_tool()
 
@@ -278,7 +278,7 @@ class Children(Beside):
         self.assertEqual(len({hit.tid for hit in self.hits()}), 4, "the children are recorded")
 
     def test_children_from_before(self):
-        """They are there for the program, as without the tool."""
+        """The program's children are there for it, as without the tool."""
         job = "import os\nos.write(1, b'%d\\n' % (os.wait()[1] >> 8))\nos.write(1, b'%d\\n' % (os.wait()[1] >> 8))"
         order = '(exit 5) & (sleep 0.3; exit 5) & exec "$@"'
         seen = harness.run([self.shell, "-c", order, "sh", *self.words, "--", *self.python(job)])
@@ -517,7 +517,7 @@ class Terminal(Beside):
         self.assertEqual(len([hit for hit in self.hits() if hit.task == "cat"]), 2)
 
     def test_stopped_before_it_begins(self):
-        """The tool waits with it; it is the shell's to continue."""
+        """The tool waits too; the shell continues it."""
         definition = f"p:all/* {harness.libc_of(self.shell)}:*"
         words = " ".join("'" + word + "'" for word in tracer("-D", "-o", self.trace, "-p", definition))
         self.type(f"{words} -- /bin/echo STAR''TED\n".encode())

@@ -74,7 +74,7 @@ class Debugger(harness.TestCase):
         return found
 
     def hits(self, found):
-        """The backtraces of threads in a hit, where the probed function follows."""
+        """The backtraces of threads in a hit from which the probed function follows."""
         return [(address, rdi) for address, rdi, *names in found if names[0] not in FUNCTIONS]
 
     def test_from_every_instruction_of_a_hit(self):

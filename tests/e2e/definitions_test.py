@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Definitions beyond the kernel's: patterns of functions, data by symbol, parts of registers, deletions in a
-file of definitions. Each in a run, by the values that it prints, and in what --check says of it.
+file of definitions. Each in a run, by the values that it prints, and in the output of --check.
 """
 import re
 import subprocess
@@ -62,7 +62,7 @@ class Patterns(Definitions):
         self.assertEqual(names(f"r:g/* {self.subject}:take_n*"), ["r:g/take_node", "r:g/take_numbers"])
 
     def test_cplusplus_names(self):
-        """With "::" in it a pattern is compared with the names that people read; what was split off is no function."""
+        """A pattern with "::" is compared with C++ names; a part that was split off is not a function."""
         throwing = harness.fixture("throwing")
         lines = self.listing("-p", f"p:cpp/* {throwing}:*::catch_all(*")
         self.assertEqual(len(lines), 1, lines)
@@ -88,7 +88,7 @@ class Patterns(Definitions):
 
 class Data(Definitions):
     def test_values(self):
-        """Whatever the program's shape; the fixture's own values are the expected ones."""
+        """In every shape of the program; the fixture's own values are the expected ones."""
         arguments = ("number=@head:s32 small=@head+4:s16 name=+0(@head+8):string next=+0(@head+16):s32 "
                      "same=@tail:s32 before=@tail-0:s32")
         for shape in SHAPES:
@@ -232,7 +232,7 @@ class Bad(Definitions):
             self.assertEqual(code, 125, err)
 
     def test_the_line_is_named_however_it_is_written(self):
-        """Among more definitions than are looked at one by one."""
+        """Among more definitions than are compared one by one."""
         good = "".join(f"p:g/e{i} {self.subject}:take_node\n" for i in range(100))
         for line, what, caret in ((f" p:g/x\t{self.subject}:take_node   %dii  # no", "Invalid register name", "%dii"),
                                   (f"p:g/x  {self.subject}:take_node  %d\0i", "The line has a NUL byte", "\\x00i"),

@@ -3,7 +3,7 @@
 exit code must be equal.
 
 Every probed file is a copy of this test's own, so nothing else on the machine is probed or counted. Addresses are made
-comparable by running without randomisation; what may still move (mappings made at run time) is compared by its place in
+comparable by running without randomisation; addresses that still vary (mappings made at run time) are compared by their place in
 the page. Each command runs twice under the kernel: its counts must repeat, and the few values that do not (process ids,
 times) are left out.
 """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Processes of different credentials in one session of root's: each trust domain has memory of its own for its records, also
-after a process has changed its credentials, and what a process of another domain starts with rights of its own is left alone.
+after a process has changed its credentials; and a process that another domain starts with more rights is left alone.
 """
 import os
 import re
@@ -36,7 +36,7 @@ class Traced(Case):
 
 
 class Changes(Traced):
-    """A process changes its credentials, and goes on being recorded, to other memory than those that have the old ones."""
+    """A process changes its credentials, and goes on being recorded, to memory that processes with the old ones do not share."""
 
     def test_by_libc_before_the_call_returns(self):
         seen = self.traced("part", "child", "hit=before", "drop", "part", "hit=after", "part", "end", "part")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A small ELF64 reader: what turns PATH:SYMBOL+OFF into the file offset that the kernel's interface wants.
+"""A small ELF64 reader: turns PATH:SYMBOL+OFF into the file offset that the kernel's interface needs.
 
 It shares nothing with the engine's own reader, so that a mistake there cannot hide here.
 """

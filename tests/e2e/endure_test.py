@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Everything probed at once: all functions of real programs and of their C library are armed, a job is run, and what it
-prints and how it ends must be what it is without probes.
+"""Everything probed at once: all functions of real programs and of their C library are armed and a job runs; its
+output and its end must be the same as without probes.
 """
 import os
 import re

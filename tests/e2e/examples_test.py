@@ -115,7 +115,7 @@ class Examples(harness.TestCase):
         self.assertGreater(tried, 30)
 
     def test_every_form_of_the_documents_is_in_it(self):
-        """What the documents have that it follows, as far as a program has it."""
+        """Sections of the kernel's documents that it follows, as far as a program has them."""
         text = "\n".join(read_document())
         for form in ("p: /bin/bash:$offset", "r: /bin/bash:$offset", "-:bash_$offset", "echo > uprobe_events", "p:zfree_entry /bin/zsh:", "r:zfree_exit",
                      "%ip %ax", "print fmt:", "(symbol ip[16] | x64[6] irq_stack[16])", "(symbol read+40[0]+16)",
@@ -157,7 +157,7 @@ class Language(harness.TestCase):
 
 
 def write():
-    """The document with what its commands print now. "..." stays."""
+    """The document with the commands' current output. "..." stays."""
     import tempfile
     lines = read_document()
     changes = []

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Threads of a process that call execve at the same time, some in vain: the program never stands still, and its successor is traced or
-said not to be."""
+"""Threads of a process that call execve at the same time, some in vain: the program never hangs, and its successor is traced or
+reported as untraced."""
 import os
 import subprocess
 

@@ -81,7 +81,7 @@ class Recorded(Corpus):
             self.assertRegex(summary, rf"/f{i} .*: 2 hits{f', {filtered} filtered' if filtered else ''}\n")
 
     def test_each_alone(self):
-        """Where nothing but registers is asked for, and one event stands at the place, no agent is needed."""
+        """If only registers are needed, and one event stands at the place, no agent is needed."""
         for text, calls in accepted(read_rows()):
             words = set(re.findall(r"\w+", text))
             fields = ["u", *(field for field in FIELDS if field != "u" and field in words)]
@@ -260,7 +260,7 @@ class Conditions(harness.TestCase):
         self.line = f"p:e {self.program}:marked n=%di:s32 if n == 3 || n == 5  # the others not"
 
     def traced(self, *words, env=None):
-        """n of each record; what was said."""
+        """The n of each record; the tool's messages."""
         trace = self.path("trace")
         if os.path.exists(trace):
             os.unlink(trace)
@@ -311,7 +311,7 @@ class OfTheEntry(harness.TestCase):
     DEEP, MISSING = 1_000_001, "(missing)"
 
     def recorded(self, *options):
-        """How many records of a recursion that is too deep for all its entries to be noted, and how many know nothing of theirs."""
+        """How many records of a recursion too deep for all its entry records, and how many have none."""
         program = self.copy_of(harness.fixture("frames_gcc"))
         done = harness.run([*harness.tracer("-b256M", "-o", self.path("trace"), "-p", f"r:deep {program}:deep ns=$latency"), *options,
                             "--", program, "recursion"])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The kernel's uprobes put on places that are traced already, and taken away again while the program runs: it lives and
-computes what it did, each tracer counts what came while the place was its own, and the tool says so.
+"""The kernel's uprobes put on places that are traced already, and removed again while the program runs: it lives and
+computes the same, each tracer counts the hits while the place was its own, and the tool reports it.
 """
 import os
 import re

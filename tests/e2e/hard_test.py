@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Functions whose first bytes leave a jump little room (fixtures/hard), probed in every tier, each place alone and many
-together: what they compute is what they compute alone, every hit is counted, and a place gets the tier that its function
-says, or the reason why it does not.
+together: their results are those without probes, every hit is counted, and a place gets the expected tier, or
+the expected reason why it does not.
 """
 import concurrent.futures
 import random
@@ -95,7 +95,7 @@ class Hard(HardCase):
         self.assertRegex(seen.stderr, rb"(?m)^uprobe-run: tiers: %d jump, 0 int3$" % len(places))
 
     def test_jump_or_nothing(self):
-        """Where no jump is possible --tier=jump says why, and the program does not start."""
+        """If no jump is possible --tier=jump says why, and the program does not start."""
         for place in self.places:
             if place.tier == "jump":
                 continue

@@ -81,7 +81,7 @@ def parse_trace(text):
 
 
 class Options:
-    """Where the built things are; the tier of every probe and the way to returns, None: the tool's default; filled by
+    """The places of the built files; the tier of every probe and the mode of returns, None: the tool's default; filled in by
     main()."""
     tool = fixtures = source = tier = returns = None
 
@@ -183,7 +183,7 @@ def kernel_definition(definition, cache={}):
 
 
 def wait_until(condition, what, seconds=20):
-    """Polls for something that another process does; only its absence fails, never how long it took."""
+    """Polls for an action of another process; only its absence fails, never its duration."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -218,7 +218,7 @@ def copied(program, path):
 
 
 def compiled(command, program):
-    """Runs a compiler's command (all paths of sources whole), or takes what the same command on the same sources has made before."""
+    """Runs a compiler's command (all paths of sources whole), or takes the earlier result of the same command on the same sources."""
     folder = os.path.join(Options.fixtures or "/nowhere", "compiled")
     known = hashlib.sha256(repr(command).encode())
     for word in command:
@@ -236,7 +236,7 @@ def compiled(command, program):
 
 
 def change_abi(library):
-    """Gives a copy of the agent another ABI version; returns what the tool says to that."""
+    """Gives a copy of the agent another ABI version; returns the tool's answer."""
     place = Elf(library).offset_of("uprobe_agent") + struct.calcsize("<Q")
     with open(library, "r+b") as file:
         file.seek(place)
@@ -265,7 +265,7 @@ class TestCase(unittest.TestCase):
         return self.path(name)
 
     def copy_of(self, program):
-        """A copy with an inode of its own: whatever probes the original at the same time stays out of the test."""
+        """A copy with an inode of its own: probes of others on the original do not affect the test."""
         return copied(program, os.path.join(self.folder, os.path.basename(program)))
 
 

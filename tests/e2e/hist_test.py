@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Histograms: what they count and what they print, of programs that make known calls in known numbers."""
+"""Histograms: their counts and their output, for programs that make a known number of calls."""
 import os
 import re
 import signal

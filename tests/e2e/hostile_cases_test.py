@@ -68,7 +68,7 @@ class HostileCases(harness.TestCase):
             self.assertEqual(found.get(event or "x"), (number.encode(), b""), seen.stderr[:2000])
 
     def test_signals_that_a_descriptor_does_not_show_are_said(self):
-        """Only where one was sent: naming them for a descriptor alone has no effect."""
+        """Only if a signal was sent: naming them for a descriptor alone has no effect."""
         for source, how, sent in (("signalfd_for_trap", "", b"3 of SIGTRAP"), ("signalfd_for_trap", "musl", b"3 of SIGTRAP"),
                                   ("signalfd_for_all", "", None)):
             with self.subTest(source=source, how=how):
@@ -78,7 +78,7 @@ class HostileCases(harness.TestCase):
                 self.assertIn(sent or b"", seen.stderr)
 
     def test_own_steps_through_a_return_stub(self):
-        """The step that is a return ends after the call, and is seen once."""
+        """A step over a return ends after the call, and is seen once."""
         program = self.compile("single_steps", "")
         plain = harness.run([program])
         seen = harness.run([*harness.tracer("--return=stub", "-o", self.path("trace"), "-p",
@@ -105,7 +105,7 @@ class HostileCases(harness.TestCase):
                         self.assertEqual(found, {one[2:].split()[0]: hits[one.split(":")[-1]] for one in wanted})
 
     def test_a_debugger_in_the_tree_steps(self):
-        """Its child has been in probed functions, and is in some: from the attaching on its code is its own."""
+        """Its child has been in probed functions, and is in some: after the attach its code is its own."""
         program = self.compile("steps_its_child", "")
         listed = self.write("list", "".join(f"{kind}:{kind}_{name} {program}:{name}\n" for kind in "pr"
                                             for name in ("leaf", "waits", "middle", "tail", "outer")))

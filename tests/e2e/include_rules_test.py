@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The folders are layers: this reads every #include line and holds them to the order. Also: the length of files, and
-who may use which foreign library.
+"""The folders are layers: this test reads every #include line and enforces their order. Also: the length of files, and
+the users of each foreign library.
 """
 import os
 import re

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Every instruction that may be probed, probed: from a known machine state, alone and all at once, against the run without
 probes. tests/e2e/fixtures/instructions has the instructions ("places") and lists the compared state: registers, flags, vector
-state, memory, the red zone, and for faults what a signal handler is told.
+state, memory, the red zone, and for faults the siginfo of a signal handler.
 
-The first hit's registers are compared with what the program itself saw there through a breakpoint of its own.
+The first hit's registers are compared with those that the program itself saw there through a breakpoint of its own.
 """
 import concurrent.futures
 import functools
@@ -98,7 +98,7 @@ class Instructions(harness.TestCase):
         self.check_values(seen, own)
 
     def check_values(self, seen, own):
-        """The first hit of each place, as the program saw it itself."""
+        """The first hit of each place, as the program itself saw it."""
         first = {}
         for hit in seen.hits:
             first.setdefault(hit.event, hit)
@@ -150,7 +150,7 @@ class Instructions(harness.TestCase):
         self.assertEqual(seen.counts(), {place.name: 500 for place in places})
 
     def test_the_return_from_signal_handlers(self):
-        """libc's restorer, whose system call goes to wherever the signal came."""
+        """libc's restorer, whose system call goes back to the place of the signal."""
         libc = harness.libc_of(self.program)
         with open(libc, "rb") as file:
             start = file.read().index(bytes.fromhex("48c7c00f0000000f05"))  # mov $15, %rax; syscall

@@ -24,7 +24,7 @@ class Language(harness.TestCase):
         return done.returncode, done.stdout.decode("latin-1"), done.stderr.decode("latin-1")
 
     def trace(self, *words, program=None, env=None):
-        """What follows the time stamp in each line of a run, by the options given; the program does what it does alone."""
+        """The text after the time stamp in each line of a run with these options; the program behaves as without probes."""
         program = program or self.program
         output = self.path("trace")
         plain = harness.run([program])
@@ -130,7 +130,7 @@ class FunctionEvents(Language):
             self.assertRegex(lines[1], r"^e: \(0x[0-9a-f]+\) arg1=-100$")
 
     def test_a_caller_in_a_library(self):
-        """The C library calls main: its part is named as far as the library has symbols, and never wrongly."""
+        """The C library calls main: the caller is named as far as the library has symbols, and never wrongly."""
         lines = self.trace("-F", "main()", "-p", "p:e main caller=+0($stack):symbol")
         self.assertEqual(len(lines), 2)
         libc = Elf(harness.libc_of(self.program))
@@ -139,7 +139,7 @@ class FunctionEvents(Language):
         self.assertTrue(caller.startswith("0x") or caller in called, caller)
 
     def test_the_callback_of_a_library_function(self):
-        """What is called by another object's function: `write` of libc by puts' machinery or by main, not by a neighbour."""
+        """A function that another object's function calls: `write` of libc by puts' machinery or by main, not by a neighbour."""
         libc = harness.libc_of(self.program)
         lines = self.trace("-F", f"{libc}:puts(string s)", "-F", f"{libc}:printf(string s)",
                            program=harness.fixture("language_O0"))
@@ -300,7 +300,7 @@ class Source(Language):
             self.assertEqual(self.values(f"p:f {place} doubled", level=level), ["doubled=21"])
 
     def test_other_compilers_and_formats(self):
-        """The same values whatever wrote the debug information, or a refusal with the reason where there is none."""
+        """The same values with debug information of each compiler, or a refusal with the reason if there is none."""
         source = self.write("values.c", SOURCE)
         expected = {"t": "x=5 a=1 c=3 y=7", "n": "a=1 f=6 g=7 i=9"}
         tried = 0

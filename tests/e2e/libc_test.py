@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What programs ask of their C library, with probes in it: named functions counted against the kernel's own uprobes, and all
-functions of the library at once, under the tool and under LD_PRELOAD. Output, exit code and counts must be what they are
-alone. fixtures/libc_cases.c has the modes; UPROBE_TEST_LONG=1 repeats every comparison.
+"""Programs' uses of their C library, with probes in it: named functions counted against the kernel's own uprobes, and all
+functions of the library at once, under the tool and under LD_PRELOAD. Output, exit code and counts must be those without
+probes. fixtures/libc_cases.c has the modes; UPROBE_TEST_LONG=1 repeats every comparison.
 """
 import os
 import re
@@ -177,7 +177,7 @@ class Throwing(LibcCase):
 
 
 class Python(LibcCase):
-    """The example of the README: as many lines as the kernel has hits, at the moment when the command returns."""
+    """The example of the README: at the moment when the command returns, as many lines as the kernel has hits."""
     command = ["/usr/bin/python3", "-c", "print(1)"]
 
     def setUp(self):
@@ -191,7 +191,7 @@ class Python(LibcCase):
         self.definition = f"p:m {self.libc}:malloc %di"
 
     def as_kernel(self, wrapper=()):
-        """The library is loaded in both runs: a variable and an object more cost the program allocations of its own."""
+        """Both runs load the library: one more variable and object would cost the program allocations of its own."""
         variables = harness.preloaded(UPROBE_PROBES=self.definition, UPROBE_OUTPUT=self.path("preloaded"),
                                       UPROBE_BUFFER_SIZE="16M")
         expected = oracle.run_kernel([self.definition], self.command,
@@ -216,7 +216,7 @@ class Python(LibcCase):
         self.assertEqual([hit.arguments for hit in seen.hits], [hit.arguments for hit in expected.hits])
 
     def test_a_filter_against_tracing(self):
-        """A filter answers ptrace and process_vm_readv with EPERM; the library must do without."""
+        """A filter answers ptrace and process_vm_readv with EPERM; the library must do without them."""
         filtered = harness.fixture("refuses_tracing")
         asks = "import ctypes; print(ctypes.CDLL(None).ptrace(0, 0, 0, 0))"
         seen = harness.run([filtered, "/usr/bin/python3", "-c", asks])

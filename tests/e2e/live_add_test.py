@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Adversaries at the door of a session: other users, uid 0 without capabilities, other namespaces, prepared folders, silent peers."""
+"""Adversaries at the socket of a session: other users, uid 0 without capabilities, other namespaces, prepared folders, silent peers."""
 import os
 import re
 import shutil
@@ -15,7 +15,7 @@ import harness
 from harness import tool, tracer, wait_until
 from tracers_test import TracersCase
 
-STRANGER = 48731  # a user that nothing else runs as
+STRANGER = 48731  # a user without other processes
 POWERLESS = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
 
 # Says bytes to a socket and prints what comes back.
@@ -27,7 +27,7 @@ try: s.sendall(bytes.fromhex(sys.argv[2])); s.shutdown(1)
 except OSError: pass
 while part := s.recv(65536): sys.stdout.buffer.write(part)
 """
-CLEAR = "0100000006000000000000000000000000000000"  # an order, without version and pass
+CLEAR = "0100000006000000000000000000000000000000"  # a command, without version and pass
 
 
 @unittest.skipIf(os.geteuid() != 0, "only root can change to another user")
@@ -64,7 +64,7 @@ class Door(TracersCase):
 
 class Strangers(Door):
     def test_other_users(self):
-        """Whatever the modes say."""
+        """Whatever the file modes are."""
         self.launch()
         for path in (self.runtime, self.sockets, *self.doors()):
             os.chmod(path, 0o777)
@@ -112,7 +112,7 @@ class Strangers(Door):
 
 
 class Silent(Door):
-    """A peer that says nothing, little, too much, or is stopped keeps no other one waiting."""
+    """A peer that sends nothing, little, too much, or is stopped delays no other one."""
 
     def connect(self, path):
         one = socket.socket(socket.AF_UNIX)
@@ -181,7 +181,7 @@ class Silent(Door):
 
 
 class Folders(Door):
-    """A file or folder that another user has put in the folder's place is not used, and not touched."""
+    """A file or folder that another user has put in the folder's place is neither used nor changed."""
 
     def run_as_stranger(self, *options):
         program = f"/tmp/uprobe-joining-{os.getpid()}"
@@ -274,7 +274,7 @@ class Folders(Door):
 
 
 class Elsewhere(Door):
-    """A tool that lives is not taken for dead because it cannot be reached."""
+    """A live tool is not taken for dead because it cannot be reached."""
 
     def attached_from(self, prefix, pid):
         first = subprocess.Popen([*prefix, *tracer("-v", "-o", "/dev/null", "-P", str(pid)), "-p", f"p:g {self.program}:g"],
@@ -308,7 +308,7 @@ class Elsewhere(Door):
         self.end_well(target, b"")
 
     def start_in_pid_namespace(self):
-        """unshare, and the program in it, as this namespace calls it."""
+        """unshare, and the program in it, by its number in this namespace."""
         target = subprocess.Popen(["unshare", "--pid", "--fork", "--mount-proc", self.program, "rounds"], stdin=subprocess.PIPE,
                                   stdout=subprocess.PIPE, start_new_session=True)
         self.addCleanup(harness.stop_group, target)

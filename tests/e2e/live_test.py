@@ -242,7 +242,7 @@ class Changes(Live):
 
 class Storm(Live):
     def test_two_hundred_changes_under_hot_threads(self):
-        """Events that are not changed lose nothing, changed ones break nothing: the program checks each of its results."""
+        """Unchanged events lose nothing, changes break nothing: the program checks each of its results."""
         self.start("hot", "p:g {}:g n=%di", "p:h {}:h", options=["-b", "64K"])
         pick = random.Random(7)
         # What begins as a jump over several instructions of h becomes a breakpoint, goes and comes back.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Every way in which code of a file gets into a process: a probe there is hit from the first instruction on, as often
-as the kernel counts it, and the program does what it does alone.
+as the kernel counts it, and the program behaves as without probes.
 
-The programs are fixtures/loader/*.c, compiled here; each prints what it finds and is run alone and probed.
+The programs are fixtures/loader/*.c, compiled here; each prints its results and is run alone and probed.
 """
 import collections
 import os
@@ -322,7 +322,7 @@ class Private(LoaderCase):
         self.flags = [f"-Wl,--dynamic-linker={self.loader}", f"-Wl,-rpath,{self.folder}"]
 
     def function_starts(self, path):
-        """Where unwind information says that functions begin, as file offsets."""
+        """The starts of functions by unwind information, as file offsets."""
         # its exit code tells of names that it could not look up
         text = subprocess.run([harness.need("readelf"), "--debug-dump=frames", path], capture_output=True, text=True).stdout
         starts = {int(start, 16) for start in re.findall(r" FDE .* pc=([0-9a-f]+)\.\.", text)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Attaching to all processes that have a name or map a file, now and later."""
+"""Attaching to all processes with a name or a mapped file, now and later."""
 import collections
 import os
 import re
@@ -75,7 +75,7 @@ class ManyCase(harness.TestCase):
         return collections.Counter(hit.tid for hit in harness.parse_trace(read(self.path("trace"))))
 
     def finish(self, session, how=signal.SIGINT):
-        """The whole of what it said; everybody goes on as before, and ends well."""
+        """All of the tool's messages; every process goes on as before, and ends well."""
         if how:
             session.send_signal(how)
         session.said += session.communicate(timeout=harness.TIMEOUT)[1]
@@ -185,7 +185,7 @@ class Later(ManyCase):
         self.assertEqual(self.hits(), {process.pid: 100})
 
     def test_children_and_programs_of_the_attached(self):
-        """Followed as ever, and not found a second time."""
+        """Followed as ever, and not attached to a second time."""
         process = self.start()
         session = self.session("--comm", self.name, "--wait")
         self.await_attached(session, 1)
@@ -224,7 +224,7 @@ class Later(ManyCase):
 
 
 class Storm(ManyCase):
-    """Programs that come and go all the time run as they would have, and the tool lets go of every one that it attached to."""
+    """Programs that start and end all the time behave as untraced, and the tool lets go of every one that it attached to."""
     JOBS = ((["/bin/echo", "one"], b"one\n", 0),
             (["sh", "-c", "for i in 1 2 3; do /bin/echo $i | cat; done; exit 7"], b"1\n2\n3\n", 7),
             (["sh", "-c", "trap 'echo caught' USR1; kill -USR1 $$; sleep 0.06; echo end"], b"caught\nend\n", 0),
@@ -266,7 +266,7 @@ class Ended(ManyCase):
         self.finish(session, how=None)
 
     def test_engine_is_killed(self):
-        """The front does not know whom it had attached to: it finds them."""
+        """The launcher does not know which processes the tracer had attached to: it finds them."""
         processes = [self.start() for _ in range(3)]
         session = self.session("--comm", self.name, "--wait")
         self.await_attached(session, 3)

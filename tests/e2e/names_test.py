@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The task column: threads and processes that end before anybody could look at /proc. Each hit carries the name that its task has."""
+"""The task column: threads and processes that end before the tool can read /proc. Each hit has the name of its task."""
 import os
 import re
 import subprocess
@@ -13,7 +13,7 @@ UNKNOWN = "<...>"
 
 
 def shown_and_true(hits):
-    """Of each hit what the task column says, and what it should."""
+    """For each hit the task column, and the expected one."""
     return [(hit.task, re.search(r'name="(.*)"', hit.rest)[1]) for hit in hits]
 
 
@@ -39,7 +39,7 @@ class Names(harness.TestCase):
         self.assertEqual(wrong, [])
 
     def check_threads(self, pairs, rounds):
-        """The name that another thread gives is written after an open that is seen: it may be unknown."""
+        """The name that another thread writes after a traced open may be unknown."""
         self.assertEqual(len(pairs), 3 * rounds)
         wrong = [(shown, true) for shown, true in pairs
                  if shown != true and not (true.startswith("other") and shown == UNKNOWN)]
@@ -83,7 +83,7 @@ class Otherwise(Names):
         self.assertNotIn(b"lost", done.stderr)
 
     def test_tracing_ends_while_threads_begin(self):
-        """The agent's own breakpoints go all at once: a new thread's creator blocks all signals, and would die of one that stays."""
+        """The agent's internal points go all at once: a new thread's creator blocks all signals, and would die of one that stays."""
         for end in ("-n5", "-n50", "-d20ms", "-d40ms") * 8:
             done = harness.run([*harness.tracer("-o", self.path("trace"), "-q", end), "-p", self.definition, "--",
                                 self.program, "threads", "50"])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""@OBJECT:SYMBOL: data of another mapped file than the probed one, against what the program itself says of it: where it is loaded,
-unloaded, loaded elsewhere, where something else comes to its place, in forked children, where the program has a copy of it."""
+"""@OBJECT:SYMBOL: data of a mapped file other than the probed one, compared with the program's own values: if it is loaded,
+unloaded, loaded elsewhere, if another file takes its place, in forked children, if the program has a copy of it."""
 import os
 import re
 import subprocess
@@ -67,7 +67,7 @@ class Values(Objects):
         self.assertEqual(set(seen), {"a=0 b=(fault)"})
 
     def test_what_the_program_has_instead(self):
-        """Where the program has a variable of that name, the library's is not used."""
+        """If the program has a variable of that name, the library's is not used."""
         self.take("objects_host_own")
         _, seen = self.trace("-p", f"p:m {self.host}:mark a=@{self.library}:library_count:s32 "
                                    f"b=@{self.library}:private_count:s32 c=@{self.host}:library_count:s32")
@@ -119,7 +119,7 @@ class Values(Objects):
 
 
 class Joining(Objects):
-    """Into a program that runs, step by step."""
+    """Loaded into a running program, step by step."""
 
     def begin(self, *tracer):
         self.process = subprocess.Popen([*tracer, self.host, self.plugin, "steps"], stdin=subprocess.PIPE, text=True,

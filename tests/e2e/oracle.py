@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The kernel's own uprobe events as an oracle: the same definitions, the same command, what the kernel prints.
+"""The kernel's own uprobe events as an oracle: the same definitions, the same command, the kernel's output.
 
 Everything happens in a tracing instance and an event group named after this process, is limited to the command's
 process tree (set_event_pid with event-fork), and is taken away again on every way out. Nothing is mounted; where
@@ -55,7 +55,7 @@ def events_of(group):
 
 
 def remove_group(group):
-    """Takes away all that belongs to a group; a signal that would cut it short waits."""
+    """Removes all that belongs to a group; a signal that would interrupt it waits."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
     try:
         _remove_group(group)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where a trace goes, and what stands in it: prepared names are refused, and no byte of a program forges a line."""
+"""The files of a trace and their contents: prepared names are refused, and no byte of a program forges a line."""
 import os
 import shutil
 import stat
@@ -10,7 +10,7 @@ import unittest
 import harness
 from harness import tool, tracer
 
-STRANGER = 48732  # a user that nothing else runs as
+STRANGER = 48732  # a user without other processes
 SOURCE = """#include <sys/prctl.h>
 __attribute__((noinline)) void say(const char *text, char c) { asm volatile("" :: "r"(text), "r"(c) : "memory"); }
 int main(int argc, char **argv) {
@@ -136,7 +136,7 @@ class Files(Output):
 
 @unittest.skipIf(os.geteuid() != 0, "only root can change to another user")
 class Planted(Output):
-    """A folder that others can change: what they have prepared there is not written to, and one line says so."""
+    """A folder that others can change: the tool does not write to files prepared there, and says so in one line."""
 
     def setUp(self):
         super().setUp()

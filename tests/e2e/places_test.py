@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Data in text, and restartable sequences: a place that may be either is refused, and the program runs on with probes on the code
-for certain.
+"""Data in text, and restartable sequences: a place that may be either is refused, and the program runs on with probes only on
+certain code.
 """
 import subprocess
 import unittest
@@ -91,7 +91,7 @@ class Places(harness.TestCase):
         return range(start, start + size)
 
     def check(self, program, offset, expected):
-        """What a probe there does: True where it is accepted; the program's output is never another."""
+        """The effect of a probe there: True if it is accepted; the program's output is always the same."""
         seen = harness.run(harness.tracer("-o", self.path("trace"), "-p", f"p:e {program}:{offset:#x}", "--", program))
         if seen.returncode == 125:
             return False

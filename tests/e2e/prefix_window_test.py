@@ -39,7 +39,7 @@ class Approach(harness.TestCase):
             return seen, hits, harness.parse_trace(file.read())
 
     def arguments_of(self, hits):
-        """What a hit shows, without the flags that are not the program's."""
+        """The values of a hit, without the flags that are not the program's."""
         def masked(found):
             return f"{found[1]}{int(found[2], 16) & ALL_FLAGS:#x}"
         return [(hit.event, re.sub(r"(arg7=)(0x[0-9a-f]+)", masked, hit.arguments)) for hit in hits]

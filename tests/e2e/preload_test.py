@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The preloaded library without the command line: it finds its helper, the output is complete when the command returns, and
-the program sees neither the helper nor what started it. Where that cannot be, the program runs on unprobed.
+the program sees neither the helper nor its starter. If that is impossible, the program runs unprobed.
 """
 import contextlib
 import os
@@ -51,12 +51,12 @@ class Preload(harness.TestCase):
         return {name: value for name, value in found.items() if value is not None}
 
     def preloaded(self, command, before_exec=None, cwd=None, **more):
-        """Runs a command with the library loaded into it, and reads the trace as it is at that moment."""
+        """Runs a command with the library loaded into it, and reads the trace at the moment of its end."""
         seen = harness.run(command, env=self.variables(**{"LD_PRELOAD": library(), **more}), before_exec=before_exec, cwd=cwd)
         return self.read_trace(seen)
 
     def inside(self, preparation, *mode, wrapper=(), **more):
-        """The same in a surrounding that the program makes, or a wrapper that must run without the library."""
+        """The same in an environment that the program makes, or a wrapper that must run without the library."""
         command = [*wrapper, self.program, preparation, library(), self.program, *mode]
         return self.read_trace(harness.run(command, env=self.variables(**more)))
 
@@ -68,7 +68,7 @@ class Preload(harness.TestCase):
         return seen
 
     def numbers_of(self, seen):
-        """A summary that has come already stands after the last one."""
+        """Every printed summary stands after the last record."""
         return [int(hit.arguments.split("=")[1].split("\n# ")[0]) for hit in seen.hits]
 
     def assert_traced(self, seen, numbers=(1, 2), code=7):
@@ -170,7 +170,7 @@ class Output(Preload):
 
 
 class MuslOutput(Output):
-    """A C library that hands an initialiser neither arguments nor environment."""
+    """A C library that passes an initialiser neither arguments nor environment."""
     fixture = "preloaded_program_musl"
 
     def setUp(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The state of a process that must be as before when tracing has ended."""
+"""The state of a process that must be the same after tracing as before."""
 import os
 import re
 import zlib

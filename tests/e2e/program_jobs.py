@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Real programs and a job for each, whose output is the same in every run: what scripts/endure and programs_test.py compare
+"""Real programs and a job for each, whose output is the same in every run: scripts/endure and programs_test.py compare it
 with and without probes. A job is a shell script that runs in an empty folder of its own, in both cases under the same name.
 """
 import os
@@ -34,14 +34,14 @@ class Job:
 
 
 def build(job, folder):
-    """What the job's target is made of, with the caller's environment (compilers live in many places)."""
+    """The kind of the job's target, with the caller's environment (compilers live in many places)."""
     done = subprocess.run(["/bin/sh", "-c", job.build], cwd=folder, capture_output=True, check=False)
     path = os.path.join(folder, job.target)
     return path if done.returncode == 0 and os.path.exists(path) else None
 
 
 def target_of(job, built=None):
-    """The path of the file to be armed; None if it is not here. `built`: an empty folder."""
+    """The path of the file to be armed; None if it does not exist. `built`: an empty folder."""
     search = None if job.build else ENVIRONMENT["PATH"]
     if any(not shutil.which(program, path=search) for program in job.needs.split()):
         return None
@@ -61,7 +61,7 @@ def target_of(job, built=None):
 
 
 def functions_by_frames(path):
-    """Definitions of all functions of a stripped file: .eh_frame says where each begins."""
+    """Definitions of all functions of a stripped file, by their starts in .eh_frame."""
     if not shutil.which("readelf"):
         return []
     text = subprocess.run(["readelf", "-wF", path], capture_output=True, text=True, check=False).stdout
@@ -71,7 +71,7 @@ def functions_by_frames(path):
 
 
 def definitions_of(job, target, tool):
-    """One for each function that the file names, or, where it names hardly any, for each that it has unwind data of."""
+    """One for each function symbol of the file, or, if it has hardly any, for each function in its unwind data."""
     listed = subprocess.run([tool, "-x", target, "-l" + job.glob], capture_output=True, text=True, check=False)
     definitions = [line for line in listed.stdout.splitlines() if line.startswith("p")]
     return definitions if len(definitions) > 50 else functions_by_frames(target)

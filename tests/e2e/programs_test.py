@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Real programs doing real work with probes in their hot functions: output, exit code and what other programs see must be
-what they are without. program_jobs.py has the jobs. UPROBE_TEST_LONG=1 arms all functions of each target at once, under the tool and
+"""Real programs doing real work with probes in their hot functions: output, exit code and the effects on other programs must be
+the same as without. program_jobs.py has the jobs. UPROBE_TEST_LONG=1 arms all functions of each target at once, under the tool and
 under LD_PRELOAD, which takes minutes.
 """
 import os
@@ -140,7 +140,7 @@ class Counts(harness.TestCase):
         self.check(["gzip", "-nc"], "malloc write", bytes(range(256)) * 400)
 
     def test_hundreds_of_programs_at_once(self):
-        """All of them have something to ask of the tool before any has had an answer."""
+        """All of them send the tool a request before any has an answer."""
         libc = next(line.split()[-1] for line in open("/proc/self/maps") if line.rstrip().endswith("/libc.so.6"))
         script = self.write("at_once", "for i in $(seq 100); do (/bin/true | /bin/cat | /bin/true) & done; wait")
         seen = harness.run_tool([f"p:begins {libc}:__libc_start_main", f"p:ends {libc}:_exit"], ["bash", script])
@@ -151,7 +151,7 @@ class Counts(harness.TestCase):
 
 
     def test_go_preempts(self):
-        """Goroutines that are preempted wherever they are, and go on in other threads. The function has no stack check, so
+        """Goroutines that are preempted at any place, and go on in other threads. The function has no stack check, so
         that it is entered once a call."""
         harness.need("go")
         program = self.path("preempted")

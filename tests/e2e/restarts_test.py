@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Probes in restartable sequences (rseq) that no file shows: the program computes what it did, the probes that stand there are taken
-out, all others go on to count, and a line says so. Traps of the program's own stay its own.
+"""Probes in restartable sequences (rseq) that no file shows: the program computes the same, the probes in the sequence are
+removed, all others go on counting, and a line says so. Traps of the program's own stay its own.
 """
 import os
 import re
@@ -62,7 +62,7 @@ class RestartsCase(harness.TestCase):
         return ", ".join(f"uprobes/{name}" for name in names)
 
     def check(self, way, errors, rounds, processes=1):
-        """That these are gone, and that what is left has counted all."""
+        """These probes are gone, and the others have counted every hit."""
         reach = WAYS[way][1]
         line = ("restarts", sorted(self.gone(way).split(", ")), WHY[reach])
         self.assertEqual(self.removed_in(errors), [line] * processes, errors)
@@ -127,7 +127,7 @@ class Launched(RestartsCase):
                 self.assertIn(f": {WHY['sequence']}\n".encode(), seen.stderr)
 
     def test_a_process_that_says_so_all_the_time(self):
-        """It loses its own probes; the other one is served, and nothing else happens."""
+        """It loses its own probes; the tool still serves the other one, and nothing else happens."""
         words = [word for definition in self.definitions("stack") for word in ("-p", definition)]
         script = (f'printf "stack flood 3000\n" | {self.program} & '
                   f'printf "stack plain {ROUNDS}\nstack threads {ROUNDS}\n" | {self.program}; wait')
@@ -141,7 +141,7 @@ class Launched(RestartsCase):
         self.assertIn(f"): {WHY['object']}\n", errors)
 
     def test_the_kernel(self):
-        """Its uprobes there do not kill either."""
+        """The kernel's uprobes there do not kill either."""
         oracle.require()
         for way in ("stack", "usual"):
             with self.subTest(way):
@@ -208,7 +208,7 @@ class Attached(RestartsCase):
         tool.communicate(timeout=harness.TIMEOUT)
 
     def test_the_tool_is_killed(self):
-        """The agent takes its breakpoints out by itself."""
+        """The agent removes its breakpoints by itself."""
         for way in ("stack", "usual"):
             with self.subTest(way):
                 words = [word for definition in self.definitions(way) for word in ("-p", definition)]

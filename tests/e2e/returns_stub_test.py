@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Return probes by stubs: the same programs as by exits, and what only stubs must be asked: frames left by exceptions, jumps
+"""Return probes by stubs: the same programs as by exits, and cases that matter only for stubs: frames left by exceptions, jumps
 and the ends of threads, unwinders, coroutines, chains of tail calls, stacks a million frames deep.
 """
 import glob
@@ -48,7 +48,7 @@ def programs(test):
 
 
 class Frames(harness.TestCase):
-    """The program notices nothing, and returns are entries but for those that were abandoned."""
+    """The program notices nothing, and the returns equal the entries except for abandoned ones."""
 
     def run_mode(self, name, mode, *extra, options=(), environment=None):
         program = self.copy_of(harness.fixture(name))
@@ -69,7 +69,7 @@ class Frames(harness.TestCase):
         self.assertEqual(missed, chained)
 
     def test_alarms(self):
-        """Handlers leave by siglongjmp, wherever they find the thread."""
+        """Handlers leave by siglongjmp from any place of the thread."""
         for name in programs(self):
             with self.subTest(name):
                 hits = self.run_mode(name, "alarms").counts()
@@ -91,7 +91,7 @@ class Frames(harness.TestCase):
                 self.assertEqual(hits["out"] - returns, hits["in"] - calls)
 
     def test_who_asks_for_its_caller(self):
-        """dlsym(RTLD_NEXT) looks where it returns to."""
+        """dlsym(RTLD_NEXT) reads its return address."""
         program = programs(self)[0]
         libc = harness.libc_of(harness.fixture(program))
         refused = harness.run_tool([f"r:e {libc}:dlsym"], ["/bin/true"])
@@ -103,7 +103,7 @@ class Frames(harness.TestCase):
         self.assertGreater(seen.counts().get("e", 0), 0)
 
     def test_the_program_goes_on_after_the_session(self):
-        """Its frames still return by stubs, and are thrown through."""
+        """Its frames still return by stubs, and exceptions pass through them."""
         program = self.copy_of(harness.fixture(programs(self)[0]))
         alone = harness.run([program, "exceptions", "again"])
         definitions = [f"r:r_{function} {program}:{function}" for function in FUNCTIONS]
@@ -137,7 +137,7 @@ class Frames(harness.TestCase):
 
 
 class Entries(returns_test.Entries):
-    """The same by stubs; what takes its arguments from the stack as it returns has left nothing that is found."""
+    """The same by stubs; a function that takes its arguments from the stack as it returns finds no entry record."""
 
     @returns_test.for_each_compiler
     def test_memory_then_and_now(self, program):
@@ -186,7 +186,7 @@ class TailCalls(harness.TestCase):
                 self.assertEqual(found, {"tail_self": (1000, 1000), "tail_a": (1000, 3000), "tail_b": (999, 3000)})
 
     def test_without_an_option(self):
-        """The one that ends in the other returns by a stub, the other one by its exit, in the order of the kernel."""
+        """The function that returns by a tail call has a stub, its callee an exit, in the order of the kernel."""
         program = self.copy_of(harness.fixture("callers_"))
         definitions = [f"r:{name} {program}:{name} ns=$latency" for name in ("tailing", "returned_for")]
         seen = harness.run_tool(definitions, [program], ["--return=auto"])
@@ -207,7 +207,7 @@ class TailCalls(harness.TestCase):
 
 
 class Attached(harness.TestCase):
-    """A process that runs already is given back, which stubs do not let: the user has to insist."""
+    """A running process is given back, which stubs prevent: the user has to insist."""
 
     SOURCE = """
 #include <stdio.h>
@@ -251,7 +251,7 @@ int main(void) {
 
 
 class Hidden(harness.TestCase):
-    """No record shows a stub's address: all of them are as they are where no function returns by one."""
+    """No record shows a stub's address: all are the same as without stubs."""
 
     SHOWN = ("p:at {0}:looks $stack0 a=+0(%sp) b=+0(%sp):symbol c=+0(%sp):x64[2] d=+0(+0(%sp)):x8[6] e=+0($stack0):u64",
              "r:back {0}:looks $retval ip=%ip name=%ip:symbol was=entry(+0(%sp)) f=entry($stack0):symbol",
@@ -280,7 +280,7 @@ class Hidden(harness.TestCase):
                                      {"leads": 40, "leads_on": 20})
 
     def test_filters_know_them_so(self):
-        """Where it looks at what is recorded, and where at the program's registers."""
+        """Both when the filter tests the record and when it tests the program's registers."""
         program = self.copy_of(harness.fixture("shown"))
         for filtered in ("p:at {0}:looks s=$stack0", "p:at {0}:looks s=+0(%sp):x64", "p:at {0}:shows s=%di"):
             with self.subTest(filtered):
@@ -311,7 +311,7 @@ def add_modes():
 
 
 class Choice(harness.TestCase):
-    """The way that is chosen without an option, and the reason."""
+    """The mode that is chosen without an option, and the reason."""
 
     def planned(self, definition, *options):
         seen = harness.run([harness.tool(), "--dry-run", *options, "-p", definition])
@@ -345,7 +345,7 @@ class Choice(harness.TestCase):
                                 if hit.event == "r_tailing"], missed, seen.stderr
 
     def test_callers_without_unwind_information(self):
-        """Code that its program has made itself returns to where it called from: the program may know that."""
+        """Code that a program has made itself may know its callers by their return addresses."""
         counts, values, missed, _ = self.run_callers("callers_", "auto")
         self.assertEqual(counts, {"p_tailing": 150, "r_tailing": 50})
         self.assertEqual(values, [f"arg1={2 * (i + 1):#x}" for i in range(50)])
@@ -377,7 +377,7 @@ class Choice(harness.TestCase):
         self.assertIn(b"exceptions would not pass its return stub", seen.stderr)
 
     def test_static_programs_without_section_headers(self):
-        """Exits where unwind information shows the function; else the reason, and nothing of the program runs."""
+        """Exits if unwind information shows the function; else the reason, and nothing of the program runs."""
         drop = os.path.join(harness.Options.source, "tests/e2e/fixtures/drop_section_headers.py")
         for name, exits, reason in (("subject_static_pie", True, b"exceptions would not pass its return stub"),
                                     ("subject_static", False, b"a return probe belongs at the beginning of a function")):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Return probes by the exits of a function: what the program itself counts, what the kernel's uretprobes see, and all of libc
-at once. The kernel is asked only where it can answer: it ends programs that throw through a probed function, and sees the 64
-outermost calls of a recursion alone.
+"""Return probes by the exits of a function: the program's own counts, the kernel's uretprobes, and all of libc
+at once. The kernel is asked only if it can answer: it kills programs that throw through a probed function, and sees only the 64
+outermost calls of a recursion.
 """
 import os
 import re
@@ -22,7 +22,7 @@ BIG_RINGS = "-b64M"
 
 
 def counted(text):
-    """What the program says of itself: function -> (calls, returns); and the rest of what it prints."""
+    """The program's own account: function -> (calls, returns); and the rest of its output."""
     lines = re.findall(r"(?m)^(\w+) (\d+) (\d+)$", text)
     return {name: (int(calls), int(returns)) for name, calls, returns in lines if name in FUNCTIONS}, \
         re.sub(r"(?m)^\w+ \d+ \d+\n", "", text)
@@ -81,7 +81,7 @@ class Values(harness.TestCase):
 
     @for_each_compiler
     def test_entry_and_return_at_one_instruction(self, program):
-        """A function that is nothing but its return: entry first, newest first, each with its own registers."""
+        """A function that consists of its return: entry first, newest first, each with its own registers."""
         definitions = [f"p:a {program}:nothing $stack", f"r:b {program}:nothing $stack",
                        f"p:c {program}:nothing $stack", f"r:d {program}:nothing $stack %ip"]
         seen = harness.run_tool(definitions, [program, "values"])
@@ -163,7 +163,7 @@ class Entries(harness.TestCase):
 
 
 class Memory(harness.TestCase):
-    """Nothing is kept of calls that are left by exceptions and longjmp."""
+    """No entry record of calls that exceptions and longjmp have left is used."""
 
     def test_throws_and_longjmps_leave_none(self):
         compiler = harness.need("g++")
@@ -252,7 +252,7 @@ class RealPrograms(Differential):
 
 
 class WithoutUnwindInformation(Differential):
-    """Functions by hand, of which a symbol says where they end."""
+    """Assembly functions whose symbols give their ends."""
 
     FUNCTIONS = ("bare_sum", "bare_sign", "bare_applies", "bare_pops")
     # mode -> function -> (calls, returns)
@@ -304,7 +304,7 @@ class WithoutUnwindInformation(Differential):
             self.assertRegex(seen.stderr, rb"'%s' has no unwind information, and at 0x[0-9a-f]+ %s" % (name.encode(), why))
 
     def test_a_library_of_such_functions(self):
-        """GMP's, each that runs here against the kernel."""
+        """GMP's, those of them that run on this machine against the kernel."""
         library = "/usr/lib/x86_64-linux-gnu/libgmp.so.10"
         compiler = harness.need("gcc")
         if not os.path.exists(library):

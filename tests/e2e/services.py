@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Programs that answer, and the requests that they get while a tool attaches and leaves, over and over: scripts/endure --attach.
+"""Programs that answer requests while a tool attaches and leaves, over and over: scripts/endure --attach.
 
-A Service runs in an empty folder of its own and listens on a socket there. Several askers compare each of its answers with what it
-has to be.
+A Service runs in an empty folder of its own and listens on a socket there. Several clients compare each of its answers with the
+expected one.
 """
 import contextlib
 import glob
@@ -36,7 +36,7 @@ def until(condition):
 
 
 class Service:
-    """`name`; `cycles`: how often it is attached to; `events`: definitions."""
+    """`name`; `cycles`: the number of attaches; `events`: definitions."""
     name, cycles, events, needs = "", 200, ALLOCATION, ""
     askers = ASKERS
 
@@ -95,7 +95,7 @@ def http_answer(connection, path):
 
 
 class EightThreads(Service):
-    """Checks itself: each thread what the probed functions return, and that its registers are its own."""
+    """Checks itself: each thread the results of the probed functions and its own registers."""
     name, cycles, needs, askers = "eight threads", 1000, "cc", 0
 
     def begin(self):
@@ -296,7 +296,7 @@ class Askers:
 
 
 class Cycles:
-    """Attaches and leaves; each fourth time the tool is killed at some moment instead."""
+    """Attaches and leaves; each fourth time the tool is killed at a random moment instead."""
 
     def __init__(self, tool, service, tier):
         self.service = service
@@ -332,7 +332,7 @@ def kilobytes(pid):
 
 
 def endure(service, tool, tier, cycles):
-    """(hits, answers, KB that it has grown by, what was not as it has to be)."""
+    """(hits, answers, growth in KB, violations)."""
     service.begin()
     try:
         pid = service.pid()

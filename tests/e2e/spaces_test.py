@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""PID namespaces: the names and numbers that a trace shows are those of the tool's own, as the kernel's trace has them. Each hit carries
-who its thread is there; the fixture reads that from a /proc of the tool's namespace, which it keeps as descriptor 9."""
+"""PID namespaces: the names and numbers in a trace are those of the tool's own namespace, as in the kernel's trace. Each hit has
+its thread's numbers there; the fixture reads them from a /proc of the tool's namespace, which it keeps as descriptor 9."""
 import os
 import re
 import subprocess
@@ -13,7 +13,7 @@ SAYS = re.compile(r'name="(?P<name>.*?)" process=(?P<process>\d+) thread=(?P<thr
 
 
 class Said:
-    """What a hit says of its thread."""
+    """The identity of a hit's thread."""
     def __init__(self, hit):
         found = SAYS.search(hit.rest)
         self.name = found["name"]
@@ -49,7 +49,7 @@ class Spaces(harness.TestCase):
         return self.hits()
 
     def check(self, hits, count):
-        """The number of the thread; where it had ended before anybody looked that of its process, which is never another one."""
+        """The number of the thread; if it had ended too early, that of its process, and never another one's."""
         self.assertEqual(len(hits), count)
         wrong = []
         for hit in hits:
@@ -95,7 +95,7 @@ class Shown(Spaces):
         self.check(hits, 15 + 15 + 6)
 
     def test_in_a_filter(self):
-        """Nobody may be asked: children are found in /proc while they live, and never taken for others."""
+        """Without requests to the tool: children are found in /proc while they live, and never taken for others."""
         inside = self.command("filtered", "child", "stay", "2")
         self.write("trace", "")
         process = subprocess.Popen([*harness.tracer("-o", self.path("trace")), "-p", self.definition("n=$nspid"), "--", *inside],
@@ -111,7 +111,7 @@ class Shown(Spaces):
         self.assertEqual({hit.task for hit in hits if hit.tid == 0} - {"<...>"}, set())
 
     def test_a_tool_inside(self):
-        """What counts is the namespace of the tool, whatever that one is in."""
+        """The tool's namespace counts, whatever namespace that is in."""
         outer = [harness.need("unshare"), *self.IN]
         done = harness.run([*outer, *harness.tracer("-o", self.path("trace")), "-p", self.definition("n=$nspid"), "--",
                             *self.command("forks", "6")])
@@ -237,7 +237,7 @@ class Stranger(Spaces):
             return file.read()
 
     def test_triggers(self):
-        """What a trigger does is done at the hit: the number of a process's first thread is known there."""
+        """A trigger acts at the hit: the number of a process's first thread is known there."""
         hits = self.attach("--trigger", f"traceoff if common_pid == {self.process}")
         self.assertLessEqual(len([hit for hit in hits if hit.tid == self.process]), 1)
         hits = self.attach("--trigger", "traceoff if common_pid == 1")

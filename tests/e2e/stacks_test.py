@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Stacks of records: which hits have one, and its frames; and this machine's kernel on both."""
+"""Stacks of records: the hits with a stack, and its frames; and this machine's kernel on both."""
 import os
 import re
 import subprocess
@@ -13,7 +13,7 @@ STACK = r": <user stack trace>\n((?: => .*\n)+)"
 
 
 def stacks(text):
-    """Of each record its n, and the names of its frames; None: it has no stack."""
+    """For each record its n, and the names of its frames; None: it has no stack."""
     found = re.findall(r": \w+: \(0x[^)]*\) n=(-?\d+)\n(?:[^\n]*" + STACK + ")?", text)
     return [(int(n), re.findall(r" => (.*)\n", frames) or None) for n, frames in found]
 
@@ -79,7 +79,7 @@ class Frames(Stacks):
 
 
 class Tables(harness.TestCase):
-    """Code without frame pointers, against what glibc's unwinder in the program finds at the same moment."""
+    """Code without frame pointers, compared with the program's own unwinder (glibc's) at the same moment."""
     JOBS = ("sort", "signal", "fault", "throw", "aligned", "winds", "context", "deep", "thread")
 
     def setUp(self):
@@ -125,7 +125,7 @@ class Tables(harness.TestCase):
         return ours, own
 
     def hit_of(self, name):
-        """Where hit() is in a fixture, which a stripped one does not say."""
+        """The place of hit() in a fixture, which a stripped one does not show."""
         return f"{elf_reader.Elf(harness.fixture(name.removesuffix('_stripped'))).offset_of('hit'):#x}"
 
     def compare(self, name, *jobs):
@@ -174,7 +174,7 @@ class Tables(harness.TestCase):
         self.assertEqual([places for _, _, places in by_stub], expected)
 
     def test_through_return_stubs(self):
-        """A stub's return address on the stack shows as the address that it stands for."""
+        """A stub's return address on the stack shows as the address for which it stands."""
         definitions = ["p:t/e {}:hit n=%di:s32", "r:t/a {}:leads", "r:t/b {}:aligned", "r:t/c {}:descends"]
         _, own = self.run_jobs("stacks", definitions[:1], *self.JOBS)
         ours, _ = self.run_jobs("stacks", definitions, *self.JOBS, options=("--return=stub",))
@@ -195,7 +195,7 @@ class Tables(harness.TestCase):
             self.assertEqual(places[1:], own[0][1][2:], event)
 
     def test_beyond_what_is_copied(self):
-        """A stack that is too deep is shorter; what there is of it is right. Frame pointers go on where they are."""
+        """A stack that is too deep is shorter; the recorded part is right. Frame pointers go on where they exist."""
         for name, least in (("stacks", 25), ("stacks_linked", 60)):
             ours, own = self.run_jobs(name, ["p:t/e {}:hit"], "deeper")
             (_, _, places), (_, expected) = ours[0], own[0]
@@ -204,14 +204,14 @@ class Tables(harness.TestCase):
             self.assertLess(len(places), len(expected))
 
     def test_an_alternate_stack(self):
-        """Of the stack that the handler is not on nothing is copied: the frame that was interrupted is the last."""
+        """Nothing is copied of the stack that the handler has left: the interrupted frame is the last."""
         ours, own = self.run_jobs("stacks", ["p:t/e {}:hit"], "altstack")
         (_, _, places), (_, expected) = ours[0], own[0]
         self.assertEqual(places[1:], expected[1:len(places)])
         self.assertEqual(len(places), 5)
 
     def test_through_generated_code(self):
-        """It has no tables: the frame that is linked next is its caller, and from there tables know on."""
+        """It has no tables: its caller is the next linked frame, and the tables go on from there."""
         ours, own = self.run_jobs("stacks", ["p:t/e {}:hit"], "generated", "sort")
         (_, _, places), (_, _, plain) = ours
         self.assertEqual(places[1], own[0][1][1])
@@ -225,7 +225,7 @@ class Tables(harness.TestCase):
         self.compare("stacks", "exec")
 
     def test_in_small_rings(self):
-        """Of a stack no more is copied than a quarter of the ring."""
+        """No more than a quarter of the ring is copied of a stack."""
         ours, own = self.run_jobs("stacks", ["p:t/e {}:hit"], "deep", options=("-b", "8K"))
         (_, _, places), (_, expected) = ours[0], own[0]
         self.assertEqual(places[1:], expected[1:len(places)])

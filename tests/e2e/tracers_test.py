@@ -71,7 +71,7 @@ class Tracer:
 
 
 def engines_of(pid):
-    """Tools that map the session of a process and are no part of it."""
+    """Processes that map the session of a process and are no part of it."""
     found = []
     for other in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -102,13 +102,13 @@ class TracersCase(AttachCase):
 
 
 class Orders(TracersCase):
-    """Three tools on a program that does a hundred calls a round: what each has counted is known exactly."""
+    """Three tools on a program that does a hundred calls a round: the count of each is known exactly."""
 
     # Each has the name f for something else; A and B share a place, and C a function with both.
     DEFINITIONS = {"A": ["p:f {}:f n=%di:s64", "p:g {}:g"], "B": ["p:f {}:f m=%di:u8"], "C": ["p:f {}:h", "r:g {}:f v=$retval"]}
 
     def play(self, steps):
-        """Steps are names of tools, which come and go, and a round after each."""
+        """Steps are names of tools, which come and go; a round follows each."""
         target = self.start_rounds()
         text, before = checksum_of_text(target.pid), signals_of(target.pid)
         there, rounds = {}, {}
@@ -169,7 +169,7 @@ class BusyCase(TracersCase):
 
 
 class Threads(BusyCase):
-    """Eight threads number their calls: a tool sees every one of them while it is there, each once."""
+    """Eight threads number their calls: a tool sees each of them exactly once while it is there."""
 
     def test_comings_and_goings(self):
         target = self.start_busy()
@@ -220,7 +220,7 @@ class Threads(BusyCase):
 
 
 class Ways(BusyCase):
-    """How a tool may go, and what becomes of the others."""
+    """The ways in which a tool may end, and their effects on the others."""
 
     def two(self):
         target = self.start_busy()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The kernel's recorded trace output (tests/data/kernel-traces.tsv) against what the tool prints for the same calls.
+"""The kernel's recorded trace output (tests/data/kernel-traces.tsv) against the tool's output for the same calls.
 
 Tokens of the table and the normalisation of the output are those of tests/data/make-traces.sh, which recorded it. With
 --kernel the rows are run on the running kernel instead of the tool: that checks this test.

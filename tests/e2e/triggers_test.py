@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Triggers: what they are refused for, and which hits are recorded under them, on this machine's kernel and by the tool.
+"""Triggers: their refusals, and the hits that are recorded under them, on this machine's kernel and by the tool.
 
 By hand, for longer: TRIGGER_SEED=7 TRIGGER_CASES=300 ...
 """
@@ -56,7 +56,7 @@ class Kernel:
         return f"{self.oracle.instance}/events/{self.group}/{name}/{which}"
 
     def triggers(self, name):
-        """What to write to take them away: without the counts, "enable_event:G:E:count=1 if u == 1"."""
+        """The text that removes them: without the counts, "enable_event:G:E:count=1 if u == 1"."""
         with open(self.file(name, "trigger"), encoding="latin-1") as file:
             lines = [line for line in file.read().splitlines() if line and not line.startswith("#")]
         return [re.sub(r":(unlimited|count=\d+)( if .*)?$", "", line) for line in lines]
@@ -111,13 +111,13 @@ class Scenarios(Triggers):
                     ["r"])
 
     def test_an_event_that_enables_itself(self):
-        """The hit that does so is seen where a trigger of its event looks at the record."""
+        """The hit that enables its own event is seen if a trigger of the event tests the record."""
         self.expect("r6", "ret=5 ret=6", {"r": ["enable_event:t:r"]}, ["r"])
         self.expect("r5 r6", "ret=5 ret=6", {"r": ["enable_event:t:r if u > 0"]}, ["r"])
         self.expect("r5 r6", "ret=5 ret=6", {"r": ["enable_event:t:r", "stacktrace"]}, ["r"])
 
     def test_a_hit_that_turns_the_session_on(self):
-        """By a trigger that looks at the record it comes too late for itself, unless the record waits for a filter."""
+        """A trigger that tests the record acts too late for its own hit, unless the record waits for a filter."""
         triggers = {"r": ["traceoff if u == 5"], "a": ["traceon if u == 1"]}
         self.expect("r5 a1", "ret=5 args args", triggers)
         self.expect("r5 a1 a1", "ret=5 args args", triggers, [], {"a": "u == 1"})
@@ -154,7 +154,7 @@ class Scenarios(Triggers):
 
 
 class Names(harness.TestCase):
-    """A trigger that asks for comm sees the name that the thread has at the hit, however it was set; or does nothing, which counts."""
+    """A trigger that asks for comm sees the thread's name at the hit, however it was set; or does nothing, which counts."""
 
     WORDS = ("hit=0", "self=worker", "hit=1", "other=w", "hit=2", "self=idle", "hit=3", "other=worker", "hit=4", "hit=5")
 
@@ -232,7 +232,7 @@ class Names(harness.TestCase):
 
 class Threads(harness.TestCase):
     def test_each_hit_is_recorded_or_counted(self):
-        """Whichever thread turns a switch first: events that are on are recorded."""
+        """No matter which thread turns a switch first: events that are on are recorded."""
         program = self.copy_of(harness.fixture("subject"))
         trace = self.path("trace")
         done = harness.run([*harness.tracer("-o", trace, "-b", "16M"), "-p", f"p:t/n {program}:take_numbers a=%di:u64",

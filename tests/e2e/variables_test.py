@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Variables as gdb has them at the same instruction, in code of several compilers and levels: the tool prints the same values, and
-where gdb has none the tool has none."""
+"""Variables compared with gdb at the same instruction, in code of several compilers and levels: the tool prints the same values, and
+no value where gdb has none."""
 import os
 import re
 import shutil

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Vector registers: what a probe shows of them is what the instruction would read, however the hit comes, also while signals
-come in between, and the program finds them as they were. And the floating point numbers that are passed in them."""
+"""Vector registers: a probe shows the values that the instruction would read, however the hit comes, also while signals
+interrupt, and the program's registers are unchanged. And floating point numbers that are passed in them."""
 import re
 
 import harness
@@ -42,7 +42,7 @@ class Vectors(harness.TestCase):
                              [[f"arg1={seed + 1}", pattern(seed, 3, 32), pattern(seed, 14, 32)] for seed in range(2)])
 
     def test_signals_in_between(self):
-        """Handlers that change every vector register, and hit the same probes, come at any instruction of a hit."""
+        """Handlers that change every vector register, and hit the same probes, interrupt any instruction of a hit."""
         definitions = [f"p:m {self.program}:marked %di:u64 {SOME}", f"p:b {self.program}:marked+4 %di:u64 $comm {SOME}",
                        f"r:r {self.program}:marked $retval:u64 {SOME}"]
         hits = self.hits(definitions, "20000", ["--return=stub", "-b", "64M"])
@@ -77,13 +77,13 @@ class Vectors(harness.TestCase):
                                  "main->tenth(a=1, b=2, c=3, d=4, e=5, f=6, g=7, h=8, i=9.5, j=11.75)"])
 
     def test_floating_point_results(self):
-        """`$retval` of these types is what a function returns as such: xmm0. And what was passed."""
+        """`$retval` of these types is a function's return value of that type: xmm0. And the arguments."""
         self.assertEqual(self.values(f"r:m {self.program}:mixed $retval:f64 %xmm0:f64 entry(%xmm1):f32 entry(%di):s32"),
                          ["arg1=1e+100 arg2=1e+100 arg3=-0.25 arg4=7"])
         self.assertEqual(self.values(f"r:m {self.program}:tenth $retval:f32"), ["arg1=67.25"])
 
     def test_filters_on_them(self):
-        """Of floating point numbers only their bits: a comparison of bits is none of numbers."""
+        """Floating point numbers are compared only by their bits, not as numbers."""
         hits = self.hits([], "50", ["-p", f"p:m {self.program}:marked seed=%di:u64 low=%xmm1:u8", "--filter", "low == 46"])
         self.assertEqual([hit.arguments for hit in hits], ["seed=2 low=46"])
         probe = ["-p", f"p:m {self.program}:mixed a=%xmm0:f64 bits=%xmm0:x64", "--filter"]

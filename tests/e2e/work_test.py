@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""All functions of the C library, libcrypto, libpython, bash and SQLite probed at once while each of them works: the output is
-that of the run without probes, and a sample of the functions is hit as often as the kernel's own uprobes count.
+"""All functions of the C library, libcrypto, libpython, bash and SQLite probed at once while each of them works: the output
+equals that of the run without probes, and a sample of the functions is hit as often as the kernel's own uprobes count.
 """
 import os
 import re
@@ -55,7 +55,7 @@ class Work(harness.TestCase):
                             "OPENSSL_CONF": "/dev/null"}
 
     def library(self, program, name):
-        """A copy of what a program needs, found before the original by LD_LIBRARY_PATH."""
+        """A copy of a program's library, found before the original by LD_LIBRARY_PATH."""
         listing = subprocess.check_output(["ldd", harness.need(program)], text=True)
         found = re.search(rf"(/\S*/({re.escape(name)}\S*))", listing)
         if not found:
@@ -63,7 +63,7 @@ class Work(harness.TestCase):
         return shutil.copy(os.path.realpath(found[1]), self.path(f"lib/{found[2]}"))
 
     def python(self):
-        """A library with the interpreter in it, and a program that is nothing else."""
+        """A library with the interpreter in it, and a program that only calls it."""
         listing = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=False,
                                  env={"PATH": "/usr/sbin:/sbin"}).stdout
         found = re.search(r"=> (/\S*/(libpython3\.\d+\.so\S*))$", listing, re.M)
@@ -94,7 +94,7 @@ class Work(harness.TestCase):
                 re.findall(rb"^uprobe-run: uprobes/(\S+) \S+: ([\d,]+) hits?$", seen.stderr, re.M)}
 
     def sample(self, functions, *runs):
-        """Of each file some functions that are hit, moderately often, and as often in every run."""
+        """For each file some functions that are hit, moderately often, and equally often in every run."""
         chosen = {}
         for number, path in enumerate(self.files):
             names = self.names_for_the_kernel(path)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How much of a file that others have made is taken into memory.
+// Bounds on the memory for a file that others have made.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Rows of unwind tables against readelf's, steps by them, and tables that lie.
+// Rows of unwind tables against readelf's, steps by them, and false tables.
 #include <map>
 #include <random>
 
@@ -87,7 +87,7 @@ std::string text_of(const FrameRule& rule, bool is_top) {
   return "";
 }
 
-// The rows of all functions, as readelf shows them: address, then what each column says.
+// The rows of all functions, as readelf shows them: the address, then the columns.
 void compare_with_readelf(const std::string& path, std::size_t least) {
   static const std::map<std::string, std::size_t> kColumns{
       {"rbx", 3},  {"rbp", 6}, {"r12", 12}, {"r13", 13}, {"r14", 14}, {"r15", 15}, {"ra", 16},  {"r8", 8}, {"r9", 9},
@@ -201,7 +201,7 @@ TEST(Expressions, Values) {
   EXPECT_EQ(value_of({0x31, 0x1f, 0x20}), 0U);                     // not(-1)
 }
 
-// The way to the caller of a PLT entry, whose address says how much has been pushed.
+// The way to the caller of a PLT entry, whose address shows how much has been pushed.
 TEST(Expressions, LinkageTables) {
   const Bytes expression{0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22};
   EXPECT_EQ(value_of(expression), 0x7008U);

@@ -62,7 +62,7 @@ std::vector<Range> ranges_of(const ElfFile& file) {
   return {ranges.begin(), ranges.end()};
 }
 
-// The ranges of a file that has nothing but this table, found through its header.
+// The ranges of a file that contains only this table, found through its header.
 std::vector<Range> ranges_of(const Bytes& table) {
   MadeElf made;
   made.add_part(PT_GNU_EH_FRAME, kHeader, 12);
@@ -180,7 +180,7 @@ TEST(Agreement, OfSymbolsAndUnwindTable) {
     std::size_t compared = 0;
     for (const Symbol& symbol : whole.functions()) {
       const auto frame = frames.find(symbol.address);
-      // What is exported has its symbol's range in the bare file too.
+      // An exported function has its symbol's range in the bare file too.
       if (symbol.size == 0 || symbol.is_label || symbol.dynamic || frame == frames.end()) continue;
       EXPECT_EQ(frame->second, symbol.address + symbol.size) << path << " " << symbol.name;
       ++compared;
@@ -241,7 +241,7 @@ TEST(Ranges, NestedOnesGiveTheInnermost) {
   frames.cie("zR", {0x03});
   for (const auto& [begin, size] : {std::pair(0U, 0x100U), std::pair(0x40U, 0x20U)})
     frames.fde().value(static_cast<std::uint32_t>(kFunction + begin)).value(size).end();
-  // Both entries point back to the first CIE, as the helper writes the distance from where it stands.
+  // Both entries point back to the first CIE, since the helper counts the distance from its own place.
   MadeElf made;
   made.add_part(PT_GNU_EH_FRAME, kHeader, 12);
   made.put_bytes(kHeader, {1, 0x1b, 0x03, 0x3b});
@@ -254,7 +254,7 @@ TEST(Ranges, NestedOnesGiveTheInnermost) {
   EXPECT_EQ(file.range_at(kFunction + 0x100), std::nullopt);
 }
 
-// glibc describes the code that handlers return to; it is no function, and only its two instructions are it.
+// glibc describes the code to which handlers return; it is no function, and only its two instructions belong to it.
 TEST(SignalReturns, TheOneOfAStaticProgram) {
   const ElfFile file = must_open(fixture("elf_static"));
   const auto restorer = file.find_any("__restore_rt");

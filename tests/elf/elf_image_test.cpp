@@ -142,7 +142,7 @@ TEST(Parse, WrongSectionHeadersCountAsNone) {
   }
 }
 
-// A count that does not fit into the ELF header is in the first section; whatever it is, the rest of the file is good.
+// A count that does not fit into the ELF header is in the first section; for any count the rest of the file is good.
 TEST(Parse, ImpossibleSectionCountsAreNone) {
   for (const std::uint64_t count : {std::uint64_t{0}, std::uint64_t{33}, std::uint64_t{0x10000}, UINT64_MAX / 64 + 1,
                                     std::uint64_t{UINT32_MAX}, UINT64_MAX}) {
@@ -175,7 +175,7 @@ TEST(Parse, ExtendedProgramHeaderCountIsRefused) {
   EXPECT_EQ(parse_error(bytes).text, "has more program headers than a program can have");
 }
 
-// libelf is given the bytes themselves, not a copy.
+// libelf works on the bytes themselves, not on a copy.
 TEST(Parse, BytesStayAsTheyAre) {
   for (const char* name : {"elf_pie", "elf_versions", "elf_static", "elf_tiny"}) {
     const Bytes before = bytes_of(fixture(name));
@@ -186,7 +186,7 @@ TEST(Parse, BytesStayAsTheyAre) {
   }
 }
 
-// Each table is small, but a file can name it 10,000 times: only the first few are looked at.
+// Each table is small, but a file can name it 10,000 times: only the first few are read.
 TEST(Parse, ManyTablesOfNotes) {
   MadeElf made;
   made.add_part(PT_NOTE, 0x1000, 0x1000);

@@ -59,7 +59,7 @@ TEST(CppNames, OfTheStandardLibrary) {
   EXPECT_EQ(only_function(file, "operator new(unsigned long)").name, "_Znwm");
 }
 
-// Every way to say a name leads back to it, and a thunk is never taken for its function.
+// Every form of a name leads back to it, and a thunk is never taken for its function.
 TEST(SpokenNames, OfDemangledTexts) {
   const auto accepted = [](const std::string& text) { return spoken_names("_Z1f", text).accepted; };
   EXPECT_EQ(accepted("f(int, char)"), (Names{"f(int,char)", "f"}));

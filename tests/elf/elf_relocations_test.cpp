@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Relocations: agreement with readelf, with and without section headers, tables that lie.
+// Relocations: agreement with readelf, with and without section headers, false tables.
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -68,7 +68,7 @@ TEST(Relocations, OnlyTheTwoKinds) {
   EXPECT_EQ(our_rows(must_parse(with_dynamic(MadeElf::kBase + 0x900, 71))).size(), 1U) << "the last one is cut off";
 }
 
-// Only where the file says that its code is changed, and only in code.
+// Only if the file says that its code is changed, and only in code.
 TEST(Relocations, CodeThatTheLoaderChanges) {
   constexpr std::uint64_t kPlace = MadeElf::kBase + MadeElf::kCode + 16;
   const auto file_with = [&](std::int64_t tag, std::uint64_t value) {
@@ -96,12 +96,12 @@ TEST(Hostile, SizesAndPlaces) {
        {std::uint64_t{0}, MadeElf::kBase - 1, MadeElf::kBase + MadeElf::kSize, UINT64_MAX})
     EXPECT_TRUE(our_rows(must_parse(with_dynamic(address, 72))).empty()) << address;
   EXPECT_TRUE(our_rows(must_parse(with_dynamic(MadeElf::kBase + 0x900, 0))).empty());
-  // No further than the segment goes.
+  // No further than the end of the segment.
   EXPECT_EQ(our_rows(must_parse(with_dynamic(MadeElf::kBase + 0x900, UINT64_MAX))).size(), 2U);
   EXPECT_LE(our_rows(must_parse(with_dynamic(MadeElf::kBase + MadeElf::kSize - 1, UINT64_MAX))).size(), 0U);
 }
 
-// Many sections that are all the same bytes: all of them together give no more than the file can hold.
+// Many sections with the same bytes: all of them together give no more than the file can hold.
 TEST(Hostile, OverlappingTablesAreBounded) {
   constexpr std::uint16_t kSections = 20000;
   MadeElf made;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Restartable sequences: found by their section, and by what stands before their abort handlers.
+// Restartable sequences: found by their section, and by the signature before their abort handlers.
 #include "engine/elf/rseq_sections.h"
 #include "tests/elf/fixture.h"
 
@@ -27,7 +27,7 @@ TEST_P(RseqSections, AreFound) {
 INSTANTIATE_TEST_SUITE_P(AllKinds, RseqSections,
                          testing::Values("elf_rseq_library", "elf_rseq_packed", "elf_rseq_fixed"));
 
-// Wherever its descriptor lies; without one in the file, the function that its abort handler belongs to.
+// A descriptor at any place; without one in the file, the function of its abort handler.
 TEST_P(RseqSections, WithoutASectionOfTheirOwn) {
   const ElfFile file = must_open(fixture(std::string(GetParam()) + "_elsewhere"));
   const std::uint64_t one = only_function(file, "add_one").address, two = only_function(file, "add_two").address;
@@ -51,7 +51,7 @@ TEST(RseqSection, TouchesItsCodeAndItsSignature) {
   EXPECT_FALSE(section.touches(0x200, 0x204));
 }
 
-// glibc hands the signature to the kernel when it registers a thread's area: that is no abort handler.
+// glibc passes the signature to the kernel when it registers a thread's area: that is no abort handler.
 TEST(RseqSection, RegisteringAnAreaIsNone) {
   for (const std::string& path : {fixture("elf_static"), std::string("/lib/x86_64-linux-gnu/libc.so.6")})
     EXPECT_TRUE(must_open(path).rseq_sections().empty()) << path;

@@ -70,7 +70,7 @@ TEST(Functions, OfSymtabAgreeWithReadelf) {
   }
 }
 
-// What is asked first differs from thread to thread; the answers do not.
+// The first query differs from thread to thread; the answers do not.
 TEST(Functions, FromSeveralThreads) {
   const ElfFile file = must_open(kLibc);
   const ElfFile other = must_open(kLibc);
@@ -286,7 +286,7 @@ TEST(Hostile, HashTablesWithHugeCounts) {
     Bytes bytes = with_dynamic({entry(DT_SYMTAB, base + 0x980), entry(DT_STRTAB, base + 0xa00), entry(DT_STRSZ, 5),
                                 entry(tag, base + 0xb00), entry(DT_NULL, 0)});
     for (std::size_t at = 0xb00; at < 0xb40; ++at) bytes[at] = 0xff;
-    // Whatever the count, no symbol lies outside of the file and no name outside of the names.
+    // For any count, no symbol lies outside of the file and no name outside of the names.
     EXPECT_LE(must_parse(bytes).functions().size(), MadeElf::kSize / sizeof(Elf64_Sym));
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A minimal ELF file made in memory: one executable segment that is the whole file, and what a test puts into it.
+// A minimal ELF file made in memory: one executable segment that is the whole file, and the data that a test adds.
 #pragma once
 
 #include <elf.h>
@@ -15,7 +15,7 @@ class MadeElf {
  public:
   static constexpr std::uint64_t kBase = 0x400000;  // address of the file's first byte
   static constexpr std::uint64_t kSize = 0x2000;
-  static constexpr std::uint64_t kCode = 0x1000;  // offset of what a test may call code
+  static constexpr std::uint64_t kCode = 0x1000;  // offset for a test's code
 
   MadeElf() : bytes_(kSize) {
     std::memcpy(header_.e_ident, ELFMAG, SELFMAG);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What binutils' readelf says about a file: a second opinion that shares no code with libelf.
+// The output of binutils' readelf about a file: a second opinion that shares no code with libelf.
 #pragma once
 
 #include <gtest/gtest.h>

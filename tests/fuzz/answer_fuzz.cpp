@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Fuzzes the answers of the confined reader of debug information, which may have been taken over: what is accepted is an argument that
-// compiler and verifier take, or refuse in words, and an error names no place but a column.
+// Fuzzes the answers of the confined reader of debug information, which an attacker may have taken over: an accepted answer is
+// an argument that compiler and verifier accept, or refuse with an error, and an error has no place but a column.
 //
 // Input: a byte that chooses the question, then the answer.
 #include <cstdint>

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Fuzzes the agent against the shared memory of a hostile process: the live file holds anything, and changes at any moment of a hit. The
-// agent is the real one, in this process, with the view that a traced process has: the plan for reading, the live file for writing, and
-// nothing for a terabyte on both sides. A store that leads elsewhere faults, a loop without end is counted out, and the program's
-// registers come out of a hit as they went in.
+// Fuzzes the agent against the shared memory of a hostile process: the live file has any contents, which change at any moment
+// of a hit. The agent is the real one, in this process, with a traced process's view: the plan for reading, the live file for
+// writing, and nothing for a terabyte on both sides. A store to a wrong place faults, an endless loop is counted out, and the
+// program's registers are the same before and after a hit.
 //
-// Input: which session, how it is hit, then pokes of 14 bytes: after how many instructions of the agent's, which table (or a ring that
+// Input: the session, the way of the hit, then pokes of 14 bytes: after how many instructions of the agent, which table (or a
+// ring that moves), the place in it, and the stored value. Pokes at 0 come before the first hit.
 // moves), where in it, and what is stored there. Those at 0 come before the first hit.
 #include <signal.h>
 #include <sys/mman.h>
@@ -60,10 +61,10 @@ const std::vector<Choice>& choices() {
   return all;
 }
 
-// ax alone, which the body records by itself.
+// ax alone, which the body itself records.
 const char* const kSimple = "p:g/e /b/x:0x10 n=%ax:u64";
 
-// A session as the tool has it, and as a traced process sees it.
+// A session in the tool's view, and in that of a traced process.
 class View {
  public:
   explicit View(const Choice& choice, const char* definition) {
@@ -86,7 +87,7 @@ class View {
   shared::Event& event() { return area_->event(0); }
   bool has_switches() const { return area_->has_switches(); }
 
-  // As the session began.
+  // Puts the session back into its first state.
   void begin_anew() {
     for (const auto& [at, bytes] : tables_) std::memset(at, 0, bytes);
     area_->live(0).begin();
@@ -125,13 +126,13 @@ class View {
     header_ = reinterpret_cast<agent::AreaHeader*>(base);
     require(::mprotect(mailbox(), shared::kMailboxBytes, PROT_READ | PROT_WRITE) == 0);
   }
-  // The process's own.
+  // The process's own mailbox.
   void* mailbox() const { return agent::mailbox_of(header_); }
   template <class T>
   void add_table(const T* at, u64 count) {
     if (count != 0) tables_.emplace_back(reinterpret_cast<u8*>(const_cast<T*>(at)), count * sizeof(T));
   }
-  // To a position that has room in front of it.
+  // To a position with room after it.
   static void move_ring(shared::Ring& ring, u32 used, u64 value) {
     ring.commit = value, ring.tail = static_cast<u32>(value >> 32) - used % (kRingBytes / 8);
   }
@@ -184,7 +185,7 @@ struct Input {
   }
 };
 
-// ---- one step after the other: what changes, changes between two given instructions
+// ---- one step after the other: each change comes between two given instructions
 
 struct Stepping {
   View* view = nullptr;
@@ -271,7 +272,7 @@ void hit_by_steps(View& view, const Input& input, bool asks) {
   stepping = {.view = &view, .next = input.pokes.data(), .end = input.pokes.data() + input.pokes.size()};
   while (stepping.next != stepping.end && stepping.next->after == 0)
     view.poke(stepping.next->table, stepping.next->place, stepping.next->value), ++stepping.next;
-  // The tool goes while the agent rings: it does not wait for an answer then.
+  // The tool ends while the agent rings: the agent then does not wait for an answer.
   if (asks) stepping.gone_at = 200u + input.way;
   const agent::Request request{
       .kind = shared::MailKind::libraries_changed, .tid = 1 + input.way % 128u, .path = 0, .folder = 0};
@@ -299,7 +300,7 @@ void hit_by_jumps(View& view, const Input& input, Scribbler* other) {
   if (other != nullptr) other->stop();
 }
 
-// The sessions, and the probe by jump that is of one of them at a time.
+// The sessions, and the probe by jump that belongs to one of them at a time.
 class Sessions {
  public:
   Sessions() : probe_(hit_site) {
@@ -319,7 +320,7 @@ class Sessions {
     before_ = probe_.block();
     return view;
   }
-  // Of the block nothing has changed but what the agent keeps of threads.
+  // Nothing in the block has changed but the agent's own fields.
   void check() {
     const PointBlock& now = probe_.block();
     require(std::memcmp(&now.point, &before_.point, sizeof now.point) == 0);
@@ -339,7 +340,7 @@ class Sessions {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static Sessions sessions;
   static Scribbler other;
-  if (size < 2 || (size - 2) % kPokeBytes != 0) return 0;  // a part of one is the same again
+  if (size < 2 || (size - 2) % kPokeBytes != 0) return 0;  // an incomplete poke adds nothing
   ::alarm(kMostSeconds);
   const Input input(data, size);
   View& view = sessions.take(input.choice);
@@ -377,8 +378,8 @@ std::string poke(std::uint16_t after, u8 table, u32 place, u64 value) {
 
 }  // namespace
 
-// Every session in every way: rings that are far away, full, and claimed; tables of histograms that are full and lead elsewhere; a
-// record that changes while it is built.
+// Every session in every way: rings that are far away, full, and claimed; tables of histograms that are full or lead elsewhere;
+// a record that changes while it is built.
 std::vector<std::string> fuzz_seeds() {
   std::vector<std::string> seeds;
   for (char choice = 0; choice < 6; ++choice)

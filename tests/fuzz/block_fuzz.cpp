@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Fuzzes what the tool does with the process block of a target that lies: the block is read, its probes are looked at, changed and
-// taken out. All of it must end and stay inside the tool's memory, and no write may leave the target's.
+// Fuzzes the tool against the process block of a target that lies: the tool reads the block, examines its probes, changes and
+// removes them. All of it must end and stay inside the tool's memory, and no write may leave the target's.
 //
 // Input: the tool's part of the head, then the first entries of each table, as the target leaves them.
 #include <cstdint>
@@ -46,7 +46,7 @@ NewPoint make_point(Block& block, std::uint32_t index) {
   return point;
 }
 
-// Where the parts of an input belong, by what an honest block says.
+// The places for the parts of an input, as in an honest block.
 std::vector<std::pair<Addr, std::size_t>> parts_of(const ProcessBlock& head) {
   return {{kBlock, shared::kToolOwnedBytes},
           {kBlock + head.point_offset, kEntries * sizeof(shared::Point)},
@@ -81,7 +81,7 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-// What a session does with a block that it has read.
+// The uses that a session makes of a block.
 void use(test::FakeTarget& target, Block& block) {
   Processors processors;
   for (std::uint32_t i = 0; i < block.points().size(); ++i) {

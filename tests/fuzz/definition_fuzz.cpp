@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Fuzzes definitions in both dialects: whatever is accepted compiles to a program that verifies, lists as something
-// that is accepted again with the same listing, and has a format file. The first byte chooses what is done with the
-// rest.
+// Fuzzes definitions in both dialects: an accepted one compiles to a program that verifies, has a listing that is accepted
+// again with the same listing, and has a format file. The first byte chooses the action on the rest.
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
@@ -28,7 +27,7 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-// Every file is there but those that have a ':' in their name: such a place may be a source line.
+// Every file exists except those with a ':' in their name: such a place may be a source line.
 spec::FileState look_up(const std::string& path) {
   if (path.find(':') != std::string::npos) return {.err = ENOENT, .is_regular = false};
   return {.device = 1, .inode = path.size() + 1};
@@ -54,7 +53,7 @@ void check(const spec::ProbeSpec& probe, const spec::ParseOptions& with) {
   require(program::format_file(program->layout, 1).ends_with('\n'));
 }
 
-// The text after an `if` is a filter that verifies, or a mistake that has its place in the line.
+// The text after an `if` is a filter that verifies, or a mistake with a place in the line.
 void check_filter(const spec::DefinitionSet& set, const spec::ProbeSpec& probe) {
   const spec::EventControls& controls = set.controls_of(probe);
   if (!controls.filter) return;
@@ -84,7 +83,7 @@ bool can_be_read_again(const spec::ProbeSpec& probe) {
   return spec::is_identifier(probe.event) && spec::listing(probe).size() < spec::kMaxLine;
 }
 
-// What is listed defines the same set; each probe can be deleted as it is listed.
+// A listing defines the same set again; each listed probe can be deleted.
 void check(const spec::DefinitionSet& set, const spec::ParseOptions& with) {
   const std::vector<spec::ProbeSpec> probes = set.probes();
   require(probes.size() == set.size());

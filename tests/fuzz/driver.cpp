@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The main of a fuzz test: runs every seed, every short cut-off of it, then UPROBE_FUZZ_ITERATIONS (default 20,000)
-// mutations. The random numbers have a fixed start, so that a failure can be repeated: its iteration is printed first
-// by UPROBE_FUZZ_TRACE=1, and UPROBE_FUZZ_SEED starts elsewhere.
+// The main of a fuzz test: runs every seed, every short prefix of it, then UPROBE_FUZZ_ITERATIONS (default 20,000) mutations.
+// The random numbers have a fixed start, so that a failure can be repeated: UPROBE_FUZZ_TRACE=1 prints each iteration before it
+// runs, and UPROBE_FUZZ_SEED sets another start.
 #include "tests/fuzz/driver.h"
 
 #include <algorithm>
@@ -24,14 +24,14 @@ void run(const std::string& input) {
   LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
 }
 
-// A place in the input, rather one with something in it: binary formats are mostly zeros that no reader looks at.
+// A place in the input, preferably one that is not zero: binary formats are mostly zeros that no reader examines.
 std::size_t place(const std::string& input, Random& random, std::size_t limit) {
   std::size_t at = below(random, limit);
   for (int tries = 0; tries < 4 && at < input.size() && input[at] == 0; ++tries) at = below(random, limit);
   return at;
 }
 
-// A number that programs get wrong, of 1, 2, 4 or 8 bytes, at a random place.
+// A number that programs often get wrong, of 1, 2, 4 or 8 bytes, at a random place.
 void put_number(std::string& input, Random& random) {
   constexpr std::uint64_t kNumbers[] = {0,
                                         1,

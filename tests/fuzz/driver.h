@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What every *_fuzz.cpp provides. Each of them becomes an ordinary test (driver.cpp is its main: mutated seeds, the
+// The functions that every *_fuzz.cpp defines. Each becomes an ordinary test (driver.cpp is its main: mutated seeds, the
 // same ones at each run) and, with clang and UPROBE_FUZZERS, a libFuzzer program.
 #pragma once
 
@@ -11,5 +11,5 @@
 // Feeds one input to the code under test; returns 0. A defect shows as a crash, a sanitizer report or std::abort().
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
-// Good inputs to start from: small ones, each of another kind. At least one.
+// Good inputs to start from: small ones, each of a different kind. At least one.
 std::vector<std::string> fuzz_seeds();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Damaged debug information: whatever it says, every question has an answer, and no answer is one that a fetch cannot have.
+// Damaged debug information: every question has an answer, and no answer is one that a fetch cannot have.
 #include <cstdlib>
 
 #include "engine/base/fd.h"

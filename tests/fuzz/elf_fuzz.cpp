@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Damaged ELF files: whatever the bytes are, every question has an answer, and the answers fit together.
+// Damaged ELF files: for any bytes every question has an answer, and the answers fit together.
 #include <algorithm>
 #include <cstdlib>
 
@@ -97,7 +97,7 @@ void add_sections(MadeElf& made) {
   made.put_bytes(0x7c0, {0, '.', 'e', 'h', '_', 'f', 'r', 'a', 'm', 'e', 0});
 }
 
-// A dense one: what a mutation may hit is close together.
+// A dense seed: the parts that a mutation may change are close together.
 std::string made_seed(bool with_sections) {
   const auto entry = [](std::int64_t tag, std::uint64_t value) {
     return Elf64_Dyn{.d_tag = tag, .d_un = {.d_val = value}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Damaged programs: the planners of jumps and of exits answer for every place of any file, in bounded time, and what they
-// choose keeps their own rules.
+// Damaged programs: the planners of jumps and of exits answer for every place of any file, in bounded time, and their choices
+// keep their own rules.
 #include <cstdlib>
 
 #include "engine/base/fd.h"
@@ -55,7 +55,7 @@ void check_boundary(const plan::Boundary& boundary, std::uint64_t address) {
   if (boundary.known && !boundary.is_start) require(boundary.before < address && address < boundary.after);
 }
 
-// Of places in and around the functions, and of any.
+// For places in and around the functions, and for random ones.
 void check_boundaries(const std::shared_ptr<const elf::ElfFile>& file, const plan::FileFlow& flow) {
   plan::FlowCache flows;
   plan::Boundaries boundaries(file, flows);

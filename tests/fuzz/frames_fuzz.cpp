@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Damaged unwind tables, tables of landing pads and notes: the input is all of them, in a file that is sound otherwise.
+// Damaged unwind tables, tables of landing pads and notes: the input is all of them, in an otherwise sound file.
 #include <algorithm>
 #include <cstdlib>
 
@@ -71,7 +71,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return 0;
 }
 
-// The notes of gcc's programs, then a CIE with every letter, its FDE with a table of landing pads, one of handlers' callers.
+// The notes of gcc's programs, then a CIE with every letter, its FDE with a table of landing pads, and a frame of handlers'
+// callers.
 std::vector<std::string> fuzz_seeds() {
   std::vector<std::uint8_t> seed = {4, 0, 0, 0, 4, 0, 0, 0, 3, 0, 0, 0, 'G', 'N', 'U', 0, 1, 2, 3, 4};
   seed.resize(kNoteBytes);

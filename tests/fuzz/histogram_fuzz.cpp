@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Fuzzes what the tool makes of a histogram that a hostile target has written: slots, entries, sums and keys hold anything. The copy is
-// no larger than what was laid out, each of its keys is there once, and it prints.
+// Fuzzes the reading of a histogram that a hostile target has written: slots, entries, sums and keys have any contents. The
+// copy is no larger than the layout, each of its keys is unique, and it prints.
 //
-// Input: a byte that chooses the histogram, the count of dropped hits, then slots, then entries, repeated as often as it takes.
+// Input: a byte that chooses the histogram, the count of dropped hits, then slots, then entries, repeated as often as needed.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -45,7 +45,7 @@ const std::vector<program::HistogramPlan>& plans() {
   return all;
 }
 
-// The words of a target, of exactly the size that was laid out: the input over and over.
+// The words of a target, of exactly the laid out size: the input over and over.
 std::vector<std::uint64_t> words_of(const std::uint8_t*& data, std::size_t& size, std::size_t count) {
   std::vector<std::uint64_t> words(count);
   const std::size_t bytes = std::min(size, 8 * count);

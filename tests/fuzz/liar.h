@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A process that lies to the tool, for mailbox_fuzz and page_fuzz: a child of the fuzzer that answers commands with whatever its part of
-// an input says, and writes over what the tool reads meanwhile.
+// A process that lies to the tool, for mailbox_fuzz and page_fuzz: a child of the fuzzer that answers commands as its part of
+// an input says, and overwrites the tool's input while the tool reads it.
 #pragma once
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ inline void require(bool condition, const char* what) {
   std::abort();
 }
 
-// ---- what the child does
+// ---- the child's actions
 
 inline constexpr std::size_t kMostActions = 64;
 
@@ -47,23 +47,23 @@ struct Action {
 // Shared by parent and child.
 struct Stage {
   std::uint32_t round;    // futex: an input begins
-  std::uint32_t is_over;  // the tool is done with it
+  std::uint32_t is_over;  // the tool has finished it
   std::uint32_t ended;    // the newest round that has ended
   std::uint32_t count;
   Action actions[kMostActions];
 };
 
-// What the process lies about.
+// The means of the process's lies.
 struct Lies {
   std::span<MailSlot> slots;
-  std::span<std::uint8_t> box, block;  // what it writes over
-  const std::uint32_t* wake;           // by what the tool wakes it
-  std::uint32_t* bell = nullptr;       // by what it wakes the tool
-  std::vector<std::uint64_t> places;   // addresses that it claims to have been given
+  std::span<std::uint8_t> box, block;  // memory that it overwrites
+  const std::uint32_t* wake;           // by which the tool wakes it
+  std::uint32_t* bell = nullptr;       // by which it wakes the tool
+  std::vector<std::uint64_t> places;   // addresses that it claims to have got
 };
 
-// The tool puts breakpoints at the system calls of every file that is mapped, and there is no agent here to make them: they are made in
-// memory of no file.
+// The tool puts breakpoints at the system calls of every mapped file, and there is no agent here to make the calls: code in
+// memory of no file makes them.
 using SystemCall = long (*)(long number, ...);
 inline SystemCall make_system_call() {
   // mov %rdi,%rax; mov %rsi,%rdi; mov %rdx,%rsi; mov %rcx,%rdx; mov %r8,%r10; mov %r9,%r8; mov 8(%rsp),%r9; syscall; ret
@@ -112,7 +112,7 @@ class Liar {
     wait(*lies_.wake, before, 300'000);
     if (next_ < stage_.count && is_scribble(stage_.actions[next_].act)) do_scribble(next());
   }
-  // Where nothing more is to be done the thread says that it has left.
+  // After its last action the thread says that it has left.
   Action next() { return next_ < stage_.count ? stage_.actions[next_++] : Action{Act::abandon, 0, 0}; }
   static bool is_scribble(Act act) { return act == Act::scribble_box || act == Act::scribble_block; }
   void do_scribble(const Action& action) {
@@ -120,7 +120,7 @@ class Liar {
     if (over.size() > sizeof action.value)
       std::memcpy(&over[action.where % (over.size() - sizeof action.value)], &action.value, sizeof action.value);
   }
-  // True: something has been said.
+  // True: it has said a word.
   bool answer(MailSlot& slot, const Action& action) {
     switch (action.act) {
       case Act::obey:
@@ -154,7 +154,7 @@ class Liar {
     __atomic_fetch_add(lies_.bell, 1, __ATOMIC_SEQ_CST);
     system_call_(SYS_futex, lies_.bell, static_cast<long>(FUTEX_WAKE), 1L, 0L, 0L, 0L);
   }
-  // What does not end it: memory where nothing was, or its own of before, and files.
+  // Only harmless commands: memory at free addresses, or over its own, and files.
   std::uint64_t obey(const MailSlot& slot) {
     const std::uint64_t* c = slot.command;
     const bool is_new = c[0] == SYS_mmap && (c[4] & MAP_FIXED) == 0;
@@ -204,7 +204,7 @@ T* share(std::size_t bytes = sizeof(T)) {
   return static_cast<T*>(at);
 }
 
-// Memory of the parent's that the child has at another place too.
+// The parent's memory, mapped in the child at another address too.
 inline void show_at(const void* memory, std::size_t bytes, std::uint64_t at) {
   void* const got = ::mremap(const_cast<void*>(memory), 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at);
   require(got == reinterpret_cast<void*>(at), "memory that cannot be shared");

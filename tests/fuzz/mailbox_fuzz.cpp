@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Fuzzes the tool against a process that lies in its mailbox: requests of every kind with any fields, answers to the tool's commands that
-// are not true or never come, a mailbox and a process block that change meanwhile. The tool is the real thread that serves requests; the
-// process is a child of this one. Each input ends, a process beside it that has the session too stays as it was, and the tool's memory
-// does not grow.
+// Fuzzes the tool against a process that lies in its mailbox: requests of every kind with any fields, answers to the tool's
+// commands that are false or never come, a mailbox and a process block that change during that time. The tool is the real
+// thread that serves requests; the process is a child of this one. Each input ends, a second process with the session stays as
+// it was, and the tool's memory does not grow.
 //
-// Input: how many requests, and their fields; then what the process does one after the other, at each command or while it waits.
+// Input: the number of requests, and their fields; then the actions of the process, at each command or while it waits.
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -165,7 +165,7 @@ class World {
         static_cast<void>(target::ProcessFiles::open(liar_.pid).take().write(Addr{kCode + s.address - s.address % 4096},
                                                                              text_.data(), text_.size()));
   }
-  // Rings, and waits until the request has been looked at.
+  // Rings, and waits until the tool has examined the request.
   void be_served() {
     shared::LiveHeader& live = area_->live(0).header();
     __atomic_store_n(&live.bells[0], static_cast<std::uint32_t>(liar_.pid), __ATOMIC_SEQ_CST);
@@ -175,7 +175,7 @@ class World {
     require(live.bells[0] == 0, "the tool does not come");
     service_->alone([] {});
   }
-  // What was announced has failed: the tool lets go.
+  // The announced execve has failed: the tool lets the process go.
   void take_back() {
     for (MailSlot& slot : liar_.box->slots) slot.asked = {};
     MailSlot& slot = liar_.box->slots[shared::kMailSlots - 1];
@@ -248,7 +248,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::memcpy(&fields, data, sizeof fields);
     requests.push_back(slot_of(fields, world));
   }
-  if (size % kActionBytes != 0) return 0;  // a part of one is the same again
+  if (size % kActionBytes != 0) return 0;  // an incomplete action adds nothing
   for (; size != 0 && actions.size() < kMostActions; data += kActionBytes, size -= kActionBytes) {
     Action action{.act = static_cast<Act>(data[0] % kActs)};
     std::memcpy(&action.where, data + 1, 2), std::memcpy(&action.value, data + 3, 8);
@@ -274,7 +274,7 @@ std::string action(Act act, std::uint16_t where = 0, std::uint64_t value = 0) {
 
 }  // namespace
 
-// Each kind of request alone, with a process that does as it is told; then liars of each kind.
+// Each kind of request alone, with a process that obeys; then liars of each kind.
 std::vector<std::string> fuzz_seeds() {
   const std::string one(1, '\0'), obey = action(Act::obey), path = request(MailKind::exec_begins, 0, kCode, 0xffffff9c);
   const std::string libraries = request(MailKind::libraries_changed, 0, 0, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Fuzzes the bytes of sockets: messages of other tools and of attendants, requests and replies of --control. Whatever is
-// accepted is the same again when it is encoded and decoded once more. The first byte chooses what the rest is taken for, and in which
-// pieces it comes.
+// Fuzzes the bytes of sockets: messages of other tools and of self-attach tracers, commands and replies of --control. An
+// accepted message is the same after it is encoded and decoded once more. The first byte chooses the protocol, and the pieces
+// in which the rest arrives.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

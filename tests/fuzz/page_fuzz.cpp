@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Fuzzes the helper of a preloaded program that lies in the page which they share: fields, answers to commands, and what changes
-// meanwhile. The helper is the real one up to the armed probes; the program is a child of this one. Each input ends, and nothing of the
-// tool's is touched.
+// Fuzzes the helper of a preloaded program that lies in the page which they share: fields, answers to commands, and changes in
+// between. The helper is the real one up to the armed probes; the program is a child of this one. Each input ends, and no
+// memory of the tool's is changed.
 //
-// Input: fields of the page, then what the program does one after the other, at each command or while it waits.
+// Input: fields of the page, then the actions of the program, at each command or while it waits.
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -97,7 +97,7 @@ class World {
     const auto bytes = (static_cast<std::size_t>(status.st_size) + 4095) / 4096 * 4096;
     map_fixed(kAgent, bytes, PROT_READ, MAP_PRIVATE, agent, 0);
     map_fixed(kAgent + bytes, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-              0);  // what it has besides
+              0);  // the other descriptors
     __atomic_store_n(&stage_->ended, 0, __ATOMIC_SEQ_CST);
     Liar(*stage_, {.slots = {&page->slot, 1},
                    .box = {reinterpret_cast<std::uint8_t*>(page), sizeof *page},
@@ -119,7 +119,7 @@ class World {
     shared_->blocked = f.blocked;
     shared_->slot.asked.word = shared_->slot.asked.check = shared::turn(f.number, MailState::request);
   }
-  // As cli/helper does it.
+  // In the same way as cli/helper.
   void help() {
     auto program = control::Preloaded::open(Fd(::fcntl(page_.get(), F_DUPFD_CLOEXEC, 0)));
     if (!program) return require(!program.error().text.empty(), "an error without words");
@@ -162,7 +162,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return 0;
 }
 
-// A program that does as it is told; then liars at each of its first commands.
+// A program that obeys; then liars at each of its first commands.
 std::vector<std::string> fuzz_seeds() {
   const Fields fields{.number = 2, .value = 0x1000};
   const std::string page(reinterpret_cast<const char*>(&fields), sizeof fields);

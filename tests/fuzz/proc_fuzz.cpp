@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What /proc says of a process, parts of which (paths, names) the process has chosen: lists of mappings, the line of its state.
+// Fuzzes /proc's files about a process, parts of which (paths, names) the process chooses: lists of mappings, the line of its
+// state.
 #include <algorithm>
 #include <cstdlib>
 
@@ -20,7 +21,7 @@ void check_maps(std::string_view text) {
   std::vector<Mapping> maps = parse_maps(text);
   require(maps.size() <= static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) + 1);
   for (const Mapping& m : maps) require(m.path.find('\n') == std::string::npos && m.path.size() <= text.size());
-  // The kernel's are in order; the rest of the tool goes by that.
+  // The kernel's lists are sorted; the rest of the tool relies on that.
   std::sort(maps.begin(), maps.end(), [](const Mapping& a, const Mapping& b) { return a.begin < b.begin; });
   for (const Mapping& m : maps) {
     const Mapping* found = mapping_at(maps, m.begin);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Fuzzes the reading of rings: the input is what a hostile target leaves in the shared area (header, ring words, data),
-// and what it does to it between polls. Reader and text formatter must end, stay inside, and add up.
+// Fuzzes the reading of rings: the input is a hostile target's writes to the shared area (header, ring words, data), before and
+// between polls. Reader and text formatter must end, stay inside, and add up.
 //
-// Input: 2 bytes of choices, then steps until it is used up. A step is a byte that says which ring and what is done,
-// then the bytes for it: see Attack::step.
+// Input: 2 bytes of choices, then steps until it is used up. A step is a byte that chooses the ring and the action, then the
+// bytes for it: see Attack::step.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

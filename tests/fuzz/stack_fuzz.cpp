@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Fuzzes the unwinding of a stack that a hostile target has recorded: head, frames, links, registers and words say anything, and lead
-// into code with unwind tables or without. It ends, and stays inside.
+// Fuzzes the unwinding of a stack that a hostile target has recorded: head, frames, links, registers and words have any
+// contents, and point into code with unwind tables or without. It ends, and stays inside.
 //
-// Input: the bytes behind a record. Addresses are drawn to the code of a small program.
+// Input: the bytes after a record. Addresses are moved into the code of a small program.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

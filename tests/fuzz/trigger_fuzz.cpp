@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Fuzzes triggers, with their filters and histograms: whatever is accepted makes sense to the agent, and a histogram prints as
-// something that reads as the same again.
+// Fuzzes triggers, with their filters and histograms: an accepted one makes sense to the agent, and the printed form of a
+// histogram reads as the same again.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -42,7 +42,7 @@ void check(const program::HistogramPlan& plan) {
   require(plan.bits >= shared::kMinHistogramBits && plan.bits <= shared::kMaxHistogramBits);
   for (const program::HistogramSort& sort : plan.sorts) require(sort.field < plan.values.size() + plan.keys.size());
   for (const program::HistogramWord& key : plan.keys) require(key.field.key_offset < plan.key_bytes);
-  // A sort by a bucketed key prints as the kernel prints it, which cannot be read.
+  // A sort by a bucketed key prints as in the kernel, in a form that cannot be read.
   program::HistogramPlan unsorted = plan;
   unsorted.sorts = {{}}, unsorted.filter.clear(), unsorted.is_paused = false;
   const std::string text = unsorted.text(), again = text.substr(0, text.rfind(" ["));

@@ -2,7 +2,7 @@
 """The table of the matrix: one line for each surrounding, and one for each way in which a program can end.
 
 A surrounding is made by tests/matrix/surround.c from `words`. `outcome` names, for a door (or a door and a program),
-the text of the tool's one line where the program runs unprobed; doors that are not named trace it.
+the text of the tool's one line if the program runs unprobed; through all other doors it is traced.
 """
 import signal
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class Environment:
     root: bool = True
     bare: bool = False  # no variables at all
     buffer: str = "64K"  # one ring
-    hits: int = None  # where the program cannot tell
+    hits: int = None  # if the program cannot count
 
     def refused(self, door, program):
         for key in ((door, program.name), door):
@@ -138,11 +138,11 @@ ENVIRONMENTS = [
 
 @dataclass
 class Ending:
-    """A way to go on or to end, of the program's own choice: a mode of tests/matrix/cell.c."""
+    """A way to go on or to end that the program chooses itself: a mode of tests/matrix/cell.c."""
     mode: str
-    hits: tuple = ()  # at least, at most; empty: as many as the program says
+    hits: tuple = ()  # at least, at most; empty: the program's own count
     words: list = field(default_factory=list)  # a surrounding
-    said: list = field(default_factory=list)  # by the tool; an agent that was preloaded goes on with the daemon
+    said: list = field(default_factory=list)  # by the tool; a preloaded agent goes on with the daemon
 
 
 # A daemon outlives its starter: the tool stops tracing then, a helper goes on.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The tool is killed by SIGKILL at any moment, and the program that it traces goes on as if nothing had been. Moments
+"""The tool is killed by SIGKILL at any moment, and the traced program goes on undisturbed. Moments
 are random but seeded; `--rounds N` asks for more of them.
 """
 import concurrent.futures
@@ -25,7 +25,7 @@ WAIT = 30  # seconds until a program counts as hanging; it waits a second for a 
 
 
 def all_output(process):
-    """Waits until every process that the call has left has ended. None: they hang."""
+    """Waits until every process of the call has ended. None: they hang."""
     try:
         return process.communicate(timeout=WAIT)
     except subprocess.TimeoutExpired:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Programs x surroundings x doors. Each cell: the program's output, exit code and stderr are those of the run without
-probes, and its hits are exactly as many as it counts itself; or one line says why it runs unprobed, or is not started.
+probes, and the number of its hits is exactly its own count; or one line says why it runs unprobed, or is not started.
 
 Doors:  tool     the tool runs in the surroundings, and starts the program there
         around   the tool runs outside and follows execve into the surroundings
@@ -181,7 +181,7 @@ class Matrix(harness.TestCase):
         return said, [line for line in lines if line not in ours]
 
     def check(self, door, environment, program, words=()):
-        """None, or why it cannot be run here."""
+        """None, or the reason why it cannot run here."""
         plain = self.plain_run(environment, program, words)
         if plain.returncode == 77:
             return plain.stderr.decode().strip() or "not here"
@@ -208,7 +208,7 @@ class Matrix(harness.TestCase):
         return None
 
     def text_of(self, seen, door):
-        """Under the tool it is the tool that is the reaper or the first process."""
+        """Under the tool, the tool is the reaper or the first process."""
         text = seen.stdout.decode("latin-1")
         return re.sub(r"\b(reaper|first) 1\b", r"\1 0", text) if door == "tool" else text
 

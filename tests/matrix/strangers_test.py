@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Programs that cannot or must not be traced, and others that trace: the program runs as without the tool, and one line says
-why it goes unprobed.
+"""Programs that cannot or must not be traced, and foreign tracers: the program runs as without the tool, and one line says
+why it is unprobed.
 """
 import os
 import re

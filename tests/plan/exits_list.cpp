@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// exits_list FILE: the file offset of each function whose exits are all known, and "tail" after it if some of them are jumps
+// exits_list FILE: the file offset of each function whose exits are all known, with "tail" after it if some of them are jumps
 // to other functions.
 #include <cstdio>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Instruction boundaries over all functions of real programs: nearly each that decoding finds is accepted, nothing between
-// two is; and over data in text.
+// Instruction boundaries over all functions of real programs: nearly each boundary that decoding finds is accepted, no place
+// between two is; and the same over data in text.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ std::shared_ptr<const elf::ElfFile> open(const std::string& path) {
   return file ? std::make_shared<const elf::ElfFile>(file.take()) : nullptr;
 }
 
-// Walks a function as its bytes say; a function that does not decode to its end is left out from there on.
+// Walks a function by its bytes; a function that does not decode to its end is skipped from there on.
 void check_function(const elf::ElfFile& file, Boundaries& boundaries, const elf::Range& range, Counts& counts) {
   const auto offset = file.offset_of_address(range.begin);
   if (!offset || *offset + (range.end - range.begin) > file.bytes().size()) return;
@@ -45,7 +45,7 @@ void check_function(const elf::ElfFile& file, Boundaries& boundaries, const elf:
   }
 }
 
-// Every `step`th function whose range holds no other.
+// Every `step`th function whose range contains no other.
 Counts check_file(const std::string& path, std::size_t step) {
   Counts counts;
   const auto file = open(path);
@@ -78,7 +78,7 @@ TEST(Boundary, OfASampleOfLargeProgramsFunctions) {
   }
 }
 
-// The subject says of its places what they are.
+// The subject's own list of its places.
 class Places : public testing::TestWithParam<const char*> {};
 
 TEST_P(Places, AreCodeWhereControlLeads) {

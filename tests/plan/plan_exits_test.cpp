@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Every rule of exits_of on a small function of its own (fixtures/exits.S), in a library, in a program at fixed addresses, and
-// in one whose symbols are gone.
+// in a stripped one.
 #include <gtest/gtest.h>
 
 #include <map>

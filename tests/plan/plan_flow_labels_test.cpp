@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Arrivals against what the compiler knows: it keeps the labels of all branch targets, in programs of every kind, and the
-// same file without its symbols must show each of them to be one.
+// Arrivals compared with the compiler's labels: it keeps those of all branch targets, in programs of every kind, and without
+// symbols the planner must find each of them.
 #include <elf.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ Bytes bytes_of(const std::string& path) {
   return text ? Bytes(text->begin(), text->end()) : Bytes();
 }
 
-// As `strip` leaves it, but in place: no section of symbols.
+// As `strip` leaves it, but in place: without a section of symbols.
 Bytes without_symbols(Bytes bytes) {
   Elf64_Ehdr header;
   std::memcpy(&header, bytes.data(), sizeof header);
@@ -68,7 +68,7 @@ TEST_P(Labels, AreAllArrivals) {
   }
 }
 
-// Not that everything is given up: all tables of switches are read, in whatever way the function keeps their addresses.
+// The planner does not simply give up: it reads all tables of switches, however the function keeps their addresses.
 TEST_P(Labels, OfSwitchesAreAllKnown) {
   const Bytes bytes = bytes_of(GetParam());
   auto with = elf::ElfFile::parse(GetParam(), bytes);
@@ -85,7 +85,7 @@ TEST_P(Labels, OfSwitchesAreAllKnown) {
   }
 }
 
-// A window at every instruction, and no label inside any of one.
+// A window at every instruction, and no label inside any of them.
 TEST_P(Labels, AreInNoWindow) {
   const Bytes bytes = bytes_of(GetParam());
   auto with = elf::ElfFile::parse(GetParam(), bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a definition to a place in a file, or to the reason why not.
+// From a definition to a place in a file, or to the reason of a refusal.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The places where the C library makes the system calls that matter, compared with what another decoder says.
+// The places where the C library makes the system calls that matter, compared with another decoder's.
 #include <capstone/capstone.h>
 #include <dlfcn.h>
 #include <gnu/libc-version.h>
@@ -93,7 +93,7 @@ class CLibrary : public testing::Test {
 
   std::optional<elf::ElfFile> file_;
   std::set<std::uint64_t> calls_, clones_;
-  std::set<std::uint64_t> opens_;  // calls whose point is on the instruction in front
+  std::set<std::uint64_t> opens_;  // calls whose point is on the instruction before
   std::size_t sites_ = 0;
   std::map<std::uint64_t, std::uint64_t> expected_;
 };
@@ -172,8 +172,8 @@ TEST(SystemCalls, ANumberMayComeFromMemory) {
   EXPECT_FALSE(loads_ax_from_memory(Bytes{}));
 }
 
-// mov $14,%eax; mov $8,%r8d; mov %r8,%r10; syscall: rt_sigprocmask in gcc's sanitizers. In `mov $2,%eax` after a byte that
-// only looks like the prefix of the former (jmp +0x41) it is the number after all.
+// mov $14,%eax; mov $8,%r8d; mov %r8,%r10; syscall: rt_sigprocmask in gcc's sanitizers. In `mov $2,%eax` after a byte that only
+// looks like the prefix of the former (jmp +0x41) the number counts.
 TEST(SystemCalls, AnotherRegistersNumberIsNotTheCalls) {
   const std::vector<std::uint8_t> size_too = {0xb8, 14, 0, 0, 0, 0x41, 0xb8, 8, 0, 0, 0, 0x4d, 0x89, 0xc2, 0x0f, 0x05};
   const auto found = number_before(size_too, 14);
@@ -185,7 +185,7 @@ TEST(SystemCalls, AnotherRegistersNumberIsNotTheCalls) {
   EXPECT_EQ(other->number, 2U);
 }
 
-// A file that only has the bytes of a call, in other instructions, need not be read as a whole.
+// A file with the bytes of a call only inside other instructions need not be read as a whole.
 TEST(SystemCalls, TheQuickLookKnowsInstructions) {
   const std::string path = testing::TempDir() + "quick_look";
   const auto may_have = [&](const std::vector<std::uint8_t>& code) {
@@ -201,7 +201,7 @@ TEST(SystemCalls, TheQuickLookKnowsInstructions) {
   std::remove(path.c_str());
 }
 
-// Other processes wait while a file is looked at.
+// Other processes wait while the tool examines a file.
 TEST(SystemCalls, AFileMadeOfCallsIsRefused) {
   constexpr std::uint8_t kCall[] = {0xb8, SYS_rt_sigaction, 0, 0, 0, 0x0f, 0x05};
   constexpr std::size_t kCalls = 20'000, kSize = elf::MadeElf::kCode + kCalls * sizeof kCall;

@@ -67,7 +67,7 @@ TEST_P(WindowPlan, OfOneInstruction) {
   EXPECT_EQ(window.instructions, 1);
 }
 
-// What is written to a page may be lost alone.
+// A page that is written may be lost alone.
 TEST_P(WindowPlan, InOnePage) {
   ASSERT_EQ(subject_.address("at_page_end") % 4096, 4092U);
   expect_none(WindowReason::page_end, subject_.at("at_page_end"));
@@ -93,7 +93,7 @@ TEST_P(WindowPlan, NotOverTheHeadOfALoop) {
   expect(WindowKind::several, 5, 5, subject_.at("loop_to_5"));
 }
 
-// A window may begin where the loop does: control that comes round hits the probe again.
+// A window may begin at the head of a loop: control that comes round hits the probe again.
 TEST_P(WindowPlan, AtTheHeadOfALoop) { expect(WindowKind::several, 5, 5, subject_.at("loop_to_4", 4)); }
 
 TEST_P(WindowPlan, IntoPaddingBehindTheEnd) {
@@ -197,7 +197,7 @@ TEST_P(WindowPlan, NotFromInFrontOverWhatCannotBeDisplaced) {
   EXPECT_NE(subject_.at("approached_system_call", 3).kind, WindowKind::prefix_window);
 }
 
-// There the place would not be in the jump.
+// The place would then not be in the jump.
 TEST_P(WindowPlan, NotFromInFrontByALongInstruction) {
   expect_none(WindowReason::branch_enters, subject_.at("approached_from_afar", 5));
 }

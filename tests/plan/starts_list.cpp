@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Of each file: how many of the instructions that a linear walk of its functions finds are refused as places, and why. LIST=1
+// For each file: how many of the instructions found by a linear walk of its functions are refused as places, and why. LIST=1
 // prints them.
 #include <chrono>
 #include <cstdio>

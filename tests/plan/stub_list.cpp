@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// stub_list FILE: the file offset and the name of each function that can return by way of a stub; "-OFFSET NAME: why" for the
+// stub_list FILE: the file offset and the name of each function that can return through a stub; "-OFFSET NAME: why" for the
 // others.
 #include <cstdio>
 

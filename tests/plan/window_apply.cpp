@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Starts a program, puts jumps into all windows that its own code has room for, each to a copy of what it replaces and
-// back, and lets it run: it has to do what it always does. No probe, no trampoline: only the windows and their copies.
+// Starts a program, writes jumps into all windows for which its own code has room, each to a copy of the replaced instructions
+// and back, and lets it run: it has to behave as always. No probe, no trampoline: only the windows and their copies.
 //
 //   window_apply SEED PROGRAM [ARGUMENT...]    SEED 0: at every function's start, else at random places everywhere.
 //                                              Exit code: the program's; the counts go to stderr
@@ -33,7 +33,7 @@ constexpr std::uint64_t kCopyBytes = 64UL << 20;
 constexpr std::uint64_t kBelow = 256UL << 20;       // a position-independent program, where nothing else is mapped
 constexpr std::uint64_t kFixedCopies = 0x20000000;  // above a program at fixed addresses and its heap
 
-// What the program's addresses are higher by than those of its file.
+// The distance from the addresses of the file to those of the program.
 std::uint64_t bias_of(pid_t pid, const elf::ElfFile& file) {
   std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
   for (std::string line; std::getline(maps, line);) {
@@ -46,7 +46,7 @@ std::uint64_t bias_of(pid_t pid, const elf::ElfFile& file) {
   return 0;
 }
 
-// Has the stopped program map memory: one system call in the place of its next instruction.
+// Makes the stopped program map memory: one system call in place of its next instruction.
 bool map_copies(pid_t pid, std::uint64_t address) {
   user_regs_struct before{}, call{};
   ptrace(PTRACE_GETREGS, pid, nullptr, &before);

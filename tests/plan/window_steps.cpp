@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Single-steps a program and holds every window that could be chosen in it, and in the libraries that it loads, against
-// what control really does: nothing but the instruction before may ever lead strictly inside a window, and nothing at all
-// to padding that a window would use. Stricter yet, in functions whose flow is called known every arrival that is no return
-// must be among the known ones.
+// Single-steps a program and compares every possible window in it, and in the libraries that it loads, with its real control
+// flow: only the instruction before may ever lead strictly inside a window, and none to padding that a window would use.
+// Stricter still, in functions with known flow every arrival that is no return must be among the known ones.
 //
 //   window_steps STEPS PROGRAM [ARGUMENT...]    0: nothing wrong, 1: violations, which are printed
 #include <sys/ptrace.h>
@@ -30,7 +29,7 @@
 namespace uprobe {
 namespace {
 
-// A mapped file and what every window in it would cover.
+// A mapped file and the bytes that every window in it would cover.
 class Module {
  public:
   explicit Module(elf::ElfFile file) : file_(std::move(file)), flow_(file_) {
@@ -99,7 +98,7 @@ class Watch {
  public:
   explicit Watch(pid_t pid) : pid_(pid) {}
 
-  // Where control is now, having been at `before`.
+  // Checks the place where control is now, after `before`.
   void arrive(std::uint64_t before, std::uint64_t now, bool is_excused) {
     Mapping* here = find(now);
     if (here == nullptr || here->module == nullptr) return;

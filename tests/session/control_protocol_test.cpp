@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Commands and replies survive the way through a socket; other bytes are recognised as such, whatever they are.
+// Commands and replies pass a socket unchanged; other bytes are recognised as such.
 #include "engine/ipc/control_protocol.h"
 
 #include <gtest/gtest.h>

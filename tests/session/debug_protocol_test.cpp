@@ -65,7 +65,7 @@ TEST(DebugProtocol, AnAnswerIsTakenWhole) {
   EXPECT_FALSE(decode_variables(endless, kPath));
 }
 
-// What it says of the command is not believed: a caret so far to the right would take all memory.
+// The tool does not trust an answer about the definition: a caret that far to the right would take all memory.
 TEST(DebugProtocol, AnErrorNamesNoPlaceButAColumn) {
   for (const int column : {INT_MAX, INT_MIN, -2}) {
     std::string answer = begun(Answer::error);

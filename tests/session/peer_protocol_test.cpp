@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The messages between tools on one target survive the way; other bytes are recognised as such, whatever they are.
+// Messages between tools on one target pass a socket unchanged; other bytes are recognised as such.
 #include "engine/ipc/peer_protocol.h"
 
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ std::vector<std::string> all_messages() {
       encode(ClientEnd::processes)};
 }
 
-// Decodes it as whatever it says it is. Whether it makes sense.
+// Decodes it as the kind that it claims. Whether it makes sense.
 bool is_sense(const MessageCutter::Message& message) {
   switch (message.word) {
     case Word::hello:
@@ -76,7 +76,7 @@ bool is_sense(const MessageCutter::Message& message) {
     case Word::ended:
       return decode_end(message.bytes).has_value();
     default:
-      return false;  // attendants'
+      return false;  // those of self-attach tracers
   }
 }
 

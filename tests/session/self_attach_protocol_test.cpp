@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The messages between a process and its self-attach tracer survive the way; other bytes are recognised as such.
+// Messages between a process and its self-attach tracer pass unchanged; other bytes are recognised as such.
 #include "engine/ipc/self_attach_protocol.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Stacks from the bytes after a record: by tables, by links, by both, and from bytes that make no sense.
+// Stacks from the bytes after a record: by tables, by frame pointers, by both, and from bytes that make no sense.
 #include "engine/symbolize/stack_unwinder.h"
 
 #include <elf.h>

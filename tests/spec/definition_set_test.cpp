@@ -46,7 +46,7 @@ TEST(DefinitionSet, ClearingLeavesNothingBehind) {
   EXPECT_EQ(answer(set.add("r:g/e /file:f(4)")), "ok") << "neither its kind nor its counter is remembered";
 }
 
-// The filter of an event, and where it stands in its line; "-": it has none.
+// The filter of an event, and its place in its line; "-": it has none.
 std::string filter_of(const DefinitionSet& set) {
   const EventControls& controls = set.controls_of(set.probes().back());
   return controls.filter ? std::to_string(controls.filter_at) + ": " + *controls.filter : "-";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a real kernel (6.18) made of 132 filters of one event, row by row: accepted or not, errno, message, place of the caret,
+// A real kernel's (6.18) answers to 132 filters of one event, row by row: accepted or not, errno, message, place of the caret,
 // and which of two records passed. The rows are tests/data/kernel-filters.tsv, recorded by make-filters.py.
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kRows = 132;
 constexpr std::int32_t kPid = 4711;
-// The kernel counts how often preemption was forbidden when the probe was hit; in a program there is nothing to count.
+// The kernel counts how often preemption was forbidden at the hit; a program has no such count.
 constexpr char kOfTheKernel[] = "common_preempt_count == 0";
 
 struct Row {
@@ -64,7 +64,7 @@ EventProgram event() {
   return compile(*spec).take();
 }
 
-// What the agent builds for args(1, 2, 3) and for argsneg(-1, -2, -3).
+// The agent's payloads for args(1, 2, 3) and for argsneg(-1, -2, -3).
 class Record {
  public:
   Record(const EventLayout& layout, std::int64_t first) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Filters beyond the recorded ones: precedence against a second evaluation, globs, CPU lists, lists that are refused, and
-// lists of tests that were not verified.
+// Filters beyond the recorded ones: precedence against a second evaluation, globs, CPU lists, refused lists, and lists of tests
+// without verification.
 #include "engine/program/filter.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ TEST(Filter, TheNumberOfAThreadElsewhereIsTheTools) {
   EXPECT_EQ(verdict(true, 0), Verdict::later);
 }
 
-// Random expressions over a, b and c, each 0 or 1, and what they mean.
+// Random expressions over a, b and c, each 0 or 1, and their values.
 struct Expression {
   std::string text;
   std::function<bool(unsigned)> holds;  // of the bits of a, b, c
@@ -273,7 +273,7 @@ TEST(Filter, TheVerifierRefuses) {
   EXPECT_EQ(answer([](auto& t) { t[2].value |= std::uint64_t{9} << 32; }), "test 2: a set outside of its pool");
 }
 
-// In a target anything may stand there: it ends, and reads nothing that it was not given (the sanitizers look).
+// In a target the tests may be any bytes: the filter ends, and reads only its input (the sanitizers check).
 TEST(Filter, UnverifiedTestsAreHarmless) {
   std::mt19937_64 random(11);
   const std::vector<std::uint8_t> payload(40, 0x11);

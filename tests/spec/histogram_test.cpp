@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What `hist` triggers say: how they read, print again, and where carets stand.
+// `hist` triggers: parsing, printing, and the places of carets.
 #include "engine/program/histogram.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,8 @@ TEST(Histogram, PrintsWhatItIs) {
     const auto plan = read(text);
     ASSERT_TRUE(plan) << text << ": " << plan.error().text;
     EXPECT_EQ(plan->text(), expected);
-    if (plan->text().find("=16.") != std::string::npos) continue;  // the kernel, too, prints what it would not read
+    if (plan->text().find("=16.") != std::string::npos)
+      continue;  // the kernel, too, prints forms that it would not read
     const std::string again = plan->text().substr(0, plan->text().rfind(" ["));
     const auto second = read(again);
     ASSERT_TRUE(second) << again;
@@ -111,7 +112,7 @@ TEST(Histogram, AnIfIsOneBetweenBlanks) {
   EXPECT_FALSE(parse_trigger("hist:keys=iff if"));
 }
 
-// Pieces that make sense, in orders that make none.
+// Sensible pieces in senseless orders.
 TEST(Histogram, WhateverIsReadLiesInTheKey) {
   std::mt19937 random(5);
   const char* pieces[] = {"keys=",      "vals=",    "sort=",   "size=", "n",          "q",    "s",        "cpu",

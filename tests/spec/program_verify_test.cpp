@@ -185,7 +185,7 @@ TEST(Verify, TheLayoutMatchesTheStores) {
   EXPECT_EQ(answer([](EventProgram& p) { p.layout.fields.resize(129); }), "the record has too many fields");
 }
 
-// Whatever passes keeps to the record: checked again here, by other means.
+// A program that passes stays inside the record: checked again here, by other means.
 TEST(Verify, RandomProgramsThatPassAreHarmless) {
   std::mt19937_64 random(7);
   int passed = 0;

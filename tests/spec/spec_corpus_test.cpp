@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What a real kernel (6.18) answered to 807 writes to uprobe_events, compared with strict parsing, row by row: accepted
-// or not, errno, message, place of the caret, the listing afterwards, and each event's format file.
+// A real kernel's (6.18) answers to 807 writes to uprobe_events, compared with strict parsing, row by row: accepted or not,
+// errno, message, place of the caret, the listing afterwards, and each event's format file.
 //
-// The rows are tests/data/kernel-corpus.tsv, recorded by make-corpus.sh; a token such as @OFF:t_args@ stands for what
+// The rows are tests/data/kernel-corpus.tsv, recorded by make-corpus.sh; a token such as @OFF:t_args@ replaces a value that
 // depends on the recording. The offsets are made up here, the files are real ones in a temporary directory.
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -214,7 +214,8 @@ std::string formats(const spec::DefinitionSet& set) {
   return text.empty() ? text : text + "]";
 }
 
-// Where the caret of a row is in the expanded command `where`: the column counts in the line's words with their tokens.
+// The column of a row's caret in the expanded command `where`: the recorded column counts in the line's words with their
+// tokens.
 int expected_column(const Row& row, const std::string& where, Expander& expand) {
   const std::size_t caret = std::stoul(row.caret);
   for (const std::string& line : split(row.definition, '\n')) {
@@ -238,7 +239,7 @@ void check_error(const Row& row, const Error& error, Expander& expand) {
   EXPECT_EQ(error.column, expected_column(row, error.where, expand)) << error.where;
 }
 
-// A definition that the kernel takes, whose program is refused here: its bitfield only fits because 64-bit sums wrap.
+// A definition that the kernel accepts and the compiler refuses: its bitfield only fits because 64-bit sums wrap.
 const std::set<std::string> kNotCompiled = {"p:@G@/e @BIN@:@OFF:t_args@ %di:b18446744073709551615@1/8"};
 
 void check_programs(const Row& row, const spec::DefinitionSet& set) {
@@ -285,7 +286,7 @@ TEST(Corpus, StrictParsingAnswersAsTheKernelDid) {
   EXPECT_GE(formats_compared, 350u);
 }
 
-// What the default dialect adds never changes the meaning of what the kernel accepts: it gives the same listing, or
+// The default dialect's additions never change the meaning of a line that the kernel accepts: it gives the same listing, or
 // refuses.
 TEST(Corpus, TheDefaultDialectAgreesOrRefuses) {
   const CorpusFiles files;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The default dialect's additions to the kernel's names: parts of registers, data by symbol, names left to the symbol. The
-// strict dialect has none of it.
+// strict dialect has none of them.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -281,7 +281,7 @@ TEST(Extensions, NamesThatAreLeftToTheSymbol) {
   EXPECT_EQ(error("p:/e /b/x:f"), "2: Group name is not specified");
 }
 
-// The demangler numbers entities without a name: a '#' that no comment follows.
+// The demangler numbers unnamed entities: such a '#' begins no comment.
 TEST(Extensions, NamesWithANumberSign) {
   const std::string name = "main::{lambda(int)#1}::operator()";
   const ProbeSpec spec = parsed("p:e /b/x:" + name + " %di #1} no");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Prototypes of function-based events: the steps that each piece becomes, and the errors of bad ones.
+// Prototypes of function events: the steps of each piece, and the errors of bad ones.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Definitions from people who mean harm, and from files that are no definitions at all: no crash, no endless work, an
-// error that names the fault, in both dialects.
+// Hostile definitions, and files that hold no definitions: no crash, no endless work, an error that names the fault, in both
+// dialects.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -114,7 +114,7 @@ TEST_P(Hostile, ArgumentsUpToTheirLimit) {
   EXPECT_EQ(error(start + repeated("+0(%di):x64[64] ", 6) + "%di:u8", GetParam()), message::kEventTooBig);
 }
 
-// The kernel weighs the record before it asks whether type and fetch go together.
+// The kernel checks the size of the record before it checks whether type and fetch go together.
 TEST_P(Hostile, ABigRecordComesBeforeABadType) {
   const std::string start = "p:g/e /b/x:0x10 " + repeated("+0(%di):x64[64] ", 6);
   EXPECT_EQ(error(start + "%di:string", GetParam()), message::kEventTooBig);
@@ -122,8 +122,7 @@ TEST_P(Hostile, ABigRecordComesBeforeABadType) {
   EXPECT_EQ(error(start + "%zz", GetParam()), message::kBadRegister);
 }
 
-// Random changes of good definitions: whatever is accepted compiles to a program that verifies, and lists as something
-// that is accepted again.
+// Random changes of good definitions: an accepted one compiles to a program that verifies, and its listing is accepted again.
 TEST_P(Hostile, MutatedDefinitions) {
   const std::string seeds[] = {
       "p:g/e /b/x:4096 +0(%di):u8 c=$stack1",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Definitions in the default dialect: what it adds to the kernel's, what it refuses, and what its errors say.
+// Definitions in the default dialect: its additions to the kernel's, its refusals, and the texts of its errors.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -359,7 +359,7 @@ TEST(Listing, TheDefinitionKeepsItsWords) {
   EXPECT_EQ(spec.arguments.at(0).column, 11);
 }
 
-// 18 definitions that a recording on a shared machine leaves out, because they land in the kernel's own groups.
+// 18 definitions that a recording on a shared machine omits, because they land in the kernel's own groups.
 TEST(Strict, DefaultGroupAndIgnoredText) {
   const ParseOptions strict{.strict = true, .file_check = any_file};
   for (const char* head : {"px:g/e", "p1:g/e", "p"})

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Each case is a tool in a process of its own, with a guardian, that is stopped by SIGSTOP.
+// In each case a tool, in a process of its own with a guardian, is stopped by SIGSTOP.
 #include "engine/target/guardian.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ char state_of(pid_t pid) {
   return stat ? stat->state : '?';
 }
 
-// How it has exited within that time; -1: it has not.
+// Its exit code within that time; -1: it has not exited.
 int exit_within(pid_t pid, std::chrono::milliseconds time) {
   for (const auto end = Clock::now() + time; Clock::now() < end; ::usleep(5000)) {
     int status = 0;

@@ -33,7 +33,7 @@ TEST(StoppedProcessTest, MakesACallAndLetsGo) {
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
 }
 
-// The status that the parent waits for must not be taken by the part of the program that holds the child.
+// The part of the program that holds the child must not take the status for which the parent waits.
 TEST(StoppedProcessTest, LeavesTheEndOfAnOwnChildToItsParent) {
   const pid_t child = start_sleeper();
   auto held = StoppedProcess::hold(child);

@@ -61,7 +61,7 @@ Mapping mapping(std::uint64_t begin, std::uint64_t end, const std::string& path)
 
 struct Space {
   std::vector<Mapping> maps;
-  std::size_t code = 0;  // the mapping that wants a neighbour
+  std::size_t code = 0;  // the mapping that needs a neighbour
 };
 
 Space random_space(std::mt19937_64& random) {

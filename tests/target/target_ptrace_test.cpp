@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Programs started under ptrace: what they see of it (nothing), and what happens when they cannot be started or end
-// early.
+// Programs started under ptrace: they see nothing of it. And programs that cannot be started or end early.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>

@@ -136,7 +136,7 @@ TEST(Area, MapsEachRingTwiceInARow) {
   EXPECT_EQ(area.data(0)[5], 1);
 }
 
-// What a target does with the steps gives the same picture as the tool's own mapping.
+// A target that executes the steps gets the same layout as the tool's own mapping.
 TEST(Area, MapStepsRebuildTheArea) {
   Area area = make_area(2, 8192, two_events());
   void* base = ::mmap(nullptr, area.span_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -166,7 +166,7 @@ TEST(Area, CannotBeShrunkOrSealedByATarget) {
   }
 }
 
-// Whatever descriptor a target has of the plan, or opens again, it cannot change a word of it. What the tool writes it sees.
+// By no descriptor of the plan, inherited or opened again, can a target change it. A target sees the tool's writes.
 TEST(Area, ThePlanIsWrittenByTheToolAlone) {
   Area area = make_area(1, 8192, two_events());
   ASSERT_TRUE(area.is_sealed());

@@ -75,7 +75,7 @@ TEST(Clock, SurvivesSamplesThatDoNotDiffer) {
   EXPECT_GE(clock.to_ns(kMost), clock.to_ns(6));
 }
 
-// Whatever the samples do and in whatever order stamps are converted, a later stamp never gets an earlier time.
+// For any samples and any order of conversions, a later stamp never gets an earlier time.
 TEST(Clock, IsMonotone) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 200; ++round) {
@@ -123,7 +123,7 @@ TEST(Clock, TheRealOneLiesBetweenTwoReadingsOfTheSystemClock) {
   const ClockSample after = Clock::sample();
   EXPECT_LT(before.tsc, tsc);
   EXPECT_LT(tsc, after.tsc);
-  // Not a matter of speed: the error of a short calibration is microseconds, a wrong conversion is off by far more.
+  // Independent of speed: the error of a short calibration is microseconds, a wrong conversion is off by far more.
   EXPECT_GT(clock.to_ns(tsc) + 1'000'000, before.ns);
   EXPECT_LT(clock.to_ns(tsc), after.ns + 1'000'000);
 }

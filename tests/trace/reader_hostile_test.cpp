@@ -21,7 +21,7 @@ using trace::TaskNames;
 constexpr std::uint64_t kStart = 1'000'000'000;
 constexpr std::uint32_t kRecordBytes = 48;  // of the records that are written here
 
-// Three good records are in ring 0 when `harm` gets at it.
+// Ring 0 has three good records before `harm` changes it.
 struct Case {
   std::string name;
   std::function<void(shared::Ring&, std::uint8_t* data)> harm;
@@ -116,7 +116,7 @@ TEST_F(HostileTest, DamageIsCountedAndTheRingGoesOn) {
     EXPECT_EQ(reader.counts().bad_stamps, hostile.bad_stamps);
     EXPECT_EQ(reader.counts().recorded[0], got_.items.size());
 
-    // Resynchronised: what comes now is fine again.
+    // Resynchronised: later records are good again.
     area_.ring(0).owner = 0;
     area_.ring(0).tail = static_cast<std::uint32_t>(area_.ring(0).commit >> 32);
     const std::size_t before = got_.items.size();
@@ -138,7 +138,7 @@ TEST_F(HostileTest, AFarStampDoesNotPushOutTheOthers) {
   EXPECT_LE(got_.items.back().ns, time_.now);
 }
 
-// A target that rewrites the ring's words all the time keeps the reader busy, not for ever.
+// A target that rewrites the ring's words all the time keeps the reader busy, but not for ever.
 TEST_F(HostileTest, FinishEndsThoughTheTargetGoesOn) {
   Reader reader(area_, time_.clock, names_, time_.options());
   std::uint64_t records = 0;
@@ -153,7 +153,7 @@ TEST_F(HostileTest, FinishEndsThoughTheTargetGoesOn) {
   EXPECT_LT(records, 1000u);
 }
 
-// Nonsense of every kind, many times over: nothing to expect but that it ends, stays inside and adds up.
+// Nonsense of every kind, many times over: the reader ends, stays inside, and its counts add up.
 TEST_F(HostileTest, SurvivesNoise) {
   std::mt19937_64 random(7);
   const std::vector<std::uint32_t> lengths = {0, 24, 40, 48, 4096, 4104, 8184, 8192};

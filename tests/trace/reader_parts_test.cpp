@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Several live parts are one trace, and what a process writes in its own delays the records of another by so much and no more.
+// Several live parts are one trace, and a process's writes to its own part delay the records of another by a bounded time.
 #include <gtest/gtest.h>
 
 #include "engine/trace/reader.h"
@@ -26,7 +26,7 @@ class PartsTest : public testing::Test {
   shared::Ring& ring(std::size_t part, std::uint32_t index) { return area_.live(part).ring(index); }
   Reader make_reader() { return Reader(area_, time_.clock, names_, time_.options()); }
 
-  // A record of the first part stands at the beginning of the time. How long it waits while `lie` is told before each look.
+  // How long a record at the start of the first part waits while `lie` runs before each look.
   template <class Lie>
   std::uint64_t delay_by(const Lie& lie) {
     Reader reader = make_reader();

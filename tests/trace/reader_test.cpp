@@ -66,7 +66,7 @@ std::vector<std::uint8_t> name_payload(std::uint32_t tid, std::string name) {
   return make_payload(0, tid, bytes);
 }
 
-// In the order of time, whatever ring they are in; no hit is counted for one.
+// In the order of time, in any ring; a name does not count as a hit.
 TEST_F(ReaderTest, NamesComeWithTheHits) {
   Reader reader = make_reader();
   write(0, 20), write(0, 40), write(0, 60);
@@ -82,7 +82,7 @@ TEST_F(ReaderTest, NamesComeWithTheHits) {
   EXPECT_EQ(reader.counts().damaged + reader.counts().missing, 0u);
 }
 
-// The number that is handed on is the tool's, and the record has the form that its format says.
+// The records that the reader hands on have the tool's numbers, in the form of the event's format.
 TEST_F(ReaderTest, ThreadsOfOtherNamespacesHaveNumbersOfTheTools) {
   Reader reader = make_reader();
   const shared::TaskNumber thread{.process = 70000, .thread = 7},
@@ -204,7 +204,7 @@ TEST_F(ReaderTest, DoesNotWaitForAStalledWriterForEver) {
   time_.now = kStart + 1100 * kMillisecond;
   reader.poll(got_.sink());
   EXPECT_EQ(offsets(got_), (Times{5000}));
-  // It wakes up after all: late, but printed and counted.
+  // The writer wakes up: its record is late, but printed and counted.
   ASSERT_TRUE(stuck.build(kStart + 100, make_payload(0, 77, 0)));
   stuck.commit();
   stuck.give_back();
@@ -344,7 +344,7 @@ TEST_F(ReaderTest, AGapInTheNumbersIsCounted) {
   EXPECT_EQ(reader.counts().damaged, 0u);
 }
 
-// Without a clock a record is as old as the one before it, or as the last time the ring was seen free.
+// A record without a clock is as old as the one before it, or as the last time when the ring was free.
 TEST_F(ReaderTest, RecordsWithoutAClockKeepTheirPlace) {
   Reader reader = make_reader();
   write(0, 5000);
@@ -418,7 +418,7 @@ TEST_F(CpuRingTest, AnOwnerMeansNothingThere) {
 
 class CommTest : public ReaderTest {
  protected:
-  // u32 locator at 16, 4 bytes of something else, then 16 bytes for the name.
+  // A u32 locator at 16, 4 other bytes, then 16 bytes for the name.
   CommTest() {
     program::EventProgram event = make_program(24);
     event.insns.insert(event.insns.begin(),
@@ -491,8 +491,8 @@ TEST_F(SmallMemoryTest, FinishTakesAllParts) {
   EXPECT_TRUE(std::is_sorted(got_.items.begin(), got_.items.end(), [](auto& a, auto& b) { return a.ns < b.ns; }));
 }
 
-// Memory is full and a stopped writer holds everything up: the records go on, so that the target loses none, and the
-// writer's own comes late.
+// Memory is full and a stopped writer holds everything up: the records are handed on, so that the target loses none, and the
+// writer's own record comes late.
 TEST_F(SmallMemoryTest, RoomComesBeforeOrder) {
   Reader reader = make_small_reader();
   RingWriter slow(area_, 1);

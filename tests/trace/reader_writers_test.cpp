@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The reader against real writers that run at the same time: threads, and processes that are killed at any instruction.
-// Whatever happens, each writer's records arrive complete, once, unchanged, and all of them in the order of time.
+// The reader against real writers that run at the same time: threads, and processes that are killed at any instruction. In all
+// cases each writer's records arrive complete, once, unchanged, and all of them in the order of time.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -26,7 +26,7 @@ using trace::TaskNames;
 constexpr std::uint32_t kRings = 4;
 constexpr std::uint32_t kMostWriters = 128;
 
-// Shared with the writers: how many records each has published. A killed one may have published one more than it says.
+// Shared with the writers: how many records each has published. A killed one may have published one more than its count.
 struct Progress {
   std::atomic<std::uint64_t> published[kMostWriters];
   std::atomic<bool> stop;
@@ -156,7 +156,7 @@ class Child {
   pid_t pid_;
 };
 
-// Thirty processes of two threads die at whatever instruction they are at.
+// Thirty processes of two threads are killed at any instruction.
 TEST(ReaderAndWriters, KilledProcessesLeaveNoTrace) {
   Area area = make_area(kRings, 16384, {make_program(24)});
   Progress* progress = shared_progress();
@@ -184,7 +184,7 @@ TEST(ReaderAndWriters, KilledProcessesLeaveNoTrace) {
   ::munmap(progress, sizeof *progress);
 }
 
-// A process that dies with every ring in its hands: they come back, and half a record is never seen.
+// A process dies while it has claimed every ring: they come back, and no half record is ever seen.
 TEST(ReaderAndWriters, RingsOfADeadProcessComeBack) {
   Area area = make_area(kRings, 16384, {make_program(24)});
   Progress* progress = shared_progress();
@@ -203,7 +203,7 @@ TEST(ReaderAndWriters, RingsOfADeadProcessComeBack) {
     ::kill(::getpid(), SIGKILL);
   }
   siginfo_t info{};
-  ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);  // a zombie is dead enough
+  ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);  // a zombie counts as dead
   while (reader.counts().reclaimed_rings < kRings) reader.poll(judge.sink());
   ::waitpid(child, nullptr, 0);
   write_until(area, *progress, 0, 100);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The agent's side of a ring, written once more for the tests after the protocol in session_area.h: claim, stamp, build
-// in place, commit, give back. Also the fixtures that most tests here need.
+// The agent's side of a ring, written once more for the tests by the protocol in session_area.h: claim, stamp, build in place,
+// commit, give back. Also the fixtures that most tests here need.
 #pragma once
 
 #include <unistd.h>
@@ -32,7 +32,7 @@ inline std::vector<std::uint8_t> make_payload(std::uint16_t type, std::uint32_t 
   return payload;
 }
 
-// The same of a thread of another PID namespace.
+// The same for a thread of another PID namespace.
 inline std::vector<std::uint8_t> make_payload(std::uint16_t type, const shared::TaskNumber& task,
                                               std::span<const std::uint8_t> rest = {}) {
   std::vector<std::uint8_t> payload = make_payload(type, 0u, rest);
@@ -72,7 +72,7 @@ inline Area make_area(std::uint32_t rings, std::uint64_t ring_bytes, const std::
   return Area::create_private(spec).take();
 }
 
-// Writes into one ring. Does what the agent does, one step at a time if wanted.
+// Writes into one ring as the agent does, one step at a time if wanted.
 class RingWriter {
  public:
   RingWriter(Area& area, std::uint32_t ring) : RingWriter(area.live(0), ring, area.ring_bytes()) {}

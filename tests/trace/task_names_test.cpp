@@ -34,7 +34,7 @@ class TaskNamesTest : public testing::Test {
     std::filesystem::create_directories(folder);
     std::ofstream(folder + "/comm") << text;
   }
-  // With what /proc shows of threads in PID namespaces: the numbers from the tool's inwards.
+  // With /proc's numbers of threads in PID namespaces: from the tool's inwards.
   void add_task(std::uint32_t process, std::uint32_t thread, const std::vector<std::uint32_t>& numbers,
                 const std::string& name) {
     set_comm(thread, name);
@@ -111,7 +111,7 @@ TEST_F(TaskNamesTest, AHitShowsTheNameOfItsTime) {
   names.learn(9, "executed", 30);
   names.learn(9, "forked", 10);
   names.learn(9, "again", 50);
-  EXPECT_EQ(names.name(9, 5), "forked");  // nothing is known of earlier
+  EXPECT_EQ(names.name(9, 5), "forked");  // nothing is known of earlier times
   EXPECT_EQ(names.name(9, 10), "forked");
   EXPECT_EQ(names.name(9, 29), "forked");
   EXPECT_EQ(names.name(9, 30), "executed");
@@ -119,7 +119,7 @@ TEST_F(TaskNamesTest, AHitShowsTheNameOfItsTime) {
   EXPECT_EQ(names.name(9), "again");
 }
 
-// By /proc too: of a time before it was read it says nothing, if more is known of that.
+// From /proc too: a reading says nothing about earlier times of which more is known.
 TEST_F(TaskNamesTest, WhatIsReadHoldsFromThenOn) {
   set_comm(7, "now\n");
   TaskNames names(root_);
@@ -160,7 +160,7 @@ TEST_F(TaskNamesTest, NothingIsReadOfStrangers) {
   EXPECT_EQ(names.name(8), "told");
 }
 
-// Two namespaces have tasks of the same numbers, and the tool's has one as well.
+// Tasks of two namespaces have the same numbers, and so has one of the tool's.
 TEST_F(TaskNamesTest, NumbersOfOtherNamespacesAreNobodyElses) {
   set_comm(7, "here\n");
   add_task(100, 100, {100, 7}, "first\n");
@@ -186,7 +186,7 @@ TEST_F(TaskNamesTest, AThreadIsKnownAsLongAsItIsRemembered) {
   names.refresh_all();
   EXPECT_EQ(names.number(elsewhere(100, 9)), 105u);
   names.begin(elsewhere(100, 9));
-  EXPECT_EQ(names.number(elsewhere(100, 9)), 100u) << "of one that nobody has seen the process's";
+  EXPECT_EQ(names.number(elsewhere(100, 9)), 100u) << "the process's, if the thread was never seen";
 }
 
 TEST_F(TaskNamesTest, ChildrenThatHaveNotBeenToldTheirNumber) {

@@ -55,7 +55,7 @@ class Sample {
     for (const T& value : values) put(value);
     return *this;
   }
-  // Dynamic data; the locator says where. To be called after all fields.
+  // Dynamic data; the locator gives its place. To be called after all fields.
   Sample& text(std::size_t locator_offset, const std::string& value) {
     const auto length = static_cast<std::uint32_t>(value.size() + 1);
     const std::uint32_t locator = length << 16 | static_cast<std::uint32_t>(payload.size());
@@ -79,7 +79,7 @@ class Sample {
                      "corpus-target", out);
     return std::string(out.view());
   }
-  // What follows the place.
+  // The text after the place.
   std::string values(TextOptions options = {}) const {
     const std::string all = line(options);
     const std::size_t place = all.find("41)");
@@ -138,7 +138,7 @@ TEST(Text, ALineOfAReturnEvent) {
             "   corpus-target-10064   [001] .....  1370.652542: e: (0x7f00deadbeef <- 0x564be9bf4d41) arg1=0xff\n");
 }
 
-// Names two addresses; has been asked by that record.
+// Names two addresses; counts the requests by record.
 class FakeSymbols : public Symbols {
  public:
   NamedAddress name_of(const trace::EventRecord& record, std::uint64_t address) override {
@@ -239,7 +239,7 @@ TEST(Text, TheKprobeTracerOf2009) {
   }
 }
 
-// Of a record that knows nothing of its function's entry, whatever stands in the payload.
+// For a record without an entry record, whatever the payload holds.
 TEST(Text, ValuesOfAnEntryThatIsNotKnown) {
   Sample sample(true);
   sample.field("h", Kind::hex, std::uint64_t{255}).field("d", kSigned, std::int32_t{-1});
@@ -476,7 +476,7 @@ TEST(TextHostile, RandomPayloadsStayInside) {
     for (int i = 0; i < 20'000; ++i) {
       const std::size_t size = random() % 80;
       const std::unique_ptr<std::uint8_t[]> payload(
-          new std::uint8_t[size]);  // exactly so large: a sanitizer watches it
+          new std::uint8_t[size]);  // exactly so large: a sanitizer detects reads after it
       for (std::size_t k = 0; k < size; ++k)
         payload[k] = static_cast<std::uint8_t>(random() % 4 == 0 ? random() : random() % 64);
       Buffer out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every signal there is arrives at once.
+// All kinds of signals arrive at once.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

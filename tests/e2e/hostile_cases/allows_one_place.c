@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A seccomp filter that lets one instruction alone ask for the parent's process id.
+// A seccomp filter that lets only one instruction ask for the parent's process id.
 #define _GNU_SOURCE
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A coroutine made with the sigaltstack trick (GNU Pth, QEMU): the frame of the handler that has returned is gone back
-// to later.
+// A coroutine made with the sigaltstack trick (GNU Pth, QEMU): control goes back later to the frame of a handler that has
+// returned.
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A handler on the alternate stack switches to another stack (user-level fault handlers, coroutines): what it left on
-// the alternate stack must be there when it comes back.
+// A handler on the alternate stack switches to another stack (user-level fault handlers, coroutines): its data on the alternate
+// stack must be there when it comes back.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

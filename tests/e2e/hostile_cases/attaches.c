@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A traced program attaches to others, by the id of a process and of a thread: these stop for nothing but what they do
-// themselves, before and after it lets go, and what they load later is theirs alone.
+// A traced program attaches to others, by the id of a process and of a thread: these stop only for their own actions, before
+// and after it lets go, and the libraries that they load later stay unprobed.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>

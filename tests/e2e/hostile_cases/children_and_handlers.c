@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a child does to its handlers is the child's affair, and no signal that waits is waiting in a child as well.
+// A child's changes to its handlers affect only the child, and a signal that waits for the parent does not wait for the child.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

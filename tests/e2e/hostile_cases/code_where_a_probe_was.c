@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// After dlclose, code with a breakpoint of the program's own stands where a probed function was.
+// After dlclose, code with a breakpoint of the program's own takes the place of a probed function.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>

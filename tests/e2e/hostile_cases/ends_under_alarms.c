@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A program that ends while signals come faster than anybody can wait.
+// A program that ends while signals come too fast to wait between them.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A handler installed by a system call of which the code does not say that it is that one looks where its instruction has failed.
+// A handler checks where its instruction has failed; the system call that installs it loads its number in an unusual way.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

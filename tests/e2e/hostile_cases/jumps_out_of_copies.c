@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Handlers that leave by siglongjmp take nothing with them that later hits are counted by.
+// Handlers that leave by siglongjmp leave nothing that changes the counts of later hits.
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A fast timer's handlers leave by siglongjmp from wherever they came, also from the middle of a hit: no ring may stay
-// claimed.
+// A fast timer's handlers leave by siglongjmp from any place, also from the middle of a hit: no ring may stay claimed.
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>

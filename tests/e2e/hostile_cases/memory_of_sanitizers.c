@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Counts mappings where the sanitizers want their shadow memory: they end a program that has anything there. Above
-// the reach of its own code, below that of the stack and the libraries as far as 28 random bits move them.
+// Counts mappings in the range of the sanitizers' shadow memory: they end a program that has anything there. Above the reach of
+// its own code, below the stack and the libraries, which 28 random bits move.
 #include <stdio.h>
 
 __attribute__((noinline)) void probed(void) { __asm__ volatile(""); }

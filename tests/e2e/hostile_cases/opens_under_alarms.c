@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Files opened while signals come all the time: the own status as the program has its signals, a path that ends with its page,
-// one that cannot be read, and a fifo whose other side is never opened: a signal ends that open.
+// Files opened while signals come all the time: the own status with the program's signals, a path that ends with its page, one
+// that cannot be read, and a fifo whose other side is never opened: a signal ends that open.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The program runs with an FS base of its own for a while, as green threads with storage of their own do: nothing of its
-// memory may change.
+// The program runs with an FS base of its own for a while, as green threads with their own storage do: its memory must not
+// change.
 #define _GNU_SOURCE
 #include <asm/prctl.h>
 #include <stdint.h>
@@ -26,7 +26,7 @@ int main(void) {
   unsigned long base = 0;
   long sum = 0;
   for (int i = 0; i < kWords; ++i) memory[i] = 0x0101010101010101 * (1 + i % 100);
-  memory[kBase] = memory[kBase + 2] = (uint64_t)&memory[kBase];  // it points to itself, as the psABI wants it
+  memory[kBase] = memory[kBase + 2] = (uint64_t)&memory[kBase];  // it points to itself, as the psABI requires
   memcpy(before, memory, sizeof before);
   arch_prctl(ARCH_GET_FS, (unsigned long)&base);
   arch_prctl(ARCH_SET_FS, (unsigned long)&memory[kBase]);

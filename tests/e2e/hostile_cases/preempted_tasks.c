@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Tasks that a timer preempts, wherever they are, and that go on in another thread: every call counts once.
+// Tasks that a timer preempts at any place, and that go on in another thread: every call counts once.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

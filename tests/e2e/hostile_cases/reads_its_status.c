@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What /proc says of a program's own signals is what the program has set.
+// /proc shows the signal settings that the program has made itself.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

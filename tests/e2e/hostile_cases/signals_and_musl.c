@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What posix programs do with signals, in musl (whose libc gives most of its functions no symbol).
+// The usual operations of programs on signals, in musl (whose libc gives most of its functions no symbol).
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

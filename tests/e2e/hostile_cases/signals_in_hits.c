@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Thousands of signals while functions run that may be probed: none is lost or out of order, and every handler is shown a
-// place of the program, never one that it does not have.
+// Thousands of signals while probed functions run: none is lost or out of order, and every handler sees a place of the program,
+// never one that it does not have.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <link.h>

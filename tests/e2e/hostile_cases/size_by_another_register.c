@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Blocks all signals by a system call of its own whose last number loaded is the size of the mask, then makes a child that
-// begins right after a call of its own, as gcc's leak checker does.
+// Blocks all signals by a system call of its own in which the last number loaded is the size of the mask, then makes a child
+// that begins right after a call of its own, as gcc's leak checker does.
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Handlers on alternate stacks of every size: they run where the program has said, see what it has set, and die where a frame
-// does not fit.
+// Handlers on alternate stacks of every size: they run on the program's stack, see its settings, and die if a frame does not
+// fit.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

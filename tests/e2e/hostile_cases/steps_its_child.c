@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A debugger in the traced tree that attaches to its child and steps it through functions that are probed, have been entered already, and
-// return: it sees the child's own instructions, and what the child reads of its stack is the program's.
+// A debugger in the traced tree attaches to its child and steps it through probed functions that were entered before, and
+// return: it sees the child's own instructions, and the words that the child reads of its stack are the program's.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdint.h>

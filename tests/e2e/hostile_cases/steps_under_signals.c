@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A timer that comes at every place of probed instructions of all kinds: handlers see places of the program and never a trap
-// flag that it has not set, pushed flags have none, faults are those of the program, and one that steps itself counts the
-// steps that it has without a timer.
+// A timer interrupts probed instructions of all kinds at every place: handlers see places of the program and never a trap flag
+// that it has not set, pushed flags have none, faults are those of the program, and a program that steps itself counts the same
+// steps as without a timer.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

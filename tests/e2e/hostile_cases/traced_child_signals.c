@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A child that asks to be traced and lives on: its masks, handlers and pending signals are what it has set, and its tracer
-// sees each signal once.
+// A child that asks to be traced and lives on: its masks, handlers and pending signals are those that it has set, and its
+// tracer sees each signal once.
 #include <signal.h>
 #include <stdio.h>
 #include <sys/ptrace.h>

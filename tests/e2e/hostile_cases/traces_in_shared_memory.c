@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A child in its parent's memory whose parent does not wait for it to call execve: the parent sees it stop before.
+// A child in its parent's memory whose parent does not wait for its execve: the parent sees the child stop before that.
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>

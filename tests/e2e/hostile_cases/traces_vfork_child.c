@@ -34,8 +34,8 @@ static void launch(const char* first, const char* second) {
 
 int main(void) {
   launch("/bin/true", "/bin/false");
-  probed(1);  // still probed: the request came when nothing was left to do but to call execve
+  probed(1);  // still probed: the request came when only the execve was left
   launch("/nowhere/true", "/bin/true");
-  printf("%d\n", probed(1));  // unprobed, as the parent's text is what a traced child has run in
+  printf("%d\n", probed(1));  // unprobed: the parent's text was that of a traced child
   launch("/bin/false", "/bin/true");
 }

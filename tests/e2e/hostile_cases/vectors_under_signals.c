@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Vector registers, whole, live across calls that are probed while handlers come in between and use vectors of their own.
+// Vector registers, whole, live across probed calls while handlers interrupt and use vectors of their own.
 #define _GNU_SOURCE
 #include <immintrin.h>
 #include <signal.h>

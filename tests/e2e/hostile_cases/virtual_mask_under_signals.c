@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the program believes of its mask and of its alternate stack stays true through thousands of handlers.
+// The program's mask and alternate stack stay as it has set them through thousands of handlers.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// stepper steps|breaks SIGNAL COMMAND...: runs a command that ends in subject.c, and sends it a signal at every
-// instruction of its visits: found by single steps, or by a hardware breakpoint at each byte of its slot and of the body (a step inside
-// of an rseq section aborts it, a breakpoint after it does not). Prints the signals that were sent, then the subject's output.
+// stepper steps|breaks SIGNAL COMMAND...: runs a command that ends in subject.c, and sends it a signal at every instruction of
+// its visits: found by single steps, or by a hardware breakpoint at each byte of its slot and of the body (a step inside an
+// rseq section aborts it, a breakpoint after it does not). Prints the signals sent, then the subject's output.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -48,7 +48,7 @@ static int is_marker(int stop, int* entered) {
   return registers().orig_rax == kGetppid && !*entered;
 }
 
-// On to the next marker, its own signals passed on.
+// On to the next marker; passes the subject's own signals on.
 static void go_to_marker(int number) {
   for (int entered = 0, stop = number;;) {
     stop = go(PTRACE_SYSCALL, stop);
@@ -71,7 +71,7 @@ static void set_breakpoint(uint64_t at) {
   }
 }
 
-// To the probed place, without a step: the kernel takes a trap flag for the program's own once a popf has been stepped.
+// To the probed place, without a step: after a stepped popf the kernel takes the trap flag for the program's own.
 static void go_to_site(void) {
   set_breakpoint((uint64_t)subject.site);
   for (int stop = 0; (stop = go(PTRACE_CONT, stop)) != SIGTRAP || (int64_t)registers().rip != subject.site;) continue;
@@ -102,8 +102,7 @@ static long count_steps(void) {
   return steps;
 }
 
-// Each step is there at the beginning, and where UPROBE_TEST_LONG is set also at the end; of the others some, since the way to each is
-// stepped.
+// Every step at the beginning, and with UPROBE_TEST_LONG also at the end; of the others some, since the way to each is stepped.
 static void all_steps(int number) {
   const int is_long = getenv("UPROBE_TEST_LONG") != NULL;
   const long steps = count_steps(), sparse = is_long ? 11 : 37, end = is_long ? 1 : 4;
@@ -140,7 +139,7 @@ static uint64_t jump_target(uint64_t at) {
 
 static int byte_at(uint64_t at) { return (int)(ptrace(PTRACE_PEEKTEXT, subject.pid, at, 0) & 0xff); }
 
-// The place that an approach leads to, by the jump after its copy.
+// The place of a prefix window, by the jump after its copy.
 static uint64_t thunk_behind(uint64_t copy) {
   if (byte_at(copy + kThunkCall) == 0xe8) return copy;
   for (uint64_t at = copy; at < copy + kSlot; ++at)
@@ -176,7 +175,7 @@ __attribute__((noinline)) static int passes_by(int number) {
   return number;
 }
 
-// A virtual machine may take a breakpoint and never stop there: asked on a child that passes by one.
+// A virtual machine may accept a hardware breakpoint and never stop there: tried on a child that passes one.
 static int breakpoints_stop(void) {
   const pid_t child = fork();
   if (child == 0) {

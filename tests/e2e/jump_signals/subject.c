@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Visits a probed place with every register known, again and again, between two system calls by which a stepper (stepper.c)
-// knows where it is. A handler checks that its context is one of the program: before the place, or after it.
+// knows its place. A handler checks that its context is one of the program: before the probed place, or after it.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdint.h>
@@ -56,7 +56,7 @@ __attribute__((noinline)) void handled(long n) { __asm__ volatile("lea 0x1000(%0
 
 static volatile long signals, bad_places, bad_registers, before, after, elsewhere;
 
-// As at one of the two places. Of the flags all but RF, which the kernel sets at will, and IF.
+// The registers at one of the two places. All flags but RF, which the kernel sets at will, and IF.
 static int is_as_wanted(const greg_t* r, uint64_t gain, int changes_flags) {
   const uint64_t now[] = {r[REG_RAX], r[REG_RBX], r[REG_RCX], r[REG_RDX], r[REG_RSI], r[REG_RDI], r[REG_RBP], r[REG_R8],
                           r[REG_R9],  r[REG_R10], r[REG_R11], r[REG_R12], r[REG_R13], r[REG_R14], r[REG_R15]};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Threads that execute a probed instruction as fast as they can, under timers whose handlers do it too, leave by siglongjmp,
-// go on by setcontext, and ask where they are. The instruction, or the second one of a window of two (SEVERAL), counts its
-// executions: as many hits there have to be. APPROACH: it is too short for a jump, which begins before it.
+// Threads that execute a probed instruction as fast as they can, under timers whose handlers do so too, leave by siglongjmp, go
+// on by setcontext, and ask for their callers. The instruction, or the second one of a window of two (SEVERAL), counts its
+// executions: the number of hits must equal that. APPROACH: it is too short for a jump, which begins before it.
 #define _GNU_SOURCE
 #include <execinfo.h>
 #include <pthread.h>
@@ -48,7 +48,7 @@ __attribute__((noinline)) static void visit_often(void) {
   __asm__ volatile("");
 }
 
-// From the probed function its caller is to be found.
+// The unwinder must find the caller of the probed function.
 static void look_back(const ucontext_t* context) {
   const char* ip = (const char*)context->uc_mcontext.gregs[REG_RIP];
   if (ip < (const char*)probed || ip >= probed_end) return;

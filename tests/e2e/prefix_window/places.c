@@ -2,10 +2,10 @@
 // Places that are too short for a jump, each before an instruction that a branch may enter, and the code that leads to them.
 //
 //   places list               "NAME OFFSET APPROACH" of each, from the beginning of walk()
-//   places walk COUNT         prints what walk() makes of everything
-//   places faults             a handler repairs what an approach and a place fault on; prints how often, and where that was
-//   places raw_faults         the same of a handler that comes back by an instruction of its own
-//   places live               "ready"; two threads walk until a line comes, to each of which the answer is how often they have
+//   places walk COUNT         prints a digest of all results of walk()
+//   places faults             a handler repairs the faults of a prefix window and of a place; prints how many, and where
+//   places raw_faults         the same with a handler that returns by an instruction of its own
+//   places live               "ready"; two threads walk until a line comes; the answer to each line is the count of their walks
 //   places writable           walks, makes the code writable and executable again, walks
 //   places fork               a child walks, and so does its child by vfork
 //   places library FILE N     loads and unloads this as a library, N times, and walks in it
@@ -29,7 +29,7 @@ uint64_t walk(uint64_t count, atomic_ulong* counter);
 extern const char walk_end[];
 extern const int places[], place_count;
 __asm__(
-    // a branch may enter after it: it never does
+    // a branch that may enter after it, but never does
     ".macro ENTERED at\n.L\\at: test %rdi, %rdi\njs .L\\at\n.endm\n"
     ".skip 160, 0xf4\n"  // no padding for a short jump
     ".globl walk, walk_end\n.type walk, @function\n.p2align 4\nwalk:\n.cfi_startproc\nxor %eax, %eax\n.Lhead:\n"
@@ -95,7 +95,7 @@ static void repair(int number, siginfo_t* info, void* context) {
     ++seen_at;
   else
     ++seen_elsewhere;
-  // first what may only be read, so that the place faults too
+  // at first read-only, so that the place faults too
   static void* page;
   if (page == NULL) page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   r[REG_RSI] = (greg_t)(r[REG_RSI] == 8 ? page : (void*)&repaired);
@@ -155,7 +155,7 @@ static int forks(void) {
   return 0;
 }
 
-// Prints what it has made of everything, and how much memory has no file in the end.
+// Prints a digest of all results, and how much memory has no file in the end.
 static int library(const char* file, long times) {
   uint64_t digest = 0, unnamed = 0, begin = 0, end = 0, inode = 0;
   char line[4096];
