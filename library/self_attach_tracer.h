@@ -14,7 +14,8 @@ namespace libuprobe {
 
 struct SelfAttachTracer {
   uprobe::Fd socket;
-  pid_t intermediate = 0;  // a child that only wait4(intermediate, __WCLONE) sees, and that ends after the tracer; 0: none
+  pid_t intermediate =
+      0;  // a child that only wait4(intermediate, __WCLONE) sees, and that ends after the tracer; 0: none
 };
 
 // `thread`: the thread whose hits make no events, usually the caller. Call it with signals blocked.
