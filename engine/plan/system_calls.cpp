@@ -11,7 +11,7 @@
 #include "arch/x86/code/decode.h"
 #include "arch/x86/code/relocate.h"
 #include "arch/x86/code/scan.h"
-#include "engine/plan/call_patterns.h"
+#include "arch/x86/code/call_patterns.h"
 
 namespace uprobe::plan {
 namespace {

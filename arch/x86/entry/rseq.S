@@ -7,7 +7,7 @@
 //
 // The section is one range of addresses: linkers sort the input sections .text.sorted.* by name, so the compiled functions
 // that build records (preload/agent.h, UPROBE_IN_SECTION) lie between its begin and its end below, and the commit comes last. Nothing in the range
-// may call out of it: the kernel forgets a section whose thread it finds outside (cmake/CheckAgent.cmake looks). The same
+// may call out of it: the kernel forgets a section whose thread it finds outside (arch/x86/CheckAgent.cmake looks). The same
 // functions serve claimed rings; without a descriptor in rseq_cs the range means nothing.
 //
 // An abort finds any registers and any depth of calls. The compiled functions keep frame pointers, so rbp is a link of a

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The application's vector registers, where no signal frame has them: a hit by jump, or a return by a stub, runs on with
 // whatever the application left in them, since the agent is compiled for general registers only. Nothing here changes one:
-// cmake/CheckAgent.cmake looks.
+// arch/x86/CheckAgent.cmake looks.
 //
 // void uprobe_store_xmm(u32 number, u64 (&to)[2]), void uprobe_store_ymm(u32 number, u64 (&to)[4]); number < 16. Part of the
 // rseq section's callable range (rseq.S).

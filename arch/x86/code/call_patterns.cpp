@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/plan/call_patterns.h"
+#include "arch/x86/code/call_patterns.h"
 
 #include <sys/syscall.h>
 
