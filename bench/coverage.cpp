@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "arch/x86/code/scan.h"
+#include "arch/code/scan.h"
 #include "engine/elf/elf_file.h"
 #include "engine/plan/entries.h"
 #include "engine/plan/exit_place.h"
@@ -110,10 +110,10 @@ Targets targets_of(const plan::FileFlow& flow) {
   Targets targets;
   for (const plan::SweptFunction& function : flow.functions())
     for (std::uint64_t at = function.range.begin; at < function.range.end; ++at) {
-      x86::Scanned insn;
-      if (!flow.is_start(at) || !x86::scan(flow.bytes_at(at), Addr{at}, insn)) continue;
-      if (insn.leads == x86::Leads::call) targets.calls.insert(insn.target);
-      if (insn.leads == x86::Leads::jump || insn.leads == x86::Leads::jump_if) targets.jumps.insert(insn.target);
+      arch::Scanned insn;
+      if (!flow.is_start(at) || !arch::scan(flow.bytes_at(at), Addr{at}, insn)) continue;
+      if (insn.leads == arch::Leads::call) targets.calls.insert(insn.target);
+      if (insn.leads == arch::Leads::jump || insn.leads == arch::Leads::jump_if) targets.jumps.insert(insn.target);
     }
   return targets;
 }

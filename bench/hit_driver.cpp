@@ -2,7 +2,7 @@
 // Compiled like the agent: see hit_driver.h.
 #include "bench/hit_driver.h"
 
-#include "arch/x86/entry/cpu.h"
+#include "arch/entry/cpu.h"
 #include "preload/agent.h"
 
 namespace uprobe::bench {

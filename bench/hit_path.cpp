@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "arch/x86/code/trampoline.h"
+#include "arch/code/trampoline.h"
 #include "engine/program/compile.h"
 #include "engine/program/filter.h"
 #include "engine/shared/trampoline.h"
@@ -95,9 +95,9 @@ std::uint8_t* island_near(std::uint64_t near) {
   die("no room for an island");
 }
 
-x86::FastRecord fast_record(trace::Area& area, std::uint32_t event) {
+arch::FastRecord fast_record(trace::Area& area, std::uint32_t event) {
   const AreaHeader& header = area.header();
-  x86::FastRecord fast;
+  arch::FastRecord fast;
   fast.area = Addr{word_of(&header)};
   fast.data_offset = header.data_offset, fast.ring_bytes = header.ring_bytes;
   fast.ring_offset = header.ring_offset, fast.cpu_ring_count = header.cpu_ring_count;
@@ -137,15 +137,15 @@ void arm(std::uint32_t index, std::uint64_t site, trace::Area& area, u8 session,
                               .next = 0,
                               .distance = is_return ? static_cast<i32>(site - function) : 0,
                               .pops = 8};
-  x86::BodySpec spec{.at = Addr{word_of(at)}, .block = Addr{word_of(&g_block)}};
+  arch::BodySpec spec{.at = Addr{word_of(at)}, .block = Addr{word_of(&g_block)}};
   spec.jump_entry = Addr{word_of(&uprobe_jump_entry)};
   if (fast) spec.fast = fast_record(area, event), spec.fast->is_return = is_return;
-  const x86::Body body = x86::make_body(spec);
+  const arch::Body body = arch::make_body(spec);
   if (body.records != fast) die("no body");
   std::memcpy(at, body.bytes.data(), body.bytes.size());
   const std::uint64_t slot = word_of(at) + kPage / 2, thunk = slot + kThunkInSlot;
   std::vector<std::uint8_t> code;
-  if (!x86::append_thunk(code, Addr{thunk}, spec.at + x86::kBodyEntry)) die("no thunk");
+  if (!arch::append_thunk(code, Addr{thunk}, spec.at + arch::kBodyEntry)) die("no thunk");
   const ExitHead exit{.lead = 0, .moves = 8, .function = function};
   const SlotHead head{site, index, fast ? event : kAskAgent};
   std::memcpy(at + kPage / 2 - sizeof exit, &exit, sizeof exit);

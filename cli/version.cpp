@@ -4,7 +4,7 @@
 
 #include <capstone/capstone.h>
 
-#include "arch/x86/code/decode.h"
+#include "arch/code/decode.h"
 #include "engine/dwarf/version.h"
 #include "engine/shared/layout.h"
 
@@ -23,7 +23,7 @@ std::string capstone_version() {
 std::string version_text() {
   const dwarf::LibraryVersions elfutils = dwarf::library_versions();
   return "uprobe-run " UPROBE_VERSION "\ncommit: " + std::string(commit()) +
-         "\nagent ABI: " + std::to_string(shared::kAbiVersion) + "\nlibraries: Zydis " + x86::decoder_version() +
+         "\nagent ABI: " + std::to_string(shared::kAbiVersion) + "\nlibraries: Zydis " + arch::decoder_version() +
          ", Capstone " + capstone_version() + ", libdw " + elfutils.libdw + ", libelf " + elfutils.libelf +
          "\nmachine: x86-64; tiers: jump, int3; modes: launch, attach, list, dry-run, check, LD_PRELOAD\n";
 }

@@ -30,14 +30,14 @@ function(uprobe_library name)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   if(sources)
     add_library(${name} STATIC ${sources})
-    target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
+    target_include_directories(${name} PUBLIC ${UPROBE_INCLUDES})
     target_link_libraries(${name} PUBLIC ${A_LINKS} PRIVATE ${A_PRIVATE_LINKS})
     set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     uprobe_warnings(${name})
     uprobe_hardening(${name})
   else()
     add_library(${name} INTERFACE)
-    target_include_directories(${name} INTERFACE ${PROJECT_SOURCE_DIR})
+    target_include_directories(${name} INTERFACE ${UPROBE_INCLUDES})
     target_link_libraries(${name} INTERFACE ${A_LINKS})
   endif()
 endfunction()
@@ -56,13 +56,13 @@ endfunction()
 # Code that runs in the target: freestanding, general registers only, no sanitizer, always optimised.
 function(uprobe_in_target target)
   uprobe_warnings(${target})
-  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_include_directories(${target} PRIVATE ${UPROBE_INCLUDES})
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:-ffreestanding -fno-exceptions -fno-rtti -fno-stack-protector -fno-threadsafe-statics
-      -mgeneral-regs-only -fno-jump-tables -O2 -fno-sanitize=all -fcf-protection=none -fno-asynchronous-unwind-tables
-      -fno-builtin -mno-red-zone>
-    # No string instruction and no loop of memcpy turned into a call of memcpy.
+      -fno-jump-tables -O2 -fno-sanitize=all -fcf-protection=none -fno-asynchronous-unwind-tables -fno-builtin
+      ${UPROBE_IN_TARGET_FLAGS}>
+    # No loop of memcpy turned into a call of memcpy.
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-fno-tree-loop-distribute-patterns
-      -mmemcpy-strategy=libcall:-1:noalign -mmemset-strategy=libcall:-1:noalign>)
+      ${UPROBE_IN_TARGET_GNU_FLAGS}>)
 endfunction()

@@ -14,7 +14,7 @@
 // block or the area at the place of use.
 #pragma once
 
-#include "arch/x86/entry/signal_frame.h"
+#include "arch/entry/signal_frame.h"
 #include "engine/shared/event_program.h"
 #include "engine/shared/mailbox.h"
 #include "engine/shared/process_block.h"

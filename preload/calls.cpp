@@ -2,7 +2,7 @@
 // System calls at internal points (in libc and ld.so): the few that the agent has to make in the application's stead.
 #include "preload/calls.h"
 
-#include "arch/x86/entry/signal_frame.h"
+#include "arch/entry/signal_frame.h"
 #include "preload/copies.h"
 #include "preload/deferred_signals.h"
 #include "preload/handler_entry.h"

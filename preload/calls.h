@@ -2,7 +2,7 @@
 // System calls that the agent makes in the application's stead.
 #pragma once
 
-#include "arch/x86/entry/signal_frame.h"
+#include "arch/entry/signal_frame.h"
 #include "preload/agent.h"
 #include "preload/system_call.h"
 

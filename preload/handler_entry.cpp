@@ -8,7 +8,7 @@
 // interrupts the thread has ended before the thread goes on.
 #include "preload/handler_entry.h"
 
-#include "arch/x86/entry/cpu.h"
+#include "arch/entry/cpu.h"
 #include "engine/shared/agent_header.h"
 #include "preload/copies.h"
 #include "preload/returns.h"

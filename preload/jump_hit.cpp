@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Hits by jump that the body does not record itself, and returns through a stub.
-#include "arch/x86/entry/cpu.h"
+#include "arch/entry/cpu.h"
 #include "preload/agent.h"
 #include "preload/calls.h"
 #include "preload/handler_entry.h"

@@ -9,7 +9,7 @@
 //
 // Any process of the session can wake this thread, or take its bell: so each wait lasts one slice at most, after which the
 // thread looks into its own mailbox, and rings again until the tool has seen the request.
-#include "arch/x86/entry/cpu.h"
+#include "arch/entry/cpu.h"
 #include "preload/agent.h"
 #include "preload/ring.h"
 #include "preload/system_call.h"

@@ -2,7 +2,7 @@
 // Code that comes into the process by mmap and mprotect, and code that goes. See mappings.cpp.
 #pragma once
 
-#include "arch/x86/entry/signal_frame.h"
+#include "arch/entry/signal_frame.h"
 #include "preload/agent.h"
 
 namespace uprobe::agent {

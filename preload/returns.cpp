@@ -13,7 +13,7 @@
 // is installed with SA_NODEFER if it is to return this way, and its virtual mask is kept as for SIGTRAP.
 #include "preload/returns.h"
 
-#include "arch/x86/entry/cpu.h"
+#include "arch/entry/cpu.h"
 #include "preload/system_call.h"
 #include "preload/virtual_mask.h"
 

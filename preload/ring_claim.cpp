@@ -4,7 +4,7 @@
 // A thread that finds a ring claimed takes the next one; it never waits. A signal handler that hits while its own thread is
 // building a record sees that ring claimed and takes another. A thread that leaves the building of a record by siglongjmp
 // leaves its ring claimed for good: CPU rings have no such loss.
-#include "arch/x86/entry/cpu.h"
+#include "arch/entry/cpu.h"
 #include "preload/ring.h"
 
 namespace uprobe::agent {

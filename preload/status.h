@@ -2,7 +2,7 @@
 // The lines of /proc/self/status about the program's signals. See status.cpp.
 #pragma once
 
-#include "arch/x86/entry/signal_frame.h"
+#include "arch/entry/signal_frame.h"
 #include "preload/agent.h"
 
 namespace uprobe::agent {

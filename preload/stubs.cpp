@@ -8,7 +8,7 @@
 // may find its callers by means other than an unwinder.
 #include "preload/stubs.h"
 
-#include "arch/x86/entry/cpu.h"
+#include "arch/entry/cpu.h"
 #include "engine/shared/return_stub.h"
 #include "preload/callers.h"
 #include "preload/system_call.h"

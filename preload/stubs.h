@@ -2,7 +2,7 @@
 // Returns through a stub. See stubs.cpp and engine/shared/return_stub.h.
 #pragma once
 
-#include "arch/x86/entry/signal_frame.h"
+#include "arch/entry/signal_frame.h"
 #include "engine/shared/return_stub.h"
 #include "preload/agent.h"
 

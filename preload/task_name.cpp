@@ -4,7 +4,7 @@
 // free, or the ring is full, the name is lost, and the reader uses /proc alone.
 #include "preload/task_name.h"
 
-#include "arch/x86/entry/cpu.h"
+#include "arch/entry/cpu.h"
 #include "engine/shared/task_name.h"
 #include "preload/ring.h"
 #include "preload/system_call.h"

@@ -3,7 +3,7 @@
 // Before that exists, and in programs without such a libc, the process id stands in.
 #include "preload/thread.h"
 
-#include "arch/x86/entry/cpu.h"
+#include "arch/entry/cpu.h"
 #include "preload/agent.h"
 #include "preload/ring.h"
 #include "preload/system_call.h"

@@ -7,7 +7,7 @@
 // popped off that frame are still readable: they lie in the red zone, and the agent's signal frames do not overwrite that.
 #include "preload/trampolines.h"
 
-#include "arch/x86/entry/cpu.h"
+#include "arch/entry/cpu.h"
 #include "preload/slots.h"
 #include "preload/stubs.h"
 #include "preload/system_call.h"

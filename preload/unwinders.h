@@ -2,7 +2,7 @@
 // Unwinders that ask for the object of an address. See unwinders.cpp.
 #pragma once
 
-#include "arch/x86/entry/signal_frame.h"
+#include "arch/entry/signal_frame.h"
 #include "preload/agent.h"
 
 namespace uprobe::agent {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <functional>
 
-#include "arch/x86/code/scan.h"
+#include "arch/code/scan.h"
 #include "engine/arm/armer_work.h"
 #include "engine/arm/ifunc.h"
 #include "engine/base/text.h"
@@ -91,8 +91,8 @@ bool may_jump(shared::PointRole role) {
 std::unique_ptr<Pending> prefix_window_of(const Pending& place, const plan::FileJumps& jumps,
                                           const plan::Window& window, const Block& block, const target::Mapping& m) {
   const auto code = jumps.flow().bytes_at(window.begin());
-  x86::Scanned first;
-  if (!x86::scan(code, Addr{window.begin()}, first)) return nullptr;
+  arch::Scanned first;
+  if (!arch::scan(code, Addr{window.begin()}, first)) return nullptr;
   auto prefix_window = std::make_unique<Pending>();
   prefix_window->window = &window;
   prefix_window->code.assign(code.begin(), code.begin() + window.prefix_window);

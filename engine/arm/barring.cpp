@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <string>
 
-#include "arch/x86/code/scan.h"
+#include "arch/code/scan.h"
 #include "engine/arm/armer_work.h"
 #include "engine/base/fd.h"
 #include "engine/patch/disarm.h"
@@ -111,9 +111,9 @@ std::vector<std::uint64_t> led_to(const elf::ElfFile& file, std::uint64_t abort)
     all.push_back(at);
     for (bool goes_on = true; goes_on && instructions > 0; --instructions) {
       const auto offset = file.offset_of_address(at);
-      x86::Scanned scanned;
-      if (!offset || !x86::scan(file.bytes().subspan(*offset), Addr{at}, scanned)) break;
-      const bool is_jump = scanned.leads == x86::Leads::jump || scanned.leads == x86::Leads::jump_if;
+      arch::Scanned scanned;
+      if (!offset || !arch::scan(file.bytes().subspan(*offset), Addr{at}, scanned)) break;
+      const bool is_jump = scanned.leads == arch::Leads::jump || scanned.leads == arch::Leads::jump_if;
       if (is_jump && std::count(all.begin(), all.end(), scanned.target) == 0) open.push_back(scanned.target);
       goes_on = scanned.falls_through;
       at += scanned.length;

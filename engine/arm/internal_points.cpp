@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "arch/x86/code/call_patterns.h"
+#include "arch/code/call_patterns.h"
 #include "engine/plan/unwinder_signs.h"
 #include "engine/process/mapped_file.h"
 

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <utility>
 
-#include "arch/x86/code/trampoline.h"
-#include "arch/x86/code/window.h"
+#include "arch/code/trampoline.h"
+#include "arch/code/window.h"
 #include "engine/arm/islands.h"
 #include "engine/patch/batched_patch.h"
 #include "engine/process/text_view.h"
@@ -30,9 +30,9 @@ bool is_system_call(const std::vector<std::uint8_t>& insn) {
 }
 
 // `next`: the address to which a prefix window leads.
-Result<x86::Copy> displace(const Pending& p, Addr to, Addr next) {
+Result<arch::Copy> displace(const Pending& p, Addr to, Addr next) {
   const Addr from = p.point.address;
-  return p.window != nullptr ? x86::displace_window(p.code, from, to, next) : x86::make_copy(p.code, from, to);
+  return p.window != nullptr ? arch::displace_window(p.code, from, to, next) : arch::make_copy(p.code, from, to);
 }
 
 constexpr std::uint32_t copy_in_slot(bool is_jump) { return is_jump ? shared::kCopyBehindThunk : shared::kCopyInSlot; }
@@ -49,9 +49,9 @@ void append(std::vector<std::uint8_t>& bytes, const T& value) {
   std::memcpy(bytes.data() + bytes.size() - sizeof value, &value, sizeof value);
 }
 
-void append_marks(std::vector<std::uint8_t>& bytes, const x86::Copy& copy, const Pending& p) {
+void append_marks(std::vector<std::uint8_t>& bytes, const arch::Copy& copy, const Pending& p) {
   const Addr end = p.point.address + p.code.size();
-  for (const x86::CopyMark& from : copy.marks) {
+  for (const arch::CopyMark& from : copy.marks) {
     const bool behind_call = from.original == end && is_system_call(p.code);
     const shared::Mark mark{.offset = from.offset,
                             .pushed = from.pushed,
@@ -64,7 +64,7 @@ void append_marks(std::vector<std::uint8_t>& bytes, const x86::Copy& copy, const
 // A body, and the points whose jumps share it.
 struct SharedBody {
   const PlannedConsumer* made_for = nullptr;  // the first consumer for which it records; null: the agent records
-  x86::BodySpec spec;
+  arch::BodySpec spec;
   std::uint32_t room = 0;
   bool records = false;
 };
@@ -107,7 +107,7 @@ class Placer {
   Status write_settled();
   bool stands(Addr at, const std::vector<std::uint8_t>& bytes);
   bool has_body(std::size_t body, Addr at);
-  bool renew_body(const x86::BodySpec& spec, const std::vector<std::uint8_t>& wanted);
+  bool renew_body(const arch::BodySpec& spec, const std::vector<std::uint8_t>& wanted);
   std::size_t body_for(const Pending& p);
   std::uint64_t choose_bodies();
   std::uint64_t body_room() const;
@@ -126,7 +126,7 @@ class Placer {
   std::size_t index_of(const Pending& p) const { return p.known ? *p.known : context_.block.points().size() + fresh_; }
   // Whether the body of a point may make the record.
   bool may_record(const Pending& p) const;
-  x86::FastRecord fast_record(const PlannedConsumer& consumer, const Pending& p) const;
+  arch::FastRecord fast_record(const PlannedConsumer& consumer, const Pending& p) const;
 
   const PlaceContext& context_;
   std::vector<Pending>& pending_;
@@ -148,13 +148,13 @@ bool Placer::may_record(const Pending& p) const {
   return !context_.area->has_switches();                       // the agent has to check which events are off
 }
 
-x86::FastRecord Placer::fast_record(const PlannedConsumer& consumer, const Pending& p) const {
+arch::FastRecord Placer::fast_record(const PlannedConsumer& consumer, const Pending& p) const {
   const trace::Area& area = *context_.area;
   const trace::Area::Places places = area.places();
   const std::uint16_t event = consumer.event;
   const shared::ProcessBlock& head = context_.block.head();
   const std::uint64_t text_bytes = context_.has_stubs ? head.agent_text_end - head.agent_text : 0;
-  return x86::FastRecord{.area = Addr{head.sessions[0].area},
+  return arch::FastRecord{.area = Addr{head.sessions[0].area},
                          .data_offset = places.data,
                          .ring_bytes = area.ring_bytes(),
                          .ring_offset = places.rings,
@@ -201,7 +201,7 @@ std::size_t Placer::body_for(const Pending& p) {
   body.spec = {
       .at = {}, .block = context_.block.address(), .jump_entry = Addr{context_.block.head().jump_entry}, .fast = {}};
   if (recorded != nullptr) body.spec.fast = fast_record(*recorded, p);
-  const x86::Body longest = x86::longest_body(body.spec);
+  const arch::Body longest = arch::longest_body(body.spec);
   body.records = longest.records;
   if (!body.records) body.spec.fast.reset();
   body.room = round_up(longest.bytes.size(), shared::kBodyUnit);
@@ -239,7 +239,7 @@ Result<Made> Placer::make_slot(const Pending& p, Addr at, std::size_t body, Addr
                                  .point = static_cast<shared::u32>(index_of(p)),
                                  .event = records ? p.planned->consumers.front().event : shared::kAskAgent});
   if (body != kNoBody)
-    if (Status s = x86::append_thunk(front, at + shared::kThunkInSlot, entry); !s) return s.error();
+    if (Status s = arch::append_thunk(front, at + shared::kThunkInSlot, entry); !s) return s.error();
   return make_copy(p, at, std::move(front));
 }
 
@@ -303,9 +303,9 @@ bool Placer::stands(Addr at, const std::vector<std::uint8_t>& bytes) {
 bool Placer::has_body(std::size_t body, Addr at) {
   const auto [known, is_new] = seen_.try_emplace({at, body}, false);
   if (is_new) {
-    x86::BodySpec spec = bodies_[body].spec;
+    arch::BodySpec spec = bodies_[body].spec;
     spec.at = at;
-    const std::vector<std::uint8_t> wanted = x86::make_body(spec).bytes;
+    const std::vector<std::uint8_t> wanted = arch::make_body(spec).bytes;
     known->second = stands(at, wanted) || renew_body(spec, wanted);
   }
   return known->second;
@@ -313,11 +313,11 @@ bool Placer::has_body(std::size_t body, Addr at) {
 
 // Adapts the body of an earlier session, whose area was elsewhere. No thread is in the agent's code when a session takes over
 // what another one has left.
-bool Placer::renew_body(const x86::BodySpec& spec, const std::vector<std::uint8_t>& wanted) {
+bool Placer::renew_body(const arch::BodySpec& spec, const std::vector<std::uint8_t>& wanted) {
   if (!context_.target.is_held() || !spec.fast) return false;
-  x86::BodySpec elsewhere = spec;
+  arch::BodySpec elsewhere = spec;
   elsewhere.fast->area = Addr{~spec.fast->area.value};
-  const std::vector<std::uint8_t> other = x86::make_body(elsewhere).bytes;
+  const std::vector<std::uint8_t> other = arch::make_body(elsewhere).bytes;
   std::vector<std::uint8_t> now(wanted.size());
   if (other.size() != wanted.size() || !read(spec.at, now.data(), now.size())) return false;
   for (std::size_t i = 0; i < now.size(); ++i)
@@ -351,7 +351,7 @@ bool Placer::settle_jump(Pending& p, const shared::Point& before) {
   const Addr entry = copy + static_cast<std::uint64_t>(std::int64_t{distance});
   const std::size_t body = body_for(p);
   auto made = make_slot(p, slot, body, entry);
-  if (!made || !has_body(body, entry - x86::kBodyEntry)) return false;
+  if (!made || !has_body(body, entry - arch::kBodyEntry)) return false;
   const auto exit_head = make_exit_head(p, body);
   if (!stands(slot - exit_head.size(), exit_head)) return false;
   std::uint8_t* const word = &made->bytes[event - slot];
@@ -418,7 +418,7 @@ void Placer::place_bodies(Addr begin, std::vector<std::uint8_t>& all) {
   Addr at{(begin.value + shared::kBodyUnit - 1) / shared::kBodyUnit * shared::kBodyUnit};
   for (SharedBody& body : bodies_) {
     body.spec.at = at;
-    const x86::Body made = x86::make_body(body.spec);
+    const arch::Body made = arch::make_body(body.spec);
     all.resize(at - begin, kFiller);
     all.insert(all.end(), made.bytes.begin(), made.bytes.end());
     at = at + body.room;
@@ -430,7 +430,7 @@ void Placer::place_bodies(Addr begin, std::vector<std::uint8_t>& all) {
 Result<std::vector<std::uint8_t>> Placer::make_one(std::size_t index, Addr at) {
   Pending& p = pending_[index];
   const std::size_t body = slots_[index].body;
-  const Addr entry = body != kNoBody ? bodies_[body].spec.at + x86::kBodyEntry : Addr{};
+  const Addr entry = body != kNoBody ? bodies_[body].spec.at + arch::kBodyEntry : Addr{};
   std::vector<std::uint8_t> all = make_exit_head(p, body);
   const Addr slot = at + all.size();
   const auto made = make_slot(p, slot, body, entry);

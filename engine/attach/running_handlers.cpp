@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "arch/x86/code/return_frame.h"
+#include "arch/code/return_frame.h"
 #include "engine/attach/attached_threads.h"
 #include "engine/process/processes.h"
 #include "engine/shared/process_block.h"
@@ -16,7 +16,7 @@ namespace uprobe::control {
 namespace {
 
 using target::StoppedProcess;
-using x86::ReturnFrame;
+using arch::ReturnFrame;
 
 constexpr std::uint64_t kMostStack = 1 << 18;       // the part that is searched
 constexpr std::uint64_t kMostState = 1 << 16;       // distance from a frame to its extended state
@@ -70,7 +70,7 @@ class Handlers {
 
   bool is_frame(Addr at, const Frame& frame) {
     const ReturnFrame& context = frame.context;
-    if (context.cs != x86::kLongModeCodeSegment || context.fpstate - at.value > kMostState) return false;
+    if (context.cs != arch::kLongModeCodeSegment || context.fpstate - at.value > kMostState) return false;
     std::uint8_t code[sizeof kRestorer] = {};
     return frame.restorer == visible_.value ||
            (process_.read(Addr{frame.restorer}, code, sizeof code) && std::equal(code, std::end(code), kRestorer));

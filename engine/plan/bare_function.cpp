@@ -4,14 +4,14 @@
 #include <map>
 #include <vector>
 
-#include "arch/x86/code/scan.h"
+#include "arch/code/scan.h"
 #include "engine/base/text.h"
 #include "engine/plan/tracked_stack.h"
 
 namespace uprobe::plan {
 namespace {
 
-using x86::Leads;
+using arch::Leads;
 
 constexpr std::uint64_t kLongest = 1u << 20;
 
@@ -48,9 +48,9 @@ class BareFlow {
 
   void follow(std::uint64_t at) {
     const TrackedStack stack = stacks_.at(at);
-    x86::Scanned insn;
+    arch::Scanned insn;
     const auto code = flow_.bytes_at(at);
-    const auto use = x86::scan(code, Addr{at}, insn) ? x86::stack_use(code.first(insn.length)) : std::nullopt;
+    const auto use = arch::scan(code, Addr{at}, insn) ? arch::stack_use(code.first(insn.length)) : std::nullopt;
     if (!use) return refuse(at, "bytes that are no instruction");
     lengths_[at] = insn.length;
     if (insn.leads == Leads::out) returns_.push_back(at);
@@ -63,7 +63,7 @@ class BareFlow {
     if (insn.falls_through && range_.holds(at + insn.length)) arrive(at + insn.length, after);
   }
 
-  void check_way(std::uint64_t at, const x86::Scanned& insn) {
+  void check_way(std::uint64_t at, const arch::Scanned& insn) {
     switch (insn.leads) {
       case Leads::jump:
       case Leads::jump_if:
@@ -80,7 +80,7 @@ class BareFlow {
     }
   }
 
-  void check_stack(std::uint64_t at, const x86::StackUse& use, const TrackedStack& stack) {
+  void check_stack(std::uint64_t at, const arch::StackUse& use, const TrackedStack& stack) {
     if (use.writes && is_return_address(*use.writes, stack))
       refuse(at, "an instruction that changes its return address");
     const auto after = stack_behind(use, stack).rsp;
@@ -90,7 +90,7 @@ class BareFlow {
   // Of what leads out otherwise, by a fault, nothing is a return.
   void check_returns() {
     for (const std::uint64_t at : returns_) {
-      const auto decoded = x86::decode(flow_.bytes_at(at).first(lengths_.at(at)), Addr{at});
+      const auto decoded = arch::decode(flow_.bytes_at(at).first(lengths_.at(at)), Addr{at});
       if (!decoded || !decoded->is_return) continue;
       const auto rsp = stacks_.at(at).rsp;
       if (!rsp) return refuse(at, "a return instruction whose place on the stack is not known");

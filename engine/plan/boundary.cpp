@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "arch/x86/code/scan.h"
+#include "arch/code/scan.h"
 #include "engine/elf/data_in_text.h"
 #include "engine/plan/gap.h"
 
@@ -14,8 +14,8 @@ namespace {
 constexpr std::uint64_t kLongestFunction = 1u << 20;
 
 Boundary inside(const elf::ElfFile& file, std::uint64_t before) {
-  x86::Scanned insn;
-  x86::scan(code_bytes(file, before), Addr{before}, insn);
+  arch::Scanned insn;
+  arch::scan(code_bytes(file, before), Addr{before}, insn);
   return {.known = true, .is_start = false, .before = before, .after = before + insn.length};
 }
 
@@ -81,9 +81,9 @@ const ProvenCode& Boundaries::whole() {
 // are data, or instructions that overlap.
 bool Boundaries::is_decoded_to(const elf::Range& function, std::uint64_t address) const {
   auto code = code_bytes(*file_, function.begin);
-  x86::Scanned insn;
+  arch::Scanned insn;
   std::uint64_t at = function.begin;
-  while (at < address && x86::scan(code, Addr{at}, insn)) {
+  while (at < address && arch::scan(code, Addr{at}, insn)) {
     at += insn.length;
     code = code.subspan(insn.length);
   }
@@ -94,12 +94,12 @@ bool Boundaries::is_decoded_to(const elf::Range& function, std::uint64_t address
 Boundary Boundaries::in_padding(std::uint64_t address) {
   const Reach& reach = whole().reach();
   const auto before = reach.start_before(address);
-  x86::Scanned insn;
-  if (!before || !x86::scan(code_bytes(*file_, *before), Addr{*before}, insn)) return {};
+  arch::Scanned insn;
+  if (!before || !arch::scan(code_bytes(*file_, *before), Addr{*before}, insn)) return {};
   Boundary found;
   const std::uint64_t begin = *before + insn.length;
   std::uint64_t at = begin;
-  while (!reach.is_start(at) && x86::scan(code_bytes(*file_, at), Addr{at}, insn) && insn.is_padding) {
+  while (!reach.is_start(at) && arch::scan(code_bytes(*file_, at), Addr{at}, insn) && insn.is_padding) {
     if (at == address) found = start(address);
     if (at < address && address < at + insn.length) found = inside(*file_, at);
     at += insn.length;

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 
-#include "arch/x86/code/scan.h"
+#include "arch/code/scan.h"
 #include "engine/elf/code_pointers.h"
 
 namespace uprobe::plan {
 namespace {
 
-using x86::Leads;
+using arch::Leads;
 
 // Drops the doubles: a list of calls must not grow with their number.
 void sort_out(std::vector<std::uint64_t>& list) {
@@ -31,13 +31,13 @@ FunctionEntries::FunctionEntries(const FileFlow& flow) {
 
 void FunctionEntries::read(const FileFlow& flow, const elf::Range& code) {
   elf::Range around;  // the function that is being looked at
-  x86::Scanned insn;
+  arch::Scanned insn;
   for (auto at = flow.next_start(code.begin, code.end); at; at = flow.next_start(*at + 1, code.end)) {
     if (!around.holds(*at)) {
       const SweptFunction* function = flow.swept_at(*at);
       around = function != nullptr ? function->range : elf::Range{};
     }
-    if (!x86::scan(flow.bytes_at(*at), Addr{*at}, insn)) continue;
+    if (!arch::scan(flow.bytes_at(*at), Addr{*at}, insn)) continue;
     // A register and a 32-bit displacement make an address only where addresses have 32 bits.
     const bool has_low_addresses = !flow.file().is_position_independent();
     if (insn.is_address_of && (insn.is_rip_relative || has_low_addresses)) note_pointer(flow, insn.operand);

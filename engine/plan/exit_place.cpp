@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "arch/x86/code/scan.h"
+#include "arch/code/scan.h"
 #include "engine/plan/window.h"
 
 namespace uprobe::plan {
@@ -31,7 +31,7 @@ std::optional<std::size_t> kept_index(Reg reg) {
   return static_cast<std::size_t>(found - std::begin(shared::kKeptRegisters));
 }
 
-std::optional<Change> pop_of(x86::Bytes code) {
+std::optional<Change> pop_of(arch::Bytes code) {
   constexpr std::uint8_t kRexB = 0x41, kPop = 0x58;
   const bool is_upper = code.size() == 2 && code[0] == kRexB;
   if (code.size() != (is_upper ? 2U : 1U) || (code.back() & 0xf8) != kPop) return std::nullopt;
@@ -41,7 +41,7 @@ std::optional<Change> pop_of(x86::Bytes code) {
 }
 
 // add $n, %rsp
-std::optional<Change> add_of(x86::Bytes code) {
+std::optional<Change> add_of(arch::Bytes code) {
   constexpr std::uint8_t kRexW = 0x48, kByte = 0x83, kLong = 0x81, kToRsp = 0xc4;
   if (code.size() < 4 || code[0] != kRexW || code[2] != kToRsp) return std::nullopt;
   if (code[1] == kByte && code.size() == 4 && code[3] < 0x80) return Change{code[3], bit(Reg::flags)};
@@ -50,7 +50,7 @@ std::optional<Change> add_of(x86::Bytes code) {
   return code[6] == 0 ? std::optional(Change{moves, bit(Reg::flags)}) : std::nullopt;
 }
 
-std::optional<Change> change_of(x86::Bytes code) {
+std::optional<Change> change_of(arch::Bytes code) {
   const auto pop = pop_of(code);
   return pop ? pop : add_of(code);
 }
@@ -83,9 +83,9 @@ Exit place_for(const FileFlow& flow, const Exit& exit, RegisterSet wanted) {
   Exit place = exit;
   std::uint32_t moved = 0;
   while (!flow.is_arrival(place.address)) {
-    const auto before = flow.last_start(place.address - x86::kMaxInsnBytes, place.address);
-    x86::Scanned insn;
-    if (!before || !x86::scan(flow.bytes_at(*before), Addr{*before}, insn)) break;
+    const auto before = flow.last_start(place.address - arch::kMaxInsnBytes, place.address);
+    arch::Scanned insn;
+    if (!before || !arch::scan(flow.bytes_at(*before), Addr{*before}, insn)) break;
     if (*before + insn.length != place.address) break;
     const auto change = change_of(flow.bytes_at(*before).first(insn.length));
     if (!change || (change->others & wanted) != 0) break;

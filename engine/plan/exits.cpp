@@ -5,17 +5,17 @@
 #include <optional>
 #include <string>
 
-#include "arch/x86/code/scan.h"
+#include "arch/code/scan.h"
 #include "engine/base/text.h"
 #include "engine/plan/bare_function.h"
 
 namespace uprobe::plan {
 namespace {
 
-using x86::Leads;
+using arch::Leads;
 
 // How much a near return takes from the stack; 0: it is none.
-std::uint16_t popped_by(x86::Bytes code) {
+std::uint16_t popped_by(arch::Bytes code) {
   constexpr std::uint8_t kRepne = 0xf2, kRep = 0xf3, kReturn = 0xc3, kReturnAndPop = 0xc2;
   std::size_t at = 0;
   while (at < code.size() && (code[at] == kRep || code[at] == kRepne)) ++at;
@@ -30,7 +30,7 @@ enum class StackMove { none, to_another, to_frame };
 
 // A return behind a move of the stack pointer to wherever is a jump in disguise: OCaml raises exceptions so, and contexts are
 // switched so. Behind one to the function's own frame it is a return.
-StackMove stack_move_of(x86::Bytes code) {
+StackMove stack_move_of(arch::Bytes code) {
   constexpr std::uint8_t kLeave = 0xc9, kPopRsp = 0x5c, kLoad = 0x8b, kStore = 0x89, kAddress = 0x8d, kXchg = 0x87;
   constexpr unsigned kRsp = 4, kRbp = 5;
   if (code[0] == kLeave) return StackMove::to_frame;
@@ -112,30 +112,30 @@ class Finder {
   }
 
   bool read_part(const elf::Range& part) {
-    x86::Scanned insn;
+    arch::Scanned insn;
     std::uint64_t last = part.begin;
     for (auto at = flow_.next_start(part.begin, part.end); at; at = flow_.next_start(*at + 1, part.end)) {
-      if (!x86::scan(flow_.bytes_at(*at), Addr{*at}, insn)) return refuse("has bytes that are no instructions");
+      if (!arch::scan(flow_.bytes_at(*at), Addr{*at}, insn)) return refuse("has bytes that are no instructions");
       note_stack(*at, insn);
       if (!read_insn(*at, insn)) return false;
       if (!insn.is_padding) last = *at;
     }
     // A call is the last thing where it does not come back.
-    if (!x86::scan(flow_.bytes_at(last), Addr{last}, insn)) return refuse("has bytes that are no instructions");
+    if (!arch::scan(flow_.bytes_at(last), Addr{last}, insn)) return refuse("has bytes that are no instructions");
     const bool is_call = insn.leads == Leads::call || insn.leads == Leads::call_indirect;
     if (insn.falls_through && !is_call) return refuse("goes on behind its end, " + place(part.end));
     return true;
   }
 
   // Along the code that comes before a return without a branch.
-  void note_stack(std::uint64_t at, const x86::Scanned& insn) {
+  void note_stack(std::uint64_t at, const arch::Scanned& insn) {
     const StackMove move = stack_move_of(flow_.bytes_at(at).first(insn.length));
     const bool is_elsewhere = insn.leads != Leads::on && insn.leads != Leads::out;
     if (is_elsewhere || flow_.is_arrival(at) || move == StackMove::to_frame) on_another_stack_ = false;
     if (move == StackMove::to_another) on_another_stack_ = true;
   }
 
-  bool read_insn(std::uint64_t at, const x86::Scanned& insn) {
+  bool read_insn(std::uint64_t at, const arch::Scanned& insn) {
     switch (insn.leads) {
       case Leads::jump:
       case Leads::jump_if:
@@ -153,9 +153,9 @@ class Finder {
     }
   }
 
-  bool read_return(std::uint64_t at, const x86::Scanned& insn) {
+  bool read_return(std::uint64_t at, const arch::Scanned& insn) {
     const auto code = flow_.bytes_at(at).first(insn.length);
-    const auto decoded = x86::decode(code, Addr{at});
+    const auto decoded = arch::decode(code, Addr{at});
     if (!decoded || !decoded->is_return) return true;
     const std::uint16_t pops = popped_by(code);
     if (pops == 0 || on_another_stack_)
@@ -165,7 +165,7 @@ class Finder {
     return true;
   }
 
-  bool read_jump(std::uint64_t at, const x86::Scanned& insn) {
+  bool read_jump(std::uint64_t at, const arch::Scanned& insn) {
     switch (classify(insn.target)) {
       case Target::part:
         return add_part(insn.target);
@@ -203,8 +203,8 @@ class Finder {
       code = code.subspan(sizeof kEndbr);
       target += sizeof kEndbr;
     }
-    x86::Scanned insn;
-    return x86::scan(code, Addr{target}, insn) && insn.leads == Leads::jump_by_memory && insn.is_rip_relative;
+    arch::Scanned insn;
+    return arch::scan(code, Addr{target}, insn) && insn.leads == Leads::jump_by_memory && insn.is_rip_relative;
   }
 
   enum class Name { none, part, function };
@@ -262,8 +262,8 @@ class Finder {
   bool check_crossings(const elf::Range& part) {
     for (const Crossing& crossing : entries_.into(part)) {
       const bool is_entry = crossing.target == entry_;
-      x86::Scanned insn;
-      const bool is_call = x86::scan(flow_.bytes_at(crossing.source), Addr{crossing.source}, insn) &&
+      arch::Scanned insn;
+      const bool is_call = arch::scan(flow_.bytes_at(crossing.source), Addr{crossing.source}, insn) &&
                            (insn.leads == Leads::call || insn.leads == Leads::call_indirect);
       if (is_entry || (is_ours(crossing.source) && !is_call)) continue;
       return refuse("shares its returns: " + place(crossing.source) + " jumps into it or into a part of it");
@@ -275,10 +275,10 @@ class Finder {
   bool check_before(const elf::Range& part) {
     constexpr std::uint64_t kFar = 256;
     std::uint64_t at = part.begin;
-    x86::Scanned insn;
+    arch::Scanned insn;
     do {
       const auto before = flow_.last_start(at - std::min(at, kFar), at);
-      if (!before || !x86::scan(flow_.bytes_at(*before), Addr{*before}, insn)) return true;
+      if (!before || !arch::scan(flow_.bytes_at(*before), Addr{*before}, insn)) return true;
       at = *before;
     } while (insn.is_padding && part.begin - at < kFar);
     const bool is_call = insn.leads == Leads::call || insn.leads == Leads::call_indirect;

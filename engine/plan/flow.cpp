@@ -6,7 +6,7 @@
 #include <future>
 #include <thread>
 
-#include "arch/x86/code/scan.h"
+#include "arch/code/scan.h"
 #include "engine/elf/code_pointers.h"
 #include "engine/elf/eh_frame.h"
 #include "engine/elf/image.h"
@@ -29,7 +29,7 @@ struct FileFlow::Share {
 
 namespace {
 
-using x86::Leads;
+using arch::Leads;
 
 constexpr std::size_t kLeastSteps = 1'000'000;  // of following registers, for a file of any size
 
@@ -263,8 +263,8 @@ bool FileFlow::resolve_function(const JumpingFunction& jumping, std::size_t& ste
 }
 
 bool FileFlow::is_undefined(std::uint64_t address) const {
-  x86::Scanned insn;
-  return x86::scan(bytes_at(address), Addr{address}, insn) && insn.is_undefined;
+  arch::Scanned insn;
+  return arch::scan(bytes_at(address), Addr{address}, insn) && insn.is_undefined;
 }
 
 void FileFlow::find_unreached() {
@@ -314,8 +314,8 @@ void FileFlow::spread_trouble() {
       continue;
     const elf::Range& range = function.range;
     for (auto at = code->starts.next(range.begin, range.end); at; at = code->starts.next(*at + 1, range.end)) {
-      x86::Scanned insn;
-      if (!x86::scan(bytes_at(*at), Addr{*at}, insn)) continue;
+      arch::Scanned insn;
+      if (!arch::scan(bytes_at(*at), Addr{*at}, insn)) continue;
       if (insn.leads != Leads::jump && insn.leads != Leads::jump_if) continue;
       if (const auto part = function_index(functions_, insn.target)) parts.push_back(*part);
     }

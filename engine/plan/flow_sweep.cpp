@@ -3,15 +3,15 @@
 
 #include <algorithm>
 
-#include "arch/x86/code/scan.h"
+#include "arch/code/scan.h"
 
 namespace uprobe::plan {
 
-using x86::Leads;
+using arch::Leads;
 
 struct Step {
   std::uint64_t address = 0;
-  x86::Scanned insn;
+  arch::Scanned insn;
 };
 
 namespace {
@@ -86,7 +86,7 @@ void Sweep::run_piece(SegmentMap& segment, std::uint64_t begin, std::uint64_t en
   while (at < end) {
     enter(at);
     step.address = at;
-    if (!x86::scan(segment.bytes.subspan(at - segment.segment.address), Addr{at}, step.insn)) {
+    if (!arch::scan(segment.bytes.subspan(at - segment.segment.address), Addr{at}, step.insn)) {
       trouble(FlowTrouble::undecodable);
       ++at;
       continue;
@@ -132,7 +132,7 @@ void Sweep::trouble(FlowTrouble trouble) {
 }
 
 void Sweep::note(SegmentMap& segment, const Step& step) {
-  const x86::Scanned& insn = step.insn;
+  const arch::Scanned& insn = step.insn;
   segment.starts.set(step.address);
   if (insn.is_padding) segment.padding.set(step.address);
   if (insn.leads != Leads::on) note_flow(segment, step);

@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "arch/x86/code/scan.h"
+#include "arch/code/scan.h"
 #include "engine/plan/proven_code.h"
 
 namespace uprobe::plan {
 namespace {
 
-using x86::Leads;
+using arch::Leads;
 
 constexpr const char* kUnreached = "no known way of the program leads there, it may be data";
 constexpr const char* kUsed = "no known way of the program leads there, and it uses bytes of the function as data";
@@ -33,8 +33,8 @@ class Finder {
   // Control must end before the gap: after a call that does not come back there are data if control is not followed there.
   bool bound(std::uint64_t address) {
     const auto before = reach_.start_before(address);
-    x86::Scanned insn;
-    if (!before || *before < function_.begin || !x86::scan(flow_.bytes_at(*before), Addr{*before}, insn)) return false;
+    arch::Scanned insn;
+    if (!before || *before < function_.begin || !arch::scan(flow_.bytes_at(*before), Addr{*before}, insn)) return false;
     if (insn.falls_through) return false;
     gap_.begin = *before + insn.length;
     gap_.end = reach_.next_start(gap_.begin, function_.end).value_or(function_.end);
@@ -48,20 +48,20 @@ class Finder {
 
   // Whether it calls into itself, other than to begin anew: the callee knows the return address.
   bool finds_itself() const {
-    x86::Scanned insn;
+    arch::Scanned insn;
     for (auto at = reach_.next_start(function_.begin, function_.end); at;
          at = reach_.next_start(*at + 1, function_.end)) {
-      if (!x86::scan(flow_.bytes_at(*at), Addr{*at}, insn) || insn.leads != Leads::call) continue;
+      if (!arch::scan(flow_.bytes_at(*at), Addr{*at}, insn) || insn.leads != Leads::call) continue;
       if (insn.target != function_.begin && function_.holds(insn.target)) return true;
     }
     return false;
   }
 
   bool decode(std::vector<std::uint64_t>& starts) const {
-    x86::Scanned insn;
+    arch::Scanned insn;
     std::uint64_t at = gap_.begin;
     for (; at < gap_.end; at += insn.length) {
-      if (!x86::scan(flow_.bytes_at(at), Addr{at}, insn) || !is_likely_code(flow_.file(), reach_, at, insn))
+      if (!arch::scan(flow_.bytes_at(at), Addr{at}, insn) || !is_likely_code(flow_.file(), reach_, at, insn))
         return false;
       starts.push_back(at);
     }

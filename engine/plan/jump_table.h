@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "arch/x86/code/scan.h"
+#include "arch/code/scan.h"
 #include "engine/plan/flow_map.h"
 #include "engine/plan/flow_sweep.h"
 
@@ -33,7 +33,7 @@ class FunctionCode {
   // Where the value comes from that a register holds before the instruction at `address`, on every way there that the
   // code shows.
   struct Origin {
-    x86::RegisterValue value;   // none of those that say "same" or "copy"
+    arch::RegisterValue value;   // none of those that say "same" or "copy"
     std::uint64_t address = 0;  // of the instruction that makes it
   };
   std::vector<Origin> origins(unsigned reg, std::uint64_t address) const;

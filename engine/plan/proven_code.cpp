@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "arch/x86/code/scan.h"
+#include "arch/code/scan.h"
 #include "engine/elf/code_pointers.h"
 #include "engine/elf/eh_frame.h"
 #include "engine/elf/rseq_sections.h"
@@ -11,7 +11,7 @@
 namespace uprobe::plan {
 namespace {
 
-using x86::Leads;
+using arch::Leads;
 
 constexpr std::size_t kLeastSteps = 1'000'000;  // of looking at what is not certain, for a file of any size
 constexpr int kMostRounds = 8;                  // tables whose code makes pointers to further tables
@@ -67,8 +67,8 @@ void ProvenCode::add_certain(const elf::Image& image) {
 }
 
 void ProvenCode::add_linkage(std::uint64_t begin, std::uint64_t end) {
-  x86::Scanned insn;
-  for (std::uint64_t at = begin; at < end && x86::scan(flow_.bytes_at(at), Addr{at}, insn); at += insn.length)
+  arch::Scanned insn;
+  for (std::uint64_t at = begin; at < end && arch::scan(flow_.bytes_at(at), Addr{at}, insn); at += insn.length)
     reach_.add(at);
 }
 
@@ -77,13 +77,13 @@ void ProvenCode::add_linkage(std::uint64_t begin, std::uint64_t end) {
 void ProvenCode::find_jumping() {
   const auto& functions = flow_.functions();
   jumping_.assign(functions.size(), false);
-  x86::Scanned insn;
+  arch::Scanned insn;
   for (std::size_t i = 0; i < functions.size(); ++i) {
     if (!jumps_elsewhere(functions[i])) continue;
     jumping_[i] = true;
     const elf::Range& range = functions[i].range;
     for (auto at = flow_.next_start(range.begin, range.end); at; at = flow_.next_start(*at + 1, range.end)) {
-      if (!x86::scan(flow_.bytes_at(*at), Addr{*at}, insn)) continue;
+      if (!arch::scan(flow_.bytes_at(*at), Addr{*at}, insn)) continue;
       if (insn.leads != Leads::jump && insn.leads != Leads::jump_if) continue;
       if (const auto part = function_index(functions, insn.target)) jumping_[*part] = true;
     }
@@ -94,12 +94,12 @@ void ProvenCode::find_jumping() {
 // they lead to new ones.
 bool ProvenCode::add_tables() {
   std::vector<std::uint64_t> found;
-  x86::Scanned insn;
+  arch::Scanned insn;
   for (const SweptFunction& function : flow_.functions()) {
     if (function.trouble != FlowTrouble::jump_table && !function.jumps_anywhere) continue;
     const elf::Range& range = function.range;
     for (auto at = reach_.next_start(range.begin, range.end); at; at = reach_.next_start(*at + 1, range.end)) {
-      if (!x86::scan(flow_.bytes_at(*at), Addr{*at}, insn) || !insn.is_address_of || !insn.is_rip_relative) continue;
+      if (!arch::scan(flow_.bytes_at(*at), Addr{*at}, insn) || !insn.is_address_of || !insn.is_rip_relative) continue;
       const std::vector<std::uint64_t> targets = flow_.table_at(insn.operand);
       if (!spend(1 + targets.size())) return false;
       for (const std::uint64_t target : targets)
@@ -114,9 +114,9 @@ bool ProvenCode::add_tables() {
 // Which of the blocks are gone to does not show: all up to what cannot be one.
 void ProvenCode::add_blocks(std::uint64_t first) {
   const SweptFunction* function = flow_.swept_at(first);
-  x86::Scanned insn;
+  arch::Scanned insn;
   for (std::uint64_t at = first; function != nullptr && function->range.holds(at); at += insn.length) {
-    if (!x86::scan(flow_.bytes_at(at), Addr{at}, insn)) return;
+    if (!arch::scan(flow_.bytes_at(at), Addr{at}, insn)) return;
     if (insn.is_padding || reach_.is_start(at)) continue;
     if ((at != first && reach_.is_taken(at)) || !is_like_code(at)) return;
     reach_.add(at);
@@ -138,9 +138,9 @@ bool ProvenCode::spend(std::size_t steps) const {
 // Whether the bytes up to where control does not go on are instructions that fit to those that are known.
 bool ProvenCode::is_like_code(std::uint64_t address) const {
   if (reach_.is_read(address) || start_around(flow_.file(), reach_, address)) return false;
-  x86::Scanned insn;
+  arch::Scanned insn;
   for (std::uint64_t at = address; !reach_.is_start(at); at += insn.length) {
-    if (!spend(1) || start_around(flow_.file(), reach_, at) || !x86::scan(flow_.bytes_at(at), Addr{at}, insn))
+    if (!spend(1) || start_around(flow_.file(), reach_, at) || !arch::scan(flow_.bytes_at(at), Addr{at}, insn))
       return false;
     if (!is_likely_code(flow_.file(), reach_, at, insn)) return false;
     if (!insn.falls_through) return !start_around(flow_.file(), reach_, at + insn.length);
@@ -168,13 +168,13 @@ void ProvenCode::add_labels() {
 bool ProvenCode::leads_on_from_call(std::uint64_t label) const {
   constexpr std::uint64_t kMostBytes = 16;
   const auto before = reach_.start_before(label);
-  x86::Scanned insn;
-  if (!before || !x86::scan(flow_.bytes_at(*before), Addr{*before}, insn) || *before + insn.length != label ||
+  arch::Scanned insn;
+  if (!before || !arch::scan(flow_.bytes_at(*before), Addr{*before}, insn) || *before + insn.length != label ||
       insn.leads != Leads::system_call)
     return false;
   std::uint64_t at = label;
   for (; at - label <= kMostBytes && !reach_.is_start(at); at += insn.length)
-    if (!x86::scan(flow_.bytes_at(at), Addr{at}, insn) || !is_likely_code(flow_.file(), reach_, at, insn)) return false;
+    if (!arch::scan(flow_.bytes_at(at), Addr{at}, insn) || !is_likely_code(flow_.file(), reach_, at, insn)) return false;
   if (!reach_.is_start(at)) return false;
   const auto bytes = flow_.bytes_at(label).first(at - label);
   const auto is_printed = [](std::uint8_t byte) { return byte >= ' ' && byte < 0x7f; };
@@ -182,7 +182,7 @@ bool ProvenCode::leads_on_from_call(std::uint64_t label) const {
          !std::all_of(bytes.begin(), bytes.end(), is_printed);
 }
 
-bool is_likely_code(const elf::ElfFile& file, const Reach& reach, std::uint64_t address, const x86::Scanned& insn) {
+bool is_likely_code(const elf::ElfFile& file, const Reach& reach, std::uint64_t address, const arch::Scanned& insn) {
   const auto code = code_bytes(file, address).first(insn.length);
   if (std::all_of(code.begin(), code.end(), [](std::uint8_t byte) { return byte == 0; })) return false;
   if (insn.leads != Leads::jump && insn.leads != Leads::jump_if && insn.leads != Leads::call) return true;
@@ -192,9 +192,9 @@ bool is_likely_code(const elf::ElfFile& file, const Reach& reach, std::uint64_t 
 
 std::optional<std::uint64_t> start_around(const elf::ElfFile& file, const Reach& reach, std::uint64_t address) {
   const auto before = reach.start_before(address);
-  x86::Scanned insn;
-  if (!before || address - *before >= x86::kMaxInsnBytes) return std::nullopt;
-  if (!x86::scan(code_bytes(file, *before), Addr{*before}, insn) || *before + insn.length <= address)
+  arch::Scanned insn;
+  if (!before || address - *before >= arch::kMaxInsnBytes) return std::nullopt;
+  if (!arch::scan(code_bytes(file, *before), Addr{*before}, insn) || *before + insn.length <= address)
     return std::nullopt;
   return before;
 }

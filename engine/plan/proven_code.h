@@ -44,7 +44,7 @@ class ProvenCode {
 
 // Whether the instruction at the address, where code or data may stand, looks like one of a program: it is not all zeros, and a
 // branch does not lead into another instruction.
-bool is_likely_code(const elf::ElfFile& file, const Reach& reach, std::uint64_t address, const x86::Scanned& insn);
+bool is_likely_code(const elf::ElfFile& file, const Reach& reach, std::uint64_t address, const arch::Scanned& insn);
 
 // The reached instruction that holds the address after its own first byte.
 std::optional<std::uint64_t> start_around(const elf::ElfFile& file, const Reach& reach, std::uint64_t address);

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "arch/x86/code/scan.h"
+#include "arch/code/scan.h"
 
 namespace uprobe::plan {
 namespace {
 
-using x86::Leads;
+using arch::Leads;
 
 constexpr unsigned kNone = 16;
 
@@ -110,10 +110,10 @@ void Reach::follow_all() {
 
 void Reach::follow(std::uint64_t at) {
   Area* area = area_of(at);
-  x86::Scanned insn;
+  arch::Scanned insn;
   while (area->range.holds(at) && !area->starts.test(at)) {
     const auto code = area->bytes.subspan(at - area->range.begin);
-    if (!x86::scan(code, Addr{at}, insn)) return;
+    if (!arch::scan(code, Addr{at}, insn)) return;
     area->starts.set(at);
     note_operands(insn);
     const bool has_target = insn.leads == Leads::jump || insn.leads == Leads::jump_if || insn.leads == Leads::call;
@@ -126,7 +126,7 @@ void Reach::follow(std::uint64_t at) {
   }
 }
 
-void Reach::note_operands(const x86::Scanned& insn) {
+void Reach::note_operands(const arch::Scanned& insn) {
   // A register and a 32-bit displacement make an address only where addresses have 32 bits.
   if (insn.has_operand && (insn.is_rip_relative || !is_position_independent_))
     if (Area* area = area_of(insn.operand)) (insn.is_address_of ? area->taken : area->read).set(insn.operand);
@@ -136,7 +136,7 @@ void Reach::note_operands(const x86::Scanned& insn) {
 
 // Whether the instruction does not go on to `next`, because data begin there: who makes a pointer to what follows a call may
 // know that the call does not come back.
-bool Reach::is_data_after(const Area& area, const x86::Scanned& insn, std::uint64_t next) {
+bool Reach::is_data_after(const Area& area, const arch::Scanned& insn, std::uint64_t next) {
   const bool may_end =
       insn.leads == Leads::call || insn.leads == Leads::call_indirect || insn.leads == Leads::system_call;
   return area.read.test(next) || (may_end && area.taken.test(next));
@@ -151,11 +151,11 @@ bool Reach::fell_into_data() const {
 }
 
 bool Reach::is_fallen_into(const Area& area, std::uint64_t at) {
-  const std::uint64_t first = at - std::min<std::uint64_t>(at - area.range.begin, x86::kMaxInsnBytes);
-  x86::Scanned insn;
+  const std::uint64_t first = at - std::min<std::uint64_t>(at - area.range.begin, arch::kMaxInsnBytes);
+  arch::Scanned insn;
   for (auto before = area.starts.next(first, at); before; before = area.starts.next(*before + 1, at)) {
     const auto code = area.bytes.subspan(*before - area.range.begin);
-    if (!x86::scan(code, Addr{*before}, insn) || *before + insn.length != at) continue;
+    if (!arch::scan(code, Addr{*before}, insn) || *before + insn.length != at) continue;
     if (is_data_after(area, insn, at)) return true;
   }
   return false;
@@ -171,9 +171,9 @@ bool Reach::takes_return_address(std::uint64_t callee, std::uint64_t caller) con
     return function && callee != function->begin && function->holds(caller);
   };
   auto code = code_bytes(file_, callee);
-  x86::Scanned insn;
+  arch::Scanned insn;
   unsigned taken = kNone;
-  for (int i = 0; i < kMostInstructions && x86::scan(code, Addr{callee}, insn); ++i) {
+  for (int i = 0; i < kMostInstructions && arch::scan(code, Addr{callee}, insn); ++i) {
     const auto bytes = code.first(insn.length);
     const unsigned pushed = stack_register(bytes, kPush);
     if (taken == kNone && pushed != kNone) return false;

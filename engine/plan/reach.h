@@ -15,7 +15,7 @@
 #include "engine/elf/elf_file.h"
 #include "engine/plan/flow_map.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 struct Scanned;
 }
 
@@ -61,8 +61,8 @@ class Reach {
   void follow_all();
   void follow(std::uint64_t at);
   void arrive(std::uint64_t target);
-  void note_operands(const x86::Scanned& insn);
-  static bool is_data_after(const Area& area, const x86::Scanned& insn, std::uint64_t next);
+  void note_operands(const arch::Scanned& insn);
+  static bool is_data_after(const Area& area, const arch::Scanned& insn, std::uint64_t next);
   bool fell_into_data() const;
   static bool is_fallen_into(const Area& area, std::uint64_t at);
   bool takes_return_address(std::uint64_t callee, std::uint64_t caller) const;

@@ -165,13 +165,13 @@ Result<Site> site_at(std::shared_ptr<const elf::ElfFile> file, std::uint64_t off
     return Error{.code = Code::refused,
                  .text = "offset " + hex(offset) + " is not in an executable part of " + file->path()};
   const auto code = file->bytes().subspan(offset);
-  const auto insn = x86::decode(code, Addr{*address});
+  const auto insn = arch::decode(code, Addr{*address});
   if (!insn)
     return Error{.code = Code::refused,
                  .text = "the bytes at " + hex(offset) + " are no instruction: " + insn.error().text};
-  if (Status can = x86::can_displace(code, Addr{*address}); !can)
+  if (Status can = arch::can_displace(code, Addr{*address}); !can)
     return Error{.code = Code::refused,
-                 .text = "the instruction at " + hex(offset) + " (" + x86::disassemble(code, Addr{*address}) +
+                 .text = "the instruction at " + hex(offset) + " (" + arch::disassemble(code, Addr{*address}) +
                          ") cannot be probed: " + can.error().text};
   if (file->is_relocated_code(*address, insn->length))
     return Error{.code = Code::refused,

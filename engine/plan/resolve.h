@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "arch/x86/code/relocate.h"
+#include "arch/code/relocate.h"
 #include "engine/base/result.h"
 #include "engine/elf/elf_file.h"
 #include "engine/spec/probe_spec.h"

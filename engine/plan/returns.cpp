@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "arch/x86/code/scan.h"
+#include "arch/code/scan.h"
 #include "engine/base/text.h"
 #include "engine/plan/exit_place.h"
 #include "engine/plan/stub_fit.h"
@@ -60,11 +60,11 @@ namespace {
 bool begins_anew(const FileFlow& flow, std::uint64_t entry) {
   const SweptFunction* function = flow.swept_at(entry);
   if (function == nullptr) return true;
-  x86::Scanned insn;
+  arch::Scanned insn;
   const elf::Range& range = function->range;
   for (auto at = flow.next_start(entry, range.end); at; at = flow.next_start(*at + 1, range.end)) {
-    if (!x86::scan(flow.bytes_at(*at), Addr{*at}, insn)) return true;
-    const bool jumps = insn.leads == x86::Leads::jump || insn.leads == x86::Leads::jump_if;
+    if (!arch::scan(flow.bytes_at(*at), Addr{*at}, insn)) return true;
+    const bool jumps = insn.leads == arch::Leads::jump || insn.leads == arch::Leads::jump_if;
     if (jumps && insn.target == entry) return true;
   }
   return false;

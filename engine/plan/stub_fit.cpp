@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "arch/x86/code/scan.h"
-#include "arch/x86/code/stack_use.h"
+#include "arch/code/scan.h"
+#include "arch/code/stack_use.h"
 #include "engine/base/text.h"
 #include "engine/plan/tracked_stack.h"
 
@@ -35,15 +35,15 @@ class ReturnAddressReader {
 
  private:
   std::optional<std::uint64_t> follow(std::uint64_t at, TrackedStack stack) {
-    x86::Scanned insn;
+    arch::Scanned insn;
     while (range_.holds(at) && seen_.emplace(at, true).second) {
       const auto code = flow_.bytes_at(at);
-      if (!x86::scan(code, Addr{at}, insn)) return std::nullopt;
-      const auto use = x86::stack_use(code.first(insn.length));
+      if (!arch::scan(code, Addr{at}, insn)) return std::nullopt;
+      const auto use = arch::stack_use(code.first(insn.length));
       if (!use) return std::nullopt;
       if (use->reads && is_return_address(*use->reads, stack)) return at;
       stack = stack_behind(*use, stack);
-      const bool is_branch = insn.leads == x86::Leads::jump || insn.leads == x86::Leads::jump_if;
+      const bool is_branch = insn.leads == arch::Leads::jump || insn.leads == arch::Leads::jump_if;
       if (is_branch) pending_.push_back({insn.target, stack});
       if (!insn.falls_through) return std::nullopt;
       at += insn.length;

@@ -8,15 +8,15 @@
 #include <cstring>
 #include <optional>
 
-#include "arch/x86/code/decode.h"
-#include "arch/x86/code/relocate.h"
-#include "arch/x86/code/scan.h"
-#include "arch/x86/code/call_patterns.h"
+#include "arch/code/decode.h"
+#include "arch/code/relocate.h"
+#include "arch/code/scan.h"
+#include "arch/code/call_patterns.h"
 
 namespace uprobe::plan {
 namespace {
 
-using x86::Leads;
+using arch::Leads;
 using Bytes = std::span<const std::uint8_t>;
 
 constexpr std::uint8_t kSyscall[] = {0x0f, 0x05};
@@ -65,13 +65,13 @@ void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool a
   const std::size_t first = sites.size();
   std::vector<std::uint64_t> targets;  // of branches, as file offsets
   Bytes before;
-  x86::Scanned insn;
+  arch::Scanned insn;
   std::uint32_t number = ~0u;
   std::array<std::uint32_t, kRegisters> loaded;
   loaded.fill(~0u);
   for (std::size_t at = 0; at < code.size();) {
     const Bytes rest = code.subspan(at);
-    if (!x86::scan(rest, Addr{begin + at}, insn)) break;
+    if (!arch::scan(rest, Addr{begin + at}, insn)) break;
     if (insn.leads == Leads::jump || insn.leads == Leads::jump_if) targets.push_back(insn.target - begin + offset);
     if (loads_ax_from_memory(rest.first(insn.length))) number = kFromMemory;
     if (const auto load = register_load(rest.first(insn.length))) loaded[load->reg] = load->number;
@@ -110,7 +110,7 @@ void add_by_pattern(Bytes code, std::size_t at, std::uint64_t address, std::uint
   if (!load || (!is_followed_call(load->number) && !is_clone_call(load->number))) return;
   std::size_t place = load->position;
   while (place < at) {
-    const auto insn = x86::decode(code.subspan(place), Addr{address + place});
+    const auto insn = arch::decode(code.subspan(place), Addr{address + place});
     if (!insn || (insn->is_call && !load->outlives_calls) || insn->is_return) return;
     place += insn->length;
   }
@@ -141,7 +141,7 @@ bool is_any_call(Bytes code, std::size_t at, std::uint64_t address) {
   if (number == window.end()) return false;
   std::size_t place = at - static_cast<std::size_t>(window.end() - number);
   while (place < at) {
-    const auto insn = x86::decode_fully(code.subspan(place), Addr{address - (at - place)});
+    const auto insn = arch::decode_fully(code.subspan(place), Addr{address - (at - place)});
     if (!insn || insn->mnemonic != "mov") return false;
     place += insn->length;
   }

@@ -4,7 +4,7 @@
 namespace uprobe::plan {
 namespace {
 
-using x86::StackUse;
+using arch::StackUse;
 
 std::optional<std::int64_t> behind(const StackUse::Register& change, std::optional<std::int64_t> own,
                                    const TrackedStack& before) {
@@ -33,7 +33,7 @@ TrackedStack either(const TrackedStack& a, const TrackedStack& b) {
   return {a.rsp == b.rsp ? a.rsp : std::nullopt, a.rbp == b.rbp ? a.rbp : std::nullopt};
 }
 
-bool is_return_address(const x86::StackPlace& place, const TrackedStack& stack) {
+bool is_return_address(const arch::StackPlace& place, const TrackedStack& stack) {
   const auto base = place.by_frame ? stack.rbp : stack.rsp;
   if (!base) return false;
   const std::int64_t begin = *base + place.distance;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "arch/x86/code/stack_use.h"
+#include "arch/code/stack_use.h"
 
 namespace uprobe::plan {
 
@@ -18,10 +18,10 @@ struct TrackedStack {
 inline constexpr TrackedStack kStackAtEntry{0, std::nullopt};
 
 // After an instruction.
-TrackedStack stack_behind(const x86::StackUse& use, const TrackedStack& before);
+TrackedStack stack_behind(const arch::StackUse& use, const TrackedStack& before);
 // What holds whichever of two ways control has come.
 TrackedStack either(const TrackedStack& a, const TrackedStack& b);
 // Whether the place is or overlaps the word; one whose address is taken: whether it is the word's.
-bool is_return_address(const x86::StackPlace& place, const TrackedStack& stack);
+bool is_return_address(const arch::StackPlace& place, const TrackedStack& stack);
 
 }  // namespace uprobe::plan

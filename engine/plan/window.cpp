@@ -3,14 +3,14 @@
 
 #include <algorithm>
 
-#include "arch/x86/code/scan.h"
+#include "arch/code/scan.h"
 #include "engine/elf/rseq_sections.h"
 #include "engine/plan/window_padding.h"
 
 namespace uprobe::plan {
 namespace {
 
-using x86::Leads;
+using arch::Leads;
 
 constexpr std::uint64_t kPage = 4096;
 
@@ -102,8 +102,8 @@ class Planner {
   // What holds for a jump of any length.
   bool check_place() {
     const std::uint64_t at = window_.address;
-    if (!x86::scan(flow_.bytes_at(at), Addr{at}, insn_)) return refuse(WindowReason::not_code);
-    if (!x86::can_displace(flow_.bytes_at(at), Addr{at})) return refuse(WindowReason::not_displaceable);
+    if (!arch::scan(flow_.bytes_at(at), Addr{at}, insn_)) return refuse(WindowReason::not_code);
+    if (!arch::can_displace(flow_.bytes_at(at), Addr{at})) return refuse(WindowReason::not_displaceable);
     if (touches_section(at, at + 1)) return refuse(WindowReason::critical_section);
     if (!claims_.is_free(at, at + 1)) return refuse(WindowReason::covered);
     if (flow_.is_go()) return give_up(WindowReason::go);
@@ -139,7 +139,7 @@ class Planner {
   bool grow(unsigned bytes) {
     if (!is_one_page(window_.address, window_.address + bytes - 1)) return give_up(WindowReason::page_end);
     window_.kind = WindowKind::one;
-    x86::scan(flow_.bytes_at(window_.address), Addr{window_.address}, insn_);
+    arch::scan(flow_.bytes_at(window_.address), Addr{window_.address}, insn_);
     while (window_.code_length < bytes) {
       if (!insn_.falls_through) return grow_into_padding(bytes);
       if (!may_go_on() || !take_next()) return false;
@@ -161,10 +161,10 @@ class Planner {
     if (at >= function_->range.end) return give_up(WindowReason::too_short);
     if (flow_.is_arrival(at)) return give_up(WindowReason::branch_enters);
     if (claims_.has_place_in(at, at + 1)) return give_up(WindowReason::probe_inside);
-    if (!flow_.is_start(at) || !x86::scan(flow_.bytes_at(at), Addr{at}, insn_))
+    if (!flow_.is_start(at) || !arch::scan(flow_.bytes_at(at), Addr{at}, insn_))
       return flow_unknown(FlowTrouble::undecodable);
     if (insn_.leads == Leads::system_call) return give_up(WindowReason::system_call_inside);
-    if (!x86::can_displace(flow_.bytes_at(at), Addr{at})) return give_up(WindowReason::neighbour);
+    if (!arch::can_displace(flow_.bytes_at(at), Addr{at})) return give_up(WindowReason::neighbour);
     return take(at);
   }
 
@@ -192,13 +192,13 @@ class Planner {
 
   // Padding for the long jump, the nearest below and above the reach of a short one.
   bool find_padding() {
-    constexpr std::uint64_t kBack = 128, kAhead = 127, kLongestInsn = x86::kMaxInsnBytes, kLongestRun = 64;
+    constexpr std::uint64_t kBack = 128, kAhead = 127, kLongestInsn = arch::kMaxInsnBytes, kLongestRun = 64;
     const std::uint64_t from = window_.address + kShortJumpBytes;
     const std::uint64_t low = from - std::min(from, kBack), high = from + kAhead;
     const std::uint64_t first = low - std::min(low, kLongestInsn + kLongestRun);
     for (auto stop = flow_.next_stop(first, high); stop; stop = flow_.next_stop(*stop + 1, high)) {
-      x86::Scanned insn;
-      if (!x86::scan(flow_.bytes_at(*stop), Addr{*stop}, insn)) continue;
+      arch::Scanned insn;
+      if (!arch::scan(flow_.bytes_at(*stop), Addr{*stop}, insn)) continue;
       const std::uint64_t begin = *stop + insn.length;
       const std::uint64_t end = padding_end(flow_, *stop, begin + kLongestRun);
       if (take_padding(std::max(begin, low), end, high)) return true;
@@ -223,7 +223,7 @@ class Planner {
   // in another way than through them.
   bool find_prefix_window() {
     const std::uint64_t end = behind();
-    x86::scan(flow_.bytes_at(window_.address), Addr{window_.address}, insn_);
+    arch::scan(flow_.bytes_at(window_.address), Addr{window_.address}, insn_);
     if (!function_->is_known() || insn_.leads == Leads::system_call) return false;
     while (end - window_.begin() < kJumpBytes)
       if (!take_prefix_window(window_.begin())) return false;
@@ -235,12 +235,12 @@ class Planner {
 
   // The instruction that ends at `end`.
   bool take_prefix_window(std::uint64_t end) {
-    const std::uint64_t from = end - std::min<std::uint64_t>(end, x86::kMaxInsnBytes);
+    const std::uint64_t from = end - std::min<std::uint64_t>(end, arch::kMaxInsnBytes);
     const auto at = flow_.last_start(std::max(from, function_->range.begin), end);
-    if (flow_.is_arrival(end) || !at || !x86::scan(flow_.bytes_at(*at), Addr{*at}, insn_)) return false;
+    if (flow_.is_arrival(end) || !at || !arch::scan(flow_.bytes_at(*at), Addr{*at}, insn_)) return false;
     if (*at + insn_.length != end || !insn_.falls_through || !may_go_on() || pops_flags(*at)) return false;
     if (flow_.has_arrival(*at + 1, end) || !is_usable(*at, end)) return false;
-    if (!x86::can_displace(flow_.bytes_at(*at), Addr{*at})) return false;
+    if (!arch::can_displace(flow_.bytes_at(*at), Addr{*at})) return false;
     window_.prefix_window = static_cast<std::uint8_t>(window_.address - *at);
     return true;
   }
@@ -249,7 +249,7 @@ class Planner {
   const WindowClaims& claims_;
   std::span<const elf::RseqSection> sections_;
   std::optional<FunctionFlow> function_;  // of the place
-  x86::Scanned insn_;
+  arch::Scanned insn_;
   Window window_;
 };
 

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <string>
 
-#include "arch/x86/code/window.h"
+#include "arch/code/window.h"
 #include "engine/plan/flow.h"
 #include "engine/plan/sparse_set.h"
 #include "engine/shared/process_block.h"

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "engine/plan/window_padding.h"
 
-#include "arch/x86/code/scan.h"
+#include "arch/code/scan.h"
 
 namespace uprobe::plan {
 namespace {
 
 // Behind the function's end nothing is the function's, so that its jumps need not be known; that they decode must be. Behind
 // an instruction that faults by design (ud2) a handler of the program may go on.
-bool may_follow(const FileFlow& flow, std::uint64_t stop, const x86::Scanned& insn) {
+bool may_follow(const FileFlow& flow, std::uint64_t stop, const arch::Scanned& insn) {
   const std::uint64_t behind = stop + insn.length;
   const auto function = flow.function_at(stop);
   if (!function || !flow.is_stop(stop)) return false;
@@ -34,11 +34,11 @@ bool is_usable(const FileFlow& flow, std::uint64_t address) {
 }  // namespace
 
 std::uint64_t padding_end(const FileFlow& flow, std::uint64_t stop, std::uint64_t limit) {
-  x86::Scanned insn;
-  if (!x86::scan(flow.bytes_at(stop), Addr{stop}, insn)) return stop;
+  arch::Scanned insn;
+  if (!arch::scan(flow.bytes_at(stop), Addr{stop}, insn)) return stop;
   std::uint64_t at = stop + insn.length;
   if (!may_follow(flow, stop, insn)) return at;
-  while (at < limit && is_usable(flow, at) && x86::scan(flow.bytes_at(at), Addr{at}, insn) &&
+  while (at < limit && is_usable(flow, at) && arch::scan(flow.bytes_at(at), Addr{at}, insn) &&
          !flow.has_arrival(at, at + insn.length))
     at += insn.length;
   return at;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "arch/x86/code/vector_state.h"
+#include "arch/code/vector_state.h"
 #include "engine/base/text.h"
 #include "engine/program/compile.h"
 #include "engine/program/filter.h"
@@ -25,7 +25,7 @@ void set_style(Probe& probe, spec::Style wanted) {
 // Checks the traced machine, which is this one.
 Status check_vectors(const spec::ProbeSpec& spec) {
   for (const spec::Argument& argument : spec.arguments)
-    if (argument.sink == spec::Sink::value && spec::fixed_size(argument) > shared::kXmmBytes && !x86::has_ymm())
+    if (argument.sink == spec::Sink::value && spec::fixed_size(argument) > shared::kXmmBytes && !arch::has_ymm())
       return spec::at_column(spec, argument.column,
                              Error{.code = Code::refused, .text = "this processor has no %ymm registers"});
   return ok();

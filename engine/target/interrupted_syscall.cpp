@@ -24,7 +24,7 @@ namespace uprobe::target {
 namespace {
 
 using namespace std::chrono_literals;
-using x86::ResumedCall;
+using arch::ResumedCall;
 using Registers = user_regs_struct;
 using Register = unsigned long long Registers::*;
 
@@ -137,7 +137,7 @@ bool advance(unsigned long long& place, unsigned long long& size, std::uint64_t 
 }
 
 bool advance_parts(const ProcessFiles& files, Registers& r, ResumedCall& call, Addr frame, std::uint64_t done) {
-  iovec parts[x86::kMostResumedParts];
+  iovec parts[arch::kMostResumedParts];
   const std::uint64_t count = r.rdx;
   if (count == 0 || count > std::size(parts) || !files.read(Addr{r.rsi}, parts, count * sizeof *parts)) return false;
   std::uint64_t left = 0;
@@ -244,10 +244,10 @@ bool may_be_cut(const Registers& r) {
 
 std::optional<RestOfCall> rest_of_call(const ProcessFiles& files, const Registers& registers, Addr code,
                                        std::optional<std::chrono::nanoseconds> slept) {
-  const bool is_there = registers.rip == (code + x86::kResumedBack).value;
+  const bool is_there = registers.rip == (code + arch::kResumedBack).value;
   RestOfCall rest{registers, {}};
   Registers& r = rest.registers;
-  const Addr frame{is_there ? r.rsp : r.rsp - x86::kResumedDistance};
+  const Addr frame{is_there ? r.rsp : r.rsp - arch::kResumedDistance};
   if (is_there && !files.read(frame, &rest.call, sizeof rest.call)) return std::nullopt;
   if (!is_there) {
     rest.call.di = r.rdi, rest.call.si = r.rsi, rest.call.dx = r.rdx, rest.call.r10 = r.r10, rest.call.r8 = r.r8;
@@ -260,7 +260,7 @@ std::optional<RestOfCall> rest_of_call(const ProcessFiles& files, const Register
   if (!is_there && !has_room(files, frame, Addr{r.rsp})) return std::nullopt;
   if (is_part) rest.call.done += registers.rax;
   r.rax = static_cast<std::uint64_t>(kRestartNoHandler);
-  r.rip = (code + x86::kResumedBack).value, r.rsp = frame.value;
+  r.rip = (code + arch::kResumedBack).value, r.rsp = frame.value;
   return rest;
 }
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "arch/x86/code/resumed_call.h"
+#include "arch/code/resumed_call.h"
 #include "engine/target/target.h"
 
 namespace uprobe::target {
@@ -29,7 +29,7 @@ bool may_be_cut(const user_regs_struct& registers);
 
 struct RestOfCall {
   user_regs_struct registers;  // of the thread, in the code that makes the call
-  x86::ResumedCall call;       // what belongs at its stack pointer
+  arch::ResumedCall call;       // what belongs at its stack pointer
 };
 // `code`: where kResumeCode stands in the process. `slept`: for how long it has waited in the call until it was stopped, if that is
 // known. Nothing: the call has ended by itself, or begins again as it was.

@@ -6,14 +6,14 @@
 namespace uprobe::target {
 namespace {
 
-using x86::ReturnFrame;
+using arch::ReturnFrame;
 
 constexpr std::uint64_t kDistance = 1024;  // below the stack pointer; the kernel has mapped far more
 
 ReturnFrame frame_of(const user_regs_struct& r, std::uint64_t mask) {
   ReturnFrame f{};
-  f.uc_flags = x86::kRestoreStackSegment;
-  f.stack_flags = x86::kNoAlternateStack;
+  f.uc_flags = arch::kRestoreStackSegment;
+  f.stack_flags = arch::kNoAlternateStack;
   f.r8 = r.r8, f.r9 = r.r9, f.r10 = r.r10, f.r11 = r.r11, f.r12 = r.r12, f.r13 = r.r13, f.r14 = r.r14, f.r15 = r.r15;
   f.di = r.rdi, f.si = r.rsi, f.bp = r.rbp, f.bx = r.rbx, f.dx = r.rdx, f.ax = r.rax, f.cx = r.rcx;
   f.sp = r.rsp, f.ip = r.rip, f.flags = r.eflags;
@@ -34,16 +34,16 @@ Result<Addr> find_vdso(const ProcessFiles& files) {
 }  // namespace
 
 Status ReturnPath::build(const ProcessFiles& files, const user_regs_struct& registers, std::uint64_t mask) {
-  if (registers.cs != x86::kLongModeCodeSegment) return Error{.code = Code::refused, .text = "is a 32-bit program"};
+  if (registers.cs != arch::kLongModeCodeSegment) return Error{.code = Code::refused, .text = "is a 32-bit program"};
   const auto vdso = find_vdso(files);
   if (!vdso) return vdso.error();
-  code_ = *vdso + x86::kElfPadding;
+  code_ = *vdso + arch::kElfPadding;
   frame_ = Addr{(registers.rsp - kDistance) & ~std::uint64_t{15}};
   const ReturnFrame frame = frame_of(registers, mask);
   if (Status s = files.read(below_frame(), stack_before_.data(), stack_before_.size()); !s) return s;
   if (Status s = files.write(frame_, &frame, sizeof frame); !s) return s;
   if (Status s = files.read(code_, code_before_.data(), code_before_.size()); !s) return s;
-  return files.write(code_, x86::kCallAndReturn.data(), x86::kCallAndReturn.size());
+  return files.write(code_, arch::kCallAndReturn.data(), arch::kCallAndReturn.size());
 }
 
 Status ReturnPath::set_mask(const ProcessFiles& files, std::uint64_t mask) {
@@ -58,7 +58,7 @@ void ReturnPath::set_out(user_regs_struct& r) const {
 
 void ReturnPath::turn_back(user_regs_struct& r) const {
   set_out(r);
-  r.rip = (code_ + x86::kReturnOffset).value;
+  r.rip = (code_ + arch::kReturnOffset).value;
 }
 
 void ReturnPath::erase(const ProcessFiles& files) const {

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "arch/x86/code/return_frame.h"
+#include "arch/code/return_frame.h"
 #include "engine/target/target.h"
 
 namespace uprobe::target {
@@ -33,8 +33,8 @@ class ReturnPath {
   Addr below_frame() const { return Addr{frame_.value - kPushed}; }
 
   Addr code_, frame_;
-  std::array<std::uint8_t, x86::kCallAndReturn.size()> code_before_{};
-  std::array<std::uint8_t, kPushed + sizeof(x86::ReturnFrame)> stack_before_{};
+  std::array<std::uint8_t, arch::kCallAndReturn.size()> code_before_{};
+  std::array<std::uint8_t, kPushed + sizeof(arch::ReturnFrame)> stack_before_{};
 };
 
 }  // namespace uprobe::target

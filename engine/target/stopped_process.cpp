@@ -24,8 +24,8 @@
 #include <cstring>
 #include <optional>
 
-#include "arch/x86/code/remote_call.h"
-#include "arch/x86/code/return_frame.h"
+#include "arch/code/remote_call.h"
+#include "arch/code/return_frame.h"
 #include "engine/shared/agent_header.h"
 #include "engine/target/interrupted_syscall.h"
 #include "engine/target/process_stat.h"
@@ -55,8 +55,8 @@ void* as_data(T value) {
 std::int64_t result_of(const user_regs_struct& r) { return static_cast<std::int64_t>(r.rax); }
 std::int64_t call_of(const user_regs_struct& r) { return static_cast<std::int64_t>(r.orig_rax); }
 
-x86::RemoteCallReturn way_back(const user_regs_struct& r, std::uint64_t mask) {
-  x86::RemoteCallReturn to{};
+arch::RemoteCallReturn way_back(const user_regs_struct& r, std::uint64_t mask) {
+  arch::RemoteCallReturn to{};
   to.flags = r.eflags & ~kTrapFlag, to.sp = r.rsp, to.mask = mask, to.ip = r.rip;
   to.ax = r.rax, to.bx = r.rbx, to.cx = r.rcx, to.dx = r.rdx, to.si = r.rsi, to.di = r.rdi, to.bp = r.rbp;
   to.r8 = r.r8, to.r9 = r.r9, to.r10 = r.r10, to.r11 = r.r11;
@@ -112,15 +112,15 @@ Result<RemoteCallPlace> find_remote_call_place(const ProcessFiles& files) {
   std::uint64_t offset = 0;
   if (Status s = files.read(vdso->begin + kSectionOffset, &offset, sizeof offset); !s) return s.error();
   offset = (offset + kAlignment - 1) / kAlignment * kAlignment;
-  if (offset == 0 || offset > vdso->end - vdso->begin || vdso->end - vdso->begin - offset < x86::kRemoteCallBytes)
+  if (offset == 0 || offset > vdso->end - vdso->begin || vdso->end - vdso->begin - offset < arch::kRemoteCallBytes)
     return Error{.code = Code::refused, .text = "the program's vDSO has no room to make system calls in"};
-  std::vector<std::uint8_t> theirs(offset + x86::kRemoteCallBytes);
+  std::vector<std::uint8_t> theirs(offset + arch::kRemoteCallBytes);
   if (Status s = files.read(vdso->begin, theirs.data(), theirs.size()); !s) return s.error();
-  RemoteCallPlace place{vdso->begin + offset, {theirs.end() - x86::kRemoteCallBytes, theirs.end()}, false};
+  RemoteCallPlace place{vdso->begin + offset, {theirs.end() - arch::kRemoteCallBytes, theirs.end()}, false};
   const auto* ours = reinterpret_cast<const std::uint8_t*>(::getauxval(AT_SYSINFO_EHDR));
-  if (ours == nullptr || !std::equal(theirs.begin(), theirs.end() - x86::kRemoteCallBytes, ours)) return place;
+  if (ours == nullptr || !std::equal(theirs.begin(), theirs.end() - arch::kRemoteCallBytes, ours)) return place;
   place.is_left = !std::equal(place.before.begin(), place.before.end(), ours + offset);
-  std::copy_n(ours + offset, x86::kRemoteCallBytes, place.before.begin());
+  std::copy_n(ours + offset, arch::kRemoteCallBytes, place.before.begin());
   return place;
 }
 
@@ -273,7 +273,7 @@ Status StoppedProcess::take_state(pid_t tid, bool in_group_stop) {
   if (::ptrace(PTRACE_GETREGS, tid, nullptr, &t.registers) != 0 ||
       ::ptrace(PTRACE_GETSIGMASK, tid, as_data(sizeof t.mask), &t.mask) != 0)
     return errno == ESRCH ? ok() : Status(system_error("ptrace", errno));
-  if (t.registers.cs != x86::kLongModeCodeSegment) return Error{.code = Code::refused, .text = "runs 32-bit code"};
+  if (t.registers.cs != arch::kLongModeCodeSegment) return Error{.code = Code::refused, .text = "runs 32-bit code"};
   t.sleep = sleep_until_now(tid);
   if (has_kept_time(call_of(t.registers), result_of(t.registers))) t.sleep.reset();
   if (result_of(t.registers) == -EINTR && may_begin_again(call_of(t.registers))) {
@@ -298,7 +298,7 @@ std::vector<ThreadPlace> StoppedProcess::places() const {
   return all;
 }
 
-bool StoppedProcess::is_remote_call(std::uint64_t ip) const { return ip - place_.value < x86::kRemoteCallBytes; }
+bool StoppedProcess::is_remote_call(std::uint64_t ip) const { return ip - place_.value < arch::kRemoteCallBytes; }
 
 // Sent by a tool that was killed, on its way home: its way must not be overwritten, nor taken away.
 Status StoppedProcess::await_others_remote_calls() {
@@ -320,7 +320,7 @@ Status StoppedProcess::put(const user_regs_struct& registers) {
 user_regs_struct StoppedProcess::resume_frame() const {
   const auto own = std::find_if(threads_.begin(), threads_.end(), [this](const Thread& t) { return t.tid == away_; });
   user_regs_struct r = own->registers;
-  r.rip = (place_ + x86::kRemoteCallHome).value;
+  r.rip = (place_ + arch::kRemoteCallHome).value;
   r.orig_rax = ~0ull;
   r.eflags &= ~(kTrapFlag | kDirectionFlag | kNestedTask | kAlignmentCheck);
   return r;
@@ -333,7 +333,7 @@ Status StoppedProcess::send(pid_t tid) {
   Thread* t = thread(tid);
   if (t == nullptr) return ended();
   leave_sequence(files_, tid, t->registers);
-  const x86::RemoteCallCode code = x86::make_remote_call(way_back(t->registers, t->mask));
+  const arch::RemoteCallCode code = arch::make_remote_call(way_back(t->registers, t->mask));
   if (Status s = files_.write(place_, code.data(), code.size()); !s) return s;
   away_ = tid;
   is_at_rest_ = true;
@@ -541,13 +541,13 @@ Result<Addr> StoppedProcess::place_resume_code() {
   if (!maps) return maps.error();
   for (const Mapping& m : *maps) {
     if (!m.executable || m.writable || !m.path.empty() || m.end - m.begin != kPage) continue;
-    std::array<std::uint8_t, x86::kResumeCode.size()> seen{};
-    if (files_.read(m.begin, seen.data(), seen.size()) && seen == x86::kResumeCode) return m.begin;
+    std::array<std::uint8_t, arch::kResumeCode.size()> seen{};
+    if (files_.read(m.begin, seen.data(), seen.size()) && seen == arch::kResumeCode) return m.begin;
   }
   const auto place =
       map_memory(*this, Addr{}, kPage, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, "the rest of a call");
   if (!place) return place;
-  const Status written = files_.write(*place, x86::kResumeCode.data(), x86::kResumeCode.size());
+  const Status written = files_.write(*place, arch::kResumeCode.data(), arch::kResumeCode.size());
   return written ? place : Result<Addr>(written.error());
 }
 

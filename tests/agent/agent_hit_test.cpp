@@ -9,7 +9,7 @@
 #include <atomic>
 #include <thread>
 
-#include "arch/x86/code/relocate.h"
+#include "arch/code/relocate.h"
 #include "engine/arm/islands.h"
 #include "engine/process/block.h"
 #include "engine/trace/reader.h"
@@ -67,12 +67,12 @@ class SelfSession {
   // In the armer's order: slot, tables, then the breakpoint.
   void arm(const char* site) {
     const Addr at{word_of(site)};
-    const x86::Bytes code(reinterpret_cast<const u8*>(site), x86::kMaxInsnBytes);
-    const auto insn = x86::decode(code, at);
+    const arch::Bytes code(reinterpret_cast<const u8*>(site), arch::kMaxInsnBytes);
+    const auto insn = arch::decode(code, at);
     auto room = control::island_room(target_, *block_, at, at + 16, 64);
     ASSERT_TRUE(insn && room);
     const Addr copy_at = *room + shared::kCopyInSlot;
-    const auto copy = x86::displace(code, at, copy_at);
+    const auto copy = arch::displace(code, at, copy_at);
     ASSERT_TRUE(copy);
     const auto index = static_cast<u32>(block_->points().size());
     const shared::SlotHead head{.address = at.value, .point = index, .event = shared::kAskAgent};

@@ -8,7 +8,7 @@
 #include <ctime>
 #include <functional>
 
-#include "arch/x86/code/unwind.h"
+#include "arch/code/unwind.h"
 #include "preload/trampolines.h"
 #include "tests/agent/hit_state.h"
 #include "tests/agent/jump_probe.h"
@@ -82,9 +82,9 @@ TEST_P(Unwind, FromRandomAlarms) {
   OneEvent session(program, 32, static_cast<u32>(::sysconf(_SC_NPROCESSORS_CONF)), 4, 1 << 20);
   JumpProbe probe(hit_unwound_site);
   probe.arm(session, GetParam());
-  const x86::CopyMark mark{.offset = 0, .pushed = 0, .original = Addr{probe.site()}};
-  const x86::PlacedCopy copy{Addr{probe.copy()}, 10, {&mark, 1}};
-  auto frames = x86::make_unwind(probe.body(), Addr{probe.address()}, Addr{probe.site()}, copy);
+  const arch::CopyMark mark{.offset = 0, .pushed = 0, .original = Addr{probe.site()}};
+  const arch::PlacedCopy copy{Addr{probe.copy()}, 10, {&mark, 1}};
+  auto frames = arch::make_unwind(probe.body(), Addr{probe.address()}, Addr{probe.site()}, copy);
   __register_frame(frames.data());
   g_island = probe.address(), g_copy = probe.copy();
   probe.block().head.agent_text = word_of(__executable_start);

@@ -2,7 +2,7 @@
 // A probe by jump in this very program: block, island, body, slot with thunk and copy, and the jump at the site.
 #pragma once
 
-#include "arch/x86/code/trampoline.h"
+#include "arch/code/trampoline.h"
 #include "engine/shared/trampoline.h"
 #include "preload/ring.h"
 #include "preload/stubs.h"
@@ -54,10 +54,10 @@ inline u8* pages_near(u64 near, std::size_t bytes) {
 
 // The session's data for a body: a OneEvent, or a class with the same header(), event() and area().
 template <class Session>
-x86::FastRecord fast_record(Session& session) {
+arch::FastRecord fast_record(Session& session) {
   const shared::AreaHeader& header = *session.header();
   const shared::Event& event = session.event();
-  x86::FastRecord fast;
+  arch::FastRecord fast;
   fast.area = Addr{word_of(&header)};
   fast.data_offset = header.data_offset, fast.ring_bytes = header.ring_bytes;
   fast.ring_offset = header.ring_offset, fast.cpu_ring_count = header.cpu_ring_count;
@@ -108,17 +108,17 @@ class JumpProbe {
     }
     block_.head.sessions[0].area = word_of(session.header());
     const Addr at{word_of(island_)}, thunk_at{slot() + shared::kThunkInSlot}, copy_at{copy()};
-    const auto copy = x86::make_copy(original_, Addr{site_}, copy_at);
-    x86::BodySpec spec;
+    const auto copy = arch::make_copy(original_, Addr{site_}, copy_at);
+    arch::BodySpec spec;
     spec.at = at, spec.block = Addr{word_of(&block_)}, spec.jump_entry = Addr{word_of(uprobe_jump_entry)};
     block_.point.file_bias = 0x7000000;
     if (fast) spec.fast = fast_record(session), spec.fast->is_return = exit.pops != 0;
     if (fast && has_stubs) spec.fast->agent_text = Addr{word_of(agent::uprobe_return_stubs)};
     if (fast && has_stubs) spec.fast->agent_text_bytes = shared::kReturnStubs * shared::kStubUnit;
     if (fast) spec.fast->is_elsewhere = (block_.head.flags & shared::kBlockElsewhere) != 0;
-    body_ = x86::make_body(spec);
+    body_ = arch::make_body(spec);
     std::vector<u8> thunk;
-    ASSERT_TRUE(copy && x86::append_thunk(thunk, thunk_at, at + x86::kBodyEntry));
+    ASSERT_TRUE(copy && arch::append_thunk(thunk, thunk_at, at + arch::kBodyEntry));
     std::memcpy(island_, body_.bytes.data(), body_.bytes.size());
     exit_head() = {.lead = exit.lead,
                    .moves = u32{exit.lead} + exit.pops,
@@ -136,7 +136,7 @@ class JumpProbe {
   bool has_stubs = false;  // to be set before arming
 
   PointBlock& block() { return block_; }
-  const x86::Body& body() const { return body_; }
+  const arch::Body& body() const { return body_; }
   // The places in the island, which begins with the body.
   u64 slot() const { return address() + 3 * kPage; }
   u64 copy() const { return slot() + shared::kCopyBehindThunk; }
@@ -158,7 +158,7 @@ class JumpProbe {
   PointBlock& block_;
   u8* island_;
   u8 original_[16];
-  x86::Body body_;
+  arch::Body body_;
 };
 
 }  // namespace uprobe::test

@@ -2,7 +2,7 @@
 // The tables of fast_scan() against Zydis: for each answer of the tables, Zydis gives the same one, and the allow-list admits
 // it. Over combinations of prefixes, opcodes and ModRM bytes, over random bytes, and from every byte of the code of system
 // programs.
-#include "arch/x86/code/fast_scan.h"
+#include "arch/code/fast_scan.h"
 
 #include <elf.h>
 #include <gtest/gtest.h>
@@ -10,11 +10,11 @@
 #include <cstring>
 #include <random>
 
-#include "arch/x86/code/classify.h"
+#include "arch/code/classify.h"
 #include "engine/base/fd.h"
 #include "tests/arch/hex.h"
 
-namespace uprobe::x86::test {
+namespace uprobe::arch::test {
 namespace {
 
 constexpr Addr kAt{0x7f0012345678};
@@ -233,4 +233,4 @@ constexpr const char* kPrograms[] = {"/bin/zsh", "/lib/x86_64-linux-gnu/libc.so.
 INSTANTIATE_TEST_SUITE_P(Debian, FastScanOfPrograms, testing::ValuesIn(kPrograms));
 
 }  // namespace
-}  // namespace uprobe::x86::test
+}  // namespace uprobe::arch::test

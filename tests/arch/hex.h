@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace uprobe::x86::test {
+namespace uprobe::arch::test {
 
 inline std::vector<std::uint8_t> from_hex(std::string_view text) {
   std::string digits;
@@ -31,4 +31,4 @@ inline std::string to_hex(std::span<const std::uint8_t> bytes) {
   return text;
 }
 
-}  // namespace uprobe::x86::test
+}  // namespace uprobe::arch::test

@@ -7,7 +7,7 @@
 
 #include "tests/arch/machine.h"
 
-namespace uprobe::x86::test {
+namespace uprobe::arch::test {
 
 struct InsnRow {
   const char* text;
@@ -63,4 +63,4 @@ inline constexpr InsnGroup kInsnGroups[] = {
     {"amd", kOtherVendorRows}, {"fault", kFaultRows},   {"later", kLaterRows},
 };
 
-}  // namespace uprobe::x86::test
+}  // namespace uprobe::arch::test

@@ -8,10 +8,10 @@
 #include <set>
 #include <sstream>
 
-#include "arch/x86/code/relocate.h"
+#include "arch/code/relocate.h"
 #include "tests/arch/hex.h"
 
-namespace uprobe::x86::test {
+namespace uprobe::arch::test {
 namespace {
 
 struct Row {
@@ -66,4 +66,4 @@ TEST(KernelList, OfTheRestOnlyTheseAreRefused) {
 }
 
 }  // namespace
-}  // namespace uprobe::x86::test
+}  // namespace uprobe::arch::test

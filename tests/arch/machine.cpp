@@ -22,12 +22,12 @@
 #include "engine/base/fd.h"
 
 extern "C" {
-void machine_enter(uprobe::x86::test::MachineContext* context);
+void machine_enter(uprobe::arch::test::MachineContext* context);
 extern const char machine_exit[];
 extern const char machine_end[];
 }
 
-namespace uprobe::x86::test {
+namespace uprobe::arch::test {
 namespace {
 
 // Below 2 GiB, so that 32-bit addresses reach everything; far enough apart that nothing runs into a neighbour.
@@ -454,4 +454,4 @@ bool has_feature(const std::string& name) {
   return name.empty() || kFeatures.count(name) != 0;
 }
 
-}  // namespace uprobe::x86::test
+}  // namespace uprobe::arch::test

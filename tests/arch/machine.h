@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "arch/x86/code/decode.h"
+#include "arch/code/decode.h"
 
-namespace uprobe::x86::test {
+namespace uprobe::arch::test {
 
 using Random = std::mt19937_64;
 
@@ -114,4 +114,4 @@ class Machine {
 // Whether the processor and the kernel have the feature, by its name in /proc/cpuinfo; "": always true.
 bool has_feature(const std::string& name);
 
-}  // namespace uprobe::x86::test
+}  // namespace uprobe::arch::test

@@ -11,7 +11,7 @@
 #include <iostream>
 #include <set>
 
-#include "arch/x86/code/classify.h"
+#include "arch/code/classify.h"
 #include "tests/arch/hex.h"
 #include "tests/arch/machine.h"
 
@@ -24,7 +24,7 @@
 #define UPROBE_HAS_SHADOW_MEMORY
 #endif
 
-namespace uprobe::x86::test {
+namespace uprobe::arch::test {
 namespace {
 
 constexpr unsigned kBatch = 2000;
@@ -172,4 +172,4 @@ TEST(RandomInstructions, NativeAndDisplacedAgree) {
 }
 
 }  // namespace
-}  // namespace uprobe::x86::test
+}  // namespace uprobe::arch::test

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <random>
 
-#include "arch/x86/code/relocate.h"
+#include "arch/code/relocate.h"
 #include "tests/arch/hex.h"
 
-namespace uprobe::x86::test {
+namespace uprobe::arch::test {
 namespace {
 
 constexpr Addr kFrom{0x100000};
@@ -517,4 +517,4 @@ TEST(AnyBytes, CopiesAreSmallDecodableAndOfThePlannedSize) {
 }
 
 }  // namespace
-}  // namespace uprobe::x86::test
+}  // namespace uprobe::arch::test

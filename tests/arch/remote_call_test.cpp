@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A thread on the return path finds all of its registers, its flags and its mask (arch/x86/code/remote_call.h); run as machine
 // code.
-#include "arch/x86/code/remote_call.h"
+#include "arch/code/remote_call.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -10,7 +10,7 @@
 
 #include <cstring>
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 namespace {
 
 // remote_call_leave(code): goes there and comes back through remote_call_arrive, which keeps the registers in remote_call_seen:
@@ -114,4 +114,4 @@ TEST(RemoteCall, PlacesAreWhereTheHeaderSays) {
 }
 
 }  // namespace
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

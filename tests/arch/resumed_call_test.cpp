@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The rest of a call: registers, flags and stack after it are those of the whole call, and so is the result (resumed_call.h).
-#include "arch/x86/code/resumed_call.h"
+#include "arch/code/resumed_call.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 namespace {
 
 // resumed_run(code, frame, number): makes the call with arguments 1 ... 5, from a stack as a thread would have it.
@@ -102,4 +102,4 @@ TEST_F(ResumedCalls, WithoutAPartTheResultIsWhatItIs) {
 }
 
 }  // namespace
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

@@ -9,11 +9,11 @@
 #include <map>
 #include <set>
 
-#include "arch/x86/code/classify.h"
+#include "arch/code/classify.h"
 #include "tests/arch/hex.h"
 #include "tests/arch/insn_table.h"
 
-namespace uprobe::x86::test {
+namespace uprobe::arch::test {
 namespace {
 
 constexpr int kStates = 6;
@@ -191,4 +191,4 @@ TEST(AllowList, EveryRowHasAnInstruction) {
 }
 
 }  // namespace
-}  // namespace uprobe::x86::test
+}  // namespace uprobe::arch::test

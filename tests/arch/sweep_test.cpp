@@ -9,11 +9,11 @@
 #include <iostream>
 #include <map>
 
-#include "arch/x86/code/decode.h"
+#include "arch/code/decode.h"
 #include "engine/base/fd.h"
 #include "tests/arch/hex.h"
 
-namespace uprobe::x86::test {
+namespace uprobe::arch::test {
 namespace {
 
 using File = std::vector<std::uint8_t>;
@@ -198,4 +198,4 @@ constexpr Program kPrograms[] = {{"/lib/x86_64-linux-gnu/libc.so.6", false},
 INSTANTIATE_TEST_SUITE_P(Debian, SystemPrograms, testing::ValuesIn(kPrograms));
 
 }  // namespace
-}  // namespace uprobe::x86::test
+}  // namespace uprobe::arch::test

@@ -14,10 +14,10 @@
 #include <cerrno>
 #include <cstring>
 
-#include "arch/x86/code/relocate.h"
+#include "arch/code/relocate.h"
 #include "tests/arch/hex.h"
 
-namespace uprobe::x86::test {
+namespace uprobe::arch::test {
 namespace {
 
 struct Found {
@@ -313,4 +313,4 @@ TEST(OldSystemCalls, InterruptedAndRestartedDisplaced) {
 }
 
 }  // namespace
-}  // namespace uprobe::x86::test
+}  // namespace uprobe::arch::test

@@ -8,13 +8,13 @@
 #include <map>
 #include <string>
 
-#include "arch/x86/code/trampoline.h"
-#include "arch/x86/code/unwind.h"
+#include "arch/code/trampoline.h"
+#include "arch/code/unwind.h"
 #include "engine/shared/process_block.h"
 #include "engine/shared/session_area.h"
 #include "engine/shared/trampoline.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 namespace {
 
 using shared::Insn;
@@ -290,4 +290,4 @@ TEST(TrampolineBytes, NothingMovesTheStackInTheSection) {
 }
 
 }  // namespace
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

@@ -2,11 +2,11 @@
 // scan() and the contents of registers, one row per form; and scan() against the full decoder over this program's own code.
 #include <gtest/gtest.h>
 
-#include "arch/x86/code/decode.h"
-#include "arch/x86/code/scan.h"
+#include "arch/code/decode.h"
+#include "arch/code/scan.h"
 #include "tests/arch/hex.h"
 
-namespace uprobe::x86::test {
+namespace uprobe::arch::test {
 namespace {
 
 constexpr Addr kAt{0x1000};
@@ -146,4 +146,4 @@ TEST(Scan, KnowsTheRegisterOfAJump) {
 }
 
 }  // namespace
-}  // namespace uprobe::x86::test
+}  // namespace uprobe::arch::test

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Copies of several instructions: byte by byte, and run in place of the originals.
-#include "arch/x86/code/window.h"
+#include "arch/code/window.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <random>
 
-#include "arch/x86/code/scan.h"
+#include "arch/code/scan.h"
 #include "tests/arch/hex.h"
 
 extern "C" {
@@ -21,7 +21,7 @@ long window_calls(long, long);
 long window_strings(long, long);
 }
 
-namespace uprobe::x86::test {
+namespace uprobe::arch::test {
 namespace {
 
 constexpr Addr kFrom{0x100000};
@@ -215,4 +215,4 @@ TEST_F(Patched, ReturnsTheSame) {
 }
 
 }  // namespace
-}  // namespace uprobe::x86::test
+}  // namespace uprobe::arch::test

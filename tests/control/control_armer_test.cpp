@@ -98,7 +98,7 @@ TEST_F(ArmerTest, TheCopyIsTheDisplacedInstructionNearTheCode) {
   arm();
   const Addr address = address_of(code, "subject_add");
   const shared::Point point = point_at(address);
-  const auto expected = x86::displace(site_of(subject_, "subject_add").insn, address, Addr{point.copy});
+  const auto expected = arch::displace(site_of(subject_, "subject_add").insn, address, Addr{point.copy});
   ASSERT_TRUE(expected);
   std::vector<std::uint8_t> copy(point.copy_bytes);
   ASSERT_TRUE(target_.read(Addr{point.copy}, copy.data(), copy.size()));

@@ -2,7 +2,7 @@
 // Slots and bodies in a process that exists only in memory: which are shared, which are written again, which never change.
 #include <gtest/gtest.h>
 
-#include "arch/x86/code/trampoline.h"
+#include "arch/code/trampoline.h"
 #include "engine/arm/slot_layout.h"
 #include "engine/shared/trampoline.h"
 #include "tests/control/fake_target.h"
@@ -95,7 +95,7 @@ class Placing : public testing::Test {
   Addr body_of(std::uint64_t offset) {
     const Addr copy{point_at(offset).copy};
     const auto distance = target_.get<std::int32_t>(copy - 4);
-    return Addr{copy.value + static_cast<std::uint64_t>(std::int64_t{distance}) - x86::kBodyEntry};
+    return Addr{copy.value + static_cast<std::uint64_t>(std::int64_t{distance}) - arch::kBodyEntry};
   }
   void library_goes(std::uint64_t offset) {
     ASSERT_TRUE(block_->set_state(target_, *block_->find(kCode + offset), shared::PointState::unmapped));
@@ -125,7 +125,7 @@ TEST_F(Placing, EqualProgramsShareABody) {
     const Addr body = body_of(offset);
     const auto head = target_.get<shared::BodyHead>(body);
     EXPECT_EQ(head.mark, shared::kBodyMagic ^ body.value);
-    EXPECT_EQ(head.code, x86::kBodyEntry);
+    EXPECT_EQ(head.code, arch::kBodyEntry);
     EXPECT_EQ(head.lost != 0, offset != 48) << "records by itself";
     EXPECT_EQ(point_at(offset).jump_to, slot_at(offset).value + shared::kThunkInSlot);
   }

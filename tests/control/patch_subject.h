@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "arch/x86/code/window.h"
+#include "arch/code/window.h"
 #include "engine/patch/patch.h"
 
 namespace uprobe::test {
@@ -155,7 +155,7 @@ class Subject {
     std::memcpy(pointer(at), shape.bytes.data(), shape.bytes.size());
     Site site{shape.kind, at, Addr{word(text_) + kIslandAt + index * kIslandUnit}, shape.size, {}, {}, {}};
     const Addr trampoline = site.copy + kIslandUnit / 2;
-    const auto copy = x86::displace_window({shape.bytes.data(), shape.code}, at, site.copy);
+    const auto copy = arch::displace_window({shape.bytes.data(), shape.code}, at, site.copy);
     ASSERT_TRUE(copy && copy->bytes.size() <= kIslandUnit / 2);
     std::memcpy(pointer(site.copy), copy->bytes.data(), copy->bytes.size());
     count_and_go_on(pointer(trampoline), index, site.copy);

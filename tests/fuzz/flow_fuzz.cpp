@@ -30,11 +30,11 @@ void check_window(const plan::FileFlow& flow, const plan::Window& window) {
   require(!flow.has_arrival(window.begin() + 1, window.address + window.length));
   const auto code = flow.bytes_at(window.address);
   require(code.size() >= window.code_length);
-  const auto copy = x86::window_copy_bytes(code.first(window.code_length), Addr{window.address});
+  const auto copy = arch::window_copy_bytes(code.first(window.code_length), Addr{window.address});
   require(copy || copy.error().text.find("out of reach") != std::string::npos);
   if (window.prefix_window != 0) {
     const auto front =
-        x86::window_copy_bytes(flow.bytes_at(window.begin()).first(window.prefix_window), Addr{window.begin()});
+        arch::window_copy_bytes(flow.bytes_at(window.begin()).first(window.prefix_window), Addr{window.begin()});
     require(front || front.error().text.find("out of reach") != std::string::npos);
   }
   if (window.kind == WindowKind::short_jump)

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "arch/x86/code/relocate.h"
+#include "arch/code/relocate.h"
 #include "engine/elf/image.h"
 #include "engine/plan/boundary.h"
 #include "engine/plan/resolve.h"
@@ -29,7 +29,7 @@ void check_function(const elf::ElfFile& file, Boundaries& boundaries, const elf:
   const auto code = file.bytes().subspan(*offset, range.end - range.begin);
   ++counts.functions;
   for (std::size_t at = 0; at < code.size();) {
-    const auto insn = x86::decode(code.subspan(at), Addr{range.begin + at});
+    const auto insn = arch::decode(code.subspan(at), Addr{range.begin + at});
     if (!insn) return;
     const Boundary start = boundaries.find(range.begin + at);
     EXPECT_EQ(start.known, start.is_start) << std::hex << range.begin + at;

@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "arch/x86/code/relocate.h"
+#include "arch/code/relocate.h"
 #include "engine/plan/exit_place.h"
 #include "engine/plan/exits.h"
 #include "engine/plan/returns.h"
@@ -38,7 +38,7 @@ class ExitPlan : public testing::TestWithParam<const char*> {
     std::vector<std::string> texts;
     for (std::size_t i = 0; found && i < found->size(); ++i) {
       const Exit& exit = (*found)[i];
-      const auto insn = x86::decode(flow_.bytes_at(exit.address), Addr{exit.address});
+      const auto insn = arch::decode(flow_.bytes_at(exit.address), Addr{exit.address});
       EXPECT_TRUE(insn && (exit.is_jump ? insn->is_branch : insn->is_return));
       texts.push_back((exit.is_jump ? "jmp " : "ret ") + std::to_string(exit.pops));
     }

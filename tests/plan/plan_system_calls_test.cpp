@@ -12,7 +12,7 @@
 #include <map>
 #include <set>
 
-#include "arch/x86/code/call_patterns.h"
+#include "arch/code/call_patterns.h"
 #include "engine/plan/system_calls.h"
 #include "tests/elf/made_elf.h"
 

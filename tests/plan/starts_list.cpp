@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "arch/x86/code/relocate.h"
+#include "arch/code/relocate.h"
 #include "engine/plan/boundary.h"
 
 using namespace uprobe;
@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
         ++refused;
         ++reasons[boundary.known ? "inside an instruction" : boundary.reason];
         if (lists)
-          std::printf("    %#lx %s in %#lx, %s\n", *at, x86::disassemble(flow.bytes_at(*at), Addr{*at}).c_str(),
+          std::printf("    %#lx %s in %#lx, %s\n", *at, arch::disassemble(flow.bytes_at(*at), Addr{*at}).c_str(),
                       function.range.begin, plan::text_of(function.trouble));
       }
     const double ms = std::chrono::duration<double, std::milli>(Clock::now() - begun).count();

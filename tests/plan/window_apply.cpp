@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "arch/x86/code/window.h"
+#include "arch/code/window.h"
 #include "engine/elf/elf_file.h"
 #include "engine/plan/window.h"
 
@@ -127,7 +127,7 @@ class Patch {
   // Appends the copy of the instruction at `from`; it goes on at `next`, or after it.
   bool copy(std::uint64_t from, std::size_t bytes, Addr next) {
     const Addr to{copies_ + text_.size()};
-    const auto made = x86::displace_window(flow_.bytes_at(from).first(bytes), Addr{from + bias_}, to, next);
+    const auto made = arch::displace_window(flow_.bytes_at(from).first(bytes), Addr{from + bias_}, to, next);
     if (!made || text_.size() + made->bytes.size() > kCopyBytes) return false;
     text_.insert(text_.end(), made->bytes.begin(), made->bytes.end());
     return true;

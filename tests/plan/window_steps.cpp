@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "arch/x86/code/scan.h"
+#include "arch/code/scan.h"
 #include "engine/elf/elf_file.h"
 #include "engine/plan/flow.h"
 #include "engine/plan/window.h"
@@ -46,18 +46,18 @@ class Module {
   unsigned length_at(std::uint64_t address) {
     if (address >= lengths_.size()) lengths_.resize(address + 1);
     if (lengths_[address] == 0) {
-      x86::Scanned insn;
-      if (x86::scan(flow_.bytes_at(address), Addr{address}, insn)) lengths_[address] = insn.length;
+      arch::Scanned insn;
+      if (arch::scan(flow_.bytes_at(address), Addr{address}, insn)) lengths_[address] = insn.length;
     }
     return lengths_[address];
   }
 
   // Whether a call ends at the address.
   bool is_behind_call(std::uint64_t address) const {
-    for (unsigned back = 2; back <= x86::kMaxInsnBytes; ++back) {
-      x86::Scanned insn;
-      if (!x86::scan(flow_.bytes_at(address - back), Addr{address - back}, insn) || insn.length != back) continue;
-      if (insn.leads == x86::Leads::call || insn.leads == x86::Leads::call_indirect) return true;
+    for (unsigned back = 2; back <= arch::kMaxInsnBytes; ++back) {
+      arch::Scanned insn;
+      if (!arch::scan(flow_.bytes_at(address - back), Addr{address - back}, insn) || insn.length != back) continue;
+      if (insn.leads == arch::Leads::call || insn.leads == arch::Leads::call_indirect) return true;
     }
     return false;
   }

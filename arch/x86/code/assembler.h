@@ -6,9 +6,9 @@
 #include <array>
 #include <cstring>
 
-#include "arch/x86/code/emitter.h"
+#include "arch/code/emitter.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 
 // In the machine's numbering.
 enum Gpr : unsigned { rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8, r9, r10, r11, r12, r13, r14, r15 };
@@ -133,4 +133,4 @@ class Assembler {
   bool in_reach_ = true;
 };
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "arch/x86/code/call_patterns.h"
+#include "arch/code/call_patterns.h"
 
 #include <sys/syscall.h>
 
@@ -7,7 +7,7 @@
 #include <cstring>
 #include <memory>
 
-#include "arch/x86/code/scan.h"
+#include "arch/code/scan.h"
 #include "engine/base/regular_file.h"
 
 namespace uprobe::plan {
@@ -83,8 +83,8 @@ constexpr std::uint8_t kCancellable[] = {0x49, 0x89, 0xfb, 0x48, 0x89, 0xf0, 0x4
                                          0x08, 0x4c, 0x8b, 0x4c, 0x24, 0x10, 0x4c, 0x89, 0x5c, 0x24, 0x08};
 
 bool leads_to(Bytes code, std::size_t place, std::size_t at) {
-  x86::Scanned insn;
-  while (place < at && x86::scan(code.subspan(place), Addr{place}, insn)) place += insn.length;
+  arch::Scanned insn;
+  while (place < at && arch::scan(code.subspan(place), Addr{place}, insn)) place += insn.length;
   return place == at;
 }
 

@@ -2,12 +2,12 @@
 // The allow-list. An instruction is displaced when its instruction set, its set and category, or its own name stands
 // here, and nothing else about it is known to depend on where it runs. Everything else is refused, also whatever a
 // later decoder learns to name. Every row has its test in tests/arch/run_compare_test.cpp.
-#include "arch/x86/code/classify.h"
+#include "arch/code/classify.h"
 
 #include <algorithm>
 #include <iterator>
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 namespace {
 
 using Name = std::string_view;
@@ -388,4 +388,4 @@ std::vector<std::string> allow_list_rows() {
   return rows;
 }
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

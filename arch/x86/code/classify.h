@@ -2,9 +2,9 @@
 // The allow-list: which instructions may be displaced, and how. Internal to this folder and its tests.
 #pragma once
 
-#include "arch/x86/code/decode.h"
+#include "arch/code/decode.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 
 // How a copy is made.
 enum class Form : std::uint8_t {
@@ -28,4 +28,4 @@ Result<Form> classify(const Decoded& insn);
 std::vector<std::string> allow_list_rows();
 std::string allow_list_row(const Decoded& insn);
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Bytes to Decoded and Insn. Nothing is judged here.
-#include "arch/x86/code/decode.h"
+#include "arch/code/decode.h"
 
 #include <algorithm>
 
-#include "arch/x86/code/zydis.h"
+#include "arch/code/zydis.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 
 const ZydisDecoder& decoder() {
   static const ZydisDecoder kDecoder = [] {
@@ -188,4 +188,4 @@ std::string disassemble(Bytes bytes, Addr at) {
   return ZYAN_SUCCESS(status) ? std::string(text.data()) : std::string();
 }
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

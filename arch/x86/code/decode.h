@@ -9,9 +9,9 @@
 #include <string>
 #include <string_view>
 
-#include "arch/x86/code/relocate.h"
+#include "arch/code/relocate.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 
 // Where control goes after the instruction.
 enum class Flow : std::uint8_t {
@@ -65,4 +65,4 @@ std::string decoder_version();
 // Nothing when the bytes are no instruction or end too early.
 std::optional<Decoded> decode_fully(Bytes bytes, Addr at);
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "arch/x86/code/relocate.h"
+#include "arch/code/relocate.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 
 class Emitter {
  public:
@@ -52,4 +52,4 @@ class Emitter {
   bool in_reach_ = true;
 };
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

@@ -2,12 +2,12 @@
 // The length of an instruction follows from its prefixes, its opcode and its ModRM byte, and so does where it leads (SDM
 // vol. 2A, chapter 2; opcode maps: vol. 2D, appendix A). What the tables do not have is for Zydis to judge: nothing here
 // says that bytes are no instruction.
-#include "arch/x86/code/fast_scan.h"
+#include "arch/code/fast_scan.h"
 
 #include <array>
 #include <cstring>
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 namespace {
 
 // The opcode maps, a row for each high half of the opcode, a column for each low half:
@@ -469,4 +469,4 @@ bool fast_keeps(Bytes bytes, unsigned reg) {
   return insn.run(scanned) && insn.keeps(reg);
 }
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

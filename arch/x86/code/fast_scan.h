@@ -3,9 +3,9 @@
 // 0f, by tables. Internal to this folder and its tests; from outside there is scan() alone.
 #pragma once
 
-#include "arch/x86/code/scan.h"
+#include "arch/code/scan.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 
 // That fast_scan() wants to see from the first byte of an instruction on, whatever its length.
 inline constexpr std::size_t kBytesLookedAt = kMaxInsnBytes + 4 + 4 + 8;
@@ -21,4 +21,4 @@ bool fast_keeps(Bytes bytes, unsigned reg);
 bool scan_fully(Bytes bytes, Addr at, Scanned& out);
 RegisterValue value_behind_fully(Bytes bytes, Addr at, unsigned reg);
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // The bytes of a copy, by form. Every form has one size whatever the addresses are.
-#include "arch/x86/code/relocate.h"
+#include "arch/code/relocate.h"
 
 #include <algorithm>
 
-#include "arch/x86/code/classify.h"
-#include "arch/x86/code/emitter.h"
-#include "arch/x86/code/fast_scan.h"
+#include "arch/code/classify.h"
+#include "arch/code/emitter.h"
+#include "arch/code/fast_scan.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 namespace {
 
 constexpr unsigned kJumpBytes = 5;
@@ -324,4 +324,4 @@ Result<std::size_t> copy_bytes(Bytes insn, Addr from) {
   return copy.bytes.size();
 }
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

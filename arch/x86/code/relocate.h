@@ -26,7 +26,7 @@
 #include "engine/base/address.h"
 #include "engine/base/result.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 
 using Bytes = std::span<const std::uint8_t>;
 
@@ -86,4 +86,4 @@ Result<Copy> make_copy(Bytes insn, Addr from, Addr to, Addr next = {});
 // The size of the copy, the same for every `to` and `next`: for planning before `to` is known. Fails like can_displace.
 Result<std::size_t> copy_bytes(Bytes insn, Addr from);
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

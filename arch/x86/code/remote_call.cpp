@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include "arch/x86/code/remote_call.h"
+#include "arch/code/remote_call.h"
 
 #include <cstring>
 #include <initializer_list>
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 namespace {
 
 class Writer {
@@ -64,4 +64,4 @@ RemoteCallCode make_remote_call(const RemoteCallReturn& to) {
   return code;
 }
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

@@ -21,7 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 
 struct RemoteCallReturn {
   std::uint64_t flags, sp, mask, ax, bx, cx, dx, si, di, bp, r8, r9, r10, r11, r12, r13, r14, r15, ip;
@@ -37,4 +37,4 @@ using RemoteCallCode = std::array<std::uint8_t, kRemoteCallBytes>;
 // The bytes for a thread that goes back to `to`.
 RemoteCallCode make_remote_call(const RemoteCallReturn& to);
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

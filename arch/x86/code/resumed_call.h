@@ -23,7 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 
 inline constexpr std::size_t kMostResumedParts = 8;
 
@@ -61,4 +61,4 @@ inline constexpr std::array<std::uint8_t, 68> kResumeCode = {
 };
 static_assert(offsetof(ResumedCall, ip) == 0xc0 && kResumedRedZone == 0x80);
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 
 inline constexpr std::array<std::uint8_t, 7> kCallAndReturn = {0x0f, 0x05, 0x6a, 0x0f, 0x58, 0x0f, 0x05};
 inline constexpr std::uint64_t kReturnOffset = 2;
@@ -43,4 +43,4 @@ inline constexpr std::uint64_t kRestoreStackSegment = 0x6;   // UC_SIGCONTEXT_SS
 inline constexpr std::int32_t kNoAlternateStack = 2;         // SS_DISABLE
 inline constexpr std::uint64_t kLongModeCodeSegment = 0x33;  // __USER_CS
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Instructions of whole programs: by tables where they are usual ones, else by Zydis.
-#include "arch/x86/code/scan.h"
+#include "arch/code/scan.h"
 
 #include <array>
 
-#include "arch/x86/code/fast_scan.h"
-#include "arch/x86/code/zydis.h"
+#include "arch/code/fast_scan.h"
+#include "arch/code/zydis.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 namespace {
 
 using Kind = RegisterValue::Kind;
@@ -196,4 +196,4 @@ std::optional<unsigned> jump_register(Bytes bytes) {
   return is_wide(operands[0]) ? std::optional<unsigned>(number_of(operands[0].reg.value)) : std::nullopt;
 }
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

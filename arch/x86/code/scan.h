@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "arch/x86/code/relocate.h"
+#include "arch/code/relocate.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 
 enum class Leads : std::uint8_t {
   on,       // to the next instruction only
@@ -66,4 +66,4 @@ RegisterValue value_behind(Bytes bytes, Addr at, unsigned reg);
 // The register of an indirect jump: jmp *%rax.
 std::optional<unsigned> jump_register(Bytes bytes);
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

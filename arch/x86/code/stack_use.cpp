@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "arch/x86/code/stack_use.h"
+#include "arch/code/stack_use.h"
 
 #include <algorithm>
 #include <array>
 
-#include "arch/x86/code/zydis.h"
+#include "arch/code/zydis.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 namespace {
 
 using Becomes = StackUse::Becomes;
@@ -94,4 +94,4 @@ std::optional<StackUse> stack_use(Bytes bytes) {
   return use;
 }
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

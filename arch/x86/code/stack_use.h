@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "arch/x86/code/relocate.h"
+#include "arch/code/relocate.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 
 // A place that an instruction names as `distance` from rsp, or from rbp, as they are in front of it.
 struct StackPlace {
@@ -35,4 +35,4 @@ struct StackUse {
 // Nothing when the bytes are no instruction.
 std::optional<StackUse> stack_use(Bytes bytes);
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

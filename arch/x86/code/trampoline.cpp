@@ -6,14 +6,14 @@
 //
 // pushf and popf cost more than all else together. What the recording changes are the six arithmetic flags, so they alone
 // are kept: ax as lahf and seto make it, in the place of the flags. Only for jump.S the whole word is put there.
-#include "arch/x86/code/trampoline.h"
+#include "arch/code/trampoline.h"
 
 #include <cassert>
 
-#include "arch/x86/code/trampoline_record.h"
+#include "arch/code/trampoline_record.h"
 #include "engine/shared/trampoline.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 namespace {
 
 // SF ZF AF PF CF, and OF: 1 + 0x7f overflows a signed byte, 0 + 0x7f does not.
@@ -177,4 +177,4 @@ Status append_thunk(std::vector<std::uint8_t>& bytes, Addr at, Addr entry) {
   return ok();
 }
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

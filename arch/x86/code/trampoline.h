@@ -24,11 +24,11 @@
 #include <optional>
 #include <span>
 
-#include "arch/x86/code/relocate.h"
+#include "arch/code/relocate.h"
 #include "engine/shared/event_program.h"
 #include "engine/shared/filter.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 
 // What a body needs to know to record by itself. Addresses are in the target.
 struct FastRecord {
@@ -80,4 +80,4 @@ Body longest_body(const BodySpec& spec);
 // Appends the thunk that stands at `at`. Refused (Code::refused) when the body's entry is out of its reach.
 Status append_thunk(std::vector<std::uint8_t>& bytes, Addr at, Addr entry);
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Tests as compares and jumps. Conditions are those of the compare "number with value".
-#include "arch/x86/code/trampoline_filter.h"
+#include "arch/code/trampoline_filter.h"
 
 #include <algorithm>
 
 #include "engine/shared/session_area.h"
 #include "engine/shared/trampoline.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 namespace {
 
 using shared::Op;
@@ -149,4 +149,4 @@ void next_dropped(const FastRecord& fast, Assembler& a) {
   a.raw({0x48, 0x83, 0xc6, 1});  // add $1, %rsi
 }
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

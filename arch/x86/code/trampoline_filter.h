@@ -9,9 +9,9 @@
 #include <optional>
 #include <variant>
 
-#include "arch/x86/code/trampoline_record.h"
+#include "arch/code/trampoline_record.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 
 enum class FilterPlace { none, registers, record, agent };
 FilterPlace filter_place(const FastRecord& fast);
@@ -29,4 +29,4 @@ void run_tests(Assembler& a, std::span<const shared::Test> tests, Gpr scratch,
 // it. ecx: the CPU, below the number of rows; rsi: the area. Uses rax.
 void next_dropped(const FastRecord& fast, Assembler& a);
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

@@ -18,20 +18,20 @@
 // Nothing in the section may fault for good: the kernel aborts a section before it delivers a signal, so the handler sees the
 // abort address (`slow`), whose fault entry sends the thread to the agent by `faulted`, which then reads with care. That
 // holds for words that are not aligned, too, where alignment checks are on (AC): all of them are touched in the section.
-#include "arch/x86/code/trampoline_record.h"
+#include "arch/code/trampoline_record.h"
 
 #include <algorithm>
 #include <bit>
 #include <utility>
 
-#include "arch/x86/code/trampoline_filter.h"
-#include "arch/x86/code/trampoline_support.h"
+#include "arch/code/trampoline_filter.h"
+#include "arch/code/trampoline_support.h"
 #include "engine/shared/process_block.h"
 #include "engine/shared/session_area.h"
 #include "engine/shared/task_number.h"
 #include "engine/shared/trampoline.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 namespace {
 
 using shared::Op;
@@ -573,4 +573,4 @@ void fill_descriptor(Addr at, Assembler& a, BodyLabels& labels) {
   labels.may_fault.push_back(static_cast<unsigned>(labels.slow.at));
 }
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

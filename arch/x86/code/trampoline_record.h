@@ -2,10 +2,10 @@
 // The part of a body that records by itself. Internal to this folder.
 #pragma once
 
-#include "arch/x86/code/assembler.h"
-#include "arch/x86/code/trampoline.h"
+#include "arch/code/assembler.h"
+#include "arch/code/trampoline.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 
 inline constexpr std::uint32_t kRseqSignature = 0x53053053;  // libc's; the kernel looks for it before an abort address
 
@@ -32,4 +32,4 @@ void load_flags(Assembler& a, BodyLabels& labels);
 bool record_in_place(const BodySpec& spec, Assembler& a, BodyLabels& labels);
 void fill_descriptor(Addr at, Assembler& a, BodyLabels& labels);
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-#include "arch/x86/code/trampoline_support.h"
+#include "arch/code/trampoline_support.h"
 
 #include <algorithm>
 #include <bit>
 
-#include "arch/x86/code/trampoline_filter.h"
+#include "arch/code/trampoline_filter.h"
 #include "engine/shared/session_area.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 
 using shared::Op;
 using shared::Reg;
@@ -111,4 +111,4 @@ bool is_supported(const BodySpec& spec) {
          f.program.size() <= 256 && fits(f.dropped_offset) && filter_place(f) != FilterPlace::agent;
 }
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

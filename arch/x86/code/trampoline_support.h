@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <span>
 
-#include "arch/x86/code/assembler.h"
-#include "arch/x86/code/trampoline.h"
+#include "arch/code/assembler.h"
+#include "arch/code/trampoline.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 
 inline constexpr std::uint32_t kMostDynamic = 1024;  // bytes; longer strings are the agent's
 
@@ -31,4 +31,4 @@ bool has_dynamic(std::span<const shared::Insn> program);
 // Whether a body can be generated for it at all; its filter is asked as well (trampoline_filter.h).
 bool is_supported(const BodySpec& spec);
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // DWARF call frame information (DWARF 5, section 6.4; LSB "Exception Frames" for the augmentation).
-#include "arch/x86/code/unwind.h"
+#include "arch/code/unwind.h"
 
 #include "engine/shared/trampoline.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 namespace {
 
 // System V ABI x86-64, figure 3.36: DWARF register numbers.
@@ -141,4 +141,4 @@ std::vector<std::uint8_t> make_unwind(const Body& body, Addr at, Addr probe, con
   return out.take();
 }
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

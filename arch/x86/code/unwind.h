@@ -5,10 +5,10 @@
 
 #include <span>
 
-#include "arch/x86/code/relocate.h"
-#include "arch/x86/code/trampoline.h"
+#include "arch/code/relocate.h"
+#include "arch/code/trampoline.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 
 // A copy as it stands in the target, behind its thunk; see Copy.
 struct PlacedCopy {
@@ -25,4 +25,4 @@ struct PlacedCopy {
 // has saved at their places below the CFA, the others as they are.
 std::vector<std::uint8_t> make_unwind(const Body& body, Addr at, Addr probe, const PlacedCopy& copy);
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include "arch/x86/code/vector_state.h"
+#include "arch/code/vector_state.h"
 
 #include <cpuid.h>
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 
 // SDM vol. 2, CPUID: leaf 0DH, sub-leaf 2 tells size and place of the AVX component in the standard format of XSAVE.
 bool has_ymm() {
@@ -13,4 +13,4 @@ bool has_ymm() {
          size == kSize && place == kPlace;
 }
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

@@ -2,10 +2,10 @@
 // What this machine's processor has of vector registers.
 #pragma once
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 
 // Whether there are %ymm registers, and their upper halves lie where the agent looks for them in a signal frame
 // (preload/vectors.cpp).
 bool has_ymm();
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include "arch/x86/code/window.h"
+#include "arch/code/window.h"
 
-#include "arch/x86/code/scan.h"
+#include "arch/code/scan.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 namespace {
 
 constexpr std::size_t kJumpBack = 5;
@@ -82,4 +82,4 @@ Result<std::size_t> window_copy_bytes(Bytes window, Addr from) {
   return copy->bytes.size();
 }
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

@@ -2,9 +2,9 @@
 // The displaced copy of several instructions in a row: what a jump over all of them leads to.
 #pragma once
 
-#include "arch/x86/code/relocate.h"
+#include "arch/code/relocate.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 
 // A window never has more: four bytes that are too short for a jump, and one more instruction.
 inline constexpr unsigned kMaxWindowBytes = 4 + kMaxInsnBytes;
@@ -21,4 +21,4 @@ Result<Copy> displace_window(Bytes window, Addr from, Addr to, Addr next = {});
 // so far away that no other place but its own may reach it.
 Result<std::size_t> window_copy_bytes(Bytes window, Addr from);
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch

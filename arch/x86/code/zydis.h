@@ -4,9 +4,9 @@
 
 #include <Zydis/Zydis.h>
 
-#include "arch/x86/code/decode.h"
+#include "arch/code/decode.h"
 
-namespace uprobe::x86 {
+namespace uprobe::arch {
 
 const ZydisDecoder& decoder();
 
@@ -16,4 +16,4 @@ Flow flow_of(const ZydisDecodedInstruction& insn);
 // (int3 is what compilers put where control never goes).
 bool falls_through(const ZydisDecodedInstruction& insn, Flow flow);
 
-}  // namespace uprobe::x86
+}  // namespace uprobe::arch
