@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "arch/abi/disassembler.h"
 #include "cli/text.h"
 #include "engine/base/text.h"
 
@@ -30,7 +31,7 @@ std::string hex_bytes(const std::vector<std::uint8_t>& bytes) {
 class Disassembler {
  public:
   Disassembler() {
-    if (cs_open(CS_ARCH_X86, CS_MODE_64, &handle_) != CS_ERR_OK) handle_ = 0;
+    if (cs_open(arch::kCapstoneArch, arch::kCapstoneMode, &handle_) != CS_ERR_OK) handle_ = 0;
     if (handle_ != 0) cs_option(handle_, CS_OPT_SYNTAX, CS_OPT_SYNTAX_ATT);
   }
   ~Disassembler() {

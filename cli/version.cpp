@@ -4,7 +4,8 @@
 
 #include <capstone/capstone.h>
 
-#include "arch/code/decode.h"
+#include "arch/abi/elf.h"
+#include "arch/code/relocate.h"
 #include "engine/dwarf/version.h"
 #include "engine/shared/layout.h"
 
@@ -23,9 +24,10 @@ std::string capstone_version() {
 std::string version_text() {
   const dwarf::LibraryVersions elfutils = dwarf::library_versions();
   return "uprobe-run " UPROBE_VERSION "\ncommit: " + std::string(commit()) +
-         "\nagent ABI: " + std::to_string(shared::kAbiVersion) + "\nlibraries: Zydis " + arch::decoder_version() +
+         "\nagent ABI: " + std::to_string(shared::kAbiVersion) + "\nlibraries: " + arch::decoder_version() +
          ", Capstone " + capstone_version() + ", libdw " + elfutils.libdw + ", libelf " + elfutils.libelf +
-         "\nmachine: x86-64; tiers: jump, int3; modes: launch, attach, list, dry-run, check, LD_PRELOAD\n";
+         "\nmachine: " + arch::kMachineName +
+         "; tiers: jump, int3; modes: launch, attach, list, dry-run, check, LD_PRELOAD\n";
 }
 
 }  // namespace uprobe::cli

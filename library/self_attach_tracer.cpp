@@ -22,6 +22,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "arch/abi/start_process.h"
 #include "engine/ipc/self_attach_protocol.h"
 #include "engine/resolve/programs.h"
 #include "engine/session/session.h"
@@ -43,26 +44,10 @@ struct Start {
   alignas(16) char stacks[2][kStackBytes];
 };
 
-// clone(2): the new process does only `work`, on a stack that ends at `stack`. Not through the C library's function, which
-// sanitizers intercept: what they do for a child would be done to this process's memory. Returns a negative errno.
+// Not through the C library's function, which sanitizers intercept: what they do for a child would be done to this process's memory.
+// Returns a negative errno.
 pid_t start_process(int flags, char* stack, void (*work)(void*), void* of) {
-  register std::uint64_t fourth asm("r10") = 0;
-  register std::uint64_t fifth asm("r8") = 0;
-  register void* kept asm("r12") = of;
-  long result = SYS_clone;
-  asm volatile(
-      "syscall\n"
-      "test %%rax, %%rax\n"
-      "jnz 1f\n"
-      "xor %%ebp, %%ebp\n"  // the outermost frame
-      "mov %%r12, %%rdi\n"
-      "call *%%rbx\n"
-      "ud2\n"
-      "1:"
-      : "+a"(result)
-      : "D"(static_cast<std::uint64_t>(flags)), "S"(stack), "d"(0UL), "r"(fourth), "r"(fifth), "b"(work), "r"(kept)
-      : "rcx", "r11", "memory");
-  return static_cast<pid_t>(result);
+  return static_cast<pid_t>(uprobe::arch::start_process(flags, stack, work, of));
 }
 
 [[noreturn]] void end(std::uint64_t code) {

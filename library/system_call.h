@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "arch/shared/system_call.h"
+
 namespace libuprobe {
 
 inline std::uint64_t as_word(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
@@ -14,10 +16,7 @@ inline std::uint64_t as_word(const void* pointer) { return reinterpret_cast<std:
 // At most four arguments. Returns a negative errno on failure.
 inline long system_call(long number, std::uint64_t a = 0, std::uint64_t b = 0, std::uint64_t c = 0,
                         std::uint64_t d = 0) {
-  register std::uint64_t fourth asm("r10") = d;
-  long result = number;
-  asm volatile("syscall" : "+a"(result) : "D"(a), "S"(b), "d"(c), "r"(fourth) : "rcx", "r11", "memory");
-  return result;
+  return uprobe::shared::make_system_call(number, a, b, c, d);
 }
 
 inline pid_t current_process() { return static_cast<pid_t>(system_call(SYS_getpid)); }

@@ -32,7 +32,7 @@ using shared::ProcessBlock;
 using shared::Registers;
 using shared::Ring;
 
-// arch/x86/entry/entry.S
+// entry.S of arch/entry
 extern "C" {
 extern ProcessBlock* uprobe_block __attribute__((visibility("hidden")));
 struct FaultEntry {
@@ -43,11 +43,8 @@ __attribute__((visibility("hidden"))) bool uprobe_peek8(u64 address, u64* out);
 __attribute__((visibility("hidden"))) bool uprobe_peek1(u64 address, u64* out);
 __attribute__((visibility("hidden"))) u64 uprobe_peek_words(u64 address, u64* out, u64 count);  // readable ones
 __attribute__((visibility("hidden"))) bool uprobe_poke8(u64 address, u64 value);
-__attribute__((visibility("hidden"))) bool uprobe_peek_fs4(i64 offset, u64* out);
+__attribute__((visibility("hidden"))) bool uprobe_peek_thread4(i64 offset, u64* out);
 __attribute__((visibility("hidden"))) bool uprobe_clock(u64* out);
-// arch/x86/entry/vectors.S: a register that still holds the application's value. `number` < shared::kVectorCount.
-__attribute__((visibility("hidden"))) void uprobe_store_xmm(u32 number, u64 (&to)[2]);
-__attribute__((visibility("hidden"))) void uprobe_store_ymm(u32 number, u64 (&to)[4]);
 __attribute__((visibility("hidden"))) void uprobe_trap_entry();
 __attribute__((visibility("hidden"))) void uprobe_fault_entry();
 __attribute__((visibility("hidden"))) void uprobe_app_fault_entry();
@@ -60,7 +57,7 @@ __attribute__((visibility("hidden"))) void uprobe_restorer();
 __attribute__((visibility("hidden"))) void uprobe_return_copy();
 }
 
-// Functions that build records may run inside the rseq section and lie in it (arch/x86/entry/rseq.S): they call nothing
+// Functions that build records may run inside the rseq section and lie in it (rseq.S of arch/entry): they call nothing
 // outside, so all that they use is inlined.
 #define UPROBE_IN_SECTION __attribute__((section(".text.sorted.uprobe_rseq.1"), flatten))
 
@@ -81,7 +78,7 @@ struct Hit {
   bool no_rseq;          // a load of this hit is known to fault, which an rseq section does not survive
   u64 function = 0;      // of a return event: the function's address
   u64 vectors =
-      0;  // address of the XSAVE area of the current signal frame; 0: no signal came, and the registers still hold the
+      0;  // address of the extended state of the current signal frame; 0: no signal came, and the registers still hold the
           // application's values, since the agent is compiled without them
   EntryRecord* noted = nullptr;  // room for the entry record of the current event; null: not wanted
 };
@@ -140,7 +137,7 @@ struct Payload {
 };
 Built build_payload(const Hit& hit, const AreaHeader* area, const Event& event, Payload& payload);
 
-// vectors.cpp. The lowest `bytes` of vector register `number`, which are at most kYmmBytes.
+// vectors.cpp of arch/entry. The lowest `bytes` of vector register `number`, which are at most kYmmBytes.
 void read_vector(const Hit& hit, u32 number, u32 bytes, u8* to);
 
 // read.cpp. Reads of the application's memory. A load that faults costs its value and nothing else.

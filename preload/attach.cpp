@@ -58,7 +58,6 @@ void carry_out(ProcessBlock& block, AttachOrder& order) {
 
 // By ppoll: of the calls that can wait so long, it leaves alone the data that restart_syscall will need.
 void wait_to_be_moved(AttachOrder& order) {
-  constexpr long kSysPpoll = 271;
   struct {
     u64 seconds, nanoseconds;
   } left{shared::kOrderSeconds, 0};

@@ -2,6 +2,7 @@
 // System calls at internal points (in libc and ld.so): the few that the agent has to make in the application's stead.
 #include "preload/calls.h"
 
+#include "arch/entry/number_load.h"
 #include "arch/entry/signal_frame.h"
 #include "preload/copies.h"
 #include "preload/deferred_signals.h"
@@ -18,44 +19,6 @@
 namespace uprobe::agent {
 namespace {
 
-// Numbers: arch/x86/entry/syscalls/syscall_64.tbl.
-enum Number : u64 {
-  kOpen = 2,
-  kMmap = 9,
-  kMprotect = 10,
-  kRtSigaction = 13,
-  kRtSigprocmask = 14,
-  kRtSigreturn = 15,
-  kExecve = 59,
-  kPtrace = 101,
-  kSetuid = 105,
-  kSetgid = 106,
-  kSetreuid = 113,
-  kSetregid = 114,
-  kSetgroups = 116,
-  kSetresuid = 117,
-  kSetresgid = 119,
-  kCapset = 126,
-  kRtSigpending = 127,
-  kRtSigtimedwait = 128,
-  kRtSigsuspend = 130,
-  kSigaltstack = 131,
-  kPrctl = 157,
-  kOpenat = 257,
-  kPselect6 = 270,
-  kExitGroup = 231,
-  kPpoll = 271,
-  kUnshare = 272,
-  kEpollPwait = 281,
-  kSetns = 308,
-  kSignalfd = 282,
-  kSignalfd4 = 289,
-  kSeccomp = 317,
-  kExecveat = 322,
-  kPkeyMprotect = 329,
-  kClone3 = 435,
-  kEpollPwait2 = 441,
-};
 constexpr u64 kPrSetName = 15, kPrSetSeccomp = 22;
 constexpr u64 kCloneNewuser = 0x10000000;
 constexpr u64 kAtCwd = static_cast<u64>(-100);  // AT_FDCWD
@@ -64,8 +27,9 @@ constexpr long kInterrupted = -4;  // EINTR
 
 // The call as the application made it; kNotMade when a signal has come since begin_call.
 long pass(ProcessBlock& block, const SignalFrame& frame) {
-  return interruptible_call(block, static_cast<long>(frame.ax), frame.di, frame.si, frame.dx, frame.r10, frame.r8,
-                            frame.r9);
+  return interruptible_call(block, call_number(frame), call_argument(frame, 0), call_argument(frame, 1),
+                            call_argument(frame, 2), call_argument(frame, 3), call_argument(frame, 4),
+                            call_argument(frame, 5));
 }
 
 // A signal that comes from here on keeps `pass` from making the call. False: one has come before.
@@ -86,8 +50,9 @@ long execute(ProcessBlock& block, const SignalFrame& frame) {
   const bool follow = (block.flags & shared::kBlockFiltered) == 0 && !preloaded && !traced;
   if (preloaded) flush_output(block);
   const u32 tid = follow ? static_cast<u32>(system_call(kSysGettid)) : 0;
-  const bool at = frame.ax == kExecveat;
-  const Request request{shared::MailKind::exec_begins, tid, at ? frame.si : frame.di, at ? frame.di : kAtCwd};
+  const bool at = call_number(frame) == kSysExecveat;
+  const Request request{shared::MailKind::exec_begins, tid, at ? call_argument(frame, 1) : call_argument(frame, 0),
+                        at ? call_argument(frame, 0) : kAtCwd};
   if (follow) ask_tool(block, area, request);
   // Counted before the call, which does not come back if it succeeds.
   u64* untraced = nullptr;
@@ -138,17 +103,20 @@ bool wait_with(ProcessBlock& block, SignalFrame& frame, u64& mask, long& result)
 bool pselect(ProcessBlock& block, SignalFrame& frame, long& result) {
   u64 pair[2] = {};
   const Reader reader{true};
-  if (frame.r9 == 0 || !reader.load8(frame.r9, pair[0]) || !reader.load8(frame.r9 + 8, pair[1])) return false;
-  const u64 original = frame.r9;
-  frame.r9 = as_word(pair);
+  if (call_argument(frame, 5) == 0 || !reader.load8(call_argument(frame, 5), pair[0]) ||
+      !reader.load8(call_argument(frame, 5) + 8, pair[1]))
+    return false;
+  const u64 original = call_argument(frame, 5);
+  call_argument(frame, 5) = as_word(pair);
   const bool made = wait_with(block, frame, pair[0], result);
-  frame.r9 = original;
+  call_argument(frame, 5) = original;
   return made;
 }
 
 // Makes the call and updates the virtual mask; deferred signals that it lets through arrive.
 long change_mask(ProcessBlock& block, SignalFrame& frame) {
-  const long result = app_sigprocmask(block, frame.di, frame.si, frame.dx, frame.r10);
+  const long result = app_sigprocmask(block, call_argument(frame, 0), call_argument(frame, 1), call_argument(frame, 2),
+                                      call_argument(frame, 3));
   if (result == kNotMade) return result;
   // The mask in the frame takes effect after the call.
   system_call(kSysRtSigprocmask, 0, 0, as_word(&frame.mask), 8);
@@ -161,7 +129,7 @@ bool pending(ProcessBlock& block, SignalFrame& frame, long& result) {
   const u64 held = deferred_signals(block);
   if (held == 0) return false;
   result = pass(block, frame);
-  if (result == 0) *reinterpret_cast<u64*>(frame.di) |= held & virtually_blocked(block);
+  if (result == 0) *reinterpret_cast<u64*>(call_argument(frame, 0)) |= held & virtually_blocked(block);
   return true;
 }
 
@@ -170,13 +138,15 @@ bool pending(ProcessBlock& block, SignalFrame& frame, long& result) {
 bool wait_for_signal(ProcessBlock& block, SignalFrame& frame, long& result) {
   const Reader reader{true};
   u64 set = 0, unused = 0;
-  if (frame.r10 != 8 || !reader.load8(frame.di, set) || (set & shared::kOurSignals) == 0) return false;
-  if (frame.si != 0 && !reader.load8(frame.si + sizeof(SignalInfo) - 8, unused)) return false;
+  if (call_argument(frame, 3) != 8 || !reader.load8(call_argument(frame, 0), set) || (set & shared::kOurSignals) == 0)
+    return false;
+  if (call_argument(frame, 1) != 0 && !reader.load8(call_argument(frame, 1) + sizeof(SignalInfo) - 8, unused))
+    return false;
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
   if (entry == nullptr) return false;
   SignalInfo info{};
   SignalFrame call = frame;
-  call.si = as_word(&info);
+  call_argument(call, 1) = as_word(&info);
   entry->waits = set & shared::kOurSignals;
   do {
     if (take_deferred(block, set & shared::kOurSignals, info))
@@ -188,7 +158,8 @@ bool wait_for_signal(ProcessBlock& block, SignalFrame& frame, long& result) {
     // Without breakpoints the program makes the call itself.
   } while (result == kNotMade && __atomic_load_n(&block.left, __ATOMIC_RELAXED) == 0 && begin_call(block));
   entry->waits = 0;
-  if (result > 0 && frame.si != 0) copy_words(reinterpret_cast<void*>(frame.si), &info, sizeof info);
+  if (result > 0 && call_argument(frame, 1) != 0)
+    copy_words(reinterpret_cast<void*>(call_argument(frame, 1)), &info, sizeof info);
   return true;
 }
 
@@ -219,24 +190,24 @@ void end(ProcessBlock& block) {
 void begin_clone(ProcessBlock& block, const SignalFrame& frame) {
   const Reader reader{true};
   u64 flags = 0;
-  if (!reader.load8(frame.di, flags)) return;
+  if (!reader.load8(call_argument(frame, 0), flags)) return;
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
   if (entry == nullptr) return;
   entry->clone_flags = flags | shared::kCloneUnderWay;
   if ((flags & kCloneClearSighand) == 0) return;
   entry->cleared = 1;
-  *reinterpret_cast<u64*>(frame.di) = flags & ~kCloneClearSighand;
+  *reinterpret_cast<u64*>(call_argument(frame, 0)) = flags & ~kCloneClearSighand;
 }
 
-// rdi still has the call's first argument (SYSCALL keeps it): for clone, the flags. Those of a clone3 are in the ThreadEntry of
+// The call's first argument is still in its register: for clone, the flags. Those of a clone3 are in the ThreadEntry of
 // its caller's control block, which a forked child has a copy of; a new thread has a control block of its own, without them.
 u64 flags_of_clone(ProcessBlock& block, const Point& point, const SignalFrame& frame) {
   if (point.role == static_cast<u32>(shared::PointRole::vfork_return)) return kCloneVm | kCloneVfork;
   if (point.role == static_cast<u32>(shared::PointRole::fork_return)) return 0;
-  if (point.role == static_cast<u32>(shared::PointRole::clone_return)) return frame.di;
+  if (point.role == static_cast<u32>(shared::PointRole::clone_return)) return call_argument(frame, 0);
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
   const u64 flags = entry != nullptr && entry->clone_flags != 0 ? entry->clone_flags : kCloneVm | kCloneSettls;
-  if (entry != nullptr && (frame.ax != 0 || (flags & kCloneVm) == 0)) entry->clone_flags = 0;
+  if (entry != nullptr && (call_result(frame) != 0 || (flags & kCloneVm) == 0)) entry->clone_flags = 0;
   return flags;
 }
 
@@ -245,11 +216,11 @@ void finish_keeping_handlers(ProcessBlock& block, const Point& point, const Sign
   if (point.role != static_cast<u32>(shared::PointRole::clone3_return)) return;
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), false);
   if (entry == nullptr || entry->cleared == 0) return;
-  if (frame.ax == 0) {
+  if (call_result(frame) == 0) {
     if ((block.flags & shared::kBlockFiltered) == 0) clear_handlers(block, shares);
     return;
   }
-  *reinterpret_cast<u64*>(frame.di) |= kCloneClearSighand;
+  *reinterpret_cast<u64*>(call_argument(frame, 0)) |= kCloneClearSighand;
   entry->cleared = 0;
 }
 
@@ -261,75 +232,76 @@ bool set_name(ProcessBlock& block, const SignalFrame& frame, long& result) {
 
 // Makes the call: true, with its result; false: the displaced copy has to make it.
 bool make(ProcessBlock& block, SignalFrame& frame, long& result) {
-  switch (frame.ax) {
-    case kRtSigaction:
-      result = app_sigaction(block, frame.di, frame.si, frame.dx, frame.r10);
+  switch (call_number(frame)) {
+    case kSysRtSigaction:
+      result = app_sigaction(block, call_argument(frame, 0), call_argument(frame, 1), call_argument(frame, 2),
+                             call_argument(frame, 3));
       return true;
-    case kRtSigprocmask:
+    case kSysRtSigprocmask:
       result = change_mask(block, frame);
       return true;
-    case kRtSigreturn:
+    case kSysRtSigreturn:
       app_sigreturn(block, frame.sp);
       result = kNotMade;
       return release_deferred(block, virtually_blocked(block), frame.mask);
-    case kRtSigpending:
+    case kSysRtSigpending:
       return pending(block, frame, result);
-    case kRtSigtimedwait:
+    case kSysRtSigtimedwait:
       return wait_for_signal(block, frame, result);
-    case kSigaltstack:
-      return app_sigaltstack(block, frame.di, frame.si, frame.sp, result);
-    case kClone3:
+    case kSysSigaltstack:
+      return app_sigaltstack(block, call_argument(frame, 0), call_argument(frame, 1), frame.sp, result);
+    case kSysClone3:
       begin_clone(block, frame);
       return false;
-    case kExitGroup:
+    case kSysExitGroup:
       end(block);
       return false;
-    case kExecve:
-    case kExecveat:
+    case kSysExecve:
+    case kSysExecveat:
       result = execute(block, frame);
       return true;
-    case kPtrace:
+    case kSysPtrace:
       return call_ptrace(block, frame, result);
-    case kUnshare:
-      if ((frame.di & kCloneNewuser) == 0) return false;
+    case kSysUnshare:
+      if ((call_argument(frame, 0) & kCloneNewuser) == 0) return false;
       [[fallthrough]];
-    case kSetuid:
-    case kSetgid:
-    case kSetreuid:
-    case kSetregid:
-    case kSetgroups:
-    case kSetresuid:
-    case kSetresgid:
-    case kCapset:
-    case kSetns:
+    case kSysSetuid:
+    case kSysSetgid:
+    case kSysSetreuid:
+    case kSysSetregid:
+    case kSysSetgroups:
+    case kSysSetresuid:
+    case kSysSetresgid:
+    case kSysCapset:
+    case kSysSetns:
       result = change_credentials(block, frame);
       return true;
-    case kOpen:
-    case kOpenat:
+    case kSysOpen:
+    case kSysOpenat:
       return open_status(block, frame, result);
-    case kMmap:
+    case kSysMmap:
       return map_pages(block, frame, result);
-    case kMprotect:
-    case kPkeyMprotect:
+    case kSysMprotect:
+    case kSysPkeyMprotect:
       return protect_pages(block, frame, result);
-    case kSignalfd:
-    case kSignalfd4:
-      note_signalfd(block, frame.si, frame.dx);
+    case kSysSignalfd:
+    case kSysSignalfd4:
+      note_signalfd(block, call_argument(frame, 1), call_argument(frame, 2));
       return false;
-    case kRtSigsuspend:
-      return wait_with(block, frame, frame.di, result);
-    case kPpoll:
-      return wait_with(block, frame, frame.r10, result);
-    case kEpollPwait:
-    case kEpollPwait2:
-      return wait_with(block, frame, frame.r8, result);
-    case kPselect6:
+    case kSysRtSigsuspend:
+      return wait_with(block, frame, call_argument(frame, 0), result);
+    case kSysPpoll:
+      return wait_with(block, frame, call_argument(frame, 3), result);
+    case kSysEpollPwait:
+    case kSysEpollPwait2:
+      return wait_with(block, frame, call_argument(frame, 4), result);
+    case kSysPselect6:
       return pselect(block, frame, result);
-    case kPrctl:
-      if (frame.di == kPrSetName) return set_name(block, frame, result);
-      if (frame.di != kPrSetSeccomp) return false;
+    case kSysPrctl:
+      if (call_argument(frame, 0) == kPrSetName) return set_name(block, frame, result);
+      if (call_argument(frame, 0) != kPrSetSeccomp) return false;
       [[fallthrough]];
-    case kSeccomp:
+    case kSysSeccomp:
       // From now on the agent makes no system call; the mark comes first, since another thread may be in a hit.
       __atomic_fetch_or(&block.flags, shared::kBlockFiltered | shared::kBlockFilteredLater, __ATOMIC_RELAXED);
       result = pass(block, frame);
@@ -337,27 +309,6 @@ bool make(ProcessBlock& block, SignalFrame& frame, long& result) {
     default:
       return false;
   }
-}
-
-// The registers after `syscall` (SDM vol. 2, SYSCALL): rcx = return address, r11 = flags.
-void leave_call(u64 address, SignalFrame& frame, long result) {
-  frame.ax = static_cast<u64>(result);
-  frame.cx = address + 2;
-  frame.r11 = frame.flags;
-  frame.ip = address + 2;
-}
-
-// The instruction at a point of role open_call: `mov $n, %eax`, `%edx` or `%edi`, which clears the upper half as well.
-struct Mov {
-  shared::Reg to;
-  u32 value;
-};
-Mov mov_at(const ProcessBlock& block, const Point& point) {
-  const u8* code = undo_of(block, point).original;
-  const u32 reg = code[0] & 7;
-  Mov mov{reg == 0 ? shared::Reg::ax : reg == 2 ? shared::Reg::dx : shared::Reg::di, 0};
-  __builtin_memcpy(&mov.value, code + 1, sizeof mov.value);
-  return mov;
 }
 
 }  // namespace
@@ -371,31 +322,31 @@ bool make_call(ProcessBlock& block, const Point& point, SignalFrame& frame) {
     expect_repeat(block, frame);
     return true;
   }
-  leave_call(point.address, frame, result);
+  finish_call(frame, point.address, result);
   return true;
 }
 
 bool wants_open(const ProcessBlock& block, const Point& point, const shared::Registers& registers) {
-  const Mov mov = mov_at(block, point);
-  const auto value = [&](shared::Reg reg) { return mov.to == reg ? mov.value : registers[reg]; };
-  const u64 number = value(shared::Reg::ax);
-  if (number != kOpen && number != kOpenat) return false;
-  return may_be_status(value(number == kOpen ? shared::Reg::di : shared::Reg::si));
+  const NumberLoad load = load_at(undo_of(block, point).original);
+  const auto value = [&](shared::Reg reg) { return load.to == reg ? load.value : registers[reg]; };
+  const auto number = static_cast<long>(value(shared::kCallNumberRegister));
+  if (number != kSysOpen && number != kSysOpenat) return false;
+  return may_be_status(value(shared::kCallArgumentRegisters[number == kSysOpen ? 0 : 1]));
 }
 
 // A call that is made here returns at once, so no signal has to wait for it.
 bool make_open(ProcessBlock& block, const Point& point, SignalFrame& frame) {
-  const Mov mov = mov_at(block, point);
-  u64& target = mov.to == shared::Reg::ax ? frame.ax : mov.to == shared::Reg::dx ? frame.dx : frame.di;
+  const NumberLoad load = load_at(undo_of(block, point).original);
+  u64& target = loaded_register(frame, load);
   const u64 before = target;
-  target = mov.value;
+  target = load.value;
   long result = 0;
-  const bool opens = frame.ax == kOpen || frame.ax == kOpenat;
+  const bool opens = call_number(frame) == kSysOpen || call_number(frame) == kSysOpenat;
   if (!opens || !open_status(block, frame, result)) {
     target = before;
     return false;
   }
-  leave_call(point.address + shared::kBeforeOpen, frame, result);
+  finish_call(frame, point.address + shared::kBeforeOpen, result);
   return true;
 }
 
@@ -410,17 +361,21 @@ void leave_clone(ProcessBlock& block, const Point& point, const SignalFrame& fra
   const u64 flags = flags_of_clone(block, point, frame);
   const bool shares = (flags & kCloneVm) != 0;
   const bool lends = shares && (flags & kCloneSettls) == 0;
-  after_clone(block, frame.ax, {!shares ? 0 : (flags & kCloneVfork) != 0 ? shared::kParentWaits : 1, lends});
+  after_clone(block, static_cast<u64>(call_result(frame)),
+              {!shares                      ? 0
+               : (flags & kCloneVfork) != 0 ? shared::kParentWaits
+                                            : 1,
+               lends});
   finish_keeping_handlers(block, point, frame, shares);
-  if (frame.ax == 0 && !shares) {
+  if (call_result(frame) == 0 && !shares) {
     forget_other_threads(block);
     forget_deferred(block);
     begin_process(block);
   }
-  const bool thread = frame.ax == 0 && shares && !borrows_memory(block);
+  const bool thread = call_result(frame) == 0 && shares && !borrows_memory(block);
   if (thread) begin_thread(block, frame);
   give_stack(block, frame);
-  if (frame.ax == 0) record_task_name(block, true);
+  if (call_result(frame) == 0) record_task_name(block, true);
 }
 
 }  // namespace uprobe::agent

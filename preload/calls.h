@@ -8,10 +8,11 @@
 
 namespace uprobe::agent {
 
-// Makes the call of a thread that stands at a `syscall` instruction, unchanged. For calls that do not wait and whose time no
+// Makes the call of a thread that stands at the instruction of one, unchanged. For calls that do not wait and whose time no
 // handler can observe.
 inline long pass(const SignalFrame& frame) {
-  return system_call(static_cast<long>(frame.ax), frame.di, frame.si, frame.dx, frame.r10, frame.r8, frame.r9);
+  return system_call(call_number(frame), call_argument(frame, 0), call_argument(frame, 1), call_argument(frame, 2),
+                     call_argument(frame, 3), call_argument(frame, 4), call_argument(frame, 5));
 }
 
 // A thread is at a point of role system_call. True: either the call is made, the frame holds its result and goes on after it;

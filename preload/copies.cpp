@@ -41,17 +41,6 @@ bool is_in_front(const Point& point, u64 offset) {
   return true;
 }
 
-// All state of the thread that the instruction could depend on.
-u64 digest(const SignalFrame& f) {
-  constexpr u64 kVisibleFlags = 0x40cd5;  // CF PF AF ZF SF DF OF, AC
-  u64 state = f.flags & kVisibleFlags;
-  for (const u64* word = &f.r8; word <= &f.sp; ++word) {
-    state = (state ^ *word) * 0x9e3779b97f4a7c15ull;
-    state ^= state >> 29;
-  }
-  return state;
-}
-
 u64 thread_key() { return thread_pointer() | 1; }
 
 bool release(ProcessBlock& block, Repeat& repeat, u64 whose) {
@@ -148,8 +137,7 @@ Moved move_to_original(ProcessBlock& block, SignalFrame& frame, Arrival arrival)
   if (is_no_way_back(block, *point, mark, frame, arrival)) return arrival == Arrival::step ? Moved::within : Moved::no;
   frame.ip = point->address + static_cast<u64>(i64{mark.place});
   frame.sp += mark.pushed;
-  // The processor left the copy's address in rcx (SDM vol. 2, SYSCALL).
-  if (mark.behind_call != 0) frame.cx = frame.ip;
+  if (mark.behind_call != 0) hide_call_of_copy(frame);
   if (arrival == Arrival::signal && in_front) expect_repeat(block, frame);
   return Moved::to_original;
 }

@@ -8,7 +8,6 @@
 namespace uprobe::agent {
 namespace {
 
-constexpr long kSysRead = 0, kSysClose = 3, kSysOpenat = 257;
 constexpr u64 kHere = static_cast<u64>(-100), kCloseOnExec = 02000000;  // AT_FDCWD, O_CLOEXEC
 
 // A file of /proc, character by character.

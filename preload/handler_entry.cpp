@@ -25,22 +25,6 @@ namespace {
 using shared::PendingSignal;
 
 constexpr u32 kNothingPending = 0;
-constexpr u64 kHandlerClears = 0x10500;  // TF, DF, RF: what the kernel clears at the entry of a handler
-
-extern "C" {
-// entry.S: the windows that `look_again` knows.
-extern const u8 uprobe_resume_look[] __attribute__((visibility("hidden")));
-extern const u8 uprobe_resume_iretq[] __attribute__((visibility("hidden")));
-extern const u8 uprobe_sigreturn_look[] __attribute__((visibility("hidden")));
-extern const u8 uprobe_sigreturn_call[] __attribute__((visibility("hidden")));
-extern const u8 uprobe_enter_look[] __attribute__((visibility("hidden")));
-extern const u8 uprobe_enter_jump[] __attribute__((visibility("hidden")));
-extern const u8 uprobe_call_look[] __attribute__((visibility("hidden")));
-extern const u8 uprobe_call_syscall[] __attribute__((visibility("hidden")));
-extern const u8 uprobe_call_not_made[] __attribute__((visibility("hidden")));
-}
-
-bool is_between(u64 ip, const u8* first, const u8* last) { return ip >= as_word(first) && ip <= as_word(last); }
 
 PendingSignal* claim(ProcessBlock& block) {
   for (PendingSignal& signal : block.pending) {
@@ -127,21 +111,6 @@ long interruptible_call(ProcessBlock& block, long number, u64 a, u64 b, u64 c, u
   return uprobe_interruptible_call(entry != nullptr ? &entry->attention : &no_attention, number, a, b, c, d, e, f);
 }
 
-void look_again(SignalFrame& frame) {
-  const u64 ip = frame.ip;
-  if (ip == as_word(uprobe_resume_iretq)) frame.r8 = *reinterpret_cast<const u64*>(frame.sp + 40);
-  if (is_between(ip, uprobe_resume_look, uprobe_resume_iretq)) {
-    frame.sp = frame.r8 - offsetof(HandlerFrame, context);
-    frame.ip = as_word(uprobe_resume_look);
-  }
-  if (is_between(ip, uprobe_sigreturn_look, uprobe_sigreturn_call)) {
-    frame.sp = frame.r8 - offsetof(HandlerFrame, context);
-    frame.ip = as_word(uprobe_sigreturn_look);
-  }
-  if (is_between(ip, uprobe_enter_look, uprobe_enter_jump)) frame.ip = as_word(uprobe_enter_look);
-  if (is_between(ip, uprobe_call_look, uprobe_call_syscall)) frame.ip = as_word(uprobe_call_not_made);
-}
-
 bool defer(ProcessBlock& block, const AppHandler& handler, u64 restorer, u64 mask, const SignalInfo& info) {
   shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
   PendingSignal* place = entry != nullptr ? claim(block) : nullptr;
@@ -155,7 +124,7 @@ bool defer(ProcessBlock& block, const AppHandler& handler, u64 restorer, u64 mas
   return true;
 }
 
-bool can_iretq(const SignalFrame& frame) {
+bool can_resume(const SignalFrame& frame) {
   return (frame.stack_flags & kStackAutodisarm) == 0 && frame.fpstate != 0 && shadow_stack() == 0;
 }
 
@@ -248,14 +217,7 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_stack_signal(HandlerFram
   SignalFrame& context = fresh->context;
   copy_words(&context, &below->context, sizeof context);
   context.uc_link = as_word(pending);
-  context.ip = interrupted;
-  context.sp = as_word(below);
-  context.di = static_cast<u64>(static_cast<u32>(below->info.signal));
-  context.si = as_word(&below->info);
-  context.dx = as_word(&below->context);
-  context.ax = 0;
-  context.flags &= ~kHandlerClears;
-  context.fpstate = 0;
+  interrupt_handler(context, *below, interrupted);
   context.mask = signal.mask;
   fresh->restorer = signal.restorer;
   copy_words(&fresh->info, signal.info, sizeof fresh->info);

@@ -7,7 +7,7 @@
 namespace uprobe::agent {
 
 // The action of entry.S after the C++ part of a handler: one of kResume..., or the address of the application's handler,
-// which is then entered with `frame`. Returned in rax and rdx.
+// which is then entered with `frame`. Returned in two registers.
 struct Exit {
   u64 action;
   u64 frame;  // address of a HandlerFrame
@@ -28,9 +28,9 @@ u64 pending_word(ProcessBlock& block);
 // deferred.
 u64 blocked_by_program(ProcessBlock& block, const SignalFrame& frame);
 
-// Whether the frame can be left by iretq. Otherwise only rt_sigreturn is right: it restores an alternate stack with
+// Whether the frame can be left without a system call. Otherwise only rt_sigreturn is right: it restores an alternate stack with
 // SS_AUTODISARM, and a shadow stack.
-bool can_iretq(const SignalFrame& frame);
+bool can_resume(const SignalFrame& frame);
 
 // Defers a signal whose thread is in the agent, or in a copy before its instruction: the thread goes on where it was (or
 // repeats the look at its list that it has just finished) and the handler runs when it leaves. False: the pool is full, it

@@ -25,30 +25,6 @@ namespace {
 
 using shared::Bootstrap;
 
-enum Call : long {
-  kWrite = 1,
-  kOpen = 2,
-  kClose = 3,
-  kPoll = 7,
-  kMmap = 9,
-  kMunmap = 11,
-  kRtSigprocmask = 14,
-  kDup2 = 33,
-  kClone = 56,
-  kExecve = 59,
-  kWait4 = 61,
-  kFcntl = 72,
-  kFtruncate = 77,
-  kReadlink = 89,
-  kSetsid = 112,
-  kRtSigtimedwait = 128,
-  kExitGroup = 231,
-  kOpenat = 257,
-  kPipe2 = 293,
-  kPrlimit = 302,
-  kMemfdCreate = 319,
-  kCloseRange = 436,
-};
 constexpr u64 kCloneUntraced = 0x800000, kWaitClone = 0x80000000, kWaitAll = 0x40000000;
 constexpr u64 kSetReaper = 36, kGetReaper = 37;                         // PR_*_CHILD_SUBREAPER
 constexpr u64 kGetFd = 1, kSetFd = 2, kDupAbove = 1030;                 // F_GETFD, F_SETFD, F_DUPFD_CLOEXEC
@@ -59,7 +35,7 @@ constexpr u32 kPathBytes = 4096, kMostVariables = 16;
 constexpr u32 kNoSuchFile = 2;
 
 template <class... Arguments>
-long call(Call number, Arguments... arguments) {
+long call(long number, Arguments... arguments) {
   return system_call(number, static_cast<u64>(arguments)...);
 }
 
@@ -99,7 +75,7 @@ long become_tool(Start& start) {
     u32 used = start.folder_bytes;
     for (u32 i = 0; i < depth + (depth != 0 ? 1 : 0); ++i) append(start.path, used, kPathBytes, "../");
     append(start.path, used, kPathBytes, depth == 0 ? "uprobe-run" : "bin/uprobe-run");
-    result = call(kExecve, as_word(start.path), as_word(words), as_word(start.variables));
+    result = call(kSysExecve, as_word(start.path), as_word(words), as_word(start.variables));
   }
   return result;
 }
@@ -107,12 +83,12 @@ long become_tool(Start& start) {
 // With the program's standard input and output the helper would keep a reader of them waiting: $(program). A stream that cannot
 // be opened becomes a pipe without a reader: free numbers below 3 would be the helper's next files.
 void turn_streams_away() {
-  long null = call(kOpen, as_word("/dev/null"), kReadWrite);
+  long null = call(kSysOpen, as_word("/dev/null"), kReadWrite);
   i32 pipe[2];
-  if (null < 0 && call(kPipe2, as_word(pipe), 0) == 0) null = pipe[1];
+  if (null < 0 && call(kSysPipe2, as_word(pipe), 0) == 0) null = pipe[1];
   if (null < 0) return;
-  for (u64 stream = 0; stream < 2; ++stream) call(kDup2, null, stream);
-  if (call(kFcntl, 2, kGetFd) < 0) call(kDup2, null, 2);
+  for (u64 stream = 0; stream < 2; ++stream) call(kSysDup2, null, stream);
+  if (call(kSysFcntl, 2, kGetFd) < 0) call(kSysDup2, null, 2);
 }
 
 void close_others(u32 a, u32 b) {
@@ -120,8 +96,8 @@ void close_others(u32 a, u32 b) {
   const u32 ranges[][2] = {{3, low - 1}, {low + 1, high - 1}, {high + 1, ~0u}};
   for (const auto& range : ranges) {
     if (range[0] > range[1]) continue;
-    if (call(kCloseRange, range[0], range[1], 0) >= 0) continue;
-    for (u32 fd = range[0]; fd <= range[1] && fd < 65536; ++fd) call(kClose, fd);  // a kernel before 5.9
+    if (call(kSysCloseRange, range[0], range[1], 0) >= 0) continue;
+    for (u32 fd = range[0]; fd <= range[1] && fd < 65536; ++fd) call(kSysClose, fd);  // a kernel before 5.9
   }
 }
 
@@ -130,38 +106,38 @@ void lift_limits() {
   const u64 resources[] = {kData, kStack, kAddressSpace};
   for (const u64 resource : resources) {
     u64 limit[2];
-    if (call(kPrlimit, 0, resource, 0, as_word(limit)) != 0) continue;
+    if (call(kSysPrlimit, 0, resource, 0, as_word(limit)) != 0) continue;
     limit[0] = limit[1];
-    call(kPrlimit, 0, resource, as_word(limit), 0);
+    call(kSysPrlimit, 0, resource, as_word(limit), 0);
   }
 }
 
 [[noreturn]] void run_helper(Start& start) {
   const u64 none = 0;
-  call(kSetsid);
+  call(kSysSetsid);
   turn_streams_away();
   close_others(static_cast<u32>(start.memory), static_cast<u32>(start.lifeline));
-  call(kFcntl, start.memory, kSetFd, 0);
-  call(kFcntl, start.lifeline, kSetFd, 0);
-  call(kRtSigprocmask, kSetMask, as_word(&none), 0, 8);
+  call(kSysFcntl, start.memory, kSetFd, 0);
+  call(kSysFcntl, start.lifeline, kSetFd, 0);
+  call(kSysRtSigprocmask, kSetMask, as_word(&none), 0, 8);
   lift_limits();
   start.page->start_error = error_of(become_tool(start));
-  for (;;) call(kExitGroup, 127);
+  for (;;) call(kSysExitGroup, 127);
 }
 
 [[noreturn]] void run_between(Start& start) {
-  const long helper = call(kClone, kCloneUntraced, 0, 0, 0, 0);
+  const long helper = call(kSysClone, kCloneUntraced, 0, 0, 0, 0);
   if (helper == 0) run_helper(start);
   if (helper < 0) start.page->start_error = error_of(helper);
   if (start.stays && helper > 0) {
     // The helper must keep nothing of the program's, and the page would make it look like a traced process.
-    call(kSetsid);
-    call(kCloseRange, 0, ~0u, 0);
-    call(kMunmap, as_word(start.page), shared::kBootstrapBytes);
-    while (call(kWait4, helper, 0, kWaitAll, 0) == -4) {
+    call(kSysSetsid);
+    call(kSysCloseRange, 0, ~0u, 0);
+    call(kSysMunmap, as_word(start.page), shared::kBootstrapBytes);
+    while (call(kSysWait4, helper, 0, kWaitAll, 0) == -4) {
     }
   }
-  for (;;) call(kExitGroup, 0);
+  for (;;) call(kSysExitGroup, 0);
 }
 
 // 0 or an errno.
@@ -170,10 +146,10 @@ u32 start_children(Start& start) {
   system_call(kSysPrctl, kGetReaper, as_word(&reaper));
   if (reaper != 0) system_call(kSysPrctl, kSetReaper, 0);
   start.stays = system_call(kSysGetpid) == 1;
-  const long between = call(kClone, kCloneUntraced, 0, 0, 0, 0);
+  const long between = call(kSysClone, kCloneUntraced, 0, 0, 0, 0);
   if (between == 0) run_between(start);
   if (between > 0 && !start.stays)
-    while (call(kWait4, between, 0, kWaitClone, 0) == -4) {
+    while (call(kSysWait4, between, 0, kWaitClone, 0) == -4) {
     }
   if (reaper != 0) system_call(kSysPrctl, kSetReaper, 1);
   return error_of(between);
@@ -182,8 +158,8 @@ u32 start_children(Start& start) {
 // Descriptors below 3 are free only if the program was started without a stream; the helper opens others there.
 long above_streams(long fd) {
   if (fd < 0 || fd > 2) return fd;
-  const long moved = call(kFcntl, fd, kDupAbove, 3);
-  call(kClose, fd);
+  const long moved = call(kSysFcntl, fd, kDupAbove, 3);
+  call(kSysClose, fd);
   return moved;
 }
 
@@ -191,32 +167,32 @@ long above_streams(long fd) {
 long size_page(long memory) {
   constexpr long kTooBig = -27;
   u64 limit[2];
-  if (call(kPrlimit, 0, kFileSize, 0, as_word(limit)) != 0) return kTooBig;
-  if (limit[0] >= shared::kBootstrapBytes) return call(kFtruncate, memory, shared::kBootstrapBytes);
+  if (call(kSysPrlimit, 0, kFileSize, 0, as_word(limit)) != 0) return kTooBig;
+  if (limit[0] >= shared::kBootstrapBytes) return call(kSysFtruncate, memory, shared::kBootstrapBytes);
   if (limit[1] < shared::kBootstrapBytes) return kTooBig;
   const u64 raised[2] = {limit[1], limit[1]};
-  if (call(kPrlimit, 0, kFileSize, as_word(raised), 0) != 0) return kTooBig;
-  const long result = call(kFtruncate, memory, shared::kBootstrapBytes);
-  call(kPrlimit, 0, kFileSize, as_word(limit), 0);
+  if (call(kSysPrlimit, 0, kFileSize, as_word(raised), 0) != 0) return kTooBig;
+  const long result = call(kSysFtruncate, memory, shared::kBootstrapBytes);
+  call(kSysPrlimit, 0, kFileSize, as_word(limit), 0);
   return result;
 }
 
 // The page, with its descriptor in `memory`. A result in the last page of the address space is an error.
 long make_page(i32& memory) {
   constexpr u64 kSealable = 3;  // MFD_CLOEXEC | MFD_ALLOW_SEALING
-  long fd = call(kMemfdCreate, as_word("uprobe-start"), kSealable);
+  long fd = call(kSysMemfdCreate, as_word("uprobe-start"), kSealable);
   fd = above_streams(fd);
   if (fd < 0) return fd;
   memory = static_cast<i32>(fd);
   if (const long sized = size_page(fd); sized < 0) return sized;
   constexpr u64 kShared = 1, kReadable = 3;  // MAP_SHARED, PROT_READ | PROT_WRITE
-  return call(kMmap, 0, shared::kBootstrapBytes, kReadable, kShared, fd, 0);
+  return call(kSysMmap, 0, shared::kBootstrapBytes, kReadable, kShared, fd, 0);
 }
 
 bool same_link(const char* a, const char* b) {
   char left[64], right[64];
-  const long n = call(kReadlink, as_word(a), as_word(left), sizeof left);
-  return n > 0 && n == call(kReadlink, as_word(b), as_word(right), sizeof right) &&
+  const long n = call(kSysReadlink, as_word(a), as_word(left), sizeof left);
+  return n > 0 && n == call(kSysReadlink, as_word(b), as_word(right), sizeof right) &&
          __builtin_memcmp(left, right, static_cast<u64>(n)) == 0;
 }
 
@@ -226,7 +202,7 @@ bool can_be_found() {
   char number[24], link[24];
   u32 digits = 0;
   append_number(number, digits, sizeof number, static_cast<u64>(system_call(kSysGetpid)));
-  const long n = call(kReadlink, as_word("/proc/self"), as_word(link), sizeof link);
+  const long n = call(kSysReadlink, as_word("/proc/self"), as_word(link), sizeof link);
   return n == static_cast<long>(digits) && __builtin_memcmp(number, link, digits) == 0 &&
          same_link("/proc/self/ns/pid", "/proc/self/ns/pid_for_children");
 }
@@ -234,30 +210,30 @@ bool can_be_found() {
 // Makes the calls that the agent would have to make in the program, but in a child: a filter may kill for any of them. (A
 // filter that kills for clone or wait4 cannot be detected.)
 bool survives_our_calls() {
-  const long child = call(kClone, kCloneUntraced, 0, 0, 0, 0);
+  const long child = call(kSysClone, kCloneUntraced, 0, 0, 0, 0);
   if (child == 0) {
     constexpr u64 kPrivate = 0x22, kExecutable = 5, kQuery = 0;  // MAP_PRIVATE | MAP_ANONYMOUS, PROT_READ | PROT_EXEC
-    const long fd = call(kMemfdCreate, as_word("uprobe-start"), 1);
+    const long fd = call(kSysMemfdCreate, as_word("uprobe-start"), 1);
     i32 pipe[2];
     u64 action[4], limit[2];
-    call(kReadlink, as_word("/proc/self"), 0, 0);
-    call(kFtruncate, fd, 0);
-    call(kFcntl, fd, kGetFd);
-    call(kPipe2, as_word(pipe), 0);
-    call(kPrlimit, 0, kFileSize, kQuery, as_word(limit));
-    call(kOpenat, -100, as_word("/proc/self/maps"), kReadWrite);
-    call(kPoll, 0, 0, 0);
-    call(kMunmap, call(kMmap, 0, 4096, kExecutable, kPrivate, -1, 0), 4096);
+    call(kSysReadlink, as_word("/proc/self"), 0, 0);
+    call(kSysFtruncate, fd, 0);
+    call(kSysFcntl, fd, kGetFd);
+    call(kSysPipe2, as_word(pipe), 0);
+    call(kSysPrlimit, 0, kFileSize, kQuery, as_word(limit));
+    call(kSysOpenat, -100, as_word("/proc/self/maps"), kReadWrite);
+    call(kSysPoll, 0, 0, 0);
+    call(kSysMunmap, call(kSysMmap, 0, 4096, kExecutable, kPrivate, -1, 0), 4096);
     system_call(kSysPrctl, kGetReaper, 0);
     system_call(kSysRtSigaction, 5, 0, as_word(action), 8);
-    call(kRtSigprocmask, kSetMask, 0, as_word(action), 8);
+    call(kSysRtSigprocmask, kSetMask, 0, as_word(action), 8);
     system_call(kSysGetpid);
     system_call(kSysFutex, as_word(limit), 1, 1);
-    call(kClose, fd);
-    for (;;) call(kExitGroup, 0);
+    call(kSysClose, fd);
+    for (;;) call(kSysExitGroup, 0);
   }
   i32 status = 0;
-  while (child > 0 && call(kWait4, child, as_word(&status), kWaitClone, 0) == -4) {
+  while (child > 0 && call(kSysWait4, child, as_word(&status), kWaitClone, 0) == -4) {
   }
   return child > 0 && status == 0;
 }
@@ -304,7 +280,7 @@ u32 start_with(Start& start, Helper& helper, u64 blocked) {
   if (error_of(page) != 0) return error_of(page);
   helper.page = start.page = reinterpret_cast<Bootstrap*>(page);
   i32 ends[2];
-  if (const long made = call(kPipe2, as_word(ends), kCloseOnExec); made != 0) return error_of(made);
+  if (const long made = call(kSysPipe2, as_word(ends), kCloseOnExec); made != 0) return error_of(made);
   helper.lifeline = ends[0];
   start.lifeline = static_cast<i32>(above_streams(ends[1]));
   if (start.lifeline < 0) return error_of(start.lifeline);
@@ -331,8 +307,8 @@ bool start_helper(Helper& helper, char** environment, u64 blocked) {
   }
   choose_variables(environment, start);
   const u32 error = start_with(start, helper, blocked);
-  if (start.memory >= 0) call(kClose, start.memory);
-  if (start.lifeline >= 0) call(kClose, start.lifeline);
+  if (start.memory >= 0) call(kSysClose, start.memory);
+  if (start.lifeline >= 0) call(kSysClose, start.lifeline);
   if (error == 0) return true;
   let_go(helper, false);
   complain("cannot start uprobe-run", error);
@@ -340,8 +316,8 @@ bool start_helper(Helper& helper, char** environment, u64 blocked) {
 }
 
 void let_go(Helper& helper, bool keep) {
-  if (helper.lifeline >= 0) call(kClose, helper.lifeline);
-  if (!keep && helper.page != nullptr) call(kMunmap, as_word(helper.page), shared::kBootstrapBytes);
+  if (helper.lifeline >= 0) call(kSysClose, helper.lifeline);
+  if (!keep && helper.page != nullptr) call(kSysMunmap, as_word(helper.page), shared::kBootstrapBytes);
 }
 
 namespace {
@@ -350,8 +326,8 @@ void write_line(const char* line, u32 used) {
   // Signals are blocked: a SIGPIPE from this write is removed before the program could get it.
   constexpr long kBrokenPipe = -32;
   const u64 pipe_signal = 1ull << (13 - 1), no_time[2] = {0, 0};
-  if (call(kWrite, 2, as_word(line), used) == kBrokenPipe)
-    call(kRtSigtimedwait, as_word(&pipe_signal), 0, as_word(no_time), 8);
+  if (call(kSysWrite, 2, as_word(line), used) == kBrokenPipe)
+    call(kSysRtSigtimedwait, as_word(&pipe_signal), 0, as_word(no_time), 8);
 }
 
 }  // namespace

@@ -179,8 +179,8 @@ UPROBE_IN_SECTION void Builder::load_entry(const Insn& insn) {
   for (u32 i = 0; i < insn.size; ++i) value_ |= u64{bytes[i]} << (8 * i);
 }
 
-// The tool may change an entry while the agent reads it: it clears `sentinel_at` first and writes it last (x86 keeps the order
-// of stores, and that of loads).
+// The tool may change an entry while the agent reads it: it clears `sentinel_at` first and writes it last (this machine keeps the
+// order of stores, and that of loads).
 UPROBE_IN_SECTION bool Builder::find_object(u32 index, u64& bias) const {
   if (index >= shared::kMappedObjects) return false;
   const shared::MappedObject& object = hit_.block->objects[index];

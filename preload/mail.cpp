@@ -245,7 +245,6 @@ bool is_cut(i32 lifeline) {
     i32 fd;
     u16 events, returned;
   } poll{lifeline, 0, 0};
-  constexpr long kSysPoll = 7;
   return lifeline >= 0 && system_call(kSysPoll, as_word(&poll), 1, 0) == 1;
 }
 

@@ -134,13 +134,13 @@ bool is_untouched(const Reader& reader, const Point& point, const shared::Undo& 
 }  // namespace
 
 bool map_pages(ProcessBlock& block, const SignalFrame& frame, long& result) {
-  const u64 bytes = frame.si, flags = frame.r10;
-  if ((flags & kMapFixed) != 0 && takes_our_stack(frame, pages_of(frame.di, bytes))) return false;
+  const u64 bytes = call_argument(frame, 1), flags = call_argument(frame, 3);
+  if ((flags & kMapFixed) != 0 && takes_our_stack(frame, pages_of(call_argument(frame, 0), bytes))) return false;
   result = pass(frame);
   if (is_error(result)) return true;
   const Pages pages = pages_of(static_cast<u64>(result), bytes);
   const bool is_file = (flags & kMapAnonymous) == 0 && (flags & kMapType) == kMapPrivate;
-  if (is_file && !is_code(frame.dx)) {
+  if (is_file && !is_code(call_argument(frame, 2))) {
     remember(block, pages);
     return true;
   }
@@ -152,17 +152,17 @@ bool map_pages(ProcessBlock& block, const SignalFrame& frame, long& result) {
 // After a loader has relocated a library it makes part of its data read-only: its IFUNCs have chosen, its constructors are
 // next.
 bool protect_pages(ProcessBlock& block, const SignalFrame& frame, long& result) {
-  const Pages pages = pages_of(frame.di, frame.si);
+  const Pages pages = pages_of(call_argument(frame, 0), call_argument(frame, 1));
   const u64 begin = pages.begin << kPageBits, end = pages.end << kPageBits;
-  if ((frame.dx & kProtWrite) != 0 && may_have_jumps(block, begin, end)) {
+  if ((call_argument(frame, 2) & kProtWrite) != 0 && may_have_jumps(block, begin, end)) {
     show_to_tool(block, frame, pages, shared::MailKind::code_writable);
     result = pass(frame);
-    if (!is_error(result)) give_back_jumps(block, begin, end, (frame.dx & kProtExec) != 0);
+    if (!is_error(result)) give_back_jumps(block, begin, end, (call_argument(frame, 2) & kProtExec) != 0);
     if (!is_error(result)) remember(block, pages);
     return true;
   }
-  const bool relocated = frame.dx == kProtRead && __atomic_load_n(&block.unbound, __ATOMIC_RELAXED) != 0;
-  if ((!relocated && !is_code(frame.dx)) || !is_remembered(block, pages)) return false;
+  const bool relocated = call_argument(frame, 2) == kProtRead && __atomic_load_n(&block.unbound, __ATOMIC_RELAXED) != 0;
+  if ((!relocated && !is_code(call_argument(frame, 2))) || !is_remembered(block, pages)) return false;
   result = pass(frame);
   if (is_error(result)) return true;
   if (!relocated) forget(block, pages);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Restartable sequences of the program. The kernel knows a sequence by its descriptor (struct rseq_cs: start, length, abort
 // handler), which the thread's rseq area points to. A thread that gets a signal inside goes on at the abort handler, and the
-// signal frame shows it there (kernel/rseq.c, rseq_ip_fixup). So after an int3 inside:
+// signal frame shows it there (kernel/rseq.c, rseq_ip_fixup). So after a breakpoint inside:
 //
-//     sequence: ...  cc ...                        a breakpoint of the tool
+//     sequence: ... trap ...                       a breakpoint of the tool
 //               .long SIGNATURE                    the kernel compares it with the thread's registration
 //     abort:    ...                                frame.ip; the area names no descriptor any more
 //
@@ -24,8 +24,8 @@
 namespace uprobe::agent {
 namespace {
 
-constexpr u32 kUsualSignature = 0x53053053;  // glibc's bits/rseq.h
-constexpr u32 kAreaBytes = 32;               // of the original struct rseq
+using shared::kRseqSignature;
+constexpr u32 kAreaBytes = 32;  // of the original struct rseq
 constexpr u64 kNoUsersAddress = ~u64{0} << 47;
 constexpr long kBusy = -16, kInvalid = -22;
 
@@ -41,11 +41,8 @@ bool has_probes(const ProcessBlock& block) {
   return false;
 }
 
-// int3, in one byte or in two.
-bool can_trap(u32 before) {
-  constexpr u32 kTwoBytes = 0x03cd;
-  return before >> 24 == shared::kBreakpoint || before >> 16 == kTwoBytes;
-}
+// The end of the word is a breakpoint.
+bool can_trap(u32 before) { return shared::ends_with_breakpoint(before); }
 
 long try_area(u64 area, u32 signature) { return system_call(kSysRseq, area, kAreaBytes, 0, signature); }
 
@@ -53,7 +50,7 @@ long try_area(u64 area, u32 signature) { return system_call(kSysRseq, area, kAre
 bool has_area() { return try_area(kNoUsersAddress, 0) == kInvalid; }
 bool has_usual_signature(const ProcessBlock& block) {
   const i32 offset = block.rseq_offset;
-  return offset != 0 && try_area(thread_pointer() + static_cast<u64>(i64{offset}), kUsualSignature) == kBusy;
+  return offset != 0 && try_area(thread_pointer() + static_cast<u64>(i64{offset}), kRseqSignature) == kBusy;
 }
 
 bool is_ours(const ProcessBlock& block, u64 address) {
@@ -114,7 +111,7 @@ bool is_abort(ProcessBlock& block, const SignalFrame& frame) {
   if (reader.copy(reinterpret_cast<u8*>(&before), frame.ip - sizeof before, sizeof before) < sizeof before)
     return false;
   if (can_trap(before) || is_ours(block, frame.ip) || !has_probes(block)) return false;
-  if (before == kUsualSignature) return true;
+  if (before == kRseqSignature) return true;
   if (is_filtered(block)) return dies_of_traps(block);
   return has_area() && !has_usual_signature(block);
 }

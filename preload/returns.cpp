@@ -14,6 +14,7 @@
 #include "preload/returns.h"
 
 #include "arch/entry/cpu.h"
+#include "arch/shared/signal_return.h"
 #include "preload/system_call.h"
 #include "preload/virtual_mask.h"
 
@@ -25,18 +26,19 @@ extern const u8 uprobe_visible_restorer[] __attribute__((visibility("hidden")));
 extern const u8 uprobe_visible_syscall[] __attribute__((visibility("hidden")));
 }
 
-constexpr u64 kNumberBytes = 7;  // of `mov $15, %rax`, the instruction before the `syscall`
+constexpr u64 kNumberBytes = shared::kSignalReturnCall;
 constexpr u32 kWordOfRestorer = 7;
 
 // The restorer that a frame had, in the last of the words that the kernel neither writes nor reads (sigcontext::reserved1).
 u64& own_restorer(SignalFrame& frame) { return frame.reserved[kWordOfRestorer]; }
 
 bool has_known_bytes(u64 restorer) {
-  constexpr u64 kFirst = 0x0f0000000fc0c748, kFromSecond = 0x050f0000000fc0c7;
-  const Reader reader{true};
-  u64 first = 0, from_second = 0;
-  return reader.load8(restorer, first) && reader.load8(restorer + 1, from_second) && first == kFirst &&
-         from_second == kFromSecond;
+  constexpr u32 kBytes = sizeof shared::kSignalReturn;
+  u8 bytes[kBytes];
+  if (Reader{true}.copy(bytes, restorer, kBytes) != kBytes) return false;
+  for (u32 i = 0; i < kBytes; ++i)
+    if (bytes[i] != shared::kSignalReturn[i]) return false;
+  return true;
 }
 
 // No handler of SIGSEGV can have left it blocked (by longjmp), and the interrupted thread has not blocked it.
@@ -94,7 +96,7 @@ void show_own_restorer(SignalFrame& frame) {
 Point begin_return(SignalFrame& frame) {
   hide_own_restorer(frame.sp);
   frame.ip = as_word(uprobe_visible_syscall);
-  frame.ax = kSysRtSigreturn;
+  set_call_number(frame, kSysRtSigreturn);
   Point point{};
   point.address = frame.ip;
   point.copy = as_word(uprobe_return_copy);

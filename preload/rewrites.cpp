@@ -11,7 +11,7 @@
 namespace uprobe::agent {
 namespace {
 
-constexpr u64 kSysMembarrier = 324, kRegisterSyncCore = 1 << 6, kSyncCore = 1 << 5;
+constexpr u64 kRegisterSyncCore = 1 << 6, kSyncCore = 1 << 5;
 using shared::kBreakpoint;
 
 bool serialize() { return system_call(kSysMembarrier, kSyncCore, 0, 0, 0) == 0; }

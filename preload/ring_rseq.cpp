@@ -32,8 +32,7 @@ static_assert(offsetof(RseqJob, ring) == 8 && offsetof(RseqJob, commit) == 16 &&
 constexpr u32 kRseqGaveUp = 100;  // from here on no Built: too many interruptions, or a load that faulted (rseq.S)
 constexpr i32 kMostTries = 100;
 
-constexpr long kSysRseq = 334;
-constexpr u64 kRseqUnregister = 1, kRseqSignature = 0x53053053;
+constexpr u64 kRseqUnregister = 1;
 
 extern "C" __attribute__((visibility("hidden"))) u32 uprobe_rseq_record(RseqJob* job);
 
@@ -74,7 +73,7 @@ Rseq* rseq_of(ProcessBlock& block) {
 bool is_registered(u64 area, u64 bytes) {
   constexpr long kPermission = -1, kBusy = -16;
   return system_call(kSysRseq, area, bytes, kRseqUnregister, 0) == kPermission &&
-         system_call(kSysRseq, area, bytes, 0, kRseqSignature) == kBusy;
+         system_call(kSysRseq, area, bytes, 0, shared::kRseqSignature) == kBusy;
 }
 
 bool is_registered(u64 area) {

@@ -14,7 +14,7 @@ constexpr u64 kRedZone = 128;
 // A stack that libc has made ends at the thread's control block: no frame is above it. 0: not known.
 UPROBE_IN_SECTION u64 control_block(const Hit& hit) {
   u64 low = 0, high = 0;
-  if (hit.block->tid_offset == 0 || !uprobe_peek_fs4(0, &low) || !uprobe_peek_fs4(4, &high)) return 0;
+  if (hit.block->tid_offset == 0 || !uprobe_peek_thread4(0, &low) || !uprobe_peek_thread4(4, &high)) return 0;
   return high << 32 | low;
 }
 
@@ -38,7 +38,7 @@ UPROBE_IN_SECTION u32 copy_stack(const Hit& hit, u64 from, u8* to, u32 limit) {
 UPROBE_IN_SECTION u32 walk_stack(const Hit& hit, const Event& event, u64* frames, u32 most, u64* places) {
   const Reader reader{hit.may_fault};
   const Registers& registers = *hit.registers;
-  u64 low = registers[shared::Reg::sp], link = registers[shared::Reg::bp], next = 0;
+  u64 low = registers[shared::Reg::sp], link = registers[shared::kFrameRegister], next = 0;
   u32 count = 0;
   const auto add = [&](u64 address, u64 place) __attribute__((always_inline)) {
     if (places != nullptr) places[count] = place;

@@ -5,9 +5,10 @@
 // kernel's alternate stack, and remembers here the one that the application has set.
 //
 // The rules of sigaltstack and of where a frame goes are the kernel's: kernel/signal.c (do_sigaltstack, on_sig_stack),
-// arch/x86/kernel/signal.c (get_sigframe).
+// get_sigframe of its signal.c.
 #include "preload/stacks.h"
 
+#include "arch/entry/extended_state.h"
 #include "engine/shared/agent_header.h"
 #include "preload/copies.h"
 #include "preload/returns.h"
@@ -22,16 +23,11 @@ using shared::ThreadEntry;
 
 // All kinds of signals may come at once, each with a frame of its own. Most threads ever touch a page or two.
 constexpr u64 kStackBytes = 1024 * 1024;
-constexpr u64 kUses = 4095;  // the bits of ThreadEntry::own_stack that count its threads
-constexpr u64 kRedZone = 128, kFpAlignment = 64, kSmallest = 2048;  // MINSIGSTKSZ
-constexpr u32 kDisable = 2, kOnstack = 1, kFlagBits = 1u << 31;     // SS_DISABLE, SS_ONSTACK, SS_AUTODISARM
+constexpr u64 kUses = 4095;      // the bits of ThreadEntry::own_stack that count its threads
+constexpr u64 kSmallest = 2048;  // MINSIGSTKSZ
+constexpr u32 kDisable = 2, kOnstack = 1, kFlagBits = 1u << 31;  // SS_DISABLE, SS_ONSTACK, SS_AUTODISARM
 constexpr long kPermission = -1, kNoMemory = -12, kFault = -14, kInvalid = -22;
-constexpr long kSysMmap = 9, kSysTgkill = 234, kSysSigaltstack = 131;
 constexpr u32 kLooks = 16;  // entries examined for the stack of an ended thread
-// In the legacy area of an xsave image (uapi/asm/sigcontext.h, struct _fpx_sw_bytes).
-constexpr u64 kFpMagicAt = 464, kFpBytesAt = 468, kFpPlainBytes = 512;
-constexpr u32 kFpMagic = 0x46505853;
-
 struct StackT {
   u64 base;
   u32 flags;
@@ -52,14 +48,6 @@ bool is_on_apps(const ThreadEntry& entry, u64 sp) {
 bool is_in_use(const ProcessBlock& block, const ThreadEntry& entry, u64 sp, u64 restorer) {
   if (returns_through_us(block, restorer)) return is_on_apps(entry, sp);
   return is_on(entry.app_stack, entry.app_stack_size, sp);
-}
-
-u64 fp_bytes(u64 fpstate) {
-  const auto* at = reinterpret_cast<const u8*>(fpstate);
-  u32 magic = 0, bytes = 0;
-  __builtin_memcpy(&magic, at + kFpMagicAt, 4);
-  __builtin_memcpy(&bytes, at + kFpBytesAt, 4);
-  return magic == kFpMagic ? bytes : kFpPlainBytes;
 }
 
 // The id in the control block does not tell: musl clears it before a thread has run its last instruction.
@@ -208,9 +196,9 @@ SignalFrame* on_its_stack(ProcessBlock& block, SignalFrame& context, u64 flags) 
   const bool entering = ours && wants && entry->app_stack_size != 0 && !nested;
   if (context.fpstate == 0 || (elsewhere && (!entering || entry->id != thread_id(block, true)))) return &context;
   if (!ours && (wants || is_on(context.stack_base, context.stack_size, context.sp))) return &context;
-  const u64 top = entering ? entry->app_stack + entry->app_stack_size : context.sp - kRedZone;
-  const u64 bytes = fp_bytes(context.fpstate);
-  const u64 fpstate = (top - bytes) & ~(kFpAlignment - 1);
+  const u64 top = entering ? entry->app_stack + entry->app_stack_size : context.sp - shared::kRedZone;
+  const u64 bytes = extended_bytes(context.fpstate);
+  const u64 fpstate = (top - bytes) & ~(kExtendedAlignment - 1);
   const u64 place = ((fpstate - sizeof(HandlerFrame)) & ~u64{15}) - 8;
   if ((entering || nested) && !is_on(entry->app_stack, entry->app_stack_size, place)) return nullptr;
   copy_words(reinterpret_cast<void*>(fpstate), reinterpret_cast<const void*>(context.fpstate), bytes);

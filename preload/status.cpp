@@ -18,7 +18,6 @@
 namespace uprobe::agent {
 namespace {
 
-constexpr long kRead = 0, kWrite = 1, kOpen = 2, kClose = 3, kLseek = 8, kDup3 = 292, kMemfdCreate = 319;
 constexpr u64 kAccess = 3;  // O_ACCMODE; 0: for reading
 constexpr u64 kCloexec = 02000000, kMemfdCloexec = 1, kMostText = 4000, kDigits = 16;
 
@@ -90,7 +89,7 @@ void correct(ProcessBlock& block, const SignalFrame& frame, u8* text, u64 size) 
   put_set(blocked, blocked_by_program(block, frame) | virtually_blocked(block));
   u64 ignores = set_at(ignored), catches = set_at(caught);
   for (u32 i = 0; i < shared::kAppSignals; ++i) {
-    const u64 bit = signal_bit(static_cast<i32>(shared::kAppSignalNumbers[i])), handler = block.actions[i].handler;
+    const u64 bit = signal_bit(static_cast<i32>(shared::kFaultSignalNumbers[i])), handler = block.actions[i].handler;
     ignores = handler == kSigIgn ? ignores | bit : ignores & ~bit;
     catches = handler > kSigIgn ? catches | bit : catches & ~bit;
   }
@@ -102,23 +101,23 @@ void correct(ProcessBlock& block, const SignalFrame& frame, u8* text, u64 size) 
 void replace(long descriptor, const u8* text, u64 size, bool closes) {
   const u64 fd = static_cast<u64>(descriptor);
   const char name[] = "status";
-  const long memory = system_call(kMemfdCreate, as_word(name), kMemfdCloexec);
+  const long memory = system_call(kSysMemfdCreate, as_word(name), kMemfdCloexec);
   const u64 file = static_cast<u64>(memory);
-  if (memory >= 0 && system_call(kWrite, file, as_word(text), size) == static_cast<long>(size) &&
-      system_call(kLseek, file, 0, 0) == 0)
-    system_call(kDup3, file, fd, closes ? kCloexec : 0);
+  if (memory >= 0 && system_call(kSysWrite, file, as_word(text), size) == static_cast<long>(size) &&
+      system_call(kSysLseek, file, 0, 0) == 0)
+    system_call(kSysDup3, file, fd, closes ? kCloexec : 0);
   else
-    system_call(kLseek, fd, 0, 0);
-  if (memory >= 0) system_call(kClose, file);
+    system_call(kSysLseek, fd, 0, 0);
+  if (memory >= 0) system_call(kSysClose, file);
 }
 
 // Not inlined: it takes four kilobytes of stack, for one open in thousands.
 __attribute__((noinline)) void show_belief_in(ProcessBlock& block, const SignalFrame& frame, long descriptor,
                                               bool closes) {
   u8 text[kMostText];
-  const long size = system_call(kRead, static_cast<u64>(descriptor), as_word(text), sizeof text);
+  const long size = system_call(kSysRead, static_cast<u64>(descriptor), as_word(text), sizeof text);
   if (size <= 0 || size == static_cast<long>(sizeof text)) {
-    system_call(kLseek, static_cast<u64>(descriptor), 0, 0);
+    system_call(kSysLseek, static_cast<u64>(descriptor), 0, 0);
     return;
   }
   correct(block, frame, text, static_cast<u64>(size));
@@ -135,8 +134,8 @@ bool may_be_status(u64 path) {
 }
 
 bool open_status(ProcessBlock& block, const SignalFrame& frame, long& result) {
-  const bool at = frame.ax != static_cast<u64>(kOpen);
-  const u64 path = at ? frame.si : frame.di, flags = at ? frame.dx : frame.si;
+  const bool at = call_number(frame) != kSysOpen;
+  const u64 path = call_argument(frame, at ? 1 : 0), flags = call_argument(frame, at ? 2 : 1);
   if ((block.flags & shared::kBlockFilteredLater) != 0 || borrows_memory(block)) return false;
   if (!may_be_status(path)) return false;
   if ((flags & kAccess) != 0)

@@ -9,6 +9,8 @@
 #include "preload/stubs.h"
 
 #include "arch/entry/cpu.h"
+#include "arch/entry/stub_frame.h"
+#include "arch/shared/call_bytes.h"
 #include "engine/shared/return_stub.h"
 #include "preload/callers.h"
 #include "preload/system_call.h"
@@ -24,7 +26,7 @@ using shared::kStubUnit;
 using shared::ReturnSlot;
 
 extern "C" {
-// arch/x86/entry/stub.S
+// stub.S of arch/entry
 extern const u8 uprobe_return_entry[] __attribute__((visibility("hidden")));
 extern const u8 uprobe_return_done[] __attribute__((visibility("hidden")));
 extern const u8 uprobe_return_leaves[] __attribute__((visibility("hidden")));
@@ -76,19 +78,8 @@ u32 free_number() {
   return number < kReturnStubs ? number : 0;
 }
 
-// The length of a near call with opcode ff and this ModRM byte (SDM vol. 2, tables 2-2 and 2-3); 0: it is none.
-u32 indirect_call_bytes(u8 modrm, u8 sib) {
-  const u32 mode = modrm >> 6, base = modrm & 7;
-  if ((modrm & 0x38) != 0x10) return 0;
-  if (mode == 3) return 2;
-  const u32 bytes = base == 4 ? 3 : 2;
-  if (mode == 1) return bytes + 1;
-  const bool is_wide = mode == 2 || base == 5 || (base == 4 && (sib & 7) == 5);
-  return is_wide ? bytes + 4 : bytes;
-}
-
 // The program's own bytes in [address - sizeof bytes, address), without the tool's changes. False: unreadable.
-constexpr u32 kLongestCall = 7;
+using shared::kLongestCall;
 bool original_before(const ProcessBlock& block, u64 address, u8 (&bytes)[kLongestCall]) {
   for (u32 i = 0; i < kLongestCall; ++i) {
     u64 value = 0;
@@ -106,24 +97,14 @@ bool original_before(const ProcessBlock& block, u64 address, u8 (&bytes)[kLonges
 }
 
 bool is_behind_call(const ProcessBlock& block, u64 address) {
-  constexpr u8 kCall = 0xe8, kGroup5 = 0xff;
   u8 bytes[kLongestCall];
-  if (!original_before(block, address, bytes)) return false;
-  if (bytes[kLongestCall - 5] == kCall) return true;
-  for (u32 length = 2; length <= kLongestCall; ++length) {
-    const u8* at = &bytes[kLongestCall - length];
-    if (at[0] == kGroup5 && indirect_call_bytes(at[1], length > 2 ? at[2] : u8{0}) == length) return true;
-  }
-  return false;
+  return original_before(block, address, bytes) && shared::ends_with_call(bytes);
 }
 
-// The return addresses of signal handlers (mov $15, %rax; the next instruction may be a point), and of functions of
-// makecontext (__start_context of glibc: mov %rbx, %rsp; mov (%rsp), %rdi).
+// The return addresses of signal handlers (the call itself may be a point), and of functions of makecontext.
 bool is_known_return_path(u64 address) {
-  constexpr u64 kSevenBytes = (u64{1} << 56) - 1, kRestorer = 0x0000000fc0c748, kStartContext = 0x243c8b48dc8948;
   u64 code = 0;
-  if (!uprobe_peek8(address, &code)) return false;
-  return (code & kSevenBytes) == kRestorer || (code & kSevenBytes) == kStartContext;
+  return uprobe_peek8(address, &code) && is_known_return(code);
 }
 
 // The contents of a new stub. A chain is short and has no point twice: tail calls in a loop would make an endless one.
@@ -204,31 +185,6 @@ bool replace(ProcessBlock& block, const Point& point, u64 sp) {
   return number != 0 && uprobe_poke8(sp, stub_at(number) + kStubReturns);
 }
 
-// The frame of uprobe_return_entry.
-struct ReturnFrame {
-  Registers registers;
-  u64 number;
-  u8 red_zone[128];
-  u64 return_address;
-};
-static_assert(sizeof(ReturnFrame) == 312);
-
-void take_registers(SignalFrame& frame, const ReturnFrame& kept) {
-  using shared::Reg;
-  const Registers& r = kept.registers;
-  frame.ax = r[Reg::ax], frame.cx = r[Reg::cx], frame.dx = r[Reg::dx], frame.si = r[Reg::si], frame.di = r[Reg::di];
-  frame.r8 = r[Reg::r8], frame.r9 = r[Reg::r9], frame.r10 = r[Reg::r10], frame.r11 = r[Reg::r11];
-  frame.flags = (frame.flags & ~kArithmeticFlags) | (r[Reg::flags] & kArithmeticFlags);
-  frame.sp = as_word(&kept + 1);
-}
-
-// How much lower rsp is than after the return, by the offset in the stub; uprobe_return_entry follows its last instruction.
-u64 depth_at(u32 offset) {
-  if (offset < shared::kStubSkips) return 0;
-  if (offset < shared::kStubNumbers) return 8;
-  return offset < shared::kStubLeaves ? 136 : 144;
-}
-
 }  // namespace
 
 void lead_through_stub(ProcessBlock& block, const Point& point, u64 sp, bool may_fault) {
@@ -263,7 +219,7 @@ bool finish_return(ProcessBlock& block, SignalFrame& frame, bool may_fault) {
   const bool is_entry = frame.ip == as_word(uprobe_return_entry);
   if (!is_entry && (!is_in_stub(frame.ip) || offset_in_stub(frame.ip) < kStubReturns)) return false;
   const u32 number = is_entry ? static_cast<u32>(*reinterpret_cast<const u64*>(frame.sp)) : number_of(frame.ip);
-  frame.sp += is_entry ? depth_at(kStubUnit) : depth_at(offset_in_stub(frame.ip));
+  frame.sp += depth_in_stub(is_entry ? kStubUnit : offset_in_stub(frame.ip));
   const ReturnSlot& slot = uprobe_return_slots[number];
   Registers registers = registers_of(frame, slot.root);
   Hit hit{&block, &point_of(block, slot), &registers, thread_id(block, may_fault), may_fault, false, 0, frame.fpstate};

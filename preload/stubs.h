@@ -8,7 +8,7 @@
 
 namespace uprobe::agent {
 
-// arch/x86/entry/stub.S
+// stub.S of arch/entry
 extern "C" {
 extern const u8 uprobe_return_stubs[] __attribute__((visibility("hidden")));
 extern shared::ReturnSlot uprobe_return_slots[] __attribute__((visibility("hidden")));

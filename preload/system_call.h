@@ -2,22 +2,15 @@
 // Raw system calls. A comment at each call says why it is safe at that place.
 #pragma once
 
+#include "arch/entry/system_call_numbers.h"
+#include "arch/shared/system_call.h"
 #include "engine/shared/layout.h"
 
 namespace uprobe::agent {
 
-inline constexpr long kSysMprotect = 10, kSysRtSigaction = 13, kSysRtSigprocmask = 14, kSysRtSigreturn = 15,
-                      kSysGetpid = 39, kSysGetppid = 110, kSysPrctl = 157, kSysGettid = 186, kSysFutex = 202,
-                      kSysRtTgsigqueueinfo = 297, kSysRseq = 334, kSysRtSigqueueinfo = 129;
-
 inline long system_call(long number, shared::u64 a = 0, shared::u64 b = 0, shared::u64 c = 0, shared::u64 d = 0,
                         shared::u64 e = 0, shared::u64 f = 0) {
-  register shared::u64 r10 asm("r10") = d;
-  register shared::u64 r8 asm("r8") = e;
-  register shared::u64 r9 asm("r9") = f;
-  long result = number;
-  asm volatile("syscall" : "+a"(result) : "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
-  return result;
+  return shared::make_system_call(number, a, b, c, d, e, f);
 }
 
 inline shared::u64 as_word(const void* pointer) { return reinterpret_cast<shared::u64>(pointer); }

@@ -32,7 +32,7 @@ void learn_layout(ProcessBlock& block) {
 u32 id_in_control_block(ProcessBlock& block) {
   if (block.tid_offset == 0) learn_layout(block);
   u64 value = 0;
-  return block.tid_offset != 0 && uprobe_peek_fs4(block.tid_offset, &value) ? static_cast<u32>(value) : 0;
+  return block.tid_offset != 0 && uprobe_peek_thread4(block.tid_offset, &value) ? static_cast<u32>(value) : 0;
 }
 
 }  // namespace
@@ -48,12 +48,11 @@ void note_own_rseq(ProcessBlock& block) {
   }
 }
 
-// The fs base: by its instruction where user code may use that, else from fs:0, where the control block has its own address
-// (System V ABI, TLS variant II; not in Go).
+// By its instruction where user code may use that, else from where the control block has its own address (not in Go).
 u64 thread_pointer() {
-  if ((uprobe_block->flags & shared::kBlockFsgsbase) != 0) return read_fs_base();
+  if ((uprobe_block->flags & shared::kBlockReadsThreadPointer) != 0) return read_thread_pointer();
   u64 low = 0, high = 0;
-  if (!uprobe_peek_fs4(0, &low) || !uprobe_peek_fs4(4, &high)) return 0;
+  if (!uprobe_peek_thread4(0, &low) || !uprobe_peek_thread4(4, &high)) return 0;
   return high << 32 | low;
 }
 

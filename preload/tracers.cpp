@@ -17,8 +17,7 @@ namespace uprobe::agent {
 namespace {
 
 constexpr u64 kTraceme = 0, kAttach = 16, kSeize = 0x4206;  // uapi/linux/ptrace.h
-constexpr long kSysNanosleep = 35, kSysPtrace = 101;
-constexpr long kNotPermitted = -1;  // EPERM, as for a process that is traced already
+constexpr long kNotPermitted = -1;                          // EPERM, as for a process that is traced already
 
 bool has_left(const ProcessBlock& block) { return __atomic_load_n(&block.left, __ATOMIC_ACQUIRE) != 0; }
 
@@ -73,8 +72,9 @@ long be_traced(ProcessBlock& block, const SignalFrame& frame) {
 }  // namespace
 
 bool call_ptrace(ProcessBlock& block, const SignalFrame& frame, long& result) {
-  if (frame.di == kAttach || frame.di == kSeize) ask_to_leave(block, shared::MailKind::leave_one, frame.si);
-  if (frame.di != kTraceme) return false;
+  if (call_argument(frame, 0) == kAttach || call_argument(frame, 0) == kSeize)
+    ask_to_leave(block, shared::MailKind::leave_one, call_argument(frame, 1));
+  if (call_argument(frame, 0) != kTraceme) return false;
   result = be_traced(block, frame);
   return true;
 }

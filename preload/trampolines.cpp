@@ -8,6 +8,7 @@
 #include "preload/trampolines.h"
 
 #include "arch/entry/cpu.h"
+#include "arch/entry/trampoline_registers.h"
 #include "preload/slots.h"
 #include "preload/stubs.h"
 #include "preload/system_call.h"
@@ -17,13 +18,10 @@ namespace {
 
 using shared::BodyHead;
 using shared::SlotHead;
-using shared::TrampolineDepth;
 using shared::TrampolineFrame;
 
-constexpr u64 kOverflow = 0x800;
-
 extern "C" {
-// arch/x86/entry/jump.S
+// jump.S of arch/entry
 extern const u8 uprobe_jump_entry[] __attribute__((visibility("hidden")));
 extern const u8 uprobe_jump_done[] __attribute__((visibility("hidden")));
 extern const u8 uprobe_jump_leaves[] __attribute__((visibility("hidden")));
@@ -48,70 +46,12 @@ const SlotHead& slot_of(const TrampolineFrame& kept) {
   return *reinterpret_cast<const SlotHead*>(kept.copy - shared::kCopyBehindThunk);
 }
 
-template <std::size_t N>
-constexpr u32 depth_at(const TrampolineDepth (&depths)[N], u32 distance) {
-  u32 depth = 0;
-  for (const TrampolineDepth& from : depths)
-    if (distance >= from.at) depth = from.depth;
-  return depth;
-}
-
-void take_registers(SignalFrame& frame, const TrampolineFrame& kept) {
-  frame.r8 = kept.r8;
-  frame.di = kept.di;
-  frame.si = kept.si;
-  frame.dx = kept.dx;
-  frame.cx = kept.cx;
-  frame.ax = kept.ax;
-  frame.sp = as_word(&kept) + shared::kFullDepth;
-}
-
-// A trap flag in the frame may be a debugger's, which pushfq does not hide.
-void take_whole_frame(SignalFrame& frame, const TrampolineFrame& kept) {
-  take_registers(frame, kept);
-  frame.flags = (kept.flags & ~kTrapFlag) | (frame.flags & kTrapFlag);
-}
-
-void take_frame(SignalFrame& frame, const TrampolineFrame& kept) {
-  take_registers(frame, kept);
-  const u64 others = kept.flags >> 8 & 0xff & kArithmeticFlags;
-  frame.flags = (frame.flags & ~kArithmeticFlags) | others | ((kept.flags & 1) != 0 ? kOverflow : 0);
-}
-
-const TrampolineFrame& frame_at(u64 sp) { return *reinterpret_cast<const TrampolineFrame*>(sp); }
-
-// While the frame is being built all registers but rax, at the end, still hold their values.
-const TrampolineFrame& undo_save(SignalFrame& frame, u32 distance) {
-  const u64 sp = frame.sp + depth_at(shared::kSaveDepths, distance);
-  const TrampolineFrame& kept = frame_at(sp - shared::kFullDepth);
-  if (distance >= shared::kRaxSaved) frame.ax = kept.ax;
-  frame.sp = sp;
-  return kept;
-}
-
-const TrampolineFrame& finish_restore(SignalFrame& frame, u32 distance) {
-  const TrampolineFrame& kept = frame_at(frame.sp + depth_at(shared::kRestoreDepths, distance) - shared::kFullDepth);
-  take_frame(frame, kept);
-  return kept;
-}
-
-// Between the two. `pushfq; pop %rax` is the only pair there that moves rsp.
-const TrampolineFrame& take_kept(SignalFrame& frame, const BodyHead& body, u32 at) {
-  constexpr u8 kPopRax = 0x58;
-  const bool pushed = *reinterpret_cast<const u8*>(frame.ip) == kPopRax;
-  const TrampolineFrame& kept = frame_at(frame.sp + (pushed ? 8 : 0));
-  at >= body.whole_flags&& at < body.short_flags ? take_whole_frame(frame, kept) : take_frame(frame, kept);
-  return kept;
-}
-
 Jump leave_body(SignalFrame& frame, const BodyHead& body) {
-  constexpr u32 kSaved = 12;
-  static_assert(depth_at(shared::kSaveDepths, kSaved) == shared::kFullDepth);
   const u32 at = static_cast<u32>(frame.ip - as_word(&body));
   if (at < body.code) return Jump::no;
   const bool recorded =
       (at >= body.recorded && at < body.slow) || at >= body.called || (body.lost != 0 && at == body.lost);
-  const TrampolineFrame& kept = at < body.code + kSaved            ? undo_save(frame, at - body.code)
+  const TrampolineFrame& kept = at < body.code + kSaveBytes        ? undo_save(frame, at - body.code)
                                 : at >= body.out && at < body.slow ? finish_restore(frame, at - body.out)
                                                                    : take_kept(frame, body, at);
   frame.ip = recorded ? kept.copy : slot_of(kept).address;
@@ -140,28 +80,20 @@ Jump leave_padding(const ProcessBlock& block, SignalFrame& frame) {
 // Leaves the entry of the agent, whose stack is missing.
 Jump leave_entry(const ProcessBlock& block, SignalFrame& frame) {
   if (body_around(block, *reinterpret_cast<const u64*>(frame.sp)) == nullptr) return Jump::no;
-  const TrampolineFrame& kept = frame_at(frame.sp + 8);
+  const TrampolineFrame& kept = frame_at(frame.sp + kReturnAddressBytes);
   take_whole_frame(frame, kept);
   frame.ip = slot_of(kept).address;
   return Jump::arriving;
 }
 
-// Until the last two instructions rbp points to the place where jump.S has saved it, below its return address; its registers
-// lie below.
+// On the way out of the agent, with the registers and the frame that uprobe_jump_entry has made.
 Jump leave_end(const ProcessBlock& block, SignalFrame& frame) {
-  const bool popped = frame.ip > as_word(uprobe_jump_leaves) && frame.ip < as_word(uprobe_jump_left);
-  const u64 base = popped ? frame.sp - 8 : frame.bp;
-  if (body_around(block, *reinterpret_cast<const u64*>(base + 8)) == nullptr) return Jump::no;
-  if (frame.ip < as_word(uprobe_jump_leaves) || frame.ip >= as_word(uprobe_jump_left)) {
-    const auto& registers = *reinterpret_cast<const Registers*>((base - sizeof(Registers)) & ~u64{15});
-    frame.r9 = registers[shared::Reg::r9];
-    frame.r10 = registers[shared::Reg::r10];
-    frame.r11 = registers[shared::Reg::r11];
-  }
-  if (!popped) frame.bp = *reinterpret_cast<const u64*>(base);
-  const TrampolineFrame& kept = frame_at(base + 16);
-  take_whole_frame(frame, kept);
-  frame.ip = kept.copy;
+  const bool is_left = is_in(frame.ip, uprobe_jump_leaves, uprobe_jump_left);
+  const JumpEntry entry = jump_entry_of(frame, is_left && frame.ip != as_word(uprobe_jump_leaves));
+  if (body_around(block, entry.return_address) == nullptr) return Jump::no;
+  take_back(frame, entry, is_left);
+  take_whole_frame(frame, *entry.kept);
+  frame.ip = entry.kept->copy;
   return Jump::recorded;
 }
 

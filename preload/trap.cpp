@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Signals: the agent's own, and the others, which reach the application as if the agent were not there.
+#include "arch/entry/step_kind.h"
 #include "engine/shared/agent_header.h"
 #include "preload/agent.h"
 #include "preload/calls.h"
@@ -25,14 +26,14 @@ constexpr i32 kTrapBreakpoint = 1, kTrapTrace = 2;  // si_code
 constexpr u64 kFaultSignals = 1ull << (kSigBus - 1) | 1ull << (kSigSegv - 1);
 
 // A single step. A virtual machine sometimes loses DR6.BS before the kernel reads it, and the kernel then takes the step for
-// an icebp (arch/x86/kernel/traps.c, exc_debug_user; asm/traps.h, get_si_code); copies, trampolines and the agent have none.
+// another trap (exc_debug_user in the kernel's traps.c, get_si_code); copies, trampolines and the agent have none.
 bool is_step(const SignalInfo& info) {
   return info.signal == kSigTrap && (info.code == kTrapTrace || info.code == kTrapBreakpoint);
 }
 
 // Goes back to the state in the frame: to the application, or to the interrupted agent.
 Exit leave(ProcessBlock& block, SignalFrame& frame, bool mask_is_clean) {
-  const bool plain = mask_is_clean && can_iretq(frame);
+  const bool plain = mask_is_clean && can_resume(frame);
   if (in_agent(block, frame.ip)) return {plain ? kResumeNested : kSigreturnNested, 0};
   frame.uc_link = pending_word(block);
   return {plain ? kResume : kSigreturn, 0};
@@ -64,20 +65,15 @@ u32 record_hit(ProcessBlock& block, const Point& point, const SignalFrame& frame
   return tid;
 }
 
-// popf that sets the trap flag: the instruction that traps would be its copy's jump back. So the flags are set here, and iretq,
-// after which the next instruction traps (SDM vol. 3, 17.3.1.4), goes on after the popf. False: it is another instruction.
+// An instruction that takes the trap flag from the stack: the instruction that traps would be its copy's jump back. So the flags are set
+// here, and the thread, which traps after its next instruction, goes on after the popf. False: it is another instruction.
 bool pop_trap_flag(const ProcessBlock& block, const Point& point, SignalFrame& frame) {
-  constexpr u64 kUsers = 0x244dd5;  // what popf changes at CPL 3 (SDM vol. 2, POPF)
-  constexpr u8 kPopf = 0x9d, kOperandSize = 0x66;
-  const u8* code = undo_of(block, point).original;
-  const bool is_word = point.insn_bytes == 2 && code[0] == kOperandSize;
-  if (code[point.insn_bytes - 1] != kPopf || (point.insn_bytes != 1 && !is_word)) return false;
+  const u32 bytes = popped_flags(undo_of(block, point).original, point.insn_bytes);
+  if (bytes == 0) return false;
   u64 value = 0;
   const Reader reader{(frame.mask & kFaultSignals) == 0};
   if (!reader.load8(frame.sp, value) || (value & ~frame.flags & kTrapFlag) == 0) return false;
-  const u64 changed = is_word ? kUsers & 0xffff : kUsers;
-  frame.flags = (frame.flags & ~changed) | (value & changed);
-  frame.sp += is_word ? 2 : 8;
+  pop_flags(frame, value, bytes);
   frame.ip = point.address + point.insn_bytes;
   return true;
 }
@@ -218,7 +214,7 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_on_trap(i32, SignalInfo*
     return leave(block, *frame, true);
   }
   if (info->code == kSiKernel) {
-    const Point* point = find_point(block, frame->ip - 1);
+    const Point* point = find_point(block, frame->ip - shared::kBreakpointBytes);
     const Code code = point != nullptr ? code_at(block, *point, *frame) : Code::foreign;
     if (code != Code::foreign) {
       code == Code::ours ? hit_point(block, *point, *frame) : hit_changed(block, *point, *frame);
@@ -230,7 +226,7 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_on_trap(i32, SignalInfo*
     }
     const bool blocked = (virtually_blocked(block) & signal_bit(kSigTrap)) != 0;
     if (blocked || block.actions[static_cast<u32>(shared::AppSignal::trap)].handler <= kSigIgn)
-      frame->ip -= 1;  // executed again, the int3 kills
+      frame->ip -= shared::kBreakpointBytes;  // executed again, the int3 kills
   }
   if (is_step(*info)) {
     if (end_step(block, *frame)) return leave(block, *frame, true);

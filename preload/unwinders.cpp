@@ -37,7 +37,7 @@ constexpr u32 kGnuEhFrame = 0x6474e550;
 
 extern "C" {
 extern const FileHeader __ehdr_start __attribute__((visibility("hidden")));  // the linker's
-// arch/x86/entry/stub.S
+// stub.S of arch/entry
 extern const u8 uprobe_iterate[] __attribute__((visibility("hidden")));
 extern const u8 uprobe_iterate_end[] __attribute__((visibility("hidden")));
 struct OwnObject {  // struct dl_phdr_info (link.h), up to what came with glibc 2.4
@@ -79,22 +79,19 @@ bool looks_for_stub(u64 data) {
 }  // namespace
 
 bool find_object(const ProcessBlock& block, SignalFrame& frame) {
-  if (frame.di - block.agent_text >= block.agent_text_end - block.agent_text) return false;
+  if (function_argument(frame, 0) - block.agent_text >= block.agent_text_end - block.agent_text) return false;
   const FoundObject object{0, block.agent_text, block.agent_text_end, 0, eh_frame_header(), {}};
   u64 home = 0;
-  if (!uprobe_peek8(frame.sp, &home) || !store(frame.si, object)) return false;
-  frame.ax = 0;
-  frame.ip = home;
-  frame.sp += 8;
+  if (!uprobe_peek8(frame.sp, &home) || !store(function_argument(frame, 1), object)) return false;
+  return_from_function(frame, home, 0);
   return true;
 }
 
 bool iterate_objects(const Point& point, SignalFrame& frame) {
-  if (!looks_for_stub(frame.si)) return false;
+  if (!looks_for_stub(function_argument(frame, 1))) return false;
   const u64 base = reinterpret_cast<u64>(&__ehdr_start);
   uprobe_own_object = {base, "libuprobe.so", base + __ehdr_start.program_headers, __ehdr_start.program_header_count};
-  frame.r11 = point.copy;
-  frame.ip = as_word(uprobe_iterate);
+  enter_iterate(frame, point.copy, as_word(uprobe_iterate));
   return true;
 }
 

@@ -48,7 +48,7 @@ u64 unpack(u8 bits) {
 
 AppAction* our_action(ProcessBlock& block, u64 signal) {
   for (u32 i = 0; i < shared::kAppSignals; ++i)
-    if (shared::kAppSignalNumbers[i] == signal) return &block.actions[i];
+    if (shared::kFaultSignalNumbers[i] == signal) return &block.actions[i];
   return nullptr;
 }
 
@@ -217,7 +217,7 @@ void app_sigreturn(ProcessBlock& block, u64 context) {
 }
 
 void undo_sigreturn(ProcessBlock& block, const SignalFrame& frame) {
-  if (frame.ax != kSysRtSigreturn) return;
+  if (call_number(frame) != kSysRtSigreturn) return;
   const Point* point = find_point(block, frame.ip);
   const bool at_point = point != nullptr && point->role == static_cast<u32>(shared::PointRole::system_call);
   if (!at_point && !has_come_back(frame.ip)) return;
@@ -353,7 +353,7 @@ void note_signalfd(ProcessBlock& block, u64 mask, u64 bytes) {
 }
 
 void show_mask_to_successor(ProcessBlock& block) {
-  for (const u32 signal : shared::kAppSignalNumbers) {
+  for (const u32 signal : shared::kFaultSignalNumbers) {
     if (our_action(block, signal)->handler != 1) continue;
     const KernelSigaction ignore{1, 0, 0, 0};
     system_call(kSysRtSigaction, signal, as_word(&ignore), 0, kSetBytes);
@@ -363,7 +363,7 @@ void show_mask_to_successor(ProcessBlock& block) {
 }
 
 void take_mask_back(ProcessBlock& block) {
-  for (const u32 signal : shared::kAppSignalNumbers) {
+  for (const u32 signal : shared::kFaultSignalNumbers) {
     const AppAction& action = *our_action(block, signal);
     if (action.handler != 1) continue;
     const KernelSigaction wanted{action.handler, action.flags, action.restorer, action.mask};

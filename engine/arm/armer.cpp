@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "arch/abi/elf.h"
 #include "engine/arm/armer_work.h"
 #include "engine/arm/islands.h"
 #include "engine/inject/code_files.h"
@@ -46,7 +47,7 @@ Armer::Armer(const ProbeSet& probes, const ArmOptions& options)
 bool Armer::follows_returns(Work& work) {
   const auto brings_them = [&](const target::Mapping& m) {
     if (!work.is_armable(m)) return false;
-    if (m.path.find("/ld-linux-x86-64.so") != std::string::npos) return true;
+    if (m.path.find(arch::kLoaderName) != std::string::npos) return true;
     const auto version = file_behind(work.target.pid(), m);
     return version && own_.in(work.target, m, *version).has_signal_return;
   };

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "arch/code/call_patterns.h"
+#include "engine/plan/followed_calls.h"
 #include "engine/plan/unwinder_signs.h"
 #include "engine/process/mapped_file.h"
 

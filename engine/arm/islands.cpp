@@ -9,7 +9,7 @@ namespace uprobe::control {
 namespace {
 
 constexpr std::uint32_t kSmallest = 64 * 1024, kSpare = 16 * 1024;
-constexpr std::uint64_t kReach = (1ull << 31) - (1ull << 24);
+constexpr std::uint64_t kReach = shared::kJumpReach - (1ull << 24);
 
 bool within_reach(const shared::Island& island, Addr begin, Addr end) {
   const std::uint64_t low = std::min(island.base, begin.value), high = std::max(island.base + island.bytes, end.value);

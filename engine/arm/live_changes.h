@@ -18,7 +18,7 @@
 //                      copy of the same instruction: a thread may hold either address, and both are right.
 //
 // Words that change under readers (`consumer`, `copy`, hash, counts) are aligned and written in one call; the kernel copies
-// them from its own page to the same offset of the target's, and no reader has been seen to read one half written (x86-64, 10^9
+// them from its own page to the same offset of the target's, and no reader has been seen to read one half written (10^9
 // reads). An event number, or an entry of the consumer and point tables, is never given to anything else, so the size of the
 // tables limits how much a session can change. A fork sees a prefix of the writes, because it and the writes exclude each other
 // (mmap_lock): the child has no text without tables, and is found and brought up to date like any other process.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A signal frame contains the interrupted address (struct sigcontext, arch/x86/include/uapi/asm/sigcontext.h), anywhere on the
+// A signal frame contains the interrupted address (struct sigcontext), anywhere on the
 // stack. This does not look for frames: each word that could be a code address counts as one. Threads return to addresses on
 // other stacks, or beyond the part that is read, by rt_sigreturn, where the agent has a point.
 #include "engine/arm/live_code_addresses.h"

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "arch/code/call_patterns.h"
 #include "arch/code/trampoline.h"
 #include "arch/code/window.h"
 #include "engine/arm/islands.h"
@@ -18,15 +19,11 @@
 namespace uprobe::control {
 namespace {
 
-constexpr std::uint8_t kFiller = 0xcc;
+constexpr std::uint8_t kFiller = shared::kBreakpoint;
 constexpr std::uint32_t kMarkUnit = 8;  // shared::marks_of
 
 constexpr std::uint32_t round_up(std::size_t bytes, std::uint32_t unit) {
   return (static_cast<std::uint32_t>(bytes) + unit - 1) / unit * unit;
-}
-
-bool is_system_call(const std::vector<std::uint8_t>& insn) {
-  return insn.size() >= 2 && insn[insn.size() - 2] == 0x0f && insn[insn.size() - 1] == 0x05;
 }
 
 // `next`: the address to which a prefix window leads.
@@ -52,7 +49,7 @@ void append(std::vector<std::uint8_t>& bytes, const T& value) {
 void append_marks(std::vector<std::uint8_t>& bytes, const arch::Copy& copy, const Pending& p) {
   const Addr end = p.point.address + p.code.size();
   for (const arch::CopyMark& from : copy.marks) {
-    const bool behind_call = from.original == end && is_system_call(p.code);
+    const bool behind_call = from.original == end && arch::ends_with_system_call(p.code);
     const shared::Mark mark{.offset = from.offset,
                             .pushed = from.pushed,
                             .behind_call = static_cast<shared::u16>(behind_call ? 1 : 0),
@@ -155,22 +152,22 @@ arch::FastRecord Placer::fast_record(const PlannedConsumer& consumer, const Pend
   const shared::ProcessBlock& head = context_.block.head();
   const std::uint64_t text_bytes = context_.has_stubs ? head.agent_text_end - head.agent_text : 0;
   return arch::FastRecord{.area = Addr{head.sessions[0].area},
-                         .data_offset = places.data,
-                         .ring_bytes = area.ring_bytes(),
-                         .ring_offset = places.rings,
-                         .cpu_ring_count = places.cpu_ring_count,
-                         .events_offset = places.events,
-                         .counts_offset = places.counts,
-                         .fixed_bytes = area.fixed_bytes(event),
-                         .file_bias = p.point.file_bias,
-                         .is_return = consumer.kind == shared::ConsumerKind::exit,
-                         .agent_text = Addr{head.agent_text},
-                         .agent_text_bytes = static_cast<std::uint32_t>(text_bytes),
-                         .program = area.program(event),
-                         .filter = area.filter(event),
-                         .dropped_offset = places.dropped,
-                         .dropped_stride = places.dropped_stride,
-                         .is_elsewhere = (context_.block.head().flags & shared::kBlockElsewhere) != 0};
+                          .data_offset = places.data,
+                          .ring_bytes = area.ring_bytes(),
+                          .ring_offset = places.rings,
+                          .cpu_ring_count = places.cpu_ring_count,
+                          .events_offset = places.events,
+                          .counts_offset = places.counts,
+                          .fixed_bytes = area.fixed_bytes(event),
+                          .file_bias = p.point.file_bias,
+                          .is_return = consumer.kind == shared::ConsumerKind::exit,
+                          .agent_text = Addr{head.agent_text},
+                          .agent_text_bytes = static_cast<std::uint32_t>(text_bytes),
+                          .program = area.program(event),
+                          .filter = area.filter(event),
+                          .dropped_offset = places.dropped,
+                          .dropped_stride = places.dropped_stride,
+                          .is_elsewhere = (context_.block.head().flags & shared::kBlockElsewhere) != 0};
 }
 
 bool record_alike(const trace::Area& area, const PlannedConsumer& a, const PlannedConsumer& b) {

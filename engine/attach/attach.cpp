@@ -131,9 +131,10 @@ std::uint32_t by_descriptor(pid_t pid) {
 std::int32_t tid_offset_of(StoppedProcess& process) {
   for (const StoppedProcess::Thread& thread : process.threads()) {
     for (const shared::ControlBlockLayout& layout : shared::kControlBlocks) {
-      const std::uint64_t at = thread.registers.fs_base + static_cast<std::uint64_t>(layout.list);
+      const std::uint64_t at = arch::thread_pointer(thread.registers) + static_cast<std::uint64_t>(layout.list);
       std::uint64_t list = 0;
-      if (thread.registers.fs_base != 0 && process.read(Addr{at}, &list, sizeof list) && list == at) return layout.tid;
+      if (arch::thread_pointer(thread.registers) != 0 && process.read(Addr{at}, &list, sizeof list) && list == at)
+        return layout.tid;
     }
   }
   return 0;

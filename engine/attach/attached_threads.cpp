@@ -32,26 +32,26 @@ Status AgentCalls::ask_process(shared::AttachStep step) {
 }
 
 Status AgentCalls::ask_thread(const target::StoppedProcess::Thread& thread, shared::AttachOrder& order) {
-  order.stack_pointer = thread.registers.rsp;
+  order.stack_pointer = arch::stack_pointer(thread.registers);
   if (Status sent = process_.send(thread.tid); !sent) return sent;
   return ask(order);
 }
 
-shared::ThreadEntry entry_of(target::StoppedProcess& process, Block& block, std::uint64_t fs_base) {
+shared::ThreadEntry entry_of(target::StoppedProcess& process, Block& block, std::uint64_t thread_pointer) {
   const std::uint32_t mask = shared::kThreadEntries - 1;
-  std::uint32_t slot = shared::hash_slot(fs_base, 12);
+  std::uint32_t slot = shared::hash_slot(thread_pointer, 12);
   for (std::uint32_t i = 0; i <= mask; ++i, slot = (slot + 1) & mask) {
     shared::ThreadEntry entry{};
     const Addr at = block.address() + block.head().thread_offset + slot * sizeof entry;
     if (!process.read(at, &entry, sizeof entry) || entry.thread == 0) break;
-    if (entry.thread == fs_base) return entry;
+    if (entry.thread == thread_pointer) return entry;
   }
   return {};
 }
 
 bool has_control_block(target::StoppedProcess& process, const target::StoppedProcess::Thread& thread,
                        std::int32_t tid_offset) {
-  const Addr begin{thread.registers.fs_base};
+  const Addr begin{arch::thread_pointer(thread.registers)};
   const auto is_there = [&](std::int32_t offset) {
     std::uint64_t word = 0;
     return process.read(begin + static_cast<std::uint64_t>(offset), &word, sizeof word);

@@ -33,7 +33,7 @@ class AgentCalls {
 bool has_control_block(target::StoppedProcess& process, const target::StoppedProcess::Thread& thread,
                        std::int32_t tid_offset);
 
-// The agent's entry for the thread with this fs base; all 0: there is none.
-shared::ThreadEntry entry_of(target::StoppedProcess& process, Block& block, std::uint64_t fs_base);
+// The agent's entry for the thread with this thread pointer; all 0: there is none.
+shared::ThreadEntry entry_of(target::StoppedProcess& process, Block& block, std::uint64_t thread_pointer);
 
 }  // namespace uprobe::control

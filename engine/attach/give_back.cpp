@@ -91,7 +91,7 @@ class GivingBack {
     return ip - h.agent_text < h.agent_text_end - h.agent_text;
   }
   shared::ThreadEntry entry_of(const Thread& thread) {
-    return control::entry_of(process_, block_, thread.registers.fs_base);
+    return control::entry_of(process_, block_, arch::thread_pointer(thread.registers));
   }
   // Whether a breakpoint or fault of the thread is still pending.
   bool has_own_signal(const Thread& thread) const {
@@ -103,34 +103,35 @@ class GivingBack {
            (std::strtoull(status->c_str() + at + 9, nullptr, 16) & kFaults & ~thread.mask) != 0;
   }
   bool is_busy(const Thread& thread) {
-    const std::uint64_t ip = thread.registers.rip;
+    const std::uint64_t ip = arch::instruction_pointer(thread.registers);
     const shared::ThreadEntry entry = entry_of(thread);
     return process_.is_in_remote_call(thread) || is_in_agent(ip) || is_in_trampoline(ip) || entry.steps != 0 ||
            entry.pending != 0 || has_own_signal(thread);
   }
   static bool is_interrupted(const Thread& thread) {
-    const auto result = static_cast<std::int64_t>(thread.registers.rax);
+    const auto result = arch::result(thread.registers);
     return result <= -512 && result >= -516;
   }
   bool waits_in_call(const Thread& thread) const {
-    return thread.registers.rip == agent_.place(agent_.header.open_call).value && is_interrupted(thread);
+    return arch::instruction_pointer(thread.registers) == agent_.place(agent_.header.open_call).value &&
+           is_interrupted(thread);
   }
   // Whether it waits for a killed tool after it has executed that tool's order (preload/attach.cpp).
   bool waits_to_be_moved(const Thread& thread) const {
-    return is_in_agent(thread.registers.rip) && !waits_in_call(thread) && is_interrupted(thread) &&
-           thread.registers.orig_rax == SYS_ppoll;
+    return is_in_agent(arch::instruction_pointer(thread.registers)) && !waits_in_call(thread) &&
+           is_interrupted(thread) && arch::call_number(thread.registers) == SYS_ppoll;
   }
   Status end_wait(const Thread& thread) {
-    user_regs_struct registers = thread.registers;
-    registers.rax = 0;
-    registers.orig_rax = ~0ull;
+    arch::ThreadRegisters registers = thread.registers;
+    arch::set_result(registers, 0);
+    arch::forget_call(registers);
     return process_.set_registers(thread.tid, registers);
   }
   Status call_it_off(const Thread& thread) {
-    user_regs_struct registers = thread.registers;
-    registers.rip = agent_.place(agent_.header.call_not_made).value;
-    registers.rax = static_cast<std::uint64_t>(shared::kNotMade);
-    registers.orig_rax = ~0ull;
+    arch::ThreadRegisters registers = thread.registers;
+    arch::set_instruction_pointer(registers, agent_.place(agent_.header.call_not_made).value);
+    arch::set_result(registers, shared::kNotMade);
+    arch::forget_call(registers);
     return process_.set_registers(thread.tid, registers);
   }
 
@@ -143,13 +144,15 @@ class GivingBack {
                                          [ip](const shared::Island& i) { return ip - i.base < i.bytes; });
       return in_island || is_in_agent(ip) || process_.is_remote_call(ip);
     };
-    if (is_ours(thread.registers.rip) || has_own_signal(thread)) return process_.let_out(thread.tid, kMoment, is_ours);
+    if (is_ours(arch::instruction_pointer(thread.registers)) || has_own_signal(thread))
+      return process_.let_out(thread.tid, kMoment, is_ours);
     return process_.let_run(thread.tid, kMoment);
   }
 
   // Whether the thread has sent a request, which no tool will answer.
   bool waits_for_tool(const Thread& thread) const {
-    return is_in_agent(thread.registers.rip) && is_interrupted(thread) && thread.registers.orig_rax == SYS_futex;
+    return is_in_agent(arch::instruction_pointer(thread.registers)) && is_interrupted(thread) &&
+           arch::call_number(thread.registers) == SYS_futex;
   }
   // Ends the waits of all requesters with an answer: for any last word of a slot, the next one is `done`.
   void answer_waiters() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A handler's frame is recognized by what the kernel writes there (arch/x86/kernel/signal_64.c): the address of the restorer,
-// and after it a ucontext with the user's code segment and a pointer to the extended state higher up.
+// A handler's frame is recognized by what the kernel writes there (arch/code/return_frame.h): the address of the restorer, and
+// after it a plausible ucontext.
 #include "engine/attach/running_handlers.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "arch/code/return_frame.h"
+#include "arch/shared/signal_return.h"
 #include "engine/attach/attached_threads.h"
 #include "engine/process/processes.h"
 #include "engine/shared/process_block.h"
@@ -16,19 +17,10 @@ namespace uprobe::control {
 namespace {
 
 using target::StoppedProcess;
-using arch::ReturnFrame;
 
-constexpr std::uint64_t kMostStack = 1 << 18;       // the part that is searched
-constexpr std::uint64_t kMostState = 1 << 16;       // distance from a frame to its extended state
-constexpr std::size_t kMostFrames = 16, kLast = 7;  // kLast: index in ReturnFrame::reserved of the kept restorer
-// mov $15, %rax; syscall: the bytes by which unwinders recognize a restorer
-constexpr std::uint8_t kRestorer[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
-constexpr std::uint64_t kSyscallAt = 7;
-
-struct Frame {
-  std::uint64_t restorer;
-  ReturnFrame context;
-};
+constexpr std::uint64_t kMostStack = 1 << 18;  // the part that is searched
+constexpr std::size_t kMostFrames = 16;
+using Frame = arch::HandlerStack;
 
 class Handlers {
  public:
@@ -69,15 +61,14 @@ class Handlers {
   }
 
   bool is_frame(Addr at, const Frame& frame) {
-    const ReturnFrame& context = frame.context;
-    if (context.cs != arch::kLongModeCodeSegment || context.fpstate - at.value > kMostState) return false;
-    std::uint8_t code[sizeof kRestorer] = {};
-    return frame.restorer == visible_.value ||
-           (process_.read(Addr{frame.restorer}, code, sizeof code) && std::equal(code, std::end(code), kRestorer));
+    if (!arch::is_plausible(frame.context, at.value)) return false;
+    std::uint8_t code[sizeof shared::kSignalReturn] = {};
+    return frame.restorer == visible_.value || (process_.read(Addr{frame.restorer}, code, sizeof code) &&
+                                                std::equal(code, std::end(code), shared::kSignalReturn));
   }
 
   Status take(Addr at, Frame frame) {
-    const auto known = block_.find(Addr{frame.restorer + kSyscallAt});
+    const auto known = block_.find(Addr{frame.restorer + shared::kSignalReturnCall});
     const bool is_seen =
         frame.restorer == visible_.value ||
         (known && block_.points()[*known].state == static_cast<std::uint32_t>(shared::PointState::armed));
@@ -85,7 +76,7 @@ class Handlers {
     block_.head().flags |= shared::kBlockLedBack;
     const Addr flags = block_.address() + offsetof(shared::ProcessBlock, flags);
     if (Status s = process_.write(flags, &block_.head().flags, sizeof block_.head().flags); !s) return s;
-    frame.context.reserved[kLast] = frame.restorer;
+    arch::kept_restorer(frame) = frame.restorer;
     frame.restorer = visible_.value;
     return process_.write(at, &frame, sizeof frame);
   }
@@ -103,8 +94,8 @@ Status lead_handlers_back(StoppedProcess& process, Block& block) {
   if ((block.head().flags & shared::kBlockLeadsBack) == 0 || block.head().tid_offset == 0) return ok();
   std::vector<std::uint64_t> stacks;
   for (const StoppedProcess::Thread& thread : process.threads())
-    if ((entry_of(process, block, thread.registers.fs_base).blocked & shared::kOurSignals) != 0)
-      stacks.push_back(thread.registers.rsp);
+    if ((entry_of(process, block, arch::thread_pointer(thread.registers)).blocked & shared::kOurSignals) != 0)
+      stacks.push_back(arch::stack_pointer(thread.registers));
   const auto found = stacks.empty() ? Result<FoundAgent>(Error{}) : find_agent(process.pid());
   if (!found) return ok();
   const Addr visible = found->agent.place(found->agent.header.visible_restorer);

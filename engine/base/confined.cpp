@@ -23,6 +23,8 @@
 #include <cstring>
 #include <vector>
 
+#include "arch/shared/kernel.h"
+
 namespace uprobe {
 namespace {
 
@@ -53,7 +55,7 @@ bool allow_reading_alone() {
   constexpr std::uint32_t kWrites = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC;
   constexpr std::uint32_t kRefused = SECCOMP_RET_ERRNO | EPERM;
   std::vector<sock_filter> code = {load(offsetof(seccomp_data, arch)),
-                                   BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
+                                   BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, shared::kAuditArch, 1, 0),
                                    answer_with(SECCOMP_RET_KILL_PROCESS), load(offsetof(seccomp_data, nr))};
   for (const unsigned number : kAllowed) {
     code.push_back(unless_equal(number, 1));

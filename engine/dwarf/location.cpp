@@ -3,18 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "arch/abi/dwarf_registers.h"
 #include "engine/dwarf/variable.h"
 
 namespace uprobe::dwarf {
 namespace {
 
-using shared::Reg;
 using spec::Step;
 using spec::StepKind;
-
-// System V ABI x86-64, figure 3.36: numbers of registers in debug information.
-constexpr Reg kRegisters[] = {Reg::ax, Reg::dx, Reg::cx,  Reg::bx,  Reg::si,  Reg::di,  Reg::bp,  Reg::sp,
-                              Reg::r8, Reg::r9, Reg::r10, Reg::r11, Reg::r12, Reg::r13, Reg::r14, Reg::r15};
 
 struct Expression {
   Dwarf_Op* ops = nullptr;
@@ -25,13 +21,13 @@ Error gone() { return Error{.code = Code::refused, .text = "is optimised away he
 Error not_understood(std::string what) { return Error{.code = Code::refused, .text = std::move(what)}; }
 
 std::optional<Step> register_step(std::uint64_t number) {
-  if (number >= std::size(kRegisters)) return {};
-  return Step{.kind = StepKind::reg, .reg = kRegisters[number]};
+  if (number >= arch::kDebugRegisters) return {};
+  return Step{.kind = StepKind::reg, .reg = arch::kByFrameNumber[number]};
 }
 
-// xmm0..xmm15 have the numbers from 17 on. No address is in one.
+// No address is in a vector register.
 std::optional<Step> any_register_step(std::uint64_t number) {
-  constexpr std::uint64_t kFirst = 17;
+  constexpr std::uint64_t kFirst = arch::kFirstVectorNumber;
   if (number < kFirst || number - kFirst >= shared::kVectorCount) return register_step(number);
   return Step{.kind = StepKind::vector, .value = number - kFirst};
 }

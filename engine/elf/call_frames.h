@@ -12,13 +12,14 @@
 #include <unordered_map>
 #include <vector>
 
+#include "arch/abi/dwarf_registers.h"
 #include "engine/elf/bytes_view.h"
 
 namespace uprobe::elf {
 
-// Numbers of registers in unwind tables (System V ABI x86-64, figure 3.36); the last one is the return address.
-inline constexpr std::size_t kFrameRegisters = 17;
-inline constexpr std::size_t kFrameBx = 3, kFrameBp = 6, kFrameSp = 7, kFrameIp = 16;
+using arch::kFrameIp;
+using arch::kFrameRegisters;
+using arch::kFrameSp;
 
 struct FrameRule {
   enum class Kind : std::uint8_t {

@@ -5,8 +5,12 @@
 #include <cstring>
 #include <utility>
 
+#include "arch/abi/elf.h"
+
 namespace uprobe::elf {
 namespace {
+
+using arch::RelocationKind;
 
 // gABI "Relative Relocation Table"; glibc's elf.h has them since 2.36, musl's later.
 constexpr std::int64_t kRelrSize = 35;
@@ -78,14 +82,13 @@ class Gather {
   }
   void add_entry(const Elf64_Rela& entry) {
     const auto addend = static_cast<std::uint64_t>(entry.r_addend);
-    switch (ELF64_R_TYPE(entry.r_info)) {
-      case R_X86_64_RELATIVE:
-      case R_X86_64_IRELATIVE:
+    switch (arch::kind_of_relocation(ELF64_R_TYPE(entry.r_info))) {
+      case RelocationKind::relative:
+      case RelocationKind::irelative:
         return add(addend);
-      case R_X86_64_JUMP_SLOT:  // the second instruction of its PLT entry until the function is bound
+      case RelocationKind::slot:  // the second instruction of its PLT entry until the function is bound
         return add_word_at(entry.r_offset);
-      case R_X86_64_64:
-      case R_X86_64_GLOB_DAT:
+      case RelocationKind::symbol:
         return add_symbol(ELF64_R_SYM(entry.r_info), addend);
       default:
         return;

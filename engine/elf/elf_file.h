@@ -61,7 +61,7 @@ enum class NamedBy : std::uint8_t { user, target };
 
 class ElfFile {
  public:
-  // Opens and checks: ELF64, x86-64, ET_EXEC or ET_DYN, program headers inside the file. Works without section headers
+  // Opens and checks: ELF64, this machine, ET_EXEC or ET_DYN, program headers inside the file. Works without section headers
   // (.dynsym through PT_DYNAMIC, function ranges through PT_GNU_EH_FRAME). Never waits (refuses fifos and devices).
   // Error::where is the path, the text reads on from it: not_found "No such file or directory"; refused "is a
   // directory", "is a 32-bit program"; damaged "is not an ELF file"; limit; system "cannot be opened: Permission

@@ -3,6 +3,8 @@
 
 #include <unordered_map>
 
+#include "arch/abi/elf.h"
+
 namespace uprobe::elf {
 namespace {
 
@@ -158,7 +160,7 @@ class Walk {
 
 // Static programs may lack the header, files without section headers have nothing else.
 std::optional<FrameTable> find_frame_table(const Image& image) {
-  for (const std::uint32_t type : {std::uint32_t{SHT_PROGBITS}, std::uint32_t{SHT_X86_64_UNWIND}}) {
+  for (const std::uint32_t type : {std::uint32_t{SHT_PROGBITS}, arch::kUnwindSection}) {
     const Section* section = image.find_section(type, ".eh_frame");
     if (section == nullptr) continue;
     const BytesView bytes = image.bytes().slice(section->header.sh_offset, section->header.sh_size);

@@ -12,9 +12,6 @@ using Value = std::optional<std::uint64_t>;
 constexpr unsigned kMostSteps = 1000;
 constexpr std::size_t kMostDepth = 64;
 
-// Callee-saved registers (System V ABI x86-64, figure 3.4); tables do not mention those that a function leaves alone.
-constexpr bool is_kept(std::size_t reg) { return reg == kFrameBx || reg == kFrameBp || (reg >= 12 && reg <= 15); }
-
 class Evaluator {
  public:
   Evaluator(BytesView code, const FrameMemory& memory, const FrameState& state)
@@ -192,7 +189,7 @@ Value follow(const FrameRule& rule, std::size_t reg, std::uint64_t top, const Fr
   const std::uint64_t place = top + static_cast<std::uint64_t>(rule.offset);
   switch (rule.kind) {
     case Kind::unsaid:
-      return reg == kFrameSp ? Value(top) : is_kept(reg) ? state[reg] : std::nullopt;
+      return reg == kFrameSp ? Value(top) : arch::is_kept(reg) ? state[reg] : std::nullopt;
     case Kind::undefined:
       return std::nullopt;
     case Kind::same:

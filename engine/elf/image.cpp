@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
+#include "arch/abi/elf.h"
+
 namespace uprobe::elf {
 namespace {
 
-// User addresses on x86-64 with five-level paging end here; anything above cannot be loaded.
-constexpr std::uint64_t kAddressLimit = std::uint64_t{1} << 56;
 constexpr std::uint64_t kMaxInterpreter = 4096;  // PATH_MAX, as in the kernel's loader
 constexpr std::uint64_t kMaxSectionName = 64;    // longer than any that is looked for
 constexpr std::uint64_t kMaxDynamic = 65536;     // entries of PT_DYNAMIC; real ones have a few dozen
@@ -63,7 +63,8 @@ Status check_header(const Elf64_Ehdr& header) {
   if (header.e_ident[EI_DATA] == ELFDATA2MSB) return refused("is a program for a big-endian machine");
   if (header.e_ident[EI_DATA] != ELFDATA2LSB) return damaged("has an unknown byte order");
   if (header.e_ident[EI_VERSION] != EV_CURRENT) return damaged("has an unknown ELF version");
-  if (header.e_machine != EM_X86_64) return refused("is for another machine: " + machine_name(header.e_machine));
+  if (header.e_machine != arch::kElfMachine)
+    return refused("is for another machine: " + machine_name(header.e_machine));
   return check_type(header.e_type);
 }
 
@@ -119,7 +120,7 @@ Status Image::add_segment(const GElf_Phdr& entry) {
   if (entry.p_memsz == 0) return ok();
   if (entry.p_filesz > entry.p_memsz) return damaged("has a segment with more bytes in the file than in memory");
   if (!bytes_.holds(entry.p_offset, entry.p_filesz)) return damaged("is cut off: a segment lies outside of the file");
-  if (entry.p_memsz > kAddressLimit || entry.p_vaddr > kAddressLimit - entry.p_memsz)
+  if (entry.p_memsz > arch::kAddressLimit || entry.p_vaddr > arch::kAddressLimit - entry.p_memsz)
     return damaged("has a segment at an impossible address");
   segments_.push_back(Segment{.offset = entry.p_offset,
                               .file_bytes = entry.p_filesz,

@@ -85,7 +85,7 @@ std::vector<CopiedSymbol> copies_of(const ElfFile& program) {
   for (std::uint64_t at = 0; at + sizeof(Elf64_Rela) <= *size; at += sizeof(Elf64_Rela)) {
     const auto entry = entries.read<Elf64_Rela>(at);
     if (!entry) break;
-    if (ELF64_R_TYPE(entry->r_info) != R_X86_64_COPY) continue;
+    if (ELF64_R_TYPE(entry->r_info) != arch::kCopied) continue;
     const auto symbol = symbol_table.read<Elf64_Sym>(ELF64_R_SYM(entry->r_info) * sizeof(Elf64_Sym));
     const auto name = symbol ? image->bytes_at(*names).text(symbol->st_name, kMostName) : std::nullopt;
     copies.push_back({name ? std::string(*name) : std::string(), entry->r_offset});

@@ -7,12 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "arch/abi/elf.h"
 #include "engine/elf/elf_file.h"
 
 namespace uprobe::elf {
 
-inline constexpr std::uint32_t kRelative = 8;    // R_X86_64_RELATIVE: *place = base + addend
-inline constexpr std::uint32_t kIrelative = 37;  // R_X86_64_IRELATIVE: *place = (base + addend)()
+using arch::kIrelative;
+using arch::kRelative;
 
 struct Relocation {
   std::uint64_t place = 0;  // link-time address
@@ -24,7 +25,7 @@ struct Relocation {
 // table that makes no sense is skipped.
 std::vector<Relocation> relocations_of(const ElfFile& file);
 
-// A program's own copy of a library's data (R_X86_64_COPY). The dynamic linker directs all uses of the name to the copy.
+// A program's own copy of a library's data (a copy relocation). The dynamic linker directs all uses of the name to the copy.
 struct CopiedSymbol {
   std::string name;  // without version
   std::uint64_t place = 0;

@@ -2,9 +2,12 @@
 #include "engine/elf/rseq_sections.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
 #include <unordered_map>
 
+#include "arch/abi/rseq.h"
 #include "engine/elf/image.h"
 #include "engine/elf/relocations.h"
 
@@ -13,9 +16,9 @@ namespace {
 
 // struct rseq_cs: u32 version, u32 flags, u64 start_ip, u64 post_commit_offset, u64 abort_ip; aligned to its size.
 constexpr std::uint64_t kStart = 8, kLength = 16, kAbort = 24, kSize = 32;
-// The kernel requires this before every abort handler, so that an attacker cannot choose where the jump leads (glibc's
-// bits/rseq.h; the displacement of an ud1).
-constexpr std::uint8_t kSignature[] = {0x53, 0x30, 0x05, 0x53};
+// The kernel requires this before every abort handler, so that an attacker cannot choose where the jump leads.
+constexpr auto kSignature =
+    std::bit_cast<std::array<std::uint8_t, sizeof shared::kRseqSignature>>(shared::kRseqSignature);
 
 // The addresses after the signature's occurrences in code, sorted: all abort handlers, and rarely other places.
 std::vector<std::uint64_t> signed_places(const Image& image) {
@@ -28,7 +31,7 @@ std::vector<std::uint64_t> signed_places(const Image& image) {
     const std::uint8_t* at = code.data();
     const std::uint8_t* const end = at + code.size();
     while ((at = static_cast<const std::uint8_t*>(
-                ::memmem(at, static_cast<std::size_t>(end - at), kSignature, sizeof kSignature))) != nullptr) {
+                ::memmem(at, static_cast<std::size_t>(end - at), kSignature.data(), sizeof kSignature))) != nullptr) {
       at += sizeof kSignature;
       if (at == end) break;
       found.push_back(segment.address + static_cast<std::uint64_t>(at - code.data()));
@@ -74,12 +77,9 @@ class Descriptors {
     }
   }
 
-  // Whether the signature before `abort` is a number that an instruction loads or pushes: code that registers an rseq area
-  // passes it to the kernel (rseq(2)). Handlers use ud1 or nop with it as a displacement, which looks different.
+  // Whether the signature before `abort` belongs to an instruction that loads it, and to no handler.
   bool is_loaded_number(std::uint64_t abort) const {
-    constexpr std::uint8_t kMove = 0xb8, kMoveMask = 0xf8, kPush = 0x68;
-    const std::uint8_t before = image_.bytes_at(abort - sizeof kSignature - 1).read<std::uint8_t>(0).value_or(0);
-    return (before & kMoveMask) == kMove || before == kPush;
+    return arch::loads_number(image_.bytes_at(abort - sizeof kSignature - 1).read<std::uint8_t>(0).value_or(0));
   }
 
   // Descriptors that the program makes at run time: it is unknown which part of the function with the abort handler they name,
@@ -91,12 +91,7 @@ class Descriptors {
       if (const auto range = file.range_at(address)) found_.push_back({*range, abort, false});
     };
     add_function(abort);
-    constexpr std::uint8_t kJump = 0xe9, kShortJump = 0xeb;
-    const BytesView code = image_.bytes_at(abort);
-    const std::uint8_t opcode = code.read<std::uint8_t>(0).value_or(0);
-    if (opcode == kJump) add_function(abort + 5 + static_cast<std::uint64_t>(code.read<std::int32_t>(1).value_or(0)));
-    if (opcode == kShortJump)
-      add_function(abort + 2 + static_cast<std::uint64_t>(code.read<std::int8_t>(1).value_or(0)));
+    if (const auto target = arch::jump_target(image_.bytes_at(abort).span(), abort)) add_function(*target);
   }
 
   std::vector<RseqSection> take() {

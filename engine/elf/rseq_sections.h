@@ -24,7 +24,7 @@ struct RseqSection {
 };
 
 // By address: the descriptors of the section __rseq_cs, and descriptors anywhere in the file's data whose abort handler stands
-// after the usual signature of x86 (glibc registers no other). If the file has no descriptor for such a handler, the program
+// after the usual signature (glibc registers no other). If the file has no descriptor for such a handler, the program
 // makes it at run time: then the whole functions of the handler and of its jump targets.
 std::vector<RseqSection> rseq_sections(const ElfFile& file);
 

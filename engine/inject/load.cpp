@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "arch/abi/address_space.h"
+#include "arch/abi/processor.h"
 #include "engine/inject/seccomp.h"
 #include "engine/process/fd_transfer.h"
 #include "engine/process/task_number.h"
@@ -66,12 +68,8 @@ Status map_mailbox(Target& target, Addr at) {
 
 // Far from all code: rings may be gigabytes, and displaced copies need the room within 2 GiB of code. A random address, which
 // nothing outside the process can know.
-//
-// Below the libraries, which are at 0x7f...; programs are at 0x55... or at low addresses. gcc's thread sanitizer ends a program
-// that has anything between 0x568000000000 and 0x7e8000000000, the address sanitizer below 0x10007fff8000 (their shadow memory
-// on x86-64).
 Addr place_far_from_code(std::uint64_t bytes) {
-  constexpr std::uint64_t kLowest = 0x7e81'0000'0000, kHighest = 0x7ef0'0000'0000, kPage = 4096;
+  constexpr std::uint64_t kLowest = arch::kFarLowest, kHighest = arch::kFarHighest, kPage = 4096;
   std::uint64_t random = 0;
   const bool is_random = ::getrandom(&random, sizeof random, 0) == sizeof random;
   const std::uint64_t pages = bytes < kHighest - kLowest ? (kHighest - kLowest - bytes) / kPage : 0;
@@ -109,7 +107,7 @@ Status install_handlers(Target& target, const MappedAgent& agent, Addr scratch, 
   const Addr restorer = agent.place(agent.header.restorer);
   const Addr trap = agent.place(agent.header.trap_entry), fault = agent.place(agent.header.fault_entry);
   for (std::uint32_t i = 0; i < shared::kAppSignals; ++i) {
-    const int signal = static_cast<int>(shared::kAppSignalNumbers[i]);
+    const int signal = static_cast<int>(shared::kFaultSignalNumbers[i]);
     const Addr entry = signal == SIGTRAP ? trap : fault;
     if (Status s = install_handler(target, scratch, signal, entry, restorer, block.head().actions[i]); !s) return s;
   }
@@ -190,8 +188,7 @@ Result<Block> place_block(Target& target, const MappedAgent& agent, const trace:
   block->head().sessions[0].area = area_base->value;
   block->head().session_count = 1;
   block->head().stack_end = end_of_stack(target);
-  constexpr unsigned long kFsgsbase = 2;  // HWCAP2_FSGSBASE (uapi/asm/hwcap2.h)
-  if ((::getauxval(AT_HWCAP2) & kFsgsbase) != 0) block->head().flags |= shared::kBlockFsgsbase;
+  if (arch::has_thread_pointer_instruction()) block->head().flags |= shared::kBlockReadsThreadPointer;
   if (is_data(target, agent.place(agent.header.visible_restorer))) block->head().flags |= shared::kBlockLeadsBack;
   if (may_be_killed_for_calls(target.pid())) block->head().flags |= shared::kBlockFiltered;
   name_process(block->head(), target.pid());
@@ -223,7 +220,7 @@ Status uninstall_handlers(Target& target, Block& block) {
     const shared::KernelSigaction action{before.handler, before.flags, before.restorer, before.mask};
     if (Status s = target.write(*scratch, &action, sizeof action); !s) return s;
     auto done = checked_call(target, "rt_sigaction", SYS_rt_sigaction,
-                             {std::uint64_t{shared::kAppSignalNumbers[i]}, scratch->value, 0, 8, 0, 0});
+                             {std::uint64_t{shared::kFaultSignalNumbers[i]}, scratch->value, 0, 8, 0, 0});
     if (!done) return done.error();
   }
   return ok();

@@ -2,13 +2,13 @@
 // Numbers as text, for the output formats. The functions write to `at`, where there must be room, and return the end.
 #pragma once
 
-#include <emmintrin.h>
-
 #include <array>
 #include <bit>
 #include <charconv>
 #include <cstdint>
 #include <cstring>
+
+#include "arch/abi/hex_digits.h"
 
 namespace uprobe::format {
 
@@ -35,17 +35,11 @@ inline char* put_six(char* at, std::uint32_t value) {
   return at + 6;
 }
 
-// Lower-case hexadecimal without padding. Always overwrites 16 bytes: the nibbles are spread to bytes and become text in one
-// step.
+// Lower-case hexadecimal without padding. Always overwrites 16 bytes.
 inline char* put_hex(char* at, std::uint64_t value) {
   const auto digits = (static_cast<unsigned>(std::bit_width(value | 1)) + 3) / 4;
   const std::uint64_t left = value << (64 - 4 * digits);  // the first digit is the highest
-  const __m128i low = _mm_set1_epi8(0x0f);
-  const __m128i bytes = _mm_cvtsi64_si128(static_cast<long long>(__builtin_bswap64(left)));
-  const __m128i nibbles = _mm_unpacklo_epi8(_mm_and_si128(_mm_srli_epi64(bytes, 4), low), _mm_and_si128(bytes, low));
-  const __m128i letters = _mm_and_si128(_mm_cmpgt_epi8(nibbles, _mm_set1_epi8(9)), _mm_set1_epi8('a' - '0' - 10));
-  const __m128i text = _mm_add_epi8(_mm_add_epi8(nibbles, _mm_set1_epi8('0')), letters);
-  std::memcpy(at, &text, sizeof text);
+  arch::put_hex_digits(at, left);
   return at + digits;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Three steps, each for all patches before the next, so that the processors are serialized three times in all, for any number
-// of patches. The kernel changes its own text in the same way (arch/x86/kernel/alternative.c, smp_text_poke_batch_finish).
+// of patches. The kernel changes its own text in the same way (smp_text_poke_batch_finish).
 //
 // One byte is written at once or not at all, and a processor that is about to execute the old instruction executes either it or
 // the breakpoint. The four bytes after it may be written in pieces (the kernel copies them, and they may span two cache lines

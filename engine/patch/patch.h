@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Changes the text of a running process from the original to a jump, or back, while its threads may be anywhere.
 //
-//     original      48 89 5c 24 08     mov %rbx,8(%rsp)
-//                   cc 89 5c 24 08     a thread that arrives traps; the agent sends it to the copy
-//                   cc 12 34 56 78     the bytes after the first, which no thread executes now
-//     jump          e9 12 34 56 78
+//     original      o o o o o     an instruction, or several
+//                   B o o o o     a breakpoint: a thread that arrives traps; the agent sends it to the copy
+//                   B j j j j     the bytes after the first, which no thread executes now
+//     jump          J j j j j
 //
 // and back in the reverse order. Between two of these steps every processor has to have seen the earlier one (serialize.h).
 // Each point is published before the first step, so that the agent knows where to send a thread that traps, and stays
@@ -40,7 +40,7 @@ enum class Patched : std::uint8_t {
   done,
   refused,     // the text was not `before`, or was changed by another process: left as it was found
   failed,      // it could not be read or written; bytes already written were restored where that was possible
-  breakpoint,  // its first byte is 0xcc and has to stay, because the bytes after it could not be changed safely
+  breakpoint,  // one is its first byte and has to stay, because the bytes after it could not be changed safely
 };
 
 // The patch from the armed text of a point to the original.

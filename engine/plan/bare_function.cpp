@@ -83,7 +83,7 @@ class BareFlow {
   void check_stack(std::uint64_t at, const arch::StackUse& use, const TrackedStack& stack) {
     if (use.writes && is_return_address(*use.writes, stack))
       refuse(at, "an instruction that changes its return address");
-    const auto after = stack_behind(use, stack).rsp;
+    const auto after = stack_behind(use, stack).sp;
     if (after && *after > 0) refuse(at, "an instruction that takes its return address from the stack");
   }
 
@@ -92,9 +92,9 @@ class BareFlow {
     for (const std::uint64_t at : returns_) {
       const auto decoded = arch::decode(flow_.bytes_at(at).first(lengths_.at(at)), Addr{at});
       if (!decoded || !decoded->is_return) continue;
-      const auto rsp = stacks_.at(at).rsp;
-      if (!rsp) return refuse(at, "a return instruction whose place on the stack is not known");
-      if (*rsp != 0) return refuse(at, "a return instruction that is none of a call");
+      const auto sp = stacks_.at(at).sp;
+      if (!sp) return refuse(at, "a return instruction whose place on the stack is not known");
+      if (*sp != 0) return refuse(at, "a return instruction that is none of a call");
     }
   }
 

@@ -40,7 +40,7 @@ void FunctionEntries::read(const FileFlow& flow, const elf::Range& code) {
     if (!arch::scan(flow.bytes_at(*at), Addr{*at}, insn)) continue;
     // A register and a 32-bit displacement make an address only where addresses have 32 bits.
     const bool has_low_addresses = !flow.file().is_position_independent();
-    if (insn.is_address_of && (insn.is_rip_relative || has_low_addresses)) note_pointer(flow, insn.operand);
+    if (insn.is_address_of && (insn.is_ip_relative || has_low_addresses)) note_pointer(flow, insn.operand);
     if (insn.has_immediate && has_low_addresses) note_pointer(flow, insn.immediate);
     const bool is_call = insn.leads == Leads::call;
     const bool is_jump = insn.leads == Leads::jump || insn.leads == Leads::jump_if;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "arch/code/scan.h"
+#include "arch/code/stack_patterns.h"
 #include "engine/plan/window.h"
 
 namespace uprobe::plan {
@@ -14,13 +15,9 @@ using shared::Reg;
 
 constexpr RegisterSet bit(Reg reg) { return RegisterSet{1} << static_cast<unsigned>(reg); }
 
-// In the machine's numbering. Nothing for rsp.
-constexpr Reg kRegisters[] = {Reg::ax, Reg::cx, Reg::dx,  Reg::bx,  Reg::sp,  Reg::bp,  Reg::si,  Reg::di,
-                              Reg::r8, Reg::r9, Reg::r10, Reg::r11, Reg::r12, Reg::r13, Reg::r14, Reg::r15};
-
 // How an instruction in front of a return changes the registers.
 struct Change {
-  std::uint32_t moves;  // rsp, up
+  std::uint32_t moves;  // the stack pointer, up
   RegisterSet others;
   std::optional<std::size_t> restored = {};  // index in kKeptRegisters
 };
@@ -31,28 +28,10 @@ std::optional<std::size_t> kept_index(Reg reg) {
   return static_cast<std::size_t>(found - std::begin(shared::kKeptRegisters));
 }
 
-std::optional<Change> pop_of(arch::Bytes code) {
-  constexpr std::uint8_t kRexB = 0x41, kPop = 0x58;
-  const bool is_upper = code.size() == 2 && code[0] == kRexB;
-  if (code.size() != (is_upper ? 2U : 1U) || (code.back() & 0xf8) != kPop) return std::nullopt;
-  const Reg reg = kRegisters[(code.back() & 7U) | (is_upper ? 8U : 0U)];
-  if (reg == Reg::sp) return std::nullopt;
-  return Change{8, bit(reg), kept_index(reg)};
-}
-
-// add $n, %rsp
-std::optional<Change> add_of(arch::Bytes code) {
-  constexpr std::uint8_t kRexW = 0x48, kByte = 0x83, kLong = 0x81, kToRsp = 0xc4;
-  if (code.size() < 4 || code[0] != kRexW || code[2] != kToRsp) return std::nullopt;
-  if (code[1] == kByte && code.size() == 4 && code[3] < 0x80) return Change{code[3], bit(Reg::flags)};
-  if (code[1] != kLong || code.size() != 7) return std::nullopt;
-  const std::uint32_t moves = code[3] | std::uint32_t{code[4]} << 8 | std::uint32_t{code[5]} << 16;
-  return code[6] == 0 ? std::optional(Change{moves, bit(Reg::flags)}) : std::nullopt;
-}
-
 std::optional<Change> change_of(arch::Bytes code) {
-  const auto pop = pop_of(code);
-  return pop ? pop : add_of(code);
+  const auto release = arch::stack_release(code);
+  if (!release) return std::nullopt;
+  return Change{release->moves, bit(release->changed), kept_index(release->changed)};
 }
 
 // In front of a place from which `restored` holds, an instruction is added: all words move up, and its own is the first. Nothing

@@ -5,7 +5,9 @@
 #include <optional>
 #include <string>
 
+#include "arch/code/instruction_bytes.h"
 #include "arch/code/scan.h"
+#include "arch/code/stack_patterns.h"
 #include "engine/base/text.h"
 #include "engine/plan/bare_function.h"
 
@@ -13,38 +15,7 @@ namespace uprobe::plan {
 namespace {
 
 using arch::Leads;
-
-// How much a near return takes from the stack; 0: it is none.
-std::uint16_t popped_by(arch::Bytes code) {
-  constexpr std::uint8_t kRepne = 0xf2, kRep = 0xf3, kReturn = 0xc3, kReturnAndPop = 0xc2;
-  std::size_t at = 0;
-  while (at < code.size() && (code[at] == kRep || code[at] == kRepne)) ++at;
-  if (at < code.size() && code[at] == kReturn) return 8;
-  if (at + 2 >= code.size() || code[at] != kReturnAndPop) return 0;
-  const unsigned more = code[at + 1] | unsigned{code[at + 2]} << 8;
-  return more <= 0xffff - 8 ? static_cast<std::uint16_t>(8 + more) : std::uint16_t{0};
-}
-
-// What an instruction does to the stack pointer, as far as it matters for a return behind it.
-enum class StackMove { none, to_another, to_frame };
-
-// A return behind a move of the stack pointer to wherever is a jump in disguise: OCaml raises exceptions so, and contexts are
-// switched so. Behind one to the function's own frame it is a return.
-StackMove stack_move_of(arch::Bytes code) {
-  constexpr std::uint8_t kLeave = 0xc9, kPopRsp = 0x5c, kLoad = 0x8b, kStore = 0x89, kAddress = 0x8d, kXchg = 0x87;
-  constexpr unsigned kRsp = 4, kRbp = 5;
-  if (code[0] == kLeave) return StackMove::to_frame;
-  if (code[0] == kPopRsp) return StackMove::to_another;
-  if (code.size() < 3 || (code[0] & 0xf8) != 0x48) return StackMove::none;  // REX.W
-  const unsigned reg = (code[2] >> 3 & 7) | (code[0] & 4U) << 1, rm = (code[2] & 7) | (code[0] & 1U) << 3;
-  const bool is_register = code[2] >= 0xc0;
-  if (code[1] == kAddress) return reg == kRsp ? StackMove::to_frame : StackMove::none;
-  if (code[1] == kXchg) return reg == kRsp || (is_register && rm == kRsp) ? StackMove::to_another : StackMove::none;
-  const bool loads = code[1] == kLoad && reg == kRsp, stores = code[1] == kStore && is_register && rm == kRsp;
-  if (!loads && !stores) return StackMove::none;
-  const bool is_frame = loads ? is_register && rm == kRbp : reg == kRbp;
-  return is_frame ? StackMove::to_frame : StackMove::to_another;
-}
+using arch::StackMove;
 
 class Finder {
  public:
@@ -129,7 +100,7 @@ class Finder {
 
   // Along the code that comes before a return without a branch.
   void note_stack(std::uint64_t at, const arch::Scanned& insn) {
-    const StackMove move = stack_move_of(flow_.bytes_at(at).first(insn.length));
+    const StackMove move = arch::stack_move_of(flow_.bytes_at(at).first(insn.length));
     const bool is_elsewhere = insn.leads != Leads::on && insn.leads != Leads::out;
     if (is_elsewhere || flow_.is_arrival(at) || move == StackMove::to_frame) on_another_stack_ = false;
     if (move == StackMove::to_another) on_another_stack_ = true;
@@ -157,7 +128,7 @@ class Finder {
     const auto code = flow_.bytes_at(at).first(insn.length);
     const auto decoded = arch::decode(code, Addr{at});
     if (!decoded || !decoded->is_return) return true;
-    const std::uint16_t pops = popped_by(code);
+    const std::uint16_t pops = arch::popped_by(code);
     if (pops == 0 || on_another_stack_)
       return refuse("has at " + place(at) + " a return instruction that is none of a call");
     on_another_stack_ = false;
@@ -197,14 +168,12 @@ class Finder {
 
   // An entry of the procedure linkage table.
   bool is_linkage(std::uint64_t target) const {
-    constexpr std::uint8_t kEndbr[] = {0xf3, 0x0f, 0x1e, 0xfa};
-    auto code = flow_.bytes_at(target);
-    if (code.size() > sizeof kEndbr && std::equal(std::begin(kEndbr), std::end(kEndbr), code.begin())) {
-      code = code.subspan(sizeof kEndbr);
-      target += sizeof kEndbr;
-    }
+    const auto bytes = flow_.bytes_at(target);
+    const std::size_t pad = arch::landing_pad_bytes(bytes);
+    const auto code = bytes.subspan(pad);
+    target += pad;
     arch::Scanned insn;
-    return arch::scan(code, Addr{target}, insn) && insn.leads == Leads::jump_by_memory && insn.is_rip_relative;
+    return arch::scan(code, Addr{target}, insn) && insn.leads == Leads::jump_by_memory && insn.is_ip_relative;
   }
 
   enum class Name { none, part, function };

@@ -6,6 +6,7 @@
 #include <future>
 #include <thread>
 
+#include "arch/code/instruction_bytes.h"
 #include "arch/code/scan.h"
 #include "engine/elf/code_pointers.h"
 #include "engine/elf/eh_frame.h"
@@ -295,12 +296,11 @@ bool FileFlow::has_unreached(const elf::Range& range, const SegmentMap& code) co
 // Whether every branch leads to an instruction: or behind a prefix, as glibc jumps over the lock of a single-threaded
 // program. What values name need not be code.
 bool FileFlow::is_consistent(const SweptFunction& function, const SegmentMap& code) const {
-  constexpr std::uint8_t kLock = 0xf0;
   const elf::Range& range = function.range;
   for (const AddressBits* bits : {&code.jumped, &code.entered})
     for (auto at = bits->next(range.begin, range.end); at; at = bits->next(*at + 1, range.end)) {
       if (code.starts.test(*at)) continue;
-      if (!code.starts.test(*at - 1) || bytes_at(*at - 1)[0] != kLock) return false;
+      if (!code.starts.test(*at - 1) || !arch::is_skippable_prefix(bytes_at(*at - 1)[0])) return false;
     }
   return true;
 }

@@ -43,7 +43,7 @@ struct SegmentMap {
   elf::Segment segment;
   std::span<const std::uint8_t> bytes;
   // By values in code and data that could be addresses, and by what may be code; of segments without code, by the
-  // rip-relative operands of functions.
+  // operands relative to the instruction pointer of functions.
   AddressBits named;
   // Of executable segments only.
   AddressBits jumped;   // to, by a direct jump of the same function

@@ -137,10 +137,10 @@ void Sweep::note(SegmentMap& segment, const Step& step) {
   if (insn.is_padding) segment.padding.set(step.address);
   if (insn.leads != Leads::on) note_flow(segment, step);
   // A register and a 32-bit displacement make an address only where addresses have 32 bits.
-  if (insn.has_operand && (insn.is_rip_relative || !is_position_independent_))
-    note_value(segment, insn.operand, insn.is_address_of, insn.is_rip_relative);
+  if (insn.has_operand && (insn.is_ip_relative || !is_position_independent_))
+    note_value(segment, insn.operand, insn.is_address_of, insn.is_ip_relative);
   if (insn.has_immediate && !is_position_independent_) note_value(segment, insn.immediate, true, false);
-  if (insn.is_address_of && insn.is_rip_relative && function_ != nullptr) seen_.made.push_back(insn.operand);
+  if (insn.is_address_of && insn.is_ip_relative && function_ != nullptr) seen_.made.push_back(insn.operand);
 }
 
 void Sweep::note_flow(SegmentMap& segment, const Step& step) {
@@ -179,7 +179,7 @@ void Sweep::note_value(SegmentMap& segment, std::uint64_t value, bool is_made, b
 void Sweep::note_memory_jump(const Step& step) {
   function_->jumps_by_pointer = true;
   // Pointers in a file's data are looked for at multiples of eight.
-  const bool is_table = step.insn.has_operand && !step.insn.is_rip_relative && map_.at(step.insn.operand) != nullptr;
+  const bool is_table = step.insn.has_operand && !step.insn.is_ip_relative && map_.at(step.insn.operand) != nullptr;
   const bool is_known = function_->trouble == FlowTrouble::none;
   if (is_table && is_known && step.insn.operand % 8 != 0) function_->trouble = FlowTrouble::jump_table;
 }

@@ -5,9 +5,9 @@
 // code that makes it, all of which a FlowMap knows. Only an address that is computed right here can be one that nothing
 // names. Compilers compute one for a switch in position-independent code:
 //
-//   lea table(%rip),%rdx;  movslq (%rdx,%rax,4),%rax;  add %rdx,%rax;  jmp *%rax
+//   the address of a table;  four bytes of it, sign-extended;  the sum of both;  a jump to that
 //
-// with the distances of the cases from the table in it; and for a computed goto (&&base + distances[i]) the same with
+// with the distances of the cases from the table in it (arch::RegisterValue); and for a computed goto (&&base + distances[i]) the same with
 // distances from a label. Anything else that is computed is not known.
 #pragma once
 
@@ -33,7 +33,7 @@ class FunctionCode {
   // Where the value comes from that a register holds before the instruction at `address`, on every way there that the
   // code shows.
   struct Origin {
-    arch::RegisterValue value;   // none of those that say "same" or "copy"
+    arch::RegisterValue value;  // none of those that say "same" or "copy"
     std::uint64_t address = 0;  // of the instruction that makes it
   };
   std::vector<Origin> origins(unsigned reg, std::uint64_t address) const;
@@ -41,7 +41,7 @@ class FunctionCode {
   // Whether control comes from one instruction to the other on one way only, which leaves the register alone.
   bool keeps(unsigned reg, std::uint64_t from, std::uint64_t to) const;
   const elf::Range& range() const { return range_; }
-  // The addresses that the function makes with lea, each once.
+  // The addresses that the function makes by adding to its own, each once.
   const std::vector<std::uint64_t>& addresses_made() const { return seen_.made; }
   std::span<const std::uint8_t> bytes_at(std::uint64_t address) const { return map_.bytes_at(address); }
   // Whether so many steps are left; they are spent.

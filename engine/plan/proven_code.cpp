@@ -99,7 +99,7 @@ bool ProvenCode::add_tables() {
     if (function.trouble != FlowTrouble::jump_table && !function.jumps_anywhere) continue;
     const elf::Range& range = function.range;
     for (auto at = reach_.next_start(range.begin, range.end); at; at = reach_.next_start(*at + 1, range.end)) {
-      if (!arch::scan(flow_.bytes_at(*at), Addr{*at}, insn) || !insn.is_address_of || !insn.is_rip_relative) continue;
+      if (!arch::scan(flow_.bytes_at(*at), Addr{*at}, insn) || !insn.is_address_of || !insn.is_ip_relative) continue;
       const std::vector<std::uint64_t> targets = flow_.table_at(insn.operand);
       if (!spend(1 + targets.size())) return false;
       for (const std::uint64_t target : targets)
@@ -174,7 +174,8 @@ bool ProvenCode::leads_on_from_call(std::uint64_t label) const {
     return false;
   std::uint64_t at = label;
   for (; at - label <= kMostBytes && !reach_.is_start(at); at += insn.length)
-    if (!arch::scan(flow_.bytes_at(at), Addr{at}, insn) || !is_likely_code(flow_.file(), reach_, at, insn)) return false;
+    if (!arch::scan(flow_.bytes_at(at), Addr{at}, insn) || !is_likely_code(flow_.file(), reach_, at, insn))
+      return false;
   if (!reach_.is_start(at)) return false;
   const auto bytes = flow_.bytes_at(label).first(at - label);
   const auto is_printed = [](std::uint8_t byte) { return byte >= ' ' && byte < 0x7f; };

@@ -5,40 +5,11 @@
 #include <utility>
 
 #include "arch/code/scan.h"
+#include "arch/code/stack_patterns.h"
 
 namespace uprobe::plan {
-namespace {
 
 using arch::Leads;
-
-constexpr unsigned kNone = 16;
-
-// The register of `push %reg` or `pop %reg`, whose opcodes begin at `first`; kNone: it is another instruction.
-unsigned stack_register(std::span<const std::uint8_t> insn, std::uint8_t first) {
-  const bool is_high = insn.size() == 2 && insn[0] == 0x41;  // REX.B
-  const std::uint8_t opcode = insn.back();
-  if ((insn.size() != 1 && !is_high) || (opcode & 0xf8) != first) return kNone;
-  return (opcode & 7U) + (is_high ? 8U : 0U);
-}
-
-// sub $SIZE, %rsp
-bool reserves_stack(std::span<const std::uint8_t> insn) {
-  return insn.size() >= 4 && insn[0] == 0x48 && (insn[1] == 0x83 || insn[1] == 0x81) && insn[2] == 0xec;
-}
-
-// Whether the instruction, at a function's beginning, reads the return address from (%rsp) or drops it by adding to %rsp.
-bool uses_return_address(std::span<const std::uint8_t> insn) {
-  constexpr std::uint8_t kLoad = 0x8b, kExchange = 0x87, kAdd = 0x03, kAddByte = 0x83, kAddLong = 0x81, kLea = 0x8d;
-  constexpr std::uint8_t kAddToSp = 0xc4, kLeaOfSp = 0x64, kSib = 0x24;
-  if (insn.size() < 4 || (insn[0] & 0xf8) != 0x48) return false;  // REX.W
-  const std::uint8_t opcode = insn[1], modrm = insn[2];
-  if (opcode == kAddByte || opcode == kAddLong) return modrm == kAddToSp;
-  if (opcode == kLea) return modrm == kLeaOfSp && insn[3] == kSib;
-  const bool is_top = (modrm & 0xc7) == 0x04 && insn[3] == kSib;
-  return is_top && (opcode == kLoad || opcode == kExchange || opcode == kAdd);
-}
-
-}  // namespace
 
 std::span<const std::uint8_t> code_bytes(const elf::ElfFile& file, std::uint64_t from) {
   for (const elf::Segment& s : file.segments()) {
@@ -118,7 +89,7 @@ void Reach::follow(std::uint64_t at) {
     note_operands(insn);
     const bool has_target = insn.leads == Leads::jump || insn.leads == Leads::jump_if || insn.leads == Leads::call;
     if (has_target) arrive(insn.target);
-    // An int3 that control reaches is no padding: its handler goes on after it.
+    // A breakpoint that control reaches is no padding: its handler goes on after it.
     const bool goes_on = insn.falls_through || insn.is_padding;
     if (!goes_on || (insn.leads == Leads::call && takes_return_address(insn.target, at))) return;
     at += insn.length;
@@ -128,7 +99,7 @@ void Reach::follow(std::uint64_t at) {
 
 void Reach::note_operands(const arch::Scanned& insn) {
   // A register and a 32-bit displacement make an address only where addresses have 32 bits.
-  if (insn.has_operand && (insn.is_rip_relative || !is_position_independent_))
+  if (insn.has_operand && (insn.is_ip_relative || !is_position_independent_))
     if (Area* area = area_of(insn.operand)) (insn.is_address_of ? area->taken : area->read).set(insn.operand);
   if (insn.has_immediate && !is_position_independent_)
     if (Area* area = area_of(insn.immediate)) area->taken.set(insn.immediate);
@@ -161,31 +132,30 @@ bool Reach::is_fallen_into(const Area& area, std::uint64_t at) {
   return false;
 }
 
-// `call over; .string "..."; over: pop %rdi`. vfork() puts it back. A load of it, or dropping it, counts only in the caller's
+// A call over a string, whose address is then taken from the stack. vfork() puts it back. A load of it, or dropping it, counts only in the caller's
 // own function: other functions load it to learn where they were called from, and return.
 bool Reach::takes_return_address(std::uint64_t callee, std::uint64_t caller) const {
   constexpr int kMostInstructions = 8;
-  constexpr std::uint8_t kPush = 0x50, kPop = 0x58;
   const auto is_local = [this, callee, caller] {
     const auto function = file_.range_at(callee);
     return function && callee != function->begin && function->holds(caller);
   };
   auto code = code_bytes(file_, callee);
   arch::Scanned insn;
-  unsigned taken = kNone;
+  unsigned taken = arch::kNoRegister;
   for (int i = 0; i < kMostInstructions && arch::scan(code, Addr{callee}, insn); ++i) {
     const auto bytes = code.first(insn.length);
-    const unsigned pushed = stack_register(bytes, kPush);
-    if (taken == kNone && pushed != kNone) return false;
-    if (pushed != kNone && pushed == taken) return false;
-    if (taken == kNone) taken = stack_register(bytes, kPop);
-    if (taken == kNone && reserves_stack(bytes)) return false;
-    if (taken == kNone && uses_return_address(bytes)) return is_local();
+    const unsigned pushed = arch::pushed_register(bytes);
+    if (taken == arch::kNoRegister && pushed != arch::kNoRegister) return false;
+    if (pushed != arch::kNoRegister && pushed == taken) return false;
+    if (taken == arch::kNoRegister) taken = arch::popped_register(bytes);
+    if (taken == arch::kNoRegister && arch::reserves_stack(bytes)) return false;
+    if (taken == arch::kNoRegister && arch::uses_return_address(bytes)) return is_local();
     if (!insn.falls_through || (insn.leads != Leads::on && insn.leads != Leads::system_call)) break;
     code = code.subspan(insn.length);
     callee += insn.length;
   }
-  return taken != kNone;
+  return taken != arch::kNoRegister;
 }
 
 bool Reach::is_start(std::uint64_t address) const {

@@ -8,18 +8,17 @@
 #include <cstring>
 #include <optional>
 
-#include "arch/code/decode.h"
+#include "arch/code/call_patterns.h"
 #include "arch/code/relocate.h"
 #include "arch/code/scan.h"
-#include "arch/code/call_patterns.h"
+#include "engine/plan/followed_calls.h"
 
 namespace uprobe::plan {
 namespace {
 
+using arch::Bytes;
 using arch::Leads;
-using Bytes = std::span<const std::uint8_t>;
 
-constexpr std::uint8_t kSyscall[] = {0x0f, 0x05};
 constexpr std::uint32_t kFromMemory = ~1u;  // no constant
 
 shared::PointRole clone_role(std::uint32_t number) {
@@ -29,24 +28,8 @@ shared::PointRole clone_role(std::uint32_t number) {
 }
 
 // Whether a function names exit_group. glibc's _exit keeps the number in another register and goes round a loop, so that
-// the last constant moved to eax says nothing.
-bool names_exit_group(Bytes code) {
-  constexpr std::uint8_t kNumber[] = {SYS_exit_group, 0, 0, 0};
-  return std::search(code.begin(), code.end(), std::begin(kNumber), std::end(kNumber)) != code.end();
-}
-
-// Whether a load ends with the instruction at code[at] and is not only the end of that one: `mov $8,%r8d` ends with the bytes
-// of `mov $8,%eax`. The short forms are two instructions.
-bool is_whole(const NumberLoad& load, std::size_t at) {
-  constexpr std::size_t kLongestOfTwo = 4;
-  return load.length <= kLongestOfTwo || load.position == at;
-}
-
-// Whether the instruction is a mov to %eax, %edx or %edi, as the agent can make it in a thread's stead.
-bool is_mov_before_open(Bytes insn) {
-  const auto load = register_load(insn);
-  return load && insn.size() == shared::kBeforeOpen && (load->reg == 0 || load->reg == 2 || load->reg == 7);
-}
+// the last one that is loaded says nothing.
+bool names_exit_group(Bytes code) { return arch::names_call(code, SYS_exit_group); }
 
 // Of sites from `first` on, those that a branch of their function leads to: their calls are watched themselves.
 void watch_calls_entered(std::vector<SystemCallSite>& sites, std::size_t first,
@@ -67,24 +50,25 @@ void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool a
   Bytes before;
   arch::Scanned insn;
   std::uint32_t number = ~0u;
-  std::array<std::uint32_t, kRegisters> loaded;
+  std::array<std::uint32_t, arch::kGeneralRegisters> loaded;
   loaded.fill(~0u);
   for (std::size_t at = 0; at < code.size();) {
     const Bytes rest = code.subspan(at);
     if (!arch::scan(rest, Addr{begin + at}, insn)) break;
     if (insn.leads == Leads::jump || insn.leads == Leads::jump_if) targets.push_back(insn.target - begin + offset);
-    if (loads_ax_from_memory(rest.first(insn.length))) number = kFromMemory;
-    if (const auto load = register_load(rest.first(insn.length))) loaded[load->reg] = load->number;
-    if (const auto reg = copied_to_ax(rest.first(insn.length))) number = loaded[*reg];
-    if (const auto load = number_load_ending(code, at + insn.length); load && is_whole(*load, at))
+    if (arch::loads_number_from_memory(rest.first(insn.length))) number = kFromMemory;
+    if (const auto load = arch::register_load(rest.first(insn.length))) loaded[load->reg] = load->number;
+    if (const auto reg = arch::copied_to_number(rest.first(insn.length))) number = loaded[*reg];
+    if (const auto load = arch::number_load_ending(code, at + insn.length); load && arch::is_whole(*load, at))
       number = load->number;
     if (insn.leads == Leads::call || insn.leads == Leads::call_indirect) number = ~0u;
-    const bool is_syscall = insn.length == 2 && std::equal(std::begin(kSyscall), std::end(kSyscall), rest.begin());
-    if (is_syscall && !any && is_open_call(number) && is_mov_before_open(before))
+    const bool is_syscall = arch::is_system_call(rest.first(insn.length));
+    if (is_syscall && !any && is_open_call(number) && arch::is_load_before_open(before))
       sites.push_back({offset + at - shared::kBeforeOpen, shared::PointRole::open_call});
     else if (is_syscall && (any || number == kFromMemory || is_followed_call(number)))
       sites.push_back({offset + at, shared::PointRole::system_call});
-    if (is_syscall && is_clone_call(number)) sites.push_back({offset + at + 2, clone_role(number)});
+    if (is_syscall && is_clone_call(number))
+      sites.push_back({offset + at + shared::kSystemCallBytes, clone_role(number)});
     before = rest.first(insn.length);
     at += insn.length;
   }
@@ -106,7 +90,7 @@ std::optional<elf::Range> function_at(const elf::ElfFile& file, std::uint64_t ad
 // A call in code of unknown extent: the number is loaded right before, and decoding leads from there to the call.
 void add_by_pattern(Bytes code, std::size_t at, std::uint64_t address, std::uint64_t offset,
                     std::vector<SystemCallSite>& sites) {
-  const auto load = number_before(code, at);
+  const auto load = arch::number_before(code, at);
   if (!load || (!is_followed_call(load->number) && !is_clone_call(load->number))) return;
   std::size_t place = load->position;
   while (place < at) {
@@ -116,7 +100,7 @@ void add_by_pattern(Bytes code, std::size_t at, std::uint64_t address, std::uint
   }
   if (place != at) return;
   if (is_clone_call(load->number))
-    sites.push_back({offset + at + 2, clone_role(load->number)});
+    sites.push_back({offset + at + shared::kSystemCallBytes, clone_role(load->number)});
   else
     sites.push_back({offset + at, shared::PointRole::system_call});
 }
@@ -124,39 +108,7 @@ void add_by_pattern(Bytes code, std::size_t at, std::uint64_t address, std::uint
 // Where handlers return to: bytes that debuggers and unwinders know, so they are the same everywhere. Code without
 // unwind information, as in musl, is left alone: there the unwinders have nothing but the bytes (see preload/returns.cpp).
 bool is_signal_return(const elf::ElfFile& file, Bytes code, std::size_t at, std::uint64_t address) {
-  constexpr std::uint8_t kNumber[] = {0x48, 0xc7, 0xc0, SYS_rt_sigreturn, 0, 0, 0};  // mov $15, %rax
-  if (at < sizeof kNumber || !std::equal(std::begin(kNumber), std::end(kNumber), code.begin() + (at - sizeof kNumber)))
-    return false;
-  return file.is_signal_return(address);
-}
-
-// A function that makes whatever call its first argument names, and returns: nothing but moves between the two. In static musl
-// all calls that can be cancelled are made there by a program that cancels no thread (src/thread/__syscall_cp.c, compiled).
-bool is_any_call(Bytes code, std::size_t at, std::uint64_t address) {
-  constexpr std::uint8_t kNumber[] = {0x48, 0x89, 0xf8}, kReturn = 0xc3;  // mov %rdi, %rax
-  constexpr std::size_t kLongest = 40;
-  if (at < kLongest || at + 2 >= code.size() || code[at + 2] != kReturn) return false;
-  const auto window = code.subspan(at - kLongest, kLongest);
-  const auto number = std::search(window.begin(), window.end(), std::begin(kNumber), std::end(kNumber));
-  if (number == window.end()) return false;
-  std::size_t place = at - static_cast<std::size_t>(window.end() - number);
-  while (place < at) {
-    const auto insn = arch::decode_fully(code.subspan(place), Addr{address - (at - place)});
-    if (!insn || insn->mnemonic != "mov") return false;
-    place += insn->length;
-  }
-  return place == at;
-}
-
-// The next bytes of a call from code[from] on; its size: there are none. The second one is much rarer in code than the first.
-std::size_t next_syscall(Bytes code, std::size_t from) {
-  for (std::size_t second = from + 1; second < code.size(); ++second) {
-    const void* found = std::memchr(code.data() + second, kSyscall[1], code.size() - second);
-    if (found == nullptr) break;
-    second = static_cast<std::size_t>(static_cast<const std::uint8_t*>(found) - code.data());
-    if (code[second - 1] == kSyscall[0]) return second - 1;
-  }
-  return code.size();
+  return arch::is_signal_return(code, at) && file.is_signal_return(address);
 }
 
 // Of all programs and libraries looked at, Chromium has most: some hundreds. A file may be made to have more than can be looked at
@@ -174,11 +126,11 @@ Result<std::vector<elf::Range>> functions_with_syscalls(const elf::ElfFile& file
     if (!s.executable || s.offset > file.bytes().size()) continue;
     const Bytes code =
         file.bytes().subspan(s.offset, std::min<std::uint64_t>(s.file_bytes, file.bytes().size() - s.offset));
-    for (std::size_t place = 0; (place = next_syscall(code, place)) < code.size(); ++place) {
+    for (std::size_t place = 0; (place = arch::next_system_call(code, place)) < code.size(); ++place) {
       if (++calls > kMostCalls) return too_many_calls();
       const auto range = function_at(file, s.address + place);
       const bool returns = is_signal_return(file, code, place, s.address + place);
-      if (returns || is_cancellable_call(code, place) || is_any_call(code, place, s.address + place))
+      if (returns || arch::is_cancellable_call(code, place) || arch::is_any_call(code, place, Addr{s.address + place}))
         sites.push_back({s.offset + place, shared::PointRole::system_call, returns});
       else if (!range)
         add_by_pattern(code, place, s.address, s.offset, sites);

@@ -17,11 +17,11 @@ struct SystemCallSite {
   bool is_signal_return = false;  // where handlers return to
 };
 
-// The `syscall` instructions for what changes signals, programs, mappings and filters, for the waits that take a signal
+// The instructions of system calls for what changes signals, programs, mappings and filters, for the waits that take a signal
 // mask, and those in the function syscall() and in musl's __syscall_cp_asm and __syscall_cp_c, which make any call; where
-// handlers return to; and the instructions behind clone, clone3, vfork and fork. The number is the constant last moved to eax
+// handlers return to; and the instructions behind clone, clone3, vfork and fork. The number is the constant last loaded for it
 // before, or to a register copied there, in the same function; a wrong guess costs time only, since the agent looks at the
-// real number. Where nothing but the mov in front leads to a call of open or openat, the point is there: a jump fits, so that a
+// real number. Where nothing but that load in front leads to a call of open or openat, the point is there: a jump fits, so that a
 // program that opens many files is not trapped each time.
 // `ends`: also those of exit_group.
 Result<std::vector<SystemCallSite>> system_call_sites(const elf::ElfFile& file, bool ends);

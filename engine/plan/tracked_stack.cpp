@@ -14,10 +14,10 @@ std::optional<std::int64_t> behind(const StackUse::Register& change, std::option
   switch (change.becomes) {
     case StackUse::Becomes::same:
       return own;
-    case StackUse::Becomes::from_rsp:
-      return moved(before.rsp);
-    case StackUse::Becomes::from_rbp:
-      return moved(before.rbp);
+    case StackUse::Becomes::from_sp:
+      return moved(before.sp);
+    case StackUse::Becomes::from_frame:
+      return moved(before.frame);
     default:
       return std::nullopt;
   }
@@ -26,15 +26,15 @@ std::optional<std::int64_t> behind(const StackUse::Register& change, std::option
 }  // namespace
 
 TrackedStack stack_behind(const StackUse& use, const TrackedStack& before) {
-  return {behind(use.rsp, before.rsp, before), behind(use.rbp, before.rbp, before)};
+  return {behind(use.sp, before.sp, before), behind(use.frame, before.frame, before)};
 }
 
 TrackedStack either(const TrackedStack& a, const TrackedStack& b) {
-  return {a.rsp == b.rsp ? a.rsp : std::nullopt, a.rbp == b.rbp ? a.rbp : std::nullopt};
+  return {a.sp == b.sp ? a.sp : std::nullopt, a.frame == b.frame ? a.frame : std::nullopt};
 }
 
 bool is_return_address(const arch::StackPlace& place, const TrackedStack& stack) {
-  const auto base = place.by_frame ? stack.rbp : stack.rsp;
+  const auto base = place.by_frame ? stack.frame : stack.sp;
   if (!base) return false;
   const std::int64_t begin = *base + place.distance;
   return place.bytes == 0 ? begin == 0 : begin < 8 && begin + place.bytes > 0;

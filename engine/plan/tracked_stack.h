@@ -11,7 +11,7 @@ namespace uprobe::plan {
 
 // Distances from that word; nothing: not known.
 struct TrackedStack {
-  std::optional<std::int64_t> rsp, rbp;
+  std::optional<std::int64_t> sp, frame;
   bool operator==(const TrackedStack&) const = default;
 };
 

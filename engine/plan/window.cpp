@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "arch/code/instruction_bytes.h"
 #include "arch/code/scan.h"
 #include "engine/elf/rseq_sections.h"
 #include "engine/plan/window_padding.h"
@@ -115,11 +116,7 @@ class Planner {
   }
 
   // The instruction behind one that sets the trap flag is the first to trap: it has to be the program's.
-  bool pops_flags(std::uint64_t at) const {
-    constexpr std::uint8_t kPopf = 0x9d, kOperandSize = 0x66;
-    const auto code = flow_.bytes_at(at);
-    return code[0] == kPopf || (insn_.length == 2 && code[0] == kOperandSize && code[1] == kPopf);
-  }
+  bool pops_flags(std::uint64_t at) const { return arch::pops_flags(flow_.bytes_at(at).first(insn_.length)); }
 
   // Adds the instruction insn_, which stands at `at`, to the window.
   bool take(std::uint64_t at) {

@@ -2,12 +2,13 @@
 #include "engine/plan/window_padding.h"
 
 #include "arch/code/scan.h"
+#include "arch/shared/text.h"
 
 namespace uprobe::plan {
 namespace {
 
 // Behind the function's end nothing is the function's, so that its jumps need not be known; that they decode must be. Behind
-// an instruction that faults by design (ud2) a handler of the program may go on.
+// an instruction that faults by design a handler of the program may go on.
 bool may_follow(const FileFlow& flow, std::uint64_t stop, const arch::Scanned& insn) {
   const std::uint64_t behind = stop + insn.length;
   const auto function = flow.function_at(stop);
@@ -26,9 +27,8 @@ bool may_follow(const FileFlow& flow, std::uint64_t stop, const arch::Scanned& i
 }
 
 bool is_usable(const FileFlow& flow, std::uint64_t address) {
-  constexpr std::uint8_t kInt3 = 0xcc;
   if (!flow.is_padding(address)) return false;
-  return !flow.has_patchable_entries() || flow.bytes_at(address)[0] == kInt3;
+  return !flow.has_patchable_entries() || flow.bytes_at(address)[0] == shared::kBreakpoint;
 }
 
 }  // namespace

@@ -2,8 +2,7 @@
 // @OBJECT:SYMBOL: finds the file and the address in it.
 #include <unistd.h>
 
-#include <array>
-
+#include "arch/abi/elf.h"
 #include "engine/base/text.h"
 #include "engine/resolve/locations.h"
 #include "engine/resolve/programs.h"
@@ -12,12 +11,10 @@ namespace uprobe {
 namespace {
 
 // A name without a slash is a program, found in PATH as the shell does, or a library in the dynamic loader's own folders
-// (glibc's defaults for x86-64).
+// (glibc's defaults).
 Result<std::string> find_file(const std::string& name) {
-  constexpr std::array kFolders = {
-      "/lib/x86_64-linux-gnu/", "/usr/lib/x86_64-linux-gnu/", "/lib64/", "/usr/lib64/", "/lib/", "/usr/lib/"};
   if (name.find('/') != std::string::npos) return name;
-  for (const char* folder : kFolders)
+  for (const char* folder : arch::kLibraryFolders)
     if (const std::string path = folder + name; ::access(path.c_str(), R_OK) == 0) return path;
   if (auto program = find_program(name)) return program;
   return Error{.code = Code::not_found,

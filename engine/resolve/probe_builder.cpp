@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "arch/code/instruction_bytes.h"
 #include "arch/code/vector_state.h"
 #include "engine/base/text.h"
 #include "engine/program/compile.h"
@@ -40,14 +41,10 @@ bool shows_symbols(const Probe& probe) {
 }
 
 bool is_function_entry(const Probe& probe) {
-  constexpr std::uint8_t kPushFramePointer = 0x55;
-  constexpr std::array<std::uint8_t, 4> kLandingPad{0xf3, 0x0f, 0x1e, 0xfa};  // endbr64
   if (probe.returns) return false;
   const auto& symbol = probe.site.symbol;
   const auto& insn = probe.site.insn;
-  return (!symbol.empty() && symbol.find('+') == std::string::npos) ||
-         (insn.size() == 1 && insn[0] == kPushFramePointer) ||
-         std::equal(insn.begin(), insn.end(), kLandingPad.begin(), kLandingPad.end());
+  return (!symbol.empty() && symbol.find('+') == std::string::npos) || arch::is_function_start(insn);
 }
 
 void add_points(const Probe& probe, std::uint16_t event, control::ProbeSet& to) {

@@ -46,7 +46,7 @@ struct Probe {
 bool shows_symbols(const Probe& probe);
 
 // Whether the return address is at the stack pointer when the probe is hit: it is on a function's first instruction or, in the
-// way the kernel's unwinder decides (arch/x86/events/core.c), on an instruction that usually is one.
+// way the kernel's unwinder decides (the kernel's perf_callchain_user), on an instruction that usually is one.
 bool is_function_entry(const Probe& probe);
 
 // Adds the probe's points in its file, for event number `event`.

@@ -63,7 +63,7 @@ class SessionCode {
 // Whether the thread waits in the kernel for something from outside. No hit makes such a call between claiming a ring and
 // publishing.
 bool waits_in_call(const Thread& thread) {
-  const auto result = static_cast<std::int64_t>(thread.registers.rax);
+  const auto result = arch::result(thread.registers);
   return result <= -512 && result >= -516;
 }
 
@@ -99,7 +99,7 @@ class Records {
 
  private:
   bool is_busy(const Thread& thread) {
-    const bool may_record = code_.may_record_at(thread.registers.rip) && !waits_in_call(thread);
+    const bool may_record = code_.may_record_at(arch::instruction_pointer(thread.registers)) && !waits_in_call(thread);
     return may_record && (area_.histogram_count() != 0 || owns_ring(thread));
   }
   bool owns_ring(const Thread& thread) {

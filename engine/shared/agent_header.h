@@ -5,6 +5,7 @@
 // the header itself, so the tool needs neither relocations nor a loader to use a mapped agent.
 #pragma once
 
+#include "arch/shared/kernel.h"
 #include "engine/shared/layout.h"
 
 namespace uprobe::shared {
@@ -20,11 +21,11 @@ struct AgentHeader {
   i32 fault_entry;       // SIGSEGV and SIGBUS handler
   i32 restorer;          // sa_restorer: rt_sigreturn
   i32 text, text_end;    // all of its code lies between
-  i32 jump_entry;        // what trampolines call for hits that they do not record themselves (arch/x86/entry/jump.S)
+  i32 jump_entry;        // what trampolines call for hits that they do not record themselves (jump.S of arch/entry)
   i32 visible_restorer;  // for handlers whose own restorer has no point; not executable (preload/returns.cpp)
   i32 attach_entry;      // void(AttachOrder*): takes over a running process, or gives it back (preload/attach.cpp)
-  i32 open_call;         // where threads wait in a call that the agent makes for them: the address after its `syscall`
-  i32 call_not_made;  // such a thread, moved there with kNotMade in rax, makes the call again, at the program's own place
+  i32 open_call;  // where threads wait in a call that the agent makes for them: the address after its instruction
+  i32 call_not_made;  // such a thread, moved there with the result kNotMade, makes the call again, at the program's own place
   i32 reserved;
 };
 static_assert(sizeof(AgentHeader) == 64);
@@ -51,19 +52,6 @@ static_assert(sizeof(AttachOrder) == 32);
 // itself.
 inline constexpr u32 kOrderGiven = 0, kOrderDone = 1, kOrderLeft = 2;
 inline constexpr u64 kOrderSeconds = 5;
-
-// A signal handler in the kernel's form (struct sigaction of the kernel's x86-64 ABI, uapi/asm/signal.h).
-struct KernelSigaction {
-  u64 handler;
-  u64 flags;
-  u64 restorer;
-  u64 mask;
-};
-inline constexpr u64 kSaSiginfo = 4;
-inline constexpr u64 kSaOnstack = 0x08000000;
-inline constexpr u64 kSaRestart = 0x10000000;
-inline constexpr u64 kSaNodefer = 0x40000000;
-inline constexpr u64 kSaRestorer = 0x04000000;
 
 // The agent's own handlers mask nothing, so leaving them needs no system call to restore a mask. A program without a handler
 // expects no system call to be interrupted: kSaRestart.

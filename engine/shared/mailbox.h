@@ -27,7 +27,7 @@ namespace uprobe::shared {
 inline constexpr u64 kMailboxBytes = 4096;
 inline constexpr u32 kMailSlots = 31;
 
-// A command number that is no system call: call the function at address command[1] (no arguments), result = rax.
+// A command number that is no system call: call the function at address command[1] (no arguments); result is what it returns.
 inline constexpr u64 kCallFunction = ~u64{0};
 
 enum class MailState : u32 { none, request, working, command, result, done, abandoned, accepted, left };

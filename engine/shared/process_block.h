@@ -18,6 +18,8 @@
 // Trust: the process can write all of this. The tool checks each count and offset before it uses it (process/block_check.cpp).
 #pragma once
 
+#include "arch/shared/kernel.h"
+#include "arch/shared/text.h"
 #include "engine/shared/layout.h"
 
 namespace uprobe::shared {
@@ -28,8 +30,8 @@ inline constexpr u32 kMaxSessions = 8;
 enum class PointState : u32 { armed = 1, disarmed = 2, unmapped = 3 };
 // What the agent does at a point besides calling its consumers.
 // probe: nothing. library_hook: it asks the tool about libraries. system_call: it may make the call itself.
-// open_call: it may make the open or openat that follows; the point is at the last instruction before that call, `mov $n,
-// %eax`, `%edx` or `%edi`. find_object, iterate_objects: the first instruction of _dl_find_object and dl_iterate_phdr, by which
+// open_call: it may make the open or openat that follows; the point is at the last instruction before that call, which loads a
+// number (arch/entry). find_object, iterate_objects: the first instruction of _dl_find_object and dl_iterate_phdr, by which
 // unwinders ask for the object that holds an address. ..._return: the instruction after clone, clone3, vfork or fork, where a
 // child may run on its parent's thread control block.
 enum class PointRole : u32 {
@@ -44,21 +46,16 @@ enum class PointRole : u32 {
   find_object = 8,
   iterate_objects = 9,
 };
-inline constexpr u32 kBeforeOpen = 5;  // bytes of that last instruction
 
 // The place in the program that corresponds to a place in a copy, valid from `offset` up to the next mark: Point::address +
-// place (place 0: before the probed instruction). There the program's rsp would be higher by `pushed`.
+// place (place 0: before the probed instruction). There the program's stack pointer would be higher by `pushed`.
 struct Mark {
   u8 offset;  // in the copy, rising from 0
   u8 pushed;
-  u16 behind_call;  // 1: after `syscall`, where rcx still holds the copy's address
+  u16 behind_call;  // 1: after a system call, which has left the copy's address in a register
   i32 place;
 };
 static_assert(sizeof(Mark) == 8);
-
-inline constexpr u8 kBreakpoint = 0xcc;    // int3
-inline constexpr u32 kJumpBytes = 5;       // jmp rel32
-inline constexpr u32 kShortJumpBytes = 2;  // jmp rel8
 
 struct Point {
   u64 address;  // of the probed instruction in this process
@@ -112,9 +109,7 @@ constexpr ArmedText armed_text(const Point& point) {
   ArmedText text{{kBreakpoint}, 1};
   if (point.jump_bytes == 0) return text;
   text.length = point.jump_bytes;
-  const u64 distance = point.jump_to - (point.address + text.length);
-  text.bytes[0] = point.jump_bytes == kShortJumpBytes ? 0xeb : 0xe9;
-  for (u32 i = 1; i < text.length; ++i) text.bytes[i] = static_cast<u8>(distance >> (8 * (i - 1)));
+  put_jump(text.bytes, text.length, point.address, point.jump_to);
   return text;
 }
 
@@ -136,9 +131,8 @@ struct Consumer {
 };
 static_assert(sizeof(Consumer) == 20);
 
-// The callee-saved registers. Consumer::restored has five bits for each: which word of the stack it is loaded from, counted
-// from 1; 0: it keeps its value.
-inline constexpr Reg kKeptRegisters[] = {Reg::bx, Reg::bp, Reg::r12, Reg::r13, Reg::r14, Reg::r15};
+// Consumer::restored has five bits for each of kKeptRegisters: which word of the stack it is loaded from, counted from 1; 0: it
+// keeps its value.
 inline constexpr u32 kRestoredBits = 5, kMostRestored = 31;
 constexpr u32 restored_at(u32 restored, u32 index) { return restored >> (kRestoredBits * index) & kMostRestored; }
 
@@ -219,7 +213,7 @@ struct SessionLink {
   u64 area;  // address of the session area in this process, 0: none
 };
 
-// The disposition of a signal that the application has set (struct kernel_sigaction of the x86-64 ABI).
+// The disposition of a signal that the application has set (as struct KernelSigaction).
 struct AppAction {
   u64 handler;  // 0 SIG_DFL, 1 SIG_IGN
   u64 flags;
@@ -229,7 +223,7 @@ struct AppAction {
 
 enum class AppSignal : u32 { trap, segv, bus, fpe, ill };
 inline constexpr u32 kAppSignals = 5;
-inline constexpr u32 kAppSignalNumbers[kAppSignals] = {5, 11, 7, 8, 4};  // x86-64: uapi/asm/signal.h
+static_assert(sizeof kFaultSignalNumbers == kAppSignals * sizeof(u32));  // in this order
 
 // The other signals have their dispositions in the kernel, but with the agent's handler in place of this one.
 struct OtherAction {
@@ -241,7 +235,7 @@ inline constexpr u32 kSignals = 64;
 // A thread: its virtual signal mask for SIGTRAP, SIGSEGV and SIGBUS (the kernel never blocks them), the child that uses its
 // control block, its deferred signals, its alternate stacks.
 struct ThreadEntry {
-  u64 thread;           // its thread pointer (fs base), 0: free
+  u64 thread;           // its thread pointer, 0: free
   u64 blocked;          // the virtual mask, bits as in a sigset
   u32 borrower;         // id of a child that runs with this control block though the block is not its own, 0: none
   u32 shares;           // 1: the borrower runs in its parent's memory; kParentWaits: the same, and the parent waits
@@ -266,13 +260,6 @@ struct ThreadEntry {
 inline constexpr u64 kCloneUnderWay = u64{1} << 63;
 inline constexpr u32 kParentWaits = 2;
 static_assert(sizeof(ThreadEntry) == 112);
-
-// Places in the thread control block, from fs:0 (struct pthread): glibc x86-64 since 2.10, musl 1.2. The agent accepts a layout
-// if the robust list, nearly always empty, points to itself: in no other layout does that word hold its own address.
-struct ControlBlockLayout {
-  i32 tid, list;
-};
-inline constexpr ControlBlockLayout kControlBlocks[] = {{0x2d0, 0x2e0}, {0x30, 0x88}};
 
 // A deferred signal of a thread that was in the agent when it came: its handler runs when the thread leaves the agent.
 struct PendingSignal {
@@ -317,11 +304,11 @@ inline constexpr u32 kRangeBeginBits = 36;
 
 inline constexpr u32 kBlockFiltered = 1;  // a seccomp filter is or may come into force: no system call, even for $comm
 inline constexpr u32 kBlockFilteredLater =
-    2;                                     // it came after the agent: it may forbid calls that the agent made before
-inline constexpr u32 kBlockFsgsbase = 4;   // user code may use rdfsbase (AT_HWCAP2)
-inline constexpr u32 kBlockLeadsBack = 8;  // the agent's visible restorer faults when it is executed
-inline constexpr u32 kBlockLedBack = 16;   // a handler has been given it to return to
-inline constexpr u32 kBlockHasStubs = 32;  // functions return through stubs, now or later
+    2;  // it came after the agent: it may forbid calls that the agent made before
+inline constexpr u32 kBlockReadsThreadPointer = 4;  // the agent may read it by an instruction (arch/abi/processor.h)
+inline constexpr u32 kBlockLeadsBack = 8;           // the agent's visible restorer faults when it is executed
+inline constexpr u32 kBlockLedBack = 16;            // a handler has been given it to return to
+inline constexpr u32 kBlockHasStubs = 32;           // functions return through stubs, now or later
 inline constexpr u32 kBlockAttached =
     64;  // the program was running already: it may be in handlers that the agent has not seen begin
 inline constexpr u32 kBlockElsewhere =
@@ -381,12 +368,12 @@ struct ProcessBlock {
 
   // From here on the fields are the agent's: the tool writes them once, before the agent runs.
   u32 flags;       // kBlockFiltered, ...
-  i32 tid_offset;  // of the thread id in the thread control block, from fs:0; 0: not known yet
+  i32 tid_offset;  // of the thread id in the thread control block, from the thread pointer; 0: not known yet
   // Positive exactly if a thread's rseq area is its own and a body knows what to write, which is all that bodies test. It is
   // rseq_offset + kRseqBias when that and tid_offset are known, else 0; less kBorrowedStep for each control block that has a
   // borrower, or had one at the same time as its owner, and once more with kBlockMovedAway.
   i64 own_rseq;
-  i32 rseq_offset;      // of libc's struct rseq, from fs:0; 0: none, or not known yet
+  i32 rseq_offset;      // of libc's struct rseq, from the thread pointer; 0: none, or not known yet
   u32 segv_stays_open;  // 1: the program's SIGSEGV handler runs with SIGSEGV deliverable
   AppAction actions[kAppSignals];
   u64 start_blocked;  // of kOurSignals, blocked when the program started: the virtual mask of a thread without an entry

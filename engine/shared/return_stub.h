@@ -3,9 +3,9 @@
 //
 // A stub belongs to one pair (point, return address), is filled in once and never changes: the return path follows from the
 // address to which the function returns, on any stack, in any thread, any number of times. The code of all stubs is part of the
-// agent (arch/x86/entry/stub.S) and read-only. Each stub has a slot of data in the agent's own memory, private to the process:
+// agent (stub.S of arch/entry) and read-only. Each stub has a slot of data in the agent's own memory, private to the process:
 //
-//   stub   int3: so that an unwinder, which looks up the return address - 1, finds the stub
+//   stub   a breakpoint: so that an unwinder, which looks up the return address - 1, finds the stub
 //   +1     push return_address; skip the red zone; push number; jmp uprobe_return_entry
 //   slot   [ return_address | body | root | point | depth ]
 //
@@ -13,16 +13,12 @@
 // the program where a chain ends; unwinders are told only that, so a chain is one frame to them.
 #pragma once
 
+#include "arch/shared/stub_layout.h"
 #include "engine/shared/layout.h"
 
 namespace uprobe::shared {
 
-inline constexpr u32 kStubUnit = 32;           // bytes of a stub, and of a slot
 inline constexpr u32 kReturnStubs = 16384;     // number 0 is never used
-inline constexpr u32 kStubReturns = 1;         // the address in the stub to which the body returns
-inline constexpr u32 kStubSkips = 7;           // the return address is back in its place
-inline constexpr u32 kStubNumbers = 12;        // the red zone is skipped
-inline constexpr u32 kStubLeaves = 17;         // the number is on the stack
 inline constexpr u32 kStubHashBits = 15;       // number of a stub, 0: empty
 inline constexpr u32 kMostChained = 3;         // stubs in a chain
 inline constexpr u32 kPointsOfABudget = 4096;  // points whose numbers are equal modulo this share one

@@ -4,23 +4,24 @@
 // Each probe point has a *slot*: a head that names the point, the displaced copy, which ends with a jump back, and the copy's
 // marks. In the slot of a jump a *thunk* stands before the copy; it steps over the red zone and calls a *body*:
 //
-//   a jump:        [ SlotHead | thunk: lea -128(%rsp), %rsp; call body | copy | marks ]
+//   a jump:        [ SlotHead | thunk: skip the red zone; call body | copy | marks ]
 //   a breakpoint:  [ SlotHead | copy | marks ]    and a prefix window (process_block.h)
 //
 // If the body records returns, an ExitHead stands before the SlotHead. All points of an island with the same event program
 // share one body. It records the hit and returns to the copy:
 //
-//   [ BodyHead | literals | save | record, or nothing | restore, ret $128 | call of the agent, jump to restore ]
+//   [ BodyHead | literals | save | record, or nothing | restore, return over the red zone | call of the agent, jump to restore ]
 //                         ^code         ^recorded       ^out                ^slow
 //
 // The body knows the point by its return address, which is where the copy begins: the slot's head is kCopyBehindThunk bytes
 // before it. A thread from `recorded` to `slow`, at `lost`, or from `called` on has recorded its hit, or counted it as lost or
 // dropped; at any other place of the body it has not.
 //
-// The tool generates thunks, copies and bodies (arch/x86/code), and never changes or moves them: threads may be inside, and the
+// The tool generates thunks, copies and bodies (arch/code), and never changes or moves them: threads may be inside, and the
 // kernel may still hold the address of a body's rseq descriptor. Of a slot, only SlotHead::event changes later.
 #pragma once
 
+#include "arch/shared/trampoline_frame.h"
 #include "engine/shared/layout.h"
 #include "engine/shared/process_block.h"
 
@@ -50,7 +51,6 @@ struct ExitHead {
 };
 static_assert(sizeof(ExitHead) == kSlotUnit);
 
-inline constexpr u32 kThunkBytes = 10, kThunkCall = 5;  // distance of the call from the thunk's beginning
 inline constexpr u32 kThunkInSlot = sizeof(SlotHead);
 inline constexpr u32 kCopyInSlot = sizeof(SlotHead);                     // of a breakpoint
 inline constexpr u32 kCopyBehindThunk = sizeof(SlotHead) + kThunkBytes;  // of a jump
@@ -85,28 +85,5 @@ struct BodyHead {
   BodyFault faults[kBodyFaults];
 };
 static_assert(sizeof(BodyHead) == 40);
-
-// The application's registers that a body saves, at its stack pointer; above them the red zone, then the application's stack.
-// rbx, rbp and r9 to r15 stay in place.
-struct TrampolineFrame {
-  u64 flags;  // the arithmetic ones: al = OF (setcc), ah = the others (lahf)
-  u64 r8, di, si, dx, cx, ax;
-  u64 copy;  // the return address of the thunk's call
-};
-static_assert(sizeof(TrampolineFrame) == 64);
-inline constexpr u32 kSkippedRedZone = 128;
-
-// Depth of rsp below the application's while the frame is built and taken down: from `at` (a distance from `code` or `out`) on
-// it is `depth` bytes.
-struct TrampolineDepth {
-  u8 at, depth;
-};
-inline constexpr u32 kCalledDepth = kSkippedRedZone + 8;
-inline constexpr u32 kFullDepth = kSkippedRedZone + sizeof(TrampolineFrame);
-inline constexpr TrampolineDepth kSaveDepths[] = {{0, kCalledDepth}, {1, 144}, {2, 152}, {3, 160},
-                                                  {4, 168},          {5, 176}, {7, 184}, {12, kFullDepth}};
-inline constexpr u32 kRaxSaved = 8;  // from here on, after lahf, rax is not the application's
-inline constexpr TrampolineDepth kRestoreDepths[] = {{0, kFullDepth}, {1, 184}, {6, 176},  {7, 168},
-                                                     {8, 160},        {9, 152}, {10, 144}, {11, kCalledDepth}};
 
 }  // namespace uprobe::shared

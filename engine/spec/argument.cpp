@@ -176,11 +176,11 @@ Status ArgumentParser::fit_vector(const TypedBody& parts, const Fetch& fetch) {
   return error;
 }
 
-// A part of a register has its own width unless a type is narrower: %edi is x32. A floating point return value is in xmm0
-// (System V ABI, 3.2.3).
+// A part of a register has its own width unless a type is narrower: %edi is x32. A floating point return value is in a vector
+// register.
 Status ArgumentParser::narrow(const TypedBody& parts, Fetch& fetch) {
   if (fetch.is_retval && argument_.kind == Kind::floating && parts.count == 0)
-    fetch.steps = {{.kind = StepKind::vector, .value = 0}};
+    fetch.steps = {{.kind = StepKind::vector, .value = shared::kFloatReturnVector}};
   if (is_vector(fetch)) return fit_vector(parts, fetch);
   const bool is_latency = !fetch.steps.empty() && fetch.steps[0].kind == StepKind::latency;
   if (is_latency && !parts.type) argument_.kind = Kind::unsigned_decimal;

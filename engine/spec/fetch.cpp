@@ -169,7 +169,7 @@ Result<Fetch> FetchParser::parse_retval(std::string_view text) {
   if (!context_.is_return)
     return with_help(blame(text, message::kRetvalOnProbe), "only a return probe (r:...) has a return value");
   if (!context_.strict && text.size() > kLength) return blame_junk(text.substr(kLength), message::kAfterVariable);
-  Fetch fetch = register_fetch(shared::Reg::ax);
+  Fetch fetch = register_fetch(shared::kReturnRegister);
   fetch.is_retval = true;
   return fetch;
 }

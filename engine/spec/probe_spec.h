@@ -42,7 +42,7 @@ enum class StepKind : std::uint8_t {
 
 struct Step {
   StepKind kind = StepKind::constant;
-  shared::Reg reg = shared::Reg::ax;
+  shared::Reg reg = shared::kReturnRegister;
   std::uint64_t value = 0;  // constant; @+OFF's OFF; the offset of dereference and add (two's complement)
 };
 

@@ -12,17 +12,17 @@ namespace uprobe::spec {
 
 enum class RegisterNames {
   kernel,   // ax, di, r8, flags, orig_ax ...: 64 bits each
-  extended  // also rax, rdi, rip, rflags, and parts: edi, r8d, r8w, dil, al, r8b
+  extended  // also the machine's own names, and parts (arch/abi/register_names.h)
 };
 
 struct NamedRegister {
-  shared::Reg reg = shared::Reg::ax;
+  shared::Reg reg = shared::kReturnRegister;
   std::uint8_t bytes = 8;  // the lowest ones
 };
 
 std::optional<NamedRegister> find_register(std::string_view name, RegisterNames names);
 
-// %xmm0..%xmm15, %ymm0..%ymm15.
+// By a bank of vector registers and a number.
 struct NamedVector {
   std::uint8_t number = 0;
   std::uint8_t bytes = 16;

@@ -3,22 +3,19 @@
 
 #include <algorithm>
 
+#include "arch/shared/call_bytes.h"
 #include "engine/elf/frame_walk.h"
 
 namespace uprobe {
 namespace {
 
-using elf::kFrameBp;
+using arch::kFramePointer;
 using elf::kFrameIp;
 using elf::kFrameSp;
 using shared::Reg;
 
 // As in the agent (preload/stack_walk.cpp): a link that leads further is not a frame.
 constexpr std::uint64_t kMostFrameBytes = 1 << 20;
-// In the order of DWARF register numbers.
-constexpr Reg kOrder[elf::kFrameRegisters] = {Reg::ax,  Reg::dx,  Reg::cx,  Reg::bx,  Reg::si,  Reg::di,
-                                              Reg::bp,  Reg::sp,  Reg::r8,  Reg::r9,  Reg::r10, Reg::r11,
-                                              Reg::r12, Reg::r13, Reg::r14, Reg::r15, Reg::ip};
 
 class Memory final : public elf::FrameMemory {
  public:
@@ -33,7 +30,7 @@ class Unwinder {
  public:
   Unwinder(const trace::StackCopy& stack, const std::function<CodeAt(std::uint64_t)>& find)
       : stack_(stack), memory_(stack), find_(find) {
-    for (std::size_t i = 0; i < elf::kFrameRegisters; ++i) state_[i] = stack[kOrder[i]];
+    for (std::size_t i = 0; i < elf::kFrameRegisters; ++i) state_[i] = stack[arch::kByFrameNumber[i]];
   }
 
   std::vector<format::StackFrame> run() {
@@ -69,7 +66,7 @@ class Unwinder {
     if (!address || !is_return_address(*address)) return false;
     const auto outer = stack_.word_at(*link);
     state_ = {};
-    state_[kFrameIp] = address, state_[kFrameSp] = *link + 16, state_[kFrameBp] = outer;
+    state_[kFrameIp] = address, state_[kFrameSp] = *link + 16, state_[kFramePointer] = outer;
     return true;
   }
 
@@ -83,7 +80,7 @@ class Unwinder {
 
   // The frame pointer's value, if it can be a link; otherwise the first frame of the agent's chain that is not below `low`.
   std::optional<std::uint64_t> next_link(std::uint64_t low) const {
-    const auto link = state_[kFrameBp];
+    const auto link = state_[kFramePointer];
     if (link && *link >= low && *link - low < kMostFrameBytes && *link % 8 == 0 && stack_.word_at(*link + 8))
       return link;
     for (std::size_t i = 1; i < stack_.frames.size(); ++i)
@@ -107,28 +104,16 @@ class Unwinder {
   bool is_return_ = true;  // for the frame found last
 };
 
-// The length of `call *r/m64` (ff /2) by the bytes after ff, without prefixes; 0: it is another instruction.
-std::size_t indirect_call_bytes(std::uint8_t modes, std::uint8_t scaled) {
-  const unsigned mode = modes >> 6, base = modes & 7;
-  if ((modes & 0x38) != 0x10) return 0;
-  if (mode == 3) return 2;
-  const std::size_t index = base == 4 ? 1 : 0;
-  const bool is_far = mode == 2 || (mode == 0 && (base == 5 || (index != 0 && (scaled & 7) == 5)));
-  return 2 + index + (is_far ? 4 : mode == 1 ? 1 : 0);
-}
-
 }  // namespace
 
 bool is_behind_call(const elf::ElfFile& file, std::uint64_t address) {
-  constexpr std::size_t kLongest = 7;
   const auto end = file.offset_of_address(address - 1);
   if (!end) return false;
-  const auto bytes = file.bytes().first(std::min<std::size_t>(*end + 1, file.bytes().size()));
-  const auto back = [&](std::size_t n) { return n <= bytes.size() ? bytes[bytes.size() - n] : std::uint8_t{0}; };
-  if (back(5) == 0xe8) return true;
-  for (std::size_t n = 2; n <= kLongest; ++n)
-    if (back(n) == 0xff && indirect_call_bytes(back(n - 1), n > 2 ? back(n - 2) : std::uint8_t{0}) == n) return true;
-  return false;
+  const auto before = file.bytes().first(std::min<std::size_t>(*end + 1, file.bytes().size()));
+  std::uint8_t bytes[shared::kLongestCall] = {};
+  const std::size_t known = std::min(before.size(), sizeof bytes);
+  std::copy(before.end() - static_cast<std::ptrdiff_t>(known), before.end(), std::end(bytes) - known);
+  return shared::ends_with_call(bytes);
 }
 
 std::vector<format::StackFrame> unwind(const trace::StackCopy& stack,

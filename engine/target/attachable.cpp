@@ -13,6 +13,7 @@
 #include <sstream>
 #include <string>
 
+#include "arch/abi/process_status.h"
 #include "engine/base/fd.h"
 #include "engine/base/regular_file.h"
 #include "engine/base/roles.h"
@@ -57,7 +58,7 @@ Status check_threads(pid_t pid) {
     if (!status) continue;
     if (has_filter_of_its_own(*status))
       return refused(pid, "has a seccomp filter, which may kill it for the system calls that attaching needs");
-    if (value_of(*status, "x86_Thread_features").find("shstk") != std::string::npos)
+    if (arch::has_shadow_stack(value_of(*status, arch::kThreadFeatures)))
       return refused(pid, "runs with a shadow stack");
     const auto tracer = static_cast<pid_t>(std::strtol(value_of(*status, "TracerPid").c_str(), nullptr, 10));
     if (tracer == 0) continue;

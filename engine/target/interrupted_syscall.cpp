@@ -24,29 +24,28 @@ namespace uprobe::target {
 namespace {
 
 using namespace std::chrono_literals;
+using arch::call_argument;
+using arch::call_number;
+using arch::RegisterWord;
 using arch::ResumedCall;
-using Registers = user_regs_struct;
-using Register = unsigned long long Registers::*;
+using Registers = arch::ThreadRegisters;
 
 constexpr long kEpollPwait2 = 441;
 
-std::int64_t result_of(const Registers& r) { return static_cast<std::int64_t>(r.rax); }
-std::int64_t call_of(const Registers& r) { return static_cast<std::int64_t>(r.orig_rax); }
-
 // ---- for how long
 
-enum class Unit { milliseconds, timespec, timeval };  // the first in the register, the others where it points to
+enum class Unit { milliseconds, timespec, timeval };  // the first as the argument, the others where it points to
 struct Timed {
   long call;
-  Register at;
+  std::size_t argument;
   Unit unit;
 };
 constexpr Timed kTimed[] = {
-    {SYS_epoll_wait, &Registers::r10, Unit::milliseconds},  {SYS_epoll_pwait, &Registers::r10, Unit::milliseconds},
-    {kEpollPwait2, &Registers::r10, Unit::timespec},        {SYS_semtimedop, &Registers::r10, Unit::timespec},
-    {SYS_rt_sigtimedwait, &Registers::rdx, Unit::timespec}, {SYS_io_getevents, &Registers::r8, Unit::timespec},
-    {SYS_io_pgetevents, &Registers::r8, Unit::timespec},    {SYS_ppoll, &Registers::rdx, Unit::timespec},
-    {SYS_pselect6, &Registers::r8, Unit::timespec},         {SYS_select, &Registers::r8, Unit::timeval},
+    {SYS_epoll_wait, 3, Unit::milliseconds},  {SYS_epoll_pwait, 3, Unit::milliseconds},
+    {kEpollPwait2, 3, Unit::timespec},        {SYS_semtimedop, 3, Unit::timespec},
+    {SYS_rt_sigtimedwait, 2, Unit::timespec}, {SYS_io_getevents, 4, Unit::timespec},
+    {SYS_io_pgetevents, 4, Unit::timespec},   {SYS_ppoll, 2, Unit::timespec},
+    {SYS_pselect6, 4, Unit::timespec},        {SYS_select, 4, Unit::timeval},
 };
 
 const Timed* timed(long call) {
@@ -55,7 +54,7 @@ const Timed* timed(long call) {
   return found == std::end(kTimed) ? nullptr : found;
 }
 
-bool shorten_milliseconds(unsigned long long& value, std::chrono::nanoseconds slept) {
+bool shorten_milliseconds(RegisterWord& value, std::chrono::nanoseconds slept) {
   const auto whole = static_cast<std::int32_t>(value);
   if (whole <= 0) return false;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::milliseconds(whole) - slept);
@@ -80,14 +79,14 @@ bool shorten_time(const ProcessFiles& files, Time& time, Addr at, std::chrono::n
 
 // True when there is a time, and it is what is left of it.
 bool shorten(const ProcessFiles& files, Registers& r, ResumedCall& call, Addr frame, std::chrono::nanoseconds slept) {
-  const Timed* how = timed(call_of(r));
+  const Timed* how = timed(call_number(r));
   if (how == nullptr) return false;
-  if (how->unit == Unit::milliseconds) return shorten_milliseconds(r.*how->at, slept);
+  if (how->unit == Unit::milliseconds) return shorten_milliseconds(call_argument(r, how->argument), slept);
   Time time{};
   const auto unit = how->unit == Unit::timeval ? std::chrono::nanoseconds(1us) : 1ns;
-  if (!shorten_time(files, time, Addr{r.*how->at}, unit, slept)) return false;
+  if (!shorten_time(files, time, Addr{call_argument(r, how->argument)}, unit, slept)) return false;
   call.time[0] = time.seconds, call.time[1] = time.rest;
-  r.*how->at = (frame + offsetof(ResumedCall, time)).value;
+  call_argument(r, how->argument) = (frame + offsetof(ResumedCall, time)).value;
   return true;
 }
 
@@ -127,19 +126,20 @@ bool is_random(const ProcessFiles& files, std::uint64_t fd) {
   return S_ISCHR(found.st_mode) && (found.st_rdev == makedev(1, 8) || found.st_rdev == makedev(1, 9));
 }
 
-bool shrink(unsigned long long& size, std::uint64_t done) {
+bool shrink(RegisterWord& size, std::uint64_t done) {
   size -= done;
   return true;
 }
-bool advance(unsigned long long& place, unsigned long long& size, std::uint64_t done, std::uint64_t bytes = 1) {
+bool advance(RegisterWord& place, RegisterWord& size, std::uint64_t done, std::uint64_t bytes = 1) {
   place += done * bytes;
   return shrink(size, done);
 }
 
 bool advance_parts(const ProcessFiles& files, Registers& r, ResumedCall& call, Addr frame, std::uint64_t done) {
   iovec parts[arch::kMostResumedParts];
-  const std::uint64_t count = r.rdx;
-  if (count == 0 || count > std::size(parts) || !files.read(Addr{r.rsi}, parts, count * sizeof *parts)) return false;
+  const std::uint64_t count = call_argument(r, 2);
+  if (count == 0 || count > std::size(parts) || !files.read(Addr{call_argument(r, 1)}, parts, count * sizeof *parts))
+    return false;
   std::uint64_t left = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t step = std::min<std::uint64_t>(done, parts[i].iov_len);
@@ -148,36 +148,37 @@ bool advance_parts(const ProcessFiles& files, Registers& r, ResumedCall& call, A
     call.parts[2 * i + 1] = parts[i].iov_len - step;
     left += call.parts[2 * i + 1];
   }
-  r.rsi = (frame + offsetof(ResumedCall, parts)).value;
+  call_argument(r, 1) = (frame + offsetof(ResumedCall, parts)).value;
   return left != 0;
 }
 
 // True when a part is missing: the arguments are those of the rest.
 bool take_rest(const ProcessFiles& files, Registers& r, ResumedCall& call, Addr frame, bool has_slept) {
   constexpr std::uint64_t kEventBytes = 32;  // struct io_event
-  const std::uint64_t done = r.rax;
-  switch (call_of(r)) {
+  RegisterWord &a = call_argument(r, 0), &b = call_argument(r, 1), &c = call_argument(r, 2), &d = call_argument(r, 3);
+  const auto done = static_cast<std::uint64_t>(arch::result(r));
+  switch (call_number(r)) {
     case SYS_write:
-      return done < r.rdx && takes_all(files, r.rdi) && advance(r.rsi, r.rdx, done);
+      return done < c && takes_all(files, a) && advance(b, c, done);
     case SYS_sendto:
-      return done < r.rdx && (r.r10 & MSG_DONTWAIT) == 0 && takes_all(files, r.rdi) && advance(r.rsi, r.rdx, done);
+      return done < c && (d & MSG_DONTWAIT) == 0 && takes_all(files, a) && advance(b, c, done);
     case SYS_writev:
-      return takes_all(files, r.rdi) && advance_parts(files, r, call, frame, done);
+      return takes_all(files, a) && advance_parts(files, r, call, frame, done);
     case SYS_recvfrom:
-      return done < r.rdx && (r.r10 & (MSG_WAITALL | MSG_DONTWAIT | MSG_PEEK)) == MSG_WAITALL && blocks(files, r.rdi) &&
-             advance(r.rsi, r.rdx, done);
+      return done < c && (d & (MSG_WAITALL | MSG_DONTWAIT | MSG_PEEK)) == MSG_WAITALL && blocks(files, a) &&
+             advance(b, c, done);
     case SYS_read:
-      return done < r.rdx && is_random(files, r.rdi) && advance(r.rsi, r.rdx, done);
+      return done < c && is_random(files, a) && advance(b, c, done);
     case SYS_getrandom:
-      return done < r.rsi && advance(r.rdi, r.rsi, done);
+      return done < b && advance(a, b, done);
     case SYS_sendfile:
-      return done < r.r10 && takes_all(files, r.rdi) && shrink(r.r10, done);
+      return done < d && takes_all(files, a) && shrink(d, done);
     case SYS_io_getevents:
     case SYS_io_pgetevents:
-      return has_slept && done < r.rsi && shrink(r.rsi, done) && advance(r.r10, r.rdx, done, kEventBytes);
+      return has_slept && done < b && shrink(b, done) && advance(d, c, done, kEventBytes);
     case SYS_io_uring_enter:
-      return has_slept && done == r.rsi && r.rdx != 0 && shrink(r.rsi, done) &&
-             (r.r10 & (IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG)) == IORING_ENTER_GETEVENTS;
+      return has_slept && done == b && c != 0 && shrink(b, done) &&
+             (d & (IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG)) == IORING_ENTER_GETEVENTS;
     default:
       return false;
   }
@@ -234,33 +235,32 @@ bool has_kept_time(long call, std::int64_t result) {
 }
 
 bool may_be_cut(const Registers& r) {
-  if (call_of(r) < 0) return false;
-  const std::int64_t result = result_of(r);
-  if (result == kRestartNoHandler) return timed(call_of(r)) != nullptr;
+  if (call_number(r) < 0) return false;
+  const std::int64_t result = arch::result(r);
+  if (result == kRestartNoHandler) return timed(call_number(r)) != nullptr;
   constexpr long kInParts[] = {SYS_write,     SYS_writev,   SYS_sendto,       SYS_recvfrom,      SYS_read,
                                SYS_getrandom, SYS_sendfile, SYS_io_getevents, SYS_io_pgetevents, SYS_io_uring_enter};
-  return result > 0 && std::find(std::begin(kInParts), std::end(kInParts), call_of(r)) != std::end(kInParts);
+  return result > 0 && std::find(std::begin(kInParts), std::end(kInParts), call_number(r)) != std::end(kInParts);
 }
 
 std::optional<RestOfCall> rest_of_call(const ProcessFiles& files, const Registers& registers, Addr code,
                                        std::optional<std::chrono::nanoseconds> slept) {
-  const bool is_there = registers.rip == (code + arch::kResumedBack).value;
+  const bool is_there = arch::instruction_pointer(registers) == (code + arch::kResumedBack).value;
   RestOfCall rest{registers, {}};
   Registers& r = rest.registers;
-  const Addr frame{is_there ? r.rsp : r.rsp - arch::kResumedDistance};
+  const std::uint64_t sp = arch::stack_pointer(r);
+  const Addr frame{is_there ? sp : sp - arch::kResumedDistance};
   if (is_there && !files.read(frame, &rest.call, sizeof rest.call)) return std::nullopt;
-  if (!is_there) {
-    rest.call.di = r.rdi, rest.call.si = r.rsi, rest.call.dx = r.rdx, rest.call.r10 = r.r10, rest.call.r8 = r.r8;
-    rest.call.ip = r.rip;
-  }
-  const bool is_part = result_of(r) > 0;
+  if (!is_there) arch::keep_registers(rest.call, r);
+  const bool is_part = arch::result(r) > 0;
   if (is_part && !take_rest(files, r, rest.call, frame, slept.has_value())) return std::nullopt;
   const bool is_shorter = slept && shorten(files, r, rest.call, frame, *slept);
   if (!is_part && !is_shorter) return std::nullopt;
-  if (!is_there && !has_room(files, frame, Addr{r.rsp})) return std::nullopt;
-  if (is_part) rest.call.done += registers.rax;
-  r.rax = static_cast<std::uint64_t>(kRestartNoHandler);
-  r.rip = (code + arch::kResumedBack).value, r.rsp = frame.value;
+  if (!is_there && !has_room(files, frame, Addr{sp})) return std::nullopt;
+  if (is_part) rest.call.done += static_cast<std::uint64_t>(arch::result(registers));
+  arch::set_result(r, kRestartNoHandler);
+  arch::set_instruction_pointer(r, (code + arch::kResumedBack).value);
+  arch::set_stack_pointer(r, frame.value);
   return rest;
 }
 

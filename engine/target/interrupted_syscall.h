@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
 // System calls that a stop cuts short though nothing has happened: how they go on as if nobody had been there
-// (arch/x86/code/resumed_call.h). The kernel returns from some what has been done so far, and has others begin again with all of
+// (`arch/code/resumed_call.h`). The kernel returns from some what has been done so far, and has others begin again with all of
 // their time.
 #pragma once
-
-#include <sys/user.h>
 
 #include <chrono>
 #include <cstdint>
 #include <optional>
 
+#include "arch/abi/thread_registers.h"
 #include "arch/code/resumed_call.h"
 #include "engine/target/target.h"
 
@@ -25,15 +24,15 @@ bool loses_time(long call);
 // Of these, one for which the kernel itself has noted what is left of the time.
 bool has_kept_time(long call, std::int64_t result);
 // Whether something may have to be done for a thread with these registers.
-bool may_be_cut(const user_regs_struct& registers);
+bool may_be_cut(const arch::ThreadRegisters& registers);
 
 struct RestOfCall {
-  user_regs_struct registers;  // of the thread, in the code that makes the call
-  arch::ResumedCall call;       // what belongs at its stack pointer
+  arch::ThreadRegisters registers;  // of the thread, in the code that makes the call
+  arch::ResumedCall call;           // what belongs at its stack pointer
 };
 // `code`: where kResumeCode stands in the process. `slept`: for how long it has waited in the call until it was stopped, if that is
 // known. Nothing: the call has ended by itself, or begins again as it was.
-std::optional<RestOfCall> rest_of_call(const ProcessFiles& files, const user_regs_struct& registers, Addr code,
+std::optional<RestOfCall> rest_of_call(const ProcessFiles& files, const arch::ThreadRegisters& registers, Addr code,
                                        std::optional<std::chrono::nanoseconds> slept);
 
 }  // namespace uprobe::target

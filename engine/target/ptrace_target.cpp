@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Launch by ptrace. Traps that this file knows about:
-//   - registers set at PTRACE_EVENT_EXEC are overwritten (rax = 0): go on to the exit of the system call first;
+//   - registers set at PTRACE_EVENT_EXEC are overwritten (the result becomes 0): go on to the exit of the system call first;
 //   - single-step and int3 as the end of a remote call reset an ignored SIGTRAP: PTRACE_SYSCALL stops only;
 //   - signals that arrive meanwhile must neither be lost nor run a handler: everything is masked;
 //   - a tracer that is killed leaves the tracee with the registers and the mask of that moment (return_path.h).
@@ -192,7 +192,7 @@ Status PtraceTarget::prepare() {
     return system_error("PTRACE_GETSIGMASK", errno);
   if (Status built = return_path_.build(files_, registers_, mask_); !built) return built;
   // The way home restores the mask as well: the registers first.
-  user_regs_struct r = registers_;
+  arch::ThreadRegisters r = registers_;
   return_path_.turn_back(r);
   if (::ptrace(PTRACE_SETREGS, pid(), nullptr, &r) != 0) return system_error("PTRACE_SETREGS", errno);
   std::uint64_t all = ~std::uint64_t{0};
@@ -208,15 +208,14 @@ Status PtraceTarget::set_signal_mask(std::uint64_t mask) {
 }
 
 Result<std::int64_t> PtraceTarget::system_call(long number, const std::array<std::uint64_t, 6>& a) {
-  user_regs_struct r = registers_;
+  arch::ThreadRegisters r = registers_;
   return_path_.set_out(r);
-  r.rax = static_cast<unsigned long long>(number);
-  r.rdi = a[0], r.rsi = a[1], r.rdx = a[2], r.r10 = a[3], r.r8 = a[4], r.r9 = a[5];
+  arch::set_call(r, number, a);
   if (::ptrace(PTRACE_SETREGS, pid(), nullptr, &r) != 0) return system_error("PTRACE_SETREGS", errno);
   if (auto entry = next_stop(); !entry) return entry.error();
   if (auto exit = next_stop(); !exit) return exit.error();
   if (::ptrace(PTRACE_GETREGS, pid(), nullptr, &r) != 0) return system_error("PTRACE_GETREGS", errno);
-  return static_cast<std::int64_t>(r.rax);
+  return arch::result(r);
 }
 
 // The mask while the registers still lead home; then nothing is left that we could leave half done.

@@ -3,13 +3,12 @@
 // tracer at any moment, and then begins untraced.
 #pragma once
 
-#include <sys/user.h>
-
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "arch/abi/thread_registers.h"
 #include "engine/target/return_path.h"
 #include "engine/target/target.h"
 
@@ -62,7 +61,7 @@ class PtraceTarget : public Target {
   Result<int> next_stop();
 
   ProcessFiles files_;
-  user_regs_struct registers_{};
+  arch::ThreadRegisters registers_{};
   std::uint64_t mask_ = 0;
   ReturnPath
       return_path_;  // at every moment from prepare() on: if we die, the program begins as if we had not been there

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Where a thread goes that makes system calls for us when we die in the middle: the kernel lets go of a dead tracer's
 // tracees, which then run on with whatever registers they have. So behind each call stands a second one that restores
-// registers and mask from a frame (arch/x86/code/return_frame.h). Only for a program that has not begun: the code goes
+// registers and mask from a frame (`arch/code/return_frame.h`). Only for a program that has not begun: the code goes
 // into unused bytes of its vDSO's header, the frame below the stack pointer, where nothing is yet.
 #pragma once
 
-#include <sys/user.h>
-
 #include <cstdint>
 
+#include "arch/abi/thread_registers.h"
 #include "arch/code/return_frame.h"
 #include "engine/target/target.h"
 
@@ -17,13 +16,13 @@ namespace uprobe::target {
 class ReturnPath {
  public:
   // Prepares the way to `registers` and `mask`. Code::refused when the program has no 64-bit vDSO.
-  Status build(const ProcessFiles& files, const user_regs_struct& registers, std::uint64_t mask);
+  Status build(const ProcessFiles& files, const arch::ThreadRegisters& registers, std::uint64_t mask);
   // Another mask to arrive with.
   Status set_mask(const ProcessFiles& files, std::uint64_t mask);
 
   // `r`, about to make the system call that its registers describe, or on the way home.
-  void set_out(user_regs_struct& r) const;
-  void turn_back(user_regs_struct& r) const;
+  void set_out(arch::ThreadRegisters& r) const;
+  void turn_back(arch::ThreadRegisters& r) const;
 
   // Puts back what stood there before; the thread must have its own registers again.
   void erase(const ProcessFiles& files) const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Facts of the kernel that this file builds on:
 //   - PTRACE_SEIZE and PTRACE_INTERRUPT stop a thread in get_signal(), before anything is decided about the system call that
-//     the stop has interrupted: the registers say which (orig_rax) and how it would be restarted (rax). Put back as they were,
+//     the stop has interrupted: the registers say which (the number of the call) and how it would be restarted (its result). Put back as they were,
 //     the kernel restarts it;
 //   - some calls answer EINTR to any wake-up instead (fs/eventpoll.c, kernel/signal.c sigtimedwait, ipc/sem.c, sockets with a
 //     timeout: net/core/sock.c sock_intr_errno). They have done nothing yet: -ERESTARTNOHAND makes them start again, and a handler
@@ -11,6 +11,7 @@
 //   - single-step and int3 as the end of a call would reset an ignored SIGTRAP: system-call stops only.
 #include "engine/target/stopped_process.h"
 
+#include <elf.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/auxv.h>
@@ -43,36 +44,31 @@ constexpr std::chrono::microseconds kHandlersMoment = 100ms;
 constexpr int kMostMoments = 1000;
 constexpr auto kOrderPatience = 5s;
 constexpr auto kLastPatience = 200ms;
-constexpr std::uint64_t kCallBytes = 2;  // syscall, sysenter, int $0x80
 constexpr std::uint64_t kAllSignals = ~std::uint64_t{0};
-constexpr std::uint64_t kTrapFlag = 0x100, kDirectionFlag = 0x400, kNestedTask = 0x4000, kAlignmentCheck = 0x40000;
 
 template <class T>
 void* as_data(T value) {
   return reinterpret_cast<void*>(static_cast<std::uintptr_t>(value));
 }
 
-std::int64_t result_of(const user_regs_struct& r) { return static_cast<std::int64_t>(r.rax); }
-std::int64_t call_of(const user_regs_struct& r) { return static_cast<std::int64_t>(r.orig_rax); }
-
-arch::RemoteCallReturn way_back(const user_regs_struct& r, std::uint64_t mask) {
-  arch::RemoteCallReturn to{};
-  to.flags = r.eflags & ~kTrapFlag, to.sp = r.rsp, to.mask = mask, to.ip = r.rip;
-  to.ax = r.rax, to.bx = r.rbx, to.cx = r.rcx, to.dx = r.rdx, to.si = r.rsi, to.di = r.rdi, to.bp = r.rbp;
-  to.r8 = r.r8, to.r9 = r.r9, to.r10 = r.r10, to.r11 = r.r11;
-  to.r12 = r.r12, to.r13 = r.r13, to.r14 = r.r14, to.r15 = r.r15;
-  // What the kernel would do (arch/x86/kernel/signal.c, arch_do_signal_or_restart).
-  const std::int64_t result = result_of(r);
-  const bool again = result == kRestart || result == kRestartNoIntr || result == kRestartNoHandler;
-  if (call_of(r) < 0 || (!again && result != kRestartBlock)) return to;
-  to.ip -= kCallBytes;
-  to.ax = again ? r.orig_rax : static_cast<std::uint64_t>(SYS_restart_syscall);
-  return to;
+// What the kernel would do.
+arch::Restart restart_of(const arch::ThreadRegisters& r) {
+  if (arch::call_number(r) < 0) return arch::Restart::none;
+  switch (arch::result(r)) {
+    case kRestart:
+    case kRestartNoIntr:
+    case kRestartNoHandler:
+      return arch::Restart::again;
+    case kRestartBlock:
+      return arch::Restart::rest;
+    default:
+      return arch::Restart::none;
+  }
 }
 
 // In a restartable sequence the kernel would send the thread to the abort handler at its next preemption (kernel/rseq.c). On an
 // remote call it would forget the sequence instead: so it is aborted now.
-void leave_sequence(const ProcessFiles& files, pid_t tid, user_regs_struct& registers) {
+void leave_sequence(const ProcessFiles& files, pid_t tid, arch::ThreadRegisters& registers) {
   constexpr std::uint64_t kDescriptorAt = 8;  // struct rseq::rseq_cs
   struct Configuration {
     std::uint64_t area;
@@ -89,9 +85,9 @@ void leave_sequence(const ProcessFiles& files, pid_t tid, user_regs_struct& regi
   const Addr at{configuration.area + kDescriptorAt};
   if (!files.read(at, &descriptor, sizeof descriptor) || descriptor == 0) return;
   if (!files.read(Addr{descriptor}, &section, sizeof section)) return;
-  if (registers.rip - section.begin >= section.bytes) return;
+  if (arch::instruction_pointer(registers) - section.begin >= section.bytes) return;
   const std::uint64_t none = 0;
-  if (files.write(at, &none, sizeof none)) registers.rip = section.abort;
+  if (files.write(at, &none, sizeof none)) arch::set_instruction_pointer(registers, section.abort);
 }
 
 struct RemoteCallPlace {
@@ -108,7 +104,7 @@ Result<RemoteCallPlace> find_remote_call_place(const ProcessFiles& files) {
   const auto vdso = std::find_if(maps->begin(), maps->end(), [](const Mapping& m) { return m.path == "[vdso]"; });
   if (vdso == maps->end())
     return Error{.code = Code::refused, .text = "the program has no vDSO to make system calls in (vdso=0?)"};
-  constexpr std::uint64_t kSectionOffset = 0x28, kAlignment = 16;  // e_shoff
+  constexpr std::uint64_t kSectionOffset = offsetof(Elf64_Ehdr, e_shoff), kAlignment = 16;
   std::uint64_t offset = 0;
   if (Status s = files.read(vdso->begin + kSectionOffset, &offset, sizeof offset); !s) return s.error();
   offset = (offset + kAlignment - 1) / kAlignment * kAlignment;
@@ -273,11 +269,11 @@ Status StoppedProcess::take_state(pid_t tid, bool in_group_stop) {
   if (::ptrace(PTRACE_GETREGS, tid, nullptr, &t.registers) != 0 ||
       ::ptrace(PTRACE_GETSIGMASK, tid, as_data(sizeof t.mask), &t.mask) != 0)
     return errno == ESRCH ? ok() : Status(system_error("ptrace", errno));
-  if (t.registers.cs != arch::kLongModeCodeSegment) return Error{.code = Code::refused, .text = "runs 32-bit code"};
+  if (!arch::runs_native_code(t.registers)) return Error{.code = Code::refused, .text = "runs 32-bit code"};
   t.sleep = sleep_until_now(tid);
-  if (has_kept_time(call_of(t.registers), result_of(t.registers))) t.sleep.reset();
-  if (result_of(t.registers) == -EINTR && may_begin_again(call_of(t.registers))) {
-    t.registers.rax = static_cast<std::uint64_t>(kRestartNoHandler);
+  if (has_kept_time(arch::call_number(t.registers), arch::result(t.registers))) t.sleep.reset();
+  if (arch::result(t.registers) == -EINTR && may_begin_again(arch::call_number(t.registers))) {
+    arch::set_result(t.registers, kRestartNoHandler);
     if (::ptrace(PTRACE_SETREGS, tid, nullptr, &t.registers) != 0) return failed("PTRACE_SETREGS");
   }
   if (Thread* known = thread(tid))
@@ -294,7 +290,8 @@ StoppedProcess::Thread* StoppedProcess::thread(pid_t tid) {
 
 std::vector<ThreadPlace> StoppedProcess::places() const {
   std::vector<ThreadPlace> all;
-  for (const Thread& thread : threads_) all.push_back({thread.registers.rip, thread.registers.rsp});
+  for (const Thread& thread : threads_)
+    all.push_back({arch::instruction_pointer(thread.registers), arch::stack_pointer(thread.registers)});
   return all;
 }
 
@@ -312,17 +309,17 @@ Status StoppedProcess::await_others_remote_calls() {
   return Error{.code = Code::refused, .text = "a thread does not come back from what a killed tool made it do"};
 }
 
-Status StoppedProcess::put(const user_regs_struct& registers) {
+Status StoppedProcess::put(const arch::ThreadRegisters& registers) {
   return ::ptrace(PTRACE_SETREGS, away_, nullptr, &registers) == 0 ? ok() : Status(failed("PTRACE_SETREGS"));
 }
 
 // On the way home, and out of every system call.
-user_regs_struct StoppedProcess::resume_frame() const {
+arch::ThreadRegisters StoppedProcess::resume_frame() const {
   const auto own = std::find_if(threads_.begin(), threads_.end(), [this](const Thread& t) { return t.tid == away_; });
-  user_regs_struct r = own->registers;
-  r.rip = (place_ + arch::kRemoteCallHome).value;
-  r.orig_rax = ~0ull;
-  r.eflags &= ~(kTrapFlag | kDirectionFlag | kNestedTask | kAlignmentCheck);
+  arch::ThreadRegisters r = own->registers;
+  arch::set_instruction_pointer(r, (place_ + arch::kRemoteCallHome).value);
+  arch::forget_call(r);
+  arch::clear_modes(r);
   return r;
 }
 
@@ -333,7 +330,8 @@ Status StoppedProcess::send(pid_t tid) {
   Thread* t = thread(tid);
   if (t == nullptr) return ended();
   leave_sequence(files_, tid, t->registers);
-  const arch::RemoteCallCode code = arch::make_remote_call(way_back(t->registers, t->mask));
+  const arch::RemoteCallCode code =
+      arch::make_remote_call(arch::return_to(t->registers, t->mask, restart_of(t->registers)));
   if (Status s = files_.write(place_, code.data(), code.size()); !s) return s;
   away_ = tid;
   is_at_rest_ = true;
@@ -388,16 +386,15 @@ Result<int> StoppedProcess::next_stop() {
 Result<std::int64_t> StoppedProcess::system_call(long number, const std::array<std::uint64_t, 6>& a) {
   if (away_ == 0)
     if (Status sent = send(threads_.front().tid); !sent) return sent.error();
-  user_regs_struct r = resume_frame();
-  r.rip = place_.value;
-  r.rax = static_cast<unsigned long long>(number);
-  r.rdi = a[0], r.rsi = a[1], r.rdx = a[2], r.r10 = a[3], r.r8 = a[4], r.r9 = a[5];
+  arch::ThreadRegisters r = resume_frame();
+  arch::set_instruction_pointer(r, place_.value);
+  arch::set_call(r, number, a);
   is_at_rest_ = false;
   if (Status s = put(r); !s) return s.error();
   if (auto entry = next_stop(); !entry) return entry.error();
   if (auto exit = next_stop(); !exit) return exit.error();
   if (::ptrace(PTRACE_GETREGS, away_, nullptr, &r) != 0) return failed("PTRACE_GETREGS");
-  return static_cast<std::int64_t>(r.rax);
+  return arch::result(r);
 }
 
 Status StoppedProcess::await_done(Addr state) {
@@ -428,11 +425,9 @@ Status StoppedProcess::left_early() {
 Status StoppedProcess::run(Addr function, Addr order) {
   if (away_ == 0)
     if (Status sent = send(threads_.front().tid); !sent) return sent;
-  user_regs_struct r = resume_frame();
-  const std::uint64_t home = r.rip;
-  r.rsp = (order.value & ~std::uint64_t{15}) - sizeof home;
-  if (Status s = files_.write(Addr{r.rsp}, &home, sizeof home); !s) return s;
-  r.rip = function.value, r.rdi = order.value;
+  arch::ThreadRegisters r = resume_frame();
+  const auto entered = arch::enter_function(r, function.value, order.value, order.value, arch::instruction_pointer(r));
+  if (Status s = files_.write(Addr{entered.at}, &entered.word, sizeof entered.word); !s) return s;
   if (Status s = put(r); !s) return s;
   is_at_rest_ = false;
   if (::ptrace(PTRACE_CONT, away_, nullptr, nullptr) != 0) return failed("PTRACE_CONT");
@@ -454,7 +449,7 @@ Status StoppedProcess::set_mask(pid_t tid, std::uint64_t mask) {
                                                                             : Status(failed("PTRACE_SETSIGMASK"));
 }
 
-Status StoppedProcess::set_registers(pid_t tid, const user_regs_struct& registers) {
+Status StoppedProcess::set_registers(pid_t tid, const arch::ThreadRegisters& registers) {
   Thread* t = thread(tid);
   if (t == nullptr) return ok();
   t->registers = registers;
@@ -485,12 +480,10 @@ std::optional<int> change_by(pid_t tid, Clock::time_point deadline) {
   }
 }
 
-// At the entry of a system call: the thread stands in front of it again, even if we were killed now (a number below 0 leaves rax
-// alone; kernel: do_syscall_64).
-Status take_call_back(pid_t tid, user_regs_struct registers) {
-  registers.rip -= kCallBytes;
-  registers.rax = registers.orig_rax;
-  registers.orig_rax = ~0ull;
+// At the entry of a system call: the thread stands in front of it again, even if we were killed now (with no call the kernel
+// leaves the result alone; do_syscall_64).
+Status take_call_back(pid_t tid, arch::ThreadRegisters registers) {
+  arch::take_call_back(registers);
   if (::ptrace(PTRACE_SETREGS, tid, nullptr, &registers) != 0) return failed("PTRACE_SETREGS");
   return ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0 ? ok() : Status(failed("PTRACE_INTERRUPT"));
 }
@@ -526,9 +519,9 @@ Status StoppedProcess::let_out(pid_t tid, std::chrono::microseconds moment,
     signal = WSTOPSIG(*stop) == kSyscallStop ? 0 : WSTOPSIG(*stop);
     if (signal != 0) continue;
     in_call = !in_call;
-    user_regs_struct registers{};
+    arch::ThreadRegisters registers{};
     if (::ptrace(PTRACE_GETREGS, tid, nullptr, &registers) != 0) return failed("PTRACE_GETREGS");
-    if (!in_call || is_ours(registers.rip - kCallBytes)) continue;
+    if (!in_call || is_ours(arch::call_place(registers))) continue;
     if (Status taken = take_call_back(tid, registers); !taken) return taken;
     request = PTRACE_CONT;
   }
@@ -564,7 +557,7 @@ void StoppedProcess::resume_interrupted_syscalls() {
   if (!code || !bring_home()) return;
   for (const Thread& t : threads_) {
     const auto rest = is_cut(t) ? rest_of(t, *code) : std::nullopt;
-    if (rest && files_.write(Addr{rest->registers.rsp}, &rest->call, sizeof rest->call))
+    if (rest && files_.write(Addr{arch::stack_pointer(rest->registers)}, &rest->call, sizeof rest->call))
       static_cast<void>(set_registers(t.tid, rest->registers));
   }
 }

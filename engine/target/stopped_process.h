@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A running process whose threads are all stopped by ptrace, each wherever it was. It goes on as if nobody had been there:
-// waits go on waiting, stopped processes stay stopped. It survives the death of its tracer at any moment (remote_call.h).
+// waits go on waiting, stopped processes stay stopped. It survives the death of its tracer at any moment (`arch/code/remote_call.h`).
 #pragma once
-
-#include <sys/user.h>
 
 #include <chrono>
 #include <functional>
@@ -12,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "arch/abi/thread_registers.h"
 #include "engine/target/exit_reaper.h"
 #include "engine/target/sleep_clock.h"
 #include "engine/target/target.h"
@@ -24,10 +23,10 @@ class StoppedProcess : public Target {
 
   struct Thread {
     pid_t tid;
-    user_regs_struct registers;  // its own
-    std::uint64_t mask;          // of blocked signals, its own
-    bool in_group_stop;          // by SIGSTOP and the like
-    std::optional<Sleep> sleep;  // that the stop has ended, in a call that would begin anew with all of its time
+    arch::ThreadRegisters registers;  // its own
+    std::uint64_t mask;               // of blocked signals, its own
+    bool in_group_stop;               // by SIGSTOP and the like
+    std::optional<Sleep> sleep;       // that the stop has ended, in a call that would begin anew with all of its time
   };
 
   // Code::refused where a thread cannot be stopped or seen through; EBUSY with it: it has begun another program meanwhile. The
@@ -46,7 +45,9 @@ class StoppedProcess : public Target {
   const std::vector<Thread>& threads() const { return threads_; }
 
   // Whether a thread that is at home stands in the code of the way home: on a remote call of a tool that was killed.
-  bool is_in_remote_call(const Thread& thread) const { return is_remote_call(thread.registers.rip); }
+  bool is_in_remote_call(const Thread& thread) const {
+    return is_remote_call(arch::instruction_pointer(thread.registers));
+  }
   bool is_remote_call(std::uint64_t ip) const;
 
   // Which thread makes the calls from now on; the one before is brought back to its own work first. Without it the first one.
@@ -59,7 +60,7 @@ class StoppedProcess : public Target {
 
   // For threads that are at home: what they go on with.
   Status set_mask(pid_t tid, std::uint64_t mask);
-  Status set_registers(pid_t tid, const user_regs_struct& registers);
+  Status set_registers(pid_t tid, const arch::ThreadRegisters& registers);
   // Lets one thread run for a moment and stops it again. Another one may have begun meanwhile: it is held too.
   Status let_run(pid_t tid, std::chrono::microseconds moment);
   // The same for one in code of ours, until it has left that: of system calls it makes only those that `is_ours` has. In front of
@@ -84,12 +85,12 @@ class StoppedProcess : public Target {
   Status await_done(Addr state);
   Status await_rest();
   Status left_early();
-  Status put(const user_regs_struct& registers);
+  Status put(const arch::ThreadRegisters& registers);
   Result<Addr> place_resume_code();
   void resume_interrupted_syscalls();
   static void let_go_running(pid_t tid, std::chrono::steady_clock::time_point deadline);
   Result<int> stop_again(pid_t tid, std::chrono::steady_clock::time_point deadline);
-  user_regs_struct resume_frame() const;
+  arch::ThreadRegisters resume_frame() const;
   Thread* thread(pid_t tid);
 
   ProcessFiles files_;

@@ -42,7 +42,7 @@ class Target {
   // Of all threads of one that is.
   virtual std::vector<ThreadPlace> places() const { return {}; }
 
-  // Runs a function without arguments in the target and returns its rax. Only targets whose thread waits in the agent can.
+  // Runs a function without arguments in the target and returns its result. Only targets whose thread waits in the agent can.
   virtual Result<std::uint64_t> call(Addr function);
 };
 

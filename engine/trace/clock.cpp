@@ -3,12 +3,13 @@
 #include "engine/trace/clock.h"
 
 #include <time.h>
-#include <x86intrin.h>
 
 #include <algorithm>
 #include <chrono>
 #include <limits>
 #include <thread>
+
+#include "arch/abi/cycle_counter.h"
 
 namespace uprobe::trace {
 
@@ -32,12 +33,7 @@ std::uint64_t rate_between(std::uint64_t ticks, std::uint64_t ns) {
 
 }  // namespace
 
-std::uint64_t Clock::now() {
-  _mm_lfence();
-  const std::uint64_t tsc = __rdtsc();
-  _mm_lfence();
-  return tsc;
-}
+std::uint64_t Clock::now() { return arch::read_cycles(); }
 
 ClockSample Clock::sample() {
   ClockSample best;

@@ -100,7 +100,7 @@ class Admission {
 
  private:
   static bool is_copied_as_listed(Bytes bytes, const Scanned& insn) {
-    if (insn.leads != Leads::on || !insn.falls_through || insn.is_rip_relative) return true;
+    if (insn.leads != Leads::on || !insn.falls_through || insn.is_ip_relative) return true;
     const auto decoded = decode_fully(bytes, kAt);
     const auto form = decoded ? classify(*decoded) : Result<Form>(Error{});
     return form && *form == Form::plain && decoded->base != Base::rip && decoded->base != Base::eip;

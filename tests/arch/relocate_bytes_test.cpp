@@ -458,7 +458,7 @@ TEST(Decode, Insn) {
   EXPECT_EQ(jcc->target, kFrom - 10);
   const auto call = decode(from_hex("ff 15 10 00 00 00"), kFrom);
   ASSERT_TRUE(call);
-  EXPECT_TRUE(call->is_branch && call->is_call && call->reads_rip_memory && call->falls_through);
+  EXPECT_TRUE(call->is_branch && call->is_call && call->reads_ip_memory && call->falls_through);
   EXPECT_FALSE(call->is_direct || call->is_return);
   const auto ret = decode(from_hex("c3"), kFrom);
   ASSERT_TRUE(ret);
@@ -467,7 +467,7 @@ TEST(Decode, Insn) {
   const auto push = decode(from_hex("55 ff ff"), kFrom);
   ASSERT_TRUE(push);
   EXPECT_EQ(push->length, 1);
-  EXPECT_FALSE(push->is_branch || push->is_call || push->is_return || push->reads_rip_memory);
+  EXPECT_FALSE(push->is_branch || push->is_call || push->is_return || push->reads_ip_memory);
 }
 
 TEST(Decode, FallsThrough) {

@@ -57,11 +57,11 @@ TEST(Scan, SaysWhereControlGoes) {
 TEST(Scan, SaysWhichAddressesAreNamed) {
   EXPECT_EQ(scanned("48 8d 05 10 00 00 00").operand, 0x1017U);
   EXPECT_TRUE(scanned("48 8d 05 10 00 00 00").is_address_of);
-  EXPECT_TRUE(scanned("48 8d 05 10 00 00 00").is_rip_relative);
+  EXPECT_TRUE(scanned("48 8d 05 10 00 00 00").is_ip_relative);
   EXPECT_EQ(scanned("c7 05 10 00 00 00 2a 00 00 00").operand, 0x101aU);  // an immediate after the displacement
   EXPECT_FALSE(scanned("c7 05 10 00 00 00 2a 00 00 00").is_address_of);
   EXPECT_EQ(scanned("ff 24 c5 00 20 40 00").operand, 0x402000U);
-  EXPECT_FALSE(scanned("ff 24 c5 00 20 40 00").is_rip_relative);
+  EXPECT_FALSE(scanned("ff 24 c5 00 20 40 00").is_ip_relative);
   EXPECT_FALSE(scanned("48 8b 44 24 08").has_operand);
   EXPECT_EQ(scanned("bf 00 20 40 00").immediate, 0x402000U);
   EXPECT_FALSE(scanned("83 c0 10").has_immediate);
@@ -86,7 +86,7 @@ TEST(Scan, AgreesWithTheFullDecoder) {
     EXPECT_EQ(insn.length, full->length) << to_hex(bytes);
     EXPECT_EQ(insn.falls_through, full->falls_through) << to_hex(bytes);
     EXPECT_EQ(insn.target, full->is_direct ? full->target.value : 0) << to_hex(bytes);
-    EXPECT_EQ(insn.has_operand && insn.is_rip_relative, full->reads_rip_memory && bytes[0] != 0x67) << to_hex(bytes);
+    EXPECT_EQ(insn.has_operand && insn.is_ip_relative, full->reads_ip_memory && bytes[0] != 0x67) << to_hex(bytes);
   }
 }
 

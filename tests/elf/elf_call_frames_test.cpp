@@ -231,15 +231,15 @@ FrameRow plain_row() {
 
 TEST(Steps, KeepWhatFunctionsKeep) {
   FrameRow row = plain_row();
-  row.registers[kFrameBx] = {.kind = Kind::at_offset, .offset = -16};
+  row.registers[arch::kFrameBx] = {.kind = Kind::at_offset, .offset = -16};
   FrameState state;
   for (auto& reg : state) reg = 77;
   state[kFrameSp] = 0x7000;
   ASSERT_EQ(step_up(row, FakeMemory(Loads{{0x7008, 0x401234}, {0x7000, 5}}), state), Step::up);
   EXPECT_EQ(state[kFrameIp], 0x401234U);
   EXPECT_EQ(state[kFrameSp], 0x7010U);
-  EXPECT_EQ(state[kFrameBx], 5U);
-  EXPECT_EQ(state[kFrameBp], 77U);
+  EXPECT_EQ(state[arch::kFrameBx], 5U);
+  EXPECT_EQ(state[arch::kFrameBp], 77U);
   EXPECT_EQ(state[12], 77U);
   EXPECT_EQ(state[0], std::nullopt) << "a call may change it";
 }
@@ -258,7 +258,7 @@ TEST(Steps, EndOrAreNotKnown) {
   row.is_signal = true;
   EXPECT_EQ(step_up(row, FakeMemory(Loads{{0x6ff8, 0x401234}}), state), Step::up) << "from another stack";
   row = plain_row();
-  row.cfa.reg = kFrameBp;
+  row.cfa.reg = arch::kFrameBp;
   EXPECT_EQ(step_up(row, FakeMemory(), state), Step::unknown);
   row.registers[kFrameIp] = {.kind = Kind::undefined};
   EXPECT_EQ(step_up(row, FakeMemory(), state), Step::end);

@@ -13,6 +13,7 @@
 #include <set>
 
 #include "arch/code/call_patterns.h"
+#include "engine/plan/followed_calls.h"
 #include "engine/plan/system_calls.h"
 #include "tests/elf/made_elf.h"
 
@@ -140,47 +141,47 @@ TEST_F(CLibrary, TheFunctionThatMakesAnyCallIsThere) {
 // mov $2,%r12d; call; mov %r12,%rax; syscall: fopen in musl. And by a register that the callee does not save.
 TEST(SystemCalls, ANumberMayComeByAnotherRegister) {
   const std::vector<std::uint8_t> kept = {0x41, 0xbc, 2, 0, 0, 0, 0xe8, 0, 0, 0, 0, 0x4c, 0x89, 0xe0, 0x0f, 0x05};
-  const auto found = number_before(kept, 14);
+  const auto found = arch::number_before(kept, 14);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->number, 2U);
   EXPECT_EQ(found->position, 0U);
   EXPECT_TRUE(found->outlives_calls);
 
   const std::vector<std::uint8_t> lost = {0xbf, 13, 0, 0, 0, 0x89, 0xf8, 0x0f, 0x05};  // mov $13,%edi; mov %edi,%eax
-  const auto other = number_before(lost, 7);
+  const auto other = arch::number_before(lost, 7);
   ASSERT_TRUE(other);
   EXPECT_EQ(other->number, 13U);
   EXPECT_FALSE(other->outlives_calls);
 
   const std::vector<std::uint8_t> to_r8 = {0x41, 0x89, 0xd8};  // mov %ebx,%r8d
-  EXPECT_FALSE(copied_to_ax(to_r8));
+  EXPECT_FALSE(arch::copied_to_number(to_r8));
   const std::vector<std::uint8_t> unrelated = {0xbb, 13, 0, 0, 0, 0x4c, 0x89, 0xe0, 0x0f, 0x05};  // %ebx, %r12
-  EXPECT_FALSE(number_before(unrelated, 8));
+  EXPECT_FALSE(arch::number_before(unrelated, 8));
 }
 
 TEST(SystemCalls, ANumberMayComeFromMemory) {
   using Bytes = std::vector<std::uint8_t>;
-  EXPECT_TRUE(loads_ax_from_memory(Bytes{0x8b, 0x00}));                  // mov (%rax),%eax
-  EXPECT_TRUE(loads_ax_from_memory(Bytes{0x8b, 0x03}));                  // mov (%rbx),%eax
-  EXPECT_TRUE(loads_ax_from_memory(Bytes{0x48, 0x63, 0x47, 0x0c}));      // movslq 0xc(%rdi),%rax
-  EXPECT_FALSE(loads_ax_from_memory(Bytes{0x8b, 0xc3}));                 // mov %ebx,%eax
-  EXPECT_FALSE(loads_ax_from_memory(Bytes{0x44, 0x8b, 0x00}));           // mov (%rax),%r8d
-  EXPECT_FALSE(loads_ax_from_memory(Bytes{0x8b, 0x05, 1, 0, 0, 0}));     // mov 1(%rip),%eax
-  EXPECT_FALSE(loads_ax_from_memory(Bytes{0x48, 0x8b, 0x44, 0x24, 8}));  // mov 8(%rsp),%rax
-  EXPECT_FALSE(loads_ax_from_memory(Bytes{0x89, 0x03}));                 // mov %eax,(%rbx)
-  EXPECT_FALSE(loads_ax_from_memory(Bytes{0x8b}));
-  EXPECT_FALSE(loads_ax_from_memory(Bytes{}));
+  EXPECT_TRUE(arch::loads_number_from_memory(Bytes{0x8b, 0x00}));                  // mov (%rax),%eax
+  EXPECT_TRUE(arch::loads_number_from_memory(Bytes{0x8b, 0x03}));                  // mov (%rbx),%eax
+  EXPECT_TRUE(arch::loads_number_from_memory(Bytes{0x48, 0x63, 0x47, 0x0c}));      // movslq 0xc(%rdi),%rax
+  EXPECT_FALSE(arch::loads_number_from_memory(Bytes{0x8b, 0xc3}));                 // mov %ebx,%eax
+  EXPECT_FALSE(arch::loads_number_from_memory(Bytes{0x44, 0x8b, 0x00}));           // mov (%rax),%r8d
+  EXPECT_FALSE(arch::loads_number_from_memory(Bytes{0x8b, 0x05, 1, 0, 0, 0}));     // mov 1(%rip),%eax
+  EXPECT_FALSE(arch::loads_number_from_memory(Bytes{0x48, 0x8b, 0x44, 0x24, 8}));  // mov 8(%rsp),%rax
+  EXPECT_FALSE(arch::loads_number_from_memory(Bytes{0x89, 0x03}));                 // mov %eax,(%rbx)
+  EXPECT_FALSE(arch::loads_number_from_memory(Bytes{0x8b}));
+  EXPECT_FALSE(arch::loads_number_from_memory(Bytes{}));
 }
 
 // mov $14,%eax; mov $8,%r8d; mov %r8,%r10; syscall: rt_sigprocmask in gcc's sanitizers. In `mov $2,%eax` after a byte that only
 // looks like the prefix of the former (jmp +0x41) the number counts.
 TEST(SystemCalls, AnotherRegistersNumberIsNotTheCalls) {
   const std::vector<std::uint8_t> size_too = {0xb8, 14, 0, 0, 0, 0x41, 0xb8, 8, 0, 0, 0, 0x4d, 0x89, 0xc2, 0x0f, 0x05};
-  const auto found = number_before(size_too, 14);
+  const auto found = arch::number_before(size_too, 14);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->number, 14U);
   const std::vector<std::uint8_t> alone = {0xeb, 0x41, 0xb8, 2, 0, 0, 0, 0x0f, 0x05};
-  const auto other = number_before(alone, 7);
+  const auto other = arch::number_before(alone, 7);
   ASSERT_TRUE(other);
   EXPECT_EQ(other->number, 2U);
 }

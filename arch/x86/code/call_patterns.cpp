@@ -1,33 +1,18 @@
 // SPDX-License-Identifier: MIT
 #include "arch/code/call_patterns.h"
 
-#include <sys/syscall.h>
-
 #include <algorithm>
 #include <cstring>
-#include <memory>
 
-#include "arch/code/scan.h"
-#include "engine/base/regular_file.h"
+#include "arch/code/decode.h"
+#include "arch/shared/signal_return.h"
 
-namespace uprobe::plan {
+namespace uprobe::arch {
 namespace {
 
-using Bytes = std::span<const std::uint8_t>;
-
-constexpr std::uint32_t kEpollPwait2 = 441;
-constexpr std::uint32_t kFollowed[] = {
-    SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_execve,   SYS_execveat,        SYS_prctl,     SYS_seccomp,
-    SYS_ppoll,        SYS_rt_sigsuspend,  SYS_clone3,   SYS_epoll_pwait,     kEpollPwait2,  SYS_rt_sigpending,
-    SYS_sigaltstack,  SYS_open,           SYS_openat,   SYS_rt_sigtimedwait, SYS_pselect6,  SYS_mmap,
-    SYS_mprotect,     SYS_pkey_mprotect,  SYS_ptrace,   SYS_signalfd,        SYS_signalfd4, SYS_setuid,
-    SYS_setgid,       SYS_setreuid,       SYS_setregid, SYS_setresuid,       SYS_setresgid, SYS_setgroups,
-    SYS_capset,       SYS_unshare,        SYS_setns};
-constexpr std::uint32_t kClones[] = {SYS_clone, SYS_fork, SYS_vfork, SYS_clone3};
+constexpr std::uint8_t kSyscall[] = {0x0f, 0x05};
+static_assert(sizeof kSyscall == shared::kSystemCallBytes);
 constexpr std::uint32_t kNoNumber = 1024;
-constexpr std::size_t kWindow = 64;
-constexpr std::size_t kChunk = 1 << 17;
-constexpr unsigned kMostTries = 1 << 16;
 
 std::uint32_t word_at(Bytes code, std::size_t at) {
   std::uint32_t word = 0;
@@ -48,13 +33,13 @@ std::optional<NumberLoad> load_at(Bytes code, std::size_t at, std::size_t limit)
   return std::nullopt;
 }
 
-// A REX prefix in front names another register.
+// A REX prefix before it names another register.
 bool follows_rex(Bytes code, std::size_t at) { return at > 0 && (code[at - 1] & 0xf0) == 0x40; }
 
 // What may be the prefix of `mov $n,%r8d`, which ends with the bytes of `mov $n,%eax`, or the end of another instruction.
 bool follows_rex_b(Bytes code, std::size_t at) { return at > 0 && code[at - 1] == 0x41; }
 
-// The nearest load of a register in front of code[at] whose bytes are in the window.
+// The nearest load of a register before code[at] whose bytes are in the window.
 std::optional<NumberLoad> load_of(std::uint8_t reg, Bytes code, std::size_t at, std::size_t first) {
   constexpr std::uint32_t kSavedByCallee = 1 << 3 | 1 << 5 | 0xf000;  // rbx, rbp, r12 to r15
   for (std::size_t position = at; position-- > first;) {
@@ -71,57 +56,73 @@ std::optional<NumberLoad> load_of(std::uint8_t reg, Bytes code, std::size_t at, 
 std::optional<NumberLoad> copied_load_at(Bytes code, std::size_t at, std::size_t limit, std::size_t first) {
   for (const std::size_t length : {std::size_t{2}, std::size_t{3}}) {
     if (limit - at < length || (length == 2 && follows_rex(code, at))) continue;
-    const auto reg = copied_to_ax(code.subspan(at, length));
+    const auto reg = copied_to_number(code.subspan(at, length));
     if (reg) return load_of(*reg, code, at, first);
   }
   return std::nullopt;
 }
 
-// Looks for the second byte of `syscall`, which is much rarer in code than the first.
 constexpr std::uint8_t kCancellable[] = {0x49, 0x89, 0xfb, 0x48, 0x89, 0xf0, 0x48, 0x89, 0xd7, 0x48, 0x89,
                                          0xce, 0x4c, 0x89, 0xc2, 0x4d, 0x89, 0xca, 0x4c, 0x8b, 0x44, 0x24,
                                          0x08, 0x4c, 0x8b, 0x4c, 0x24, 0x10, 0x4c, 0x89, 0x5c, 0x24, 0x08};
 
-bool leads_to(Bytes code, std::size_t place, std::size_t at) {
-  arch::Scanned insn;
-  while (place < at && arch::scan(code.subspan(place), Addr{place}, insn)) place += insn.length;
-  return place == at;
-}
-
-// Whether an instruction begins at code[at], as the load in front of it shows, or what lies before that: decoding falls into step
-// after a few instructions. The bytes of a call are often parts of other instructions.
-bool is_call(Bytes code, const NumberLoad& load, std::size_t at) {
-  return leads_to(code, load.position, at) || leads_to(code, at > kWindow ? at - kWindow : 0, at);
-}
-
-// `tries`: so many more places are looked at closely; behind them nothing is known, and there may be one.
-bool has_followed_call(Bytes chunk, unsigned& tries) {
-  const std::uint8_t* at = chunk.data() + 1;
-  const std::uint8_t* end = chunk.data() + chunk.size();
-  while (at < end && (at = static_cast<const std::uint8_t*>(
-                          std::memchr(at, 0x05, static_cast<std::size_t>(end - at)))) != nullptr) {
-    if (at[-1] == 0x0f) {
-      if (tries-- == 0) return true;
-      const auto place = static_cast<std::size_t>(at - 1 - chunk.data());
-      const auto load = number_before(chunk, place);
-      const bool is_followed = load && (is_followed_call(load->number) || is_clone_call(load->number));
-      if (is_followed && is_call(chunk, *load, place)) return true;
-    }
-    ++at;
-  }
-  return false;
-}
-
 }  // namespace
 
-bool is_followed_call(std::uint32_t number) {
-  return std::find(std::begin(kFollowed), std::end(kFollowed), number) != std::end(kFollowed);
-}
-bool is_clone_call(std::uint32_t number) {
-  return std::find(std::begin(kClones), std::end(kClones), number) != std::end(kClones);
+// The second byte is much rarer in code than the first.
+std::size_t next_system_call(Bytes code, std::size_t from) {
+  for (std::size_t second = from + 1; second < code.size(); ++second) {
+    const void* found = std::memchr(code.data() + second, kSyscall[1], code.size() - second);
+    if (found == nullptr) break;
+    second = static_cast<std::size_t>(static_cast<const std::uint8_t*>(found) - code.data());
+    if (code[second - 1] == kSyscall[0]) return second - 1;
+  }
+  return code.size();
 }
 
-bool is_open_call(std::uint32_t number) { return number == SYS_open || number == SYS_openat; }
+bool ends_with_system_call(Bytes insn) {
+  return insn.size() >= sizeof kSyscall && std::equal(std::begin(kSyscall), std::end(kSyscall), insn.end() - 2);
+}
+
+bool is_system_call(Bytes insn) { return insn.size() == sizeof kSyscall && ends_with_system_call(insn); }
+
+bool is_whole(const NumberLoad& load, std::size_t at) {
+  constexpr std::size_t kLongestOfTwo = 4;
+  return load.length <= kLongestOfTwo || load.position == at;
+}
+
+// mov to %eax, %edx or %edi
+bool is_load_before_open(Bytes insn) {
+  const auto load = register_load(insn);
+  return load && insn.size() == shared::kBeforeOpen && (load->reg == 0 || load->reg == 2 || load->reg == 7);
+}
+
+bool names_call(Bytes code, std::uint32_t number) {
+  std::uint8_t bytes[sizeof number];
+  std::memcpy(bytes, &number, sizeof number);
+  return std::search(code.begin(), code.end(), std::begin(bytes), std::end(bytes)) != code.end();
+}
+
+bool is_signal_return(Bytes code, std::size_t at) {
+  constexpr std::size_t kBytes = shared::kSignalReturnCall;
+  return at >= kBytes &&
+         std::equal(shared::kSignalReturn, shared::kSignalReturn + kBytes, code.begin() + (at - kBytes));
+}
+
+bool is_any_call(Bytes code, std::size_t at, Addr address) {
+  constexpr std::uint8_t kNumber[] = {0x48, 0x89, 0xf8}, kReturn = 0xc3;  // mov %rdi, %rax
+  constexpr std::size_t kLongest = 40;
+  if (at < kLongest || at + 2 >= code.size() || code[at + 2] != kReturn) return false;
+  const auto window = code.subspan(at - kLongest, kLongest);
+  const auto number = std::search(window.begin(), window.end(), std::begin(kNumber), std::end(kNumber));
+  if (number == window.end()) return false;
+  std::size_t place = at - static_cast<std::size_t>(window.end() - number);
+  while (place < at) {
+    const auto insn = decode_fully(code.subspan(place), address - (at - place));
+    if (!insn || insn->mnemonic != "mov") return false;
+    place += insn->length;
+  }
+  return place == at;
+}
 
 // The number is in a register there (musl 1.1 and 1.2, src/thread/x86_64/syscall_cp.s).
 bool is_cancellable_call(Bytes code, std::size_t at) {
@@ -130,7 +131,7 @@ bool is_cancellable_call(Bytes code, std::size_t at) {
 }
 
 std::optional<NumberLoad> number_before(Bytes code, std::size_t at) {
-  const std::size_t first = at > kWindow ? at - kWindow : 0;
+  const std::size_t first = at > kNumberWindow ? at - kNumberWindow : 0;
   std::optional<NumberLoad> doubtful;
   for (std::size_t position = at; position-- > first;) {
     const auto load = load_at(code, position, at);
@@ -150,7 +151,7 @@ std::optional<RegisterLoad> register_load(Bytes insn) {
   return RegisterLoad{static_cast<std::uint8_t>(reg), word_at(insn, opcode + 1)};
 }
 
-bool loads_ax_from_memory(Bytes insn) {
+bool loads_number_from_memory(Bytes insn) {
   constexpr unsigned kRexBits = 0x0b;  // W, X and B; R would name another register than rax
   const bool rex = !insn.empty() && (insn[0] & ~kRexBits) == 0x40;
   const std::size_t at = rex ? 1 : 0;
@@ -160,7 +161,7 @@ bool loads_ax_from_memory(Bytes insn) {
   return mod != 3 && reg == 0 && base != kByStackPointer && base != kByFramePointer;
 }
 
-std::optional<std::uint8_t> copied_to_ax(Bytes insn) {
+std::optional<std::uint8_t> copied_to_number(Bytes insn) {
   constexpr unsigned kRexBits = 0x0c;  // W and R; B and X would name another register than rax
   const bool rex = insn.size() == 3 && (insn[0] & ~kRexBits) == 0x40;
   if (!rex && insn.size() != 2) return std::nullopt;
@@ -179,32 +180,4 @@ std::optional<NumberLoad> number_load_ending(Bytes code, std::size_t end) {
   return std::nullopt;
 }
 
-// A file may be larger than can be read while others wait, and hold more than can be decoded: then it is not known, and whoever
-// opens the file finds its limits.
-bool may_have_followed_calls(const std::string& path, std::uint64_t offset, std::uint64_t bytes) {
-  constexpr std::uint64_t kMostBytes = std::uint64_t{512} << 20;
-  const auto file = open_regular(path);
-  if (!file) return false;
-  const auto buffer = std::make_unique_for_overwrite<std::uint8_t[]>(kChunk);
-  std::uint64_t left = kMostBytes;
-  unsigned tries = kMostTries;
-  const std::uint64_t end = std::min(offset + bytes, static_cast<std::uint64_t>(file->about.st_size));
-  for (FilePart part = next_data(file->fd, offset, end); !part.empty(); part = next_data(file->fd, part.end, end)) {
-    std::size_t kept = 0;  // the end of the chunk before: a call may lie across
-    for (std::uint64_t at = part.begin; at < part.end;) {
-      const std::size_t wanted = std::min<std::uint64_t>(kChunk - kept, part.end - at);
-      const ssize_t n = read_at(file->fd, buffer.get() + kept, wanted, at);
-      if (n <= 0) return false;
-      const std::size_t size = kept + static_cast<std::size_t>(n);
-      if (has_followed_call(Bytes(buffer.get(), size), tries)) return true;
-      at += static_cast<std::uint64_t>(n);
-      if (static_cast<std::uint64_t>(n) > left) return true;
-      left -= static_cast<std::uint64_t>(n);
-      kept = std::min<std::size_t>(size, kWindow + 2);
-      std::memmove(buffer.get(), buffer.get() + size - kept, kept);
-    }
-  }
-  return false;
-}
-
-}  // namespace uprobe::plan
+}  // namespace uprobe::arch

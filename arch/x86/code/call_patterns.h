@@ -4,47 +4,61 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
-#include <string>
 
-namespace uprobe::plan {
+#include "arch/code/relocate.h"
+#include "arch/shared/text.h"
 
-// The instruction that loads the number before a `syscall` at code[at]: `mov $n,%eax`, `mov $n,%rax`, `push $n; pop %rax`
-// or `xor %eax,%eax; mov $n,%al`; or `mov $n` to another register that is copied to rax from there; at most 64 bytes before; the nearest one.
+namespace uprobe::arch {
+
+// The next bytes of a system call from code[from] on; its size: there are none.
+std::size_t next_system_call(Bytes code, std::size_t from);
+// Whether one whole instruction is one, without prefixes; or with.
+bool is_system_call(Bytes insn);
+bool ends_with_system_call(Bytes insn);
+
+// The instruction that loads the number before a system call at code[at]: `mov $n,%eax`, `mov $n,%rax`, `push $n; pop %rax`
+// or `xor %eax,%eax; mov $n,%al`; or `mov $n` to another register that is copied to rax from there; at most kNumberWindow bytes
+// before; the nearest one.
 struct NumberLoad {
   std::size_t position = 0, length = 0;
   std::uint32_t number = 0;
   bool outlives_calls = false;  // it is loaded to a register that the callee saves (System V ABI)
 };
-std::optional<NumberLoad> number_before(std::span<const std::uint8_t> code, std::size_t at);
+inline constexpr std::size_t kNumberWindow = 64;
+std::optional<NumberLoad> number_before(Bytes code, std::size_t at);
 
 // The load that ends right before code[end].
-std::optional<NumberLoad> number_load_ending(std::span<const std::uint8_t> code, std::size_t end);
+std::optional<NumberLoad> number_load_ending(Bytes code, std::size_t end);
+// Whether that load ends with the instruction at code[at] and is not only the end of that one: `mov $8,%r8d` ends with the bytes
+// of `mov $8,%eax`. The short forms are two instructions.
+bool is_whole(const NumberLoad& load, std::size_t at);
 
-// What `mov $n,%reg32` loads, and where from `mov %reg,%rax` or `mov %reg,%eax` takes it, of one whole instruction. Registers as
-// they are encoded.
+// What one whole instruction loads into a register, a number; and from which one it takes the number of a call. Registers as they
+// are encoded.
 struct RegisterLoad {
   std::uint8_t reg = 0;
   std::uint32_t number = 0;
 };
-std::optional<RegisterLoad> register_load(std::span<const std::uint8_t> insn);
-std::optional<std::uint8_t> copied_to_ax(std::span<const std::uint8_t> insn);
-// Whether one whole instruction loads rax or eax from memory that a register points to, and not from the stack, where Go has the
-// numbers of all calls. A number from there is that of a call which every thread of a process makes: the set*id calls of glibc
-// (nptl/nptl_setxid.c) and of musl (src/unistd/setxid.c).
-bool loads_ax_from_memory(std::span<const std::uint8_t> insn);
-inline constexpr std::size_t kRegisters = 16;
+std::optional<RegisterLoad> register_load(Bytes insn);
+std::optional<std::uint8_t> copied_to_number(Bytes insn);
+// Whether one whole instruction loads the number of a call from memory that a register points to, and not from the stack, where Go
+// has the numbers of all calls. A number from there is that of a call which every thread of a process makes: the set*id calls of
+// glibc (nptl/nptl_setxid.c) and of musl (src/unistd/setxid.c).
+bool loads_number_from_memory(Bytes insn);
+inline constexpr std::size_t kGeneralRegisters = 16;
 
-// Whether the calls with this number are the agent's business.
-bool is_followed_call(std::uint32_t number);
-bool is_clone_call(std::uint32_t number);
-bool is_open_call(std::uint32_t number);
+// Whether the instruction loads a number into the register of a call's number or of one of its first arguments, as the agent can make
+// it in a thread's stead (take_load in arch/entry).
+bool is_load_before_open(Bytes insn);
 
-// The `syscall` at code[at] that musl makes all calls with that can be cancelled.
-bool is_cancellable_call(std::span<const std::uint8_t> code, std::size_t at);
+// The system call at code[at] that musl makes all calls with that can be cancelled.
+bool is_cancellable_call(Bytes code, std::size_t at);
+// A function that makes whatever call its first argument names, and returns: nothing but moves between the two. In static musl
+// all calls that can be cancelled are made there by a program that cancels no thread (src/thread/__syscall_cp.c, compiled).
+bool is_any_call(Bytes code, std::size_t at, Addr address);
+// Whether the number of a call stands anywhere in the code, as instructions have it.
+bool names_call(Bytes code, std::uint32_t number);
+// Whether the number of rt_sigreturn is loaded right before the system call at code[at], as unwinders know it.
+bool is_signal_return(Bytes code, std::size_t at);
 
-// A quick look at a part of a file: bytes of a followed call are somewhere in it. Most files have none and need not be read
-// any further.
-bool may_have_followed_calls(const std::string& path, std::uint64_t offset, std::uint64_t bytes);
-
-}  // namespace uprobe::plan
+}  // namespace uprobe::arch

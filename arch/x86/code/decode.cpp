@@ -19,8 +19,8 @@ const ZydisDecoder& decoder() {
 
 std::string decoder_version() {
   const ZyanU64 version = ZydisGetVersion();
-  return std::to_string(ZYDIS_VERSION_MAJOR(version)) + "." + std::to_string(ZYDIS_VERSION_MINOR(version)) + "." +
-         std::to_string(ZYDIS_VERSION_PATCH(version));
+  return "Zydis " + std::to_string(ZYDIS_VERSION_MAJOR(version)) + "." + std::to_string(ZYDIS_VERSION_MINOR(version)) +
+         "." + std::to_string(ZYDIS_VERSION_PATCH(version));
 }
 
 namespace {
@@ -166,7 +166,7 @@ Result<Insn> decode(Bytes bytes, Addr at) {
   if (!decoded) return Error{Code::damaged, "the bytes are not an instruction"};
   Insn insn;
   insn.length = decoded->length;
-  insn.reads_rip_memory = decoded->base == Base::rip || decoded->base == Base::eip;
+  insn.reads_ip_memory = decoded->base == Base::rip || decoded->base == Base::eip;
   insn.is_branch = decoded->flow != Flow::straight;
   insn.is_call = decoded->flow == Flow::call;
   insn.is_return = decoded->flow == Flow::ret;

@@ -59,9 +59,6 @@ struct Decoded {
   bool branches_to_rsp = false;  // call *%rsp
 };
 
-// Of the decoder's library, "4.0.0".
-std::string decoder_version();
-
 // Nothing when the bytes are no instruction or end too early.
 std::optional<Decoded> decode_fully(Bytes bytes, Addr at);
 

@@ -389,8 +389,8 @@ class FastScan {
     out = Scanned{};
     out.length = static_cast<std::uint8_t>(at_ - begin_);
     out.has_operand = displacement_bytes_ == 4;
-    out.is_rip_relative = out.has_operand && (modrm_ & 0xc7) == kNoBase;
-    const std::uint64_t base = out.is_rip_relative ? address_ + out.length : 0;
+    out.is_ip_relative = out.has_operand && (modrm_ & 0xc7) == kNoBase;
+    const std::uint64_t base = out.is_ip_relative ? address_ + out.length : 0;
     out.operand = out.has_operand ? read_extended<std::int32_t>(displacement_) + base : 0;
     out.has_immediate = immediate_bytes_ >= 4;
     out.immediate = out.has_immediate ? read_extended<std::int32_t>(immediate) : 0;

@@ -276,7 +276,7 @@ std::optional<Copy> usual_copy(Bytes insn, Addr from, Addr to, Addr next) {
   std::copy_n(insn.begin(), std::min(insn.size(), bytes.size()), bytes.begin());
   Scanned scanned;
   if (!fast_scan(bytes, from, scanned) || scanned.length > insn.size()) return std::nullopt;
-  if (scanned.leads != Leads::on || !scanned.falls_through || scanned.is_rip_relative) return std::nullopt;
+  if (scanned.leads != Leads::on || !scanned.falls_through || scanned.is_ip_relative) return std::nullopt;
   const Addr end = from + scanned.length;
   const auto distance = static_cast<std::int64_t>((next ? next : end) - (to + scanned.length + kJumpBytes));
   if (distance != static_cast<std::int32_t>(distance)) return std::nullopt;

@@ -37,8 +37,8 @@ inline constexpr unsigned kMaxCopyBytes = 64;
 // One decoded instruction, as much as the planner needs.
 struct Insn {
   std::uint8_t length = 0;
-  bool reads_rip_memory = false;  // has a rip-relative operand
-  bool is_branch = false;         // any control flow: jmp, jcc, call, ret, loop, xbegin, int, syscall, ...
+  bool reads_ip_memory = false;  // has a rip-relative operand
+  bool is_branch = false;        // any control flow: jmp, jcc, call, ret, loop, xbegin, int, syscall, ...
   bool is_call = false;
   bool is_return = false;
   bool is_direct = false;     // is_branch with an immediate target
@@ -52,6 +52,9 @@ Result<Insn> decode(Bytes bytes, Addr at);
 
 // "mov %rsp,%rbp" in AT&T syntax; empty when undecodable. By Zydis; the CLI prints Capstone's.
 std::string disassemble(Bytes bytes, Addr at);
+
+// The decoder's library: "Zydis 4.0.0".
+std::string decoder_version();
 
 // The displaced copy of the single instruction at the start of `insn` (may be followed by other bytes), made to run at
 // `to`, within +-2 GiB of `from`. It ends with a jump back to from + length where control can fall through. Refused

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "arch/code/remote_call.h"
 
+#include <sys/syscall.h>
+
 #include <cstring>
 #include <initializer_list>
 
@@ -43,6 +45,19 @@ constexpr Load kLoads[] = {
 };
 
 }  // namespace
+
+// As the kernel would do it (arch/x86/kernel/signal.c, arch_do_signal_or_restart).
+RemoteCallReturn return_to(const ThreadRegisters& r, std::uint64_t mask, Restart restart) {
+  RemoteCallReturn to{};
+  to.flags = r.eflags & ~kTrapFlag, to.sp = r.rsp, to.mask = mask, to.ip = r.rip;
+  to.ax = r.rax, to.bx = r.rbx, to.cx = r.rcx, to.dx = r.rdx, to.si = r.rsi, to.di = r.rdi, to.bp = r.rbp;
+  to.r8 = r.r8, to.r9 = r.r9, to.r10 = r.r10, to.r11 = r.r11;
+  to.r12 = r.r12, to.r13 = r.r13, to.r14 = r.r14, to.r15 = r.r15;
+  if (restart == Restart::none) return to;
+  to.ip = call_place(r);
+  to.ax = restart == Restart::again ? r.orig_rax : static_cast<std::uint64_t>(SYS_restart_syscall);
+  return to;
+}
 
 RemoteCallCode make_remote_call(const RemoteCallReturn& to) {
   RemoteCallCode code;

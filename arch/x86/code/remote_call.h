@@ -21,6 +21,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "arch/abi/thread_registers.h"
+
 namespace uprobe::arch {
 
 struct RemoteCallReturn {
@@ -33,6 +35,11 @@ inline constexpr std::uint64_t kRemoteCallData = 160;     // of `data`
 inline constexpr std::uint64_t kRemoteCallBytes = kRemoteCallData + sizeof(RemoteCallReturn);
 
 using RemoteCallCode = std::array<std::uint8_t, kRemoteCallBytes>;
+
+// How a system call goes on that the thread has been taken out of. again: it begins anew; rest: the kernel has kept what is left of it.
+enum class Restart { none, again, rest };
+// What a thread with these registers and this mask of blocked signals goes back to.
+RemoteCallReturn return_to(const ThreadRegisters& registers, std::uint64_t mask, Restart restart);
 
 // The bytes for a thread that goes back to `to`.
 RemoteCallCode make_remote_call(const RemoteCallReturn& to);

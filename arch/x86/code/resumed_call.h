@@ -23,6 +23,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "arch/abi/thread_registers.h"
+
 namespace uprobe::arch {
 
 inline constexpr std::size_t kMostResumedParts = 8;
@@ -34,6 +36,12 @@ struct ResumedCall {
   std::uint64_t parts[2 * kMostResumedParts];  // struct iovec, for writev
   std::uint64_t ip;
 };
+
+// What the program is to find after the call.
+inline void keep_registers(ResumedCall& call, const ThreadRegisters& r) {
+  call.di = r.rdi, call.si = r.rsi, call.dx = r.rdx, call.r10 = r.r10, call.r8 = r.r8;
+  call.ip = r.rip;
+}
 
 inline constexpr std::uint64_t kResumedRedZone = 128;
 inline constexpr std::uint64_t kResumedDistance =

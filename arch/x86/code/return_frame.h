@@ -14,6 +14,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "arch/abi/thread_registers.h"
+
 namespace uprobe::arch {
 
 inline constexpr std::array<std::uint8_t, 7> kCallAndReturn = {0x0f, 0x05, 0x6a, 0x0f, 0x58, 0x0f, 0x05};
@@ -39,8 +41,17 @@ static_assert(offsetof(ReturnFrame, r8) == 40 && offsetof(ReturnFrame, ip) == 16
 static_assert(offsetof(ReturnFrame, fpstate) == 224 && offsetof(ReturnFrame, mask) == 296 &&
               sizeof(ReturnFrame) == 304);
 
-inline constexpr std::uint64_t kRestoreStackSegment = 0x6;   // UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS
-inline constexpr std::int32_t kNoAlternateStack = 2;         // SS_DISABLE
-inline constexpr std::uint64_t kLongModeCodeSegment = 0x33;  // __USER_CS
+// What a handler finds at its stack pointer (Linux: arch/x86/kernel/signal_64.c).
+struct HandlerStack {
+  std::uint64_t restorer;
+  ReturnFrame context;
+};
+// Where the agent keeps the restorer that it has replaced: in the last of the words that the kernel neither writes nor reads.
+inline std::uint64_t& kept_restorer(HandlerStack& stack) { return stack.context.reserved[7]; }
+
+// The frame of a thread that has no extended state yet.
+ReturnFrame make_return_frame(const ThreadRegisters& registers, std::uint64_t mask);
+// Whether it may be one that the kernel has written at `at`: it has the user's code segment, and its extended state not far above.
+bool is_plausible(const ReturnFrame& frame, std::uint64_t at);
 
 }  // namespace uprobe::arch

@@ -42,9 +42,9 @@ void take_operand(const ZydisDecodedInstruction& insn, Addr at, Scanned& out) {
   if ((insn.attributes & ZYDIS_ATTRIB_HAS_MODRM) == 0 || insn.raw.modrm.mod == kRegisterForm) return;
   if (insn.raw.disp.size != 32) return;
   out.has_operand = true;
-  out.is_rip_relative = insn.raw.modrm.mod == 0 && insn.raw.modrm.rm == kDirectMemory;
+  out.is_ip_relative = insn.raw.modrm.mod == 0 && insn.raw.modrm.rm == kDirectMemory;
   out.operand = static_cast<std::uint64_t>(insn.raw.disp.value);
-  if (out.is_rip_relative) out.operand += at.value + insn.length;
+  if (out.is_ip_relative) out.operand += at.value + insn.length;
   out.is_address_of = insn.mnemonic == ZYDIS_MNEMONIC_LEA;
 }
 

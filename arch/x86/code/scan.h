@@ -26,13 +26,13 @@ struct Scanned {
   std::uint8_t length = 0;
   Leads leads = Leads::on;
   bool falls_through = true;
-  bool is_padding = false;       // a nop of any length, or int3: what compilers and linkers fill gaps with
-  bool is_undefined = false;     // ud2 and kin: put where control never goes
-  bool is_address_of = false;    // lea: `operand` is a value here, not a place that is read
-  bool has_operand = false;      // a rip-relative operand, or a 32-bit displacement: `operand` is its address
-  bool is_rip_relative = false;  // which of the two
-  bool has_immediate = false;    // of 32 bits or more, sign-extended
-  std::uint64_t target = 0;      // of a direct branch or call
+  bool is_padding = false;      // a nop of any length, or int3: what compilers and linkers fill gaps with
+  bool is_undefined = false;    // ud2 and kin: put where control never goes
+  bool is_address_of = false;   // lea: `operand` is a value here, not a place that is read
+  bool has_operand = false;     // a rip-relative operand, or a 32-bit displacement: `operand` is its address
+  bool is_ip_relative = false;  // which of the two
+  bool has_immediate = false;   // of 32 bits or more, sign-extended
+  std::uint64_t target = 0;     // of a direct branch or call
   std::uint64_t operand = 0;
   std::uint64_t immediate = 0;
 

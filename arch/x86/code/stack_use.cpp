@@ -28,20 +28,20 @@ bool writes(const ZydisDecodedInstruction& insn, const Operands& operands, Zydis
 StackUse::Register assigned(const ZydisDecodedInstruction& insn, const Operands& operands, ZydisRegister which) {
   if (!is_register(operands[0], which)) return {Becomes::unknown, 0};
   const ZydisDecodedOperand& source = operands[1];
-  const Becomes own = which == ZYDIS_REGISTER_RSP ? Becomes::from_rsp : Becomes::from_rbp;
+  const Becomes own = which == ZYDIS_REGISTER_RSP ? Becomes::from_sp : Becomes::from_frame;
   switch (insn.mnemonic) {
     case ZYDIS_MNEMONIC_ADD:
     case ZYDIS_MNEMONIC_SUB:
       if (source.type != ZYDIS_OPERAND_TYPE_IMMEDIATE) break;
       return {own, insn.mnemonic == ZYDIS_MNEMONIC_ADD ? source.imm.value.s : -source.imm.value.s};
     case ZYDIS_MNEMONIC_MOV:
-      if (is_register(source, ZYDIS_REGISTER_RSP)) return {Becomes::from_rsp, 0};
-      if (is_register(source, ZYDIS_REGISTER_RBP)) return {Becomes::from_rbp, 0};
+      if (is_register(source, ZYDIS_REGISTER_RSP)) return {Becomes::from_sp, 0};
+      if (is_register(source, ZYDIS_REGISTER_RBP)) return {Becomes::from_frame, 0};
       break;
     case ZYDIS_MNEMONIC_LEA:
       if (source.mem.index != ZYDIS_REGISTER_NONE) break;
-      if (source.mem.base == ZYDIS_REGISTER_RSP) return {Becomes::from_rsp, source.mem.disp.value};
-      if (source.mem.base == ZYDIS_REGISTER_RBP) return {Becomes::from_rbp, source.mem.disp.value};
+      if (source.mem.base == ZYDIS_REGISTER_RSP) return {Becomes::from_sp, source.mem.disp.value};
+      if (source.mem.base == ZYDIS_REGISTER_RBP) return {Becomes::from_frame, source.mem.disp.value};
       break;
     default:
       break;
@@ -52,11 +52,11 @@ StackUse::Register assigned(const ZydisDecodedInstruction& insn, const Operands&
 StackUse::Register stack_pointer_behind(const ZydisDecodedInstruction& insn, const Operands& operands) {
   const std::int64_t word = insn.operand_width == 16 ? 2 : 8;
   if (insn.meta.category == ZYDIS_CATEGORY_CALL) return {};
-  if (insn.mnemonic == ZYDIS_MNEMONIC_LEAVE) return {Becomes::from_rbp, 8};
+  if (insn.mnemonic == ZYDIS_MNEMONIC_LEAVE) return {Becomes::from_frame, 8};
   // `pop %rsp` names it, too.
   if (!is_register(operands[0], ZYDIS_REGISTER_RSP)) {
-    if (insn.meta.category == ZYDIS_CATEGORY_PUSH) return {Becomes::from_rsp, -word};
-    if (insn.meta.category == ZYDIS_CATEGORY_POP) return {Becomes::from_rsp, word};
+    if (insn.meta.category == ZYDIS_CATEGORY_PUSH) return {Becomes::from_sp, -word};
+    if (insn.meta.category == ZYDIS_CATEGORY_POP) return {Becomes::from_sp, word};
   }
   if (!writes(insn, operands, ZYDIS_REGISTER_RSP)) return {};
   return assigned(insn, operands, ZYDIS_REGISTER_RSP);
@@ -86,9 +86,9 @@ std::optional<StackUse> stack_use(Bytes bytes) {
   if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder(), bytes.data(), bytes.size(), &insn, operands.data())))
     return std::nullopt;
   StackUse use;
-  use.rsp = stack_pointer_behind(insn, operands);
+  use.sp = stack_pointer_behind(insn, operands);
   if (insn.mnemonic != ZYDIS_MNEMONIC_CALL && writes(insn, operands, ZYDIS_REGISTER_RBP))
-    use.rbp = assigned(insn, operands, ZYDIS_REGISTER_RBP);
+    use.frame = assigned(insn, operands, ZYDIS_REGISTER_RBP);
   use.reads = place_named(insn, operands, ZYDIS_OPERAND_ACTION_MASK_READ);
   use.writes = place_named(insn, operands, ZYDIS_OPERAND_ACTION_MASK_WRITE);
   return use;

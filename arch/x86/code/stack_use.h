@@ -9,9 +9,9 @@
 
 namespace uprobe::arch {
 
-// A place that an instruction names as `distance` from rsp, or from rbp, as they are in front of it.
+// A place that an instruction names as `distance` from the stack pointer, or from the frame pointer, as they are in front of it.
 struct StackPlace {
-  bool by_frame = false;  // from rbp
+  bool by_frame = false;  // from the frame pointer
   std::int64_t distance = 0;
   std::uint32_t bytes = 0;  // 0: its address is taken
 };
@@ -19,15 +19,15 @@ struct StackPlace {
 struct StackUse {
   enum class Becomes : std::uint8_t {
     same,
-    from_rsp,  // rsp + distance
-    from_rbp,
+    from_sp,  // stack pointer + distance
+    from_frame,
     unknown,
   };
   struct Register {
     Becomes becomes = Becomes::same;
     std::int64_t distance = 0;
   };
-  Register rsp, rbp;  // behind it; of a call: behind the return
+  Register sp, frame;  // behind it; of a call: behind the return
   // By an explicit operand.
   std::optional<StackPlace> reads, writes;
 };

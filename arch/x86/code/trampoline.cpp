@@ -99,7 +99,7 @@ void Maker::leave_to_agent() {
   a_.constant(rsi, 1);
   a_.jump(call);
   a_.raw({0x0f, 0xb9, 0x3d});
-  a_.number(kRseqSignature, 4);
+  a_.number(shared::kRseqSignature, 4);
   a_.bind(labels_.slow);
   a_.constant(rsi, 0);
   a_.bind(call);

@@ -7,8 +7,6 @@
 
 namespace uprobe::arch {
 
-inline constexpr std::uint32_t kRseqSignature = 0x53053053;  // libc's; the kernel looks for it before an abort address
-
 inline constexpr unsigned kFrame = 64 + 128;  // bytes below the interrupted rsp while recording
 inline constexpr int kCopyInFrame = 56;       // where the address of the copy is, from rsp
 

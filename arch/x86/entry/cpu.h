@@ -23,7 +23,7 @@ inline shared::u64 shadow_stack() {
 }
 
 // Only where CR4.FSGSBASE is set: AT_HWCAP2, bit 1 (Documentation/arch/x86/x86_64/fsgs.rst).
-inline shared::u64 read_fs_base() {
+inline shared::u64 read_thread_pointer() {
   shared::u64 base = 0;
   asm volatile(".byte 0xf3, 0x48, 0x0f, 0xae, 0xc0" : "=a"(base));  // rdfsbase %rax
   return base;

@@ -244,7 +244,7 @@ enter_frame:
 
 // Loads, and a store, that may fault: each faulting instruction has an entry in the table, uprobe_on_fault moves the thread
 // to the fix-up. bool uprobe_peekN(u64 address, u64* out), bool uprobe_poke8(u64 address, u64 value),
-// u64 uprobe_peek_words(u64 address, u64* out, u64 count), bool uprobe_peek_fs4(i64 offset, u64* out), bool uprobe_clock(u64* out).
+// u64 uprobe_peek_words(u64 address, u64* out, u64 count), bool uprobe_peek_thread4(i64 offset, u64* out), bool uprobe_clock(u64* out).
         .macro FAULTS insn, fixup
         .pushsection .rodata.uprobe_faults, "a"
         .long   \insn - uprobe_fault_table
@@ -295,14 +295,14 @@ peek_words_end:
         .size uprobe_peek_words, . - uprobe_peek_words
         FAULTS  15b, peek_words_end
 
-        ENTRY uprobe_peek_fs4
+        ENTRY uprobe_peek_thread4
         .cfi_startproc
 12:     movl    %fs:(%rdi), %eax
         movq    %rax, (%rsi)
         movl    $1, %eax
         ret
         .cfi_endproc
-        .size uprobe_peek_fs4, . - uprobe_peek_fs4
+        .size uprobe_peek_thread4, . - uprobe_peek_thread4
         FAULTS  12b, peek_failed
 
         ENTRY uprobe_clock              # rdtsc itself faults under PR_SET_TSC and strict seccomp

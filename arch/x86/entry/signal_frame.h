@@ -3,6 +3,7 @@
 // asm-generic/siginfo.h), as far as the agent reads it. Offsets are ABI; entry.S uses the same ones as numbers.
 #pragma once
 
+#include "arch/shared/text.h"
 #include "engine/shared/layout.h"
 
 namespace uprobe::agent {
@@ -61,11 +62,84 @@ struct HandlerFrame {
 static_assert(offsetof(HandlerFrame, context) == 8 && offsetof(HandlerFrame, info) == 312);
 static_assert(sizeof(HandlerFrame) == 440);
 
+// `fresh` is a copy of the frame of a handler that has been entered at `interrupted` and has not run yet, when its next signal comes.
+// Its extended state is initial there.
+inline void interrupt_handler(SignalFrame& fresh, HandlerFrame& below, u64 interrupted) {
+  constexpr u64 kHandlerClears = 0x10500;  // TF, DF, RF: what the kernel clears at the entry of a handler
+  fresh.ip = interrupted;
+  fresh.sp = reinterpret_cast<u64>(&below);
+  fresh.di = static_cast<u64>(static_cast<u32>(below.info.signal));
+  fresh.si = reinterpret_cast<u64>(&below.info);
+  fresh.dx = reinterpret_cast<u64>(&below.context);
+  fresh.ax = 0;
+  fresh.flags &= ~kHandlerClears;
+  fresh.fpstate = 0;
+}
+
 inline HandlerFrame& frame_around(SignalFrame& context) {
   return *reinterpret_cast<HandlerFrame*>(reinterpret_cast<u8*>(&context) - offsetof(HandlerFrame, context));
 }
 
 inline constexpr i32 kStackAutodisarm = static_cast<i32>(1u << 31);  // SS_AUTODISARM
+
+// What the registers of the interrupted code are for.
+inline u64& call_argument(SignalFrame& f, u32 index) {
+  switch (index) {
+    case 0:
+      return f.di;
+    case 1:
+      return f.si;
+    case 2:
+      return f.dx;
+    case 3:
+      return f.r10;
+    case 4:
+      return f.r8;
+    default:
+      return f.r9;
+  }
+}
+inline u64 call_argument(const SignalFrame& f, u32 index) { return call_argument(const_cast<SignalFrame&>(f), index); }
+// Of the system call that the thread is about to make, or its result after it; and the same of a function.
+inline long call_number(const SignalFrame& f) { return static_cast<long>(f.ax); }
+inline void set_call_number(SignalFrame& f, long number) { f.ax = static_cast<u64>(number); }
+inline long call_result(const SignalFrame& f) { return static_cast<long>(f.ax); }
+inline u64 function_argument(const SignalFrame& f, u32 index) { return call_argument(f, index); }  // 0 to 2
+static_assert(shared::kArgumentRegisters[2] == shared::kCallArgumentRegisters[2]);
+
+// A system call at `address` has been made: what `syscall` leaves behind (SDM vol. 2, SYSCALL), rcx = return address, r11 = flags.
+inline void finish_call(SignalFrame& f, u64 address, long result) {
+  f.ax = static_cast<u64>(result);
+  f.cx = address + shared::kSystemCallBytes;
+  f.r11 = f.flags;
+  f.ip = address + shared::kSystemCallBytes;
+}
+// The thread has made a call in a copy: what that has left of its place becomes that of the frame's.
+inline void hide_call_of_copy(SignalFrame& f) { f.cx = f.ip; }
+
+// The function that the thread is at the beginning of returns.
+inline void return_from_function(SignalFrame& f, u64 to, u64 result) {
+  f.ax = result;
+  f.ip = to;
+  f.sp += 8;
+}
+
+// Into uprobe_iterate (stub.S), which goes on at `copy`.
+inline void enter_iterate(SignalFrame& f, u64 copy, u64 iterate) {
+  f.r11 = copy;
+  f.ip = iterate;
+}
+
+// All state of the thread that an instruction could depend on.
+inline u64 digest(const SignalFrame& f) {
+  constexpr u64 kVisibleFlags = 0x40cd5;  // CF PF AF ZF SF DF OF, AC
+  u64 state = f.flags & kVisibleFlags;
+  for (const u64* word = &f.r8; word <= &f.sp; ++word) {
+    state = (state ^ *word) * 0x9e3779b97f4a7c15ull;
+    state ^= state >> 29;
+  }
+  return state;
+}
 
 // The registers of the interrupted code, `ip` as given.
 inline shared::Registers registers_of(const SignalFrame& f, u64 ip) {

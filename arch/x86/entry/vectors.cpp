@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: MIT
 // Vector registers at a hit. If a signal brought the hit, the kernel has saved them in the frame and given the handler fresh
-// ones (arch/x86/kernel/fpu/signal.c); otherwise they still hold the application's values.
+// ones (arch/x86/kernel/fpu/signal.c); otherwise they still hold the application's values. Part of the hit path's translation unit (preload/CMakeLists.txt).
 #include "preload/agent.h"
 
 namespace uprobe::agent {
 namespace {
 
+// vectors.S: a register of the application that the thread still holds. `number` < shared::kVectorCount.
+extern "C" {
+__attribute__((visibility("hidden"))) void uprobe_store_xmm(u32 number, u64 (&to)[2]);
+__attribute__((visibility("hidden"))) void uprobe_store_ymm(u32 number, u64 (&to)[4]);
+}
+
 // The frame's area in XSAVE's standard format (SDM vol. 1, 13.4): the legacy region with the kernel's own words in its last
 // bytes (struct _fpx_sw_bytes), a header, the upper halves of the YMM registers. CPUID gives the last offset, which is the
-// same on all processors; the tool checks it (arch/x86/code/vector_state.h).
+// same on all processors; the tool checks it (arch/code/vector_state.h).
 constexpr u64 kXmm = 160, kMagic = 464, kSaved = 472, kHeader = 512, kYmmUpper = 576;
 constexpr u32 kMagicOfXsave = 0x46505853;  // FP_XSTATE_MAGIC1: there is a header
 constexpr u64 kSse = 2, kAvx = 4;          // state components
