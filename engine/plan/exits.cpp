@@ -155,7 +155,7 @@ class Finder {
     exits_.push_back({at, 8, true});
   }
 
-  // What nobody else gets to is a part, whatever its author called it: its returns are returns from here.
+  // Code that no other function reaches is a part, whatever its name is: its returns are returns from here.
   Target classify(std::uint64_t target) const {
     if (is_linkage(target)) return Target::function;
     const SweptFunction* to = flow_.swept_at(target);
@@ -201,7 +201,7 @@ class Finder {
     });
   }
 
-  // Whether whoever gets to a return of ours has come in by the entry.
+  // Whether every path to a return of the function begins at its entry.
   bool check_entries() {
     for (const elf::Range& part : parts_)
       if (!check_pointers(part) || !check_symbols(part) || !check_crossings(part) || !check_before(part)) return false;

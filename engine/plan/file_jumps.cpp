@@ -26,7 +26,7 @@ void FileJumps::take(const Window& window) {
   if (is_short) patch(window.padding, kJumpBytes);
 }
 
-// Whether nobody but the place itself would have to know of a change there: no other place looks so far behind itself, and no
+// Whether a change there matters only for the place itself: no other place checks so many bytes after itself, and no
 // jump is near.
 bool FileJumps::is_alone(std::uint64_t address, std::uint64_t place) const {
   constexpr std::uint64_t kNear = 2 * (shared::kMostBehind + 1);

@@ -22,7 +22,7 @@ class FileJumps {
   // have had to know.
   void add(std::uint64_t address);
 
-  // Null: nobody wanted one there.
+  // Null: no window is wanted there.
   const Window* window_at(std::uint64_t address) const;
   // Bit i: the byte i + 1 behind the address is part of a jump that is or was somewhere else than at the address.
   std::uint16_t changed_behind(std::uint64_t address) const;

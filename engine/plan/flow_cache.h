@@ -19,7 +19,7 @@ class FlowCache {
     if (!entry.flow) entry.flow = find(file);
     return entry.flow->flow;
   }
-  // It will be asked for: a thread finds it out meanwhile.
+  // The flow will be needed: a thread computes it in the background.
   void begin(const std::shared_ptr<const elf::ElfFile>& file) {
     Entry& entry = flows_[file.get()];
     if (!entry.flow && !entry.begun.valid())

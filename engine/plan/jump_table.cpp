@@ -145,7 +145,7 @@ class Resolver {
   }
 
   // The register that the load and the sum have in common comes from elsewhere (a loop keeps it, the stack did): it is one
-  // of the tables whose address the function makes. Nobody hands a switch its table.
+  // of the tables whose address the function makes. No caller passes a switch its table.
   bool add_tables(const Origin& load, const Origin& sum, unsigned base) {
     if (load.value.a != base || !code_.keeps(base, load.address, sum.address)) return false;
     const auto origins = code_.origins(base, load.address);

@@ -125,7 +125,7 @@ Result<std::shared_ptr<const elf::ElfFile>> FileCache::open(const std::string& p
   return shared;
 }
 
-// Targets bring new files all the time: those that nobody refers to any more must not fill the memory.
+// Targets bring new files all the time: those without references must not fill the memory.
 void FileCache::drop_unused() {
   std::erase_if(by_identity_, [](const auto& known) { return known.second.use_count() == 1; });
 }

@@ -8,7 +8,7 @@ namespace uprobe::plan {
 
 enum class ReturnMode : std::uint8_t {
   automatic,  // exits; where they do not do, a stub
-  stub,       // the function returns to code of ours, which goes on to the caller
+  stub,       // the function returns to code of the agent, which goes on to the caller
   exits,      // every return instruction is a point
 };
 

@@ -79,8 +79,8 @@ std::string reason_against_stub(const FileFlow& flow, const Site& site) {
   if (flow.is_go()) return "is code of Go, which moves stacks and knows every return address on them";
   if (knows_return_addresses(*site.file))
     return "belongs to a virtual machine that knows the return addresses on its stacks";
-  if (site.address == site.file->entry()) return "is where the program begins: it returns to nobody";
-  if (site.symbol.find(".cold") != std::string::npos) return "is a part of another function: nobody calls it";
+  if (site.address == site.file->entry()) return "is where the program begins: it has no caller";
+  if (site.symbol.find(".cold") != std::string::npos) return "is a part of another function: no code calls it";
   const SweptFunction* function = site.is_ifunc ? nullptr : flow.swept_at(site.address);
   const bool is_framed = function != nullptr && function->trouble != FlowTrouble::no_unwind;
   if (is_framed && (function->range.begin != site.address || !function->begins_at_call))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Signs of an unwinder in a file that nobody knows to be one.
+// Signs of an unwinder in a file that is not a known one.
 #pragma once
 
 #include <string>

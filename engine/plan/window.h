@@ -2,10 +2,10 @@
 // Which bytes a jump may take at a probe's place: the window. Pure: decides, writes nothing.
 //
 // A jump needs five bytes, an instruction often has fewer. What follows may be taken too where it is certain that nothing
-// arrives there but from the instruction before; and what is in front, where nobody arrives at the place in another way than
-// through that. Unknown means no: then the place keeps its breakpoint, with the reason.
-// A probe at launch can use every window. On a running program somebody may stand inside one of several instructions or
-// have kept an address there in a signal frame: whoever writes such a window has to look.
+// arrives there but from the instruction before; and the instructions before, if all paths to the place lead
+// through them. Unknown means no: then the place keeps its breakpoint, with the reason.
+// A probe at launch can use every window. In a running program a thread may stand inside one of several instructions or
+// have kept an address there in a signal frame: the tool checks before it writes such a window.
 #pragma once
 
 #include <array>

@@ -145,7 +145,7 @@ bool borrows_memory(pid_t pid) {
   return !parent.empty() && share_memory(pid, static_cast<pid_t>(std::strtol(parent.c_str(), nullptr, 10)));
 }
 
-// A breakpoint in shared memory would kill whoever has no handler for it.
+// A breakpoint in shared memory would kill a process that has no handler for it.
 Status check_lending(pid_t pid) {
   for (const pid_t tid : threads_of(pid)) {
     const auto children = read_file(folder_of(pid) + "/task/" + std::to_string(tid) + "/children");

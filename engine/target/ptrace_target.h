@@ -29,7 +29,7 @@ class PtraceTarget : public Target {
   static Result<std::unique_ptr<PtraceTarget>> launch(const std::string& path, const std::vector<std::string>& argv,
                                                       const LaunchHooks& hooks);
   // The same with the process `pid`, which waits at the other end of the line (engine/base/start_line.h): it says one number when it
-  // may be traced, and becomes the program. It is no child of the caller. Code::killed when it has ended meanwhile, also for its
+  // may be traced, and becomes the program. It is no child of the caller. Code::killed if it has ended by then, also for its
   // execve has failed, which it has told its user then.
   static Result<std::unique_ptr<PtraceTarget>> launch_waiting(pid_t pid, int line, const std::string& path);
   // Takes over a tracee of the calling thread that stands at PTRACE_EVENT_EXEC (options: TRACESYSGOOD). When this fails the

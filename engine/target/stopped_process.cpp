@@ -97,7 +97,7 @@ struct RemoteCallPlace {
 };
 
 // Over the vDSO's section headers, which no program needs. Every process has the same vDSO: what stood there before is known even
-// where somebody's code is left.
+// where code of an earlier tool is left.
 Result<RemoteCallPlace> find_remote_call_place(const ProcessFiles& files) {
   const auto maps = files.maps();
   if (!maps) return maps.error();
@@ -161,7 +161,7 @@ Result<std::unique_ptr<StoppedProcess>> StoppedProcess::hold(pid_t pid, std::chr
   if (Status held = process->hold_all(); !held) return held.error();
   const auto stat = stat_of(pid);
   if (process->threads_.empty()) return stat && !has_ended(*stat) ? in_execve() : ended();
-  // It may have called execve before it was stopped. The thread that did may have the first one's id now, and be nobody's.
+  // It may have called execve before it was stopped. The thread that did may have the first one's id now, and have no tracer.
   if (!is_zombie(pid, pid) && !is_traced(pid)) return in_execve();
   auto now = ProcessFiles::open(pid);
   if (!now) return now.error();

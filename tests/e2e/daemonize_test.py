@@ -99,7 +99,7 @@ class Identity(Beside):
         tool = self.tool()
         self.assertNotEqual(tool, program.pid)
         self.assertNotIn(tool, harness.descendants(program.pid))
-        harness.wait_until(lambda: field(program.pid, "TracerPid") == "0", "nobody who traces it")
+        harness.wait_until(lambda: field(program.pid, "TracerPid") == "0", "a program without a tracer")
         program.stdin.close()
         self.assertEqual(program.wait(harness.TIMEOUT), 0)
 

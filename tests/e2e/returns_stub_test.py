@@ -332,7 +332,7 @@ class Choice(harness.TestCase):
         self.assertIn("reads its own return address", text)
         code, text = self.planned(f"r {program}:_start", "--return=stub")
         self.assertEqual(code, 125)
-        self.assertIn("returns to nobody", text)
+        self.assertIn("it has no caller", text)
 
     def run_callers(self, name, mode):
         program = self.copy_of(harness.fixture(name))

@@ -123,7 +123,7 @@ constexpr Map kTwoByte[] = {{
 //
 //   N  none                           E  the operand that ModRM.rm names, at most
 //   A  rax                            G  the one that ModRM.reg names
-//   O  the one in the opcode          -  not here: others, hidden ones, or nobody has to know
+//   O  the one in the opcode          -  not here: other or hidden registers, or none that matters
 constexpr Map kOneByteWrites = {
     "EEGGAA--EEGGAA--",  // 0
     "EEGGAA--EEGGAA--",  // 1

@@ -79,8 +79,8 @@ void emit_transaction(const Job& job) {
   emit_jump_back(job);
 }
 
-// One push of a literal, so that nobody can ever see half a return address. Behind it the thread is where the callee
-// would find it.
+// One push of a literal, so that no thread or signal ever sees half a return address. After it the state is as the callee
+// expects it.
 void emit_call(const Job& job) {
   job.out.push_literal(kJumpBytes);
   job.mark(job.insn.target);
@@ -89,7 +89,7 @@ void emit_call(const Job& job) {
 }
 
 // The processor leaves its return address in rcx: the lea makes the original's of it, without touching a flag or the
-// stack. Whoever comes out of the call does so, a child on a stack of its own or on its parent's included. An
+// stack. Every thread that comes out of the call executes it, a child on a stack of its own or on its parent's included. An
 // interrupted call is restarted inside the copy: the kernel goes two bytes back, behind a prefix if there is one.
 void emit_system_call(const Job& job) {
   const auto bytes = own_bytes(job.insn);

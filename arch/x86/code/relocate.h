@@ -9,8 +9,8 @@
 //   - a displaced indirect call pushes before it reads its target: a target in the very eight bytes below rsp, reached
 //     through another register than rsp, would be overwritten (no compiler keeps one there across a call). Where the
 //     operand is seen to be near rsp it is read first, at the price of 144 bytes of stack for a moment;
-//   - a popf that sets the trap flag traps after the jump back, one instruction of the program early: whoever leads a thread
-//     to its copy has to see to it (preload/trap.cpp);
+//   - a popf that sets the trap flag traps after the jump back, one instruction of the program early: the agent handles
+//     that before it leads a thread to the copy (preload/trap.cpp);
 //   - a displaced system call is made from the copy. Seccomp filters and syscall user dispatch that look at the
 //     instruction pointer see that address, and so does a handler that runs while the call waits (in rcx as well).
 //     Where such a handler decides by it, displace nothing: between musl's __cp_begin and __cp_end (glibc 2.41 and

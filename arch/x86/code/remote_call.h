@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A thread that is sent on a remote call: it makes system calls, or runs a function, for somebody who stops and moves it from
-// outside, and it finds back to what it was doing without anybody's help, should that somebody be gone.
+// A remote call: a thread makes system calls, or runs a function, for the tool, which stops and moves it from outside. If the
+// tool is gone, the thread finds the return path by itself.
 //
 //     call   syscall                        the call; number and arguments are put into the registers from outside
 //     home   lea  flags(%rip), %rsp         a function returns here

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A system call made for somebody else, with a way back that needs nobody's help: the bytes of the call and the frame that
+// A system call for the tool, and a return path that needs no tool: the bytes of the call and the frame that
 // rt_sigreturn restores everything from (Linux: arch/x86/include/uapi/asm/sigcontext.h and ucontext.h).
 //
 //            0f 05   syscall            the call; its number and arguments are put into the registers from outside

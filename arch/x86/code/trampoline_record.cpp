@@ -10,8 +10,8 @@
 // What a hit adds to `commit` does not depend on where its record is: the next hit needs the sum early.
 //
 // Order: rdtsc does not start before everything in front of it is executed, and on Intel's processors nothing behind it is
-// issued until it is done. So only what must come first does (the announcement needs the CPU and the ring); the room, the place of
-// the record and the new `commit` are worked out behind it, beside the next instructions of the application.
+// issued until it is done. So only what must come first does (the announcement needs the CPU and the ring); the room, the place
+// of the record and the new `commit` are worked out behind it, beside the next instructions of the application.
 //
 // Where a function returns, the registers are those behind its return, which has not been executed yet.
 //
@@ -43,8 +43,8 @@ constexpr unsigned kBelow = 2, kNotBelow = 3, kEqual = 4, kNotEqual = 5, kAbove 
 constexpr std::uint32_t kHead = sizeof(shared::RecordHead);
 constexpr std::uint32_t kFs = 0x64;
 constexpr std::int32_t kWholeFlags = -8;  // from rsp
-// The reader has had the ring's bytes in its own CPU's cache: they are asked back some hits before they are written. Never faults;
-// a processor that does not know the instruction does nothing (SDM volume 2, PREFETCHW).
+// The reader has had the ring's bytes in its own CPU's cache: they are asked back some hits before they are written. Never
+// faults; a processor that does not know the instruction does nothing (SDM volume 2, PREFETCHW).
 constexpr std::uint32_t kSoon = 320;
 constexpr std::int32_t kRseqCpu = 4, kRseqSection = 8;
 // The slot's head, from where the copy begins.
@@ -123,8 +123,8 @@ class Recorder {
   Label leave_, leave_early_, full_, dropped_, commit_;
 };
 
-// An aborted section goes on with the rsp that it has been left with, so nothing is pushed in it. Below rsp nobody writes: it is
-// a red zone to a signal as well.
+// An aborted section goes on with the rsp that it has been left with, so nothing is pushed in it. No code writes below rsp: it
+// is a red zone to a signal as well.
 void Recorder::keep_flags() {
   const auto is_wanted = [](const shared::Insn& insn) {
     return insn.op == Op::load_register && insn.size == static_cast<std::uint8_t>(Reg::flags);
@@ -135,7 +135,7 @@ void Recorder::keep_flags() {
 }
 
 // Everything that says "not here": consumers changed, the event switched off, no rseq of this thread's own. The mark of changed
-// consumers is the sign of the slot's word, and may come at any moment: whoever goes by the word later takes its lower half.
+// consumers is the sign of the slot's word, and may come at any moment: later code uses only the lower half of the word.
 void Recorder::check_and_enter() {
   a_.constant(rdx, spec_.block.value);
   a_.load(rdi, {rdx, offsetof(ProcessBlock, own_rseq)});
@@ -245,8 +245,8 @@ void Recorder::filter_record() {
   a_.bind(pass);
 }
 
-// Takes the announcement back, and publishes the count. Which CPU it is leads to where that stands: it is asked once more, since what
-// the record says of it another process may have changed.
+// Takes the announcement back, and publishes the count. Which CPU it is leads to where that stands: it is asked once more,
+// since what the record says of it another process may have changed.
 void Recorder::drop_record() {
   a_.bind(dropped_);
   a_.load4(rax, {rdi, offsetof(Ring, commit)});
@@ -399,7 +399,8 @@ void Recorder::store_memory(const shared::Insn& insn) {
   a_.store(payload(insn.offset), rax, insn.count);
 }
 
-// Of the first string the place is known, and it waits for nothing but the string's end; another one's locator keeps it meanwhile.
+// Of the first string the place is known, and it waits for nothing but the string's end; until then another one's locator keeps
+// it.
 void Recorder::store_string(const shared::Insn& insn) {
   const bool is_first = std::exchange(no_string_yet_, false);
   const Mem locator = payload(insn.offset);
@@ -422,8 +423,8 @@ void Recorder::leave_if_long() {
   a_.jump_if(kAbove, leave_);
 }
 
-// From rsi to the payload's rdx, two words at a time; rdx ends behind the NUL. Up to seven bytes more are written: the room allows
-// it.
+// From rsi to the payload's rdx, two words at a time; rdx ends behind the NUL. Up to seven bytes more are written: the room
+// allows it.
 void Recorder::copy_string() {
   Label loop, second, first;
   a_.bind(loop);

@@ -151,7 +151,7 @@
 
 // rax = handler, rdx = frame. More pending signals are put on top: their handlers interrupt this one at its first instruction.
 // Our own code stays on the stack that it is on, where the frame has been moved from it: the application's may be full. For
-// the same reason what is needed to the last lies in fields of the ucontext that nobody reads (sigcontext.reserved1):
+// the same reason what is needed to the last lies in fields of the ucontext that no code reads (sigcontext.reserved1):
 // 240: the handler, 248: our stack, 256: the pending word, of rsp. All other registers are those of the interrupted code.
         ENTRY enter
         xorl    %r9d, %r9d              # 0: the frame has not been moved

@@ -4,7 +4,7 @@
 //
 // Signals that come while a thread is in here are put aside, as in entry.S. From uprobe_jump_done on the hit is recorded: who
 // comes then is told that the thread stands at the beginning of the copy (preload/trampolines.cpp). For what has come before,
-// an int3 of ours brings the thread there.
+// an int3 of the agent's brings the thread there.
 //
 // On entry: rdi = the slot's head, esi = 1 if a load of the hit is known to fault, the direction flag as the application has it;
 // rbx, rbp, r9..r15 still hold the application's values. The trampoline's frame:

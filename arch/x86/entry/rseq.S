@@ -18,7 +18,7 @@
 //
 // struct rseq (uapi/linux/rseq.h): 0 cpu_id_start, 4 cpu_id, 8 rseq_cs, 16 flags.
 // struct rseq_cs: 0 version, flags; 8 start_ip; 16 post_commit_offset; 24 abort_ip. It holds addresses, so it is filled in
-// by whoever comes first (all write the same): the agent has no relocations. abort_ip is written last.
+// by the first thread (all write the same): the agent has no relocations. abort_ip is written last.
 
 #define RSEQ_SIGNATURE  0x53053053      /* libc's (RSEQ_SIG); stands before the abort address */
 

@@ -7,7 +7,7 @@
 //
 // Signals that come while a thread is in here are put aside, as in entry.S. From uprobe_return_done on the return is recorded:
 // who comes then is told that the thread stands at the return address (preload/stubs.cpp). For what has come before, an
-// int3 of ours brings the thread there.
+// int3 of the agent's brings the thread there.
 #define STUBS 16384                     /* shared::kReturnStubs, kStubUnit */
 #define UNIT 32
         .macro LABEL name
