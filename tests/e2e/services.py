@@ -23,7 +23,7 @@ from program_jobs import LIBC
 
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fixtures", "attached", "busy.c")
 PATIENCE = 20  # seconds for a program to begin, to answer, and to end
-ASKERS = 3
+CLIENTS = 3
 ALLOCATION = (f"p:m {LIBC}:malloc %di", f"p:f {LIBC}:free %di", f"r:rd {LIBC}:read $retval", f"p:wr {LIBC}:write %di %dx")
 
 
@@ -38,7 +38,7 @@ def until(condition):
 class Service:
     """`name`; `cycles`: the number of attaches; `events`: definitions."""
     name, cycles, events, needs = "", 200, ALLOCATION, ""
-    askers = ASKERS
+    clients = CLIENTS
 
     def __init__(self, folder):
         self.folder = folder
@@ -67,7 +67,7 @@ class Service:
         connection.connect(self.place)
         return connection.makefile("rwb", buffering=0)
 
-    def ask(self, connection, asker, number):
+    def ask(self, connection, client_number, number):
         """(the answer, the expected answer)."""
         raise NotImplementedError
 
@@ -96,7 +96,7 @@ def http_answer(connection, path):
 
 class EightThreads(Service):
     """Checks itself: each thread the results of the probed functions and its own registers."""
-    name, cycles, needs, askers = "eight threads", 1000, "cc", 0
+    name, cycles, needs, clients = "eight threads", 1000, "cc", 0
 
     def begin(self):
         program = os.path.join(self.folder, "busy")
@@ -119,9 +119,10 @@ class Redis(Service):
         self.start(program, "--port", "0", "--unixsocket", self.place, "--save", "", "--appendonly", "no")
         until(lambda: os.path.exists(self.place))
 
-    def ask(self, connection, asker, number):
-        connection.write(f"SET k{asker} {number * 7}\r\nINCRBY k{asker} {asker}\r\nSTRLEN k{asker}\r\n".encode())
-        wanted = number * 7 + asker
+    def ask(self, connection, client_number, number):
+        key = f"k{client_number}"
+        connection.write(f"SET {key} {number * 7}\r\nINCRBY {key} {client_number}\r\nSTRLEN {key}\r\n".encode())
+        wanted = number * 7 + client_number
         expected = f"+OK\r\n:{wanted}\r\n:{len(str(wanted))}\r\n".encode()
         answer = b""
         while len(answer) < len(expected):
@@ -157,7 +158,7 @@ class Nginx(Service):
     def pid(self):
         return int(self.workers()[0])
 
-    def ask(self, connection, asker, number):
+    def ask(self, connection, client_number, number):
         return http_answer(connection, "/page"), self.BODY
 
 
@@ -176,7 +177,7 @@ class HttpServer(Service):
     def connect(self):
         return contextlib.nullcontext()
 
-    def ask(self, connection, asker, number):
+    def ask(self, connection, client_number, number):
         with socket.create_connection(("127.0.0.1", self.port), PATIENCE) as made:
             return http_answer(made.makefile("rwb", buffering=0), "/page"), self.BODY
 
@@ -197,7 +198,7 @@ class Node(Service):
         self.start(shutil.which("node"), "-e", self.SCRIPT, self.place)
         until(lambda: os.path.exists(self.place))
 
-    def ask(self, connection, asker, number):
+    def ask(self, connection, client_number, number):
         total, parts = 0, []
         for i in range(number % 500):
             total += i * number
@@ -207,7 +208,7 @@ class Node(Service):
 
 class Postgres(Service):
     """One backend, whose client is asked."""
-    name, askers = "postgres backend", 1
+    name, clients = "postgres backend", 1
 
     @staticmethod
     def tools():
@@ -232,7 +233,7 @@ class Postgres(Service):
             os.chown(self.folder, self.user(), -1)
         data, tools = os.path.join(self.folder, "data"), self.tools()
         self.events = (f"p:e {tools}/postgres:standard_ExecutorStart %di %si", *ALLOCATION)
-        subprocess.run([f"{tools}/initdb", "-D", data, "-A", "trust", "-U", "asker"], user=self.user(), check=True, cwd=self.folder,
+        subprocess.run([f"{tools}/initdb", "-D", data, "-A", "trust", "-U", "tester"], user=self.user(), check=True, cwd=self.folder,
                        stdout=subprocess.DEVNULL)
         self.start(f"{tools}/postgres", "-D", data, "-k", self.folder, "-c", "listen_addresses=", user=self.user())
         until(lambda: os.path.exists(os.path.join(self.folder, ".s.PGSQL.5432")))
@@ -241,7 +242,7 @@ class Postgres(Service):
         self.backend = int(self.query("select pg_backend_pid();"))
 
     def client(self, *more):
-        return ["psql", "-h", self.folder, "-U", "asker", "-At", *more, "postgres"]
+        return ["psql", "-h", self.folder, "-U", "tester", "-At", *more, "postgres"]
 
     def query(self, text):
         self.asked.stdin.write(text.encode() + b"\n")
@@ -253,7 +254,7 @@ class Postgres(Service):
     def connect(self):
         return contextlib.nullcontext()
 
-    def ask(self, connection, asker, number):
+    def ask(self, connection, client_number, number):
         top = number % 1000
         return self.query(f"select sum(x) + {number} from generate_series(0, {top}) x;"), b"%d\n" % (top * (top + 1) // 2 + number)
 
@@ -266,25 +267,25 @@ class Postgres(Service):
 SERVICES = (EightThreads, Redis, Nginx, HttpServer, Node, Postgres)
 
 
-class Askers:
+class Clients:
     """Threads that ask without a pause; each wrong answer is kept."""
 
     def __init__(self, service):
         self.service, self.stopped = service, False
-        self.answers, self.wrong = [0] * service.askers, []
-        self.threads = [threading.Thread(target=self.run, args=(n,), daemon=True) for n in range(service.askers)]
+        self.answers, self.wrong = [0] * service.clients, []
+        self.threads = [threading.Thread(target=self.run, args=(n,), daemon=True) for n in range(service.clients)]
         for thread in self.threads:
             thread.start()
 
-    def run(self, asker):
+    def run(self, client_number):
         try:
             with self.service.connect() as connection:
                 while not self.stopped:
-                    answer, wanted = self.service.ask(connection, asker, self.answers[asker])
+                    answer, wanted = self.service.ask(connection, client_number, self.answers[client_number])
                     if answer != wanted:
                         self.wrong.append(f"{answer[:60]!r} for {wanted[:60]!r}")
                         return
-                    self.answers[asker] += 1
+                    self.answers[client_number] += 1
         except (OSError, TypeError) as error:
             self.wrong.append(repr(error))
 
@@ -336,11 +337,11 @@ def endure(service, tool, tier, cycles):
     service.begin()
     try:
         pid = service.pid()
-        warm = Askers(service)
+        warm = Clients(service)
         time.sleep(0.5)
         warm.end()  # with its first thread a program gets handlers of libc's
-        before = process_state.checksum_of_text(pid), kept(pid, not service.askers)
-        askers, attached = Askers(service), Cycles(tool, service, tier)
+        before = process_state.checksum_of_text(pid), kept(pid, not service.clients)
+        clients, attached = Clients(service), Cycles(tool, service, tier)
         settled = 0
         for number in range(cycles):
             if service.process.poll() is not None or not os.path.exists(f"/proc/{pid}"):
@@ -348,7 +349,7 @@ def endure(service, tool, tier, cycles):
             attached.run(number)
             if number == cycles // 4:
                 settled = kilobytes(pid)
-        answers, wrong = askers.end()
+        answers, wrong = clients.end()
         differences = wrong + attached.failures
         if not os.path.exists(f"/proc/{pid}"):
             return attached.hits, answers, 0, [*differences, "it has ended"]
@@ -356,7 +357,7 @@ def endure(service, tool, tier, cycles):
         grown = kilobytes(pid) - settled
         if process_state.checksum_of_text(pid) != before[0]:
             differences.append("its text has changed")
-        now = kept(pid, not service.askers)
+        now = kept(pid, not service.clients)
         differences += [f"thread {task}: {now[task]}, before: {state}" for task, state in before[1].items()
                         if now.get(task, state) != state]
         if not service.end():

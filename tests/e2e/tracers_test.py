@@ -194,11 +194,11 @@ class Threads(BusyCase):
         self.check_as_before()
         self.end_well(target)
 
-    def test_two_hundred_guests_leave_nothing(self):
+    def test_two_hundred_clients_leave_nothing(self):
         target = self.start_busy()
         first = self.tracer("first", target.pid, *self.definitions("single")).attached()
         for number in range(200):
-            self.tracer("guest", target.pid, *self.definitions("several"), options=["-n", "5"]).end()
+            self.tracer("client", target.pid, *self.definitions("several"), options=["-n", "5"]).end()
             if number == 1:
                 size = footprint(target.pid)
                 descriptors = len(os.listdir(f"/proc/{first.engine()}/fd"))
@@ -225,23 +225,23 @@ class Ways(BusyCase):
     def two(self):
         target = self.start_busy()
         first = self.tracer("first", target.pid, *self.definitions("several")).attached()
-        return target, first, self.tracer("guest", target.pid, *self.definitions("single", "several")).attached()
+        return target, first, self.tracer("client", target.pid, *self.definitions("single", "several")).attached()
 
     def test_so_many_and_so_long(self):
-        target, first, guest = self.two()
+        target, first, client = self.two()
         few = self.tracer("few", target.pid, *self.definitions("several"), options=["-n", "5"]).end()
         self.assertEqual(len(few.hits), 5)
         short = self.tracer("short", target.pid, *self.definitions("several"), options=["-d", "100ms"]).end()
         self.check_sequences(short)
-        self.assertNotIn(b"lost", guest.leave().error)
+        self.assertNotIn(b"lost", client.leave().error)
         first.leave()
         self.check_as_before()
         self.end_well(target)
 
-    def test_a_guest_is_killed(self):
-        target, first, guest = self.two()
-        engine = guest.engine()
-        guest.process.kill()
+    def test_a_client_is_killed(self):
+        target, first, client = self.two()
+        engine = client.engine()
+        client.process.kill()
         wait_until(lambda: not os.path.exists(f"/proc/{engine}") or "\nState:\tZ" in read(f"/proc/{engine}/status"), "its engine's end")
         after = self.tracer("after", target.pid, *self.definitions("single")).attached()
         os.kill(after.engine(), signal.SIGKILL)
@@ -252,54 +252,54 @@ class Ways(BusyCase):
         self.end_well(target)
 
     def test_the_first_is_killed(self):
-        target, first, guest = self.two()
+        target, first, client = self.two()
         first.process.kill()
         third = self.tracer("third", target.pid, *self.definitions("single")).attached()
         time.sleep(0.05)
-        self.assertEqual(self.check_sequences(guest.leave()), 16)
+        self.assertEqual(self.check_sequences(client.leave()), 16)
         self.assertEqual(self.check_sequences(third.leave()), 8)
         self.check_as_before()
         self.end_well(target)
 
     def test_the_engine_is_killed(self):
-        target, first, guest = self.two()
+        target, first, client = self.two()
         os.kill(first.engine(), signal.SIGKILL)
         self.assertIn(b"its probes are removed", first.end(125).error)
-        self.assertIn(b"has been killed", guest.end(125).error)
+        self.assertIn(b"has been killed", client.end(125).error)
         self.check_as_before()
         self.check_sequences(self.tracer("again", target.pid, *self.definitions("several"), options=["-d", "50ms"]).end())
         self.end_well(target)
 
     def test_the_engine_is_killed_when_it_has_outlived_its_front(self):
-        target, first, guest = self.two()
+        target, first, client = self.two()
         first.leave()
         os.kill(engines_of(target.pid)[0], signal.SIGKILL)
-        self.assertIn(b"has been killed", guest.end(125).error)
+        self.assertIn(b"has been killed", client.end(125).error)
         self.check_as_before()
         self.end_well(target)
 
     def test_the_target_ends(self):
-        target, first, guest = self.two()
+        target, first, client = self.two()
         self.end_well(target)
-        for one in (first, guest):
+        for one in (first, client):
             self.assertIn(b"the process has ended", one.end().error)
             self.check_sequences(one)
 
     def test_the_target_ends_when_the_first_has_left(self):
-        target, first, guest = self.two()
+        target, first, client = self.two()
         first.leave()
         self.end_well(target)
-        self.assertIn(b"the process has ended", guest.end().error)
+        self.assertIn(b"the process has ended", client.end().error)
 
-    def test_a_guest_that_is_stopped(self):
-        target, first, guest = self.two()
-        os.kill(guest.engine(), signal.SIGSTOP)
+    def test_a_client_that_is_stopped(self):
+        target, first, client = self.two()
+        os.kill(client.engine(), signal.SIGSTOP)
         engine = first.engine()
         time.sleep(1)
         self.assertEqual(self.check_sequences(first.leave()), 8)
-        os.kill(guest.engine(), signal.SIGCONT)
-        guest.leave()
-        self.assertEqual(self.check_sequences(guest), 16)
+        os.kill(client.engine(), signal.SIGCONT)
+        client.leave()
+        self.assertEqual(self.check_sequences(client), 16)
         self.check_as_before()
         self.assertTrue(engine)
         self.end_well(target)
@@ -308,14 +308,14 @@ class Ways(BusyCase):
         library = fixture("libplugin.so")
         target = self.start_ready(sys.executable, "-c", attach_test.Followed.SCRIPT, library)
         first = self.tracer("first", target.pid, f"p:c {library}:plugin_call +0(%di):string").attached()
-        guest = self.tracer("guest", target.pid, f"p:c {library}:plugin_call +0(%di):string",
+        client = self.tracer("client", target.pid, f"p:c {library}:plugin_call +0(%di):string",
                             f"r:r {library}:plugin_call").attached()
         target.stdin.write(b"go\n")
         target.stdin.flush()
         self.assertEqual(target.stdout.readline(), b"done\n")
-        whole = [hit.arguments for hit in guest.leave().hits if hit.event == "c"]
+        whole = [hit.arguments for hit in client.leave().hits if hit.event == "c"]
         self.assertEqual(whole, ['arg1="a"', 'arg1="b"', 'arg1="c"'])
-        self.assertEqual(guest.counts, {"c": 3, "r": 3})
+        self.assertEqual(client.counts, {"c": 3, "r": 3})
         self.assertEqual([hit.arguments for hit in first.leave().hits], whole)
         self.end_well(target)
 
@@ -325,9 +325,9 @@ class Ways(BusyCase):
         os.kill(first.process.pid, signal.SIGTSTP)
         wait_until(lambda: read(f"/proc/{first.process.pid}/stat").split()[2] == "T", "the stop")
         time.sleep(0.2)
-        guest = self.tracer("guest", target.pid, *self.definitions("single", "several"), options=["-d", "500ms"]).end()
-        self.assertNotIn(b"lost", guest.error)
-        self.assertEqual(self.check_sequences(guest), 16)
+        client = self.tracer("client", target.pid, *self.definitions("single", "several"), options=["-d", "500ms"]).end()
+        self.assertNotIn(b"lost", client.error)
+        self.assertEqual(self.check_sequences(client), 16)
         os.kill(first.process.pid, signal.SIGCONT)
         first.leave()
         self.check_as_before()
@@ -350,11 +350,11 @@ class Ways(BusyCase):
             return amounts[-1] == amounts[-2] != 0
 
         wait_until(is_full, "a full pipe")
-        guest = self.tracer("guest", target.pid, *self.definitions("single", "several")).attached()
+        client = self.tracer("client", target.pid, *self.definitions("single", "several")).attached()
         time.sleep(0.5)
-        guest.leave()
-        self.assertNotIn(b"lost", guest.error)
-        self.assertEqual(self.check_sequences(guest), 16)
+        client.leave()
+        self.assertNotIn(b"lost", client.error)
+        self.assertEqual(self.check_sequences(client), 16)
         first.send_signal(signal.SIGINT)
         first.communicate(timeout=harness.TIMEOUT)
         self.assertEqual(first.returncode, 0)
@@ -385,9 +385,9 @@ class Launched(TracersCase):
     def test_counts(self):
         pid = self.launch("rounds", "-p", f"p:g {self.program}:g")
         self.round()
-        guest = self.tracer("guest", pid, f"p:g {self.program}:g n=%di:s64", f"r:f {self.program}:f").attached()
+        client = self.tracer("client", pid, f"p:g {self.program}:g n=%di:s64", f"r:f {self.program}:f").attached()
         self.round()
-        self.assertEqual(guest.leave().counts, {"g": 200, "f": 200})
+        self.assertEqual(client.leave().counts, {"g": 200, "f": 200})
         self.round()
         last = self.tracer("last", pid, f"p:g {self.program}:g").attached()
         self.round()
@@ -399,30 +399,30 @@ class Launched(TracersCase):
     def test_exec_and_new_code(self):
         pid = self.launch("rounds", "-p", f"p:g {self.program}:g")
         libm = os.path.join(os.path.dirname(harness.libc_of(self.program)), "libm.so.6")
-        guest = self.tracer("guest", pid, f"p:cbrt {libm}:cbrt", f"p:f {self.program}:f").attached()
+        client = self.tracer("client", pid, f"p:cbrt {libm}:cbrt", f"p:f {self.program}:f").attached()
         self.round(b"load")
         self.target.stdin.write(b"exec\n")
         self.target.stdin.flush()
         self.assertEqual(self.target.stdout.readline(), b"ready\n")
         self.round()
         self.finish()
-        self.assertEqual(guest.end().counts, {"cbrt": 200, "f": 200})
+        self.assertEqual(client.end().counts, {"cbrt": 200, "f": 200})
 
     def test_the_first_wants_no_more(self):
         pid = self.launch("rounds", "-p", f"p:g {self.program}:g", options=["-n", "50"])
-        guest = self.tracer("guest", pid, f"p:f {self.program}:f").attached()
+        client = self.tracer("client", pid, f"p:f {self.program}:f").attached()
         for _ in range(5):
             self.round()
-        self.assertEqual(guest.leave().counts, {"f": 1000})
+        self.assertEqual(client.leave().counts, {"f": 1000})
         self.finish()
 
     def test_the_first_is_killed(self):
         pid = self.launch("rounds", "-p", f"p:g {self.program}:g")
-        guest = self.tracer("guest", pid, f"p:g {self.program}:g n=%di:s64").attached()
+        client = self.tracer("client", pid, f"p:g {self.program}:g n=%di:s64").attached()
         self.round()
         self.target.kill()
         self.target.wait()
-        self.assertIn(b"has been killed", guest.end(125).error)
+        self.assertIn(b"has been killed", client.end(125).error)
         self.round()
         after = self.tracer("after", pid, f"p:g {self.program}:g").attached()
         self.round()
@@ -432,40 +432,40 @@ class Launched(TracersCase):
     def test_hot(self):
         pid = self.launch("hot", "-p", f"p:g {self.program}:g", options=["-b", "64K"])
         for number in range(12):
-            self.tracer(f"guest{number}", pid, f"p:g {self.program}:g n=%di", f"p:h {self.program}:h", options=["-n", "500"]).end()
+            self.tracer(f"client{number}", pid, f"p:g {self.program}:g n=%di", f"p:h {self.program}:h", options=["-n", "500"]).end()
         out, err = self.finish(b"\n")
         self.assertEqual(self.profile[b"g"], int(out), err)
 
     def stopped_for_a_million_hits(self):
         pid = self.launch("hot", "-p", f"p:g {self.program}:g", options=["-b", "1M"])
-        guest = self.tracer("guest", pid, f"p:f {self.program}:f").attached()
-        os.kill(guest.engine(), signal.SIGSTOP)
+        client = self.tracer("client", pid, f"p:f {self.program}:f").attached()
+        os.kill(client.engine(), signal.SIGSTOP)
 
         def hits():
             seen = harness.run([tool(), "--control", str(self.target.pid), "--stats"])
             return int(re.search(rb"uprobes/f, of process \d+ (\d+) hits", seen.stdout)[1])
         wait_until(lambda: hits() > 1000000, "a million hits", 100)
-        return guest
+        return client
 
-    def test_a_guest_that_does_not_read_for_a_million_hits(self):
-        guest = self.stopped_for_a_million_hits()
-        os.kill(guest.engine(), signal.SIGCONT)
-        guest.leave()
-        lost = re.search(rb"uprobes/f [^\n]* hits, lost ([\d,]+) \(([^\n]*)\)", guest.error)
+    def test_a_client_that_does_not_read_for_a_million_hits(self):
+        client = self.stopped_for_a_million_hits()
+        os.kill(client.engine(), signal.SIGCONT)
+        client.leave()
+        lost = re.search(rb"uprobes/f [^\n]* hits, lost ([\d,]+) \(([^\n]*)\)", client.error)
         self.assertIn(b"did not keep up", lost[2])
-        with open(guest.trace, "rb") as file:
+        with open(client.trace, "rb") as file:
             printed = sum(line.count(b": f: (") for line in file)
-        self.assertEqual(printed + int(lost[1].replace(b",", b"")), guest.counts["f"])
+        self.assertEqual(printed + int(lost[1].replace(b",", b"")), client.counts["f"])
         out, err = self.finish(b"\n")
         self.assertEqual(self.profile[b"g"], int(out), err)
 
     def test_and_then_everything_has_ended(self):
-        guest = self.stopped_for_a_million_hits()
+        client = self.stopped_for_a_million_hits()
         out, err = self.finish(b"\n")
         self.assertEqual(self.profile[b"g"], int(out), err)
-        os.kill(guest.engine(), signal.SIGCONT)
-        self.assertIn(b"the process has ended", guest.end().error)
-        self.assertIn(b"before it could tell", guest.error)
+        os.kill(client.engine(), signal.SIGCONT)
+        self.assertIn(b"the process has ended", client.end().error)
+        self.assertIn(b"before it could tell", client.error)
 
 
 if __name__ == "__main__":
