@@ -18,6 +18,7 @@
 #include "cli/diagnostics.h"
 #include "cli/options.h"
 #include "cli/run.h"
+#include "engine/base/procfs.h"
 #include "engine/base/start_line.h"
 
 namespace uprobe::cli {
@@ -36,13 +37,8 @@ std::optional<std::vector<std::string>> program_in(const std::vector<std::string
   return options->program;
 }
 
-std::string link_at(const char* path) {
-  char link[64] = {};
-  return ::readlink(path, link, sizeof link - 1) > 0 ? link : "";
-}
-
 // After unshare -p the first child is process 1 of a new namespace, and the program is outside of it.
-bool is_divided() { return link_at("/proc/self/ns/pid") != link_at("/proc/self/ns/pid_for_children"); }
+bool is_divided() { return procfs::link("/proc/self/ns/pid") != procfs::link("/proc/self/ns/pid_for_children"); }
 
 // Whether this process has children: it may be a shell that has started some before it called exec.
 bool has_children() {

@@ -26,6 +26,7 @@
 #include "cli/summary.h"
 #include "cli/text.h"
 #include "cli/values.h"
+#include "engine/base/procfs.h"
 #include "engine/inject/preloaded.h"
 
 namespace uprobe::cli {
@@ -107,16 +108,9 @@ std::vector<ProbeSource> sources(const std::string& program) {
   return found;
 }
 
-std::string program_of(pid_t pid) {
-  std::string path(PATH_MAX, '\0');
-  const ssize_t n = ::readlink(("/proc/" + std::to_string(pid) + "/exe").c_str(), path.data(), path.size());
-  path.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
-  return path;
-}
-
 Result<Settings> settings(pid_t pid) {
   Settings result;
-  auto definitions = gather_definitions(sources(program_of(pid)), STDIN_FILENO);
+  auto definitions = gather_definitions(sources(procfs::link(procfs::path(pid, "exe"))), STDIN_FILENO);
   if (!definitions) return definitions.error();
   result.session.definitions = std::move(definitions->list);
   for (const std::string& place : definitions->places) result.places.push_back(place == "-p" ? kProbes : place);

@@ -60,7 +60,7 @@ Status change_probe(Options& options, const Change& change) {
 Status add_function(Options& options, const std::string& value) {
   if (value.find('(') == std::string::npos)
     return usage("a function event needs the function's arguments in parentheses", "e.g. -F 'zfree(x64 p, s32 sz)'");
-  if (Status added = add_probe(options, value); !added) return added;
+  RETURN_IF_ERROR(add_probe(options, value));
   options.sources.back().is_function = true;
   return ok();
 }
@@ -406,8 +406,8 @@ Status settle(Options& options) {
   if (!options.control.empty()) return settle_control(options);
   for (const ControlCommand& command : options.commands)
     if (const char* name = spelling(command.kind)) return usage(std::string(name) + " needs --control SESSION");
-  if (Status attaching = settle_attach(options); !attaching) return attaching;
-  if (Status daemonize = settle_daemonize(options); !daemonize) return daemonize;
+  RETURN_IF_ERROR(settle_attach(options));
+  RETURN_IF_ERROR(settle_daemonize(options));
   if (options.mode == Mode::list) return settle_list(options);
   if (options.mode == Mode::lines || options.mode == Mode::variables) {
     if (options.object.empty() && options.program.empty())
@@ -471,7 +471,7 @@ Status check_definitions(const Options& options) {
   for (const ProbeSource& source : options.sources) {
     if (source.kind == ProbeSource::Kind::file) continue;
     if (options.style == spec::Style::kprobes_2009 && is_all_blank(source.text)) continue;
-    if (Status definition = check_definition(source.text); !definition) return definition;
+    RETURN_IF_ERROR(check_definition(source.text));
   }
   return ok();
 }

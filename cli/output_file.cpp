@@ -83,7 +83,7 @@ class Walk {
   explicit Walk(const std::string& path) : path_(path), rest_(path) {}
 
   Result<Place> run() {
-    if (Status begun = go_to(rest_[0] == '/' ? "/" : "."); !begun) return begun.error();
+    RETURN_IF_ERROR(go_to(rest_[0] == '/' ? "/" : "."));
     for (int links = 0;;) {
       const bool ends_in_slash = !rest_.empty() && rest_.back() == '/';
       std::string name = take_name(rest_);
@@ -107,7 +107,7 @@ class Walk {
       if (!target.empty()) {
         rest_ = target + (is_last ? "" : "/" + rest_);
         if (target[0] != '/') continue;
-        if (Status begun = go_to("/"); !begun) return begun.error();
+        RETURN_IF_ERROR(go_to("/"));
       } else if (is_last) {
         return end_at(std::move(name), false);
       } else if (Status entered = enter(name); !entered) {

@@ -21,6 +21,7 @@
 #include "cli/run.h"
 #include "engine/base/exhaustion.h"
 #include "engine/base/fd.h"
+#include "engine/base/procfs.h"
 #include "engine/base/signal_masked_thread.h"
 #include "engine/ipc/record_queue.h"
 #include "engine/ipc/self_attach_protocol.h"
@@ -32,7 +33,7 @@ namespace {
 // File names may be relative to the process's present working folder.
 template <class Work>
 auto where_it_is(pid_t process, Work work) {
-  (void)!::chdir(("/proc/" + std::to_string(process) + "/cwd").c_str());
+  (void)!::chdir(procfs::path(process, "cwd").c_str());
   auto result = work();
   (void)!::chdir("/");
   return result;
@@ -252,7 +253,7 @@ Result<Session> begin(const Hello& hello, char** argv, pid_t process) {
   if (!session) return session;
   Selection whom;
   whom.pids = {process};
-  if (Status attached = session->attach(whom, is_asked_to_end); !attached) return attached.error();
+  RETURN_IF_ERROR(session->attach(whom, is_asked_to_end));
   return session;
 }
 

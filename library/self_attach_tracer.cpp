@@ -23,6 +23,7 @@
 #include <initializer_list>
 
 #include "arch/abi/start_process.h"
+#include "engine/base/procfs.h"
 #include "engine/ipc/self_attach_protocol.h"
 #include "engine/resolve/programs.h"
 #include "engine/session/session.h"
@@ -104,17 +105,11 @@ bool is_parent_of_orphans() {
   return is_reaper != 0 || ::getpid() == 1;
 }
 
-std::string link_at(const char* path) {
-  std::array<char, 64> link{};
-  const ssize_t size = ::readlink(path, link.data(), link.size());
-  return std::string(link.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
-}
-
 // Whether the tool will find this process: /proc belongs to its PID namespace, and its children are born into that namespace.
 // (The first process of a new namespace would be its process 1, and its end the end of the namespace.)
 bool can_be_found() {
-  return link_at("/proc/self") == std::to_string(::getpid()) &&
-         link_at("/proc/self/ns/pid") == link_at("/proc/self/ns/pid_for_children");
+  return uprobe::procfs::link("/proc/self") == std::to_string(::getpid()) &&
+         uprobe::procfs::link("/proc/self/ns/pid") == uprobe::procfs::link("/proc/self/ns/pid_for_children");
 }
 
 // The tool is next to the agent (build tree), or in bin if the agent is in lib/uprobe or lib/TRIPLET/uprobe.

@@ -73,7 +73,7 @@ Status Armer::note_code(Work& work, const target::Mapping& m) {
   const bool is_new = options_.insists_on_stubs && std::exchange(head.any_caller, 1) == 0;
   const shared::CodeFile file = code_file_of(work.target, work.maps, m);
   if (work.block.knows_code(file) && !is_new) return ok();
-  if (Status s = work.change(); !s) return s;
+  RETURN_IF_ERROR(work.change());
   return work.block.note_code(work.target, file);
 }
 
@@ -111,12 +111,9 @@ Status Armer::arm_mapping(Work& work, const target::Mapping& m) {
     return file.file->identity() == version->identity && !has_changed(file, *version);
   });
   const plan::FileJumps* jumps = jumps_ && probed != probes_.files().end() ? &jumps_->of(*probed) : nullptr;
-  if (probes_.wants_stubs())
-    if (Status s = note_code(work, m); !s) return s;
-  if (own.fears_stubs)
-    if (Status s = forbid_stubs(work, m); !s) return s;
-  if (!own.points.empty())
-    if (Status s = arm_file(work, own, m, jumps); !s) return s;
+  if (probes_.wants_stubs()) RETURN_IF_ERROR(note_code(work, m));
+  if (own.fears_stubs) RETURN_IF_ERROR(forbid_stubs(work, m));
+  if (!own.points.empty()) RETURN_IF_ERROR(arm_file(work, own, m, jumps));
   for (const FilePoints& file : probes_.files()) {
     if (file.file->identity() != version->identity) continue;
     if (has_changed(file, *version)) {
@@ -124,7 +121,7 @@ Status Armer::arm_mapping(Work& work, const target::Mapping& m) {
         for (const PlannedPoint& point : *points) refuse(work, point, "the file has changed since it was read");
       continue;
     }
-    if (Status s = arm_file(work, file, m, jumps); !s) return s;
+    RETURN_IF_ERROR(arm_file(work, file, m, jumps));
   }
   return ok();
 }
@@ -135,7 +132,7 @@ Status Armer::arm_choices(Work& work, const target::Mapping& m) {
   for (const FilePoints& file : probes_.files()) {
     if (!version || file.file->identity() != version->identity || has_changed(file, *version)) continue;
     work.begin_file();
-    if (Status s = arm_ifuncs(work, file, m); !s) return s;
+    RETURN_IF_ERROR(arm_ifuncs(work, file, m));
   }
   return ok();
 }
@@ -180,8 +177,8 @@ Status Armer::note_objects(Work& work) {
   for (std::size_t i = 0; i < places.size(); ++i) {
     const shared::MappedObject& known = work.block.head().objects[i];
     if (known.sentinel_at == places[i].sentinel_at && known.bias == places[i].bias) continue;
-    if (Status s = work.change(); !s) return s;
-    if (Status s = work.block.set_object(work.target, i, places[i]); !s) return s;
+    RETURN_IF_ERROR(work.change());
+    RETURN_IF_ERROR(work.block.set_object(work.target, i, places[i]));
   }
   return ok();
 }
@@ -189,7 +186,7 @@ Status Armer::note_objects(Work& work) {
 // Makes the agent ask again when a library has been relocated.
 Status Armer::note_unbound(Work& work) {
   if ((work.block.head().unbound != 0) == work.unbound) return ok();
-  if (Status s = work.change(); !s) return s;
+  RETURN_IF_ERROR(work.change());
   work.block.head().unbound = work.unbound ? 1 : 0;
   return work.block.write_head(work.target);
 }
@@ -200,7 +197,7 @@ Status Armer::keep_room(Work& work) {
   bool made = false;
   for (const target::Mapping& m : work.maps) {
     if (!can_be_armed(m) || has_spare_room(work.block, m.begin, m.end)) continue;
-    if (Status s = work.change(); !s) return s;
+    RETURN_IF_ERROR(work.change());
     made = bool(spare_room(work.target, work.block, m.begin, m.end)) || made;
   }
   return made ? work.block.write_head(work.target) : ok();
@@ -212,10 +209,8 @@ Status Armer::look_at(Work& work, const target::Mapping& m, const KnownMapping* 
   work.sentinel = untouched ? known->sentinel : Addr{};
   work.waits = false;
   work.is_new = !untouched && work.is_just_mapped(m);
-  if (!untouched)
-    if (Status s = arm_mapping(work, m); !s) return s;
-  if (untouched && known->waits)
-    if (Status s = arm_choices(work, m); !s) return s;
+  if (!untouched) RETURN_IF_ERROR(arm_mapping(work, m));
+  if (untouched && known->waits) RETURN_IF_ERROR(arm_choices(work, m));
   work.unbound = work.unbound || work.waits;
   const KnownMapping found{m.begin, m.end, m.offset, m.device, m.inode, work.sentinel, work.waits};
   if (untouched)
@@ -231,23 +226,21 @@ Status Armer::arm(target::Target& target, Block& block, const Changed& changed) 
   own_.trim();
   choices_.clear();  // those of the previous process
   Work work(target, block, *maps, changed);
-  if (Status s = note_objects(work); !s) return s;
+  RETURN_IF_ERROR(note_objects(work));
   const auto* remembered = known_.mappings(block.stamp());
   if (remembered != nullptr) work.before = *remembered;
   // Where points may have lost their code.
   std::vector<Changed> doubtful{remembered != nullptr ? changed : Changed{Addr{0}, Addr{~std::uint64_t{0}}}};
   for (const target::Mapping& m : *maps) {
     if (!work.is_armable(m)) continue;
-    if (Status s = look_at(work, m, known_at(work.before, m.begin)); !s) return s;
+    RETURN_IF_ERROR(look_at(work, m, known_at(work.before, m.begin)));
   }
-  if (Status s = write_texts(work); !s) return s;
+  RETURN_IF_ERROR(write_texts(work));
   for (const KnownMapping& known : work.before)
     if (known_at(work.untouched, known.begin) == nullptr) doubtful.push_back({known.begin, known.end});
-  for (const Changed& range : doubtful)
-    if (Status s = retire(work, range); !s) return s;
-  if (remembered == nullptr)
-    if (Status s = keep_room(work); !s) return s;
-  if (Status s = note_unbound(work); !s) return s;
+  for (const Changed& range : doubtful) RETURN_IF_ERROR(retire(work, range));
+  if (remembered == nullptr) RETURN_IF_ERROR(keep_room(work));
+  RETURN_IF_ERROR(note_unbound(work));
   known_.keep_mappings(block.stamp(), work.all_known());
   return ok();
 }
@@ -283,7 +276,7 @@ Status Armer::retire(Work& work, const Changed& range) {
     const target::Mapping* m = target::mapping_at(work.maps, Addr{point.address});
     if (m != nullptr && known_at(work.untouched, m->begin) != nullptr) continue;
     if (m != nullptr && was_there(work.before, *m) && has_armed_text(work.target, work.block, point)) {
-      if (Status s = look_behind(work, i); !s) return s;
+      RETURN_IF_ERROR(look_behind(work, i));
       work.looked_at[m->begin] = {m->begin, m->end, m->offset, m->device, m->inode, {}, false};
       continue;
     }
@@ -291,8 +284,8 @@ Status Armer::retire(Work& work, const Changed& range) {
       if (!can_be_armed(*m)) work.looked_at[m->begin] = {.begin = m->begin, .end = m->end};
       continue;
     }
-    if (Status s = work.change(); !s) return s;
-    if (Status s = work.block.set_state(work.target, i, shared::PointState::unmapped); !s) return s;
+    RETURN_IF_ERROR(work.change());
+    RETURN_IF_ERROR(work.block.set_state(work.target, i, shared::PointState::unmapped));
   }
   return ok();
 }

@@ -159,7 +159,7 @@ Status Armer::look_behind(Work& work, std::uint32_t place) {
   if (address < work.range.begin || work.range.end <= address) return ok();
   if (!work.target.read(address + 1, behind, point.behind_bytes) || shared::is_as_before(point, undo, behind))
     return ok();
-  if (Status s = work.change(); !s) return s;
+  RETURN_IF_ERROR(work.change());
   if (!is_changed(point, undo, behind))
     return work.block.set_behind(work.target, index, {behind, behind + point.behind_bytes});
   report_.notes.insert("the program has changed probed code at " + hex(address.value) + ": it is not probed any more");
@@ -200,11 +200,11 @@ const plan::Window* Armer::window_for(Work& work, const Pending& pending, const 
 
 Status Armer::join(Work& work, const PlannedPoint& point, std::uint32_t known) {
   work.stands(work.block.points()[known]);
-  if (Status s = look_behind(work, known); !s) return s;
+  RETURN_IF_ERROR(look_behind(work, known));
   add_events(report_.armed_events, work, point);
   add_events(shared::is_armed_jump(work.block.points()[known]) ? report_.jumps : report_.breakpoints, work, point);
   if (work.block.has(known, consumers_of(work, point))) return ok();
-  if (Status s = work.change(); !s) return s;
+  RETURN_IF_ERROR(work.change());
   return work.block.want(work.target, known, consumers_of(work, point));
 }
 
@@ -276,8 +276,7 @@ Status Armer::arm_file(Work& work, const FilePoints& file, const target::Mapping
       first, file.points.end(), [&m](const PlannedPoint& p) { return p.site.offset - m.offset < m.end - m.begin; });
   work.pending.reserve(static_cast<std::size_t>(last - first));
   leave_barred_out(work, {first, last}, m);
-  for (auto point = first; point != last; ++point)
-    if (Status s = consider(work, *point, m, jumps); !s) return s;
+  for (auto point = first; point != last; ++point) RETURN_IF_ERROR(consider(work, *point, m, jumps));
   return arm_ifuncs(work, file, m);
 }
 
@@ -316,8 +315,7 @@ Status Armer::arm_ifuncs(Work& work, const FilePoints& file, const target::Mappi
     }
     auto planned = std::make_unique<PlannedPoint>(PlannedPoint{**chosen, point.consumers, point.role});
     if (jumps != nullptr) jumps->add(planned->site.address);
-    if (!join_pending(work, *planned, m))
-      if (Status s = consider(work, *planned, m, jumps); !s) return s;
+    if (!join_pending(work, *planned, m)) RETURN_IF_ERROR(consider(work, *planned, m, jumps));
     choices_.push_back(std::move(planned));  // the pending points refer to it
   }
   return work.pending.empty() ? ok() : place(work, m);
@@ -338,7 +336,7 @@ Status Armer::list_consumers(Work& work) {
 Status Armer::list_again(Work& work) {
   for (const Pending& p : work.pending)
     if (p.window != nullptr && consumers_of(work, *p.planned).size() != p.planned->consumers.size())
-      if (Status s = ask_agent(work.target, p.point.copy); !s) return s;
+      RETURN_IF_ERROR(ask_agent(work.target, p.point.copy));
   return list_consumers(work);
 }
 
@@ -349,8 +347,8 @@ Status Armer::place(Work& work, const target::Mapping& m) {
     return !consumers.empty() && p.point.role == shared::PointRole::probe && std::ranges::none_of(consumers, is_for);
   });
   if (work.pending.empty()) return ok();
-  if (Status s = work.change(); !s) return s;
-  if (Status s = list_consumers(work); !s) return s;
+  RETURN_IF_ERROR(work.change());
+  RETURN_IF_ERROR(list_consumers(work));
   const std::size_t incomplete = work.incomplete.size();
   const PlaceContext context{
       .target = work.target,
@@ -360,10 +358,9 @@ Status Armer::place(Work& work, const target::Mapping& m) {
       .begin = m.begin,
       .end = m.end,
       .refuse = [&](const Pending& p, const std::string& why) { refuse(work, *p.planned, why); }};
-  if (Status s = place_all(context, work.pending); !s) return s;
+  RETURN_IF_ERROR(place_all(context, work.pending));
   // Slots contain the index of their point, so a point without consumers stays in the list.
-  if (work.incomplete.size() != incomplete)
-    if (Status s = list_again(work); !s) return s;
+  if (work.incomplete.size() != incomplete) RETURN_IF_ERROR(list_again(work));
   const auto is_jump = [](const Pending& p) { return p.window != nullptr; };
   if (std::any_of(work.pending.begin(), work.pending.end(), is_jump)) work.block.note_jumps(m.begin, m.end);
   return publish(work);
@@ -378,8 +375,7 @@ ArmedPlace text_of(Armer::Work& work, std::uint32_t index) {
 }
 
 Status write_each(target::Target& target, const std::vector<ArmedPlace>& texts) {
-  for (const ArmedPlace& text : texts)
-    if (Status s = target.write(text.at, text.armed.bytes, text.armed.length); !s) return s;
+  for (const ArmedPlace& text : texts) RETURN_IF_ERROR(target.write(text.at, text.armed.bytes, text.armed.length));
   return ok();
 }
 
@@ -401,7 +397,7 @@ Status Armer::publish(Work& work) {
     if (p.long_jump && !p.known_long_jump) fresh.push_back(std::move(*p.long_jump));
     if (p.prefix_window && !p.prefix_window->known) fresh.push_back(std::move(p.prefix_window->point));
   }
-  if (Status s = work.block.add(work.target, std::move(fresh)); !s) return s;
+  RETURN_IF_ERROR(work.block.add(work.target, std::move(fresh)));
   std::vector<Block::Change> changes;
   for (const Pending& p : work.pending) {
     if (p.known) changes.push_back({*p.known, &p.point});
@@ -409,7 +405,7 @@ Status Armer::publish(Work& work) {
     if (p.prefix_window && p.prefix_window->known)
       changes.push_back({*p.prefix_window->known, &p.prefix_window->point});
   }
-  if (Status s = work.block.set_points(work.target, std::move(changes)); !s) return s;
+  RETURN_IF_ERROR(work.block.set_points(work.target, std::move(changes)));
   std::vector<ArmedPlace> texts;
   texts.reserve(work.pending.size());
   work.standing.reserve(work.standing.size() + 2 * work.pending.size());
@@ -434,7 +430,7 @@ Status Armer::publish(Work& work) {
 Status Armer::write_texts(Work& work) {
   const auto is_own = [](const ArmedPlace& text) { return text.role != shared::PointRole::probe; };
   const auto probes = std::stable_partition(work.texts.begin(), work.texts.end(), is_own);
-  if (Status own = write_together(work.target, {work.texts.begin(), probes}); !own) return own;
+  RETURN_IF_ERROR(write_together(work.target, {work.texts.begin(), probes}));
   return write_together(work.target, {probes, work.texts.end()});
 }
 

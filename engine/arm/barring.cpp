@@ -12,6 +12,7 @@
 #include "arch/code/scan.h"
 #include "engine/arm/armer_work.h"
 #include "engine/base/fd.h"
+#include "engine/base/procfs.h"
 #include "engine/patch/disarm.h"
 #include "engine/patch/serialize.h"
 
@@ -215,8 +216,8 @@ void Armer::note_barred(const Barring& barring, BarredStep step, const std::set<
     report_.notes.insert("further processes have lost probes inside restartable sequences (rseq)");
     return;
   }
-  const auto name = read_file("/proc/" + std::to_string(pid) + "/comm");
-  report_.barred.push_back({pid, name && !name->empty() ? name->substr(0, name->size() - 1) : "?", events, why});
+  const std::string name = procfs::name_of(pid);
+  report_.barred.push_back({pid, name.empty() ? "?" : name, events, why});
 }
 
 // A function that loses an exit loses all of them: counts of some of its returns would be useless.
@@ -235,7 +236,7 @@ Status Armer::take_barred(Barring& barring, BarredStep step, const std::set<std:
     const bool is_part = kind == shared::ConsumerKind::exit || kind == shared::ConsumerKind::note;
     return probes.count(point) == 0 && (!is_part || functions.count(c.event) == 0);
   };
-  if (Status s = strip(barring.target, block, stays); !s) return s;
+  RETURN_IF_ERROR(strip(barring.target, block, stays));
   // Probes that have no consumers left are still armed.
   std::vector<std::uint32_t> left;
   std::copy_if(probes.begin(), probes.end(), std::back_inserter(left),
@@ -261,7 +262,7 @@ Status Armer::bar_more(Barring& barring, BarredStep step) {
     ranges = {kEverything}, step = BarredStep::process;
     probes = probes_in(block, ranges, barring.place.abort);
   }
-  if (Status s = block.write_head(barring.target); !s) return s;
+  RETURN_IF_ERROR(block.write_head(barring.target));
   const Status taken = take_barred(barring, step, probes);
   if (!taken) report_.notes.insert(barring.code.path + ": a restartable sequence (rseq): " + taken.error().text);
   // Counted after the text is restored: threads that have trapped until now come once more.
@@ -275,7 +276,7 @@ Status Armer::bar_next(Barring& barring) {
   Block& block = barring.block;
   const auto* mappings = known_.mappings(block.stamp());
   const std::vector<KnownMapping> kept = mappings != nullptr ? *mappings : std::vector<KnownMapping>();
-  if (Status s = block.renew(barring.target); !s) return s;
+  RETURN_IF_ERROR(block.renew(barring.target));
   if (mappings != nullptr) known_.keep_mappings(block.stamp(), kept);
   BarredCode* const known = known_abort(block.head(), barring.place.abort, barring.code);
   if (known == nullptr) return bar_more(barring, BarredStep::sequence);

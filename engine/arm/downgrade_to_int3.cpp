@@ -46,7 +46,7 @@ Patch first_byte(Addr at, std::uint8_t before, std::uint8_t after) {
 Status end_prefix_window(target::Target& target, Block& block, Serializer& serializer, std::uint32_t prefix_window,
                          const Pending& place) {
   const std::uint8_t original = block.undo()[*place.known].original[0];
-  if (Status s = block.set_point(target, *place.known, place.point); !s) return s;
+  RETURN_IF_ERROR(block.set_point(target, *place.known, place.point));
   const Patch comes = first_byte(place.point.address, original, kBreakpoint);
   if (patch_running(target, {&comes, 1}, serializer).front() != Patched::done) return ok();
   const Addr begin{block.points()[prefix_window].address};
@@ -75,8 +75,8 @@ Status Armer::make_breakpoints(target::Target& target, Block& block, const Chang
                              .begin = reach.begin,
                              .end = reach.end,
                              .refuse = [](const Pending&, const std::string&) {}};
-  if (Status s = place_all(context, pending); !s) return s;
-  if (Status s = block.write_head(target); !s) return s;
+  RETURN_IF_ERROR(place_all(context, pending));
+  RETURN_IF_ERROR(block.write_head(target));
   for (const Pending& p : pending) {
     const std::uint32_t i = block.leads_to(*p.known);
     patches.push_back(to_breakpoint(block.points()[i], block.undo()[i]));
@@ -102,9 +102,9 @@ Status Armer::take_jumps(target::Target& target, Addr at, const Changed& range) 
   // The cached mappings stay valid.
   const auto* mappings = known_.mappings(block->stamp());
   const std::vector<KnownMapping> kept = mappings != nullptr ? *mappings : std::vector<KnownMapping>();
-  if (Status s = block->renew(target); !s) return s;
+  RETURN_IF_ERROR(block->renew(target));
   if (mappings != nullptr) known_.keep_mappings(block->stamp(), kept);
-  if (Status s = make_breakpoints(target, *block, range, jumps); !s) return s;
+  RETURN_IF_ERROR(make_breakpoints(target, *block, range, jumps));
   known_.keep(block.take());
   return ok();
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/procfs.h"
 #include "engine/base/text.h"
 #include "engine/patch/patch.h"
 #include "engine/process/processes.h"
@@ -48,7 +49,7 @@ Status Armer::mend(target::Target& target, Addr at) {
   for (std::uint32_t i = 0; i < block->points().size(); ++i)
     if (mended(text, block->points()[i], block->undo()[i]).size != 0) suspects.push_back(i);
   known_.keep(block.take());
-  if (suspects.empty() || is_traced(target.pid())) return ok();
+  if (suspects.empty() || procfs::tracer_of(target.pid()) != 0) return ok();
   const auto maps = target.maps();
   auto now = Block::read(target, at);
   if (!maps || !now || now->head().left != 0 || is_being_changed(now->head())) return ok();

@@ -39,8 +39,8 @@ Status Armer::uncover(Work& work, const FilePoints& file, const target::Mapping&
     if (point.site.offset < m.offset || point.site.offset - m.offset >= m.end - m.begin) continue;
     const auto jumps = jumps_over(work.block, m.begin + (point.site.offset - m.offset));
     if (jumps.empty()) continue;
-    if (Status s = work.change(); !s) return s;
-    if (Status s = make_breakpoints(work.target, work.block, {m.begin, m.end}, jumps); !s) return s;
+    RETURN_IF_ERROR(work.change());
+    RETURN_IF_ERROR(make_breakpoints(work.target, work.block, {m.begin, m.end}, jumps));
   }
   return ok();
 }
@@ -51,8 +51,8 @@ Status Armer::add_in(Work& work, const target::Mapping& m, const ProbeSet& more)
     if (!version || file.file->identity() != version->identity) continue;
     if (has_changed(file, *version))
       return Error{.code = Code::refused, .text = "the file has changed since it was read", .where = m.path};
-    if (Status s = uncover(work, file, m); !s) return s;
-    if (Status s = arm_file(work, file, m, nullptr); !s) return s;
+    RETURN_IF_ERROR(uncover(work, file, m));
+    RETURN_IF_ERROR(arm_file(work, file, m, nullptr));
   }
   return ok();
 }
@@ -66,16 +66,16 @@ Status Armer::add(target::Target& target, Addr at, const ProbeSet& more) {
   Work work(target, *block, *maps, nothing);
   work.is_live = true, work.quiet = false;
   if (const auto* known = known_.mappings(block->stamp())) work.before = *known;
-  if (Status s = note_objects(work); !s) return s;
+  RETURN_IF_ERROR(note_objects(work));
   std::vector<Addr> waiting;
   for (const target::Mapping& m : *maps) {
     if (!work.is_armable(m)) continue;
     work.waits = false;
-    if (Status s = add_in(work, m, more); !s) return s;
+    RETURN_IF_ERROR(add_in(work, m, more));
     if (work.waits) waiting.push_back(m.begin);
   }
   work.unbound = !waiting.empty() || block->head().unbound != 0;
-  if (Status s = note_unbound(work); !s) return s;
+  RETURN_IF_ERROR(note_unbound(work));
   if (!work.refusal.empty()) return Error{.code = Code::refused, .text = work.refusal};
   if (!work.changed) return ok();
   if (!work.before.empty()) remember(known_, block->stamp(), work.before, waiting);
@@ -106,15 +106,14 @@ Status Armer::strip(target::Target& target, Block& block, const StaysFn& stays) 
     const bool is_armed = point.state == static_cast<std::uint32_t>(shared::PointState::armed);
     const bool is_probe = point.role == static_cast<std::uint32_t>(shared::PointRole::probe);
     if (list.empty() && is_probe && !is_armed) continue;
-    if (!std::exchange(changed, true))
-      if (Status s = block.renew(target); !s) return s;
+    if (!std::exchange(changed, true)) RETURN_IF_ERROR(block.renew(target));
     if (list.empty() && is_probe)
       idle.push_back(i);
     else  // without room for a new list the old one stays, and the switched-off events in it are not recorded
       static_cast<void>(block.keep_only(target, i, list));
   }
   ProcessSerializer serializer(target.pid());
-  if (Status s = take_out(target, block, serializer, idle); !s) return s;
+  RETURN_IF_ERROR(take_out(target, block, serializer, idle));
   if (!changed) return ok();
   for (KnownMapping& m : before) m.sentinel = Addr{};  // its point may have been removed
   if (!before.empty()) known_.keep_mappings(block.stamp(), std::move(before));

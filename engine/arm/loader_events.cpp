@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "engine/base/fd.h"
+#include "engine/base/procfs.h"
 #include "engine/process/mapped_file.h"
 #include "engine/target/target.h"
 
@@ -45,7 +46,7 @@ Status add_hook(std::shared_ptr<const elf::ElfFile> file, const std::string& sym
 
 // Where the kernel mapped the program's interpreter; 0: it has none.
 Addr interpreter_base(pid_t pid) {
-  const auto vector = read_file("/proc/" + std::to_string(pid) + "/auxv");
+  const auto vector = procfs::read(pid, "auxv");
   std::uint64_t entry[2] = {};
   for (std::size_t at = 0; vector && at + sizeof entry <= vector->size(); at += sizeof entry) {
     std::memcpy(entry, vector->data() + at, sizeof entry);
@@ -80,7 +81,7 @@ Result<std::string> add_static_hook(const std::string& program, plan::FileCache&
 }  // namespace
 
 Result<std::string> add_library_hook(pid_t pid, plan::FileCache& files, ProbeSet& probes) {
-  const std::string proc = "/proc/" + std::to_string(pid);
+  const std::string proc = procfs::path(pid);
   const Addr base = interpreter_base(pid);
   if (!base) return add_static_hook(proc + "/exe", files, probes);
   auto loader = open_interpreter(pid, base, files);

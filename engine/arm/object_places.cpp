@@ -11,6 +11,7 @@
 #include <set>
 
 #include "engine/arm/armer_work.h"
+#include "engine/base/procfs.h"
 
 namespace uprobe::control {
 namespace {
@@ -88,7 +89,7 @@ bool defines(const elf::ElfFile& program, const std::string& name) {
 // The program of a process. /proc/PID/exe may be neither a program nor have an interpreter: it is the dynamic loader then, run
 // directly, and the program is another file, which is not known.
 const ObjectPlaces::Program* ObjectPlaces::program_of(pid_t pid) {
-  const std::string path = "/proc/" + std::to_string(pid) + "/exe";
+  const std::string path = procfs::path(pid, "exe");
   const auto version = version_of(path);
   if (!version) return nullptr;
   constexpr std::size_t kMostPrograms = 8;  // each one is kept whole

@@ -235,8 +235,7 @@ Result<Made> Placer::make_slot(const Pending& p, Addr at, std::size_t body, Addr
   append(front, shared::SlotHead{.address = p.point.address.value,
                                  .point = static_cast<shared::u32>(index_of(p)),
                                  .event = records ? p.planned->consumers.front().event : shared::kAskAgent});
-  if (body != kNoBody)
-    if (Status s = arch::append_thunk(front, at + shared::kThunkInSlot, entry); !s) return s.error();
+  if (body != kNoBody) RETURN_IF_ERROR(arch::append_thunk(front, at + shared::kThunkInSlot, entry));
   return make_copy(p, at, std::move(front));
 }
 
@@ -486,7 +485,7 @@ Result<Placer::Part> Placer::make_new() {
 
 Status Placer::run() {
   for (std::size_t i = 0; i < pending_.size(); ++i) slots_[i].settled = settle(pending_[i]);
-  if (Status s = write_settled(); !s) return s;
+  RETURN_IF_ERROR(write_settled());
   const auto has_settled = [](const Slot& slot) { return slot.settled; };
   if (std::all_of(slots_.begin(), slots_.end(), has_settled)) return ok();
   const auto made = make_new();

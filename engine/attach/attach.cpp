@@ -15,6 +15,7 @@
 
 #include "engine/attach/attached_threads.h"
 #include "engine/base/fd.h"
+#include "engine/base/procfs.h"
 #include "engine/base/roles.h"
 #include "engine/inject/descriptor_room.h"
 #include "engine/inject/load.h"
@@ -67,7 +68,7 @@ pid_t tool_of(ino_t session) {
   for (const pid_t pid : processes_mapping(session)) {
     if (has_agent_code(pid) && !is_tool_of(pid, session)) continue;
     struct stat owner {};
-    if (::stat(("/proc/" + std::to_string(pid)).c_str(), &owner) == 0 && owner.st_uid == ::geteuid()) return pid;
+    if (::stat(procfs::path(pid).c_str(), &owner) == 0 && owner.st_uid == ::geteuid()) return pid;
     if (others == 0) others = pid;
   }
   return others;
@@ -91,13 +92,8 @@ bool has_unseen_tool(pid_t pid, const FoundAgent& found) {
   return false;
 }
 
-Error occupied(const std::string& whose, int err) {
-  return Error{.code = Code::refused,
-               .text = "is traced by another uprobe-run, " + whose,
-               .where = {},
-               .column = -1,
-               .help = {},
-               .err = err};
+Error occupied(const std::string& whose, Retry retry) {
+  return Error{.code = Code::refused, .text = "is traced by another uprobe-run, " + whose, .retry = retry};
 }
 
 // Removes what a tool that was killed together with its launcher has left. The process first, because its children may be gone
@@ -115,7 +111,7 @@ Status take_away(pid_t pid, ino_t session) {
 std::uint32_t by_descriptor(pid_t pid) {
   std::uint64_t named = 0;
   constexpr std::size_t kMostText = 65536;  // enough for a signalfd; the text of an epoll descriptor may be endless
-  const std::string folder = "/proc/" + std::to_string(pid) + "/fdinfo";
+  const std::string folder = procfs::path(pid, "fdinfo");
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), ::closedir);
   if (!entries) return 0;
   while (const dirent* entry = ::readdir(entries.get())) {
@@ -186,8 +182,7 @@ Result<Block> reuse_block(StoppedProcess& process, const FoundAgent& found, cons
   auto block = Block::read(process, found.block);
   if (!block) return block;
   shared::ProcessBlock& head = block->head();
-  if ((head.flags & shared::kBlockLedBack) != 0)
-    if (Status s = protect_restorer(process, found.agent, PROT_READ); !s) return s.error();
+  if ((head.flags & shared::kBlockLedBack) != 0) RETURN_IF_ERROR(protect_restorer(process, found.agent, PROT_READ));
   auto place = place_area(process, area, part);
   if (!place) return place.error();
   head.sessions[0].area = place->value;
@@ -200,8 +195,8 @@ Result<Block> reuse_block(StoppedProcess& process, const FoundAgent& found, cons
   std::fill(std::begin(head.held), std::end(head.held), shared::DeferredSignal{});
   std::fill(std::begin(head.repeats), std::end(head.repeats), shared::Repeat{});
   head.tool_gone = 0;
-  if (Status s = block->renew(process); !s) return s.error();
-  if (Status s = block->begin_anew(process); !s) return s.error();
+  RETURN_IF_ERROR(block->renew(process));
+  RETURN_IF_ERROR(block->begin_anew(process));
   return block;
 }
 
@@ -228,9 +223,9 @@ Status take_threads(StoppedProcess& process, AgentCalls& calls, std::int32_t tid
                       .state = shared::kOrderGiven,
                       .reserved = 0};
     if (order.has_control_block == 0) continue;
-    if (Status s = calls.ask_thread(thread, order); !s) return s;
-    if (Status s = process.bring_home(); !s) return s;
-    if (Status s = process.set_mask(thread.tid, thread.mask & ~shared::kOurSignals); !s) return s;
+    RETURN_IF_ERROR(calls.ask_thread(thread, order));
+    RETURN_IF_ERROR(process.bring_home());
+    RETURN_IF_ERROR(process.set_mask(thread.tid, thread.mask & ~shared::kOurSignals));
   }
   return ok();
 }
@@ -267,11 +262,12 @@ Status make_free(pid_t pid, ino_t ours) {
   if (!found) return found.error().code == Code::not_found ? ok() : Status(found.error());
   const ino_t session = session_of(pid, *found);
   if (session == 0) return ok();
-  if (session == ours) return Error{.code = Code::refused, .text = "is already in this session", .err = EALREADY};
+  if (session == ours)
+    return Error{.code = Code::refused, .text = "is already in this session", .retry = Retry::needless};
   const pid_t tool = tool_of(session);
-  if (tool != 0) return occupied("process " + std::to_string(known_as(tool)), kOccupied);
+  if (tool != 0) return occupied("process " + std::to_string(known_as(tool)), Retry::join);
   if (!has_unseen_tool(pid, *found)) return take_away(pid, session);
-  Error unseen = occupied("of another user or in another namespace", 0);
+  Error unseen = occupied("of another user or in another namespace", Retry::never);
   unseen.help = "join or end that one as its user and in its namespace";
   return unseen;
 }
@@ -292,18 +288,18 @@ Status free_all_of(pid_t launcher) {
 Result<Block> attach_agent(StoppedProcess& process, const Result<FoundAgent>& found, const AgentImage& image,
                            const trace::Area& area, std::size_t points, std::size_t part) {
   const std::int32_t tid_offset = tid_offset_of(process);
-  if (Status fit = check_threads(process, tid_offset); !fit) return fit.error();
+  RETURN_IF_ERROR(check_threads(process, tid_offset));
   if (!found && found.error().code != Code::not_found) return found.error();
-  if (Status s = unmap_forgotten_areas(process); !s) return s.error();
+  RETURN_IF_ERROR(unmap_forgotten_areas(process));
   const DescriptorRoom room(process.pid());
   const auto agent = found ? Result<MappedAgent>(found->agent) : map_agent(process, image);
   if (!agent) return agent.error();
   auto block = found ? reuse_block(process, *found, area, part) : make_block(process, *agent, area, points, part);
   if (!block) return block;
-  if (Status told = tell_agent(process, *block, tid_offset); !told) return told.error();
+  RETURN_IF_ERROR(tell_agent(process, *block, tid_offset));
   AgentCalls calls(process, *agent);
-  if (Status s = calls.ask_process(AttachStep::take_process); !s) return s.error();
-  if (Status s = take_threads(process, calls, tid_offset); !s) return s.error();
+  RETURN_IF_ERROR(calls.ask_process(AttachStep::take_process));
+  RETURN_IF_ERROR(take_threads(process, calls, tid_offset));
   return block;
 }
 

@@ -12,10 +12,9 @@
 
 namespace uprobe::control {
 
-// Frees a process for a session. Code::refused with kOccupied while another living tool has a session there. If that tool is
+// Frees a process for a session. Code::refused with Retry::join while another living tool has a session there. If that tool is
 // dead, its session is removed, also from the other processes that it followed; they are stopped for that and released.
-// EALREADY with Code::refused: the process is in the session whose area has the inode `ours`.
-inline constexpr int kOccupied = EUSERS;
+// Retry::needless: the process is in the session whose area has the inode `ours`.
 Status make_free(pid_t pid, ino_t ours = 0);
 
 // Removes the session of the killed tracer that `launcher` had, from all processes that it had attached to. Returns the first

@@ -16,8 +16,8 @@ Status AgentCalls::ask(shared::AttachOrder& order) {
     if (!memory) return memory.error();
     place_ = *memory + kStackBytes;
   }
-  if (Status s = process_.write(place_, &order, sizeof order); !s) return s;
-  if (Status s = process_.run(agent_.place(agent_.header.attach_entry), place_); !s) return s;
+  RETURN_IF_ERROR(process_.write(place_, &order, sizeof order));
+  RETURN_IF_ERROR(process_.run(agent_.place(agent_.header.attach_entry), place_));
   return process_.read(place_, &order, sizeof order);
 }
 
@@ -33,7 +33,7 @@ Status AgentCalls::ask_process(shared::AttachStep step) {
 
 Status AgentCalls::ask_thread(const target::StoppedProcess::Thread& thread, shared::AttachOrder& order) {
   order.stack_pointer = arch::stack_pointer(thread.registers);
-  if (Status sent = process_.send(thread.tid); !sent) return sent;
+  RETURN_IF_ERROR(process_.send(thread.tid));
   return ask(order);
 }
 

@@ -17,6 +17,7 @@
 #include "engine/attach/attach.h"
 #include "engine/attach/attached_threads.h"
 #include "engine/base/fd.h"
+#include "engine/base/procfs.h"
 #include "engine/patch/disarm.h"
 #include "engine/process/processes.h"
 #include "engine/shared/mailbox.h"
@@ -49,17 +50,16 @@ class GivingBack {
     const Status out = take_text_back();
     const Status given = out ? give_all() : out;
     // Even if the agent goes on passing signals: it no longer knows the program's masks.
-    if (Status s = note_left(shared::kLeft); !s) return s;
+    RETURN_IF_ERROR(note_left(shared::kLeft));
     return given ? leave_session() : given;
   }
 
  private:
   Status give_all() {
-    if (Status s = drain(); !s) return s;
+    RETURN_IF_ERROR(drain());
     AgentCalls calls(process_, agent_);
-    for (const Thread& thread : std::vector<Thread>(process_.threads()))
-      if (Status s = give(calls, thread); !s) return s;
-    if (Status s = calls.ask_process(AttachStep::give_process); !s) return s;
+    for (const Thread& thread : std::vector<Thread>(process_.threads())) RETURN_IF_ERROR(give(calls, thread));
+    RETURN_IF_ERROR(calls.ask_process(AttachStep::give_process));
     return open_restorer();
   }
 
@@ -96,11 +96,9 @@ class GivingBack {
   // Whether a breakpoint or fault of the thread is still pending.
   bool has_own_signal(const Thread& thread) const {
     constexpr std::uint64_t kFaults = shared::kOurSignals | 1ull << (SIGILL - 1) | 1ull << (SIGFPE - 1);
-    const auto status =
-        read_file("/proc/" + std::to_string(process_.pid()) + "/task/" + std::to_string(thread.tid) + "/status");
-    const std::size_t at = status ? status->find("\nSigPnd:\t") : std::string::npos;
-    return at != std::string::npos &&
-           (std::strtoull(status->c_str() + at + 9, nullptr, 16) & kFaults & ~thread.mask) != 0;
+    const auto status = procfs::read(process_.pid(), thread.tid, "status");
+    const std::string pending(status ? procfs::field(*status, "SigPnd").value_or("") : "");
+    return (std::strtoull(pending.c_str(), nullptr, 16) & kFaults & ~thread.mask) != 0;
   }
   bool is_busy(const Thread& thread) {
     const std::uint64_t ip = arch::instruction_pointer(thread.registers);
@@ -177,13 +175,11 @@ class GivingBack {
       if (busy == threads.end()) return ok();
       const Thread thread = *busy;
       if (thread.in_group_stop) return Error{.code = Code::refused, .text = "it was stopped in the middle of a hit"};
-      if (waits_in_call(thread))
-        if (Status s = call_it_off(thread); !s) return s;
+      if (waits_in_call(thread)) RETURN_IF_ERROR(call_it_off(thread));
       const bool waits = waits_for_tool(thread);
       if (waits) answer_waiters();
-      if (waits || waits_to_be_moved(thread))
-        if (Status s = end_wait(thread); !s) return s;
-      if (Status s = let_out(thread); !s) return s;
+      if (waits || waits_to_be_moved(thread)) RETURN_IF_ERROR(end_wait(thread));
+      RETURN_IF_ERROR(let_out(thread));
     }
     return Error{.code = Code::refused, .text = "a thread does not leave its hit"};
   }
@@ -200,8 +196,8 @@ class GivingBack {
                       .stack_pointer = 0,
                       .state = shared::kOrderGiven,
                       .reserved = 0};
-    if (Status s = calls.ask_thread(thread, order); !s) return s;
-    if (Status s = process_.bring_home(); !s) return s;
+    RETURN_IF_ERROR(calls.ask_thread(thread, order));
+    RETURN_IF_ERROR(process_.bring_home());
     return process_.set_mask(thread.tid, thread.mask | order.blocked);
   }
 
@@ -209,8 +205,7 @@ class GivingBack {
   // handles its fault. Its bytes are right.
   Status open_restorer() {
     std::uint32_t flags = 0;
-    if (Status s = process_.read(block_.address() + offsetof(shared::ProcessBlock, flags), &flags, sizeof flags); !s)
-      return s;
+    RETURN_IF_ERROR(process_.read(block_.address() + offsetof(shared::ProcessBlock, flags), &flags, sizeof flags));
     if ((flags & shared::kBlockLedBack) == 0) return ok();
     const std::uint64_t page = agent_.place(agent_.header.visible_restorer).value & ~std::uint64_t{4095};
     auto done = process_.system_call(SYS_mprotect, {page, 4096, PROT_READ | PROT_EXEC, 0, 0, 0});
@@ -256,7 +251,7 @@ Status give_back(pid_t pid) {
   auto block = Block::read(**process, found->block);
   if (!block) return block.error();
   // Refuses a parent that waits, stopped, for its child of vfork.
-  if (Status alone = target::check_lending(pid); !alone) return alone;
+  RETURN_IF_ERROR(target::check_lending(pid));
   return GivingBack(**process, *found, *block).run();
 }
 

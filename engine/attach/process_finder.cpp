@@ -10,6 +10,7 @@
 #include <memory>
 #include <sstream>
 
+#include "engine/base/procfs.h"
 #include "engine/base/regular_file.h"
 #include "engine/base/roles.h"
 #include "engine/target/process_list.h"
@@ -84,7 +85,7 @@ bool ProcessFinder::matches(pid_t pid, const std::string& name, bool& is_closed)
   for (const std::string& pattern : names_)
     if (::fnmatch(pattern.c_str(), name.c_str(), 0) == 0) return true;
   if (objects_.empty()) return false;
-  const auto maps = read_file("/proc/" + std::to_string(pid) + "/maps");
+  const auto maps = procfs::read(pid, "maps");
   is_closed = !maps && (maps.error().err == EACCES || maps.error().err == EPERM);
   return maps && std::any_of(objects_.begin(), objects_.end(),
                              [&](const Object& object) { return maps_object(*maps, object.shown); });

@@ -29,8 +29,7 @@ class Handlers {
   Status lead_back(const std::vector<std::uint64_t>& stacks) {
     const auto maps = process_.maps();
     if (!maps) return maps.error();
-    for (const std::uint64_t sp : stacks)
-      if (Status s = follow(*maps, sp); !s) return s;
+    for (const std::uint64_t sp : stacks) RETURN_IF_ERROR(follow(*maps, sp));
     return ok();
   }
 
@@ -43,7 +42,7 @@ class Handlers {
       Frame frame{};
       const Addr at = find(Addr{sp / 8 * 8}, std::min(stack->end, Addr{sp} + kMostStack), frame);
       if (!at) return ok();
-      if (Status s = take(at, frame); !s) return s;
+      RETURN_IF_ERROR(take(at, frame));
       const bool is_above = frame.context.sp > at.value && Addr{frame.context.sp} < stack->end;
       sp = is_above ? at.value + sizeof frame : frame.context.sp;
     }
@@ -75,7 +74,7 @@ class Handlers {
     if (is_seen) return ok();
     block_.head().flags |= shared::kBlockLedBack;
     const Addr flags = block_.address() + offsetof(shared::ProcessBlock, flags);
-    if (Status s = process_.write(flags, &block_.head().flags, sizeof block_.head().flags); !s) return s;
+    RETURN_IF_ERROR(process_.write(flags, &block_.head().flags, sizeof block_.head().flags));
     arch::kept_restorer(frame) = frame.restorer;
     frame.restorer = visible_.value;
     return process_.write(at, &frame, sizeof frame);

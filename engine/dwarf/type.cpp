@@ -187,7 +187,7 @@ Status set_type(Type type, Location& location, Argument& argument) {
     read_pointer(location);
     return ok();
   }
-  if (Status set = set_scalar(type, argument); !set) return set;
+  RETURN_IF_ERROR(set_scalar(type, argument));
   const bool is_constant = !location.in_memory && location.steps.front().kind == StepKind::constant;
   return argument.kind == Kind::floating && is_constant ? unfit("is a constant that cannot be fetched") : ok();
 }

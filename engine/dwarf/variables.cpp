@@ -205,13 +205,13 @@ Status Walker::follow_stars() {
   for (std::size_t i = stars_end_; i > first_star_; --i) {
     const std::string_view at = all_.substr(i - 1);
     if (is_reference(type_.tag)) {
-      if (Status loaded = load_pointer(behind); !loaded) return loaded;
+      RETURN_IF_ERROR(load_pointer(behind));
       type_ = type_of(type_.die);
     }
     if (!is_pointer(type_.tag)) return blame(at, "'" + std::string(at.substr(1)) + "' is no pointer");
     if (location_.steps.size() + 2 > static_cast<std::size_t>(spec::kKernelEndSlot))
       return blame(at, "Dereference is too much nested");
-    if (Status loaded = load_pointer(behind); !loaded) return loaded;
+    RETURN_IF_ERROR(load_pointer(behind));
     type_ = type_of(type_.die);
     is_element_ = true;
   }
@@ -256,7 +256,7 @@ Status Walker::enter_member(std::string_view at, bool by_pointer) {
     return blame(at, "'" + so_far(at) + "' is " + (by_pointer ? "no pointer" : "a pointer"),
                  by_pointer ? "a struct's member is .NAME" : "what it points to has members: ->NAME");
   if (by_pointer || by_reference) {
-    if (Status loaded = load_pointer(at); !loaded) return loaded;
+    RETURN_IF_ERROR(load_pointer(at));
     type_ = type_of(type_.die);
   }
   if (!is_aggregate(type_.tag)) return blame(at, "'" + so_far(at) + "' is no struct or union");
@@ -297,8 +297,7 @@ Status Walker::index(std::string_view at) {
   if (!by_pointer && has_several_dimensions(type_)) return blame(at, "arrays of several dimensions cannot be indexed");
   if (!by_pointer && number >= elements_of(type_) && elements_of(type_) > 1)
     return blame(at.substr(1), "the array has only " + std::to_string(elements_of(type_)) + " elements");
-  if (by_pointer)
-    if (Status loaded = load_pointer(at); !loaded) return loaded;
+  if (by_pointer) RETURN_IF_ERROR(load_pointer(at));
   type_ = type_of(type_.die);
   const std::uint64_t bytes = size_of(type_);
   if (bytes == 0 || number * bytes > INT32_MAX) return blame(at, "the size of an element is not known, or too large");
@@ -352,8 +351,7 @@ Status Walker::take_address(Argument& argument) {
   if (bits_of_member()) return blame(all_, "a bitfield has no address");
   if (argument.has_type && (argument.count != 0 || argument.kind == Kind::string))
     return blame(all_, "an address is a number; what is there is '" + std::string(all_.substr(1)) + "'");
-  if (is_reference(type_.tag))
-    if (Status loaded = load_pointer(all_.substr(all_.size())); !loaded) return loaded;
+  if (is_reference(type_.tag)) RETURN_IF_ERROR(load_pointer(all_.substr(all_.size())));
   if (!location_.in_memory) return blame(all_, "'" + std::string(all_.substr(1)) + "' is not in memory here");
   const std::uint64_t distance = std::exchange(location_.offset, 0);
   location_.in_memory = false;
@@ -372,14 +370,14 @@ Status Walker::follow_reference(const Argument& argument) {
   const bool is_one_value = inner.tag == DW_TAG_base_type || inner.tag == DW_TAG_enumeration_type;
   const bool wants_more = argument.has_type && (argument.count != 0 || argument.kind == Kind::string);
   if (inner.tag != DW_TAG_pointer_type && inner.tag != DW_TAG_array_type && (!is_one_value || wants_more)) return ok();
-  if (Status loaded = load_pointer(all_.substr(all_.size())); !loaded) return loaded;
+  RETURN_IF_ERROR(load_pointer(all_.substr(all_.size())));
   type_ = inner;
   return ok();
 }
 
 Status Walker::take_value(Argument& argument) {
-  if (Status followed = follow_reference(argument); !followed) return followed;
-  if (Status bits = set_bits(argument); !bits) return bits;
+  RETURN_IF_ERROR(follow_reference(argument));
+  RETURN_IF_ERROR(set_bits(argument));
   const bool is_number = argument.has_type && argument.count == 0 && argument.kind != Kind::string;
   const std::uint64_t bytes = size_of(type_);
   const bool is_whole = is_aggregate(type_.tag) && !argument.has_type;  // set_type() says what to do
@@ -395,7 +393,7 @@ Status Walker::take_value(Argument& argument) {
 }
 
 Status Walker::finish(Argument& argument) {
-  if (Status taken = wants_address_ ? take_address(argument) : take_value(argument); !taken) return taken;
+  RETURN_IF_ERROR(wants_address_ ? take_address(argument) : take_value(argument));
   if (location_.steps.size() >= static_cast<std::size_t>(spec::kKernelEndSlot))
     return blame(all_, "Dereference is too much nested");
   if (location_.offset + 0x80000000ull > 0xffffffffull && location_.steps.front().kind != StepKind::file_offset)
@@ -416,9 +414,9 @@ Status DebugInfo::find_variable(std::uint64_t address, Argument& argument) const
   const Scopes scopes = scopes_at(handles_->debug.get(), address);
   Walker walker(*handles_, address, argument.variable);
   if (scopes.empty()) return Error{.code = Code::refused, .text = "no variables are known here", .column = 0};
-  if (Status started = walker.start(scopes); !started) return started;
-  if (Status walked = walker.walk(); !walked) return walked;
-  if (Status followed = walker.follow_stars(); !followed) return followed;
+  RETURN_IF_ERROR(walker.start(scopes));
+  RETURN_IF_ERROR(walker.walk());
+  RETURN_IF_ERROR(walker.follow_stars());
   return walker.finish(argument);
 }
 

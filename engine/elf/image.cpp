@@ -80,13 +80,13 @@ Result<Image> Image::parse(BytesView bytes) {
   // A 32-bit header is shorter; its class is all that is read of it.
   if (present < sizeof(Elf64_Ehdr) && image.header_.e_ident[EI_CLASS] != ELFCLASS32)
     return damaged("is cut off in its ELF header");
-  if (const Status status = check_header(image.header_); !status) return status.error();
+  RETURN_IF_ERROR(check_header(image.header_));
   Result<Handle> handle = Handle::open(bytes);
   if (!handle) return handle.error();
   image.handle_ = handle.take();
-  if (const Status status = image.read_program_headers(); !status) return status.error();
-  if (const Status status = image.check_segments(); !status) return status.error();
-  if (const Status status = image.read_interpreter(); !status) return status.error();
+  RETURN_IF_ERROR(image.read_program_headers());
+  RETURN_IF_ERROR(image.check_segments());
+  RETURN_IF_ERROR(image.read_interpreter());
   image.read_dynamic();
   image.read_sections();
   return image;

@@ -8,6 +8,8 @@
 #include <memory>
 #include <string>
 
+#include "engine/base/procfs.h"
+
 namespace uprobe::control {
 namespace {
 
@@ -20,7 +22,7 @@ struct Open {
 
 Open open_in(pid_t pid, rlim_t limit) {
   Open open;
-  const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
+  const std::string folder = procfs::path(pid, "fd");
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), ::closedir);
   if (!entries) return open;
   while (const dirent* entry = ::readdir(entries.get())) {

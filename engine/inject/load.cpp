@@ -81,24 +81,24 @@ Result<Addr> map_area(Target& target, MappedMemory& mapped, Addr scratch, const 
   const std::uint64_t bytes = shared::kMailboxBytes + area.span_bytes();
   auto place = mapped.map(bytes, PROT_NONE, MAP_NORESERVE, "the session area", place_far_from_code(bytes));
   if (!place) return place.error();
-  if (Status made = map_mailbox(target, *place); !made) return made.error();
+  RETURN_IF_ERROR(map_mailbox(target, *place));
   const Addr base = *place + shared::kMailboxBytes;
   const std::vector<trace::MapStep> steps = area.map_steps(part);
   const std::span all(steps);
-  if (Status made = map_file(target, scratch, base, all.first(1)); !made) return made.error();
-  if (Status made = map_file(target, scratch, base, all.subspan(1)); !made) return made.error();
+  RETURN_IF_ERROR(map_file(target, scratch, base, all.first(1)));
+  RETURN_IF_ERROR(map_file(target, scratch, base, all.subspan(1)));
   return base;
 }
 
 Status install_handler(Target& target, Addr scratch, int signal, Addr entry, Addr restorer, shared::AppAction& before) {
   const shared::KernelSigaction action{entry.value, shared::kAgentSaFlags, restorer.value, 0};
   const Addr old = scratch + sizeof action;
-  if (Status s = target.write(scratch, &action, sizeof action); !s) return s;
+  RETURN_IF_ERROR(target.write(scratch, &action, sizeof action));
   auto done = checked_call(target, "rt_sigaction", SYS_rt_sigaction,
                            {static_cast<std::uint64_t>(signal), scratch.value, old.value, 8, 0, 0});
   if (!done) return done.error();
   shared::KernelSigaction found{};
-  if (Status s = target.read(old, &found, sizeof found); !s) return s;
+  RETURN_IF_ERROR(target.read(old, &found, sizeof found));
   before = {found.handler, found.flags, found.restorer, found.mask};
   return ok();
 }
@@ -109,7 +109,7 @@ Status install_handlers(Target& target, const MappedAgent& agent, Addr scratch, 
   for (std::uint32_t i = 0; i < shared::kAppSignals; ++i) {
     const int signal = static_cast<int>(shared::kFaultSignalNumbers[i]);
     const Addr entry = signal == SIGTRAP ? trap : fault;
-    if (Status s = install_handler(target, scratch, signal, entry, restorer, block.head().actions[i]); !s) return s;
+    RETURN_IF_ERROR(install_handler(target, scratch, signal, entry, restorer, block.head().actions[i]));
   }
   return ok();
 }
@@ -143,7 +143,7 @@ bool is_data(Target& target, Addr at) {
 }
 
 Result<Addr> place_area(Target& target, const trace::Area& area, std::size_t part) {
-  if (Status room = check_room(target.pid(), area); !room) return room.error();
+  RETURN_IF_ERROR(check_room(target.pid(), area));
   MappedMemory scratch_memory(target), mapped(target);
   auto scratch = scratch_memory.map_scratch();
   if (!scratch) return scratch.error();
@@ -193,9 +193,9 @@ Result<Block> place_block(Target& target, const MappedAgent& agent, const trace:
   if (may_be_killed_for_calls(target.pid())) block->head().flags |= shared::kBlockFiltered;
   name_process(block->head(), target.pid());
   block->head().start_blocked = blocked & shared::kOurSignals;
-  if (Status s = block->write_head(target); !s) return s.error();
+  RETURN_IF_ERROR(block->write_head(target));
   const Addr slot = agent.place(agent.header.block_slot);
-  if (Status s = target.write(slot, &place->value, sizeof place->value); !s) return s.error();
+  RETURN_IF_ERROR(target.write(slot, &place->value, sizeof place->value));
   return block;
 }
 
@@ -206,8 +206,8 @@ Result<Block> install_agent(Target& target, const MappedAgent& agent, const trac
   MappedMemory scratch_memory(target);
   auto scratch = scratch_memory.map_scratch();
   if (!scratch) return scratch.error();
-  if (Status s = install_handlers(target, agent, *scratch, *block); !s) return s.error();
-  if (Status s = block->write_agent_part(target); !s) return s.error();
+  RETURN_IF_ERROR(install_handlers(target, agent, *scratch, *block));
+  RETURN_IF_ERROR(block->write_agent_part(target));
   return block;
 }
 
@@ -218,7 +218,7 @@ Status uninstall_handlers(Target& target, Block& block) {
   for (std::uint32_t i = 0; i < shared::kAppSignals; ++i) {
     const shared::AppAction& before = block.head().actions[i];
     const shared::KernelSigaction action{before.handler, before.flags, before.restorer, before.mask};
-    if (Status s = target.write(*scratch, &action, sizeof action); !s) return s;
+    RETURN_IF_ERROR(target.write(*scratch, &action, sizeof action));
     auto done = checked_call(target, "rt_sigaction", SYS_rt_sigaction,
                              {std::uint64_t{shared::kFaultSignalNumbers[i]}, scratch->value, 0, 8, 0, 0});
     if (!done) return done.error();
@@ -240,7 +240,7 @@ Result<Block> load_agent(PtraceTarget& target, const AgentImage& agent, const tr
     return block.error();
   }
   // A breakpoint under a blocked SIGTRAP kills the process. The virtual mask keeps what the program's parent had blocked.
-  if (Status open = target.set_signal_mask(blocked & ~shared::kOurSignals); !open) return open.error();
+  RETURN_IF_ERROR(target.set_signal_mask(blocked & ~shared::kOurSignals));
   return block;
 }
 

@@ -96,24 +96,24 @@ Result<std::unique_ptr<Preloaded>> Preloaded::open(Fd page) {
   std::unique_ptr<Preloaded> program(new Preloaded(std::move(page), shared));
   if (!program->thread_.has_request() || !program->thread_.begin())
     return Error{.code = Code::killed, .text = "the program has given up waiting"};
-  if (Status found = program->find_process(); !found) return found.error();
+  RETURN_IF_ERROR(program->find_process());
   return program;
 }
 
 Status Preloaded::find_process() {
   // Yama lets a process write only its descendants' memory, unless the other one permits it. Without Yama this call fails.
   const auto us = static_cast<std::uint64_t>(::getpid());
-  if (auto asked = thread_.command({SYS_prctl, PR_SET_PTRACER, us, 0, 0, 0, 0}); !asked) return asked.error();
+  RETURN_IF_ERROR(thread_.command({SYS_prctl, PR_SET_PTRACER, us, 0, 0, 0, 0}));
   const auto pid = static_cast<pid_t>(shared_->pid);
   const Fd handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!handle) return system_error("pidfd_open", errno);
   auto files = target::ProcessFiles::open(pid);
   if (!files) return files.error();
-  if (Status owner = check_owner(*files, page_.get(), shared_->address); !owner) return owner;
+  RETURN_IF_ERROR(check_owner(*files, page_.get(), shared_->address));
   if (::syscall(SYS_pidfd_send_signal, handle.get(), 0, nullptr, 0) != 0) return senseless("the program has ended");
   agent_.at = Addr{shared_->agent};
-  if (Status s = files->read(agent_.at, &agent_.header, sizeof agent_.header); !s) return s;
-  if (Status ours = check_agent(agent_.header, "libuprobe.so"); !ours) return ours.error();
+  RETURN_IF_ERROR(files->read(agent_.at, &agent_.header, sizeof agent_.header));
+  RETURN_IF_ERROR(check_agent(agent_.header, "libuprobe.so"));
   auto base = object_at(*files, agent_.at);
   if (!base) return base.error();
   agent_.base = *base;

@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "engine/base/fd.h"
+#include "engine/base/procfs.h"
 
 namespace uprobe::control {
 namespace {
@@ -21,15 +21,12 @@ struct Filters {
   long mode = -1, count = -1;  // -1: the kernel does not show it
 };
 
-long number_behind(const std::string& text, const std::string& name) {
-  const std::size_t at = text.find("\n" + name + ":\t");
-  return at == std::string::npos ? -1 : std::strtol(text.c_str() + at + name.size() + 3, nullptr, 10);
-}
-
-Filters filters_of(const std::string& process) {
-  const auto status = read_file("/proc/" + process + "/status");
-  if (!status) return {};
-  return {number_behind(*status, "Seccomp"), number_behind(*status, "Seccomp_filters")};
+Filters filters_of(pid_t pid) {
+  const auto status = procfs::read(pid, "status");
+  const auto number = [&](const char* name) {
+    return status && procfs::field(*status, name) ? procfs::number(*status, name) : -1;
+  };
+  return {number("Seccomp"), number("Seccomp_filters")};
 }
 
 // The system calls of the agent: mail.cpp, calls.cpp and interpret.cpp in preload/.
@@ -54,7 +51,7 @@ bool survives_the_agents_calls() {
 }  // namespace
 
 bool may_be_killed_for_calls(pid_t pid) {
-  const Filters theirs = filters_of(std::to_string(pid)), ours = filters_of("self");
+  const Filters theirs = filters_of(pid), ours = filters_of(::getpid());
   if (theirs.mode == 0) return false;
   constexpr long kModeFilter = 2;
   if (theirs.mode != kModeFilter || ours.mode != kModeFilter || theirs.count != ours.count || ours.count < 0)

@@ -148,7 +148,7 @@ Result<ControlServer> ControlServer::open(const std::string& name, int pid) {
     return Error{.code = Code::usage,
                  .text = "a session's name consists of letters, digits, '_', '-' and '.', and is not a number",
                  .where = name};
-  if (Status made = make_own_pass(); !made) return made.error();
+  RETURN_IF_ERROR(make_own_pass());
   auto folder = make_socket_folder();
   if (!folder) return folder.error();
   ControlServer server;
@@ -156,7 +156,7 @@ Result<ControlServer> ControlServer::open(const std::string& name, int pid) {
   server.stop_ = Fd(::eventfd(0, EFD_CLOEXEC));
   const std::string own = std::to_string(pid);
   sweep_folder(*server.folder_);
-  if (Status mine = claim_name(*server.folder_, own); !mine) return mine.error();
+  RETURN_IF_ERROR(claim_name(*server.folder_, own));
   auto listener = listen_in(*server.folder_, own);
   if (!listener) return listener.error();
   server.listener_ = listener.take();
@@ -166,12 +166,12 @@ Result<ControlServer> ControlServer::open(const std::string& name, int pid) {
     server.names_.push_back(kept.take());
     return ok();
   };
-  if (Status kept = keep(own); !kept) return kept.error();
+  RETURN_IF_ERROR(keep(own));
   if (!name.empty()) {
-    if (Status mine = claim_name(*server.folder_, name); !mine) return mine.error();
+    RETURN_IF_ERROR(claim_name(*server.folder_, name));
     if (::symlinkat(own.c_str(), server.folder_->fd.get(), name.c_str()) != 0)
       return system_error("symlink " + name, errno);
-    if (Status kept = keep(name); !kept) return kept.error();
+    RETURN_IF_ERROR(keep(name));
   }
   unlock_folder(*server.folder_);
   return server;

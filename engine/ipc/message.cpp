@@ -8,6 +8,7 @@ void put(std::string& to, const Error& error) {
   put(to, static_cast<std::uint32_t>(error.column));
   put(to, static_cast<std::uint32_t>(error.err));
   put(to, static_cast<std::uint32_t>(error.definition));
+  put(to, static_cast<std::uint32_t>(error.signal));
   for (const std::string* text : {&error.text, &error.where, &error.help}) put(to, std::string_view(*text));
 }
 
@@ -17,6 +18,7 @@ Error take_error(Parser& from) {
   error.column = static_cast<int>(from.number());
   error.err = static_cast<int>(from.number());
   error.definition = static_cast<int>(from.number());
+  error.signal = static_cast<int>(from.number());
   for (std::string* text : {&error.text, &error.where, &error.help}) *text = from.text();
   return error;
 }

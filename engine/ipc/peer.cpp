@@ -16,6 +16,7 @@
 #include <memory>
 #include <sstream>
 
+#include "engine/base/procfs.h"
 #include "engine/target/process_list.h"
 #include "engine/target/process_stat.h"
 
@@ -30,14 +31,6 @@ constexpr std::string_view kPassPrefix = "uprobe-pass:";
 constexpr std::string_view kLinkPrefix = "/memfd:uprobe-pass:";
 constexpr std::size_t kPassBytes = 32;        // hexadecimal digits
 constexpr std::size_t kMostLooked = 1 << 16;  // descriptors per process: a hostile process may have many
-
-std::string folder_of(pid_t pid) { return "/proc/" + std::to_string(pid); }
-
-std::string link_text(const std::string& path) {
-  std::array<char, 128> text{};
-  const ssize_t size = ::readlink(path.c_str(), text.data(), text.size());
-  return size <= 0 ? std::string() : std::string(text.data(), static_cast<std::size_t>(size));
-}
 
 // The ids of a process, one per PID namespace, from the outermost one that this /proc shows to the innermost.
 std::vector<pid_t> ids_of(const std::string& folder) {
@@ -91,14 +84,14 @@ Result<Peer> peer_of(int socket) {
 }
 
 Status check_namespaces(const Peer& peer) {
-  const std::string own = "/proc/self", other = folder_of(peer.pid);
+  const std::string own = "/proc/self", other = procfs::path(peer.pid);
   const std::vector<pid_t> ids = ids_of(other);
   // A process of this namespace has as many ids as the tool, and its last one is the id that the kernel reported.
   const bool is_near = !ids.empty() && ids.size() == ids_of(own).size() && ids.back() == peer.pid;
   if (!is_near) return Error{.code = Code::refused, .text = "the peer is in another PID namespace"};
   for (const char* name : {"pid", "user"}) {
-    const std::string its = link_text(other + "/ns/" + name);
-    if (!its.empty() && its != link_text(own + "/ns/" + name))
+    const std::string its = procfs::link(other + "/ns/" + name);
+    if (!its.empty() && its != procfs::link(own + "/ns/" + name))
       return Error{.code = Code::refused,
                    .text = std::string("the peer is in another ") + (*name == 'p' ? "PID" : "user") + " namespace"};
   }
@@ -114,11 +107,11 @@ Status make_own_pass() {
 bool is_own_pass(std::string_view text) { return text.size() == kPassBytes && text == pass().text; }
 
 std::string pass_of(const Peer& peer) {
-  const std::string folder = folder_of(peer.pid) + "/fd/";
+  const std::string folder = procfs::path(peer.pid) + "/fd/";
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), ::closedir);
   std::size_t looked = 0;
   while (const dirent* entry = entries && looked++ < kMostLooked ? ::readdir(entries.get()) : nullptr) {
-    const std::string link = link_text(folder + entry->d_name);
+    const std::string link = procfs::link(folder + entry->d_name);
     if (!link.starts_with(kLinkPrefix) || link.size() < kLinkPrefix.size() + kPassBytes) continue;
     const std::string found = link.substr(kLinkPrefix.size(), kPassBytes);
     return peer.is_alive() ? found : std::string();
@@ -147,7 +140,7 @@ std::string user_text(uid_t uid) {
 
 std::optional<uid_t> user_of(pid_t pid) {
   struct stat status {};
-  if (::stat(folder_of(pid).c_str(), &status) != 0) return std::nullopt;
+  if (::stat(procfs::path(pid).c_str(), &status) != 0) return std::nullopt;
   return status.st_uid;
 }
 

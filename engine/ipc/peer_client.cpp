@@ -26,10 +26,7 @@ void wait_for(int socket, short events, std::chrono::milliseconds limit) {
 
 Error given_up_error() { return Error{.code = Code::killed, .text = "given up"}; }
 
-Error gone() {
-  return Error{
-      .code = Code::refused, .text = "the session has ended", .where = {}, .column = -1, .help = {}, .err = EAGAIN};
-}
+Error gone() { return Error{.code = Code::refused, .text = "the session has ended", .retry = Retry::anew}; }
 
 Error another_version() {
   return Error{.code = Code::damaged, .text = "the tool that traces it is another version of uprobe-run"};
@@ -69,7 +66,7 @@ Result<Connection> connect_in_folder(const SocketFolder& folder, pid_t owner, ui
   if (!peer) return peer.error();
   if (peer->pid != owner || peer->uid != user)
     return Error{.code = Code::not_found, .text = "another process listens at its socket"};
-  if (Status near = check_namespaces(*peer); !near) return near.error();
+  RETURN_IF_ERROR(check_namespaces(*peer));
   return Connection{socket.take(), peer.take()};
 }
 
@@ -90,15 +87,15 @@ Result<Connection> connect_to(pid_t owner) {
 
 Result<PeerClient> PeerClient::begin(pid_t owner, const Hello& hello, const std::vector<std::string>& probes,
                                      bool joins_others, const GivenUp& given_up) {
-  if (Status made = make_own_pass(); !made) return made.error();
+  RETURN_IF_ERROR(make_own_pass());
   auto found = connect_to(owner);
   if (!found) return found.error();
   PeerClient client(std::move(found->socket), owner, probes);
-  if (Status greeted = client.hear_greeting(joins_others, given_up); !greeted) return greeted.error();
+  RETURN_IF_ERROR(client.hear_greeting(joins_others, given_up));
   Hello ours = hello;
   ours.pass = pass_of(found->peer);
-  if (Status sent = client.send(encode(ours), given_up); !sent) return sent.error();
-  if (Status admitted = client.hear_answer(given_up); !admitted) return admitted.error();
+  RETURN_IF_ERROR(client.send(encode(ours), given_up));
+  RETURN_IF_ERROR(client.hear_answer(given_up));
   return client;
 }
 
@@ -109,7 +106,7 @@ Status PeerClient::send(std::string_view bytes, const GivenUp& given_up) {
     if (sent < 0) return gone();
     bytes.remove_prefix(static_cast<std::size_t>(sent));
     if (sent != 0) continue;
-    if (Status patient = wait.check(); !patient) return patient;
+    RETURN_IF_ERROR(wait.check());
     wait_for(socket_.get(), POLLOUT, kLook);
   }
   return ok();
@@ -124,12 +121,12 @@ Result<MessageCutter::Message> PeerClient::next(const GivenUp& given_up) {
       const auto refusal = decode_refusal(message->bytes);
       if (!refusal) return another_version();
       Error error = refusal->error;
-      error.err = refusal->come_back ? EAGAIN : 0;
+      error.err = 0, error.retry = refusal->come_back ? Retry::anew : Retry::never;
       return error;
     }
     if (message) return *message;
     if (given_up()) return given_up_error();
-    if (Status patient = wait.check(); !patient) return patient.error();
+    RETURN_IF_ERROR(wait.check());
     wait_for(socket_.get(), POLLIN, kLook);
     if (!receive_some(socket_.get(), in_)) return gone();
   }

@@ -16,7 +16,7 @@ namespace uprobe {
 
 class PeerClient {
  public:
-  // Polls `given_up` while it waits for the owner tool. Code::not_found: the owner tool takes no clients. EAGAIN: it is about
+  // Polls `given_up` while it waits for the owner tool. Code::not_found: the owner tool takes no clients. Retry::anew: it is about
   // to leave, or has left. `probes`: the probes that the owner tool has to report in its answer. `joins_others`: join also an
   // owner tool that may not inspect this process, because it belongs to another user or has fewer capabilities.
   static Result<PeerClient> begin(pid_t owner, const Hello& hello, const std::vector<std::string>& probes,

@@ -88,7 +88,7 @@ PeerServer::PeerServer() = default;
 PeerServer::PeerServer(PeerServer&&) noexcept = default;
 
 Result<PeerServer> PeerServer::open() {
-  if (Status made = make_own_pass(); !made) return made.error();
+  RETURN_IF_ERROR(make_own_pass());
   auto folder = make_socket_folder();
   if (!folder) return folder.error();
   PeerServer server;
@@ -96,7 +96,7 @@ Result<PeerServer> PeerServer::open() {
   State& s = *server.state_;
   s.folder = folder.take();
   const std::string name = client_socket_of(::getpid());
-  if (Status mine = claim_name(*s.folder, name); !mine) return mine.error();
+  RETURN_IF_ERROR(claim_name(*s.folder, name));
   auto listener = listen_in(*s.folder, name);
   if (!listener) return listener.error();
   s.listener = listener.take();
@@ -275,12 +275,12 @@ void PeerServer::State::serve_client(const std::shared_ptr<Client>& client) {
   if (const auto hello = hear_hello(*client, in)) {
     auto admitted = Result<std::vector<std::string>>(Error{});
     const Status tried = catch_resource_exhaustion([&]() -> Status {
-      if (Status there = go_to(hello->folder); !there) return there;
+      RETURN_IF_ERROR(go_to(hello->folder));
       admitted = calls.admit(client, *hello);
       return admitted ? ok() : Status(admitted.error());
     });
     if (!tried) {
-      refuse(*client, tried.error(), tried.error().err == EAGAIN);
+      refuse(*client, tried.error(), tried.error().retry == Retry::anew);
     } else {
       const Why why = say(*client, encode_admitted(*admitted)) ? pass_on(*client, in) : Why::gone;
       const bool was_last = why != Why::ended && calls.dismiss(*client);

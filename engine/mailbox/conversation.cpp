@@ -53,7 +53,7 @@ std::uint32_t Conversation::hear() {
 Status Conversation::say(MailState state) {
   const std::uint32_t word = shared::turn(number_, state);
   constexpr std::size_t kAt = offsetof(MailSlot, answered);
-  if (Status s = line_.write(kAt + offsetof(Turn, word), &word, sizeof word); !s) return s;
+  RETURN_IF_ERROR(line_.write(kAt + offsetof(Turn, word), &word, sizeof word));
   return line_.write(kAt + offsetof(Turn, check), &word, sizeof word);
 }
 
@@ -86,14 +86,14 @@ Status Conversation::await_result() {
 
 Result<std::uint64_t> Conversation::command(const std::array<std::uint64_t, 7>& words) {
   static_assert(sizeof words == sizeof MailSlot::command);
-  if (Status s = line_.write(offsetof(MailSlot, command), words.data(), sizeof words); !s) return s.error();
+  RETURN_IF_ERROR(line_.write(offsetof(MailSlot, command), words.data(), sizeof words));
   number_ = shared::number_behind(number_, 1);
-  if (Status s = say(MailState::command); !s) return s.error();
+  RETURN_IF_ERROR(say(MailState::command));
   line_.wake();
-  if (Status answered = await_result(); !answered) return answered.error();
+  RETURN_IF_ERROR(await_result());
   number_ = shared::number_behind(number_, 1);
   std::uint64_t result = 0;
-  if (Status s = line_.read(offsetof(MailSlot, result), &result, sizeof result); !s) return s.error();
+  RETURN_IF_ERROR(line_.read(offsetof(MailSlot, result), &result, sizeof result));
   return result;
 }
 

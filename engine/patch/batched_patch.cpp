@@ -16,12 +16,11 @@ Status write_in_runs(target::Target& target, std::vector<TextPiece> pieces) {
     for (next = first; next < pieces.size() && pieces[next].at - end < kNear && end - begin < kLongest; ++next)
       end = pieces[next].at + pieces[next].bytes.size();
     auto& run = runs.emplace_back(begin, end - begin).second;
-    if (Status s = target.read(begin, run.data(), run.size()); !s) return s;
+    RETURN_IF_ERROR(target.read(begin, run.data(), run.size()));
     for (std::size_t i = first; i < next; ++i)
       std::copy(pieces[i].bytes.begin(), pieces[i].bytes.end(), &run[pieces[i].at - begin]);
   }
-  for (const auto& [begin, run] : runs)
-    if (Status s = target.write(begin, run.data(), run.size()); !s) return s;
+  for (const auto& [begin, run] : runs) RETURN_IF_ERROR(target.write(begin, run.data(), run.size()));
   return ok();
 }
 

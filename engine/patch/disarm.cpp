@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/base/fd.h"
+#include "engine/base/procfs.h"
 #include "engine/patch/batched_patch.h"
 #include "engine/patch/patch.h"
 #include "engine/process/processes.h"
@@ -62,13 +63,13 @@ Standing standing_of(const Patch& patch, const shared::ArmedText& armed) {
 class Disarming {
  public:
   Disarming(target::Target& target, Block& block, const std::vector<target::Mapping>& maps)
-      : target_(target), block_(block), maps_(maps), traced_(is_traced(target.pid())) {}
+      : target_(target), block_(block), maps_(maps), traced_(procfs::tracer_of(target.pid()) != 0) {}
 
   Status run(Serializer& serializer) {
     TextView text(target_);
     for (std::uint32_t i = 0; i < block_.points().size(); ++i) consider(text, i);
-    if (Status s = block_.set_states(target_, gone_, shared::PointState::unmapped); !s) return s;
-    if (Status s = restore(probes_, serializer); !s) return s;
+    RETURN_IF_ERROR(block_.set_states(target_, gone_, shared::PointState::unmapped));
+    RETURN_IF_ERROR(restore(probes_, serializer));
     if (keeps_own_) return Error{.code = Code::refused, .text = "the internal points had to stay"};
     return has_stubs() ? stubs_stay() : restore(own_, serializer);
   }
@@ -79,7 +80,7 @@ class Disarming {
   Status run_for(std::span<const std::uint32_t> points, Serializer& serializer) {
     TextView text(target_);
     for (const std::uint32_t i : points) consider(text, block_.leads_to(i));
-    if (Status s = block_.set_states(target_, gone_, shared::PointState::unmapped); !s) return s;
+    RETURN_IF_ERROR(block_.set_states(target_, gone_, shared::PointState::unmapped));
     return restore(probes_, serializer);
   }
 
@@ -97,7 +98,7 @@ class Disarming {
       if (outcomes[i] == Patched::done) add_restored(restored, batch.points[i]);
       if (stays(outcomes[i], batch.patches[i].at)) ++left_;
     }
-    if (Status s = block_.set_states(target_, restored, shared::PointState::disarmed); !s) return s;
+    RETURN_IF_ERROR(block_.set_states(target_, restored, shared::PointState::disarmed));
     return left_ == 0 ? ok() : some_left();
   }
   void add_restored(std::vector<std::uint32_t>& restored, std::uint32_t index) const {
@@ -190,7 +191,7 @@ Status disarm_in(target::Target& target, Addr block_address, bool keeps_own) {
   ProcessSerializer serializer(target.pid());
   const Addr changer = block_address + offsetof(shared::ProcessBlock, changer);
   const std::uint64_t us = static_cast<std::uint64_t>(::getpid()), none = 0;
-  if (Status s = target.write(changer, &us, sizeof us); !s) return s;
+  RETURN_IF_ERROR(target.write(changer, &us, sizeof us));
   Disarming disarming(target, *block, *maps);
   if (keeps_own) disarming.keep_own();
   const Status disarmed = disarming.run(serializer);

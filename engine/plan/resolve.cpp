@@ -176,7 +176,7 @@ Result<Site> site_at(std::shared_ptr<const elf::ElfFile> file, std::uint64_t off
   if (file->is_relocated_code(*address, insn->length))
     return Error{.code = Code::refused,
                  .text = "the dynamic loader changes the instruction at " + hex(offset) + " (a text relocation)"};
-  if (Status outside = check_critical_sections(*file, *address, insn->length); !outside) return outside.error();
+  RETURN_IF_ERROR(check_critical_sections(*file, *address, insn->length));
   Site site;
   site.offset = offset;
   site.address = *address;

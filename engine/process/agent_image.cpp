@@ -63,7 +63,7 @@ Result<AgentImage> AgentImage::open(const std::string& path) {
   if (!offset || *offset + sizeof image.header_ > image.bytes_.size()) return not_an_agent(path);
   std::memcpy(&image.header_, image.bytes_.data() + *offset, sizeof image.header_);
   image.header_address_ = symbol->address;
-  if (Status ours = check_agent(image.header_, path); !ours) return ours.error();
+  RETURN_IF_ERROR(check_agent(image.header_, path));
   return image;
 }
 
@@ -88,7 +88,7 @@ Result<Fd> AgentImage::sealed_copy() const {
 
 Result<int> AgentImage::open_path_in(target::Target& target, Addr scratch, std::size_t scratch_bytes) const {
   if (path_.size() + 1 > scratch_bytes) return Error{.code = Code::limit, .text = "path too long", .where = path_};
-  if (Status s = target.write(scratch, path_.c_str(), path_.size() + 1); !s) return s.error();
+  RETURN_IF_ERROR(target.write(scratch, path_.c_str(), path_.size() + 1));
   constexpr auto kHere = static_cast<std::uint64_t>(static_cast<std::int64_t>(AT_FDCWD));
   auto number = target.system_call(SYS_openat, {kHere, scratch.value, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0, 0, 0});
   if (!number) return number.error();
@@ -113,8 +113,7 @@ Status AgentImage::add_zeros(target::Target& target, Addr base, const Segment& s
   const std::uint64_t file_end = page_up(s.address + s.file_bytes), memory_end = page_up(s.address + s.memory_bytes);
   if (s.memory_bytes > s.file_bytes && (s.protection & PROT_WRITE) != 0) {
     const std::string zeros(file_end - (s.address + s.file_bytes), '\0');
-    if (Status cleared = target.write(base + s.address + s.file_bytes, zeros.data(), zeros.size()); !cleared)
-      return cleared;
+    RETURN_IF_ERROR(target.write(base + s.address + s.file_bytes, zeros.data(), zeros.size()));
   }
   if (memory_end == file_end) return ok();
   auto bss = target::map_memory(target, base + file_end, memory_end - file_end, s.protection,

@@ -73,7 +73,7 @@ Status ask_body(target::Target& target, const Point& point, std::uint16_t event)
     return ok();
   const Addr word{point.copy - shared::kCopyBehindThunk + offsetof(shared::SlotHead, event)};
   std::uint32_t now = 0;
-  if (Status s = target.read(word, &now, sizeof now); !s) return s;
+  RETURN_IF_ERROR(target.read(word, &now, sizeof now));
   if (static_cast<std::uint16_t>(now) != event || now == shared::kAskAgent) return ok();
   return target.write(word + shared::kEventMark, &shared::kNowRecord, 1);
 }
@@ -125,24 +125,22 @@ Result<Block> Block::create(target::Target& target, Addr at, std::size_t points)
   *block.head_ = lay_out(capacity_for(points));
   block.head_->pid = static_cast<std::uint32_t>(target.pid());
   block.hash_.assign(std::size_t{1} << block.head_->hash_bits, 0);
-  if (Status s = block.write_head(target); !s) return s.error();
+  RETURN_IF_ERROR(block.write_head(target));
   return block;
 }
 
 Result<Block> Block::read(target::Target& target, Addr at) {
   Block block(at);
-  if (Status s = target.read(at, block.head_.get(), sizeof *block.head_); !s) return s.error();
+  RETURN_IF_ERROR(target.read(at, block.head_.get(), sizeof *block.head_));
   const ProcessBlock& h = *block.head_;
-  if (Status s = check_head(h); !s) return s.error();
-  if (Status s = read_table(target, at + h.point_offset, block.points_, h.point_count); !s) return s.error();
-  if (Status s = read_table(target, at + h.undo_offset, block.undo_, h.undo_count); !s) return s.error();
-  if (Status s = read_table(target, at + h.consumer_offset, block.consumers_, h.consumer_count); !s) return s.error();
-  if (Status s = read_table(target, at + h.hash_offset, block.hash_, std::size_t{1} << h.hash_bits); !s)
-    return s.error();
-  if (Status s = read_table(target, at + h.code_file_offset, block.code_files_, h.code_file_count); !s)
-    return s.error();
+  RETURN_IF_ERROR(check_head(h));
+  RETURN_IF_ERROR(read_table(target, at + h.point_offset, block.points_, h.point_count));
+  RETURN_IF_ERROR(read_table(target, at + h.undo_offset, block.undo_, h.undo_count));
+  RETURN_IF_ERROR(read_table(target, at + h.consumer_offset, block.consumers_, h.consumer_count));
+  RETURN_IF_ERROR(read_table(target, at + h.hash_offset, block.hash_, std::size_t{1} << h.hash_bits));
+  RETURN_IF_ERROR(read_table(target, at + h.code_file_offset, block.code_files_, h.code_file_count));
   const BlockTables tables{block.points_, block.undo_, block.consumers_, block.code_files_, block.hash_};
-  if (Status s = check_tables(h, tables); !s) return s.error();
+  RETURN_IF_ERROR(check_tables(h, tables));
   block.written_consumers_ = block.consumers_.size();
   for (std::uint32_t i = 0; i < block.points_.size(); ++i) block.by_address_[block.points_[i].address] = i;
   return block;
@@ -150,9 +148,9 @@ Result<Block> Block::read(target::Target& target, Addr at) {
 
 Result<std::uint64_t> Block::read_stamp(target::Target& target, Addr at) {
   std::uint64_t magic = 0, stamp = 0;
-  if (Status s = target.read(at, &magic, sizeof magic); !s) return s.error();
+  RETURN_IF_ERROR(target.read(at, &magic, sizeof magic));
   if (magic != shared::kBlockMagic) return Error{.code = Code::damaged, .text = "there is no process block"};
-  if (Status s = target.read(at + offsetof(ProcessBlock, stamp), &stamp, sizeof stamp); !s) return s.error();
+  RETURN_IF_ERROR(target.read(at + offsetof(ProcessBlock, stamp), &stamp, sizeof stamp));
   return stamp;
 }
 
@@ -188,7 +186,7 @@ Status Block::note_code(target::Target& target, const shared::CodeFile& file) {
     shared::CodeFile& old = code_files_[i];
     if (old.end <= file.begin || file.end <= old.begin) continue;
     old = {};
-    if (Status s = write(i); !s) return s;
+    RETURN_IF_ERROR(write(i));
   }
   auto free =
       std::find_if(code_files_.begin(), code_files_.end(), [](const shared::CodeFile& f) { return f.end == 0; });
@@ -197,7 +195,7 @@ Status Block::note_code(target::Target& target, const shared::CodeFile& file) {
     free = code_files_.insert(free, shared::CodeFile{});
   }
   *free = file;
-  if (Status s = write(static_cast<std::size_t>(free - code_files_.begin())); !s) return s;
+  RETURN_IF_ERROR(write(static_cast<std::size_t>(free - code_files_.begin())));
   head_->code_file_count = static_cast<std::uint32_t>(code_files_.size());
   return write_head(target);
 }
@@ -270,11 +268,11 @@ Status Block::add(target::Target& target, std::vector<NewPoint> points) {
     take_behind(point, undo_.back(), added.behind);
     points_.push_back(point);
   }
-  if (Status s = write_consumers(target); !s) return s;
-  if (Status s = write_table(target, at_ + head_->undo_offset, undo_, first_point); !s) return s;
-  if (Status s = write_table(target, at_ + head_->point_offset, points_, first_point); !s) return s;
+  RETURN_IF_ERROR(write_consumers(target));
+  RETURN_IF_ERROR(write_table(target, at_ + head_->undo_offset, undo_, first_point));
+  RETURN_IF_ERROR(write_table(target, at_ + head_->point_offset, points_, first_point));
   head_->point_count = head_->undo_count = static_cast<std::uint32_t>(points_.size());
-  if (Status s = write_head(target); !s) return s;
+  RETURN_IF_ERROR(write_head(target));
   return write_hash(target, first_point);
 }
 
@@ -304,21 +302,20 @@ Status Block::want(target::Target& target, std::uint32_t point, const std::vecto
   std::stable_sort(list.begin(), list.end(), [](const Consumer& a, const Consumer& b) { return a.event > b.event; });
   const auto head = list_for(list, true);
   if (!head) return head.error();
-  if (Status s = publish_consumers(target); !s) return s;
+  RETURN_IF_ERROR(publish_consumers(target));
   points_[point].consumer = *head;
   const Point& wanted = points_[point];
-  if (shared::has_thunk(wanted))
-    if (Status s = ask_agent(target, Addr{wanted.copy}); !s) return s;
+  if (shared::has_thunk(wanted)) RETURN_IF_ERROR(ask_agent(target, Addr{wanted.copy}));
   return set_state(target, point, static_cast<shared::PointState>(points_[point].state));
 }
 
 Status Block::keep_only(target::Target& target, std::uint32_t index, const std::vector<Consumer>& consumers) {
   const auto head = list_for(consumers, true);
   if (!head) return head.error();
-  if (Status s = publish_consumers(target); !s) return s;
+  RETURN_IF_ERROR(publish_consumers(target));
   points_[index].consumer = *head;
   const Addr word = point_at(index) + offsetof(Point, consumer);
-  if (Status s = target.write(word, &points_[index].consumer, sizeof(Point::consumer)); !s) return s;
+  RETURN_IF_ERROR(target.write(word, &points_[index].consumer, sizeof(Point::consumer)));
   const bool is_plain =
       consumers.size() == 1 && consumers[0].kind == static_cast<std::uint8_t>(shared::ConsumerKind::entry);
   return is_plain ? ask_body(target, points_[index], consumers[0].event) : ok();
@@ -335,7 +332,7 @@ std::vector<Consumer> Block::list_of(std::uint32_t point) const {
 
 // The caller writes their number, which is in the head.
 Status Block::write_consumers(target::Target& target) {
-  if (Status s = write_table(target, at_ + head_->consumer_offset, consumers_, written_consumers_); !s) return s;
+  RETURN_IF_ERROR(write_table(target, at_ + head_->consumer_offset, consumers_, written_consumers_));
   written_consumers_ = consumers_.size();
   head_->consumer_count = static_cast<std::uint32_t>(consumers_.size());
   return ok();
@@ -343,7 +340,7 @@ Status Block::write_consumers(target::Target& target) {
 
 Status Block::publish_consumers(target::Target& target) {
   if (written_consumers_ == consumers_.size()) return ok();
-  if (Status s = write_consumers(target); !s) return s;
+  RETURN_IF_ERROR(write_consumers(target));
   return write_head(target);
 }
 
@@ -362,7 +359,7 @@ Status Block::write_hash(target::Target& target, std::size_t first_point) {
   const Addr table = at_ + head_->hash_offset;
   if (changed.size() > 64) return target.write(table, hash_.data(), hash_.size() * sizeof(std::uint32_t));
   for (const std::uint32_t slot : changed)
-    if (Status s = target.write(table + slot * sizeof(std::uint32_t), &hash_[slot], sizeof hash_[slot]); !s) return s;
+    RETURN_IF_ERROR(target.write(table + slot * sizeof(std::uint32_t), &hash_[slot], sizeof hash_[slot]));
   return ok();
 }
 
@@ -380,8 +377,8 @@ Status Block::set_states(target::Target& target, std::span<const std::uint32_t> 
     const std::uint32_t first = points[i];
     for (run = 1; i + run < points.size() && points[i + run] == first + run;) ++run;
     const Addr undo_at = at_ + head_->undo_offset + first * sizeof(Undo);
-    if (Status s = target.write(point_at(first), &points_[first], run * sizeof(Point)); !s) return s;
-    if (Status s = target.write(undo_at, &undo_[first], run * sizeof(Undo)); !s) return s;
+    RETURN_IF_ERROR(target.write(point_at(first), &points_[first], run * sizeof(Point)));
+    RETURN_IF_ERROR(target.write(undo_at, &undo_[first], run * sizeof(Undo)));
   }
   return ok();
 }
@@ -398,7 +395,7 @@ Status Block::set_behind(target::Target& target, std::uint32_t point, std::vecto
 Status Block::set_points(target::Target& target, std::vector<Change> changes) {
   if (changes.empty()) return ok();
   // Another file may be mapped there now, so none of the old facts about the points is certain.
-  if (Status s = publish_consumers(target); !s) return s;
+  RETURN_IF_ERROR(publish_consumers(target));
   std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.point < b.point; });
   std::vector<std::uint32_t> changed;
   for (const auto& [point, with] : changes) {
@@ -415,7 +412,7 @@ Status Block::set_points(target::Target& target, std::vector<Change> changes) {
 
 Status Block::begin_anew(target::Target& target) {
   for (Point& point : points_) point.consumer = 0;
-  if (Status s = write_table(target, at_ + head_->point_offset, points_, 0); !s) return s;
+  RETURN_IF_ERROR(write_table(target, at_ + head_->point_offset, points_, 0));
   consumers_.clear();
   lists_.clear();
   known_consumers_ = 0;
@@ -423,9 +420,9 @@ Status Block::begin_anew(target::Target& target) {
   head_->consumer_count = 0;
   for (shared::MappedObject& object : head_->objects) object = {};
   for (shared::BarredCode& barred : head_->barred) barred = {};
-  if (Status s = write_head(target); !s) return s;
+  RETURN_IF_ERROR(write_head(target));
   std::fill(hash_.begin(), hash_.end(), 0);
-  if (Status s = write_table(target, at_ + head_->hash_offset, hash_, 0); !s) return s;
+  RETURN_IF_ERROR(write_table(target, at_ + head_->hash_offset, hash_, 0));
   return write_hash(target, 0);
 }
 
@@ -435,8 +432,8 @@ Status Block::set_object(target::Target& target, std::size_t index, const shared
   const Addr sentinel_at = at + offsetof(shared::MappedObject, sentinel_at);
   shared::MappedObject cleared = object;
   cleared.sentinel_at = 0;
-  if (Status s = target.write(sentinel_at, &cleared.sentinel_at, sizeof cleared.sentinel_at); !s) return s;
-  if (Status s = target.write(at, &cleared, sizeof cleared); !s) return s;
+  RETURN_IF_ERROR(target.write(sentinel_at, &cleared.sentinel_at, sizeof cleared.sentinel_at));
+  RETURN_IF_ERROR(target.write(at, &cleared, sizeof cleared));
   head_->objects[index] = object;
   return object.sentinel_at == 0 ? ok() : target.write(sentinel_at, &object.sentinel_at, sizeof object.sentinel_at);
 }

@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "engine/base/fd.h"
+#include "engine/base/procfs.h"
 
 namespace uprobe::control {
 namespace {
@@ -108,7 +109,7 @@ bool is_of(const Credentials& c, const Fd& user_namespace) {
 // effective user owns a namespace directly inside its own, which gives all capabilities there.
 bool is_capable_over(const Credentials& c, std::uint64_t capability, pid_t pid) {
   constexpr int kMostNested = 33;  // of user namespaces (kernel/user_namespace.c)
-  Fd inner(::open(("/proc/" + std::to_string(pid) + "/ns/user").c_str(), O_RDONLY | O_CLOEXEC));
+  Fd inner(::open(procfs::path(pid, "ns/user").c_str(), O_RDONLY | O_CLOEXEC));
   for (int depth = 0; inner && depth < kMostNested; ++depth) {
     if (is_of(c, inner)) return is_subset(capability, c.permitted);
     Fd outer(::ioctl(inner.get(), NS_GET_PARENT));
@@ -144,7 +145,7 @@ Result<Credentials> parse_credentials(const std::string& status) {
   return found;
 }
 
-Result<Credentials> credentials_of(pid_t pid) { return credentials_in("/proc/" + std::to_string(pid)); }
+Result<Credentials> credentials_of(pid_t pid) { return credentials_in(procfs::path(pid)); }
 
 Result<Credentials> own_credentials() { return credentials_in("/proc/self"); }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engine/base/fd.h"
+#include "engine/base/procfs.h"
 
 namespace uprobe::control {
 namespace {
@@ -59,8 +60,8 @@ int access_of(int fd) { return ::fcntl(fd, F_GETFL) & O_ACCMODE; }
 
 Result<int> open_by_name(Target& target, Addr scratch, int fd) {
   if (!shares_our_view(target.pid())) return failed("open of a file of the tool", -ENOENT);
-  const std::string link = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(fd);
-  if (Status s = target.write(scratch, link.c_str(), link.size() + 1); !s) return s.error();
+  const std::string link = procfs::path(::getpid(), "fd/") + std::to_string(fd);
+  RETURN_IF_ERROR(target.write(scratch, link.c_str(), link.size() + 1));
   constexpr auto kHere = static_cast<std::uint64_t>(static_cast<std::int64_t>(AT_FDCWD));
   const auto flags = static_cast<std::uint64_t>(access_of(fd) | O_CLOEXEC);
   auto opened = target.system_call(SYS_openat, {kHere, scratch.value, flags, 0, 0, 0});
@@ -93,12 +94,12 @@ Status send_to(pid_t pid, int socket, int fd) {
 
 Result<int> receive(Target& target, Addr scratch, int socket) {
   Message m = Message::at(scratch.value);
-  if (Status s = target.write(scratch, &m, sizeof m); !s) return s.error();
+  RETURN_IF_ERROR(target.write(scratch, &m, sizeof m));
   const auto number = static_cast<std::uint64_t>(socket);
   auto got = target.system_call(SYS_recvmsg, {number, scratch.value, MSG_CMSG_CLOEXEC | MSG_DONTWAIT, 0, 0, 0});
   if (!got) return got.error();
   if (*got < 0) return failed("recvmsg", *got);
-  if (Status s = target.read(scratch, &m, sizeof m); !s) return s.error();
+  RETURN_IF_ERROR(target.read(scratch, &m, sizeof m));
   cmsghdr head;
   std::memcpy(&head, m.control, sizeof head);
   if (m.head.msg_controllen < CMSG_LEN(sizeof(int)) || head.cmsg_type != SCM_RIGHTS)
@@ -123,7 +124,7 @@ Result<int> send_through_socket(Target& target, Addr scratch, int fd) {
   if (!made) return made.error();
   if (*made < 0) return failed("socketpair", *made);
   int ends[2] = {-1, -1};
-  if (Status s = target.read(scratch, ends, sizeof ends); !s) return s.error();
+  RETURN_IF_ERROR(target.read(scratch, ends, sizeof ends));
   const Status sent = send_to(target.pid(), ends[0], fd);
   close_socket_in(target, ends[0]);
   auto received = sent ? receive(target, scratch, ends[1]) : Result<int>(sent.error());
@@ -133,15 +134,9 @@ Result<int> send_through_socket(Target& target, Addr scratch, int fd) {
 
 // The "ino:" line that the kernel shows for a descriptor, since 5.14; empty: not known.
 std::string inode_of(pid_t pid, int number) {
-  const auto text = read_file("/proc/" + std::to_string(pid) + "/fdinfo/" + std::to_string(number));
+  const auto text = read_file(procfs::path(pid, "fdinfo/") + std::to_string(number));
   const std::size_t at = text ? text->find("ino:\t") : std::string::npos;
   return at == std::string::npos ? "" : text->substr(at, text->find('\n', at) - at);
-}
-
-std::string link_of(const std::string& path) {
-  std::array<char, 4096> text{};
-  const ssize_t size = ::readlink(path.c_str(), text.data(), text.size());
-  return size <= 0 ? "" : std::string(text.data(), static_cast<std::size_t>(size));
 }
 
 // A mapping of the file as the kernel prints it: on some file systems its device and inode are not stat's.
@@ -197,10 +192,10 @@ Status check_mapped(Target& target, std::span<const MappedRange> ranges, int fd)
 
 // Compares the text of the links: the target controls what they lead to.
 bool shares_our_view(pid_t pid) {
-  const std::string theirs = "/proc/" + std::to_string(pid) + "/", ours = "/proc/self/";
+  const std::string theirs = procfs::path(pid, ""), ours = "/proc/self/";
   const auto is_same = [&](const char* name) {
-    const std::string there = link_of(theirs + name);
-    return !there.empty() && there == link_of(ours + name);
+    const std::string there = procfs::link(theirs + name);
+    return !there.empty() && there == procfs::link(ours + name);
   };
   return is_same("ns/pid") && is_same("ns/mnt") && is_same("root");
 }

@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <string>
 
+#include "engine/base/procfs.h"
+
 namespace uprobe::control {
 namespace {
 
@@ -20,7 +22,7 @@ std::string map_file(pid_t pid, const target::Mapping& m) {
 // The kernel shows a path as seen from this process's root or, where that does not reach it (another mount namespace), from the
 // root of the other process. map_files needs privileges.
 std::array<std::string, 3> names_of(pid_t pid, const target::Mapping& m) {
-  return {"/proc/" + std::to_string(pid) + "/root" + m.path, m.path, map_file(pid, m)};
+  return {procfs::path(pid, "root") + m.path, m.path, map_file(pid, m)};
 }
 
 std::optional<elf::Identity> identity_of(const std::string& name) {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 
+#include "engine/base/procfs.h"
 #include "engine/process/block.h"
 #include "engine/shared/mailbox.h"
 #include "engine/target/process_list.h"
@@ -38,7 +39,7 @@ AreaRange area_range(const std::vector<target::Mapping>& maps, Addr area) {
 }
 
 bool is_tool_of(pid_t pid, ino_t memfd) {
-  const std::string folder = "/proc/" + std::to_string(pid) + "/fd/";
+  const std::string folder = procfs::path(pid, "fd/");
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), ::closedir);
   while (const dirent* entry = entries ? ::readdir(entries.get()) : nullptr) {
     std::array<char, 64> link{};
@@ -58,7 +59,7 @@ namespace {
 // The mappings of a process; empty: none, or not readable. The first thread may have ended: then the other threads have the
 // memory.
 std::string maps_of(pid_t pid) {
-  const std::string own = "/proc/" + std::to_string(pid);
+  const std::string own = procfs::path(pid);
   auto text = read_file(own + "/maps");
   if (!text) return {};
   if (!text->empty()) return text.take();
@@ -105,14 +106,8 @@ std::vector<InSession> processes_in_sessions() {
 }
 
 pid_t process_of_thread(pid_t tid) {
-  const auto status = read_file("/proc/" + std::to_string(tid) + "/status");
-  const std::size_t at = status ? status->find("\nTgid:\t") : std::string::npos;
-  return at == std::string::npos ? 0 : static_cast<pid_t>(std::strtol(status->c_str() + at + 7, nullptr, 10));
-}
-
-bool is_traced(pid_t pid) {
-  const auto status = read_file("/proc/" + std::to_string(pid) + "/status");
-  return !status || status->find("\nTracerPid:\t0\n") == std::string::npos;
+  const auto status = procfs::read(tid, "status");
+  return status ? static_cast<pid_t>(procfs::number(*status, "Tgid")) : 0;
 }
 
 namespace {

@@ -48,10 +48,6 @@ pid_t process_of_thread(pid_t tid);
 
 using target::threads_of;
 
-// Whether a debugger traces the process and may have breakpoints in it, which it will later replace by the bytes that it found.
-// True when that is not known.
-bool is_traced(pid_t pid);
-
 // Restore the original bytes at every armed point of a running process, for good: Armer arms nothing there again. The tables
 // stay, so a thread that has already trapped still finds its copy. If the process ends during this, that is no error. Long
 // jumps in padding stay, unreachable, because a thread may still be about to execute one. An Error also when some of the tool's

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "engine/base/fd.h"
+#include "engine/base/procfs.h"
 #include "engine/process/processes.h"
 #include "engine/target/maps.h"
 #include "engine/target/process_list.h"
@@ -19,8 +20,6 @@ constexpr std::size_t kMostProcesses = 4096;
 // Other requests wait while threads are read.
 constexpr std::size_t kMostThreads = 256;
 
-std::string folder_of(pid_t tid) { return "/proc/" + std::to_string(tid); }
-
 struct Numbers {
   pid_t process;
   std::uint32_t own;
@@ -29,22 +28,21 @@ struct Numbers {
 
 // Nothing: the task has ended.
 std::optional<Numbers> numbers_of(pid_t tid) {
-  const auto status = read_file(folder_of(tid) + "/status");
+  const auto status = procfs::read(tid, "status");
   if (!status) return std::nullopt;
-  const std::size_t process = status->find("\nTgid:\t");
+  const auto process = static_cast<pid_t>(procfs::number(*status, "Tgid"));
   const auto ids = target::namespace_ids(*status);
-  if (process == std::string::npos || ids.empty()) return std::nullopt;
-  return Numbers{.process = static_cast<pid_t>(std::strtol(status->c_str() + process + 7, nullptr, 10)),
-                 .own = static_cast<std::uint32_t>(ids.back()),
-                 .is_here = ids.size() == 1};
+  if (process == 0 || ids.empty()) return std::nullopt;
+  return Numbers{.process = process, .own = static_cast<std::uint32_t>(ids.back()), .is_here = ids.size() == 1};
 }
 
 std::optional<SeenTask> seen_as(const shared::TaskNumber& task, pid_t tid) {
-  auto name = read_file(folder_of(tid) + "/comm");
-  if (!name || name->empty()) return std::nullopt;
-  name->pop_back();  // the newline
-  return SeenTask{
-      .task = task, .number = static_cast<std::uint32_t>(tid), .name = name.take(), .ns = trace::TaskNames::now_ns()};
+  std::string name = procfs::name_of(tid);
+  if (name.empty()) return std::nullopt;
+  return SeenTask{.task = task,
+                  .number = static_cast<std::uint32_t>(tid),
+                  .name = std::move(name),
+                  .ns = trace::TaskNames::now_ns()};
 }
 
 }  // namespace
@@ -104,7 +102,7 @@ bool TracedTasks::has(std::uint32_t tid, bool is_elsewhere) {
   if (processes_.size() >= kMostProcesses) processes_.clear();
   Known& known = processes_[numbers->process];
   if (now < known.until) return known.is_traced;
-  const auto maps = read_file(folder_of(static_cast<pid_t>(tid)) + "/maps");
+  const auto maps = procfs::read(static_cast<pid_t>(tid), "maps");
   const auto parsed = maps ? target::parse_maps(*maps) : std::vector<target::Mapping>();
   known.is_traced = std::any_of(parsed.begin(), parsed.end(),
                                 [&](const target::Mapping& m) { return m.inode == area_ && is_session_area(m); });

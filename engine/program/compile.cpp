@@ -197,7 +197,7 @@ Result<EventLayout> make_layout(const spec::ProbeSpec& spec) {
   layout.fixed_bytes = head;
   if (spec.arguments.size() > shared::kMaxArguments) return limit_error("too many arguments");
   for (const Argument& argument : spec.arguments) {
-    if (auto status = check_argument(argument); !status) return status.error();
+    RETURN_IF_ERROR(check_argument(argument));
     layout.fields.push_back({.name = argument.name,
                              .kind = argument.kind,
                              .size = argument.size,
@@ -220,7 +220,7 @@ Result<EventProgram> compile(const spec::ProbeSpec& spec) {
   program.layout = layout.take();
   Compiler compiler(program);
   for (std::size_t i = 0; i < spec.arguments.size(); ++i) {
-    if (auto status = compiler.add(spec.arguments[i], program.layout.fields[i]); !status) return status.error();
+    RETURN_IF_ERROR(compiler.add(spec.arguments[i], program.layout.fields[i]));
   }
   compiler.end();
   if (spec::wants_entry(spec)) program.note.push_back({.op = Op::end});

@@ -79,7 +79,7 @@ Status Balance::look_at(std::size_t at) {
 Status Balance::check() {
   for (std::size_t at = 0; at < text_.size(); ++at) {
     if (is_filter_space(text_[at])) continue;
-    if (Status looked = look_at(at); !looked) return looked;
+    RETURN_IF_ERROR(look_at(at));
   }
   if (quote_ != '\0') return filter_error(text_, quoted_at_, kQuoteOpen, ESRCH);
   if (!open_.empty()) return filter_error(text_, open_.back(), kTooManyOpen, ENOENT);
@@ -177,7 +177,7 @@ Result<Parser::Next> Parser::read_operator() {
 Result<Node> Parser::parse() {
   while (at_ < text_.size()) {
     if (take_prefix()) continue;
-    if (Status read = read_one(); !read) return read.error();
+    RETURN_IF_ERROR(read_one());
     const auto next = read_operator();
     if (!next) return next.error();
     if (*next == Next::end) break;
@@ -286,7 +286,7 @@ Result<CompiledFilter> compile_filter(const EventLayout& layout, std::string_vie
   filter = stripped_end(filter);
   if (filter.size() > kMaxFilter)
     return Error{.code = Code::usage, .text = "a filter has at most 4,095 characters", .err = EINVAL};
-  if (Status balanced = Balance(filter).check(); !balanced) return balanced.error();
+  RETURN_IF_ERROR(Balance(filter).check());
   const auto tree = Parser(filter, layout, context, text).parse();
   if (!tree) return tree.error();
   return CompiledFilter{.tests = Generator().generate(*tree), .text = std::move(text)};

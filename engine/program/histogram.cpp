@@ -254,8 +254,7 @@ Result<HistogramWord> HistogramReader::word(Piece piece, bool is_key) {
   auto found = !is_key && name.text == "hitcount" ? Result<HistogramWord>(hitcount()) : find(name);
   if (!found) return found;
   if (!is_key && !is_number(found->field)) return fail(piece.at, "only a number can be a value");
-  if (has_modifier)
-    if (Status read = modifier(name, rest, is_key, *found); !read) return read.error();
+  if (has_modifier) RETURN_IF_ERROR(modifier(name, rest, is_key, *found));
   return found;
 }
 
@@ -314,18 +313,16 @@ Status HistogramReader::sorts() {
   if (!sorts_) return plan_.sorts.push_back({}), ok();
   const std::size_t begin = sorts_->at;
   if (static_cast<std::size_t>(std::ranges::count(sorts_->text, ',')) >= kMaxSorts) return fail(begin, kTooManySorts);
-  for (bool more = true; more;)
-    if (Status read = sort(take(*sorts_, ',', more)); !read) return read;
+  for (bool more = true; more;) RETURN_IF_ERROR(sort(take(*sorts_, ',', more)));
   return ok();
 }
 
 Result<HistogramPlan> HistogramReader::read(std::size_t at, std::size_t end) {
   Piece rest{text_.substr(at, end - at), at};
-  for (bool more = true; more;)
-    if (Status read = attribute(take(rest, ':', more)); !read) return read.error();
+  for (bool more = true; more;) RETURN_IF_ERROR(attribute(take(rest, ':', more)));
   if (!keys_) return fail(at, "keys= is missing");
   for (const auto part : {&HistogramReader::values, &HistogramReader::keys, &HistogramReader::sorts})
-    if (Status read = (this->*part)(); !read) return read.error();
+    RETURN_IF_ERROR((this->*part)());
   return std::move(plan_);
 }
 

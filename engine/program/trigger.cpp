@@ -147,14 +147,14 @@ Result<TriggerSpec> TriggerReader::read() {
   while (!rest_.empty() && is_filter_space(rest_.front())) rest_.remove_prefix(1);
   const bool has_count = !rest_.empty() && rest_.front() >= '0' && rest_.front() <= '9';
   if (spec.kind == TriggerKind::histogram) {
-    if (Status read = attributes(spec); !read) return read.error();
+    RETURN_IF_ERROR(attributes(spec));
   } else if (is_switch(spec.kind) || has_count) {
     bool more = false;
     std::string_view parameter = word(" \t", more);
     Status read = is_switch(spec.kind) ? target(parameter, spec) : count(parameter, spec);
     if (!read) return read.error();
   }
-  if (Status read = condition(spec); !read) return read.error();
+  RETURN_IF_ERROR(condition(spec));
   return spec;
 }
 

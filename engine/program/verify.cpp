@@ -57,13 +57,13 @@ class Verifier {
 };
 
 Status Verifier::check() {
-  if (auto status = check_layout(); !status) return status;
+  RETURN_IF_ERROR(check_layout());
   const auto& insns = program_.insns;
   if (insns.empty() || insns.back().op != Op::end)
     return Error{.code = Code::damaged, .text = "the program has no end"};
   if (insns.size() > kMaxInsns) return Error{.code = Code::damaged, .text = "the program is too long"};
   for (at_ = 0; at_ < insns.size(); ++at_) {
-    if (auto status = check_insn(insns[at_]); !status) return status;
+    RETURN_IF_ERROR(check_insn(insns[at_]));
   }
   // The ring's memory is reused: a byte without a store would be another record's.
   for (std::size_t i = head(); i < taken_.size(); ++i) {
@@ -216,7 +216,7 @@ Status Verifier::take(const Insn& insn, std::uint64_t bytes) {
 
 // An entry record has no dynamic data: strings would need the text of their own program.
 Status verify(const EventProgram& program) {
-  if (Status s = Verifier(program).check(); !s) return s;
+  RETURN_IF_ERROR(Verifier(program).check());
   if (program.note.empty()) return ok();
   const EventProgram note{.layout = program.noted, .insns = program.note};
   if (note.layout.is_return || note.layout.fixed_bytes > shared::kMostNoted)

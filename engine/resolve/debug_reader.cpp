@@ -83,7 +83,7 @@ class Reader {
     const std::uint64_t address = words.long_number();
     Argument argument;
     take(words, argument);
-    if (Status found = (*debug_)->find_variable(address, argument); !found) return found;
+    RETURN_IF_ERROR((*debug_)->find_variable(address, argument));
     put(reply, argument);
     return ok();
   }
@@ -115,7 +115,7 @@ Result<DebugReader> DebugReader::open(std::shared_ptr<const elf::ElfFile> file) 
   DebugReader opened(file->path(), child.take());
   const auto answer = opened.ask(question(Question::open));
   if (!answer) return answer.error();
-  if (Status begun = decode_opened(*answer, opened.path_); !begun) return begun.error();
+  RETURN_IF_ERROR(decode_opened(*answer, opened.path_));
   return opened;
 }
 

@@ -75,7 +75,7 @@ Result<TriggerProgram> Planner::make(const TriggerSpec& spec, const std::string&
     made.target = *target;
   }
   if (spec.kind == shared::TriggerKind::histogram) {
-    if (Status added = add_histogram(spec, text, number); !added) return added.error();
+    RETURN_IF_ERROR(add_histogram(spec, text, number));
     made.target = static_cast<std::uint32_t>(plan_.histograms.size() - 1);
   }
   const program::EventLayout& layout = layouts_[events_[number].probes.front()];
@@ -84,7 +84,7 @@ Result<TriggerProgram> Planner::make(const TriggerSpec& spec, const std::string&
   made.condition = condition.take();
   program::EventProgram alone{
       .layout = layout, .insns = {}, .text = made.condition.text, .filter = made.condition.tests};
-  if (Status verified = program::verify_filter(alone); !verified) return verified.error();
+  RETURN_IF_ERROR(program::verify_filter(alone));
   return made;
 }
 
@@ -119,8 +119,7 @@ Result<SwitchPlan> Planner::plan() {
   });
   if (!any) return std::move(plan_);
   plan_.switches.resize(probes_.size());
-  for (std::uint32_t number = 0; number < events_.size(); ++number)
-    if (Status added = add_event(number); !added) return added.error();
+  for (std::uint32_t number = 0; number < events_.size(); ++number) RETURN_IF_ERROR(add_event(number));
   return std::move(plan_);
 }
 

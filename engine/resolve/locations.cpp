@@ -113,7 +113,7 @@ Result<std::uint64_t> address_of_data(const std::string& symbol, const plan::Fou
 }  // namespace
 
 Result<LocationResolver::Specs> LocationResolver::operator()(ProbeSpec spec) {
-  if (Status found = find_object(spec); !found) return found.error();
+  RETURN_IF_ERROR(find_object(spec));
   if (spec.place.is_address) {
     const auto found = plan::look_up(spec, files_);
     if (!found) return found.error();
@@ -133,9 +133,9 @@ Result<LocationResolver::Specs> LocationResolver::operator()(ProbeSpec spec) {
       return found.error();
     return expand(spec, *file, found.error().help);
   }
-  if (Status passed = pass_prologue(spec, *found); !passed) return passed.error();
+  RETURN_IF_ERROR(pass_prologue(spec, *found));
   if (!spec.place.symbol.empty()) set_place(spec, spec.place.symbol, {found->offset, found->address, found->is_ifunc});
-  if (Status data = find_data(spec, *found); !data) return data.error();
+  RETURN_IF_ERROR(find_data(spec, *found));
   return Specs{std::move(spec)};
 }
 
@@ -169,9 +169,9 @@ Result<LocationResolver::Specs> LocationResolver::expand(const ProbeSpec& patter
       continue;
     }
     plan::Found found{file, *offset, symbol.address, symbol.is_ifunc};
-    if (Status passed = pass_prologue(spec, found); !passed) return passed.error();
+    RETURN_IF_ERROR(pass_prologue(spec, found));
     set_place(spec, symbol.name, {found.offset, found.address, found.is_ifunc});
-    if (Status data = find_data(spec, found); !data) return data.error();
+    RETURN_IF_ERROR(find_data(spec, found));
     specs.push_back(std::move(spec));
   }
   if (functions.empty())
@@ -188,11 +188,11 @@ Result<LocationResolver::Specs> LocationResolver::expand(const ProbeSpec& patter
 
 // Data is addressed relative to the probe, because the load address moves both.
 Status LocationResolver::find_data(ProbeSpec& spec, const plan::Found& place) {
-  if (Status variables = find_variables(spec, place); !variables) return variables;
+  RETURN_IF_ERROR(find_variables(spec, place));
   for (spec::Argument& argument : spec.arguments) {
     if (!is_in_file(argument)) continue;
     if (!argument.object.empty()) {
-      if (Status found = find_in_object(spec, argument); !found) return found;
+      RETURN_IF_ERROR(find_in_object(spec, argument));
       continue;
     }
     const auto refuse = [&](Error error) { return at_column(spec, argument.symbol_column, std::move(error)); };

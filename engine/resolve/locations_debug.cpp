@@ -73,7 +73,7 @@ Result<LocationResolver::Specs> LocationResolver::at_line(ProbeSpec spec) {
     one.place.offset = *offset;
     one.place.source.clear();
     if (one.has_automatic_name) one.event = spec::automatic_name(one.place, false);
-    if (Status data = find_data(one, {*file, *offset, address, false}); !data) return data.error();
+    RETURN_IF_ERROR(find_data(one, {*file, *offset, address, false}));
     specs.push_back(std::move(one));
   }
   return specs;
@@ -145,8 +145,7 @@ Status LocationResolver::expand_variables(ProbeSpec& spec, const plan::Found& pl
 }
 
 Status LocationResolver::find_variables(ProbeSpec& spec, const plan::Found& place) {
-  if (!spec.is_return)
-    if (Status expanded = expand_variables(spec, place); !expanded) return expanded;
+  if (!spec.is_return) RETURN_IF_ERROR(expand_variables(spec, place));
   for (spec::Argument& argument : spec.arguments) {
     if (argument.variable.empty()) continue;
     if (spec.is_return)

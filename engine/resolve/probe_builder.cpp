@@ -89,7 +89,7 @@ ProbeBuilder::ProbeBuilder(const SessionOptions& options, plan::FlowCache& flows
 
 Status ProbeBuilder::add(const Definition& definition) {
   if (options_.style == spec::Style::kprobes_2009 && is_all_blank(definition.text)) definitions_.clear();
-  if (Status added = definitions_.add(definition.text, definition.default_object); !added) return added;
+  RETURN_IF_ERROR(definitions_.add(definition.text, definition.default_object));
   definitions_.control(
       {.filter = definition.filter, .triggers = definition.triggers, .is_disabled = definition.is_disabled});
   return ok();
@@ -141,7 +141,7 @@ Result<Probe> ProbeBuilder::make(const spec::ProbeSpec& definition, unsigned eve
   auto site = plan::resolve(probe.spec, files_, flows_, {.force = options_.force});
   if (!site) return site.error();
   probe.site = site.take();
-  if (Status checked = check_vectors(probe.spec); !checked) return checked.error();
+  RETURN_IF_ERROR(check_vectors(probe.spec));
   auto program = program::compile(probe.spec);
   if (!program) return program.error();
   const spec::EventControls& controls = definitions_.controls_of(definition);
@@ -154,7 +154,7 @@ Result<Probe> ProbeBuilder::make(const spec::ProbeSpec& definition, unsigned eve
     program::leave_out_thread(*program, options_.unseen_thread);
     probe.just_unseen = !controls.filter;
   }
-  if (Status verified = program::verify(*program); !verified) return verified.error();
+  RETURN_IF_ERROR(program::verify(*program));
   for (const program::ObjectData& data : program->objects) {
     control::NamedObject object{resolver_.object(data.path), std::nullopt, data.exported, data.exported_address};
     if (!object.file) return Error{.code = Code::not_found, .text = data.path + " was not looked up"};
@@ -165,8 +165,7 @@ Result<Probe> ProbeBuilder::make(const spec::ProbeSpec& definition, unsigned eve
   }
   probe.program = program.take();
   set_style(probe, options_.style);
-  if (definition.is_return)
-    if (Status planned = plan_returns(probe); !planned) return planned.error();
+  if (definition.is_return) RETURN_IF_ERROR(plan_returns(probe));
   return probe;
 }
 

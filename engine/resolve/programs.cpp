@@ -12,6 +12,8 @@
 #include <cstring>
 #include <memory>
 
+#include "engine/base/procfs.h"
+#include "engine/base/start_line.h"
 #include "engine/base/text.h"
 #include "engine/elf/elf_file.h"
 #include "engine/plan/resolve.h"
@@ -24,15 +26,8 @@ bool is_regular(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
 }
 
-Error cannot_run(const std::string& program, int error) {
-  const Code code = error == ENOENT || error == ENOTDIR ? Code::not_found : Code::not_executable;
-  return Error{.code = code, .text = std::strerror(error), .where = program, .err = error};
-}
-
 std::string own_folder() {
-  std::string path(4096, '\0');
-  const ssize_t n = ::readlink("/proc/self/exe", path.data(), path.size());
-  path.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+  const std::string path = procfs::link("/proc/self/exe");
   return path.substr(0, path.rfind('/'));
 }
 
@@ -52,14 +47,14 @@ bool is_word(const std::string& name) {
 // As execvp: a name with a slash is a path; otherwise the first executable file in PATH, or EACCES if there was only one that
 // may not be executed.
 Result<std::string> find_program(const std::string& program) {
-  if (program.empty()) return cannot_run(program, ENOENT);
+  if (program.empty()) return exec_error(program, ENOENT);
   const auto usable = [](const std::string& path) {
     if (::access(path.c_str(), X_OK) != 0) return errno;
     return is_regular(path) ? 0 : EACCES;
   };
   if (program.find('/') != std::string::npos) {
     const int error = usable(program);
-    if (error != 0) return cannot_run(program, error);
+    if (error != 0) return exec_error(program, error);
     return program;
   }
   const char* variable = std::getenv("PATH");
@@ -74,7 +69,7 @@ Result<std::string> find_program(const std::string& program) {
     if (failed == EACCES) error = EACCES;
     at = end + 1;
   }
-  return cannot_run(program, error);
+  return exec_error(program, error);
 }
 
 std::string find_agent() {

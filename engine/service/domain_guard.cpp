@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "engine/base/exhaustion.h"
+#include "engine/base/procfs.h"
 #include "engine/base/signal_masked_thread.h"
 #include "engine/process/members.h"
 #include "engine/target/attachable.h"
@@ -24,12 +25,6 @@ constexpr std::size_t kMostNotes = 20, kMostTroubles = 4096;
 constexpr auto kAgain = 20ms;
 constexpr int kMostDoublings = 8;
 constexpr std::uint64_t kMostBytes = 512 << 20;  // memory for further parts; two parts are always allowed
-
-std::string called(pid_t pid) {
-  const auto name = read_file("/proc/" + std::to_string(pid) + "/comm");
-  return "process " + std::to_string(pid) +
-         (name && name->size() > 1 ? " (" + name->substr(0, name->size() - 1) + ")" : std::string());
-}
 
 }  // namespace
 
@@ -113,7 +108,8 @@ void DomainGuard::settle(const SessionWatch::Stray& stray) {
     return fail(stray.pid, failure->error);
   }
   if (notes_.size() < kMostNotes)
-    notes_.insert(called(stray.pid) + " has changed its credentials and is no longer recorded: " + failure->error.text);
+    notes_.insert(procfs::called(stray.pid) +
+                  " has changed its credentials and is no longer recorded: " + failure->error.text);
   watch_.forget(stray.pid);
 }
 
@@ -133,7 +129,7 @@ std::optional<MoveFailure> DomainGuard::move(pid_t pid, std::optional<std::size_
 // The move is tried again.
 void DomainGuard::fail(pid_t pid, const Error& error) {
   if (error.code == Code::not_found || failing_.size() == kMostNotes) return;
-  failing_[pid] = called(pid) +
+  failing_[pid] = procfs::called(pid) +
                   " has changed its credentials and still shares buffers with processes of the old ones: " + error.text;
 }
 

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/base/procfs.h"
 #include "engine/process/processes.h"
 
 namespace uprobe::control {
@@ -24,7 +25,7 @@ void* as_data(long value) { return reinterpret_cast<void*>(value); }
 // The path, as the tool sees it, of the file that the thread names. The thread's own /proc entry is used because the process's
 // first thread may have ended, and then has no folder.
 std::string path_from_here(pid_t tid, const std::string& path, int folder) {
-  const std::string proc = "/proc/" + std::to_string(tid);
+  const std::string proc = procfs::path(tid);
   if (path.empty()) return proc + "/fd/" + std::to_string(folder);  // execveat with AT_EMPTY_PATH
   if (path[0] == '/') return proc + "/root" + path;
   return folder == AT_FDCWD ? proc + "/cwd/" + path : proc + "/fd/" + std::to_string(folder) + "/" + path;
@@ -61,10 +62,7 @@ bool is_group_stop(int status) {
 
 // Whether the calling thread traces the first thread of a process. For a child of the tool waitid cannot tell, since it reports
 // a child in any case.
-bool is_traced_here(pid_t pid) {
-  const auto status = read_file("/proc/" + std::to_string(pid) + "/status");
-  return status && status->find("\nTracerPid:\t" + std::to_string(::gettid()) + "\n") != std::string::npos;
-}
+bool is_traced_here(pid_t pid) { return procfs::tracer_of(pid) == ::gettid(); }
 
 }  // namespace
 

@@ -16,6 +16,7 @@
 #include "engine/attach/attach.h"
 #include "engine/attach/running_handlers.h"
 #include "engine/base/exhaustion.h"
+#include "engine/base/procfs.h"
 #include "engine/base/signal_masked_thread.h"
 #include "engine/inject/load.h"
 #include "engine/mailbox/futex.h"
@@ -253,12 +254,13 @@ Status MailService::prepare_for(pid_t pid) {
 // No other process is served while one is stopped, so it is refused rather than stopped for long.
 Status MailService::take_in(pid_t pid, const std::function<bool()>& is_wanted) {
   constexpr auto kPatience = 100ms;
-  if (Status prepared = prepare_for(pid); !prepared) return prepared;
+  RETURN_IF_ERROR(prepare_for(pid));
   auto process = target::StoppedProcess::hold(pid, kPatience);
   if (!process) return process.error();
   const auto found = find_agent(pid);
   if (!is_wanted() || is_in_session(pid, found))
-    return Error{.code = Code::refused, .text = "is another process now, or already in the session", .err = EBUSY};
+    return Error{
+        .code = Code::refused, .text = "is another process now, or already in the session", .retry = Retry::soon};
   const Status taken = catch_resource_exhaustion([&]() -> Status {
     const auto part = guard_->part_for(pid);
     if (!part) return part.error();
@@ -267,7 +269,7 @@ Status MailService::take_in(pid_t pid, const std::function<bool()>& is_wanted) {
     guard_->has_come(pid);
     blocks_.add(block->address());
     note_name(pid);
-    if (Status armed = armer_.arm(**process, *block); !armed) return armed;
+    RETURN_IF_ERROR(armer_.arm(**process, *block));
     return lead_handlers_back(**process, *block);
   });
   (*process)->let_go();
@@ -368,8 +370,8 @@ Status MailService::let_go_of_other(const Request& request, const Requester& req
 }
 
 void MailService::note_left(pid_t pid) {
-  const auto name = read_file("/proc/" + std::to_string(pid) + "/comm");
-  left_.insert("a process named " + (name && !name->empty() ? name->substr(0, name->size() - 1) : "?") +
+  const std::string name = procfs::name_of(pid);
+  left_.insert("a process named " + (name.empty() ? "?" : name) +
                " is traced by another of the traced programs: from then on it runs untraced");
 }
 

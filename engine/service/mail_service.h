@@ -58,7 +58,7 @@ class MailService {
     return work();
   }
   // In alone(): takes a running process into the session, as attach_agent does; on failure the process is as it was. When all
-  // of its threads are stopped, `is_wanted` is asked whether it is the intended process; EBUSY if not. The calling thread
+  // of its threads are stopped, `is_wanted` is asked whether it is the intended process; Retry::soon if not. The calling thread
   // traces the process, and after some failures the kernel releases the process only when that thread ends: end it after this
   // call.
   Status take_in(pid_t pid, const std::function<bool()>& is_wanted);

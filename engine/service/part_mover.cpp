@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/procfs.h"
 #include "engine/inject/descriptor_room.h"
 #include "engine/inject/load.h"
 #include "engine/inject/seccomp.h"
@@ -69,8 +70,7 @@ bool waits_in_call(const Thread& thread) {
 
 // A thread's id in its innermost PID namespace, which it uses itself.
 std::uint32_t own_id(pid_t pid, pid_t tid) {
-  const auto status = read_file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/status");
-  const auto ids = status ? target::namespace_ids(*status) : std::vector<pid_t>();
+  const auto ids = target::ids_of_thread(pid, tid);
   return static_cast<std::uint32_t>(ids.empty() ? tid : ids.back());
 }
 
@@ -131,7 +131,7 @@ class StoppedMember {
     // All facts from here on are those of the stopped process.
     auto member = open_member(area, pid);
     if (!member) return member.error();
-    if (Status alone = target::check_lending(pid); !alone) return alone.error();
+    RETURN_IF_ERROR(target::check_lending(pid));
     return StoppedMember(process.take(), member.take());
   }
 

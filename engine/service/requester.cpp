@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/procfs.h"
 #include "engine/process/processes.h"
 #include "engine/shared/process_block.h"
 #include "engine/target/process_list.h"
@@ -16,16 +17,12 @@
 namespace uprobe::control {
 namespace {
 
-// The ids of a thread, from the tool's PID namespace to the innermost one; empty: it has ended.
-std::vector<pid_t> ids_of(pid_t pid, pid_t tid) {
-  const auto status = read_file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/status");
-  return status ? target::namespace_ids(*status) : std::vector<pid_t>();
-}
+using target::ids_of_thread;
 
 // The thread of the process whose id in its own namespace is `inner`.
 pid_t thread_called(pid_t pid, pid_t inner) {
   for (const pid_t tid : threads_of(pid)) {
-    const std::vector<pid_t> ids = ids_of(pid, tid);
+    const std::vector<pid_t> ids = ids_of_thread(pid, tid);
     if (!ids.empty() && ids.back() == inner) return tid;
   }
   return 0;
@@ -34,7 +31,7 @@ pid_t thread_called(pid_t pid, pid_t inner) {
 // Whether a thread of the process has the id `id` in the namespace `depth` levels in, counted from the tool's.
 bool has_thread_called(pid_t pid, pid_t id, std::size_t depth) {
   for (const pid_t tid : threads_of(pid)) {
-    const std::vector<pid_t> ids = ids_of(pid, tid);
+    const std::vector<pid_t> ids = ids_of_thread(pid, tid);
     if (depth >= 1 && ids.size() >= depth && ids[depth - 1] == id) return true;
   }
   return false;

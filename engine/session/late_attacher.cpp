@@ -29,7 +29,7 @@ constexpr std::size_t kMostLines = 100;
 constexpr auto kLinePace = 50ms;
 
 // Errors that may pass: another tool is at work in the process, or the process begins, ends or calls execve.
-bool may_pass(const Error& error) { return error.err == EBUSY || error.err == EPERM || error.err == EACCES; }
+bool may_pass(const Error& error) { return error.retry == Retry::soon || error.err == EPERM || error.err == EACCES; }
 
 bool has_gone(pid_t pid, const Error& error) {
   return error.code == Code::killed || error.err == ESRCH || (::kill(pid, 0) != 0 && errno == ESRCH);
@@ -54,8 +54,8 @@ Status LateAttacher::try_to_take(const Candidate& candidate) {
 Status LateAttacher::take(const Candidate& candidate) {
   Fd handle(static_cast<int>(::syscall(SYS_pidfd_open, candidate.pid, 0)));
   if (!handle) return system_error("pidfd_open", errno);
-  if (Status free = control::make_free(candidate.pid, session_); !free) return free;
-  if (Status fit = target::check_attachable(candidate.pid); !fit) return fit;
+  RETURN_IF_ERROR(control::make_free(candidate.pid, session_));
+  RETURN_IF_ERROR(target::check_attachable(candidate.pid));
   const auto is_wanted = [&] { return finder_.is_still(candidate); };
   const Status taken = service_.alone([&] { return service_.take_in(candidate.pid, is_wanted); });
   if (taken && !is_watching_) handles_.push_back(std::move(handle));
@@ -88,7 +88,7 @@ bool LateAttacher::settle(const Candidate& candidate, const Status& outcome) {
   finder_.settle(candidate);
   if (has_ended)
     ++gone_;
-  else if (outcome || outcome.error().err == EALREADY)
+  else if (outcome || outcome.error().retry == Retry::needless)
     ++taken_;
   else
     tell_refusal(candidate, outcome.error());

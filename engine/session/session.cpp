@@ -171,20 +171,19 @@ Result<Session> Session::prepare(const SessionOptions& options) {
     return Error{.code = Code::limit, .text = "ring size out of range: allowed are 8K to 1G"};
   state->options.ring_bytes = power_of_two(options.ring_bytes);
   state->definer.emplace(state->options, state->flows);
-  for (const Definition& definition : options.definitions)
-    if (Status read = state->definer->read(definition); !read) return read.error();
+  for (const Definition& definition : options.definitions) RETURN_IF_ERROR(state->definer->read(definition));
   auto probes = state->definer->make_new();
   if (!probes) return probes.error();
   if (probes->empty()) return Error{.code = Code::usage, .text = "no probe is defined"};
   state->notes = state->definer->notes();
   state->probes = probes.take();
-  if (Status numbered = number_objects(state->probes, state->planned); !numbered) return numbered.error();
+  RETURN_IF_ERROR(number_objects(state->probes, state->planned));
   for (std::size_t i = 0; i < state->probes.size(); ++i)
     add_points(state->probes[i], static_cast<std::uint16_t>(i), state->planned);
   auto switches = state->definer->plan_switches(state->probes);
   if (!switches) return switches.error();
   state->switches = switches.take();
-  if (Status jumps = state->check_tiers(); !jumps) return jumps.error();
+  RETURN_IF_ERROR(state->check_tiers());
   return Session(std::move(state));
 }
 
@@ -240,11 +239,11 @@ Status Session::State::make_area() {
 }
 
 Status Session::State::arm(target::Target& target, const std::function<Result<control::Block>()>& load) {
-  if (Status known = plan_for(target.pid()); !known) return known;
+  RETURN_IF_ERROR(plan_for(target.pid()));
   auto block = load();
   if (!block) return block.error();
   const Status begun = catch_resource_exhaustion([&]() -> Status {
-    if (Status armed = armer->arm(target, *block); !armed) return armed;
+    RETURN_IF_ERROR(armer->arm(target, *block));
     return begin({{target.pid(), block->address()}});
   });
   if (begun) return ok();
@@ -254,7 +253,7 @@ Status Session::State::arm(target::Target& target, const std::function<Result<co
 }
 
 Status Session::State::begin(const std::map<pid_t, Addr>& first) {
-  if (Status some = find_any_armed(); !some) return some;
+  RETURN_IF_ERROR(find_any_armed());
   for (const auto& [pid, block] : first) {
     if (code_maps) code_maps->note(pid);
     learn(control::tasks_of(pid));
@@ -279,7 +278,7 @@ Status Session::State::unless_killed(const Error& error) {
   const bool killed =
       error.code == Code::killed || error.err == ESRCH || (pidfd && has_ended(pidfd.get(), kOnItsWayOut));
   if (!killed) return error;
-  ended_early = Ending{.signalled = true, .code = error.code == Code::killed ? error.err : SIGKILL};
+  ended_early = Ending{.signalled = true, .code = error.code == Code::killed ? error.signal : SIGKILL};
   return ok();
 }
 
@@ -305,7 +304,7 @@ Status Session::launch(const std::vector<std::string>& argv) {
     return Error{.code = Code::refused,
                  .text = "is a set-id program or has capabilities: traced, it would run without them",
                  .where = *program};
-  if (Status agent = state_->open_agent(); !agent) return agent;
+  RETURN_IF_ERROR(state_->open_agent());
   const Status launched = state_->launch(*program, argv);
   if (!launched || state_->ended_early) state_->close_sockets();
   return launched;
@@ -322,7 +321,7 @@ Result<std::unique_ptr<target::PtraceTarget>> Session::State::start(const std::s
     return make_area();
   };
   if (!is_daemonized()) return target::PtraceTarget::launch(program, argv, {.in_parent = in_parent});
-  if (Status made = in_parent(); !made) return made.error();
+  RETURN_IF_ERROR(in_parent());
   return target::PtraceTarget::launch_waiting(options.waiting->pid, options.waiting->line, program);
 }
 
@@ -338,9 +337,9 @@ Status Session::State::launch(const std::string& program, const std::vector<std:
 Status Session::State::give_up(target::PtraceTarget& target, const Error& error) {
   constexpr auto kOnItsWayOut = std::chrono::milliseconds(20);
   const bool killed = error.err == ESRCH || (pidfd && has_ended(pidfd.get(), kOnItsWayOut));
-  if (error.code == Code::killed || killed) return Error{.code = Code::killed, .text = error.text, .err = SIGKILL};
+  if (error.code == Code::killed || killed) return Error{.code = Code::killed, .text = error.text, .signal = SIGKILL};
   target.end(options.waiting->give_up(error));
-  return Error{.code = Code::killed, .text = error.text, .err = SIGKILL};
+  return Error{.code = Code::killed, .text = error.text, .signal = SIGKILL};
 }
 
 Status Session::State::make_ready(target::PtraceTarget& target) {
@@ -350,15 +349,15 @@ Status Session::State::make_ready(target::PtraceTarget& target) {
   ::signal(SIGCHLD, SIG_DFL);
   pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   if (!pidfd) return system_error("pidfd_open", errno);
-  if (Status opened = open_sockets(); !opened) return opened;
+  RETURN_IF_ERROR(open_sockets());
   const auto load = [&] { return control::load_agent(target, *agent, *area, planned.size()); };
-  if (Status armed = arm(target, load); !armed) return armed;
+  RETURN_IF_ERROR(arm(target, load));
   return target.release();
 }
 
 Status Session::adopt(control::Preloaded& program) {
   State& s = *state_;
-  if (Status made = s.make_area(); !made) return made;
+  RETURN_IF_ERROR(s.make_area());
   return s.arm(program.target(), [&] { return program.load(*s.area, s.planned.size()); });
 }
 

@@ -17,6 +17,7 @@
 #include "engine/attach/running_handlers.h"
 #include "engine/base/exhaustion.h"
 #include "engine/base/limits.h"
+#include "engine/base/procfs.h"
 #include "engine/base/roles.h"
 #include "engine/session/session_state.h"
 #include "engine/target/attachable.h"
@@ -35,7 +36,7 @@ Error about(pid_t pid, Error error) {
 }
 
 Status check_free(pid_t pid) {
-  if (Status fit = target::check_attachable(pid); !fit) return fit;
+  RETURN_IF_ERROR(target::check_attachable(pid));
   const auto files = target::ProcessFiles::open(pid);
   if (!files) return files.error();
   return control::make_free(pid);
@@ -50,7 +51,7 @@ class Turn {
   bool comes_after(const Error& error) {
     using namespace std::chrono_literals;
     constexpr int kMostBusy = 1000, kMostForbidden = 20;
-    const int most = error.err == EBUSY ? kMostBusy : error.err == EPERM ? kMostForbidden : 0;
+    const int most = error.retry == Retry::soon ? kMostBusy : error.err == EPERM ? kMostForbidden : 0;
     if (++tries_ > most || given_up_()) return false;
     std::this_thread::sleep_for(10ms);
     return true;
@@ -80,7 +81,7 @@ struct Held {
 // see that and retry.
 Result<Held> hold_free(pid_t pid, const GivenUp& given_up) {
   for (Turn turn(given_up);;) {
-    if (Status free = await_free(pid, given_up); !free) return free.error();
+    RETURN_IF_ERROR(await_free(pid, given_up));
     if (given_up()) return turn.failed({});
     auto process = StoppedProcess::hold(pid);
     if (process) {
@@ -88,8 +89,9 @@ Result<Held> hold_free(pid_t pid, const GivenUp& given_up) {
       if (!control::is_in_session(pid, agent)) return Held{process.take(), std::move(agent)};
     }
     const Error error =
-        process ? Error{.code = Code::refused, .text = "another tool attaches to it at the same time", .err = EBUSY}
-                : process.error();
+        process
+            ? Error{.code = Code::refused, .text = "another tool attaches to it at the same time", .retry = Retry::soon}
+            : process.error();
     if (process) (*process)->let_go();
     if (!turn.comes_after(error)) return turn.failed(error);
   }
@@ -123,7 +125,7 @@ Status Session::State::attach_all(const GivenUp& given_up) {
     auto block = control::attach_agent(*held.back(), free->agent, *agent, *area, planned.size());
     if (!block) return block.error();
     blocks[pid] = block->address();
-    if (Status armed = armer->arm(*held.back(), *block); !armed) return armed;
+    RETURN_IF_ERROR(armer->arm(*held.back(), *block));
     return control::lead_handlers_back(*held.back(), *block);
   };
   Status begun = ok();
@@ -148,8 +150,8 @@ Status Session::State::attach_first(const GivenUp& given_up) {
     if (!processes.back()) return about(pid, system_error("pidfd_open", errno));
     if (Status known = plan_for(pid); !known) return about(pid, known.error());
   }
-  if (Status made = make_area(); !made) return made;
-  if (Status opened = open_sockets(); !opened) return opened;
+  RETURN_IF_ERROR(make_area());
+  RETURN_IF_ERROR(open_sockets());
   const Status begun = attach_all(given_up);
   if (!begun) close_sockets();
   return begun;
@@ -172,7 +174,7 @@ namespace {
 std::optional<Error> reason_out_of_reach(pid_t owner) {
   for (const std::string name : {"mnt", "pid", "user"}) {
     std::error_code unread;
-    const auto its = std::filesystem::read_symlink("/proc/" + std::to_string(owner) + "/ns/" + name, unread);
+    const auto its = std::filesystem::read_symlink(procfs::path(owner, "ns/") + name, unread);
     const auto ours = std::filesystem::read_symlink("/proc/self/ns/" + name, unread);
     if (unread || its == ours) continue;
     const std::string number = std::to_string(control::known_as(owner));
@@ -191,13 +193,12 @@ std::optional<Error> reason_out_of_reach(pid_t owner) {
 }  // namespace
 
 // An owner tool that is about to leave releases the process, and then this session attaches itself; one that is just starting
-// will admit this session. Both are EAGAIN.
+// will admit this session. Both are Retry::anew.
 Status Session::State::join_owner(const Error& occupied, const GivenUp& given_up) {
   pid_t owner = 0;
   for (const pid_t pid : attached)
     if (owner == 0) owner = control::owner_of(pid);
-  const Error again{
-      .code = Code::refused, .text = occupied.text, .where = occupied.where, .column = -1, .help = {}, .err = EAGAIN};
+  const Error again{.code = Code::refused, .text = occupied.text, .where = occupied.where, .retry = Retry::anew};
   if (owner == 0) return again;
   const Status joined = become_client(owner, given_up);
   if (joined) return joined;
@@ -212,10 +213,11 @@ Status Session::State::attach_or_join(const GivenUp& given_up) {
   constexpr auto kPatience = 10s;
   for (const auto begun = std::chrono::steady_clock::now();;) {
     const Status first = attach_first(given_up);
-    if (first || first.error().err != control::kOccupied || searches || !options.has_socket) return first;
+    if (first || first.error().retry != Retry::join || searches || !options.has_socket) return first;
     forget_attempt();
     const Status joined = join_owner(first.error(), given_up);
-    if (joined || joined.error().err != EAGAIN || std::chrono::steady_clock::now() - begun > kPatience) return joined;
+    if (joined || joined.error().retry != Retry::anew || std::chrono::steady_clock::now() - begun > kPatience)
+      return joined;
     if (given_up()) return Error{.code = Code::killed, .text = "given up"};
     std::this_thread::sleep_for(5ms);
   }
@@ -265,7 +267,7 @@ Status Session::attach(const Selection& whom, const GivenUp& given_up) {
   auto finder = control::ProcessFinder::open({whom.names, whom.objects});
   if (!finder) return finder.error();
   raise_own_limits();
-  if (Status agent = s.open_agent(); !agent) return agent;
+  RETURN_IF_ERROR(s.open_agent());
   // All tools take processes in ascending order, so that no two tools wait for each other.
   const std::set<pid_t> wanted(whom.pids.begin(), whom.pids.end());
   s.attached.assign(wanted.begin(), wanted.end());
@@ -283,7 +285,7 @@ Status release(const Selection& whom) {
   Status all = ok();
   for (const int pid : whom.pids) {
     const Status freed = clean(pid);
-    const bool is_anothers = !freed && freed.error().err == control::kOccupied;  // taken by another tool since
+    const bool is_anothers = !freed && freed.error().retry == Retry::join;  // taken by another tool since
     if (all && !freed && !is_anothers && !has_gone(pid)) all = about(pid, freed.error());
   }
   if (whom.names.empty() && whom.objects.empty()) return all;

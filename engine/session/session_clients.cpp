@@ -17,6 +17,7 @@
 #include "engine/attach/attach.h"
 #include "engine/base/exhaustion.h"
 #include "engine/base/fd.h"
+#include "engine/base/procfs.h"
 #include "engine/base/signal_masked_thread.h"
 #include "engine/session/session_state.h"
 #include "engine/spec/listing.h"
@@ -28,10 +29,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kSettlePatience = 2000ms;  // the reader may be delayed by its own output
 
-Error going() {
-  return Error{
-      .code = Code::refused, .text = "the session has ended", .where = {}, .column = -1, .help = {}, .err = EAGAIN};
-}
+Error going() { return Error{.code = Code::refused, .text = "the session has ended", .retry = Retry::anew}; }
 
 std::string list_of(const std::vector<pid_t>& pids) {
   std::string text;
@@ -40,7 +38,7 @@ std::string list_of(const std::vector<pid_t>& pids) {
 }
 
 bool is_alive(pid_t pid) {
-  const auto stat = read_file("/proc/" + std::to_string(pid) + "/stat");
+  const auto stat = procfs::read(pid, "stat");
   const std::size_t name_end = stat ? stat->rfind(") ") : std::string::npos;
   return name_end != std::string::npos && (*stat)[name_end + 2] != 'Z' && (*stat)[name_end + 2] != 'X';
 }
@@ -89,7 +87,7 @@ Status Session::State::may_be_joined(const Hello& hello) const {
 Result<std::vector<std::string>> Session::State::admit(const std::shared_ptr<Client>& client, const Hello& hello) {
   const std::lock_guard lock(changing);
   if (!recording || is_closing) return going();
-  if (Status fit = may_be_joined(hello); !fit) return fit.error();
+  RETURN_IF_ERROR(may_be_joined(hello));
   // Two ways to catch the returns of one function would disturb each other.
   if (hello.returns == plan::ReturnMode::stub && options.returns != plan::ReturnMode::stub)
     return Error{.code = Code::refused, .text = "the session that traces it has no return stubs (--return=stub)"};
@@ -99,18 +97,17 @@ Result<std::vector<std::string>> Session::State::admit(const std::shared_ptr<Cli
   auto more = mail->alone([&]() -> Result<std::vector<Probe>> {
     ProbeBuilder its(wanted, flows);
     for (const control::FilePoints& file : planned.files()) its.know(file.file);
-    for (const Definition& definition : hello.definitions)
-      if (Status read = its.read(definition); !read) return read.error();
+    for (const Definition& definition : hello.definitions) RETURN_IF_ERROR(its.read(definition));
     auto made = its.make_new();
     if (!made) return made;
-    if (Status numbered = number_objects(*made, planned); !numbered) return numbered.error();
+    RETURN_IF_ERROR(number_objects(*made, planned));
     return made;
   });
   if (!more) return more.error();
   if (more->empty()) return Error{.code = Code::usage, .text = "no probe is defined"};
   const std::uint32_t owner = ++last_owner;
   for (Probe& probe : *more) probe.owner = owner;
-  if (Status fit = may_join(*more, hello.tier); !fit) return fit.error();
+  RETURN_IF_ERROR(may_join(*more, hello.tier));
   client->owner = owner, client->tier = hello.tier, client->known_as = control::known_as(client->pid());
   // While output was blocked the rings were not read, and they may be full.
   wants_reader_thread = true;

@@ -68,7 +68,7 @@ Result<std::uint16_t> Session::State::number_for(Probe probe) {
   const auto same = before(probe);
   const auto number = static_cast<std::uint16_t>(same - probes.begin());
   if (same == probes.end()) {
-    if (Status added = area->add_event(probe.program); !added) return added.error();
+    RETURN_IF_ERROR(area->add_event(probe.program));
     probes.push_back(std::move(probe));
   } else {
     probe.before = same->owner == probe.owner ? same->before : all_counts_of(number);
@@ -146,7 +146,7 @@ Status Session::State::may_join(const std::vector<Probe>& more, plan::Tier tier)
 Result<Changes> Session::State::define_one(const Definition& definition) {
   if (!recording || is_leaving) return ended();
   auto more = mail->alone([&]() -> Result<std::vector<Probe>> {
-    if (Status read = definer->read(definition); !read) return read.error();
+    RETURN_IF_ERROR(definer->read(definition));
     return definer->make_new();
   });
   if (!more) return more.error();

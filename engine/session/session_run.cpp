@@ -48,7 +48,7 @@ Result<Ending> Session::State::run(const RunOptions& run_options, Recipient& rec
     return *ended_early;
   }
   if (connection) return run_as_client(run_options, recipient);
-  if (Status known = stay_with_survivors(run_options); !known) return known.error();
+  RETURN_IF_ERROR(stay_with_survivors(run_options));
   own_recipient = &recipient;
   const auto started = steady_clock::now();
   const auto is_over_time = [&] {

@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "engine/base/procfs.h"
 #include "engine/process/processes.h"
 #include "engine/session/session_state.h"
 
@@ -28,7 +29,7 @@ constexpr auto kCheckPause = 100ms;
 // traced.
 bool may_be_traced(pid_t pid) {
   if (control::has_session(pid)) return true;
-  const Fd maps(::open(("/proc/" + std::to_string(pid) + "/maps").c_str(), O_RDONLY | O_CLOEXEC));
+  const Fd maps(::open(procfs::path(pid, "maps").c_str(), O_RDONLY | O_CLOEXEC));
   return !maps && (errno == EACCES || errno == EPERM);
 }
 

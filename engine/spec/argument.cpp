@@ -121,14 +121,14 @@ Result<Argument> ArgumentParser::parse(std::uint32_t& fixed_bytes) {
   if (argument_.body.empty()) return blame(0, message::kNoArgumentBody);
   auto parts = split_type(command_, word_, body_offset_, body, object ? object->end : 0);
   if (!parts) return parts.error();
-  if (auto status = choose_type(*parts); !status) return status.error();
+  RETURN_IF_ERROR(choose_type(*parts));
   auto fetch = parse_fetch(command_, word_, body_offset_, parts->fetch, context_);
   if (!fetch) return fetch.error();
-  if (auto status = narrow(*parts, *fetch); !status) return status.error();
+  RETURN_IF_ERROR(narrow(*parts, *fetch));
   // Checked before type and fetch are joined: like the kernel, this reports a too big event before a string in a register.
   fixed_bytes += fixed_size(argument_);
   if (fixed_bytes > shared::kMaxFixedArguments) return blame(fetch->blame_offset, message::kEventTooBig, E2BIG);
-  if (auto status = join(*parts, *fetch); !status) return status.error();
+  RETURN_IF_ERROR(join(*parts, *fetch));
   if (fetch->has_word_2009) argument_.body = modern_body(body);
   argument_.steps = std::move(fetch->steps);
   argument_.memory_offset = fetch->memory_offset;
@@ -199,13 +199,13 @@ Status ArgumentParser::join(const TypedBody& parts, Fetch& fetch) {
   const bool is_memory = fetch.yield == Yield::memory || fetch.yield == Yield::user_memory;
   argument_.sink = is_memory ? Sink::memory : Sink::value;
   if (argument_.kind == Kind::string) {
-    if (auto status = join_string(parts, fetch); !status) return status;
+    RETURN_IF_ERROR(join_string(parts, fetch));
   } else if (!is_memory) {
     // A value is stored by an instruction of its own; a last dereference becomes the store.
     ++fetch.slot;
   }
   if (parts.type && parts.type->starts_with('b')) {
-    if (auto status = join_bitfield(parts, fetch); !status) return status;
+    RETURN_IF_ERROR(join_bitfield(parts, fetch));
   }
   return parts.count != 0 ? join_array(parts, fetch) : ok();
 }

@@ -104,7 +104,7 @@ Status DefinitionSet::write(std::string_view text, const std::string& default_ob
 // The kernel takes a deletion only at the very start of the line.
 Status DefinitionSet::add(std::string_view line) {
   if (line.ends_with('\n')) line.remove_suffix(1);
-  if (auto status = check_line(line); !status) return status;
+  RETURN_IF_ERROR(check_line(line));
   const std::size_t first = options_.strict ? 0 : line.find_first_not_of(" \t\r\v\f");
   if (first < line.size() && line[first] == '-') return remove(line);
   const Command command(line, options_.strict ? Blanks::kernel : Blanks::ascii);
@@ -117,9 +117,8 @@ Status DefinitionSet::write(std::string_view text) {
     const std::size_t newline = text.find('\n');
     const std::string_view line = text.substr(0, newline);
     // The kernel's buffer holds 4095 bytes of a line, its newline included.
-    if (auto status = check_line(line, newline == std::string_view::npos ? kMaxLine : kMaxLine - 1); !status)
-      return status;
-    if (auto status = add(line); !status) return status;
+    RETURN_IF_ERROR(check_line(line, newline == std::string_view::npos ? kMaxLine : kMaxLine - 1));
+    RETURN_IF_ERROR(add(line));
     text.remove_prefix(newline == std::string_view::npos ? text.size() : newline + 1);
   }
   return ok();

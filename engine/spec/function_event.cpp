@@ -194,14 +194,14 @@ Result<ProbeSpec> FunctionParser::parse() {
   spec_.definition = std::string(line_);
   spec_.style = Style::function;
   spec_.group = kFunctionGroup;
-  if (Status placed = read_place(); !placed) return placed.error();
+  RETURN_IF_ERROR(read_place());
   Argument parent{.name = kParentField, .body = kParentField};
   parent.steps = {{.kind = StepKind::reg, .reg = Reg::sp}, {.kind = StepKind::dereference}};
   parent.kind = Kind::symbol;
   parent.declared = "unsigned long";
   fixed_bytes_ = fixed_size(parent);
   spec_.arguments.push_back(std::move(parent));
-  if (Status read = read_arguments(); !read) return read.error();
+  RETURN_IF_ERROR(read_arguments());
   if (!tokens_.now().text.empty()) return blame(tokens_.now().at, "Nothing may follow the closing brace");
   return std::move(spec_);
 }
@@ -209,7 +209,7 @@ Result<ProbeSpec> FunctionParser::parse() {
 Status FunctionParser::read_arguments() {
   if (tokens_.skip(')')) return ok();
   for (;;) {
-    if (Status read = read_alternatives(); !read) return read;
+    RETURN_IF_ERROR(read_alternatives());
     if (tokens_.skip(')')) return ok();
     if (!tokens_.skip(',')) return blame(tokens_.now().at, "Expected ',', '|' or ')'");
   }
@@ -219,7 +219,7 @@ Status FunctionParser::read_arguments() {
 Status FunctionParser::read_alternatives() {
   is_float_.reset();
   do {
-    if (Status read = read_one(); !read) return read;
+    RETURN_IF_ERROR(read_one());
   } while (tokens_.skip('|'));
   if (is_float_) passed_.take(*is_float_);
   return ok();
@@ -241,17 +241,17 @@ Status FunctionParser::read_one() {
   Argument argument{.column = static_cast<int>(start)};
   const Token name = tokens_.now();
   if (name.text.starts_with("0x") || name.text == "$") {
-    if (Status read = read_address(name, argument); !read) return read;
+    RETURN_IF_ERROR(read_address(name, argument));
     return finish(*type, std::move(argument));
   }
   if (!is_identifier(name.text)) return blame(name.at, "Expected the name of the argument");
   argument.name = std::string(tokens_.take().text);
   if (tokens_.skip('=')) {
-    if (Status read = read_address(tokens_.now(), argument); !read) return read;
+    RETURN_IF_ERROR(read_address(tokens_.now(), argument));
     return finish(*type, std::move(argument));
   }
-  if (Status read = read_chain(*type, argument); !read) return read;
-  if (Status found = find_source(*type, argument); !found) return found;
+  RETURN_IF_ERROR(read_chain(*type, argument));
+  RETURN_IF_ERROR(find_source(*type, argument));
   return finish(*type, std::move(argument));
 }
 
@@ -260,7 +260,7 @@ Status FunctionParser::find_source(const CType& type, Argument& argument) {
   const auto at = static_cast<std::size_t>(argument.column);
   const bool is_float = type.kind == Kind::floating && argument.sink == Sink::value;
   if (passed_.words >= shared::kMaxArguments) return blame(at, std::string(message::kTooManyArguments));
-  if (Status taken = take_class(is_float, at); !taken) return taken;
+  RETURN_IF_ERROR(take_class(is_float, at));
   auto& steps = argument.steps;
   if (passed_.has_register(is_float)) return steps.insert(steps.begin(), passed_.in_register(is_float)), ok();
   const Step word{.kind = StepKind::dereference, .value = 8 * (passed_.words + 1)};
@@ -335,7 +335,7 @@ Result<CType> FunctionParser::read_type() {
   }
   if (type->size == 0)
     return blame(first.at, std::string(message::kBadType), "did you mean '" + type->declared + " *'?");
-  if (Status read = read_array(*type); !read) return read.error();
+  RETURN_IF_ERROR(read_array(*type));
   return type;
 }
 
@@ -450,7 +450,7 @@ bool is_function_event(std::string_view line) {
 }
 
 Result<ProbeSpec> parse_function_event(std::string_view line, const ParseOptions& options) {
-  if (Status one = check_line(line); !one) return one.error();
+  RETURN_IF_ERROR(check_line(line));
   line = line.substr(0, comment_start(line));
   while (!line.empty() && is_blank(line[0])) line.remove_prefix(1);
   while (!line.empty() && is_blank(line.back())) line.remove_suffix(1);

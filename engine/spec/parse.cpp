@@ -65,9 +65,9 @@ Status check_line(std::string_view line, std::size_t limit) {
 
 Result<ProbeSpec> parse_definition(std::string_view line, const ParseOptions& options) {
   if (line.ends_with('\n')) line.remove_suffix(1);
-  if (auto status = check_line(line); !status) return status.error();
+  RETURN_IF_ERROR(check_line(line));
   const Command command(line, options.strict ? Blanks::kernel : Blanks::ascii);
-  if (auto status = check_head(command, options); !status) return status.error();
+  RETURN_IF_ERROR(check_head(command, options));
   auto parsed = parse_place(command, options);
   if (!parsed) return parsed.error();
   auto name = parse_event_name(command, options.strict);

@@ -66,12 +66,12 @@ class PlaceParser {
 };
 
 Result<ParsedPlace> PlaceParser::parse() {
-  if (auto status = options_.strict ? split_strict() : split(); !status) return status.error();
+  RETURN_IF_ERROR(options_.strict ? split_strict() : split());
   take_source();
-  if (auto status = check_file(); !status) return status.error();
-  if (auto status = take_counter(); !status) return status.error();
-  if (auto status = take_return(); !status) return status.error();
-  if (auto status = at_offset() ? read_offset() : read_symbol(); !status) return status.error();
+  RETURN_IF_ERROR(check_file());
+  RETURN_IF_ERROR(take_counter());
+  RETURN_IF_ERROR(take_return());
+  RETURN_IF_ERROR(at_offset() ? read_offset() : read_symbol());
   return std::move(result_);
 }
 

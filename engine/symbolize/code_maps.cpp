@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "engine/base/fd.h"
+#include "engine/base/procfs.h"
 #include "engine/process/processes.h"
 
 namespace uprobe::control {
@@ -87,7 +88,7 @@ void CodeMaps::note_since(pid_t tid, std::uint64_t moment) {
 
 void CodeMaps::note(pid_t pid) {
   const std::uint64_t begun = now();
-  const auto text = read_file("/proc/" + std::to_string(pid) + "/maps");
+  const auto text = procfs::read(pid, "maps");
   if (!text) return;
   const std::vector<target::Mapping> maps = target::parse_maps(*text);
   const std::lock_guard lock(lock_);

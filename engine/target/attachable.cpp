@@ -15,6 +15,7 @@
 
 #include "arch/abi/process_status.h"
 #include "engine/base/fd.h"
+#include "engine/base/procfs.h"
 #include "engine/base/regular_file.h"
 #include "engine/base/roles.h"
 #include "engine/target/process_stat.h"
@@ -23,24 +24,13 @@
 namespace uprobe::target {
 namespace {
 
-std::string folder_of(pid_t pid) { return "/proc/" + std::to_string(pid); }
-
 // "Name:\tvalue" of a status file; empty: there is no such line.
-std::string value_of(const std::string& status, const std::string& name) {
-  const std::size_t at = ("\n" + status).find("\n" + name + ":\t");
-  if (at == std::string::npos) return {};
-  const std::size_t begin = at + name.size() + 2;
-  return status.substr(begin, status.find('\n', begin) - begin);
-}
-
-std::string described(pid_t pid) {
-  const auto name = read_file(folder_of(pid) + "/comm");
-  const std::string text = "process " + std::to_string(pid);
-  return name && name->size() > 1 ? text + " (" + name->substr(0, name->size() - 1) + ")" : text;
+std::string value_of(const std::string& status, const char* name) {
+  return std::string(procfs::field(status, name).value_or(""));
 }
 
 Error refused(pid_t pid, const std::string& why, std::string help = {}) {
-  return Error{.code = Code::refused, .text = why, .where = described(pid), .help = std::move(help)};
+  return Error{.code = Code::refused, .text = why, .where = procfs::called(pid), .help = std::move(help)};
 }
 
 // A filter that is ours as well lets us make the calls: what it would kill for has been tried out by being here.
@@ -54,16 +44,16 @@ bool has_filter_of_its_own(const std::string& status) {
 
 Status check_threads(pid_t pid) {
   for (const pid_t tid : threads_of(pid)) {
-    const auto status = read_file(folder_of(pid) + "/task/" + std::to_string(tid) + "/status");
+    const auto status = procfs::read(pid, tid, "status");
     if (!status) continue;
     if (has_filter_of_its_own(*status))
       return refused(pid, "has a seccomp filter, which may kill it for the system calls that attaching needs");
     if (arch::has_shadow_stack(value_of(*status, arch::kThreadFeatures)))
       return refused(pid, "runs with a shadow stack");
-    const auto tracer = static_cast<pid_t>(std::strtol(value_of(*status, "TracerPid").c_str(), nullptr, 10));
+    const auto tracer = static_cast<pid_t>(procfs::number(*status, "TracerPid"));
     if (tracer == 0) continue;
-    Error traced = refused(pid, "is traced by " + described(tracer) + " already");
-    if (is_tool_process(tracer)) traced.err = EBUSY;
+    Error traced = refused(pid, "is traced by " + procfs::called(tracer) + " already");
+    if (is_tool_process(tracer)) traced.retry = Retry::soon;
     return traced;
   }
   return ok();
@@ -83,7 +73,7 @@ bool await(Condition condition) {
 }
 
 Status check_program(pid_t pid) {
-  const std::string link = folder_of(pid) + "/exe";
+  const std::string link = procfs::path(pid, "exe");
   const auto file = open_regular(link);
   unsigned char head[EI_CLASS + 1] = {};
   if (!file) return ok();  // what it is shows later
@@ -116,7 +106,7 @@ bool has_lost_first_thread(pid_t pid) {
 Status check_attachable(pid_t pid) {
   if (!await([&] { return !has_lost_first_thread(pid); }))
     return refused(pid, "has lost its first thread, which /proc would be needed through");
-  const auto status = read_file(folder_of(pid) + "/status");
+  const auto status = procfs::read(pid, "status");
   if (!status) return Error{.code = Code::not_found, .text = "no process " + std::to_string(pid)};
   const std::string group = value_of(*status, "Tgid");
   if (group != std::to_string(pid))
@@ -130,29 +120,29 @@ Status check_attachable(pid_t pid) {
   if (ended && (threads == "1" || threads.empty()))
     return refused(pid, "has ended, its parent has not taken notice yet");
   Error begins = refused(pid, "begins another program just now");
-  begins.err = EBUSY;
+  begins.retry = Retry::soon;
   if (ended) return begins;
   if (value_of(*status, "VmSize").empty()) return without_memory(pid);
-  if (Status program = check_program(pid); !program) return program;
-  if (Status threads_ok = check_threads(pid); !threads_ok) return threads_ok;
+  RETURN_IF_ERROR(check_program(pid));
+  RETURN_IF_ERROR(check_threads(pid));
   if (!await([&] { return !borrows_memory(pid); })) return refused(pid, "runs in the memory of its parent");
   return check_lending(pid);
 }
 
 bool borrows_memory(pid_t pid) {
-  const auto status = read_file(folder_of(pid) + "/status");
-  const std::string parent = status ? value_of(*status, "PPid") : std::string();
-  return !parent.empty() && share_memory(pid, static_cast<pid_t>(std::strtol(parent.c_str(), nullptr, 10)));
+  const auto status = procfs::read(pid, "status");
+  const auto parent = status ? static_cast<pid_t>(procfs::number(*status, "PPid")) : 0;
+  return parent != 0 && share_memory(pid, parent);
 }
 
 // A breakpoint in shared memory would kill a process that has no handler for it.
 Status check_lending(pid_t pid) {
   for (const pid_t tid : threads_of(pid)) {
-    const auto children = read_file(folder_of(pid) + "/task/" + std::to_string(tid) + "/children");
+    const auto children = procfs::read(pid, tid, "children");
     std::istringstream words(children ? *children : std::string());
     for (pid_t child = 0; words >> child;)
       if (!await([&] { return !share_memory(pid, child); }))
-        return refused(pid, "shares its memory with " + described(child));
+        return refused(pid, "shares its memory with " + procfs::called(child));
   }
   return ok();
 }
@@ -160,7 +150,7 @@ Status check_lending(pid_t pid) {
 Error explain_refusal(pid_t pid, int error) {
   if (error != EPERM && error != EACCES) return refused(pid, std::strerror(error));
   struct stat owner {};
-  const bool is_ours = ::stat(folder_of(pid).c_str(), &owner) == 0 && owner.st_uid == ::geteuid();
+  const bool is_ours = ::stat(procfs::path(pid).c_str(), &owner) == 0 && owner.st_uid == ::geteuid();
   const std::string scope = yama_scope();
   if (scope == "3") return refused(pid, "ptrace is switched off (kernel.yama.ptrace_scope is 3)");
   if (scope == "2" && ::geteuid() != 0)

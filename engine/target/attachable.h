@@ -8,8 +8,8 @@
 
 namespace uprobe::target {
 
-// Code::not_found: there is no such process; Code::refused, with the reason: it is there, and stays as it is. EBUSY with it: one
-// of us is at work there, a matter of moments.
+// Code::not_found: there is no such process; Code::refused, with the reason: it is there, and stays as it is. Retry::soon: another
+// tool is at work there for a moment.
 Status check_attachable(pid_t pid);
 
 // Whether a process runs in its parent's memory: what is done to one of the two is done to both.

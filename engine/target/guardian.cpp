@@ -18,6 +18,7 @@
 #include <string>
 
 #include "engine/base/fd.h"
+#include "engine/base/procfs.h"
 #include "engine/base/roles.h"
 #include "engine/target/process_list.h"
 #include "engine/target/process_stat.h"
@@ -42,19 +43,7 @@ bool is_stopped(pid_t tool) {
   return stat && stat->state == 'T';
 }
 
-// Of a line of /proc/PID/status.
-pid_t number_in(const std::string& status, const char* name) {
-  const std::size_t at = status.find(name);
-  return at == std::string::npos
-             ? 0
-             : static_cast<pid_t>(std::strtol(status.c_str() + at + std::string(name).size(), nullptr, 10));
-}
-
-std::string program_of(pid_t pid) {
-  std::array<char, 4096> path{};
-  const ssize_t size = ::readlink(("/proc/" + std::to_string(pid) + "/exe").c_str(), path.data(), path.size());
-  return size <= 0 ? "" : std::string(path.data(), static_cast<std::size_t>(size));
-}
+std::string program_of(pid_t pid) { return procfs::link(procfs::path(pid, "exe")); }
 
 struct Guarded {
   pid_t tool, waiting;
@@ -64,10 +53,10 @@ struct Guarded {
 bool is_held(const Guarded& by, pid_t pid) {
   const pid_t tool = by.tool;
   for (const pid_t tid : threads_of(pid)) {
-    const auto status = read_file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/status");
+    const auto status = procfs::read(pid, tid, "status");
     if (!status) continue;
-    if (number_in(*status, "\nTracerPid:\t") == tool) return true;
-    const bool may_wait = pid == by.waiting || number_in(*status, "\nPPid:\t") == tool;
+    if (procfs::number(*status, "TracerPid") == tool) return true;
+    const bool may_wait = pid == by.waiting || procfs::number(*status, "PPid") == tool;
     if (may_wait && program_of(pid) == program_of(tool)) return true;
   }
   return false;

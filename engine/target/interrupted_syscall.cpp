@@ -19,6 +19,7 @@
 #include <string>
 
 #include "engine/base/fd.h"
+#include "engine/base/procfs.h"
 
 namespace uprobe::target {
 namespace {
@@ -94,14 +95,13 @@ bool shorten(const ProcessFiles& files, Registers& r, ResumedCall& call, Addr fr
 
 struct stat status_of(const ProcessFiles& files, std::uint64_t fd) {
   struct stat found {};
-  const std::string path = "/proc/" + std::to_string(files.pid()) + "/fd/" + std::to_string(static_cast<int>(fd));
+  const std::string path = procfs::path(files.pid(), "fd/") + std::to_string(static_cast<int>(fd));
   if (::stat(path.c_str(), &found) != 0) found.st_mode = 0;
   return found;
 }
 
 bool blocks(const ProcessFiles& files, std::uint64_t fd) {
-  const auto text =
-      read_file("/proc/" + std::to_string(files.pid()) + "/fdinfo/" + std::to_string(static_cast<int>(fd)));
+  const auto text = read_file(procfs::path(files.pid(), "fdinfo/") + std::to_string(static_cast<int>(fd)));
   const std::size_t at = text ? text->find("flags:\t") : std::string::npos;
   return at != std::string::npos && (std::strtoul(text->c_str() + at + 7, nullptr, 8) & O_NONBLOCK) == 0;
 }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engine/base/fd.h"
+#include "engine/base/procfs.h"
 #include "engine/target/target.h"
 
 namespace uprobe::target {
@@ -28,7 +29,7 @@ std::vector<ProcessEntry> list_processes() {
 std::vector<pid_t> children_of(pid_t pid) {
   std::vector<pid_t> children;
   for (const pid_t tid : threads_of(pid)) {
-    const auto list = read_file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/children");
+    const auto list = procfs::read(pid, tid, "children");
     if (!list) continue;
     const char *at = list->data(), *const end = at + list->size();
     for (pid_t child = 0; at < end; ++at) {
@@ -37,6 +38,11 @@ std::vector<pid_t> children_of(pid_t pid) {
     }
   }
   return children;
+}
+
+std::vector<pid_t> ids_of_thread(pid_t pid, pid_t tid) {
+  const auto status = procfs::read(pid, tid, "status");
+  return status ? namespace_ids(*status) : std::vector<pid_t>();
 }
 
 std::vector<pid_t> namespace_ids(std::string_view status) {

@@ -24,5 +24,7 @@ std::vector<pid_t> children_of(pid_t pid);
 // The ids of a task in each PID namespace that it is in, from the reader's inwards: of the text of its `status` file the line
 // "NSpid:\tOUTER\t...\tINNER" (proc(5)). Empty: there is no such line.
 std::vector<pid_t> namespace_ids(std::string_view status);
+// The same for a thread of a process. Empty: it has ended.
+std::vector<pid_t> ids_of_thread(pid_t pid, pid_t tid);
 
 }  // namespace uprobe::target

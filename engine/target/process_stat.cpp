@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "engine/base/fd.h"
+#include "engine/base/procfs.h"
 
 namespace uprobe::target {
 
@@ -24,7 +25,7 @@ std::optional<ProcessStat> parse_stat(std::string_view text) {
 }
 
 std::optional<ProcessStat> stat_of(pid_t pid) {
-  const auto text = read_file("/proc/" + std::to_string(pid) + "/stat");
+  const auto text = procfs::read(pid, "stat");
   return text ? parse_stat(*text) : std::nullopt;
 }
 

@@ -38,7 +38,7 @@ void bury(pid_t pid) {
 Error gone(int status) {
   return Error{.code = WIFSIGNALED(status) ? Code::killed : Code::system,
                .text = "the program ended before it started to run",
-               .err = WIFSIGNALED(status) ? WTERMSIG(status) : 0};
+               .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0};
 }
 
 // In the child, after fork: wait until we are traced, then become the program. Reports a failed execve to the parent.
@@ -122,7 +122,7 @@ Result<std::unique_ptr<PtraceTarget>> PtraceTarget::launch(const std::string& pa
 
 // It tells its user of a failed execve itself, and ends.
 Result<std::unique_ptr<PtraceTarget>> PtraceTarget::launch_waiting(pid_t pid, int line, const std::string& path) {
-  const Error ended{.code = Code::killed, .text = "the program ended before it started to run", .err = SIGKILL};
+  const Error ended{.code = Code::killed, .text = "the program ended before it started to run", .signal = SIGKILL};
   if (!await_number(line)) return ended;
   if (const Status seized = seize(pid); !seized) return seized.error().err == ESRCH ? ended : seized.error();
   send_order(line, {.path = path});
@@ -138,7 +138,7 @@ Result<std::unique_ptr<PtraceTarget>> PtraceTarget::stopped_at_exec(pid_t pid) {
     return files.error();
   }
   std::unique_ptr<PtraceTarget> target(new PtraceTarget(files.take()));
-  if (Status ready = target->prepare(); !ready) return ready.error();
+  RETURN_IF_ERROR(target->prepare());
   return target;
 }
 
@@ -150,7 +150,7 @@ Result<std::unique_ptr<PtraceTarget>> PtraceTarget::adopt(pid_t pid) {
   }
   std::unique_ptr<PtraceTarget> target(new PtraceTarget(files.take()));
   target->ours_ = false;
-  if (Status ready = target->prepare(); !ready) return ready.error();
+  RETURN_IF_ERROR(target->prepare());
   return target;
 }
 
@@ -186,11 +186,11 @@ Result<int> PtraceTarget::next_stop() {
 }
 
 Status PtraceTarget::prepare() {
-  if (auto stop = next_stop(); !stop) return stop.error();
+  RETURN_IF_ERROR(next_stop());
   if (::ptrace(PTRACE_GETREGS, pid(), nullptr, &registers_) != 0) return system_error("PTRACE_GETREGS", errno);
   if (::ptrace(PTRACE_GETSIGMASK, pid(), as_data(sizeof mask_), &mask_) != 0)
     return system_error("PTRACE_GETSIGMASK", errno);
-  if (Status built = return_path_.build(files_, registers_, mask_); !built) return built;
+  RETURN_IF_ERROR(return_path_.build(files_, registers_, mask_));
   // The way home restores the mask as well: the registers first.
   arch::ThreadRegisters r = registers_;
   return_path_.turn_back(r);
@@ -212,8 +212,8 @@ Result<std::int64_t> PtraceTarget::system_call(long number, const std::array<std
   return_path_.set_out(r);
   arch::set_call(r, number, a);
   if (::ptrace(PTRACE_SETREGS, pid(), nullptr, &r) != 0) return system_error("PTRACE_SETREGS", errno);
-  if (auto entry = next_stop(); !entry) return entry.error();
-  if (auto exit = next_stop(); !exit) return exit.error();
+  RETURN_IF_ERROR(next_stop());
+  RETURN_IF_ERROR(next_stop());
   if (::ptrace(PTRACE_GETREGS, pid(), nullptr, &r) != 0) return system_error("PTRACE_GETREGS", errno);
   return arch::result(r);
 }

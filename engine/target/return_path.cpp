@@ -28,9 +28,9 @@ Status ReturnPath::build(const ProcessFiles& files, const arch::ThreadRegisters&
   code_ = *vdso + arch::kElfPadding;
   frame_ = Addr{(arch::stack_pointer(registers) - kDistance) & ~std::uint64_t{15}};
   const ReturnFrame frame = arch::make_return_frame(registers, mask);
-  if (Status s = files.read(below_frame(), stack_before_.data(), stack_before_.size()); !s) return s;
-  if (Status s = files.write(frame_, &frame, sizeof frame); !s) return s;
-  if (Status s = files.read(code_, code_before_.data(), code_before_.size()); !s) return s;
+  RETURN_IF_ERROR(files.read(below_frame(), stack_before_.data(), stack_before_.size()));
+  RETURN_IF_ERROR(files.write(frame_, &frame, sizeof frame));
+  RETURN_IF_ERROR(files.read(code_, code_before_.data(), code_before_.size()));
   return files.write(code_, arch::kCallAndReturn.data(), arch::kCallAndReturn.size());
 }
 

@@ -11,11 +11,10 @@
 #include <string>
 
 #include "engine/base/fd.h"
+#include "engine/base/procfs.h"
 
 namespace uprobe::target {
 namespace {
-
-std::string folder_of(pid_t pid, pid_t tid) { return "/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid); }
 
 // "name   :   value"; null: there is no such line.
 const char* value_of(const std::string& text, const std::string& name) {
@@ -34,7 +33,7 @@ std::chrono::nanoseconds parse_time(const char* text) {
 
 // The processor is the 39th field, proc(5).
 int processor_of(pid_t pid, pid_t tid) {
-  const auto text = read_file(folder_of(pid, tid) + "/stat");
+  const auto text = procfs::read(pid, tid, "stat");
   const std::size_t end = text ? text->rfind(')') : std::string::npos;
   if (end == std::string::npos) return -1;
   std::istringstream fields(text->substr(end + 1));
@@ -54,7 +53,7 @@ std::optional<Sleep> look_at_oneself() {
 }  // namespace
 
 std::optional<Sleep> sleep_of(pid_t pid, pid_t tid) {
-  const auto text = read_file(folder_of(pid, tid) + "/sched");
+  const auto text = procfs::read(pid, tid, "sched");
   if (!text) return std::nullopt;
   const char* since = value_of(*text, "se.exec_start");
   const char* switches = value_of(*text, "nr_switches");
@@ -76,7 +75,7 @@ std::optional<std::chrono::nanoseconds> time_since(const Sleep& sleep) {
 }
 
 long call_under_way(pid_t pid, pid_t tid) {
-  const auto text = read_file(folder_of(pid, tid) + "/syscall");
+  const auto text = procfs::read(pid, tid, "syscall");
   if (!text || text->empty() || (*text)[0] < '0' || (*text)[0] > '9') return -1;
   return std::strtol(text->c_str(), nullptr, 10);
 }

@@ -27,6 +27,7 @@
 
 #include "arch/code/remote_call.h"
 #include "arch/code/return_frame.h"
+#include "engine/base/procfs.h"
 #include "engine/shared/agent_header.h"
 #include "engine/target/interrupted_syscall.h"
 #include "engine/target/process_stat.h"
@@ -106,12 +107,12 @@ Result<RemoteCallPlace> find_remote_call_place(const ProcessFiles& files) {
     return Error{.code = Code::refused, .text = "the program has no vDSO to make system calls in (vdso=0?)"};
   constexpr std::uint64_t kSectionOffset = offsetof(Elf64_Ehdr, e_shoff), kAlignment = 16;
   std::uint64_t offset = 0;
-  if (Status s = files.read(vdso->begin + kSectionOffset, &offset, sizeof offset); !s) return s.error();
+  RETURN_IF_ERROR(files.read(vdso->begin + kSectionOffset, &offset, sizeof offset));
   offset = (offset + kAlignment - 1) / kAlignment * kAlignment;
   if (offset == 0 || offset > vdso->end - vdso->begin || vdso->end - vdso->begin - offset < arch::kRemoteCallBytes)
     return Error{.code = Code::refused, .text = "the program's vDSO has no room to make system calls in"};
   std::vector<std::uint8_t> theirs(offset + arch::kRemoteCallBytes);
-  if (Status s = files.read(vdso->begin, theirs.data(), theirs.size()); !s) return s.error();
+  RETURN_IF_ERROR(files.read(vdso->begin, theirs.data(), theirs.size()));
   RemoteCallPlace place{vdso->begin + offset, {theirs.end() - arch::kRemoteCallBytes, theirs.end()}, false};
   const auto* ours = reinterpret_cast<const std::uint8_t*>(::getauxval(AT_SYSINFO_EHDR));
   if (ours == nullptr || !std::equal(theirs.begin(), theirs.end() - arch::kRemoteCallBytes, ours)) return place;
@@ -133,19 +134,16 @@ int await_change(pid_t tid) {
 }
 
 // The thread that calls it takes over the id of the first (fs/exec.c, de_thread): what is known of that one is of a dead one.
-Error in_execve() { return Error{.code = Code::refused, .text = "begins another program just now", .err = EBUSY}; }
+Error in_execve() {
+  return Error{.code = Code::refused, .text = "begins another program just now", .retry = Retry::soon};
+}
 
 Error failed(const char* what) { return errno == ESRCH ? ended() : system_error(what, errno); }
 
-bool is_traced(pid_t pid) {
-  const auto status = read_file("/proc/" + std::to_string(pid) + "/status");
-  return status && status->find("\nTracerPid:\t0\n") == std::string::npos;
-}
-
 bool is_zombie(pid_t pid, pid_t tid) {
-  const auto status = read_file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/status");
-  return !status || status->find("\nState:\tZ") != std::string::npos ||
-         status->find("\nState:\tX") != std::string::npos;
+  const auto status = procfs::read(pid, tid, "status");
+  const std::string_view state = status ? procfs::field(*status, "State").value_or("") : "X";
+  return state.starts_with('Z') || state.starts_with('X');
 }
 
 }  // namespace
@@ -158,18 +156,18 @@ Result<std::unique_ptr<StoppedProcess>> StoppedProcess::hold(pid_t pid, std::chr
   if (seen && seen->is_left) ::usleep(kHandlersMoment.count());
   std::unique_ptr<StoppedProcess> process(new StoppedProcess(files.take(), patience));
   process->look_at_sleepers();
-  if (Status held = process->hold_all(); !held) return held.error();
+  RETURN_IF_ERROR(process->hold_all());
   const auto stat = stat_of(pid);
   if (process->threads_.empty()) return stat && !has_ended(*stat) ? in_execve() : ended();
   // It may have called execve before it was stopped. The thread that did may have the first one's id now, and have no tracer.
-  if (!is_zombie(pid, pid) && !is_traced(pid)) return in_execve();
+  if (!is_zombie(pid, pid) && procfs::tracer_of(pid).value_or(0) == 0) return in_execve();
   auto now = ProcessFiles::open(pid);
   if (!now) return now.error();
   process->files_ = now.take();
   auto place = find_remote_call_place(process->files_);
   if (!place) return place.error();
   process->place_ = place->at, process->before_ = std::move(place->before);
-  if (Status home = process->await_others_remote_calls(); !home) return home.error();
+  RETURN_IF_ERROR(process->await_others_remote_calls());
   return process;
 }
 
@@ -182,7 +180,7 @@ Status StoppedProcess::hold_all() {
     if (!found) return found.error();
     if (!*found) undertaker_.reset();
     if (!*found) return ok();
-    if (Status stopped = await_stops(stopping, Clock::now() + patience_); !stopped) return stopped;
+    RETURN_IF_ERROR(await_stops(stopping, Clock::now() + patience_));
     if (!stopping.empty())
       return Error{.code = Code::refused,
                    .text = "thread " + std::to_string(stopping.front()) + " does not stop: it waits in the kernel"};
@@ -227,7 +225,7 @@ Result<bool> StoppedProcess::seize_new(std::vector<pid_t>& stopping) {
     ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr);
     found = true;
     // At once where it sleeps: if we were killed before, some waits would see EINTR.
-    if (Status stopped = await_stops(stopping, Clock::now() + kAtOnce); !stopped) return stopped.error();
+    RETURN_IF_ERROR(await_stops(stopping, Clock::now() + kAtOnce));
   }
   return found;
 }
@@ -252,8 +250,7 @@ Status StoppedProcess::await_stops(std::vector<pid_t>& stopping, Clock::time_poi
       }
       stopping.erase(stopping.begin() + static_cast<std::ptrdiff_t>(i));
       if (!stopped) std::erase(seized_, tid);
-      if (stopped)
-        if (Status taken = take_state(tid, WSTOPSIG(status) != SIGTRAP); !taken) return taken;
+      if (stopped) RETURN_IF_ERROR(take_state(tid, WSTOPSIG(status) != SIGTRAP));
     }
     if (stopping.empty() || Clock::now() > deadline) break;
     if (deadline - Clock::now() > kAtOnce)
@@ -304,7 +301,7 @@ Status StoppedProcess::await_others_remote_calls() {
         std::find_if(threads_.begin(), threads_.end(), [this](const Thread& t) { return is_in_remote_call(t); });
     if (away == threads_.end()) return ok();
     if (away->in_group_stop) break;
-    if (Status s = let_run(away->tid, kMoment); !s) return s;
+    RETURN_IF_ERROR(let_run(away->tid, kMoment));
   }
   return Error{.code = Code::refused, .text = "a thread does not come back from what a killed tool made it do"};
 }
@@ -325,14 +322,14 @@ arch::ThreadRegisters StoppedProcess::resume_frame() const {
 
 Status StoppedProcess::send(pid_t tid) {
   if (away_ == tid) return ok();
-  if (Status home = bring_home(); !home) return home;
+  RETURN_IF_ERROR(bring_home());
   is_changed_ = true;
   Thread* t = thread(tid);
   if (t == nullptr) return ended();
   leave_sequence(files_, tid, t->registers);
   const arch::RemoteCallCode code =
       arch::make_remote_call(arch::return_to(t->registers, t->mask, restart_of(t->registers)));
-  if (Status s = files_.write(place_, code.data(), code.size()); !s) return s;
+  RETURN_IF_ERROR(files_.write(place_, code.data(), code.size()));
   away_ = tid;
   is_at_rest_ = true;
   // The way home restores the mask as well: the registers first.
@@ -359,14 +356,14 @@ Status StoppedProcess::bring_home() {
   if (away_ == 0) return ok();
   const Thread own = *thread(away_);
   if (!is_at_rest_) {
-    if (Status s = put(resume_frame()); !s) return s;
+    RETURN_IF_ERROR(put(resume_frame()));
     if (::ptrace(PTRACE_INTERRUPT, away_, nullptr, nullptr) != 0 || ::ptrace(PTRACE_CONT, away_, nullptr, nullptr) != 0)
       return failed("ptrace");
-    if (Status s = await_rest(); !s) return s;
+    RETURN_IF_ERROR(await_rest());
   }
   std::uint64_t mask = own.mask;
   if (::ptrace(PTRACE_SETSIGMASK, away_, as_data(sizeof mask), &mask) != 0) return failed("PTRACE_SETSIGMASK");
-  if (Status s = put(own.registers); !s) return s;
+  RETURN_IF_ERROR(put(own.registers));
   away_ = 0;
   return ok();
 }
@@ -384,15 +381,14 @@ Result<int> StoppedProcess::next_stop() {
 }
 
 Result<std::int64_t> StoppedProcess::system_call(long number, const std::array<std::uint64_t, 6>& a) {
-  if (away_ == 0)
-    if (Status sent = send(threads_.front().tid); !sent) return sent.error();
+  if (away_ == 0) RETURN_IF_ERROR(send(threads_.front().tid));
   arch::ThreadRegisters r = resume_frame();
   arch::set_instruction_pointer(r, place_.value);
   arch::set_call(r, number, a);
   is_at_rest_ = false;
-  if (Status s = put(r); !s) return s.error();
-  if (auto entry = next_stop(); !entry) return entry.error();
-  if (auto exit = next_stop(); !exit) return exit.error();
+  RETURN_IF_ERROR(put(r));
+  RETURN_IF_ERROR(next_stop());
+  RETURN_IF_ERROR(next_stop());
   if (::ptrace(PTRACE_GETREGS, away_, nullptr, &r) != 0) return failed("PTRACE_GETREGS");
   return arch::result(r);
 }
@@ -401,7 +397,7 @@ Status StoppedProcess::await_done(Addr state) {
   const auto deadline = Clock::now() + kOrderPatience;
   while (Clock::now() < deadline) {
     std::uint32_t seen = 0;
-    if (Status s = files_.read(state, &seen, sizeof seen); !s) return s;
+    RETURN_IF_ERROR(files_.read(state, &seen, sizeof seen));
     if (seen != shared::kOrderGiven) return ok();
     int status = 0;
     const pid_t changed = take_change(away_, status, WNOHANG);
@@ -415,28 +411,27 @@ Status StoppedProcess::await_done(Addr state) {
 
 // The tool was stopped for longer than the thread waits.
 Status StoppedProcess::left_early() {
-  if (Status taken = take_state(std::exchange(away_, 0), false); !taken) return taken;
-  if (Status home = await_others_remote_calls(); !home) return home;
+  RETURN_IF_ERROR(take_state(std::exchange(away_, 0), false));
+  RETURN_IF_ERROR(await_others_remote_calls());
   return Error{.code = Code::refused,
                .text = "a thread has gone on by itself: this uprobe-run was stopped for too long"};
 }
 
 // No stop for each of its system calls: the thread says itself that it is done, and waits.
 Status StoppedProcess::run(Addr function, Addr order) {
-  if (away_ == 0)
-    if (Status sent = send(threads_.front().tid); !sent) return sent;
+  if (away_ == 0) RETURN_IF_ERROR(send(threads_.front().tid));
   arch::ThreadRegisters r = resume_frame();
   const auto entered = arch::enter_function(r, function.value, order.value, order.value, arch::instruction_pointer(r));
-  if (Status s = files_.write(Addr{entered.at}, &entered.word, sizeof entered.word); !s) return s;
-  if (Status s = put(r); !s) return s;
+  RETURN_IF_ERROR(files_.write(Addr{entered.at}, &entered.word, sizeof entered.word));
+  RETURN_IF_ERROR(put(r));
   is_at_rest_ = false;
   if (::ptrace(PTRACE_CONT, away_, nullptr, nullptr) != 0) return failed("PTRACE_CONT");
   const Addr state = order + offsetof(shared::AttachOrder, state);
-  if (Status done = await_done(state); !done) return done;
+  RETURN_IF_ERROR(await_done(state));
   if (::ptrace(PTRACE_INTERRUPT, away_, nullptr, nullptr) != 0) return failed("PTRACE_INTERRUPT");
-  if (Status stopped = await_rest(); !stopped) return stopped;
+  RETURN_IF_ERROR(await_rest());
   std::uint32_t seen = 0;
-  if (Status s = files_.read(state, &seen, sizeof seen); !s) return s;
+  RETURN_IF_ERROR(files_.read(state, &seen, sizeof seen));
   if (seen != shared::kOrderDone) return left_early();
   return put(resume_frame());
 }
@@ -461,7 +456,7 @@ Status StoppedProcess::let_run(pid_t tid, std::chrono::microseconds moment) {
   ::usleep(static_cast<useconds_t>(moment.count()));
   ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr);
   std::vector<pid_t> stopping{tid};
-  if (Status stopped = await_stops(stopping, Clock::now() + patience_); !stopped) return stopped;
+  RETURN_IF_ERROR(await_stops(stopping, Clock::now() + patience_));
   if (!stopping.empty()) return Error{.code = Code::refused, .text = "a thread does not stop again"};
   if (std::find(seized_.begin(), seized_.end(), tid) == seized_.end())
     std::erase_if(threads_, [tid](const Thread& t) { return t.tid == tid; });
@@ -513,7 +508,7 @@ Status StoppedProcess::let_out(pid_t tid, std::chrono::microseconds moment,
       return hold_all();
     }
     if (*stop >> 16 == PTRACE_EVENT_STOP) {
-      if (Status taken = take_state(tid, WSTOPSIG(*stop) != SIGTRAP); !taken) return taken;
+      RETURN_IF_ERROR(take_state(tid, WSTOPSIG(*stop) != SIGTRAP));
       return hold_all();
     }
     signal = WSTOPSIG(*stop) == kSyscallStop ? 0 : WSTOPSIG(*stop);
@@ -522,7 +517,7 @@ Status StoppedProcess::let_out(pid_t tid, std::chrono::microseconds moment,
     arch::ThreadRegisters registers{};
     if (::ptrace(PTRACE_GETREGS, tid, nullptr, &registers) != 0) return failed("PTRACE_GETREGS");
     if (!in_call || is_ours(arch::call_place(registers))) continue;
-    if (Status taken = take_call_back(tid, registers); !taken) return taken;
+    RETURN_IF_ERROR(take_call_back(tid, registers));
     request = PTRACE_CONT;
   }
 }

@@ -29,7 +29,7 @@ class StoppedProcess : public Target {
     std::optional<Sleep> sleep;       // that the stop has ended, in a call that would begin anew with all of its time
   };
 
-  // Code::refused where a thread cannot be stopped or seen through; EBUSY with it: it has begun another program meanwhile. The
+  // Code::refused where a thread cannot be stopped or seen through; Retry::soon: it is in an execve. The
   // process has been let go then, but for threads that have not stopped within `patience`: the end of the calling thread lets these
   // go. A parent in vfork does not stop before its child has gone on.
   static Result<std::unique_ptr<StoppedProcess>> hold(pid_t pid, std::chrono::milliseconds patience = kPatience);

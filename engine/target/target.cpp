@@ -11,6 +11,8 @@
 #include <cstring>
 #include <memory>
 
+#include "engine/base/procfs.h"
+
 namespace uprobe::target {
 
 Result<std::uint64_t> Target::call(Addr) {
@@ -29,7 +31,7 @@ Result<Addr> map_memory(Target& target, Addr at, std::uint64_t bytes, int protec
 
 std::vector<pid_t> threads_of(pid_t pid) {
   std::vector<pid_t> threads;
-  const std::string folder = "/proc/" + std::to_string(pid) + "/task";
+  const std::string folder = procfs::path(pid, "task");
   const std::unique_ptr<DIR, int (*)(DIR*)> tasks(::opendir(folder.c_str()), ::closedir);
   if (!tasks) return threads;
   while (const dirent* entry = ::readdir(tasks.get()))
@@ -37,29 +39,19 @@ std::vector<pid_t> threads_of(pid_t pid) {
   return threads;
 }
 
-namespace {
-
-pid_t number_in(const std::string& status, const std::string& name) {
-  const std::size_t at = status.find("\n" + name + ":\t");
-  return at == std::string::npos ? 0
-                                 : static_cast<pid_t>(std::strtol(status.c_str() + at + name.size() + 3, nullptr, 10));
-}
-
-}  // namespace
-
 pid_t parent_of(pid_t pid) {
-  const auto status = read_file("/proc/" + std::to_string(pid) + "/status");
-  return status ? number_in(*status, "PPid") : 0;
+  const auto status = procfs::read(pid, "status");
+  return status ? static_cast<pid_t>(procfs::number(*status, "PPid")) : 0;
 }
 
 bool is_own_child(pid_t pid) {
-  const auto status = read_file("/proc/" + std::to_string(pid) + "/status");
-  return status && number_in(*status, "PPid") == ::getpid() && number_in(*status, "Tgid") == pid;
+  const auto status = procfs::read(pid, "status");
+  return status && procfs::number(*status, "PPid") == ::getpid() && procfs::number(*status, "Tgid") == pid;
 }
 
 // The first thread may have ended: then the others have the memory.
 Result<ProcessFiles> ProcessFiles::open(pid_t pid) {
-  const std::string own = "/proc/" + std::to_string(pid);
+  const std::string own = procfs::path(pid);
   const auto open_in = [](const std::string& folder) {
     return Fd(::open((folder + "/mem").c_str(), O_RDWR | O_CLOEXEC));
   };

@@ -248,15 +248,14 @@ Status Area::Data::map_files() {
   auto file = make_file("uprobe-session", plan.live);
   auto live = LiveArea::make(plan);
   if (!file || !live) return file ? live.error() : file.error();
-  if (Status reserved = memory.reserve(plan.span()); !reserved) return reserved;
-  if (Status mapped = memory.map({.offset = 0, .length = plan.live, .file_offset = 0, .fd = file->get()}); !mapped)
-    return mapped;
+  RETURN_IF_ERROR(memory.reserve(plan.span()));
+  RETURN_IF_ERROR(memory.map({.offset = 0, .length = plan.live, .file_offset = 0, .fd = file->get()}));
   sealed = seal_plan(file->get());
   auto reading = for_reading(file->get());
   if (!reading) return reading.error();
   fd = reading.take();
   parts[0] = std::make_unique<LiveArea>(plan, live.take());
-  if (Status mapped = parts[0]->map_into(memory, plan.live); !mapped) return mapped;
+  RETURN_IF_ERROR(parts[0]->map_into(memory, plan.live));
   parts[0]->begin();
   part_count = 1;
   return ok();
@@ -269,11 +268,11 @@ Area::~Area() = default;
 
 // The files are fresh, so all rings are zero, which means empty.
 Result<Area> Area::create_private(const AreaSpec& spec) {
-  if (Status checked = check_spec(spec); !checked) return checked.error();
+  RETURN_IF_ERROR(check_spec(spec));
   Area area(std::make_unique<Data>(spec));
   Data& data = *area.data_;
   data.events.reserve(data.plan.event_room);
-  if (Status mapped = data.map_files(); !mapped) return mapped.error();
+  RETURN_IF_ERROR(data.map_files());
   for (const program::EventProgram* event : spec.events) data.write_event(*event);
   data.write_switches(spec);
   data.write_histograms(spec);
@@ -290,7 +289,7 @@ Result<std::size_t> Area::add_live() {
   auto file = LiveArea::make(data.plan);
   if (!file) return file.error();
   auto part = std::make_unique<LiveArea>(data.plan, file.take());
-  if (Status mapped = part->map_alone(); !mapped) return mapped.error();
+  RETURN_IF_ERROR(part->map_alone());
   part->keep_from_children();
   part->begin();
   const LiveArea& first = *data.parts[0];
@@ -330,7 +329,7 @@ bool Area::has_room(std::span<const program::EventProgram* const> programs) cons
 // Writes the counts last: the agent uses nothing beyond them.
 Status Area::add_event(const program::EventProgram& program) {
   Data& data = *data_;
-  if (Status size = check_size(program); !size) return size;
+  RETURN_IF_ERROR(check_size(program));
   const program::EventProgram* const one = &program;
   if (!has_room({&one, 1})) return limit_error("the session has no room for further events");
   data.write_event(program);

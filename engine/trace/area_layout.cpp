@@ -110,8 +110,7 @@ Status check_spec(const AreaSpec& spec) {
   if (spec.cpu_ring_count > spec.ring_count) return limit_error("more CPU rings than rings");
   if (spec.events.size() + spec.more_events > shared::kMaxEvents)
     return limit_error("more than " + std::to_string(shared::kMaxEvents) + " events");
-  for (const program::EventProgram* event : spec.events)
-    if (Status size = check_size(*event); !size) return size;
+  for (const program::EventProgram* event : spec.events) RETURN_IF_ERROR(check_size(*event));
   if (AreaLayout(spec).data > std::numeric_limits<std::uint32_t>::max())
     return limit_error("the programs of all events together are too large");
   return ok();
@@ -131,7 +130,7 @@ Status size_file(int fd, std::uint64_t bytes) {
 Result<Fd> make_file(const char* name, std::uint64_t bytes) {
   Fd memfd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memfd) return system_error("memfd_create", errno);
-  if (Status sized = size_file(memfd.get(), bytes); !sized) return sized.error();
+  RETURN_IF_ERROR(size_file(memfd.get(), bytes));
   return memfd;
 }
 

@@ -23,14 +23,14 @@ Status LiveArea::map_into(Reservation& memory, std::uint64_t at) {
   inode_ = status.st_ino;
   for (MapStep step : map_steps()) {
     step.offset += at - layout_.live;
-    if (Status mapped = memory.map(step); !mapped) return mapped;
+    RETURN_IF_ERROR(memory.map(step));
   }
   begin_ = memory.base() + at;
   return ok();
 }
 
 Status LiveArea::map_alone() {
-  if (Status reserved = own_.reserve(layout_.live_span()); !reserved) return reserved;
+  RETURN_IF_ERROR(own_.reserve(layout_.live_span()));
   return map_into(own_, 0);
 }
 

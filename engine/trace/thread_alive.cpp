@@ -9,6 +9,7 @@
 #include <string>
 
 #include "engine/base/fd.h"
+#include "engine/base/procfs.h"
 
 namespace uprobe::trace {
 
@@ -16,7 +17,7 @@ bool thread_is_alive(std::uint32_t tid) {
   const auto task = static_cast<pid_t>(tid);
   if (task <= 0) return false;
   if (::getpgid(task) < 0 && errno == ESRCH) return false;
-  const Result<std::string> stat = read_file("/proc/" + std::to_string(tid) + "/stat", 4096);
+  const Result<std::string> stat = read_file(procfs::path(tid, "stat"), 4096);
   if (!stat) return true;
   // "TID (NAME) STATE ...", where the name may contain anything.
   const std::size_t end = stat->rfind(')');

@@ -70,7 +70,7 @@ Result<Copy> displace_window(Bytes window, Addr from, Addr to, Addr next) {
     const bool is_last = insn.length == code.size();
     auto part = is_last ? make_copy(code, from + at, here, next) : copy_part(code, insn, from + at, here);
     if (!part) return part.error();
-    if (Status status = append(whole, *part); !status) return status.error();
+    RETURN_IF_ERROR(append(whole, *part));
     at += insn.length;
   }
   return whole;

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+#include "engine/base/procfs.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <climits>
+
+#include "engine/base/fd.h"
+
+namespace uprobe::procfs {
+
+std::string path(pid_t pid) { return "/proc/" + std::to_string(pid); }
+
+std::string path(pid_t pid, std::string_view file) { return path(pid).append("/").append(file); }
+
+std::string path(pid_t pid, pid_t tid, std::string_view file) {
+  return path(pid, "task/").append(std::to_string(tid)).append("/").append(file);
+}
+
+Result<std::string> read(pid_t pid, std::string_view file) { return read_file(path(pid, file)); }
+
+Result<std::string> read(pid_t pid, pid_t tid, std::string_view file) { return read_file(path(pid, tid, file)); }
+
+std::string link(const std::string& path) {
+  std::array<char, PATH_MAX> text{};
+  const ssize_t size = ::readlink(path.c_str(), text.data(), text.size());
+  return size <= 0 ? std::string() : std::string(text.data(), static_cast<std::size_t>(size));
+}
+
+std::string name_of(pid_t pid) {
+  const auto name = read(pid, "comm");
+  return name && !name->empty() ? name->substr(0, name->size() - 1) : std::string();
+}
+
+std::string called(pid_t pid) {
+  const std::string name = name_of(pid);
+  return "process " + std::to_string(pid) + (name.empty() ? name : " (" + name + ")");
+}
+
+std::optional<std::string_view> field(std::string_view status, std::string_view name) {
+  while (!status.empty()) {
+    const std::string_view line = status.substr(0, status.find('\n'));
+    if (line.size() >= name.size() + 2 && line.starts_with(name) && line.substr(name.size(), 2) == ":\t")
+      return line.substr(name.size() + 2);
+    status.remove_prefix(line.size() == status.size() ? line.size() : line.size() + 1);
+  }
+  return std::nullopt;
+}
+
+long number(std::string_view status, std::string_view name) {
+  long value = 0;
+  if (const auto text = field(status, name)) std::from_chars(text->data(), text->data() + text->size(), value);
+  return value;
+}
+
+std::optional<pid_t> tracer_of(pid_t pid) {
+  const auto status = read(pid, "status");
+  if (!status) return std::nullopt;
+  return static_cast<pid_t>(number(*status, "TracerPid"));
+}
+
+}  // namespace uprobe::procfs

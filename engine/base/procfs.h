@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+// Reading /proc: paths, links, names, and the fields of status files (proc(5)). Every answer is that of one moment: the process may
+// have ended, and its number may have passed to another one.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "engine/base/result.h"
+
+namespace uprobe::procfs {
+
+// "/proc/PID", "/proc/PID/FILE", "/proc/PID/task/TID/FILE".
+std::string path(pid_t pid);
+std::string path(pid_t pid, std::string_view file);
+std::string path(pid_t pid, pid_t tid, std::string_view file);
+
+// The whole of a file of a process, or of one of its threads.
+Result<std::string> read(pid_t pid, std::string_view file);
+Result<std::string> read(pid_t pid, pid_t tid, std::string_view file);
+
+// The target of a symbolic link; empty: it cannot be read.
+std::string link(const std::string& path);
+
+// The name of a process or thread (comm); empty: there is no such process, or it has no name.
+std::string name_of(pid_t pid);
+
+// "process 12 (zsh)", or "process 12" where it has no name.
+std::string called(pid_t pid);
+
+// The value of a line "NAME:\tVALUE" of a status file; nothing where there is no such line. It refers to `status`.
+std::optional<std::string_view> field(std::string_view status, std::string_view name);
+// The decimal number that the value begins with; 0 where there is no such line.
+long number(std::string_view status, std::string_view name);
+
+// The tracer of a process's first thread. 0: it has none; nothing: the process cannot be read, and may have one.
+std::optional<pid_t> tracer_of(pid_t pid);
+
+}  // namespace uprobe::procfs
