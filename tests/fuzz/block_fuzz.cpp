@@ -12,7 +12,7 @@
 #include "engine/patch/disarm.h"
 #include "engine/process/block.h"
 #include "engine/shared/trampoline.h"
-#include "tests/control/fake_target.h"
+#include "tests/arm/fake_target.h"
 #include "tests/fuzz/driver.h"
 
 namespace {

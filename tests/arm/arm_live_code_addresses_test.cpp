@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/arm/live_code_addresses.h"
-#include "tests/control/fake_target.h"
+#include "tests/arm/fake_target.h"
 
 namespace uprobe::test {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "engine/process/block.h"
 #include "engine/process/block_check.h"
-#include "tests/control/fake_target.h"
+#include "tests/arm/fake_target.h"
 
 namespace uprobe::test {
 namespace {

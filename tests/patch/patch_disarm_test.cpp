@@ -12,7 +12,7 @@
 #include "engine/patch/disarm.h"
 #include "engine/process/block.h"
 #include "engine/process/processes.h"
-#include "tests/control/fake_target.h"
+#include "tests/arm/fake_target.h"
 
 namespace uprobe::test {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "engine/arm/armer.h"
 #include "engine/arm/sequence_search.h"
-#include "tests/control/fake_target.h"
+#include "tests/arm/fake_target.h"
 
 namespace uprobe::test {
 namespace {

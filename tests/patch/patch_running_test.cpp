@@ -7,7 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "tests/control/patch_subject.h"
+#include "tests/patch/patch_subject.h"
 
 namespace uprobe::test {
 namespace {

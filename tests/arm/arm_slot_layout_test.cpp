@@ -5,7 +5,7 @@
 #include "arch/code/trampoline.h"
 #include "engine/arm/slot_layout.h"
 #include "engine/shared/trampoline.h"
-#include "tests/control/fake_target.h"
+#include "tests/arm/fake_target.h"
 
 namespace uprobe::test {
 namespace {

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "engine/arm/armer.h"
-#include "tests/control/fake_target.h"
+#include "tests/arm/fake_target.h"
 
 namespace uprobe::test {
 namespace {
