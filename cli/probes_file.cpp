@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <string_view>
+#include <utility>
 
 #include "engine/base/fd.h"
 #include "engine/base/text.h"
+#include "engine/spec/parse.h"
 
 namespace uprobe::cli {
 
@@ -30,17 +32,6 @@ Result<std::string> read_descriptor(int fd) {
   }
 }
 
-// Lines of tracefs files end with \n; a mail program or editor may have made it \r\n.
-std::string_view without_return(std::string_view line) {
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  return line;
-}
-
-bool is_blank_or_comment(std::string_view line) {
-  const std::size_t first = line.find_first_not_of(" \t\f\v");
-  return first == std::string_view::npos || line[first] == '#';
-}
-
 // An empty file is an empty write.
 void add_lines(Definitions& into, std::string_view text, const std::string& name, const std::string& object) {
   if (is_all_blank(text)) {
@@ -48,13 +39,9 @@ void add_lines(Definitions& into, std::string_view text, const std::string& name
     into.places.push_back(name);
     return;
   }
-  for (std::size_t number = 1; !text.empty(); ++number) {
-    const std::size_t end = text.find('\n');
-    const std::string_view line = without_return(text.substr(0, end));
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    if (is_blank_or_comment(line)) continue;
-    into.list.push_back({.text = std::string(line), .default_object = object});
-    into.places.push_back(name + ":" + std::to_string(number));
+  for (spec::NumberedLine& line : spec::split_definitions(text)) {
+    into.list.push_back({.text = std::move(line.text), .default_object = object});
+    into.places.push_back(name + ":" + std::to_string(line.number));
   }
 }
 

@@ -173,6 +173,12 @@ void note_everything(shared::ProcessBlock& head, Addr abort) {
                                .late = 0};
 }
 
+// Whether the consumer is one of several that follow a function together: its exits, and the entry that they need.
+bool follows_function(const shared::Consumer& consumer) {
+  const auto kind = static_cast<shared::ConsumerKind>(consumer.kind);
+  return kind == shared::ConsumerKind::exit || kind == shared::ConsumerKind::note;
+}
+
 }  // namespace
 
 const char* reason_barred(const Armer::Work& work, const target::Mapping& m, Addr begin, Addr end) {
@@ -227,14 +233,11 @@ Status Armer::take_barred(Barring& barring, BarredStep step, const std::set<std:
   for (const std::uint32_t i : probes)
     for (const shared::Consumer& c : block.list_of(i)) {
       events.insert(c.event);
-      const auto kind = static_cast<shared::ConsumerKind>(c.kind);
-      if (kind == shared::ConsumerKind::exit || kind == shared::ConsumerKind::note) functions.insert(c.event);
+      if (follows_function(c)) functions.insert(c.event);
     }
   note_barred(barring, step, events);
   const auto stays = [&](std::uint32_t point, const shared::Consumer& c) {
-    const auto kind = static_cast<shared::ConsumerKind>(c.kind);
-    const bool is_part = kind == shared::ConsumerKind::exit || kind == shared::ConsumerKind::note;
-    return probes.count(point) == 0 && (!is_part || functions.count(c.event) == 0);
+    return probes.count(point) == 0 && (!follows_function(c) || functions.count(c.event) == 0);
   };
   RETURN_IF_ERROR(strip(barring.target, block, stays));
   // Probes that have no consumers left are still armed.

@@ -18,10 +18,9 @@ class Formatter {
   Formatter& operator=(const Formatter&) = delete;
   virtual ~Formatter() = default;
 
-  // Called before the first record, and after the last one.
+  // Called before the first record.
   virtual void header(Buffer& out) = 0;
   virtual void append(const trace::EventRecord& record, std::string_view comm, Buffer& out) = 0;
-  virtual void footer(Buffer& out) { static_cast<void>(out); }
 };
 
 }  // namespace uprobe::format
