@@ -73,9 +73,9 @@ Result<Requester> find_requester(const trace::Area& area, const Member& process,
 
 pid_t process_called(const trace::Area& area, const Requester& requester, pid_t id) {
   struct stat status {};
-  const std::size_t depth = ids_of(requester.pid, requester.pid).size();
+  const std::size_t depth = ids_of_thread(requester.pid, requester.pid).size();
   const pid_t same = process_of_thread(id);
-  if (same != 0 && depth == ids_of(::getpid(), ::getpid()).size()) return open_member(area, same) ? same : 0;
+  if (same != 0 && depth == ids_of_thread(::getpid(), ::getpid()).size()) return open_member(area, same) ? same : 0;
   if (::fstat(area.fd(), &status) != 0) return 0;
   for (const pid_t pid : processes_mapping(status.st_ino))
     if (has_thread_called(pid, id, depth) && open_member(area, pid)) return pid;
