@@ -21,8 +21,8 @@ class Beside(harness.TestCase):
     def setUp(self):
         super().setUp()
         oracle.require()
-        source = os.path.join(harness.Options.source, "tests", "e2e", "fixtures", "beside.c")
-        self.program = self.path("beside")
+        source = os.path.join(harness.Options.source, "tests", "e2e", "fixtures", "foreign_breakpoints.c")
+        self.program = self.path("program")
         subprocess.run([harness.need("gcc"), "-O1", "-no-pie", "-o", self.program, source], check=True)
         self.file = Elf(self.program)
         self.definitions = [f"p:{name} {self.program}:{name}" for name in FUNCTIONS]

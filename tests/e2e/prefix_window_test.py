@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Jumps that begin before the probed place, in the instructions that lead to it (approach/places.c has such places, compiled
+"""Jumps that begin before the probed place, in the instructions that lead to it (prefix_window/places.c has such places, compiled
 here): every hit is counted, with the registers that a breakpoint shows, also while the jump comes, goes or becomes an int3."""
 import os
 import random
@@ -10,7 +10,7 @@ import tempfile
 
 import harness
 
-SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "approach", "places.c")
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prefix_window", "places.c")
 ARGUMENTS = "%ax %cx %dx %di %r8 %r9 %flags +0(%si):u64"
 ALL_FLAGS = 0x8d5  # without RF and IF, which the kernel sets at will
 
