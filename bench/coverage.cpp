@@ -77,7 +77,7 @@ struct Report {
 };
 
 bool is_listed(const plan::Window& window, const std::string& listed) {
-  return window.kind == plan::WindowKind::approach ? listed == "front" : window.text() == listed;
+  return window.kind == plan::WindowKind::prefix_window ? listed == "front" : window.text() == listed;
 }
 
 double percent(std::size_t part, std::size_t whole) {
