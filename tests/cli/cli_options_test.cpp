@@ -141,7 +141,7 @@ TEST(CliOptions, MistakesInWords) {
       {{"--comm", ""}, "--comm: the name is empty"},
       {{"--object="}, "--object: the file's name is empty"},
       {{"--comm=0123456789abcdef"},
-       "--comm: no process is called '0123456789abcdef': the kernel keeps 15 bytes of a name | "
+       "--comm: no process can have the name '0123456789abcdef': the kernel keeps 15 bytes of a name | "
        "--comm='0123456789abcde'"},
       {{"--control=1", "--list", "--comm=a"}, "--control changes a session: it attaches to no process"},
       {{"--exce", "f"}, "unknown option '--exce' | did you mean '--exec'?"},

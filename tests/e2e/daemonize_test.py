@@ -353,7 +353,7 @@ class Lifetimes(Beside):
         harness.wait_until(tools, "the tool")
         os.kill(tools()[0], signal.SIGKILL)
         out, said = program.communicate(timeout=harness.TIMEOUT)
-        self.assertEqual((program.returncode, out, said), (125, b"", b"uprobe-run: the tool has ended, and nothing was started\n"))
+        self.assertEqual((program.returncode, out, said), (125, b"", b"uprobe-run: the tool has ended; the program was not started\n"))
 
     def test_the_tool_is_stopped(self):
         program = self.echoing()

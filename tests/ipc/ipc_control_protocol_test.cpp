@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Commands and replies pass a socket unchanged; other bytes are recognised as such.
-#include "engine/ipc/control_protocol.h"
-
 #include <gtest/gtest.h>
+
+#include "engine/ipc/control_protocol.h"
 
 namespace uprobe::test {
 namespace {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Messages between tools on one target pass a socket unchanged; other bytes are recognised as such.
-#include "engine/ipc/peer_protocol.h"
-
 #include <gtest/gtest.h>
 
+#include "engine/ipc/peer_protocol.h"
 #include "engine/ipc/record_queue.h"
 
 namespace uprobe::test {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Messages between a process and its self-attach tracer pass unchanged; other bytes are recognised as such.
-#include "engine/ipc/self_attach_protocol.h"
-
 #include <gtest/gtest.h>
+
+#include "engine/ipc/self_attach_protocol.h"
 
 namespace uprobe::test {
 namespace {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Trace text: each kind of value from a hand-made payload against the exact line.
-#include "engine/output/text.h"
-
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -9,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/output/text.h"
 #include "engine/shared/session_area.h"
 
 namespace uprobe::format {

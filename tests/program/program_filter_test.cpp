@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Filters beyond the recorded ones: precedence against a second evaluation, globs, CPU lists, refused lists, and lists of tests
 // without verification.
-#include "engine/program/filter.h"
-
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -11,6 +9,7 @@
 
 #include "engine/program/compile.h"
 #include "engine/program/cpu_list.h"
+#include "engine/program/filter.h"
 #include "engine/program/verify.h"
 #include "engine/spec/function_event.h"
 #include "engine/spec/parse.h"

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 // `hist` triggers: parsing, printing, and the places of carets.
-#include "engine/program/histogram.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "engine/program/compile.h"
+#include "engine/program/histogram.h"
 #include "engine/program/trigger.h"
 #include "engine/spec/parse.h"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Answers of the confined reader of debug information: whole and usable, or refused.
-#include "engine/resolve/debug_protocol.h"
-
 #include <gtest/gtest.h>
 
 #include <climits>
+
+#include "engine/resolve/debug_protocol.h"
 
 namespace uprobe {
 namespace {

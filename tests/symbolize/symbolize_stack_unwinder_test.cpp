@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Stacks from the bytes after a record: by tables, by frame pointers, by both, and from bytes that make no sense.
-#include "engine/symbolize/stack_unwinder.h"
-
 #include <elf.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <map>
 #include <random>
+
+#include "engine/symbolize/stack_unwinder.h"
 
 namespace uprobe {
 namespace {
