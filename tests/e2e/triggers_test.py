@@ -197,9 +197,9 @@ class Names(harness.TestCase):
     def test_where_a_filter_forbids_to_ask(self):
         words = ("self=worker", "hit=1", "filter", "hit=2", "other=w", "hit=3")
         self.assertEqual(self.recorded(words, "--trigger=disable_event:t:e if n > 1 && comm ~ \"w*\""), "123")
-        self.assertRegex(self.summary, r"t/e .*: 3 hits, 2 triggers could not read at comm \(seccomp filter\) or common_pid \(PID namespace\)\n")
+        self.assertRegex(self.summary, r"t/e .*: 3 hits, 2 triggers could not read comm \(seccomp filter\) or common_pid \(PID namespace\)\n")
         self.assertEqual(self.recorded(words, "--trigger=disable_event:t:e if n > 2 && comm ~ \"w*\""), "123")
-        self.assertRegex(self.summary, r", 1 trigger could not read at comm")
+        self.assertRegex(self.summary, r", 1 trigger could not read comm")
         self.assertEqual(self.recorded(words, "--trigger=traceoff if n == 2 || comm == \"x\""), "12", "the name does not matter")
         self.recorded(words, "--trigger=stacktrace if comm == \"worker\"")
         self.assertEqual(len(re.findall("<user stack trace>", self.text)), 1)
