@@ -100,6 +100,7 @@ class ArgumentParser {
   Status fit_vector(const TypedBody& parts, const Fetch& fetch);
   Status join(const TypedBody& parts, Fetch& fetch);
   Status join_string(const TypedBody& parts, Fetch& fetch);
+  Status follow_value(const TypedBody& parts, Fetch& fetch);
   Status join_bitfield(const TypedBody& parts, Fetch& fetch);
   Status join_array(const TypedBody& parts, Fetch& fetch);
 
@@ -129,7 +130,7 @@ Result<Argument> ArgumentParser::parse(std::uint32_t& fixed_bytes) {
   fixed_bytes += fixed_size(argument_);
   if (fixed_bytes > shared::kMaxFixedArguments) return blame(fetch->blame_offset, message::kEventTooBig, E2BIG);
   RETURN_IF_ERROR(join(*parts, *fetch));
-  if (fetch->has_word_2009) argument_.body = modern_body(body);
+  if (fetch->has_word_2009) argument_.body = modern_body(argument_.body);
   argument_.steps = std::move(fetch->steps);
   argument_.memory_offset = fetch->memory_offset;
   argument_.entry = std::move(fetch->entry);
@@ -214,7 +215,7 @@ Status ArgumentParser::join(const TypedBody& parts, Fetch& fetch) {
 Status ArgumentParser::join_string(const TypedBody& parts, Fetch& fetch) {
   switch (fetch.yield) {
     case Yield::value:
-      return blame(fetch.blame_offset + parts.type_offset, message::kNeedMemory);
+      return follow_value(parts, fetch);
     case Yield::variable:
       return ok();
     case Yield::comm:
@@ -232,6 +233,25 @@ Status ArgumentParser::join_string(const TypedBody& parts, Fetch& fetch) {
   const bool is_address = fetch.yield == Yield::memory || fetch.yield == Yield::user_memory;
   if (is_address && argument_.count == 0) return ok();
   if (++fetch.slot == kKernelEndSlot) return blame(fetch.blame_offset, message::kTooDeep, E2BIG);
+  return ok();
+}
+
+// "%di:string" is "+0(%di):string", and is listed as that, which kernels take. Only registers, words of the stack and what a
+// return keeps of them are addresses.
+Status ArgumentParser::follow_value(const TypedBody& parts, Fetch& fetch) {
+  const StepKind source = fetch.entry ? fetch.entry->steps.front().kind : fetch.steps.front().kind;
+  const bool is_number = source == StepKind::latency || source == StepKind::thread || source == StepKind::vector;
+  const std::string memory = "+0(" + std::string(parts.fetch) + "):" + std::string(parts.type.value_or(""));
+  if (is_number || argument_.count != 0 || context_.strict) {
+    Error error = blame(fetch.blame_offset + parts.type_offset, message::kNeedMemory);
+    if (!is_number && argument_.count == 0) error.help = "'" + memory + "' is the string that it points to";
+    return error;
+  }
+  if (fetch.register_bytes != 8) return blame(0, message::kPartOfAddress);
+  if (++fetch.slot == kKernelEndSlot) return blame(fetch.blame_offset, message::kTooDeep, E2BIG);
+  fetch.yield = Yield::memory;
+  argument_.sink = Sink::memory;
+  argument_.body = memory;
   return ok();
 }
 

@@ -174,7 +174,7 @@ Result<Fetch> FetchParser::parse_retval(std::string_view text) {
   return fetch;
 }
 
-// A stack word is a value, not memory: all 8 bytes are read, whatever the type, and it cannot be a string.
+// A stack word is a value, not memory: all 8 bytes are read, whatever the type.
 Result<Fetch> FetchParser::parse_stack(std::string_view text) {
   const std::string_view number = text.substr(6);
   if (number.empty()) return register_fetch(shared::Reg::sp);

@@ -2,6 +2,7 @@
 """Definitions beyond the kernel's: patterns of functions, data by symbol, parts of registers, deletions in a
 file of definitions. Each in a run, by the values that it prints, and in the output of --check.
 """
+import os
 import re
 import subprocess
 
@@ -151,6 +152,34 @@ class Strings(Definitions):
     def test_constant_strings_print(self):
         seen = self.trace(f'p:e {self.subject}:take_node s=\\"here" n=\\42:u8 c=$comm')
         self.assertEqual(seen.hits[0].arguments, 's="here" n=42 c="subject"')
+
+    def test_values_point_to_them(self):
+        """take_text("round 0 of the test", 19)"""
+        text = '"round 0 of the test"'
+        for tier in ("--tier=auto", "--tier=int3"):
+            with self.subTest(tier=tier):
+                seen = self.trace(f"p:e {self.subject}:take_text $arg1:string b=%rdi:ustring c=$arg2:string d=+0(%di):string",
+                                  f"r:back {self.subject}:take_text $entry_arg1:string n=$retval:string", options=[tier])
+                self.assertEqual([hit.arguments for hit in seen.hits],
+                                 [f"arg1={text} b={text} c=(fault) d={text}", f"arg1={text} n=(fault)"])
+        libc = harness.libc_of("/bin/pwd")
+        seen = harness.run_tool([f"r:cwd {libc}:getcwd $retval:string"], ["/bin/pwd", "-P"])
+        self.assertEqual([hit.arguments for hit in seen.hits], [f'arg1="{os.getcwd()}"'])
+
+    def test_a_string_of_a_value_is_listed_as_kernels_take_it(self):
+        self.assertEqual(self.listing("-p", f"p:g/e {self.subject}:0x1000 %di:string"),
+                         [f"p:g/e {self.subject}:0x0000000000001000 arg1=+0(%di):string"])
+        code, out, err = ask("--check", "--strict", "-p", f"p:g/e {self.subject}:0x1000 name=%di:string")
+        lines = err.splitlines()
+        self.assertEqual((code, out, lines[0]), (125, "", "uprobe-run: -p: String accepts only memory argument"))
+        self.assertEqual(lines[1][lines[2].index("^"):], "string")
+        self.assertEqual(lines[3].strip(), "'+0(%di):string' is the string that it points to")
+
+    def test_numbers_point_to_none(self):
+        self.assertEqual(self.refusal(f"p:e {self.subject}:take_text %edi:string"),
+                         ("A part of a register is no address", "%edi:string"))
+        self.assertEqual(self.refusal(f"r:e {self.subject}:take_text $latency:string"),
+                         ("String accepts only memory argument", "string"))
 
 
 class Files(Definitions):

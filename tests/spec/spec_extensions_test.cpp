@@ -154,6 +154,44 @@ TEST(Extensions, ReturnsLookBackToTheEntry) {
   EXPECT_EQ(parsed("r /b/x:f $latency:x64").arguments[0].kind, Kind::hex);
 }
 
+// A value of a string's type is the address of the string, and is listed as kernels take it.
+TEST(Extensions, StringsOfValuesAreWhatTheyPointTo) {
+  const struct {
+    const char *value, *memory;
+  } same[] = {{"p %di:string", "p +0(%di):string"},
+              {"p n=%rsi:ustring", "p n=+0(%rsi):ustring"},
+              {"p $arg1:string", "p +0($arg1):string"},
+              {"p $stack1:string", "p +0($stack1):string"},
+              {"r $retval:string", "r +0($retval):string"},
+              {"r $entry_arg2:string", "r +0($entry_arg2):string"},
+              {"r entry(+8(%di)):string", "r +0(entry(+8(%di))):string"}};
+  for (const auto& [value, memory] : same) {
+    const auto at_f = [](std::string text) { return parsed(text.replace(1, 1, " /b/x:f ")); };
+    const ProbeSpec a = at_f(value), b = at_f(memory);
+    EXPECT_EQ(listing(a), listing(b)) << value;
+    ASSERT_EQ(a.arguments[0].steps.size(), b.arguments[0].steps.size()) << value;
+    EXPECT_EQ(a.arguments[0].sink, Sink::memory) << value;
+    EXPECT_EQ(a.arguments[0].memory_offset, 0u) << value;
+    const auto noted = [](const ProbeSpec& spec) {
+      return spec.arguments[0].entry ? spec.arguments[0].entry->size : 0;
+    };
+    EXPECT_EQ(noted(a), noted(b)) << value;
+  }
+  EXPECT_EQ(read_2009("p /b/x:f a1:string a6:string"), "arg1=+0($arg2):string arg2=+0($stack1):string ");
+}
+
+TEST(Extensions, WhatPointsToNoString) {
+  for (const char* number : {"$latency", "$nspid", "%xmm0", "entry(%xmm0)"})
+    EXPECT_NE(error("r /b/x:f " + std::string(number) + ":string").find("String accepts only memory argument"),
+              std::string::npos)
+        << number;
+  EXPECT_EQ(error("p /b/x:f %di:string[2]"), "13: String accepts only memory argument");
+  EXPECT_EQ(error("p /b/x:0x1 n=%di:string", true), "17: String accepts only memory argument");
+  const auto strict = parse_definition("p /b/x:0x1 n=%di:string", {.strict = true, .file_check = any_file});
+  EXPECT_EQ(strict.error().help, "'+0(%di):string' is the string that it points to");
+  EXPECT_EQ(parse_definition("p /b/x:0x1 %di:string[2]", {.strict = true, .file_check = any_file}).error().help, "");
+}
+
 TEST(Extensions, WhatTheEntryIsNotAskedFor) {
   EXPECT_EQ(error("p /b/x:f $latency"), "9: $latency is not available on probe");
   EXPECT_EQ(error("p /b/x:f entry(%di)"), "9: Only a return probe looks back to the entry");
@@ -165,7 +203,6 @@ TEST(Extensions, WhatTheEntryIsNotAskedFor) {
   EXPECT_EQ(error("r /b/x:f entry(entry(%di))"), "15: Only a return probe looks back to the entry");
   EXPECT_EQ(error("r /b/x:f entry(%di"), "18: Dereference brace is not closed");
   EXPECT_EQ(error("r /b/x:f entry(%di)8"), "19: Nothing may follow the closing brace");
-  EXPECT_EQ(error("r /b/x:f entry(%di):string"), "20: String accepts only memory argument");
   EXPECT_EQ(error("r /b/x:f $entry_arg7"), "15: Invalid argument number");
   EXPECT_EQ(error("r /b/x:f $latencies"), "9: Invalid $-variable specified");
 }
@@ -181,7 +218,8 @@ TEST(Extensions, WhatNoPartOfARegisterCanBe) {
     EXPECT_EQ(error("p /b/x:f " + std::string(bad)), "9: Invalid register name") << bad;
   EXPECT_EQ(error("p /b/x:f %edi:u64"), "14: The type is wider than the part of the register");
   EXPECT_EQ(error("p /b/x:f a=%dil:x16"), "16: The type is wider than the part of the register");
-  EXPECT_EQ(error("p /b/x:f %edi:string"), "14: String accepts only memory argument");
+  EXPECT_EQ(error("p /b/x:f %edi:string"), "9: A part of a register is no address");
+  EXPECT_EQ(error("r /b/x:f entry(%edi):string"), "9: A part of a register is no address");
   EXPECT_EQ(error("p /b/x:f +8(%edi)"), "12: A part of a register is no address");
   EXPECT_EQ(error("p /b/x:f +8(-4(%r8d)):u8"), "15: A part of a register is no address");
 }
