@@ -47,9 +47,10 @@ bool is_used(std::string_view name, const std::vector<Argument>& earlier) {
   return false;
 }
 
-// The last name in "p->next->len", if it can be an argument's name.
+// The last name in "p->next->len", if it can be an argument's name; "latency".
 std::string name_of_variable(std::string_view body, const std::vector<Argument>& earlier) {
-  body.remove_prefix(std::min(body.find_first_not_of("*&"), body.size()));
+  body.remove_prefix(
+      body.substr(0, body.find(':')) == "$latency" ? 1 : std::min(body.find_first_not_of("*&"), body.size()));
   if (body.empty() || !(is_letter(body[0]) || body[0] == '_')) return {};
   body = body.substr(0, body.find(':'));
   while (body.ends_with(']')) body = body.substr(0, std::min(body.rfind('['), body.size() - 1));

@@ -68,6 +68,24 @@ class Tables(Counted):
                    *[f"{{ q: ~ 2^{power}  }} hitcount: {count:10}" for power, count in
                      ((0, 2), (2, 1), (4, 2), (5, 1), (6, 1))])
 
+    def test_latencies(self):
+        """The field's name needs no other fetch; an hour in nanoseconds is more than any of these calls takes."""
+        hour = 3_600_000_000_000
+        definition = f"r:t/r {self.program}:hit n=$entry_arg1:s32 $latency"
+        words = [*harness.tracer("-o", self.path("trace"), "--hist-file", self.path("tables")), "-p", definition]
+        done = harness.run([*words, f"--filter=latency < {hour}", "--trigger=hist:keys=n:vals=latency:sort=n",
+                            f"--trigger=hist:keys=latency.buckets={hour}", "--", self.program, "calls", "7"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        tables = self.read("tables")
+        sums = re.findall(r"^\{ n: +(\d+) \} hitcount: +1  latency: +(\d+)$", tables, re.M)
+        self.assertEqual([int(n) for n, _ in sums], list(range(7)))
+        seen = re.findall(r" r: \(.*\) n=(\d) latency=(\d+)$", self.read("trace"), re.M)
+        self.assertEqual(seen, sums)
+        self.assertIn(f"{{ latency: ~ 0-{hour - 1} }} hitcount:          7\n", tables)
+        done = harness.run([*words, f"--filter=latency > {hour}", "--", self.program, "calls", "7"])
+        self.assertIn(b"t/r ", done.stderr)
+        self.assertNotIn(" latency=", self.read("trace"))
+
     def test_buckets_and_two_sorts(self):
         self.check("hist:key=n.buckets=0x3:val=hitcount:sort=hitcount,n.descending",
                    "keys=n.buckets=3:vals=hitcount:sort=hitcount,n.buckets=3.descending:size=2048",

@@ -154,6 +154,18 @@ TEST(Extensions, ReturnsLookBackToTheEntry) {
   EXPECT_EQ(parsed("r /b/x:f $latency:x64").arguments[0].kind, Kind::hex);
 }
 
+TEST(Extensions, TheLatencyHasAName) {
+  const auto names = [](const char* arguments) {
+    std::string all;
+    for (const Argument& argument : parsed("r /b/x:f " + std::string(arguments)).arguments) all += argument.name + " ";
+    return all;
+  };
+  EXPECT_EQ(names("$latency"), "latency ");
+  EXPECT_EQ(names("$retval $latency:x32 $latency ns=$latency"), "arg1 latency arg3 ns ");
+  EXPECT_EQ(names("latency=%di $latency"), "latency arg2 ");
+  EXPECT_EQ(listing(parsed("r:g/e /b/x:0x1 $latency")), "r:g/e /b/x:0x0000000000000001 latency=$latency");
+}
+
 // A value of a string's type is the address of the string, and is listed as kernels take it.
 TEST(Extensions, StringsOfValuesAreWhatTheyPointTo) {
   const struct {
