@@ -20,9 +20,9 @@
 
 #include "arch/code/scan.h"
 #include "engine/elf/elf_file.h"
-#include "engine/plan/entries.h"
+#include "engine/flow/entries.h"
+#include "engine/flow/flow.h"
 #include "engine/plan/exit_place.h"
-#include "engine/plan/flow.h"
 #include "engine/plan/window.h"
 
 namespace uprobe {

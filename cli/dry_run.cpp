@@ -2,11 +2,9 @@
 // Prints the plan. See dry_run.h.
 #include "cli/dry_run.h"
 
-#include <capstone/capstone.h>
-
 #include <algorithm>
 
-#include "arch/abi/disassembler.h"
+#include "arch/code/relocate.h"
 #include "cli/text.h"
 #include "engine/base/text.h"
 
@@ -27,29 +25,10 @@ std::string hex_bytes(const std::vector<std::uint8_t>& bytes) {
   return text;
 }
 
-// A Capstone handle that closes itself; 0 when it could not be opened.
-class Disassembler {
- public:
-  Disassembler() {
-    if (cs_open(arch::kCapstoneArch, arch::kCapstoneMode, &handle_) != CS_ERR_OK) handle_ = 0;
-    if (handle_ != 0) cs_option(handle_, CS_OPT_SYNTAX, CS_OPT_SYNTAX_ATT);
-  }
-  ~Disassembler() {
-    if (handle_ != 0) cs_close(&handle_);
-  }
-  Disassembler(const Disassembler&) = delete;
-  Disassembler& operator=(const Disassembler&) = delete;
-  csh handle() const { return handle_; }
-
- private:
-  csh handle_ = 0;
-};
-
-std::string decoded_text(const cs_insn& insn, std::size_t expected) {
-  std::string text = insn.mnemonic;
-  if (insn.op_str[0] != '\0') text += std::string(" ") + insn.op_str;
-  if (insn.size != expected) text += " (Capstone reads " + std::to_string(insn.size) + " bytes)";
-  return text;
+// In AT&T syntax, as objdump and gdb print it.
+std::string disassembly(const PlanReport& report) {
+  const std::string text = arch::disassemble(report.bytes, Addr{report.address});
+  return text.empty() ? "(not decoded)" : text;
 }
 
 std::string why_text(const PlanReport& report) {
@@ -61,24 +40,12 @@ std::string plan_lines(const PlanReport& report) {
   text += escape(report.path) + ":" + hex(report.offset);
   if (!report.symbol.empty()) text += ", " + escape(report.symbol);
   text += ", address " + hex(report.address) + "\n";
-  if (!report.bytes.empty())
-    text += "  insn  " + hex_bytes(report.bytes) + "   " + disassembly(report.bytes, report.address) + "\n";
+  if (!report.bytes.empty()) text += "  insn  " + hex_bytes(report.bytes) + "   " + disassembly(report) + "\n";
   if (!report.returns.empty()) text += "  by    " + escape(report.returns) + "\n";
   return text + "  tier  " + why_text(report) + "\n";
 }
 
 }  // namespace
-
-std::string disassembly(const std::vector<std::uint8_t>& bytes, std::uint64_t address) {
-  const Disassembler disassembler;
-  if (disassembler.handle() == 0) return "(no disassembler)";
-  cs_insn* insn = nullptr;
-  const std::size_t count = cs_disasm(disassembler.handle(), bytes.data(), bytes.size(), address, 1, &insn);
-  if (count == 0) return "(not decoded)";
-  const std::string text = decoded_text(*insn, bytes.size());
-  cs_free(insn, count);
-  return text;
-}
 
 std::string render_plan(const std::vector<PlanReport>& reports) {
   std::string text;

@@ -15,10 +15,6 @@ std::string render_plan(const std::vector<PlanReport>& reports);
 // One line for -v: "/bin/zsh:0x6ae40 (zfree): int3: why".
 std::string plan_line(const PlanReport& report);
 
-// The instruction in AT&T syntax by Capstone (the engine decodes with another library, so the two check each other);
-// "(not decoded)" when it is unknown, and a note when the lengths differ.
-std::string disassembly(const std::vector<std::uint8_t>& bytes, std::uint64_t address);
-
 bool any_refused(const std::vector<PlanReport>& reports);
 
 }  // namespace uprobe::cli

@@ -2,8 +2,6 @@
 // See version.h. The libraries report their versions at run time where they can.
 #include "cli/version.h"
 
-#include <capstone/capstone.h>
-
 #include "arch/abi/elf.h"
 #include "arch/code/relocate.h"
 #include "engine/dwarf/version.h"
@@ -11,22 +9,11 @@
 
 namespace uprobe::cli {
 
-namespace {
-
-std::string capstone_version() {
-  int major = 0, minor = 0;
-  cs_version(&major, &minor);
-  return std::to_string(major) + "." + std::to_string(minor);
-}
-
-}  // namespace
-
 std::string version_text() {
   const dwarf::LibraryVersions elfutils = dwarf::library_versions();
   return "uprobe-run " UPROBE_VERSION "\ncommit: " + std::string(commit()) +
          "\nagent ABI: " + std::to_string(shared::kAbiVersion) + "\nlibraries: " + arch::decoder_version() +
-         ", Capstone " + capstone_version() + ", libdw " + elfutils.libdw + ", libelf " + elfutils.libelf +
-         "\nmachine: " + arch::kMachineName +
+         ", libdw " + elfutils.libdw + ", libelf " + elfutils.libelf + "\nmachine: " + arch::kMachineName +
          "; tiers: jump, int3; modes: launch, attach, list, dry-run, check, LD_PRELOAD\n";
 }
 

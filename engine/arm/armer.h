@@ -19,7 +19,7 @@
 #include "engine/arm/slot_layout.h"
 #include "engine/base/notes.h"
 #include "engine/elf/relocations.h"
-#include "engine/plan/sparse_set.h"
+#include "engine/flow/sparse_set.h"
 #include "engine/plan/tier.h"
 #include "engine/process/block.h"
 #include "engine/process/block_cache.h"

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "engine/arm/armer.h"
-#include "engine/arm/live_code_addresses.h"
-#include "engine/arm/single_threaded_start.h"
 #include "engine/arm/slot_layout.h"
+#include "engine/patch/live_code_addresses.h"
+#include "engine/patch/single_threaded_start.h"
 #include "engine/process/text_view.h"
 
 namespace uprobe::control {

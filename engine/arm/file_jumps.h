@@ -7,8 +7,8 @@
 
 #include "engine/arm/internal_points.h"
 #include "engine/arm/probe_set.h"
+#include "engine/flow/flow_cache.h"
 #include "engine/plan/file_jumps.h"
-#include "engine/plan/flow_cache.h"
 
 namespace uprobe::control {
 

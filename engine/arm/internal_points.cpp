@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "engine/plan/followed_calls.h"
+#include "engine/flow/followed_calls.h"
 #include "engine/plan/unwinder_signs.h"
 #include "engine/process/mapped_file.h"
 

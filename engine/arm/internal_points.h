@@ -9,7 +9,7 @@
 
 #include "engine/arm/probe_set.h"
 #include "engine/base/notes.h"
-#include "engine/plan/system_calls.h"
+#include "engine/flow/system_calls.h"
 #include "engine/target/target.h"
 
 namespace uprobe::control {

@@ -4,9 +4,9 @@
 #include <set>
 
 #include "engine/dwarf/variable.h"
+#include "engine/lex/number.h"
+#include "engine/lex/words.h"
 #include "engine/spec/fetch.h"
-#include "engine/spec/number.h"
-#include "engine/spec/words.h"
 
 namespace uprobe::dwarf {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
+#include "engine/flow/flow.h"
 #include "engine/plan/exits.h"
-#include "engine/plan/flow.h"
 
 namespace uprobe::plan {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "engine/base/result.h"
-#include "engine/plan/entries.h"
-#include "engine/plan/flow.h"
+#include "engine/flow/entries.h"
+#include "engine/flow/flow.h"
 
 namespace uprobe::plan {
 

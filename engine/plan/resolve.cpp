@@ -7,7 +7,7 @@
 
 #include "engine/base/text.h"
 #include "engine/elf/rseq_sections.h"
-#include "engine/plan/boundary.h"
+#include "engine/flow/boundary.h"
 
 namespace uprobe::plan {
 namespace {

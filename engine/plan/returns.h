@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "engine/base/result.h"
-#include "engine/plan/entries.h"
+#include "engine/flow/entries.h"
+#include "engine/flow/flow_cache.h"
 #include "engine/plan/exits.h"
-#include "engine/plan/flow_cache.h"
 #include "engine/plan/resolve.h"
 #include "engine/plan/return_mode.h"
 #include "engine/spec/probe_spec.h"

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "engine/plan/flow.h"
+#include "engine/flow/flow.h"
 #include "engine/plan/resolve.h"
 
 namespace uprobe::plan {

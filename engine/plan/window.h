@@ -13,8 +13,8 @@
 #include <string>
 
 #include "arch/code/window.h"
-#include "engine/plan/flow.h"
-#include "engine/plan/sparse_set.h"
+#include "engine/flow/flow.h"
+#include "engine/flow/sparse_set.h"
 #include "engine/shared/process_block.h"
 
 namespace uprobe::plan {

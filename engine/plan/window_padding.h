@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "engine/plan/flow.h"
+#include "engine/flow/flow.h"
 
 namespace uprobe::plan {
 

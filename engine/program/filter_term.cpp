@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <optional>
 
+#include "engine/lex/number.h"
 #include "engine/program/compile.h"
 #include "engine/program/cpu_list.h"
-#include "engine/spec/number.h"
 
 namespace uprobe::program {
 namespace {

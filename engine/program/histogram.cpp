@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "engine/spec/number.h"
+#include "engine/lex/number.h"
 
 namespace uprobe::program {
 namespace {

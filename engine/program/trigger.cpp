@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "engine/lex/number.h"
 #include "engine/program/filter_term.h"
-#include "engine/spec/number.h"
 
 namespace uprobe::program {
 namespace {

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "engine/base/text.h"
+#include "engine/lex/registers.h"
 #include "engine/resolve/locations.h"
 #include "engine/spec/argument.h"
 #include "engine/spec/messages.h"
 #include "engine/spec/name.h"
-#include "engine/spec/registers.h"
 #include "engine/spec/words_2009.h"
 
 namespace uprobe {

@@ -11,10 +11,10 @@
 
 #include "engine/arm/armer.h"
 #include "engine/base/fd.h"
+#include "engine/flow/flow_cache.h"
 #include "engine/ipc/control_server.h"
 #include "engine/ipc/peer_client.h"
 #include "engine/ipc/peer_server.h"
-#include "engine/plan/flow_cache.h"
 #include "engine/process/agent_image.h"
 #include "engine/resolve/event_enable_plan.h"
 #include "engine/resolve/probe_builder.h"

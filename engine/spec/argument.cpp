@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/lex/suggest.h"
 #include "engine/shared/layout.h"
 #include "engine/spec/messages.h"
 #include "engine/spec/object.h"
-#include "engine/spec/suggest.h"
 #include "engine/spec/type.h"
 #include "engine/spec/words_2009.h"
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "engine/base/result.h"
+#include "engine/lex/words.h"
 #include "engine/spec/fetch.h"
 #include "engine/spec/probe_spec.h"
-#include "engine/spec/words.h"
 
 namespace uprobe::spec {
 

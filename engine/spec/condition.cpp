@@ -4,8 +4,8 @@
 #include <cerrno>
 #include <string>
 
+#include "engine/lex/words.h"
 #include "engine/spec/messages.h"
-#include "engine/spec/words.h"
 
 namespace uprobe::spec {
 namespace {

@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/lex/number.h"
+#include "engine/lex/registers.h"
 #include "engine/spec/messages.h"
-#include "engine/spec/number.h"
-#include "engine/spec/registers.h"
 #include "engine/spec/words_2009.h"
 
 namespace uprobe::spec {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "engine/base/result.h"
+#include "engine/lex/words.h"
 #include "engine/spec/probe_spec.h"
-#include "engine/spec/words.h"
 
 namespace uprobe::spec {
 

@@ -7,16 +7,16 @@
 #include <optional>
 #include <utility>
 
+#include "engine/lex/number.h"
+#include "engine/lex/registers.h"
+#include "engine/lex/suggest.h"
+#include "engine/lex/words.h"
 #include "engine/shared/layout.h"
 #include "engine/spec/argument.h"
 #include "engine/spec/messages.h"
 #include "engine/spec/name.h"
-#include "engine/spec/number.h"
 #include "engine/spec/place.h"
-#include "engine/spec/registers.h"
-#include "engine/spec/suggest.h"
 #include "engine/spec/type.h"
-#include "engine/spec/words.h"
 
 namespace uprobe::spec {
 namespace {

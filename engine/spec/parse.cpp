@@ -6,13 +6,13 @@
 
 #include <cerrno>
 
+#include "engine/lex/suggest.h"
+#include "engine/lex/words.h"
 #include "engine/shared/layout.h"
 #include "engine/spec/argument.h"
 #include "engine/spec/messages.h"
 #include "engine/spec/name.h"
 #include "engine/spec/place.h"
-#include "engine/spec/suggest.h"
-#include "engine/spec/words.h"
 
 namespace uprobe::spec {
 namespace {

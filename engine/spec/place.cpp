@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/lex/number.h"
 #include "engine/spec/messages.h"
-#include "engine/spec/number.h"
 
 namespace uprobe::spec {
 namespace {

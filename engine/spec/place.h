@@ -3,9 +3,9 @@
 #pragma once
 
 #include "engine/base/result.h"
+#include "engine/lex/words.h"
 #include "engine/spec/parse.h"
 #include "engine/spec/probe_spec.h"
-#include "engine/spec/words.h"
 
 namespace uprobe::spec {
 

@@ -2,8 +2,8 @@
 // Reading types. The order of the checks is the kernel's: it decides which of two mistakes is reported.
 #include "engine/spec/type.h"
 
+#include "engine/lex/number.h"
 #include "engine/spec/messages.h"
-#include "engine/spec/number.h"
 
 namespace uprobe::spec {
 namespace {

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "engine/base/result.h"
+#include "engine/lex/words.h"
 #include "engine/spec/probe_spec.h"
-#include "engine/spec/words.h"
 
 namespace uprobe::spec {
 

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "engine/spec/number.h"
-#include "engine/spec/words.h"
+#include "engine/lex/number.h"
+#include "engine/lex/words.h"
 
 namespace uprobe::spec {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "arch/shared/call_bytes.h"
-#include "engine/elf/frame_walk.h"
+#include "engine/symbolize/frame_walk.h"
 
 namespace uprobe {
 namespace {

@@ -14,9 +14,9 @@
 #include <functional>
 #include <vector>
 
-#include "engine/elf/call_frames.h"
 #include "engine/elf/elf_file.h"
 #include "engine/output/symbols.h"
+#include "engine/symbolize/call_frames.h"
 #include "engine/trace/stack_copy.h"
 
 namespace uprobe {

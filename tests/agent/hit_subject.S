@@ -126,21 +126,17 @@ hit_simple_site:
         ret
         .size hit_simple, . - hit_simple
 
-// void hit_unwound(): with a frame, and what unwinders need to know of it
-        .globl hit_unwound, hit_unwound_site
+// void hit_framed(): with a frame
+        .globl hit_framed, hit_framed_site
         .p2align 4
-        .type hit_unwound, @function
-hit_unwound:
-        .cfi_startproc
+        .type hit_framed, @function
+hit_framed:
         subq    $40, %rsp
-        .cfi_adjust_cfa_offset 40
-hit_unwound_site:
+hit_framed_site:
         .byte 0x0f, 0x1f, 0x44, 0, 0
         addq    $40, %rsp
-        .cfi_adjust_cfa_offset -40
         ret
-        .cfi_endproc
-        .size hit_unwound, . - hit_unwound
+        .size hit_framed, . - hit_framed
 
 // void hit_words(text, sequence, stream)
         .globl hit_words, hit_words_site

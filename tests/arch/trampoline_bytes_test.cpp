@@ -9,7 +9,6 @@
 #include <string>
 
 #include "arch/code/trampoline.h"
-#include "arch/code/unwind.h"
 #include "engine/shared/process_block.h"
 #include "engine/shared/session_area.h"
 #include "engine/shared/trampoline.h"
@@ -191,15 +190,6 @@ TEST(TrampolineBytes, AnAreaThatMakesNoSenseIsTheAgents) {
   EXPECT_FALSE(spoil([](FastRecord& f) { f.program = f.program.first(f.program.size() - 1); }));
 }
 
-TEST(TrampolineBytes, StackMarksFollowEachOther) {
-  const Body made = make_body(make_spec(true));
-  ASSERT_FALSE(made.stack.empty());
-  EXPECT_EQ(made.stack.front().offset, kBodyEntry);
-  EXPECT_EQ(made.stack.front().depth, shared::kCalledDepth);
-  EXPECT_TRUE(std::is_sorted(made.stack.begin(), made.stack.end(),
-                             [](const StackMark& a, const StackMark& b) { return a.offset < b.offset; }));
-}
-
 // Programs with and without the flags, by itself and by the agent.
 std::vector<Body> several() {
   static const std::vector<Insn> all_flags = {{Op::begin, 0, 0, 0, 0},
@@ -216,11 +206,18 @@ std::vector<Body> several() {
   return made;
 }
 
-unsigned depth_at(const std::vector<StackMark>& marks, std::size_t offset) {
-  unsigned depth = 0;
-  for (const StackMark& mark : marks)
-    if (mark.offset <= offset) depth = mark.depth;
-  return depth;
+// By the offset of each instruction: how deep the stack is before it. The code after the last return is reached with the whole
+// frame in place.
+std::map<std::size_t, unsigned> depths_of(const Body& made) {
+  std::map<std::size_t, unsigned> depths;
+  unsigned depth = shared::kCalledDepth;
+  for (const auto& [offset, text] : listing(made, make_spec(true).at)) {
+    depths[offset] = depth;
+    if (text.starts_with("push")) depth += 8;
+    if (text.starts_with("pop ")) depth -= 8;
+    if (text.starts_with("ret")) depth = shared::kFullDepth;
+  }
+  return depths;
 }
 
 template <std::size_t N>
@@ -235,6 +232,7 @@ unsigned depth_at(const shared::TrampolineDepth (&depths)[N], std::size_t distan
 TEST(TrampolineBytes, TheHeadSaysHowDeepTheStackIs) {
   for (const Body& made : several()) {
     const shared::BodyHead head = head_of(made);
+    const auto depths = depths_of(made);
     for (const auto& [offset, text] : listing(made, make_spec(true).at)) {
       unsigned expected = shared::kFullDepth;
       if (offset < head.code + std::rbegin(shared::kSaveDepths)->at)
@@ -243,7 +241,7 @@ TEST(TrampolineBytes, TheHeadSaysHowDeepTheStackIs) {
         expected = depth_at(shared::kRestoreDepths, offset - head.out);
       else if (text == "pop %rax")
         expected += 8;
-      EXPECT_EQ(depth_at(made.stack, offset), expected) << offset << " " << text;
+      EXPECT_EQ(depths.at(offset), expected) << offset << " " << text;
     }
   }
 }
@@ -282,9 +280,9 @@ TEST(TrampolineBytes, NothingMovesTheStackInTheSection) {
     if (!made.records) continue;
     const Addr at = make_spec(true).at;
     const auto section = load<Section>(made.bytes, kDescriptor);
+    const auto depths = depths_of(made);
     for (const auto& [offset, text] : listing(made, at))
-      EXPECT_TRUE(at.value + offset - section.start >= section.length ||
-                  depth_at(made.stack, offset) == shared::kFullDepth)
+      EXPECT_TRUE(at.value + offset - section.start >= section.length || depths.at(offset) == shared::kFullDepth)
           << text;
   }
 }

@@ -24,7 +24,7 @@ TEST(CliDryRun, EverythingOfAProbe) {
   EXPECT_EQ(render_plan({report()}),
             "p:uprobes/e /bin/zsh:0x000000000006ae40 arg1=%di\n"
             "  at    /bin/zsh:0x6ae40, zfree, address 0x6be40\n"
-            "  insn  48 89 e5   movq %rsp, %rbp\n"
+            "  insn  48 89 e5   mov %rsp, %rbp\n"
             "  tier  int3: jumps are off\n");
 }
 
@@ -51,13 +51,16 @@ TEST(CliDryRun, AReturnProbeSaysHow) {
 }
 
 TEST(CliDryRun, BranchTargetsAreAbsolute) {
-  EXPECT_EQ(disassembly({0xe9, 0xfb, 0x0f, 0x00, 0x00}, 0x401000), "jmp 0x402000");
+  PlanReport jump = report();
+  jump.bytes = {0xe9, 0xfb, 0x0f, 0x00, 0x00};
+  jump.address = 0x401000;
+  EXPECT_NE(render_plan({jump}).find("jmp 0x402000\n"), std::string::npos) << render_plan({jump});
 }
 
-TEST(CliDryRun, WhatCapstoneDoesNotKnowIsSaid) {
-  EXPECT_EQ(disassembly({0x06}, 0x1000), "(not decoded)");
-  EXPECT_EQ(disassembly({}, 0x1000), "(not decoded)");
-  EXPECT_EQ(disassembly({0x90, 0x90}, 0x1000), "nop (Capstone reads 1 bytes)");
+TEST(CliDryRun, WhatIsNoInstructionIsSaid) {
+  PlanReport none = report();
+  none.bytes = {0x06};
+  EXPECT_NE(render_plan({none}).find("  insn  06   (not decoded)\n"), std::string::npos) << render_plan({none});
 }
 
 TEST(CliDryRun, RefusedIsNoticed) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/lex/words.h"
 #include "engine/program/compile.h"
 #include "engine/program/filter.h"
 #include "engine/program/format_file.h"
@@ -16,7 +17,6 @@
 #include "engine/spec/definition_set.h"
 #include "engine/spec/function_event.h"
 #include "engine/spec/listing.h"
-#include "engine/spec/words.h"
 #include "tests/fuzz/driver.h"
 
 using namespace uprobe;

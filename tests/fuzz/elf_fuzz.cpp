@@ -5,8 +5,8 @@
 
 #include "engine/base/fd.h"
 #include "engine/elf/elf_file.h"
-#include "engine/elf/frame_walk.h"
 #include "engine/elf/relocations.h"
+#include "engine/symbolize/frame_walk.h"
 #include "tests/elf/made_elf.h"
 #include "tests/fuzz/driver.h"
 

@@ -4,9 +4,9 @@
 #include <cstdlib>
 
 #include "engine/base/fd.h"
-#include "engine/plan/boundary.h"
+#include "engine/flow/boundary.h"
+#include "engine/flow/flow.h"
 #include "engine/plan/exits.h"
-#include "engine/plan/flow.h"
 #include "engine/plan/window.h"
 #include "tests/fuzz/driver.h"
 
@@ -17,6 +17,12 @@ using plan::WindowKind;
 
 void require(bool holds) {
   if (!holds) std::abort();
+}
+
+// What the window displaces can be made to run elsewhere, or stays near what it names.
+void check_copy(arch::Bytes code, Addr from) {
+  const auto copy = arch::displace_window(code, from, from);
+  require(copy || copy.error().text.find("out of reach") != std::string::npos);
 }
 
 void check_window(const plan::FileFlow& flow, const plan::Window& window) {
@@ -30,13 +36,9 @@ void check_window(const plan::FileFlow& flow, const plan::Window& window) {
   require(!flow.has_arrival(window.begin() + 1, window.address + window.length));
   const auto code = flow.bytes_at(window.address);
   require(code.size() >= window.code_length);
-  const auto copy = arch::window_copy_bytes(code.first(window.code_length), Addr{window.address});
-  require(copy || copy.error().text.find("out of reach") != std::string::npos);
-  if (window.prefix_window != 0) {
-    const auto front =
-        arch::window_copy_bytes(flow.bytes_at(window.begin()).first(window.prefix_window), Addr{window.begin()});
-    require(front || front.error().text.find("out of reach") != std::string::npos);
-  }
+  check_copy(code.first(window.code_length), Addr{window.address});
+  if (window.prefix_window != 0)
+    check_copy(flow.bytes_at(window.begin()).first(window.prefix_window), Addr{window.begin()});
   if (window.kind == WindowKind::short_jump)
     require(!flow.has_arrival(window.padding, window.padding + plan::kJumpBytes));
 }

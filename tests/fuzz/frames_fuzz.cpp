@@ -5,7 +5,7 @@
 
 #include "engine/elf/eh_frame.h"
 #include "engine/elf/elf_file.h"
-#include "engine/elf/frame_walk.h"
+#include "engine/symbolize/frame_walk.h"
 #include "tests/elf/made_elf.h"
 #include "tests/fuzz/driver.h"
 

@@ -20,9 +20,9 @@
 
 #include "engine/arm/armer.h"
 #include "engine/base/regular_file.h"
+#include "engine/flow/flow_cache.h"
 #include "engine/inject/preloaded.h"
 #include "engine/mailbox/futex.h"
-#include "engine/plan/flow_cache.h"
 #include "engine/plan/resolve.h"
 #include "tests/fuzz/driver.h"
 #include "tests/fuzz/liar.h"

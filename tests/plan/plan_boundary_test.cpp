@@ -6,7 +6,7 @@
 
 #include "arch/code/relocate.h"
 #include "engine/elf/image.h"
-#include "engine/plan/boundary.h"
+#include "engine/flow/boundary.h"
 #include "engine/plan/resolve.h"
 
 namespace uprobe::plan {

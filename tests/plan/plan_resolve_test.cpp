@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "engine/plan/flow_cache.h"
+#include "engine/flow/flow_cache.h"
 #include "engine/plan/resolve.h"
 #include "engine/spec/parse.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "engine/elf/rseq_sections.h"
-#include "engine/plan/flow_cache.h"
+#include "engine/flow/flow_cache.h"
 #include "engine/plan/resolve.h"
 #include "engine/plan/window.h"
 #include "engine/spec/parse.h"

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "arch/code/relocate.h"
-#include "engine/plan/boundary.h"
+#include "engine/flow/boundary.h"
 
 using namespace uprobe;
 

@@ -23,7 +23,7 @@
 
 #include "arch/code/scan.h"
 #include "engine/elf/elf_file.h"
-#include "engine/plan/flow.h"
+#include "engine/flow/flow.h"
 #include "engine/plan/window.h"
 
 namespace uprobe {

@@ -5,12 +5,12 @@
 
 #include <random>
 
+#include "engine/lex/words.h"
 #include "engine/program/compile.h"
 #include "engine/program/verify.h"
 #include "engine/spec/definition_set.h"
 #include "engine/spec/listing.h"
 #include "engine/spec/messages.h"
-#include "engine/spec/words.h"
 
 namespace uprobe::spec {
 namespace {

@@ -182,6 +182,7 @@ std::string disassemble(Bytes bytes, Addr at) {
   if (!decode_raw(bytes, insn, operands)) return {};
   ZydisFormatter formatter;
   ZydisFormatterInit(&formatter, ZYDIS_FORMATTER_STYLE_ATT);
+  ZydisFormatterSetProperty(&formatter, ZYDIS_FORMATTER_PROP_ADDR_PADDING_ABSOLUTE, ZYDIS_PADDING_DISABLED);
   std::array<char, 128> text = {};
   const auto status = ZydisFormatterFormatInstruction(&formatter, &insn, operands.data(), insn.operand_count_visible,
                                                       text.data(), text.size(), at.value, nullptr);

@@ -29,7 +29,6 @@ class Maker {
   Body make();
 
  private:
-  void mark(unsigned depth) { labels_.mark(a_, depth); }
   shared::u16 here() const { return static_cast<shared::u16>(a_.size()); }
   void literals();
   void save();
@@ -65,29 +64,17 @@ void Maker::literals() {
 }
 
 void Maker::save() {
-  unsigned depth = shared::kCalledDepth;
-  mark(depth);
-  for (const Gpr reg : kSaved) {
-    a_.push(reg);
-    mark(depth += 8);
-  }
+  for (const Gpr reg : kSaved) a_.push(reg);
   a_.raw({0x9f, 0x0f, 0x90, 0xc0});  // lahf; seto %al
   a_.push(rax);
-  mark(depth += 8);
 }
 
 void Maker::restore() {
   a_.bind(labels_.out);
   a_.pop(rax);
-  unsigned depth = kFrame - 8;
-  mark(depth);
   restore_flags(a_);
-  for (unsigned i = std::size(kSaved); i-- != 0;) {
-    a_.pop(kSaved[i]);
-    mark(depth -= 8);
-  }
+  for (unsigned i = std::size(kSaved); i-- != 0;) a_.pop(kSaved[i]);
   a_.raw({0xc2}), a_.number(shared::kSkippedRedZone, 2);  // ret, and over the red zone
-  mark(kFrame);
 }
 
 // The label `slow` is where the kernel continues an interrupted section, so the signature stands before it: as the
@@ -103,7 +90,7 @@ void Maker::leave_to_agent() {
   a_.bind(labels_.slow);
   a_.constant(rsi, 0);
   a_.bind(call);
-  load_flags(a_, labels_);
+  load_flags(a_);
   a_.store({rsp, 0}, rax);
   head_.whole_flags = here();
   a_.load(rdi, {rsp, kCopyInFrame});
@@ -130,7 +117,6 @@ void Maker::finish_head() {
   const auto to = static_cast<shared::u16>(labels_.faulted.at);
   std::size_t used = 0;
   for (const unsigned insn : labels_.may_fault) head.faults[used++] = {static_cast<shared::u16>(insn), to};
-  made_.stack = std::move(labels_.stack);
   made_.bytes = a_.take();
   std::memcpy(made_.bytes.data(), &head, sizeof head);
 }

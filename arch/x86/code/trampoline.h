@@ -57,15 +57,9 @@ struct BodySpec {
   std::optional<FastRecord> fast;
 };
 
-// From `offset` (of the body) on, rsp is `depth` bytes lower than it was at the probe point.
-struct StackMark {
-  std::uint16_t offset = 0, depth = 0;
-};
-
 struct Body {
   std::vector<std::uint8_t> bytes;
   bool records = false;  // by itself
-  std::vector<StackMark> stack;
 };
 
 inline constexpr std::uint32_t kBodyEntry = 128;  // offset of the first instruction of a body: what thunks call

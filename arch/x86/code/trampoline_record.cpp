@@ -130,7 +130,7 @@ void Recorder::keep_flags() {
     return insn.op == Op::load_register && insn.size == static_cast<std::uint8_t>(Reg::flags);
   };
   if (std::none_of(fast_.program.begin(), fast_.program.end(), is_wanted)) return;
-  load_flags(a_, labels_);
+  load_flags(a_);
   a_.store({rsp, kWholeFlags}, rax);
 }
 
@@ -544,12 +544,10 @@ void Recorder::all() {
 }  // namespace
 
 // The arithmetic ones from the frame (ax of lahf and seto), the others as they are.
-void load_flags(Assembler& a, BodyLabels& labels) {
+void load_flags(Assembler& a) {
   constexpr std::uint32_t kArithmetic = 0x8d5, kOverflow = 0x800;
   a.raw({0x9c});  // pushfq
-  labels.mark(a, kFrame + 8);
   a.pop(rax);
-  labels.mark(a, kFrame);
   a.raw({0x25}), a.number(~kArithmetic, 4);   // and, %eax
   a.op(0x0a, 1, rax, Mem{rsp, 1});            // or 1(%rsp), %al
   a.op(0xf6, 4, 0, Mem{rsp, 0}), a.raw({1});  // testb $1, (%rsp)

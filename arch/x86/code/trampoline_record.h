@@ -16,17 +16,12 @@ struct BodyLabels {
   Label section, section_end;       // of rseq
   unsigned lost = 0;                // offset of what follows the count of a lost record
   std::vector<unsigned> may_fault;  // offsets; all go on at `faulted`
-  std::vector<StackMark> stack;
-
-  void mark(const Assembler& a, unsigned depth) {
-    stack.push_back({static_cast<std::uint16_t>(a.size()), static_cast<std::uint16_t>(depth)});
-  }
 };
 
 // Appends the code that records, or nothing if the program or the area is beyond it. Registers: rax rcx rdx rsi rdi r8 and
 // the arithmetic flags are free, the frame is as in trampoline.cpp.
 // rax = all flags as they were at the probe point.
-void load_flags(Assembler& a, BodyLabels& labels);
+void load_flags(Assembler& a);
 bool record_in_place(const BodySpec& spec, Assembler& a, BodyLabels& labels);
 void fill_descriptor(Addr at, Assembler& a, BodyLabels& labels);
 

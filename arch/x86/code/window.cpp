@@ -76,10 +76,4 @@ Result<Copy> displace_window(Bytes window, Addr from, Addr to, Addr next) {
   return whole;
 }
 
-Result<std::size_t> window_copy_bytes(Bytes window, Addr from) {
-  auto copy = displace_window(window, from, from);
-  if (!copy) return copy.error();
-  return copy->bytes.size();
-}
-
 }  // namespace uprobe::arch

@@ -17,8 +17,4 @@ inline constexpr unsigned kMaxWindowBytes = 4 + kMaxInsnBytes;
 // goes on at `next` in place of what is behind the window when that is given.
 Result<Copy> displace_window(Bytes window, Addr from, Addr to, Addr next = {});
 
-// The size of the copy, the same for every `to`. Fails like displace_window; of reach, only when what an instruction names is
-// so far away that no other place but its own may reach it.
-Result<std::size_t> window_copy_bytes(Bytes window, Addr from);
-
 }  // namespace uprobe::arch

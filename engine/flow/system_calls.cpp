@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+#include "engine/flow/system_calls.h"
+
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+
+#include "arch/code/call_patterns.h"
+#include "arch/code/relocate.h"
+#include "arch/code/scan.h"
+#include "engine/flow/followed_calls.h"
+
+namespace uprobe::plan {
+namespace {
+
+using arch::Bytes;
+using arch::Leads;
+
+constexpr std::uint32_t kFromMemory = ~1u;  // no constant
+
+shared::PointRole clone_role(std::uint32_t number) {
+  if (number == SYS_vfork) return shared::PointRole::vfork_return;
+  if (number == SYS_fork) return shared::PointRole::fork_return;
+  return number == SYS_clone3 ? shared::PointRole::clone3_return : shared::PointRole::clone_return;
+}
+
+// Whether a function names exit_group. glibc's _exit keeps the number in another register and goes round a loop, so that
+// the last one that is loaded says nothing.
+bool names_exit_group(Bytes code) { return arch::names_call(code, SYS_exit_group); }
+
+// Of sites from `first` on, those that a branch of their function leads to: their calls are watched themselves.
+void watch_calls_entered(std::vector<SystemCallSite>& sites, std::size_t first,
+                         const std::vector<std::uint64_t>& targets) {
+  for (std::size_t i = first; i < sites.size(); ++i) {
+    const std::uint64_t call = sites[i].offset + shared::kBeforeOpen;
+    if (sites[i].role != shared::PointRole::open_call || std::count(targets.begin(), targets.end(), call) == 0)
+      continue;
+    sites[i] = {call, shared::PointRole::system_call};
+  }
+}
+
+// Walks one function; adds its interesting sites.
+void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool any,
+                   std::vector<SystemCallSite>& sites) {
+  const std::size_t first = sites.size();
+  std::vector<std::uint64_t> targets;  // of branches, as file offsets
+  Bytes before;
+  arch::Scanned insn;
+  std::uint32_t number = ~0u;
+  std::array<std::uint32_t, arch::kGeneralRegisters> loaded;
+  loaded.fill(~0u);
+  for (std::size_t at = 0; at < code.size();) {
+    const Bytes rest = code.subspan(at);
+    if (!arch::scan(rest, Addr{begin + at}, insn)) break;
+    if (insn.leads == Leads::jump || insn.leads == Leads::jump_if) targets.push_back(insn.target - begin + offset);
+    if (arch::loads_number_from_memory(rest.first(insn.length))) number = kFromMemory;
+    if (const auto load = arch::register_load(rest.first(insn.length))) loaded[load->reg] = load->number;
+    if (const auto reg = arch::copied_to_number(rest.first(insn.length))) number = loaded[*reg];
+    if (const auto load = arch::number_load_ending(code, at + insn.length); load && arch::is_whole(*load, at))
+      number = load->number;
+    if (insn.leads == Leads::call || insn.leads == Leads::call_indirect) number = ~0u;
+    const bool is_syscall = arch::is_system_call(rest.first(insn.length));
+    if (is_syscall && !any && is_open_call(number) && arch::is_load_before_open(before))
+      sites.push_back({offset + at - shared::kBeforeOpen, shared::PointRole::open_call});
+    else if (is_syscall && (any || number == kFromMemory || is_followed_call(number)))
+      sites.push_back({offset + at, shared::PointRole::system_call});
+    if (is_syscall && is_clone_call(number))
+      sites.push_back({offset + at + shared::kSystemCallBytes, clone_role(number)});
+    before = rest.first(insn.length);
+    at += insn.length;
+  }
+  watch_calls_entered(sites, first, targets);
+}
+
+// The function that contains an address. Hand-written ones (vfork in musl) have a symbol without a size: they are taken to go
+// on a little behind the address.
+std::optional<elf::Range> function_at(const elf::ElfFile& file, std::uint64_t address) {
+  constexpr std::uint64_t kLongest = 128, kBehind = 16;
+  if (const auto range = file.range_at(address)) return range;
+  const auto functions = file.functions();
+  const auto next = std::upper_bound(functions.begin(), functions.end(), address,
+                                     [](std::uint64_t a, const elf::Symbol& s) { return a < s.address; });
+  if (next == functions.begin() || address - (next - 1)->address > kLongest) return std::nullopt;
+  return elf::Range{(next - 1)->address, address + kBehind};
+}
+
+// A call in code of unknown extent: the number is loaded right before, and decoding leads from there to the call.
+void add_by_pattern(Bytes code, std::size_t at, std::uint64_t address, std::uint64_t offset,
+                    std::vector<SystemCallSite>& sites) {
+  const auto load = arch::number_before(code, at);
+  if (!load || (!is_followed_call(load->number) && !is_clone_call(load->number))) return;
+  std::size_t place = load->position;
+  while (place < at) {
+    const auto insn = arch::decode(code.subspan(place), Addr{address + place});
+    if (!insn || (insn->is_call && !load->outlives_calls) || insn->is_return) return;
+    place += insn->length;
+  }
+  if (place != at) return;
+  if (is_clone_call(load->number))
+    sites.push_back({offset + at + shared::kSystemCallBytes, clone_role(load->number)});
+  else
+    sites.push_back({offset + at, shared::PointRole::system_call});
+}
+
+// Where handlers return to: bytes that debuggers and unwinders know, so they are the same everywhere. Code without
+// unwind information, as in musl, is left alone: there the unwinders have nothing but the bytes (see preload/returns.cpp).
+bool is_signal_return(const elf::ElfFile& file, Bytes code, std::size_t at, std::uint64_t address) {
+  return arch::is_signal_return(code, at) && file.is_signal_return(address);
+}
+
+// Of all programs and libraries looked at, Chromium has most: some hundreds. A file may be made to have more than can be looked at
+// while other processes wait.
+constexpr std::size_t kMostCalls = 16384;
+
+Error too_many_calls() { return Error{.code = Code::limit, .text = "it has more system calls than any real program"}; }
+
+// What of a segment is to be looked at: functions that contain the bytes of a call; calls outside of any known function are
+// added at once.
+Result<std::vector<elf::Range>> functions_with_syscalls(const elf::ElfFile& file, std::vector<SystemCallSite>& sites) {
+  std::vector<elf::Range> found;
+  std::size_t calls = 0;
+  for (const elf::Segment& s : file.segments()) {
+    if (!s.executable || s.offset > file.bytes().size()) continue;
+    const Bytes code =
+        file.bytes().subspan(s.offset, std::min<std::uint64_t>(s.file_bytes, file.bytes().size() - s.offset));
+    for (std::size_t place = 0; (place = arch::next_system_call(code, place)) < code.size(); ++place) {
+      if (++calls > kMostCalls) return too_many_calls();
+      const auto range = function_at(file, s.address + place);
+      const bool returns = is_signal_return(file, code, place, s.address + place);
+      if (returns || arch::is_cancellable_call(code, place) || arch::is_any_call(code, place, Addr{s.address + place}))
+        sites.push_back({s.offset + place, shared::PointRole::system_call, returns});
+      else if (!range)
+        add_by_pattern(code, place, s.address, s.offset, sites);
+      else if (found.empty() || found.back().begin != range->begin)
+        found.push_back(*range);
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+// Functions may overlap, so that one call is found in each of many.
+Result<std::vector<SystemCallSite>> system_call_sites(const elf::ElfFile& file, bool ends) {
+  const auto generic = file.find_any("syscall");
+  std::vector<SystemCallSite> sites;
+  const auto functions = functions_with_syscalls(file, sites);
+  if (!functions) return functions.error();
+  std::uint64_t left = 2 * file.bytes().size();
+  for (const elf::Range& range : *functions) {
+    const auto offset = file.offset_of_address(range.begin);
+    if (!offset || *offset >= file.bytes().size()) continue;
+    const Bytes code = file.bytes().subspan(*offset, std::min(range.end - range.begin, file.bytes().size() - *offset));
+    if (code.size() > left || sites.size() > kMostCalls) return too_many_calls();
+    left -= code.size();
+    const bool any = generic && generic->address == range.begin;
+    scan_function(code, range.begin, *offset, any || (ends && names_exit_group(code)), sites);
+  }
+  return sites;
+}
+
+}  // namespace uprobe::plan

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// A signal frame contains the interrupted address (struct sigcontext), anywhere on the
+// stack. This does not look for frames: each word that could be a code address counts as one. Threads return to addresses on
+// other stacks, or beyond the part that is read, by rt_sigreturn, where the agent has a point.
+#include "engine/patch/live_code_addresses.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace uprobe::control {
+namespace {
+
+constexpr std::uint64_t kMostStack = 1 << 18;
+constexpr std::uint64_t kRedZone = 128;
+
+}  // namespace
+
+LiveCodeAddresses LiveCodeAddresses::of(target::Target& process, const std::vector<target::Mapping>& maps) {
+  LiveCodeAddresses all;
+  all.is_known_ = process.is_held();
+  for (const target::Mapping& m : maps)
+    if (m.executable) all.code_.insert(all.code_.end(), {m.begin, m.end});
+  for (const target::ThreadPlace& place : process.places()) {
+    all.add(place.ip);
+    all.add_stack(process, maps, Addr{place.sp});
+  }
+  std::sort(all.kept_.begin(), all.kept_.end());
+  return all;
+}
+
+bool LiveCodeAddresses::has_in(Addr begin, Addr end) const {
+  const auto first = std::lower_bound(kept_.begin(), kept_.end(), begin.value);
+  return !is_known_ || (first != kept_.end() && *first < end.value);
+}
+
+void LiveCodeAddresses::add_stack(target::Target& process, const std::vector<target::Mapping>& maps, Addr sp) {
+  const target::Mapping* stack = target::mapping_at(maps, sp);
+  if (stack == nullptr || sp.value < kRedZone) {
+    is_known_ = false;
+    return;
+  }
+  const Addr begin = std::max(stack->begin, Addr{(sp.value - kRedZone) / 8 * 8}),
+             end = std::min(stack->end, sp + kMostStack);
+  words_.resize((end - begin) / 8);
+  if (!process.read(begin, words_.data(), words_.size() * 8)) is_known_ = false;
+  for (const std::uint64_t word : words_) add(word);
+}
+
+// Fast exit: most words of a stack are small numbers.
+bool LiveCodeAddresses::is_code(std::uint64_t word) const {
+  if (code_.empty() || word < code_.front().value) return false;
+  return (std::upper_bound(code_.begin(), code_.end(), Addr{word}) - code_.begin()) % 2 != 0;
+}
+
+}  // namespace uprobe::control
