@@ -35,6 +35,7 @@ function(uprobe_library name)
     set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     uprobe_warnings(${name})
     uprobe_hardening(${name})
+    set_property(GLOBAL APPEND PROPERTY UPROBE_LIBRARIES ${name})  # the installed library is made of them
   else()
     add_library(${name} INTERFACE)
     target_include_directories(${name} INTERFACE ${UPROBE_INCLUDES})
