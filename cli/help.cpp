@@ -66,17 +66,17 @@ Output:
                             output
       --hist-file=FILE      the tables of hist triggers go to FILE (- = standard
                             output)
-      --style=STYLE         event (default): as uprobe events print; 2009: as
-                            the first kprobe tracer did, function:
-                            @function+OFFSET
+      --style=STYLE         event (default): as uprobe events print; short:
+                            without header and flags; 2009: as the first kprobe
+                            tracer did, function: @function+OFFSET
       --profile             after the trace, one line per probe, as in
                             uprobe_profile: path, event, hits, misses
       --raw-strings         write strings and names byte for byte, as the kernel
                             does; default: bytes that are not text as \n, \t,
                             \r and \x1b
-  -q, --quiet               no summary
+  -q, --quiet               no summary, and no header before the trace
   -v, --verbose             show how each probe is placed; twice: with its
-                            instruction
+                            instruction; a summary line for every probe
       --color=WHEN          auto (default), always or never
 
 Look without running:

@@ -115,8 +115,10 @@ Status set_color(Options& options, const std::string& value) {
 }
 
 Status set_style(Options& options, const std::string& value) {
-  if (value != "event" && value != "2009") return usage("'" + value + "' is not one of event, 2009");
+  if (value != "event" && value != "short" && value != "2009")
+    return usage("'" + value + "' is not one of event, short, 2009");
   options.style = value == "2009" ? spec::Style::kprobes_2009 : spec::Style::event;
+  options.short_lines = value == "short";
   return ok();
 }
 

@@ -75,6 +75,7 @@ struct Options {
   plan::Tier tier = plan::Tier::automatic;
   plan::ReturnMode returns = plan::ReturnMode::automatic;
   spec::Style style = spec::Style::event;  // for events without a style of their own
+  bool short_lines = false;                // --style=short
   bool joins_others = false;               // --join
   bool raw_strings = false;
   bool quiet = false;

@@ -342,6 +342,18 @@ void tell_first_ended(const Call& call, std::size_t others) {
                         " on, and ^C ends the trace");
 }
 
+// Whether no record is expected: the events only count into histograms.
+bool only_counts(const Options& options) {
+  return !options.sources.empty() &&
+         std::all_of(options.sources.begin(), options.sources.end(), [](const ProbeSource& source) {
+           return source.is_disabled &&
+                  std::any_of(source.triggers.begin(), source.triggers.end(),
+                              [](const std::string& trigger) { return trigger.starts_with("hist"); });
+         });
+}
+
+bool wants_header(const Options& options) { return !options.quiet && !options.short_lines && !only_counts(options); }
+
 // Reads until the program has ended. The engine polls `detach_requested` once per round, which is the moment to write the
 // collected text.
 Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
@@ -349,6 +361,8 @@ Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
   options.max_events = call.options.max_events;
   options.duration = call.options.duration;
   options.raw_strings = call.options.raw_strings;
+  options.short_lines = call.options.short_lines;
+  options.header = wants_header(call.options);
   options.until_last = call.options.until_last;
   options.first_ended = [&](std::size_t others) {
     signals.no_program();

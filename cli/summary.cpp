@@ -2,6 +2,7 @@
 // The summary's lines. See summary.h.
 #include "cli/summary.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace uprobe::cli {
 namespace {
 
 constexpr std::size_t kEventWidth = 44;  // uprobe_profile's column
+constexpr std::size_t kLines = 20;       // one for each probe where there are no more than this
 
 struct Cause {
   std::uint64_t count;
@@ -52,13 +54,41 @@ std::string probe_line(const ProbeSummary& probe, bool verbose) {
   std::string text = probe.name + " " + probe.place + ": " + counted(probe.hits, "hit", "hits");
   if (probe.hits == 0 && probe.missed == 0) text += " (" + (probe.hint.empty() ? "never reached" : probe.hint) + ")";
   if (probe.filtered != 0) text += ", " + grouped(probe.filtered) + " filtered";
-  if (probe.disabled != 0) text += ", " + grouped(probe.disabled) + " while off";
+  if (probe.disabled != 0 && !probe.is_counted) text += ", " + grouped(probe.disabled) + " while off";
   if (lost_count(probe) != 0) text += ", lost " + lost_text(probe, false);
   if (probe.missed != 0) text += ", " + counted(probe.missed, "return", "returns") + " not followed";
   if (probe.unavailable != 0)
     text += ", " + counted(probe.unavailable, "trigger", "triggers") +
             " could not read comm (seccomp filter) or common_pid (PID namespace)";
   if (verbose && !probe.against.empty()) text += "; int3: " + probe.against;
+  return text;
+}
+
+// The busiest first, then how many others were reached, and how many were not.
+std::string busiest_lines(const std::vector<ProbeSummary>& probes, bool color) {
+  std::vector<const ProbeSummary*> reached;
+  for (const ProbeSummary& probe : probes)
+    if (probe.hits + probe.missed != 0) reached.push_back(&probe);
+  std::stable_sort(reached.begin(), reached.end(),
+                   [](const ProbeSummary* a, const ProbeSummary* b) { return a->hits > b->hits; });
+  std::string text;
+  std::uint64_t others = 0;
+  for (std::size_t i = 0; i < reached.size(); ++i) {
+    if (i < kLines) text += render_line(probe_line(*reached[i], false), color);
+    if (i >= kLines) others += reached[i]->hits;
+  }
+  if (reached.size() > kLines)
+    text += render_line(
+        counted(reached.size() - kLines, "other probe", "other probes") + ": " + counted(others, "hit", "hits"), color);
+  if (reached.size() < probes.size())
+    text += render_line(counted(probes.size() - reached.size(), "probe", "probes") + " never reached", color);
+  return text;
+}
+
+std::string probe_lines(const std::vector<ProbeSummary>& probes, bool color, bool verbose) {
+  if (probes.size() > kLines && !verbose) return busiest_lines(probes, color);
+  std::string text;
+  for (const ProbeSummary& probe : probes) text += render_line(probe_line(probe, verbose), color);
   return text;
 }
 
@@ -77,8 +107,7 @@ ProbeSummary total_of(const std::vector<ProbeSummary>& probes) {
 }  // namespace
 
 std::string render_summary(const Summary& summary, bool color, bool verbose) {
-  std::string text;
-  for (const ProbeSummary& probe : summary.probes) text += render_line(probe_line(probe, verbose), color);
+  std::string text = probe_lines(summary.probes, color, verbose);
   const ProbeSummary total = total_of(summary.probes);
   if (summary.probes.size() > 1) text += render_line("total: " + counted(total.hits, "hit", "hits"), color);
   if (summary.tier != plan::Tier::breakpoint && summary.jumps + summary.breakpoints > (verbose ? 0U : 1U))

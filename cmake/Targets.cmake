@@ -3,6 +3,14 @@
 
 option(UPROBE_WERROR "Warnings are errors" ON)
 
+# Headers of the standard library, compiled once: a sixth of the build's time. Not beside a compiler cache, which serves better and
+# does not know them, and not for the other compilers, whose builds show a forgotten #include.
+set(precompile ON)
+if(CMAKE_CXX_COMPILER_LAUNCHER OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(precompile OFF)
+endif()
+option(UPROBE_PRECOMPILE "Precompile the standard library's headers" ${precompile})
+
 function(uprobe_warnings target)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Wold-style-cast
@@ -24,6 +32,28 @@ function(uprobe_hardening target)
   endif()
 endfunction()
 
+set(UPROBE_HEADERS <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <functional> <map> <memory> <mutex> <optional> <set>
+  <span> <string> <string_view> <thread> <utility> <vector>)
+
+# The flags of `name` are to be those of the users of its headers.
+function(uprobe_precompiled name)
+  if(UPROBE_PRECOMPILE)
+    file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp.new "// The headers are what is compiled.\n")
+    file(COPY_FILE ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp.new ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp ONLY_IF_DIFFERENT)
+    add_library(${name} OBJECT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
+    target_precompile_headers(${name} PRIVATE ${UPROBE_HEADERS} ${ARGN})
+    uprobe_warnings(${name})
+  endif()
+endfunction()
+
+function(uprobe_precompile target headers)
+  if(UPROBE_PRECOMPILE)
+    target_precompile_headers(${target} REUSE_FROM ${headers})
+    # GCC bug 105651 once more: precompiled headers are no system headers to the compiler.
+    target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overread -Wno-stringop-overflow)
+  endif()
+endfunction()
+
 # The tool-side library of this folder: every .cpp in it. uprobe_library(name LINKS ... PRIVATE_LINKS ...)
 function(uprobe_library name)
   cmake_parse_arguments(A "" "" "LINKS;PRIVATE_LINKS" ${ARGN})
@@ -35,6 +65,7 @@ function(uprobe_library name)
     set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     uprobe_warnings(${name})
     uprobe_hardening(${name})
+    uprobe_precompile(${name} uprobe_headers)
     set_property(GLOBAL APPEND PROPERTY UPROBE_LIBRARIES ${name})  # the installed library is made of them
   else()
     add_library(${name} INTERFACE)
@@ -51,6 +82,7 @@ function(uprobe_test file)
   target_link_libraries(${name} PRIVATE ${A_LINKS} GTest::gtest_main)
   uprobe_warnings(${name})
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # they compile twice as fast
+  uprobe_precompile(${name} uprobe_test_headers)
   add_test(NAME ${name} COMMAND ${name})
 endfunction()
 

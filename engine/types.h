@@ -81,6 +81,7 @@ struct ProbeSummary {
   std::uint64_t recorded = 0;
   std::uint64_t filtered = 0;  // rejected by the event's filter
   std::uint64_t disabled = 0;  // while the event or all tracing was off
+  bool is_counted = false;     // by a histogram, and off from the start: it records nothing
   std::uint64_t lost_full = 0, lost_too_big = 0, lost_busy = 0;
   std::uint64_t lost_to_reader_lag =
       0;                          // a client's records that it took too slowly, or own ones while there were clients
@@ -137,6 +138,7 @@ struct RunOptions {
   std::uint64_t max_events = 0;            // 0: no limit; afterwards the program goes on untraced
   std::chrono::nanoseconds duration{0};    // 0: no limit
   bool header = true;                      // begin with the names of the columns
+  bool short_lines = false;                // without the column of flags
   bool raw_strings = false;                // print all bytes of strings and names unchanged, as the kernel does
   std::function<bool()> detach_requested;  // polled; true: let the program go on untraced
   bool until_last = false;                 // stay until the last traced process has ended, not only the first ones

@@ -92,9 +92,9 @@ std::int64_t load_signed(const std::uint8_t* at, std::uint8_t size) {
 }
 
 // "CPU] ..... SECONDS.", %03d and %5lu.
-char* put_cpu_and_seconds(char* at, std::uint16_t cpu, std::uint64_t seconds) {
+char* put_cpu_and_seconds(char* at, std::uint16_t cpu, std::uint64_t seconds, bool is_short) {
   for (std::uint16_t bound = 100; bound > 1 && cpu < bound; bound = static_cast<std::uint16_t>(bound / 10)) *at++ = '0';
-  at = put(put_decimal(at, cpu), "] ..... ");
+  at = put(put_decimal(at, cpu), is_short ? "] " : "] ..... ");
   for (std::uint64_t bound = 10'000; bound > 1 && seconds < bound; bound /= 10) *at++ = ' ';
   at = put_decimal(at, seconds);
   *at++ = '.';
@@ -290,7 +290,7 @@ char* TextFormatter::put_cpu_and_time(char* at, std::uint16_t cpu, std::uint64_t
   SecondPlan& second = seconds_[cpu % seconds_.size()];
   if (second.cpu != cpu || microseconds - second.begin >= kSecond || second.text.size == 0) {
     char text[kSecondBytes];
-    const char* end = put_cpu_and_seconds(text, cpu, microseconds / kSecond);
+    const char* end = put_cpu_and_seconds(text, cpu, microseconds / kSecond, options_.is_short);
     second = {cpu, microseconds / kSecond * kSecond, Piece({text, static_cast<std::size_t>(end - text)})};
   }
   return put_six(second.text.put_to(at), static_cast<std::uint32_t>(microseconds - second.begin));

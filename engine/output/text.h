@@ -29,7 +29,8 @@ namespace uprobe::format {
 
 struct TextOptions {
   bool escape_control =
-      false;  // in strings and names (escape.h); else every byte is printed unchanged, as the kernel does
+      false;              // in strings and names (escape.h); else every byte is printed unchanged, as the kernel does
+  bool is_short = false;  // without the column of flags, which here are always dots
   Symbols* symbols = nullptr;  // names code addresses; null: they print as numbers. Must outlive the formatter
 };
 

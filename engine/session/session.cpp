@@ -372,7 +372,7 @@ class Printer : public Recipient {
       : probes_(probes),
         options_(options),
         output_(output),
-        formatter_({}, {.escape_control = !options.raw_strings, .symbols = symbols}) {
+        formatter_({}, {.escape_control = !options.raw_strings, .is_short = options.short_lines, .symbols = symbols}) {
     if (options.header) formatter_.header(text_);
   }
 

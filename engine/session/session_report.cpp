@@ -152,6 +152,9 @@ ProbeSummary Session::State::line_of(std::size_t event, const EventCounts& count
   line.recorded = counts.recorded - line.lost_to_reader_lag;
   line.missed = counts.missed, line.unavailable = counts.unavailable, line.filtered = counts.filtered,
   line.disabled = counts.disabled;
+  line.is_counted = event < switches.switches.size() && switches.switches[event].is_off &&
+                    std::any_of(switches.histograms.begin(), switches.histograms.end(),
+                                [&](const auto& histogram) { return histogram.event == event; });
   line.hits = counts.recorded + line.filtered + line.disabled + line.lost_full + line.lost_too_big + line.lost_busy;
   if (line.hits == 0) line.hint = hint_for(probe, event, report);
   const auto against = report.against.find(static_cast<std::uint16_t>(event));

@@ -75,6 +75,33 @@ TEST(CliSummary, LossOfSeveralCausesIsSummedOverProbes) {
       "uprobe-run: lost: 1,206 (1,201 ring full: use -b to enlarge; 2 larger than 4,072 bytes; 3 every ring busy)\n");
 }
 
+TEST(CliSummary, OfManyProbesTheBusiestAreShown) {
+  std::vector<ProbeSummary> many;
+  for (std::uint64_t i = 0; i < 30; ++i) many.push_back(probe("g/e" + std::to_string(i), i < 5 ? 0 : i));
+  many[3].missed = 1;
+  Summary summary;
+  summary.probes = many;
+  const std::string text = render_summary(summary, false);
+  EXPECT_TRUE(text.starts_with("uprobe-run: g/e29 /bin/zsh:0x6ae40: 29 hits\nuprobe-run: g/e28 ")) << text;
+  EXPECT_EQ(text.find("g/e9 "), std::string::npos) << text;
+  EXPECT_NE(text.find("uprobe-run: g/e10 /bin/zsh:0x6ae40: 10 hits\n"
+                      "uprobe-run: 6 other probes: 35 hits\n"
+                      "uprobe-run: 4 probes never reached\n"
+                      "uprobe-run: total: 425 hits\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(render_summary(summary, false, true).find("g/e0 /bin/zsh:0x6ae40: 0 hits (never reached)"),
+            std::string::npos);
+}
+
+TEST(CliSummary, WhatAHistogramCountsIsNotOff) {
+  ProbeSummary counted = probe("g/a", 10);
+  counted.disabled = 10;
+  EXPECT_EQ(summary_of({counted}), "uprobe-run: g/a /bin/zsh:0x6ae40: 10 hits, 10 while off\n");
+  counted.is_counted = true;
+  EXPECT_EQ(summary_of({counted}), "uprobe-run: g/a /bin/zsh:0x6ae40: 10 hits\n");
+}
+
 TEST(CliSummary, TimeoutsAndNotes) {
   Summary summary;
   summary.mail_timeouts = 1;

@@ -407,7 +407,7 @@ class BadInput(Behaviour):
         self.refused(self.place(good + "%zz"), caret_under="%zz")
         self.refused(self.place(good + "%rdx0"), caret_under="%rdx0")
         self.refused(self.place(good + "%di:strnig"), caret_under="strnig")
-        self.refused(self.place(good + "%di:string"), caret_under="string")
+        self.refused(self.place(good + "%edi:string"), caret_under="%edi:string")
         self.refused(self.place(good + "+0(%di"))
         self.refused(self.place(good + "+0(%di):u8[65]"))
         self.refused(self.place(good + "%di:b9@0/8"), caret_under="b9@0/8")

@@ -64,6 +64,17 @@ class Lines(Output):
             self.check_forged(self.read(path))
         self.check_forged(self.trace("-", text=FORGED).stdout.decode())
 
+    def test_header_and_flags(self):
+        """-q and --style=short omit the header, the latter the flags as well."""
+        whole, short = r" +(?:say|<\.\.\.>|a\\n.*)-\d+ +\[\d+\] \.{5} +\d+\.\d{6}: e: ", r" +(?:say|<\.\.\.>|a\\n.*)-\d+ +\[\d+\] +\d+\.\d{6}: e: "
+        for options, begins, line in (((), True, whole), (("-q",), False, whole), (("--style=short",), False, short)):
+            with self.subTest(options=options):
+                self.assertEqual(self.trace(self.path("t"), *options).returncode, 0)
+                lines = self.read(self.path("t")).splitlines()
+                self.assertEqual(lines[0] == "# tracer: nop", begins)
+                self.assertRegex(lines[-1], "^" + line)
+                self.assertEqual(len(lines), 11 if begins else 1)
+
     def test_raw_strings(self):
         seen = self.trace(self.path("raw"), "--raw-strings", text=FORGED)
         self.assertEqual(seen.returncode, 0, seen.stderr)
