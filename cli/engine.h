@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/doctor/doctor.h"
 #include "engine/ipc/control_protocol.h"
 #include "engine/resolve/check.h"
 #include "engine/resolve/programs.h"
@@ -41,6 +42,8 @@ class Engine {
   virtual Result<std::vector<std::string>> list_functions(const std::string& object, const std::string& glob) = 0;
   virtual Result<std::vector<std::string>> list_source(const std::string& object, const std::string& function,
                                                        SourceList what) = 0;
+  // See uprobe::examine_machine and examine_process.
+  virtual std::vector<Finding> examine(const std::vector<int>& pids) = 0;
   virtual Result<std::string> find_program(const std::string& program) = 0;
 };
 

@@ -195,6 +195,7 @@ constexpr std::array kRows = {
     Row{0, "vars", required_argument, "FUNC",
         [](Options& o, Text v) { return o.function = v, set_mode(o, Mode::variables); }},
     Row{0, "dry-run", no_argument, "", [](Options& o, Text) { return set_mode(o, Mode::dry_run); }},
+    Row{0, "doctor", no_argument, "", [](Options& o, Text) { return set_mode(o, Mode::doctor); }},
     Row{0, "check", no_argument, "", [](Options& o, Text) { return set_mode(o, Mode::check); }},
     Row{0, "strict", no_argument, "", [](Options& o, Text) { return o.strict = true, ok(); }},
     Row{0, "json", no_argument, "", [](Options& o, Text) { return o.json = true, ok(); }},
@@ -383,6 +384,13 @@ Status settle_attach(const Options& options) {
                "drop one of them");
 }
 
+Status settle_doctor(const Options& options) {
+  const Selection& whom = options.attach;
+  if (options.sources.empty() && options.program.empty() && whom.names.empty() && whom.objects.empty()) return ok();
+  return usage("--doctor looks at this machine, and with -P at processes; it traces nothing",
+               "e.g. uprobe-run --doctor -P 812");
+}
+
 // The tool keeps neither standard output nor standard error: they belong to the program.
 Status settle_daemonize(const Options& options) {
   if (!options.daemonize) return ok();
@@ -408,6 +416,7 @@ Status settle(Options& options) {
   if (!options.control.empty()) return settle_control(options);
   for (const ControlCommand& command : options.commands)
     if (const char* name = spelling(command.kind)) return usage(std::string(name) + " needs --control SESSION");
+  if (options.mode == Mode::doctor) return settle_doctor(options);
   RETURN_IF_ERROR(settle_attach(options));
   RETURN_IF_ERROR(settle_daemonize(options));
   if (options.mode == Mode::list) return settle_list(options);

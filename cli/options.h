@@ -27,6 +27,7 @@ enum class Mode {
   check,
   list_events,
   format_file,
+  doctor,
   control,
   help,
   version,

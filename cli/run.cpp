@@ -9,6 +9,7 @@
 #include "cli/check.h"
 #include "cli/daemonize.h"
 #include "cli/diagnostics.h"
+#include "cli/doctor.h"
 #include "cli/dry_run.h"
 #include "cli/help.h"
 #include "cli/launcher.h"
@@ -236,6 +237,12 @@ Outcome check(const Call& call) {
   }
   if (report.error) return refuse(call, report, *writes);
   return print(call, options.mode == Mode::format_file ? render_formats(report) : render_listing(report));
+}
+
+Outcome doctor(const Call& call) {
+  const std::vector<Finding> findings = call.engine.examine(call.options.attach.pids);
+  const Outcome printed = print(call, render_findings(findings));
+  return any_bad(findings) ? kFailed : printed;
 }
 
 Outcome dry_run(const Call& call) {
@@ -565,6 +572,8 @@ Outcome run_cli(const std::vector<std::string>& arguments, Engine& engine, const
       return list_source(call);
     case Mode::dry_run:
       return dry_run(call);
+    case Mode::doctor:
+      return doctor(call);
     case Mode::check:
     case Mode::list_events:
     case Mode::format_file:

@@ -65,6 +65,13 @@ Result<std::vector<std::string>> SessionEngine::list_source(const std::string& o
   return uprobe::list_source(object, function, what);
 }
 
+std::vector<Finding> SessionEngine::examine(const std::vector<int>& pids) {
+  std::vector<Finding> findings = examine_machine();
+  for (const int pid : pids)
+    for (Finding& finding : examine_process(pid)) findings.push_back(std::move(finding));
+  return findings;
+}
+
 Result<std::string> SessionEngine::find_program(const std::string& program) { return uprobe::find_program(program); }
 
 }  // namespace uprobe::cli

@@ -24,7 +24,7 @@ LAYERS = {
     "engine/inject": 10,
     "engine/arm": 11,
     "engine/resolve": 12, "engine/attach": 12,
-    "engine/service": 13,
+    "engine/service": 13, "engine/doctor": 13,
     "engine/session": 14,
     "cli": 15,
     "library/uprobe": 0,  # what is installed: nothing but the standard's

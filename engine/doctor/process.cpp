@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+// One process. See doctor.h.
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "engine/attach/attach.h"
+#include "engine/base/procfs.h"
+#include "engine/doctor/doctor.h"
+#include "engine/target/attachable.h"
+
+namespace uprobe {
+namespace {
+
+// PTRACE_SEIZE stops no thread, and the kernel ends the tracing when the child ends (ptrace(2)). 0, or an errno.
+int try_seizing(pid_t pid) {
+  const pid_t child = ::fork();
+  if (child < 0) return errno;
+  if (child == 0) ::_exit(::ptrace(PTRACE_SEIZE, pid, nullptr, nullptr) == 0 ? 0 : errno);
+  int status = 0;
+  if (::waitpid(child, &status, 0) != child || !WIFEXITED(status)) return EPERM;
+  return WEXITSTATUS(status);
+}
+
+Finding refusal(const std::string& subject, const Error& error) {
+  return {Verdict::bad, subject, "cannot be attached to: " + error.text, error.help};
+}
+
+// Of the kinds that matter for the names and numbers that are shown.
+std::string foreign_namespaces(pid_t pid) {
+  std::string names;
+  for (const std::string kind : {"mnt", "pid", "user"}) {
+    const std::string theirs = procfs::link(procfs::path(pid, "ns/" + kind));
+    if (theirs.empty() || theirs == procfs::link("/proc/self/ns/" + kind)) continue;
+    names += (names.empty() ? "" : ", ") + std::string(kind == "mnt" ? "mount" : kind == "pid" ? "PID" : "user");
+  }
+  return names;
+}
+
+void add_peculiarities(pid_t pid, const std::string& subject, std::vector<Finding>& findings) {
+  constexpr std::string_view kDeleted = " (deleted)";
+  if (const std::string program = procfs::link(procfs::path(pid, "exe")); program.ends_with(kDeleted))
+    findings.push_back(
+        {Verdict::limited, subject,
+         "its program was replaced or removed after it started: " + program.substr(0, program.size() - kDeleted.size()),
+         "name the running file by its path under /proc/" + std::to_string(pid) + "/map_files"});
+  if (const std::string names = foreign_namespaces(pid); !names.empty())
+    findings.push_back({Verdict::good, subject, "is in other namespaces: " + names,
+                        "its files are those below /proc/" + std::to_string(pid) + "/root"});
+}
+
+}  // namespace
+
+std::vector<Finding> examine_process(pid_t pid) {
+  const std::string subject = procfs::called(pid);
+  if (const pid_t owner = control::owner_of(pid); owner != 0)
+    return {
+        {Verdict::good, subject,
+         "is traced by uprobe-run, process " + std::to_string(control::known_as(owner)) + ", which further tools join",
+         ""}};
+  if (const Status checked = target::check_attachable(pid); !checked) return {refusal(subject, checked.error())};
+  if (const int error = try_seizing(pid); error != 0) return {refusal(subject, target::explain_refusal(pid, error))};
+  std::vector<Finding> findings = {{Verdict::good, subject, "can be attached to", ""}};
+  add_peculiarities(pid, subject, findings);
+  return findings;
+}
+
+}  // namespace uprobe
