@@ -20,7 +20,6 @@
 #include "engine/base/text.h"
 #include "engine/inject/load.h"
 #include "engine/inject/preloaded.h"
-#include "engine/output/text.h"
 #include "engine/process/processes.h"
 #include "engine/process/program_end.h"
 #include "engine/resolve/programs.h"
@@ -34,9 +33,6 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// The printer writes its text out in the middle of a turn only beyond this size. Slow output belongs between turns, when
-// another thread can read.
-constexpr std::size_t kFlushBytes = std::size_t{16} << 20;
 constexpr std::uint32_t kMoreEvents = 1024;  // can be added while the session runs
 
 std::uint64_t power_of_two(std::uint64_t n) {
@@ -99,7 +95,7 @@ void Session::State::learn_counted_tasks() {
     std::uint32_t entries = 0;
     for (std::size_t part = 0; part < area->live_count(); ++part)
       entries += __atomic_load_n(area->histogram(i, part).next_entry, __ATOMIC_RELAXED);
-    for (const program::HistogramWord& key : switches.histograms[i].plan.keys) {
+    for (const program::HistogramWord& key : table.switches().histograms[i].plan.keys) {
       if (!trace::is_task(key.field) || entries == counted_tasks[i]) continue;
       const bool has_name = key.modifier == program::HistogramModifier::task;
       for (const trace::HistogramEntry& entry : trace::copy_histogram(*area, i).entries) {
@@ -165,48 +161,39 @@ void Session::State::let_go_of(pid_t pid) {
 }
 
 Result<Session> Session::prepare(const SessionOptions& options) {
-  auto state = std::make_unique<State>();
-  state->options = options;
   if (options.ring_bytes < shared::kMinRingBytes || options.ring_bytes > shared::kMaxRingBytes)
     return Error{.code = Code::limit, .text = "ring size out of range: allowed are 8K to 1G"};
+  auto state = std::make_unique<State>(options);
   state->options.ring_bytes = power_of_two(options.ring_bytes);
-  state->definer.emplace(state->options, state->flows);
-  for (const Definition& definition : options.definitions) RETURN_IF_ERROR(state->definer->read(definition));
-  auto probes = state->definer->make_new();
-  if (!probes) return probes.error();
-  if (probes->empty()) return Error{.code = Code::usage, .text = "no probe is defined"};
-  state->notes = state->definer->notes();
-  state->probes = probes.take();
-  RETURN_IF_ERROR(number_objects(state->probes, state->planned));
-  for (std::size_t i = 0; i < state->probes.size(); ++i)
-    add_points(state->probes[i], static_cast<std::uint16_t>(i), state->planned);
-  auto switches = state->definer->plan_switches(state->probes);
-  if (!switches) return switches.error();
-  state->switches = switches.take();
+  RETURN_IF_ERROR(state->table.prepare(options.definitions));
+  state->notes = state->table.notes();
   RETURN_IF_ERROR(state->check_tiers());
   return Session(std::move(state));
 }
 
 Status Session::State::plan_for(pid_t pid) {
   plan::FileCache files;
-  for (const Probe& probe : probes) files.know(probe.site.file);
-  auto hook_note = control::add_library_hook(pid, files, planned);
+  for (const Probe& probe : table.probes()) files.know(probe.site.file);
+  auto hook_note = control::add_library_hook(pid, files, table.planned());
   if (!hook_note) return hook_note.error();
   if (!hook_note->empty()) notes.push_back(hook_note.take());
   return ok();
 }
 
 Status Session::State::make_area() {
-  trace::AreaSpec spec{.events = {},
-                       .ring_bytes = options.ring_bytes,
-                       .more_events = room_for_events(probes.size()),
-                       .more_insns = 8 * kMoreEvents,
-                       .more_tests = probes.size() <= kMoreEvents || options.unseen_thread != 0 ? 8 * kMoreEvents : 0,
-                       .more_text = 16 * kMoreEvents};
+  trace::AreaSpec spec{
+      .events = {},
+      .ring_bytes = options.ring_bytes,
+      .more_events = room_for_events(table.probes().size()),
+      .more_insns = 8 * kMoreEvents,
+      .more_tests = table.probes().size() <= kMoreEvents || options.unseen_thread != 0 ? 8 * kMoreEvents : 0,
+      .more_text = 16 * kMoreEvents};
   set_rings(spec);
-  for (const Probe& probe : probes) spec.events.push_back(&probe.program);
-  spec.switches = switches.switches, spec.triggers = switches.triggers, spec.histograms = switches.histograms;
-  for (std::size_t i = 0; i < spec.switches.size(); ++i) spec.switches[i].at_entry = is_function_entry(probes[i]);
+  for (const Probe& probe : table.probes()) spec.events.push_back(&probe.program);
+  spec.switches = table.switches().switches, spec.triggers = table.switches().triggers,
+  spec.histograms = table.switches().histograms;
+  for (std::size_t i = 0; i < spec.switches.size(); ++i)
+    spec.switches[i].at_entry = is_function_entry(table.probes()[i]);
   auto made = trace::Area::create_private(spec);
   if (!made) return made.error();
   area.emplace(made.take());
@@ -215,18 +202,18 @@ Status Session::State::make_area() {
                         (is_daemonized() ? shared::kModeDaemonize : 0);
   area->header().first_process = static_cast<std::uint32_t>(is_daemonized() ? options.waiting->pid : 0);
   area->header().known_as = static_cast<std::uint32_t>(options.known_as);
-  if (std::any_of(probes.begin(), probes.end(), shows_symbols) || shows_addresses(switches)) {
+  if (std::any_of(table.probes().begin(), table.probes().end(), shows_symbols) || shows_addresses(table.switches())) {
     std::vector<plan::Site> sites;
-    for (const Probe& probe : probes) sites.push_back(probe.site);
+    for (const Probe& probe : table.probes()) sites.push_back(probe.site);
     code_maps = std::make_unique<control::CodeMaps>();
     symbols = std::make_unique<SessionSymbols>(*code_maps, std::move(sites));
   }
-  armer.emplace(planned, control::ArmOptions{.ends_too = asks_at_end(),
-                                             .is_preloaded = !agent,
-                                             .tier = options.tier,
-                                             .flows = &flows,
-                                             .area = &*area,
-                                             .insists_on_stubs = options.returns == plan::ReturnMode::stub});
+  armer.emplace(table.planned(), control::ArmOptions{.ends_too = asks_at_end(),
+                                                     .is_preloaded = !agent,
+                                                     .tier = options.tier,
+                                                     .flows = &table.flows(),
+                                                     .area = &*area,
+                                                     .insists_on_stubs = options.returns == plan::ReturnMode::stub});
   clock.emplace(trace::Clock::start(clock_begin));
   area->header().tick_rate = clock->rate();
   struct stat file {};
@@ -258,7 +245,7 @@ Status Session::State::begin(const std::map<pid_t, Addr>& first) {
     if (code_maps) code_maps->note(pid);
     learn(control::tasks_of(pid));
   }
-  mail.emplace(*area, *armer, planned, agent ? &*agent : nullptr, first, code_maps.get());
+  mail.emplace(*area, *armer, table.planned(), agent ? &*agent : nullptr, first, code_maps.get());
   area->set_state(shared::SessionState::recording);
   recording = true;
   return ok();
@@ -316,7 +303,7 @@ Result<std::unique_ptr<target::PtraceTarget>> Session::State::start(const std::s
     if (options.has_guardian)  // first, so that the program is the first child that other threads see
       target::start_guardian(is_daemonized() ? options.waiting->pid : 0);
     if (options.tier != plan::Tier::breakpoint)
-      for (const control::FilePoints& file : planned.files()) flows.begin(file.file);
+      for (const control::FilePoints& file : table.planned().files()) table.flows().begin(file.file);
     raise_own_limits();  // the child has inherited the old ones
     return make_area();
   };
@@ -350,7 +337,7 @@ Status Session::State::make_ready(target::PtraceTarget& target) {
   pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   if (!pidfd) return system_error("pidfd_open", errno);
   RETURN_IF_ERROR(open_sockets());
-  const auto load = [&] { return control::load_agent(target, *agent, *area, planned.size()); };
+  const auto load = [&] { return control::load_agent(target, *agent, *area, table.planned().size()); };
   RETURN_IF_ERROR(arm(target, load));
   return target.release();
 }
@@ -358,62 +345,12 @@ Status Session::State::make_ready(target::PtraceTarget& target) {
 Status Session::adopt(control::Preloaded& program) {
   State& s = *state_;
   RETURN_IF_ERROR(s.make_area());
-  return s.arm(program.target(), [&] { return program.load(*s.area, s.planned.size()); });
+  return s.arm(program.target(), [&] { return program.load(*s.area, s.table.planned().size()); });
 }
 
 int Session::child_pid() const { return state_->child; }
 
 namespace {
-
-// Turns records into text during a run.
-class Printer : public Recipient {
- public:
-  Printer(const std::vector<Probe>& probes, const RunOptions& options, const Output& output, format::Symbols* symbols)
-      : probes_(probes),
-        options_(options),
-        output_(output),
-        formatter_({}, {.escape_control = !options.raw_strings, .is_short = options.short_lines, .symbols = symbols}) {
-    if (options.header) formatter_.header(text_);
-  }
-
-  void learn_events() override {
-    for (; known_ < probes_.size(); ++known_) formatter_.add(probes_[known_].program.layout);
-  }
-  void take(const trace::EventRecord& record, std::string_view task) override {
-    if (is_full()) return;
-    ++printed_;
-    formatter_.append(record, task, text_);
-    if (text_.size() >= kFlushBytes) end_batch();
-  }
-  void end_batch() override {
-    if (text_.size() != 0 && !broken_) broken_ = output_(text_.view()) != 0;
-    text_.clear();
-  }
-  bool is_broken() const override { return broken_; }
-  bool is_full() const override { return options_.max_events != 0 && printed_ >= options_.max_events; }
-
- private:
-  const std::vector<Probe>& probes_;  // grows while the session runs
-  std::size_t known_ = 0;
-  const RunOptions& options_;
-  const Output& output_;
-  format::TextFormatter formatter_;
-  format::Buffer text_;
-  std::uint64_t printed_ = 0;
-  bool broken_ = false;
-};
-
-class Forwarder : public Recipient {
- public:
-  Forwarder(const std::vector<Probe>& probes, const RecordSink& sink) : probes_(probes), sink_(sink) {}
-  void take(const trace::EventRecord& record, std::string_view task) override {
-    if (record.type < probes_.size()) sink_(record, probes_[record.type].program.layout, task);
-  }
-
- private:
-  const std::vector<Probe>& probes_;
-  const RecordSink& sink_;
-};
 
 // Waits until the descriptor is readable.
 void wait_for(int event, std::chrono::microseconds limit) {
@@ -425,13 +362,13 @@ void wait_for(int event, std::chrono::microseconds limit) {
 }  // namespace
 
 Result<Ending> Session::run(const RunOptions& options, const Output& output) {
-  Printer printer(state_->probes, options, output, state_->symbols.get());
-  return state_->run(options, printer);
+  const auto printer = make_printer(state_->table.probes(), options, output, state_->symbols.get());
+  return state_->run(options, *printer);
 }
 
 Result<Ending> Session::run(const RunOptions& options, const RecordSink& sink) {
-  Forwarder forwarder(state_->probes, sink);
-  return state_->run(options, forwarder);
+  const auto forwarder = make_forwarder(state_->table.probes(), sink);
+  return state_->run(options, *forwarder);
 }
 
 void Session::let_program_end() { state_->end_flush(); }
@@ -444,19 +381,19 @@ void Session::kill_program() {
 
 Status Session::follow(const control::Preloaded& program, const RunOptions& options, const Output& output) {
   State& s = *state_;
-  Printer printer(s.probes, options, output, s.symbols.get());
-  s.own_recipient = &printer;
+  const auto printer = make_printer(s.table.probes(), options, output, s.symbols.get());
+  s.own_recipient = printer.get();
   const auto step = [&] {
     const bool flushes = s.mail->begin_flush();
     if (flushes)
       s.print_settled();
     else
       s.poll();
-    printer.end_batch();
+    printer->end_batch();
     if (flushes) s.mail->end_flush();
   };
   bool deserted = false;
-  while (!deserted && !printer.is_broken() && !(options.detach_requested && options.detach_requested())) {
+  while (!deserted && !printer->is_broken() && !(options.detach_requested && options.detach_requested())) {
     deserted = program.is_deserted();
     step();
     if (!deserted) wait_for(s.mail->flush_wanted(), s.reader->next_poll());
@@ -465,7 +402,7 @@ Status Session::follow(const control::Preloaded& program, const RunOptions& opti
   s.stop_tracing();
   step();
   s.read_all();
-  printer.end_batch();
+  printer->end_batch();
   return ok();
 }
 

@@ -53,7 +53,7 @@ Status Session::State::become_client(pid_t owner, const GivenUp& given_up) {
   for (const Definition& definition : options.definitions)
     if (!definition.triggers.empty() || definition.is_disabled)
       return cannot_join(whose + "--trigger and --disabled can only be given when a session starts");
-  auto begun = PeerClient::begin(owner, hello, describe(probes), options.joins_others, given_up);
+  auto begun = PeerClient::begin(owner, hello, describe(table.probes()), options.joins_others, given_up);
   if (!begun) return begun.error();
   if (is_others) tell("joins the session of user " + user_text(*user) + " (uprobe-run, process " + number + ")");
   connection.emplace(begun.take());

@@ -122,7 +122,7 @@ Status Session::State::attach_all(const GivenUp& given_up) {
     auto free = hold_free(pid, given_up);
     if (!free) return free.error();
     held.push_back(std::move(free->process));
-    auto block = control::attach_agent(*held.back(), free->agent, *agent, *area, planned.size());
+    auto block = control::attach_agent(*held.back(), free->agent, *agent, *area, table.planned().size());
     if (!block) return block.error();
     blocks[pid] = block->address();
     RETURN_IF_ERROR(armer->arm(*held.back(), *block));

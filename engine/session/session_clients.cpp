@@ -95,12 +95,12 @@ Result<std::vector<std::string>> Session::State::admit(const std::shared_ptr<Cli
   wanted.strict = hello.strict, wanted.force = hello.force, wanted.style = hello.style;
   wanted.returns = options.returns;
   auto more = mail->alone([&]() -> Result<std::vector<Probe>> {
-    ProbeBuilder its(wanted, flows);
-    for (const control::FilePoints& file : planned.files()) its.know(file.file);
+    ProbeBuilder its(wanted, table.flows());
+    for (const control::FilePoints& file : table.planned().files()) its.know(file.file);
     for (const Definition& definition : hello.definitions) RETURN_IF_ERROR(its.read(definition));
     auto made = its.make_new();
     if (!made) return made;
-    RETURN_IF_ERROR(number_objects(*made, planned));
+    RETURN_IF_ERROR(number_objects(*made, table.planned()));
     return made;
   });
   if (!more) return more.error();
@@ -121,27 +121,10 @@ Result<std::vector<std::string>> Session::State::admit(const std::shared_ptr<Cli
   return describe(*more);
 }
 
-std::vector<std::uint16_t> Session::State::live_events_of(std::uint32_t owner) const {
-  std::vector<std::uint16_t> events;
-  for (std::size_t i = 0; i < probes.size(); ++i)
-    if (probes[i].live && probes[i].owner == owner) events.push_back(static_cast<std::uint16_t>(i));
-  return events;
-}
-
-// Frees the event numbers of an owner that has left and needs its counts no more.
-void Session::State::free_events_of(std::uint32_t owner) {
-  const std::lock_guard reads(reading);
-  for (std::size_t i = 0; i < probes.size(); ++i) {
-    if (probes[i].owner != owner) continue;
-    probes[i].is_free = true;
-    if (i < routes.size() && owner != 0) routes[i] = {};
-  }
-}
-
 bool Session::State::dismiss(Client& client) {
   {
     const std::lock_guard lock(changing);
-    if (recording) leave(live_events_of(client.owner));
+    if (recording) leave(table.live_events_of(client.owner));
   }
   settle();
   const std::lock_guard lock(changing);
@@ -200,7 +183,7 @@ Status Session::State::serve_clients() {
       .forget =
           [this](const Client& client) {
             const std::lock_guard lock(changing);
-            free_events_of(client.owner);
+            table.free_events_of(client.owner);
           },
   };
   return catch_resource_exhaustion([&] { return peer_server->serve(calls), ok(); });
@@ -235,10 +218,7 @@ Ending Session::State::run_with_clients(Recipient& recipient, const std::functio
   std::string bytes;
   const auto print = [&] {
     own_queue->swap_out(bytes);
-    {
-      const std::lock_guard lock(reading);
-      recipient.learn_events();
-    }
+    table.alone([&] { recipient.learn_events(); });
     each_record(bytes, [&](const ClientRecord& record) { recipient.take(record.record, record.task); });
     recipient.end_batch();
   };
@@ -250,7 +230,7 @@ Ending Session::State::run_with_clients(Recipient& recipient, const std::functio
     {
       const std::lock_guard lock(changing);
       own_summary = summary_of(0, nullptr);
-      free_events_of(0);
+      table.free_events_of(0);
     }
     if (attaches) return Ending{.detached = true};
   }
@@ -263,7 +243,7 @@ void Session::State::leave_to_clients() {
   {
     const std::lock_guard lock(changing);
     is_leaving = true;
-    leave(live_events_of(0));
+    leave(table.live_events_of(0));
   }
   settle();
   const std::lock_guard lock(changing);

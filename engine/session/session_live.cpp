@@ -5,7 +5,6 @@
 // in this order: `changing` (one change at a time), then either the service's (armer, probes, flows) or `reading` (the list of
 // probes and what the reader knows of events), never both.
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 #include "engine/session/session_state.h"
@@ -30,100 +29,79 @@ Error about(Error error, const Probe& probe) {
   return spec::at_column(probe.spec, probe.spec.place.place_column, std::move(error));
 }
 
-template <class T>
-bool is_same(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
-}
-
-// Whether two probes make the same records, under the same name, at the same place.
-bool is_same(const Probe& a, const Probe& b) {
-  if (a.site.offset != b.site.offset || a.spec.event != b.spec.event) return false;
-  const auto& x = a.program.insns;
-  const auto& y = b.program.insns;
-  return a.site.file->identity() == b.site.file->identity() && a.returns.has_value() == b.returns.has_value() &&
-         spec::listing(a.spec, a.site.offset) == spec::listing(b.spec, b.site.offset) && is_same(x, y) &&
-         is_same(a.program.filter, b.program.filter) && a.program.text == b.program.text;
-}
-
 }  // namespace
-
-// The removed probe that is defined again now.
-std::vector<Probe>::iterator Session::State::before(const Probe& probe) {
-  return std::find_if(probes.begin(), probes.end(), [&](const Probe& p) {
-    return !p.live && (p.is_free || p.owner == probe.owner) && is_same(p, probe);
-  });
-}
 
 Status Session::State::has_room(const std::vector<Probe>& more) {
   std::vector<const program::EventProgram*> programs;
   for (const Probe& probe : more)
-    if (before(probe) == probes.end()) programs.push_back(&probe.program);
+    if (!table.former(probe)) programs.push_back(&probe.program);
   if (area->has_room(programs)) return ok();
   return Error{.code = Code::limit, .text = "the session has no room for further events"};
 }
 
-// An event number is never given to a different event. A definition that comes back, perhaps from another owner, gets the old
-// number, so that a thread that was still on its way to the probe records the right event.
 Result<std::uint16_t> Session::State::number_for(Probe probe) {
-  const auto same = before(probe);
-  const auto number = static_cast<std::uint16_t>(same - probes.begin());
-  if (same == probes.end()) {
+  const auto former = table.former(probe);
+  if (!former) {
     RETURN_IF_ERROR(area->add_event(probe.program));
-    probes.push_back(std::move(probe));
-  } else {
-    probe.before = same->owner == probe.owner ? same->before : all_counts_of(number);
-    *same = std::move(probe);
-    area->set_event(number, true);
+    return table.put(std::move(probe), former);
   }
-  return number;
+  const Probe& before = table.probes()[*former];
+  probe.before = before.owner == probe.owner ? before.before : all_counts_of(*former);
+  table.put(std::move(probe), former);
+  area->set_event(*former, true);
+  return *former;
 }
 
 // Switches the events off first, which every process sees at once.
 void Session::State::leave(const std::vector<std::uint16_t>& events) {
   if (events.empty()) return;
-  {
-    const std::lock_guard lock(reading);
+  table.alone([&] {
     for (const std::uint16_t event : events) {
       area->set_event(event, false);
-      probes[event].live = false;
+      table.set_live(event, false);
     }
-  }
-  const auto is_live = [this](std::uint16_t event) { return event < probes.size() && probes[event].live; };
+  });
+  const auto is_live = [this](std::uint16_t event) {
+    return event < table.probes().size() && table.probes()[event].live;
+  };
   mail->alone([&] { mail->changes().remove(events, is_live); });
+}
+
+// Enters the probes in the table, in alone(), until one fails.
+Status Session::State::enter(const std::vector<Probe>& more, const std::shared_ptr<Client>& client, Entered& entered) {
+  const std::uint64_t since = client ? clock->to_ns(trace::Clock::now()) : 0;
+  for (const Probe& probe : more) {
+    const auto number = number_for(probe);
+    if (!number) return number.error();
+    table.lead(*number, {.client = client, .index = static_cast<std::uint32_t>(entered.events.size()), .since = since});
+    entered.events.push_back(*number);
+    add_points(probe, *number, entered.points);
+  }
+  return ok();
 }
 
 // The reader learns the events first: no process may record an event that the reader does not know.
 Result<std::vector<std::uint16_t>> Session::State::join(const std::vector<Probe>& more,
                                                         const std::shared_ptr<Client>& client) {
-  std::vector<std::uint16_t> events;
-  control::ProbeSet points;
-  Status joined = ok();
-  {
-    const std::lock_guard lock(reading);
-    if (joined = has_room(more); !joined) return about(joined.error(), more.front());
-    const std::uint64_t since = client ? clock->to_ns(trace::Clock::now()) : 0;
-    for (const Probe& probe : more) {
-      const auto number = number_for(probe);
-      joined = number ? ok() : Status(number.error());
-      if (!joined) break;
-      routes.resize(probes.size());
-      routes[*number] = {client, static_cast<std::uint32_t>(events.size()), since};
-      events.push_back(*number);
-      add_points(probe, *number, points);
-    }
+  Entered entered;
+  const auto& events = entered.events;
+  bool has_begun = false;
+  Status joined = table.alone([&]() -> Status {
+    RETURN_IF_ERROR(has_room(more));
+    has_begun = true;
+    const Status all = enter(more, client, entered);
     reader->know_events();
-  }
-  if (joined) joined = mail->alone([&] { return mail->changes().add(points); });
+    return all;
+  });
+  if (!has_begun) return about(joined.error(), more.front());
+  if (joined) joined = mail->alone([&] { return mail->changes().add(entered.points); });
   if (joined) return events;
-  const Probe& first = events.empty() ? more.front() : probes[events.front()];
-  const Error error = about(joined.error(), first);
+  const Error error = about(joined.error(), events.empty() ? more.front() : table.probes()[events.front()]);
   leave(events);
-  const std::lock_guard lock(reading);
-  for (const std::uint16_t event : events) {
-    probes[event].was_refused = reader->counts().recorded[event] == 0;
-    probes[event].is_free = client != nullptr;
-    routes[event] = {};
-  }
+  table.alone([&] {
+    for (const std::uint16_t event : events)
+      table.withdraw(event, reader->counts().recorded[event] != 0, client != nullptr);
+  });
   return error;
 }
 
@@ -137,7 +115,7 @@ Status Session::State::may_join(const std::vector<Probe>& more, plan::Tier tier)
           {.code = Code::refused, .text = "an event that shows symbol names cannot be added to a running session"},
           probe);
   for (const Probe& probe : more)
-    if (probe.returns && probe.returns->mode == plan::ReturnMode::stub && !planned.wants_stubs())
+    if (probe.returns && probe.returns->mode == plan::ReturnMode::stub && !table.planned().wants_stubs())
       return about({.code = Code::refused, .text = "return stubs can be added only to a session that started with one"},
                    probe);
   return ok();
@@ -145,17 +123,14 @@ Status Session::State::may_join(const std::vector<Probe>& more, plan::Tier tier)
 
 Result<Changes> Session::State::define_one(const Definition& definition) {
   if (!recording || is_leaving) return ended();
-  auto more = mail->alone([&]() -> Result<std::vector<Probe>> {
-    RETURN_IF_ERROR(definer->read(definition));
-    return definer->make_new();
-  });
+  auto more = mail->alone([&] { return table.read(definition); });
   if (!more) return more.error();
   Changes changes;
   std::vector<std::uint16_t> gone;
-  for (std::size_t i = 0; i < probes.size(); ++i) {
-    if (!probes[i].live || probes[i].owner != 0 || definer->has(probes[i].id)) continue;
-    gone.push_back(static_cast<std::uint16_t>(i));
-    changes.removed.push_back(name_of(probes[i]));
+  for (const std::uint16_t event : table.live_events_of(0)) {
+    if (table.is_defined(table.probes()[event])) continue;
+    gone.push_back(event);
+    changes.removed.push_back(name_of(table.probes()[event]));
   }
   leave(gone);
   if (more->empty()) return changes;
@@ -165,13 +140,13 @@ Result<Changes> Session::State::define_one(const Definition& definition) {
     changes.added.push_back(name_of(probe));
   }
   Status joined = may_join(*more, options.tier);
-  if (joined) joined = mail->alone([&] { return number_objects(*more, planned); });
+  if (joined) joined = mail->alone([&] { return number_objects(*more, table.planned()); });
   if (joined) {
     const auto events = join(*more, nullptr);
     joined = events ? ok() : Status(events.error());
   }
   if (joined) return changes;
-  for (const auto id : ids) definer->forget(id);
+  for (const auto id : ids) table.forget(id);
   return joined.error();
 }
 
@@ -186,8 +161,7 @@ Result<Changes> Session::State::remove(const std::string& name) {
   if (!recording || is_leaving) return ended();
   Changes all;
   std::set<std::string> groups;
-  for (const Probe& probe : probes)
-    if (probe.live && probe.owner == 0) groups.insert(probe.spec.group);
+  for (const std::uint16_t event : table.live_events_of(0)) groups.insert(table.probes()[event].spec.group);
   for (const std::string& group : groups) {
     const auto changes = define_one({.text = "-:" + group + "/", .default_object = {}});
     if (!changes) return changes.error();
@@ -199,34 +173,38 @@ Result<Changes> Session::State::remove(const std::string& name) {
 Result<std::size_t> Session::State::switch_events(const std::string& name, bool on) {
   const std::lock_guard changes(changing);
   if (!recording || is_leaving) return ended();
-  const std::lock_guard reads(reading);
   std::size_t switched = 0;
-  for (std::size_t i = 0; i < probes.size(); ++i) {
-    if (!probes[i].live || probes[i].owner != 0 || !is_called(probes[i].spec, name)) continue;
-    probes[i].on = on;
-    area->set_event(static_cast<std::uint32_t>(i), on);
-    ++switched;
-  }
+  table.alone([&] {
+    for (const std::uint16_t event : table.live_events_of(0)) {
+      if (!is_called(table.probes()[event].spec, name)) continue;
+      table.set_on(event, on);
+      area->set_event(event, on);
+      ++switched;
+    }
+  });
   if (switched == 0 && !name.empty()) return Error{.code = Code::not_found, .text = "no such event", .where = name};
   return switched;
 }
 
+ProbeState Session::State::state_of(std::uint16_t event) const {
+  const Probe& probe = table.probes()[event];
+  const EventCounts counts = counts_of(event);
+  ProbeState state{.definition = spec::listing(probe.spec, probe.site.offset), .name = name_of(probe), .on = probe.on};
+  if (const Client* const client = table.client_of(event)) state.owner = client->known_as;
+  state.lost = counts.lost_full + counts.lost_too_big + counts.lost_busy;
+  state.hits = counts.recorded + counts.filtered + state.lost;
+  state.missed = counts.missed;
+  return state;
+}
+
 std::vector<ProbeState> Session::State::list() const {
   const std::lock_guard changes(changing);
-  const std::lock_guard reads(reading);
   std::vector<ProbeState> all;
-  for (std::size_t i = 0; recording && i < probes.size(); ++i) {
-    const Probe& probe = probes[i];
-    if (!probe.live) continue;
-    const EventCounts counts = counts_of(i);
-    ProbeState state{
-        .definition = spec::listing(probe.spec, probe.site.offset), .name = name_of(probe), .on = probe.on};
-    if (i < routes.size() && routes[i].client) state.owner = routes[i].client->known_as;
-    state.lost = counts.lost_full + counts.lost_too_big + counts.lost_busy;
-    state.hits = counts.recorded + counts.filtered + state.lost;
-    state.missed = counts.missed;
-    all.push_back(std::move(state));
-  }
+  if (!recording) return all;
+  table.alone([&] {
+    for (std::size_t i = 0; i < table.probes().size(); ++i)
+      if (table.probes()[i].live) all.push_back(state_of(static_cast<std::uint16_t>(i)));
+  });
   return all;
 }
 

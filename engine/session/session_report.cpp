@@ -40,23 +40,17 @@ std::string returns_text(const Probe& probe) {
 
 }  // namespace
 
-std::string Session::State::event_name(std::uint32_t number) const {
-  for (std::size_t i = 0; i < switches.switches.size(); ++i)
-    if (switches.switches[i].number == number) return probes[i].spec.group + "/" + probes[i].spec.event;
-  return {};
-}
-
 std::vector<std::string> Session::State::reasons_against_jumps() {
   Notes unread;
   const control::InternalPoints::Wishes wishes{
       .ends_too = asks_at_end(), .is_preloaded = !agent, .insists_on_stubs = options.returns == plan::ReturnMode::stub};
-  control::InternalPoints own(planned, wishes, unread);
-  control::JumpPlanner jumps(flows, own);
+  control::InternalPoints own(table.planned(), wishes, unread);
+  control::JumpPlanner jumps(table.flows(), own);
   std::vector<std::string> reasons;
-  for (const Probe& probe : probes) {
-    const auto file = std::find_if(planned.files().begin(), planned.files().end(),
+  for (const Probe& probe : table.probes()) {
+    const auto file = std::find_if(table.planned().files().begin(), table.planned().files().end(),
                                    [&](const control::FilePoints& f) { return f.file == probe.site.file; });
-    if (probe.site.is_ifunc || file == planned.files().end()) {
+    if (probe.site.is_ifunc || file == table.planned().files().end()) {
       reasons.emplace_back();  // known only when the program has chosen an implementation
       continue;
     }
@@ -69,13 +63,13 @@ std::vector<std::string> Session::State::reasons_against_jumps() {
 Status Session::State::check_tiers() {
   if (options.tier != plan::Tier::jump) return ok();
   const std::vector<std::string> reasons = reasons_against_jumps();
-  for (std::size_t i = 0; i < probes.size(); ++i)
+  for (std::size_t i = 0; i < table.probes().size(); ++i)
     if (!reasons[i].empty())
       return Error{.code = Code::refused,
                    .text = "needs a breakpoint: " + reasons[i],
-                   .where = probes[i].spec.definition,
+                   .where = table.probes()[i].spec.definition,
                    .help = "--tier=auto uses a breakpoint there",
-                   .definition = probes[i].definition};
+                   .definition = table.probes()[i].definition};
   return ok();
 }
 
@@ -83,7 +77,7 @@ std::vector<PlanReport> Session::report() const {
   const bool may_jump = state_->options.tier != plan::Tier::breakpoint;
   const auto reasons = may_jump ? state_->reasons_against_jumps() : std::vector<std::string>();
   std::vector<PlanReport> reports;
-  for (const Probe& probe : state_->probes) {
+  for (const Probe& probe : state_->table.probes()) {
     PlanReport report;
     report.definition = spec::listing(probe.spec, probe.site.offset);
     report.path = probe.spec.place.path;
@@ -119,18 +113,19 @@ EventCounts Session::State::all_counts_of(std::size_t event) const {
   const shared::EventCounts seen = area->counts(number);
   const trace::ReaderCounts& read = reader->counts();
   const bool is_known = event < read.recorded.size();
-  return {.recorded = is_known ? read.recorded[event] : 0,
-          .filtered = probes[event].just_unseen ? 0 : area->dropped(number) + (is_known ? read.dropped[event] : 0),
-          .disabled = seen.disabled,
-          .lost_full = seen.lost_full,
-          .lost_too_big = seen.lost_too_big,
-          .lost_busy = seen.lost_busy,
-          .missed = seen.missed,
-          .unavailable = seen.unavailable};
+  return {
+      .recorded = is_known ? read.recorded[event] : 0,
+      .filtered = table.probes()[event].just_unseen ? 0 : area->dropped(number) + (is_known ? read.dropped[event] : 0),
+      .disabled = seen.disabled,
+      .lost_full = seen.lost_full,
+      .lost_too_big = seen.lost_too_big,
+      .lost_busy = seen.lost_busy,
+      .missed = seen.missed,
+      .unavailable = seen.unavailable};
 }
 
 EventCounts Session::State::counts_of(std::size_t event) const {
-  const EventCounts all = all_counts_of(event), &before = probes[event].before;
+  const EventCounts all = all_counts_of(event), &before = table.probes()[event].before;
   return {.recorded = all.recorded - before.recorded,
           .filtered = all.filtered - before.filtered,
           .disabled = all.disabled - before.disabled,
@@ -142,7 +137,7 @@ EventCounts Session::State::counts_of(std::size_t event) const {
 }
 
 ProbeSummary Session::State::line_of(std::size_t event, const EventCounts& counts, std::uint64_t behind) const {
-  const Probe& probe = probes[event];
+  const Probe& probe = table.probes()[event];
   const control::ArmReport& report = armer->report();
   ProbeSummary line;
   line.name = probe.spec.group + "/" + probe.spec.event;
@@ -152,9 +147,7 @@ ProbeSummary Session::State::line_of(std::size_t event, const EventCounts& count
   line.recorded = counts.recorded - line.lost_to_reader_lag;
   line.missed = counts.missed, line.unavailable = counts.unavailable, line.filtered = counts.filtered,
   line.disabled = counts.disabled;
-  line.is_counted = event < switches.switches.size() && switches.switches[event].is_off &&
-                    std::any_of(switches.histograms.begin(), switches.histograms.end(),
-                                [&](const auto& histogram) { return histogram.event == event; });
+  line.is_counted = table.is_just_counted(event);
   line.hits = counts.recorded + line.filtered + line.disabled + line.lost_full + line.lost_too_big + line.lost_busy;
   if (line.hits == 0) line.hint = hint_for(probe, event, report);
   const auto against = report.against.find(static_cast<std::uint16_t>(event));
@@ -204,13 +197,13 @@ std::string Session::histograms(bool raw_strings) const {
       .symbols = s.symbols.get(),
       .escape_control = !raw_strings,
   };
-  const auto& all = s.switches.histograms;
+  const auto& all = s.table.switches().histograms;
   const bool are_of_one = std::all_of(all.begin(), all.end(), [&](const auto& h) { return h.event == all[0].event; });
   std::string text;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const bool begins_event = i == 0 || all[i].event != all[i - 1].event;
     if (i != 0) text += begins_event ? "\n" : "\n\n";
-    if (begins_event && !are_of_one) text += "==> " + s.event_name(all[i].event) + " <==\n";
+    if (begins_event && !are_of_one) text += "==> " + s.table.name_of_switch(all[i].event) + " <==\n";
     trace::HistogramCopy copy = trace::copy_histogram(*s.area, i);
     std::vector<shared::HistogramField> keys;
     for (const program::HistogramWord& key : all[i].plan.keys) keys.push_back(key.field);
@@ -228,15 +221,14 @@ Summary Session::State::summary_of(std::uint32_t owner, const Client* client) {
   if (client == nullptr) summary.notes = notes, summary.details = details;
   std::vector<std::size_t> events;
   if (client != nullptr) events.assign(client->events.begin(), client->events.end());
-  for (std::size_t i = 0; client == nullptr && i < probes.size(); ++i)
-    if (probes[i].owner == owner && !probes[i].was_refused) events.push_back(i);
+  for (std::size_t i = 0; client == nullptr && i < table.probes().size(); ++i)
+    if (table.probes()[i].owner == owner && !table.probes()[i].was_refused) events.push_back(i);
   std::vector<EventCounts> counts;
   trace::ReaderCounts read;
-  {
-    const std::lock_guard reads(reading);
+  table.alone([&] {
     for (const std::size_t event : events) counts.push_back(counts_of(event));
     read = reader->counts();
-  }
+  });
   mail->alone([&] {
     const control::ArmReport& report = armer->report();
     for (std::size_t i = 0; i < events.size(); ++i) {

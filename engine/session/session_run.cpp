@@ -177,24 +177,25 @@ Ending Session::State::end_with_processes() {
 }
 
 void Session::State::poll() {
-  const std::lock_guard lock(reading);
-  if (own_recipient != nullptr) own_recipient->learn_events();
-  reader->poll([this](const trace::EventRecord& record) { hand_on(record); });
-  learn_counted_tasks();
-  for (const Route& route : routes)
-    if (route.client && route.index == 0) route.client->flush();
-  if (own_queue) own_queue->tell();
+  table.alone([this] {
+    if (own_recipient != nullptr) own_recipient->learn_events();
+    reader->poll([this](const trace::EventRecord& record) { hand_on(record); });
+    learn_counted_tasks();
+    table.flush_clients();
+    if (own_queue) own_queue->tell();
+  });
 }
 
 void Session::State::read_all() {
-  const std::lock_guard lock(reading);
-  if (own_recipient != nullptr) own_recipient->learn_events();
-  reader->finish([this](const trace::EventRecord& record) { hand_on(record); });
+  table.alone([this] {
+    if (own_recipient != nullptr) own_recipient->learn_events();
+    reader->finish([this](const trace::EventRecord& record) { hand_on(record); });
+  });
 }
 
 void Session::State::hand_on(const trace::EventRecord& record) {
   const std::string_view task = names.name(record.task, record.ns);
-  const Route* route = record.type < routes.size() ? &routes[record.type] : nullptr;
+  const EventTable::Route* const route = table.route_of(record.type);
   if (route != nullptr && route->client) {
     if (record.ns >= route->since) route->client->records.take({route->index, record, task});
   } else if (own_queue) {

@@ -11,33 +11,20 @@
 
 #include "engine/arm/armer.h"
 #include "engine/base/fd.h"
-#include "engine/flow/flow_cache.h"
 #include "engine/ipc/control_server.h"
 #include "engine/ipc/peer_client.h"
 #include "engine/ipc/peer_server.h"
 #include "engine/process/agent_image.h"
-#include "engine/resolve/event_enable_plan.h"
-#include "engine/resolve/probe_builder.h"
 #include "engine/service/mail_service.h"
+#include "engine/session/event_table.h"
 #include "engine/session/late_attacher.h"
+#include "engine/session/recipient.h"
 #include "engine/session/session.h"
 #include "engine/session/survivors.h"
 #include "engine/symbolize/symbols.h"
 #include "engine/trace/reader.h"
 
 namespace uprobe {
-
-// Consumes the session's records.
-class Recipient {
- public:
-  virtual ~Recipient() = default;
-  // There may be further events. The list of probes does not change during the call.
-  virtual void learn_events() {}
-  virtual void take(const trace::EventRecord& record, std::string_view task) = 0;
-  virtual void end_batch() {}
-  virtual bool is_full() const { return false; }
-  virtual bool is_broken() const { return false; }  // its reader is gone
-};
 
 // Whether the process of the pidfd has ended. Waits for that at most `limit`.
 bool has_ended(int pidfd, std::chrono::microseconds limit);
@@ -46,12 +33,10 @@ bool has_ended(int pidfd, std::chrono::microseconds limit);
 std::vector<std::string> describe(const std::vector<Probe>& probes);
 
 struct Session::State {
-  std::vector<Probe> probes;
-  control::ProbeSet planned;
-  SwitchPlan switches;
-  plan::FlowCache flows;
+  explicit State(const SessionOptions& wanted) : options(wanted), table(options) {}
+
   SessionOptions options;
-  std::optional<ProbeBuilder> definer;
+  EventTable table;
   std::optional<control::AgentImage> agent;
   std::optional<trace::Area> area;
   std::optional<control::Armer> armer;
@@ -86,15 +71,8 @@ struct Session::State {
       counted_tasks;  // per histogram: its number of entries when their task names were last read
   std::optional<ControlServer> socket;
   mutable std::mutex changing;  // one change at a time; locked before the next one
-  mutable std::mutex reading;   // guards the list of probes and what the reader knows of them
 
   // Several tools on one target (session_clients.cpp). In the owner tool:
-  struct Route {
-    std::shared_ptr<Client> client;  // null: the session's own
-    std::uint32_t index = 0;         // among the client's probes
-    std::uint64_t since = 0;         // earlier records belong to another owner of this number
-  };
-  std::vector<Route> routes;     // by event; guarded by `reading`
   std::size_t client_count = 0;  // admitted and not dismissed; this and the next three are guarded by `changing`
   std::uint32_t last_owner = 0;
   bool is_closing = false;             // no further client is admitted
@@ -178,10 +156,8 @@ struct Session::State {
   bool dismiss(Client& client);
   Status may_be_joined(const Hello& hello) const;
   std::vector<pid_t> roots() const;
-  std::vector<std::uint16_t> live_events_of(std::uint32_t owner) const;
   void settle();
   void serve_settling();
-  void free_events_of(std::uint32_t owner);
   // Counts since the beginning of the session; counts since the event belongs to its present owner.
   EventCounts all_counts_of(std::size_t event) const;
   EventCounts counts_of(std::size_t event) const;
@@ -199,6 +175,7 @@ struct Session::State {
   Result<Changes> remove(const std::string& name);
   Result<std::size_t> switch_events(const std::string& name, bool on);
   std::vector<ProbeState> list() const;
+  ProbeState state_of(std::uint16_t event) const;
   Reply answer(const std::vector<Command>& commands);
   Result<std::string> follow_command(const Command& order);
   Result<Changes> define_one(const Definition& definition);
@@ -206,9 +183,14 @@ struct Session::State {
   Status serve();
   void close_sockets();
   Status may_join(const std::vector<Probe>& more, plan::Tier tier) const;
-  std::vector<Probe>::iterator before(const Probe& probe);
   Status has_room(const std::vector<Probe>& more);
   Result<std::uint16_t> number_for(Probe probe);
+  // The numbers of probes that are being added, and their points.
+  struct Entered {
+    std::vector<std::uint16_t> events;
+    control::ProbeSet points;
+  };
+  Status enter(const std::vector<Probe>& more, const std::shared_ptr<Client>& client, Entered& entered);
   // `client`: the owner of the probes; null: the session itself.
   Result<std::vector<std::uint16_t>> join(const std::vector<Probe>& more, const std::shared_ptr<Client>& client);
   void leave(const std::vector<std::uint16_t>& events);
@@ -216,7 +198,6 @@ struct Session::State {
   // --tier=int3.
   std::vector<std::string> reasons_against_jumps();
   Status check_tiers();
-  std::string event_name(std::uint32_t number) const;  // by the number of its switch
 };
 
 }  // namespace uprobe

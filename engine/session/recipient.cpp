@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+#include "engine/session/recipient.h"
+
+#include "engine/output/text.h"
+
+namespace uprobe {
+namespace {
+
+// The printer writes its text out in the middle of a turn only beyond this size. Slow output belongs between turns, when
+// another thread can read.
+constexpr std::size_t kFlushBytes = std::size_t{16} << 20;
+
+// Turns records into text during a run.
+class Printer : public Recipient {
+ public:
+  Printer(const std::vector<Probe>& probes, const RunOptions& options, const Output& output, format::Symbols* symbols)
+      : probes_(probes),
+        options_(options),
+        output_(output),
+        formatter_({}, {.escape_control = !options.raw_strings, .is_short = options.short_lines, .symbols = symbols}) {
+    if (options.header) formatter_.header(text_);
+  }
+
+  void learn_events() override {
+    for (; known_ < probes_.size(); ++known_) formatter_.add(probes_[known_].program.layout);
+  }
+  void take(const trace::EventRecord& record, std::string_view task) override {
+    if (is_full()) return;
+    ++printed_;
+    formatter_.append(record, task, text_);
+    if (text_.size() >= kFlushBytes) end_batch();
+  }
+  void end_batch() override {
+    if (text_.size() != 0 && !broken_) broken_ = output_(text_.view()) != 0;
+    text_.clear();
+  }
+  bool is_broken() const override { return broken_; }
+  bool is_full() const override { return options_.max_events != 0 && printed_ >= options_.max_events; }
+
+ private:
+  const std::vector<Probe>& probes_;  // grows while the session runs
+  std::size_t known_ = 0;
+  const RunOptions& options_;
+  const Output& output_;
+  format::TextFormatter formatter_;
+  format::Buffer text_;
+  std::uint64_t printed_ = 0;
+  bool broken_ = false;
+};
+
+class Forwarder : public Recipient {
+ public:
+  Forwarder(const std::vector<Probe>& probes, const RecordSink& sink) : probes_(probes), sink_(sink) {}
+  void take(const trace::EventRecord& record, std::string_view task) override {
+    if (record.type < probes_.size()) sink_(record, probes_[record.type].program.layout, task);
+  }
+
+ private:
+  const std::vector<Probe>& probes_;
+  const RecordSink& sink_;
+};
+
+}  // namespace
+
+std::unique_ptr<Recipient> make_printer(const std::vector<Probe>& probes, const RunOptions& options,
+                                        const Output& output, format::Symbols* symbols) {
+  return std::make_unique<Printer>(probes, options, output, symbols);
+}
+
+std::unique_ptr<Recipient> make_forwarder(const std::vector<Probe>& probes, const RecordSink& sink) {
+  return std::make_unique<Forwarder>(probes, sink);
+}
+
+}  // namespace uprobe
