@@ -88,6 +88,8 @@ Look without running:
       --vars=FUNC           print a definition that shows the function's
                             variables, and their types
       --dry-run             show where each probe would go, and how
+      --explain=DEF         say in plain words what a definition will do, where,
+                            how and at what cost
       --doctor              show what this machine allows; with -P whether the
                             processes can be attached to, and why not
       --check               show how uprobe_events would read the definitions,

@@ -48,6 +48,20 @@ Status add_probe(Options& options, const std::string& value) {
   return ok();
 }
 
+Status set_mode(Options& options, Mode mode) {
+  if (options.mode != Mode::trace && options.mode != mode)
+    return usage(
+        "-l, --lines, --vars, --dry-run, --explain, --doctor, --check, --list-events and --format-file exclude each "
+        "other");
+  options.mode = mode;
+  return ok();
+}
+
+Status add_explained(Options& options, const std::string& value) {
+  RETURN_IF_ERROR(add_probe(options, value));
+  return set_mode(options, Mode::explain);
+}
+
 // --filter, --trigger and --disabled apply to the last -p.
 template <class Change>
 Status change_probe(Options& options, const Change& change) {
@@ -87,13 +101,6 @@ Status add_file(Options& options, const std::string& value) {
 Status set_name(std::string& into, const std::string& value) {
   if (value.empty()) return usage("the file's name is empty");
   into = value;
-  return ok();
-}
-
-Status set_mode(Options& options, Mode mode) {
-  if (options.mode != Mode::trace && options.mode != mode)
-    return usage("-l, --lines, --vars, --dry-run, --check, --list-events and --format-file exclude each other");
-  options.mode = mode;
   return ok();
 }
 
@@ -195,6 +202,7 @@ constexpr std::array kRows = {
     Row{0, "vars", required_argument, "FUNC",
         [](Options& o, Text v) { return o.function = v, set_mode(o, Mode::variables); }},
     Row{0, "dry-run", no_argument, "", [](Options& o, Text) { return set_mode(o, Mode::dry_run); }},
+    Row{0, "explain", required_argument, "DEF", add_explained},
     Row{0, "doctor", no_argument, "", [](Options& o, Text) { return set_mode(o, Mode::doctor); }},
     Row{0, "check", no_argument, "", [](Options& o, Text) { return set_mode(o, Mode::check); }},
     Row{0, "strict", no_argument, "", [](Options& o, Text) { return o.strict = true, ok(); }},

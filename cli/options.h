@@ -24,6 +24,7 @@ enum class Mode {
   lines,
   variables,
   dry_run,
+  explain,
   check,
   list_events,
   format_file,

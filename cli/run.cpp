@@ -11,6 +11,7 @@
 #include "cli/diagnostics.h"
 #include "cli/doctor.h"
 #include "cli/dry_run.h"
+#include "cli/explain.h"
 #include "cli/help.h"
 #include "cli/launcher.h"
 #include "cli/options.h"
@@ -251,7 +252,8 @@ Outcome dry_run(const Call& call) {
       return fail(call, program.error(), exit_code_of_launch(program.error()));
   if (!prepare(call)) return kFailed;
   const std::vector<PlanReport> reports = call.engine.report();
-  const Outcome printed = print(call, render_plan(reports));
+  const bool explains = call.options.mode == Mode::explain;
+  const Outcome printed = print(call, explains ? render_explanation(reports) : render_plan(reports));
   for (const std::string& note : call.engine.summary().notes) call.diagnostics.line(note);
   return any_refused(reports) ? kFailed : printed;
 }
@@ -571,6 +573,7 @@ Outcome run_cli(const std::vector<std::string>& arguments, Engine& engine, const
     case Mode::variables:
       return list_source(call);
     case Mode::dry_run:
+    case Mode::explain:
       return dry_run(call);
     case Mode::doctor:
       return doctor(call);

@@ -168,7 +168,8 @@ TEST(CliOptions, MistakesInWords) {
       {{"-n", "0", "ls"}, "-n: '0' is not a number of events | a whole number from 1 on"},
       {{"--color=maybe"}, "--color: 'maybe' is not one of auto, always, never"},
       {{"-l", "--dry-run", "ls"},
-       "--dry-run: -l, --lines, --vars, --dry-run, --check, --list-events and --format-file exclude each other"},
+       "--dry-run: -l, --lines, --vars, --dry-run, --explain, --doctor, --check, --list-events and --format-file "
+       "exclude each other"},
       {{"ls"},
        "no probe is defined: -p or -i is missing | e.g. uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo'"},
       {{},
@@ -180,6 +181,18 @@ TEST(CliOptions, MistakesInWords) {
       {{"-x", "A", "-lz", "ls"}, "-l lists either -x A or the program 'ls' | drop one of them"},
   };
   for (const auto& [words, expected] : table) EXPECT_EQ(mistake(words), expected);
+}
+
+TEST(CliOptions, TheDoctorAndExplanationsNeedNoProgram) {
+  const auto explained = parse({"--explain", "p:a x:y"});
+  ASSERT_TRUE(explained);
+  EXPECT_EQ(explained->mode, Mode::explain);
+  EXPECT_EQ(explained->sources.at(0).text, "p:a x:y");
+  const auto examined = parse({"--doctor", "-P", "12,13"});
+  ASSERT_TRUE(examined);
+  EXPECT_EQ(examined->attach.pids, (std::vector<int>{12, 13}));
+  EXPECT_FALSE(parse({"--doctor", "ls"}));
+  EXPECT_FALSE(parse({"--doctor", "-p", "p:a x:y"}));
 }
 
 TEST(CliOptions, DryRunNeedsNoProgram) {

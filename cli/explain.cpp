@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+// See explain.h.
+#include "cli/explain.h"
+
+#include "arch/code/relocate.h"
+#include "cli/text.h"
+#include "engine/base/text.h"
+
+namespace uprobe::cli {
+namespace {
+
+bool is_jump(const PlanReport& report) { return report.tier == "jump"; }
+bool is_by_stub(const PlanReport& report) { return report.returns == "a stub"; }
+
+// Of "p:GROUP/EVENT PATH:OFFSET FETCH...", whose path may contain blanks.
+std::string event_of(const PlanReport& report) {
+  const std::size_t colon = report.definition.find(':'), end = report.definition.find(' ');
+  return report.definition.substr(colon + 1, end - colon - 1);
+}
+
+std::string fetches_of(const PlanReport& report) {
+  const std::size_t place = report.definition.find(" " + report.path + ":");
+  if (place == std::string::npos) return {};
+  const std::size_t end = report.definition.find(' ', place + report.path.size() + 2);
+  return end == std::string::npos ? std::string() : report.definition.substr(end + 1);
+}
+
+// "each call of zfree in /bin/zsh", "each time zsh_main+0x4 in /bin/zsh is reached"
+std::string occasion(const PlanReport& report) {
+  const std::string file = " in " + report.path + " (offset " + hex(report.offset) + ")";
+  const std::string place = report.symbol.empty() ? "the instruction" : report.symbol;
+  if (!report.returns.empty()) return "each return of " + place + file;
+  const bool is_entry = !report.symbol.empty() && report.symbol.find('+') == std::string::npos;
+  return is_entry ? "each call of " + place + file : "each time that " + place + file + " is reached";
+}
+
+std::string way(const PlanReport& report) {
+  std::string insn = report.bytes.empty() ? std::string() : arch::disassemble(report.bytes, Addr{report.address});
+  if (!insn.empty()) insn = " on '" + insn + "'";
+  std::string text = is_jump(report) ? "The probe is a jump" + insn + ", without a trap or a system call."
+                                     : "The probe is a breakpoint" + insn + ", because " + report.why + ".";
+  if (is_jump(report) && !report.why.empty()) text += " It is at " + report.why + ".";
+  if (report.returns.empty()) return text;
+  if (is_by_stub(report)) return text + " At a call the return address is replaced by that of a stub.";
+  return text + " The returns are seen at " + report.returns + ".";
+}
+
+std::string cost(const PlanReport& report) {
+  if (is_by_stub(report))
+    return is_jump(report) ? "A call with its return costs about 200 nanoseconds."
+                           : "A call with its return costs about 1,500 nanoseconds.";
+  return is_jump(report) ? "A hit costs about 20 nanoseconds." : "A hit costs about 1,300 nanoseconds.";
+}
+
+std::string advice(const PlanReport& report) {
+  if (!is_jump(report) && report.why.find("--tier") != std::string::npos)
+    return "Without --tier=int3 it would be a jump where that is safe.";
+  if (!is_jump(report))
+    return "Another instruction of the function may take a jump, at a sixtieth of the cost: --dry-run shows each "
+           "place's tier.";
+  if (is_by_stub(report)) return "A probe at the function's entry, p: instead of r:, costs a tenth.";
+  return {};
+}
+
+std::string paragraph(const PlanReport& report) {
+  const std::string event = event_of(report), fetches = fetches_of(report);
+  if (report.tier == "refused") return event + " is refused: " + report.why + ".\n";
+  std::string text = event + " records " + occasion(report) + ".\n";
+  text += fetches.empty() ? "It writes time, CPU, thread and address, and no values: add some, e.g. %di or $arg1.\n"
+                          : "It writes time, CPU, thread, address, and: " + fetches + "\n";
+  text += way(report) + "\n" + cost(report);
+  if (const std::string better = advice(report); !better.empty()) text += " " + better;
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string render_explanation(const std::vector<PlanReport>& reports) {
+  std::string text;
+  for (const PlanReport& report : reports) text += (text.empty() ? "" : "\n") + escape_lines(paragraph(report));
+  return text;
+}
+
+}  // namespace uprobe::cli
